@@ -1,0 +1,59 @@
+# Settings that every target shares, and the three functions that make targets.
+
+set(CMAKE_CXX_STANDARD 23)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+# TARN_SANITIZE: a list for -fsanitize=, such as "address,undefined" or "thread".
+set(TARN_SANITIZE "" CACHE STRING "sanitizers to build with")
+option(TARN_FUZZ "build the fuzz targets with libFuzzer (needs clang)" OFF)
+
+# No contraction of a*b+c anywhere: replicas and repetitions must agree to the bit.
+add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+                    -ffp-contract=off -fno-math-errno)
+if(TARN_SANITIZE)
+  add_compile_options(-fsanitize=${TARN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${TARN_SANITIZE})
+endif()
+if(TARN_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# tarn_library(core SOURCES a.cc b.cc [LINK tarn::x] [PRIVATE_LINK y]): static library tarn_core, alias tarn::core.
+function(tarn_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;PRIVATE_LINK" ${ARGN})
+  add_library(tarn_${name} STATIC ${arg_SOURCES})
+  add_library(tarn::${name} ALIAS tarn_${name})
+  target_include_directories(tarn_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(tarn_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE_LINK})
+endfunction()
+
+# tarn_program(tarn-server SOURCES main.cc LINK tarn::server): an executable in bin/.
+function(tarn_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LINK})
+endfunction()
+
+# tarn_test(hash_test LABEL unit SOURCES hash_test.cc LINK tarn::core): a GoogleTest program, one ctest entry.
+function(tarn_test name)
+  cmake_parse_arguments(arg "" "LABEL;TIMEOUT" "SOURCES;LINK;ARGS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest_main)
+  add_test(NAME ${arg_LABEL}.${name} COMMAND ${name} ${arg_ARGS})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  set_tests_properties(${arg_LABEL}.${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+endfunction()

@@ -1,0 +1,46 @@
+// Every bound of the system, in one place. What can grow has a limit here and a test at it and one past it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tarn::limits {
+
+// Wire.
+inline constexpr std::size_t kFramesMax = 3;                        // header, keys, values
+inline constexpr std::size_t kFrameBytesMax = std::size_t{64} << 20;    // one frame, also ZMQ_MAXMSGSIZE
+inline constexpr std::size_t kMessageBytesMax = std::size_t{80} << 20;  // all frames of one message
+inline constexpr std::size_t kHeaderBytesMax = std::size_t{8} << 20;    // the FlatBuffer alone
+inline constexpr std::size_t kSmallMessageBytes = 8 << 10;          // up to here a message is one frame
+inline constexpr std::size_t kPieceBytes = 512 << 10;               // large transfers are cut into such pieces
+inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr int kSocketHighWaterMark = 1024;                   // messages; credits keep us far below
+
+// Tables.
+inline constexpr std::uint32_t kRowDimMax = 4096;
+inline constexpr std::uint32_t kTablesMax = 1024;
+inline constexpr std::uint32_t kPartitionBitsMax = 12;
+inline constexpr std::uint32_t kNameBytesMax = 128;
+
+// Fleet.
+inline constexpr std::uint32_t kWorkersMax = 16384;
+inline constexpr std::uint32_t kShardsMax = 4096;
+
+// Client.
+inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;  // in flight per shard, requests and replies
+inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;  // waiting for credit, per client
+
+// Shard.
+inline constexpr std::size_t kParkedPullsMax = 65536;
+inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;  // aggregated pushes waiting for their clock
+inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;  // a tick may jump at most this far
+
+// Control.
+inline constexpr std::size_t kBlobBytesMax = std::size_t{4} << 20;  // worker state, metrics of a lease
+inline constexpr std::uint32_t kLeasesPerWorkerMax = 64;
+
+// Data.
+inline constexpr std::size_t kLineBytesMax = std::size_t{1} << 20;
+inline constexpr std::uint32_t kColumnsMax = 4096;
+
+}  // namespace tarn::limits
