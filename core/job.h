@@ -1,0 +1,141 @@
+// A job: one training run, described by one TOML file. Parsing is strict: an unknown key, a value of the wrong
+// type or out of range is an error that names the file, the line and, for keys, the nearest known one.
+//
+//   auto job = LoadJob("examples/flights-fm.toml", {"fleet.workers=4", "consistency.mode=\"ssp\""});
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/table_spec.h"
+
+namespace tarn {
+
+// [job]
+struct JobSection {
+  std::string name = "job";
+  std::uint64_t seed = 1;
+};
+
+// [fleet]
+struct FleetSection {
+  std::uint32_t servers = 1;
+  std::uint32_t shards = 1;          // shards a server
+  std::uint32_t workers = 1;
+  std::uint32_t partition_bits = 6;  // 2^6 = 64 partitions
+  double lease_seconds = 30;         // a node unheard for so long is dead
+  double heartbeat_seconds = 1;
+  std::uint32_t worker_restarts = 3; // per worker, by tools/launch
+};
+
+// [consistency]: for the job; a [tables.NAME] section may override it for one table.
+using ConsistencySection = ConsistencySpec;
+
+enum class Durability : std::uint8_t { kNone, kCheckpoint };
+
+// [storage]
+struct StorageSection {
+  Durability durability = Durability::kCheckpoint;
+  double checkpoint_seconds = 0;        // 0: no periodic ones by time
+  std::uint64_t checkpoint_clocks = 0;  // 0: no periodic ones by clock
+  bool checkpoint_final = true;
+  std::uint32_t checkpoints_kept = 3;   // the best epoch's is kept besides
+};
+
+enum class DataFormat : std::uint8_t { kCriteo, kLibsvm, kIdx };
+
+// How one integer column becomes features.
+struct BinRule {
+  enum class Kind : std::uint8_t { kLog2, kWidth, kIdentity, kNone } kind = Kind::kLog2;
+  double width = 1;  // kWidth: floor(v / width)
+};
+
+// [data]
+struct DataSection {
+  std::string dir;                  // relative paths below are below this; itself relative to the job file
+  DataFormat format = DataFormat::kCriteo;
+  std::string train, valid, test;   // file names; valid and test may be empty. idx: prefix of the pair of files
+  std::uint32_t integer_columns = 13;
+  std::uint32_t categorical_columns = 26;
+  // Criteo: integers as categories (keys), per column; default floor(ln(v)^2) above 2 for every column.
+  std::vector<BinRule> bins;        // empty, one for all, or one a column
+  bool dense_integers = false;      // Criteo: also log1p of the integers as dense floats (DLRM)
+  std::uint64_t limit_rows = 0;     // 0: all rows of the training file
+  std::uint32_t malformed_max = 0;  // malformed lines up to here are counted and skipped, beyond: an error
+  std::uint64_t split_rows = 0;     // rows of a leased split; 0: chosen from the size of the set
+  bool shuffle = false;             // order of splits within an epoch, by seed
+  std::uint32_t classes = 2;        // idx: number of classes
+};
+
+enum class ModelKind : std::uint8_t { kLogisticRegression, kFm, kWideDeep, kDeepFm, kDlrm, kMlp };
+
+// [model]
+struct ModelSection {
+  ModelKind kind = ModelKind::kLogisticRegression;
+  std::uint32_t embedding_dim = 8;             // FM factors, embeddings
+  std::vector<std::uint32_t> hidden = {64, 32};  // layers of the (top) MLP, without the output
+  std::vector<std::uint32_t> bottom = {64, 32};  // DLRM: layers of the bottom MLP, before embedding_dim
+  double init_stddev = 0.01;                   // of embeddings: N(0, init_stddev)
+};
+
+// [train]
+struct TrainSection {
+  std::uint32_t batch_rows = 256;    // per worker and clock
+  std::uint32_t epochs = 1;
+  std::uint32_t patience = 0;        // epochs without a better validation log-loss before stopping; 0: never stop
+  double clip_global_norm = 0;       // worker side, over all gradients of a batch; 0: off
+  std::uint32_t prefetch = 2;        // batches read and planned ahead; pulls ahead as far as the bound allows
+};
+
+// [optimizer] gives the default; [optimizer.linear], [optimizer.embedding], [optimizer.dense] override it for a
+// role of tables: the linear weights, the embeddings or factors, the dense layers.
+struct OptimizerSection {
+  OptimizerSpec linear;
+  OptimizerSpec embedding;
+  OptimizerSpec dense;
+};
+
+// [tables.NAME]: what may differ for one table from what the model asks for.
+struct TableOverride {
+  bool has_consistency = false;
+  ConsistencySpec consistency;
+  bool has_pull_codec = false, has_push_codec = false;
+  ValueCodec pull_codec = ValueCodec::kFp32;
+  ValueCodec push_codec = ValueCodec::kFp32;
+};
+
+struct Job {
+  JobSection job;
+  FleetSection fleet;
+  ConsistencySection consistency;
+  StorageSection storage;
+  DataSection data;
+  ModelSection model;
+  TrainSection train;
+  OptimizerSection optimizer;
+  std::map<std::string, TableOverride> tables;
+};
+
+// Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates.
+// data.dir becomes absolute, relative to the job file's folder.
+Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {});
+
+// The same from text; `origin` names it in errors ("job.toml"), `base_dir` is what data.dir is relative to.
+Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
+                       std::span<const std::string> overrides = {});
+
+// The job with every key written out: what runs/<job>/job.toml holds. ParseJob(ToToml(job)) == job.
+std::string ToToml(const Job& job);
+
+std::string_view Name(DataFormat v);
+std::string_view Name(ModelKind v);
+std::string_view Name(Durability v);
+
+// A 64-bit fingerprint of all that must agree between the nodes of a fleet; part of every Join.
+std::uint64_t Fingerprint(const Job& job);
+
+}  // namespace tarn
