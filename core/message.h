@@ -1,0 +1,292 @@
+// Every message between the nodes of a fleet, as plain values. schemas/wire.fbs says how each travels as bytes,
+// net/frame.h converts, docs/protocol.md tells the story. State machines see only these types.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/error.h"
+#include "core/quality.h"
+#include "core/table_spec.h"
+#include "core/types.h"
+#include "core/view.h"
+
+namespace tarn {
+
+enum class Role : std::uint8_t { kScheduler, kShard, kWorker };
+
+// Who sent a message. rank: 0 for the scheduler, ShardId for a shard, WorkerRank for a worker.
+struct Sender {
+  Role role = Role::kWorker;
+  std::uint32_t rank = 0;
+  Incarnation incarnation;  // 0 before Welcome
+};
+
+// --- Data: worker <-> shard ---------------------------------------------------------------------------------
+
+// A run of a message's keys that lie in one partition, in the order of the keys frame.
+struct Section {
+  PartitionId partition;
+  std::uint32_t count = 0;
+  // Push: this section's push id sequence. Pull: the last sequence of the worker's own pushes to this partition
+  // that the answer must contain (0: none).
+  Sequence sequence;
+};
+
+enum class KeyCodec : std::uint8_t {
+  kRaw,    // keys frame: count 64-bit little-endian keys
+  kRange,  // no keys frame: first_key, first_key + 1, ...
+};
+
+// The keys of a data message; `count` is the sum over the sections.
+struct KeyList {
+  KeyCodec codec = KeyCodec::kRaw;
+  Key first_key = 0;
+  std::uint32_t count = 0;
+  std::vector<Section> sections;
+};
+
+// Asks for rows. `clock` is the clock at which the rows will be used: the bound refers to it.
+struct Pull {
+  RequestId request;
+  TableId table;
+  Clock clock;
+  ValueCodec codec = ValueCodec::kFp32;  // wanted for the answer
+  KeyList keys;
+};
+
+// values: count x dim of the table, in the order of the keys.
+struct PullReply {
+  RequestId request;
+  TableId table;
+  Clock min_clock;  // the shard's minimum clock when it answered
+  ValueCodec codec = ValueCodec::kFp32;
+  std::uint32_t count = 0;
+};
+
+// Gradients of rows, summed over the batch's duplicates. values: count x dim.
+struct Push {
+  RequestId request;
+  TableId table;
+  Clock clock;         // the clock that the gradients belong to
+  Clock pulled_clock;  // the clock for which their rows were pulled
+  ValueCodec codec = ValueCodec::kFp32;
+  KeyList keys;
+};
+
+// One per section of the push, in order. kOk: applied (or gathered) now or before. kOutOfOrder: `expected` names
+// the sequence that the partition waits for; nothing was applied. Other codes: see ErrorCode.
+struct SectionAck {
+  PartitionId partition;
+  Sequence sequence;
+  ErrorCode code = ErrorCode::kOk;
+  Sequence expected;
+};
+struct PushAck {
+  RequestId request;
+  std::vector<SectionAck> sections;
+};
+
+// Push c, tick, pull c + 1 in one message: the push's keys are also the pull's. Answered by a PushAck and, once
+// the shard may, by a PullReply to pull_request. The tick itself travels as Tick, when all pushes are acknowledged.
+struct PushPull {
+  Push push;
+  RequestId pull_request;
+  Clock pull_clock;
+  ValueCodec pull_codec = ValueCodec::kFp32;
+};
+
+// Where a worker stands in its data: in lease `lease`, `rows` rows are trained and acknowledged. Leases before it
+// are done, later ones not begun.
+struct DataPosition {
+  LeaseId lease;
+  std::uint64_t rows = 0;
+  friend bool operator==(const DataPosition&, const DataPosition&) = default;
+};
+
+// The sender has finished all clocks < clock, and every push of them is acknowledged by every shard. A clock may
+// jump. Acknowledged with TickAck.
+struct Tick {
+  Clock clock;
+  DataPosition position;
+};
+struct TickAck {
+  Clock clock;
+};
+
+// Rows that will be pulled soon. Not answered.
+struct Prefetch {
+  TableId table;
+  KeyList keys;
+};
+
+// A request that could not be served. epoch: the refuser's; with kStaleEpoch the newer view follows as ViewUpdate
+// from the scheduler, which the client asks by its next heartbeat.
+struct ErrorReply {
+  RequestId request;
+  ErrorCode code = ErrorCode::kInternal;
+  std::string message;
+  Epoch epoch;
+};
+
+// --- Control: node <-> scheduler ------------------------------------------------------------------------------
+
+inline constexpr std::uint32_t kAnyRank = 0xffffffff;
+
+// Sent until Welcome comes. `nonce` is random per process start: it makes a repeated Join harmless.
+struct Join {
+  Role role = Role::kWorker;
+  std::uint32_t rank = kAnyRank;  // shard: its ShardId; worker: its rank, or kAnyRank
+  std::uint64_t nonce = 0;
+  std::uint32_t protocol_version = 0;
+  std::string endpoint;           // shard: where its ROUTER is bound
+};
+
+struct Welcome {
+  std::uint64_t nonce = 0;        // of the Join it answers
+  std::uint32_t rank = 0;
+  Incarnation incarnation;
+  Clock start_clock;              // worker: its first clock
+  std::string job_text;           // the job, as resolved TOML
+  std::string resume_directory;   // shard: checkpoint to load before it confirms a view; empty: none
+  View view;
+};
+
+// Progress of a node; also the confirmation of a view. Sent every heartbeat period and at once after a new view.
+struct FencedTick {               // what a shard holds of a worker that is being fenced
+  Incarnation incarnation;
+  Clock tick;                     // highest clock ticked to
+  DataPosition position;          // of that tick
+  Clock pushed;                   // one past the highest clock of which a push was applied immediately; 0: none
+};
+struct Counter {
+  std::string name;
+  double value = 0;
+};
+struct Heartbeat {
+  ViewVersion view;               // newest view adopted
+  std::uint64_t proposal = 0;     // worker: newest proposal obeyed
+  Clock clock;                    // worker: at the time of obeying `proposal`; shard: its minimum clock
+  DataPosition position;          // worker: as of its last tick that every shard acknowledged
+  std::vector<FencedTick> fenced; // shard
+  std::vector<Counter> counters;  // cumulative metrics: samples, bytes, seconds per stage, ...
+  std::vector<std::uint64_t> staleness;  // worker: histogram of measured staleness, bucket i = i clocks, cumulative
+};
+struct HeartbeatAck {
+  ViewVersion view;               // newest; a ViewUpdate follows if the sender's is older
+};
+
+struct ViewUpdate {
+  View view;
+};
+
+// worker -> scheduler: wants the table (its id is ignored). scheduler -> worker: it exists everywhere, spec.id set;
+// or code says why not. Repeated until answered; the same spec twice is fine, another under the same name is not.
+struct CreateTable {
+  TableSpec spec;
+  ErrorCode code = ErrorCode::kOk;
+  std::string message;
+};
+
+// worker -> scheduler: entered barrier number n (1, 2, ...). scheduler -> worker: everybody has.
+struct Barrier {
+  std::uint64_t number = 0;
+};
+
+enum class LeasePurpose : std::uint8_t { kTrain, kValidate, kTest };
+
+struct LeaseGrant {
+  LeaseId lease;
+  LeasePurpose purpose = LeasePurpose::kTrain;
+  std::uint32_t epoch = 0;       // 0, 1, ...
+  std::uint64_t first_row = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t skip_rows = 0;   // of them already trained: begin behind
+};
+struct LeaseDone {
+  LeaseId lease;
+  Quality quality;               // training: of the predictions before each update
+};
+// worker -> scheduler. Repeated with the same number until a LeaseReply with it comes.
+struct LeaseRequest {
+  std::uint64_t number = 0;      // 1, 2, ... per incarnation
+  std::uint32_t want = 0;        // how many leases more
+  std::vector<LeaseDone> done;
+  std::uint64_t rows[3] = {0, 0, 0};  // lines of the train, validation and test set, as the worker sees them
+};
+struct LeaseReply {
+  std::uint64_t number = 0;
+  std::vector<LeaseGrant> grants;
+  Clock jump_to;                 // with no grants: nothing to train now; tick to this clock (if ahead), ask again
+  bool finished = false;         // no more work ever: leave
+};
+
+// shard -> scheduler: its part of checkpoint `id` is written (or failed: code, message).
+// worker -> scheduler: its state when it reached the clock of an at_clock order.
+// Repeated until the view no longer has the order.
+struct CheckpointFile {
+  std::string name;              // relative to the order's directory
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32c = 0;
+  std::uint64_t rows = 0;
+};
+struct CheckpointPart {
+  CheckpointId id;
+  ErrorCode code = ErrorCode::kOk;
+  std::string message;
+  std::vector<CheckpointFile> files;
+  Clock max_clock;               // shard: highest clock of any worker at the cut
+  std::uint64_t state_hash = 0;  // shard: sum over rows of the row's hash, see server/row_store.h
+  DataPosition position;         // worker
+  Clock clock;                   // worker: the clock it ticked to
+};
+
+// worker -> scheduler: it has finished and wants to go. Answered with Shutdown.
+struct Leave {
+  Clock clock;
+  DataPosition position;
+};
+
+// scheduler -> node: stop now. code kOk: the job is done (or stopped cleanly); else why it failed.
+// Anyone -> scheduler (tools, a failing shard): stop the job; code says whether it is a failure.
+struct Shutdown {
+  ErrorCode code = ErrorCode::kOk;
+  std::string reason;
+};
+
+using Body = std::variant<Pull, PullReply, Push, PushAck, PushPull, Tick, TickAck, Prefetch, ErrorReply, Join,
+                          Welcome, Heartbeat, HeartbeatAck, ViewUpdate, CreateTable, Barrier, LeaseRequest,
+                          LeaseReply, CheckpointPart, Leave, Shutdown>;
+
+struct Message {
+  std::uint64_t job = 0;  // Fingerprint of the job; 0 in a Join
+  Sender sender;
+  Epoch epoch;            // of the sender's route map
+  Body body;
+  Buffer keys;            // Pull, Push, PushPull, Prefetch: see KeyCodec
+  Buffer values;          // PullReply, Push, PushPull: count x dim in the codec
+};
+
+// "Pull", "PushAck", ...
+std::string_view BodyName(const Body& body);
+
+// A connection of the local node's transport: where a message came from and where answers go.
+using Peer = StrongId<struct PeerTag, std::uint64_t>;
+inline constexpr Peer kSchedulerPeer{0};
+// The peer through which a client reaches a shard.
+inline constexpr Peer ShardPeer(ShardId shard) { return Peer(1 + std::uint64_t{shard.value}); }
+// Peers that connect to us (through a ROUTER) have numbers from here on.
+inline constexpr std::uint64_t kFirstAcceptedPeer = std::uint64_t{1} << 32;
+
+struct Outgoing {
+  Peer to;
+  Message message;
+};
+// What a state machine wants sent, in order. The loop empties it after every step.
+using Outbox = std::vector<Outgoing>;
+
+}  // namespace tarn

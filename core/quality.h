@@ -1,0 +1,41 @@
+// How good predictions are: counts that can be added up over splits and workers in any order, and the figures made
+// of them. AUC comes from a fixed grid of logits, so that merging is exact integer addition.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+namespace tarn {
+
+// Sums over scored rows. Add rows of one kind only (binary: AddBinary; classes: AddClass).
+class Quality {
+ public:
+  // Logits are cut to [-16, 16] and fall into 2^16 equal buckets (0.0005 wide).
+  static constexpr std::uint32_t kBuckets = 1u << 16;
+
+  // One row with the model's logit and the label 0/1; its logistic loss is added.
+  void AddBinary(float logit, bool positive);
+  // One row of a classifier: its cross-entropy and whether the best class was right.
+  void AddClass(double loss, bool correct);
+  void Merge(const Quality& other);
+
+  // Area under the ROC curve, ties counted half; 0.5 if one class is missing.
+  double Auc() const;
+  double LogLoss() const;            // mean; 0 if empty
+  double Accuracy() const;           // binary: logit > 0 says positive
+  double NormalizedEntropy() const;  // log-loss over the entropy of the mean label (He et al., ADKDD 2014)
+
+  struct Bucket {
+    std::uint32_t negatives = 0;
+    std::uint32_t positives = 0;
+    friend bool operator==(const Bucket&, const Bucket&) = default;
+  };
+
+  std::uint64_t rows = 0;
+  std::uint64_t positives = 0;
+  std::uint64_t correct = 0;
+  double loss_sum = 0;
+  std::map<std::uint32_t, Bucket> buckets;  // by bucket, only those that hold rows
+};
+
+}  // namespace tarn

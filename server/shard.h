@@ -1,0 +1,78 @@
+// One shard: the single owner of its partitions. A deterministic state machine: messages and timers go in, messages
+// come out through an outbox; it opens no socket, starts no thread, reads no clock and draws no random number.
+// docs/protocol.md gives the rules; the code cites them by number.
+//
+// Not thread-safe: one thread owns it. Nothing blocks, apart from memory.
+//
+//   Shard shard(options, store);
+//   shard.Start(now, &out);
+//   shard.OnMessage(peer, std::move(message), now, &out);   // for each message received
+//   if (now >= shard.NextTimer()) shard.OnTimer(now, &out);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/message.h"
+
+namespace tarn::server {
+
+class CheckpointStore;  // server/checkpoint_store.h
+class RowStore;         // server/row_store.h
+
+struct ShardOptions {
+  ShardId shard;
+  std::uint64_t nonce = 0;  // random per process start (rule N1)
+  std::string endpoint;     // where clients reach this shard
+};
+
+// Events for checkers and metrics; all default to nothing. Called synchronously from within a step.
+class ShardObserver {
+ public:
+  virtual ~ShardObserver() = default;
+  virtual void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) {}   // applied or gathered, once
+  virtual void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) {}    // rule M3: never counted
+  virtual void OnPullServed(Incarnation, TableId, Clock /*use*/, Clock /*minimum*/) {}
+  virtual void OnClockClosed(Clock) {}
+};
+
+struct ShardCounters {
+  std::uint64_t pulls = 0, pulls_parked = 0, pull_rows = 0;
+  std::uint64_t pushes = 0, push_rows = 0, pushes_repeated = 0, pushes_out_of_order = 0;
+  std::uint64_t refused_epoch = 0, refused_fenced = 0, refused_other = 0;
+  std::uint64_t checkpoints = 0;
+};
+
+class Shard {
+ public:
+  // `store` outlives the shard and reports back through OnCheckpointWritten.
+  Shard(ShardOptions options, CheckpointStore* store, ShardObserver* observer = nullptr);
+  ~Shard();
+
+  void Start(TimeUs now, Outbox* out);
+  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void OnTimer(TimeUs now, Outbox* out);
+  // The earliest time at which OnTimer has something to do.
+  TimeUs NextTimer() const;
+
+  // The store has written (or failed to write) this shard's part of a checkpoint.
+  void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
+
+  // Set once the scheduler has said so, or a fatal error (storage) happened; the loop then ends.
+  bool stopped() const;
+  const Shutdown& stop_reason() const;
+
+  const View& view() const;
+  Clock minimum_clock() const;
+  const RowStore& rows() const;
+  const ShardCounters& counters() const;
+  // Hash of the whole state: rows, slots, clocks, watermarks. For determinism checks.
+  std::uint64_t StateHash() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tarn::server

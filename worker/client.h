@@ -1,0 +1,113 @@
+// The worker's side of the protocol as a deterministic state machine: joins, keeps the view, groups by shard, numbers
+// pushes, repeats what is not acknowledged, holds to byte credits, ticks in order. It opens no socket and reads no
+// clock. tarn::Client (worker/tarn.h) is the threaded library around it. docs/protocol.md gives the rules.
+//
+// Not thread-safe: one thread owns it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/limits.h"
+#include "core/message.h"
+#include "worker/plan.h"
+
+namespace tarn::worker {
+
+struct ClientOptions {
+  std::uint32_t rank = kAnyRank;
+  std::uint64_t nonce = 0;
+  std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard: requests and expected answers
+  std::size_t piece_bytes = limits::kPieceBytes;
+  TimeUs resend_us = 1'000'000;                     // without progress; doubles up to 8 times this
+};
+
+enum class ClientState : std::uint8_t {
+  kJoining,
+  kRunning,
+  kFenced,   // this incarnation is over (rule N6)
+  kStopped,  // Shutdown received; see stop_reason()
+};
+
+// What came of a request. Each is delivered once, through TakeEvents.
+struct PullDone {
+  RequestId request;
+  Buffer values;           // fp32, plan.keys.size() x dim, in the plan's order
+  std::uint64_t staleness = 0;  // largest over the shards asked
+};
+struct PushDone {          // every shard has acknowledged
+  RequestId request;
+};
+struct TickDone {          // every shard holds the tick
+  Clock clock;
+};
+struct TableReady {
+  TableSpec spec;          // with its id; or code != kOk and why
+  ErrorCode code = ErrorCode::kOk;
+  std::string message;
+};
+struct BarrierDone {
+  std::uint64_t number = 0;
+};
+struct LeasesGranted {
+  LeaseReply reply;
+};
+struct RequestFailed {     // cannot succeed: table unknown, wrong shape, ...
+  RequestId request;
+  Error error;
+};
+using ClientEvent = std::variant<PullDone, PushDone, TickDone, TableReady, BarrierDone, LeasesGranted, RequestFailed>;
+
+class Client {
+ public:
+  explicit Client(ClientOptions options);
+  ~Client();
+
+  void Start(TimeUs now, Outbox* out);
+  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void OnTimer(TimeUs now, Outbox* out);
+  TimeUs NextTimer() const;
+  std::vector<ClientEvent> TakeEvents();
+
+  ClientState state() const;
+  const Shutdown& stop_reason() const;
+  const View& view() const;             // endpoints: the loop connects ShardPeer(i) to view().routes.endpoints[i]
+  const Welcome& welcome() const;       // job text, start clock, rank; valid once running
+  Clock clock() const;                  // ticks asked for so far (start clock + ...)
+
+  // Requests; valid while kRunning (otherwise they are dropped). The plan and buffers may be released on return,
+  // `gradients` is kept (shared) until acknowledged. gradients: fp32, plan.keys.size() x dim.
+  RequestId Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out);
+  RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out);
+  // Push, tick, pull of clock()+1 (rule: the pull is held by the shards until the tick allows it).
+  struct PushPullIds { RequestId push, pull; };
+  PushPullIds PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const DataPosition& position,
+                       TimeUs now, Outbox* out);
+  // This clock is done; the tick goes out when all earlier pushes are acknowledged. TickTo jumps (rule C5).
+  void Tick(const DataPosition& position, TimeUs now, Outbox* out);
+  void TickTo(Clock clock, const DataPosition& position, TimeUs now, Outbox* out);
+  void CreateTable(const TableSpec& spec, TimeUs now, Outbox* out);
+  void Barrier(TimeUs now, Outbox* out);   // completes when all live workers have entered
+  void RequestLeases(LeaseRequest request /* number is set here */, TimeUs now, Outbox* out);
+  void Leave(TimeUs now, Outbox* out);     // once nothing is pending; the scheduler answers with Shutdown
+
+  // Bytes and counts for metrics; staleness histogram of all pulls so far.
+  struct Counters {
+    std::uint64_t pull_bytes = 0, push_bytes = 0, pulls = 0, pushes = 0, repeats = 0;
+  };
+  const Counters& counters() const;
+  const std::vector<std::uint64_t>& staleness() const;
+  void SetMetrics(std::vector<Counter> counters);  // sent with the next heartbeats
+  bool idle() const;                       // nothing pending: pushes, pulls, ticks, requests
+  std::size_t pending_bytes() const;       // kept for resending or waiting for credit
+  std::uint64_t StateHash() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tarn::worker

@@ -1,0 +1,43 @@
+// A plan: one batch's keys of one table, without duplicates and grouped by partition, ready to be pulled and pushed.
+// Made on the caller's thread, free of I/O, reused for the pull and the push of the same batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/message.h"
+#include "core/position.h"
+
+namespace tarn::worker {
+
+// A run of unique keys in one partition: keys [begin, begin + count) of the plan.
+struct PlanRun {
+  PartitionId partition;
+  std::uint32_t begin = 0;
+  std::uint32_t count = 0;
+};
+
+struct Plan {
+  TableId table;
+  std::uint32_t dim = 0;
+  std::vector<Key> keys;             // unique, grouped by partition in ascending order of partition
+  std::vector<PlanRun> runs;         // ascending partitions, none empty
+  std::vector<std::uint32_t> index;  // for each key of the caller, in its order: which of `keys` it is
+};
+
+// Makes plans without allocating once it is warm. One thread at a time.
+class Planner {
+ public:
+  explicit Planner(std::uint32_t partition_bits) : partition_bits_(partition_bits) {}
+  void Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys, Plan* plan);
+
+ private:
+  std::uint32_t partition_bits_;
+  std::vector<Key> unique_;
+  std::vector<std::uint32_t> partition_of_, order_, offsets_, place_;
+  std::vector<std::uint64_t> hash_slots_;
+};
+
+}  // namespace tarn::worker
