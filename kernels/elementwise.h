@@ -1,0 +1,43 @@
+// Operations on flat arrays of n floats; n may be 0. The same bits on every x86-64, whatever the alignment. Arrays
+// are equal (in place) where said, else they do not overlap. Any thread.
+//
+// Reductions have one fixed shape: element i is added, in double, to partial sum i mod 8, in the order of i; then
+// ((s0+s4)+(s2+s6)) + ((s1+s5)+(s3+s7)).
+#pragma once
+
+#include <cstddef>
+
+namespace tarn::kernels {
+
+// out[i] = value.
+void Fill(std::size_t n, float value, float* out);
+
+// out[i] += in[i].
+void Add(std::size_t n, const float* in, float* out);
+
+// out[i] *= factor.
+void Scale(std::size_t n, float factor, float* out);
+
+// out[i] += factor * in[i], rounded twice.
+void Axpy(std::size_t n, float factor, const float* in, float* out);
+
+// out[i] = max(out[i], 0); a NaN becomes 0.
+void Relu(std::size_t n, float* out);
+
+// dy[i] = 0 where y[i] is 0; y is what Relu gave.
+void ReluBackward(std::size_t n, const float* y, float* dy);
+
+// Sum of in[i].
+double Sum(std::size_t n, const float* in);
+
+// Sum of a[i] * b[i]. a may be b.
+double Dot(std::size_t n, const float* a, const float* b);
+
+// Sum of in[i]^2.
+double SquaredNorm(std::size_t n, const float* in);
+
+// The factor that brings a gradient of this squared norm (over all of its arrays) to at most norm_max: norm_max /
+// norm where it is longer, else 1; 1 if norm_max is 0 (off). A gradient that is not finite gives NaN.
+float ClipScale(double squared_norm, float norm_max);
+
+}  // namespace tarn::kernels

@@ -1,0 +1,36 @@
+// From unique rows to what the samples of a batch see of them, and the gradients back.
+//
+// A batch names its rows by occurrence: rows is n_unique x dim, inverse[o] < n_unique is the row of occurrence o.
+//   Bag:     sample s has the occurrences offsets[s] ... offsets[s + 1), offsets[0] may be > 0 (a slice of a batch);
+//            it sees the sum of their rows, each times its weight.
+//   Concat:  every sample has `fields` occurrences, s * fields ... + fields; it sees their rows side by side.
+//
+// Sums run in the order of the occurrences; the same bits on every x86-64. *Backward adds to grad_rows
+// (n_unique x dim), so that several uses of a table sum up: the caller zeroes it first (Fill). `weights`, one an
+// occurrence, may be null for ones. Nothing overlaps. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tarn::kernels {
+
+// out[s] = sum over o of weights[o] * rows[inverse[o]]; samples x dim; 0 for an empty bag.
+void EmbeddingBagForward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
+                         const std::uint32_t* offsets, const float* weights, float* out);
+
+// grad_rows[inverse[o]] += weights[o] * grad_out[s], grad_out samples x dim.
+void EmbeddingBagBackward(std::size_t samples, std::uint32_t dim, const float* grad_out,
+                          const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights,
+                          float* grad_rows);
+
+// out[s * out_stride + f * dim ... + dim) = rows[inverse[s * fields + f]]. out_stride >= fields * dim floats: a
+// larger one leaves room for other features of the sample (which are not touched).
+void EmbeddingConcatForward(std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* rows,
+                            const std::uint32_t* inverse, float* out, std::size_t out_stride);
+
+// grad_rows[inverse[s * fields + f]] += grad_out[s * out_stride + f * dim ... + dim).
+void EmbeddingConcatBackward(std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
+                             std::size_t out_stride, const std::uint32_t* inverse, float* grad_rows);
+
+}  // namespace tarn::kernels

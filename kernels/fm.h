@@ -1,0 +1,25 @@
+// The factorization machine's second-order term (Rendle, ICDM 2010, Lemma 3.1), linear in the occurrences:
+//   y[s] = sum over pairs o < p of sample s of <v_o, v_p> x_o x_p = 1/2 (|sum x v|^2 - sum |x v|^2)
+// with v_o = rows[inverse[o]] (dim floats) and x_o = weights[o], or 1 if `weights` is null. Sample s has the
+// occurrences offsets[s] ... offsets[s + 1). `inverse` may be null: occurrence o then has row o.
+//
+// Sums run in a fixed order; the same bits on every x86-64. Nothing overlaps. dim is 1..limits::kRowDimMax. Any
+// thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tarn::kernels {
+
+// out: samples floats. sums: samples x dim floats, sum x v of every sample, kept for the backward pass.
+void FmForward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
+               const std::uint32_t* offsets, const float* weights, float* out, float* sums);
+
+// grad_rows[inverse[o]] += grad_out[s] * x_o * (sums[s] - x_o v_o). Adds: the caller zeroes grad_rows (rows of
+// the same number as `rows`) or lets it hold the gradients of other uses of the table.
+void FmBackward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
+                const std::uint32_t* offsets, const float* weights, const float* grad_out, const float* sums,
+                float* grad_rows);
+
+}  // namespace tarn::kernels

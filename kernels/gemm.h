@@ -1,0 +1,55 @@
+// Matrix products and the fully connected layer. All matrices are row-major fp32.
+//
+//   LinearShape shape{.rows = batch, .in = 64, .out = 32};
+//   LinearForward(shape, x, w, bias, /*relu=*/true, y);                    // y = relu(x w^T + bias)
+//   LinearBackward(shape, x, w, y, /*relu=*/true, dy, dx, dw, dbias);
+//
+// One call runs on one thread (workers and lanes are the parallelism), so a result never depends on a number of
+// threads; it does depend on the processor's family, as the library chooses its loops by it. Any thread may call.
+// Inputs and outputs must not overlap. Any extent may be 0.
+#pragma once
+
+#include <cstddef>
+
+namespace tarn::kernels {
+
+enum class Transpose : bool { kNo = false, kYes = true };
+
+// op(A) is m x k, op(B) is k x n, C is m x n.
+struct GemmShape {
+  std::size_t m = 0;
+  std::size_t n = 0;
+  std::size_t k = 0;
+};
+
+// A matrix as it lies in memory: `stride` floats from one row to the next, at least the row's length.
+struct MatrixIn {
+  const float* data = nullptr;
+  std::size_t stride = 0;
+  Transpose transpose = Transpose::kNo;
+};
+
+// C = alpha * op(A) * op(B) + beta * C. With beta = 0, C is only written: it may hold anything before.
+void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c,
+          std::size_t c_stride);
+
+// x: rows x in, w: out x in, bias: out, y: rows x out, all packed.
+struct LinearShape {
+  std::size_t rows = 0;
+  std::size_t in = 0;
+  std::size_t out = 0;
+};
+
+// y = x w^T + bias, then max(y, 0) if relu. `bias` may be null.
+void LinearForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu,
+                   float* y);
+
+// Gradients of the layer from dy, the gradient with respect to y (rows x out). With relu, y is what the forward
+// pass gave, and dy is first set to 0 in place where y is 0; without, y may be null. Then
+//   dw = dy^T x (out x in), dbias = column sums of dy in row order (out; may be null),
+//   dx = dy w (rows x in; may be null).
+// All three are overwritten.
+void LinearBackward(const LinearShape& shape, const float* x, const float* w, const float* y, bool relu,
+                    float* dy, float* dx, float* dw, float* dbias);
+
+}  // namespace tarn::kernels

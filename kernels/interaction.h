@@ -1,0 +1,29 @@
+// DLRM's dot interaction (Naumov et al., 2019, arXiv:1906.00091): the pairwise dot products of a sample's vectors,
+// behind its first vector (the bottom MLP's output).
+//
+// in: samples x vectors x dim, vector 0 first. out: samples x InteractionWidth(vectors, dim):
+//   [vector 0 (dim floats) | <1,0> | <2,0> <2,1> | <3,0> <3,1> <3,2> | ...]
+// Each dot product sums in the order of the dimensions; the same bits on every x86-64. vectors >= 1,
+// vectors * dim <= kInteractionFloatsMax. Nothing overlaps. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tarn::kernels {
+
+// Bound of vectors * dim of one sample.
+inline constexpr std::size_t kInteractionFloatsMax = std::size_t{1} << 18;
+
+constexpr std::size_t InteractionWidth(std::uint32_t vectors, std::uint32_t dim) {
+  return dim + std::size_t{vectors} * (vectors - 1) / 2;
+}
+
+void InteractionForward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
+                        float* out);
+
+// grad_in (shaped as in, overwritten) from grad_out (shaped as out).
+void InteractionBackward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
+                         const float* grad_out, float* grad_in);
+
+}  // namespace tarn::kernels

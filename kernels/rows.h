@@ -1,0 +1,38 @@
+// Moving rows: between pointers into a store and packed arrays (n x dim, row-major), and between packed arrays
+// by index. All functions touch `n * dim` floats once, prefetch the rows that come next, allocate nothing and
+// may be called from any thread. Inputs and outputs must not overlap. n and dim may be 0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/table_spec.h"
+
+namespace tarn::kernels {
+
+// out[i] = *rows[i]. Rows may repeat.
+void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, float* out);
+
+// The same, encoded (kernels/convert.h), n * dim * CodecBytes(codec) bytes; `out` needs no alignment: it may
+// point into a frame.
+void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows,
+                       std::byte* out);
+
+// *rows[i] = in[i], in order: of a row that is named twice the last one stays.
+void ScatterRows(std::uint32_t dim, std::size_t n, const float* in, float* const* rows);
+
+// *rows[i] += in[i], in order: a row that is named twice gets both.
+void AddRows(std::uint32_t dim, std::size_t n, const float* in, float* const* rows);
+
+// out[i] = in[index[i]]: expands unique rows to the order of their occurrences, or permutes.
+void GatherByIndex(std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index, float* out);
+
+// out[index[i]] = in[i], in order.
+void ScatterByIndex(std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index, float* out);
+
+// out[u] = sum of in[i] over all i with unique_index[i] == u, in the order of i; 0 where there is none. Writes all
+// n_unique x dim floats. Every unique_index[i] < n_unique. The same bits on every x86-64.
+void ReduceByIndex(std::size_t n, std::uint32_t dim, const float* in, const std::uint32_t* unique_index,
+                   std::size_t n_unique, float* out);
+
+}  // namespace tarn::kernels
