@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -19,6 +20,7 @@ namespace tarn {
 struct JobSection {
   std::string name = "job";
   std::uint64_t seed = 1;
+  friend bool operator==(const JobSection&, const JobSection&) = default;
 };
 
 // [fleet]
@@ -30,6 +32,7 @@ struct FleetSection {
   double lease_seconds = 30;         // a node unheard for so long is dead
   double heartbeat_seconds = 1;
   std::uint32_t worker_restarts = 3; // per worker, by tools/launch
+  friend bool operator==(const FleetSection&, const FleetSection&) = default;
 };
 
 // [consistency]: for the job; a [tables.NAME] section may override it for one table.
@@ -44,6 +47,7 @@ struct StorageSection {
   std::uint64_t checkpoint_clocks = 0;  // 0: no periodic ones by clock
   bool checkpoint_final = true;
   std::uint32_t checkpoints_kept = 3;   // the best epoch's is kept besides
+  friend bool operator==(const StorageSection&, const StorageSection&) = default;
 };
 
 enum class DataFormat : std::uint8_t { kCriteo, kLibsvm, kIdx };
@@ -52,6 +56,7 @@ enum class DataFormat : std::uint8_t { kCriteo, kLibsvm, kIdx };
 struct BinRule {
   enum class Kind : std::uint8_t { kLog2, kWidth, kIdentity, kNone } kind = Kind::kLog2;
   double width = 1;  // kWidth: floor(v / width)
+  friend bool operator==(const BinRule&, const BinRule&) = default;
 };
 
 // [data]
@@ -69,6 +74,7 @@ struct DataSection {
   std::uint64_t split_rows = 0;     // rows of a leased split; 0: chosen from the size of the set
   bool shuffle = false;             // order of splits within an epoch, by seed
   std::uint32_t classes = 2;        // idx: number of classes
+  friend bool operator==(const DataSection&, const DataSection&) = default;
 };
 
 enum class ModelKind : std::uint8_t { kLogisticRegression, kFm, kWideDeep, kDeepFm, kDlrm, kMlp };
@@ -80,6 +86,7 @@ struct ModelSection {
   std::vector<std::uint32_t> hidden = {64, 32};  // layers of the (top) MLP, without the output
   std::vector<std::uint32_t> bottom = {64, 32};  // DLRM: layers of the bottom MLP, before embedding_dim
   double init_stddev = 0.01;                   // of embeddings: N(0, init_stddev)
+  friend bool operator==(const ModelSection&, const ModelSection&) = default;
 };
 
 // [train]
@@ -89,6 +96,7 @@ struct TrainSection {
   std::uint32_t patience = 0;        // epochs without a better validation log-loss before stopping; 0: never stop
   double clip_global_norm = 0;       // worker side, over all gradients of a batch; 0: off
   std::uint32_t prefetch = 2;        // batches read and planned ahead; pulls ahead as far as the bound allows
+  friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 
 // [optimizer] gives the default; [optimizer.linear], [optimizer.embedding], [optimizer.dense] override it for a
@@ -97,6 +105,7 @@ struct OptimizerSection {
   OptimizerSpec linear;
   OptimizerSpec embedding;
   OptimizerSpec dense;
+  friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
 
 // [tables.NAME]: what may differ for one table from what the model asks for.
@@ -106,6 +115,7 @@ struct TableOverride {
   bool has_pull_codec = false, has_push_codec = false;
   ValueCodec pull_codec = ValueCodec::kFp32;
   ValueCodec push_codec = ValueCodec::kFp32;
+  friend bool operator==(const TableOverride&, const TableOverride&) = default;
 };
 
 struct Job {
@@ -118,6 +128,7 @@ struct Job {
   TrainSection train;
   OptimizerSection optimizer;
   std::map<std::string, TableOverride> tables;
+  friend bool operator==(const Job&, const Job&) = default;
 };
 
 // Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates.
@@ -134,6 +145,15 @@ std::string ToToml(const Job& job);
 std::string_view Name(DataFormat v);
 std::string_view Name(ModelKind v);
 std::string_view Name(Durability v);
+
+// As ParseName of core/table_spec.h.
+Status ParseName(std::string_view name, DataFormat& out);
+Status ParseName(std::string_view name, ModelKind& out);
+Status ParseName(std::string_view name, Durability& out);
+
+// "log2", "width:5", "identity" or "none".
+std::string ToString(const BinRule& rule);
+Expected<BinRule> ParseBinRule(std::string_view text);
 
 // A 64-bit fingerprint of all that must agree between the nodes of a fleet; part of every Join.
 std::uint64_t Fingerprint(const Job& job);

@@ -26,6 +26,18 @@ inline constexpr std::uint32_t kNameBytesMax = 128;
 inline constexpr std::uint32_t kWorkersMax = 16384;
 inline constexpr std::uint32_t kShardsMax = 4096;
 
+inline constexpr std::uint32_t kStalenessMax = 1u << 20;            // clocks
+
+// Job file.
+inline constexpr std::size_t kJobBytesMax = 256 << 10;
+inline constexpr std::size_t kJobDotsMax = 4096;      // '.' in the text: bounds how deep its tables can nest
+inline constexpr std::uint32_t kBatchRowsMax = 1u << 20;
+inline constexpr std::uint32_t kEpochsMax = 1'000'000;
+inline constexpr std::uint32_t kPrefetchMax = 64;     // batches
+inline constexpr std::uint32_t kLayersMax = 16;
+inline constexpr std::uint32_t kLayerUnitsMax = 16384;
+inline constexpr std::uint32_t kClassesMax = 4096;
+
 // Client.
 inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;  // in flight per shard, requests and replies
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;  // waiting for credit, per client

@@ -20,6 +20,7 @@ struct InitializerSpec {
   InitializerKind kind = InitializerKind::kZero;
   float a = 0;  // constant: the value; uniform: the low end; normal: the mean
   float b = 0;  // uniform: the high end; normal: the standard deviation
+  friend bool operator==(const InitializerSpec&, const InitializerSpec&) = default;
 };
 
 enum class OptimizerKind : std::uint8_t {
@@ -34,6 +35,7 @@ struct ScheduleSpec {
   std::uint64_t warmup_clocks = 0;  // linear from 0 to the full rate
   std::uint64_t period_clocks = 0;  // step: clocks between steps; cosine: clocks until the floor
   float factor = 0.1f;              // step: multiplier at each step; cosine: floor as a share of the rate
+  friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
 
 struct OptimizerSpec {
@@ -53,6 +55,7 @@ struct OptimizerSpec {
   float clip_value = 0.0f;           // 0: off; else each gradient element is cut to [-c, c]
   float clip_norm = 0.0f;            // 0: off; else a row's gradient is scaled to at most this norm
   ScheduleSpec schedule;
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
 enum class ConsistencyMode : std::uint8_t { kBsp, kSsp, kAsp };
@@ -62,6 +65,7 @@ struct ConsistencySpec {
   ConsistencyMode mode = ConsistencyMode::kBsp;
   std::uint32_t staleness = 0;  // ssp only: how many clocks a worker may be ahead of the slowest
   ApplyMode apply = ApplyMode::kAggregated;
+  friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 
 // How values travel. Master values on servers are fp32.
@@ -78,9 +82,10 @@ struct TableSpec {
   ConsistencySpec consistency;
   ValueCodec pull_codec = ValueCodec::kFp32;
   ValueCodec push_codec = ValueCodec::kFp32;
+  friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 
-// Names as the job file spells them: "sgd", "row_wise_adagrad", "bsp", ...; parsing fails with the nearest name.
+// Names as the job file spells them: "sgd", "row_wise_adagrad", "bsp", ...
 std::string_view Name(TableKind v);
 std::string_view Name(InitializerKind v);
 std::string_view Name(OptimizerKind v);
@@ -89,12 +94,27 @@ std::string_view Name(ConsistencyMode v);
 std::string_view Name(ApplyMode v);
 std::string_view Name(ValueCodec v);
 
+// The value of a name; `out` stays as it is on failure, and the message holds the name, all known names and the
+// nearest: `unknown optimizer 'adagrat': expected one of sgd, momentum, ...; the nearest is 'adagrad'`.
+Status ParseName(std::string_view name, TableKind& out);
+Status ParseName(std::string_view name, InitializerKind& out);
+Status ParseName(std::string_view name, OptimizerKind& out);
+Status ParseName(std::string_view name, ScheduleKind& out);
+Status ParseName(std::string_view name, ConsistencyMode& out);
+Status ParseName(std::string_view name, ApplyMode& out);
+Status ParseName(std::string_view name, ValueCodec& out);
+
 // Floats of optimizer state behind a row's `dim` values: Adam 2*dim + 1 (m, v, step count of the row),
 // FTRL 2*dim (z, n), row-wise Adagrad 1, momentum/Nesterov/Adagrad/RMSProp dim, SGD 0.
 std::uint32_t SlotFloats(OptimizerKind kind, std::uint32_t dim);
 
-// Checks ranges (dim, rows, rates, staleness, asp with aggregated); the message names the table and the field.
+// Checks ranges (name, dim, rows, initializer, rates, staleness, asp with aggregated); the message names the
+// table, the field, the value and what was expected.
 Status Validate(const TableSpec& spec);
+
+// The parts of Validate(TableSpec) that a job file has without a table; messages name the field only.
+Status Validate(const OptimizerSpec& spec);
+Status Validate(const ConsistencySpec& spec);
 
 // Salt of a table's positions and initial values: a pure function of the job's seed and the table's name.
 std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name);

@@ -1,0 +1,58 @@
+// Names of enumerators: one constexpr list per enumeration serves printing and parsing.
+//
+//   constexpr Named<ApplyMode> kApplyModes[] = {{ApplyMode::kImmediate, "immediate"}, ...};
+//   NameIn(kApplyModes, v);  ParseIn(kApplyModes, "apply mode", text, out);
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/nearest.h"
+
+namespace tarn {
+
+template <typename E>
+struct Named {
+  E value;
+  std::string_view name;
+};
+
+// `text` in single quotes, cut after 64 bytes, with bytes that a terminal might obey shown as '?'.
+inline std::string Quoted(std::string_view text) {
+  constexpr std::size_t kShownMax = 64;
+  std::string out = "'";
+  for (char c : text.substr(0, kShownMax)) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  if (text.size() > kShownMax) out += "...";
+  return out + "'";
+}
+
+// "unknown" for a value that is not in the list (a byte from a peer that was cast).
+template <typename E, std::size_t N>
+constexpr std::string_view NameIn(const Named<E> (&list)[N], E value) {
+  for (const auto& entry : list)
+    if (entry.value == value) return entry.name;
+  return "unknown";
+}
+
+// Fails with `unknown apply mode 'agregated': expected one of immediate, aggregated; the nearest is 'aggregated'`.
+template <typename E, std::size_t N>
+Status ParseIn(const Named<E> (&list)[N], std::string_view what, std::string_view text, E& out) {
+  std::vector<std::string_view> names;
+  std::string all;
+  for (const auto& entry : list) {
+    if (entry.name == text) {
+      out = entry.value;
+      return {};
+    }
+    names.push_back(entry.name);
+    all += (all.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return Fail(ErrorCode::kInvalidArgument, "unknown " + std::string(what) + " " + Quoted(text) +
+                                               ": expected one of " + all + "; the nearest is " +
+                                               Quoted(NearestWord(text, names)));
+}
+
+}  // namespace tarn
