@@ -1,0 +1,90 @@
+#include "tests/sim/scenario.h"
+
+#include <fmt/format.h>
+
+#include "core/hash.h"
+
+namespace tarn::sim {
+namespace {
+
+void ChooseConsistency(SplitMix& rng, ConsistencySpec* out) {
+  switch (rng.Below(5)) {
+    case 0:
+    case 1: *out = {ConsistencyMode::kBsp, 0, ApplyMode::kAggregated}; break;
+    case 2: *out = {ConsistencyMode::kBsp, 0, ApplyMode::kImmediate}; break;
+    case 3:
+      *out = {ConsistencyMode::kSsp, std::uint32_t(1 + rng.Below(4)),
+              rng.Chance(0.3) ? ApplyMode::kAggregated : ApplyMode::kImmediate};
+      break;
+    default: *out = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate}; break;
+  }
+}
+
+void ChooseFaults(SplitMix& rng, std::uint32_t workers, Faults* f) {
+  // Each kind is off in a good share of the runs, so that no kind always hides behind another.
+  f->drop = rng.Chance(0.5) ? rng.Unit() * 0.15 : 0;
+  f->duplicate = rng.Chance(0.5) ? rng.Unit() * 0.3 : 0;
+  f->reorder = rng.Chance(0.5) ? rng.Unit() * 0.2 : 0;
+  f->spike = rng.Chance(0.4) ? rng.Unit() * 0.02 : 0;
+  f->spike_us = 1'500'000;
+  f->delay_max_us = 200 + TimeUs(rng.Below(10'000));
+  f->reconnects = rng.Chance(0.5) ? std::uint32_t(rng.Below(12)) : 0;
+  f->partitions = rng.Chance(0.5) ? std::uint32_t(rng.Below(5)) : 0;
+  f->pauses = rng.Chance(0.5) ? std::uint32_t(rng.Below(5)) : 0;
+  f->crashes = rng.Chance(0.6) ? std::uint32_t(1 + rng.Below(2 * workers)) : 0;
+  f->until_us = 1'000'000 + TimeUs(rng.Below(8'000'000));
+}
+
+}  // namespace
+
+Scenario MakeScenario(std::uint64_t seed) {
+  SplitMix rng(Mix64(seed ^ 0x7461726e));
+  Scenario s;
+  s.seed = seed;
+  s.workers = std::uint32_t(1 + rng.Below(4));
+  Job& job = s.job;
+  job.job.name = "sim";
+  job.job.seed = seed;
+  job.fleet.servers = std::uint32_t(1 + rng.Below(3));
+  job.fleet.shards = std::uint32_t(1 + rng.Below(2));
+  job.fleet.workers = s.workers;
+  job.fleet.partition_bits = std::uint32_t(3 + rng.Below(2));
+  job.fleet.lease_seconds = 4;
+  job.fleet.heartbeat_seconds = 0.2;
+  s.shards = job.fleet.servers * job.fleet.shards;
+  ChooseConsistency(rng, &job.consistency);
+  job.storage.durability = rng.Chance(0.5) ? Durability::kCheckpoint : Durability::kNone;
+  job.storage.checkpoint_final = rng.Chance(0.5);
+  if (job.storage.durability == Durability::kCheckpoint && rng.Chance(0.5))
+    job.storage.checkpoint_clocks = 5 + rng.Below(30);
+  job.train.batch_rows = std::uint32_t(2 + rng.Below(3));
+  job.train.epochs = std::uint32_t(1 + rng.Below(2));
+  // Enough batches that every run acknowledges well over a thousand push ids.
+  const std::uint64_t batches = (140 + rng.Below(80)) / job.train.epochs;
+  s.train_rows = batches * job.train.batch_rows + rng.Below(job.train.batch_rows);
+  s.valid_rows = rng.Chance(0.5) ? 10 + rng.Below(30) : 0;
+  s.test_rows = rng.Chance(0.3) ? 10 + rng.Below(30) : 0;
+  job.data.train = "train";
+  if (s.valid_rows > 0) job.data.valid = "valid";
+  if (s.test_rows > 0) job.data.test = "test";
+  job.data.split_rows = job.train.batch_rows * (1 + rng.Below(8));
+  s.keys_per_row = std::uint32_t(3 + rng.Below(4));
+  s.key_space = 20 + rng.Below(200);
+  s.depth = std::uint32_t(1 + rng.Below(3));
+  s.compute_max_us = 500 + TimeUs(rng.Below(40'000));
+  s.push_pull = rng.Chance(0.25);
+  s.through_frames = rng.Chance(0.1);
+  ChooseFaults(rng, s.workers, &s.faults);
+  return s;
+}
+
+std::string Scenario::Describe() const {
+  return fmt::format(
+      "{} shards, {} workers, {}{} {}, {} rows x {} epochs, depth {}; drop {:.2f} dup {:.2f} reorder {:.2f} "
+      "spike {:.3f} reconnects {} partitions {} pauses {} crashes {}",
+      shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
+      train_rows, job.train.epochs, depth, faults.drop, faults.duplicate, faults.reorder, faults.spike,
+      faults.reconnects, faults.partitions, faults.pauses, faults.crashes);
+}
+
+}  // namespace tarn::sim
