@@ -1,0 +1,31 @@
+// Whole files, read and written. Every error names the path and the system's reason.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace tarn {
+
+// The bytes of a file. kNotFound if it is not there, kTooLarge beyond bytes_max, kIo otherwise.
+Expected<std::string> ReadFile(const std::string& path, std::size_t bytes_max);
+
+// Replaces `path` by `bytes` so that a reader, and a machine that loses power, sees the old file or the new one,
+// never a part: writes beside it, fsyncs, renames, fsyncs the folder. kIo (kNotFound: no such folder); the old file is then untouched, unless
+// only the last fsync failed. Concurrent writers of one path must be in different processes.
+Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes);
+
+inline Status WriteFileAtomic(const std::string& path, std::string_view text) {
+  return WriteFileAtomic(path, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+// Makes the names in a folder durable: new, renamed and removed files survive a loss of power.
+Status SyncDirectory(const std::string& path);
+
+// "PATH: cannot WHAT: REASON"; kNotFound for ENOENT, kIo for every other errno.
+Error SystemError(std::string_view path, std::string_view what, int error_number);
+
+}  // namespace tarn

@@ -1,0 +1,94 @@
+// The log of a process: one line an event, "2026-01-31 12:00:00.123 I server-0 | text", UTC. For loops and programs:
+// state machines do not log. All functions may be called from any thread; InitLog first, before other threads start.
+//
+//   InitLog({.role = "server-0", .path = run_dir + "/logs/server-0.log", .also_stderr = true});
+//   LogInfo("serving {} partitions on {}", count, endpoint);
+//   LogWarning(bad_frame_limiter, "frame of {} bytes from {} does not verify", bytes, peer);  // once a second at most
+//
+// Before InitLog, warnings and errors go to stderr, the rest nowhere.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "core/types.h"
+
+namespace tarn {
+
+enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
+
+struct LogOptions {
+  std::string role;                    // who speaks: "scheduler", "server-0", "worker-3"
+  std::string path;                    // appended to; empty: no file. Its folder must exist
+  bool also_stderr = false;
+  LogLevel level = LogLevel::kInfo;    // lines below it are dropped
+};
+
+// Opens the log; a second call replaces the first. kIo if the file cannot be written.
+Status InitLog(const LogOptions& options);
+
+// Warnings and errors reach the file at once, other lines within a second; this forces them out.
+void FlushLog();
+
+bool LogEnabled(LogLevel level);
+void Log(LogLevel level, std::string_view message);
+
+template <typename... Args>
+void LogAt(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
+  if (LogEnabled(level)) Log(level, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void LogDebug(fmt::format_string<Args...> format, Args&&... args) {
+  LogAt(LogLevel::kDebug, format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void LogInfo(fmt::format_string<Args...> format, Args&&... args) {
+  LogAt(LogLevel::kInfo, format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void LogWarning(fmt::format_string<Args...> format, Args&&... args) {
+  LogAt(LogLevel::kWarning, format, std::forward<Args>(args)...);
+}
+template <typename... Args>
+void LogError(fmt::format_string<Args...> format, Args&&... args) {
+  LogAt(LogLevel::kError, format, std::forward<Args>(args)...);
+}
+
+// Lets one event a second through and counts the others. One limiter for each place that may log too often, kept
+// by whoever owns that place. Free to use from several threads.
+class LogLimiter {
+ public:
+  static constexpr TimeUs kPeriodUs = 1'000'000;
+
+  // Whether an event at `now` may be logged; if so, `suppressed` is how many were not since the last that was.
+  bool Allow(TimeUs now, std::uint64_t& suppressed);
+
+ private:
+  std::atomic<TimeUs> next_{INT64_MIN};
+  std::atomic<std::uint64_t> suppressed_{0};
+};
+
+// As LogAt, but once a second at most; the line ends with "(12 more like this suppressed)" where it applies.
+template <typename... Args>
+void LogAt(LogLevel level, LogLimiter& limiter, fmt::format_string<Args...> format, Args&&... args) {
+  if (!LogEnabled(level)) return;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  std::uint64_t suppressed = 0;
+  if (!limiter.Allow(std::chrono::duration_cast<std::chrono::microseconds>(now).count(), suppressed)) return;
+  std::string line = fmt::format(format, std::forward<Args>(args)...);
+  if (suppressed != 0) line += fmt::format(" ({} more like this suppressed)", suppressed);
+  Log(level, line);
+}
+template <typename... Args>
+void LogWarning(LogLimiter& limiter, fmt::format_string<Args...> format, Args&&... args) {
+  LogAt(LogLevel::kWarning, limiter, format, std::forward<Args>(args)...);
+}
+
+}  // namespace tarn
