@@ -1,0 +1,63 @@
+// Messages as bytes: `Encode` makes the frames of a message, `Decode` makes the message of frames that anybody may
+// have sent. schemas/wire.fbs defines the header; this file defines what stands around it.
+//
+// A message is one frame ("packed", total up to limits::kSmallMessageBytes) or three ("split"):
+//
+//   packed   [prefix | header | keys | values]    each part at the next multiple of 8, zeros between
+//   split    [prefix | header] [keys] [values]    the last two may be empty
+//
+// All integers are little-endian. The prefix says where the parts end; the values are what is left.
+//
+// Threads: functions without state; Encode's frames share the bytes of message.keys and message.values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/error.h"
+#include "core/message.h"
+
+namespace tarn::net {
+
+// The first 16 bytes of a message.
+struct Prefix {
+  std::uint32_t magic = 0;         // kMagic
+  std::uint8_t version = 0;        // limits::kProtocolVersion
+  std::uint8_t kind = 0;           // a FrameKind
+  std::uint16_t reserved = 0;      // 0
+  std::uint32_t header_bytes = 0;  // of the FlatBuffer
+  std::uint32_t keys_bytes = 0;    // of the keys, in this frame or the next
+};
+static_assert(sizeof(Prefix) == 16);
+
+inline constexpr std::uint32_t kMagic = 0x4e524154;  // "TARN"
+enum class FrameKind : std::uint8_t { kSplit = 1, kPacked = 2 };
+
+// Bytes of somebody else, at any alignment.
+struct FrameView {
+  const std::byte* data = nullptr;
+  std::size_t size = 0;
+};
+
+// The frames of `message`, in order: one or limits::kFramesMax. Payloads above the size of a packed message are
+// shared, not copied. Refuses what Decode would refuse, with an error that names the field; texts for people
+// (ErrorReply.message, Shutdown.reason, ...) are cut to limits::kTextBytesMax instead.
+Expected<std::vector<Buffer>> Encode(const Message& message);
+
+// The message in `frames`, its payload copied once into aligned buffers. Any bytes may be given. An error is
+// kWrongJob (another protocol version), kTooLarge (over a limit) or kMalformed, and its message names the field, the
+// value and what was expected. What is returned holds to:
+//   - every enum has a known value, every list and string is within core/limits.h;
+//   - keys: 8 x count bytes (kRaw) or none (kRange, and the range does not overflow); section counts add up to it;
+//     partitions are below 2^limits::kPartitionBitsMax;
+//   - values: count x dim x codec for some dim in 1..limits::kRowDimMax. The receiver compares with its table's dim;
+//   - a view's owners are 2^partition_bits shards that have endpoints (or there are none yet).
+Expected<Message> Decode(std::span<const FrameView> frames);
+
+// Decode(Encode(m)), for frames that are at hand as buffers.
+Expected<Message> Decode(std::span<const Buffer> frames);
+
+}  // namespace tarn::net

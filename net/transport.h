@@ -1,0 +1,70 @@
+// How a loop exchanges messages with other nodes: it owns one Transport, on one thread, and calls Receive in a loop.
+// Links may lose, repeat and reorder (across reconnects); the state machines repeat what must arrive.
+//
+//   transport->Connect(kSchedulerPeer, "tcp://127.0.0.1:7700");
+//   std::vector<Received> batch;
+//   transport->Receive(&batch, 256, 10'000);
+//   for (Received& r : batch) node.OnMessage(r.from, std::move(r.message), now, &out);
+//   for (Outgoing& o : out) transport->Send(o.to, o.message);
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/message.h"
+
+namespace tarn::net {
+
+struct Received {
+  Peer from;
+  Message message;
+};
+
+// Cumulative since the transport was made, but for the last two.
+struct TransportCounters {
+  std::uint64_t sent_messages = 0;
+  std::uint64_t sent_bytes = 0;            // payload and headers, without ZeroMQ's own framing
+  std::uint64_t received_messages = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t refused_malformed = 0;     // bytes that are no message
+  std::uint64_t refused_too_large = 0;     // over a limit: frames, bytes, lengths
+  std::uint64_t refused_version = 0;       // another protocol version
+  std::uint64_t refused_handshakes = 0;    // connections that do not speak ZeroMQ, or are not admitted
+  std::uint64_t dropped_backlog = 0;       // messages to a peer that takes nothing, beyond the bound
+  std::uint64_t dropped_unreachable = 0;   // messages to a peer that is gone or was never there
+  std::uint64_t dropped_unencodable = 0;   // our own messages that Encode refused
+  std::uint64_t backlog_bytes = 0;         // waiting now
+  std::uint64_t accepted_peers = 0;        // known now
+};
+
+// Not thread-safe: one thread owns it. Wake alone may be called from any thread while the transport lives.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // Accepts peers at `endpoint` ("tcp://127.0.0.1:7701", "tcp://127.0.0.1:*", "ipc:///path"); each one that sends
+  // gets a Peer from kFirstAcceptedPeer on. Returns the real endpoint, with the port that the system chose.
+  virtual Expected<std::string> Bind(const std::string& endpoint) = 0;
+
+  // Makes `peer` (below kFirstAcceptedPeer) reachable at `endpoint`, now or whenever somebody is there. The same
+  // again does nothing; another endpoint replaces the first, and what still waited for that is dropped.
+  virtual Status Connect(Peer peer, const std::string& endpoint) = 0;
+
+  // Never blocks. What the network does not take now waits, in order, up to limits::kBacklogBytesMax a peer; beyond,
+  // and to peers that are gone, messages are dropped and counted.
+  virtual void Send(Peer to, const Message& message) = 0;
+
+  // Appends up to `max` messages to `out`, and returns how many. Waits up to `timeout_us` (below 0: for ever; rounded
+  // up to whole milliseconds) for the first; comes back empty after Wake, a signal or the timeout.
+  virtual std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) = 0;
+
+  // Makes the Receive in progress, or else the next one, return at once.
+  virtual void Wake() = 0;
+
+  virtual TransportCounters counters() const = 0;
+};
+
+}  // namespace tarn::net
