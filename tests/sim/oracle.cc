@@ -1,0 +1,177 @@
+#include "tests/sim/oracle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/hash.h"
+
+namespace tarn::sim {
+namespace {
+
+constexpr double kTolerance = 1e-3;
+
+}  // namespace
+
+void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* keys) {
+  keys->clear();
+  SplitMix rng(HashCombine(scenario.seed ^ 0x726f77, row));
+  for (std::uint32_t i = 0; i < scenario.keys_per_row; ++i) {
+    // Squared: some keys are hot.
+    const double u = rng.Unit();
+    keys->push_back(Mix64(std::uint64_t(u * u * double(scenario.key_space))));
+  }
+}
+
+void Oracle::Fail(std::string what) {
+  if (failure_.empty()) failure_ = std::move(what);
+}
+
+void Oracle::OnView(const View& view) {
+  if (view.version < last_version_) Fail("the scheduler's view version went back");
+  if (view.routes.epoch < last_epoch_) Fail("the route map's epoch went back");
+  last_version_ = view.version;
+  last_epoch_ = view.routes.epoch;
+  for (const WorkerEntry& entry : view.workers) {
+    auto [it, fresh] = entries_.try_emplace(entry.incarnation, entry);
+    if (fresh) continue;
+    if (it->second.state == WorkerState::kEnded &&
+        (entry.state != WorkerState::kEnded || entry.end != it->second.end))
+      Fail(fmt::format("incarnation {}: its verdict changed", entry.incarnation.value));
+    if (it->second.join != entry.join) Fail("a join clock changed");
+    it->second = entry;
+  }
+}
+
+std::size_t Oracle::OnPushIssued(Incarnation incarnation, Clock clock, std::uint32_t epoch,
+                                 std::uint64_t first_row, std::uint64_t rows) {
+  records_.push_back({incarnation, clock, epoch, first_row, rows});
+  std::map<Key, std::uint32_t> counts;
+  std::vector<Key> keys;
+  for (std::uint64_t r = first_row; r < first_row + rows; ++r) {
+    KeysOfRow(scenario_, r, &keys);
+    for (Key key : keys) ++counts[key];
+  }
+  for (auto [key, count] : counts) by_key_[key].push_back({records_.size() - 1, count});
+  return records_.size() - 1;
+}
+
+void Oracle::OnPushAcked(std::size_t record, std::size_t sections) {
+  records_[record].acked = true;
+  acked_push_ids_ += sections;
+}
+
+void Oracle::OnWorkerGone(Incarnation incarnation) { gone_[incarnation] = true; }
+
+double Oracle::Cohort(Clock clock) const {
+  return double(std::count_if(entries_.begin(), entries_.end(),
+                              [&](const auto& e) { return e.second.InCohort(clock); }));
+}
+
+bool Oracle::Counts(const Record& record) const {
+  auto it = entries_.find(record.incarnation);
+  return it != entries_.end() && it->second.InCohort(record.clock);
+}
+
+void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark) {
+  auto it = by_key_.find(key);
+  if (it == by_key_.end()) {
+    if (value != 0) Fail(fmt::format("key {:x}: {} though never pushed", key, value));
+    return;
+  }
+  const ConsistencySpec& spec = scenario_.job.consistency;
+  const bool aggregated = spec.apply == ApplyMode::kAggregated;
+  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+  const bool bounded = spec.mode != ConsistencyMode::kAsp;
+  double least = 0, most = 0;
+  for (const Contribution& c : it->second) {
+    const Record& r = records_[c.record];
+    const bool old = bounded && r.clock.value + bound < clock.value;
+    if (aggregated) {
+      const double part = Counts(r) ? c.count / Cohort(r.clock) : 0;
+      if (old) least += part;
+      if (old || spec.mode != ConsistencyMode::kBsp) most += part;
+      continue;
+    }
+    const bool dead = gone_.contains(r.incarnation) || !Counts(r);
+    const bool own = r.incarnation == incarnation && c.record < mark;
+    if (own || (old && (!dead || (r.acked && Counts(r))))) least += c.count;
+    most += c.count;
+  }
+  if (value < least - kTolerance || value > most + kTolerance)
+    Fail(fmt::format("pull by incarnation {} at clock {}: key {:x} is {}, must be {} to {}", incarnation.value,
+                     clock.value, key, value, least, most));
+}
+
+void Oracle::CheckFinalValue(Key key, float value) {
+  auto it = by_key_.find(key);
+  if (it == by_key_.end()) return;
+  const bool aggregated = scenario_.job.consistency.apply == ApplyMode::kAggregated;
+  double least = 0, most = 0;
+  for (const Contribution& c : it->second) {
+    const Record& r = records_[c.record];
+    if (aggregated) {
+      const double part = Counts(r) ? c.count / Cohort(r.clock) : 0;
+      least += part;
+      most += part;
+    } else {
+      if (r.acked) least += c.count;
+      most += c.count;
+    }
+  }
+  if (value < least - kTolerance || value > most + kTolerance)
+    Fail(fmt::format("at the end key {:x} is {}, must be {} to {}", key, value, least, most));
+}
+
+void Oracle::CheckData() {
+  const ConsistencySpec& spec = scenario_.job.consistency;
+  const bool exact = spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
+  for (std::uint32_t epoch = 0; epoch < scenario_.job.train.epochs; ++epoch) {
+    std::vector<std::uint32_t> trained(scenario_.train_rows, 0);
+    for (const Record& r : records_) {
+      if (r.epoch != epoch || !(exact ? Counts(r) : r.acked)) continue;
+      for (std::uint64_t row = r.first_row; row < r.first_row + r.rows; ++row) ++trained[row];
+    }
+    for (std::uint64_t row = 0; row < trained.size(); ++row) {
+      if (trained[row] == 0) return Fail(fmt::format("epoch {}: row {} was never trained", epoch, row));
+      if (exact && trained[row] != 1)
+        return Fail(fmt::format("epoch {}: row {} was trained {} times", epoch, row, trained[row]));
+    }
+  }
+}
+
+std::vector<Key> Oracle::Keys() const {
+  std::vector<Key> keys;
+  for (const auto& [key, contributions] : by_key_) keys.push_back(key);
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+void ShardChecker::OnPushApplied(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {
+  Sequence& last = last_[{incarnation, partition}];
+  if (sequence.value != last.value + 1)
+    oracle_->Fail(fmt::format("incarnation {} partition {}: applied sequence {} after {}", incarnation.value,
+                              partition.value, sequence.value, last.value));
+  last = sequence;
+}
+
+void ShardChecker::OnPullServed(Incarnation incarnation, TableId, Clock use, Clock minimum) {
+  const ConsistencySpec& spec = scenario_.job.consistency;
+  if (minimum < last_minimum_) oracle_->Fail("a shard's minimum clock went back");
+  last_minimum_ = minimum;
+  if (spec.mode == ConsistencyMode::kAsp) return;
+  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+  if (minimum.value + bound < use.value)
+    oracle_->Fail(fmt::format("incarnation {}: pull of clock {} served at minimum clock {}", incarnation.value,
+                              use.value, minimum.value));
+  ground_truth_(use);
+}
+
+void ShardChecker::OnClockClosed(Clock clock) {
+  if (closed_any_ && clock <= last_closed_) oracle_->Fail("clocks closed out of order");
+  closed_any_ = true;
+  last_closed_ = clock;
+}
+
+}  // namespace tarn::sim

@@ -1,0 +1,101 @@
+// What must hold in every run, checked from outside the state machines against the simulator's own records.
+//
+//   - nothing acknowledged is lost, nothing is applied twice: values of the oracle table count pushes, exactly
+//   - the staleness bound holds on every pull, against the workers' true clocks and against the values seen
+//   - versions, epochs, clocks and minimum clocks never go back
+//   - each row of data is trained exactly once an epoch (bsp + aggregated), at least once otherwise
+//
+// The oracle table starts at zero and uses plain SGD with rate 1 and gradient -count, so that a value is a count.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/message.h"
+#include "server/shard.h"
+#include "tests/sim/scenario.h"
+
+namespace tarn::sim {
+
+// Keys of a row of data: a pure function of the scenario and the row, duplicates possible.
+void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* keys);
+
+class Oracle {
+ public:
+  explicit Oracle(const Scenario& scenario) : scenario_(scenario) {}
+
+  // The newest view: remembers every incarnation's entry and checks that versions only grow.
+  void OnView(const View& view);
+
+  // A worker incarnation issued the push of a batch. Returns the record's number.
+  std::size_t OnPushIssued(Incarnation, Clock, std::uint32_t epoch, std::uint64_t first_row, std::uint64_t rows);
+  void OnPushAcked(std::size_t record, std::size_t sections);
+  void OnWorkerGone(Incarnation);
+
+  // A pull of `incarnation` for use at `clock` returned `value` for `key`; `mark` is records() when it was issued.
+  void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark);
+  // After the run: the final value of a key.
+  void CheckFinalValue(Key key, float value);
+  void CheckData();
+
+  void Fail(std::string what);
+  bool failed() const { return !failure_.empty(); }
+  const std::string& failure() const { return failure_; }
+  std::size_t records() const { return records_.size(); }
+  std::uint64_t acked_push_ids() const { return acked_push_ids_; }
+  // Every key that any push touched.
+  std::vector<Key> Keys() const;
+
+ private:
+  struct Record {
+    Incarnation incarnation;
+    Clock clock;
+    std::uint32_t epoch;
+    std::uint64_t first_row, rows;
+    bool acked = false;
+  };
+  struct Contribution {
+    std::size_t record;
+    std::uint32_t count;
+  };
+
+  double Cohort(Clock clock) const;
+  bool Counts(const Record& record) const;  // by the verdicts known, aggregated
+
+  Scenario scenario_;
+  std::vector<Record> records_;
+  std::unordered_map<Key, std::vector<Contribution>> by_key_;
+  std::map<Incarnation, WorkerEntry> entries_;
+  std::map<Incarnation, bool> gone_;
+  ViewVersion last_version_;
+  Epoch last_epoch_;
+  std::uint64_t acked_push_ids_ = 0;
+  std::string failure_;
+};
+
+// Checks one shard's own events: sequences without gap or repeat, minimum clocks that justify each answer.
+class ShardChecker : public server::ShardObserver {
+ public:
+  // ground_truth(use): checks a pull for use at that clock against the workers' true clocks.
+  ShardChecker(const Scenario& scenario, Oracle* oracle, std::function<void(Clock)> ground_truth)
+      : scenario_(scenario), oracle_(oracle), ground_truth_(std::move(ground_truth)) {}
+  void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) override;
+  void OnPullServed(Incarnation, TableId, Clock use, Clock minimum) override;
+  void OnClockClosed(Clock) override;
+
+ private:
+  const Scenario& scenario_;
+  Oracle* oracle_;
+  std::function<void(Clock)> ground_truth_;
+  std::map<std::pair<Incarnation, PartitionId>, Sequence> last_;
+  Clock last_minimum_;
+  bool closed_any_ = false;
+  Clock last_closed_;
+};
+
+}  // namespace tarn::sim

@@ -1,0 +1,82 @@
+// A simulated worker process: the client state machine and a small training loop with several batches under way.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "tests/sim/network.h"
+#include "tests/sim/oracle.h"
+#include "worker/client.h"
+
+namespace tarn::sim {
+
+class SimWorker {
+ public:
+  // schedule(delay): call OnCompute after the delay. `rng_seed` gives compute times.
+  using Schedule = std::function<void(TimeUs delay)>;
+  SimWorker(const Scenario& scenario, worker::ClientOptions options, Oracle* oracle, Schedule schedule);
+
+  void Start(TimeUs now, Outbox* out);
+  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void OnTimer(TimeUs now, Outbox* out);
+  void OnCompute(TimeUs now, Outbox* out);  // the front batch's compute time is over
+
+  const worker::Client& client() const { return client_; }
+  std::string Describe() const;
+
+ private:
+  struct Batch {
+    LeaseGrant lease;
+    std::uint64_t first_row = 0, rows = 0;
+    bool last_of_lease = false;
+    Clock clock;
+    std::vector<Key> keys;  // with duplicates
+    worker::Plan sparse, dense;
+    std::set<RequestId> waiting;
+    std::map<RequestId, int> pull_of;  // request -> 0 sparse, 1 dense
+    std::size_t mark = 0;              // oracle records when the pulls were issued
+    bool computing = false;
+  };
+
+  void Advance(TimeUs now, Outbox* out);
+  void OnEvent(worker::ClientEvent event, TimeUs now, Outbox* out);
+  void OpenTables(TimeUs now, Outbox* out);
+  void Fill(TimeUs now, Outbox* out);          // start pulls of further batches
+  void StartPulls(Batch* batch, TimeUs now, Outbox* out);
+  void CheckPull(const Batch& batch, int which, const worker::PullDone& done);
+  void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
+  void AskForWork(TimeUs now, Outbox* out);
+  void NextBatch(Batch* batch);
+
+  const Scenario& scenario_;
+  worker::Client client_;
+  Oracle* oracle_;
+  Schedule schedule_;
+  SplitMix rng_;
+  std::unique_ptr<worker::Planner> planner_;
+  std::vector<TableSpec> tables_;              // ready ones: sparse, dense
+  bool tables_asked_ = false;
+  std::deque<LeaseGrant> leases_;
+  std::uint64_t lease_offset_ = 0;             // rows of leases_.front() already in a batch
+  std::deque<Batch> batches_;
+  struct EarlyPull {
+    RequestId request;
+    Clock clock;
+    bool done = false;
+  };
+  std::optional<EarlyPull> early_;             // PushPull: the dense pull of the next batch went with the push
+  Clock next_clock_;
+  std::vector<LeaseDone> done_;                // to be reported
+  std::map<std::uint64_t, LeaseDone> done_at_tick_;  // clock -> lease that is done when the tick is
+  std::map<RequestId, std::pair<std::size_t, std::size_t>> pushes_;  // request -> record, sections
+  bool asked_ = false, leaving_ = false, finished_ = false;
+  std::optional<Clock> jump_to_;
+  DataPosition position_;
+};
+
+}  // namespace tarn::sim
