@@ -15,6 +15,17 @@ inline constexpr std::size_t kSmallMessageBytes = 8 << 10;          // up to her
 inline constexpr std::size_t kPieceBytes = 512 << 10;               // large transfers are cut into such pieces
 inline constexpr std::uint32_t kProtocolVersion = 1;
 inline constexpr int kSocketHighWaterMark = 1024;                   // messages; credits keep us far below
+inline constexpr std::size_t kBacklogBytesMax = std::size_t{64} << 20;  // behind the mark, per peer
+inline constexpr std::size_t kAcceptedPeersMax = 65536;             // connections that a node remembers
+inline constexpr std::uint32_t kHeaderDepthMax = 8;                 // nesting of a header's tables
+inline constexpr std::uint32_t kHeaderTablesMax = 4608;             // tables of a header: the longest lists below
+inline constexpr std::uint32_t kKeysPerMessageMax = 8u << 20;       // also of a range, which takes no bytes
+inline constexpr std::uint32_t kTextBytesMax = 4096;                // a message or reason for people; longer is cut
+inline constexpr std::uint32_t kEndpointBytesMax = 256;
+inline constexpr std::uint32_t kPathBytesMax = 4096;
+inline constexpr std::uint32_t kCountersMax = 1024;                 // of a heartbeat
+inline constexpr std::uint32_t kStalenessBucketsMax = 65536;        // of a heartbeat's histogram
+inline constexpr std::uint32_t kCheckpointFilesMax = 4096;          // of one shard's part
 
 // Tables.
 inline constexpr std::uint32_t kRowDimMax = 4096;
@@ -25,6 +36,7 @@ inline constexpr std::uint32_t kNameBytesMax = 128;
 // Fleet.
 inline constexpr std::uint32_t kWorkersMax = 16384;
 inline constexpr std::uint32_t kShardsMax = 4096;
+inline constexpr std::uint32_t kWorkerEntriesMax = 65536;           // of a view: incarnations live or ending
 
 inline constexpr std::uint32_t kStalenessMax = 1u << 20;            // clocks
 
