@@ -17,7 +17,7 @@ namespace tarn::kernels {
 // SplitMix(HashCombine(table_salt, key)) (core/hash.h), whatever the width of the row. Any thread.
 //   zero, constant: 0, a;  uniform: a + (b - a) u, u in [0, 1) with 53 bits;  normal: a + b q(u), u in (0, 1).
 // q is the inverse of the normal distribution's CDF, algorithm AS 241 (Wichura, Applied Statistics 37, 1988),
-// with a logarithm of our own: relative error below 1e-15 in double before the rounding to float, |q| < 8.3, and
+// with a logarithm of our own: relative error below 1e-14 in double before the rounding to float, |q| < 8.3, and
 // the same bits on every x86-64.
 void InitializeRow(const InitializerSpec& spec, std::uint64_t table_salt, Key key, std::span<float> row);
 
