@@ -1,0 +1,17 @@
+// One maker per built-in model; MakeModel (model.h) chooses.
+#pragma once
+
+#include <memory>
+
+#include "worker/models/model.h"
+
+namespace tarn::worker {
+
+Expected<std::unique_ptr<Model>> MakeLogisticRegression(const Job& job, const ModelShape& shape);
+Expected<std::unique_ptr<Model>> MakeFm(const Job& job, const ModelShape& shape);
+Expected<std::unique_ptr<Model>> MakeWideDeep(const Job& job, const ModelShape& shape);
+Expected<std::unique_ptr<Model>> MakeDeepFm(const Job& job, const ModelShape& shape);
+Expected<std::unique_ptr<Model>> MakeDlrm(const Job& job, const ModelShape& shape);
+Expected<std::unique_ptr<Model>> MakeMlp(const Job& job, const ModelShape& shape);
+
+}  // namespace tarn::worker
