@@ -100,8 +100,9 @@ struct PushPull {
   ValueCodec pull_codec = ValueCodec::kFp32;
 };
 
-// Where a worker stands in its data: in lease `lease`, `rows` rows are trained and acknowledged. Leases before it
-// are done, later ones not begun.
+// Where a worker stands in its training data: in lease `lease`, the first `rows` rows (counted from the lease's
+// first_row, so skip_rows are among them) are trained and acknowledged. Train leases before it are done, later ones
+// not begun.
 struct DataPosition {
   LeaseId lease;
   std::uint64_t rows = 0;
@@ -170,8 +171,9 @@ struct Counter {
 struct Heartbeat {
   ViewVersion view;               // newest view adopted
   std::uint64_t proposal = 0;     // worker: newest proposal obeyed
-  Clock clock;                    // worker: at the time of obeying `proposal`; shard: its minimum clock
-  DataPosition position;          // worker: as of its last tick that every shard acknowledged
+  Clock clock;                    // worker: the clock it is in, from when it obeyed `proposal`; shard: minimum clock
+  Clock acked_clock;              // worker: its newest tick that every shard has acknowledged (start clock if none)
+  DataPosition position;          // worker: as of the tick acked_clock
   std::vector<FencedTick> fenced; // shard
   std::vector<Counter> counters;  // cumulative metrics: samples, bytes, seconds per stage, ...
   std::vector<std::uint64_t> staleness;  // worker: histogram of measured staleness, bucket i = i clocks, cumulative
@@ -207,7 +209,7 @@ struct LeaseGrant {
   std::uint64_t rows = 0;
   std::uint64_t skip_rows = 0;   // of them already trained: begin behind
 };
-struct LeaseDone {
+struct LeaseDone {               // training: only once the tick behind its last batch is acknowledged by every shard
   LeaseId lease;
   Quality quality;               // training: of the predictions before each update
 };
