@@ -1,0 +1,73 @@
+// tarn-worker: reads data, computes gradients, pulls and pushes.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <random>
+
+#include "core/log.h"
+#include "net/zmq_transport.h"
+#include "worker/train/trainer.h"
+
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitFenced = 3;
+
+tarn::worker::Trainer* running = nullptr;  // for the signal handler only
+
+void OnTerminate(int) {
+  if (running != nullptr) running->RequestAbort();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace tarn;
+  worker::TrainerOptions options;
+  bool insecure = false;
+  CLI::App app{
+      "A worker of a tarn fleet. It joins the scheduler, gets the job from it, reads the data that is leased to it,\n"
+      "pulls rows, computes gradients and pushes them. tools/launch starts workers; by hand:\n\n"
+      "  tarn-worker --scheduler tcp://127.0.0.1:7700\n\n"
+      "Exit status: 0 done, 1 failed, 2 bad usage, 3 declared dead by the scheduler (start it again)."};
+  app.add_option("--scheduler", options.scheduler, "the scheduler's address, tcp://HOST:PORT")->required();
+  std::int64_t rank = -1;
+  app.add_option("--rank", rank, "this worker's rank; -1: the scheduler chooses")->check(CLI::Range(-1, 16383));
+  app.add_option("--run-dir", options.run_dir, "the run's folder, for logs and traces");
+  app.add_flag("--insecure", insecure, "allow addresses other than loopback without keys");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  if (rank >= 0) options.rank = static_cast<std::uint32_t>(rank);
+  const std::string role = rank >= 0 ? fmt::format("worker-{}", rank) : fmt::format("worker-{}", getpid());
+  const std::string log_path = options.run_dir.empty() ? "" : options.run_dir + "/logs/" + role + ".log";
+  if (Status s = InitLog({.role = role, .path = log_path, .also_stderr = options.run_dir.empty()}); !s) {
+    fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
+    return kExitFailure;
+  }
+  std::random_device random;
+  options.nonce = (std::uint64_t{random()} << 32) | random() | 1;
+
+  // Ctrl-C reaches the whole terminal's group; the scheduler is the one that acts on it.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, OnTerminate);
+
+  net::ZmqContext context;
+  auto transport = net::MakeZmqTransport(&context, {.insecure = insecure});
+  worker::Trainer trainer(options, transport.get());
+  running = &trainer;
+  const worker::TrainerEnd end = trainer.Run();
+  running = nullptr;
+  if (end == worker::TrainerEnd::kDone) return 0;
+  LogError("{}", ToString(trainer.error()));
+  FlushLog();
+  fmt::print(stderr, "tarn-worker: {}\n", trainer.error().message);
+  return end == worker::TrainerEnd::kFenced ? kExitFenced : kExitFailure;
+}

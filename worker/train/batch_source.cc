@@ -1,0 +1,158 @@
+#include "worker/train/batch_source.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "core/hash.h"
+
+namespace tarn::worker {
+namespace {
+
+// Evaluation has no clock to keep: larger batches cost fewer messages.
+constexpr std::uint64_t kEvaluationRows = 2048;
+
+}  // namespace
+
+BatchSource::BatchSource(const Job& job, DatasetSet sets, std::vector<TableUse> tables, std::uint32_t partition_bits,
+                         Trace* trace, std::function<void()> wake)
+    : job_(job), sets_(sets), tables_(std::move(tables)), planner_(partition_bits), trace_(trace),
+      wake_(std::move(wake)) {
+  for (const TableUse& use : tables_)
+    positioners_.emplace_back(use.spec, TableSalt(job.job.seed, use.spec.name));
+  thread_ = std::jthread([this] { Run(); });
+  pthread_setname_np(thread_.native_handle(), "tarn-reader");
+}
+
+BatchSource::~BatchSource() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+}
+
+void BatchSource::AddLease(const LeaseGrant& lease) {
+  {
+    const std::lock_guard lock(mutex_);
+    leases_.push_back(lease);
+    ++leases_open_;
+  }
+  changed_.notify_all();
+}
+
+std::optional<PreparedBatch> BatchSource::TryTake() {
+  std::optional<PreparedBatch> batch;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ready_.empty()) return batch;
+    batch = std::move(ready_.front());
+    ready_.pop_front();
+    if (batch->last_of_lease) --leases_open_;
+  }
+  changed_.notify_all();
+  return batch;
+}
+
+std::optional<LeasePurpose> BatchSource::NextPurpose() const {
+  const std::lock_guard lock(mutex_);
+  if (ready_.empty()) return std::nullopt;
+  return ready_.front().lease.purpose;
+}
+
+void BatchSource::Recycle(PreparedBatch batch) {
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(std::move(batch));
+}
+
+std::size_t BatchSource::leases_open() const {
+  const std::lock_guard lock(mutex_);
+  return leases_open_;
+}
+
+std::optional<Error> BatchSource::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+double BatchSource::read_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return read_seconds_;
+}
+
+double BatchSource::plan_seconds() const {
+  const std::lock_guard lock(mutex_);
+  return plan_seconds_;
+}
+
+void BatchSource::Run() {
+  const std::size_t ahead = std::max<std::uint32_t>(1, job_.train.prefetch);
+  while (true) {
+    LeaseGrant lease;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return closing_ || !leases_.empty(); });
+      if (closing_) return;
+      lease = leases_.front();
+      leases_.pop_front();
+    }
+    for (std::uint64_t offset = lease.skip_rows; offset < lease.rows;) {
+      PreparedBatch batch;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return closing_ || ready_.size() < ahead; });
+        if (closing_) return;
+        if (!spare_.empty()) {
+          batch = std::move(spare_.back());
+          spare_.pop_back();
+        }
+      }
+      const Status status = Prepare(lease, offset, &batch);
+      offset += batch.lines;
+      {
+        const std::lock_guard lock(mutex_);
+        if (!status) error_ = status.error();
+        else ready_.push_back(std::move(batch));
+      }
+      wake_();
+      if (!status) return;
+    }
+  }
+}
+
+Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out) {
+  const bool train = lease.purpose == LeasePurpose::kTrain;
+  const std::uint64_t batch_rows = train ? job_.train.batch_rows
+                                         : std::max<std::uint64_t>(kEvaluationRows, job_.train.batch_rows);
+  out->lease = lease;
+  out->lines = std::min(batch_rows, lease.rows - offset);
+  out->last_of_lease = offset + out->lines >= lease.rows;
+  out->after = {lease.lease, offset + out->lines};
+  const Dataset* set = sets_[static_cast<std::size_t>(lease.purpose)];
+  if (set == nullptr) return Fail(ErrorCode::kInvalidArgument, "a lease of a data set that the job does not name");
+  Span read(trace_, "read", kReaderTrack);
+  TARN_RETURN_IF_ERROR(set->Read(lease.first_row + offset, out->lines, out->batch));
+  const double read_s = read.End();
+  Span plan(trace_, "plan", kReaderTrack);
+  MakePlans(out);
+  const double plan_s = plan.End();
+  const std::lock_guard lock(mutex_);
+  read_seconds_ += read_s;
+  plan_seconds_ += plan_s;
+  return {};
+}
+
+void BatchSource::MakePlans(PreparedBatch* out) {
+  out->plans.resize(tables_.size());
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const TableUse& use = tables_[t];
+    if (use.rows == RowsNeeded::kAll) continue;
+    std::vector<Key>& keys = out->batch.keys;
+    // The bias is one more occurrence at the end, taken off again behind the plan.
+    if (use.rows == RowsNeeded::kBatchKeysAndBias) keys.push_back(kBiasKey);
+    planner_.Make(use.spec.id, use.spec.dim, positioners_[t], keys, &out->plans[t]);
+    if (use.rows == RowsNeeded::kBatchKeysAndBias) keys.pop_back();
+  }
+}
+
+}  // namespace tarn::worker

@@ -1,0 +1,85 @@
+// The reading side of the pipeline: a thread that turns leases into batches with plans, a few ahead of the training
+// loop. Reading and planning may run ahead of any staleness bound, since they look at no parameter.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "core/job.h"
+#include "core/message.h"
+#include "worker/batch.h"
+#include "worker/data/dataset.h"
+#include "worker/models/model.h"
+#include "worker/plan.h"
+#include "worker/train/trace.h"
+
+namespace tarn::worker {
+
+struct PreparedBatch {
+  LeaseGrant lease;
+  std::uint64_t lines = 0;      // of the file; batch.rows may be fewer where lines are malformed
+  bool last_of_lease = false;
+  DataPosition after;           // once this batch is trained
+  Batch batch;
+  std::vector<Plan> plans;      // by table of the model; of dense tables empty: their plan never changes
+};
+
+// The data sets of a job by LeasePurpose; an absent one is null.
+using DatasetSet = std::array<const Dataset*, 3>;
+
+// AddLease, TryTake, Recycle and error may be called from one other thread than the reader's own.
+class BatchSource {
+ public:
+  // `tables` are the model's, with ids. `wake` is called from the reader's thread when a batch is ready or reading
+  // has failed.
+  BatchSource(const Job& job, DatasetSet sets, std::vector<TableUse> tables, std::uint32_t partition_bits,
+              Trace* trace, std::function<void()> wake);
+  ~BatchSource();
+
+  void AddLease(const LeaseGrant& lease);
+  // The next batch in the order of leases, if it is ready.
+  std::optional<PreparedBatch> TryTake();
+  // The purpose of what TryTake would give, if something is ready.
+  std::optional<LeasePurpose> NextPurpose() const;
+  // Gives memory back for reuse.
+  void Recycle(PreparedBatch batch);
+  // Leases that have not been taken to their end yet.
+  std::size_t leases_open() const;
+  // Why reading stopped, if it did.
+  std::optional<Error> error() const;
+  double read_seconds() const;
+  double plan_seconds() const;
+
+ private:
+  void Run();
+  Status Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
+  void MakePlans(PreparedBatch* out);
+
+  const Job& job_;
+  DatasetSet sets_;
+  std::vector<TableUse> tables_;
+  std::vector<Positioner> positioners_;
+  Planner planner_;
+  Trace* trace_;
+  std::function<void()> wake_;
+  std::vector<Key> keys_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<LeaseGrant> leases_;
+  std::deque<PreparedBatch> ready_;
+  std::vector<PreparedBatch> spare_;
+  std::size_t leases_open_ = 0;
+  std::optional<Error> error_;
+  bool closing_ = false;
+  double read_seconds_ = 0, plan_seconds_ = 0;
+  std::jthread thread_;
+};
+
+}  // namespace tarn::worker

@@ -1,0 +1,320 @@
+#include "worker/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "core/position.h"
+
+namespace tarn::worker {
+namespace {
+
+constexpr std::size_t kReceiveMax = 256;
+constexpr std::int64_t kWaitMaxUs = 100'000;
+constexpr TimeUs kMetricsPeriodUs = 500'000;
+// Leases asked for at a time: one in work, one ahead.
+constexpr std::uint32_t kLeasesAhead = 2;
+
+}  // namespace
+
+struct Trainer::InFlight {
+  PreparedBatch prepared;
+  Clock clock;
+  std::vector<const Plan*> plans;
+  std::vector<RequestId> pulls;
+  std::vector<Buffer> values;
+  std::size_t waiting = 0;
+  std::chrono::steady_clock::time_point pulled_at;
+};
+
+Trainer::Trainer(TrainerOptions options, net::Transport* transport)
+    : options_(std::move(options)), transport_(transport),
+      client_({.rank = options_.rank, .nonce = options_.nonce}), start_(std::chrono::steady_clock::now()) {}
+
+Trainer::~Trainer() = default;
+
+TimeUs Trainer::Now() const {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start_).count();
+}
+
+TrainerEnd Trainer::Run() {
+  if (Status status = transport_->Connect(kSchedulerPeer, options_.scheduler); !status) {
+    error_ = status.error();
+    return TrainerEnd::kFailed;
+  }
+  client_.Start(Now(), &outbox_);
+  while (!abort_) {
+    Exchange();
+    if (client_.state() == ClientState::kFenced) {
+      error_ = {ErrorCode::kFenced, "this worker was declared dead; it must join anew"};
+      return TrainerEnd::kFenced;
+    }
+    if (client_.state() == ClientState::kStopped) break;
+    const bool joining = client_.state() == ClientState::kJoining;
+    const double silent = double(Now() - last_heard_) * 1e-6;
+    if (silent > (joining ? options_.join_seconds_max : 2 * job_.fleet.lease_seconds)) {
+      error_ = {ErrorCode::kUnavailable,
+                fmt::format("the scheduler at {} has not been heard for {:.0f} seconds; is it running?",
+                            options_.scheduler, silent)};
+      return TrainerEnd::kFailed;
+    }
+    if (joining) continue;
+    if (!set_up_) {
+      if (Status status = Setup(); !status) FailJob(status.error());
+      continue;
+    }
+    if (!TablesReady()) continue;
+    if (source_ == nullptr) StartSource();
+    if (auto error = source_->error()) FailJob(*error);
+    Fill();
+    if (FrontReady()) ProcessFront();
+    AskForWork();
+    if (Now() >= next_metrics_) ReportMetrics();
+  }
+  if (!options_.run_dir.empty()) {
+    const std::uint32_t rank = client_.welcome().rank;
+    if (Status s = trace_.Write(fmt::format("{}/logs/trace-worker-{}.json", options_.run_dir, rank), rank); !s)
+      LogWarning("{}", s.error().message);
+  }
+  if (failed_) {
+    error_ = *failed_;
+    return TrainerEnd::kFailed;
+  }
+  const Shutdown& reason = client_.stop_reason();
+  if (reason.code == ErrorCode::kOk || abort_) return TrainerEnd::kDone;
+  error_ = {reason.code, reason.reason};
+  return TrainerEnd::kFailed;
+}
+
+// How long the next Receive may wait.
+std::int64_t Trainer::WaitUs() const {
+  if (FrontReady()) return 0;
+  return std::clamp<std::int64_t>(client_.NextTimer() - Now(), 0, kWaitMaxUs);
+}
+
+void Trainer::Exchange() {
+  for (Outgoing& o : outbox_) transport_->Send(o.to, o.message);
+  outbox_.clear();
+  received_.clear();
+  const std::int64_t wait = WaitUs();
+  const auto begin = std::chrono::steady_clock::now();
+  transport_->Receive(&received_, kReceiveMax, wait);
+  if (wait > 0 && set_up_ && !finished_) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    (window_.empty() ? wait_read_seconds_ : wait_pull_seconds_) += seconds;
+  }
+  for (net::Received& r : received_) {
+    if (r.from == kSchedulerPeer) last_heard_ = Now();
+    client_.OnMessage(r.from, std::move(r.message), Now(), &outbox_);
+  }
+  if (const TimeUs now = Now(); now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
+  ConnectShards();
+  for (ClientEvent& event : client_.TakeEvents()) OnEvent(std::move(event));
+}
+
+void Trainer::ConnectShards() {
+  const View& view = client_.view();
+  if (view.version.value == connected_routes_) return;
+  connected_routes_ = view.version.value;
+  for (std::uint32_t i = 0; i < view.routes.endpoints.size(); ++i)
+    if (Status s = transport_->Connect(ShardPeer(ShardId(i)), view.routes.endpoints[i]); !s) FailJob(s.error());
+}
+
+void Trainer::FailJob(Error error) {
+  if (failed_) return;
+  LogError("{}", ToString(error));
+  // The scheduler stops the fleet and answers with Shutdown.
+  Message message;
+  message.job = Fingerprint(job_);
+  message.sender = {Role::kWorker, client_.welcome().rank, client_.welcome().incarnation};
+  message.body = Shutdown{error.code, error.message};
+  outbox_.push_back({kSchedulerPeer, std::move(message)});
+  failed_ = std::move(error);
+  set_up_ = true;
+}
+
+Status Trainer::OpenData() {
+  const DataSection& data = job_.data;
+  const std::string* names[3] = {&data.train, &data.valid, &data.test};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (names[i]->empty()) continue;
+    auto set = Dataset::Open(data, static_cast<LeasePurpose>(i));
+    if (!set) return std::unexpected(set.error());
+    datasets_[i] = std::make_unique<Dataset>(std::move(*set));
+  }
+  return {};
+}
+
+Status Trainer::Setup() {
+  auto job = ParseJob(client_.welcome().job_text, "the scheduler's job", "/");
+  if (!job) return std::unexpected(job.error());
+  job_ = std::move(*job);
+  TARN_RETURN_IF_ERROR(OpenData());
+  if (datasets_[0] == nullptr) return Fail(ErrorCode::kInvalidArgument, "data.train: no file is named");
+  auto model = MakeModel(job_, ShapeOf(*datasets_[0]));
+  if (!model) return std::unexpected(model.error());
+  model_ = std::move(*model);
+  uses_ = model_->tables();
+  stepper_ = std::make_unique<Stepper>(model_.get(), 1.0f / float(job_.train.batch_rows), job_.train.clip_global_norm);
+  for (const TableUse& use : uses_) client_.CreateTable(use.spec, Now(), &outbox_);
+  next_clock_ = client_.clock();
+  set_up_ = true;
+  LogInfo("worker {} starts at clock {}: {} training rows, {} tables", client_.welcome().rank,
+          client_.clock().value, datasets_[0]->rows(), uses_.size());
+  return {};
+}
+
+void Trainer::StartSource() {
+  const std::uint32_t bits = client_.view().routes.partition_bits;
+  Planner planner(bits);
+  dense_plans_.resize(uses_.size());
+  for (std::size_t t = 0; t < uses_.size(); ++t) {
+    const TableSpec& spec = uses_[t].spec;
+    if (uses_[t].rows != RowsNeeded::kAll) continue;
+    std::vector<Key> all(spec.rows);
+    for (Key i = 0; i < spec.rows; ++i) all[i] = i;
+    planner.Make(spec.id, spec.dim, Positioner(spec, TableSalt(job_.job.seed, spec.name)), all, &dense_plans_[t]);
+  }
+  source_ = std::make_unique<BatchSource>(
+      job_, DatasetSet{datasets_[0].get(), datasets_[1].get(), datasets_[2].get()}, uses_, bits, &trace_,
+      [this] { transport_->Wake(); });
+}
+
+void Trainer::OnEvent(ClientEvent event) {
+  if (auto* pull = std::get_if<PullDone>(&event)) {
+    for (InFlight& batch : window_) {
+      const auto it = std::find(batch.pulls.begin(), batch.pulls.end(), pull->request);
+      if (it == batch.pulls.end()) continue;
+      batch.values[static_cast<std::size_t>(it - batch.pulls.begin())] = std::move(pull->values);
+      if (--batch.waiting == 0) trace_.Add("pull", kPullTrack, batch.pulled_at, Trace::SteadyClock::now());
+      break;
+    }
+  } else if (auto* tick = std::get_if<TickDone>(&event)) {
+    while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= tick->clock.value) {
+      done_.push_back(std::move(done_at_tick_.begin()->second));
+      done_at_tick_.erase(done_at_tick_.begin());
+    }
+  } else if (auto* leases = std::get_if<LeasesGranted>(&event)) {
+    asked_ = false;
+    for (const LeaseGrant& grant : leases->reply.grants) source_->AddLease(grant);
+    finished_ = finished_ || leases->reply.finished;
+    if (leases->reply.grants.empty() && !finished_) jump_to_ = leases->reply.jump_to;
+  } else if (auto* table = std::get_if<TableReady>(&event)) {
+    if (table->code != ErrorCode::kOk) return FailJob({table->code, table->message});
+    for (TableUse& use : uses_)
+      if (use.spec.name == table->spec.name) use.spec = table->spec;
+    ++ready_tables_;
+  } else if (auto* failed = std::get_if<RequestFailed>(&event)) {
+    FailJob(failed->error);
+  }
+}
+
+void Trainer::Fill() {
+  const std::size_t depth = 1 + job_.train.prefetch;
+  while (window_.size() < depth) {
+    const auto purpose = source_->NextPurpose();
+    if (!purpose) break;
+    // Evaluation stands at one clock: it does not overlap with training.
+    const bool train = *purpose == LeasePurpose::kTrain;
+    if (!window_.empty() && train != (window_.back().prepared.lease.purpose == LeasePurpose::kTrain)) break;
+    InFlight& batch = window_.emplace_back();
+    batch.prepared = std::move(*source_->TryTake());
+    batch.clock = train ? std::max(next_clock_, client_.clock()) : client_.clock();
+    if (train) next_clock_ = batch.clock + 1;
+    StartPulls(&batch);
+  }
+}
+
+void Trainer::StartPulls(InFlight* batch) {
+  const std::size_t tables = uses_.size();
+  batch->pulled_at = Trace::SteadyClock::now();
+  batch->values.resize(tables);
+  for (std::size_t t = 0; t < tables; ++t) {
+    const Plan* plan = uses_[t].rows == RowsNeeded::kAll ? &dense_plans_[t] : &batch->prepared.plans[t];
+    batch->plans.push_back(plan);
+    batch->pulls.push_back(client_.Pull(*plan, batch->clock, Now(), &outbox_));
+  }
+  batch->waiting = tables;
+}
+
+bool Trainer::FrontReady() const {
+  if (window_.empty() || window_.front().waiting != 0) return false;
+  // Ticks held back (a proposal is open, the scheduler is silent) hold training back too.
+  const InFlight& front = window_.front();
+  return front.prepared.lease.purpose != LeasePurpose::kTrain || front.clock == client_.clock();
+}
+
+void Trainer::ProcessFront() {
+  InFlight batch = std::move(window_.front());
+  window_.pop_front();
+  const bool train = batch.prepared.lease.purpose == LeasePurpose::kTrain;
+  Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
+  std::vector<Buffer> gradients = stepper_->Run(batch.prepared.batch, batch.plans, batch.values, train, &lease_quality_);
+  compute_seconds_ += compute.End();
+  if (train) FinishTrain(&batch, std::move(gradients));
+  if (batch.prepared.last_of_lease) {
+    LeaseDone done{batch.prepared.lease.lease, std::move(lease_quality_)};
+    lease_quality_ = {};
+    if (train) done_at_tick_.emplace(client_.clock().value, std::move(done));
+    else done_.push_back(std::move(done));
+  }
+  source_->Recycle(std::move(batch.prepared));
+}
+
+void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
+  Span push(&trace_, "push", kComputeTrack);
+  for (std::size_t t = 0; t < uses_.size(); ++t)
+    client_.Push(*batch->plans[t], std::move(gradients[t]), batch->clock, Now(), &outbox_);
+  position_ = batch->prepared.after;
+  client_.Tick(position_, Now(), &outbox_);
+  samples_ += batch->prepared.batch.rows;
+  ++batches_;
+  push_seconds_ += push.End();
+}
+
+void Trainer::AskForWork() {
+  if (asked_ || leaving_) return;
+  const bool drained = source_->leases_open() == 0 && window_.empty();
+  if (drained && jump_to_) {
+    if (*jump_to_ > client_.clock()) client_.TickTo(*jump_to_, position_, Now(), &outbox_);
+    next_clock_ = client_.clock();
+    jump_to_.reset();
+  }
+  if (finished_) {
+    if (!drained || !done_at_tick_.empty()) return;
+    leaving_ = true;
+    ReportMetrics();
+    client_.Leave(Now(), &outbox_);
+    return;
+  }
+  const bool ahead = source_->leases_open() < kLeasesAhead && !jump_to_ && !drained;
+  if (!ahead && !(drained && done_at_tick_.empty())) return;
+  LeaseRequest request;
+  request.want = kLeasesAhead;
+  request.done = std::move(done_);
+  done_.clear();
+  for (std::size_t i = 0; i < 3; ++i) request.rows[i] = datasets_[i] ? datasets_[i]->rows() : 0;
+  asked_ = true;
+  client_.RequestLeases(std::move(request), Now(), &outbox_);
+}
+
+void Trainer::ReportMetrics() {
+  next_metrics_ = Now() + kMetricsPeriodUs;
+  const Client::Counters& c = client_.counters();
+  client_.SetMetrics({
+      {"samples_trained", double(samples_)},
+      {"batches", double(batches_)},
+      {"pull_bytes", double(c.pull_bytes)},
+      {"push_bytes", double(c.push_bytes)},
+      {"repeats", double(c.repeats)},
+      {"stage.read_seconds", source_->read_seconds()},
+      {"stage.plan_seconds", source_->plan_seconds()},
+      {"stage.pull_seconds", wait_pull_seconds_},
+      {"stage.compute_seconds", compute_seconds_},
+      {"stage.push_seconds", push_seconds_},
+      {"stage.wait_seconds", wait_read_seconds_},
+  });
+}
+
+}  // namespace tarn::worker

@@ -1,0 +1,103 @@
+// The training loop of a worker process: leases in, batches through pull, compute and push, ticks and results out. One
+// thread drives the client state machine, its sockets and the compute; a second one reads and plans ahead.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/job.h"
+#include "net/transport.h"
+#include "worker/client.h"
+#include "worker/train/batch_source.h"
+#include "worker/train/stepper.h"
+#include "worker/train/trace.h"
+
+namespace tarn::worker {
+
+struct TrainerOptions {
+  std::string scheduler;          // its endpoint
+  std::uint32_t rank = kAnyRank;
+  std::uint64_t nonce = 0;
+  std::string run_dir;            // metrics.jsonl, traces; empty: neither
+  double join_seconds_max = 60;   // give up when no Welcome comes
+};
+
+// How a worker process ends.
+enum class TrainerEnd : std::uint8_t { kDone, kFenced, kFailed };
+
+class Trainer {
+ public:
+  Trainer(TrainerOptions options, net::Transport* transport);
+  ~Trainer();
+
+  // Runs to the end of the job. On kFailed, error() says why (and the scheduler has been told, if reachable).
+  TrainerEnd Run();
+  const Error& error() const { return error_; }
+  // Makes Run end soon; safe in a signal handler.
+  void RequestAbort() { abort_ = true; }
+
+ private:
+  struct InFlight;
+
+  TimeUs Now() const;
+  Status Setup();                 // once welcomed: job, data, model, tables asked for
+  Status OpenData();
+  bool TablesReady() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
+  void StartSource();
+  void Exchange();                // one round: send, receive, timers, events
+  void OnEvent(ClientEvent event);
+  void ConnectShards();
+  void Fill();
+  void StartPulls(InFlight* batch);
+  bool FrontReady() const;
+  void ProcessFront();
+  void FinishTrain(InFlight* batch, std::vector<Buffer> gradients);
+  void AskForWork();
+  void ReportMetrics();
+  void FailJob(Error error);
+  std::int64_t WaitUs() const;
+
+  TrainerOptions options_;
+  net::Transport* transport_;
+  Client client_;
+  Outbox outbox_;
+  std::vector<net::Received> received_;
+  std::chrono::steady_clock::time_point start_;
+
+  Job job_;
+  bool set_up_ = false;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Stepper> stepper_;
+  std::vector<TableUse> uses_;
+  std::size_t ready_tables_ = 0;
+  std::array<std::unique_ptr<Dataset>, 3> datasets_;
+  std::vector<Plan> dense_plans_;         // by table; empty where sparse
+  Trace trace_;
+  std::unique_ptr<BatchSource> source_;
+
+  std::deque<InFlight> window_;
+  Clock next_clock_;
+  std::uint64_t connected_routes_ = 0;
+  DataPosition position_;
+  Quality lease_quality_;
+  std::vector<LeaseDone> done_;
+  std::multimap<std::uint64_t, LeaseDone> done_at_tick_;
+  bool asked_ = false, leaving_ = false, finished_ = false;
+  std::optional<Clock> jump_to_;
+
+  std::uint64_t samples_ = 0, batches_ = 0;
+  double compute_seconds_ = 0, push_seconds_ = 0, wait_pull_seconds_ = 0, wait_read_seconds_ = 0;
+  TimeUs next_metrics_ = 0;
+  TimeUs last_heard_ = 0;
+  std::optional<Error> failed_;
+  Error error_;
+  std::atomic<bool> abort_ = false;
+};
+
+}  // namespace tarn::worker
