@@ -1,0 +1,79 @@
+"""Stands in for tarn-scheduler, tarn-server and tarn-worker in launch_test.py; acts by the job's [fake] section.
+
+[fake] keys: seconds (how long the job runs), worker_crashes (how many starts of each rank end in a crash),
+crashing_rank, server_dies, bad_job, deaf (ignores signals), prints (a line for stderr).
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import sys
+import time
+import tomllib
+
+
+def flag(name, default=None):
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+
+
+ROLE = os.path.basename(sys.argv[0]).removeprefix("tarn-")
+RANK = int(flag("--rank", "0"))
+RUN_DIR = pathlib.Path(flag("--run-dir"))
+
+
+def record(name, text):
+    with open(RUN_DIR / name, "a") as file:
+        file.write(text + "\n")
+
+
+def log(text):
+    record(f"logs/{ROLE}-{RANK}.log", text)
+
+
+def scheduler():
+    job_file = flag("--job")
+    fake = tomllib.loads(pathlib.Path(job_file).read_text()).get("fake", {})
+    if fake.get("bad_job"):
+        print(f"{job_file}:3: unknown key 'modle', did you mean 'model'?", file=sys.stderr)
+        sys.exit(2)
+    stops = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda n, _: (record("signals", f"{ROLE} {n}"), stops.append(n)))
+    record("arguments", json.dumps(sys.argv))
+    shutil.copyfile(job_file, RUN_DIR / "job.toml")
+    listener = socket.create_server(("127.0.0.1", 0))
+    pathlib.Path(flag("--port-file")).write_text(f"tcp://127.0.0.1:{listener.getsockname()[1]}\n")
+    if fake.get("prints"):
+        print(fake["prints"], file=sys.stderr)
+    end = time.monotonic() + fake.get("seconds", 0.5)
+    while time.monotonic() < end and (not stops or fake.get("deaf")):
+        record("metrics.jsonl", json.dumps({"role": "scheduler", "time": time.time(), "samples": 10, "loss": 0.5,
+                                            "progress": 0.5, "state": "training"}))
+        time.sleep(0.05)
+    summary = {"job": "fake", "status": "stopped" if stops else "finished", "samples": 1000, "eval_auc": 0.75}
+    (RUN_DIR / "summary.json").write_text(json.dumps(summary))
+    (RUN_DIR / "done").touch()
+
+
+def node():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda n, _: (record("signals", f"{ROLE} {n}"), os._exit(1)))
+    fake = tomllib.loads((RUN_DIR / "job.toml").read_text()).get("fake", {})
+    starts = (RUN_DIR / "pids").read_text().count(f"{ROLE} {RANK} ")
+    log(f"start {starts}")
+    if ROLE == "worker" and RANK == fake.get("crashing_rank", 0) and starts <= fake.get("worker_crashes", 0):
+        log("gradient is not finite")
+        sys.exit(1)
+    if ROLE == "server" and RANK == 1 and fake.get("server_dies"):
+        time.sleep(0.3)
+        log("disk is full")
+        os.abort()
+    while not (RUN_DIR / "done").exists():
+        time.sleep(0.02)
+
+
+record("pids", f"{ROLE} {RANK} {os.getpid()}")
+scheduler() if ROLE == "scheduler" else node()

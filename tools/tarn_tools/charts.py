@@ -1,0 +1,160 @@
+"""Small SVG charts as strings. Colours come from the page's CSS (classes c1..c6, grid, axis), so that one drawing
+suits light and dark."""
+
+import html
+import math
+
+WIDTH, HEIGHT = 560, 250
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 38
+POINTS_MAX = 400
+
+
+def short(value):
+    """12 -> "12", 1500 -> "1.5k", 2e6 -> "2M", 0.1234 -> "0.123"."""
+    if value == 0:
+        return "0"
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def seconds_label(value):
+    return f"{value:g} s" if value < 120 else f"{value / 60:.3g} min"
+
+
+def ticks(low, high, count=5):
+    """About `count` round numbers from low to high."""
+    if not high > low:
+        return [low]
+    raw = (high - low) / count
+    step = 10.0 ** math.floor(math.log10(raw))
+    step *= next(m for m in (1, 2, 2.5, 5, 10) if m * step >= raw)
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, int(math.floor(high / step + 1e-9)) + 1)]
+
+
+def thinned(points):
+    """At most POINTS_MAX points: means of equal runs."""
+    if len(points) <= POINTS_MAX:
+        return points
+    size = math.ceil(len(points) / POINTS_MAX)
+    runs = [points[i:i + size] for i in range(0, len(points), size)]
+    return [(sum(x for x, _ in run) / len(run), sum(y for _, y in run) / len(run)) for run in runs]
+
+
+def value_range(values, from_zero):
+    """Limits of an axis with a little air; a flat line gets room on both sides."""
+    low, high = min(values), max(values)
+    if from_zero:
+        return 0.0, (high * 1.06 or 1.0)
+    air = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
+    return low - air, high + air
+
+
+def frame(x_ticks, y_ticks, scale_x, scale_y, x_format, y_format, x_title):
+    """Grid, axis and their labels."""
+    parts = []
+    for value in y_ticks:
+        y = scale_y(value)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{y_format(value)}</text>')
+    base = HEIGHT - BOTTOM
+    parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>')
+    for value in x_ticks:
+        parts.append(f'<text class="tick" x="{scale_x(value):.1f}" y="{base + 16}" text-anchor="middle">{x_format(value)}</text>')
+    parts.append(f'<text class="tick" x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{html.escape(x_title)}</text>')
+    return parts
+
+
+def figure(title, body, note="", names=()):
+    """A chart with its caption; `names` of several series become a legend."""
+    legend = "".join(f'<i class="c{index % 6 + 1}"></i>{html.escape(name)} ' for index, name in enumerate(names))
+    note = f'<span class="note">{legend}{html.escape(note)}</span>' if note or legend else ""
+    return f'<figure><figcaption>{html.escape(title)}{note}</figcaption>{body}</figure>'
+
+
+def empty(title):
+    return figure(title, '<p class="empty">no data</p>')
+
+
+def svg(parts, title, height=HEIGHT):
+    return (f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html.escape(title, quote=True)}">'
+            + "".join(parts) + "</svg>")
+
+
+def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero=False, reference=None):
+    """series: [(name, [(x, y), ...]), ...]. reference: (value, name) of a dashed level, drawn if given."""
+    series = [(name, thinned(points)) for name, points in series if points]
+    if not series:
+        return empty(title)
+    x_values = [x for _, points in series for x, _ in points]
+    y_values = [y for _, points in series for _, y in points] + ([reference[0]] if reference else [])
+    x_low, x_high = min(0, *x_values), max(x_values)
+    if x_high == x_low:
+        x_high = x_low + 1
+    y_low, y_high = value_range(y_values, from_zero)
+
+    def scale_x(x):
+        return LEFT + (x - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
+
+    def scale_y(y):
+        return HEIGHT - BOTTOM - (y - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM)
+
+    parts = frame(ticks(x_low, x_high, 6), ticks(y_low, y_high), scale_x, scale_y, x_format, y_format, x_title)
+    if reference:
+        y = scale_y(reference[0])
+        parts.append(f'<line class="reference" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{LEFT + 6}" y="{y + 14:.1f}">{html.escape(reference[1])}</text>')
+    for index, (name, points) in enumerate(series):
+        path = " ".join(f"{scale_x(x):.1f},{scale_y(y):.1f}" for x, y in points)
+        x, y = scale_x(points[-1][0]), scale_y(points[-1][1])
+        parts.append(f'<polyline class="line c{index % 6 + 1}" points="{path}"/>')
+        parts.append(f'<circle class="dot c{index % 6 + 1}" cx="{x:.1f}" cy="{y:.1f}" r="3.5">'
+                     f"<title>{html.escape(name)}: {y_format(points[-1][1])}</title></circle>")
+    if len(series) > 1:
+        return figure(title, svg(parts, title), names=[name for name, _ in series])
+    return figure(title, svg(parts, title), f"last {y_format(series[0][1][-1][1])}")
+
+
+def column_chart(title, columns, x_title, note=""):
+    """columns: [(label, value), ...] with values as shares of 1."""
+    if not columns:
+        return empty(title)
+    high = max(value for _, value in columns) or 1.0
+    step = (WIDTH - LEFT - RIGHT) / len(columns)
+    base = HEIGHT - BOTTOM
+
+    def scale_y(y):
+        return base - y / (high * 1.12) * (HEIGHT - TOP - BOTTOM)
+
+    parts = frame([], ticks(0, high * 1.12, 4), None, scale_y, None, lambda v: f"{100 * v:.3g}%", x_title)
+    every = math.ceil(len(columns) / 16)
+    for index, (label, value) in enumerate(columns):
+        x, y, width = LEFT + step * (index + 0.12), scale_y(value), min(step * 0.76, 60)
+        x += (step * 0.76 - width) / 2
+        parts.append(f'<rect class="c1" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{base - y:.1f}" rx="2">'
+                     f"<title>{html.escape(label)}: {100 * value:.2f}%</title></rect>")
+        if index % every == 0:
+            parts.append(f'<text class="tick" x="{x + width / 2:.1f}" y="{base + 16}" text-anchor="middle">{html.escape(label)}</text>')
+        if len(columns) <= 9:
+            parts.append(f'<text class="tick" x="{x + width / 2:.1f}" y="{y - 5:.1f}" text-anchor="middle">{100 * value:.1f}%</text>')
+    return figure(title, svg(parts, title), note)
+
+
+def bar_chart(title, bars, value_format, note=""):
+    """Horizontal bars, one a row: [(name, value), ...]."""
+    bars = [(name, value) for name, value in bars if value is not None]
+    if not bars:
+        return empty(title)
+    total = sum(value for _, value in bars) or 1.0
+    high = max(value for _, value in bars) or 1.0
+    left, right, row = 96, 150, 30
+    parts = []
+    for index, (name, value) in enumerate(bars):
+        y = 8 + index * row
+        width = value / high * (WIDTH - left - right)
+        parts.append(f'<text class="name" x="{left - 10}" y="{y + 15}" text-anchor="end">{html.escape(name)}</text>')
+        parts.append(f'<rect class="c1" x="{left}" y="{y}" width="{max(width, 1):.1f}" height="20" rx="2"/>')
+        parts.append(f'<text class="tick" x="{left + width + 8:.1f}" y="{y + 15}">{value_format(value)}, {100 * value / total:.0f}%</text>')
+    return figure(title, svg(parts, title, height=16 + row * len(bars)), note)

@@ -1,0 +1,163 @@
+"""The processes of a local fleet: started, watched, and gone when the launcher is gone.
+
+Every child gets a session of its own, so that Ctrl-C in the terminal reaches only the launcher, and asks the kernel
+to be killed when the launcher dies: even kill -9 of the launcher leaves no process behind. All functions are for the
+main thread (the kernel ties the death signal to the thread that started the child).
+"""
+
+import ctypes
+import os
+import selectors
+import signal
+import subprocess
+import time
+
+PR_SET_PDEATHSIG = 1
+KILL_GRACE_SECONDS = 2.0
+TAIL_BYTES = 64 * 1024
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with(parent_pid):
+    """Runs in the child before exec."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # the launcher died between fork and prctl
+        os._exit(1)
+
+
+def describe_exit(code):
+    """What a Popen.returncode means, in words."""
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    meanings = {0: "clean", 2: "bad usage or bad job", 3: "fenced"}
+    return f"exit code {code} ({meanings[code]})" if code in meanings else f"exit code {code}"
+
+
+def tail(path, lines):
+    """The last lines of a file, fewer if it is shorter, none if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            return file.read().decode("utf-8", "replace").splitlines()[-lines:]
+    except OSError:
+        return []
+
+
+class Node:
+    """One process. `restarts` counts how often its rank was started anew."""
+
+    def __init__(self, role, rank, argv, log):
+        self.role, self.rank, self.argv, self.log = role, rank, argv, log
+        self.name = role if role == "scheduler" else f"{role}-{rank}"
+        self.restarts = 0
+        self.process = None
+        self.output = b""  # the unfinished last line of what it printed
+
+    @property
+    def running(self):
+        return self.process is not None and self.process.returncode is None
+
+
+class Fleet:
+    """All processes of one run.
+
+    `on_output(node, line)` gets every line that a process prints on stdout or stderr.
+    """
+
+    def __init__(self, on_output):
+        self.nodes = []
+        self._on_output = on_output
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        for fd in (self._wake_read, self._wake_write):
+            os.set_blocking(fd, False)
+        # A signal, SIGCHLD among them, ends wait() at once.
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+
+    def of_role(self, role):
+        return [node for node in self.nodes if node.role == role]
+
+    def running(self):
+        return [node for node in self.nodes if node.running]
+
+    def start(self, node):
+        """Starts the process of a node, new or dead. Raises OSError when the program cannot be run."""
+        parent = os.getpid()
+        node.process = subprocess.Popen(
+            node.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True, preexec_fn=lambda: _die_with(parent))
+        os.set_blocking(node.process.stdout.fileno(), False)
+        self._selector.register(node.process.stdout, selectors.EVENT_READ, node)
+        if node not in self.nodes:
+            self.nodes.append(node)
+
+    def wait(self, timeout_seconds):
+        """Passes on output until a signal comes or the time is over; then returns the nodes that ended."""
+        for key, _ in self._selector.select(timeout_seconds):
+            if key.data is None:
+                os.read(self._wake_read, 4096)
+            else:
+                self._read(key.data)
+        ended = [node for node in self.nodes if node.running and node.process.poll() is not None]
+        for node in ended:
+            self._read(node)
+            self._close(node)
+        return ended
+
+    def _read(self, node):
+        """Passes on what the process has printed so far; closes the pipe at its end."""
+        pipe = node.process.stdout
+        while not pipe.closed:
+            try:
+                data = os.read(pipe.fileno(), 65536)
+            except BlockingIOError:
+                return
+            if not data:
+                self._close(node)
+                return
+            *lines, node.output = (node.output + data).split(b"\n")
+            for line in lines:
+                self._on_output(node, line.decode("utf-8", "replace").rstrip())
+
+    def _close(self, node):
+        pipe = node.process.stdout
+        if pipe.closed:
+            return
+        self._selector.unregister(pipe)
+        pipe.close()
+        if node.output:
+            self._on_output(node, node.output.decode("utf-8", "replace").rstrip())
+            node.output = b""
+
+    def kill(self):
+        """Ends every process: SIGTERM, and SIGKILL for who is still there two seconds later."""
+        self._signal_all(signal.SIGTERM)
+        deadline = time.monotonic() + KILL_GRACE_SECONDS
+        while self.running() and time.monotonic() < deadline:
+            self.wait(0.05)
+        self.kill_now()
+
+    def kill_now(self):
+        self._signal_all(signal.SIGKILL)
+        for node in self.running():
+            node.process.wait()
+            self._read(node)
+            self._close(node)
+
+    def _signal_all(self, number):
+        for node in self.running():
+            try:
+                os.killpg(node.process.pid, number)
+            except ProcessLookupError:
+                pass
+
+    def close(self):
+        signal.set_wakeup_fd(-1)
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)

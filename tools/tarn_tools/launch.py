@@ -1,0 +1,347 @@
+"""tools/launch: one job, one local fleet, from start to table of results."""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+from tarn_tools import fleet as fleets
+from tarn_tools import progress, report, summary
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
+PROGRAM_BAD_USAGE = 2            # exit code of the programs: trying again does not help
+ADDRESS_SECONDS_MAX = 120.0      # a scheduler that resumes verifies the checkpoint before it listens
+SHUTDOWN_SECONDS_MAX = 30.0      # for servers and workers, after the scheduler has ended
+RESTART_SECONDS = 0.25           # before the first restart of a worker, doubled each time
+RESTART_SECONDS_MAX = 4.0
+TAIL_LINES = 8
+
+HELP_EPILOG = """\
+Ctrl-C (or SIGTERM) stops cleanly: the scheduler cuts a checkpoint and ends the fleet; a second one kills it.
+A dead worker is started again, fleet.worker_restarts times at most; a dead server or scheduler fails the run.
+
+exit codes  0 the run finished or was stopped cleanly    1 it failed
+            2 bad usage or bad job                       130 killed by a second Ctrl-C
+"""
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(
+        prog="tools/launch", description="Trains one job with a scheduler, servers and workers on this machine.",
+        epilog=HELP_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("job", nargs="?", metavar="JOB.toml", help="the job; with --resume, that run's own by default")
+    parser.add_argument("--set", action="append", default=[], metavar="section.key=value", dest="overrides",
+                        help="overrides one key of the job; may be repeated")
+    parser.add_argument("--resume", metavar="RUN_DIR", help="goes on from that run's newest whole checkpoint")
+    parser.add_argument("--run-dir", metavar="DIR", help="where the run leaves its files (runs/<job>-<UTC time>)")
+    parser.add_argument("--http", metavar="HOST:PORT", help="address of the scheduler's status page")
+    parser.add_argument("--bin-dir", metavar="DIR", help="where the programs are (build/release/bin, built if missing)")
+    parser.add_argument("--quiet", action="store_true", help="only failures and the result")
+    parser.add_argument("--plain", action="store_true", help="lines instead of one updating line")
+    options = parser.parse_args(argv)
+    if options.job is None and options.resume is None:
+        parser.error("JOB.toml is missing")
+    if options.job is None:
+        options.job = os.path.join(options.resume, "job.toml")
+    if not os.path.isfile(options.job):
+        parser.error(f"no such job file: {options.job}")
+    if options.resume and not os.path.isdir(options.resume):
+        parser.error(f"no such run: {options.resume}")
+    return options
+
+
+def read_toml(path):
+    """The file's contents; empty if it is no TOML: the scheduler says what is wrong with a job."""
+    try:
+        return tomllib.loads(pathlib.Path(path).read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def job_name(options):
+    name = read_toml(options.job).get("job", {}).get("name", "job")
+    for override in options.overrides:
+        key, _, value = override.partition("=")
+        if key.strip() == "job.name":
+            name = value.strip().strip("\"'")
+    kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in str(name)).lstrip(".")
+    return kept or "job"
+
+
+def make_run_dir(options):
+    """The new folder of this run, with logs/ in it."""
+    if options.run_dir:
+        path = pathlib.Path(options.run_dir)
+        if path.exists() and any(path.iterdir()):
+            raise FileExistsError(f"{path} is not empty: a run needs a folder of its own")
+        (path / "logs").mkdir(parents=True)
+        return path
+    base = f"{job_name(options)}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    for attempt in range(1, 1000):
+        path = pathlib.Path("runs") / (base if attempt == 1 else f"{base}-{attempt}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        (path / "logs").mkdir()
+        return path
+    raise FileExistsError(f"runs/{base} and 998 more exist")
+
+
+def find_programs(options):
+    """The folder of the three programs; builds them where the default one lacks them."""
+    folder = pathlib.Path(options.bin_dir) if options.bin_dir else ROOT / "build/release/bin"
+    missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
+    if missing and not options.bin_dir:
+        subprocess.run([ROOT / "tools/build", "release", *PROGRAMS], check=True)
+    elif missing:
+        raise FileNotFoundError(f"no program {missing[0]} in {folder}")
+    return folder
+
+
+class Failure(Exception):
+    """The run cannot go on. `code` is the launcher's exit code."""
+
+    def __init__(self, reason, code=EXIT_FAILED):
+        super().__init__(reason)
+        self.code = code
+
+
+class Launch:
+    """One run. `execute` returns the exit code and leaves no process."""
+
+    def __init__(self, options, bin_dir, run_dir):
+        self._options, self._bin_dir, self._run_dir = options, bin_dir, run_dir
+        self._display = progress.Display(options.quiet, options.plain)
+        self._metrics = progress.MetricsTail(run_dir / "metrics.jsonl")
+        self._journal = open(run_dir / "logs/launch.log", "a", buffering=1)
+        self._signals = []
+        self._stopping = False
+        self._restarts_due = []  # (time, node)
+        self._restarts_max = 0
+        self._port_file = run_dir / ".scheduler-address"
+        self._fleet = fleets.Fleet(self._on_output)
+        self._scheduler = None
+
+    def execute(self):
+        for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(name, self._on_signal)
+        started = time.time()
+        code, reason = EXIT_OK, ""
+        try:
+            self._start_all()
+            self._supervise()
+        except Failure as failure:
+            code, reason = failure.code, str(failure)
+        finally:
+            self._fleet.kill()
+            self._port_file.unlink(missing_ok=True)
+            self._display.finish()
+            self._fleet.close()
+        return self._conclude(code, reason, time.time() - started)
+
+    # --- starting ---
+
+    def _node(self, role, rank, arguments):
+        name = role if role == "scheduler" else f"{role}-{rank}"
+        argv = [str(self._bin_dir / f"tarn-{role}"), *arguments, "--run-dir", str(self._run_dir)]
+        node = fleets.Node(role, rank, argv, self._run_dir / f"logs/{role}-{rank}.log")
+        self._start(node)
+        self._note(f"{name}: pid {node.process.pid}: {' '.join(argv)}")
+        return node
+
+    def _start(self, node):
+        try:
+            self._fleet.start(node)
+        except OSError as error:
+            raise Failure(f"cannot run {node.argv[0]}: {error.strerror}") from error
+
+    def _start_all(self):
+        arguments = ["--job", self._options.job, "--port-file", str(self._port_file)]
+        for override in self._options.overrides:
+            arguments += ["--set", override]
+        if self._options.resume:
+            arguments += ["--resume", self._options.resume]
+        if self._options.http:
+            arguments += ["--http", self._options.http]
+        self._scheduler = self._node("scheduler", 0, arguments)
+        address = self._await_address()
+        if not address:
+            return  # stopped before anything else began
+        sizes = read_toml(self._run_dir / "job.toml").get("fleet", {})
+        self._restarts_max = sizes.get("worker_restarts", 3)
+        servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
+        self._say(f"launch: {servers} servers x {sizes.get('shards', 1)} shards, {workers} workers, scheduler at {address}")
+        for rank in range(servers):
+            self._node("server", rank, ["--scheduler", address, "--rank", str(rank)])
+        for rank in range(workers):
+            self._node("worker", rank, ["--scheduler", address, "--rank", str(rank)])
+
+    def _await_address(self):
+        """The scheduler's address once it listens; None if it ended cleanly before."""
+        deadline = time.monotonic() + ADDRESS_SECONDS_MAX
+        while time.monotonic() < deadline:
+            for node in self._fleet.wait(0.02):
+                self._on_exit(node)
+            self._handle_signals()
+            if not self._scheduler.running:
+                return None
+            try:
+                text = self._port_file.read_text()
+            except OSError:
+                continue
+            if text.endswith("\n"):
+                self._port_file.unlink(missing_ok=True)
+                return text.strip()
+        raise Failure(f"the scheduler does not listen after {ADDRESS_SECONDS_MAX:.0f} s; log: {self._scheduler.log}")
+
+    # --- running ---
+
+    def _supervise(self):
+        """Until the whole fleet has ended."""
+        shutdown_deadline = None
+        while self._fleet.running() or self._restarts_due:
+            for node in self._fleet.wait(0.2):
+                self._on_exit(node)
+            self._handle_signals()
+            if self._metrics.poll():
+                self._display.progress(self._metrics.latest)
+            if self._scheduler.running:
+                self._restart_due_workers()
+                continue
+            self._restarts_due.clear()
+            if shutdown_deadline is None:
+                shutdown_deadline = time.monotonic() + SHUTDOWN_SECONDS_MAX
+            elif time.monotonic() > shutdown_deadline:
+                names = ", ".join(node.name for node in self._fleet.running())
+                raise Failure(f"still running {SHUTDOWN_SECONDS_MAX:.0f} s after the scheduler had ended: {names}")
+
+    def _on_exit(self, node):
+        code = node.process.returncode
+        self._note(f"{node.name}: {fleets.describe_exit(code)}")
+        if code == 0:
+            return
+        if node.role == "worker" and code != PROGRAM_BAD_USAGE:
+            self._on_worker_death(node)
+            return
+        bad_job = node.role == "scheduler" and code == PROGRAM_BAD_USAGE
+        if not bad_job:
+            self._show_death(node)
+        raise Failure(f"{node.name} died: {fleets.describe_exit(code)}; log: {node.log}",
+                      EXIT_USAGE if bad_job else EXIT_FAILED)
+
+    def _on_worker_death(self, node):
+        if self._stopping or not self._scheduler.running:
+            return
+        self._show_death(node)
+        if node.restarts < self._restarts_max:
+            delay = min(RESTART_SECONDS * 2 ** node.restarts, RESTART_SECONDS_MAX)
+            self._restarts_due.append((time.monotonic() + delay, node))
+            return
+        others = [worker for worker in self._fleet.of_role("worker") if worker.running]
+        if not others and not self._restarts_due:
+            raise Failure(f"{node.name} died, was restarted {node.restarts} times, and no worker is left; log: {node.log}")
+        self._fail(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
+
+    def _restart_due_workers(self):
+        now = time.monotonic()
+        due = [node for when, node in self._restarts_due if when <= now]
+        self._restarts_due = [(when, node) for when, node in self._restarts_due if when > now]
+        for node in due:
+            if self._stopping:
+                continue
+            node.restarts += 1
+            self._start(node)
+            self._fail(f"launch: {node.name} restarted ({node.restarts} of {self._restarts_max})")
+
+    def _on_signal(self, number, _frame):
+        if number != signal.SIGCHLD:
+            self._signals.append(number)
+
+    def _handle_signals(self):
+        while self._signals:
+            name = signal.Signals(self._signals.pop(0)).name
+            if self._stopping:
+                raise Failure(f"killed by a second {name}", EXIT_KILLED)
+            self._stopping = True
+            self._fail(f"launch: {name}: checkpoint, then stop (once more to kill)")
+            if self._scheduler is not None and self._scheduler.running:
+                self._scheduler.process.send_signal(signal.SIGINT)
+
+    # --- telling ---
+
+    def _note(self, text):
+        self._journal.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {text}\n")
+
+    def _say(self, text):
+        self._note(text)
+        self._display.say(text)
+
+    def _fail(self, text):
+        self._note(text)
+        self._display.fail(text)
+
+    def _on_output(self, node, line):
+        self._fail(f"{node.name}: {line}")
+
+    def _show_death(self, node):
+        self._fail(f"launch: {node.name} died: {fleets.describe_exit(node.process.returncode)}; log: {node.log}")
+        for line in fleets.tail(node.log, TAIL_LINES):
+            self._display.fail(f"    {line}")
+
+    # --- the end ---
+
+    def _conclude(self, code, reason, seconds):
+        if code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists():
+            self._discard_run_dir()
+            return code
+        path = self._run_dir / "summary.json"
+        record = summary.read(path)
+        if not record:
+            record = {"job": job_name(self._options), "status": "failed" if code else "stopped", "seconds": round(seconds, 3)}
+            if reason:
+                record["reason"] = reason
+            path.write_text(json.dumps(record, indent=2) + "\n")
+        if reason:
+            self._note(f"failed: {reason}")
+        page = None
+        try:
+            page = report.write(self._run_dir)
+        except Exception as error:  # a page that cannot be drawn must not turn a good run into a failed one
+            self._fail(f"launch: no report: {type(error).__name__}: {error}")
+        print(summary.table(record, self._run_dir, page))
+        if reason:
+            print(f"failed: {reason}", file=sys.stderr)
+        self._journal.close()
+        return code
+
+    def _discard_run_dir(self):
+        """Nothing was trained: what is wrong has been said on the terminal."""
+        self._journal.close()
+        for path in [*self._run_dir.glob("logs/*"), self._run_dir / "job.toml"]:
+            path.unlink(missing_ok=True)
+        for path in (self._run_dir / "logs", self._run_dir):
+            try:
+                path.rmdir()
+            except OSError:
+                return
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    try:
+        bin_dir = find_programs(options)
+        run_dir = make_run_dir(options)
+    except OSError as error:
+        print(f"tools/launch: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except subprocess.CalledProcessError:
+        return EXIT_FAILED
+    return Launch(options, bin_dir, run_dir).execute()

@@ -1,0 +1,157 @@
+"""tools/report: one self-contained page about a run, made from metrics.jsonl, summary.json and job.toml.
+
+Whatever a run did not leave is left out of the page.
+"""
+
+import argparse
+import html
+import json
+import pathlib
+import sys
+import time
+
+from tarn_tools import charts, series, summary
+from tarn_tools.progress import duration, number
+
+CSS = pathlib.Path(__file__).with_name("report.css")
+STAGES = ("read", "plan", "pull", "compute", "push", "wait")
+EPOCH_COLUMNS = (("train_logloss", "train log-loss"), ("valid_logloss", "valid log-loss"), ("valid_auc", "valid AUC"),
+                 ("valid_accuracy", "valid accuracy"), ("test_logloss", "test log-loss"), ("test_auc", "test AUC"),
+                 ("test_accuracy", "test accuracy"))
+
+
+def tile(name, value, under=""):
+    return f"<div class=tile><span>{html.escape(name)}</span><b>{html.escape(value)}</b><small>{html.escape(under)}</small></div>"
+
+
+def headline(record):
+    """The numbers that a reader looks for first."""
+
+    def text(key, form):
+        value = number(record, key)
+        return None if value is None else form.format(value)
+
+    seconds, best = number(record, "seconds"), text("best_possible_auc", "best possible {:.4f}")
+    pulled, pushed = number(record, "pull_bytes"), number(record, "push_bytes")
+    bound = text("staleness_bound", "bound {:.0f}") if record.get("mode") == "ssp" else None
+    largest = text("staleness_max", "max {:.0f}")
+    tiles = [
+        ("Samples a second", text("samples_per_second", "{:,.0f}"), text("samples", "{:,.0f} samples")),
+        ("Time", None if seconds is None else duration(seconds), None),
+        ("AUC, held out", text("eval_auc", "{:.4f}"), best),
+        ("Log-loss, held out", text("eval_logloss", "{:.4f}"), text("train_logloss", "training {:.4f}")),
+        ("Accuracy, held out", text("eval_accuracy", "{:.4f}"), None),
+        ("Staleness, mean", text("staleness_mean", "{:.2f}"), ", ".join(t for t in (largest, bound) if t)),
+        ("Pulled", None if pulled is None else summary.byte_count(pulled), None),
+        ("Pushed", None if pushed is None else summary.byte_count(pushed), None),
+        ("Workers died", text("workers_died", "{:.0f}") if record.get("workers_died") else None,
+         text("batches_repeated", "{:.0f} batches repeated")),
+    ]
+    return "<div class=tiles>" + "".join(tile(name, value, under or "") for name, value, under in tiles if value) + "</div>"
+
+
+def learning_charts(metrics, record):
+    best = number(record, "best_possible_auc")
+    reference = (best, f"best possible {best:.4f}") if best else None
+    by_time, by_samples = {"x_title": "seconds", "x_format": charts.short}, {"x_title": "samples", "x_format": charts.short}
+    drawn = []
+    for title, key, level in (("Log-loss, training", "loss", None), ("AUC, training", "auc", reference)):
+        for axis, options in (("time", by_time), ("samples", by_samples)):
+            drawn.append(charts.line_chart(f"{title}, by {axis}", [(key, metrics.scheduler(key, axis))],
+                                           y_format=lambda v: f"{v:.4g}", reference=level, **options))
+    drawn.append(charts.line_chart("Samples a second", [("samples/s", metrics.throughput())], "seconds", from_zero=True))
+    drawn.append(charts.line_chart("Staleness, mean", [("clocks", metrics.scheduler("staleness_mean", "time"))], "seconds",
+                                   from_zero=True))
+    return drawn
+
+
+def cost_charts(metrics, record):
+    histogram = [(int(s), n) for s, n in record.get("staleness_histogram") or [] if n >= 0]
+    pulls = sum(n for _, n in histogram)
+    columns = [(str(s), n / pulls) for s, n in sorted(histogram)] if pulls else []
+    stages = record.get("stages") or {}
+    names = [name for name in STAGES if name in stages] + [name for name in stages if name not in STAGES]
+    drawn = [
+        charts.column_chart("Measured staleness of pulls", columns, "clocks", f"{pulls:,.0f} pulls" if pulls else ""),
+        charts.bar_chart("Where the workers' time goes", [(name, number(stages, name)) for name in names],
+                         lambda v: f"{v:,.1f} s", "summed over workers"),
+        charts.line_chart("Traffic", [("pulled", metrics.rate("pull_bytes")), ("pushed", metrics.rate("push_bytes"))],
+                          "seconds", y_format=lambda v: charts.short(v) + "B/s", from_zero=True),
+    ]
+    shards = metrics.last_by_node("shard", ("rows", "rows_total", "pull_bytes", "requests"))
+    if shards:
+        key, values = shards
+        drawn.append(charts.bar_chart(f"Shards: {key.replace('_', ' ')}", values, charts.short))
+    return drawn
+
+
+def epoch_table(record):
+    epochs = [entry for entry in record.get("epochs") or [] if isinstance(entry, dict)]
+    columns = [(key, name) for key, name in EPOCH_COLUMNS if any(number(entry, key) is not None for entry in epochs)]
+    if not columns:
+        return ""
+    rows = ["<tr><th>epoch</th>" + "".join(f"<th>{name}</th>" for _, name in columns) + "</tr>"]
+    for index, entry in enumerate(epochs):
+        cells = [number(entry, key) for key, _ in columns]
+        text = "".join(f"<td>{'' if value is None else f'{value:.4f}'}</td>" for value in cells)
+        best = entry.get("best") is True
+        label = f"{int(entry.get('epoch', index)) + 1}{' (best so far)' if best else ''}"
+        rows.append(f"<tr{' class=best' if best else ''}><td>{label}</td>{text}</tr>")
+    return "<h2>Evaluation</h2><div class=card><table>" + "".join(rows) + "</table></div>"
+
+
+def details(title, text):
+    return f"<div class=card><details><summary>{html.escape(title)}</summary><pre>{html.escape(text)}</pre></details></div>"
+
+
+def page(run_dir):
+    record = summary.read(run_dir / "summary.json")
+    metrics = series.Metrics.load(run_dir / "metrics.jsonl")
+    job = str(record.get("job") or run_dir.name)
+    status = str(record.get("status") or "unfinished")
+    good = status in ("finished", "done", "ok", "complete", "completed", "stopped", "early-stopped")
+    about = [summary_text for name, summary_text in summary.rows(record) if name in ("fleet", "mode")]
+    if metrics.start:
+        about.append(time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(metrics.start)))
+    reason = record.get("reason")
+    body = [
+        f'<h1>{html.escape(job)} <span class="badge {"good" if good else "bad"}">{html.escape(status)}</span></h1>',
+        f"<p class=under>{html.escape(' · '.join(about))}</p>",
+        f"<p class=reason>{html.escape(str(reason))}</p>" if reason else "",
+        headline(record),
+        "<h2>Learning</h2><div class=charts>" + "".join(learning_charts(metrics, record)) + "</div>",
+        epoch_table(record),
+        "<h2>Cost</h2><div class=charts>" + "".join(cost_charts(metrics, record)) + "</div>",
+        "<h2>Files</h2>",
+    ]
+    try:
+        body.append(details("job.toml", (run_dir / "job.toml").read_text()))
+    except OSError:
+        pass
+    body.append(details("summary.json", json.dumps(record, indent=2)))
+    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(job)} · tarn</title>'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{CSS.read_text()}</style></head>'
+            f"<body><main>{''.join(body)}</main></body></html>\n")
+
+
+def write(run_dir):
+    """Writes report.html into the folder of a run and returns its path. Raises OSError."""
+    run_dir = pathlib.Path(run_dir)
+    path = run_dir / "report.html"
+    path.write_text(page(run_dir), encoding="utf-8")
+    return path
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(prog="tools/report", description="Writes RUN_DIR/report.html from what a run left.")
+    parser.add_argument("run_dir", metavar="RUN_DIR")
+    options = parser.parse_args(argv)
+    run_dir = pathlib.Path(options.run_dir)
+    if not any((run_dir / name).exists() for name in ("summary.json", "metrics.jsonl")):
+        parser.error(f"no run in {run_dir}: neither summary.json nor metrics.jsonl")
+    try:
+        print(write(run_dir))
+    except OSError as error:
+        print(f"tools/report: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,91 @@
+"""Curves out of metrics.jsonl: one object a second and role, counters cumulative since the process started."""
+
+import json
+
+from tarn_tools.progress import number
+
+
+def flat(record):
+    """The record with the numbers of a nested "counters" object beside its own."""
+    counters = record.get("counters")
+    return {**counters, **record} if isinstance(counters, dict) else record
+
+
+def timestamp(record):
+    """Seconds since 1970; None if the record has none."""
+    microseconds = number(record, "time_us")
+    return microseconds / 1e6 if microseconds is not None else number(record, "time")
+
+
+class Metrics:
+    """The lines of one metrics.jsonl. `start`: time of the first line, 0 if there is none."""
+
+    def __init__(self, records):
+        self._records = [(timestamp(record), flat(record)) for record in records]
+        self._records = [(when, record) for when, record in self._records if when is not None]
+        self.start = min((when for when, _ in self._records), default=0)
+
+    @classmethod
+    def load(cls, path):
+        """What can be read of the file: damaged lines are skipped, a missing file is empty."""
+        records = []
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    try:
+                        record = json.loads(line)
+                    except ValueError:
+                        continue
+                    if isinstance(record, dict):
+                        records.append(record)
+        except OSError:
+            pass
+        return cls(records)
+
+    def _of_role(self, role):
+        return [(when, record) for when, record in self._records if str(record.get("role", "")).split("-")[0] == role]
+
+    def scheduler(self, key, axis):
+        """[(x, value)] of the scheduler's lines; axis is "time" (seconds since the start) or "samples"."""
+        points = []
+        for when, record in self._of_role("scheduler"):
+            x = when - self.start if axis == "time" else number(record, "samples")
+            y = number(record, key)
+            if x is not None and y is not None and number(record, "samples") != 0:
+                points.append((x, y))
+        return points
+
+    def throughput(self):
+        """Samples per second, from the growth of the sample count."""
+        lines = self._of_role("scheduler")
+        return self._slopes([(when, number(record, "samples")) for when, record in lines])
+
+    def rate(self, key):
+        """Growth per second of a counter, summed over the scheduler's view of it or over the workers."""
+        lines = self._of_role("scheduler")
+        if any(number(record, key) is not None for _, record in lines):
+            return self._slopes([(when, number(record, key)) for when, record in lines])
+        growth, last = {}, {}
+        for when, record in self._of_role("worker"):
+            node, value = str(record.get("rank", record["role"])), number(record, key)
+            if value is None:
+                continue
+            if node in last and value >= last[node][1] and when > last[node][0]:  # smaller: the worker was restarted
+                second = int(when - self.start)
+                growth[second] = growth.get(second, 0.0) + (value - last[node][1]) / (when - last[node][0])
+            last[node] = (when, value)
+        return sorted(growth.items())
+
+    def last_by_node(self, role, keys):
+        """(key, [(node, last value)]) for the first of the keys that the role's lines have; None if there is none."""
+        lines = self._of_role(role)
+        for key in keys:
+            values = {str(record.get("rank", record["role"])): number(record, key)
+                      for _, record in lines if number(record, key) is not None}
+            if values:
+                return key, sorted(values.items(), key=lambda item: (len(item[0]), item[0]))
+        return None
+
+    def _slopes(self, points):
+        points = [(when - self.start, value) for when, value in points if value is not None]
+        return [(x2, (y2 - y1) / (x2 - x1)) for (x1, y1), (x2, y2) in zip(points, points[1:]) if x2 > x1 and y2 >= y1]

@@ -1,0 +1,71 @@
+"""The result table that tools/launch prints at the end."""
+
+import json
+import os
+
+from tarn_tools.progress import duration, number
+
+
+def read(path):
+    """summary.json as a dict; empty if it is missing or damaged."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            record = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def byte_count(value):
+    """1536 -> "1.5 KiB"."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:,.1f} {unit}"
+        value /= 1024
+    return f"{value:,.1f} TiB"
+
+
+def rows(record):
+    """(name, text) pairs for a summary; fields that it lacks are left out."""
+
+    def get(key, text="{:,.0f}"):
+        value = number(record, key)
+        return None if value is None else text.format(value)
+
+    def joined(*parts):
+        kept = [part for part in parts if part]
+        return ", ".join(kept)
+
+    mode = record.get("mode")
+    if mode == "ssp":
+        mode = joined("ssp", get("staleness_bound", "bound {:.0f}"))
+    seconds, pulled, pushed = (number(record, key) for key in ("seconds", "pull_bytes", "push_bytes"))
+    best = number(record, "best_possible_auc")
+    return [(name, text) for name, text in [
+        ("status", joined(str(record.get("status", "")), record.get("reason", ""))),
+        ("fleet", joined(get("servers", "{:.0f} servers"), get("shards", "{:.0f} shards each"),
+                         get("workers", "{:.0f} workers"))),
+        ("mode", joined(mode, record.get("apply"))),
+        ("samples", get("samples")),
+        ("time", None if seconds is None else duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"),
+        ("samples/s", get("samples_per_second")),
+        ("train log-loss", get("train_logloss", "{:.4f}")),
+        ("eval AUC", joined(get("eval_auc", "{:.4f}"), best and f"best possible {best:.4f}")),
+        ("eval log-loss", get("eval_logloss", "{:.4f}")),
+        ("eval accuracy", get("eval_accuracy", "{:.4f}")),
+        ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
+        ("traffic", joined(None if pulled is None else byte_count(pulled) + " pulled",
+                           None if pushed is None else byte_count(pushed) + " pushed")),
+        ("workers died", get("workers_died") if record.get("workers_died") else None),
+        ("batches repeated", get("batches_repeated") if record.get("batches_repeated") else None),
+        ("parameters", record.get("parameters_hash")),
+    ] if text]
+
+
+def table(record, run_dir, page):
+    """The whole table, with where the run's files lie."""
+    lines = rows(record) + [("run", str(run_dir))]
+    if page is not None:
+        lines.append(("report", os.path.relpath(page)))
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(["", str(record.get("job", "job"))] + [f"  {name:<{width}}  {text}" for name, text in lines])
