@@ -21,6 +21,7 @@ option(TARN_FUZZ "build the fuzz targets with libFuzzer (needs clang)" OFF)
 
 # No contraction of a*b+c anywhere: replicas and repetitions must agree to the bit.
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+                    -Wno-missing-field-initializers  # designated initializers name what differs from the default
                     -ffp-contract=off -fno-math-errno)
 if(TARN_SANITIZE)
   add_compile_options(-fsanitize=${TARN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
