@@ -1,0 +1,224 @@
+// Reading and checking a job. What the keys are stands in core/job_fields.h, how one is read in
+// core/section_reader.h; here is what they mean together.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+
+#include "core/config_tree.h"
+#include "core/file.h"
+#include "core/job.h"
+#include "core/job_fields.h"
+#include "core/limits.h"
+#include "core/names.h"
+#include "core/section_reader.h"
+
+namespace tarn {
+namespace {
+
+Status ReadJobSection(SectionReader in, JobSection& out) {
+  VisitJobSection(in, out);
+  return in.Finish();
+}
+
+Status ReadFleet(SectionReader in, FleetSection& out) {
+  VisitFleet(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  const std::uint64_t shards = std::uint64_t{out.servers} * out.shards;
+  if (shards > limits::kShardsMax)
+    return in.Refusal({"shards", "servers"},
+                      fmt::format("{} servers x {} shards = {}: expected at most {} shards in all", out.servers,
+                                  out.shards, shards, limits::kShardsMax));
+  if (shards > std::uint64_t{1} << out.partition_bits)
+    return in.Refusal({"partition_bits", "shards", "servers"},
+                      fmt::format("2^{} = {} partitions cannot occupy {} shards; raise partition_bits",
+                                  out.partition_bits, 1u << out.partition_bits, shards));
+  if (out.heartbeat_seconds * 2 > out.lease_seconds)
+    return in.Refusal({"heartbeat_seconds", "lease_seconds"},
+                      fmt::format("a lease of {} s must outlast two heartbeats of {} s", out.lease_seconds,
+                                  out.heartbeat_seconds));
+  return {};
+}
+
+// Reads the three keys over `out`, which holds what they inherit. What was not said follows from the mode: staleness
+// belongs to ssp alone, and only bsp gathers a clock's pushes unless told otherwise.
+Status ReadConsistency(SectionReader& in, ConsistencySpec& out) {
+  const ConsistencyMode inherited = out.mode;
+  VisitConsistency(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (out.mode != inherited && !in.Has("apply"))
+    out.apply = out.mode == ConsistencyMode::kBsp ? ApplyMode::kAggregated : ApplyMode::kImmediate;
+  if (out.mode != inherited && !in.Has("staleness")) out.staleness = 0;
+  if (out.mode != ConsistencyMode::kSsp && out.staleness != 0)
+    return in.Refusal({"staleness", "mode"},
+                      fmt::format("{} with mode = \"{}\": only \"ssp\" has a bound; leave staleness out or 0",
+                                  out.staleness, Name(out.mode)));
+  if (Status fits = Validate(out); !fits) return in.Refusal({"apply", "mode"}, fits.error().message);
+  return {};
+}
+
+Status ReadStorage(SectionReader in, StorageSection& out) {
+  VisitStorage(in, out);
+  return in.Finish();
+}
+
+Status CheckColumns(const SectionReader& in, const DataSection& data) {
+  const std::uint64_t columns = std::uint64_t{data.integer_columns} + data.categorical_columns;
+  if (columns < 1 || columns > limits::kColumnsMax)
+    return in.Refusal({"categorical_columns", "integer_columns"},
+                      fmt::format("{} integer and {} categorical columns: expected 1 to {} in all",
+                                  data.integer_columns, data.categorical_columns, limits::kColumnsMax));
+  if (data.bins.size() > 1 && data.bins.size() != data.integer_columns)
+    return in.Refusal({"bins"}, fmt::format("{} rules for {} integer columns: expected none, one for all, or one "
+                                            "for each",
+                                            data.bins.size(), data.integer_columns));
+  return {};
+}
+
+// data.dir, made absolute; left out, it is the job file's folder.
+std::string Resolve(const std::string& dir, std::string_view base_dir) {
+  std::error_code ignored;
+  auto base = std::filesystem::absolute(std::filesystem::path(base_dir), ignored);
+  if (ignored || base.empty()) base = std::filesystem::current_path(ignored);
+  std::filesystem::path path = (base / dir).lexically_normal();
+  if (!path.has_filename() && path.has_relative_path()) path = path.parent_path();  // no slash at the end
+  return path.string();
+}
+
+Status ReadData(SectionReader in, bool in_file, std::string_view base_dir, DataSection& out) {
+  VisitData(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (in_file && !in.Has("train")) return in.Refusal({}, "no key 'train': expected the name of the training file");
+  if (out.format == DataFormat::kCriteo) TARN_RETURN_IF_ERROR(CheckColumns(in, out));
+  const bool said_to_be_empty = in.Has("dir") && out.dir.empty();
+  if (in_file && !said_to_be_empty) out.dir = Resolve(out.dir, base_dir);
+  return {};
+}
+
+Status ReadModel(SectionReader in, ModelSection& out) {
+  VisitModel(in, out);
+  return in.Finish();
+}
+
+Status ReadTrain(SectionReader in, TrainSection& out) {
+  VisitTrain(in, out);
+  return in.Finish();
+}
+
+Status CheckOptimizer(const SectionReader& in, const OptimizerSpec& spec) {
+  if (Status fits = Validate(spec); !fits)
+    return in.Refusal({"schedule", "kind", "learning_rate"}, fits.error().message);
+  return {};
+}
+
+Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& inherited, OptimizerSpec& out) {
+  out = inherited;
+  VisitOptimizer(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  return CheckOptimizer(in, out);
+}
+
+Status ReadOptimizer(SectionReader in, OptimizerSection& out) {
+  OptimizerSpec base;
+  VisitOptimizer(in, base);
+  const ConfigNode* linear = in.Section("linear");
+  const ConfigNode* embedding = in.Section("embedding");
+  const ConfigNode* dense = in.Section("dense");
+  TARN_RETURN_IF_ERROR(in.Finish());
+  TARN_RETURN_IF_ERROR(CheckOptimizer(in, base));
+  TARN_RETURN_IF_ERROR(ReadOptimizerRole({linear, "optimizer.linear", {}}, base, out.linear));
+  TARN_RETURN_IF_ERROR(ReadOptimizerRole({embedding, "optimizer.embedding", {}}, base, out.embedding));
+  return ReadOptimizerRole({dense, "optimizer.dense", {}}, base, out.dense);
+}
+
+Status ReadTable(SectionReader in, const ConsistencySpec& of_job, TableOverride& out) {
+  out.has_pull_codec = in.Has("pull_codec");
+  out.has_push_codec = in.Has("push_codec");
+  out.has_consistency = in.Has("mode") || in.Has("staleness") || in.Has("apply");
+  VisitCodecs(in, out);
+  ConsistencySpec consistency = of_job;
+  TARN_RETURN_IF_ERROR(ReadConsistency(in, consistency));
+  if (out.has_consistency) out.consistency = consistency;
+  return {};
+}
+
+Status ReadTables(const ConfigNode* node, std::string_view origin, Job& job) {
+  if (node == nullptr) return {};
+  SectionReader tables(node, "tables", origin);
+  if (node->members.size() > limits::kTablesMax)
+    return tables.Refusal({}, fmt::format("{} tables: expected at most {}", node->members.size(),
+                                          limits::kTablesMax));
+  for (const ConfigMember& member : node->members) {
+    const ConfigNode* table = tables.Section(member.key);
+    if (!FitsRule(member.key, TextRule::kName))
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: tables: name {}: expected {}", table->place, Quoted(member.key),
+                              DescribeRule(TextRule::kName)));
+    TARN_RETURN_IF_ERROR(ReadTable({table, "tables." + member.key, origin}, job.consistency,
+                                   job.tables[member.key]));
+  }
+  return tables.Finish();
+}
+
+Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::string_view base_dir) {
+  SectionReader top(&root, "", origin);
+  const auto section = [&](std::string name) {
+    const ConfigNode* node = top.Section(name);
+    return SectionReader(node, std::move(name), origin);
+  };
+  SectionReader job_section = section("job"), fleet = section("fleet"), consistency = section("consistency"),
+                storage = section("storage"), data = section("data"), model = section("model"),
+                train = section("train"), optimizer = section("optimizer");
+  const ConfigNode* tables = top.Section("tables");
+  TARN_RETURN_IF_ERROR(top.Finish());
+
+  Job job;
+  TARN_RETURN_IF_ERROR(ReadJobSection(std::move(job_section), job.job));
+  TARN_RETURN_IF_ERROR(ReadFleet(std::move(fleet), job.fleet));
+  TARN_RETURN_IF_ERROR(ReadConsistency(consistency, job.consistency));
+  TARN_RETURN_IF_ERROR(ReadStorage(std::move(storage), job.storage));
+  TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
+  TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
+  TARN_RETURN_IF_ERROR(ReadTrain(std::move(train), job.train));
+  TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer));
+  TARN_RETURN_IF_ERROR(ReadTables(tables, origin, job));
+  return job;
+}
+
+}  // namespace
+
+Expected<BinRule> ParseBinRule(std::string_view text) {
+  constexpr std::string_view kWidth = "width:";
+  if (text == "log2") return BinRule{BinRule::Kind::kLog2};
+  if (text == "identity") return BinRule{BinRule::Kind::kIdentity};
+  if (text == "none") return BinRule{BinRule::Kind::kNone};
+  if (text.starts_with(kWidth)) {
+    BinRule rule{BinRule::Kind::kWidth, 0};
+    const std::string_view digits = text.substr(kWidth.size());
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rule.width);
+    constexpr double kWidthMax = 1e15;
+    if (error == std::errc{} && end == digits.data() + digits.size() && rule.width > 0 && rule.width <= kWidthMax)
+      return rule;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("bin rule {}: expected a width > 0 and <= 1e15, such as 'width:5'", Quoted(text)));
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("unknown bin rule {}: expected 'log2', 'width:W', 'identity' or 'none'", Quoted(text)));
+}
+
+Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
+                       std::span<const std::string> overrides) {
+  auto root = ParseConfig(text, origin);
+  if (!root) return std::unexpected(root.error());
+  for (const std::string& assignment : overrides) TARN_RETURN_IF_ERROR(ApplyOverride(*root, assignment));
+  return ReadJob(*root, origin, base_dir);
+}
+
+Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides) {
+  auto text = ReadFile(path, limits::kJobBytesMax);
+  if (!text) return std::unexpected(text.error());
+  return ParseJob(*text, path, std::filesystem::path(path).parent_path().string(), overrides);
+}
+
+}  // namespace tarn
