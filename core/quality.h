@@ -23,7 +23,8 @@ class Quality {
   double Auc() const;
   double LogLoss() const;            // mean; 0 if empty
   double Accuracy() const;           // binary: logit > 0 says positive
-  double NormalizedEntropy() const;  // log-loss over the entropy of the mean label (He et al., ADKDD 2014)
+  double NormalizedEntropy() const;  // log-loss over the entropy of the mean label (He et al., ADKDD 2014);
+                                     // 1 if one class is missing
 
   struct Bucket {
     std::uint32_t negatives = 0;

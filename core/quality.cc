@@ -1,0 +1,75 @@
+#include "core/quality.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tarn {
+namespace {
+
+constexpr double kLogitMax = 16;
+
+std::uint32_t BucketOf(float logit) {
+  constexpr double kPerUnit = Quality::kBuckets / (2 * kLogitMax);
+  if (std::isnan(logit)) return Quality::kBuckets / 2;
+  const double place = (std::clamp(double{logit}, -kLogitMax, kLogitMax) + kLogitMax) * kPerUnit;
+  return std::min(static_cast<std::uint32_t>(place), Quality::kBuckets - 1);
+}
+
+// log(1 + exp(z)) - z * label, written so that neither end overflows or cancels.
+double LogisticLoss(double z, bool positive) {
+  return std::max(z, 0.0) - (positive ? z : 0.0) + std::log1p(std::exp(-std::abs(z)));
+}
+
+}  // namespace
+
+void Quality::AddBinary(float logit, bool positive) {
+  ++rows;
+  positives += positive ? 1 : 0;
+  correct += (logit > 0) == positive ? 1 : 0;
+  loss_sum += LogisticLoss(logit, positive);
+  Bucket& bucket = buckets[BucketOf(logit)];
+  ++(positive ? bucket.positives : bucket.negatives);
+}
+
+void Quality::AddClass(double loss, bool was_correct) {
+  ++rows;
+  correct += was_correct ? 1 : 0;
+  loss_sum += loss;
+}
+
+void Quality::Merge(const Quality& other) {
+  rows += other.rows;
+  positives += other.positives;
+  correct += other.correct;
+  loss_sum += other.loss_sum;
+  for (const auto& [index, from] : other.buckets) {
+    Bucket& bucket = buckets[index];
+    bucket.negatives += from.negatives;
+    bucket.positives += from.positives;
+  }
+}
+
+double Quality::Auc() const {
+  double pairs_won = 0, negatives_below = 0, positives_all = 0;
+  for (const auto& [index, bucket] : buckets) {
+    pairs_won += bucket.positives * (negatives_below + 0.5 * bucket.negatives);
+    negatives_below += bucket.negatives;
+    positives_all += bucket.positives;
+  }
+  const double pairs = negatives_below * positives_all;
+  return pairs > 0 ? pairs_won / pairs : 0.5;
+}
+
+double Quality::LogLoss() const { return rows > 0 ? loss_sum / static_cast<double>(rows) : 0; }
+
+double Quality::Accuracy() const {
+  return rows > 0 ? static_cast<double>(correct) / static_cast<double>(rows) : 0;
+}
+
+double Quality::NormalizedEntropy() const {
+  if (positives == 0 || positives >= rows) return 1;
+  const double p = static_cast<double>(positives) / static_cast<double>(rows);
+  return LogLoss() / -(p * std::log(p) + (1 - p) * std::log1p(-p));
+}
+
+}  // namespace tarn
