@@ -131,7 +131,7 @@ Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, Prepa
   const Dataset* set = sets_[static_cast<std::size_t>(lease.purpose)];
   if (set == nullptr) return Fail(ErrorCode::kInvalidArgument, "a lease of a data set that the job does not name");
   Span read(trace_, "read", kReaderTrack);
-  TARN_RETURN_IF_ERROR(set->Read(lease.first_row + offset, out->lines, out->batch));
+  TARN_RETURN_IF_ERROR(set->Read(lease.first_row + offset, out->lines, &out->batch));
   const double read_s = read.End();
   Span plan(trace_, "plan", kReaderTrack);
   MakePlans(out);

@@ -17,7 +17,7 @@ void Trace::Add(const char* name, int track, SteadyClock::time_point begin, Stea
 Status Trace::Write(const std::string& path, std::uint32_t rank) const {
   const std::lock_guard lock(mutex_);
   const auto micros = [](SteadyClock::duration d) {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count() / 1000.0;
+    return std::chrono::duration<double, std::micro>(d).count();
   };
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   auto out = std::back_inserter(text);

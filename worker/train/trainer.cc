@@ -72,6 +72,7 @@ TrainerEnd Trainer::Run() {
     AskForWork();
     if (Now() >= next_metrics_) ReportMetrics();
   }
+  for (Outgoing& o : outbox_) transport_->Send(o.to, o.message);  // the answer to Shutdown is among them (rule S1)
   if (!options_.run_dir.empty()) {
     const std::uint32_t rank = client_.welcome().rank;
     if (Status s = trace_.Write(fmt::format("{}/logs/trace-worker-{}.json", options_.run_dir, rank), rank); !s)
@@ -139,9 +140,12 @@ Status Trainer::OpenData() {
   const std::string* names[3] = {&data.train, &data.valid, &data.test};
   for (std::size_t i = 0; i < 3; ++i) {
     if (names[i]->empty()) continue;
-    auto set = Dataset::Open(data, static_cast<LeasePurpose>(i));
+    DatasetOptions options;
+    if (i == 0) options.limit_rows = data.limit_rows;
+    options.report_malformed = [](const std::string& message) { LogWarning("malformed line: {}", message); };
+    auto set = Dataset::Open(data, *names[i], options);
     if (!set) return std::unexpected(set.error());
-    datasets_[i] = std::make_unique<Dataset>(std::move(*set));
+    datasets_[i] = std::move(*set);
   }
   return {};
 }
@@ -152,7 +156,8 @@ Status Trainer::Setup() {
   job_ = std::move(*job);
   TARN_RETURN_IF_ERROR(OpenData());
   if (datasets_[0] == nullptr) return Fail(ErrorCode::kInvalidArgument, "data.train: no file is named");
-  auto model = MakeModel(job_, ShapeOf(*datasets_[0]));
+  auto model = MakeModel(
+      job_, {.fields = datasets_[0]->fields(), .dense_columns = datasets_[0]->dense_columns(), .classes = job_.data.classes});
   if (!model) return std::unexpected(model.error());
   model_ = std::move(*model);
   uses_ = model_->tables();

@@ -1,0 +1,211 @@
+// A job in one process and one thread: the same reader, model, kernels and row store as a fleet, without scheduler,
+// protocol or network. What a fleet must beat, and a reference for the quality that it must reach.
+//
+//   single_process examples/criteo-fm.toml [--set train.batch_rows=1024]...
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "core/job.h"
+#include "core/position.h"
+#include "server/row_store.h"
+#include "worker/data/dataset.h"
+#include "worker/models/model.h"
+#include "worker/plan.h"
+#include "worker/train/stepper.h"
+
+namespace {
+
+using namespace tarn;
+using namespace tarn::worker;
+using SteadyClock = std::chrono::steady_clock;
+
+double SecondsSince(SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(SteadyClock::now() - begin).count();
+}
+
+struct StageSeconds {
+  double read = 0, plan = 0, gather = 0, compute = 0, apply = 0;
+};
+
+class SingleProcess {
+ public:
+  static Expected<std::unique_ptr<SingleProcess>> Make(const Job& job);
+  Status TrainEpoch(Quality* quality, StageSeconds* stages);
+  Status Evaluate(const Dataset& set, Quality* quality);
+  const Dataset* valid() const { return valid_.get(); }
+  const Dataset* test() const { return test_.get(); }
+  std::uint64_t train_rows() const { return train_->rows(); }
+
+ private:
+  explicit SingleProcess(const Job& job)
+      : job_(job), planner_(job.fleet.partition_bits), rows_(StoreOptions(job)) {}
+  static server::RowStoreOptions StoreOptions(const Job& job) {
+    server::RowStoreOptions options{job.job.seed, job.fleet.partition_bits, {}};
+    for (std::uint32_t p = 0; p < (1u << job.fleet.partition_bits); ++p) options.owned.push_back(PartitionId(p));
+    return options;
+  }
+  Status Step(const Dataset& set, std::uint64_t first, std::uint64_t rows, bool train, Quality* quality,
+              StageSeconds* stages);
+  void MakePlans();
+
+  Job job_;
+  Planner planner_;
+  server::RowStore rows_;
+  std::unique_ptr<Dataset> train_, valid_, test_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Stepper> stepper_;
+  std::vector<TableUse> uses_;
+  std::vector<Positioner> positioners_;
+  std::vector<Plan> plans_;
+  std::vector<std::vector<Section>> sections_;
+  Batch batch_;
+  Clock clock_;
+};
+
+Expected<std::unique_ptr<SingleProcess>> SingleProcess::Make(const Job& job) {
+  std::unique_ptr<SingleProcess> self(new SingleProcess(job));
+  const auto open = [&](const std::string& name, std::unique_ptr<Dataset>* out) -> Status {
+    if (name.empty()) return {};
+    auto set = Dataset::Open(job.data, name);
+    if (!set) return std::unexpected(set.error());
+    *out = std::move(*set);
+    return {};
+  };
+  TARN_RETURN_IF_ERROR(open(job.data.train, &self->train_));
+  TARN_RETURN_IF_ERROR(open(job.data.valid, &self->valid_));
+  TARN_RETURN_IF_ERROR(open(job.data.test, &self->test_));
+  auto model = MakeModel(job, {self->train_->fields(), self->train_->dense_columns(), job.data.classes});
+  if (!model) return std::unexpected(model.error());
+  self->model_ = std::move(*model);
+  self->uses_ = self->model_->tables();
+  for (std::uint32_t t = 0; t < self->uses_.size(); ++t) {
+    TableSpec& spec = self->uses_[t].spec;
+    spec.id = TableId(t);
+    TARN_RETURN_IF_ERROR(self->rows_.AddTable(spec));
+    self->positioners_.emplace_back(spec, TableSalt(job.job.seed, spec.name));
+  }
+  self->plans_.resize(self->uses_.size());
+  self->sections_.resize(self->uses_.size());
+  self->stepper_ = std::make_unique<Stepper>(self->model_.get(), 1.0f / float(job.train.batch_rows),
+                                             job.train.clip_global_norm);
+  return self;
+}
+
+void SingleProcess::MakePlans() {
+  for (std::size_t t = 0; t < uses_.size(); ++t) {
+    const TableUse& use = uses_[t];
+    if (use.rows == RowsNeeded::kAll) {
+      std::vector<Key> all(use.spec.rows);
+      for (Key i = 0; i < use.spec.rows; ++i) all[i] = i;
+      planner_.Make(use.spec.id, use.spec.dim, positioners_[t], all, &plans_[t]);
+    } else {
+      if (use.rows == RowsNeeded::kBatchKeysAndBias) batch_.keys.push_back(kBiasKey);
+      planner_.Make(use.spec.id, use.spec.dim, positioners_[t], batch_.keys, &plans_[t]);
+      if (use.rows == RowsNeeded::kBatchKeysAndBias) batch_.keys.pop_back();
+    }
+    sections_[t].clear();
+    for (const PlanRun& run : plans_[t].runs) sections_[t].push_back({run.partition, run.count, Sequence(0)});
+  }
+}
+
+Status SingleProcess::Step(const Dataset& set, std::uint64_t first, std::uint64_t rows, bool train, Quality* quality,
+                           StageSeconds* stages) {
+  auto begin = SteadyClock::now();
+  const auto lap = [&](double* to) {
+    *to += SecondsSince(begin);
+    begin = SteadyClock::now();
+  };
+  TARN_RETURN_IF_ERROR(set.Read(first, rows, &batch_));
+  lap(&stages->read);
+  MakePlans();
+  lap(&stages->plan);
+  std::vector<const Plan*> plans;
+  std::vector<Buffer> values;
+  for (std::size_t t = 0; t < uses_.size(); ++t) {
+    plans.push_back(&plans_[t]);
+    values.push_back(Buffer::Allocate(plans_[t].keys.size() * plans_[t].dim * sizeof(float)));
+    rows_.Gather(uses_[t].spec.id, sections_[t], plans_[t].keys, ValueCodec::kFp32, values[t].data());
+  }
+  lap(&stages->gather);
+  const std::vector<Buffer> gradients = stepper_->Run(batch_, plans, values, train, quality);
+  lap(&stages->compute);
+  if (!train) return {};
+  for (std::size_t t = 0; t < uses_.size(); ++t)
+    rows_.Apply(uses_[t].spec.id, sections_[t], plans_[t].keys, ValueCodec::kFp32, gradients[t].data(), clock_);
+  clock_ = clock_ + 1;
+  lap(&stages->apply);
+  return {};
+}
+
+Status SingleProcess::TrainEpoch(Quality* quality, StageSeconds* stages) {
+  for (std::uint64_t first = 0; first < train_->rows(); first += job_.train.batch_rows)
+    TARN_RETURN_IF_ERROR(Step(*train_, first, std::min<std::uint64_t>(job_.train.batch_rows, train_->rows() - first),
+                              true, quality, stages));
+  return {};
+}
+
+Status SingleProcess::Evaluate(const Dataset& set, Quality* quality) {
+  constexpr std::uint64_t kRows = 2048;
+  StageSeconds ignored;
+  for (std::uint64_t first = 0; first < set.rows(); first += kRows)
+    TARN_RETURN_IF_ERROR(Step(set, first, std::min(kRows, set.rows() - first), false, quality, &ignored));
+  return {};
+}
+
+Status Run(const Job& job) {
+  auto made = SingleProcess::Make(job);
+  if (!made) return std::unexpected(made.error());
+  SingleProcess& run = **made;
+  double best = 0;
+  for (std::uint32_t epoch = 0; epoch < job.train.epochs; ++epoch) {
+    Quality train, valid, test;
+    StageSeconds stages;
+    const auto begin = SteadyClock::now();
+    TARN_RETURN_IF_ERROR(run.TrainEpoch(&train, &stages));
+    const double seconds = SecondsSince(begin);
+    fmt::print("epoch {}: {:.0f} samples/s ({:.2f} s: read {:.2f} plan {:.2f} gather {:.2f} compute {:.2f} apply {:.2f}), "
+               "train log-loss {:.5f} AUC {:.5f}\n",
+               epoch, double(run.train_rows()) / seconds, seconds, stages.read, stages.plan, stages.gather,
+               stages.compute, stages.apply, train.LogLoss(), train.Auc());
+    bool improved = true;
+    if (run.valid() != nullptr) {
+      TARN_RETURN_IF_ERROR(run.Evaluate(*run.valid(), &valid));
+      improved = epoch == 0 || valid.LogLoss() < best;
+      if (improved) best = valid.LogLoss();
+      fmt::print("  valid: log-loss {:.5f} AUC {:.5f} accuracy {:.4f}\n", valid.LogLoss(), valid.Auc(), valid.Accuracy());
+    }
+    if (improved && run.test() != nullptr) {
+      TARN_RETURN_IF_ERROR(run.Evaluate(*run.test(), &test));
+      fmt::print("  test:  log-loss {:.5f} AUC {:.5f} accuracy {:.4f}\n", test.LogLoss(), test.Auc(), test.Accuracy());
+    }
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string path;
+  std::vector<std::string> overrides;
+  CLI::App app{"Trains a job in one process and one thread: the baseline that a fleet is measured against."};
+  app.add_option("job", path, "the job file")->required();
+  app.add_option("--set", overrides, "section.key=value");
+  CLI11_PARSE(app, argc, argv);
+  const auto job = LoadJob(path, overrides);
+  if (!job) {
+    fmt::print(stderr, "single_process: {}\n", job.error().message);
+    return 2;
+  }
+  if (const Status status = Run(*job); !status) {
+    fmt::print(stderr, "single_process: {}\n", ToString(status.error()));
+    return 1;
+  }
+  return 0;
+}
