@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "core/limits.h"
+#include "net/header.h"
+
+namespace tarn::net {
+namespace {
+
+constexpr std::uint32_t kPartitionsMax = 1u << limits::kPartitionBitsMax;
+
+std::size_t ValueBytes(ValueCodec codec) { return codec == ValueCodec::kFp32 ? 4 : 2; }
+
+Status Malformed(std::string text) { return Fail(ErrorCode::kMalformed, std::move(text)); }
+
+Status CheckNoKeys(const Buffer& keys) {
+  if (keys.empty()) return {};
+  return Malformed(fmt::format("keys frame: {} bytes, expected none", keys.size()));
+}
+
+Status CheckNoValues(const Buffer& values) {
+  if (values.empty()) return {};
+  return Malformed(fmt::format("values frame: {} bytes, expected none", values.size()));
+}
+
+Status CheckSections(const KeyList& list) {
+  std::uint64_t sum = 0;
+  for (const Section& section : list.sections) {
+    if (section.partition.value >= kPartitionsMax)
+      return Malformed(fmt::format("keys.sections[].partition: {}, expected below {}", section.partition.value,
+                                   kPartitionsMax));
+    sum += section.count;
+  }
+  if (sum == list.count) return {};
+  return Malformed(fmt::format("keys.sections: counts add up to {}, expected keys.count {}", sum, list.count));
+}
+
+Status CheckKeys(const KeyList& list, const Buffer& keys) {
+  if (list.count > limits::kKeysPerMessageMax)
+    return Fail(ErrorCode::kTooLarge, fmt::format("keys.count: {}, expected at most {}", list.count,
+                                                  limits::kKeysPerMessageMax));
+  TARN_RETURN_IF_ERROR(CheckSections(list));
+  const std::size_t expected = list.codec == KeyCodec::kRaw ? std::size_t{list.count} * sizeof(Key) : 0;
+  if (keys.size() != expected)
+    return Malformed(fmt::format("keys frame: {} bytes, expected {} for {} keys", keys.size(), expected, list.count));
+  const bool overflows = list.count > 0 && list.first_key > std::numeric_limits<Key>::max() - (list.count - 1);
+  if (list.codec == KeyCodec::kRange && overflows)
+    return Malformed(fmt::format("keys.first_key: {} with count {} goes past the last key", list.first_key,
+                                 list.count));
+  return {};
+}
+
+// count x dim values of some dim in 1..kRowDimMax.
+Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values) {
+  if (count == 0) return CheckNoValues(values);
+  const std::size_t column = std::size_t{count} * ValueBytes(codec);
+  if (!values.empty() && values.size() % column == 0 && values.size() / column <= limits::kRowDimMax) return {};
+  return Malformed(fmt::format("values frame: {} bytes, expected {} to {} times {} ({} rows of {}-byte values)",
+                               values.size(), 1, limits::kRowDimMax, column, count, ValueBytes(codec)));
+}
+
+Status CheckRoutes(const RouteMap& routes) {
+  if (routes.partition_bits > limits::kPartitionBitsMax)
+    return Fail(ErrorCode::kTooLarge, fmt::format("view.routes.partition_bits: {}, expected at most {}",
+                                                  routes.partition_bits, limits::kPartitionBitsMax));
+  if (routes.owners.empty()) return {};
+  if (routes.owners.size() != std::size_t{1} << routes.partition_bits)
+    return Malformed(fmt::format("view.routes.owners: {} items, expected {} for {} partition bits",
+                                 routes.owners.size(), 1u << routes.partition_bits, routes.partition_bits));
+  for (ShardId owner : routes.owners)
+    if (owner.value >= routes.endpoints.size())
+      return Malformed(fmt::format("view.routes.owners[]: shard {}, expected below {} (the endpoints)", owner.value,
+                                   routes.endpoints.size()));
+  return {};
+}
+
+Status CheckView(const View& view) {
+  for (const TableSpec& table : view.tables)
+    if (table.dim == 0 || table.dim > limits::kRowDimMax)
+      return Malformed(fmt::format("view.tables[].dim: {}, expected 1 to {}", table.dim, limits::kRowDimMax));
+  return CheckRoutes(view.routes);
+}
+
+// What a body says of itself and of the payload; bodies without an overload of their own say nothing.
+struct Checker {
+  const Buffer& keys;
+  const Buffer& values;
+
+  Status operator()(const Pull& m) const {
+    TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
+    return CheckNoValues(values);
+  }
+  Status operator()(const PullReply& m) const {
+    TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
+    return CheckValues(m.count, m.codec, values);
+  }
+  Status operator()(const Push& m) const {
+    TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
+    return CheckValues(m.keys.count, m.codec, values);
+  }
+  Status operator()(const PushPull& m) const { return (*this)(m.push); }
+  Status operator()(const Prefetch& m) const {
+    TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
+    return CheckNoValues(values);
+  }
+  Status operator()(const Welcome& m) const {
+    TARN_RETURN_IF_ERROR(CheckNoPayload());
+    return CheckView(m.view);
+  }
+  Status operator()(const ViewUpdate& m) const {
+    TARN_RETURN_IF_ERROR(CheckNoPayload());
+    return CheckView(m.view);
+  }
+  template <typename Other>
+  Status operator()(const Other&) const {
+    return CheckNoPayload();
+  }
+
+  Status CheckNoPayload() const {
+    TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
+    return CheckNoValues(values);
+  }
+};
+
+}  // namespace
+
+Status CheckMeaning(const Message& message) {
+  Status status = std::visit(Checker{message.keys, message.values}, message.body);
+  if (status) return status;
+  return Fail(status.error().code, fmt::format("{}.{}", BodyName(message.body), status.error().message));
+}
+
+}  // namespace tarn::net

@@ -1,0 +1,250 @@
+// Shows that Decode refuses each class of bytes that are no message, with an error that names the field, and that no
+// single changed byte or cut of a valid message does harm.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/limits.h"
+#include "net/frame.h"
+#include "tests/unit/net/random_message.h"
+#include "wire_generated.h"
+
+namespace tarn::net {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+
+std::string DecodeError(const std::vector<Buffer>& frames) {
+  const auto message = Decode(std::span<const Buffer>(frames));
+  return message ? "" : ToString(message.error());
+}
+
+Buffer BytesOf(const std::string& bytes) { return Buffer::Copy(bytes.data(), bytes.size()); }
+
+// A packed frame around a header, with any keys and values.
+Buffer PackedFrame(const FlatBufferBuilder& builder, const std::string& keys = {}, const std::string& values = {}) {
+  const Prefix prefix{.magic = kMagic, .version = 1, .kind = 2, .header_bytes = builder.GetSize(),
+                      .keys_bytes = static_cast<std::uint32_t>(keys.size())};
+  std::string bytes(reinterpret_cast<const char*>(&prefix), sizeof(prefix));
+  bytes.append(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize());
+  bytes.resize((bytes.size() + 7) / 8 * 8);
+  bytes += keys;
+  bytes.resize((bytes.size() + 7) / 8 * 8);
+  return BytesOf(bytes + values);
+}
+
+// The error for a message whose body `make` builds.
+template <typename Make>
+std::string BodyError(wire::Body type, Make make, const std::string& keys = {}, const std::string& values = {}) {
+  FlatBufferBuilder builder;
+  const Offset<void> body = make(builder);
+  builder.Finish(wire::CreateHeader(builder, 1, wire::Role::Worker, 0, 1, 1, type, body));
+  return DecodeError({PackedFrame(builder, keys, values)});
+}
+
+// The error for a push of `count` keys in one section of `section_count`.
+std::string PushError(std::uint32_t count, std::uint32_t section_count, std::size_t keys_bytes,
+                      std::size_t values_bytes, wire::KeyCodec codec = wire::KeyCodec::Raw, Key first_key = 0,
+                      std::uint32_t partition = 0) {
+  const auto make = [&](FlatBufferBuilder& b) {
+    const std::vector<wire::Section> sections = {{partition, section_count, 1}};
+    const auto list = wire::CreateKeyList(b, codec, first_key, count, b.CreateVectorOfStructs(sections));
+    return wire::CreatePush(b, 1, 1, 1, 1, wire::ValueCodec::Fp32, list).Union();
+  };
+  return BodyError(wire::Body::Push, make, std::string(keys_bytes, 'k'), std::string(values_bytes, 'v'));
+}
+
+Buffer ValidFrame() {
+  Message message;
+  message.body = Tick{.clock = Clock(4), .position = {LeaseId(1), 256}};
+  return (*Encode(message))[0];
+}
+
+Buffer ChangedPrefix(void (*change)(Prefix*)) {
+  Buffer frame = ValidFrame();
+  Prefix prefix;
+  std::memcpy(&prefix, frame.data(), sizeof(prefix));
+  change(&prefix);
+  std::memcpy(frame.data(), &prefix, sizeof(prefix));
+  return frame;
+}
+
+TEST(Malformed, Frames) {
+  const Buffer empty;
+  EXPECT_EQ(DecodeError({}), "malformed: message: 0 frames, expected 1 or 3");
+  EXPECT_EQ(DecodeError({empty, empty, empty, empty}), "too-large: message: 4 frames, expected 1 or 3");
+  EXPECT_EQ(DecodeError({empty}), "malformed: prefix: 0 bytes, expected 16");
+  EXPECT_EQ(DecodeError({ValidFrame(), empty}), "malformed: message: 2 frames of kind 2, expected 1");
+  const Buffer large = Buffer::Copy(std::string(limits::kSmallMessageBytes + 1, 0).data(), 100);
+  EXPECT_EQ(DecodeError({large}), "malformed: prefix.magic: 0x00000000, expected 0x4e524154");
+}
+
+TEST(Malformed, Prefix) {
+  const auto error = [](void (*change)(Prefix*)) { return DecodeError({ChangedPrefix(change)}); };
+  EXPECT_EQ(error([](Prefix*) {}), "");
+  EXPECT_EQ(error([](Prefix* p) { p->version = 2; }), "wrong-job: prefix.version: protocol 2, expected 1");
+  EXPECT_EQ(error([](Prefix* p) { p->kind = 3; }), "malformed: prefix.kind: 3, expected 1 (split) or 2 (packed)");
+  EXPECT_EQ(error([](Prefix* p) { p->kind = 1; }), "malformed: message: 1 frames of kind 1, expected 3");
+  EXPECT_EQ(error([](Prefix* p) { p->reserved = 9; }), "malformed: prefix.reserved: 9, expected 0");
+  EXPECT_NE(error([](Prefix* p) { p->header_bytes = 0xffffffff; }), "");
+  EXPECT_NE(error([](Prefix* p) { p->keys_bytes = 0xffffffff; }), "");
+  EXPECT_NE(error([](Prefix* p) { p->header_bytes = 0; }), "");
+  EXPECT_EQ(error([](Prefix* p) { p->keys_bytes = 8; }).substr(0, 18), "malformed: prefix:");
+}
+
+TEST(Malformed, PackedFrameOverItsLimit) {
+  Message message;
+  message.body = Shutdown{};
+  Buffer frame = (*Encode(message))[0];
+  Buffer longer = Buffer::Allocate(limits::kSmallMessageBytes + 1);
+  std::memset(longer.data(), 0, longer.size());
+  std::memcpy(longer.data(), frame.data(), frame.size());
+  EXPECT_EQ(DecodeError({longer}), "too-large: packed frame: 8193 bytes, expected at most 8192");
+}
+
+TEST(Malformed, SplitFramesThatDoNotMatchThePrefix) {
+  Message message;
+  message.body = Pull{.keys = {.count = 4096, .sections = {{PartitionId(0), 4096, Sequence(0)}}}};
+  message.keys = Buffer::Copy(std::string(4096 * 8, 'k').data(), 4096 * 8);
+  std::vector<Buffer> frames = *Encode(message);
+  ASSERT_EQ(frames.size(), 3u);
+  EXPECT_EQ(DecodeError(frames), "");
+  EXPECT_EQ(DecodeError({frames[0], frames[2], frames[1]}),
+            "malformed: prefix.keys_bytes: 32768, expected 0 (the keys frame)");
+  EXPECT_EQ(DecodeError({frames[0], frames[1], frames[1]}), "malformed: Pull.values frame: 32768 bytes, expected none");
+  frames[0] = Buffer::Copy(frames[0].data(), frames[0].size() - 8);
+  EXPECT_EQ(DecodeError(frames).substr(0, 30), "malformed: prefix.header_bytes");
+}
+
+TEST(Malformed, PaddingThatIsNotZero) {
+  Message message;
+  message.body = Barrier{.number = 1};
+  for (std::size_t extra = 0; extra < 64; ++extra) {
+    message.job = extra;
+    Buffer frame = (*Encode(message))[0];
+    Prefix prefix;
+    std::memcpy(&prefix, frame.data(), sizeof(prefix));
+    if (prefix.header_bytes % 8 == 0) continue;
+    frame.data()[frame.size() - 1] = std::byte{1};
+    EXPECT_EQ(DecodeError({frame}).substr(0, 29), "malformed: padding: not zero ");
+    return;
+  }
+}
+
+TEST(Malformed, KeysAndCounts) {
+  EXPECT_EQ(PushError(2, 2, 16, 8), "");
+  EXPECT_EQ(PushError(2, 2, 8, 8), "malformed: Push.keys frame: 8 bytes, expected 16 for 2 keys");
+  EXPECT_EQ(PushError(2, 1, 16, 8), "malformed: Push.keys.sections: counts add up to 1, expected keys.count 2");
+  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Range), "malformed: Push.keys frame: 16 bytes, expected 0 for 2 keys");
+  EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0} - 1), "");
+  EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0}),
+            "malformed: Push.keys.first_key: 18446744073709551615 with count 2 goes past the last key");
+  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec(2)), "malformed: Push.keys.codec: value 2, expected 0 to 1");
+  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Raw, 0, 4095), "");
+  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Raw, 0, 4096),
+            "malformed: Push.keys.sections[].partition: 4096, expected below 4096");
+  EXPECT_EQ(PushError(0xffffffff, 0xffffffff, 0, 8, wire::KeyCodec::Range),
+            "too-large: Push.keys.count: 4294967295, expected at most 8388608");
+}
+
+TEST(Malformed, ValuesThatAreNoRows) {
+  EXPECT_EQ(PushError(0, 0, 0, 0), "");
+  EXPECT_EQ(PushError(0, 0, 0, 4), "malformed: Push.values frame: 4 bytes, expected none");
+  EXPECT_EQ(PushError(2, 2, 16, 0),
+            "malformed: Push.values frame: 0 bytes, expected 1 to 4096 times 8 (2 rows of 4-byte values)");
+  EXPECT_NE(PushError(2, 2, 16, 12), "");
+  EXPECT_NE(PushError(1, 1, 8, 4 * 1500 + 2), "");
+}
+
+TEST(Malformed, EnumsWithoutAName) {
+  const auto error = [](wire::ErrorCode code) {
+    return BodyError(wire::Body::Shutdown, [&](FlatBufferBuilder& b) { return wire::CreateShutdown(b, code).Union(); });
+  };
+  EXPECT_EQ(error(wire::ErrorCode::MAX), "");
+  EXPECT_EQ(error(wire::ErrorCode(19)), "malformed: Shutdown.code: value 19, expected 0 to 18");
+  EXPECT_EQ(BodyError(wire::Body(22), [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
+            "malformed: .body: type 22, expected 1 to 21");
+  EXPECT_EQ(BodyError(wire::Body::NONE, [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
+            "malformed: NONE.body: type 0, expected 1 to 21");
+}
+
+TEST(Malformed, PartsThatAreMissing) {
+  EXPECT_EQ(BodyError(wire::Body::Pull, [](FlatBufferBuilder& b) { return wire::CreatePull(b, 1).Union(); }),
+            "malformed: Pull.keys: missing");
+  EXPECT_EQ(BodyError(wire::Body::Tick, [](FlatBufferBuilder& b) { return wire::CreateTick(b, 1).Union(); }),
+            "malformed: Tick.position: missing");
+  EXPECT_EQ(BodyError(wire::Body::Welcome, [](FlatBufferBuilder& b) { return wire::CreateWelcome(b, 1).Union(); }),
+            "malformed: Welcome.view: missing");
+  EXPECT_EQ(BodyError(wire::Body::PushPull, [](FlatBufferBuilder& b) { return wire::CreatePushPull(b).Union(); }),
+            "malformed: PushPull.push: missing");
+  FlatBufferBuilder builder;
+  builder.Finish(wire::CreateHeader(builder, 1, wire::Role::Worker, 0, 1, 1, wire::Body::Tick));
+  EXPECT_EQ(DecodeError({PackedFrame(builder)}), "malformed: Tick.body: missing");
+}
+
+std::string ViewError(std::uint32_t bits, const std::vector<std::uint32_t>& owners, std::size_t shards) {
+  return BodyError(wire::Body::ViewUpdate, [&](FlatBufferBuilder& b) {
+    const std::vector<std::string> endpoints(shards, "tcp://127.0.0.1:1");
+    const auto routes = wire::CreateRouteMap(b, 1, bits, b.CreateVector(owners), b.CreateVectorOfStrings(endpoints));
+    const wire::Proposal proposal(0, false);
+    const auto order = wire::CreateCheckpointOrder(b);
+    return wire::CreateViewUpdate(b, wire::CreateView(b, 1, routes, 0, 0, &proposal, order)).Union();
+  });
+}
+
+TEST(Malformed, Routes) {
+  EXPECT_EQ(ViewError(1, {0, 1}, 2), "");
+  EXPECT_EQ(ViewError(0, {}, 0), "");
+  EXPECT_EQ(ViewError(1, {0, 2}, 2),
+            "malformed: ViewUpdate.view.routes.owners[]: shard 2, expected below 2 (the endpoints)");
+  EXPECT_EQ(ViewError(1, {0, 1, 1}, 2),
+            "malformed: ViewUpdate.view.routes.owners: 3 items, expected 2 for 1 partition bits");
+  EXPECT_EQ(ViewError(13, {}, 2), "too-large: ViewUpdate.view.routes.partition_bits: 13, expected at most 12");
+}
+
+std::string QualityError(const std::vector<std::uint16_t>& bucket, std::size_t counts, std::size_t leases) {
+  FlatBufferBuilder b;
+  const std::vector<std::uint32_t> numbers(counts, 1);
+  const auto quality = wire::CreateQuality(b, 1, 1, 1, 0, b.CreateVector(bucket), b.CreateVector(numbers),
+                                           b.CreateVector(numbers));
+  std::vector<Offset<wire::LeaseDone>> done;  // all share one table of buckets
+  for (std::size_t i = 0; i < leases; ++i) done.push_back(wire::CreateLeaseDone(b, i, quality));
+  const wire::SetRows rows(0, 0, 0);
+  const auto body = wire::CreateLeaseRequest(b, 1, 1, b.CreateVector(done), &rows);
+  b.Finish(wire::CreateHeader(b, 1, wire::Role::Worker, 0, 1, 1, wire::Body::LeaseRequest, body.Union()));
+  return DecodeError({PackedFrame(b)});
+}
+
+TEST(Malformed, Buckets) {
+  EXPECT_EQ(QualityError({1, 5}, 2, 3), "");
+  EXPECT_EQ(QualityError({5, 5}, 2, 1), "malformed: LeaseRequest.done[].quality.bucket: 5 after 5, expected ascending order");
+  EXPECT_EQ(QualityError({1, 5}, 3, 1).substr(0, 37), "malformed: LeaseRequest.done[].qualit");
+  // Few bytes must not become many: 60 leases that share 300 buckets.
+  std::vector<std::uint16_t> many(300);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::uint16_t>(i);
+  EXPECT_EQ(QualityError(many, 300, 1), "");
+  EXPECT_EQ(QualityError(many, 300, 60).substr(0, 35), "too-large: LeaseRequest.done[].qual");
+}
+
+// Every cut and every flipped bit of valid messages is refused or decodes; with the sanitizers this shows that
+// nothing is read out of bounds.
+TEST(Malformed, CutsAndFlips) {
+  SplitMix random(3);
+  for (std::size_t body = 0; body < std::variant_size_v<Body>; ++body) {
+    std::vector<Buffer> frames = *Encode(testing::RandomMessage(&random, body, 4));
+    ASSERT_EQ(frames.size(), 1u);
+    const Buffer whole = frames[0];
+    for (std::size_t size = 0; size < whole.size(); ++size) DecodeError({Buffer::Copy(whole.data(), size)});
+    for (std::size_t bit = 0; bit < whole.size() * 8; ++bit) {
+      Buffer flipped = Buffer::Copy(whole.data(), whole.size());
+      flipped.data()[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
+      DecodeError({flipped});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tarn::net

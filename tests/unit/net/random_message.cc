@@ -1,0 +1,174 @@
+#include "tests/unit/net/random_message.h"
+
+#include <bit>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/limits.h"
+#include "tests/unit/net/fields.h"
+
+namespace tarn::net::testing {
+namespace {
+
+// The last enumerator of an enum.
+template <typename T>
+constexpr T kLast{};
+template <> constexpr Role kLast<Role> = Role::kWorker;
+template <> constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kRange;
+template <> constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kFp16;
+template <> constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kInternal;
+template <> constexpr WorkerState kLast<WorkerState> = WorkerState::kEnded;
+template <> constexpr LeasePurpose kLast<LeasePurpose> = LeasePurpose::kTest;
+template <> constexpr TableKind kLast<TableKind> = TableKind::kSparse;
+template <> constexpr InitializerKind kLast<InitializerKind> = InitializerKind::kNormal;
+template <> constexpr OptimizerKind kLast<OptimizerKind> = OptimizerKind::kFtrl;
+template <> constexpr ScheduleKind kLast<ScheduleKind> = ScheduleKind::kCosine;
+template <> constexpr ConsistencyMode kLast<ConsistencyMode> = ConsistencyMode::kAsp;
+template <> constexpr ApplyMode kLast<ApplyMode> = ApplyMode::kAggregated;
+
+// Fills anything with random bits: 0 and the largest values are frequent.
+class Filler {
+ public:
+  Filler(SplitMix* random, std::size_t size) : random_(*random), size_(size) {}
+
+  template <typename T>
+  void Fill(T& v) {
+    if constexpr (std::is_same_v<T, bool>) {
+      v = random_.Chance(0.5);
+    } else if constexpr (std::is_enum_v<T>) {
+      v = static_cast<T>(random_.Below(static_cast<unsigned>(kLast<T>) + 1));
+    } else if constexpr (std::is_integral_v<T>) {
+      v = static_cast<T>(Word());
+    } else if constexpr (std::is_same_v<T, float>) {
+      v = std::bit_cast<float>(static_cast<std::uint32_t>(random_.Next()));
+    } else if constexpr (std::is_same_v<T, double>) {
+      v = std::bit_cast<double>(random_.Next());
+    } else if constexpr (kIsId<T>) {
+      Fill(v.value);
+    } else {
+      std::apply([this](auto&... fields) { (Fill(fields), ...); }, Fields(v));
+    }
+  }
+
+  void Fill(std::string& text) {
+    text.resize(random_.Below(std::min<std::size_t>(size_, limits::kNameBytesMax) + 1));
+    for (char& c : text) c = static_cast<char>(random_.Next());
+  }
+
+  template <typename T>
+  void Fill(std::vector<T>& items) {
+    items.resize(Length());
+    for (T& item : items) Fill(item);
+  }
+
+  void Fill(std::map<std::uint32_t, Quality::Bucket>& buckets) {
+    for (std::size_t n = Length(); n > 0; --n)
+      Fill(buckets[static_cast<std::uint32_t>(random_.Below(Quality::kBuckets))]);
+  }
+
+  void Fill(TableSpec& spec) {
+    std::apply([this](auto&... fields) { (Fill(fields), ...); }, Fields(spec));
+    spec.dim = static_cast<std::uint32_t>(1 + random_.Below(limits::kRowDimMax));
+  }
+
+  void Fill(RouteMap& routes) {
+    Fill(routes.epoch);
+    if (random_.Chance(0.1)) return;
+    routes.partition_bits = static_cast<std::uint32_t>(random_.Below(5));
+    routes.endpoints.resize(1 + Length());
+    for (std::string& endpoint : routes.endpoints) Fill(endpoint);
+    for (std::uint32_t p = 0; p < 1u << routes.partition_bits; ++p)
+      routes.owners.push_back(ShardId(static_cast<std::uint32_t>(random_.Below(routes.endpoints.size()))));
+  }
+
+  void Fill(KeyList& keys) {
+    Fill(keys.codec);
+    keys.count = 0;
+    keys.sections.resize(Length());
+    for (Section& section : keys.sections) {
+      section.partition = PartitionId(static_cast<std::uint32_t>(random_.Below(1u << limits::kPartitionBitsMax)));
+      section.count = static_cast<std::uint32_t>(random_.Below(size_ + 1));
+      Fill(section.sequence);
+      keys.count += section.count;
+    }
+    Fill(keys.first_key);
+    if (keys.codec == KeyCodec::kRange) keys.first_key = random_.Below(~std::uint64_t{0} - keys.count);
+  }
+
+  std::uint32_t Dim() { return static_cast<std::uint32_t>(1 + random_.Below(8)); }
+
+  Buffer Bytes(std::size_t size) {
+    Buffer bytes = Buffer::Allocate(size);
+    for (std::size_t i = 0; i < size; ++i) bytes.data()[i] = static_cast<std::byte>(random_.Next());
+    return bytes;
+  }
+
+ private:
+  std::uint64_t Word() {
+    const std::uint64_t word = random_.Next();
+    switch (random_.Below(8)) {
+      case 0: return 0;
+      case 1: return ~std::uint64_t{0};
+      case 2: return word % 100;
+      default: return word;
+    }
+  }
+
+  std::size_t Length() { return random_.Below(std::min<std::size_t>(size_, limits::kLeasesPerWorkerMax) + 1); }
+
+  SplitMix& random_;
+  std::size_t size_;
+};
+
+std::size_t ValueBytes(ValueCodec codec) { return codec == ValueCodec::kFp32 ? 4 : 2; }
+
+template <std::size_t I = 0>
+void Emplace(Body* body, std::size_t index) {
+  if constexpr (I < std::variant_size_v<Body>) {
+    if (I == index) {
+      body->emplace<I>();
+    } else {
+      Emplace<I + 1>(body, index);
+    }
+  }
+}
+
+void FillPayload(Filler* filler, Message* message) {
+  const auto keys = [&](const KeyList& list) {
+    if (list.codec == KeyCodec::kRaw) message->keys = filler->Bytes(list.count * sizeof(Key));
+  };
+  const auto values = [&](std::size_t count, ValueCodec codec) {
+    message->values = filler->Bytes(count * filler->Dim() * ValueBytes(codec));
+  };
+  const auto push = [&](const Push& m) {
+    keys(m.keys);
+    values(m.keys.count, m.codec);
+  };
+  if (const auto* m = std::get_if<Pull>(&message->body)) keys(m->keys);
+  if (const auto* m = std::get_if<Prefetch>(&message->body)) keys(m->keys);
+  if (const auto* m = std::get_if<Push>(&message->body)) push(*m);
+  if (const auto* m = std::get_if<PushPull>(&message->body)) push(m->push);
+  if (const auto* m = std::get_if<PullReply>(&message->body)) values(m->count, m->codec);
+}
+
+}  // namespace
+
+Message RandomMessage(SplitMix* random, std::size_t body, std::size_t size) {
+  Filler filler(random, size);
+  Message message;
+  filler.Fill(message.job);
+  filler.Fill(message.sender);
+  filler.Fill(message.epoch);
+  Emplace(&message.body, body);
+  std::visit([&](auto& m) { filler.Fill(m); }, message.body);
+  if (auto* reply = std::get_if<PullReply>(&message.body))
+    reply->count = static_cast<std::uint32_t>(random->Below(size * size + 1));
+  FillPayload(&filler, &message);
+  return message;
+}
+
+}  // namespace tarn::net::testing
