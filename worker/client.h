@@ -96,7 +96,9 @@ class Client {
 
   // Bytes and counts for metrics; staleness histogram of all pulls so far.
   struct Counters {
-    std::uint64_t pull_bytes = 0, push_bytes = 0, pulls = 0, pushes = 0, repeats = 0;
+    std::uint64_t pull_bytes = 0, push_bytes = 0;  // keys and values, without repeats
+    std::uint64_t pulls = 0, pushes = 0, repeats = 0;
+    std::uint64_t malformed = 0;                   // answers that do not fit what was asked; asked again
   };
   const Counters& counters() const;
   const std::vector<std::uint64_t>& staleness() const;

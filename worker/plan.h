@@ -9,6 +9,7 @@
 #include "core/buffer.h"
 #include "core/message.h"
 #include "core/position.h"
+#include "kernels/unique.h"
 
 namespace tarn::worker {
 
@@ -31,13 +32,24 @@ struct Plan {
 class Planner {
  public:
   explicit Planner(std::uint32_t partition_bits) : partition_bits_(partition_bits) {}
+  // keys: any number below 2^31, duplicates allowed; keys of a dense table are below its rows. Within a partition the
+  // plan's keys stand in the order of their first occurrence: the plan is a function of the keys alone.
   void Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys, Plan* plan);
 
  private:
+  void Group(const Positioner& positioner, std::span<const Key> unique, Plan* plan);
+
   std::uint32_t partition_bits_;
+  kernels::UniqueScratch scratch_;
   std::vector<Key> unique_;
   std::vector<std::uint32_t> partition_of_, order_, offsets_, place_;
-  std::vector<std::uint64_t> hash_slots_;
 };
+
+// Rows per occurrence (index.size() x dim) summed into rows per unique key (keys.size() x dim), in order of
+// occurrence: the same bits every time.
+void SumDuplicates(const Plan& plan, std::uint32_t dim, const float* per_occurrence, float* unique);
+
+// The reverse: a copy of its unique key's row for each occurrence.
+void Expand(const Plan& plan, std::uint32_t dim, const float* unique, float* per_occurrence);
 
 }  // namespace tarn::worker

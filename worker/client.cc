@@ -1,0 +1,286 @@
+#include "worker/client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/hash.h"
+#include "worker/client_control.h"
+#include "worker/client_desk.h"
+#include "worker/client_pulls.h"
+#include "worker/client_pushes.h"
+#include "worker/client_ticks.h"
+
+namespace tarn::worker {
+
+class Client::Impl {
+ public:
+  explicit Impl(ClientOptions options) : desk(options) {}
+
+  // Every entry goes through a step: afterwards whatever has become possible is sent.
+  template <typename Action>
+  auto Step(TimeUs now, Outbox* out, Action action) {
+    desk.now = now;
+    desk.out = out;
+    struct Flush {
+      Impl* impl;
+      ~Flush() { impl->Dispatch(); }
+    } flush{this};
+    return action();
+  }
+
+  void Dispatch() {
+    if (desk.running()) {
+      pushes.Dispatch();
+      pulls.Dispatch();
+      ticks.Dispatch();
+      if (wants_to_leave && idle()) control.Leave(ticks.acked_position());
+    }
+    if (desk.running() || desk.state == ClientState::kJoining) control.Dispatch();
+    desk.out = nullptr;
+  }
+
+  bool idle() const { return pushes.idle() && pulls.idle() && ticks.idle() && control.idle(); }
+
+  void OnMessage(Peer from, Message message);
+  void FromScheduler(Message message);
+  void FromShard(ShardId shard, Message message);
+  void OnError(ShardId shard, const ErrorReply& error);
+  void OnShutdown(const Shutdown& shutdown);
+  void OnWelcome(const Message& message, const Welcome& welcome);
+  void OnView(const View& view);
+
+  // The table of a plan, or null and the failure is on its way to the caller.
+  const TableSpec* TableOf(const Plan& plan, RequestId* failed);
+  RequestId Pull(const Plan& plan, Clock use_clock);
+  RequestId Push(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what);
+
+  ClientDesk desk;
+  ClientPulls pulls{&desk};
+  ClientPushes pushes{&desk, &pulls};
+  ClientTicks ticks{&desk, &pushes};
+  ClientControl control{&desk, &ticks};
+  bool wants_to_leave = false;
+};
+
+void Client::Impl::OnMessage(Peer from, Message message) {
+  if (desk.job != 0 && message.job != desk.job && message.job != 0) return;
+  if (from == kSchedulerPeer) {
+    FromScheduler(std::move(message));
+  } else if (desk.running() && from.value >= 1 && from.value <= desk.shards()) {
+    FromShard(ShardId(static_cast<std::uint32_t>(from.value - 1)), std::move(message));
+  }
+}
+
+void Client::Impl::FromScheduler(Message message) {
+  desk.heard = desk.now;
+  Body& body = message.body;
+  if (const auto* shutdown = std::get_if<Shutdown>(&body)) {
+    OnShutdown(*shutdown);
+  } else if (desk.state != ClientState::kRunning && desk.state != ClientState::kJoining) {
+    return;
+  } else if (const auto* welcome = std::get_if<Welcome>(&body)) {
+    OnWelcome(message, *welcome);
+  } else if (!desk.running()) {
+    return;
+  } else if (const auto* update = std::get_if<ViewUpdate>(&body)) {
+    OnView(update->view);
+  } else if (const auto* table = std::get_if<tarn::CreateTable>(&body)) {
+    control.OnCreateTable(*table);
+  } else if (const auto* barrier = std::get_if<tarn::Barrier>(&body)) {
+    control.OnBarrier(*barrier);
+  } else if (auto* leases = std::get_if<LeaseReply>(&body)) {
+    control.OnLeaseReply(std::move(*leases));
+  }
+}
+
+// Understood, also when our word of it was lost (rule S1). A fenced worker is no longer one of the fleet.
+void Client::Impl::OnShutdown(const Shutdown& shutdown) {
+  if (desk.state != ClientState::kStopped && desk.state != ClientState::kFenced)
+    desk.Stop(shutdown.code, shutdown.reason);
+  if (desk.state == ClientState::kStopped) desk.SendToScheduler(Shutdown{ErrorCode::kOk, "understood"});
+}
+
+void Client::Impl::OnWelcome(const Message& message, const Welcome& welcome) {
+  if (desk.running() || !control.OnWelcome(welcome, message.job)) return;
+  pushes.Begin(desk.view.routes.owners.size());
+  ticks.Begin(welcome.start_clock);
+  ticks.AdoptView();
+}
+
+void Client::Impl::OnView(const View& view) {
+  const Epoch before = desk.view.routes.epoch;
+  if (!control.OnView(view) || !desk.running()) return;
+  ticks.AdoptView();
+  if (desk.view.routes.epoch == before) return;
+  pushes.Reroute();
+  pulls.Reroute();
+  ticks.Reroute();
+}
+
+void Client::Impl::FromShard(ShardId shard, Message message) {
+  const Body& body = message.body;
+  if (const auto* reply = std::get_if<PullReply>(&body)) {
+    pulls.OnReply(shard, *reply, message.values);
+  } else if (const auto* ack = std::get_if<PushAck>(&body)) {
+    pushes.OnAck(shard, *ack);
+  } else if (const auto* tick = std::get_if<TickAck>(&body)) {
+    ticks.OnAck(shard, tick->clock);
+  } else if (const auto* error = std::get_if<ErrorReply>(&body)) {
+    OnError(shard, *error);
+  }
+}
+
+void Client::Impl::OnError(ShardId shard, const ErrorReply& error) {
+  if (error.code == ErrorCode::kFenced && (error.request.value == 0 || desk.IsOurs(error.request))) {
+    // One that leaves is fenced in the end, and what it repeated before may come to a shard after that.
+    if (!control.leaving()) desk.Stop(error.code, error.message);
+    return;
+  }
+  if (error.code == ErrorCode::kStaleEpoch && error.epoch > desk.view.routes.epoch) desk.wants_heartbeat = true;
+  if (!pulls.OnError(shard, error)) pushes.OnError(shard, error);
+}
+
+const TableSpec* Client::Impl::TableOf(const Plan& plan, RequestId* failed) {
+  const auto table = desk.tables.find(plan.table);
+  const bool known = table != desk.tables.end();
+  if (known && table->second.dim == plan.dim) return &table->second;
+  *failed = desk.NewRequest();
+  const std::string name = "table " + std::to_string(plan.table.value);
+  Error error{ErrorCode::kNotFound, name + ": not known to this client"};
+  if (known)
+    error = {ErrorCode::kInvalidArgument, name + ": a plan for rows of " + std::to_string(plan.dim) +
+                                              " values, but they have " + std::to_string(table->second.dim)};
+  desk.events.push_back(RequestFailed{*failed, std::move(error)});
+  return nullptr;
+}
+
+RequestId Client::Impl::Pull(const Plan& plan, Clock use_clock) {
+  RequestId id;
+  const TableSpec* spec = TableOf(plan, &id);
+  if (spec == nullptr) return id;
+  id = pulls.Begin(plan, *spec, use_clock);
+  const std::uint32_t rows_max = PieceRows(spec->dim, spec->pull_codec, desk.options.piece_bytes);
+  for (const Piece& piece : CutPieces(plan, desk.view.routes, rows_max)) {
+    Buffer frame;
+    KeyList keys = PieceKeys(plan.keys, piece, &frame);
+    for (Section& section : keys.sections) section.sequence = pushes.LastSequence(section.partition);
+    pulls.Add(id, piece, std::move(keys), std::move(frame));
+  }
+  return id;
+}
+
+RequestId Client::Impl::Push(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what) {
+  RequestId id;
+  const TableSpec* spec = TableOf(plan, &id);
+  if (spec == nullptr) return id;
+  TARN_CHECK(gradients.size() == plan.keys.size() * spec->dim * sizeof(float), "one gradient row per unique key");
+  return pushes.Add(plan, *spec, gradients.as<float>(), what);
+}
+
+Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(options)) {}
+Client::~Client() = default;
+
+void Client::Start(TimeUs now, Outbox* out) {
+  impl_->Step(now, out, [&] {
+    impl_->desk.heard = now;
+    impl_->control.Join();
+  });
+}
+
+void Client::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+  impl_->Step(now, out, [&] { impl_->OnMessage(from, std::move(message)); });
+}
+
+void Client::OnTimer(TimeUs now, Outbox* out) {
+  impl_->Step(now, out, [&] {
+    if (!impl_->desk.running()) return;
+    impl_->pushes.OnTimer();
+    impl_->pulls.OnTimer();
+    impl_->ticks.OnTimer();
+  });
+}
+
+TimeUs Client::NextTimer() const {
+  const ClientState now = state();
+  if (now != ClientState::kRunning && now != ClientState::kJoining) return kNever;
+  const TimeUs data = std::min(impl_->pushes.NextTimer(), impl_->pulls.NextTimer());
+  return std::min({data, impl_->ticks.NextTimer(), impl_->control.NextTimer()});
+}
+
+std::vector<ClientEvent> Client::TakeEvents() { return std::exchange(impl_->desk.events, {}); }
+
+ClientState Client::state() const { return impl_->desk.state; }
+const Shutdown& Client::stop_reason() const { return impl_->desk.stop_reason; }
+const View& Client::view() const { return impl_->desk.view; }
+const Welcome& Client::welcome() const { return impl_->desk.welcome; }
+Clock Client::clock() const { return impl_->ticks.asked(); }
+
+RequestId Client::Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out) {
+  if (!impl_->desk.running()) return RequestId(0);
+  return impl_->Step(now, out, [&] { return impl_->Pull(plan, use_clock); });
+}
+
+RequestId Client::Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out) {
+  if (!impl_->desk.running()) return RequestId(0);
+  return impl_->Step(now, out, [&] { return impl_->Push(plan, gradients, {clock(), pulled_clock, {}}); });
+}
+
+Client::PushPullIds Client::PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock,
+                                     const DataPosition& position, TimeUs now, Outbox* out) {
+  if (!impl_->desk.running()) return {};
+  return impl_->Step(now, out, [&]() -> PushPullIds {
+    PushPullIds ids;
+    const TableSpec* spec = impl_->TableOf(plan, &ids.push);
+    const Clock pushed = clock();
+    impl_->ticks.Ask(pushed + 1, position);
+    if (spec == nullptr) {
+      impl_->TableOf(plan, &ids.pull);
+      return ids;
+    }
+    ids.pull = impl_->pulls.Begin(plan, *spec, pushed + 1);
+    ids.push = impl_->Push(plan, gradients, {pushed, pulled_clock, ids.pull});
+    return ids;
+  });
+}
+
+void Client::Tick(const DataPosition& position, TimeUs now, Outbox* out) { TickTo(clock() + 1, position, now, out); }
+
+void Client::TickTo(Clock clock, const DataPosition& position, TimeUs now, Outbox* out) {
+  if (!impl_->desk.running()) return;
+  impl_->Step(now, out, [&] { impl_->ticks.Ask(clock, position); });
+}
+
+void Client::CreateTable(const TableSpec& spec, TimeUs now, Outbox* out) {
+  if (!impl_->desk.running()) return;
+  impl_->Step(now, out, [&] { impl_->control.CreateTable(spec); });
+}
+
+void Client::Barrier(TimeUs now, Outbox* out) {
+  if (!impl_->desk.running()) return;
+  impl_->Step(now, out, [&] { impl_->control.Barrier(); });
+}
+
+void Client::RequestLeases(LeaseRequest request, TimeUs now, Outbox* out) {
+  if (!impl_->desk.running()) return;
+  impl_->Step(now, out, [&] { impl_->control.RequestLeases(std::move(request)); });
+}
+
+void Client::Leave(TimeUs now, Outbox* out) {
+  if (!impl_->desk.running()) return;
+  impl_->Step(now, out, [&] { impl_->wants_to_leave = true; });
+}
+
+const Client::Counters& Client::counters() const { return impl_->desk.counters; }
+const std::vector<std::uint64_t>& Client::staleness() const { return impl_->desk.staleness; }
+void Client::SetMetrics(std::vector<Counter> counters) { impl_->control.SetMetrics(std::move(counters)); }
+bool Client::idle() const { return impl_->idle(); }
+std::size_t Client::pending_bytes() const { return impl_->pushes.pending_bytes(); }
+
+std::uint64_t Client::StateHash() const {
+  std::uint64_t hash = HashCombine(static_cast<std::uint64_t>(impl_->desk.state), impl_->desk.view.version.value);
+  hash = HashCombine(hash, impl_->desk.welcome.incarnation.value);
+  hash = HashCombine(HashCombine(hash, impl_->pushes.Hash()), impl_->pulls.Hash());
+  return HashCombine(HashCombine(hash, impl_->ticks.Hash()), impl_->control.Hash());
+}
+
+}  // namespace tarn::worker

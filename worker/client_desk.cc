@@ -1,0 +1,63 @@
+#include "worker/client_desk.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tarn::worker {
+namespace {
+
+constexpr int kCounterBits = 40;
+
+}  // namespace
+
+Verdict Judge(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kFenced:
+      return Verdict::kFenced;
+    case ErrorCode::kStaleEpoch:
+    case ErrorCode::kOutOfOrder:
+    case ErrorCode::kWrongShard:   // until the newer route map is here
+    case ErrorCode::kNotFound:     // a table of our view that the shard has yet to hear of
+    case ErrorCode::kOverloaded:
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kTimeout:
+      return Verdict::kRetry;
+    default:
+      return Verdict::kFatal;
+  }
+}
+
+RequestId ClientDesk::NewRequest() {
+  return RequestId(welcome.incarnation.value << kCounterBits | next_request_++);
+}
+
+bool ClientDesk::IsOurs(RequestId request) const {
+  const std::uint64_t upper = welcome.incarnation.value << kCounterBits;
+  const std::uint64_t counter = request.value - upper;
+  return request.value >= upper && counter >= 1 && counter < next_request_;
+}
+
+void ClientDesk::Send(Peer to, Body body, Buffer keys, Buffer values) {
+  const std::uint32_t rank = state == ClientState::kJoining ? options.rank : welcome.rank;
+  Message message;
+  message.job = job;
+  message.sender = {Role::kWorker, rank, welcome.incarnation};
+  message.epoch = view.routes.epoch;
+  message.body = std::move(body);
+  message.keys = std::move(keys);
+  message.values = std::move(values);
+  out->push_back({to, std::move(message)});
+}
+
+void ClientDesk::Stop(ErrorCode code, std::string reason) {
+  state = code == ErrorCode::kFenced ? ClientState::kFenced : ClientState::kStopped;
+  stop_reason = {code, std::move(reason)};
+}
+
+void ClientDesk::CountStaleness(std::uint64_t clocks) {
+  const std::size_t bucket = std::min<std::uint64_t>(clocks, limits::kStalenessBucketsMax - 1);
+  if (staleness.size() <= bucket) staleness.resize(bucket + 1);
+  ++staleness[bucket];
+}
+
+}  // namespace tarn::worker

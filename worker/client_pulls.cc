@@ -1,0 +1,221 @@
+#include "worker/client_pulls.h"
+
+#include <algorithm>
+
+#include "core/hash.h"
+#include "kernels/convert.h"
+
+namespace tarn::worker {
+
+RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, Clock use_clock) {
+  const RequestId id = desk_->NewRequest();
+  ++desk_->counters.pulls;
+  if (plan.keys.empty()) {
+    desk_->events.push_back(PullDone{id, {}, 0});
+    return id;
+  }
+  Assembly& pull = pulls_[id];
+  pull.table = spec.id;
+  pull.dim = spec.dim;
+  pull.clock = use_clock;
+  pull.codec = spec.pull_codec;
+  pull.values = Buffer::Allocate(plan.keys.size() * spec.dim * sizeof(float));
+  return id;
+}
+
+RequestId ClientPulls::Add(RequestId pull, const Piece& piece, KeyList keys, Buffer keys_frame) {
+  Assembly& whole = pulls_.at(pull);
+  ++whole.pieces;
+  const RequestId id = desk_->NewRequest();
+  Ask ask;
+  ask.pull = pull;
+  ask.clock = whole.clock;
+  ask.shard = piece.shard;
+  ask.parts = piece.parts;
+  ask.bytes = kMessageOverheadBytes + keys_frame.size() + piece.rows * whole.dim * kernels::CodecBytes(whole.codec);
+  ask.keys = std::move(keys);
+  ask.frame = std::move(keys_frame);
+  LaneOf(ask.shard).queue.emplace(ask.clock, id);
+  asks_.emplace(id, std::move(ask));
+  return id;
+}
+
+ClientPulls::Lane& ClientPulls::LaneOf(ShardId shard) {
+  while (lanes_.size() <= shard.value) lanes_.emplace_back(desk_->options.credit_bytes / 2);
+  return lanes_[shard.value];
+}
+
+// Besides what fits, a pull always may go when none of its clock or an earlier one is under way: a shard may hold
+// back the others until something that waits for this one has happened.
+bool ClientPulls::MaySend(const Lane& lane, const Ask& ask) const {
+  return lane.credit.Fits(ask.bytes) || lane.in_flight.empty() || lane.in_flight.begin()->first > ask.clock;
+}
+
+void ClientPulls::Launch(RequestId id, Ask* ask) {
+  Lane& lane = LaneOf(ask->shard);
+  lane.queue.erase({ask->clock, id});
+  lane.credit.Take(ask->bytes);
+  ++lane.in_flight[ask->clock];
+  ask->sent = true;
+  desk_->counters.pull_bytes += ask->frame.size();
+  SetDue(id, ask, desk_->now + RepeatPause(desk_->options.resend_us, ask->repeats));
+}
+
+void ClientPulls::Transmit(RequestId id, const Ask& ask) {
+  const Assembly& whole = pulls_.at(ask.pull);
+  desk_->Send(ShardPeer(ask.shard), Pull{id, whole.table, whole.clock, whole.codec, ask.keys}, ask.frame);
+}
+
+void ClientPulls::SetDue(RequestId id, Ask* ask, TimeUs due) {
+  if (ask->due != kNever) timers_.erase({ask->due, id});
+  ask->due = due;
+  if (due != kNever) timers_.emplace(due, id);
+}
+
+// Takes a message out of its lane, wherever it is.
+void ClientPulls::Release(RequestId id, Ask* ask) {
+  Lane& lane = LaneOf(ask->shard);
+  SetDue(id, ask, kNever);
+  if (!ask->sent) {
+    lane.queue.erase({ask->clock, id});
+    return;
+  }
+  lane.credit.Return(ask->bytes);
+  const auto count = lane.in_flight.find(ask->clock);
+  if (--count->second == 0) lane.in_flight.erase(count);
+}
+
+bool ClientPulls::Claim(RequestId message, Claimed* claimed) {
+  const auto it = asks_.find(message);
+  if (it == asks_.end() || it->second.sent || !MaySend(LaneOf(it->second.shard), it->second)) return false;
+  const Assembly& whole = pulls_.at(it->second.pull);
+  *claimed = {message, whole.clock, whole.codec};
+  Launch(message, &it->second);
+  return true;
+}
+
+void ClientPulls::Dispatch() {
+  for (Lane& lane : lanes_) {
+    while (!lane.queue.empty()) {
+      const RequestId id = lane.queue.begin()->second;
+      Ask& ask = asks_.at(id);
+      if (!MaySend(lane, ask)) break;
+      Launch(id, &ask);
+      Transmit(id, ask);
+    }
+  }
+}
+
+void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& values) {
+  const auto it = asks_.find(reply.request);
+  if (it == asks_.end() || it->second.shard != from) return;  // late or repeated
+  Ask& ask = it->second;
+  Assembly& whole = pulls_.at(ask.pull);
+  if (reply.table != whole.table || reply.count != ask.keys.count ||
+      !DecodeRows(values, whole.dim, ask.parts, reply.codec, whole.values.as_mutable<float>())) {
+    ++desk_->counters.malformed;
+    RetryAfter(it->first, RefusalPause(desk_->options.resend_us, ask.refusals++));
+    return;
+  }
+  if (whole.clock > reply.min_clock)
+    whole.staleness = std::max(whole.staleness, whole.clock.value - reply.min_clock.value);
+  desk_->counters.pull_bytes += values.size();
+  const RequestId pull = ask.pull;
+  Release(it->first, &ask);
+  asks_.erase(it);
+  if (--whole.pieces == 0) Finish(pull);
+}
+
+void ClientPulls::Finish(RequestId pull) {
+  Assembly& whole = pulls_.at(pull);
+  desk_->CountStaleness(whole.staleness);
+  desk_->events.push_back(PullDone{pull, std::move(whole.values), whole.staleness});
+  pulls_.erase(pull);
+}
+
+bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
+  const auto it = asks_.find(error.request);
+  if (it == asks_.end() || it->second.shard != from) return false;
+  if (Judge(error.code) == Verdict::kRetry) {
+    RetryAfter(it->first, RefusalPause(desk_->options.resend_us, it->second.refusals++));
+    return true;
+  }
+  const RequestId pull = it->second.pull;
+  Drop(pull);
+  desk_->events.push_back(RequestFailed{pull, {error.code, error.message}});
+  return true;
+}
+
+void ClientPulls::Drop(RequestId pull) {
+  for (auto it = asks_.begin(); it != asks_.end();) {
+    if (it->second.pull != pull) {
+      ++it;
+      continue;
+    }
+    Release(it->first, &it->second);
+    it = asks_.erase(it);
+  }
+  pulls_.erase(pull);
+}
+
+void ClientPulls::RetryAfter(RequestId message, TimeUs pause) {
+  const auto it = asks_.find(message);
+  if (it == asks_.end() || !it->second.sent) return;
+  SetDue(message, &it->second, std::min(it->second.due, desk_->now + pause));
+}
+
+void ClientPulls::OnTimer() {
+  while (!timers_.empty() && timers_.begin()->first <= desk_->now) {
+    const RequestId id = timers_.begin()->second;
+    Ask& ask = asks_.at(id);
+    ++desk_->counters.repeats;
+    Transmit(id, ask);
+    SetDue(id, &ask, desk_->now + RepeatPause(desk_->options.resend_us, ++ask.repeats));
+  }
+}
+
+TimeUs ClientPulls::NextTimer() const { return timers_.empty() ? kNever : timers_.begin()->first; }
+
+// Queues a message anew, cut where its partitions have different owners now.
+void ClientPulls::Requeue(RequestId id, Ask ask) {
+  std::map<ShardId, std::vector<std::uint32_t>> by_owner;
+  for (std::uint32_t i = 0; i < ask.keys.sections.size(); ++i)
+    by_owner[desk_->OwnerOf(ask.keys.sections[i].partition)].push_back(i);
+  if (ask.sent) ++desk_->counters.repeats;
+  ask.sent = false;
+  if (by_owner.size() == 1) {
+    ask.shard = by_owner.begin()->first;
+    LaneOf(ask.shard).queue.emplace(ask.clock, id);
+    asks_.emplace(id, std::move(ask));
+    return;
+  }
+  Assembly& whole = pulls_.at(ask.pull);
+  --whole.pieces;
+  for (const auto& [owner, which] : by_owner) {
+    Piece piece{.shard = owner, .parts = {}, .rows = 0};
+    for (std::uint32_t i : which) {
+      piece.parts.push_back(ask.parts[i]);
+      piece.rows += ask.parts[i].count;
+    }
+    Buffer frame;
+    KeyList keys = SelectKeys(ask.keys, ask.frame, which, &frame);
+    Add(ask.pull, piece, std::move(keys), std::move(frame));
+  }
+}
+
+void ClientPulls::Reroute() {
+  std::map<RequestId, Ask> old;
+  old.swap(asks_);
+  for (auto& [id, ask] : old) SetDue(id, &ask, kNever);
+  lanes_.clear();
+  for (auto& [id, ask] : old) Requeue(id, std::move(ask));
+}
+
+std::uint64_t ClientPulls::Hash() const {
+  std::uint64_t hash = pulls_.size();
+  for (const auto& [id, pull] : pulls_) hash = HashCombine(HashCombine(hash, id.value), pull.pieces);
+  for (const auto& [id, ask] : asks_) hash = HashCombine(HashCombine(hash, id.value), ask.due);
+  return hash;
+}
+
+}  // namespace tarn::worker

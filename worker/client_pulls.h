@@ -1,0 +1,93 @@
+// Pulls: asks shards for rows piece by piece, repeats what is not answered, and puts the answers together in the
+// order of the plan. Rules C3, C4 of docs/protocol.md. Internal to worker/; one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "worker/client_desk.h"
+#include "worker/client_pieces.h"
+#include "worker/client_sender.h"
+
+namespace tarn::worker {
+
+class ClientPulls {
+ public:
+  explicit ClientPulls(ClientDesk* desk) : desk_(desk) {}
+
+  // A pull of all rows of a plan, whose pieces are added with Add. One without rows is done at once.
+  RequestId Begin(const Plan& plan, const TableSpec& spec, Clock use_clock);
+  // One message of `pull`; `keys` names the sequences that the answer must contain. Returns the message's id.
+  RequestId Add(RequestId pull, const Piece& piece, KeyList keys, Buffer keys_frame);
+
+  // For PushPull: takes the message into flight if its credit allows, so that it can travel with the push.
+  struct Claimed {
+    RequestId request;
+    Clock clock;
+    ValueCodec codec = ValueCodec::kFp32;
+  };
+  bool Claim(RequestId message, Claimed* claimed);
+
+  void OnReply(ShardId from, const PullReply& reply, const Buffer& values);
+  // False: not a request of ours that waits.
+  bool OnError(ShardId from, const ErrorReply& error);
+  // A push that was to bring the pull along was refused: ask on our own after `pause`.
+  void RetryAfter(RequestId message, TimeUs pause);
+  void OnTimer();
+  TimeUs NextTimer() const;
+  void Dispatch();  // sends what credits allow
+  void Reroute();   // the route map is newer: everything unanswered goes out again
+  bool idle() const { return pulls_.empty(); }
+  std::uint64_t Hash() const;
+
+ private:
+  struct Assembly {  // one pull of the caller
+    TableId table;
+    std::uint32_t dim = 0;
+    Clock clock;
+    ValueCodec codec = ValueCodec::kFp32;
+    Buffer values;
+    std::uint32_t pieces = 0;  // unanswered
+    std::uint64_t staleness = 0;
+  };
+  struct Ask {       // one message of it
+    RequestId pull;
+    Clock clock;
+    ShardId shard;
+    std::vector<PlanRun> parts;
+    KeyList keys;
+    Buffer frame;
+    std::size_t bytes = 0;  // request and expected answer
+    bool sent = false;
+    TimeUs due = kNever;
+    std::uint32_t repeats = 0, refusals = 0;
+  };
+  struct Lane {
+    explicit Lane(std::size_t limit) : credit(limit) {}
+    Credit credit;
+    std::set<std::pair<Clock, RequestId>> queue;  // earlier clocks first: later ones may depend on them
+    std::map<Clock, std::uint32_t> in_flight;     // messages, by clock
+  };
+
+  Lane& LaneOf(ShardId shard);
+  bool MaySend(const Lane& lane, const Ask& ask) const;
+  void Launch(RequestId id, Ask* ask);
+  void Transmit(RequestId id, const Ask& ask);
+  void SetDue(RequestId id, Ask* ask, TimeUs due);
+  void Release(RequestId id, Ask* ask);
+  void Finish(RequestId pull);
+  void Drop(RequestId pull);
+  void Requeue(RequestId id, Ask ask);
+
+  ClientDesk* desk_;
+  std::map<RequestId, Assembly> pulls_;
+  std::map<RequestId, Ask> asks_;
+  std::vector<Lane> lanes_;
+  std::set<std::pair<TimeUs, RequestId>> timers_;
+};
+
+}  // namespace tarn::worker

@@ -1,0 +1,105 @@
+// Pushes: gives every section its sequence number, keeps it until its shard has acknowledged it, and repeats in
+// order what is not. Rules E1, E2, E5 of docs/protocol.md. Internal to worker/; one thread.
+//
+// A partition applies its sequences in order, so an acknowledgement of n speaks for all up to n, and "expected n"
+// for all below n.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "worker/client_desk.h"
+#include "worker/client_pieces.h"
+#include "worker/client_pulls.h"
+#include "worker/client_sender.h"
+
+namespace tarn::worker {
+
+class ClientPushes {
+ public:
+  ClientPushes(ClientDesk* desk, ClientPulls* pulls) : desk_(desk), pulls_(pulls) {}
+
+  // After Welcome: the number of partitions is known.
+  void Begin(std::size_t partitions) { partitions_.resize(partitions); }
+
+  struct What {
+    Clock clock;
+    Clock pulled_clock;
+    RequestId pull;  // PushPull: the pull (of ClientPulls::Begin) that asks for the same rows; 0: none
+  };
+  RequestId Add(const Plan& plan, const TableSpec& spec, std::span<const float> gradients, const What& what);
+
+  void OnAck(ShardId from, const PushAck& ack);
+  // For errors that name a request that is no pull.
+  void OnError(ShardId from, const ErrorReply& error);
+  void OnTimer();
+  TimeUs NextTimer() const;
+  void Dispatch();
+  void Reroute();
+
+  // The last sequence given out for a partition: what a later pull must see.
+  Sequence LastSequence(PartitionId partition) const { return partitions_[partition.value].issued; }
+  // Whether every push of clocks < clock is acknowledged (rule C1).
+  bool AllAckedBefore(Clock clock) const { return open_clocks_.empty() || open_clocks_.begin()->first >= clock; }
+  bool idle() const { return messages_.empty(); }
+  std::size_t pending_bytes() const { return pending_bytes_; }
+  std::uint64_t Hash() const;
+
+ private:
+  using Order = std::uint64_t;  // of issue; of two messages for a partition the lower goes first
+  struct Pending {              // one message
+    RequestId push;             // of the caller
+    RequestId pull_message;     // ClientPulls' message that may go along; 0: none
+    TableId table;
+    Clock clock, pulled_clock;
+    ValueCodec codec = ValueCodec::kFp32;
+    ShardId shard;
+    KeyList keys;
+    Buffer frame, values;
+    std::uint32_t unacked = 0;  // sections
+    RequestId attempt;          // of the last time it was sent; 0: in the queue
+    std::size_t bytes() const { return kMessageOverheadBytes + frame.size() + values.size(); }
+  };
+  struct PartitionLog {
+    Sequence issued, acked;
+    std::deque<Order> waiting;  // the message of each sequence acked+1 .. issued
+  };
+  struct Lane {
+    explicit Lane(std::size_t limit) : credit(limit) {}
+    Credit credit;
+    std::map<Order, Pending*> in_flight;
+    std::deque<Order> queue;
+    RequestId first_attempt;  // refusals of attempts before this one are out of date
+    TimeUs due = kNever;
+    std::uint32_t repeats = 0, refusals = 0;
+  };
+  struct CallerPush {
+    Clock clock;
+    std::uint32_t messages = 0;  // unacknowledged
+  };
+
+  Lane& LaneOf(ShardId shard);
+  void Number(KeyList* keys);
+  void Enqueue(Pending pending);
+  void Split(Pending pending, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner);
+  void Transmit(Pending* pending);
+  void AckThrough(PartitionId partition, Sequence sequence);
+  void Finish(Order order);
+  void Repeat(Lane* lane);
+  void Refused(Lane* lane, ErrorCode code, RequestId attempt, const std::string& message);
+
+  ClientDesk* desk_;
+  ClientPulls* pulls_;
+  std::vector<PartitionLog> partitions_;
+  std::map<Order, Pending> messages_;
+  std::map<RequestId, CallerPush> pushes_;
+  std::map<Clock, std::uint32_t> open_clocks_;  // pushes that are not acknowledged, by clock
+  std::vector<Lane> lanes_;
+  Order next_order_ = 1;
+  std::size_t pending_bytes_ = 0;
+};
+
+}  // namespace tarn::worker

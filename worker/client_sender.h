@@ -1,0 +1,42 @@
+// Two small things that pushes and pulls share: the byte credits of one direction to one shard, and the pauses
+// between repeats. Internal to worker/.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/types.h"
+
+namespace tarn::worker {
+
+// Bytes that one lane may have in flight to one shard. Pushes and pulls have a lane each, with half of
+// ClientOptions::credit_bytes: pulls that a shard holds back until a tick can never stop the pushes that this tick
+// waits for.
+class Credit {
+ public:
+  explicit Credit(std::size_t limit) : limit_(limit) {}
+  bool Fits(std::size_t bytes) const { return in_flight_ + bytes <= limit_; }
+  void Take(std::size_t bytes) { in_flight_ += bytes; }
+  void Return(std::size_t bytes) { in_flight_ -= bytes; }
+  std::size_t in_flight() const { return in_flight_; }
+
+ private:
+  std::size_t limit_;
+  std::size_t in_flight_ = 0;
+};
+
+// Pause before the next repeat: resend_us, doubled with every repeat in vain, up to 8 times of it.
+inline TimeUs RepeatPause(TimeUs resend_us, std::uint32_t repeats) {
+  return resend_us << std::min(repeats, 3u);
+}
+
+// Pause after a refusal that may pass, much shorter at first.
+inline TimeUs RefusalPause(TimeUs resend_us, std::uint32_t refusals) {
+  return std::max<TimeUs>(1, (resend_us >> 5) << std::min(refusals, 7u));
+}
+
+// Bytes that a message needs besides its keys and values, roughly; so that tiny messages are not free.
+inline constexpr std::size_t kMessageOverheadBytes = 128;
+
+}  // namespace tarn::worker

@@ -1,0 +1,122 @@
+#include "worker/client_ticks.h"
+
+#include <algorithm>
+
+#include "core/hash.h"
+
+namespace tarn::worker {
+
+void ClientTicks::Begin(Clock start) {
+  asked_ = sent_ = acked_ = start;
+  shards_.assign(desk_->shards(), {start});
+}
+
+void ClientTicks::Ask(Clock clock, const DataPosition& position) {
+  if (clock <= asked_) return;
+  asked_ = clock;
+  waiting_.push_back({clock, position});
+}
+
+bool ClientTicks::Held(Clock clock) const {
+  return (capped_ && clock > proposal_clock_ + kProposalSlack) || !pushes_->AllAckedBefore(clock);
+}
+
+// The newest tick that may go replaces older ones.
+void ClientTicks::Dispatch() {
+  const Finished* newest = nullptr;
+  for (const Finished& finished : waiting_) {
+    if (finished.clock <= sent_) continue;
+    if (Held(finished.clock)) break;
+    newest = &finished;
+  }
+  if (newest == nullptr || desk_->paused()) return;
+  sent_ = newest->clock;
+  sent_position_ = newest->position;
+  for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+    shards_[i].repeats = 0;
+    Transmit(ShardId(i));
+  }
+}
+
+void ClientTicks::Transmit(ShardId shard) {
+  ShardState& state = shards_[shard.value];
+  desk_->Send(ShardPeer(shard), Tick{sent_, sent_position_});
+  state.due = desk_->now + RepeatPause(desk_->options.resend_us, state.repeats);
+}
+
+void ClientTicks::OnAck(ShardId from, Clock clock) {
+  ShardState& state = shards_[from.value];
+  if (clock > sent_ || clock <= state.acked) return;
+  state.acked = clock;
+  state.repeats = 0;
+  if (clock == sent_) state.due = kNever;
+  Advance();
+}
+
+// Finishes what every shard has.
+void ClientTicks::Advance() {
+  Clock least = sent_;
+  for (const ShardState& state : shards_) least = std::min(least, state.acked);
+  while (!waiting_.empty() && waiting_.front().clock <= least) {
+    const Finished finished = waiting_.front();
+    waiting_.pop_front();
+    acked_ = finished.clock;
+    acked_position_ = finished.position;
+    TakePart(finished);
+    desk_->events.push_back(TickDone{finished.clock});
+  }
+}
+
+// The position that goes with the order's clock is that of the first tick which reaches it; ticks behind it, which
+// may be asked for already, are none of the checkpoint's.
+void ClientTicks::TakePart(const Finished& at) {
+  const CheckpointOrder& order = desk_->view.checkpoint;
+  if (order.id.value == 0 || !order.at_clock || part_ || at.clock < order.clock) return;
+  part_.emplace();
+  part_->id = order.id;
+  part_->clock = part_->max_clock = at.clock;
+  part_->position = at.position;
+}
+
+void ClientTicks::AdoptView() {
+  const Proposal& proposal = desk_->view.proposal;
+  if (proposal.open && proposal.id > proposal_) {
+    proposal_ = proposal.id;
+    proposal_clock_ = asked_;
+  }
+  capped_ = proposal.open;
+  if (part_ && part_->id != desk_->view.checkpoint.id) part_.reset();
+  TakePart({acked_, acked_position_});
+}
+
+void ClientTicks::OnTimer() {
+  if (desk_->paused()) return;
+  for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+    if (shards_[i].due > desk_->now) continue;
+    ++shards_[i].repeats;
+    ++desk_->counters.repeats;
+    Transmit(ShardId(i));
+  }
+}
+
+TimeUs ClientTicks::NextTimer() const {
+  TimeUs next = kNever;
+  if (desk_->paused()) return next;  // the scheduler's next message takes it up again
+  for (const ShardState& state : shards_) next = std::min(next, state.due);
+  return next;
+}
+
+void ClientTicks::Reroute() {
+  shards_.resize(desk_->shards(), {desk_->welcome.start_clock});
+  for (std::uint32_t i = 0; i < shards_.size(); ++i)
+    if (shards_[i].acked < sent_) Transmit(ShardId(i));
+}
+
+std::uint64_t ClientTicks::Hash() const {
+  std::uint64_t hash = HashCombine(asked_.value, sent_.value);
+  hash = HashCombine(HashCombine(hash, acked_.value), proposal_);
+  for (const ShardState& state : shards_) hash = HashCombine(HashCombine(hash, state.acked.value), state.due);
+  return hash;
+}
+
+}  // namespace tarn::worker
