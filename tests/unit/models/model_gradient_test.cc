@@ -1,0 +1,165 @@
+// Shows that every built-in model's gradients are those of its loss: central finite differences over random rows of
+// all of its tables, and that evaluation leaves gradients alone.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "core/hash.h"
+#include "worker/models/model.h"
+
+namespace tarn::worker {
+namespace {
+
+struct Setup {
+  ModelKind kind;
+  std::uint32_t fields, dense_columns, classes;
+  bool weighted;
+};
+
+class ModelGradients : public ::testing::TestWithParam<Setup> {
+ protected:
+  static constexpr std::size_t kRows = 5;
+  static constexpr std::uint32_t kKeys = 7;
+
+  void SetUp() override {
+    const Setup& s = GetParam();
+    Job job;
+    job.model.kind = s.kind;
+    job.model.embedding_dim = 4;
+    job.model.hidden = {6, 5};
+    job.model.bottom = {6};
+    auto made = MakeModel(job, {s.fields, s.dense_columns, s.classes});
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    model_ = std::move(*made);
+    MakeBatch(s);
+    MakeViews();
+  }
+
+  void MakeBatch(const Setup& s) {
+    batch_.Clear();
+    batch_.rows = kRows;
+    batch_.fields = s.fields;
+    batch_.dense_columns = s.dense_columns;
+    for (std::size_t r = 0; r < kRows; ++r) {
+      batch_.labels.push_back(float(rng_.Below(s.classes)));
+      for (std::uint32_t d = 0; d < s.dense_columns; ++d) batch_.dense.push_back(float(rng_.Unit() * 2 - 1));
+      const std::size_t keys = s.fields != 0 ? s.fields : rng_.Below(4);
+      for (std::size_t k = 0; k < keys; ++k) {
+        batch_.keys.push_back(rng_.Below(kKeys));
+        if (s.weighted) batch_.weights.push_back(float(rng_.Unit() + 0.5));
+      }
+      batch_.offsets.push_back(std::uint32_t(batch_.keys.size()));
+    }
+    for (Key key : batch_.keys) index_.push_back(std::uint32_t(key));
+    index_.push_back(kKeys);  // the bias
+  }
+
+  void MakeViews() {
+    for (const TableUse& use : model_->tables()) {
+      const std::size_t rows = use.rows == RowsNeeded::kAll ? use.spec.rows : kKeys + 1;
+      auto& values = values_.emplace_back(rows * use.spec.dim);
+      for (float& v : values) v = float(rng_.Unit() - 0.5);
+      gradients_.emplace_back(values.size(), 0.0f);
+    }
+    for (std::size_t t = 0; t < values_.size(); ++t)
+      views_.push_back({values_[t].data(), gradients_[t].data(),
+                        model_->tables()[t].rows == RowsNeeded::kAll ? nullptr : index_.data(),
+                        values_[t].size() / model_->tables()[t].spec.dim});
+  }
+
+  double Loss() {
+    Quality quality;
+    model_->Step({&batch_, views_, 1.0f, false}, &quality);
+    return quality.loss_sum;
+  }
+
+  SplitMix rng_{42};
+  std::unique_ptr<Model> model_;
+  Batch batch_;
+  std::vector<std::uint32_t> index_;
+  std::vector<std::vector<float>> values_, gradients_;
+  std::vector<TableView> views_;
+};
+
+TEST_P(ModelGradients, MatchFiniteDifferences) {
+  Quality quality;
+  model_->Step({&batch_, views_, 1.0f, true}, &quality);
+  EXPECT_EQ(quality.rows, kRows);
+  std::size_t kinks = 0, checked = 0;
+  for (std::size_t t = 0; t < values_.size(); ++t) {
+    for (std::size_t i = 0; i < values_[t].size(); ++i) {
+      const float kept = values_[t][i];
+      const auto slope = [&](float step) {
+        values_[t][i] = kept + step;
+        const double above = Loss();
+        values_[t][i] = kept - step;
+        const double below = Loss();
+        values_[t][i] = kept;
+        return (above - below) / (2.0 * double(step));
+      };
+      const double wide = slope(4e-3f), narrow = slope(2e-3f);
+      if (std::abs(wide - narrow) > 2e-3 * (1 + std::abs(wide))) {  // a ReLU's corner lies within
+        ++kinks;
+        continue;
+      }
+      ++checked;
+      EXPECT_NEAR(gradients_[t][i], narrow, 4e-3 * (1 + std::abs(narrow)))
+          << model_->tables()[t].spec.name << " element " << i;
+    }
+  }
+  EXPECT_GT(checked, 10 * kinks);
+}
+
+TEST_P(ModelGradients, ScaleWithTheStepsScale) {
+  Quality quality;
+  model_->Step({&batch_, views_, 1.0f, true}, &quality);
+  const auto full = gradients_;
+  for (auto& g : gradients_) std::fill(g.begin(), g.end(), 0.0f);
+  model_->Step({&batch_, views_, 0.25f, true}, &quality);
+  for (std::size_t t = 0; t < full.size(); ++t)
+    for (std::size_t i = 0; i < full[t].size(); ++i) EXPECT_NEAR(gradients_[t][i], 0.25f * full[t][i], 1e-5);
+}
+
+TEST_P(ModelGradients, EvaluationLeavesThemAlone) {
+  Quality quality;
+  model_->Step({&batch_, views_, 1.0f, false}, &quality);
+  for (const auto& g : gradients_)
+    for (float v : g) EXPECT_EQ(v, 0.0f);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ModelGradients,
+    ::testing::Values(Setup{ModelKind::kLogisticRegression, 3, 0, 2, false},
+                      Setup{ModelKind::kLogisticRegression, 0, 0, 2, true}, Setup{ModelKind::kFm, 3, 0, 2, false},
+                      Setup{ModelKind::kFm, 0, 0, 2, true}, Setup{ModelKind::kWideDeep, 3, 0, 2, false},
+                      Setup{ModelKind::kDeepFm, 3, 0, 2, false}, Setup{ModelKind::kDlrm, 3, 4, 2, false},
+                      Setup{ModelKind::kMlp, 0, 6, 4, false}),
+    [](const auto& test) {
+      return std::string(Name(test.param.kind)) + (test.param.weighted ? "_weighted" : "") +
+             (test.param.fields == 0 ? "_ragged" : "");
+    });
+
+// What a model cannot use is refused with the key to change.
+TEST(MakeModelErrors, NameWhatToChange) {
+  Job job;
+  job.model.kind = ModelKind::kDlrm;
+  auto dlrm = MakeModel(job, {.fields = 26, .dense_columns = 0});
+  ASSERT_FALSE(dlrm.has_value());
+  EXPECT_NE(dlrm.error().message.find("data.dense_integers"), std::string::npos);
+  job.model.kind = ModelKind::kDeepFm;
+  auto ragged = MakeModel(job, {.fields = 0});
+  ASSERT_FALSE(ragged.has_value());
+  EXPECT_NE(ragged.error().message.find("libsvm"), std::string::npos);
+  job.model.embedding_dim = 512;
+  auto wide = MakeModel(job, {.fields = 8});  // 4,096 inputs and a bias: one more than a row holds
+  ASSERT_FALSE(wide.has_value());
+  EXPECT_NE(wide.error().message.find("4096"), std::string::npos);
+  job.model.embedding_dim = 511;
+  EXPECT_TRUE(MakeModel(job, {.fields = 8}).has_value());
+}
+
+}  // namespace
+}  // namespace tarn::worker
