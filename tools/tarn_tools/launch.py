@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,6 +144,8 @@ class Launch:
         finally:
             self._fleet.kill()
             self._port_file.unlink(missing_ok=True)
+            if self._metrics.poll():
+                self._display.progress(self._metrics.latest)
             self._display.finish()
             self._fleet.close()
         return self._conclude(code, reason, time.time() - started)
@@ -300,7 +303,8 @@ class Launch:
 
     def _conclude(self, code, reason, seconds):
         if code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists():
-            self._discard_run_dir()
+            self._journal.close()
+            shutil.rmtree(self._run_dir, ignore_errors=True)  # nothing was trained, and what is wrong has been said
             return code
         path = self._run_dir / "summary.json"
         record = summary.read(path)
@@ -321,17 +325,6 @@ class Launch:
             print(f"failed: {reason}", file=sys.stderr)
         self._journal.close()
         return code
-
-    def _discard_run_dir(self):
-        """Nothing was trained: what is wrong has been said on the terminal."""
-        self._journal.close()
-        for path in [*self._run_dir.glob("logs/*"), self._run_dir / "job.toml"]:
-            path.unlink(missing_ok=True)
-        for path in (self._run_dir / "logs", self._run_dir):
-            try:
-                path.rmdir()
-            except OSError:
-                return
 
 
 def main(argv):
