@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 
+#include "core/limits.h"
 #include "core/message.h"
 
 namespace tarn::server {
@@ -25,6 +26,12 @@ struct ShardOptions {
   ShardId shard;
   std::uint64_t nonce = 0;  // random per process start (rule N1)
   std::string endpoint;     // where clients reach this shard
+  // Aggregated pushes that wait for their clock. Beyond, a push of a clock that is not the next to close is refused
+  // with kOverloaded; beyond twice as much, every one is. (The next to close is what the others wait for.)
+  std::size_t bucket_bytes_max = limits::kBucketBytesMax;
+  // Pulls that wait; beyond, they are refused with kOverloaded.
+  std::size_t parked_pulls_max = limits::kParkedPullsMax;
+  std::size_t parked_bytes_max = limits::kBucketBytesMax;
 };
 
 // Events for checkers and metrics; all default to nothing. Called synchronously from within a step.
@@ -67,6 +74,10 @@ class Shard {
   Clock minimum_clock() const;
   const RowStore& rows() const;
   const ShardCounters& counters() const;
+  // When the scheduler was last heard (the start if never), and how long a node may go on without (rule N5).
+  TimeUs scheduler_heard() const;
+  TimeUs lease_us() const;
+  bool joined() const;  // Welcome has come
   // Hash of the whole state: rows, slots, clocks, watermarks. For determinism checks.
   std::uint64_t StateHash() const;
 

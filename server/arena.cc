@@ -1,0 +1,57 @@
+#include "server/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+namespace tarn::server {
+
+namespace {
+
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+constexpr std::size_t kBlockBytesMax = std::size_t{8} << 20;
+
+constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
+
+}  // namespace
+
+void* AllocateLarge(std::size_t bytes) {
+  const bool huge = bytes >= kHugePageBytes;
+  const std::size_t alignment = huge ? kHugePageBytes : Arena::kAlignment;
+  void* memory = std::aligned_alloc(alignment, RoundUp(std::max<std::size_t>(bytes, 1), alignment));
+  if (memory == nullptr) throw std::bad_alloc();
+  // Only a wish: without huge pages everything works, slower.
+  if (huge) (void)madvise(memory, RoundUp(bytes, kHugePageBytes), MADV_HUGEPAGE);
+  return memory;
+}
+
+Arena::~Arena() {
+  for (void* block : blocks_) std::free(block);
+}
+
+std::byte* Arena::NewBlock(std::size_t bytes) {
+  blocks_.reserve(blocks_.size() + 1);
+  void* block = AllocateLarge(bytes);
+  blocks_.push_back(block);
+  reserved_bytes_ += bytes;
+  return static_cast<std::byte*>(block);
+}
+
+void* Arena::Allocate(std::size_t bytes) {
+  bytes = RoundUp(std::max<std::size_t>(bytes, 1), kAlignment);
+  if (bytes > left_) {
+    // What is large for a block gets its own and leaves the current one in use.
+    if (bytes * 4 > next_block_bytes_) return NewBlock(bytes);
+    next_ = NewBlock(next_block_bytes_);
+    left_ = next_block_bytes_;
+    next_block_bytes_ = std::min(next_block_bytes_ * 2, kBlockBytesMax);
+  }
+  void* result = next_;
+  next_ += bytes;
+  left_ -= bytes;
+  return result;
+}
+
+}  // namespace tarn::server

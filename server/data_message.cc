@@ -1,0 +1,65 @@
+#include "server/data_message.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "core/limits.h"
+
+namespace tarn::server {
+
+namespace {
+
+Status CheckCodec(ValueCodec codec) {
+  if (codec <= ValueCodec::kFp16) return {};
+  return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: unknown", static_cast<int>(codec)));
+}
+
+}  // namespace
+
+Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame, std::size_t row_bytes,
+                                        std::vector<Key>* scratch) {
+  std::uint64_t in_sections = 0;
+  for (const Section& section : list.sections) in_sections += section.count;
+  if (in_sections != list.count)
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("{} keys in the sections, {} in the message", in_sections, list.count));
+  if (list.count * std::max(row_bytes, sizeof(Key)) > limits::kFrameBytesMax)
+    return Fail(ErrorCode::kTooLarge, fmt::format("{} rows of {} bytes: a frame has at most {} bytes", list.count,
+                                                  row_bytes, limits::kFrameBytesMax));
+  if (list.codec == KeyCodec::kRaw) {
+    if (frame.size() != list.count * sizeof(Key))
+      return Fail(ErrorCode::kMalformed, fmt::format("{} bytes of keys, expected {} for {} keys", frame.size(),
+                                                     list.count * sizeof(Key), list.count));
+    return frame.as<Key>();
+  }
+  if (list.codec != KeyCodec::kRange)
+    return Fail(ErrorCode::kMalformed, fmt::format("key codec {}: unknown", static_cast<int>(list.codec)));
+  if (!frame.empty())
+    return Fail(ErrorCode::kMalformed, fmt::format("{} bytes of keys with a range", frame.size()));
+  if (list.count != 0 && list.first_key > std::numeric_limits<Key>::max() - (list.count - 1))
+    return Fail(ErrorCode::kMalformed, fmt::format("{} keys from {} on: beyond 64 bits", list.count, list.first_key));
+  scratch->resize(list.count);
+  std::iota(scratch->begin(), scratch->end(), list.first_key);
+  return std::span<const Key>(*scratch);
+}
+
+Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table) {
+  TARN_RETURN_IF_ERROR(CheckCodec(push.codec));
+  const std::size_t expected = push.keys.count * RowBytes(table, push.codec);
+  if (values.size() != expected)
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("table '{}': {} bytes of values, expected {} for {} rows of {}", table.name, values.size(),
+                            expected, push.keys.count, table.dim));
+  for (const Section& section : push.keys.sections)
+    if (section.sequence.value == 0)
+      return Fail(ErrorCode::kMalformed,
+                  fmt::format("partition {}: a push with sequence 0", section.partition.value));
+  return {};
+}
+
+Status CheckPull(const Pull& pull) { return CheckCodec(pull.codec); }
+
+}  // namespace tarn::server

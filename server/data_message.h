@@ -1,0 +1,28 @@
+// What data messages must fulfil before they touch a row (rule E3, the last part): counts, bytes, codecs. Pure functions
+// of the message and the table; whether keys lie in their partitions is RowStore::CheckKeys.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/message.h"
+#include "core/table_spec.h"
+
+namespace tarn::server {
+
+// The keys of a message, from its keys frame or, for a range, written to `scratch`. kMalformed if the frame or the
+// sections do not match the count, kTooLarge if `count` rows of `row_bytes` exceed a frame.
+Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame, std::size_t row_bytes,
+                                        std::vector<Key>* scratch);
+
+// kMalformed: an unknown codec, values that do not match the count, a sequence of 0.
+Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table);
+Status CheckPull(const Pull& pull);
+
+// Bytes of one row as it travels.
+inline std::size_t RowBytes(const TableSpec& table, ValueCodec codec) {
+  return table.dim * (codec == ValueCodec::kFp32 ? sizeof(float) : sizeof(float) / 2);
+}
+
+}  // namespace tarn::server

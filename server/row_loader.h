@@ -1,0 +1,26 @@
+// Puts the rows of a checkpoint into a row store: checks each table's shape against the one that the job has now
+// (rule K5), by name, since ids may differ, and leaves out what the store does not own.
+#pragma once
+
+#include <span>
+
+#include "server/checkpoint_store.h"
+#include "server/row_store.h"
+
+namespace tarn::server {
+
+class RowLoader : public RowSink {
+ public:
+  // `rows` has the tables of the job and outlives the loader.
+  explicit RowLoader(RowStore* rows) : rows_(rows) {}
+
+  // kInvalidArgument, naming the table and what differs; kNotFound if the job has no such table.
+  Status OnTable(const TableSpec& spec) override;
+  Status OnRows(std::span<const Key> keys, std::span<const float> rows) override;
+
+ private:
+  RowStore* rows_;
+  TableId table_;
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,425 @@
+#include "server/row_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/limits.h"
+#include "core/position.h"
+#include "kernels/convert.h"
+#include "kernels/initialize.h"
+#include "kernels/optimizer.h"
+#include "kernels/rows.h"
+#include "server/dense_range.h"
+#include "server/row_index.h"
+#include "server/row_slabs.h"
+
+namespace tarn::server {
+
+namespace {
+
+// Rows that are looked up together: enough to overlap the misses, few enough that what was fetched is still near.
+constexpr std::size_t kGroup = 64;
+// A dense partition is allocated as a whole, on the word of whoever makes the table.
+constexpr std::uint64_t kDensePartitionBytesMax = std::uint64_t{64} << 30;
+// How much of a row is fetched ahead; the kernels fetch the rest of long rows as they go.
+constexpr std::size_t kPrefetchedFloats = 64;
+
+void PrefetchForWrite(const float* row, std::size_t floats) {
+  for (std::size_t i = 0; i < std::min(floats, kPrefetchedFloats); i += 16) __builtin_prefetch(row + i, 1);
+}
+
+}  // namespace
+
+struct RowStore::SparsePartition {
+  SparsePartition(std::uint64_t salt, std::uint32_t bits, std::uint32_t row_floats, Arena* arena)
+      : index(salt, bits), slabs(arena, row_floats) {}
+  RowIndex index;
+  RowSlabs slabs;
+};
+
+struct RowStore::DensePartition {
+  DenseRange range;
+  float* values = nullptr;  // null: not born
+  float* slots = nullptr;
+};
+
+struct RowStore::Table {
+  TableSpec spec;
+  std::uint64_t salt = 0;
+  Positioner position;
+  std::uint32_t slot_floats = 0;
+  std::vector<std::unique_ptr<SparsePartition>> sparse;  // by place; null: no row yet
+  std::vector<DensePartition> dense;                     // by place
+
+  bool is_dense() const { return spec.kind == TableKind::kDense; }
+  std::uint32_t row_floats() const { return spec.dim + slot_floats; }
+  void Initialize(Key key, float* values) const {
+    kernels::InitializeRow(spec.initializer, salt, key, {values, spec.dim});
+  }
+  // Born rows of the partition at a place.
+  std::uint64_t RowCount(std::uint32_t place) const {
+    if (is_dense()) return dense[place].values != nullptr ? dense[place].range.count : 0;
+    return sparse[place] ? sparse[place]->slabs.size() : 0;
+  }
+};
+
+// Walks the keys of a message in order and knows the place of each one's partition.
+class RowStore::Cursor {
+ public:
+  Cursor(const std::vector<std::uint32_t>& place, std::span<const Section> sections, std::span<const Key> keys)
+      : place_(place), sections_(sections), keys_(keys) {}
+
+  std::size_t left() const { return keys_.size() - key_; }
+  Key Next(std::uint32_t* place) {
+    while (in_section_ == sections_[section_].count) {
+      ++section_;
+      in_section_ = 0;
+    }
+    ++in_section_;
+    *place = place_[sections_[section_].partition.value];
+    return keys_[key_++];
+  }
+
+ private:
+  const std::vector<std::uint32_t>& place_;
+  std::span<const Section> sections_;
+  std::span<const Key> keys_;
+  std::size_t section_ = 0;
+  std::size_t key_ = 0;
+  std::uint32_t in_section_ = 0;
+};
+
+RowStore::RowStore(RowStoreOptions options) : options_(std::move(options)) {
+  TARN_CHECK(options_.partition_bits <= limits::kPartitionBitsMax, "too many partition bits");
+  place_.assign(std::size_t{1} << options_.partition_bits, kNotOwned);
+  for (std::uint32_t i = 0; i < options_.owned.size(); ++i) {
+    TARN_CHECK(options_.owned[i].value < place_.size(), "no such partition");
+    place_[options_.owned[i].value] = i;
+  }
+}
+
+RowStore::~RowStore() = default;
+
+Status RowStore::AddTable(const TableSpec& spec) {
+  TARN_RETURN_IF_ERROR(Validate(spec));
+  if (spec.id.value > limits::kTablesMax)
+    return Fail(ErrorCode::kTooLarge, fmt::format("table '{}': id {} is above {}", spec.name, spec.id.value,
+                                                  limits::kTablesMax));
+  for (const TableSpec* known : {FindTable(spec.id), FindTable(spec.name)}) {
+    if (known == nullptr) continue;
+    if (*known == spec) return {};
+    return Fail(ErrorCode::kAlreadyExists,
+                fmt::format("table '{}' (id {}): differs from the table '{}' (id {}) that exists", spec.name,
+                            spec.id.value, known->name, known->id.value));
+  }
+  auto table = std::make_unique<Table>();
+  table->spec = spec;
+  table->salt = TableSalt(options_.job_seed, spec.name);
+  table->position = Positioner(spec, table->salt);
+  table->slot_floats = SlotFloats(spec.optimizer.kind, spec.dim);
+  if (table->is_dense()) {
+    if ((spec.rows >> options_.partition_bits) + 1 > kDensePartitionBytesMax / (table->row_floats() * sizeof(float)))
+      return Fail(ErrorCode::kTooLarge,
+                  fmt::format("table '{}': {} dense rows of {} floats in {} partitions: at most {} GiB a partition",
+                              spec.name, spec.rows, table->row_floats(), place_.size(),
+                              kDensePartitionBytesMax >> 30));
+    for (PartitionId partition : options_.owned)
+      table->dense.push_back({DenseRangeOf(spec.rows, table->salt, options_.partition_bits, partition)});
+  } else {
+    table->sparse.resize(options_.owned.size());
+  }
+  if (tables_.size() <= spec.id.value) tables_.resize(spec.id.value + 1);
+  tables_[spec.id.value] = std::move(table);
+  return {};
+}
+
+const TableSpec* RowStore::FindTable(TableId id) const {
+  return id.value < tables_.size() && tables_[id.value] ? &tables_[id.value]->spec : nullptr;
+}
+
+const TableSpec* RowStore::FindTable(std::string_view name) const {
+  for (const auto& table : tables_)
+    if (table && table->spec.name == name) return &table->spec;
+  return nullptr;
+}
+
+const RowStore::Table& RowStore::At(TableId id) const {
+  TARN_CHECK(FindTable(id) != nullptr, "unknown table");
+  return *tables_[id.value];
+}
+
+RowStore::SparsePartition& RowStore::Sparse(Table& table, std::uint32_t place) {
+  auto& partition = table.sparse[place];
+  if (!partition)
+    partition =
+        std::make_unique<SparsePartition>(table.salt, options_.partition_bits, table.row_floats(), &arena_);
+  return *partition;
+}
+
+RowStore::DensePartition& RowStore::BornDense(Table& table, std::uint32_t place) {
+  DensePartition& partition = table.dense[place];
+  if (partition.values != nullptr) return partition;
+  const std::size_t rows = partition.range.count;
+  auto* values = static_cast<float*>(arena_.Allocate(rows * table.spec.dim * sizeof(float)));
+  partition.slots = static_cast<float*>(arena_.Allocate(rows * table.slot_floats * sizeof(float)));
+  for (std::size_t i = 0; i < rows; ++i) {
+    table.Initialize(partition.range.KeyAt(i), values + i * table.spec.dim);
+    kernels::InitSlots(table.spec.optimizer, table.spec.dim, partition.slots + i * table.slot_floats);
+  }
+  partition.values = values;
+  return partition;
+}
+
+Status RowStore::CheckKeys(TableId id, std::span<const Section> sections, std::span<const Key> keys) const {
+  const Table& table = At(id);
+  std::size_t next = 0;
+  for (const Section& section : sections) {
+    TARN_CHECK(section.count <= keys.size() - next, "sections do not match the keys");
+    const auto mine = keys.subspan(next, section.count);
+    next += section.count;
+    if (!Owns(section.partition))
+      return Fail(ErrorCode::kWrongShard, fmt::format("partition {} is not of this shard", section.partition.value));
+    bool all_in = true;
+    if (table.is_dense()) {
+      const DenseRange& range = table.dense[place_[section.partition.value]].range;
+      for (Key key : mine) {
+        if (key >= table.spec.rows) [[unlikely]]
+          return Fail(ErrorCode::kInvalidArgument, fmt::format("table '{}': key {} of a dense table of {} rows",
+                                                               table.spec.name, key, table.spec.rows));
+        all_in &= range.IndexOf(key) < range.count;
+      }
+    } else {
+      for (Key key : mine)
+        all_in &= PartitionOf(table.position(key), options_.partition_bits) == section.partition;
+    }
+    if (!all_in)
+      return Fail(ErrorCode::kWrongShard, fmt::format("table '{}': a key of partition {}'s section lies in another",
+                                                      table.spec.name, section.partition.value));
+  }
+  TARN_CHECK(next == keys.size(), "sections do not match the keys");
+  return {};
+}
+
+// Pointers to the values of the next group of rows; absent ones point to their initial values in absent_.
+std::size_t RowStore::ResolveForGather(const Table& table, Cursor& cursor, const float** rows) const {
+  const std::size_t n = std::min(kGroup, cursor.left());
+  const std::uint32_t dim = table.spec.dim;
+  Key keys[kGroup];
+  std::uint32_t places[kGroup];
+  std::uint64_t hashes[kGroup];
+  auto absent = [&](std::size_t i) {
+    absent_.resize(kGroup * dim);
+    float* initial = absent_.data() + i * dim;
+    table.Initialize(keys[i], initial);
+    return initial;
+  };
+  for (std::size_t i = 0; i < n; ++i) {
+    keys[i] = cursor.Next(&places[i]);
+    if (table.is_dense()) continue;
+    if (const SparsePartition* partition = table.sparse[places[i]].get()) {
+      hashes[i] = partition->index.Hash(keys[i]);
+      partition->index.Prefetch(hashes[i]);
+    }
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    rows[i] = nullptr;
+    if (table.is_dense()) {
+      const DensePartition& partition = table.dense[places[i]];
+      if (partition.values != nullptr) rows[i] = partition.values + partition.range.IndexOf(keys[i]) * dim;
+    } else if (const SparsePartition* partition = table.sparse[places[i]].get()) {
+      const std::uint32_t row = partition->index.Find(hashes[i], keys[i]);
+      if (row != RowIndex::kNone) rows[i] = partition->slabs.Row(row);
+    }
+    if (rows[i] != nullptr) __builtin_prefetch(rows[i]);
+  }
+  for (std::size_t i = 0; i < n; ++i)
+    if (rows[i] == nullptr) rows[i] = absent(i);
+  return n;
+}
+
+void RowStore::Gather(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+                      std::byte* out) const {
+  const Table& table = At(id);
+  const std::size_t row_bytes = table.spec.dim * kernels::CodecBytes(codec);
+  const float* rows[kGroup];
+  for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
+    const std::size_t n = ResolveForGather(table, cursor, rows);
+    kernels::GatherRowsEncoded(codec, table.spec.dim, n, rows, out);
+    out += n * row_bytes;
+  }
+}
+
+std::vector<float> RowStore::Values(TableId id, Key key) const {
+  const Table& table = At(id);
+  const Section section{PartitionOf(table.position(key), options_.partition_bits), 1, {}};
+  TARN_CHECK(Owns(section.partition), "the row is another shard's");
+  std::vector<float> values(table.spec.dim);
+  Gather(id, {&section, 1}, {&key, 1}, ValueCodec::kFp32, reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+// The row of a key of a sparse table, born now if it was not.
+float* RowStore::SparseRow(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key) {
+  const std::uint32_t next = partition.slabs.size();
+  const std::uint32_t row = partition.index.FindOrInsert(hash, key, next);
+  if (row != next) return partition.slabs.Row(row);
+  float* born = partition.slabs.Add();
+  table.Initialize(key, born);
+  kernels::InitSlots(table.spec.optimizer, table.spec.dim, born + table.spec.dim);
+  return born;
+}
+
+// Pointers to the values and slots of the next group of rows, all born.
+std::size_t RowStore::ResolveForApply(Table& table, Cursor& cursor, float** values, float** slots) {
+  const std::size_t n = std::min(kGroup, cursor.left());
+  const std::uint32_t dim = table.spec.dim;
+  Key keys[kGroup];
+  std::uint32_t places[kGroup];
+  std::uint64_t hashes[kGroup];
+  for (std::size_t i = 0; i < n; ++i) {
+    keys[i] = cursor.Next(&places[i]);
+    if (table.is_dense()) continue;
+    SparsePartition& partition = Sparse(table, places[i]);
+    hashes[i] = partition.index.Hash(keys[i]);
+    partition.index.Prefetch(hashes[i]);
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    if (table.is_dense()) {
+      const DensePartition& partition = BornDense(table, places[i]);
+      const std::uint64_t row = partition.range.IndexOf(keys[i]);
+      values[i] = partition.values + row * dim;
+      slots[i] = partition.slots + row * table.slot_floats;
+      PrefetchForWrite(slots[i], table.slot_floats);
+      PrefetchForWrite(values[i], dim);
+    } else {
+      values[i] = SparseRow(table, *table.sparse[places[i]], hashes[i], keys[i]);
+      slots[i] = values[i] + dim;
+      PrefetchForWrite(values[i], table.row_floats());
+    }
+  }
+  return n;
+}
+
+void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+                     const std::byte* gradients, Clock clock) {
+  Table& table = const_cast<Table&>(At(id));
+  const std::uint32_t dim = table.spec.dim;
+  const bool encoded = codec != ValueCodec::kFp32;
+  if (encoded) decoded_.resize(kGroup * dim);
+  float* values[kGroup];
+  float* slots[kGroup];
+  for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
+    const std::size_t n = ResolveForApply(table, cursor, values, slots);
+    if (encoded) kernels::DecodeValues(codec, n * dim, gradients, decoded_.data());
+    kernels::ApplyOptimizer(table.spec.optimizer, clock, dim, n, values, slots,
+                            encoded ? decoded_.data() : reinterpret_cast<const float*>(gradients));
+    gradients += n * dim * kernels::CodecBytes(codec);
+  }
+}
+
+Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const float> rows) {
+  Table& table = const_cast<Table&>(At(id));
+  const std::uint32_t dim = table.spec.dim;
+  TARN_CHECK(rows.size() == keys.size() * table.row_floats(), "rows do not match the keys");
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const Key key = keys[i];
+    if (table.is_dense() && key >= table.spec.rows)
+      return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': key {} of a dense table of {} rows",
+                                                   table.spec.name, key, table.spec.rows));
+    const std::uint32_t place = place_[PartitionOf(table.position(key), options_.partition_bits).value];
+    if (place == kNotOwned) continue;
+    const float* row = rows.data() + i * table.row_floats();
+    float* values;
+    float* slots;
+    if (table.is_dense()) {
+      const DensePartition& partition = BornDense(table, place);
+      values = partition.values + partition.range.IndexOf(key) * dim;
+      slots = partition.slots + partition.range.IndexOf(key) * table.slot_floats;
+    } else {
+      SparsePartition& partition = Sparse(table, place);
+      values = SparseRow(table, partition, partition.index.Hash(key), key);
+      slots = values + dim;
+    }
+    std::memcpy(values, row, dim * sizeof(float));
+    if (table.slot_floats != 0) std::memcpy(slots, row + dim, table.slot_floats * sizeof(float));
+  }
+  return {};
+}
+
+// Calls visit(partition, key, values, slots) for every born row, partition by partition.
+template <typename Visit>
+void RowStore::ForEachRow(const Table& table, Visit visit) const {
+  const std::uint32_t dim = table.spec.dim;
+  for (std::uint32_t place = 0; place < options_.owned.size(); ++place) {
+    const PartitionId id = options_.owned[place];
+    if (table.is_dense()) {
+      const DensePartition& partition = table.dense[place];
+      if (partition.values == nullptr) continue;
+      for (std::uint64_t i = 0; i < partition.range.count; ++i)
+        visit(id, partition.range.KeyAt(i), partition.values + i * dim, partition.slots + i * table.slot_floats);
+    } else if (const SparsePartition* partition = table.sparse[place].get()) {
+      partition->index.ForEach([&](Key key, std::uint32_t row) {
+        const float* values = partition->slabs.Row(row);
+        visit(id, key, values, values + dim);
+      });
+    }
+  }
+}
+
+std::vector<TableRows> RowStore::Copy() const {
+  std::vector<TableRows> copy;
+  for (const auto& table : tables_) {
+    if (!table) continue;
+    TableRows& rows = copy.emplace_back(TableRows{table->spec, table->salt, table->row_floats(), {}});
+    ForEachRow(*table, [&](PartitionId id, Key key, const float* values, const float* slots) {
+      if (rows.partitions.empty() || rows.partitions.back().partition != id) {
+        PartitionRows& added = rows.partitions.emplace_back(PartitionRows{id, {}, {}});
+        const std::uint64_t count = table->RowCount(place_[id.value]);
+        added.keys.reserve(count);
+        added.rows.reserve(count * rows.row_floats);
+      }
+      PartitionRows& to = rows.partitions.back();
+      to.keys.push_back(key);
+      to.rows.insert(to.rows.end(), values, values + table->spec.dim);
+      to.rows.insert(to.rows.end(), slots, slots + table->slot_floats);
+    });
+  }
+  return copy;
+}
+
+std::uint64_t RowStore::StateHash() const {
+  std::uint64_t sum = 0;
+  std::vector<float> row;
+  for (const auto& table : tables_) {
+    if (!table) continue;
+    ForEachRow(*table, [&](PartitionId, Key key, const float* values, const float* slots) {
+      row.assign(values, values + table->spec.dim);
+      row.insert(row.end(), slots, slots + table->slot_floats);
+      sum += RowHash(table->salt, key, row);
+    });
+  }
+  return sum;
+}
+
+std::uint64_t RowStore::row_count() const {
+  std::uint64_t count = 0;
+  for (const auto& table : tables_) {
+    if (!table) continue;
+    for (std::uint32_t place = 0; place < options_.owned.size(); ++place) count += table->RowCount(place);
+  }
+  return count;
+}
+
+std::uint64_t RowStore::memory_bytes() const {
+  std::uint64_t bytes = arena_.reserved_bytes();
+  for (const auto& table : tables_) {
+    if (!table) continue;
+    for (const auto& partition : table->sparse)
+      if (partition) bytes += partition->index.memory_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,112 @@
+// All rows of one shard: per table and partition. The RAM tier of the storage; the only ways to rows are Gather, Apply,
+// Load and Copy, each called once a message.
+//
+//   RowStore rows({.job_seed = 1, .partition_bits = 6, .owned = mine});
+//   rows.AddTable(spec);
+//   if (auto status = rows.CheckKeys(spec.id, sections, keys); !status) ...;
+//   rows.Apply(spec.id, sections, keys, ValueCodec::kFp32, gradients, clock);
+//   rows.Gather(spec.id, sections, keys, ValueCodec::kBf16, out);
+//
+// Sparse rows are born at their first Apply; dense partitions, whole, at theirs. Gather changes nothing: what is not
+// born answers its initial value (rule C6). A row is its `dim` values and then, for sparse tables, its slots; dense
+// tables keep values and slots apart. Not thread-safe: the shard's thread owns it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/message.h"
+#include "core/table_spec.h"
+#include "core/types.h"
+#include "server/arena.h"
+#include "server/snapshot.h"
+
+namespace tarn::server {
+
+struct RowStoreOptions {
+  std::uint64_t job_seed = 0;
+  std::uint32_t partition_bits = 0;
+  std::vector<PartitionId> owned;  // each once
+};
+
+class RowStore {
+ public:
+  explicit RowStore(RowStoreOptions options);
+  ~RowStore();
+  RowStore(const RowStore&) = delete;
+  RowStore& operator=(const RowStore&) = delete;
+
+  // Makes a table. The same again does nothing; another spec under its id or name, and a bad spec, are errors.
+  Status AddTable(const TableSpec& spec);
+  // Null if there is none; valid as long as the store.
+  const TableSpec* FindTable(TableId id) const;
+  const TableSpec* FindTable(std::string_view name) const;
+
+  bool Owns(PartitionId partition) const {
+    return partition.value < place_.size() && place_[partition.value] != kNotOwned;
+  }
+  std::uint32_t partition_bits() const { return options_.partition_bits; }
+  const std::vector<PartitionId>& owned() const { return options_.owned; }
+
+  // Whether each section's partition is owned and its keys lie in it; the sections' counts must add up to keys.size()
+  // (a programmer's error otherwise, here and below). kWrongShard, or kInvalidArgument for a dense key beyond the
+  // table.
+  Status CheckKeys(TableId table, std::span<const Section> sections, std::span<const Key> keys) const;
+
+  // Writes the rows' values to `out`, keys.size() x dim in the codec, in the order of keys. The keys must have passed
+  // CheckKeys.
+  void Gather(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+              std::byte* out) const;
+
+  // The values of one row of a partition that is owned; as Gather. For tools and checks.
+  std::vector<float> Values(TableId table, Key key) const;
+
+  // One optimizer step for each key, in order, with gradients keys.size() x dim in the codec and the schedule at
+  // `clock`. The keys must have passed CheckKeys.
+  void Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+             const std::byte* gradients, Clock clock);
+
+  // Sets rows as a checkpoint holds them: keys.size() x (dim + slots) floats. Keys of partitions that are not owned
+  // are left out.
+  Status Load(TableId table, std::span<const Key> keys, std::span<const float> rows);
+
+  // All rows that were born, each partition's in no particular order.
+  std::vector<TableRows> Copy() const;
+
+  // Sum of RowHash (server/snapshot.h) over all rows that were born: the same however rows are spread over shards.
+  std::uint64_t StateHash() const;
+
+  std::uint64_t row_count() const;
+  // What rows and indices take from the system.
+  std::uint64_t memory_bytes() const;
+
+ private:
+  static constexpr std::uint32_t kNotOwned = 0xffffffff;
+  struct SparsePartition;
+  struct DensePartition;
+  struct Table;
+  class Cursor;
+
+  const Table& At(TableId id) const;
+  SparsePartition& Sparse(Table& table, std::uint32_t place);
+  DensePartition& BornDense(Table& table, std::uint32_t place);
+  std::size_t ResolveForGather(const Table& table, Cursor& cursor, const float** rows) const;
+  std::size_t ResolveForApply(Table& table, Cursor& cursor, float** values, float** slots);
+  float* SparseRow(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key);
+  template <typename Visit>
+  void ForEachRow(const Table& table, Visit visit) const;
+
+  RowStoreOptions options_;
+  std::vector<std::uint32_t> place_;            // by partition: its place among the owned, or kNotOwned
+  std::vector<std::unique_ptr<Table>> tables_;  // by id
+  Arena arena_;
+  mutable std::vector<float> absent_;           // initial values of the absent rows of one group
+  std::vector<float> decoded_;                  // gradients of one group
+};
+
+}  // namespace tarn::server

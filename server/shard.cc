@@ -1,0 +1,119 @@
+#include "server/shard.h"
+
+#include <algorithm>
+
+#include "core/hash.h"
+#include "server/shard_impl.h"
+
+namespace tarn::server {
+
+namespace {
+
+constexpr TimeUs kJoinPeriodUs = 500'000;
+constexpr TimeUs kLeaseBeforeWelcomeUs = 30'000'000;
+
+bool IsControl(const Body& body) {
+  return std::holds_alternative<Welcome>(body) || std::holds_alternative<ViewUpdate>(body) ||
+         std::holds_alternative<HeartbeatAck>(body) || std::holds_alternative<Shutdown>(body);
+}
+
+}  // namespace
+
+Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* observer)
+    : options_(std::move(options)),
+      store_(store),
+      observer_(observer),
+      heartbeat_us_(kJoinPeriodUs),
+      lease_us_(kLeaseBeforeWelcomeUs),
+      rows_(std::make_unique<RowStore>(RowStoreOptions{})),
+      parked_(options_.parked_pulls_max, options_.parked_bytes_max) {
+  static ShardObserver nobody;
+  if (observer_ == nullptr) observer_ = &nobody;
+}
+
+Message Shard::Impl::Make(Body body) const {
+  Message message;
+  message.job = job_;
+  message.sender = {Role::kShard, options_.shard.value, incarnation_};
+  message.epoch = view_.routes.epoch;
+  message.body = std::move(body);
+  return message;
+}
+
+void Shard::Impl::Send(Peer to, Body body) { out_->push_back({to, Make(std::move(body))}); }
+
+void Shard::Impl::StopWith(ErrorCode code, std::string reason) {
+  if (stopped_) return;
+  stopped_ = true;
+  stop_reason_ = {code, std::move(reason)};
+  Send(kSchedulerPeer, stop_reason_);
+}
+
+void Shard::Impl::Start(TimeUs now, Outbox* out) {
+  now_ = heard_ = now;
+  out_ = out;
+  SendJoin();
+}
+
+void Shard::Impl::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+  if (stopped_) return;
+  now_ = now;
+  out_ = out;
+  if (!IsControl(message.body)) return OnData(from, std::move(message));
+  if (from == kSchedulerPeer && message.sender.role == Role::kScheduler && (!joined_ || message.job == job_))
+    return OnControl(std::move(message));
+  ++counters_.refused_other;
+}
+
+void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
+  if (stopped_ || now < next_beat_) return;
+  now_ = now;
+  out_ = out;
+  if (!joined_) return SendJoin();
+  SendHeartbeat();
+  SendPart();
+}
+
+std::uint64_t Shard::Impl::StateHash() const {
+  std::uint64_t state = HashCombine(rows_->StateHash(), cohort_.minimum().value);
+  auto add = [&state](auto... words) { ((state = HashCombine(state, words)), ...); };
+  add(view_.version.value, parked_.size(), buckets_.bytes(), newest_order_.value);
+  for (const auto& [incarnation, member] : cohort_.members())
+    add(incarnation.value, member.entry.rank.value, std::uint64_t(member.entry.state), member.tick.value,
+        member.position.lease.value, member.position.rows, member.pushed.value);
+  for (const auto& [incarnation, watermarks] : ledger_.watermarks()) {
+    add(incarnation.value);
+    for (Sequence watermark : watermarks) add(watermark.value);
+  }
+  for (const auto& [clock, bucket] : buckets_.buckets())
+    for (const Contribution& c : bucket)
+      add(clock.value, c.table.value, c.partition.value, c.incarnation.value, c.sequence.value);
+  return state;
+}
+
+Shard::Shard(ShardOptions options, CheckpointStore* store, ShardObserver* observer)
+    : impl_(std::make_unique<Impl>(std::move(options), store, observer)) {}
+Shard::~Shard() = default;
+
+void Shard::Start(TimeUs now, Outbox* out) { impl_->Start(now, out); }
+void Shard::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+  impl_->OnMessage(from, std::move(message), now, out);
+}
+void Shard::OnTimer(TimeUs now, Outbox* out) { impl_->OnTimer(now, out); }
+TimeUs Shard::NextTimer() const { return impl_->next_beat_; }
+void Shard::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
+  impl_->OnCheckpointWritten(std::move(part), now, out);
+}
+
+bool Shard::stopped() const { return impl_->stopped_; }
+const Shutdown& Shard::stop_reason() const { return impl_->stop_reason_; }
+const View& Shard::view() const { return impl_->view_; }
+Clock Shard::minimum_clock() const { return impl_->cohort_.minimum(); }
+const RowStore& Shard::rows() const { return *impl_->rows_; }
+const ShardCounters& Shard::counters() const { return impl_->counters_; }
+TimeUs Shard::scheduler_heard() const { return impl_->heard_; }
+TimeUs Shard::lease_us() const { return impl_->lease_us_; }
+bool Shard::joined() const { return impl_->joined_; }
+std::uint64_t Shard::StateHash() const { return impl_->StateHash(); }
+
+}  // namespace tarn::server

@@ -1,0 +1,210 @@
+// The shard and the scheduler: joining, views, heartbeats, checkpoints, and what a higher minimum clock sets off.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/job.h"
+#include "core/limits.h"
+#include "server/row_loader.h"
+#include "server/shard_impl.h"
+
+namespace tarn::server {
+
+namespace {
+
+TimeUs MicrosecondsOf(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
+
+std::vector<Counter> CountersOf(const ShardCounters& c, const RowStore& rows, std::size_t bucket_bytes) {
+  auto counter = [](const char* name, std::uint64_t value) { return Counter{name, static_cast<double>(value)}; };
+  return {counter("shard_pulls", c.pulls),
+          counter("shard_pulls_parked", c.pulls_parked),
+          counter("shard_pull_rows", c.pull_rows),
+          counter("shard_pushes", c.pushes),
+          counter("shard_push_rows", c.push_rows),
+          counter("shard_pushes_repeated", c.pushes_repeated),
+          counter("shard_pushes_out_of_order", c.pushes_out_of_order),
+          counter("shard_refused_epoch", c.refused_epoch),
+          counter("shard_refused_fenced", c.refused_fenced),
+          counter("shard_refused_other", c.refused_other),
+          counter("shard_checkpoints", c.checkpoints),
+          counter("shard_rows", rows.row_count()),
+          counter("shard_row_bytes", rows.memory_bytes()),
+          counter("shard_bucket_bytes", bucket_bytes)};
+}
+
+}  // namespace
+
+void Shard::Impl::SendJoin() {
+  Send(kSchedulerPeer, Join{.role = Role::kShard,
+                            .rank = options_.shard.value,
+                            .nonce = options_.nonce,
+                            .protocol_version = limits::kProtocolVersion,
+                            .endpoint = options_.endpoint});
+  next_beat_ = now_ + heartbeat_us_;
+}
+
+void Shard::Impl::SendHeartbeat() {
+  Heartbeat beat;
+  beat.view = view_.version;
+  beat.clock = cohort_.minimum();
+  beat.fenced = cohort_.Fenced();
+  beat.counters = CountersOf(counters_, *rows_, buckets_.bytes());
+  Send(kSchedulerPeer, std::move(beat));
+  next_beat_ = now_ + heartbeat_us_;
+}
+
+void Shard::Impl::SendPart() {
+  if (part_) Send(kSchedulerPeer, *part_);
+}
+
+void Shard::Impl::OnControl(Message message) {
+  if (auto* shutdown = std::get_if<Shutdown>(&message.body)) {
+    Send(kSchedulerPeer, Shutdown{});  // rule S1: understood
+    stopped_ = true;
+    stop_reason_ = std::move(*shutdown);
+    return;
+  }
+  if (std::holds_alternative<Welcome>(message.body)) return OnWelcome(message);
+  if (!joined_) return;  // the Welcome was lost, and comes again for our next Join
+  heard_ = now_;
+  if (const auto* update = std::get_if<ViewUpdate>(&message.body)) {
+    if (auto status = Adopt(update->view); !status) StopWith(status.error().code, status.error().message);
+  }
+}
+
+void Shard::Impl::OnWelcome(const Message& message) {
+  const Welcome& welcome = std::get<Welcome>(message.body);
+  if (welcome.nonce != options_.nonce) return;  // of a process that was here before
+  heard_ = now_;
+  if (joined_) return;
+  if (auto status = Enter(message, welcome); !status) StopWith(status.error().code, status.error().message);
+}
+
+Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
+  if (welcome.rank != options_.shard.value)
+    return Fail(ErrorCode::kInternal, fmt::format("shard {}: welcomed as shard {}", options_.shard.value,
+                                                  welcome.rank));
+  const auto job = ParseJob(welcome.job_text, "the scheduler's job", ".");
+  if (!job) return std::unexpected(job.error());
+  job_ = message.job;
+  incarnation_ = welcome.incarnation;
+  heartbeat_us_ = MicrosecondsOf(job->fleet.heartbeat_seconds);
+  lease_us_ = MicrosecondsOf(job->fleet.lease_seconds);
+
+  const RouteMap& routes = welcome.view.routes;
+  if (routes.partition_bits > limits::kPartitionBitsMax ||
+      routes.owners.size() != std::size_t{1} << routes.partition_bits)
+    return Fail(ErrorCode::kMalformed, fmt::format("first view: {} owners of 2^{} partitions", routes.owners.size(),
+                                                   routes.partition_bits));
+  RowStoreOptions options{.job_seed = job->job.seed, .partition_bits = routes.partition_bits, .owned = {}};
+  for (std::uint32_t p = 0; p < routes.owners.size(); ++p)
+    if (routes.owners[p] == options_.shard) options.owned.push_back(PartitionId(p));
+  rows_ = std::make_unique<RowStore>(std::move(options));
+  ledger_ = Ledger(static_cast<std::uint32_t>(routes.owners.size()));
+  for (const TableSpec& spec : welcome.view.tables) TARN_RETURN_IF_ERROR(rows_->AddTable(spec));
+  if (!welcome.resume_directory.empty()) {
+    RowLoader loader(rows_.get());
+    TARN_RETURN_IF_ERROR(store_->Load(welcome.resume_directory, loader));
+  }
+  joined_ = true;
+  view_.routes = routes;
+  return Adopt(welcome.view);
+}
+
+Status Shard::Impl::Adopt(const View& view) {
+  if (view.version <= view_.version) return {};
+  TARN_RETURN_IF_ERROR(AdoptRoutes(view));
+  AdoptMembers(view);
+  view_ = view;
+  AdoptOrder(view.checkpoint);
+  Advance();
+  SendHeartbeat();
+  return {};
+}
+
+Status Shard::Impl::AdoptRoutes(const View& view) {
+  if (view.routes.partition_bits != view_.routes.partition_bits || view.routes.owners != view_.routes.owners)
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("view {}: moves partitions, which rows do not follow yet", view.version.value));
+  for (const TableSpec& spec : view.tables) TARN_RETURN_IF_ERROR(rows_->AddTable(spec));
+  return {};
+}
+
+void Shard::Impl::AdoptMembers(const View& view) {
+  const Cohort::Changes changes = cohort_.Adopt(view.workers);
+  auto void_from = [this](Incarnation incarnation, Clock from) {
+    for (const auto& [clock, c] : buckets_.Void(incarnation, from))
+      observer_->OnPushVoided(incarnation, c.partition, c.sequence, clock);
+  };
+  for (Incarnation incarnation : changes.refused) parked_.Drop(incarnation);
+  for (const auto& [incarnation, end] : changes.ended) void_from(incarnation, end);
+  for (Incarnation incarnation : changes.dropped) {
+    parked_.Drop(incarnation);
+    void_from(incarnation, cohort_.minimum());
+    ledger_.Drop(incarnation);
+  }
+}
+
+void Shard::Impl::AdoptOrder(const CheckpointOrder& order) {
+  if (part_ && part_->id != order.id) part_.reset();
+  if (pending_cut_ && pending_cut_->id != order.id) pending_cut_.reset();
+  if (order.id <= newest_order_) return;
+  newest_order_ = order.id;
+  pending_cut_ = order;
+}
+
+// Closes and answers what the minimum clock allows now, and cuts a checkpoint between two clocks.
+void Shard::Impl::Advance() {
+  CutIfDue();
+  CloseBelow(cohort_.minimum());
+  AnswerOpened();
+}
+
+void Shard::Impl::CloseBelow(Clock clock) {
+  while (buckets_.HasClockBelow(clock)) {
+    auto [closing, contributions] = buckets_.TakeLowest();
+    closer_.Close(closing, std::move(contributions), cohort_.Size(closing), rows_.get());
+    observer_->OnClockClosed(closing);
+  }
+}
+
+void Shard::Impl::CutIfDue() {
+  if (!pending_cut_) return;
+  if (pending_cut_->at_clock) {
+    if (cohort_.minimum() < pending_cut_->clock) return;
+    CloseBelow(pending_cut_->clock);
+  }
+  Cut();
+}
+
+void Shard::Impl::Cut() {
+  const CheckpointOrder order = *pending_cut_;
+  pending_cut_.reset();
+  if (order.directory.empty()) {  // rule K6
+    part_ = CheckpointPart{.id = order.id, .max_clock = cohort_.maximum(), .state_hash = rows_->StateHash()};
+    return SendPart();
+  }
+  Snapshot snapshot{.id = order.id,
+                    .shard = options_.shard,
+                    .partition_bits = rows_->partition_bits(),
+                    .max_clock = cohort_.maximum(),
+                    .tables = rows_->Copy()};
+  store_->Write(std::move(snapshot), order.directory);
+  ++counters_.checkpoints;
+}
+
+void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
+  if (stopped_) return;
+  now_ = now;
+  out_ = out;
+  const bool failed = part.code != ErrorCode::kOk;
+  const Error error{part.code, part.message};
+  if (part.id == view_.checkpoint.id) {
+    part_ = std::move(part);
+    SendPart();
+  }
+  // What the storage refused once it is not asked for again: the shard stops, the job resumes from the last checkpoint.
+  if (failed) StopWith(error.code, fmt::format("shard {}: checkpoint: {}", options_.shard.value, error.message));
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,267 @@
+// The shard and the workers: pushes, pulls and ticks.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/limits.h"
+#include "server/data_message.h"
+#include "server/shard_impl.h"
+
+namespace tarn::server {
+
+namespace {
+
+// The minimum clock that a pull for clock `use` waits for (rule C3).
+Clock WantedMinimum(const ConsistencySpec& consistency, Clock use) {
+  switch (consistency.mode) {
+    case ConsistencyMode::kBsp: return use;
+    case ConsistencyMode::kSsp: return Clock(use.value - std::min<std::uint64_t>(use.value, consistency.staleness));
+    case ConsistencyMode::kAsp: break;
+  }
+  return Clock(0);
+}
+
+Pull PullOf(const PushPull& both) {
+  return {both.pull_request, both.push.table, both.pull_clock, both.pull_codec, both.push.keys};
+}
+
+}  // namespace
+
+void Shard::Impl::OnData(Peer from, Message message) {
+  // Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat.
+  if (!joined_ || now_ - heard_ > lease_us_) return;
+  auto handle = [&]() -> Status {
+    const auto member = CheckSender(message);
+    if (!member) return std::unexpected(member.error());
+    if (auto* pull = std::get_if<Pull>(&message.body)) return OnPull(from, *pull, message);
+    if (auto* push = std::get_if<Push>(&message.body)) return OnPush(from, *push, message, **member);
+    if (auto* tick = std::get_if<struct Tick>(&message.body)) return OnTick(from, *tick, message, **member);
+    if (auto* both = std::get_if<PushPull>(&message.body)) {
+      TARN_RETURN_IF_ERROR(OnPush(from, both->push, message, **member));
+      // The push is answered: what is wrong with the pull is told of the pull alone.
+      const Pull pull = PullOf(*both);
+      if (auto status = OnPull(from, pull, message); !status) Refuse(from, pull, status.error());
+      return {};
+    }
+    if (std::holds_alternative<Prefetch>(message.body)) return {};  // all rows are in memory
+    return Fail(ErrorCode::kUnsupported, fmt::format("{}: not for a shard", BodyName(message.body)));
+  };
+  if (auto status = handle(); !status) Refuse(from, message.body, status.error());
+}
+
+// Rule E3, up to the incarnation.
+Expected<const Cohort::Member*> Shard::Impl::CheckSender(const Message& message) const {
+  if (message.job != job_) return Fail(ErrorCode::kWrongJob, "the message is of another job");
+  if (message.sender.role != Role::kWorker)
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: not from a worker", BodyName(message.body)));
+  if (message.epoch != view_.routes.epoch)
+    return Fail(ErrorCode::kStaleEpoch, fmt::format("epoch {}: the shard's is {}", message.epoch.value,
+                                                    view_.routes.epoch.value));
+  return cohort_.Check(message.sender);
+}
+
+void Shard::Impl::Refuse(Peer to, const Body& body, const Error& error) {
+  switch (error.code) {
+    case ErrorCode::kStaleEpoch: ++counters_.refused_epoch; break;
+    case ErrorCode::kFenced: ++counters_.refused_fenced; break;
+    default: ++counters_.refused_other;
+  }
+  auto refuse = [&](RequestId request) {
+    Send(to, ErrorReply{request, error.code, error.message, view_.routes.epoch});
+  };
+  if (const auto* pull = std::get_if<Pull>(&body)) refuse(pull->request);
+  if (const auto* push = std::get_if<Push>(&body)) refuse(push->request);
+  if (const auto* both = std::get_if<PushPull>(&body)) {
+    refuse(both->push.request);
+    refuse(both->pull_request);
+  }
+  if (std::holds_alternative<struct Tick>(body)) refuse(RequestId(0));
+}
+
+Status Shard::Impl::OnTick(Peer from, const struct Tick& tick, const Message& message, const Cohort::Member& member) {
+  if (tick.clock > member.tick + limits::kClocksAheadMax)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("tick to {} from {}: at most {} clocks at once", tick.clock.value, member.tick.value,
+                            limits::kClocksAheadMax));
+  const Clock before = cohort_.minimum();
+  cohort_.Tick(message.sender.incarnation, tick.clock, tick.position);
+  Send(from, TickAck{tick.clock});
+  if (cohort_.minimum() != before) Advance();
+  return {};
+}
+
+// Rule E3, the rest: the table, the counts, the keys.
+Expected<std::span<const Key>> Shard::Impl::CheckedKeys(const Push& push, const Message& message,
+                                                        const Cohort::Member& member) {
+  const TableSpec* table = rows_->FindTable(push.table);
+  if (table == nullptr) return Fail(ErrorCode::kNotFound, fmt::format("table {}: unknown", push.table.value));
+  auto keys = ReadKeys(push.keys, message.keys, RowBytes(*table, push.codec), &keys_);
+  if (!keys) return keys;
+  TARN_RETURN_IF_ERROR(CheckPush(push, message.values, *table));
+  TARN_RETURN_IF_ERROR(rows_->CheckKeys(push.table, push.keys.sections, *keys));
+  if (push.clock < member.entry.join || push.clock > cohort_.minimum() + limits::kClocksAheadMax)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("push of clock {}: the worker joined at {}, the minimum clock is {}", push.clock.value,
+                            member.entry.join.value, cohort_.minimum().value));
+  return keys;
+}
+
+Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member) {
+  const auto keys = CheckedKeys(push, message, member);
+  if (!keys) return std::unexpected(keys.error());
+  const TableSpec& table = *rows_->FindTable(push.table);
+  const Incarnation incarnation = message.sender.incarnation;
+  const bool aggregated = table.consistency.apply == ApplyMode::kAggregated;
+  const bool closed = aggregated && push.clock < cohort_.minimum();
+  const bool fits = !aggregated || closed || BucketFits(push.clock, message);
+
+  PushAck ack{push.request, {}};
+  taken_.clear();
+  for (const Section& section : push.keys.sections) {
+    const ErrorCode code = Take(section, incarnation, fits);
+    const Sequence expected(ledger_.Watermark(incarnation, section.partition).value + 1);
+    ack.sections.push_back({section.partition, section.sequence, code, expected});
+    if (taken_.back() && closed) observer_->OnPushVoided(incarnation, section.partition, section.sequence, push.clock);
+    if (taken_.back() && !closed) observer_->OnPushApplied(incarnation, section.partition, section.sequence, push.clock);
+  }
+  if (!aggregated) {
+    Apply(push, message, *keys);
+  } else if (!closed) {
+    Gather(push, message);
+  }
+  Send(from, std::move(ack));
+  if (std::ranges::find(taken_, true) != taken_.end()) AnswerAfterPush(incarnation);
+  return {};
+}
+
+// Rule E2 for one section: what to answer; taken_ says whether it is new and was counted.
+ErrorCode Shard::Impl::Take(const Section& section, Incarnation incarnation, bool fits) {
+  taken_.push_back(false);
+  switch (ledger_.Judge(incarnation, section.partition, section.sequence)) {
+    case Ledger::Verdict::kRepeated: ++counters_.pushes_repeated; return ErrorCode::kOk;
+    case Ledger::Verdict::kBeyond: ++counters_.pushes_out_of_order; return ErrorCode::kOutOfOrder;
+    case Ledger::Verdict::kNext: break;
+  }
+  if (!fits) {
+    ++counters_.refused_other;
+    return ErrorCode::kOverloaded;
+  }
+  ledger_.Advance(incarnation, section.partition);
+  taken_.back() = true;
+  ++counters_.pushes;
+  counters_.push_rows += section.count;
+  return ErrorCode::kOk;
+}
+
+// Rule A1: the sections taken, in one call for each run of them.
+void Shard::Impl::Apply(const Push& push, const Message& message, std::span<const Key> keys) {
+  const std::span<const Section> sections(push.keys.sections);
+  const std::size_t row_bytes = RowBytes(*rows_->FindTable(push.table), push.codec);
+  std::size_t key = 0;
+  for (std::size_t s = 0; s < sections.size();) {
+    const std::size_t first_section = s;
+    const std::size_t first_key = key;
+    for (; s < sections.size() && taken_[s]; ++s) key += sections[s].count;
+    if (s != first_section) {
+      rows_->Apply(push.table, sections.subspan(first_section, s - first_section),
+                   keys.subspan(first_key, key - first_key), push.codec,
+                   message.values.data() + first_key * row_bytes, push.clock);
+      cohort_.NotePushed(message.sender.incarnation, push.clock);
+    }
+    for (; s < sections.size() && !taken_[s]; ++s) key += sections[s].count;
+  }
+}
+
+// Rule A2: the sections taken, into their clock's bucket.
+void Shard::Impl::Gather(const Push& push, const Message& message) {
+  const std::size_t row_bytes = RowBytes(*rows_->FindTable(push.table), push.codec);
+  std::size_t key = 0;
+  for (std::size_t s = 0; s < push.keys.sections.size(); ++s) {
+    const Section& section = push.keys.sections[s];
+    if (taken_[s] && section.count != 0)
+      buckets_.Add(push.clock, {.table = push.table,
+                                .partition = section.partition,
+                                .rank = WorkerRank(message.sender.rank),
+                                .incarnation = message.sender.incarnation,
+                                .sequence = section.sequence,
+                                .count = section.count,
+                                .key_codec = push.keys.codec,
+                                .first_key = push.keys.first_key + key,
+                                .keys = message.keys,
+                                .key_offset = key,
+                                .codec = push.codec,
+                                .values = message.values,
+                                .value_offset = key * row_bytes,
+                                .bytes = section.count * (sizeof(Key) + row_bytes)});
+    key += section.count;
+  }
+}
+
+// The clock that closes next may take twice as much: all others wait for it.
+bool Shard::Impl::BucketFits(Clock clock, const Message& message) const {
+  const std::size_t times = clock == cohort_.minimum() ? 2 : 1;
+  return buckets_.bytes() + message.keys.size() + message.values.size() <= times * options_.bucket_bytes_max;
+}
+
+Status Shard::Impl::OnPull(Peer from, Pull pull, const Message& message) {
+  const TableSpec* table = rows_->FindTable(pull.table);
+  if (table == nullptr) return Fail(ErrorCode::kNotFound, fmt::format("table {}: unknown", pull.table.value));
+  TARN_RETURN_IF_ERROR(CheckPull(pull));
+  const auto keys = ReadKeys(pull.keys, message.keys, RowBytes(*table, pull.codec), &keys_);
+  if (!keys) return std::unexpected(keys.error());
+  TARN_RETURN_IF_ERROR(rows_->CheckKeys(pull.table, pull.keys.sections, *keys));
+  const Clock wanted = WantedMinimum(table->consistency, pull.clock);
+  const Incarnation incarnation = message.sender.incarnation;
+  parked_.Drop(incarnation, pull.request);
+  const std::size_t parked_before = parked_.size();
+  TARN_RETURN_IF_ERROR(AnswerOrPark({.from = from,
+                                     .incarnation = incarnation,
+                                     .wanted_minimum = wanted,
+                                     .clock_open = false,
+                                     .pull = std::move(pull),
+                                     .keys = message.keys}));
+  if (parked_.size() != parked_before) ++counters_.pulls_parked;
+  return {};
+}
+
+Status Shard::Impl::AnswerOrPark(ParkedPull parked) {
+  parked.clock_open = cohort_.minimum() >= parked.wanted_minimum;
+  if (parked.clock_open && HasOwnPushes(parked)) {
+    Answer(parked);
+    return {};
+  }
+  if (parked_.Park(std::move(parked))) return {};
+  return Fail(ErrorCode::kOverloaded, fmt::format("{} pulls of {} bytes are waiting already", parked_.size(),
+                                                  parked_.bytes()));
+}
+
+bool Shard::Impl::HasOwnPushes(const ParkedPull& parked) const {
+  return std::ranges::all_of(parked.pull.keys.sections, [&](const Section& section) {
+    return ledger_.Watermark(parked.incarnation, section.partition) >= section.sequence;
+  });
+}
+
+void Shard::Impl::Answer(const ParkedPull& parked) {
+  const Pull& pull = parked.pull;
+  const std::size_t row_bytes = RowBytes(*rows_->FindTable(pull.table), pull.codec);
+  const auto keys = ReadKeys(pull.keys, parked.keys, row_bytes, &keys_);
+  TARN_CHECK(keys.has_value(), "a pull is checked before it is parked");
+  Message reply = Make(PullReply{pull.request, pull.table, cohort_.minimum(), pull.codec, pull.keys.count});
+  reply.values = Buffer::Allocate(keys->size() * row_bytes);
+  rows_->Gather(pull.table, pull.keys.sections, *keys, pull.codec, reply.values.data());
+  out_->push_back({parked.from, std::move(reply)});
+  ++counters_.pulls;
+  counters_.pull_rows += pull.keys.count;
+  observer_->OnPullServed(parked.incarnation, pull.table, pull.clock, cohort_.minimum());
+}
+
+// Pulls that waited for the clock look at the pushes that they wait for now. There is room: they were parked before.
+void Shard::Impl::AnswerOpened() {
+  for (ParkedPull& parked : parked_.TakeOpened(cohort_.minimum())) (void)AnswerOrPark(std::move(parked));
+}
+
+void Shard::Impl::AnswerAfterPush(Incarnation incarnation) {
+  for (ParkedPull& parked : parked_.TakeWaitingForPush(incarnation)) (void)AnswerOrPark(std::move(parked));
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,111 @@
+// The shard's inside; included by shard*.cc only. shard.cc takes messages and timers, shard_control.cc deals with the
+// scheduler, shard_data.cc with the workers.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "server/checkpoint_store.h"
+#include "server/clock_buckets.h"
+#include "server/cohort.h"
+#include "server/ledger.h"
+#include "server/parked_pulls.h"
+#include "server/row_store.h"
+#include "server/shard.h"
+
+namespace tarn::server {
+
+class Shard::Impl {
+ public:
+  Impl(ShardOptions options, CheckpointStore* store, ShardObserver* observer);
+
+  void Start(TimeUs now, Outbox* out);
+  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void OnTimer(TimeUs now, Outbox* out);
+  void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
+  std::uint64_t StateHash() const;
+
+  ShardOptions options_;
+  CheckpointStore* store_;
+  ShardObserver* observer_;
+  ShardCounters counters_;
+
+  // The scheduler.
+  bool joined_ = false;
+  std::uint64_t job_ = 0;  // fingerprint, from Welcome
+  Incarnation incarnation_;
+  View view_;
+  TimeUs heartbeat_us_;
+  TimeUs lease_us_;
+  TimeUs heard_ = 0;       // when the scheduler was
+  TimeUs next_beat_ = 0;   // Join or Heartbeat
+  bool stopped_ = false;
+  Shutdown stop_reason_;
+
+  // The state.
+  std::unique_ptr<RowStore> rows_;
+  Cohort cohort_;
+  Ledger ledger_;
+  ClockBuckets buckets_;
+  ParkedPulls parked_;
+  BucketCloser closer_;
+
+  // Checkpoints.
+  CheckpointId newest_order_;                   // seen
+  std::optional<CheckpointOrder> pending_cut_;
+  std::optional<CheckpointPart> part_;          // written; repeated until the view has no such order
+
+ private:
+  // shard.cc
+  Message Make(Body body) const;
+  void Send(Peer to, Body body);
+  void StopWith(ErrorCode code, std::string reason);
+
+  // shard_control.cc
+  void OnControl(Message message);
+  void OnWelcome(const Message& message);
+  Status Enter(const Message& message, const Welcome& welcome);
+  Status Adopt(const View& view);
+  Status AdoptRoutes(const View& view);
+  void AdoptMembers(const View& view);
+  void AdoptOrder(const CheckpointOrder& order);
+  void SendJoin();
+  void SendHeartbeat();
+  void SendPart();
+
+  // shard_control.cc: what a higher minimum clock or a new order sets off.
+  void Advance();
+  void CloseBelow(Clock clock);
+  void CutIfDue();
+  void Cut();
+
+  // shard_data.cc
+  void OnData(Peer from, Message message);
+  Expected<const Cohort::Member*> CheckSender(const Message& message) const;
+  void Refuse(Peer to, const Body& body, const Error& error);
+  Status OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
+  Status OnPull(Peer from, Pull pull, const Message& message);
+  Status OnTick(Peer from, const struct Tick& tick, const Message& message, const Cohort::Member& member);
+  Expected<std::span<const Key>> CheckedKeys(const Push& push, const Message& message, const Cohort::Member& member);
+  ErrorCode Take(const Section& section, Incarnation incarnation, bool fits);
+  void Apply(const Push& push, const Message& message, std::span<const Key> keys);
+  void Gather(const Push& push, const Message& message);
+  bool BucketFits(Clock clock, const Message& message) const;
+  Status AnswerOrPark(ParkedPull parked);
+  bool HasOwnPushes(const ParkedPull& parked) const;
+  void Answer(const ParkedPull& parked);
+  void AnswerOpened();
+  void AnswerAfterPush(Incarnation incarnation);
+
+  // Of the current step.
+  TimeUs now_ = 0;
+  Outbox* out_ = nullptr;
+  // Scratch.
+  std::vector<Key> keys_;
+  std::vector<bool> taken_;  // by section of the push at hand: new, and counted
+};
+
+}  // namespace tarn::server
