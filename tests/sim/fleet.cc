@@ -260,7 +260,7 @@ float Fleet::FinalValue(Key key) {
     if (spec.name != "counts") continue;
     const Position position = Positioner(spec, TableSalt(scenario_.job.job.seed, spec.name))(key);
     const ShardId owner = view.routes.OwnerOf(PartitionOf(position, view.routes.partition_bits));
-    return server::ReadRowForTest(processes_.at(shard_ids_[owner.value])->shard->rows(), spec.id, key);
+    return processes_.at(shard_ids_[owner.value])->shard->rows().Values(spec.id, key)[0];
   }
   return 0;
 }
