@@ -39,7 +39,7 @@ def thinned(points):
     if len(points) <= POINTS_MAX:
         return points
     size = math.ceil(len(points) / POINTS_MAX)
-    runs = [points[i:i + size] for i in range(0, len(points), size)]
+    runs = [points[i : i + size] for i in range(0, len(points), size)]
     return [(sum(x for x, _ in run) / len(run), sum(y for _, y in run) / len(run)) for run in runs]
 
 
@@ -52,18 +52,23 @@ def value_range(values, from_zero):
     return low - air, high + air
 
 
+def tick(x, y, anchor, content):
+    """A small label of an axis or a mark."""
+    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(content)}</text>'
+
+
 def frame(x_ticks, y_ticks, scale_x, scale_y, x_format, y_format, x_title):
     """Grid, axis and their labels."""
     parts = []
     for value in y_ticks:
         y = scale_y(value)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{y_format(value)}</text>')
+        parts.append(tick(LEFT - 8, y + 4, "end", y_format(value)))
     base = HEIGHT - BOTTOM
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>')
     for value in x_ticks:
-        parts.append(f'<text class="tick" x="{scale_x(value):.1f}" y="{base + 16}" text-anchor="middle">{x_format(value)}</text>')
-    parts.append(f'<text class="tick" x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{html.escape(x_title)}</text>')
+        parts.append(tick(scale_x(value), base + 16, "middle", x_format(value)))
+    parts.append(tick(WIDTH - RIGHT, HEIGHT - 4, "end", x_title))
     return parts
 
 
@@ -71,7 +76,7 @@ def figure(title, body, note="", names=()):
     """A chart with its caption; `names` of several series become a legend."""
     legend = "".join(f'<i class="c{index % 6 + 1}"></i>{html.escape(name)} ' for index, name in enumerate(names))
     note = f'<span class="note">{legend}{html.escape(note)}</span>' if note or legend else ""
-    return f'<figure><figcaption>{html.escape(title)}{note}</figcaption>{body}</figure>'
+    return f"<figure><figcaption>{html.escape(title)}{note}</figcaption>{body}</figure>"
 
 
 def empty(title):
@@ -79,8 +84,11 @@ def empty(title):
 
 
 def svg(parts, title, height=HEIGHT):
-    return (f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html.escape(title, quote=True)}">'
-            + "".join(parts) + "</svg>")
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html.escape(title, quote=True)}">'
+        + "".join(parts)
+        + "</svg>"
+    )
 
 
 def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero=False, reference=None):
@@ -105,13 +113,15 @@ def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero
     if reference:
         y = scale_y(reference[0])
         parts.append(f'<line class="reference" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT + 6}" y="{y + 14:.1f}">{html.escape(reference[1])}</text>')
+        parts.append(tick(LEFT + 6, y + 14, "start", reference[1]))
     for index, (name, points) in enumerate(series):
         path = " ".join(f"{scale_x(x):.1f},{scale_y(y):.1f}" for x, y in points)
         x, y = scale_x(points[-1][0]), scale_y(points[-1][1])
         parts.append(f'<polyline class="line c{index % 6 + 1}" points="{path}"/>')
-        parts.append(f'<circle class="dot c{index % 6 + 1}" cx="{x:.1f}" cy="{y:.1f}" r="3.5">'
-                     f"<title>{html.escape(name)}: {y_format(points[-1][1])}</title></circle>")
+        parts.append(
+            f'<circle class="dot c{index % 6 + 1}" cx="{x:.1f}" cy="{y:.1f}" r="3.5">'
+            f"<title>{html.escape(name)}: {y_format(points[-1][1])}</title></circle>"
+        )
     if len(series) > 1:
         return figure(title, svg(parts, title), names=[name for name, _ in series])
     return figure(title, svg(parts, title), f"last {y_format(series[0][1][-1][1])}")
@@ -133,12 +143,14 @@ def column_chart(title, columns, x_title, note=""):
     for index, (label, value) in enumerate(columns):
         x, y, width = LEFT + step * (index + 0.12), scale_y(value), min(step * 0.76, 60)
         x += (step * 0.76 - width) / 2
-        parts.append(f'<rect class="c1" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{base - y:.1f}" rx="2">'
-                     f"<title>{html.escape(label)}: {100 * value:.2f}%</title></rect>")
+        parts.append(
+            f'<rect class="c1" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{base - y:.1f}" rx="2">'
+            f"<title>{html.escape(label)}: {100 * value:.2f}%</title></rect>"
+        )
         if index % every == 0:
-            parts.append(f'<text class="tick" x="{x + width / 2:.1f}" y="{base + 16}" text-anchor="middle">{html.escape(label)}</text>')
+            parts.append(tick(x + width / 2, base + 16, "middle", label))
         if len(columns) <= 9:
-            parts.append(f'<text class="tick" x="{x + width / 2:.1f}" y="{y - 5:.1f}" text-anchor="middle">{100 * value:.1f}%</text>')
+            parts.append(tick(x + width / 2, y - 5, "middle", f"{100 * value:.1f}%"))
     return figure(title, svg(parts, title), note)
 
 
@@ -156,5 +168,5 @@ def bar_chart(title, bars, value_format, note=""):
         width = value / high * (WIDTH - left - right)
         parts.append(f'<text class="name" x="{left - 10}" y="{y + 15}" text-anchor="end">{html.escape(name)}</text>')
         parts.append(f'<rect class="c1" x="{left}" y="{y}" width="{max(width, 1):.1f}" height="20" rx="2"/>')
-        parts.append(f'<text class="tick" x="{left + width + 8:.1f}" y="{y + 15}">{value_format(value)}, {100 * value / total:.0f}%</text>')
+        parts.append(tick(left + width + 8, y + 15, "start", f"{value_format(value)}, {100 * value / total:.0f}%"))
     return figure(title, svg(parts, title, height=16 + row * len(bars)), note)

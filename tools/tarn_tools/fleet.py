@@ -89,8 +89,13 @@ class Fleet:
         """Starts the process of a node, new or dead. Raises OSError when the program cannot be run."""
         parent = os.getpid()
         node.process = subprocess.Popen(
-            node.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True, preexec_fn=lambda: _die_with(parent))
+            node.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: _die_with(parent),
+        )
         os.set_blocking(node.process.stdout.fileno(), False)
         self._selector.register(node.process.stdout, selectors.EVENT_READ, node)
         if node not in self.nodes:

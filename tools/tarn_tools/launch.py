@@ -1,110 +1,22 @@
 """tools/launch: one job, one local fleet, from start to table of results."""
 
-import argparse
 import json
-import os
-import pathlib
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import tomllib
 
 from tarn_tools import fleet as fleets
-from tarn_tools import progress, report, summary
+from tarn_tools import launch_options, progress, report, summary
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
-PROGRAM_BAD_USAGE = 2            # exit code of the programs: trying again does not help
-ADDRESS_SECONDS_MAX = 120.0      # a scheduler that resumes verifies the checkpoint before it listens
-SHUTDOWN_SECONDS_MAX = 30.0      # for servers and workers, after the scheduler has ended
-RESTART_SECONDS = 0.25           # before the first restart of a worker, doubled each time
+PROGRAM_BAD_USAGE = 2  # exit code of the programs: trying again does not help
+ADDRESS_SECONDS_MAX = 120.0  # a scheduler that resumes verifies the checkpoint before it listens
+SHUTDOWN_SECONDS_MAX = 30.0  # for servers and workers, after the scheduler has ended
+RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each time
 RESTART_SECONDS_MAX = 4.0
 TAIL_LINES = 8
-
-HELP_EPILOG = """\
-Ctrl-C (or SIGTERM) stops cleanly: the scheduler cuts a checkpoint and ends the fleet; a second one kills it.
-A dead worker is started again, fleet.worker_restarts times at most; a dead server or scheduler fails the run.
-
-exit codes  0 the run finished or was stopped cleanly    1 it failed
-            2 bad usage or bad job                       130 killed by a second Ctrl-C
-"""
-
-
-def parse_arguments(argv):
-    parser = argparse.ArgumentParser(
-        prog="tools/launch", description="Trains one job with a scheduler, servers and workers on this machine.",
-        epilog=HELP_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job", nargs="?", metavar="JOB.toml", help="the job; with --resume, that run's own by default")
-    parser.add_argument("--set", action="append", default=[], metavar="section.key=value", dest="overrides",
-                        help="overrides one key of the job; may be repeated")
-    parser.add_argument("--resume", metavar="RUN_DIR", help="goes on from that run's newest whole checkpoint")
-    parser.add_argument("--run-dir", metavar="DIR", help="where the run leaves its files (runs/<job>-<UTC time>)")
-    parser.add_argument("--http", metavar="HOST:PORT", help="address of the scheduler's status page")
-    parser.add_argument("--bin-dir", metavar="DIR", help="where the programs are (build/release/bin, built if missing)")
-    parser.add_argument("--quiet", action="store_true", help="only failures and the result")
-    parser.add_argument("--plain", action="store_true", help="lines instead of one updating line")
-    options = parser.parse_args(argv)
-    if options.job is None and options.resume is None:
-        parser.error("JOB.toml is missing")
-    if options.job is None:
-        options.job = os.path.join(options.resume, "job.toml")
-    if not os.path.isfile(options.job):
-        parser.error(f"no such job file: {options.job}")
-    if options.resume and not os.path.isdir(options.resume):
-        parser.error(f"no such run: {options.resume}")
-    return options
-
-
-def read_toml(path):
-    """The file's contents; empty if it is no TOML: the scheduler says what is wrong with a job."""
-    try:
-        return tomllib.loads(pathlib.Path(path).read_text())
-    except (OSError, ValueError):
-        return {}
-
-
-def job_name(options):
-    name = read_toml(options.job).get("job", {}).get("name", "job")
-    for override in options.overrides:
-        key, _, value = override.partition("=")
-        if key.strip() == "job.name":
-            name = value.strip().strip("\"'")
-    kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in str(name)).lstrip(".")
-    return kept or "job"
-
-
-def make_run_dir(options):
-    """The new folder of this run, with logs/ in it."""
-    if options.run_dir:
-        path = pathlib.Path(options.run_dir)
-        if path.exists() and any(path.iterdir()):
-            raise FileExistsError(f"{path} is not empty: a run needs a folder of its own")
-        (path / "logs").mkdir(parents=True)
-        return path
-    base = f"{job_name(options)}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    for attempt in range(1, 1000):
-        path = pathlib.Path("runs") / (base if attempt == 1 else f"{base}-{attempt}")
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            continue
-        (path / "logs").mkdir()
-        return path
-    raise FileExistsError(f"runs/{base} and 998 more exist")
-
-
-def find_programs(options):
-    """The folder of the three programs; builds them where the default one lacks them."""
-    folder = pathlib.Path(options.bin_dir) if options.bin_dir else ROOT / "build/release/bin"
-    missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
-    if missing and not options.bin_dir:
-        subprocess.run([ROOT / "tools/build", "release", *PROGRAMS], check=True)
-    elif missing:
-        raise FileNotFoundError(f"no program {missing[0]} in {folder}")
-    return folder
 
 
 class Failure(Exception):
@@ -178,10 +90,12 @@ class Launch:
         address = self._await_address()
         if not address:
             return  # stopped before anything else began
-        sizes = read_toml(self._run_dir / "job.toml").get("fleet", {})
+        sizes = launch_options.read_toml(self._run_dir / "job.toml").get("fleet", {})
         self._restarts_max = sizes.get("worker_restarts", 3)
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
-        self._say(f"launch: {servers} servers x {sizes.get('shards', 1)} shards, {workers} workers, scheduler at {address}")
+        self._say(
+            f"launch: {servers} servers x {sizes.get('shards', 1)} shards, {workers} workers, scheduler at {address}"
+        )
         for rank in range(servers):
             self._node("server", rank, ["--scheduler", address, "--rank", str(rank)])
         for rank in range(workers):
@@ -237,20 +151,23 @@ class Launch:
         bad_job = node.role == "scheduler" and code == PROGRAM_BAD_USAGE
         if not bad_job:
             self._show_death(node)
-        raise Failure(f"{node.name} died: {fleets.describe_exit(code)}; log: {node.log}",
-                      EXIT_USAGE if bad_job else EXIT_FAILED)
+        raise Failure(
+            f"{node.name} died: {fleets.describe_exit(code)}; log: {node.log}", EXIT_USAGE if bad_job else EXIT_FAILED
+        )
 
     def _on_worker_death(self, node):
         if self._stopping or not self._scheduler.running:
             return
         self._show_death(node)
         if node.restarts < self._restarts_max:
-            delay = min(RESTART_SECONDS * 2 ** node.restarts, RESTART_SECONDS_MAX)
+            delay = min(RESTART_SECONDS * 2**node.restarts, RESTART_SECONDS_MAX)
             self._restarts_due.append((time.monotonic() + delay, node))
             return
         others = [worker for worker in self._fleet.of_role("worker") if worker.running]
         if not others and not self._restarts_due:
-            raise Failure(f"{node.name} died, was restarted {node.restarts} times, and no worker is left; log: {node.log}")
+            raise Failure(
+                f"{node.name} died, was restarted {node.restarts} times, and no worker is left; log: {node.log}"
+            )
         self._fail(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
 
     def _restart_due_workers(self):
@@ -309,7 +226,11 @@ class Launch:
         path = self._run_dir / "summary.json"
         record = summary.read(path)
         if not record:
-            record = {"job": job_name(self._options), "status": "failed" if code else "stopped", "seconds": round(seconds, 3)}
+            record = {
+                "job": launch_options.job_name(self._options),
+                "status": "failed" if code else "stopped",
+                "seconds": round(seconds, 3),
+            }
             if reason:
                 record["reason"] = reason
             path.write_text(json.dumps(record, indent=2) + "\n")
@@ -328,10 +249,10 @@ class Launch:
 
 
 def main(argv):
-    options = parse_arguments(argv)
+    options = launch_options.parse_arguments(argv)
     try:
-        bin_dir = find_programs(options)
-        run_dir = make_run_dir(options)
+        bin_dir = launch_options.find_programs(options)
+        run_dir = launch_options.make_run_dir(options)
     except OSError as error:
         print(f"tools/launch: {error}", file=sys.stderr)
         return EXIT_USAGE

@@ -73,8 +73,14 @@ def progress_line(record, with_bar):
         parts.append((bar(share) + " " if with_bar else "") + f"{100 * share:3.0f}%")
     if record.get("state") not in (None, "", "train", "training"):
         parts.append(str(record["state"]))
-    formats = [("epoch", "epoch {:.0f}"), ("samples", "{:,.0f} samples"), ("samples_per_second", "{:,.0f}/s"),
-               ("loss", "loss {:.4f}"), ("auc", "AUC {:.4f}"), ("staleness_mean", "staleness {:.2f}")]
+    formats = [
+        ("epoch", "epoch {:.0f}"),
+        ("samples", "{:,.0f} samples"),
+        ("samples_per_second", "{:,.0f}/s"),
+        ("loss", "loss {:.4f}"),
+        ("auc", "AUC {:.4f}"),
+        ("staleness_mean", "staleness {:.2f}"),
+    ]
     for key, text in formats:
         value = number(record, key)
         if value is not None:
@@ -128,5 +134,5 @@ class Display:
     def _redraw(self):
         if self._shown:
             columns = shutil.get_terminal_size().columns
-            self._stream.write(self._shown[:max(1, columns - 1)])
+            self._stream.write(self._shown[: max(1, columns - 1)])
             self._stream.flush()

@@ -15,13 +15,20 @@ from tarn_tools.progress import duration, number
 
 CSS = pathlib.Path(__file__).with_name("report.css")
 STAGES = ("read", "plan", "pull", "compute", "push", "wait")
-EPOCH_COLUMNS = (("train_logloss", "train log-loss"), ("valid_logloss", "valid log-loss"), ("valid_auc", "valid AUC"),
-                 ("valid_accuracy", "valid accuracy"), ("test_logloss", "test log-loss"), ("test_auc", "test AUC"),
-                 ("test_accuracy", "test accuracy"))
+EPOCH_COLUMNS = (
+    ("train_logloss", "train log-loss"),
+    ("valid_logloss", "valid log-loss"),
+    ("valid_auc", "valid AUC"),
+    ("valid_accuracy", "valid accuracy"),
+    ("test_logloss", "test log-loss"),
+    ("test_auc", "test AUC"),
+    ("test_accuracy", "test accuracy"),
+)
 
 
 def tile(name, value, under=""):
-    return f"<div class=tile><span>{html.escape(name)}</span><b>{html.escape(value)}</b><small>{html.escape(under)}</small></div>"
+    name, value, under = html.escape(name), html.escape(value), html.escape(under)
+    return f"<div class=tile><span>{name}</span><b>{value}</b><small>{under}</small></div>"
 
 
 def headline(record):
@@ -44,24 +51,46 @@ def headline(record):
         ("Staleness, mean", text("staleness_mean", "{:.2f}"), ", ".join(t for t in (largest, bound) if t)),
         ("Pulled", None if pulled is None else summary.byte_count(pulled), None),
         ("Pushed", None if pushed is None else summary.byte_count(pushed), None),
-        ("Workers died", text("workers_died", "{:.0f}") if record.get("workers_died") else None,
-         text("batches_repeated", "{:.0f} batches repeated")),
+        (
+            "Workers died",
+            text("workers_died", "{:.0f}") if record.get("workers_died") else None,
+            text("batches_repeated", "{:.0f} batches repeated"),
+        ),
     ]
-    return "<div class=tiles>" + "".join(tile(name, value, under or "") for name, value, under in tiles if value) + "</div>"
+    return (
+        "<div class=tiles>"
+        + "".join(tile(name, value, under or "") for name, value, under in tiles if value)
+        + "</div>"
+    )
 
 
 def learning_charts(metrics, record):
     best = number(record, "best_possible_auc")
     reference = (best, f"best possible {best:.4f}") if best else None
-    by_time, by_samples = {"x_title": "seconds", "x_format": charts.short}, {"x_title": "samples", "x_format": charts.short}
+    by_time, by_samples = {"x_title": "seconds", "x_format": charts.short}, {
+        "x_title": "samples",
+        "x_format": charts.short,
+    }
     drawn = []
     for title, key, level in (("Log-loss, training", "loss", None), ("AUC, training", "auc", reference)):
         for axis, options in (("time", by_time), ("samples", by_samples)):
-            drawn.append(charts.line_chart(f"{title}, by {axis}", [(key, metrics.scheduler(key, axis))],
-                                           y_format=lambda v: f"{v:.4g}", reference=level, **options))
-    drawn.append(charts.line_chart("Samples a second", [("samples/s", metrics.throughput())], "seconds", from_zero=True))
-    drawn.append(charts.line_chart("Staleness, mean", [("clocks", metrics.scheduler("staleness_mean", "time"))], "seconds",
-                                   from_zero=True))
+            drawn.append(
+                charts.line_chart(
+                    f"{title}, by {axis}",
+                    [(key, metrics.scheduler(key, axis))],
+                    y_format=lambda v: f"{v:.4g}",
+                    reference=level,
+                    **options,
+                )
+            )
+    drawn.append(
+        charts.line_chart("Samples a second", [("samples/s", metrics.throughput())], "seconds", from_zero=True)
+    )
+    drawn.append(
+        charts.line_chart(
+            "Staleness, mean", [("clocks", metrics.scheduler("staleness_mean", "time"))], "seconds", from_zero=True
+        )
+    )
     return drawn
 
 
@@ -73,10 +102,19 @@ def cost_charts(metrics, record):
     names = [name for name in STAGES if name in stages] + [name for name in stages if name not in STAGES]
     drawn = [
         charts.column_chart("Measured staleness of pulls", columns, "clocks", f"{pulls:,.0f} pulls" if pulls else ""),
-        charts.bar_chart("Where the workers' time goes", [(name, number(stages, name)) for name in names],
-                         lambda v: f"{v:,.1f} s", "summed over workers"),
-        charts.line_chart("Traffic", [("pulled", metrics.rate("pull_bytes")), ("pushed", metrics.rate("push_bytes"))],
-                          "seconds", y_format=lambda v: charts.short(v) + "B/s", from_zero=True),
+        charts.bar_chart(
+            "Where the workers' time goes",
+            [(name, number(stages, name)) for name in names],
+            lambda v: f"{v:,.1f} s",
+            "summed over workers",
+        ),
+        charts.line_chart(
+            "Traffic",
+            [("pulled", metrics.rate("pull_bytes")), ("pushed", metrics.rate("push_bytes"))],
+            "seconds",
+            y_format=lambda v: charts.short(v) + "B/s",
+            from_zero=True,
+        ),
     ]
     shards = metrics.last_by_node("shard", ("rows", "rows_total", "pull_bytes", "requests"))
     if shards:
@@ -101,7 +139,8 @@ def epoch_table(record):
 
 
 def details(title, text):
-    return f"<div class=card><details><summary>{html.escape(title)}</summary><pre>{html.escape(text)}</pre></details></div>"
+    body = f"<summary>{html.escape(title)}</summary><pre>{html.escape(text)}</pre>"
+    return f"<div class=card><details>{body}</details></div>"
 
 
 def page(run_dir):
@@ -129,9 +168,11 @@ def page(run_dir):
     except OSError:
         pass
     body.append(details("summary.json", json.dumps(record, indent=2)))
-    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(job)} · tarn</title>'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{CSS.read_text()}</style></head>'
-            f"<body><main>{''.join(body)}</main></body></html>\n")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(job)} · tarn</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{CSS.read_text()}</style></head>'
+        f"<body><main>{''.join(body)}</main></body></html>\n"
+    )
 
 
 def write(run_dir):
@@ -143,7 +184,9 @@ def write(run_dir):
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(prog="tools/report", description="Writes RUN_DIR/report.html from what a run left.")
+    parser = argparse.ArgumentParser(
+        prog="tools/report", description="Writes RUN_DIR/report.html from what a run left."
+    )
     parser.add_argument("run_dir", metavar="RUN_DIR")
     options = parser.parse_args(argv)
     run_dir = pathlib.Path(options.run_dir)

@@ -80,8 +80,11 @@ class Metrics:
         """(key, [(node, last value)]) for the first of the keys that the role's lines have; None if there is none."""
         lines = self._of_role(role)
         for key in keys:
-            values = {str(record.get("rank", record["role"])): number(record, key)
-                      for _, record in lines if number(record, key) is not None}
+            values = {
+                str(record.get("rank", record["role"])): number(record, key)
+                for _, record in lines
+                if number(record, key) is not None
+            }
             if values:
                 return key, sorted(values.items(), key=lambda item: (len(item[0]), item[0]))
         return None

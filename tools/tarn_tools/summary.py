@@ -41,25 +41,40 @@ def rows(record):
         mode = joined("ssp", get("staleness_bound", "bound {:.0f}"))
     seconds, pulled, pushed = (number(record, key) for key in ("seconds", "pull_bytes", "push_bytes"))
     best = number(record, "best_possible_auc")
-    return [(name, text) for name, text in [
-        ("status", joined(str(record.get("status", "")), record.get("reason", ""))),
-        ("fleet", joined(get("servers", "{:.0f} servers"), get("shards", "{:.0f} shards each"),
-                         get("workers", "{:.0f} workers"))),
-        ("mode", joined(mode, record.get("apply"))),
-        ("samples", get("samples")),
-        ("time", None if seconds is None else duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"),
-        ("samples/s", get("samples_per_second")),
-        ("train log-loss", get("train_logloss", "{:.4f}")),
-        ("eval AUC", joined(get("eval_auc", "{:.4f}"), best and f"best possible {best:.4f}")),
-        ("eval log-loss", get("eval_logloss", "{:.4f}")),
-        ("eval accuracy", get("eval_accuracy", "{:.4f}")),
-        ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
-        ("traffic", joined(None if pulled is None else byte_count(pulled) + " pulled",
-                           None if pushed is None else byte_count(pushed) + " pushed")),
-        ("workers died", get("workers_died") if record.get("workers_died") else None),
-        ("batches repeated", get("batches_repeated") if record.get("batches_repeated") else None),
-        ("parameters", record.get("parameters_hash")),
-    ] if text]
+    return [
+        (name, text)
+        for name, text in [
+            ("status", joined(str(record.get("status", "")), record.get("reason", ""))),
+            (
+                "fleet",
+                joined(
+                    get("servers", "{:.0f} servers"),
+                    get("shards", "{:.0f} shards each"),
+                    get("workers", "{:.0f} workers"),
+                ),
+            ),
+            ("mode", joined(mode, record.get("apply"))),
+            ("samples", get("samples")),
+            ("time", None if seconds is None else duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"),
+            ("samples/s", get("samples_per_second")),
+            ("train log-loss", get("train_logloss", "{:.4f}")),
+            ("eval AUC", joined(get("eval_auc", "{:.4f}"), best and f"best possible {best:.4f}")),
+            ("eval log-loss", get("eval_logloss", "{:.4f}")),
+            ("eval accuracy", get("eval_accuracy", "{:.4f}")),
+            ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
+            (
+                "traffic",
+                joined(
+                    None if pulled is None else byte_count(pulled) + " pulled",
+                    None if pushed is None else byte_count(pushed) + " pushed",
+                ),
+            ),
+            ("workers died", get("workers_died") if record.get("workers_died") else None),
+            ("batches repeated", get("batches_repeated") if record.get("batches_repeated") else None),
+            ("parameters", record.get("parameters_hash")),
+        ]
+        if text
+    ]
 
 
 def table(record, run_dir, page):

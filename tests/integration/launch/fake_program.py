@@ -50,8 +50,19 @@ def scheduler():
         print(fake["prints"], file=sys.stderr)
     end = time.monotonic() + fake.get("seconds", 0.5)
     while time.monotonic() < end and (not stops or fake.get("deaf")):
-        record("metrics.jsonl", json.dumps({"role": "scheduler", "time": time.time(), "samples": 10, "loss": 0.5,
-                                            "progress": 0.5, "state": "training"}))
+        record(
+            "metrics.jsonl",
+            json.dumps(
+                {
+                    "role": "scheduler",
+                    "time": time.time(),
+                    "samples": 10,
+                    "loss": 0.5,
+                    "progress": 0.5,
+                    "state": "training",
+                }
+            ),
+        )
         time.sleep(0.05)
     summary = {"job": "fake", "status": "stopped" if stops else "finished", "samples": 1000, "eval_auc": 0.75}
     (RUN_DIR / "summary.json").write_text(json.dumps(summary))

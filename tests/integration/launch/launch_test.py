@@ -17,7 +17,7 @@ sys.path.insert(0, str(TOOLS))
 
 from tarn_tools import progress, report, series, summary
 
-FLEET = "[job]\nname = \"fake\"\n[fleet]\nservers = 2\nshards = 2\nworkers = 2\nworker_restarts = 2\n[fake]\n"
+FLEET = '[job]\nname = "fake"\n[fleet]\nservers = 2\nshards = 2\nworkers = 2\nworker_restarts = 2\n[fake]\n'
 
 
 def alive(pid):
@@ -52,19 +52,34 @@ class LaunchTest(unittest.TestCase):
     def command(self, fake="", *more):
         job = self.folder / "job.toml"
         job.write_text(FLEET + fake)
-        return [sys.executable, str(TOOLS / "launch"), str(job), "--bin-dir", str(self.bin_dir), "--run-dir",
-                str(self.run_dir), *more]
+        return [
+            sys.executable,
+            str(TOOLS / "launch"),
+            str(job),
+            "--bin-dir",
+            str(self.bin_dir),
+            "--run-dir",
+            str(self.run_dir),
+            *more,
+        ]
 
     def launch(self, fake="", *more):
-        done = subprocess.run(self.command(fake, *more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              timeout=60, cwd=self.folder)
+        done = subprocess.run(
+            self.command(fake, *more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            cwd=self.folder,
+        )
         self.assert_nothing_left()
         return done
 
     def launch_in_background(self, fake, processes):
         """The running launcher, once that many processes of the fleet have begun."""
-        launcher = subprocess.Popen(self.command(fake), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                    cwd=self.folder)
+        launcher = subprocess.Popen(
+            self.command(fake), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder
+        )
         self.addCleanup(launcher.stdout.close)
         self.addCleanup(launcher.kill)
         self.assertTrue(eventually(lambda: len(self.pids()) >= processes and (self.run_dir / "metrics.jsonl").exists()))
@@ -125,7 +140,9 @@ class LaunchTest(unittest.TestCase):
         self.assertIn("server-1 died: killed by SIGABRT", done.stdout)
         self.assertIn("logs/server-1.log", done.stdout)
         self.assertIn("    disk is full", done.stdout)
-        self.assertIn("server-1 died", json.loads((self.run_dir / "summary.json").read_text()).get("reason", "server-1 died"))
+        self.assertIn(
+            "server-1 died", json.loads((self.run_dir / "summary.json").read_text()).get("reason", "server-1 died")
+        )
 
     def test_a_bad_job_is_told_and_leaves_no_folder(self):
         done = self.launch("bad_job = true\n")
@@ -185,16 +202,22 @@ class ReportTest(unittest.TestCase):
 
     def test_missing_and_damaged_files_still_give_a_page(self):
         self.assertIn("no data", report.write(self.run_dir).read_text())
-        (self.run_dir / "summary.json").write_text('{"job": "<b>", "seconds": null, "epochs": [3], "stages": {"pull": 1}}')
-        (self.run_dir / "metrics.jsonl").write_text('{"role": "scheduler", "time": 1, "loss": 0.5}\n[]\n{"role": "sched')
+        (self.run_dir / "summary.json").write_text(
+            '{"job": "<b>", "seconds": null, "epochs": [3], "stages": {"pull": 1}}'
+        )
+        (self.run_dir / "metrics.jsonl").write_text(
+            '{"role": "scheduler", "time": 1, "loss": 0.5}\n[]\n{"role": "sched'
+        )
         page = report.write(self.run_dir).read_text()
         self.assertIn("&lt;b&gt;", page)
         self.assertNotIn("<b> ", page)
         self.assertNotIn("http", page.replace("http-equiv", ""))
 
     def test_rates_survive_the_restart_of_a_worker(self):
-        lines = [{"role": "worker", "rank": 0, "time": t, "counters": {"pull_bytes": value}}
-                 for t, value in ((0, 0), (1, 100), (2, 200), (3, 10), (4, 110))]
+        lines = [
+            {"role": "worker", "rank": 0, "time": t, "counters": {"pull_bytes": value}}
+            for t, value in ((0, 0), (1, 100), (2, 200), (3, 10), (4, 110))
+        ]
         metrics = series.Metrics(lines)
         self.assertEqual([value for _, value in metrics.rate("pull_bytes")], [100, 100, 100])
 
