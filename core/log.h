@@ -26,7 +26,7 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 
 struct LogOptions {
   std::string role;                    // who speaks: "scheduler", "server-0", "worker-3"
-  std::string path;                    // appended to; empty: no file. Its folder must exist
+  std::string path;                    // appended to; its folder is made; empty: no file
   bool also_stderr = false;
   LogLevel level = LogLevel::kInfo;    // lines below it are dropped
 };

@@ -1,0 +1,103 @@
+// Files: atomic replacement, and errors that name the path and the reason.
+#include "core/file.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+
+namespace tarn {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "tarn-file-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  std::size_t FilesHere() const {
+    return std::size_t(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(FileTest, WritesAndReadsBack) {
+  for (std::size_t size : {0u, 1u, 65536u, 200000u}) {
+    const std::string bytes(size, 'x');
+    ASSERT_TRUE(WriteFileAtomic(Path("a"), bytes));
+    EXPECT_EQ(*ReadFile(Path("a"), size), bytes);
+  }
+  EXPECT_EQ(FilesHere(), 1u) << "nothing temporary is left";
+}
+
+TEST_F(FileTest, ReplacesTheWholeFile) {
+  ASSERT_TRUE(WriteFileAtomic(Path("a"), "long old text"));
+  ASSERT_TRUE(WriteFileAtomic(Path("a"), "new"));
+  EXPECT_EQ(*ReadFile(Path("a"), 100), "new");
+}
+
+TEST_F(FileTest, LimitAndOnePast) {
+  ASSERT_TRUE(WriteFileAtomic(Path("a"), "12345"));
+  EXPECT_TRUE(ReadFile(Path("a"), 5));
+  const auto over = ReadFile(Path("a"), 4);
+  ASSERT_FALSE(over);
+  EXPECT_EQ(over.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(over.error().message, Path("a") + ": more than 4 bytes");
+}
+
+TEST_F(FileTest, MissingFile) {
+  const auto missing = ReadFile(Path("nothing"), 10);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(missing.error().message, Path("nothing") + ": cannot open: No such file or directory");
+}
+
+TEST_F(FileTest, FolderIsNoFile) {
+  const auto folder = ReadFile(folder_.string(), 10);
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().code, ErrorCode::kIo);
+  EXPECT_EQ(folder.error().message, folder_.string() + ": cannot read: Is a directory");
+}
+
+TEST_F(FileTest, FailedWriteLeavesTheOldFile) {
+  fs::create_directory(folder_ / "taken");
+  const auto onto_folder = WriteFileAtomic(Path("taken"), "x");
+  ASSERT_FALSE(onto_folder);
+  EXPECT_EQ(onto_folder.error().message, Path("taken") + ": cannot rename into place: Is a directory");
+  EXPECT_EQ(FilesHere(), 1u) << "nothing temporary is left";
+
+  const auto no_folder = WriteFileAtomic(Path("no/file"), "x");
+  ASSERT_FALSE(no_folder);
+  EXPECT_NE(no_folder.error().message.find(Path("no/file")), std::string::npos);
+  EXPECT_NE(no_folder.error().message.find("cannot create: No such file or directory"), std::string::npos);
+}
+
+TEST_F(FileTest, FullDisk) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  // The name beside the target is a link to a device that is always full.
+  const std::string beside = Path("a") + ".tmp-" + std::to_string(::getpid());
+  fs::create_symlink("/dev/full", beside);
+  ASSERT_TRUE(WriteFileAtomic(Path("b"), "other files are fine"));
+  const auto full = WriteFileAtomic(Path("a"), "x");
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, ErrorCode::kIo);
+  EXPECT_EQ(full.error().message, beside + ": cannot write: No space left on device");
+  EXPECT_FALSE(fs::exists(Path("a")));
+}
+
+TEST(SystemError, NamesPathActionAndReason) {
+  const Error error = SystemError("/x/y", "bind", EACCES);
+  EXPECT_EQ(error.code, ErrorCode::kIo);
+  EXPECT_EQ(error.message, "/x/y: cannot bind: Permission denied");
+}
+
+}  // namespace
+}  // namespace tarn

@@ -1,0 +1,255 @@
+// Every way in which a job file can be wrong, with the whole text of its error: place, key, what was expected, what
+// was found, and the nearest known word. Numbers are tried at the limit and one past it.
+#include <gtest/gtest.h>
+
+#include "core/job.h"
+#include "core/job_fields.h"
+
+namespace tarn {
+namespace {
+
+std::string ErrorOf(std::string_view text, std::vector<std::string> overrides = {}) {
+  const auto job = ParseJob(text, "job.toml", "/jobs", overrides);
+  if (job) return "accepted";
+  EXPECT_EQ(job.error().code, ErrorCode::kInvalidArgument);
+  return job.error().message;
+}
+
+TEST(JobError, UnknownNames) {
+  EXPECT_EQ(ErrorOf("[job]\n\n[flet]\n"), "job.toml:3: unknown section 'flet'; the nearest known one is 'fleet'");
+  EXPECT_EQ(ErrorOf("workers = 3\n"), "job.toml:1: unknown section 'workers'; the nearest known one is 'model'");
+  EXPECT_EQ(ErrorOf("[fleet]\nservers = 2\nwrokers = 3\n"),
+            "job.toml:3: fleet: unknown key 'wrokers'; the nearest known one is 'workers'");
+  EXPECT_EQ(ErrorOf("[optimizer]\nlearningrate = 1\n"),
+            "job.toml:2: optimizer: unknown key 'learningrate'; the nearest known one is 'learning_rate'");
+  EXPECT_EQ(ErrorOf("[optimizer.sparse]\nl2 = 1\n"),
+            "job.toml:1: optimizer: unknown key 'sparse'; the nearest known one is 'dense'");
+  EXPECT_EQ(ErrorOf("[optimizer.dense]\nlr = 1\n"),
+            "job.toml:2: optimizer.dense: unknown key 'lr'; the nearest known one is 'l2'");
+  EXPECT_EQ(ErrorOf("[tables.factors]\npullcodec = \"bf16\"\n"),
+            "job.toml:2: tables.factors: unknown key 'pullcodec'; the nearest known one is 'pull_codec'");
+  EXPECT_EQ(ErrorOf("[data]\ntrian = \"x\"\n"),
+            "job.toml:2: data: unknown key 'trian'; the nearest known one is 'train'");
+}
+
+TEST(JobError, WrongTypes) {
+  EXPECT_EQ(ErrorOf("[fleet]\nworkers = \"4\"\n"), "job.toml:2: fleet.workers: expected an integer, found a string");
+  EXPECT_EQ(ErrorOf("[fleet]\nworkers = 4.0\n"), "job.toml:2: fleet.workers: expected an integer, found a float");
+  EXPECT_EQ(ErrorOf("[fleet]\nlease_seconds = true\n"),
+            "job.toml:2: fleet.lease_seconds: expected a number, found a boolean");
+  EXPECT_EQ(ErrorOf("[job]\nname = 3\n"), "job.toml:2: job.name: expected a string, found an integer");
+  EXPECT_EQ(ErrorOf("[data]\nshuffle = 1\n"),
+            "job.toml:2: data.shuffle: expected a boolean (true or false), found an integer");
+  EXPECT_EQ(ErrorOf("[consistency]\nmode = 1\n"), "job.toml:2: consistency.mode: expected a string, found an integer");
+  EXPECT_EQ(ErrorOf("[model]\nhidden = 64\n"),
+            "job.toml:2: model.hidden: expected an array of integers, found an integer");
+  EXPECT_EQ(ErrorOf("[model]\nhidden = [64,\n32.5]\n"),
+            "job.toml:3: model.hidden[1]: expected an integer, found a float");
+  EXPECT_EQ(ErrorOf("[data]\nbins = \"log2\"\n"),
+            "job.toml:2: data.bins: expected an array of strings, found a string");
+  EXPECT_EQ(ErrorOf("[data]\nbins = [\"log2\", 5]\n"),
+            "job.toml:2: data.bins[1]: expected a string, found an integer");
+  EXPECT_EQ(ErrorOf("[storage]\ncheckpoint_seconds = 2024-01-31\n"),
+            "job.toml:2: storage.checkpoint_seconds: expected a number, found a date or time");
+  EXPECT_EQ(ErrorOf("fleet = 3\n"), "job.toml:1: fleet: expected a table, [fleet], found an integer");
+  EXPECT_EQ(ErrorOf("[[fleet]]\nworkers = 1\n"), "job.toml:1: fleet: expected a table, [fleet], found an array");
+  EXPECT_EQ(ErrorOf("tables = []\n"), "job.toml:1: tables: expected a table, [tables], found an array");
+  EXPECT_EQ(ErrorOf("[tables]\nlinear = 3\n"),
+            "job.toml:2: tables.linear: expected a table, [tables.linear], found an integer");
+  EXPECT_EQ(ErrorOf("[optimizer]\ndense = 3\n"),
+            "job.toml:2: optimizer.dense: expected a table, [optimizer.dense], found an integer");
+}
+
+TEST(JobError, UnknownValues) {
+  EXPECT_EQ(ErrorOf("[consistency]\nmode = \"spp\"\n"),
+            "job.toml:2: consistency.mode: unknown mode 'spp': expected one of bsp, ssp, asp; the nearest is 'ssp'");
+  EXPECT_EQ(ErrorOf("[data]\nformat = \"csv\"\n"),
+            "job.toml:2: data.format: unknown format 'csv': expected one of criteo, libsvm, idx; the nearest is "
+            "'idx'");
+  EXPECT_EQ(ErrorOf("[model]\nkind = \"deep_fm\"\n"),
+            "job.toml:2: model.kind: unknown model 'deep_fm': expected one of logistic_regression, fm, wide_deep, "
+            "deepfm, dlrm, mlp; the nearest is 'deepfm'");
+  EXPECT_EQ(ErrorOf("[storage]\ndurability = \"chian\"\n"),
+            "job.toml:2: storage.durability: unknown durability 'chian': expected one of none, checkpoint; the "
+            "nearest is 'none'");
+  EXPECT_EQ(ErrorOf("[tables.t]\npull_codec = \"int8\"\n"),
+            "job.toml:2: tables.t.pull_codec: unknown codec 'int8': expected one of fp32, bf16, fp16; the nearest "
+            "is 'fp32'");
+  EXPECT_EQ(ErrorOf("[data]\nbins = [\"wide:5\"]\n"),
+            "job.toml:2: data.bins[0]: unknown bin rule 'wide:5': expected 'log2', 'width:W', 'identity' or 'none'");
+}
+
+struct IntegerLimit {
+  std::string section, key;
+  std::uint64_t low, high;
+  std::string also;  // further lines that make the limit itself fit
+};
+
+std::string With(const IntegerLimit& limit, std::uint64_t value) {
+  return "[" + limit.section + "]\n" + limit.key + " = " + std::to_string(value) + "\n" + limit.also;
+}
+
+TEST(JobError, IntegersAtTheLimitAndOnePast) {
+  const std::string train = "train = \"x\"\n", bits = "partition_bits = 12\n";
+  const IntegerLimit limits[] = {
+      {"fleet", "servers", 1, 4096, bits},
+      {"fleet", "shards", 1, 4096, bits},
+      {"fleet", "workers", 1, 16384, ""},
+      {"fleet", "partition_bits", 0, 12, ""},
+      {"fleet", "worker_restarts", 0, 1000000, ""},
+      {"consistency", "staleness", 0, 1048576, "mode = \"ssp\"\n"},
+      {"storage", "checkpoints_kept", 1, 1000000, ""},
+      {"data", "integer_columns", 0, 4096, "format = \"libsvm\"\n" + train},
+      {"data", "categorical_columns", 0, 4096, "format = \"libsvm\"\n" + train},
+      {"data", "malformed_max", 0, 4294967295u, train},
+      {"data", "classes", 2, 4096, train},
+      {"model", "embedding_dim", 1, 4096, ""},
+      {"train", "batch_rows", 1, 1048576, ""},
+      {"train", "epochs", 1, 1000000, ""},
+      {"train", "patience", 0, 1000000, ""},
+      {"train", "prefetch", 0, 64, ""},
+      {"optimizer", "warmup_clocks", 0, 1099511627776u, ""},
+      {"optimizer", "period_clocks", 0, 1099511627776u, ""},
+  };
+  for (const IntegerLimit& limit : limits) {
+    EXPECT_EQ(ErrorOf(With(limit, limit.low)), "accepted") << limit.key;
+    EXPECT_EQ(ErrorOf(With(limit, limit.high)), "accepted") << limit.key;
+    const std::string expected = "job.toml:2: " + limit.section + "." + limit.key + ": expected " +
+                                 std::to_string(limit.low) + " to " + std::to_string(limit.high) + ", found ";
+    EXPECT_EQ(ErrorOf(With(limit, limit.high + 1)), expected + std::to_string(limit.high + 1));
+    if (limit.low > 0) {
+      EXPECT_EQ(ErrorOf(With(limit, limit.low - 1)), expected + std::to_string(limit.low - 1));
+    }
+    EXPECT_EQ(ErrorOf("[" + limit.section + "]\n" + limit.key + " = -1\n" + limit.also), expected + "-1");
+  }
+  EXPECT_EQ(ErrorOf("[job]\nseed = -5\n"), "job.toml:2: job.seed: expected 0 to 9223372036854775807, found -5");
+}
+
+TEST(JobError, NumbersOutOfRange) {
+  EXPECT_EQ(ErrorOf("[optimizer]\nbeta1 = 1\n"),
+            "job.toml:2: optimizer.beta1: expected a number >= 0 and < 1, found 1");
+  EXPECT_EQ(ErrorOf("[optimizer]\nbeta2 = 0.99999999999\n"),
+            "job.toml:2: optimizer.beta2: expected a number >= 0 and < 1, found 0.99999999999");
+  EXPECT_EQ(ErrorOf("[optimizer]\nepsilon = 0.0\n"),
+            "job.toml:2: optimizer.epsilon: expected a number > 0 and <= 1000000, found 0");
+  EXPECT_EQ(ErrorOf("[optimizer]\nepsilon = 1e-60\n"),
+            "job.toml:2: optimizer.epsilon: expected a number > 0 and <= 1000000, found 1e-60");
+  EXPECT_EQ(ErrorOf("[optimizer]\nlearning_rate = nan\n"),
+            "job.toml:2: optimizer.learning_rate: expected a number >= 0 and <= 1000000, found nan");
+  EXPECT_EQ(ErrorOf("[optimizer]\nlearning_rate = 1e300\n"),
+            "job.toml:2: optimizer.learning_rate: expected a number >= 0 and <= 1000000, found 1e+300");
+  EXPECT_EQ(ErrorOf("[optimizer]\nschedule_factor = 1.5\n"),
+            "job.toml:2: optimizer.schedule_factor: expected a number >= 0 and <= 1, found 1.5");
+  EXPECT_EQ(ErrorOf("[fleet]\nlease_seconds = 0\n"),
+            "job.toml:2: fleet.lease_seconds: expected a number >= 0.01 and <= 10000000, found 0");
+  EXPECT_EQ(ErrorOf("[model]\ninit_stddev = -0.01\n"),
+            "job.toml:2: model.init_stddev: expected a number >= 0 and <= 1000, found -0.01");
+  EXPECT_EQ(ErrorOf("[train]\nclip_global_norm = inf\n"),
+            "job.toml:2: train.clip_global_norm: expected a number >= 0 and <= 1000000, found inf");
+}
+
+TEST(JobError, Texts) {
+  const std::string expected =
+      "job.toml:2: job.name: expected 1 to 128 letters, digits, '.', '_' or '-', a letter or digit first, found ";
+  EXPECT_EQ(ErrorOf("[job]\nname = \"\"\n"), expected + "''");
+  EXPECT_EQ(ErrorOf("[job]\nname = \"a/b\"\n"), expected + "'a/b'");
+  EXPECT_EQ(ErrorOf("[job]\nname = \"..\"\n"), expected + "'..'");
+  EXPECT_EQ(ErrorOf("[job]\nname = \"" + std::string(128, 'x') + "\"\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[job]\nname = \"" + std::string(129, 'x') + "\"\n"),
+            expected + "'" + std::string(64, 'x') + "...'");
+  EXPECT_EQ(ErrorOf("[data]\ntrain = \"a\\nb\"\n"),
+            "job.toml:2: data.train: expected at most 4096 bytes without control characters, found 'a?b'");
+  EXPECT_EQ(ErrorOf("[data]\ntrain = \"" + std::string(4096, 'x') + "\"\n"), "accepted");
+  EXPECT_NE(ErrorOf("[data]\ntrain = \"" + std::string(4097, 'x') + "\"\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[tables.\"a b\"]\n"),
+            "job.toml:1: tables: name 'a b': expected 1 to 128 letters, digits, '.', '_' or '-', a letter or digit "
+            "first");
+}
+
+TEST(JobError, Arrays) {
+  std::string layers = "1";
+  for (int i = 1; i < 16; ++i) layers += ", 1";
+  EXPECT_EQ(ErrorOf("[model]\nhidden = [" + layers + "]\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[model]\nhidden = [" + layers + ", 1]\n"),
+            "job.toml:2: model.hidden: expected at most 16 items, found 17");
+  EXPECT_EQ(ErrorOf("[model]\nbottom = [64, 0]\n"), "job.toml:2: model.bottom[1]: expected 1 to 16384, found 0");
+  EXPECT_EQ(ErrorOf("[model]\nbottom = [16384]\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[model]\nbottom = [16385]\n"),
+            "job.toml:2: model.bottom[0]: expected 1 to 16384, found 16385");
+}
+
+TEST(JobError, FleetThatDoesNotFit) {
+  EXPECT_EQ(ErrorOf("[fleet]\nservers = 64\nshards = 65\npartition_bits = 12\n"),
+            "job.toml:3: fleet.shards: 64 servers x 65 shards = 4160: expected at most 4096 shards in all");
+  EXPECT_EQ(ErrorOf("[fleet]\nservers = 64\nshards = 64\npartition_bits = 12\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[fleet]\npartition_bits = 2\nservers = 5\n"),
+            "job.toml:2: fleet.partition_bits: 2^2 = 4 partitions cannot occupy 5 shards; raise partition_bits");
+  EXPECT_EQ(ErrorOf("[fleet]\nlease_seconds = 1\nheartbeat_seconds = 0.6\n"),
+            "job.toml:3: fleet.heartbeat_seconds: a lease of 1 s must outlast two heartbeats of 0.6 s");
+  EXPECT_EQ(ErrorOf("[fleet]\nlease_seconds = 1.9\n"),
+            "job.toml:2: fleet.lease_seconds: a lease of 1.9 s must outlast two heartbeats of 1 s");
+  EXPECT_EQ(ErrorOf("[fleet]\nlease_seconds = 2\n"), "accepted");
+}
+
+TEST(JobError, ConsistencyThatDoesNotFit) {
+  const std::string reason =
+      "apply = \"aggregated\" with mode = \"asp\": a clock's pushes would wait for the whole cohort, for which asp "
+      "never waits; use apply = \"immediate\", or mode = \"bsp\" or \"ssp\"";
+  EXPECT_EQ(ErrorOf("[consistency]\nmode = \"asp\"\napply = \"aggregated\"\n"),
+            "job.toml:3: consistency.apply: " + reason);
+  EXPECT_EQ(ErrorOf("[consistency]\napply = \"aggregated\"\n[tables.linear]\nmode = \"asp\"\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[tables.linear]\nmode = \"asp\"\napply = \"aggregated\"\n"),
+            "job.toml:3: tables.linear.apply: " + reason);
+  EXPECT_EQ(ErrorOf("[consistency]\nmode = \"asp\"\n[tables.linear]\napply = \"aggregated\"\n"),
+            "job.toml:4: tables.linear.apply: " + reason);
+  EXPECT_EQ(ErrorOf("[consistency]\nmode = \"bsp\"\nstaleness = 4\n"),
+            "job.toml:3: consistency.staleness: 4 with mode = \"bsp\": only \"ssp\" has a bound; leave staleness "
+            "out or 0");
+  EXPECT_EQ(ErrorOf("[tables.linear]\nstaleness = 1\n"),
+            "job.toml:2: tables.linear.staleness: 1 with mode = \"bsp\": only \"ssp\" has a bound; leave staleness "
+            "out or 0");
+}
+
+TEST(JobError, DataThatDoesNotFit) {
+  EXPECT_EQ(ErrorOf("[job]\n[data]\ndir = \"x\"\n"),
+            "job.toml:2: data: no key 'train': expected the name of the training file");
+  EXPECT_EQ(ErrorOf("[data]\ntrain = \"x\"\ninteger_columns = 0\ncategorical_columns = 0\n"),
+            "job.toml:4: data.categorical_columns: 0 integer and 0 categorical columns: expected 1 to 4096 in all");
+  EXPECT_EQ(ErrorOf("[data]\ntrain = \"x\"\ninteger_columns = 4071\n"),
+            "job.toml:3: data.integer_columns: 4071 integer and 26 categorical columns: expected 1 to 4096 in all");
+  EXPECT_EQ(ErrorOf("[data]\ntrain = \"x\"\ninteger_columns = 4070\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[data]\ntrain = \"x\"\ninteger_columns = 3\nbins = [\"log2\", \"none\"]\n"),
+            "job.toml:4: data.bins: 2 rules for 3 integer columns: expected none, one for all, or one for each");
+  EXPECT_EQ(ErrorOf("[data]\ntrain = \"x\"\ninteger_columns = 3\nbins = [\"none\"]\n"), "accepted");
+}
+
+TEST(JobError, OptimizerThatDoesNotFit) {
+  EXPECT_EQ(ErrorOf("[optimizer]\nschedule = \"step\"\n"),
+            "job.toml:2: optimizer.schedule: period_clocks = 0: schedule = \"step\" needs a period of at least 1 "
+            "clock");
+  EXPECT_EQ(ErrorOf("[optimizer.linear]\nkind = \"ftrl\"\nlearning_rate = 0\n"),
+            "job.toml:2: optimizer.linear.kind: learning_rate = 0: ftrl divides by it, so it must be > 0");
+}
+
+TEST(JobError, OverridesAreNamed) {
+  EXPECT_EQ(ErrorOf("[fleet]\nworkers = 2\n", {"fleet.workers=many"}),
+            "override 'fleet.workers=many': fleet.workers: expected an integer, found a string");
+  EXPECT_EQ(ErrorOf("", {"fleet.wokers=2"}),
+            "override 'fleet.wokers=2': fleet: unknown key 'wokers'; the nearest known one is 'workers'");
+  EXPECT_EQ(ErrorOf("", {"workers=2"}),
+            "override 'workers=2': unknown section 'workers'; the nearest known one is 'model'");
+  EXPECT_EQ(ErrorOf("", {"train.epochs"}),
+            "override 'train.epochs': expected section.key=value on one line");
+  EXPECT_EQ(ErrorOf("[consistency]\napply = \"aggregated\"\n", {"consistency.mode=asp"}).substr(0, 37),
+            "job.toml:2: consistency.apply: apply ");
+}
+
+TEST(JobError, TooManyTables) {
+  std::string text;
+  for (int i = 0; i < 1024; ++i) text += "[tables.t" + std::to_string(i) + "]\n";
+  EXPECT_EQ(ErrorOf(text), "accepted");
+  EXPECT_EQ(ErrorOf("[tables.x]\n" + text), "job.toml:1: tables: 1025 tables: expected at most 1024");
+}
+
+}  // namespace
+}  // namespace tarn

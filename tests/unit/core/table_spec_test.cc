@@ -1,0 +1,163 @@
+// Table specs: names of all enumerators both ways, floats of optimizer state, every refusal of Validate at the limit
+// and one past it, and salts.
+#include "core/table_spec.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <set>
+
+#include "core/limits.h"
+
+namespace tarn {
+namespace {
+
+template <typename E>
+void CheckNames(std::initializer_list<std::string_view> names) {
+  int i = 0;
+  for (std::string_view name : names) {
+    const auto value = static_cast<E>(i++);
+    EXPECT_EQ(Name(value), name);
+    E parsed{};
+    ASSERT_TRUE(ParseName(name, parsed)) << name;
+    EXPECT_EQ(parsed, value);
+  }
+  EXPECT_EQ(Name(static_cast<E>(i)), "unknown") << "a name is missing in this test";
+}
+
+TEST(Names, BothWays) {
+  CheckNames<TableKind>({"dense", "sparse"});
+  CheckNames<InitializerKind>({"zero", "constant", "uniform", "normal"});
+  CheckNames<OptimizerKind>({"sgd", "momentum", "nesterov", "adagrad", "row_wise_adagrad", "rmsprop", "adam",
+                             "adamw", "ftrl"});
+  CheckNames<ScheduleKind>({"constant", "step", "cosine"});
+  CheckNames<ConsistencyMode>({"bsp", "ssp", "asp"});
+  CheckNames<ApplyMode>({"immediate", "aggregated"});
+  CheckNames<ValueCodec>({"fp32", "bf16", "fp16"});
+}
+
+TEST(Names, UnknownOnesNameTheNearest) {
+  OptimizerKind kind = OptimizerKind::kFtrl;
+  const auto status = ParseName("adagrat", kind);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(status.error().message,
+            "unknown optimizer 'adagrat': expected one of sgd, momentum, nesterov, adagrad, row_wise_adagrad, "
+            "rmsprop, adam, adamw, ftrl; the nearest is 'adagrad'");
+  EXPECT_EQ(kind, OptimizerKind::kFtrl) << "unchanged";
+  ValueCodec codec{};
+  EXPECT_EQ(ParseName("BF16", codec).error().message,
+            "unknown codec 'BF16': expected one of fp32, bf16, fp16; the nearest is 'bf16'");
+}
+
+TEST(SlotFloats, AsDocumented) {
+  for (std::uint32_t dim : {1u, 8u, 4096u}) {
+    EXPECT_EQ(SlotFloats(OptimizerKind::kSgd, dim), 0u);
+    EXPECT_EQ(SlotFloats(OptimizerKind::kMomentum, dim), dim);
+    EXPECT_EQ(SlotFloats(OptimizerKind::kNesterov, dim), dim);
+    EXPECT_EQ(SlotFloats(OptimizerKind::kAdagrad, dim), dim);
+    EXPECT_EQ(SlotFloats(OptimizerKind::kRowWiseAdagrad, dim), 1u);
+    EXPECT_EQ(SlotFloats(OptimizerKind::kRmsProp, dim), dim);
+    EXPECT_EQ(SlotFloats(OptimizerKind::kAdam, dim), 2 * dim + 1);
+    EXPECT_EQ(SlotFloats(OptimizerKind::kAdamW, dim), 2 * dim + 1);
+    EXPECT_EQ(SlotFloats(OptimizerKind::kFtrl, dim), 2 * dim);
+  }
+}
+
+TableSpec Good() {
+  TableSpec spec;
+  spec.name = "factors";
+  spec.dim = 8;
+  return spec;
+}
+
+std::string Refusal(const std::function<void(TableSpec&)>& change) {
+  TableSpec spec = Good();
+  change(spec);
+  const auto status = Validate(spec);
+  if (status) return "accepted";
+  EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+  return status.error().message;
+}
+
+TEST(Validate, Shape) {
+  EXPECT_TRUE(Validate(Good()));
+  EXPECT_EQ(Refusal([](auto& s) { s.name.clear(); }), "table '': name of 0 bytes, expected 1 to 128");
+  EXPECT_EQ(Refusal([](auto& s) { s.name.assign(128, 'n'); }), "accepted");
+  EXPECT_NE(Refusal([](auto& s) { s.name.assign(129, 'n'); }).find("name of 129 bytes"), std::string::npos);
+  EXPECT_EQ(Refusal([](auto& s) { s.dim = 0; }), "table 'factors': dim = 0: expected 1 to 4096");
+  EXPECT_EQ(Refusal([](auto& s) { s.dim = 4096; }), "accepted");
+  EXPECT_EQ(Refusal([](auto& s) { s.dim = 4097; }), "table 'factors': dim = 4097: expected 1 to 4096");
+  EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind::kDense; }),
+            "table 'factors': rows = 0: a dense table has at least one row");
+  EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind::kDense, s.rows = 1; }), "accepted");
+  EXPECT_EQ(Refusal([](auto& s) { s.rows = 5; }),
+            "table 'factors': rows = 5: a sparse table has no number of rows (0)");
+}
+
+TEST(Validate, EnumeratorsCastFromBytes) {
+  EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind(9); }), "table 'factors': kind or codec is not a known one");
+  EXPECT_EQ(Refusal([](auto& s) { s.pull_codec = ValueCodec(9); }),
+            "table 'factors': kind or codec is not a known one");
+  EXPECT_EQ(Refusal([](auto& s) { s.initializer.kind = InitializerKind(9); }),
+            "table 'factors': initializer: not a known kind");
+  EXPECT_EQ(Refusal([](auto& s) { s.optimizer.kind = OptimizerKind(77); }),
+            "table 'factors': kind = 77: not a known kind");
+  EXPECT_EQ(Refusal([](auto& s) { s.optimizer.schedule.kind = ScheduleKind(7); }),
+            "table 'factors': schedule = 7: not a known kind");
+  EXPECT_EQ(Refusal([](auto& s) { s.consistency.apply = ApplyMode(7); }),
+            "table 'factors': mode or apply is not a known one");
+}
+
+TEST(Validate, Initializer) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(Refusal([&](auto& s) { s.initializer = {InitializerKind::kConstant, nan, 0}; }),
+            "table 'factors': initializer: a and b must be finite numbers");
+  EXPECT_EQ(Refusal([](auto& s) { s.initializer = {InitializerKind::kUniform, 1, -1}; }),
+            "table 'factors': initializer: uniform from 1 to -1: the low end comes first");
+  EXPECT_EQ(Refusal([](auto& s) { s.initializer = {InitializerKind::kNormal, 0, -0.5f}; }),
+            "table 'factors': initializer: normal with standard deviation -0.5: expected >= 0");
+  EXPECT_EQ(Refusal([](auto& s) { s.initializer = {InitializerKind::kNormal, 0, 0}; }), "accepted");
+}
+
+TEST(Validate, OptimizerRanges) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(Refusal([](auto& s) { s.optimizer.learning_rate = -1; }),
+            "table 'factors': learning_rate = -1: expected a number >= 0 and <= 1000000");
+  EXPECT_NE(Refusal([&](auto& s) { s.optimizer.learning_rate = nan; }).find("learning_rate"), std::string::npos);
+  EXPECT_EQ(Refusal([](auto& s) { s.optimizer.beta2 = 1; }),
+            "table 'factors': beta2 = 1: expected a number >= 0 and < 1");
+  EXPECT_EQ(Refusal([](auto& s) { s.optimizer.epsilon = 0; }),
+            "table 'factors': epsilon = 0: expected a number > 0 and <= 1000000");
+  EXPECT_EQ(Refusal([](auto& s) { s.optimizer.kind = OptimizerKind::kFtrl, s.optimizer.learning_rate = 0; }),
+            "table 'factors': learning_rate = 0: ftrl divides by it, so it must be > 0");
+  EXPECT_EQ(Refusal([](auto& s) { s.optimizer.schedule.kind = ScheduleKind::kStep; }),
+            "table 'factors': period_clocks = 0: schedule = \"step\" needs a period of at least 1 clock");
+  EXPECT_EQ(Refusal([](auto& s) { s.optimizer.schedule.warmup_clocks = ~0ull; }),
+            "table 'factors': warmup_clocks = 18446744073709551615: expected 0 to 1099511627776");
+}
+
+TEST(Validate, Consistency) {
+  EXPECT_EQ(Refusal([](auto& s) { s.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kAggregated}; }),
+            "table 'factors': apply = \"aggregated\" with mode = \"asp\": a clock's pushes would wait for the whole "
+            "cohort, for which asp never waits; use apply = \"immediate\", or mode = \"bsp\" or \"ssp\"");
+  for (auto mode : {ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp})
+    EXPECT_EQ(Refusal([&](auto& s) { s.consistency = {mode, 0, ApplyMode::kImmediate}; }), "accepted");
+  const auto ssp = [](std::uint32_t staleness) {
+    return Refusal([&](auto& s) { s.consistency = {ConsistencyMode::kSsp, staleness, ApplyMode::kAggregated}; });
+  };
+  EXPECT_EQ(ssp(limits::kStalenessMax), "accepted");
+  EXPECT_EQ(ssp(limits::kStalenessMax + 1), "table 'factors': staleness = 1048577: expected 0 to 1048576");
+}
+
+TEST(TableSalt, DependsOnSeedAndNameAlone) {
+  EXPECT_EQ(TableSalt(1, "linear"), TableSalt(1, "linear"));
+  std::set<std::uint64_t> salts;
+  for (std::uint64_t seed = 0; seed < 50; ++seed)
+    for (std::string_view name : {"linear", "factors", "dense_0", "dense_1", ""}) salts.insert(TableSalt(seed, name));
+  EXPECT_EQ(salts.size(), 250u);
+}
+
+}  // namespace
+}  // namespace tarn
