@@ -4,27 +4,25 @@
 #include <bit>
 #include <cstring>
 
+#include "core/half.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/convert.cc"
 #include "hwy/foreach_target.h"  // compiles the loops below once for each instruction set
 #include "hwy/highway.h"
 
-// The conversions are written with integers and exact float operations, without branches: processors differ in
-// which formats they convert, and in what becomes of a NaN.
+// The bits are those of core/half.h. fp16 is written anew, with integers and exact float operations and without
+// branches, so that the loops become vectors on every instruction set.
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
 
 void ToBf16(std::size_t n, const float* HWY_RESTRICT in, std::uint16_t* HWY_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(in[i]);
-    const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    const std::uint32_t quiet_nan = (bits >> 16) | 0x40u;
-    out[i] = static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
-  }
+  for (std::size_t i = 0; i < n; ++i) out[i] = Bf16FromFloat(in[i]);
 }
 
 void FromBf16(std::size_t n, const std::uint16_t* HWY_RESTRICT in, float* HWY_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = std::bit_cast<float>(std::uint32_t{in[i]} << 16);
+  for (std::size_t i = 0; i < n; ++i) out[i] = FloatFromBf16(in[i]);
 }
 
 void ToFp16(std::size_t n, const float* HWY_RESTRICT in, std::uint16_t* HWY_RESTRICT out) {
@@ -39,7 +37,7 @@ void ToFp16(std::size_t n, const float* HWY_RESTRICT in, std::uint16_t* HWY_REST
     const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
     const std::uint32_t subnormal =
         std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + kSubnormalShift) - 0x3f000000u;
-    const std::uint32_t special = magnitude > kInfinity ? 0x7e00u : 0x7c00u;
+    const std::uint32_t special = magnitude > kInfinity ? 0x7e00u | ((magnitude >> 13) & 0x1ffu) : 0x7c00u;
     std::uint32_t half = magnitude < kNormalMin ? subnormal : normal;
     half = magnitude >= kOverflow ? special : half;
     out[i] = static_cast<std::uint16_t>(sign | half);
@@ -63,6 +61,7 @@ void FromFp16(std::size_t n, const std::uint16_t* HWY_RESTRICT in, float* HWY_RE
   }
 }
 
+}  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -11,6 +11,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
 
 void FillLoop(std::size_t n, float value, float* out) {
   for (std::size_t i = 0; i < n; ++i) out[i] = value;
@@ -47,6 +48,7 @@ double DotLoop(std::size_t n, const float* a, const float* b) {
   return SumOfTerms(n, [a, b](std::size_t i) { return double(a[i]) * double(b[i]); });
 }
 
+}  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

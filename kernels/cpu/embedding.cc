@@ -11,6 +11,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
 
 template <typename Width>
 HWY_INLINE void AddScaled(Width dim, float factor, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
@@ -59,6 +60,7 @@ void ConcatBackward(std::size_t samples, std::uint32_t fields, std::uint32_t dim
   });
 }
 
+}  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

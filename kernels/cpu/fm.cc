@@ -12,6 +12,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
 
 // The field vectors of a batch, by occurrence.
 struct Vectors {
@@ -77,6 +78,7 @@ void Backward(std::size_t samples, std::uint32_t dim, const float* rows, const s
   });
 }
 
+}  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -20,6 +20,7 @@ inline constexpr std::size_t Padded(std::size_t n) { return (n + kLanesMax - 1) 
 
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::CappedTag<float, kLanesMax>;
@@ -76,6 +77,7 @@ void Backward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, con
   }
 }
 
+}  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

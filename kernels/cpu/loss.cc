@@ -10,6 +10,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
 
 // exp(-|x|), which never overflows, serves both signs of x.
 HWY_INLINE double SigmoidOf(double x, double exp_minus_abs) {
@@ -52,6 +53,7 @@ void SoftmaxGradient(std::size_t n, const float* HWY_RESTRICT logits, double shi
   for (std::size_t i = 0; i < n; ++i) grad[i] = float(math::Exp(double(logits[i]) - shift) * factor);
 }
 
+}  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -15,6 +15,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
 
 // What all rows of one call share, and Adam's corrections for the step count seen last: neighbours often agree.
 struct Step {
@@ -173,6 +174,7 @@ void Apply(const OptimizerSpec& spec, float lr, std::uint32_t dim, std::size_t n
   }
 }
 
+}  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -197,7 +199,8 @@ float LearningRate(const OptimizerSpec& spec, Clock clock) {
   const std::uint64_t period = schedule.period_clocks;
   if (schedule.kind == ScheduleKind::kConstant || period == 0) return spec.learning_rate;
   if (schedule.kind == ScheduleKind::kStep) return float(rate * math::Power(factor, past / period));
-  const double share = past >= period ? 1.0 : double(past) / double(period);
+  if (past >= period) return float(rate * factor);  // exactly: a floor of 0 means that nothing moves any more
+  const double share = double(past) / double(period);
   return float(rate * (factor + (1.0 - factor) * (1.0 + math::CosPi(share)) / 2.0));
 }
 

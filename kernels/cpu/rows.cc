@@ -12,6 +12,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
 
 template <typename Width>
 HWY_INLINE void AddRow(Width dim, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
@@ -36,6 +37,7 @@ void AddToIndex(std::uint32_t dim, std::size_t n, const float* in, const std::ui
   });
 }
 
+}  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -1,0 +1,82 @@
+// Shows that the interaction is every pair's dot product behind the first vector, that its gradient is that of finite
+// differences, and that the bits are the same on every instruction set.
+#include "kernels/interaction.h"
+
+#include "tests/unit/kernels/kernel_test_util.h"
+
+namespace tarn::kernels {
+namespace {
+
+std::vector<double> Forward64(std::size_t samples, std::size_t vectors, std::size_t dim, const std::vector<float>& in) {
+  std::vector<double> out;
+  for (std::size_t s = 0; s < samples; ++s) {
+    const float* x = in.data() + s * vectors * dim;
+    for (std::size_t d = 0; d < dim; ++d) out.push_back(double(x[d]));
+    for (std::size_t i = 0; i < vectors; ++i)
+      for (std::size_t j = 0; j < i; ++j) {
+        double dot = 0;
+        for (std::size_t d = 0; d < dim; ++d) dot += double(x[i * dim + d]) * double(x[j * dim + d]);
+        out.push_back(dot);
+      }
+  }
+  return out;
+}
+
+TEST(InteractionTest, ForwardIsEveryDotProduct) {
+  SplitMix random(1);
+  for (const std::uint32_t vectors : {1u, 2u, 9u, 16u, 17u, 27u, 65u})
+    for (const std::uint32_t dim : {1u, 3u, 16u, 19u, 64u})
+      for (const std::size_t samples : {0, 1, 5}) {
+        const std::vector<float> in = RandomFloats(samples * vectors * dim, random);
+        std::vector<float> out = Poisoned(samples * InteractionWidth(vectors, dim));
+        InteractionForward(samples, vectors, dim, in.data(), out.data());
+        ExpectNear(out, Forward64(samples, vectors, dim, in), 1e-5);
+      }
+}
+
+TEST(InteractionTest, BackwardIsTheGradientOfFiniteDifferences) {
+  SplitMix random(2);
+  for (const std::uint32_t vectors : {1u, 2u, 5u, 18u})
+    for (const std::uint32_t dim : {1u, 3u, 17u}) {
+      constexpr std::size_t kSamples = 2;
+      std::vector<float> in = RandomFloats(kSamples * vectors * dim, random);
+      const std::vector<float> grad_out = RandomFloats(kSamples * InteractionWidth(vectors, dim), random);
+      std::vector<float> grad = Poisoned(in.size());
+      InteractionBackward(kSamples, vectors, dim, in.data(), grad_out.data(), grad.data());
+      const auto value = [&] {
+        double sum = 0;
+        const std::vector<double> y = Forward64(kSamples, vectors, dim, in);
+        for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * double(grad_out[i]);
+        return sum;
+      };
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        const float kept = in[i];
+        in[i] = kept + 0x1p-8f;
+        const double up = value(), high = double(in[i]);
+        in[i] = kept - 0x1p-8f;
+        const double down = value(), low = double(in[i]);
+        in[i] = kept;
+        EXPECT_NEAR((up - down) / (high - low), grad[i], 1e-5);
+      }
+    }
+}
+
+TEST(InteractionTest, SameBitsOnEveryTargetAndAlignment) {
+  SplitMix random(3);
+  constexpr std::uint32_t kVectors = 27, kDim = 18;
+  const std::vector<float> in = RandomFloats(10 * kVectors * kDim, random);
+  const std::vector<float> grad_out = RandomFloats(10 * InteractionWidth(kVectors, kDim), random);
+  const auto compute = [&](std::size_t shift) {
+    Shifted shifted(in, shift);
+    std::vector<float> out = Poisoned(grad_out.size()), grad = Poisoned(in.size());
+    InteractionForward(10, kVectors, kDim, shifted.data(), out.data());
+    InteractionBackward(10, kVectors, kDim, shifted.data(), grad_out.data(), grad.data());
+    out.insert(out.end(), grad.begin(), grad.end());
+    return out;
+  };
+  for (const std::size_t shift : {1, 7}) EXPECT_TRUE(SameBits(compute(0), compute(shift)));
+  ExpectSameBitsOnEveryTarget([&] { return compute(3); });
+}
+
+}  // namespace
+}  // namespace tarn::kernels

@@ -1,0 +1,150 @@
+// Shows that losses and their gradients agree with libm in long double, at the extremes too, that gradients are those
+// of finite differences, and that the bits are the same on every instruction set.
+#include "kernels/loss.h"
+
+#include <algorithm>
+
+#include "tests/unit/kernels/kernel_test_util.h"
+
+namespace tarn::kernels {
+namespace {
+
+TEST(LossTest, SigmoidIsRoundedFromAnAccurateOne) {
+  SplitMix random(1);
+  for (const std::size_t n : {0, 1, 7, 1000}) {
+    const std::vector<float> logits = RandomFloats(n, random, -30, 30);
+    std::vector<float> out = Poisoned(n);
+    Sigmoid(n, logits.data(), out.data());
+    for (std::size_t i = 0; i < n; ++i)
+      ASSERT_FLOAT_EQ(out[i], float(1.0L / (1.0L + std::exp(-static_cast<long double>(logits[i])))));
+    std::vector<float> in_place = logits;
+    Sigmoid(n, in_place.data(), in_place.data());
+    EXPECT_TRUE(SameBits(out, in_place));
+  }
+  std::vector<float> extremes = {0.0f, 1e30f, -1e30f, INFINITY, -INFINITY, kPoison};
+  Sigmoid(extremes.size(), extremes.data(), extremes.data());
+  EXPECT_EQ(extremes[0], 0.5f);
+  EXPECT_EQ(extremes[1], 1.0f);
+  EXPECT_EQ(extremes[2], 0.0f);
+  EXPECT_EQ(extremes[3], 1.0f);
+  EXPECT_EQ(extremes[4], 0.0f);
+  EXPECT_TRUE(std::isnan(extremes[5]));
+}
+
+double Logistic64(const std::vector<float>& logits, const std::vector<float>& labels) {
+  long double sum = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const long double x = logits[i], y = labels[i];
+    sum += std::max(x, 0.0L) - x * y + std::log1p(std::exp(-std::abs(x)));
+  }
+  return double(sum);
+}
+
+TEST(LossTest, LogisticLossAndGradient) {
+  SplitMix random(2);
+  for (const std::size_t n : {0, 1, 13, 1000}) {
+    std::vector<float> logits = RandomFloats(n, random, -20, 20), labels(n);
+    for (float& y : labels) y = random.Chance(0.3) ? 1.0f : 0.0f;
+    std::vector<float> grad = Poisoned(n);
+    const double loss = LogisticLoss(n, logits.data(), labels.data(), 0.25f, grad.data());
+    EXPECT_NEAR(loss, Logistic64(logits, labels), 1e-12 * (1 + loss));
+    EXPECT_EQ(loss, LogisticLoss(n, logits.data(), labels.data(), 0.25f, nullptr));
+    for (std::size_t i = 0; i < std::min<std::size_t>(n, 50); ++i) {
+      const float kept = logits[i];
+      logits[i] = kept + 0x1p-10f;
+      const double up = Logistic64(logits, labels), high = double(logits[i]);
+      logits[i] = kept - 0x1p-10f;
+      const double down = Logistic64(logits, labels), low = double(logits[i]);
+      logits[i] = kept;
+      EXPECT_NEAR(0.25 * (up - down) / (high - low), grad[i], 1e-6);
+    }
+  }
+}
+
+TEST(LossTest, LogisticLossAtTheExtremes) {
+  const std::vector<float> logits = {1000.0f, -1000.0f, 1000.0f, -1000.0f}, labels = {1, 0, 0, 1};
+  std::vector<float> grad = Poisoned(4);
+  EXPECT_DOUBLE_EQ(LogisticLoss(4, logits.data(), labels.data(), 1.0f, grad.data()), 2000.0);
+  EXPECT_EQ(grad, (std::vector<float>{0, 0, 1, -1}));
+  const float nan_logit = kPoison, label = 1;
+  EXPECT_TRUE(std::isnan(LogisticLoss(1, &nan_logit, &label, 1.0f, nullptr)));
+}
+
+double Softmax64(std::size_t n, std::size_t classes, const std::vector<float>& logits,
+                 const std::vector<std::uint32_t>& labels) {
+  long double sum = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float* row = logits.data() + i * classes;
+    const long double largest = *std::max_element(row, row + classes);
+    long double total = 0;
+    for (std::size_t c = 0; c < classes; ++c) total += std::exp(static_cast<long double>(row[c]) - largest);
+    sum += std::log(total) + largest - static_cast<long double>(row[labels[i]]);
+  }
+  return double(sum);
+}
+
+TEST(LossTest, SoftmaxLossGradientAndAccuracy) {
+  SplitMix random(3);
+  for (const std::uint32_t classes : {1u, 2u, 10u, 37u})
+    for (const std::size_t n : {0, 1, 20}) {
+      std::vector<float> logits = RandomFloats(n * classes, random, -5, 5);
+      const std::vector<std::uint32_t> labels = RandomIndices(n, classes, random);
+      std::vector<float> grad = Poisoned(n * classes);
+      const auto [loss, correct] =
+          SoftmaxCrossEntropy(n, classes, logits.data(), labels.data(), 0.5f, grad.data());
+      EXPECT_NEAR(loss, Softmax64(n, classes, logits, labels), 1e-12 * (1 + loss));
+      std::size_t expected_correct = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto row = logits.begin() + std::ptrdiff_t(i * classes);
+        expected_correct += std::size_t(std::max_element(row, row + classes) - row) == labels[i];
+      }
+      EXPECT_EQ(correct, expected_correct);
+      for (std::size_t i = 0; i < logits.size(); ++i) {
+        const float kept = logits[i];
+        logits[i] = kept + 0x1p-10f;
+        const double up = Softmax64(n, classes, logits, labels), high = double(logits[i]);
+        logits[i] = kept - 0x1p-10f;
+        const double down = Softmax64(n, classes, logits, labels), low = double(logits[i]);
+        logits[i] = kept;
+        EXPECT_NEAR(0.5 * (up - down) / (high - low), grad[i], 1e-6);
+      }
+    }
+}
+
+TEST(LossTest, SoftmaxTiesAndExtremes) {
+  const std::vector<float> logits = {2, 2, 2, 1e30f, -1e30f, 0};
+  const std::vector<std::uint32_t> labels = {0, 1};
+  std::vector<float> grad = Poisoned(6);
+  const auto [loss, correct] = SoftmaxCrossEntropy(2, 3, logits.data(), labels.data(), 1.0f, grad.data());
+  EXPECT_EQ(correct, 1u) << "of equal logits the first one counts";
+  EXPECT_NEAR(loss, 2e30, 1e24);
+  for (const float g : grad) EXPECT_TRUE(std::isfinite(g));
+}
+
+TEST(LossTest, SameBitsOnEveryTargetAndAlignment) {
+  SplitMix random(4);
+  const std::vector<float> logits = RandomFloats(37 * 27, random, -10, 10);
+  std::vector<float> labels(logits.size());
+  for (float& y : labels) y = float(random.Below(2));
+  const std::vector<std::uint32_t> classes = RandomIndices(27, 37, random);
+  const auto compute = [&](std::size_t shift) {
+    Shifted in(logits, shift);
+    std::vector<float> out = Poisoned(logits.size()), grad = Poisoned(logits.size()), soft = Poisoned(logits.size());
+    Sigmoid(logits.size(), in.data(), out.data());
+    const double logistic = LogisticLoss(logits.size(), in.data(), labels.data(), 0.1f, grad.data());
+    const double softmax = SoftmaxCrossEntropy(27, 37, in.data(), classes.data(), 0.1f, soft.data()).loss;
+    out.insert(out.end(), grad.begin(), grad.end());
+    out.insert(out.end(), soft.begin(), soft.end());
+    for (const double loss : {logistic, softmax}) {  // both halves of the bits
+      const auto bits = std::bit_cast<std::uint64_t>(loss);
+      out.push_back(std::bit_cast<float>(std::uint32_t(bits)));
+      out.push_back(std::bit_cast<float>(std::uint32_t(bits >> 32)));
+    }
+    return out;
+  };
+  for (const std::size_t shift : {1, 7}) EXPECT_TRUE(SameBits(compute(0), compute(shift)));
+  ExpectSameBitsOnEveryTarget([&] { return compute(3); });
+}
+
+}  // namespace
+}  // namespace tarn::kernels

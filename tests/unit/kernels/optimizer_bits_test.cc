@@ -1,0 +1,102 @@
+// Shows what replicas and repetitions rest on: an optimizer's bits depend on the rows' state and gradients alone, not
+// on the batches they come in, their order, their place in memory or the instruction set.
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/optimizer.h"
+#include "tests/unit/kernels/kernel_test_util.h"
+#include "tests/unit/kernels/optimizer_cases.h"
+
+namespace tarn::kernels {
+namespace {
+
+constexpr std::size_t kRows = 53;
+constexpr std::uint64_t kClocks = 20;
+
+// How a run lays out and groups its rows.
+struct Manner {
+  std::size_t batch = kRows;
+  std::size_t shift = 0;  // of rows in memory, in floats
+  bool reversed = false;
+};
+
+// All values and slots after kClocks pushes of all rows.
+std::vector<float> Train(const OptimizerSpec& spec, std::uint32_t dim, const Manner& manner) {
+  SplitMix random(dim);
+  const std::uint32_t slot_floats = SlotFloats(spec.kind, dim);
+  std::vector<float> slots_start(kRows * slot_floats);
+  for (std::size_t i = 0; i < kRows; ++i) InitSlots(spec, dim, slots_start.data() + i * slot_floats);
+  Shifted values(RandomFloats(kRows * dim, random), manner.shift);
+  Shifted slots(slots_start, 3 * manner.shift);
+  std::vector<std::size_t> order(kRows);
+  std::iota(order.begin(), order.end(), 0);
+  if (manner.reversed) std::reverse(order.begin(), order.end());
+  for (std::uint64_t clock = 0; clock < kClocks; ++clock) {
+    const std::vector<float> gradients = RandomFloats(kRows * dim, random);
+    for (std::size_t begin = 0; begin < kRows; begin += manner.batch) {
+      std::vector<float*> value_pointers, slot_pointers;
+      std::vector<float> packed;
+      for (std::size_t i = begin; i < std::min(kRows, begin + manner.batch); ++i) {
+        const std::size_t row = order[i];
+        value_pointers.push_back(values.data() + row * dim);
+        slot_pointers.push_back(slots.data() + row * slot_floats);
+        packed.insert(packed.end(), gradients.begin() + std::ptrdiff_t(row * dim),
+                      gradients.begin() + std::ptrdiff_t((row + 1) * dim));
+      }
+      Shifted shifted(packed, 5 * manner.shift);
+      ApplyOptimizer(spec, Clock(clock), dim, value_pointers.size(), value_pointers.data(), slot_pointers.data(),
+                     shifted.data());
+    }
+  }
+  std::vector<float> result = values.values();
+  const std::vector<float> state = slots.values();
+  result.insert(result.end(), state.begin(), state.end());
+  return result;
+}
+
+TEST(OptimizerBitsTest, DoNotDependOnBatchesOrderOrAlignment) {
+  for (const OptimizerCase& c : OptimizerCases())
+    for (const std::uint32_t dim : {1u, 4u, 8u, 17u}) {
+      const std::vector<float> expected = Train(c.spec, dim, {});
+      EXPECT_TRUE(SameBits(expected, Train(c.spec, dim, {}))) << c.name << " again";
+      for (const std::size_t batch : {1, 2, 7, 52})
+        EXPECT_TRUE(SameBits(expected, Train(c.spec, dim, {.batch = batch}))) << c.name << " by " << batch;
+      for (const std::size_t shift : {1, 7})
+        EXPECT_TRUE(SameBits(expected, Train(c.spec, dim, {.shift = shift}))) << c.name << " shift " << shift;
+      EXPECT_TRUE(SameBits(expected, Train(c.spec, dim, {.batch = 10, .reversed = true}))) << c.name << " reversed";
+    }
+}
+
+TEST(OptimizerBitsTest, AreTheSameOnEveryInstructionSet) {
+  for (const OptimizerCase& c : OptimizerCases())
+    for (const std::uint32_t dim : {1u, 7u, 16u, 37u, 100u}) {
+      SCOPED_TRACE(c.name + ", dim " + std::to_string(dim));
+      ExpectSameBitsOnEveryTarget([&] { return Train(c.spec, dim, {.shift = 1}); });
+    }
+}
+
+// The plain loop in this file, which no vector unit has a hand in, is what the kernel computes to the bit.
+TEST(OptimizerBitsTest, AdagradIsThePlainFormula) {
+  OptimizerSpec spec;
+  spec.kind = OptimizerKind::kAdagrad;
+  SplitMix random(3);
+  std::vector<float> w = RandomFloats(100, random), a(100, 0.0f);
+  std::vector<float> w_expected = w, a_expected = a;
+  float* value_pointer = w.data();
+  float* slot_pointer = a.data();
+  for (std::uint64_t clock = 0; clock < 50; ++clock) {
+    const std::vector<float> g = RandomFloats(100, random);
+    ApplyOptimizer(spec, Clock(clock), 100, 1, &value_pointer, &slot_pointer, g.data());
+    for (std::size_t j = 0; j < 100; ++j) {
+      volatile float square = g[j] * g[j];
+      a_expected[j] += square;
+      volatile float step = spec.learning_rate * g[j];
+      w_expected[j] -= step / (std::sqrt(a_expected[j]) + spec.epsilon);
+    }
+  }
+  EXPECT_TRUE(SameBits(w, w_expected));
+  EXPECT_TRUE(SameBits(a, a_expected));
+}
+
+}  // namespace
+}  // namespace tarn::kernels

@@ -1,0 +1,74 @@
+// Shows that duplicates are found whatever the keys look like, in the order of first occurrence, and that what a
+// scratch was used for before makes no difference.
+#include "kernels/unique.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <unordered_map>
+
+#include "core/hash.h"
+
+namespace tarn::kernels {
+namespace {
+
+void Check(const std::vector<Key>& keys, UniqueScratch& scratch) {
+  std::vector<Key> expected;
+  std::vector<std::uint32_t> expected_inverse;
+  std::unordered_map<Key, std::uint32_t> seen;
+  for (const Key key : keys) {
+    const auto [at, is_new] = seen.emplace(key, std::uint32_t(expected.size()));
+    if (is_new) expected.push_back(key);
+    expected_inverse.push_back(at->second);
+  }
+  std::vector<Key> unique(keys.size(), 0xdead);
+  std::vector<std::uint32_t> inverse(keys.size(), 0xdead);
+  const std::size_t n = UniqueKeys(keys, unique.data(), inverse.data(), scratch);
+  unique.resize(n);
+  EXPECT_EQ(unique, expected);
+  EXPECT_EQ(inverse, expected_inverse);
+
+  std::vector<Key> in_place = keys;
+  EXPECT_EQ(UniqueKeys(in_place, in_place.data(), inverse.data(), scratch), n);
+  in_place.resize(n);
+  EXPECT_EQ(in_place, expected);
+  EXPECT_EQ(inverse, expected_inverse);
+}
+
+std::vector<Key> RandomKeys(std::size_t n, std::uint64_t distinct, SplitMix& random) {
+  std::vector<Key> keys(n);
+  for (Key& key : keys) key = Mix64(random.Below(distinct));
+  return keys;
+}
+
+TEST(UniqueTest, AnyMixOfKeysWithOneScratch) {
+  UniqueScratch scratch;
+  SplitMix random(1);
+  for (const std::size_t n : {0, 1, 2, 15, 16, 17, 31, 33, 1000, 100000, 5, 0})
+    for (const std::uint64_t distinct : {std::uint64_t{1}, std::uint64_t{7}, std::uint64_t{1000}, ~std::uint64_t{0}})
+      Check(RandomKeys(n, distinct, random), scratch);
+}
+
+TEST(UniqueTest, KeysThatShareAllTheirLowHashBits) {
+  std::vector<Key> keys;
+  for (std::uint64_t i = 0; i < 2000; ++i) keys.push_back(Unmix64((i % 700) << 40));
+  UniqueScratch scratch;
+  Check(keys, scratch);
+}
+
+TEST(UniqueTest, ExtremeKeys) {
+  UniqueScratch scratch;
+  Check({0, ~Key{0}, 0, 1, ~Key{0}, Key{1} << 63}, scratch);
+}
+
+TEST(UniqueTest, OrderDoesNotDependOnTheScratch) {
+  SplitMix random(2);
+  const std::vector<Key> keys = RandomKeys(5000, 900, random);
+  UniqueScratch cold, warm;
+  Check(RandomKeys(50000, ~std::uint64_t{0}, random), warm);
+  Check(keys, cold);
+  Check(keys, warm);
+}
+
+}  // namespace
+}  // namespace tarn::kernels
