@@ -1,0 +1,56 @@
+"""Shows that bsp + aggregated ends in the same bits whatever the shape of the fleet, on every repetition, and when a
+run was stopped at a checkpoint and resumed. parameters_hash covers all values and all optimizer slots."""
+
+import signal
+import subprocess
+import time
+import unittest
+
+from fleet_case import FleetCase
+
+
+class BitsTest(FleetCase):
+    def test_shapes_and_repetitions(self):
+        hashes = {}
+        for servers in (1, 2, 4):
+            for shards in (1, 2, 3):
+                job = self.job(servers=servers, shards=shards, workers=2)
+                summary = self.run_ok(job, f"shape-{servers}-{shards}")
+                self.assertEqual(summary["samples"], self.rows)
+                hashes[servers, shards] = summary["parameters_hash"]
+        again = self.run_ok(self.job(servers=2, shards=2, workers=2), "again")
+        hashes["again"] = again["parameters_hash"]
+        self.assertEqual(len(set(hashes.values())), 1, hashes)
+        other = self.run_ok(self.job(servers=1, workers=2), "other", "--set", "job.seed=4")
+        self.assertNotEqual(other["parameters_hash"], again["parameters_hash"])
+
+    def test_resume_ends_in_the_same_bits(self):
+        whole = self.run_ok(self.job(servers=2, shards=2, epochs=2), "whole")
+        job = self.job(servers=2, shards=2, epochs=2, durability="checkpoint", checkpoint_clocks=30)
+        stopped = self.stop_at_first_checkpoint(job, "stopped")
+        self.assertLess(stopped["samples"], 2 * self.rows)
+        resumed = self.run_ok(job, "resumed", "--resume", self.folder / "stopped")
+        self.assertEqual(resumed["samples"], 2 * self.rows)
+        self.assertEqual(resumed["parameters_hash"], whole["parameters_hash"])
+        # Onto another number of servers and shards: the same bits again.
+        moved = self.run_ok(job, "moved", "--resume", self.folder / "stopped", "--set", "fleet.servers=1",
+                            "--set", "fleet.shards=3")
+        self.assertEqual(moved["parameters_hash"], whole["parameters_hash"])
+
+    def stop_at_first_checkpoint(self, job, name):
+        run_dir = self.folder / name
+        process = subprocess.Popen(self.command(job, run_dir), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        deadline = time.time() + 120
+        while not list(run_dir.glob("checkpoints/ckpt-*/MANIFEST")) and time.time() < deadline:
+            self.assertIsNone(process.poll(), "the run ended before its first checkpoint")
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+        import json
+        summary = json.loads((run_dir / "summary.json").read_text())
+        self.assertEqual(summary["status"], "stopped", output)
+        return summary
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
