@@ -29,7 +29,8 @@ Frames Noise(tarn::SplitMix& rng) {
 }
 
 Frames Damaged(tarn::SplitMix& rng) {
-  const tarn::Message message = tarn::net::RandomMessage(rng);
+  const std::size_t body = rng.Below(std::variant_size_v<tarn::Body>);
+  const tarn::Message message = tarn::net::testing::RandomMessage(&rng, body, 1 + rng.Below(50));
   Frames frames;
   const auto encoded = tarn::net::Encode(message);
   if (!encoded) return Noise(rng);
