@@ -1,0 +1,90 @@
+// One ZeroMQ socket, without exceptions and without blocking: the thin layer that knows ZeroMQ's calls. Only
+// net/zmq_*.cc include this.
+#pragma once
+
+#include <zmq.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/buffer.h"
+#include "core/error.h"
+#include "core/limits.h"
+#include "net/frame.h"
+
+namespace tarn::net {
+
+// A received message's parts; owns them.
+class Parts {
+ public:
+  Parts() = default;
+  ~Parts() { Clear(); }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  // Identity and frames; what comes beyond a limit is dropped as it is received.
+  static constexpr std::size_t kMax = 1 + limits::kFramesMax;
+
+  std::size_t count() const { return count_; }
+  FrameView operator[](std::size_t i) {
+    return {static_cast<const std::byte*>(zmq_msg_data(&parts_[i])), zmq_msg_size(&parts_[i])};
+  }
+  // The message had more parts or bytes than the limits allow; those kept are only its beginning.
+  bool too_large() const { return too_large_; }
+  std::size_t bytes() const { return bytes_; }
+  void Clear();
+
+ private:
+  friend class Socket;
+  std::array<zmq_msg_t, kMax + 1> parts_;  // the last: while receiving
+  std::size_t count_ = 0;
+  std::size_t bytes_ = 0;
+  bool too_large_ = false;
+};
+
+enum class SendResult { kSent, kFull, kUnreachable };
+
+struct SocketOptions {
+  int high_water_mark = 0;
+  int linger_ms = 0;
+  int heartbeat_ms = 0;
+  int reconnect_ms = 0;
+};
+
+// Owned by one thread.
+class Socket {
+ public:
+  // `type` is ZMQ_ROUTER or ZMQ_DEALER. kIo if the context has no more sockets or files.
+  static Expected<Socket> Open(void* context, int type, const SocketOptions& options);
+
+  Status Bind(const std::string& endpoint);
+  Status Connect(const std::string& endpoint);
+  std::string LastEndpoint() const;
+  // What is not sent yet will not linger when the socket is closed.
+  void DropUnsent();
+
+  // All frames or none. `identity`: the receiver's, for a ROUTER; empty for a DEALER. Frames of more than
+  // kZeroCopyBytes are not copied but held until they have left. kFull: try later. kUnreachable: the receiver is gone.
+  SendResult Send(std::string_view identity, std::span<const Buffer> frames);
+
+  // Whether a message was there. Takes all of it from the socket, whatever its size.
+  bool Receive(Parts* parts);
+
+  void* handle() const { return socket_.get(); }
+
+  static constexpr std::size_t kZeroCopyBytes = 16 << 10;
+
+ private:
+  struct Close {
+    void operator()(void* socket) const { zmq_close(socket); }
+  };
+  explicit Socket(void* socket) : socket_(socket) {}
+
+  std::unique_ptr<void, Close> socket_;
+};
+
+}  // namespace tarn::net

@@ -1,0 +1,327 @@
+#include "net/zmq_transport.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/log.h"
+#include "net/accepted_peers.h"
+#include "net/backlog.h"
+#include "net/frame.h"
+#include "net/zmq_monitor.h"
+#include "net/zmq_socket.h"
+
+namespace tarn::net {
+namespace {
+
+// How long to wait before trying a ROUTER's full peers again: it cannot be polled for room.
+constexpr long kRetryMs = 1;
+// Messages taken from one socket before the next has its turn.
+constexpr std::size_t kTurn = 32;
+
+TimeUs NowUs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+bool IsAccepted(Peer peer) { return peer.value >= kFirstAcceptedPeer; }
+
+}  // namespace
+
+void KeepLargeBlocks() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  mallopt(M_TRIM_THRESHOLD, 512 << 20);
+}
+
+ZmqContext::ZmqContext(const ZmqContextOptions& options) : context_(zmq_ctx_new()) {
+  TARN_CHECK(context_ != nullptr, "out of memory");
+  KeepLargeBlocks();
+  zmq_ctx_set(context_, ZMQ_IO_THREADS, options.io_threads);
+  zmq_ctx_set(context_, ZMQ_MAX_SOCKETS, std::min(options.sockets_max, zmq_ctx_get(context_, ZMQ_SOCKET_LIMIT)));
+}
+
+ZmqContext::~ZmqContext() {
+  while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
+  }
+}
+
+bool IsLoopback(const std::string& endpoint) {
+  const std::string_view text = endpoint;
+  constexpr std::string_view kTcp = "tcp://";
+  if (text.starts_with("ipc://") || text.starts_with("inproc://")) return true;
+  if (!text.starts_with(kTcp)) return false;
+  const std::string_view address = text.substr(kTcp.size());
+  const std::string_view host = address.substr(0, address.rfind(':'));
+  if (host == "localhost" || host == "[::1]") return true;
+  // "127.example.org" is a name like any other.
+  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+class ZmqTransport::Impl {
+ public:
+  Impl(ZmqContext* context, const ZmqTransportOptions& options)
+      : context_(*context), options_(options), accepted_(options.accepted_peers_max),
+        backlog_(options.backlog_bytes_max), wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    TARN_CHECK(wake_ >= 0, "no file descriptor left");
+  }
+  ~Impl() { close(wake_); }
+
+  Expected<std::string> Bind(const std::string& endpoint) {
+    TARN_RETURN_IF_ERROR(CheckAddress(endpoint));
+    if (!router_) TARN_RETURN_IF_ERROR(OpenRouter());
+    TARN_RETURN_IF_ERROR(router_->Bind(endpoint));
+    return router_->LastEndpoint();
+  }
+
+  Status Connect(Peer peer, const std::string& endpoint) {
+    TARN_CHECK(!IsAccepted(peer), "accepted peers connect to us");
+    TARN_RETURN_IF_ERROR(CheckAddress(endpoint));
+    const auto found = links_.find(peer);
+    if (found != links_.end() && found->second.endpoint == endpoint) return {};
+    Expected<Socket> socket = Socket::Open(context_.handle(), ZMQ_DEALER, SocketSettings());
+    if (!socket) return std::unexpected(socket.error());
+    TARN_RETURN_IF_ERROR(socket->Connect(endpoint));
+    if (found != links_.end()) {
+      found->second.socket.DropUnsent();
+      counters_.dropped_unreachable += backlog_.Drop(peer);
+      links_.erase(found);
+    }
+    links_.emplace(peer, Link{std::move(*socket), endpoint});
+    return {};
+  }
+
+  void Send(Peer to, const Message& message) {
+    Expected<Frames> frames = Encode(message);
+    if (!frames) {
+      ++counters_.dropped_unencodable;
+      LogWarning(unencodable_limiter_, "dropped a message of our own: {}", ToString(frames.error()));
+      return;
+    }
+    if (!backlog_.Has(to) && TrySend(to, *frames)) return;
+    if (backlog_.Push(to, std::move(*frames))) return;
+    ++counters_.dropped_backlog;
+    LogWarning(backlog_limiter_, "dropped a {} to peer {}: it has taken nothing, and {} MB wait for it",
+               BodyName(message.body), to.value, options_.backlog_bytes_max >> 20);
+  }
+
+  std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) {
+    const TimeUs deadline = timeout_us < 0 ? INT64_MAX : NowUs() + timeout_us;
+    const std::size_t before = out->size();
+    for (;;) {
+      FlushBacklog();
+      const bool interrupted = !Poll(timeout_us == 0 ? 0 : deadline - NowUs());
+      const bool woken = TakeWake();
+      if (monitor_.handle() != nullptr) counters_.refused_handshakes += monitor_.Take();
+      Drain(out, max);
+      if (interrupted || woken || out->size() > before || max == 0) break;
+      if (deadline != INT64_MAX && NowUs() >= deadline) break;
+    }
+    return out->size() - before;
+  }
+
+  void Wake() {
+    const std::uint64_t one = 1;
+    // Fails only if the counter is full: then the wake-up is pending anyway.
+    [[maybe_unused]] const auto written = write(wake_, &one, sizeof(one));
+  }
+
+  TransportCounters counters() const {
+    TransportCounters counters = counters_;
+    counters.backlog_bytes = backlog_.bytes();
+    counters.accepted_peers = accepted_.size();
+    return counters;
+  }
+
+ private:
+  struct Link {
+    Socket socket;
+    std::string endpoint;
+  };
+
+  SocketOptions SocketSettings() const {
+    return {.high_water_mark = options_.high_water_mark,
+            .linger_ms = options_.linger_ms,
+            .heartbeat_ms = options_.heartbeat_ms,
+            .reconnect_ms = options_.reconnect_ms};
+  }
+
+  Status CheckAddress(const std::string& endpoint) const {
+    if (options_.insecure || IsLoopback(endpoint)) return {};
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("CURVE keys are required for non-loopback address {}; --insecure says otherwise", endpoint));
+  }
+
+  Status OpenRouter() {
+    Expected<Socket> socket = Socket::Open(context_.handle(), ZMQ_ROUTER, SocketSettings());
+    if (!socket) return std::unexpected(socket.error());
+    router_.emplace(std::move(*socket));
+    return monitor_.Watch(context_.handle(), router_->handle());
+  }
+
+  // Whether nothing remains to be done for the message: it is sent, or its peer is gone.
+  bool TrySend(Peer to, const Frames& frames) {
+    const auto link = links_.find(to);
+    const std::string_view identity = IsAccepted(to) ? accepted_.IdentityOf(to) : std::string_view();
+    SendResult result = SendResult::kUnreachable;
+    if (link != links_.end()) result = link->second.socket.Send({}, frames);
+    if (!identity.empty()) result = router_->Send(identity, frames);
+    if (result == SendResult::kFull) return false;
+    if (result == SendResult::kSent) {
+      ++counters_.sent_messages;
+      counters_.sent_bytes += BytesOf(frames);
+      return true;
+    }
+    ++counters_.dropped_unreachable;
+    if (IsAccepted(to)) accepted_.Forget(to);
+    LogWarning(unreachable_limiter_, "dropped a message: peer {} is gone", to.value);
+    return true;
+  }
+
+  void FlushBacklog() {
+    if (backlog_.empty()) return;
+    backlog_.Flush([this](Peer peer, const Frames& frames) { return TrySend(peer, frames); });
+  }
+
+  // Fills items_: the wake-up, the monitor, the ROUTER, then the links in order. False after a signal.
+  bool Poll(TimeUs wait_us) {
+    items_.clear();
+    items_.push_back({nullptr, wake_, ZMQ_POLLIN, 0});
+    if (router_) {
+      items_.push_back({monitor_.handle(), 0, ZMQ_POLLIN, 0});
+      items_.push_back({router_->handle(), 0, ZMQ_POLLIN, 0});
+    }
+    bool accepted_waits = false;
+    backlog_.ForEachPeer([&](Peer peer) { accepted_waits |= IsAccepted(peer); });
+    for (const auto& [peer, link] : links_) {
+      const int events = backlog_.Has(peer) ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;
+      items_.push_back({link.socket.handle(), 0, static_cast<short>(events), 0});
+    }
+    constexpr TimeUs kLongestUs = TimeUs{3600} * 1'000'000;
+    long wait_ms = static_cast<long>((std::clamp<TimeUs>(wait_us, 0, kLongestUs) + 999) / 1000);
+    if (accepted_waits) wait_ms = std::min(wait_ms, kRetryMs);
+    return zmq_poll(items_.data(), static_cast<int>(items_.size()), wait_ms) >= 0;
+  }
+
+  bool TakeWake() {
+    std::uint64_t count = 0;
+    return read(wake_, &count, sizeof(count)) > 0;
+  }
+
+  // Takes up to `budget` messages, good or bad, of what the polled sockets hold, in turns.
+  void Drain(std::vector<Received>* out, std::size_t budget) {
+    ready_.clear();
+    std::size_t item = 1;
+    if (router_) {
+      item = 3;
+      if ((items_[2].revents & ZMQ_POLLIN) != 0) ready_.push_back({nullptr, Peer()});
+    }
+    for (auto& [peer, link] : links_)
+      if ((items_[item++].revents & ZMQ_POLLIN) != 0) ready_.push_back({&link.socket, peer});
+    if (ready_.empty()) return;
+    std::rotate(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(turn_++ % ready_.size()), ready_.end());
+    while (!ready_.empty() && budget > 0)
+      std::erase_if(ready_, [&](const Ready& ready) { return !TakeTurn(ready, out, &budget); });
+  }
+
+  struct Ready {
+    Socket* socket;  // null: the ROUTER
+    Peer peer;
+  };
+
+  // Whether the socket may have more.
+  bool TakeTurn(const Ready& ready, std::vector<Received>* out, std::size_t* budget) {
+    Socket& socket = ready.socket == nullptr ? *router_ : *ready.socket;
+    for (std::size_t i = 0; i < kTurn && *budget > 0; ++i, --*budget) {
+      if (!socket.Receive(&parts_)) return false;
+      Accept(ready, out);
+    }
+    return true;
+  }
+
+  void Accept(const Ready& ready, std::vector<Received>* out) {
+    const bool by_router = ready.socket == nullptr;
+    const std::size_t skip = by_router ? 1 : 0;
+    Peer from = ready.peer;
+    if (by_router) {
+      const FrameView identity = parts_[0];
+      from = accepted_.Intern({reinterpret_cast<const char*>(identity.data), identity.size});
+    }
+    std::array<FrameView, Parts::kMax> frames;
+    for (std::size_t i = skip; i < parts_.count(); ++i) frames[i - skip] = parts_[i];
+    Expected<Message> message = parts_.too_large()
+                                    ? Fail(ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes",
+                                                                             limits::kFramesMax,
+                                                                             limits::kMessageBytesMax))
+                                    : Decode(std::span<const FrameView>(frames.data(), parts_.count() - skip));
+    if (!message) {
+      Refuse(from, message.error());
+    } else {
+      ++counters_.received_messages;
+      counters_.received_bytes += parts_.bytes();
+      out->push_back({from, std::move(*message)});
+    }
+    parts_.Clear();
+  }
+
+  void Refuse(Peer from, const Error& error) {
+    LogLimiter* limiter = &malformed_limiter_;
+    if (error.code == ErrorCode::kTooLarge) {
+      ++counters_.refused_too_large;
+      limiter = &too_large_limiter_;
+    } else if (error.code == ErrorCode::kWrongJob) {
+      ++counters_.refused_version;
+      limiter = &version_limiter_;
+    } else {
+      ++counters_.refused_malformed;
+    }
+    LogWarning(*limiter, "refused {} bytes from peer {}: {}", parts_.bytes(), from.value, ToString(error));
+    // Nobody answers an answer: what comes over a link is one, or is from our own scheduler.
+    if (!IsAccepted(from)) return;
+    Message reply;
+    reply.body = ErrorReply{.code = ErrorCode::kMalformed, .message = error.message};
+    const Expected<Frames> frames = Encode(reply);
+    // Whoever sends garbage and reads no answers gets none; nothing is kept for it.
+    if (frames && !backlog_.Has(from)) TrySend(from, *frames);
+  }
+
+  ZmqContext& context_;
+  ZmqTransportOptions options_;
+  AcceptedPeers accepted_;
+  Backlog backlog_;
+  int wake_;
+  std::optional<Socket> router_;
+  HandshakeMonitor monitor_;  // behind the socket that it watches
+  std::map<Peer, Link> links_;
+  std::vector<zmq_pollitem_t> items_;
+  std::vector<Ready> ready_;
+  std::size_t turn_ = 0;
+  Parts parts_;
+  TransportCounters counters_;
+  LogLimiter malformed_limiter_, too_large_limiter_, version_limiter_;
+  LogLimiter unencodable_limiter_, backlog_limiter_, unreachable_limiter_;
+};
+
+ZmqTransport::ZmqTransport(ZmqContext* context, const ZmqTransportOptions& options)
+    : impl_(std::make_unique<Impl>(context, options)) {}
+ZmqTransport::~ZmqTransport() = default;
+
+Expected<std::string> ZmqTransport::Bind(const std::string& endpoint) { return impl_->Bind(endpoint); }
+Status ZmqTransport::Connect(Peer peer, const std::string& endpoint) { return impl_->Connect(peer, endpoint); }
+void ZmqTransport::Send(Peer to, const Message& message) { impl_->Send(to, message); }
+std::size_t ZmqTransport::Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) {
+  return impl_->Receive(out, max, timeout_us);
+}
+void ZmqTransport::Wake() { impl_->Wake(); }
+TransportCounters ZmqTransport::counters() const { return impl_->counters(); }
+
+}  // namespace tarn::net

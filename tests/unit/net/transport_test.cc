@@ -1,0 +1,481 @@
+// Shows over loopback: messages and large pieces arrive whole and in order, both ways and from many peers; nothing
+// blocks when a peer takes nothing; links come back after a restart; and garbage of every kind is counted, answered
+// where somebody listens, and otherwise without effect.
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/limits.h"
+#include "net/frame.h"
+#include "net/zmq_transport.h"
+#include "tests/unit/net/fields.h"
+#include "tests/unit/net/random_message.h"
+
+namespace tarn::net {
+namespace {
+
+constexpr std::int64_t kSecondUs = 1'000'000;
+
+Message NumberedTick(std::uint64_t n) {
+  Message message;
+  message.body = Tick{.clock = Clock(n)};
+  return message;
+}
+
+// A push of `bytes` of values whose first word is `n`.
+Message Piece(std::uint64_t n, std::size_t bytes) {
+  Message message;
+  message.body = PullReply{.request = RequestId(n), .count = 1024};
+  message.values = Buffer::Allocate(bytes);
+  std::memset(message.values.data(), static_cast<int>(n & 0xff), bytes);
+  return message;
+}
+
+std::uint64_t TickOf(const Received& r) { return std::get<Tick>(r.message.body).clock.value; }
+
+class TransportTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<ZmqTransport> Make(ZmqTransportOptions options = {}) {
+    options.linger_ms = 0;
+    return std::make_unique<ZmqTransport>(&context_, options);
+  }
+
+  // What `transport` receives until there are `n` messages or `limit_us` has passed.
+  static std::vector<Received> ReceiveN(Transport* transport, std::size_t n, std::int64_t limit_us = 10 * kSecondUs) {
+    std::vector<Received> got;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(limit_us);
+    while (got.size() < n && std::chrono::steady_clock::now() < end)
+      transport->Receive(&got, n - got.size(), 20'000);
+    return got;
+  }
+
+  // Receives on `transport` until `done`, for at most five seconds.
+  static bool ReceiveUntil(Transport* transport, const std::function<bool()>& done) {
+    std::vector<Received> got;
+    for (int i = 0; i < 500 && !done(); ++i) transport->Receive(&got, 16, 10'000);
+    return done();
+  }
+
+  ZmqContext context_;
+};
+
+TEST_F(TransportTest, Echo) {
+  auto server = Make();
+  auto client = Make();
+  const auto endpoint = server->Bind("tcp://127.0.0.1:*");
+  ASSERT_TRUE(endpoint) << ToString(endpoint.error());
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, *endpoint));
+  SplitMix random(5);
+  for (std::size_t body = 0; body < std::variant_size_v<Body>; ++body) {
+    const Message message = testing::RandomMessage(&random, body, body % 2 == 0 ? 5 : 50);
+    client->Send(kSchedulerPeer, message);
+    auto asked = ReceiveN(server.get(), 1);
+    ASSERT_EQ(asked.size(), 1u);
+    EXPECT_TRUE(testing::Equal(asked[0].message, message));
+    EXPECT_GE(asked[0].from.value, kFirstAcceptedPeer);
+    server->Send(asked[0].from, asked[0].message);
+    auto answered = ReceiveN(client.get(), 1);
+    ASSERT_EQ(answered.size(), 1u);
+    EXPECT_TRUE(testing::Equal(answered[0].message, message));
+    EXPECT_EQ(answered[0].from, kSchedulerPeer);
+  }
+  EXPECT_EQ(server->counters().accepted_peers, 1u);
+  EXPECT_EQ(server->counters().received_messages, std::variant_size_v<Body>);
+  EXPECT_EQ(client->counters().sent_bytes, server->counters().received_bytes - 5 * std::variant_size_v<Body>);
+}
+
+TEST_F(TransportTest, OrderAndWholenessOfLargePieces) {
+  auto server = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(ShardPeer(ShardId(3)), *server->Bind("tcp://127.0.0.1:*")));
+  constexpr std::uint64_t kPieces = 100;
+  for (std::uint64_t n = 0; n < kPieces; ++n) client->Send(ShardPeer(ShardId(3)), Piece(n, n % 2 ? 4096 : 512 << 10));
+  std::vector<Received> got;
+  for (int i = 0; i < 1000 && got.size() < kPieces; ++i) {
+    client->Receive(&got, 0, 1000);  // a sender that waits must run its transport
+    server->Receive(&got, 7, 10'000);
+  }
+  ASSERT_EQ(got.size(), kPieces);
+  for (std::uint64_t n = 0; n < kPieces; ++n) {
+    EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
+    const Buffer& values = got[n].message.values;
+    ASSERT_EQ(values.size(), n % 2 ? 4096u : 512u << 10);
+    EXPECT_EQ(static_cast<std::uint8_t>(values.data()[values.size() - 1]), n & 0xff);
+  }
+}
+
+TEST_F(TransportTest, ManyPeersAreToldApart) {
+  auto server = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  std::vector<std::unique_ptr<ZmqTransport>> clients;
+  for (std::uint64_t c = 0; c < 8; ++c) {
+    clients.push_back(Make());
+    ASSERT_TRUE(clients.back()->Connect(kSchedulerPeer, endpoint));
+    clients.back()->Send(kSchedulerPeer, NumberedTick(c));
+  }
+  std::vector<Received> got;
+  for (int i = 0; i < 500 && got.size() < 8; ++i) {
+    for (auto& client : clients) client->Receive(&got, 0, 0);
+    server->Receive(&got, 100, 10'000);
+  }
+  ASSERT_EQ(got.size(), 8u);
+  for (const Received& r : got) server->Send(r.from, r.message);
+  for (std::uint64_t c = 0; c < 8; ++c) {
+    const auto answer = ReceiveN(clients[c].get(), 1);
+    ASSERT_EQ(answer.size(), 1u);
+    EXPECT_EQ(TickOf(answer[0]), c);
+  }
+}
+
+TEST_F(TransportTest, OneSocketForSeveralPeersThatItConnectsTo) {
+  auto first = Make();
+  auto second = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(ShardPeer(ShardId(0)), *first->Bind("tcp://127.0.0.1:*")));
+  ASSERT_TRUE(client->Connect(ShardPeer(ShardId(1)), *second->Bind("ipc:///tmp/tarn-transport-test-" +
+                                                                   std::to_string(getpid()))));
+  client->Send(ShardPeer(ShardId(0)), NumberedTick(10));
+  client->Send(ShardPeer(ShardId(1)), NumberedTick(11));
+  std::vector<Received> none;
+  for (int i = 0; i < 20; ++i) client->Receive(&none, 0, 10'000);
+  const auto at_first = ReceiveN(first.get(), 1);
+  const auto at_second = ReceiveN(second.get(), 1);
+  ASSERT_EQ(at_first.size() + at_second.size(), 2u);
+  EXPECT_EQ(TickOf(at_first[0]), 10u);
+  EXPECT_EQ(TickOf(at_second[0]), 11u);
+}
+
+TEST_F(TransportTest, ReceiveKeepsToItsMaximumAndTimeout) {
+  auto server = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<Received> got;
+  EXPECT_EQ(server->Receive(&got, 10, 50'000), 0u);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(49));
+  for (std::uint64_t n = 0; n < 100; ++n) client->Send(kSchedulerPeer, NumberedTick(n));
+  std::uint64_t expected = 0;
+  for (int i = 0; i < 1000 && expected < 100; ++i) {
+    std::vector<Received> none;
+    client->Receive(&none, 0, 0);
+    got.clear();
+    EXPECT_LE(server->Receive(&got, 7, 10'000), 7u);
+    for (const Received& r : got) EXPECT_EQ(TickOf(r), expected++);
+  }
+  EXPECT_EQ(expected, 100u);
+}
+
+TEST_F(TransportTest, WakeEndsAReceive) {
+  auto server = Make();
+  ASSERT_TRUE(server->Bind("tcp://127.0.0.1:*"));
+  std::vector<Received> got;
+  std::thread waker([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    server->Wake();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(server->Receive(&got, 10, -1), 0u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  waker.join();
+  server->Wake();  // before the call
+  EXPECT_EQ(server->Receive(&got, 10, -1), 0u);
+}
+
+// A server that reads nothing: sends keep returning, what waits is bounded, and what was kept arrives in order.
+TEST_F(TransportTest, APeerThatTakesNothing) {
+  auto server = Make({.high_water_mark = 4, .backlog_bytes_max = std::size_t{4} << 20});
+  auto client = Make({.high_water_mark = 4, .backlog_bytes_max = std::size_t{4} << 20});
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
+  client->Send(kSchedulerPeer, NumberedTick(0));
+  std::vector<Received> none;
+  for (int i = 0; i < 100 && client->counters().sent_messages == 0; ++i) client->Receive(&none, 0, 10'000);
+  constexpr std::uint64_t kPieces = 300;
+  for (std::uint64_t n = 1; n <= kPieces; ++n) client->Send(kSchedulerPeer, Piece(n, 512 << 10));
+  const TransportCounters after = client->counters();
+  EXPECT_GT(after.dropped_backlog, 0u);
+  EXPECT_GT(after.backlog_bytes, 0u);
+  EXPECT_LE(after.backlog_bytes, std::size_t{4} << 20);
+  const std::uint64_t kept = 1 + kPieces - after.dropped_backlog;
+  std::vector<Received> got;
+  for (int i = 0; i < 2000 && got.size() < kept; ++i) {
+    client->Receive(&none, 0, 1000);
+    server->Receive(&got, 16, 5'000);
+  }
+  ASSERT_EQ(got.size(), kept);
+  for (std::uint64_t n = 1; n < kept; ++n)
+    EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
+  EXPECT_EQ(client->counters().backlog_bytes, 0u);
+}
+
+// The same towards a peer that connected to us: a ROUTER must not drop silently.
+TEST_F(TransportTest, AnAcceptedPeerThatTakesNothing) {
+  auto server = Make({.high_water_mark = 4, .backlog_bytes_max = std::size_t{64} << 20});
+  auto client = Make({.high_water_mark = 4});
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
+  client->Send(kSchedulerPeer, NumberedTick(0));
+  std::vector<Received> asked;
+  for (int i = 0; i < 500 && asked.empty(); ++i) {
+    client->Receive(&asked, 0, 1000);
+    server->Receive(&asked, 1, 10'000);
+  }
+  ASSERT_EQ(asked.size(), 1u);
+  constexpr std::uint64_t kPieces = 100;
+  for (std::uint64_t n = 0; n < kPieces; ++n) server->Send(asked[0].from, Piece(n, 512 << 10));
+  EXPECT_GT(server->counters().backlog_bytes, 0u);
+  std::vector<Received> got;
+  for (int i = 0; i < 2000 && got.size() < kPieces; ++i) {
+    server->Receive(&asked, 1, 1000);
+    client->Receive(&got, 16, 5'000);
+  }
+  ASSERT_EQ(got.size(), kPieces);
+  for (std::uint64_t n = 0; n < kPieces; ++n)
+    EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
+}
+
+TEST_F(TransportTest, ComesBackAfterARestartOnTheSamePort) {
+  auto server = Make();
+  auto client = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
+  client->Send(kSchedulerPeer, NumberedTick(1));
+  std::vector<Received> none;
+  std::vector<Received> got;
+  for (int i = 0; i < 200 && got.empty(); ++i) {
+    client->Receive(&none, 0, 1000);
+    server->Receive(&got, 1, 10'000);
+  }
+  ASSERT_EQ(got.size(), 1u);
+  server.reset();
+  client->Receive(&none, 1, 50'000);
+  server = Make();
+  for (int i = 0; i < 100; ++i) {  // the old socket's port may need a moment
+    if (server->Bind(endpoint)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  got.clear();
+  for (int i = 0; i < 500 && got.empty(); ++i) {
+    client->Send(kSchedulerPeer, NumberedTick(2));
+    client->Receive(&none, 1, 1000);
+    server->Receive(&got, 1, 10'000);
+  }
+  ASSERT_FALSE(got.empty());
+  EXPECT_EQ(TickOf(got[0]), 2u);
+  server->Send(got[0].from, NumberedTick(3));
+  auto answer = ReceiveN(client.get(), 1);
+  ASSERT_EQ(answer.size(), 1u);
+  EXPECT_EQ(TickOf(answer[0]), 3u);
+}
+
+TEST_F(TransportTest, AnotherEndpointReplacesTheFirst) {
+  auto first = Make();
+  auto second = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, *first->Bind("tcp://127.0.0.1:*")));
+  client->Send(kSchedulerPeer, NumberedTick(1));
+  std::vector<Received> none;
+  for (int i = 0; i < 20; ++i) client->Receive(&none, 0, 10'000);
+  ASSERT_EQ(ReceiveN(first.get(), 1).size(), 1u);
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, *second->Bind("tcp://127.0.0.1:*")));
+  client->Send(kSchedulerPeer, NumberedTick(2));
+  for (int i = 0; i < 20; ++i) client->Receive(&none, 0, 10'000);
+  EXPECT_EQ(ReceiveN(second.get(), 1).size(), 1u);
+  EXPECT_EQ(ReceiveN(first.get(), 1, 50'000).size(), 0u);
+}
+
+TEST_F(TransportTest, PeersThatAreGoneAreForgotten) {
+  auto server = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
+  client->Send(kSchedulerPeer, NumberedTick(1));
+  std::vector<Received> got;
+  for (int i = 0; i < 200 && got.empty(); ++i) {
+    client->Receive(&got, 0, 1000);
+    server->Receive(&got, 1, 10'000);
+  }
+  ASSERT_EQ(got.size(), 1u);
+  client.reset();
+  const bool forgotten = ReceiveUntil(server.get(), [&] {
+    server->Send(got[0].from, NumberedTick(2));
+    return server->counters().accepted_peers == 0;
+  });
+  EXPECT_TRUE(forgotten);
+  EXPECT_GT(server->counters().dropped_unreachable, 0u);
+  server->Send(Peer(77), NumberedTick(1));  // never connected
+}
+
+TEST_F(TransportTest, PortInUse) {
+  auto server = Make();
+  auto other = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  const auto again = other->Bind(endpoint);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(again.error().message,
+            "cannot bind " + endpoint + ": in use; choose another port, or '*' for a free one");
+}
+
+TEST_F(TransportTest, AddressesThatAreNone) {
+  auto transport = Make();
+  for (const char* endpoint : {"tcp://127.0.0.1", "tcp://127.0.0.1:port", "ipc://", "tcp://127.0.0.1:99999"}) {
+    const auto bound = transport->Bind(endpoint);
+    ASSERT_FALSE(bound) << endpoint;
+    EXPECT_EQ(bound.error().code, ErrorCode::kInvalidArgument) << endpoint << " " << bound.error().message;
+  }
+  EXPECT_FALSE(transport->Connect(kSchedulerPeer, "tcp://"));
+  EXPECT_FALSE(transport->Connect(kSchedulerPeer, "nonsense"));
+}
+
+TEST_F(TransportTest, OnlyLoopbackWithoutKeys) {
+  for (const char* endpoint : {"tcp://127.0.0.1:*", "tcp://127.8.9.1:80", "tcp://localhost:1", "tcp://[::1]:1", "ipc:///x"})
+    EXPECT_TRUE(IsLoopback(endpoint)) << endpoint;
+  for (const char* endpoint : {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://10.0.0.1:1", "tcp://127.example.org:1",
+                               "tcp://localhost.example.org:1", "tcp://[::]:1", "tcp://127.0.0.1:0;10.0.0.1:1",
+                               "tcp://localhost:0;10.0.0.1:1", "pgm://127.0.0.1:1", ""})
+    EXPECT_FALSE(IsLoopback(endpoint)) << endpoint;
+  auto transport = Make();
+  const auto refused = transport->Bind("tcp://0.0.0.0:*");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "CURVE keys are required for non-loopback address tcp://0.0.0.0:*; --insecure says otherwise");
+  EXPECT_FALSE(transport->Connect(kSchedulerPeer, "tcp://10.1.2.3:5"));
+  EXPECT_TRUE(Make({.insecure = true})->Bind("tcp://0.0.0.0:*"));
+}
+
+// A stranger with a ZeroMQ socket of its own.
+class Stranger {
+ public:
+  explicit Stranger(const std::string& endpoint) : context_(zmq_ctx_new()), socket_(zmq_socket(context_, ZMQ_DEALER)) {
+    const int none = 0;
+    zmq_setsockopt(socket_, ZMQ_LINGER, &none, sizeof(none));
+    zmq_connect(socket_, endpoint.c_str());
+  }
+  ~Stranger() {
+    zmq_close(socket_);
+    zmq_ctx_term(context_);
+  }
+  void Send(const std::vector<std::string>& parts) {
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      zmq_send(socket_, parts[i].data(), parts[i].size(), i + 1 < parts.size() ? ZMQ_SNDMORE : 0);
+  }
+  // One frame within five seconds, else an empty one.
+  Buffer Receive() {
+    zmq_pollitem_t item{socket_, 0, ZMQ_POLLIN, 0};
+    if (zmq_poll(&item, 1, 5000) <= 0) return {};
+    std::string bytes(1 << 16, 0);
+    const int size = zmq_recv(socket_, bytes.data(), bytes.size(), 0);
+    return Buffer::Copy(bytes.data(), static_cast<std::size_t>(size));
+  }
+
+ private:
+  void* context_;
+  void* socket_;
+};
+
+TEST_F(TransportTest, GarbageIsCountedAnsweredAndWithoutEffect) {
+  auto server = Make();
+  auto client = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  Stranger stranger(endpoint);
+  stranger.Send({"hello"});
+  stranger.Send({"", "hello"});
+  stranger.Send({std::string(100'000, 'x')});
+  stranger.Send({""});
+  EXPECT_TRUE(ReceiveUntil(server.get(), [&] { return server->counters().refused_malformed == 4; }));
+  const Buffer answer = stranger.Receive();
+  const auto message = Decode(std::span<const Buffer>(&answer, 1));
+  ASSERT_TRUE(message) << ToString(message.error());
+  EXPECT_EQ(std::get<ErrorReply>(message->body).code, ErrorCode::kMalformed);
+  EXPECT_EQ(std::get<ErrorReply>(message->body).message, "prefix: 5 bytes, expected 16");
+
+  Buffer other_version = (*Encode(NumberedTick(1)))[0];
+  other_version.data()[4] = std::byte{200};
+  stranger.Send({std::string(reinterpret_cast<const char*>(other_version.data()), other_version.size())});
+  EXPECT_TRUE(ReceiveUntil(server.get(), [&] { return server->counters().refused_version == 1; }));
+
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
+  std::vector<Received> got;
+  client->Send(kSchedulerPeer, NumberedTick(9));
+  for (int i = 0; i < 200 && got.empty(); ++i) {
+    client->Receive(&got, 0, 1000);
+    server->Receive(&got, 8, 10'000);
+  }
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(TickOf(got[0]), 9u);
+}
+
+// More frames or bytes than a message may have: nothing but the beginning is kept, the next message is read well.
+TEST_F(TransportTest, BombsOfManyFrames) {
+  auto server = Make();
+  Stranger stranger(*server->Bind("tcp://127.0.0.1:*"));
+  stranger.Send(std::vector<std::string>(1000, "frame"));
+  stranger.Send(std::vector<std::string>(2, std::string(50 << 20, 'x')));
+  const Buffer good = (*Encode(NumberedTick(5)))[0];
+  stranger.Send({std::string(reinterpret_cast<const char*>(good.data()), good.size())});
+  const auto got = ReceiveN(server.get(), 1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(TickOf(got[0]), 5u);
+  EXPECT_EQ(server->counters().refused_too_large, 2u);
+}
+
+// One frame over ZMQ_MAXMSGSIZE ends the stranger's connection, not the server.
+TEST_F(TransportTest, OversizeFrame) {
+  auto server = Make();
+  auto client = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  Stranger stranger(endpoint);
+  stranger.Send({std::string(limits::kFrameBytesMax + 1, 'x')});
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
+  client->Send(kSchedulerPeer, NumberedTick(9));
+  std::vector<Received> got;
+  for (int i = 0; i < 200 && got.empty(); ++i) {
+    client->Receive(&got, 0, 1000);
+    server->Receive(&got, 8, 10'000);
+  }
+  EXPECT_EQ(got.size(), 1u);
+}
+
+// Bytes on the bare port: another protocol, noise, a connection that is opened and closed.
+TEST_F(TransportTest, RawBytesOnThePort) {
+  auto server = Make();
+  auto client = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  SplitMix random(11);
+  for (int i = 0; i < 60; ++i) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    std::string bytes(random.Below(300), 0);
+    for (char& c : bytes) c = static_cast<char>(random.Next());
+    if (i % 3 == 0) bytes = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    if (i % 3 == 1) bytes = std::string("\xff\0\0\0\0\0\0\0\1\x7f", 10) + bytes;
+    [[maybe_unused]] const auto n = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    close(fd);
+  }
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
+  client->Send(kSchedulerPeer, NumberedTick(9));
+  std::vector<Received> got;
+  for (int i = 0; i < 200 && got.empty(); ++i) {
+    client->Receive(&got, 0, 1000);
+    server->Receive(&got, 8, 10'000);
+  }
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(TickOf(got[0]), 9u);
+}
+
+}  // namespace
+}  // namespace tarn::net
