@@ -1,4 +1,4 @@
-# Settings that every target shares, and the three functions that make targets.
+# Settings that every target shares, and the functions that make targets.
 
 set(CMAKE_CXX_STANDARD 23)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -21,6 +21,7 @@ option(TARN_FUZZ "build the fuzz targets with libFuzzer (needs clang)" OFF)
 
 # No contraction of a*b+c anywhere: replicas and repetitions must agree to the bit.
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+                    -Wno-maybe-uninitialized  # gcc 12 sees ghosts in moved variants
                     -Wno-missing-field-initializers  # designated initializers name what differs from the default
                     -ffp-contract=off -fno-math-errno)
 if(TARN_SANITIZE)
@@ -57,4 +58,21 @@ function(tarn_test name)
     set(arg_TIMEOUT 300)
   endif()
   set_tests_properties(${arg_LABEL}.${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# tarn_fuzz(job_file_fuzz SOURCES job_file_fuzz.cc LINK tarn::core CORPUS corpus/job_file): a program around
+# LLVMFuzzerTestOneInput. With TARN_FUZZ it is libFuzzer's (bin/NAME CORPUS... -runs=100000); without, it replays the
+# corpus and some mutations of it, as the ctest entry unit.NAME. CORPUS: files or folders, relative to the caller's.
+function(tarn_fuzz name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;CORPUS" ${ARGN})
+  if(TARN_FUZZ)
+    add_executable(${name} ${arg_SOURCES})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_executable(${name} ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+    list(TRANSFORM arg_CORPUS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    add_test(NAME unit.${name} COMMAND ${name} --runs 2000 --seed 1 ${arg_CORPUS})
+    set_tests_properties(unit.${name} PROPERTIES LABELS unit TIMEOUT 300)
+  endif()
+  target_link_libraries(${name} PRIVATE ${arg_LINK})
 endfunction()
