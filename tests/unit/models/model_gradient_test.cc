@@ -13,19 +13,19 @@
 namespace tarn::worker {
 namespace {
 
-struct Setup {
+struct Variant {
   ModelKind kind;
   std::uint32_t fields, dense_columns, classes;
   bool weighted;
 };
 
-class ModelGradients : public ::testing::TestWithParam<Setup> {
+class ModelGradients : public ::testing::TestWithParam<Variant> {
  protected:
   static constexpr std::size_t kRows = 5;
   static constexpr std::uint32_t kKeys = 7;
 
   void SetUp() override {
-    const Setup& s = GetParam();
+    const Variant& s = GetParam();
     Job job;
     job.model.kind = s.kind;
     job.model.embedding_dim = 4;
@@ -38,7 +38,7 @@ class ModelGradients : public ::testing::TestWithParam<Setup> {
     MakeViews();
   }
 
-  void MakeBatch(const Setup& s) {
+  void MakeBatch(const Variant& s) {
     batch_.Clear();
     batch_.rows = kRows;
     batch_.fields = s.fields;
@@ -132,11 +132,11 @@ TEST_P(ModelGradients, EvaluationLeavesThemAlone) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ModelGradients,
-    ::testing::Values(Setup{ModelKind::kLogisticRegression, 3, 0, 2, false},
-                      Setup{ModelKind::kLogisticRegression, 0, 0, 2, true}, Setup{ModelKind::kFm, 3, 0, 2, false},
-                      Setup{ModelKind::kFm, 0, 0, 2, true}, Setup{ModelKind::kWideDeep, 3, 0, 2, false},
-                      Setup{ModelKind::kDeepFm, 3, 0, 2, false}, Setup{ModelKind::kDlrm, 3, 4, 2, false},
-                      Setup{ModelKind::kMlp, 0, 6, 4, false}),
+    ::testing::Values(Variant{ModelKind::kLogisticRegression, 3, 0, 2, false},
+                      Variant{ModelKind::kLogisticRegression, 0, 0, 2, true}, Variant{ModelKind::kFm, 3, 0, 2, false},
+                      Variant{ModelKind::kFm, 0, 0, 2, true}, Variant{ModelKind::kWideDeep, 3, 0, 2, false},
+                      Variant{ModelKind::kDeepFm, 3, 0, 2, false}, Variant{ModelKind::kDlrm, 3, 4, 2, false},
+                      Variant{ModelKind::kMlp, 0, 6, 4, false}),
     [](const auto& test) {
       return std::string(Name(test.param.kind)) + (test.param.weighted ? "_weighted" : "") +
              (test.param.fields == 0 ? "_ragged" : "");
