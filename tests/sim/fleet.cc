@@ -4,6 +4,9 @@
 
 #include <cstdio>
 
+#include "core/position.h"
+#include "server/row_store.h"
+
 namespace tarn::sim {
 namespace {
 
