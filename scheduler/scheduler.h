@@ -5,14 +5,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/job.h"
 #include "core/message.h"
+#include "scheduler/progress.h"
 
 namespace tarn::scheduler {
 
@@ -36,29 +35,6 @@ struct SchedulerOptions {
   std::string resume_directory;      // of that manifest
 };
 
-// How the run stands: what progress lines, metrics.jsonl and summary.json are made of.
-struct EpochResult {
-  std::uint32_t epoch = 0;
-  Quality train;
-  std::optional<Quality> valid, test;
-  bool best = false;
-};
-struct Progress {
-  std::string phase;             // "waiting", "train", "validate", "test", "checkpoint", "finishing", "done", "failed"
-  std::uint32_t epoch = 0;
-  std::uint64_t samples = 0;     // trained rows that are acknowledged, over all epochs
-  std::uint64_t samples_total = 0;  // of all epochs; 0 while unknown
-  Quality train;                 // progressive, current epoch
-  std::vector<EpochResult> epochs;
-  std::vector<std::uint64_t> staleness;        // merged histogram
-  std::map<std::string, double> counters;      // summed over nodes
-  std::uint32_t workers_live = 0;
-  std::uint64_t workers_died = 0, batches_repeated = 0;
-  Clock min_clock, max_clock;
-  std::uint64_t state_hash = 0;  // of the last checkpoint or final state; "parameters_hash"
-  std::string last_checkpoint;   // directory of the newest whole one
-};
-
 class Scheduler {
  public:
   Scheduler(SchedulerOptions options, SchedulerStore* store);
@@ -69,15 +45,19 @@ class Scheduler {
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
 
-  // Ctrl-C: cut a checkpoint (if the job's durability has them), then shut the fleet down; status "stopped".
+  // Ctrl-C: cut a checkpoint (if the job's durability has them), then shut the fleet down; phase "stopped". A second
+  // call does not wait for the checkpoint.
   void RequestStop(TimeUs now, Outbox* out);
   // On request, as periodic ones.
   void RequestCheckpoint(TimeUs now, Outbox* out);
 
-  bool stopped() const;               // every node has been told to stop
+  bool stopping() const;              // the end has begun: nodes are being told to stop
+  bool stopped() const;               // every node has been told to stop, and has stopped as far as one can tell
   const Shutdown& stop_reason() const;
   const View& view() const;
   Progress progress() const;
+  // What happened since the last call, in words, for the log: joins, deaths, checkpoints, epochs.
+  std::vector<std::string> TakeNotes();
   std::uint64_t StateHash() const;
 
  private:

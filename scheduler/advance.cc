@@ -1,0 +1,248 @@
+// What comes next, looked at after every message and timer.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scheduler/impl.h"
+
+namespace tarn::scheduler {
+
+void Scheduler::Impl::Advance(TimeUs now, Outbox* out) {
+  bool changed = true;
+  while (changed && !stop_) {
+    changed = AdvanceFormation(now);
+    changed |= AdvanceVerdicts();
+    changed |= AdvanceAgreement(now);
+    changed |= AdvanceCut(now, out);
+    if (!stop_) changed |= AdvancePhase(now, out);
+  }
+  if (stop_) return;
+  Answer(out);
+  membership_.SendViews(now, Mail(out));
+}
+
+bool Scheduler::Impl::AdvanceFormation(TimeUs now) {
+  if (!membership_.Form(now)) return false;
+  for (const WorkerNode* worker : membership_.Live()) {
+    leases_.Join(worker->incarnation, worker->rank, worker->join);
+    barriers_.Join(worker->incarnation);
+  }
+  checkpoints_.StartCounting(now);
+  Note(fmt::format("the fleet is complete: {} shards, {} workers", membership_.shards().size(),
+                   membership_.Live().size()));
+  phase_ = Phase::kTrain;
+  return true;
+}
+
+bool Scheduler::Impl::AdvanceVerdicts() {
+  const auto verdicts = membership_.TakeVerdicts();
+  for (const Verdict& verdict : verdicts) {
+    leases_.End(verdict.worker, verdict.position, verdict.end);
+    requests_.End(verdict.worker);
+    tables_.End(verdict.worker);
+    barriers_.End(verdict.worker);
+    batches_repeated_ += verdict.repeated;
+    if (!membership_.Left(verdict.worker))
+      Note(fmt::format("worker {} (incarnation {}) ended at clock {}, row {} of lease {}", verdict.rank.value,
+                       verdict.worker.value, verdict.end.value, verdict.position.rows,
+                       verdict.position.lease.value));
+    VoidCut(verdict);
+  }
+  return !verdicts.empty();
+}
+
+bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
+  switch (agreement_) {
+    case Agreement::kNone: {
+      const bool join = membership_.JoinersReady() && phase_ != Phase::kLeaving;
+      if (!join && (!wanted_ || BeginWanted(now))) return false;
+      membership_.OpenProposal();
+      agreement_ = Agreement::kReporting;
+      agreement_is_cut_ = !join;
+      return true;
+    }
+    case Agreement::kReporting: {
+      if (!membership_.AllReported()) return false;
+      const Clock free = membership_.FreeClock();
+      if (!agreement_is_cut_) {
+        for (const WorkerNode& worker : membership_.AdmitJoiners(free)) {
+          leases_.Join(worker.incarnation, worker.rank, free);
+          barriers_.Join(worker.incarnation);
+          Note(fmt::format("worker {} (incarnation {}) begins at clock {}", worker.rank.value,
+                           worker.incarnation.value, free.value));
+        }
+      } else if (wanted_) {
+        PlaceOrder(free, now);
+      }
+      agreement_ = Agreement::kConfirming;
+      agreement_version_ = membership_.view().version;
+      return true;
+    }
+    case Agreement::kConfirming:
+      if (!membership_.Confirmed(agreement_version_)) return false;
+      membership_.CloseProposal();
+      agreement_ = Agreement::kNone;
+      return true;
+  }
+  return false;
+}
+
+bool Scheduler::Impl::EverybodyAtCeiling() const {
+  const auto live = membership_.Live();
+  const Clock ceiling = leases_.ceiling();
+  return !live.empty() && !membership_.AnyFencing() &&
+         std::all_of(live.begin(), live.end(),
+                     [&](const WorkerNode* worker) { return worker->acked_clock >= ceiling; });
+}
+
+bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
+  if (stop_wanted_ && phase_ != Phase::kFinalCheckpoint && phase_ != Phase::kLeaving) {
+    if (CutUnderWay()) return false;
+    if (stop_cut_begun_ || phase_ == Phase::kWaiting) {
+      Stop(ErrorCode::kOk, "stopped", "stopped", now, out);
+    } else {
+      stop_cut_begun_ = true;
+      WantCut(CutReason::kStop);
+    }
+    return true;
+  }
+  switch (phase_) {
+    case Phase::kWaiting: return false;
+    case Phase::kTrain: return EndTraining(now);
+    case Phase::kValidate:
+      if (!leases_.EvaluationDone()) return false;
+      schedule_.SetValidation(ScoresOf(leases_.evaluation().quality()));
+      AfterValidation(now);
+      return true;
+    case Phase::kTest:
+      if (!leases_.EvaluationDone()) return false;
+      schedule_.SetTest(ScoresOf(leases_.evaluation().quality()));
+      AfterScoring(now);
+      return true;
+    case Phase::kBestCheckpoint:
+      if (CutUnderWay()) return false;
+      NextEpoch(now);
+      return true;
+    case Phase::kFinalCheckpoint:
+      if (CutUnderWay()) return false;
+      phase_ = Phase::kLeaving;
+      return true;
+    case Phase::kLeaving:
+      if (!membership_.Live().empty()) return false;
+      Stop(ErrorCode::kOk, "done", "done", now, out);
+      return true;
+  }
+  return false;
+}
+
+bool Scheduler::Impl::EndTraining(TimeUs now) {
+  if (!leases_.TrainDone()) return false;
+  if (training_) {
+    training_ = false;
+    train_end_ = now;
+    train_seconds_ += static_cast<double>(now - train_since_) * 1e-6;
+  }
+  if (CutUnderWay()) return false;
+  if (schedule_.Finished(leases_.epoch())) {  // resumed from a checkpoint at the end of an epoch
+    NextEpoch(now);
+    return true;
+  }
+  const bool cuts = options_.job.storage.durability != Durability::kNone;
+  const bool scores = leases_.rows()[1] != 0 || leases_.rows()[2] != 0;
+  if ((cuts || scores) && !EverybodyAtCeiling()) return false;
+  schedule_.BeginScoring(leases_.epoch(), ScoresOf(leases_.train().quality()));
+  if (leases_.rows()[1] == 0) {
+    AfterValidation(now);
+    return true;
+  }
+  leases_.BeginEvaluation(LeasePurpose::kValidate);
+  phase_ = Phase::kValidate;
+  return true;
+}
+
+void Scheduler::Impl::AfterValidation(TimeUs now) {
+  if (!schedule_.IsBest() || leases_.rows()[2] == 0) {
+    AfterScoring(now);
+    return;
+  }
+  leases_.BeginEvaluation(LeasePurpose::kTest);
+  phase_ = Phase::kTest;
+}
+
+void Scheduler::Impl::AfterScoring(TimeUs now) {
+  schedule_.EndScoring();
+  const EpochResult& result = schedule_.finished().back();
+  std::string note = fmt::format("epoch {}: train log-loss {:.5f}", result.epoch, result.train.log_loss);
+  if (result.valid)
+    note += fmt::format(", validation log-loss {:.5f}, AUC {:.5f}", result.valid->log_loss, result.valid->auc);
+  if (result.test) note += fmt::format(", test log-loss {:.5f}, AUC {:.5f}", result.test->log_loss, result.test->auc);
+  Note(note + (result.best ? ", the best so far" : ""));
+  if (!result.best || options_.job.storage.durability == Durability::kNone) {
+    NextEpoch(now);
+    return;
+  }
+  phase_ = Phase::kBestCheckpoint;
+  WantCut(CutReason::kBest);
+}
+
+void Scheduler::Impl::NextEpoch(TimeUs now) {
+  if (schedule_.Another()) {
+    leases_.BeginEpoch(leases_.epoch() + 1);
+    phase_ = Phase::kTrain;
+    return;
+  }
+  const StorageSection& storage = options_.job.storage;
+  const bool checkpoint = storage.durability != Durability::kNone && storage.checkpoint_final;
+  phase_ = Phase::kFinalCheckpoint;
+  if (!state_is_cut_) WantCut(checkpoint ? CutReason::kFinal : CutReason::kHash);
+}
+
+std::optional<LeaseReply> Scheduler::Impl::AnswerLease(Incarnation worker, std::uint32_t want) {
+  if (phase_ == Phase::kLeaving) {
+    LeaseReply reply;
+    reply.finished = true;
+    return reply;
+  }
+  if (want == 0) return LeaseReply{};
+  switch (phase_) {
+    case Phase::kTrain: return leases_.AnswerTraining(worker, want);
+    case Phase::kValidate:
+    case Phase::kTest: return leases_.AnswerEvaluation(worker, want);
+    default: return leases_.AnswerJump(worker);
+  }
+}
+
+void Scheduler::Impl::Answer(Outbox* out) {
+  const Mailer mail = Mail(out);
+  auto peer_of = [&](Incarnation worker) { return membership_.workers().at(worker).peer; };
+  auto live = [&](Incarnation worker) {
+    auto it = membership_.workers().find(worker);
+    return it != membership_.workers().end() && it->second.state == WorkerNode::State::kLive;
+  };
+  // A grant may raise the ceiling for those that were looked at before.
+  for (bool again = true; again;) {
+    again = false;
+    for (const auto& [worker, waiting] : requests_.waiting()) {
+      if (!live(worker)) continue;
+      auto reply = AnswerLease(worker, waiting.want);
+      if (!reply) continue;
+      if (phase_ == Phase::kTrain && !reply->grants.empty()) {
+        if (!granted_) first_grant_ = now_;
+        granted_ = true;
+        if (!training_) train_since_ = now_;
+        training_ = true;
+        state_is_cut_ = false;
+      }
+      mail.Send(peer_of(worker), requests_.Answer(worker, std::move(*reply)));
+      again = true;
+    }
+  }
+  ViewVersion confirmed = membership_.view().version;
+  for (const ShardNode& shard : membership_.shards()) confirmed = std::min(confirmed, shard.confirmed);
+  for (auto& [worker, answer] : tables_.Answers(confirmed))
+    if (live(worker)) mail.Send(peer_of(worker), std::move(answer));
+  for (const Barriers::Answer& answer : barriers_.Answers())
+    if (live(answer.worker)) mail.Send(peer_of(answer.worker), Barrier{.number = answer.number});
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,90 @@
+// Coordinated checkpoints (rules K1-K6): when one is due, whose parts are in, which directories are kept. It orders
+// nothing itself; the scheduler puts orders into the view.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/job.h"
+#include "core/message.h"
+#include "scheduler/manifest.h"
+#include "scheduler/splits.h"
+
+namespace tarn::scheduler {
+
+// Why a checkpoint is cut. Those of an earlier kind give way to those of a later one.
+enum class CutReason : std::uint8_t { kPeriodic, kRequested, kBest, kHash, kFinal, kStop };
+std::string_view Name(CutReason reason);
+
+// A checkpoint that is ordered and not complete.
+struct Cut {
+  CutReason reason = CutReason::kPeriodic;
+  CheckpointOrder order;
+  Manifest manifest;               // K2: noted at the order; K1: filled in at the end
+  std::uint64_t samples_noted = 0; // K2
+  std::map<ShardId, CheckpointPart> shards;
+  std::map<Incarnation, CheckpointPart> workers;
+  bool hash_only() const { return order.directory.empty(); }
+};
+
+class Checkpoints {
+ public:
+  struct Options {
+    StorageSection storage;
+    std::string directory;    // checkpoint n goes to <directory>/ckpt-<n>
+    CheckpointId last;        // highest number that is taken
+    std::string best;         // of an earlier run; not ours to remove
+    Clock start_clock;
+  };
+  explicit Checkpoints(Options options);
+
+  // Whether a periodic one is due; counts from the last cut of any kind.
+  bool Due(TimeUs now, Clock min_clock) const;
+  void StartCounting(TimeUs now) { last_time_ = now; }
+  // When the next one by time is due; INT64_MAX: never.
+  TimeUs NextDue() const;
+
+  // Begins a checkpoint: numbers it and names its directory.
+  Cut& Begin(CutReason reason, bool at_clock, Clock clock, TimeUs now, Clock min_clock);
+  Cut* pending() { return pending_ ? &*pending_ : nullptr; }
+  const Cut* pending() const { return pending_ ? &*pending_ : nullptr; }
+
+  // Keeps the part if it belongs to the pending checkpoint.
+  void OnShardPart(ShardId shard, const CheckpointPart& part);
+  void OnWorkerPart(Incarnation worker, const CheckpointPart& part);
+
+  // The first part that says that it failed.
+  const CheckpointPart* Failed(ShardId* shard) const;
+  bool AllShards(std::size_t shards) const { return pending_->shards.size() == shards; }
+
+  // The pending one is whole (its manifest is durable), or only its hash is known. Returns directories to remove.
+  std::vector<std::string> Complete();
+  // It will never be whole. Returns its directory, empty if there is none.
+  std::string Abandon();
+
+  bool has_hash() const { return has_hash_; }
+  std::uint64_t hash() const { return hash_; }
+  const std::string& newest() const { return newest_; }
+  const std::string& best() const { return best_; }
+
+ private:
+  struct Kept {
+    std::string directory;
+    bool best = false;
+  };
+
+  Options options_;
+  std::optional<Cut> pending_;
+  std::vector<Kept> kept_;  // oldest first
+  CheckpointId last_;
+  TimeUs last_time_ = 0;
+  Clock last_clock_;
+  bool has_hash_ = false;
+  std::uint64_t hash_ = 0;
+  std::string newest_, best_;
+};
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,143 @@
+// Checkpoints from the wish to the manifest (rules K1-K4, K6).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "scheduler/impl.h"
+
+namespace tarn::scheduler {
+
+void Scheduler::Impl::WantCut(CutReason reason) { wanted_ = wanted_ ? std::max(*wanted_, reason) : reason; }
+
+// Nothing is being trained, and nothing will be until the scheduler says so: every push of the epoch is acknowledged.
+bool Scheduler::Impl::AtBoundary() const { return phase_ != Phase::kTrain || leases_.TrainDone(); }
+
+bool Scheduler::Impl::BeginWanted(TimeUs now) {
+  if (checkpoints_.pending() != nullptr) return true;  // one at a time
+  if (aggregated_ && !AtBoundary()) return false;
+  PlaceOrder(leases_.ceiling(), now);
+  return true;
+}
+
+void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
+  if (aggregated_ && leases_.by_rank() && leases_.sizes_known()) clock = std::min(clock, leases_.ceiling());
+  Cut& cut = checkpoints_.Begin(*wanted_, aggregated_, clock, now, membership_.MinClock());
+  wanted_.reset();
+  if (aggregated_) {
+    leases_.RaiseCeiling(clock);
+    leases_.Hold();
+  } else {
+    const Positions positions = membership_.LivePositions();
+    FillManifest(&cut.manifest, positions, true);
+    cut.samples_noted = leases_.Samples(positions);
+  }
+  membership_.SetOrder(cut.order);
+}
+
+void Scheduler::Impl::FillManifest(Manifest* manifest, const Positions& at, bool trust_done) const {
+  manifest->job_text = options_.job_text;
+  manifest->fingerprint = fingerprint_;
+  manifest->partition_bits = view().routes.partition_bits;
+  manifest->data = leases_.Snapshot(at, trust_done);
+  manifest->epochs = schedule_.finished();
+  std::uint64_t samples = std::uint64_t{leases_.epoch()} * leases_.rows()[0];
+  for (std::uint64_t rows : manifest->data.trained) samples += rows;
+  manifest->samples = samples;
+  manifest->batches_repeated = batches_repeated_;
+  manifest->seconds = Seconds(now_);
+  manifest->train_seconds = TrainSeconds(now_);
+}
+
+bool Scheduler::Impl::PartsMissing() const {
+  const Cut& cut = *checkpoints_.pending();
+  if (!checkpoints_.AllShards(membership_.shards().size())) return true;
+  if (!cut.order.at_clock) return false;
+  for (const auto& [id, worker] : membership_.workers()) {
+    if (cut.workers.contains(id)) continue;
+    if (worker.state == WorkerNode::State::kFencing) return true;  // its verdict will say where it was
+    if (worker.state == WorkerNode::State::kLive && worker.join < cut.order.clock) return true;
+  }
+  return false;
+}
+
+bool Scheduler::Impl::AdvanceCut(TimeUs now, Outbox* out) {
+  if (checkpoints_.pending() == nullptr) return false;
+  ShardId shard;
+  if (const CheckpointPart* failed = checkpoints_.Failed(&shard)) {
+    FailCut(failed->code, fmt::format("shard {}: {}", shard.value, failed->message), now, out);
+    return true;
+  }
+  if (PartsMissing()) return false;
+  CompleteCut(now, out);
+  return true;
+}
+
+void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
+  Cut& cut = *checkpoints_.pending();
+  Manifest& manifest = cut.manifest;
+  if (cut.order.at_clock) {
+    Positions at;
+    for (const WorkerNode* worker : membership_.Live()) at[worker->incarnation] = {};
+    for (const auto& [id, part] : cut.workers) at[id] = part.position;
+    FillManifest(&manifest, at, false);
+    manifest.resume_clock = cut.order.clock;
+  } else {
+    manifest.resume_clock = membership_.MaxClock();
+    const std::uint64_t behind = Samples() - std::min(Samples(), cut.samples_noted);
+    const std::uint64_t batch = options_.job.train.batch_rows;
+    manifest.batches_behind = (behind + batch - 1) / batch;
+  }
+  manifest.id = cut.order.id;
+  manifest.tables = view().tables;
+  manifest.next_incarnation = membership_.next_incarnation();
+  manifest.workers_died = earlier_died_ + membership_.died();
+  manifest.best_checkpoint = cut.reason == CutReason::kBest ? cut.order.directory : checkpoints_.best();
+  for (const auto& [id, part] : cut.shards) {
+    manifest.files.insert(manifest.files.end(), part.files.begin(), part.files.end());
+    manifest.state_hash += part.state_hash;
+    if (!cut.order.at_clock) manifest.resume_clock = std::max(manifest.resume_clock, part.max_clock);
+  }
+  if (!cut.hash_only()) {
+    if (auto written = store_->WriteManifest(cut.order.directory, manifest); !written) {
+      FailCut(written.error().code, written.error().message, now, out);
+      return;
+    }
+    Note(fmt::format("checkpoint {} ({}) is whole: {}", cut.order.id.value, Name(cut.reason), cut.order.directory));
+  }
+  state_is_cut_ = AtBoundary();
+  for (const std::string& directory : checkpoints_.Complete()) store_->RemoveCheckpoint(directory);
+  EndCut();
+}
+
+void Scheduler::Impl::EndCut() {
+  leases_.Release();
+  membership_.SetOrder({});
+}
+
+void Scheduler::Impl::FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out) {
+  const Cut& cut = *checkpoints_.pending();
+  const CutReason why = cut.reason;
+  const std::string text = fmt::format("checkpoint {} ({}) could not be written to {}: {}", cut.order.id.value,
+                                       Name(why), cut.order.directory, reason);
+  const std::string directory = checkpoints_.Abandon();
+  if (!directory.empty()) store_->RemoveCheckpoint(directory);
+  Note(text);
+  EndCut();
+  if (why == CutReason::kFinal || why == CutReason::kStop || why == CutReason::kHash) Fail(code, text, now, out);
+}
+
+// A worker that ended beyond the clock of the cut without having said where it stood at it.
+void Scheduler::Impl::VoidCut(const Verdict& verdict) {
+  const Cut* cut = checkpoints_.pending();
+  if (cut == nullptr || !cut->order.at_clock || cut->workers.contains(verdict.worker)) return;
+  if (verdict.join >= cut->order.clock || verdict.end <= cut->order.clock) return;
+  const CutReason reason = cut->reason;
+  Note(fmt::format("checkpoint {} ({}) is void: worker {} died beyond its clock", cut->order.id.value, Name(reason),
+                   verdict.rank.value));
+  const std::string directory = checkpoints_.Abandon();
+  if (!directory.empty()) store_->RemoveCheckpoint(directory);
+  EndCut();
+  if (reason != CutReason::kPeriodic) WantCut(reason);
+}
+
+}  // namespace tarn::scheduler

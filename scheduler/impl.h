@@ -1,0 +1,142 @@
+// The scheduler's rooms put together. Internal: scheduler.cc takes messages in, advance.cc decides what comes next,
+// cut.cc carries out checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scheduler/barriers.h"
+#include "scheduler/checkpoints.h"
+#include "scheduler/lease_requests.h"
+#include "scheduler/leases.h"
+#include "scheduler/mailer.h"
+#include "scheduler/manifest.h"
+#include "scheduler/membership.h"
+#include "scheduler/phase.h"
+#include "scheduler/progress.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/tables.h"
+
+namespace tarn::scheduler {
+
+class Scheduler::Impl {
+ public:
+  Impl(SchedulerOptions options, SchedulerStore* store);
+
+  void Start(TimeUs now);
+  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void OnTimer(TimeUs now, Outbox* out);
+  TimeUs NextTimer() const { return next_timer_; }
+  void RequestStop(TimeUs now, Outbox* out);
+  void RequestCheckpoint(TimeUs now, Outbox* out);
+
+  bool stopping() const { return stop_.has_value(); }
+  bool stopped() const { return stopped_; }
+  const Shutdown& stop_reason() const { return stop_ ? *stop_ : no_stop_; }
+  const View& view() const { return membership_.view(); }
+  Progress progress() const;
+  std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
+  std::uint64_t StateHash() const;
+
+ private:
+  static constexpr std::size_t kNotesMax = 1000;  // that nobody has taken
+
+  // What a proposal (rule M1) is for, and how far it is.
+  enum class Agreement : std::uint8_t { kNone, kReporting, kConfirming };
+
+  Mailer Mail(Outbox* out) const { return {fingerprint_, out, membership_.view().routes.epoch}; }
+  void Note(std::string note) {
+    if (notes_.size() < kNotesMax) notes_.push_back(std::move(note));
+  }
+
+  // scheduler.cc: messages.
+  void Dispatch(Peer from, const Message& message, TimeUs now, Outbox* out);
+  void FromShard(ShardNode* shard, const Message& message, TimeUs now, Outbox* out);
+  void FromWorker(WorkerNode* worker, const Message& message, TimeUs now, Outbox* out);
+  void OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out);
+  void OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out);
+  void WatchFleet(TimeUs now, Outbox* out);
+  // Ends the run: tells every node. `phase` is what progress() says from now on.
+  void Stop(ErrorCode code, std::string reason, const char* phase, TimeUs now, Outbox* out);
+  void Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out);
+  void RepeatStop(TimeUs now, Outbox* out);
+
+  // advance.cc: decisions; each returns whether anything changed.
+  void Advance(TimeUs now, Outbox* out);
+  bool AdvanceFormation(TimeUs now);
+  bool AdvanceVerdicts();
+  bool AdvanceAgreement(TimeUs now);
+  bool AdvancePhase(TimeUs now, Outbox* out);
+  bool EndTraining(TimeUs now);
+  void AfterValidation(TimeUs now);
+  void AfterScoring(TimeUs now);
+  void NextEpoch(TimeUs now);
+  bool EverybodyAtCeiling() const;
+  void Answer(Outbox* out);
+  std::optional<LeaseReply> AnswerLease(Incarnation worker, std::uint32_t want);
+
+  // cut.cc: checkpoints.
+  void WantCut(CutReason reason);
+  bool CutUnderWay() const { return wanted_.has_value() || checkpoints_.pending() != nullptr; }
+  bool BeginWanted(TimeUs now);          // if it needs no proposal
+  void PlaceOrder(Clock clock, TimeUs now);
+  bool AdvanceCut(TimeUs now, Outbox* out);
+  bool PartsMissing() const;
+  void CompleteCut(TimeUs now, Outbox* out);
+  void FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out);
+  void VoidCut(const Verdict& verdict);
+  void EndCut();
+  void FillManifest(Manifest* manifest, const Positions& at, bool trust_done) const;
+  bool AtBoundary() const;
+
+  double Seconds(TimeUs now) const;
+  double TrainSeconds(TimeUs now) const;
+  std::uint64_t Samples() const { return leases_.Samples(membership_.LivePositions()); }
+
+  SchedulerOptions options_;
+  SchedulerStore* store_;
+  std::optional<Manifest> resume_;
+  std::uint64_t fingerprint_;
+  TimeUs heartbeat_us_, lease_us_;
+
+  Membership membership_;
+  Leases leases_;
+  LeaseRequests requests_;
+  Tables tables_;
+  Barriers barriers_;
+  Schedule schedule_;
+  Checkpoints checkpoints_;
+  Totals totals_;
+
+  Phase phase_ = Phase::kWaiting;
+  Agreement agreement_ = Agreement::kNone;
+  bool agreement_is_cut_ = false;
+  ViewVersion agreement_version_;        // kConfirming: all shards must confirm it
+  bool aggregated_ = false;              // rule K1 rather than K2
+  std::optional<CutReason> wanted_;      // a checkpoint that is not ordered yet
+  bool state_is_cut_ = false;            // the newest cut holds the state as it is now
+  bool cut_failed_ = false;              // the last cut could not be written
+
+  bool stop_wanted_ = false, stop_cut_begun_ = false;
+  TimeUs stop_deadline_ = 0;
+  std::optional<Shutdown> stop_;
+  Shutdown no_stop_;
+  std::string stop_phase_;
+  bool stopped_ = false;
+  TimeUs stop_since_ = 0, stop_told_ = 0, stop_heard_ = 0;
+  std::map<Incarnation, Peer> to_stop_;  // told, and not known to have stopped
+
+  TimeUs next_timer_ = 0, last_step_ = 0, listening_since_ = 0;
+  TimeUs now_ = 0;
+  bool granted_ = false;
+  TimeUs first_grant_ = 0, train_end_ = 0, train_since_ = 0;
+  bool training_ = false;                // train_since_ runs
+  double train_seconds_ = 0, earlier_seconds_ = 0;
+  std::uint64_t batches_repeated_ = 0, earlier_samples_ = 0, earlier_died_ = 0;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,55 @@
+// The numbers of workers' LeaseRequests: each is answered once and the same again, and waits until it can be.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "core/message.h"
+
+namespace tarn::scheduler {
+
+class LeaseRequests {
+ public:
+  struct Waiting {
+    std::uint64_t number = 0;
+    std::uint32_t want = 0;
+  };
+
+  // A request has come. Returns the reply if this number is answered already; an older one is ignored. Otherwise it
+  // waits from now on, in place of what waited before.
+  std::optional<LeaseReply> Ask(Incarnation worker, std::uint64_t number, std::uint32_t want) {
+    State& state = states_[worker];
+    if (number != 0 && number == state.last.number) return state.last;
+    if (number > state.last.number) state.waiting = Waiting{number, want};
+    return std::nullopt;
+  }
+
+  // Who waits, by incarnation.
+  std::map<Incarnation, Waiting> waiting() const {
+    std::map<Incarnation, Waiting> all;
+    for (const auto& [worker, state] : states_)
+      if (state.waiting) all[worker] = *state.waiting;
+    return all;
+  }
+
+  // The reply to what waits; its number is filled in.
+  const LeaseReply& Answer(Incarnation worker, LeaseReply reply) {
+    State& state = states_[worker];
+    reply.number = state.waiting->number;
+    state.waiting.reset();
+    state.last = std::move(reply);
+    return state.last;
+  }
+
+  void End(Incarnation worker) { states_.erase(worker); }
+
+ private:
+  struct State {
+    LeaseReply last;  // number 0: none yet
+    std::optional<Waiting> waiting;
+  };
+  std::map<Incarnation, State> states_;
+};
+
+}  // namespace tarn::scheduler

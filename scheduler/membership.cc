@@ -1,0 +1,308 @@
+#include "scheduler/membership.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/limits.h"
+
+namespace tarn::scheduler {
+namespace {
+
+constexpr std::size_t kEndedWorkersKept = 1024;  // for answers to what still comes from them
+constexpr std::size_t kNoncesKept = 65536;
+
+void Refuse(Peer to, ErrorCode code, std::string reason, const Mailer& mail) {
+  mail.Send(to, Shutdown{.code = code, .reason = std::move(reason)});
+}
+
+}  // namespace
+
+Membership::Membership(Options options)
+    : options_(std::move(options)), shards_(options_.shards), largest_end_(options_.start_clock),
+      next_incarnation_(options_.first_incarnation) {
+  for (std::uint32_t i = 0; i < options_.shards; ++i) shards_[i].shard = ShardId(i);
+  view_.routes.partition_bits = options_.partition_bits;
+}
+
+Incarnation Membership::NewIncarnation() {
+  return std::exchange(next_incarnation_, Incarnation(next_incarnation_.value + 1));
+}
+
+std::string Membership::OnJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail) {
+  if (join.protocol_version != limits::kProtocolVersion) {
+    Refuse(from, ErrorCode::kWrongJob,
+           fmt::format("protocol version {} is not spoken here: this fleet speaks {}", join.protocol_version,
+                       limits::kProtocolVersion),
+           mail);
+    return fmt::format("refused a node of protocol version {}", join.protocol_version);
+  }
+  switch (join.role) {
+    case Role::kShard: return OnShardJoin(from, join, now, mail);
+    case Role::kWorker: return OnWorkerJoin(from, join, now, mail);
+    case Role::kScheduler: break;
+  }
+  return {};
+}
+
+std::string Membership::OnShardJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail) {
+  if (join.rank >= shards_.size()) {
+    Refuse(from, ErrorCode::kInvalidArgument,
+           fmt::format("shard {}: the job has {} shards, numbered from 0", join.rank, shards_.size()), mail);
+    return fmt::format("refused shard {}: the job has {}", join.rank, shards_.size());
+  }
+  ShardNode& shard = shards_[join.rank];
+  if (shard.joined && shard.nonce == join.nonce) {
+    shard.peer = from;
+    shard.heard = now;
+    if (formed_) SendWelcome(from, shard.nonce, join.rank, shard.incarnation, options_.start_clock, mail);
+    return {};
+  }
+  if (formed_) {
+    // Its rows went with the process that was here before; the job ends when that one's lease runs out.
+    Refuse(from, ErrorCode::kFenced,
+           fmt::format("shard {} of this run is gone with its rows: resume the job from a checkpoint", join.rank),
+           mail);
+    return fmt::format("refused a second start of shard {}", join.rank);
+  }
+  shard.joined = true;
+  shard.nonce = join.nonce;
+  shard.incarnation = NewIncarnation();
+  shard.peer = from;
+  shard.endpoint = join.endpoint;
+  shard.heard = now;
+  return fmt::format("shard {} joined: {}", join.rank, join.endpoint);
+}
+
+std::optional<WorkerRank> Membership::RankFor(const Join& join) const {
+  if (join.rank != kAnyRank) return WorkerRank(join.rank);
+  std::set<WorkerRank> taken;
+  for (const auto& [id, worker] : workers_)
+    if (worker.state == WorkerNode::State::kLive || worker.state == WorkerNode::State::kWaiting)
+      taken.insert(worker.rank);
+  for (std::uint32_t rank = 0; rank < options_.workers; ++rank)
+    if (!taken.contains(WorkerRank(rank))) return WorkerRank(rank);
+  return std::nullopt;
+}
+
+std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail) {
+  if (auto known = nonces_.find(join.nonce); known != nonces_.end()) {
+    auto it = workers_.find(known->second);
+    if (it == workers_.end() || it->second.state == WorkerNode::State::kFencing ||
+        it->second.state == WorkerNode::State::kEnded) {
+      Refuse(from, ErrorCode::kFenced, "this incarnation of the worker is over: join anew", mail);
+      return {};
+    }
+    WorkerNode& worker = it->second;
+    worker.peer = from;
+    worker.heard = now;
+    if (worker.welcomed)
+      SendWelcome(from, worker.nonce, worker.rank.value, worker.incarnation, worker.join, mail);
+    return {};
+  }
+  const auto rank = RankFor(join);
+  if (!rank) return {};  // all are there: it may take the place of one that dies
+  if (rank->value >= options_.workers) {
+    Refuse(from, ErrorCode::kInvalidArgument,
+           fmt::format("worker {}: the job has {} workers, numbered from 0", rank->value, options_.workers), mail);
+    return fmt::format("refused worker {}: the job has {}", rank->value, options_.workers);
+  }
+  std::vector<WorkerNode> same_rank;
+  for (const auto& [id, worker] : workers_)
+    if (worker.rank == *rank) same_rank.push_back(worker);
+  for (const WorkerNode& old : same_rank) {
+    if (old.state == WorkerNode::State::kLive) Fence(old.incarnation);
+    if (old.state == WorkerNode::State::kWaiting) Forget(old.incarnation);
+  }
+  WorkerNode worker;
+  worker.rank = *rank;
+  worker.incarnation = NewIncarnation();
+  worker.nonce = join.nonce;
+  worker.peer = from;
+  worker.heard = now;
+  if (nonces_.size() >= kNoncesKept) nonces_.erase(nonces_.begin());
+  nonces_[join.nonce] = worker.incarnation;
+  workers_[worker.incarnation] = worker;
+  return fmt::format("worker {} joined as incarnation {}", rank->value, worker.incarnation.value);
+}
+
+void Membership::Forget(Incarnation worker) { workers_.erase(worker); }
+
+bool Membership::Form(TimeUs now) {
+  if (formed_ || shards_joined() < shards_.size()) return false;
+  if (workers_.size() < options_.workers) return false;  // all of them wait, one a rank
+  formed_ = true;
+  view_.routes.epoch = Epoch(1);
+  view_.routes.owners = EvenOwners(options_.partition_bits, options_.shards);
+  for (ShardNode& shard : shards_) {
+    view_.routes.endpoints.push_back(shard.endpoint);
+    shard.heard = now;
+  }
+  Changed();
+  for (auto& [id, worker] : workers_) {
+    worker.heard = now;
+    MakeLive(&worker, options_.start_clock);
+  }
+  return true;
+}
+
+void Membership::MakeLive(WorkerNode* worker, Clock join) {
+  worker->state = WorkerNode::State::kLive;
+  worker->join = worker->clock = worker->acked_clock = join;
+  worker->live_version = view_.version;
+  WorkerEntry entry;
+  entry.rank = worker->rank;
+  entry.incarnation = worker->incarnation;
+  entry.join = join;
+  view_.workers.push_back(entry);
+  std::sort(view_.workers.begin(), view_.workers.end(), [](const WorkerEntry& a, const WorkerEntry& b) {
+    return std::pair(a.rank, a.incarnation) < std::pair(b.rank, b.incarnation);
+  });
+}
+
+void Membership::Changed() {
+  DropEnded();
+  view_.version = ViewVersion(view_.version.value + 1);
+  for (ShardNode& shard : shards_) shard.view_sent = 0;
+  for (auto& [id, worker] : workers_) worker.view_sent = 0;
+}
+
+bool Membership::Confirmed(ViewVersion version) const {
+  return std::all_of(shards_.begin(), shards_.end(),
+                     [&](const ShardNode& shard) { return shard.confirmed >= version; });
+}
+
+ShardNode* Membership::FindShard(const Sender& sender) {
+  if (!formed_ || sender.role != Role::kShard || sender.rank >= shards_.size()) return nullptr;
+  ShardNode& shard = shards_[sender.rank];
+  return shard.incarnation == sender.incarnation ? &shard : nullptr;
+}
+
+WorkerNode* Membership::FindWorker(const Sender& sender) {
+  auto it = workers_.find(sender.incarnation);
+  if (sender.role != Role::kWorker || it == workers_.end()) return nullptr;
+  WorkerNode& worker = it->second;
+  return worker.state == WorkerNode::State::kLive && worker.rank.value == sender.rank ? &worker : nullptr;
+}
+
+bool Membership::Left(Incarnation worker) const {
+  auto it = workers_.find(worker);
+  return it != workers_.end() && it->second.left;
+}
+
+void Membership::OnHeartbeat(ShardNode* shard, const Heartbeat& heartbeat) {
+  shard->confirmed = std::max(shard->confirmed, std::min(heartbeat.view, view_.version));
+  shard->min_clock = std::max(shard->min_clock, heartbeat.clock);
+  for (const FencedTick& tick : heartbeat.fenced) {
+    const WorkerEntry* entry = Entry(tick.incarnation);
+    if (entry == nullptr || entry->state != WorkerState::kFencing) continue;
+    fenced_[tick.incarnation].emplace(shard->shard, tick);
+  }
+}
+
+void Membership::OnHeartbeat(WorkerNode* worker, const Heartbeat& heartbeat) {
+  worker->confirmed = std::max(worker->confirmed, std::min(heartbeat.view, view_.version));
+  worker->proposal = std::max(worker->proposal, std::min(heartbeat.proposal, view_.proposal.id));
+  worker->clock = std::max(worker->clock, heartbeat.clock);
+  if (heartbeat.acked_clock < worker->acked_clock) return;  // came late
+  worker->acked_clock = heartbeat.acked_clock;
+  worker->position = heartbeat.position;
+}
+
+void Membership::Acknowledge(Peer peer, ViewVersion theirs, TimeUs* view_sent, TimeUs now, const Mailer& mail) {
+  mail.Send(peer, HeartbeatAck{.view = view_.version});
+  if (theirs >= view_.version || (*view_sent != 0 && now - *view_sent < options_.heartbeat_us / 4)) return;
+  mail.Send(peer, ViewUpdate{view_});
+  *view_sent = now;
+}
+
+void Membership::SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank, Incarnation incarnation,
+                             Clock start, const Mailer& mail) const {
+  mail.Send(peer, Welcome{.nonce = nonce, .rank = rank, .incarnation = incarnation, .start_clock = start,
+                          .job_text = options_.job_text, .resume_directory = options_.resume_directory,
+                          .view = view_});
+}
+
+bool Membership::MayBegin(const WorkerNode& worker) const {
+  return worker.state == WorkerNode::State::kLive && !worker.welcomed && Confirmed(worker.live_version);
+}
+
+void Membership::SendViews(TimeUs now, const Mailer& mail) {
+  if (!formed_) return;
+  auto due = [&](ViewVersion confirmed, TimeUs sent) {
+    return confirmed < view_.version && (sent == 0 || now - sent >= options_.heartbeat_us);
+  };
+  for (ShardNode& shard : shards_) {
+    if (!due(shard.confirmed, shard.view_sent)) continue;
+    // Until a shard has confirmed anything, its Welcome may be what was lost.
+    if (shard.confirmed == ViewVersion(0))
+      SendWelcome(shard.peer, shard.nonce, shard.shard.value, shard.incarnation, options_.start_clock, mail);
+    else
+      mail.Send(shard.peer, ViewUpdate{view_});
+    shard.view_sent = std::max<TimeUs>(now, 1);
+  }
+  for (auto& [id, worker] : workers_) {
+    if (worker.state != WorkerNode::State::kLive) continue;
+    if (MayBegin(worker)) {
+      worker.welcomed = true;
+      SendWelcome(worker.peer, worker.nonce, worker.rank.value, worker.incarnation, worker.join, mail);
+      worker.view_sent = std::max<TimeUs>(now, 1);
+    } else if (worker.welcomed && due(worker.confirmed, worker.view_sent)) {
+      mail.Send(worker.peer, ViewUpdate{view_});
+      worker.view_sent = std::max<TimeUs>(now, 1);
+    }
+  }
+}
+
+std::map<Incarnation, Peer> Membership::EveryPeer() const {
+  std::map<Incarnation, Peer> peers;
+  for (const ShardNode& shard : shards_)
+    if (shard.joined) peers[shard.incarnation] = shard.peer;
+  for (const auto& [id, worker] : workers_)
+    if (worker.state == WorkerNode::State::kLive || worker.state == WorkerNode::State::kWaiting)
+      peers[id] = worker.peer;
+  return peers;
+}
+
+void Membership::SetOrder(const CheckpointOrder& order) {
+  Changed();
+  view_.checkpoint = order;
+}
+
+void Membership::AddTable(const TableSpec& spec) {
+  Changed();
+  view_.tables.push_back(spec);
+}
+
+std::uint32_t Membership::shards_joined() const {
+  return static_cast<std::uint32_t>(
+      std::count_if(shards_.begin(), shards_.end(), [](const ShardNode& shard) { return shard.joined; }));
+}
+
+std::uint32_t Membership::workers_waiting() const {
+  return static_cast<std::uint32_t>(std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) {
+    return worker.second.state == WorkerNode::State::kWaiting;
+  }));
+}
+
+void Membership::DropEnded() {
+  std::erase_if(view_.workers, [&](const WorkerEntry& entry) {
+    auto it = ended_.find(entry.incarnation);
+    if (it == ended_.end() || !Confirmed(it->second) || MinClock() < entry.end) return false;
+    ended_.erase(it);
+    return true;
+  });
+  std::size_t over = 0;
+  for (const auto& [id, worker] : workers_) over += worker.state == WorkerNode::State::kEnded ? 1 : 0;
+  for (auto it = workers_.begin(); over > kEndedWorkersKept && it != workers_.end();) {
+    if (it->second.state != WorkerNode::State::kEnded) {
+      ++it;
+      continue;
+    }
+    it = workers_.erase(it);
+    --over;
+  }
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,160 @@
+// Who is in the fleet: joins, incarnations, liveness, fencing, verdicts and the view that tells everybody (rules
+// N1-N6, M1-M5). It decides nothing about data or checkpoints.
+//
+// A part of the scheduler's state machine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/job.h"
+#include "core/message.h"
+#include "scheduler/mailer.h"
+#include "scheduler/splits.h"
+
+namespace tarn::scheduler {
+
+struct ShardNode {
+  ShardId shard;
+  Incarnation incarnation;
+  std::uint64_t nonce = 0;
+  Peer peer;
+  std::string endpoint;
+  bool joined = false;
+  TimeUs heard = 0, view_sent = 0;
+  ViewVersion confirmed;
+  Clock min_clock;
+};
+
+struct WorkerNode {
+  // kWaiting: not in the view yet.
+  enum class State : std::uint8_t { kWaiting, kLive, kFencing, kEnded };
+  WorkerRank rank;
+  Incarnation incarnation;
+  std::uint64_t nonce = 0;
+  Peer peer;
+  State state = State::kWaiting;
+  bool welcomed = false, left = false;
+  TimeUs heard = 0, view_sent = 0;
+  ViewVersion live_version;   // the view that made it live
+  ViewVersion confirmed;
+  std::uint64_t proposal = 0; // newest obeyed
+  Clock join, clock, acked_clock;
+  DataPosition position;
+};
+
+// How a worker's incarnation ended.
+struct Verdict {
+  Incarnation worker;
+  WorkerRank rank;
+  Clock join, end;
+  DataPosition position;
+  std::uint64_t repeated = 0;  // batches of which a push was applied, and which will be trained again
+};
+
+class Membership {
+ public:
+  struct Options {
+    std::uint32_t shards = 1, workers = 1, partition_bits = 6;
+    TimeUs lease_us = 0, heartbeat_us = 0;
+    std::string job_text, resume_directory;
+    Clock start_clock;
+    Incarnation first_incarnation{1};
+  };
+  explicit Membership(Options options);
+
+  // N1. Answers with Welcome or Shutdown, or not yet. A note for the log, or empty.
+  std::string OnJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
+  // Makes the first view once everybody is there. True if it did just now.
+  bool Form(TimeUs now);
+  bool formed() const { return formed_; }
+
+  // The node that a message is from: null unless it is in the fleet and this is its incarnation.
+  ShardNode* FindShard(const Sender& sender);
+  WorkerNode* FindWorker(const Sender& sender);
+  // Whether this incarnation left cleanly (then a repeated Leave is answered kOk).
+  bool Left(Incarnation worker) const;
+
+  void OnHeartbeat(ShardNode* shard, const Heartbeat& heartbeat);
+  void OnHeartbeat(WorkerNode* worker, const Heartbeat& heartbeat);
+  // Answers a heartbeat, with the view if the node's is older.
+  void Acknowledge(Peer peer, ViewVersion theirs, TimeUs* view_sent, TimeUs now, const Mailer& mail);
+
+  // N4. Silence counts only while the scheduler itself was listening: since `listening_since`.
+  std::optional<ShardId> SilentShard(TimeUs now, TimeUs listening_since) const;
+  std::vector<Incarnation> SilentWorkers(TimeUs now, TimeUs listening_since) const;
+  // Forgets nodes that joined and went away before the view held them.
+  void DropSilentJoiners(TimeUs now, TimeUs listening_since);
+  void Fence(Incarnation worker);
+  void OnLeave(Incarnation worker, const Leave& leave);
+  // M3, M5: the incarnations that have ended since the last call.
+  std::vector<Verdict> TakeVerdicts();
+
+  // M1.
+  void OpenProposal();
+  bool AllReported() const;      // and no verdict is outstanding
+  Clock FreeClock() const;       // E; valid when AllReported
+  void CloseProposal();
+  // M2.
+  bool JoinersReady() const;
+  std::vector<WorkerNode> AdmitJoiners(Clock join);
+
+  void SetOrder(const CheckpointOrder& order);
+  void AddTable(const TableSpec& spec);
+  void SetTables(std::vector<TableSpec> tables) { view_.tables = std::move(tables); }
+
+  // All shards have adopted a view at least that new.
+  bool Confirmed(ViewVersion version) const;
+  // The newest view to those that have not confirmed it: all that were not sent it yet, and again after a heartbeat
+  // period. Welcome to workers that may begin.
+  void SendViews(TimeUs now, const Mailer& mail);
+  // Shutdown to a node, whatever its state.
+  std::map<Incarnation, Peer> EveryPeer() const;
+
+  const View& view() const { return view_; }
+  const std::map<Incarnation, WorkerNode>& workers() const { return workers_; }
+  const std::vector<ShardNode>& shards() const { return shards_; }
+  std::vector<const WorkerNode*> Live() const;
+  bool AnyFencing() const;
+  Positions LivePositions() const;
+  Clock MinClock() const;        // least of the shards'
+  Clock MaxClock() const;        // highest seen anywhere
+  std::uint64_t died() const { return died_; }
+  Incarnation next_incarnation() const { return next_incarnation_; }
+  std::uint32_t shards_joined() const;
+  std::uint32_t workers_waiting() const;
+
+ private:
+  std::string OnShardJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
+  std::string OnWorkerJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
+  std::optional<WorkerRank> RankFor(const Join& join) const;
+  void SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank, Incarnation incarnation, Clock start,
+                   const Mailer& mail) const;
+  bool MayBegin(const WorkerNode& worker) const;
+  WorkerEntry* Entry(Incarnation worker);
+  void MakeLive(WorkerNode* worker, Clock join);
+  void End(WorkerNode* worker, Clock end, const DataPosition& position, Clock pushed);
+  void Changed();
+  void DropEnded();
+  void Forget(Incarnation worker);
+  Incarnation NewIncarnation();
+
+  Options options_;
+  View view_;
+  bool formed_ = false;
+  std::vector<ShardNode> shards_;
+  std::map<Incarnation, WorkerNode> workers_;       // ended ones too, the newest few
+  std::map<std::uint64_t, Incarnation> nonces_;     // of workers, also of those forgotten
+  std::map<Incarnation, ViewVersion> ended_;        // entries kEnded -> the view that said so first
+  std::map<Incarnation, std::map<ShardId, FencedTick>> fenced_;
+  std::vector<Verdict> verdicts_;
+  Clock largest_end_;
+  Incarnation next_incarnation_;
+  std::uint64_t died_ = 0;
+};
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,369 @@
+#include "scheduler/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/hash.h"
+#include "scheduler/impl.h"
+
+namespace tarn::scheduler {
+namespace {
+
+// How long nodes may take to stop before the scheduler goes.
+constexpr int kStopQuietPeriods = 2;
+constexpr int kStopPeriodsMax = 10;
+
+TimeUs ToUs(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
+
+Membership::Options MembershipOptions(const SchedulerOptions& options) {
+  Membership::Options out;
+  out.shards = options.job.fleet.servers * options.job.fleet.shards;
+  out.workers = options.job.fleet.workers;
+  out.partition_bits = options.job.fleet.partition_bits;
+  out.lease_us = ToUs(options.job.fleet.lease_seconds);
+  out.heartbeat_us = ToUs(options.job.fleet.heartbeat_seconds);
+  out.job_text = options.job_text;
+  out.first_incarnation = Incarnation(std::max<std::uint64_t>(options.first_incarnation, 1));
+  if (options.resume == nullptr) return out;
+  out.partition_bits = options.resume->partition_bits;
+  out.resume_directory = options.resume_directory;
+  out.start_clock = options.resume->resume_clock;
+  out.first_incarnation = std::max(out.first_incarnation, options.resume->next_incarnation);
+  return out;
+}
+
+Checkpoints::Options CheckpointOptions(const SchedulerOptions& options) {
+  Checkpoints::Options out;
+  out.storage = options.job.storage;
+  out.directory = options.checkpoints_directory;
+  if (options.resume == nullptr) return out;
+  out.last = options.resume->id;
+  out.best = options.resume->best_checkpoint;
+  out.start_clock = options.resume->resume_clock;
+  return out;
+}
+
+bool AnyAggregated(const Job& job) {
+  if (job.consistency.apply == ApplyMode::kAggregated) return true;
+  return std::any_of(job.tables.begin(), job.tables.end(), [](const auto& table) {
+    return table.second.has_consistency && table.second.consistency.apply == ApplyMode::kAggregated;
+  });
+}
+
+}  // namespace
+
+Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
+    : options_(std::move(options)),
+      store_(store),
+      resume_(options_.resume != nullptr ? std::optional(*options_.resume) : std::nullopt),
+      fingerprint_(Fingerprint(options_.job)),
+      heartbeat_us_(ToUs(options_.job.fleet.heartbeat_seconds)),
+      lease_us_(ToUs(options_.job.fleet.lease_seconds)),
+      membership_(MembershipOptions(options_)),
+      leases_(options_.job, resume_ ? resume_->resume_clock : Clock(0)),
+      tables_(options_.job),
+      schedule_(options_.job.train, resume_ ? resume_->epochs : std::vector<EpochResult>()),
+      checkpoints_(CheckpointOptions(options_)),
+      aggregated_(AnyAggregated(options_.job)) {
+  options_.resume = nullptr;  // the caller's; ours is resume_
+  if (!resume_) return;
+  leases_.Resume(resume_->data);
+  std::vector<TableSpec> tables = resume_->tables;
+  for (TableSpec& table : tables) table = tables_.Resolve(table);
+  membership_.SetTables(std::move(tables));
+  batches_repeated_ = resume_->batches_repeated + resume_->batches_behind;
+  earlier_samples_ = resume_->samples;
+  earlier_died_ = resume_->workers_died;
+  earlier_seconds_ = resume_->seconds;
+  train_seconds_ = resume_->train_seconds;
+}
+
+void Scheduler::Impl::Start(TimeUs now) {
+  now_ = last_step_ = listening_since_ = now;
+  next_timer_ = now + heartbeat_us_ / 2;
+}
+
+void Scheduler::Impl::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+  now_ = now;
+  if (stopped_) return;
+  Dispatch(from, message, now, out);
+  if (!stop_) Advance(now, out);
+}
+
+void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Outbox* out) {
+  const Mailer mail = Mail(out);
+  const Sender& sender = message.sender;
+  if (stop_) {
+    stop_heard_ = now;
+    if (!std::holds_alternative<Shutdown>(message.body))
+      mail.Send(from, *stop_);
+    else if (sender.role != Role::kScheduler)
+      to_stop_.erase(sender.incarnation);
+    stopped_ = to_stop_.empty();
+    return;
+  }
+  const bool is_join = std::holds_alternative<Join>(message.body);
+  if (message.job != fingerprint_ && !(is_join && message.job == 0)) {
+    mail.Send(from, Shutdown{.code = ErrorCode::kWrongJob, .reason = "this scheduler runs another job"});
+    return;
+  }
+  if (is_join) {
+    auto note = membership_.OnJoin(from, std::get<Join>(message.body), now, mail);
+    if (!note.empty()) Note(std::move(note));
+    return;
+  }
+  if (sender.role == Role::kScheduler) {  // a tool
+    if (const auto* shutdown = std::get_if<Shutdown>(&message.body))
+      OnShutdownRequest("a tool", *shutdown, now, out);
+    return;
+  }
+  if (ShardNode* shard = membership_.FindShard(sender)) {
+    shard->peer = from;
+    shard->heard = now;
+    FromShard(shard, message, now, out);
+  } else if (WorkerNode* worker = membership_.FindWorker(sender)) {
+    worker->peer = from;
+    worker->heard = now;
+    FromWorker(worker, message, now, out);
+  } else if (!std::holds_alternative<Shutdown>(message.body)) {
+    if (membership_.Left(sender.incarnation))
+      mail.Send(from, Shutdown{.code = ErrorCode::kOk, .reason = "left"});
+    else
+      mail.Send(from, Shutdown{.code = ErrorCode::kFenced, .reason = "this incarnation is over"});
+  }
+}
+
+void Scheduler::Impl::FromShard(ShardNode* shard, const Message& message, TimeUs now, Outbox* out) {
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
+    membership_.OnHeartbeat(shard, *heartbeat);
+    totals_.OnHeartbeat(message.sender, *heartbeat);
+    membership_.Acknowledge(shard->peer, heartbeat->view, &shard->view_sent, now, Mail(out));
+  } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
+    checkpoints_.OnShardPart(shard->shard, *part);
+  } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
+    OnShutdownRequest(fmt::format("shard {}", shard->shard.value), *shutdown, now, out);
+  }
+}
+
+void Scheduler::Impl::FromWorker(WorkerNode* worker, const Message& message, TimeUs now, Outbox* out) {
+  const Incarnation id = worker->incarnation;
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
+    membership_.OnHeartbeat(worker, *heartbeat);
+    totals_.OnHeartbeat(message.sender, *heartbeat);
+    membership_.Acknowledge(worker->peer, heartbeat->view, &worker->view_sent, now, Mail(out));
+  } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
+    OnLeaseRequest(worker, *request, out);
+  } else if (const auto* create = std::get_if<CreateTable>(&message.body)) {
+    if (auto table = tables_.Ask(id, create->spec, membership_.view().tables)) {
+      membership_.AddTable(*table);
+      tables_.Added(*table, membership_.view().version);
+      Note(fmt::format("table {}: {} {} x {}", table->id.value, table->name, Name(table->kind), table->dim));
+    }
+  } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
+    barriers_.Enter(id, barrier->number);
+  } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
+    checkpoints_.OnWorkerPart(id, *part);
+  } else if (const auto* leave = std::get_if<tarn::Leave>(&message.body)) {
+    const Peer peer = worker->peer;
+    membership_.OnLeave(id, *leave);
+    Mail(out).Send(peer, Shutdown{.code = ErrorCode::kOk, .reason = "left"});
+  } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
+    OnShutdownRequest(fmt::format("worker {}", worker->rank.value), *shutdown, now, out);
+  }
+}
+
+void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out) {
+  const Incarnation id = worker->incarnation;
+  if (auto sizes = leases_.SetSizes(request.rows); !sizes) {
+    if (!leases_.sizes_known()) {  // nobody could do better
+      Fail(sizes.error().code, sizes.error().message, now_, out);
+      return;
+    }
+    Mail(out).Send(worker->peer, Shutdown{.code = sizes.error().code, .reason = sizes.error().message});
+    Note(fmt::format("refused worker {}: {}", worker->rank.value, sizes.error().message));
+    membership_.Fence(id);
+    return;
+  }
+  for (const LeaseDone& done : request.done) leases_.Done(id, done);
+  if (auto again = requests_.Ask(id, request.number, request.want)) Mail(out).Send(worker->peer, *again);
+}
+
+void Scheduler::Impl::OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now,
+                                        Outbox* out) {
+  if (shutdown.code == ErrorCode::kOk)
+    RequestStop(now, out);
+  else
+    Fail(shutdown.code, fmt::format("{}: {}", who, shutdown.reason), now, out);
+}
+
+void Scheduler::Impl::OnTimer(TimeUs now, Outbox* out) {
+  now_ = now;
+  if (stopped_) return;
+  // If this process itself was not running for long, it could not hear anybody.
+  if (now - last_step_ > lease_us_ / 2) listening_since_ = now;
+  last_step_ = now;
+  next_timer_ = now + heartbeat_us_ / 2;
+  if (stop_) {
+    RepeatStop(now, out);
+    return;
+  }
+  WatchFleet(now, out);
+  if (!stop_) Advance(now, out);
+}
+
+void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
+  membership_.DropSilentJoiners(now, listening_since_);
+  if (auto shard = membership_.SilentShard(now, listening_since_)) {
+    Fail(ErrorCode::kUnavailable,
+         fmt::format("shard {} ({}) has not been heard for {:g} s: its rows are lost; resume from a checkpoint",
+                     shard->value, membership_.shards()[shard->value].endpoint,
+                     options_.job.fleet.lease_seconds),
+         now, out);
+    return;
+  }
+  for (Incarnation id : membership_.SilentWorkers(now, listening_since_)) {
+    Note(fmt::format("worker {} (incarnation {}) has not been heard for {:g} s: it is dead",
+                     membership_.workers().at(id).rank.value, id.value, options_.job.fleet.lease_seconds));
+    membership_.Fence(id);
+  }
+  if (stop_wanted_ && now >= stop_deadline_)
+    Stop(ErrorCode::kTimeout, "stopped without a checkpoint: it did not come to an end in time", "stopped", now, out);
+  const bool periodic = phase_ == Phase::kTrain && !AtBoundary() && !stop_wanted_ && leases_.granted_any();
+  if (periodic && !CutUnderWay() && checkpoints_.Due(now, membership_.MinClock())) WantCut(CutReason::kPeriodic);
+}
+
+void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {
+  now_ = now;
+  if (stop_) return;
+  const bool whole = options_.job.storage.durability != Durability::kNone && membership_.formed();
+  if (stop_wanted_ || !whole) {
+    Stop(ErrorCode::kOk, whole ? "stopped without waiting for the checkpoint" : "stopped", "stopped", now, out);
+    return;
+  }
+  stop_wanted_ = true;
+  stop_deadline_ = now + std::max<TimeUs>(2 * lease_us_, 60'000'000);
+  Advance(now, out);
+}
+
+void Scheduler::Impl::RequestCheckpoint(TimeUs now, Outbox* out) {
+  now_ = now;
+  if (stop_ || options_.job.storage.durability == Durability::kNone || phase_ != Phase::kTrain) return;
+  WantCut(CutReason::kRequested);
+  Advance(now, out);
+}
+
+void Scheduler::Impl::Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out) {
+  Stop(code, std::move(reason), "failed", now, out);
+}
+
+void Scheduler::Impl::Stop(ErrorCode code, std::string reason, const char* phase, TimeUs now, Outbox* out) {
+  if (stop_) return;
+  if (training_) train_seconds_ += static_cast<double>(now - train_since_) * 1e-6;
+  if (training_ && granted_) train_end_ = now;
+  training_ = false;
+  stop_ = Shutdown{.code = code, .reason = std::move(reason)};
+  stop_phase_ = phase;
+  stop_since_ = stop_heard_ = now;
+  to_stop_ = membership_.EveryPeer();
+  RepeatStop(now, out);
+}
+
+void Scheduler::Impl::RepeatStop(TimeUs now, Outbox* out) {
+  const bool quiet = now - stop_heard_ >= kStopQuietPeriods * heartbeat_us_;
+  if (to_stop_.empty() || quiet || now - stop_since_ >= kStopPeriodsMax * heartbeat_us_) {
+    stopped_ = true;
+    return;
+  }
+  if (stop_told_ != 0 && now - stop_told_ < heartbeat_us_) return;
+  stop_told_ = std::max<TimeUs>(now, 1);
+  for (const auto& [id, peer] : to_stop_) Mail(out).Send(peer, *stop_);
+}
+
+Progress Scheduler::Impl::progress() const {
+  Progress out;
+  out.phase = stop_ ? stop_phase_ : std::string(Name(phase_));
+  out.epoch = leases_.epoch();
+  out.samples = Samples();
+  out.samples_here = out.samples - std::min(out.samples, earlier_samples_);
+  if (leases_.sizes_known()) out.samples_total = leases_.rows()[0] * options_.job.train.epochs;
+  out.seconds = Seconds(now_);
+  out.train_seconds = TrainSeconds(now_);
+  out.train = leases_.train().quality();
+  out.epochs = schedule_.finished();
+  out.staleness = totals_.Staleness();
+  out.counters = totals_.Counters();
+  out.workers_live = static_cast<std::uint32_t>(membership_.Live().size());
+  out.workers_waiting = membership_.workers_waiting();
+  out.shards_joined = membership_.shards_joined();
+  out.workers_died = earlier_died_ + membership_.died();
+  out.batches_repeated = batches_repeated_;
+  std::copy(leases_.rows(), leases_.rows() + 3, out.rows);
+  out.min_clock = membership_.MinClock();
+  out.max_clock = membership_.MaxClock();
+  out.has_state_hash = checkpoints_.has_hash();
+  out.state_hash = checkpoints_.hash();
+  out.last_checkpoint = checkpoints_.newest();
+  out.best_checkpoint = checkpoints_.best();
+  return out;
+}
+
+double Scheduler::Impl::Seconds(TimeUs now) const {
+  if (!granted_) return earlier_seconds_;
+  const TimeUs end = training_ ? now : train_end_;
+  return earlier_seconds_ + static_cast<double>(end - first_grant_) * 1e-6;
+}
+
+double Scheduler::Impl::TrainSeconds(TimeUs now) const {
+  return train_seconds_ + (training_ ? static_cast<double>(now - train_since_) * 1e-6 : 0);
+}
+
+std::uint64_t Scheduler::Impl::StateHash() const {
+  std::uint64_t hash = HashBytes(stop_ ? stop_phase_ : std::string(Name(phase_)));
+  auto add = [&](std::uint64_t word) { hash = HashCombine(hash, word); };
+  add(view().version.value);
+  for (const WorkerEntry& entry : view().workers) {
+    add(entry.incarnation.value);
+    add(static_cast<std::uint64_t>(entry.state));
+    add(entry.join.value);
+    add(entry.end.value);
+  }
+  for (const ShardNode& shard : membership_.shards()) {
+    add(shard.confirmed.value);
+    add(shard.min_clock.value);
+  }
+  for (const auto& [id, worker] : membership_.workers()) {
+    add(id.value);
+    add(worker.acked_clock.value);
+    add(worker.position.lease.value);
+    add(worker.position.rows);
+  }
+  add(leases_.epoch());
+  add(leases_.ceiling().value);
+  for (std::uint64_t rows : leases_.Snapshot({}, true).trained) add(rows);
+  add(checkpoints_.hash());
+  return hash;
+}
+
+Scheduler::Scheduler(SchedulerOptions options, SchedulerStore* store)
+    : impl_(std::make_unique<Impl>(std::move(options), store)) {}
+Scheduler::~Scheduler() = default;
+
+void Scheduler::Start(TimeUs now) { impl_->Start(now); }
+void Scheduler::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+  impl_->OnMessage(from, std::move(message), now, out);
+}
+void Scheduler::OnTimer(TimeUs now, Outbox* out) { impl_->OnTimer(now, out); }
+TimeUs Scheduler::NextTimer() const { return impl_->NextTimer(); }
+void Scheduler::RequestStop(TimeUs now, Outbox* out) { impl_->RequestStop(now, out); }
+void Scheduler::RequestCheckpoint(TimeUs now, Outbox* out) { impl_->RequestCheckpoint(now, out); }
+bool Scheduler::stopping() const { return impl_->stopping(); }
+bool Scheduler::stopped() const { return impl_->stopped(); }
+const Shutdown& Scheduler::stop_reason() const { return impl_->stop_reason(); }
+const View& Scheduler::view() const { return impl_->view(); }
+Progress Scheduler::progress() const { return impl_->progress(); }
+std::vector<std::string> Scheduler::TakeNotes() { return impl_->TakeNotes(); }
+std::uint64_t Scheduler::StateHash() const { return impl_->StateHash(); }
+
+}  // namespace tarn::scheduler
