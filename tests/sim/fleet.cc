@@ -322,15 +322,44 @@ RunResult Fleet::Run() {
   result.crashes = crashes_;
   result.fenced = fenced_;
   result.simulated_us = events_.now();
+  for (ProcessId id : shard_ids_) result.parameters_hash += processes_.at(id)->shard->rows().StateHash();
   const Faults& f = scenario_.faults;
   result.faultless = f.drop + f.duplicate + f.reorder + f.spike == 0 && f.reconnects + f.partitions + f.pauses + f.crashes == 0;
   return result;
 }
 
+namespace {
+
+// The same job without a fault and on another number of shards.
+Scenario Twin(const Scenario& scenario) {
+  Scenario twin = scenario;
+  twin.faults = {};
+  twin.faults.until_us = 1'000;
+  twin.job.fleet.servers = scenario.job.fleet.servers % 3 + 1;
+  twin.job.fleet.shards = 3 - scenario.job.fleet.shards;
+  twin.shards = twin.job.fleet.servers * twin.job.fleet.shards;
+  return twin;
+}
+
+bool BitsAreFixed(const Scenario& scenario, const RunResult& result) {
+  const ConsistencySpec& spec = scenario.job.consistency;
+  return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated && result.crashes == 0 &&
+         result.fenced == 0;
+}
+
+}  // namespace
+
 RunResult RunSeed(std::uint64_t seed, bool verbose) {
   const Scenario scenario = MakeScenario(seed);
   if (verbose) std::fprintf(stderr, "seed %lu: %s\n", static_cast<unsigned long>(seed), scenario.Describe().c_str());
-  return Fleet(scenario, verbose).Run();
+  RunResult result = Fleet(scenario, verbose).Run();
+  if (result.failure.empty() && BitsAreFixed(scenario, result)) {
+    const RunResult twin = Fleet(Twin(scenario), false).Run();
+    if (!twin.failure.empty()) result.failure = "without faults: " + twin.failure;
+    if (twin.parameters_hash != result.parameters_hash)
+      result.failure = "bsp + aggregated: faults and another number of shards changed the bits of the parameters";
+  }
+  return result;
 }
 
 }  // namespace tarn::sim

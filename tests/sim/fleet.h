@@ -22,6 +22,7 @@ struct RunResult {
   std::uint64_t seed = 0;
   std::string failure;              // empty: nothing found
   std::uint64_t state_hash = 0;     // of all state machines at the end and the number of events
+  std::uint64_t parameters_hash = 0;  // of all rows and slots
   std::uint64_t acked_push_ids = 0;
   std::uint64_t faults_fired = 0;
   std::uint64_t messages = 0, events = 0, crashes = 0, fenced = 0;
@@ -79,6 +80,8 @@ class Fleet {
   std::uint64_t other_faults_ = 0, crashes_ = 0, fenced_ = 0;
 };
 
+// Runs a seed; where the bits of the end are fixed (bsp + aggregated, nobody died), runs it once more without faults
+// and on other shards, and compares them.
 RunResult RunSeed(std::uint64_t seed, bool verbose);
 
 }  // namespace tarn::sim
