@@ -121,7 +121,7 @@ bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
       return true;
     case Phase::kBestCheckpoint:
       if (CutUnderWay()) return false;
-      NextEpoch(now);
+      NextEpoch();
       return true;
     case Phase::kFinalCheckpoint:
       if (CutUnderWay()) return false;
@@ -144,7 +144,7 @@ bool Scheduler::Impl::EndTraining(TimeUs now) {
   }
   if (CutUnderWay()) return false;
   if (schedule_.Finished(leases_.epoch())) {  // resumed from a checkpoint at the end of an epoch
-    NextEpoch(now);
+    NextEpoch();
     return true;
   }
   const bool cuts = options_.job.storage.durability != Durability::kNone;
@@ -178,14 +178,14 @@ void Scheduler::Impl::AfterScoring(TimeUs now) {
   if (result.test) note += fmt::format(", test log-loss {:.5f}, AUC {:.5f}", result.test->log_loss, result.test->auc);
   Note(note + (result.best ? ", the best so far" : ""));
   if (!result.best || options_.job.storage.durability == Durability::kNone) {
-    NextEpoch(now);
+    NextEpoch();
     return;
   }
   phase_ = Phase::kBestCheckpoint;
   WantCut(CutReason::kBest);
 }
 
-void Scheduler::Impl::NextEpoch(TimeUs now) {
+void Scheduler::Impl::NextEpoch() {
   if (schedule_.Another()) {
     leases_.BeginEpoch(leases_.epoch() + 1);
     phase_ = Phase::kTrain;

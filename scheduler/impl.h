@@ -73,7 +73,7 @@ class Scheduler::Impl {
   bool EndTraining(TimeUs now);
   void AfterValidation(TimeUs now);
   void AfterScoring(TimeUs now);
-  void NextEpoch(TimeUs now);
+  void NextEpoch();
   bool EverybodyAtCeiling() const;
   void Answer(Outbox* out);
   std::optional<LeaseReply> AnswerLease(Incarnation worker, std::uint32_t want);
