@@ -20,9 +20,8 @@ void EmbeddingBagForward(std::size_t samples, std::uint32_t dim, const float* ro
                          const std::uint32_t* offsets, const float* weights, float* out);
 
 // grad_rows[inverse[o]] += weights[o] * grad_out[s], grad_out samples x dim.
-void EmbeddingBagBackward(std::size_t samples, std::uint32_t dim, const float* grad_out,
-                          const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights,
-                          float* grad_rows);
+void EmbeddingBagBackward(std::size_t samples, std::uint32_t dim, const float* grad_out, const std::uint32_t* inverse,
+                          const std::uint32_t* offsets, const float* weights, float* grad_rows);
 
 // out[s * out_stride + f * dim ... + dim) = rows[inverse[s * fields + f]]. out_stride >= fields * dim floats: a
 // larger one leaves room for other features of the sample (which are not touched).

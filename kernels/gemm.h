@@ -30,8 +30,7 @@ struct MatrixIn {
 };
 
 // C = alpha * op(A) * op(B) + beta * C. With beta = 0, C is only written: it may hold anything before.
-void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c,
-          std::size_t c_stride);
+void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c, std::size_t c_stride);
 
 // x: rows x in, w: out x in, bias: out, y: rows x out, all packed.
 struct LinearShape {
@@ -41,15 +40,14 @@ struct LinearShape {
 };
 
 // y = x w^T + bias, then max(y, 0) if relu. `bias` may be null.
-void LinearForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu,
-                   float* y);
+void LinearForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y);
 
 // Gradients of the layer from dy, the gradient with respect to y (rows x out). With relu, y is what the forward
 // pass gave, and dy is first set to 0 in place where y is 0; without, y may be null. Then
 //   dw = dy^T x (out x in), dbias = column sums of dy in row order (out; may be null),
 //   dx = dy w (rows x in; may be null).
 // All three are overwritten.
-void LinearBackward(const LinearShape& shape, const float* x, const float* w, const float* y, bool relu,
-                    float* dy, float* dx, float* dw, float* dbias);
+void LinearBackward(const LinearShape& shape, const float* x, const float* w, const float* y, bool relu, float* dy,
+                    float* dx, float* dw, float* dbias);
 
 }  // namespace tarn::kernels

@@ -19,8 +19,7 @@ constexpr std::size_t InteractionWidth(std::uint32_t vectors, std::uint32_t dim)
   return dim + std::size_t{vectors} * (vectors - 1) / 2;
 }
 
-void InteractionForward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
-                        float* out);
+void InteractionForward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in, float* out);
 
 // grad_in (shaped as in, overwritten) from grad_out (shaped as out).
 void InteractionBackward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,

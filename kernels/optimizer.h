@@ -55,7 +55,7 @@ void InitSlots(const OptimizerSpec& spec, std::uint32_t dim, float* slots);
 // One step of n rows, in order: row i has values[i] (dim floats), slots[i] (SlotFloats floats; `slots` may be
 // null for SGD) and the gradient gradients[i * dim ... + dim), which is not changed. A row that is named twice
 // takes two steps. The rows must not overlap the gradients. dim is 1..limits::kRowDimMax.
-void ApplyOptimizer(const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n,
-                    float* const* values, float* const* slots, const float* gradients);
+void ApplyOptimizer(const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n, float* const* values,
+                    float* const* slots, const float* gradients);
 
 }  // namespace tarn::kernels

@@ -15,8 +15,7 @@ void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, floa
 
 // The same, encoded (kernels/convert.h), n * dim * CodecBytes(codec) bytes; `out` needs no alignment: it may
 // point into a frame.
-void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows,
-                       std::byte* out);
+void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows, std::byte* out);
 
 // *rows[i] = in[i], in order: of a row that is named twice the last one stays.
 void ScatterRows(std::uint32_t dim, std::size_t n, const float* in, float* const* rows);

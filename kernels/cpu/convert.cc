@@ -74,13 +74,9 @@ HWY_EXPORT(ToFp16);
 HWY_EXPORT(FromFp16);
 
 void FloatToBf16(std::size_t n, const float* in, std::uint16_t* out) { HWY_DYNAMIC_DISPATCH(ToBf16)(n, in, out); }
-void Bf16ToFloat(std::size_t n, const std::uint16_t* in, float* out) {
-  HWY_DYNAMIC_DISPATCH(FromBf16)(n, in, out);
-}
+void Bf16ToFloat(std::size_t n, const std::uint16_t* in, float* out) { HWY_DYNAMIC_DISPATCH(FromBf16)(n, in, out); }
 void FloatToFp16(std::size_t n, const float* in, std::uint16_t* out) { HWY_DYNAMIC_DISPATCH(ToFp16)(n, in, out); }
-void Fp16ToFloat(std::size_t n, const std::uint16_t* in, float* out) {
-  HWY_DYNAMIC_DISPATCH(FromFp16)(n, in, out);
-}
+void Fp16ToFloat(std::size_t n, const std::uint16_t* in, float* out) { HWY_DYNAMIC_DISPATCH(FromFp16)(n, in, out); }
 
 namespace {
 constexpr std::size_t kTile = 1024;  // values that pass through aligned memory at a time

@@ -54,8 +54,7 @@ void ConcatBackward(std::size_t samples, std::uint32_t fields, std::uint32_t dim
       for (std::size_t f = 0; f < fields; ++f) {
         const std::size_t o = s * fields + f;
         if (o + kRowsAhead < end) PrefetchRow(grad_rows + std::size_t{inverse[o + kRowsAhead]} * width, width);
-        AddScaled(width, 1.0f, grad_out + s * out_stride + f * width,
-                  grad_rows + std::size_t{inverse[o]} * width);
+        AddScaled(width, 1.0f, grad_out + s * out_stride + f * width, grad_rows + std::size_t{inverse[o]} * width);
       }
   });
 }
@@ -76,9 +75,8 @@ void EmbeddingBagForward(std::size_t samples, std::uint32_t dim, const float* ro
   HWY_DYNAMIC_DISPATCH(BagForward)(samples, dim, rows, inverse, offsets, weights, out);
 }
 
-void EmbeddingBagBackward(std::size_t samples, std::uint32_t dim, const float* grad_out,
-                          const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights,
-                          float* grad_rows) {
+void EmbeddingBagBackward(std::size_t samples, std::uint32_t dim, const float* grad_out, const std::uint32_t* inverse,
+                          const std::uint32_t* offsets, const float* weights, float* grad_rows) {
   HWY_DYNAMIC_DISPATCH(BagBackward)(samples, dim, grad_out, inverse, offsets, weights, grad_rows);
 }
 
@@ -90,8 +88,7 @@ void EmbeddingConcatForward(std::size_t samples, std::uint32_t fields, std::uint
       for (std::size_t f = 0; f < fields; ++f) {
         const std::size_t o = s * fields + f;
         if (o + kRowsAhead < end) PrefetchRow(rows + std::size_t{inverse[o + kRowsAhead]} * width, width);
-        std::memcpy(out + s * out_stride + f * width, rows + std::size_t{inverse[o]} * width,
-                    width * sizeof(float));
+        std::memcpy(out + s * out_stride + f * width, rows + std::size_t{inverse[o]} * width, width * sizeof(float));
       }
   });
 }

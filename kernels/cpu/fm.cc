@@ -35,8 +35,8 @@ HWY_INLINE void AddVector(Width dim, float x, const float* HWY_RESTRICT v, float
 }
 
 template <typename Width>
-HWY_INLINE void AddGradient(Width dim, float x, float grad, const float* HWY_RESTRICT v,
-                            const float* HWY_RESTRICT sum, float* HWY_RESTRICT out) {
+HWY_INLINE void AddGradient(Width dim, float x, float grad, const float* HWY_RESTRICT v, const float* HWY_RESTRICT sum,
+                            float* HWY_RESTRICT out) {
   for (std::uint32_t j = 0; j < dim; ++j) out[j] += grad * (sum[j] - x * v[j]);
 }
 

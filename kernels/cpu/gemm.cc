@@ -43,21 +43,19 @@ void ScaleMatrix(std::size_t rows, std::size_t columns, float beta, float* c, st
 
 }  // namespace
 
-void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c,
-          std::size_t c_stride) {
+void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c, std::size_t c_stride) {
   if (shape.m == 0 || shape.n == 0) return;
   if (shape.k == 0 || alpha == 0.0f) return ScaleMatrix(shape.m, shape.n, beta, c, c_stride);
   const OneThread one_thread;
-  const dnnl_status_t status = dnnl_sgemm(
-      a.transpose == Transpose::kYes ? 'T' : 'N', b.transpose == Transpose::kYes ? 'T' : 'N',
-      static_cast<dnnl_dim_t>(shape.m), static_cast<dnnl_dim_t>(shape.n), static_cast<dnnl_dim_t>(shape.k), alpha,
-      a.data, static_cast<dnnl_dim_t>(a.stride), b.data, static_cast<dnnl_dim_t>(b.stride), beta, c,
-      static_cast<dnnl_dim_t>(c_stride));
+  const dnnl_status_t status =
+      dnnl_sgemm(a.transpose == Transpose::kYes ? 'T' : 'N', b.transpose == Transpose::kYes ? 'T' : 'N',
+                 static_cast<dnnl_dim_t>(shape.m), static_cast<dnnl_dim_t>(shape.n), static_cast<dnnl_dim_t>(shape.k),
+                 alpha, a.data, static_cast<dnnl_dim_t>(a.stride), b.data, static_cast<dnnl_dim_t>(b.stride), beta, c,
+                 static_cast<dnnl_dim_t>(c_stride));
   TARN_CHECK(status == dnnl_success, "strides are at least the rows' lengths");
 }
 
-void LinearForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu,
-                   float* y) {
+void LinearForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y) {
   const auto [rows, in, out] = shape;
   Gemm({.m = rows, .n = out, .k = in}, 1.0f, {.data = x, .stride = in},
        {.data = w, .stride = in, .transpose = Transpose::kYes}, 0.0f, y, out);
@@ -67,8 +65,8 @@ void LinearForward(const LinearShape& shape, const float* x, const float* w, con
   }
 }
 
-void LinearBackward(const LinearShape& shape, const float* x, const float* w, const float* y, bool relu,
-                    float* dy, float* dx, float* dw, float* dbias) {
+void LinearBackward(const LinearShape& shape, const float* x, const float* w, const float* y, bool relu, float* dy,
+                    float* dx, float* dw, float* dbias) {
   const auto [rows, in, out] = shape;
   if (relu) ReluBackward(rows * out, y, dy);
   Gemm({.m = out, .n = in, .k = rows}, 1.0f, {.data = dy, .stride = out, .transpose = Transpose::kYes},

@@ -25,16 +25,16 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::CappedTag<float, kLanesMax>;
 
-// out[j] = sum over i in [0, n) of a[i * a_stride] * b[i * b_stride + j] in the order of i, for j in [0, width).
+// out[j] = sum over i in [0, n) of a[i] * b[i * b_stride + j] in the order of i, for j in [0, width).
 // b's rows may be read, and out written, to the next multiple of kLanesMax. Products and sums are rounded apart:
 // a fused multiply-add would not give the same bits where there is none.
-HWY_INLINE void RowTimesMatrix(std::size_t n, std::size_t width, const float* a, std::size_t a_stride,
-                               const float* b, std::size_t b_stride, float* out) {
+HWY_INLINE void RowTimesMatrix(std::size_t n, std::size_t width, const float* a, const float* b, std::size_t b_stride,
+                               float* out) {
   const Lanes lanes;
   for (std::size_t j = 0; j < width; j += hn::Lanes(lanes)) {
     auto sum = hn::Zero(lanes);
     for (std::size_t i = 0; i < n; ++i)
-      sum = hn::Add(sum, hn::Mul(hn::Set(lanes, a[i * a_stride]), hn::LoadU(lanes, b + i * b_stride + j)));
+      sum = hn::Add(sum, hn::Mul(hn::Set(lanes, a[i]), hn::LoadU(lanes, b + i * b_stride + j)));
     hn::StoreU(sum, lanes, out + j);
   }
 }
@@ -49,7 +49,7 @@ void Forward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, cons
       for (std::size_t d = 0; d < dim; ++d) transposed[d * stride + i] = in[i * dim + d];
     for (std::size_t d = 0; d < dim; ++d) *out++ = in[d];
     for (std::size_t i = 1; i < vectors; ++i) {
-      RowTimesMatrix(dim, i, in + i * dim, 1, transposed, stride, dots);
+      RowTimesMatrix(dim, i, in + i * dim, transposed, stride, dots);
       for (std::size_t j = 0; j < i; ++j) *out++ = dots[j];
     }
   }
@@ -57,8 +57,8 @@ void Forward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, cons
 
 // The gradient of vector i is row i of the symmetric matrix of the pairs' gradients (zero on the diagonal) times the
 // sample's vectors. `pairs` is vectors x vectors, `padded` vectors x Padded(dim), `row` Padded(dim).
-void Backward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
-              const float* grad_out, float* grad_in, float* pairs, float* padded, float* row) {
+void Backward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in, const float* grad_out,
+              float* grad_in, float* pairs, float* padded, float* row) {
   const std::size_t stride = Padded(dim);
   const std::size_t n = vectors;
   for (std::size_t s = 0; s < samples; ++s, in += n * dim) {
@@ -71,7 +71,7 @@ void Backward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, con
       for (std::size_t j = 0; j < i; ++j) pairs[i * n + j] = pairs[j * n + i] = *grad_out++;
     }
     for (std::size_t i = 0; i < n; ++i) {
-      RowTimesMatrix(n, dim, pairs + i * n, 1, padded, stride, row);
+      RowTimesMatrix(n, dim, pairs + i * n, padded, stride, row);
       for (std::size_t d = 0; d < dim; ++d) *grad_in++ = i == 0 ? grad_first[d] + row[d] : row[d];
     }
   }
@@ -96,8 +96,7 @@ void Check(std::uint32_t vectors, std::uint32_t dim) {
 
 }  // namespace
 
-void InteractionForward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
-                        float* out) {
+void InteractionForward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in, float* out) {
   Check(vectors, dim);
   std::vector<float> transposed(dim * Padded(vectors));
   std::vector<float> dots(Padded(vectors));
@@ -110,8 +109,7 @@ void InteractionBackward(std::size_t samples, std::uint32_t vectors, std::uint32
   std::vector<float> pairs(std::size_t{vectors} * vectors);
   std::vector<float> padded(vectors * Padded(dim));
   std::vector<float> row(Padded(dim));
-  HWY_DYNAMIC_DISPATCH(Backward)(samples, vectors, dim, in, grad_out, grad_in, pairs.data(), padded.data(),
-                                 row.data());
+  HWY_DYNAMIC_DISPATCH(Backward)(samples, vectors, dim, in, grad_out, grad_in, pairs.data(), padded.data(), row.data());
 }
 
 }  // namespace tarn::kernels

@@ -25,8 +25,8 @@ void SigmoidLoop(std::size_t n, const float* logits, float* out) {
   }
 }
 
-void LogisticGradient(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels,
-                      float scale, float* HWY_RESTRICT grad) {
+void LogisticGradient(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels, float scale,
+                      float* HWY_RESTRICT grad) {
   for (std::size_t i = 0; i < n; ++i) {
     const double x = double(logits[i]);
     const double p = SigmoidOf(x, math::Exp(x < 0.0 ? x : -x));
@@ -34,12 +34,19 @@ void LogisticGradient(std::size_t n, const float* HWY_RESTRICT logits, const flo
   }
 }
 
-double LogisticSum(std::size_t n, const float* logits, const float* labels) {
+// The terms of a tile are computed side by side, then summed in their order.
+double LogisticSum(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels) {
+  constexpr std::size_t kTile = 256;
+  double terms[kTile];
   double sum = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const double x = double(logits[i]);
-    const double positive = x < 0.0 ? 0.0 : x;
-    sum += (positive - x * double(labels[i])) + math::Log1p(math::Exp(x < 0.0 ? x : -x));
+  for (std::size_t begin = 0; begin < n; begin += kTile) {
+    const std::size_t count = n - begin < kTile ? n - begin : kTile;
+    for (std::size_t i = 0; i < count; ++i) {
+      const double x = double(logits[begin + i]);
+      const double positive = x < 0.0 ? 0.0 : x;
+      terms[i] = (positive - x * double(labels[begin + i])) + math::Log1p(math::Exp(x < 0.0 ? x : -x));
+    }
+    for (std::size_t i = 0; i < count; ++i) sum += terms[i];
   }
   return sum;
 }

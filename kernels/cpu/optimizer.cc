@@ -23,8 +23,8 @@ struct Step {
   float lr;
   std::uint32_t dim;
   float adam_steps = 0;
-  float adam_rate = 0;         // lr / (1 - beta1^t)
-  float adam_root_scale = 0;   // 1 / sqrt(1 - beta2^t)
+  float adam_rate = 0;        // lr / (1 - beta1^t)
+  float adam_root_scale = 0;  // 1 / sqrt(1 - beta2^t)
 };
 
 void Sgd(Step& s, float* HWY_RESTRICT w, float*, const float* HWY_RESTRICT g) {
@@ -132,8 +132,8 @@ const float* Condition(const Step& s, const float* HWY_RESTRICT w, const float* 
       scratch[j] = low > clip ? clip : low;
     }
   if (norm_max != 0.0f) {
-    const double norm = std::sqrt(
-        SumOfTerms(s.dim, [scratch](std::size_t j) { return double(scratch[j]) * double(scratch[j]); }));
+    const double norm =
+        std::sqrt(SumOfTerms(s.dim, [scratch](std::size_t j) { return double(scratch[j]) * double(scratch[j]); }));
     const float factor = norm > double(norm_max) ? float(double(norm_max) / norm) : 1.0f;
     for (std::uint32_t j = 0; j < s.dim; ++j) scratch[j] *= factor;
   }
@@ -163,8 +163,7 @@ void Apply(const OptimizerSpec& spec, float lr, std::uint32_t dim, std::size_t n
     case OptimizerKind::kMomentum: return ApplyRows<Momentum>(s, slot_floats, n, values, slots, gradients);
     case OptimizerKind::kNesterov: return ApplyRows<Nesterov>(s, slot_floats, n, values, slots, gradients);
     case OptimizerKind::kAdagrad: return ApplyRows<Adagrad>(s, slot_floats, n, values, slots, gradients);
-    case OptimizerKind::kRowWiseAdagrad:
-      return ApplyRows<RowWiseAdagrad>(s, slot_floats, n, values, slots, gradients);
+    case OptimizerKind::kRowWiseAdagrad: return ApplyRows<RowWiseAdagrad>(s, slot_floats, n, values, slots, gradients);
     case OptimizerKind::kRmsProp: return ApplyRows<RmsProp>(s, slot_floats, n, values, slots, gradients);
     case OptimizerKind::kAdam: return ApplyRows<Adam>(s, slot_floats, n, values, slots, gradients);
     case OptimizerKind::kAdamW: return ApplyRows<AdamW>(s, slot_floats, n, values, slots, gradients);
@@ -183,8 +182,8 @@ namespace tarn::kernels {
 
 HWY_EXPORT(Apply);
 
-void ApplyOptimizer(const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n,
-                    float* const* values, float* const* slots, const float* gradients) {
+void ApplyOptimizer(const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n, float* const* values,
+                    float* const* slots, const float* gradients) {
   TARN_CHECK(dim >= 1 && dim <= limits::kRowDimMax, "a row's width is 1..kRowDimMax");
   HWY_DYNAMIC_DISPATCH(Apply)(spec, LearningRate(spec, push_clock), dim, n, values, slots, gradients);
 }

@@ -56,8 +56,7 @@ void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, floa
   });
 }
 
-void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows,
-                       std::byte* out) {
+void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows, std::byte* out) {
   const std::size_t row_bytes = dim * CodecBytes(codec);
   if (codec == ValueCodec::kFp32) {
     for (std::size_t i = 0; i < n; ++i) {

@@ -52,7 +52,7 @@ TEST(ConvertTest, WideningIsExactForEveryPattern) {
 }
 
 TEST(ConvertTest, RoundsTiesToEvenAndOverflowsToInfinity) {
-  EXPECT_EQ(Bf16FromFloat(1.0f + 0x1p-8f), 0x3f80);   // halfway between 1 and 1 + 2^-7: the even one
+  EXPECT_EQ(Bf16FromFloat(1.0f + 0x1p-8f), 0x3f80);  // halfway between 1 and 1 + 2^-7: the even one
   EXPECT_EQ(Bf16FromFloat(1.0f + 0x3p-8f), 0x3f82);
   const std::vector<float> in = {65504.0f, 65519.0f, 65520.0f, -1e30f, 0x1p-24f, 0x1p-25f, -0.0f};
   std::vector<std::uint16_t> out(in.size());

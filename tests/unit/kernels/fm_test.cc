@@ -59,8 +59,8 @@ TEST(FmTest, BackwardIsTheGradientOfFiniteDifferences) {
       const float* weights = weighted ? b.weights.data() : nullptr;
       std::vector<float> out = Poisoned(12), sums = Poisoned(12 * dim), grad(b.rows.size(), 0.25f);
       FmForward(12, dim, b.rows.data(), b.inverse.data(), b.offsets.data(), weights, out.data(), sums.data());
-      FmBackward(12, dim, b.rows.data(), b.inverse.data(), b.offsets.data(), weights, b.grad_out.data(),
-                 sums.data(), grad.data());
+      FmBackward(12, dim, b.rows.data(), b.inverse.data(), b.offsets.data(), weights, b.grad_out.data(), sums.data(),
+                 grad.data());
       const auto value = [&] {
         double sum = 0;
         const std::vector<double> y = Pairs64(b, weighted);
@@ -96,8 +96,7 @@ TEST(FmTest, WithoutInverseOccurrencesAreRows) {
   std::vector<float> grad(b.rows.size(), 0.0f), grad2(occurrences * 8, 0.0f);
   FmBackward(30, 8, b.rows.data(), b.inverse.data(), b.offsets.data(), nullptr, b.grad_out.data(), sums.data(),
              grad.data());
-  FmBackward(30, 8, expanded.data(), nullptr, b.offsets.data(), nullptr, b.grad_out.data(), sums.data(),
-             grad2.data());
+  FmBackward(30, 8, expanded.data(), nullptr, b.offsets.data(), nullptr, b.grad_out.data(), sums.data(), grad2.data());
   std::vector<float> reduced(b.rows.size(), 0.0f);
   for (std::size_t o = 0; o < occurrences; ++o)
     for (std::size_t j = 0; j < 8; ++j) reduced[b.inverse[o] * 8 + j] += grad2[o * 8 + j];

@@ -16,8 +16,8 @@ namespace {
 struct Case {
   std::size_t m, n, k;
 };
-constexpr Case kCases[] = {{1, 1, 1},   {3, 5, 7},    {64, 1, 33}, {1, 64, 100}, {17, 31, 256}, {128, 65, 33},
-                           {0, 4, 4},   {4, 0, 4},    {4, 4, 0},   {2, 3, 1000}, {255, 257, 63}};
+constexpr Case kCases[] = {{1, 1, 1}, {3, 5, 7}, {64, 1, 33}, {1, 64, 100}, {17, 31, 256}, {128, 65, 33},
+                           {0, 4, 4}, {4, 0, 4}, {4, 4, 0},   {2, 3, 1000}, {255, 257, 63}};
 
 TEST(GemmTest, AgreesWithFloat64) {
   SplitMix random(1);
@@ -77,8 +77,12 @@ struct Layer {
 };
 
 Layer RandomLayer(const LinearShape& shape, bool relu, SplitMix& random) {
-  return {shape, relu, RandomFloats(shape.rows * shape.in, random), RandomFloats(shape.out * shape.in, random),
-          RandomFloats(shape.out, random), RandomFloats(shape.rows * shape.out, random)};
+  return {shape,
+          relu,
+          RandomFloats(shape.rows * shape.in, random),
+          RandomFloats(shape.out * shape.in, random),
+          RandomFloats(shape.out, random),
+          RandomFloats(shape.rows * shape.out, random)};
 }
 
 std::vector<double> Forward64(const Layer& l) {

@@ -90,8 +90,7 @@ TEST(LossTest, SoftmaxLossGradientAndAccuracy) {
       std::vector<float> logits = RandomFloats(n * classes, random, -5, 5);
       const std::vector<std::uint32_t> labels = RandomIndices(n, classes, random);
       std::vector<float> grad = Poisoned(n * classes);
-      const auto [loss, correct] =
-          SoftmaxCrossEntropy(n, classes, logits.data(), labels.data(), 0.5f, grad.data());
+      const auto [loss, correct] = SoftmaxCrossEntropy(n, classes, logits.data(), labels.data(), 0.5f, grad.data());
       EXPECT_NEAR(loss, Softmax64(n, classes, logits, labels), 1e-12 * (1 + loss));
       std::size_t expected_correct = 0;
       for (std::size_t i = 0; i < n; ++i) {

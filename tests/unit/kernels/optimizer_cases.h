@@ -14,10 +14,9 @@ struct OptimizerCase {
 };
 
 inline std::vector<OptimizerCase> OptimizerCases() {
-  constexpr OptimizerKind kKinds[] = {
-      OptimizerKind::kSgd,     OptimizerKind::kMomentum, OptimizerKind::kNesterov,
-      OptimizerKind::kAdagrad, OptimizerKind::kRowWiseAdagrad, OptimizerKind::kRmsProp,
-      OptimizerKind::kAdam,    OptimizerKind::kAdamW,    OptimizerKind::kFtrl};
+  constexpr OptimizerKind kKinds[] = {OptimizerKind::kSgd,     OptimizerKind::kMomentum,       OptimizerKind::kNesterov,
+                                      OptimizerKind::kAdagrad, OptimizerKind::kRowWiseAdagrad, OptimizerKind::kRmsProp,
+                                      OptimizerKind::kAdam,    OptimizerKind::kAdamW,          OptimizerKind::kFtrl};
   std::vector<OptimizerCase> cases;
   for (const OptimizerKind kind : kKinds) {
     OptimizerSpec plain;

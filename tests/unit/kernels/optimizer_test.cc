@@ -51,10 +51,19 @@ class Reference {
     switch (spec_.kind) {
       case OptimizerKind::kSgd: w -= lr * g; return;
       case OptimizerKind::kMomentum: w -= lr * (a = mu * a + g); return;
-      case OptimizerKind::kNesterov: a = mu * a + g; w -= lr * (g + mu * a); return;
-      case OptimizerKind::kAdagrad: a += g * g; w -= lr * g / (std::sqrt(a) + eps); return;
+      case OptimizerKind::kNesterov:
+        a = mu * a + g;
+        w -= lr * (g + mu * a);
+        return;
+      case OptimizerKind::kAdagrad:
+        a += g * g;
+        w -= lr * g / (std::sqrt(a) + eps);
+        return;
       case OptimizerKind::kRowWiseAdagrad: w -= lr * g / (std::sqrt(row_) + eps); return;
-      case OptimizerKind::kRmsProp: a = rho * a + (1 - rho) * g * g; w -= lr * g / (std::sqrt(a) + eps); return;
+      case OptimizerKind::kRmsProp:
+        a = rho * a + (1 - rho) * g * g;
+        w -= lr * g / (std::sqrt(a) + eps);
+        return;
       case OptimizerKind::kAdamW: w -= lr * double(spec_.weight_decay) * w; [[fallthrough]];
       case OptimizerKind::kAdam: {
         const double b1 = double(spec_.beta1), b2 = double(spec_.beta2);
@@ -90,8 +99,7 @@ struct Row {
   void Step(const OptimizerSpec& spec, std::uint64_t clock, const std::vector<float>& gradient) {
     float* value_pointer = values.data();
     float* slot_pointer = slots.data();
-    ApplyOptimizer(spec, Clock(clock), std::uint32_t(values.size()), 1, &value_pointer, &slot_pointer,
-                   gradient.data());
+    ApplyOptimizer(spec, Clock(clock), std::uint32_t(values.size()), 1, &value_pointer, &slot_pointer, gradient.data());
   }
 };
 
