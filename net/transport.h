@@ -53,8 +53,9 @@ class Transport {
   // again does nothing; another endpoint replaces the first, and what still waited for that is dropped.
   virtual Status Connect(Peer peer, const std::string& endpoint) = 0;
 
-  // Never blocks. What the network does not take now waits, in order, up to limits::kBacklogBytesMax a peer; beyond,
-  // and to peers that are gone, messages are dropped and counted.
+  // Never blocks. What the network does not take now (as before a connection stands) waits, in order, up to
+  // limits::kBacklogBytesMax a peer, and leaves during Receive; beyond, and to peers that are gone, messages are
+  // dropped and counted.
   virtual void Send(Peer to, const Message& message) = 0;
 
   // Appends up to `max` messages to `out`, and returns how many. Waits up to `timeout_us` (below 0: for ever; rounded

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -32,6 +33,15 @@ constexpr std::size_t kTurn = 32;
 TimeUs NowUs() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+// ZeroMQ takes "99999" for 34463.
+bool HasValidPort(std::string_view endpoint) {
+  if (!endpoint.starts_with("tcp://") || endpoint.ends_with(":*")) return true;
+  const std::string_view digits = endpoint.substr(endpoint.rfind(':') + 1);
+  std::uint32_t port = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  return error == std::errc() && end == digits.data() + digits.size() && port >= 1 && port <= 65535;
 }
 
 bool IsAccepted(Peer peer) { return peer.value >= kFirstAcceptedPeer; }
@@ -156,6 +166,9 @@ class ZmqTransport::Impl {
   }
 
   Status CheckAddress(const std::string& endpoint) const {
+    if (!HasValidPort(endpoint))
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: expected tcp://HOST:PORT with a port from 1 to 65535", endpoint));
     if (options_.insecure || IsLoopback(endpoint)) return {};
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("CURVE keys are required for non-loopback address {}; --insecure says otherwise", endpoint));

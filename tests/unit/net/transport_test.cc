@@ -61,6 +61,17 @@ class TransportTest : public ::testing::Test {
     return got;
   }
 
+  // What `to` receives of what `from` has sent, until there are `n`. A sender must run too: what it sent before the
+  // connection stood waits in it.
+  static std::vector<Received> Move(Transport* from, Transport* to, std::size_t n) {
+    std::vector<Received> got;
+    for (int i = 0; i < 1000 && got.size() < n; ++i) {
+      from->Receive(&got, 0, 0);
+      to->Receive(&got, n - got.size(), 5'000);
+    }
+    return got;
+  }
+
   // Receives on `transport` until `done`, for at most five seconds.
   static bool ReceiveUntil(Transport* transport, const std::function<bool()>& done) {
     std::vector<Received> got;
@@ -81,7 +92,7 @@ TEST_F(TransportTest, Echo) {
   for (std::size_t body = 0; body < std::variant_size_v<Body>; ++body) {
     const Message message = testing::RandomMessage(&random, body, body % 2 == 0 ? 5 : 50);
     client->Send(kSchedulerPeer, message);
-    auto asked = ReceiveN(server.get(), 1);
+    auto asked = Move(client.get(), server.get(), 1);
     ASSERT_EQ(asked.size(), 1u);
     EXPECT_TRUE(testing::Equal(asked[0].message, message));
     EXPECT_GE(asked[0].from.value, kFirstAcceptedPeer);
@@ -102,11 +113,7 @@ TEST_F(TransportTest, OrderAndWholenessOfLargePieces) {
   ASSERT_TRUE(client->Connect(ShardPeer(ShardId(3)), *server->Bind("tcp://127.0.0.1:*")));
   constexpr std::uint64_t kPieces = 100;
   for (std::uint64_t n = 0; n < kPieces; ++n) client->Send(ShardPeer(ShardId(3)), Piece(n, n % 2 ? 4096 : 512 << 10));
-  std::vector<Received> got;
-  for (int i = 0; i < 1000 && got.size() < kPieces; ++i) {
-    client->Receive(&got, 0, 1000);  // a sender that waits must run its transport
-    server->Receive(&got, 7, 10'000);
-  }
+  const std::vector<Received> got = Move(client.get(), server.get(), kPieces);
   ASSERT_EQ(got.size(), kPieces);
   for (std::uint64_t n = 0; n < kPieces; ++n) {
     EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
@@ -148,10 +155,8 @@ TEST_F(TransportTest, OneSocketForSeveralPeersThatItConnectsTo) {
                                                                    std::to_string(getpid()))));
   client->Send(ShardPeer(ShardId(0)), NumberedTick(10));
   client->Send(ShardPeer(ShardId(1)), NumberedTick(11));
-  std::vector<Received> none;
-  for (int i = 0; i < 20; ++i) client->Receive(&none, 0, 10'000);
-  const auto at_first = ReceiveN(first.get(), 1);
-  const auto at_second = ReceiveN(second.get(), 1);
+  const auto at_first = Move(client.get(), first.get(), 1);
+  const auto at_second = Move(client.get(), second.get(), 1);
   ASSERT_EQ(at_first.size() + at_second.size(), 2u);
   EXPECT_EQ(TickOf(at_first[0]), 10u);
   EXPECT_EQ(TickOf(at_second[0]), 11u);
@@ -208,11 +213,7 @@ TEST_F(TransportTest, APeerThatTakesNothing) {
   EXPECT_GT(after.backlog_bytes, 0u);
   EXPECT_LE(after.backlog_bytes, std::size_t{4} << 20);
   const std::uint64_t kept = 1 + kPieces - after.dropped_backlog;
-  std::vector<Received> got;
-  for (int i = 0; i < 2000 && got.size() < kept; ++i) {
-    client->Receive(&none, 0, 1000);
-    server->Receive(&got, 16, 5'000);
-  }
+  const std::vector<Received> got = Move(client.get(), server.get(), kept);
   ASSERT_EQ(got.size(), kept);
   for (std::uint64_t n = 1; n < kept; ++n)
     EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
@@ -225,20 +226,12 @@ TEST_F(TransportTest, AnAcceptedPeerThatTakesNothing) {
   auto client = Make({.high_water_mark = 4});
   ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
   client->Send(kSchedulerPeer, NumberedTick(0));
-  std::vector<Received> asked;
-  for (int i = 0; i < 500 && asked.empty(); ++i) {
-    client->Receive(&asked, 0, 1000);
-    server->Receive(&asked, 1, 10'000);
-  }
+  const std::vector<Received> asked = Move(client.get(), server.get(), 1);
   ASSERT_EQ(asked.size(), 1u);
   constexpr std::uint64_t kPieces = 100;
   for (std::uint64_t n = 0; n < kPieces; ++n) server->Send(asked[0].from, Piece(n, 512 << 10));
   EXPECT_GT(server->counters().backlog_bytes, 0u);
-  std::vector<Received> got;
-  for (int i = 0; i < 2000 && got.size() < kPieces; ++i) {
-    server->Receive(&asked, 1, 1000);
-    client->Receive(&got, 16, 5'000);
-  }
+  const std::vector<Received> got = Move(server.get(), client.get(), kPieces);
   ASSERT_EQ(got.size(), kPieces);
   for (std::uint64_t n = 0; n < kPieces; ++n)
     EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
@@ -250,14 +243,10 @@ TEST_F(TransportTest, ComesBackAfterARestartOnTheSamePort) {
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
   ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
   client->Send(kSchedulerPeer, NumberedTick(1));
-  std::vector<Received> none;
-  std::vector<Received> got;
-  for (int i = 0; i < 200 && got.empty(); ++i) {
-    client->Receive(&none, 0, 1000);
-    server->Receive(&got, 1, 10'000);
-  }
+  std::vector<Received> got = Move(client.get(), server.get(), 1);
   ASSERT_EQ(got.size(), 1u);
   server.reset();
+  std::vector<Received> none;
   client->Receive(&none, 1, 50'000);
   server = Make();
   for (int i = 0; i < 100; ++i) {  // the old socket's port may need a moment
@@ -284,13 +273,10 @@ TEST_F(TransportTest, AnotherEndpointReplacesTheFirst) {
   auto client = Make();
   ASSERT_TRUE(client->Connect(kSchedulerPeer, *first->Bind("tcp://127.0.0.1:*")));
   client->Send(kSchedulerPeer, NumberedTick(1));
-  std::vector<Received> none;
-  for (int i = 0; i < 20; ++i) client->Receive(&none, 0, 10'000);
-  ASSERT_EQ(ReceiveN(first.get(), 1).size(), 1u);
+  ASSERT_EQ(Move(client.get(), first.get(), 1).size(), 1u);
   ASSERT_TRUE(client->Connect(kSchedulerPeer, *second->Bind("tcp://127.0.0.1:*")));
   client->Send(kSchedulerPeer, NumberedTick(2));
-  for (int i = 0; i < 20; ++i) client->Receive(&none, 0, 10'000);
-  EXPECT_EQ(ReceiveN(second.get(), 1).size(), 1u);
+  EXPECT_EQ(Move(client.get(), second.get(), 1).size(), 1u);
   EXPECT_EQ(ReceiveN(first.get(), 1, 50'000).size(), 0u);
 }
 
@@ -299,11 +285,7 @@ TEST_F(TransportTest, PeersThatAreGoneAreForgotten) {
   auto client = Make();
   ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
   client->Send(kSchedulerPeer, NumberedTick(1));
-  std::vector<Received> got;
-  for (int i = 0; i < 200 && got.empty(); ++i) {
-    client->Receive(&got, 0, 1000);
-    server->Receive(&got, 1, 10'000);
-  }
+  const std::vector<Received> got = Move(client.get(), server.get(), 1);
   ASSERT_EQ(got.size(), 1u);
   client.reset();
   const bool forgotten = ReceiveUntil(server.get(), [&] {
@@ -405,12 +387,8 @@ TEST_F(TransportTest, GarbageIsCountedAnsweredAndWithoutEffect) {
   EXPECT_TRUE(ReceiveUntil(server.get(), [&] { return server->counters().refused_version == 1; }));
 
   ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
-  std::vector<Received> got;
   client->Send(kSchedulerPeer, NumberedTick(9));
-  for (int i = 0; i < 200 && got.empty(); ++i) {
-    client->Receive(&got, 0, 1000);
-    server->Receive(&got, 8, 10'000);
-  }
+  const std::vector<Received> got = Move(client.get(), server.get(), 1);
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(TickOf(got[0]), 9u);
 }
@@ -438,11 +416,7 @@ TEST_F(TransportTest, OversizeFrame) {
   stranger.Send({std::string(limits::kFrameBytesMax + 1, 'x')});
   ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
   client->Send(kSchedulerPeer, NumberedTick(9));
-  std::vector<Received> got;
-  for (int i = 0; i < 200 && got.empty(); ++i) {
-    client->Receive(&got, 0, 1000);
-    server->Receive(&got, 8, 10'000);
-  }
+  const std::vector<Received> got = Move(client.get(), server.get(), 1);
   EXPECT_EQ(got.size(), 1u);
 }
 
@@ -468,11 +442,7 @@ TEST_F(TransportTest, RawBytesOnThePort) {
   }
   ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
   client->Send(kSchedulerPeer, NumberedTick(9));
-  std::vector<Received> got;
-  for (int i = 0; i < 200 && got.empty(); ++i) {
-    client->Receive(&got, 0, 1000);
-    server->Receive(&got, 8, 10'000);
-  }
+  const std::vector<Received> got = Move(client.get(), server.get(), 1);
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(TickOf(got[0]), 9u);
 }
