@@ -112,12 +112,12 @@ bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
     case Phase::kValidate:
       if (!leases_.EvaluationDone()) return false;
       schedule_.SetValidation(ScoresOf(leases_.evaluation().quality()));
-      AfterValidation(now);
+      AfterValidation();
       return true;
     case Phase::kTest:
       if (!leases_.EvaluationDone()) return false;
       schedule_.SetTest(ScoresOf(leases_.evaluation().quality()));
-      AfterScoring(now);
+      AfterScoring();
       return true;
     case Phase::kBestCheckpoint:
       if (CutUnderWay()) return false;
@@ -152,7 +152,7 @@ bool Scheduler::Impl::EndTraining(TimeUs now) {
   if ((cuts || scores) && !EverybodyAtCeiling()) return false;
   schedule_.BeginScoring(leases_.epoch(), ScoresOf(leases_.train().quality()));
   if (leases_.rows()[1] == 0) {
-    AfterValidation(now);
+    AfterValidation();
     return true;
   }
   leases_.BeginEvaluation(LeasePurpose::kValidate);
@@ -160,16 +160,16 @@ bool Scheduler::Impl::EndTraining(TimeUs now) {
   return true;
 }
 
-void Scheduler::Impl::AfterValidation(TimeUs now) {
+void Scheduler::Impl::AfterValidation() {
   if (!schedule_.IsBest() || leases_.rows()[2] == 0) {
-    AfterScoring(now);
+    AfterScoring();
     return;
   }
   leases_.BeginEvaluation(LeasePurpose::kTest);
   phase_ = Phase::kTest;
 }
 
-void Scheduler::Impl::AfterScoring(TimeUs now) {
+void Scheduler::Impl::AfterScoring() {
   schedule_.EndScoring();
   const EpochResult& result = schedule_.finished().back();
   std::string note = fmt::format("epoch {}: train log-loss {:.5f}", result.epoch, result.train.log_loss);

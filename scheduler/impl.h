@@ -71,8 +71,8 @@ class Scheduler::Impl {
   bool AdvanceAgreement(TimeUs now);
   bool AdvancePhase(TimeUs now, Outbox* out);
   bool EndTraining(TimeUs now);
-  void AfterValidation(TimeUs now);
-  void AfterScoring(TimeUs now);
+  void AfterValidation();
+  void AfterScoring();
   void NextEpoch();
   bool EverybodyAtCeiling() const;
   void Answer(Outbox* out);

@@ -1,0 +1,306 @@
+// A Manifest as the bytes of its file, and back.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+#include "core/crc32c.h"
+#include "core/limits.h"
+#include "manifest_generated.h"
+#include "scheduler/manifest.h"
+
+namespace tarn::scheduler {
+namespace {
+
+namespace fb = tarn::manifest;
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+
+static_assert(std::endian::native == std::endian::little, "fields around the body are copied as they are");
+
+constexpr char kMagic[8] = {'T', 'A', 'R', 'N', 'C', 'K', 'P', 'T'};
+constexpr std::size_t kHeaderBytes = 24;
+constexpr std::size_t kSummedFrom = 16;  // the checksum covers the length and the body
+
+template <typename To, typename From>
+To As(From value) {
+  return static_cast<To>(value);
+}
+
+Offset<wire::TableSpec> WriteSpec(FlatBufferBuilder& b, const TableSpec& spec) {
+  const OptimizerSpec& o = spec.optimizer;
+  const wire::InitializerSpec initializer(As<wire::InitializerKind>(spec.initializer.kind), spec.initializer.a,
+                                          spec.initializer.b);
+  const wire::ScheduleSpec schedule(As<wire::ScheduleKind>(o.schedule.kind), o.schedule.warmup_clocks,
+                                    o.schedule.period_clocks, o.schedule.factor);
+  const wire::OptimizerSpec optimizer(As<wire::OptimizerKind>(o.kind), o.learning_rate, o.momentum, o.rho, o.beta1,
+                                      o.beta2, o.epsilon, o.initial_accumulator, o.weight_decay, o.ftrl_beta,
+                                      o.ftrl_l1, o.ftrl_l2, o.l2, o.clip_value, o.clip_norm, schedule);
+  const wire::ConsistencySpec consistency(As<wire::ConsistencyMode>(spec.consistency.mode),
+                                          spec.consistency.staleness, As<wire::ApplyMode>(spec.consistency.apply));
+  const auto name = b.CreateString(spec.name);
+  return wire::CreateTableSpec(b, spec.id.value, name, As<wire::TableKind>(spec.kind), spec.dim, spec.rows,
+                               &initializer, &optimizer, &consistency, As<wire::ValueCodec>(spec.pull_codec),
+                               As<wire::ValueCodec>(spec.push_codec));
+}
+
+Offset<wire::Quality> WriteQuality(FlatBufferBuilder& b, const Quality& quality) {
+  std::vector<std::uint16_t> bucket;
+  std::vector<std::uint32_t> negatives, positives;
+  for (const auto& [index, counts] : quality.buckets) {
+    bucket.push_back(static_cast<std::uint16_t>(index));
+    negatives.push_back(counts.negatives);
+    positives.push_back(counts.positives);
+  }
+  const auto buckets = b.CreateVector(bucket);
+  const auto negative = b.CreateVector(negatives);
+  const auto positive = b.CreateVector(positives);
+  return wire::CreateQuality(b, quality.rows, quality.positives, quality.correct, quality.loss_sum, buckets,
+                             negative, positive);
+}
+
+fb::Scores WriteScores(const Scores& s) {
+  return fb::Scores(s.rows, s.log_loss, s.auc, s.accuracy, s.normalized_entropy);
+}
+
+Offset<fb::EpochResult> WriteEpoch(FlatBufferBuilder& b, const EpochResult& epoch) {
+  const fb::Scores train = WriteScores(epoch.train);
+  const fb::Scores valid = WriteScores(epoch.valid.value_or(Scores{}));
+  const fb::Scores test = WriteScores(epoch.test.value_or(Scores{}));
+  return fb::CreateEpochResult(b, epoch.epoch, epoch.best, &train, epoch.valid ? &valid : nullptr,
+                               epoch.test ? &test : nullptr);
+}
+
+Offset<fb::DataState> WriteData(FlatBufferBuilder& b, const DataState& data) {
+  const auto rows = b.CreateVector(data.rows, 3);
+  const auto trained = b.CreateVector(data.trained);
+  const auto quality = WriteQuality(b, data.quality);
+  return fb::CreateDataState(b, rows, data.split_rows, data.epoch, data.base.value, data.ceiling.value, trained,
+                             quality);
+}
+
+std::string Body(const Manifest& m) {
+  FlatBufferBuilder b;
+  const auto job_text = b.CreateString(m.job_text);
+  std::vector<Offset<wire::TableSpec>> tables;
+  for (const TableSpec& spec : m.tables) tables.push_back(WriteSpec(b, spec));
+  std::vector<Offset<wire::CheckpointFile>> files;
+  for (const CheckpointFile& file : m.files) {
+    const auto name = b.CreateString(file.name);
+    files.push_back(wire::CreateCheckpointFile(b, name, file.bytes, file.crc32c, file.rows));
+  }
+  std::vector<Offset<fb::EpochResult>> epochs;
+  for (const EpochResult& epoch : m.epochs) epochs.push_back(WriteEpoch(b, epoch));
+  const auto tables_at = b.CreateVector(tables);
+  const auto files_at = b.CreateVector(files);
+  const auto epochs_at = b.CreateVector(epochs);
+  const auto data = WriteData(b, m.data);
+  const auto best = b.CreateString(m.best_checkpoint);
+  fb::FinishManifestBuffer(
+      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, tables_at, files_at,
+                            m.state_hash, m.next_incarnation.value, m.resume_clock.value, data, epochs_at, m.samples,
+                            m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds, best));
+  return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
+}
+
+// Reads what the verifier has passed; `bad` names the first field that makes no sense.
+class Reader {
+ public:
+  Manifest Read(const fb::Manifest& m) {
+    Manifest out;
+    out.job_text = Text(m.job_text());
+    out.fingerprint = m.fingerprint();
+    out.id = CheckpointId(m.id());
+    out.partition_bits = m.partition_bits();
+    if (out.partition_bits > limits::kPartitionBitsMax) bad_ = "partition_bits";
+    if (m.tables() != nullptr)
+      for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(ReadSpec(*spec));
+    if (m.files() != nullptr)
+      for (const wire::CheckpointFile* file : *m.files())
+        out.files.push_back({Text(file->name()), file->bytes(), file->crc32c(), file->rows()});
+    out.state_hash = m.state_hash();
+    out.next_incarnation = Incarnation(m.next_incarnation());
+    out.resume_clock = Clock(m.resume_clock());
+    out.data = ReadData(*m.data());
+    if (m.epochs() != nullptr)
+      for (const fb::EpochResult* epoch : *m.epochs()) out.epochs.push_back(ReadEpoch(*epoch));
+    out.samples = m.samples();
+    out.batches_repeated = m.batches_repeated();
+    out.batches_behind = m.batches_behind();
+    out.workers_died = m.workers_died();
+    out.seconds = m.seconds();
+    out.train_seconds = m.train_seconds();
+    out.best_checkpoint = Text(m.best_checkpoint());
+    return out;
+  }
+  const std::string& bad() const { return bad_; }
+
+ private:
+  static std::string Text(const flatbuffers::String* text) { return text == nullptr ? std::string() : text->str(); }
+
+  template <typename To, typename From>
+  To Enum(From value, const char* field) {
+    if (value > From::MAX) bad_ = field;
+    return static_cast<To>(value);
+  }
+
+  TableSpec ReadSpec(const wire::TableSpec& m) {
+    TableSpec out;
+    if (m.initializer() == nullptr || m.optimizer() == nullptr || m.consistency() == nullptr) {
+      bad_ = "tables";
+      return out;
+    }
+    out.id = TableId(m.id());
+    out.name = Text(m.name());
+    out.kind = Enum<TableKind>(m.kind(), "tables.kind");
+    out.dim = m.dim();
+    out.rows = m.rows();
+    out.initializer = {Enum<InitializerKind>(m.initializer()->kind(), "tables.initializer"), m.initializer()->a(),
+                       m.initializer()->b()};
+    out.optimizer = ReadOptimizer(*m.optimizer());
+    out.consistency = {Enum<ConsistencyMode>(m.consistency()->mode(), "tables.consistency"),
+                       m.consistency()->staleness(), Enum<ApplyMode>(m.consistency()->apply(), "tables.apply")};
+    out.pull_codec = Enum<ValueCodec>(m.pull_codec(), "tables.pull_codec");
+    out.push_codec = Enum<ValueCodec>(m.push_codec(), "tables.push_codec");
+    if (bad_.empty() && !Validate(out)) bad_ = "tables";
+    return out;
+  }
+
+  OptimizerSpec ReadOptimizer(const wire::OptimizerSpec& m) {
+    const wire::ScheduleSpec& s = m.schedule();
+    return {.kind = Enum<OptimizerKind>(m.kind(), "tables.optimizer"),
+            .learning_rate = m.learning_rate(),
+            .momentum = m.momentum(),
+            .rho = m.rho(),
+            .beta1 = m.beta1(),
+            .beta2 = m.beta2(),
+            .epsilon = m.epsilon(),
+            .initial_accumulator = m.initial_accumulator(),
+            .weight_decay = m.weight_decay(),
+            .ftrl_beta = m.ftrl_beta(),
+            .ftrl_l1 = m.ftrl_l1(),
+            .ftrl_l2 = m.ftrl_l2(),
+            .l2 = m.l2(),
+            .clip_value = m.clip_value(),
+            .clip_norm = m.clip_norm(),
+            .schedule = {.kind = Enum<ScheduleKind>(s.kind(), "tables.schedule"),
+                         .warmup_clocks = s.warmup_clocks(),
+                         .period_clocks = s.period_clocks(),
+                         .factor = s.factor()}};
+  }
+
+  Quality ReadQuality(const wire::Quality* m) {
+    Quality out;
+    if (m == nullptr) return out;
+    out.rows = m->rows();
+    out.positives = m->positives();
+    out.correct = m->correct();
+    out.loss_sum = m->loss_sum();
+    const auto* bucket = m->bucket();
+    if (bucket == nullptr) return out;
+    if (m->bucket_negatives() == nullptr || m->bucket_positives() == nullptr ||
+        m->bucket_negatives()->size() != bucket->size() || m->bucket_positives()->size() != bucket->size()) {
+      bad_ = "data.quality";
+      return out;
+    }
+    for (flatbuffers::uoffset_t i = 0; i < bucket->size(); ++i)
+      out.buckets[bucket->Get(i)] = {m->bucket_negatives()->Get(i), m->bucket_positives()->Get(i)};
+    return out;
+  }
+
+  DataState ReadData(const fb::DataState& m) {
+    DataState out;
+    if (m.rows() == nullptr || m.rows()->size() != 3) {
+      bad_ = "data.rows";
+      return out;
+    }
+    for (std::uint32_t i = 0; i < 3; ++i) out.rows[i] = m.rows()->Get(i);
+    out.split_rows = m.split_rows();
+    out.epoch = m.epoch();
+    out.base = Clock(m.base());
+    out.ceiling = Clock(m.ceiling());
+    if (m.trained() != nullptr) out.trained.assign(m.trained()->begin(), m.trained()->end());
+    if (out.rows[0] != 0 &&
+        (out.split_rows == 0 || out.trained.size() != (out.rows[0] - 1) / out.split_rows + 1))
+      bad_ = "data.trained";
+    out.quality = ReadQuality(m.quality());
+    return out;
+  }
+
+  static Scores ReadScores(const fb::Scores* m) {
+    if (m == nullptr) return {};
+    return {m->rows(), m->log_loss(), m->auc(), m->accuracy(), m->normalized_entropy()};
+  }
+
+  static EpochResult ReadEpoch(const fb::EpochResult& m) {
+    EpochResult out;
+    out.epoch = m.epoch();
+    out.best = m.best();
+    out.train = ReadScores(m.train());
+    if (m.valid() != nullptr) out.valid = ReadScores(m.valid());
+    if (m.test() != nullptr) out.test = ReadScores(m.test());
+    return out;
+  }
+
+  std::string bad_;
+};
+
+template <typename T>
+T At(std::string_view bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+template <typename T>
+void Append(std::string* out, T value) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what) {
+  return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
+}
+
+}  // namespace
+
+std::string EncodeManifest(const Manifest& manifest) {
+  std::string summed;
+  const std::string body = Body(manifest);
+  Append(&summed, std::uint64_t{body.size()});
+  summed += body;
+  std::string out(kMagic, sizeof kMagic);
+  Append(&out, kManifestVersion);
+  Append(&out, Crc32c(summed));
+  return out + summed;
+}
+
+Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& origin) {
+  if (bytes.size() < kHeaderBytes)
+    return Corrupt(origin, fmt::format("{} bytes, expected at least {}", bytes.size(), kHeaderBytes));
+  if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
+    return Corrupt(origin, "not a checkpoint's manifest: expected it to begin with \"TARNCKPT\"");
+  const auto version = At<std::uint32_t>(bytes, 8);
+  if (version != kManifestVersion)
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: format version {}, expected {}", origin, version, kManifestVersion));
+  const auto size = At<std::uint64_t>(bytes, 16);
+  if (size != bytes.size() - kHeaderBytes)
+    return Corrupt(origin, fmt::format("a body of {} bytes, expected {}", bytes.size() - kHeaderBytes, size));
+  const auto expected = At<std::uint32_t>(bytes, 12);
+  const std::uint32_t sum = Crc32c(bytes.substr(kSummedFrom));
+  if (sum != expected)
+    return Corrupt(origin, fmt::format("checksum {:08x}, expected {:08x}", sum, expected));
+
+  // FlatBuffers are read where they lie, and must lie aligned.
+  std::vector<std::uint64_t> aligned((size + 7) / 8 + 1);
+  std::memcpy(aligned.data(), bytes.data() + kHeaderBytes, size);
+  const auto* body = reinterpret_cast<const std::uint8_t*>(aligned.data());
+  flatbuffers::Verifier verifier(body, size);
+  if (!fb::VerifyManifestBuffer(verifier)) return Corrupt(origin, "its body does not verify");
+  Reader reader;
+  Manifest manifest = reader.Read(*fb::GetManifest(body));
+  if (!reader.bad().empty()) return Corrupt(origin, fmt::format("field {} makes no sense", reader.bad()));
+  return manifest;
+}
+
+}  // namespace tarn::scheduler
