@@ -11,7 +11,6 @@ namespace tarn::server {
 namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
-constexpr std::size_t kBlockBytesMax = std::size_t{8} << 20;
 
 constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 

@@ -10,6 +10,7 @@ namespace tarn::server {
 class Arena {
  public:
   static constexpr std::size_t kAlignment = 64;
+  static constexpr std::size_t kBlockBytesMax = std::size_t{8} << 20;
 
   Arena() = default;
   ~Arena();

@@ -35,7 +35,7 @@ void Shard::Impl::OnData(Peer from, Message message) {
     if (!member) return std::unexpected(member.error());
     if (auto* pull = std::get_if<Pull>(&message.body)) return OnPull(from, *pull, message);
     if (auto* push = std::get_if<Push>(&message.body)) return OnPush(from, *push, message, **member);
-    if (auto* tick = std::get_if<struct Tick>(&message.body)) return OnTick(from, *tick, message, **member);
+    if (auto* tick = std::get_if<Tick>(&message.body)) return OnTick(from, *tick, message, **member);
     if (auto* both = std::get_if<PushPull>(&message.body)) {
       TARN_RETURN_IF_ERROR(OnPush(from, both->push, message, **member));
       // The push is answered: what is wrong with the pull is told of the pull alone.
@@ -75,10 +75,10 @@ void Shard::Impl::Refuse(Peer to, const Body& body, const Error& error) {
     refuse(both->push.request);
     refuse(both->pull_request);
   }
-  if (std::holds_alternative<struct Tick>(body)) refuse(RequestId(0));
+  if (std::holds_alternative<Tick>(body)) refuse(RequestId(0));
 }
 
-Status Shard::Impl::OnTick(Peer from, const struct Tick& tick, const Message& message, const Cohort::Member& member) {
+Status Shard::Impl::OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member) {
   if (tick.clock > member.tick + limits::kClocksAheadMax)
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("tick to {} from {}: at most {} clocks at once", tick.clock.value, member.tick.value,
@@ -212,8 +212,8 @@ Status Shard::Impl::OnPull(Peer from, Pull pull, const Message& message) {
   TARN_RETURN_IF_ERROR(rows_->CheckKeys(pull.table, pull.keys.sections, *keys));
   const Clock wanted = WantedMinimum(table->consistency, pull.clock);
   const Incarnation incarnation = message.sender.incarnation;
-  parked_.Drop(incarnation, pull.request);
   const std::size_t parked_before = parked_.size();
+  parked_.Drop(incarnation, pull.request);
   TARN_RETURN_IF_ERROR(AnswerOrPark({.from = from,
                                      .incarnation = incarnation,
                                      .wanted_minimum = wanted,

@@ -88,7 +88,7 @@ class Shard::Impl {
   void Refuse(Peer to, const Body& body, const Error& error);
   Status OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
   Status OnPull(Peer from, Pull pull, const Message& message);
-  Status OnTick(Peer from, const struct Tick& tick, const Message& message, const Cohort::Member& member);
+  Status OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member);
   Expected<std::span<const Key>> CheckedKeys(const Push& push, const Message& message, const Cohort::Member& member);
   ErrorCode Take(const Section& section, Incarnation incarnation, bool fits);
   void Apply(const Push& push, const Message& message, std::span<const Key> keys);
