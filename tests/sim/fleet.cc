@@ -321,6 +321,7 @@ RunResult Fleet::Run() {
   result.events = events_.executed();
   result.crashes = crashes_;
   result.fenced = fenced_;
+  result.workers_died = scheduler.progress().workers_died;
   result.simulated_us = events_.now();
   for (ProcessId id : shard_ids_) result.parameters_hash += processes_.at(id)->shard->rows().StateHash();
   const Faults& f = scenario_.faults;
@@ -343,8 +344,7 @@ Scenario Twin(const Scenario& scenario) {
 
 bool BitsAreFixed(const Scenario& scenario, const RunResult& result) {
   const ConsistencySpec& spec = scenario.job.consistency;
-  return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated && result.crashes == 0 &&
-         result.fenced == 0;
+  return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated && result.workers_died == 0;
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ class Oracle {
   // A worker incarnation issued the push of a batch. Returns the record's number.
   std::size_t OnPushIssued(Incarnation, Clock, std::uint32_t epoch, std::uint64_t first_row, std::uint64_t rows);
   void OnPushAcked(std::size_t record, std::size_t sections);
+  void OnOtherPushAcked(std::size_t sections) { acked_push_ids_ += sections; }
   void OnWorkerGone(Incarnation);
 
   // A pull of `incarnation` for use at `clock` returned `value` for `key`; `mark` is records() when it was issued.

@@ -60,7 +60,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   job.train.batch_rows = std::uint32_t(2 + rng.Below(3));
   job.train.epochs = std::uint32_t(1 + rng.Below(2));
   // Enough batches that every run acknowledges well over a thousand push ids.
-  const std::uint64_t batches = (140 + rng.Below(80)) / job.train.epochs;
+  const std::uint64_t batches = (150 + rng.Below(80)) / job.train.epochs;
   s.train_rows = batches * job.train.batch_rows + rng.Below(job.train.batch_rows);
   s.valid_rows = rng.Chance(0.5) ? 10 + rng.Below(30) : 0;
   s.test_rows = rng.Chance(0.3) ? 10 + rng.Below(30) : 0;

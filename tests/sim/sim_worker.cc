@@ -88,6 +88,10 @@ void SimWorker::OnEvent(worker::ClientEvent event, TimeUs now, Outbox* out) {
       oracle_->OnPushAcked(it->second.first, it->second.second);
       pushes_.erase(it);
     }
+    if (auto it = layer_pushes_.find(push->request); it != layer_pushes_.end()) {
+      oracle_->OnOtherPushAcked(it->second);
+      layer_pushes_.erase(it);
+    }
   } else if (auto* tick = std::get_if<worker::TickDone>(&event)) {
     while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= tick->clock.value) {
       done_.push_back(done_at_tick_.begin()->second);
@@ -206,13 +210,16 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   auto l = layer.as_mutable<float>();
   for (std::size_t i = 0; i < l.size(); ++i) l[i] = 0.01f * float((i * 7 + batch->first_row) % 13) - 0.05f;
   position_ = {batch->lease.lease, batch->first_row + batch->rows - batch->lease.first_row};
+  RequestId layer_push;
   if (scenario_.push_pull && scenario_.depth == 1) {
     const auto ids = client_.PushPull(batch->dense, layer, batch->clock, position_, now, out);
     early_ = EarlyPull{ids.pull, client_.clock(), false};
+    layer_push = ids.push;
   } else {
-    client_.Push(batch->dense, layer, batch->clock, now, out);
+    layer_push = client_.Push(batch->dense, layer, batch->clock, now, out);
     client_.Tick(position_, now, out);
   }
+  layer_pushes_[layer_push] = batch->dense.runs.size();
   if (batch->last_of_lease) {
     LeaseDone done{batch->lease.lease, {}};
     for (std::uint64_t i = 0; i < batch->lease.rows; ++i) done.quality.AddBinary(float(i % 5) - 2.0f, i % 4 == 0);
