@@ -4,27 +4,10 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace tarn {
 namespace {
-
-// Length of the well-formed UTF-8 sequence at the start of `text` (Unicode 15, table 3-7); 0 if there is none.
-std::size_t Utf8Length(std::string_view text) {
-  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto continues = [&](std::size_t i) { return (at(i) & 0xc0u) == 0x80u; };
-  const unsigned first = at(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return continues(1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const unsigned low = first == 0xe0 ? 0xa0u : 0x80u, high = first == 0xed ? 0x9fu : 0xbfu;
-    return at(1) >= low && at(1) <= high && continues(2) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const unsigned low = first == 0xf0 ? 0x90u : 0x80u, high = first == 0xf4 ? 0x8fu : 0xbfu;
-    return at(1) >= low && at(1) <= high && continues(2) && continues(3) ? 4 : 0;
-  }
-  return 0;
-}
 
 std::string_view ShortEscape(char c) {
   switch (c) {

@@ -41,6 +41,15 @@ TEST(ConfigTree, SyntaxErrorsNameTheLine) {
   EXPECT_FALSE(ParseConfig("a = \"\xff\"\n", "f"));
 }
 
+// Characters that toml++'s test for white space takes for impossible, in places where white space may stand.
+TEST(ConfigTree, CharactersNearWhiteSpaceAreNone) {
+  for (std::string letter : {"\u03dd", "\u3042", "\ufe70", "\u1681", "\u2070", "\u00b0"}) {
+    EXPECT_FALSE(ParseConfig(letter + " = 1", "f")) << letter;
+    EXPECT_FALSE(ParseConfig("a = 1" + letter, "f")) << letter;
+    EXPECT_EQ(Parsed("a = '" + letter + "' # " + letter).Find("a")->text, letter);
+  }
+}
+
 TEST(ConfigTree, SizeAtTheLimitAndOnePast) {
   const std::string text(limits::kJobBytesMax, '\n');
   EXPECT_TRUE(ParseConfig(text, "f"));
@@ -118,6 +127,7 @@ TEST(Override, ErrorsNameTheOverride) {
   EXPECT_EQ(OverrideError("fleet.workers"),
             "override 'fleet.workers': expected section.key=value on one line");
   EXPECT_EQ(OverrideError("a.b=1\nc=2"), "override 'a.b=1?c=2': expected section.key=value on one line");
+  EXPECT_EQ(OverrideError("a.b=x\xff").substr(9), "'a.b=x\xff': not UTF-8");
   EXPECT_EQ(OverrideError("=3"), "override '=3': '' is not a key: expected section.key=value");
   EXPECT_EQ(OverrideError("a b=3"), "override 'a b=3': 'a b' is not a key: expected section.key=value");
   EXPECT_EQ(OverrideError("[x]=3"), "override '[x]=3': '[x]' is not a key: expected section.key=value");

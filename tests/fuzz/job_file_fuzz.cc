@@ -1,0 +1,30 @@
+// The reader of job files takes any bytes: it gives a job or an error, and a job that it gives survives being
+// written and read again. Input: the file's text, then overrides, each behind a zero byte.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/job.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = input.substr(0, input.find('\0'));
+  std::vector<std::string> overrides;
+  for (std::size_t at = text.size(); at < input.size() && overrides.size() < 8;) {
+    const std::string_view rest = input.substr(at + 1);
+    overrides.emplace_back(rest.substr(0, rest.find('\0')));
+    at += 1 + overrides.back().size();
+  }
+  const auto job = tarn::ParseJob(text, "job.toml", "/jobs", overrides);
+  if (!job) {
+    TARN_CHECK(!job.error().message.empty(), "an error says something");
+    return 0;
+  }
+  const std::string written = tarn::ToToml(*job);
+  const auto again = tarn::ParseJob(written, "job.toml", "/jobs");
+  TARN_CHECK(again.has_value(), "a job that was written can be read");
+  TARN_CHECK(*again == *job, "a job that was read again is the same");
+  TARN_CHECK(tarn::ToToml(*again) == written, "a job is written one way");
+  return 0;
+}
