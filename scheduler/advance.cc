@@ -225,6 +225,8 @@ void Scheduler::Impl::Answer(Outbox* out) {
     for (const auto& [worker, waiting] : requests_.waiting()) {
       if (!live(worker)) continue;
       auto reply = AnswerLease(worker, waiting.want);
+      // Who still has leases in work is not kept waiting: its next request says what it has done meanwhile.
+      if (!reply && leases_.HasOpen(worker)) reply.emplace();
       if (!reply) continue;
       if (phase_ == Phase::kTrain && !reply->grants.empty()) {
         if (!granted_) first_grant_ = now_;

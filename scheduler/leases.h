@@ -50,6 +50,10 @@ class Leases {
   // Tells the worker to tick to the ceiling, if it has not been told; nothing: it has.
   std::optional<LeaseReply> AnswerJump(Incarnation worker);
   void Done(Incarnation worker, const LeaseDone& done);
+  // Whether it holds leases that are not done.
+  bool HasOpen(Incarnation worker) const {
+    return train_.OpenLeases(worker) + evaluation_.OpenLeases(worker) > 0;
+  }
 
   // While a checkpoint at a clock is under way (rule K1): by rank, nobody is granted what takes it beyond the
   // ceiling; part-trained splits of workers that end meanwhile wait for Release.

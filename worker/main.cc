@@ -60,8 +60,8 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, OnTerminate);
 
   net::ZmqContext context;
-  auto transport = net::MakeZmqTransport(&context, {.insecure = insecure});
-  worker::Trainer trainer(options, transport.get());
+  net::ZmqTransport transport(&context, {.insecure = insecure});
+  worker::Trainer trainer(options, &transport);
   running = &trainer;
   const worker::TrainerEnd end = trainer.Run();
   running = nullptr;
