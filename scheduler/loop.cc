@@ -1,0 +1,120 @@
+#include "scheduler/loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/file.h"
+#include "core/log.h"
+#include "scheduler/file_store.h"
+
+namespace tarn::scheduler {
+namespace {
+
+constexpr std::size_t kReceiveMax = 256;
+constexpr std::int64_t kWaitMaxUs = 100'000;  // so that a signal is seen soon
+constexpr TimeUs kMetricsPeriodUs = 1'000'000;
+constexpr int kStopsToLeave = 3;
+
+double UnixSeconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) * 1e-3;
+}
+
+}  // namespace
+
+Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(options)), transport_(transport) {
+  const std::string checkpoints = options_.run_dir + "/checkpoints";
+  store_ = std::make_unique<FileStore>(checkpoints);
+  SchedulerOptions scheduler;
+  scheduler.job = options_.job;
+  scheduler.job_text = ToToml(options_.job);
+  scheduler.checkpoints_directory = checkpoints;
+  scheduler.resume = options_.resume ? &*options_.resume : nullptr;
+  scheduler.resume_directory = options_.resume_directory;
+  scheduler_ = std::make_unique<Scheduler>(std::move(scheduler), store_.get());
+}
+
+Loop::~Loop() = default;
+
+TimeUs Loop::Now() const {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+Status Loop::Run() {
+  TARN_RETURN_IF_ERROR(Begin());
+  while (!scheduler_->stopped() && stops_seen_ < kStopsToLeave) Step();
+  return End();
+}
+
+Status Loop::Begin() {
+  TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.run_dir + "/job.toml", ToToml(options_.job)));
+  auto metrics = MetricsFile::Open(options_.run_dir + "/metrics.jsonl");
+  if (!metrics) return std::unexpected(metrics.error());
+  metrics_.emplace(std::move(*metrics));
+  auto endpoint = transport_->Bind(options_.bind);
+  if (!endpoint) return std::unexpected(endpoint.error());
+  LogInfo("job '{}': {} servers x {} shards, {} workers, {}; listening on {}", options_.job.job.name,
+          options_.job.fleet.servers, options_.job.fleet.shards, options_.job.fleet.workers,
+          Name(options_.job.consistency.mode), *endpoint);
+  if (options_.resume)
+    LogInfo("resumes checkpoint {} at clock {}, epoch {}: {}", options_.resume->id.value,
+            options_.resume->resume_clock.value, options_.resume->data.epoch, options_.resume_directory);
+  if (!options_.port_file.empty())
+    TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *endpoint + "\n"));
+  scheduler_->Start(Now());
+  next_metrics_ = Now();
+  return {};
+}
+
+void Loop::Step() {
+  const std::int64_t until = std::min(scheduler_->NextTimer(), next_metrics_) - Now();
+  received_.clear();
+  transport_->Receive(&received_, kReceiveMax, std::clamp<std::int64_t>(until, 0, kWaitMaxUs));
+  for (net::Received& received : received_)
+    scheduler_->OnMessage(received.from, std::move(received.message), Now(), &outbox_);
+  HandleStops();
+  if (const TimeUs now = Now(); now >= scheduler_->NextTimer()) scheduler_->OnTimer(now, &outbox_);
+  Flush();
+  if (Now() >= next_metrics_) WriteMetrics();
+}
+
+void Loop::HandleStops() {
+  const int stops = stops_.load(std::memory_order_relaxed);
+  for (; stops_seen_ < stops; ++stops_seen_) {
+    LogInfo("asked to stop ({})", stops_seen_ + 1);
+    scheduler_->RequestStop(Now(), &outbox_);
+  }
+}
+
+void Loop::Flush() {
+  for (const Outgoing& outgoing : outbox_) transport_->Send(outgoing.to, outgoing.message);
+  outbox_.clear();
+  for (const std::string& note : scheduler_->TakeNotes()) LogInfo("{}", note);
+}
+
+void Loop::WriteMetrics() {
+  next_metrics_ = Now() + kMetricsPeriodUs;
+  const Progress progress = scheduler_->progress();
+  rate_.Add(static_cast<double>(Now()) * 1e-6, progress);
+  if (Status status = metrics_->Append(MetricsLine(options_.job, progress, rate_, UnixSeconds())); !status)
+    LogWarning("{}", status.error().message);
+}
+
+Status Loop::End() {
+  WriteMetrics();
+  const Progress progress = scheduler_->progress();
+  Shutdown reason = scheduler_->stop_reason();
+  if (!scheduler_->stopping()) reason = {.code = ErrorCode::kCancelled, .reason = "left without telling the fleet"};
+  if (reason.code == ErrorCode::kOk)
+    LogInfo("{}: {} samples in {:.1f} s", progress.phase, progress.samples, progress.seconds);
+  else
+    LogError("{}: {}", progress.phase, reason.reason);
+  const Status written =
+      WriteFileAtomic(options_.run_dir + "/summary.json", SummaryJson(options_.job, progress, reason));
+  if (reason.code != ErrorCode::kOk) return Fail(reason.code, reason.reason);
+  return written;
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,63 @@
+// Runs the scheduler's state machine over a transport, on one thread, and writes what a run leaves: the log,
+// metrics.jsonl, summary.json, checkpoints.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/job.h"
+#include "core/metrics.h"
+#include "net/transport.h"
+#include "scheduler/manifest.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/summary.h"
+
+namespace tarn::scheduler {
+
+struct LoopOptions {
+  Job job;
+  std::string run_dir;           // must exist
+  std::string bind = "tcp://127.0.0.1:*";
+  std::string port_file;         // gets the address and a line end, atomically; empty: none
+  std::optional<Manifest> resume;
+  std::string resume_directory;
+};
+
+class Loop {
+ public:
+  // `transport` outlives the loop.
+  Loop(LoopOptions options, net::Transport* transport);
+  ~Loop();
+
+  // Until the fleet has stopped. The error says why the run failed; a run that was stopped cleanly did not.
+  Status Run();
+
+  // From any thread or a signal handler: the first stops cleanly, the second without waiting for the checkpoint, the
+  // third leaves at once.
+  void RequestStop() { stops_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  Status Begin();
+  void Step();
+  void HandleStops();
+  void Flush();
+  void WriteMetrics();
+  Status End();
+  TimeUs Now() const;
+
+  LoopOptions options_;
+  net::Transport* transport_;
+  std::unique_ptr<SchedulerStore> store_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::optional<MetricsFile> metrics_;
+  Rate rate_;
+  Outbox outbox_;
+  std::vector<net::Received> received_;
+  TimeUs next_metrics_ = 0;
+  std::atomic<int> stops_{0};
+  int stops_seen_ = 0;
+};
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,111 @@
+// tarn-scheduler: places partitions, watches the fleet, hands out data, coordinates checkpoints and evaluation.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/log.h"
+#include "net/zmq_transport.h"
+#include "scheduler/loop.h"
+#include "scheduler/resume.h"
+
+namespace {
+
+using namespace tarn;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+struct Flags {
+  std::string job, run_dir, resume;
+  std::vector<std::string> overrides;
+  bool insecure = false;
+  scheduler::LoopOptions loop;
+};
+
+scheduler::Loop* running = nullptr;  // for the signal handler only
+
+void OnSignal(int) {
+  if (running != nullptr) running->RequestStop();
+}
+
+// Reads the checkpoint to resume from, if there is one, and the job.
+Status LoadAll(Flags* flags) {
+  auto& options = flags->loop;
+  if (!flags->resume.empty()) {
+    auto directory = scheduler::ResolveCheckpoint(flags->resume);
+    if (!directory) return std::unexpected(directory.error());
+    options.resume_directory = std::filesystem::absolute(*directory).string();
+    auto manifest = scheduler::ReadManifest(options.resume_directory);
+    if (!manifest) return std::unexpected(manifest.error());
+    options.resume = std::move(*manifest);
+  }
+  auto job = flags->job.empty() ? ParseJob(options.resume->job_text, options.resume_directory, "/", flags->overrides)
+                                : LoadJob(flags->job, flags->overrides);
+  if (!job) return std::unexpected(job.error());
+  options.job = std::move(*job);
+  if (!options.resume) return {};
+  return scheduler::CheckSameJob(options.job, *options.resume, options.resume_directory);
+}
+
+int Complain(int code, const Error& error) {
+  fmt::print(stderr, "tarn-scheduler: {}\n", error.message);
+  return code;
+}
+
+int RunLoop(Flags flags) {
+  std::error_code error;
+  std::filesystem::create_directories(flags.run_dir + "/checkpoints", error);
+  if (error)
+    return Complain(kExitFailure, {ErrorCode::kIo, fmt::format("{}: cannot make this folder: {}", flags.run_dir,
+                                                               error.message())});
+  flags.loop.run_dir = std::filesystem::absolute(flags.run_dir).string();
+  if (Status s = InitLog({.role = "scheduler-0", .path = flags.loop.run_dir + "/logs/scheduler-0.log"}); !s)
+    return Complain(kExitFailure, s.error());
+
+  net::ZmqContext context;
+  net::ZmqTransport transport(&context, {.insecure = flags.insecure});
+  scheduler::Loop loop(std::move(flags.loop), &transport);
+  running = &loop;
+  std::signal(SIGINT, OnSignal);
+  std::signal(SIGTERM, OnSignal);
+  const Status status = loop.Run();
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
+  running = nullptr;
+  FlushLog();
+  return status ? 0 : Complain(kExitFailure, status.error());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app{
+      "The scheduler of a tarn fleet. It reads the job, waits for servers and workers, and leads the run to its end.\n"
+      "tools/launch starts whole fleets; by hand:\n\n"
+      "  tarn-scheduler --job job.toml --run-dir runs/mine --bind tcp://127.0.0.1:7700\n\n"
+      "Ctrl-C (or SIGTERM) cuts a checkpoint and stops the fleet; a second one does not wait for the checkpoint.\n"
+      "Exit status: 0 done or stopped, 1 failed, 2 bad usage or bad job."};
+  auto* job = app.add_option("--job", flags.job, "the job file; may be left out with --resume");
+  app.add_option("--run-dir", flags.run_dir, "folder for logs, metrics and checkpoints; made if need be")->required();
+  app.add_option("--set", flags.overrides, "section.key=value: overrides the job file; may be given several times")
+      ->allow_extra_args(false);
+  auto* resume = app.add_option("--resume", flags.resume, "a run's folder (its newest checkpoint) or a checkpoint");
+  app.add_option("--bind", flags.loop.bind, "address to listen on; port *: the system chooses")->capture_default_str();
+  app.add_option("--port-file", flags.loop.port_file, "file that gets the address once it is bound");
+  app.add_flag("--insecure", flags.insecure, "allow addresses other than loopback without keys");
+  try {
+    app.parse(argc, argv);
+    if (job->count() == 0 && resume->count() == 0) throw CLI::RequiredError("--job");
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  if (Status s = LoadAll(&flags); !s) return Complain(kExitUsage, s.error());
+  return RunLoop(std::move(flags));
+}

@@ -1,0 +1,20 @@
+// Resuming a run from a checkpoint (rule K5): finding it, and refusing another job's.
+#pragma once
+
+#include <string>
+
+#include "core/error.h"
+#include "core/job.h"
+#include "scheduler/manifest.h"
+
+namespace tarn::scheduler {
+
+// The checkpoint that `path` means: itself if it holds a MANIFEST, else the newest whole one of the run in it.
+Expected<std::string> ResolveCheckpoint(const std::string& path);
+
+// Whether `job` may go on from a checkpoint of `manifest`: seed, data, model, batch and kinds of optimizers must be
+// the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument: the error names
+// the section, the key and both values.
+Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory);
+
+}  // namespace tarn::scheduler
