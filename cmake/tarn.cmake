@@ -21,7 +21,7 @@ option(TARN_FUZZ "build the fuzz targets with libFuzzer (needs clang)" OFF)
 
 # No contraction of a*b+c anywhere: replicas and repetitions must agree to the bit.
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
-                    -Wno-maybe-uninitialized  # gcc 12 sees ghosts in moved variants
+                    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # gcc 12 sees ghosts in moved variants
                     -Wno-missing-field-initializers  # designated initializers name what differs from the default
                     -ffp-contract=off -fno-math-errno)
 if(TARN_SANITIZE)

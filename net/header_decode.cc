@@ -32,6 +32,11 @@ static_assert(SameEnd(wire::ConsistencyMode::MAX, ConsistencyMode::kAsp));
 static_assert(SameEnd(wire::ApplyMode::MAX, ApplyMode::kAggregated));
 static_assert(static_cast<std::size_t>(wire::Body::MAX) == std::variant_size_v<Body>);
 
+template <typename Item>
+constexpr std::size_t kItemAlignment = alignof(Item);
+template <typename Item>
+constexpr std::size_t kItemAlignment<const Item*> = alignof(Item);
+
 // Reads one verified header and keeps the first error. After an error it goes on safely with empty values.
 class Reader {
  public:
@@ -88,6 +93,11 @@ class Reader {
                        Convert convert) {
     std::vector<To> out;
     if (items == nullptr || !Fits(items->size(), limit, field, "items")) return out;
+    // The verifier aligns a vector's length only, not its items (FlatBuffers 2.0.8, VerifyVectorOrString).
+    if (items->size() > 0 && reinterpret_cast<std::uintptr_t>(items->Data()) % kItemAlignment<From> != 0) {
+      Refuse(ErrorCode::kMalformed, fmt::format("{}: items not aligned to {} bytes", field, kItemAlignment<From>));
+      return out;
+    }
     out.reserve(items->size());
     for (flatbuffers::uoffset_t i = 0; i < items->size(); ++i) out.push_back(convert(*items, i));
     return out;

@@ -229,6 +229,24 @@ TEST(Malformed, Buckets) {
   EXPECT_EQ(QualityError(many, 300, 60).substr(0, 35), "too-large: LeaseRequest.done[].qual");
 }
 
+// FlatBuffers does not verify that 8-byte items lie at multiples of 8; here they lie 4 behind one.
+TEST(Malformed, ItemsThatAreNotAligned) {
+  const auto error = [](int shifts) {
+    FlatBufferBuilder b;
+    for (int i = 0; i < shifts; ++i) b.CreateVector(std::vector<std::uint32_t>{});  // 4 bytes
+    b.StartVector(sizeof(wire::LeaseGrant) / 4, 4);
+    for (std::size_t i = 0; i < sizeof(wire::LeaseGrant) / 4; ++i) b.PushElement(std::uint32_t{0});
+    const Offset<flatbuffers::Vector<const wire::LeaseGrant*>> grants(b.EndVector(1));
+    const auto body = wire::CreateLeaseReply(b, 1, grants);
+    b.Finish(wire::CreateHeader(b, 1, wire::Role::Worker, 0, 1, 1, wire::Body::LeaseReply, body.Union()));
+    return DecodeError({PackedFrame(b)});
+  };
+  const std::string first = error(0);
+  const std::string second = error(1);
+  EXPECT_TRUE(first.empty() != second.empty()) << first << second;
+  EXPECT_EQ(first + second, "malformed: LeaseReply.grants: items not aligned to 8 bytes");
+}
+
 // Every cut and every flipped bit of valid messages is refused or decodes; with the sanitizers this shows that
 // nothing is read out of bounds.
 TEST(Malformed, CutsAndFlips) {

@@ -50,7 +50,7 @@ class Filler {
     } else if constexpr (kIsId<T>) {
       Fill(v.value);
     } else {
-      std::apply([this](auto&... fields) { (Fill(fields), ...); }, Fields(v));
+      std::apply([this](auto&... fields) { (this->Fill(fields), ...); }, Fields(v));
     }
   }
 
@@ -71,7 +71,7 @@ class Filler {
   }
 
   void Fill(TableSpec& spec) {
-    std::apply([this](auto&... fields) { (Fill(fields), ...); }, Fields(spec));
+    std::apply([this](auto&... fields) { (this->Fill(fields), ...); }, Fields(spec));
     spec.dim = static_cast<std::uint32_t>(1 + random_.Below(limits::kRowDimMax));
   }
 
