@@ -45,8 +45,8 @@ std::unexpected<Error> Invalid(std::string_view place, std::string_view reason) 
 // toml++ quotes the document's bytes in its messages.
 std::string Printable(std::string_view text) {
   std::string out(text);
-  std::replace_if(out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; },
-                  '?');
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
   return out;
 }
 
@@ -106,8 +106,7 @@ Expected<ConfigNode> Parse(std::string_view text, const Origin& origin) {
   if (std::size_t(std::count(text.begin(), text.end(), '.')) > limits::kJobDotsMax)
     return Fail(ErrorCode::kTooLarge, fmt::format("{}: more than {} dots", name, limits::kJobDotsMax));
   const toml::parse_result result = toml::parse(text);
-  if (!result)
-    return Invalid(origin.Place(result.error().source()), Printable(result.error().description()));
+  if (!result) return Invalid(origin.Place(result.error().source()), Printable(result.error().description()));
   return Convert(result.table(), origin, 0);
 }
 

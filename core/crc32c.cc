@@ -57,8 +57,7 @@ std::uint32_t TableCrc32c(std::span<const std::byte> bytes, std::uint32_t before
 
 bool HasHardwareCrc32c() { return __builtin_cpu_supports("sse4.2") != 0; }
 
-__attribute__((target("sse4.2"))) std::uint32_t HardwareCrc32c(std::span<const std::byte> bytes,
-                                                               std::uint32_t before) {
+__attribute__((target("sse4.2"))) std::uint32_t HardwareCrc32c(std::span<const std::byte> bytes, std::uint32_t before) {
   std::uint64_t sum = std::uint32_t(~before);
   const std::byte* at = bytes.data();
   std::size_t left = bytes.size();
@@ -85,8 +84,8 @@ std::uint32_t HardwareCrc32c(std::span<const std::byte>, std::uint32_t) {
 }  // namespace internal
 
 std::uint32_t Crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
-  static const bool hardware = internal::HasHardwareCrc32c();
-  return hardware ? internal::HardwareCrc32c(bytes, before) : internal::TableCrc32c(bytes, before);
+  static const bool kHardware = internal::HasHardwareCrc32c();
+  return kHardware ? internal::HardwareCrc32c(bytes, before) : internal::TableCrc32c(bytes, before);
 }
 
 }  // namespace tarn

@@ -14,8 +14,8 @@ namespace tarn {
 Expected<std::string> ReadFile(const std::string& path, std::size_t bytes_max);
 
 // Replaces `path` by `bytes` so that a reader, and a machine that loses power, sees the old file or the new one,
-// never a part: writes beside it, fsyncs, renames, fsyncs the folder. kIo (kNotFound: no such folder); the old file is then untouched, unless
-// only the last fsync failed. Concurrent writers of one path must be in different processes.
+// never a part: writes beside it, fsyncs, renames, fsyncs the folder. kIo (kNotFound: no such folder); the old file is
+// then untouched, unless only the last fsync failed. Concurrent writers of one path must be in different processes.
 Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes);
 
 inline Status WriteFileAtomic(const std::string& path, std::string_view text) {

@@ -23,8 +23,8 @@ class Histogram {
 
   std::uint64_t count() const { return count_; }
   std::uint64_t sum() const { return sum_; }
-  std::uint64_t max() const { return max_; }             // 0 when empty
-  std::uint64_t overflow() const { return overflow_; }   // values of kBuckets and above
+  std::uint64_t max() const { return max_; }            // 0 when empty
+  std::uint64_t overflow() const { return overflow_; }  // values of kBuckets and above
   double mean() const { return count_ == 0 ? 0 : double(sum_) / double(count_); }
   std::uint64_t CountOf(std::size_t value) const { return value < counts_.size() ? counts_[value] : 0; }
 

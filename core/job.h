@@ -26,12 +26,12 @@ struct JobSection {
 // [fleet]
 struct FleetSection {
   std::uint32_t servers = 1;
-  std::uint32_t shards = 1;          // shards a server
+  std::uint32_t shards = 1;  // shards a server
   std::uint32_t workers = 1;
   std::uint32_t partition_bits = 6;  // 2^6 = 64 partitions
   double lease_seconds = 30;         // a node unheard for so long is dead
   double heartbeat_seconds = 1;
-  std::uint32_t worker_restarts = 3; // per worker, by tools/launch
+  std::uint32_t worker_restarts = 3;  // per worker, by tools/launch
   friend bool operator==(const FleetSection&, const FleetSection&) = default;
 };
 
@@ -46,7 +46,7 @@ struct StorageSection {
   double checkpoint_seconds = 0;        // 0: no periodic ones by time
   std::uint64_t checkpoint_clocks = 0;  // 0: no periodic ones by clock
   bool checkpoint_final = true;
-  std::uint32_t checkpoints_kept = 3;   // the best epoch's is kept besides
+  std::uint32_t checkpoints_kept = 3;  // the best epoch's is kept besides
   friend bool operator==(const StorageSection&, const StorageSection&) = default;
 };
 
@@ -61,9 +61,9 @@ struct BinRule {
 
 // [data]
 struct DataSection {
-  std::string dir;                  // relative paths below are below this; itself relative to the job file
+  std::string dir;  // relative paths below are below this; itself relative to the job file
   DataFormat format = DataFormat::kCriteo;
-  std::string train, valid, test;   // file names; valid and test may be empty. idx: prefix of the pair of files
+  std::string train, valid, test;  // file names; valid and test may be empty. idx: prefix of the pair of files
   std::uint32_t integer_columns = 13;
   std::uint32_t categorical_columns = 26;
   // Criteo: integers as categories (keys), per column; default floor(ln(v)^2) above 2 for every column.
@@ -72,7 +72,7 @@ struct DataSection {
   std::uint64_t limit_rows = 0;     // 0: all rows of the training file
   std::uint32_t malformed_max = 0;  // malformed lines up to here are counted and skipped, beyond: an error
   std::uint64_t split_rows = 0;     // rows of a leased split; 0: chosen from the size of the set
-  bool shuffle = false;             // order of splits within an epoch, by seed
+  bool shuffle = false;             // train in a random order of rows, by seed and epoch; else in the file's
   std::uint32_t classes = 2;        // idx: number of classes
   friend bool operator==(const DataSection&, const DataSection&) = default;
 };
@@ -82,20 +82,20 @@ enum class ModelKind : std::uint8_t { kLogisticRegression, kFm, kWideDeep, kDeep
 // [model]
 struct ModelSection {
   ModelKind kind = ModelKind::kLogisticRegression;
-  std::uint32_t embedding_dim = 8;             // FM factors, embeddings
+  std::uint32_t embedding_dim = 8;               // FM factors, embeddings
   std::vector<std::uint32_t> hidden = {64, 32};  // layers of the (top) MLP, without the output
   std::vector<std::uint32_t> bottom = {64, 32};  // DLRM: layers of the bottom MLP, before embedding_dim
-  double init_stddev = 0.01;                   // of embeddings: N(0, init_stddev)
+  double init_stddev = 0.01;                     // of embeddings: N(0, init_stddev)
   friend bool operator==(const ModelSection&, const ModelSection&) = default;
 };
 
 // [train]
 struct TrainSection {
-  std::uint32_t batch_rows = 256;    // per worker and clock
+  std::uint32_t batch_rows = 256;  // per worker and clock
   std::uint32_t epochs = 1;
-  std::uint32_t patience = 0;        // epochs without a better validation log-loss before stopping; 0: never stop
-  double clip_global_norm = 0;       // worker side, over all gradients of a batch; 0: off
-  std::uint32_t prefetch = 2;        // batches read and planned ahead; pulls ahead as far as the bound allows
+  std::uint32_t patience = 0;   // epochs without a better validation log-loss before stopping; 0: never stop
+  double clip_global_norm = 0;  // worker side, over all gradients of a batch; 0: off
+  std::uint32_t prefetch = 2;   // batches read and planned ahead; pulls ahead as far as the bound allows
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 

@@ -21,7 +21,7 @@ enum class TextRule : std::uint8_t {
 };
 
 inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();  // the largest TOML has
-inline constexpr double kJobSecondsMax = 1e7;                                             // about 16 weeks
+inline constexpr double kJobSecondsMax = 1e7;                                            // about 16 weeks
 
 template <typename Visitor, typename Section>
 void VisitJobSection(Visitor& visitor, Section& section) {

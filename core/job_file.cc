@@ -35,9 +35,9 @@ Status ReadFleet(SectionReader in, FleetSection& out) {
                       fmt::format("2^{} = {} partitions cannot occupy {} shards; raise partition_bits",
                                   out.partition_bits, 1u << out.partition_bits, shards));
   if (out.heartbeat_seconds * 2 > out.lease_seconds)
-    return in.Refusal({"heartbeat_seconds", "lease_seconds"},
-                      fmt::format("a lease of {} s must outlast two heartbeats of {} s", out.lease_seconds,
-                                  out.heartbeat_seconds));
+    return in.Refusal(
+        {"heartbeat_seconds", "lease_seconds"},
+        fmt::format("a lease of {} s must outlast two heartbeats of {} s", out.lease_seconds, out.heartbeat_seconds));
   return {};
 }
 
@@ -147,16 +147,13 @@ Status ReadTables(const ConfigNode* node, std::string_view origin, Job& job) {
   if (node == nullptr) return {};
   SectionReader tables(node, "tables", origin);
   if (node->members.size() > limits::kTablesMax)
-    return tables.Refusal({}, fmt::format("{} tables: expected at most {}", node->members.size(),
-                                          limits::kTablesMax));
+    return tables.Refusal({}, fmt::format("{} tables: expected at most {}", node->members.size(), limits::kTablesMax));
   for (const ConfigMember& member : node->members) {
     const ConfigNode* table = tables.Section(member.key);
     if (!FitsRule(member.key, TextRule::kName))
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: tables: name {}: expected {}", table->place, Quoted(member.key),
-                              DescribeRule(TextRule::kName)));
-    TARN_RETURN_IF_ERROR(ReadTable({table, "tables." + member.key, origin}, job.consistency,
-                                   job.tables[member.key]));
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: tables: name {}: expected {}", table->place,
+                                                           Quoted(member.key), DescribeRule(TextRule::kName)));
+    TARN_RETURN_IF_ERROR(ReadTable({table, "tables." + member.key, origin}, job.consistency, job.tables[member.key]));
   }
   return tables.Finish();
 }

@@ -17,8 +17,7 @@ constexpr Named<ModelKind> kModels[] = {{ModelKind::kLogisticRegression, "logist
                                         {ModelKind::kDeepFm, "deepfm"},
                                         {ModelKind::kDlrm, "dlrm"},
                                         {ModelKind::kMlp, "mlp"}};
-constexpr Named<Durability> kDurabilities[] = {{Durability::kNone, "none"},
-                                               {Durability::kCheckpoint, "checkpoint"}};
+constexpr Named<Durability> kDurabilities[] = {{Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}};
 
 // A TOML basic string.
 std::string TomlString(std::string_view text) {
@@ -100,9 +99,7 @@ std::string_view Name(Durability v) { return NameIn(kDurabilities, v); }
 
 Status ParseName(std::string_view name, DataFormat& out) { return ParseIn(kFormats, "format", name, out); }
 Status ParseName(std::string_view name, ModelKind& out) { return ParseIn(kModels, "model", name, out); }
-Status ParseName(std::string_view name, Durability& out) {
-  return ParseIn(kDurabilities, "durability", name, out);
-}
+Status ParseName(std::string_view name, Durability& out) { return ParseIn(kDurabilities, "durability", name, out); }
 
 std::string ToString(const BinRule& rule) {
   switch (rule.kind) {

@@ -67,7 +67,7 @@ class JsonWriter {
   int indent_;
   std::string text_;
   std::vector<Scope> scopes_;
-  bool empty_ = true;       // the innermost scope has no member yet
+  bool empty_ = true;  // the innermost scope has no member yet
   bool after_key_ = false;
   bool done_ = false;
 };

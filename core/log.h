@@ -25,10 +25,10 @@ namespace tarn {
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 
 struct LogOptions {
-  std::string role;                    // who speaks: "scheduler", "server-0", "worker-3"
-  std::string path;                    // appended to; its folder is made; empty: no file
+  std::string role;  // who speaks: "scheduler", "server-0", "worker-3"
+  std::string path;  // appended to; its folder is made; empty: no file
   bool also_stderr = false;
-  LogLevel level = LogLevel::kInfo;    // lines below it are dropped
+  LogLevel level = LogLevel::kInfo;  // lines below it are dropped
 };
 
 // Opens the log; a second call replaces the first. kIo if the file cannot be written.

@@ -50,9 +50,8 @@ Status ParseIn(const Named<E> (&list)[N], std::string_view what, std::string_vie
     names.push_back(entry.name);
     all += (all.empty() ? "" : ", ") + std::string(entry.name);
   }
-  return Fail(ErrorCode::kInvalidArgument, "unknown " + std::string(what) + " " + Quoted(text) +
-                                               ": expected one of " + all + "; the nearest is " +
-                                               Quoted(NearestWord(text, names)));
+  return Fail(ErrorCode::kInvalidArgument, "unknown " + std::string(what) + " " + Quoted(text) + ": expected one of " +
+                                               all + "; the nearest is " + Quoted(NearestWord(text, names)));
 }
 
 }  // namespace tarn

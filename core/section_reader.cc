@@ -11,9 +11,7 @@
 namespace tarn {
 namespace {
 
-bool IsLetterOrDigit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
+bool IsLetterOrDigit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
 bool IsName(std::string_view text) {
   if (text.empty() || text.size() > limits::kNameBytesMax || !IsLetterOrDigit(text.front())) return false;
@@ -36,9 +34,7 @@ std::string DescribeRule(TextRule rule) {
   return fmt::format("1 to {} letters, digits, '.', '_' or '-', a letter or digit first", limits::kNameBytesMax);
 }
 
-bool FitsRule(std::string_view text, TextRule rule) {
-  return rule == TextRule::kName ? IsName(text) : IsPath(text);
-}
+bool FitsRule(std::string_view text, TextRule rule) { return rule == TextRule::kName ? IsName(text) : IsPath(text); }
 
 std::string ShowValue(const ConfigNode& node) {
   switch (node.kind) {
@@ -91,8 +87,8 @@ Status SectionReader::Refusal(std::initializer_list<std::string_view> keys, std:
   return tarn::Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}: {}", origin_, path_, reason));
 }
 
-bool SectionReader::ReadInteger(const ConfigNode* node, std::string_view dotted, std::uint64_t low,
-                                std::uint64_t high, std::uint64_t& out) {
+bool SectionReader::ReadInteger(const ConfigNode* node, std::string_view dotted, std::uint64_t low, std::uint64_t high,
+                                std::uint64_t& out) {
   if (node == nullptr) return false;
   if (node->kind != ConfigNode::Kind::kInteger) {
     WrongType(*node, dotted, "an integer");

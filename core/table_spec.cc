@@ -61,25 +61,24 @@ class RangeChecker {
 
 Status ValidateShape(const TableSpec& spec) {
   if (spec.name.empty() || spec.name.size() > limits::kNameBytesMax)
-    return Invalid(fmt::format("table {}: name of {} bytes, expected 1 to {}", Quoted(spec.name),
-                               spec.name.size(), limits::kNameBytesMax));
+    return Invalid(fmt::format("table {}: name of {} bytes, expected 1 to {}", Quoted(spec.name), spec.name.size(),
+                               limits::kNameBytesMax));
   if (Name(spec.kind) == "unknown" || Name(spec.pull_codec) == "unknown" || Name(spec.push_codec) == "unknown")
     return Invalid(fmt::format("table {}: kind or codec is not a known one", Quoted(spec.name)));
   if (spec.dim < 1 || spec.dim > limits::kRowDimMax)
-    return Invalid(fmt::format("table {}: dim = {}: expected 1 to {}", Quoted(spec.name), spec.dim,
-                               limits::kRowDimMax));
+    return Invalid(
+        fmt::format("table {}: dim = {}: expected 1 to {}", Quoted(spec.name), spec.dim, limits::kRowDimMax));
   if (spec.kind == TableKind::kDense && spec.rows == 0)
     return Invalid(fmt::format("table {}: rows = 0: a dense table has at least one row", Quoted(spec.name)));
   if (spec.kind == TableKind::kSparse && spec.rows != 0)
-    return Invalid(fmt::format("table {}: rows = {}: a sparse table has no number of rows (0)",
-                               Quoted(spec.name), spec.rows));
+    return Invalid(
+        fmt::format("table {}: rows = {}: a sparse table has no number of rows (0)", Quoted(spec.name), spec.rows));
   return {};
 }
 
 Status Validate(const InitializerSpec& spec) {
   if (Name(spec.kind) == "unknown") return Invalid("initializer: not a known kind");
-  if (!std::isfinite(spec.a) || !std::isfinite(spec.b))
-    return Invalid("initializer: a and b must be finite numbers");
+  if (!std::isfinite(spec.a) || !std::isfinite(spec.b)) return Invalid("initializer: a and b must be finite numbers");
   if (spec.kind == InitializerKind::kUniform && spec.a > spec.b)
     return Invalid(fmt::format("initializer: uniform from {} to {}: the low end comes first", spec.a, spec.b));
   if (spec.kind == InitializerKind::kNormal && spec.b < 0)
@@ -97,22 +96,14 @@ std::string_view Name(ConsistencyMode v) { return NameIn(kModes, v); }
 std::string_view Name(ApplyMode v) { return NameIn(kApplyModes, v); }
 std::string_view Name(ValueCodec v) { return NameIn(kCodecs, v); }
 
-Status ParseName(std::string_view name, TableKind& out) {
-  return ParseIn(kTableKinds, "table kind", name, out);
-}
+Status ParseName(std::string_view name, TableKind& out) { return ParseIn(kTableKinds, "table kind", name, out); }
 Status ParseName(std::string_view name, InitializerKind& out) {
   return ParseIn(kInitializers, "initializer", name, out);
 }
-Status ParseName(std::string_view name, OptimizerKind& out) {
-  return ParseIn(kOptimizers, "optimizer", name, out);
-}
-Status ParseName(std::string_view name, ScheduleKind& out) {
-  return ParseIn(kSchedules, "schedule", name, out);
-}
+Status ParseName(std::string_view name, OptimizerKind& out) { return ParseIn(kOptimizers, "optimizer", name, out); }
+Status ParseName(std::string_view name, ScheduleKind& out) { return ParseIn(kSchedules, "schedule", name, out); }
 Status ParseName(std::string_view name, ConsistencyMode& out) { return ParseIn(kModes, "mode", name, out); }
-Status ParseName(std::string_view name, ApplyMode& out) {
-  return ParseIn(kApplyModes, "apply mode", name, out);
-}
+Status ParseName(std::string_view name, ApplyMode& out) { return ParseIn(kApplyModes, "apply mode", name, out); }
 Status ParseName(std::string_view name, ValueCodec& out) { return ParseIn(kCodecs, "codec", name, out); }
 
 std::string Describe(Range range) {
@@ -148,8 +139,7 @@ Status Validate(const OptimizerSpec& spec) {
 }
 
 Status Validate(const ConsistencySpec& spec) {
-  if (Name(spec.mode) == "unknown" || Name(spec.apply) == "unknown")
-    return Invalid("mode or apply is not a known one");
+  if (Name(spec.mode) == "unknown" || Name(spec.apply) == "unknown") return Invalid("mode or apply is not a known one");
   if (spec.mode == ConsistencyMode::kAsp && spec.apply == ApplyMode::kAggregated)
     return Invalid(
         "apply = \"aggregated\" with mode = \"asp\": a clock's pushes would wait for the whole cohort, for which "
@@ -167,8 +157,6 @@ Status Validate(const TableSpec& spec) {
   return {};
 }
 
-std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name) {
-  return HashBytes(table_name, job_seed);
-}
+std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name) { return HashBytes(table_name, job_seed); }
 
 }  // namespace tarn

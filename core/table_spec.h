@@ -24,7 +24,15 @@ struct InitializerSpec {
 };
 
 enum class OptimizerKind : std::uint8_t {
-  kSgd, kMomentum, kNesterov, kAdagrad, kRowWiseAdagrad, kRmsProp, kAdam, kAdamW, kFtrl,
+  kSgd,
+  kMomentum,
+  kNesterov,
+  kAdagrad,
+  kRowWiseAdagrad,
+  kRmsProp,
+  kAdam,
+  kAdamW,
+  kFtrl,
 };
 
 enum class ScheduleKind : std::uint8_t { kConstant, kStep, kCosine };
@@ -51,9 +59,9 @@ struct OptimizerSpec {
   float ftrl_beta = 1.0f;            // FTRL-proximal
   float ftrl_l1 = 0.0f;
   float ftrl_l2 = 0.0f;
-  float l2 = 0.0f;                   // added to the gradient: l2 * value (all kinds)
-  float clip_value = 0.0f;           // 0: off; else each gradient element is cut to [-c, c]
-  float clip_norm = 0.0f;            // 0: off; else a row's gradient is scaled to at most this norm
+  float l2 = 0.0f;          // added to the gradient: l2 * value (all kinds)
+  float clip_value = 0.0f;  // 0: off; else each gradient element is cut to [-c, c]
+  float clip_norm = 0.0f;   // 0: off; else a row's gradient is scaled to at most this norm
   ScheduleSpec schedule;
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };

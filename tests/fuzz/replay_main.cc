@@ -37,7 +37,8 @@ Input ReadInput(const fs::path& path) {
 std::vector<Input> Corpus(const std::vector<fs::path>& paths) {
   std::vector<fs::path> files;
   for (const fs::path& path : paths) {
-    if (!fs::is_directory(path)) files.push_back(path);
+    if (!fs::is_directory(path))
+      files.push_back(path);
     else
       for (const auto& entry : fs::recursive_directory_iterator(path))
         if (entry.is_regular_file()) files.push_back(entry.path());
@@ -82,18 +83,21 @@ int main(int argc, char** argv) {
   std::vector<fs::path> paths;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    if (argument == "--runs" && i + 1 < argc) runs = std::strtoull(argv[++i], nullptr, 10);
-    else if (argument == "--seed" && i + 1 < argc) seed = std::strtoull(argv[++i], nullptr, 10);
-    else if (fs::exists(argument)) paths.emplace_back(argument);
-    else return std::fprintf(stderr, "%s: no such file: %s\n", argv[0], argv[i]), 2;
+    if (argument == "--runs" && i + 1 < argc)
+      runs = std::strtoull(argv[++i], nullptr, 10);
+    else if (argument == "--seed" && i + 1 < argc)
+      seed = std::strtoull(argv[++i], nullptr, 10);
+    else if (fs::exists(argument))
+      paths.emplace_back(argument);
+    else
+      return std::fprintf(stderr, "%s: no such file: %s\n", argv[0], argv[i]), 2;
   }
   const std::vector<Input> corpus = Corpus(paths);
   for (const Input& input : corpus) Run(input);
   for (std::uint64_t run = 0; run < runs; ++run) {
     tarn::SplitMix random(tarn::HashCombine(seed, run));
     Input input = corpus[random.Below(corpus.size())];
-    for (std::uint64_t n = 1 + random.Below(4); n > 0; --n)
-      Mutate(input, corpus[random.Below(corpus.size())], random);
+    for (std::uint64_t n = 1 + random.Below(4); n > 0; --n) Mutate(input, corpus[random.Below(corpus.size())], random);
     Run(input);
   }
   std::printf("%zu files and %llu mutations, seed %llu: no finding\n", corpus.size(),

@@ -84,9 +84,8 @@ TEST(ConfigTree, ManyDotsAreRefusedBeforeTheyNest) {
 
 TEST(Override, ValuesAreTomlOrBareWords) {
   ConfigNode root = Parsed("[s]\na = 1\nkept = 3\n");
-  for (std::string_view assignment :
-       {"s.a=2", "s.b = \"quoted\"", "s.c=bare_word", "s.d=../some/path.tsv", "s.e=[1, 2]", "s.f=true", "s.g=",
-        "s.h=1.5", "t.x={y=1}", "s.i=a b", "s.j=2.0.1"})
+  for (std::string_view assignment : {"s.a=2", "s.b = \"quoted\"", "s.c=bare_word", "s.d=../some/path.tsv",
+                                      "s.e=[1, 2]", "s.f=true", "s.g=", "s.h=1.5", "t.x={y=1}", "s.i=a b", "s.j=2.0.1"})
     ASSERT_TRUE(ApplyOverride(root, assignment)) << assignment;
   const ConfigNode& s = *root.Find("s");
   EXPECT_EQ(s.Find("a")->integer, 2);
@@ -124,8 +123,7 @@ std::string OverrideError(std::string_view assignment) {
 }
 
 TEST(Override, ErrorsNameTheOverride) {
-  EXPECT_EQ(OverrideError("fleet.workers"),
-            "override 'fleet.workers': expected section.key=value on one line");
+  EXPECT_EQ(OverrideError("fleet.workers"), "override 'fleet.workers': expected section.key=value on one line");
   EXPECT_EQ(OverrideError("a.b=1\nc=2"), "override 'a.b=1?c=2': expected section.key=value on one line");
   EXPECT_EQ(OverrideError("a.b=x\xff").substr(9), "'a.b=x\xff': not UTF-8");
   EXPECT_EQ(OverrideError("=3"), "override '=3': '' is not a key: expected section.key=value");

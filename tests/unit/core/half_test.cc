@@ -84,7 +84,7 @@ TEST(Half, NanStaysNan) {
 
 TEST(Half, SmallestValues) {
   EXPECT_EQ(Fp16FromFloat(0x1p-24f), 1);
-  EXPECT_EQ(Fp16FromFloat(0x1p-25f), 0);             // a tie with zero, which is even
+  EXPECT_EQ(Fp16FromFloat(0x1p-25f), 0);  // a tie with zero, which is even
   EXPECT_EQ(Fp16FromFloat(0x1.000002p-25f), 1);
   EXPECT_EQ(Fp16FromFloat(-0x1p-30f), 0x8000);
   EXPECT_EQ(Fp16FromFloat(std::numeric_limits<float>::denorm_min()), 0);

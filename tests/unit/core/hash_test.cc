@@ -40,8 +40,7 @@ TEST(Hash, OneInputBitChangesHalfOfTheOutput) {
   constexpr int kWords = 200;
   for (int i = 0; i < kWords; ++i) {
     const std::uint64_t word = words.Next();
-    for (int bit = 0; bit < 64; ++bit)
-      changed += std::popcount(Mix64(word) ^ Mix64(word ^ (std::uint64_t{1} << bit)));
+    for (int bit = 0; bit < 64; ++bit) changed += std::popcount(Mix64(word) ^ Mix64(word ^ (std::uint64_t{1} << bit)));
   }
   EXPECT_NEAR(changed / (64.0 * kWords), 32, 0.5);
 }

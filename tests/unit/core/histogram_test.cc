@@ -78,16 +78,16 @@ TEST(Histogram, MalformedWordsAreRefused) {
   const std::vector<std::vector<std::uint64_t>> cases = {
       {},
       {0, 0},
-      {0, 0, 0, 1},                  // half a pair
-      {1, 1, 0, 1, 0},               // a count of 0
-      {1024, 1024, 0, 1024, 1},      // a value past the last bucket
-      {3, 2, 0, 2, 1, 1, 1},         // falling values
-      {2, 1, 0, 1, 1, 1, 1},         // twice the same
-      {5, 1, 0, 1, 1},               // sum too large
-      {1, 2, 0, 1, 1},               // maximum without a value
-      {1, 1, 1, 1, 1},               // overflow with a small maximum
-      {0, 2000, 1, 1, 1},            // sum below that of the buckets
-      {1, 1, 0, 1, kHuge},           // counts that would wrap
+      {0, 0, 0, 1},              // half a pair
+      {1, 1, 0, 1, 0},           // a count of 0
+      {1024, 1024, 0, 1024, 1},  // a value past the last bucket
+      {3, 2, 0, 2, 1, 1, 1},     // falling values
+      {2, 1, 0, 1, 1, 1, 1},     // twice the same
+      {5, 1, 0, 1, 1},           // sum too large
+      {1, 2, 0, 1, 1},           // maximum without a value
+      {1, 1, 1, 1, 1},           // overflow with a small maximum
+      {0, 2000, 1, 1, 1},        // sum below that of the buckets
+      {1, 1, 0, 1, kHuge},       // counts that would wrap
       {5000, 5000, kHuge},
   };
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -104,8 +104,7 @@ TEST(Histogram, Json) {
   histogram.Add(4);
   JsonWriter json;
   histogram.WriteJson(json);
-  EXPECT_EQ(json.text(),
-            R"({"count":4,"mean":1,"p50":0,"p99":4,"max":4,"counts":{"0":3,"4":1},"overflow":0})");
+  EXPECT_EQ(json.text(), R"({"count":4,"mean":1,"p50":0,"p99":4,"max":4,"counts":{"0":3,"4":1},"overflow":0})");
 }
 
 }  // namespace

@@ -47,8 +47,7 @@ TEST(JobError, WrongTypes) {
             "job.toml:3: model.hidden[1]: expected an integer, found a float");
   EXPECT_EQ(ErrorOf("[data]\nbins = \"log2\"\n"),
             "job.toml:2: data.bins: expected an array of strings, found a string");
-  EXPECT_EQ(ErrorOf("[data]\nbins = [\"log2\", 5]\n"),
-            "job.toml:2: data.bins[1]: expected a string, found an integer");
+  EXPECT_EQ(ErrorOf("[data]\nbins = [\"log2\", 5]\n"), "job.toml:2: data.bins[1]: expected a string, found an integer");
   EXPECT_EQ(ErrorOf("[storage]\ncheckpoint_seconds = 2024-01-31\n"),
             "job.toml:2: storage.checkpoint_seconds: expected a number, found a date or time");
   EXPECT_EQ(ErrorOf("fleet = 3\n"), "job.toml:1: fleet: expected a table, [fleet], found an integer");
@@ -174,8 +173,7 @@ TEST(JobError, Arrays) {
             "job.toml:2: model.hidden: expected at most 16 items, found 17");
   EXPECT_EQ(ErrorOf("[model]\nbottom = [64, 0]\n"), "job.toml:2: model.bottom[1]: expected 1 to 16384, found 0");
   EXPECT_EQ(ErrorOf("[model]\nbottom = [16384]\n"), "accepted");
-  EXPECT_EQ(ErrorOf("[model]\nbottom = [16385]\n"),
-            "job.toml:2: model.bottom[0]: expected 1 to 16384, found 16385");
+  EXPECT_EQ(ErrorOf("[model]\nbottom = [16385]\n"), "job.toml:2: model.bottom[0]: expected 1 to 16384, found 16385");
 }
 
 TEST(JobError, FleetThatDoesNotFit) {
@@ -238,8 +236,7 @@ TEST(JobError, OverridesAreNamed) {
             "override 'fleet.wokers=2': fleet: unknown key 'wokers'; the nearest known one is 'workers'");
   EXPECT_EQ(ErrorOf("", {"workers=2"}),
             "override 'workers=2': unknown section 'workers'; the nearest known one is 'model'");
-  EXPECT_EQ(ErrorOf("", {"train.epochs"}),
-            "override 'train.epochs': expected section.key=value on one line");
+  EXPECT_EQ(ErrorOf("", {"train.epochs"}), "override 'train.epochs': expected section.key=value on one line");
   EXPECT_EQ(ErrorOf("[consistency]\napply = \"aggregated\"\n", {"consistency.mode=asp"}).substr(0, 37),
             "job.toml:2: consistency.apply: apply ");
 }

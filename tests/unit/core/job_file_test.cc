@@ -77,9 +77,20 @@ prefetch = 0
   EXPECT_EQ(job.fleet, (FleetSection{4, 3, 7, 8, 5, 0.25, 0}));
   EXPECT_EQ(job.consistency, (ConsistencySpec{ConsistencyMode::kSsp, 4, ApplyMode::kAggregated}));
   EXPECT_EQ(job.storage, (StorageSection{Durability::kNone, 60, 1000, false, 5}));
-  const DataSection data{"/jobs/data", DataFormat::kLibsvm, "a",  "b", "c", 2,  3,
+  const DataSection data{"/jobs/data",
+                         DataFormat::kLibsvm,
+                         "a",
+                         "b",
+                         "c",
+                         2,
+                         3,
                          {{BinRule::Kind::kWidth, 2.5}, {BinRule::Kind::kIdentity, 1}},
-                         true,         100,                 4294967295u, 64,  true, 10};
+                         true,
+                         100,
+                         4294967295u,
+                         64,
+                         true,
+                         10};
   EXPECT_EQ(job.data, data);
   EXPECT_EQ(job.model, (ModelSection{ModelKind::kDlrm, 16, {128, 64, 32}, {}, 0}));
   EXPECT_EQ(job.train, (TrainSection{64, 3, 2, 1, 0}));
@@ -108,8 +119,22 @@ warmup_clocks = 10
 period_clocks = 20
 schedule_factor = 0.05
 )");
-  const OptimizerSpec expected{OptimizerKind::kAdamW, 1,    0.1f, 0.2f, 0.3f, 0.4f, 1e-10f, 0.5f, 0.6f,
-                               0.7f,                  0.8f, 0.9f, 1.1f, 1.2f, 1.3f, {ScheduleKind::kCosine, 10, 20, 0.05f}};
+  const OptimizerSpec expected{OptimizerKind::kAdamW,
+                               1,
+                               0.1f,
+                               0.2f,
+                               0.3f,
+                               0.4f,
+                               1e-10f,
+                               0.5f,
+                               0.6f,
+                               0.7f,
+                               0.8f,
+                               0.9f,
+                               1.1f,
+                               1.2f,
+                               1.3f,
+                               {ScheduleKind::kCosine, 10, 20, 0.05f}};
   EXPECT_EQ(job.optimizer.linear, expected);
   EXPECT_EQ(job.optimizer.embedding, expected);
   EXPECT_EQ(job.optimizer.dense, expected);
@@ -213,8 +238,8 @@ TEST(JobFile, LoadJobReadsAFile) {
   std::ofstream(folder / "a.toml") << "[data]\ntrain = \"x\"\ndir = \"d\"\n[fleet]\nwrokers = 1\n";
   const auto bad = LoadJob((folder / "a.toml").string());
   ASSERT_FALSE(bad);
-  EXPECT_EQ(bad.error().message, (folder / "a.toml").string() +
-                                     ":5: fleet: unknown key 'wrokers'; the nearest known one is 'workers'");
+  EXPECT_EQ(bad.error().message,
+            (folder / "a.toml").string() + ":5: fleet: unknown key 'wrokers'; the nearest known one is 'workers'");
   std::ofstream(folder / "a.toml") << "[data]\ntrain = \"x\"\ndir = \"d\"\n";
   const std::vector<std::string> overrides = {"fleet.workers=3"};
   const auto job = LoadJob((folder / "a.toml").string(), overrides);

@@ -2,8 +2,10 @@
 // changes with everything that nodes must agree on and with nothing else.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "core/hash.h"
 #include "core/job.h"
@@ -74,8 +76,8 @@ Job RandomJob(std::uint64_t seed) {
     spec->learning_rate += 0.001f;
   }
   job.consistency = {ConsistencyMode::kSsp, std::uint32_t(seed % 9), ApplyMode(seed % 2)};
-  job.tables["factors"] = {true, {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate}, true, false,
-                           ValueCodec::kBf16, ValueCodec::kFp32};
+  job.tables["factors"] = {
+      true, {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate}, true, false, ValueCodec::kBf16, ValueCodec::kFp32};
   job.tables["a.b"] = {};
   return job;
 }
@@ -118,6 +120,29 @@ TEST(JobText, EverySectionIsWritten) {
         "[optimizer.embedding]", "[optimizer.dense]", "mode = \"bsp\"", "hidden = [64, 32]", "bins = []",
         "lease_seconds = 30.0", "learning_rate = 0.01", "epsilon = 1e-08", "checkpoint_final = true"})
     EXPECT_NE(text.find(std::string(line) + "\n"), std::string::npos) << line;
+}
+
+// docs/job-file.md has a row for each key, with the default that the code has.
+TEST(JobText, DocumentedDefaultsAreTheDefaults) {
+  std::ifstream file(std::string(TARN_SOURCE_DIR) + "/docs/job-file.md");
+  const std::string doc(std::istreambuf_iterator<char>(file), {});
+  std::istringstream lines(ToToml(Job{}));
+  std::string section;
+  int keys = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("[")) section = line.starts_with("[optimizer") ? "[optimizer]" : line;
+    const auto equals = line.find(" = ");
+    if (equals == std::string::npos) continue;
+    const std::size_t begin = doc.find("\n## " + section);
+    ASSERT_NE(begin, std::string::npos) << section;
+    const std::string part = doc.substr(begin, doc.find("\n## ", begin + 1) - begin);
+    const std::size_t row = part.find("\n| `" + line.substr(0, equals) + "` |");
+    ASSERT_NE(row, std::string::npos) << section << " " << line;
+    const std::string text = part.substr(row + 1, part.find('\n', row + 1) - row - 1);
+    EXPECT_NE(text.find(" | `" + line.substr(equals + 3) + "` | "), std::string::npos) << line << "\n" << text;
+    ++keys;
+  }
+  EXPECT_GT(keys, 80);
 }
 
 TEST(Fingerprint, AgreesWhereNodesMustAgree) {

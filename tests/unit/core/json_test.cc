@@ -65,7 +65,10 @@ TEST(Json, EveryByteInAString) {
     JsonWriter out;
     out.Value(text);
     const auto back = json::parse(out.text()).get<std::string>();
-    EXPECT_EQ(back, c < 128 ? text : "a\xef\xbf\xbd" "b") << c;
+    EXPECT_EQ(back, c < 128 ? text
+                            : "a\xef\xbf\xbd"
+                              "b")
+        << c;
   }
 }
 
@@ -77,9 +80,9 @@ TEST(Json, Utf8PassesAndBrokenUtf8IsReplaced) {
   };
   const std::string bad = "\xef\xbf\xbd";
   for (std::string good : {"é", "€", "𝄞", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"}) EXPECT_EQ(round(good), good);
-  EXPECT_EQ(round("\xc0\xaf"), bad + bad);              // overlong
-  EXPECT_EQ(round("\xed\xa0\x80"), bad + bad + bad);    // a surrogate
-  EXPECT_EQ(round("\xe2\x82"), bad + bad);              // cut short
+  EXPECT_EQ(round("\xc0\xaf"), bad + bad);            // overlong
+  EXPECT_EQ(round("\xed\xa0\x80"), bad + bad + bad);  // a surrogate
+  EXPECT_EQ(round("\xe2\x82"), bad + bad);            // cut short
   EXPECT_EQ(round("\xf5\x80\x80\x80"), bad + bad + bad + bad);
   EXPECT_EQ(round("\xe0\x80\x80"), bad + bad + bad);
 }

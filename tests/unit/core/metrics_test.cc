@@ -54,8 +54,7 @@ TEST(Metrics, JsonLine) {
 }
 
 TEST(Metrics, FileTakesLinesFromSeveralWriters) {
-  const auto path =
-      (std::filesystem::temp_directory_path() / ("tarn-metrics-" + std::to_string(::getpid()))).string();
+  const auto path = (std::filesystem::temp_directory_path() / ("tarn-metrics-" + std::to_string(::getpid()))).string();
   std::filesystem::remove(path);
   {
     std::vector<std::jthread> threads;

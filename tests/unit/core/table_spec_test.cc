@@ -29,8 +29,8 @@ void CheckNames(std::initializer_list<std::string_view> names) {
 TEST(Names, BothWays) {
   CheckNames<TableKind>({"dense", "sparse"});
   CheckNames<InitializerKind>({"zero", "constant", "uniform", "normal"});
-  CheckNames<OptimizerKind>({"sgd", "momentum", "nesterov", "adagrad", "row_wise_adagrad", "rmsprop", "adam",
-                             "adamw", "ftrl"});
+  CheckNames<OptimizerKind>(
+      {"sgd", "momentum", "nesterov", "adagrad", "row_wise_adagrad", "rmsprop", "adam", "adamw", "ftrl"});
   CheckNames<ScheduleKind>({"constant", "step", "cosine"});
   CheckNames<ConsistencyMode>({"bsp", "ssp", "asp"});
   CheckNames<ApplyMode>({"immediate", "aggregated"});
