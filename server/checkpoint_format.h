@@ -1,0 +1,54 @@
+// The format of a shard's checkpoint file: a RocksDB sorted table (SST) with one entry a row, in ascending order of key.
+//
+//   key    16 bytes, big-endian: table id (32 bits), partition (32 bits), key of the row (64 bits): a partition is one
+//          range. Ids and partition bits are those of the checkpoint's MANIFEST.
+//   value  the row's floats, little-endian: dim values, then the slots of the table's optimizer.
+//
+// The file is "shard-<id>.sst"; a shard without rows has none. MANIFEST (scheduler/manifest.h) holds its bytes, its
+// CRC-32C and the tables. Reader and writer share this header.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/types.h"
+
+namespace tarn::server {
+
+static_assert(std::endian::native == std::endian::little, "rows are written as they lie in memory");
+
+struct CheckpointKey {
+  static constexpr std::size_t kBytes = 16;
+  TableId table;
+  PartitionId partition;
+  Key key = 0;
+};
+
+inline std::array<char, CheckpointKey::kBytes> EncodeCheckpointKey(const CheckpointKey& key) {
+  std::array<char, CheckpointKey::kBytes> bytes;
+  const std::uint64_t high = std::uint64_t{key.table.value} << 32 | key.partition.value;
+  for (std::size_t i = 0; i < 8; ++i) {
+    bytes[i] = static_cast<char>(high >> (56 - 8 * i));
+    bytes[8 + i] = static_cast<char>(key.key >> (56 - 8 * i));
+  }
+  return bytes;
+}
+
+// `bytes` has CheckpointKey::kBytes.
+inline CheckpointKey DecodeCheckpointKey(std::string_view bytes) {
+  std::uint64_t high = 0, low = 0;
+  for (std::size_t i = 0; i < 8; ++i) {
+    high = high << 8 | static_cast<unsigned char>(bytes[i]);
+    low = low << 8 | static_cast<unsigned char>(bytes[8 + i]);
+  }
+  return {TableId(static_cast<std::uint32_t>(high >> 32)), PartitionId(static_cast<std::uint32_t>(high)), low};
+}
+
+inline std::string CheckpointFileName(ShardId shard) { return fmt::format("shard-{}.sst", shard.value); }
+
+}  // namespace tarn::server

@@ -1,0 +1,200 @@
+#include "server/loop.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "core/json.h"
+#include "core/log.h"
+#include "core/metrics.h"
+#include "net/zmq_transport.h"
+#include "server/rocksdb_checkpoint_store.h"
+#include "server/row_store.h"
+#include "server/shard.h"
+
+namespace tarn::server {
+
+namespace {
+
+constexpr std::size_t kMessagesPerTurn = 256;
+constexpr TimeUs kTurnUsMax = 100'000;  // how long a wish to stop may go unseen
+constexpr TimeUs kMetricsPeriodUs = 1'000'000;
+
+TimeUs Now() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+double WallSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// One shard on its thread.
+class ShardLoop {
+ public:
+  ShardLoop(const ServerOptions& options, std::uint32_t index, net::ZmqContext* context,
+            const std::atomic<bool>* stop)
+      : options_(options),
+        shard_id_(options.rank.value * options.shards + index),
+        index_(index),
+        stop_(*stop),
+        transport_(context, {.insecure = options.insecure}),
+        store_([this] { transport_.Wake(); }) {}
+
+  Status Run() {
+    TARN_RETURN_IF_ERROR(Open());
+    started_ = Now();
+    shard_->Start(started_, &out_);
+    Flush();
+    while (!shard_->stopped()) {
+      if (stop_.load(std::memory_order_relaxed)) return {};
+      TARN_RETURN_IF_ERROR(Turn());
+    }
+    const Shutdown& reason = shard_->stop_reason();
+    LogInfo("shard {}: stopped: {} {}", shard_id_.value, ErrorName(reason.code), reason.reason);
+    if (reason.code == ErrorCode::kOk) return {};
+    return Fail(reason.code, reason.reason);
+  }
+
+ private:
+  Status Open() {
+    if (!options_.run_dir.empty()) {
+      auto file = MetricsFile::Open(options_.run_dir + "/metrics.jsonl");
+      if (!file) return std::unexpected(file.error());
+      metrics_.emplace(std::move(*file));
+    }
+    const auto wanted = ShardEndpoint(options_.bind, index_);
+    if (!wanted) return std::unexpected(wanted.error());
+    const auto endpoint = transport_.Bind(*wanted);
+    if (!endpoint) return std::unexpected(endpoint.error());
+    TARN_RETURN_IF_ERROR(transport_.Connect(kSchedulerPeer, options_.scheduler));
+    LogInfo("shard {}: at {}, scheduler at {}", shard_id_.value, *endpoint, options_.scheduler);
+    shard_.emplace(ShardOptions{.shard = shard_id_, .nonce = options_.nonces[index_], .endpoint = *endpoint}, &store_);
+    return {};
+  }
+
+  Status Turn() {
+    batch_.clear();
+    transport_.Receive(&batch_, kMessagesPerTurn, std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
+    const TimeUs now = Now();
+    const bool was_joined = shard_->joined();
+    for (net::Received& received : batch_) {
+      shard_->OnMessage(received.from, std::move(received.message), now, &out_);
+      Flush();
+    }
+    for (CheckpointPart& part : store_.TakeWritten()) {
+      LogPart(part);
+      shard_->OnCheckpointWritten(std::move(part), now, &out_);
+    }
+    if (now >= shard_->NextTimer()) shard_->OnTimer(now, &out_);
+    Flush();
+    if (!was_joined && shard_->joined())
+      LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
+              shard_->rows().row_count());
+    if (metrics_ && now >= next_metrics_) WriteMetrics(now);
+    return CheckScheduler(now);
+  }
+
+  void Flush() {
+    for (const Outgoing& outgoing : out_) transport_.Send(outgoing.to, outgoing.message);
+    out_.clear();
+  }
+
+  Status CheckScheduler(TimeUs now) const {
+    if (shard_->stopped()) return {};
+    const double silent = static_cast<double>(now - (shard_->joined() ? shard_->scheduler_heard() : started_)) * 1e-6;
+    const double limit =
+        shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
+    if (silent <= limit) return {};
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("shard {}: the scheduler at {} {} for {:.0f} s", shard_id_.value, options_.scheduler,
+                            shard_->joined() ? "was not heard" : "did not welcome it", silent));
+  }
+
+  void LogPart(const CheckpointPart& part) const {
+    if (part.code != ErrorCode::kOk) {
+      LogError("shard {}: checkpoint {}: {}", shard_id_.value, part.id.value, part.message);
+      return;
+    }
+    std::uint64_t bytes = 0, rows = 0;
+    for (const CheckpointFile& file : part.files) bytes += file.bytes, rows += file.rows;
+    LogInfo("shard {}: checkpoint {}: {} rows, {} bytes", shard_id_.value, part.id.value, rows, bytes);
+  }
+
+  void WriteMetrics(TimeUs now) {
+    next_metrics_ = now + kMetricsPeriodUs;
+    const ShardCounters& shard = shard_->counters();
+    const net::TransportCounters net = transport_.counters();
+    JsonWriter json;
+    json.BeginObject().Member("time", WallSeconds()).Member("role", "shard").Member("rank", shard_id_.value);
+    json.Member("clock", shard_->minimum_clock().value).Member("rows", shard_->rows().row_count());
+    json.Member("row_bytes", shard_->rows().memory_bytes());
+    json.Member("pulls", shard.pulls).Member("pulls_parked", shard.pulls_parked).Member("pull_rows", shard.pull_rows);
+    json.Member("pushes", shard.pushes).Member("push_rows", shard.push_rows);
+    json.Member("pushes_repeated", shard.pushes_repeated).Member("pushes_out_of_order", shard.pushes_out_of_order);
+    json.Member("refused_epoch", shard.refused_epoch).Member("refused_fenced", shard.refused_fenced);
+    json.Member("refused_other", shard.refused_other).Member("refused_malformed", net.refused_malformed);
+    json.Member("refused_too_large", net.refused_too_large).Member("checkpoints", shard.checkpoints);
+    json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();
+    // The run is worth more than its metrics.
+    if (auto status = metrics_->Append(json.text()); !status)
+      LogWarning(metrics_limiter_, "{}", status.error().message);
+  }
+
+  const ServerOptions& options_;
+  ShardId shard_id_;
+  std::uint32_t index_;
+  const std::atomic<bool>& stop_;
+  net::ZmqTransport transport_;
+  RocksDbCheckpointStore store_;  // wakes the transport, so it goes first
+  std::optional<Shard> shard_;
+  std::optional<MetricsFile> metrics_;
+  LogLimiter metrics_limiter_;
+  TimeUs started_ = 0;
+  TimeUs next_metrics_ = 0;
+  std::vector<net::Received> batch_;
+  Outbox out_;
+};
+
+}  // namespace
+
+Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index) {
+  const std::size_t colon = bind.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : bind.substr(colon + 1);
+  if (port == "*" || !bind.starts_with("tcp://")) return bind;
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc() || end != port.data() + port.size() || number + index > 65535)
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("--bind {}: expected tcp://HOST:PORT or tcp://HOST:*", bind));
+  return fmt::format("{}:{}", bind.substr(0, colon), number == 0 ? 0 : number + index);
+}
+
+Status Server::Run() {
+  TARN_CHECK(options_.nonces.size() == options_.shards, "a nonce a shard");
+  net::ZmqContext context;
+  std::mutex mutex;
+  Status result;
+  std::vector<std::thread> threads;
+  for (std::uint32_t index = 0; index < options_.shards; ++index) {
+    threads.emplace_back([&, index] {
+      pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());
+      ShardLoop loop(options_, index, &context, &stop_);
+      const Status status = loop.Run();
+      if (status) return;
+      // One shard less is no server: the others end too, and the first reason is the one that is told.
+      const std::lock_guard lock(mutex);
+      if (result) result = status;
+      stop_.store(true, std::memory_order_relaxed);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return result;
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,48 @@
+// Runs the shards of one server over ZeroMQ: one thread, one socket pair and one checkpoint store a shard; nothing is
+// shared between them but the wish to stop.
+//
+//   Server server(options);
+//   Status status = server.Run();   // until the scheduler says so, a shard fails, or RequestStop
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/types.h"
+
+namespace tarn::server {
+
+struct ServerOptions {
+  std::string scheduler;               // its endpoint
+  ServerRank rank;
+  std::uint32_t shards = 1;
+  std::vector<std::uint64_t> nonces;   // one a shard, random
+  // Where shards are bound. With a port that is not '*', shard i of the server is bound to port + i.
+  std::string bind = "tcp://127.0.0.1:*";
+  std::string run_dir;                 // metrics.jsonl; empty: none
+  double join_seconds = 600;           // how long to wait for the scheduler's welcome
+  bool insecure = false;               // allow addresses other than loopback without keys
+};
+
+class Server {
+ public:
+  explicit Server(ServerOptions options) : options_(std::move(options)) {}
+
+  // Blocks until every shard has ended. An error says which shard failed, and why; after RequestStop there is none.
+  Status Run();
+
+  // Ends Run soon, without a word to anyone. Safe from a signal handler.
+  void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
+
+ private:
+  ServerOptions options_;
+  std::atomic<bool> stop_{false};
+};
+
+// The endpoint of shard `index` of a server bound to `bind`.
+Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index);
+
+}  // namespace tarn::server

@@ -1,0 +1,105 @@
+// tarn-server: owns partitions of the tables, one thread a shard.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+
+#include "core/job.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "server/loop.h"
+
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+constexpr const char* kAbout =
+    "A server of a tarn fleet. It owns a share of the rows of all tables, in one shard or more: each is a thread with\n"
+    "its own socket, to which workers connect. It joins the scheduler, gets the job from it, and ends when told to.\n"
+    "tools/launch starts servers; by hand, for a job with servers = 2, shards = 2 under [fleet]:\n\n"
+    "  tarn-server --scheduler tcp://127.0.0.1:7700 --rank 0 --shards 2 --run-dir runs/mine\n"
+    "  tarn-server --scheduler tcp://127.0.0.1:7700 --rank 1 --shards 2 --run-dir runs/mine\n\n"
+    "SIGTERM ends it at once; SIGINT (Ctrl-C) is left to the scheduler, which stops the fleet after a checkpoint.\n"
+    "Exit status: 0 done, 1 failed, 2 bad usage.";
+
+std::atomic<tarn::server::Server*> running{nullptr};  // for the signal handler only
+
+void OnTerminate(int) {
+  if (auto* server = running.load()) server->RequestStop();
+}
+
+int Fail(const std::string& message) {
+  tarn::LogError("{}", message);
+  tarn::FlushLog();
+  fmt::print(stderr, "tarn-server: {}\n", message);
+  return kExitFailure;
+}
+
+// The shards a server, as the job in the run's folder says; 1 if there is none.
+tarn::Expected<std::uint32_t> ShardsOfRun(const std::string& run_dir) {
+  const std::string path = run_dir + "/job.toml";
+  std::error_code ignored;
+  if (run_dir.empty() || !std::filesystem::exists(path, ignored)) return 1;
+  const auto job = tarn::LoadJob(path);
+  if (!job) return std::unexpected(job.error());
+  return job->fleet.shards;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace tarn;
+  server::ServerOptions options;
+  CLI::App app{kAbout};
+  app.add_option("--scheduler", options.scheduler, "the scheduler's address, tcp://HOST:PORT")->required();
+  app.add_option("--rank", options.rank.value, "this server's rank, 0 .. servers - 1")
+      ->required()
+      ->check(CLI::Range(0u, limits::kShardsMax - 1));
+  options.shards = 0;
+  app.add_option("--shards", options.shards, "shards of this and every server; 0: as RUN_DIR/job.toml says, else 1")
+      ->check(CLI::Range(0u, limits::kShardsMax));
+  app.add_option("--run-dir", options.run_dir, "the run's folder, for logs/server-RANK.log and metrics.jsonl");
+  app.add_option("--bind", options.bind, "where workers reach it; port *: any, a number: shard i gets port + i")
+      ->capture_default_str();
+  app.add_option("--join-seconds", options.join_seconds, "how long to wait until the whole fleet is there")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--insecure", options.insecure, "allow addresses other than loopback without keys");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+
+  const std::string role = fmt::format("server-{}", options.rank.value);
+  const std::string log_path = options.run_dir.empty() ? "" : options.run_dir + "/logs/" + role + ".log";
+  if (Status s = InitLog({.role = role, .path = log_path, .also_stderr = log_path.empty()}); !s)
+    return Fail(s.error().message);
+  if (options.shards == 0) {
+    const auto shards = ShardsOfRun(options.run_dir);
+    if (!shards) return Fail(shards.error().message);
+    options.shards = *shards;
+  }
+  std::random_device random;
+  for (std::uint32_t i = 0; i < options.shards; ++i)
+    options.nonces.push_back((std::uint64_t{random()} << 32) | random() | 1);
+
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
+  server::Server server(options);
+  running = &server;
+  std::signal(SIGTERM, OnTerminate);
+  const Status status = server.Run();
+  std::signal(SIGTERM, SIG_IGN);
+  running = nullptr;
+  if (!status) return Fail(ToString(status.error()));
+  LogInfo("done");
+  FlushLog();
+  return 0;
+}

@@ -1,0 +1,243 @@
+// Checkpoint files: what is written comes back, onto any number of shards and partitions; a damaged byte anywhere, a
+// missing file and an unwritable or full disk are refused with the file's name.
+#include "server/rocksdb_checkpoint_store.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+#include "core/position.h"
+#include "scheduler/manifest.h"
+#include "server/checkpoint_format.h"
+#include "server/row_loader.h"
+#include "server/row_store.h"
+
+namespace tarn::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kSeed = 3;
+constexpr std::uint32_t kBits = 3;
+
+class RocksDbCheckpointStoreTest : public testing::Test {
+ protected:
+  RocksDbCheckpointStoreTest() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    directory_ = (fs::path(testing::TempDir()) / fmt::format("tarn-{}-{}", getpid(), test->name()) / "ckpt-1").string();
+    sparse_.id = TableId(1);
+    sparse_.name = "sparse";
+    sparse_.dim = 3;
+    sparse_.optimizer.kind = OptimizerKind::kAdam;
+    sparse_.initializer = {InitializerKind::kNormal, 0, 1};
+    dense_ = sparse_;
+    dense_.id = TableId(2);
+    dense_.name = "dense";
+    dense_.kind = TableKind::kDense;
+    dense_.rows = 100;
+  }
+  ~RocksDbCheckpointStoreTest() override { fs::remove_all(fs::path(directory_).parent_path()); }
+
+  // The store of shard `shard` of `shards`, with its share of the rows if `filled`.
+  std::unique_ptr<RowStore> Rows(std::uint32_t shard, std::uint32_t shards, std::uint32_t bits, bool filled) {
+    RowStoreOptions options{.job_seed = kSeed, .partition_bits = bits, .owned = {}};
+    for (std::uint32_t p = 0; p < 1u << bits; ++p)
+      if (p % shards == shard) options.owned.push_back(PartitionId(p));
+    auto rows = std::make_unique<RowStore>(options);
+    for (const TableSpec& spec : {sparse_, dense_}) {
+      EXPECT_TRUE(rows->AddTable(spec));
+      if (!filled) continue;
+      const Positioner position(spec, TableSalt(kSeed, spec.name));
+      for (Key i = 0; i < 100; ++i) {
+        const Key key = spec.kind == TableKind::kDense ? i : i << 50;
+        const Section section{PartitionOf(position(key), bits), 1, {}};
+        if (!rows->Owns(section.partition)) continue;
+        const float gradient[] = {1.0f, float(i), -1.0f};
+        rows->Apply(spec.id, {&section, 1}, {&key, 1}, ValueCodec::kFp32,
+                    reinterpret_cast<const std::byte*>(gradient), Clock(0));
+      }
+    }
+    return rows;
+  }
+  static CheckpointPart WriteRows(const RowStore& rows, std::uint32_t shard, const std::string& directory) {
+    return WriteCheckpointPart({.id = CheckpointId(1),
+                                .shard = ShardId(shard),
+                                .partition_bits = rows.partition_bits(),
+                                .max_clock = Clock(4),
+                                .tables = rows.Copy()},
+                               directory);
+  }
+  // Two shards write, and the manifest is made of their parts.
+  std::uint64_t WriteAll() {
+    scheduler::Manifest manifest;
+    manifest.job_text = "";
+    manifest.id = CheckpointId(1);
+    manifest.partition_bits = kBits;
+    manifest.tables = {sparse_, dense_};
+    std::uint64_t hash = 0;
+    for (std::uint32_t shard = 0; shard < 2; ++shard) {
+      const CheckpointPart part = WriteRows(*Rows(shard, 2, kBits, true), shard, directory_);
+      EXPECT_EQ(part.code, ErrorCode::kOk) << part.message;
+      EXPECT_EQ(part.max_clock, Clock(4));
+      hash += part.state_hash;
+      for (const CheckpointFile& file : part.files) manifest.files.push_back(file);
+    }
+    EXPECT_EQ(manifest.files.size(), 2u);
+    EXPECT_TRUE(scheduler::WriteManifest(directory_, manifest));
+    return hash;
+  }
+  Status Load(RowStore* rows) {
+    RocksDbCheckpointStore store([] {});
+    RowLoader loader(rows);
+    return store.Load(directory_, loader);
+  }
+
+  TableSpec sparse_, dense_;
+  std::string directory_;
+};
+
+TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnyNumberOfShards) {
+  const std::uint64_t hash = WriteAll();
+  for (std::uint32_t shards : {1u, 2u, 3u, 8u}) {
+    std::uint64_t sum = 0;
+    for (std::uint32_t shard = 0; shard < shards; ++shard) {
+      auto rows = Rows(shard, shards, kBits, false);
+      const Status status = Load(rows.get());
+      ASSERT_TRUE(status) << status.error().message;
+      sum += rows->StateHash();
+    }
+    EXPECT_EQ(sum, hash) << shards;
+  }
+}
+
+TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnotherNumberOfPartitions) {
+  WriteAll();
+  auto rows = Rows(0, 1, kBits + 3, false);
+  ASSERT_TRUE(Load(rows.get()));
+  const auto before = Rows(0, 1, kBits, true);
+  for (Key i = 0; i < 100; ++i) {
+    EXPECT_EQ(rows->Values(sparse_.id, i << 50), before->Values(sparse_.id, i << 50));
+    EXPECT_EQ(rows->Values(dense_.id, i), before->Values(dense_.id, i));
+  }
+}
+
+TEST_F(RocksDbCheckpointStoreTest, ADamagedByteIsRefusedWithTheFilesName) {
+  WriteAll();
+  const std::string path = directory_ + "/shard-1.sst";
+  const auto size = static_cast<std::streamoff>(fs::file_size(path));
+  for (const std::streamoff at : {std::streamoff{0}, size / 3, size / 2, size - 1}) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(at);
+    const char byte = static_cast<char>(file.get());
+    file.seekp(at);
+    file.put(static_cast<char>(byte ^ 0x10));
+    file.flush();
+    auto rows = Rows(0, 1, kBits, false);
+    const Status status = Load(rows.get());
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
+    EXPECT_NE(status.error().message.find(path), std::string::npos) << status.error().message;
+    EXPECT_EQ(rows->row_count(), 0u);
+    file.seekp(at);
+    file.put(byte);
+  }
+  auto rows = Rows(0, 1, kBits, false);
+  EXPECT_TRUE(Load(rows.get()));
+}
+
+TEST_F(RocksDbCheckpointStoreTest, AShortOrMissingFileIsRefusedWithItsName) {
+  WriteAll();
+  const std::string path = directory_ + "/shard-0.sst";
+  fs::resize_file(path, fs::file_size(path) - 1);
+  auto rows = Rows(0, 1, kBits, false);
+  EXPECT_NE(Load(rows.get()).error().message.find(path), std::string::npos);
+  fs::remove(path);
+  EXPECT_NE(Load(rows.get()).error().message.find(path), std::string::npos);
+  fs::remove(directory_ + "/MANIFEST");
+  EXPECT_EQ(Load(rows.get()).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(rows->row_count(), 0u);
+}
+
+TEST_F(RocksDbCheckpointStoreTest, ATableOfAnotherShapeIsRefusedByName) {
+  WriteAll();
+  dense_.dim = 4;
+  auto rows = Rows(0, 1, kBits, false);
+  const Status status = Load(rows.get());
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message, "table 'dense': dim is 3 in the checkpoint and 4 in the job");
+}
+
+TEST_F(RocksDbCheckpointStoreTest, AShardWithoutRowsWritesNoFile) {
+  const CheckpointPart part = WriteRows(*Rows(0, 1, kBits, false), 0, directory_);
+  EXPECT_EQ(part.code, ErrorCode::kOk);
+  EXPECT_TRUE(part.files.empty());
+}
+
+TEST_F(RocksDbCheckpointStoreTest, AnUnwritableDirectoryIsNamed) {
+  const fs::path in_the_way = fs::path(directory_).parent_path();
+  fs::create_directories(in_the_way.parent_path());
+  std::ofstream(in_the_way.string()) << "a file";
+  const CheckpointPart part = WriteRows(*Rows(0, 1, kBits, true), 0, directory_);
+  EXPECT_EQ(part.code, ErrorCode::kIo);
+  EXPECT_NE(part.message.find(directory_), std::string::npos) << part.message;
+  EXPECT_TRUE(part.files.empty());
+}
+
+TEST_F(RocksDbCheckpointStoreTest, AFullDiskIsToldWithThePath) {
+  // A limit on the size of files stands in for a disk that is full.
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const CheckpointPart part = WriteRows(*Rows(0, 1, kBits, true), 0, directory_);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(part.code, ErrorCode::kIo);
+  EXPECT_NE(part.message.find(directory_ + "/shard-0.sst"), std::string::npos) << part.message;
+}
+
+TEST_F(RocksDbCheckpointStoreTest, WritesBesideAndWakesTheShard) {
+  std::promise<void> woken;
+  RocksDbCheckpointStore store([&] { woken.set_value(); });
+  const auto rows = Rows(0, 1, kBits, true);
+  store.Write({.id = CheckpointId(7), .shard = ShardId(2), .partition_bits = kBits, .tables = rows->Copy()},
+              directory_);
+  woken.get_future().wait();
+  const auto parts = store.TakeWritten();
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].id, CheckpointId(7));
+  EXPECT_EQ(parts[0].state_hash, rows->StateHash());
+  ASSERT_EQ(parts[0].files.size(), 1u);
+  EXPECT_EQ(parts[0].files[0].name, "shard-2.sst");
+  EXPECT_EQ(parts[0].files[0].bytes, fs::file_size(directory_ + "/shard-2.sst"));
+  EXPECT_EQ(parts[0].files[0].rows, rows->row_count());
+  EXPECT_TRUE(store.TakeWritten().empty());
+}
+
+TEST(CheckpointFormatTest, KeysSortByTablePartitionAndKey) {
+  const CheckpointKey keys[] = {{TableId(1), PartitionId(2), ~Key{0}},
+                                {TableId(1), PartitionId(3), 0},
+                                {TableId(1), PartitionId(3), 255},
+                                {TableId(1), PartitionId(3), 256},
+                                {TableId(256), PartitionId(0), 1}};
+  std::string before;
+  for (const CheckpointKey& key : keys) {
+    const auto bytes = EncodeCheckpointKey(key);
+    const std::string text(bytes.data(), bytes.size());
+    EXPECT_LT(before, text);
+    before = text;
+    const CheckpointKey back = DecodeCheckpointKey(text);
+    EXPECT_EQ(back.table, key.table);
+    EXPECT_EQ(back.partition, key.partition);
+    EXPECT_EQ(back.key, key.key);
+  }
+}
+
+}  // namespace
+}  // namespace tarn::server
