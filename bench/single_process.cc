@@ -17,6 +17,7 @@
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
+#include "worker/train/batch_source.h"
 #include "worker/train/stepper.h"
 
 namespace {
@@ -66,6 +67,7 @@ class SingleProcess {
   std::vector<std::vector<Section>> sections_;
   Batch batch_;
   Clock clock_;
+  std::uint32_t epoch_ = 0;
 };
 
 Expected<std::unique_ptr<SingleProcess>> SingleProcess::Make(const Job& job) {
@@ -121,7 +123,8 @@ Status SingleProcess::Step(const Dataset& set, std::uint64_t first, std::uint64_
     *to += SecondsSince(begin);
     begin = SteadyClock::now();
   };
-  TARN_RETURN_IF_ERROR(set.Read(first, rows, &batch_));
+  const LeasePurpose purpose = train ? LeasePurpose::kTrain : LeasePurpose::kTest;
+  TARN_RETURN_IF_ERROR(ReadRows(set, job_, purpose, epoch_, first, rows, &batch_));
   lap(&stages->read);
   MakePlans();
   lap(&stages->plan);
@@ -147,6 +150,7 @@ Status SingleProcess::TrainEpoch(Quality* quality, StageSeconds* stages) {
   for (std::uint64_t first = 0; first < train_->rows(); first += job_.train.batch_rows)
     TARN_RETURN_IF_ERROR(Step(*train_, first, std::min<std::uint64_t>(job_.train.batch_rows, train_->rows() - first),
                               true, quality, stages));
+  ++epoch_;
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/hash.h"
+#include "core/permutation.h"
 
 namespace tarn::worker {
 namespace {
@@ -13,6 +14,15 @@ namespace {
 constexpr std::uint64_t kEvaluationRows = 2048;
 
 }  // namespace
+
+Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::uint32_t epoch, std::uint64_t first_row,
+                std::uint64_t rows, Batch* batch) {
+  if (purpose != LeasePurpose::kTrain || !job.data.shuffle) return set.Read(first_row, rows, batch);
+  const Permutation order(set.rows(), HashCombine(job.job.seed, epoch));
+  batch->Clear();
+  for (std::uint64_t i = 0; i < rows; ++i) TARN_RETURN_IF_ERROR(set.Append(order(first_row + i), 1, batch));
+  return {};
+}
 
 BatchSource::BatchSource(const Job& job, DatasetSet sets, std::vector<TableUse> tables, std::uint32_t partition_bits,
                          Trace* trace, std::function<void()> wake)
@@ -131,7 +141,7 @@ Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, Prepa
   const Dataset* set = sets_[static_cast<std::size_t>(lease.purpose)];
   if (set == nullptr) return Fail(ErrorCode::kInvalidArgument, "a lease of a data set that the job does not name");
   Span read(trace_, "read", kReaderTrack);
-  TARN_RETURN_IF_ERROR(set->Read(lease.first_row + offset, out->lines, &out->batch));
+  TARN_RETURN_IF_ERROR(ReadRows(*set, job_, lease.purpose, lease.epoch, lease.first_row + offset, out->lines, &out->batch));
   const double read_s = read.End();
   Span plan(trace_, "plan", kReaderTrack);
   MakePlans(out);

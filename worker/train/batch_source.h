@@ -33,6 +33,11 @@ struct PreparedBatch {
 // The data sets of a job by LeasePurpose; an absent one is null.
 using DatasetSet = std::array<const Dataset*, 3>;
 
+// Rows [first_row, first_row + rows) of an epoch's order: the file's, or, when training with data.shuffle, a random
+// one that depends on the job's seed and the epoch alone.
+Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::uint32_t epoch, std::uint64_t first_row,
+                std::uint64_t rows, Batch* batch);
+
 // AddLease, TryTake, Recycle and error may be called from one other thread than the reader's own.
 class BatchSource {
  public:
