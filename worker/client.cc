@@ -93,11 +93,11 @@ void Client::Impl::FromScheduler(Message message) {
   }
 }
 
-// Understood, also when our word of it was lost (rule S1). A fenced worker is no longer one of the fleet.
+// Understood, also when our word of it was lost (rule S1). Who is fenced or was never welcomed has no say.
 void Client::Impl::OnShutdown(const Shutdown& shutdown) {
   if (desk.state != ClientState::kStopped && desk.state != ClientState::kFenced)
     desk.Stop(shutdown.code, shutdown.reason);
-  if (desk.state == ClientState::kStopped) desk.SendToScheduler(Shutdown{ErrorCode::kOk, "understood"});
+  if (desk.state == ClientState::kStopped && desk.job != 0) desk.SendToScheduler(Shutdown{ErrorCode::kOk, "understood"});
 }
 
 void Client::Impl::OnWelcome(const Message& message, const Welcome& welcome) {

@@ -115,6 +115,16 @@ TEST(ClientControl, ShutdownIsUnderstoodAndEndsEverything) {
   EXPECT_EQ(fleet.client.Pull(fleet.MakePlan(TableId(1), {1}), Clock(0), fleet.now, &fleet.out), RequestId(0));
 }
 
+TEST(ClientControl, OneThatWasNeverWelcomedStopsWithoutAWord) {
+  FakeFleet fleet(Options());
+  fleet.client.Start(fleet.now, &fleet.out);
+  fleet.TakeSent(kSchedulerPeer);
+  fleet.FromScheduler(Shutdown{ErrorCode::kWrongJob, "another version"});
+  EXPECT_EQ(fleet.client.state(), ClientState::kStopped);
+  EXPECT_EQ(fleet.client.stop_reason().code, ErrorCode::kWrongJob);
+  EXPECT_TRUE(fleet.out.empty());
+}
+
 TEST(ClientControl, FencedByTheSchedulerByAShardOrByTheView) {
   {
     FakeFleet fleet(Options());

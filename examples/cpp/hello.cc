@@ -1,0 +1,67 @@
+// The shortest way to train something of one's own on a tarn fleet: a table, pulls, pushes, ticks.
+//
+//   tarn-scheduler --job examples/cpp/hello.toml --run-dir runs/hello --bind tcp://127.0.0.1:7700 &
+//   tarn-server --scheduler tcp://127.0.0.1:7700 --rank 0 --shards 2 &
+//   tarn-hello --scheduler tcp://127.0.0.1:7700
+//
+// Learns x[k] = k for a handful of keys by plain gradient descent on (x[k] - k)^2 / 2, and prints what comes of it.
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "worker/tarn.h"
+
+namespace {
+
+constexpr int kClocks = 50;
+
+int Complain(const tarn::Error& error) {
+  std::fprintf(stderr, "tarn-hello: %s\n", tarn::ToString(error).c_str());
+  return 1;
+}
+
+tarn::TableSpec HelloTable() {
+  tarn::TableSpec spec;
+  spec.name = "hello";
+  spec.dim = 2;
+  spec.optimizer.kind = tarn::OptimizerKind::kSgd;
+  spec.optimizer.learning_rate = 0.25f;
+  return spec;
+}
+
+int Run(const std::string& scheduler) {
+  auto ps = tarn::Client::Connect({.scheduler = scheduler});
+  if (!ps) return Complain(ps.error());
+  auto table = ps->OpenTable(HelloTable());
+  if (!table) return Complain(table.error());
+
+  const std::vector<tarn::Key> keys = {1, 2, 3, 5, 8, 13};
+  std::vector<float> gradients(keys.size() * table->dim());
+  for (int clock = 0; clock < kClocks; ++clock) {
+    const auto rows = ps->Pull(*table, keys);
+    const auto values = rows.Wait();
+    if (!values) return Complain(values.error());
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      gradients[i] = (*values)[i] - static_cast<float>(keys[i / table->dim()]);
+    ps->Push(*table, keys, gradients);
+    ps->Tick();
+  }
+
+  const auto rows = ps->Pull(*table, keys);
+  const auto values = rows.Wait();
+  if (!values) return Complain(values.error());
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    std::printf("x[%2lu] = %7.4f\n", static_cast<unsigned long>(keys[i]),
+                static_cast<double>((*values)[i * table->dim()]));
+  const tarn::Status left = ps->Leave();
+  return left ? 0 : Complain(left.error());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "--scheduler") return Run(argv[2]);
+  std::fprintf(stderr, "usage: %s --scheduler tcp://HOST:PORT\n", argv[0]);
+  return 2;
+}

@@ -1,0 +1,317 @@
+// Shows the threaded library over a transport that answers from scripted shards within the process: pulls and pushes
+// with duplicate keys, many threads at once, errors, back-pressure on nothing, leaving and being told to stop.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "core/hash.h"
+#include "net/transport.h"
+#include "tests/unit/worker_client/fake_fleet.h"
+#include "worker/tarn.h"
+
+namespace tarn {
+namespace {
+
+using worker::FakeShard;
+using worker::SparseTable;
+
+// What the test and the transport share.
+struct FakeWorld {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<net::Received> inbox;
+  bool woken = false;
+  bool welcome_all = true;
+  View view;
+  std::vector<FakeShard> shards{2};
+  std::string job_text = ToToml(Job{});
+
+  FakeWorld() {
+    view.version = ViewVersion(1);
+    view.routes.epoch = Epoch(1);
+    view.routes.partition_bits = 4;
+    view.routes.endpoints = {"fake://0", "fake://1"};
+    for (std::uint32_t p = 0; p < 16; ++p) view.routes.owners.push_back(ShardId(p / 8));
+    AddTable(SparseTable("users", 3));
+  }
+
+  TableSpec AddTable(TableSpec spec) {
+    spec.id = TableId(std::uint32_t(view.tables.size()) + 1);
+    view.tables.push_back(spec);
+    for (FakeShard& shard : shards) shard.tables[spec.id] = spec;
+    return spec;
+  }
+
+  void Answer(Peer from, Body body, Buffer values = {}) {
+    Message message;
+    message.job = 77;
+    message.body = std::move(body);
+    message.values = std::move(values);
+    inbox.push_back({from, std::move(message)});
+    changed.notify_all();
+  }
+
+  void FromScheduler(Body body) {
+    const std::lock_guard lock(mutex);
+    Answer(kSchedulerPeer, std::move(body));
+  }
+};
+
+class FakeTransport final : public net::Transport {
+ public:
+  explicit FakeTransport(FakeWorld* world) : world_(world) {}
+  Expected<std::string> Bind(const std::string& endpoint) override { return endpoint; }
+  Status Connect(Peer, const std::string& endpoint) override {
+    if (endpoint == "nonsense") return Fail(ErrorCode::kInvalidArgument, "no address");
+    return {};
+  }
+
+  void Send(Peer to, const Message& message) override {
+    const std::lock_guard lock(world_->mutex);
+    if (to == kSchedulerPeer) return ToScheduler(message);
+    std::vector<Buffer> values;
+    auto bodies = world_->shards[to.value - 1].Handle(message, &values);
+    for (std::size_t i = 0; i < bodies.size(); ++i)
+      world_->Answer(to, std::move(bodies[i]), std::move(values[i]));
+  }
+
+  std::size_t Receive(std::vector<net::Received>* out, std::size_t max, std::int64_t timeout_us) override {
+    std::unique_lock lock(world_->mutex);
+    world_->changed.wait_for(lock, std::chrono::microseconds(timeout_us),
+                             [&] { return world_->woken || !world_->inbox.empty(); });
+    world_->woken = false;
+    std::size_t taken = 0;
+    for (; taken < max && !world_->inbox.empty(); ++taken) {
+      out->push_back(std::move(world_->inbox.front()));
+      world_->inbox.pop_front();
+    }
+    return taken;
+  }
+
+  void Wake() override {
+    const std::lock_guard lock(world_->mutex);
+    world_->woken = true;
+    world_->changed.notify_all();
+  }
+
+  net::TransportCounters counters() const override { return {}; }
+
+ private:
+  void ToScheduler(const Message& message) {
+    if (const auto* join = std::get_if<Join>(&message.body)) {
+      if (world_->welcome_all)
+        world_->Answer(kSchedulerPeer, Welcome{join->nonce, 0, Incarnation(5), Clock(0), world_->job_text, "",
+                                               world_->view});
+    } else if (const auto* table = std::get_if<CreateTable>(&message.body)) {
+      world_->Answer(kSchedulerPeer, CreateTable{world_->AddTable(table->spec), ErrorCode::kOk, ""});
+    } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
+      world_->Answer(kSchedulerPeer, *barrier);
+    } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
+      LeaseReply reply;
+      reply.number = request->number;
+      reply.finished = true;
+      world_->Answer(kSchedulerPeer, reply);
+    } else if (std::holds_alternative<Leave>(message.body)) {
+      world_->Answer(kSchedulerPeer, Shutdown{ErrorCode::kOk, "left"});
+    }
+  }
+
+  FakeWorld* world_;
+};
+
+Expected<Client> ConnectTo(FakeWorld* world, double timeout_seconds = 10) {
+  ConnectOptions options;
+  options.scheduler = "fake://scheduler";
+  options.timeout_seconds = timeout_seconds;
+  return Client::Connect(options, std::make_unique<FakeTransport>(world));
+}
+
+TEST(Library, PullsOneRowPerKeyWithDuplicates) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client) << ToString(client.error());
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  EXPECT_EQ(users->dim(), 3u);
+  const std::vector<Key> keys = {7, 1ull << 60, 7, 3, 3, 3};
+  const auto rows = client->Pull(*users, keys);
+  const auto values = rows.Wait();
+  ASSERT_TRUE(values) << ToString(values.error());
+  ASSERT_EQ(values->size(), keys.size() * 3);
+  for (std::size_t i = 0; i < values->size(); ++i)
+    EXPECT_EQ((*values)[i], worker::ValueOf(users->id(), keys[i / 3], std::uint32_t(i % 3)));
+  EXPECT_TRUE(rows.Ready());
+  EXPECT_TRUE(client->Leave());
+  EXPECT_EQ(client->Pull(*users, keys).Wait().error().code, ErrorCode::kCancelled);
+}
+
+TEST(Library, PushesTheSumOfDuplicatesAndTicksBehindIt) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  const std::vector<Key> keys = {7, 9, 7};
+  const std::vector<float> gradients = {1, 2, 3, 10, 20, 30, 100, 200, 300};
+  const auto pushed = client->Push(*users, keys, gradients);
+  EXPECT_EQ(client->clock(), Clock(0));
+  const auto ticked = client->Tick();
+  EXPECT_EQ(client->clock(), Clock(1));
+  EXPECT_TRUE(ticked.Wait());
+  EXPECT_TRUE(pushed.Ready());
+  EXPECT_TRUE(client->TickTo(Clock(1)).Wait());  // not ahead
+  EXPECT_TRUE(client->Leave());
+  std::map<Key, float> sums;
+  for (const FakeShard& shard : world.shards) {
+    EXPECT_EQ(shard.ticked, Clock(1));
+    for (const auto& applied : shard.applied)
+      for (std::size_t i = 0; i < applied.keys.size(); ++i) sums[applied.keys[i]] += applied.values[3 * i + 2];
+  }
+  EXPECT_EQ(sums, (std::map<Key, float>{{7, 303.0f}, {9, 30.0f}}));
+}
+
+TEST(Library, PushPullTicksAndAsksForTheNextClock) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  const std::vector<Key> keys = {1, 2, 1};
+  const auto both = client->PushPull(*users, keys, std::vector<float>(9, 1.0f));
+  EXPECT_EQ(client->clock(), Clock(1));
+  EXPECT_TRUE(both.pushed.Wait());
+  const auto values = both.pulled.Wait();
+  ASSERT_TRUE(values);
+  EXPECT_EQ(values->size(), 9u);
+}
+
+TEST(Library, PlansLeasesBarriersAndTables) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto items = client->OpenTable(SparseTable("items", 4));
+  ASSERT_TRUE(items) << ToString(items.error());
+  const std::vector<Key> keys = {5, 6, 5};
+  auto plan = client->MakePlan(*items, keys);
+  ASSERT_TRUE(plan);
+  const auto rows = client->Pull(*plan, Clock(0));
+  const auto values = rows.Wait();
+  ASSERT_TRUE(values);
+  EXPECT_EQ(values->size(), 2u * 4);  // one row per unique key
+  EXPECT_EQ(rows.staleness(), 0u);
+  EXPECT_TRUE(client->Push(*plan, Buffer::CopyOf(*values), Clock(0)).Wait());
+  EXPECT_EQ(client->Push(*plan, Buffer::Allocate(4), Clock(0)).Wait().error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(client->Barrier());
+  const auto leases = client->RequestLeases({.want = 1});
+  ASSERT_TRUE(leases);
+  EXPECT_TRUE(leases->finished);
+  EXPECT_EQ(client->counters().pulls, 1u);
+  EXPECT_EQ(client->staleness(), (std::vector<std::uint64_t>{1}));
+}
+
+TEST(Library, RefusesWhatDoesNotFitBeforeAnythingIsSent) {
+  FakeWorld world;
+  TableSpec dense = worker::DenseTable("weights", 2, 10);
+  world.AddTable(dense);
+  auto client = ConnectTo(&world, 0.2);
+  ASSERT_TRUE(client);
+  auto weights = client->OpenTable("weights");
+  ASSERT_TRUE(weights);
+  const std::vector<Key> last = {9}, beyond = {10};
+  EXPECT_TRUE(client->Pull(*weights, last).Wait());
+  EXPECT_EQ(client->Pull(*weights, beyond).Wait().error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(client->Push(*weights, last, std::vector<float>(3)).Wait().error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(client->OpenTable("nobody").error().code, ErrorCode::kTimeout);
+  EXPECT_EQ(client->OpenTable(worker::DenseTable("bad", 0, 10)).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(ConnectTo(&world)->OpenTable("users")->dim(), 3u);
+}
+
+TEST(Library, ConnectTimesOutOrSaysWhyItIsRefused) {
+  FakeWorld world;
+  world.welcome_all = false;
+  EXPECT_EQ(ConnectTo(&world, 0.1).error().code, ErrorCode::kTimeout);
+  world.FromScheduler(Shutdown{ErrorCode::kWrongJob, "another version"});
+  EXPECT_EQ(ConnectTo(&world).error().code, ErrorCode::kWrongJob);
+  ConnectOptions options;
+  options.scheduler = "nonsense";
+  EXPECT_EQ(Client::Connect(options, std::make_unique<FakeTransport>(&world)).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
+TEST(Library, ManyThreadsShareAClient) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < 50; ++i) {
+        std::vector<Key> keys(20);
+        for (std::size_t k = 0; k < keys.size(); ++k) keys[k] = Mix64(t * 1000 + i * 20 + k / 2);
+        const auto rows = client->Pull(*users, keys);
+        const auto pushed = client->Push(*users, keys, std::vector<float>(keys.size() * 3, 1.0f));
+        const auto values = rows.Wait();
+        if (!values || !pushed.Wait()) {
+          ++wrong;
+          continue;
+        }
+        for (std::size_t k = 0; k < values->size(); ++k)
+          wrong += (*values)[k] != worker::ValueOf(users->id(), keys[k / 3], std::uint32_t(k % 3));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(client->Leave());
+  float total = 0;
+  for (const FakeShard& shard : world.shards)
+    for (const auto& applied : shard.applied)
+      for (std::size_t i = 0; i < applied.keys.size(); ++i) total += applied.values[3 * i];
+  EXPECT_EQ(total, 4 * 50 * 20.0f);
+}
+
+TEST(Library, BeingFencedFailsEverythingThatWaits) {
+  FakeWorld world;
+  for (FakeShard& shard : world.shards) shard.minimum = Clock(0);
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  client->Tick();
+  const std::vector<Key> keys = {1, 2, 3};
+  const auto rows = client->Pull(*users, keys);  // of clock 1: held back
+  EXPECT_FALSE(rows.Ready());
+  world.FromScheduler(Shutdown{ErrorCode::kFenced, "too late"});
+  EXPECT_EQ(rows.Wait().error().code, ErrorCode::kFenced);
+  EXPECT_EQ(client->Barrier().error().code, ErrorCode::kFenced);
+  EXPECT_EQ(client->Leave().error().code, ErrorCode::kFenced);
+}
+
+TEST(Library, FuturesOutliveTheClient) {
+  FakeWorld world;
+  for (FakeShard& shard : world.shards) shard.minimum = Clock(0);
+  std::optional<RowsFuture> done, undone;
+  const std::vector<Key> keys = {1, 2, 3};
+  {
+    auto client = ConnectTo(&world);
+    ASSERT_TRUE(client);
+    auto users = client->OpenTable("users");
+    ASSERT_TRUE(users);
+    done.emplace(client->Pull(*users, keys));
+    ASSERT_TRUE(done->Wait());
+    client->Tick();
+    undone.emplace(client->Pull(*users, keys));
+    Client moved = std::move(*client);
+  }
+  EXPECT_EQ(done->Wait()->size(), 9u);
+  EXPECT_EQ(undone->Wait().error().code, ErrorCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace tarn

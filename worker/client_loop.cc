@@ -1,0 +1,349 @@
+#include "worker/client_loop.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace tarn::worker {
+namespace {
+
+constexpr std::size_t kReceiveMax = 256;
+constexpr std::int64_t kWaitMaxUs = 100'000;
+constexpr TimeUs kMetricsPeriodUs = 500'000;
+
+Error Fine() { return {ErrorCode::kOk, ""}; }
+
+// Why nothing more can come of a client that is fenced or was told to stop.
+Error EndOf(const Client& client) {
+  const Shutdown& reason = client.stop_reason();
+  if (client.state() == ClientState::kFenced)
+    return {ErrorCode::kFenced, "this worker was declared dead; connect anew"};
+  if (reason.code == ErrorCode::kOk) return {ErrorCode::kCancelled, "the job is over: " + reason.reason};
+  return {reason.code, reason.reason};
+}
+
+}  // namespace
+
+ClientLoop::ClientLoop(ClientOptions options, std::unique_ptr<net::Transport> transport)
+    : client_(options), transport_(std::move(transport)) {}
+
+ClientLoop::~ClientLoop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  transport_->Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+TimeUs ClientLoop::Now() const {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+Status ClientLoop::Join(const std::string& scheduler, double seconds) {
+  TARN_RETURN_IF_ERROR(transport_->Connect(kSchedulerPeer, scheduler));
+  thread_ = std::thread([this] { Run(); });
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return joined_ || ended_; });
+  if (ended_) return std::unexpected(*ended_);
+  if (joined_) return {};
+  return Fail(ErrorCode::kTimeout, "no welcome from the scheduler at " + scheduler +
+                                       ": is it running, and has the whole fleet joined?");
+}
+
+void ClientLoop::Post(Posted posted) {
+  bool first = false;
+  {
+    std::unique_lock lock(mutex_);
+    if (ended_) {
+      const Error error = *ended_;
+      lock.unlock();
+      for (const ResultPtr& result : posted.results) result->Finish(error);
+      return;
+    }
+    first = posted_.empty();
+    posted_bytes_ += posted.bytes;
+    posted_.push_back(std::move(posted));
+  }
+  if (first) transport_->Wake();
+}
+
+void ClientLoop::WaitForSpace(std::size_t bytes) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    const std::size_t waiting = posted_bytes_ + pending_bytes_;
+    return ended_ || waiting == 0 || waiting + bytes <= limits::kQueuedBytesMax;
+  });
+}
+
+void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr result) {
+  Post({[=, this] {
+          const Clock clock = use_clock.value_or(client_.clock());
+          requests_[client_.Pull(*plan, clock, Now(), &outbox_)] = result;
+        },
+        0,
+        {result}});
+}
+
+void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulled_clock, ResultPtr result) {
+  const std::size_t bytes = gradients.size();
+  WaitForSpace(bytes);
+  Post({[=, this] {
+          const Clock pulled = pulled_clock.value_or(client_.clock());
+          requests_[client_.Push(*plan, gradients, pulled, Now(), &outbox_)] = result;
+        },
+        bytes,
+        {result}});
+}
+
+void ClientLoop::PushPull(PlanPtr plan, Buffer gradients, DataPosition position, ResultPtr pushed,
+                          ResultPtr pulled) {
+  const std::size_t bytes = gradients.size();
+  WaitForSpace(bytes);
+  AdvanceClock({});
+  Post({[=, this] {
+          const Clock clock = client_.clock();
+          const auto ids = client_.PushPull(*plan, gradients, clock, position, Now(), &outbox_);
+          requests_[ids.push] = pushed;
+          requests_[ids.pull] = pulled;
+        },
+        bytes,
+        {pushed, pulled}});
+}
+
+Clock ClientLoop::AdvanceClock(std::optional<Clock> to) {
+  const std::lock_guard lock(mutex_);
+  const Clock wanted = to.value_or(clock_ + 1);
+  clock_ = std::max(clock_, wanted);
+  return wanted;
+}
+
+void ClientLoop::TickTo(std::optional<Clock> clock, DataPosition position, ResultPtr result) {
+  const Clock to = AdvanceClock(clock);
+  Post({[=, this] {
+          if (to <= client_.clock()) return result->Finish(Fine());
+          client_.TickTo(to, position, Now(), &outbox_);
+          ticks_.emplace(to, result);
+        },
+        0,
+        {result}});
+}
+
+void ClientLoop::CreateTable(TableSpec spec, ResultPtr result) {
+  Post({[=, this] {
+          creators_.emplace(spec.name, result);
+          client_.CreateTable(spec, Now(), &outbox_);
+        },
+        0,
+        {result}});
+}
+
+void ClientLoop::FindTable(std::string name, ResultPtr result) {
+  Post({[=, this] {
+          finders_.emplace(name, result);
+          AnswerTableFinders();
+        },
+        0,
+        {result}});
+}
+
+void ClientLoop::Barrier(ResultPtr result) {
+  Post({[=, this] {
+          barriers_.push_back(result);
+          client_.Barrier(Now(), &outbox_);
+        },
+        0,
+        {result}});
+}
+
+void ClientLoop::RequestLeases(LeaseRequest request, ResultPtr result) {
+  Post({[=, this] {
+          leases_.push_back(result);
+          client_.RequestLeases(request, Now(), &outbox_);
+        },
+        0,
+        {result}});
+}
+
+void ClientLoop::Leave(ResultPtr result) {
+  Post({[=, this] {
+          leavers_.push_back(result);
+          client_.Leave(Now(), &outbox_);
+        },
+        0,
+        {result}});
+}
+
+Clock ClientLoop::clock() const {
+  const std::lock_guard lock(mutex_);
+  return clock_;
+}
+
+Client::Counters ClientLoop::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+std::vector<std::uint64_t> ClientLoop::staleness() const {
+  const std::lock_guard lock(mutex_);
+  return staleness_;
+}
+
+void ClientLoop::Run() {
+  client_.Start(Now(), &outbox_);
+  while (true) {
+    RunCommands();
+    for (ClientEvent& event : client_.TakeEvents()) Deliver(std::move(event));
+    if (Status status = ConnectShards(); !status) return End(status.error());
+    for (Outgoing& o : outbox_) transport_->Send(o.to, o.message);
+    outbox_.clear();
+    Publish();
+    if (client_.state() == ClientState::kFenced || client_.state() == ClientState::kStopped)
+      return End(EndOf(client_));
+    {
+      const std::lock_guard lock(mutex_);
+      if (stop_) break;
+    }
+    Exchange();
+  }
+  End({ErrorCode::kCancelled, "the client is gone"});
+}
+
+void ClientLoop::RunCommands() {
+  if (client_.state() != ClientState::kRunning) return;
+  std::vector<Posted> commands;
+  {
+    const std::lock_guard lock(mutex_);
+    commands.swap(posted_);
+  }
+  for (Posted& posted : commands) posted.run();
+}
+
+void ClientLoop::Exchange() {
+  received_.clear();
+  transport_->Receive(&received_, kReceiveMax, std::clamp<std::int64_t>(client_.NextTimer() - Now(), 0, kWaitMaxUs));
+  for (net::Received& r : received_) client_.OnMessage(r.from, std::move(r.message), Now(), &outbox_);
+  const TimeUs now = Now();
+  if (now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
+  if (now < next_metrics_) return;
+  next_metrics_ = now + kMetricsPeriodUs;
+  const Client::Counters& c = client_.counters();
+  client_.SetMetrics({{"pull_bytes", double(c.pull_bytes)},
+                      {"push_bytes", double(c.push_bytes)},
+                      {"repeats", double(c.repeats)}});
+}
+
+// What other threads may see of the client.
+void ClientLoop::Publish() {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_bytes_ = 0;
+    for (const Posted& posted : posted_) posted_bytes_ += posted.bytes;
+    pending_bytes_ = client_.pending_bytes();
+    counters_ = client_.counters();
+    if (std::exchange(pulled_, false)) staleness_ = client_.staleness();
+    if (!joined_ && client_.state() == ClientState::kRunning) {
+      welcome_ = client_.welcome();
+      clock_ = client_.clock();
+      partition_bits_ = client_.view().routes.partition_bits;
+      joined_ = true;
+    }
+  }
+  changed_.notify_all();
+}
+
+Status ClientLoop::ConnectShards() {
+  const View& view = client_.view();
+  if (view.version == seen_view_) return {};
+  seen_view_ = view.version;
+  for (std::uint32_t i = 0; i < view.routes.endpoints.size(); ++i)
+    TARN_RETURN_IF_ERROR(transport_->Connect(ShardPeer(ShardId(i)), view.routes.endpoints[i]));
+  AnswerTableFinders();
+  return {};
+}
+
+void ClientLoop::AnswerTableFinders() {
+  for (const TableSpec& spec : client_.view().tables) {
+    const auto [first, last] = finders_.equal_range(spec.name);
+    for (auto it = first; it != last; ++it) {
+      it->second->table = spec;
+      it->second->Finish(Fine());
+    }
+    finders_.erase(first, last);
+  }
+}
+
+void ClientLoop::Resolve(RequestId request, const std::function<void(ClientResult&)>& fill) {
+  const auto it = requests_.find(request);
+  if (it == requests_.end()) return;
+  const ResultPtr result = std::move(it->second);
+  requests_.erase(it);
+  fill(*result);
+}
+
+void ClientLoop::OnTickDone(Clock clock) {
+  const auto end = ticks_.upper_bound(clock);
+  for (auto it = ticks_.begin(); it != end; ++it) it->second->Finish(Fine());
+  ticks_.erase(ticks_.begin(), end);
+}
+
+void ClientLoop::OnTableReady(const TableReady& ready) {
+  const auto [first, last] = creators_.equal_range(ready.spec.name);
+  for (auto it = first; it != last; ++it) {
+    it->second->table = ready.spec;
+    it->second->Finish({ready.code, ready.message});
+  }
+  creators_.erase(first, last);
+}
+
+void ClientLoop::Deliver(ClientEvent event) {
+  const auto finish_first = [](std::deque<ResultPtr>* waiting) {
+    if (waiting->empty()) return;
+    waiting->front()->Finish(Fine());
+    waiting->pop_front();
+  };
+  if (auto* pulled = std::get_if<PullDone>(&event)) {
+    pulled_ = true;
+    Resolve(pulled->request, [&](ClientResult& result) {
+      result.rows = std::move(pulled->values);
+      result.staleness = pulled->staleness;
+      result.Finish(Fine());
+    });
+  } else if (const auto* pushed = std::get_if<PushDone>(&event)) {
+    Resolve(pushed->request, [](ClientResult& result) { result.Finish(Fine()); });
+  } else if (const auto* failed = std::get_if<RequestFailed>(&event)) {
+    Resolve(failed->request, [&](ClientResult& result) { result.Finish(failed->error); });
+  } else if (const auto* tick = std::get_if<TickDone>(&event)) {
+    OnTickDone(tick->clock);
+  } else if (const auto* table = std::get_if<TableReady>(&event)) {
+    OnTableReady(*table);
+  } else if (std::holds_alternative<BarrierDone>(event)) {
+    finish_first(&barriers_);
+  } else if (auto* granted = std::get_if<LeasesGranted>(&event)) {
+    if (!leases_.empty()) leases_.front()->leases = std::move(granted->reply);
+    finish_first(&leases_);
+  }
+}
+
+// Ends everything that waits, now and from now on.
+void ClientLoop::End(Error error) {
+  std::vector<Posted> posted;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_) ended_ = error;
+    posted.swap(posted_);
+  }
+  changed_.notify_all();
+  const bool left = client_.state() == ClientState::kStopped && client_.stop_reason().code == ErrorCode::kOk;
+  for (const ResultPtr& result : leavers_) result->Finish(left ? Fine() : error);
+  for (const Posted& p : posted)
+    for (const ResultPtr& result : p.results) result->Finish(error);
+  for (const auto* waiting : {&creators_, &finders_})
+    for (const auto& [name, result] : *waiting) result->Finish(error);
+  for (const auto* waiting : {&barriers_, &leases_})
+    for (const ResultPtr& result : *waiting) result->Finish(error);
+  for (const auto& [clock, result] : ticks_) result->Finish(error);
+  for (const auto& [request, result] : requests_) result->Finish(error);
+}
+
+}  // namespace tarn::worker

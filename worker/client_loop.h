@@ -1,0 +1,113 @@
+// The client's I/O thread: it alone owns a net::Transport and a worker::Client, and runs what other threads post.
+// Internal to worker/; tarn::Client (worker/tarn.h) is the public face.
+//
+// All public functions may be called from any thread, unless they say otherwise.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "net/transport.h"
+#include "worker/client.h"
+#include "worker/client_result.h"
+
+namespace tarn::worker {
+
+class ClientLoop {
+ public:
+  using ResultPtr = std::shared_ptr<ClientResult>;
+  using PlanPtr = std::shared_ptr<const Plan>;
+
+  ClientLoop(ClientOptions options, std::unique_ptr<net::Transport> transport);
+  // Ends the thread; whatever is still waited for fails with kCancelled. Nobody may be in a call.
+  ~ClientLoop();
+
+  // Starts the thread and waits until the scheduler has welcomed us. Once.
+  Status Join(const std::string& scheduler, double seconds);
+  // After a successful Join: as the scheduler sent it, without the view.
+  const Welcome& welcome() const { return welcome_; }
+  std::uint32_t partition_bits() const { return partition_bits_; }
+
+  // Requests, executed in the order of the calls of a thread. Each ends in its result. Without a clock: the client's
+  // own at the time of execution.
+  void Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr result);
+  // Blocks while limits::kQueuedBytesMax of earlier pushes wait.
+  void Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulled_clock, ResultPtr result);
+  void PushPull(PlanPtr plan, Buffer gradients, DataPosition position, ResultPtr pushed, ResultPtr pulled);
+  void TickTo(std::optional<Clock> clock, DataPosition position, ResultPtr result);
+  void CreateTable(TableSpec spec, ResultPtr result);
+  void FindTable(std::string name, ResultPtr result);  // when somebody has created it
+  void Barrier(ResultPtr result);
+  void RequestLeases(LeaseRequest request, ResultPtr result);
+  void Leave(ResultPtr result);
+
+  Clock clock() const;  // the start clock and every tick asked for
+  Client::Counters counters() const;
+  std::vector<std::uint64_t> staleness() const;
+
+ private:
+  using Command = std::move_only_function<void()>;
+  struct Posted {
+    Command run;
+    std::size_t bytes = 0;
+    std::vector<ResultPtr> results;  // fail with the loop if it ends before the command
+  };
+
+  void Post(Posted posted);
+  void WaitForSpace(std::size_t bytes);
+  Clock AdvanceClock(std::optional<Clock> to);
+  void Run();
+  void RunCommands();
+  void Exchange();
+  void Publish();
+  Status ConnectShards();
+  void Deliver(ClientEvent event);
+  void Resolve(RequestId request, const std::function<void(ClientResult&)>& fill);
+  void OnTickDone(Clock clock);
+  void OnTableReady(const TableReady& ready);
+  void AnswerTableFinders();
+  void End(Error error);
+  TimeUs Now() const;
+
+  // Of the I/O thread alone, once it runs.
+  Client client_;
+  std::unique_ptr<net::Transport> transport_;
+  Outbox outbox_;
+  std::vector<net::Received> received_;
+  std::map<RequestId, ResultPtr> requests_;
+  std::multimap<Clock, ResultPtr> ticks_;
+  std::multimap<std::string, ResultPtr> creators_, finders_;
+  std::deque<ResultPtr> barriers_, leases_, leavers_;
+  ViewVersion seen_view_;
+  TimeUs next_metrics_ = 0;
+  bool pulled_ = false;  // since the last Publish
+
+  // Shared.
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Posted> posted_;
+  std::size_t posted_bytes_ = 0, pending_bytes_ = 0;
+  bool joined_ = false, stop_ = false;
+  std::optional<Error> ended_;
+  Clock clock_;
+  Client::Counters counters_;
+  std::vector<std::uint64_t> staleness_;
+
+  // Written by the I/O thread before joined_ is set, constant afterwards.
+  Welcome welcome_;
+  std::uint32_t partition_bits_ = 0;
+
+  std::thread thread_;
+};
+
+}  // namespace tarn::worker

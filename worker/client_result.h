@@ -1,0 +1,83 @@
+// What a caller's thread waits for and the I/O thread delivers: one shared state a request. Internal to worker/; the
+// public faces are RowsFuture and StatusFuture of worker/tarn.h.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/message.h"
+#include "worker/plan.h"
+
+namespace tarn::worker {
+
+struct ClientResult {
+  // Written by the I/O thread before Finish, read by callers after Wait.
+  Buffer rows;                 // fp32, one row per unique key
+  std::uint64_t staleness = 0;
+  TableSpec table;
+  LeaseReply leases;
+  // Set by the caller before the request is posted: the rows are wanted one per occurrence of a key.
+  std::shared_ptr<const Plan> expand_by;
+
+  // Once; later calls change nothing. `error.code` kOk: it worked.
+  void Finish(Error error) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (done_) return;
+      error_ = std::move(error);
+      done_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  bool Ready() const {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+
+  Status Wait() const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_; });
+    return Outcome();
+  }
+
+  // kTimeout after `seconds`.
+  Status WaitFor(double seconds) const {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return done_; }))
+      return Fail(ErrorCode::kTimeout, "no answer yet");
+    return Outcome();
+  }
+
+  // The rows as the caller wants them. After a successful Wait; any thread.
+  std::span<const float> Rows() {
+    if (expand_by == nullptr) return static_cast<const Buffer&>(rows).as<float>();
+    const std::lock_guard lock(mutex_);
+    if (!expanded_) {
+      expanded_.emplace(expand_by->index.size() * expand_by->dim);
+      Expand(*expand_by, expand_by->dim, static_cast<const Buffer&>(rows).as<float>().data(), expanded_->data());
+    }
+    return *expanded_;
+  }
+
+ private:
+  Status Outcome() const {
+    if (error_.code == ErrorCode::kOk) return {};
+    return std::unexpected(error_);
+  }
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool done_ = false;
+  Error error_{ErrorCode::kOk, ""};
+  std::optional<std::vector<float>> expanded_;
+};
+
+}  // namespace tarn::worker

@@ -1,0 +1,161 @@
+// tarn::Client: a program's way to the parameters of a running fleet. Small enough to be learnt in a minute:
+//
+//   #include "worker/tarn.h"
+//
+//   auto ps = tarn::Client::Connect({.scheduler = "tcp://127.0.0.1:7700"});
+//   if (!ps) return Complain(ps.error());
+//   auto users = ps->OpenTable("users");                        // or a tarn::TableSpec, which creates it
+//   const std::vector<tarn::Key> keys = {7, 42, 7};             // duplicates are fine
+//   auto rows = ps->Pull(*users, keys);                         // a future
+//   auto values = rows.Wait();                                  // keys.size() x dim floats, in the order of keys
+//   std::vector<float> gradients(keys.size() * users->dim(), 0.1f);
+//   ps->Push(*users, keys, gradients);                          // acknowledged in the background
+//   ps->Tick();                                                 // this clock is done
+//   ps->Leave();                                                // everything acknowledged; the worker goes
+//
+// A program of its own is examples/cpp/hello.cc.
+//
+// Threads: all functions may be called from any thread; requests of one thread are carried out in the order of its
+// calls. An I/O thread of the client's own does the rest. Futures may be copied, outlive the client, and be waited for
+// by any thread; dropping one drops only the answer.
+//
+// Errors: kInvalidArgument (sizes that do not fit, a dense key that is too large), kFenced (the fleet has declared
+// this worker dead: connect anew), kCancelled (the job is over, or the client is gone), kTimeout (where said).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/error.h"
+#include "core/message.h"
+#include "core/position.h"
+#include "core/table_spec.h"
+#include "core/types.h"
+#include "worker/client.h"
+#include "worker/plan.h"
+
+namespace tarn {
+
+namespace net {
+class Transport;
+}
+namespace worker {
+struct ClientResult;
+}
+
+// A table of the fleet. A plain value, good for the whole run.
+class Table {
+ public:
+  Table(TableSpec spec, std::uint64_t salt) : spec_(std::move(spec)), positioner_(spec_, salt) {}
+  const TableSpec& spec() const { return spec_; }
+  TableId id() const { return spec_.id; }
+  std::uint32_t dim() const { return spec_.dim; }
+  const Positioner& positioner() const { return positioner_; }
+
+ private:
+  TableSpec spec_;
+  Positioner positioner_;
+};
+
+// Rows that are on their way.
+class RowsFuture {
+ public:
+  explicit RowsFuture(std::shared_ptr<worker::ClientResult> result) : result_(std::move(result)) {}
+  bool Ready() const;
+  // Blocks. The floats live as long as this future or a copy of it; one row a key, in the order of the keys (with a
+  // plan: in the order of plan.keys).
+  Expected<std::span<const float>> Wait() const;
+  // After a successful Wait: how many clocks the rows may be behind the clock they were asked for.
+  std::uint64_t staleness() const;
+
+ private:
+  std::shared_ptr<worker::ClientResult> result_;
+};
+
+// Something that is being done.
+class StatusFuture {
+ public:
+  explicit StatusFuture(std::shared_ptr<worker::ClientResult> result) : result_(std::move(result)) {}
+  bool Ready() const;
+  Status Wait() const;
+
+ private:
+  std::shared_ptr<worker::ClientResult> result_;
+};
+
+struct ConnectOptions {
+  std::string scheduler;                     // "tcp://127.0.0.1:7700"
+  std::uint32_t rank = kAnyRank;             // the scheduler chooses
+  double timeout_seconds = 60;               // for the welcome, and for OpenTable by name
+  bool insecure = false;                     // plain connections may leave this machine
+  std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard
+};
+
+class Client {
+ public:
+  // Joins the fleet as a worker and waits until the fleet is complete. kTimeout, or why the scheduler refuses.
+  static Expected<Client> Connect(ConnectOptions options);
+  // The same over a transport of the caller's (tests, other networks).
+  static Expected<Client> Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport);
+
+  // Leaves first, if nobody has, but waits only a moment for it.
+  ~Client();
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+
+  // The table of that name, once somebody has created it; kTimeout if nobody does.
+  Expected<Table> OpenTable(const std::string& name);
+  // Creates it on every shard if it is not there (the id of `spec` is ignored); kAlreadyExists if another table has
+  // the name.
+  Expected<Table> OpenTable(const TableSpec& spec);
+
+  // The rows of `keys` as they are to be used at this client's clock. Waits inside the fleet as long as the table's
+  // consistency asks. An absent row has its initial values.
+  RowsFuture Pull(const Table& table, std::span<const Key> keys);
+  // gradients: keys.size() x dim, one row a key; those of the same key are summed, in order. Blocks only while
+  // limits::kQueuedBytesMax of pushes wait for their acknowledgements. Ready once every shard has acknowledged.
+  StatusFuture Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients);
+  // Push at this clock, tick, and pull the same rows for the next.
+  struct PushPullFutures {
+    StatusFuture pushed;
+    RowsFuture pulled;
+  };
+  PushPullFutures PushPull(const Table& table, std::span<const Key> keys, std::span<const float> gradients);
+
+  // This clock is done. Ready once every shard knows; there is no need to wait for it.
+  StatusFuture Tick(const DataPosition& position = {});
+  // The same, ahead to `clock`; one that is not ahead is ready at once.
+  StatusFuture TickTo(Clock clock, const DataPosition& position = {});
+  // Waits until every live worker of the fleet has called it as often.
+  Status Barrier();
+  // Waits until everything is acknowledged and the scheduler has let this worker go. Nothing works afterwards.
+  Status Leave();
+
+  Clock clock() const;                       // that the next pull and push belong to
+  std::uint32_t rank() const;
+  const std::string& job_text() const;       // the job, as resolved TOML
+  worker::Client::Counters counters() const;
+  std::vector<std::uint64_t> staleness() const;  // histogram of all pulls: bucket i holds those i clocks behind
+
+  // For loops that pull and push the same keys and plan ahead. A plan may be shared by several requests.
+  using PlanPtr = std::shared_ptr<const worker::Plan>;
+  Expected<PlanPtr> MakePlan(const Table& table, std::span<const Key> keys);
+  // plan->keys.size() x dim floats, in the order of plan->keys, for use at `use_clock`.
+  RowsFuture Pull(PlanPtr plan, Clock use_clock);
+  // gradients: fp32, plan->keys.size() x dim, shared until acknowledged.
+  StatusFuture Push(PlanPtr plan, Buffer gradients, Clock pulled_clock);
+  // Leases of data (docs/protocol.md, rules D1 to D6); `request.number` is set here.
+  Expected<LeaseReply> RequestLeases(LeaseRequest request);
+
+ private:
+  class Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+  static Expected<Client> Join(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tarn
