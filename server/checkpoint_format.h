@@ -1,4 +1,5 @@
-// The format of a shard's checkpoint file: a RocksDB sorted table (SST) with one entry a row, in ascending order of key.
+// The format of a shard's checkpoint file: a RocksDB sorted table (SST) with one entry a row, in ascending order of
+// key.
 //
 //   key    16 bytes, big-endian: table id (32 bits), partition (32 bits), key of the row (64 bits): a partition is one
 //          range. Ids and partition bits are those of the checkpoint's MANIFEST.

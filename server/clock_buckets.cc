@@ -69,8 +69,7 @@ void BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, s
     while (next != end && next->table == begin->table && next->partition == begin->partition) ++next;
     const TableSpec& spec = *rows->FindTable(begin->table);
     SumPartition(spec.dim, begin, next);
-    if (next == end || next->table != begin->table || sums_.size() >= kFlushFloats)
-      Flush(spec, clock, scale, rows);
+    if (next == end || next->table != begin->table || sums_.size() >= kFlushFloats) Flush(spec, clock, scale, rows);
     begin = next;
   }
 }

@@ -22,9 +22,9 @@ struct Contribution {
   Sequence sequence;
   std::uint32_t count = 0;
   KeyCodec key_codec = KeyCodec::kRaw;
-  Key first_key = 0;             // kRange
-  Buffer keys;                   // kRaw
-  std::size_t key_offset = 0;    // in keys
+  Key first_key = 0;           // kRange
+  Buffer keys;                 // kRaw
+  std::size_t key_offset = 0;  // in keys
   ValueCodec codec = ValueCodec::kFp32;
   Buffer values;
   std::size_t value_offset = 0;  // in bytes

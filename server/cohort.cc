@@ -17,8 +17,7 @@ Cohort::Changes Cohort::Adopt(const std::vector<WorkerEntry>& entries) {
     const WorkerState before = added ? WorkerState::kLive : member.entry.state;
     member.entry = entry;
     if (added) member.tick = entry.join;
-    if (before == WorkerState::kLive && entry.state != WorkerState::kLive)
-      changes.refused.push_back(entry.incarnation);
+    if (before == WorkerState::kLive && entry.state != WorkerState::kLive) changes.refused.push_back(entry.incarnation);
     if (before != WorkerState::kEnded && entry.state == WorkerState::kEnded) {
       member.tick = entry.end;
       changes.ended.emplace_back(entry.incarnation, entry.end);
@@ -57,13 +56,12 @@ Expected<const Cohort::Member*> Cohort::Check(const Sender& sender) const {
         return Fail(ErrorCode::kFenced, fmt::format("worker {}: incarnation {} is over, {} has taken its place",
                                                     sender.rank, sender.incarnation.value, incarnation.value));
     return Fail(ErrorCode::kUnavailable,
-                fmt::format("worker {}: incarnation {} is not in the view yet", sender.rank,
-                            sender.incarnation.value));
+                fmt::format("worker {}: incarnation {} is not in the view yet", sender.rank, sender.incarnation.value));
   }
   const Member& member = it->second;
   if (member.entry.rank.value != sender.rank)
-    return Fail(ErrorCode::kFenced, fmt::format("incarnation {} is worker {}, not worker {}",
-                                                sender.incarnation.value, member.entry.rank.value, sender.rank));
+    return Fail(ErrorCode::kFenced, fmt::format("incarnation {} is worker {}, not worker {}", sender.incarnation.value,
+                                                member.entry.rank.value, sender.rank));
   if (member.entry.state != WorkerState::kLive)
     return Fail(ErrorCode::kFenced,
                 fmt::format("worker {}: incarnation {} is over", sender.rank, sender.incarnation.value));

@@ -23,9 +23,9 @@ class Cohort {
 
   // What a new view changed; each incarnation at most once in each list.
   struct Changes {
-    std::vector<Incarnation> refused;                   // from now on: drop its parked pulls
-    std::vector<std::pair<Incarnation, Clock>> ended;   // verdict: void its gathered pushes of clocks >= end
-    std::vector<Incarnation> dropped;                   // no longer in the view: drop every record of it
+    std::vector<Incarnation> refused;                  // from now on: drop its parked pulls
+    std::vector<std::pair<Incarnation, Clock>> ended;  // verdict: void its gathered pushes of clocks >= end
+    std::vector<Incarnation> dropped;                  // no longer in the view: drop every record of it
   };
   Changes Adopt(const std::vector<WorkerEntry>& entries);
 

@@ -37,8 +37,7 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
   }
   if (list.codec != KeyCodec::kRange)
     return Fail(ErrorCode::kMalformed, fmt::format("key codec {}: unknown", static_cast<int>(list.codec)));
-  if (!frame.empty())
-    return Fail(ErrorCode::kMalformed, fmt::format("{} bytes of keys with a range", frame.size()));
+  if (!frame.empty()) return Fail(ErrorCode::kMalformed, fmt::format("{} bytes of keys with a range", frame.size()));
   if (list.count != 0 && list.first_key > std::numeric_limits<Key>::max() - (list.count - 1))
     return Fail(ErrorCode::kMalformed, fmt::format("{} keys from {} on: beyond 64 bits", list.count, list.first_key));
   scratch->resize(list.count);
@@ -50,13 +49,11 @@ Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table)
   TARN_RETURN_IF_ERROR(CheckCodec(push.codec));
   const std::size_t expected = push.keys.count * RowBytes(table, push.codec);
   if (values.size() != expected)
-    return Fail(ErrorCode::kMalformed,
-                fmt::format("table '{}': {} bytes of values, expected {} for {} rows of {}", table.name, values.size(),
-                            expected, push.keys.count, table.dim));
+    return Fail(ErrorCode::kMalformed, fmt::format("table '{}': {} bytes of values, expected {} for {} rows of {}",
+                                                   table.name, values.size(), expected, push.keys.count, table.dim));
   for (const Section& section : push.keys.sections)
     if (section.sequence.value == 0)
-      return Fail(ErrorCode::kMalformed,
-                  fmt::format("partition {}: a push with sequence 0", section.partition.value));
+      return Fail(ErrorCode::kMalformed, fmt::format("partition {}: a push with sequence 0", section.partition.value));
   return {};
 }
 

@@ -16,9 +16,7 @@ struct DenseRange {
   // Place of `key` in the run; >= count if it is not in it. key < rows.
   std::uint64_t IndexOf(Key key) const { return key >= first ? key - first : key + (rows - first); }
   // The key at a place.
-  Key KeyAt(std::uint64_t index) const {
-    return index < rows - first ? first + index : index - (rows - first);
-  }
+  Key KeyAt(std::uint64_t index) const { return index < rows - first ? first + index : index - (rows - first); }
 };
 
 // The keys of partition `partition` of 2^bits, for a table of `rows` (at least 1) with this salt.

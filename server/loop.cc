@@ -38,8 +38,7 @@ double WallSeconds() {
 // One shard on its thread.
 class ShardLoop {
  public:
-  ShardLoop(const ServerOptions& options, std::uint32_t index, net::ZmqContext* context,
-            const std::atomic<bool>* stop)
+  ShardLoop(const ServerOptions& options, std::uint32_t index, net::ZmqContext* context, const std::atomic<bool>* stop)
       : options_(options),
         shard_id_(options.rank.value * options.shards + index),
         index_(index),
@@ -109,8 +108,7 @@ class ShardLoop {
   Status CheckScheduler(TimeUs now) const {
     if (shard_->stopped()) return {};
     const double silent = static_cast<double>(now - (shard_->joined() ? shard_->scheduler_heard() : started_)) * 1e-6;
-    const double limit =
-        shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
+    const double limit = shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
     if (silent <= limit) return {};
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("shard {}: the scheduler at {} {} for {:.0f} s", shard_id_.value, options_.scheduler,

@@ -16,15 +16,15 @@
 namespace tarn::server {
 
 struct ServerOptions {
-  std::string scheduler;               // its endpoint
+  std::string scheduler;  // its endpoint
   ServerRank rank;
   std::uint32_t shards = 1;
-  std::vector<std::uint64_t> nonces;   // one a shard, random
+  std::vector<std::uint64_t> nonces;  // one a shard, random
   // Where shards are bound. With a port that is not '*', shard i of the server is bound to port + i.
   std::string bind = "tcp://127.0.0.1:*";
-  std::string run_dir;                 // metrics.jsonl; empty: none
-  double join_seconds = 600;           // how long to wait for the scheduler's welcome
-  bool insecure = false;               // allow addresses other than loopback without keys
+  std::string run_dir;        // metrics.jsonl; empty: none
+  double join_seconds = 600;  // how long to wait for the scheduler's welcome
+  bool insecure = false;      // allow addresses other than loopback without keys
 };
 
 class Server {

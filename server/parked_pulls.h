@@ -15,8 +15,8 @@ namespace tarn::server {
 struct ParkedPull {
   Peer from;
   Incarnation incarnation;
-  Clock wanted_minimum;      // answered no earlier than the minimum clock is this
-  bool clock_open = false;   // the minimum clock is there: it waits for pushes only
+  Clock wanted_minimum;     // answered no earlier than the minimum clock is this
+  bool clock_open = false;  // the minimum clock is there: it waits for pushes only
   Pull pull;
   Buffer keys;
 };

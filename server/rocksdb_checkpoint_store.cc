@@ -88,8 +88,7 @@ Status WriteFile(Snapshot& snapshot, const std::string& path) {
   std::ranges::sort(snapshot.tables, {}, [](const TableRows& table) { return table.spec.id; });
   for (TableRows& table : snapshot.tables) {
     std::ranges::sort(table.partitions, {}, &PartitionRows::partition);
-    for (const PartitionRows& partition : table.partitions)
-      TARN_RETURN_IF_ERROR(PutRows(file, path, table, partition));
+    for (const PartitionRows& partition : table.partitions) TARN_RETURN_IF_ERROR(PutRows(file, path, table, partition));
   }
   if (auto status = file.Finish(); !status.ok()) return std::unexpected(RocksDbError(path, "write", status));
   return {};
@@ -149,8 +148,8 @@ class FileLoader {
       TARN_RETURN_IF_ERROR(Flush());
       const auto it = tables_.find(key.table);
       if (it == tables_.end())
-        return Fail(ErrorCode::kCorrupt, fmt::format("{}: rows of table {}, which MANIFEST has not", path,
-                                                     key.table.value));
+        return Fail(ErrorCode::kCorrupt,
+                    fmt::format("{}: rows of table {}, which MANIFEST has not", path, key.table.value));
       spec_ = it->second;
       row_floats_ = spec_->dim + SlotFloats(spec_->optimizer.kind, spec_->dim);
       TARN_RETURN_IF_ERROR(sink_.OnTable(*spec_));

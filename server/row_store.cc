@@ -105,8 +105,8 @@ RowStore::~RowStore() = default;
 Status RowStore::AddTable(const TableSpec& spec) {
   TARN_RETURN_IF_ERROR(Validate(spec));
   if (spec.id.value > limits::kTablesMax)
-    return Fail(ErrorCode::kTooLarge, fmt::format("table '{}': id {} is above {}", spec.name, spec.id.value,
-                                                  limits::kTablesMax));
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("table '{}': id {} is above {}", spec.name, spec.id.value, limits::kTablesMax));
   for (const TableSpec* known : {FindTable(spec.id), FindTable(spec.name)}) {
     if (known == nullptr) continue;
     if (*known == spec) return {};
@@ -123,8 +123,7 @@ Status RowStore::AddTable(const TableSpec& spec) {
     if ((spec.rows >> options_.partition_bits) + 1 > kDensePartitionBytesMax / (table->row_floats() * sizeof(float)))
       return Fail(ErrorCode::kTooLarge,
                   fmt::format("table '{}': {} dense rows of {} floats in {} partitions: at most {} GiB a partition",
-                              spec.name, spec.rows, table->row_floats(), place_.size(),
-                              kDensePartitionBytesMax >> 30));
+                              spec.name, spec.rows, table->row_floats(), place_.size(), kDensePartitionBytesMax >> 30));
     for (PartitionId partition : options_.owned)
       table->dense.push_back({DenseRangeOf(spec.rows, table->salt, options_.partition_bits, partition)});
   } else {
@@ -153,8 +152,7 @@ const RowStore::Table& RowStore::At(TableId id) const {
 RowStore::SparsePartition& RowStore::Sparse(Table& table, std::uint32_t place) {
   auto& partition = table.sparse[place];
   if (!partition)
-    partition =
-        std::make_unique<SparsePartition>(table.salt, options_.partition_bits, table.row_floats(), &arena_);
+    partition = std::make_unique<SparsePartition>(table.salt, options_.partition_bits, table.row_floats(), &arena_);
   return *partition;
 }
 
@@ -191,8 +189,7 @@ Status RowStore::CheckKeys(TableId id, std::span<const Section> sections, std::s
         all_in &= range.IndexOf(key) < range.count;
       }
     } else {
-      for (Key key : mine)
-        all_in &= PartitionOf(table.position(key), options_.partition_bits) == section.partition;
+      for (Key key : mine) all_in &= PartitionOf(table.position(key), options_.partition_bits) == section.partition;
     }
     if (!all_in)
       return Fail(ErrorCode::kWrongShard, fmt::format("table '{}': a key of partition {}'s section lies in another",
@@ -326,8 +323,8 @@ Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const flo
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const Key key = keys[i];
     if (table.is_dense() && key >= table.spec.rows)
-      return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': key {} of a dense table of {} rows",
-                                                   table.spec.name, key, table.spec.rows));
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("table '{}': key {} of a dense table of {} rows", table.spec.name, key, table.spec.rows));
     const std::uint32_t place = place_[PartitionOf(table.position(key), options_.partition_bits).value];
     if (place == kNotOwned) continue;
     const float* row = rows.data() + i * table.row_floats();

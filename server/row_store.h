@@ -105,8 +105,8 @@ class RowStore {
   std::vector<std::uint32_t> place_;            // by partition: its place among the owned, or kNotOwned
   std::vector<std::unique_ptr<Table>> tables_;  // by id
   Arena arena_;
-  mutable std::vector<float> absent_;           // initial values of the absent rows of one group
-  std::vector<float> decoded_;                  // gradients of one group
+  mutable std::vector<float> absent_;  // initial values of the absent rows of one group
+  std::vector<float> decoded_;         // gradients of one group
 };
 
 }  // namespace tarn::server

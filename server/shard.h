@@ -38,8 +38,8 @@ struct ShardOptions {
 class ShardObserver {
  public:
   virtual ~ShardObserver() = default;
-  virtual void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) {}   // applied or gathered, once
-  virtual void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) {}    // rule M3: never counted
+  virtual void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) {}  // applied or gathered, once
+  virtual void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) {}   // rule M3: never counted
   virtual void OnPullServed(Incarnation, TableId, Clock /*use*/, Clock /*minimum*/) {}
   virtual void OnClockClosed(Clock) {}
 };

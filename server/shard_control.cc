@@ -82,8 +82,8 @@ void Shard::Impl::OnWelcome(const Message& message) {
 
 Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
   if (welcome.rank != options_.shard.value)
-    return Fail(ErrorCode::kInternal, fmt::format("shard {}: welcomed as shard {}", options_.shard.value,
-                                                  welcome.rank));
+    return Fail(ErrorCode::kInternal,
+                fmt::format("shard {}: welcomed as shard {}", options_.shard.value, welcome.rank));
   const auto job = ParseJob(welcome.job_text, "the scheduler's job", ".");
   if (!job) return std::unexpected(job.error());
   job_ = message.job;
@@ -92,10 +92,10 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
   lease_us_ = MicrosecondsOf(job->fleet.lease_seconds);
 
   const RouteMap& routes = welcome.view.routes;
-  if (routes.partition_bits > limits::kPartitionBitsMax ||
-      routes.owners.size() != std::size_t{1} << routes.partition_bits)
-    return Fail(ErrorCode::kMalformed, fmt::format("first view: {} owners of 2^{} partitions", routes.owners.size(),
-                                                   routes.partition_bits));
+  if (routes.partition_bits > limits::kPartitionBitsMax || routes.owners.size() != std::size_t{1}
+                                                                                       << routes.partition_bits)
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("first view: {} owners of 2^{} partitions", routes.owners.size(), routes.partition_bits));
   RowStoreOptions options{.job_seed = job->job.seed, .partition_bits = routes.partition_bits, .owned = {}};
   for (std::uint32_t p = 0; p < routes.owners.size(); ++p)
     if (routes.owners[p] == options_.shard) options.owned.push_back(PartitionId(p));

@@ -55,8 +55,8 @@ Expected<const Cohort::Member*> Shard::Impl::CheckSender(const Message& message)
   if (message.sender.role != Role::kWorker)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: not from a worker", BodyName(message.body)));
   if (message.epoch != view_.routes.epoch)
-    return Fail(ErrorCode::kStaleEpoch, fmt::format("epoch {}: the shard's is {}", message.epoch.value,
-                                                    view_.routes.epoch.value));
+    return Fail(ErrorCode::kStaleEpoch,
+                fmt::format("epoch {}: the shard's is {}", message.epoch.value, view_.routes.epoch.value));
   return cohort_.Check(message.sender);
 }
 
@@ -80,9 +80,8 @@ void Shard::Impl::Refuse(Peer to, const Body& body, const Error& error) {
 
 Status Shard::Impl::OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member) {
   if (tick.clock > member.tick + limits::kClocksAheadMax)
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("tick to {} from {}: at most {} clocks at once", tick.clock.value, member.tick.value,
-                            limits::kClocksAheadMax));
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("tick to {} from {}: at most {} clocks at once",
+                                                         tick.clock.value, member.tick.value, limits::kClocksAheadMax));
   const Clock before = cohort_.minimum();
   cohort_.Tick(message.sender.incarnation, tick.clock, tick.position);
   Send(from, TickAck{tick.clock});
@@ -122,7 +121,8 @@ Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, 
     const Sequence expected(ledger_.Watermark(incarnation, section.partition).value + 1);
     ack.sections.push_back({section.partition, section.sequence, code, expected});
     if (taken_.back() && closed) observer_->OnPushVoided(incarnation, section.partition, section.sequence, push.clock);
-    if (taken_.back() && !closed) observer_->OnPushApplied(incarnation, section.partition, section.sequence, push.clock);
+    if (taken_.back() && !closed)
+      observer_->OnPushApplied(incarnation, section.partition, section.sequence, push.clock);
   }
   if (!aggregated) {
     Apply(push, message, *keys);
@@ -164,8 +164,8 @@ void Shard::Impl::Apply(const Push& push, const Message& message, std::span<cons
     for (; s < sections.size() && taken_[s]; ++s) key += sections[s].count;
     if (s != first_section) {
       rows_->Apply(push.table, sections.subspan(first_section, s - first_section),
-                   keys.subspan(first_key, key - first_key), push.codec,
-                   message.values.data() + first_key * row_bytes, push.clock);
+                   keys.subspan(first_key, key - first_key), push.codec, message.values.data() + first_key * row_bytes,
+                   push.clock);
       cohort_.NotePushed(message.sender.incarnation, push.clock);
     }
     for (; s < sections.size() && !taken_[s]; ++s) key += sections[s].count;
@@ -231,8 +231,8 @@ Status Shard::Impl::AnswerOrPark(ParkedPull parked) {
     return {};
   }
   if (parked_.Park(std::move(parked))) return {};
-  return Fail(ErrorCode::kOverloaded, fmt::format("{} pulls of {} bytes are waiting already", parked_.size(),
-                                                  parked_.bytes()));
+  return Fail(ErrorCode::kOverloaded,
+              fmt::format("{} pulls of {} bytes are waiting already", parked_.size(), parked_.bytes()));
 }
 
 bool Shard::Impl::HasOwnPushes(const ParkedPull& parked) const {

@@ -40,8 +40,8 @@ class Shard::Impl {
   View view_;
   TimeUs heartbeat_us_;
   TimeUs lease_us_;
-  TimeUs heard_ = 0;       // when the scheduler was
-  TimeUs next_beat_ = 0;   // Join or Heartbeat
+  TimeUs heard_ = 0;      // when the scheduler was
+  TimeUs next_beat_ = 0;  // Join or Heartbeat
   bool stopped_ = false;
   Shutdown stop_reason_;
 
@@ -54,9 +54,9 @@ class Shard::Impl {
   BucketCloser closer_;
 
   // Checkpoints.
-  CheckpointId newest_order_;                   // seen
+  CheckpointId newest_order_;  // seen
   std::optional<CheckpointOrder> pending_cut_;
-  std::optional<CheckpointPart> part_;          // written; repeated until the view has no such order
+  std::optional<CheckpointPart> part_;  // written; repeated until the view has no such order
 
  private:
   // shard.cc

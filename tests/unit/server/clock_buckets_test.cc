@@ -1,4 +1,5 @@
-// Closing a clock: the sum of each row in worker order, first contribution as it is, whatever the arrival and the codec.
+// Closing a clock: the sum of each row in worker order, first contribution as it is, whatever the arrival and the
+// codec.
 #include "server/clock_buckets.h"
 
 #include <gtest/gtest.h>

@@ -38,8 +38,8 @@ TEST(CohortTest, AnOlderTickLeavesThePositionAlone) {
 
 TEST(CohortTest, SizeCountsWhoTheClockWaitsFor) {
   Cohort cohort;
-  cohort.Adopt({Entry(0, 1, 0), Entry(1, 2, 0, WorkerState::kFencing), Entry(2, 3, 0, WorkerState::kEnded, 4),
-                Entry(2, 4, 10)});
+  cohort.Adopt(
+      {Entry(0, 1, 0), Entry(1, 2, 0, WorkerState::kFencing), Entry(2, 3, 0, WorkerState::kEnded, 4), Entry(2, 4, 10)});
   EXPECT_EQ(cohort.Size(Clock(3)), 3u);
   EXPECT_EQ(cohort.Size(Clock(4)), 2u);
   EXPECT_EQ(cohort.Size(Clock(9)), 2u);

@@ -6,9 +6,7 @@
 namespace tarn::server {
 namespace {
 
-TEST(ShardEndpointTest, AWildcardIsForAll) {
-  EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:*", 3), "tcp://127.0.0.1:*");
-}
+TEST(ShardEndpointTest, AWildcardIsForAll) { EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:*", 3), "tcp://127.0.0.1:*"); }
 
 TEST(ShardEndpointTest, APortCountsUp) {
   EXPECT_EQ(*ShardEndpoint("tcp://127.0.0.1:7800", 0), "tcp://127.0.0.1:7800");

@@ -58,8 +58,8 @@ class RocksDbCheckpointStoreTest : public testing::Test {
         const Section section{PartitionOf(position(key), bits), 1, {}};
         if (!rows->Owns(section.partition)) continue;
         const float gradient[] = {1.0f, float(i), -1.0f};
-        rows->Apply(spec.id, {&section, 1}, {&key, 1}, ValueCodec::kFp32,
-                    reinterpret_cast<const std::byte*>(gradient), Clock(0));
+        rows->Apply(spec.id, {&section, 1}, {&key, 1}, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(gradient),
+                    Clock(0));
       }
     }
     return rows;

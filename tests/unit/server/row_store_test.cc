@@ -1,5 +1,5 @@
-// The row store against a simple model, a map from key to floats: any mixture of pushes and pulls over any widths, dense
-// and sparse, gives the same bits; rows are born by pushes only; copies and hashes hold every row.
+// The row store against a simple model, a map from key to floats: any mixture of pushes and pulls over any widths,
+// dense and sparse, gives the same bits; rows are born by pushes only; copies and hashes hold every row.
 #include "server/row_store.h"
 
 #include <gtest/gtest.h>
@@ -155,18 +155,17 @@ TEST_P(RowStoreModelTest, AgreesWithAMap) {
   EXPECT_EQ(seen, model.rows().size());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Widths, RowStoreModelTest,
-    testing::Values(Case{TableKind::kSparse, 1, OptimizerKind::kSgd, 0, 200},
-                    Case{TableKind::kSparse, 1, OptimizerKind::kFtrl, 6, 100},
-                    Case{TableKind::kSparse, 16, OptimizerKind::kRowWiseAdagrad, 3, 100},
-                    Case{TableKind::kSparse, 16, OptimizerKind::kAdam, 12, 40},
-                    Case{TableKind::kSparse, 33, OptimizerKind::kAdagrad, 1, 40},
-                    Case{TableKind::kSparse, 4096, OptimizerKind::kAdam, 2, 3},
-                    Case{TableKind::kDense, 1, OptimizerKind::kSgd, 6, 50},
-                    Case{TableKind::kDense, 17, OptimizerKind::kAdam, 0, 50},
-                    Case{TableKind::kDense, 8, OptimizerKind::kMomentum, 12, 50},
-                    Case{TableKind::kDense, 4096, OptimizerKind::kAdam, 4, 3}));
+INSTANTIATE_TEST_SUITE_P(Widths, RowStoreModelTest,
+                         testing::Values(Case{TableKind::kSparse, 1, OptimizerKind::kSgd, 0, 200},
+                                         Case{TableKind::kSparse, 1, OptimizerKind::kFtrl, 6, 100},
+                                         Case{TableKind::kSparse, 16, OptimizerKind::kRowWiseAdagrad, 3, 100},
+                                         Case{TableKind::kSparse, 16, OptimizerKind::kAdam, 12, 40},
+                                         Case{TableKind::kSparse, 33, OptimizerKind::kAdagrad, 1, 40},
+                                         Case{TableKind::kSparse, 4096, OptimizerKind::kAdam, 2, 3},
+                                         Case{TableKind::kDense, 1, OptimizerKind::kSgd, 6, 50},
+                                         Case{TableKind::kDense, 17, OptimizerKind::kAdam, 0, 50},
+                                         Case{TableKind::kDense, 8, OptimizerKind::kMomentum, 12, 50},
+                                         Case{TableKind::kDense, 4096, OptimizerKind::kAdam, 4, 3}));
 
 class RowStoreTest : public testing::Test {
  protected:
@@ -176,8 +175,8 @@ class RowStoreTest : public testing::Test {
   void Push(RowStore* rows, const TableSpec& spec, std::vector<Key> keys) {
     const Batch batch = MakeBatch(spec, kBits, std::move(keys));
     const std::vector<float> ones(batch.keys.size() * spec.dim, 1.0f);
-    rows->Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32,
-                reinterpret_cast<const std::byte*>(ones.data()), Clock(0));
+    rows->Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(ones.data()),
+                Clock(0));
   }
 
   const TableSpec sparse_ = MakeSpec(1, TableKind::kSparse, 4, OptimizerKind::kAdagrad);
@@ -260,8 +259,7 @@ TEST_F(RowStoreTest, LoadsWhatItCopied) {
   RowLoader loader(&other);
   for (const TableRows& table : rows_.Copy()) {
     ASSERT_TRUE(loader.OnTable(table.spec));
-    for (const PartitionRows& partition : table.partitions)
-      ASSERT_TRUE(loader.OnRows(partition.keys, partition.rows));
+    for (const PartitionRows& partition : table.partitions) ASSERT_TRUE(loader.OnRows(partition.keys, partition.rows));
   }
   for (Key key : {1, 2, 3, 4, 5, 6}) EXPECT_EQ(other.Values(moved.id, key), rows_.Values(sparse_.id, key));
   for (Key key : {0, 1, 100, 299}) EXPECT_EQ(other.Values(dense_.id, key), rows_.Values(dense_.id, key));
@@ -351,8 +349,8 @@ TEST_F(RowStoreTest, OverheadIsAtMost24BytesARow) {
     std::vector<Key> keys(1000);
     for (std::size_t i = 0; i < 1000; ++i) keys[i] = next + i;
     const Batch batch = MakeBatch(spec, 2, keys);
-    rows.Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32,
-               reinterpret_cast<const std::byte*>(zeros.data()), Clock(0));
+    rows.Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(zeros.data()),
+               Clock(0));
     if (next < 50'000) continue;
     const double begun = double(Arena::kBlockBytesMax);  // the arena's last block may be empty yet
     overhead += std::max(0.0, double(rows.memory_bytes()) - begun) / double(rows.row_count()) - 64;

@@ -48,8 +48,7 @@ TEST_F(ShardClockTest, C3UnderBspAPullWaitsForAllWorkers) {
 
 TEST_F(ShardClockTest, C3UnderSspTheBoundIsExact) {
   constexpr std::uint32_t kBound = 3;
-  Join({LiveWorker(0, 10), LiveWorker(1, 11)},
-       CountingTable(ConsistencyMode::kSsp, ApplyMode::kImmediate, kBound));
+  Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kSsp, ApplyMode::kImmediate, kBound));
   Tick(0, 10, 20);
   Tick(1, 11, 2);
   out_.clear();

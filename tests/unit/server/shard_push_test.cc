@@ -1,4 +1,5 @@
-// Pushes: what is applied, once, and what is refused (rules E1 to E6, A1), with everything malformed that a peer can send.
+// Pushes: what is applied, once, and what is refused (rules E1 to E6, A1), with everything malformed that a peer can
+// send.
 #include <limits>
 
 #include "tests/unit/server/shard_fixture.h"
@@ -53,7 +54,8 @@ TEST_F(ShardPushTest, E2APushBeyondTheNextNamesTheSequenceExpected) {
 }
 
 TEST_F(ShardPushTest, E2EachSectionIsHandledByItself) {
-  // Partition 1 has seen sequence 1; then a message with sections 0: 1 (new), 1: 1 (repeated), 2: 2 (beyond), 3: 1 (new).
+  // Partition 1 has seen sequence 1; then a message with sections 0: 1 (new), 1: 1 (repeated), 2: 2 (beyond), 3: 1
+  // (new).
   const Key keys[] = {KeyIn(0), KeyIn(1), KeyIn(2), KeyIn(3)};
   Deliver(PushOf(0, 10, keys[1], 1, 0, 8.0f));
   out_.clear();
