@@ -91,7 +91,7 @@ def svg(parts, title, height=HEIGHT):
     )
 
 
-def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero=False, reference=None):
+def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero=False, reference=None, note=None):
     """series: [(name, [(x, y), ...]), ...]. reference: (value, name) of a dashed level, drawn if given."""
     series = [(name, thinned(points)) for name, points in series if points]
     if not series:
@@ -124,7 +124,7 @@ def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero
         )
     if len(series) > 1:
         return figure(title, svg(parts, title), names=[name for name, _ in series])
-    return figure(title, svg(parts, title), f"last {y_format(series[0][1][-1][1])}")
+    return figure(title, svg(parts, title), note or f"last {y_format(series[0][1][-1][1])}")
 
 
 def column_chart(title, columns, x_title, note=""):

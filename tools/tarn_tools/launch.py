@@ -8,7 +8,7 @@ import sys
 import time
 
 from tarn_tools import fleet as fleets
-from tarn_tools import launch_options, progress, report, summary
+from tarn_tools import launch_options, progress, report, summary, trace
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
 PROGRAM_BAD_USAGE = 2  # exit code of the programs: trying again does not help
@@ -238,6 +238,7 @@ class Launch:
             self._note(f"failed: {reason}")
         page = None
         try:
+            trace.merge(self._run_dir)
             page = report.write(self._run_dir)
         except Exception as error:  # a page that cannot be drawn must not turn a good run into a failed one
             self._fail(f"launch: no report: {type(error).__name__}: {error}")

@@ -64,19 +64,22 @@ def bar(share):
     return "[" + "#" * filled + "-" * (BAR_CELLS - filled) + "]"
 
 
-def progress_line(record, with_bar):
-    """One line about one scheduler record; fields that it lacks are left out."""
-    parts = []
-    share = number(record, "progress")
+def progress_parts(record):
+    """(name, text) of what one scheduler record tells; fields that it lacks are left out."""
+    share, left = number(record, "progress"), number(record, "eta_seconds")
+    trained = number(record, "samples")
     if share is not None:
         share = min(max(share, 0.0), 1.0)
-        parts.append((bar(share) + " " if with_bar else "") + f"{100 * share:3.0f}%")
+        yield "bar", bar(share)
+        yield "share", f"{100 * share:3.0f}%"
     if record.get("state") not in (None, "", "train", "training"):
-        parts.append(str(record["state"]))
+        yield "state", str(record["state"])
+    if trained == 0:
+        return
     formats = [
         ("epoch", "epoch {:.0f}"),
         ("samples", "{:,.0f} samples"),
-        ("samples_per_second", "{:,.0f}/s"),
+        ("samples_per_second", "{:,.0f} samples/s"),
         ("loss", "loss {:.4f}"),
         ("auc", "AUC {:.4f}"),
         ("staleness_mean", "staleness {:.2f}"),
@@ -84,11 +87,23 @@ def progress_line(record, with_bar):
     for key, text in formats:
         value = number(record, key)
         if value is not None:
-            parts.append(text.format(value + 1 if key == "epoch" else value))
-    left = number(record, "eta_seconds")
+            yield key, text.format(value + 1 if key == "epoch" else value)
     if left is not None and left >= 0:
-        parts.append(duration(left) + " left")
-    return "  ".join(parts)
+        yield "eta_seconds", duration(left) + " left"
+
+
+def progress_line(record, columns=None):
+    """One line, with a bar and at most that many columns (what matters least goes first), or plain and whole."""
+    parts = dict(progress_parts(record))
+    if columns is None:
+        parts.pop("bar", None)
+        return "  ".join(parts.values())
+    for name in ("samples", "bar", "state", "epoch"):
+        line = "  ".join(parts.values())
+        if len(line) <= columns:
+            return line
+        parts.pop(name, None)
+    return "  ".join(parts.values())[:columns]
 
 
 class Display:
@@ -115,11 +130,12 @@ class Display:
     def progress(self, record):
         if self._live:
             self._erase()
-            self._shown = progress_line(record, with_bar=True)
+            self._shown = progress_line(record, shutil.get_terminal_size().columns - 1)
             self._redraw()
         elif not self._quiet and time.monotonic() - self._last_line >= LINE_SECONDS:
             self._last_line = time.monotonic()
-            print(progress_line(record, with_bar=False), file=self._stream, flush=True)
+            line = progress_line(record)
+            print(line, file=self._stream, flush=True)
 
     def finish(self):
         """Leaves the last progress line in the scrollback."""
@@ -133,6 +149,5 @@ class Display:
 
     def _redraw(self):
         if self._shown:
-            columns = shutil.get_terminal_size().columns
-            self._stream.write(self._shown[: max(1, columns - 1)])
+            self._stream.write(self._shown)
             self._stream.flush()

@@ -15,15 +15,10 @@ from tarn_tools.progress import duration, number
 
 CSS = pathlib.Path(__file__).with_name("report.css")
 STAGES = ("read", "plan", "pull", "compute", "push", "wait")
-EPOCH_COLUMNS = (
-    ("train_logloss", "train log-loss"),
-    ("valid_logloss", "valid log-loss"),
-    ("valid_auc", "valid AUC"),
-    ("valid_accuracy", "valid accuracy"),
-    ("test_logloss", "test log-loss"),
-    ("test_auc", "test AUC"),
-    ("test_accuracy", "test accuracy"),
-)
+EPOCH_SETS = (("train", "training"), ("valid", "validation"), ("test", "test"))
+EPOCH_SCORES = (("logloss", "log-loss"), ("auc", "AUC"), ("accuracy", "accuracy"))
+GOOD = ("done", "stopped", "finished")
+STAGE_NAMES = {"read": "read ahead", "plan": "plan ahead", "pull": "await pulls", "wait": "await data"}
 
 
 def tile(name, value, under=""):
@@ -64,6 +59,11 @@ def headline(record):
     )
 
 
+def average(record, key, form):
+    value = number(record, key)
+    return None if value is None else "mean " + form.format(value)
+
+
 def learning_charts(metrics, record):
     best = number(record, "best_possible_auc")
     reference = (best, f"best possible {best:.4f}") if best else None
@@ -84,11 +84,20 @@ def learning_charts(metrics, record):
                 )
             )
     drawn.append(
-        charts.line_chart("Samples a second", [("samples/s", metrics.throughput())], "seconds", from_zero=True)
+        charts.line_chart(
+            "Samples a second",
+            [("samples/s", metrics.throughput())],
+            "seconds",
+            from_zero=True,
+            note=average(record, "samples_per_second", "{:,.0f}"),
+        )
     )
     drawn.append(
         charts.line_chart(
-            "Staleness, mean", [("clocks", metrics.scheduler("staleness_mean", "time"))], "seconds", from_zero=True
+            "Staleness, mean so far",
+            [("clocks", metrics.scheduler("staleness_mean", "time"))],
+            "seconds",
+            from_zero=True,
         )
     )
     return drawn
@@ -104,7 +113,7 @@ def cost_charts(metrics, record):
         charts.column_chart("Measured staleness of pulls", columns, "clocks", f"{pulls:,.0f} pulls" if pulls else ""),
         charts.bar_chart(
             "Where the workers' time goes",
-            [(name, number(stages, name)) for name in names],
+            [(STAGE_NAMES.get(name, name), number(stages, name)) for name in names],
             lambda v: f"{v:,.1f} s",
             "summed over workers",
         ),
@@ -123,17 +132,33 @@ def cost_charts(metrics, record):
     return drawn
 
 
+def epoch_score(entry, data_set, score):
+    """A score of one epoch, written as {"valid": {"auc": 0.7}} or as {"valid_auc": 0.7}."""
+    scores = entry.get(data_set)
+    if isinstance(scores, dict):
+        return number(scores, score)
+    return number(entry, f"{data_set}_{score}")
+
+
 def epoch_table(record):
     epochs = [entry for entry in record.get("epochs") or [] if isinstance(entry, dict)]
-    columns = [(key, name) for key, name in EPOCH_COLUMNS if any(number(entry, key) is not None for entry in epochs)]
+    columns = [
+        (data_set, score, f"{set_name} {score_name}")
+        for data_set, set_name in EPOCH_SETS
+        for score, score_name in EPOCH_SCORES
+    ]
+    columns = [column for column in columns if any(epoch_score(entry, *column[:2]) is not None for entry in epochs)]
+    if any(score == "auc" for _, score, _ in columns):
+        columns = [column for column in columns if column[1] != "accuracy"]
     if not columns:
         return ""
-    rows = ["<tr><th>epoch</th>" + "".join(f"<th>{name}</th>" for _, name in columns) + "</tr>"]
+    rows = ["<tr><th>epoch</th>" + "".join(f"<th>{name}</th>" for _, _, name in columns) + "</tr>"]
+    best_index = max((index for index, entry in enumerate(epochs) if entry.get("best") is True), default=None)
     for index, entry in enumerate(epochs):
-        cells = [number(entry, key) for key, _ in columns]
+        cells = [epoch_score(entry, data_set, score) for data_set, score, _ in columns]
         text = "".join(f"<td>{'' if value is None else f'{value:.4f}'}</td>" for value in cells)
-        best = entry.get("best") is True
-        label = f"{int(entry.get('epoch', index)) + 1}{' (best so far)' if best else ''}"
+        best = index == best_index
+        label = f"{int(entry.get('epoch', index)) + 1}{' (best)' if best else ''}"
         rows.append(f"<tr{' class=best' if best else ''}><td>{label}</td>{text}</tr>")
     return "<h2>Evaluation</h2><div class=card><table>" + "".join(rows) + "</table></div>"
 
@@ -148,11 +173,11 @@ def page(run_dir):
     metrics = series.Metrics.load(run_dir / "metrics.jsonl")
     job = str(record.get("job") or run_dir.name)
     status = str(record.get("status") or "unfinished")
-    good = status in ("finished", "done", "ok", "complete", "completed", "stopped", "early-stopped")
+    good = status in GOOD
     about = [summary_text for name, summary_text in summary.rows(record) if name in ("fleet", "mode")]
     if metrics.start:
         about.append(time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(metrics.start)))
-    reason = record.get("reason")
+    reason = None if good else record.get("reason")
     body = [
         f'<h1>{html.escape(job)} <span class="badge {"good" if good else "bad"}">{html.escape(status)}</span></h1>',
         f"<p class=under>{html.escape(' · '.join(about))}</p>",

@@ -4,6 +4,9 @@ import json
 
 from tarn_tools.progress import number
 
+TRAINING = ("train", "training", None)
+INTERVAL_SECONDS_MIN = 0.3  # a slope over less is noise
+
 
 def flat(record):
     """The record with the numbers of a nested "counters" object beside its own."""
@@ -57,7 +60,7 @@ class Metrics:
 
     def throughput(self):
         """Samples per second, from the growth of the sample count."""
-        lines = self._of_role("scheduler")
+        lines = [(when, record) for when, record in self._of_role("scheduler") if record.get("state") in TRAINING]
         return self._slopes([(when, number(record, "samples")) for when, record in lines])
 
     def rate(self, key):
@@ -91,4 +94,8 @@ class Metrics:
 
     def _slopes(self, points):
         points = [(when - self.start, value) for when, value in points if value is not None]
-        return [(x2, (y2 - y1) / (x2 - x1)) for (x1, y1), (x2, y2) in zip(points, points[1:]) if x2 > x1 and y2 >= y1]
+        return [
+            (x2, (y2 - y1) / (x2 - x1))
+            for (x1, y1), (x2, y2) in zip(points, points[1:])
+            if x2 - x1 >= INTERVAL_SECONDS_MIN and y2 >= y1
+        ]

@@ -1,7 +1,6 @@
 """The result table that tools/launch prints at the end."""
 
 import json
-import os
 
 from tarn_tools.progress import duration, number
 
@@ -44,7 +43,7 @@ def rows(record):
     return [
         (name, text)
         for name, text in [
-            ("status", joined(str(record.get("status", "")), record.get("reason", ""))),
+            ("status", joined(*dict.fromkeys([record.get("status"), record.get("reason")]))),
             (
                 "fleet",
                 joined(
@@ -81,6 +80,6 @@ def table(record, run_dir, page):
     """The whole table, with where the run's files lie."""
     lines = rows(record) + [("run", str(run_dir))]
     if page is not None:
-        lines.append(("report", os.path.relpath(page)))
+        lines.append(("report", str(page)))
     width = max(len(name) for name, _ in lines)
     return "\n".join(["", str(record.get("job", "job"))] + [f"  {name:<{width}}  {text}" for name, text in lines])

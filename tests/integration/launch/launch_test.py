@@ -224,8 +224,11 @@ class ReportTest(unittest.TestCase):
     def test_texts(self):
         self.assertEqual(progress.duration(95), "1:35")
         self.assertEqual(summary.byte_count(1536), "1.5 KiB")
-        line = progress.progress_line({"progress": 0.5, "loss": float("nan"), "auc": 0.75, "eta_seconds": 3}, False)
-        self.assertEqual(line, " 50%  AUC 0.7500  3 s left")
+        record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}
+        self.assertEqual(progress.progress_line(record), " 50%  1,000 samples  AUC 0.7500  3 s left")
+        for columns in range(80):
+            self.assertLessEqual(len(progress.progress_line(record, columns)), columns)
+        self.assertEqual(progress.progress_line({"samples": 0, "state": "waiting"}), "waiting")
 
 
 if __name__ == "__main__":

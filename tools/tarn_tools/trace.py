@@ -1,0 +1,32 @@
+"""One trace.json of a run, for Perfetto (ui.perfetto.dev), out of what each worker left in logs/."""
+
+import json
+
+
+def merge(run_dir):
+    """Joins logs/trace-*.json into trace.json, with times from the first event on, and removes the parts.
+
+    Returns the path; None if no worker left a trace. Parts that cannot be read are left where they are.
+    """
+    events, read = [], []
+    for part in sorted((run_dir / "logs").glob("trace-*.json")):
+        try:
+            found = json.loads(part.read_text(encoding="utf-8"))["traceEvents"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        events += found
+        read.append(part)
+    if not read:
+        return None
+    start = min((event["ts"] for event in events if "ts" in event), default=0)
+    for event in events:
+        if "ts" in event:
+            event["ts"] = round(event["ts"] - start, 1)
+    path = run_dir / "trace.json"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
+        file.write(",\n".join(json.dumps(event, separators=(",", ":")) for event in events))
+        file.write("\n]}\n")
+    for part in read:
+        part.unlink()
+    return path
