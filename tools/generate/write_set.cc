@@ -1,0 +1,253 @@
+#include "tools/generate/write_set.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/file.h"
+#include "core/json.h"
+#include "core/quality.h"
+
+namespace tarn::generate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kChunkRows = 16384;
+constexpr std::size_t kReportBytesMax = 1 << 20;
+constexpr int kVersion = 1;  // grows whenever the same parameters give other bytes
+
+struct Part {
+  std::string name;
+  std::uint64_t first_row, rows;
+};
+
+// One file of the set as it is known once written.
+struct PartSummary {
+  std::uint64_t bytes = 0;
+  Quality best;  // of the teacher's own probabilities
+};
+
+struct Chunk {
+  std::string text;
+  std::vector<std::pair<float, bool>> scores;  // logit and label of each row
+
+  void Make(const Generator& generator, std::uint64_t first, std::uint64_t rows) {
+    text.resize(rows * kGeneratedLineBytesMax);
+    scores.clear();
+    char* out = text.data();
+    Row row;
+    for (std::uint64_t i = 0; i < rows; ++i) {
+      generator.Make(first + i, &row);
+      out = WriteLine(row, out);
+      scores.emplace_back(static_cast<float>(row.logit), row.label);
+    }
+    text.resize(static_cast<std::size_t>(out - text.data()));
+  }
+};
+
+// A file that gets its name only when it is whole. One process at a time.
+class PartialFile {
+ public:
+  explicit PartialFile(std::string path) : path_(std::move(path)), partial_(path_ + ".partial") {}
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+  ~PartialFile() {
+    if (file_ < 0) return;
+    ::unlink(partial_.c_str());
+    ::close(file_);
+  }
+
+  Status Open() {
+    const int file = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (file < 0) return std::unexpected(SystemError(partial_, "create", errno));
+    if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+      ::close(file);
+      return Fail(ErrorCode::kOverloaded, fmt::format("another process is writing {}", partial_));
+    }
+    file_ = file;
+    if (::ftruncate(file_, 0) != 0) return std::unexpected(SystemError(partial_, "truncate", errno));
+    return {};
+  }
+
+  Status Write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return std::unexpected(SystemError(partial_, "write", errno));
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return {};
+  }
+
+  // No sync: what a loss of power takes is made again, and the sizes in generate.json tell.
+  Status Finish() {
+    if (::rename(partial_.c_str(), path_.c_str()) != 0) return std::unexpected(SystemError(partial_, "rename", errno));
+    if (::close(std::exchange(file_, -1)) != 0) return std::unexpected(SystemError(path_, "close", errno));
+    return {};
+  }
+
+ private:
+  std::string path_, partial_;
+  int file_ = -1;
+};
+
+std::array<Part, 3> PartsOf(const SetOptions& options) {
+  return {{{"train.tsv", 0, options.train_rows},
+           {"valid.tsv", kValidFirstRow, options.valid_rows},
+           {"test.tsv", kTestFirstRow, options.test_rows}}};
+}
+
+std::string PathOf(const SetOptions& options, const std::string& name) { return options.dir + "/" + name; }
+
+// Chunks in rounds of one per thread: any number of threads, the same chunks in the same order.
+Status WritePart(const Generator& generator, const Part& part, const SetOptions& options,
+                 const std::function<void(std::uint64_t)>& made, PartSummary* summary) {
+  PartialFile file(PathOf(options, part.name));
+  TARN_RETURN_IF_ERROR(file.Open());
+  std::vector<Chunk> chunks(std::max(1u, options.threads));
+  for (std::uint64_t done = 0; done < part.rows;) {
+    const auto rows_of = [&](std::size_t i) {
+      const std::uint64_t begin = std::min(done + i * kChunkRows, part.rows);
+      return std::min(kChunkRows, part.rows - begin);
+    };
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 1; i < chunks.size() && rows_of(i) > 0; ++i)
+        threads.emplace_back([&, i] { chunks[i].Make(generator, part.first_row + done + i * kChunkRows, rows_of(i)); });
+      chunks[0].Make(generator, part.first_row + done, rows_of(0));
+    }
+    std::uint64_t round_rows = 0;
+    for (std::size_t i = 0; i < chunks.size() && rows_of(i) > 0; ++i) {
+      TARN_RETURN_IF_ERROR(file.Write(chunks[i].text));
+      summary->bytes += chunks[i].text.size();
+      for (const auto& [logit, label] : chunks[i].scores) summary->best.AddBinary(logit, label);
+      round_rows += rows_of(i);
+    }
+    done += round_rows;
+    made(round_rows);
+  }
+  return file.Finish();
+}
+
+void WriteParameters(const SetOptions& options, JsonWriter* json) {
+  const GeneratorOptions& generator = options.generator;
+  json->Key("parameters").BeginObject();
+  json->Member("version", kVersion).Member("profile", options.profile).Member("seed", generator.seed);
+  json->Member("train_rows", options.train_rows)
+      .Member("valid_rows", options.valid_rows)
+      .Member("test_rows", options.test_rows);
+  json->Member("numeric", generator.teacher.numeric)
+      .Member("categorical", generator.teacher.categorical)
+      .Member("interaction", generator.teacher.interaction)
+      .Member("bias", generator.teacher.bias);
+  json->Member("skew", generator.skew).Member("label_noise", generator.label_noise);
+  json->Member("drift", generator.drift).Member("day_rows", generator.day_rows);
+  json->EndObject();
+}
+
+double Rounded(double value) { return std::round(value * 1e6) / 1e6; }
+
+void WriteQuality(const Quality& best, JsonWriter* json) {
+  json->Member("rows", best.rows);
+  json->Member("positive_share", Rounded(static_cast<double>(best.positives) / static_cast<double>(best.rows)));
+  json->Member("best_auc", Rounded(best.Auc())).Member("best_logloss", Rounded(best.LogLoss()));
+}
+
+std::string ReportOf(const SetOptions& options, const std::array<PartSummary, 3>& summaries) {
+  JsonWriter json(2);
+  json.BeginObject();
+  WriteParameters(options, &json);
+  Quality all;
+  json.Key("files").BeginObject();
+  const auto parts = PartsOf(options);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].rows == 0) continue;
+    json.Key(parts[i].name).BeginObject().Member("bytes", summaries[i].bytes);
+    WriteQuality(summaries[i].best, &json);
+    json.EndObject();
+    all.Merge(summaries[i].best);
+  }
+  json.EndObject();
+  json.Key("all").BeginObject();
+  WriteQuality(all, &json);
+  json.EndObject().EndObject();
+  return json.text() + "\n";
+}
+
+// Whether `report` is of these parameters and the files beside it have the sizes it names.
+bool IsWhole(const SetOptions& options, const std::string& report) {
+  const auto json = nlohmann::json::parse(report, nullptr, false);
+  JsonWriter expected;
+  expected.BeginObject();
+  WriteParameters(options, &expected);
+  expected.EndObject();
+  const auto parameters = nlohmann::json::parse(expected.text(), nullptr, false);
+  if (!json.is_object() || !json.contains("parameters") || json["parameters"] != parameters["parameters"]) return false;
+  for (const Part& part : PartsOf(options)) {
+    if (part.rows == 0) continue;
+    const auto bytes = nlohmann::json::json_pointer("/files/" + part.name + "/bytes");
+    std::error_code failed;
+    const std::uintmax_t size = fs::file_size(PathOf(options, part.name), failed);
+    if (failed || !json.contains(bytes) || json[bytes] != size) return false;
+  }
+  return true;
+}
+
+Status Validate(const SetOptions& options) {
+  TARN_RETURN_IF_ERROR(generate::Validate(options.generator));
+  if (options.train_rows == 0) return Fail(ErrorCode::kInvalidArgument, "training rows is 0: expected 1 or more");
+  if (std::max({options.train_rows, options.valid_rows, options.test_rows}) > kValidFirstRow)
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("rows of a file: expected at most {}", kValidFirstRow));
+  if (options.dir.empty()) return Fail(ErrorCode::kInvalidArgument, "no output folder given");
+  return {};
+}
+
+}  // namespace
+
+Expected<SetResult> WriteSet(const SetOptions& options, const Progress& progress) {
+  TARN_RETURN_IF_ERROR(Validate(options));
+  std::error_code failed;
+  fs::create_directories(options.dir, failed);
+  if (failed) return std::unexpected(SystemError(options.dir, "create the folder", failed.value()));
+  const std::string report_path = PathOf(options, "generate.json");
+  if (auto report = ReadFile(report_path, kReportBytesMax); report && IsWhole(options, *report))
+    return SetResult{true, *report};
+  fs::remove(report_path, failed);
+
+  GeneratorOptions generator_options = options.generator;
+  generator_options.last_day = (options.train_rows - 1) / generator_options.day_rows;
+  const Generator generator(generator_options);
+  std::array<PartSummary, 3> summaries;
+  std::uint64_t rows_made = 0;
+  const std::uint64_t rows_all = options.train_rows + options.valid_rows + options.test_rows;
+  const auto parts = PartsOf(options);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].rows == 0) {
+      fs::remove(PathOf(options, parts[i].name), failed);  // of an earlier set
+      continue;
+    }
+    const auto made = [&](std::uint64_t rows) {
+      rows_made += rows;
+      if (progress) progress(rows_made, rows_all);
+    };
+    TARN_RETURN_IF_ERROR(WritePart(generator, parts[i], options, made, &summaries[i]));
+  }
+  const std::string report = ReportOf(options, summaries);
+  TARN_RETURN_IF_ERROR(WriteFileAtomic(report_path, report));
+  return SetResult{false, report};
+}
+
+}  // namespace tarn::generate

@@ -1,0 +1,73 @@
+// A data file as rows that any worker can read by number: splits are row ranges, and every worker of a fleet agrees
+// on them because a row's number is its line's (from 0), malformed or not.
+//
+//   auto train = Dataset::Open(job.data, job.data.train);
+//   if (!train) ...
+//   Batch batch;
+//   Status read = (*train)->Read(first_row, 256, &batch);
+//
+// Formats (core/job.h's DataFormat), each plain or gzip, told by the first bytes; CRLF is taken for LF:
+//
+//   criteo  label 0/1, integer columns, categorical columns, separated by tabs; an empty field is missing. One key a
+//           column (worker/data/keys.h), but none for an integer column whose rule is "none". With dense_integers,
+//           also log(1 + max(v, 0)) of the integer columns as dense floats, 0 if missing.
+//   libsvm  label, then `index:value` or `index`; "#" begins a comment. Labels -1 and 0 are 0, 1 is 1; above two
+//           classes, 0..classes-1. Keys have column 0 and the index as value; weights are the values (left out of a
+//           batch in which all are 1).
+//   idx     the pair PREFIX-images-idx3-ubyte and PREFIX-labels-idx1-ubyte, each with .gz or without: pixels scaled
+//           to [0, 1] as dense floats, the class as label, no keys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/job.h"
+#include "worker/batch.h"
+
+namespace tarn::worker {
+
+struct DatasetOptions {
+  std::uint64_t limit_rows = 0;                               // only the first rows of the file; 0: all
+  std::size_t inflated_ram_bytes_max = std::size_t{1} << 30;  // gzip beyond that is inflated into a nameless cache file
+  std::string cache_dir;                                      // its folder; empty: the system's for temporary files
+  // Called on the reading thread, one at a time, with the first ten malformed lines as "FILE:LINE: WHY".
+  std::function<void(const std::string&)> report_malformed;
+};
+
+// Immutable once opened: any number of threads may read at once.
+class Dataset {
+ public:
+  // Opens `file`, a path relative to section.dir or absolute. kNotFound with what was expected at which path;
+  // kInvalidArgument for a section that makes no sense or a file without rows; kMalformed; kIo.
+  static Expected<std::unique_ptr<Dataset>> Open(const DataSection& section, const std::string& file,
+                                                 const DatasetOptions& options = {});
+  // The same from a text of format criteo or libsvm; `name` stands for the file in messages.
+  static Expected<std::unique_ptr<Dataset>> FromText(const DataSection& section, std::string name, std::string text,
+                                                     const DatasetOptions& options = {});
+
+  virtual ~Dataset() = default;
+
+  virtual std::uint64_t rows() const = 0;           // lines of the file, malformed ones included
+  virtual std::uint32_t fields() const = 0;         // keys a row, or 0 if it varies
+  virtual std::uint32_t dense_columns() const = 0;  // floats a row
+
+  // Appends rows [first_row, first_row + rows) to a batch that is empty (default or after Clear) or filled from a
+  // data set of the same shape. Malformed lines are left out, so that fewer rows may come; beyond
+  // section.malformed_max of them the call fails with kMalformed, and the batch has the rows before the line.
+  // kInvalidArgument for rows outside of the file.
+  virtual Status Append(std::uint64_t first_row, std::size_t rows, Batch* batch) const = 0;
+
+  // Clears the batch, then appends.
+  Status Read(std::uint64_t first_row, std::size_t rows, Batch* batch) const;
+
+  // Malformed lines seen so far, each counted once; and the first ten, as "FILE:LINE: WHY".
+  virtual std::uint64_t malformed() const = 0;
+  virtual std::vector<std::string> malformed_messages() const = 0;
+};
+
+}  // namespace tarn::worker

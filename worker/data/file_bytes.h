@@ -1,0 +1,46 @@
+// The bytes of a data file, whole, in memory or mapped. Gzip is told by its first bytes and inflated once: into
+// memory while it is small, beyond that into a cache file that has no name any more and goes with this object.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace tarn::worker {
+
+struct FileBytesOptions {
+  std::size_t inflated_ram_bytes_max = std::size_t{1} << 30;
+  std::string cache_dir;  // for gzip beyond that; empty: the system's folder for temporary files
+};
+
+// Immutable once made: any thread may read. A plain file is mapped; it must not be cut short while it is (the process
+// would get SIGBUS).
+class FileBytes {
+ public:
+  // kNotFound, kIo, kMalformed (a folder, a broken gzip). `expected` ends the message of a missing file: what should
+  // be there, such as "a libsvm file, plain or gzip".
+  static Expected<FileBytes> Open(const std::string& path, std::string_view expected,
+                                  const FileBytesOptions& options = {});
+  static FileBytes FromText(std::string text);
+
+  std::string_view bytes() const { return bytes_; }
+
+  FileBytes(FileBytes&& other) noexcept;
+  FileBytes& operator=(FileBytes&& other) noexcept;
+  ~FileBytes();
+
+ private:
+  FileBytes() = default;
+  Status Map(int file, const std::string& path);
+  Status Inflate(const std::string& path, const FileBytesOptions& options);
+
+  std::string_view bytes_;
+  std::unique_ptr<std::string> owned_;  // or
+  void* mapping_ = nullptr;
+  std::size_t mapping_bytes_ = 0;
+};
+
+}  // namespace tarn::worker

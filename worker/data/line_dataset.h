@@ -1,0 +1,76 @@
+// Data sets whose rows are lines, over a parser of one line.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/limits.h"
+#include "worker/data/dataset.h"
+#include "worker/data/file_bytes.h"
+#include "worker/data/line_index.h"
+#include "worker/data/malformed_log.h"
+
+namespace tarn::worker {
+
+// kInvalidArgument if rows [first, first + count) are not all below `rows`.
+Status CheckRows(const std::string& name, std::uint64_t rows, std::uint64_t first, std::size_t count);
+
+// Parser: fields(), dense_columns(), Reserve, Parse and Explain as in worker/data/criteo_parser.h.
+template <typename Parser>
+class LineDataset final : public Dataset {
+ public:
+  LineDataset(Parser parser, std::string name, FileBytes bytes, const DataSection& section,
+              const DatasetOptions& options)
+      : parser_(std::move(parser)),
+        name_(std::move(name)),
+        bytes_(std::move(bytes)),
+        index_(bytes_.bytes(), options.limit_rows),
+        malformed_(name_, section.malformed_max, options.report_malformed) {}
+
+  std::uint64_t rows() const override { return index_.lines(); }
+  std::uint32_t fields() const override { return parser_.fields(); }
+  std::uint32_t dense_columns() const override { return parser_.dense_columns(); }
+  std::uint64_t malformed() const override { return malformed_.count(); }
+  std::vector<std::string> malformed_messages() const override { return malformed_.messages(); }
+
+  Status Append(std::uint64_t first_row, std::size_t rows, Batch* batch) const override {
+    TARN_RETURN_IF_ERROR(CheckRows(name_, index_.lines(), first_row, rows));
+    batch->fields = parser_.fields();
+    batch->dense_columns = parser_.dense_columns();
+    if (batch->offsets.empty()) batch->offsets.push_back(0);
+    if (rows == 0) return {};
+    parser_.Reserve(rows, batch);
+    const std::string_view text = bytes_.bytes();
+    std::size_t begin = index_.Offset(first_row);
+    for (std::uint64_t row = first_row; row < first_row + rows; ++row) {
+      const std::size_t end = LineEnd(text, begin);
+      TARN_RETURN_IF_ERROR(AppendLine(row, text.substr(begin, end - begin), batch));
+      begin = end + 1;
+    }
+    return {};
+  }
+
+ private:
+  Status AppendLine(std::uint64_t row, std::string_view line, Batch* batch) const {
+    if (line.size() <= limits::kLineBytesMax) [[likely]] {
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (parser_.Parse(line, batch)) [[likely]]
+        return {};
+      return malformed_.Add(row, parser_.Explain(line));
+    }
+    return malformed_.Add(row,
+                          fmt::format("line of {} bytes: expected at most {}", line.size(), limits::kLineBytesMax));
+  }
+
+  const Parser parser_;
+  const std::string name_;
+  const FileBytes bytes_;
+  const LineIndex index_;
+  mutable MalformedLog malformed_;
+};
+
+}  // namespace tarn::worker
