@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Plants known bugs into a copy of the sources and shows how many seeds the simulator takes to find each.
+
+  tests/sim/mutants.py              every bug, one after the other
+  tests/sim/mutants.py ssp-off-by-one bsp-off-by-one
+
+Builds in build/mutants (with ccache, so that only what a bug touches is compiled). Exit status 1 if one is not found.
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WORK = ROOT / "build/mutants"
+FOLDERS = ("CMakeLists.txt", "CMakePresets.json", "cmake", "core", "kernels", "net", "schemas", "scheduler", "server",
+           "tests", "tools", "worker", "bench")
+
+# name, file, text that stands there once, what stands there instead
+MUTANTS = [
+    ("ack-without-apply", "server/shard_data.cc",
+     "case Ledger::Verdict::kBeyond: ++counters_.pushes_out_of_order; return ErrorCode::kOutOfOrder;",
+     "case Ledger::Verdict::kBeyond: ++counters_.pushes_out_of_order; return ErrorCode::kOk;"),
+    ("ssp-off-by-one", "server/shard_data.cc",
+     "std::min<std::uint64_t>(use.value, consistency.staleness)",
+     "std::min<std::uint64_t>(use.value, consistency.staleness + 1)"),
+    ("bsp-off-by-one", "server/shard_data.cc",
+     "case ConsistencyMode::kBsp: return use;",
+     "case ConsistencyMode::kBsp: return Clock(use.value - std::min<std::uint64_t>(use.value, 1));"),
+    ("arrival-order-sum", "server/clock_buckets.cc",
+     "return std::tuple(c.table, c.partition, c.rank, c.incarnation, c.sequence); }",
+     "return std::tuple(c.table, c.partition); }"),
+    ("forgotten-watermark", "server/ledger.h",
+     "if (sequence <= watermark) return Verdict::kRepeated;",
+     "if (sequence < watermark) return Verdict::kRepeated;\n    if (sequence == watermark) return Verdict::kNext;"),
+    ("fenced-worker-is-served", "server/cohort.cc",
+     "if (member.entry.state != WorkerState::kLive)",
+     "if (member.entry.state == WorkerState::kEnded)"),
+    ("dead-pushes-not-voided", "server/shard_control.cc",
+     "for (const auto& [incarnation, end] : changes.ended) void_from(incarnation, end);", ""),
+    ("fencing-worker-not-waited-for", "server/cohort.h",
+     "return member.entry.state != WorkerState::kEnded; }", "return member.entry.state == WorkerState::kLive; }"),
+    ("closed-one-clock-early", "server/shard_control.cc",
+     "CloseBelow(cohort_.minimum());\n  AnswerOpened();", "CloseBelow(cohort_.minimum() + 1);\n  AnswerOpened();"),
+    ("own-pushes-not-waited-for", "server/shard_data.cc",
+     "if (parked.clock_open && HasOwnPushes(parked)) {", "if (parked.clock_open) {"),
+    ("cohort-of-the-living-only", "server/cohort.cc",
+     "size += member.entry.InCohort(t) ? 1 : 0;",
+     "size += member.entry.InCohort(t) && member.entry.state == WorkerState::kLive ? 1 : 0;"),
+    ("tick-before-acknowledgements", "worker/client_ticks.cc",
+     "(capped_ && clock > proposal_clock_ + kProposalSlack) || !pushes_->AllAckedBefore(clock)",
+     "(capped_ && clock > proposal_clock_ + kProposalSlack)"),
+    ("proposal-ignored", "worker/client_ticks.cc",
+     "(capped_ && clock > proposal_clock_ + kProposalSlack) || !pushes_->AllAckedBefore(clock)",
+     "!pushes_->AllAckedBefore(clock)"),
+    ("lost-push-not-repeated", "worker/client_pushes.cc",
+     "if (lane.due <= desk_->now) Repeat(&lane);", "if (lane.due <= desk_->now) lane.due = kNever;"),
+    ("sequence-restarts-at-a-repeat", "worker/client_pushes.cc",
+     "section.sequence = log.issued = Sequence(log.issued.value + 1);",
+     "section.sequence = log.issued = Sequence(std::max(log.issued.value, log.acked.value) + 1 + "
+     "(log.issued.value % 97 == 96));"),
+    ("verdict-of-the-lowest-tick", "scheduler/verdicts.cc",
+     "if (tick.tick > highest.tick) highest = tick;",
+     "if (highest.tick.value == 0 || tick.tick < highest.tick) highest = tick;"),
+    ("verdict-before-all-shards", "scheduler/verdicts.cc",
+     "if (reports.size() == shards_.size()) ready.push_back(id);", "if (!reports.empty()) ready.push_back(id);"),
+    ("dropped-lease", "scheduler/splits.cc",
+     "    else\n      Free(record.split);\n  }\n  open_.erase(owner);",
+     "    else if (split.trained == 0)\n      Free(record.split);\n  }\n  open_.erase(owner);"),
+    ("lease-restarts-at-its-beginning", "scheduler/splits.cc",
+     "if (id == position.lease) split.trained = std::clamp(position.rows, split.trained, split.rows);", ""),
+    ("join-into-an-open-clock", "scheduler/verdicts.cc",
+     "return highest + kProposalSlack + 1;", "return highest;"),
+    ("joiner-not-announced", "scheduler/advance.cc",
+     "if (!membership_.Confirmed(agreement_version_)) return false;", ""),
+]
+
+
+def sync(source):
+    for name in FOLDERS:
+        origin = ROOT / name
+        if origin.is_file():
+            shutil.copy2(origin, source / name)
+        elif origin.is_dir():
+            shutil.copytree(origin, source / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def build(source):
+    binary = WORK / "build"
+    if not (binary / "build.ninja").exists():
+        subprocess.run(["cmake", "-S", source, "-B", binary, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"], check=True,
+                       stdout=subprocess.DEVNULL)
+    done = subprocess.run(["cmake", "--build", binary, "--target", "tarn-sim"], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stdout[-3000:])
+    return binary / "bin/tarn-sim"
+
+
+def seeds_until_found(program, seeds):
+    """The number of the first seed that fails, and what it says; None if none does."""
+    done = subprocess.run([program, "--first", "1", "--seeds", str(seeds), "--threads", "1", "--repeat-every", "0"],
+                          capture_output=True, text=True, timeout=3600)
+    failed = re.search(r"FAILED seed (\d+): ([^\n]*)", done.stdout)
+    if failed:
+        return int(failed[1]), failed[2][:90]
+    if done.returncode != 0:
+        return 1, "the simulator crashed: " + (done.stderr.strip().splitlines() or ["?"])[-1][:80]
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="which bugs (all)")
+    parser.add_argument("--seeds", type=int, default=2000, help="seeds to try for each")
+    options = parser.parse_args()
+    source = WORK / "source"
+    source.mkdir(parents=True, exist_ok=True)
+    missed = 0
+    print(f"{'bug':36} {'found at seed':>13}  how", flush=True)
+    for name, file, old, new in MUTANTS:
+        if options.names and name not in options.names:
+            continue
+        sync(source)
+        text = (source / file).read_text()
+        if text.count(old) != 1:
+            sys.exit(f"{name}: {file} holds its text {text.count(old)} times, must be once")
+        (source / file).write_text(text.replace(old, new))
+        found = seeds_until_found(build(source), options.seeds)
+        print(f"{name:36} {found[0] if found else 'not found':>13}  {found[1] if found else ''}", flush=True)
+        missed += found is None
+        shutil.copy2(ROOT / file, source / file)
+        (source / file).touch()
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
