@@ -17,6 +17,8 @@ SHUTDOWN_SECONDS_MAX = 30.0  # for servers and workers, after the scheduler has 
 RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each time
 RESTART_SECONDS_MAX = 4.0
 TAIL_LINES = 8
+SAME_LINE_CHARS = 60  # lines that end alike so far and come so soon say the same
+SAME_LINE_SECONDS = 5.0
 
 
 class Failure(Exception):
@@ -42,6 +44,7 @@ class Launch:
         self._port_file = run_dir / ".scheduler-address"
         self._fleet = fleets.Fleet(self._on_output)
         self._scheduler = None
+        self._shown = {}  # endings of lines, and when they were shown
 
     def execute(self):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
@@ -209,31 +212,42 @@ class Launch:
         self._display.fail(text)
 
     def _on_output(self, node, line):
-        self._fail(f"{node.name}: {line}")
+        """Shows what a process prints; what ends a job is said by all of its processes, and shown once."""
+        node.printed = True
+        self._note(f"{node.name}: {line}")
+        now, ending = time.monotonic(), line[-SAME_LINE_CHARS:]
+        if len(ending) == SAME_LINE_CHARS and now - self._shown.get(ending, -SAME_LINE_SECONDS) < SAME_LINE_SECONDS:
+            return
+        self._shown[ending] = now
+        self._display.fail(f"{node.name}: {line}")
 
     def _show_death(self, node):
         self._fail(f"launch: {node.name} died: {fleets.describe_exit(node.process.returncode)}; log: {node.log}")
-        for line in fleets.tail(node.log, TAIL_LINES):
-            self._display.fail(f"    {line}")
+        if not node.printed:  # otherwise it has said why
+            for line in fleets.tail(node.log, TAIL_LINES):
+                self._display.fail(f"    {line}")
 
     # --- the end ---
+
+    def _settle_summary(self, code, reason, seconds):
+        """The summary and why the run failed; writes summary.json where the scheduler could not."""
+        path = self._run_dir / "summary.json"
+        record = summary.read(path)
+        if not code and record:
+            return record, ""
+        if record.get("status") == "failed" and record.get("reason"):
+            return record, record["reason"]  # the scheduler knows what began it
+        record = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
+        record |= {"status": "failed" if code else "stopped", "reason": reason}
+        path.write_text(json.dumps(record, indent=2) + "\n")
+        return record, reason
 
     def _conclude(self, code, reason, seconds):
         if code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists():
             self._journal.close()
             shutil.rmtree(self._run_dir, ignore_errors=True)  # nothing was trained, and what is wrong has been said
             return code
-        path = self._run_dir / "summary.json"
-        record = summary.read(path)
-        if not record:
-            record = {
-                "job": launch_options.job_name(self._options),
-                "status": "failed" if code else "stopped",
-                "seconds": round(seconds, 3),
-            }
-            if reason:
-                record["reason"] = reason
-            path.write_text(json.dumps(record, indent=2) + "\n")
+        record, reason = self._settle_summary(code, reason, seconds)
         if reason:
             self._note(f"failed: {reason}")
         page = None

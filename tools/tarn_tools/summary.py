@@ -43,7 +43,7 @@ def rows(record):
     return [
         (name, text)
         for name, text in [
-            ("status", joined(*dict.fromkeys([record.get("status"), record.get("reason")]))),
+            ("status", record.get("status")),
             (
                 "fleet",
                 joined(
@@ -57,7 +57,10 @@ def rows(record):
             ("time", None if seconds is None else duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"),
             ("samples/s", get("samples_per_second")),
             ("train log-loss", get("train_logloss", "{:.4f}")),
-            ("eval AUC", joined(get("eval_auc", "{:.4f}"), best and f"best possible {best:.4f}")),
+            (
+                "eval AUC",
+                joined(get("eval_auc", "{:.4f}"), best and f"best possible {best:.4f}") if get("eval_auc") else None,
+            ),
             ("eval log-loss", get("eval_logloss", "{:.4f}")),
             ("eval accuracy", get("eval_accuracy", "{:.4f}")),
             ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
