@@ -87,8 +87,6 @@ class Launch:
             arguments += ["--set", override]
         if self._options.resume:
             arguments += ["--resume", self._options.resume]
-        if self._options.http:
-            arguments += ["--http", self._options.http]
         self._scheduler = self._node("scheduler", 0, arguments)
         address = self._await_address()
         if not address:

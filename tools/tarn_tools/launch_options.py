@@ -37,7 +37,6 @@ def parse_arguments(argv):
     )
     parser.add_argument("--resume", metavar="RUN_DIR", help="goes on from that run's newest whole checkpoint")
     parser.add_argument("--run-dir", metavar="DIR", help="where the run leaves its files (runs/<job>-<UTC time>)")
-    parser.add_argument("--http", metavar="HOST:PORT", help="address of the scheduler's status page")
     parser.add_argument("--bin-dir", metavar="DIR", help="where the programs are (build/release/bin, built if missing)")
     parser.add_argument("--quiet", action="store_true", help="only failures and the result")
     parser.add_argument("--plain", action="store_true", help="lines instead of one updating line")
