@@ -49,12 +49,12 @@ Status Loop::Run() {
 }
 
 Status Loop::Begin() {
+  auto endpoint = transport_->Bind(options_.bind);
+  if (!endpoint) return std::unexpected(endpoint.error());
   TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.run_dir + "/job.toml", ToToml(options_.job)));
   auto metrics = MetricsFile::Open(options_.run_dir + "/metrics.jsonl");
   if (!metrics) return std::unexpected(metrics.error());
   metrics_.emplace(std::move(*metrics));
-  auto endpoint = transport_->Bind(options_.bind);
-  if (!endpoint) return std::unexpected(endpoint.error());
   LogInfo("job '{}': {} servers x {} shards, {} workers, {}; listening on {}", options_.job.job.name,
           options_.job.fleet.servers, options_.job.fleet.shards, options_.job.fleet.workers,
           Name(options_.job.consistency.mode), *endpoint);

@@ -1,0 +1,142 @@
+// Shards and workers as a test scripts them, around a real scheduler, in one thread and without a network. Nodes keep
+// to docs/protocol.md where they act by themselves; a test may also send any message in their name.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scheduler/manifest.h"
+#include "scheduler/scheduler.h"
+
+namespace tarn::scheduler {
+
+class MemoryStore : public SchedulerStore {
+ public:
+  Status WriteManifest(const std::string& directory, const Manifest& manifest) override {
+    if (fail) return Fail(ErrorCode::kIo, directory + "/MANIFEST: No space left on device");
+    manifests[directory] = manifest;
+    return {};
+  }
+  void RemoveCheckpoint(const std::string& directory) override {
+    manifests.erase(directory);
+    removed.push_back(directory);
+  }
+  std::map<std::string, Manifest> manifests;
+  std::vector<std::string> removed;
+  bool fail = false;
+};
+
+struct FakeShard {
+  ShardId shard;
+  Peer peer;
+  std::uint64_t nonce = 0;
+  Incarnation incarnation;
+  View view;
+  bool silent = false;              // sends nothing, takes nothing
+  bool writes_parts = true;         // answers checkpoint orders
+  std::string part_error;           // of the parts it answers with
+  std::map<Incarnation, Clock> ticks;
+  std::map<Incarnation, DataPosition> positions;
+  Clock min_clock;
+  std::set<CheckpointId> cut;       // orders that it has cut
+  std::optional<Shutdown> shutdown;
+  std::string resume_directory;
+};
+
+struct FakeWorker {
+  WorkerRank rank;
+  Peer peer;
+  std::uint64_t nonce = 0;
+  Incarnation incarnation;          // 0: not welcomed
+  View view;
+  bool silent = false;
+  Clock clock, start;
+  std::uint64_t obeyed = 0;         // newest proposal
+  Clock limit{UINT64_MAX};          // while the proposal is open
+  DataPosition position;
+  std::vector<LeaseGrant> leases;   // not finished, in order
+  std::uint64_t trained = 0;        // rows of leases.front(), skip_rows among them
+  std::vector<LeaseDone> done;      // to be reported
+  std::uint64_t number = 0;         // of the last request
+  bool waits = false;               // for its reply
+  std::optional<Clock> jump;        // to be obeyed once the leases are done
+  bool finished = false;
+  std::optional<CheckpointPart> part;  // sent until the view has no order
+  std::optional<Shutdown> shutdown;
+  std::vector<CreateTable> tables;
+  std::vector<std::uint64_t> barriers;
+};
+
+class FakeFleet {
+ public:
+  FakeFleet(const Job& job, const Manifest* resume = nullptr);
+
+  FakeShard& AddShard(std::uint32_t shard);
+  FakeWorker& AddWorker(std::uint32_t rank);
+  void AddAll();                    // shards and workers of the job
+
+  // Messages in a node's name; the answers are delivered at once.
+  void Send(const FakeShard& shard, Body body);
+  void Send(const FakeWorker& worker, Body body);
+  void SendFrom(Peer peer, Message message);
+  void Heartbeat(FakeShard& shard);
+  void Heartbeat(FakeWorker& worker);
+  // Time passes: heartbeats of all that are not silent, timers of the scheduler.
+  void Pass(double seconds);
+
+  // One thing that an honest worker does: ask, train a batch, jump, leave. False if it can do nothing now.
+  bool Work(FakeWorker& worker);
+  // All workers work, time passes where none can, until the scheduler has stopped. False: it did not in `steps`.
+  bool RunToEnd(int steps = 100000);
+  // The process of the worker dies; it sends nothing more.
+  void Kill(FakeWorker& worker) { worker.silent = true; }
+  // It dies when the pushes of its next batch are acknowledged and its tick has reached so many shards.
+  void KillInTick(FakeWorker& worker, std::size_t shards_reached);
+  Clock HighestTick(const FakeWorker& worker) const;
+
+  FakeWorker& Newest(std::uint32_t rank);
+
+  Job job;
+  MemoryStore store;
+  Scheduler scheduler;
+  TimeUs now = 1'000'000;
+  std::vector<std::unique_ptr<FakeShard>> shards;
+  std::vector<std::unique_ptr<FakeWorker>> workers;  // every process that ever started
+  std::uint64_t rows[3] = {0, 0, 0};                 // what workers see
+  std::map<std::pair<std::uint32_t, std::uint64_t>, int> trained;  // (epoch, row) -> times, that count in the end
+  std::vector<std::string> notes;
+  double valid_loss = 1;                             // log-loss that workers report of validation splits
+
+ private:
+  struct Batch {
+    Clock clock;
+    std::uint32_t epoch;
+    std::uint64_t first_row, rows;
+  };
+
+  void Deliver();
+  void Receive(FakeShard& shard, const Message& message);
+  void Receive(FakeWorker& worker, const Message& message);
+  void Adopt(FakeShard& shard, const View& view);
+  void Adopt(FakeWorker& worker, const View& view);
+  void Tick(FakeWorker& worker, Clock clock);
+  void UpdateShards();
+  bool PullsAnswered(const FakeWorker& worker) const;  // rule C3
+  bool Ask(FakeWorker& worker);
+  void TrainBatch(FakeWorker& worker);
+
+  Outbox out_;
+  std::map<Incarnation, std::vector<Batch>> batches_;
+  std::uint64_t next_peer_ = kFirstAcceptedPeer, next_nonce_ = 1000;
+};
+
+// A job for such fleets: immediate lease times, small sets.
+Job SmallJob(std::uint32_t shards, std::uint32_t workers);
+
+}  // namespace tarn::scheduler

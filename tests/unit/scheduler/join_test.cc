@@ -1,0 +1,173 @@
+// Shows how a fleet comes together (rules N1-N3, N6, M2): welcomes, repeated and refused joins, rejoins that fence.
+#include <gtest/gtest.h>
+
+#include "core/limits.h"
+#include "tests/unit/scheduler/fake_fleet.h"
+
+namespace tarn::scheduler {
+namespace {
+
+TEST(Join, NobodyIsWelcomeUntilAllAreThere) {
+  FakeFleet fleet(SmallJob(2, 2));
+  fleet.AddShard(0);
+  fleet.AddShard(1);
+  fleet.AddWorker(0);
+  EXPECT_EQ(fleet.workers[0]->incarnation, Incarnation(0));
+  EXPECT_EQ(fleet.scheduler.progress().phase, "waiting");
+  fleet.AddWorker(1);
+  EXPECT_EQ(fleet.scheduler.progress().phase, "train");
+  for (const auto& worker : fleet.workers) {
+    EXPECT_NE(worker->incarnation, Incarnation(0));
+    EXPECT_EQ(worker->start, Clock(0));
+  }
+  const View& view = fleet.scheduler.view();
+  EXPECT_EQ(view.routes.owners, EvenOwners(6, 2));
+  EXPECT_EQ(view.routes.endpoints.size(), 2u);
+  ASSERT_EQ(view.workers.size(), 2u);
+  EXPECT_EQ(view.workers[0].rank, WorkerRank(0));
+}
+
+TEST(Join, AWorkerWaitsUntilEveryShardHasConfirmedItsView) {
+  FakeFleet fleet(SmallJob(2, 1));
+  fleet.AddShard(0);
+  FakeShard& deaf = fleet.AddShard(1);
+  deaf.silent = true;
+  fleet.AddWorker(0);
+  EXPECT_EQ(fleet.workers[0]->incarnation, Incarnation(0));
+  deaf.silent = false;
+  fleet.Pass(2);  // the Welcome is repeated
+  EXPECT_NE(fleet.workers[0]->incarnation, Incarnation(0));
+}
+
+TEST(Join, RepeatedJoinGetsTheSameWelcome) {
+  FakeFleet fleet(SmallJob(1, 1));
+  fleet.AddAll();
+  FakeWorker& worker = *fleet.workers[0];
+  const Incarnation first = worker.incarnation;
+  worker.incarnation = Incarnation(0);  // as if the Welcome had been lost
+  worker.view = {};
+  fleet.Pass(1);
+  EXPECT_EQ(worker.incarnation, first);
+  EXPECT_EQ(fleet.scheduler.view().workers.size(), 1u);
+}
+
+TEST(Join, AnyRankTakesTheLowestFree) {
+  FakeFleet fleet(SmallJob(1, 2));
+  fleet.AddShard(0);
+  fleet.AddWorker(kAnyRank);
+  fleet.AddWorker(kAnyRank);
+  EXPECT_EQ(fleet.workers[0]->rank, WorkerRank(0));
+  EXPECT_EQ(fleet.workers[1]->rank, WorkerRank(1));
+  FakeWorker& third = fleet.AddWorker(kAnyRank);
+  EXPECT_FALSE(third.shutdown);
+  EXPECT_EQ(third.incarnation, Incarnation(0));
+}
+
+TEST(Join, RefusesOtherVersionsJobsAndRanks) {
+  FakeFleet fleet(SmallJob(1, 1));
+  FakeWorker& beyond = fleet.AddWorker(1);
+  ASSERT_TRUE(beyond.shutdown);
+  EXPECT_EQ(beyond.shutdown->code, ErrorCode::kInvalidArgument);
+  FakeShard& extra = fleet.AddShard(1);
+  ASSERT_TRUE(extra.shutdown);
+  EXPECT_EQ(extra.shutdown->code, ErrorCode::kInvalidArgument);
+
+  FakeWorker& old = fleet.AddWorker(0);
+  Message join;
+  join.sender = {Role::kWorker, 0, Incarnation(0)};
+  join.body = Join{.role = Role::kWorker, .rank = 0, .nonce = 5, .protocol_version = 999, .endpoint = {}};
+  fleet.SendFrom(old.peer, join);
+  ASSERT_TRUE(old.shutdown);
+  EXPECT_EQ(old.shutdown->code, ErrorCode::kWrongJob);
+
+  FakeShard& other = fleet.AddShard(0);
+  Message wrong;
+  wrong.job = 1234;
+  wrong.sender = {Role::kShard, 0, Incarnation(1)};
+  wrong.body = Heartbeat{};
+  fleet.SendFrom(other.peer, wrong);
+  ASSERT_TRUE(other.shutdown);
+  EXPECT_EQ(other.shutdown->code, ErrorCode::kWrongJob);
+}
+
+TEST(Join, ASilentJoinerIsForgotten) {
+  FakeFleet fleet(SmallJob(1, 2));
+  fleet.AddShard(0);
+  fleet.AddWorker(0).silent = true;
+  fleet.shards[0]->incarnation = Incarnation(1);  // keeps it sending
+  fleet.Pass(7);
+  EXPECT_EQ(fleet.scheduler.progress().workers_waiting, 0u);
+}
+
+TEST(Join, RejoinFencesTheOldIncarnation) {
+  FakeFleet fleet(SmallJob(1, 2));
+  fleet.rows[0] = 300;
+  fleet.AddAll();
+  FakeWorker& old = *fleet.workers[0];
+  for (int i = 0; i < 5; ++i) fleet.Work(old);
+  const Clock other = fleet.workers[1]->clock;
+  FakeWorker& anew = fleet.AddWorker(0);
+  fleet.Pass(3);
+  EXPECT_NE(anew.incarnation, Incarnation(0));
+  EXPECT_GT(anew.incarnation, old.incarnation);
+  EXPECT_EQ(anew.start, std::max(other, old.clock) + kProposalSlack + 1);
+  ASSERT_TRUE(old.shutdown);
+  EXPECT_EQ(old.shutdown->code, ErrorCode::kFenced);
+  // The old process's nonce is spent.
+  Message again;
+  again.sender = {Role::kWorker, 0, Incarnation(0)};
+  again.body = Join{.role = Role::kWorker, .rank = 0, .nonce = old.nonce,
+                    .protocol_version = limits::kProtocolVersion, .endpoint = {}};
+  old.shutdown.reset();
+  fleet.SendFrom(old.peer, again);
+  ASSERT_TRUE(old.shutdown);
+  EXPECT_EQ(old.shutdown->code, ErrorCode::kFenced);
+}
+
+TEST(Join, NobodyPassesTheJoinClock) {
+  FakeFleet fleet(SmallJob(1, 2));
+  fleet.rows[0] = 10000;
+  fleet.AddAll();
+  fleet.Kill(*fleet.workers[0]);
+  for (int i = 0; i < 40; ++i) fleet.Work(*fleet.workers[1]);
+  fleet.Pass(7);
+  FakeWorker& survivor = *fleet.workers[1];
+  survivor.silent = true;  // reports nothing: the proposal stays open
+  fleet.AddWorker(0);
+  fleet.Pass(2);
+  EXPECT_TRUE(fleet.scheduler.view().proposal.open);
+  EXPECT_EQ(fleet.Newest(0).incarnation, Incarnation(0));
+  survivor.silent = false;
+  fleet.Pass(2);
+  FakeWorker& joiner = fleet.Newest(0);
+  ASSERT_NE(joiner.incarnation, Incarnation(0));
+  EXPECT_GT(joiner.start, survivor.clock);
+  EXPECT_FALSE(fleet.scheduler.view().proposal.open);
+}
+
+TEST(Join, NewestViewIsRepeatedUntilConfirmed) {
+  FakeFleet fleet(SmallJob(1, 1));
+  fleet.AddAll();
+  FakeShard& shard = *fleet.shards[0];
+  const View before = shard.view;
+  shard.silent = true;
+  fleet.Send(*fleet.workers[0], CreateTable{.spec = {.name = "t"}, .code = ErrorCode::kOk, .message = {}});
+  EXPECT_TRUE(fleet.workers[0]->tables.empty());  // not yet confirmed
+  shard.silent = false;
+  fleet.Pass(2);
+  EXPECT_GT(shard.view.version, before.version);
+  ASSERT_EQ(fleet.workers[0]->tables.size(), 1u);
+}
+
+TEST(Join, ANewPeerOfAKnownNodeIsFollowed) {
+  FakeFleet fleet(SmallJob(1, 1));
+  fleet.AddAll();
+  FakeWorker& worker = *fleet.workers[0];
+  worker.peer = Peer(worker.peer.value + 100);  // reconnected
+  fleet.Pass(1);
+  fleet.Send(worker, Barrier{.number = 1});
+  EXPECT_EQ(worker.barriers, std::vector<std::uint64_t>{1});
+}
+
+}  // namespace
+}  // namespace tarn::scheduler
