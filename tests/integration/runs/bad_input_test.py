@@ -1,0 +1,113 @@
+"""Shows that bad input to real programs ends in one clear error that names what, where and what was expected, and
+leaves no process: job files, data files, ports, folders, checkpoints of another job, full disks."""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import unittest
+
+from fleet_case import BIN, FleetCase
+
+
+class BadInputTest(FleetCase):
+    rows = 4_000
+
+    def fails(self, job, name, *more, code=None):
+        """Launches what must fail; returns what it said, logs included."""
+        returned, _, output = self.launch(job, name, *more, timeout=120)
+        self.assertNotEqual(returned, 0, output)
+        if code is not None:
+            self.assertEqual(returned, code, output)
+        for program in ("tarn-scheduler", "tarn-server", "tarn-worker"):
+            left = subprocess.run(["pgrep", "-f", f"{program}.*{self.folder / name}"], capture_output=True, text=True)
+            self.assertEqual(left.stdout, "", f"{program} was left behind")
+        return output
+
+    def edited(self, old, new, **more):
+        path = self.job(**more)
+        text = path.read_text()
+        self.assertIn(old, text)
+        path.write_text(text.replace(old, new))
+        return path
+
+    def test_unknown_key_names_line_and_nearest(self):
+        output = self.fails(self.edited("batch_rows", "batch_row"), "key", code=2)
+        self.assertRegex(output, r"job-.*\.toml:\d+")
+        self.assertIn("batch_rows", output)
+
+    def test_wrong_type_names_expected_and_found(self):
+        output = self.fails(self.edited("epochs = 1", 'epochs = "one"'), "type", code=2)
+        self.assertIn("epochs", output)
+        self.assertRegex(output, "integer")
+
+    def test_asp_with_aggregated_is_refused(self):
+        output = self.fails(self.job(mode="asp", apply="aggregated"), "asp", code=2)
+        self.assertIn("asp", output)
+        self.assertIn("aggregated", output)
+
+    def test_missing_data_file_is_named(self):
+        output = self.fails(self.edited('train = "train.tsv"', 'train = "nothing.tsv"'), "missing")
+        self.assertIn("nothing.tsv", output)
+
+    def test_malformed_data_names_file_and_line(self):
+        shutil.copy(self.data / "train.tsv", self.data / "broken.tsv")
+        lines = (self.data / "broken.tsv").read_text().splitlines()
+        lines[99] = "2\tnot a row"
+        (self.data / "broken.tsv").write_text("\n".join(lines))
+        job = self.edited('train = "train.tsv"', 'train = "broken.tsv"')
+        output = self.fails(job, "malformed")
+        self.assertIn("broken.tsv:100", output)
+        # Within the limit it is counted and skipped.
+        self.run_ok(job, "malformed-allowed", "--set", "data.malformed_max=1")
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            run_dir = self.folder / "port"
+            (run_dir / "logs").mkdir(parents=True)
+            done = subprocess.run(
+                [BIN / "tarn-scheduler", "--job", self.job(), "--run-dir", run_dir, "--bind", f"tcp://127.0.0.1:{port}"],
+                capture_output=True, text=True, timeout=30)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(str(port), done.stdout + done.stderr)
+        self.assertIn("in use", done.stdout + done.stderr)
+
+    def test_checkpoint_of_other_tables_is_refused(self):
+        job = self.job(durability="checkpoint", checkpoint_final=True)
+        self.run_ok(job, "first")
+        output = self.fails(job, "wider", "--resume", self.folder / "first", "--set", "model.embedding_dim=8")
+        self.assertIn("model", output)
+
+    def test_damaged_checkpoint_names_the_file(self):
+        job = self.job(durability="checkpoint", checkpoint_final=True, epochs=2)
+        self.run_ok(job, "sound")
+        newest = sorted((self.folder / "sound/checkpoints").glob("ckpt-*"))[-1]
+        sst = max(newest.glob("*.sst"), key=lambda p: p.stat().st_size)
+        data = bytearray(sst.read_bytes())
+        data[len(data) // 2] ^= 0x10
+        sst.write_bytes(data)
+        output = self.fails(job, "damaged", "--resume", self.folder / "sound", "--set", "train.epochs=3")
+        self.assertIn(sst.name, output)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root to mount a small file system")
+    def test_full_disk_is_told_and_training_data_survives(self):
+        small = self.folder / "small"
+        small.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], capture_output=True).returncode != 0:
+            self.skipTest("cannot mount a tmpfs here")
+        try:
+            job = self.job(durability="checkpoint", checkpoint_final=True)
+            code, summary, output = self.launch(job, "small/run")
+            self.assertNotEqual(code, 0, output)
+            self.assertRegex(output, "(?i)no space left")
+        finally:
+            subprocess.run(["umount", "-l", small])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
