@@ -1,0 +1,131 @@
+// Shows that the reader's thread gives batches in the order of leases, cut at the ends of leases, from where a lease
+// that was taken over stands; that plans cover each batch's keys; that a random order of rows covers every row once and
+// is the same for every worker; and that a reading error is told and stops it.
+
+#include "worker/train/batch_source.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <string>
+#include <thread>
+
+namespace tarn::worker {
+namespace {
+
+constexpr std::uint64_t kRows = 50;
+
+Job MakeJob() {
+  Job job;
+  job.data.integer_columns = 0;
+  job.data.categorical_columns = 2;
+  job.train.batch_rows = 8;
+  job.train.prefetch = 2;
+  return job;
+}
+
+// Row r has label r % 2 and the categories r and r / 10.
+std::unique_ptr<Dataset> MakeSet(const Job& job, std::uint64_t broken_line = kRows) {
+  std::string text;
+  for (std::uint64_t r = 0; r < kRows; ++r)
+    text += r == broken_line ? "broken\n"
+                             : std::to_string(r % 2) + "\tr" + std::to_string(r) + "\tg" + std::to_string(r / 10) + "\n";
+  auto set = Dataset::FromText(job.data, "test", text);
+  EXPECT_TRUE(set.has_value());
+  return std::move(*set);
+}
+
+std::vector<TableUse> Tables() {
+  TableUse linear{{}, RowsNeeded::kBatchKeysAndBias};
+  linear.spec.name = "linear";
+  TableUse embedding{{}, RowsNeeded::kBatchKeys};
+  embedding.spec.id = TableId(1);
+  embedding.spec.name = "embedding";
+  embedding.spec.dim = 4;
+  return {linear, embedding};
+}
+
+PreparedBatch Take(BatchSource* source) {
+  for (int i = 0; i < 5'000; ++i) {
+    if (auto batch = source->TryTake()) return std::move(*batch);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ADD_FAILURE() << "no batch came";
+  return {};
+}
+
+TEST(BatchSource, FollowsLeasesAndCutsAtTheirEnds) {
+  const Job job = MakeJob();
+  const auto set = MakeSet(job);
+  std::atomic<int> wakes = 0;
+  BatchSource source(job, {set.get(), nullptr, nullptr}, Tables(), 4, nullptr, [&] { ++wakes; });
+  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 20});
+  source.AddLease({.lease = LeaseId(2), .first_row = 20, .rows = 16, .skip_rows = 8});
+  const struct { std::uint64_t lease, lines, after; bool last; } expected[] = {
+      {1, 8, 8, false}, {1, 8, 16, false}, {1, 4, 20, true}, {2, 8, 16, true}};
+  for (const auto& e : expected) {
+    PreparedBatch batch = Take(&source);
+    EXPECT_EQ(batch.lease.lease, LeaseId(e.lease));
+    EXPECT_EQ(batch.lines, e.lines);
+    EXPECT_EQ(batch.batch.rows, e.lines);
+    EXPECT_EQ(batch.after, (DataPosition{LeaseId(e.lease), e.after}));
+    EXPECT_EQ(batch.last_of_lease, e.last);
+    // Each occurrence finds its key in the plan; the bias is the linear table's last occurrence and no other's.
+    ASSERT_EQ(batch.plans[0].index.size(), batch.batch.keys.size() + 1);
+    ASSERT_EQ(batch.plans[1].index.size(), batch.batch.keys.size());
+    for (std::size_t o = 0; o < batch.batch.keys.size(); ++o)
+      EXPECT_EQ(batch.plans[1].keys[batch.plans[1].index[o]], batch.batch.keys[o]);
+    EXPECT_EQ(batch.plans[0].keys[batch.plans[0].index.back()], kBiasKey);
+    source.Recycle(std::move(batch));
+  }
+  EXPECT_EQ(source.leases_open(), 0u);
+  EXPECT_FALSE(source.TryTake().has_value());
+  EXPECT_GE(wakes.load(), 4);
+}
+
+TEST(BatchSource, RandomOrderCoversEveryRowOnceAndIsTheSameEverywhere) {
+  Job job = MakeJob();
+  job.data.shuffle = true;
+  const auto set = MakeSet(job);
+  const auto order = [&](std::uint32_t epoch) {
+    std::vector<Key> keys;
+    Batch batch;
+    for (std::uint64_t first = 0; first < kRows; first += 10) {
+      EXPECT_TRUE(ReadRows(*set, job, LeasePurpose::kTrain, epoch, first, 10, &batch).has_value());
+      for (std::size_t r = 0; r < batch.rows; ++r) keys.push_back(batch.keys[2 * r]);
+    }
+    return keys;
+  };
+  const std::vector<Key> first = order(0), again = order(0), second = order(1);
+  EXPECT_EQ(std::set<Key>(first.begin(), first.end()).size(), kRows);
+  EXPECT_EQ(first, again);
+  EXPECT_NE(first, second);
+  Batch plain, evaluated;
+  ASSERT_TRUE(set->Read(0, kRows, &plain).has_value());
+  ASSERT_TRUE(ReadRows(*set, job, LeasePurpose::kTest, 0, 0, kRows, &evaluated).has_value());
+  EXPECT_EQ(plain.keys, evaluated.keys);  // evaluation keeps the file's order
+}
+
+TEST(BatchSource, TellsWhyReadingStopped) {
+  const Job job = MakeJob();
+  const auto set = MakeSet(job, 12);
+  BatchSource source(job, {set.get(), nullptr, nullptr}, Tables(), 4, nullptr, [] {});
+  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 20});
+  EXPECT_EQ(Take(&source).lines, 8u);
+  for (int i = 0; i < 5'000 && !source.error(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(source.error().has_value());
+  EXPECT_NE(source.error()->message.find("test:13"), std::string::npos) << source.error()->message;
+}
+
+TEST(BatchSource, StopsWhileFull) {
+  const Job job = MakeJob();
+  const auto set = MakeSet(job);
+  BatchSource source(job, {set.get(), nullptr, nullptr}, Tables(), 4, nullptr, [] {});
+  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = kRows});
+  Take(&source);
+}  // the destructor must not wait for what nobody takes
+
+}  // namespace
+}  // namespace tarn::worker
