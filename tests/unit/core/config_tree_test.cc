@@ -43,10 +43,12 @@ TEST(ConfigTree, SyntaxErrorsNameTheLine) {
 
 // Characters that toml++'s test for white space takes for impossible, in places where white space may stand.
 TEST(ConfigTree, CharactersNearWhiteSpaceAreNone) {
-  for (std::string letter : {"\u03dd", "\u3042", "\ufe70", "\u1681", "\u2070", "\u00b0"}) {
+  for (const std::string letter : {"\u03dd", "\u3042", "\ufe70", "\u1681", "\u2070", "\u00b0"}) {
     EXPECT_FALSE(ParseConfig(letter + " = 1", "f")) << letter;
     EXPECT_FALSE(ParseConfig("a = 1" + letter, "f")) << letter;
-    EXPECT_EQ(Parsed("a = '" + letter + "' # " + letter).Find("a")->text, letter);
+    std::string quoted = "a = '";
+    quoted.append(letter).append("' # ").append(letter);
+    EXPECT_EQ(Parsed(quoted).Find("a")->text, letter);
   }
 }
 
@@ -61,13 +63,13 @@ TEST(ConfigTree, SizeAtTheLimitAndOnePast) {
 
 std::string DeepKey(std::size_t dots) {
   std::string key = "a";
-  for (std::size_t i = 0; i < dots; ++i) key += ".a";
+  for (std::size_t i = 0; i < dots; ++i) key.append(".a");
   return key;
 }
 
 TEST(ConfigTree, DepthAtTheLimitAndOnePast) {
   EXPECT_TRUE(ParseConfig(DeepKey(7) + " = 1", "f"));
-  const auto deep = ParseConfig("\n" + DeepKey(8) + " = 1", "f");
+  const auto deep = ParseConfig("# second line\n" + DeepKey(8) + " = 1", "f");
   ASSERT_FALSE(deep);
   EXPECT_EQ(deep.error().message, "f:2: nested deeper than 8");
   EXPECT_FALSE(ParseConfig("a = [[[[[[[[[1]]]]]]]]]", "f"));

@@ -13,8 +13,8 @@ namespace tarn {
 namespace {
 
 std::vector<std::byte> Rising(int from, int step) {
-  std::vector<std::byte> bytes;
-  for (int i = 0; i < 32; ++i) bytes.push_back(std::byte(from + step * i));
+  std::vector<std::byte> bytes(32);
+  for (int i = 0; i < 32; ++i) bytes[std::size_t(i)] = std::byte(from + step * i);
   return bytes;
 }
 

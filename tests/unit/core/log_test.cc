@@ -62,6 +62,7 @@ TEST_F(LogTest, BracesInAPlainMessageAreText) {
 TEST_F(LogTest, ThreadsDoNotTearLines) {
   ASSERT_TRUE(InitLog({.role = "r", .path = path_}));
   std::vector<std::jthread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t] {
       for (int i = 0; i < 200; ++i) LogInfo("thread {} line {} end", t, i);
@@ -74,7 +75,7 @@ TEST_F(LogTest, ThreadsDoNotTearLines) {
 }
 
 TEST_F(LogTest, UnwritableFileIsAnError) {
-  for (std::string path : {std::string("/dev/null/x.log"), std::filesystem::temp_directory_path().string()}) {
+  for (const std::string& path : {std::string("/dev/null/x.log"), std::filesystem::temp_directory_path().string()}) {
     const auto status = InitLog({.role = "r", .path = path});
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::kIo);

@@ -25,6 +25,7 @@ TEST(Metrics, ThreadsCountExactly) {
   Metrics metrics;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&] {
         auto& pulls = metrics.GetCounter("pulls");
@@ -58,6 +59,7 @@ TEST(Metrics, FileTakesLinesFromSeveralWriters) {
   std::filesystem::remove(path);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&path, t] {
         auto file = MetricsFile::Open(path);
