@@ -127,7 +127,9 @@ TEST(Death, EndedEntriesLeaveTheViewWhenAllClocksHavePassed) {
     fleet.Work(fleet.Newest(0));
   }
   fleet.Pass(1);
-  fleet.Send(*fleet.workers[1], CreateTable{.spec = {.name = "t"}, .code = ErrorCode::kOk, .message = {}});
+  CreateTable create;
+  create.spec.name = "t";
+  fleet.Send(*fleet.workers[1], create);
   EXPECT_EQ(EntryOf(fleet.scheduler.view(), dead.incarnation), nullptr);
 }
 

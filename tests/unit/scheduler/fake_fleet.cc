@@ -262,8 +262,13 @@ void FakeFleet::Tick(FakeWorker& worker, Clock clock) {
     shard->positions[worker.incarnation] = worker.position;
   }
   UpdateShards();
-  // As a real one does when its clock first reaches an order's.
+  // Parts go out when a clock first reaches an order's.
   if (worker.view.checkpoint.at_clock && clock >= worker.view.checkpoint.clock) Heartbeat(worker);
+  for (auto& shard : shards) {
+    const CheckpointOrder& order = shard->view.checkpoint;
+    if (!shard->silent && order.at_clock && shard->min_clock >= order.clock && !shard->cut.contains(order.id))
+      Heartbeat(*shard);
+  }
 }
 
 Clock FakeFleet::HighestTick(const FakeWorker& worker) const {

@@ -87,6 +87,14 @@ class FakeFleet {
   void SendFrom(Peer peer, Message message);
   void Heartbeat(FakeShard& shard);
   void Heartbeat(FakeWorker& worker);
+  void RequestCheckpoint() {
+    scheduler.RequestCheckpoint(now, &out_);
+    Deliver();
+  }
+  void RequestStop() {
+    scheduler.RequestStop(now, &out_);
+    Deliver();
+  }
   // Time passes: heartbeats of all that are not silent, timers of the scheduler.
   void Pass(double seconds);
 

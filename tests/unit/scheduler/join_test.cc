@@ -151,7 +151,9 @@ TEST(Join, NewestViewIsRepeatedUntilConfirmed) {
   FakeShard& shard = *fleet.shards[0];
   const View before = shard.view;
   shard.silent = true;
-  fleet.Send(*fleet.workers[0], CreateTable{.spec = {.name = "t"}, .code = ErrorCode::kOk, .message = {}});
+  CreateTable create;
+  create.spec.name = "t";
+  fleet.Send(*fleet.workers[0], create);
   EXPECT_TRUE(fleet.workers[0]->tables.empty());  // not yet confirmed
   shard.silent = false;
   fleet.Pass(2);

@@ -1,0 +1,307 @@
+// Shows checkpoints from the order to the manifest (rules K1-K6) and that a run resumed from one goes on exactly where
+// it was cut, whatever happened to workers meanwhile.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/unit/scheduler/fake_fleet.h"
+
+namespace tarn::scheduler {
+namespace {
+
+Job Durable(std::uint32_t shards, std::uint32_t workers) {
+  Job job = SmallJob(shards, workers);
+  job.storage.durability = Durability::kCheckpoint;
+  return job;
+}
+
+void Step(FakeFleet& fleet) {
+  bool any = false;
+  for (std::size_t i = 0; i < fleet.workers.size(); ++i) any |= fleet.Work(*fleet.workers[i]);
+  if (!any) fleet.Pass(0.5);
+}
+
+const Manifest* WaitForManifest(FakeFleet& fleet, std::size_t count) {
+  for (int i = 0; i < 500 && fleet.store.manifests.size() < count; ++i) Step(fleet);
+  return fleet.store.manifests.size() < count ? nullptr : &fleet.store.manifests.rbegin()->second;
+}
+
+std::uint64_t Sum(const std::vector<std::uint64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::uint64_t{0});
+}
+
+TEST(Checkpoint, AtAClockThatNobodyHasPassed) {
+  FakeFleet fleet(Durable(2, 2));
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  for (int i = 0; i < 12; ++i) Step(fleet);
+  const Clock before = fleet.workers[0]->clock;
+  fleet.RequestCheckpoint();
+  const Manifest* manifest = WaitForManifest(fleet, 1);
+  ASSERT_NE(manifest, nullptr);
+  EXPECT_GT(manifest->resume_clock, before);
+  // By rank and in step, both have done exactly the clocks below the cut, ten rows each.
+  EXPECT_EQ(Sum(manifest->data.trained), manifest->resume_clock.value * 2 * 10);
+  EXPECT_EQ(manifest->samples, Sum(manifest->data.trained));
+  EXPECT_EQ(manifest->files.size(), 2u);
+  EXPECT_EQ(manifest->state_hash, 201u);
+  EXPECT_EQ(manifest->batches_behind, 0u);
+  for (const auto& shard : fleet.shards) EXPECT_GE(shard->min_clock, manifest->resume_clock);
+  fleet.Pass(2);
+  EXPECT_EQ(fleet.scheduler.view().checkpoint.id, CheckpointId(0));
+  EXPECT_FALSE(fleet.scheduler.view().proposal.open);
+}
+
+TEST(Checkpoint, NeverBeyondTheCeiling) {
+  FakeFleet fleet(Durable(1, 2));
+  fleet.rows[0] = 120;  // six clocks each
+  fleet.AddAll();
+  for (int i = 0; i < 5; ++i) Step(fleet);
+  fleet.RequestCheckpoint();
+  const Manifest* manifest = WaitForManifest(fleet, 1);
+  ASSERT_NE(manifest, nullptr);
+  EXPECT_EQ(manifest->resume_clock, Clock(6));
+  EXPECT_EQ(manifest->samples, 120u);
+}
+
+TEST(Checkpoint, ImmediateTablesAreCutWhereTheyStand) {
+  Job job = Durable(2, 2);
+  job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
+  FakeFleet fleet(job);
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  for (int i = 0; i < 12; ++i) Step(fleet);
+  fleet.Pass(1);  // heartbeats tell where the workers are
+  const std::uint64_t noted = fleet.scheduler.progress().samples;
+  fleet.shards[0]->writes_parts = false;
+  fleet.RequestCheckpoint();
+  for (int i = 0; i < 6; ++i) Step(fleet);
+  fleet.Pass(1);
+  EXPECT_TRUE(fleet.store.manifests.empty());
+  fleet.shards[0]->writes_parts = true;
+  const std::uint64_t now = fleet.scheduler.progress().samples;
+  EXPECT_GT(now, noted);
+  fleet.Pass(1);
+  ASSERT_EQ(fleet.store.manifests.size(), 1u);
+  const Manifest& manifest = fleet.store.manifests.begin()->second;
+  EXPECT_EQ(manifest.samples, noted);
+  EXPECT_EQ(manifest.batches_behind, (now - noted) / 10);
+}
+
+TEST(Checkpoint, PeriodicByClocksAndBySeconds) {
+  Job job = Durable(1, 2);
+  job.storage.checkpoint_clocks = 20;
+  job.storage.checkpoints_kept = 2;
+  job.storage.checkpoint_final = false;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 2000;
+  fleet.AddAll();
+  for (int i = 0; i < 300 && !fleet.scheduler.stopped(); ++i) {
+    Step(fleet);
+    fleet.Pass(0.5);
+  }
+  EXPECT_GE(fleet.store.manifests.size() + fleet.store.removed.size(), 4u);
+  EXPECT_LE(fleet.store.manifests.size(), 3u);  // two and the best
+
+  Job timed = Durable(1, 1);
+  timed.storage.checkpoint_seconds = 5;
+  FakeFleet slow(timed);
+  slow.rows[0] = 100000;
+  slow.AddAll();
+  for (int i = 0; i < 40; ++i) {
+    Step(slow);
+    slow.Pass(0.5);
+  }
+  EXPECT_GE(slow.store.manifests.size(), 2u);
+}
+
+TEST(Checkpoint, BestIsKeptAndFinalIsWritten) {
+  Job job = Durable(1, 2);
+  job.train.epochs = 6;
+  job.storage.checkpoints_kept = 1;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 60;
+  fleet.rows[1] = 20;
+  fleet.AddAll();
+  ASSERT_TRUE(fleet.RunToEnd());
+  const Progress progress = fleet.scheduler.progress();
+  EXPECT_EQ(fleet.store.manifests.size(), 2u);
+  EXPECT_TRUE(fleet.store.manifests.contains(progress.best_checkpoint));
+  EXPECT_TRUE(fleet.store.manifests.contains(progress.last_checkpoint));
+  EXPECT_NE(progress.best_checkpoint, progress.last_checkpoint);
+  EXPECT_EQ(fleet.store.manifests[progress.best_checkpoint].epochs.size(), 1u);
+  EXPECT_EQ(fleet.store.manifests[progress.last_checkpoint].epochs.size(), 6u);
+}
+
+TEST(Checkpoint, TheBestOfTheLastEpochIsTheFinalOne) {
+  FakeFleet fleet(Durable(1, 2));
+  fleet.rows[0] = 60;
+  fleet.AddAll();
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.store.manifests.size(), 1u);
+  EXPECT_TRUE(fleet.scheduler.progress().has_state_hash);
+}
+
+TEST(Checkpoint, AFailedPartIsReportedAndTrainingGoesOn) {
+  FakeFleet fleet(Durable(2, 2));
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  for (int i = 0; i < 5; ++i) Step(fleet);
+  fleet.shards[1]->part_error = "ckpt-1/shard-1.sst: No space left on device";
+  fleet.RequestCheckpoint();
+  for (int i = 0; i < 100 && fleet.store.removed.empty(); ++i) Step(fleet);
+  ASSERT_EQ(fleet.store.removed.size(), 1u);
+  EXPECT_FALSE(fleet.scheduler.stopping());
+  bool told = false;
+  for (const std::string& note : fleet.notes) told |= note.find("No space left") != std::string::npos;
+  EXPECT_TRUE(told);
+  EXPECT_EQ(fleet.scheduler.view().checkpoint.id, CheckpointId(0));
+  fleet.shards[1]->part_error.clear();
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+}
+
+TEST(Checkpoint, AFinalOneThatFailsFailsTheJob) {
+  Job job = Durable(1, 1);
+  job.train.epochs = 2;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 60;
+  fleet.rows[1] = 20;
+  fleet.store.fail = true;
+  fleet.AddAll();
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kIo);
+  EXPECT_NE(fleet.scheduler.stop_reason().reason.find("No space left"), std::string::npos);
+  EXPECT_EQ(fleet.scheduler.progress().phase, "failed");
+}
+
+TEST(Checkpoint, StopCutsOneAndASecondDoesNotWait) {
+  FakeFleet fleet(Durable(1, 2));
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  for (int i = 0; i < 5; ++i) Step(fleet);
+  fleet.RequestStop();
+  for (int i = 0; i < 100 && !fleet.scheduler.stopped(); ++i) Step(fleet);
+  EXPECT_TRUE(fleet.scheduler.stopped());
+  EXPECT_EQ(fleet.scheduler.progress().phase, "stopped");
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+  EXPECT_EQ(fleet.store.manifests.size(), 1u);
+
+  FakeFleet hasty(Durable(1, 2));
+  hasty.rows[0] = 1000;
+  hasty.AddAll();
+  hasty.shards[0]->writes_parts = false;
+  hasty.RequestStop();
+  EXPECT_FALSE(hasty.scheduler.stopping());
+  hasty.RequestStop();
+  EXPECT_TRUE(hasty.scheduler.stopping());
+  EXPECT_TRUE(hasty.store.manifests.empty());
+}
+
+// Runs a job, cuts a checkpoint after `steps`, with a death at `kill_step` after the request (none if negative), and
+// resumes it in another fleet: every row of the epochs is covered exactly once by both together.
+void CutAndResume(ConsistencyMode mode, int steps, int kill_step, std::size_t reached) {
+  Job job = Durable(2, 3);
+  job.consistency.mode = mode;
+  job.consistency.staleness = mode == ConsistencyMode::kSsp ? 3 : 0;
+  job.train.epochs = 2;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 605;
+  fleet.rows[1] = 21;
+  fleet.AddAll();
+  for (int i = 0; i < steps; ++i) Step(fleet);
+  if (fleet.scheduler.progress().phase != "train") return;
+  const std::size_t before = fleet.store.manifests.size();
+  fleet.RequestCheckpoint();
+  for (int i = 0; i < 400 && fleet.store.manifests.size() == before && !fleet.scheduler.stopped(); ++i) {
+    if (i == kill_step) fleet.KillInTick(*fleet.workers[1], reached);
+    if (i == kill_step + 30) fleet.AddWorker(1);
+    Step(fleet);
+  }
+  ASSERT_GT(fleet.store.manifests.size(), before);
+  const Manifest manifest = fleet.store.manifests.rbegin()->second;
+
+  Job other = job;
+  other.fleet.workers = 2;
+  other.fleet.shards = 3;
+  FakeFleet resumed(other, &manifest);
+  resumed.rows[0] = 605;
+  resumed.rows[1] = 21;
+  resumed.AddAll();
+  EXPECT_EQ(resumed.shards[0]->resume_directory, "old");
+  EXPECT_EQ(resumed.workers[0]->start, manifest.resume_clock);
+  EXPECT_GE(resumed.workers[0]->incarnation, manifest.next_incarnation);
+  ASSERT_TRUE(resumed.RunToEnd()) << steps << " " << kill_step;
+  EXPECT_EQ(resumed.scheduler.progress().samples, 2 * 605u);
+  EXPECT_EQ(resumed.scheduler.progress().epochs.size(), 2u);
+  // What the checkpoint does not cover was trained here, once.
+  std::uint64_t here = 0;
+  for (const auto& [row, times] : resumed.trained) {
+    ASSERT_EQ(times, 1) << row.first << " " << row.second;
+    ++here;
+  }
+  EXPECT_EQ(here, 2 * 605u - manifest.samples);
+  for (std::size_t i = 0; i < manifest.data.trained.size(); ++i)
+    for (std::uint64_t row = 0; row < manifest.data.trained[i]; ++row)
+      ASSERT_EQ(resumed.trained.count({manifest.data.epoch, i * manifest.data.split_rows + row}), 0u);
+}
+
+TEST(Resume, CoversEveryRowOnceWhereverTheCutWas) {
+  for (ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kSsp})
+    for (int steps = 1; steps < 60; steps += 3) {
+      CutAndResume(mode, steps, -100, 0);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+}
+
+TEST(Resume, CoversEveryRowOnceWhoeverDiedDuringTheCut) {
+  for (ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kSsp})
+    for (int steps = 1; steps < 30; steps += 4)
+      for (int kill_step = 0; kill_step < 14; ++kill_step)
+        for (std::size_t reached : {0u, 1u, 2u}) {
+          CutAndResume(mode, steps, kill_step, reached);
+          if (testing::Test::HasFatalFailure()) return;
+        }
+}
+
+TEST(Resume, AFinishedRunEndsAtOnce) {
+  FakeFleet fleet(Durable(1, 1));
+  fleet.rows[0] = 60;
+  fleet.AddAll();
+  ASSERT_TRUE(fleet.RunToEnd());
+  const Manifest manifest = fleet.store.manifests.begin()->second;
+  FakeFleet again(Durable(1, 1), &manifest);
+  again.rows[0] = 60;
+  again.AddAll();
+  ASSERT_TRUE(again.RunToEnd());
+  EXPECT_TRUE(again.trained.empty());
+  EXPECT_EQ(again.scheduler.progress().samples, 60u);
+}
+
+TEST(Resume, ATableOfAnotherShapeIsRefusedByName) {
+  Manifest manifest;
+  manifest.job_text = ToToml(Durable(1, 1));
+  manifest.partition_bits = 6;
+  TableSpec spec;
+  spec.id = TableId(1);
+  spec.name = "users";
+  spec.dim = 8;
+  manifest.tables.push_back(spec);
+  FakeFleet fleet(Durable(1, 1), &manifest);
+  fleet.AddAll();
+  FakeWorker& worker = *fleet.workers[0];
+  spec.dim = 16;
+  fleet.Send(worker, CreateTable{.spec = spec, .code = ErrorCode::kOk, .message = {}});
+  ASSERT_EQ(worker.tables.size(), 1u);
+  EXPECT_EQ(worker.tables[0].code, ErrorCode::kAlreadyExists);
+  EXPECT_NE(worker.tables[0].message.find("'users'"), std::string::npos);
+  EXPECT_NE(worker.tables[0].message.find("dim: 16 here, 8 there"), std::string::npos);
+  spec.dim = 8;
+  fleet.Send(worker, CreateTable{.spec = spec, .code = ErrorCode::kOk, .message = {}});
+  ASSERT_EQ(worker.tables.size(), 2u);
+  EXPECT_EQ(worker.tables[1].code, ErrorCode::kOk);
+  EXPECT_EQ(worker.tables[1].spec.id, TableId(1));
+}
+
+}  // namespace
+}  // namespace tarn::scheduler

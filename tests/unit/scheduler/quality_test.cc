@@ -1,0 +1,115 @@
+// Shows the figures of core/quality.h against plain definitions, and that merging in any grouping is exact where it is
+// counts.
+#include "core/quality.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/hash.h"
+
+namespace tarn {
+namespace {
+
+struct Row {
+  float logit;
+  bool positive;
+};
+
+std::vector<Row> SomeRows(std::size_t count) {
+  SplitMix random(3);
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double logit = 8 * random.Unit() - 4;
+    rows.push_back({static_cast<float>(logit), random.Chance(1 / (1 + std::exp(-logit)))});
+  }
+  return rows;
+}
+
+double PairwiseAuc(const std::vector<Row>& rows) {
+  double won = 0, pairs = 0;
+  for (const Row& a : rows)
+    for (const Row& b : rows) {
+      if (!a.positive || b.positive) continue;
+      ++pairs;
+      won += a.logit > b.logit ? 1 : a.logit == b.logit ? 0.5 : 0;
+    }
+  return won / pairs;
+}
+
+TEST(Quality, AgreesWithDefinitions) {
+  const auto rows = SomeRows(2000);
+  Quality quality;
+  double loss = 0, correct = 0, positives = 0;
+  for (const Row& row : rows) {
+    quality.AddBinary(row.logit, row.positive);
+    const double p = 1 / (1 + std::exp(-double{row.logit}));
+    loss -= std::log(row.positive ? p : 1 - p);
+    correct += (row.logit > 0) == row.positive ? 1 : 0;
+    positives += row.positive ? 1 : 0;
+  }
+  const double n = static_cast<double>(rows.size()), share = positives / n;
+  EXPECT_NEAR(quality.LogLoss(), loss / n, 1e-12);
+  EXPECT_DOUBLE_EQ(quality.Accuracy(), correct / n);
+  EXPECT_NEAR(quality.Auc(), PairwiseAuc(rows), 1e-4);
+  const double entropy = -(share * std::log(share) + (1 - share) * std::log(1 - share));
+  EXPECT_NEAR(quality.NormalizedEntropy(), loss / n / entropy, 1e-9);
+}
+
+TEST(Quality, MergingIsExact) {
+  const auto rows = SomeRows(3000);
+  Quality whole, parts[3], merged;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    whole.AddBinary(rows[i].logit, rows[i].positive);
+    parts[i % 3].AddBinary(rows[i].logit, rows[i].positive);
+  }
+  for (int i : {2, 0, 1}) merged.Merge(parts[i]);
+  EXPECT_EQ(merged.buckets, whole.buckets);
+  EXPECT_EQ(merged.Auc(), whole.Auc());
+  EXPECT_EQ(merged.Accuracy(), whole.Accuracy());
+  EXPECT_NEAR(merged.LogLoss(), whole.LogLoss(), 1e-12);
+}
+
+TEST(Quality, StaysFiniteAtTheEnds) {
+  Quality quality;
+  for (float logit : {-1e30f, -200.f, -16.f, 16.f, 200.f, 1e30f}) {
+    quality.AddBinary(logit, logit > 0);
+    EXPECT_TRUE(std::isfinite(quality.LogLoss()));
+  }
+  EXPECT_EQ(quality.Auc(), 1);
+  EXPECT_NEAR(quality.LogLoss(), 0, 1e-6);
+  quality.AddBinary(-1000, true);
+  EXPECT_NEAR(quality.LogLoss(), 1000.0 / 7, 1e-6);
+  EXPECT_EQ(quality.buckets.rbegin()->first, Quality::kBuckets - 1);
+  EXPECT_EQ(quality.buckets.begin()->first, 0u);
+}
+
+TEST(Quality, DivergenceShowsInTheLossOnly) {
+  Quality quality;
+  quality.AddBinary(std::numeric_limits<float>::quiet_NaN(), true);
+  EXPECT_TRUE(std::isnan(quality.LogLoss()));
+  EXPECT_EQ(quality.rows, 1u);
+}
+
+TEST(Quality, EmptyAndOneSided) {
+  Quality quality;
+  EXPECT_EQ(quality.Auc(), 0.5);
+  EXPECT_EQ(quality.LogLoss(), 0);
+  EXPECT_EQ(quality.NormalizedEntropy(), 1);
+  quality.AddBinary(1, true);
+  EXPECT_EQ(quality.Auc(), 0.5);
+  EXPECT_EQ(quality.NormalizedEntropy(), 1);
+}
+
+TEST(Quality, Classes) {
+  Quality quality;
+  quality.AddClass(0.25, true);
+  quality.AddClass(0.75, false);
+  EXPECT_EQ(quality.LogLoss(), 0.5);
+  EXPECT_EQ(quality.Accuracy(), 0.5);
+}
+
+}  // namespace
+}  // namespace tarn
