@@ -112,8 +112,9 @@ void ClientControl::RequestLeases(LeaseRequest request) {
 }
 
 void ClientControl::OnLeaseReply(LeaseReply reply) {
-  if (Answered<LeaseRequest>([&](const LeaseRequest& r) { return r.number == reply.number; }))
-    desk_->events.push_back(LeasesGranted{std::move(reply)});
+  if (!Answered<LeaseRequest>([&](const LeaseRequest& r) { return r.number == reply.number; })) return;
+  if (reply.grants.empty()) awaited_clock_ = reply.jump_to;
+  desk_->events.push_back(LeasesGranted{std::move(reply)});
 }
 
 void ClientControl::Leave(const DataPosition& position) {
@@ -152,6 +153,11 @@ void ClientControl::SendHeartbeat() {
 
 void ClientControl::Dispatch() {
   FollowPart();
+  // The scheduler waits for this clock: it should not have to wait for the next heartbeat as well.
+  if (awaited_clock_.value != 0 && ticks_->acked() >= awaited_clock_) {
+    awaited_clock_ = Clock(0);
+    next_heartbeat_ = desk_->now;
+  }
   if (std::exchange(desk_->wants_heartbeat, false)) next_heartbeat_ = desk_->now;
   if (desk_->running() && next_heartbeat_ <= desk_->now) SendHeartbeat();
   for (Repeating& r : repeating_) {

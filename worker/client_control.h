@@ -58,6 +58,7 @@ class ClientControl {
   TimeUs next_heartbeat_ = kNever;
   std::uint64_t barriers_ = 0, lease_requests_ = 0;
   CheckpointId part_sent_;
+  Clock awaited_clock_;  // the scheduler told this worker to tick to it; 0: nothing is awaited
   bool leaving_ = false;
 };
 
