@@ -342,11 +342,12 @@ class Reader {
     out.id = CheckpointId(m.id());
     out.code = Code(m.code(), "code");
     out.message = String(m.message(), limits::kTextBytesMax, "message");
-    out.files = List<CheckpointFile>(m.files(), limits::kCheckpointFilesMax, "files", [this](const auto& items, auto i) {
-      const wire::CheckpointFile& file = *items.Get(i);
-      return CheckpointFile{String(file.name(), limits::kNameBytesMax, "files[].name"), file.bytes(), file.crc32c(),
-                            file.rows()};
-    });
+    out.files = List<CheckpointFile>(
+        m.files(), limits::kCheckpointFilesMax, "files", [this](const auto& items, auto i) {
+          const wire::CheckpointFile& file = *items.Get(i);
+          return CheckpointFile{String(file.name(), limits::kNameBytesMax, "files[].name"), file.bytes(),
+                                file.crc32c(), file.rows()};
+        });
     out.max_clock = Clock(m.max_clock());
     out.state_hash = m.state_hash();
     out.position = Position(m.position(), "position");

@@ -35,7 +35,8 @@ class Writer {
 
   Status Finish(const Message& message) {
     const auto body = std::visit([this](const auto& m) { return Write(m).Union(); }, message.body);
-    if (!status_) return Fail(status_.error().code, fmt::format("{}.{}", BodyName(message.body), status_.error().message));
+    if (!status_)
+      return Fail(status_.error().code, fmt::format("{}.{}", BodyName(message.body), status_.error().message));
     const auto type = static_cast<wire::Body>(message.body.index() + 1);
     b_.Finish(wire::CreateHeader(b_, message.job, Cast<wire::Role>(message.sender.role), message.sender.rank,
                                  message.sender.incarnation.value, message.epoch.value, type, body));

@@ -60,7 +60,23 @@ ZmqContext::ZmqContext(const ZmqContextOptions& options) : context_(zmq_ctx_new(
   zmq_ctx_set(context_, ZMQ_MAX_SOCKETS, std::min(options.sockets_max, zmq_ctx_get(context_, ZMQ_SOCKET_LIMIT)));
 }
 
+Status ZmqContext::Secure(const CurveKeys& keys) {
+  TARN_CHECK(!gate_, "a context gets its keys once");
+  auto gate = CurveGate::Start(context_, keys);
+  if (!gate) return std::unexpected(gate.error());
+  keys_ = keys;
+  gate_ = std::move(*gate);
+  return {};
+}
+
+Status ZmqContext::SecureFromFile(const std::string& path) {
+  if (path.empty()) return {};
+  const Expected<CurveKeys> keys = LoadCurveKeys(path);
+  return keys ? Secure(*keys) : std::unexpected(keys.error());
+}
+
 ZmqContext::~ZmqContext() {
+  gate_.reset();
   while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
   }
 }
@@ -98,7 +114,7 @@ class ZmqTransport::Impl {
     TARN_RETURN_IF_ERROR(CheckAddress(endpoint));
     const auto found = links_.find(peer);
     if (found != links_.end() && found->second.endpoint == endpoint) return {};
-    Expected<Socket> socket = Socket::Open(context_.handle(), ZMQ_DEALER, SocketSettings());
+    Expected<Socket> socket = OpenSocket(ZMQ_DEALER);
     if (!socket) return std::unexpected(socket.error());
     TARN_RETURN_IF_ERROR(socket->Connect(endpoint));
     if (found != links_.end()) {
@@ -169,13 +185,22 @@ class ZmqTransport::Impl {
     if (!HasValidPort(endpoint))
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: expected tcp://HOST:PORT with a port from 1 to 65535", endpoint));
-    if (options_.insecure || IsLoopback(endpoint)) return {};
+    if (options_.insecure || context_.keys() != nullptr || IsLoopback(endpoint)) return {};
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("CURVE keys are required for non-loopback address {}; --insecure says otherwise", endpoint));
+                fmt::format("CURVE keys are required for non-loopback address {}; --insecure says otherwise",
+                            endpoint));
+  }
+
+  // ZMQ_ROUTER or ZMQ_DEALER, with the fleet's keys if there are any.
+  Expected<Socket> OpenSocket(int type) {
+    Expected<Socket> socket = Socket::Open(context_.handle(), type, SocketSettings());
+    if (socket && context_.keys() != nullptr)
+      TARN_RETURN_IF_ERROR(ApplyCurveKeys(*context_.keys(), type == ZMQ_ROUTER, socket->handle()));
+    return socket;
   }
 
   Status OpenRouter() {
-    Expected<Socket> socket = Socket::Open(context_.handle(), ZMQ_ROUTER, SocketSettings());
+    Expected<Socket> socket = OpenSocket(ZMQ_ROUTER);
     if (!socket) return std::unexpected(socket.error());
     router_.emplace(std::move(*socket));
     return monitor_.Watch(context_.handle(), router_->handle());

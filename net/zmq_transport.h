@@ -16,6 +16,7 @@
 
 #include "core/limits.h"
 #include "net/transport.h"
+#include "net/zmq_curve.h"
 
 namespace tarn::net {
 
@@ -28,8 +29,8 @@ struct ZmqContextOptions {
   int sockets_max = 65536;  // a transport uses one, and one more for each peer that it connects to
 };
 
-// ZeroMQ's threads. Exactly one per process. Destroying it waits until what was sent has left, at most as long as
-// its transports linger; they must be gone before. Free to use from any thread.
+// ZeroMQ's threads, and the keys. Exactly one per process. Destroying it waits until what was sent has left, at most
+// as long as its transports linger; they must be gone before. Free to use from any thread.
 class ZmqContext {
  public:
   // Also calls KeepLargeBlocks.
@@ -38,10 +39,21 @@ class ZmqContext {
   ZmqContext(const ZmqContext&) = delete;
   ZmqContext& operator=(const ZmqContext&) = delete;
 
+  // From now on all connections are encrypted and only holders of `keys` are admitted, which it proves first. Once,
+  // before the first transport. An error leaves a context that must not be used.
+  Status Secure(const CurveKeys& keys);
+
+  // Secure with the keys of a file (LoadCurveKeys); no path: plain connections. What programs do with --keys.
+  Status SecureFromFile(const std::string& path);
+
   void* handle() const { return context_; }
+  // Null: plain connections.
+  const CurveKeys* keys() const { return gate_ ? &keys_ : nullptr; }
 
  private:
   void* context_;
+  CurveKeys keys_;
+  std::unique_ptr<CurveGate> gate_;
 };
 
 struct ZmqTransportOptions {

@@ -138,7 +138,8 @@ TEST(Malformed, KeysAndCounts) {
   EXPECT_EQ(PushError(2, 2, 16, 8), "");
   EXPECT_EQ(PushError(2, 2, 8, 8), "malformed: Push.keys frame: 8 bytes, expected 16 for 2 keys");
   EXPECT_EQ(PushError(2, 1, 16, 8), "malformed: Push.keys.sections: counts add up to 1, expected keys.count 2");
-  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Range), "malformed: Push.keys frame: 16 bytes, expected 0 for 2 keys");
+  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Range),
+            "malformed: Push.keys frame: 16 bytes, expected 0 for 2 keys");
   EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0} - 1), "");
   EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0}),
             "malformed: Push.keys.first_key: 18446744073709551615 with count 2 goes past the last key");
@@ -220,7 +221,8 @@ std::string QualityError(const std::vector<std::uint16_t>& bucket, std::size_t c
 
 TEST(Malformed, Buckets) {
   EXPECT_EQ(QualityError({1, 5}, 2, 3), "");
-  EXPECT_EQ(QualityError({5, 5}, 2, 1), "malformed: LeaseRequest.done[].quality.bucket: 5 after 5, expected ascending order");
+  EXPECT_EQ(QualityError({5, 5}, 2, 1),
+            "malformed: LeaseRequest.done[].quality.bucket: 5 after 5, expected ascending order");
   EXPECT_EQ(QualityError({1, 5}, 3, 1).substr(0, 37), "malformed: LeaseRequest.done[].qualit");
   // Few bytes must not become many: 60 leases that share 300 buckets.
   std::vector<std::uint16_t> many(300);

@@ -320,7 +320,8 @@ TEST_F(TransportTest, AddressesThatAreNone) {
 }
 
 TEST_F(TransportTest, OnlyLoopbackWithoutKeys) {
-  for (const char* endpoint : {"tcp://127.0.0.1:*", "tcp://127.8.9.1:80", "tcp://localhost:1", "tcp://[::1]:1", "ipc:///x"})
+  for (const char* endpoint : {"tcp://127.0.0.1:*", "tcp://127.8.9.1:80", "tcp://localhost:1", "tcp://[::1]:1",
+                               "ipc:///x"})
     EXPECT_TRUE(IsLoopback(endpoint)) << endpoint;
   for (const char* endpoint : {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://10.0.0.1:1", "tcp://127.example.org:1",
                                "tcp://localhost.example.org:1", "tcp://[::]:1", "tcp://127.0.0.1:0;10.0.0.1:1",

@@ -1,0 +1,28 @@
+// tarn-keys: makes the key file that lets a fleet leave one machine.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "net/zmq_curve.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Makes a file with the CURVE key pair of a fleet. Copy it to every machine of the fleet, and give it to the\n"
+      "scheduler, the servers and the workers with --keys: connections are then encrypted, and only who holds the\n"
+      "file may join.\n\n"
+      "  tarn-keys fleet.keys\n\n"
+      "Exit status: 0 done, 1 failed, 2 bad usage."};
+  std::string path;
+  app.add_option("file", path, "the file to make; it must not be there yet")->required();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  const auto keys = tarn::net::MakeCurveKeys();
+  const tarn::Status saved = keys ? tarn::net::SaveCurveKeys(*keys, path) : std::unexpected(keys.error());
+  if (saved) return 0;
+  fmt::print(stderr, "tarn-keys: {}\n", saved.error().message);
+  return 1;
+}

@@ -1,0 +1,217 @@
+#include "net/zmq_curve.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "net/zmq_monitor.h"
+#include "net/zmq_socket.h"
+
+namespace tarn::net {
+namespace {
+
+constexpr std::size_t kKeyText = 40;
+constexpr std::size_t kKeyBytes = 32;
+constexpr int kProofMs = 5000;
+
+std::string ZmqText() { return zmq_strerror(zmq_errno()); }
+
+bool IsKey(const std::string& text) {
+  std::array<std::uint8_t, kKeyBytes> bytes;
+  return text.size() == kKeyText && zmq_z85_decode(bytes.data(), text.c_str()) != nullptr;
+}
+
+Status SetText(void* socket, int option, std::string_view what, const std::string& text) {
+  // Keys are taken with their final zero.
+  if (zmq_setsockopt(socket, option, text.c_str(), text.size() + 1) == 0) return {};
+  return Fail(ErrorCode::kIo, fmt::format("cannot set {}: {}", what, ZmqText()));
+}
+
+}  // namespace
+
+Expected<CurveKeys> MakeCurveKeys() {
+  std::array<char, kKeyText + 1> public_key{}, secret_key{};
+  if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0)
+    return Fail(ErrorCode::kUnsupported, fmt::format("cannot make keys: {}", ZmqText()));
+  return CurveKeys{public_key.data(), secret_key.data()};
+}
+
+Status SaveCurveKeys(const CurveKeys& keys, const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (fd < 0)
+    return Fail(errno == EEXIST ? ErrorCode::kAlreadyExists : ErrorCode::kIo,
+                fmt::format("cannot create key file {}: {}", path, std::strerror(errno)));
+  const std::string text =
+      fmt::format("# Keys of a tarn fleet: whoever holds this file may join it.\npublic {}\nsecret {}\n",
+                  keys.public_key, keys.secret_key);
+  const bool written = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(fd) == 0;
+  const int error = errno;
+  close(fd);
+  if (written) return {};
+  return Fail(ErrorCode::kIo, fmt::format("cannot write key file {}: {}", path, std::strerror(error)));
+}
+
+Expected<CurveKeys> LoadCurveKeys(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0)
+    return Fail(ErrorCode::kNotFound, fmt::format("key file {}: {}", path, std::strerror(errno)));
+  if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("key file {}: others may read it; chmod 600 {}", path, path));
+  CurveKeys keys;
+  std::ifstream file(path);
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (line.empty() || line[0] == '#') continue;
+    const std::string name = line.substr(0, line.find(' '));
+    const std::string key = line.size() > name.size() ? line.substr(name.size() + 1) : "";
+    if ((name != "public" && name != "secret") || !IsKey(key))  // without the line: it may hold a secret
+      return Fail(ErrorCode::kMalformed, fmt::format("{}:{}: expected 'public' or 'secret' and a key of {} characters",
+                                                     path, number, kKeyText));
+    (name == "public" ? keys.public_key : keys.secret_key) = key;
+  }
+  std::array<char, kKeyText + 1> derived{};
+  if (keys.public_key.empty() || keys.secret_key.empty() ||
+      zmq_curve_public(derived.data(), keys.secret_key.c_str()) != 0 || keys.public_key != derived.data())
+    return Fail(ErrorCode::kMalformed, fmt::format("key file {}: expected a public key and its secret key", path));
+  return keys;
+}
+
+Status ApplyCurveKeys(const CurveKeys& keys, bool server, void* socket) {
+  TARN_RETURN_IF_ERROR(SetText(socket, ZMQ_CURVE_SECRETKEY, "ZMQ_CURVE_SECRETKEY", keys.secret_key));
+  if (!server) {
+    TARN_RETURN_IF_ERROR(SetText(socket, ZMQ_CURVE_PUBLICKEY, "ZMQ_CURVE_PUBLICKEY", keys.public_key));
+    return SetText(socket, ZMQ_CURVE_SERVERKEY, "ZMQ_CURVE_SERVERKEY", keys.public_key);
+  }
+  const int yes = 1;
+  constexpr std::string_view kDomain = "tarn";
+  if (zmq_setsockopt(socket, ZMQ_CURVE_SERVER, &yes, sizeof(yes)) == 0 &&
+      zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, kDomain.data(), kDomain.size()) == 0)
+    return {};
+  return Fail(ErrorCode::kIo, fmt::format("cannot set ZMQ_CURVE_SERVER: {}", ZmqText()));
+}
+
+class CurveGate::Impl {
+ public:
+  ~Impl() {
+    const std::uint64_t one = 1;
+    if (thread_.joinable()) {
+      [[maybe_unused]] const auto written = write(stop_, &one, sizeof(one));
+      thread_.join();
+    }
+    if (socket_ != nullptr) zmq_close(socket_);
+    if (stop_ >= 0) close(stop_);
+  }
+
+  Status Start(void* context, const CurveKeys& keys) {
+    TARN_CHECK(zmq_z85_decode(key_.data(), keys.public_key.c_str()) != nullptr, "keys are loaded or made");
+    stop_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    socket_ = zmq_socket(context, ZMQ_REP);
+    const int none = 0;
+    if (stop_ < 0 || socket_ == nullptr || zmq_setsockopt(socket_, ZMQ_LINGER, &none, sizeof(none)) != 0 ||
+        zmq_bind(socket_, "inproc://zeromq.zap.01") != 0)
+      return Fail(ErrorCode::kIo, fmt::format("cannot start the check of keys: {}", ZmqText()));
+    thread_ = std::thread([this] { Run(); });
+    return {};
+  }
+
+ private:
+  // version, request id, domain, address, identity, mechanism, the key (32 bytes) -> version, request id, status, ...
+  static constexpr std::size_t kRequestParts = 7;
+
+  void Run() {
+    zmq_pollitem_t items[] = {{nullptr, stop_, ZMQ_POLLIN, 0}, {socket_, 0, ZMQ_POLLIN, 0}};
+    for (;;) {
+      if (zmq_poll(items, 2, -1) < 0 && zmq_errno() != EINTR) return;  // nobody is admitted any more
+      if ((items[0].revents & ZMQ_POLLIN) != 0) return;
+      if ((items[1].revents & ZMQ_POLLIN) != 0) Answer();
+    }
+  }
+
+  void Answer() {
+    std::vector<std::string> request;
+    for (bool more = true; more;) {
+      zmq_msg_t part;
+      zmq_msg_init(&part);
+      if (zmq_msg_recv(&part, socket_, ZMQ_DONTWAIT) < 0) return;
+      if (request.size() < kRequestParts + 1)
+        request.emplace_back(static_cast<const char*>(zmq_msg_data(&part)), zmq_msg_size(&part));
+      more = zmq_msg_more(&part) != 0;
+      zmq_msg_close(&part);
+    }
+    const bool admitted = request.size() == kRequestParts && request[0] == "1.0" && request[5] == "CURVE" &&
+                          request[6] == std::string_view(reinterpret_cast<const char*>(key_.data()), key_.size());
+    const std::string id = request.size() > 1 ? request[1] : "";
+    const std::string status = admitted ? "200" : "400";
+    const std::array<std::string, 6> reply = {"1.0", id, status, admitted ? "" : "unknown key", "", ""};
+    for (std::size_t i = 0; i < reply.size(); ++i)
+      zmq_send(socket_, reply[i].data(), reply[i].size(), ZMQ_DONTWAIT | (i + 1 < reply.size() ? ZMQ_SNDMORE : 0));
+  }
+
+  std::array<std::uint8_t, kKeyBytes> key_{};
+  void* socket_ = nullptr;
+  int stop_ = -1;
+  std::thread thread_;
+};
+
+namespace {
+
+// Without a working gate ZeroMQ admits everybody who knows the public key: try with a key of nobody.
+Status ProveShut(void* context, const CurveKeys& keys) {
+  const auto failed = [](const Status& status) {
+    return Fail(status.error().code, "cannot check that unknown keys are refused: " + status.error().message);
+  };
+  const SocketOptions options{.high_water_mark = 4, .reconnect_ms = 100};
+  Expected<Socket> inside = Socket::Open(context, ZMQ_ROUTER, options);
+  Expected<Socket> outside = Socket::Open(context, ZMQ_DEALER, options);
+  Expected<CurveKeys> throw_away = MakeCurveKeys();
+  if (!inside || !outside || !throw_away) return Fail(ErrorCode::kIo, "cannot check that unknown keys are refused");
+  if (Status s = ApplyCurveKeys(keys, true, inside->handle()); !s) return failed(s);
+  if (Status s = ApplyCurveKeys(*throw_away, false, outside->handle()); !s) return failed(s);
+  if (Status s = SetText(outside->handle(), ZMQ_CURVE_SERVERKEY, "ZMQ_CURVE_SERVERKEY", keys.public_key); !s)
+    return failed(s);
+  HandshakeMonitor monitor;
+  if (Status s = monitor.Watch(context, inside->handle()); !s) return failed(s);
+  if (Status s = inside->Bind("tcp://127.0.0.1:*"); !s) return failed(s);
+  if (Status s = outside->Connect(inside->LastEndpoint()); !s) return failed(s);
+
+  const std::vector<Buffer> knock = {Buffer::Copy("x", 1)};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kProofMs);
+  Parts parts;
+  while (std::chrono::steady_clock::now() < end) {
+    if (monitor.Take() > 0) return {};
+    outside->Send({}, knock);
+    if (inside->Receive(&parts))
+      return Fail(ErrorCode::kInternal, "an unknown key was admitted: the check of keys does not work");
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return Fail(ErrorCode::kInternal, "an unknown key was not refused: the check of keys does not work");
+}
+
+}  // namespace
+
+CurveGate::CurveGate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CurveGate::~CurveGate() = default;
+
+Expected<std::unique_ptr<CurveGate>> CurveGate::Start(void* context, const CurveKeys& keys) {
+  auto impl = std::make_unique<Impl>();
+  TARN_RETURN_IF_ERROR(impl->Start(context, keys));
+  TARN_RETURN_IF_ERROR(ProveShut(context, keys));
+  return std::unique_ptr<CurveGate>(new CurveGate(std::move(impl)));
+}
+
+}  // namespace tarn::net

@@ -1,0 +1,118 @@
+// Shows that with keys a fleet's nodes reach each other and nobody else does: neither without keys nor with others;
+// and that a key file is refused when it is not what it must be.
+#include "net/zmq_curve.h"
+
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/zmq_transport.h"
+
+namespace tarn::net {
+namespace {
+
+ZmqTransportOptions Quick() { return {.linger_ms = 0}; }
+
+Message NumberedTick(std::uint64_t n) {
+  Message message;
+  message.body = Tick{.clock = Clock(n)};
+  return message;
+}
+
+// Whether a message of `client` reaches `server` within `tries` times 5 ms.
+bool Reaches(ZmqTransport* client, ZmqTransport* server, int tries) {
+  client->Send(kSchedulerPeer, NumberedTick(1));
+  std::vector<Received> got;
+  for (int i = 0; i < tries && got.empty(); ++i) {
+    client->Receive(&got, 0, 0);
+    server->Receive(&got, 1, 5'000);
+  }
+  return !got.empty();
+}
+
+TEST(Curve, OnlyTheFleetGetsIn) {
+  const CurveKeys keys = *MakeCurveKeys();
+  ZmqContext fleet;
+  const Status secured = fleet.Secure(keys);
+  ASSERT_TRUE(secured) << ToString(secured.error());
+  ZmqTransport server(&fleet, Quick());
+  const std::string endpoint = *server.Bind("tcp://127.0.0.1:*");
+
+  ZmqContext plain;
+  ZmqTransport stranger(&plain, Quick());
+  ASSERT_TRUE(stranger.Connect(kSchedulerPeer, endpoint));
+  EXPECT_FALSE(Reaches(&stranger, &server, 60));
+  EXPECT_GT(server.counters().refused_handshakes, 0u);
+
+  ZmqContext others;
+  ASSERT_TRUE(others.Secure(*MakeCurveKeys()));
+  ZmqTransport other(&others, Quick());
+  ASSERT_TRUE(other.Connect(kSchedulerPeer, endpoint));
+  EXPECT_FALSE(Reaches(&other, &server, 60));
+
+  ZmqContext friends;
+  ASSERT_TRUE(friends.Secure(keys));
+  ZmqTransport client(&friends, Quick());
+  ASSERT_TRUE(client.Connect(kSchedulerPeer, endpoint));
+  EXPECT_TRUE(Reaches(&client, &server, 1000));
+  EXPECT_EQ(server.counters().accepted_peers, 1u);
+}
+
+TEST(Curve, MayLeaveTheMachine) {
+  ZmqContext context;
+  ASSERT_TRUE(context.Secure(*MakeCurveKeys()));
+  EXPECT_TRUE(ZmqTransport(&context, Quick()).Bind("tcp://0.0.0.0:*"));
+}
+
+class KeyFile : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::remove(path_); }
+  void TearDown() override { std::filesystem::remove(path_); }
+  void Write(const std::string& text) {
+    std::ofstream(path_) << text;
+    chmod(path_.c_str(), 0600);
+  }
+  std::string LoadError() const {
+    const auto keys = LoadCurveKeys(path_);
+    return keys ? "" : keys.error().message;
+  }
+  const std::string path_ = std::filesystem::temp_directory_path() / ("tarn-keys-test-" + std::to_string(getpid()));
+};
+
+TEST_F(KeyFile, ComesBackAndIsNeverOverwritten) {
+  const CurveKeys keys = *MakeCurveKeys();
+  ASSERT_TRUE(SaveCurveKeys(keys, path_));
+  const auto back = LoadCurveKeys(path_);
+  ASSERT_TRUE(back) << ToString(back.error());
+  EXPECT_EQ(back->public_key, keys.public_key);
+  EXPECT_EQ(back->secret_key, keys.secret_key);
+  EXPECT_EQ(SaveCurveKeys(keys, path_).error().code, ErrorCode::kAlreadyExists);
+}
+
+TEST_F(KeyFile, IsRefusedWhenItIsNotOne) {
+  const CurveKeys keys = *MakeCurveKeys();
+  const CurveKeys others = *MakeCurveKeys();
+  EXPECT_EQ(LoadCurveKeys(path_).error().code, ErrorCode::kNotFound);
+  Write("public " + keys.public_key + "\nsecret " + keys.secret_key + "\n");
+  EXPECT_EQ(LoadError(), "");
+  chmod(path_.c_str(), 0644);
+  EXPECT_EQ(LoadError(), "key file " + path_ + ": others may read it; chmod 600 " + path_);
+  Write("public " + keys.public_key + "\nsecret " + others.secret_key + "\n");
+  EXPECT_EQ(LoadError(), "key file " + path_ + ": expected a public key and its secret key");
+  Write("public " + keys.public_key + "\n");
+  EXPECT_NE(LoadError(), "");
+  Write("secret short\n");
+  EXPECT_EQ(LoadError(), path_ + ":1: expected 'public' or 'secret' and a key of 40 characters");
+  Write("nonsense\n");
+  EXPECT_NE(LoadError(), "");
+}
+
+}  // namespace
+}  // namespace tarn::net
