@@ -176,6 +176,7 @@ Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index
 Status Server::Run() {
   TARN_CHECK(options_.nonces.size() == options_.shards, "a nonce a shard");
   net::ZmqContext context;
+  TARN_RETURN_IF_ERROR(context.SecureFromFile(options_.keys));
   std::mutex mutex;
   Status result;
   std::vector<std::thread> threads;

@@ -24,6 +24,7 @@ struct ServerOptions {
   std::string bind = "tcp://127.0.0.1:*";
   std::string run_dir;        // metrics.jsonl; empty: none
   double join_seconds = 600;  // how long to wait for the scheduler's welcome
+  std::string keys;           // the fleet's key file; empty: plain connections
   bool insecure = false;      // allow addresses other than loopback without keys
 };
 

@@ -22,14 +22,11 @@ bool IsControl(const Body& body) {
 Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* observer)
     : options_(std::move(options)),
       store_(store),
-      observer_(observer),
+      observer_(observer != nullptr ? observer : &nobody_),
       heartbeat_us_(kJoinPeriodUs),
       lease_us_(kLeaseBeforeWelcomeUs),
       rows_(std::make_unique<RowStore>(RowStoreOptions{})),
-      parked_(options_.parked_pulls_max, options_.parked_bytes_max) {
-  static ShardObserver nobody;
-  if (observer_ == nullptr) observer_ = &nobody;
-}
+      parked_(options_.parked_pulls_max, options_.parked_bytes_max) {}
 
 Message Shard::Impl::Make(Body body) const {
   Message message;

@@ -33,14 +33,16 @@ void Shard::Impl::OnData(Peer from, Message message) {
   auto handle = [&]() -> Status {
     const auto member = CheckSender(message);
     if (!member) return std::unexpected(member.error());
-    if (auto* pull = std::get_if<Pull>(&message.body)) return OnPull(from, *pull, message);
+    if (auto* pull = std::get_if<Pull>(&message.body)) return OnPull(from, std::move(*pull), message);
     if (auto* push = std::get_if<Push>(&message.body)) return OnPush(from, *push, message, **member);
     if (auto* tick = std::get_if<Tick>(&message.body)) return OnTick(from, *tick, message, **member);
     if (auto* both = std::get_if<PushPull>(&message.body)) {
       TARN_RETURN_IF_ERROR(OnPush(from, both->push, message, **member));
       // The push is answered: what is wrong with the pull is told of the pull alone.
-      const Pull pull = PullOf(*both);
-      if (auto status = OnPull(from, pull, message); !status) Refuse(from, pull, status.error());
+      Pull pull = PullOf(*both);
+      const RequestId request = pull.request;
+      if (auto status = OnPull(from, std::move(pull), message); !status)
+        Refuse(from, Pull{.request = request}, status.error());
       return {};
     }
     if (std::holds_alternative<Prefetch>(message.body)) return {};  // all rows are in memory

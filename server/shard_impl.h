@@ -30,6 +30,7 @@ class Shard::Impl {
 
   ShardOptions options_;
   CheckpointStore* store_;
+  ShardObserver nobody_;
   ShardObserver* observer_;
   ShardCounters counters_;
 
