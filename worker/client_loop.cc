@@ -23,8 +23,9 @@ Error EndOf(const Client& client) {
 
 }  // namespace
 
-ClientLoop::ClientLoop(ClientOptions options, std::unique_ptr<net::Transport> transport)
-    : client_(options), transport_(std::move(transport)) {}
+ClientLoop::ClientLoop(ClientOptions options, std::size_t queued_bytes_max,
+                       std::unique_ptr<net::Transport> transport)
+    : client_(options), transport_(std::move(transport)), queued_bytes_max_(queued_bytes_max) {}
 
 ClientLoop::~ClientLoop() {
   {
@@ -72,7 +73,7 @@ void ClientLoop::WaitForSpace(std::size_t bytes) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
     const std::size_t waiting = posted_bytes_ + pending_bytes_;
-    return ended_ || waiting == 0 || waiting + bytes <= limits::kQueuedBytesMax;
+    return ended_ || waiting == 0 || waiting + bytes <= queued_bytes_max_;
   });
 }
 

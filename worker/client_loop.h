@@ -28,7 +28,7 @@ class ClientLoop {
   using ResultPtr = std::shared_ptr<ClientResult>;
   using PlanPtr = std::shared_ptr<const Plan>;
 
-  ClientLoop(ClientOptions options, std::unique_ptr<net::Transport> transport);
+  ClientLoop(ClientOptions options, std::size_t queued_bytes_max, std::unique_ptr<net::Transport> transport);
   // Ends the thread; whatever is still waited for fails with kCancelled. Nobody may be in a call.
   ~ClientLoop();
 
@@ -41,7 +41,7 @@ class ClientLoop {
   // Requests, executed in the order of the calls of a thread. Each ends in its result. Without a clock: the client's
   // own at the time of execution.
   void Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr result);
-  // Blocks while limits::kQueuedBytesMax of earlier pushes wait.
+  // Blocks while with this one more than queued_bytes_max of pushes would wait; a single one always goes.
   void Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulled_clock, ResultPtr result);
   void PushPull(PlanPtr plan, Buffer gradients, DataPosition position, ResultPtr pushed, ResultPtr pulled);
   void TickTo(std::optional<Clock> clock, DataPosition position, ResultPtr result);
@@ -93,6 +93,7 @@ class ClientLoop {
   bool pulled_ = false;  // since the last Publish
 
   // Shared.
+  const std::size_t queued_bytes_max_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Posted> posted_;

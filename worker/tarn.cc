@@ -58,7 +58,7 @@ class Client::Impl {
        std::unique_ptr<net::Transport> transport)
       : options(std::move(connect_options)), context(std::move(zmq)),
         loop({.rank = options.rank, .nonce = RandomNonce(), .credit_bytes = options.credit_bytes},
-             std::move(transport)) {}
+             options.queued_bytes_max, std::move(transport)) {}
 
   ~Impl() {
     if (joined) Leave(kFarewellSeconds);

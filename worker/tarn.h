@@ -92,7 +92,8 @@ struct ConnectOptions {
   std::uint32_t rank = kAnyRank;             // the scheduler chooses
   double timeout_seconds = 60;               // for the welcome, and for OpenTable by name
   bool insecure = false;                     // plain connections may leave this machine
-  std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard
+  std::size_t credit_bytes = limits::kCreditBytes;         // in flight per shard
+  std::size_t queued_bytes_max = limits::kQueuedBytesMax;  // of pushes that wait; beyond, Push blocks
 };
 
 class Client {
@@ -117,7 +118,7 @@ class Client {
   // consistency asks. An absent row has its initial values.
   RowsFuture Pull(const Table& table, std::span<const Key> keys);
   // gradients: keys.size() x dim, one row a key; those of the same key are summed, in order. Blocks only while
-  // limits::kQueuedBytesMax of pushes wait for their acknowledgements. Ready once every shard has acknowledged.
+  // ConnectOptions::queued_bytes_max of pushes wait for their acknowledgements. Ready once every shard has acknowledged.
   StatusFuture Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients);
   // Push at this clock, tick, and pull the same rows for the next.
   struct PushPullFutures {

@@ -1,5 +1,5 @@
 // Shows the threaded library over a transport that answers from scripted shards within the process: pulls and pushes
-// with duplicate keys, many threads at once, errors, back-pressure on nothing, leaving and being told to stop.
+// with duplicate keys, many threads at once, a caller that is slowed down, errors, leaving and being told to stop.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -26,6 +26,7 @@ struct FakeWorld {
   std::deque<net::Received> inbox;
   bool woken = false;
   bool welcome_all = true;
+  bool deaf = false;  // shards lose what they are sent
   View view;
   std::vector<FakeShard> shards{2};
   std::string job_text = ToToml(Job{});
@@ -73,6 +74,7 @@ class FakeTransport final : public net::Transport {
   void Send(Peer to, const Message& message) override {
     const std::lock_guard lock(world_->mutex);
     if (to == kSchedulerPeer) return ToScheduler(message);
+    if (world_->deaf) return;
     std::vector<Buffer> values;
     auto bodies = world_->shards[to.value - 1].Handle(message, &values);
     for (std::size_t i = 0; i < bodies.size(); ++i)
@@ -274,6 +276,44 @@ TEST(Library, ManyThreadsShareAClient) {
     for (const auto& applied : shard.applied)
       for (std::size_t i = 0; i < applied.keys.size(); ++i) total += applied.values[3 * i];
   EXPECT_EQ(total, 4 * 50 * 20.0f);
+}
+
+TEST(Library, PushBlocksWhenTooMuchWaitsAndGoesOnWhenItIsAcknowledged) {
+  const std::vector<Key> keys = {1};
+  const std::vector<float> gradients = {1, 2, 3};
+  FakeWorld world;
+  ConnectOptions options;
+  options.scheduler = "fake://scheduler";
+  // A push counts 12 bytes when it comes and 128 + 12 as a message: the second fits to the byte, a third does not.
+  options.queued_bytes_max = 140 + 12;
+  auto client = Client::Connect(options, std::make_unique<FakeTransport>(&world));
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  {
+    const std::lock_guard lock(world.mutex);
+    world.deaf = true;
+  }
+  const auto push_and_wait_until_sent = [&](std::uint64_t pushes) {
+    client->Push(*users, keys, gradients);
+    while (client->counters().pushes < pushes) std::this_thread::yield();
+  };
+  push_and_wait_until_sent(1);
+  push_and_wait_until_sent(2);
+  std::atomic<bool> through = false;
+  std::thread third([&] {
+    client->Push(*users, keys, gradients);
+    through = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(through);
+  {
+    const std::lock_guard lock(world.mutex);
+    world.deaf = false;  // the next repeat arrives
+  }
+  third.join();
+  EXPECT_TRUE(client->Leave());
+  EXPECT_EQ(world.shards[0].applied.size() + world.shards[1].applied.size(), 3u);
 }
 
 TEST(Library, BeingFencedFailsEverythingThatWaits) {
