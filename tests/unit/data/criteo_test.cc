@@ -2,9 +2,14 @@
 // malformed lines are counted, named and, past the limit, refused.
 #include <gtest/gtest.h>
 
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "core/hash.h"
 #include "core/limits.h"
 #include "worker/data/dataset.h"
 #include "worker/data/keys.h"
@@ -201,6 +206,57 @@ TEST(Criteo, SectionsThatMakeNoSense) {
   EXPECT_TRUE(Dataset::FromText(section, "x", "0\n"));
   section.categorical_columns = 1;
   EXPECT_FALSE(Dataset::FromText(section, "x", "0\n"));
+}
+
+// The same line by splitting it: the keys, or nothing if it is malformed.
+std::vector<Key> SplitAndParse(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (char c : line) {
+    if (c == '\t')
+      fields.emplace_back();
+    else
+      fields.back() += c;
+  }
+  if (fields.size() != 5 || (fields[0] != "0" && fields[0] != "1")) return {};
+  std::vector<Key> keys;
+  for (std::uint32_t column = 0; column < 2; ++column) {
+    const std::string& text = fields[column + 1];
+    std::int64_t v = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), v);
+    if (!text.empty() && (failed != std::errc{} || end != text.data() + text.size())) return {};
+    keys.push_back(ColumnBits(column) | (text.empty() ? kMissingValue : IntegerValue(v)));
+  }
+  for (std::uint32_t column = 2; column < 4; ++column)
+    keys.push_back(ColumnBits(column) | CategoryValue(fields[column + 1]));
+  return keys;
+}
+
+TEST(Criteo, RandomDamageIsReadAsByASimpleReader) {
+  DataSection section = Small();
+  section.bins = {{BinRule::Kind::kIdentity, 1}};
+  section.malformed_max = 1;
+  SplitMix random(1);
+  int good = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string line = "1\t-17\t123456\t05db9164\t68fd1e64";
+    for (std::uint64_t damage = random.Below(4); damage > 0; --damage) {
+      constexpr std::string_view kBytes = "\t\t\t0119-af:. x";
+      const std::size_t place = random.Below(line.size());
+      if (random.Chance(0.5))
+        line[place] = kBytes[random.Below(kBytes.size())];
+      else
+        line.erase(place, 1 + random.Below(3));
+    }
+    const auto dataset = Make(section, line + "\n");
+    Batch batch;
+    ASSERT_TRUE(dataset->Read(0, 1, &batch));
+    ASSERT_EQ(batch.keys, SplitAndParse(line)) << line;
+    good += batch.rows == 1;
+    for (const std::string& message : dataset->malformed_messages())
+      ASSERT_EQ(message.find("not a line"), std::string::npos) << message << ": " << line;
+  }
+  EXPECT_GT(good, 5000);
+  EXPECT_LT(good, 15000);
 }
 
 TEST(Criteo, AppendAddsToABatch) {
