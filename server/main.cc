@@ -70,7 +70,8 @@ int main(int argc, char** argv) {
   app.add_option("--join-seconds", options.join_seconds, "how long to wait until the whole fleet is there")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--keys", options.keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
+  app.add_option("--keys", options.keys,
+                 "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_flag("--insecure", options.insecure, "allow addresses other than loopback without keys");
   try {
     app.parse(argc, argv);
