@@ -45,8 +45,8 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Accepts peers at `endpoint` ("tcp://127.0.0.1:7701", "tcp://127.0.0.1:*", "ipc:///path"); each one that sends
-  // gets a Peer from kFirstAcceptedPeer on. Returns the real endpoint, with the port that the system chose.
+  // Accepts peers at `endpoint` ("tcp://127.0.0.1:7701", "ipc:///path"; port * or 0: the system chooses); each one that
+  // sends gets a Peer from kFirstAcceptedPeer on. Returns the real endpoint, with the port.
   virtual Expected<std::string> Bind(const std::string& endpoint) = 0;
 
   // Makes `peer` (below kFirstAcceptedPeer) reachable at `endpoint`, now or whenever somebody is there. The same

@@ -41,7 +41,7 @@ bool HasValidPort(std::string_view endpoint) {
   const std::string_view digits = endpoint.substr(endpoint.rfind(':') + 1);
   std::uint32_t port = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  return error == std::errc() && end == digits.data() + digits.size() && port >= 1 && port <= 65535;
+  return error == std::errc() && end == digits.data() + digits.size() && port <= 65535;
 }
 
 bool IsAccepted(Peer peer) { return peer.value >= kFirstAcceptedPeer; }
@@ -184,7 +184,7 @@ class ZmqTransport::Impl {
   Status CheckAddress(const std::string& endpoint) const {
     if (!HasValidPort(endpoint))
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: expected tcp://HOST:PORT with a port from 1 to 65535", endpoint));
+                  fmt::format("{}: expected tcp://HOST:PORT with a port up to 65535", endpoint));
     if (options_.insecure || context_.keys() != nullptr || IsLoopback(endpoint)) return {};
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("CURVE keys are required for non-loopback address {}; --insecure says otherwise",
