@@ -25,6 +25,7 @@ struct Flags {
   std::string job, run_dir, resume;
   std::vector<std::string> overrides;
   bool insecure = false;
+  std::string keys;
   scheduler::LoopOptions loop;
 };
 
@@ -62,13 +63,14 @@ int RunLoop(Flags flags) {
   std::error_code error;
   std::filesystem::create_directories(flags.run_dir + "/checkpoints", error);
   if (error)
-    return Complain(kExitFailure, {ErrorCode::kIo, fmt::format("{}: cannot make this folder: {}", flags.run_dir,
-                                                               error.message())});
+    return Complain(kExitFailure,
+                    {ErrorCode::kIo, fmt::format("{}: cannot make this folder: {}", flags.run_dir, error.message())});
   flags.loop.run_dir = std::filesystem::absolute(flags.run_dir).string();
   if (Status s = InitLog({.role = "scheduler-0", .path = flags.loop.run_dir + "/logs/scheduler-0.log"}); !s)
     return Complain(kExitFailure, s.error());
 
   net::ZmqContext context;
+  if (Status s = context.SecureFromFile(flags.keys); !s) return Complain(kExitFailure, s.error());
   net::ZmqTransport transport(&context, {.insecure = flags.insecure});
   scheduler::Loop loop(std::move(flags.loop), &transport);
   running = &loop;
@@ -99,6 +101,7 @@ int main(int argc, char** argv) {
   auto* resume = app.add_option("--resume", flags.resume, "a run's folder (its newest checkpoint) or a checkpoint");
   app.add_option("--bind", flags.loop.bind, "address to listen on; port *: the system chooses")->capture_default_str();
   app.add_option("--port-file", flags.loop.port_file, "file that gets the address once it is bound");
+  app.add_option("--keys", flags.keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_flag("--insecure", flags.insecure, "allow addresses other than loopback without keys");
   try {
     app.parse(argc, argv);

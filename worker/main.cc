@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   using namespace tarn;
   worker::TrainerOptions options;
   bool insecure = false;
+  std::string keys;
   CLI::App app{
       "A worker of a tarn fleet. It joins the scheduler, gets the job from it, reads the data that is leased to it,\n"
       "pulls rows, computes gradients and pushes them. tools/launch starts workers; by hand:\n\n"
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   std::int64_t rank = -1;
   app.add_option("--rank", rank, "this worker's rank; -1: the scheduler chooses")->check(CLI::Range(-1, 16383));
   app.add_option("--run-dir", options.run_dir, "the run's folder, for logs and traces");
+  app.add_option("--keys", keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_flag("--insecure", insecure, "allow addresses other than loopback without keys");
   try {
     app.parse(argc, argv);
@@ -60,6 +62,10 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, OnTerminate);
 
   net::ZmqContext context;
+  if (Status s = context.SecureFromFile(keys); !s) {
+    fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
+    return kExitFailure;
+  }
   net::ZmqTransport transport(&context, {.insecure = insecure});
   worker::Trainer trainer(options, &transport);
   running = &trainer;
