@@ -139,6 +139,7 @@ Client::~Client() = default;
 
 Expected<Client> Client::Connect(ConnectOptions options) {
   auto context = std::make_unique<net::ZmqContext>();
+  TARN_RETURN_IF_ERROR(context->SecureFromFile(options.keys));
   net::ZmqTransportOptions transport_options;
   transport_options.insecure = options.insecure;
   auto transport = std::make_unique<net::ZmqTransport>(context.get(), transport_options);

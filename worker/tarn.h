@@ -91,6 +91,7 @@ struct ConnectOptions {
   std::string scheduler;                     // "tcp://127.0.0.1:7700"
   std::uint32_t rank = kAnyRank;             // the scheduler chooses
   double timeout_seconds = 60;               // for the welcome, and for OpenTable by name
+  std::string keys;                          // the fleet's key file (tarn-keys); empty: plain connections
   bool insecure = false;                     // plain connections may leave this machine
   std::size_t credit_bytes = limits::kCreditBytes;         // in flight per shard
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;  // of pushes that wait; beyond, Push blocks
