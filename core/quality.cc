@@ -62,9 +62,7 @@ double Quality::Auc() const {
 
 double Quality::LogLoss() const { return rows > 0 ? loss_sum / static_cast<double>(rows) : 0; }
 
-double Quality::Accuracy() const {
-  return rows > 0 ? static_cast<double>(correct) / static_cast<double>(rows) : 0;
-}
+double Quality::Accuracy() const { return rows > 0 ? static_cast<double>(correct) / static_cast<double>(rows) : 0; }
 
 double Quality::NormalizedEntropy() const {
   if (positives == 0 || positives >= rows) return 1;

@@ -28,8 +28,8 @@ bool Scheduler::Impl::AdvanceFormation(TimeUs now) {
     barriers_.Join(worker->incarnation);
   }
   checkpoints_.StartCounting(now);
-  Note(fmt::format("the fleet is complete: {} shards, {} workers", membership_.shards().size(),
-                   membership_.Live().size()));
+  Say(fmt::format("the fleet is complete: {} shards, {} workers", membership_.shards().size(),
+                  membership_.Live().size()));
   phase_ = Phase::kTrain;
   return true;
 }
@@ -43,9 +43,8 @@ bool Scheduler::Impl::AdvanceVerdicts() {
     barriers_.End(verdict.worker);
     batches_repeated_ += verdict.repeated;
     if (!membership_.Left(verdict.worker))
-      Note(fmt::format("worker {} (incarnation {}) ended at clock {}, row {} of lease {}", verdict.rank.value,
-                       verdict.worker.value, verdict.end.value, verdict.position.rows,
-                       verdict.position.lease.value));
+      Say(fmt::format("worker {} (incarnation {}) ended at clock {}, row {} of lease {}", verdict.rank.value,
+                      verdict.worker.value, verdict.end.value, verdict.position.rows, verdict.position.lease.value));
     VoidCut(verdict);
   }
   return !verdicts.empty();
@@ -68,8 +67,8 @@ bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
         for (const WorkerNode& worker : membership_.AdmitJoiners(free)) {
           leases_.Join(worker.incarnation, worker.rank, free);
           barriers_.Join(worker.incarnation);
-          Note(fmt::format("worker {} (incarnation {}) begins at clock {}", worker.rank.value,
-                           worker.incarnation.value, free.value));
+          Say(fmt::format("worker {} (incarnation {}) begins at clock {}", worker.rank.value, worker.incarnation.value,
+                          free.value));
         }
       } else if (wanted_) {
         PlaceOrder(free, now);
@@ -98,7 +97,7 @@ bool Scheduler::Impl::EverybodyAtCeiling() const {
 bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
   if (stop_wanted_ && phase_ != Phase::kFinalCheckpoint && phase_ != Phase::kLeaving) {
     if (CutUnderWay()) return false;
-    if (stop_cut_begun_ || phase_ == Phase::kWaiting) {
+    if (stop_cut_begun_ || state_is_cut_ || phase_ == Phase::kWaiting) {
       Stop(ErrorCode::kOk, "stopped", "stopped", now, out);
     } else {
       stop_cut_begun_ = true;
@@ -176,7 +175,7 @@ void Scheduler::Impl::AfterScoring() {
   if (result.valid)
     note += fmt::format(", validation log-loss {:.5f}, AUC {:.5f}", result.valid->log_loss, result.valid->auc);
   if (result.test) note += fmt::format(", test log-loss {:.5f}, AUC {:.5f}", result.test->log_loss, result.test->auc);
-  Note(note + (result.best ? ", the best so far" : ""));
+  Say(note + (result.best ? ", the best so far" : ""));
   if (!result.best || options_.job.storage.durability == Durability::kNone) {
     NextEpoch();
     return;

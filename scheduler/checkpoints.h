@@ -23,8 +23,8 @@ std::string_view Name(CutReason reason);
 struct Cut {
   CutReason reason = CutReason::kPeriodic;
   CheckpointOrder order;
-  Manifest manifest;               // K2: noted at the order; K1: filled in at the end
-  std::uint64_t samples_noted = 0; // K2
+  Manifest manifest;                // K2: noted at the order; K1: filled in at the end
+  std::uint64_t samples_noted = 0;  // K2
   std::map<ShardId, CheckpointPart> shards;
   std::map<Incarnation, CheckpointPart> workers;
   bool hash_only() const { return order.directory.empty(); }
@@ -34,9 +34,9 @@ class Checkpoints {
  public:
   struct Options {
     StorageSection storage;
-    std::string directory;    // checkpoint n goes to <directory>/ckpt-<n>
-    CheckpointId last;        // highest number that is taken
-    std::string best;         // of an earlier run; not ours to remove
+    std::string directory;  // checkpoint n goes to <directory>/ckpt-<n>
+    CheckpointId last;      // highest number that is taken
+    std::string best;       // of an earlier run; not ours to remove
     Clock start_clock;
   };
   explicit Checkpoints(Options options);

@@ -102,7 +102,7 @@ void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
       FailCut(written.error().code, written.error().message, now, out);
       return;
     }
-    Note(fmt::format("checkpoint {} ({}) is whole: {}", cut.order.id.value, Name(cut.reason), cut.order.directory));
+    Say(fmt::format("checkpoint {} ({}) is whole: {}", cut.order.id.value, Name(cut.reason), cut.order.directory));
   }
   state_is_cut_ = AtBoundary();
   for (const std::string& directory : checkpoints_.Complete()) store_->RemoveCheckpoint(directory);
@@ -121,7 +121,7 @@ void Scheduler::Impl::FailCut(ErrorCode code, const std::string& reason, TimeUs 
                                        Name(why), cut.order.directory, reason);
   const std::string directory = checkpoints_.Abandon();
   if (!directory.empty()) store_->RemoveCheckpoint(directory);
-  Note(text);
+  Warn(text);
   EndCut();
   if (why == CutReason::kFinal || why == CutReason::kStop || why == CutReason::kHash) Fail(code, text, now, out);
 }
@@ -132,7 +132,7 @@ void Scheduler::Impl::VoidCut(const Verdict& verdict) {
   if (cut == nullptr || !cut->order.at_clock || cut->workers.contains(verdict.worker)) return;
   if (verdict.join >= cut->order.clock || verdict.end <= cut->order.clock) return;
   const CutReason reason = cut->reason;
-  Note(fmt::format("checkpoint {} ({}) is void: worker {} died beyond its clock", cut->order.id.value, Name(reason),
+  Warn(fmt::format("checkpoint {} ({}) is void: worker {} died beyond its clock", cut->order.id.value, Name(reason),
                    verdict.rank.value));
   const std::string directory = checkpoints_.Abandon();
   if (!directory.empty()) store_->RemoveCheckpoint(directory);

@@ -38,7 +38,7 @@ class Scheduler::Impl {
   const Shutdown& stop_reason() const { return stop_ ? *stop_ : no_stop_; }
   const View& view() const { return membership_.view(); }
   Progress progress() const;
-  std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
+  std::vector<Note> TakeNotes() { return std::exchange(notes_, {}); }
   std::uint64_t StateHash() const;
 
  private:
@@ -48,9 +48,10 @@ class Scheduler::Impl {
   enum class Agreement : std::uint8_t { kNone, kReporting, kConfirming };
 
   Mailer Mail(Outbox* out) const { return {fingerprint_, out, membership_.view().routes.epoch}; }
-  void Note(std::string note) {
-    if (notes_.size() < kNotesMax) notes_.push_back(std::move(note));
+  void Say(std::string text, bool warning = false) {
+    if (notes_.size() < kNotesMax) notes_.push_back({std::move(text), warning});
   }
+  void Warn(std::string text) { Say(std::move(text), true); }
 
   // scheduler.cc: messages.
   void Dispatch(Peer from, const Message& message, TimeUs now, Outbox* out);
@@ -81,7 +82,7 @@ class Scheduler::Impl {
   // cut.cc: checkpoints.
   void WantCut(CutReason reason);
   bool CutUnderWay() const { return wanted_.has_value() || checkpoints_.pending() != nullptr; }
-  bool BeginWanted(TimeUs now);          // if it needs no proposal
+  bool BeginWanted(TimeUs now);  // if it needs no proposal
   void PlaceOrder(Clock clock, TimeUs now);
   bool AdvanceCut(TimeUs now, Outbox* out);
   bool PartsMissing() const;
@@ -114,11 +115,11 @@ class Scheduler::Impl {
   Phase phase_ = Phase::kWaiting;
   Agreement agreement_ = Agreement::kNone;
   bool agreement_is_cut_ = false;
-  ViewVersion agreement_version_;        // kConfirming: all shards must confirm it
-  bool aggregated_ = false;              // rule K1 rather than K2
-  std::optional<CutReason> wanted_;      // a checkpoint that is not ordered yet
-  bool state_is_cut_ = false;            // the newest cut holds the state as it is now
-  bool cut_failed_ = false;              // the last cut could not be written
+  ViewVersion agreement_version_;    // kConfirming: all shards must confirm it
+  bool aggregated_ = false;          // rule K1 rather than K2
+  std::optional<CutReason> wanted_;  // a checkpoint that is not ordered yet
+  bool state_is_cut_ = false;        // the newest cut holds the state as it is now
+  bool cut_failed_ = false;          // the last cut could not be written
 
   bool stop_wanted_ = false, stop_cut_begun_ = false;
   TimeUs stop_deadline_ = 0;
@@ -133,10 +134,10 @@ class Scheduler::Impl {
   TimeUs now_ = 0;
   bool granted_ = false;
   TimeUs first_grant_ = 0, train_end_ = 0, train_since_ = 0;
-  bool training_ = false;                // train_since_ runs
+  bool training_ = false;  // train_since_ runs
   double train_seconds_ = 0, earlier_seconds_ = 0;
   std::uint64_t batches_repeated_ = 0, earlier_samples_ = 0, earlier_died_ = 0;
-  std::vector<std::string> notes_;
+  std::vector<Note> notes_;
 };
 
 }  // namespace tarn::scheduler

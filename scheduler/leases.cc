@@ -11,9 +11,9 @@
 namespace tarn::scheduler {
 namespace {
 
-constexpr std::uint64_t kSplitsMax = 1u << 22;       // of one set
-constexpr std::uint64_t kSplitsPerWorker = 32;       // aimed at, where the job does not say
-constexpr std::uint64_t kSplitBatchesMax = 64;       // likewise
+constexpr std::uint64_t kSplitsMax = 1u << 22;  // of one set
+constexpr std::uint64_t kSplitsPerWorker = 32;  // aimed at, where the job does not say
+constexpr std::uint64_t kSplitBatchesMax = 64;  // likewise
 constexpr std::uint64_t kEvaluationSplitsPerWorker = 4;
 
 std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -74,14 +74,19 @@ Status Leases::SetSizes(const std::uint64_t (&rows)[3]) {
 }
 
 Splits Leases::MakeTrain(const std::vector<std::uint64_t>& trained) const {
-  return Splits({.purpose = LeasePurpose::kTrain, .epoch = epoch_, .rows = rows_[0], .split_rows = split_rows_,
-                 .batch_rows = batch_rows_, .owners = by_rank_ ? ranks_ : 0, .shuffle = shuffle_, .seed = seed_},
+  return Splits({.purpose = LeasePurpose::kTrain,
+                 .epoch = epoch_,
+                 .rows = rows_[0],
+                 .split_rows = split_rows_,
+                 .batch_rows = batch_rows_,
+                 .owners = by_rank_ ? ranks_ : 0,
+                 .shuffle = shuffle_,
+                 .seed = seed_},
                 trained);
 }
 
 std::uint64_t Leases::EvaluationSplitRows(std::uint64_t rows) const {
-  const std::uint64_t batches =
-      DivideUp(DivideUp(rows, batch_rows_), ranks_ * kEvaluationSplitsPerWorker);
+  const std::uint64_t batches = DivideUp(DivideUp(rows, batch_rows_), ranks_ * kEvaluationSplitsPerWorker);
   return Fit(std::clamp<std::uint64_t>(batches, 1, kSplitBatchesMax) * batch_rows_, rows, batch_rows_);
 }
 
@@ -122,8 +127,8 @@ std::vector<LeaseGrant> Leases::Grant(Splits* splits, Incarnation id, Worker* wo
   std::set<WorkerRank> live;
   for (const auto& [other, entry] : workers_) live.insert(entry.rank);
   const std::uint64_t open = splits->OpenLeases(id);
-  std::uint64_t most = std::min<std::uint64_t>(want, limits::kLeasesPerWorkerMax - std::min<std::uint64_t>(
-                                                                 open, limits::kLeasesPerWorkerMax));
+  std::uint64_t most = std::min<std::uint64_t>(
+      want, limits::kLeasesPerWorkerMax - std::min<std::uint64_t>(open, limits::kLeasesPerWorkerMax));
   // Near the end nobody hoards what others could do.
   const bool owned = splits == &train_ && by_rank_;
   if (!owned) most = std::min(most, DivideUp(splits->free(), live.size()));
@@ -187,7 +192,10 @@ void Leases::BeginEpoch(std::uint32_t epoch) {
 
 void Leases::BeginEvaluation(LeasePurpose purpose) {
   const std::uint64_t rows = rows_[static_cast<std::size_t>(purpose)];
-  evaluation_ = Splits({.purpose = purpose, .epoch = epoch_, .rows = rows, .split_rows = EvaluationSplitRows(rows),
+  evaluation_ = Splits({.purpose = purpose,
+                        .epoch = epoch_,
+                        .rows = rows,
+                        .split_rows = EvaluationSplitRows(rows),
                         .batch_rows = batch_rows_});
 }
 

@@ -20,12 +20,12 @@ namespace tarn::scheduler {
 
 // Where the training stands in its data, as a manifest keeps it.
 struct DataState {
-  std::uint64_t rows[3] = {0, 0, 0};    // train, validation, test set; all 0: not known yet
-  std::uint64_t split_rows = 0;         // of the train set
+  std::uint64_t rows[3] = {0, 0, 0};  // train, validation, test set; all 0: not known yet
+  std::uint64_t split_rows = 0;       // of the train set
   std::uint32_t epoch = 0;
-  Clock base, ceiling;                  // of the epoch
-  std::vector<std::uint64_t> trained;   // rows, by split of the epoch; empty: none
-  Quality quality;                      // progressive, of leases of this epoch that are done
+  Clock base, ceiling;                 // of the epoch
+  std::vector<std::uint64_t> trained;  // rows, by split of the epoch; empty: none
+  Quality quality;                     // progressive, of leases of this epoch that are done
 };
 
 class Leases {
@@ -51,9 +51,7 @@ class Leases {
   std::optional<LeaseReply> AnswerJump(Incarnation worker);
   void Done(Incarnation worker, const LeaseDone& done);
   // Whether it holds leases that are not done.
-  bool HasOpen(Incarnation worker) const {
-    return train_.OpenLeases(worker) + evaluation_.OpenLeases(worker) > 0;
-  }
+  bool HasOpen(Incarnation worker) const { return train_.OpenLeases(worker) + evaluation_.OpenLeases(worker) > 0; }
 
   // While a checkpoint at a clock is under way (rule K1): by rank, nobody is granted what takes it beyond the
   // ceiling; part-trained splits of workers that end meanwhile wait for Release.

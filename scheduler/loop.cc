@@ -1,7 +1,10 @@
 #include "scheduler/loop.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <utility>
 
 #include "core/file.h"
@@ -61,8 +64,7 @@ Status Loop::Begin() {
   if (options_.resume)
     LogInfo("resumes checkpoint {} at clock {}, epoch {}: {}", options_.resume->id.value,
             options_.resume->resume_clock.value, options_.resume->data.epoch, options_.resume_directory);
-  if (!options_.port_file.empty())
-    TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *endpoint + "\n"));
+  if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *endpoint + "\n"));
   scheduler_->Start(Now());
   next_metrics_ = Now();
   return {};
@@ -91,7 +93,14 @@ void Loop::HandleStops() {
 void Loop::Flush() {
   for (const Outgoing& outgoing : outbox_) transport_->Send(outgoing.to, outgoing.message);
   outbox_.clear();
-  for (const std::string& note : scheduler_->TakeNotes()) LogInfo("{}", note);
+  for (const Note& note : scheduler_->TakeNotes()) {
+    if (!note.warning) {
+      LogInfo("{}", note.text);
+      continue;
+    }
+    LogWarning("{}", note.text);
+    fmt::print(stderr, "tarn-scheduler: {}\n", note.text);
+  }
 }
 
 void Loop::WriteMetrics() {

@@ -18,9 +18,9 @@ namespace tarn::scheduler {
 
 struct LoopOptions {
   Job job;
-  std::string run_dir;           // must exist
+  std::string run_dir;  // must exist
   std::string bind = "tcp://127.0.0.1:*";
-  std::string port_file;         // gets the address and a line end, atomically; empty: none
+  std::string port_file;  // gets the address and a line end, atomically; empty: none
   std::optional<Manifest> resume;
   std::string resume_directory;
 };

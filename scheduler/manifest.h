@@ -22,23 +22,23 @@ inline constexpr std::uint32_t kManifestVersion = 1;
 inline constexpr const char* kManifestName = "MANIFEST";
 
 struct Manifest {
-  std::string job_text;                 // as resolved
-  std::uint64_t fingerprint = 0;        // of that job
+  std::string job_text;           // as resolved
+  std::uint64_t fingerprint = 0;  // of that job
   CheckpointId id;
   std::uint32_t partition_bits = 0;
-  std::vector<TableSpec> tables;        // in order of id
-  std::vector<CheckpointFile> files;    // names relative to the directory
+  std::vector<TableSpec> tables;      // in order of id
+  std::vector<CheckpointFile> files;  // names relative to the directory
   std::uint64_t state_hash = 0;
-  Incarnation next_incarnation;         // above all that were given out
+  Incarnation next_incarnation;  // above all that were given out
   Clock resume_clock;
   DataState data;
-  std::vector<EpochResult> epochs;      // finished ones, with their scores
-  std::uint64_t samples = 0;            // trained rows that the checkpoint covers
-  std::uint64_t batches_repeated = 0;   // up to the cut
-  std::uint64_t batches_behind = 0;     // K2: trained after the positions were noted, and repeated by a resume
+  std::vector<EpochResult> epochs;     // finished ones, with their scores
+  std::uint64_t samples = 0;           // trained rows that the checkpoint covers
+  std::uint64_t batches_repeated = 0;  // up to the cut
+  std::uint64_t batches_behind = 0;    // K2: trained after the positions were noted, and repeated by a resume
   std::uint64_t workers_died = 0;
   double seconds = 0, train_seconds = 0;
-  std::string best_checkpoint;          // directory; empty: none yet
+  std::string best_checkpoint;  // directory; empty: none yet
 };
 
 // Replaces directory/MANIFEST so that a reader sees the old one or the new one, and makes it and the directory's

@@ -34,10 +34,10 @@ Offset<wire::TableSpec> WriteSpec(FlatBufferBuilder& b, const TableSpec& spec) {
   const wire::ScheduleSpec schedule(As<wire::ScheduleKind>(o.schedule.kind), o.schedule.warmup_clocks,
                                     o.schedule.period_clocks, o.schedule.factor);
   const wire::OptimizerSpec optimizer(As<wire::OptimizerKind>(o.kind), o.learning_rate, o.momentum, o.rho, o.beta1,
-                                      o.beta2, o.epsilon, o.initial_accumulator, o.weight_decay, o.ftrl_beta,
-                                      o.ftrl_l1, o.ftrl_l2, o.l2, o.clip_value, o.clip_norm, schedule);
-  const wire::ConsistencySpec consistency(As<wire::ConsistencyMode>(spec.consistency.mode),
-                                          spec.consistency.staleness, As<wire::ApplyMode>(spec.consistency.apply));
+                                      o.beta2, o.epsilon, o.initial_accumulator, o.weight_decay, o.ftrl_beta, o.ftrl_l1,
+                                      o.ftrl_l2, o.l2, o.clip_value, o.clip_norm, schedule);
+  const wire::ConsistencySpec consistency(As<wire::ConsistencyMode>(spec.consistency.mode), spec.consistency.staleness,
+                                          As<wire::ApplyMode>(spec.consistency.apply));
   const auto name = b.CreateString(spec.name);
   return wire::CreateTableSpec(b, spec.id.value, name, As<wire::TableKind>(spec.kind), spec.dim, spec.rows,
                                &initializer, &optimizer, &consistency, As<wire::ValueCodec>(spec.pull_codec),
@@ -55,8 +55,8 @@ Offset<wire::Quality> WriteQuality(FlatBufferBuilder& b, const Quality& quality)
   const auto buckets = b.CreateVector(bucket);
   const auto negative = b.CreateVector(negatives);
   const auto positive = b.CreateVector(positives);
-  return wire::CreateQuality(b, quality.rows, quality.positives, quality.correct, quality.loss_sum, buckets,
-                             negative, positive);
+  return wire::CreateQuality(b, quality.rows, quality.positives, quality.correct, quality.loss_sum, buckets, negative,
+                             positive);
 }
 
 fb::Scores WriteScores(const Scores& s) {
@@ -97,8 +97,8 @@ std::string Body(const Manifest& m) {
   const auto data = WriteData(b, m.data);
   const auto best = b.CreateString(m.best_checkpoint);
   fb::FinishManifestBuffer(
-      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, tables_at, files_at,
-                            m.state_hash, m.next_incarnation.value, m.resume_clock.value, data, epochs_at, m.samples,
+      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, tables_at, files_at, m.state_hash,
+                            m.next_incarnation.value, m.resume_clock.value, data, epochs_at, m.samples,
                             m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds, best));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
@@ -220,8 +220,7 @@ class Reader {
     out.base = Clock(m.base());
     out.ceiling = Clock(m.ceiling());
     if (m.trained() != nullptr) out.trained.assign(m.trained()->begin(), m.trained()->end());
-    if (out.rows[0] != 0 &&
-        (out.split_rows == 0 || out.trained.size() != (out.rows[0] - 1) / out.split_rows + 1))
+    if (out.rows[0] != 0 && (out.split_rows == 0 || out.trained.size() != (out.rows[0] - 1) / out.split_rows + 1))
       bad_ = "data.trained";
     out.quality = ReadQuality(m.quality());
     return out;
@@ -288,8 +287,7 @@ Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& ori
     return Corrupt(origin, fmt::format("a body of {} bytes, expected {}", bytes.size() - kHeaderBytes, size));
   const auto expected = At<std::uint32_t>(bytes, 12);
   const std::uint32_t sum = Crc32c(bytes.substr(kSummedFrom));
-  if (sum != expected)
-    return Corrupt(origin, fmt::format("checksum {:08x}, expected {:08x}", sum, expected));
+  if (sum != expected) return Corrupt(origin, fmt::format("checksum {:08x}, expected {:08x}", sum, expected));
 
   // FlatBuffers are read where they lie, and must lie aligned.
   std::vector<std::uint64_t> aligned((size + 7) / 8 + 1);

@@ -20,7 +20,9 @@ void Refuse(Peer to, ErrorCode code, std::string reason, const Mailer& mail) {
 }  // namespace
 
 Membership::Membership(Options options)
-    : options_(std::move(options)), shards_(options_.shards), largest_end_(options_.start_clock),
+    : options_(std::move(options)),
+      shards_(options_.shards),
+      largest_end_(options_.start_clock),
       next_incarnation_(options_.first_incarnation) {
   for (std::uint32_t i = 0; i < options_.shards; ++i) shards_[i].shard = ShardId(i);
   view_.routes.partition_bits = options_.partition_bits;
@@ -97,8 +99,7 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
     WorkerNode& worker = it->second;
     worker.peer = from;
     worker.heard = now;
-    if (worker.welcomed)
-      SendWelcome(from, worker.nonce, worker.rank.value, worker.incarnation, worker.join, mail);
+    if (worker.welcomed) SendWelcome(from, worker.nonce, worker.rank.value, worker.incarnation, worker.join, mail);
     return {};
   }
   const auto rank = RankFor(join);
@@ -217,10 +218,14 @@ void Membership::Acknowledge(Peer peer, ViewVersion theirs, TimeUs* view_sent, T
   *view_sent = now;
 }
 
-void Membership::SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank, Incarnation incarnation,
-                             Clock start, const Mailer& mail) const {
-  mail.Send(peer, Welcome{.nonce = nonce, .rank = rank, .incarnation = incarnation, .start_clock = start,
-                          .job_text = options_.job_text, .resume_directory = options_.resume_directory,
+void Membership::SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank, Incarnation incarnation, Clock start,
+                             const Mailer& mail) const {
+  mail.Send(peer, Welcome{.nonce = nonce,
+                          .rank = rank,
+                          .incarnation = incarnation,
+                          .start_clock = start,
+                          .job_text = options_.job_text,
+                          .resume_directory = options_.resume_directory,
                           .view = view_});
 }
 

@@ -40,9 +40,9 @@ struct WorkerNode {
   State state = State::kWaiting;
   bool welcomed = false, left = false;
   TimeUs heard = 0, view_sent = 0;
-  ViewVersion live_version;   // the view that made it live
+  ViewVersion live_version;  // the view that made it live
   ViewVersion confirmed;
-  std::uint64_t proposal = 0; // newest obeyed
+  std::uint64_t proposal = 0;  // newest obeyed
   Clock join, clock, acked_clock;
   DataPosition position;
 };
@@ -96,8 +96,8 @@ class Membership {
 
   // M1.
   void OpenProposal();
-  bool AllReported() const;      // and no verdict is outstanding
-  Clock FreeClock() const;       // E; valid when AllReported
+  bool AllReported() const;  // and no verdict is outstanding
+  Clock FreeClock() const;   // E; valid when AllReported
   void CloseProposal();
   // M2.
   bool JoinersReady() const;
@@ -121,8 +121,8 @@ class Membership {
   std::vector<const WorkerNode*> Live() const;
   bool AnyFencing() const;
   Positions LivePositions() const;
-  Clock MinClock() const;        // least of the shards'
-  Clock MaxClock() const;        // highest seen anywhere
+  Clock MinClock() const;  // least of the shards'
+  Clock MaxClock() const;  // highest seen anywhere
   std::uint64_t died() const { return died_; }
   Incarnation next_incarnation() const { return next_incarnation_; }
   std::uint32_t shards_joined() const;
@@ -147,9 +147,9 @@ class Membership {
   View view_;
   bool formed_ = false;
   std::vector<ShardNode> shards_;
-  std::map<Incarnation, WorkerNode> workers_;       // ended ones too, the newest few
-  std::map<std::uint64_t, Incarnation> nonces_;     // of workers, also of those forgotten
-  std::map<Incarnation, ViewVersion> ended_;        // entries kEnded -> the view that said so first
+  std::map<Incarnation, WorkerNode> workers_;    // ended ones too, the newest few
+  std::map<std::uint64_t, Incarnation> nonces_;  // of workers, also of those forgotten
+  std::map<Incarnation, ViewVersion> ended_;     // entries kEnded -> the view that said so first
   std::map<Incarnation, std::map<ShardId, FencedTick>> fenced_;
   std::vector<Verdict> verdicts_;
   Clock largest_end_;

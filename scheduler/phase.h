@@ -13,7 +13,7 @@
 namespace tarn::scheduler {
 
 enum class Phase : std::uint8_t {
-  kWaiting,          // for the fleet to be complete
+  kWaiting,  // for the fleet to be complete
   kTrain,
   kValidate,
   kTest,

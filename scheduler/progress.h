@@ -26,32 +26,32 @@ Scores ScoresOf(const Quality& quality);
 
 struct EpochResult {
   std::uint32_t epoch = 0;
-  Scores train;                        // progressive: of the predictions before each update
+  Scores train;  // progressive: of the predictions before each update
   std::optional<Scores> valid, test;
-  bool best = false;                   // when it was scored
+  bool best = false;  // when it was scored
   friend bool operator==(const EpochResult&, const EpochResult&) = default;
 };
 
 struct Progress {
-  std::string phase;                   // "waiting", "train", "validate", "test", "checkpoint", "finishing",
-                                       // "done", "stopped" or "failed"
+  std::string phase;  // "waiting", "train", "validate", "test", "checkpoint", "finishing",
+                      // "done", "stopped" or "failed"
   std::uint32_t epoch = 0;
-  std::uint64_t samples = 0;           // trained rows that are acknowledged, over all epochs
-  std::uint64_t samples_here = 0;      // of them since this scheduler started (less after a resume)
-  std::uint64_t samples_total = 0;     // of all epochs; 0 while unknown
-  double seconds = 0;                  // from the first grant to the end of the last train split (so far: to now)
-  double train_seconds = 0;            // of them in train phases
-  Quality train;                       // progressive, current epoch
+  std::uint64_t samples = 0;        // trained rows that are acknowledged, over all epochs
+  std::uint64_t samples_here = 0;   // of them since this scheduler started (less after a resume)
+  std::uint64_t samples_total = 0;  // of all epochs; 0 while unknown
+  double seconds = 0;               // from the first grant to the end of the last train split (so far: to now)
+  double train_seconds = 0;         // of them in train phases
+  Quality train;                    // progressive, current epoch
   std::vector<EpochResult> epochs;
-  std::vector<std::uint64_t> staleness;      // merged histogram of all pulls
-  std::map<std::string, double> counters;    // summed: workers' by name, shards' as "server.<name>"
+  std::vector<std::uint64_t> staleness;    // merged histogram of all pulls
+  std::map<std::string, double> counters;  // summed: workers' by name, shards' as "server.<name>"
   std::uint32_t workers_live = 0, workers_waiting = 0, shards_joined = 0;
   std::uint64_t workers_died = 0, batches_repeated = 0;
-  std::uint64_t rows[3] = {0, 0, 0};         // train, validation, test set; 0 while unknown
+  std::uint64_t rows[3] = {0, 0, 0};  // train, validation, test set; 0 while unknown
   Clock min_clock, max_clock;
-  std::uint64_t state_hash = 0;        // of the last checkpoint or the final state: "parameters_hash"
+  std::uint64_t state_hash = 0;  // of the last checkpoint or the final state: "parameters_hash"
   bool has_state_hash = false;
-  std::string last_checkpoint;         // directory of the newest whole one
+  std::string last_checkpoint;  // directory of the newest whole one
   std::string best_checkpoint;
 };
 

@@ -111,12 +111,11 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
   }
   if (is_join) {
     auto note = membership_.OnJoin(from, std::get<Join>(message.body), now, mail);
-    if (!note.empty()) Note(std::move(note));
+    if (!note.empty()) Say(std::move(note));
     return;
   }
   if (sender.role == Role::kScheduler) {  // a tool
-    if (const auto* shutdown = std::get_if<Shutdown>(&message.body))
-      OnShutdownRequest("a tool", *shutdown, now, out);
+    if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) OnShutdownRequest("a tool", *shutdown, now, out);
     return;
   }
   if (ShardNode* shard = membership_.FindShard(sender)) {
@@ -159,7 +158,7 @@ void Scheduler::Impl::FromWorker(WorkerNode* worker, const Message& message, Tim
     if (auto table = tables_.Ask(id, create->spec, membership_.view().tables)) {
       membership_.AddTable(*table);
       tables_.Added(*table, membership_.view().version);
-      Note(fmt::format("table {}: {} {} x {}", table->id.value, table->name, Name(table->kind), table->dim));
+      Say(fmt::format("table {}: {} {} x {}", table->id.value, table->name, Name(table->kind), table->dim));
     }
   } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
     barriers_.Enter(id, barrier->number);
@@ -182,7 +181,7 @@ void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& req
       return;
     }
     Mail(out).Send(worker->peer, Shutdown{.code = sizes.error().code, .reason = sizes.error().message});
-    Note(fmt::format("refused worker {}: {}", worker->rank.value, sizes.error().message));
+    Warn(fmt::format("refused worker {}: {}", worker->rank.value, sizes.error().message));
     membership_.Fence(id);
     return;
   }
@@ -190,8 +189,7 @@ void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& req
   if (auto again = requests_.Ask(id, request.number, request.want)) Mail(out).Send(worker->peer, *again);
 }
 
-void Scheduler::Impl::OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now,
-                                        Outbox* out) {
+void Scheduler::Impl::OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out) {
   if (shutdown.code == ErrorCode::kOk)
     RequestStop(now, out);
   else
@@ -218,13 +216,12 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
   if (auto shard = membership_.SilentShard(now, listening_since_)) {
     Fail(ErrorCode::kUnavailable,
          fmt::format("shard {} ({}) has not been heard for {:g} s: its rows are lost; resume from a checkpoint",
-                     shard->value, membership_.shards()[shard->value].endpoint,
-                     options_.job.fleet.lease_seconds),
+                     shard->value, membership_.shards()[shard->value].endpoint, options_.job.fleet.lease_seconds),
          now, out);
     return;
   }
   for (Incarnation id : membership_.SilentWorkers(now, listening_since_)) {
-    Note(fmt::format("worker {} (incarnation {}) has not been heard for {:g} s: it is dead",
+    Warn(fmt::format("worker {} (incarnation {}) has not been heard for {:g} s: it is dead",
                      membership_.workers().at(id).rank.value, id.value, options_.job.fleet.lease_seconds));
     membership_.Fence(id);
   }
@@ -363,7 +360,7 @@ bool Scheduler::stopped() const { return impl_->stopped(); }
 const Shutdown& Scheduler::stop_reason() const { return impl_->stop_reason(); }
 const View& Scheduler::view() const { return impl_->view(); }
 Progress Scheduler::progress() const { return impl_->progress(); }
-std::vector<std::string> Scheduler::TakeNotes() { return impl_->TakeNotes(); }
+std::vector<Note> Scheduler::TakeNotes() { return impl_->TakeNotes(); }
 std::uint64_t Scheduler::StateHash() const { return impl_->StateHash(); }
 
 }  // namespace tarn::scheduler

@@ -28,11 +28,16 @@ class SchedulerStore {
 
 struct SchedulerOptions {
   Job job;
-  std::string job_text;              // sent to nodes with Welcome
-  std::string checkpoints_directory; // checkpoint n is written to <this>/ckpt-<n>
+  std::string job_text;               // sent to nodes with Welcome
+  std::string checkpoints_directory;  // checkpoint n is written to <this>/ckpt-<n>
   std::uint64_t first_incarnation = 1;
   const Manifest* resume = nullptr;  // copied; null: a new run
   std::string resume_directory;      // of that manifest
+};
+
+struct Note {
+  std::string text;
+  bool warning = false;  // something is lost or fails, and the run goes on
 };
 
 class Scheduler {
@@ -51,13 +56,13 @@ class Scheduler {
   // On request, as periodic ones.
   void RequestCheckpoint(TimeUs now, Outbox* out);
 
-  bool stopping() const;              // the end has begun: nodes are being told to stop
-  bool stopped() const;               // every node has been told to stop, and has stopped as far as one can tell
+  bool stopping() const;  // the end has begun: nodes are being told to stop
+  bool stopped() const;   // every node has been told to stop, and has stopped as far as one can tell
   const Shutdown& stop_reason() const;
   const View& view() const;
   Progress progress() const;
-  // What happened since the last call, in words, for the log: joins, deaths, checkpoints, epochs.
-  std::vector<std::string> TakeNotes();
+  // What happened since the last call, for the log: joins, deaths, checkpoints, epochs.
+  std::vector<Note> TakeNotes();
   std::uint64_t StateHash() const;
 
  private:

@@ -32,6 +32,7 @@ Splits::Splits(const SplitsOptions& options, const std::vector<std::uint64_t>& t
     splits_.push_back(split);
     Free(index);
   }
+  most_owned_batches_ = CountOwnedBatches();
 }
 
 void Splits::Free(std::uint32_t index) {
@@ -64,8 +65,12 @@ LeaseGrant Splits::Grant(std::uint32_t index, LeaseId id, Incarnation owner) {
   --free_count_;
   records_[id] = {.split = index, .owner = owner};
   ++open_[owner];
-  return {.lease = id, .purpose = options_.purpose, .epoch = options_.epoch, .first_row = split.first_row,
-          .rows = split.rows, .skip_rows = split.trained};
+  return {.lease = id,
+          .purpose = options_.purpose,
+          .epoch = options_.epoch,
+          .first_row = split.first_row,
+          .rows = split.rows,
+          .skip_rows = split.trained};
 }
 
 bool Splits::Done(Incarnation owner, const LeaseDone& done) {
@@ -108,7 +113,7 @@ std::uint64_t Splits::OpenLeases(Incarnation owner) const {
   return it == open_.end() ? 0 : it->second;
 }
 
-std::uint64_t Splits::MostOwnedBatches() const {
+std::uint64_t Splits::CountOwnedBatches() const {
   if (options_.owners == 0) return 0;
   std::vector<std::uint64_t> batches(options_.owners);
   for (std::uint32_t i = 0; i < splits_.size(); ++i)

@@ -21,8 +21,8 @@ struct SplitsOptions {
   std::uint64_t rows = 0;        // of the data set
   std::uint64_t split_rows = 0;  // > 0; the last block of the set may be shorter
   std::uint64_t batch_rows = 1;
-  std::uint32_t owners = 0;      // split i belongs to rank i mod owners; 0: to nobody
-  bool shuffle = false;          // the order of the blocks is drawn from `seed` and the epoch
+  std::uint32_t owners = 0;  // split i belongs to rank i mod owners; 0: to nobody
+  bool shuffle = false;      // the order of the blocks is drawn from `seed` and the epoch
   std::uint64_t seed = 0;
 };
 
@@ -53,7 +53,7 @@ class Splits {
   std::uint64_t free() const { return free_count_; }
   std::uint64_t OpenLeases(Incarnation owner) const;
   // The largest number of batches that one rank owns; 0 without owners.
-  std::uint64_t MostOwnedBatches() const;
+  std::uint64_t MostOwnedBatches() const { return most_owned_batches_; }
 
   // Trained rows of each split. `at`: positions to go by; `trust_done`: leases reported done count as done whatever
   // the position says. Incarnations not in `at` are taken as their reports and final positions say.
@@ -77,11 +77,12 @@ class Splits {
     std::uint32_t split = 0;
     Incarnation owner;
     Outcome outcome = Outcome::kOpen;
-    std::uint64_t trained = 0;   // kTaken: rows of the split trained at the end
+    std::uint64_t trained = 0;  // kTaken: rows of the split trained at the end
   };
 
   std::uint32_t OwnerOf(std::uint32_t split) const { return options_.owners == 0 ? 0 : split % options_.owners; }
   void Free(std::uint32_t split);
+  std::uint64_t CountOwnedBatches() const;
 
   SplitsOptions options_;
   std::vector<Split> splits_;
@@ -90,7 +91,7 @@ class Splits {
   std::set<std::uint32_t> held_;
   std::map<LeaseId, Record> records_;
   std::map<Incarnation, std::uint64_t> open_;
-  std::uint64_t done_ = 0;
+  std::uint64_t done_ = 0, most_owned_batches_ = 0;
   Quality quality_, earlier_;
 };
 

@@ -198,9 +198,8 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
   json.Member("servers", job.fleet.servers).Member("shards", job.fleet.shards).Member("workers", job.fleet.workers);
   json.Member("samples", progress.samples).Member("seconds", progress.seconds);
   json.Member("train_seconds", progress.train_seconds);
-  json.Member("samples_per_second", progress.train_seconds > 0
-                                        ? static_cast<double>(progress.samples) / progress.train_seconds
-                                        : 0.0);
+  json.Member("samples_per_second",
+              progress.train_seconds > 0 ? static_cast<double>(progress.samples) / progress.train_seconds : 0.0);
   json.Key("train_logloss");
   if (!progress.epochs.empty())
     json.Value(progress.epochs.back().train.log_loss);

@@ -49,8 +49,8 @@ std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted
                   fmt::format("table {} exists with another shape or settings: {}", Quoted(wanted.name), difference));
   }
   if (existing.size() >= limits::kTablesMax)
-    return refuse(ErrorCode::kTooLarge, fmt::format("table {}: a job has at most {} tables", Quoted(wanted.name),
-                                                    limits::kTablesMax));
+    return refuse(ErrorCode::kTooLarge,
+                  fmt::format("table {}: a job has at most {} tables", Quoted(wanted.name), limits::kTablesMax));
   if (auto valid = Validate(answer.spec); !valid) return refuse(valid.error().code, valid.error().message);
   answer.spec.id = TableId(static_cast<std::uint32_t>(existing.size() + 1));
   return answer.spec;
@@ -60,8 +60,7 @@ std::vector<std::pair<Incarnation, CreateTable>> Tables::Answers(ViewVersion con
   std::vector<std::pair<Incarnation, CreateTable>> due;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     const auto since = since_.find(it->first.second);
-    const bool ready =
-        it->second.code != ErrorCode::kOk || since == since_.end() || confirmed >= since->second;
+    const bool ready = it->second.code != ErrorCode::kOk || since == since_.end() || confirmed >= since->second;
     if (!ready) {
       ++it;
       continue;

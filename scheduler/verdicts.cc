@@ -63,8 +63,12 @@ void Membership::End(WorkerNode* worker, Clock end, const DataPosition& position
   ended_[worker->incarnation] = view_.version;
   fenced_.erase(worker->incarnation);
   largest_end_ = std::max(largest_end_, end);
-  verdicts_.push_back({.worker = worker->incarnation, .rank = worker->rank, .join = worker->join, .end = end,
-                       .position = position, .repeated = pushed > end ? pushed.value - end.value : 0});
+  verdicts_.push_back({.worker = worker->incarnation,
+                       .rank = worker->rank,
+                       .join = worker->join,
+                       .end = end,
+                       .position = position,
+                       .repeated = pushed > end ? pushed.value - end.value : 0});
 }
 
 std::vector<Verdict> Membership::TakeVerdicts() {

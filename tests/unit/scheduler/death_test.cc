@@ -15,8 +15,7 @@ const WorkerEntry* EntryOf(const View& view, Incarnation incarnation) {
 
 void ExpectExactlyOnce(const FakeFleet& fleet, std::uint32_t epochs) {
   ASSERT_EQ(fleet.trained.size(), epochs * fleet.rows[0]);
-  for (const auto& [row, times] : fleet.trained)
-    ASSERT_EQ(times, 1) << "epoch " << row.first << " row " << row.second;
+  for (const auto& [row, times] : fleet.trained) ASSERT_EQ(times, 1) << "epoch " << row.first << " row " << row.second;
 }
 
 TEST(Death, VerdictIsTheHighestTickOfAnyShard) {
@@ -145,7 +144,8 @@ class DeathAnywhere : public testing::TestWithParam<Case> {};
 // A worker dies after `steps` of work, its tick having reached `reached` shards, and comes back or not.
 void RunWithDeath(const Case& parameters, int steps, std::size_t reached, bool comes_back) {
   Job job = SmallJob(2, 3);
-  job.consistency = {.mode = parameters.mode, .staleness = parameters.mode == ConsistencyMode::kSsp ? 2u : 0u,
+  job.consistency = {.mode = parameters.mode,
+                     .staleness = parameters.mode == ConsistencyMode::kSsp ? 2u : 0u,
                      .apply = parameters.apply};
   job.train.epochs = 2;
   FakeFleet fleet(job);
@@ -184,13 +184,12 @@ TEST_P(DeathAnywhere, EveryRowIsTrainedOnceAnEpoch) {
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Modes, DeathAnywhere,
-    testing::Values(Case{"bsp", ConsistencyMode::kBsp, ApplyMode::kAggregated, 0},
-                    Case{"bsp_valid", ConsistencyMode::kBsp, ApplyMode::kAggregated, 57},
-                    Case{"ssp", ConsistencyMode::kSsp, ApplyMode::kAggregated, 57},
-                    Case{"asp", ConsistencyMode::kAsp, ApplyMode::kImmediate, 0}),
-    [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(Modes, DeathAnywhere,
+                         testing::Values(Case{"bsp", ConsistencyMode::kBsp, ApplyMode::kAggregated, 0},
+                                         Case{"bsp_valid", ConsistencyMode::kBsp, ApplyMode::kAggregated, 57},
+                                         Case{"ssp", ConsistencyMode::kSsp, ApplyMode::kAggregated, 57},
+                                         Case{"asp", ConsistencyMode::kAsp, ApplyMode::kImmediate, 0}),
+                         [](const auto& tested) { return tested.param.name; });
 
 TEST(Death, TheOnlyWorkerDiesAgainAndAgain) {
   FakeFleet fleet(SmallJob(2, 1));

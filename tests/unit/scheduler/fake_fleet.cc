@@ -44,8 +44,11 @@ FakeShard& FakeFleet::AddShard(std::uint32_t index) {
   shard->nonce = next_nonce_++;
   shards.push_back(std::move(shard));
   FakeShard& added = *shards.back();
-  Send(added, Join{.role = Role::kShard, .rank = index, .nonce = added.nonce,
-                   .protocol_version = limits::kProtocolVersion, .endpoint = "tcp://shard"});
+  Send(added, Join{.role = Role::kShard,
+                   .rank = index,
+                   .nonce = added.nonce,
+                   .protocol_version = limits::kProtocolVersion,
+                   .endpoint = "tcp://shard"});
   return added;
 }
 
@@ -56,8 +59,11 @@ FakeWorker& FakeFleet::AddWorker(std::uint32_t rank) {
   worker->nonce = next_nonce_++;
   workers.push_back(std::move(worker));
   FakeWorker& added = *workers.back();
-  Send(added, Join{.role = Role::kWorker, .rank = rank, .nonce = added.nonce,
-                   .protocol_version = limits::kProtocolVersion, .endpoint = {}});
+  Send(added, Join{.role = Role::kWorker,
+                   .rank = rank,
+                   .nonce = added.nonce,
+                   .protocol_version = limits::kProtocolVersion,
+                   .endpoint = {}});
   return added;
 }
 
@@ -74,7 +80,7 @@ FakeWorker& FakeFleet::Newest(std::uint32_t rank) {
 
 void FakeFleet::SendFrom(Peer peer, Message message) {
   scheduler.OnMessage(peer, std::move(message), now, &out_);
-  for (std::string& note : scheduler.TakeNotes()) notes.push_back(std::move(note));
+  for (Note& note : scheduler.TakeNotes()) notes.push_back(std::move(note.text));
   Deliver();
 }
 
@@ -247,8 +253,11 @@ void FakeFleet::Pass(double seconds) {
         Heartbeat(*worker);
         continue;
       }
-      Send(*worker, Join{.role = Role::kWorker, .rank = worker->rank.value, .nonce = worker->nonce,
-                         .protocol_version = limits::kProtocolVersion, .endpoint = {}});
+      Send(*worker, Join{.role = Role::kWorker,
+                         .rank = worker->rank.value,
+                         .nonce = worker->nonce,
+                         .protocol_version = limits::kProtocolVersion,
+                         .endpoint = {}});
     }
     if (now >= scheduler.NextTimer()) scheduler.OnTimer(now, &out_);
     Deliver();
@@ -297,8 +306,7 @@ void FakeFleet::TrainBatch(FakeWorker& worker) {
   const LeaseGrant lease = worker.leases.front();
   if (lease.purpose == LeasePurpose::kTrain) {
     const std::uint64_t count = std::min<std::uint64_t>(job.train.batch_rows, lease.rows - worker.trained);
-    batches_[worker.incarnation].push_back(
-        {worker.clock, lease.epoch, lease.first_row + worker.trained, count});
+    batches_[worker.incarnation].push_back({worker.clock, lease.epoch, lease.first_row + worker.trained, count});
     worker.trained += count;
     worker.position = {lease.lease, worker.trained};
     Tick(worker, worker.clock + 1);
@@ -307,8 +315,8 @@ void FakeFleet::TrainBatch(FakeWorker& worker) {
   LeaseDone done;
   done.lease = lease.lease;
   done.quality.rows = lease.rows - lease.skip_rows;
-  done.quality.loss_sum = static_cast<double>(done.quality.rows) *
-                          (lease.purpose == LeasePurpose::kValidate ? valid_loss : 0.5);
+  done.quality.loss_sum =
+      static_cast<double>(done.quality.rows) * (lease.purpose == LeasePurpose::kValidate ? valid_loss : 0.5);
   worker.done.push_back(done);
   worker.leases.erase(worker.leases.begin());
   worker.trained = worker.leases.empty() ? 0 : worker.leases.front().skip_rows;
@@ -316,9 +324,8 @@ void FakeFleet::TrainBatch(FakeWorker& worker) {
 
 bool FakeFleet::PullsAnswered(const FakeWorker& worker) const {
   if (job.consistency.mode == ConsistencyMode::kAsp) return true;
-  return std::all_of(shards.begin(), shards.end(), [&](const auto& shard) {
-    return shard->min_clock + job.consistency.staleness >= worker.clock;
-  });
+  return std::all_of(shards.begin(), shards.end(),
+                     [&](const auto& shard) { return shard->min_clock + job.consistency.staleness >= worker.clock; });
 }
 
 bool FakeFleet::Ask(FakeWorker& worker) {

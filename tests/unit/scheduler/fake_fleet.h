@@ -38,13 +38,13 @@ struct FakeShard {
   std::uint64_t nonce = 0;
   Incarnation incarnation;
   View view;
-  bool silent = false;              // sends nothing, takes nothing
-  bool writes_parts = true;         // answers checkpoint orders
-  std::string part_error;           // of the parts it answers with
+  bool silent = false;       // sends nothing, takes nothing
+  bool writes_parts = true;  // answers checkpoint orders
+  std::string part_error;    // of the parts it answers with
   std::map<Incarnation, Clock> ticks;
   std::map<Incarnation, DataPosition> positions;
   Clock min_clock;
-  std::set<CheckpointId> cut;       // orders that it has cut
+  std::set<CheckpointId> cut;  // orders that it has cut
   std::optional<Shutdown> shutdown;
   std::string resume_directory;
 };
@@ -53,19 +53,19 @@ struct FakeWorker {
   WorkerRank rank;
   Peer peer;
   std::uint64_t nonce = 0;
-  Incarnation incarnation;          // 0: not welcomed
+  Incarnation incarnation;  // 0: not welcomed
   View view;
   bool silent = false;
   Clock clock, start;
-  std::uint64_t obeyed = 0;         // newest proposal
-  Clock limit{UINT64_MAX};          // while the proposal is open
+  std::uint64_t obeyed = 0;  // newest proposal
+  Clock limit{UINT64_MAX};   // while the proposal is open
   DataPosition position;
-  std::vector<LeaseGrant> leases;   // not finished, in order
-  std::uint64_t trained = 0;        // rows of leases.front(), skip_rows among them
-  std::vector<LeaseDone> done;      // to be reported
-  std::uint64_t number = 0;         // of the last request
-  bool waits = false;               // for its reply
-  std::optional<Clock> jump;        // to be obeyed once the leases are done
+  std::vector<LeaseGrant> leases;  // not finished, in order
+  std::uint64_t trained = 0;       // rows of leases.front(), skip_rows among them
+  std::vector<LeaseDone> done;     // to be reported
+  std::uint64_t number = 0;        // of the last request
+  bool waits = false;              // for its reply
+  std::optional<Clock> jump;       // to be obeyed once the leases are done
   bool finished = false;
   std::optional<CheckpointPart> part;  // sent until the view has no order
   std::optional<Shutdown> shutdown;
@@ -79,7 +79,7 @@ class FakeFleet {
 
   FakeShard& AddShard(std::uint32_t shard);
   FakeWorker& AddWorker(std::uint32_t rank);
-  void AddAll();                    // shards and workers of the job
+  void AddAll();  // shards and workers of the job
 
   // Messages in a node's name; the answers are delivered at once.
   void Send(const FakeShard& shard, Body body);
@@ -115,11 +115,11 @@ class FakeFleet {
   Scheduler scheduler;
   TimeUs now = 1'000'000;
   std::vector<std::unique_ptr<FakeShard>> shards;
-  std::vector<std::unique_ptr<FakeWorker>> workers;  // every process that ever started
-  std::uint64_t rows[3] = {0, 0, 0};                 // what workers see
+  std::vector<std::unique_ptr<FakeWorker>> workers;                // every process that ever started
+  std::uint64_t rows[3] = {0, 0, 0};                               // what workers see
   std::map<std::pair<std::uint32_t, std::uint64_t>, int> trained;  // (epoch, row) -> times, that count in the end
   std::vector<std::string> notes;
-  double valid_loss = 1;                             // log-loss that workers report of validation splits
+  double valid_loss = 1;  // log-loss that workers report of validation splits
 
  private:
   struct Batch {

@@ -116,8 +116,11 @@ TEST(Join, RejoinFencesTheOldIncarnation) {
   // The old process's nonce is spent.
   Message again;
   again.sender = {Role::kWorker, 0, Incarnation(0)};
-  again.body = Join{.role = Role::kWorker, .rank = 0, .nonce = old.nonce,
-                    .protocol_version = limits::kProtocolVersion, .endpoint = {}};
+  again.body = Join{.role = Role::kWorker,
+                    .rank = 0,
+                    .nonce = old.nonce,
+                    .protocol_version = limits::kProtocolVersion,
+                    .endpoint = {}};
   old.shutdown.reset();
   fleet.SendFrom(old.peer, again);
   ASSERT_TRUE(old.shutdown);

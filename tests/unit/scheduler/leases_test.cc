@@ -12,8 +12,14 @@ namespace tarn::scheduler {
 namespace {
 
 Splits Make(std::uint64_t rows, std::uint32_t owners = 0, bool shuffle = false, std::uint32_t epoch = 0) {
-  return Splits({.purpose = LeasePurpose::kTrain, .epoch = epoch, .rows = rows, .split_rows = 30, .batch_rows = 10,
-                 .owners = owners, .shuffle = shuffle, .seed = 7});
+  return Splits({.purpose = LeasePurpose::kTrain,
+                 .epoch = epoch,
+                 .rows = rows,
+                 .split_rows = 30,
+                 .batch_rows = 10,
+                 .owners = owners,
+                 .shuffle = shuffle,
+                 .seed = 7});
 }
 
 const std::set<WorkerRank> kBoth = {WorkerRank(0), WorkerRank(1)};
@@ -35,8 +41,7 @@ TEST(Splits, ShuffleIsAPermutationByEpoch) {
     Splits splits = Make(300, 0, true, epoch);
     std::vector<std::uint64_t> first;
     for (std::uint64_t i = 1; i <= 10; ++i)
-      first.push_back(
-          splits.Grant(*splits.Next(WorkerRank(0), kBoth), LeaseId(i), Incarnation(1)).first_row);
+      first.push_back(splits.Grant(*splits.Next(WorkerRank(0), kBoth), LeaseId(i), Incarnation(1)).first_row);
     return first;
   };
   const auto first = order(0), second = order(1);

@@ -36,11 +36,34 @@ TEST(Summary, HasAllThatReadersExpect) {
   job.job.name = "flights";
   job.consistency = {.mode = ConsistencyMode::kSsp, .staleness = 4, .apply = ApplyMode::kImmediate};
   const auto json = nlohmann::json::parse(SummaryJson(job, SomeProgress(), {ErrorCode::kOk, "done"}));
-  for (const char* key :
-       {"job", "status", "mode", "staleness_bound", "servers", "shards", "workers", "samples", "seconds",
-        "samples_per_second", "train_logloss", "eval_auc", "eval_logloss", "eval_accuracy", "eval_normalized_entropy",
-        "staleness_mean", "staleness_max", "staleness_histogram", "pull_bytes", "push_bytes", "parameters_hash",
-        "epochs", "best_epoch", "stages", "workers_died", "batches_repeated", "reason", "checkpoint"})
+  for (const char* key : {"job",
+                          "status",
+                          "mode",
+                          "staleness_bound",
+                          "servers",
+                          "shards",
+                          "workers",
+                          "samples",
+                          "seconds",
+                          "samples_per_second",
+                          "train_logloss",
+                          "eval_auc",
+                          "eval_logloss",
+                          "eval_accuracy",
+                          "eval_normalized_entropy",
+                          "staleness_mean",
+                          "staleness_max",
+                          "staleness_histogram",
+                          "pull_bytes",
+                          "push_bytes",
+                          "parameters_hash",
+                          "epochs",
+                          "best_epoch",
+                          "stages",
+                          "workers_died",
+                          "batches_repeated",
+                          "reason",
+                          "checkpoint"})
     EXPECT_TRUE(json.contains(key)) << key;
   EXPECT_EQ(json["staleness_bound"], 4);
   EXPECT_EQ(json["samples_per_second"], 250.0);

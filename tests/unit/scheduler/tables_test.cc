@@ -62,7 +62,7 @@ TEST(Tables, ConflictsAndBadSpecsAreRefused) {
 TEST(Tables, AreLimited) {
   Tables tables(SmallJob(1, 1));
   std::vector<TableSpec> existing(limits::kTablesMax - 1);
-  for (std::size_t i = 0; i < existing.size(); ++i) existing[i].name = "t" + std::to_string(i);
+  for (std::size_t i = 0; i < existing.size(); ++i) existing[i].name = std::to_string(i);
   TableSpec spec;
   spec.name = "last";
   auto added = tables.Ask(Incarnation(1), spec, existing);
