@@ -212,10 +212,13 @@ void Fleet::PlanFaults() {
   const std::uint32_t nodes = 1 + scenario_.shards + scenario_.workers;
   for (std::uint32_t i = 0; i < f.reconnects; ++i) events_.At(sometime(), [this] { network_.ReconnectOne(); });
   for (std::uint32_t i = 0; i < f.partitions; ++i) {
-    // Links of shards and of the scheduler stay cut for less than the lease: a dead shard ends the job.
-    const NodeId a = NodeId(rng_.Below(nodes)), b = NodeId(rng_.Below(nodes));
-    const bool both = rng_.Chance(0.6), ring = rng_.Chance(0.3);
-    const TimeUs length = 100'000 + TimeUs(rng_.Below(1'000'000));
+    // Half of the cuts are on the scheduler's links, where views and verdicts travel. Links of shards stay cut for less
+    // than the lease: a dead shard ends the job. A worker may be given up while it goes on talking to the shards.
+    const NodeId a = rng_.Chance(0.5) ? 0 : NodeId(rng_.Below(nodes));
+    const NodeId b = NodeId(rng_.Below(nodes));
+    const bool both = rng_.Chance(0.6), ring = rng_.Chance(0.2);
+    const bool may_be_long = !ring && (a > scenario_.shards || b > scenario_.shards);
+    const TimeUs length = 100'000 + TimeUs(rng_.Below(may_be_long && rng_.Chance(0.5) ? 8'000'000 : 1'000'000));
     events_.At(sometime(), [this, a, b, both, ring, length, nodes] {
       if (!ring) return network_.Cut(a, b, both, events_.now() + length);
       for (NodeId other = 0; other < nodes; ++other)
