@@ -44,8 +44,7 @@ class SingleProcess {
   std::uint64_t train_rows() const { return train_->rows(); }
 
  private:
-  explicit SingleProcess(const Job& job)
-      : job_(job), planner_(job.fleet.partition_bits), rows_(StoreOptions(job)) {}
+  explicit SingleProcess(const Job& job) : job_(job), planner_(job.fleet.partition_bits), rows_(StoreOptions(job)) {}
   static server::RowStoreOptions StoreOptions(const Job& job) {
     server::RowStoreOptions options{job.job.seed, job.fleet.partition_bits, {}};
     for (std::uint32_t p = 0; p < (1u << job.fleet.partition_bits); ++p) options.owned.push_back(PartitionId(p));
@@ -94,8 +93,8 @@ Expected<std::unique_ptr<SingleProcess>> SingleProcess::Make(const Job& job) {
   }
   self->plans_.resize(self->uses_.size());
   self->sections_.resize(self->uses_.size());
-  self->stepper_ = std::make_unique<Stepper>(self->model_.get(), 1.0f / float(job.train.batch_rows),
-                                             job.train.clip_global_norm);
+  self->stepper_ =
+      std::make_unique<Stepper>(self->model_.get(), 1.0f / float(job.train.batch_rows), job.train.clip_global_norm);
   return self;
 }
 
@@ -173,16 +172,18 @@ Status Run(const Job& job) {
     const auto begin = SteadyClock::now();
     TARN_RETURN_IF_ERROR(run.TrainEpoch(&train, &stages));
     const double seconds = SecondsSince(begin);
-    fmt::print("epoch {}: {:.0f} samples/s ({:.2f} s: read {:.2f} plan {:.2f} gather {:.2f} compute {:.2f} apply {:.2f}), "
-               "train log-loss {:.5f} AUC {:.5f}\n",
-               epoch, double(run.train_rows()) / seconds, seconds, stages.read, stages.plan, stages.gather,
-               stages.compute, stages.apply, train.LogLoss(), train.Auc());
+    fmt::print(
+        "epoch {}: {:.0f} samples/s ({:.2f} s: read {:.2f} plan {:.2f} gather {:.2f} compute {:.2f} apply {:.2f}), "
+        "train log-loss {:.5f} AUC {:.5f}\n",
+        epoch, double(run.train_rows()) / seconds, seconds, stages.read, stages.plan, stages.gather, stages.compute,
+        stages.apply, train.LogLoss(), train.Auc());
     bool improved = true;
     if (run.valid() != nullptr) {
       TARN_RETURN_IF_ERROR(run.Evaluate(*run.valid(), &valid));
       improved = epoch == 0 || valid.LogLoss() < best;
       if (improved) best = valid.LogLoss();
-      fmt::print("  valid: log-loss {:.5f} AUC {:.5f} accuracy {:.4f}\n", valid.LogLoss(), valid.Auc(), valid.Accuracy());
+      fmt::print("  valid: log-loss {:.5f} AUC {:.5f} accuracy {:.4f}\n", valid.LogLoss(), valid.Auc(),
+                 valid.Accuracy());
     }
     if (improved && run.test() != nullptr) {
       TARN_RETURN_IF_ERROR(run.Evaluate(*run.test(), &test));

@@ -23,8 +23,8 @@ class Buffer {
     Buffer buffer;
     if (bytes == 0) return buffer;
     auto* raw = static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment}));
-    buffer.bytes_ = std::shared_ptr<std::byte[]>(
-        raw, [](std::byte* p) { ::operator delete[](p, std::align_val_t{kAlignment}); });
+    buffer.bytes_ =
+        std::shared_ptr<std::byte[]>(raw, [](std::byte* p) { ::operator delete[](p, std::align_val_t{kAlignment}); });
     buffer.size_ = bytes;
     return buffer;
   }

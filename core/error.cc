@@ -30,9 +30,7 @@ std::string_view ErrorName(ErrorCode code) {
   return "unknown";
 }
 
-std::string ToString(const Error& error) {
-  return std::string(ErrorName(error.code)) + ": " + error.message;
-}
+std::string ToString(const Error& error) { return std::string(ErrorName(error.code)) + ": " + error.message; }
 
 namespace internal {
 

@@ -19,21 +19,21 @@ namespace tarn {
 
 enum class ErrorCode : std::uint8_t {
   kOk = 0,
-  kInvalidArgument,   // a flag, a job-file value, a caller's value
-  kMalformed,         // bytes from a peer or a file that do not parse
-  kTooLarge,          // over a named limit of core/limits.h
-  kNotFound,          // a file, a table, a key that must exist
+  kInvalidArgument,  // a flag, a job-file value, a caller's value
+  kMalformed,        // bytes from a peer or a file that do not parse
+  kTooLarge,         // over a named limit of core/limits.h
+  kNotFound,         // a file, a table, a key that must exist
   kAlreadyExists,
-  kStaleEpoch,        // the sender's route map is older than the receiver's
-  kFenced,            // the sender's incarnation is over
-  kOutOfOrder,        // a push beyond watermark + 1; the error names the sequence expected
-  kWrongJob,          // another job or another protocol version
-  kWrongShard,        // a key that this shard does not own
-  kOverloaded,        // a bounded queue is full; try again later
-  kUnavailable,       // the peer is gone or not reachable
+  kStaleEpoch,   // the sender's route map is older than the receiver's
+  kFenced,       // the sender's incarnation is over
+  kOutOfOrder,   // a push beyond watermark + 1; the error names the sequence expected
+  kWrongJob,     // another job or another protocol version
+  kWrongShard,   // a key that this shard does not own
+  kOverloaded,   // a bounded queue is full; try again later
+  kUnavailable,  // the peer is gone or not reachable
   kTimeout,
-  kIo,                // the environment: I/O error, disk full
-  kCorrupt,           // stored bytes that fail their checksum
+  kIo,       // the environment: I/O error, disk full
+  kCorrupt,  // stored bytes that fail their checksum
   kUnsupported,
   kCancelled,
   kInternal,
@@ -64,17 +64,17 @@ namespace internal {
 }  // namespace internal
 
 // Aborts with place and condition when a programmer's assumption does not hold. Stays on in release.
-#define TARN_CHECK(condition, why)                                                    \
-  do {                                                                                \
-    if (!(condition)) [[unlikely]]                                                    \
-      ::tarn::internal::CheckFailed(__FILE__, __LINE__, #condition, why);             \
+#define TARN_CHECK(condition, why)                                        \
+  do {                                                                    \
+    if (!(condition)) [[unlikely]]                                        \
+      ::tarn::internal::CheckFailed(__FILE__, __LINE__, #condition, why); \
   } while (false)
 
 // Evaluates `expr` (a Status or Expected); returns its error from the enclosing function if it has one.
-#define TARN_RETURN_IF_ERROR(expr)                                                    \
-  do {                                                                                \
-    if (auto tarn_status_ = (expr); !tarn_status_) [[unlikely]]                       \
-      return std::unexpected(std::move(tarn_status_).error());                        \
+#define TARN_RETURN_IF_ERROR(expr)                              \
+  do {                                                          \
+    if (auto tarn_status_ = (expr); !tarn_status_) [[unlikely]] \
+      return std::unexpected(std::move(tarn_status_).error());  \
   } while (false)
 
 }  // namespace tarn

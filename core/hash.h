@@ -41,8 +41,7 @@ constexpr std::uint64_t HashBytes(std::string_view bytes, std::uint64_t seed = 0
   std::size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
     std::uint64_t word = 0;
-    for (std::size_t j = 0; j < 8; ++j)
-      word |= std::uint64_t(static_cast<unsigned char>(bytes[i + j])) << (8 * j);
+    for (std::size_t j = 0; j < 8; ++j) word |= std::uint64_t(static_cast<unsigned char>(bytes[i + j])) << (8 * j);
     state = HashCombine(state, word);
   }
   std::uint64_t tail = 0;

@@ -7,25 +7,25 @@
 namespace tarn::limits {
 
 // Wire.
-inline constexpr std::size_t kFramesMax = 3;                        // header, keys, values
+inline constexpr std::size_t kFramesMax = 3;                            // header, keys, values
 inline constexpr std::size_t kFrameBytesMax = std::size_t{64} << 20;    // one frame, also ZMQ_MAXMSGSIZE
 inline constexpr std::size_t kMessageBytesMax = std::size_t{80} << 20;  // all frames of one message
 inline constexpr std::size_t kHeaderBytesMax = std::size_t{8} << 20;    // the FlatBuffer alone
-inline constexpr std::size_t kSmallMessageBytes = 8 << 10;          // up to here a message is one frame
-inline constexpr std::size_t kPieceBytes = 512 << 10;               // large transfers are cut into such pieces
+inline constexpr std::size_t kSmallMessageBytes = 8 << 10;              // up to here a message is one frame
+inline constexpr std::size_t kPieceBytes = 512 << 10;                   // large transfers are cut into such pieces
 inline constexpr std::uint32_t kProtocolVersion = 1;
-inline constexpr int kSocketHighWaterMark = 1024;                   // messages; credits keep us far below
+inline constexpr int kSocketHighWaterMark = 1024;                       // messages; credits keep us far below
 inline constexpr std::size_t kBacklogBytesMax = std::size_t{64} << 20;  // behind the mark, per peer
-inline constexpr std::size_t kAcceptedPeersMax = 65536;             // connections that a node remembers
-inline constexpr std::uint32_t kHeaderDepthMax = 8;                 // nesting of a header's tables
-inline constexpr std::uint32_t kHeaderTablesMax = 4608;             // tables of a header: the longest lists below
-inline constexpr std::uint32_t kKeysPerMessageMax = 8u << 20;       // also of a range, which takes no bytes
-inline constexpr std::uint32_t kTextBytesMax = 4096;                // a message or reason for people; longer is cut
+inline constexpr std::size_t kAcceptedPeersMax = 65536;                 // connections that a node remembers
+inline constexpr std::uint32_t kHeaderDepthMax = 8;                     // nesting of a header's tables
+inline constexpr std::uint32_t kHeaderTablesMax = 4608;                 // tables of a header: the longest lists below
+inline constexpr std::uint32_t kKeysPerMessageMax = 8u << 20;           // also of a range, which takes no bytes
+inline constexpr std::uint32_t kTextBytesMax = 4096;                    // a message or reason for people; longer is cut
 inline constexpr std::uint32_t kEndpointBytesMax = 256;
 inline constexpr std::uint32_t kPathBytesMax = 4096;
-inline constexpr std::uint32_t kCountersMax = 1024;                 // of a heartbeat
-inline constexpr std::uint32_t kStalenessBucketsMax = 65536;        // of a heartbeat's histogram
-inline constexpr std::uint32_t kCheckpointFilesMax = 4096;          // of one shard's part
+inline constexpr std::uint32_t kCountersMax = 1024;           // of a heartbeat
+inline constexpr std::uint32_t kStalenessBucketsMax = 65536;  // of a heartbeat's histogram
+inline constexpr std::uint32_t kCheckpointFilesMax = 4096;    // of one shard's part
 
 // Tables.
 inline constexpr std::uint32_t kRowDimMax = 4096;
@@ -36,29 +36,29 @@ inline constexpr std::uint32_t kNameBytesMax = 128;
 // Fleet.
 inline constexpr std::uint32_t kWorkersMax = 16384;
 inline constexpr std::uint32_t kShardsMax = 4096;
-inline constexpr std::uint32_t kWorkerEntriesMax = 65536;           // of a view: incarnations live or ending
+inline constexpr std::uint32_t kWorkerEntriesMax = 65536;  // of a view: incarnations live or ending
 
-inline constexpr std::uint32_t kStalenessMax = 1u << 20;            // clocks
+inline constexpr std::uint32_t kStalenessMax = 1u << 20;  // clocks
 
 // Job file.
 inline constexpr std::size_t kJobBytesMax = 256 << 10;
-inline constexpr std::size_t kJobDotsMax = 4096;      // '.' in the text: bounds how deep its tables can nest
+inline constexpr std::size_t kJobDotsMax = 4096;  // '.' in the text: bounds how deep its tables can nest
 inline constexpr std::uint32_t kBatchRowsMax = 1u << 20;
 inline constexpr std::uint32_t kEpochsMax = 1'000'000;
-inline constexpr std::uint32_t kPrefetchMax = 64;     // batches
+inline constexpr std::uint32_t kPrefetchMax = 64;  // batches
 inline constexpr std::uint32_t kLayersMax = 16;
 inline constexpr std::uint32_t kLayerUnitsMax = 16384;
 inline constexpr std::uint32_t kClassesMax = 4096;
 
 // Client.
-inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;  // in flight per shard, requests and replies
+inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;       // in flight per shard, requests and replies
 inline constexpr std::size_t kPlanKeysMax = (std::size_t{1} << 31) - 1;  // of one request, with duplicates
-inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;  // waiting for credit, per client
+inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // waiting for credit, per client
 
 // Shard.
 inline constexpr std::size_t kParkedPullsMax = 65536;
 inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;  // aggregated pushes waiting for their clock
-inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;  // a tick may jump at most this far
+inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;            // a tick may jump at most this far
 
 // Control.
 inline constexpr std::size_t kBlobBytesMax = std::size_t{4} << 20;  // worker state, metrics of a lease

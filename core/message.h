@@ -144,42 +144,42 @@ struct Join {
   std::uint32_t rank = kAnyRank;  // shard: its ShardId; worker: its rank, or kAnyRank
   std::uint64_t nonce = 0;
   std::uint32_t protocol_version = 0;
-  std::string endpoint;           // shard: where its ROUTER is bound
+  std::string endpoint;  // shard: where its ROUTER is bound
 };
 
 struct Welcome {
-  std::uint64_t nonce = 0;        // of the Join it answers
+  std::uint64_t nonce = 0;  // of the Join it answers
   std::uint32_t rank = 0;
   Incarnation incarnation;
-  Clock start_clock;              // worker: its first clock
-  std::string job_text;           // the job, as resolved TOML
-  std::string resume_directory;   // shard: checkpoint to load before it confirms a view; empty: none
+  Clock start_clock;             // worker: its first clock
+  std::string job_text;          // the job, as resolved TOML
+  std::string resume_directory;  // shard: checkpoint to load before it confirms a view; empty: none
   View view;
 };
 
 // Progress of a node; also the confirmation of a view. Sent every heartbeat period and at once after a new view.
-struct FencedTick {               // what a shard holds of a worker that is being fenced
+struct FencedTick {  // what a shard holds of a worker that is being fenced
   Incarnation incarnation;
-  Clock tick;                     // highest clock ticked to
-  DataPosition position;          // of that tick
-  Clock pushed;                   // one past the highest clock of which a push was applied immediately; 0: none
+  Clock tick;             // highest clock ticked to
+  DataPosition position;  // of that tick
+  Clock pushed;           // one past the highest clock of which a push was applied immediately; 0: none
 };
 struct Counter {
   std::string name;
   double value = 0;
 };
 struct Heartbeat {
-  ViewVersion view;               // newest view adopted
-  std::uint64_t proposal = 0;     // worker: newest proposal obeyed
-  Clock clock;                    // worker: the clock it is in, from when it obeyed `proposal`; shard: minimum clock
-  Clock acked_clock;              // worker: its newest tick that every shard has acknowledged (start clock if none)
-  DataPosition position;          // worker: as of the tick acked_clock
-  std::vector<FencedTick> fenced; // shard
-  std::vector<Counter> counters;  // cumulative metrics: samples, bytes, seconds per stage, ...
+  ViewVersion view;                // newest view adopted
+  std::uint64_t proposal = 0;      // worker: newest proposal obeyed
+  Clock clock;                     // worker: the clock it is in, from when it obeyed `proposal`; shard: minimum clock
+  Clock acked_clock;               // worker: its newest tick that every shard has acknowledged (start clock if none)
+  DataPosition position;           // worker: as of the tick acked_clock
+  std::vector<FencedTick> fenced;  // shard
+  std::vector<Counter> counters;   // cumulative metrics: samples, bytes, seconds per stage, ...
   std::vector<std::uint64_t> staleness;  // worker: histogram of measured staleness, bucket i = i clocks, cumulative
 };
 struct HeartbeatAck {
-  ViewVersion view;               // newest; a ViewUpdate follows if the sender's is older
+  ViewVersion view;  // newest; a ViewUpdate follows if the sender's is older
 };
 
 struct ViewUpdate {
@@ -204,34 +204,34 @@ enum class LeasePurpose : std::uint8_t { kTrain, kValidate, kTest };
 struct LeaseGrant {
   LeaseId lease;
   LeasePurpose purpose = LeasePurpose::kTrain;
-  std::uint32_t epoch = 0;       // 0, 1, ...
+  std::uint32_t epoch = 0;  // 0, 1, ...
   std::uint64_t first_row = 0;
   std::uint64_t rows = 0;
-  std::uint64_t skip_rows = 0;   // of them already trained: begin behind
+  std::uint64_t skip_rows = 0;  // of them already trained: begin behind
 };
-struct LeaseDone {               // training: only once the tick behind its last batch is acknowledged by every shard
+struct LeaseDone {  // training: only once the tick behind its last batch is acknowledged by every shard
   LeaseId lease;
-  Quality quality;               // training: of the predictions before each update
+  Quality quality;  // training: of the predictions before each update
 };
 // worker -> scheduler. Repeated with the same number until a LeaseReply with it comes.
 struct LeaseRequest {
-  std::uint64_t number = 0;      // 1, 2, ... per incarnation
-  std::uint32_t want = 0;        // how many leases more
+  std::uint64_t number = 0;  // 1, 2, ... per incarnation
+  std::uint32_t want = 0;    // how many leases more
   std::vector<LeaseDone> done;
   std::uint64_t rows[3] = {0, 0, 0};  // lines of the train, validation and test set, as the worker sees them
 };
 struct LeaseReply {
   std::uint64_t number = 0;
   std::vector<LeaseGrant> grants;
-  Clock jump_to;                 // with no grants: nothing to train now; tick to this clock (if ahead), ask again
-  bool finished = false;         // no more work ever: leave
+  Clock jump_to;          // with no grants: nothing to train now; tick to this clock (if ahead), ask again
+  bool finished = false;  // no more work ever: leave
 };
 
 // shard -> scheduler: its part of checkpoint `id` is written (or failed: code, message).
 // worker -> scheduler: its state when it reached the clock of an at_clock order.
 // Repeated until the view no longer has the order.
 struct CheckpointFile {
-  std::string name;              // relative to the order's directory
+  std::string name;  // relative to the order's directory
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;
   std::uint64_t rows = 0;
@@ -260,17 +260,17 @@ struct Shutdown {
   std::string reason;
 };
 
-using Body = std::variant<Pull, PullReply, Push, PushAck, PushPull, Tick, TickAck, Prefetch, ErrorReply, Join,
-                          Welcome, Heartbeat, HeartbeatAck, ViewUpdate, CreateTable, Barrier, LeaseRequest,
-                          LeaseReply, CheckpointPart, Leave, Shutdown>;
+using Body = std::variant<Pull, PullReply, Push, PushAck, PushPull, Tick, TickAck, Prefetch, ErrorReply, Join, Welcome,
+                          Heartbeat, HeartbeatAck, ViewUpdate, CreateTable, Barrier, LeaseRequest, LeaseReply,
+                          CheckpointPart, Leave, Shutdown>;
 
 struct Message {
   std::uint64_t job = 0;  // Fingerprint of the job; 0 in a Join
   Sender sender;
-  Epoch epoch;            // of the sender's route map
+  Epoch epoch;  // of the sender's route map
   Body body;
-  Buffer keys;            // Pull, Push, PushPull, Prefetch: see KeyCodec
-  Buffer values;          // PullReply, Push, PushPull: count x dim in the codec
+  Buffer keys;    // Pull, Push, PushPull, Prefetch: see KeyCodec
+  Buffer values;  // PullReply, Push, PushPull: count x dim in the codec
 };
 
 // "Pull", "PushAck", ...

@@ -59,7 +59,5 @@ constexpr Clock operator+(Clock c, std::uint64_t n) { return Clock(c.value + n);
 
 template <typename Tag, typename Rep>
 struct std::hash<tarn::StrongId<Tag, Rep>> {
-  std::size_t operator()(const tarn::StrongId<Tag, Rep>& id) const noexcept {
-    return std::hash<Rep>{}(id.value);
-  }
+  std::size_t operator()(const tarn::StrongId<Tag, Rep>& id) const noexcept { return std::hash<Rep>{}(id.value); }
 };

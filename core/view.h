@@ -13,10 +13,10 @@ namespace tarn {
 
 // Who holds which partition. Chains have one member until replication comes; the head is the first.
 struct RouteMap {
-  Epoch epoch;                          // grows with every change of placement
+  Epoch epoch;  // grows with every change of placement
   std::uint32_t partition_bits = 0;
-  std::vector<ShardId> owners;          // 2^partition_bits heads, by partition
-  std::vector<std::string> endpoints;   // by shard: "tcp://127.0.0.1:7701"
+  std::vector<ShardId> owners;         // 2^partition_bits heads, by partition
+  std::vector<std::string> endpoints;  // by shard: "tcp://127.0.0.1:7701"
 
   ShardId OwnerOf(PartitionId partition) const { return owners[partition.value]; }
 };
@@ -38,9 +38,7 @@ struct WorkerEntry {
   Clock end;  // kEnded only
 
   // Whether clock `t` waits for this worker.
-  bool InCohort(Clock t) const {
-    return t >= join && (state != WorkerState::kEnded || t < end);
-  }
+  bool InCohort(Clock t) const { return t >= join && (state != WorkerState::kEnded || t < end); }
 };
 
 // While a proposal is open, each live worker reports (proposal, clock) once and then ticks at most to
@@ -53,10 +51,10 @@ inline constexpr std::uint64_t kProposalSlack = 8;
 
 // An order to cut a checkpoint; it stands in the view until every shard has written its part.
 struct CheckpointOrder {
-  CheckpointId id;          // 0: none
-  bool at_clock = false;    // true: cut when all pushes of clocks < clock are in and none of a later one
-  Clock clock;              // false: cut each partition where it stands, at once
-  std::string directory;    // where every shard writes its files
+  CheckpointId id;        // 0: none
+  bool at_clock = false;  // true: cut when all pushes of clocks < clock are in and none of a later one
+  Clock clock;            // false: cut each partition where it stands, at once
+  std::string directory;  // where every shard writes its files
 };
 
 struct View {

@@ -30,8 +30,8 @@ Status CheckSections(const KeyList& list) {
   std::uint64_t sum = 0;
   for (const Section& section : list.sections) {
     if (section.partition.value >= kPartitionsMax)
-      return Malformed(fmt::format("keys.sections[].partition: {}, expected below {}", section.partition.value,
-                                   kPartitionsMax));
+      return Malformed(
+          fmt::format("keys.sections[].partition: {}, expected below {}", section.partition.value, kPartitionsMax));
     sum += section.count;
   }
   if (sum == list.count) return {};
@@ -40,16 +40,16 @@ Status CheckSections(const KeyList& list) {
 
 Status CheckKeys(const KeyList& list, const Buffer& keys) {
   if (list.count > limits::kKeysPerMessageMax)
-    return Fail(ErrorCode::kTooLarge, fmt::format("keys.count: {}, expected at most {}", list.count,
-                                                  limits::kKeysPerMessageMax));
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("keys.count: {}, expected at most {}", list.count, limits::kKeysPerMessageMax));
   TARN_RETURN_IF_ERROR(CheckSections(list));
   const std::size_t expected = list.codec == KeyCodec::kRaw ? std::size_t{list.count} * sizeof(Key) : 0;
   if (keys.size() != expected)
     return Malformed(fmt::format("keys frame: {} bytes, expected {} for {} keys", keys.size(), expected, list.count));
   const bool overflows = list.count > 0 && list.first_key > std::numeric_limits<Key>::max() - (list.count - 1);
   if (list.codec == KeyCodec::kRange && overflows)
-    return Malformed(fmt::format("keys.first_key: {} with count {} goes past the last key", list.first_key,
-                                 list.count));
+    return Malformed(
+        fmt::format("keys.first_key: {} with count {} goes past the last key", list.first_key, list.count));
   return {};
 }
 

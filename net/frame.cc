@@ -77,8 +77,8 @@ Expected<Prefix> ReadPrefix(const FrameView& frame) {
   if (prefix.magic != kMagic)
     return Fail(ErrorCode::kMalformed, fmt::format("prefix.magic: {:#010x}, expected {:#010x}", prefix.magic, kMagic));
   if (prefix.version != limits::kProtocolVersion)
-    return Fail(ErrorCode::kWrongJob, fmt::format("prefix.version: protocol {}, expected {}", prefix.version,
-                                                  limits::kProtocolVersion));
+    return Fail(ErrorCode::kWrongJob,
+                fmt::format("prefix.version: protocol {}, expected {}", prefix.version, limits::kProtocolVersion));
   if (prefix.reserved != 0)
     return Fail(ErrorCode::kMalformed, fmt::format("prefix.reserved: {}, expected 0", prefix.reserved));
   return prefix;
@@ -114,11 +114,9 @@ Expected<Parts> SplitFrames(std::span<const FrameView> frames, const Prefix& pre
     return Fail(ErrorCode::kMalformed, fmt::format("prefix.header_bytes: {}, expected {} (the rest of the frame)",
                                                    prefix.header_bytes, frames[0].size - kPrefixBytes));
   if (frames[1].size != prefix.keys_bytes)
-    return Fail(ErrorCode::kMalformed, fmt::format("prefix.keys_bytes: {}, expected {} (the keys frame)",
-                                                   prefix.keys_bytes, frames[1].size));
-  return Parts{.header = {frames[0].data + kPrefixBytes, prefix.header_bytes},
-               .keys = frames[1],
-               .values = frames[2]};
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("prefix.keys_bytes: {}, expected {} (the keys frame)", prefix.keys_bytes, frames[1].size));
+  return Parts{.header = {frames[0].data + kPrefixBytes, prefix.header_bytes}, .keys = frames[1], .values = frames[2]};
 }
 
 Expected<Parts> FindParts(std::span<const FrameView> frames) {
@@ -132,8 +130,8 @@ Expected<Parts> FindParts(std::span<const FrameView> frames) {
     return Fail(ErrorCode::kMalformed, fmt::format("prefix.kind: {}, expected 1 (split) or 2 (packed)", prefix->kind));
   const std::size_t expected = packed ? 1 : limits::kFramesMax;
   if (frames.size() != expected)
-    return Fail(ErrorCode::kMalformed, fmt::format("message: {} frames of kind {}, expected {}", frames.size(),
-                                                   prefix->kind, expected));
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("message: {} frames of kind {}, expected {}", frames.size(), prefix->kind, expected));
   return packed ? SplitPacked(frames[0], *prefix) : SplitFrames(frames, *prefix);
 }
 
@@ -159,8 +157,7 @@ Expected<std::vector<Buffer>> Encode(const Message& message) {
   const Buffer& keys = message.keys;
   const Buffer& values = message.values;
   Status sizes = CheckSizes(header.size(), keys.size(), values.size());
-  if (!sizes)
-    return Fail(sizes.error().code, fmt::format("{}: {}", BodyName(message.body), sizes.error().message));
+  if (!sizes) return Fail(sizes.error().code, fmt::format("{}: {}", BodyName(message.body), sizes.error().message));
 
   std::vector<Buffer> frames;
   if (PackedLayout(header.size(), keys.size()).values + values.size() <= limits::kSmallMessageBytes) {
@@ -192,8 +189,8 @@ Expected<Message> Decode(std::span<const FrameView> frames) {
 
 Expected<Message> Decode(std::span<const Buffer> frames) {
   if (frames.size() > limits::kFramesMax)
-    return Fail(ErrorCode::kTooLarge, fmt::format("message: {} frames, expected 1 or {}", frames.size(),
-                                                  limits::kFramesMax));
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("message: {} frames, expected 1 or {}", frames.size(), limits::kFramesMax));
   std::array<FrameView, limits::kFramesMax> views;
   for (std::size_t i = 0; i < frames.size(); ++i) views[i] = {frames[i].data(), frames[i].size()};
   return Decode(std::span<const FrameView>(views.data(), frames.size()));

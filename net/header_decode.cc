@@ -51,8 +51,8 @@ class Reader {
     message.epoch = Epoch(header.epoch());
     ReadBody(header, &message.body);
     if (!status_)
-      return Fail(status_.error().code, fmt::format("{}.{}", wire::EnumNameBody(header.body_type()),
-                                                    status_.error().message));
+      return Fail(status_.error().code,
+                  fmt::format("{}.{}", wire::EnumNameBody(header.body_type()), status_.error().message));
     return message;
   }
 
@@ -221,7 +221,8 @@ class Reader {
     if (!Fits(buckets, Quality::kBuckets, "done[].quality.bucket", "items")) return out;
     if (negatives != buckets || positives != buckets) {
       Refuse(ErrorCode::kMalformed, fmt::format("done[].quality: {} buckets, {} negatives and {} positives, expected "
-                                                "equally many", buckets, negatives, positives));
+                                                "equally many",
+                                                buckets, negatives, positives));
       return out;
     }
     // Leases could all point at the same buckets: what is made of a header stays in proportion to its bytes.
@@ -241,33 +242,31 @@ class Reader {
   }
 
   LeaseGrant Grant(const wire::LeaseGrant& g) {
-    return {LeaseId(g.lease()), Enum<LeasePurpose>(g.purpose(), "grants[].purpose"), g.epoch(), g.first_row(),
-            g.rows(), g.skip_rows()};
+    return {LeaseId(g.lease()), Enum<LeasePurpose>(g.purpose(), "grants[].purpose"), g.epoch(), g.first_row(), g.rows(),
+            g.skip_rows()};
   }
 
   Push ReadPush(const wire::Push& m) {
-    return {RequestId(m.request()), TableId(m.table_id()), Clock(m.clock()), Clock(m.pulled_clock()),
-            Codec(m.codec(), "codec"), Keys(m.keys())};
+    return {RequestId(m.request()),  TableId(m.table_id()),     Clock(m.clock()),
+            Clock(m.pulled_clock()), Codec(m.codec(), "codec"), Keys(m.keys())};
   }
 
   // One overload for each body, chosen by the type in the header.
   Pull Read(const wire::Pull& m) {
-    return {RequestId(m.request()), TableId(m.table_id()), Clock(m.clock()), Codec(m.codec(), "codec"),
-            Keys(m.keys())};
+    return {RequestId(m.request()), TableId(m.table_id()), Clock(m.clock()), Codec(m.codec(), "codec"), Keys(m.keys())};
   }
   PullReply Read(const wire::PullReply& m) {
-    return {RequestId(m.request()), TableId(m.table_id()), Clock(m.min_clock()), Codec(m.codec(), "codec"),
-            m.count()};
+    return {RequestId(m.request()), TableId(m.table_id()), Clock(m.min_clock()), Codec(m.codec(), "codec"), m.count()};
   }
   Push Read(const wire::Push& m) { return ReadPush(m); }
   PushAck Read(const wire::PushAck& m) {
-    return {RequestId(m.request()),
-            List<SectionAck>(m.sections(), std::size_t{1} << limits::kPartitionBitsMax, "sections",
-                             [this](const auto& items, auto i) {
-                               const wire::SectionAck& s = *items.Get(i);
-                               return SectionAck{PartitionId(s.partition()), Sequence(s.sequence()),
-                                                 Code(s.code(), "sections[].code"), Sequence(s.expected())};
-                             })};
+    return {RequestId(m.request()), List<SectionAck>(m.sections(), std::size_t{1} << limits::kPartitionBitsMax,
+                                                     "sections", [this](const auto& items, auto i) {
+                                                       const wire::SectionAck& s = *items.Get(i);
+                                                       return SectionAck{
+                                                           PartitionId(s.partition()), Sequence(s.sequence()),
+                                                           Code(s.code(), "sections[].code"), Sequence(s.expected())};
+                                                     })};
   }
   PushPull Read(const wire::PushPull& m) {
     return {Has(m.push(), "push") ? ReadPush(*m.push()) : Push{}, RequestId(m.pull_request()), Clock(m.pull_clock()),
@@ -342,11 +341,11 @@ class Reader {
     out.id = CheckpointId(m.id());
     out.code = Code(m.code(), "code");
     out.message = String(m.message(), limits::kTextBytesMax, "message");
-    out.files = List<CheckpointFile>(
-        m.files(), limits::kCheckpointFilesMax, "files", [this](const auto& items, auto i) {
+    out.files =
+        List<CheckpointFile>(m.files(), limits::kCheckpointFilesMax, "files", [this](const auto& items, auto i) {
           const wire::CheckpointFile& file = *items.Get(i);
-          return CheckpointFile{String(file.name(), limits::kNameBytesMax, "files[].name"), file.bytes(),
-                                file.crc32c(), file.rows()};
+          return CheckpointFile{String(file.name(), limits::kNameBytesMax, "files[].name"), file.bytes(), file.crc32c(),
+                                file.rows()};
         });
     out.max_clock = Clock(m.max_clock());
     out.state_hash = m.state_hash();
@@ -386,9 +385,9 @@ class Reader {
       case wire::Body::Shutdown: return Put(header.body_as_Shutdown(), body);
       case wire::Body::NONE: break;
     }
-    Refuse(ErrorCode::kMalformed, fmt::format("body: type {}, expected 1 to {}",
-                                              static_cast<unsigned>(header.body_type()),
-                                              static_cast<unsigned>(wire::Body::MAX)));
+    Refuse(ErrorCode::kMalformed,
+           fmt::format("body: type {}, expected 1 to {}", static_cast<unsigned>(header.body_type()),
+                       static_cast<unsigned>(wire::Body::MAX)));
   }
 
   template <typename Wire>
@@ -407,8 +406,8 @@ Expected<Message> ReadHeader(std::span<const std::byte> bytes) {
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   flatbuffers::Verifier verifier(data, bytes.size(), limits::kHeaderDepthMax, limits::kHeaderTablesMax);
   if (!wire::VerifyHeaderBuffer(verifier))
-    return Fail(ErrorCode::kMalformed, fmt::format("header: {} bytes that are no FlatBuffer of wire.fbs",
-                                                   bytes.size()));
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("header: {} bytes that are no FlatBuffer of wire.fbs", bytes.size()));
   return Reader(bytes.size()).Finish(*wire::GetHeader(data));
 }
 

@@ -112,9 +112,9 @@ class Writer {
                                             m.initializer.b);
     const wire::ScheduleSpec schedule(Cast<wire::ScheduleKind>(o.schedule.kind), o.schedule.warmup_clocks,
                                       o.schedule.period_clocks, o.schedule.factor);
-    const wire::OptimizerSpec optimizer(Cast<wire::OptimizerKind>(o.kind), o.learning_rate, o.momentum, o.rho,
-                                        o.beta1, o.beta2, o.epsilon, o.initial_accumulator, o.weight_decay,
-                                        o.ftrl_beta, o.ftrl_l1, o.ftrl_l2, o.l2, o.clip_value, o.clip_norm, schedule);
+    const wire::OptimizerSpec optimizer(Cast<wire::OptimizerKind>(o.kind), o.learning_rate, o.momentum, o.rho, o.beta1,
+                                        o.beta2, o.epsilon, o.initial_accumulator, o.weight_decay, o.ftrl_beta,
+                                        o.ftrl_l1, o.ftrl_l2, o.l2, o.clip_value, o.clip_norm, schedule);
     const wire::ConsistencySpec consistency(Cast<wire::ConsistencyMode>(m.consistency.mode), m.consistency.staleness,
                                             Cast<wire::ApplyMode>(m.consistency.apply));
     const auto name = String(m.name, limits::kNameBytesMax, "table.name");
@@ -135,8 +135,8 @@ class Writer {
 
   Offset<wire::View> WriteView(const View& m) {
     const auto routes = Routes(m.routes);
-    const auto workers = Structs<wire::WorkerEntry>(
-        m.workers, limits::kWorkerEntriesMax, "view.workers", [](const WorkerEntry& w) {
+    const auto workers =
+        Structs<wire::WorkerEntry>(m.workers, limits::kWorkerEntriesMax, "view.workers", [](const WorkerEntry& w) {
           return wire::WorkerEntry(w.rank.value, Cast<wire::WorkerState>(w.state), w.incarnation.value, w.join.value,
                                    w.end.value);
         });
@@ -223,12 +223,12 @@ class Writer {
 
   Offset<wire::Heartbeat> Write(const Heartbeat& m) {
     const auto position = Position(m.position);
-    const auto fenced = Structs<wire::FencedTick>(
-        m.fenced, limits::kWorkerEntriesMax, "fenced", [](const FencedTick& f) {
+    const auto fenced =
+        Structs<wire::FencedTick>(m.fenced, limits::kWorkerEntriesMax, "fenced", [](const FencedTick& f) {
           return wire::FencedTick(f.incarnation.value, f.tick.value, Position(f.position), f.pushed.value);
         });
-    const auto counters = Tables<wire::Counter>(
-        m.counters, limits::kCountersMax, "counters", [this](const Counter& counter) {
+    const auto counters =
+        Tables<wire::Counter>(m.counters, limits::kCountersMax, "counters", [this](const Counter& counter) {
           const auto name = String(counter.name, limits::kNameBytesMax, "counters[].name");
           return wire::CreateCounter(b_, name, counter.value);
         });
@@ -261,8 +261,8 @@ class Writer {
   }
 
   Offset<wire::LeaseReply> Write(const LeaseReply& m) {
-    const auto grants = Structs<wire::LeaseGrant>(
-        m.grants, limits::kLeasesPerWorkerMax, "grants", [](const LeaseGrant& g) {
+    const auto grants =
+        Structs<wire::LeaseGrant>(m.grants, limits::kLeasesPerWorkerMax, "grants", [](const LeaseGrant& g) {
           return wire::LeaseGrant(g.lease.value, Cast<wire::LeasePurpose>(g.purpose), g.epoch, g.first_row, g.rows,
                                   g.skip_rows);
         });
@@ -271,8 +271,8 @@ class Writer {
 
   Offset<wire::CheckpointPart> Write(const CheckpointPart& m) {
     const auto text = Text(m.message);
-    const auto files = Tables<wire::CheckpointFile>(
-        m.files, limits::kCheckpointFilesMax, "files", [this](const CheckpointFile& file) {
+    const auto files =
+        Tables<wire::CheckpointFile>(m.files, limits::kCheckpointFilesMax, "files", [this](const CheckpointFile& file) {
           const auto name = String(file.name, limits::kNameBytesMax, "files[].name");
           return wire::CreateCheckpointFile(b_, name, file.bytes, file.crc32c, file.rows);
         });

@@ -26,18 +26,18 @@ struct Received {
 // Cumulative since the transport was made, but for the last two.
 struct TransportCounters {
   std::uint64_t sent_messages = 0;
-  std::uint64_t sent_bytes = 0;            // payload and headers, without ZeroMQ's own framing
+  std::uint64_t sent_bytes = 0;  // payload and headers, without ZeroMQ's own framing
   std::uint64_t received_messages = 0;
   std::uint64_t received_bytes = 0;
-  std::uint64_t refused_malformed = 0;     // bytes that are no message
-  std::uint64_t refused_too_large = 0;     // over a limit: frames, bytes, lengths
-  std::uint64_t refused_version = 0;       // another protocol version
-  std::uint64_t refused_handshakes = 0;    // connections that do not speak ZeroMQ, or are not admitted
-  std::uint64_t dropped_backlog = 0;       // messages to a peer that takes nothing, beyond the bound
-  std::uint64_t dropped_unreachable = 0;   // messages to a peer that is gone or was never there
-  std::uint64_t dropped_unencodable = 0;   // our own messages that Encode refused
-  std::uint64_t backlog_bytes = 0;         // waiting now
-  std::uint64_t accepted_peers = 0;        // known now
+  std::uint64_t refused_malformed = 0;    // bytes that are no message
+  std::uint64_t refused_too_large = 0;    // over a limit: frames, bytes, lengths
+  std::uint64_t refused_version = 0;      // another protocol version
+  std::uint64_t refused_handshakes = 0;   // connections that do not speak ZeroMQ, or are not admitted
+  std::uint64_t dropped_backlog = 0;      // messages to a peer that takes nothing, beyond the bound
+  std::uint64_t dropped_unreachable = 0;  // messages to a peer that is gone or was never there
+  std::uint64_t dropped_unencodable = 0;  // our own messages that Encode refused
+  std::uint64_t backlog_bytes = 0;        // waiting now
+  std::uint64_t accepted_peers = 0;       // known now
 };
 
 // Not thread-safe: one thread owns it. Wake alone may be called from any thread while the transport lives.

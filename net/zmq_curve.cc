@@ -66,7 +66,7 @@ Status SaveCurveKeys(const CurveKeys& keys, const std::string& path) {
 }
 
 Expected<CurveKeys> LoadCurveKeys(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   if (stat(path.c_str(), &info) != 0)
     return Fail(ErrorCode::kNotFound, fmt::format("key file {}: {}", path, std::strerror(errno)));
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)

@@ -14,8 +14,8 @@ HandshakeMonitor::~HandshakeMonitor() {
 
 Status HandshakeMonitor::Watch(void* context, void* socket) {
   const std::string endpoint = fmt::format("inproc://tarn-handshakes-{}", fmt::ptr(socket));
-  constexpr int kFailures = ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                            ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+  constexpr int kFailures =
+      ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
   if (zmq_socket_monitor(socket, endpoint.c_str(), kFailures) != 0)
     return Fail(ErrorCode::kIo, fmt::format("cannot watch a socket: {}", zmq_strerror(zmq_errno())));
   watched_ = socket;

@@ -19,8 +19,8 @@ Error ZmqError(std::string_view what) {
   if (code == EADDRINUSE)
     return {ErrorCode::kAlreadyExists, fmt::format("{}: in use; choose another port, or '*' for a free one", what)};
   if (code == EINVAL || code == EPROTONOSUPPORT || code == ENODEV)
-    return {ErrorCode::kInvalidArgument, fmt::format("{}: {}; expected tcp://HOST:PORT or ipc://PATH", what,
-                                                     zmq_strerror(code))};
+    return {ErrorCode::kInvalidArgument,
+            fmt::format("{}: {}; expected tcp://HOST:PORT or ipc://PATH", what, zmq_strerror(code))};
   return {ErrorCode::kIo, fmt::format("{}: {}", what, zmq_strerror(code))};
 }
 
@@ -35,8 +35,7 @@ Status SetAll(void* socket, int type, const SocketOptions& o) {
   TARN_RETURN_IF_ERROR(Set(socket, ZMQ_RCVHWM, "ZMQ_RCVHWM", o.high_water_mark));
   TARN_RETURN_IF_ERROR(Set(socket, ZMQ_HANDSHAKE_IVL, "ZMQ_HANDSHAKE_IVL", kHandshakeMs));
   TARN_RETURN_IF_ERROR(Set(socket, ZMQ_HEARTBEAT_IVL, "ZMQ_HEARTBEAT_IVL", o.heartbeat_ms));
-  TARN_RETURN_IF_ERROR(
-      Set(socket, ZMQ_HEARTBEAT_TIMEOUT, "ZMQ_HEARTBEAT_TIMEOUT", kHeartbeatsMissed * o.heartbeat_ms));
+  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_HEARTBEAT_TIMEOUT, "ZMQ_HEARTBEAT_TIMEOUT", kHeartbeatsMissed * o.heartbeat_ms));
   TARN_RETURN_IF_ERROR(Set(socket, ZMQ_HEARTBEAT_TTL, "ZMQ_HEARTBEAT_TTL", kHeartbeatsMissed * o.heartbeat_ms));
   const std::int64_t frame_bytes_max = limits::kFrameBytesMax;
   if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &frame_bytes_max, sizeof(frame_bytes_max)) != 0)

@@ -96,8 +96,11 @@ bool IsLoopback(const std::string& endpoint) {
 class ZmqTransport::Impl {
  public:
   Impl(ZmqContext* context, const ZmqTransportOptions& options)
-      : context_(*context), options_(options), accepted_(options.accepted_peers_max),
-        backlog_(options.backlog_bytes_max), wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+      : context_(*context),
+        options_(options),
+        accepted_(options.accepted_peers_max),
+        backlog_(options.backlog_bytes_max),
+        wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     TARN_CHECK(wake_ >= 0, "no file descriptor left");
   }
   ~Impl() { close(wake_); }
@@ -186,9 +189,9 @@ class ZmqTransport::Impl {
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: expected tcp://HOST:PORT with a port up to 65535", endpoint));
     if (options_.insecure || context_.keys() != nullptr || IsLoopback(endpoint)) return {};
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("CURVE keys are required for non-loopback address {}; --insecure says otherwise",
-                            endpoint));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("CURVE keys are required for non-loopback address {}; --insecure says otherwise", endpoint));
   }
 
   // ZMQ_ROUTER or ZMQ_DEALER, with the fleet's keys if there are any.
@@ -296,11 +299,10 @@ class ZmqTransport::Impl {
     }
     std::array<FrameView, Parts::kMax> frames;
     for (std::size_t i = skip; i < parts_.count(); ++i) frames[i - skip] = parts_[i];
-    Expected<Message> message = parts_.too_large()
-                                    ? Fail(ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes",
-                                                                             limits::kFramesMax,
-                                                                             limits::kMessageBytesMax))
-                                    : Decode(std::span<const FrameView>(frames.data(), parts_.count() - skip));
+    Expected<Message> message =
+        parts_.too_large() ? Fail(ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes",
+                                                                    limits::kFramesMax, limits::kMessageBytesMax))
+                           : Decode(std::span<const FrameView>(frames.data(), parts_.count() - skip));
     if (!message) {
       Refuse(from, message.error());
     } else {

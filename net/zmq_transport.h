@@ -59,12 +59,12 @@ class ZmqContext {
 struct ZmqTransportOptions {
   // Lets plain connections leave this machine. Anyone who reaches the port can then read and change the job.
   bool insecure = false;
-  int linger_ms = 1000;          // how long unsent messages may outlive the transport
-  int heartbeat_ms = 1000;       // ZeroMQ's own, per connection; silent for 5 of them: disconnected
-  int reconnect_ms = 20;         // first pause before connecting again; doubles up to 2 seconds
-  int high_water_mark = limits::kSocketHighWaterMark;           // messages inside ZeroMQ, per peer and direction
-  std::size_t backlog_bytes_max = limits::kBacklogBytesMax;     // behind that, per peer
-  std::size_t accepted_peers_max = limits::kAcceptedPeersMax;   // beyond, those unheard for longest are forgotten
+  int linger_ms = 1000;     // how long unsent messages may outlive the transport
+  int heartbeat_ms = 1000;  // ZeroMQ's own, per connection; silent for 5 of them: disconnected
+  int reconnect_ms = 20;    // first pause before connecting again; doubles up to 2 seconds
+  int high_water_mark = limits::kSocketHighWaterMark;          // messages inside ZeroMQ, per peer and direction
+  std::size_t backlog_bytes_max = limits::kBacklogBytesMax;    // behind that, per peer
+  std::size_t accepted_peers_max = limits::kAcceptedPeersMax;  // beyond, those unheard for longest are forgotten
 };
 
 // Whether `endpoint` stays on this machine: ipc, inproc, or tcp on 127.0.0.0/8, [::1] or localhost.

@@ -20,7 +20,7 @@ struct Batch {
   std::vector<float> dense;         // rows x dense_columns
   std::vector<Key> keys;
   std::vector<std::uint32_t> offsets;  // rows + 1
-  std::vector<float> weights;       // empty (all 1), or one per key
+  std::vector<float> weights;          // empty (all 1), or one per key
 
   void Clear() {
     rows = 0;

@@ -97,7 +97,8 @@ void Client::Impl::FromScheduler(Message message) {
 void Client::Impl::OnShutdown(const Shutdown& shutdown) {
   if (desk.state != ClientState::kStopped && desk.state != ClientState::kFenced)
     desk.Stop(shutdown.code, shutdown.reason);
-  if (desk.state == ClientState::kStopped && desk.job != 0) desk.SendToScheduler(Shutdown{ErrorCode::kOk, "understood"});
+  if (desk.state == ClientState::kStopped && desk.job != 0)
+    desk.SendToScheduler(Shutdown{ErrorCode::kOk, "understood"});
 }
 
 void Client::Impl::OnWelcome(const Message& message, const Welcome& welcome) {

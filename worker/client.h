@@ -22,7 +22,7 @@ struct ClientOptions {
   std::uint64_t nonce = 0;
   std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard: requests and expected answers
   std::size_t piece_bytes = limits::kPieceBytes;
-  TimeUs resend_us = 1'000'000;                     // without progress; doubles up to 8 times this
+  TimeUs resend_us = 1'000'000;  // without progress; doubles up to 8 times this
 };
 
 enum class ClientState : std::uint8_t {
@@ -35,17 +35,17 @@ enum class ClientState : std::uint8_t {
 // What came of a request. Each is delivered once, through TakeEvents.
 struct PullDone {
   RequestId request;
-  Buffer values;           // fp32, plan.keys.size() x dim, in the plan's order
+  Buffer values;                // fp32, plan.keys.size() x dim, in the plan's order
   std::uint64_t staleness = 0;  // largest over the shards asked
 };
-struct PushDone {          // every shard has acknowledged
+struct PushDone {  // every shard has acknowledged
   RequestId request;
 };
-struct TickDone {          // every shard holds the tick
+struct TickDone {  // every shard holds the tick
   Clock clock;
 };
 struct TableReady {
-  TableSpec spec;          // with its id; or code != kOk and why
+  TableSpec spec;  // with its id; or code != kOk and why
   ErrorCode code = ErrorCode::kOk;
   std::string message;
 };
@@ -55,7 +55,7 @@ struct BarrierDone {
 struct LeasesGranted {
   LeaseReply reply;
 };
-struct RequestFailed {     // cannot succeed: table unknown, wrong shape, ...
+struct RequestFailed {  // cannot succeed: table unknown, wrong shape, ...
   RequestId request;
   Error error;
 };
@@ -74,37 +74,39 @@ class Client {
 
   ClientState state() const;
   const Shutdown& stop_reason() const;
-  const View& view() const;             // endpoints: the loop connects ShardPeer(i) to view().routes.endpoints[i]
-  const Welcome& welcome() const;       // job text, start clock, rank; valid once running
-  Clock clock() const;                  // ticks asked for so far (start clock + ...)
+  const View& view() const;        // endpoints: the loop connects ShardPeer(i) to view().routes.endpoints[i]
+  const Welcome& welcome() const;  // job text, start clock, rank; valid once running
+  Clock clock() const;             // ticks asked for so far (start clock + ...)
 
   // Requests; valid while kRunning (otherwise they are dropped). The plan and buffers may be released on return,
   // `gradients` is kept (shared) until acknowledged. gradients: fp32, plan.keys.size() x dim.
   RequestId Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out);
   RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out);
   // Push, tick, pull of clock()+1 (rule: the pull is held by the shards until the tick allows it).
-  struct PushPullIds { RequestId push, pull; };
-  PushPullIds PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const DataPosition& position,
-                       TimeUs now, Outbox* out);
+  struct PushPullIds {
+    RequestId push, pull;
+  };
+  PushPullIds PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const DataPosition& position, TimeUs now,
+                       Outbox* out);
   // This clock is done; the tick goes out when all earlier pushes are acknowledged. TickTo jumps (rule C5).
   void Tick(const DataPosition& position, TimeUs now, Outbox* out);
   void TickTo(Clock clock, const DataPosition& position, TimeUs now, Outbox* out);
   void CreateTable(const TableSpec& spec, TimeUs now, Outbox* out);
-  void Barrier(TimeUs now, Outbox* out);   // completes when all live workers have entered
+  void Barrier(TimeUs now, Outbox* out);  // completes when all live workers have entered
   void RequestLeases(LeaseRequest request /* number is set here */, TimeUs now, Outbox* out);
-  void Leave(TimeUs now, Outbox* out);     // once nothing is pending; the scheduler answers with Shutdown
+  void Leave(TimeUs now, Outbox* out);  // once nothing is pending; the scheduler answers with Shutdown
 
   // Bytes and counts for metrics; staleness histogram of all pulls so far.
   struct Counters {
     std::uint64_t pull_bytes = 0, push_bytes = 0;  // keys and values, without repeats
     std::uint64_t pulls = 0, pushes = 0, repeats = 0;
-    std::uint64_t malformed = 0;                   // answers that do not fit what was asked; asked again
+    std::uint64_t malformed = 0;  // answers that do not fit what was asked; asked again
   };
   const Counters& counters() const;
   const std::vector<std::uint64_t>& staleness() const;
   void SetMetrics(std::vector<Counter> counters);  // sent with the next heartbeats
-  bool idle() const;                       // nothing pending: pushes, pulls, ticks, requests
-  std::size_t pending_bytes() const;       // kept for resending or waiting for credit
+  bool idle() const;                               // nothing pending: pushes, pulls, ticks, requests
+  std::size_t pending_bytes() const;               // kept for resending or waiting for credit
   std::uint64_t StateHash() const;
 
  private:

@@ -12,24 +12,19 @@ constexpr int kCounterBits = 40;
 
 Verdict Judge(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kFenced:
-      return Verdict::kFenced;
+    case ErrorCode::kFenced: return Verdict::kFenced;
     case ErrorCode::kStaleEpoch:
     case ErrorCode::kOutOfOrder:
-    case ErrorCode::kWrongShard:   // until the newer route map is here
-    case ErrorCode::kNotFound:     // a table of our view that the shard has yet to hear of
+    case ErrorCode::kWrongShard:  // until the newer route map is here
+    case ErrorCode::kNotFound:    // a table of our view that the shard has yet to hear of
     case ErrorCode::kOverloaded:
     case ErrorCode::kUnavailable:
-    case ErrorCode::kTimeout:
-      return Verdict::kRetry;
-    default:
-      return Verdict::kFatal;
+    case ErrorCode::kTimeout: return Verdict::kRetry;
+    default: return Verdict::kFatal;
   }
 }
 
-RequestId ClientDesk::NewRequest() {
-  return RequestId(welcome.incarnation.value << kCounterBits | next_request_++);
-}
+RequestId ClientDesk::NewRequest() { return RequestId(welcome.incarnation.value << kCounterBits | next_request_++); }
 
 bool ClientDesk::IsOurs(RequestId request) const {
   const std::uint64_t upper = welcome.incarnation.value << kCounterBits;

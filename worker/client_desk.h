@@ -33,7 +33,7 @@ struct ClientDesk {
   ClientOptions options;
   ClientState state = ClientState::kJoining;
   Shutdown stop_reason;
-  std::uint64_t job = 0;              // fingerprint; 0 until welcome
+  std::uint64_t job = 0;  // fingerprint; 0 until welcome
   TimeUs heartbeat_us = 1'000'000;
   TimeUs lease_us = 30'000'000;
   Welcome welcome;
@@ -42,13 +42,12 @@ struct ClientDesk {
   std::vector<ClientEvent> events;
   Client::Counters counters;
   std::vector<std::uint64_t> staleness;
-  TimeUs heard = 0;                   // the scheduler, last
-  bool wants_heartbeat = false;       // something the scheduler should hear of at once
+  TimeUs heard = 0;              // the scheduler, last
+  bool wants_heartbeat = false;  // something the scheduler should hear of at once
 
   // Of the step in progress.
   TimeUs now = 0;
   Outbox* out = nullptr;
-
 
   bool running() const { return state == ClientState::kRunning; }
   bool paused() const { return now - heard >= lease_us; }  // rule N5

@@ -23,8 +23,7 @@ Error EndOf(const Client& client) {
 
 }  // namespace
 
-ClientLoop::ClientLoop(ClientOptions options, std::size_t queued_bytes_max,
-                       std::unique_ptr<net::Transport> transport)
+ClientLoop::ClientLoop(ClientOptions options, std::size_t queued_bytes_max, std::unique_ptr<net::Transport> transport)
     : client_(options), transport_(std::move(transport)), queued_bytes_max_(queued_bytes_max) {}
 
 ClientLoop::~ClientLoop() {
@@ -48,8 +47,8 @@ Status ClientLoop::Join(const std::string& scheduler, double seconds) {
   changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return joined_ || ended_; });
   if (ended_) return std::unexpected(*ended_);
   if (joined_) return {};
-  return Fail(ErrorCode::kTimeout, "no welcome from the scheduler at " + scheduler +
-                                       ": is it running, and has the whole fleet joined?");
+  return Fail(ErrorCode::kTimeout,
+              "no welcome from the scheduler at " + scheduler + ": is it running, and has the whole fleet joined?");
 }
 
 void ClientLoop::Post(Posted posted) {
@@ -97,8 +96,7 @@ void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulle
         {result}});
 }
 
-void ClientLoop::PushPull(PlanPtr plan, Buffer gradients, DataPosition position, ResultPtr pushed,
-                          ResultPtr pulled) {
+void ClientLoop::PushPull(PlanPtr plan, Buffer gradients, DataPosition position, ResultPtr pushed, ResultPtr pulled) {
   const std::size_t bytes = gradients.size();
   WaitForSpace(bytes);
   AdvanceClock({});
@@ -199,8 +197,7 @@ void ClientLoop::Run() {
     for (Outgoing& o : outbox_) transport_->Send(o.to, o.message);
     outbox_.clear();
     Publish();
-    if (client_.state() == ClientState::kFenced || client_.state() == ClientState::kStopped)
-      return End(EndOf(client_));
+    if (client_.state() == ClientState::kFenced || client_.state() == ClientState::kStopped) return End(EndOf(client_));
     {
       const std::lock_guard lock(mutex_);
       if (stop_) break;
@@ -229,9 +226,8 @@ void ClientLoop::Exchange() {
   if (now < next_metrics_) return;
   next_metrics_ = now + kMetricsPeriodUs;
   const Client::Counters& c = client_.counters();
-  client_.SetMetrics({{"pull_bytes", double(c.pull_bytes)},
-                      {"push_bytes", double(c.push_bytes)},
-                      {"repeats", double(c.repeats)}});
+  client_.SetMetrics(
+      {{"pull_bytes", double(c.pull_bytes)}, {"push_bytes", double(c.push_bytes)}, {"repeats", double(c.repeats)}});
 }
 
 // What other threads may see of the client.

@@ -101,8 +101,7 @@ bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun
   return true;
 }
 
-KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std::uint32_t> which,
-                   Buffer* selected) {
+KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std::uint32_t> which, Buffer* selected) {
   KeyList out;
   for (std::uint32_t i : which) out.count += keys.sections[i].count;
   Buffer raw = Buffer::Allocate(out.count * sizeof(Key));

@@ -54,7 +54,7 @@ class ClientPulls {
     std::uint32_t pieces = 0;  // unanswered
     std::uint64_t staleness = 0;
   };
-  struct Ask {       // one message of it
+  struct Ask {  // one message of it
     RequestId pull;
     Clock clock;
     ShardId shard;

@@ -155,17 +155,14 @@ void ClientPushes::Refused(Lane* lane, ErrorCode code, RequestId attempt, const 
   const auto sent = std::find_if(lane->in_flight.begin(), lane->in_flight.end(),
                                  [&](const auto& entry) { return entry.second->attempt == attempt; });
   switch (Judge(code)) {
-    case Verdict::kFenced:
-      desk_->Stop(code, message);
-      return;
+    case Verdict::kFenced: desk_->Stop(code, message); return;
     case Verdict::kFatal:
       // A gap in the sequences would stop the partition for good: the caller can only give up.
       if (sent == lane->in_flight.end()) return;
       desk_->events.push_back(RequestFailed{sent->second->push, {code, message}});
       desk_->Stop(code, message);
       return;
-    case Verdict::kRetry:
-      break;
+    case Verdict::kRetry: break;
   }
   // One refusal speaks for all of its attempt: what was sent behind a lost message is refused as well.
   if (attempt < lane->first_attempt || lane->in_flight.empty()) return;
@@ -241,8 +238,7 @@ void ClientPushes::Reroute() {
 
 std::uint64_t ClientPushes::Hash() const {
   std::uint64_t hash = pending_bytes_;
-  for (const PartitionLog& log : partitions_)
-    hash = HashCombine(HashCombine(hash, log.issued.value), log.acked.value);
+  for (const PartitionLog& log : partitions_) hash = HashCombine(HashCombine(hash, log.issued.value), log.acked.value);
   for (const Lane& lane : lanes_) hash = HashCombine(HashCombine(hash, lane.credit.in_flight()), lane.due);
   return hash;
 }

@@ -19,7 +19,7 @@ namespace tarn::worker {
 
 struct ClientResult {
   // Written by the I/O thread before Finish, read by callers after Wait.
-  Buffer rows;                 // fp32, one row per unique key
+  Buffer rows;  // fp32, one row per unique key
   std::uint64_t staleness = 0;
   TableSpec table;
   LeaseReply leases;

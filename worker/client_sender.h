@@ -27,9 +27,7 @@ class Credit {
 };
 
 // Pause before the next repeat: resend_us, doubled with every repeat in vain, up to 8 times of it.
-inline TimeUs RepeatPause(TimeUs resend_us, std::uint32_t repeats) {
-  return resend_us << std::min(repeats, 3u);
-}
+inline TimeUs RepeatPause(TimeUs resend_us, std::uint32_t repeats) { return resend_us << std::min(repeats, 3u); }
 
 // Pause after a refusal that may pass, much shorter at first.
 inline TimeUs RefusalPause(TimeUs resend_us, std::uint32_t refusals) {

@@ -25,10 +25,10 @@ class ClientTicks {
   void OnTimer();
   TimeUs NextTimer() const;
   void Dispatch();
-  void Reroute();   // what is not acknowledged goes to every shard again
+  void Reroute();  // what is not acknowledged goes to every shard again
 
   Clock asked() const { return asked_; }
-  Clock acked() const { return acked_; }                              // by every shard
+  Clock acked() const { return acked_; }  // by every shard
   const DataPosition& acked_position() const { return acked_position_; }
   // What a heartbeat reports: the newest proposal obeyed, and while that is open the clock at which it was.
   std::uint64_t proposal() const { return proposal_; }

@@ -35,9 +35,9 @@ std::shared_ptr<ClientResult> Failed(const Error& error) {
 
 Status CheckSizes(const Table& table, std::size_t keys, std::size_t gradients) {
   if (gradients == keys * table.dim()) return {};
-  return Fail(ErrorCode::kInvalidArgument,
-              "table '" + table.spec().name + "': " + std::to_string(gradients) + " gradients for " +
-                  std::to_string(keys) + " keys, expected " + std::to_string(keys * table.dim()));
+  return Fail(ErrorCode::kInvalidArgument, "table '" + table.spec().name + "': " + std::to_string(gradients) +
+                                               " gradients for " + std::to_string(keys) + " keys, expected " +
+                                               std::to_string(keys * table.dim()));
 }
 
 }  // namespace
@@ -54,9 +54,9 @@ Status StatusFuture::Wait() const { return result_->Wait(); }
 
 class Client::Impl {
  public:
-  Impl(ConnectOptions connect_options, std::unique_ptr<net::ZmqContext> zmq,
-       std::unique_ptr<net::Transport> transport)
-      : options(std::move(connect_options)), context(std::move(zmq)),
+  Impl(ConnectOptions connect_options, std::unique_ptr<net::ZmqContext> zmq, std::unique_ptr<net::Transport> transport)
+      : options(std::move(connect_options)),
+        context(std::move(zmq)),
         loop({.rank = options.rank, .nonce = RandomNonce(), .credit_bytes = options.credit_bytes},
              options.queued_bytes_max, std::move(transport)) {}
 
@@ -254,9 +254,9 @@ RowsFuture Client::Pull(PlanPtr plan, Clock use_clock) {
 StatusFuture Client::Push(PlanPtr plan, Buffer gradients, Clock pulled_clock) {
   const std::size_t expected = plan->keys.size() * plan->dim * sizeof(float);
   if (gradients.size() != expected)
-    return StatusFuture(Failed({ErrorCode::kInvalidArgument, std::to_string(gradients.size()) +
-                                                                 " bytes of gradients for a plan, expected " +
-                                                                 std::to_string(expected)}));
+    return StatusFuture(Failed(
+        {ErrorCode::kInvalidArgument,
+         std::to_string(gradients.size()) + " bytes of gradients for a plan, expected " + std::to_string(expected)}));
   auto result = NewResult();
   impl_->loop.Push(std::move(plan), std::move(gradients), pulled_clock, result);
   return StatusFuture(std::move(result));

@@ -88,11 +88,11 @@ class StatusFuture {
 };
 
 struct ConnectOptions {
-  std::string scheduler;                     // "tcp://127.0.0.1:7700"
-  std::uint32_t rank = kAnyRank;             // the scheduler chooses
-  double timeout_seconds = 60;               // for the welcome, and for OpenTable by name
-  std::string keys;                          // the fleet's key file (tarn-keys); empty: plain connections
-  bool insecure = false;                     // plain connections may leave this machine
+  std::string scheduler;                                   // "tcp://127.0.0.1:7700"
+  std::uint32_t rank = kAnyRank;                           // the scheduler chooses
+  double timeout_seconds = 60;                             // for the welcome, and for OpenTable by name
+  std::string keys;                                        // the fleet's key file (tarn-keys); empty: plain connections
+  bool insecure = false;                                   // plain connections may leave this machine
   std::size_t credit_bytes = limits::kCreditBytes;         // in flight per shard
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;  // of pushes that wait; beyond, Push blocks
 };
@@ -119,7 +119,8 @@ class Client {
   // consistency asks. An absent row has its initial values.
   RowsFuture Pull(const Table& table, std::span<const Key> keys);
   // gradients: keys.size() x dim, one row a key; those of the same key are summed, in order. Blocks only while
-  // ConnectOptions::queued_bytes_max of pushes wait for their acknowledgements. Ready once every shard has acknowledged.
+  // ConnectOptions::queued_bytes_max of pushes wait for their acknowledgements. Ready once every shard has
+  // acknowledged.
   StatusFuture Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients);
   // Push at this clock, tick, and pull the same rows for the next.
   struct PushPullFutures {
@@ -137,9 +138,9 @@ class Client {
   // Waits until everything is acknowledged and the scheduler has let this worker go. Nothing works afterwards.
   Status Leave();
 
-  Clock clock() const;                       // that the next pull and push belong to
+  Clock clock() const;  // that the next pull and push belong to
   std::uint32_t rank() const;
-  const std::string& job_text() const;       // the job, as resolved TOML
+  const std::string& job_text() const;  // the job, as resolved TOML
   worker::Client::Counters counters() const;
   std::vector<std::uint64_t> staleness() const;  // histogram of all pulls: bucket i holds those i clocks behind
 

@@ -39,7 +39,10 @@ Status MemorySchedulerStore::WriteManifest(const std::string& directory, const s
 void MemorySchedulerStore::RemoveCheckpoint(const std::string& directory) { manifests.erase(directory); }
 
 Fleet::Fleet(const Scenario& scenario, bool verbose)
-    : scenario_(scenario), verbose_(verbose), rng_(Mix64(scenario.seed ^ 0x666c74)), oracle_(scenario_),
+    : scenario_(scenario),
+      verbose_(verbose),
+      rng_(Mix64(scenario.seed ^ 0x666c74)),
+      oracle_(scenario_),
       network_(&events_, scenario_.faults, scenario_.seed, scenario_.through_frames,
                [this](ProcessId to, Peer from, Message message) { Deliver(to, from, std::move(message)); }) {}
 
@@ -114,8 +117,7 @@ ProcessId Fleet::StartWorker(std::uint32_t rank) {
 void Fleet::Deliver(ProcessId to, Peer from, Message message) {
   auto it = processes_.find(to);
   if (it == processes_.end()) return;
-  if (verbose_)
-    Trace(fmt::format("{} <- {:x} {}", it->second->node, from.value, BodyName(message.body)));
+  if (verbose_) Trace(fmt::format("{} <- {:x} {}", it->second->node, from.value, BodyName(message.body)));
   Step(to, [this, from, message = std::move(message)](Process& p, Outbox* out) {
     if (p.scheduler) p.scheduler->OnMessage(from, message, events_.now(), out);
     if (p.shard) p.shard->OnMessage(from, message, events_.now(), out);
@@ -254,8 +256,7 @@ void Fleet::CheckGroundTruth(Clock use) const {
       if (!p->worker || p->over || p->worker->client().welcome().incarnation != entry.incarnation) continue;
       if (p->worker->client().clock().value + bound < use.value)
         const_cast<Oracle&>(oracle_).Fail(fmt::format("a pull of clock {} was served while worker {} is at {}",
-                                                      use.value, entry.rank.value,
-                                                      p->worker->client().clock().value));
+                                                      use.value, entry.rank.value, p->worker->client().clock().value));
     }
   }
 }
@@ -328,7 +329,8 @@ RunResult Fleet::Run() {
   result.simulated_us = events_.now();
   for (ProcessId id : shard_ids_) result.parameters_hash += processes_.at(id)->shard->rows().StateHash();
   const Faults& f = scenario_.faults;
-  result.faultless = f.drop + f.duplicate + f.reorder + f.spike == 0 && f.reconnects + f.partitions + f.pauses + f.crashes == 0;
+  result.faultless =
+      f.drop + f.duplicate + f.reorder + f.spike == 0 && f.reconnects + f.partitions + f.pauses + f.crashes == 0;
   return result;
 }
 

@@ -20,15 +20,15 @@ namespace tarn::sim {
 
 struct RunResult {
   std::uint64_t seed = 0;
-  std::string failure;              // empty: nothing found
-  std::uint64_t state_hash = 0;     // of all state machines at the end and the number of events
+  std::string failure;                // empty: nothing found
+  std::uint64_t state_hash = 0;       // of all state machines at the end and the number of events
   std::uint64_t parameters_hash = 0;  // of all rows and slots
   std::uint64_t acked_push_ids = 0;
   std::uint64_t faults_fired = 0;
   std::uint64_t messages = 0, events = 0, crashes = 0, fenced = 0;
-  std::uint64_t workers_died = 0;     // as the scheduler saw it
+  std::uint64_t workers_died = 0;  // as the scheduler saw it
   TimeUs simulated_us = 0;
-  bool faultless = false;           // the scenario asks for no fault at all
+  bool faultless = false;  // the scenario asks for no fault at all
   bool busy() const { return acked_push_ids >= 1000 && (faults_fired > 0 || faultless); }
 };
 

@@ -36,8 +36,9 @@ void PrintFailure(const RunResult& r) {
 
 int RunOne(const Options& options) {
   const RunResult a = tarn::sim::RunSeed(options.seed, options.verbose);
-  fmt::print("seed {} state hash {:016x}: {} push ids acknowledged, {} faults, {} crashes, {} messages, {:.1f} s simulated\n",
-             a.seed, a.state_hash, a.acked_push_ids, a.faults_fired, a.crashes, a.messages, double(a.simulated_us) * 1e-6);
+  fmt::print(
+      "seed {} state hash {:016x}: {} push ids acknowledged, {} faults, {} crashes, {} messages, {:.1f} s simulated\n",
+      a.seed, a.state_hash, a.acked_push_ids, a.faults_fired, a.crashes, a.messages, double(a.simulated_us) * 1e-6);
   if (!a.failure.empty()) PrintFailure(a);
   return a.failure.empty() ? 0 : 1;
 }
@@ -79,7 +80,8 @@ int RunMany(const Options& options) {
   threads.clear();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   fmt::print(
-      "seeds {}..{}: {} runs in {:.1f} s ({:.0f}/s), {} busy, {} failed; {} push ids acknowledged, {} faults, {} worker "
+      "seeds {}..{}: {} runs in {:.1f} s ({:.0f}/s), {} busy, {} failed; {} push ids acknowledged, {} faults, {} "
+      "worker "
       "crashes, {} fenced, {} messages\n",
       options.first, options.first + totals.runs - 1, totals.runs, seconds, double(totals.runs) / seconds, totals.busy,
       totals.failed, totals.acked, totals.faults, totals.crashes, totals.fenced, totals.messages);
@@ -95,8 +97,9 @@ int RunMany(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Simulates whole fleets with faults, one per seed, and checks that nothing acknowledged is lost, nothing\n"
-               "is applied twice, the staleness bound holds and everything finishes once faults stop."};
+  CLI::App app{
+      "Simulates whole fleets with faults, one per seed, and checks that nothing acknowledged is lost, nothing\n"
+      "is applied twice, the staleness bound holds and everything finishes once faults stop."};
   app.add_option("--first", options.first, "first seed")->capture_default_str();
   app.add_option("--seeds", options.seeds, "how many seeds")->capture_default_str();
   app.add_option("--seed", options.seed, "replay this one seed");

@@ -20,9 +20,11 @@ bool EventQueue::RunOne() {
   return true;
 }
 
-Network::Network(EventQueue* events, const Faults& faults, std::uint64_t seed, bool through_frames,
-                 Deliver deliver)
-    : events_(events), faults_(faults), rng_(Mix64(seed ^ 0x6e6574)), through_frames_(through_frames),
+Network::Network(EventQueue* events, const Faults& faults, std::uint64_t seed, bool through_frames, Deliver deliver)
+    : events_(events),
+      faults_(faults),
+      rng_(Mix64(seed ^ 0x6e6574)),
+      through_frames_(through_frames),
       deliver_(std::move(deliver)) {}
 
 void Network::AddProcess(ProcessId process, NodeId node) { node_of_[process] = node; }

@@ -36,16 +36,15 @@ void Oracle::OnView(const View& view) {
   for (const WorkerEntry& entry : view.workers) {
     auto [it, fresh] = entries_.try_emplace(entry.incarnation, entry);
     if (fresh) continue;
-    if (it->second.state == WorkerState::kEnded &&
-        (entry.state != WorkerState::kEnded || entry.end != it->second.end))
+    if (it->second.state == WorkerState::kEnded && (entry.state != WorkerState::kEnded || entry.end != it->second.end))
       Fail(fmt::format("incarnation {}: its verdict changed", entry.incarnation.value));
     if (it->second.join != entry.join) Fail("a join clock changed");
     it->second = entry;
   }
 }
 
-std::size_t Oracle::OnPushIssued(Incarnation incarnation, Clock clock, std::uint32_t epoch,
-                                 std::uint64_t first_row, std::uint64_t rows) {
+std::size_t Oracle::OnPushIssued(Incarnation incarnation, Clock clock, std::uint32_t epoch, std::uint64_t first_row,
+                                 std::uint64_t rows) {
   records_.push_back({incarnation, clock, epoch, first_row, rows});
   std::map<Key, std::uint32_t> counts;
   std::vector<Key> keys;
@@ -65,8 +64,8 @@ void Oracle::OnPushAcked(std::size_t record, std::size_t sections) {
 void Oracle::OnWorkerGone(Incarnation incarnation) { gone_[incarnation] = true; }
 
 double Oracle::Cohort(Clock clock) const {
-  return double(std::count_if(entries_.begin(), entries_.end(),
-                              [&](const auto& e) { return e.second.InCohort(clock); }));
+  return double(
+      std::count_if(entries_.begin(), entries_.end(), [&](const auto& e) { return e.second.InCohort(clock); }));
 }
 
 bool Oracle::Counts(const Record& record) const {

@@ -82,9 +82,9 @@ std::string Scenario::Describe() const {
   return fmt::format(
       "{} shards, {} workers, {}{} {}, {} rows x {} epochs, depth {}; drop {:.2f} dup {:.2f} reorder {:.2f} "
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {}",
-      shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
-      train_rows, job.train.epochs, depth, faults.drop, faults.duplicate, faults.reorder, faults.spike,
-      faults.reconnects, faults.partitions, faults.pauses, faults.crashes);
+      shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply), train_rows,
+      job.train.epochs, depth, faults.drop, faults.duplicate, faults.reorder, faults.spike, faults.reconnects,
+      faults.partitions, faults.pauses, faults.crashes);
 }
 
 }  // namespace tarn::sim

@@ -37,7 +37,10 @@ TableSpec DenseTable(const Scenario& scenario) {
 }  // namespace
 
 SimWorker::SimWorker(const Scenario& scenario, worker::ClientOptions options, Oracle* oracle, Schedule schedule)
-    : scenario_(scenario), client_(options), oracle_(oracle), schedule_(std::move(schedule)),
+    : scenario_(scenario),
+      client_(options),
+      oracle_(oracle),
+      schedule_(std::move(schedule)),
       rng_(Mix64(options.nonce ^ 0x776b)) {}
 
 void SimWorker::Start(TimeUs now, Outbox* out) { client_.Start(now, out); }
@@ -73,8 +76,7 @@ void SimWorker::OnEvent(worker::ClientEvent event, TimeUs now, Outbox* out) {
   if (auto* table = std::get_if<worker::TableReady>(&event)) {
     if (table->code != ErrorCode::kOk) oracle_->Fail("a table was refused: " + table->message);
     tables_.push_back(table->spec);
-    std::sort(tables_.begin(), tables_.end(),
-              [](const TableSpec& a, const TableSpec& b) { return a.name < b.name; });
+    std::sort(tables_.begin(), tables_.end(), [](const TableSpec& a, const TableSpec& b) { return a.name < b.name; });
   } else if (auto* pull = std::get_if<worker::PullDone>(&event)) {
     if (early_ && early_->request == pull->request) early_->done = true;
     for (Batch& batch : batches_) {
@@ -151,8 +153,8 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   const std::uint64_t seed = scenario_.job.job.seed;
   const TableSpec& sparse_spec = tables_[0];
   const TableSpec& dense_spec = tables_[1];
-  planner_->Make(sparse_spec.id, kSparseDim, Positioner(sparse_spec, TableSalt(seed, sparse_spec.name)),
-                 batch->keys, &batch->sparse);
+  planner_->Make(sparse_spec.id, kSparseDim, Positioner(sparse_spec, TableSalt(seed, sparse_spec.name)), batch->keys,
+                 &batch->sparse);
   planner_->Make(dense_spec.id, kDenseDim, Positioner(dense_spec, TableSalt(seed, dense_spec.name)), dense,
                  &batch->dense);
   const bool train = batch->lease.purpose == LeasePurpose::kTrain;
@@ -202,8 +204,8 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   std::fill(g.begin(), g.end(), 0.0f);
   for (std::uint32_t index : batch->sparse.index)
     for (std::uint32_t d = 0; d < kSparseDim; ++d) g[index * kSparseDim + d] -= 1.0f;
-  const std::size_t record =
-      oracle_->OnPushIssued(client_.welcome().incarnation, batch->clock, batch->lease.epoch, batch->first_row, batch->rows);
+  const std::size_t record = oracle_->OnPushIssued(client_.welcome().incarnation, batch->clock, batch->lease.epoch,
+                                                   batch->first_row, batch->rows);
   const RequestId push = client_.Push(batch->sparse, gradients, batch->clock, now, out);
   pushes_[push] = {record, batch->sparse.runs.size()};
   Buffer layer = Buffer::Allocate(kDenseRows * kDenseDim * sizeof(float));
@@ -256,9 +258,10 @@ void SimWorker::AskForWork(TimeUs now, Outbox* out) {
 }
 
 std::string SimWorker::Describe() const {
-  return fmt::format("state {} clock {} leases {} batches {} (front waits for {} pulls) unacked pushes {} asked {} finished {}",
-                     int(client_.state()), client_.clock().value, leases_.size(), batches_.size(),
-                     batches_.empty() ? 0 : batches_.front().waiting.size(), pushes_.size(), asked_, finished_);
+  return fmt::format(
+      "state {} clock {} leases {} batches {} (front waits for {} pulls) unacked pushes {} asked {} finished {}",
+      int(client_.state()), client_.clock().value, leases_.size(), batches_.size(),
+      batches_.empty() ? 0 : batches_.front().waiting.size(), pushes_.size(), asked_, finished_);
 }
 
 }  // namespace tarn::sim

@@ -46,7 +46,7 @@ class SimWorker {
   void Advance(TimeUs now, Outbox* out);
   void OnEvent(worker::ClientEvent event, TimeUs now, Outbox* out);
   void OpenTables(TimeUs now, Outbox* out);
-  void Fill(TimeUs now, Outbox* out);          // start pulls of further batches
+  void Fill(TimeUs now, Outbox* out);  // start pulls of further batches
   void StartPulls(Batch* batch, TimeUs now, Outbox* out);
   void CheckPull(const Batch& batch, int which, const worker::PullDone& done);
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
@@ -59,22 +59,22 @@ class SimWorker {
   Schedule schedule_;
   SplitMix rng_;
   std::unique_ptr<worker::Planner> planner_;
-  std::vector<TableSpec> tables_;              // ready ones: sparse, dense
+  std::vector<TableSpec> tables_;  // ready ones: sparse, dense
   bool tables_asked_ = false;
   std::deque<LeaseGrant> leases_;
-  std::uint64_t lease_offset_ = 0;             // rows of leases_.front() already in a batch
+  std::uint64_t lease_offset_ = 0;  // rows of leases_.front() already in a batch
   std::deque<Batch> batches_;
   struct EarlyPull {
     RequestId request;
     Clock clock;
     bool done = false;
   };
-  std::optional<EarlyPull> early_;             // PushPull: the dense pull of the next batch went with the push
+  std::optional<EarlyPull> early_;  // PushPull: the dense pull of the next batch went with the push
   Clock next_clock_;
-  std::vector<LeaseDone> done_;                // to be reported
-  std::map<std::uint64_t, LeaseDone> done_at_tick_;  // clock -> lease that is done when the tick is
+  std::vector<LeaseDone> done_;                                      // to be reported
+  std::map<std::uint64_t, LeaseDone> done_at_tick_;                  // clock -> lease that is done when the tick is
   std::map<RequestId, std::pair<std::size_t, std::size_t>> pushes_;  // request -> record, sections
-  std::map<RequestId, std::size_t> layer_pushes_;  // of the dense table: request -> sections
+  std::map<RequestId, std::size_t> layer_pushes_;                    // of the dense table: request -> sections
   bool asked_ = false, leaving_ = false, finished_ = false;
   std::optional<Clock> jump_to_;
   DataPosition position_;

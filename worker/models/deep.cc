@@ -20,8 +20,11 @@ std::vector<std::uint32_t> WithOutput(std::vector<std::uint32_t> hidden) {
 class Deep : public Model {
  public:
   Deep(const Job& job, const ModelShape& shape, bool with_fm)
-      : Model({LinearTable(job), EmbeddingTable(job)}), dim_(job.model.embedding_dim), fields_(shape.fields),
-        with_fm_(with_fm), stack_(job, "layer", fields_ * dim_, WithOutput(job.model.hidden), false, &tables_) {}
+      : Model({LinearTable(job), EmbeddingTable(job)}),
+        dim_(job.model.embedding_dim),
+        fields_(shape.fields),
+        with_fm_(with_fm),
+        stack_(job, "layer", fields_ * dim_, WithOutput(job.model.hidden), false, &tables_) {}
 
   void Step(const StepInput& input, Quality* quality) override {
     const Batch& batch = *input.batch;

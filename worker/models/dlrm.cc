@@ -19,8 +19,11 @@ std::vector<std::uint32_t> With(std::vector<std::uint32_t> sizes, std::uint32_t 
 class Dlrm : public Model {
  public:
   Dlrm(const Job& job, const ModelShape& shape)
-      : Model({EmbeddingTable(job)}), dim_(job.model.embedding_dim), fields_(shape.fields),
-        vectors_(shape.fields + 1), width_(kernels::InteractionWidth(vectors_, dim_)),
+      : Model({EmbeddingTable(job)}),
+        dim_(job.model.embedding_dim),
+        fields_(shape.fields),
+        vectors_(shape.fields + 1),
+        width_(kernels::InteractionWidth(vectors_, dim_)),
         bottom_(job, "bottom", shape.dense_columns, With(job.model.bottom, dim_), true, &tables_),
         top_(job, "top", static_cast<std::uint32_t>(width_), With(job.model.hidden, 1), false, &tables_) {}
 
@@ -53,8 +56,8 @@ class Dlrm : public Model {
     top_.Backward(batch.rows, features_.data(), grad_.data(), grad_features_.data(), input.views);
     kernels::InteractionBackward(batch.rows, vectors_, dim_, vectors_in_.data(), grad_features_.data(),
                                  grad_vectors_.data());
-    kernels::EmbeddingConcatBackward(batch.rows, fields_, dim_, grad_vectors_.data() + dim_, sample,
-                                     embedding.index, embedding.gradients);
+    kernels::EmbeddingConcatBackward(batch.rows, fields_, dim_, grad_vectors_.data() + dim_, sample, embedding.index,
+                                     embedding.gradients);
     for (std::size_t r = 0; r < batch.rows; ++r)
       std::memcpy(&grad_bottom_[r * dim_], &grad_vectors_[r * sample], dim_ * sizeof(float));
     bottom_.Backward(batch.rows, batch.dense.data(), grad_bottom_.data(), nullptr, input.views);

@@ -1,7 +1,7 @@
 // Factorization machine (Rendle, ICDM 2010): the linear term and the pairwise products of the keys' factors.
 
-#include "kernels/elementwise.h"
 #include "kernels/fm.h"
+#include "kernels/elementwise.h"
 #include "worker/models/factory.h"
 #include "worker/models/layers.h"
 

@@ -89,14 +89,13 @@ float* LayerStack::Forward(std::size_t rows, const float* x, std::span<const Tab
       biases_[i][o] = table[o * (in + 1) + in];
     }
     outputs_[i].resize(rows * out);
-    kernels::LinearForward({rows, in, out}, i == 0 ? x : outputs_[i - 1].data(), weights_[i].data(),
-                           biases_[i].data(), Relu(i), outputs_[i].data());
+    kernels::LinearForward({rows, in, out}, i == 0 ? x : outputs_[i - 1].data(), weights_[i].data(), biases_[i].data(),
+                           Relu(i), outputs_[i].data());
   }
   return outputs_.back().data();
 }
 
-void LayerStack::Backward(std::size_t rows, const float* x, float* dy, float* dx,
-                          std::span<const TableView> views) {
+void LayerStack::Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views) {
   for (std::size_t i = sizes_.size(); i-- > 0;) {
     const std::size_t in = Inputs(i), out = sizes_[i];
     grad_weights_.resize(in * out);

@@ -26,10 +26,13 @@ Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::u
 
 BatchSource::BatchSource(const Job& job, DatasetSet sets, std::vector<TableUse> tables, std::uint32_t partition_bits,
                          Trace* trace, std::function<void()> wake)
-    : job_(job), sets_(sets), tables_(std::move(tables)), planner_(partition_bits), trace_(trace),
+    : job_(job),
+      sets_(sets),
+      tables_(std::move(tables)),
+      planner_(partition_bits),
+      trace_(trace),
       wake_(std::move(wake)) {
-  for (const TableUse& use : tables_)
-    positioners_.emplace_back(use.spec, TableSalt(job.job.seed, use.spec.name));
+  for (const TableUse& use : tables_) positioners_.emplace_back(use.spec, TableSalt(job.job.seed, use.spec.name));
   thread_ = std::jthread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "tarn-reader");
 }
@@ -121,8 +124,10 @@ void BatchSource::Run() {
       offset += batch.lines;
       {
         const std::lock_guard lock(mutex_);
-        if (!status) error_ = status.error();
-        else ready_.push_back(std::move(batch));
+        if (!status)
+          error_ = status.error();
+        else
+          ready_.push_back(std::move(batch));
       }
       wake_();
       if (!status) return;
@@ -132,8 +137,8 @@ void BatchSource::Run() {
 
 Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out) {
   const bool train = lease.purpose == LeasePurpose::kTrain;
-  const std::uint64_t batch_rows = train ? job_.train.batch_rows
-                                         : std::max<std::uint64_t>(kEvaluationRows, job_.train.batch_rows);
+  const std::uint64_t batch_rows =
+      train ? job_.train.batch_rows : std::max<std::uint64_t>(kEvaluationRows, job_.train.batch_rows);
   out->lease = lease;
   out->lines = std::min(batch_rows, lease.rows - offset);
   out->last_of_lease = offset + out->lines >= lease.rows;
@@ -141,7 +146,8 @@ Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, Prepa
   const Dataset* set = sets_[static_cast<std::size_t>(lease.purpose)];
   if (set == nullptr) return Fail(ErrorCode::kInvalidArgument, "a lease of a data set that the job does not name");
   Span read(trace_, "read", kReaderTrack);
-  TARN_RETURN_IF_ERROR(ReadRows(*set, job_, lease.purpose, lease.epoch, lease.first_row + offset, out->lines, &out->batch));
+  TARN_RETURN_IF_ERROR(
+      ReadRows(*set, job_, lease.purpose, lease.epoch, lease.first_row + offset, out->lines, &out->batch));
   const double read_s = read.End();
   Span plan(trace_, "plan", kReaderTrack);
   MakePlans(out);

@@ -23,11 +23,11 @@ namespace tarn::worker {
 
 struct PreparedBatch {
   LeaseGrant lease;
-  std::uint64_t lines = 0;      // of the file; batch.rows may be fewer where lines are malformed
+  std::uint64_t lines = 0;  // of the file; batch.rows may be fewer where lines are malformed
   bool last_of_lease = false;
-  DataPosition after;           // once this batch is trained
+  DataPosition after;  // once this batch is trained
   Batch batch;
-  std::vector<Plan> plans;      // by table of the model; of dense tables empty: their plan never changes
+  std::vector<Plan> plans;  // by table of the model; of dense tables empty: their plan never changes
 };
 
 // The data sets of a job by LeasePurpose; an absent one is null.
@@ -43,8 +43,8 @@ class BatchSource {
  public:
   // `tables` are the model's, with ids. `wake` is called from the reader's thread when a batch is ready or reading
   // has failed.
-  BatchSource(const Job& job, DatasetSet sets, std::vector<TableUse> tables, std::uint32_t partition_bits,
-              Trace* trace, std::function<void()> wake);
+  BatchSource(const Job& job, DatasetSet sets, std::vector<TableUse> tables, std::uint32_t partition_bits, Trace* trace,
+              std::function<void()> wake);
   ~BatchSource();
 
   void AddLease(const LeaseGrant& lease);

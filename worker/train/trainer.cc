@@ -29,8 +29,10 @@ struct Trainer::InFlight {
 };
 
 Trainer::Trainer(TrainerOptions options, net::Transport* transport)
-    : options_(std::move(options)), transport_(transport),
-      client_({.rank = options_.rank, .nonce = options_.nonce}), start_(std::chrono::steady_clock::now()) {}
+    : options_(std::move(options)),
+      transport_(transport),
+      client_({.rank = options_.rank, .nonce = options_.nonce}),
+      start_(std::chrono::steady_clock::now()) {}
 
 Trainer::~Trainer() = default;
 
@@ -157,7 +159,8 @@ Status Trainer::Setup() {
   TARN_RETURN_IF_ERROR(OpenData());
   if (datasets_[0] == nullptr) return Fail(ErrorCode::kInvalidArgument, "data.train: no file is named");
   auto model = MakeModel(
-      job_, {.fields = datasets_[0]->fields(), .dense_columns = datasets_[0]->dense_columns(), .classes = job_.data.classes});
+      job_,
+      {.fields = datasets_[0]->fields(), .dense_columns = datasets_[0]->dense_columns(), .classes = job_.data.classes});
   if (!model) return std::unexpected(model.error());
   model_ = std::move(*model);
   uses_ = model_->tables();
@@ -165,8 +168,8 @@ Status Trainer::Setup() {
   for (const TableUse& use : uses_) client_.CreateTable(use.spec, Now(), &outbox_);
   next_clock_ = client_.clock();
   set_up_ = true;
-  LogInfo("worker {} starts at clock {}: {} training rows, {} tables", client_.welcome().rank,
-          client_.clock().value, datasets_[0]->rows(), uses_.size());
+  LogInfo("worker {} starts at clock {}: {} training rows, {} tables", client_.welcome().rank, client_.clock().value,
+          datasets_[0]->rows(), uses_.size());
   return {};
 }
 
@@ -181,9 +184,8 @@ void Trainer::StartSource() {
     for (Key i = 0; i < spec.rows; ++i) all[i] = i;
     planner.Make(spec.id, spec.dim, Positioner(spec, TableSalt(job_.job.seed, spec.name)), all, &dense_plans_[t]);
   }
-  source_ = std::make_unique<BatchSource>(
-      job_, DatasetSet{datasets_[0].get(), datasets_[1].get(), datasets_[2].get()}, uses_, bits, &trace_,
-      [this] { transport_->Wake(); });
+  source_ = std::make_unique<BatchSource>(job_, DatasetSet{datasets_[0].get(), datasets_[1].get(), datasets_[2].get()},
+                                          uses_, bits, &trace_, [this] { transport_->Wake(); });
 }
 
 void Trainer::OnEvent(ClientEvent event) {
@@ -255,14 +257,17 @@ void Trainer::ProcessFront() {
   window_.pop_front();
   const bool train = batch.prepared.lease.purpose == LeasePurpose::kTrain;
   Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
-  std::vector<Buffer> gradients = stepper_->Run(batch.prepared.batch, batch.plans, batch.values, train, &lease_quality_);
+  std::vector<Buffer> gradients =
+      stepper_->Run(batch.prepared.batch, batch.plans, batch.values, train, &lease_quality_);
   compute_seconds_ += compute.End();
   if (train) FinishTrain(&batch, std::move(gradients));
   if (batch.prepared.last_of_lease) {
     LeaseDone done{batch.prepared.lease.lease, std::move(lease_quality_)};
     lease_quality_ = {};
-    if (train) done_at_tick_.emplace(client_.clock().value, std::move(done));
-    else done_.push_back(std::move(done));
+    if (train)
+      done_at_tick_.emplace(client_.clock().value, std::move(done));
+    else
+      done_.push_back(std::move(done));
   }
   source_->Recycle(std::move(batch.prepared));
 }

@@ -21,11 +21,11 @@
 namespace tarn::worker {
 
 struct TrainerOptions {
-  std::string scheduler;          // its endpoint
+  std::string scheduler;  // its endpoint
   std::uint32_t rank = kAnyRank;
   std::uint64_t nonce = 0;
-  std::string run_dir;            // metrics.jsonl, traces; empty: neither
-  double join_seconds_max = 60;   // give up when no Welcome comes
+  std::string run_dir;           // metrics.jsonl, traces; empty: neither
+  double join_seconds_max = 60;  // give up when no Welcome comes
 };
 
 // How a worker process ends.
@@ -46,11 +46,11 @@ class Trainer {
   struct InFlight;
 
   TimeUs Now() const;
-  Status Setup();                 // once welcomed: job, data, model, tables asked for
+  Status Setup();  // once welcomed: job, data, model, tables asked for
   Status OpenData();
   bool TablesReady() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
   void StartSource();
-  void Exchange();                // one round: send, receive, timers, events
+  void Exchange();  // one round: send, receive, timers, events
   void OnEvent(ClientEvent event);
   void ConnectShards();
   void Fill();
@@ -77,7 +77,7 @@ class Trainer {
   std::vector<TableUse> uses_;
   std::size_t ready_tables_ = 0;
   std::array<std::unique_ptr<Dataset>, 3> datasets_;
-  std::vector<Plan> dense_plans_;         // by table; empty where sparse
+  std::vector<Plan> dense_plans_;  // by table; empty where sparse
   Trace trace_;
   std::unique_ptr<BatchSource> source_;
 

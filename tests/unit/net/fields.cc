@@ -18,7 +18,9 @@ bool Same(const Buffer& a, const Buffer& b) {
 }
 bool Same(const std::string& a, const std::string& b) { return a == b; }
 template <typename K, typename V>
-bool Same(const std::map<K, V>& a, const std::map<K, V>& b) { return a == b; }
+bool Same(const std::map<K, V>& a, const std::map<K, V>& b) {
+  return a == b;
+}
 template <typename T>
 bool Same(const std::vector<T>& a, const std::vector<T>& b) {
   if (a.size() != b.size()) return false;
@@ -50,8 +52,8 @@ bool Same(const T& a, const T& b) {
 
 bool Equal(const Message& a, const Message& b) {
   if (a.body.index() != b.body.index()) return false;
-  const bool same_body = std::visit(
-      [&](const auto& body) { return Same(body, std::get<std::decay_t<decltype(body)>>(b.body)); }, a.body);
+  const bool same_body =
+      std::visit([&](const auto& body) { return Same(body, std::get<std::decay_t<decltype(body)>>(b.body)); }, a.body);
   return same_body && a.job == b.job && Same(a.sender, b.sender) && a.epoch == b.epoch && Same(a.keys, b.keys) &&
          Same(a.values, b.values);
 }

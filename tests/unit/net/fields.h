@@ -36,16 +36,34 @@ auto Fields(T& v) {
   } else {
     constexpr std::size_t n = FieldCount<U>();
     static_assert(n >= 1 && n <= 16, "add a case");
-    if constexpr (n == 1) { auto& [a] = v; return std::tie(a); }
-    else if constexpr (n == 2) { auto& [a, b] = v; return std::tie(a, b); }
-    else if constexpr (n == 3) { auto& [a, b, c] = v; return std::tie(a, b, c); }
-    else if constexpr (n == 4) { auto& [a, b, c, d] = v; return std::tie(a, b, c, d); }
-    else if constexpr (n == 5) { auto& [a, b, c, d, e] = v; return std::tie(a, b, c, d, e); }
-    else if constexpr (n == 6) { auto& [a, b, c, d, e, f] = v; return std::tie(a, b, c, d, e, f); }
-    else if constexpr (n == 7) { auto& [a, b, c, d, e, f, g] = v; return std::tie(a, b, c, d, e, f, g); }
-    else if constexpr (n == 8) { auto& [a, b, c, d, e, f, g, h] = v; return std::tie(a, b, c, d, e, f, g, h); }
-    else if constexpr (n == 9) { auto& [a, b, c, d, e, f, g, h, i] = v; return std::tie(a, b, c, d, e, f, g, h, i); }
-    else if constexpr (n == 10) {
+    if constexpr (n == 1) {
+      auto& [a] = v;
+      return std::tie(a);
+    } else if constexpr (n == 2) {
+      auto& [a, b] = v;
+      return std::tie(a, b);
+    } else if constexpr (n == 3) {
+      auto& [a, b, c] = v;
+      return std::tie(a, b, c);
+    } else if constexpr (n == 4) {
+      auto& [a, b, c, d] = v;
+      return std::tie(a, b, c, d);
+    } else if constexpr (n == 5) {
+      auto& [a, b, c, d, e] = v;
+      return std::tie(a, b, c, d, e);
+    } else if constexpr (n == 6) {
+      auto& [a, b, c, d, e, f] = v;
+      return std::tie(a, b, c, d, e, f);
+    } else if constexpr (n == 7) {
+      auto& [a, b, c, d, e, f, g] = v;
+      return std::tie(a, b, c, d, e, f, g);
+    } else if constexpr (n == 8) {
+      auto& [a, b, c, d, e, f, g, h] = v;
+      return std::tie(a, b, c, d, e, f, g, h);
+    } else if constexpr (n == 9) {
+      auto& [a, b, c, d, e, f, g, h, i] = v;
+      return std::tie(a, b, c, d, e, f, g, h, i);
+    } else if constexpr (n == 10) {
       auto& [a, b, c, d, e, f, g, h, i, j] = v;
       return std::tie(a, b, c, d, e, f, g, h, i, j);
     } else if constexpr (n == 16) {

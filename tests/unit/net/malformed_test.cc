@@ -26,7 +26,10 @@ Buffer BytesOf(const std::string& bytes) { return Buffer::Copy(bytes.data(), byt
 
 // A packed frame around a header, with any keys and values.
 Buffer PackedFrame(const FlatBufferBuilder& builder, const std::string& keys = {}, const std::string& values = {}) {
-  const Prefix prefix{.magic = kMagic, .version = 1, .kind = 2, .header_bytes = builder.GetSize(),
+  const Prefix prefix{.magic = kMagic,
+                      .version = 1,
+                      .kind = 2,
+                      .header_bytes = builder.GetSize(),
                       .keys_bytes = static_cast<std::uint32_t>(keys.size())};
   std::string bytes(reinterpret_cast<const char*>(&prefix), sizeof(prefix));
   bytes.append(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize());
@@ -209,8 +212,8 @@ TEST(Malformed, Routes) {
 std::string QualityError(const std::vector<std::uint16_t>& bucket, std::size_t counts, std::size_t leases) {
   FlatBufferBuilder b;
   const std::vector<std::uint32_t> numbers(counts, 1);
-  const auto quality = wire::CreateQuality(b, 1, 1, 1, 0, b.CreateVector(bucket), b.CreateVector(numbers),
-                                           b.CreateVector(numbers));
+  const auto quality =
+      wire::CreateQuality(b, 1, 1, 1, 0, b.CreateVector(bucket), b.CreateVector(numbers), b.CreateVector(numbers));
   std::vector<Offset<wire::LeaseDone>> done;  // all share one table of buckets
   for (std::size_t i = 0; i < leases; ++i) done.push_back(wire::CreateLeaseDone(b, i, quality));
   const wire::SetRows rows(0, 0, 0);

@@ -17,18 +17,30 @@ namespace {
 // The last enumerator of an enum.
 template <typename T>
 constexpr T kLast{};
-template <> constexpr Role kLast<Role> = Role::kWorker;
-template <> constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kRange;
-template <> constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kFp16;
-template <> constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kInternal;
-template <> constexpr WorkerState kLast<WorkerState> = WorkerState::kEnded;
-template <> constexpr LeasePurpose kLast<LeasePurpose> = LeasePurpose::kTest;
-template <> constexpr TableKind kLast<TableKind> = TableKind::kSparse;
-template <> constexpr InitializerKind kLast<InitializerKind> = InitializerKind::kNormal;
-template <> constexpr OptimizerKind kLast<OptimizerKind> = OptimizerKind::kFtrl;
-template <> constexpr ScheduleKind kLast<ScheduleKind> = ScheduleKind::kCosine;
-template <> constexpr ConsistencyMode kLast<ConsistencyMode> = ConsistencyMode::kAsp;
-template <> constexpr ApplyMode kLast<ApplyMode> = ApplyMode::kAggregated;
+template <>
+constexpr Role kLast<Role> = Role::kWorker;
+template <>
+constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kRange;
+template <>
+constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kFp16;
+template <>
+constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kInternal;
+template <>
+constexpr WorkerState kLast<WorkerState> = WorkerState::kEnded;
+template <>
+constexpr LeasePurpose kLast<LeasePurpose> = LeasePurpose::kTest;
+template <>
+constexpr TableKind kLast<TableKind> = TableKind::kSparse;
+template <>
+constexpr InitializerKind kLast<InitializerKind> = InitializerKind::kNormal;
+template <>
+constexpr OptimizerKind kLast<OptimizerKind> = OptimizerKind::kFtrl;
+template <>
+constexpr ScheduleKind kLast<ScheduleKind> = ScheduleKind::kCosine;
+template <>
+constexpr ConsistencyMode kLast<ConsistencyMode> = ConsistencyMode::kAsp;
+template <>
+constexpr ApplyMode kLast<ApplyMode> = ApplyMode::kAggregated;
 
 // Fills anything with random bits: 0 and the largest values are frequent.
 class Filler {

@@ -56,8 +56,7 @@ class TransportTest : public ::testing::Test {
   static std::vector<Received> ReceiveN(Transport* transport, std::size_t n, std::int64_t limit_us = 10 * kSecondUs) {
     std::vector<Received> got;
     const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(limit_us);
-    while (got.size() < n && std::chrono::steady_clock::now() < end)
-      transport->Receive(&got, n - got.size(), 20'000);
+    while (got.size() < n && std::chrono::steady_clock::now() < end) transport->Receive(&got, n - got.size(), 20'000);
     return got;
   }
 
@@ -151,8 +150,8 @@ TEST_F(TransportTest, OneSocketForSeveralPeersThatItConnectsTo) {
   auto second = Make();
   auto client = Make();
   ASSERT_TRUE(client->Connect(ShardPeer(ShardId(0)), *first->Bind("tcp://127.0.0.1:*")));
-  ASSERT_TRUE(client->Connect(ShardPeer(ShardId(1)), *second->Bind("ipc:///tmp/tarn-transport-test-" +
-                                                                   std::to_string(getpid()))));
+  ASSERT_TRUE(client->Connect(ShardPeer(ShardId(1)),
+                              *second->Bind("ipc:///tmp/tarn-transport-test-" + std::to_string(getpid()))));
   client->Send(ShardPeer(ShardId(0)), NumberedTick(10));
   client->Send(ShardPeer(ShardId(1)), NumberedTick(11));
   const auto at_first = Move(client.get(), first.get(), 1);
@@ -215,8 +214,7 @@ TEST_F(TransportTest, APeerThatTakesNothing) {
   const std::uint64_t kept = 1 + kPieces - after.dropped_backlog;
   const std::vector<Received> got = Move(client.get(), server.get(), kept);
   ASSERT_EQ(got.size(), kept);
-  for (std::uint64_t n = 1; n < kept; ++n)
-    EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
+  for (std::uint64_t n = 1; n < kept; ++n) EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
   EXPECT_EQ(client->counters().backlog_bytes, 0u);
 }
 
@@ -233,8 +231,7 @@ TEST_F(TransportTest, AnAcceptedPeerThatTakesNothing) {
   EXPECT_GT(server->counters().backlog_bytes, 0u);
   const std::vector<Received> got = Move(server.get(), client.get(), kPieces);
   ASSERT_EQ(got.size(), kPieces);
-  for (std::uint64_t n = 0; n < kPieces; ++n)
-    EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
+  for (std::uint64_t n = 0; n < kPieces; ++n) EXPECT_EQ(std::get<PullReply>(got[n].message.body).request.value, n);
 }
 
 TEST_F(TransportTest, ComesBackAfterARestartOnTheSamePort) {
@@ -312,8 +309,7 @@ TEST_F(TransportTest, PortInUse) {
   const auto again = other->Bind(endpoint);
   ASSERT_FALSE(again);
   EXPECT_EQ(again.error().code, ErrorCode::kAlreadyExists);
-  EXPECT_EQ(again.error().message,
-            "cannot bind " + endpoint + ": in use; choose another port, or '*' for a free one");
+  EXPECT_EQ(again.error().message, "cannot bind " + endpoint + ": in use; choose another port, or '*' for a free one");
 }
 
 TEST_F(TransportTest, AddressesThatAreNone) {
@@ -328,12 +324,12 @@ TEST_F(TransportTest, AddressesThatAreNone) {
 }
 
 TEST_F(TransportTest, OnlyLoopbackWithoutKeys) {
-  for (const char* endpoint : {"tcp://127.0.0.1:*", "tcp://127.8.9.1:80", "tcp://localhost:1", "tcp://[::1]:1",
-                               "ipc:///x"})
+  for (const char* endpoint :
+       {"tcp://127.0.0.1:*", "tcp://127.8.9.1:80", "tcp://localhost:1", "tcp://[::1]:1", "ipc:///x"})
     EXPECT_TRUE(IsLoopback(endpoint)) << endpoint;
-  for (const char* endpoint : {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://10.0.0.1:1", "tcp://127.example.org:1",
-                               "tcp://localhost.example.org:1", "tcp://[::]:1", "tcp://127.0.0.1:0;10.0.0.1:1",
-                               "tcp://localhost:0;10.0.0.1:1", "pgm://127.0.0.1:1", ""})
+  for (const char* endpoint :
+       {"tcp://*:1", "tcp://0.0.0.0:1", "tcp://10.0.0.1:1", "tcp://127.example.org:1", "tcp://localhost.example.org:1",
+        "tcp://[::]:1", "tcp://127.0.0.1:0;10.0.0.1:1", "tcp://localhost:0;10.0.0.1:1", "pgm://127.0.0.1:1", ""})
     EXPECT_FALSE(IsLoopback(endpoint)) << endpoint;
   auto transport = Make();
   const auto refused = transport->Bind("tcp://0.0.0.0:*");

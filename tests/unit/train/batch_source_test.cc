@@ -30,8 +30,9 @@ Job MakeJob() {
 std::unique_ptr<Dataset> MakeSet(const Job& job, std::uint64_t broken_line = kRows) {
   std::string text;
   for (std::uint64_t r = 0; r < kRows; ++r)
-    text += r == broken_line ? "broken\n"
-                             : std::to_string(r % 2) + "\tr" + std::to_string(r) + "\tg" + std::to_string(r / 10) + "\n";
+    text += r == broken_line
+                ? "broken\n"
+                : std::to_string(r % 2) + "\tr" + std::to_string(r) + "\tg" + std::to_string(r / 10) + "\n";
   auto set = Dataset::FromText(job.data, "test", text);
   EXPECT_TRUE(set.has_value());
   return std::move(*set);
@@ -63,8 +64,10 @@ TEST(BatchSource, FollowsLeasesAndCutsAtTheirEnds) {
   BatchSource source(job, {set.get(), nullptr, nullptr}, Tables(), 4, nullptr, [&] { ++wakes; });
   source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 20});
   source.AddLease({.lease = LeaseId(2), .first_row = 20, .rows = 16, .skip_rows = 8});
-  const struct { std::uint64_t lease, lines, after; bool last; } expected[] = {
-      {1, 8, 8, false}, {1, 8, 16, false}, {1, 4, 20, true}, {2, 8, 16, true}};
+  const struct {
+    std::uint64_t lease, lines, after;
+    bool last;
+  } expected[] = {{1, 8, 8, false}, {1, 8, 16, false}, {1, 4, 20, true}, {2, 8, 16, true}};
   for (const auto& e : expected) {
     PreparedBatch batch = Take(&source);
     EXPECT_EQ(batch.lease.lease, LeaseId(e.lease));

@@ -67,8 +67,7 @@ TEST(ClientPull, AnswersComeInTheTablesCodec) {
     const auto done = fleet.EventsOf<PullDone>();
     ASSERT_EQ(done.size(), 1u);
     const auto rows = done[0].values.as<float>();
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      EXPECT_NEAR(rows[i], ValueOf(kUsers, plan.keys[i / 4], i % 4), 8.0f);
+    for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_NEAR(rows[i], ValueOf(kUsers, plan.keys[i / 4], i % 4), 8.0f);
   }
 }
 
@@ -252,8 +251,7 @@ TEST(ClientPull, PushPullTravelsAsOneMessageAndTheTickFollowsTheAcknowledgements
   fleet.Run();
   for (FakeShard& shard : fleet.shards) shard.minimum = Clock(0);
   const Plan plan = fleet.MakePlan(kUsers, Keys(60));
-  const auto ids =
-      fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(0), {LeaseId(1), 8}, fleet.now, &fleet.out);
+  const auto ids = fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(0), {LeaseId(1), 8}, fleet.now, &fleet.out);
   EXPECT_EQ(fleet.client.clock(), Clock(1));
   for (const Outgoing& o : fleet.out) {
     if (o.to == kSchedulerPeer) continue;
@@ -288,8 +286,8 @@ TEST(ClientPull, ALostPushPullComesBackAsAPushAndAPull) {
   std::vector<Plan> plans;
   for (std::uint64_t i = 0; i < 10; ++i) {
     plans.push_back(fleet.MakePlan(kUsers, Keys(60, i)));
-    fleet.client.PushPull(plans.back(), fleet.Gradients(plans.back()), fleet.client.clock(), {LeaseId(1), i},
-                          fleet.now, &fleet.out);
+    fleet.client.PushPull(plans.back(), fleet.Gradients(plans.back()), fleet.client.clock(), {LeaseId(1), i}, fleet.now,
+                          &fleet.out);
     fleet.Exchange();
   }
   for (int i = 0; i < 2000 && !fleet.client.idle(); ++i) {

@@ -221,8 +221,8 @@ TEST(ClientPush, LostAcknowledgementsAreAskedForAgainWithGrowingPauses) {
     fleet.Wait(500'000);
     if (!BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0)))).empty()) times.push_back(fleet.now - start);
   }
-  EXPECT_EQ(times, (std::vector<TimeUs>{1'000'000, 3'000'000, 7'000'000, 15'000'000, 23'000'000, 31'000'000,
-                                        39'000'000}));
+  EXPECT_EQ(times,
+            (std::vector<TimeUs>{1'000'000, 3'000'000, 7'000'000, 15'000'000, 23'000'000, 31'000'000, 39'000'000}));
   fleet.lose = nullptr;
   fleet.Wait(10'000'000);
   fleet.Exchange();

@@ -35,8 +35,12 @@ PushAck FakeShard::Apply(const Push& push, const Message& message) {
       mark = section.sequence;
       const auto key = keys.begin() + std::ptrdiff_t(first);
       const auto value = values.begin() + std::ptrdiff_t(first * dim);
-      applied.push_back({section.partition, section.sequence, push.table, push.clock,
-                         {key, key + section.count}, {value, value + section.count * dim}});
+      applied.push_back({section.partition,
+                         section.sequence,
+                         push.table,
+                         push.clock,
+                         {key, key + section.count},
+                         {value, value + section.count * dim}});
     }
     ack.sections.push_back(answer);
     first += section.count;
@@ -104,8 +108,7 @@ FakeFleet::FakeFleet(FleetOptions fleet_options)
   view.version = ViewVersion(1);
   view.routes.epoch = Epoch(1);
   view.routes.partition_bits = options.partition_bits;
-  for (std::uint32_t i = 0; i < options.shards; ++i)
-    view.routes.endpoints.push_back("fake://" + std::to_string(i));
+  for (std::uint32_t i = 0; i < options.shards; ++i) view.routes.endpoints.push_back("fake://" + std::to_string(i));
   for (std::uint32_t p = 0; p < 1u << options.partition_bits; ++p)
     view.routes.owners.push_back(ShardId(p * options.shards >> options.partition_bits));
   WorkerEntry self;
@@ -207,8 +210,7 @@ Plan FakeFleet::MakePlan(TableId table, const std::vector<Key>& keys) {
 Buffer FakeFleet::Gradients(const Plan& plan) {
   Buffer buffer = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
   auto rows = buffer.as_mutable<float>();
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i] = float(plan.keys[i / plan.dim] % 1000) + float(i % plan.dim);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = float(plan.keys[i / plan.dim] % 1000) + float(i % plan.dim);
   return buffer;
 }
 

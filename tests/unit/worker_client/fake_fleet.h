@@ -36,7 +36,7 @@ class FakeShard {
 
   std::map<PartitionId, Sequence> watermark;
   std::vector<Applied> applied;
-  std::optional<Clock> minimum;      // pulls of later clocks are parked; none: all are answered
+  std::optional<Clock> minimum;  // pulls of later clocks are parked; none: all are answered
   Clock ticked;
   std::map<TableId, TableSpec> tables;
 

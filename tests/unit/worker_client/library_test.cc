@@ -77,8 +77,7 @@ class FakeTransport final : public net::Transport {
     if (world_->deaf) return;
     std::vector<Buffer> values;
     auto bodies = world_->shards[to.value - 1].Handle(message, &values);
-    for (std::size_t i = 0; i < bodies.size(); ++i)
-      world_->Answer(to, std::move(bodies[i]), std::move(values[i]));
+    for (std::size_t i = 0; i < bodies.size(); ++i) world_->Answer(to, std::move(bodies[i]), std::move(values[i]));
   }
 
   std::size_t Receive(std::vector<net::Received>* out, std::size_t max, std::int64_t timeout_us) override {
@@ -106,8 +105,8 @@ class FakeTransport final : public net::Transport {
   void ToScheduler(const Message& message) {
     if (const auto* join = std::get_if<Join>(&message.body)) {
       if (world_->welcome_all)
-        world_->Answer(kSchedulerPeer, Welcome{join->nonce, 0, Incarnation(5), Clock(0), world_->job_text, "",
-                                               world_->view});
+        world_->Answer(kSchedulerPeer,
+                       Welcome{join->nonce, 0, Incarnation(5), Clock(0), world_->job_text, "", world_->view});
     } else if (const auto* table = std::get_if<CreateTable>(&message.body)) {
       world_->Answer(kSchedulerPeer, CreateTable{world_->AddTable(table->spec), ErrorCode::kOk, ""});
     } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {

@@ -112,8 +112,7 @@ TEST(Plan, SumsDuplicatesInOrderOfOccurrenceAndExpandsThemAgain) {
   std::vector<float> expanded(rows.size());
   Expand(plan, kDim, unique.data(), expanded.data());
   for (std::size_t i = 0; i < keys.size(); ++i)
-    for (std::uint32_t d = 0; d < kDim; ++d)
-      ASSERT_EQ(expanded[i * kDim + d], unique[plan.index[i] * kDim + d]);
+    for (std::uint32_t d = 0; d < kDim; ++d) ASSERT_EQ(expanded[i * kDim + d], unique[plan.index[i] * kDim + d]);
 }
 
 TEST(Plan, AllocatesNothingOnceWarm) {
