@@ -1,0 +1,226 @@
+"""tools/accuracy: the examples that have a reference result, trained by real fleets in every mode of consistency."""
+
+import argparse
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from tarn_tools import launch_options, summary
+
+LAUNCH = launch_options.ROOT / "tools/launch"
+EXAMPLES = launch_options.ROOT / "examples"
+EXIT_OK, EXIT_MISSED, EXIT_USAGE, EXIT_SKIPPED = 0, 1, 2, 77
+STOP_SECONDS_MAX = 60.0  # for a run that has been told to stop
+
+# What tests are compared with: metric of summary.json -> (reference, tolerance). A run is good if it is no more than
+# the tolerance below. Results of one thread with batches of one row; a9a: of liblinear with C = 0.1.
+REFERENCES = {
+    "flights-logistic_regression": {"eval_auc": (0.709, 0.003)},
+    "flights-fm": {"eval_auc": (0.760, 0.004)},
+    "flights-wide_deep": {"eval_auc": (0.763, 0.004)},
+    "flights-deepfm": {"eval_auc": (0.769, 0.004)},
+    "adult-logistic_regression": {"eval_auc": (0.9175, 0.003)},
+    "adult-fm": {"eval_auc": (0.920, 0.003)},
+    "adult-deepfm": {"eval_auc": (0.922, 0.003)},
+    "a9a-logistic_regression": {"eval_auc": (0.9025, 0.002), "eval_accuracy": (0.8503, 0.002)},
+    "agaricus-logistic_regression": {"eval_accuracy": (1.0, 0.0)},
+    "fashion-mlp": {"eval_accuracy": (0.892, 0.006)},
+}
+NAMES = {"eval_auc": "AUC", "eval_accuracy": "accuracy"}
+
+MODES = {
+    "bsp": ["consistency.mode=bsp", "consistency.apply=aggregated"],
+    "ssp": ["consistency.mode=ssp", "consistency.staleness=4", "consistency.apply=immediate"],
+    "asp": ["consistency.mode=asp", "consistency.apply=immediate"],
+}
+FLEET = ["fleet.servers=2", "fleet.workers=4"]
+
+HEADER = """\
+| set | model | mode | test AUC | log-loss | accuracy | reference | tolerance | ok | s |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+
+DESCRIPTION = """\
+Trains the examples with 4 workers and 2 servers in bsp (aggregated), ssp (bound 4, immediate) and asp (immediate),
+prints their test results as a Markdown table and compares them with the reference results.
+"""
+
+EPILOG = """\
+exit codes  0 all within the tolerance or better    1 one missed it or failed
+            2 bad usage                             77 none missed, but some were skipped for want of data
+"""
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(
+        prog="tools/accuracy",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help="only these, such as flights-fm (all)")
+    parser.add_argument("--mode", action="append", choices=list(MODES), help="only this mode; may be repeated (all)")
+    parser.add_argument("--list", action="store_true", help="say which examples there are, and stop")
+    parser.add_argument("--out", metavar="FILE", help="write the table there too, with date, machine and commit")
+    parser.add_argument("--bin-dir", metavar="DIR", help="where the programs are (build/release/bin, built if missing)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="section.key=value", dest="overrides", help="for every job"
+    )
+    parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="of one run (%(default)s)")
+    options = parser.parse_args(argv)
+    for name in options.examples:
+        if name not in REFERENCES:
+            parser.error(f"no reference for '{name}'; there are: {', '.join(REFERENCES)}")
+    options.examples = options.examples or list(REFERENCES)
+    options.mode = options.mode or list(MODES)
+    return options
+
+
+def missing_data(example):
+    """The first data file that an example names and that is not there, or None."""
+    path = EXAMPLES / f"{example}.toml"
+    data = launch_options.read_toml(path)["data"]
+    suffix = "-images-idx3-ubyte.gz" if data["format"] == "idx" else ""
+    for part in ("train", "valid", "test"):
+        file = path.parent / data["dir"] / (data[part] + suffix) if data.get(part) else None
+        if file and not file.exists():
+            return file.resolve()
+    return None
+
+
+def command(example, mode, run_dir, options):
+    settings = [argument for each in FLEET + MODES[mode] + options.overrides for argument in ("--set", each)]
+    bin_dir = ["--bin-dir", options.bin_dir] if options.bin_dir else []
+    return [LAUNCH, EXAMPLES / f"{example}.toml", "--quiet", "--plain", "--run-dir", run_dir, *bin_dir, *settings]
+
+
+def train(example, mode, folder, options):
+    """Runs one fleet to its end. Returns its summary, empty if it failed, and what it printed."""
+    run_dir = pathlib.Path(folder) / f"{example}-{mode}"
+    process = subprocess.Popen(
+        command(example, mode, run_dir, options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        output, _ = process.communicate(timeout=options.timeout)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
+        process.send_signal(signal.SIGTERM)  # the launcher then ends its fleet
+        output, _ = process.communicate(timeout=STOP_SECONDS_MAX)
+        if isinstance(reason, KeyboardInterrupt):
+            raise
+        return {}, f"{output}not done after {options.timeout:.0f} s"
+    record = summary.read(run_dir / "summary.json") if process.returncode == 0 else {}
+    return (record if record.get("status") == "done" else {}), output
+
+
+def is_good(example, record):
+    """No metric lies below its reference by more than the tolerance."""
+    slack = 1e-9  # of the decimal fractions above
+    return all(
+        (record.get(metric) or 0.0) >= reference - tolerance - slack
+        for metric, (reference, tolerance) in REFERENCES[example].items()
+    )
+
+
+def row(example, mode, record, verdict):
+    def figure(key, digits=4):
+        value = record.get(key)
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    references = REFERENCES[example]
+    several = len(references) > 1 or "eval_auc" not in references
+    name_of = {metric: f"{NAMES[metric]} " if several else "" for metric in references}
+    data_set, model = example.split("-", 1)
+    cells = [
+        data_set,
+        model,
+        mode,
+        figure("eval_auc"),
+        figure("eval_logloss"),
+        figure("eval_accuracy"),
+        ", ".join(f"{name_of[metric]}{reference:g}" for metric, (reference, _) in references.items()),
+        f"{next(iter(references.values()))[1]:g}",
+        verdict,
+        figure("seconds", 1),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def run_all(options):
+    """Yields a verdict and a line of the table for each example and mode."""
+    with tempfile.TemporaryDirectory(prefix="tarn-accuracy-") as folder:
+        for example in options.examples:
+            missing = missing_data(example)
+            if missing:
+                print(f"SKIP {example}: {missing} is missing", file=sys.stderr, flush=True)
+            for mode in options.mode:
+                if missing:
+                    yield "skipped", row(example, mode, {}, "skipped")
+                    continue
+                record, output = train(example, mode, folder, options)
+                if not record:
+                    print(f"{example}, {mode} failed:\n{output}", file=sys.stderr, flush=True)
+                verdict = "failed" if not record else "yes" if is_good(example, record) else "NO"
+                yield verdict, row(example, mode, record, verdict)
+
+
+def machine():
+    """"2 cores of AMD EPYC 7763"; of those that this process may use."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        model = "an unknown processor"
+    return f"{len(os.sched_getaffinity(0))} cores of {model}"
+
+
+def commit():
+    done = subprocess.run(
+        ["git", "-C", launch_options.ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def page(lines, options):
+    chosen = [*options.examples] if options.examples != list(REFERENCES) else []
+    if options.mode != list(MODES):
+        chosen += [f"--mode {mode}" for mode in options.mode]
+    arguments = chosen + [f"--set {each}" for each in options.overrides]
+    table = "\n".join([HEADER, *lines])
+    return f"""\
+# Accuracy of distributed training
+
+Test results of the examples beside those of one thread, with 4 workers and 2 servers: `bsp` aggregated, `ssp` with
+bound 4 and `asp` both immediate. ok: no more than the tolerance below the reference, which is an AUC where nothing
+else is said. s: training and evaluation, in seconds, with whatever else the machine did.
+
+- Command: `{" ".join(["tools/accuracy", *arguments])}`
+- Date: {time.strftime("%Y-%m-%d", time.gmtime())}
+- Machine: {machine()}
+- Commit: {commit()}
+
+{table}
+"""
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    if options.list:
+        print("\n".join(REFERENCES))
+        return EXIT_OK
+    lines, verdicts = [], set()
+    print(HEADER, flush=True)
+    try:
+        for verdict, line in run_all(options):
+            print(line, flush=True)
+            lines.append(line)
+            verdicts.add(verdict)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    if options.out:
+        pathlib.Path(options.out).write_text(page(lines, options), encoding="utf-8")
+    if verdicts & {"NO", "failed"}:
+        return EXIT_MISSED
+    return EXIT_SKIPPED if "skipped" in verdicts else EXIT_OK
