@@ -27,7 +27,7 @@ class Scheduler::Impl {
   Impl(SchedulerOptions options, SchedulerStore* store);
 
   void Start(TimeUs now);
-  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void OnMessage(Peer from, Message&& message, TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const { return next_timer_; }
   void RequestStop(TimeUs now, Outbox* out);

@@ -83,6 +83,7 @@ std::string Body(const Manifest& m) {
   FlatBufferBuilder b;
   const auto job_text = b.CreateString(m.job_text);
   std::vector<Offset<wire::TableSpec>> tables;
+  tables.reserve(m.tables.size());
   for (const TableSpec& spec : m.tables) tables.push_back(WriteSpec(b, spec));
   std::vector<Offset<wire::CheckpointFile>> files;
   for (const CheckpointFile& file : m.files) {
@@ -90,6 +91,7 @@ std::string Body(const Manifest& m) {
     files.push_back(wire::CreateCheckpointFile(b, name, file.bytes, file.crc32c, file.rows));
   }
   std::vector<Offset<fb::EpochResult>> epochs;
+  epochs.reserve(m.epochs.size());
   for (const EpochResult& epoch : m.epochs) epochs.push_back(WriteEpoch(b, epoch));
   const auto tables_at = b.CreateVector(tables);
   const auto files_at = b.CreateVector(files);

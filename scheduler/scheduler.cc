@@ -85,7 +85,7 @@ void Scheduler::Impl::Start(TimeUs now) {
   next_timer_ = now + heartbeat_us_ / 2;
 }
 
-void Scheduler::Impl::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+void Scheduler::Impl::OnMessage(Peer from, Message&& message, TimeUs now, Outbox* out) {
   now_ = now;
   if (stopped_) return;
   Dispatch(from, message, now, out);
