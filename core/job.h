@@ -43,7 +43,7 @@ enum class Durability : std::uint8_t { kNone, kCheckpoint };
 // [storage]
 struct StorageSection {
   Durability durability = Durability::kCheckpoint;
-  double checkpoint_seconds = 0;        // 0: no periodic ones by time
+  double checkpoint_seconds = 600;      // 0: no periodic ones by time
   std::uint64_t checkpoint_clocks = 0;  // 0: no periodic ones by clock
   bool checkpoint_final = true;
   std::uint32_t checkpoints_kept = 3;  // the best epoch's is kept besides

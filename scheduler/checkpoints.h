@@ -25,6 +25,7 @@ struct Cut {
   CheckpointOrder order;
   Manifest manifest;                // K2: noted at the order; K1: filled in at the end
   std::uint64_t samples_noted = 0;  // K2
+  bool at_boundary = false;         // nothing was being trained when it was ordered: it holds all there is
   std::map<ShardId, CheckpointPart> shards;
   std::map<Incarnation, CheckpointPart> workers;
   bool hash_only() const { return order.directory.empty(); }

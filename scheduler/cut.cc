@@ -23,6 +23,7 @@ void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
   if (aggregated_ && leases_.by_rank() && leases_.sizes_known()) clock = std::min(clock, leases_.ceiling());
   Cut& cut = checkpoints_.Begin(*wanted_, aggregated_, clock, now, membership_.MinClock());
   wanted_.reset();
+  cut.at_boundary = AtBoundary();
   if (aggregated_) {
     leases_.RaiseCeiling(clock);
     leases_.Hold();
@@ -104,7 +105,7 @@ void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
     }
     Say(fmt::format("checkpoint {} ({}) is whole: {}", cut.order.id.value, Name(cut.reason), cut.order.directory));
   }
-  state_is_cut_ = AtBoundary();
+  state_is_cut_ = cut.at_boundary;
   for (const std::string& directory : checkpoints_.Complete()) store_->RemoveCheckpoint(directory);
   EndCut();
 }

@@ -74,6 +74,7 @@ int RunLoop(Flags flags) {
   net::ZmqTransport transport(&context, {.insecure = flags.insecure});
   scheduler::Loop loop(std::move(flags.loop), &transport);
   running = &loop;
+  std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
   const Status status = loop.Run();

@@ -52,7 +52,8 @@ class ShardLoop {
     shard_->Start(started_, &out_);
     Flush();
     while (!shard_->stopped()) {
-      if (stop_.load(std::memory_order_relaxed)) return {};
+      if (stop_.load(std::memory_order_relaxed))
+        return Fail(ErrorCode::kCancelled, "terminated by a signal before the job was over");
       TARN_RETURN_IF_ERROR(Turn());
     }
     const Shutdown& reason = shard_->stop_reason();

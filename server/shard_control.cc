@@ -197,7 +197,8 @@ void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* o
   if (stopped_) return;
   now_ = now;
   out_ = out;
-  const bool failed = part.code != ErrorCode::kOk;
+  // The folder of a checkpoint that is given up may be gone before its files are written.
+  const bool failed = part.code != ErrorCode::kOk && part.id == view_.checkpoint.id;
   const Error error{part.code, part.message};
   if (part.id == view_.checkpoint.id) {
     part_ = std::move(part);

@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   options.nonce = (std::uint64_t{random()} << 32) | random() | 1;
 
   // Ctrl-C reaches the whole terminal's group; the scheduler is the one that acts on it.
+  std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, OnTerminate);
 

@@ -170,11 +170,8 @@ Expected<Table> Client::OpenTable(const TableSpec& spec) {
   auto result = NewResult();
   impl_->loop.CreateTable(spec, result);
   TARN_RETURN_IF_ERROR(result->Wait());
-  TableSpec wanted = spec;
-  wanted.id = result->table.id;
-  if (wanted != result->table)
-    return Fail(ErrorCode::kAlreadyExists, "table '" + spec.name + "' exists with another shape or other rules");
-  return impl_->MakeTable(std::move(wanted));
+  // The scheduler has refused another shape; rules and codecs are the job's, whatever was asked for.
+  return impl_->MakeTable(result->table);
 }
 
 RowsFuture Client::Pull(const Table& table, std::span<const Key> keys) {

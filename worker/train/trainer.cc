@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t kReceiveMax = 256;
 constexpr std::int64_t kWaitMaxUs = 100'000;
 constexpr TimeUs kMetricsPeriodUs = 500'000;
+constexpr TimeUs kFailurePeriodUs = 1'000'000;
 // Leases asked for at a time: one in work, one ahead.
 constexpr std::uint32_t kLeasesAhead = 2;
 
@@ -66,6 +67,13 @@ TrainerEnd Trainer::Run() {
       if (Status status = Setup(); !status) FailJob(status.error());
       continue;
     }
+    if (failed_ && Now() >= next_failure_) TellFailure();
+    if (loading_.valid()) {
+      if (loading_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) continue;
+      Status loaded = loading_.get();
+      if (loaded) loaded = MakeTables();
+      if (!loaded) FailJob(loaded.error());
+    }
     if (!TablesReady()) continue;
     if (source_ == nullptr) StartSource();
     if (auto error = source_->error()) FailJob(*error);
@@ -84,8 +92,12 @@ TrainerEnd Trainer::Run() {
     error_ = *failed_;
     return TrainerEnd::kFailed;
   }
+  if (client_.state() != ClientState::kStopped) {
+    error_ = {ErrorCode::kCancelled, "terminated by a signal before the job was over"};
+    return TrainerEnd::kFailed;
+  }
   const Shutdown& reason = client_.stop_reason();
-  if (reason.code == ErrorCode::kOk || abort_) return TrainerEnd::kDone;
+  if (reason.code == ErrorCode::kOk) return TrainerEnd::kDone;
   error_ = {reason.code, reason.reason};
   return TrainerEnd::kFailed;
 }
@@ -127,14 +139,19 @@ void Trainer::ConnectShards() {
 void Trainer::FailJob(Error error) {
   if (failed_) return;
   LogError("{}", ToString(error));
-  // The scheduler stops the fleet and answers with Shutdown.
+  failed_ = std::move(error);
+  set_up_ = true;
+  TellFailure();
+}
+
+// The scheduler stops the fleet and answers with Shutdown; until it does, it is told again.
+void Trainer::TellFailure() {
+  next_failure_ = Now() + kFailurePeriodUs;
   Message message;
   message.job = Fingerprint(job_);
   message.sender = {Role::kWorker, client_.welcome().rank, client_.welcome().incarnation};
-  message.body = Shutdown{error.code, error.message};
+  message.body = Shutdown{failed_->code, failed_->message};
   outbox_.push_back({kSchedulerPeer, std::move(message)});
-  failed_ = std::move(error);
-  set_up_ = true;
 }
 
 Status Trainer::OpenData() {
@@ -156,7 +173,17 @@ Status Trainer::Setup() {
   auto job = ParseJob(client_.welcome().job_text, "the scheduler's job", "/");
   if (!job) return std::unexpected(job.error());
   job_ = std::move(*job);
-  TARN_RETURN_IF_ERROR(OpenData());
+  set_up_ = true;
+  // Indexing a large file takes longer than a lease: heartbeats go on meanwhile.
+  loading_ = std::async(std::launch::async, [this] {
+    Status status = OpenData();
+    transport_->Wake();
+    return status;
+  });
+  return {};
+}
+
+Status Trainer::MakeTables() {
   if (datasets_[0] == nullptr) return Fail(ErrorCode::kInvalidArgument, "data.train: no file is named");
   auto model = MakeModel(
       job_,
@@ -167,7 +194,6 @@ Status Trainer::Setup() {
   stepper_ = std::make_unique<Stepper>(model_.get(), 1.0f / float(job_.train.batch_rows), job_.train.clip_global_norm);
   for (const TableUse& use : uses_) client_.CreateTable(use.spec, Now(), &outbox_);
   next_clock_ = client_.clock();
-  set_up_ = true;
   LogInfo("worker {} starts at clock {}: {} training rows, {} tables", client_.welcome().rank, client_.clock().value,
           datasets_[0]->rows(), uses_.size());
   return {};

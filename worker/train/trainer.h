@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,7 +47,9 @@ class Trainer {
   struct InFlight;
 
   TimeUs Now() const;
-  Status Setup();  // once welcomed: job, data, model, tables asked for
+  Status Setup();       // once welcomed: the job; begins to open the data
+  Status MakeTables();  // once they are open: the model; asks for its tables
+  void TellFailure();
   Status OpenData();
   bool TablesReady() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
   void StartSource();
@@ -95,6 +98,8 @@ class Trainer {
   double compute_seconds_ = 0, push_seconds_ = 0, wait_pull_seconds_ = 0, wait_read_seconds_ = 0;
   TimeUs next_metrics_ = 0;
   TimeUs last_heard_ = 0;
+  std::future<Status> loading_;
+  TimeUs next_failure_ = 0;
   std::optional<Error> failed_;
   Error error_;
   std::atomic<bool> abort_ = false;
