@@ -29,7 +29,6 @@ inline constexpr std::uint32_t kCheckpointFilesMax = 4096;    // of one shard's 
 
 // Tables.
 inline constexpr std::uint32_t kRowDimMax = 4096;
-inline constexpr std::uint64_t kDenseTableBytesMax = std::uint64_t{64} << 30;  // values and slots, whole table
 inline constexpr std::uint32_t kTablesMax = 1024;
 inline constexpr std::uint32_t kPartitionBitsMax = 12;
 inline constexpr std::uint32_t kNameBytesMax = 128;

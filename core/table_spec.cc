@@ -70,10 +70,6 @@ Status ValidateShape(const TableSpec& spec) {
         fmt::format("table {}: dim = {}: expected 1 to {}", Quoted(spec.name), spec.dim, limits::kRowDimMax));
   if (spec.kind == TableKind::kDense && spec.rows == 0)
     return Invalid(fmt::format("table {}: rows = 0: a dense table has at least one row", Quoted(spec.name)));
-  const std::uint64_t row_bytes = (std::uint64_t{spec.dim} + SlotFloats(spec.optimizer.kind, spec.dim)) * sizeof(float);
-  if (spec.kind == TableKind::kDense && spec.rows > limits::kDenseTableBytesMax / row_bytes)
-    return Invalid(fmt::format("table {}: rows = {} of {} bytes: a dense table has at most {} bytes", Quoted(spec.name),
-                               spec.rows, row_bytes, limits::kDenseTableBytesMax));
   if (spec.kind == TableKind::kSparse && spec.rows != 0)
     return Invalid(
         fmt::format("table {}: rows = {}: a sparse table has no number of rows (0)", Quoted(spec.name), spec.rows));
