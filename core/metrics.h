@@ -1,5 +1,5 @@
 // The numbers that a process shows: counters, gauges and histograms by name, for metrics.jsonl (one JSON object a
-// second and role) and the status page.
+// second and role).
 //
 //   Metrics metrics;
 //   Metrics::Counter& pulls = metrics.GetCounter("pulls");   // once; the reference stays valid
