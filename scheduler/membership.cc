@@ -192,6 +192,11 @@ bool Membership::Left(Incarnation worker) const {
   return it != workers_.end() && it->second.left;
 }
 
+void Membership::OnFarewell(Incarnation worker) {
+  auto it = workers_.find(worker);
+  if (it != workers_.end()) it->second.understood = true;
+}
+
 void Membership::OnHeartbeat(ShardNode* shard, const Heartbeat& heartbeat) {
   shard->confirmed = std::max(shard->confirmed, std::min(heartbeat.view, view_.version));
   shard->min_clock = std::max(shard->min_clock, heartbeat.clock);
@@ -265,7 +270,8 @@ std::map<Incarnation, Peer> Membership::EveryPeer() const {
   for (const ShardNode& shard : shards_)
     if (shard.joined) peers[shard.incarnation] = shard.peer;
   for (const auto& [id, worker] : workers_)
-    if (worker.state == WorkerNode::State::kLive || worker.state == WorkerNode::State::kWaiting)
+    if (worker.state == WorkerNode::State::kLive || worker.state == WorkerNode::State::kWaiting ||
+        (worker.left && !worker.understood))
       peers[id] = worker.peer;
   return peers;
 }

@@ -38,7 +38,9 @@ struct WorkerNode {
   std::uint64_t nonce = 0;
   Peer peer;
   State state = State::kWaiting;
-  bool welcomed = false, left = false;
+  bool welcomed = false;
+  bool left = false;        // said so (M5)
+  bool understood = false;  // S1: it knows that it is out
   TimeUs heard = 0, view_sent = 0;
   ViewVersion live_version;  // the view that made it live
   ViewVersion confirmed;
@@ -76,6 +78,8 @@ class Membership {
   // The node that a message is from: null unless it is in the fleet and this is its incarnation.
   ShardNode* FindShard(const Sender& sender);
   WorkerNode* FindWorker(const Sender& sender);
+  // S1: the incarnation has confirmed that it is out.
+  void OnFarewell(Incarnation worker);
   // Whether this incarnation left cleanly (then a repeated Leave is answered kOk).
   bool Left(Incarnation worker) const;
 

@@ -126,7 +126,9 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
     worker->peer = from;
     worker->heard = now;
     FromWorker(worker, message, now, out);
-  } else if (!std::holds_alternative<Shutdown>(message.body)) {
+  } else if (std::holds_alternative<Shutdown>(message.body)) {
+    membership_.OnFarewell(sender.incarnation);
+  } else {
     if (membership_.Left(sender.incarnation))
       mail.Send(from, Shutdown{.code = ErrorCode::kOk, .reason = "left"});
     else

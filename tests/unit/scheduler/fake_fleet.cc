@@ -201,6 +201,10 @@ void FakeFleet::Receive(FakeWorker& worker, const Message& message) {
   } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
     worker.barriers.push_back(barrier->number);
   } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
+    if (worker.shutdowns_lost > 0) {
+      --worker.shutdowns_lost;
+      return;
+    }
     if (worker.shutdown) return;
     worker.shutdown = *shutdown;
     Send(worker, Shutdown{});

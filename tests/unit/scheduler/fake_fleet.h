@@ -68,6 +68,7 @@ struct FakeWorker {
   std::optional<Clock> jump;       // to be obeyed once the leases are done
   bool finished = false;
   std::optional<CheckpointPart> part;  // sent until the view has no order
+  int shutdowns_lost = 0;              // on their way to it, of the next ones
   std::optional<Shutdown> shutdown;
   std::vector<CreateTable> tables;
   std::vector<std::uint64_t> barriers;

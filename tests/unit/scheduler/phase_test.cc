@@ -50,6 +50,17 @@ TEST(Phase, EpochsWithEvaluationRunToTheEnd) {
   for (const auto& shard : fleet.shards) EXPECT_EQ(shard->shutdown->code, ErrorCode::kOk);
 }
 
+// The answer to a Leave is lost: were the scheduler gone by then, the worker would wait for its lease.
+TEST(Phase, TheSchedulerStaysUntilThoseWhoLeftKnowThatTheyAreOut) {
+  FakeFleet fleet(SmallJob(2, 2));
+  fleet.rows[0] = 60;
+  fleet.AddAll();
+  fleet.workers[1]->shutdowns_lost = 2;  // the answer, and the first word that all is over
+  ASSERT_TRUE(fleet.RunToEnd());
+  ASSERT_TRUE(fleet.workers[1]->shutdown);
+  EXPECT_EQ(fleet.workers[1]->shutdown->code, ErrorCode::kOk);
+}
+
 TEST(Phase, ClocksOfAnEpochEndTogether) {
   Job job = SmallJob(1, 2);
   job.train.epochs = 2;
