@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/limits.h"
+#include "core/table_codec.h"
 #include "net/header.h"
 #include "wire_generated.h"
 
@@ -24,12 +25,6 @@ static_assert(SameEnd(wire::ValueCodec::MAX, ValueCodec::kFp16));
 static_assert(SameEnd(wire::ErrorCode::MAX, ErrorCode::kInternal));
 static_assert(SameEnd(wire::WorkerState::MAX, WorkerState::kEnded));
 static_assert(SameEnd(wire::LeasePurpose::MAX, LeasePurpose::kTest));
-static_assert(SameEnd(wire::TableKind::MAX, TableKind::kSparse));
-static_assert(SameEnd(wire::InitializerKind::MAX, InitializerKind::kNormal));
-static_assert(SameEnd(wire::OptimizerKind::MAX, OptimizerKind::kFtrl));
-static_assert(SameEnd(wire::ScheduleKind::MAX, ScheduleKind::kCosine));
-static_assert(SameEnd(wire::ConsistencyMode::MAX, ConsistencyMode::kAsp));
-static_assert(SameEnd(wire::ApplyMode::MAX, ApplyMode::kAggregated));
 static_assert(static_cast<std::size_t>(wire::Body::MAX) == std::variant_size_v<Body>);
 
 template <typename Item>
@@ -124,49 +119,11 @@ class Reader {
     return out;
   }
 
-  OptimizerSpec Optimizer(const wire::OptimizerSpec& m) {
-    const wire::ScheduleSpec& s = m.schedule();
-    return {.kind = Enum<OptimizerKind>(m.kind(), "table.optimizer.kind"),
-            .learning_rate = m.learning_rate(),
-            .momentum = m.momentum(),
-            .rho = m.rho(),
-            .beta1 = m.beta1(),
-            .beta2 = m.beta2(),
-            .epsilon = m.epsilon(),
-            .initial_accumulator = m.initial_accumulator(),
-            .weight_decay = m.weight_decay(),
-            .ftrl_beta = m.ftrl_beta(),
-            .ftrl_l1 = m.ftrl_l1(),
-            .ftrl_l2 = m.ftrl_l2(),
-            .l2 = m.l2(),
-            .clip_value = m.clip_value(),
-            .clip_norm = m.clip_norm(),
-            .schedule = {.kind = Enum<ScheduleKind>(s.kind(), "table.optimizer.schedule.kind"),
-                         .warmup_clocks = s.warmup_clocks(),
-                         .period_clocks = s.period_clocks(),
-                         .factor = s.factor()}};
-  }
-
   TableSpec Spec(const wire::TableSpec* m) {
-    if (!Has(m, "spec") || !Has(m->initializer(), "table.initializer") || !Has(m->optimizer(), "table.optimizer") ||
-        !Has(m->consistency(), "table.consistency"))
-      return {};
-    const wire::InitializerSpec& initializer = *m->initializer();
-    const wire::ConsistencySpec& consistency = *m->consistency();
-    return {.id = TableId(m->id()),
-            .name = String(m->name(), limits::kNameBytesMax, "table.name"),
-            .kind = Enum<TableKind>(m->kind(), "table.kind"),
-            .dim = m->dim(),
-            .rows = m->rows(),
-            .initializer = {.kind = Enum<InitializerKind>(initializer.kind(), "table.initializer.kind"),
-                            .a = initializer.a(),
-                            .b = initializer.b()},
-            .optimizer = Optimizer(*m->optimizer()),
-            .consistency = {.mode = Enum<ConsistencyMode>(consistency.mode(), "table.consistency.mode"),
-                            .staleness = consistency.staleness(),
-                            .apply = Enum<ApplyMode>(consistency.apply(), "table.consistency.apply")},
-            .pull_codec = Codec(m->pull_codec(), "table.pull_codec"),
-            .push_codec = Codec(m->push_codec(), "table.push_codec")};
+    auto spec = DecodeTable(m);
+    if (spec) return *std::move(spec);
+    Refuse(spec.error().code, spec.error().message);
+    return {};
   }
 
   RouteMap Routes(const wire::RouteMap* m) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/limits.h"
+#include "core/table_codec.h"
 #include "net/header.h"
 #include "wire_generated.h"
 
@@ -107,19 +108,8 @@ class Writer {
   }
 
   Offset<wire::TableSpec> Spec(const TableSpec& m) {
-    const OptimizerSpec& o = m.optimizer;
-    const wire::InitializerSpec initializer(Cast<wire::InitializerKind>(m.initializer.kind), m.initializer.a,
-                                            m.initializer.b);
-    const wire::ScheduleSpec schedule(Cast<wire::ScheduleKind>(o.schedule.kind), o.schedule.warmup_clocks,
-                                      o.schedule.period_clocks, o.schedule.factor);
-    const wire::OptimizerSpec optimizer(Cast<wire::OptimizerKind>(o.kind), o.learning_rate, o.momentum, o.rho, o.beta1,
-                                        o.beta2, o.epsilon, o.initial_accumulator, o.weight_decay, o.ftrl_beta,
-                                        o.ftrl_l1, o.ftrl_l2, o.l2, o.clip_value, o.clip_norm, schedule);
-    const wire::ConsistencySpec consistency(Cast<wire::ConsistencyMode>(m.consistency.mode), m.consistency.staleness,
-                                            Cast<wire::ApplyMode>(m.consistency.apply));
-    const auto name = String(m.name, limits::kNameBytesMax, "table.name");
-    return wire::CreateTableSpec(b_, m.id.value, name, Cast<wire::TableKind>(m.kind), m.dim, m.rows, &initializer,
-                                 &optimizer, &consistency, Codec(m.pull_codec), Codec(m.push_codec));
+    if (m.name.size() > limits::kNameBytesMax) Refuse("table.name", m.name.size(), limits::kNameBytesMax, "bytes");
+    return EncodeTable(&b_, m);
   }
 
   Offset<wire::RouteMap> Routes(const RouteMap& m) {

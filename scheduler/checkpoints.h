@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/job.h"
+#include "core/manifest.h"
 #include "core/message.h"
-#include "scheduler/manifest.h"
 #include "scheduler/splits.h"
 
 namespace tarn::scheduler {

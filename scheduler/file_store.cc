@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/log.h"
-#include "scheduler/manifest.h"
+#include "core/manifest.h"
 
 namespace tarn::scheduler {
 
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 FileStore::FileStore(std::string checkpoints_directory) : root_(std::move(checkpoints_directory)) {}
 
 Status FileStore::WriteManifest(const std::string& directory, const Manifest& manifest) {
-  return scheduler::WriteManifest(directory, manifest);
+  return tarn::WriteManifest(directory, manifest);
 }
 
 void FileStore::RemoveCheckpoint(const std::string& directory) {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "core/manifest.h"
 #include "scheduler/barriers.h"
 #include "scheduler/checkpoints.h"
 #include "scheduler/lease_requests.h"
 #include "scheduler/leases.h"
 #include "scheduler/mailer.h"
-#include "scheduler/manifest.h"
 #include "scheduler/membership.h"
 #include "scheduler/phase.h"
 #include "scheduler/progress.h"

@@ -13,20 +13,11 @@
 #include <vector>
 
 #include "core/job.h"
+#include "core/manifest.h"
 #include "core/message.h"
 #include "scheduler/splits.h"
 
 namespace tarn::scheduler {
-
-// Where the training stands in its data, as a manifest keeps it.
-struct DataState {
-  std::uint64_t rows[3] = {0, 0, 0};  // train, validation, test set; all 0: not known yet
-  std::uint64_t split_rows = 0;       // of the train set
-  std::uint32_t epoch = 0;
-  Clock base, ceiling;                 // of the epoch
-  std::vector<std::uint64_t> trained;  // rows, by split of the epoch; empty: none
-  Quality quality;                     // progressive, of leases of this epoch that are done
-};
 
 class Leases {
  public:

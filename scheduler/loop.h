@@ -8,9 +8,9 @@
 #include <string>
 
 #include "core/job.h"
+#include "core/manifest.h"
 #include "core/metrics.h"
 #include "net/transport.h"
-#include "scheduler/manifest.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/summary.h"
 

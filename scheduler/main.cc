@@ -42,7 +42,7 @@ Status LoadAll(Flags* flags) {
     auto directory = scheduler::ResolveCheckpoint(flags->resume);
     if (!directory) return std::unexpected(directory.error());
     options.resume_directory = std::filesystem::absolute(*directory).string();
-    auto manifest = scheduler::ReadManifest(options.resume_directory);
+    auto manifest = ReadManifest(options.resume_directory);
     if (!manifest) return std::unexpected(manifest.error());
     options.resume = std::move(*manifest);
   }

@@ -8,29 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "core/manifest.h"
 #include "core/message.h"
 #include "core/quality.h"
 
 namespace tarn::scheduler {
 
-// The figures of a Quality, without its buckets.
-struct Scores {
-  std::uint64_t rows = 0;
-  double log_loss = 0;
-  double auc = 0.5;
-  double accuracy = 0;
-  double normalized_entropy = 1;
-  friend bool operator==(const Scores&, const Scores&) = default;
-};
 Scores ScoresOf(const Quality& quality);
-
-struct EpochResult {
-  std::uint32_t epoch = 0;
-  Scores train;  // progressive: of the predictions before each update
-  std::optional<Scores> valid, test;
-  bool best = false;  // when it was scored
-  friend bool operator==(const EpochResult&, const EpochResult&) = default;
-};
 
 struct Progress {
   std::string phase;  // "waiting", "train", "validate", "test", "checkpoint", "finishing",

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/job.h"
-#include "scheduler/manifest.h"
+#include "core/manifest.h"
 
 namespace tarn::scheduler {
 

@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "core/job.h"
+#include "core/manifest.h"
 #include "core/message.h"
 #include "scheduler/progress.h"
 
 namespace tarn::scheduler {
-
-struct Manifest;  // scheduler/manifest.h
 
 // What the scheduler needs done outside: files. The real one writes to the run's directory; the simulator's keeps
 // it in memory. Calls return when the effect is durable.

@@ -5,7 +5,7 @@
 //          range. Ids and partition bits are those of the checkpoint's MANIFEST.
 //   value  the row's floats, little-endian: dim values, then the slots of the table's optimizer.
 //
-// The file is "shard-<id>.sst"; a shard without rows has none. MANIFEST (scheduler/manifest.h) holds its bytes, its
+// The file is "shard-<id>.sst"; a shard without rows has none. MANIFEST (core/manifest.h) holds its bytes, its
 // CRC-32C and the tables. Reader and writer share this header.
 #pragma once
 

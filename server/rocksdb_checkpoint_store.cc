@@ -19,7 +19,7 @@
 
 #include "core/crc32c.h"
 #include "core/file.h"
-#include "scheduler/manifest.h"
+#include "core/manifest.h"
 #include "server/checkpoint_format.h"
 
 namespace tarn::server {
@@ -123,7 +123,7 @@ Status VerifyFile(const std::string& path, const CheckpointFile& file) {
 // Reads one file and hands its rows on in batches of one table.
 class FileLoader {
  public:
-  FileLoader(const scheduler::Manifest& manifest, RowSink& sink) : sink_(sink) {
+  FileLoader(const Manifest& manifest, RowSink& sink) : sink_(sink) {
     for (const TableSpec& spec : manifest.tables) tables_[spec.id] = &spec;
   }
 
@@ -234,7 +234,7 @@ std::vector<CheckpointPart> RocksDbCheckpointStore::TakeWritten() {
 }
 
 Status RocksDbCheckpointStore::Load(const std::string& directory, RowSink& sink) {
-  const auto manifest = scheduler::ReadManifest(directory);
+  const auto manifest = ReadManifest(directory);
   if (!manifest) return std::unexpected(manifest.error());
   for (const TableSpec& spec : manifest->tables) TARN_RETURN_IF_ERROR(sink.OnTable(spec));
   for (const CheckpointFile& file : manifest->files)

@@ -31,7 +31,7 @@ struct Fleet::Process {
   bool over = false;
 };
 
-Status MemorySchedulerStore::WriteManifest(const std::string& directory, const scheduler::Manifest& manifest) {
+Status MemorySchedulerStore::WriteManifest(const std::string& directory, const Manifest& manifest) {
   manifests[directory] = manifest;
   return {};
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "scheduler/manifest.h"
+#include "core/manifest.h"
 #include "scheduler/scheduler.h"
 #include "server/memory_checkpoint_store.h"
 #include "server/shard.h"
@@ -33,9 +33,9 @@ struct RunResult {
 
 class MemorySchedulerStore : public scheduler::SchedulerStore {
  public:
-  Status WriteManifest(const std::string& directory, const scheduler::Manifest& manifest) override;
+  Status WriteManifest(const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
-  std::map<std::string, scheduler::Manifest> manifests;
+  std::map<std::string, Manifest> manifests;
 };
 
 class Fleet {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "scheduler/manifest.h"
+#include "core/manifest.h"
 #include "scheduler/scheduler.h"
 
 namespace tarn::scheduler {

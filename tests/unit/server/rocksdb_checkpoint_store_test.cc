@@ -11,8 +11,8 @@
 #include <fstream>
 #include <future>
 
+#include "core/manifest.h"
 #include "core/position.h"
-#include "scheduler/manifest.h"
 #include "server/checkpoint_format.h"
 #include "server/row_loader.h"
 #include "server/row_store.h"
@@ -74,7 +74,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
   }
   // Two shards write, and the manifest is made of their parts.
   std::uint64_t WriteAll() {
-    scheduler::Manifest manifest;
+    Manifest manifest;
     manifest.job_text = "";
     manifest.id = CheckpointId(1);
     manifest.partition_bits = kBits;
@@ -88,7 +88,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
       for (const CheckpointFile& file : part.files) manifest.files.push_back(file);
     }
     EXPECT_EQ(manifest.files.size(), 2u);
-    EXPECT_TRUE(scheduler::WriteManifest(directory_, manifest));
+    EXPECT_TRUE(WriteManifest(directory_, manifest));
     return hash;
   }
   Status Load(RowStore* rows) {

@@ -1,6 +1,6 @@
 // Shows that a manifest reads back as it was written, that damage anywhere in it or to its files is found and named,
 // and that only whole checkpoints are found.
-#include "scheduler/manifest.h"
+#include "core/manifest.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,8 @@
 #include <fstream>
 
 #include "core/file.h"
-#include "scheduler/resume.h"
 
-namespace tarn::scheduler {
+namespace tarn {
 namespace {
 
 namespace fs = std::filesystem;
@@ -158,42 +157,20 @@ TEST_F(ManifestFile, OnlyWholeCheckpointsAreFound) {
   fs::create_directories(root_ / "checkpoints/ckpt-12");  // begun, never finished
   fs::create_directories(root_ / "checkpoints/ckpt-x");
   EXPECT_EQ(FindNewestCheckpoint(root_.string()).value(), directory_);
-  EXPECT_EQ(ResolveCheckpoint(root_.string()).value(), directory_);
-  EXPECT_EQ(ResolveCheckpoint(directory_).value(), directory_);
   ASSERT_TRUE(WriteManifest((root_ / "checkpoints/ckpt-12").string(), Small()));
   EXPECT_EQ(FindNewestCheckpoint(root_.string()).value(), (root_ / "checkpoints/ckpt-12").string());
 }
 
-TEST(Resume, AnotherJobIsRefusedByItsSection) {
-  Job job;
-  job.data.train = "train.tsv";
-  job.data.dir = "/data";
-  Manifest manifest;
-  manifest.job_text = ToToml(job);
-  EXPECT_TRUE(CheckSameJob(job, manifest, "ckpt-1"));
-
-  Job bigger = job;  // what may differ
-  bigger.fleet.workers = 7;
-  bigger.fleet.shards = 3;
-  bigger.consistency.mode = ConsistencyMode::kAsp;
-  bigger.train.epochs = 9;
-  bigger.data.dir = "/elsewhere";
-  bigger.optimizer.linear.learning_rate = 0.5f;
-  EXPECT_TRUE(CheckSameJob(bigger, manifest, "ckpt-1"));
-
-  Job other = job;
-  other.model.embedding_dim = 99;
-  auto refused = CheckSameJob(other, manifest, "ckpt-1");
-  ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find("[model] embedding_dim is 99 in the job, but 8"), std::string::npos)
-      << refused.error().message;
-  other = job;
-  other.data.train = "other.tsv";
-  EXPECT_FALSE(CheckSameJob(other, manifest, "ckpt-1"));
-  other = job;
-  other.optimizer.dense.kind = OptimizerKind::kFtrl;
-  EXPECT_FALSE(CheckSameJob(other, manifest, "ckpt-1"));
+TEST(Manifest, ATableThatMakesNoSenseIsNamed) {
+  Manifest m = Small();
+  m.tables[0].optimizer.kind = static_cast<OptimizerKind>(200);
+  auto read = DecodeManifest(EncodeManifest(m), "m");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, "m: field tables (table.optimizer.kind: value 200, expected 0 to 8) makes no sense");
+  m = Small();
+  m.tables[0].dim = 0;
+  EXPECT_FALSE(DecodeManifest(EncodeManifest(m), "m"));
 }
 
 }  // namespace
-}  // namespace tarn::scheduler
+}  // namespace tarn

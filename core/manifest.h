@@ -6,20 +6,49 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/error.h"
 #include "core/message.h"
+#include "core/quality.h"
 #include "core/table_spec.h"
-#include "scheduler/leases.h"
-#include "scheduler/progress.h"
+#include "core/types.h"
 
-namespace tarn::scheduler {
+namespace tarn {
 
 inline constexpr std::uint32_t kManifestVersion = 1;
 inline constexpr const char* kManifestName = "MANIFEST";
+
+// Where the training stands in its data.
+struct DataState {
+  std::uint64_t rows[3] = {0, 0, 0};  // train, validation, test set; all 0: not known yet
+  std::uint64_t split_rows = 0;       // of the train set
+  std::uint32_t epoch = 0;
+  Clock base, ceiling;                 // of the epoch
+  std::vector<std::uint64_t> trained;  // rows, by split of the epoch; empty: none
+  Quality quality;                     // progressive, of leases of this epoch that are done
+};
+
+// The figures of a Quality, without its buckets.
+struct Scores {
+  std::uint64_t rows = 0;
+  double log_loss = 0;
+  double auc = 0.5;
+  double accuracy = 0;
+  double normalized_entropy = 1;
+  friend bool operator==(const Scores&, const Scores&) = default;
+};
+
+struct EpochResult {
+  std::uint32_t epoch = 0;
+  Scores train;  // progressive: of the predictions before each update
+  std::optional<Scores> valid, test;
+  bool best = false;  // when it was scored
+  friend bool operator==(const EpochResult&, const EpochResult&) = default;
+};
 
 struct Manifest {
   std::string job_text;           // as resolved
@@ -56,4 +85,4 @@ Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& ori
 // The directory below RUN_DIR/checkpoints with the highest number that holds a MANIFEST. kNotFound if none does.
 Expected<std::string> FindNewestCheckpoint(const std::string& run_dir);
 
-}  // namespace tarn::scheduler
+}  // namespace tarn

@@ -6,10 +6,11 @@
 
 #include "core/crc32c.h"
 #include "core/limits.h"
+#include "core/manifest.h"
+#include "core/table_codec.h"
 #include "manifest_generated.h"
-#include "scheduler/manifest.h"
 
-namespace tarn::scheduler {
+namespace tarn {
 namespace {
 
 namespace fb = tarn::manifest;
@@ -21,28 +22,6 @@ static_assert(std::endian::native == std::endian::little, "fields around the bod
 constexpr char kMagic[8] = {'T', 'A', 'R', 'N', 'C', 'K', 'P', 'T'};
 constexpr std::size_t kHeaderBytes = 24;
 constexpr std::size_t kSummedFrom = 16;  // the checksum covers the length and the body
-
-template <typename To, typename From>
-To As(From value) {
-  return static_cast<To>(value);
-}
-
-Offset<wire::TableSpec> WriteSpec(FlatBufferBuilder& b, const TableSpec& spec) {
-  const OptimizerSpec& o = spec.optimizer;
-  const wire::InitializerSpec initializer(As<wire::InitializerKind>(spec.initializer.kind), spec.initializer.a,
-                                          spec.initializer.b);
-  const wire::ScheduleSpec schedule(As<wire::ScheduleKind>(o.schedule.kind), o.schedule.warmup_clocks,
-                                    o.schedule.period_clocks, o.schedule.factor);
-  const wire::OptimizerSpec optimizer(As<wire::OptimizerKind>(o.kind), o.learning_rate, o.momentum, o.rho, o.beta1,
-                                      o.beta2, o.epsilon, o.initial_accumulator, o.weight_decay, o.ftrl_beta, o.ftrl_l1,
-                                      o.ftrl_l2, o.l2, o.clip_value, o.clip_norm, schedule);
-  const wire::ConsistencySpec consistency(As<wire::ConsistencyMode>(spec.consistency.mode), spec.consistency.staleness,
-                                          As<wire::ApplyMode>(spec.consistency.apply));
-  const auto name = b.CreateString(spec.name);
-  return wire::CreateTableSpec(b, spec.id.value, name, As<wire::TableKind>(spec.kind), spec.dim, spec.rows,
-                               &initializer, &optimizer, &consistency, As<wire::ValueCodec>(spec.pull_codec),
-                               As<wire::ValueCodec>(spec.push_codec));
-}
 
 Offset<wire::Quality> WriteQuality(FlatBufferBuilder& b, const Quality& quality) {
   std::vector<std::uint16_t> bucket;
@@ -79,12 +58,12 @@ Offset<fb::DataState> WriteData(FlatBufferBuilder& b, const DataState& data) {
                              quality);
 }
 
-std::string Body(const Manifest& m) {
+std::string BodyOf(const Manifest& m) {
   FlatBufferBuilder b;
   const auto job_text = b.CreateString(m.job_text);
   std::vector<Offset<wire::TableSpec>> tables;
   tables.reserve(m.tables.size());
-  for (const TableSpec& spec : m.tables) tables.push_back(WriteSpec(b, spec));
+  for (const TableSpec& spec : m.tables) tables.push_back(EncodeTable(&b, spec));
   std::vector<Offset<wire::CheckpointFile>> files;
   for (const CheckpointFile& file : m.files) {
     const auto name = b.CreateString(file.name);
@@ -116,7 +95,7 @@ class Reader {
     out.partition_bits = m.partition_bits();
     if (out.partition_bits > limits::kPartitionBitsMax) bad_ = "partition_bits";
     if (m.tables() != nullptr)
-      for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(ReadSpec(*spec));
+      for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(ReadSpec(spec));
     if (m.files() != nullptr)
       for (const wire::CheckpointFile* file : *m.files())
         out.files.push_back({Text(file->name()), file->bytes(), file->crc32c(), file->rows()});
@@ -140,55 +119,12 @@ class Reader {
  private:
   static std::string Text(const flatbuffers::String* text) { return text == nullptr ? std::string() : text->str(); }
 
-  template <typename To, typename From>
-  To Enum(From value, const char* field) {
-    if (value > From::MAX) bad_ = field;
-    return static_cast<To>(value);
-  }
-
-  TableSpec ReadSpec(const wire::TableSpec& m) {
-    TableSpec out;
-    if (m.initializer() == nullptr || m.optimizer() == nullptr || m.consistency() == nullptr) {
-      bad_ = "tables";
-      return out;
-    }
-    out.id = TableId(m.id());
-    out.name = Text(m.name());
-    out.kind = Enum<TableKind>(m.kind(), "tables.kind");
-    out.dim = m.dim();
-    out.rows = m.rows();
-    out.initializer = {Enum<InitializerKind>(m.initializer()->kind(), "tables.initializer"), m.initializer()->a(),
-                       m.initializer()->b()};
-    out.optimizer = ReadOptimizer(*m.optimizer());
-    out.consistency = {Enum<ConsistencyMode>(m.consistency()->mode(), "tables.consistency"),
-                       m.consistency()->staleness(), Enum<ApplyMode>(m.consistency()->apply(), "tables.apply")};
-    out.pull_codec = Enum<ValueCodec>(m.pull_codec(), "tables.pull_codec");
-    out.push_codec = Enum<ValueCodec>(m.push_codec(), "tables.push_codec");
-    if (bad_.empty() && !Validate(out)) bad_ = "tables";
-    return out;
-  }
-
-  OptimizerSpec ReadOptimizer(const wire::OptimizerSpec& m) {
-    const wire::ScheduleSpec& s = m.schedule();
-    return {.kind = Enum<OptimizerKind>(m.kind(), "tables.optimizer"),
-            .learning_rate = m.learning_rate(),
-            .momentum = m.momentum(),
-            .rho = m.rho(),
-            .beta1 = m.beta1(),
-            .beta2 = m.beta2(),
-            .epsilon = m.epsilon(),
-            .initial_accumulator = m.initial_accumulator(),
-            .weight_decay = m.weight_decay(),
-            .ftrl_beta = m.ftrl_beta(),
-            .ftrl_l1 = m.ftrl_l1(),
-            .ftrl_l2 = m.ftrl_l2(),
-            .l2 = m.l2(),
-            .clip_value = m.clip_value(),
-            .clip_norm = m.clip_norm(),
-            .schedule = {.kind = Enum<ScheduleKind>(s.kind(), "tables.schedule"),
-                         .warmup_clocks = s.warmup_clocks(),
-                         .period_clocks = s.period_clocks(),
-                         .factor = s.factor()}};
+  TableSpec ReadSpec(const wire::TableSpec* m) {
+    auto spec = DecodeTable(m);
+    Status status = spec ? Validate(*spec) : Status(std::unexpected(spec.error()));
+    if (status) return *std::move(spec);
+    if (bad_.empty()) bad_ = fmt::format("tables ({})", status.error().message);
+    return {};
   }
 
   Quality ReadQuality(const wire::Quality* m) {
@@ -266,7 +202,7 @@ std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what)
 
 std::string EncodeManifest(const Manifest& manifest) {
   std::string summed;
-  const std::string body = Body(manifest);
+  const std::string body = BodyOf(manifest);
   Append(&summed, std::uint64_t{body.size()});
   summed += body;
   std::string out(kMagic, sizeof kMagic);
@@ -303,4 +239,4 @@ Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& ori
   return manifest;
 }
 
-}  // namespace tarn::scheduler
+}  // namespace tarn

@@ -1,4 +1,4 @@
-#include "scheduler/manifest.h"
+#include "core/manifest.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "core/file.h"
 
-namespace tarn::scheduler {
+namespace tarn {
 namespace {
 
 namespace fs = std::filesystem;
@@ -92,4 +92,4 @@ Expected<std::string> FindNewestCheckpoint(const std::string& run_dir) {
   return path;
 }
 
-}  // namespace tarn::scheduler
+}  // namespace tarn
