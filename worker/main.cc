@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   app.add_option("--rank", rank, "this worker's rank; -1: the scheduler chooses")->check(CLI::Range(-1, 16383));
   app.add_option("--run-dir", options.run_dir, "the run's folder, for logs and traces");
   app.add_option("--keys", keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
+  app.add_option("--record", options.record, "for tests: append what is pushed and ticked to this file");
   app.add_flag("--insecure", insecure, "allow addresses other than loopback without keys");
   try {
     app.parse(argc, argv);

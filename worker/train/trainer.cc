@@ -46,6 +46,12 @@ TrainerEnd Trainer::Run() {
     error_ = status.error();
     return TrainerEnd::kFailed;
   }
+  if (!options_.record.empty()) {
+    if (Status status = record_.Open(options_.record); !status) {
+      error_ = status.error();
+      return TrainerEnd::kFailed;
+    }
+  }
   client_.Start(Now(), &outbox_);
   while (!abort_) {
     Exchange();
@@ -82,7 +88,7 @@ TrainerEnd Trainer::Run() {
     AskForWork();
     if (Now() >= next_metrics_) ReportMetrics();
   }
-  for (Outgoing& o : outbox_) transport_->Send(o.to, o.message);  // the answer to Shutdown is among them (rule S1)
+  Send();  // the answer to Shutdown is among it (rule S1)
   if (!options_.run_dir.empty()) {
     const std::uint32_t rank = client_.welcome().rank;
     if (Status s = trace_.Write(fmt::format("{}/logs/trace-worker-{}.json", options_.run_dir, rank), rank); !s)
@@ -108,9 +114,19 @@ std::int64_t Trainer::WaitUs() const {
   return std::clamp<std::int64_t>(client_.NextTimer() - Now(), 0, kWaitMaxUs);
 }
 
-void Trainer::Exchange() {
-  for (Outgoing& o : outbox_) transport_->Send(o.to, o.message);
+void Trainer::Send() {
+  Status recorded;
+  for (Outgoing& o : outbox_) {
+    const auto* tick = std::get_if<Tick>(&o.message.body);
+    if (tick != nullptr && recorded) recorded = record_.Tick(client_.welcome().incarnation, tick->clock);
+    transport_->Send(o.to, o.message);
+  }
   outbox_.clear();
+  if (!recorded) FailJob(recorded.error());
+}
+
+void Trainer::Exchange() {
+  Send();
   received_.clear();
   const std::int64_t wait = WaitUs();
   const auto begin = std::chrono::steady_clock::now();
@@ -300,6 +316,11 @@ void Trainer::ProcessFront() {
 
 void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
   Span push(&trace_, "push", kComputeTrack);
+  const std::uint64_t lines = batch->prepared.lines;
+  if (Status s = record_.Batch(client_.welcome().incarnation, batch->prepared.lease, batch->prepared.after.rows - lines,
+                               lines, batch->clock);
+      !s)
+    return FailJob(s.error());
   for (std::size_t t = 0; t < uses_.size(); ++t)
     client_.Push(*batch->plans[t], std::move(gradients[t]), batch->clock, Now(), &outbox_);
   position_ = batch->prepared.after;

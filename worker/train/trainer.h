@@ -16,6 +16,7 @@
 #include "net/transport.h"
 #include "worker/client.h"
 #include "worker/train/batch_source.h"
+#include "worker/train/record.h"
 #include "worker/train/stepper.h"
 #include "worker/train/trace.h"
 
@@ -26,6 +27,7 @@ struct TrainerOptions {
   std::uint32_t rank = kAnyRank;
   std::uint64_t nonce = 0;
   std::string run_dir;           // metrics.jsonl, traces; empty: neither
+  std::string record;            // file of worker/train/record.h; empty: none
   double join_seconds_max = 60;  // give up when no Welcome comes
 };
 
@@ -53,6 +55,7 @@ class Trainer {
   Status OpenData();
   bool TablesReady() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
   void StartSource();
+  void Send();      // what is in the outbox; the record of ticks goes before
   void Exchange();  // one round: send, receive, timers, events
   void OnEvent(ClientEvent event);
   void ConnectShards();
@@ -82,6 +85,7 @@ class Trainer {
   std::array<std::unique_ptr<Dataset>, 3> datasets_;
   std::vector<Plan> dense_plans_;  // by table; empty where sparse
   Trace trace_;
+  Record record_;
   std::unique_ptr<BatchSource> source_;
 
   std::deque<InFlight> window_;

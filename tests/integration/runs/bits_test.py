@@ -1,6 +1,7 @@
 """Shows that bsp + aggregated ends in the same bits whatever the shape of the fleet, on every repetition, and when a
 run was stopped at a checkpoint and resumed. parameters_hash covers all values and all optimizer slots."""
 
+import json
 import signal
 import subprocess
 import time
@@ -46,7 +47,6 @@ class BitsTest(FleetCase):
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=60)
-        import json
         summary = json.loads((run_dir / "summary.json").read_text())
         self.assertEqual(summary["status"], "stopped", output)
         return summary

@@ -75,8 +75,8 @@ learning_rate = 0.01
         path.write_text(text)
         return path
 
-    def command(self, job, run_dir, *more):
-        return [sys.executable, LAUNCH, job, "--bin-dir", BIN, "--run-dir", run_dir, "--quiet", *more]
+    def command(self, job, run_dir, *more, bin_dir=BIN):
+        return [sys.executable, LAUNCH, job, "--bin-dir", bin_dir, "--run-dir", run_dir, "--quiet", *more]
 
     def launch(self, job, name, *more, timeout=240):
         """Runs to the end; returns (exit code, summary or None, output)."""

@@ -2,37 +2,13 @@
 and raw bytes that are no ZeroMQ at all; the run ends with the same bits as one that was left alone."""
 
 import json
-import pathlib
 import socket
 import subprocess
 import time
 import unittest
 
+import processes
 from fleet_case import BIN, FleetCase
-
-
-def listening_ports(run_dir):
-    """Ports on which the processes of a run listen: {port: program}."""
-    inodes = {}
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            line = (entry / "cmdline").read_bytes().split(b"\0")
-            if not line[0].startswith(str(BIN).encode()) or str(run_dir).encode() not in b" ".join(line):
-                continue
-            for fd in (entry / "fd").iterdir():
-                target = str(fd.readlink())
-                if target.startswith("socket:["):
-                    inodes[target[8:-1]] = pathlib.Path(line[0].decode()).name
-        except OSError:
-            continue
-    ports = {}
-    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and fields[9] in inodes:
-            ports[int(fields[1].split(":")[1], 16)] = inodes[fields[9]]
-    return ports
 
 
 class GarbageTest(FleetCase):
@@ -45,7 +21,7 @@ class GarbageTest(FleetCase):
         deadline = time.time() + 30
         while len(ports) < 3 and time.time() < deadline:
             time.sleep(0.05)
-            ports = listening_ports(run_dir)
+            ports = processes.listening_ports(run_dir)
         self.assertEqual(sorted(ports.values()), ["tarn-scheduler", "tarn-server", "tarn-server"])
         for number, port in enumerate(ports):
             with socket.create_connection(("127.0.0.1", port)) as raw:

@@ -1,0 +1,43 @@
+"""The processes of a run and the ports on which they listen, as /proc tells them."""
+
+import pathlib
+
+from fleet_case import BIN
+
+LISTENING = "0A"  # the state in /proc/net/tcp
+
+
+def of_run(run_dir):
+    """{process id: program} of the fleet's processes that have this folder of a run in their command line."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # ended meanwhile
+        if line[0].startswith(str(BIN).encode() + b"/") and str(run_dir).encode() in line:
+            found[int(entry.name)] = pathlib.Path(line[0].decode()).name
+    return found
+
+
+def workers(run_dir):
+    return [pid for pid, program in of_run(run_dir).items() if program == "tarn-worker"]
+
+
+def listening_ports(run_dir):
+    """{port: program} of what the processes of a run listen on."""
+    inodes = {}
+    for pid, program in of_run(run_dir).items():
+        try:
+            targets = [str(fd.readlink()) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+        except OSError:
+            continue
+        inodes |= {target[8:-1]: program for target in targets if target.startswith("socket:[")}
+    ports = {}
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == LISTENING and fields[9] in inodes:
+            ports[int(fields[1].split(":")[1], 16)] = inodes[fields[9]]
+    return ports

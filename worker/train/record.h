@@ -1,0 +1,44 @@
+// What a worker pushed and ticked, written down by itself: the evidence by which tests judge, without the scheduler's
+// account, that every row was trained exactly once although workers were killed.
+//
+//   batch INCARNATION EPOCH SPLIT_FIRST_ROW FIRST_ROW ROWS CLOCK    before the batch's first push leaves
+//   tick INCARNATION CLOCK                                          before the first Tick of that clock leaves
+//
+// Rows are lines of the training set in the epoch's order. Each line is one write to the end of the file: it outlives
+// a SIGKILL of the process (not a loss of power), and several workers may share the file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/error.h"
+#include "core/message.h"
+
+namespace tarn::worker {
+
+// Not thread-safe. Until Open, and when it failed, it writes nothing.
+class Record {
+ public:
+  Record() = default;
+  ~Record();
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+
+  // Appends to `path`. kIo, kNotFound: it cannot be written.
+  Status Open(const std::string& path);
+  bool open() const { return file_ >= 0; }
+
+  // Rows [offset, offset + rows) of the lease.
+  Status Batch(Incarnation worker, const LeaseGrant& lease, std::uint64_t offset, std::uint64_t rows, Clock clock);
+  // Only the first of each clock is written.
+  Status Tick(Incarnation worker, Clock clock);
+
+ private:
+  Status Write(const std::string& line);
+
+  std::string path_;
+  int file_ = -1;
+  Clock ticked_;
+};
+
+}  // namespace tarn::worker
