@@ -14,17 +14,17 @@ bool Scheduler::Impl::AtBoundary() const { return phase_ != Phase::kTrain || lea
 
 bool Scheduler::Impl::BeginWanted(TimeUs now) {
   if (checkpoints_.pending() != nullptr) return true;  // one at a time
-  if (aggregated_ && !AtBoundary()) return false;
+  if (cuts_at_clock_ && !AtBoundary()) return false;
   PlaceOrder(leases_.ceiling(), now);
   return true;
 }
 
 void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
-  if (aggregated_ && leases_.by_rank() && leases_.sizes_known()) clock = std::min(clock, leases_.ceiling());
-  Cut& cut = checkpoints_.Begin(*wanted_, aggregated_, clock, now, membership_.MinClock());
+  if (cuts_at_clock_ && leases_.by_rank() && leases_.sizes_known()) clock = std::min(clock, leases_.ceiling());
+  Cut& cut = checkpoints_.Begin(*wanted_, cuts_at_clock_, clock, now, membership_.MinClock());
   wanted_.reset();
   cut.at_boundary = AtBoundary();
-  if (aggregated_) {
+  if (cuts_at_clock_) {
     leases_.RaiseCeiling(clock);
     leases_.Hold();
   } else {

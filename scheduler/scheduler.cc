@@ -45,11 +45,14 @@ Checkpoints::Options CheckpointOptions(const SchedulerOptions& options) {
   return out;
 }
 
-bool AnyAggregated(const Job& job) {
-  if (job.consistency.apply == ApplyMode::kAggregated) return true;
-  return std::any_of(job.tables.begin(), job.tables.end(), [](const auto& table) {
-    return table.second.has_consistency && table.second.consistency.apply == ApplyMode::kAggregated;
-  });
+// Whether clocks mean the same on every shard for some table, so that a checkpoint has to lie between two of them.
+bool CutsAtClock(const Job& job) {
+  auto keeps_step = [](const ConsistencySpec& spec) {
+    return spec.apply == ApplyMode::kAggregated || spec.mode == ConsistencyMode::kBsp;
+  };
+  return keeps_step(job.consistency) || std::any_of(job.tables.begin(), job.tables.end(), [&](const auto& table) {
+           return table.second.has_consistency && keeps_step(table.second.consistency);
+         });
 }
 
 }  // namespace
@@ -66,7 +69,7 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
       tables_(options_.job),
       schedule_(options_.job.train, resume_ ? resume_->epochs : std::vector<EpochResult>()),
       checkpoints_(CheckpointOptions(options_)),
-      aggregated_(AnyAggregated(options_.job)) {
+      cuts_at_clock_(CutsAtClock(options_.job)) {
   options_.resume = nullptr;  // the caller's; ours is resume_
   if (!resume_) return;
   leases_.Resume(resume_->data);

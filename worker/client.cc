@@ -30,7 +30,7 @@ class Client::Impl {
 
   void Dispatch() {
     if (desk.running()) {
-      pushes.Dispatch();
+      pushes.Dispatch(ticks.limit());
       pulls.Dispatch();
       ticks.Dispatch();
       if (wants_to_leave && idle()) control.Leave(ticks.acked_position());

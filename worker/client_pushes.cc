@@ -68,12 +68,12 @@ void ClientPushes::Enqueue(Pending pending) {
   messages_.emplace(order, std::move(pending));
 }
 
-void ClientPushes::Dispatch() {
+void ClientPushes::Dispatch(Clock limit) {
   for (Lane& lane : lanes_) {
     while (!lane.queue.empty()) {
       const Order order = lane.queue.front();
       Pending& pending = messages_.at(order);
-      if (!lane.in_flight.empty() && !lane.credit.Fits(pending.bytes())) break;
+      if (pending.clock > limit || (!lane.in_flight.empty() && !lane.credit.Fits(pending.bytes()))) break;
       lane.queue.pop_front();
       if (lane.in_flight.empty()) lane.due = desk_->now + RepeatPause(desk_->options.resend_us, 0);
       lane.credit.Take(pending.bytes());

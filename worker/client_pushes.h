@@ -37,7 +37,8 @@ class ClientPushes {
   void OnError(ShardId from, const ErrorReply& error);
   void OnTimer();
   TimeUs NextTimer() const;
-  void Dispatch();
+  // Sends what credits allow; pushes of clocks > limit wait (rule M1).
+  void Dispatch(Clock limit);
   void Reroute();
 
   // The last sequence given out for a partition: what a later pull must see.

@@ -18,7 +18,7 @@ void ClientTicks::Ask(Clock clock, const DataPosition& position) {
 }
 
 bool ClientTicks::Held(Clock clock) const {
-  return (capped_ && clock > proposal_clock_ + kProposalSlack) || !pushes_->AllAckedBefore(clock);
+  return clock > limit() || !pushes_->AllAckedBefore(clock);
 }
 
 // The newest tick that may go replaces older ones.

@@ -88,6 +88,39 @@ TEST(Checkpoint, ImmediateTablesAreCutWhereTheyStand) {
   EXPECT_EQ(manifest.batches_behind, (now - noted) / 10);
 }
 
+TEST(Checkpoint, BspIsCutAtAClockHoweverPushesAreApplied) {
+  Job job = Durable(2, 2);
+  job.consistency.apply = ApplyMode::kImmediate;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  for (int i = 0; i < 12; ++i) Step(fleet);
+  fleet.RequestCheckpoint();
+  const Manifest* manifest = WaitForManifest(fleet, 1);
+  ASSERT_NE(manifest, nullptr);
+  EXPECT_EQ(Sum(manifest->data.trained), manifest->resume_clock.value * 2 * 10);
+  EXPECT_EQ(manifest->batches_behind, 0u);
+}
+
+TEST(Checkpoint, OneTableThatKeepsStepIsEnoughForAClock) {
+  Job job = Durable(2, 2);
+  job.consistency = {.mode = ConsistencyMode::kSsp, .staleness = 2, .apply = ApplyMode::kImmediate};
+  for (const ConsistencySpec& own : {ConsistencySpec{ConsistencyMode::kBsp, 0, ApplyMode::kImmediate},
+                                     ConsistencySpec{ConsistencyMode::kSsp, 1, ApplyMode::kAggregated}}) {
+    job.tables["dense"].has_consistency = true;
+    job.tables["dense"].consistency = own;
+    FakeFleet fleet(job);
+    fleet.rows[0] = 1000;
+    fleet.AddAll();
+    for (int i = 0; i < 12; ++i) Step(fleet);
+    fleet.RequestCheckpoint();
+    const Manifest* manifest = WaitForManifest(fleet, 1);
+    ASSERT_NE(manifest, nullptr);
+    EXPECT_EQ(manifest->batches_behind, 0u);
+    for (const auto& shard : fleet.shards) EXPECT_GE(shard->min_clock, manifest->resume_clock);
+  }
+}
+
 TEST(Checkpoint, PeriodicByClocksAndBySeconds) {
   Job job = Durable(1, 2);
   job.storage.checkpoint_clocks = 20;
@@ -200,9 +233,10 @@ TEST(Checkpoint, StopCutsOneAndASecondDoesNotWait) {
 
 // Runs a job, cuts a checkpoint after `steps`, with a death at `kill_step` after the request (none if negative), and
 // resumes it in another fleet: every row of the epochs is covered exactly once by both together.
-void CutAndResume(ConsistencyMode mode, int steps, int kill_step, std::size_t reached) {
+void CutAndResume(ConsistencyMode mode, ApplyMode apply, int steps, int kill_step, std::size_t reached) {
   Job job = Durable(2, 3);
   job.consistency.mode = mode;
+  job.consistency.apply = apply;
   job.consistency.staleness = mode == ConsistencyMode::kSsp ? 3 : 0;
   job.train.epochs = 2;
   FakeFleet fleet(job);
@@ -246,20 +280,25 @@ void CutAndResume(ConsistencyMode mode, int steps, int kill_step, std::size_t re
       ASSERT_EQ(resumed.trained.count({manifest.data.epoch, i * manifest.data.split_rows + row}), 0u);
 }
 
+// All that are cut at a clock.
+constexpr std::pair<ConsistencyMode, ApplyMode> kModes[] = {{ConsistencyMode::kBsp, ApplyMode::kAggregated},
+                                                            {ConsistencyMode::kSsp, ApplyMode::kAggregated},
+                                                            {ConsistencyMode::kBsp, ApplyMode::kImmediate}};
+
 TEST(Resume, CoversEveryRowOnceWhereverTheCutWas) {
-  for (ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kSsp})
+  for (auto [mode, apply] : kModes)
     for (int steps = 1; steps < 60; steps += 3) {
-      CutAndResume(mode, steps, -100, 0);
+      CutAndResume(mode, apply, steps, -100, 0);
       if (testing::Test::HasFatalFailure()) return;
     }
 }
 
 TEST(Resume, CoversEveryRowOnceWhoeverDiedDuringTheCut) {
-  for (ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kSsp})
+  for (auto [mode, apply] : kModes)
     for (int steps = 1; steps < 30; steps += 4)
       for (int kill_step = 0; kill_step < 14; ++kill_step)
         for (std::size_t reached : {0u, 1u, 2u}) {
-          CutAndResume(mode, steps, kill_step, reached);
+          CutAndResume(mode, apply, steps, kill_step, reached);
           if (testing::Test::HasFatalFailure()) return;
         }
 }

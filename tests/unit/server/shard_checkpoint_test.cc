@@ -42,6 +42,29 @@ TEST_F(ShardCheckpointTest, K1CutsAtOnceIfTheClockIsThere) {
   EXPECT_EQ(written_.size(), 1u);
 }
 
+TEST_F(ShardCheckpointTest, K1WhatIsAppliedAtOnceWaitsForTheCutIfItBelongsBehindIt) {
+  Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kImmediate));
+  Deliver(PushOf(0, 10, 5, 1, 0));
+  Order(1, true, 1, "ckpt-1");
+  Tick(0, 10, 1);
+  out_.clear();
+  Deliver(PushOf(0, 10, 5, 2, 1));  // ahead of worker 1
+  auto acks = Take<PushAck>();
+  ASSERT_EQ(acks.size(), 1u);
+  EXPECT_EQ(acks[0].sections[0].code, ErrorCode::kUnavailable);
+  Deliver(PushOf(0, 10, 5, 1, 0));  // repeated: acknowledged as ever
+  EXPECT_EQ(Take<PushAck>()[0].sections[0].code, ErrorCode::kOk);
+  Deliver(PushOf(1, 11, 5, 1, 0));
+  Tick(1, 11, 1);
+  ASSERT_EQ(written_.size(), 1u);
+  for (const PartitionRows& partition : files_.Find("ckpt-1")->at(ShardId(0)).tables[0].partitions)
+    for (float value : partition.rows) EXPECT_EQ(value, -2.0f);
+  out_.clear();
+  Deliver(PushOf(0, 10, 5, 2, 1));
+  EXPECT_EQ(Take<PushAck>()[0].sections[0].code, ErrorCode::kOk);
+  EXPECT_EQ(Value(5), -3.0f);
+}
+
 TEST_F(ShardCheckpointTest, K2CutsAtOnce) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   Deliver(PushOf(0, 10, 5, 1, 0));

@@ -157,6 +157,29 @@ TEST(ClientTick, AProposalIsAnsweredWithTheClockAndCapsTicksUntilItCloses) {
   EXPECT_EQ(fleet.EventsOf<TickDone>().size(), 5 + kProposalSlack + 3);
 }
 
+TEST(ClientTick, AProposalHoldsPushesBehindItsCapUntilItCloses) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  fleet.view.version = ViewVersion(2);
+  fleet.view.proposal = {1, true};
+  fleet.FromScheduler(ViewUpdate{fleet.view});
+  TickTimes(&fleet, int(kProposalSlack));
+  fleet.Exchange();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+  fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);  // of the last clock
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
+  TickTimes(&fleet, 1);
+  fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);  // one past it
+  fleet.Exchange();
+  EXPECT_TRUE(fleet.EventsOf<PushDone>().empty());
+  fleet.view.version = ViewVersion(3);
+  fleet.view.proposal.open = false;
+  fleet.FromScheduler(ViewUpdate{fleet.view});
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
+}
+
 TEST(ClientTick, AProposalThatTheWelcomeBringsCountsToo) {
   FakeFleet fleet(Options());
   fleet.view.proposal = {9, true};
