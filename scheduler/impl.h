@@ -57,6 +57,7 @@ class Scheduler::Impl {
   void Dispatch(Peer from, const Message& message, TimeUs now, Outbox* out);
   void FromShard(ShardNode* shard, const Message& message, TimeUs now, Outbox* out);
   void FromWorker(WorkerNode* worker, const Message& message, TimeUs now, Outbox* out);
+  void PutTable(const TableSpec& spec);
   void OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out);
   void OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out);
   void WatchFleet(TimeUs now, Outbox* out);

@@ -281,8 +281,13 @@ void Membership::SetOrder(const CheckpointOrder& order) {
   view_.checkpoint = order;
 }
 
-void Membership::AddTable(const TableSpec& spec) {
+void Membership::PutTable(const TableSpec& spec) {
   Changed();
+  for (TableSpec& table : view_.tables) {
+    if (table.id != spec.id) continue;
+    table = spec;
+    return;
+  }
   view_.tables.push_back(spec);
 }
 

@@ -108,7 +108,8 @@ class Membership {
   std::vector<WorkerNode> AdmitJoiners(Clock join);
 
   void SetOrder(const CheckpointOrder& order);
-  void AddTable(const TableSpec& spec);
+  // Adds the table, or replaces the one of its id.
+  void PutTable(const TableSpec& spec);
   void SetTables(std::vector<TableSpec> tables) { view_.tables = std::move(tables); }
 
   // All shards have adopted a view at least that new.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "core/table_shape.h"
 #include "scheduler/impl.h"
 
 namespace tarn::scheduler {
@@ -74,7 +75,10 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
   if (!resume_) return;
   leases_.Resume(resume_->data);
   std::vector<TableSpec> tables = resume_->tables;
-  for (TableSpec& table : tables) table = tables_.Resolve(table);
+  for (TableSpec& table : tables) {
+    table = tables_.Resolve(table);
+    tables_.Resumed(table);
+  }
   membership_.SetTables(std::move(tables));
   batches_repeated_ = resume_->batches_repeated + resume_->batches_behind;
   earlier_samples_ = resume_->samples;
@@ -160,11 +164,7 @@ void Scheduler::Impl::FromWorker(WorkerNode* worker, const Message& message, Tim
   } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
     OnLeaseRequest(worker, *request, out);
   } else if (const auto* create = std::get_if<CreateTable>(&message.body)) {
-    if (auto table = tables_.Ask(id, create->spec, membership_.view().tables)) {
-      membership_.AddTable(*table);
-      tables_.Added(*table, membership_.view().version);
-      Say(fmt::format("table {}: {} {} x {}", table->id.value, table->name, Name(table->kind), table->dim));
-    }
+    if (auto table = tables_.Ask(id, create->spec, membership_.view().tables)) PutTable(*table);
   } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
     barriers_.Enter(id, barrier->number);
   } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
@@ -176,6 +176,15 @@ void Scheduler::Impl::FromWorker(WorkerNode* worker, const Message& message, Tim
   } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
     OnShutdownRequest(fmt::format("worker {}", worker->rank.value), *shutdown, now, out);
   }
+}
+
+void Scheduler::Impl::PutTable(const TableSpec& spec) {
+  std::string note = fmt::format("table {}: {} {} x {}", spec.id.value, spec.name, Name(spec.kind), spec.dim);
+  for (const TableSpec& table : view().tables)
+    if (table.id == spec.id) note = fmt::format("table {} goes on with {}", spec.name, SettingsChange(table, spec));
+  membership_.PutTable(spec);
+  tables_.Added(spec, view().version);
+  Say(std::move(note));
 }
 
 void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out) {

@@ -4,22 +4,19 @@
 
 #include "core/limits.h"
 #include "core/names.h"
+#include "core/table_shape.h"
 
 namespace tarn::scheduler {
 
-std::string TableDifference(const TableSpec& here, const TableSpec& there, bool shape_only) {
-  if (here.kind != there.kind) return fmt::format("kind: {} here, {} there", Name(here.kind), Name(there.kind));
-  if (here.dim != there.dim) return fmt::format("dim: {} here, {} there", here.dim, there.dim);
-  if (here.rows != there.rows) return fmt::format("rows: {} here, {} there", here.rows, there.rows);
-  if (here.initializer != there.initializer) return "another initializer";
-  if (here.optimizer.kind != there.optimizer.kind)
-    return fmt::format("optimizer: {} here, {} there", Name(here.optimizer.kind), Name(there.optimizer.kind));
-  if (shape_only) return {};
-  if (here.optimizer != there.optimizer) return "other settings of the optimizer";
-  if (here.consistency != there.consistency) return "another consistency";
-  if (here.pull_codec != there.pull_codec || here.push_codec != there.push_codec) return "another codec";
-  return {};
+namespace {
+
+// Why two specs of one name are not the same table; empty if they are.
+std::string Difference(const TableSpec& wanted, const TableSpec& existing) {
+  auto shape = ShapeDifference(wanted, "here", existing, "there");
+  return shape.empty() ? SettingsChange(existing, wanted) : shape;
 }
+
+}  // namespace
 
 TableSpec Tables::Resolve(TableSpec spec) const {
   spec.consistency = consistency_;
@@ -42,8 +39,9 @@ std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted
   };
   for (const TableSpec& table : existing) {
     if (table.name != wanted.name) continue;
-    const std::string difference = TableDifference(answer.spec, table, false);
     answer.spec.id = table.id;
+    if (resumed_.contains(wanted.name)) return AskResumed(table, &answer);
+    const std::string difference = Difference(answer.spec, table);
     if (difference.empty()) return std::nullopt;
     return refuse(ErrorCode::kAlreadyExists,
                   fmt::format("table {} exists with another shape or settings: {}", Quoted(wanted.name), difference));
@@ -54,6 +52,21 @@ std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted
   if (auto valid = Validate(answer.spec); !valid) return refuse(valid.error().code, valid.error().message);
   answer.spec.id = TableId(static_cast<std::uint32_t>(existing.size() + 1));
   return answer.spec;
+}
+
+std::optional<TableSpec> Tables::AskResumed(const TableSpec& stored, CreateTable* answer) {
+  Status valid = Validate(answer->spec);
+  const std::string difference = ShapeDifference(answer->spec, "in the job", stored, "in the checkpoint");
+  if (!difference.empty())
+    valid = Fail(ErrorCode::kAlreadyExists, fmt::format("table {}: {}", Quoted(stored.name), difference));
+  if (!valid) {
+    answer->code = valid.error().code;
+    answer->message = valid.error().message;
+    return std::nullopt;
+  }
+  resumed_.erase(stored.name);
+  if (answer->spec == stored) return std::nullopt;
+  return answer->spec;
 }
 
 std::vector<std::pair<Incarnation, CreateTable>> Tables::Answers(ViewVersion confirmed) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,10 +21,14 @@ class Tables {
   // The spec as this job runs it: the job's consistency, and what [tables.NAME] says about it and the codecs.
   TableSpec Resolve(TableSpec spec) const;
 
-  // A worker wants a table. Returns the new table (with its id) to be put into the view, if it is one; `existing` are
-  // the view's tables. The answer is due when the view that holds the table is confirmed, or at once if refused.
+  // A checkpoint brought this table. Whoever asks for it first may change its settings, not its shape (rule K5).
+  void Resumed(const TableSpec& spec) { resumed_.insert(spec.name); }
+
+  // A worker wants a table. Returns what is to be put into the view, with its id: a new table, or the new settings of
+  // one that was resumed. `existing` are the view's tables. The answer is due when the view that holds the table is
+  // confirmed, or at once if refused.
   std::optional<TableSpec> Ask(Incarnation worker, const TableSpec& wanted, const std::vector<TableSpec>& existing);
-  // The new table stands in this version of the view.
+  // What was returned stands in this version of the view.
   void Added(const TableSpec& spec, ViewVersion version) { since_[spec.name] = version; }
 
   // Answers that are due, given the newest view version that all shards have confirmed.
@@ -32,14 +37,13 @@ class Tables {
   void End(Incarnation worker);
 
  private:
+  std::optional<TableSpec> AskResumed(const TableSpec& stored, CreateTable* answer);
+
   ConsistencySpec consistency_;
   std::map<std::string, TableOverride> overrides_;
+  std::set<std::string> resumed_;             // not asked for yet
   std::map<std::string, ViewVersion> since_;  // not here: since the first view
   std::map<std::pair<Incarnation, std::string>, CreateTable> waiting_;
 };
-
-// Why two specs of one name are not the same table ("dim: 8 here, 16 there"); empty if they are. Consistency, codecs
-// and the optimizer's rates may differ between the runs of a job, so `shape_only` leaves them out.
-std::string TableDifference(const TableSpec& here, const TableSpec& there, bool shape_only);
 
 }  // namespace tarn::scheduler

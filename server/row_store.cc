@@ -7,6 +7,7 @@
 
 #include "core/limits.h"
 #include "core/position.h"
+#include "core/table_shape.h"
 #include "kernels/convert.h"
 #include "kernels/initialize.h"
 #include "kernels/optimizer.h"
@@ -109,7 +110,10 @@ Status RowStore::AddTable(const TableSpec& spec) {
                 fmt::format("table '{}': id {} is above {}", spec.name, spec.id.value, limits::kTablesMax));
   for (const TableSpec* known : {FindTable(spec.id), FindTable(spec.name)}) {
     if (known == nullptr) continue;
-    if (*known == spec) return {};
+    if (known->id == spec.id && known->name == spec.name && ShapeDifference(*known, "", spec, "").empty()) {
+      tables_[spec.id.value]->spec = spec;
+      return {};
+    }
     return Fail(ErrorCode::kAlreadyExists,
                 fmt::format("table '{}' (id {}): differs from the table '{}' (id {}) that exists", spec.name,
                             spec.id.value, known->name, known->id.value));

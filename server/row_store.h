@@ -41,7 +41,8 @@ class RowStore {
   RowStore(const RowStore&) = delete;
   RowStore& operator=(const RowStore&) = delete;
 
-  // Makes a table. The same again does nothing; another spec under its id or name, and a bad spec, are errors.
+  // Makes a table, or gives one that is there new settings. Another shape under its id or name, and a bad spec, are
+  // errors.
   Status AddTable(const TableSpec& spec);
   // Null if there is none; valid as long as the store.
   const TableSpec* FindTable(TableId id) const;

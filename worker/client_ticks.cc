@@ -17,9 +17,7 @@ void ClientTicks::Ask(Clock clock, const DataPosition& position) {
   waiting_.push_back({clock, position});
 }
 
-bool ClientTicks::Held(Clock clock) const {
-  return clock > limit() || !pushes_->AllAckedBefore(clock);
-}
+bool ClientTicks::Held(Clock clock) const { return clock > limit() || !pushes_->AllAckedBefore(clock); }
 
 // The newest tick that may go replaces older ones.
 void ClientTicks::Dispatch() {

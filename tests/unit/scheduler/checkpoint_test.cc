@@ -334,12 +334,98 @@ TEST(Resume, ATableOfAnotherShapeIsRefusedByName) {
   ASSERT_EQ(worker.tables.size(), 1u);
   EXPECT_EQ(worker.tables[0].code, ErrorCode::kAlreadyExists);
   EXPECT_NE(worker.tables[0].message.find("'users'"), std::string::npos);
-  EXPECT_NE(worker.tables[0].message.find("dim: 16 here, 8 there"), std::string::npos);
+  EXPECT_EQ(worker.tables[0].message, "table 'users': dim is 16 in the job and 8 in the checkpoint");
   spec.dim = 8;
   fleet.Send(worker, CreateTable{.spec = spec, .code = ErrorCode::kOk, .message = {}});
   ASSERT_EQ(worker.tables.size(), 2u);
   EXPECT_EQ(worker.tables[1].code, ErrorCode::kOk);
   EXPECT_EQ(worker.tables[1].spec.id, TableId(1));
+}
+
+// A fleet of two workers, resumed from a checkpoint with this table.
+struct ResumedTable {
+  explicit ResumedTable(const TableSpec& stored, const Job& job = Durable(1, 2)) : manifest(), fleet() {
+    manifest.job_text = ToToml(job);
+    manifest.partition_bits = 6;
+    manifest.tables = {stored};
+    fleet.emplace(job, &manifest);
+    fleet->AddAll();
+  }
+  CreateTable Ask(std::size_t worker, const TableSpec& wanted) {
+    fleet->Send(*fleet->workers[worker], CreateTable{.spec = wanted, .code = ErrorCode::kOk, .message = {}});
+    return fleet->workers[worker]->tables.empty() ? CreateTable{} : fleet->workers[worker]->tables.back();
+  }
+  Manifest manifest;
+  std::optional<FakeFleet> fleet;
+};
+
+TableSpec StoredTable() {
+  TableSpec spec;
+  spec.id = TableId(1);
+  spec.name = "users";
+  spec.dim = 8;
+  spec.optimizer.kind = OptimizerKind::kAdagrad;
+  return spec;
+}
+
+TEST(Resume, TakesOtherSettingsAndSaysSo) {
+  ResumedTable resumed(StoredTable());
+  TableSpec wanted = StoredTable();
+  wanted.optimizer.learning_rate = 0.5f;
+  wanted.optimizer.schedule = {ScheduleKind::kCosine, 10, 100, 0.1f};
+  wanted.optimizer.clip_norm = 2;
+  wanted.optimizer.l2 = 0.25f;
+  wanted.push_codec = ValueCodec::kBf16;
+  const CreateTable answer = resumed.Ask(0, wanted);
+  EXPECT_EQ(answer.code, ErrorCode::kOk) << answer.message;
+  ASSERT_EQ(resumed.fleet->scheduler.view().tables.size(), 1u);
+  const TableSpec& now = resumed.fleet->scheduler.view().tables[0];
+  EXPECT_EQ(now.optimizer, wanted.optimizer);
+  EXPECT_EQ(now.push_codec, ValueCodec::kBf16);
+  EXPECT_EQ(resumed.fleet->shards[0]->view.tables[0].optimizer, wanted.optimizer);  // confirmed before the answer
+  EXPECT_EQ(resumed.fleet->notes.back(),
+            "table users goes on with learning_rate 0.01 -> 0.5, l2 0 -> 0.25, clip_norm 0 -> 2, schedule constant -> "
+            "cosine, warmup_clocks 0 -> 10, period_clocks 0 -> 100, push_codec fp32 -> bf16");
+  // From here on the settings stand.
+  EXPECT_EQ(resumed.Ask(1, wanted).code, ErrorCode::kOk);
+  wanted.optimizer.learning_rate = 0.75f;
+  EXPECT_EQ(resumed.Ask(1, wanted).code, ErrorCode::kAlreadyExists);
+}
+
+TEST(Resume, RefusesWhatTheStoredRowsDependOn) {
+  struct {
+    const char* message;
+    void (*change)(TableSpec*);
+  } cases[] = {
+      {"dim is 9 in the job and 8 in the checkpoint", [](TableSpec* spec) { spec->dim = 9; }},
+      {"optimizer is adam in the job and adagrad in the checkpoint",
+       [](TableSpec* spec) { spec->optimizer.kind = OptimizerKind::kAdam; }},
+      {"kind is dense in the job and sparse in the checkpoint",
+       [](TableSpec* spec) { spec->kind = TableKind::kDense, spec->rows = 5; }},
+      {"initializer is constant 1 in the job and zero in the checkpoint",
+       [](TableSpec* spec) { spec->initializer = {InitializerKind::kConstant, 1, 0}; }},
+  };
+  for (const auto& tested : cases) {
+    ResumedTable resumed(StoredTable());
+    TableSpec wanted = StoredTable();
+    tested.change(&wanted);
+    const CreateTable answer = resumed.Ask(0, wanted);
+    EXPECT_EQ(answer.code, ErrorCode::kAlreadyExists);
+    EXPECT_EQ(answer.message, std::string("table 'users': ") + tested.message);
+  }
+  TableSpec dense = StoredTable();
+  dense.kind = TableKind::kDense;
+  dense.rows = 5;
+  ResumedTable resumed(dense);
+  dense.rows = 6;
+  EXPECT_EQ(resumed.Ask(0, dense).message, "table 'users': rows is 6 in the job and 5 in the checkpoint");
+}
+
+TEST(Resume, ASettingOutOfItsRangeIsRefused) {
+  ResumedTable resumed(StoredTable());
+  TableSpec wanted = StoredTable();
+  wanted.optimizer.learning_rate = -1;
+  EXPECT_EQ(resumed.Ask(0, wanted).code, ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -296,6 +296,15 @@ TEST_F(RowStoreTest, RefusesATableOfAnotherShapeByName) {
   EXPECT_EQ(loader.OnTable(unknown).error().code, ErrorCode::kNotFound);
 }
 
+TEST_F(RowStoreTest, ATableMayChangeItsSettings) {
+  TableSpec faster = sparse_;
+  faster.optimizer.learning_rate *= 2;
+  faster.push_codec = ValueCodec::kBf16;
+  ASSERT_TRUE(rows_.AddTable(faster));
+  EXPECT_EQ(*rows_.FindTable(sparse_.id), faster);
+  EXPECT_EQ(*rows_.FindTable(sparse_.name), faster);
+}
+
 TEST_F(RowStoreTest, TheSameTableTwiceIsFineAnotherUnderItsNameOrIdIsNot) {
   EXPECT_TRUE(rows_.AddTable(sparse_));
   TableSpec other = sparse_;
