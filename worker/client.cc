@@ -1,6 +1,9 @@
 #include "worker/client.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "core/hash.h"
@@ -45,6 +48,7 @@ class Client::Impl {
   void FromScheduler(Message message);
   void FromShard(ShardId shard, Message message);
   void OnError(ShardId shard, const ErrorReply& error);
+  void OnNamelessError(ShardId shard, const ErrorReply& error);
   void OnShutdown(const Shutdown& shutdown);
   void OnWelcome(const Message& message, const Welcome& welcome);
   void OnView(const View& view);
@@ -59,6 +63,7 @@ class Client::Impl {
   ClientPushes pushes{&desk, &pulls};
   ClientTicks ticks{&desk, &pushes};
   ClientControl control{&desk, &ticks};
+  std::map<ShardId, Patience> unread;  // answers of a shard to messages that it could not read
   bool wants_to_leave = false;
 };
 
@@ -120,6 +125,7 @@ void Client::Impl::OnView(const View& view) {
 
 void Client::Impl::FromShard(ShardId shard, Message message) {
   const Body& body = message.body;
+  if (!std::holds_alternative<ErrorReply>(body)) unread.erase(shard);
   if (const auto* reply = std::get_if<PullReply>(&body)) {
     pulls.OnReply(shard, *reply, message.values);
   } else if (const auto* ack = std::get_if<PushAck>(&body)) {
@@ -137,8 +143,22 @@ void Client::Impl::OnError(ShardId shard, const ErrorReply& error) {
     if (!control.leaving()) desk.Stop(error.code, error.message);
     return;
   }
-  if (error.code == ErrorCode::kStaleEpoch && error.epoch > desk.view.routes.epoch) desk.wants_heartbeat = true;
-  if (!pulls.OnError(shard, error)) pushes.OnError(shard, error);
+  // What a newer view may cure is asked for at once.
+  const bool newer = error.code == ErrorCode::kStaleEpoch && error.epoch > desk.view.routes.epoch;
+  if (newer || error.code == ErrorCode::kWrongShard || error.code == ErrorCode::kNotFound) desk.wants_heartbeat = true;
+  if (error.request.value == 0) {
+    if (!ticks.OnError(shard, error)) OnNamelessError(shard, error);
+  } else if (!pulls.OnError(shard, error)) {
+    pushes.OnError(shard, error);
+  }
+}
+
+// A shard that cannot read us says so without knowing which request that was.
+void Client::Impl::OnNamelessError(ShardId shard, const ErrorReply& error) {
+  if (pushes.idle() && pulls.idle()) return;
+  Patience& patience = unread[shard];
+  if (desk.GivesUp(&patience))
+    desk.Stop(error.code, desk.Refusal(shard, "what it was sent", error.message, patience.since()));
 }
 
 const TableSpec* Client::Impl::TableOf(const Plan& plan, RequestId* failed) {
@@ -212,6 +232,17 @@ std::vector<ClientEvent> Client::TakeEvents() { return std::exchange(impl_->desk
 
 ClientState Client::state() const { return impl_->desk.state; }
 const Shutdown& Client::stop_reason() const { return impl_->desk.stop_reason; }
+TimeUs Client::scheduler_heard() const { return impl_->desk.heard; }
+
+Status Client::CheckScheduler(TimeUs now, const std::string& scheduler) const {
+  const TimeUs silent = now - impl_->desk.heard;
+  if (!impl_->desk.running() || silent < kLeasesUntilLost * impl_->desk.lease_us) return {};
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("the scheduler at {} has not been heard for {:.1f} seconds (a lease "
+                          "is {:.1f}): it is dead or cannot be reached",
+                          scheduler, double(silent) * 1e-6, double(impl_->desk.lease_us) * 1e-6));
+}
+
 const View& Client::view() const { return impl_->desk.view; }
 const Welcome& Client::welcome() const { return impl_->desk.welcome; }
 Clock Client::clock() const { return impl_->ticks.asked(); }
@@ -227,7 +258,7 @@ RequestId Client::Push(const Plan& plan, Buffer gradients, Clock pulled_clock, T
 }
 
 Client::PushPullIds Client::PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock,
-                                     const DataPosition& position, TimeUs now, Outbox* out) {
+                                     const MaybePosition& position, TimeUs now, Outbox* out) {
   if (!impl_->desk.running()) return {};
   return impl_->Step(now, out, [&]() -> PushPullIds {
     PushPullIds ids;
@@ -244,9 +275,9 @@ Client::PushPullIds Client::PushPull(const Plan& plan, Buffer gradients, Clock p
   });
 }
 
-void Client::Tick(const DataPosition& position, TimeUs now, Outbox* out) { TickTo(clock() + 1, position, now, out); }
+void Client::Tick(const MaybePosition& position, TimeUs now, Outbox* out) { TickTo(clock() + 1, position, now, out); }
 
-void Client::TickTo(Clock clock, const DataPosition& position, TimeUs now, Outbox* out) {
+void Client::TickTo(Clock clock, const MaybePosition& position, TimeUs now, Outbox* out) {
   if (!impl_->desk.running()) return;
   impl_->Step(now, out, [&] { impl_->ticks.Ask(clock, position); });
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "worker/plan.h"
 
 namespace tarn::worker {
+
+inline constexpr int kLeasesUntilLost = 2;
 
 struct ClientOptions {
   std::uint32_t rank = kAnyRank;
@@ -61,6 +64,10 @@ struct RequestFailed {  // cannot succeed: table unknown, wrong shape, ...
 };
 using ClientEvent = std::variant<PullDone, PushDone, TickDone, TableReady, BarrierDone, LeasesGranted, RequestFailed>;
 
+// Where a worker stands in its data after a clock. None: where it stood, since a clock without data moves nothing; a
+// tick that took it back would have leases trained again (rule M3). Before the first position: in no lease.
+using MaybePosition = std::optional<DataPosition>;
+
 class Client {
  public:
   explicit Client(ClientOptions options);
@@ -74,6 +81,10 @@ class Client {
 
   ClientState state() const;
   const Shutdown& stop_reason() const;
+  // Rule N7: an error once the scheduler has not been heard for kLeasesUntilLost leases while this client runs. The
+  // loop around it then ends. `scheduler` is its address, for the message.
+  Status CheckScheduler(TimeUs now, const std::string& scheduler) const;
+  TimeUs scheduler_heard() const;  // last; before that: the time of Start
   const View& view() const;        // endpoints: the loop connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid once running
   Clock clock() const;             // ticks asked for so far (start clock + ...)
@@ -86,14 +97,16 @@ class Client {
   struct PushPullIds {
     RequestId push, pull;
   };
-  PushPullIds PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const DataPosition& position, TimeUs now,
-                       Outbox* out);
+  PushPullIds PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position,
+                       TimeUs now, Outbox* out);
   // This clock is done; the tick goes out when all earlier pushes are acknowledged. TickTo jumps (rule C5).
-  void Tick(const DataPosition& position, TimeUs now, Outbox* out);
-  void TickTo(Clock clock, const DataPosition& position, TimeUs now, Outbox* out);
+  void Tick(const MaybePosition& position, TimeUs now, Outbox* out);
+  void TickTo(Clock clock, const MaybePosition& position, TimeUs now, Outbox* out);
   void CreateTable(const TableSpec& spec, TimeUs now, Outbox* out);
   void Barrier(TimeUs now, Outbox* out);  // completes when all live workers have entered
-  void RequestLeases(LeaseRequest request /* number is set here */, TimeUs now, Outbox* out);
+  // `number` is set here. One goes out at a time, the next behind the answer: the scheduler knows only a worker's
+  // newest.
+  void RequestLeases(LeaseRequest request, TimeUs now, Outbox* out);
   void Leave(TimeUs now, Outbox* out);  // once nothing is pending; the scheduler answers with Shutdown
 
   // Bytes and counts for metrics; staleness histogram of all pulls so far.

@@ -111,6 +111,12 @@ void ClientControl::RequestLeases(LeaseRequest request) {
   Repeat(std::move(request));
 }
 
+// A request for leases behind an unanswered one: the scheduler takes a newer number for the end of the older.
+bool ClientControl::MustWait(const Repeating& r) const {
+  const auto is_lease = [](const Repeating& other) { return std::holds_alternative<LeaseRequest>(other.body); };
+  return is_lease(r) && &r != &*std::find_if(repeating_.begin(), repeating_.end(), is_lease);
+}
+
 void ClientControl::OnLeaseReply(LeaseReply reply) {
   if (!Answered<LeaseRequest>([&](const LeaseRequest& r) { return r.number == reply.number; })) return;
   if (reply.grants.empty()) awaited_clock_ = reply.jump_to;
@@ -161,7 +167,7 @@ void ClientControl::Dispatch() {
   if (std::exchange(desk_->wants_heartbeat, false)) next_heartbeat_ = desk_->now;
   if (desk_->running() && next_heartbeat_ <= desk_->now) SendHeartbeat();
   for (Repeating& r : repeating_) {
-    if (r.due > desk_->now) continue;
+    if (r.due > desk_->now || MustWait(r)) continue;
     // A joining worker may wait for the rest of the fleet; it should not be slow once that is there.
     const bool joining = std::holds_alternative<tarn::Join>(r.body);
     r.due = desk_->now + RepeatPause(desk_->options.resend_us, joining ? 0 : r.repeats);
@@ -172,7 +178,8 @@ void ClientControl::Dispatch() {
 
 TimeUs ClientControl::NextTimer() const {
   TimeUs next = desk_->running() ? next_heartbeat_ : kNever;
-  for (const Repeating& r : repeating_) next = std::min(next, r.due);
+  for (const Repeating& r : repeating_)
+    if (!MustWait(r)) next = std::min(next, r.due);
   return next;
 }
 

@@ -45,6 +45,7 @@ class ClientControl {
   };
 
   void Repeat(Body body);
+  bool MustWait(const Repeating& r) const;
   template <typename Kind, typename Matches>
   bool Answered(const Matches& matches);
   void FollowPart();

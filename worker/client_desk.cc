@@ -1,5 +1,7 @@
 #include "worker/client_desk.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -42,6 +44,16 @@ void ClientDesk::Send(Peer to, Body body, Buffer keys, Buffer values) {
   message.keys = std::move(keys);
   message.values = std::move(values);
   out->push_back({to, std::move(message)});
+}
+
+std::string ClientDesk::Refusal(ShardId shard, const std::string& what, const std::string& why, TimeUs since) const {
+  const std::string lasting = now > since ? fmt::format(" for {:.1f} seconds", double(now - since) * 1e-6) : "";
+  return fmt::format("shard {} has refused {}{}: {}", shard.value, what, lasting, why);
+}
+
+std::string ClientDesk::NameOf(TableId table) const {
+  const auto spec = tables.find(table);
+  return spec == tables.end() ? fmt::format("table {}", table.value) : fmt::format("table '{}'", spec->second.name);
 }
 
 void ClientDesk::Stop(ErrorCode code, std::string reason) {

@@ -18,6 +18,7 @@
 
 #include "core/message.h"
 #include "worker/client.h"
+#include "worker/client_sender.h"
 
 namespace tarn::worker {
 
@@ -51,6 +52,14 @@ struct ClientDesk {
 
   bool running() const { return state == ClientState::kRunning; }
   bool paused() const { return now - heard >= lease_us; }  // rule N5
+  // Counts a refusal that may pass. True: it has lasted for so long that it will not (rule E7).
+  bool GivesUp(Patience* patience) const {
+    return patience->Refused(now, kLeasesUntilLost * lease_us, options.resend_us);
+  }
+  // "shard 3 has refused WHAT for 61 seconds: WHY", or without the time if that is 0.
+  std::string Refusal(ShardId shard, const std::string& what, const std::string& why, TimeUs since) const;
+  // "table 'users'".
+  std::string NameOf(TableId table) const;
   std::uint32_t shards() const { return static_cast<std::uint32_t>(view.routes.endpoints.size()); }
   ShardId OwnerOf(PartitionId partition) const { return view.routes.OwnerOf(partition); }
 

@@ -42,6 +42,7 @@ TimeUs ClientLoop::Now() const {
 
 Status ClientLoop::Join(const std::string& scheduler, double seconds) {
   TARN_RETURN_IF_ERROR(transport_->Connect(kSchedulerPeer, scheduler));
+  scheduler_ = scheduler;
   thread_ = std::thread([this] { Run(); });
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return joined_ || ended_; });
@@ -96,7 +97,7 @@ void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulle
         {result}});
 }
 
-void ClientLoop::PushPull(PlanPtr plan, Buffer gradients, DataPosition position, ResultPtr pushed, ResultPtr pulled) {
+void ClientLoop::PushPull(PlanPtr plan, Buffer gradients, MaybePosition position, ResultPtr pushed, ResultPtr pulled) {
   const std::size_t bytes = gradients.size();
   WaitForSpace(bytes);
   AdvanceClock({});
@@ -117,7 +118,7 @@ Clock ClientLoop::AdvanceClock(std::optional<Clock> to) {
   return wanted;
 }
 
-void ClientLoop::TickTo(std::optional<Clock> clock, DataPosition position, ResultPtr result) {
+void ClientLoop::TickTo(std::optional<Clock> clock, MaybePosition position, ResultPtr result) {
   const Clock to = AdvanceClock(clock);
   Post({[=, this] {
           if (to <= client_.clock()) return result->Finish(Fine());
@@ -198,6 +199,7 @@ void ClientLoop::Run() {
     outbox_.clear();
     Publish();
     if (client_.state() == ClientState::kFenced || client_.state() == ClientState::kStopped) return End(EndOf(client_));
+    if (Status status = client_.CheckScheduler(Now(), scheduler_); !status) return End(status.error());
     {
       const std::lock_guard lock(mutex_);
       if (stop_) break;
@@ -239,6 +241,7 @@ void ClientLoop::Publish() {
     pending_bytes_ = client_.pending_bytes();
     counters_ = client_.counters();
     if (std::exchange(pulled_, false)) staleness_ = client_.staleness();
+    clock_ = std::max(clock_, client_.clock());
     if (!joined_ && client_.state() == ClientState::kRunning) {
       welcome_ = client_.welcome();
       clock_ = client_.clock();

@@ -43,8 +43,8 @@ class ClientLoop {
   void Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr result);
   // Blocks while with this one more than queued_bytes_max of pushes would wait; a single one always goes.
   void Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulled_clock, ResultPtr result);
-  void PushPull(PlanPtr plan, Buffer gradients, DataPosition position, ResultPtr pushed, ResultPtr pulled);
-  void TickTo(std::optional<Clock> clock, DataPosition position, ResultPtr result);
+  void PushPull(PlanPtr plan, Buffer gradients, MaybePosition position, ResultPtr pushed, ResultPtr pulled);
+  void TickTo(std::optional<Clock> clock, MaybePosition position, ResultPtr result);
   void CreateTable(TableSpec spec, ResultPtr result);
   void FindTable(std::string name, ResultPtr result);  // when somebody has created it
   void Barrier(ResultPtr result);
@@ -80,6 +80,7 @@ class ClientLoop {
   TimeUs Now() const;
 
   // Of the I/O thread alone, once it runs.
+  std::string scheduler_;
   Client client_;
   std::unique_ptr<net::Transport> transport_;
   Outbox outbox_;

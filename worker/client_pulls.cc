@@ -114,8 +114,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
   if (reply.table != whole.table || reply.count != ask.keys.count ||
       !DecodeRows(values, whole.dim, ask.parts, reply.codec, whole.values.as_mutable<float>())) {
     ++desk_->counters.malformed;
-    RetryAfter(it->first, RefusalPause(desk_->options.resend_us, ask.refusals++));
-    return;
+    return Refused(it->first, &ask, {ErrorCode::kMalformed, "its answer does not fit the question"});
   }
   if (whole.clock > reply.min_clock)
     whole.staleness = std::max(whole.staleness, whole.clock.value - reply.min_clock.value);
@@ -136,14 +135,27 @@ void ClientPulls::Finish(RequestId pull) {
 bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   const auto it = asks_.find(error.request);
   if (it == asks_.end() || it->second.shard != from) return false;
+  Ask& ask = it->second;
   if (Judge(error.code) == Verdict::kRetry) {
-    RetryAfter(it->first, RefusalPause(desk_->options.resend_us, it->second.refusals++));
-    return true;
+    Refused(it->first, &ask, {error.code, error.message});
+  } else {
+    Fail(ask, {error.code, error.message}, desk_->now);
   }
-  const RequestId pull = it->second.pull;
-  Drop(pull);
-  desk_->events.push_back(RequestFailed{pull, {error.code, error.message}});
   return true;
+}
+
+// A refusal that may pass, or has lasted too long. A full shard empties: nobody gives up over that.
+void ClientPulls::Refused(RequestId id, Ask* ask, const Error& error) {
+  if (error.code == ErrorCode::kOverloaded || !desk_->GivesUp(&ask->patience))
+    return RetryAfter(id, RefusalPause(desk_->options.resend_us, ask->refusals++));
+  Fail(*ask, error, ask->patience.since());
+}
+
+void ClientPulls::Fail(const Ask& ask, const Error& error, TimeUs since) {
+  const RequestId pull = ask.pull;
+  const std::string what = "a pull of " + desk_->NameOf(pulls_.at(pull).table);
+  desk_->events.push_back(RequestFailed{pull, {error.code, desk_->Refusal(ask.shard, what, error.message, since)}});
+  Drop(pull);
 }
 
 void ClientPulls::Drop(RequestId pull) {
@@ -183,6 +195,7 @@ void ClientPulls::Requeue(RequestId id, Ask ask) {
     by_owner[desk_->OwnerOf(ask.keys.sections[i].partition)].push_back(i);
   if (ask.sent) ++desk_->counters.repeats;
   ask.sent = false;
+  ask.patience.Progress();
   if (by_owner.size() == 1) {
     ask.shard = by_owner.begin()->first;
     LaneOf(ask.shard).queue.emplace(ask.clock, id);

@@ -65,6 +65,7 @@ class ClientPulls {
     bool sent = false;
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
+    Patience patience;
   };
   struct Lane {
     explicit Lane(std::size_t limit) : credit(limit) {}
@@ -79,6 +80,8 @@ class ClientPulls {
   void Transmit(RequestId id, const Ask& ask);
   void SetDue(RequestId id, Ask* ask, TimeUs due);
   void Release(RequestId id, Ask* ask);
+  void Refused(RequestId id, Ask* ask, const Error& error);
+  void Fail(const Ask& ask, const Error& error, TimeUs since);
   void Finish(RequestId pull);
   void Drop(RequestId pull);
   void Requeue(RequestId id, Ask ask);

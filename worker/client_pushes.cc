@@ -1,5 +1,7 @@
 #include "worker/client_pushes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/hash.h"
@@ -97,7 +99,7 @@ void ClientPushes::Transmit(Pending* p) {
 
 void ClientPushes::OnAck(ShardId from, const PushAck& ack) {
   if (!desk_->IsOurs(ack.request)) return;
-  ErrorCode refusal = ErrorCode::kOk;
+  Error refusal{ErrorCode::kOk, ""};
   for (const SectionAck& section : ack.sections) {
     if (section.partition.value >= partitions_.size()) {
       ++desk_->counters.malformed;
@@ -109,9 +111,11 @@ void ClientPushes::OnAck(ShardId from, const PushAck& ack) {
     }
     if (section.code == ErrorCode::kOutOfOrder && section.expected.value != 0)
       AckThrough(section.partition, Sequence(section.expected.value - 1));
-    if (refusal == ErrorCode::kOk || Judge(section.code) != Verdict::kRetry) refusal = section.code;
+    if (refusal.code == ErrorCode::kOk || Judge(section.code) != Verdict::kRetry)
+      refusal = {section.code, fmt::format("{}: sequence {} of partition {}, which expects {}", ErrorName(section.code),
+                                           section.sequence.value, section.partition.value, section.expected.value)};
   }
-  if (refusal != ErrorCode::kOk) Refused(&LaneOf(from), refusal, ack.request, "a push was refused");
+  if (refusal.code != ErrorCode::kOk) Refused(from, ack.request, refusal);
 }
 
 void ClientPushes::AckThrough(PartitionId partition, Sequence sequence) {
@@ -136,6 +140,7 @@ void ClientPushes::Finish(Order order) {
     lane.credit.Return(pending.bytes());
     lane.in_flight.erase(order);
     lane.repeats = lane.refusals = 0;
+    lane.patience.Progress();
     lane.due = lane.in_flight.empty() ? kNever : desk_->now + RepeatPause(desk_->options.resend_us, 0);
   } else {  // acknowledged from before the last route map
     lane.queue.erase(std::find(lane.queue.begin(), lane.queue.end(), order));
@@ -151,31 +156,39 @@ void ClientPushes::Finish(Order order) {
   messages_.erase(it);
 }
 
-void ClientPushes::Refused(Lane* lane, ErrorCode code, RequestId attempt, const std::string& message) {
+void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error) {
+  Lane* lane = &LaneOf(shard);
   const auto sent = std::find_if(lane->in_flight.begin(), lane->in_flight.end(),
                                  [&](const auto& entry) { return entry.second->attempt == attempt; });
-  switch (Judge(code)) {
-    case Verdict::kFenced: desk_->Stop(code, message); return;
+  switch (Judge(error.code)) {
+    case Verdict::kFenced: desk_->Stop(error.code, error.message); return;
     case Verdict::kFatal:
-      // A gap in the sequences would stop the partition for good: the caller can only give up.
-      if (sent == lane->in_flight.end()) return;
-      desk_->events.push_back(RequestFailed{sent->second->push, {code, message}});
-      desk_->Stop(code, message);
+      if (sent != lane->in_flight.end()) GiveUp(shard, *sent->second, error, desk_->now);
       return;
     case Verdict::kRetry: break;
   }
   // One refusal speaks for all of its attempt: what was sent behind a lost message is refused as well.
   if (attempt < lane->first_attempt || lane->in_flight.empty()) return;
-  if (code == ErrorCode::kOutOfOrder && lane->refusals++ == 0) return Repeat(lane);
+  // A full shard empties: nobody gives up over that.
+  if (error.code != ErrorCode::kOverloaded && desk_->GivesUp(&lane->patience))
+    return GiveUp(shard, *lane->in_flight.begin()->second, error, lane->patience.since());
+  if (error.code == ErrorCode::kOutOfOrder && lane->refusals++ == 0) return Repeat(lane);
   const TimeUs pause = RefusalPause(desk_->options.resend_us, lane->refusals++);
   lane->due = std::min(lane->due, desk_->now + pause);
   if (sent != lane->in_flight.end() && sent->second->pull_message.value != 0)
     pulls_->RetryAfter(sent->second->pull_message, pause);
 }
 
+// A gap in the sequences would stop the partition for good: the caller can only give up.
+void ClientPushes::GiveUp(ShardId shard, const Pending& refused, const Error& error, TimeUs since) {
+  const Error final{error.code,
+                    desk_->Refusal(shard, "a push to " + desk_->NameOf(refused.table), error.message, since)};
+  desk_->events.push_back(RequestFailed{refused.push, final});
+  desk_->Stop(final.code, final.message);
+}
+
 void ClientPushes::OnError(ShardId from, const ErrorReply& error) {
-  if (!desk_->IsOurs(error.request)) return;
-  Refused(&LaneOf(from), error.code, error.request, error.message);
+  if (desk_->IsOurs(error.request)) Refused(from, error.request, {error.code, error.message});
 }
 
 // Sends everything in flight again, in order.

@@ -76,6 +76,7 @@ class ClientPushes {
     RequestId first_attempt;  // refusals of attempts before this one are out of date
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
+    Patience patience;
   };
   struct CallerPush {
     Clock clock;
@@ -90,7 +91,8 @@ class ClientPushes {
   void AckThrough(PartitionId partition, Sequence sequence);
   void Finish(Order order);
   void Repeat(Lane* lane);
-  void Refused(Lane* lane, ErrorCode code, RequestId attempt, const std::string& message);
+  void Refused(ShardId shard, RequestId attempt, const Error& error);
+  void GiveUp(ShardId shard, const Pending& refused, const Error& error, TimeUs since);
 
   ClientDesk* desk_;
   ClientPulls* pulls_;

@@ -1,5 +1,5 @@
-// Two small things that pushes and pulls share: the byte credits of one direction to one shard, and the pauses
-// between repeats. Internal to worker/.
+// Small things that pushes, pulls and ticks share: the byte credits of one direction to one shard, the pauses between
+// repeats, and how long refusals are borne. Internal to worker/.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +33,24 @@ inline TimeUs RepeatPause(TimeUs resend_us, std::uint32_t repeats) { return rese
 inline TimeUs RefusalPause(TimeUs resend_us, std::uint32_t refusals) {
   return std::max<TimeUs>(1, (resend_us >> 5) << std::min(refusals, 7u));
 }
+
+// Refusals of one thing that may pass (rule E7): how long they have gone on without progress.
+class Patience {
+ public:
+  // Refused at `now`. True: for `limit` already, so that no repeat will help.
+  bool Refused(TimeUs now, TimeUs limit, TimeUs resend_us) {
+    // Who was not refused for longer than repeats are apart was waiting for something else meanwhile.
+    const TimeUs longest_pause = 2 * RepeatPause(resend_us, UINT32_MAX);
+    if (last_ < 0 || now - last_ > longest_pause) since_ = now;
+    last_ = now;
+    return now - since_ >= limit;
+  }
+  void Progress() { last_ = -1; }
+  TimeUs since() const { return since_; }
+
+ private:
+  TimeUs since_ = 0, last_ = -1;
+};
 
 // Bytes that a message needs besides its keys and values, roughly; so that tiny messages are not free.
 inline constexpr std::size_t kMessageOverheadBytes = 128;

@@ -1,5 +1,7 @@
 #include "worker/client_ticks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/hash.h"
@@ -11,10 +13,11 @@ void ClientTicks::Begin(Clock start) {
   shards_.assign(desk_->shards(), {start});
 }
 
-void ClientTicks::Ask(Clock clock, const DataPosition& position) {
+void ClientTicks::Ask(Clock clock, const MaybePosition& position) {
   if (clock <= asked_) return;
   asked_ = clock;
-  waiting_.push_back({clock, position});
+  if (position) asked_position_ = *position;
+  waiting_.push_back({clock, asked_position_});
 }
 
 bool ClientTicks::Held(Clock clock) const { return clock > limit() || !pushes_->AllAckedBefore(clock); }
@@ -46,9 +49,24 @@ void ClientTicks::OnAck(ShardId from, Clock clock) {
   ShardState& state = shards_[from.value];
   if (clock > sent_ || clock <= state.acked) return;
   state.acked = clock;
-  state.repeats = 0;
+  state.repeats = state.refusals = 0;
+  state.patience.Progress();
   if (clock == sent_) state.due = kNever;
   Advance();
+}
+
+bool ClientTicks::OnError(ShardId from, const ErrorReply& error) {
+  ShardState& state = shards_[from.value];
+  if (state.due == kNever) return false;
+  // "Malformed" may be said of anything that we sent.
+  const bool final = Judge(error.code) == Verdict::kFatal && error.code != ErrorCode::kMalformed;
+  if (final || desk_->GivesUp(&state.patience)) {
+    const std::string what = fmt::format("the tick to clock {}", sent_.value);
+    desk_->Stop(error.code, desk_->Refusal(from, what, error.message, final ? desk_->now : state.patience.since()));
+    return true;
+  }
+  state.due = std::min(state.due, desk_->now + RefusalPause(desk_->options.resend_us, state.refusals++));
+  return true;
 }
 
 // Finishes what every shard has.
@@ -106,8 +124,10 @@ TimeUs ClientTicks::NextTimer() const {
 
 void ClientTicks::Reroute() {
   shards_.resize(desk_->shards(), {desk_->welcome.start_clock});
-  for (std::uint32_t i = 0; i < shards_.size(); ++i)
+  for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+    shards_[i].patience.Progress();
     if (shards_[i].acked < sent_) Transmit(ShardId(i));
+  }
 }
 
 std::uint64_t ClientTicks::Hash() const {

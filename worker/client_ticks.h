@@ -18,9 +18,11 @@ class ClientTicks {
   ClientTicks(ClientDesk* desk, const ClientPushes* pushes) : desk_(desk), pushes_(pushes) {}
 
   void Begin(Clock start);
-  // Clocks < clock are finished. Not ahead of asked(): ignored.
-  void Ask(Clock clock, const DataPosition& position);
+  // Clocks < clock are finished. Not ahead of asked(): ignored. No position: that of the tick asked for before.
+  void Ask(Clock clock, const MaybePosition& position);
   void OnAck(ShardId from, Clock clock);
+  // For errors that name no request. False: the shard owes no answer to a tick.
+  bool OnError(ShardId from, const ErrorReply& error);
   void AdoptView();
   void OnTimer();
   TimeUs NextTimer() const;
@@ -48,7 +50,8 @@ class ClientTicks {
   struct ShardState {
     Clock acked;
     TimeUs due = kNever;
-    std::uint32_t repeats = 0;
+    std::uint32_t repeats = 0, refusals = 0;
+    Patience patience;
   };
 
   void Advance();
@@ -59,7 +62,7 @@ class ClientTicks {
   ClientDesk* desk_;
   const ClientPushes* pushes_;
   Clock asked_, sent_, acked_;
-  DataPosition sent_position_, acked_position_;
+  DataPosition asked_position_, sent_position_, acked_position_;
   std::deque<Finished> waiting_;  // asked for, not yet acknowledged by every shard
   std::vector<ShardState> shards_;
   std::uint64_t proposal_ = 0;

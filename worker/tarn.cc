@@ -196,7 +196,7 @@ StatusFuture Client::Push(const Table& table, std::span<const Key> keys, std::sp
 }
 
 Client::PushPullFutures Client::PushPull(const Table& table, std::span<const Key> keys,
-                                         std::span<const float> gradients) {
+                                         std::span<const float> gradients, const worker::MaybePosition& position) {
   const auto fail = [](const Error& error) {
     return PushPullFutures{StatusFuture(Failed(error)), RowsFuture(Failed(error))};
   };
@@ -208,17 +208,17 @@ Client::PushPullFutures Client::PushPull(const Table& table, std::span<const Key
   auto pushed = NewResult();
   auto pulled = NewResult();
   pulled->expand_by = *plan;
-  impl_->loop.PushPull(*plan, std::move(sums), {}, pushed, pulled);
+  impl_->loop.PushPull(*plan, std::move(sums), position, pushed, pulled);
   return {StatusFuture(std::move(pushed)), RowsFuture(std::move(pulled))};
 }
 
-StatusFuture Client::Tick(const DataPosition& position) {
+StatusFuture Client::Tick(const worker::MaybePosition& position) {
   auto result = NewResult();
   impl_->loop.TickTo({}, position, result);
   return StatusFuture(std::move(result));
 }
 
-StatusFuture Client::TickTo(Clock clock, const DataPosition& position) {
+StatusFuture Client::TickTo(Clock clock, const worker::MaybePosition& position) {
   auto result = NewResult();
   impl_->loop.TickTo(clock, position, result);
   return StatusFuture(std::move(result));

@@ -20,7 +20,8 @@
 // by any thread; dropping one drops only the answer.
 //
 // Errors: kInvalidArgument (sizes that do not fit, a dense key that is too large), kFenced (the fleet has declared
-// this worker dead: connect anew), kCancelled (the job is over, or the client is gone), kTimeout (where said).
+// this worker dead: connect anew), kCancelled (the job is over, or the client is gone), kUnavailable (the scheduler has
+// been silent for two leases: everything that waits ends, and the client with it), kTimeout (where said).
 #pragma once
 
 #include <cstdint>
@@ -127,12 +128,14 @@ class Client {
     StatusFuture pushed;
     RowsFuture pulled;
   };
-  PushPullFutures PushPull(const Table& table, std::span<const Key> keys, std::span<const float> gradients);
+  PushPullFutures PushPull(const Table& table, std::span<const Key> keys, std::span<const float> gradients,
+                           const worker::MaybePosition& position = {});
 
-  // This clock is done. Ready once every shard knows; there is no need to wait for it.
-  StatusFuture Tick(const DataPosition& position = {});
+  // This clock is done. Ready once every shard knows; there is no need to wait for it. `position`: where a program that
+  // trains leases stands now; without it, where it stood before. A tick never takes a position back by itself.
+  StatusFuture Tick(const worker::MaybePosition& position = {});
   // The same, ahead to `clock`; one that is not ahead is ready at once.
-  StatusFuture TickTo(Clock clock, const DataPosition& position = {});
+  StatusFuture TickTo(Clock clock, const worker::MaybePosition& position = {});
   // Waits until every live worker of the fleet has called it as often.
   Status Barrier();
   // Waits until everything is acknowledged and the scheduler has let this worker go. Nothing works afterwards.
@@ -151,7 +154,8 @@ class Client {
   RowsFuture Pull(PlanPtr plan, Clock use_clock);
   // gradients: fp32, plan->keys.size() x dim, shared until acknowledged.
   StatusFuture Push(PlanPtr plan, Buffer gradients, Clock pulled_clock);
-  // Leases of data (docs/protocol.md, rules D1 to D6); `request.number` is set here.
+  // Leases of data (docs/protocol.md, rules D1 to D6); `request.number` is set here. Several threads may ask; they are
+  // answered one after the other.
   Expected<LeaseReply> RequestLeases(LeaseRequest request);
 
  private:

@@ -61,11 +61,8 @@ TrainerEnd Trainer::Run() {
     }
     if (client_.state() == ClientState::kStopped) break;
     const bool joining = client_.state() == ClientState::kJoining;
-    const double silent = double(Now() - last_heard_) * 1e-6;
-    if (silent > (joining ? options_.join_seconds_max : 2 * job_.fleet.lease_seconds)) {
-      error_ = {ErrorCode::kUnavailable,
-                fmt::format("the scheduler at {} has not been heard for {:.0f} seconds; is it running?",
-                            options_.scheduler, silent)};
+    if (Status status = CheckScheduler(); !status) {
+      error_ = status.error();
       return TrainerEnd::kFailed;
     }
     if (joining) continue;
@@ -108,6 +105,15 @@ TrainerEnd Trainer::Run() {
   return TrainerEnd::kFailed;
 }
 
+Status Trainer::CheckScheduler() const {
+  TARN_RETURN_IF_ERROR(client_.CheckScheduler(Now(), options_.scheduler));
+  const double silent = double(Now() - client_.scheduler_heard()) * 1e-6;
+  if (client_.state() != ClientState::kJoining || silent <= options_.join_seconds_max) return {};
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("the scheduler at {} has not been heard for {:.0f} seconds; is it running?",
+                          options_.scheduler, silent));
+}
+
 // How long the next Receive may wait.
 std::int64_t Trainer::WaitUs() const {
   if (FrontReady()) return 0;
@@ -136,7 +142,6 @@ void Trainer::Exchange() {
     (window_.empty() ? wait_read_seconds_ : wait_pull_seconds_) += seconds;
   }
   for (net::Received& r : received_) {
-    if (r.from == kSchedulerPeer) last_heard_ = Now();
     client_.OnMessage(r.from, std::move(r.message), Now(), &outbox_);
   }
   if (const TimeUs now = Now(); now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);

@@ -52,6 +52,7 @@ class Trainer {
   Status Setup();       // once welcomed: the job; begins to open the data
   Status MakeTables();  // once they are open: the model; asks for its tables
   void TellFailure();
+  Status CheckScheduler() const;  // it is there, or may still come
   Status OpenData();
   bool TablesReady() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
   void StartSource();
@@ -101,7 +102,6 @@ class Trainer {
   std::uint64_t samples_ = 0, batches_ = 0;
   double compute_seconds_ = 0, push_seconds_ = 0, wait_pull_seconds_ = 0, wait_read_seconds_ = 0;
   TimeUs next_metrics_ = 0;
-  TimeUs last_heard_ = 0;
   std::future<Status> loading_;
   TimeUs next_failure_ = 0;
   std::optional<Error> failed_;

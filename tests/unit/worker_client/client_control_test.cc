@@ -200,12 +200,57 @@ TEST(ClientControl, TablesBarriersAndLeasesAreAskedForUntilAnswered) {
   EXPECT_TRUE(fleet.TakeSent(kSchedulerPeer).empty());
 }
 
+TEST(ClientControl, LeasesAreAskedForOneAfterTheOther) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  fleet.TakeSent(kSchedulerPeer);
+  fleet.client.RequestLeases({.want = 2}, fleet.now, &fleet.out);
+  fleet.client.RequestLeases({.want = 3}, fleet.now, &fleet.out);
+  fleet.Wait(1'500'000);
+  auto requests = BodiesOf<LeaseRequest>(fleet.TakeSent(kSchedulerPeer));
+  ASSERT_EQ(requests.size(), 2u);
+  for (const LeaseRequest& request : requests) EXPECT_EQ(request.number, 1u);
+  EXPECT_FALSE(fleet.client.idle());
+  LeaseReply reply;
+  reply.number = 1;
+  fleet.FromScheduler(reply);
+  requests = BodiesOf<LeaseRequest>(fleet.TakeSent(kSchedulerPeer));
+  ASSERT_EQ(requests.size(), 1u);
+  EXPECT_EQ(requests[0].number, 2u);
+  EXPECT_EQ(requests[0].want, 3u);
+  reply.number = 2;
+  fleet.FromScheduler(reply);
+  EXPECT_EQ(fleet.EventsOf<LeasesGranted>().size(), 2u);
+  EXPECT_TRUE(fleet.client.idle());
+}
+
+TEST(ClientControl, ASchedulerSilentForTwoLeasesIsLost) {
+  FleetOptions options = Options();
+  options.lease_seconds = 5;
+  options.heartbeat_seconds = 2;
+  FakeFleet fleet(options);
+  fleet.client.Start(fleet.now, &fleet.out);
+  fleet.Wait(60'000'000);
+  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));  // whoever joins has a limit of its own
+  fleet.FromScheduler(fleet.MakeWelcome());
+  fleet.Wait(9'999'999);
+  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));
+  fleet.Wait(1);
+  const Status lost = fleet.client.CheckScheduler(fleet.now, "tcp://s:1");
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(lost.error().message.starts_with("the scheduler at tcp://s:1 has not been heard for 10.0 seconds"))
+      << lost.error().message;
+  fleet.FromScheduler(HeartbeatAck{ViewVersion(1)});
+  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));
+}
+
 TEST(ClientControl, LeavesOnlyWhenNothingIsPendingAndThenInsists) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(TableId(1), {1, 2, 3});
   fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
-  fleet.client.Tick({LeaseId(3), 64}, fleet.now, &fleet.out);
+  fleet.client.Tick(DataPosition{LeaseId(3), 64}, fleet.now, &fleet.out);
   fleet.client.Leave(fleet.now, &fleet.out);
   EXPECT_TRUE(BodiesOf<Leave>(fleet.TakeSent(kSchedulerPeer)).empty());
   fleet.Exchange();
@@ -233,7 +278,7 @@ TEST(ClientControl, SameInputsGiveTheSameStates) {
     for (int i = 0; i < 20; ++i) {
       fleet.client.Pull(plan, fleet.client.clock(), fleet.now, &fleet.out);
       fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);
-      fleet.client.Tick({LeaseId(1), std::uint64_t(i)}, fleet.now, &fleet.out);
+      fleet.client.Tick(DataPosition{LeaseId(1), std::uint64_t(i)}, fleet.now, &fleet.out);
       if (i % 3 == 0) fleet.Wait(1'200'000);
       fleet.Exchange();
       hash = hash * 31 + fleet.client.StateHash();

@@ -164,6 +164,39 @@ TEST(ClientPull, RepeatedAnswersAndAnswersOfAnotherShardAreIgnored) {
   EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 1u);
 }
 
+TEST(ClientPull, ARefusalThatDoesNotPassFailsThePullAfterTwoLeases) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.lease_seconds = 5;
+  options.heartbeat_seconds = 2;
+  for (ErrorCode code : {ErrorCode::kWrongShard, ErrorCode::kNotFound, ErrorCode::kOk}) {  // kOk: a wrong answer
+    FakeFleet fleet(options);
+    fleet.Run();
+    const RequestId id = fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10)), Clock(0), fleet.now, &fleet.out);
+    const TimeUs start = fleet.now;
+    std::vector<RequestFailed> failed;
+    while (failed.empty() && fleet.now < start + 30'000'000) {
+      for (const Pull& pull : BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))))) {
+        if (code == ErrorCode::kOk) {
+          fleet.FromShard(0, PullReply{pull.request, kUsers, Clock(0), ValueCodec::kFp32, 9}, Buffer::Allocate(144));
+        } else {
+          fleet.FromShard(0, ErrorReply{pull.request, code, "not mine", Epoch(1)});
+        }
+      }
+      fleet.Wait(100'000);
+      failed = fleet.EventsOf<RequestFailed>();
+    }
+    ASSERT_EQ(failed.size(), 1u);
+    EXPECT_GE(fleet.now - start, 10'000'000);
+    EXPECT_LE(fleet.now - start, 15'000'000);
+    EXPECT_EQ(failed[0].request, id);
+    EXPECT_TRUE(failed[0].error.message.starts_with("shard 0 has refused a pull of table 'users' for 1"))
+        << failed[0].error.message;
+    EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
+    EXPECT_TRUE(fleet.client.idle());
+  }
+}
+
 TEST(ClientPull, ARefusalForGoodFailsThePullAlone) {
   FakeFleet fleet(Options());
   fleet.Run();
@@ -251,7 +284,8 @@ TEST(ClientPull, PushPullTravelsAsOneMessageAndTheTickFollowsTheAcknowledgements
   fleet.Run();
   for (FakeShard& shard : fleet.shards) shard.minimum = Clock(0);
   const Plan plan = fleet.MakePlan(kUsers, Keys(60));
-  const auto ids = fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(0), {LeaseId(1), 8}, fleet.now, &fleet.out);
+  const auto ids =
+      fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(0), DataPosition{LeaseId(1), 8}, fleet.now, &fleet.out);
   EXPECT_EQ(fleet.client.clock(), Clock(1));
   for (const Outgoing& o : fleet.out) {
     if (o.to == kSchedulerPeer) continue;
@@ -286,8 +320,8 @@ TEST(ClientPull, ALostPushPullComesBackAsAPushAndAPull) {
   std::vector<Plan> plans;
   for (std::uint64_t i = 0; i < 10; ++i) {
     plans.push_back(fleet.MakePlan(kUsers, Keys(60, i)));
-    fleet.client.PushPull(plans.back(), fleet.Gradients(plans.back()), fleet.client.clock(), {LeaseId(1), i}, fleet.now,
-                          &fleet.out);
+    fleet.client.PushPull(plans.back(), fleet.Gradients(plans.back()), fleet.client.clock(),
+                          DataPosition{LeaseId(1), i}, fleet.now, &fleet.out);
     fleet.Exchange();
   }
   for (int i = 0; i < 2000 && !fleet.client.idle(); ++i) {

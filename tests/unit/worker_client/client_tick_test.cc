@@ -32,7 +32,7 @@ std::vector<Clock> TicksTo(FakeFleet* fleet, std::uint32_t shard) {
 
 void TickTimes(FakeFleet* fleet, int times) {
   for (int i = 0; i < times; ++i)
-    fleet->client.Tick({LeaseId(1), fleet->client.clock().value + 1}, fleet->now, &fleet->out);
+    fleet->client.Tick(DataPosition{LeaseId(1), fleet->client.clock().value + 1}, fleet->now, &fleet->out);
 }
 
 TEST(ClientTick, WaitsForEveryAcknowledgementOfEarlierClocks) {
@@ -97,13 +97,97 @@ TEST(ClientTick, ANewerOneReplacesAnOlderAndStandsForIt) {
 TEST(ClientTick, JumpsForwardAndNeverBack) {
   FakeFleet fleet(Options());
   fleet.Run();
-  fleet.client.TickTo(Clock(150), {LeaseId(1), 1}, fleet.now, &fleet.out);
-  fleet.client.TickTo(Clock(150), {LeaseId(1), 2}, fleet.now, &fleet.out);
-  fleet.client.TickTo(Clock(120), {LeaseId(1), 3}, fleet.now, &fleet.out);
+  fleet.client.TickTo(Clock(150), DataPosition{LeaseId(1), 1}, fleet.now, &fleet.out);
+  fleet.client.TickTo(Clock(150), DataPosition{LeaseId(1), 2}, fleet.now, &fleet.out);
+  fleet.client.TickTo(Clock(120), DataPosition{LeaseId(1), 3}, fleet.now, &fleet.out);
   EXPECT_EQ(fleet.client.clock(), Clock(150));
   fleet.Exchange();
   EXPECT_EQ(fleet.EventsOf<TickDone>().size(), 1u);
   EXPECT_EQ(fleet.shards[1].ticked, Clock(150));
+}
+
+TEST(ClientTick, WithoutAPositionTheLastOneStands) {
+  FleetOptions options = Options();
+  options.heartbeat_seconds = 1;
+  FakeFleet fleet(options);
+  fleet.Run();
+  const auto position_sent = [&fleet] {
+    const auto ticks = BodiesOf<Tick>(fleet.TakeSent(ShardPeer(ShardId(0))));
+    return ticks.empty() ? DataPosition{LeaseId(99), 99} : ticks.back().position;
+  };
+  fleet.client.Tick({}, fleet.now, &fleet.out);
+  EXPECT_EQ(position_sent(), DataPosition());  // in no lease yet
+  fleet.client.Tick(DataPosition{LeaseId(3), 64}, fleet.now, &fleet.out);
+  EXPECT_EQ(position_sent(), (DataPosition{LeaseId(3), 64}));
+  fleet.client.Tick({}, fleet.now, &fleet.out);
+  EXPECT_EQ(position_sent(), (DataPosition{LeaseId(3), 64}));
+  fleet.client.TickTo(Clock(150), {}, fleet.now, &fleet.out);
+  EXPECT_EQ(position_sent(), (DataPosition{LeaseId(3), 64}));
+  const Plan plan = fleet.MakePlan(kUsers, Keys(3));
+  fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(150), {}, fleet.now, &fleet.out);
+  for (std::uint32_t i = 0; i < 2; ++i) fleet.FromShard(i, TickAck{Clock(150)});
+  fleet.Exchange();
+  fleet.TakeSent(kSchedulerPeer);
+  fleet.Wait(1'000'000);
+  const auto beats = BodiesOf<Heartbeat>(fleet.TakeSent(kSchedulerPeer));
+  ASSERT_EQ(beats.size(), 1u);
+  EXPECT_EQ(beats[0].acked_clock, Clock(151));
+  EXPECT_EQ(beats[0].position, (DataPosition{LeaseId(3), 64}));
+}
+
+// The shard answers each tick with this, for up to `us`.
+void RefuseTicks(FakeFleet* fleet, const ErrorReply& error, TimeUs us) {
+  const TimeUs end = fleet->now + us;
+  while (fleet->now < end && fleet->client.state() == ClientState::kRunning) {
+    for (std::size_t i = TicksTo(fleet, 1).size(); i > 0; --i) fleet->FromShard(1, error);
+    fleet->FromScheduler(HeartbeatAck{ViewVersion(1)});
+    fleet->Wait(100'000);
+  }
+}
+
+TEST(ClientTick, ARefusalThatMayPassIsRepeatedForTwoLeasesAndThenEndsTheClient) {
+  FleetOptions options = Options();
+  options.lease_seconds = 5;
+  options.heartbeat_seconds = 2;
+  FakeFleet fleet(options);
+  fleet.Run();
+  TickTimes(&fleet, 1);
+  const ErrorReply error{RequestId(0), ErrorCode::kUnavailable, "incarnation 7 is not known", Epoch(1)};
+  RefuseTicks(&fleet, error, 9'500'000);
+  EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
+  RefuseTicks(&fleet, error, 10'000'000);
+  EXPECT_EQ(fleet.client.state(), ClientState::kStopped);
+  EXPECT_EQ(fleet.client.stop_reason().code, ErrorCode::kUnavailable);
+  const std::string& reason = fleet.client.stop_reason().reason;
+  EXPECT_TRUE(reason.starts_with("shard 1 has refused the tick to clock 101 for 1")) << reason;
+  EXPECT_TRUE(reason.ends_with("seconds: incarnation 7 is not known")) << reason;
+}
+
+TEST(ClientTick, ARefusalThatPassesIsForgotten) {
+  FleetOptions options = Options();
+  options.lease_seconds = 5;
+  options.heartbeat_seconds = 2;
+  FakeFleet fleet(options);
+  fleet.Run();
+  for (int i = 0; i < 4; ++i) {
+    TickTimes(&fleet, 1);
+    RefuseTicks(&fleet, {RequestId(0), ErrorCode::kStaleEpoch, "", Epoch(1)}, 6'000'000);
+    fleet.FromShard(0, TickAck{fleet.client.clock()});
+    fleet.FromShard(1, TickAck{fleet.client.clock()});
+  }
+  EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
+  EXPECT_EQ(fleet.EventsOf<TickDone>().size(), 4u);
+}
+
+TEST(ClientTick, ARefusalThatCannotPassEndsTheClientAtOnce) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  fleet.FromShard(1, ErrorReply{RequestId(0), ErrorCode::kInvalidArgument, "stray", Epoch(1)});  // of no tick
+  EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
+  TickTimes(&fleet, 1);
+  fleet.FromShard(1, ErrorReply{RequestId(0), ErrorCode::kInvalidArgument, "too far ahead", Epoch(1)});
+  EXPECT_EQ(fleet.client.state(), ClientState::kStopped);
+  EXPECT_EQ(fleet.client.stop_reason().reason, "shard 1 has refused the tick to clock 101: too far ahead");
 }
 
 TEST(ClientTick, HeartbeatsTellTheAcknowledgedClockAndItsPosition) {

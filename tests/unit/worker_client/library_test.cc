@@ -27,6 +27,8 @@ struct FakeWorld {
   bool woken = false;
   bool welcome_all = true;
   bool deaf = false;  // shards lose what they are sent
+  bool scheduler_dead = false;
+  std::vector<DataPosition> ticks;  // positions, as they came to shard 0
   View view;
   std::vector<FakeShard> shards{2};
   std::string job_text = ToToml(Job{});
@@ -75,6 +77,8 @@ class FakeTransport final : public net::Transport {
     const std::lock_guard lock(world_->mutex);
     if (to == kSchedulerPeer) return ToScheduler(message);
     if (world_->deaf) return;
+    if (const auto* tick = std::get_if<Tick>(&message.body); tick != nullptr && to == ShardPeer(ShardId(0)))
+      world_->ticks.push_back(tick->position);
     std::vector<Buffer> values;
     auto bodies = world_->shards[to.value - 1].Handle(message, &values);
     for (std::size_t i = 0; i < bodies.size(); ++i) world_->Answer(to, std::move(bodies[i]), std::move(values[i]));
@@ -103,7 +107,10 @@ class FakeTransport final : public net::Transport {
 
  private:
   void ToScheduler(const Message& message) {
-    if (const auto* join = std::get_if<Join>(&message.body)) {
+    if (world_->scheduler_dead) return;
+    if (std::holds_alternative<Heartbeat>(message.body)) {
+      world_->Answer(kSchedulerPeer, HeartbeatAck{world_->view.version});
+    } else if (const auto* join = std::get_if<Join>(&message.body)) {
       if (world_->welcome_all)
         world_->Answer(kSchedulerPeer,
                        Welcome{join->nonce, 0, Incarnation(5), Clock(0), world_->job_text, "", world_->view});
@@ -333,6 +340,52 @@ TEST(Library, BeingFencedFailsEverythingThatWaits) {
   EXPECT_EQ(rows.Wait().error().code, ErrorCode::kFenced);
   EXPECT_EQ(client->Barrier().error().code, ErrorCode::kFenced);
   EXPECT_EQ(client->Leave().error().code, ErrorCode::kFenced);
+}
+
+TEST(Library, ASchedulerThatDiesEndsEverythingThatWaits) {
+  FakeWorld world;
+  Job job;
+  job.fleet.heartbeat_seconds = 0.01;
+  job.fleet.lease_seconds = 0.1;
+  world.job_text = ToToml(job);
+  for (FakeShard& shard : world.shards) shard.minimum = Clock(0);
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  client->Tick();
+  const std::vector<Key> keys = {1, 2, 3};
+  const auto rows = client->Pull(*users, keys);  // of clock 1: held back
+  {
+    const std::lock_guard lock(world.mutex);
+    world.scheduler_dead = true;
+  }
+  const Status barrier = client->Barrier();
+  EXPECT_EQ(barrier.error().code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(barrier.error().message.starts_with("the scheduler at fake://scheduler has not been heard for 0."))
+      << barrier.error().message;
+  EXPECT_EQ(rows.Wait().error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(client->RequestLeases({.want = 1}).error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(client->Tick().Wait().error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(client->Leave().error().code, ErrorCode::kUnavailable);
+}
+
+TEST(Library, ATickWithoutAPositionKeepsTheLastOne) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  const std::vector<Key> keys = {1};
+  const DataPosition first{LeaseId(3), 64}, second{LeaseId(3), 128};
+  EXPECT_TRUE(client->Tick(first).Wait());
+  EXPECT_TRUE(client->Tick().Wait());
+  EXPECT_TRUE(client->PushPull(*users, keys, std::vector<float>(3)).pulled.Wait());
+  EXPECT_TRUE(client->TickTo(Clock(10)).Wait());
+  EXPECT_TRUE(client->PushPull(*users, keys, std::vector<float>(3), second).pulled.Wait());
+  EXPECT_TRUE(client->TickTo(Clock(20)).Wait());
+  EXPECT_TRUE(client->Leave());
+  EXPECT_EQ(world.ticks, (std::vector<DataPosition>{first, first, first, first, second, second}));
 }
 
 TEST(Library, FuturesOutliveTheClient) {
