@@ -4,6 +4,7 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <string>
 
@@ -76,9 +77,6 @@ Expected<Prefix> ReadPrefix(const FrameView& frame) {
   std::memcpy(&prefix, frame.data, kPrefixBytes);
   if (prefix.magic != kMagic)
     return Fail(ErrorCode::kMalformed, fmt::format("prefix.magic: {:#010x}, expected {:#010x}", prefix.magic, kMagic));
-  if (prefix.version != limits::kProtocolVersion)
-    return Fail(ErrorCode::kWrongJob,
-                fmt::format("prefix.version: protocol {}, expected {}", prefix.version, limits::kProtocolVersion));
   if (prefix.reserved != 0)
     return Fail(ErrorCode::kMalformed, fmt::format("prefix.reserved: {}, expected 0", prefix.reserved));
   return prefix;
@@ -120,6 +118,10 @@ Expected<Parts> SplitFrames(std::span<const FrameView> frames, const Prefix& pre
 }
 
 Expected<Parts> FindParts(std::span<const FrameView> frames) {
+  if (const auto version = frames.empty() ? std::nullopt : VersionOf(frames[0]);
+      version && *version != limits::kProtocolVersion)
+    return Fail(ErrorCode::kWrongJob,
+                fmt::format("prefix.version: protocol {}, expected {}", *version, limits::kProtocolVersion));
   if (frames.empty() || frames.size() > limits::kFramesMax)
     return Fail(frames.empty() ? ErrorCode::kMalformed : ErrorCode::kTooLarge,
                 fmt::format("message: {} frames, expected 1 or {}", frames.size(), limits::kFramesMax));
@@ -148,6 +150,16 @@ Expected<Message> ReadAligned(const FrameView& header) {
 }
 
 }  // namespace
+
+std::optional<std::uint32_t> VersionOf(const FrameView& first) {
+  std::uint32_t magic = 0;
+  constexpr std::size_t kVersionAt = offsetof(Prefix, version);
+  static_assert(offsetof(Prefix, magic) == 0 && kVersionAt == 4, "the same in all versions");
+  if (first.size <= kVersionAt) return std::nullopt;
+  std::memcpy(&magic, first.data, sizeof(magic));
+  if (magic != kMagic) return std::nullopt;
+  return std::to_integer<std::uint32_t>(first.data[kVersionAt]);
+}
 
 Expected<std::vector<Buffer>> Encode(const Message& message) {
   TARN_RETURN_IF_ERROR(CheckMeaning(message));

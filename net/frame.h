@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,8 @@
 
 namespace tarn::net {
 
-// The first 16 bytes of a message.
+// The first 16 bytes of a message. The magic number and the version stand there in every version of the protocol, for
+// ever, so that nodes of different versions can tell each other; all else belongs to the version.
 struct Prefix {
   std::uint32_t magic = 0;         // kMagic
   std::uint8_t version = 0;        // limits::kProtocolVersion
@@ -42,14 +44,17 @@ struct FrameView {
   std::size_t size = 0;
 };
 
+// The protocol version of the message that begins with `first`; none if that is no message of tarn.
+std::optional<std::uint32_t> VersionOf(const FrameView& first);
+
 // The frames of `message`, in order: one or limits::kFramesMax. Payloads above the size of a packed message are
 // shared, not copied. Refuses what Decode would refuse, with an error that names the field; texts for people
 // (ErrorReply.message, Shutdown.reason, ...) are cut to limits::kTextBytesMax instead.
 Expected<std::vector<Buffer>> Encode(const Message& message);
 
 // The message in `frames`, its payload copied once into aligned buffers. Any bytes may be given. An error is
-// kWrongJob (another protocol version), kTooLarge (over a limit) or kMalformed, and its message names the field, the
-// value and what was expected. What is returned holds to:
+// kWrongJob (another protocol version, whatever else the frames hold), kTooLarge (over a limit) or kMalformed, and its
+// message names the field, the value and what was expected. What is returned holds to:
 //   - every enum has a known value, every list and string is within core/limits.h;
 //   - keys: 8 x count bytes (kRaw) or none (kRange, and the range does not overflow); section counts add up to it;
 //     partitions are below 2^limits::kPartitionBitsMax;

@@ -58,6 +58,9 @@ class Transport {
   // dropped and counted.
   virtual void Send(Peer to, const Message& message) = 0;
 
+  // A message in another protocol version from a peer that we connected to comes as Shutdown{kWrongJob}, naming both
+  // versions, with the scheduler as its sender (rule N1); from others it is counted and answered.
+  //
   // Appends up to `max` messages to `out`, and returns how many. Waits up to `timeout_us` (below 0: for ever; rounded
   // up to whole milliseconds) for the first; comes back empty after Wake, a signal or the timeout.
   virtual std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) = 0;

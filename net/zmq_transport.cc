@@ -299,18 +299,34 @@ class ZmqTransport::Impl {
     }
     std::array<FrameView, Parts::kMax> frames;
     for (std::size_t i = skip; i < parts_.count(); ++i) frames[i - skip] = parts_[i];
-    Expected<Message> message =
-        parts_.too_large() ? Fail(ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes",
-                                                                    limits::kFramesMax, limits::kMessageBytesMax))
-                           : Decode(std::span<const FrameView>(frames.data(), parts_.count() - skip));
+    Expected<Message> message = Read(std::span<const FrameView>(frames.data(), parts_.count() - skip));
     if (!message) {
       Refuse(from, message.error());
+      if (message.error().code == ErrorCode::kWrongJob && !by_router) out->push_back({from, Farewell(frames[0])});
     } else {
       ++counters_.received_messages;
       counters_.received_bytes += parts_.bytes();
       out->push_back({from, std::move(*message)});
     }
     parts_.Clear();
+  }
+
+  // The message of the parts received last, of which `frames` are those kept.
+  Expected<Message> Read(std::span<const FrameView> frames) const {
+    const auto version = frames.empty() ? std::nullopt : VersionOf(frames[0]);
+    if (parts_.too_large() && version.value_or(limits::kProtocolVersion) == limits::kProtocolVersion)
+      return Fail(ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes", limits::kFramesMax,
+                                                    limits::kMessageBytesMax));
+    return Decode(frames);
+  }
+
+  // What a node of ours is told for a peer of another version, whose own words it cannot read.
+  static Message Farewell(const FrameView& first) {
+    Message message;
+    message.sender.role = Role::kScheduler;
+    message.body = Shutdown{ErrorCode::kWrongJob, fmt::format("this node speaks protocol {}, the fleet {}",
+                                                              limits::kProtocolVersion, *VersionOf(first))};
+    return message;
   }
 
   void Refuse(Peer from, const Error& error) {
@@ -325,10 +341,12 @@ class ZmqTransport::Impl {
       ++counters_.refused_malformed;
     }
     LogWarning(*limiter, "refused {} bytes from peer {}: {}", parts_.bytes(), from.value, ToString(error));
-    // Nobody answers an answer: what comes over a link is one, or is from our own scheduler.
+    // Nobody answers an answer: what comes over a link is one, or is from our own scheduler. Whoever speaks another
+    // version learns ours from the answer's prefix.
     if (!IsAccepted(from)) return;
     Message reply;
-    reply.body = ErrorReply{.code = ErrorCode::kMalformed, .message = error.message};
+    reply.body = ErrorReply{.code = error.code == ErrorCode::kWrongJob ? ErrorCode::kWrongJob : ErrorCode::kMalformed,
+                            .message = error.message};
     const Expected<Frames> frames = Encode(reply);
     // Whoever sends garbage and reads no answers gets none; nothing is kept for it.
     if (frames && !backlog_.Has(from)) TrySend(from, *frames);

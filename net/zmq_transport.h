@@ -5,8 +5,8 @@
 //   auto endpoint = transport.Bind("tcp://127.0.0.1:*");
 //
 // A peer that connects again (its process, or its link, was restarted) is a new Peer. What arrives and is no message
-// is counted, logged once a second at most, answered with ErrorReply{kMalformed} if it came through the ROUTER, and
-// has no other effect.
+// is counted, logged once a second at most, answered with ErrorReply{kMalformed} (kWrongJob: another version) if it
+// came through the ROUTER, and has no other effect.
 #pragma once
 
 #include <cstddef>

@@ -386,16 +386,71 @@ TEST_F(TransportTest, GarbageIsCountedAnsweredAndWithoutEffect) {
   EXPECT_EQ(std::get<ErrorReply>(message->body).code, ErrorCode::kMalformed);
   EXPECT_EQ(std::get<ErrorReply>(message->body).message, "prefix: 5 bytes, expected 16");
 
-  Buffer other_version = (*Encode(NumberedTick(1)))[0];
-  other_version.data()[4] = std::byte{200};
-  stranger.Send({std::string(reinterpret_cast<const char*>(other_version.data()), other_version.size())});
-  EXPECT_TRUE(ReceiveUntil(server.get(), [&] { return server->counters().refused_version == 1; }));
-
   ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
   client->Send(kSchedulerPeer, NumberedTick(9));
   const std::vector<Received> got = Move(client.get(), server.get(), 1);
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(TickOf(got[0]), 9u);
+}
+
+// The same message as another version might send it: only the magic number and the version's place are known of it.
+std::string InVersion(std::uint8_t version) {
+  const Buffer frame = (*Encode(NumberedTick(1)))[0];
+  std::string bytes(reinterpret_cast<const char*>(frame.data()), 5);
+  bytes[4] = static_cast<char>(version);
+  return bytes + "of another length and form";
+}
+
+// A node of another version that joins: it can read our version in the answer.
+TEST_F(TransportTest, ANodeOfAnotherVersionIsCountedAndToldOurs) {
+  auto server = Make();
+  Stranger stranger(*server->Bind("tcp://127.0.0.1:*"));
+  for (const auto& [version, count] : {std::pair<std::uint8_t, std::uint64_t>{0, 1}, {2, 2}, {255, 3}}) {
+    stranger.Send({InVersion(version), "more", "frames", "than", "ours"});
+    EXPECT_TRUE(ReceiveUntil(server.get(), [&] { return server->counters().refused_version == count; }));
+    const Buffer answer = stranger.Receive();
+    EXPECT_EQ(VersionOf({answer.data(), answer.size()}), limits::kProtocolVersion);
+    const auto message = Decode(std::span<const Buffer>(&answer, 1));
+    ASSERT_TRUE(message) << ToString(message.error());
+    EXPECT_EQ(std::get<ErrorReply>(message->body).code, ErrorCode::kWrongJob);
+  }
+  EXPECT_EQ(server->counters().refused_malformed, 0u);
+  EXPECT_EQ(server->counters().received_messages, 0u);
+}
+
+// A fleet of another version that our node joins: whatever it answers, the node is told to stop and why.
+TEST_F(TransportTest, AFleetOfAnotherVersionEndsOurNode) {
+  void* context = zmq_ctx_new();
+  void* router = zmq_socket(context, ZMQ_ROUTER);
+  ASSERT_EQ(zmq_bind(router, "tcp://127.0.0.1:*"), 0);
+  char endpoint[256];
+  std::size_t size = sizeof(endpoint);
+  ASSERT_EQ(zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, endpoint, &size), 0);
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
+  client->Send(kSchedulerPeer, NumberedTick(1));
+  std::vector<Received> got;
+  char identity[256];
+  int identity_bytes = -1;
+  for (int i = 0; i < 500 && identity_bytes < 0; ++i) {
+    client->Receive(&got, 0, 0);
+    identity_bytes = zmq_recv(router, identity, sizeof(identity), ZMQ_DONTWAIT);
+    if (identity_bytes < 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_GT(identity_bytes, 0);
+  zmq_send(router, identity, static_cast<std::size_t>(identity_bytes), ZMQ_SNDMORE);
+  const std::string answer = InVersion(7);
+  zmq_send(router, answer.data(), answer.size(), 0);
+  got = ReceiveN(client.get(), 1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].from, kSchedulerPeer);
+  EXPECT_EQ(got[0].message.sender.role, Role::kScheduler);
+  const auto& shutdown = std::get<Shutdown>(got[0].message.body);
+  EXPECT_EQ(shutdown.code, ErrorCode::kWrongJob);
+  EXPECT_EQ(shutdown.reason, "this node speaks protocol 1, the fleet 7");
+  EXPECT_EQ(client->counters().refused_version, 1u);
+  zmq_close(router);
+  zmq_ctx_term(context);
 }
 
 // More frames or bytes than a message may have: nothing but the beginning is kept, the next message is read well.
