@@ -65,11 +65,12 @@ def parse_arguments(argv):
     parser.add_argument("--mode", action="append", choices=list(MODES), help="only this mode; may be repeated (all)")
     parser.add_argument("--list", action="store_true", help="say which examples there are, and stop")
     parser.add_argument("--out", metavar="FILE", help="write the table there too, with date, machine and commit")
-    parser.add_argument("--bin-dir", metavar="DIR", help="where the programs are (build/release/bin, built if missing)")
+    parser.add_argument("--bin-dir", metavar="DIR", help="where the programs are (build/release/bin, built)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="section.key=value", dest="overrides", help="for every job"
     )
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="of one run (%(default)s)")
+    parser.set_defaults(quiet=True)  # the table alone goes to stdout
     options = parser.parse_args(argv)
     for name in options.examples:
         if name not in REFERENCES:
@@ -93,8 +94,7 @@ def missing_data(example):
 
 def command(example, mode, run_dir, options):
     settings = [argument for each in FLEET + MODES[mode] + options.overrides for argument in ("--set", each)]
-    bin_dir = ["--bin-dir", options.bin_dir] if options.bin_dir else []
-    return [LAUNCH, EXAMPLES / f"{example}.toml", "--quiet", "--plain", "--run-dir", run_dir, *bin_dir, *settings]
+    return [LAUNCH, EXAMPLES / f"{example}.toml", "--quiet", "--plain", "--run-dir", run_dir, "--bin-dir", options.bin_dir, *settings]
 
 
 def train(example, mode, folder, options):
@@ -210,6 +210,11 @@ def main(argv):
     if options.list:
         print("\n".join(REFERENCES))
         return EXIT_OK
+    try:
+        options.bin_dir = launch_options.find_programs(options)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"tools/accuracy: {getattr(error, 'stdout', None) or error}", file=sys.stderr)
+        return EXIT_USAGE
     lines, verdicts = [], set()
     print(HEADER, flush=True)
     try:

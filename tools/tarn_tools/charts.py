@@ -9,14 +9,14 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 38
 POINTS_MAX = 400
 
 
-def short(value):
-    """12 -> "12", 1500 -> "1.5k", 2e6 -> "2M", 0.1234 -> "0.123"."""
+def short(value, space=""):
+    """12 -> "12", 1500 -> "1.5k", 2e6 -> "2M", 0.1234 -> "0.123"; `space` goes before the unit."""
     if value == 0:
-        return "0"
+        return "0" + space
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
-            return f"{value / limit:.3g}{unit}"
-    return f"{value:.3g}"
+            return f"{value / limit:.3g}{space}{unit}"
+    return f"{value:.3g}{space}"
 
 
 def seconds_label(value):
@@ -154,12 +154,12 @@ def column_chart(title, columns, x_title, note=""):
     return figure(title, svg(parts, title), note)
 
 
-def bar_chart(title, bars, value_format, note=""):
-    """Horizontal bars, one a row: [(name, value), ...]."""
+def bar_chart(title, bars, value_format, note="", beside=()):
+    """Horizontal bars, one a row: [(name, value), ...], with shares of the sum of all but those named in `beside`."""
     bars = [(name, value) for name, value in bars if value is not None]
     if not bars:
         return empty(title)
-    total = sum(value for _, value in bars) or 1.0
+    total = sum(value for name, value in bars if name not in beside) or 1.0
     high = max(value for _, value in bars) or 1.0
     left, right, row = 96, 150, 30
     parts = []
@@ -168,5 +168,6 @@ def bar_chart(title, bars, value_format, note=""):
         width = value / high * (WIDTH - left - right)
         parts.append(f'<text class="name" x="{left - 10}" y="{y + 15}" text-anchor="end">{html.escape(name)}</text>')
         parts.append(f'<rect class="c1" x="{left}" y="{y}" width="{max(width, 1):.1f}" height="20" rx="2"/>')
-        parts.append(tick(left + width + 8, y + 15, "start", f"{value_format(value)}, {100 * value / total:.0f}%"))
+        share = "" if name in beside else f", {100 * value / total:.0f}%"
+        parts.append(tick(left + width + 8, y + 15, "start", value_format(value) + share))
     return figure(title, svg(parts, title, height=16 + row * len(bars)), note)

@@ -56,7 +56,7 @@ class Node:
         self.restarts = 0
         self.process = None
         self.output = b""  # the unfinished last line of what it printed
-        self.printed = False  # anything since its last start
+        self.said = ""  # the last line that it printed since its last start
 
     @property
     def running(self):
@@ -97,7 +97,7 @@ class Fleet:
             start_new_session=True,
             preexec_fn=lambda: _die_with(parent),
         )
-        node.printed = False
+        node.said = ""
         os.set_blocking(node.process.stdout.fileno(), False)
         self._selector.register(node.process.stdout, selectors.EVENT_READ, node)
         if node not in self.nodes:

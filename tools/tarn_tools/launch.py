@@ -1,7 +1,6 @@
 """tools/launch: one job, one local fleet, from start to table of results."""
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -32,16 +31,17 @@ class Failure(Exception):
 class Launch:
     """One run. `execute` returns the exit code and leaves no process."""
 
-    def __init__(self, options, bin_dir, run_dir):
-        self._options, self._bin_dir, self._run_dir = options, bin_dir, run_dir
+    def __init__(self, options, bin_dir, folder):
+        self._options, self._bin_dir, self._folder, self._run_dir = options, bin_dir, folder, folder.path
         self._display = progress.Display(options.quiet, options.plain)
-        self._metrics = progress.MetricsTail(run_dir / "metrics.jsonl")
-        self._journal = open(run_dir / "logs/launch.log", "a", buffering=1)
+        self._metrics = progress.MetricsTail(self._run_dir / "metrics.jsonl")
+        self._journal = open(self._run_dir / "logs/launch.log", "a", buffering=1)
         self._signals = []
-        self._stopping = False
+        self._stopping = self._killing = False
         self._restarts_due = []  # (time, node)
         self._restarts_max = 0
-        self._port_file = run_dir / ".scheduler-address"
+        self._security = launch_options.security_flags(options)
+        self._port_file = self._run_dir / ".scheduler-address"
         self._fleet = fleets.Fleet(self._on_output)
         self._scheduler = None
         self._shown = {}  # endings of lines, and when they were shown
@@ -57,13 +57,21 @@ class Launch:
         except Failure as failure:
             code, reason = failure.code, str(failure)
         finally:
-            self._fleet.kill()
+            self._kill()
             self._port_file.unlink(missing_ok=True)
             if self._metrics.poll():
                 self._display.progress(self._metrics.latest)
             self._display.finish()
             self._fleet.close()
         return self._conclude(code, reason, time.time() - started)
+
+    def _kill(self):
+        for node in self._fleet.wait(0):
+            if node.process.returncode != 0:
+                self._show_death(node)
+        # What they say of being killed tells nobody anything.
+        self._killing = True
+        self._fleet.kill()
 
     # --- starting ---
 
@@ -87,6 +95,7 @@ class Launch:
             arguments += ["--set", override]
         if self._options.resume:
             arguments += ["--resume", self._options.resume]
+        arguments += self._security
         self._scheduler = self._node("scheduler", 0, arguments)
         address = self._await_address()
         if not address:
@@ -95,12 +104,12 @@ class Launch:
         self._restarts_max = sizes.get("worker_restarts", 3)
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
         self._say(
-            f"launch: {servers} servers x {sizes.get('shards', 1)} shards, {workers} workers, scheduler at {address}"
+            f"launch: {summary.fleet_text(servers, sizes.get('shards', 1), workers)}; scheduler at {address}"
         )
         for rank in range(servers):
-            self._node("server", rank, ["--scheduler", address, "--rank", str(rank)])
+            self._node("server", rank, ["--scheduler", address, "--rank", str(rank), *self._security])
         for rank in range(workers):
-            self._node("worker", rank, ["--scheduler", address, "--rank", str(rank)])
+            self._node("worker", rank, ["--scheduler", address, "--rank", str(rank), *self._security])
 
     def _await_address(self):
         """The scheduler's address once it listens; None if it ended cleanly before."""
@@ -152,14 +161,12 @@ class Launch:
         bad_job = node.role == "scheduler" and code == PROGRAM_BAD_USAGE
         if not bad_job:
             self._show_death(node)
-        raise Failure(
-            f"{node.name} died: {fleets.describe_exit(code)}; log: {node.log}", EXIT_USAGE if bad_job else EXIT_FAILED
-        )
+        raise Failure(self._death(node), EXIT_USAGE if bad_job else EXIT_FAILED)
 
     def _on_worker_death(self, node):
+        self._show_death(node)
         if self._stopping or not self._scheduler.running:
             return
-        self._show_death(node)
         if node.restarts < self._restarts_max:
             delay = min(RESTART_SECONDS * 2**node.restarts, RESTART_SECONDS_MAX)
             self._restarts_due.append((time.monotonic() + delay, node))
@@ -211,17 +218,24 @@ class Launch:
 
     def _on_output(self, node, line):
         """Shows what a process prints; what ends a job is said by all of its processes, and shown once."""
-        node.printed = True
+        node.said = line
         self._note(f"{node.name}: {line}")
+        if self._killing:
+            return
         now, ending = time.monotonic(), line[-SAME_LINE_CHARS:]
         if len(ending) == SAME_LINE_CHARS and now - self._shown.get(ending, -SAME_LINE_SECONDS) < SAME_LINE_SECONDS:
             return
         self._shown[ending] = now
         self._display.fail(f"{node.name}: {line}")
 
+    def _death(self, node):
+        """How it ended, why if it said so, and where its log lies."""
+        why = node.said.removeprefix(f"tarn-{node.role}: ")
+        return f"{node.name} died: {fleets.describe_exit(node.process.returncode)}{why and f' ({why})'}; log: {node.log}"
+
     def _show_death(self, node):
         self._fail(f"launch: {node.name} died: {fleets.describe_exit(node.process.returncode)}; log: {node.log}")
-        if not node.printed:  # otherwise it has said why
+        if not node.said:
             for line in fleets.tail(node.log, TAIL_LINES):
                 self._display.fail(f"    {line}")
 
@@ -235,7 +249,9 @@ class Launch:
             return record, ""
         if record.get("status") == "failed" and record.get("reason"):
             return record, record["reason"]  # the scheduler knows what began it
-        record = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
+        job = launch_options.read_toml(self._run_dir / "job.toml") or launch_options.read_toml(self._options.job)
+        told = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
+        record = summary.complete(told, job, self._metrics.latest or {})
         record |= {"status": "failed" if code else "stopped", "reason": reason}
         path.write_text(json.dumps(record, indent=2) + "\n")
         return record, reason
@@ -243,7 +259,7 @@ class Launch:
     def _conclude(self, code, reason, seconds):
         if code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists():
             self._journal.close()
-            shutil.rmtree(self._run_dir, ignore_errors=True)  # nothing was trained, and what is wrong has been said
+            self._folder.remove()  # nothing was trained, and what is wrong has been said
             return code
         record, reason = self._settle_summary(code, reason, seconds)
         if reason:
@@ -254,9 +270,9 @@ class Launch:
             page = report.write(self._run_dir)
         except Exception as error:  # a page that cannot be drawn must not turn a good run into a failed one
             self._fail(f"launch: no report: {type(error).__name__}: {error}")
-        print(summary.table(record, self._run_dir, page))
+        self._display.fail(summary.table(record, self._run_dir, page))
         if reason:
-            print(f"failed: {reason}", file=sys.stderr)
+            progress.Outlet(sys.stderr).write(f"failed: {reason}\n")
         self._journal.close()
         return code
 
@@ -265,10 +281,11 @@ def main(argv):
     options = launch_options.parse_arguments(argv)
     try:
         bin_dir = launch_options.find_programs(options)
-        run_dir = launch_options.make_run_dir(options)
+        folder = launch_options.make_run_dir(options)
     except OSError as error:
         print(f"tools/launch: {error}", file=sys.stderr)
         return EXIT_USAGE
-    except subprocess.CalledProcessError:
+    except subprocess.CalledProcessError as error:
+        print(f"tools/launch: the programs cannot be built:\n{error.stdout or ''}", end="", file=sys.stderr)
         return EXIT_FAILED
-    return Launch(options, bin_dir, run_dir).execute()
+    return Launch(options, bin_dir, folder).execute()

@@ -3,6 +3,7 @@
 import argparse
 import os
 import pathlib
+import shutil
 import subprocess
 import time
 import tomllib
@@ -37,7 +38,9 @@ def parse_arguments(argv):
     )
     parser.add_argument("--resume", metavar="RUN_DIR", help="goes on from that run's newest whole checkpoint")
     parser.add_argument("--run-dir", metavar="DIR", help="where the run leaves its files (runs/<job>-<UTC time>)")
-    parser.add_argument("--bin-dir", metavar="DIR", help="where the programs are (build/release/bin, built if missing)")
+    parser.add_argument("--bin-dir", metavar="DIR", help="use these programs as they are (build/release/bin, built)")
+    parser.add_argument("--keys", metavar="FILE", help="the fleet's key file (tarn-keys makes one), for all programs")
+    parser.add_argument("--insecure", action="store_true", help="allow addresses other than loopback without keys")
     parser.add_argument("--quiet", action="store_true", help="only failures and the result")
     parser.add_argument("--plain", action="store_true", help="lines instead of one updating line")
     options = parser.parse_args(argv)
@@ -47,6 +50,8 @@ def parse_arguments(argv):
         options.job = os.path.join(options.resume, "job.toml")
     if not os.path.isfile(options.job):
         parser.error(f"no such job file: {options.job}")
+    if options.keys and not os.path.isfile(options.keys):
+        parser.error(f"no such key file: {options.keys} (tarn-keys makes one)")
     if options.resume and not os.path.isdir(options.resume):
         parser.error(f"no such run: {options.resume}")
     return options
@@ -70,14 +75,26 @@ def job_name(options):
     return kept or "job"
 
 
+class RunDir:
+    """The folder of a run. `path` has logs/ in it and nothing else, once make_run_dir has returned it."""
+
+    def __init__(self, path, made):
+        self.path, self._made = path, made
+
+    def remove(self):
+        """Leaves nothing of the run; an empty folder that was there before is left empty."""
+        for entry in self.path.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+        if self._made:
+            self.path.rmdir()
+
+
 def make_run_dir(options):
-    """The new folder of this run, with logs/ in it."""
     if options.run_dir:
-        path = pathlib.Path(options.run_dir)
-        if path.exists() and any(path.iterdir()):
-            raise FileExistsError(f"{path} is not empty: a run needs a folder of its own")
-        (path / "logs").mkdir(parents=True)
-        return path
+        return given_run_dir(pathlib.Path(options.run_dir))
     base = f"{job_name(options)}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     for attempt in range(1, 1000):
         path = pathlib.Path("runs") / (base if attempt == 1 else f"{base}-{attempt}")
@@ -86,16 +103,50 @@ def make_run_dir(options):
         except FileExistsError:
             continue
         (path / "logs").mkdir()
-        return path
+        return RunDir(path, made=True)
     raise FileExistsError(f"runs/{base} and 998 more exist")
 
 
+def given_run_dir(path):
+    if path.exists() and not path.is_dir():
+        raise FileExistsError(f"--run-dir {path}: this is a file; name a new or an empty folder")
+    made = not path.exists()
+    if not made and any(path.iterdir()):
+        raise FileExistsError(
+            f"--run-dir {path}: this folder is not empty. Name a new or an empty one, or leave --run-dir out for a new "
+            f"one under runs/. To go on with the run that is in it: --resume {path}"
+        )
+    (path / "logs").mkdir(parents=True)
+    return RunDir(path, made)
+
+
+def security_flags(options):
+    """What every program of the fleet is told about keys."""
+    keys = ["--keys", os.path.abspath(options.keys)] if options.keys else []
+    return keys + (["--insecure"] if options.insecure else [])
+
+
 def find_programs(options):
-    """The folder of the three programs; builds them where the default one lacks them."""
-    folder = pathlib.Path(options.bin_dir) if options.bin_dir else ROOT / "build/release/bin"
-    missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
-    if missing and not options.bin_dir:
-        subprocess.run([ROOT / "tools/build", "release", *PROGRAMS], check=True)
-    elif missing:
-        raise FileNotFoundError(f"no program {missing[0]} in {folder}")
-    return folder
+    """The folder of the three programs: those of --bin-dir as they are, or build/release/bin, brought up to date."""
+    if options.bin_dir:
+        folder = pathlib.Path(options.bin_dir)
+        missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
+        if missing:
+            raise FileNotFoundError(f"no program {missing[0]} in {folder}")
+        return folder
+    build_programs(options.quiet)
+    return ROOT / "build/release/bin"
+
+
+def build_programs(quiet):
+    """Shows the progress of the build, if there is any to show. Raises CalledProcessError with what was not shown."""
+    command = [ROOT / "tools/build", "release", *PROGRAMS]
+    hidden = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as build:
+        for line in build.stdout:
+            if quiet or "is up to date" in line:
+                hidden.append(line)
+            else:
+                print(line, end="", flush=True)
+    if build.returncode != 0:
+        raise subprocess.CalledProcessError(build.returncode, command, "".join(hidden))

@@ -1,12 +1,25 @@
 """Live progress of a run: one updating line on a terminal, a line every two seconds elsewhere."""
 
 import json
+import os
 import shutil
 import sys
 import time
 
 LINE_SECONDS = 2.0
-BAR_CELLS = 20
+BAR_CELLS = 8
+# Columns of the live line, and which of them go first where the terminal is narrow.
+LIVE_WIDTHS = {
+    "bar": BAR_CELLS + 2,
+    "share": 4,
+    "left": 12,
+    "epoch": 7,
+    "samples_per_second": 17,
+    "loss": 11,
+    "auc": 10,
+    "staleness_mean": 14,
+}
+LIVE_LEAST = ("bar", "epoch", "auc", "left")
 
 
 class MetricsTail:
@@ -65,52 +78,77 @@ def bar(share):
 
 
 def progress_parts(record):
-    """(name, text) of what one scheduler record tells; fields that it lacks are left out."""
+    """{name: text} of what one scheduler record tells, in the order of a line; fields that it lacks are left out."""
+    parts = {}
     share, left = number(record, "progress"), number(record, "eta_seconds")
-    trained = number(record, "samples")
     if share is not None:
         share = min(max(share, 0.0), 1.0)
-        yield "bar", bar(share)
-        yield "share", f"{100 * share:3.0f}%"
+        parts["bar"] = bar(share)
+        parts["share"] = f"{100 * share:3.0f}%"
     if record.get("state") not in (None, "", "train", "training"):
-        yield "state", str(record["state"])
-    if trained == 0:
-        return
-    formats = [
-        ("epoch", "epoch {:.0f}"),
-        ("samples", "{:,.0f} samples"),
-        ("samples_per_second", "{:,.0f} samples/s"),
-        ("loss", "loss {:.4f}"),
-        ("auc", "AUC {:.4f}"),
-        ("staleness_mean", "staleness {:.2f}"),
-    ]
-    for key, text in formats:
+        parts["left"] = str(record["state"])
+    elif left is not None and left >= 0:
+        parts["left"] = duration(left) + " left"
+    if number(record, "samples") == 0:
+        return parts
+    formats = {
+        "epoch": "epoch {:.0f}",
+        "samples": "{:,.0f} samples",
+        "samples_per_second": "{:,.0f} samples/s",
+        "loss": "loss {:.4f}",
+        "auc": "AUC {:.4f}",
+        "staleness_mean": "staleness {:.2f}",
+    }
+    for key, text in formats.items():
         value = number(record, key)
         if value is not None:
-            yield key, text.format(value + 1 if key == "epoch" else value)
-    if left is not None and left >= 0:
-        yield "eta_seconds", duration(left) + " left"
+            parts[key] = text.format(value + 1 if key == "epoch" else value)
+    return parts
 
 
-def progress_line(record, columns=None):
-    """One line, with a bar and at most that many columns (what matters least goes first), or plain and whole."""
-    parts = dict(progress_parts(record))
-    if columns is None:
-        parts.pop("bar", None)
-        return "  ".join(parts.values())
-    for name in ("samples", "bar", "state", "epoch"):
-        line = "  ".join(parts.values())
-        if len(line) <= columns:
-            return line
-        parts.pop(name, None)
-    return "  ".join(parts.values())[:columns]
+def plain_line(record):
+    """Whole, for a file."""
+    parts = progress_parts(record)
+    parts.pop("bar", None)
+    return "  ".join(parts.values())
+
+
+def live_line(record, columns):
+    """At most that many columns, with every field always at the same place; what matters least is not shown."""
+    shown = dict(LIVE_WIDTHS)
+    for name in LIVE_LEAST:
+        if sum(shown.values()) + 2 * (len(shown) - 1) > columns:
+            shown.pop(name)
+    parts = progress_parts(record)
+    cells = [
+        f"{parts.get(name, ''):{'<' if name == 'left' else '>'}{width}}" for name, width in shown.items()
+    ]
+    return "  ".join(cells).rstrip()[:columns]
+
+
+class Outlet:
+    """A stream whose reader may go away (| head): the run goes on, and its files tell the rest."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except BrokenPipeError:
+            # What is still buffered would be complained about when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            self._stream = None
 
 
 class Display:
     """Owns the terminal: messages scroll, the progress line stays at the bottom."""
 
     def __init__(self, quiet=False, plain=False, stream=sys.stdout):
-        self._stream = stream
+        self._outlet = Outlet(stream)
         self._quiet = quiet
         self._live = not plain and not quiet and stream.isatty()
         self._shown = ""
@@ -123,31 +161,22 @@ class Display:
 
     def fail(self, text):
         """A message that is always shown."""
-        self._erase()
-        print(text, file=self._stream, flush=True)
-        self._redraw()
+        self._outlet.write(self._erased() + text + "\n" + self._shown)
 
     def progress(self, record):
         if self._live:
-            self._erase()
-            self._shown = progress_line(record, shutil.get_terminal_size().columns - 1)
-            self._redraw()
+            erased = self._erased()
+            self._shown = live_line(record, shutil.get_terminal_size().columns - 1)
+            self._outlet.write(erased + self._shown)
         elif not self._quiet and time.monotonic() - self._last_line >= LINE_SECONDS:
             self._last_line = time.monotonic()
-            line = progress_line(record)
-            print(line, file=self._stream, flush=True)
+            self._outlet.write(plain_line(record) + "\n")
 
     def finish(self):
         """Leaves the last progress line in the scrollback."""
         if self._shown:
-            print(file=self._stream, flush=True)
             self._shown = ""
+            self._outlet.write("\n")
 
-    def _erase(self):
-        if self._shown:
-            self._stream.write("\r\x1b[K")
-
-    def _redraw(self):
-        if self._shown:
-            self._stream.write(self._shown)
-            self._stream.flush()
+    def _erased(self):
+        return "\r\x1b[K" if self._shown else ""

@@ -26,6 +26,11 @@ def tile(name, value, under=""):
     return f"<div class=tile><span>{name}</span><b>{value}</b><small>{under}</small></div>"
 
 
+def joined(*texts, by=", "):
+    """Those that there are."""
+    return by.join(text for text in texts if text)
+
+
 def headline(record):
     """The numbers that a reader looks for first."""
 
@@ -38,14 +43,20 @@ def headline(record):
     bound = text("staleness_bound", "bound {:.0f}") if record.get("mode") == "ssp" else None
     largest = text("staleness_max", "max {:.0f}")
     tiles = [
-        ("Samples a second", text("samples_per_second", "{:,.0f}"), text("samples", "{:,.0f} samples")),
-        ("Time", None if seconds is None else duration(seconds), None),
+        (
+            "Samples a second",
+            text("samples_per_second", "{:,.0f}"),
+            joined(text("samples", "{:,.0f}"), seconds is not None and f"in {duration(seconds)}", by=" "),
+        ),
         ("AUC, held out", text("eval_auc", "{:.4f}"), best),
         ("Log-loss, held out", text("eval_logloss", "{:.4f}"), text("train_logloss", "training {:.4f}")),
         ("Accuracy, held out", text("eval_accuracy", "{:.4f}"), None),
-        ("Staleness, mean", text("staleness_mean", "{:.2f}"), ", ".join(t for t in (largest, bound) if t)),
-        ("Pulled", None if pulled is None else summary.byte_count(pulled), None),
-        ("Pushed", None if pushed is None else summary.byte_count(pushed), None),
+        ("Staleness, mean", text("staleness_mean", "{:.2f}"), joined(largest, bound)),
+        (
+            "Pulled",
+            None if pulled is None else summary.byte_count(pulled),
+            None if pushed is None else f"{summary.byte_count(pushed)} pushed",
+        ),
         (
             "Workers died",
             text("workers_died", "{:.0f}") if record.get("workers_died") else None,
@@ -74,11 +85,13 @@ def learning_charts(metrics, record):
     drawn = []
     for title, key, level in (("Log-loss, training", "loss", None), ("AUC, training", "auc", reference)):
         for axis, options in (("time", by_time), ("samples", by_samples)):
+            points = metrics.scheduler(key, axis)
             drawn.append(
                 charts.line_chart(
                     f"{title}, by {axis}",
-                    [(key, metrics.scheduler(key, axis))],
+                    [(key, points)],
                     y_format=lambda v: f"{v:.4g}",
+                    note=f"last {points[-1][1]:.4f}" if points else None,
                     reference=level,
                     **options,
                 )
@@ -116,19 +129,21 @@ def cost_charts(metrics, record):
             [(STAGE_NAMES.get(name, name), number(stages, name)) for name in names],
             lambda v: f"{v:,.1f} s",
             "summed over workers",
+            beside=[STAGE_NAMES["read"], STAGE_NAMES["plan"]],
         ),
         charts.line_chart(
             "Traffic",
             [("pulled", metrics.rate("pull_bytes")), ("pushed", metrics.rate("push_bytes"))],
             "seconds",
-            y_format=lambda v: charts.short(v) + "B/s",
+            y_format=lambda v: f"{charts.short(v, ' ')}B/s",
             from_zero=True,
         ),
     ]
     shards = metrics.last_by_node("shard", ("rows", "rows_total", "pull_bytes", "requests"))
     if shards:
         key, values = shards
-        drawn.append(charts.bar_chart(f"Shards: {key.replace('_', ' ')}", values, charts.short))
+        named = [(f"shard {node}", value) for node, value in values]
+        drawn.append(charts.bar_chart(f"Shards: {key.replace('_', ' ')}", named, charts.short))
     return drawn
 
 

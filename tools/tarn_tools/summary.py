@@ -4,6 +4,17 @@ import json
 
 from tarn_tools.progress import duration, number
 
+FROM_METRICS = (
+    "samples",
+    "samples_per_second",
+    "staleness_mean",
+    "staleness_max",
+    "pull_bytes",
+    "push_bytes",
+    "workers_died",
+)
+FROM_SCHEDULER = ("eval_auc", "eval_logloss", "eval_accuracy", "parameters_hash")  # known at the end alone
+
 
 def read(path):
     """summary.json as a dict; empty if it is missing or damaged."""
@@ -15,13 +26,46 @@ def read(path):
     return record if isinstance(record, dict) else {}
 
 
+def complete(record, job, latest):
+    """The summary of a run whose scheduler could not write one: what job.toml and the newest line of metrics say.
+
+    Every field of a summary is there, null where nobody knows; what `record` says already, stays.
+    """
+    fleet, consistency = job.get("fleet", {}), job.get("consistency", {})
+    mode = consistency.get("mode")
+    bounds = {"bsp": 0, "ssp": consistency.get("staleness")}
+    told = {
+        "job": job.get("job", {}).get("name"),
+        "model": job.get("model", {}).get("kind"),
+        "seed": job.get("job", {}).get("seed"),
+        "mode": mode,
+        "apply": consistency.get("apply"),
+        "staleness_bound": bounds.get(mode),
+        "train_logloss": latest.get("loss"),
+    }
+    told |= {key: fleet.get(key) for key in ("servers", "shards", "workers")}
+    told |= {key: latest.get(key) for key in FROM_METRICS}
+    told |= dict.fromkeys(FROM_SCHEDULER)
+    return told | record
+
+
 def byte_count(value):
-    """1536 -> "1.5 KiB"."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
+    """1536 -> "1.5 kB"."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if abs(value) < 1000:
             return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:,.1f} {unit}"
-        value /= 1024
-    return f"{value:,.1f} TiB"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
+def counted(count, noun):
+    """1, "server" -> "1 server"; 2, "server" -> "2 servers"."""
+    return f"{count:,.0f} {noun}{'' if count == 1 else 's'}"
+
+
+def fleet_text(servers, shards, workers):
+    """2, 2, 1 -> "2 servers with 2 shards each, 1 worker"."""
+    return f"{counted(servers, 'server')} with {counted(shards, 'shard')} each, {counted(workers, 'worker')}"
 
 
 def rows(record):
@@ -40,17 +84,14 @@ def rows(record):
         mode = joined("ssp", get("staleness_bound", "bound {:.0f}"))
     seconds, pulled, pushed = (number(record, key) for key in ("seconds", "pull_bytes", "push_bytes"))
     best = number(record, "best_possible_auc")
+    fleet = [number(record, key) for key in ("servers", "shards", "workers")]
     return [
         (name, text)
         for name, text in [
             ("status", record.get("status")),
             (
                 "fleet",
-                joined(
-                    get("servers", "{:.0f} servers"),
-                    get("shards", "{:.0f} shards each"),
-                    get("workers", "{:.0f} workers"),
-                ),
+                None if None in fleet else fleet_text(*fleet),
             ),
             ("mode", joined(mode, record.get("apply"))),
             ("samples", get("samples")),

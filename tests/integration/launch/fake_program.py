@@ -1,7 +1,8 @@
 """Stands in for tarn-scheduler, tarn-server and tarn-worker in launch_test.py; acts by the job's [fake] section.
 
 [fake] keys: seconds (how long the job runs), worker_crashes (how many starts of each rank end in a crash),
-crashing_rank, server_dies, bad_job, deaf (ignores signals), prints (a line for stderr).
+crashing_rank, server_dies, scheduler_dies (by SIGKILL, after the seconds), bad_job, deaf (ignores signals), prints (a
+line for stderr), worker_fails_at_stop.
 """
 
 import json
@@ -60,10 +61,16 @@ def scheduler():
                     "loss": 0.5,
                     "progress": 0.5,
                     "state": "training",
+                    "staleness_max": 2,
                 }
             ),
         )
         time.sleep(0.05)
+    if fake.get("scheduler_dies"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if fake.get("worker_fails_at_stop"):
+        (RUN_DIR / "stopping").touch()
+        time.sleep(0.5)
     summary = {"job": "fake", "status": "stopped" if stops else "finished", "samples": 1000, "eval_auc": 0.75}
     (RUN_DIR / "summary.json").write_text(json.dumps(summary))
     (RUN_DIR / "done").touch()
@@ -84,6 +91,9 @@ def node():
         os.abort()
     while not (RUN_DIR / "done").exists():
         time.sleep(0.02)
+        if ROLE == "worker" and RANK == 1 and (RUN_DIR / "stopping").exists():
+            log("cannot write")
+            sys.exit(1)
 
 
 record("pids", f"{ROLE} {RANK} {os.getpid()}")

@@ -1,6 +1,7 @@
 """Shows that tools/launch restarts dead workers, fails with the reason when a server dies, turns Ctrl-C into a clean
 stop, and leaves no process behind however it ends. Fake programs stand in for the fleet (fake_program.py)."""
 
+import argparse
 import json
 import os
 import pathlib
@@ -10,12 +11,13 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = HERE.parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
-from tarn_tools import progress, report, series, summary
+from tarn_tools import charts, launch_options, progress, report, series, summary
 
 FLEET = '[job]\nname = "fake"\n[fleet]\nservers = 2\nshards = 2\nworkers = 2\nworker_restarts = 2\n[fake]\n'
 
@@ -141,7 +143,7 @@ class LaunchTest(unittest.TestCase):
         self.assertIn("logs/server-1.log", done.stdout)
         self.assertIn("    disk is full", done.stdout)
         self.assertIn(
-            "server-1 died", json.loads((self.run_dir / "summary.json").read_text()).get("reason", "server-1 died")
+            "server-1 died", json.loads((self.run_dir / "summary.json").read_text()).get("reason")
         )
 
     def test_a_bad_job_is_told_and_leaves_no_folder(self):
@@ -185,10 +187,83 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(arguments[arguments.index("--resume") + 1], str(first))
         self.assertEqual(arguments[arguments.index("--job") + 1], str(first / "job.toml"))
 
+    def test_a_dead_scheduler_fails_the_run_and_leaves_a_whole_summary(self):
+        done = self.launch('scheduler_dies = true\n[consistency]\nmode = "ssp"\nstaleness = 4\napply = "immediate"\n')
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("scheduler died: killed by SIGKILL; log: ", done.stdout)
+        told = json.loads((self.run_dir / "summary.json").read_text())
+        known = {"job": "fake", "status": "failed", "mode": "ssp", "staleness_bound": 4, "apply": "immediate",
+                 "servers": 2, "shards": 2, "workers": 2, "samples": 10, "train_logloss": 0.5, "staleness_max": 2}
+        self.assertEqual({key: told[key] for key in known}, known)
+        self.assertIn("killed by SIGKILL", told["reason"])
+        for key in ("seconds", "samples_per_second", "eval_auc", "eval_logloss", "eval_accuracy", "staleness_mean",
+                    "pull_bytes", "push_bytes", "parameters_hash"):
+            self.assertIn(key, told)
+
+    def test_who_dies_while_the_fleet_stops_is_told(self):
+        launcher = self.launch_in_background("seconds = 60\nworker_fails_at_stop = true\n", processes=5)
+        launcher.send_signal(signal.SIGTERM)
+        output, _ = launcher.communicate(timeout=20)
+        self.assertEqual(launcher.returncode, 0, output)
+        self.assertIn("worker-1 died: exit code 1; log: ", output)
+        self.assertIn("cannot write", output)
+        self.assertNotIn("restarted", output)
+        self.assert_nothing_left()
+
+    def test_keys_go_to_every_program(self):
+        keys = self.folder / "fleet.keys"
+        done = self.launch("", "--keys", str(keys))
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("no such key file", done.stdout)
+        keys.touch()
+        self.assertEqual(self.launch("", "--keys", str(keys), "--insecure").returncode, 0)
+        lines = [line for line in self.lines("logs/launch.log") if ": pid " in line]
+        self.assertEqual(len(lines), 5)
+        for line in lines:
+            self.assertIn(f"--keys {keys}", line)
+            self.assertIn("--insecure", line)
+
+    def test_a_reader_that_goes_away_does_no_harm(self):
+        with subprocess.Popen(
+            self.command("seconds = 3.0\n"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder
+        ) as launcher:
+            launcher.stdout.readline()
+            launcher.stdout.close()
+            complaints = launcher.stderr.read()
+            self.assertEqual(launcher.wait(timeout=20), 0, complaints)
+        self.assertEqual(complaints, "")
+        self.assertTrue((self.run_dir / "report.html").exists())
+        self.assert_nothing_left()
+
+    def test_an_empty_run_dir_is_used_and_never_removed(self):
+        self.run_dir.mkdir()
+        self.assertEqual(self.launch("bad_job = true\n").returncode, 2)
+        self.assertEqual(list(self.run_dir.iterdir()), [])
+        self.assertEqual(self.launch().returncode, 0)
+
+    def test_without_bin_dir_the_programs_are_brought_up_to_date(self):
+        root = self.folder / "tree"
+        (root / "tools").mkdir(parents=True)
+        builder = root / "tools/build"
+        builder.write_text('#!/bin/sh\necho "$@" >> "$(dirname "$0")/calls"\n')
+        builder.chmod(0o755)
+        with unittest.mock.patch.object(launch_options, "ROOT", root):
+            options = argparse.Namespace(bin_dir=None, quiet=True)
+            self.assertEqual(launch_options.find_programs(options), root / "build/release/bin")
+            builder.write_text("#!/bin/sh\necho does not compile; exit 1\n")
+            with self.assertRaises(subprocess.CalledProcessError) as failed:
+                launch_options.find_programs(options)
+        self.assertEqual((root / "tools/calls").read_text(), "release tarn-scheduler tarn-server tarn-worker\n")
+        self.assertIn("does not compile", failed.exception.stdout)
+
     def test_a_used_run_dir_and_a_missing_job_are_refused(self):
         self.run_dir.mkdir()
         (self.run_dir / "precious").touch()
-        self.assertEqual(self.launch().returncode, 2)
+        done = self.launch()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is not empty", done.stdout)
+        self.assertIn(f"--resume {self.run_dir}", done.stdout)
+        self.assertTrue((self.run_dir / "precious").exists())
         missing = subprocess.run([sys.executable, str(TOOLS / "launch"), "no.toml"], capture_output=True, text=True)
         self.assertEqual(missing.returncode, 2)
         self.assertIn("no such job file: no.toml", missing.stderr)
@@ -223,12 +298,30 @@ class ReportTest(unittest.TestCase):
 
     def test_texts(self):
         self.assertEqual(progress.duration(95), "1:35")
-        self.assertEqual(summary.byte_count(1536), "1.5 KiB")
+        self.assertEqual(summary.byte_count(1536), "1.5 kB")
+        self.assertEqual(summary.fleet_text(1, 2, 1), "1 server with 2 shards each, 1 worker")
+        self.assertEqual(charts.short(4e7, " ") + "B/s", "40 MB/s")
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}
-        self.assertEqual(progress.progress_line(record), " 50%  1,000 samples  AUC 0.7500  3 s left")
-        for columns in range(80):
-            self.assertLessEqual(len(progress.progress_line(record, columns)), columns)
-        self.assertEqual(progress.progress_line({"samples": 0, "state": "waiting"}), "waiting")
+        self.assertEqual(progress.plain_line(record), " 50%  3 s left  1,000 samples  AUC 0.7500")
+        self.assertEqual(progress.plain_line({"samples": 0, "state": "waiting"}), "waiting")
+
+    def test_the_live_line_keeps_its_columns(self):
+        record = {"progress": 0.5, "eta_seconds": 3, "samples": 1000, "epoch": 0, "samples_per_second": 912345.6,
+                  "loss": 0.5, "auc": 0.75, "staleness_mean": 1.25}
+        line = progress.live_line(record, 99)
+        self.assertEqual(
+            line, "[####----]   50%  3 s left      epoch 1  912,346 samples/s  loss 0.5000  AUC 0.7500  staleness 1.25"
+        )
+        later = progress.live_line(record | {"eta_seconds": 3999, "samples_per_second": 12.0, "state": "train"}, 99)
+        for word in ("epoch", "loss", "AUC", "staleness"):
+            self.assertEqual(line.index(word), later.index(word))
+        scored = progress.live_line({"progress": 1.0, "state": "checkpoint", "samples": 9, "loss": 0.5}, 99)
+        self.assertIn("100%  checkpoint", scored)
+        self.assertEqual(scored.index("loss"), line.index("loss"))
+        for words in ("3 s left", "loss", "staleness"):  # what matters is there on 80 columns
+            self.assertIn(words, progress.live_line(record, 79))
+        for columns in range(100):
+            self.assertLessEqual(len(progress.live_line(record, columns)), columns)
 
 
 if __name__ == "__main__":
