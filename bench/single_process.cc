@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/job.h"
@@ -161,6 +162,11 @@ Status SingleProcess::Evaluate(const Dataset& set, Quality* quality) {
   return {};
 }
 
+// With more than two classes there is none.
+std::string AucText(const Job& job, const Quality& quality) {
+  return job.data.format == DataFormat::kIdx ? "null" : fmt::format("{:.5f}", quality.Auc());
+}
+
 Status Run(const Job& job) {
   auto made = SingleProcess::Make(job);
   if (!made) return std::unexpected(made.error());
@@ -174,20 +180,21 @@ Status Run(const Job& job) {
     const double seconds = SecondsSince(begin);
     fmt::print(
         "epoch {}: {:.0f} samples/s ({:.2f} s: read {:.2f} plan {:.2f} gather {:.2f} compute {:.2f} apply {:.2f}), "
-        "train log-loss {:.5f} AUC {:.5f}\n",
+        "train log-loss {:.5f} AUC {}\n",
         epoch, double(run.train_rows()) / seconds, seconds, stages.read, stages.plan, stages.gather, stages.compute,
-        stages.apply, train.LogLoss(), train.Auc());
+        stages.apply, train.LogLoss(), AucText(job, train));
     bool improved = true;
     if (run.valid() != nullptr) {
       TARN_RETURN_IF_ERROR(run.Evaluate(*run.valid(), &valid));
       improved = epoch == 0 || valid.LogLoss() < best;
       if (improved) best = valid.LogLoss();
-      fmt::print("  valid: log-loss {:.5f} AUC {:.5f} accuracy {:.4f}\n", valid.LogLoss(), valid.Auc(),
+      fmt::print("  valid: log-loss {:.5f} AUC {} accuracy {:.4f}\n", valid.LogLoss(), AucText(job, valid),
                  valid.Accuracy());
     }
     if (improved && run.test() != nullptr) {
       TARN_RETURN_IF_ERROR(run.Evaluate(*run.test(), &test));
-      fmt::print("  test:  log-loss {:.5f} AUC {:.5f} accuracy {:.4f}\n", test.LogLoss(), test.Auc(), test.Accuracy());
+      fmt::print("  test:  log-loss {:.5f} AUC {} accuracy {:.4f}\n", test.LogLoss(), AucText(job, test),
+                 test.Accuracy());
     }
     std::fflush(stdout);
   }
