@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/zmq_monitor.h"
+#include "net/zmq_connections.h"
 #include "net/zmq_socket.h"
 
 namespace tarn::net {
@@ -184,7 +184,7 @@ Status ProveShut(void* context, const CurveKeys& keys) {
   if (Status s = ApplyCurveKeys(*throw_away, false, outside->handle()); !s) return failed(s);
   if (Status s = SetText(outside->handle(), ZMQ_CURVE_SERVERKEY, "ZMQ_CURVE_SERVERKEY", keys.public_key); !s)
     return failed(s);
-  HandshakeMonitor monitor;
+  ConnectionWatch monitor;
   if (Status s = monitor.Watch(context, inside->handle()); !s) return failed(s);
   if (Status s = inside->Bind("tcp://127.0.0.1:*"); !s) return failed(s);
   if (Status s = outside->Connect(inside->LastEndpoint()); !s) return failed(s);

@@ -36,6 +36,8 @@ class Parts {
   // The message had more parts or bytes than the limits allow; those kept are only its beginning.
   bool too_large() const { return too_large_; }
   std::size_t bytes() const { return bytes_; }
+  // The file descriptor of the connection that it came over; below 0: unknown. Not empty.
+  int connection() { return zmq_msg_get(&parts_[0], ZMQ_SRCFD); }
   void Clear();
 
  private:

@@ -19,7 +19,7 @@
 #include "net/accepted_peers.h"
 #include "net/backlog.h"
 #include "net/frame.h"
-#include "net/zmq_monitor.h"
+#include "net/zmq_connections.h"
 #include "net/zmq_socket.h"
 
 namespace tarn::net {
@@ -29,6 +29,8 @@ namespace {
 constexpr long kRetryMs = 1;
 // Messages taken from one socket before the next has its turn.
 constexpr std::size_t kTurn = 32;
+// How often connections are looked at that send a message without end.
+constexpr TimeUs kEndlessPeriodUs = 100'000;
 
 TimeUs NowUs() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -150,8 +152,9 @@ class ZmqTransport::Impl {
       FlushBacklog();
       const bool interrupted = !Poll(timeout_us == 0 ? 0 : deadline - NowUs());
       const bool woken = TakeWake();
-      if (monitor_.handle() != nullptr) counters_.refused_handshakes += monitor_.Take();
+      counters_.refused_handshakes += connections_.Take();
       Drain(out, max);
+      EndEndless();
       if (interrupted || woken || out->size() > before || max == 0) break;
       if (deadline != INT64_MAX && NowUs() >= deadline) break;
     }
@@ -206,7 +209,7 @@ class ZmqTransport::Impl {
     Expected<Socket> socket = OpenSocket(ZMQ_ROUTER);
     if (!socket) return std::unexpected(socket.error());
     router_.emplace(std::move(*socket));
-    return monitor_.Watch(context_.handle(), router_->handle());
+    return connections_.Watch(context_.handle(), router_->handle());
   }
 
   // Whether nothing remains to be done for the message: it is sent, or its peer is gone.
@@ -233,12 +236,12 @@ class ZmqTransport::Impl {
     backlog_.Flush([this](Peer peer, const Frames& frames) { return TrySend(peer, frames); });
   }
 
-  // Fills items_: the wake-up, the monitor, the ROUTER, then the links in order. False after a signal.
+  // Fills items_: the wake-up, the watch over connections, the ROUTER, then the links in order. False after a signal.
   bool Poll(TimeUs wait_us) {
     items_.clear();
     items_.push_back({nullptr, wake_, ZMQ_POLLIN, 0});
     if (router_) {
-      items_.push_back({monitor_.handle(), 0, ZMQ_POLLIN, 0});
+      items_.push_back({connections_.handle(), 0, ZMQ_POLLIN, 0});
       items_.push_back({router_->handle(), 0, ZMQ_POLLIN, 0});
     }
     bool accepted_waits = false;
@@ -264,7 +267,10 @@ class ZmqTransport::Impl {
     std::size_t item = 1;
     if (router_) {
       item = 3;
-      if ((items_[2].revents & ZMQ_POLLIN) != 0) ready_.push_back({nullptr, Peer()});
+      if ((items_[2].revents & ZMQ_POLLIN) != 0)
+        ready_.push_back({nullptr, Peer()});
+      else
+        router_empty_ = true;
     }
     for (auto& [peer, link] : links_)
       if ((items_[item++].revents & ZMQ_POLLIN) != 0) ready_.push_back({&link.socket, peer});
@@ -272,6 +278,17 @@ class ZmqTransport::Impl {
     std::rotate(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(turn_++ % ready_.size()), ready_.end());
     while (!ready_.empty() && budget > 0)
       std::erase_if(ready_, [&](const Ready& ready) { return !TakeTurn(ready, out, &budget); });
+  }
+
+  void EndEndless() {
+    if (!router_empty_ || connections_.handle() == nullptr || NowUs() < next_endless_) return;
+    next_endless_ = NowUs() + kEndlessPeriodUs;
+    router_empty_ = false;
+    const std::uint64_t ended = connections_.EndEndless(options_.unfinished_bytes_max);
+    if (ended == 0) return;
+    counters_.refused_too_large += ended;
+    LogWarning(too_large_limiter_, "ended {} connections that had sent more than {} MB of one message", ended,
+               options_.unfinished_bytes_max >> 20);
   }
 
   struct Ready {
@@ -283,7 +300,10 @@ class ZmqTransport::Impl {
   bool TakeTurn(const Ready& ready, std::vector<Received>* out, std::size_t* budget) {
     Socket& socket = ready.socket == nullptr ? *router_ : *ready.socket;
     for (std::size_t i = 0; i < kTurn && *budget > 0; ++i, --*budget) {
-      if (!socket.Receive(&parts_)) return false;
+      if (!socket.Receive(&parts_)) {
+        router_empty_ |= ready.socket == nullptr;
+        return false;
+      }
       Accept(ready, out);
     }
     return true;
@@ -295,6 +315,7 @@ class ZmqTransport::Impl {
     Peer from = ready.peer;
     if (by_router) {
       const FrameView identity = parts_[0];
+      connections_.OnMessage(parts_.connection());
       from = accepted_.Intern({reinterpret_cast<const char*>(identity.data), identity.size});
     }
     std::array<FrameView, Parts::kMax> frames;
@@ -358,7 +379,9 @@ class ZmqTransport::Impl {
   Backlog backlog_;
   int wake_;
   std::optional<Socket> router_;
-  HandshakeMonitor monitor_;  // behind the socket that it watches
+  ConnectionWatch connections_;  // behind the socket that it watches
+  bool router_empty_ = false;    // seen so since the last EndEndless
+  TimeUs next_endless_ = 0;
   std::map<Peer, Link> links_;
   std::vector<zmq_pollitem_t> items_;
   std::vector<Ready> ready_;

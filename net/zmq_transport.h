@@ -65,6 +65,8 @@ struct ZmqTransportOptions {
   int high_water_mark = limits::kSocketHighWaterMark;          // messages inside ZeroMQ, per peer and direction
   std::size_t backlog_bytes_max = limits::kBacklogBytesMax;    // behind that, per peer
   std::size_t accepted_peers_max = limits::kAcceptedPeersMax;  // beyond, those unheard for longest are forgotten
+  // Of a connection to us since its last whole message; one that goes on beyond is ended.
+  std::size_t unfinished_bytes_max = 2 * limits::kMessageBytesMax;
 };
 
 // Whether `endpoint` stays on this machine: ipc, inproc, or tcp on 127.0.0.0/8, [::1] or localhost.

@@ -467,6 +467,80 @@ TEST_F(TransportTest, BombsOfManyFrames) {
   EXPECT_EQ(server->counters().refused_too_large, 2u);
 }
 
+// A stranger that speaks ZMTP 3.0 (ZeroMQ RFC 23) over a bare connection, since ZeroMQ itself sends only whole
+// messages.
+class BareStranger {
+ public:
+  explicit BareStranger(const std::string& endpoint) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval limit{.tv_sec = 5, .tv_usec = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    std::string greeting(64, '\0');
+    greeting[0] = '\xff';
+    greeting[9] = '\x7f';
+    greeting[10] = 3;
+    greeting.replace(12, 4, "NULL");
+    const std::string ready(
+        "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
+        "DEALER",
+        30);
+    ok_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 && Send(greeting + ready);
+    std::string theirs(64, 0);  // to be read, or closing the connection would reset it
+    ok_ = ok_ && recv(fd_, theirs.data(), theirs.size(), MSG_WAITALL) == 64;
+  }
+  ~BareStranger() { close(fd_); }
+  bool ok() const { return ok_; }
+  // False: the connection is over.
+  bool SendPart(std::size_t bytes, bool more) {
+    std::string frame(9, 0);
+    frame[0] = more ? 3 : 2;
+    for (std::size_t i = 0; i < 8; ++i) frame[1 + i] = static_cast<char>(bytes >> (56 - 8 * i));
+    return Send(frame + std::string(bytes, 'x'));
+  }
+
+ private:
+  bool Send(const std::string& bytes) {
+    for (std::size_t sent = 0; sent < bytes.size();) {
+      const ssize_t n = send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      sent += static_cast<std::size_t>(n);
+    }
+    return true;
+  }
+  int fd_;
+  bool ok_ = false;
+};
+
+// ZeroMQ would keep all parts of it.
+TEST_F(TransportTest, AMessageWithoutEndEndsItsConnection) {
+  constexpr std::size_t kPart = 64 << 10, kPartsMax = 16;
+  auto server = Make({.unfinished_bytes_max = kPart * kPartsMax});
+  auto client = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint));
+  BareStranger within(endpoint), beyond(endpoint);
+  ASSERT_TRUE(within.ok() && beyond.ok());
+  // Just within the bound, however long it takes; but for the connection's greeting.
+  for (std::size_t i = 0; i + 1 < kPartsMax; ++i) ASSERT_TRUE(within.SendPart(kPart - 9, true));
+  std::vector<Received> got;
+  bool open = true;
+  for (std::size_t parts = 0; open && parts < 10'000; ++parts) {
+    open = beyond.SendPart(kPart, true);
+    server->Receive(&got, 16, parts % 16 == 0 ? 20'000 : 0);
+  }
+  EXPECT_FALSE(open);
+  EXPECT_EQ(server->counters().refused_too_large, 1u);
+  ASSERT_TRUE(within.SendPart(10, false));
+  EXPECT_TRUE(ReceiveUntil(server.get(), [&] { return server->counters().refused_too_large == 2; }));  // as too many
+  client->Send(kSchedulerPeer, NumberedTick(9));
+  got = Move(client.get(), server.get(), 1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(TickOf(got[0]), 9u);
+}
+
 // One frame over ZMQ_MAXMSGSIZE ends the stranger's connection, not the server.
 TEST_F(TransportTest, OversizeFrame) {
   auto server = Make();

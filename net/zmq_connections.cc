@@ -1,0 +1,118 @@
+#include "net/zmq_connections.h"
+
+#include <fmt/format.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <zmq.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+
+namespace tarn::net {
+namespace {
+
+constexpr int kFailures =
+    ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+constexpr int kChanges = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED;
+
+// The first part of an event as ZeroMQ writes it; the second is the address.
+struct Event {
+  std::uint16_t what = 0;
+  std::int32_t value = 0;  // of kChanges: the file descriptor
+};
+constexpr std::size_t kEventBytes = 6;
+
+template <typename Value>
+std::optional<Value> Option(int connection, int level, int name, std::size_t bytes_min) {
+  Value value{};
+  socklen_t size = sizeof(value);
+  if (getsockopt(connection, level, name, &value, &size) != 0 || size < bytes_min) return std::nullopt;
+  return value;
+}
+
+std::optional<std::uint64_t> Cookie(int connection) {
+  return Option<std::uint64_t>(connection, SOL_SOCKET, SO_COOKIE, sizeof(std::uint64_t));
+}
+
+// None: not TCP, or not there any more.
+std::optional<std::uint64_t> BytesReceived(int connection) {
+  constexpr std::size_t kNeeded = offsetof(tcp_info, tcpi_bytes_received) + sizeof(tcp_info::tcpi_bytes_received);
+  const auto info = Option<tcp_info>(connection, IPPROTO_TCP, TCP_INFO, kNeeded);
+  return info ? std::optional<std::uint64_t>(info->tcpi_bytes_received) : std::nullopt;
+}
+
+}  // namespace
+
+ConnectionWatch::~ConnectionWatch() {
+  if (watched_ != nullptr) zmq_socket_monitor(watched_, nullptr, 0);
+  if (events_ != nullptr) zmq_close(events_);
+}
+
+Status ConnectionWatch::Watch(void* context, void* socket) {
+  const auto failed = [] {
+    return Fail(ErrorCode::kIo, fmt::format("cannot watch a socket: {}", zmq_strerror(zmq_errno())));
+  };
+  const std::string endpoint = fmt::format("inproc://tarn-connections-{}", fmt::ptr(socket));
+  if (zmq_socket_monitor(socket, endpoint.c_str(), kFailures | kChanges) != 0) return failed();
+  watched_ = socket;
+  events_ = zmq_socket(context, ZMQ_PAIR);
+  const int none = 0;
+  if (events_ == nullptr || zmq_setsockopt(events_, ZMQ_LINGER, &none, sizeof(none)) != 0) return failed();
+  // ZeroMQ's thread waits for room, with a lock that the destructor needs. The owner empties it in every Receive.
+  if (zmq_setsockopt(events_, ZMQ_RCVHWM, &none, sizeof(none)) != 0) return failed();
+  if (zmq_connect(events_, endpoint.c_str()) != 0) return failed();
+  return {};
+}
+
+std::uint64_t ConnectionWatch::Take() {
+  std::uint64_t failures = 0;
+  zmq_msg_t part;
+  zmq_msg_init(&part);
+  while (events_ != nullptr && zmq_msg_recv(&part, events_, ZMQ_DONTWAIT) >= 0) {
+    if (zmq_msg_more(&part) == 0 || zmq_msg_size(&part) != kEventBytes) continue;  // the address
+    const auto* bytes = static_cast<const std::byte*>(zmq_msg_data(&part));
+    Event event;
+    std::memcpy(&event.what, bytes, sizeof(event.what));
+    std::memcpy(&event.value, bytes + sizeof(event.what), sizeof(event.value));
+    if ((event.what & kFailures) != 0) ++failures;
+    if (event.what == ZMQ_EVENT_DISCONNECTED) connections_.erase(event.value);
+    if (event.what != ZMQ_EVENT_ACCEPTED) continue;
+    const auto cookie = Cookie(event.value);
+    if (cookie && BytesReceived(event.value)) connections_[event.value] = {.cookie = *cookie};
+  }
+  zmq_msg_close(&part);
+  return failures;
+}
+
+void ConnectionWatch::OnMessage(int connection) {
+  if (const auto it = connections_.find(connection); it != connections_.end()) it->second.message = true;
+}
+
+std::uint64_t ConnectionWatch::EndEndless(std::uint64_t bytes_max) {
+  std::uint64_t ended = 0;
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    auto& [descriptor, connection] = *it;
+    const auto received = BytesReceived(descriptor);
+    // Gone, and its number may be somebody else's by now.
+    if (!received || Cookie(descriptor) != connection.cookie) {
+      it = connections_.erase(it);
+      continue;
+    }
+    const bool endless = !connection.message && connection.received - connection.base > bytes_max;
+    if (connection.message) connection.base = *received;
+    connection.received = *received;
+    connection.message = false;
+    ++it;
+    if (!endless) continue;
+    // ZeroMQ closes it at the end of its stream; with a reset, since a peer that waits for room would not hear of less.
+    const linger reset{.l_onoff = 1, .l_linger = 0};
+    setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    shutdown(descriptor, SHUT_RDWR);
+    ++ended;
+  }
+  return ended;
+}
+
+}  // namespace tarn::net
