@@ -29,6 +29,7 @@ inline constexpr std::uint32_t kCheckpointFilesMax = 4096;    // of one shard's 
 
 // Tables.
 inline constexpr std::uint32_t kRowDimMax = 4096;
+inline constexpr std::uint64_t kDensePartitionBytesMax = std::uint64_t{64} << 30;  // values and slots, born whole
 inline constexpr std::uint32_t kTablesMax = 1024;
 inline constexpr std::uint32_t kPartitionBitsMax = 12;
 inline constexpr std::uint32_t kNameBytesMax = 128;
@@ -57,8 +58,12 @@ inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // wait
 
 // Shard.
 inline constexpr std::size_t kParkedPullsMax = 65536;
-inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;  // aggregated pushes waiting for their clock
-inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;            // a tick may jump at most this far
+inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;       // aggregated pushes waiting for their clock
+inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;        // pull replies not yet taken by the network
+inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128} << 20;  // of them to one client: credits keep below
+inline constexpr std::size_t kCutSliceBytes = std::size_t{256} << 10;      // rows copied for a checkpoint at one go
+inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256} << 20;  // rows copied and not yet written
+inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;                 // a tick may jump at most this far
 
 // Control.
 inline constexpr std::size_t kBlobBytesMax = std::size_t{4} << 20;  // worker state, metrics of a lease

@@ -157,6 +157,19 @@ Status Validate(const TableSpec& spec) {
   return {};
 }
 
+Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits) {
+  if (spec.kind != TableKind::kDense || spec.rows == 0) return {};
+  const std::uint32_t slots = SlotFloats(spec.optimizer.kind, spec.dim);
+  const std::uint64_t row_bytes = (std::uint64_t{spec.dim} + slots) * sizeof(float);
+  const std::uint64_t rows = ((spec.rows - 1) >> partition_bits) + 1;  // of the largest partition
+  if (rows <= limits::kDensePartitionBytesMax / row_bytes) return {};
+  return Fail(ErrorCode::kTooLarge,
+              fmt::format("table {}: {} dense rows of dim {} and {} slots in {} partitions: {:.0f} bytes in one, at "
+                          "most {}; more partitions ([fleet] partition_bits) or fewer rows",
+                          Quoted(spec.name), spec.rows, spec.dim, slots, 1u << partition_bits,
+                          static_cast<double>(rows) * static_cast<double>(row_bytes), limits::kDensePartitionBytesMax));
+}
+
 std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name) { return HashBytes(table_name, job_seed); }
 
 }  // namespace tarn

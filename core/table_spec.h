@@ -120,6 +120,10 @@ std::uint32_t SlotFloats(OptimizerKind kind, std::uint32_t dim);
 // table, the field, the value and what was expected.
 Status Validate(const TableSpec& spec);
 
+// Whether the table, cut into 2^partition_bits partitions, can be held: a dense partition is born whole, and takes at
+// most limits::kDensePartitionBytesMax. kTooLarge, naming the table, its shape, the bytes and the limit.
+Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits);
+
 // The parts of Validate(TableSpec) that a job file has without a table; messages name the field only.
 Status Validate(const OptimizerSpec& spec);
 Status Validate(const ConsistencySpec& spec);

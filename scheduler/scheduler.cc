@@ -164,7 +164,8 @@ void Scheduler::Impl::FromWorker(WorkerNode* worker, const Message& message, Tim
   } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
     OnLeaseRequest(worker, *request, out);
   } else if (const auto* create = std::get_if<CreateTable>(&message.body)) {
-    if (auto table = tables_.Ask(id, create->spec, membership_.view().tables)) PutTable(*table);
+    const View& view = membership_.view();
+    if (auto table = tables_.Ask(id, create->spec, view.tables, view.routes.partition_bits)) PutTable(*table);
   } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
     barriers_.Enter(id, barrier->number);
   } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {

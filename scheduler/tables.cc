@@ -29,7 +29,7 @@ TableSpec Tables::Resolve(TableSpec spec) const {
 }
 
 std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted,
-                                     const std::vector<TableSpec>& existing) {
+                                     const std::vector<TableSpec>& existing, std::uint32_t partition_bits) {
   CreateTable& answer = waiting_[{worker, wanted.name}];
   answer = CreateTable{.spec = Resolve(wanted), .code = ErrorCode::kOk, .message = {}};
   auto refuse = [&](ErrorCode code, std::string message) {
@@ -50,6 +50,8 @@ std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted
     return refuse(ErrorCode::kTooLarge,
                   fmt::format("table {}: a job has at most {} tables", Quoted(wanted.name), limits::kTablesMax));
   if (auto valid = Validate(answer.spec); !valid) return refuse(valid.error().code, valid.error().message);
+  if (auto fits = ValidatePartitions(answer.spec, partition_bits); !fits)
+    return refuse(fits.error().code, fits.error().message);
   answer.spec.id = TableId(static_cast<std::uint32_t>(existing.size() + 1));
   return answer.spec;
 }

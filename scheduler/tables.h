@@ -27,7 +27,8 @@ class Tables {
   // A worker wants a table. Returns what is to be put into the view, with its id: a new table, or the new settings of
   // one that was resumed. `existing` are the view's tables. The answer is due when the view that holds the table is
   // confirmed, or at once if refused.
-  std::optional<TableSpec> Ask(Incarnation worker, const TableSpec& wanted, const std::vector<TableSpec>& existing);
+  std::optional<TableSpec> Ask(Incarnation worker, const TableSpec& wanted, const std::vector<TableSpec>& existing,
+                               std::uint32_t partition_bits);
   // What was returned stands in this version of the view.
   void Added(const TableSpec& spec, ViewVersion version) { since_[spec.name] = version; }
 

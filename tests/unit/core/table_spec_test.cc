@@ -51,6 +51,32 @@ TEST(Names, UnknownOnesNameTheNearest) {
             "unknown codec 'BF16': expected one of fp32, bf16, fp16; the nearest is 'bf16'");
 }
 
+TEST(ValidatePartitions, ADensePartitionHasABound) {
+  TableSpec spec;
+  spec.name = "d";
+  spec.kind = TableKind::kDense;
+  spec.dim = 16;
+  spec.optimizer.kind = OptimizerKind::kAdagrad;  // 128 bytes a row
+  const std::uint64_t rows_max = limits::kDensePartitionBytesMax / 128;
+  for (std::uint32_t bits : {0u, 3u, limits::kPartitionBitsMax}) {
+    spec.rows = rows_max << bits;
+    EXPECT_TRUE(ValidatePartitions(spec, bits)) << bits;
+    ++spec.rows;
+    EXPECT_FALSE(ValidatePartitions(spec, bits)) << bits;
+  }
+  spec.rows = rows_max + 1;
+  const auto status = ValidatePartitions(spec, 0);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(status.error().message,
+            "table 'd': 536870913 dense rows of dim 16 and 16 slots in 1 partitions: 68719476864 bytes in one, at most "
+            "68719476736; more partitions ([fleet] partition_bits) or fewer rows");
+  spec.rows = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_FALSE(ValidatePartitions(spec, limits::kPartitionBitsMax));
+  spec.kind = TableKind::kSparse;
+  EXPECT_TRUE(ValidatePartitions(spec, 0));
+}
+
 TEST(SlotFloats, AsDocumented) {
   for (std::uint32_t dim : {1u, 8u, 4096u}) {
     EXPECT_EQ(SlotFloats(OptimizerKind::kSgd, dim), 0u);

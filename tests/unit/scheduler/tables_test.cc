@@ -41,6 +41,24 @@ TEST(Tables, AreGivenIdsAndTheJobsOverrides) {
   EXPECT_EQ(fleet.scheduler.view().tables.size(), 2u);
 }
 
+TEST(Tables, WhatNoShardCouldHoldIsRefusedByTheRuleOfTheShards) {
+  Job job = SmallJob(1, 1);
+  FakeFleet fleet(job);
+  fleet.AddAll();
+  CreateTable create = Create("huge", 1);
+  create.spec.kind = TableKind::kDense;
+  create.spec.rows = (limits::kDensePartitionBytesMax / 4) << job.fleet.partition_bits;
+  fleet.Send(*fleet.workers[0], create);
+  create.spec.name = "larger";
+  ++create.spec.rows;
+  fleet.Send(*fleet.workers[0], create);
+  ASSERT_EQ(fleet.workers[0]->tables.size(), 2u);
+  EXPECT_EQ(fleet.workers[0]->tables[0].code, ErrorCode::kOk) << fleet.workers[0]->tables[0].message;
+  EXPECT_EQ(fleet.workers[0]->tables[1].code, ErrorCode::kTooLarge);
+  EXPECT_NE(fleet.workers[0]->tables[1].message.find("table 'larger': "), std::string::npos);
+  EXPECT_FALSE(fleet.scheduler.stopping());
+}
+
 TEST(Tables, ConflictsAndBadSpecsAreRefused) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();
@@ -65,11 +83,11 @@ TEST(Tables, AreLimited) {
   for (std::size_t i = 0; i < existing.size(); ++i) existing[i].name = std::to_string(i);
   TableSpec spec;
   spec.name = "last";
-  auto added = tables.Ask(Incarnation(1), spec, existing);
+  auto added = tables.Ask(Incarnation(1), spec, existing, 6);
   ASSERT_TRUE(added);
   existing.push_back(*added);
   spec.name = "one too many";
-  EXPECT_FALSE(tables.Ask(Incarnation(1), spec, existing));
+  EXPECT_FALSE(tables.Ask(Incarnation(1), spec, existing, 6));
   for (const auto& [worker, answer] : tables.Answers(ViewVersion(9)))
     EXPECT_EQ(answer.code, answer.spec.name == "last" ? ErrorCode::kOk : ErrorCode::kTooLarge);
 }

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "core/hash.h"
+#include "core/limits.h"
 #include "core/position.h"
 #include "kernels/convert.h"
 #include "kernels/initialize.h"
@@ -321,9 +322,9 @@ TEST_F(RowStoreTest, TheSameTableTwiceIsFineAnotherUnderItsNameOrIdIsNot) {
 
 TEST_F(RowStoreTest, ADensePartitionHasALimit) {
   TableSpec spec = MakeSpec(5, TableKind::kDense, 1, OptimizerKind::kSgd);
-  spec.rows = (std::uint64_t{16} << 30) << kBits;
+  spec.rows = ((limits::kDensePartitionBytesMax / 4) << kBits) + 1;
   EXPECT_EQ(rows_.AddTable(spec).error().code, ErrorCode::kTooLarge);
-  spec.rows -= std::uint64_t{1} << kBits;
+  --spec.rows;
   EXPECT_TRUE(rows_.AddTable(spec));
 }
 
