@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "core/error.h"
 
@@ -18,13 +19,15 @@ class Buffer {
 
   Buffer() = default;
 
-  // `bytes` uninitialised bytes.
-  static Buffer Allocate(std::size_t bytes) {
+  // `bytes` uninitialised bytes. `held` is let go with them, by whichever thread lets go of them last.
+  static Buffer Allocate(std::size_t bytes, std::shared_ptr<void> held = nullptr) {
     Buffer buffer;
     if (bytes == 0) return buffer;
     auto* raw = static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment}));
-    buffer.bytes_ =
-        std::shared_ptr<std::byte[]>(raw, [](std::byte* p) { ::operator delete[](p, std::align_val_t{kAlignment}); });
+    buffer.bytes_ = std::shared_ptr<std::byte[]>(raw, [held = std::move(held)](std::byte* p) mutable {
+      ::operator delete[](p, std::align_val_t{kAlignment});
+      held.reset();  // now: a weak owner may keep the deleter for longer
+    });
     buffer.size_ = bytes;
     return buffer;
   }

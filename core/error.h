@@ -32,7 +32,7 @@ enum class ErrorCode : std::uint8_t {
   kOverloaded,   // a bounded queue is full; try again later
   kUnavailable,  // the peer is gone or not reachable
   kTimeout,
-  kIo,       // the environment: I/O error, disk full
+  kIo,       // the environment: I/O error, disk full, no memory
   kCorrupt,  // stored bytes that fail their checksum
   kUnsupported,
   kCancelled,

@@ -1,10 +1,12 @@
 #include "server/arena.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <new>
+
+#include "server/exhaustion.h"
 
 namespace tarn::server {
 
@@ -20,7 +22,7 @@ void* AllocateLarge(std::size_t bytes) {
   const bool huge = bytes >= kHugePageBytes;
   const std::size_t alignment = huge ? kHugePageBytes : Arena::kAlignment;
   void* memory = std::aligned_alloc(alignment, RoundUp(std::max<std::size_t>(bytes, 1), alignment));
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) throw OutOfMemory(fmt::format("{} bytes", bytes));
   // Only a wish: without huge pages everything works, slower.
   if (huge) (void)madvise(memory, RoundUp(bytes, kHugePageBytes), MADV_HUGEPAGE);
   return memory;

@@ -17,8 +17,8 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // `bytes` uninitialised bytes, aligned to kAlignment. Blocks start small and double, so that an arena that holds
-  // little costs little.
+  // `bytes` uninitialised bytes, aligned to kAlignment; throws OutOfMemory. Blocks start small and double, so that an
+  // arena that holds little costs little.
   void* Allocate(std::size_t bytes);
 
   // What the arena has taken from the system.
@@ -35,7 +35,7 @@ class Arena {
 };
 
 // Memory of at least `bytes` bytes, aligned to 64 and, from 2 MiB on, to huge pages, which are then asked for.
-// Free with std::free. Throws std::bad_alloc.
+// Free with std::free. Throws OutOfMemory (server/exhaustion.h).
 void* AllocateLarge(std::size_t bytes);
 
 }  // namespace tarn::server

@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "core/metrics.h"
 #include "net/zmq_transport.h"
+#include "server/exhaustion.h"
 #include "server/rocksdb_checkpoint_store.h"
 #include "server/row_store.h"
 #include "server/shard.h"
@@ -79,7 +80,17 @@ class ShardLoop {
     return {};
   }
 
+  // Memory may also end in the transport, where no step of the shard sees it.
   Status Turn() {
+    Status status;
+    const Status memory = CatchExhaustion([&] { status = TakeTurn(); });
+    if (memory) return status;
+    shard_->Abandon(memory.error(), &out_);
+    Flush();
+    return {};
+  }
+
+  Status TakeTurn() {
     batch_.clear();
     transport_.Receive(&batch_, kMessagesPerTurn, std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
     const TimeUs now = Now();
@@ -184,8 +195,9 @@ Status Server::Run() {
   for (std::uint32_t index = 0; index < options_.shards; ++index) {
     threads.emplace_back([&, index] {
       pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());
-      ShardLoop loop(options_, index, &context, &stop_);
-      const Status status = loop.Run();
+      Status status;
+      const Status memory = CatchExhaustion([&] { status = ShardLoop(options_, index, &context, &stop_).Run(); });
+      if (!memory) status = memory;
       if (status) return;
       // One shard less is no server: the others end too, and the first reason is the one that is told.
       const std::lock_guard lock(mutex);

@@ -13,6 +13,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/rows.h"
 #include "server/dense_range.h"
+#include "server/exhaustion.h"
 #include "server/row_index.h"
 #include "server/row_slabs.h"
 
@@ -22,8 +23,6 @@ namespace {
 
 // Rows that are looked up together: enough to overlap the misses, few enough that what was fetched is still near.
 constexpr std::size_t kGroup = 64;
-// A dense partition is allocated as a whole, on the word of whoever makes the table.
-constexpr std::uint64_t kDensePartitionBytesMax = std::uint64_t{64} << 30;
 // How much of a row is fetched ahead; the kernels fetch the rest of long rows as they go.
 constexpr std::size_t kPrefetchedFloats = 64;
 
@@ -105,6 +104,7 @@ RowStore::~RowStore() = default;
 
 Status RowStore::AddTable(const TableSpec& spec) {
   TARN_RETURN_IF_ERROR(Validate(spec));
+  TARN_RETURN_IF_ERROR(ValidatePartitions(spec, options_.partition_bits));
   if (spec.id.value > limits::kTablesMax)
     return Fail(ErrorCode::kTooLarge,
                 fmt::format("table '{}': id {} is above {}", spec.name, spec.id.value, limits::kTablesMax));
@@ -124,10 +124,6 @@ Status RowStore::AddTable(const TableSpec& spec) {
   table->position = Positioner(spec, table->salt);
   table->slot_floats = SlotFloats(spec.optimizer.kind, spec.dim);
   if (table->is_dense()) {
-    if ((spec.rows >> options_.partition_bits) + 1 > kDensePartitionBytesMax / (table->row_floats() * sizeof(float)))
-      return Fail(ErrorCode::kTooLarge,
-                  fmt::format("table '{}': {} dense rows of {} floats in {} partitions: at most {} GiB a partition",
-                              spec.name, spec.rows, table->row_floats(), place_.size(), kDensePartitionBytesMax >> 30));
     for (PartitionId partition : options_.owned)
       table->dense.push_back({DenseRangeOf(spec.rows, table->salt, options_.partition_bits, partition)});
   } else {
@@ -312,11 +308,31 @@ void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<co
   float* values[kGroup];
   float* slots[kGroup];
   for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
-    const std::size_t n = ResolveForApply(table, cursor, values, slots);
+    std::size_t n = 0;
+    try {
+      n = ResolveForApply(table, cursor, values, slots);
+    } catch (const std::bad_alloc& e) {
+      ThrowExhausted(table, e);
+    }
     if (encoded) kernels::DecodeValues(codec, n * dim, gradients, decoded_.data());
     kernels::ApplyOptimizer(table.spec.optimizer, clock, dim, n, values, slots,
                             encoded ? decoded_.data() : reinterpret_cast<const float*>(gradients));
     gradients += n * dim * kernels::CodecBytes(codec);
+  }
+}
+
+RowStore::RowParts RowStore::RowForLoad(Table& table, std::uint32_t place, Key key) {
+  try {
+    if (table.is_dense()) {
+      const DensePartition& partition = BornDense(table, place);
+      const std::uint64_t row = partition.range.IndexOf(key);
+      return {partition.values + row * table.spec.dim, partition.slots + row * table.slot_floats};
+    }
+    SparsePartition& partition = Sparse(table, place);
+    float* values = SparseRow(table, partition, partition.index.Hash(key), key);
+    return {values, values + table.spec.dim};
+  } catch (const std::bad_alloc& e) {
+    ThrowExhausted(table, e);
   }
 }
 
@@ -332,21 +348,19 @@ Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const flo
     const std::uint32_t place = place_[PartitionOf(table.position(key), options_.partition_bits).value];
     if (place == kNotOwned) continue;
     const float* row = rows.data() + i * table.row_floats();
-    float* values;
-    float* slots;
-    if (table.is_dense()) {
-      const DensePartition& partition = BornDense(table, place);
-      values = partition.values + partition.range.IndexOf(key) * dim;
-      slots = partition.slots + partition.range.IndexOf(key) * table.slot_floats;
-    } else {
-      SparsePartition& partition = Sparse(table, place);
-      values = SparseRow(table, partition, partition.index.Hash(key), key);
-      slots = values + dim;
-    }
+    const auto [values, slots] = RowForLoad(table, place, key);
     std::memcpy(values, row, dim * sizeof(float));
     if (table.slot_floats != 0) std::memcpy(slots, row + dim, table.slot_floats * sizeof(float));
   }
   return {};
+}
+
+void RowStore::ThrowExhausted(const Table& table, const std::bad_alloc& reason) const {
+  const std::string more =
+      table.is_dense() ? fmt::format("a partition of its {} rows, born whole", table.spec.rows) : "more rows";
+  throw OutOfMemory(fmt::format("table '{}', {} of {} bytes each: {}; the shard holds {} rows in {} bytes",
+                                table.spec.name, more, table.row_floats() * sizeof(float), reason.what(), row_count(),
+                                memory_bytes()));
 }
 
 // Calls visit(partition, key, values, slots) for every born row, partition by partition.

@@ -9,12 +9,14 @@
 //
 // Sparse rows are born at their first Apply; dense partitions, whole, at theirs. Gather changes nothing: what is not
 // born answers its initial value (rule C6). A row is its `dim` values and then, for sparse tables, its slots; dense
-// tables keep values and slots apart. Not thread-safe: the shard's thread owns it.
+// tables keep values and slots apart. Apply and Load throw OutOfMemory (server/exhaustion.h), naming the table, when
+// there is no memory for more rows; the rows are then undefined. Not thread-safe: the shard's thread owns it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -92,6 +94,10 @@ class RowStore {
   struct DensePartition;
   struct Table;
   class Cursor;
+  struct RowParts {
+    float* values;
+    float* slots;
+  };
 
   const Table& At(TableId id) const;
   SparsePartition& Sparse(Table& table, std::uint32_t place);
@@ -99,6 +105,8 @@ class RowStore {
   std::size_t ResolveForGather(const Table& table, Cursor& cursor, const float** rows) const;
   std::size_t ResolveForApply(Table& table, Cursor& cursor, float** values, float** slots);
   float* SparseRow(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key);
+  RowParts RowForLoad(Table& table, std::uint32_t place, Key key);
+  [[noreturn]] void ThrowExhausted(const Table& table, const std::bad_alloc& reason) const;
   template <typename Visit>
   void ForEachRow(const Table& table, Visit visit) const;
 

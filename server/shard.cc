@@ -1,8 +1,11 @@
 #include "server/shard.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/hash.h"
+#include "server/exhaustion.h"
 #include "server/shard_impl.h"
 
 namespace tarn::server {
@@ -26,7 +29,8 @@ Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* o
       heartbeat_us_(kJoinPeriodUs),
       lease_us_(kLeaseBeforeWelcomeUs),
       rows_(std::make_unique<RowStore>(RowStoreOptions{})),
-      parked_(options_.parked_pulls_max, options_.parked_bytes_max) {}
+      parked_(options_.parked_pulls_max, options_.parked_bytes_max),
+      replies_(options_.reply_bytes_max, options_.reply_peer_bytes_max) {}
 
 Message Shard::Impl::Make(Body body) const {
   Message message;
@@ -44,6 +48,21 @@ void Shard::Impl::StopWith(ErrorCode code, std::string reason) {
   stopped_ = true;
   stop_reason_ = {code, std::move(reason)};
   Send(kSchedulerPeer, stop_reason_);
+}
+
+void Shard::Impl::Abandon(const Error& error, Outbox* out) {
+  out_ = out;
+  StopWith(error.code, fmt::format("shard {}: {}", options_.shard.value, error.message));
+}
+
+// What a step has not finished it must not acknowledge.
+template <typename Step>
+void Shard::Impl::Guard(Outbox* out, Step step) {
+  const std::size_t before = out->size();
+  if (const Status status = CatchExhaustion(step); !status) {
+    out->erase(out->begin() + static_cast<std::ptrdiff_t>(before), out->end());
+    Abandon(status.error(), out);
+  }
 }
 
 void Shard::Impl::Start(TimeUs now, Outbox* out) {
@@ -94,13 +113,16 @@ Shard::~Shard() = default;
 
 void Shard::Start(TimeUs now, Outbox* out) { impl_->Start(now, out); }
 void Shard::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  impl_->OnMessage(from, std::move(message), now, out);
+  impl_->Guard(out, [&] { impl_->OnMessage(from, std::move(message), now, out); });
 }
-void Shard::OnTimer(TimeUs now, Outbox* out) { impl_->OnTimer(now, out); }
+void Shard::OnTimer(TimeUs now, Outbox* out) {
+  impl_->Guard(out, [&] { impl_->OnTimer(now, out); });
+}
 TimeUs Shard::NextTimer() const { return impl_->next_beat_; }
 void Shard::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
-  impl_->OnCheckpointWritten(std::move(part), now, out);
+  impl_->Guard(out, [&] { impl_->OnCheckpointWritten(std::move(part), now, out); });
 }
+void Shard::Abandon(const Error& error, Outbox* out) { impl_->Abandon(error, out); }
 
 bool Shard::stopped() const { return impl_->stopped_; }
 const Shutdown& Shard::stop_reason() const { return impl_->stop_reason_; }

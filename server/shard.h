@@ -2,7 +2,8 @@
 // come out through an outbox; it opens no socket, starts no thread, reads no clock and draws no random number.
 // docs/protocol.md gives the rules; the code cites them by number.
 //
-// Not thread-safe: one thread owns it. Nothing blocks, apart from memory.
+// Not thread-safe: one thread owns it. Nothing blocks, apart from memory. A step that meets the end of the memory sends
+// nothing but the reason to the scheduler, and the shard has stopped with it (kIo).
 //
 //   Shard shard(options, store);
 //   shard.Start(now, &out);
@@ -32,6 +33,10 @@ struct ShardOptions {
   // Pulls that wait; beyond, they are refused with kOverloaded.
   std::size_t parked_pulls_max = limits::kParkedPullsMax;
   std::size_t parked_bytes_max = limits::kBucketBytesMax;
+  // Pull replies that the network has not taken yet, of all clients and of one; beyond, pulls are refused with
+  // kOverloaded.
+  std::size_t reply_bytes_max = limits::kReplyBytesMax;
+  std::size_t reply_peer_bytes_max = limits::kReplyPeerBytesMax;
 };
 
 // Events for checkers and metrics; all default to nothing. Called synchronously from within a step.
@@ -65,6 +70,9 @@ class Shard {
 
   // The store has written (or failed to write) this shard's part of a checkpoint.
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
+
+  // What its loop failed at: the scheduler is told why, and the shard has stopped.
+  void Abandon(const Error& error, Outbox* out);
 
   // Set once the scheduler has said so, or a fatal error (storage) happened; the loop then ends.
   bool stopped() const;

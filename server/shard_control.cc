@@ -14,7 +14,8 @@ namespace {
 
 TimeUs MicrosecondsOf(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
 
-std::vector<Counter> CountersOf(const ShardCounters& c, const RowStore& rows, std::size_t bucket_bytes) {
+std::vector<Counter> CountersOf(const ShardCounters& c, const RowStore& rows, std::size_t bucket_bytes,
+                                std::size_t reply_bytes) {
   auto counter = [](const char* name, std::uint64_t value) { return Counter{name, static_cast<double>(value)}; };
   return {counter("shard_pulls", c.pulls),
           counter("shard_pulls_parked", c.pulls_parked),
@@ -29,7 +30,8 @@ std::vector<Counter> CountersOf(const ShardCounters& c, const RowStore& rows, st
           counter("shard_checkpoints", c.checkpoints),
           counter("shard_rows", rows.row_count()),
           counter("shard_row_bytes", rows.memory_bytes()),
-          counter("shard_bucket_bytes", bucket_bytes)};
+          counter("shard_bucket_bytes", bucket_bytes),
+          counter("shard_reply_bytes", reply_bytes)};
 }
 
 }  // namespace
@@ -48,7 +50,7 @@ void Shard::Impl::SendHeartbeat() {
   beat.view = view_.version;
   beat.clock = cohort_.minimum();
   beat.fenced = cohort_.Fenced();
-  beat.counters = CountersOf(counters_, *rows_, buckets_.bytes());
+  beat.counters = CountersOf(counters_, *rows_, buckets_.bytes(), replies_.bytes());
   Send(kSchedulerPeer, std::move(beat));
   next_beat_ = now_ + heartbeat_us_;
 }

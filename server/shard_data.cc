@@ -237,10 +237,7 @@ Status Shard::Impl::OnPull(Peer from, Pull pull, const Message& message) {
 
 Status Shard::Impl::AnswerOrPark(ParkedPull parked) {
   parked.clock_open = cohort_.minimum() >= parked.wanted_minimum;
-  if (parked.clock_open && HasOwnPushes(parked)) {
-    Answer(parked);
-    return {};
-  }
+  if (parked.clock_open && HasOwnPushes(parked)) return Answer(parked);
   if (parked_.Park(std::move(parked))) return {};
   return Fail(ErrorCode::kOverloaded,
               fmt::format("{} pulls of {} bytes are waiting already", parked_.size(), parked_.bytes()));
@@ -252,27 +249,35 @@ bool Shard::Impl::HasOwnPushes(const ParkedPull& parked) const {
   });
 }
 
-void Shard::Impl::Answer(const ParkedPull& parked) {
+Status Shard::Impl::Answer(const ParkedPull& parked) {
   const Pull& pull = parked.pull;
   const std::size_t row_bytes = RowBytes(*rows_->FindTable(pull.table), pull.codec);
   const auto keys = ReadKeys(pull.keys, parked.keys, row_bytes, &keys_);
   TARN_CHECK(keys.has_value(), "a pull is checked before it is parked");
   Message reply = Make(PullReply{pull.request, pull.table, cohort_.minimum(), pull.codec, pull.keys.count});
-  reply.values = Buffer::Allocate(keys->size() * row_bytes);
+  auto values = replies_.Allocate(parked.from, keys->size() * row_bytes);
+  if (!values) return std::unexpected(values.error());
+  reply.values = std::move(*values);
   rows_->Gather(pull.table, pull.keys.sections, *keys, pull.codec, reply.values.data());
   out_->push_back({parked.from, std::move(reply)});
   ++counters_.pulls;
   counters_.pull_rows += pull.keys.count;
   observer_->OnPullServed(parked.incarnation, pull.table, pull.clock, cohort_.minimum());
+  return {};
 }
 
-// Pulls that waited for the clock look at the pushes that they wait for now. There is room: they were parked before.
-void Shard::Impl::AnswerOpened() {
-  for (ParkedPull& parked : parked_.TakeOpened(cohort_.minimum())) (void)AnswerOrPark(std::move(parked));
-}
+// Pulls that waited for the clock look at the pushes that they wait for now.
+void Shard::Impl::AnswerOpened() { AnswerWaiting(parked_.TakeOpened(cohort_.minimum())); }
 
-void Shard::Impl::AnswerAfterPush(Incarnation incarnation) {
-  for (ParkedPull& parked : parked_.TakeWaitingForPush(incarnation)) (void)AnswerOrPark(std::move(parked));
+void Shard::Impl::AnswerAfterPush(Incarnation incarnation) { AnswerWaiting(parked_.TakeWaitingForPush(incarnation)); }
+
+// There is room to park them again: they were parked before.
+void Shard::Impl::AnswerWaiting(std::vector<ParkedPull> parked) {
+  for (ParkedPull& waiting : parked) {
+    const Peer from = waiting.from;
+    const RequestId request = waiting.pull.request;
+    if (auto status = AnswerOrPark(std::move(waiting)); !status) Refuse(from, Pull{.request = request}, status.error());
+  }
 }
 
 }  // namespace tarn::server

@@ -13,6 +13,7 @@
 #include "server/cohort.h"
 #include "server/ledger.h"
 #include "server/parked_pulls.h"
+#include "server/reply_budget.h"
 #include "server/row_store.h"
 #include "server/shard.h"
 
@@ -26,6 +27,10 @@ class Shard::Impl {
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
+  void Abandon(const Error& error, Outbox* out);
+  // Runs a step; one that runs out of memory leaves nothing in `out` but the shard's end.
+  template <typename Step>
+  void Guard(Outbox* out, Step step);
   std::uint64_t StateHash() const;
 
   ShardOptions options_;
@@ -52,6 +57,7 @@ class Shard::Impl {
   Ledger ledger_;
   ClockBuckets buckets_;
   ParkedPulls parked_;
+  ReplyBudget replies_;
   BucketCloser closer_;
 
   // Checkpoints.
@@ -98,7 +104,8 @@ class Shard::Impl {
   bool BucketFits(Clock clock, const Message& message) const;
   Status AnswerOrPark(ParkedPull parked);
   bool HasOwnPushes(const ParkedPull& parked) const;
-  void Answer(const ParkedPull& parked);
+  Status Answer(const ParkedPull& parked);
+  void AnswerWaiting(std::vector<ParkedPull> parked);
   void AnswerOpened();
   void AnswerAfterPush(Incarnation incarnation);
 
