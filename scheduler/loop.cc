@@ -9,6 +9,7 @@
 
 #include "core/file.h"
 #include "core/log.h"
+#include "net/advertise.h"
 #include "scheduler/file_store.h"
 
 namespace tarn::scheduler {
@@ -54,17 +55,19 @@ Status Loop::Run() {
 Status Loop::Begin() {
   auto endpoint = transport_->Bind(options_.bind);
   if (!endpoint) return std::unexpected(endpoint.error());
+  const auto advertised = net::AdvertisedEndpoint(*endpoint, options_.advertise, "");
+  if (!advertised) return std::unexpected(advertised.error());
   TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.run_dir + "/job.toml", ToToml(options_.job)));
   auto metrics = MetricsFile::Open(options_.run_dir + "/metrics.jsonl");
   if (!metrics) return std::unexpected(metrics.error());
   metrics_.emplace(std::move(*metrics));
-  LogInfo("job '{}': {} servers x {} shards, {} workers, {}; listening on {}", options_.job.job.name,
+  LogInfo("job '{}': {} servers x {} shards, {} workers, {}; listening on {}, reached at {}", options_.job.job.name,
           options_.job.fleet.servers, options_.job.fleet.shards, options_.job.fleet.workers,
-          Name(options_.job.consistency.mode), *endpoint);
+          Name(options_.job.consistency.mode), *endpoint, *advertised);
   if (options_.resume)
     LogInfo("resumes checkpoint {} at clock {}, epoch {}: {}", options_.resume->id.value,
             options_.resume->resume_clock.value, options_.resume->data.epoch, options_.resume_directory);
-  if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *endpoint + "\n"));
+  if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *advertised + "\n"));
   scheduler_->Start(Now());
   next_metrics_ = Now();
   return {};

@@ -101,6 +101,9 @@ int main(int argc, char** argv) {
       ->allow_extra_args(false);
   auto* resume = app.add_option("--resume", flags.resume, "a run's folder (its newest checkpoint) or a checkpoint");
   app.add_option("--bind", flags.loop.bind, "address to listen on; port *: the system chooses")->capture_default_str();
+  app.add_option("--advertise", flags.loop.advertise,
+                 "the host under which the others reach it, for --port-file; else where it is bound, and if that is a "
+                 "wildcard (0.0.0.0, *) the interface that leads out of this machine");
   app.add_option("--port-file", flags.loop.port_file, "file that gets the address once it is bound");
   app.add_option("--keys", flags.keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_flag("--insecure", flags.insecure, "allow addresses other than loopback without keys");

@@ -13,6 +13,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/metrics.h"
+#include "net/advertise.h"
 #include "net/zmq_transport.h"
 #include "server/exhaustion.h"
 #include "server/rocksdb_checkpoint_store.h"
@@ -74,9 +75,13 @@ class ShardLoop {
     if (!wanted) return std::unexpected(wanted.error());
     const auto endpoint = transport_.Bind(*wanted);
     if (!endpoint) return std::unexpected(endpoint.error());
+    const auto advertised = net::AdvertisedEndpoint(*endpoint, options_.advertise, options_.scheduler);
+    if (!advertised) return std::unexpected(advertised.error());
     TARN_RETURN_IF_ERROR(transport_.Connect(kSchedulerPeer, options_.scheduler));
-    LogInfo("shard {}: at {}, scheduler at {}", shard_id_.value, *endpoint, options_.scheduler);
-    shard_.emplace(ShardOptions{.shard = shard_id_, .nonce = options_.nonces[index_], .endpoint = *endpoint}, &store_);
+    LogInfo("shard {}: bound to {}, reached at {}, scheduler at {}", shard_id_.value, *endpoint, *advertised,
+            options_.scheduler);
+    shard_.emplace(ShardOptions{.shard = shard_id_, .nonce = options_.nonces[index_], .endpoint = *advertised},
+                   &store_);
     return {};
   }
 

@@ -22,6 +22,9 @@ struct ServerOptions {
   std::vector<std::uint64_t> nonces;  // one a shard, random
   // Where shards are bound. With a port that is not '*', shard i of the server is bound to port + i.
   std::string bind = "tcp://127.0.0.1:*";
+  // Where workers reach the shards, a name or an address; empty: where they are bound, or for a wildcard the interface
+  // that leads to the scheduler (net/advertise.h).
+  std::string advertise;
   std::string run_dir;        // metrics.jsonl; empty: none
   double join_seconds = 600;  // how long to wait for the scheduler's welcome
   std::string keys;           // the fleet's key file; empty: plain connections

@@ -67,6 +67,10 @@ int main(int argc, char** argv) {
   app.add_option("--run-dir", options.run_dir, "the run's folder, for logs/server-RANK.log and metrics.jsonl");
   app.add_option("--bind", options.bind, "where workers reach it; port *: any, a number: shard i gets port + i")
       ->capture_default_str();
+  app.add_option(
+      "--advertise", options.advertise,
+      "the host under which workers reach it; else where it is bound, and if that is a wildcard (0.0.0.0, *) "
+      "the interface that leads to the scheduler");
   app.add_option("--join-seconds", options.join_seconds, "how long to wait until the whole fleet is there")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

@@ -1,0 +1,122 @@
+#include "net/advertise.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+namespace tarn::net {
+namespace {
+
+constexpr std::string_view kTcp = "tcp://";
+// An address of nobody (RFC 5737): the way there is the way to everybody else.
+constexpr const char* kElsewhere = "192.0.2.1";
+constexpr std::uint16_t kAnyPort = 9;
+
+// The host of "tcp://HOST:PORT"; empty for other endpoints.
+std::string HostOf(const std::string& endpoint) {
+  const std::size_t colon = endpoint.rfind(':');
+  if (!endpoint.starts_with(kTcp) || colon < kTcp.size()) return {};
+  return endpoint.substr(kTcp.size(), colon - kTcp.size());
+}
+
+std::string TextOf(const in_addr& address) {
+  char text[INET_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET, &address, text, sizeof text);
+  return text;
+}
+
+bool IsLoopbackAddress(const in_addr& address) { return ntohl(address.s_addr) >> 24 == 127; }
+
+Expected<in_addr> Resolve(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0)
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("host '{}': {}", host, gai_strerror(error)));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, &freeaddrinfo);
+  sockaddr_in address{};
+  std::memcpy(&address, list->ai_addr, sizeof address);
+  return address.sin_addr;
+}
+
+// Our address on the way to another; a datagram socket that connects sends nothing.
+std::optional<in_addr> SourceTowards(const in_addr& to) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return std::nullopt;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr = to;
+  address.sin_port = htons(kAnyPort);
+  socklen_t size = sizeof address;
+  const bool known = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  close(fd);
+  if (!known) return std::nullopt;
+  return address.sin_addr;
+}
+
+// Of the interfaces that are up, the first that is not loopback.
+std::optional<in_addr> FirstInterface() {
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) != 0) return std::nullopt;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> list(found, &freeifaddrs);
+  for (const ifaddrs* it = list.get(); it != nullptr; it = it->ifa_next) {
+    if (it->ifa_addr == nullptr || it->ifa_addr->sa_family != AF_INET || (it->ifa_flags & IFF_UP) == 0) continue;
+    sockaddr_in address{};
+    std::memcpy(&address, it->ifa_addr, sizeof address);
+    if (!IsLoopbackAddress(address.sin_addr)) return address.sin_addr;
+  }
+  return std::nullopt;
+}
+
+std::optional<in_addr> WayOut() {
+  in_addr elsewhere{};
+  inet_pton(AF_INET, kElsewhere, &elsewhere);
+  if (const auto source = SourceTowards(elsewhere); source && !IsLoopbackAddress(*source)) return source;
+  return FirstInterface();
+}
+
+Expected<std::string> ReachableHost(const std::string& bound, const std::string& peer) {
+  std::optional<in_addr> towards_peer;
+  if (const std::string peer_host = HostOf(peer); !peer_host.empty()) {
+    const auto address = Resolve(peer_host);
+    if (!address) return std::unexpected(address.error());
+    towards_peer = SourceTowards(*address);
+    if (towards_peer && !IsLoopbackAddress(*towards_peer)) return TextOf(*towards_peer);
+  }
+  if (const auto out = WayOut()) return TextOf(*out);
+  if (towards_peer) return TextOf(*towards_peer);
+  return Fail(ErrorCode::kUnavailable,
+              fmt::format("{}: bound to all interfaces, of which none leads out of this machine; --advertise HOST says "
+                          "where others reach it",
+                          bound));
+}
+
+}  // namespace
+
+bool IsWildcard(const std::string& endpoint) {
+  const std::string host = HostOf(endpoint);
+  return host == "0.0.0.0" || host == "*" || host == "[::]";
+}
+
+Expected<std::string> AdvertisedEndpoint(const std::string& bound, const std::string& host, const std::string& peer) {
+  if (host.empty() && !IsWildcard(bound)) return bound;
+  if (!bound.starts_with(kTcp))
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: only tcp endpoints have a host to advertise", bound));
+  const auto reachable = host.empty() ? ReachableHost(bound, peer) : Expected<std::string>(host);
+  if (!reachable) return reachable;
+  return fmt::format("{}{}{}", kTcp, *reachable, bound.substr(bound.rfind(':')));
+}
+
+}  // namespace tarn::net
