@@ -17,6 +17,8 @@ namespace tarn::server {
 class RowSink {
  public:
   virtual ~RowSink() = default;
+  // Whether it wants rows of partition `partition` of 2^partition_bits; others may be left unread.
+  virtual bool Wants(PartitionId partition, std::uint32_t partition_bits) const = 0;
   // The table whose rows follow. An error ends the loading with it: a table of another shape, or an unknown one.
   virtual Status OnTable(const TableSpec& spec) = 0;
   // Rows of that table: keys.size() x (dim + slots) floats. Any batch size; each key of a checkpoint once.
@@ -32,8 +34,8 @@ class CheckpointStore {
   // and message say why, with the path.
   virtual void Write(Snapshot snapshot, std::string directory) = 0;
 
-  // Reads a whole checkpoint, of all its shards, whatever their number was: the sink keeps what it wants. Nothing
-  // that fails its size or checksum is handed out; the error (kCorrupt) then names the file. Blocks.
+  // Reads from a checkpoint of any number of shards what the sink wants; it may get rows of other partitions too.
+  // Nothing that fails its size or checksum is handed out; the error (kCorrupt) then names the file. Blocks.
   virtual Status Load(const std::string& directory, RowSink& sink) = 0;
 };
 

@@ -34,7 +34,8 @@ Status MemoryCheckpointStore::Load(const std::string& directory, RowSink& sink) 
     for (const TableRows& table : snapshot.tables) {
       TARN_RETURN_IF_ERROR(sink.OnTable(table.spec));
       for (const PartitionRows& partition : table.partitions)
-        TARN_RETURN_IF_ERROR(sink.OnRows(partition.keys, partition.rows));
+        if (sink.Wants(partition.partition, snapshot.partition_bits))
+          TARN_RETURN_IF_ERROR(sink.OnRows(partition.keys, partition.rows));
     }
   }
   return {};

@@ -6,6 +6,10 @@
 
 namespace tarn::server {
 
+bool RowLoader::Wants(PartitionId partition, std::uint32_t partition_bits) const {
+  return partition_bits != rows_->partition_bits() || rows_->Owns(partition);
+}
+
 Status RowLoader::OnTable(const TableSpec& spec) {
   const TableSpec* wanted = rows_->FindTable(spec.name);
   if (wanted == nullptr)

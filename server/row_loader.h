@@ -14,6 +14,8 @@ class RowLoader : public RowSink {
   // `rows` has the tables of the job and outlives the loader.
   explicit RowLoader(RowStore* rows) : rows_(rows) {}
 
+  // What the store owns; everything if it is cut into another number of partitions than the checkpoint.
+  bool Wants(PartitionId partition, std::uint32_t partition_bits) const override;
   // kInvalidArgument, naming the table and what differs; kNotFound if the job has no such table.
   Status OnTable(const TableSpec& spec) override;
   Status OnRows(std::span<const Key> keys, std::span<const float> rows) override;

@@ -14,6 +14,7 @@
 #include "core/manifest.h"
 #include "core/position.h"
 #include "server/checkpoint_format.h"
+#include "server/rocksdb_checkpoint_reader.h"
 #include "server/row_loader.h"
 #include "server/row_store.h"
 
@@ -53,8 +54,8 @@ class RocksDbCheckpointStoreTest : public testing::Test {
       EXPECT_TRUE(rows->AddTable(spec));
       if (!filled) continue;
       const Positioner position(spec, TableSalt(kSeed, spec.name));
-      for (Key i = 0; i < 100; ++i) {
-        const Key key = spec.kind == TableKind::kDense ? i : i << 50;
+      for (Key i = 0; i < (spec.kind == TableKind::kDense ? 100 : rows_each_); ++i) {
+        const Key key = spec.kind == TableKind::kDense ? i : i << 48;
         const Section section{PartitionOf(position(key), bits), 1, {}};
         if (!rows->Owns(section.partition)) continue;
         const float gradient[] = {1.0f, float(i), -1.0f};
@@ -99,6 +100,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
 
   TableSpec sparse_, dense_;
   std::string directory_;
+  Key rows_each_ = 100;  // of the sparse table
 };
 
 TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnyNumberOfShards) {
@@ -121,9 +123,49 @@ TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnotherNumberOfPartitions) {
   ASSERT_TRUE(Load(rows.get()));
   const auto before = Rows(0, 1, kBits, true);
   for (Key i = 0; i < 100; ++i) {
-    EXPECT_EQ(rows->Values(sparse_.id, i << 50), before->Values(sparse_.id, i << 50));
+    EXPECT_EQ(rows->Values(sparse_.id, i << 48), before->Values(sparse_.id, i << 48));
     EXPECT_EQ(rows->Values(dense_.id, i), before->Values(dense_.id, i));
   }
+}
+
+// A sink that counts what it is handed, of the partitions that a row store owns.
+struct CountingSink : RowLoader {
+  using RowLoader::RowLoader;
+  Status OnRows(std::span<const Key> keys, std::span<const float> rows) override {
+    handed += keys.size();
+    return RowLoader::OnRows(keys, rows);
+  }
+  std::uint64_t handed = 0;
+};
+
+TEST_F(RocksDbCheckpointStoreTest, AShardReadsItsOwnRowsOnly) {
+  WriteAll();
+  for (std::uint32_t shards : {1u, 2u, 3u, 8u}) {
+    for (std::uint32_t shard = 0; shard < shards; ++shard) {
+      auto rows = Rows(shard, shards, kBits, false);
+      CountingSink sink(rows.get());
+      ASSERT_TRUE(ReadCheckpoint(directory_, sink));
+      EXPECT_EQ(sink.handed, rows->row_count()) << shard << " of " << shards;
+    }
+  }
+}
+
+TEST_F(RocksDbCheckpointStoreTest, AFileWithoutRowsOfTheShardIsLeftAlone) {
+  // Enough rows for many blocks, of which the index alone tells that they are another shard's.
+  rows_each_ = 60'000;
+  WriteAll();
+  const std::string path = directory_ + "/shard-1.sst";
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(fs::file_size(path) / 8));
+  file.put('\xff');
+  file.put('\x00');
+  file.flush();
+  auto even = Rows(0, 2, kBits, false), odd = Rows(1, 2, kBits, false);
+  const Status mine = Load(even.get());
+  EXPECT_TRUE(mine) << mine.error().message;
+  EXPECT_EQ(even->StateHash(), Rows(0, 2, kBits, true)->StateHash());
+  EXPECT_EQ(Load(odd.get()).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(odd->row_count(), 0u);
 }
 
 TEST_F(RocksDbCheckpointStoreTest, ADamagedByteIsRefusedWithTheFilesName) {

@@ -1,0 +1,41 @@
+// What readers and writers of checkpoint files share of RocksDB. Included by server/rocksdb_*.cc only.
+#pragma once
+
+#include <fmt/format.h>
+#include <rocksdb/options.h>
+#include <rocksdb/status.h>
+#include <rocksdb/table.h>
+
+#include <cstdint>
+#include <string>
+
+#include "core/error.h"
+
+namespace tarn::server {
+
+inline rocksdb::Options CheckpointFileOptions() {
+  rocksdb::BlockBasedTableOptions table;
+  table.block_size = 64 << 10;
+  table.format_version = 5;
+  rocksdb::Options options;
+  options.compression = rocksdb::kNoCompression;  // floats of trained rows do not shrink
+  options.use_fsync = true;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  return options;
+}
+
+// RocksDB's messages name the path on most errors only.
+inline Error RocksDbError(const std::string& path, const char* what, const rocksdb::Status& status) {
+  const ErrorCode code = status.IsCorruption() ? ErrorCode::kCorrupt : ErrorCode::kIo;
+  return {code, fmt::format("{}: cannot {}: {}", path, what, status.ToString())};
+}
+
+// Size and checksum of a file as it lies on disk.
+struct FileSum {
+  std::uint64_t bytes = 0;
+  std::uint32_t crc32c = 0;
+};
+// `sync`: also makes its bytes durable.
+Expected<FileSum> SumFile(const std::string& path, bool sync);
+
+}  // namespace tarn::server
