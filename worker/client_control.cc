@@ -126,6 +126,7 @@ void ClientControl::OnLeaseReply(LeaseReply reply) {
 void ClientControl::Leave(const DataPosition& position) {
   if (leaving_) return;
   leaving_ = true;
+  next_heartbeat_ = desk_->now;  // the last metrics; what comes behind Leave is not counted
   Repeat(tarn::Leave{ticks_->acked(), position});
 }
 

@@ -100,6 +100,24 @@ TEST(ClientControl, HeartbeatsComeEveryPeriodWithMetrics) {
   EXPECT_EQ(beats[0].counters[0].name, "samples");
 }
 
+// A job may be shorter than the period: the summary counts what leaves within it, too.
+TEST(ClientControl, TheLastMetricsGoOutBeforeLeave) {
+  FleetOptions options = Options();
+  options.heartbeat_seconds = 10;
+  FakeFleet fleet(options);
+  fleet.Run();
+  fleet.TakeSent(kSchedulerPeer);
+  fleet.client.SetMetrics({{"pull_bytes", 12}});
+  fleet.client.Leave(fleet.now, &fleet.out);
+  const auto sent = fleet.TakeSent(kSchedulerPeer);
+  ASSERT_EQ(sent.size(), 2u);
+  const auto* beat = std::get_if<Heartbeat>(&sent[0].body);
+  ASSERT_NE(beat, nullptr);
+  ASSERT_EQ(beat->counters.size(), 1u);
+  EXPECT_EQ(beat->counters[0].value, 12);
+  EXPECT_TRUE(std::holds_alternative<Leave>(sent[1].body));
+}
+
 TEST(ClientControl, ShutdownIsUnderstoodAndEndsEverything) {
   FakeFleet fleet(Options());
   fleet.Run();
