@@ -16,14 +16,20 @@ inline constexpr int kReaderTrack = 1;   // the reader's thread
 inline constexpr int kComputeTrack = 2;  // the training loop
 inline constexpr int kPullTrack = 3;     // pulls under way, which overlap the others
 
-// Thread-safe. Keeps the first kEventsMax spans and counts the rest.
+// Thread-safe. Keeps all spans while they are few, and of a long run a sample from beginning to end: time is cut into
+// slices, and whenever there are more than `events_max` spans, every second of the slices kept so far is left out, and
+// of those to come as many. What begins in a slice that is kept is there in full: batches are seen with all their
+// stages.
 class Trace {
  public:
   static constexpr std::size_t kEventsMax = 100'000;
+  static constexpr std::chrono::milliseconds kSlice{100};
   using SteadyClock = std::chrono::steady_clock;
 
+  explicit Trace(std::size_t events_max = kEventsMax) : events_max_(events_max) {}
+
   void Add(const char* name, int track, SteadyClock::time_point begin, SteadyClock::time_point end);
-  // Writes {"traceEvents": [...]} with process id `rank`.
+  // Writes {"traceEvents": [...], "otherData": {"slice_ms", "one_slice_in", "spans_left_out"}} with process id `rank`.
   Status Write(const std::string& path, std::uint32_t rank) const;
 
  private:
@@ -32,8 +38,13 @@ class Trace {
     int track;
     SteadyClock::time_point begin, end;
   };
+  bool Kept(const Event& event) const;
+
+  const std::size_t events_max_;
   mutable std::mutex mutex_;
   std::vector<Event> events_;
+  SteadyClock::time_point start_;  // of the first span
+  std::uint64_t one_slice_in_ = 1;
   std::uint64_t left_out_ = 0;
 };
 
