@@ -18,14 +18,18 @@ Expected<std::unique_ptr<Dataset>> Make(const DataSection& section, std::string 
   if (bytes.bytes().empty())
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("data file {} is empty: expected {}", name, Parser::Describe(section)));
-  return std::make_unique<LineDataset<Parser>>(Parser(section), std::move(name), std::move(bytes), section, options);
+  auto set =
+      std::make_unique<LineDataset<Parser>>(Parser(section), std::move(name), std::move(bytes), section, options);
+  if (options.stop.stop_requested()) return Fail(ErrorCode::kCancelled, "opening a data file was given up");
+  return set;
 }
 
 template <typename Parser>
 Expected<std::unique_ptr<Dataset>> OpenLines(const DataSection& section, const std::string& path,
                                              const DatasetOptions& options) {
   TARN_RETURN_IF_ERROR(Parser::Validate(section));
-  auto bytes = FileBytes::Open(path, Parser::Describe(section), {options.inflated_ram_bytes_max, options.cache_dir});
+  auto bytes = FileBytes::Open(path, Parser::Describe(section),
+                               {options.inflated_ram_bytes_max, options.cache_dir, options.stop});
   if (!bytes) return std::unexpected(bytes.error());
   return Make<Parser>(section, path, std::move(*bytes), options);
 }

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -37,13 +38,14 @@ struct DatasetOptions {
   std::string cache_dir;                                      // its folder; empty: the system's for temporary files
   // Called on the reading thread, one at a time, with the first ten malformed lines as "FILE:LINE: WHY".
   std::function<void(const std::string&)> report_malformed;
+  std::stop_token stop;  // Open gives up soon after it is asked to (kCancelled)
 };
 
 // Immutable once opened: any number of threads may read at once.
 class Dataset {
  public:
   // Opens `file`, a path relative to section.dir or absolute. kNotFound with what was expected at which path;
-  // kInvalidArgument for a section that makes no sense or a file without rows; kMalformed; kIo.
+  // kInvalidArgument for a section that makes no sense or a file without rows; kMalformed; kIo; kCancelled.
   static Expected<std::unique_ptr<Dataset>> Open(const DataSection& section, const std::string& file,
                                                  const DatasetOptions& options = {});
   // The same from a text of format criteo or libsvm; `name` stands for the file in messages.

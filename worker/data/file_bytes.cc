@@ -126,6 +126,8 @@ Status FileBytes::Inflate(const std::string& path, const FileBytesOptions& optio
       return Fail(code == Z_ERRNO ? ErrorCode::kIo : ErrorCode::kMalformed,
                   fmt::format("data file {} is not whole gzip: {}", path, reason));
     if (got == 0) break;
+    if (options.stop.stop_requested())
+      return Fail(ErrorCode::kCancelled, fmt::format("inflating data file {} was given up", path));
     const std::string_view bytes(chunk.data(), static_cast<std::size_t>(got));
     if (!cache && text->size() + bytes.size() > options.inflated_ram_bytes_max) {
       auto made = MakeCacheFile(options.cache_dir);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -14,14 +15,15 @@ namespace tarn::worker {
 struct FileBytesOptions {
   std::size_t inflated_ram_bytes_max = std::size_t{1} << 30;
   std::string cache_dir;  // for gzip beyond that; empty: the system's folder for temporary files
+  std::stop_token stop;   // inflating ends soon after it is asked to, with kCancelled
 };
 
 // Immutable once made: any thread may read. A plain file is mapped; it must not be cut short while it is (the process
 // would get SIGBUS).
 class FileBytes {
  public:
-  // kNotFound, kIo, kMalformed (a folder, a broken gzip). `expected` ends the message of a missing file: what should
-  // be there, such as "a libsvm file, plain or gzip".
+  // kNotFound, kIo, kMalformed (a folder, a broken gzip), kCancelled. `expected` ends the message of a missing file:
+  // what should be there, such as "a libsvm file, plain or gzip".
   static Expected<FileBytes> Open(const std::string& path, std::string_view expected,
                                   const FileBytesOptions& options = {});
   static FileBytes FromText(std::string text);

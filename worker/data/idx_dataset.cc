@@ -91,7 +91,7 @@ Status CheckClasses(const std::string& path, std::string_view labels, std::uint3
 
 Expected<std::unique_ptr<Dataset>> OpenIdx(const DataSection& section, const std::string& prefix,
                                            const DatasetOptions& options) {
-  const FileBytesOptions file_options{options.inflated_ram_bytes_max, options.cache_dir};
+  const FileBytesOptions file_options{options.inflated_ram_bytes_max, options.cache_dir, options.stop};
   const std::string images_path = PlainOrGzip(prefix + "-images-idx3-ubyte");
   const std::string labels_path = PlainOrGzip(prefix + "-labels-idx1-ubyte");
   auto images =

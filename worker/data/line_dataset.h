@@ -28,7 +28,7 @@ class LineDataset final : public Dataset {
       : parser_(std::move(parser)),
         name_(std::move(name)),
         bytes_(std::move(bytes)),
-        index_(bytes_.bytes(), options.limit_rows),
+        index_(bytes_.bytes(), options.limit_rows, options.stop),
         malformed_(name_, section.malformed_max, options.report_malformed) {}
 
   std::uint64_t rows() const override { return index_.lines(); }

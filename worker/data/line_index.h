@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +14,8 @@ class LineIndex {
  public:
   LineIndex() = default;
   // Indexes the first `lines_max` lines; 0: all. The text must outlive the index. A last line needs no line feed.
-  LineIndex(std::string_view text, std::uint64_t lines_max);
+  // If it is asked to stop, it soon does, and holds only the lines up to there.
+  LineIndex(std::string_view text, std::uint64_t lines_max, const std::stop_token& stop = {});
 
   std::uint64_t lines() const { return lines_; }
   // Offset of line `line`, which must be below lines().

@@ -42,66 +42,75 @@ TimeUs Trainer::Now() const {
 }
 
 TrainerEnd Trainer::Run() {
-  if (Status status = transport_->Connect(kSchedulerPeer, options_.scheduler); !status) {
-    error_ = status.error();
-    return TrainerEnd::kFailed;
-  }
-  if (!options_.record.empty()) {
-    if (Status status = record_.Open(options_.record); !status) {
-      error_ = status.error();
-      return TrainerEnd::kFailed;
-    }
-  }
-  client_.Start(Now(), &outbox_);
-  while (!abort_) {
-    Exchange();
-    if (client_.state() == ClientState::kFenced) {
-      error_ = {ErrorCode::kFenced, "this worker was declared dead; it must join anew"};
-      return TrainerEnd::kFenced;
-    }
-    if (client_.state() == ClientState::kStopped) break;
-    const bool joining = client_.state() == ClientState::kJoining;
-    if (Status status = CheckScheduler(); !status) {
-      error_ = status.error();
-      return TrainerEnd::kFailed;
-    }
-    if (joining) continue;
-    if (!set_up_) {
-      if (Status status = Setup(); !status) FailJob(status.error());
-      continue;
-    }
-    if (failed_ && Now() >= next_failure_) TellFailure();
-    if (loading_.valid()) {
-      if (loading_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) continue;
-      Status loaded = loading_.get();
-      if (loaded) loaded = MakeTables();
-      if (!loaded) FailJob(loaded.error());
-    }
-    if (!TablesReady()) continue;
-    if (source_ == nullptr) StartSource();
-    if (auto error = source_->error()) FailJob(*error);
-    Fill();
-    if (FrontReady()) ProcessFront();
-    AskForWork();
-    if (Now() >= next_metrics_) ReportMetrics();
-  }
+  Status going = transport_->Connect(kSchedulerPeer, options_.scheduler);
+  if (going && !options_.record.empty()) going = record_.Open(options_.record);
+  if (going) client_.Start(Now(), &outbox_);
+  while (going && !abort_ && InFleet()) going = Round();
+  stop_loading_.request_stop();
   Send();  // the answer to Shutdown is among it (rule S1)
-  if (!options_.run_dir.empty()) {
-    const std::uint32_t rank = client_.welcome().rank;
-    if (Status s = trace_.Write(fmt::format("{}/logs/trace-worker-{}.json", options_.run_dir, rank), rank); !s)
-      LogWarning("{}", s.error().message);
+  WriteTrace();
+  return HowItEnded(going);
+}
+
+bool Trainer::InFleet() const {
+  return client_.state() == ClientState::kJoining || client_.state() == ClientState::kRunning;
+}
+
+// An error: there is nobody to tell it to.
+Status Trainer::Round() {
+  Exchange();
+  if (!InFleet()) return {};
+  TARN_RETURN_IF_ERROR(CheckScheduler());
+  if (client_.state() == ClientState::kJoining) return {};
+  if (failed_ && Now() >= next_failure_) TellFailure();
+  if (Status status = Prepare(); !status) FailJob(status.error());
+  if (source_ == nullptr) return {};
+  if (auto error = source_->error()) FailJob(*error);
+  Fill();
+  if (FrontReady()) ProcessFront();
+  AskForWork();
+  if (Now() >= next_metrics_) ReportMetrics();
+  return {};
+}
+
+// Takes the next step towards the first batch, if it can be taken now.
+Status Trainer::Prepare() {
+  if (!set_up_) return Setup();
+  if (loading_.valid()) {
+    if (loading_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return {};
+    TARN_RETURN_IF_ERROR(loading_.get());
+    TARN_RETURN_IF_ERROR(MakeTables());
+  }
+  if (TablesReady() && source_ == nullptr) StartSource();
+  return {};
+}
+
+// A file for each incarnation: tools/launch joins those of workers that were started again.
+void Trainer::WriteTrace() const {
+  const Welcome& welcome = client_.welcome();
+  if (options_.run_dir.empty() || welcome.incarnation.value == 0) return;
+  const std::string path =
+      fmt::format("{}/logs/trace-worker-{}-{}.json", options_.run_dir, welcome.rank, welcome.incarnation.value);
+  if (Status s = trace_.Write(path, welcome.rank); !s) LogWarning("{}", s.error().message);
+}
+
+TrainerEnd Trainer::HowItEnded(const Status& going) {
+  const Shutdown& reason = client_.stop_reason();
+  if (client_.state() == ClientState::kFenced) {
+    error_ = {ErrorCode::kFenced, "this worker was declared dead; it must join anew"};
+    return TrainerEnd::kFenced;
   }
   if (failed_) {
     error_ = *failed_;
-    return TrainerEnd::kFailed;
-  }
-  if (client_.state() != ClientState::kStopped) {
+  } else if (!going) {
+    error_ = going.error();
+  } else if (InFleet()) {
     error_ = {ErrorCode::kCancelled, "terminated by a signal before the job was over"};
-    return TrainerEnd::kFailed;
+  } else if (reason.code == ErrorCode::kOk) {
+    return TrainerEnd::kDone;
+  } else {
+    error_ = {reason.code, reason.reason};
   }
-  const Shutdown& reason = client_.stop_reason();
-  if (reason.code == ErrorCode::kOk) return TrainerEnd::kDone;
-  error_ = {reason.code, reason.reason};
   return TrainerEnd::kFailed;
 }
 
@@ -141,9 +150,7 @@ void Trainer::Exchange() {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     (window_.empty() ? wait_read_seconds_ : wait_pull_seconds_) += seconds;
   }
-  for (net::Received& r : received_) {
-    client_.OnMessage(r.from, std::move(r.message), Now(), &outbox_);
-  }
+  for (net::Received& r : received_) client_.OnMessage(r.from, std::move(r.message), Now(), &outbox_);
   if (const TimeUs now = Now(); now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
   ConnectShards();
   for (ClientEvent& event : client_.TakeEvents()) OnEvent(std::move(event));
@@ -182,6 +189,7 @@ Status Trainer::OpenData() {
     if (names[i]->empty()) continue;
     DatasetOptions options;
     if (i == 0) options.limit_rows = data.limit_rows;
+    options.stop = stop_loading_.get_token();
     options.report_malformed = [](const std::string& message) { LogWarning("malformed line: {}", message); };
     auto set = Dataset::Open(data, *names[i], options);
     if (!set) return std::unexpected(set.error());

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,11 @@ class Trainer {
   struct InFlight;
 
   TimeUs Now() const;
+  bool InFleet() const;
+  Status Round();
+  Status Prepare();
+  void WriteTrace() const;
+  TrainerEnd HowItEnded(const Status& going);
   Status Setup();       // once welcomed: the job; begins to open the data
   Status MakeTables();  // once they are open: the model; asks for its tables
   void TellFailure();
@@ -102,7 +108,8 @@ class Trainer {
   std::uint64_t samples_ = 0, batches_ = 0;
   double compute_seconds_ = 0, push_seconds_ = 0, wait_pull_seconds_ = 0, wait_read_seconds_ = 0;
   TimeUs next_metrics_ = 0;
-  std::future<Status> loading_;
+  std::stop_source stop_loading_;
+  std::future<Status> loading_;  // its destructor waits for it
   TimeUs next_failure_ = 0;
   std::optional<Error> failed_;
   Error error_;

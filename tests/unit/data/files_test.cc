@@ -125,6 +125,19 @@ TEST(Files, LimitRows) {
   EXPECT_EQ(ReadWhole(Section(dir), "rows.tsv", {.limit_rows = kRows + 1}).rows, kRows);
 }
 
+// A program that is to end while it still opens its data does not wait for that.
+TEST(Files, OpeningIsGivenUpWhenAskedTo) {
+  TempDir dir;
+  dir.Write("rows.tsv", Text());
+  dir.WriteGzip("rows.gz", Text());
+  std::stop_source stop;
+  const DatasetOptions options{.stop = stop.get_token()};
+  EXPECT_EQ(ReadWhole(Section(dir), "rows.tsv", options).rows, kRows);
+  stop.request_stop();
+  EXPECT_HAS(ErrorOf(Section(dir), "rows.tsv", ErrorCode::kCancelled, options), "given up");
+  EXPECT_HAS(ErrorOf(Section(dir), "rows.gz", ErrorCode::kCancelled, options), "given up");
+}
+
 TEST(Files, ManyThreadsReadAtOnce) {
   DataSection section;
   section.malformed_max = 10;
