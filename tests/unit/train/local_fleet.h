@@ -1,0 +1,77 @@
+// A scheduler and shards in this process, real state machines, behind the transport of one worker: what the worker
+// sends is carried out while it receives. Their time is no clock's: it moves on only when nothing else can happen.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "net/transport.h"
+#include "scheduler/scheduler.h"
+#include "server/memory_checkpoint_store.h"
+#include "server/shard.h"
+
+namespace tarn::testing {
+
+class LocalFleet final : public net::Transport {
+ public:
+  explicit LocalFleet(const Job& job);
+  ~LocalFleet() override;
+
+  scheduler::Scheduler& scheduler() { return *scheduler_; }
+  const server::Shard& shard(std::size_t i) const { return *shards_[i]; }
+  // Every kind of message that the worker has sent, and how often.
+  const std::map<std::string, int>& sent() const { return sent_; }
+  // From now on the scheduler gets nothing and does nothing.
+  void KillScheduler() { scheduler_dead_ = true; }
+  // The scheduler is asked to stop when the worker has sent its first message of that kind, "Join" and so on.
+  void StopAt(std::string kind) { stop_at_ = std::move(kind); }
+  // After the worker's end: until the scheduler and the shards have ended too. False: they do not.
+  bool Settle();
+
+  Expected<std::string> Bind(const std::string& endpoint) override { return endpoint; }
+  Status Connect(Peer, const std::string&) override { return {}; }
+  void Send(Peer to, const Message& message) override;
+  std::size_t Receive(std::vector<net::Received>* out, std::size_t max, std::int64_t timeout_us) override;
+  void Wake() override;
+  net::TransportCounters counters() const override { return {}; }
+
+ private:
+  // Nodes: 0 the scheduler, 1 the worker, 2 + i shard i.
+  struct Mail {
+    std::size_t to = 0;
+    Peer from;
+    Message message;
+  };
+  class Manifests;
+
+  void RequestStop();
+  void Post(std::size_t from, Outbox* out);
+  void Deliver();
+  void PassTime();
+
+  TimeUs now_ = 0;
+  std::unique_ptr<Manifests> manifests_;
+  server::MemoryCheckpointFiles files_;
+  std::vector<CheckpointPart> written_;  // by the shard that is in a step
+  std::unique_ptr<scheduler::Scheduler> scheduler_;
+  std::vector<std::unique_ptr<server::MemoryCheckpointStore>> stores_;
+  std::vector<std::unique_ptr<server::Shard>> shards_;
+  std::deque<Mail> mail_;
+  std::deque<net::Received> inbox_;  // of the worker
+  std::map<std::string, int> sent_;
+  std::string stop_at_;
+  bool scheduler_dead_ = false;
+
+  std::mutex mutex_;  // of woken_: Wake may come from another thread
+  std::condition_variable changed_;
+  bool woken_ = false;
+};
+
+}  // namespace tarn::testing

@@ -1,0 +1,165 @@
+// Shows whole jobs of one worker from Join to Shutdown over a real scheduler and real shards in this process: epochs,
+// validation, early stopping, the test set, the final checkpoint, and each way a worker ends. No clock decides
+// anything but how long the dead scheduler's lease is.
+#include "worker/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "server/row_store.h"
+#include "tests/unit/data/temp_dir.h"
+#include "tests/unit/train/local_fleet.h"
+
+namespace tarn::worker {
+namespace {
+
+using testing::LocalFleet;
+using testing::TempDir;
+
+constexpr std::size_t kTrainRows = 70, kScoredRows = 30;
+
+// Rows whose label is that of their first key, or the opposite.
+std::string Rows(std::size_t rows, bool opposite) {
+  std::string text;
+  for (std::size_t i = 0; i < rows; ++i) {
+    const bool positive = i % 3 == 0;
+    text += positive != opposite ? "1 " : "0 ";
+    text += (positive ? "1 " : "2 ") + std::to_string(10 + i % 7) + "\n";
+  }
+  return text;
+}
+
+struct Scene {
+  TempDir dir;
+  Job job;
+
+  // `contrary`: the validation set contradicts what is learnt, so that each epoch is worse than the one before.
+  explicit Scene(bool contrary) {
+    dir.Write("train", Rows(kTrainRows, false));
+    dir.Write("valid", Rows(kScoredRows, contrary));
+    dir.Write("test", Rows(kScoredRows, false));
+    std::filesystem::create_directory(dir.path() + "/logs");
+    job.job.name = "local";
+    job.fleet.servers = 1;
+    job.fleet.shards = 2;
+    job.fleet.workers = 1;
+    job.fleet.partition_bits = 3;
+    job.fleet.heartbeat_seconds = 0.02;
+    job.fleet.lease_seconds = 3000;
+    job.data.dir = dir.path();
+    job.data.format = DataFormat::kLibsvm;
+    job.data.train = "train";
+    job.data.valid = "valid";
+    job.data.test = "test";
+    job.data.split_rows = 16;
+    job.train.batch_rows = 8;
+    job.train.epochs = 10;
+    job.train.patience = 1;
+    job.optimizer.linear.learning_rate = 0.5f;
+  }
+
+  TrainerOptions Options() const { return {.scheduler = "local", .nonce = 7, .run_dir = dir.path()}; }
+};
+
+TEST(Trainer, StopsEarlyAfterAnEpochThatIsNoBetter) {
+  Scene scene(true);
+  LocalFleet fleet(scene.job);
+  Trainer trainer(scene.Options(), &fleet);
+  ASSERT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+  ASSERT_TRUE(fleet.Settle());
+  const scheduler::Progress progress = fleet.scheduler().progress();
+  EXPECT_EQ(progress.phase, "done");
+  ASSERT_EQ(progress.epochs.size(), 2u);  // the second was worse: patience is over
+  EXPECT_EQ(progress.samples, 2 * kTrainRows);
+  EXPECT_EQ(progress.counters.at("samples_trained"), double(2 * kTrainRows));
+  EXPECT_EQ(progress.counters.at("batches"), 2.0 * 9);  // 8 of 8 rows and one of 6 each epoch
+  EXPECT_EQ(progress.max_clock, progress.min_clock);
+  EXPECT_EQ(progress.best_checkpoint, "checkpoints/ckpt-1");
+  EXPECT_EQ(progress.last_checkpoint, "checkpoints/ckpt-2");  // the final one
+  EXPECT_EQ(progress.batches_repeated, 0u);
+  // What was written is what the shards hold in the end.
+  EXPECT_EQ(progress.state_hash, fleet.shard(0).rows().StateHash() + fleet.shard(1).rows().StateHash());
+  EXPECT_TRUE(std::filesystem::exists(scene.dir.path() + "/logs/trace-worker-0-3.json"));
+}
+
+TEST(Trainer, GoesOnAsLongAsItGetsBetter) {
+  Scene scene(false);
+  scene.job.train.epochs = 3;
+  LocalFleet fleet(scene.job);
+  Trainer trainer(scene.Options(), &fleet);
+  ASSERT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+  ASSERT_TRUE(fleet.Settle());
+  const scheduler::Progress progress = fleet.scheduler().progress();
+  ASSERT_EQ(progress.epochs.size(), 3u);
+  EXPECT_EQ(progress.samples, 3 * kTrainRows);
+  EXPECT_EQ(progress.best_checkpoint, "checkpoints/ckpt-3");
+}
+
+TEST(Trainer, TheSameJobGivesTheSameBits) {
+  const auto run = [] {
+    Scene scene(true);
+    scene.job.data.shuffle = true;
+    LocalFleet fleet(scene.job);
+    Trainer trainer(scene.Options(), &fleet);
+    EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+    EXPECT_TRUE(fleet.Settle());
+    return fleet.scheduler().progress().state_hash;
+  };
+  const std::uint64_t first = run();
+  EXPECT_NE(first, 0u);
+  EXPECT_EQ(run(), first);
+}
+
+TEST(Trainer, DataThatIsMissingFailsTheJobAndTellsTheFleet) {
+  Scene scene(true);
+  scene.job.data.test = "nowhere";
+  LocalFleet fleet(scene.job);
+  Trainer trainer(scene.Options(), &fleet);
+  EXPECT_EQ(trainer.Run(), TrainerEnd::kFailed);
+  EXPECT_EQ(trainer.error().code, ErrorCode::kNotFound);
+  EXPECT_TRUE(fleet.Settle());
+  EXPECT_EQ(fleet.scheduler().stop_reason().code, ErrorCode::kNotFound);
+  EXPECT_NE(fleet.scheduler().stop_reason().reason.find("nowhere"), std::string::npos);
+}
+
+// Before the fleet is complete, while the data are being opened, while it trains.
+TEST(Trainer, ToldToStopItEndsAtOnceWhereverItIs) {
+  for (const std::string kind : {"Join", "Heartbeat", "Tick"}) {
+    Scene scene(true);
+    scene.job.storage.durability = Durability::kNone;
+    if (kind == "Join") scene.job.fleet.workers = 2;
+    LocalFleet fleet(scene.job);
+    fleet.StopAt(kind);
+    Trainer trainer(scene.Options(), &fleet);
+    EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << kind << ": " << ToString(trainer.error());
+    EXPECT_TRUE(fleet.Settle()) << kind;
+    EXPECT_EQ(fleet.scheduler().progress().phase, "stopped");
+    EXPECT_EQ(fleet.sent().contains("CreateTable"), kind == "Tick");
+  }
+}
+
+TEST(Trainer, ASignalEndsIt) {
+  Scene scene(true);
+  LocalFleet fleet(scene.job);
+  Trainer trainer(scene.Options(), &fleet);
+  trainer.RequestAbort();
+  EXPECT_EQ(trainer.Run(), TrainerEnd::kFailed);
+  EXPECT_EQ(trainer.error().code, ErrorCode::kCancelled);
+}
+
+TEST(Trainer, ADeadSchedulerEndsIt) {
+  Scene scene(true);
+  LocalFleet fleet(scene.job);
+  fleet.KillScheduler();
+  TrainerOptions options = scene.Options();
+  options.join_seconds_max = 0.05;
+  Trainer trainer(options, &fleet);
+  EXPECT_EQ(trainer.Run(), TrainerEnd::kFailed);
+  EXPECT_EQ(trainer.error().code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(trainer.error().message.starts_with("the scheduler at local has not been heard"));
+}
+
+}  // namespace
+}  // namespace tarn::worker
