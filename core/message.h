@@ -177,6 +177,7 @@ struct Heartbeat {
   std::vector<FencedTick> fenced;  // shard
   std::vector<Counter> counters;   // cumulative metrics: samples, bytes, seconds per stage, ...
   std::vector<std::uint64_t> staleness;  // worker: histogram of measured staleness, bucket i = i clocks, cumulative
+  CheckpointId writing;  // shard: the oldest checkpoint into whose directory it may still write; 0: none
 };
 struct HeartbeatAck {
   ViewVersion view;  // newest; a ViewUpdate follows if the sender's is older

@@ -266,6 +266,7 @@ class Reader {
     });
     out.staleness = List<std::uint64_t>(m.staleness(), limits::kStalenessBucketsMax, "staleness",
                                         [](const auto& items, auto i) { return items.Get(i); });
+    out.writing = CheckpointId(m.writing());
     return out;
   }
   HeartbeatAck Read(const wire::HeartbeatAck& m) { return {ViewVersion(m.view())}; }

@@ -225,7 +225,7 @@ class Writer {
     VectorOffset<std::uint64_t> staleness;
     if (Fits(m.staleness, limits::kStalenessBucketsMax, "staleness")) staleness = b_.CreateVector(m.staleness);
     return wire::CreateHeartbeat(b_, m.view.value, m.proposal, m.clock.value, m.acked_clock.value, &position, fenced,
-                                 counters, staleness);
+                                 counters, staleness, m.writing.value);
   }
 
   Offset<wire::HeartbeatAck> Write(const HeartbeatAck& m) { return wire::CreateHeartbeatAck(b_, m.view.value); }

@@ -41,7 +41,9 @@ bool Scheduler::Impl::AdvanceVerdicts() {
     requests_.End(verdict.worker);
     tables_.End(verdict.worker);
     barriers_.End(verdict.worker);
+    totals_.End(verdict.worker);
     batches_repeated_ += verdict.repeated;
+    deserted_ = !membership_.Left(verdict.worker);
     if (!membership_.Left(verdict.worker))
       Say(fmt::format("worker {} (incarnation {}) ended at clock {}, row {} of lease {}", verdict.rank.value,
                       verdict.worker.value, verdict.end.value, verdict.position.rows, verdict.position.lease.value));
@@ -98,7 +100,7 @@ bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
   if (stop_wanted_ && phase_ != Phase::kFinalCheckpoint && phase_ != Phase::kLeaving) {
     if (CutUnderWay()) return false;
     if (stop_cut_begun_ || state_is_cut_ || phase_ == Phase::kWaiting) {
-      Stop(ErrorCode::kOk, "stopped", "stopped", now, out);
+      StopAsWanted(now, out);
     } else {
       stop_cut_begun_ = true;
       WantCut(CutReason::kStop);

@@ -62,6 +62,7 @@ bool Scheduler::Impl::PartsMissing() const {
 }
 
 bool Scheduler::Impl::AdvanceCut(TimeUs now, Outbox* out) {
+  RemoveAbandoned();
   if (checkpoints_.pending() == nullptr) return false;
   ShardId shard;
   if (const CheckpointPart* failed = checkpoints_.Failed(&shard)) {
@@ -115,15 +116,28 @@ void Scheduler::Impl::EndCut() {
   membership_.SetOrder({});
 }
 
+void Scheduler::Impl::AbandonCut() {
+  const CheckpointId id = checkpoints_.pending()->order.id;
+  const std::string directory = checkpoints_.Abandon();
+  EndCut();
+  if (!directory.empty()) abandoned_.push_back({id, directory, membership_.view().version});
+}
+
+void Scheduler::Impl::RemoveAbandoned() {
+  std::erase_if(abandoned_, [&](const Abandoned& gone) {
+    if (membership_.MayWrite(gone.id, gone.since)) return false;
+    store_->RemoveCheckpoint(gone.directory);
+    return true;
+  });
+}
+
 void Scheduler::Impl::FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason why = cut.reason;
   const std::string text = fmt::format("checkpoint {} ({}) could not be written to {}: {}", cut.order.id.value,
                                        Name(why), cut.order.directory, reason);
-  const std::string directory = checkpoints_.Abandon();
-  if (!directory.empty()) store_->RemoveCheckpoint(directory);
+  AbandonCut();
   Warn(text);
-  EndCut();
   if (why == CutReason::kFinal || why == CutReason::kStop || why == CutReason::kHash) Fail(code, text, now, out);
 }
 
@@ -135,9 +149,7 @@ void Scheduler::Impl::VoidCut(const Verdict& verdict) {
   const CutReason reason = cut->reason;
   Warn(fmt::format("checkpoint {} ({}) is void: worker {} died beyond its clock", cut->order.id.value, Name(reason),
                    verdict.rank.value));
-  const std::string directory = checkpoints_.Abandon();
-  if (!directory.empty()) store_->RemoveCheckpoint(directory);
-  EndCut();
+  AbandonCut();
   if (reason != CutReason::kPeriodic) WantCut(reason);
 }
 

@@ -44,6 +44,12 @@ class Scheduler::Impl {
  private:
   static constexpr std::size_t kNotesMax = 1000;  // that nobody has taken
 
+  struct Abandoned {
+    CheckpointId id;
+    std::string directory;
+    ViewVersion since;  // no view from this one on has its order
+  };
+
   // What a proposal (rule M1) is for, and how far it is.
   enum class Agreement : std::uint8_t { kNone, kReporting, kConfirming };
 
@@ -65,6 +71,12 @@ class Scheduler::Impl {
   void Stop(ErrorCode code, std::string reason, const char* phase, TimeUs now, Outbox* out);
   void Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out);
   void RepeatStop(TimeUs now, Outbox* out);
+  void End();
+  // Stops the run as `as` says, after a checkpoint if there is anything to keep.
+  void WantStop(Shutdown as, TimeUs now, Outbox* out);
+  void StopAsWanted(TimeUs now, Outbox* out);
+  bool AnythingDone() const;
+  void WatchForWorkers(TimeUs now, Outbox* out);
 
   // advance.cc: decisions; each returns whether anything changed.
   void Advance(TimeUs now, Outbox* out);
@@ -91,6 +103,8 @@ class Scheduler::Impl {
   void FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out);
   void VoidCut(const Verdict& verdict);
   void EndCut();
+  void AbandonCut();  // its directory goes once no shard writes into it any more
+  void RemoveAbandoned();
   void FillManifest(Manifest* manifest, const Positions& at, bool trust_done) const;
   bool AtBoundary() const;
 
@@ -111,6 +125,7 @@ class Scheduler::Impl {
   Barriers barriers_;
   Schedule schedule_;
   Checkpoints checkpoints_;
+  std::vector<Abandoned> abandoned_;  // directories to be removed
   Totals totals_;
 
   Phase phase_ = Phase::kWaiting;
@@ -123,6 +138,8 @@ class Scheduler::Impl {
   bool cut_failed_ = false;          // the last cut could not be written
 
   bool stop_wanted_ = false, stop_cut_begun_ = false;
+  Shutdown stop_as_;
+  bool deserted_ = false;  // the last worker to go died, rather than left
   TimeUs stop_deadline_ = 0;
   std::optional<Shutdown> stop_;
   Shutdown no_stop_;
@@ -131,7 +148,7 @@ class Scheduler::Impl {
   TimeUs stop_since_ = 0, stop_told_ = 0, stop_heard_ = 0;
   std::map<Incarnation, Peer> to_stop_;  // told, and not known to have stopped
 
-  TimeUs next_timer_ = 0, last_step_ = 0, listening_since_ = 0;
+  TimeUs next_timer_ = 0, last_step_ = 0, listening_since_ = 0, workers_seen_ = 0;
   TimeUs now_ = 0;
   bool granted_ = false;
   TimeUs first_grant_ = 0, train_end_ = 0, train_since_ = 0;

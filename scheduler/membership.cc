@@ -10,9 +10,6 @@
 namespace tarn::scheduler {
 namespace {
 
-constexpr std::size_t kEndedWorkersKept = 1024;  // for answers to what still comes from them
-constexpr std::size_t kNoncesKept = 65536;
-
 void Refuse(Peer to, ErrorCode code, std::string reason, const Mailer& mail) {
   mail.Send(to, Shutdown{.code = code, .reason = std::move(reason)});
 }
@@ -122,10 +119,26 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
   worker.nonce = join.nonce;
   worker.peer = from;
   worker.heard = now;
-  if (nonces_.size() >= kNoncesKept) nonces_.erase(nonces_.begin());
-  nonces_[join.nonce] = worker.incarnation;
+  Remember(worker);
   workers_[worker.incarnation] = worker;
   return fmt::format("worker {} joined as incarnation {}", rank->value, worker.incarnation.value);
+}
+
+void Membership::Remember(const WorkerNode& worker) {
+  auto over = [&](Incarnation incarnation) {
+    auto it = workers_.find(incarnation);
+    return it == workers_.end() || it->second.state == WorkerNode::State::kEnded;
+  };
+  nonces_[worker.nonce] = worker.incarnation;
+  by_age_[worker.incarnation] = worker.nonce;
+  for (auto it = by_age_.begin(); nonces_.size() > options_.nonces_kept && it->first != worker.incarnation;) {
+    if (!over(it->first)) {
+      ++it;
+      continue;
+    }
+    nonces_.erase(it->second);
+    it = by_age_.erase(it);
+  }
 }
 
 void Membership::Forget(Incarnation worker) { workers_.erase(worker); }
@@ -197,7 +210,14 @@ void Membership::OnFarewell(Incarnation worker) {
   if (it != workers_.end()) it->second.understood = true;
 }
 
+bool Membership::MayWrite(CheckpointId id, ViewVersion version) const {
+  return std::any_of(shards_.begin(), shards_.end(), [&](const ShardNode& shard) {
+    return shard.confirmed < version || (shard.writing.value != 0 && shard.writing <= id);
+  });
+}
+
 void Membership::OnHeartbeat(ShardNode* shard, const Heartbeat& heartbeat) {
+  if (heartbeat.view >= shard->confirmed) shard->writing = heartbeat.writing;
   shard->confirmed = std::max(shard->confirmed, std::min(heartbeat.view, view_.version));
   shard->min_clock = std::max(shard->min_clock, heartbeat.clock);
   for (const FencedTick& tick : heartbeat.fenced) {
@@ -302,11 +322,21 @@ std::uint32_t Membership::workers_waiting() const {
   }));
 }
 
+bool Membership::MayDrop(const WorkerEntry& entry) const {
+  auto it = ended_.find(entry.incarnation);
+  return it != ended_.end() && Confirmed(it->second) && MinClock() >= entry.end;
+}
+
+std::size_t Membership::Room() const {
+  const auto stay = static_cast<std::size_t>(std::count_if(view_.workers.begin(), view_.workers.end(),
+                                                           [&](const WorkerEntry& entry) { return !MayDrop(entry); }));
+  return options_.worker_entries_max - std::min(options_.worker_entries_max, stay);
+}
+
 void Membership::DropEnded() {
   std::erase_if(view_.workers, [&](const WorkerEntry& entry) {
-    auto it = ended_.find(entry.incarnation);
-    if (it == ended_.end() || !Confirmed(it->second) || MinClock() < entry.end) return false;
-    ended_.erase(it);
+    if (!MayDrop(entry)) return false;
+    ended_.erase(entry.incarnation);
     return true;
   });
   std::size_t over = 0;

@@ -12,11 +12,18 @@
 #include <vector>
 
 #include "core/job.h"
+#include "core/limits.h"
 #include "core/message.h"
 #include "scheduler/mailer.h"
 #include "scheduler/splits.h"
 
 namespace tarn::scheduler {
+
+// Incarnations that have ended and are still answered as what they were (left, or fenced); older ones are fenced.
+inline constexpr std::size_t kEndedWorkersKept = 1024;
+// Process starts of workers that are known again when they repeat their Join. Beyond, the oldest that are over are
+// forgotten: one of those that still joins is a new worker.
+inline constexpr std::size_t kNoncesKept = 65536;
 
 struct ShardNode {
   ShardId shard;
@@ -28,6 +35,7 @@ struct ShardNode {
   TimeUs heard = 0, view_sent = 0;
   ViewVersion confirmed;
   Clock min_clock;
+  CheckpointId writing;  // as of `confirmed`
 };
 
 struct WorkerNode {
@@ -66,6 +74,8 @@ class Membership {
     std::string job_text, resume_directory;
     Clock start_clock;
     Incarnation first_incarnation{1};
+    std::size_t nonces_kept = kNoncesKept;
+    std::size_t worker_entries_max = limits::kWorkerEntriesMax;  // of a view; beyond, joiners wait
   };
   explicit Membership(Options options);
 
@@ -114,6 +124,8 @@ class Membership {
 
   // All shards have adopted a view at least that new.
   bool Confirmed(ViewVersion version) const;
+  // Some shard may still write into the directory of a checkpoint whose order went with view `version`.
+  bool MayWrite(CheckpointId id, ViewVersion version) const;
   // The newest view to those that have not confirmed it: all that were not sent it yet, and again after a heartbeat
   // period. Welcome to workers that may begin.
   void SendViews(TimeUs now, const Mailer& mail);
@@ -132,6 +144,7 @@ class Membership {
   Incarnation next_incarnation() const { return next_incarnation_; }
   std::uint32_t shards_joined() const;
   std::uint32_t workers_waiting() const;
+  std::size_t nonces_known() const { return nonces_.size(); }
 
  private:
   std::string OnShardJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
@@ -140,6 +153,9 @@ class Membership {
   void SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank, Incarnation incarnation, Clock start,
                    const Mailer& mail) const;
   bool MayBegin(const WorkerNode& worker) const;
+  void Remember(const WorkerNode& worker);
+  bool MayDrop(const WorkerEntry& entry) const;  // M4
+  std::size_t Room() const;                      // for entries, once those that may go are gone
   WorkerEntry* Entry(Incarnation worker);
   void MakeLive(WorkerNode* worker, Clock join);
   void End(WorkerNode* worker, Clock end, const DataPosition& position, Clock pushed);
@@ -154,6 +170,7 @@ class Membership {
   std::vector<ShardNode> shards_;
   std::map<Incarnation, WorkerNode> workers_;    // ended ones too, the newest few
   std::map<std::uint64_t, Incarnation> nonces_;  // of workers, also of those forgotten
+  std::map<Incarnation, std::uint64_t> by_age_;  // the same, oldest first
   std::map<Incarnation, ViewVersion> ended_;     // entries kEnded -> the view that said so first
   std::map<Incarnation, std::map<ShardId, FencedTick>> fenced_;
   std::vector<Verdict> verdicts_;

@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace tarn::scheduler {
+namespace {
+
+void AddTo(const std::vector<std::uint64_t>& histogram, std::vector<std::uint64_t>* sums) {
+  if (histogram.size() > sums->size()) sums->resize(histogram.size());
+  for (std::size_t i = 0; i < histogram.size(); ++i) (*sums)[i] += histogram[i];
+}
+
+}  // namespace
 
 Scores ScoresOf(const Quality& quality) {
   return {.rows = quality.rows,
@@ -21,8 +29,18 @@ void Totals::OnHeartbeat(const Sender& sender, const Heartbeat& heartbeat) {
     node.staleness[i] = std::max(node.staleness[i], heartbeat.staleness[i]);
 }
 
+void Totals::End(Incarnation worker) {
+  const auto it = workers_.find(worker);
+  if (it == workers_.end()) return;
+  for (const Counter& counter : it->second.counters)
+    if (ended_counters_.size() < kEndedNamesMax || ended_counters_.contains(counter.name))
+      ended_counters_[counter.name] += counter.value;
+  AddTo(it->second.staleness, &ended_staleness_);
+  workers_.erase(it);
+}
+
 std::map<std::string, double> Totals::Counters() const {
-  std::map<std::string, double> sums;
+  std::map<std::string, double> sums = ended_counters_;
   for (const auto& [incarnation, node] : workers_)
     for (const Counter& counter : node.counters) sums[counter.name] += counter.value;
   for (const auto& [incarnation, node] : shards_)
@@ -31,11 +49,8 @@ std::map<std::string, double> Totals::Counters() const {
 }
 
 std::vector<std::uint64_t> Totals::Staleness() const {
-  std::vector<std::uint64_t> sums;
-  for (const auto& [incarnation, node] : workers_) {
-    if (node.staleness.size() > sums.size()) sums.resize(node.staleness.size());
-    for (std::size_t i = 0; i < node.staleness.size(); ++i) sums[i] += node.staleness[i];
-  }
+  std::vector<std::uint64_t> sums = ended_staleness_;
+  for (const auto& [incarnation, node] : workers_) AddTo(node.staleness, &sums);
   return sums;
 }
 

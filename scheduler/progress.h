@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/limits.h"
 #include "core/manifest.h"
 #include "core/message.h"
 #include "core/quality.h"
@@ -39,13 +40,18 @@ struct Progress {
   std::string best_checkpoint;
 };
 
-// Cumulative counters and staleness histograms, one set a node and incarnation. What an incarnation last reported
-// stays in the totals when it is gone.
+// Cumulative counters and staleness histograms, one set a node of the fleet. What an incarnation last reported stays
+// in the totals when it has ended; its set goes.
 class Totals {
  public:
+  // Names of counters that are kept of workers which have ended; of further ones nothing is.
+  static constexpr std::size_t kEndedNamesMax = 4 * std::size_t{limits::kCountersMax};
+
   void OnHeartbeat(const Sender& sender, const Heartbeat& heartbeat);
+  void End(Incarnation worker);
   std::map<std::string, double> Counters() const;
   std::vector<std::uint64_t> Staleness() const;
+  std::size_t nodes() const { return workers_.size() + shards_.size(); }
 
  private:
   struct Node {
@@ -53,6 +59,8 @@ class Totals {
     std::vector<std::uint64_t> staleness;
   };
   std::map<Incarnation, Node> workers_, shards_;
+  std::map<std::string, double> ended_counters_;
+  std::vector<std::uint64_t> ended_staleness_;
 };
 
 }  // namespace tarn::scheduler

@@ -15,6 +15,8 @@ namespace {
 // How long nodes may take to stop before the scheduler goes.
 constexpr int kStopQuietPeriods = 2;
 constexpr int kStopPeriodsMax = 10;
+// How many leases a fleet stays without any worker.
+constexpr int kWorkerlessLeasesMax = 20;
 
 TimeUs ToUs(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
 
@@ -88,7 +90,7 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
 }
 
 void Scheduler::Impl::Start(TimeUs now) {
-  now_ = last_step_ = listening_since_ = now;
+  now_ = last_step_ = listening_since_ = workers_seen_ = now;
   next_timer_ = now + heartbeat_us_ / 2;
 }
 
@@ -108,7 +110,7 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
       mail.Send(from, *stop_);
     else if (sender.role != Role::kScheduler)
       to_stop_.erase(sender.incarnation);
-    stopped_ = to_stop_.empty();
+    if (to_stop_.empty()) End();
     return;
   }
   const bool is_join = std::holds_alternative<Join>(message.body);
@@ -240,8 +242,12 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
                      membership_.workers().at(id).rank.value, id.value, options_.job.fleet.lease_seconds));
     membership_.Fence(id);
   }
-  if (stop_wanted_ && now >= stop_deadline_)
-    Stop(ErrorCode::kTimeout, "stopped without a checkpoint: it did not come to an end in time", "stopped", now, out);
+  WatchForWorkers(now, out);
+  if (stop_wanted_ && now >= stop_deadline_) {
+    if (stop_as_.code == ErrorCode::kOk)
+      stop_as_ = {ErrorCode::kTimeout, "stopped without a checkpoint: it did not come to an end in time"};
+    StopAsWanted(now, out);
+  }
   const bool periodic = phase_ == Phase::kTrain && !AtBoundary() && !stop_wanted_ && leases_.granted_any();
   if (periodic && !CutUnderWay() && checkpoints_.Due(now, membership_.MinClock())) WantCut(CutReason::kPeriodic);
 }
@@ -249,14 +255,52 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
 void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {
   now_ = now;
   if (stop_) return;
-  const bool whole = options_.job.storage.durability != Durability::kNone && membership_.formed();
-  if (stop_wanted_ || !whole) {
-    Stop(ErrorCode::kOk, whole ? "stopped without waiting for the checkpoint" : "stopped", "stopped", now, out);
+  if (stop_wanted_) {
+    stop_as_ = {ErrorCode::kOk, "stopped without waiting for the checkpoint"};
+    StopAsWanted(now, out);
     return;
   }
+  WantStop({ErrorCode::kOk, "stopped"}, now, out);
+}
+
+void Scheduler::Impl::WantStop(Shutdown as, TimeUs now, Outbox* out) {
   stop_wanted_ = true;
+  stop_as_ = std::move(as);
   stop_deadline_ = now + std::max<TimeUs>(2 * lease_us_, 60'000'000);
-  Advance(now, out);
+  if (options_.job.storage.durability == Durability::kNone || !AnythingDone())
+    StopAsWanted(now, out);
+  else
+    Advance(now, out);
+}
+
+void Scheduler::Impl::StopAsWanted(TimeUs now, Outbox* out) {
+  const bool failed = stop_as_.code == ErrorCode::kUnavailable;
+  Stop(stop_as_.code, stop_as_.reason, failed ? "failed" : "stopped", now, out);
+}
+
+// Whether there may be something that a checkpoint could keep. Workers that still read their data have done nothing,
+// and would not come to the clock at which it is cut.
+bool Scheduler::Impl::AnythingDone() const {
+  if (!membership_.formed()) return false;
+  if (leases_.granted_any()) return true;
+  const Clock start = resume_ ? resume_->resume_clock : Clock(0);
+  return cuts_at_clock_ ? membership_.MaxClock() > start : !view().tables.empty();
+}
+
+// A fleet whose workers are all gone for long ends, rather than hold its machines until somebody looks.
+void Scheduler::Impl::WatchForWorkers(TimeUs now, Outbox* out) {
+  const bool there = !membership_.Live().empty() || membership_.workers_waiting() > 0;
+  if (there || !deserted_ || phase_ == Phase::kLeaving || stop_wanted_) {
+    workers_seen_ = now;
+    return;
+  }
+  workers_seen_ = std::max(workers_seen_, listening_since_);
+  if (now - workers_seen_ <= kWorkerlessLeasesMax * lease_us_) return;
+  WantStop({ErrorCode::kUnavailable,
+            fmt::format("no worker is left, and none has come back for {:g} s; once workers can run again, resume from "
+                        "the last checkpoint",
+                        kWorkerlessLeasesMax * options_.job.fleet.lease_seconds)},
+           now, out);
 }
 
 void Scheduler::Impl::RequestCheckpoint(TimeUs now, Outbox* out) {
@@ -278,14 +322,21 @@ void Scheduler::Impl::Stop(ErrorCode code, std::string reason, const char* phase
   stop_ = Shutdown{.code = code, .reason = std::move(reason)};
   stop_phase_ = phase;
   stop_since_ = stop_heard_ = now;
+  if (const Cut* cut = checkpoints_.pending(); cut != nullptr && !cut->hash_only())
+    abandoned_.push_back({cut->order.id, cut->order.directory, view().version});
   to_stop_ = membership_.EveryPeer();
   RepeatStop(now, out);
+}
+
+void Scheduler::Impl::End() {
+  stopped_ = true;
+  for (const Abandoned& gone : abandoned_) store_->RemoveCheckpoint(gone.directory);
 }
 
 void Scheduler::Impl::RepeatStop(TimeUs now, Outbox* out) {
   const bool quiet = now - stop_heard_ >= kStopQuietPeriods * heartbeat_us_;
   if (to_stop_.empty() || quiet || now - stop_since_ >= kStopPeriodsMax * heartbeat_us_) {
-    stopped_ = true;
+    End();
     return;
   }
   if (stop_told_ != 0 && now - stop_told_ < heartbeat_us_) return;

@@ -140,14 +140,14 @@ Clock Membership::FreeClock() const {
 
 bool Membership::JoinersReady() const {
   if (!formed_ || AnyFencing()) return false;
-  return workers_waiting() > 0;
+  return workers_waiting() > 0 && Room() > 0;
 }
 
 std::vector<WorkerNode> Membership::AdmitJoiners(Clock join) {
   std::vector<WorkerNode> admitted;
   Changed();
   for (auto& [id, worker] : workers_) {
-    if (worker.state != WorkerNode::State::kWaiting) continue;
+    if (worker.state != WorkerNode::State::kWaiting || Room() == 0) continue;
     MakeLive(&worker, join);
     admitted.push_back(worker);
   }

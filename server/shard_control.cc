@@ -50,6 +50,7 @@ void Shard::Impl::SendHeartbeat() {
   beat.view = view_.version;
   beat.clock = cohort_.minimum();
   beat.fenced = cohort_.Fenced();
+  if (!writing_.empty()) beat.writing = *writing_.begin();
   beat.counters = CountersOf(counters_, *rows_, buckets_.bytes(), replies_.bytes());
   Send(kSchedulerPeer, std::move(beat));
   next_beat_ = now_ + heartbeat_us_;
@@ -191,6 +192,7 @@ void Shard::Impl::Cut() {
                     .partition_bits = rows_->partition_bits(),
                     .max_clock = cohort_.maximum(),
                     .tables = rows_->Copy()};
+  writing_.insert(order.id);
   store_->Write(std::move(snapshot), order.directory);
   ++counters_.checkpoints;
 }
@@ -199,6 +201,7 @@ void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* o
   if (stopped_) return;
   now_ = now;
   out_ = out;
+  writing_.erase(part.id);
   // The folder of a checkpoint that is given up may be gone before its files are written.
   const bool failed = part.code != ErrorCode::kOk && part.id == view_.checkpoint.id;
   const Error error{part.code, part.message};

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -63,6 +64,7 @@ class Shard::Impl {
   // Checkpoints.
   CheckpointId newest_order_;  // seen
   std::optional<CheckpointOrder> pending_cut_;
+  std::set<CheckpointId> writing_;      // handed to the store, which has not reported yet
   std::optional<CheckpointPart> part_;  // written; repeated until the view has no such order
 
  private:

@@ -194,6 +194,101 @@ TEST(Checkpoint, AFailedPartIsReportedAndTrainingGoesOn) {
   EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
 }
 
+TEST(Checkpoint, AnAbandonedDirectoryStaysWhileAShardMayWriteIntoIt) {
+  FakeFleet fleet(Durable(2, 2));
+  fleet.rows[0] = 10000;
+  fleet.AddAll();
+  for (int i = 0; i < 5; ++i) Step(fleet);
+  fleet.shards[0]->part_error = "No space left on device";
+  fleet.shards[1]->writes_parts = false;  // it still writes
+  fleet.RequestCheckpoint();
+  for (int i = 0; i < 200 && fleet.scheduler.view().checkpoint.id.value == 0; ++i) Step(fleet);
+  ASSERT_EQ(fleet.scheduler.view().checkpoint.id, CheckpointId(1));
+  fleet.shards[1]->writing = CheckpointId(1);
+  fleet.shards[1]->deaf = true;
+  for (int i = 0; i < 200 && fleet.scheduler.view().checkpoint.id.value != 0; ++i) Step(fleet);
+  ASSERT_EQ(fleet.scheduler.view().checkpoint.id, CheckpointId(0));
+  fleet.Pass(2);
+  EXPECT_TRUE(fleet.store.removed.empty());  // shard 1 has not heard that it is given up
+  fleet.shards[1]->deaf = false;
+  fleet.Pass(2);
+  EXPECT_GE(fleet.shards[1]->view.version, fleet.scheduler.view().version);
+  EXPECT_TRUE(fleet.store.removed.empty());    // it has, but its store is not done
+  fleet.shards[1]->writing = CheckpointId(2);  // done with that one, and at the next
+  fleet.Pass(2);
+  EXPECT_EQ(fleet.store.removed, std::vector<std::string>{"run/checkpoints/ckpt-1"});
+}
+
+TEST(Checkpoint, WhatIsAbandonedAtTheEndIsRemovedOnceTheFleetHasStopped) {
+  FakeFleet fleet(Durable(2, 2));
+  fleet.rows[0] = 10000;
+  fleet.AddAll();
+  for (int i = 0; i < 5; ++i) Step(fleet);
+  for (auto& shard : fleet.shards) shard->writes_parts = false;
+  fleet.RequestStop();
+  for (int i = 0; i < 200 && fleet.scheduler.view().checkpoint.id.value == 0; ++i) Step(fleet);
+  fleet.RequestStop();
+  fleet.Pass(3);
+  ASSERT_TRUE(fleet.scheduler.stopped());
+  EXPECT_EQ(fleet.store.removed, std::vector<std::string>{"run/checkpoints/ckpt-1"});
+}
+
+TEST(Stop, EndsAtOnceWhileWorkersStillReadTheirData) {
+  FakeFleet fleet(Durable(2, 2));
+  fleet.AddAll();
+  fleet.Pass(3);
+  ASSERT_EQ(fleet.scheduler.progress().phase, "train");
+  fleet.RequestStop();
+  EXPECT_TRUE(fleet.scheduler.stopping());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+  EXPECT_EQ(fleet.scheduler.progress().phase, "stopped");
+  fleet.Pass(1);
+  EXPECT_TRUE(fleet.scheduler.stopped());
+  EXPECT_TRUE(fleet.store.manifests.empty());
+}
+
+TEST(Stop, WhatClientsWithoutLeasesHaveDoneIsKept) {
+  FakeFleet fleet(Durable(1, 1));
+  fleet.AddAll();
+  fleet.workers[0]->clock = Clock(1);  // ticked, though nothing was granted
+  fleet.Pass(1);
+  fleet.RequestStop();
+  EXPECT_FALSE(fleet.scheduler.stopping());
+}
+
+TEST(Deserted, AFleetWithoutWorkersEndsAfterTwentyLeases) {
+  for (Durability durability : {Durability::kCheckpoint, Durability::kNone}) {
+    Job job = Durable(2, 2);
+    job.storage.durability = durability;
+    FakeFleet fleet(job);
+    fleet.rows[0] = 10000;
+    fleet.AddAll();
+    for (int i = 0; i < 12; ++i) Step(fleet);
+    for (auto& worker : fleet.workers) fleet.Kill(*worker);
+    fleet.Pass(6);  // both are dead
+    ASSERT_EQ(fleet.scheduler.progress().workers_live, 0u);
+    fleet.Pass(20 * 5 - 2);
+    EXPECT_FALSE(fleet.scheduler.stopping());
+    fleet.Pass(5);
+    EXPECT_TRUE(fleet.scheduler.stopping());
+    EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kUnavailable);
+    EXPECT_EQ(fleet.scheduler.progress().phase, "failed");
+    EXPECT_EQ(fleet.store.manifests.size(), durability == Durability::kCheckpoint ? 1u : 0u);
+  }
+}
+
+TEST(Deserted, OneThatComesBackIsInTime) {
+  FakeFleet fleet(Durable(1, 1));
+  fleet.rows[0] = 100;
+  fleet.AddAll();
+  for (int i = 0; i < 3; ++i) Step(fleet);
+  fleet.Kill(*fleet.workers[0]);
+  fleet.Pass(90);
+  fleet.AddWorker(0);
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+}
+
 TEST(Checkpoint, AFinalOneThatFailsFailsTheJob) {
   Job job = Durable(1, 1);
   job.train.epochs = 2;
@@ -223,6 +318,7 @@ TEST(Checkpoint, StopCutsOneAndASecondDoesNotWait) {
   FakeFleet hasty(Durable(1, 2));
   hasty.rows[0] = 1000;
   hasty.AddAll();
+  for (int i = 0; i < 5; ++i) Step(hasty);
   hasty.shards[0]->writes_parts = false;
   hasty.RequestStop();
   EXPECT_FALSE(hasty.scheduler.stopping());

@@ -126,7 +126,7 @@ void FakeFleet::Receive(FakeShard& shard, const Message& message) {
 }
 
 void FakeFleet::Adopt(FakeShard& shard, const View& view) {
-  if (view.version <= shard.view.version) return;
+  if (shard.deaf || view.version <= shard.view.version) return;
   shard.view = view;
   UpdateShards();
   Heartbeat(shard);
@@ -152,6 +152,7 @@ void FakeFleet::Heartbeat(FakeShard& shard) {
   tarn::Heartbeat beat;
   beat.view = shard.view.version;
   beat.clock = shard.min_clock;
+  beat.writing = shard.writing;
   for (const WorkerEntry& entry : shard.view.workers) {
     if (entry.state != WorkerState::kFencing) continue;
     FencedTick tick;

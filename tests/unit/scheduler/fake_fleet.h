@@ -39,8 +39,10 @@ struct FakeShard {
   Incarnation incarnation;
   View view;
   bool silent = false;       // sends nothing, takes nothing
+  bool deaf = false;         // takes no new view
   bool writes_parts = true;  // answers checkpoint orders
   std::string part_error;    // of the parts it answers with
+  CheckpointId writing;      // what its heartbeats say
   std::map<Incarnation, Clock> ticks;
   std::map<Incarnation, DataPosition> positions;
   Clock min_clock;
