@@ -110,8 +110,16 @@ void Loop::WriteMetrics() {
   next_metrics_ = Now() + kMetricsPeriodUs;
   const Progress progress = scheduler_->progress();
   rate_.Add(static_cast<double>(Now()) * 1e-6, progress);
-  if (Status status = metrics_->Append(MetricsLine(options_.job, progress, rate_, UnixSeconds())); !status)
-    LogWarning("{}", status.error().message);
+  const net::TransportCounters counters = transport_->counters();
+  const Refused refused{.malformed = counters.refused_malformed,
+                        .too_large = counters.refused_too_large,
+                        .version = counters.refused_version,
+                        .handshakes = counters.refused_handshakes};
+  const double time = UnixSeconds();
+  std::vector<std::string> lines = worker_lines_.Make(progress, time);
+  lines.push_back(MetricsLine(options_.job, progress, rate_, refused, time));
+  for (const std::string& line : lines)
+    if (Status status = metrics_->Append(line); !status) LogWarning(metrics_limiter_, "{}", status.error().message);
 }
 
 Status Loop::End() {

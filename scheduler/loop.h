@@ -8,11 +8,13 @@
 #include <string>
 
 #include "core/job.h"
+#include "core/log.h"
 #include "core/manifest.h"
 #include "core/metrics.h"
 #include "net/transport.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/summary.h"
+#include "scheduler/worker_lines.h"
 
 namespace tarn::scheduler {
 
@@ -53,7 +55,9 @@ class Loop {
   std::unique_ptr<SchedulerStore> store_;
   std::unique_ptr<Scheduler> scheduler_;
   std::optional<MetricsFile> metrics_;
+  LogLimiter metrics_limiter_;
   Rate rate_;
+  WorkerLines worker_lines_;
   Outbox outbox_;
   std::vector<net::Received> received_;
   TimeUs next_metrics_ = 0;

@@ -39,6 +39,13 @@ void Totals::End(Incarnation worker) {
   workers_.erase(it);
 }
 
+void Totals::Fill(WorkerProgress* out) const {
+  const auto it = workers_.find(out->incarnation);
+  if (it == workers_.end()) return;
+  out->counters = it->second.counters;
+  out->staleness = it->second.staleness;
+}
+
 std::map<std::string, double> Totals::Counters() const {
   std::map<std::string, double> sums = ended_counters_;
   for (const auto& [incarnation, node] : workers_)

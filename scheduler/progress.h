@@ -17,6 +17,15 @@ namespace tarn::scheduler {
 
 Scores ScoresOf(const Quality& quality);
 
+// A live worker, as its last heartbeat told.
+struct WorkerProgress {
+  WorkerRank rank;
+  Incarnation incarnation;
+  Clock clock, acked_clock;
+  std::vector<Counter> counters;         // cumulative
+  std::vector<std::uint64_t> staleness;  // histogram of its pulls, cumulative
+};
+
 struct Progress {
   std::string phase;  // "waiting", "train", "validate", "test", "checkpoint", "finishing",
                       // "done", "stopped" or "failed"
@@ -30,6 +39,7 @@ struct Progress {
   std::vector<EpochResult> epochs;
   std::vector<std::uint64_t> staleness;    // merged histogram of all pulls
   std::map<std::string, double> counters;  // summed: workers' by name, shards' as "server.<name>"
+  std::vector<WorkerProgress> workers;     // live, by incarnation
   std::uint32_t workers_live = 0, workers_waiting = 0, shards_joined = 0;
   std::uint64_t workers_died = 0, batches_repeated = 0;
   std::uint64_t rows[3] = {0, 0, 0};  // train, validation, test set; 0 while unknown
@@ -51,6 +61,8 @@ class Totals {
   void End(Incarnation worker);
   std::map<std::string, double> Counters() const;
   std::vector<std::uint64_t> Staleness() const;
+  // What the worker last reported, into the fields of `out` that come from here.
+  void Fill(WorkerProgress* out) const;
   std::size_t nodes() const { return workers_.size() + shards_.size(); }
 
  private:

@@ -357,7 +357,15 @@ Progress Scheduler::Impl::progress() const {
   out.epochs = schedule_.finished();
   out.staleness = totals_.Staleness();
   out.counters = totals_.Counters();
-  out.workers_live = static_cast<std::uint32_t>(membership_.Live().size());
+  for (const WorkerNode* worker : membership_.Live()) {
+    WorkerProgress& entry = out.workers.emplace_back();
+    entry.rank = worker->rank;
+    entry.incarnation = worker->incarnation;
+    entry.clock = worker->clock;
+    entry.acked_clock = worker->acked_clock;
+    totals_.Fill(&entry);
+  }
+  out.workers_live = static_cast<std::uint32_t>(out.workers.size());
   out.workers_waiting = membership_.workers_waiting();
   out.shards_joined = membership_.shards_joined();
   out.workers_died = earlier_died_ + membership_.died();

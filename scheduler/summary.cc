@@ -132,6 +132,14 @@ void WriteStaleness(JsonWriter* json, const Progress& progress) {
   json->EndArray();
 }
 
+// Of the last epoch that was finished; before one is, of what leases and then workers have reported of the first.
+std::optional<double> TrainLogLoss(const Progress& progress) {
+  if (!progress.epochs.empty()) return progress.epochs.back().train.log_loss;
+  if (progress.train.rows > 0) return progress.train.LogLoss();
+  const double rows = CounterOf(progress, "loss_rows");
+  return rows > 0 ? std::optional(CounterOf(progress, "loss_sum") / rows) : std::nullopt;
+}
+
 void WriteBound(JsonWriter* json, const ConsistencySpec& consistency) {
   json->Key("staleness_bound");
   switch (consistency.mode) {
@@ -159,7 +167,8 @@ double Rate::per_second() const {
   return seconds > 0 ? (points_.back().samples - points_.front().samples) / seconds : 0;
 }
 
-std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, double time_seconds) {
+std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused,
+                        double time_seconds) {
   const Staleness staleness = StalenessOf(progress.staleness);
   JsonWriter json;
   json.BeginObject().Member("time", time_seconds).Member("role", "scheduler").Member("state", progress.phase);
@@ -180,6 +189,8 @@ std::string MetricsLine(const Job& job, const Progress& progress, const Rate& ra
   json.Member("workers_live", progress.workers_live).Member("workers_died", progress.workers_died);
   json.Member("pull_bytes", Whole(CounterOf(progress, "pull_bytes")));
   json.Member("push_bytes", Whole(CounterOf(progress, "push_bytes")));
+  json.Member("refused_malformed", refused.malformed).Member("refused_too_large", refused.too_large);
+  json.Member("refused_version", refused.version).Member("refused_handshakes", refused.handshakes);
   if (!progress.epochs.empty() && progress.epochs.back().valid) {
     json.Member("valid_logloss", progress.epochs.back().valid->log_loss);
     json.Member("valid_auc", progress.epochs.back().valid->auc);
@@ -201,8 +212,8 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
   json.Member("samples_per_second",
               progress.train_seconds > 0 ? static_cast<double>(progress.samples) / progress.train_seconds : 0.0);
   json.Key("train_logloss");
-  if (!progress.epochs.empty())
-    json.Value(progress.epochs.back().train.log_loss);
+  if (const auto loss = TrainLogLoss(progress))
+    json.Value(*loss);
   else
     json.Null();
   WriteEvaluation(&json, job, progress);

@@ -2,6 +2,7 @@
 // docs of both are the names themselves; units last.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <string>
 
@@ -25,9 +26,16 @@ class Rate {
   std::deque<Point> points_;
 };
 
+// What the scheduler's transport has refused so far: bytes that are no message, messages over a limit or of another
+// protocol version, connections that are not admitted.
+struct Refused {
+  std::uint64_t malformed = 0, too_large = 0, version = 0, handshakes = 0;
+};
+
 // {"time": ..., "role": "scheduler", "state": "train", "epoch": 0, "samples": ..., ...} without a line end.
 // time_seconds: since 1970.
-std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, double time_seconds);
+std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused,
+                        double time_seconds);
 
 // The whole of summary.json. `end` is why the run ended; figures that the run does not have are null.
 std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown& end);

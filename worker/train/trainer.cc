@@ -311,11 +311,17 @@ void Trainer::ProcessFront() {
   InFlight batch = std::move(window_.front());
   window_.pop_front();
   const bool train = batch.prepared.lease.purpose == LeasePurpose::kTrain;
+  const double loss_before = lease_quality_.loss_sum;
+  const std::uint64_t rows_before = lease_quality_.rows;
   Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
   std::vector<Buffer> gradients =
       stepper_->Run(batch.prepared.batch, batch.plans, batch.values, train, &lease_quality_);
   compute_seconds_ += compute.End();
-  if (train) FinishTrain(&batch, std::move(gradients));
+  if (train) {
+    loss_sum_ += lease_quality_.loss_sum - loss_before;
+    loss_rows_ += lease_quality_.rows - rows_before;
+    FinishTrain(&batch, std::move(gradients));
+  }
   if (batch.prepared.last_of_lease) {
     LeaseDone done{batch.prepared.lease.lease, std::move(lease_quality_)};
     lease_quality_ = {};
@@ -375,6 +381,8 @@ void Trainer::ReportMetrics() {
   client_.SetMetrics({
       {"samples_trained", double(samples_)},
       {"batches", double(batches_)},
+      {"loss_sum", loss_sum_},
+      {"loss_rows", double(loss_rows_)},
       {"pull_bytes", double(c.pull_bytes)},
       {"push_bytes", double(c.push_bytes)},
       {"repeats", double(c.repeats)},

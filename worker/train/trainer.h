@@ -105,7 +105,8 @@ class Trainer {
   bool asked_ = false, leaving_ = false, finished_ = false;
   std::optional<Clock> jump_to_;
 
-  std::uint64_t samples_ = 0, batches_ = 0;
+  std::uint64_t samples_ = 0, batches_ = 0, loss_rows_ = 0;
+  double loss_sum_ = 0;  // over the training rows seen, of the predictions before each update
   double compute_seconds_ = 0, push_seconds_ = 0, wait_pull_seconds_ = 0, wait_read_seconds_ = 0;
   TimeUs next_metrics_ = 0;
   std::stop_source stop_loading_;

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scheduler/worker_lines.h"
+
 namespace tarn::scheduler {
 namespace {
 
@@ -87,6 +89,67 @@ TEST(Summary, OfARunThatDidNothing) {
   EXPECT_EQ(json["reason"], "disk full");
 }
 
+TEST(Summary, OfARunStoppedInItsFirstEpochTellsTheLossSeen) {
+  auto loss = [](const Progress& p) {
+    return nlohmann::json::parse(SummaryJson(Job{}, p, {ErrorCode::kOk, "stopped"}))["train_logloss"];
+  };
+  Progress p;
+  EXPECT_TRUE(loss(p).is_null());
+  p.counters = {{"loss_sum", 3.0}, {"loss_rows", 4.0}};  // before the first lease is done
+  EXPECT_EQ(loss(p), 0.75);
+  p.train.rows = 10;  // of leases that are
+  p.train.loss_sum = 5;
+  EXPECT_EQ(loss(p), 0.5);
+}
+
+WorkerProgress SomeWorker(double samples, double loss_sum, double waiting, std::vector<std::uint64_t> staleness) {
+  WorkerProgress worker;
+  worker.rank = WorkerRank(3);
+  worker.incarnation = Incarnation(9);
+  worker.clock = Clock(12);
+  worker.acked_clock = Clock(11);
+  worker.counters = {{"samples_trained", samples},
+                     {"loss_sum", loss_sum},
+                     {"loss_rows", samples},
+                     {"stage.pull_seconds", waiting / 2},
+                     {"stage.wait_seconds", waiting / 2},
+                     {"pull_bytes", 77}};
+  worker.staleness = std::move(staleness);
+  return worker;
+}
+
+TEST(WorkerLines, TellWhatEachWorkerDidSinceTheLineBefore) {
+  WorkerLines lines;
+  Progress p;
+  p.phase = "train";
+  p.workers = {SomeWorker(100, 70, 0.5, {4})};
+  auto first = lines.Make(p, 50);
+  ASSERT_EQ(first.size(), 1u);
+  auto json = nlohmann::json::parse(first[0]);
+  EXPECT_EQ(json["role"], "worker");
+  EXPECT_EQ(json["rank"], 3);
+  EXPECT_EQ(json["incarnation"], 9);
+  EXPECT_EQ(json["clock"], 12);
+  EXPECT_EQ(json["acked_clock"], 11);
+  EXPECT_EQ(json["samples"], 100);
+  EXPECT_EQ(json["pull_bytes"], 77);
+  EXPECT_FALSE(json.contains("samples_per_second"));
+  p.workers = {SomeWorker(300, 170, 1.5, {4, 1, 3})};
+  json = nlohmann::json::parse(lines.Make(p, 54)[0]);
+  EXPECT_EQ(json["samples_per_second"], 50.0);
+  EXPECT_EQ(json["loss"], 0.5);
+  EXPECT_EQ(json["waiting_share"], 0.25);
+  EXPECT_EQ(json["staleness_mean"], 1.75);
+  EXPECT_EQ(json["staleness_max"], 2);
+  json = nlohmann::json::parse(lines.Make(p, 55)[0]);  // nothing happened
+  EXPECT_FALSE(json.contains("loss"));
+  EXPECT_FALSE(json.contains("staleness_mean"));
+  p.workers.clear();
+  EXPECT_TRUE(lines.Make(p, 56).empty());
+  p.workers = {SomeWorker(10, 7, 0, {1})};  // another start
+  EXPECT_FALSE(nlohmann::json::parse(lines.Make(p, 57)[0]).contains("samples_per_second"));
+}
+
 TEST(MetricsLine, ShowsProgressAndRate) {
   Progress p = SomeProgress();
   p.phase = "train";
@@ -96,7 +159,7 @@ TEST(MetricsLine, ShowsProgressAndRate) {
   p.samples = 1000;
   rate.Add(12, p);
   EXPECT_EQ(rate.per_second(), 250);
-  const std::string line = MetricsLine(Job{}, p, rate, 1700000000.5);
+  const std::string line = MetricsLine(Job{}, p, rate, {.malformed = 1, .handshakes = 4}, 1700000000.5);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const auto json = nlohmann::json::parse(line);
   EXPECT_EQ(json["role"], "scheduler");
@@ -105,6 +168,10 @@ TEST(MetricsLine, ShowsProgressAndRate) {
   EXPECT_EQ(json["progress"], 0.5);
   EXPECT_EQ(json["eta_seconds"], 4.0);
   EXPECT_EQ(json["pull_bytes"], 100);
+  EXPECT_EQ(json["refused_malformed"], 1);
+  EXPECT_EQ(json["refused_too_large"], 0);
+  EXPECT_EQ(json["refused_version"], 0);
+  EXPECT_EQ(json["refused_handshakes"], 4);
   p.phase = "validate";
   rate.Add(13, p);
   EXPECT_EQ(rate.per_second(), 0);
