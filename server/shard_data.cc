@@ -114,12 +114,12 @@ Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, 
   const Incarnation incarnation = message.sender.incarnation;
   const bool aggregated = table.consistency.apply == ApplyMode::kAggregated;
   const bool closed = aggregated && push.clock < cohort_.minimum();
-  const ErrorCode obstacle = Obstacle(push, table, message);
+  const bool fits = MayTake(push, table, message);
 
   PushAck ack{push.request, {}};
   taken_.clear();
   for (const Section& section : push.keys.sections) {
-    const ErrorCode code = Take(section, incarnation, obstacle);
+    const ErrorCode code = Take(section, incarnation, fits);
     const Sequence expected(ledger_.Watermark(incarnation, section.partition).value + 1);
     ack.sections.push_back({section.partition, section.sequence, code, expected});
     if (taken_.back() && closed) observer_->OnPushVoided(incarnation, section.partition, section.sequence, push.clock);
@@ -136,26 +136,25 @@ Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, 
   return {};
 }
 
-// Why nothing new of this push may be taken now; kOk: it may.
-ErrorCode Shard::Impl::Obstacle(const Push& push, const TableSpec& table, const Message& message) const {
+// Whether there is room now for what is new of this push.
+bool Shard::Impl::MayTake(const Push& push, const TableSpec& table, const Message& message) const {
   if (table.consistency.apply == ApplyMode::kAggregated)
-    return push.clock < cohort_.minimum() || BucketFits(push.clock, message) ? ErrorCode::kOk : ErrorCode::kOverloaded;
+    return push.clock < cohort_.minimum() || BucketFits(push.clock, message);
   // Rule K1: what is applied at once and belongs behind the cut waits for it.
-  const bool behind_cut = pending_cut_ && pending_cut_->at_clock && push.clock >= pending_cut_->clock;
-  return behind_cut ? ErrorCode::kUnavailable : ErrorCode::kOk;
+  return !pending_cut_ || !pending_cut_->at_clock || push.clock < pending_cut_->clock;
 }
 
 // Rule E2 for one section: what to answer; taken_ says whether it is new and was counted.
-ErrorCode Shard::Impl::Take(const Section& section, Incarnation incarnation, ErrorCode obstacle) {
+ErrorCode Shard::Impl::Take(const Section& section, Incarnation incarnation, bool fits) {
   taken_.push_back(false);
   switch (ledger_.Judge(incarnation, section.partition, section.sequence)) {
     case Ledger::Verdict::kRepeated: ++counters_.pushes_repeated; return ErrorCode::kOk;
     case Ledger::Verdict::kBeyond: ++counters_.pushes_out_of_order; return ErrorCode::kOutOfOrder;
     case Ledger::Verdict::kNext: break;
   }
-  if (obstacle != ErrorCode::kOk) {
+  if (!fits) {
     ++counters_.refused_other;
-    return obstacle;
+    return ErrorCode::kOverloaded;
   }
   ledger_.Advance(incarnation, section.partition);
   taken_.back() = true;

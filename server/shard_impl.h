@@ -99,8 +99,8 @@ class Shard::Impl {
   Status OnPull(Peer from, Pull pull, const Message& message);
   Status OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member);
   Expected<std::span<const Key>> CheckedKeys(const Push& push, const Message& message, const Cohort::Member& member);
-  ErrorCode Take(const Section& section, Incarnation incarnation, ErrorCode obstacle);
-  ErrorCode Obstacle(const Push& push, const TableSpec& table, const Message& message) const;
+  ErrorCode Take(const Section& section, Incarnation incarnation, bool fits);
+  bool MayTake(const Push& push, const TableSpec& table, const Message& message) const;
   void Apply(const Push& push, const Message& message, std::span<const Key> keys);
   void Gather(const Push& push, const Message& message);
   bool BucketFits(Clock clock, const Message& message) const;

@@ -51,7 +51,7 @@ TEST_F(ShardCheckpointTest, K1WhatIsAppliedAtOnceWaitsForTheCutIfItBelongsBehind
   Deliver(PushOf(0, 10, 5, 2, 1));  // ahead of worker 1
   auto acks = Take<PushAck>();
   ASSERT_EQ(acks.size(), 1u);
-  EXPECT_EQ(acks[0].sections[0].code, ErrorCode::kUnavailable);
+  EXPECT_EQ(acks[0].sections[0].code, ErrorCode::kOverloaded);
   Deliver(PushOf(0, 10, 5, 1, 0));  // repeated: acknowledged as ever
   EXPECT_EQ(Take<PushAck>()[0].sections[0].code, ErrorCode::kOk);
   Deliver(PushOf(1, 11, 5, 1, 0));
