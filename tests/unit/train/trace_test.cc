@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "core/file.h"
+#include "tests/unit/data/temp_dir.h"
 
 namespace tarn::worker {
 namespace {
@@ -32,10 +32,10 @@ struct Written {
 };
 
 Written Write(const Trace& trace) {
-  const auto path = std::filesystem::temp_directory_path() / "tarn-trace-test.json";
-  EXPECT_TRUE(trace.Write(path.string(), 3));
-  Written written{*ReadFile(path.string(), 1 << 20), {}};
-  std::filesystem::remove(path);
+  const testing::TempDir dir;
+  const std::string path = dir.path() + "/trace.json";
+  EXPECT_TRUE(trace.Write(path, 3));
+  Written written{*ReadFile(path, 1 << 20), {}};
   for (std::size_t at = 0; (at = written.text.find("\"ts\":", at)) != std::string::npos; ++at)
     written.begins_ms.push_back(std::lround(std::stod(written.text.substr(at + 5)) / 1000) - 3'600'000);
   return written;
