@@ -103,10 +103,10 @@ class Client {
   void Tick(const MaybePosition& position, TimeUs now, Outbox* out);
   void TickTo(Clock clock, const MaybePosition& position, TimeUs now, Outbox* out);
   void CreateTable(const TableSpec& spec, TimeUs now, Outbox* out);
-  void Barrier(TimeUs now, Outbox* out);  // completes when all live workers have entered
-  // `number` is set here. One goes out at a time, the next behind the answer: the scheduler knows only a worker's
-  // newest.
-  void RequestLeases(LeaseRequest request, TimeUs now, Outbox* out);
+  // Of barriers, and of requests for leases, one goes out at a time and the next behind its answer: the scheduler knows
+  // only a worker's newest.
+  void Barrier(TimeUs now, Outbox* out);                              // completes when all live workers have entered
+  void RequestLeases(LeaseRequest request, TimeUs now, Outbox* out);  // `number` is set here
   void Leave(TimeUs now, Outbox* out);  // once nothing is pending; the scheduler answers with Shutdown
 
   // Bytes and counts for metrics; staleness histogram of all pulls so far.

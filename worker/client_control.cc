@@ -111,10 +111,12 @@ void ClientControl::RequestLeases(LeaseRequest request) {
   Repeat(std::move(request));
 }
 
-// A request for leases behind an unanswered one: the scheduler takes a newer number for the end of the older.
+// A barrier or a request for leases behind an unanswered one: the scheduler takes a newer number for the end of the
+// older.
 bool ClientControl::MustWait(const Repeating& r) const {
-  const auto is_lease = [](const Repeating& other) { return std::holds_alternative<LeaseRequest>(other.body); };
-  return is_lease(r) && &r != &*std::find_if(repeating_.begin(), repeating_.end(), is_lease);
+  if (!std::holds_alternative<LeaseRequest>(r.body) && !std::holds_alternative<tarn::Barrier>(r.body)) return false;
+  const auto same = [&](const Repeating& other) { return other.body.index() == r.body.index(); };
+  return &r != &*std::find_if(repeating_.begin(), repeating_.end(), same);
 }
 
 void ClientControl::OnLeaseReply(LeaseReply reply) {

@@ -242,6 +242,23 @@ TEST(ClientControl, LeasesAreAskedForOneAfterTheOther) {
   EXPECT_TRUE(fleet.client.idle());
 }
 
+// Two threads of a program, say: their answers come in order.
+TEST(ClientControl, BarriersAreEnteredOneAfterTheOther) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  fleet.TakeSent(kSchedulerPeer);
+  fleet.client.Barrier(fleet.now, &fleet.out);
+  fleet.client.Barrier(fleet.now, &fleet.out);
+  for (std::uint64_t number : {1, 2}) {
+    const auto entered = BodiesOf<Barrier>(fleet.TakeSent(kSchedulerPeer));
+    ASSERT_EQ(entered.size(), 1u);
+    EXPECT_EQ(entered[0].number, number);
+    fleet.FromScheduler(Barrier{number});
+  }
+  EXPECT_EQ(fleet.EventsOf<BarrierDone>().size(), 2u);
+  EXPECT_TRUE(fleet.client.idle());
+}
+
 TEST(ClientControl, ASchedulerSilentForTwoLeasesIsLost) {
   FleetOptions options = Options();
   options.lease_seconds = 5;
