@@ -214,7 +214,7 @@ TimeUs ClientPushes::NextTimer() const {
   return next;
 }
 
-void ClientPushes::Split(Pending pending, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner) {
+void ClientPushes::Split(const Pending& pending, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner) {
   pushes_.at(pending.push).messages += static_cast<std::uint32_t>(by_owner.size()) - 1;
   for (const auto& [owner, which] : by_owner) {
     Pending part = pending;
@@ -244,7 +244,7 @@ void ClientPushes::Reroute() {
     if (whole) {
       Enqueue(std::move(pending));
     } else {
-      Split(std::move(pending), by_owner);
+      Split(pending, by_owner);
     }
   }
 }

@@ -86,7 +86,7 @@ class ClientPushes {
   Lane& LaneOf(ShardId shard);
   void Number(KeyList* keys);
   void Enqueue(Pending pending);
-  void Split(Pending pending, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner);
+  void Split(const Pending& pending, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner);
   void Transmit(Pending* pending);
   void AckThrough(PartitionId partition, Sequence sequence);
   void Finish(Order order);
