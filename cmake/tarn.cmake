@@ -62,7 +62,7 @@ endfunction()
 
 # tarn_fuzz(job_file_fuzz SOURCES job_file_fuzz.cc LINK tarn::core CORPUS corpus/job_file): a program around
 # LLVMFuzzerTestOneInput. With TARN_FUZZ it is libFuzzer's (bin/NAME CORPUS... -runs=100000); without, it replays the
-# corpus and some mutations of it, as the ctest entry unit.NAME. CORPUS: files or folders, relative to the caller's.
+# corpus and some mutations of it, as the ctest entry unit.NAME, and slow.NAME is a long run in the fuzz preset. CORPUS: files or folders, relative to the caller's.
 function(tarn_fuzz name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK;CORPUS" ${ARGN})
   if(TARN_FUZZ)
@@ -73,6 +73,8 @@ function(tarn_fuzz name)
     list(TRANSFORM arg_CORPUS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
     add_test(NAME unit.${name} COMMAND ${name} --runs 2000 --seed 1 ${arg_CORPUS})
     set_tests_properties(unit.${name} PROPERTIES LABELS unit TIMEOUT 300)
+    add_test(NAME slow.${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/fuzz/run ${name} 1000000 ${arg_CORPUS})
+    set_tests_properties(slow.${name} PROPERTIES LABELS slow TIMEOUT 7200 RUN_SERIAL ON)
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LINK})
 endfunction()
