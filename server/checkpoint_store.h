@@ -1,6 +1,6 @@
-// Where a shard's checkpoints go and come from. The shard hands over a snapshot at the cut; the store writes it beside
-// the shard's work and reports back, on the shard's thread, through Shard::OnCheckpointWritten. An interface, so that
-// a simulated fleet can keep its checkpoints in memory.
+// Where a shard's checkpoints go and come from. The shard hands over the rows of a cut in chunks; the store writes them
+// beside the shard's work and reports back, on the shard's thread, through Shard::OnCheckpointWritten. An interface, so
+// that a simulated fleet can keep its checkpoints in memory.
 #pragma once
 
 #include <span>
@@ -29,17 +29,23 @@ class CheckpointStore {
  public:
   virtual ~CheckpointStore() = default;
 
-  // Begins to write this shard's part of a checkpoint into `directory` and returns at once. The part that is reported
-  // when it is durable names its files, their sizes and checksums, the rows and the state hash; when it failed, code
-  // and message say why, with the path.
-  virtual void Write(Snapshot snapshot, std::string directory) = 0;
+  // Begins this shard's part of a checkpoint in `directory` and returns at once: the tables of `head` have no rows yet.
+  // Each part is reported once, when nothing more will be written into the directory. When all is durable the report
+  // names its files, their sizes and checksums, the rows and the state hash; when it failed, which may be before
+  // Finish, code and message say why, with the path. One at a time.
+  virtual void Begin(Snapshot head, std::string directory) = 0;
+  // More rows, in order of table and partition.
+  virtual void Put(CutRows chunk) = 0;
+  // Those were all.
+  virtual void Finish() = 0;
+  // The part that was begun is not wanted any more. Reported as kCancelled, if it has not failed.
+  virtual void Abandon() = 0;
+  // Whether it takes more rows now. After a false one, the shard's loop has a turn when it does again.
+  virtual bool HasRoom() = 0;
 
   // Reads from a checkpoint of any number of shards what the sink wants; it may get rows of other partitions too.
   // Nothing that fails its size or checksum is handed out; the error (kCorrupt) then names the file. Blocks.
   virtual Status Load(const std::string& directory, RowSink& sink) = 0;
 };
-
-// What a store reports of a snapshot: all but files and errors.
-CheckpointPart PartOf(const Snapshot& snapshot);
 
 }  // namespace tarn::server

@@ -133,6 +133,10 @@ class ShardLoop {
   }
 
   void LogPart(const CheckpointPart& part) const {
+    if (part.code == ErrorCode::kCancelled) {
+      LogInfo("shard {}: checkpoint {}: {}", shard_id_.value, part.id.value, part.message);
+      return;
+    }
     if (part.code != ErrorCode::kOk) {
       LogError("shard {}: checkpoint {}: {}", shard_id_.value, part.id.value, part.message);
       return;

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "server/checkpoint_store.h"
@@ -32,18 +33,24 @@ class MemoryCheckpointFiles {
 
 class MemoryCheckpointStore : public CheckpointStore {
  public:
-  // `files` outlives the store. `written` is called from within Write, that is, within a step of the shard: it keeps
-  // the part and calls Shard::OnCheckpointWritten after the step.
+  // `files` outlives the store. `written` is called from within Finish and Abandon, that is, within a step of the
+  // shard: it keeps the part and calls Shard::OnCheckpointWritten after the step.
   MemoryCheckpointStore(MemoryCheckpointFiles* files, ShardId shard, std::function<void(CheckpointPart)> written)
       : files_(files), shard_(shard), written_(std::move(written)) {}
 
-  void Write(Snapshot snapshot, std::string directory) override;
+  void Begin(Snapshot head, std::string directory) override;
+  void Put(CutRows chunk) override;
+  void Finish() override;
+  void Abandon() override;
+  bool HasRoom() override { return true; }
   Status Load(const std::string& directory, RowSink& sink) override;
 
  private:
   MemoryCheckpointFiles* files_;
   ShardId shard_;
   std::function<void(CheckpointPart)> written_;
+  std::optional<Snapshot> open_;
+  std::string directory_;
 };
 
 }  // namespace tarn::server

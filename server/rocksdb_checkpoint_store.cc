@@ -1,27 +1,30 @@
 #include "server/rocksdb_checkpoint_store.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <pthread.h>
-#include <rocksdb/sst_file_writer.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <memory>
+#include <span>
+#include <utility>
 
 #include "core/crc32c.h"
 #include "core/file.h"
-#include "server/checkpoint_format.h"
+#include "server/exhaustion.h"
 #include "server/rocksdb_checkpoint_reader.h"
 #include "server/rocksdb_options.h"
 
 namespace tarn::server {
 
 namespace {
+
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+
+std::size_t BytesOf(const CutRows& chunk) {
+  return chunk.rows.keys.size() * sizeof(Key) + chunk.rows.rows.size() * sizeof(float);
 }
+
+}  // namespace
 
 Expected<FileSum> SumFile(const std::string& path, bool sync) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -40,63 +43,8 @@ Expected<FileSum> SumFile(const std::string& path, bool sync) {
   return sum;
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-
-Status PutRows(rocksdb::SstFileWriter& file, const std::string& path, const TableRows& table,
-               const PartitionRows& partition) {
-  const std::size_t row_bytes = table.row_floats * sizeof(float);
-  for (const std::uint32_t row : KeyOrder(partition)) {
-    const auto key = EncodeCheckpointKey({table.spec.id, partition.partition, partition.keys[row]});
-    const char* floats = reinterpret_cast<const char*>(partition.rows.data() + std::size_t{row} * table.row_floats);
-    const auto status = file.Put(rocksdb::Slice(key.data(), key.size()), rocksdb::Slice(floats, row_bytes));
-    if (!status.ok()) return std::unexpected(RocksDbError(path, "write", status));
-  }
-  return {};
-}
-
-Status WriteFile(Snapshot& snapshot, const std::string& path) {
-  rocksdb::SstFileWriter file(rocksdb::EnvOptions(), CheckpointFileOptions());
-  if (auto status = file.Open(path); !status.ok()) return std::unexpected(RocksDbError(path, "create", status));
-  std::ranges::sort(snapshot.tables, {}, [](const TableRows& table) { return table.spec.id; });
-  for (TableRows& table : snapshot.tables) {
-    std::ranges::sort(table.partitions, {}, &PartitionRows::partition);
-    for (const PartitionRows& partition : table.partitions) TARN_RETURN_IF_ERROR(PutRows(file, path, table, partition));
-  }
-  if (auto status = file.Finish(); !status.ok()) return std::unexpected(RocksDbError(path, "write", status));
-  return {};
-}
-
-Status WriteSnapshot(Snapshot& snapshot, const std::string& directory, std::vector<CheckpointFile>* files) {
-  std::error_code failure;
-  fs::create_directories(directory, failure);
-  if (failure) return Fail(ErrorCode::kIo, fmt::format("{}: cannot create: {}", directory, failure.message()));
-  const std::uint64_t rows = RowCount(snapshot.tables);
-  if (rows == 0) return {};
-  const std::string name = CheckpointFileName(snapshot.shard);
-  const std::string path = directory + "/" + name;
-  TARN_RETURN_IF_ERROR(WriteFile(snapshot, path));
-  const auto sum = SumFile(path, true);
-  if (!sum) return std::unexpected(sum.error());
-  files->push_back({name, sum->bytes, sum->crc32c, rows});
-  return {};
-}
-
-}  // namespace
-
-CheckpointPart WriteCheckpointPart(Snapshot snapshot, const std::string& directory) {
-  CheckpointPart part = PartOf(snapshot);
-  if (auto status = WriteSnapshot(snapshot, directory, &part.files); !status) {
-    part.code = status.error().code;
-    part.message = status.error().message;
-    part.files.clear();
-  }
-  return part;
-}
-
-RocksDbCheckpointStore::RocksDbCheckpointStore(std::function<void()> wake)
-    : wake_(std::move(wake)), thread_([this] { WriteJobs(); }) {
+RocksDbCheckpointStore::RocksDbCheckpointStore(std::function<void()> wake, std::size_t queued_bytes_max)
+    : wake_(std::move(wake)), queued_bytes_max_(queued_bytes_max), thread_([this] { WriteJobs(); }) {
   pthread_setname_np(thread_.native_handle(), "checkpoint");
 }
 
@@ -109,12 +57,31 @@ RocksDbCheckpointStore::~RocksDbCheckpointStore() {
   thread_.join();
 }
 
-void RocksDbCheckpointStore::Write(Snapshot snapshot, std::string directory) {
+void RocksDbCheckpointStore::Begin(Snapshot head, std::string directory) {
+  Queue(BeginJob{std::move(head), std::move(directory)}, 0);
+}
+
+void RocksDbCheckpointStore::Put(CutRows chunk) {
+  const std::size_t bytes = BytesOf(chunk);
+  Queue(std::move(chunk), bytes);
+}
+
+void RocksDbCheckpointStore::Finish() { Queue(FinishJob{}, 0); }
+void RocksDbCheckpointStore::Abandon() { Queue(AbandonJob{}, 0); }
+
+void RocksDbCheckpointStore::Queue(Job job, std::size_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back({std::move(snapshot), std::move(directory)});
+    jobs_.push_back(std::move(job));
+    queued_bytes_ += bytes;
   }
   changed_.notify_all();
+}
+
+bool RocksDbCheckpointStore::HasRoom() {
+  const std::lock_guard lock(mutex_);
+  waited_for_ = queued_bytes_ >= queued_bytes_max_;
+  return !waited_for_;
 }
 
 void RocksDbCheckpointStore::WriteJobs() {
@@ -124,12 +91,48 @@ void RocksDbCheckpointStore::WriteJobs() {
     if (closing_) return;
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
+    if (const auto* chunk = std::get_if<CutRows>(&job)) queued_bytes_ -= BytesOf(*chunk);
+    // Half, so that the shard is not woken for every chunk.
+    const bool room = waited_for_ && queued_bytes_ <= queued_bytes_max_ / 2;
+    if (room) waited_for_ = false;
     lock.unlock();
-    CheckpointPart part = WriteCheckpointPart(std::move(job.snapshot), job.directory);
+    if (room) wake_();
+    const Status memory = CatchExhaustion([&] { Do(std::move(job)); });
+    if (!memory && writer_) {
+      Report(writer_->Failed(memory.error()));
+      writer_.reset();
+    }
     lock.lock();
-    written_.push_back(std::move(part));
-    wake_();
   }
+}
+
+// On the writing thread. What failed is reported at once; what comes of it after that is dropped.
+void RocksDbCheckpointStore::Do(Job job) {
+  if (auto* begin = std::get_if<BeginJob>(&job)) {
+    writer_ = std::make_unique<RocksDbCheckpointWriter>(std::move(begin->head), std::move(begin->directory));
+  } else if (!writer_) {
+    return;
+  } else if (auto* chunk = std::get_if<CutRows>(&job)) {
+    if (const Status status = writer_->Put(std::move(*chunk)); !status) {
+      Report(writer_->Failed(status.error()));
+      writer_.reset();
+    }
+  } else if (std::holds_alternative<FinishJob>(job)) {
+    Report(writer_->Finish());
+    writer_.reset();
+  } else {
+    writer_->Abandon();
+    Report(writer_->Failed({ErrorCode::kCancelled, "given up"}));
+    writer_.reset();
+  }
+}
+
+void RocksDbCheckpointStore::Report(CheckpointPart part) {
+  {
+    const std::lock_guard lock(mutex_);
+    written_.push_back(std::move(part));
+  }
+  wake_();
 }
 
 std::vector<CheckpointPart> RocksDbCheckpointStore::TakeWritten() {

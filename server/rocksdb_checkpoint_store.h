@@ -1,55 +1,75 @@
 // Checkpoints as files (server/checkpoint_format.h): written by a thread of its own, beside the shard's work; read with
-// every checksum verified. The only place that includes RocksDB.
+// every checksum verified. Only server/rocksdb_* includes RocksDB.
 //
 //   RocksDbCheckpointStore store([&] { transport.Wake(); });
 //   Shard shard(options, &store);
 //   for (CheckpointPart& part : store.TakeWritten()) shard.OnCheckpointWritten(std::move(part), now, &out);
 //
-// Write, Load and TakeWritten are the shard's thread's.
+// All but the writing is the shard's thread's.
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
+#include "core/limits.h"
 #include "server/checkpoint_store.h"
+#include "server/rocksdb_checkpoint_writer.h"
 
 namespace tarn::server {
 
 class RocksDbCheckpointStore : public CheckpointStore {
  public:
-  // `wake` is called from the writing thread whenever there is something to take.
-  explicit RocksDbCheckpointStore(std::function<void()> wake);
-  // Finishes the file at hand, if there is one; snapshots behind it are dropped.
+  // `wake` is called from the writing thread whenever there is something to take, or room again. Beyond
+  // `queued_bytes_max` of rows that wait to be written there is no room; the rows of the partition at hand, which the
+  // writer keeps until it has all of them, are not among them.
+  explicit RocksDbCheckpointStore(std::function<void()> wake,
+                                  std::size_t queued_bytes_max = limits::kCutQueuedBytesMax);
+  // Leaves the file at hand as it is; without a manifest it is none.
   ~RocksDbCheckpointStore() override;
 
-  void Write(Snapshot snapshot, std::string directory) override;
+  void Begin(Snapshot head, std::string directory) override;
+  void Put(CutRows chunk) override;
+  void Finish() override;
+  void Abandon() override;
+  bool HasRoom() override;
   Status Load(const std::string& directory, RowSink& sink) override;
 
   // Parts that are durable or have failed since the last call.
   std::vector<CheckpointPart> TakeWritten();
 
  private:
-  struct Job {
-    Snapshot snapshot;
+  struct BeginJob {
+    Snapshot head;
     std::string directory;
   };
+  struct FinishJob {};
+  struct AbandonJob {};
+  using Job = std::variant<BeginJob, CutRows, FinishJob, AbandonJob>;
+
+  void Queue(Job job, std::size_t bytes);
   void WriteJobs();
+  void Do(Job job);
+  void Report(CheckpointPart part);
 
   std::function<void()> wake_;
-  std::mutex mutex_;
+  std::size_t queued_bytes_max_;
+  std::mutex mutex_;  // guards all below but the writer
   std::condition_variable changed_;
   std::deque<Job> jobs_;
+  std::size_t queued_bytes_ = 0;
+  bool waited_for_ = false;  // HasRoom said no
   std::vector<CheckpointPart> written_;
   bool closing_ = false;
+  std::unique_ptr<RocksDbCheckpointWriter> writer_;  // the thread's; null: nothing begun, or it has failed
   std::thread thread_;
 };
-
-// Writes one snapshot into the directory, which is made, and syncs it; what it returns says how that went. Any thread.
-CheckpointPart WriteCheckpointPart(Snapshot snapshot, const std::string& directory);
 
 }  // namespace tarn::server

@@ -6,6 +6,7 @@
 // once the index has grown, 16 to 24 bytes a key.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -51,6 +52,34 @@ class RowIndex {
       for (std::uint32_t i = 0; i < buckets_[b].used; ++i) visit(buckets_[b].keys[i], buckets_[b].rows[i]);
   }
 
+  // A walk over all keys in pieces, between which keys may be added and the index may grow.
+  struct Walk {
+    std::uint64_t next_hash = 0;  // keys with lower ones are visited
+    bool done = false;
+  };
+  // Goes on with about `keys` keys: calls visit(key, row) for each. In the end every key that was there when the walk
+  // began has been visited once, and each added since once or not at all.
+  template <typename Visit>
+  void Continue(Walk* walk, std::size_t keys, Visit visit) const {
+    if (bucket_count_ == 0) walk->done = true;
+    if (walk->done) return;
+    const std::size_t first = Home(walk->next_hash);
+    const std::size_t end = std::min(bucket_count_, first + std::max<std::size_t>(1, keys / kBucketKeys));
+    const bool last = end == bucket_count_;
+    const std::uint64_t from = walk->next_hash, to = last ? 0 : FirstHash(end);
+    // A key of the last buckets can lie behind them, as long as they are full; one of earlier buckets has been there.
+    std::size_t b = first;
+    for (std::size_t n = 1; n <= bucket_count_; ++n, b = Next(b)) {
+      const Bucket& bucket = buckets_[b];
+      for (std::uint32_t i = 0; i < bucket.used; ++i) {
+        const std::uint64_t hash = Hash(bucket.keys[i]);
+        if (hash >= from && (last || hash < to)) visit(bucket.keys[i], bucket.rows[i]);
+      }
+      if (n >= end - first && bucket.used < kBucketKeys) break;
+    }
+    *walk = {to, last};
+  }
+
   std::size_t size() const { return size_; }
   std::size_t memory_bytes() const { return bucket_count_ * sizeof(Bucket); }
 
@@ -65,6 +94,11 @@ class RowIndex {
 
   std::size_t Home(std::uint64_t hash) const {
     return static_cast<std::size_t>((static_cast<unsigned __int128>(hash) * bucket_count_) >> 64);
+  }
+  // The lowest hash whose home is this bucket.
+  std::uint64_t FirstHash(std::size_t b) const {
+    const auto line = (static_cast<unsigned __int128>(b) << 64) + bucket_count_ - 1;
+    return static_cast<std::uint64_t>(line / bucket_count_);
   }
   std::size_t Next(std::size_t b) const { return b + 1 == bucket_count_ ? 0 : b + 1; }
   static std::uint32_t Matches(const Bucket& bucket, Key key) {

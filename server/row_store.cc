@@ -1,4 +1,4 @@
-#include "server/row_store.h"
+#include "server/row_store_impl.h"
 
 #include <fmt/format.h>
 
@@ -6,16 +6,11 @@
 #include <cstring>
 
 #include "core/limits.h"
-#include "core/position.h"
 #include "core/table_shape.h"
 #include "kernels/convert.h"
-#include "kernels/initialize.h"
 #include "kernels/optimizer.h"
 #include "kernels/rows.h"
-#include "server/dense_range.h"
 #include "server/exhaustion.h"
-#include "server/row_index.h"
-#include "server/row_slabs.h"
 
 namespace tarn::server {
 
@@ -31,39 +26,6 @@ void PrefetchForWrite(const float* row, std::size_t floats) {
 }
 
 }  // namespace
-
-struct RowStore::SparsePartition {
-  SparsePartition(std::uint64_t salt, std::uint32_t bits, std::uint32_t row_floats, Arena* arena)
-      : index(salt, bits), slabs(arena, row_floats) {}
-  RowIndex index;
-  RowSlabs slabs;
-};
-
-struct RowStore::DensePartition {
-  DenseRange range;
-  float* values = nullptr;  // null: not born
-  float* slots = nullptr;
-};
-
-struct RowStore::Table {
-  TableSpec spec;
-  std::uint64_t salt = 0;
-  Positioner position;
-  std::uint32_t slot_floats = 0;
-  std::vector<std::unique_ptr<SparsePartition>> sparse;  // by place; null: no row yet
-  std::vector<DensePartition> dense;                     // by place
-
-  bool is_dense() const { return spec.kind == TableKind::kDense; }
-  std::uint32_t row_floats() const { return spec.dim + slot_floats; }
-  void Initialize(Key key, float* values) const {
-    kernels::InitializeRow(spec.initializer, salt, key, {values, spec.dim});
-  }
-  // Born rows of the partition at a place.
-  std::uint64_t RowCount(std::uint32_t place) const {
-    if (is_dense()) return dense[place].values != nullptr ? dense[place].range.count : 0;
-    return sparse[place] ? sparse[place]->slabs.size() : 0;
-  }
-};
 
 // Walks the keys of a message in order and knows the place of each one's partition.
 class RowStore::Cursor {
@@ -93,6 +55,7 @@ class RowStore::Cursor {
 
 RowStore::RowStore(RowStoreOptions options) : options_(std::move(options)) {
   TARN_CHECK(options_.partition_bits <= limits::kPartitionBitsMax, "too many partition bits");
+  std::ranges::sort(options_.owned);
   place_.assign(std::size_t{1} << options_.partition_bits, kNotOwned);
   for (std::uint32_t i = 0; i < options_.owned.size(); ++i) {
     TARN_CHECK(options_.owned[i].value < place_.size(), "no such partition");
@@ -257,15 +220,22 @@ std::vector<float> RowStore::Values(TableId id, Key key) const {
   return values;
 }
 
-// The row of a key of a sparse table, born now if it was not.
-float* RowStore::SparseRow(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key) {
+// The number of the row of a key of a sparse table, born now if it was not.
+std::uint32_t RowStore::SparseRow(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key) {
   const std::uint32_t next = partition.slabs.size();
   const std::uint32_t row = partition.index.FindOrInsert(hash, key, next);
-  if (row != next) return partition.slabs.Row(row);
+  if (row != next) return row;
   float* born = partition.slabs.Add();
   table.Initialize(key, born);
   kernels::InitSlots(table.spec.optimizer, table.spec.dim, born + table.spec.dim);
-  return born;
+  return row;
+}
+
+// Copies a row that is about to change, if a cut that has it has not copied it yet.
+inline void RowStore::KeepFirst(Table& table, std::uint32_t place, std::uint64_t number, Key key, const float* values,
+                                const float* slots) {
+  if (table.cut.empty() || number >= table.cut[place].rows) return;
+  Keep(table, table.cut[place], number, key, values, slots, nullptr);
 }
 
 // Pointers to the values and slots of the next group of rows, all born.
@@ -288,11 +258,15 @@ std::size_t RowStore::ResolveForApply(Table& table, Cursor& cursor, float** valu
       const std::uint64_t row = partition.range.IndexOf(keys[i]);
       values[i] = partition.values + row * dim;
       slots[i] = partition.slots + row * table.slot_floats;
+      KeepFirst(table, places[i], row, keys[i], values[i], slots[i]);
       PrefetchForWrite(slots[i], table.slot_floats);
       PrefetchForWrite(values[i], dim);
     } else {
-      values[i] = SparseRow(table, *table.sparse[places[i]], hashes[i], keys[i]);
+      SparsePartition& partition = *table.sparse[places[i]];
+      const std::uint32_t row = SparseRow(table, partition, hashes[i], keys[i]);
+      values[i] = partition.slabs.Row(row);
       slots[i] = values[i] + dim;
+      KeepFirst(table, places[i], row, keys[i], values[i], slots[i]);
       PrefetchForWrite(values[i], table.row_floats());
     }
   }
@@ -329,7 +303,7 @@ RowStore::RowParts RowStore::RowForLoad(Table& table, std::uint32_t place, Key k
       return {partition.values + row * table.spec.dim, partition.slots + row * table.slot_floats};
     }
     SparsePartition& partition = Sparse(table, place);
-    float* values = SparseRow(table, partition, partition.index.Hash(key), key);
+    float* values = partition.slabs.Row(SparseRow(table, partition, partition.index.Hash(key), key));
     return {values, values + table.spec.dim};
   } catch (const std::bad_alloc& e) {
     ThrowExhausted(table, e);
@@ -340,6 +314,7 @@ Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const flo
   Table& table = const_cast<Table&>(At(id));
   const std::uint32_t dim = table.spec.dim;
   TARN_CHECK(rows.size() == keys.size() * table.row_floats(), "rows do not match the keys");
+  TARN_CHECK(!cutting_, "rows are loaded before the first cut");
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const Key key = keys[i];
     if (table.is_dense() && key >= table.spec.rows)
@@ -381,27 +356,6 @@ void RowStore::ForEachRow(const Table& table, Visit visit) const {
       });
     }
   }
-}
-
-std::vector<TableRows> RowStore::Copy() const {
-  std::vector<TableRows> copy;
-  for (const auto& table : tables_) {
-    if (!table) continue;
-    TableRows& rows = copy.emplace_back(TableRows{table->spec, table->salt, table->row_floats(), {}});
-    ForEachRow(*table, [&](PartitionId id, Key key, const float* values, const float* slots) {
-      if (rows.partitions.empty() || rows.partitions.back().partition != id) {
-        PartitionRows& added = rows.partitions.emplace_back(PartitionRows{id, {}, {}});
-        const std::uint64_t count = table->RowCount(place_[id.value]);
-        added.keys.reserve(count);
-        added.rows.reserve(count * rows.row_floats);
-      }
-      PartitionRows& to = rows.partitions.back();
-      to.keys.push_back(key);
-      to.rows.insert(to.rows.end(), values, values + table->spec.dim);
-      to.rows.insert(to.rows.end(), slots, slots + table->slot_floats);
-    });
-  }
-  return copy;
 }
 
 std::uint64_t RowStore::StateHash() const {

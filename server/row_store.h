@@ -1,5 +1,5 @@
-// All rows of one shard: per table and partition. The RAM tier of the storage; the only ways to rows are Gather, Apply,
-// Load and Copy, each called once a message.
+// All rows of one shard: per table and partition. The RAM tier of the storage; the only ways to rows are Gather, Apply
+// and Load, each called once a message, and cuts.
 //
 //   RowStore rows({.job_seed = 1, .partition_bits = 6, .owned = mine});
 //   rows.AddTable(spec);
@@ -19,6 +19,7 @@
 #include <new>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -78,8 +79,14 @@ class RowStore {
   // are left out.
   Status Load(TableId table, std::span<const Key> keys, std::span<const float> rows);
 
-  // All rows that were born, each partition's in no particular order.
-  std::vector<TableRows> Copy() const;
+  // A cut: the rows as they are now, whatever is applied while they are read. BeginCut copies none; it returns the
+  // tables, without rows. ContinueCut copies about `bytes` more and hands out what is complete: chunks of rows in order
+  // of table and partition, those of one partition in no particular order. True: that was all, and the cut is over. A
+  // row that is about to change is copied before, within Apply. One cut at a time; DropCut gives it up.
+  std::vector<TableRows> BeginCut();
+  bool ContinueCut(std::size_t bytes, std::vector<CutRows>* out);
+  void DropCut();
+  bool cutting() const { return cutting_; }
 
   // Sum of RowHash (server/snapshot.h) over all rows that were born: the same however rows are spread over shards.
   std::uint64_t StateHash() const;
@@ -92,6 +99,7 @@ class RowStore {
   static constexpr std::uint32_t kNotOwned = 0xffffffff;
   struct SparsePartition;
   struct DensePartition;
+  struct PartitionCut;
   struct Table;
   class Cursor;
   struct RowParts {
@@ -104,9 +112,16 @@ class RowStore {
   DensePartition& BornDense(Table& table, std::uint32_t place);
   std::size_t ResolveForGather(const Table& table, Cursor& cursor, const float** rows) const;
   std::size_t ResolveForApply(Table& table, Cursor& cursor, float** values, float** slots);
-  float* SparseRow(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key);
+  std::uint32_t SparseRow(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key);
   RowParts RowForLoad(Table& table, std::uint32_t place, Key key);
   [[noreturn]] void ThrowExhausted(const Table& table, const std::bad_alloc& reason) const;
+  void KeepFirst(Table& table, std::uint32_t place, std::uint64_t number, Key key, const float* values,
+                 const float* slots);
+  void Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const float* values,
+            const float* slots, std::vector<CutRows>* out);
+  std::size_t WalkPartition(Table& table, std::size_t bytes, std::vector<CutRows>* out);
+  std::size_t WalkDense(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out);
+  std::size_t WalkSparse(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out);
   template <typename Visit>
   void ForEachRow(const Table& table, Visit visit) const;
 
@@ -114,8 +129,13 @@ class RowStore {
   std::vector<std::uint32_t> place_;            // by partition: its place among the owned, or kNotOwned
   std::vector<std::unique_ptr<Table>> tables_;  // by id
   Arena arena_;
-  mutable std::vector<float> absent_;  // initial values of the absent rows of one group
-  std::vector<float> decoded_;         // gradients of one group
+  // The cut, and how far its walk has come.
+  bool cutting_ = false;
+  std::size_t cut_table_ = 0;
+  std::uint32_t cut_place_ = 0;
+  std::vector<std::pair<Key, std::uint32_t>> found_;  // rows of one slice
+  mutable std::vector<float> absent_;                 // initial values of the absent rows of one group
+  std::vector<float> decoded_;                        // gradients of one group
 };
 
 }  // namespace tarn::server

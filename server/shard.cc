@@ -82,18 +82,26 @@ void Shard::Impl::OnMessage(Peer from, Message message, TimeUs now, Outbox* out)
 }
 
 void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
-  if (stopped_ || now < next_beat_) return;
+  if (stopped_) return;
   now_ = now;
   out_ = out;
+  if (cut_ && now >= next_slice_ && store_->HasRoom()) ContinueCut();
+  if (now < next_beat_) return;
   if (!joined_) return SendJoin();
   SendHeartbeat();
   SendPart();
 }
 
+// A cut that waits for room goes on when the store wakes the loop.
+TimeUs Shard::Impl::NextTimer() const {
+  if (cut_ && next_slice_ < next_beat_ && store_->HasRoom()) return next_slice_;
+  return next_beat_;
+}
+
 std::uint64_t Shard::Impl::StateHash() const {
   std::uint64_t state = HashCombine(rows_->StateHash(), cohort_.minimum().value);
   auto add = [&state](auto... words) { ((state = HashCombine(state, words)), ...); };
-  add(view_.version.value, parked_.size(), buckets_.bytes(), newest_order_.value);
+  add(cut_ ? cut_->order.id.value : 0, view_.version.value, parked_.size(), buckets_.bytes(), newest_order_.value);
   for (const auto& [incarnation, member] : cohort_.members())
     add(incarnation.value, member.entry.rank.value, std::uint64_t(member.entry.state), member.tick.value,
         member.position.lease.value, member.position.rows, member.pushed.value);
@@ -118,7 +126,7 @@ void Shard::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
 void Shard::OnTimer(TimeUs now, Outbox* out) {
   impl_->Guard(out, [&] { impl_->OnTimer(now, out); });
 }
-TimeUs Shard::NextTimer() const { return impl_->next_beat_; }
+TimeUs Shard::NextTimer() const { return impl_->NextTimer(); }
 void Shard::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
   impl_->Guard(out, [&] { impl_->OnCheckpointWritten(std::move(part), now, out); });
 }

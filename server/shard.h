@@ -33,6 +33,9 @@ struct ShardOptions {
   // Pulls that wait; beyond, they are refused with kOverloaded.
   std::size_t parked_pulls_max = limits::kParkedPullsMax;
   std::size_t parked_bytes_max = limits::kBucketBytesMax;
+  // Rows that are copied for a checkpoint at one go, in bytes, and the least time between two goes.
+  std::size_t cut_slice_bytes = limits::kCutSliceBytes;
+  TimeUs cut_pause_us = 0;
   // Pull replies that the network has not taken yet, of all clients and of one; beyond, pulls are refused with
   // kOverloaded.
   std::size_t reply_bytes_max = limits::kReplyBytesMax;
@@ -65,7 +68,7 @@ class Shard {
   void Start(TimeUs now, Outbox* out);
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
-  // The earliest time at which OnTimer has something to do.
+  // The earliest time at which OnTimer has something to do; while a checkpoint is being cut, at once.
   TimeUs NextTimer() const;
 
   // The store has written (or failed to write) this shard's part of a checkpoint.

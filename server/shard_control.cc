@@ -148,14 +148,6 @@ void Shard::Impl::AdoptMembers(const View& view) {
   }
 }
 
-void Shard::Impl::AdoptOrder(const CheckpointOrder& order) {
-  if (part_ && part_->id != order.id) part_.reset();
-  if (pending_cut_ && pending_cut_->id != order.id) pending_cut_.reset();
-  if (order.id <= newest_order_) return;
-  newest_order_ = order.id;
-  pending_cut_ = order;
-}
-
 // Closes and answers what the minimum clock allows now, and cuts a checkpoint between two clocks.
 void Shard::Impl::Advance() {
   CutIfDue();
@@ -169,48 +161,6 @@ void Shard::Impl::CloseBelow(Clock clock) {
     closer_.Close(closing, std::move(contributions), cohort_.Size(closing), rows_.get());
     observer_->OnClockClosed(closing);
   }
-}
-
-void Shard::Impl::CutIfDue() {
-  if (!pending_cut_) return;
-  if (pending_cut_->at_clock) {
-    if (cohort_.minimum() < pending_cut_->clock) return;
-    CloseBelow(pending_cut_->clock);
-  }
-  Cut();
-}
-
-void Shard::Impl::Cut() {
-  const CheckpointOrder order = *pending_cut_;
-  pending_cut_.reset();
-  if (order.directory.empty()) {  // rule K6
-    part_ = CheckpointPart{.id = order.id, .max_clock = cohort_.maximum(), .state_hash = rows_->StateHash()};
-    return SendPart();
-  }
-  Snapshot snapshot{.id = order.id,
-                    .shard = options_.shard,
-                    .partition_bits = rows_->partition_bits(),
-                    .max_clock = cohort_.maximum(),
-                    .tables = rows_->Copy()};
-  writing_.insert(order.id);
-  store_->Write(std::move(snapshot), order.directory);
-  ++counters_.checkpoints;
-}
-
-void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
-  if (stopped_) return;
-  now_ = now;
-  out_ = out;
-  writing_.erase(part.id);
-  // The folder of a checkpoint that is given up may be gone before its files are written.
-  const bool failed = part.code != ErrorCode::kOk && part.id == view_.checkpoint.id;
-  const Error error{part.code, part.message};
-  if (part.id == view_.checkpoint.id) {
-    part_ = std::move(part);
-    SendPart();
-  }
-  // What the storage refused once it is not asked for again: the shard stops, the job resumes from the last checkpoint.
-  if (failed) StopWith(error.code, fmt::format("shard {}: checkpoint: {}", options_.shard.value, error.message));
 }
 
 }  // namespace tarn::server

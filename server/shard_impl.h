@@ -1,5 +1,5 @@
 // The shard's inside; included by shard*.cc only. shard.cc takes messages and timers, shard_control.cc deals with the
-// scheduler, shard_data.cc with the workers.
+// scheduler, shard_cut.cc with checkpoints, shard_data.cc with the workers.
 #pragma once
 
 #include <map>
@@ -27,6 +27,7 @@ class Shard::Impl {
   void Start(TimeUs now, Outbox* out);
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
+  TimeUs NextTimer() const;
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
   void Abandon(const Error& error, Outbox* out);
   // Runs a step; one that runs out of memory leaves nothing in `out` but the shard's end.
@@ -64,7 +65,22 @@ class Shard::Impl {
   // Checkpoints.
   CheckpointId newest_order_;  // seen
   std::optional<CheckpointOrder> pending_cut_;
-  std::set<CheckpointId> writing_;      // handed to the store, which has not reported yet
+  std::set<CheckpointId> writing_;  // begun in the store, which has not reported yet
+  // A cut whose rows are being copied, a slice at a time.
+  struct ActiveCut {
+    CheckpointOrder order;
+    Clock max_clock;
+    std::vector<TableRows> tables;  // without rows
+    std::uint64_t state_hash = 0;   // of an order that asks for nothing else
+
+    bool hash_only() const { return order.directory.empty(); }  // rule K6
+    void AddHash(const CutRows& chunk) {
+      for (const TableRows& table : tables)
+        if (table.spec.id == chunk.table) state_hash += server::StateHash(table.salt, table.row_floats, chunk.rows);
+    }
+  };
+  std::optional<ActiveCut> cut_;
+  TimeUs next_slice_ = 0;
   std::optional<CheckpointPart> part_;  // written; repeated until the view has no such order
 
  private:
@@ -80,7 +96,6 @@ class Shard::Impl {
   Status Adopt(const View& view);
   Status AdoptRoutes(const View& view);
   void AdoptMembers(const View& view);
-  void AdoptOrder(const CheckpointOrder& order);
   void SendJoin();
   void SendHeartbeat();
   void SendPart();
@@ -88,8 +103,14 @@ class Shard::Impl {
   // shard_control.cc: what a higher minimum clock or a new order sets off.
   void Advance();
   void CloseBelow(Clock clock);
+
+  // shard_cut.cc
+  void AdoptOrder(const CheckpointOrder& order);
   void CutIfDue();
   void Cut();
+  void ContinueCut();
+  void FinishCut();
+  void AbandonCut();
 
   // shard_data.cc
   void OnData(Peer from, Message message);
@@ -116,6 +137,7 @@ class Shard::Impl {
   Outbox* out_ = nullptr;
   // Scratch.
   std::vector<Key> keys_;
+  std::vector<CutRows> chunks_;
   std::vector<bool> taken_;  // by section of the push at hand: new, and counted
 };
 

@@ -1,8 +1,6 @@
 #include "server/snapshot.h"
 
-#include <algorithm>
 #include <bit>
-#include <numeric>
 
 #include "core/hash.h"
 
@@ -20,13 +18,17 @@ std::uint64_t RowHash(std::uint64_t table_salt, Key key, std::span<const float> 
   return state;
 }
 
+std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_floats, const PartitionRows& rows) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < rows.keys.size(); ++i)
+    sum += RowHash(table_salt, rows.keys[i], std::span(rows.rows).subspan(i * row_floats, row_floats));
+  return sum;
+}
+
 std::uint64_t StateHash(const std::vector<TableRows>& tables) {
   std::uint64_t sum = 0;
   for (const TableRows& table : tables)
-    for (const PartitionRows& partition : table.partitions)
-      for (std::size_t i = 0; i < partition.keys.size(); ++i)
-        sum += RowHash(table.salt, partition.keys[i],
-                       std::span(partition.rows).subspan(i * table.row_floats, table.row_floats));
+    for (const PartitionRows& partition : table.partitions) sum += StateHash(table.salt, table.row_floats, partition);
   return sum;
 }
 
@@ -43,14 +45,6 @@ std::uint64_t ByteCount(const std::vector<TableRows>& tables) {
     for (const PartitionRows& partition : table.partitions)
       bytes += partition.keys.size() * sizeof(Key) + partition.rows.size() * sizeof(float);
   return bytes;
-}
-
-std::vector<std::uint32_t> KeyOrder(const PartitionRows& partition) {
-  std::vector<std::uint32_t> order(partition.keys.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return partition.keys[a] < partition.keys[b]; });
-  return order;
 }
 
 }  // namespace tarn::server

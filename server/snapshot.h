@@ -1,5 +1,5 @@
-// A copy of a shard's rows at the cut of a checkpoint, and the hash by which states are compared. Plain values: a
-// snapshot is handed to the thread that writes it.
+// Copies of a shard's rows at the cut of a checkpoint, and the hash by which states are compared. Plain values: they
+// are handed to the thread that writes them.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,12 @@ struct PartitionRows {
   PartitionId partition;
   std::vector<Key> keys;
   std::vector<float> rows;
+};
+
+// A chunk of a cut (RowStore::ContinueCut): some rows of one partition.
+struct CutRows {
+  TableId table;
+  PartitionRows rows;
 };
 
 struct TableRows {
@@ -39,11 +45,11 @@ std::uint64_t RowHash(std::uint64_t table_salt, Key key, std::span<const float> 
 // Sum of RowHash over all rows: independent of their order and of how they are spread over shards.
 std::uint64_t StateHash(const std::vector<TableRows>& tables);
 
+// The same of some rows of one table.
+std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_floats, const PartitionRows& rows);
+
 std::uint64_t RowCount(const std::vector<TableRows>& tables);
 // Bytes of keys and rows.
 std::uint64_t ByteCount(const std::vector<TableRows>& tables);
-
-// The order of a partition's rows by key: rows[order[0]] has the least.
-std::vector<std::uint32_t> KeyOrder(const PartitionRows& partition);
 
 }  // namespace tarn::server

@@ -87,6 +87,9 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   options.shard = ShardId(index);
   options.nonce = rng_.Next() | 1;
   options.endpoint = fmt::format("sim://shard-{}", index);
+  // Cuts take many steps, with messages between them.
+  options.cut_slice_bytes = scenario_.cut_slice_bytes;
+  options.cut_pause_us = scenario_.cut_pause_us;
   p->shard = std::make_unique<server::Shard>(options, p->store.get(), p->checker.get());
   Step(id, [this](Process& process, Outbox* out) { process.shard->Start(events_.now(), out); });
   return id;

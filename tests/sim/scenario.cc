@@ -75,6 +75,8 @@ Scenario MakeScenario(std::uint64_t seed) {
   s.push_pull = rng.Chance(0.25);
   s.through_frames = rng.Chance(0.1);
   ChooseFaults(rng, s.workers, &s.faults);
+  s.cut_slice_bytes = 1 + rng.Below(300);
+  s.cut_pause_us = rng.Chance(0.8) ? TimeUs(rng.Below(20'000)) : 0;
   return s;
 }
 

@@ -33,7 +33,9 @@ struct Scenario {
   std::uint64_t key_space = 100;
   std::uint32_t depth = 1;  // batches whose pulls are under way at once
   TimeUs compute_max_us = 5'000;
-  bool push_pull = false;       // use PushPull where the loop allows
+  bool push_pull = false;           // use PushPull where the loop allows
+  std::size_t cut_slice_bytes = 1;  // of a checkpoint, between messages
+  TimeUs cut_pause_us = 0;
   bool through_frames = false;  // every message is encoded and decoded on its way
   Faults faults;
   std::string Describe() const;  // one line

@@ -7,9 +7,10 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <deque>
 #include <filesystem>
 #include <fstream>
-#include <future>
+#include <semaphore>
 
 #include "core/manifest.h"
 #include "core/position.h"
@@ -65,13 +66,21 @@ class RocksDbCheckpointStoreTest : public testing::Test {
     }
     return rows;
   }
-  static CheckpointPart WriteRows(const RowStore& rows, std::uint32_t shard, const std::string& directory) {
-    return WriteCheckpointPart({.id = CheckpointId(1),
-                                .shard = ShardId(shard),
-                                .partition_bits = rows.partition_bits(),
-                                .max_clock = Clock(4),
-                                .tables = rows.Copy()},
-                               directory);
+  static Snapshot HeadOf(RowStore* rows, std::uint32_t shard) {
+    return {.id = CheckpointId(1),
+            .shard = ShardId(shard),
+            .partition_bits = rows->partition_bits(),
+            .max_clock = Clock(4),
+            .tables = rows->BeginCut()};
+  }
+  static CheckpointPart WriteRows(std::unique_ptr<RowStore> rows, std::uint32_t shard, const std::string& directory) {
+    RocksDbCheckpointWriter writer(HeadOf(rows.get(), shard), directory);
+    std::vector<CutRows> chunks;
+    while (!rows->ContinueCut(512, &chunks)) {
+    }
+    for (CutRows& chunk : chunks)
+      if (const Status status = writer.Put(std::move(chunk)); !status) return writer.Failed(status.error());
+    return writer.Finish();
   }
   // Two shards write, and the manifest is made of their parts.
   std::uint64_t WriteAll() {
@@ -82,7 +91,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
     manifest.tables = {sparse_, dense_};
     std::uint64_t hash = 0;
     for (std::uint32_t shard = 0; shard < 2; ++shard) {
-      const CheckpointPart part = WriteRows(*Rows(shard, 2, kBits, true), shard, directory_);
+      const CheckpointPart part = WriteRows(Rows(shard, 2, kBits, true), shard, directory_);
       EXPECT_EQ(part.code, ErrorCode::kOk) << part.message;
       EXPECT_EQ(part.max_clock, Clock(4));
       hash += part.state_hash;
@@ -215,7 +224,7 @@ TEST_F(RocksDbCheckpointStoreTest, ATableOfAnotherShapeIsRefusedByName) {
 }
 
 TEST_F(RocksDbCheckpointStoreTest, AShardWithoutRowsWritesNoFile) {
-  const CheckpointPart part = WriteRows(*Rows(0, 1, kBits, false), 0, directory_);
+  const CheckpointPart part = WriteRows(Rows(0, 1, kBits, false), 0, directory_);
   EXPECT_EQ(part.code, ErrorCode::kOk);
   EXPECT_TRUE(part.files.empty());
 }
@@ -224,7 +233,7 @@ TEST_F(RocksDbCheckpointStoreTest, AnUnwritableDirectoryIsNamed) {
   const fs::path in_the_way = fs::path(directory_).parent_path();
   fs::create_directories(in_the_way.parent_path());
   std::ofstream(in_the_way.string()) << "a file";
-  const CheckpointPart part = WriteRows(*Rows(0, 1, kBits, true), 0, directory_);
+  const CheckpointPart part = WriteRows(Rows(0, 1, kBits, true), 0, directory_);
   EXPECT_EQ(part.code, ErrorCode::kIo);
   EXPECT_NE(part.message.find(directory_), std::string::npos) << part.message;
   EXPECT_TRUE(part.files.empty());
@@ -237,28 +246,114 @@ TEST_F(RocksDbCheckpointStoreTest, AFullDiskIsToldWithThePath) {
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   const rlimit small{4096, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const CheckpointPart part = WriteRows(*Rows(0, 1, kBits, true), 0, directory_);
+  const CheckpointPart part = WriteRows(Rows(0, 1, kBits, true), 0, directory_);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(part.code, ErrorCode::kIo);
   EXPECT_NE(part.message.find(directory_ + "/shard-0.sst"), std::string::npos) << part.message;
 }
 
-TEST_F(RocksDbCheckpointStoreTest, WritesBesideAndWakesTheShard) {
-  std::promise<void> woken;
-  RocksDbCheckpointStore store([&] { woken.set_value(); });
+// A store and the cut of a row store that goes into it.
+class RocksDbCheckpointStream : public RocksDbCheckpointStoreTest {
+ protected:
+  // Puts the next slice; false if that was the last.
+  bool PutSlice(RocksDbCheckpointStore* store, RowStore* rows) {
+    std::vector<CutRows> chunks;
+    const bool done = rows->ContinueCut(512, &chunks);
+    for (CutRows& chunk : chunks) store->Put(std::move(chunk));
+    return !done;
+  }
+  CheckpointPart Wait(RocksDbCheckpointStore* store) {
+    for (;;) {
+      if (reported_.empty()) woken_.acquire();
+      for (CheckpointPart& part : store->TakeWritten()) reported_.push_back(std::move(part));
+      if (reported_.empty()) continue;
+      CheckpointPart part = std::move(reported_.front());
+      reported_.pop_front();
+      return part;
+    }
+  }
+  std::counting_semaphore<> woken_{0};
+  std::deque<CheckpointPart> reported_;
+};
+
+TEST_F(RocksDbCheckpointStream, WritesBesideAndWakesTheShard) {
+  RocksDbCheckpointStore store([&] { woken_.release(); });
+  const auto rows = Rows(2, 3, kBits, true);
+  store.Begin(HeadOf(rows.get(), 2), directory_);
+  while (PutSlice(&store, rows.get())) {
+  }
+  store.Finish();
+  const CheckpointPart part = Wait(&store);
+  EXPECT_EQ(part.id, CheckpointId(1));
+  EXPECT_EQ(part.state_hash, rows->StateHash());
+  ASSERT_EQ(part.files.size(), 1u);
+  EXPECT_EQ(part.files[0].name, "shard-2.sst");
+  EXPECT_EQ(part.files[0].bytes, fs::file_size(directory_ + "/shard-2.sst"));
+  EXPECT_EQ(part.files[0].rows, rows->row_count());
+  EXPECT_TRUE(store.TakeWritten().empty());
+}
+
+TEST_F(RocksDbCheckpointStream, HasNoRoomAtItsBoundAndWakesWhenThereIsAgain) {
+  rows_each_ = 5000;
   const auto rows = Rows(0, 1, kBits, true);
-  store.Write({.id = CheckpointId(7), .shard = ShardId(2), .partition_bits = kBits, .tables = rows->Copy()},
-              directory_);
-  woken.get_future().wait();
-  const auto parts = store.TakeWritten();
-  ASSERT_EQ(parts.size(), 1u);
-  EXPECT_EQ(parts[0].id, CheckpointId(7));
-  EXPECT_EQ(parts[0].state_hash, rows->StateHash());
-  ASSERT_EQ(parts[0].files.size(), 1u);
-  EXPECT_EQ(parts[0].files[0].name, "shard-2.sst");
-  EXPECT_EQ(parts[0].files[0].bytes, fs::file_size(directory_ + "/shard-2.sst"));
-  EXPECT_EQ(parts[0].files[0].rows, rows->row_count());
+  RocksDbCheckpointStore store([&] { woken_.release(); }, 2000);
+  store.Begin(HeadOf(rows.get(), 0), directory_);
+  std::uint64_t waited = 0;
+  for (bool more = true; more;) {
+    if (!store.HasRoom()) {
+      ++waited;
+      woken_.acquire();
+      continue;
+    }
+    more = PutSlice(&store, rows.get());
+  }
+  store.Finish();
+  EXPECT_EQ(Wait(&store).state_hash, rows->StateHash());
+  // One chunk is over the bound of this test.
+  EXPECT_GT(waited, 0u);
+}
+
+TEST_F(RocksDbCheckpointStream, AFailureIsToldBeforeTheEndAndTheRestIsDropped) {
+  const fs::path in_the_way = fs::path(directory_).parent_path();
+  std::ofstream(in_the_way.string()) << "a file";
+  const auto rows = Rows(0, 1, kBits, true);
+  RocksDbCheckpointStore store([&] { woken_.release(); });
+  store.Begin(HeadOf(rows.get(), 0), directory_);
+  while (PutSlice(&store, rows.get())) {
+  }
+  const CheckpointPart part = Wait(&store);
+  EXPECT_EQ(part.code, ErrorCode::kIo);
+  EXPECT_NE(part.message.find(directory_), std::string::npos) << part.message;
+  store.Finish();
+  fs::remove(in_the_way);
+  store.Begin(HeadOf(rows.get(), 1), directory_);
+  while (PutSlice(&store, rows.get())) {
+  }
+  store.Finish();
+  const CheckpointPart next = Wait(&store);
+  EXPECT_EQ(next.code, ErrorCode::kOk) << next.message;
+  EXPECT_EQ(next.files.at(0).name, "shard-1.sst");
+}
+
+TEST_F(RocksDbCheckpointStream, WhatIsGivenUpIsRemovedAndSaysSo) {
+  rows_each_ = 5000;
+  const auto rows = Rows(0, 1, kBits, true);
+  RocksDbCheckpointStore store([&] { woken_.release(); });
+  store.Begin(HeadOf(rows.get(), 0), directory_);
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(PutSlice(&store, rows.get()));
+  rows->DropCut();
+  store.Abandon();
+  store.Begin(HeadOf(rows.get(), 1), directory_);
+  while (PutSlice(&store, rows.get())) {
+  }
+  store.Finish();
+  EXPECT_EQ(Wait(&store).code, ErrorCode::kCancelled);
+  const CheckpointPart part = Wait(&store);
+  EXPECT_EQ(part.code, ErrorCode::kOk);
+  ASSERT_EQ(part.files.size(), 1u);
+  EXPECT_EQ(part.files[0].name, "shard-1.sst");
+  EXPECT_FALSE(fs::exists(directory_ + "/shard-0.sst"));
   EXPECT_TRUE(store.TakeWritten().empty());
 }
 

@@ -81,5 +81,40 @@ TEST(ArenaTest, PiecesAreAlignedAndCountedWithLittleWaste) {
   EXPECT_LE(arena.reserved_bytes(), used + (64 << 10));
 }
 
+// Growth moves every bucket; a walk must not miss a key that was there, nor see one twice.
+TEST(RowIndexTest, AWalkSurvivesGrowthAndSeesEveryKeyOnce) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SplitMix random(seed);
+    RowIndex index(seed, 3);
+    std::uint32_t rows = 0;
+    const std::uint64_t salt = seed;
+    // Keys of one partition of eight.
+    auto add = [&](std::uint64_t count) {
+      while (count > 0) {
+        const Key key = random.Next();
+        if (Mix64(key ^ salt) >> 61 != 5) continue;
+        if (index.FindOrInsert(index.Hash(key), key, rows) == rows) ++rows;
+        --count;
+      }
+    };
+    add(random.Below(3000));
+    const std::uint32_t at_begin = rows;
+    std::vector<int> seen(at_begin, 0);
+    RowIndex::Walk walk;
+    std::size_t pieces = 0;
+    for (; !walk.done; ++pieces) {
+      index.Continue(&walk, random.Below(200), [&](Key key, std::uint32_t row) {
+        EXPECT_EQ(index.Find(index.Hash(key), key), row);
+        if (row < at_begin) ++seen[row];
+      });
+      if (random.Chance(0.5)) add(random.Below(300));
+    }
+    for (std::uint32_t row = 0; row < at_begin; ++row) ASSERT_EQ(seen[row], 1) << "seed " << seed << ", row " << row;
+    if (at_begin > 1000) {
+      EXPECT_GT(pieces, 5u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tarn::server

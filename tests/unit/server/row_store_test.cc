@@ -16,6 +16,7 @@
 #include "kernels/optimizer.h"
 #include "server/dense_range.h"
 #include "server/row_loader.h"
+#include "tests/unit/server/cut_all.h"
 
 namespace tarn::server {
 namespace {
@@ -138,7 +139,7 @@ TEST_P(RowStoreModelTest, AgreesWithAMap) {
     rows.Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32,
                reinterpret_cast<const std::byte*>(gradients.data()), Clock(step));
   }
-  const std::vector<TableRows> copy = rows.Copy();
+  const std::vector<TableRows> copy = CutAll(&rows);
   ASSERT_EQ(copy.size(), 1u);
   EXPECT_EQ(StateHash(copy), rows.StateHash());
   EXPECT_EQ(RowCount(copy), rows.row_count());
@@ -258,7 +259,7 @@ TEST_F(RowStoreTest, LoadsWhatItCopied) {
   ASSERT_TRUE(other.AddTable(moved));
   ASSERT_TRUE(other.AddTable(dense_));
   RowLoader loader(&other);
-  for (const TableRows& table : rows_.Copy()) {
+  for (const TableRows& table : CutAll(&rows_)) {
     ASSERT_TRUE(loader.OnTable(table.spec));
     for (const PartitionRows& partition : table.partitions) ASSERT_TRUE(loader.OnRows(partition.keys, partition.rows));
   }
@@ -271,7 +272,7 @@ TEST_F(RowStoreTest, LoadLeavesOutPartitionsOfOthers) {
   RowStore part({.job_seed = kSeed, .partition_bits = kBits, .owned = {PartitionId(3)}});
   ASSERT_TRUE(part.AddTable(sparse_));
   std::uint64_t in_partition_3 = 0;
-  for (const TableRows& table : rows_.Copy()) {
+  for (const TableRows& table : CutAll(&rows_)) {
     for (const PartitionRows& partition : table.partitions) {
       if (table.spec.id != sparse_.id) continue;
       ASSERT_TRUE(part.Load(sparse_.id, partition.keys, partition.rows));

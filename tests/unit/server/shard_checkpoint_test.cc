@@ -1,5 +1,8 @@
 // Checkpoints: cut between two clocks (K1), at once (K2), reported until the order is gone (K3), loaded (K5), or only
 // hashed (K6).
+#include <map>
+
+#include "core/hash.h"
 #include "tests/unit/server/shard_fixture.h"
 
 namespace tarn::server {
@@ -71,6 +74,121 @@ TEST_F(ShardCheckpointTest, K2CutsAtOnce) {
   Order(1, false, 0, "ckpt-1");
   ASSERT_EQ(written_.size(), 1u);
   EXPECT_EQ(written_[0].state_hash, shard_->rows().StateHash());
+}
+
+// Slices of one row: what is pushed between them is not in the checkpoint.
+TEST_F(ShardCheckpointTest, K2PushesGoOnBetweenTheSlicesOfACut) {
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate),
+       {.cut_slice_bytes = 1, .cut_pause_us = 10});
+  std::map<PartitionId, std::uint64_t> sequences;
+  auto push = [&](Key key) { Deliver(PushOf(0, 10, key, ++sequences[PartitionOfKey(key)], 0)); };
+  for (Key key = 0; key < 200; ++key) push(key);
+  const std::uint64_t hash = shard_->rows().StateHash();
+  Order(1, false, 0, "ckpt-1");
+  SplitMix random(5);
+  std::size_t slices = 0;
+  for (; written_.empty(); ++slices) {
+    ASSERT_LT(slices, 1000u);
+    push(random.Below(400));
+    out_.clear();
+    shard_->OnTimer(now_, &out_);  // before the pause is over: nothing
+    ASSERT_EQ(shard_->NextTimer(), now_ + 10);
+    shard_->OnTimer(now_ += 10, &out_);
+  }
+  EXPECT_GT(slices, 40u);
+  EXPECT_GT(shard_->NextTimer(), now_ + 10);
+  EXPECT_EQ(written_[0].state_hash, hash);
+  const Snapshot& snapshot = files_.Find("ckpt-1")->at(ShardId(0));
+  EXPECT_EQ(RowCount(snapshot.tables), 200u);
+  EXPECT_EQ(StateHash(snapshot.tables), hash);
+  for (const PartitionRows& partition : snapshot.tables[0].partitions)
+    for (float value : partition.rows) EXPECT_EQ(value, -1.0f);
+  EXPECT_NE(shard_->rows().StateHash(), hash);
+}
+
+TEST_F(ShardCheckpointTest, K1ClocksCloseBetweenTheSlicesOfACut) {
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated), {.cut_slice_bytes = 1});
+  for (std::uint64_t clock = 0; clock < 2; ++clock)
+    for (std::uint32_t partition = 0; partition < 4; ++partition)
+      Deliver(PushOf(0, 10, KeyIn(partition), clock + 1, clock));
+  Order(1, true, 1, "ckpt-1");
+  Tick(0, 10, 2);  // closes 0, cuts, closes 1
+  EXPECT_TRUE(written_.empty());
+  EXPECT_EQ(Value(KeyIn(3)), -2.0f);
+  for (int slice = 0; slice < 50 && written_.empty(); ++slice) shard_->OnTimer(now_, &out_);
+  ASSERT_EQ(written_.size(), 1u);
+  for (const PartitionRows& partition : files_.Find("ckpt-1")->at(ShardId(0)).tables[0].partitions)
+    for (float value : partition.rows) EXPECT_EQ(value, -1.0f);
+}
+
+TEST_F(ShardCheckpointTest, AnOrderThatIsGoneEndsItsCut) {
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
+  for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
+  Order(1, false, 0, "ckpt-1");
+  EXPECT_TRUE(shard_->rows().cutting());
+  Order(2, false, 0, "ckpt-2");
+  ASSERT_EQ(written_.size(), 1u);
+  EXPECT_EQ(written_[0].code, ErrorCode::kCancelled);
+  for (int slice = 0; slice < 50 && written_.size() < 2; ++slice) shard_->OnTimer(now_, &out_);
+  ASSERT_EQ(written_.size(), 2u);
+  EXPECT_EQ(written_[1].id, CheckpointId(2));
+  EXPECT_EQ(written_[1].code, ErrorCode::kOk);
+  EXPECT_EQ(files_.Find("ckpt-1"), nullptr);
+  // Until the store has said so, the scheduler hears that the first may still be written.
+  auto writing = [this] {
+    out_.clear();
+    NextView();
+    return Take<Heartbeat>().at(0).writing;
+  };
+  EXPECT_EQ(writing(), CheckpointId(1));
+  shard_->OnCheckpointWritten(written_[0], now_, &out_);
+  EXPECT_EQ(writing(), CheckpointId(2));
+  EXPECT_FALSE(shard_->stopped());
+  Order(3, false, 0, "ckpt-3");
+  view_.checkpoint = {};
+  NextView();
+  EXPECT_FALSE(shard_->rows().cutting());
+}
+
+TEST_F(ShardCheckpointTest, K6AHashIsOfTheCutToo) {
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
+  for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
+  const std::uint64_t hash = shard_->rows().StateHash();
+  Order(1, false, 0, "");
+  std::vector<CheckpointPart> parts;
+  for (std::uint64_t i = 0; i < 50 && parts.empty(); ++i) {
+    Deliver(PushOf(0, 10, KeyIn(3), i + 2, 0));
+    shard_->OnTimer(now_, &out_);
+    parts = Take<CheckpointPart>();
+  }
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].state_hash, hash);
+  EXPECT_NE(shard_->rows().StateHash(), hash);
+}
+
+// A store that is full.
+struct FullStore : MemoryCheckpointStore {
+  using MemoryCheckpointStore::MemoryCheckpointStore;
+  bool HasRoom() override { return room; }
+  bool room = true;
+};
+
+TEST_F(ShardCheckpointTest, ACutWaitsForRoomInTheStore) {
+  FullStore store(&files_, ShardId(0), [this](CheckpointPart part) { written_.push_back(part); });
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
+  shard_ = std::make_unique<Shard>(ShardOptions{.nonce = 77, .cut_slice_bytes = 1}, &store);
+  shard_->Start(now_, &out_);
+  SendWelcome("");
+  for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
+  store.room = false;
+  Order(1, false, 0, "ckpt-1");
+  EXPECT_GT(shard_->NextTimer(), now_);  // the next heartbeat
+  for (int i = 0; i < 50; ++i) shard_->OnTimer(now_, &out_);
+  EXPECT_TRUE(written_.empty());
+  store.room = true;
+  EXPECT_LE(shard_->NextTimer(), now_);
+  for (int slice = 0; slice < 50 && written_.empty(); ++slice) shard_->OnTimer(now_, &out_);
+  EXPECT_EQ(written_.size(), 1u);
 }
 
 TEST_F(ShardCheckpointTest, K3ThePartIsRepeatedUntilTheOrderIsGone) {

@@ -1,0 +1,33 @@
+// A whole cut of a row store at once: what tests look at when they want all rows.
+#pragma once
+
+#include <vector>
+
+#include "server/row_store.h"
+
+namespace tarn::server {
+
+// Chunks of a cut put together: by table and partition.
+inline void Collect(std::vector<CutRows> chunks, std::vector<TableRows>* tables) {
+  for (CutRows& chunk : chunks) {
+    for (TableRows& table : *tables) {
+      if (table.spec.id != chunk.table) continue;
+      if (table.partitions.empty() || table.partitions.back().partition != chunk.rows.partition)
+        table.partitions.push_back({chunk.rows.partition, {}, {}});
+      PartitionRows& to = table.partitions.back();
+      to.keys.insert(to.keys.end(), chunk.rows.keys.begin(), chunk.rows.keys.end());
+      to.rows.insert(to.rows.end(), chunk.rows.rows.begin(), chunk.rows.rows.end());
+    }
+  }
+}
+
+inline std::vector<TableRows> CutAll(RowStore* rows, std::size_t slice_bytes = 1 << 20) {
+  std::vector<TableRows> tables = rows->BeginCut();
+  std::vector<CutRows> chunks;
+  while (!rows->ContinueCut(slice_bytes, &chunks)) {
+  }
+  Collect(std::move(chunks), &tables);
+  return tables;
+}
+
+}  // namespace tarn::server

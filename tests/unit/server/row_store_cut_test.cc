@@ -1,0 +1,180 @@
+// A cut holds the rows as they were when it began, bit for bit, whatever is pushed between its slices; and the pushes
+// leave what they would have left without it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "core/hash.h"
+#include "core/position.h"
+#include "tests/unit/server/cut_all.h"
+
+namespace tarn::server {
+namespace {
+
+constexpr std::uint64_t kSeed = 3;
+constexpr std::uint32_t kBits = 3;
+
+TableSpec Spec(std::uint32_t id, TableKind kind, std::uint32_t dim) {
+  TableSpec spec;
+  spec.id = TableId(id);
+  spec.name = "table" + std::to_string(id);
+  spec.kind = kind;
+  spec.dim = dim;
+  spec.rows = kind == TableKind::kDense ? 200 : 0;
+  spec.optimizer.kind = OptimizerKind::kAdagrad;
+  spec.initializer = {InitializerKind::kNormal, 0, 0.1f};
+  return spec;
+}
+
+std::vector<PartitionId> AllPartitions() {
+  std::vector<PartitionId> all;
+  for (std::uint32_t p = 0; p < 1u << kBits; ++p) all.push_back(PartitionId((p + 5) % (1u << kBits)));  // in any order
+  return all;
+}
+
+// Row stores that get the same pushes, unless told otherwise.
+class RowStoreCutTest : public testing::Test {
+ protected:
+  RowStoreCutTest() {
+    for (RowStore* rows : {&cut_, &frozen_, &free_})
+      for (const TableSpec& spec : {sparse_, dense_, wide_}) EXPECT_TRUE(rows->AddTable(spec));
+  }
+
+  // A push of some random keys.
+  void Push(std::initializer_list<RowStore*> stores, const TableSpec& spec, std::uint64_t key_space) {
+    std::map<PartitionId, std::vector<Key>> parts;
+    const Positioner position(spec, TableSalt(kSeed, spec.name));
+    for (int i = 0; i < 5; ++i) {
+      const Key key = random_.Below(spec.kind == TableKind::kDense ? spec.rows : key_space);
+      std::vector<Key>& mine = parts[PartitionOf(position(key), kBits)];
+      if (std::ranges::find(mine, key) == mine.end()) mine.push_back(key);
+    }
+    std::vector<Section> sections;
+    std::vector<Key> keys;
+    for (const auto& [partition, mine] : parts) {
+      sections.push_back({partition, std::uint32_t(mine.size()), {}});
+      keys.insert(keys.end(), mine.begin(), mine.end());
+    }
+    std::vector<float> gradients(keys.size() * spec.dim);
+    for (float& g : gradients) g = static_cast<float>(random_.Unit()) - 0.5f;
+    for (RowStore* rows : stores)
+      rows->Apply(spec.id, sections, keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(gradients.data()),
+                  Clock(1));
+  }
+  void PushAny(std::initializer_list<RowStore*> stores, std::uint64_t key_space) {
+    const TableSpec* specs[] = {&sparse_, &dense_, &wide_};
+    Push(stores, *specs[random_.Below(3)], key_space);
+  }
+
+  static void ExpectSame(std::vector<TableRows> a, std::vector<TableRows> b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t t = 0; t < a.size(); ++t) {
+      ASSERT_EQ(a[t].partitions.size(), b[t].partitions.size()) << "table " << t;
+      for (std::size_t p = 0; p < a[t].partitions.size(); ++p) {
+        EXPECT_EQ(a[t].partitions[p].partition, b[t].partitions[p].partition);
+        EXPECT_EQ(ByKey(a[t].partitions[p], a[t].row_floats), ByKey(b[t].partitions[p], b[t].row_floats));
+        EXPECT_TRUE(p == 0 || a[t].partitions[p - 1].partition < a[t].partitions[p].partition);
+      }
+    }
+  }
+  // The bits of each row; a key that is there twice is a row too many.
+  static std::multimap<Key, std::vector<std::uint32_t>> ByKey(const PartitionRows& rows, std::uint32_t row_floats) {
+    std::multimap<Key, std::vector<std::uint32_t>> out;
+    for (std::size_t i = 0; i < rows.keys.size(); ++i) {
+      std::vector<std::uint32_t> bits(row_floats);
+      std::memcpy(bits.data(), &rows.rows[i * row_floats], row_floats * sizeof(float));
+      out.emplace(rows.keys[i], std::move(bits));
+    }
+    return out;
+  }
+
+  SplitMix random_{17};
+  TableSpec sparse_ = Spec(1, TableKind::kSparse, 4), dense_ = Spec(2, TableKind::kDense, 3),
+            wide_ = Spec(5, TableKind::kSparse, 700);
+  RowStoreOptions options_{.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions()};
+  RowStore cut_{options_};     // of which a cut is made
+  RowStore frozen_{options_};  // gets nothing after the cut began
+  RowStore free_{options_};    // gets all pushes, without a cut
+};
+
+TEST_F(RowStoreCutTest, HoldsTheRowsOfItsBeginningWhateverIsPushedBetweenSlices) {
+  for (const std::size_t slice : {1, 100, 2000, 50'000}) {
+    for (int i = 0; i < 150; ++i) PushAny({&cut_, &frozen_, &free_}, 3000);
+    std::vector<TableRows> tables = cut_.BeginCut();
+    std::vector<CutRows> chunks;
+    std::size_t slices = 0;
+    for (; !cut_.ContinueCut(slice, &chunks); ++slices) {
+      EXPECT_TRUE(cut_.cutting());
+      PushAny({&cut_, &free_}, 6000);  // rows that are in the cut, and new ones
+    }
+    EXPECT_FALSE(cut_.cutting());
+    if (slice == 1) {
+      EXPECT_GT(slices, frozen_.row_count() / 2);
+    }
+    Collect(std::move(chunks), &tables);
+    ExpectSame(std::move(tables), CutAll(&frozen_));
+    EXPECT_EQ(cut_.StateHash(), free_.StateHash());
+    // The next round begins with the same rows in all three.
+    for (const TableRows& table : CutAll(&cut_))
+      for (const PartitionRows& partition : table.partitions)
+        ASSERT_TRUE(frozen_.Load(table.spec.id, partition.keys, partition.rows));
+    EXPECT_EQ(frozen_.StateHash(), cut_.StateHash());
+  }
+}
+
+TEST_F(RowStoreCutTest, WhatIsBornLaterIsNotInIt) {
+  Push({&cut_, &frozen_}, sparse_, 100);
+  std::vector<TableRows> tables = cut_.BeginCut();
+  Push({&cut_}, dense_, 0);  // a dense partition, whole
+  Push({&cut_}, wide_, 100);
+  const TableSpec late = Spec(7, TableKind::kSparse, 2);
+  ASSERT_TRUE(cut_.AddTable(late));
+  Push({&cut_}, late, 100);
+  std::vector<CutRows> chunks;
+  while (!cut_.ContinueCut(1, &chunks)) {
+  }
+  Collect(std::move(chunks), &tables);
+  ExpectSame(std::move(tables), CutAll(&frozen_));
+  EXPECT_GT(cut_.row_count(), frozen_.row_count());
+  EXPECT_EQ(CutAll(&cut_).size(), 4u);
+}
+
+TEST_F(RowStoreCutTest, CopiesNoMoreThanASliceAtOnce) {
+  for (int i = 0; i < 400; ++i) Push({&cut_}, sparse_, 100'000);
+  (void)cut_.BeginCut();
+  const std::size_t row_bytes = 8 * sizeof(float);
+  for (std::size_t slice : {1u, 1000u, 5000u}) {
+    std::vector<CutRows> chunks;
+    ASSERT_FALSE(cut_.ContinueCut(slice, &chunks));
+    std::size_t bytes = 0;
+    // What was collected in slices before leaves with the one that ends a partition.
+    for (const CutRows& chunk : chunks) bytes += chunk.rows.keys.size() * row_bytes;
+    EXPECT_LE(bytes, 3 * slice + 2000);
+  }
+}
+
+TEST_F(RowStoreCutTest, CanBeGivenUpAndBegunAgain) {
+  for (int i = 0; i < 100; ++i) PushAny({&cut_, &frozen_, &free_}, 1000);
+  (void)cut_.BeginCut();
+  std::vector<CutRows> chunks;
+  for (int i = 0; i < 20; ++i) {
+    (void)cut_.ContinueCut(500, &chunks);
+    PushAny({&cut_, &frozen_}, 1000);
+  }
+  cut_.DropCut();
+  EXPECT_FALSE(cut_.cutting());
+  ExpectSame(CutAll(&cut_, 700), CutAll(&frozen_));
+}
+
+TEST_F(RowStoreCutTest, OfNothingIsOverAtOnce) {
+  RowStore none(options_);
+  EXPECT_TRUE(none.BeginCut().empty());
+  std::vector<CutRows> chunks;
+  EXPECT_TRUE(none.ContinueCut(1, &chunks));
+  EXPECT_TRUE(chunks.empty());
+}
+
+}  // namespace
+}  // namespace tarn::server
