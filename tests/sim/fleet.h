@@ -5,15 +5,16 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/manifest.h"
 #include "scheduler/scheduler.h"
-#include "server/memory_checkpoint_store.h"
 #include "server/shard.h"
 #include "tests/sim/network.h"
 #include "tests/sim/oracle.h"
+#include "tests/sim/sim_store.h"
 #include "tests/sim/sim_worker.h"
 
 namespace tarn::sim {
@@ -27,22 +28,27 @@ struct RunResult {
   std::uint64_t faults_fired = 0;
   std::uint64_t messages = 0, events = 0, crashes = 0, fenced = 0;
   std::uint64_t workers_died = 0;  // as the scheduler saw it
+  bool job_failed = false;         // as it had to: a shard was silent for too long, or a store refused to write
+  bool resumed = false;            // and went on from a checkpoint
   TimeUs simulated_us = 0;
   bool busy() const { return acked_push_ids >= 1000 && faults_fired > 0; }
 };
 
-class MemorySchedulerStore : public scheduler::SchedulerStore {
- public:
-  Status WriteManifest(const std::string& directory, const Manifest& manifest) override;
-  void RemoveCheckpoint(const std::string& directory) override;
-  std::map<std::string, Manifest> manifests;
+// Where a run goes on from.
+struct ResumePoint {
+  Manifest manifest;
+  std::string directory;
 };
 
 class Fleet {
  public:
-  Fleet(const Scenario& scenario, bool verbose);
+  // `disk` outlives the fleet. `resume`: copied; null: from the beginning.
+  Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume, bool verbose);
   ~Fleet();
   RunResult Run();
+  // After Run: the values that a checkpoint of this run has, checked if it was cut at a clock.
+  std::map<Key, float> CheckedValues(const ResumePoint& point);
+  const std::string& failure() const { return oracle_.failure(); }
 
  private:
   struct Process;
@@ -50,14 +56,22 @@ class Fleet {
   ProcessId StartScheduler();
   ProcessId StartShard(std::uint32_t index);
   ProcessId StartWorker(std::uint32_t rank);
+  // fleet_faults.cc
   void PlanFaults();
+  void PlanPartitions();
+  void PlanPauses();
   void CrashWorker(std::uint32_t rank);
+  void Pause(NodeId node, TimeUs length);
+  void CutAtChange();
+  bool Excused(const Shutdown& reason) const;  // the job could not but fail
+
+  void Restart(ProcessId id, std::uint32_t rank);
+  void CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from);
   void Deliver(ProcessId to, Peer from, Message message);
   void Step(ProcessId id, std::function<void(Process&, Outbox*)> step);
   void AfterStep(ProcessId id, Process& process);
   void ArmTimer(ProcessId id, Process& process);
   void ConnectToShards(ProcessId id, Process& process);
-  void CheckGroundTruth(Clock use) const;
   void CheckEnd();
   float FinalValue(Key key);
   std::uint64_t StateHash() const;
@@ -66,22 +80,27 @@ class Fleet {
 
   Scenario scenario_;
   bool verbose_;
+  SimDisk* disk_;
+  std::optional<ResumePoint> resume_;
   EventQueue events_;
   SplitMix rng_;
   Oracle oracle_;
   Network network_;
-  server::MemoryCheckpointFiles checkpoint_files_;
-  MemorySchedulerStore scheduler_store_;
+  SimSchedulerStore scheduler_store_;
   std::map<ProcessId, std::unique_ptr<Process>> processes_;
   std::vector<ProcessId> worker_of_rank_;
   ProcessId scheduler_id_ = 0;
   std::vector<ProcessId> shard_ids_;
   ProcessId next_process_ = 0;
   std::uint64_t other_faults_ = 0, crashes_ = 0, fenced_ = 0;
+  ViewVersion last_view_;
+  std::map<std::uint32_t, TimeUs> next_cut_;  // by shard: when it may be cut off again
+  TimeUs shard_slept_until_ = 0;
 };
 
 // Runs a seed; where the bits of the end are fixed (bsp + aggregated, nobody died), runs it once more without faults
-// and on other shards, and compares them.
+// and on other shards, and compares them. Some runs, and those whose job failed, then go on from a checkpoint with
+// other shards, and must end as if nothing had been.
 RunResult RunSeed(std::uint64_t seed, bool verbose);
 
 }  // namespace tarn::sim

@@ -25,7 +25,8 @@ struct Options {
 };
 
 struct Totals {
-  std::uint64_t runs = 0, busy = 0, failed = 0, acked = 0, faults = 0, messages = 0, crashes = 0, fenced = 0;
+  std::uint64_t runs = 0, busy = 0, resumed = 0, failed = 0, acked = 0, faults = 0, messages = 0, crashes = 0,
+                fenced = 0;
 };
 
 void PrintFailure(const RunResult& r) {
@@ -59,6 +60,7 @@ int RunMany(const Options& options) {
       const std::lock_guard lock(mutex);
       ++totals.runs;
       totals.busy += r.busy();
+      totals.resumed += r.resumed;
       totals.acked += r.acked_push_ids;
       totals.faults += r.faults_fired;
       totals.messages += r.messages;
@@ -80,11 +82,12 @@ int RunMany(const Options& options) {
   threads.clear();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   fmt::print(
-      "seeds {}..{}: {} runs in {:.1f} s ({:.0f}/s), {} busy, {} failed; {} push ids acknowledged, {} faults, {} "
+      "seeds {}..{}: {} runs in {:.1f} s ({:.0f}/s), {} busy, {} resumed, {} failed; {} push ids acknowledged, {} "
+      "faults, {} "
       "worker "
       "crashes, {} fenced, {} messages\n",
       options.first, options.first + totals.runs - 1, totals.runs, seconds, double(totals.runs) / seconds, totals.busy,
-      totals.failed, totals.acked, totals.faults, totals.crashes, totals.fenced, totals.messages);
+      totals.resumed, totals.failed, totals.acked, totals.faults, totals.crashes, totals.fenced, totals.messages);
   // A run that was not busy proves nothing; a few are expected, many mean that the scenarios have gone soft.
   if (totals.busy * 10 < totals.runs * 9) {
     fmt::print("too few busy runs: {} of {}\n", totals.busy, totals.runs);

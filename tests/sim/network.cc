@@ -39,7 +39,7 @@ void Network::RemoveProcess(ProcessId process) {
     }
     by_client_.erase({c.client, c.server_peer});
     by_server_.erase({c.server, c.accepted_peer});
-    it = connections_.erase(it);
+    it = c.server == process ? connections_.erase(it) : std::next(it);
   }
 }
 
@@ -48,6 +48,7 @@ void Network::Connect(ProcessId client, Peer peer, ProcessId server) {
   Connection& c = connections_[id];
   c.client = client;
   c.server = server;
+  c.client_node = node_of_.at(client);
   c.server_peer = peer;
   c.accepted_peer = Peer(next_peer_++);
   by_client_[{client, peer}] = id;
@@ -99,8 +100,10 @@ void Network::Arrive(std::uint64_t id, bool to_server, Peer accepted_peer, const
   auto it = connections_.find(id);
   if (it == connections_.end()) return;
   const Connection& c = it->second;
-  const NodeId from = node_of_.at(to_server ? c.client : c.server);
-  const NodeId to = node_of_.at(to_server ? c.server : c.client);
+  if (!to_server && !node_of_.contains(c.client)) return;
+  const NodeId server_node = node_of_.at(c.server);
+  const NodeId from = to_server ? c.client_node : server_node;
+  const NodeId to = to_server ? server_node : c.client_node;
   if (auto cut = cut_until_.find({from, to}); cut != cut_until_.end() && events_->now() < cut->second) {
     ++counters_.cut;
     return;
@@ -124,9 +127,10 @@ void Network::Arrive(std::uint64_t id, bool to_server, Peer accepted_peer, const
 }
 
 void Network::ReconnectOne() {
-  if (connections_.empty()) return;
-  auto it = connections_.begin();
-  std::advance(it, rng_.Below(connections_.size()));
+  if (by_client_.empty()) return;
+  auto open = by_client_.begin();
+  std::advance(open, rng_.Below(by_client_.size()));
+  const auto it = connections_.find(open->second);
   Connection& c = it->second;
   by_server_.erase({c.server, c.accepted_peer});
   c.accepted_peer = Peer(next_peer_++);

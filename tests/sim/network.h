@@ -58,6 +58,7 @@ class Network {
   Network(EventQueue* events, const Faults& faults, std::uint64_t seed, bool through_frames, Deliver deliver);
 
   void AddProcess(ProcessId process, NodeId node);
+  // What the process had sent may still arrive; nothing reaches it.
   void RemoveProcess(ProcessId process);
   // `client` reaches `server` as `peer` from now on.
   void Connect(ProcessId client, Peer peer, ProcessId server);
@@ -75,10 +76,10 @@ class Network {
  private:
   struct Connection {
     ProcessId client = 0, server = 0;
+    NodeId client_node = 0;
     Peer server_peer;    // what the client calls the server
     Peer accepted_peer;  // what the server calls the client now
     TimeUs last_arrival[2] = {0, 0};
-    bool open = true;
   };
 
   void Transmit(std::uint64_t connection, bool to_server, const Message& message);

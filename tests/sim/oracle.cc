@@ -12,6 +12,11 @@ namespace {
 
 constexpr double kTolerance = 1e-3;
 
+// What rounding to the codec may change of a value.
+double Rounding(ValueCodec codec, double value) {
+  return codec == ValueCodec::kFp32 ? 0 : std::abs(value) * (codec == ValueCodec::kBf16 ? 1.0 / 128 : 1.0 / 1024);
+}
+
 }  // namespace
 
 void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* keys) {
@@ -28,7 +33,36 @@ void Oracle::Fail(std::string what) {
   if (failure_.empty()) failure_ = std::move(what);
 }
 
+void Oracle::ResumeFrom(const Manifest& manifest, std::map<Key, float> values) {
+  base_ = std::move(values);
+  first_epoch_ = manifest.data.epoch;
+  trained_before_.assign(scenario_.train_rows, false);
+  for (std::size_t split = 0; split < manifest.data.trained.size(); ++split)
+    for (std::uint64_t i = 0; i < manifest.data.trained[split]; ++i)
+      trained_before_.at(split * manifest.data.split_rows + i) = true;
+}
+
+double Oracle::Base(Key key) const {
+  const auto it = base_.find(key);
+  return it == base_.end() ? 0 : double(it->second);
+}
+
+void Oracle::OnClock(Incarnation worker, Clock clock) { clocks_[worker] = clock; }
+
+void Oracle::CheckGroundTruth(Clock use, std::uint64_t bound) {
+  for (const WorkerEntry& entry : view_.workers) {
+    if (entry.state != WorkerState::kLive) continue;
+    const auto it = clocks_.find(entry.incarnation);
+    const Clock clock = it == clocks_.end() ? entry.join : std::max(it->second, entry.join);
+    if (clock.value + bound < use.value)
+      Fail(fmt::format("a pull of clock {} was served while worker {} is at {}", use.value, entry.rank.value,
+                       clock.value));
+  }
+}
+
 void Oracle::OnView(const View& view) {
+  if (view.version == last_version_) return;
+  view_ = view;
   if (view.version < last_version_) Fail("the scheduler's view version went back");
   if (view.routes.epoch < last_epoch_) Fail("the route map's epoch went back");
   last_version_ = view.version;
@@ -75,16 +109,13 @@ bool Oracle::Counts(const Record& record) const {
 
 void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark) {
   auto it = by_key_.find(key);
-  if (it == by_key_.end()) {
-    if (value != 0) Fail(fmt::format("key {:x}: {} though never pushed", key, value));
-    return;
-  }
-  const ConsistencySpec& spec = scenario_.job.consistency;
+  const std::vector<Contribution> none;
+  const ConsistencySpec& spec = scenario_.counts;
   const bool aggregated = spec.apply == ApplyMode::kAggregated;
   const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
   const bool bounded = spec.mode != ConsistencyMode::kAsp;
-  double least = 0, most = 0;
-  for (const Contribution& c : it->second) {
+  double least = Base(key), most = least;
+  for (const Contribution& c : it == by_key_.end() ? none : it->second) {
     const Record& r = records_[c.record];
     const bool old = bounded && r.clock.value + bound < clock.value;
     if (aggregated) {
@@ -98,17 +129,18 @@ void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float val
     if (own || (old && (!dead || (r.acked && Counts(r))))) least += c.count;
     most += c.count;
   }
-  if (value < least - kTolerance || value > most + kTolerance)
+  const double tolerance = kTolerance + Rounding(scenario_.counts_pull_codec, value);
+  if (value < least - tolerance || value > most + tolerance)
     Fail(fmt::format("pull by incarnation {} at clock {}: key {:x} is {}, must be {} to {}", incarnation.value,
                      clock.value, key, value, least, most));
 }
 
 void Oracle::CheckFinalValue(Key key, float value) {
   auto it = by_key_.find(key);
-  if (it == by_key_.end()) return;
-  const bool aggregated = scenario_.job.consistency.apply == ApplyMode::kAggregated;
-  double least = 0, most = 0;
-  for (const Contribution& c : it->second) {
+  const std::vector<Contribution> none;
+  const bool aggregated = scenario_.counts.apply == ApplyMode::kAggregated;
+  double least = Base(key), most = least;
+  for (const Contribution& c : it == by_key_.end() ? none : it->second) {
     const Record& r = records_[c.record];
     if (aggregated) {
       const double part = Counts(r) ? c.count / Cohort(r.clock) : 0;
@@ -123,19 +155,36 @@ void Oracle::CheckFinalValue(Key key, float value) {
     Fail(fmt::format("at the end key {:x} is {}, must be {} to {}", key, value, least, most));
 }
 
+void Oracle::CheckCutValue(Clock cut, Key key, float value) {
+  const auto it = by_key_.find(key);
+  const std::vector<Contribution> none;
+  const bool aggregated = scenario_.counts.apply == ApplyMode::kAggregated;
+  double least = Base(key), most = least;
+  for (const Contribution& c : it == by_key_.end() ? none : it->second) {
+    const Record& r = records_[c.record];
+    const double part = aggregated && Counts(r) ? c.count / Cohort(r.clock) : c.count;
+    const bool inside = r.clock < cut && Counts(r);
+    if (inside) least += part;
+    // What a dead worker pushed beyond its end may be there if it was applied at once.
+    if (inside || (!aggregated && !Counts(r))) most += part;
+  }
+  if (value < least - kTolerance || value > most + kTolerance)
+    Fail(fmt::format("the checkpoint at clock {} has {} for key {:x}, must be {} to {}", cut.value, value, key, least,
+                     most));
+}
+
 void Oracle::CheckData() {
-  const ConsistencySpec& spec = scenario_.job.consistency;
-  const bool exact = spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
-  for (std::uint32_t epoch = 0; epoch < scenario_.job.train.epochs; ++epoch) {
+  for (std::uint32_t epoch = first_epoch_; epoch < scenario_.job.train.epochs; ++epoch) {
     std::vector<std::uint32_t> trained(scenario_.train_rows, 0);
     for (const Record& r : records_) {
-      if (r.epoch != epoch || !(exact ? Counts(r) : r.acked)) continue;
+      if (r.epoch != epoch || !Counts(r)) continue;
       for (std::uint64_t row = r.first_row; row < r.first_row + r.rows; ++row) ++trained[row];
     }
     for (std::uint64_t row = 0; row < trained.size(); ++row) {
-      if (trained[row] == 0) return Fail(fmt::format("epoch {}: row {} was never trained", epoch, row));
-      if (exact && trained[row] != 1)
-        return Fail(fmt::format("epoch {}: row {} was trained {} times", epoch, row, trained[row]));
+      const bool before = epoch == first_epoch_ && row < trained_before_.size() && trained_before_[row];
+      if (trained[row] != (before ? 0u : 1u))
+        return Fail(fmt::format("epoch {}: row {} was trained {} times{}", epoch, row, trained[row],
+                                before ? ", and before the checkpoint" : ""));
     }
   }
 }
@@ -143,7 +192,9 @@ void Oracle::CheckData() {
 std::vector<Key> Oracle::Keys() const {
   std::vector<Key> keys;
   for (const auto& [key, contributions] : by_key_) keys.push_back(key);
+  for (const auto& [key, value] : base_) keys.push_back(key);
   std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   return keys;
 }
 
@@ -155,8 +206,8 @@ void ShardChecker::OnPushApplied(Incarnation incarnation, PartitionId partition,
   last = sequence;
 }
 
-void ShardChecker::OnPullServed(Incarnation incarnation, TableId, Clock use, Clock minimum) {
-  const ConsistencySpec& spec = scenario_.job.consistency;
+void ShardChecker::OnPullServed(Incarnation incarnation, TableId table, Clock use, Clock minimum) {
+  const ConsistencySpec spec = spec_of_(table);
   if (minimum < last_minimum_) oracle_->Fail("a shard's minimum clock went back");
   last_minimum_ = minimum;
   if (spec.mode == ConsistencyMode::kAsp) return;
@@ -164,7 +215,7 @@ void ShardChecker::OnPullServed(Incarnation incarnation, TableId, Clock use, Clo
   if (minimum.value + bound < use.value)
     oracle_->Fail(fmt::format("incarnation {}: pull of clock {} served at minimum clock {}", incarnation.value,
                               use.value, minimum.value));
-  ground_truth_(use);
+  oracle_->CheckGroundTruth(use, bound);
 }
 
 void ShardChecker::OnClockClosed(Clock clock) {

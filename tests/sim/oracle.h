@@ -3,7 +3,8 @@
 //   - nothing acknowledged is lost, nothing is applied twice: values of the oracle table count pushes, exactly
 //   - the staleness bound holds on every pull, against the workers' true clocks and against the values seen
 //   - versions, epochs, clocks and minimum clocks never go back
-//   - each row of data is trained exactly once an epoch (bsp + aggregated), at least once otherwise
+//   - each row of data is trained exactly once an epoch, by pushes that count
+//   - a checkpoint at a clock holds what was pushed before it and nothing else
 //
 // The oracle table starts at zero and uses plain SGD with rate 1 and gradient -count, so that a value is a count.
 #pragma once
@@ -16,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/manifest.h"
 #include "core/message.h"
 #include "server/shard.h"
 #include "tests/sim/scenario.h"
@@ -28,6 +30,8 @@ void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* ke
 class Oracle {
  public:
   explicit Oracle(const Scenario& scenario) : scenario_(scenario) {}
+  // The run goes on from this checkpoint, in which the oracle table has these values.
+  void ResumeFrom(const Manifest& manifest, std::map<Key, float> values);
 
   // The newest view: remembers every incarnation's entry and checks that versions only grow.
   void OnView(const View& view);
@@ -37,11 +41,17 @@ class Oracle {
   void OnPushAcked(std::size_t record, std::size_t sections);
   void OnOtherPushAcked(std::size_t sections) { acked_push_ids_ += sections; }
   void OnWorkerGone(Incarnation);
+  // The clock that a worker is in, and what was last known of it; nothing: its clock of joining.
+  void OnClock(Incarnation worker, Clock clock);
+  // A shard has answered a pull for use at this clock on a table with this bound: no live worker may be further back.
+  void CheckGroundTruth(Clock use, std::uint64_t bound);
 
   // A pull of `incarnation` for use at `clock` returned `value` for `key`; `mark` is records() when it was issued.
   void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark);
   // After the run: the final value of a key.
   void CheckFinalValue(Key key, float value);
+  // A checkpoint at this clock has this value for a key (rule K1).
+  void CheckCutValue(Clock cut, Key key, float value);
   void CheckData();
 
   void Fail(std::string what);
@@ -65,6 +75,7 @@ class Oracle {
     std::uint32_t count;
   };
 
+  double Base(Key key) const;
   double Cohort(Clock clock) const;
   bool Counts(const Record& record) const;  // by the verdicts known, aggregated
 
@@ -73,6 +84,11 @@ class Oracle {
   std::unordered_map<Key, std::vector<Contribution>> by_key_;
   std::map<Incarnation, WorkerEntry> entries_;
   std::map<Incarnation, bool> gone_;
+  std::map<Incarnation, Clock> clocks_;
+  View view_;
+  std::map<Key, float> base_;
+  std::uint32_t first_epoch_ = 0;
+  std::vector<bool> trained_before_;  // by row, of the first epoch
   ViewVersion last_version_;
   Epoch last_epoch_;
   std::uint64_t acked_push_ids_ = 0;
@@ -82,17 +98,16 @@ class Oracle {
 // Checks one shard's own events: sequences without gap or repeat, minimum clocks that justify each answer.
 class ShardChecker : public server::ShardObserver {
  public:
-  // ground_truth(use): checks a pull for use at that clock against the workers' true clocks.
-  ShardChecker(const Scenario& scenario, Oracle* oracle, std::function<void(Clock)> ground_truth)
-      : scenario_(scenario), oracle_(oracle), ground_truth_(std::move(ground_truth)) {}
+  // spec_of: the consistency of a table.
+  ShardChecker(Oracle* oracle, std::function<ConsistencySpec(TableId)> spec_of)
+      : oracle_(oracle), spec_of_(std::move(spec_of)) {}
   void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) override;
   void OnPullServed(Incarnation, TableId, Clock use, Clock minimum) override;
   void OnClockClosed(Clock) override;
 
  private:
-  const Scenario& scenario_;
   Oracle* oracle_;
-  std::function<void(Clock)> ground_truth_;
+  std::function<ConsistencySpec(TableId)> spec_of_;
   std::map<std::pair<Incarnation, PartitionId>, Sequence> last_;
   Clock last_minimum_;
   bool closed_any_ = false;

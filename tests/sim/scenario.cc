@@ -33,6 +33,35 @@ void ChooseFaults(SplitMix& rng, std::uint32_t workers, Faults* f) {
   f->pauses = rng.Chance(0.5) ? std::uint32_t(rng.Below(5)) : 0;
   f->crashes = rng.Chance(0.6) ? std::uint32_t(1 + rng.Below(2 * workers)) : 0;
   f->until_us = 1'000'000 + TimeUs(rng.Below(8'000'000));
+  f->doubles = rng.Chance(0.2) ? 1 : 0;
+  f->cut_at_change = rng.Chance(0.5) ? 0.05 + 0.3 * rng.Unit() : 0;
+  f->slow_store = rng.Chance(0.4) ? rng.Unit() : 0;
+  f->fail_store = rng.Chance(0.08) ? 0.3 * rng.Unit() : 0;
+  f->fail_manifest = rng.Chance(0.08) ? rng.Unit() : 0;
+  f->scheduler_sleeps = rng.Chance(0.15);
+  f->shard_sleeps = rng.Chance(0.05);
+}
+
+// What [tables.NAME] of the job says: a mode of its own in some runs, and codecs.
+void ChooseTable(SplitMix& rng, const std::string& name, bool mixed, Job* job, ConsistencySpec* spec) {
+  TableOverride own;
+  *spec = job->consistency;
+  if (mixed) {
+    ChooseConsistency(rng, spec);
+    own.has_consistency = true;
+    own.consistency = *spec;
+  }
+  constexpr ValueCodec kCodecs[] = {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16};
+  if (rng.Chance(0.3)) {
+    own.has_pull_codec = own.has_push_codec = true;
+    own.pull_codec = kCodecs[rng.Below(3)];
+    own.push_codec = kCodecs[rng.Below(3)];
+  }
+  if (own != TableOverride()) job->tables[name] = own;
+}
+
+bool IsExact(const ConsistencySpec& spec) {
+  return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
 }
 
 }  // namespace
@@ -40,7 +69,7 @@ void ChooseFaults(SplitMix& rng, std::uint32_t workers, Faults* f) {
 Scenario MakeScenario(std::uint64_t seed) {
   SplitMix rng(Mix64(seed ^ 0x7461726e));
   Scenario s;
-  s.seed = seed;
+  s.seed = s.draw = seed;
   s.workers = std::uint32_t(1 + rng.Below(4));
   Job& job = s.job;
   job.job.name = "sim";
@@ -53,6 +82,11 @@ Scenario MakeScenario(std::uint64_t seed) {
   job.fleet.heartbeat_seconds = 0.2;
   s.shards = job.fleet.servers * job.fleet.shards;
   ChooseConsistency(rng, &job.consistency);
+  const bool mixed = rng.Chance(0.3);
+  ChooseTable(rng, "counts", mixed && rng.Chance(0.7), &job, &s.counts);
+  ChooseTable(rng, "layer", mixed && rng.Chance(0.7), &job, &s.layer);
+  if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
+    s.counts_pull_codec = it->second.pull_codec;
   job.storage.durability = rng.Chance(0.5) ? Durability::kCheckpoint : Durability::kNone;
   job.storage.checkpoint_final = rng.Chance(0.5);
   if (job.storage.durability == Durability::kCheckpoint && rng.Chance(0.5))
@@ -74,19 +108,38 @@ Scenario MakeScenario(std::uint64_t seed) {
   s.compute_max_us = 500 + TimeUs(rng.Below(40'000));
   s.push_pull = rng.Chance(0.25);
   s.through_frames = rng.Chance(0.1);
+  s.any_rank = rng.Chance(0.2);
+  s.resume = rng.Chance(0.3);
+  if (rng.Chance(0.2)) s.parked_pulls_max = 1 + rng.Below(6);
+  // Room for a clock of all workers, or nothing would ever close.
+  if (rng.Chance(0.2)) s.bucket_bytes_max = (20'000 + rng.Below(20'000)) * s.workers;
   ChooseFaults(rng, s.workers, &s.faults);
   s.cut_slice_bytes = 1 + rng.Below(300);
   s.cut_pause_us = rng.Chance(0.8) ? TimeUs(rng.Below(20'000)) : 0;
   return s;
 }
 
+bool Scenario::CutsAtClock() const {
+  auto keeps_step = [](const ConsistencySpec& spec) {
+    return spec.mode == ConsistencyMode::kBsp || spec.apply == ApplyMode::kAggregated;
+  };
+  return keeps_step(job.consistency) || keeps_step(counts) || keeps_step(layer);
+}
+
+bool Scenario::KeepsStep() const { return IsExact(job.consistency) && IsExact(counts) && IsExact(layer); }
+
 std::string Scenario::Describe() const {
   return fmt::format(
-      "{} shards, {} workers, {}{} {}, {} rows x {} epochs, depth {}; drop {:.2f} dup {:.2f} reorder {:.2f} "
-      "spike {:.3f} reconnects {} partitions {} pauses {} crashes {}",
-      shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply), train_rows,
-      job.train.epochs, depth, faults.drop, faults.duplicate, faults.reorder, faults.spike, faults.reconnects,
-      faults.partitions, faults.pauses, faults.crashes);
+      "{} shards, {} workers, {}{} {}, counts {}{} {}, layer {}{} {}, {} rows x {} epochs, depth {}; drop {:.2f} dup "
+      "{:.2f} reorder {:.2f} "
+      "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store {:.2f}/{:.2f}/{:.2f} "
+      "sleeps {}/{}",
+
+      shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
+      Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
+      train_rows, job.train.epochs, depth, faults.drop, faults.duplicate, faults.reorder, faults.spike,
+      faults.reconnects, faults.partitions, faults.pauses, faults.crashes, faults.doubles, faults.cut_at_change,
+      faults.slow_store, faults.fail_store, faults.fail_manifest, faults.scheduler_sleeps, faults.shard_sleeps);
 }
 
 }  // namespace tarn::sim

@@ -20,12 +20,20 @@ struct Faults {
   std::uint32_t partitions = 0;
   std::uint32_t pauses = 0;
   std::uint32_t crashes = 0;  // of workers; each comes back
-  TimeUs until_us = 0;        // no new fault after this time
+  std::uint32_t doubles = 0;  // a worker is started while its process before still runs
+  double cut_at_change = 0;   // of a shard from the scheduler, whenever the view changes; shorter than the lease
+  double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
+  bool scheduler_sleeps = false;                             // once, beyond the lease (rule N5)
+  bool shard_sleeps = false;                                 // once, beyond the lease: the job ends
+  TimeUs until_us = 0;                                       // no new fault after this time
 };
 
 struct Scenario {
   std::uint64_t seed = 0;
+  std::uint64_t draw = 0;  // of everything that happens; two runs of one seed's data differ in it
   Job job;
+  ConsistencySpec counts, layer;  // of the two tables
+  ValueCodec counts_pull_codec = ValueCodec::kFp32;
   std::uint32_t shards = 1;  // in all
   std::uint32_t workers = 1;
   std::uint64_t train_rows = 0, valid_rows = 0, test_rows = 0;
@@ -33,11 +41,17 @@ struct Scenario {
   std::uint64_t key_space = 100;
   std::uint32_t depth = 1;  // batches whose pulls are under way at once
   TimeUs compute_max_us = 5'000;
-  bool push_pull = false;           // use PushPull where the loop allows
-  std::size_t cut_slice_bytes = 1;  // of a checkpoint, between messages
+  bool any_rank = false;                                   // workers take the rank that is free
+  bool resume = false;                                     // go on from a checkpoint afterwards, in another fleet
+  std::size_t parked_pulls_max = 0, bucket_bytes_max = 0;  // of a shard; 0: as ever
+  bool push_pull = false;                                  // use PushPull where the loop allows
+  bool through_frames = false;                             // every message is encoded and decoded on its way
+  std::size_t cut_slice_bytes = 1;                         // of a checkpoint, between messages
   TimeUs cut_pause_us = 0;
-  bool through_frames = false;  // every message is encoded and decoded on its way
   Faults faults;
+  bool CutsAtClock() const;  // rule K1
+  bool KeepsStep() const;    // bsp + aggregated throughout: the bits of the end are fixed
+  const ConsistencySpec& Of(const std::string& table) const { return table == "counts" ? counts : layer; }
   std::string Describe() const;  // one line
 };
 

@@ -1,0 +1,118 @@
+// What goes wrong in a simulated fleet, and when.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tests/sim/fleet_process.h"
+
+namespace tarn::sim {
+namespace {
+
+// Between two cuts of a shard from the scheduler it is heard, so that no cut but a planned one outlasts the lease.
+constexpr TimeUs kBetweenCutsUs = 2'000'000;
+
+}  // namespace
+
+void Fleet::PlanFaults() {
+  const Faults& f = scenario_.faults;
+  const auto sometime = [&] { return 100'000 + TimeUs(rng_.Below(std::uint64_t(f.until_us))); };
+  for (std::uint32_t i = 0; i < f.reconnects; ++i) events_.At(sometime(), [this] { network_.ReconnectOne(); });
+  PlanPartitions();
+  PlanPauses();
+  for (std::uint32_t i = 0; i < f.crashes; ++i) {
+    const std::uint32_t rank = std::uint32_t(rng_.Below(scenario_.workers));
+    events_.At(sometime(), [this, rank] { CrashWorker(rank); });
+  }
+  for (std::uint32_t i = 0; i < f.doubles; ++i) {
+    const std::uint32_t rank = std::uint32_t(rng_.Below(scenario_.workers));
+    events_.At(sometime(), [this, rank] {
+      ++other_faults_;
+      worker_of_rank_[rank] = StartWorker(rank);
+    });
+  }
+  events_.At(f.until_us, [this] { network_.Heal(); });
+}
+
+void Fleet::PlanPartitions() {
+  const Faults& f = scenario_.faults;
+  const auto sometime = [&] { return 100'000 + TimeUs(rng_.Below(std::uint64_t(f.until_us))); };
+  const std::uint32_t nodes = 1 + scenario_.shards + scenario_.workers;
+  for (std::uint32_t i = 0; i < f.partitions; ++i) {
+    // Half of the cuts are on the scheduler's links, where views and verdicts travel. Links of shards stay cut for less
+    // than the lease: a dead shard ends the job. A worker may be given up while it goes on talking to the shards.
+    const NodeId a = rng_.Chance(0.5) ? 0 : NodeId(rng_.Below(nodes));
+    const NodeId b = NodeId(rng_.Below(nodes));
+    const bool both = rng_.Chance(0.6), ring = rng_.Chance(0.2);
+    const bool may_be_long = !ring && (a > scenario_.shards || b > scenario_.shards);
+    const TimeUs length = 100'000 + TimeUs(rng_.Below(may_be_long && rng_.Chance(0.5) ? 8'000'000 : 1'000'000));
+    events_.At(sometime(), [this, a, b, both, ring, length, nodes] {
+      if (!ring) return network_.Cut(a, b, both, events_.now() + length);
+      for (NodeId other = 0; other < nodes; ++other)
+        if (other != a) network_.Cut(a, other, both, events_.now() + length);
+    });
+  }
+}
+
+void Fleet::PlanPauses() {
+  const Faults& f = scenario_.faults;
+  const auto sometime = [&] { return 100'000 + TimeUs(rng_.Below(std::uint64_t(f.until_us))); };
+  const std::uint32_t nodes = 1 + scenario_.shards + scenario_.workers;
+  for (std::uint32_t i = 0; i < f.pauses; ++i) {
+    const NodeId node = NodeId(rng_.Below(nodes));
+    const bool worker = node > scenario_.shards;
+    // A worker may sleep past its lease; it must find itself fenced when it wakes.
+    const TimeUs length = 50'000 + TimeUs(rng_.Below(worker ? 8'000'000 : 1'000'000));
+    events_.At(sometime(), [this, node, length] { Pause(node, length); });
+  }
+  const TimeUs beyond_lease = TimeUs(scenario_.job.fleet.lease_seconds * 1e6) + 500'000 + TimeUs(rng_.Below(2'000'000));
+  if (f.scheduler_sleeps) events_.At(sometime(), [this, beyond_lease] { Pause(0, beyond_lease); });
+  if (!f.shard_sleeps) return;
+  const NodeId shard = 1 + NodeId(rng_.Below(scenario_.shards));
+  events_.At(sometime(), [this, shard, beyond_lease] {
+    shard_slept_until_ = events_.now() + beyond_lease;
+    Pause(shard, beyond_lease);
+  });
+}
+
+void Fleet::Pause(NodeId node, TimeUs length) {
+  Trace(fmt::format("node {} pauses for {:.1f} s", node, double(length) * 1e-6));
+  for (auto& [id, p] : processes_) {
+    if (p->node != node || p->over) continue;
+    p->paused_until = std::max(p->paused_until, events_.now() + length);
+    ++other_faults_;
+  }
+}
+
+void Fleet::CrashWorker(std::uint32_t rank) {
+  const ProcessId id = worker_of_rank_[rank];
+  auto it = processes_.find(id);
+  if (it == processes_.end() || it->second->over) return;
+  ++crashes_;
+  Trace(fmt::format("worker {} crashes: {}", rank, it->second->worker->Describe()));
+  oracle_.OnWorkerGone(it->second->worker->client().welcome().incarnation);
+  network_.RemoveProcess(id);
+  processes_.erase(it);
+  // Comes back at once, or late enough to be found dead first.
+  const TimeUs back = rng_.Chance(0.7) ? TimeUs(rng_.Below(500'000)) : TimeUs(rng_.Below(9'000'000));
+  events_.At(events_.now() + back, [this, rank, id] {
+    if (worker_of_rank_[rank] == id) worker_of_rank_[rank] = StartWorker(rank);
+  });
+}
+
+// The moments at which the view changes are those at which it matters that somebody does not hear of it.
+void Fleet::CutAtChange() {
+  if (!rng_.Chance(scenario_.faults.cut_at_change)) return;
+  const std::uint32_t shard = std::uint32_t(rng_.Below(scenario_.shards));
+  if (events_.now() < next_cut_[shard]) return;
+  const bool deaf_only = rng_.Chance(0.5);
+  const TimeUs until = events_.now() + 200'000 + TimeUs(rng_.Below(deaf_only ? 3'000'000 : 1'500'000));
+  next_cut_[shard] = until + kBetweenCutsUs;
+  network_.Cut(0, 1 + shard, !deaf_only, until);
+}
+
+bool Fleet::Excused(const Shutdown& reason) const {
+  if (reason.code == ErrorCode::kIo) return disk_->failed > 0;
+  return reason.code == ErrorCode::kUnavailable && shard_slept_until_ != 0 && reason.reason.starts_with("shard ");
+}
+
+}  // namespace tarn::sim

@@ -1,0 +1,25 @@
+// One start of a node of the simulated fleet. Internal to fleet*.cc.
+#pragma once
+
+#include <memory>
+
+#include "tests/sim/fleet.h"
+
+namespace tarn::sim {
+
+struct Fleet::Process {
+  NodeId node = 0;
+  std::unique_ptr<scheduler::Scheduler> scheduler;
+  std::unique_ptr<SimShardStore> store;
+  std::unique_ptr<ShardChecker> checker;
+  std::unique_ptr<server::Shard> shard;
+  std::unique_ptr<SimWorker> worker;
+  std::uint32_t rank = 0;
+  TimeUs paused_until = 0;
+  TimeUs timer_at = -1;
+  std::uint64_t timer_version = 0;
+  Clock last_clock;
+  bool over = false;
+};
+
+}  // namespace tarn::sim

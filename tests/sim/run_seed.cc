@@ -1,0 +1,81 @@
+// One seed: its fleet, its twin without faults, and what goes on from a checkpoint.
+#include <cstdio>
+#include <iterator>
+#include <optional>
+
+#include "tests/sim/fleet.h"
+
+namespace tarn::sim {
+namespace {
+
+// The same job on another number of shards, without a fault.
+Scenario Twin(const Scenario& scenario) {
+  Scenario twin = scenario;
+  twin.faults = {};
+  twin.faults.until_us = 1'000;
+  twin.parked_pulls_max = twin.bucket_bytes_max = 0;
+  twin.job.fleet.servers = scenario.job.fleet.servers % 3 + 1;
+  twin.job.fleet.shards = 3 - scenario.job.fleet.shards;
+  twin.shards = twin.job.fleet.servers * twin.job.fleet.shards;
+  return twin;
+}
+
+// As above, with faults again in every other seed, but none that ends the job.
+Scenario Resumed(const Scenario& scenario) {
+  Scenario resumed = Twin(scenario);
+  resumed.draw = Mix64(scenario.draw ^ 0x726573);
+  if (scenario.seed % 2 == 0) return resumed;
+  resumed.faults = scenario.faults;
+  resumed.faults.fail_store = resumed.faults.fail_manifest = 0;
+  resumed.faults.shard_sleeps = false;
+  return resumed;
+}
+
+std::optional<ResumePoint> Choose(const SimDisk& disk, std::uint64_t draw) {
+  if (disk.manifests.empty()) return std::nullopt;
+  const auto it = std::next(disk.manifests.begin(), std::ptrdiff_t(SplitMix(draw).Below(disk.manifests.size())));
+  return ResumePoint{it->second, it->first};
+}
+
+void Resume(const Scenario& first, Fleet* fleet, SimDisk* disk, std::optional<std::uint64_t> bits, bool verbose,
+            RunResult* result) {
+  const auto point = Choose(*disk, first.draw);
+  if (!point) return;
+  (void)fleet->CheckedValues(*point);
+  result->failure = fleet->failure();
+  if (!result->failure.empty()) return;
+  const RunResult second = Fleet(Resumed(first), disk, &*point, verbose).Run();
+  result->resumed = true;
+  result->acked_push_ids += second.acked_push_ids;
+  result->faults_fired += second.faults_fired;
+  result->messages += second.messages;
+  result->state_hash = HashCombine(result->state_hash, second.state_hash);
+  if (!second.failure.empty()) result->failure = "resumed from " + point->directory + ": " + second.failure;
+  if (bits && second.workers_died == 0 && second.failure.empty() && second.parameters_hash != *bits)
+    result->failure = "resumed from " + point->directory + ": other bits than a run that was never stopped";
+}
+
+}  // namespace
+
+RunResult RunSeed(std::uint64_t seed, bool verbose) {
+  const Scenario scenario = MakeScenario(seed);
+  if (verbose) std::fprintf(stderr, "seed %lu: %s\n", static_cast<unsigned long>(seed), scenario.Describe().c_str());
+  SimDisk disk;
+  Fleet fleet(scenario, &disk, nullptr, verbose);
+  RunResult result = fleet.Run();
+  if (!result.failure.empty()) return result;
+  const bool goes_on = scenario.resume || result.job_failed;
+  std::optional<std::uint64_t> bits;
+  if (scenario.KeepsStep() && result.workers_died == 0 && (!result.job_failed || !disk.manifests.empty())) {
+    SimDisk another;
+    const RunResult twin = Fleet(Twin(scenario), &another, nullptr, false).Run();
+    bits = twin.parameters_hash;
+    if (!twin.failure.empty()) result.failure = "without faults: " + twin.failure;
+    if (!result.job_failed && twin.parameters_hash != result.parameters_hash)
+      result.failure = "bsp + aggregated: faults and another number of shards changed the bits of the parameters";
+  }
+  if (goes_on && result.failure.empty()) Resume(scenario, &fleet, &disk, bits, verbose, &result);
+  return result;
+}
+
+}  // namespace tarn::sim
