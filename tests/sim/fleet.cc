@@ -185,6 +185,7 @@ void Fleet::AfterStep(ProcessId id, Process& p) {
     p.last_clock = client.clock();
     if (client.state() == worker::ClientState::kRunning) oracle_.OnClock(client.welcome().incarnation, client.clock());
     ConnectToShards(id, p);
+    CrashAtCut(p);
     const bool fenced = client.state() == worker::ClientState::kFenced;
     const bool stopped = client.state() == worker::ClientState::kStopped;
     if (fenced || (stopped && client.stop_reason().code != ErrorCode::kOk)) {
@@ -303,14 +304,13 @@ RunResult Fleet::Run() {
   return result;
 }
 
-std::map<Key, float> Fleet::CheckedValues(const ResumePoint& point) {
-  std::map<Key, float> values = ValuesIn(*disk_, point.directory);
-  if (!scenario_.CutsAtClock()) return values;
+void Fleet::CheckCheckpoint(const ResumePoint& point) {
+  if (!scenario_.CutsAtClock()) return;
+  const std::map<Key, float> values = ValuesIn(*disk_, point.directory);
   for (Key key : oracle_.Keys()) {
     const auto it = values.find(key);
     oracle_.CheckCutValue(point.manifest.resume_clock, key, it == values.end() ? 0 : it->second);
   }
-  return values;
 }
 
 }  // namespace tarn::sim

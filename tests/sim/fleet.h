@@ -46,8 +46,8 @@ class Fleet {
   Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume, bool verbose);
   ~Fleet();
   RunResult Run();
-  // After Run: the values that a checkpoint of this run has, checked if it was cut at a clock.
-  std::map<Key, float> CheckedValues(const ResumePoint& point);
+  // After Run: a checkpoint of it must have the right values, if it was cut at a clock.
+  void CheckCheckpoint(const ResumePoint& point);
   const std::string& failure() const { return oracle_.failure(); }
 
  private:
@@ -63,6 +63,7 @@ class Fleet {
   void CrashWorker(std::uint32_t rank);
   void Pause(NodeId node, TimeUs length);
   void CutAtChange();
+  void CrashAtCut(Process& worker);
   bool Excused(const Shutdown& reason) const;  // the job could not but fail
 
   void Restart(ProcessId id, std::uint32_t rank);

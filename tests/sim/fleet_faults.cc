@@ -110,6 +110,21 @@ void Fleet::CutAtChange() {
   network_.Cut(0, 1 + shard, !deaf_only, until);
 }
 
+// A worker that goes beyond the clock of a checkpoint without its part having come: the checkpoint is void (rule K1).
+void Fleet::CrashAtCut(Process& p) {
+  const CheckpointOrder& order = p.worker->client().view().checkpoint;
+  if (order.at_clock && order.id > p.order && events_.now() < scenario_.faults.until_us) {
+    p.order = order.id;
+    if (!p.crash_at && rng_.Chance(scenario_.faults.crash_at_cut)) {
+      p.crash_at = order.clock + 2;
+      network_.Cut(p.node, 0, false, events_.now() + 2'000'000);
+    }
+  }
+  if (!p.crash_at || p.worker->client().clock() < *p.crash_at) return;
+  p.crash_at.reset();
+  events_.At(events_.now() + TimeUs(rng_.Below(20'000)), [this, rank = p.rank] { CrashWorker(rank); });
+}
+
 bool Fleet::Excused(const Shutdown& reason) const {
   if (reason.code == ErrorCode::kIo) return disk_->failed > 0;
   return reason.code == ErrorCode::kUnavailable && shard_slept_until_ != 0 && reason.reason.starts_with("shard ");

@@ -19,6 +19,8 @@ struct Fleet::Process {
   TimeUs timer_at = -1;
   std::uint64_t timer_version = 0;
   Clock last_clock;
+  CheckpointId order;             // worker: the newest seen
+  std::optional<Clock> crash_at;  // worker
   bool over = false;
 };
 

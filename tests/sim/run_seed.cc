@@ -37,13 +37,9 @@ std::optional<ResumePoint> Choose(const SimDisk& disk, std::uint64_t draw) {
   return ResumePoint{it->second, it->first};
 }
 
-void Resume(const Scenario& first, Fleet* fleet, SimDisk* disk, std::optional<std::uint64_t> bits, bool verbose,
-            RunResult* result) {
+void Resume(const Scenario& first, SimDisk* disk, std::optional<std::uint64_t> bits, bool verbose, RunResult* result) {
   const auto point = Choose(*disk, first.draw);
   if (!point) return;
-  (void)fleet->CheckedValues(*point);
-  result->failure = fleet->failure();
-  if (!result->failure.empty()) return;
   const RunResult second = Fleet(Resumed(first), disk, &*point, verbose).Run();
   result->resumed = true;
   result->acked_push_ids += second.acked_push_ids;
@@ -63,6 +59,8 @@ RunResult RunSeed(std::uint64_t seed, bool verbose) {
   SimDisk disk;
   Fleet fleet(scenario, &disk, nullptr, verbose);
   RunResult result = fleet.Run();
+  for (const auto& [directory, manifest] : disk.manifests) fleet.CheckCheckpoint({manifest, directory});
+  result.failure = fleet.failure();
   if (!result.failure.empty()) return result;
   const bool goes_on = scenario.resume || result.job_failed;
   std::optional<std::uint64_t> bits;
@@ -74,7 +72,7 @@ RunResult RunSeed(std::uint64_t seed, bool verbose) {
     if (!result.job_failed && twin.parameters_hash != result.parameters_hash)
       result.failure = "bsp + aggregated: faults and another number of shards changed the bits of the parameters";
   }
-  if (goes_on && result.failure.empty()) Resume(scenario, &fleet, &disk, bits, verbose, &result);
+  if (goes_on && result.failure.empty()) Resume(scenario, &disk, bits, verbose, &result);
   return result;
 }
 

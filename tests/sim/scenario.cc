@@ -14,7 +14,7 @@ void ChooseConsistency(SplitMix& rng, ConsistencySpec* out) {
     case 2: *out = {ConsistencyMode::kBsp, 0, ApplyMode::kImmediate}; break;
     case 3:
       *out = {ConsistencyMode::kSsp, std::uint32_t(1 + rng.Below(4)),
-              rng.Chance(0.3) ? ApplyMode::kAggregated : ApplyMode::kImmediate};
+              rng.Chance(0.5) ? ApplyMode::kAggregated : ApplyMode::kImmediate};
       break;
     default: *out = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate}; break;
   }
@@ -35,6 +35,7 @@ void ChooseFaults(SplitMix& rng, std::uint32_t workers, Faults* f) {
   f->until_us = 1'000'000 + TimeUs(rng.Below(8'000'000));
   f->doubles = rng.Chance(0.2) ? 1 : 0;
   f->cut_at_change = rng.Chance(0.5) ? 0.05 + 0.3 * rng.Unit() : 0;
+  f->crash_at_cut = rng.Chance(0.3) ? 0.4 * rng.Unit() : 0;
   f->slow_store = rng.Chance(0.4) ? rng.Unit() : 0;
   f->fail_store = rng.Chance(0.08) ? 0.3 * rng.Unit() : 0;
   f->fail_manifest = rng.Chance(0.08) ? rng.Unit() : 0;
@@ -47,7 +48,12 @@ void ChooseTable(SplitMix& rng, const std::string& name, bool mixed, Job* job, C
   TableOverride own;
   *spec = job->consistency;
   if (mixed) {
-    ChooseConsistency(rng, spec);
+    // Often a pair that has workers run ahead of a cut: one table applied at once, one aggregated, neither bsp.
+    const std::uint32_t ahead = std::uint32_t(1 + rng.Below(4));
+    if (rng.Chance(0.5))
+      ChooseConsistency(rng, spec);
+    else
+      *spec = {ConsistencyMode::kSsp, ahead, name == "layer" ? ApplyMode::kAggregated : ApplyMode::kImmediate};
     own.has_consistency = true;
     own.consistency = *spec;
   }
@@ -82,14 +88,14 @@ Scenario MakeScenario(std::uint64_t seed) {
   job.fleet.heartbeat_seconds = 0.2;
   s.shards = job.fleet.servers * job.fleet.shards;
   ChooseConsistency(rng, &job.consistency);
-  const bool mixed = rng.Chance(0.3);
+  const bool mixed = rng.Chance(0.35);
   ChooseTable(rng, "counts", mixed && rng.Chance(0.7), &job, &s.counts);
   ChooseTable(rng, "layer", mixed && rng.Chance(0.7), &job, &s.layer);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
     s.counts_pull_codec = it->second.pull_codec;
-  job.storage.durability = rng.Chance(0.5) ? Durability::kCheckpoint : Durability::kNone;
+  job.storage.durability = rng.Chance(mixed ? 0.9 : 0.5) ? Durability::kCheckpoint : Durability::kNone;
   job.storage.checkpoint_final = rng.Chance(0.5);
-  if (job.storage.durability == Durability::kCheckpoint && rng.Chance(0.5))
+  if (job.storage.durability == Durability::kCheckpoint && rng.Chance(mixed ? 0.9 : 0.5))
     job.storage.checkpoint_clocks = 5 + rng.Below(30);
   job.train.batch_rows = std::uint32_t(2 + rng.Below(3));
   job.train.epochs = std::uint32_t(1 + rng.Below(2));
@@ -109,7 +115,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   s.push_pull = rng.Chance(0.25);
   s.through_frames = rng.Chance(0.1);
   s.any_rank = rng.Chance(0.2);
-  s.resume = rng.Chance(0.3);
+  s.resume = rng.Chance(0.4);
   if (rng.Chance(0.2)) s.parked_pulls_max = 1 + rng.Below(6);
   // Room for a clock of all workers, or nothing would ever close.
   if (rng.Chance(0.2)) s.bucket_bytes_max = (20'000 + rng.Below(20'000)) * s.workers;

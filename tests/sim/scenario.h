@@ -21,6 +21,7 @@ struct Faults {
   std::uint32_t pauses = 0;
   std::uint32_t crashes = 0;  // of workers; each comes back
   std::uint32_t doubles = 0;  // a worker is started while its process before still runs
+  double crash_at_cut = 0;    // of a worker beyond the clock of a checkpoint, its part lost
   double cut_at_change = 0;   // of a shard from the scheduler, whenever the view changes; shorter than the lease
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
   bool scheduler_sleeps = false;                             // once, beyond the lease (rule N5)
