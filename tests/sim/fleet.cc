@@ -131,7 +131,10 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
   if (it == processes_.end()) return;
   if (verbose_) Trace(fmt::format("{} <- {:x} {}", it->second->node, from.value, BodyName(message.body)));
   Step(to, [this, from, message = std::move(message)](Process& p, Outbox* out) {
-    if (p.scheduler) p.scheduler->OnMessage(from, message, events_.now(), out);
+    if (p.scheduler) {
+      if (message.sender.role == Role::kShard) heard_[1 + message.sender.rank] = events_.now();
+      p.scheduler->OnMessage(from, message, events_.now(), out);
+    }
     if (p.shard) {
       p.shard->OnMessage(from, message, events_.now(), out);
       CheckRefused(p, message, *out, from);
@@ -165,7 +168,10 @@ void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
   }
   Outbox out;
   step(process, &out);
-  for (Outgoing& o : out) network_.Send(id, o.to, o.message);
+  for (Outgoing& o : out) {
+    if (process.shard && o.to == kSchedulerPeer) said_[process.node] = events_.now();
+    network_.Send(id, o.to, o.message);
+  }
   AfterStep(id, process);
 }
 

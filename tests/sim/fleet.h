@@ -64,6 +64,7 @@ class Fleet {
   void Pause(NodeId node, TimeUs length);
   void CutAtChange();
   void CrashAtCut(Process& worker);
+  bool SilencedShard() const;                  // the network kept one from the scheduler for a lease
   bool Excused(const Shutdown& reason) const;  // the job could not but fail
 
   void Restart(ProcessId id, std::uint32_t rank);
@@ -97,6 +98,7 @@ class Fleet {
   ViewVersion last_view_;
   std::map<std::uint32_t, TimeUs> next_cut_;  // by shard: when it may be cut off again
   TimeUs shard_slept_until_ = 0;
+  std::map<NodeId, TimeUs> said_, heard_;  // by shard: to the scheduler, by it
 };
 
 // Runs a seed; where the bits of the end are fixed (bsp + aggregated, nobody died), runs it once more without faults

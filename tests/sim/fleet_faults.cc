@@ -125,9 +125,18 @@ void Fleet::CrashAtCut(Process& p) {
   events_.At(events_.now() + TimeUs(rng_.Below(20'000)), [this, rank = p.rank] { CrashWorker(rank); });
 }
 
+bool Fleet::SilencedShard() const {
+  const auto lease = TimeUs(scenario_.job.fleet.lease_seconds * 1e6);
+  return std::any_of(said_.begin(), said_.end(), [&](const auto& said) {
+    const auto heard = heard_.find(said.first);
+    return events_.now() - said.second < lease / 4 && (heard == heard_.end() || events_.now() - heard->second > lease);
+  });
+}
+
 bool Fleet::Excused(const Shutdown& reason) const {
   if (reason.code == ErrorCode::kIo) return disk_->failed > 0;
-  return reason.code == ErrorCode::kUnavailable && shard_slept_until_ != 0 && reason.reason.starts_with("shard ");
+  return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
+         (shard_slept_until_ != 0 || SilencedShard());
 }
 
 }  // namespace tarn::sim

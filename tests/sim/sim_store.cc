@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <memory>
+#include <utility>
 
 namespace tarn::sim {
 namespace {
@@ -35,28 +35,27 @@ void SimSchedulerStore::RemoveCheckpoint(const std::string& directory) {
   disk_->removed.insert(directory);
 }
 
-void SimShardStore::Write(server::Snapshot snapshot, std::string directory) {
+void SimShardStore::Begin(server::Snapshot head, std::string directory) {
   disk_->writing.insert(directory);
-  const TimeUs most = rng_.Chance(options_.slow) ? kSlowUs : kFastUs;
-  const TimeUs delay = 1'000 + TimeUs(rng_.Below(std::uint64_t(most)));
-  later_(delay, [this, shared = std::make_shared<server::Snapshot>(std::move(snapshot)), directory] {
-    Finish(*shared, directory);
-  });
+  id_ = head.id;
+  directory_ = directory;
+  open_ = std::make_shared<server::MemoryCheckpointStore>(&disk_->files, options_.shard, written_);
+  open_->Begin(std::move(head), std::move(directory));
 }
 
-void SimShardStore::Finish(const server::Snapshot& snapshot, const std::string& directory) {
-  disk_->writing.erase(disk_->writing.find(directory));
-  if (rng_.Chance(options_.fail)) {
-    ++disk_->failed;
-    CheckpointPart part;
-    part.id = snapshot.id;
-    part.code = ErrorCode::kIo;
-    part.message = fmt::format("{}/shard-{}.sst: No space left on device", directory, options_.shard.value);
-    written_(part);
-    return;
-  }
-  server::MemoryCheckpointStore store(&disk_->files, options_.shard, written_);
-  store.Write(snapshot, directory);
+// The part is durable, has failed or is given up some time later.
+void SimShardStore::End(bool abandoned) {
+  const TimeUs most = rng_.Chance(options_.slow) ? kSlowUs : kFastUs;
+  const bool fails = !abandoned && rng_.Chance(options_.fail);
+  auto end = [this, store = std::move(open_), id = id_, directory = directory_, abandoned, fails] {
+    disk_->writing.erase(disk_->writing.find(directory));
+    if (fails) {
+      ++disk_->failed;
+      return written_({.id = id, .code = ErrorCode::kIo, .message = directory + ": No space left on device"});
+    }
+    abandoned ? store->Abandon() : store->Finish();
+  };
+  later_(1'000 + TimeUs(rng_.Below(std::uint64_t(most))), std::move(end));
 }
 
 Status SimShardStore::Load(const std::string& directory, server::RowSink& sink) {

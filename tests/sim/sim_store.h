@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -60,17 +61,24 @@ class SimShardStore : public server::CheckpointStore {
         written_(std::move(written)),
         rng_(Mix64(options.seed ^ options.shard.value)) {}
 
-  void Write(server::Snapshot snapshot, std::string directory) override;
+  void Begin(server::Snapshot head, std::string directory) override;
+  void Put(server::CutRows chunk) override { open_->Put(std::move(chunk)); }
+  void Finish() override { End(false); }
+  void Abandon() override { End(true); }
+  bool HasRoom() override { return true; }
   Status Load(const std::string& directory, server::RowSink& sink) override;
 
  private:
-  void Finish(const server::Snapshot& snapshot, const std::string& directory);
+  void End(bool abandoned);
 
   Options options_;
   SimDisk* disk_;
   Later later_;
   std::function<void(CheckpointPart)> written_;
   SplitMix rng_;
+  std::shared_ptr<server::MemoryCheckpointStore> open_;  // of the part begun
+  CheckpointId id_;
+  std::string directory_;
 };
 
 }  // namespace tarn::sim
