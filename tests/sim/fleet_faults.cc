@@ -134,7 +134,8 @@ bool Fleet::SilencedShard() const {
 }
 
 bool Fleet::Excused(const Shutdown& reason) const {
-  if (reason.code == ErrorCode::kIo) return disk_->failed > 0;
+  // A shard says once that its store has failed, and ends: if that is lost, its silence tells.
+  if (disk_->failed > 0 && (reason.code == ErrorCode::kIo || reason.reason.starts_with("shard "))) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
          (shard_slept_until_ != 0 || SilencedShard());
 }
