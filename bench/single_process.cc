@@ -38,8 +38,8 @@ struct StageSeconds {
 class SingleProcess {
  public:
   static Expected<std::unique_ptr<SingleProcess>> Make(const Job& job);
-  Status TrainEpoch(Quality* quality, StageSeconds* stages);
-  Status Evaluate(const Dataset& set, Quality* quality);
+  Expected<Quality> TrainEpoch(StageSeconds* stages);
+  Expected<Quality> Evaluate(const Dataset& set);
   const Dataset* valid() const { return valid_.get(); }
   const Dataset* test() const { return test_.get(); }
   std::uint64_t train_rows() const { return train_->rows(); }
@@ -51,8 +51,7 @@ class SingleProcess {
     for (std::uint32_t p = 0; p < (1u << job.fleet.partition_bits); ++p) options.owned.push_back(PartitionId(p));
     return options;
   }
-  Status Step(const Dataset& set, std::uint64_t first, std::uint64_t rows, bool train, Quality* quality,
-              StageSeconds* stages);
+  Status Step(const Dataset& set, std::uint64_t first, std::uint64_t rows, bool train, StageSeconds* stages);
   void MakePlans();
 
   Job job_;
@@ -66,6 +65,7 @@ class SingleProcess {
   std::vector<Plan> plans_;
   std::vector<std::vector<Section>> sections_;
   Batch batch_;
+  QualityTally quality_;
   Clock clock_;
   std::uint32_t epoch_ = 0;
 };
@@ -116,7 +116,7 @@ void SingleProcess::MakePlans() {
   }
 }
 
-Status SingleProcess::Step(const Dataset& set, std::uint64_t first, std::uint64_t rows, bool train, Quality* quality,
+Status SingleProcess::Step(const Dataset& set, std::uint64_t first, std::uint64_t rows, bool train,
                            StageSeconds* stages) {
   auto begin = SteadyClock::now();
   const auto lap = [&](double* to) {
@@ -136,7 +136,7 @@ Status SingleProcess::Step(const Dataset& set, std::uint64_t first, std::uint64_
     rows_.Gather(uses_[t].spec.id, sections_[t], plans_[t].keys, ValueCodec::kFp32, values[t].data());
   }
   lap(&stages->gather);
-  const std::vector<Buffer> gradients = stepper_->Run(batch_, plans, values, train, quality);
+  const std::vector<Buffer> gradients = stepper_->Run(batch_, plans, values, train, &quality_);
   lap(&stages->compute);
   if (!train) return {};
   for (std::size_t t = 0; t < uses_.size(); ++t)
@@ -146,25 +146,29 @@ Status SingleProcess::Step(const Dataset& set, std::uint64_t first, std::uint64_
   return {};
 }
 
-Status SingleProcess::TrainEpoch(Quality* quality, StageSeconds* stages) {
+Expected<Quality> SingleProcess::TrainEpoch(StageSeconds* stages) {
   for (std::uint64_t first = 0; first < train_->rows(); first += job_.train.batch_rows)
-    TARN_RETURN_IF_ERROR(Step(*train_, first, std::min<std::uint64_t>(job_.train.batch_rows, train_->rows() - first),
-                              true, quality, stages));
+    TARN_RETURN_IF_ERROR(
+        Step(*train_, first, std::min<std::uint64_t>(job_.train.batch_rows, train_->rows() - first), true, stages));
   ++epoch_;
-  return {};
+  return quality_.Take();
 }
 
-Status SingleProcess::Evaluate(const Dataset& set, Quality* quality) {
+Expected<Quality> SingleProcess::Evaluate(const Dataset& set) {
   constexpr std::uint64_t kRows = 2048;
   StageSeconds ignored;
   for (std::uint64_t first = 0; first < set.rows(); first += kRows)
-    TARN_RETURN_IF_ERROR(Step(set, first, std::min(kRows, set.rows() - first), false, quality, &ignored));
-  return {};
+    TARN_RETURN_IF_ERROR(Step(set, first, std::min(kRows, set.rows() - first), false, &ignored));
+  return quality_.Take();
 }
 
 // With more than two classes there is none.
 std::string AucText(const Job& job, const Quality& quality) {
   return job.data.format == DataFormat::kIdx ? "null" : fmt::format("{:.5f}", quality.Auc());
+}
+
+void PrintScore(const char* set, const Job& job, const Quality& q) {
+  fmt::print("  {}: log-loss {:.5f} AUC {} accuracy {:.4f}\n", set, q.LogLoss(), AucText(job, q), q.Accuracy());
 }
 
 Status Run(const Job& job) {
@@ -173,28 +177,28 @@ Status Run(const Job& job) {
   SingleProcess& run = **made;
   double best = 0;
   for (std::uint32_t epoch = 0; epoch < job.train.epochs; ++epoch) {
-    Quality train, valid, test;
     StageSeconds stages;
     const auto begin = SteadyClock::now();
-    TARN_RETURN_IF_ERROR(run.TrainEpoch(&train, &stages));
+    const auto train = run.TrainEpoch(&stages);
+    if (!train) return std::unexpected(train.error());
     const double seconds = SecondsSince(begin);
     fmt::print(
         "epoch {}: {:.0f} samples/s ({:.2f} s: read {:.2f} plan {:.2f} gather {:.2f} compute {:.2f} apply {:.2f}), "
         "train log-loss {:.5f} AUC {}\n",
         epoch, double(run.train_rows()) / seconds, seconds, stages.read, stages.plan, stages.gather, stages.compute,
-        stages.apply, train.LogLoss(), AucText(job, train));
+        stages.apply, train->LogLoss(), AucText(job, *train));
     bool improved = true;
     if (run.valid() != nullptr) {
-      TARN_RETURN_IF_ERROR(run.Evaluate(*run.valid(), &valid));
-      improved = epoch == 0 || valid.LogLoss() < best;
-      if (improved) best = valid.LogLoss();
-      fmt::print("  valid: log-loss {:.5f} AUC {} accuracy {:.4f}\n", valid.LogLoss(), AucText(job, valid),
-                 valid.Accuracy());
+      const auto valid = run.Evaluate(*run.valid());
+      if (!valid) return std::unexpected(valid.error());
+      improved = epoch == 0 || valid->LogLoss() < best;
+      if (improved) best = valid->LogLoss();
+      PrintScore("valid", job, *valid);
     }
     if (improved && run.test() != nullptr) {
-      TARN_RETURN_IF_ERROR(run.Evaluate(*run.test(), &test));
-      fmt::print("  test:  log-loss {:.5f} AUC {} accuracy {:.4f}\n", test.LogLoss(), AucText(job, test),
-                 test.Accuracy());
+      const auto test = run.Evaluate(*run.test());
+      if (!test) return std::unexpected(test.error());
+      PrintScore("test", job, *test);
     }
     std::fflush(stdout);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tarn {
 namespace {
@@ -20,15 +21,21 @@ double LogisticLoss(double z, bool positive) {
   return std::max(z, 0.0) - (positive ? z : 0.0) + std::log1p(std::exp(-std::abs(z)));
 }
 
+// Everything but the bucket.
+void AddToSums(float logit, bool positive, Quality* sums) {
+  ++sums->rows;
+  sums->positives += positive ? 1 : 0;
+  sums->correct += (logit > 0) == positive ? 1 : 0;
+  sums->loss_sum += LogisticLoss(logit, positive);
+}
+
+void AddToBucket(bool positive, Quality::Bucket* bucket) { ++(positive ? bucket->positives : bucket->negatives); }
+
 }  // namespace
 
 void Quality::AddBinary(float logit, bool positive) {
-  ++rows;
-  positives += positive ? 1 : 0;
-  correct += (logit > 0) == positive ? 1 : 0;
-  loss_sum += LogisticLoss(logit, positive);
-  Bucket& bucket = buckets[BucketOf(logit)];
-  ++(positive ? bucket.positives : bucket.negatives);
+  AddToSums(logit, positive, this);
+  AddToBucket(positive, &buckets[BucketOf(logit)]);
 }
 
 void Quality::AddClass(double loss, bool was_correct) {
@@ -68,6 +75,22 @@ double Quality::NormalizedEntropy() const {
   if (positives == 0 || positives >= rows) return 1;
   const double p = static_cast<double>(positives) / static_cast<double>(rows);
   return LogLoss() / -(p * std::log(p) + (1 - p) * std::log1p(-p));
+}
+
+void QualityTally::AddBinary(float logit, bool positive) {
+  AddToSums(logit, positive, &sums_);
+  const std::uint32_t index = BucketOf(logit);
+  if (grid_[index] == Quality::Bucket()) touched_.push_back(index);
+  AddToBucket(positive, &grid_[index]);
+}
+
+Quality QualityTally::Take() {
+  Quality taken = std::exchange(sums_, {});
+  std::sort(touched_.begin(), touched_.end());
+  for (std::uint32_t index : touched_)
+    taken.buckets.emplace_hint(taken.buckets.end(), index, std::exchange(grid_[index], {}));
+  touched_.clear();
+  return taken;
 }
 
 }  // namespace tarn

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 namespace tarn {
 
@@ -37,6 +38,26 @@ class Quality {
   std::uint64_t correct = 0;
   double loss_sum = 0;
   std::map<std::uint32_t, Bucket> buckets;  // by bucket, only those that hold rows
+};
+
+// Adds rows one by one, with an array in place of the map: an addition costs a few nanoseconds, and 512 KiB.
+class QualityTally {
+ public:
+  QualityTally() : grid_(Quality::kBuckets) {}
+
+  // As in Quality.
+  void AddBinary(float logit, bool positive);
+  void AddClass(double loss, bool correct) { sums_.AddClass(loss, correct); }
+
+  // What was added since the last Take.
+  Quality Take();
+  // The same without its buckets.
+  const Quality& sums() const { return sums_; }
+
+ private:
+  Quality sums_;                        // without buckets
+  std::vector<Quality::Bucket> grid_;   // all of them
+  std::vector<std::uint32_t> touched_;  // those that hold rows
 };
 
 }  // namespace tarn

@@ -26,7 +26,7 @@ class Deep : public Model {
         with_fm_(with_fm),
         stack_(job, "layer", fields_ * dim_, WithOutput(job.model.hidden), false, &tables_) {}
 
-  void Step(const StepInput& input, Quality* quality) override {
+  void Step(const StepInput& input, QualityTally* quality) override {
     const Batch& batch = *input.batch;
     const TableView& embedding = input.views[1];
     const std::size_t width = std::size_t{fields_} * dim_;

@@ -27,7 +27,7 @@ class Dlrm : public Model {
         bottom_(job, "bottom", shape.dense_columns, With(job.model.bottom, dim_), true, &tables_),
         top_(job, "top", static_cast<std::uint32_t>(width_), With(job.model.hidden, 1), false, &tables_) {}
 
-  void Step(const StepInput& input, Quality* quality) override {
+  void Step(const StepInput& input, QualityTally* quality) override {
     const Batch& batch = *input.batch;
     const TableView& embedding = input.views[0];
     const std::size_t sample = std::size_t{vectors_} * dim_;

@@ -12,7 +12,7 @@ class Fm : public Model {
  public:
   explicit Fm(const Job& job) : Model({LinearTable(job), EmbeddingTable(job)}), dim_(job.model.embedding_dim) {}
 
-  void Step(const StepInput& input, Quality* quality) override {
+  void Step(const StepInput& input, QualityTally* quality) override {
     const Batch& batch = *input.batch;
     const float* weights = batch.weights.empty() ? nullptr : batch.weights.data();
     const TableView& factors = input.views[1];

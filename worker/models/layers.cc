@@ -128,7 +128,7 @@ Status CheckLayers(const std::string& name, std::uint32_t in, const std::vector<
   return {};
 }
 
-void ScoreBinary(const StepInput& input, const float* logits, float* grad_logits, Quality* quality) {
+void ScoreBinary(const StepInput& input, const float* logits, float* grad_logits, QualityTally* quality) {
   const Batch& batch = *input.batch;
   kernels::LogisticLoss(batch.rows, logits, batch.labels.data(), input.scale, grad_logits);
   for (std::size_t r = 0; r < batch.rows; ++r) quality->AddBinary(logits[r], batch.labels[r] > 0.5f);

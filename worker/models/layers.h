@@ -49,6 +49,6 @@ class LayerStack {
 Status CheckLayers(const std::string& name, std::uint32_t in, const std::vector<std::uint32_t>& sizes);
 
 // Logistic loss of a step: predictions into quality, grad_logits (scaled) if not null.
-void ScoreBinary(const StepInput& input, const float* logits, float* grad_logits, Quality* quality);
+void ScoreBinary(const StepInput& input, const float* logits, float* grad_logits, QualityTally* quality);
 
 }  // namespace tarn::worker

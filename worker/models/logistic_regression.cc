@@ -10,7 +10,7 @@ class LogisticRegression : public Model {
  public:
   explicit LogisticRegression(const Job& job) : Model({LinearTable(job)}) {}
 
-  void Step(const StepInput& input, Quality* quality) override {
+  void Step(const StepInput& input, QualityTally* quality) override {
     const Batch& batch = *input.batch;
     logits_.resize(batch.rows);
     grad_.resize(batch.rows);

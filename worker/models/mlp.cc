@@ -20,7 +20,7 @@ class Mlp : public Model {
       : classes_(shape.classes),
         stack_(job, "layer", shape.dense_columns, With(job.model.hidden, shape.classes), false, &tables_) {}
 
-  void Step(const StepInput& input, Quality* quality) override {
+  void Step(const StepInput& input, QualityTally* quality) override {
     const Batch& batch = *input.batch;
     labels_.resize(batch.rows);
     for (std::size_t r = 0; r < batch.rows; ++r) labels_[r] = static_cast<std::uint32_t>(batch.labels[r]);

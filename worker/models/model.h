@@ -57,7 +57,7 @@ class Model {
   virtual ~Model() = default;
   const std::vector<TableUse>& tables() const { return tables_; }
   // Adds the batch's predictions (made before any update) to `quality` and, when training, gradients to the views.
-  virtual void Step(const StepInput& input, Quality* quality) = 0;
+  virtual void Step(const StepInput& input, QualityTally* quality) = 0;
 
  protected:
   Model() = default;

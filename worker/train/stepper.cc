@@ -36,7 +36,7 @@ void Stepper::MakeViews(std::span<const Plan* const> plans, std::span<const Buff
 }
 
 std::vector<Buffer> Stepper::Run(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values,
-                                 bool train, Quality* quality) {
+                                 bool train, QualityTally* quality) {
   MakeViews(plans, values, train);
   if (batch.rows > 0) model_->Step({&batch, views_, scale_, train}, quality);
   if (!train) return {};

@@ -21,7 +21,7 @@ class Stepper {
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). Returns gradients in the same
   // shape and order if `train`, else nothing. plans[t] must outlive the call.
   std::vector<Buffer> Run(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values,
-                          bool train, Quality* quality);
+                          bool train, QualityTally* quality);
 
  private:
   void MakeViews(std::span<const Plan* const> plans, std::span<const Buffer> values, bool train);

@@ -311,20 +311,19 @@ void Trainer::ProcessFront() {
   InFlight batch = std::move(window_.front());
   window_.pop_front();
   const bool train = batch.prepared.lease.purpose == LeasePurpose::kTrain;
-  const double loss_before = lease_quality_.loss_sum;
-  const std::uint64_t rows_before = lease_quality_.rows;
+  const double loss_before = lease_quality_.sums().loss_sum;
+  const std::uint64_t rows_before = lease_quality_.sums().rows;
   Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
   std::vector<Buffer> gradients =
       stepper_->Run(batch.prepared.batch, batch.plans, batch.values, train, &lease_quality_);
   compute_seconds_ += compute.End();
   if (train) {
-    loss_sum_ += lease_quality_.loss_sum - loss_before;
-    loss_rows_ += lease_quality_.rows - rows_before;
+    loss_sum_ += lease_quality_.sums().loss_sum - loss_before;
+    loss_rows_ += lease_quality_.sums().rows - rows_before;
     FinishTrain(&batch, std::move(gradients));
   }
   if (batch.prepared.last_of_lease) {
-    LeaseDone done{batch.prepared.lease.lease, std::move(lease_quality_)};
-    lease_quality_ = {};
+    LeaseDone done{batch.prepared.lease.lease, lease_quality_.Take()};
     if (train)
       done_at_tick_.emplace(client_.clock().value, std::move(done));
     else

@@ -99,7 +99,7 @@ class Trainer {
   Clock next_clock_;
   std::uint64_t connected_routes_ = 0;
   DataPosition position_;
-  Quality lease_quality_;
+  QualityTally lease_quality_;
   std::vector<LeaseDone> done_;
   std::multimap<std::uint64_t, LeaseDone> done_at_tick_;
   bool asked_ = false, leaving_ = false, finished_ = false;

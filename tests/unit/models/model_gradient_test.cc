@@ -71,9 +71,9 @@ class ModelGradients : public ::testing::TestWithParam<Variant> {
   }
 
   double Loss() {
-    Quality quality;
-    model_->Step({&batch_, views_, 1.0f, false}, &quality);
-    return quality.loss_sum;
+    QualityTally tally;
+    model_->Step({&batch_, views_, 1.0f, false}, &tally);
+    return tally.Take().loss_sum;
   }
 
   SplitMix rng_{42};
@@ -85,9 +85,9 @@ class ModelGradients : public ::testing::TestWithParam<Variant> {
 };
 
 TEST_P(ModelGradients, MatchFiniteDifferences) {
-  Quality quality;
-  model_->Step({&batch_, views_, 1.0f, true}, &quality);
-  EXPECT_EQ(quality.rows, kRows);
+  QualityTally tally;
+  model_->Step({&batch_, views_, 1.0f, true}, &tally);
+  EXPECT_EQ(tally.Take().rows, kRows);
   std::size_t kinks = 0, checked = 0;
   for (std::size_t t = 0; t < values_.size(); ++t) {
     for (std::size_t i = 0; i < values_[t].size(); ++i) {
@@ -114,18 +114,18 @@ TEST_P(ModelGradients, MatchFiniteDifferences) {
 }
 
 TEST_P(ModelGradients, ScaleWithTheStepsScale) {
-  Quality quality;
-  model_->Step({&batch_, views_, 1.0f, true}, &quality);
+  QualityTally tally;
+  model_->Step({&batch_, views_, 1.0f, true}, &tally);
   const auto full = gradients_;
   for (auto& g : gradients_) std::fill(g.begin(), g.end(), 0.0f);
-  model_->Step({&batch_, views_, 0.25f, true}, &quality);
+  model_->Step({&batch_, views_, 0.25f, true}, &tally);
   for (std::size_t t = 0; t < full.size(); ++t)
     for (std::size_t i = 0; i < full[t].size(); ++i) EXPECT_NEAR(gradients_[t][i], 0.25f * full[t][i], 1e-5);
 }
 
 TEST_P(ModelGradients, EvaluationLeavesThemAlone) {
-  Quality quality;
-  model_->Step({&batch_, views_, 1.0f, false}, &quality);
+  QualityTally tally;
+  model_->Step({&batch_, views_, 1.0f, false}, &tally);
   for (const auto& g : gradients_)
     for (float v : g) EXPECT_EQ(v, 0.0f);
 }

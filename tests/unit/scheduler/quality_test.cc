@@ -72,6 +72,25 @@ TEST(Quality, MergingIsExact) {
   EXPECT_NEAR(merged.LogLoss(), whole.LogLoss(), 1e-12);
 }
 
+TEST(Quality, ATallyIsTheSame) {
+  QualityTally tally;
+  for (std::size_t count : {3000, 0, 500}) {  // nothing is left of what was taken
+    Quality plain;
+    for (const Row& row : SomeRows(count)) {
+      plain.AddBinary(row.logit, row.positive);
+      tally.AddBinary(row.logit, row.positive);
+    }
+    plain.AddClass(0.5, true);
+    tally.AddClass(0.5, true);
+    const Quality taken = tally.Take();
+    EXPECT_EQ(taken.buckets, plain.buckets);
+    EXPECT_EQ(taken.rows, plain.rows);
+    EXPECT_EQ(taken.positives, plain.positives);
+    EXPECT_EQ(taken.correct, plain.correct);
+    EXPECT_EQ(taken.loss_sum, plain.loss_sum);
+  }
+}
+
 TEST(Quality, StaysFiniteAtTheEnds) {
   Quality quality;
   for (float logit : {-1e30f, -200.f, -16.f, 16.f, 200.f, 1e30f}) {
