@@ -129,6 +129,13 @@ SendResult Socket::Send(std::string_view identity, std::span<const Buffer> frame
   return broken ? SendResult::kUnreachable : SendResult::kSent;
 }
 
+int Socket::file() const {
+  int file = -1;
+  std::size_t size = sizeof(file);
+  TARN_CHECK(zmq_getsockopt(socket_.get(), ZMQ_FD, &file, &size) == 0, "every socket has a file");
+  return file;
+}
+
 void Socket::DropUnsent() {
   const int none = 0;
   zmq_setsockopt(socket_.get(), ZMQ_LINGER, &none, sizeof(none));

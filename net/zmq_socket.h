@@ -78,6 +78,10 @@ class Socket {
 
   void* handle() const { return socket_.get(); }
 
+  // A file that becomes readable when something has happened to the socket (ZMQ_FD). It says so once: what it announced
+  // may be taken in by any Send or Receive, so only a Receive that finds nothing tells that it is safe to wait for it.
+  int file() const;
+
   static constexpr std::size_t kZeroCopyBytes = 16 << 10;
 
  private:

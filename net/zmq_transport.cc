@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -26,11 +27,14 @@ namespace tarn::net {
 namespace {
 
 // How long to wait before trying a ROUTER's full peers again: it cannot be polled for room.
-constexpr long kRetryMs = 1;
+constexpr int kRetryMs = 1;
 // Messages taken from one socket before the next has its turn.
 constexpr std::size_t kTurn = 32;
 // How often connections are looked at that send a message without end.
 constexpr TimeUs kEndlessPeriodUs = 100'000;
+// How often Receive may find messages without looking whether it is to wake up.
+constexpr std::size_t kUnpolledMax = 64;
+constexpr TimeUs kCountPeriodUs = 100'000;
 
 TimeUs NowUs() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -110,8 +114,8 @@ class ZmqTransport::Impl {
   Expected<std::string> Bind(const std::string& endpoint) {
     TARN_RETURN_IF_ERROR(CheckAddress(endpoint));
     if (!router_) TARN_RETURN_IF_ERROR(OpenRouter());
-    TARN_RETURN_IF_ERROR(router_->Bind(endpoint));
-    return router_->LastEndpoint();
+    TARN_RETURN_IF_ERROR(router_->socket.Bind(endpoint));
+    return router_->socket.LastEndpoint();
   }
 
   Status Connect(Peer peer, const std::string& endpoint) {
@@ -123,11 +127,11 @@ class ZmqTransport::Impl {
     if (!socket) return std::unexpected(socket.error());
     TARN_RETURN_IF_ERROR(socket->Connect(endpoint));
     if (found != links_.end()) {
-      found->second.socket.DropUnsent();
+      found->second.lane.socket.DropUnsent();
       counters_.dropped_unreachable += backlog_.Drop(peer);
       links_.erase(found);
     }
-    links_.emplace(peer, Link{std::move(*socket), endpoint});
+    links_.emplace(peer, Link{Lane(std::move(*socket)), endpoint});
     return {};
   }
 
@@ -146,16 +150,20 @@ class ZmqTransport::Impl {
   }
 
   std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) {
-    const TimeUs deadline = timeout_us < 0 ? INT64_MAX : NowUs() + timeout_us;
+    const TimeUs now = NowUs();
+    const TimeUs deadline = timeout_us < 0 ? INT64_MAX : now + timeout_us;
     const std::size_t before = out->size();
+    CountHandshakes(now);
     for (;;) {
       FlushBacklog();
-      const bool interrupted = !Poll(timeout_us == 0 ? 0 : deadline - NowUs());
-      const bool woken = TakeWake();
-      counters_.refused_handshakes += connections_.Take();
       Drain(out, max);
+      if (out->size() > before && ++unpolled_ % kUnpolledMax != 0) break;
+      const bool at_once = timeout_us == 0 || out->size() > before || max == 0;
+      const bool interrupted = !Poll(at_once ? 0 : deadline - NowUs());
+      const bool woken = TakeWake();
+      Drain(out, max - std::min(max, out->size() - before));
       EndEndless();
-      if (interrupted || woken || out->size() > before || max == 0) break;
+      if (interrupted || woken || at_once || out->size() > before) break;
       if (deadline != INT64_MAX && NowUs() >= deadline) break;
     }
     return out->size() - before;
@@ -167,7 +175,8 @@ class ZmqTransport::Impl {
     [[maybe_unused]] const auto written = write(wake_, &one, sizeof(one));
   }
 
-  TransportCounters counters() const {
+  TransportCounters counters() {
+    CountHandshakes(INT64_MAX);
     TransportCounters counters = counters_;
     counters.backlog_bytes = backlog_.bytes();
     counters.accepted_peers = accepted_.size();
@@ -175,8 +184,22 @@ class ZmqTransport::Impl {
   }
 
  private:
-  struct Link {
+  // A socket, and whether it may hold messages: asking it costs system calls, so only those are asked of which a poll
+  // said so, and those that sent since (a send may take in what the poll would have said).
+  struct Lane {
+    explicit Lane(Socket its_socket) : socket(std::move(its_socket)), file(socket.file()) {}
+    SendResult Send(std::string_view identity, std::span<const Buffer> frames) {
+      may_hold = true;
+      return socket.Send(identity, frames);
+    }
+    bool Receive(Parts* parts) { return may_hold = socket.Receive(parts); }
+
     Socket socket;
+    int file;
+    bool may_hold = true;
+  };
+  struct Link {
+    Lane lane;
     std::string endpoint;
   };
 
@@ -209,7 +232,7 @@ class ZmqTransport::Impl {
     Expected<Socket> socket = OpenSocket(ZMQ_ROUTER);
     if (!socket) return std::unexpected(socket.error());
     router_.emplace(std::move(*socket));
-    return connections_.Watch(context_.handle(), router_->handle());
+    return connections_.Watch(context_.handle(), router_->socket.handle());
   }
 
   // Whether nothing remains to be done for the message: it is sent, or its peer is gone.
@@ -217,7 +240,7 @@ class ZmqTransport::Impl {
     const auto link = links_.find(to);
     const std::string_view identity = IsAccepted(to) ? accepted_.IdentityOf(to) : std::string_view();
     SendResult result = SendResult::kUnreachable;
-    if (link != links_.end()) result = link->second.socket.Send({}, frames);
+    if (link != links_.end()) result = link->second.lane.Send({}, frames);
     if (!identity.empty()) result = router_->Send(identity, frames);
     if (result == SendResult::kFull) return false;
     if (result == SendResult::kSent) {
@@ -236,44 +259,65 @@ class ZmqTransport::Impl {
     backlog_.Flush([this](Peer peer, const Frames& frames) { return TrySend(peer, frames); });
   }
 
-  // Fills items_: the wake-up, the watch over connections, the ROUTER, then the links in order. False after a signal.
+  // Waits, and notes which lanes may hold messages. False after a signal.
   bool Poll(TimeUs wait_us) {
+    constexpr TimeUs kLongestUs = TimeUs{3600} * 1'000'000;
+    const int wait_ms = static_cast<int>((std::clamp<TimeUs>(wait_us, 0, kLongestUs) + 999) / 1000);
+    return backlog_.empty() ? PollFiles(wait_ms) : PollSockets(wait_ms);
+  }
+
+  // One system call, whatever the number of sockets; safe as all of them were found empty.
+  bool PollFiles(int wait_ms) {
+    files_.clear();
+    files_.push_back({wake_, POLLIN, 0});
+    if (router_) files_.push_back({router_->file, POLLIN, 0});
+    for (const auto& [peer, link] : links_) files_.push_back({link.lane.file, POLLIN, 0});
+    if (poll(files_.data(), files_.size(), wait_ms) < 0) return false;
+    wake_waits_ = files_[0].revents != 0;
+    std::size_t file = 1;
+    if (router_) router_->may_hold |= files_[file++].revents != 0;
+    for (auto& [peer, link] : links_) link.lane.may_hold |= files_[file++].revents != 0;
+    return true;
+  }
+
+  // The same, and for room in the sockets of which peers have a backlog.
+  bool PollSockets(int wait_ms) {
     items_.clear();
     items_.push_back({nullptr, wake_, ZMQ_POLLIN, 0});
-    if (router_) {
-      items_.push_back({connections_.handle(), 0, ZMQ_POLLIN, 0});
-      items_.push_back({router_->handle(), 0, ZMQ_POLLIN, 0});
-    }
+    if (router_) items_.push_back({router_->socket.handle(), 0, ZMQ_POLLIN, 0});
     bool accepted_waits = false;
     backlog_.ForEachPeer([&](Peer peer) { accepted_waits |= IsAccepted(peer); });
     for (const auto& [peer, link] : links_) {
       const int events = backlog_.Has(peer) ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;
-      items_.push_back({link.socket.handle(), 0, static_cast<short>(events), 0});
+      items_.push_back({link.lane.socket.handle(), 0, static_cast<short>(events), 0});
     }
-    constexpr TimeUs kLongestUs = TimeUs{3600} * 1'000'000;
-    long wait_ms = static_cast<long>((std::clamp<TimeUs>(wait_us, 0, kLongestUs) + 999) / 1000);
     if (accepted_waits) wait_ms = std::min(wait_ms, kRetryMs);
-    return zmq_poll(items_.data(), static_cast<int>(items_.size()), wait_ms) >= 0;
+    if (zmq_poll(items_.data(), static_cast<int>(items_.size()), wait_ms) < 0) return false;
+    wake_waits_ = items_[0].revents != 0;
+    std::size_t item = 1;
+    if (router_) router_->may_hold |= items_[item++].revents != 0;
+    for (auto& [peer, link] : links_) link.lane.may_hold |= items_[item++].revents != 0;
+    return true;
   }
 
   bool TakeWake() {
     std::uint64_t count = 0;
-    return read(wake_, &count, sizeof(count)) > 0;
+    return std::exchange(wake_waits_, false) && read(wake_, &count, sizeof(count)) > 0;
   }
 
-  // Takes up to `budget` messages, good or bad, of what the polled sockets hold, in turns.
+  // ZeroMQ's own thread waits when too many of these are waiting.
+  void CountHandshakes(TimeUs now) {
+    if (now < next_count_) return;
+    next_count_ = NowUs() + kCountPeriodUs;
+    counters_.refused_handshakes += connections_.Take();
+  }
+
+  // Takes up to `budget` messages, good or bad, of the lanes that may hold some, in turns.
   void Drain(std::vector<Received>* out, std::size_t budget) {
     ready_.clear();
-    std::size_t item = 1;
-    if (router_) {
-      item = 3;
-      if ((items_[2].revents & ZMQ_POLLIN) != 0)
-        ready_.push_back({nullptr, Peer()});
-      else
-        router_empty_ = true;
-    }
+    if (router_ && router_->may_hold) ready_.push_back({&*router_, Peer()});
     for (auto& [peer, link] : links_)
-      if ((items_[item++].revents & ZMQ_POLLIN) != 0) ready_.push_back({&link.socket, peer});
+      if (link.lane.may_hold) ready_.push_back({&link.lane, peer});
     if (ready_.empty()) return;
     std::rotate(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(turn_++ % ready_.size()), ready_.end());
     while (!ready_.empty() && budget > 0)
@@ -281,9 +325,8 @@ class ZmqTransport::Impl {
   }
 
   void EndEndless() {
-    if (!router_empty_ || connections_.handle() == nullptr || NowUs() < next_endless_) return;
+    if (!router_ || router_->may_hold || NowUs() < next_endless_) return;
     next_endless_ = NowUs() + kEndlessPeriodUs;
-    router_empty_ = false;
     const std::uint64_t ended = connections_.EndEndless(options_.unfinished_bytes_max);
     if (ended == 0) return;
     counters_.refused_too_large += ended;
@@ -292,25 +335,21 @@ class ZmqTransport::Impl {
   }
 
   struct Ready {
-    Socket* socket;  // null: the ROUTER
-    Peer peer;
+    Lane* lane;
+    Peer peer;  // whom it connects to; none for the ROUTER
   };
 
-  // Whether the socket may have more.
+  // Whether the lane may have more.
   bool TakeTurn(const Ready& ready, std::vector<Received>* out, std::size_t* budget) {
-    Socket& socket = ready.socket == nullptr ? *router_ : *ready.socket;
     for (std::size_t i = 0; i < kTurn && *budget > 0; ++i, --*budget) {
-      if (!socket.Receive(&parts_)) {
-        router_empty_ |= ready.socket == nullptr;
-        return false;
-      }
+      if (!ready.lane->Receive(&parts_)) return false;
       Accept(ready, out);
     }
     return true;
   }
 
   void Accept(const Ready& ready, std::vector<Received>* out) {
-    const bool by_router = ready.socket == nullptr;
+    const bool by_router = router_ && ready.lane == &*router_;
     const std::size_t skip = by_router ? 1 : 0;
     Peer from = ready.peer;
     if (by_router) {
@@ -378,14 +417,17 @@ class ZmqTransport::Impl {
   AcceptedPeers accepted_;
   Backlog backlog_;
   int wake_;
-  std::optional<Socket> router_;
+  std::optional<Lane> router_;
   ConnectionWatch connections_;  // behind the socket that it watches
-  bool router_empty_ = false;    // seen so since the last EndEndless
   TimeUs next_endless_ = 0;
   std::map<Peer, Link> links_;
+  std::vector<pollfd> files_;
   std::vector<zmq_pollitem_t> items_;
   std::vector<Ready> ready_;
   std::size_t turn_ = 0;
+  std::size_t unpolled_ = 0;
+  bool wake_waits_ = false;
+  TimeUs next_count_ = 0;
   Parts parts_;
   TransportCounters counters_;
   LogLimiter malformed_limiter_, too_large_limiter_, version_limiter_;

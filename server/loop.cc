@@ -25,6 +25,8 @@ namespace tarn::server {
 namespace {
 
 constexpr std::size_t kMessagesPerTurn = 256;
+// Small answers leave together (ZeroMQ's thread is woken once); large ones at once, so that sending begins meanwhile.
+constexpr std::size_t kFlushBytes = 128 << 10;
 constexpr TimeUs kTurnUsMax = 100'000;  // how long a wish to stop may go unseen
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
 
@@ -100,8 +102,13 @@ class ShardLoop {
     transport_.Receive(&batch_, kMessagesPerTurn, std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
     const TimeUs now = Now();
     const bool was_joined = shard_->joined();
+    std::size_t bytes = 0;
     for (net::Received& received : batch_) {
+      const std::size_t counted = out_.size();
       shard_->OnMessage(received.from, std::move(received.message), now, &out_);
+      for (std::size_t i = counted; i < out_.size(); ++i) bytes += out_[i].message.values.size();
+      if (bytes < kFlushBytes) continue;
+      bytes = 0;
       Flush();
     }
     for (CheckpointPart& part : store_.TakeWritten()) {
