@@ -12,6 +12,7 @@ inline constexpr std::size_t kFrameBytesMax = std::size_t{64} << 20;    // one f
 inline constexpr std::size_t kMessageBytesMax = std::size_t{80} << 20;  // all frames of one message
 inline constexpr std::size_t kHeaderBytesMax = std::size_t{8} << 20;    // the FlatBuffer alone
 inline constexpr std::size_t kSmallMessageBytes = 8 << 10;              // up to here a message is one frame
+inline constexpr std::size_t kBundleMessagesMax = 64;                   // of one frame each that travel together
 inline constexpr std::size_t kPieceBytes = 512 << 10;                   // large transfers are cut into such pieces
 inline constexpr std::uint32_t kProtocolVersion = 1;
 inline constexpr int kSocketHighWaterMark = 1024;                       // messages; credits keep us far below

@@ -187,6 +187,14 @@ Expected<std::vector<Buffer>> Encode(const Message& message) {
   return frames;
 }
 
+bool IsPacked(const FrameView& first) {
+  Prefix prefix;
+  if (first.size < kPrefixBytes) return false;
+  std::memcpy(&prefix, first.data, kPrefixBytes);
+  return prefix.magic == kMagic && prefix.version == limits::kProtocolVersion &&
+         prefix.kind == static_cast<std::uint8_t>(FrameKind::kPacked);
+}
+
 Expected<Message> Decode(std::span<const FrameView> frames) {
   const Expected<Parts> parts = FindParts(frames);
   if (!parts) return std::unexpected(parts.error());

@@ -6,6 +6,9 @@
 //   packed   [prefix | header | keys | values]    each part at the next multiple of 8, zeros between
 //   split    [prefix | header] [keys] [values]    the last two may be empty
 //
+// Up to limits::kBundleMessagesMax packed messages may travel together, a frame each (a "bundle"): each stands for
+// itself.
+//
 // All integers are little-endian. The prefix says where the parts end; the values are what is left.
 //
 // Threads: functions without state; Encode's frames share the bytes of message.keys and message.values.
@@ -51,6 +54,9 @@ std::optional<std::uint32_t> VersionOf(const FrameView& first);
 // shared, not copied. Refuses what Decode would refuse, with an error that names the field; texts for people
 // (ErrorReply.message, Shutdown.reason, ...) are cut to limits::kTextBytesMax instead.
 Expected<std::vector<Buffer>> Encode(const Message& message);
+
+// Whether `first` begins with the prefix of a packed message: then each further frame is a message of its own.
+bool IsPacked(const FrameView& first);
 
 // The message in `frames`, its payload copied once into aligned buffers. Any bytes may be given. An error is
 // kWrongJob (another protocol version, whatever else the frames hold), kTooLarge (over a limit) or kMalformed, and its

@@ -5,11 +5,12 @@
 //   std::vector<Received> batch;
 //   transport->Receive(&batch, 256, 10'000);
 //   for (Received& r : batch) node.OnMessage(r.from, std::move(r.message), now, &out);
-//   for (Outgoing& o : out) transport->Send(o.to, o.message);
+//   transport->Send(out);
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,12 +58,17 @@ class Transport {
   // limits::kBacklogBytesMax a peer, and leaves during Receive; beyond, and to peers that are gone, messages are
   // dropped and counted.
   virtual void Send(Peer to, const Message& message) = 0;
+  // The same for many, in order for each peer; small ones to one peer travel together.
+  virtual void Send(std::span<const Outgoing> outgoing) {
+    for (const Outgoing& o : outgoing) Send(o.to, o.message);
+  }
 
   // A message in another protocol version from a peer that we connected to comes as Shutdown{kWrongJob}, naming both
   // versions, with the scheduler as its sender (rule N1); from others it is counted and answered.
   //
-  // Appends up to `max` messages to `out`, and returns how many. Waits up to `timeout_us` (below 0: for ever; rounded
-  // up to whole milliseconds) for the first; comes back empty after Wake, a signal or the timeout.
+  // Appends about `max` messages to `out` (what came together is given together), and returns how many. Waits up to
+  // `timeout_us` (below 0: for ever; rounded up to whole milliseconds) for the first; comes back empty after Wake, a
+  // signal or the timeout.
   virtual std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) = 0;
 
   // Makes the Receive in progress, or else the next one, return at once.

@@ -4,6 +4,7 @@
 
 #include <zmq.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -27,7 +28,7 @@ class Parts {
   Parts& operator=(const Parts&) = delete;
 
   // Identity and frames; what comes beyond a limit is dropped as it is received.
-  static constexpr std::size_t kMax = 1 + limits::kFramesMax;
+  static constexpr std::size_t kMax = 1 + std::max(limits::kFramesMax, limits::kBundleMessagesMax);
 
   std::size_t count() const { return count_; }
   FrameView operator[](std::size_t i) {

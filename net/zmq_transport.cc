@@ -34,6 +34,8 @@ constexpr std::size_t kTurn = 32;
 constexpr TimeUs kEndlessPeriodUs = 100'000;
 // How often Receive may find messages without looking whether it is to wake up.
 constexpr std::size_t kUnpolledMax = 64;
+// Bundles begun at a time.
+constexpr std::size_t kBundlesMax = 64;
 constexpr TimeUs kCountPeriodUs = 100'000;
 
 TimeUs NowUs() {
@@ -136,17 +138,22 @@ class ZmqTransport::Impl {
   }
 
   void Send(Peer to, const Message& message) {
-    Expected<Frames> frames = Encode(message);
-    if (!frames) {
-      ++counters_.dropped_unencodable;
-      LogWarning(unencodable_limiter_, "dropped a message of our own: {}", ToString(frames.error()));
-      return;
+    if (auto frames = EncodeOwn(message)) SendOrKeep(to, std::move(*frames));
+  }
+
+  void Send(std::span<const Outgoing> outgoing) {
+    for (const Outgoing& o : outgoing) {
+      auto frames = EncodeOwn(o.message);
+      if (!frames) continue;
+      Frames& bundle = BundleOf(o.to);
+      const bool packed = frames->size() == 1;
+      if (!packed || bundle.size() == limits::kBundleMessagesMax) SendBundle(o.to, &bundle);
+      if (packed)
+        bundle.push_back(std::move(frames->front()));
+      else
+        SendOrKeep(o.to, std::move(*frames));
     }
-    if (!backlog_.Has(to) && TrySend(to, *frames)) return;
-    if (backlog_.Push(to, std::move(*frames))) return;
-    ++counters_.dropped_backlog;
-    LogWarning(backlog_limiter_, "dropped a {} to peer {}: it has taken nothing, and {} MB wait for it",
-               BodyName(message.body), to.value, options_.backlog_bytes_max >> 20);
+    SendBundles();
   }
 
   std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) {
@@ -210,6 +217,46 @@ class ZmqTransport::Impl {
             .reconnect_ms = options_.reconnect_ms};
   }
 
+  std::optional<Frames> EncodeOwn(const Message& message) {
+    Expected<Frames> frames = Encode(message);
+    if (frames) return std::move(*frames);
+    ++counters_.dropped_unencodable;
+    LogWarning(unencodable_limiter_, "dropped a message of our own: {}", ToString(frames.error()));
+    return std::nullopt;
+  }
+
+  // Small messages to a peer that wait for the end of this Send. Few peers a turn: a search is quicker than a map.
+  Frames& BundleOf(Peer peer) {
+    for (std::size_t i = bundles_used_; i-- > 0;)
+      if (bundles_[i].first == peer) return bundles_[i].second;
+    if (bundles_used_ == kBundlesMax) SendBundles();
+    if (bundles_used_ == bundles_.size()) bundles_.emplace_back();
+    bundles_[bundles_used_].first = peer;
+    return bundles_[bundles_used_++].second;
+  }
+
+  void SendBundle(Peer to, Frames* bundle) {
+    if (!bundle->empty()) SendOrKeep(to, std::exchange(*bundle, {}));
+  }
+
+  void SendBundles() {
+    for (std::size_t i = 0; i < bundles_used_; ++i) SendBundle(bundles_[i].first, &bundles_[i].second);
+    bundles_used_ = 0;
+  }
+
+  void SendOrKeep(Peer to, Frames frames) {
+    if (!backlog_.Has(to) && TrySend(to, frames)) return;
+    const std::size_t messages = MessagesIn(frames);
+    if (backlog_.Push(to, std::move(frames))) return;
+    counters_.dropped_backlog += messages;
+    LogWarning(backlog_limiter_, "dropped messages to peer {}: it has taken nothing, and {} MB wait for it", to.value,
+               options_.backlog_bytes_max >> 20);
+  }
+
+  static std::size_t MessagesIn(const Frames& frames) {
+    return IsPacked({frames[0].data(), frames[0].size()}) ? frames.size() : 1;
+  }
+
   Status CheckAddress(const std::string& endpoint) const {
     if (!HasValidPort(endpoint))
       return Fail(ErrorCode::kInvalidArgument,
@@ -244,7 +291,7 @@ class ZmqTransport::Impl {
     if (!identity.empty()) result = router_->Send(identity, frames);
     if (result == SendResult::kFull) return false;
     if (result == SendResult::kSent) {
-      ++counters_.sent_messages;
+      counters_.sent_messages += MessagesIn(frames);
       counters_.sent_bytes += BytesOf(frames);
       return true;
     }
@@ -359,24 +406,31 @@ class ZmqTransport::Impl {
     }
     std::array<FrameView, Parts::kMax> frames;
     for (std::size_t i = skip; i < parts_.count(); ++i) frames[i - skip] = parts_[i];
-    Expected<Message> message = Read(std::span<const FrameView>(frames.data(), parts_.count() - skip));
-    if (!message) {
-      Refuse(from, message.error());
-      if (message.error().code == ErrorCode::kWrongJob && !by_router) out->push_back({from, Farewell(frames[0])});
-    } else {
-      ++counters_.received_messages;
-      counters_.received_bytes += parts_.bytes();
-      out->push_back({from, std::move(*message)});
-    }
+    const std::span<const FrameView> all(frames.data(), parts_.count() - skip);
+    if (all.size() > 1 && IsPacked(all[0]) && !parts_.too_large())
+      for (const FrameView& one : all) AcceptOne(from, {&one, 1}, out);
+    else
+      AcceptOne(from, all, out);
     parts_.Clear();
+  }
+
+  void AcceptOne(Peer from, std::span<const FrameView> frames, std::vector<Received>* out) {
+    Expected<Message> message = Read(frames);
+    if (message) {
+      ++counters_.received_messages;
+      for (const FrameView& frame : frames) counters_.received_bytes += frame.size;
+      return out->push_back({from, std::move(*message)});
+    }
+    Refuse(from, message.error());
+    if (message.error().code == ErrorCode::kWrongJob && !IsAccepted(from)) out->push_back({from, Farewell(frames[0])});
   }
 
   // The message of the parts received last, of which `frames` are those kept.
   Expected<Message> Read(std::span<const FrameView> frames) const {
     const auto version = frames.empty() ? std::nullopt : VersionOf(frames[0]);
     if (parts_.too_large() && version.value_or(limits::kProtocolVersion) == limits::kProtocolVersion)
-      return Fail(ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes", limits::kFramesMax,
-                                                    limits::kMessageBytesMax));
+      return Fail(ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes",
+                                                    limits::kBundleMessagesMax, limits::kMessageBytesMax));
     return Decode(frames);
   }
 
@@ -429,6 +483,8 @@ class ZmqTransport::Impl {
   bool wake_waits_ = false;
   TimeUs next_count_ = 0;
   Parts parts_;
+  std::vector<std::pair<Peer, Frames>> bundles_;
+  std::size_t bundles_used_ = 0;
   TransportCounters counters_;
   LogLimiter malformed_limiter_, too_large_limiter_, version_limiter_;
   LogLimiter unencodable_limiter_, backlog_limiter_, unreachable_limiter_;
@@ -441,6 +497,7 @@ ZmqTransport::~ZmqTransport() = default;
 Expected<std::string> ZmqTransport::Bind(const std::string& endpoint) { return impl_->Bind(endpoint); }
 Status ZmqTransport::Connect(Peer peer, const std::string& endpoint) { return impl_->Connect(peer, endpoint); }
 void ZmqTransport::Send(Peer to, const Message& message) { impl_->Send(to, message); }
+void ZmqTransport::Send(std::span<const Outgoing> outgoing) { impl_->Send(outgoing); }
 std::size_t ZmqTransport::Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) {
   return impl_->Receive(out, max, timeout_us);
 }

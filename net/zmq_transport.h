@@ -82,6 +82,7 @@ class ZmqTransport final : public Transport {
   Expected<std::string> Bind(const std::string& endpoint) override;
   Status Connect(Peer peer, const std::string& endpoint) override;
   void Send(Peer to, const Message& message) override;
+  void Send(std::span<const Outgoing> outgoing) override;
   std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) override;
   void Wake() override;
   TransportCounters counters() const override;

@@ -94,7 +94,7 @@ void Loop::HandleStops() {
 }
 
 void Loop::Flush() {
-  for (const Outgoing& outgoing : outbox_) transport_->Send(outgoing.to, outgoing.message);
+  transport_->Send(outbox_);
   outbox_.clear();
   for (const Note& note : scheduler_->TakeNotes()) {
     if (!note.warning) {

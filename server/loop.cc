@@ -125,7 +125,7 @@ class ShardLoop {
   }
 
   void Flush() {
-    for (const Outgoing& outgoing : out_) transport_.Send(outgoing.to, outgoing.message);
+    transport_.Send(out_);
     out_.clear();
   }
 

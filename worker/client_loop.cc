@@ -195,7 +195,7 @@ void ClientLoop::Run() {
     RunCommands();
     for (ClientEvent& event : client_.TakeEvents()) Deliver(std::move(event));
     if (Status status = ConnectShards(); !status) return End(status.error());
-    for (Outgoing& o : outbox_) transport_->Send(o.to, o.message);
+    transport_->Send(outbox_);
     outbox_.clear();
     Publish();
     if (client_.state() == ClientState::kFenced || client_.state() == ClientState::kStopped) return End(EndOf(client_));

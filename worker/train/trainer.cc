@@ -131,11 +131,11 @@ std::int64_t Trainer::WaitUs() const {
 
 void Trainer::Send() {
   Status recorded;
-  for (Outgoing& o : outbox_) {
+  for (const Outgoing& o : outbox_) {
     const auto* tick = std::get_if<Tick>(&o.message.body);
     if (tick != nullptr && recorded) recorded = record_.Tick(client_.welcome().incarnation, tick->clock);
-    transport_->Send(o.to, o.message);
   }
+  transport_->Send(outbox_);
   outbox_.clear();
   if (!recorded) FailJob(recorded.error());
 }
