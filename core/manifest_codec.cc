@@ -141,8 +141,11 @@ class Reader {
       bad_ = "data.quality";
       return out;
     }
-    for (flatbuffers::uoffset_t i = 0; i < bucket->size(); ++i)
-      out.buckets[bucket->Get(i)] = {m->bucket_negatives()->Get(i), m->bucket_positives()->Get(i)};
+    for (flatbuffers::uoffset_t i = 0; i < bucket->size(); ++i) {
+      if (i > 0 && bucket->Get(i) <= bucket->Get(i - 1)) bad_ = "data.quality.bucket (not in ascending order)";
+      out.buckets.emplace_back(bucket->Get(i),
+                               Quality::Bucket{m->bucket_negatives()->Get(i), m->bucket_positives()->Get(i)});
+    }
     return out;
   }
 

@@ -1,6 +1,7 @@
 #include "core/quality.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -35,7 +36,14 @@ void AddToBucket(bool positive, Quality::Bucket* bucket) { ++(positive ? bucket-
 
 void Quality::AddBinary(float logit, bool positive) {
   AddToSums(logit, positive, this);
-  AddToBucket(positive, &buckets[BucketOf(logit)]);
+  AddToBucket(positive, &At(BucketOf(logit)));
+}
+
+Quality::Bucket& Quality::At(std::uint32_t index) {
+  auto place = std::lower_bound(buckets.begin(), buckets.end(), index,
+                                [](const auto& item, std::uint32_t wanted) { return item.first < wanted; });
+  if (place == buckets.end() || place->first != index) place = buckets.insert(place, {index, {}});
+  return place->second;
 }
 
 void Quality::AddClass(double loss, bool was_correct) {
@@ -49,11 +57,21 @@ void Quality::Merge(const Quality& other) {
   positives += other.positives;
   correct += other.correct;
   loss_sum += other.loss_sum;
+  std::vector<std::pair<std::uint32_t, Bucket>> both;
+  both.reserve(buckets.size() + other.buckets.size());
+  auto mine = buckets.begin();
   for (const auto& [index, from] : other.buckets) {
-    Bucket& bucket = buckets[index];
-    bucket.negatives += from.negatives;
-    bucket.positives += from.positives;
+    while (mine != buckets.end() && mine->first < index) both.push_back(*mine++);
+    Bucket sum = from;
+    if (mine != buckets.end() && mine->first == index) {
+      sum.negatives += mine->second.negatives;
+      sum.positives += mine->second.positives;
+      ++mine;
+    }
+    both.emplace_back(index, sum);
   }
+  both.insert(both.end(), mine, buckets.end());
+  buckets = std::move(both);
 }
 
 double Quality::Auc() const {
@@ -80,16 +98,20 @@ double Quality::NormalizedEntropy() const {
 void QualityTally::AddBinary(float logit, bool positive) {
   AddToSums(logit, positive, &sums_);
   const std::uint32_t index = BucketOf(logit);
-  if (grid_[index] == Quality::Bucket()) touched_.push_back(index);
+  touched_[index / 64] |= std::uint64_t{1} << (index % 64);
   AddToBucket(positive, &grid_[index]);
 }
 
 Quality QualityTally::Take() {
   Quality taken = std::exchange(sums_, {});
-  std::sort(touched_.begin(), touched_.end());
-  for (std::uint32_t index : touched_)
-    taken.buckets.emplace_hint(taken.buckets.end(), index, std::exchange(grid_[index], {}));
-  touched_.clear();
+  std::size_t count = 0;
+  for (std::uint64_t word : touched_) count += static_cast<std::size_t>(std::popcount(word));
+  taken.buckets.reserve(count);
+  for (std::uint32_t i = 0; i < touched_.size(); ++i)
+    for (std::uint64_t word = std::exchange(touched_[i], 0); word != 0; word &= word - 1) {
+      const std::uint32_t index = i * 64 + static_cast<std::uint32_t>(std::countr_zero(word));
+      taken.buckets.emplace_back(index, std::exchange(grid_[index], {}));
+    }
   return taken;
 }
 

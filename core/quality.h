@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <utility>
 #include <vector>
 
 namespace tarn {
@@ -27,6 +27,10 @@ class Quality {
   double NormalizedEntropy() const;  // log-loss over the entropy of the mean label (He et al., ADKDD 2014);
                                      // 1 if one class is missing
 
+  // A bucket to be changed; a new one moves those behind it.
+  struct Bucket;
+  Bucket& At(std::uint32_t index);
+
   struct Bucket {
     std::uint32_t negatives = 0;
     std::uint32_t positives = 0;
@@ -37,13 +41,13 @@ class Quality {
   std::uint64_t positives = 0;
   std::uint64_t correct = 0;
   double loss_sum = 0;
-  std::map<std::uint32_t, Bucket> buckets;  // by bucket, only those that hold rows
+  std::vector<std::pair<std::uint32_t, Bucket>> buckets;  // those that hold rows, by their number, ascending
 };
 
-// Adds rows one by one, with an array in place of the map: an addition costs a few nanoseconds, and 512 KiB.
+// Adds rows one by one into an array of all buckets: a few nanoseconds a row, and 520 KiB.
 class QualityTally {
  public:
-  QualityTally() : grid_(Quality::kBuckets) {}
+  QualityTally() : grid_(Quality::kBuckets), touched_(Quality::kBuckets / 64) {}
 
   // As in Quality.
   void AddBinary(float logit, bool positive);
@@ -57,7 +61,7 @@ class QualityTally {
  private:
   Quality sums_;                        // without buckets
   std::vector<Quality::Bucket> grid_;   // all of them
-  std::vector<std::uint32_t> touched_;  // those that hold rows
+  std::vector<std::uint64_t> touched_;  // a bit for each: whether it holds rows
 };
 
 }  // namespace tarn

@@ -192,8 +192,7 @@ class Reader {
                                                   bucket, m->bucket()->Get(i - 1)));
         return out;
       }
-      out.buckets.emplace_hint(out.buckets.end(), bucket,
-                               Quality::Bucket{m->bucket_negatives()->Get(i), m->bucket_positives()->Get(i)});
+      out.buckets.emplace_back(bucket, Quality::Bucket{m->bucket_negatives()->Get(i), m->bucket_positives()->Get(i)});
     }
     return out;
   }

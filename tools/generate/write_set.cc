@@ -117,6 +117,7 @@ Status WritePart(const Generator& generator, const Part& part, const SetOptions&
                  const std::function<void(std::uint64_t)>& made, PartSummary* summary) {
   PartialFile file(PathOf(options, part.name));
   TARN_RETURN_IF_ERROR(file.Open());
+  QualityTally best;
   std::vector<Chunk> chunks(std::max(1u, options.threads));
   for (std::uint64_t done = 0; done < part.rows;) {
     const auto rows_of = [&](std::size_t i) {
@@ -133,12 +134,13 @@ Status WritePart(const Generator& generator, const Part& part, const SetOptions&
     for (std::size_t i = 0; i < chunks.size() && rows_of(i) > 0; ++i) {
       TARN_RETURN_IF_ERROR(file.Write(chunks[i].text));
       summary->bytes += chunks[i].text.size();
-      for (const auto& [logit, label] : chunks[i].scores) summary->best.AddBinary(logit, label);
+      for (const auto& [logit, label] : chunks[i].scores) best.AddBinary(logit, label);
       round_rows += rows_of(i);
     }
     done += round_rows;
     made(round_rows);
   }
+  summary->best = best.Take();
   return file.Finish();
 }
 

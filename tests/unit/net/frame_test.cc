@@ -183,7 +183,7 @@ TEST(Limits, LargestViewTravels) {
 
 TEST(Limits, ALeaseWithEveryBucketTravels) {
   LeaseDone done;
-  for (std::uint32_t b = 0; b < Quality::kBuckets; ++b) done.quality.buckets[b] = {b, b + 1};
+  for (std::uint32_t b = 0; b < Quality::kBuckets; ++b) done.quality.At(b) = {b, b + 1};
   EXPECT_EQ(EncodeError(LeaseRequest{.done = std::vector<LeaseDone>(8, done)}), "");
   const std::string error = EncodeError(LeaseRequest{.done = std::vector<LeaseDone>(16, done)});
   EXPECT_EQ(error.substr(0, 32), "too-large: LeaseRequest: header:") << error;

@@ -77,9 +77,11 @@ class Filler {
     for (T& item : items) Fill(item);
   }
 
-  void Fill(std::map<std::uint32_t, Quality::Bucket>& buckets) {
+  void Fill(std::vector<std::pair<std::uint32_t, Quality::Bucket>>& buckets) {
+    Quality quality;
     for (std::size_t n = Length(); n > 0; --n)
-      Fill(buckets[static_cast<std::uint32_t>(random_.Below(Quality::kBuckets))]);
+      Fill(quality.At(static_cast<std::uint32_t>(random_.Below(Quality::kBuckets))));
+    buckets = std::move(quality.buckets);
   }
 
   void Fill(TableSpec& spec) {
