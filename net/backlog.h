@@ -9,6 +9,7 @@
 
 #include "core/buffer.h"
 #include "core/message.h"
+#include "net/frame.h"
 
 namespace tarn::net {
 
@@ -18,6 +19,11 @@ inline std::size_t BytesOf(const Frames& frames) {
   std::size_t bytes = 0;
   for (const Buffer& frame : frames) bytes += frame.size();
   return bytes;
+}
+
+// A bundle is many.
+inline std::size_t MessagesIn(const Frames& frames) {
+  return IsPacked({frames[0].data(), frames[0].size()}) ? frames.size() : 1;
 }
 
 // Not thread-safe.
@@ -45,7 +51,8 @@ class Backlog {
   std::size_t Drop(Peer peer) {
     const auto found = queues_.find(peer);
     if (found == queues_.end()) return 0;
-    const std::size_t dropped = found->second.messages.size();
+    std::size_t dropped = 0;
+    for (const Frames& frames : found->second.messages) dropped += MessagesIn(frames);
     bytes_ -= found->second.bytes;
     queues_.erase(found);
     return dropped;

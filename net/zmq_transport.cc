@@ -19,8 +19,10 @@
 #include "core/log.h"
 #include "net/accepted_peers.h"
 #include "net/backlog.h"
+#include "net/bundles.h"
 #include "net/frame.h"
 #include "net/zmq_connections.h"
+#include "net/zmq_lane.h"
 #include "net/zmq_socket.h"
 
 namespace tarn::net {
@@ -34,8 +36,6 @@ constexpr std::size_t kTurn = 32;
 constexpr TimeUs kEndlessPeriodUs = 100'000;
 // How often Receive may find messages without looking whether it is to wake up.
 constexpr std::size_t kUnpolledMax = 64;
-// Bundles begun at a time.
-constexpr std::size_t kBundlesMax = 64;
 constexpr TimeUs kCountPeriodUs = 100'000;
 
 TimeUs NowUs() {
@@ -142,18 +142,10 @@ class ZmqTransport::Impl {
   }
 
   void Send(std::span<const Outgoing> outgoing) {
-    for (const Outgoing& o : outgoing) {
-      auto frames = EncodeOwn(o.message);
-      if (!frames) continue;
-      Frames& bundle = BundleOf(o.to);
-      const bool packed = frames->size() == 1;
-      if (!packed || bundle.size() == limits::kBundleMessagesMax) SendBundle(o.to, &bundle);
-      if (packed)
-        bundle.push_back(std::move(frames->front()));
-      else
-        SendOrKeep(o.to, std::move(*frames));
-    }
-    SendBundles();
+    const auto send = [this](Peer to, Frames frames) { SendOrKeep(to, std::move(frames)); };
+    for (const Outgoing& o : outgoing)
+      if (auto frames = EncodeOwn(o.message)) bundles_.Add(o.to, std::move(*frames), send);
+    bundles_.Flush(send);
   }
 
   std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) {
@@ -166,7 +158,8 @@ class ZmqTransport::Impl {
       Drain(out, max);
       if (out->size() > before && ++unpolled_ % kUnpolledMax != 0) break;
       const bool at_once = timeout_us == 0 || out->size() > before || max == 0;
-      const bool interrupted = !Poll(at_once ? 0 : deadline - NowUs());
+      // Files speak of sockets that were found empty, and refused messages too use up the budget.
+      const bool interrupted = !Poll(at_once || AnyMayHold() ? 0 : deadline - NowUs());
       const bool woken = TakeWake();
       Drain(out, max - std::min(max, out->size() - before));
       EndEndless();
@@ -191,20 +184,6 @@ class ZmqTransport::Impl {
   }
 
  private:
-  // A socket, and whether it may hold messages: asking it costs system calls, so only those are asked of which a poll
-  // said so, and those that sent since (a send may take in what the poll would have said).
-  struct Lane {
-    explicit Lane(Socket its_socket) : socket(std::move(its_socket)), file(socket.file()) {}
-    SendResult Send(std::string_view identity, std::span<const Buffer> frames) {
-      may_hold = true;
-      return socket.Send(identity, frames);
-    }
-    bool Receive(Parts* parts) { return may_hold = socket.Receive(parts); }
-
-    Socket socket;
-    int file;
-    bool may_hold = true;
-  };
   struct Link {
     Lane lane;
     std::string endpoint;
@@ -225,25 +204,6 @@ class ZmqTransport::Impl {
     return std::nullopt;
   }
 
-  // Small messages to a peer that wait for the end of this Send. Few peers a turn: a search is quicker than a map.
-  Frames& BundleOf(Peer peer) {
-    for (std::size_t i = bundles_used_; i-- > 0;)
-      if (bundles_[i].first == peer) return bundles_[i].second;
-    if (bundles_used_ == kBundlesMax) SendBundles();
-    if (bundles_used_ == bundles_.size()) bundles_.emplace_back();
-    bundles_[bundles_used_].first = peer;
-    return bundles_[bundles_used_++].second;
-  }
-
-  void SendBundle(Peer to, Frames* bundle) {
-    if (!bundle->empty()) SendOrKeep(to, std::exchange(*bundle, {}));
-  }
-
-  void SendBundles() {
-    for (std::size_t i = 0; i < bundles_used_; ++i) SendBundle(bundles_[i].first, &bundles_[i].second);
-    bundles_used_ = 0;
-  }
-
   void SendOrKeep(Peer to, Frames frames) {
     if (!backlog_.Has(to) && TrySend(to, frames)) return;
     const std::size_t messages = MessagesIn(frames);
@@ -251,10 +211,6 @@ class ZmqTransport::Impl {
     counters_.dropped_backlog += messages;
     LogWarning(backlog_limiter_, "dropped messages to peer {}: it has taken nothing, and {} MB wait for it", to.value,
                options_.backlog_bytes_max >> 20);
-  }
-
-  static std::size_t MessagesIn(const Frames& frames) {
-    return IsPacked({frames[0].data(), frames[0].size()}) ? frames.size() : 1;
   }
 
   Status CheckAddress(const std::string& endpoint) const {
@@ -295,10 +251,15 @@ class ZmqTransport::Impl {
       counters_.sent_bytes += BytesOf(frames);
       return true;
     }
-    ++counters_.dropped_unreachable;
+    counters_.dropped_unreachable += MessagesIn(frames);
     if (IsAccepted(to)) accepted_.Forget(to);
     LogWarning(unreachable_limiter_, "dropped a message: peer {} is gone", to.value);
     return true;
+  }
+
+  bool AnyMayHold() const {
+    return (router_ && router_->may_hold) ||
+           std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link.second.lane.may_hold; });
   }
 
   void FlushBacklog() {
@@ -313,7 +274,7 @@ class ZmqTransport::Impl {
     return backlog_.empty() ? PollFiles(wait_ms) : PollSockets(wait_ms);
   }
 
-  // One system call, whatever the number of sockets; safe as all of them were found empty.
+  // One system call, whatever the number of sockets. To wait in it, all of them must have been found empty.
   bool PollFiles(int wait_ms) {
     files_.clear();
     files_.push_back({wake_, POLLIN, 0});
@@ -483,8 +444,7 @@ class ZmqTransport::Impl {
   bool wake_waits_ = false;
   TimeUs next_count_ = 0;
   Parts parts_;
-  std::vector<std::pair<Peer, Frames>> bundles_;
-  std::size_t bundles_used_ = 0;
+  Bundles bundles_;
   TransportCounters counters_;
   LogLimiter malformed_limiter_, too_large_limiter_, version_limiter_;
   LogLimiter unencodable_limiter_, backlog_limiter_, unreachable_limiter_;

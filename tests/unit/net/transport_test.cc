@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -584,6 +585,46 @@ TEST_F(TransportTest, BundlesOfAStranger) {
   EXPECT_EQ(TickOf(got.back()), 6u);
   EXPECT_EQ(server->counters().refused_malformed, 1u);
   EXPECT_EQ(server->counters().refused_too_large, 1u);
+}
+
+// Refused messages use up a turn's budget: those behind them must not wait for the next sign of life.
+TEST_F(TransportTest, AGoodMessageBehindManyBadOnes) {
+  auto server = Make();
+  Stranger stranger(*server->Bind("tcp://127.0.0.1:*"));
+  for (int i = 0; i < 1000; ++i) stranger.Send({"garbage"});
+  stranger.Send({Bytes(NumberedTick(7))});
+  std::vector<Received> got;
+  EXPECT_EQ(server->Receive(&got, 16, 60 * kSecondUs), 1u);
+  EXPECT_EQ(server->counters().refused_malformed, 1000u);
+}
+
+// What travels together is one ZeroMQ message, so that one wake-up serves it.
+TEST_F(TransportTest, SmallMessagesAreOneMessageOfManyParts) {
+  auto client = Make();
+  void* context = zmq_ctx_new();
+  void* router = zmq_socket(context, ZMQ_ROUTER);
+  const int none = 0;
+  zmq_setsockopt(router, ZMQ_LINGER, &none, sizeof(none));
+  ASSERT_EQ(zmq_bind(router, "tcp://127.0.0.1:*"), 0);
+  std::array<char, 256> endpoint{};
+  std::size_t size = endpoint.size();
+  zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, endpoint.data(), &size);
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, endpoint.data()));
+  client->Send(Outbox{{kSchedulerPeer, NumberedTick(1)}, {kSchedulerPeer, NumberedTick(2)}});
+  std::vector<Received> got;
+  zmq_pollitem_t item{router, 0, ZMQ_POLLIN, 0};
+  for (int i = 0; i < 500 && zmq_poll(&item, 1, 10) <= 0; ++i) client->Receive(&got, 0, 0);
+  int parts = 0;
+  for (bool more = true; more; ++parts) {
+    zmq_msg_t part;
+    zmq_msg_init(&part);
+    ASSERT_GE(zmq_msg_recv(&part, router, ZMQ_DONTWAIT), 0);
+    more = zmq_msg_more(&part) != 0;
+    zmq_msg_close(&part);
+  }
+  EXPECT_EQ(parts, 3);  // the identity and two ticks
+  zmq_close(router);
+  zmq_ctx_term(context);
 }
 
 // One frame over ZMQ_MAXMSGSIZE ends the stranger's connection, not the server.

@@ -1,0 +1,29 @@
+// A socket together with what is known of it: whether it may hold messages. Asking a socket costs system calls, so the
+// transport asks only those of which a poll of their files said so, and those that have sent since: a send may take in
+// what the poll would have said (ZMQ_FD announces a change once).
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "net/zmq_socket.h"
+
+namespace tarn::net {
+
+// Owned by one thread.
+struct Lane {
+  explicit Lane(Socket its_socket) : socket(std::move(its_socket)), file(socket.file()) {}
+
+  SendResult Send(std::string_view identity, std::span<const Buffer> frames) {
+    may_hold = true;
+    return socket.Send(identity, frames);
+  }
+  bool Receive(Parts* parts) { return may_hold = socket.Receive(parts); }
+
+  Socket socket;
+  int file;  // to poll
+  bool may_hold = true;
+};
+
+}  // namespace tarn::net
