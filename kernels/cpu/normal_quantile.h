@@ -53,13 +53,29 @@ inline constexpr double kPpndF[8] = {1.0,
                                      1.42151175831644588870e-7,
                                      2.04426310338993978564e-15};
 
-// The z with Phi(z) = u, u in (0, 1).
+// The z with Phi(z) = u, u in (0, 1), in three pieces by the distance q = u - 1/2 from the middle. The first two have
+// no branches; outside of their range they give some number.
+inline bool IsCentral(double q) { return std::abs(q) <= 0.425; }
+
+inline double CentralQuantile(double q) { return q * Ratio(kPpndA, kPpndB, 0.180625 - q * q); }
+
+// How far out in a tail u lies.
+inline double TailDistance(double u) { return std::sqrt(-Log(u < 0.5 ? u : 1.0 - u)); }
+
+// Neither central nor far.
+inline double TailQuantile(double u) {
+  const double z = Ratio(kPpndC, kPpndD, TailDistance(u) - 1.6);
+  return u < 0.5 ? -z : z;
+}
+
+inline bool IsFarTail(double u) { return TailDistance(u) > 5.0; }
+
 inline double NormalQuantile(double u) {
   const double q = u - 0.5;
-  if (std::abs(q) <= 0.425) return q * Ratio(kPpndA, kPpndB, 0.180625 - q * q);
-  const double r = std::sqrt(-Log(q < 0 ? u : 1.0 - u));
-  const double z = r <= 5.0 ? Ratio(kPpndC, kPpndD, r - 1.6) : Ratio(kPpndE, kPpndF, r - 5.0);
-  return q < 0 ? -z : z;
+  if (IsCentral(q)) return CentralQuantile(q);
+  if (!IsFarTail(u)) return TailQuantile(u);
+  const double z = Ratio(kPpndE, kPpndF, TailDistance(u) - 5.0);
+  return u < 0.5 ? -z : z;
 }
 
 }  // namespace tarn::kernels::math
