@@ -109,6 +109,7 @@ void ClientPushes::OnAck(ShardId from, const PushAck& ack) {
       AckThrough(section.partition, section.sequence);
       continue;
     }
+    if (section.code == ErrorCode::kOverloaded) LaneOf(from).patience.Progress();  // also if another section speaks
     if (section.code == ErrorCode::kOutOfOrder && section.expected.value != 0)
       AckThrough(section.partition, Sequence(section.expected.value - 1));
     if (refusal.code == ErrorCode::kOk || Judge(section.code) != Verdict::kRetry)
@@ -169,8 +170,10 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
   }
   // One refusal speaks for all of its attempt: what was sent behind a lost message is refused as well.
   if (attempt < lane->first_attempt || lane->in_flight.empty()) return;
-  // A full shard empties: nobody gives up over that.
-  if (error.code != ErrorCode::kOverloaded && desk_->GivesUp(&lane->patience))
+  // A full shard empties: nobody gives up over that, nor over what is out of order behind it.
+  if (error.code == ErrorCode::kOverloaded)
+    lane->patience.Progress();
+  else if (desk_->GivesUp(&lane->patience))
     return GiveUp(shard, *lane->in_flight.begin()->second, error, lane->patience.since());
   if (error.code == ErrorCode::kOutOfOrder && lane->refusals++ == 0) return Repeat(lane);
   const TimeUs pause = RefusalPause(desk_->options.resend_us, lane->refusals++);

@@ -358,6 +358,69 @@ TEST(ClientPush, ARefusalThatDoesNotPassEndsTheClientAfterTwoLeases) {
   }
 }
 
+// One message for each of two pushes to the only partition: the first is refused as `first`, those behind it are out
+// of order.
+void RefuseFirstOfPartition(FakeFleet* fleet, ErrorCode first, TimeUs us) {
+  const TimeUs end = fleet->now + us;
+  while (fleet->now < end && fleet->client.state() == ClientState::kRunning) {
+    for (const Push& push : BodiesOf<Push>(fleet->TakeSent(ShardPeer(ShardId(0))))) {
+      const Sequence sequence = push.keys.sections.at(0).sequence;
+      const ErrorCode code = sequence == Sequence(1) ? first : ErrorCode::kOutOfOrder;
+      fleet->FromShard(0, PushAck{push.request, {{PartitionId(0), sequence, code, Sequence(1)}}});
+    }
+    fleet->Wait(100'000);
+  }
+}
+
+TEST(ClientPush, WhatIsOutOfOrderBehindAnOverloadIsRepeatedWithoutEnd) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.partition_bits = 0;
+  options.lease_seconds = 5;
+  options.heartbeat_seconds = 2;
+  for (ErrorCode first : {ErrorCode::kOverloaded, ErrorCode::kOutOfOrder}) {
+    FakeFleet fleet(options);
+    fleet.Run();
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      const Plan plan = fleet.MakePlan(kUsers, Keys(5, i));
+      fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+    }
+    RefuseFirstOfPartition(&fleet, first, 30'000'000);
+    if (first == ErrorCode::kOutOfOrder) {  // nothing that passes
+      EXPECT_EQ(fleet.client.state(), ClientState::kStopped);
+      continue;
+    }
+    ASSERT_EQ(fleet.client.state(), ClientState::kRunning) << fleet.client.stop_reason().reason;
+    fleet.Wait(10'000'000);
+    fleet.Exchange();
+    EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 2u);
+  }
+}
+
+// A push over two partitions, of which one is full and the other out of order.
+TEST(ClientPush, AnOverloadBehindAnotherSectionsRefusalIsRepeatedWithoutEnd) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.partition_bits = 1;
+  options.lease_seconds = 5;
+  options.heartbeat_seconds = 2;
+  FakeFleet fleet(options);
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(20));
+  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  const TimeUs end = fleet.now + 30'000'000;
+  while (fleet.now < end && fleet.client.state() == ClientState::kRunning) {
+    for (const Push& push : BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0))))) {
+      ASSERT_EQ(push.keys.sections.size(), 2u);
+      fleet.FromShard(0, PushAck{push.request,
+                                 {{PartitionId(0), Sequence(1), ErrorCode::kOutOfOrder, Sequence(1)},
+                                  {PartitionId(1), Sequence(1), ErrorCode::kOverloaded, Sequence(1)}}});
+    }
+    fleet.Wait(100'000);
+  }
+  EXPECT_EQ(fleet.client.state(), ClientState::kRunning) << fleet.client.stop_reason().reason;
+}
+
 TEST(ClientPush, ANewRouteMapOrAnAcknowledgementRenewsThePatience) {
   FleetOptions options = Options();
   options.shards = 1;
