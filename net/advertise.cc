@@ -37,17 +37,37 @@ std::string TextOf(const in_addr& address) {
 
 bool IsLoopbackAddress(const in_addr& address) { return ntohl(address.s_addr) >> 24 == 127; }
 
-Expected<in_addr> Resolve(const std::string& host) {
+// The same machine, in the family that everything is bound in.
+std::optional<in_addr> Ipv4Of(const addrinfo& info) {
+  if (info.ai_family == AF_INET) {
+    sockaddr_in address{};
+    std::memcpy(&address, info.ai_addr, sizeof address);
+    return address.sin_addr;
+  }
+  if (info.ai_family != AF_INET6) return std::nullopt;
+  sockaddr_in6 address{};
+  std::memcpy(&address, info.ai_addr, sizeof address);
+  if (!IN6_IS_ADDR_LOOPBACK(&address.sin6_addr)) return std::nullopt;
+  return in_addr{htonl(INADDR_LOOPBACK)};
+}
+
+// A name, or an address of either family, IPv6 in brackets. Nothing: it is known, but has no IPv4 address.
+Expected<std::optional<in_addr>> Resolve(const std::string& host) {
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
   addrinfo hints{};
-  hints.ai_family = AF_INET;
+  hints.ai_family = bracketed ? AF_INET6 : AF_UNSPEC;
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0)
+  const std::string name = bracketed ? host.substr(1, host.size() - 2) : host;
+  if (const int error = getaddrinfo(name.c_str(), nullptr, &hints, &found); error != 0)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("host '{}': {}", host, gai_strerror(error)));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> list(found, &freeaddrinfo);
-  sockaddr_in address{};
-  std::memcpy(&address, list->ai_addr, sizeof address);
-  return address.sin_addr;
+  std::optional<in_addr> address;
+  for (const addrinfo* it = list.get(); it != nullptr; it = it->ai_next) {
+    if (!address || it->ai_family == AF_INET) address = Ipv4Of(*it);
+    if (address && it->ai_family == AF_INET) break;
+  }
+  return address;
 }
 
 // Our address on the way to another; a datagram socket that connects sends nothing.
@@ -92,7 +112,7 @@ Expected<std::string> ReachableHost(const std::string& bound, const std::string&
   if (const std::string peer_host = HostOf(peer); !peer_host.empty()) {
     const auto address = Resolve(peer_host);
     if (!address) return std::unexpected(address.error());
-    towards_peer = SourceTowards(*address);
+    if (*address) towards_peer = SourceTowards(**address);
     if (towards_peer && !IsLoopbackAddress(*towards_peer)) return TextOf(*towards_peer);
   }
   if (const auto out = WayOut()) return TextOf(*out);

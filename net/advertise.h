@@ -13,9 +13,9 @@ bool IsWildcard(const std::string& endpoint);
 
 // `bound` as others are to be told it, with the same port. `host` (a name or an address) says where they reach us, if
 // it is not empty. Else an endpoint that is no wildcard stays as it is, and a wildcard gets the address of the
-// interface that leads to `peer`, an endpoint; where that is loopback, or there is no peer, that of the interface that
-// leads out of the machine. kUnavailable if there is none, unless the peer is on this machine; kInvalidArgument if
-// the peer's host is unknown.
+// interface that leads to `peer`, an endpoint; where that is loopback, or there is no peer, or the peer has no IPv4
+// address, that of the interface that leads out of the machine. kUnavailable if there is none, unless the peer is on
+// this machine; kInvalidArgument if the peer's host is unknown.
 Expected<std::string> AdvertisedEndpoint(const std::string& bound, const std::string& host, const std::string& peer);
 
 }  // namespace tarn::net

@@ -33,6 +33,18 @@ TEST(Advertise, AWildcardBecomesAnAddressOnTheWayToThePeer) {
   EXPECT_TRUE(endpoint->ends_with(":7700")) << *endpoint;
 }
 
+TEST(Advertise, APeerOfTheOtherFamilyIsNoObstacle) {
+  const auto endpoint = AdvertisedEndpoint("tcp://0.0.0.0:7700", "", "tcp://[::1]:7701");
+  ASSERT_TRUE(endpoint) << endpoint.error().message;
+  EXPECT_FALSE(IsWildcard(*endpoint)) << *endpoint;
+  EXPECT_TRUE(endpoint->ends_with(":7700")) << *endpoint;
+  // One that no IPv4 address leads to: the way out, or what to do without one.
+  const auto far = AdvertisedEndpoint("tcp://0.0.0.0:7700", "", "tcp://[2001:db8::1]:7701");
+  if (!far) {
+    EXPECT_NE(far.error().message.find("--advertise"), std::string::npos) << far.error().message;
+  }
+}
+
 TEST(Advertise, WithoutAPeerItIsTheWayOutOrAnErrorThatSaysWhatToDo) {
   const auto endpoint = AdvertisedEndpoint("tcp://*:7700", "", "");
   if (endpoint) {
