@@ -97,12 +97,25 @@ void RocksDbCheckpointStore::WriteJobs() {
     if (room) waited_for_ = false;
     lock.unlock();
     if (room) wake_();
-    const Status memory = CatchExhaustion([&] { Do(std::move(job)); });
-    if (!memory && writer_) {
-      Report(writer_->Failed(memory.error()));
-      writer_.reset();
-    }
+    DoOrReport(std::move(job));
     lock.lock();
+  }
+}
+
+// Memory may end before there is a writer that knows what it was to write.
+void RocksDbCheckpointStore::DoOrReport(Job job) {
+  CheckpointPart begun;
+  if (const auto* begin = std::get_if<BeginJob>(&job))
+    begun = {.id = begin->head.id, .max_clock = begin->head.max_clock};
+  const Status memory = CatchExhaustion([&] { Do(std::move(job)); });
+  if (memory) return;
+  if (writer_) {
+    Report(writer_->Failed(memory.error()));
+    writer_.reset();
+  } else if (begun.id.value != 0) {
+    begun.code = memory.error().code;
+    begun.message = memory.error().message;
+    Report(std::move(begun));
   }
 }
 

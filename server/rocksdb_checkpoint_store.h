@@ -56,6 +56,7 @@ class RocksDbCheckpointStore : public CheckpointStore {
 
   void Queue(Job job, std::size_t bytes);
   void WriteJobs();
+  void DoOrReport(Job job);
   void Do(Job job);
   void Report(CheckpointPart part);
 

@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <semaphore>
 
 #include "core/manifest.h"
@@ -18,6 +21,23 @@
 #include "server/rocksdb_checkpoint_reader.h"
 #include "server/row_loader.h"
 #include "server/row_store.h"
+
+namespace {
+
+// The next piece of memory of this size cannot be had; 0: every one can.
+std::atomic<std::size_t> next_missing{0};
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  std::size_t wanted = bytes;
+  if (bytes != 0 && next_missing.compare_exchange_strong(wanted, 0)) throw std::bad_alloc();
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace tarn::server {
 namespace {
@@ -334,6 +354,28 @@ TEST_F(RocksDbCheckpointStream, AFailureIsToldBeforeTheEndAndTheRestIsDropped) {
   const CheckpointPart next = Wait(&store);
   EXPECT_EQ(next.code, ErrorCode::kOk) << next.message;
   EXPECT_EQ(next.files.at(0).name, "shard-1.sst");
+}
+
+TEST_F(RocksDbCheckpointStream, MemoryThatEndsAtTheBeginningIsToldToo) {
+  const auto rows = Rows(0, 1, kBits, true);
+  RocksDbCheckpointStore store([&] { woken_.release(); });
+  next_missing = sizeof(RocksDbCheckpointWriter);
+  store.Begin(HeadOf(rows.get(), 0), directory_);
+  const CheckpointPart part = Wait(&store);
+  EXPECT_EQ(next_missing, 0u);
+  EXPECT_EQ(part.id, CheckpointId(1));
+  EXPECT_EQ(part.code, ErrorCode::kIo);
+  EXPECT_EQ(part.message, "out of memory");
+  EXPECT_EQ(part.max_clock, Clock(4));
+  while (PutSlice(&store, rows.get())) {
+  }
+  store.Finish();
+  store.Begin(HeadOf(rows.get(), 1), directory_);
+  while (PutSlice(&store, rows.get())) {
+  }
+  store.Finish();
+  EXPECT_EQ(Wait(&store).code, ErrorCode::kOk);
+  EXPECT_TRUE(store.TakeWritten().empty());
 }
 
 TEST_F(RocksDbCheckpointStream, WhatIsGivenUpIsRemovedAndSaysSo) {
