@@ -65,6 +65,25 @@ ProcessId Fleet::StartScheduler() {
   return id;
 }
 
+std::unique_ptr<SimShardStore> Fleet::MakeStore(ProcessId id, ShardId shard) {
+  const Faults& faults = scenario_.faults;
+  SimShardStore::Hooks hooks;
+  hooks.later = [this, id](TimeUs delay, std::function<void()> run) {
+    events_.At(events_.now() + delay, [this, id, run = std::move(run)] {
+      if (processes_.contains(id)) run();
+    });
+  };
+  hooks.written = [this, id](CheckpointPart part) {
+    Step(id,
+         [this, part](Process& process, Outbox* out) { process.shard->OnCheckpointWritten(part, events_.now(), out); });
+  };
+  hooks.wake = [this, id] { Step(id, [](Process&, Outbox*) {}); };
+  hooks.state_hash = [this, id] { return processes_.at(id)->shard->rows().StateHash(); };
+  return std::make_unique<SimShardStore>(
+      SimShardStore::Options{shard, faults.fail_store, faults.slow_store, faults.full_store, scenario_.draw}, disk_,
+      &oracle_, std::move(hooks));
+}
+
 ProcessId Fleet::StartShard(std::uint32_t index) {
   const ProcessId id = next_process_++;
   auto& p = processes_[id] = std::make_unique<Process>();
@@ -77,19 +96,7 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
       if (spec.id == table) return scenario_.Of(spec.name);
     return ConsistencySpec();
   });
-  const Faults& faults = scenario_.faults;
-  p->store = std::make_unique<SimShardStore>(
-      SimShardStore::Options{ShardId(index), faults.fail_store, faults.slow_store, scenario_.draw}, disk_,
-      [this, id](TimeUs delay, std::function<void()> run) {
-        events_.At(events_.now() + delay, [this, id, run = std::move(run)] {
-          if (processes_.contains(id)) run();
-        });
-      },
-      [this, id](CheckpointPart part) {
-        Step(id, [this, part](Process& process, Outbox* out) {
-          process.shard->OnCheckpointWritten(part, events_.now(), out);
-        });
-      });
+  p->store = MakeStore(id, ShardId(index));
   server::ShardOptions options;
   options.shard = ShardId(index);
   if (scenario_.parked_pulls_max != 0) options.parked_pulls_max = scenario_.parked_pulls_max;

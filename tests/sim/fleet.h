@@ -55,6 +55,7 @@ class Fleet {
 
   ProcessId StartScheduler();
   ProcessId StartShard(std::uint32_t index);
+  std::unique_ptr<SimShardStore> MakeStore(ProcessId id, ShardId shard);
   ProcessId StartWorker(std::uint32_t rank);
   // fleet_faults.cc
   void PlanFaults();

@@ -5,6 +5,7 @@
 //   - versions, epochs, clocks and minimum clocks never go back
 //   - each row of data is trained exactly once an epoch, by pushes that count
 //   - a checkpoint at a clock holds what was pushed before it and nothing else
+//   - a checkpoint holds every row as it was at its cut, whatever was pushed while it was copied (sim_store.h)
 //
 // The oracle table starts at zero and uses plain SGD with rate 1 and gradient -count, so that a value is a count.
 #pragma once

@@ -122,6 +122,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseFaults(rng, s.workers, &s.faults);
   s.cut_slice_bytes = 1 + rng.Below(300);
   s.cut_pause_us = rng.Chance(0.8) ? TimeUs(rng.Below(20'000)) : 0;
+  s.faults.full_store = rng.Chance(0.5) ? 0.5 * rng.Unit() : 0;
   return s;
 }
 
@@ -138,14 +139,16 @@ std::string Scenario::Describe() const {
   return fmt::format(
       "{} shards, {} workers, {}{} {}, counts {}{} {}, layer {}{} {}, {} rows x {} epochs, depth {}; drop {:.2f} dup "
       "{:.2f} reorder {:.2f} "
-      "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store {:.2f}/{:.2f}/{:.2f} "
+      "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
+      "{:.2f}/{:.2f}/{:.2f}/{:.2f} "
       "sleeps {}/{}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
       train_rows, job.train.epochs, depth, faults.drop, faults.duplicate, faults.reorder, faults.spike,
       faults.reconnects, faults.partitions, faults.pauses, faults.crashes, faults.doubles, faults.cut_at_change,
-      faults.slow_store, faults.fail_store, faults.fail_manifest, faults.scheduler_sleeps, faults.shard_sleeps);
+      faults.slow_store, faults.fail_store, faults.fail_manifest, faults.full_store, faults.scheduler_sleeps,
+      faults.shard_sleeps);
 }
 
 }  // namespace tarn::sim

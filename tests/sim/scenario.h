@@ -24,6 +24,7 @@ struct Faults {
   double crash_at_cut = 0;    // of a worker beyond the clock of a checkpoint, its part lost
   double cut_at_change = 0;   // of a shard from the scheduler, whenever the view changes; shorter than the lease
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
+  double full_store = 0;                                     // per chunk of a cut
   bool scheduler_sleeps = false;                             // once, beyond the lease (rule N5)
   bool shard_sleeps = false;                                 // once, beyond the lease: the job ends
   TimeUs until_us = 0;                                       // no new fault after this time

@@ -1,10 +1,12 @@
-// Checkpoints of a simulated fleet: in memory, slow now and then, and failing when told to. Watches that nobody removes
-// a directory into which a shard still writes, and that no manifest names what is not there.
+// Checkpoints of a simulated fleet: in memory, slow and full now and then, and failing when told to. Watches that
+// nobody removes a directory into which a shard still writes, that no manifest names what is not there, that a part has
+// the rows as they were when it was begun, and that no slice comes before there is room again.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -23,7 +25,7 @@ struct SimDisk {
   std::map<std::string, Manifest> manifests;
   std::multiset<std::string> writing;  // directories into which a shard writes now
   std::set<std::string> removed;
-  std::uint64_t failed = 0;  // writes that were made to fail
+  std::uint64_t failed = 0;  // writes that were made to fail, but for parts given up before it was told
 };
 
 // The scheduler's side.
@@ -44,41 +46,58 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   bool stopping_ = false;
 };
 
-// A shard's side. `later(delay, run)`: call run after the delay, unless the shard's process is gone by then.
+// A shard's side.
 class SimShardStore : public server::CheckpointStore {
  public:
   struct Options {
     ShardId shard;
-    double fail = 0;  // chance of a write
+    double fail = 0;  // chance of a part to fail with the last write; half that with an earlier one
     double slow = 0;  // chance of a write to take seconds
+    double full = 0;  // chance of a chunk to leave no room for a while
     std::uint64_t seed = 0;
   };
-  using Later = std::function<void(TimeUs, std::function<void()>)>;
-  SimShardStore(Options options, SimDisk* disk, Later later, std::function<void(CheckpointPart)> written)
+  // What it needs of the shard's process.
+  struct Hooks {
+    // Calls `run` after the delay, unless the process is gone by then.
+    std::function<void(TimeUs, std::function<void()> run)> later;
+    std::function<void(CheckpointPart)> written;  // a step of the shard
+    std::function<void()> wake;                   // a turn of the loop: there is room again
+    std::function<std::uint64_t()> state_hash;    // of the shard's rows now
+  };
+  SimShardStore(Options options, SimDisk* disk, Oracle* oracle, Hooks hooks)
       : options_(options),
         disk_(disk),
-        later_(std::move(later)),
-        written_(std::move(written)),
+        oracle_(oracle),
+        hooks_(std::move(hooks)),
         rng_(Mix64(options.seed ^ options.shard.value)) {}
 
   void Begin(server::Snapshot head, std::string directory) override;
-  void Put(server::CutRows chunk) override { open_->Put(std::move(chunk)); }
-  void Finish() override { End(false); }
-  void Abandon() override { End(true); }
-  bool HasRoom() override { return true; }
+  void Put(server::CutRows chunk) override;
+  void Finish() override;
+  void Abandon() override;
+  bool HasRoom() override;
   Status Load(const std::string& directory, server::RowSink& sink) override;
 
  private:
   void End(bool abandoned);
+  void FailEarly();
+  void FillUp();
+  void CheckRows(const CheckpointPart& part, std::uint64_t state_hash);
+  TimeUs Duration();
+  CheckpointPart Failed() const;
 
   Options options_;
   SimDisk* disk_;
-  Later later_;
-  std::function<void(CheckpointPart)> written_;
+  Oracle* oracle_;
+  Hooks hooks_;
   SplitMix rng_;
-  std::shared_ptr<server::MemoryCheckpointStore> open_;  // of the part begun
+  std::shared_ptr<server::MemoryCheckpointStore> open_;  // of the part begun; null once it has failed
+  std::shared_ptr<bool> wanted_;                         // the part that failed early, until it is given up
   CheckpointId id_;
   std::string directory_;
+  std::optional<std::uint64_t> chunks_left_;  // until the part fails
+  bool full_ = false;
+  bool refused_ = false;  // HasRoom said no, and nothing was begun or drained since
 };
 
 }  // namespace tarn::sim
