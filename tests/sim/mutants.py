@@ -130,15 +130,33 @@ def build(source):
     return binary / "bin/tarn-sim"
 
 
+def run_seeds(program, seeds):
+    return subprocess.run([program, "--first", "1", "--seeds", str(seeds), "--threads", "1", "--repeat-every", "0"],
+                          capture_output=True, text=True, timeout=3600)
+
+
+def first_crash(program, seeds):
+    """Who crashes says nothing of its seed: the least number of seeds with which it does."""
+    enough = 1
+    while enough < seeds and run_seeds(program, enough).returncode >= 0:
+        enough *= 2
+    few, enough = enough // 2, min(enough, seeds)
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (middle, enough) if run_seeds(program, middle).returncode >= 0 else (few, middle)
+    return enough
+
+
 def seeds_until_found(program, seeds):
     """The number of the first seed that fails, and what it says; None if none does."""
-    done = subprocess.run([program, "--first", "1", "--seeds", str(seeds), "--threads", "1", "--repeat-every", "0"],
-                          capture_output=True, text=True, timeout=3600)
+    done = run_seeds(program, seeds)
     failed = re.search(r"FAILED seed (\d+): ([^\n]*)", done.stdout)
     if failed:
         return int(failed[1]), failed[2][:90]
-    if done.returncode != 0:
-        return 1, "the simulator crashed: " + (done.stderr.strip().splitlines() or ["?"])[-1][:80]
+    if done.returncode > 0:
+        return seeds, (done.stdout.strip().splitlines() or ["?"])[-1][:90]
+    if done.returncode < 0:
+        return first_crash(program, seeds), "the simulator crashed: " + (done.stderr.strip().splitlines() or ["?"])[-1][:80]
     return None
 
 

@@ -12,7 +12,7 @@ constexpr TimeUs kSlowUs = 3'000'000;
 // Of a part that fails before its end.
 constexpr std::uint64_t kChunksBeforeFailure = 8;
 // Chance of a part that is given up to have failed before; nobody may mind.
-constexpr double kFailsGivenUp = 0.3;
+constexpr double kFailsGivenUp = 0.6;
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void SimShardStore::Begin(server::Snapshot head, std::string directory) {
   directory_ = directory;
   refused_ = false;  // a first slice comes unasked
   chunks_left_.reset();
-  if (rng_.Chance(options_.fail / 2)) chunks_left_ = rng_.Below(kChunksBeforeFailure);
+  if (rng_.Chance(options_.fail)) chunks_left_ = rng_.Below(kChunksBeforeFailure);
   auto written = [this, state_hash = hooks_.state_hash()](CheckpointPart part) {
     CheckRows(part, state_hash);
     hooks_.written(std::move(part));

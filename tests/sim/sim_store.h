@@ -51,7 +51,7 @@ class SimShardStore : public server::CheckpointStore {
  public:
   struct Options {
     ShardId shard;
-    double fail = 0;  // chance of a part to fail with the last write; half that with an earlier one
+    double fail = 0;  // chance of a part to fail early, and with its last write
     double slow = 0;  // chance of a write to take seconds
     double full = 0;  // chance of a chunk to leave no room for a while
     std::uint64_t seed = 0;
