@@ -68,8 +68,9 @@ RunResult RunSeed(std::uint64_t seed, bool verbose) {
     SimDisk another;
     const RunResult twin = Fleet(Twin(scenario), &another, nullptr, false).Run();
     bits = twin.parameters_hash;
-    if (!twin.failure.empty()) result.failure = "without faults: " + twin.failure;
-    if (!result.job_failed && twin.parameters_hash != result.parameters_hash)
+    if (!twin.failure.empty())
+      result.failure = "without faults: " + twin.failure;
+    else if (!result.job_failed && twin.parameters_hash != result.parameters_hash)
       result.failure = "bsp + aggregated: faults and another number of shards changed the bits of the parameters";
   }
   if (goes_on && result.failure.empty()) Resume(scenario, &disk, bits, verbose, &result);
