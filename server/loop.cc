@@ -55,9 +55,11 @@ class ShardLoop {
     started_ = Now();
     shard_->Start(started_, &out_);
     Flush();
-    while (!shard_->stopped()) {
-      if (stop_.load(std::memory_order_relaxed))
+    while (!shard_->ended()) {
+      if (stop_.load(std::memory_order_relaxed)) {
+        if (shard_->stopped()) break;
         return Fail(ErrorCode::kCancelled, "terminated by a signal before the job was over");
+      }
       TARN_RETURN_IF_ERROR(Turn());
     }
     const Shutdown& reason = shard_->stop_reason();
@@ -92,6 +94,8 @@ class ShardLoop {
     Status status;
     const Status memory = CatchExhaustion([&] { status = TakeTurn(); });
     if (memory) return status;
+    const Shutdown& reason = shard_->stop_reason();
+    if (shard_->stopped()) return Fail(reason.code, reason.reason);  // no memory for saying it again
     shard_->Abandon(memory.error(), &out_);
     Flush();
     return {};

@@ -14,6 +14,7 @@ namespace {
 
 constexpr TimeUs kJoinPeriodUs = 500'000;
 constexpr TimeUs kLeaseBeforeWelcomeUs = 30'000'000;
+constexpr TimeUs kReasonPeriodUs = 1'000'000;
 
 bool IsControl(const Body& body) {
   return std::holds_alternative<Welcome>(body) || std::holds_alternative<ViewUpdate>(body) ||
@@ -46,7 +47,14 @@ void Shard::Impl::Send(Peer to, Body body) { out_->push_back({to, Make(std::move
 void Shard::Impl::StopWith(ErrorCode code, std::string reason) {
   if (stopped_) return;
   stopped_ = true;
+  stopped_at_ = now_;
   stop_reason_ = {code, std::move(reason)};
+  TellReason();
+}
+
+// Rule S2. The next time is set first: telling may meet the end of the memory.
+void Shard::Impl::TellReason() {
+  next_telling_ = now_ + kReasonPeriodUs;
   Send(kSchedulerPeer, stop_reason_);
 }
 
@@ -71,20 +79,34 @@ void Shard::Impl::Start(TimeUs now, Outbox* out) {
   SendJoin();
 }
 
+bool Shard::Impl::IsFromScheduler(Peer from, const Message& message) const {
+  return from == kSchedulerPeer && message.sender.role == Role::kScheduler && (!joined_ || message.job == job_);
+}
+
 void Shard::Impl::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  if (stopped_) return;
+  if (ended_) return;
   now_ = now;
   out_ = out;
+  if (stopped_) {
+    if (std::holds_alternative<Shutdown>(message.body) && IsFromScheduler(from, message)) OnShutdown();
+    return;
+  }
   if (!IsControl(message.body)) return OnData(from, std::move(message));
-  if (from == kSchedulerPeer && message.sender.role == Role::kScheduler && (!joined_ || message.job == job_))
-    return OnControl(std::move(message));
+  if (IsFromScheduler(from, message)) return OnControl(std::move(message));
   ++counters_.refused_other;
 }
 
 void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
-  if (stopped_) return;
+  if (ended_) return;
   now_ = now;
   out_ = out;
+  if (stopped_) {
+    if (now - stopped_at_ >= lease_us_)
+      ended_ = true;
+    else if (now >= next_telling_)
+      TellReason();
+    return;
+  }
   if (cut_ && now >= next_slice_ && store_->HasRoom()) ContinueCut();
   if (now < next_beat_) return;
   if (!joined_) return SendJoin();
@@ -94,6 +116,7 @@ void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
 
 // A cut that waits for room goes on when the store wakes the loop.
 TimeUs Shard::Impl::NextTimer() const {
+  if (stopped_) return std::min(next_telling_, stopped_at_ + lease_us_);
   if (cut_ && next_slice_ < next_beat_ && store_->HasRoom()) return next_slice_;
   return next_beat_;
 }
@@ -133,6 +156,7 @@ void Shard::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
 void Shard::Abandon(const Error& error, Outbox* out) { impl_->Abandon(error, out); }
 
 bool Shard::stopped() const { return impl_->stopped_; }
+bool Shard::ended() const { return impl_->ended_; }
 const Shutdown& Shard::stop_reason() const { return impl_->stop_reason_; }
 const View& Shard::view() const { return impl_->view_; }
 Clock Shard::minimum_clock() const { return impl_->cohort_.minimum(); }

@@ -74,11 +74,14 @@ class Shard {
   // The store has written (or failed to write) this shard's part of a checkpoint.
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
 
-  // What its loop failed at: the scheduler is told why, and the shard has stopped.
+  // What its loop failed at: the scheduler is told why, and the shard has stopped. Nothing if it had already.
   void Abandon(const Error& error, Outbox* out);
 
-  // Set once the scheduler has said so, or a fatal error (storage) happened; the loop then ends.
+  // Set once the scheduler has said so, or a fatal error (storage) happened: from then on it serves nobody.
   bool stopped() const;
+  // Stopped, and there is nothing left to say: the loop ends. A shard that stops by itself repeats why until the
+  // scheduler has answered with Shutdown, for a lease at most (rule S2).
+  bool ended() const;
   const Shutdown& stop_reason() const;
 
   const View& view() const;

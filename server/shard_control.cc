@@ -62,10 +62,8 @@ void Shard::Impl::SendPart() {
 
 void Shard::Impl::OnControl(Message message) {
   if (auto* shutdown = std::get_if<Shutdown>(&message.body)) {
-    Send(kSchedulerPeer, Shutdown{});  // rule S1: understood
-    stopped_ = true;
     stop_reason_ = std::move(*shutdown);
-    return;
+    return OnShutdown();
   }
   if (std::holds_alternative<Welcome>(message.body)) return OnWelcome(message);
   if (!joined_) return;  // the Welcome was lost, and comes again for our next Join
@@ -73,6 +71,11 @@ void Shard::Impl::OnControl(Message message) {
   if (const auto* update = std::get_if<ViewUpdate>(&message.body)) {
     if (auto status = Adopt(update->view); !status) StopWith(status.error().code, status.error().message);
   }
+}
+
+void Shard::Impl::OnShutdown() {
+  stopped_ = ended_ = true;
+  Send(kSchedulerPeer, Shutdown{});  // rule S1: understood
 }
 
 void Shard::Impl::OnWelcome(const Message& message) {

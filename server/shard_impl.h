@@ -51,7 +51,9 @@ class Shard::Impl {
   TimeUs heard_ = 0;      // when the scheduler was
   TimeUs next_beat_ = 0;  // Join or Heartbeat
   bool stopped_ = false;
+  bool ended_ = false;  // and the scheduler knows, or could not be told
   Shutdown stop_reason_;
+  TimeUs stopped_at_ = 0, next_telling_ = 0;  // of a shard that stopped by itself
 
   // The state.
   std::unique_ptr<RowStore> rows_;
@@ -88,9 +90,12 @@ class Shard::Impl {
   Message Make(Body body) const;
   void Send(Peer to, Body body);
   void StopWith(ErrorCode code, std::string reason);
+  bool IsFromScheduler(Peer from, const Message& message) const;
+  void TellReason();
 
   // shard_control.cc
   void OnControl(Message message);
+  void OnShutdown();
   void OnWelcome(const Message& message);
   Status Enter(const Message& message, const Welcome& welcome);
   Status Adopt(const View& view);

@@ -101,6 +101,19 @@ TEST(Death, AFailingShardEndsTheJob) {
   EXPECT_EQ(fleet.scheduler.stop_reason().reason, "shard 0: disk full");
 }
 
+// Only Shutdown{kOk} says that a node has understood (rule S2).
+TEST(Death, AFailingShardThatSaysWhyAgainHasNotUnderstood) {
+  FakeFleet fleet(SmallJob(1, 1));
+  fleet.AddAll();
+  fleet.shards[0]->silent = true;  // our answer is lost
+  fleet.Send(*fleet.shards[0], Shutdown{ErrorCode::kIo, "disk full"});
+  EXPECT_TRUE(fleet.scheduler.stopping());
+  fleet.Send(*fleet.shards[0], Shutdown{ErrorCode::kIo, "disk full"});
+  EXPECT_FALSE(fleet.scheduler.stopped());
+  fleet.Send(*fleet.shards[0], Shutdown{});
+  EXPECT_TRUE(fleet.scheduler.stopped());
+}
+
 TEST(Death, APausedSchedulerBlamesNobody) {
   FakeFleet fleet(SmallJob(2, 2));
   fleet.AddAll();

@@ -220,6 +220,53 @@ TEST_F(ShardMembershipTest, ATableThatChangesItsShapeStopsTheShard) {
   EXPECT_EQ(Take<Shutdown>().size(), 1u);
 }
 
+TEST_F(ShardMembershipTest, S2AShardThatFailsRepeatsWhyUntilItIsAnswered) {
+  JoinTwo();
+  out_.clear();
+  shard_->Abandon({ErrorCode::kIo, "disk full"}, &out_);
+  EXPECT_EQ(Take<Shutdown>().size(), 1u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(shard_->NextTimer(), now_ + 1'000'000);
+    shard_->OnTimer(now_ + 999'999, &out_);
+    EXPECT_TRUE(out_.empty());
+    shard_->OnTimer(now_ += 1'000'000, &out_);
+    ASSERT_EQ(out_.size(), 1u);
+    EXPECT_EQ(out_[0].to, kSchedulerPeer);
+    const auto told = Take<Shutdown>();
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_EQ(told[0].code, ErrorCode::kIo);
+    EXPECT_EQ(told[0].reason, "shard 0: disk full");
+  }
+  NextView();  // no answer
+  Deliver(PushOf(0, 10, 5, 1, 0));
+  EXPECT_TRUE(out_.empty());
+  EXPECT_FALSE(shard_->ended());
+  FromScheduler(Shutdown{ErrorCode::kIo, "shard 1: disk full too"});
+  EXPECT_TRUE(shard_->ended());
+  const auto answers = Take<Shutdown>();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].code, ErrorCode::kOk);
+  EXPECT_EQ(shard_->stop_reason().reason, "shard 0: disk full");  // its own
+  shard_->OnTimer(now_ += 1'000'000, &out_);
+  FromScheduler(Shutdown{});
+  EXPECT_TRUE(out_.empty());
+}
+
+TEST_F(ShardMembershipTest, S2AShardThatIsNotAnsweredEndsAfterALease) {
+  JoinTwo();
+  shard_->Abandon({ErrorCode::kIo, "disk full"}, &out_);
+  const TimeUs end = now_ + shard_->lease_us();
+  while (shard_->NextTimer() < end) shard_->OnTimer(now_ = shard_->NextTimer(), &out_);
+  EXPECT_EQ(shard_->NextTimer(), end);
+  shard_->OnTimer(end - 1, &out_);
+  EXPECT_FALSE(shard_->ended());
+  out_.clear();
+  shard_->OnTimer(end, &out_);
+  EXPECT_TRUE(shard_->ended());
+  EXPECT_TRUE(out_.empty());
+  EXPECT_EQ(shard_->stop_reason().reason, "shard 0: disk full");
+}
+
 TEST_F(ShardMembershipTest, PartitionsDoNotMoveYet) {
   JoinTwo();
   view_.routes.owners[0] = ShardId(1);

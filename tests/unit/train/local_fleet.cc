@@ -90,7 +90,7 @@ void LocalFleet::PassTime() {
   if (!scheduler_dead_ && scheduler_->NextTimer() <= now_) scheduler_->OnTimer(now_, &out);
   Post(kScheduler, &out);
   for (std::size_t i = 0; i < shards_.size(); ++i) {
-    if (shards_[i]->stopped() || shards_[i]->NextTimer() > now_) continue;
+    if (shards_[i]->ended() || shards_[i]->NextTimer() > now_) continue;
     shards_[i]->OnTimer(now_, &out);
     Post(kFirstShard + i, &out);
   }
