@@ -64,8 +64,9 @@ inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;       // ag
 inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;        // pull replies not yet taken by the network
 inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128} << 20;  // of them to one client: credits keep below
 inline constexpr std::size_t kCutSliceBytes = std::size_t{256} << 10;      // rows copied for a checkpoint at one go
-inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256} << 20;  // rows copied and not yet written
-inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;                 // a tick may jump at most this far
+inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256}
+                                                  << 20;    // not yet written; copied early: all rows (K3)
+inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;  // a tick may jump at most this far
 
 // Control.
 inline constexpr std::size_t kBlobBytesMax = std::size_t{4} << 20;  // worker state, metrics of a lease

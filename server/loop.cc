@@ -19,14 +19,13 @@
 #include "server/rocksdb_checkpoint_store.h"
 #include "server/row_store.h"
 #include "server/shard.h"
+#include "server/turn.h"
 
 namespace tarn::server {
 
 namespace {
 
 constexpr std::size_t kMessagesPerTurn = 256;
-// Small answers leave together (ZeroMQ's thread is woken once); large ones at once, so that sending begins meanwhile.
-constexpr std::size_t kFlushBytes = 128 << 10;
 constexpr TimeUs kTurnUsMax = 100'000;  // how long a wish to stop may go unseen
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
 
@@ -104,17 +103,8 @@ class ShardLoop {
   Status TakeTurn() {
     batch_.clear();
     transport_.Receive(&batch_, kMessagesPerTurn, std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
-    const TimeUs now = Now();
     const bool was_joined = shard_->joined();
-    std::size_t bytes = 0;
-    for (net::Received& received : batch_) {
-      const std::size_t counted = out_.size();
-      shard_->OnMessage(received.from, std::move(received.message), now, &out_);
-      for (std::size_t i = counted; i < out_.size(); ++i) bytes += out_[i].message.values.size();
-      if (bytes < kFlushBytes) continue;
-      bytes = 0;
-      Flush();
-    }
+    const TimeUs now = HandOver(&batch_, &*shard_, Now, &out_, [this] { Flush(); });
     for (CheckpointPart& part : store_.TakeWritten()) {
       LogPart(part);
       shard_->OnCheckpointWritten(std::move(part), now, &out_);
@@ -171,6 +161,7 @@ class ShardLoop {
     json.Member("refused_epoch", shard.refused_epoch).Member("refused_fenced", shard.refused_fenced);
     json.Member("refused_other", shard.refused_other).Member("refused_malformed", net.refused_malformed);
     json.Member("refused_too_large", net.refused_too_large).Member("checkpoints", shard.checkpoints);
+    json.Member("cut_early_bytes", shard_->rows().cut_early_bytes());
     json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();
     // The run is worth more than its metrics.
     if (auto status = metrics_->Append(json.text()); !status)

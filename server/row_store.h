@@ -87,6 +87,9 @@ class RowStore {
   bool ContinueCut(std::size_t bytes, std::vector<CutRows>* out);
   void DropCut();
   bool cutting() const { return cutting_; }
+  // Bytes of rows that all cuts so far have copied because they were about to change. They wait until the walk comes
+  // to their partition; only the size of the store bounds them.
+  std::uint64_t cut_early_bytes() const { return cut_early_bytes_; }
 
   // Sum of RowHash (server/snapshot.h) over all rows that were born: the same however rows are spread over shards.
   std::uint64_t StateHash() const;
@@ -133,6 +136,7 @@ class RowStore {
   bool cutting_ = false;
   std::size_t cut_table_ = 0;
   std::uint32_t cut_place_ = 0;
+  std::uint64_t cut_early_bytes_ = 0;
   std::vector<std::pair<Key, std::uint32_t>> found_;  // rows of one slice
   mutable std::vector<float> absent_;                 // initial values of the absent rows of one group
   std::vector<float> decoded_;                        // gradients of one group

@@ -118,6 +118,7 @@ void RowStore::Keep(const Table& table, PartitionCut& cut, std::uint64_t number,
   PartitionCut::State& state = cut.Touched();
   if (state.copied[number]) return;
   state.copied[number] = true;
+  if (out == nullptr) cut_early_bytes_ += table.row_bytes();
   const std::size_t capacity =
       ChunkRows(out != nullptr ? limits::kCutSliceBytes : kEarlyChunkBytes, cut.rows, table.row_bytes());
   if (out == nullptr && (state.early.empty() || state.early.back().keys.size() == capacity)) state.early.emplace_back();

@@ -141,6 +141,30 @@ TEST_F(RowStoreCutTest, WhatIsBornLaterIsNotInIt) {
   EXPECT_EQ(CutAll(&cut_).size(), 4u);
 }
 
+TEST_F(RowStoreCutTest, CountsWhatIsCopiedEarlyOnceARow) {
+  const std::size_t row_bytes = 8 * sizeof(float);
+  const Positioner position(sparse_, TableSalt(kSeed, sparse_.name));
+  const std::vector<float> gradient(sparse_.dim, 1.0f);
+  auto push = [&](Key key) {
+    const Section section{PartitionOf(position(key), kBits), 1, {}};
+    cut_.Apply(sparse_.id, {&section, 1}, {&key, 1}, ValueCodec::kFp32,
+               reinterpret_cast<const std::byte*>(gradient.data()), Clock(1));
+  };
+  push(1);
+  push(2);
+  (void)cut_.BeginCut();
+  EXPECT_EQ(cut_.cut_early_bytes(), 0u);
+  push(1);
+  push(1);  // copied already
+  push(3);  // born later
+  EXPECT_EQ(cut_.cut_early_bytes(), row_bytes);
+  std::vector<CutRows> chunks;
+  while (!cut_.ContinueCut(1, &chunks)) {
+  }
+  push(2);  // the cut is over
+  EXPECT_EQ(cut_.cut_early_bytes(), row_bytes);
+}
+
 TEST_F(RowStoreCutTest, CopiesNoMoreThanASliceAtOnce) {
   for (int i = 0; i < 400; ++i) Push({&cut_}, sparse_, 100'000);
   (void)cut_.BeginCut();

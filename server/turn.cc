@@ -1,0 +1,35 @@
+#include "server/turn.h"
+
+#include <cstddef>
+#include <utility>
+
+namespace tarn::server {
+
+namespace {
+
+// Small answers leave together (ZeroMQ's thread is woken once); large ones at once, so that sending begins meanwhile.
+constexpr std::size_t kFlushBytes = 128 << 10;
+
+}  // namespace
+
+TimeUs HandOver(std::vector<net::Received>* batch, Shard* shard, const std::function<TimeUs()>& clock, Outbox* out,
+                const std::function<void()>& flush) {
+  TimeUs now = clock();
+  std::size_t bytes = 0;
+  for (net::Received& received : *batch) {
+    const std::size_t counted = out->size();
+    shard->OnMessage(received.from, std::move(received.message), now, out);
+    for (std::size_t i = counted; i < out->size(); ++i) bytes += (*out)[i].message.values.size();
+    if (bytes >= kFlushBytes) {
+      bytes = 0;
+      flush();
+    }
+    const TimeUs later = clock();
+    if (later - now < kTurnTimerUs) continue;
+    now = later;
+    if (now >= shard->NextTimer()) shard->OnTimer(now, out);
+  }
+  return now;
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,53 @@
+// A turn of a shard's loop: however many messages it takes, the shard's timer goes off between them.
+#include "server/turn.h"
+
+#include <utility>
+
+#include "tests/unit/server/shard_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+class TurnTest : public ShardTest {
+ protected:
+  // A turn of `n` pulls, each of which takes `us`.
+  TimeUs TakeTurn(std::size_t n, TimeUs us) {
+    std::vector<net::Received> batch;
+    for (std::size_t i = 0; i < n; ++i) batch.push_back({kWorkerPeer, PullOf(0, 10, 5, 0, i + 1)});
+    auto clock = [this, us] { return std::exchange(now_, now_ + us); };
+    return HandOver(&batch, shard_.get(), clock, &out_, [this] { ++flushes_; });
+  }
+  int flushes_ = 0;
+};
+
+TEST_F(TurnTest, ACutGoesOnWithinIt) {
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
+  for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
+  view_.checkpoint = {CheckpointId(1), false, Clock(0), "ckpt-1"};
+  NextView();
+  ASSERT_TRUE(shard_->rows().cutting());
+  TakeTurn(200, kTurnTimerUs - 1);  // every second message
+  EXPECT_FALSE(shard_->rows().cutting());
+  EXPECT_EQ(written_.size(), 1u);
+}
+
+TEST_F(TurnTest, HeartbeatsGoOutWithinIt) {
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
+  out_.clear();
+  const TimeUs begin = now_;
+  EXPECT_EQ(TakeTurn(100, 50'000), begin + 100 * 50'000);
+  EXPECT_GE(Take<Heartbeat>().size(), 4u);
+}
+
+TEST_F(TurnTest, AQuickOneLeavesTheTimerToItsEnd) {
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
+  now_ = shard_->NextTimer();
+  out_.clear();
+  const TimeUs begin = now_;
+  EXPECT_EQ(TakeTurn(100, 10), begin);
+  EXPECT_TRUE(Take<Heartbeat>().empty());
+  EXPECT_EQ(flushes_, 0);
+}
+
+}  // namespace
+}  // namespace tarn::server
