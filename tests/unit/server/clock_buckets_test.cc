@@ -16,7 +16,7 @@ class ClockBucketsTest : public testing::Test {
  protected:
   ClockBucketsTest() {
     spec_.id = TableId(1);
-    spec_.name = "t";
+    spec_.name = std::string("t");
     spec_.optimizer.learning_rate = 1.0f;
     EXPECT_TRUE(rows_.AddTable(spec_));
   }
@@ -54,7 +54,7 @@ TEST_F(ClockBucketsTest, OneWorkersPushesAreSummedBySequence) {
 
 TEST_F(ClockBucketsTest, AContributionAloneIsKeptToTheBit) {
   spec_.id = TableId(2);
-  spec_.name = "z";
+  spec_.name = std::string("z");
   spec_.optimizer.kind = OptimizerKind::kMomentum;
   spec_.optimizer.momentum = 0.5f;
   ASSERT_TRUE(rows_.AddTable(spec_));

@@ -29,15 +29,18 @@ std::atomic<std::size_t> next_missing{0};
 
 }  // namespace
 
-void* operator new(std::size_t bytes) {
+// Not inlined: GCC would see free() called on what its own operator new returned, and warn.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
   std::size_t wanted = bytes;
   if (bytes != 0 && next_missing.compare_exchange_strong(wanted, 0)) throw std::bad_alloc();
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes == 0 ? 1 : bytes); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace tarn::server {
 namespace {
