@@ -10,11 +10,6 @@ namespace tarn {
 
 namespace {
 
-// The schema's enumerators and core's are the same numbers.
-template <typename Wire, typename Core>
-constexpr bool SameEnd(Wire wire_last, Core core_last) {
-  return static_cast<unsigned>(wire_last) == static_cast<unsigned>(core_last);
-}
 static_assert(SameEnd(wire::ValueCodec::MAX, ValueCodec::kFp16));
 static_assert(SameEnd(wire::TableKind::MAX, TableKind::kSparse));
 static_assert(SameEnd(wire::InitializerKind::MAX, InitializerKind::kNormal));

@@ -9,6 +9,12 @@
 
 namespace tarn {
 
+// Whether the last enumerators are the same number: the schema's and core's must be.
+template <typename Wire, typename Core>
+constexpr bool SameEnd(Wire wire_last, Core core_last) {
+  return static_cast<unsigned>(wire_last) == static_cast<unsigned>(core_last);
+}
+
 // Appends the table to the buffer under construction; its name is the caller's to bound.
 flatbuffers::Offset<wire::TableSpec> EncodeTable(flatbuffers::FlatBufferBuilder* builder, const TableSpec& spec);
 

@@ -14,14 +14,8 @@
 namespace tarn::net {
 namespace {
 
-// The schema's enumerators and core's are the same numbers.
-template <typename Wire, typename Core>
-constexpr bool SameEnd(Wire wire_last, Core core_last) {
-  return static_cast<unsigned>(wire_last) == static_cast<unsigned>(core_last);
-}
 static_assert(SameEnd(wire::Role::MAX, Role::kWorker));
 static_assert(SameEnd(wire::KeyCodec::MAX, KeyCodec::kRange));
-static_assert(SameEnd(wire::ValueCodec::MAX, ValueCodec::kFp16));
 static_assert(SameEnd(wire::ErrorCode::MAX, ErrorCode::kInternal));
 static_assert(SameEnd(wire::WorkerState::MAX, WorkerState::kEnded));
 static_assert(SameEnd(wire::LeasePurpose::MAX, LeasePurpose::kTest));

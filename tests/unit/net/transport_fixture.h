@@ -1,0 +1,72 @@
+// What the tests of the transport share: transports of one context over loopback, and messages that can be told apart.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/message.h"
+#include "net/zmq_transport.h"
+
+namespace tarn::net {
+
+inline constexpr std::int64_t kSecondUs = 1'000'000;
+
+inline Message NumberedTick(std::uint64_t n) {
+  Message message;
+  message.body = Tick{.clock = Clock(n)};
+  return message;
+}
+
+// A push of `bytes` of values whose first word is `n`.
+inline Message Piece(std::uint64_t n, std::size_t bytes) {
+  Message message;
+  message.body = PullReply{.request = RequestId(n), .count = 1024};
+  message.values = Buffer::Allocate(bytes);
+  std::memset(message.values.data(), static_cast<int>(n & 0xff), bytes);
+  return message;
+}
+
+inline std::uint64_t TickOf(const Received& r) { return std::get<Tick>(r.message.body).clock.value; }
+
+class TransportTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<ZmqTransport> Make(ZmqTransportOptions options = {}) {
+    options.linger_ms = 0;
+    return std::make_unique<ZmqTransport>(&context_, options);
+  }
+
+  // What `transport` receives until there are `n` messages or `limit_us` has passed.
+  static std::vector<Received> ReceiveN(Transport* transport, std::size_t n, std::int64_t limit_us = 10 * kSecondUs) {
+    std::vector<Received> got;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(limit_us);
+    while (got.size() < n && std::chrono::steady_clock::now() < end) transport->Receive(&got, n - got.size(), 20'000);
+    return got;
+  }
+
+  // What `to` receives of what `from` has sent, until there are `n`. A sender must run too: what it sent before the
+  // connection stood waits in it.
+  static std::vector<Received> Move(Transport* from, Transport* to, std::size_t n) {
+    std::vector<Received> got;
+    for (int i = 0; i < 1000 && got.size() < n; ++i) {
+      from->Receive(&got, 0, 0);
+      to->Receive(&got, n - got.size(), 5'000);
+    }
+    return got;
+  }
+
+  // Receives on `transport` until `done`, for at most five seconds.
+  static bool ReceiveUntil(Transport* transport, const std::function<bool()>& done) {
+    std::vector<Received> got;
+    for (int i = 0; i < 500 && !done(); ++i) transport->Receive(&got, 16, 10'000);
+    return done();
+  }
+
+  ZmqContext context_;
+};
+
+}  // namespace tarn::net
