@@ -77,14 +77,16 @@ struct DataSection {
   friend bool operator==(const DataSection&, const DataSection&) = default;
 };
 
-enum class ModelKind : std::uint8_t { kLogisticRegression, kFm, kWideDeep, kDeepFm, kDlrm, kMlp };
+enum class ModelKind : std::uint8_t { kLogisticRegression, kFm, kWideDeep, kDeepFm, kDlrm, kDcnV2, kMlp };
 
 // [model]
 struct ModelSection {
   ModelKind kind = ModelKind::kLogisticRegression;
   std::uint32_t embedding_dim = 8;               // FM factors, embeddings
   std::vector<std::uint32_t> hidden = {64, 32};  // layers of the (top) MLP, without the output
-  std::vector<std::uint32_t> bottom = {64, 32};  // DLRM: layers of the bottom MLP, before embedding_dim
+  std::vector<std::uint32_t> bottom = {64, 32};  // DLRM, DCN v2: layers of the bottom MLP, before embedding_dim
+  std::uint32_t cross_layers = 3;                // DCN v2
+  std::uint32_t cross_rank = 0;                  // DCN v2: of their matrices; 0: full
   double init_stddev = 0.01;                     // of embeddings: N(0, init_stddev)
   friend bool operator==(const ModelSection&, const ModelSection&) = default;
 };

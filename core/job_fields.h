@@ -80,6 +80,8 @@ void VisitModel(Visitor& visitor, Section& section) {
   visitor.Integer("embedding_dim", section.embedding_dim, 1, limits::kRowDimMax);
   visitor.Integers("hidden", section.hidden, 1, limits::kLayerUnitsMax, limits::kLayersMax);
   visitor.Integers("bottom", section.bottom, 1, limits::kLayerUnitsMax, limits::kLayersMax);
+  visitor.Integer("cross_layers", section.cross_layers, 0, limits::kLayersMax);
+  visitor.Integer("cross_rank", section.cross_rank, 0, limits::kRowDimMax - 1);
   visitor.Number("init_stddev", section.init_stddev, Range{0, 1000});
 }
 

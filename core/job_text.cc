@@ -16,6 +16,7 @@ constexpr Named<ModelKind> kModels[] = {{ModelKind::kLogisticRegression, "logist
                                         {ModelKind::kWideDeep, "wide_deep"},
                                         {ModelKind::kDeepFm, "deepfm"},
                                         {ModelKind::kDlrm, "dlrm"},
+                                        {ModelKind::kDcnV2, "dcn_v2"},
                                         {ModelKind::kMlp, "mlp"}};
 constexpr Named<Durability> kDurabilities[] = {{Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}};
 

@@ -9,6 +9,7 @@ Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& sha
     case ModelKind::kWideDeep: return MakeWideDeep(job, shape);
     case ModelKind::kDeepFm: return MakeDeepFm(job, shape);
     case ModelKind::kDlrm: return MakeDlrm(job, shape);
+    case ModelKind::kDcnV2: return MakeDcnV2(job, shape);
     case ModelKind::kMlp: return MakeMlp(job, shape);
   }
   return Fail(ErrorCode::kUnsupported, "model.kind: not one that this build knows");

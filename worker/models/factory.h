@@ -12,6 +12,7 @@ Expected<std::unique_ptr<Model>> MakeFm(const Job& job, const ModelShape& shape)
 Expected<std::unique_ptr<Model>> MakeWideDeep(const Job& job, const ModelShape& shape);
 Expected<std::unique_ptr<Model>> MakeDeepFm(const Job& job, const ModelShape& shape);
 Expected<std::unique_ptr<Model>> MakeDlrm(const Job& job, const ModelShape& shape);
+Expected<std::unique_ptr<Model>> MakeDcnV2(const Job& job, const ModelShape& shape);
 Expected<std::unique_ptr<Model>> MakeMlp(const Job& job, const ModelShape& shape);
 
 }  // namespace tarn::worker

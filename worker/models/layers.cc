@@ -60,58 +60,71 @@ void LinearTermBackward(const Batch& batch, const float* grad_logits, const Tabl
   view.gradients[view.index[batch.keys.size()]] += static_cast<float>(kernels::Sum(batch.rows, grad_logits));
 }
 
-LayerStack::LayerStack(const Job& job, const std::string& name, std::uint32_t in, std::vector<std::uint32_t> sizes,
-                       bool relu_last, std::vector<TableUse>* tables)
-    : in_(in), sizes_(std::move(sizes)), relu_last_(relu_last), first_view_(tables->size()) {
-  for (std::size_t i = 0; i < sizes_.size(); ++i) {
-    TableUse use{BaseSpec(job, fmt::format("{}.{}", name, i), job.optimizer.dense), RowsNeeded::kAll};
-    use.spec.kind = TableKind::kDense;
-    use.spec.rows = sizes_[i];
-    use.spec.dim = Inputs(i) + 1;
-    const float reach = 1.0f / std::sqrt(static_cast<float>(Inputs(i)));
-    use.spec.initializer = {InitializerKind::kUniform, -reach, reach};
-    tables->push_back(use);
-  }
-  weights_.resize(sizes_.size());
-  biases_.resize(sizes_.size());
-  outputs_.resize(sizes_.size());
-  gradients_.resize(sizes_.size());
+DenseLayer::DenseLayer(const Job& job, const std::string& name, std::uint32_t in, std::uint32_t out, Options options,
+                       std::vector<TableUse>* tables)
+    : in_(in), out_(out), options_(options), view_(tables->size()) {
+  TableUse use{BaseSpec(job, name, job.optimizer.dense), RowsNeeded::kAll};
+  use.spec.kind = TableKind::kDense;
+  use.spec.rows = out;
+  use.spec.dim = static_cast<std::uint32_t>(RowFloats());
+  const float reach = 1.0f / std::sqrt(static_cast<float>(in));
+  use.spec.initializer = {InitializerKind::kUniform, -reach, reach};
+  tables->push_back(use);
+  weights_.resize(std::size_t{in} * out);
+  bias_.resize(options.bias ? out : 0);
 }
 
-float* LayerStack::Forward(std::size_t rows, const float* x, std::span<const TableView> views) {
-  for (std::size_t i = 0; i < sizes_.size(); ++i) {
-    const std::size_t in = Inputs(i), out = sizes_[i];
-    weights_[i].resize(in * out);
-    biases_[i].resize(out);
-    const float* table = views[first_view_ + i].rows;
-    for (std::size_t o = 0; o < out; ++o) {
-      std::memcpy(&weights_[i][o * in], table + o * (in + 1), in * sizeof(float));
-      biases_[i][o] = table[o * (in + 1) + in];
-    }
-    outputs_[i].resize(rows * out);
-    kernels::LinearForward({rows, in, out}, i == 0 ? x : outputs_[i - 1].data(), weights_[i].data(), biases_[i].data(),
-                           Relu(i), outputs_[i].data());
+const float* DenseLayer::Forward(std::size_t rows, const float* x, std::span<const TableView> views) {
+  const float* table = views[view_].rows;
+  for (std::size_t o = 0; o < out_; ++o) {
+    std::memcpy(&weights_[o * in_], table + o * RowFloats(), in_ * sizeof(float));
+    if (options_.bias) bias_[o] = table[o * RowFloats() + in_];
   }
-  return outputs_.back().data();
+  output_.resize(rows * out_);
+  kernels::LinearForward({rows, in_, out_}, x, weights_.data(), options_.bias ? bias_.data() : nullptr, options_.relu,
+                         output_.data());
+  return output_.data();
+}
+
+void DenseLayer::Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views) {
+  grad_weights_.resize(std::size_t{in_} * out_);
+  grad_bias_.resize(bias_.size());
+  kernels::LinearBackward({rows, in_, out_}, x, weights_.data(), output_.data(), options_.relu, dy, dx,
+                          grad_weights_.data(), options_.bias ? grad_bias_.data() : nullptr);
+  float* table = views[view_].gradients;
+  for (std::size_t o = 0; o < out_; ++o) {
+    std::memcpy(table + o * RowFloats(), &grad_weights_[o * in_], in_ * sizeof(float));
+    if (options_.bias) table[o * RowFloats() + in_] = grad_bias_[o];
+  }
+}
+
+LayerStack::LayerStack(const Job& job, const std::string& name, std::uint32_t in,
+                       const std::vector<std::uint32_t>& sizes, bool relu_last, std::vector<TableUse>* tables) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const bool relu = relu_last || i + 1 < sizes.size();
+    layers_.emplace_back(job, fmt::format("{}.{}", name, i), in, sizes[i], DenseLayer::Options{.relu = relu}, tables);
+    in = sizes[i];
+  }
+  inputs_.resize(layers_.size());
+  gradients_.resize(layers_.size() - 1);
+}
+
+const float* LayerStack::Forward(std::size_t rows, const float* x, std::span<const TableView> views) {
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    inputs_[i] = x;
+    x = layers_[i].Forward(rows, x, views);
+  }
+  return x;
 }
 
 void LayerStack::Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views) {
-  for (std::size_t i = sizes_.size(); i-- > 0;) {
-    const std::size_t in = Inputs(i), out = sizes_[i];
-    grad_weights_.resize(in * out);
-    grad_bias_.resize(out);
+  for (std::size_t i = layers_.size(); i-- > 0;) {
     float* below = dx;
     if (i > 0) {
-      gradients_[i - 1].resize(rows * in);
+      gradients_[i - 1].resize(rows * layers_[i - 1].out());
       below = gradients_[i - 1].data();
     }
-    kernels::LinearBackward({rows, in, out}, i == 0 ? x : outputs_[i - 1].data(), weights_[i].data(),
-                            outputs_[i].data(), Relu(i), dy, below, grad_weights_.data(), grad_bias_.data());
-    float* table = views[first_view_ + i].gradients;
-    for (std::size_t o = 0; o < out; ++o) {
-      std::memcpy(table + o * (in + 1), &grad_weights_[o * in], in * sizeof(float));
-      table[o * (in + 1) + in] = grad_bias_[o];
-    }
+    layers_[i].Backward(rows, i == 0 ? x : inputs_[i], dy, below, views);
     dy = below;
   }
 }

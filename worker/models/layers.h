@@ -19,30 +19,50 @@ TableUse EmbeddingTable(const Job& job);
 void LinearTerm(const Batch& batch, const TableView& view, float* logits);
 void LinearTermBackward(const Batch& batch, const float* grad_logits, const TableView& view);
 
-// Layers in -> sizes[0] -> ... -> sizes[n-1], ReLU after each but, unless relu_last, the last. Layer i is the dense
-// table "<name>.<i>" of sizes[i] rows: the weights of an output and, last, its bias. Both start uniform in
-// +-1/sqrt(inputs).
+// One fully connected layer: the dense table `name` of `out` rows, each the weights of an output and, last, its bias.
+// Both start uniform in +-1/sqrt(in).
+class DenseLayer {
+ public:
+  struct Options {
+    bool bias = true;  // false: the rows hold no bias
+    bool relu = false;
+  };
+
+  // Appends its table to `tables`; it is the view at that place of a step from then on.
+  DenseLayer(const Job& job, const std::string& name, std::uint32_t in, std::uint32_t out, Options options,
+             std::vector<TableUse>* tables);
+
+  // x: rows x in. Returns rows x out, valid until the next call. x must live until Backward.
+  const float* Forward(std::size_t rows, const float* x, std::span<const TableView> views);
+  // dy: rows x out, changed in place. dx: rows x in, or null; overwritten. Writes gradients into the view.
+  void Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views);
+
+  std::uint32_t out() const { return out_; }
+
+ private:
+  std::size_t RowFloats() const { return std::size_t{in_} + (options_.bias ? 1 : 0); }
+
+  std::uint32_t in_, out_;
+  Options options_;
+  std::size_t view_;
+  std::vector<float> weights_, bias_, output_, grad_weights_, grad_bias_;
+};
+
+// Layers in -> sizes[0] -> ... -> sizes[n-1], ReLU after each but, unless relu_last, the last. Layer i is named
+// "<name>.<i>".
 class LayerStack {
  public:
-  // Appends its tables to `tables`; they are views [first, first + count) of a step from then on.
-  LayerStack(const Job& job, const std::string& name, std::uint32_t in, std::vector<std::uint32_t> sizes,
+  LayerStack(const Job& job, const std::string& name, std::uint32_t in, const std::vector<std::uint32_t>& sizes,
              bool relu_last, std::vector<TableUse>* tables);
 
-  // x: rows x in. Returns rows x sizes.back(), valid until the next call. x must live until Backward.
-  float* Forward(std::size_t rows, const float* x, std::span<const TableView> views);
-  // dy: rows x sizes.back(), changed in place. dx: rows x in, or null. Writes gradients into the views.
+  // As of DenseLayer. sizes must not have been empty.
+  const float* Forward(std::size_t rows, const float* x, std::span<const TableView> views);
   void Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views);
 
  private:
-  std::uint32_t Inputs(std::size_t layer) const { return layer == 0 ? in_ : sizes_[layer - 1]; }
-  bool Relu(std::size_t layer) const { return relu_last_ || layer + 1 < sizes_.size(); }
-
-  std::uint32_t in_;
-  std::vector<std::uint32_t> sizes_;
-  bool relu_last_;
-  std::size_t first_view_;
-  std::vector<std::vector<float>> weights_, biases_, outputs_, gradients_;
-  std::vector<float> grad_weights_, grad_bias_;
+  std::vector<DenseLayer> layers_;
+  std::vector<const float*> inputs_;           // of each layer, since Forward
+  std::vector<std::vector<float>> gradients_;  // of each layer's output but the last
 };
 
 // Checks that a layer's row (inputs and bias) fits limits::kRowDimMax.

@@ -67,7 +67,7 @@ TEST(JobError, UnknownValues) {
             "'idx'");
   EXPECT_EQ(ErrorOf("[model]\nkind = \"deep_fm\"\n"),
             "job.toml:2: model.kind: unknown model 'deep_fm': expected one of logistic_regression, fm, wide_deep, "
-            "deepfm, dlrm, mlp; the nearest is 'deepfm'");
+            "deepfm, dlrm, dcn_v2, mlp; the nearest is 'deepfm'");
   EXPECT_EQ(ErrorOf("[storage]\ndurability = \"chian\"\n"),
             "job.toml:2: storage.durability: unknown durability 'chian': expected one of none, checkpoint; the "
             "nearest is 'none'");

@@ -65,6 +65,8 @@ kind = "dlrm"
 embedding_dim = 16
 hidden = [128, 64, 32]
 bottom = []
+cross_layers = 2
+cross_rank = 8
 init_stddev = 0
 [train]
 batch_rows = 64
@@ -92,7 +94,7 @@ prefetch = 0
                          true,
                          10};
   EXPECT_EQ(job.data, data);
-  EXPECT_EQ(job.model, (ModelSection{ModelKind::kDlrm, 16, {128, 64, 32}, {}, 0}));
+  EXPECT_EQ(job.model, (ModelSection{ModelKind::kDlrm, 16, {128, 64, 32}, {}, 2, 8, 0}));
   EXPECT_EQ(job.train, (TrainSection{64, 3, 2, 1, 0}));
 }
 

@@ -166,7 +166,7 @@ TEST(JobNames, BothWays) {
     ASSERT_TRUE(ParseName(name, format));
     EXPECT_EQ(Name(format), name);
   }
-  for (std::string_view name : {"logistic_regression", "fm", "wide_deep", "deepfm", "dlrm", "mlp"}) {
+  for (std::string_view name : {"logistic_regression", "fm", "wide_deep", "deepfm", "dlrm", "dcn_v2", "mlp"}) {
     ModelKind kind{};
     ASSERT_TRUE(ParseName(name, kind));
     EXPECT_EQ(Name(kind), name);

@@ -17,6 +17,7 @@ struct Variant {
   ModelKind kind;
   std::uint32_t fields, dense_columns, classes;
   bool weighted;
+  std::uint32_t cross_rank = 0;
 };
 
 class ModelGradients : public ::testing::TestWithParam<Variant> {
@@ -31,6 +32,7 @@ class ModelGradients : public ::testing::TestWithParam<Variant> {
     job.model.embedding_dim = 4;
     job.model.hidden = {6, 5};
     job.model.bottom = {6};
+    job.model.cross_rank = s.cross_rank;
     auto made = MakeModel(job, {s.fields, s.dense_columns, s.classes});
     ASSERT_TRUE(made.has_value()) << made.error().message;
     model_ = std::move(*made);
@@ -136,9 +138,11 @@ INSTANTIATE_TEST_SUITE_P(
                       Variant{ModelKind::kLogisticRegression, 0, 0, 2, true}, Variant{ModelKind::kFm, 3, 0, 2, false},
                       Variant{ModelKind::kFm, 0, 0, 2, true}, Variant{ModelKind::kWideDeep, 3, 0, 2, false},
                       Variant{ModelKind::kDeepFm, 3, 0, 2, false}, Variant{ModelKind::kDlrm, 3, 4, 2, false},
-                      Variant{ModelKind::kMlp, 0, 6, 4, false}),
+                      Variant{ModelKind::kDcnV2, 3, 0, 2, false}, Variant{ModelKind::kDcnV2, 2, 4, 2, false},
+                      Variant{ModelKind::kDcnV2, 2, 4, 2, false, 3}, Variant{ModelKind::kMlp, 0, 6, 4, false}),
     [](const auto& test) {
       return std::string(Name(test.param.kind)) + (test.param.weighted ? "_weighted" : "") +
+             (test.param.cross_rank != 0 ? "_low_rank" : "") + (test.param.dense_columns != 0 ? "_dense" : "") +
              (test.param.fields == 0 ? "_ragged" : "");
     });
 
