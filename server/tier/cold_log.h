@@ -1,0 +1,151 @@
+// Which cold row lies where. Rows are appended to the open segment of their table, which is written to the ColdStore
+// when it is full; until it is there, reads come from memory. Rows that are not wanted any more leave holes; a segment
+// without rows is removed, and when holes take too much of the disk, the rows of the emptiest segments are appended
+// anew and its owner is told.
+//
+//   ColdId id = log.Append(table, {place, number}, words);
+//   log.Read(table, ids, out);            // blocks; or
+//   log.Fetch(table, ids);                // ... and later, from Poll: listener->OnFetched
+//   log.Free(table, id);
+//
+// A record is the row's owner (two words) and then its words as they were appended. A ColdId is valid from Append to
+// Free, and means nothing outside its table. Not thread-safe: the shard's thread owns it. Deterministic, apart from
+// when the store is done with things.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "core/types.h"
+#include "server/tier/cold_store.h"
+
+namespace tarn::server {
+
+using ColdId = std::uint32_t;
+// Ids of one table; see Append.
+inline constexpr ColdId kColdIds = 1u << 28;
+
+// Whose row it is: the place of its partition and its number there.
+struct RowOwner {
+  std::uint32_t place = 0;
+  std::uint32_t number = 0;
+  friend bool operator==(const RowOwner&, const RowOwner&) = default;
+};
+inline constexpr std::size_t kOwnerWords = 2;
+
+class ColdLogListener {
+ public:
+  virtual ~ColdLogListener() = default;
+  // The oldest fetch has ended: records[i] is what ids[i] was when it was fetched. Some ids may have been freed since;
+  // none has been given to another row.
+  virtual void OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
+  // A row has another id from now on.
+  virtual void OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) = 0;
+};
+
+struct ColdLogOptions {
+  std::size_t segment_bytes = std::size_t{8} << 20;
+  // Segments of this size that wait to be written; beyond, there is no room.
+  std::uint32_t queued_segments_max = 3;
+};
+
+class ColdLog {
+ public:
+  // Both outlive it.
+  ColdLog(ColdStore* store, ColdLogListener* listener, ColdLogOptions options);
+  ~ColdLog();
+  ColdLog(const ColdLog&) = delete;
+  ColdLog& operator=(const ColdLog&) = delete;
+
+  // A table whose rows have `words` words. Before anything else of it.
+  void AddTable(TableId table, std::size_t words);
+
+  // Whether the store keeps up. Rows may be appended all the same, but memory grows.
+  bool HasRoom() const { return queued_bytes_ < options_.queued_segments_max * options_.segment_bytes; }
+  // Blocks until it does. The error is the store's.
+  Status WaitForRoom();
+  // Takes a row. kTooLarge when the table has all the ids that there are.
+  Expected<ColdId> Append(TableId table, RowOwner owner, const std::uint32_t* words);
+  void Free(TableId table, ColdId id);
+
+  // Whole records of ids in ascending order. Blocks for those that are not in memory.
+  Status Read(TableId table, std::span<const ColdId> ids, std::uint32_t* records);
+  // The same beside the shard's work; the listener hears of it in Poll. Fetches end in order.
+  void Fetch(TableId table, std::vector<ColdId> ids);
+
+  // Takes in what the store has done, and goes on collecting. Calls the listener. The error is the store's and final.
+  Status Poll();
+
+  std::size_t record_words(TableId table) const { return families_[table.value].words + kOwnerWords; }
+  std::uint64_t rows() const { return rows_; }
+  // What it takes: segments not yet written, fetches, its own lists and the store's memory.
+  std::size_t memory_bytes() const;
+  std::uint64_t segments() const { return segments_; }
+  std::uint64_t moved() const { return moved_; }  // rows appended anew
+
+ private:
+  struct Segment {
+    enum class State : std::uint8_t { kFree, kOpen, kWriting, kWritten, kRemoving } state = State::kFree;
+    std::uint32_t count = 0, live = 0;
+    std::uint32_t readers = 0;            // fetches under way that touch it
+    std::vector<std::uint64_t> alive;     // a bit a record
+    std::shared_ptr<SegmentBytes> bytes;  // until written
+  };
+  struct Family {
+    std::size_t words = 0;
+    std::uint32_t per_page = 1;
+    std::uint32_t capacity_log2 = 0;  // records of a segment
+    std::vector<Segment> segments;
+    std::vector<std::uint32_t> free;
+    std::uint32_t open = kNone;
+
+    std::size_t record_bytes() const { return (words + kOwnerWords) * sizeof(std::uint32_t); }
+    Segment& Of(ColdId id) { return segments[id >> capacity_log2]; }
+    std::uint32_t Place(ColdId id) const { return id & ((1u << capacity_log2) - 1); }
+  };
+  struct PendingFetch {
+    TableId table;
+    std::vector<ColdId> ids;
+    std::vector<std::uint32_t> records;
+    std::vector<std::uint32_t> from_store;  // places in ids; the store's records go there
+    bool waiting = false;                   // for the store
+    bool collecting = false;
+  };
+  static constexpr std::uint32_t kNone = 0xffffffff;
+
+  Expected<std::uint32_t> OpenSegment(Family& family);
+  static std::size_t NextCapacity(const Family& family, std::size_t held);
+  void Seal(Family& family, TableId table);
+  void SealLargest();
+  void Settle(TableId table, std::uint32_t number);
+  void CopyFromMemory(const Family& family, const Segment& segment, std::uint32_t place, std::uint32_t* record) const;
+  RecordAt At(const Family& family, TableId table, ColdId id) const;
+  void Begin(PendingFetch fetch);
+  Status TakeStoreEvents();
+  void Deliver(PendingFetch fetch);
+  void MoveRows(const PendingFetch& fetch);
+  void Collect();
+  bool FindEmptiest(TableId* table, std::uint32_t* number) const;
+
+  ColdStore* store_;
+  ColdLogListener* listener_;
+  ColdLogOptions options_;
+  std::vector<Family> families_;  // by table
+  std::deque<PendingFetch> fetches_;
+  std::deque<std::vector<std::byte>> fetched_;  // by the store, for the oldest of fetches_ that wait
+  Status failed_;
+  bool collecting_ = false;
+  std::size_t open_bytes_ = 0, queued_bytes_ = 0, fetch_bytes_ = 0, list_bytes_ = 0;
+  std::uint64_t rows_ = 0, segments_ = 0, moved_ = 0;
+  std::uint64_t written_bytes_ = 0, live_written_bytes_ = 0;
+  std::vector<RecordAt> at_;
+  std::vector<std::uint32_t> from_store_;
+  std::vector<std::byte> read_;
+};
+
+}  // namespace tarn::server

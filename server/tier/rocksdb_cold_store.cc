@@ -1,0 +1,379 @@
+#include "server/tier/rocksdb_cold_store.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <rocksdb/convenience.h>
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/sst_file_writer.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "core/file.h"
+#include "server/exhaustion.h"
+#include "server/rocksdb_options.h"
+#include "server/tier/unsynced_files.h"
+
+namespace tarn::server {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Records of a part: enough for several MultiGets of RocksDB's 32 keys.
+constexpr std::size_t kPartRecords = 128;
+constexpr std::size_t kMultiGetPages = 32;
+constexpr std::size_t kBlockBytes = 4096;
+constexpr const char* kMarker = "TARN_TIER";
+
+// Big-endian, so that a segment is one range and pages come in order.
+using PageKey = std::array<char, 12>;
+PageKey KeyOf(SegmentId segment, std::uint32_t page) {
+  PageKey key;
+  const std::uint32_t words[3] = {__builtin_bswap32(segment.table), __builtin_bswap32(segment.number),
+                                  __builtin_bswap32(page)};
+  std::memcpy(key.data(), words, sizeof(words));
+  return key;
+}
+rocksdb::Slice SliceOf(const PageKey& key) { return {key.data(), key.size()}; }
+
+rocksdb::Options TierOptions(rocksdb::Env* env) {
+  rocksdb::BlockBasedTableOptions table;
+  table.block_size = kBlockBytes;
+  table.block_align = true;
+  table.format_version = 5;
+  table.no_block_cache = true;
+  table.index_block_restart_interval = 16;
+  rocksdb::Options options;
+  options.env = env;
+  options.create_if_missing = true;
+  options.compression = rocksdb::kNoCompression;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  options.disable_auto_compactions = true;
+  options.write_buffer_size = 64 << 10;
+  options.max_open_files = -1;
+  options.info_log_level = rocksdb::ERROR_LEVEL;
+  options.keep_log_file_num = 1;
+  options.max_manifest_file_size = 4 << 20;
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  options.skip_stats_update_on_db_open = true;
+  return options;
+}
+
+// A page is read whole; whatever fails must not be taken for an empty one.
+rocksdb::ReadOptions PageReads() {
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  options.fill_cache = false;
+  return options;
+}
+
+ColdEvent Failed(const Error& error) {
+  return {.kind = ColdEvent::Kind::kFailed, .segment = {}, .records = {}, .error = error};
+}
+
+}  // namespace
+
+struct RocksDbColdStore::Files {
+  std::unique_ptr<rocksdb::Env> env;
+  rocksdb::Options options;
+  std::unique_ptr<rocksdb::DB> db;
+  int lock = -1;
+
+  ~Files() {
+    db.reset();
+    if (lock >= 0) ::close(lock);
+  }
+
+  Status Hold(const std::string& directory);
+  Status Empty(const std::string& directory) const;
+  Status Open(const RocksDbColdStoreOptions& options);
+  Status Write(const std::string& directory, SegmentId segment, const SegmentBytes& bytes);
+  Status Remove(const std::string& directory, SegmentId segment);
+  Status Read(const std::string& directory, std::span<const RecordAt> records, std::size_t record_bytes,
+              std::byte* out);
+  Status ReadPages(const std::string& directory, std::span<const RecordAt> records, std::size_t pages,
+                   std::size_t record_bytes, std::byte* out);
+};
+
+// The marker says that what lies beside it is a tier's, and its lock that somebody uses it.
+Status RocksDbColdStore::Files::Hold(const std::string& directory) {
+  std::error_code failure;
+  fs::create_directories(directory, failure);
+  if (failure) return Fail(ErrorCode::kIo, fmt::format("{}: cannot create: {}", directory, failure.message()));
+  const std::string marker = directory + "/" + kMarker;
+  if (!fs::exists(marker, failure) && !fs::is_empty(directory, failure))
+    return Fail(ErrorCode::kAlreadyExists,
+                fmt::format("{}: holds files that are not of a tier (no {}); it would be emptied", directory, kMarker));
+  lock = ::open(marker.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0) return Fail(ErrorCode::kIo, SystemError(marker, "create", errno).message);
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0)
+    return Fail(ErrorCode::kIo, fmt::format("{}: is the tier of another process", directory));
+  return {};
+}
+
+Status RocksDbColdStore::Files::Empty(const std::string& directory) const {
+  std::error_code failure;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, failure)) {
+    if (entry.path().filename() == kMarker) continue;
+    fs::remove_all(entry.path(), failure);
+    if (failure) break;
+  }
+  if (failure) return Fail(ErrorCode::kIo, fmt::format("{}: cannot empty: {}", directory, failure.message()));
+  return {};
+}
+
+Status RocksDbColdStore::Files::Open(const RocksDbColdStoreOptions& given) {
+  TARN_RETURN_IF_ERROR(Hold(given.directory));
+  TARN_RETURN_IF_ERROR(Empty(given.directory));
+  const auto system = given.file_system ? given.file_system : rocksdb::FileSystem::Default();
+  env = rocksdb::NewCompositeEnv(std::make_shared<UnsyncedFiles>(system));
+  options = TierOptions(env.get());
+  rocksdb::DB* opened = nullptr;
+  if (const auto status = rocksdb::DB::Open(options, given.directory, &opened); !status.ok())
+    return Fail(ErrorCode::kIo, RocksDbError(given.directory, "open the tier", status).message);
+  db.reset(opened);
+  return {};
+}
+
+Status RocksDbColdStore::Files::Write(const std::string& directory, SegmentId segment, const SegmentBytes& bytes) {
+  const std::string path = fmt::format("{}/segment-{}-{}.sst", directory, segment.table, segment.number);
+  rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options);
+  auto status = writer.Open(path);
+  for (std::size_t offset = 0; status.ok() && offset < bytes.bytes.size(); offset += bytes.page_bytes) {
+    const std::size_t size = std::min<std::size_t>(bytes.page_bytes, bytes.bytes.size() - offset);
+    const PageKey key = KeyOf(segment, static_cast<std::uint32_t>(offset / bytes.page_bytes));
+    status = writer.Put(SliceOf(key), {reinterpret_cast<const char*>(bytes.bytes.data()) + offset, size});
+  }
+  if (status.ok()) status = writer.Finish();
+  if (!status.ok()) return Fail(ErrorCode::kIo, RocksDbError(path, "write", status).message);
+  rocksdb::IngestExternalFileOptions ingest;
+  ingest.move_files = true;
+  ingest.snapshot_consistency = false;
+  ingest.allow_blocking_flush = false;
+  ingest.write_global_seqno = false;
+  status = db->IngestExternalFile({path}, ingest);
+  if (!status.ok()) return Fail(ErrorCode::kIo, RocksDbError(path, "ingest", status).message);
+  return {};
+}
+
+Status RocksDbColdStore::Files::Remove(const std::string& directory, SegmentId segment) {
+  const PageKey first = KeyOf(segment, 0), last = KeyOf(segment, 0xffffffff);
+  const rocksdb::Slice begin = SliceOf(first), end = SliceOf(last);
+  const rocksdb::RangePtr range(&begin, &end);
+  const auto status = rocksdb::DeleteFilesInRanges(db.get(), db->DefaultColumnFamily(), &range, 1);
+  if (!status.ok()) return Fail(ErrorCode::kIo, RocksDbError(directory, "remove a segment", status).message);
+  return {};
+}
+
+Status RocksDbColdStore::Files::Read(const std::string& directory, std::span<const RecordAt> records,
+                                     std::size_t record_bytes, std::byte* out) {
+  while (!records.empty()) {
+    std::size_t count = 1, pages = 1;
+    for (; count < records.size(); ++count) {
+      const RecordAt &record = records[count], &before = records[count - 1];
+      const bool next = record.segment != before.segment || record.page != before.page;
+      if (next && pages == kMultiGetPages) break;
+      pages += next ? 1 : 0;
+    }
+    TARN_RETURN_IF_ERROR(ReadPages(directory, records.first(count), pages, record_bytes, out));
+    records = records.subspan(count);
+    out += count * record_bytes;
+  }
+  return {};
+}
+
+// Records of so many pages.
+Status RocksDbColdStore::Files::ReadPages(const std::string& directory, std::span<const RecordAt> records,
+                                          std::size_t pages, std::size_t record_bytes, std::byte* out) {
+  std::array<PageKey, kMultiGetPages> keys;
+  std::array<rocksdb::Slice, kMultiGetPages> slices;
+  std::array<rocksdb::PinnableSlice, kMultiGetPages> values;
+  std::array<rocksdb::Status, kMultiGetPages> statuses;
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (i != 0 && records[i].segment == records[i - 1].segment && records[i].page == records[i - 1].page) continue;
+    keys[n] = KeyOf(records[i].segment, records[i].page);
+    slices[n] = SliceOf(keys[n]);
+    ++n;
+  }
+  TARN_CHECK(n == pages, "pages are counted wrong");
+  db->MultiGet(PageReads(), db->DefaultColumnFamily(), n, slices.data(), values.data(), statuses.data(), true);
+  std::size_t page = 0;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const RecordAt& record = records[i];
+    if (i != 0 && (record.segment != records[i - 1].segment || record.page != records[i - 1].page)) ++page;
+    if (!statuses[page].ok()) return std::unexpected(RocksDbError(directory, "read a cold row", statuses[page]));
+    if (record.offset + record_bytes > values[page].size())
+      return Fail(ErrorCode::kCorrupt, fmt::format("{}: page {} of segment {}/{} has {} bytes", directory, record.page,
+                                                   record.segment.table, record.segment.number, values[page].size()));
+    std::memcpy(out + i * record_bytes, values[page].data() + record.offset, record_bytes);
+  }
+  return {};
+}
+
+RocksDbColdStore::RocksDbColdStore(RocksDbColdStoreOptions options, std::function<void()> wake)
+    : options_(std::move(options)), wake_(std::move(wake)), files_(std::make_unique<Files>()) {}
+
+Expected<std::unique_ptr<RocksDbColdStore>> RocksDbColdStore::Open(RocksDbColdStoreOptions options,
+                                                                   std::function<void()> wake) {
+  std::unique_ptr<RocksDbColdStore> store(new RocksDbColdStore(std::move(options), std::move(wake)));
+  TARN_RETURN_IF_ERROR(store->files_->Open(store->options_));
+  store->threads_.emplace_back([s = store.get()] { s->WriteJobs(); });
+  pthread_setname_np(store->threads_.back().native_handle(), "tier-write");
+  for (std::uint32_t i = 0; i < store->options_.readers; ++i) {
+    store->threads_.emplace_back([s = store.get()] { s->ReadParts(); });
+    pthread_setname_np(store->threads_.back().native_handle(), "tier-read");
+  }
+  return store;
+}
+
+RocksDbColdStore::~RocksDbColdStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  jobs_changed_.notify_all();
+  fetches_changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  files_->db.reset();
+  if (files_->lock >= 0) (void)files_->Empty(options_.directory);
+}
+
+void RocksDbColdStore::Write(SegmentId segment, std::shared_ptr<const SegmentBytes> bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(WriteJob{segment, std::move(bytes)});
+    ++writes_under_way_;
+  }
+  jobs_changed_.notify_one();
+}
+
+void RocksDbColdStore::Remove(SegmentId segment) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(RemoveJob{segment});
+  }
+  jobs_changed_.notify_one();
+}
+
+Status RocksDbColdStore::Read(std::span<const RecordAt> records, std::size_t record_bytes, std::byte* out) {
+  return files_->Read(options_.directory, records, record_bytes, out);
+}
+
+void RocksDbColdStore::Fetch(std::vector<RecordAt> records, std::size_t record_bytes) {
+  TARN_CHECK(!records.empty(), "nothing to fetch");
+  auto fetch = std::make_shared<FetchJob>();
+  fetch->out.resize(records.size() * record_bytes);
+  fetch->parts_left = (records.size() + kPartRecords - 1) / kPartRecords;
+  fetch->records = std::move(records);
+  fetch->record_bytes = record_bytes;
+  {
+    const std::lock_guard lock(mutex_);
+    fetches_.push_back(std::move(fetch));
+  }
+  fetches_changed_.notify_all();
+}
+
+std::vector<ColdEvent> RocksDbColdStore::TakeEvents() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(events_, {});
+}
+
+void RocksDbColdStore::WaitForWrite() {
+  std::unique_lock lock(mutex_);
+  const std::size_t before = writes_ended_;
+  written_changed_.wait(lock, [&] { return writes_ended_ != before || writes_under_way_ == 0; });
+}
+
+// On the writing thread, until closing_.
+void RocksDbColdStore::WriteJobs() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    jobs_changed_.wait(lock, [this] { return closing_ || !jobs_.empty(); });
+    if (closing_) return;
+    const Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    ColdEvent event;
+    if (const Status memory = CatchExhaustion([&] { event = Do(job); }); !memory) event = Failed(memory.error());
+    lock.lock();
+    const bool wrote = std::holds_alternative<WriteJob>(job);
+    writes_under_way_ -= wrote ? 1 : 0;
+    writes_ended_ += wrote || event.kind == ColdEvent::Kind::kFailed ? 1 : 0;
+    events_.push_back(std::move(event));
+    written_changed_.notify_all();
+    lock.unlock();
+    wake_();
+    lock.lock();
+  }
+}
+
+ColdEvent RocksDbColdStore::Do(const Job& job) {
+  const auto* write = std::get_if<WriteJob>(&job);
+  ColdEvent event{.kind = write != nullptr ? ColdEvent::Kind::kWritten : ColdEvent::Kind::kRemoved,
+                  .segment = write != nullptr ? write->segment : std::get<RemoveJob>(job).segment,
+                  .records = {},
+                  .error = {}};
+  const Status status = write != nullptr ? files_->Write(options_.directory, event.segment, *write->bytes)
+                                         : files_->Remove(options_.directory, event.segment);
+  if (!status) return Failed(status.error());
+  std::uint64_t value = 0;
+  if (files_->db->GetIntProperty(rocksdb::DB::Properties::kEstimateTableReadersMem, &value)) memory_bytes_ = value;
+  if (files_->db->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &value)) disk_bytes_ = value;
+  return event;
+}
+
+// On a reading thread: part after part of the oldest fetch that has one left.
+void RocksDbColdStore::ReadParts() {
+  const auto begun = [](const std::shared_ptr<FetchJob>& job) { return job->next < job->records.size(); };
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    auto found = fetches_.end();
+    fetches_changed_.wait(lock, [&] {
+      found = std::ranges::find_if(fetches_, begun);
+      return closing_ || found != fetches_.end();
+    });
+    if (closing_) return;
+    const std::shared_ptr<FetchJob> fetch = *found;
+    const std::size_t first = fetch->next, count = std::min(kPartRecords, fetch->records.size() - first);
+    fetch->next += count;
+    lock.unlock();
+    Status status;
+    const auto records = std::span<const RecordAt>(fetch->records).subspan(first, count);
+    const Status memory = CatchExhaustion([&] {
+      status = files_->Read(options_.directory, records, fetch->record_bytes,
+                            fetch->out.data() + first * fetch->record_bytes);
+    });
+    lock.lock();
+    if (!memory) status = memory;
+    if (!status) fetch->error = status.error();
+    if (--fetch->parts_left != 0) continue;
+    ReportFetches();
+    lock.unlock();
+    wake_();
+    lock.lock();
+  }
+}
+
+// Those that have ended, in their order.
+void RocksDbColdStore::ReportFetches() {
+  for (; !fetches_.empty() && fetches_.front()->parts_left == 0; fetches_.pop_front()) {
+    FetchJob& fetch = *fetches_.front();
+    const bool failed = fetch.error.code != ErrorCode::kOk;
+    events_.push_back({.kind = failed ? ColdEvent::Kind::kFailed : ColdEvent::Kind::kFetched,
+                       .segment = {},
+                       .records = std::move(fetch.out),
+                       .error = std::move(fetch.error)});
+  }
+}
+
+}  // namespace tarn::server
