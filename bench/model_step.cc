@@ -1,0 +1,281 @@
+// The training step of a model alone, on one thread: plan, gather, forward and backward, apply, over batches made up
+// beforehand. With --dump it leaves the batches, the initial parameters and the losses in a folder, so that another
+// framework can train the same steps (bench/compare_pytorch does).
+//
+//   model_step --model dlrm --rows 2048 --steps 100
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/hash.h"
+#include "core/job.h"
+#include "core/json.h"
+#include "core/position.h"
+#include "server/row_store.h"
+#include "worker/models/model.h"
+#include "worker/plan.h"
+#include "worker/train/stepper.h"
+
+namespace {
+
+using namespace tarn;
+using namespace tarn::worker;
+using SteadyClock = std::chrono::steady_clock;
+
+struct Options {
+  std::string model = "dlrm";
+  std::uint32_t rows = 2048, steps = 100, warmup = 10, fields = 26, field_keys = 10'000, dim = 64, dense = 13;
+  double rate = 0.1, skew = 1.05;
+  std::string dump;
+};
+
+double Lap(SteadyClock::time_point* begin) {
+  const auto now = SteadyClock::now();
+  const double seconds = std::chrono::duration<double>(now - *begin).count();
+  *begin = now;
+  return seconds;
+}
+
+Job JobOf(const Options& options) {
+  Job job;
+  (void)ParseName(options.model, job.model.kind);
+  job.fleet.partition_bits = 0;
+  job.train.batch_rows = options.rows;
+  job.model.embedding_dim = options.dim;
+  if (job.model.kind == ModelKind::kMlp) {
+    job.model.hidden = {512, 256};
+  } else {
+    job.model.bottom = {512, 256};
+    job.model.hidden = {512, 512, 256};
+  }
+  for (OptimizerSpec* spec : {&job.optimizer.linear, &job.optimizer.embedding, &job.optimizer.dense})
+    *spec = {.kind = OptimizerKind::kSgd, .learning_rate = static_cast<float>(options.rate)};
+  return job;
+}
+
+// Ranks 0..n-1 with probability proportional to 1 / (rank + 1)^skew.
+class Zipf {
+ public:
+  Zipf(std::uint32_t n, double skew) : sums_(n) {
+    double sum = 0;
+    for (std::uint32_t i = 0; i < n; ++i) sums_[i] = sum += std::pow(i + 1, -skew);
+  }
+  std::uint32_t Draw(SplitMix& random) const {
+    const double at = random.Unit() * sums_.back();
+    return static_cast<std::uint32_t>(std::lower_bound(sums_.begin(), sums_.end(), at) - sums_.begin());
+  }
+
+ private:
+  std::vector<double> sums_;
+};
+
+std::vector<Batch> MakeBatches(const Options& options, const ModelShape& shape, std::uint32_t count) {
+  SplitMix random(7);
+  const Zipf zipf(options.field_keys, options.skew);
+  std::vector<Batch> batches(count);
+  for (Batch& batch : batches) {
+    batch.Clear();
+    batch.rows = options.rows;
+    batch.fields = shape.fields;
+    batch.dense_columns = shape.dense_columns;
+    for (std::uint32_t r = 0; r < options.rows; ++r) {
+      float sum = 0;
+      for (std::uint32_t d = 0; d < shape.dense_columns; ++d) {
+        batch.dense.push_back(static_cast<float>(random.Unit() * 2 - 1));
+        sum += batch.dense.back();
+      }
+      for (std::uint32_t f = 0; f < shape.fields; ++f)
+        batch.keys.push_back(Key{f} * options.field_keys + zipf.Draw(random));
+      batch.offsets.push_back(static_cast<std::uint32_t>(batch.keys.size()));
+      // Something to learn, and noise.
+      const double noisy = double(sum) + random.Unit() * 2 - 1;
+      batch.labels.push_back(shape.classes == 2
+                                 ? (noisy > 0 ? 1.0f : 0.0f)
+                                 : static_cast<float>(std::uint64_t(std::abs(noisy) * 4) % shape.classes));
+    }
+  }
+  return batches;
+}
+
+class Bench {
+ public:
+  static Expected<std::unique_ptr<Bench>> Make(const Options& options) {
+    const Job job = JobOf(options);
+    const bool mlp = job.model.kind == ModelKind::kMlp;
+    const ModelShape shape = mlp ? ModelShape{.fields = 0, .dense_columns = 784, .classes = 10}
+                                 : ModelShape{.fields = options.fields, .dense_columns = options.dense, .classes = 2};
+    auto model = MakeModel(job, shape);
+    if (!model) return std::unexpected(model.error());
+    return std::unique_ptr<Bench>(new Bench(options, job, shape, std::move(*model)));
+  }
+
+  // Trains every batch once; the loss of each step.
+  std::vector<double> Run(std::span<const Batch> batches) {
+    std::vector<double> losses;
+    for (const Batch& batch : batches) losses.push_back(Step(batch));
+    return losses;
+  }
+
+  // The parameters that the next step would see, and the batches, as raw little-endian arrays.
+  Status Dump(std::span<const Batch> batches) const {
+    const std::filesystem::path folder = options_.dump;
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    bool good = !error;
+    const auto write = [&](const std::string& name, const void* data, std::size_t bytes, const char* mode) {
+      std::FILE* file = std::fopen((folder / name).c_str(), mode);
+      good = file != nullptr && std::fwrite(data, 1, bytes, file) == bytes && good;
+      if (file != nullptr) good = std::fclose(file) == 0 && good;
+    };
+    for (const char* name : {"dense.f32", "keys.i64", "labels.f32"}) write(name, "", 0, "wb");
+    for (const Batch& batch : batches) {
+      write("dense.f32", batch.dense.data(), batch.dense.size() * sizeof(float), "ab");
+      write("keys.i64", batch.keys.data(), batch.keys.size() * sizeof(Key), "ab");
+      write("labels.f32", batch.labels.data(), batch.labels.size() * sizeof(float), "ab");
+    }
+    JsonWriter json(2);
+    json.BeginObject().Member("model", options_.model).Member("rows", options_.rows).Member("steps", batches.size());
+    json.Member("dense", shape_.dense_columns).Member("fields", shape_.fields).Member("classes", shape_.classes);
+    json.Member("field_keys", options_.field_keys).Member("dim", options_.dim).Member("rate", options_.rate);
+    json.Key("tables").BeginArray();
+    for (const TableUse& use : uses_) {
+      const std::uint64_t rows =
+          use.rows == RowsNeeded::kAll ? use.spec.rows : std::uint64_t{shape_.fields} * options_.field_keys;
+      std::vector<float> values;
+      for (Key key = 0; key < rows; ++key) {
+        const std::vector<float> row = rows_.Values(use.spec.id, key);
+        values.insert(values.end(), row.begin(), row.end());
+      }
+      write(use.spec.name + ".f32", values.data(), values.size() * sizeof(float), "wb");
+      json.BeginObject().Member("name", use.spec.name).Member("rows", rows).Member("dim", use.spec.dim).EndObject();
+    }
+    json.EndArray().EndObject();
+    write("config.json", json.text().data(), json.text().size(), "wb");
+    if (!good) return Fail(ErrorCode::kIo, fmt::format("{}: cannot write there", options_.dump));
+    return {};
+  }
+
+  const ModelShape& shape() const { return shape_; }
+  double plan = 0, gather = 0, compute = 0, apply = 0;  // seconds
+
+ private:
+  Bench(const Options& options, const Job& job, const ModelShape& shape, std::unique_ptr<Model> model)
+      : options_(options),
+        shape_(shape),
+        model_(std::move(model)),
+        uses_(model_->tables()),
+        planner_(0),
+        rows_({.job_seed = job.job.seed, .partition_bits = 0, .owned = {PartitionId(0)}}),
+        stepper_(model_.get(), 1.0f / static_cast<float>(options.rows), 0) {
+    for (std::uint32_t t = 0; t < uses_.size(); ++t) {
+      TableSpec& spec = uses_[t].spec;
+      spec.id = TableId(t);
+      const Status added = rows_.AddTable(spec);
+      TARN_CHECK(added.has_value(), "the model's tables are fine");
+      positioners_.emplace_back(spec, TableSalt(job.job.seed, spec.name));
+      std::vector<Key>& all = all_keys_.emplace_back(use_all(t) ? spec.rows : 0);
+      for (Key i = 0; i < all.size(); ++i) all[i] = i;
+    }
+    plans_.resize(uses_.size());
+  }
+  bool use_all(std::size_t t) const { return uses_[t].rows == RowsNeeded::kAll; }
+
+  double Step(const Batch& batch) {
+    auto begin = SteadyClock::now();
+    std::vector<const Plan*> plans;
+    for (std::size_t t = 0; t < uses_.size(); ++t) {
+      const TableSpec& spec = uses_[t].spec;
+      planner_.Make(spec.id, spec.dim, positioners_[t], use_all(t) ? all_keys_[t] : batch.keys, &plans_[t]);
+      plans.push_back(&plans_[t]);
+    }
+    plan += Lap(&begin);
+    std::vector<Buffer> values;
+    for (std::size_t t = 0; t < uses_.size(); ++t) {
+      values.push_back(Buffer::Allocate(plans_[t].keys.size() * plans_[t].dim * sizeof(float)));
+      rows_.Gather(uses_[t].spec.id, Sections(t), plans_[t].keys, ValueCodec::kFp32, values[t].data());
+    }
+    gather += Lap(&begin);
+    const std::vector<Buffer> gradients = stepper_.Run(batch, plans, values, true, &quality_);
+    compute += Lap(&begin);
+    for (std::size_t t = 0; t < uses_.size(); ++t)
+      rows_.Apply(uses_[t].spec.id, Sections(t), plans_[t].keys, ValueCodec::kFp32, gradients[t].data(), clock_);
+    clock_ = clock_ + 1;
+    apply += Lap(&begin);
+    return quality_.Take().loss_sum / static_cast<double>(batch.rows);
+  }
+
+  std::vector<Section> Sections(std::size_t t) const {
+    return {{PartitionId(0), static_cast<std::uint32_t>(plans_[t].keys.size()), Sequence(0)}};
+  }
+
+  Options options_;
+  ModelShape shape_;
+  std::unique_ptr<Model> model_;
+  std::vector<TableUse> uses_;
+  Planner planner_;
+  server::RowStore rows_;
+  Stepper stepper_;
+  std::vector<Positioner> positioners_;
+  std::vector<std::vector<Key>> all_keys_;
+  std::vector<Plan> plans_;
+  QualityTally quality_;
+  Clock clock_;
+};
+
+int Failed(const Error& error) {
+  fmt::print(stderr, "model_step: {}\n", error.message);
+  return 1;
+}
+
+int Measure(const Options& options) {
+  auto bench = Bench::Make(options);
+  if (!bench) return Failed(bench.error());
+  Bench& b = **bench;
+  const std::vector<Batch> batches = MakeBatches(options, b.shape(), options.warmup + options.steps);
+  const std::span<const Batch> all(batches);
+  if (!options.dump.empty())
+    if (auto status = b.Dump(all); !status) return Failed(status.error());
+  std::vector<double> losses = b.Run(all.first(options.warmup));
+  b.plan = b.gather = b.compute = b.apply = 0;
+  const std::vector<double> timed = b.Run(all.subspan(options.warmup));
+  losses.insert(losses.end(), timed.begin(), timed.end());
+  const double seconds = b.plan + b.gather + b.compute + b.apply;
+  JsonWriter json;
+  json.BeginObject().Member("model", options.model).Member("rows", options.rows).Member("steps", options.steps);
+  json.Member("samples_per_second", double(options.rows) * options.steps / seconds);
+  json.Member("plan", b.plan).Member("gather", b.gather).Member("compute", b.compute).Member("apply", b.apply);
+  json.Key("losses").BeginArray();
+  for (double loss : losses) json.Value(loss);
+  json.EndArray().EndObject();
+  fmt::print("{}\n", json.text());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"Times the training steps of one model on one thread; prints a JSON object."};
+  app.add_option("--model", options.model, "what is trained")
+      ->check(CLI::IsMember({"dlrm", "dcn_v2", "mlp"}))
+      ->capture_default_str();
+  app.add_option("--rows", options.rows, "rows of a batch")->capture_default_str()->check(CLI::Range(1u, 1u << 20));
+  app.add_option("--steps", options.steps, "timed steps")->capture_default_str()->check(CLI::Range(1u, 100'000u));
+  app.add_option("--warmup", options.warmup, "steps before them")->capture_default_str();
+  app.add_option("--fields", options.fields, "keys a row")->capture_default_str()->check(CLI::Range(1u, 1000u));
+  app.add_option("--field-keys", options.field_keys, "different keys of a field")->capture_default_str();
+  app.add_option("--dim", options.dim, "width of an embedding")->capture_default_str()->check(CLI::Range(1u, 4096u));
+  app.add_option("--rate", options.rate, "of SGD")->capture_default_str();
+  app.add_option("--skew", options.skew, "of the keys: Zipf's exponent")->capture_default_str();
+  app.add_option("--dump", options.dump, "folder for the batches and initial parameters");
+  CLI11_PARSE(app, argc, argv);
+  return Measure(options);
+}
