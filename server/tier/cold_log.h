@@ -28,7 +28,7 @@ namespace tarn::server {
 
 using ColdId = std::uint32_t;
 // Ids of one table; see Append.
-inline constexpr ColdId kColdIds = 1u << 28;
+inline constexpr ColdId kColdIds = 1u << 27;
 
 // Whose row it is: the place of its partition and its number there.
 struct RowOwner {

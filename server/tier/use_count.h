@@ -1,0 +1,72 @@
+// How often a row is used, in four bits, for every row whether it is in memory or not: what eviction goes by (least
+// frequently used, with aging). A row that comes back from disk keeps its count, so one that is read once in a while
+// outlives a scan. Counts are exact up to kExactUses and then grow with chance 1/2, 1/4, ...: the top stands for
+// thousands. Against CLOCK, S3-FIFO and the optimum: bench/eviction_policies.
+//
+// Morris, "Counting large numbers of events in small registers" (1978); aging as in Einziger, Friedman and Manes,
+// "TinyLFU" (2017).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/hash.h"
+
+namespace tarn::server {
+
+inline constexpr std::uint32_t kUseCountMax = 15;
+inline constexpr std::uint32_t kExactUses = 6;
+// A row's count is aged once in so many uses a row in memory.
+inline constexpr std::uint64_t kUsesPerAging = 32;
+// The least used of so many rows goes.
+inline constexpr std::size_t kVictimWindow = 16;
+
+inline std::uint32_t AfterUse(std::uint32_t count, SplitMix& random) {
+  if (count < kExactUses) return count + 1;
+  if (count == kUseCountMax) return count;
+  return count + ((random.Next() >> (64 - (count - kExactUses + 1))) == 0 ? 1 : 0);
+}
+
+// Half as many uses.
+inline std::uint32_t AfterAging(std::uint32_t count, SplitMix& random) {
+  if (count > kExactUses) return count - 1;
+  return count - (count + static_cast<std::uint32_t>(random.Next() >> 63)) / 2;
+}
+
+// How many of `rows` counts are to be aged now, when `resident` rows have been used `uses` times more.
+class Aging {
+ public:
+  std::uint64_t Due(std::uint64_t uses, std::uint64_t rows, std::uint64_t resident) {
+    const std::uint64_t per_row = kUsesPerAging * std::max<std::uint64_t>(resident, 1);
+    credit_ += uses * rows;
+    const std::uint64_t due = credit_ / per_row;
+    credit_ %= per_row;
+    return std::min(due, rows);
+  }
+
+ private:
+  std::uint64_t credit_ = 0;
+};
+
+// Keeps the `wanted` items of the lowest counts, in no particular order. `counts` goes with `items`.
+inline void KeepLeastUsed(std::vector<std::uint32_t>* items, std::span<const std::uint8_t> counts, std::size_t wanted) {
+  if (items->size() <= wanted) return;
+  std::array<std::size_t, kUseCountMax + 1> of_count{};
+  for (std::uint8_t count : counts) ++of_count[count];
+  std::uint8_t highest = 0;
+  std::size_t below = 0;  // items with lower counts than the highest that is kept
+  while (below + of_count[highest] < wanted) below += of_count[highest++];
+  std::size_t of_highest = wanted - below, kept = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] > highest || (counts[i] == highest && of_highest == 0)) continue;
+    if (counts[i] == highest) --of_highest;
+    (*items)[kept++] = (*items)[i];
+  }
+  items->resize(kept);
+}
+
+}  // namespace tarn::server
