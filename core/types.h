@@ -49,6 +49,8 @@ using Sequence = StrongId<struct SequenceTag, std::uint64_t>;
 using RequestId = StrongId<struct RequestIdTag, std::uint64_t>;
 // A lease of a data split; ids grow in the order in which leases are granted.
 using LeaseId = StrongId<struct LeaseIdTag, std::uint64_t>;
+// Number of a record in a shard's log: 1, 2, 3, ... without gaps.
+using LogSequence = StrongId<struct LogSequenceTag, std::uint64_t>;
 // A checkpoint of this job; only grows.
 using CheckpointId = StrongId<struct CheckpointIdTag, std::uint64_t>;
 

@@ -1,0 +1,121 @@
+#include "server/log/file_shard_log.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+#include "core/limits.h"
+#include "server/log/log_directory.h"
+#include "server/log/log_reader.h"
+
+namespace tarn::server {
+namespace {
+
+// While records come, the mark is durable about so much behind them. After a mere crash of the process it is exact.
+constexpr std::chrono::milliseconds kMarkPeriod{500};
+
+}  // namespace
+
+FileShardLog::FileShardLog(std::unique_ptr<FileOps> files, std::string directory, std::function<void()> wake,
+                           LogWriterOptions options)
+    : files_(std::move(files)), directory_(std::move(directory)), wake_(std::move(wake)), options_(options) {}
+
+FileShardLog::~FileShardLog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  more_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status FileShardLog::LockDirectory() {
+  TARN_RETURN_IF_ERROR(files_->MakeDirectory(directory_));
+  auto lock = files_->Lock(directory_ + "/" + kLockName);
+  if (!lock) return std::unexpected(lock.error());
+  lock_ = std::move(*lock);
+  return {};
+}
+
+Status FileShardLog::Open(const LogIdentity& identity) {
+  TARN_RETURN_IF_ERROR(LockDirectory());
+  TARN_RETURN_IF_ERROR(ClearForNewLog(files_.get(), directory_, identity));
+  return Start(identity, {}, true);
+}
+
+Status FileShardLog::Recover(const LogIdentity& identity, CheckpointId from, LogSequence at_least, LogSink& sink) {
+  TARN_RETURN_IF_ERROR(LockDirectory());
+  auto tail = ReadLog(files_.get(), directory_, identity, from, at_least, sink);
+  if (!tail) return std::unexpected(tail.error());
+  TARN_RETURN_IF_ERROR(RemoveTorn(files_.get(), directory_, *tail));
+  return Start(identity, std::move(*tail), false);
+}
+
+Status FileShardLog::Start(const LogIdentity& identity, LogTail tail, bool new_log) {
+  queue_.Start(tail.last);
+  synced_ = tail.last;
+  writer_.emplace(files_.get(), directory_, identity, std::move(tail), options_);
+  TARN_RETURN_IF_ERROR(writer_->Start(new_log));
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "log");
+    Run();
+  });
+  return {};
+}
+
+LogSequence FileShardLog::BeginSegment(CheckpointId cut, LogRecord head) {
+  const std::lock_guard lock(mutex_);
+  queue_.PushBegin(cut);
+  const LogSequence sequence = queue_.Push(std::move(head));
+  more_.notify_one();
+  return sequence;
+}
+
+LogSequence FileShardLog::Append(LogRecord record) {
+  const std::lock_guard lock(mutex_);
+  const bool sleeping = queue_.empty();
+  const LogSequence sequence = queue_.Push(std::move(record));
+  if (sleeping) more_.notify_one();
+  return sequence;
+}
+
+void FileShardLog::DropBefore(CheckpointId cut) {
+  const std::lock_guard lock(mutex_);
+  queue_.PushDrop(cut);
+  more_.notify_one();
+}
+
+Expected<LogSequence> FileShardLog::TakeSynced() {
+  const std::lock_guard lock(mutex_);
+  if (!status_) return std::unexpected(status_.error());
+  return synced_;
+}
+
+void FileShardLog::Run() {
+  std::unique_lock lock(mutex_);
+  auto mark_due = std::chrono::steady_clock::now();
+  for (;;) {
+    more_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    auto items = queue_.TakeAll();
+    lock.unlock();
+    Status status = WriteItems(std::move(items), &*writer_);
+    const auto now = std::chrono::steady_clock::now();
+    const bool mark = now >= mark_due;
+    if (mark) mark_due = now + kMarkPeriod;
+    if (status) status = writer_->Sync(mark);
+    bytes_.store(writer_->bytes(), std::memory_order_relaxed);
+    lock.lock();
+    status_ = std::move(status);
+    if (status_) synced_ = writer_->durable();
+    const bool failed = !status_;
+    lock.unlock();
+    wake_();
+    if (failed) return;
+    lock.lock();
+  }
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,87 @@
+// The files of a shard's log, as bytes: what the writer and the reader share. All numbers little-endian.
+//
+// <directory>/segment-0000000001.log and on: a segment. Everything in it begins at a multiple of kLogPage, so that
+// no sector that is durable is ever written again; what is behind is zero.
+//
+//   page 0       8 bytes "TARNLOG\n", version (32 bits), CRC-32C of the following 48 bytes (32 bits), run, job, number
+//                of the segment, first sequence, checkpoint at whose cut it begins (64 bits each), shard, flags (32)
+//   then batches: magic (32), CRC-32C of all that follows (32), bytes of the records (64), first sequence (64),
+//                number of the segment, low half (32), records (32), and the records: bytes of head, keys and values
+//                (32 each), and these; then zeros up to the next page
+//
+// <directory>/mark: two pages, written in turn: "TARNMARK", version, CRC-32C of the following 32 bytes, run, job,
+// shard, 0, the newest sequence that was durable when it was written. The one with the higher sequence counts.
+//
+// <directory>/LOCK: held by the process that writes.
+//
+// A batch is durable before the next is written: a bad one with a good one behind it was damaged, not torn.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "server/log/shard_log.h"
+
+namespace tarn::server {
+
+inline constexpr std::uint32_t kLogVersion = 1;
+inline constexpr std::size_t kLogPage = 4096;
+inline constexpr std::size_t kSegmentHeaderBytes = 64;
+inline constexpr std::size_t kBatchHeaderBytes = 32;
+inline constexpr std::size_t kRecordHeaderBytes = 12;
+inline constexpr std::size_t kMarkBytes = 48;
+// Records of one batch, but for a single larger one; bounds what a reader holds.
+inline constexpr std::size_t kLogBatchBytesMax = std::size_t{8} << 20;
+
+struct SegmentHeader {
+  LogIdentity identity;
+  std::uint64_t number = 0;  // 1, 2, ...
+  LogSequence first;
+  CheckpointId cut;  // ShardLog::kContinues: no recovery starts here
+};
+
+struct BatchHeader {
+  std::uint32_t crc = 0;
+  std::uint64_t bytes = 0;  // of its records, with their headers
+  LogSequence first;
+  std::uint32_t segment = 0;  // low half of its number
+  std::uint32_t records = 0;
+};
+
+inline std::uint64_t PageUp(std::uint64_t bytes) { return (bytes + kLogPage - 1) / kLogPage * kLogPage; }
+// What a batch takes of its file.
+inline std::uint64_t BatchFileBytes(const BatchHeader& batch) { return PageUp(kBatchHeaderBytes + batch.bytes); }
+
+std::string SegmentName(std::uint64_t number);
+// Nothing for other files.
+std::optional<std::uint64_t> SegmentNumber(std::string_view name);
+inline constexpr const char* kMarkName = "mark";
+inline constexpr const char* kLockName = "LOCK";
+
+std::array<std::byte, kSegmentHeaderBytes> EncodeSegmentHeader(const SegmentHeader& header);
+// kUnsupported: another version; kCorrupt: not a segment, or damaged. The message begins behind the file's name.
+Expected<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> bytes);
+
+// The header with a checksum of 0: what the sum is to be continued over, and filled into.
+std::array<std::byte, kBatchHeaderBytes> EncodeBatchHeader(const BatchHeader& batch);
+// CRC-32C of the header behind its own field; the batch's goes on over the records.
+std::uint32_t BatchHeaderCrc(std::span<const std::byte> header);
+// Nothing if it is no batch's. Says nothing of the records.
+std::optional<BatchHeader> DecodeBatchHeader(std::span<const std::byte> bytes);
+
+std::array<std::byte, kRecordHeaderBytes> EncodeRecordHeader(const LogRecord& record);
+
+std::array<std::byte, kMarkBytes> EncodeMark(const LogIdentity& identity, LogSequence durable);
+struct Mark {
+  LogIdentity identity;
+  LogSequence durable;
+};
+// Nothing if it is none, or damaged.
+std::optional<Mark> DecodeMark(std::span<const std::byte> bytes);
+
+}  // namespace tarn::server

@@ -1,0 +1,46 @@
+// What a shard has given to its log and what is not written yet: records, beginnings of segments, and checkpoints that
+// make segments superfluous, in order; and how such a run of them is written. Shared by the log with a thread and the
+// simulator's. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "core/error.h"
+#include "server/log/log_writer.h"
+#include "server/log/shard_log.h"
+
+namespace tarn::server {
+
+class LogQueue {
+ public:
+  struct Begin {
+    CheckpointId cut;
+  };
+  struct Drop {
+    CheckpointId before;
+  };
+  using Item = std::variant<LogRecord, Begin, Drop>;
+
+  // The sequence of the next record pushed is `last` + 1.
+  void Start(LogSequence last) { last_ = last; }
+  LogSequence Push(LogRecord record) {
+    items_.emplace_back(std::move(record));
+    return last_ = LogSequence(last_.value + 1);
+  }
+  void PushBegin(CheckpointId cut) { items_.emplace_back(Begin{cut}); }
+  void PushDrop(CheckpointId before) { items_.emplace_back(Drop{before}); }
+
+  bool empty() const { return items_.empty(); }
+  std::vector<Item> TakeAll() { return std::exchange(items_, {}); }
+
+ private:
+  std::vector<Item> items_;
+  LogSequence last_;
+};
+
+// Writes what was taken from a queue. The last batch is not durable before the writer's next Sync.
+Status WriteItems(std::vector<LogQueue::Item> items, LogWriter* writer);
+
+}  // namespace tarn::server

@@ -1,0 +1,144 @@
+#include "server/log/log_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/crc32c.h"
+
+namespace tarn::server {
+namespace {
+
+constexpr std::array<std::byte, kLogPage> kZeros{};
+
+}  // namespace
+
+LogWriter::LogWriter(FileOps* files, std::string directory, const LogIdentity& identity, LogTail tail,
+                     LogWriterOptions options)
+    : files_(files),
+      directory_(std::move(directory)),
+      identity_(identity),
+      options_(options),
+      segments_(std::move(tail.segments)),
+      next_number_(tail.next_number),
+      last_(tail.last),
+      durable_(tail.last) {}
+
+LogWriter::~LogWriter() = default;
+
+Status LogWriter::BeginSegment(CheckpointId cut) {
+  if (file_) {
+    TARN_RETURN_IF_ERROR(Sync(true));
+    TARN_RETURN_IF_ERROR(file_->Truncate(end_));  // gives the rest of its place back
+    segments_.back().bytes = end_;
+  }
+  const SegmentHeader header{identity_, next_number_, LogSequence(last_.value + 1), cut};
+  auto file = files_->Create(Path(SegmentName(next_number_)));
+  if (!file) return std::unexpected(file.error());
+  file_ = std::move(*file);
+  names_changed_ = true;
+  ++next_number_;
+  end_ = kLogPage;
+  allocated_ = options_.allocate_bytes;
+  segments_.push_back({header.number, cut, end_});
+  TARN_RETURN_IF_ERROR(file_->Allocate(allocated_));
+  const auto bytes = EncodeSegmentHeader(header);
+  const std::span<const std::byte> parts[] = {bytes, std::span(kZeros).first(kLogPage - bytes.size())};
+  TARN_RETURN_IF_ERROR(file_->Write(0, parts));
+  return file_->Sync();  // a batch behind a torn header would look like damage
+}
+
+Status LogWriter::Write(std::span<const LogRecord> records) {
+  while (!records.empty()) {
+    std::size_t count = 0, bytes = 0;
+    while (count < records.size() && (count == 0 || bytes + records[count].bytes() <= kLogBatchBytesMax))
+      bytes += records[count++].bytes();
+    TARN_RETURN_IF_ERROR(WriteBatch(records.first(count)));
+    records = records.subspan(count);
+    if (!records.empty()) TARN_RETURN_IF_ERROR(Sync(false));
+  }
+  return {};
+}
+
+Status LogWriter::WriteBatch(std::span<const LogRecord> records) {
+  BatchHeader batch{.first = LogSequence(last_.value + 1),
+                    .segment = static_cast<std::uint32_t>(segments_.back().number),
+                    .records = static_cast<std::uint32_t>(records.size())};
+  std::vector<std::array<std::byte, kRecordHeaderBytes>> heads;
+  heads.reserve(records.size());
+  for (const LogRecord& record : records) {
+    heads.push_back(EncodeRecordHeader(record));
+    batch.bytes += kRecordHeaderBytes + record.bytes();
+  }
+  auto header = EncodeBatchHeader(batch);
+  batch.crc = BatchHeaderCrc(header);
+  std::vector<std::span<const std::byte>> parts = {header};
+  auto add = [&](std::span<const std::byte> part) {
+    batch.crc = Crc32c(part, batch.crc);
+    parts.push_back(part);
+  };
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    add(heads[i]);
+    for (const Buffer* part : {&records[i].head, &records[i].keys, &records[i].values})
+      if (!part->empty()) add({part->data(), part->size()});
+  }
+  header = EncodeBatchHeader(batch);
+  const std::uint64_t bytes = BatchFileBytes(batch);
+  parts.push_back(std::span(kZeros).first(bytes - kBatchHeaderBytes - batch.bytes));
+  if (end_ + bytes > allocated_) {
+    allocated_ = PageUp(std::max(end_ + bytes, allocated_ + options_.allocate_bytes));
+    TARN_RETURN_IF_ERROR(file_->Allocate(allocated_));
+  }
+  TARN_RETURN_IF_ERROR(file_->Write(end_, parts));
+  end_ += bytes;
+  segments_.back().bytes = end_;
+  last_.value += records.size();
+  return {};
+}
+
+Status LogWriter::Sync(bool sync_mark) {
+  if (durable_ != last_ || names_changed_) {
+    TARN_RETURN_IF_ERROR(file_->Sync());
+    if (names_changed_) TARN_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
+    names_changed_ = false;
+  }
+  durable_ = last_;
+  return WriteMark(sync_mark);
+}
+
+// The mark is there before the first record: a log without one is damaged.
+Status LogWriter::Start(bool new_log) {
+  auto mark = new_log ? files_->Create(Path(kMarkName)) : files_->OpenToWrite(Path(kMarkName));
+  if (!mark) return std::unexpected(mark.error());
+  mark_ = std::move(*mark);
+  if (!new_log) return {};
+  TARN_RETURN_IF_ERROR(mark_->Allocate(2 * kLogPage));
+  TARN_RETURN_IF_ERROR(WriteMark(true));
+  return files_->SyncDirectory(directory_);
+}
+
+Status LogWriter::WriteMark(bool sync) {
+  const auto bytes = EncodeMark(identity_, durable_);
+  const std::span<const std::byte> parts[] = {bytes};
+  TARN_RETURN_IF_ERROR(mark_->Write(static_cast<std::uint64_t>(mark_slot_) * kLogPage, parts));
+  mark_slot_ ^= 1;
+  return sync ? mark_->Sync() : Status();
+}
+
+Status LogWriter::DropBefore(CheckpointId cut) {
+  const auto first = std::ranges::find(segments_, cut, &LogSegment::cut);
+  if (first == segments_.end() || first == segments_.begin()) return {};
+  while (segments_.front().cut != cut) {
+    TARN_RETURN_IF_ERROR(files_->Remove(Path(SegmentName(segments_.front().number))));
+    segments_.erase(segments_.begin());
+  }
+  return {};
+}
+
+std::uint64_t LogWriter::bytes() const {
+  std::uint64_t sum = 0;
+  for (const LogSegment& segment : segments_) sum += segment.bytes;
+  return sum;
+}
+
+}  // namespace tarn::server

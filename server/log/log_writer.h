@@ -1,0 +1,64 @@
+// Writes the segments of one shard's log and its mark (server/log/log_format.h). Blocks; knows no thread. Not
+// thread-safe. After an error nothing may be called but the destructor: what was not synced may or may not be there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "server/log/file_ops.h"
+#include "server/log/log_format.h"
+#include "server/log/log_reader.h"
+#include "server/log/shard_log.h"
+
+namespace tarn::server {
+
+struct LogWriterOptions {
+  // A segment's place on the disk is reserved in such steps: a sync then has no new length to write.
+  std::uint64_t allocate_bytes = std::uint64_t{64} << 20;
+};
+
+class LogWriter {
+ public:
+  // `files` outlives it; `tail`: what a reader found, or nothing of a new log.
+  LogWriter(FileOps* files, std::string directory, const LogIdentity& identity, LogTail tail,
+            LogWriterOptions options = {});
+  ~LogWriter();
+
+  // Before anything else: makes the mark of a new log, durable, or takes that of an old one.
+  Status Start(bool new_log);
+  // Makes what was written durable, and begins a segment whose first record has the sequence last() + 1.
+  Status BeginSegment(CheckpointId cut);
+  // Writes the records, in batches, durable before the next but for the last one. There is a segment.
+  Status Write(std::span<const LogRecord> records);
+  // All that was written is durable, and the mark says so. `sync_mark`: so is the mark.
+  Status Sync(bool sync_mark);
+  // Removes the segments before the one that began at `cut`; none if there is no such. What must be kept is durable.
+  Status DropBefore(CheckpointId cut);
+
+  LogSequence last() const { return last_; }  // written
+  LogSequence durable() const { return durable_; }
+  std::uint64_t bytes() const;  // of the segments that are kept
+
+ private:
+  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
+  Status WriteBatch(std::span<const LogRecord> records);
+  Status WriteMark(bool sync);
+
+  FileOps* files_;
+  std::string directory_;
+  LogIdentity identity_;
+  LogWriterOptions options_;
+  std::vector<LogSegment> segments_;  // oldest first; the last is written to
+  std::unique_ptr<LogFile> file_, mark_;
+  std::uint64_t next_number_;
+  std::uint64_t end_ = 0, allocated_ = 0;  // of the file that is written to
+  LogSequence last_, durable_;
+  bool names_changed_ = false;  // in the directory, and not durable yet
+  int mark_slot_ = 0;
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,51 @@
+// Files in memory that lose their power: what was not synced is then forgotten, kept or torn, sector by sector, as the
+// dice fall; names that were not synced come and go. The worst that a disk may do that keeps what it was told to sync.
+// For tests and simulated fleets. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "server/log/file_ops.h"
+
+namespace tarn::server {
+
+class MemoryDisk {
+ public:
+  // dice(n): a number below n.
+  void LosePower(const std::function<std::uint64_t(std::uint64_t)>& dice);
+  // Nothing is lost, as when only the process ends; its locks go.
+  void EndProcess() { locked_.clear(); }
+
+  // The bytes of a file as they are now, for tests that damage them; null if there is none.
+  std::vector<std::byte>* Find(const std::string& path);
+  // Writes the files into the folders of another disk as they are.
+  std::vector<std::string> Paths() const;
+  void Remove(const std::string& path) { files_.erase(path); }
+  void Rename(const std::string& from, const std::string& to);
+
+ private:
+  friend class MemoryFileOps;
+  friend class MemoryFile;
+  friend class MemoryLock;
+  struct Inode {
+    std::vector<std::byte> bytes;   // as the process sees them
+    std::vector<std::byte> synced;  // as they were at the last sync
+    std::set<std::size_t> dirty;    // sectors written since
+    bool named = false;             // the name is durable
+  };
+  std::map<std::string, std::shared_ptr<Inode>> files_;
+  std::map<std::string, std::shared_ptr<Inode>> removed_;  // names whose removal is not durable
+  std::set<std::string> locked_;
+};
+
+// `disk` outlives it.
+std::unique_ptr<FileOps> MakeMemoryFileOps(MemoryDisk* disk);
+
+}  // namespace tarn::server

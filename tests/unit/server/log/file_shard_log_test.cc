@@ -1,0 +1,124 @@
+// Shows the log of a real run: records become durable together, in order, on a thread of its own; the folder has one
+// holder; what the disk refuses is told.
+#include "server/log/file_shard_log.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/unit/server/log/faulty_files.h"
+#include "tests/unit/server/log/log_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileShardLogTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = fs::temp_directory_path() / fmt::format("tarn-log-test-{}", ::getpid());
+    fs::remove_all(directory_);
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+  std::unique_ptr<FileShardLog> Make(std::unique_ptr<FileOps> files = MakeFileOps()) {
+    return std::make_unique<FileShardLog>(std::move(files), directory_.string(), [] {}, kSmall);
+  }
+  // Waits until it is durable, or the log has failed.
+  static Expected<LogSequence> Await(FileShardLog& log, LogSequence wanted) {
+    for (;;) {
+      auto synced = log.TakeSynced();
+      if (!synced || *synced >= wanted) return synced;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  fs::path directory_;
+};
+
+TEST_F(FileShardLogTest, RecordsComeBack) {
+  {
+    auto log = Make();
+    ASSERT_TRUE(log->Open(kIdentity));
+    log->BeginSegment({}, RecordOf(1));
+    LogSequence last;
+    for (std::uint64_t i = 2; i <= 300; ++i) last = log->Append(RecordOf(i));
+    EXPECT_EQ(last, LogSequence(300));
+    ASSERT_EQ(*Await(*log, last), last);
+    EXPECT_EQ(log->BeginSegment(CheckpointId(4), RecordOf(301)), LogSequence(301));
+    log->DropBefore(CheckpointId(4));
+    ASSERT_TRUE(Await(*log, LogSequence(301)));
+    EXPECT_GT(log->bytes(), 0u);
+  }
+  EXPECT_FALSE(fs::exists(directory_ / SegmentName(1)));
+  auto log = Make();
+  Kept kept;
+  ASSERT_TRUE(log->Recover(kIdentity, CheckpointId(4), LogSequence(301), kept));
+  EXPECT_EQ(kept.records.size(), 1u);
+  EXPECT_TRUE(kept.Right());
+  EXPECT_EQ(log->BeginSegment(ShardLog::kContinues, RecordOf(302)), LogSequence(302));
+  EXPECT_EQ(*Await(*log, LogSequence(302)), LogSequence(302));
+}
+
+TEST_F(FileShardLogTest, WhatWasAppendedIsDurableAtTheEnd) {
+  {
+    auto log = Make();
+    ASSERT_TRUE(log->Open(kIdentity));
+    log->BeginSegment({}, RecordOf(1));
+    for (std::uint64_t i = 2; i <= 50; ++i) log->Append(RecordOf(i));
+  }
+  Kept kept;
+  ASSERT_TRUE(Make()->Recover(kIdentity, {}, LogSequence(50), kept));
+  EXPECT_EQ(kept.records.size(), 50u);
+}
+
+TEST_F(FileShardLogTest, HasOneHolder) {
+  auto log = Make();
+  ASSERT_TRUE(log->Open(kIdentity));
+  Kept kept;
+  const auto second = Make()->Recover(kIdentity, {}, {}, kept);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+}
+
+TEST_F(FileShardLogTest, AFolderThatCannotBeMadeIsNamed) {
+  fs::create_directories(directory_.parent_path());
+  fclose(fopen(directory_.c_str(), "w"));
+  const auto status = Make()->Open(kIdentity);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::kIo);
+  EXPECT_NE(status.error().message.find(directory_.string()), std::string::npos);
+}
+
+TEST_F(FileShardLogTest, AFolderThatCannotBeWrittenIsNamed) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write anywhere";
+  fs::create_directories(directory_);
+  fs::permissions(directory_, fs::perms::owner_read | fs::perms::owner_exec);
+  const auto status = Make()->Open(kIdentity);
+  fs::permissions(directory_, fs::perms::owner_all);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_NE(status.error().message.find("LOCK"), std::string::npos) << status.error().message;
+}
+
+TEST_F(FileShardLogTest, AFailureIsToldAndNothingBehindItIsDurable) {
+  Fault fault;
+  auto log = Make(std::make_unique<FaultyFileOps>(MakeFileOps(), &fault));
+  ASSERT_TRUE(log->Open(kIdentity));
+  const LogSequence first = log->BeginSegment({}, RecordOf(1));
+  ASSERT_EQ(*Await(*log, first), first);
+  fault = {.at = 2, .kind = FaultKind::kFull};
+  for (std::uint64_t i = 2; i <= 20; ++i) log->Append(RecordOf(i));
+  const auto synced = Await(*log, LogSequence(20));
+  if (!synced) {
+    EXPECT_EQ(synced.error().code, ErrorCode::kIo);
+  } else {
+    log->Append(RecordOf(21));
+    EXPECT_FALSE(Await(*log, LogSequence(21)));
+  }
+}
+
+}  // namespace
+}  // namespace tarn::server

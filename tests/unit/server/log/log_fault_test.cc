@@ -1,0 +1,124 @@
+// Shows that no record that was said to be durable is lost: whichever file operation fails, wherever the power goes.
+#include "tests/unit/server/log/faulty_files.h"
+#include "tests/unit/server/log/log_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+// A life of a log: a beginning, two checkpoints, a recovery. What was durable when it ended, and the newest checkpoint
+// that was whole.
+struct Life {
+  LogSequence durable;
+  CheckpointId whole;
+  std::uint64_t written = 0;
+  bool begun = false;  // the first head was durable
+  Status end;
+};
+
+Life Live(FileOps* files) {
+  Life life;
+  Driver driver(files);
+  auto note = [&](Status status) {
+    if (driver.durable() > life.durable) life.durable = driver.durable();
+    life.begun |= life.durable.value > 0;
+    life.written = std::max(life.written, driver.written());
+    life.end = std::move(status);
+    return life.end.has_value();
+  };
+  auto commits = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      driver.Append(2);
+      if (!note(driver.Commit(i % 2 == 1))) return false;
+    }
+    return true;
+  };
+  if (!note(driver.Open())) return life;
+  driver.Begin({});
+  if (!note(driver.Commit()) || !commits(3)) return life;
+  driver.Append(1);
+  driver.Begin(CheckpointId(1));
+  if (!commits(3)) return life;
+  life.whole = CheckpointId(1);
+  driver.Drop(CheckpointId(1));
+  if (!commits(2)) return life;
+  Kept kept;
+  if (!note(driver.Recover(life.whole, life.durable, &kept))) return life;
+  driver.Begin(ShardLog::kContinues);
+  if (!commits(3)) return life;
+  driver.Begin(CheckpointId(2));
+  if (!commits(2)) return life;
+  life.whole = CheckpointId(2);
+  driver.Drop(CheckpointId(2));
+  commits(2);
+  return life;
+}
+
+// All that was durable comes back, in order, and nothing that was not written.
+void CheckRecovered(MemoryDisk* disk, const Life& life, const std::string& what) {
+  auto files = MakeMemoryFileOps(disk);
+  Kept kept;
+  const auto tail = ReadLog(files.get(), kDirectory, kIdentity, life.whole, life.durable, kept);
+  if (!life.begun && !tail) return;  // nobody was told that there is a log
+  ASSERT_TRUE(tail.has_value()) << what << ": " << tail.error().message;
+  EXPECT_TRUE(kept.Right()) << what;
+  EXPECT_GE(tail->last, life.durable) << what;
+  EXPECT_LE(tail->last.value, life.written) << what;
+}
+
+std::uint64_t OperationsOf() {
+  MemoryDisk disk;
+  Fault none;
+  FaultyFileOps files(MakeMemoryFileOps(&disk), &none);
+  EXPECT_TRUE(Live(&files).end.has_value());
+  return none.operations;
+}
+
+TEST(LogFaultTest, EveryOperationMayFail) {
+  const std::uint64_t operations = OperationsOf();
+  ASSERT_GT(operations, 80u);
+  for (FaultKind kind : {FaultKind::kError, FaultKind::kShortWrite, FaultKind::kFull, FaultKind::kHalt}) {
+    for (std::uint64_t n = 0; n < operations; ++n) {
+      MemoryDisk disk;
+      Fault fault{.at = n, .kind = kind};
+      FaultyFileOps files(MakeMemoryFileOps(&disk), &fault);
+      const Life life = Live(&files);
+      ASSERT_TRUE(fault.fired);
+      ASSERT_FALSE(life.end.has_value()) << "operation " << n;
+      EXPECT_NE(life.end.error().message.find(kDirectory), std::string::npos) << life.end.error().message;
+      disk.EndProcess();
+      CheckRecovered(&disk, life, "operation " + std::to_string(n));
+    }
+  }
+}
+
+TEST(LogFaultTest, ThePowerMayGoAtEveryOperation) {
+  const std::uint64_t operations = OperationsOf();
+  for (std::uint64_t n = 0; n < operations; ++n) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      MemoryDisk disk;
+      Fault fault{.at = n, .kind = FaultKind::kHalt};
+      FaultyFileOps files(MakeMemoryFileOps(&disk), &fault);
+      const Life life = Live(&files);
+      SplitMix random(n * 100 + seed);
+      disk.LosePower([&](std::uint64_t below) { return random.Below(below); });
+      CheckRecovered(&disk, life, "operation " + std::to_string(n) + " seed " + std::to_string(seed));
+    }
+  }
+}
+
+// A failed sync proves nothing about what was written: nothing that came after it may have been acknowledged.
+TEST(LogFaultTest, ThePowerMayGoAfterAFailure) {
+  const std::uint64_t operations = OperationsOf();
+  for (std::uint64_t n = 0; n < operations; ++n) {
+    MemoryDisk disk;
+    Fault fault{.at = n, .kind = FaultKind::kError};
+    FaultyFileOps files(MakeMemoryFileOps(&disk), &fault);
+    const Life life = Live(&files);
+    SplitMix random(n);
+    disk.LosePower([&](std::uint64_t below) { return random.Below(below); });
+    CheckRecovered(&disk, life, "operation " + std::to_string(n));
+  }
+}
+
+}  // namespace
+}  // namespace tarn::server
