@@ -24,6 +24,10 @@ add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wn
                     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # gcc 12 sees ghosts in moved variants
                     -Wno-missing-field-initializers  # designated initializers name what differs from the default
                     -ffp-contract=off -fno-math-errno)
+# A program looks for shared libraries in ../lib first, and so do the libraries that it finds there: tools/bundle fills
+# it. (The newer kind of search path would not hold for libraries of libraries.)
+set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")
+add_link_options(LINKER:--disable-new-dtags)
 if(TARN_SANITIZE)
   add_compile_options(-fsanitize=${TARN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${TARN_SANITIZE})

@@ -127,13 +127,16 @@ def security_flags(options):
 
 
 def find_programs(options):
-    """The folder of the three programs: those of --bin-dir as they are, or build/release/bin, brought up to date."""
+    """The folder of the three programs: those of --bin-dir or of a bundle (tools/bundle) as they are, or
+    build/release/bin, brought up to date."""
     if options.bin_dir:
         folder = pathlib.Path(options.bin_dir)
         missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
         if missing:
             raise FileNotFoundError(f"no program {missing[0]} in {folder}")
         return folder
+    if not (ROOT / "CMakeLists.txt").exists():
+        return ROOT / "bin"
     build_programs(options.quiet)
     return ROOT / "build/release/bin"
 

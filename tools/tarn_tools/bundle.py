@@ -1,0 +1,133 @@
+"""tools/bundle: the programs, the shared libraries that they need, tools and examples in one archive."""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+from tarn_tools import launch_options
+
+ROOT = launch_options.ROOT
+NAME = "tarn"
+
+# What every x86-64 Linux has: the C library and the loader, which must fit each other and the kernel.
+OF_THE_C_LIBRARY = re.compile(r"^(ld-linux-x86-64|lib(c|m|pthread|dl|rt|util|resolv|anl|nss_\w+|mvec))\.so")
+OF_THE_DRIVER = re.compile(r"^lib(cuda|nvidia-\w+|nvcuvid)\.so")
+OF_CUDA = re.compile(r"^lib(cublas|cublasLt|cudart|nvJitLink|nvrtc\S*|cusparse|curand)\.so")
+ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim"}
+BENCHES = {"single_process", "row_store_bench", "cut_bench", "model_step"}
+FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "tools/launch", "tools/report", "tools/accuracy",
+         "tools/tarn_tools"]
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
+
+DESCRIPTION = """\
+Builds the programs and packs them with the shared libraries that they need, the Python tools, the examples and the
+documents. Unpacked on another x86-64 Linux with the same C library or a newer one, it runs as it is:
+
+  tools/bundle && scp tarn-bundle.tar.xz node: && ssh node 'tar xf tarn-bundle.tar.xz && tarn/tools/launch --help'
+
+tools/launch needs Python 3.11 there; the programs in tarn/bin need nothing.
+"""
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(
+        prog="tools/bundle", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", default="tarn-bundle.tar.xz", metavar="FILE", help="%(default)s; .tar.gz packs faster")
+    parser.add_argument("--slim", action="store_true", help="without CUDA's libraries: the target has them")
+    parser.add_argument("--with-tests", action="store_true", help="test programs too, and what they read")
+    parser.add_argument("--bin-dir", metavar="DIR", help="pack these programs as they are (build/release/bin, built)")
+    options = parser.parse_args(argv)
+    if not options.out.endswith((".tar.xz", ".tar.gz")):
+        parser.error(f"--out {options.out}: expected a name that ends in .tar.xz or .tar.gz")
+    return options
+
+
+def programs_in(folder, with_tests):
+    found = [p for p in sorted(folder.iterdir()) if p.is_file() and os.access(p, os.X_OK)]
+    if with_tests:
+        return found
+    return [p for p in found if p.name in BENCHES or (p.name.startswith("tarn-") and p.name not in ONLY_FOR_TESTS)]
+
+
+def libraries_of(programs, slim):
+    """{file name: path} of the libraries that the loader would take for them. Raises LookupError for a missing one."""
+    found = {}
+    for program in programs:
+        # What earlier bundles or the caller's shell name must not hide what this build is linked with.
+        environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
+        told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True, env=environment).stdout
+        for line in told.splitlines():
+            name, arrow, rest = line.strip().partition(" => ")
+            if not arrow or OF_THE_C_LIBRARY.match(name) or OF_THE_DRIVER.match(name):
+                continue
+            if slim and OF_CUDA.match(name):
+                continue
+            if "not found" in rest:
+                raise LookupError(f"{program.name} needs {name}, which is not on this machine")
+            found[name] = pathlib.Path(rest.split(" (0x")[0]).resolve()
+    return found
+
+
+def strip(path):
+    """Without the tables that only a debugger reads; a program that strip does not know stays as it is."""
+    if shutil.which("strip"):
+        subprocess.run(["strip", "--strip-unneeded", path], check=False, stderr=subprocess.DEVNULL)
+
+
+def copy_tree(source, target):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=LEFT_OUT)
+    else:
+        shutil.copy2(source, target)
+
+
+def fill(folder, programs, options):
+    """Lays the bundle out in `folder`; returns its programs and libraries."""
+    libraries = libraries_of(programs, options.slim)
+    for sub in ("bin", "lib"):
+        (folder / sub).mkdir(parents=True)
+    for program in programs:
+        shutil.copy2(program, folder / "bin" / program.name)
+        strip(folder / "bin" / program.name)
+    for name, path in libraries.items():
+        shutil.copy2(path, folder / "lib" / name)
+        (folder / "lib" / name).chmod(0o644)
+        strip(folder / "lib" / name)
+    for name in FILES + (["tests"] if options.with_tests else []):
+        copy_tree(ROOT / name, folder / name)
+    return libraries
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    try:
+        if options.bin_dir:
+            folder = pathlib.Path(options.bin_dir)
+        else:
+            subprocess.run([ROOT / "tools/build", "release"], check=True)
+            folder = ROOT / "build/release/bin"
+        programs = programs_in(folder, options.with_tests)
+        if not programs:
+            raise LookupError(f"no programs in {folder}")
+        with tempfile.TemporaryDirectory(prefix="tarn-bundle-") as scratch:
+            top = pathlib.Path(scratch) / NAME
+            libraries = fill(top, programs, options)
+            part = pathlib.Path(f"{options.out}.part")
+            with tarfile.open(part, "w:xz" if options.out.endswith(".xz") else "w:gz") as archive:
+                archive.add(top, NAME)
+            part.rename(options.out)
+    except (LookupError, OSError, subprocess.CalledProcessError) as error:
+        print(f"tools/bundle: {error}", file=sys.stderr)
+        return 1
+    size = pathlib.Path(options.out).stat().st_size
+    print(f"{options.out}: {len(programs)} programs, {len(libraries)} libraries, {size / 1e6:.1f} MB")
+    print(f"  tar xf {os.path.basename(options.out)} && {NAME}/tools/launch {NAME}/examples/criteo-fm.toml --help")
+    return 0
