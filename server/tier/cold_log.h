@@ -85,6 +85,7 @@ class ColdLog {
   std::uint64_t rows() const { return rows_; }
   // What it takes: segments not yet written, fetches, its own lists and the store's memory.
   std::size_t memory_bytes() const;
+  std::size_t fetch_bytes() const { return fetch_bytes_; }
   std::uint64_t segments() const { return segments_; }
   std::uint64_t moved() const { return moved_; }  // rows appended anew
 

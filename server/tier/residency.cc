@@ -1,0 +1,223 @@
+#include "server/tier/residency.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "server/exhaustion.h"
+
+namespace tarn::server {
+
+namespace {
+
+// Parts of the budget that are handed from table to table.
+constexpr std::size_t kChunks = 256;
+constexpr std::size_t kChunkBytesMin = std::size_t{16} << 10, kChunkBytesMax = std::size_t{2} << 20;
+constexpr std::size_t kSegments = 64;
+constexpr std::size_t kSegmentBytesMin = std::size_t{16} << 10, kSegmentBytesMax = std::size_t{8} << 20;
+// Rows that are evicted at one go, in bytes, so that what lies together in a segment is worth reading together.
+constexpr std::size_t kEvictBytes = std::size_t{1} << 20;
+// Of the budget: rows that a message brings in at one go, and rows under way.
+constexpr std::size_t kSpanShare = 32, kFetchShare = 16;
+constexpr std::size_t kSpanRowsMin = 64, kSpanRowsMax = 4096;
+// Tables that are looked at for memory of less worth, and how much less.
+constexpr std::size_t kCompared = 8;
+constexpr double kLessWorth = 0.67;
+
+std::size_t PartOf(std::size_t bytes, std::size_t parts, std::size_t low, std::size_t high) {
+  return std::clamp(std::bit_floor(bytes / parts), low, high);
+}
+
+void ThrowIf(const Status& status) {
+  if (!status) throw StorageFailed(status.error());
+}
+
+}  // namespace
+
+Residency::Residency(ResidencyOptions options, std::unique_ptr<ColdStore> store)
+    : options_(options),
+      chunk_bytes_(PartOf(options.limit_bytes, kChunks, kChunkBytesMin, kChunkBytesMax)),
+      store_(std::move(store)),
+      log_(store_.get(), this,
+           {.segment_bytes = PartOf(options.limit_bytes, kSegments, kSegmentBytesMin, kSegmentBytesMax)}) {}
+Residency::~Residency() = default;
+
+ResidentRows* Residency::AddTable(TableId table, std::size_t words) {
+  log_.AddTable(table, words);
+  tables_.push_back({table, std::make_unique<ResidentRows>(table, words, options_.places, chunk_bytes_, &log_)});
+  return tables_.back().rows.get();
+}
+
+std::size_t Residency::memory_bytes() const {
+  std::size_t bytes = log_.memory_bytes();
+  for (const Table& table : tables_) bytes += table.rows->memory_bytes();
+  return bytes;
+}
+
+std::uint64_t Residency::resident_rows() const {
+  std::uint64_t rows = 0;
+  for (const Table& table : tables_) rows += table.rows->resident();
+  return rows;
+}
+
+bool Residency::Fits(std::size_t bytes) const { return memory_bytes() + other_bytes_ + bytes <= options_.limit_bytes; }
+
+bool Residency::HasRoom() const { return log_.HasRoom() && log_.fetch_bytes() <= options_.limit_bytes / kFetchShare; }
+
+std::size_t Residency::SpanRows(const ResidentRows& rows) const {
+  return std::clamp(options_.limit_bytes / kSpanShare / rows.row_bytes(), kSpanRowsMin, kSpanRowsMax);
+}
+
+std::size_t Residency::EvictBatch(const ResidentRows& rows) const {
+  return std::clamp<std::size_t>(kEvictBytes / rows.row_bytes(), 1, std::max<std::size_t>(1, rows.resident() / 8));
+}
+
+// `self`, or the table of those compared whose bytes are worth clearly less than its own.
+ResidentRows* Residency::LeastWorth(ResidentRows* self) {
+  ResidentRows* least = self;
+  double worth = self == nullptr || self->resident() == 0 ? 1e300 : self->WorthOfByte() * kLessWorth;
+  for (std::size_t i = 0; i < std::min(kCompared, tables_.size()); ++i) {
+    next_table_ = (next_table_ + 1) % tables_.size();
+    ResidentRows* other = tables_[next_table_].rows.get();
+    if (other == self || other->chunks() < 2) continue;
+    const double others = other->WorthOfByte();
+    if (others >= worth) continue;
+    least = other;
+    worth = others;
+  }
+  return least;
+}
+
+void Residency::Evict(ResidentRows* rows, std::size_t wanted) {
+  const std::size_t before = rows->resident();
+  const Status status = rows->Evict(wanted);
+  counters_.evicted += before - rows->resident();
+  ThrowIf(status);
+}
+
+void Residency::Release(ResidentRows* rows) {
+  const std::size_t before = rows->resident();
+  const Status status = rows->ReleaseChunk();
+  counters_.evicted += before - rows->resident();
+  ThrowIf(status);
+}
+
+void Residency::Reserve(ResidentRows* rows, std::size_t slots) {
+  while (rows->free_slots() < slots) {
+    if (Fits(rows->chunk_bytes()) && rows->AddChunk()) continue;
+    if (ResidentRows* least = LeastWorth(rows); least != rows) {
+      Release(least);
+    } else if (rows->resident() != 0) {
+      Evict(rows, std::max(slots - rows->free_slots(), EvictBatch(*rows)));
+    } else {
+      // Less than one message needs: it goes beyond the budget.
+      TARN_CHECK(rows->AddChunk(), "a message has more rows than there are slots");
+    }
+  }
+}
+
+void Residency::Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records) {
+  std::ranges::sort(*owners, {}, [rows](const RowOwner& owner) { return rows->cold_id(owner.place, owner.number); });
+  ids_.clear();
+  for (const RowOwner& owner : *owners) ids_.push_back(rows->cold_id(owner.place, owner.number));
+  const std::size_t stride = log_.record_words(rows->table());
+  records->resize(ids_.size() * stride);
+  ThrowIf(log_.Read(rows->table(), ids_, records->data()));
+  for (std::size_t i = 0; i < owners->size(); ++i) {
+    const std::uint32_t* record = records->data() + i * stride;
+    if (RowOwner{record[0], record[1]} != (*owners)[i])
+      throw StorageFailed({ErrorCode::kCorrupt, "the tier gave another row than was asked for"});
+  }
+}
+
+void Residency::BringIn(ResidentRows* rows, std::vector<RowOwner>* owners) {
+  if (owners->empty()) return;
+  Read(rows, owners, &records_);
+  counters_.read_waiting += owners->size();
+  const std::size_t stride = log_.record_words(rows->table());
+  for (std::size_t i = 0; i < owners->size(); ++i)
+    rows->Install((*owners)[i].place, (*owners)[i].number, records_.data() + i * stride + kOwnerWords);
+}
+
+FetchTicket Residency::Fetch(ResidentRows* rows, std::span<const RowOwner> owners) {
+  FetchTicket ticket = 0;
+  std::vector<ColdId> ids;
+  for (const RowOwner& owner : owners) {
+    if (!rows->IsCold(owner.place, owner.number)) continue;
+    const ColdId id = rows->cold_id(owner.place, owner.number);
+    if (const auto found = in_flight_.find(InFlightKey(rows->table(), id)); found != in_flight_.end())
+      ticket = std::max(ticket, found->second);
+    else
+      ids.push_back(id);
+  }
+  std::ranges::sort(ids);
+  counters_.fetched += ids.size();
+  for (std::span<const ColdId> left = ids; !left.empty();) {
+    const auto piece = left.first(std::min(left.size(), SpanRows(*rows)));
+    left = left.subspan(piece.size());
+    ticket = ++begun_;
+    purposes_.push_back(Purpose::kRows);
+    for (ColdId id : piece) in_flight_[InFlightKey(rows->table(), id)] = ticket;
+    log_.Fetch(rows->table(), {piece.begin(), piece.end()});
+  }
+  return ticket;
+}
+
+void Residency::OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) {
+  const Purpose purpose = purposes_.front();
+  purposes_.pop_front();
+  ++ended_;
+  if (purpose == Purpose::kDropped) return;
+  if (purpose == Purpose::kCut) {
+    for_cut_.emplace_back(records.begin(), records.end());
+    return;
+  }
+  const auto found = std::ranges::find(tables_, table, &Table::id);
+  ResidentRows* rows = found->rows.get();
+  Reserve(rows, ids.size());
+  const std::size_t stride = log_.record_words(table);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    in_flight_.erase(InFlightKey(table, ids[i]));
+    const std::uint32_t* record = records.data() + i * stride;
+    // Read, changed or moved since.
+    if (!rows->IsColdAt(record[0], record[1], ids[i])) continue;
+    rows->Install(record[0], record[1], record + kOwnerWords);
+    rows->Spare(record[0], record[1]);
+  }
+}
+
+void Residency::OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) {
+  std::ranges::find(tables_, table, &Table::id)->rows->OnMoved(owner, from, to);
+}
+
+void Residency::FetchForCut(ResidentRows* rows, std::vector<ColdId> ids) {
+  ++begun_;
+  purposes_.push_back(Purpose::kCut);
+  log_.Fetch(rows->table(), std::move(ids));
+}
+
+bool Residency::TakeForCut(std::vector<std::uint32_t>* records) {
+  if (for_cut_.empty()) return false;
+  *records = std::move(for_cut_.front());
+  for_cut_.pop_front();
+  return true;
+}
+
+void Residency::DropForCut() {
+  for_cut_.clear();
+  std::ranges::replace(purposes_, Purpose::kCut, Purpose::kDropped);
+}
+
+void Residency::CountUses(ResidentRows* rows, std::uint64_t uses) {
+  counters_.uses += uses;
+  rows->Age(uses);
+}
+
+void Residency::Poll() { ThrowIf(log_.Poll()); }
+
+void Residency::Balance() {
+  if (Fits(0)) return;
+  if (ResidentRows* least = LeastWorth(nullptr)) Release(least);
+}
+
+}  // namespace tarn::server

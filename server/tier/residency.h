@@ -1,0 +1,124 @@
+// A memory budget for all rows of a shard: how much of it each sparse table has, what goes to disk when it is used up,
+// and how rows come back. Rows come in two ways: BringIn blocks and is always right; Fetch reads beside the shard's
+// work, and what has come when somebody wants it needs no BringIn.
+//
+//   Residency tier({.limit_bytes = share, .places = partitions}, std::move(store));
+//   ResidentRows* rows = tier.AddTable(id, words);
+//   tier.Reserve(rows, n);                       // n free slots, so that n rows can be born or brought in
+//   tier.BringIn(rows, cold_owners);
+//
+// Memory goes to the tables whose bytes are worth most: at the margin, the least used rows of each are used equally
+// often a byte. Reserve and BringIn throw StorageFailed (server/exhaustion.h) when the cold store fails: the shard
+// stops. Not thread-safe: the shard's thread owns it. Deterministic, apart from when the store is done with things.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "server/tier/cold_log.h"
+#include "server/tier/cold_store.h"
+#include "server/tier/resident_rows.h"
+
+namespace tarn::server {
+
+struct ResidencyOptions {
+  std::size_t limit_bytes = 0;
+  std::uint32_t places = 0;  // partitions of the shard
+};
+
+struct ResidencyCounters {
+  std::uint64_t uses = 0;          // rows asked for
+  std::uint64_t read_waiting = 0;  // of them read while the shard waited
+  std::uint64_t fetched = 0;       // rows read beside the shard's work
+  std::uint64_t evicted = 0;       // rows that left memory
+};
+
+// A fetch under way; 0: none. They end in order.
+using FetchTicket = std::uint64_t;
+
+class Residency : private ColdLogListener {
+ public:
+  Residency(ResidencyOptions options, std::unique_ptr<ColdStore> store);
+  ~Residency() override;
+
+  // Valid as long as the residency. `words` of a row that are kept.
+  ResidentRows* AddTable(TableId table, std::size_t words);
+
+  // Makes free slots. May evict any row of any table, so rows are looked up after it.
+  void Reserve(ResidentRows* rows, std::size_t slots);
+  // Reads cold rows into free slots, of which there must be as many. `owners` are sorted on the way.
+  void BringIn(ResidentRows* rows, std::vector<RowOwner>* owners);
+  // Begins to read cold rows. What is returned has ended when they are in memory (for a while).
+  FetchTicket Fetch(ResidentRows* rows, std::span<const RowOwner> owners);
+  bool Ended(FetchTicket ticket) const { return ticket <= ended_; }
+  // Whether a fetch and an eviction would not have to wait for others.
+  bool HasRoom() const;
+
+  // Records of cold rows for a checkpoint, which are not kept in memory: read by FetchForCut, in ascending order of
+  // their ids, and handed out by TakeForCut in the order of the fetches. DropForCut: nobody wants them any more.
+  void FetchForCut(ResidentRows* rows, std::vector<ColdId> ids);
+  bool TakeForCut(std::vector<std::uint32_t>* records);
+  void DropForCut();
+  // The same at once, for those who can wait: records of `owners`, which are sorted on the way.
+  void Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records);
+
+  // Rows were looked up: counts, and ages.
+  void CountUses(ResidentRows* rows, std::uint64_t uses);
+  // Takes in what the store has done.
+  void Poll();
+  // Gives memory back if there is less for rows now. A chunk at the most: short.
+  void Balance();
+  // What else the shard holds, which the budget counts too.
+  void SetOtherBytes(std::size_t bytes) { other_bytes_ = bytes; }
+  void SetLimit(std::size_t bytes) { options_.limit_bytes = bytes; }
+
+  std::size_t limit_bytes() const { return options_.limit_bytes; }
+  // Rows that one message may bring in at one go.
+  std::size_t SpanRows(const ResidentRows& rows) const;
+  std::size_t memory_bytes() const;  // of rows and cold log
+  std::uint64_t resident_rows() const;
+  std::uint64_t cold_rows() const { return log_.rows(); }
+  std::uint64_t disk_bytes() const { return store_->disk_bytes(); }
+  const ResidencyCounters& counters() const { return counters_; }
+
+ private:
+  struct Table {
+    TableId id;
+    std::unique_ptr<ResidentRows> rows;
+  };
+
+  void OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) override;
+  void OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) override;
+
+  bool Fits(std::size_t bytes) const;
+  ResidentRows* LeastWorth(ResidentRows* self);
+  void Evict(ResidentRows* rows, std::size_t wanted);
+  void Release(ResidentRows* rows);
+  std::size_t EvictBatch(const ResidentRows& rows) const;
+  static std::uint64_t InFlightKey(TableId table, ColdId id) { return std::uint64_t{table.value} << 32 | id; }
+
+  ResidencyOptions options_;
+  std::size_t chunk_bytes_;
+  std::unique_ptr<ColdStore> store_;
+  ColdLog log_;
+  std::vector<Table> tables_;
+  std::size_t next_table_ = 0;  // to be compared with
+  std::size_t other_bytes_ = 0;
+  ResidencyCounters counters_;
+
+  FetchTicket begun_ = 0, ended_ = 0;
+  std::unordered_map<std::uint64_t, FetchTicket> in_flight_;  // rows
+  enum class Purpose : std::uint8_t { kRows, kCut, kDropped };
+  std::deque<Purpose> purposes_;  // of fetches under way
+  std::deque<std::vector<std::uint32_t>> for_cut_;
+
+  std::vector<ColdId> ids_;
+  std::vector<std::uint32_t> records_;
+};
+
+}  // namespace tarn::server
