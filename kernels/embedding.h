@@ -19,6 +19,10 @@ namespace tarn::kernels {
 void EmbeddingBagForward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                          const std::uint32_t* offsets, const float* weights, float* out);
 
+// The weights by which a bag's sum is its mean: out[o] = weights[o] / (size of the bag of o), for all occurrences of
+// the bags given; `weights` as above. out may be weights.
+void BagMeanWeights(std::size_t samples, const std::uint32_t* offsets, const float* weights, float* out);
+
 // grad_rows[inverse[o]] += weights[o] * grad_out[s], grad_out samples x dim.
 void EmbeddingBagBackward(std::size_t samples, std::uint32_t dim, const float* grad_out, const std::uint32_t* inverse,
                           const std::uint32_t* offsets, const float* weights, float* grad_rows);

@@ -1,0 +1,23 @@
+// fp32 rows to and from int8 with a scale a row. A row of dim floats becomes Int8RowBytes(dim) bytes: its scale, one
+// little-endian float, then dim signed bytes; the value is scale * byte.
+//
+// The scale is max|x| / 127, so the error of an element is at most scale / 2 (and rounding in the last place). A row of
+// zeros, or of values so small that the scale is 0, gives zeros. A row that holds a value which is not finite gives
+// NaN throughout: what went wrong stays in sight. The same bits on every x86-64. The bytes need no alignment: they may
+// point into a frame. Nothing overlaps. Any thread. n may be 0.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tarn::kernels {
+
+constexpr std::size_t Int8RowBytes(std::uint32_t dim) { return sizeof(float) + dim; }
+
+// n x dim floats to n x Int8RowBytes(dim) bytes. Rounds to nearest, ties to even. dim is 1..limits::kRowDimMax.
+void EncodeInt8Rows(std::uint32_t dim, std::size_t n, const float* in, std::byte* out);
+
+// The reverse.
+void DecodeInt8Rows(std::uint32_t dim, std::size_t n, const std::byte* in, float* out);
+
+}  // namespace tarn::kernels

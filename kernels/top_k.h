@@ -1,0 +1,27 @@
+// The k largest of n floats by magnitude: what a sparse gradient keeps. Exact and without sorting: the threshold is
+// found by counting the bits of the magnitudes, from the top. Any thread, each with a scratch of its own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tarn::kernels {
+
+class TopKScratch {
+ public:
+  TopKScratch() : counts_(kBuckets) {}
+
+ private:
+  friend void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values,
+                   TopKScratch& scratch);
+  static constexpr std::size_t kBuckets = std::size_t{1} << 16;
+  std::vector<std::uint32_t> counts_;
+};
+
+// index[0..k): where the k largest magnitudes are, ascending; values[i] = in[index[i]]. Of equal magnitudes at the
+// border the first ones are taken. A NaN counts as larger than everything, infinity as next. k <= n < 2^31; both may
+// be 0. The result depends on nothing but the input.
+void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values, TopKScratch& scratch);
+
+}  // namespace tarn::kernels

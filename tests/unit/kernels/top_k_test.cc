@@ -1,0 +1,66 @@
+// Shows that the k largest magnitudes are those that a stable sort would put first, for every k, with ties, zeros and
+// values that are not finite.
+#include "kernels/top_k.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/unit/kernels/kernel_test_util.h"
+
+namespace tarn::kernels {
+namespace {
+
+std::uint32_t Magnitude(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
+
+std::vector<std::uint32_t> Sorted(const std::vector<float>& in, std::size_t k) {
+  std::vector<std::uint32_t> order(in.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, [&](auto a, auto b) { return Magnitude(in[a]) > Magnitude(in[b]); });
+  order.resize(k);
+  std::ranges::sort(order);
+  return order;
+}
+
+void ExpectTopK(const std::vector<float>& in, std::size_t k, TopKScratch& scratch) {
+  std::vector<std::uint32_t> index(k + 1, 0xdeadbeef);
+  std::vector<float> values = Poisoned(k + 1);
+  TopK(in.size(), k, in.data(), index.data(), values.data(), scratch);
+  EXPECT_EQ(index[k], 0xdeadbeef) << "wrote beyond its end";
+  index.resize(k);
+  ASSERT_EQ(index, Sorted(in, k)) << "k " << k << " of " << in.size();
+  for (std::size_t i = 0; i < k; ++i)
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(values[i]), std::bit_cast<std::uint32_t>(in[index[i]]));
+}
+
+TEST(TopKTest, IsTheHeadOfASort) {
+  SplitMix random(1);
+  TopKScratch scratch;
+  for (const std::size_t n : {0, 1, 2, 63, 1000})
+    for (const std::size_t k : {0, 1, 2, 10, 62, 63, 999, 1000})
+      if (k <= n) ExpectTopK(RandomFloats(n, random), k, scratch);
+}
+
+TEST(TopKTest, OfEqualOnesTheFirst) {
+  SplitMix random(2);
+  TopKScratch scratch;
+  std::vector<float> in(500);
+  for (float& v : in) v = float(int(random.Below(5)) - 2) * 0.5f;
+  for (std::size_t k = 0; k <= in.size(); k += 7) ExpectTopK(in, k, scratch);
+}
+
+TEST(TopKTest, ZerosInfinityAndNaN) {
+  TopKScratch scratch;
+  const std::vector<float> in{0.0f, -0.0f, 1.0f, -HUGE_VALF, kPoison, HUGE_VALF, 1e-45f, -3e38f};
+  for (std::size_t k = 0; k <= in.size(); ++k) ExpectTopK(in, k, scratch);
+}
+
+// Neighbours in the low bits fall into different buckets of the second count only.
+TEST(TopKTest, LowBitsCount) {
+  TopKScratch scratch;
+  std::vector<float> in;
+  for (std::uint32_t i = 0; i < 3000; ++i) in.push_back(std::bit_cast<float>(0x3f800000u + (i * 7919) % 3000));
+  for (const std::size_t k : {1, 1500, 2999}) ExpectTopK(in, k, scratch);
+}
+
+}  // namespace
+}  // namespace tarn::kernels
