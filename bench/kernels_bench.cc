@@ -1,0 +1,265 @@
+// The kernels one by one, on one thread, each beside what bounds it: memory copy for what moves bytes, the largest
+// matrix product measured for what multiplies. Medians of several passes over data that the caches do not hold.
+//
+//   kernels_bench            a Markdown table
+//   kernels_bench --json     a JSON object a line
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/hash.h"
+#include "core/json.h"
+#include "kernels/convert.h"
+#include "kernels/cross.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/fm.h"
+#include "kernels/gemm.h"
+#include "kernels/initialize.h"
+#include "kernels/interaction.h"
+#include "kernels/loss.h"
+#include "kernels/optimizer.h"
+#include "kernels/partition.h"
+#include "kernels/quantize.h"
+#include "kernels/rows.h"
+#include "kernels/top_k.h"
+#include "kernels/unique.h"
+
+namespace {
+
+using namespace tarn;
+using namespace tarn::kernels;
+
+struct Options {
+  std::uint32_t repetitions = 7;
+  std::size_t mib = 256;  // of a stream
+  bool json = false;
+};
+
+struct Figure {
+  std::string name;
+  double amount = 0;  // a second, in units of `unit`
+  const char* unit = "";
+  double limit = 0;  // in the same unit; 0: none
+};
+
+std::vector<float> Floats(std::size_t n) {
+  SplitMix random(n);
+  std::vector<float> out(n);
+  for (float& v : out) v = static_cast<float>(random.Unit() * 2 - 1);
+  return out;
+}
+
+class Bench {
+ public:
+  explicit Bench(const Options& options) : options_(options), n_(options.mib * (std::size_t{1} << 20) / 4) {}
+
+  void Run() {
+    Limits();
+    Streams();
+    Rows();
+    Layers();
+    Products();
+  }
+
+ private:
+  // The median time of one call, in seconds; the first call is not counted.
+  double Seconds(const std::function<void()>& call) {
+    std::vector<double> times;
+    for (std::uint32_t i = 0; i <= options_.repetitions; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      call();
+      times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    }
+    times.erase(times.begin());
+    std::ranges::sort(times);
+    return times[times.size() / 2];
+  }
+
+  void Print(const Figure& figure) {
+    if (options_.json) {
+      JsonWriter json;
+      json.BeginObject().Member("kernel", figure.name).Member("value", figure.amount).Member("unit", figure.unit);
+      if (figure.limit != 0) json.Member("limit", figure.limit);
+      json.EndObject();
+      fmt::print("{}\n", json.text());
+    } else {
+      const std::string share = figure.limit != 0 ? fmt::format("{:.0f}%", 100 * figure.amount / figure.limit) : "";
+      fmt::print("| {} | {:.1f} {} | {} |\n", figure.name, figure.amount, figure.unit, share);
+    }
+    std::fflush(stdout);
+  }
+
+  // `bytes` read and written by a call, beside copying.
+  void Moves(const std::string& name, double bytes, const std::function<void()>& call) {
+    Print({name, bytes / Seconds(call) / 1e9, "GB/s", copy_});
+  }
+  void Multiplies(const std::string& name, double operations, const std::function<void()>& call) {
+    Print({name, operations / Seconds(call) / 1e9, "GFLOP/s", peak_});
+  }
+  void Counts(const std::string& name, double items, const std::function<void()>& call) {
+    Print({name, items / Seconds(call) / 1e6, "M keys/s", 0});
+  }
+
+  void Limits() {
+    if (!options_.json) fmt::print("| kernel | rate | of the limit |\n| --- | --- | --- |\n");
+    a_ = Floats(n_);
+    b_.assign(n_, 0.0f);
+    const double bytes = 2.0 * static_cast<double>(n_) * 4;
+    copy_ = bytes / Seconds([&] { std::memcpy(b_.data(), a_.data(), n_ * 4); }) / 1e9;
+    Print({"memory copy", copy_, "GB/s", 0});
+    const std::size_t m = 1536;
+    const std::vector<float> x = Floats(m * m), w = Floats(m * m);
+    std::vector<float> y(m * m);
+    peak_ = 2.0 * m * m * m / Seconds([&] { Gemm({m, m, m}, 1, {x.data(), m}, {w.data(), m}, 0, y.data(), m); }) / 1e9;
+    Print({"matrix product of 1,536 x 1,536", peak_, "GFLOP/s", 0});
+  }
+
+  void Streams() {
+    const auto n = static_cast<double>(n_);
+    std::vector<std::uint16_t> half(n_);
+    Moves("fp32 to bf16", 6 * n, [&] { FloatToBf16(n_, a_.data(), half.data()); });
+    Moves("bf16 to fp32", 6 * n, [&] { Bf16ToFloat(n_, half.data(), b_.data()); });
+    Moves("fp32 to fp16", 6 * n, [&] { FloatToFp16(n_, a_.data(), half.data()); });
+    Moves("fp16 to fp32", 6 * n, [&] { Fp16ToFloat(n_, half.data(), b_.data()); });
+    std::vector<std::byte> bytes(n_ / 64 * Int8RowBytes(64));
+    Moves("int8 rows of 64, encode", 5.06 * n, [&] { EncodeInt8Rows(64, n_ / 64, a_.data(), bytes.data()); });
+    Moves("int8 rows of 64, decode", 5.06 * n, [&] { DecodeInt8Rows(64, n_ / 64, bytes.data(), b_.data()); });
+    Moves("add", 12 * n, [&] { Add(n_, a_.data(), b_.data()); });
+    Moves("squared norm", 4 * n, [&] { sink_ = SquaredNorm(n_, a_.data()); });
+    TopKScratch scratch;
+    std::vector<std::uint32_t> index(n_ / 100);
+    std::vector<float> values(n_ / 100);
+    Moves("top 1%", 12 * n, [&] { TopK(n_, n_ / 100, a_.data(), index.data(), values.data(), scratch); });
+    const std::vector<float> labels(n_ / 4, 1.0f);
+    std::vector<float> gradients(n_ / 4);
+    Moves("logistic loss", 3 * n, [&] { LogisticLoss(n_ / 4, a_.data(), labels.data(), 1, gradients.data()); });
+    const InitializerSpec normal{InitializerKind::kNormal, 0.0f, 0.01f};
+    Moves("initial values, normal, rows of 16", 4 * n / 8, [&] {
+      for (Key key = 0; key < n_ / 16 / 8; ++key) InitializeRow(normal, 1, key, {b_.data() + key * 16, 16});
+    });
+  }
+
+  // Random rows: the same bytes as a copy, in another order.
+  void Rows() {
+    for (const std::uint32_t dim : {16u, 64u}) {
+      const std::size_t rows = n_ / dim, picked = rows / 4;
+      SplitMix random(dim);
+      std::vector<float*> pointers(picked);
+      for (float*& p : pointers) p = a_.data() + random.Below(rows) * dim;
+      const double bytes = double(picked) * dim * 4;
+      Moves(fmt::format("gather of random rows of {}", dim), 2 * bytes,
+            [&] { GatherRows(dim, picked, pointers.data(), b_.data()); });
+      Moves(fmt::format("gather of random rows of {} as bf16", dim), 1.5 * bytes, [&] {
+        GatherRowsEncoded(ValueCodec::kBf16, dim, picked, pointers.data(), reinterpret_cast<std::byte*>(b_.data()));
+      });
+      for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kRowWiseAdagrad, OptimizerKind::kAdagrad,
+                                       OptimizerKind::kAdam, OptimizerKind::kFtrl})
+        Apply(kind, dim, picked / 2, random);
+    }
+    const std::size_t keys = 2'000'000;
+    SplitMix random(3);
+    std::vector<Key> given(keys), unique(keys);
+    for (Key& key : given) key = random.Below(random.Below(keys) + 1);  // some many times
+    std::vector<std::uint32_t> inverse(keys);
+    UniqueScratch scratch;
+    Counts("unique keys of 2 M", double(keys),
+           [&] { sink_ = double(UniqueKeys(given, unique.data(), inverse.data(), scratch)); });
+  }
+
+  void Apply(OptimizerKind kind, std::uint32_t dim, std::size_t picked, SplitMix& random) {
+    const OptimizerSpec spec{.kind = kind, .learning_rate = 1e-4f};
+    const std::uint32_t slot_floats = SlotFloats(kind, dim), row = dim + slot_floats;
+    const std::size_t rows = n_ / row;
+    std::vector<float> table(rows * row, 0.01f);
+    std::vector<float*> values(picked), slots(picked);
+    for (std::size_t i = 0; i < picked; ++i) {
+      values[i] = table.data() + random.Below(rows) * row;
+      slots[i] = values[i] + dim;
+    }
+    // Rows are read and written, gradients read.
+    const double bytes = double(picked) * 4 * (2 * row + dim);
+    Moves(fmt::format("{} of random rows of {}", Name(kind), dim), bytes,
+          [&] { ApplyOptimizer(spec, Clock(1), dim, picked, values.data(), slots.data(), a_.data()); });
+  }
+
+  void Layers() {
+    const std::size_t samples = 2048;
+    const std::uint32_t fields = 26, dim = 64, unique = 20'000;
+    SplitMix random(4);
+    const std::vector<float> rows = Floats(std::size_t{unique} * dim);
+    std::vector<std::uint32_t> inverse(samples * fields), offsets(samples + 1);
+    for (std::uint32_t& i : inverse) i = static_cast<std::uint32_t>(random.Below(unique));
+    for (std::uint32_t s = 0; s <= samples; ++s) offsets[s] = s * fields;
+    const std::size_t width = fields * dim;
+    std::vector<float> out(samples * width), sums(samples * dim), grad(rows.size());
+    const double moved = double(samples) * fields * dim * 4;
+    Moves("embeddings side by side, 26 x 64", 2 * moved,
+          [&] { EmbeddingConcatForward(samples, fields, dim, rows.data(), inverse.data(), out.data(), width); });
+    Moves("the same, backward", 3 * moved,
+          [&] { EmbeddingConcatBackward(samples, fields, dim, out.data(), width, inverse.data(), grad.data()); });
+    Moves("embedding bag, 26 of 64", moved + double(samples) * dim * 4, [&] {
+      EmbeddingBagForward(samples, dim, rows.data(), inverse.data(), offsets.data(), nullptr, sums.data());
+    });
+    Moves("the same, backward", 2 * moved + double(samples) * dim * 4, [&] {
+      EmbeddingBagBackward(samples, dim, sums.data(), inverse.data(), offsets.data(), nullptr, grad.data());
+    });
+    std::vector<float> logits(samples);
+    Moves("factorization machine, 26 of 64", moved + double(samples) * dim * 4, [&] {
+      FmForward(samples, dim, rows.data(), inverse.data(), offsets.data(), nullptr, logits.data(), sums.data());
+    });
+    const std::uint32_t vectors = 27;
+    const std::vector<float> in = Floats(samples * vectors * dim);
+    std::vector<float> dots(samples * InteractionWidth(vectors, dim)), grad_in(in.size());
+    const double products = double(samples) * vectors * (vectors - 1) * dim;
+    Multiplies("dot interaction of 27 x 64", products,
+               [&] { InteractionForward(samples, vectors, dim, in.data(), dots.data()); });
+    Multiplies("the same, backward", 2 * products,
+               [&] { InteractionBackward(samples, vectors, dim, in.data(), dots.data(), grad_in.data()); });
+    Moves("cross layer, forward", 16.0 * double(in.size()),
+          [&] { CrossForward(in.size(), in.data(), a_.data(), in.data(), grad_in.data()); });
+  }
+
+  void Products() {
+    for (const auto& [in, out] :
+         {std::pair<std::size_t, std::size_t>{13, 512}, {512, 256}, {256, 64}, {415, 512}, {512, 512}, {256, 1}}) {
+      const LinearShape shape{.rows = 2048, .in = in, .out = out};
+      const std::vector<float> x = Floats(2048 * in), w = Floats(in * out), bias = Floats(out);
+      std::vector<float> y(2048 * out), dy = Floats(2048 * out), dx(x.size()), dw(w.size()), dbias(out);
+      const double operations = 2.0 * 2048 * double(in) * double(out);
+      Multiplies(fmt::format("layer {} to {}, forward", in, out), operations,
+                 [&] { LinearForward(shape, x.data(), w.data(), bias.data(), true, y.data()); });
+      Multiplies("the same, backward", 2 * operations, [&] {
+        LinearBackward(shape, x.data(), w.data(), y.data(), true, dy.data(), dx.data(), dw.data(), dbias.data());
+      });
+    }
+  }
+
+  Options options_;
+  std::size_t n_;
+  std::vector<float> a_, b_;
+  double copy_ = 0, peak_ = 0;
+  volatile double sink_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"The kernels one by one, on one thread, beside memory copy and the largest matrix product."};
+  app.add_option("--repetitions", options.repetitions, "timed calls; the median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1000u));
+  app.add_option("--mib", options.mib, "of a stream, in MiB")->capture_default_str()->check(CLI::Range(16, 8192));
+  app.add_flag("--json", options.json, "a JSON object a line instead of a table");
+  CLI11_PARSE(app, argc, argv);
+  Bench(options).Run();
+}
