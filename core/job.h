@@ -117,6 +117,9 @@ struct TableOverride {
   bool has_pull_codec = false, has_push_codec = false;
   ValueCodec pull_codec = ValueCodec::kFp32;
   ValueCodec push_codec = ValueCodec::kFp32;
+  bool has_row_codec = false, has_life = false;
+  ValueCodec row_codec = ValueCodec::kFp32;
+  LifeSpec life;
   friend bool operator==(const TableOverride&, const TableOverride&) = default;
 };
 
@@ -132,6 +135,9 @@ struct Job {
   std::map<std::string, TableOverride> tables;
   friend bool operator==(const Job&, const Job&) = default;
 };
+
+// What the job says of this table put over `spec`.
+void ApplyOverride(const TableOverride& own, TableSpec* spec);
 
 // Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates.
 // data.dir becomes absolute, relative to the job file's folder.

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/job.h"
+#include "core/life_fields.h"
 #include "core/limits.h"
 #include "core/optimizer_fields.h"
 
@@ -98,6 +99,7 @@ template <typename Visitor, typename Override>
 void VisitCodecs(Visitor& visitor, Override& table) {
   visitor.Name("pull_codec", table.pull_codec);
   visitor.Name("push_codec", table.push_codec);
+  visitor.Name("row_codec", table.row_codec);
 }
 
 }  // namespace tarn

@@ -132,14 +132,33 @@ Status ReadOptimizer(SectionReader in, OptimizerSection& out) {
   return ReadOptimizerRole({dense, "optimizer.dense", {}}, base, out.dense);
 }
 
+// A key of a life says that there is one.
+void ReadLife(SectionReader& in, TableOverride& out) {
+  struct Finder {
+    const SectionReader& in;
+    bool any = false;
+    void Boolean(std::string_view key, bool) { any |= in.Has(key); }
+    void Number(std::string_view key, double, Range) { any |= in.Has(key); }
+    void Integer(std::string_view key, std::uint64_t, std::uint64_t, std::uint64_t) { any |= in.Has(key); }
+  } finder{in};
+  VisitLife(finder, out.life);
+  out.has_life = finder.any;
+  if (out.has_life && !in.Has("life")) out.life.on = true;
+  VisitLife(in, out.life);
+}
+
 Status ReadTable(SectionReader in, const ConsistencySpec& of_job, TableOverride& out) {
   out.has_pull_codec = in.Has("pull_codec");
   out.has_push_codec = in.Has("push_codec");
+  out.has_row_codec = in.Has("row_codec");
   out.has_consistency = in.Has("mode") || in.Has("staleness") || in.Has("apply");
   VisitCodecs(in, out);
+  ReadLife(in, out);
   ConsistencySpec consistency = of_job;
   TARN_RETURN_IF_ERROR(ReadConsistency(in, consistency));
   if (out.has_consistency) out.consistency = consistency;
+  if (Status fits = Validate(out.life); !fits)
+    return in.Refusal({"min_score", "score_decay", "expire_seconds", "expire_clocks", "life"}, fits.error().message);
   return {};
 }
 
@@ -202,6 +221,14 @@ Expected<BinRule> ParseBinRule(std::string_view text) {
   }
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("unknown bin rule {}: expected 'log2', 'width:W', 'identity' or 'none'", Quoted(text)));
+}
+
+void ApplyOverride(const TableOverride& own, TableSpec* spec) {
+  if (own.has_consistency) spec->consistency = own.consistency;
+  if (own.has_pull_codec) spec->pull_codec = own.pull_codec;
+  if (own.has_push_codec) spec->push_codec = own.push_codec;
+  if (own.has_row_codec) spec->row_codec = own.row_codec;
+  if (own.has_life) spec->life = own.life;
 }
 
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,

@@ -90,6 +90,8 @@ void WriteTable(SectionWriter& out, const std::string& name, const TableOverride
   if (table.has_consistency) VisitConsistency(out, table.consistency);
   if (table.has_pull_codec) out.Name("pull_codec", table.pull_codec);
   if (table.has_push_codec) out.Name("push_codec", table.push_codec);
+  if (table.has_row_codec) out.Name("row_codec", table.row_codec);
+  if (table.has_life) VisitLife(out, table.life);
 }
 
 }  // namespace

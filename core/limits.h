@@ -35,6 +35,9 @@ inline constexpr std::uint64_t kDensePartitionBytesMax = std::uint64_t{64} << 30
 inline constexpr std::uint32_t kTablesMax = 1024;
 inline constexpr std::uint32_t kPartitionBitsMax = 12;
 inline constexpr std::uint32_t kNameBytesMax = 128;
+inline constexpr std::uint32_t kAdmitCountMax = 1u << 20;  // pushes before a key gets a row
+inline constexpr std::uint64_t kLifeClocksMax = 1u << 30;  // of an age, in clocks or seconds
+inline constexpr std::uint64_t kCandidatesMax = 4u << 20;  // keys counted without a row, per table, over all partitions
 
 // Fleet.
 inline constexpr std::uint32_t kWorkersMax = 16384;

@@ -42,7 +42,9 @@ class Decoder {
                   .optimizer = Optimizer(*m->optimizer()),
                   .consistency = Consistency(*m->consistency()),
                   .pull_codec = Enum<ValueCodec>(m->pull_codec(), "table.pull_codec"),
-                  .push_codec = Enum<ValueCodec>(m->push_codec(), "table.push_codec")};
+                  .push_codec = Enum<ValueCodec>(m->push_codec(), "table.push_codec"),
+                  .row_codec = Enum<ValueCodec>(m->row_codec(), "table.row_codec"),
+                  .life = Life(m->life())};
     if (!status_) return std::unexpected(status_.error());
     return out;
   }
@@ -82,6 +84,19 @@ class Decoder {
             Enum<ApplyMode>(m.apply(), "table.consistency.apply")};
   }
 
+  LifeSpec Life(const wire::LifeSpec* m) {
+    if (m == nullptr) return {};
+    return {.on = m->on(),
+            .admit_count = m->admit_count(),
+            .admit_probability = m->admit_probability(),
+            .expire_clocks = m->expire_clocks(),
+            .expire_seconds = m->expire_seconds(),
+            .min_score = m->min_score(),
+            .score_decay = m->score_decay(),
+            .rows_max = m->rows_max(),
+            .sweep_clocks = m->sweep_clocks()};
+  }
+
   OptimizerSpec Optimizer(const wire::OptimizerSpec& m) {
     const wire::ScheduleSpec& s = m.schedule();
     return {.kind = Enum<OptimizerKind>(m.kind(), "table.optimizer.kind"),
@@ -117,11 +132,15 @@ flatbuffers::Offset<wire::TableSpec> EncodeTable(flatbuffers::FlatBufferBuilder*
   const wire::ConsistencySpec consistency(static_cast<wire::ConsistencyMode>(spec.consistency.mode),
                                           spec.consistency.staleness,
                                           static_cast<wire::ApplyMode>(spec.consistency.apply));
+  const LifeSpec& l = spec.life;
+  const wire::LifeSpec life(l.on, l.admit_count, l.admit_probability, l.min_score, l.score_decay, l.expire_clocks,
+                            l.expire_seconds, l.rows_max, l.sweep_clocks);
   const auto name = builder->CreateString(spec.name);
   return wire::CreateTableSpec(*builder, spec.id.value, name, static_cast<wire::TableKind>(spec.kind), spec.dim,
                                spec.rows, &initializer, &optimizer, &consistency,
                                static_cast<wire::ValueCodec>(spec.pull_codec),
-                               static_cast<wire::ValueCodec>(spec.push_codec));
+                               static_cast<wire::ValueCodec>(spec.push_codec),
+                               static_cast<wire::ValueCodec>(spec.row_codec), l == LifeSpec{} ? nullptr : &life);
 }
 
 Expected<TableSpec> DecodeTable(const wire::TableSpec* table) { return Decoder().Table(table); }

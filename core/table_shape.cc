@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/life_fields.h"
 #include "core/optimizer_fields.h"
 
 namespace tarn {
@@ -25,10 +26,16 @@ std::string Describe(const ConsistencySpec& spec) {
                                             : fmt::format("{}, {}", Name(spec.mode), Name(spec.apply));
 }
 
+std::string_view Describe(const LifeSpec& spec) {
+  if (!spec.on) return "none";
+  return spec.expire_seconds != 0 ? "in seconds" : "in clocks";
+}
+
 // Each setting with its value as text.
 struct Settings {
   std::vector<std::pair<std::string, std::string>> all;
-  void Number(const char* key, const float& value, Range) { all.emplace_back(key, fmt::format("{:g}", value)); }
+  void Boolean(const char*, bool) {}  // part of the shape
+  void Number(const char* key, double value, Range) { all.emplace_back(key, fmt::format("{:g}", value)); }
   template <typename Kind>
   void Name(const char* key, const Kind& value) {
     all.emplace_back(key, std::string(tarn::Name(value)));
@@ -44,6 +51,7 @@ Settings SettingsOf(const TableSpec& spec) {
   settings.all.emplace_back("consistency", Describe(spec.consistency));
   settings.Name("pull_codec", spec.pull_codec);
   settings.Name("push_codec", spec.push_codec);
+  VisitLife(settings, spec.life);
   return settings;
 }
 
@@ -59,6 +67,8 @@ std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, con
   if (a.rows != b.rows) return differ("rows", a.rows, b.rows);
   if (a.optimizer.kind != b.optimizer.kind) return differ("optimizer", Name(a.optimizer.kind), Name(b.optimizer.kind));
   if (a.initializer != b.initializer) return differ("initializer", Describe(a.initializer), Describe(b.initializer));
+  if (a.row_codec != b.row_codec) return differ("row_codec", Name(a.row_codec), Name(b.row_codec));
+  if (Describe(a.life) != Describe(b.life)) return differ("life", Describe(a.life), Describe(b.life));
   return {};
 }
 

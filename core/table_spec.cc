@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/hash.h"
+#include "core/life_fields.h"
 #include "core/limits.h"
 #include "core/names.h"
 #include "core/optimizer_fields.h"
@@ -37,13 +38,15 @@ constexpr Named<ValueCodec> kCodecs[] = {
 
 Status Invalid(std::string message) { return Fail(ErrorCode::kInvalidArgument, std::move(message)); }
 
-// Keeps the first field of an optimizer that is out of its range.
+// Keeps the first field of an optimizer or a life that is out of its range.
 class RangeChecker {
  public:
-  void Number(std::string_view key, float value, Range range) {
+  template <typename T>
+  void Number(std::string_view key, T value, Range range) {
     if (status_ && !range.Holds(value))
       status_ = Invalid(fmt::format("{} = {}: expected {}", key, value, Describe(range)));
   }
+  void Boolean(std::string_view, bool) {}
   void Integer(std::string_view key, std::uint64_t value, std::uint64_t low, std::uint64_t high) {
     if (status_ && (value < low || value > high))
       status_ = Invalid(fmt::format("{} = {}: expected {} to {}", key, value, low, high));
@@ -63,7 +66,8 @@ Status ValidateShape(const TableSpec& spec) {
   if (spec.name.empty() || spec.name.size() > limits::kNameBytesMax)
     return Invalid(fmt::format("table {}: name of {} bytes, expected 1 to {}", Quoted(spec.name), spec.name.size(),
                                limits::kNameBytesMax));
-  if (Name(spec.kind) == "unknown" || Name(spec.pull_codec) == "unknown" || Name(spec.push_codec) == "unknown")
+  if (Name(spec.kind) == "unknown" || Name(spec.pull_codec) == "unknown" || Name(spec.push_codec) == "unknown" ||
+      Name(spec.row_codec) == "unknown")
     return Invalid(fmt::format("table {}: kind or codec is not a known one", Quoted(spec.name)));
   if (spec.dim < 1 || spec.dim > limits::kRowDimMax)
     return Invalid(
@@ -73,6 +77,12 @@ Status ValidateShape(const TableSpec& spec) {
   if (spec.kind == TableKind::kSparse && spec.rows != 0)
     return Invalid(
         fmt::format("table {}: rows = {}: a sparse table has no number of rows (0)", Quoted(spec.name), spec.rows));
+  if (spec.kind == TableKind::kDense && spec.row_codec != ValueCodec::kFp32)
+    return Invalid(
+        fmt::format("table {}: row_codec = \"{}\": a dense table keeps fp32", Quoted(spec.name), Name(spec.row_codec)));
+  if (spec.kind == TableKind::kDense && spec.life.on)
+    return Invalid(
+        fmt::format("table {}: a life: the rows of a dense table are there from beginning to end", Quoted(spec.name)));
   return {};
 }
 
@@ -149,9 +159,25 @@ Status Validate(const ConsistencySpec& spec) {
   return {};
 }
 
+Status Validate(const LifeSpec& spec) {
+  RangeChecker checker;
+  VisitLife(checker, spec);
+  TARN_RETURN_IF_ERROR(checker.Result());
+  if (!spec.on)
+    return spec == LifeSpec{} ? Status{} : Invalid("life = false: the other keys of a life would mean nothing");
+  if (spec.expire_clocks != 0 && spec.expire_seconds != 0)
+    return Invalid("expire_clocks and expire_seconds: a row keeps the clock or the time of its last push, not both");
+  if (spec.min_score != 0 && spec.score_decay == 1)
+    return Invalid(fmt::format("min_score = {}: needs a score_decay below 1, or no score ever falls", spec.min_score));
+  if (spec.score_decay != 1 && (spec.expire_clocks != 0 || spec.expire_seconds != 0))
+    return Invalid("score_decay: rows go by their age (expire_clocks, expire_seconds) or by their score, not by both");
+  return {};
+}
+
 Status Validate(const TableSpec& spec) {
   TARN_RETURN_IF_ERROR(ValidateShape(spec));
-  Status parts[] = {Validate(spec.initializer), Validate(spec.optimizer), Validate(spec.consistency)};
+  Status parts[] = {Validate(spec.initializer), Validate(spec.optimizer), Validate(spec.consistency),
+                    Validate(spec.life)};
   for (Status& part : parts)
     if (!part) return Invalid(fmt::format("table {}: {}", Quoted(spec.name), part.error().message));
   return {};

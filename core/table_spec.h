@@ -76,8 +76,25 @@ struct ConsistencySpec {
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 
-// How values travel. Master values on servers are fp32.
+// How values travel, and how servers keep those of sparse rows.
 enum class ValueCodec : std::uint8_t { kFp32, kBf16, kFp16 };
+
+// When a key of a sparse table gets a row, and when it loses it (docs/protocol.md, "The life of a row"). A table whose
+// life is on keeps with each row when it was last pushed and a score, and may change the numbers below between runs.
+struct LifeSpec {
+  bool on = false;
+  // Admission: what is pushed before is dropped and counted.
+  std::uint32_t admit_count = 1;   // a key gets a row at its n-th push
+  float admit_probability = 1.0f;  // and then at each push with this probability
+  // Expiry; 0: none.
+  std::uint64_t expire_clocks = 0;   // after so many clocks without a push
+  double expire_seconds = 0;         // or so many seconds, of the wall clock
+  float min_score = 0.0f;            // once its score is below
+  float score_decay = 1.0f;          // of the score a clock; each push of a clock adds 1
+  std::uint64_t rows_max = 0;        // of the whole table; the lowest scores go first, or the longest without a push
+  std::uint64_t sweep_clocks = 100;  // rows expire at clocks that are multiples of this
+  friend bool operator==(const LifeSpec&, const LifeSpec&) = default;
+};
 
 struct TableSpec {
   TableId id;
@@ -90,6 +107,8 @@ struct TableSpec {
   ConsistencySpec consistency;
   ValueCodec pull_codec = ValueCodec::kFp32;
   ValueCodec push_codec = ValueCodec::kFp32;
+  ValueCodec row_codec = ValueCodec::kFp32;  // of the values that servers keep; dense tables: fp32
+  LifeSpec life;                             // sparse only
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
 
@@ -116,7 +135,7 @@ Status ParseName(std::string_view name, ValueCodec& out);
 // FTRL 2*dim (z, n), row-wise Adagrad 1, momentum/Nesterov/Adagrad/RMSProp dim, SGD 0.
 std::uint32_t SlotFloats(OptimizerKind kind, std::uint32_t dim);
 
-// Checks ranges (name, dim, rows, initializer, rates, staleness, asp with aggregated); the message names the
+// Checks ranges (name, dim, rows, initializer, rates, staleness, asp with aggregated, life); the message names the
 // table, the field, the value and what was expected.
 Status Validate(const TableSpec& spec);
 
@@ -127,6 +146,7 @@ Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits);
 // The parts of Validate(TableSpec) that a job file has without a table; messages name the field only.
 Status Validate(const OptimizerSpec& spec);
 Status Validate(const ConsistencySpec& spec);
+Status Validate(const LifeSpec& spec);
 
 // Salt of a table's positions and initial values: a pure function of the job's seed and the table's name.
 std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name);

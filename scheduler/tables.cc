@@ -20,11 +20,7 @@ std::string Difference(const TableSpec& wanted, const TableSpec& existing) {
 
 TableSpec Tables::Resolve(TableSpec spec) const {
   spec.consistency = consistency_;
-  auto it = overrides_.find(spec.name);
-  if (it == overrides_.end()) return spec;
-  if (it->second.has_consistency) spec.consistency = it->second.consistency;
-  if (it->second.has_pull_codec) spec.pull_codec = it->second.pull_codec;
-  if (it->second.has_push_codec) spec.push_codec = it->second.push_codec;
+  if (const auto it = overrides_.find(spec.name); it != overrides_.end()) ApplyOverride(it->second, &spec);
   return spec;
 }
 

@@ -3,7 +3,7 @@
 //
 //   key    16 bytes, big-endian: table id (32 bits), partition (32 bits), key of the row (64 bits): a partition is one
 //          range. Ids and partition bits are those of the checkpoint's MANIFEST.
-//   value  the row's floats, little-endian: dim values, then the slots of the table's optimizer.
+//   value  the row's record (core/row_layout.h), little-endian words.
 //
 // The file is "shard-<id>.sst"; a shard without rows has none. MANIFEST (core/manifest.h) holds its bytes, its
 // CRC-32C and the tables. Reader and writer share this header.

@@ -21,8 +21,12 @@ class RowSink {
   virtual bool Wants(PartitionId partition, std::uint32_t partition_bits) const = 0;
   // The table whose rows follow. An error ends the loading with it: a table of another shape, or an unknown one.
   virtual Status OnTable(const TableSpec& spec) = 0;
-  // Rows of that table: keys.size() x (dim + slots) floats. Any batch size; each key of a checkpoint once.
-  virtual Status OnRows(std::span<const Key> keys, std::span<const float> rows) = 0;
+  // Records of that table: keys.size() x RowWords. Any batch size; where a key comes twice, the later one counts.
+  virtual Status OnRows(std::span<const Key> keys, std::span<const std::uint32_t> rows) = 0;
+  // Keys of that table that have no row any more, whatever came before.
+  virtual Status OnRemoved(std::span<const Key> keys) = 0;
+  // Keys of that table that are counted without a row; each once.
+  virtual Status OnSeen(std::span<const Seen> seen) = 0;
 };
 
 class CheckpointStore {

@@ -34,6 +34,8 @@ void MemoryCheckpointStore::Put(CutRows chunk) {
   PartitionRows& rows = partitions.back();
   rows.keys.insert(rows.keys.end(), chunk.rows.keys.begin(), chunk.rows.keys.end());
   rows.rows.insert(rows.rows.end(), chunk.rows.rows.begin(), chunk.rows.rows.end());
+  rows.removed.insert(rows.removed.end(), chunk.rows.removed.begin(), chunk.rows.removed.end());
+  rows.seen.insert(rows.seen.end(), chunk.rows.seen.begin(), chunk.rows.seen.end());
 }
 
 void MemoryCheckpointStore::Finish() {
@@ -63,9 +65,12 @@ Status MemoryCheckpointStore::Load(const std::string& directory, RowSink& sink) 
   for (const auto& [shard, snapshot] : *shards) {
     for (const TableRows& table : snapshot.tables) {
       TARN_RETURN_IF_ERROR(sink.OnTable(table.spec));
-      for (const PartitionRows& partition : table.partitions)
-        if (sink.Wants(partition.partition, snapshot.partition_bits))
-          TARN_RETURN_IF_ERROR(sink.OnRows(partition.keys, partition.rows));
+      for (const PartitionRows& partition : table.partitions) {
+        if (!sink.Wants(partition.partition, snapshot.partition_bits)) continue;
+        TARN_RETURN_IF_ERROR(sink.OnRemoved(partition.removed));
+        TARN_RETURN_IF_ERROR(sink.OnRows(partition.keys, partition.rows));
+        TARN_RETURN_IF_ERROR(sink.OnSeen(partition.seen));
+      }
     }
   }
   return {};

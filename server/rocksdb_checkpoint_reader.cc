@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/manifest.h"
+#include "core/row_layout.h"
 #include "server/checkpoint_format.h"
 #include "server/rocksdb_options.h"
 
@@ -70,7 +71,7 @@ class FileReader {
   Status Read(RowSink& sink) {
     if (!it_) TARN_RETURN_IF_ERROR(Open());
     for (const TableSpec& spec : manifest_.tables) {
-      row_floats_ = spec.dim + SlotFloats(spec.optimizer.kind, spec.dim);
+      row_words_ = RowWords(spec);
       TARN_RETURN_IF_ERROR(sink.OnTable(spec));
       for (const Run& run : runs_) {
         for (Seek(spec.id, run); IsIn(spec.id, run); it_->Next()) TARN_RETURN_IF_ERROR(Take(spec, sink));
@@ -108,12 +109,12 @@ class FileReader {
     const rocksdb::Slice key = it_->key(), row = it_->value();
     if (key.size() != CheckpointKey::kBytes)
       return Fail(ErrorCode::kCorrupt, fmt::format("{}: a key of {} bytes", path_, key.size()));
-    if (row.size() != row_floats_ * sizeof(float))
+    if (row.size() != row_words_ * sizeof(std::uint32_t))
       return Fail(ErrorCode::kCorrupt, fmt::format("{}: a row of {} bytes in table '{}', expected {}", path_,
-                                                   row.size(), spec.name, row_floats_ * sizeof(float)));
+                                                   row.size(), spec.name, row_words_ * sizeof(std::uint32_t)));
     keys_.push_back(DecodeCheckpointKey({key.data(), key.size()}).key);
-    rows_.resize(rows_.size() + row_floats_);
-    std::memcpy(rows_.data() + rows_.size() - row_floats_, row.data(), row.size());
+    rows_.resize(rows_.size() + row_words_);
+    std::memcpy(rows_.data() + rows_.size() - row_words_, row.data(), row.size());
     return keys_.size() < kRowsPerBatch ? Status{} : Flush(sink);
   }
 
@@ -130,9 +131,9 @@ class FileReader {
   std::string path_;
   rocksdb::SstFileReader file_;
   std::unique_ptr<rocksdb::Iterator> it_;  // behind its file
-  std::size_t row_floats_ = 0;
+  std::size_t row_words_ = 0;
   std::vector<Key> keys_;
-  std::vector<float> rows_;
+  std::vector<std::uint32_t> rows_;
 };
 
 }  // namespace

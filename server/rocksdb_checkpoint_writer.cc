@@ -18,15 +18,15 @@ namespace fs = std::filesystem;
 
 struct RowAt {
   Key key;
-  const float* floats;
+  const std::uint32_t* words;
 };
 
 // The rows of all chunks, in order of key.
-std::vector<RowAt> InOrder(const std::vector<PartitionRows>& chunks, std::uint32_t row_floats) {
+std::vector<RowAt> InOrder(const std::vector<PartitionRows>& chunks, std::uint32_t row_words) {
   std::vector<RowAt> order;
   for (const PartitionRows& chunk : chunks)
     for (std::size_t i = 0; i < chunk.keys.size(); ++i)
-      order.push_back({chunk.keys[i], chunk.rows.data() + i * row_floats});
+      order.push_back({chunk.keys[i], chunk.rows.data() + i * row_words});
   std::ranges::sort(order, {}, &RowAt::key);
   return order;
 }
@@ -65,16 +65,16 @@ Status RocksDbCheckpointWriter::WritePartition() {
     file_ = std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(), CheckpointFileOptions());
     if (auto status = file_->Open(path()); !status.ok()) return std::unexpected(RocksDbError(path(), "create", status));
   }
-  const std::size_t row_bytes = table_->row_floats * sizeof(float);
-  for (const RowAt& row : InOrder(chunks_, table_->row_floats)) {
+  const std::size_t row_bytes = table_->row_words * sizeof(std::uint32_t);
+  for (const RowAt& row : InOrder(chunks_, table_->row_words)) {
     const auto key = EncodeCheckpointKey({table_->spec.id, chunks_.back().partition, row.key});
     const auto status = file_->Put(rocksdb::Slice(key.data(), key.size()),
-                                   rocksdb::Slice(reinterpret_cast<const char*>(row.floats), row_bytes));
+                                   rocksdb::Slice(reinterpret_cast<const char*>(row.words), row_bytes));
     if (!status.ok()) return std::unexpected(RocksDbError(path(), "write", status));
   }
   for (const PartitionRows& chunk : chunks_) {
     rows_ += chunk.keys.size();
-    state_hash_ += StateHash(table_->salt, table_->row_floats, chunk);
+    state_hash_ += StateHash(table_->salt, table_->row_words, chunk);
   }
   chunks_.clear();
   return {};

@@ -45,6 +45,12 @@ class RowIndex {
   // The row of a key with its hash; if it has none, `new_row` from now on.
   std::uint32_t FindOrInsert(std::uint64_t hash, Key key, std::uint32_t new_row);
 
+  // Gives a key with its hash another row. False if it has none.
+  bool Replace(std::uint64_t hash, Key key, std::uint32_t row);
+
+  // Forgets a key with its hash; its row, or kNone if it had none.
+  std::uint32_t Erase(std::uint64_t hash, Key key);
+
   // Calls visit(key, row) for all, in no particular order.
   template <typename Visit>
   void ForEach(Visit visit) const {
@@ -52,13 +58,13 @@ class RowIndex {
       for (std::uint32_t i = 0; i < buckets_[b].used; ++i) visit(buckets_[b].keys[i], buckets_[b].rows[i]);
   }
 
-  // A walk over all keys in pieces, between which keys may be added and the index may grow.
+  // A walk over all keys in pieces, between which keys may come and go and the index may grow.
   struct Walk {
     std::uint64_t next_hash = 0;  // keys with lower ones are visited
     bool done = false;
   };
-  // Goes on with about `keys` keys: calls visit(key, row) for each. In the end every key that was there when the walk
-  // began has been visited once, and each added since once or not at all.
+  // Goes on with about `keys` keys: calls visit(key, row) for each. In the end every key that was there all the
+  // time has been visited once, and each that came or went meanwhile once or not at all.
   template <typename Visit>
   void Continue(Walk* walk, std::size_t keys, Visit visit) const {
     if (bucket_count_ == 0) walk->done = true;
@@ -80,6 +86,8 @@ class RowIndex {
     *walk = {to, last};
   }
 
+  std::uint64_t salt() const { return salt_; }
+  std::uint32_t partition_bits() const { return partition_bits_; }
   std::size_t size() const { return size_; }
   std::size_t memory_bytes() const { return bucket_count_ * sizeof(Bucket); }
 
@@ -91,6 +99,11 @@ class RowIndex {
     std::uint32_t used;
   };
   static_assert(sizeof(Bucket) == 64);
+
+  struct Place {
+    std::size_t bucket;
+    std::uint32_t i;  // in it; kBucketKeys: the key is not there
+  };
 
   std::size_t Home(std::uint64_t hash) const {
     return static_cast<std::size_t>((static_cast<unsigned __int128>(hash) * bucket_count_) >> 64);
@@ -107,6 +120,8 @@ class RowIndex {
     return hits & ((1u << bucket.used) - 1);
   }
   void Append(std::uint64_t hash, Key key, std::uint32_t row);
+  Place PlaceOf(std::uint64_t hash, Key key) const;
+  void Fill(Place hole);
   void Grow();
 
   Bucket* buckets_ = nullptr;

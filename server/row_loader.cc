@@ -20,8 +20,12 @@ Status RowLoader::OnTable(const TableSpec& spec) {
   return {};
 }
 
-Status RowLoader::OnRows(std::span<const Key> keys, std::span<const float> rows) {
+Status RowLoader::OnRows(std::span<const Key> keys, std::span<const std::uint32_t> rows) {
   return rows_->Load(table_, keys, rows);
 }
+
+Status RowLoader::OnRemoved(std::span<const Key> keys) { return rows_->Remove(table_, keys); }
+
+Status RowLoader::OnSeen(std::span<const Seen> seen) { return rows_->LoadSeen(table_, seen); }
 
 }  // namespace tarn::server

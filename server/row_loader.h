@@ -18,7 +18,9 @@ class RowLoader : public RowSink {
   bool Wants(PartitionId partition, std::uint32_t partition_bits) const override;
   // kInvalidArgument, naming the table and what differs; kNotFound if the job has no such table.
   Status OnTable(const TableSpec& spec) override;
-  Status OnRows(std::span<const Key> keys, std::span<const float> rows) override;
+  Status OnRows(std::span<const Key> keys, std::span<const std::uint32_t> rows) override;
+  Status OnRemoved(std::span<const Key> keys) override;
+  Status OnSeen(std::span<const Seen> seen) override;
 
  private:
   RowStore* rows_;

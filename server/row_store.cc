@@ -81,11 +81,13 @@ Status RowStore::AddTable(const TableSpec& spec) {
                 fmt::format("table '{}' (id {}): differs from the table '{}' (id {}) that exists", spec.name,
                             spec.id.value, known->name, known->id.value));
   }
+  if (spec.row_codec != ValueCodec::kFp32)
+    return Fail(ErrorCode::kUnsupported, fmt::format("table '{}': rows of {}", spec.name, Name(spec.row_codec)));
   auto table = std::make_unique<Table>();
   table->spec = spec;
   table->salt = TableSalt(options_.job_seed, spec.name);
   table->position = Positioner(spec, table->salt);
-  table->slot_floats = SlotFloats(spec.optimizer.kind, spec.dim);
+  table->layout = LayoutOf(spec);
   if (table->is_dense()) {
     for (PartitionId partition : options_.owned)
       table->dense.push_back({DenseRangeOf(spec.rows, table->salt, options_.partition_bits, partition)});
@@ -115,7 +117,7 @@ const RowStore::Table& RowStore::At(TableId id) const {
 RowStore::SparsePartition& RowStore::Sparse(Table& table, std::uint32_t place) {
   auto& partition = table.sparse[place];
   if (!partition)
-    partition = std::make_unique<SparsePartition>(table.salt, options_.partition_bits, table.row_floats(), &arena_);
+    partition = std::make_unique<SparsePartition>(table.salt, options_.partition_bits, table.layout, &arena_);
   return *partition;
 }
 
@@ -124,10 +126,10 @@ RowStore::DensePartition& RowStore::BornDense(Table& table, std::uint32_t place)
   if (partition.values != nullptr) return partition;
   const std::size_t rows = partition.range.count;
   auto* values = static_cast<float*>(arena_.Allocate(rows * table.spec.dim * sizeof(float)));
-  partition.slots = static_cast<float*>(arena_.Allocate(rows * table.slot_floats * sizeof(float)));
+  partition.slots = static_cast<float*>(arena_.Allocate(rows * table.layout.slot_words * sizeof(float)));
   for (std::size_t i = 0; i < rows; ++i) {
     table.Initialize(partition.range.KeyAt(i), values + i * table.spec.dim);
-    kernels::InitSlots(table.spec.optimizer, table.spec.dim, partition.slots + i * table.slot_floats);
+    kernels::InitSlots(table.spec.optimizer, table.spec.dim, partition.slots + i * table.layout.slot_words);
   }
   partition.values = values;
   return partition;
@@ -220,22 +222,44 @@ std::vector<float> RowStore::Values(TableId id, Key key) const {
   return values;
 }
 
-// The number of the row of a key of a sparse table, born now if it was not.
-std::uint32_t RowStore::SparseRow(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key) {
-  const std::uint32_t next = partition.slabs.size();
-  const std::uint32_t row = partition.index.FindOrInsert(hash, key, next);
-  if (row != next) return row;
-  float* born = partition.slabs.Add();
-  table.Initialize(key, born);
-  kernels::InitSlots(table.spec.optimizer, table.spec.dim, born + table.spec.dim);
-  return row;
+// A new row of a key that has none, with its initial values; its number.
+std::uint32_t RowStore::BirthOf(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key) {
+  const std::uint32_t number = partition.index.FindOrInsert(hash, key, partition.NextNumber());
+  partition.TakeNumber(table.has_life());
+  const RowParts born = table.SparseRow(partition, number);
+  table.Initialize(key, born.values);
+  kernels::InitSlots(table.spec.optimizer, table.spec.dim, born.slots);
+  if (born.life != nullptr) *born.life = {};
+  return number;
 }
 
-// Copies a row that is about to change, if a cut that has it has not copied it yet.
-inline void RowStore::KeepFirst(Table& table, std::uint32_t place, std::uint64_t number, Key key, const float* values,
-                                const float* slots) {
-  if (table.cut.empty() || number >= table.cut[place].rows) return;
-  Keep(table, table.cut[place], number, key, values, slots, nullptr);
+void RowStore::SparsePartition::TakeNumber(bool with_life) {
+  if (!free.empty()) return free.pop_back();
+  slabs.Add();
+  if (with_life) lives.Add();
+}
+
+// The number of the row of a key of a sparse table, born now if it was not.
+std::uint32_t RowStore::RowForApply(Table& table, std::uint32_t place, std::uint64_t hash, Key key) {
+  SparsePartition& partition = *table.sparse[place];
+  std::uint32_t number = partition.index.Find(hash, key);
+  if (number == RowIndex::kNone) {
+    number = BirthOf(table, partition, hash, key);
+    LeaveOut(table, place, number);
+    partition.changed.Restore(key);
+  } else {
+    KeepFirst(table, place, number, key, table.SparseRow(partition, number));
+  }
+  partition.changed.rows.Set(number);
+  return number;
+}
+
+RowStore::DensePartition& RowStore::DenseForApply(Table& table, std::uint32_t place) {
+  DensePartition& partition = table.dense[place];
+  if (partition.values != nullptr) return partition;
+  BornDense(table, place);
+  partition.changed.SetFirst(partition.range.count);
+  return partition;
 }
 
 // Pointers to the values and slots of the next group of rows, all born.
@@ -253,22 +277,20 @@ std::size_t RowStore::ResolveForApply(Table& table, Cursor& cursor, float** valu
     partition.index.Prefetch(hashes[i]);
   }
   for (std::size_t i = 0; i < n; ++i) {
+    RowParts row;
     if (table.is_dense()) {
-      const DensePartition& partition = BornDense(table, places[i]);
-      const std::uint64_t row = partition.range.IndexOf(keys[i]);
-      values[i] = partition.values + row * dim;
-      slots[i] = partition.slots + row * table.slot_floats;
-      KeepFirst(table, places[i], row, keys[i], values[i], slots[i]);
-      PrefetchForWrite(slots[i], table.slot_floats);
-      PrefetchForWrite(values[i], dim);
+      DensePartition& partition = DenseForApply(table, places[i]);
+      const std::uint64_t number = partition.range.IndexOf(keys[i]);
+      row = table.DenseRow(partition, number);
+      KeepFirst(table, places[i], number, keys[i], row);
+      partition.changed.Set(number);
     } else {
-      SparsePartition& partition = *table.sparse[places[i]];
-      const std::uint32_t row = SparseRow(table, partition, hashes[i], keys[i]);
-      values[i] = partition.slabs.Row(row);
-      slots[i] = values[i] + dim;
-      KeepFirst(table, places[i], row, keys[i], values[i], slots[i]);
-      PrefetchForWrite(values[i], table.row_floats());
+      row = table.SparseRow(*table.sparse[places[i]], RowForApply(table, places[i], hashes[i], keys[i]));
     }
+    values[i] = row.values;
+    slots[i] = row.slots;
+    PrefetchForWrite(slots[i], table.layout.slot_words);
+    PrefetchForWrite(values[i], dim);
   }
   return n;
 }
@@ -295,79 +317,54 @@ void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<co
   }
 }
 
-RowStore::RowParts RowStore::RowForLoad(Table& table, std::uint32_t place, Key key) {
-  try {
-    if (table.is_dense()) {
-      const DensePartition& partition = BornDense(table, place);
-      const std::uint64_t row = partition.range.IndexOf(key);
-      return {partition.values + row * table.spec.dim, partition.slots + row * table.slot_floats};
-    }
-    SparsePartition& partition = Sparse(table, place);
-    float* values = partition.slabs.Row(SparseRow(table, partition, partition.index.Hash(key), key));
-    return {values, values + table.spec.dim};
-  } catch (const std::bad_alloc& e) {
-    ThrowExhausted(table, e);
-  }
-}
-
-Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const float> rows) {
-  Table& table = const_cast<Table&>(At(id));
-  const std::uint32_t dim = table.spec.dim;
-  TARN_CHECK(rows.size() == keys.size() * table.row_floats(), "rows do not match the keys");
-  TARN_CHECK(!cutting_, "rows are loaded before the first cut");
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const Key key = keys[i];
-    if (table.is_dense() && key >= table.spec.rows)
-      return Fail(ErrorCode::kCorrupt,
-                  fmt::format("table '{}': key {} of a dense table of {} rows", table.spec.name, key, table.spec.rows));
-    const std::uint32_t place = place_[PartitionOf(table.position(key), options_.partition_bits).value];
-    if (place == kNotOwned) continue;
-    const float* row = rows.data() + i * table.row_floats();
-    const auto [values, slots] = RowForLoad(table, place, key);
-    std::memcpy(values, row, dim * sizeof(float));
-    if (table.slot_floats != 0) std::memcpy(slots, row + dim, table.slot_floats * sizeof(float));
-  }
-  return {};
-}
-
 void RowStore::ThrowExhausted(const Table& table, const std::bad_alloc& reason) const {
   const std::string more =
       table.is_dense() ? fmt::format("a partition of its {} rows, born whole", table.spec.rows) : "more rows";
   throw OutOfMemory(fmt::format("table '{}', {} of {} bytes each: {}; the shard holds {} rows in {} bytes",
-                                table.spec.name, more, table.row_floats() * sizeof(float), reason.what(), row_count(),
-                                memory_bytes()));
+                                table.spec.name, more, table.row_bytes(), reason.what(), row_count(), memory_bytes()));
 }
 
-// Calls visit(partition, key, values, slots) for every born row, partition by partition.
+// Calls visit(key, row) for every born row, partition by partition.
 template <typename Visit>
 void RowStore::ForEachRow(const Table& table, Visit visit) const {
-  const std::uint32_t dim = table.spec.dim;
   for (std::uint32_t place = 0; place < options_.owned.size(); ++place) {
-    const PartitionId id = options_.owned[place];
     if (table.is_dense()) {
       const DensePartition& partition = table.dense[place];
-      if (partition.values == nullptr) continue;
-      for (std::uint64_t i = 0; i < partition.range.count; ++i)
-        visit(id, partition.range.KeyAt(i), partition.values + i * dim, partition.slots + i * table.slot_floats);
+      for (std::uint64_t i = 0; i < table.RowCount(place); ++i)
+        visit(partition.range.KeyAt(i), table.DenseRow(partition, i));
     } else if (const SparsePartition* partition = table.sparse[place].get()) {
-      partition->index.ForEach([&](Key key, std::uint32_t row) {
-        const float* values = partition->slabs.Row(row);
-        visit(id, key, values, values + dim);
-      });
+      partition->index.ForEach([&](Key key, std::uint32_t number) { visit(key, table.SparseRow(*partition, number)); });
     }
   }
 }
 
+void RowStore::AppendRecord(const Table& table, const RowParts& row, std::vector<std::uint32_t>* out) {
+  const std::size_t before = out->size();
+  out->resize(before + table.row_words());
+  std::uint32_t* to = out->data() + before;
+  auto append = [&to](const void* from, std::uint32_t words) {
+    if (words != 0) std::memcpy(to, from, words * sizeof(std::uint32_t));
+    to += words;
+  };
+  append(row.values, table.layout.value_words);
+  append(row.slots, table.layout.slot_words);
+  append(row.life, table.layout.life_words);
+}
+
+std::uint64_t RowStore::HashOf(const Table& table, Key key, const RowParts& row) const {
+  record_.clear();
+  AppendRecord(table, row, &record_);
+  return RowHash(table.salt, key, record_);
+}
+
 std::uint64_t RowStore::StateHash() const {
   std::uint64_t sum = 0;
-  std::vector<float> row;
   for (const auto& table : tables_) {
     if (!table) continue;
-    ForEachRow(*table, [&](PartitionId, Key key, const float* values, const float* slots) {
-      row.assign(values, values + table->spec.dim);
-      row.insert(row.end(), slots, slots + table->slot_floats);
-      sum += RowHash(table->salt, key, row);
-    });
+    ForEachRow(*table, [&](Key key, const RowParts& row) { sum += HashOf(*table, key, row); });
+    for (const auto& partition : table->sparse)
+      if (partition && partition->candidates)
+        for (const Seen& seen : partition->candidates->All()) sum += SeenHash(table->salt, seen);
   }
   return sum;
 }
@@ -381,14 +378,34 @@ std::uint64_t RowStore::row_count() const {
   return count;
 }
 
+std::uint64_t RowStore::SparsePartition::memory_bytes() const {
+  return index.memory_bytes() + free.capacity() * sizeof(free[0]) + changed.memory_bytes() + aside.memory_bytes() +
+         (candidates ? candidates->memory_bytes() : 0);
+}
+
 std::uint64_t RowStore::memory_bytes() const {
   std::uint64_t bytes = arena_.reserved_bytes();
   for (const auto& table : tables_) {
     if (!table) continue;
     for (const auto& partition : table->sparse)
-      if (partition) bytes += partition->index.memory_bytes();
+      if (partition) bytes += partition->memory_bytes();
+    for (const DensePartition& partition : table->dense)
+      bytes += partition.changed.memory_bytes() + partition.aside.memory_bytes();
   }
   return bytes;
+}
+
+// Takes away the row of a key, if it has one.
+void RowStore::Forget(SparsePartition& partition, Key key) {
+  const std::uint32_t number = partition.index.Erase(partition.index.Hash(key), key);
+  if (number != RowIndex::kNone) partition.free.push_back(number);
+}
+
+Candidates& RowStore::CandidatesOf(const Table& table, SparsePartition& partition) const {
+  if (!partition.candidates)
+    partition.candidates = std::make_unique<Candidates>(table.salt, options_.partition_bits,
+                                                        limits::kCandidatesMax >> options_.partition_bits);
+  return *partition.candidates;
 }
 
 }  // namespace tarn::server

@@ -8,9 +8,10 @@
 //   rows.Gather(spec.id, sections, keys, ValueCodec::kBf16, out);
 //
 // Sparse rows are born at their first Apply; dense partitions, whole, at theirs. Gather changes nothing: what is not
-// born answers its initial value (rule C6). A row is its `dim` values and then, for sparse tables, its slots; dense
-// tables keep values and slots apart. Apply and Load throw OutOfMemory (server/exhaustion.h), naming the table, when
-// there is no memory for more rows; the rows are then undefined. Not thread-safe: the shard's thread owns it.
+// born answers its initial value (rule C6). A row is its values and then, for sparse tables, its slots; dense tables
+// keep values and slots apart. What leaves the store is its record (core/row_layout.h). Apply and Load throw
+// OutOfMemory (server/exhaustion.h), naming the table, when there is no memory for more rows; the rows are then
+// undefined. Not thread-safe: the shard's thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +37,19 @@ struct RowStoreOptions {
   std::uint32_t partition_bits = 0;
   std::vector<PartitionId> owned;  // each once
 };
+
+struct CutRequest {
+  CutScope scope = CutScope::kAll;
+  // Whether the cut before this one, handed out whole, has become the base: what kChanged is relative to. If not, the
+  // base stays what it was: the last cut of which this was said, else what was loaded, else nothing (all rows are then
+  // changed). Only who asks knows which of its cuts became durable.
+  bool base_is_previous_cut = false;
+  // Sum up the hash of all rows at the cut (RowStore::cut_state_hash), also of those that are not handed out.
+  bool hash_all = false;
+};
+
+class Candidates;
+struct RowLife;
 
 class RowStore {
  public:
@@ -75,23 +89,31 @@ class RowStore {
   void Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
              const std::byte* gradients, Clock clock);
 
-  // Sets rows as a checkpoint holds them: keys.size() x (dim + slots) floats. Keys of partitions that are not owned
-  // are left out.
-  Status Load(TableId table, std::span<const Key> keys, std::span<const float> rows);
+  // Filling the store from a checkpoint, not within a cut. Keys of partitions that are not owned are left out; none
+  // counts as changed. Load sets rows from keys.size() records, a later one of a key over an earlier one; Remove takes
+  // rows away, which need not be there; LoadSeen sets how often keys without a row were pushed, of the newest
+  // checkpoint of a chain alone.
+  Status Load(TableId table, std::span<const Key> keys, std::span<const std::uint32_t> rows);
+  Status Remove(TableId table, std::span<const Key> keys);
+  Status LoadSeen(TableId table, std::span<const Seen> seen);
 
-  // A cut: the rows as they are now, whatever is applied while they are read. BeginCut copies none; it returns the
-  // tables, without rows. ContinueCut copies about `bytes` more and hands out what is complete: chunks of rows in order
-  // of table and partition, those of one partition in no particular order. True: that was all, and the cut is over. A
-  // row that is about to change is copied before, within Apply. One cut at a time; DropCut gives it up.
-  std::vector<TableRows> BeginCut();
+  // A cut: the rows as they are now, whatever is applied while they are read, or of them those that changed since the
+  // base, with the keys removed since. BeginCut copies none; it returns the tables, without rows. ContinueCut copies
+  // about `bytes` more and hands out what is complete: chunks of rows in order of table and partition, those of one
+  // partition in no particular order. True: that was all, and the cut is over. A row that is about to change is copied
+  // before, within Apply. One cut at a time; DropCut gives it up.
+  std::vector<TableRows> BeginCut(CutRequest request = {});
   bool ContinueCut(std::size_t bytes, std::vector<CutRows>* out);
   void DropCut();
   bool cutting() const { return cutting_; }
+  // What StateHash was at the beginning of the last cut that was handed out whole, if it had hash_all.
+  std::uint64_t cut_state_hash() const { return cut_state_hash_; }
   // Bytes of rows that all cuts so far have copied because they were about to change. They wait until the walk comes
   // to their partition; only the size of the store bounds them.
   std::uint64_t cut_early_bytes() const { return cut_early_bytes_; }
 
-  // Sum of RowHash (server/snapshot.h) over all rows that were born: the same however rows are spread over shards.
+  // Sum of RowHash (server/snapshot.h) over all rows that were born, and of SeenHash over the keys seen without: the
+  // same however rows are spread over shards.
   std::uint64_t StateHash() const;
 
   std::uint64_t row_count() const;
@@ -108,6 +130,7 @@ class RowStore {
   struct RowParts {
     float* values;
     float* slots;
+    RowLife* life;  // null: the table has none
   };
 
   const Table& At(TableId id) const;
@@ -115,13 +138,25 @@ class RowStore {
   DensePartition& BornDense(Table& table, std::uint32_t place);
   std::size_t ResolveForGather(const Table& table, Cursor& cursor, const float** rows) const;
   std::size_t ResolveForApply(Table& table, Cursor& cursor, float** values, float** slots);
-  std::uint32_t SparseRow(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key);
+  DensePartition& DenseForApply(Table& table, std::uint32_t place);
+  std::uint32_t RowForApply(Table& table, std::uint32_t place, std::uint64_t hash, Key key);
+  std::uint32_t BirthOf(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key);
+  static void Forget(SparsePartition& partition, Key key);
   RowParts RowForLoad(Table& table, std::uint32_t place, Key key);
+  Candidates& CandidatesOf(const Table& table, SparsePartition& partition) const;
+  std::uint32_t PlaceOf(const Table& table, Key key) const;
+  std::uint64_t HashOf(const Table& table, Key key, const RowParts& row) const;
+  static void AppendRecord(const Table& table, const RowParts& row, std::vector<std::uint32_t>* out);
   [[noreturn]] void ThrowExhausted(const Table& table, const std::bad_alloc& reason) const;
-  void KeepFirst(Table& table, std::uint32_t place, std::uint64_t number, Key key, const float* values,
-                 const float* slots);
-  void Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const float* values,
-            const float* slots, std::vector<CutRows>* out);
+  void KeepFirst(Table& table, std::uint32_t place, std::uint64_t number, Key key, const RowParts& row);
+  void LeaveOut(Table& table, std::uint32_t place, std::uint64_t number);
+  void KeepSeen(Table& table, std::uint32_t place);
+  void MoveChangesAside(Table& table, bool base_is_previous_cut);
+  bool IsWanted(const Table& table, std::size_t place, std::uint64_t number) const;
+  bool Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const RowParts& row,
+            std::vector<CutRows>* out);
+  void CopyRow(const Table& table, PartitionCut& cut, Key key, const RowParts& row, std::vector<CutRows>* out);
+  std::size_t HandOutLists(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   std::size_t WalkPartition(Table& table, std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkDense(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out);
   std::size_t WalkSparse(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out);
@@ -134,10 +169,14 @@ class RowStore {
   Arena arena_;
   // The cut, and how far its walk has come.
   bool cutting_ = false;
+  CutRequest cut_request_;
+  std::uint64_t cut_hash_ = 0, cut_state_hash_ = 0;
+  bool loaded_ = false, cut_begun_ = false;  // either: there may be a base that has rows which are removed
   std::size_t cut_table_ = 0;
   std::uint32_t cut_place_ = 0;
   std::uint64_t cut_early_bytes_ = 0;
   std::vector<std::pair<Key, std::uint32_t>> found_;  // rows of one slice
+  mutable std::vector<std::uint32_t> record_;         // of one row
   mutable std::vector<float> absent_;                 // initial values of the absent rows of one group
   std::vector<float> decoded_;                        // gradients of one group
 };

@@ -1,6 +1,6 @@
 // Cuts of the row store: the rows as they were at one moment, copied in slices between pushes. A walk goes through the
 // partitions in order; a row that a push is about to change before the walk has come to it is copied first. A bit a
-// row says which were.
+// row says which were; another two which changed since the last cut, and until it since the base.
 #include <algorithm>
 #include <utility>
 
@@ -13,6 +13,8 @@ namespace {
 
 // What a slice pays for a partition, however little there is in it.
 constexpr std::size_t kPartitionCost = 64;
+// And for a row that need not be copied.
+constexpr std::size_t kLookCost = 16;
 // Rows of a slice whose lines are on their way.
 constexpr std::size_t kAhead = 8;
 
@@ -25,19 +27,36 @@ std::size_t ChunkRows(std::size_t chunk_bytes, std::uint64_t rows, std::size_t r
 
 }  // namespace
 
-std::vector<TableRows> RowStore::BeginCut() {
+std::vector<TableRows> RowStore::BeginCut(CutRequest request) {
   TARN_CHECK(!cutting_, "one cut at a time");
   std::vector<TableRows> heads;
   for (const auto& table : tables_) {
     if (!table) continue;
-    heads.push_back({table->spec, table->salt, table->row_floats(), {}});
+    heads.push_back({table->spec, table->salt, table->row_words(), {}});
+    MoveChangesAside(*table, request.base_is_previous_cut);
     table->cut.resize(options_.owned.size());
-    for (std::uint32_t place = 0; place < table->cut.size(); ++place) table->cut[place].rows = table->RowCount(place);
+    for (std::uint32_t place = 0; place < table->cut.size(); ++place)
+      table->cut[place] = {.open = true, .rows = table->NumberEnd(place), .state = nullptr};
   }
-  cutting_ = true;
+  cutting_ = cut_begun_ = true;
+  cut_request_ = request;
+  cut_hash_ = 0;
   cut_table_ = 0;
   cut_place_ = 0;
   return heads;
+}
+
+// What changed since the base of this cut is set aside; what changes from now on is counted anew.
+void RowStore::MoveChangesAside(Table& table, bool base_is_previous_cut) {
+  for (DensePartition& partition : table.dense) {
+    if (!base_is_previous_cut) partition.changed.Merge(partition.aside);
+    partition.aside = std::exchange(partition.changed, {});
+  }
+  for (const auto& partition : table.sparse) {
+    if (!partition) continue;
+    if (!base_is_previous_cut) partition->changed.MergeEarlier(std::move(partition->aside), partition->index);
+    partition->aside = std::exchange(partition->changed, {});
+  }
 }
 
 void RowStore::DropCut() {
@@ -51,6 +70,7 @@ bool RowStore::ContinueCut(std::size_t bytes, std::vector<CutRows>* out) {
   for (std::size_t spent = 0; spent < bytes;) {
     if (cut_table_ == tables_.size()) {
       DropCut();
+      cut_state_hash_ = cut_hash_;
       return true;
     }
     Table* table = tables_[cut_table_].get();
@@ -64,34 +84,55 @@ bool RowStore::ContinueCut(std::size_t bytes, std::vector<CutRows>* out) {
   return false;
 }
 
-// Copies up to about `bytes` of the partition that the walk is at; returns the bytes of the rows that it looked at.
+// Copies up to about `bytes` of the partition that the walk is at; returns what that cost, as the bytes of copies.
 std::size_t RowStore::WalkPartition(Table& table, std::size_t bytes, std::vector<CutRows>* out) {
   PartitionCut& cut = table.cut[cut_place_];
+  if (!table.is_dense() && table.sparse[cut_place_] && !(cut.state && cut.state->lists_out))
+    if (const std::size_t listed = HandOutLists(table, cut, out); listed != 0) return listed;
   if (cut.rows == 0) {
+    cut = {};
     ++cut_place_;
     return 0;
   }
   PartitionCut::State& state = cut.Touched();
   const std::size_t rows = std::max<std::size_t>(1, bytes / table.row_bytes());
-  const std::size_t seen = table.is_dense() ? WalkDense(table, cut, rows, out) : WalkSparse(table, cut, rows, out);
-  if (!state.walk.done) return seen * table.row_bytes();
+  const std::size_t cost = table.is_dense() ? WalkDense(table, cut, rows, out) : WalkSparse(table, cut, rows, out);
+  if (!state.walk.done) return cost;
   state.early.push_back(std::move(state.chunk));
   for (PartitionRows& chunk : state.early)
     if (!chunk.keys.empty()) out->push_back({table.spec.id, std::move(chunk)});
   cut = {};
   ++cut_place_;
-  return seen * table.row_bytes();
+  return cost;
+}
+
+// The keys of a partition that have no row: those removed since the base, and those counted. Returns their bytes.
+std::size_t RowStore::HandOutLists(Table& table, PartitionCut& cut, std::vector<CutRows>* out) {
+  SparsePartition& partition = *table.sparse[cut_place_];
+  KeepSeen(table, cut_place_);
+  PartitionCut::State& state = cut.Touched();
+  state.lists_out = true;
+  PartitionRows lists{
+      .partition = options_.owned[cut_place_], .keys = {}, .rows = {}, .removed = {}, .seen = std::move(state.seen)};
+  if (cut_request_.scope == CutScope::kChanged && partition.aside.removed)
+    partition.aside.removed->ForEach([&](Key key, std::uint32_t) { lists.removed.push_back(key); });
+  if (cut_request_.hash_all)
+    for (const Seen& seen : lists.seen) cut_hash_ += SeenHash(table.salt, seen);
+  const std::size_t bytes = lists.removed.size() * sizeof(Key) + lists.seen.size() * sizeof(Seen);
+  if (bytes != 0) out->push_back({table.spec.id, std::move(lists)});
+  return bytes;
 }
 
 std::size_t RowStore::WalkDense(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out) {
   const DensePartition& partition = table.dense[cut_place_];
   PartitionCut::State& state = *cut.state;
   const std::uint64_t first = state.next, end = std::min<std::uint64_t>(cut.rows, first + rows);
+  std::size_t copied = 0;
   for (; state.next < end; ++state.next)
-    Keep(table, cut, state.next, partition.range.KeyAt(state.next), partition.values + state.next * table.spec.dim,
-         partition.slots + state.next * table.slot_floats, out);
+    copied +=
+        Keep(table, cut, state.next, partition.range.KeyAt(state.next), table.DenseRow(partition, state.next), out);
   state.walk.done = end == cut.rows;
-  return end - first;
+  return (end - first) * kLookCost + copied * table.row_bytes();
 }
 
 std::size_t RowStore::WalkSparse(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out) {
@@ -99,39 +140,71 @@ std::size_t RowStore::WalkSparse(Table& table, PartitionCut& cut, std::size_t ro
   PartitionCut::State& state = *cut.state;
   found_.clear();
   std::size_t seen = 0;
-  partition.index.Continue(&state.walk, rows, [&](Key key, std::uint32_t row) {
+  partition.index.Continue(&state.walk, rows, [&](Key key, std::uint32_t number) {
     ++seen;
-    if (row < cut.rows && !state.copied[row]) found_.emplace_back(key, row);
+    if (number >= cut.rows || state.settled.Test(number)) return;
+    if (cut_request_.hash_all || IsWanted(table, cut_place_, number)) found_.emplace_back(key, number);
   });
   for (std::size_t i = 0; i < found_.size(); ++i) {
-    if (i + kAhead < found_.size()) __builtin_prefetch(partition.slabs.Row(found_[i + kAhead].second));
-    const float* values = partition.slabs.Row(found_[i].second);
-    Keep(table, cut, found_[i].second, found_[i].first, values, values + table.spec.dim, out);
+    if (i + kAhead < found_.size()) __builtin_prefetch(partition.Row(found_[i + kAhead].second));
+    Keep(table, cut, found_[i].second, found_[i].first, table.SparseRow(partition, found_[i].second), out);
   }
-  return seen;
+  return seen * kLookCost + found_.size() * table.row_bytes();
 }
 
-// Copies a row, once. Into the walk's chunk, which leaves through `out` when it is full; without `out` the walk is not
-// here yet, and the row waits for it.
-void RowStore::Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const float* values,
-                    const float* slots, std::vector<CutRows>* out) {
+// Copies a row that is about to change or to go, if a cut that has it has not copied it yet.
+void RowStore::KeepFirst(Table& table, std::uint32_t place, std::uint64_t number, Key key, const RowParts& row) {
+  if (table.cut.empty() || !table.cut[place].open || number >= table.cut[place].rows) return;
+  Keep(table, table.cut[place], number, key, row, nullptr);
+}
+
+// A row that is born is in no cut, though its number may have been.
+void RowStore::LeaveOut(Table& table, std::uint32_t place, std::uint64_t number) {
+  if (table.cut.empty() || !table.cut[place].open || number >= table.cut[place].rows) return;
+  table.cut[place].Touched().settled.Set(number);
+}
+
+// Copies what is counted of keys without a row before it changes, if a cut is to have it.
+void RowStore::KeepSeen(Table& table, std::uint32_t place) {
+  if (table.cut.empty() || !table.cut[place].open || !table.sparse[place]->candidates) return;
+  PartitionCut::State& state = table.cut[place].Touched();
+  if (std::exchange(state.lists_kept, true)) return;
+  state.seen = table.sparse[place]->candidates->All();
+}
+
+bool RowStore::IsWanted(const Table& table, std::size_t place, std::uint64_t number) const {
+  if (cut_request_.scope == CutScope::kAll) return true;
+  return table.is_dense() ? table.dense[place].aside.Test(number) : table.sparse[place]->aside.rows.Test(number);
+}
+
+// Hands a row to the cut, once: into the walk's chunk; without `out` the walk is not here yet. Whether it was not done.
+bool RowStore::Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const RowParts& row,
+                    std::vector<CutRows>* out) {
+  const bool wanted = IsWanted(table, static_cast<std::size_t>(&cut - table.cut.data()), number);
+  if (!wanted && !cut_request_.hash_all) return false;
   PartitionCut::State& state = cut.Touched();
-  if (state.copied[number]) return;
-  state.copied[number] = true;
+  if (state.settled.Test(number)) return false;
+  state.settled.Set(number);
+  if (cut_request_.hash_all) cut_hash_ += HashOf(table, key, row);
+  if (wanted) CopyRow(table, cut, key, row, out);
+  return true;
+}
+
+// The walk's chunk leaves through `out` when it is full; what is copied early waits for the walk.
+void RowStore::CopyRow(const Table& table, PartitionCut& cut, Key key, const RowParts& row, std::vector<CutRows>* out) {
+  PartitionCut::State& state = *cut.state;
   if (out == nullptr) cut_early_bytes_ += table.row_bytes();
   const std::size_t capacity =
       ChunkRows(out != nullptr ? limits::kCutSliceBytes : kEarlyChunkBytes, cut.rows, table.row_bytes());
   if (out == nullptr && (state.early.empty() || state.early.back().keys.size() == capacity)) state.early.emplace_back();
   PartitionRows& to = out != nullptr ? state.chunk : state.early.back();
   if (to.keys.empty()) {
-    const auto place = static_cast<std::size_t>(&cut - table.cut.data());
-    to.partition = options_.owned[place];
+    to.partition = options_.owned[static_cast<std::size_t>(&cut - table.cut.data())];
     to.keys.reserve(capacity);
-    to.rows.reserve(capacity * table.row_floats());
+    to.rows.reserve(capacity * table.row_words());
   }
   to.keys.push_back(key);
-  to.rows.insert(to.rows.end(), values, values + table.spec.dim);
-  to.rows.insert(to.rows.end(), slots, slots + table.slot_floats);
+  AppendRecord(table, row, &to.rows);
   if (out == nullptr || to.keys.size() < capacity) return;
   out->push_back({table.spec.id, std::move(to)});
   to = {};

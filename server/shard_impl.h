@@ -78,7 +78,7 @@ class Shard::Impl {
     bool hash_only() const { return order.directory.empty(); }  // rule K6
     void AddHash(const CutRows& chunk) {
       for (const TableRows& table : tables)
-        if (table.spec.id == chunk.table) state_hash += server::StateHash(table.salt, table.row_floats, chunk.rows);
+        if (table.spec.id == chunk.table) state_hash += server::StateHash(table.salt, table.row_words, chunk.rows);
     }
   };
   std::optional<ActiveCut> cut_;

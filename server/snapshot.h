@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/table_spec.h"
@@ -11,12 +12,20 @@
 
 namespace tarn::server {
 
-// Rows of one partition: row i has keys[i] and floats rows[i * row_floats ...): dim values, then the slots.
+// A key without a row yet, and how often it was pushed (LifeSpec::admit_count).
+using Seen = std::pair<Key, std::uint32_t>;
+
+// Rows of one partition: row i has keys[i] and the record rows[i * row_words ...) (core/row_layout.h).
 struct PartitionRows {
   PartitionId partition;
   std::vector<Key> keys;
-  std::vector<float> rows;
+  std::vector<std::uint32_t> rows;
+  std::vector<Key> removed;  // keys that the base may have and that have no row now; none is in `keys`
+  std::vector<Seen> seen;    // of the whole partition at the cut, whatever its scope: they replace what was before
 };
+
+// What a cut hands out: all rows, or those changed since its base, and the keys removed since.
+enum class CutScope : std::uint8_t { kAll, kChanged };
 
 // A chunk of a cut (RowStore::ContinueCut): some rows of one partition.
 struct CutRows {
@@ -26,8 +35,8 @@ struct CutRows {
 
 struct TableRows {
   TableSpec spec;
-  std::uint64_t salt = 0;        // TableSalt of the job and table
-  std::uint32_t row_floats = 0;  // dim + slots
+  std::uint64_t salt = 0;       // TableSalt of the job and table
+  std::uint32_t row_words = 0;  // RowWords of the spec
   std::vector<PartitionRows> partitions;
 };
 
@@ -40,13 +49,17 @@ struct Snapshot {
 };
 
 // Hash of one row with all its bits; `table_salt` tells tables apart.
-std::uint64_t RowHash(std::uint64_t table_salt, Key key, std::span<const float> row);
+std::uint64_t RowHash(std::uint64_t table_salt, Key key, std::span<const std::uint32_t> row);
 
-// Sum of RowHash over all rows: independent of their order and of how they are spread over shards.
+// Hash of one key that is counted without a row.
+std::uint64_t SeenHash(std::uint64_t table_salt, const Seen& seen);
+
+// Sum of RowHash over all rows and of SeenHash over all keys seen: independent of their order and of how they are
+// spread over shards.
 std::uint64_t StateHash(const std::vector<TableRows>& tables);
 
 // The same of some rows of one table.
-std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_floats, const PartitionRows& rows);
+std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_words, const PartitionRows& rows);
 
 std::uint64_t RowCount(const std::vector<TableRows>& tables);
 // Bytes of keys and rows.

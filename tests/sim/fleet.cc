@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstdio>
 
 #include "core/position.h"
@@ -23,7 +24,7 @@ std::map<Key, float> ValuesIn(const SimDisk& disk, const std::string& directory)
     for (const server::TableRows& table : snapshot.tables)
       for (const server::PartitionRows& partition : table.partitions)
         for (std::size_t i = 0; table.spec.name == "counts" && i < partition.keys.size(); ++i)
-          values[partition.keys[i]] = partition.rows[i * table.row_floats];
+          values[partition.keys[i]] = std::bit_cast<float>(partition.rows[i * table.row_words]);
   return values;
 }
 

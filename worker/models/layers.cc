@@ -19,12 +19,7 @@ TableSpec BaseSpec(const Job& job, const std::string& name, const OptimizerSpec&
   spec.name = name;
   spec.optimizer = optimizer;
   spec.consistency = job.consistency;
-  if (auto it = job.tables.find(name); it != job.tables.end()) {
-    const TableOverride& o = it->second;
-    if (o.has_consistency) spec.consistency = o.consistency;
-    if (o.has_pull_codec) spec.pull_codec = o.pull_codec;
-    if (o.has_push_codec) spec.push_codec = o.push_codec;
-  }
+  if (auto it = job.tables.find(name); it != job.tables.end()) ApplyOverride(it->second, &spec);
   return spec;
 }
 

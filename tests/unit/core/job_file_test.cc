@@ -207,6 +207,30 @@ push_codec = "fp16"
   EXPECT_EQ(job.tables.at("nothing"), TableOverride{});
 }
 
+TEST(JobFile, TablesHaveALifeAndACodecOfRows) {
+  const Job job = Parsed(R"(
+[tables.counted]
+life = true
+[tables.young]
+admit_count = 3
+expire_clocks = 5000
+rows_max = 1000000
+[tables.small]
+row_codec = "bf16"
+)");
+  EXPECT_EQ(job.tables.at("counted").life, LifeSpec{.on = true});
+  EXPECT_EQ(job.tables.at("young").life,
+            (LifeSpec{.on = true, .admit_count = 3, .expire_clocks = 5000, .rows_max = 1000000}));
+  EXPECT_FALSE(job.tables.at("small").has_life);
+  TableSpec spec{.pull_codec = ValueCodec::kFp16};
+  ApplyOverride(job.tables.at("small"), &spec);
+  EXPECT_EQ(spec.row_codec, ValueCodec::kBf16);
+  EXPECT_EQ(spec.pull_codec, ValueCodec::kFp16);
+  EXPECT_FALSE(spec.life.on);
+  ApplyOverride(job.tables.at("young"), &spec);
+  EXPECT_EQ(spec.life.admit_count, 3u);
+}
+
 TEST(JobFile, Overrides) {
   const Job job = Parsed("[fleet]\nworkers = 2\n[optimizer]\nlearning_rate = 0.5\n",
                          {"fleet.workers=4", "consistency.mode=ssp", "consistency.staleness=8", "fleet.workers=5",

@@ -79,6 +79,14 @@ Job RandomJob(std::uint64_t seed) {
   job.tables["factors"] = {
       true, {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate}, true, false, ValueCodec::kBf16, ValueCodec::kFp32};
   job.tables["a.b"] = {};
+  job.tables["old"].has_row_codec = job.tables["old"].has_life = true;
+  job.tables["old"].row_codec = ValueCodec::kFp16;
+  VisitLife(random, job.tables["old"].life);
+  LifeSpec& life = job.tables["old"].life;
+  life.on = true;
+  life.expire_seconds = 0;
+  life.score_decay = 0.5f;
+  life.expire_clocks = 0;
   return job;
 }
 

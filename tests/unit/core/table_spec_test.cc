@@ -9,6 +9,8 @@
 #include <set>
 
 #include "core/limits.h"
+#include "core/row_layout.h"
+#include "core/table_shape.h"
 
 namespace tarn {
 namespace {
@@ -175,6 +177,68 @@ TEST(Validate, Consistency) {
   };
   EXPECT_EQ(ssp(limits::kStalenessMax), "accepted");
   EXPECT_EQ(ssp(limits::kStalenessMax + 1), "table 'factors': staleness = 1048577: expected 0 to 1048576");
+}
+
+TEST(Validate, Life) {
+  const auto life = [](auto set) {
+    return Refusal([&](auto& s) {
+      s.life.on = true;
+      set(s.life);
+    });
+  };
+  EXPECT_EQ(life([](LifeSpec&) {}), "accepted");
+  EXPECT_EQ(life([](auto& l) { l.expire_clocks = limits::kLifeClocksMax, l.rows_max = 9; }), "accepted");
+  EXPECT_EQ(life([](auto& l) { l.expire_clocks = limits::kLifeClocksMax + 1; }),
+            "table 'factors': expire_clocks = 1073741825: expected 0 to 1073741824");
+  EXPECT_EQ(life([](auto& l) { l.admit_count = limits::kAdmitCountMax; }), "accepted");
+  EXPECT_EQ(life([](auto& l) { l.admit_count = limits::kAdmitCountMax + 1; }),
+            "table 'factors': admit_count = 1048577: expected 1 to 1048576");
+  EXPECT_EQ(life([](auto& l) { l.admit_count = 0; }), "table 'factors': admit_count = 0: expected 1 to 1048576");
+  EXPECT_EQ(life([](auto& l) { l.admit_probability = 0; }),
+            "table 'factors': admit_probability = 0: expected a number > 0 and <= 1");
+  EXPECT_EQ(life([](auto& l) { l.sweep_clocks = 0; }), "table 'factors': sweep_clocks = 0: expected 1 to 1073741824");
+  EXPECT_EQ(life([](auto& l) { l.min_score = 0.5f, l.score_decay = 0.9f; }), "accepted");
+  EXPECT_EQ(life([](auto& l) { l.min_score = 0.5f; }),
+            "table 'factors': min_score = 0.5: needs a score_decay below 1, or no score ever falls");
+  EXPECT_NE(life([](auto& l) { l.expire_clocks = 1, l.expire_seconds = 1; }).find("not both"), std::string::npos);
+  EXPECT_NE(life([](auto& l) { l.expire_clocks = 1, l.score_decay = 0.5f; }).find("not by both"), std::string::npos);
+  EXPECT_EQ(Refusal([](auto& s) { s.life.rows_max = 1; }),
+            "table 'factors': life = false: the other keys of a life would mean nothing");
+  EXPECT_NE(Refusal([](auto& s) { s.kind = TableKind::kDense, s.rows = 1, s.life.on = true; }).find("a dense table"),
+            std::string::npos);
+}
+
+TEST(Validate, RowCodec) {
+  EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec::kBf16; }), "accepted");
+  EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec(9); }), "table 'factors': kind or codec is not a known one");
+  EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind::kDense, s.rows = 1, s.row_codec = ValueCodec::kFp16; }),
+            "table 'factors': row_codec = \"fp16\": a dense table keeps fp32");
+}
+
+TEST(RowLayout, WordsOfARecord) {
+  TableSpec spec = Good();
+  spec.dim = 5;
+  spec.optimizer.kind = OptimizerKind::kAdam;
+  EXPECT_EQ(RowWords(spec), 5u + 11u);
+  spec.row_codec = ValueCodec::kBf16;
+  spec.life.on = true;
+  EXPECT_EQ(LayoutOf(spec).value_words, 3u);
+  EXPECT_EQ(RowWords(spec), 3u + 11u + 2u);
+}
+
+TEST(ShapeDifference, TellsTheCodecOfRowsAndTheKindOfLife) {
+  TableSpec a = Good(), b = Good();
+  b.row_codec = ValueCodec::kFp16;
+  EXPECT_EQ(ShapeDifference(a, "here", b, "there"), "row_codec is fp32 here and fp16 there");
+  b = Good();
+  b.life.on = true;
+  EXPECT_EQ(ShapeDifference(a, "here", b, "there"), "life is none here and in clocks there");
+  a.life.on = true;
+  a.life.expire_seconds = 5;
+  EXPECT_EQ(ShapeDifference(a, "here", b, "there"), "life is in seconds here and in clocks there");
+  a.life = {.on = true, .expire_clocks = 7};
+  EXPECT_EQ(ShapeDifference(a, "here", b, "there"), "");
+  EXPECT_EQ(SettingsChange(b, a), "expire_clocks 0 -> 7");
 }
 
 TEST(TableSalt, DependsOnSeedAndNameAlone) {

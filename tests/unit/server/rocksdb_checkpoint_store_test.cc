@@ -163,7 +163,7 @@ TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnotherNumberOfPartitions) {
 // A sink that counts what it is handed, of the partitions that a row store owns.
 struct CountingSink : RowLoader {
   using RowLoader::RowLoader;
-  Status OnRows(std::span<const Key> keys, std::span<const float> rows) override {
+  Status OnRows(std::span<const Key> keys, std::span<const std::uint32_t> rows) override {
     handed += keys.size();
     return RowLoader::OnRows(keys, rows);
   }

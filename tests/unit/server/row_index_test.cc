@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
+#include "core/hash.h"
 #include "server/row_slabs.h"
 
 namespace tarn::server {
@@ -39,6 +41,36 @@ TEST(RowIndexTest, FindsAllThroughGrowth) {
       seen.insert(key);
     });
     EXPECT_EQ(seen.size(), kKeys);
+  }
+}
+
+TEST(RowIndexTest, ForgetsAndReplaces) {
+  for (std::uint32_t bits : {0u, 7u}) {
+    RowIndex index(3, bits);
+    std::map<Key, std::uint32_t> model;
+    SplitMix random(bits);
+    for (std::uint32_t i = 0; i < 200'000; ++i) {
+      const Key key = random.Below(i % 20'000 + 1);
+      const std::uint64_t hash = index.Hash(key);
+      const auto known = model.find(key);
+      switch (random.Below(5)) {
+        case 0:
+        case 1:
+          ASSERT_EQ(index.FindOrInsert(hash, key, i), known == model.end() ? i : known->second);
+          model.try_emplace(key, i);
+          break;
+        case 2:
+          ASSERT_EQ(index.Replace(hash, key, i), known != model.end());
+          if (known != model.end()) known->second = i;
+          break;
+        default:
+          ASSERT_EQ(index.Erase(hash, key), known == model.end() ? RowIndex::kNone : known->second);
+          model.erase(key);
+      }
+      ASSERT_EQ(index.size(), model.size());
+    }
+    for (Key key = 0; key < 20'000; ++key)
+      ASSERT_EQ(index.Find(index.Hash(key), key), model.contains(key) ? model[key] : RowIndex::kNone);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/hash.h"
 #include "core/position.h"
+#include "core/row_layout.h"
 #include "tests/unit/server/cut_all.h"
 
 namespace tarn::server {
@@ -74,17 +75,17 @@ class RowStoreCutTest : public testing::Test {
       ASSERT_EQ(a[t].partitions.size(), b[t].partitions.size()) << "table " << t;
       for (std::size_t p = 0; p < a[t].partitions.size(); ++p) {
         EXPECT_EQ(a[t].partitions[p].partition, b[t].partitions[p].partition);
-        EXPECT_EQ(ByKey(a[t].partitions[p], a[t].row_floats), ByKey(b[t].partitions[p], b[t].row_floats));
+        EXPECT_EQ(ByKey(a[t].partitions[p], a[t].row_words), ByKey(b[t].partitions[p], b[t].row_words));
         EXPECT_TRUE(p == 0 || a[t].partitions[p - 1].partition < a[t].partitions[p].partition);
       }
     }
   }
   // The bits of each row; a key that is there twice is a row too many.
-  static std::multimap<Key, std::vector<std::uint32_t>> ByKey(const PartitionRows& rows, std::uint32_t row_floats) {
+  static std::multimap<Key, std::vector<std::uint32_t>> ByKey(const PartitionRows& rows, std::uint32_t row_words) {
     std::multimap<Key, std::vector<std::uint32_t>> out;
     for (std::size_t i = 0; i < rows.keys.size(); ++i) {
-      std::vector<std::uint32_t> bits(row_floats);
-      std::memcpy(bits.data(), &rows.rows[i * row_floats], row_floats * sizeof(float));
+      std::vector<std::uint32_t> bits(row_words);
+      std::memcpy(bits.data(), &rows.rows[i * row_words], row_words * sizeof(float));
       out.emplace(rows.keys[i], std::move(bits));
     }
     return out;
@@ -190,6 +191,111 @@ TEST_F(RowStoreCutTest, CanBeGivenUpAndBegunAgain) {
   cut_.DropCut();
   EXPECT_FALSE(cut_.cutting());
   ExpectSame(CutAll(&cut_, 700), CutAll(&frozen_));
+}
+
+// What a chain of cuts gives, put into an empty store: the whole of the first and what changed from cut to cut.
+class Chain {
+ public:
+  explicit Chain(const RowStoreOptions& options, const std::vector<TableSpec>& specs) : rows_(options) {
+    for (const TableSpec& spec : specs) EXPECT_TRUE(rows_.AddTable(spec));
+  }
+  std::uint64_t Add(const std::vector<TableRows>& cut) {
+    std::uint64_t rows = 0;
+    for (const TableRows& table : cut)
+      for (const PartitionRows& partition : table.partitions) {
+        EXPECT_TRUE(rows_.Remove(table.spec.id, partition.removed));
+        EXPECT_TRUE(rows_.Load(table.spec.id, partition.keys, partition.rows));
+        rows += partition.keys.size();
+      }
+    return rows;
+  }
+  RowStore& rows() { return rows_; }
+
+ private:
+  RowStore rows_;
+};
+
+TEST_F(RowStoreCutTest, AChainOfWhatChangedIsTheWhole) {
+  Chain chain(options_, {sparse_, dense_, wide_});
+  std::uint64_t most = 0;
+  for (int link = 0; link < 8; ++link) {
+    for (int i = 0; i < (link == 0 ? 300 : 10); ++i) PushAny({&cut_}, 4000);
+    const CutRequest request{
+        .scope = link == 0 ? CutScope::kAll : CutScope::kChanged, .base_is_previous_cut = link > 0, .hash_all = true};
+    const std::uint64_t hash = cut_.StateHash();
+    std::vector<TableRows> tables = cut_.BeginCut(request);
+    std::vector<CutRows> chunks;
+    while (!cut_.ContinueCut(300, &chunks)) PushAny({&cut_}, 5000);
+    Collect(std::move(chunks), &tables);
+    EXPECT_EQ(cut_.cut_state_hash(), hash);
+    const std::uint64_t rows = chain.Add(tables);
+    EXPECT_EQ(chain.rows().StateHash(), hash);
+    if (link > 0) {
+      EXPECT_LT(rows, most + 1000);
+    }
+    most = cut_.row_count();
+  }
+}
+
+TEST_F(RowStoreCutTest, ACutThatDidNotBecomeTheBaseLeavesItsChangesToTheNext) {
+  Chain chain(options_, {sparse_, dense_, wide_});
+  for (int i = 0; i < 100; ++i) PushAny({&cut_}, 1000);
+  chain.Add(CutAll(&cut_));
+  bool base = true;
+  for (int round = 0; round < 4; ++round) {
+    PushAny({&cut_}, 1000);
+    (void)cut_.BeginCut({.scope = CutScope::kChanged, .base_is_previous_cut = base});
+    std::vector<CutRows> chunks;
+    (void)cut_.ContinueCut(200, &chunks);
+    PushAny({&cut_}, 1000);
+    if (round % 2 == 0) cut_.DropCut();
+    while (cut_.cutting()) (void)cut_.ContinueCut(200, &chunks);  // handed out whole, and lost
+    base = false;
+  }
+  chain.Add(CutAll(&cut_, 500, {.scope = CutScope::kChanged}));
+  EXPECT_EQ(chain.rows().StateHash(), cut_.StateHash());
+}
+
+TEST_F(RowStoreCutTest, WhatWasLoadedHasNotChanged) {
+  for (int i = 0; i < 100; ++i) PushAny({&frozen_}, 1000);
+  Chain chain(options_, {sparse_, dense_, wide_});
+  chain.Add(CutAll(&frozen_));
+  const auto count = [&] { return RowCount(CutAll(&chain.rows(), 1 << 20, {.scope = CutScope::kChanged})); };
+  EXPECT_EQ(count(), 0u);
+  Push({&chain.rows()}, sparse_, 1000);
+  EXPECT_LE(count(), 5u);
+  EXPECT_GE(count(), 1u);  // the cut before was not the base
+}
+
+TEST_F(RowStoreCutTest, LaterRowsWinAndRemovedOnesAreGone) {
+  Push({&cut_}, sparse_, 50);
+  const std::vector<TableRows> first = CutAll(&cut_);
+  const Key key = first[0].partitions[0].keys[0];
+  std::vector<std::uint32_t> row(RowWords(sparse_), 0x7f812345);  // signalling NaNs keep their bits
+  ASSERT_TRUE(cut_.Load(sparse_.id, std::vector{key}, row));
+  for (const TableRows& table : CutAll(&cut_))
+    for (const PartitionRows& partition : table.partitions)
+      for (std::size_t i = 0; i < partition.keys.size(); ++i)
+        EXPECT_TRUE(partition.keys[i] != key || std::vector(&partition.rows[i * 8], &partition.rows[i * 8 + 8]) == row);
+  const std::uint64_t before = cut_.row_count();
+  ASSERT_TRUE(cut_.Remove(sparse_.id, std::vector{key, key, ~key}));
+  EXPECT_EQ(cut_.row_count(), before - 1);
+  EXPECT_EQ(cut_.Remove(dense_.id, std::vector<Key>{3}).error().code, ErrorCode::kCorrupt);
+  ASSERT_TRUE(cut_.Load(sparse_.id, std::vector{key}, row));
+  EXPECT_EQ(cut_.row_count(), before);
+}
+
+TEST_F(RowStoreCutTest, KeysCountedWithoutARowAreInEveryCut) {
+  ASSERT_TRUE(cut_.LoadSeen(sparse_.id, std::vector<Seen>{{5, 2}, {6, 1}}));
+  EXPECT_EQ(cut_.row_count(), 0u);
+  const std::uint64_t hash = cut_.StateHash();
+  EXPECT_NE(hash, 0u);
+  for (const CutScope scope : {CutScope::kAll, CutScope::kChanged, CutScope::kChanged}) {
+    const std::vector<TableRows> tables = CutAll(&cut_, 1, {.scope = scope, .base_is_previous_cut = true});
+    EXPECT_EQ(StateHash(tables), hash);
+    ASSERT_TRUE(free_.LoadSeen(sparse_.id, tables[0].partitions[0].seen));
+  }
+  EXPECT_EQ(cut_.LoadSeen(dense_.id, std::vector<Seen>{{5, 2}}).error().code, ErrorCode::kCorrupt);
 }
 
 TEST_F(RowStoreCutTest, OfNothingIsOverAtOnce) {

@@ -101,6 +101,10 @@ bool SameBits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
+bool SameBits(std::span<const std::uint32_t> a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
 struct Case {
   TableKind kind;
   std::uint32_t dim;
@@ -149,7 +153,7 @@ TEST_P(RowStoreModelTest, AgreesWithAMap) {
   std::uint64_t seen = 0;
   for (const PartitionRows& partition : copy[0].partitions) {
     for (std::size_t i = 0; i < partition.keys.size(); ++i) {
-      const std::span row = std::span(partition.rows).subspan(i * copy[0].row_floats, copy[0].row_floats);
+      const std::span row = std::span(partition.rows).subspan(i * copy[0].row_words, copy[0].row_words);
       ASSERT_TRUE(SameBits(row, model.Row(partition.keys[i])));
       seen += model.rows().contains(partition.keys[i]) ? 1 : 0;
     }

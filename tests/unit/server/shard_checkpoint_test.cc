@@ -1,5 +1,6 @@
 // Checkpoints: cut between two clocks (K1), at once (K2), reported until the order is gone (K3), loaded (K5), or only
 // hashed (K6).
+#include <bit>
 #include <map>
 
 #include "core/hash.h"
@@ -33,7 +34,8 @@ TEST_F(ShardCheckpointTest, K1CutsRightAfterTheClockBeforeHasClosed) {
   EXPECT_EQ(written_[0].max_clock, Clock(4));
   const Snapshot& snapshot = files_.Find("ckpt-1")->at(ShardId(0));
   ASSERT_EQ(RowCount(snapshot.tables), 1u);
-  for (const PartitionRows& partition : snapshot.tables[0].partitions) EXPECT_EQ(partition.rows[0], -2.0f);
+  for (const PartitionRows& partition : snapshot.tables[0].partitions)
+    EXPECT_EQ(std::bit_cast<float>(partition.rows[0]), -2.0f);
 }
 
 TEST_F(ShardCheckpointTest, K1CutsAtOnceIfTheClockIsThere) {
@@ -61,7 +63,7 @@ TEST_F(ShardCheckpointTest, K1WhatIsAppliedAtOnceWaitsForTheCutIfItBelongsBehind
   Tick(1, 11, 1);
   ASSERT_EQ(written_.size(), 1u);
   for (const PartitionRows& partition : files_.Find("ckpt-1")->at(ShardId(0)).tables[0].partitions)
-    for (float value : partition.rows) EXPECT_EQ(value, -2.0f);
+    for (std::uint32_t word : partition.rows) EXPECT_EQ(std::bit_cast<float>(word), -2.0f);
   out_.clear();
   Deliver(PushOf(0, 10, 5, 2, 1));
   EXPECT_EQ(Take<PushAck>()[0].sections[0].code, ErrorCode::kOk);
@@ -102,7 +104,7 @@ TEST_F(ShardCheckpointTest, K2PushesGoOnBetweenTheSlicesOfACut) {
   EXPECT_EQ(RowCount(snapshot.tables), 200u);
   EXPECT_EQ(StateHash(snapshot.tables), hash);
   for (const PartitionRows& partition : snapshot.tables[0].partitions)
-    for (float value : partition.rows) EXPECT_EQ(value, -1.0f);
+    for (std::uint32_t word : partition.rows) EXPECT_EQ(std::bit_cast<float>(word), -1.0f);
   EXPECT_NE(shard_->rows().StateHash(), hash);
 }
 
@@ -118,7 +120,7 @@ TEST_F(ShardCheckpointTest, K1ClocksCloseBetweenTheSlicesOfACut) {
   for (int slice = 0; slice < 50 && written_.empty(); ++slice) shard_->OnTimer(now_, &out_);
   ASSERT_EQ(written_.size(), 1u);
   for (const PartitionRows& partition : files_.Find("ckpt-1")->at(ShardId(0)).tables[0].partitions)
-    for (float value : partition.rows) EXPECT_EQ(value, -1.0f);
+    for (std::uint32_t word : partition.rows) EXPECT_EQ(std::bit_cast<float>(word), -1.0f);
 }
 
 TEST_F(ShardCheckpointTest, AnOrderThatIsGoneEndsItsCut) {

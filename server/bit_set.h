@@ -1,0 +1,39 @@
+// Bits by number: one for each row of a partition. Grows when a bit is set; what was never set is 0. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tarn::server {
+
+class BitSet {
+ public:
+  bool Test(std::uint64_t i) const { return i / 64 < words_.size() && (words_[i / 64] >> (i % 64) & 1) != 0; }
+  void Set(std::uint64_t i) {
+    if (i / 64 >= words_.size()) [[unlikely]]
+      words_.resize(i / 64 + 1);
+    words_[i / 64] |= std::uint64_t{1} << (i % 64);
+  }
+  // Sets 0 .. count - 1.
+  void SetFirst(std::uint64_t count) {
+    if (words_.size() < (count + 63) / 64) words_.resize((count + 63) / 64);
+    std::fill_n(words_.begin(), count / 64, ~std::uint64_t{0});
+    if (count % 64 != 0) words_[count / 64] |= (std::uint64_t{1} << (count % 64)) - 1;
+  }
+  // Sets what `other` has set.
+  void Merge(const BitSet& other) {
+    if (words_.size() < other.words_.size()) words_.resize(other.words_.size());
+    for (std::size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];
+  }
+  bool Any() const {
+    return std::ranges::any_of(words_, [](std::uint64_t word) { return word != 0; });
+  }
+  std::size_t memory_bytes() const { return words_.capacity() * sizeof(std::uint64_t); }
+
+ private:
+  std::vector<std::uint64_t> words_;
+};
+
+}  // namespace tarn::server
