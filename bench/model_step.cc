@@ -34,7 +34,7 @@ struct Options {
   std::string model = "dlrm";
   std::uint32_t rows = 2048, steps = 100, warmup = 10, fields = 26, field_keys = 10'000, dim = 64, dense = 13;
   double rate = 0.1, skew = 1.05;
-  std::string dump;
+  std::string dump, precision = "fp32";
 };
 
 double Lap(SteadyClock::time_point* begin) {
@@ -49,6 +49,7 @@ Job JobOf(const Options& options) {
   (void)ParseName(options.model, job.model.kind);
   job.fleet.partition_bits = 0;
   job.train.batch_rows = options.rows;
+  (void)ParseName(options.precision, job.train.precision);
   job.model.embedding_dim = options.dim;
   if (job.model.kind == ModelKind::kMlp) {
     job.model.hidden = {512, 256};
@@ -275,6 +276,9 @@ int main(int argc, char** argv) {
   app.add_option("--dim", options.dim, "width of an embedding")->capture_default_str()->check(CLI::Range(1u, 4096u));
   app.add_option("--rate", options.rate, "of SGD")->capture_default_str();
   app.add_option("--skew", options.skew, "of the keys: Zipf's exponent")->capture_default_str();
+  app.add_option("--precision", options.precision, "of matrix products")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   app.add_option("--dump", options.dump, "folder for the batches and initial parameters");
   CLI11_PARSE(app, argc, argv);
   return Measure(options);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/precision.h"
 #include "core/table_spec.h"
 
 namespace tarn {
@@ -95,9 +96,10 @@ struct ModelSection {
 struct TrainSection {
   std::uint32_t batch_rows = 256;  // per worker and clock
   std::uint32_t epochs = 1;
-  std::uint32_t patience = 0;   // epochs without a better validation log-loss before stopping; 0: never stop
-  double clip_global_norm = 0;  // worker side, over all gradients of a batch; 0: off
-  std::uint32_t prefetch = 2;   // batches read and planned ahead; pulls ahead as far as the bound allows
+  std::uint32_t patience = 0;              // epochs without a better validation log-loss before stopping; 0: never stop
+  double clip_global_norm = 0;             // worker side, over all gradients of a batch; 0: off
+  Precision precision = Precision::kFp32;  // of matrix products
+  std::uint32_t prefetch = 2;              // batches read and planned ahead; pulls ahead as far as the bound allows
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 
@@ -153,11 +155,13 @@ std::string ToToml(const Job& job);
 std::string_view Name(DataFormat v);
 std::string_view Name(ModelKind v);
 std::string_view Name(Durability v);
+std::string_view Name(Precision v);
 
 // As ParseName of core/table_spec.h.
 Status ParseName(std::string_view name, DataFormat& out);
 Status ParseName(std::string_view name, ModelKind& out);
 Status ParseName(std::string_view name, Durability& out);
+Status ParseName(std::string_view name, Precision& out);
 
 // "log2", "width:5", "identity" or "none".
 std::string ToString(const BinRule& rule);

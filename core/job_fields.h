@@ -92,6 +92,7 @@ void VisitTrain(Visitor& visitor, Section& section) {
   visitor.Integer("epochs", section.epochs, 1, limits::kEpochsMax);
   visitor.Integer("patience", section.patience, 0, limits::kEpochsMax);
   visitor.Number("clip_global_norm", section.clip_global_norm, Range{0, 1e6});
+  visitor.Name("precision", section.precision);
   visitor.Integer("prefetch", section.prefetch, 0, limits::kPrefetchMax);
 }
 

@@ -18,6 +18,7 @@ constexpr Named<ModelKind> kModels[] = {{ModelKind::kLogisticRegression, "logist
                                         {ModelKind::kDlrm, "dlrm"},
                                         {ModelKind::kDcnV2, "dcn_v2"},
                                         {ModelKind::kMlp, "mlp"}};
+constexpr Named<Precision> kPrecisions[] = {{Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}};
 constexpr Named<Durability> kDurabilities[] = {{Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}};
 
 // A TOML basic string.
@@ -99,9 +100,11 @@ void WriteTable(SectionWriter& out, const std::string& name, const TableOverride
 std::string_view Name(DataFormat v) { return NameIn(kFormats, v); }
 std::string_view Name(ModelKind v) { return NameIn(kModels, v); }
 std::string_view Name(Durability v) { return NameIn(kDurabilities, v); }
+std::string_view Name(Precision v) { return NameIn(kPrecisions, v); }
 
 Status ParseName(std::string_view name, DataFormat& out) { return ParseIn(kFormats, "format", name, out); }
 Status ParseName(std::string_view name, ModelKind& out) { return ParseIn(kModels, "model", name, out); }
+Status ParseName(std::string_view name, Precision& out) { return ParseIn(kPrecisions, "precision", name, out); }
 Status ParseName(std::string_view name, Durability& out) { return ParseIn(kDurabilities, "durability", name, out); }
 
 std::string ToString(const BinRule& rule) {

@@ -11,6 +11,8 @@
 
 #include <cstddef>
 
+#include "core/precision.h"
+
 namespace tarn::kernels {
 
 enum class Transpose : bool { kNo = false, kYes = true };
@@ -32,11 +34,16 @@ struct MatrixIn {
 // C = alpha * op(A) * op(B) + beta * C. With beta = 0, C is only written: it may hold anything before.
 void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c, std::size_t c_stride);
 
-// x: rows x in, w: out x in, bias: out, y: rows x out, all packed.
+// C = op(A) * op(B) of A and B rounded to bf16 (to nearest, ties to even), summed in fp32. C is only written. On a
+// processor without bf16 instructions the same is done with fp32 ones, slower than Gemm.
+void GemmBf16(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride);
+
+// x: rows x in, w: out x in, bias: out, y: rows x out, all packed. With kBf16 every product below is a GemmBf16.
 struct LinearShape {
   std::size_t rows = 0;
   std::size_t in = 0;
   std::size_t out = 0;
+  Precision precision = Precision::kFp32;
 };
 
 // y = x w^T + bias, then max(y, 0) if relu. `bias` may be null.

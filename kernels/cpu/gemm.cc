@@ -3,33 +3,11 @@
 #include <dnnl.h>
 
 #include "core/error.h"
+#include "kernels/cpu/one_thread.h"
 #include "kernels/elementwise.h"
-
-// Of OpenMP, whose header not every compiler brings along; the library's runtime is linked anyway.
-extern "C" {
-int omp_get_max_threads(void);
-void omp_set_num_threads(int);
-}
 
 namespace tarn::kernels {
 namespace {
-
-// oneDNN takes as many threads as OpenMP would give the caller. The setting is the calling thread's own, and is put
-// back: others in the process (Python's libraries) use it too.
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) {
-    if (before_ != 1) omp_set_num_threads(1);
-  }
-  ~OneThread() {
-    if (before_ != 1) omp_set_num_threads(before_);
-  }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
 
 // C = beta * C, which does not read C if beta is 0.
 void ScaleMatrix(std::size_t rows, std::size_t columns, float beta, float* c, std::size_t stride) {
@@ -55,10 +33,20 @@ void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float bet
   TARN_CHECK(status == dnnl_success, "strides are at least the rows' lengths");
 }
 
+namespace {
+
+// C = op(A) * op(B) as the layer's precision asks.
+void Product(Precision precision, const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
+  if (precision == Precision::kBf16) return GemmBf16(shape, a, b, c, c_stride);
+  Gemm(shape, 1.0f, a, b, 0.0f, c, c_stride);
+}
+
+}  // namespace
+
 void LinearForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y) {
-  const auto [rows, in, out] = shape;
-  Gemm({.m = rows, .n = out, .k = in}, 1.0f, {.data = x, .stride = in},
-       {.data = w, .stride = in, .transpose = Transpose::kYes}, 0.0f, y, out);
+  const auto [rows, in, out, precision] = shape;
+  Product(precision, {.m = rows, .n = out, .k = in}, {.data = x, .stride = in},
+          {.data = w, .stride = in, .transpose = Transpose::kYes}, y, out);
   for (std::size_t i = 0; i < rows; ++i) {
     if (bias != nullptr) Add(out, bias, y + i * out);
     if (relu) Relu(out, y + i * out);  // while the row is in the cache
@@ -67,16 +55,16 @@ void LinearForward(const LinearShape& shape, const float* x, const float* w, con
 
 void LinearBackward(const LinearShape& shape, const float* x, const float* w, const float* y, bool relu, float* dy,
                     float* dx, float* dw, float* dbias) {
-  const auto [rows, in, out] = shape;
+  const auto [rows, in, out, precision] = shape;
   if (relu) ReluBackward(rows * out, y, dy);
-  Gemm({.m = out, .n = in, .k = rows}, 1.0f, {.data = dy, .stride = out, .transpose = Transpose::kYes},
-       {.data = x, .stride = in}, 0.0f, dw, in);
+  Product(precision, {.m = out, .n = in, .k = rows}, {.data = dy, .stride = out, .transpose = Transpose::kYes},
+          {.data = x, .stride = in}, dw, in);
   if (dbias != nullptr) {
     Fill(out, 0.0f, dbias);
     for (std::size_t i = 0; i < rows; ++i) Add(out, dy + i * out, dbias);
   }
   if (dx == nullptr) return;
-  Gemm({.m = rows, .n = in, .k = out}, 1.0f, {.data = dy, .stride = out}, {.data = w, .stride = in}, 0.0f, dx, in);
+  Product(precision, {.m = rows, .n = in, .k = out}, {.data = dy, .stride = out}, {.data = w, .stride = in}, dx, in);
 }
 
 }  // namespace tarn::kernels

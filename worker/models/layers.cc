@@ -57,7 +57,7 @@ void LinearTermBackward(const Batch& batch, const float* grad_logits, const Tabl
 
 DenseLayer::DenseLayer(const Job& job, const std::string& name, std::uint32_t in, std::uint32_t out, Options options,
                        std::vector<TableUse>* tables)
-    : in_(in), out_(out), options_(options), view_(tables->size()) {
+    : in_(in), out_(out), options_(options), precision_(job.train.precision), view_(tables->size()) {
   TableUse use{BaseSpec(job, name, job.optimizer.dense), RowsNeeded::kAll};
   use.spec.kind = TableKind::kDense;
   use.spec.rows = out;
@@ -76,15 +76,15 @@ const float* DenseLayer::Forward(std::size_t rows, const float* x, std::span<con
     if (options_.bias) bias_[o] = table[o * RowFloats() + in_];
   }
   output_.resize(rows * out_);
-  kernels::LinearForward({rows, in_, out_}, x, weights_.data(), options_.bias ? bias_.data() : nullptr, options_.relu,
-                         output_.data());
+  kernels::LinearForward({rows, in_, out_, precision_}, x, weights_.data(), options_.bias ? bias_.data() : nullptr,
+                         options_.relu, output_.data());
   return output_.data();
 }
 
 void DenseLayer::Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views) {
   grad_weights_.resize(std::size_t{in_} * out_);
   grad_bias_.resize(bias_.size());
-  kernels::LinearBackward({rows, in_, out_}, x, weights_.data(), output_.data(), options_.relu, dy, dx,
+  kernels::LinearBackward({rows, in_, out_, precision_}, x, weights_.data(), output_.data(), options_.relu, dy, dx,
                           grad_weights_.data(), options_.bias ? grad_bias_.data() : nullptr);
   float* table = views[view_].gradients;
   for (std::size_t o = 0; o < out_; ++o) {

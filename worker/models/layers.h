@@ -44,6 +44,7 @@ class DenseLayer {
 
   std::uint32_t in_, out_;
   Options options_;
+  Precision precision_;
   std::size_t view_;
   std::vector<float> weights_, bias_, output_, grad_weights_, grad_bias_;
 };

@@ -73,6 +73,7 @@ batch_rows = 64
 epochs = 3
 patience = 2
 clip_global_norm = 1
+precision = "bf16"
 prefetch = 0
 )");
   EXPECT_EQ(job.job, (JobSection{"try-1.x", 9223372036854775807u}));
@@ -95,7 +96,7 @@ prefetch = 0
                          10};
   EXPECT_EQ(job.data, data);
   EXPECT_EQ(job.model, (ModelSection{ModelKind::kDlrm, 16, {128, 64, 32}, {}, 2, 8, 0}));
-  EXPECT_EQ(job.train, (TrainSection{64, 3, 2, 1, 0}));
+  EXPECT_EQ(job.train, (TrainSection{64, 3, 2, 1, Precision::kBf16, 0}));
 }
 
 TEST(JobFile, EveryOptimizerKey) {

@@ -3,6 +3,8 @@
 // other numbers of OpenMP threads.
 #include "kernels/gemm.h"
 
+#include "core/half.h"
+#include "kernels/cpu/gemm_bf16.h"
 #include "tests/unit/kernels/kernel_test_util.h"
 
 extern "C" {
@@ -70,6 +72,57 @@ TEST(GemmTest, SameBitsAgainAlignedOtherwiseAndWithMoreThreads) {
   }
 }
 
+std::vector<float> Rounded(std::vector<float> values) {
+  for (float& v : values) v = FloatFromBf16(Bf16FromFloat(v));
+  return values;
+}
+
+// Every product of two bf16 numbers is exact in fp32: what is left is the rounding of the sums.
+TEST(GemmTest, Bf16RoundsTheFactorsOnly) {
+  SplitMix random(11);
+  for (const auto& [m, n, k] : kCases)
+    for (const auto ta : {Transpose::kNo, Transpose::kYes})
+      for (const auto tb : {Transpose::kNo, Transpose::kYes}) {
+        const std::size_t a_stride = (ta == Transpose::kYes ? m : k) + 2, b_stride = (tb == Transpose::kYes ? k : n);
+        const std::size_t c_stride = n + 3;
+        const std::vector<float> a = RandomFloats((ta == Transpose::kYes ? k : m) * a_stride, random);
+        const std::vector<float> b = RandomFloats((tb == Transpose::kYes ? n : k) * b_stride, random);
+        const std::vector<float> ra = Rounded(a), rb = Rounded(b);
+        const MatrixIn left{a.data(), a_stride, ta}, right{b.data(), b_stride, tb};
+        std::vector<std::vector<float>> results(2, Poisoned(m * c_stride));
+        GemmBf16({m, n, k}, left, right, results[0].data(), c_stride);
+        if (m != 0 && n != 0 && k != 0)
+          GemmBf16Emulated({m, n, k}, left, right, results[1].data(), c_stride);
+        else
+          results[1] = results[0];
+        for (const std::vector<float>& c : results)
+          for (std::size_t i = 0; i < m; ++i)
+            for (std::size_t j = 0; j < c_stride; ++j) {
+              if (j >= n) {  // what lies between the rows stays
+                ASSERT_TRUE(std::isnan(c[i * c_stride + j]));
+                continue;
+              }
+              double expected = 0;
+              for (std::size_t l = 0; l < k; ++l)
+                expected += double(ta == Transpose::kYes ? ra[l * a_stride + i] : ra[i * a_stride + l]) *
+                            double(tb == Transpose::kYes ? rb[j * b_stride + l] : rb[l * b_stride + j]);
+              ASSERT_NEAR(c[i * c_stride + j], expected, 1e-6 * (2 + std::sqrt(double(k)) * 3))
+                  << m << " " << n << " " << k;
+            }
+      }
+}
+
+// More shapes than are kept, in an order that comes back to the first.
+TEST(GemmTest, Bf16OfManyShapes) {
+  const std::vector<float> ones(400 * 400, 1.0f);
+  for (int round = 0; round < 2; ++round)
+    for (std::size_t n = 1; n <= 300; ++n) {
+      std::vector<float> c = Poisoned(2 * n);
+      GemmBf16({2, n, 3}, {ones.data(), 3}, {ones.data(), n}, c.data(), n);
+      for (const float v : c) ASSERT_EQ(v, 3.0f);
+    }
+}
+
 struct Layer {
   LinearShape shape;
   bool relu;
@@ -77,12 +130,15 @@ struct Layer {
 };
 
 Layer RandomLayer(const LinearShape& shape, bool relu, SplitMix& random) {
-  return {shape,
-          relu,
-          RandomFloats(shape.rows * shape.in, random),
-          RandomFloats(shape.out * shape.in, random),
-          RandomFloats(shape.out, random),
-          RandomFloats(shape.rows * shape.out, random)};
+  Layer layer{shape,
+              relu,
+              RandomFloats(shape.rows * shape.in, random),
+              RandomFloats(shape.out * shape.in, random),
+              RandomFloats(shape.out, random),
+              RandomFloats(shape.rows * shape.out, random)};
+  if (shape.precision == Precision::kBf16)
+    for (auto* values : {&layer.x, &layer.w, &layer.dy}) *values = Rounded(*values);
+  return layer;
 }
 
 std::vector<double> Forward64(const Layer& l) {
@@ -97,7 +153,15 @@ std::vector<double> Forward64(const Layer& l) {
   return y;
 }
 
-constexpr LinearShape kShapes[] = {{1, 1, 1}, {5, 3, 7}, {64, 33, 1}, {33, 100, 17}, {0, 3, 4}, {3, 0, 4}};
+// In bf16 nothing is lost of what is bf16 already.
+constexpr LinearShape kShapes[] = {{1, 1, 1},
+                                   {5, 3, 7},
+                                   {64, 33, 1},
+                                   {33, 100, 17},
+                                   {0, 3, 4},
+                                   {3, 0, 4},
+                                   {5, 3, 7, Precision::kBf16},
+                                   {33, 100, 17, Precision::kBf16}};
 
 TEST(LinearTest, ForwardAgreesWithFloat64) {
   SplitMix random(3);
@@ -119,7 +183,7 @@ TEST(LinearTest, BackwardAgreesWithFloat64) {
   for (const LinearShape& shape : kShapes)
     for (const bool relu : {false, true}) {
       const Layer l = RandomLayer(shape, relu, random);
-      const auto [rows, in, out] = shape;
+      const auto [rows, in, out, precision] = shape;
       std::vector<float> y = Poisoned(rows * out), dy = l.dy;
       LinearForward(shape, l.x.data(), l.w.data(), l.bias.data(), relu, y.data());
       std::vector<float> dx = Poisoned(rows * in), dw = Poisoned(out * in), dbias = Poisoned(out);

@@ -1,0 +1,133 @@
+#include "kernels/cpu/gemm_bf16.h"
+
+#include <cstdint>
+#include <dnnl.hpp>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "kernels/cpu/one_thread.h"
+#include "kernels/elementwise.h"
+
+namespace tarn::kernels {
+namespace {
+
+using dnnl::memory;
+
+// What oneDNN makes anew for each shape: a fraction of a millisecond, so products are kept. Batches and layers give
+// few shapes; should they not, the oldest are made again.
+constexpr std::size_t kProductsMax = 256;
+
+using Key = std::tuple<std::size_t, std::size_t, std::size_t, Transpose, Transpose, std::size_t>;
+
+memory::dim Dim(std::size_t n) { return static_cast<memory::dim>(n); }
+
+// rows x columns in memory, as op() of a product sees it.
+memory::desc Describe(std::size_t rows, std::size_t columns, std::size_t stride, Transpose transpose,
+                      memory::data_type type) {
+  const memory::dims strides =
+      transpose == Transpose::kYes ? memory::dims{1, Dim(stride)} : memory::dims{Dim(stride), 1};
+  return {{Dim(rows), Dim(columns)}, type, strides};
+}
+
+// Of one thread: the engine, the products made so far, and the factors as bf16.
+class Library {
+ public:
+  // Null if there is none for this processor.
+  const dnnl::matmul* Find(const GemmShape& shape, Transpose a, Transpose b, std::size_t c_stride) {
+    const Key key{shape.m, shape.n, shape.k, a, b, c_stride};
+    if (const auto found = products_.find(key); found != products_.end()) return Get(found->second);
+    if (products_.size() >= kProductsMax) products_.clear();
+    return Get(products_.emplace(key, Make(shape, a, b, c_stride)).first->second);
+  }
+
+  void Run(const dnnl::matmul& product, const GemmShape& shape, MatrixIn a, MatrixIn b, float* c,
+           std::size_t c_stride) {
+    using Type = memory::data_type;
+    const memory::desc a_desc = PackedDesc(shape.m, shape.k, a.transpose),
+                       b_desc = PackedDesc(shape.k, shape.n, b.transpose);
+    const memory::desc c_desc = Describe(shape.m, shape.n, c_stride, Transpose::kNo, Type::f32);
+    memory in(a_desc, engine_, Pack(shape.m, shape.k, a, &a_)),
+        weights(b_desc, engine_, Pack(shape.k, shape.n, b, &b_));
+    memory out(c_desc, engine_, c);
+    product.execute(stream_, {{DNNL_ARG_SRC, in}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, out}});
+    stream_.wait();
+  }
+
+ private:
+  static const dnnl::matmul* Get(const std::optional<dnnl::matmul>& product) { return product ? &*product : nullptr; }
+
+  static memory::desc PackedDesc(std::size_t rows, std::size_t columns, Transpose transpose) {
+    const std::size_t stride = transpose == Transpose::kYes ? rows : columns;
+    return Describe(rows, columns, stride, transpose, memory::data_type::bf16);
+  }
+
+  std::optional<dnnl::matmul> Make(const GemmShape& shape, Transpose a, Transpose b, std::size_t c_stride) {
+    const auto c = Describe(shape.m, shape.n, c_stride, Transpose::kNo, memory::data_type::f32);
+    try {
+      const dnnl::matmul::desc wanted(PackedDesc(shape.m, shape.k, a), PackedDesc(shape.k, shape.n, b), c);
+      return dnnl::matmul(dnnl::matmul::primitive_desc(wanted, engine_));
+    } catch (const dnnl::error& e) {
+      TARN_CHECK(e.status == dnnl_unimplemented, "the shapes of a product are fine");
+      return std::nullopt;
+    }
+  }
+
+  // The matrix as it lies in memory, in bf16, without gaps.
+  std::uint16_t* Pack(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<std::uint16_t>* to) {
+    if (in.transpose == Transpose::kYes) std::swap(rows, columns);
+    to->resize(rows * columns);
+    if (in.stride == columns) {
+      FloatToBf16(rows * columns, in.data, to->data());
+    } else {
+      for (std::size_t i = 0; i < rows; ++i) FloatToBf16(columns, in.data + i * in.stride, to->data() + i * columns);
+    }
+    return to->data();
+  }
+
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  std::map<Key, std::optional<dnnl::matmul>> products_;
+  std::vector<std::uint16_t> a_, b_;
+};
+
+// `in` rounded to bf16, without gaps.
+MatrixIn Round(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<float>* to) {
+  if (in.transpose == Transpose::kYes) std::swap(rows, columns);
+  to->resize(rows * columns);
+  std::vector<std::uint16_t> row(columns);
+  for (std::size_t i = 0; i < rows; ++i) {
+    FloatToBf16(columns, in.data + i * in.stride, row.data());
+    Bf16ToFloat(columns, row.data(), to->data() + i * columns);
+  }
+  return {to->data(), columns, in.transpose};
+}
+
+}  // namespace
+
+bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
+  const OneThread one_thread;
+  thread_local Library library;
+  const dnnl::matmul* product = library.Find(shape, a.transpose, b.transpose, c_stride);
+  if (product != nullptr) library.Run(*product, shape, a, b, c, c_stride);
+  return product != nullptr;
+}
+
+void GemmBf16Emulated(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
+  std::vector<float> a_rounded, b_rounded;
+  const MatrixIn left = Round(shape.m, shape.k, a, &a_rounded), right = Round(shape.k, shape.n, b, &b_rounded);
+  Gemm(shape, 1.0f, left, right, 0.0f, c, c_stride);
+}
+
+void GemmBf16(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
+  if (shape.m == 0 || shape.n == 0) return;
+  if (shape.k == 0) {
+    for (std::size_t i = 0; i < shape.m; ++i) Fill(shape.n, 0.0f, c + i * c_stride);
+    return;
+  }
+  if (!GemmBf16Native(shape, a, b, c, c_stride)) GemmBf16Emulated(shape, a, b, c, c_stride);
+}
+
+}  // namespace tarn::kernels
