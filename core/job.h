@@ -39,7 +39,7 @@ struct FleetSection {
 // [consistency]: for the job; a [tables.NAME] section may override it for one table.
 using ConsistencySection = ConsistencySpec;
 
-enum class Durability : std::uint8_t { kNone, kCheckpoint };
+enum class Durability : std::uint8_t { kNone, kCheckpoint, kLog };
 
 // [storage]
 struct StorageSection {

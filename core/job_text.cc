@@ -19,7 +19,8 @@ constexpr Named<ModelKind> kModels[] = {{ModelKind::kLogisticRegression, "logist
                                         {ModelKind::kDcnV2, "dcn_v2"},
                                         {ModelKind::kMlp, "mlp"}};
 constexpr Named<Precision> kPrecisions[] = {{Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}};
-constexpr Named<Durability> kDurabilities[] = {{Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}};
+constexpr Named<Durability> kDurabilities[] = {
+    {Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}, {Durability::kLog, "log"}};
 
 // A TOML basic string.
 std::string TomlString(std::string_view text) {

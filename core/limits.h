@@ -26,6 +26,7 @@ inline constexpr std::uint32_t kTextBytesMax = 4096;                    // a mes
 inline constexpr std::uint32_t kEndpointBytesMax = 256;
 inline constexpr std::uint32_t kPathBytesMax = 4096;
 inline constexpr std::uint32_t kCountersMax = 1024;           // of a heartbeat
+inline constexpr std::uint32_t kFencedTicksMax = 65536;       // of a heartbeat; further ones are left out
 inline constexpr std::uint32_t kStalenessBucketsMax = 65536;  // of a heartbeat's histogram
 inline constexpr std::uint32_t kCheckpointFilesMax = 4096;    // of one shard's part
 
@@ -69,6 +70,7 @@ inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128} << 20;  // of
 inline constexpr std::size_t kCutSliceBytes = std::size_t{256} << 10;      // rows copied for a checkpoint at one go
 inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256}
                                                   << 20;    // not yet written; copied early: all rows (K3)
+inline constexpr std::uint32_t kTicksKeptMax = 64;          // of one worker beyond the minimum clock
 inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;  // a tick may jump at most this far
 
 // Control.

@@ -111,9 +111,16 @@ struct DataPosition {
 
 // The sender has finished all clocks < clock, and every push of them is acknowledged by every shard. A clock may
 // jump. Acknowledged with TickAck.
+struct TickPoint {  // a tick that was made: to this clock, with the data up to this position
+  Clock clock;
+  DataPosition position;
+  friend bool operator==(const TickPoint&, const TickPoint&) = default;
+};
 struct Tick {
   Clock clock;
   DataPosition position;
+  // Ticks before this one that not every shard has acknowledged, in order; the last limits::kTicksKeptMax of them.
+  std::vector<TickPoint> earlier;
 };
 struct TickAck {
   Clock clock;
@@ -147,6 +154,13 @@ struct Join {
   std::string endpoint;  // shard: where its ROUTER is bound
 };
 
+// What a shard does about its log (rules L1 to L6); for durability "log".
+struct LogOrder {
+  std::uint64_t run = 0;  // of this run; 0: no log
+  bool recover = false;   // there is a log: replay it, from the segment that began at checkpoint `from` on
+  CheckpointId from;      // 0: the beginning of the run
+  LogSequence at_least;   // what is known to be in the log
+};
 struct Welcome {
   std::uint64_t nonce = 0;  // of the Join it answers
   std::uint32_t rank = 0;
@@ -155,6 +169,7 @@ struct Welcome {
   std::string job_text;          // the job, as resolved TOML
   std::string resume_directory;  // shard: checkpoint to load before it confirms a view; empty: none
   View view;
+  LogOrder log;  // shard
 };
 
 // Progress of a node; also the confirmation of a view. Sent every heartbeat period and at once after a new view.
@@ -163,6 +178,11 @@ struct FencedTick {  // what a shard holds of a worker that is being fenced
   Clock tick;             // highest clock ticked to
   DataPosition position;  // of that tick
   Clock pushed;           // one past the highest clock of which a push was applied immediately; 0: none
+};
+struct WorkerTick {
+  Incarnation incarnation;
+  Clock clock;
+  DataPosition position;
 };
 struct Counter {
   std::string name;
@@ -178,6 +198,9 @@ struct Heartbeat {
   std::vector<Counter> counters;   // cumulative metrics: samples, bytes, seconds per stage, ...
   std::vector<std::uint64_t> staleness;  // worker: histogram of measured staleness, bucket i = i clocks, cumulative
   CheckpointId writing;  // shard: the oldest checkpoint into whose directory it may still write; 0: none
+  std::vector<WorkerTick> fenced_ticks;  // shard: what it holds of ticks before those in `fenced`, in order
+  LogSequence log_synced;                // shard: durable in its log
+  std::uint64_t log_bytes = 0;           // shard: of its log
 };
 struct HeartbeatAck {
   ViewVersion view;  // newest; a ViewUpdate follows if the sender's is older

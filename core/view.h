@@ -64,6 +64,7 @@ struct View {
   std::vector<TableSpec> tables;     // in order of id
   Proposal proposal;
   CheckpointOrder checkpoint;
+  CheckpointId whole;  // the newest whole checkpoint, as far as logs may rely on it; 0: none
 };
 
 }  // namespace tarn

@@ -156,6 +156,7 @@ class Reader {
                                  [this](const auto& items, auto i) { return Spec(items.Get(i)); });
     out.proposal = {m->proposal()->id(), m->proposal()->open()};
     out.checkpoint = Order(m->checkpoint());
+    out.whole = CheckpointId(m->whole());
     return out;
   }
 
@@ -222,7 +223,16 @@ class Reader {
     return {Has(m.push(), "push") ? ReadPush(*m.push()) : Push{}, RequestId(m.pull_request()), Clock(m.pull_clock()),
             Codec(m.pull_codec(), "pull_codec")};
   }
-  Tick Read(const wire::Tick& m) { return {Clock(m.clock()), Position(m.position(), "position")}; }
+  Tick Read(const wire::Tick& m) {
+    return {Clock(m.clock()), Position(m.position(), "position"),
+            List<TickPoint>(m.earlier(), limits::kTicksKeptMax, "earlier", [](const auto& items, auto i) {
+              return TickPoint{Clock(items.Get(i)->clock()), Position(items.Get(i)->position())};
+            })};
+  }
+  static LogOrder ReadLogOrder(const wire::LogOrder* m) {
+    if (m == nullptr) return {};
+    return {m->run(), m->recover(), CheckpointId(m->from()), LogSequence(m->at_least())};
+  }
   TickAck Read(const wire::TickAck& m) { return {Clock(m.clock())}; }
   Prefetch Read(const wire::Prefetch& m) { return {TableId(m.table_id()), Keys(m.keys())}; }
   ErrorReply Read(const wire::ErrorReply& m) {
@@ -240,7 +250,8 @@ class Reader {
             Clock(m.start_clock()),
             String(m.job_text(), limits::kJobBytesMax, "job_text"),
             String(m.resume_directory(), limits::kPathBytesMax, "resume_directory"),
-            ReadView(m.view())};
+            ReadView(m.view()),
+            ReadLogOrder(m.log())};
   }
   Heartbeat Read(const wire::Heartbeat& m) {
     Heartbeat out;
@@ -260,6 +271,13 @@ class Reader {
     out.staleness = List<std::uint64_t>(m.staleness(), limits::kStalenessBucketsMax, "staleness",
                                         [](const auto& items, auto i) { return items.Get(i); });
     out.writing = CheckpointId(m.writing());
+    out.fenced_ticks =
+        List<WorkerTick>(m.fenced_ticks(), limits::kFencedTicksMax, "fenced_ticks", [](const auto& items, auto i) {
+          const wire::WorkerTick& t = *items.Get(i);
+          return WorkerTick{Incarnation(t.incarnation()), Clock(t.clock()), Position(t.position())};
+        });
+    out.log_synced = LogSequence(m.log_synced());
+    out.log_bytes = m.log_bytes();
     return out;
   }
   HeartbeatAck Read(const wire::HeartbeatAck& m) { return {ViewVersion(m.view())}; }

@@ -136,7 +136,7 @@ class Writer {
     const auto directory = String(m.checkpoint.directory, limits::kPathBytesMax, "view.checkpoint.directory");
     const auto checkpoint = wire::CreateCheckpointOrder(b_, m.checkpoint.id.value, m.checkpoint.at_clock,
                                                         m.checkpoint.clock.value, directory);
-    return wire::CreateView(b_, m.version.value, routes, workers, tables, &proposal, checkpoint);
+    return wire::CreateView(b_, m.version.value, routes, workers, tables, &proposal, checkpoint, m.whole.value);
   }
 
   Offset<wire::Quality> WriteQuality(const Quality& m) {
@@ -184,7 +184,10 @@ class Writer {
 
   Offset<wire::Tick> Write(const Tick& m) {
     const auto position = Position(m.position);
-    return wire::CreateTick(b_, m.clock.value, &position);
+    const auto earlier = Structs<wire::TickPoint>(m.earlier, limits::kTicksKeptMax, "earlier", [](const TickPoint& t) {
+      return wire::TickPoint(t.clock.value, Position(t.position));
+    });
+    return wire::CreateTick(b_, m.clock.value, &position, earlier);
   }
 
   Offset<wire::TickAck> Write(const TickAck& m) { return wire::CreateTickAck(b_, m.clock.value); }
@@ -208,7 +211,8 @@ class Writer {
     const auto job = String(m.job_text, limits::kJobBytesMax, "job_text");
     const auto resume = String(m.resume_directory, limits::kPathBytesMax, "resume_directory");
     const auto view = WriteView(m.view);
-    return wire::CreateWelcome(b_, m.nonce, m.rank, m.incarnation.value, m.start_clock.value, job, resume, view);
+    const auto log = wire::CreateLogOrder(b_, m.log.run, m.log.recover, m.log.from.value, m.log.at_least.value);
+    return wire::CreateWelcome(b_, m.nonce, m.rank, m.incarnation.value, m.start_clock.value, job, resume, view, log);
   }
 
   Offset<wire::Heartbeat> Write(const Heartbeat& m) {
@@ -224,8 +228,11 @@ class Writer {
         });
     VectorOffset<std::uint64_t> staleness;
     if (Fits(m.staleness, limits::kStalenessBucketsMax, "staleness")) staleness = b_.CreateVector(m.staleness);
+    const auto ticks = Structs<wire::WorkerTick>(
+        m.fenced_ticks, limits::kFencedTicksMax, "fenced_ticks",
+        [](const WorkerTick& t) { return wire::WorkerTick(t.incarnation.value, t.clock.value, Position(t.position)); });
     return wire::CreateHeartbeat(b_, m.view.value, m.proposal, m.clock.value, m.acked_clock.value, &position, fenced,
-                                 counters, staleness, m.writing.value);
+                                 counters, staleness, m.writing.value, ticks, m.log_synced.value, m.log_bytes);
   }
 
   Offset<wire::HeartbeatAck> Write(const HeartbeatAck& m) { return wire::CreateHeartbeatAck(b_, m.view.value); }

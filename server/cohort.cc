@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "core/limits.h"
+
 namespace tarn::server {
 
 Cohort::Changes Cohort::Adopt(const std::vector<WorkerEntry>& entries) {
@@ -31,11 +33,21 @@ Cohort::Changes Cohort::Adopt(const std::vector<WorkerEntry>& entries) {
     changes.dropped.push_back(it->first);
     it = members_.erase(it);
   }
+  CountTicks();
+  UpdateMinimum();
+  return changes;
+}
+
+void Cohort::CountTicks() {
   ticks_.clear();
   for (const auto& [incarnation, member] : members_)
     if (HoldsBack(member)) ++ticks_[member.tick];
-  UpdateMinimum();
-  return changes;
+}
+
+void Cohort::Restore(std::map<Incarnation, Member> members, Clock minimum) {
+  members_ = std::move(members);
+  minimum_ = minimum;
+  CountTicks();
 }
 
 void Cohort::UpdateMinimum() {
@@ -68,15 +80,33 @@ Expected<const Cohort::Member*> Cohort::Check(const Sender& sender) const {
   return &member;
 }
 
-void Cohort::Tick(Incarnation incarnation, Clock clock, const DataPosition& position) {
+bool Cohort::IsNews(Incarnation incarnation, const struct Tick& tick) const {
+  const Member& member = members_.at(incarnation);
+  return tick.clock > member.tick || (tick.clock == member.tick && tick.position != member.position);
+}
+
+void Cohort::Tick(Incarnation incarnation, const struct Tick& tick) {
   Member& member = members_.at(incarnation);
-  if (clock < member.tick) return;
-  member.position = position;
-  if (clock == member.tick) return;
-  if (const auto it = ticks_.find(member.tick); --it->second == 0) ticks_.erase(it);
-  ++ticks_[clock];
-  member.tick = clock;
-  UpdateMinimum();
+  if (tick.clock < member.tick) return;
+  if (tick.clock > member.tick) {
+    KeepEarlier(&member, tick.earlier);
+    if (const auto it = ticks_.find(member.tick); --it->second == 0) ticks_.erase(it);
+    ++ticks_[tick.clock];
+    member.tick = tick.clock;
+    UpdateMinimum();
+  }
+  member.position = tick.position;
+}
+
+// The tick that was the newest joins the earlier ones, and so do those that this shard has not heard of.
+void Cohort::KeepEarlier(Member* member, const std::vector<TickPoint>& told) const {
+  std::vector<TickPoint>& kept = member->earlier;
+  kept.push_back({member->tick, member->position});
+  for (const TickPoint& point : told)
+    if (point.clock > kept.back().clock) kept.push_back(point);
+  std::size_t first = kept.size() - std::min<std::size_t>(kept.size(), limits::kTicksKeptMax);
+  while (first + 1 < kept.size() && kept[first + 1].clock <= minimum_) ++first;
+  kept.erase(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
 void Cohort::NotePushed(Incarnation incarnation, Clock clock) {
@@ -102,6 +132,16 @@ std::vector<FencedTick> Cohort::Fenced() const {
     if (member.entry.state == WorkerState::kFencing)
       fenced.push_back({incarnation, member.tick, member.position, member.pushed});
   return fenced;
+}
+
+std::vector<WorkerTick> Cohort::FencedTicks() const {
+  std::vector<WorkerTick> ticks;
+  for (const auto& [incarnation, member] : members_) {
+    if (member.entry.state != WorkerState::kFencing) continue;
+    for (const TickPoint& point : member.earlier)
+      if (ticks.size() < limits::kFencedTicksMax) ticks.push_back({incarnation, point.clock, point.position});
+  }
+  return ticks;
 }
 
 }  // namespace tarn::server

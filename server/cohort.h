@@ -19,6 +19,9 @@ class Cohort {
     Clock tick;             // highest ticked to; the join clock before the first tick
     DataPosition position;  // of that tick
     Clock pushed;           // one past the highest clock of which a push was applied at once; 0: none
+    // Ticks before that one, ascending: those beyond the minimum clock, and the last before them; the newest
+    // limits::kTicksKeptMax.
+    std::vector<TickPoint> earlier;
   };
 
   // What a new view changed; each incarnation at most once in each list.
@@ -33,8 +36,10 @@ class Cohort {
   // its rank is another's.
   Expected<const Member*> Check(const Sender& sender) const;
 
-  // The live worker `incarnation` has ticked to `clock`. An older tick changes nothing.
-  void Tick(Incarnation incarnation, Clock clock, const DataPosition& position);
+  // The live worker `incarnation` has ticked. An older tick changes nothing.
+  void Tick(Incarnation incarnation, const struct Tick& tick);
+  // Whether it would change anything.
+  bool IsNews(Incarnation incarnation, const struct Tick& tick) const;
   // A push of `clock` was applied at once.
   void NotePushed(Incarnation incarnation, Clock clock);
 
@@ -46,12 +51,18 @@ class Cohort {
   std::uint32_t Size(Clock t) const;
   // What the scheduler needs for a verdict (rule M3): one for each entry that is being fenced.
   std::vector<FencedTick> Fenced() const;
+  // Earlier ticks of the same, ascending; the first limits::kFencedTicksMax.
+  std::vector<WorkerTick> FencedTicks() const;
+  // The state as a log has it.
+  void Restore(std::map<Incarnation, Member> members, Clock minimum);
 
   const std::map<Incarnation, Member>& members() const { return members_; }
 
  private:
   static bool HoldsBack(const Member& member) { return member.entry.state != WorkerState::kEnded; }
+  void CountTicks();
   void UpdateMinimum();
+  void KeepEarlier(Member* member, const std::vector<TickPoint>& told) const;
 
   std::map<Incarnation, Member> members_;
   std::map<Clock, std::uint32_t> ticks_;  // of members that hold the minimum back: how many have ticked to it

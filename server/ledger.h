@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "core/types.h"
@@ -35,6 +36,9 @@ class Ledger {
   }
 
   void Drop(Incarnation incarnation) { watermarks_.erase(incarnation); }
+
+  // As a log has them: each with a watermark for every partition.
+  void Restore(std::map<Incarnation, std::vector<Sequence>> watermarks) { watermarks_ = std::move(watermarks); }
 
   const std::map<Incarnation, std::vector<Sequence>>& watermarks() const { return watermarks_; }
 

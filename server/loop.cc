@@ -16,6 +16,7 @@
 #include "net/advertise.h"
 #include "net/zmq_transport.h"
 #include "server/exhaustion.h"
+#include "server/log/file_shard_log.h"
 #include "server/rocksdb_checkpoint_store.h"
 #include "server/row_store.h"
 #include "server/shard.h"
@@ -47,7 +48,11 @@ class ShardLoop {
         index_(index),
         stop_(*stop),
         transport_(context, {.insecure = options.insecure}),
-        store_([this] { transport_.Wake(); }) {}
+        store_([this] { transport_.Wake(); }) {
+    if (options.run_dir.empty()) return;
+    const std::string folder = fmt::format("{}/log/shard-{}", options.run_dir, shard_id_.value);
+    log_ = std::make_unique<FileShardLog>(MakeFileOps(), folder, [this] { transport_.Wake(); });
+  }
 
   Status Run() {
     TARN_RETURN_IF_ERROR(Open());
@@ -83,8 +88,9 @@ class ShardLoop {
     TARN_RETURN_IF_ERROR(transport_.Connect(kSchedulerPeer, options_.scheduler));
     LogInfo("shard {}: bound to {}, reached at {}, scheduler at {}", shard_id_.value, *endpoint, *advertised,
             options_.scheduler);
-    shard_.emplace(ShardOptions{.shard = shard_id_, .nonce = options_.nonces[index_], .endpoint = *advertised},
-                   &store_);
+    shard_.emplace(
+        ShardOptions{.shard = shard_id_, .nonce = options_.nonces[index_], .endpoint = *advertised, .log = log_.get()},
+        &store_);
     return {};
   }
 
@@ -109,6 +115,7 @@ class ShardLoop {
       LogPart(part);
       shard_->OnCheckpointWritten(std::move(part), now, &out_);
     }
+    shard_->OnLogSynced(now, &out_);
     if (now >= shard_->NextTimer()) shard_->OnTimer(now, &out_);
     Flush();
     if (!was_joined && shard_->joined())
@@ -161,6 +168,7 @@ class ShardLoop {
     json.Member("refused_epoch", shard.refused_epoch).Member("refused_fenced", shard.refused_fenced);
     json.Member("refused_other", shard.refused_other).Member("refused_malformed", net.refused_malformed);
     json.Member("refused_too_large", net.refused_too_large).Member("checkpoints", shard.checkpoints);
+    json.Member("log_bytes", log_ ? log_->bytes() : 0);
     json.Member("cut_early_bytes", shard_->rows().cut_early_bytes());
     json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();
     // The run is worth more than its metrics.
@@ -173,7 +181,8 @@ class ShardLoop {
   std::uint32_t index_;
   const std::atomic<bool>& stop_;
   net::ZmqTransport transport_;
-  RocksDbCheckpointStore store_;  // wakes the transport, so it goes first
+  RocksDbCheckpointStore store_;       // wakes the transport, so it goes first
+  std::unique_ptr<FileShardLog> log_;  // so does it; null without a run folder
   std::optional<Shard> shard_;
   std::optional<MetricsFile> metrics_;
   LogLimiter metrics_limiter_;

@@ -49,6 +49,7 @@ void Shard::Impl::StopWith(ErrorCode code, std::string reason) {
   stopped_ = true;
   stopped_at_ = now_;
   stop_reason_ = {code, std::move(reason)};
+  held_.clear();
   TellReason();
 }
 
@@ -122,19 +123,9 @@ TimeUs Shard::Impl::NextTimer() const {
 }
 
 std::uint64_t Shard::Impl::StateHash() const {
-  std::uint64_t state = HashCombine(rows_->StateHash(), cohort_.minimum().value);
+  std::uint64_t state = DurableHash();
   auto add = [&state](auto... words) { ((state = HashCombine(state, words)), ...); };
-  add(cut_ ? cut_->order.id.value : 0, view_.version.value, parked_.size(), buckets_.bytes(), newest_order_.value);
-  for (const auto& [incarnation, member] : cohort_.members())
-    add(incarnation.value, member.entry.rank.value, std::uint64_t(member.entry.state), member.tick.value,
-        member.position.lease.value, member.position.rows, member.pushed.value);
-  for (const auto& [incarnation, watermarks] : ledger_.watermarks()) {
-    add(incarnation.value);
-    for (Sequence watermark : watermarks) add(watermark.value);
-  }
-  for (const auto& [clock, bucket] : buckets_.buckets())
-    for (const Contribution& c : bucket)
-      add(clock.value, c.table.value, c.partition.value, c.incarnation.value, c.sequence.value);
+  add(cut_ ? cut_->order.id.value : 0, parked_.size(), held_.size(), appended_.value, synced_.value);
   return state;
 }
 
@@ -153,6 +144,9 @@ TimeUs Shard::NextTimer() const { return impl_->NextTimer(); }
 void Shard::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
   impl_->Guard(out, [&] { impl_->OnCheckpointWritten(std::move(part), now, out); });
 }
+void Shard::OnLogSynced(TimeUs now, Outbox* out) {
+  impl_->Guard(out, [&] { impl_->OnLogSynced(now, out); });
+}
 void Shard::Abandon(const Error& error, Outbox* out) { impl_->Abandon(error, out); }
 
 bool Shard::stopped() const { return impl_->stopped_; }
@@ -166,5 +160,6 @@ TimeUs Shard::scheduler_heard() const { return impl_->heard_; }
 TimeUs Shard::lease_us() const { return impl_->lease_us_; }
 bool Shard::joined() const { return impl_->joined_; }
 std::uint64_t Shard::StateHash() const { return impl_->StateHash(); }
+std::uint64_t Shard::DurableHash() const { return impl_->DurableHash(); }
 
 }  // namespace tarn::server

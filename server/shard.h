@@ -22,6 +22,7 @@ namespace tarn::server {
 
 class CheckpointStore;  // server/checkpoint_store.h
 class RowStore;         // server/row_store.h
+class ShardLog;         // server/log/shard_log.h
 
 struct ShardOptions {
   ShardId shard;
@@ -40,6 +41,8 @@ struct ShardOptions {
   // kOverloaded.
   std::size_t reply_bytes_max = limits::kReplyBytesMax;
   std::size_t reply_peer_bytes_max = limits::kReplyPeerBytesMax;
+  // For jobs of durability "log"; outlives the shard. Null: such a job is refused.
+  ShardLog* log = nullptr;
 };
 
 // Events for checkers and metrics; all default to nothing. Called synchronously from within a step.
@@ -47,7 +50,9 @@ class ShardObserver {
  public:
   virtual ~ShardObserver() = default;
   virtual void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) {}  // applied or gathered, once
-  virtual void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) {}   // rule M3: never counted
+  // A log has brought it back: sequences up to this one were applied or gathered.
+  virtual void OnWatermark(Incarnation, PartitionId, Sequence) {}
+  virtual void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) {}  // rule M3: never counted
   virtual void OnPullServed(Incarnation, TableId, Clock /*use*/, Clock /*minimum*/) {}
   virtual void OnClockClosed(Clock) {}
 };
@@ -74,6 +79,9 @@ class Shard {
   // The store has written (or failed to write) this shard's part of a checkpoint.
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
 
+  // The log's TakeSynced, whenever it has news: acknowledgements leave that waited for it. Nothing if there is no log.
+  void OnLogSynced(TimeUs now, Outbox* out);
+
   // What its loop failed at: the scheduler is told why, and the shard has stopped. Nothing if it had already.
   void Abandon(const Error& error, Outbox* out);
 
@@ -94,6 +102,8 @@ class Shard {
   bool joined() const;  // Welcome has come
   // Hash of the whole state: rows, slots, clocks, watermarks. For determinism checks.
   std::uint64_t StateHash() const;
+  // Hash of what a log keeps of it: rows, slots, clocks, watermarks, gathered pushes. The same after a recovery.
+  std::uint64_t DurableHash() const;
 
  private:
   class Impl;

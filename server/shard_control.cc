@@ -50,14 +50,19 @@ void Shard::Impl::SendHeartbeat() {
   beat.view = view_.version;
   beat.clock = cohort_.minimum();
   beat.fenced = cohort_.Fenced();
+  beat.fenced_ticks = cohort_.FencedTicks();
   if (!writing_.empty()) beat.writing = *writing_.begin();
+  if (logging_) {
+    beat.log_synced = synced_;
+    beat.log_bytes = options_.log->bytes();
+  }
   beat.counters = CountersOf(counters_, *rows_, buckets_.bytes(), replies_.bytes());
-  Send(kSchedulerPeer, std::move(beat));
+  SendWhenDurable(kSchedulerPeer, std::move(beat));
   next_beat_ = now_ + heartbeat_us_;
 }
 
 void Shard::Impl::SendPart() {
-  if (part_) Send(kSchedulerPeer, *part_);
+  if (part_) SendWhenDurable(kSchedulerPeer, *part_);
 }
 
 void Shard::Impl::OnControl(Message message) {
@@ -107,19 +112,24 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
     if (routes.owners[p] == options_.shard) options.owned.push_back(PartitionId(p));
   rows_ = std::make_unique<RowStore>(std::move(options));
   ledger_ = Ledger(static_cast<std::uint32_t>(routes.owners.size()));
-  for (const TableSpec& spec : welcome.view.tables) TARN_RETURN_IF_ERROR(rows_->AddTable(spec));
-  if (!welcome.resume_directory.empty()) {
-    RowLoader loader(rows_.get());
-    TARN_RETURN_IF_ERROR(store_->Load(welcome.resume_directory, loader));
-  }
-  joined_ = true;
   view_.routes = routes;
+  if (job->storage.durability == Durability::kLog) return EnterWithLog(welcome);
+  TARN_RETURN_IF_ERROR(AddAndLoad(welcome.view.tables, welcome.resume_directory));
+  joined_ = true;
   return Adopt(welcome.view);
+}
+
+Status Shard::Impl::AddAndLoad(const std::vector<TableSpec>& tables, const std::string& resume_directory) {
+  for (const TableSpec& spec : tables) TARN_RETURN_IF_ERROR(rows_->AddTable(spec));
+  if (resume_directory.empty()) return {};
+  RowLoader loader(rows_.get());
+  return store_->Load(resume_directory, loader);
 }
 
 Status Shard::Impl::Adopt(const View& view) {
   if (view.version <= view_.version) return {};
   TARN_RETURN_IF_ERROR(AdoptRoutes(view));
+  LogView(view);
   AdoptMembers(view);
   view_ = view;
   AdoptOrder(view.checkpoint);

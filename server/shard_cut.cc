@@ -29,6 +29,7 @@ void Shard::Impl::CutIfDue() {
 void Shard::Impl::Cut() {
   cut_ = ActiveCut{.order = *std::exchange(pending_cut_, std::nullopt), .max_clock = cohort_.maximum()};
   cut_->tables = rows_->BeginCut();
+  if (!cut_->hash_only()) BeginSegment(cut_->order.id);
   if (!cut_->hash_only()) {
     writing_.insert(cut_->order.id);
     store_->Begin({.id = cut_->order.id,

@@ -85,8 +85,10 @@ Status Shard::Impl::OnTick(Peer from, const Tick& tick, const Message& message, 
     return Fail(ErrorCode::kInvalidArgument, fmt::format("tick to {} from {}: at most {} clocks at once",
                                                          tick.clock.value, member.tick.value, limits::kClocksAheadMax));
   const Clock before = cohort_.minimum();
-  cohort_.Tick(message.sender.incarnation, tick.clock, tick.position);
-  Send(from, TickAck{tick.clock});
+  const Incarnation incarnation = message.sender.incarnation;
+  if (logging_ && cohort_.IsNews(incarnation, tick)) Log(EncodeRecord(LoggedTick{incarnation, tick}));
+  cohort_.Tick(incarnation, tick);
+  SendWhenDurable(from, TickAck{tick.clock});
   if (cohort_.minimum() != before) Advance();
   return {};
 }
@@ -110,11 +112,8 @@ Expected<std::span<const Key>> Shard::Impl::CheckedKeys(const Push& push, const 
 Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member) {
   const auto keys = CheckedKeys(push, message, member);
   if (!keys) return std::unexpected(keys.error());
-  const TableSpec& table = *rows_->FindTable(push.table);
   const Incarnation incarnation = message.sender.incarnation;
-  const bool aggregated = table.consistency.apply == ApplyMode::kAggregated;
-  const bool closed = aggregated && push.clock < cohort_.minimum();
-  const bool fits = MayTake(push, table, message);
+  const bool fits = MayTake(push, *rows_->FindTable(push.table), message);
 
   PushAck ack{push.request, {}};
   taken_.clear();
@@ -122,18 +121,32 @@ Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, 
     const ErrorCode code = Take(section, incarnation, fits);
     const Sequence expected(ledger_.Watermark(incarnation, section.partition).value + 1);
     ack.sections.push_back({section.partition, section.sequence, code, expected});
-    if (taken_.back() && closed) observer_->OnPushVoided(incarnation, section.partition, section.sequence, push.clock);
-    if (taken_.back() && !closed)
-      observer_->OnPushApplied(incarnation, section.partition, section.sequence, push.clock);
+  }
+  const bool any = std::ranges::find(taken_, true) != taken_.end();
+  if (any) LogPush(push, message, *keys);
+  Perform(push, message, *keys);
+  SendWhenDurable(from, std::move(ack));
+  if (any) AnswerAfterPush(incarnation);
+  return {};
+}
+
+// What a push does to the state, of the sections taken.
+void Shard::Impl::Perform(const Push& push, const Message& message, std::span<const Key> keys) {
+  const bool aggregated = rows_->FindTable(push.table)->consistency.apply == ApplyMode::kAggregated;
+  const bool closed = aggregated && push.clock < cohort_.minimum();
+  for (std::size_t s = 0; s < taken_.size(); ++s) {
+    if (!taken_[s]) continue;
+    const auto& [partition, count, sequence] = push.keys.sections[s];
+    if (closed)
+      observer_->OnPushVoided(message.sender.incarnation, partition, sequence, push.clock);
+    else
+      observer_->OnPushApplied(message.sender.incarnation, partition, sequence, push.clock);
   }
   if (!aggregated) {
-    Apply(push, message, *keys);
+    Apply(push, message, keys);
   } else if (!closed) {
     Gather(push, message);
   }
-  Send(from, std::move(ack));
-  if (std::ranges::find(taken_, true) != taken_.end()) AnswerAfterPush(incarnation);
-  return {};
 }
 
 // Whether there is room now for what is new of this push.

@@ -1,7 +1,9 @@
 // The shard's inside; included by shard*.cc only. shard.cc takes messages and timers, shard_control.cc deals with the
-// scheduler, shard_cut.cc with checkpoints, shard_data.cc with the workers.
+// scheduler, shard_cut.cc with checkpoints, shard_data.cc with the workers, shard_durable.cc and shard_replay.cc with
+// the log.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +15,8 @@
 #include "server/clock_buckets.h"
 #include "server/cohort.h"
 #include "server/ledger.h"
+#include "server/log/record.h"
+#include "server/log/shard_log.h"
 #include "server/parked_pulls.h"
 #include "server/reply_budget.h"
 #include "server/row_store.h"
@@ -33,7 +37,9 @@ class Shard::Impl {
   // Runs a step; one that runs out of memory leaves nothing in `out` but the shard's end.
   template <typename Step>
   void Guard(Outbox* out, Step step);
+  void OnLogSynced(TimeUs now, Outbox* out);
   std::uint64_t StateHash() const;
+  std::uint64_t DurableHash() const;
 
   ShardOptions options_;
   CheckpointStore* store_;
@@ -85,6 +91,16 @@ class Shard::Impl {
   TimeUs next_slice_ = 0;
   std::optional<CheckpointPart> part_;  // written; repeated until the view has no such order
 
+  // The log (rules L1 to L6).
+  bool logging_ = false;  // inputs are logged, and what tells of them waits
+  LogSequence appended_, synced_;
+  CheckpointId dropped_before_;
+  struct Held {
+    LogSequence until;  // leaves once this is durable
+    Outgoing outgoing;
+  };
+  std::deque<Held> held_;
+
  private:
   // shard.cc
   Message Make(Body body) const;
@@ -98,6 +114,7 @@ class Shard::Impl {
   void OnShutdown();
   void OnWelcome(const Message& message);
   Status Enter(const Message& message, const Welcome& welcome);
+  Status AddAndLoad(const std::vector<TableSpec>& tables, const std::string& resume_directory);
   Status Adopt(const View& view);
   Status AdoptRoutes(const View& view);
   void AdoptMembers(const View& view);
@@ -117,6 +134,25 @@ class Shard::Impl {
   void FinishCut();
   void AbandonCut();
 
+  // shard_durable.cc
+  void SendWhenDurable(Peer to, Body body);
+  void Log(LogRecord record);
+  void LogPush(const Push& push, const Message& message, std::span<const Key> keys);
+  void LogView(const View& view);
+  void BeginSegment(CheckpointId cut);
+  LoggedHead MakeHead() const;
+  std::uint64_t SoftHash() const;
+  std::uint64_t BucketsHash() const;
+
+  // shard_replay.cc
+  class Replayer;
+  Status EnterWithLog(const Welcome& welcome);
+  Status Restore(const LoggedHead& head, const std::string& resume_directory);
+  Status Replay(const LoggedPush& push);
+  Status Replay(const LoggedTick& tick);
+  Status Replay(const LoggedView& view);
+  Status Replay(const LoggedGathered& gathered);
+
   // shard_data.cc
   void OnData(Peer from, Message message);
   Expected<const Cohort::Member*> CheckSender(const Message& message) const;
@@ -127,6 +163,7 @@ class Shard::Impl {
   Expected<std::span<const Key>> CheckedKeys(const Push& push, const Message& message, const Cohort::Member& member);
   ErrorCode Take(const Section& section, Incarnation incarnation, bool fits);
   bool MayTake(const Push& push, const TableSpec& table, const Message& message) const;
+  void Perform(const Push& push, const Message& message, std::span<const Key> keys);
   void Apply(const Push& push, const Message& message, std::span<const Key> keys);
   void Gather(const Push& push, const Message& message);
   bool BucketFits(Clock clock, const Message& message) const;

@@ -41,7 +41,13 @@ void ClientTicks::Dispatch() {
 
 void ClientTicks::Transmit(ShardId shard) {
   ShardState& state = shards_[shard.value];
-  desk_->Send(ShardPeer(shard), Tick{sent_, sent_position_});
+  Tick tick{sent_, sent_position_, {}};
+  for (const Finished& finished : waiting_) {
+    if (finished.clock >= sent_) break;
+    if (tick.earlier.size() == limits::kTicksKeptMax) tick.earlier.erase(tick.earlier.begin());
+    tick.earlier.push_back({finished.clock, finished.position});
+  }
+  desk_->Send(ShardPeer(shard), std::move(tick));
   state.due = desk_->now + RepeatPause(desk_->options.resend_us, state.repeats);
 }
 

@@ -32,6 +32,7 @@ class LogQueue {
   void PushBegin(CheckpointId cut) { items_.emplace_back(Begin{cut}); }
   void PushDrop(CheckpointId before) { items_.emplace_back(Drop{before}); }
 
+  LogSequence last() const { return last_; }  // given out
   bool empty() const { return items_.empty(); }
   std::vector<Item> TakeAll() { return std::exchange(items_, {}); }
 

@@ -139,6 +139,13 @@ void MemoryDisk::LosePower(const std::function<std::uint64_t(std::uint64_t)>& di
   }
 }
 
+MemoryDisk MemoryDisk::Copy() const {
+  MemoryDisk copy;
+  for (const auto& [path, inode] : files_) copy.files_[path] = std::make_shared<Inode>(*inode);
+  for (const auto& [path, inode] : removed_) copy.removed_[path] = std::make_shared<Inode>(*inode);
+  return copy;
+}
+
 std::vector<std::byte>* MemoryDisk::Find(const std::string& path) {
   const auto it = files_.find(path);
   return it == files_.end() ? nullptr : &it->second->bytes;

@@ -20,12 +20,13 @@ class MemoryDisk {
  public:
   // dice(n): a number below n.
   void LosePower(const std::function<std::uint64_t(std::uint64_t)>& dice);
+  // Another disk with the same files.
+  MemoryDisk Copy() const;
   // Nothing is lost, as when only the process ends; its locks go.
   void EndProcess() { locked_.clear(); }
 
   // The bytes of a file as they are now, for tests that damage them; null if there is none.
   std::vector<std::byte>* Find(const std::string& path);
-  // Writes the files into the folders of another disk as they are.
   std::vector<std::string> Paths() const;
   void Remove(const std::string& path) { files_.erase(path); }
   void Rename(const std::string& from, const std::string& to);

@@ -69,7 +69,7 @@ TEST(JobError, UnknownValues) {
             "job.toml:2: model.kind: unknown model 'deep_fm': expected one of logistic_regression, fm, wide_deep, "
             "deepfm, dlrm, dcn_v2, mlp; the nearest is 'deepfm'");
   EXPECT_EQ(ErrorOf("[storage]\ndurability = \"chian\"\n"),
-            "job.toml:2: storage.durability: unknown durability 'chian': expected one of none, checkpoint; the "
+            "job.toml:2: storage.durability: unknown durability 'chian': expected one of none, checkpoint, log; the "
             "nearest is 'none'");
   EXPECT_EQ(ErrorOf("[tables.t]\npull_codec = \"int8\"\n"),
             "job.toml:2: tables.t.pull_codec: unknown codec 'int8': expected one of fp32, bf16, fp16; the nearest "

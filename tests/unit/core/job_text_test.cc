@@ -179,7 +179,7 @@ TEST(JobNames, BothWays) {
     ASSERT_TRUE(ParseName(name, kind));
     EXPECT_EQ(Name(kind), name);
   }
-  for (std::string_view name : {"none", "checkpoint"}) {
+  for (std::string_view name : {"none", "checkpoint", "log"}) {
     Durability durability{};
     ASSERT_TRUE(ParseName(name, durability));
     EXPECT_EQ(Name(durability), name);

@@ -158,6 +158,10 @@ TEST(Limits, HoldAtTheLimitAndRefuseOnePast) {
             "too-large: Heartbeat.staleness: 65537 items, expected at most 65536");
   EXPECT_EQ(EncodeError(Heartbeat{.fenced = std::vector<FencedTick>(limits::kWorkerEntriesMax)}), "");
   EXPECT_NE(EncodeError(Heartbeat{.fenced = std::vector<FencedTick>(limits::kWorkerEntriesMax + 1)}), "");
+  EXPECT_EQ(EncodeError(Heartbeat{.fenced_ticks = std::vector<WorkerTick>(limits::kFencedTicksMax)}), "");
+  EXPECT_NE(EncodeError(Heartbeat{.fenced_ticks = std::vector<WorkerTick>(limits::kFencedTicksMax + 1)}), "");
+  EXPECT_EQ(EncodeError(Tick{.earlier = std::vector<TickPoint>(limits::kTicksKeptMax)}), "");
+  EXPECT_NE(EncodeError(Tick{.earlier = std::vector<TickPoint>(limits::kTicksKeptMax + 1)}), "");
   EXPECT_EQ(EncodeError(PushAck{.sections = std::vector<SectionAck>(1 << limits::kPartitionBitsMax)}), "");
   EXPECT_NE(EncodeError(PushAck{.sections = std::vector<SectionAck>((1 << limits::kPartitionBitsMax) + 1)}), "");
   EXPECT_EQ(EncodeError(LeaseReply{.grants = std::vector<LeaseGrant>(limits::kLeasesPerWorkerMax)}), "");

@@ -16,11 +16,11 @@ TEST(CohortTest, TheMinimumIsTheSlowestsAndNeverGoesBack) {
   EXPECT_EQ(cohort.minimum(), Clock(0));
   cohort.Adopt({Entry(0, 1, 5), Entry(1, 2, 5)});
   EXPECT_EQ(cohort.minimum(), Clock(5));
-  cohort.Tick(Incarnation(1), Clock(9), {});
-  cohort.Tick(Incarnation(2), Clock(7), {});
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(9), {}, {}});
+  cohort.Tick(Incarnation(2), tarn::Tick{Clock(7), {}, {}});
   EXPECT_EQ(cohort.minimum(), Clock(7));
   EXPECT_EQ(cohort.maximum(), Clock(9));
-  cohort.Tick(Incarnation(2), Clock(6), {});
+  cohort.Tick(Incarnation(2), tarn::Tick{Clock(6), {}, {}});
   EXPECT_EQ(cohort.minimum(), Clock(7));
   cohort.Adopt({Entry(0, 1, 5), Entry(1, 2, 5), Entry(2, 3, 4)});
   EXPECT_EQ(cohort.minimum(), Clock(7));
@@ -31,8 +31,8 @@ TEST(CohortTest, TheMinimumIsTheSlowestsAndNeverGoesBack) {
 TEST(CohortTest, AnOlderTickLeavesThePositionAlone) {
   Cohort cohort;
   cohort.Adopt({Entry(0, 1, 0)});
-  cohort.Tick(Incarnation(1), Clock(4), {LeaseId(2), 40});
-  cohort.Tick(Incarnation(1), Clock(3), {LeaseId(1), 30});
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(4), {LeaseId(2), 40}, {}});
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(3), {LeaseId(1), 30}, {}});
   EXPECT_EQ(cohort.members().at(Incarnation(1)).position, (DataPosition{LeaseId(2), 40}));
 }
 
