@@ -20,10 +20,11 @@ set(TARN_SANITIZE "" CACHE STRING "sanitizers to build with")
 option(TARN_FUZZ "build the fuzz targets with libFuzzer (needs clang)" OFF)
 
 # No contraction of a*b+c anywhere: replicas and repetitions must agree to the bit.
-add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
-                    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # gcc 12 sees ghosts in moved variants
-                    -Wno-missing-field-initializers  # designated initializers name what differs from the default
-                    -ffp-contract=off -fno-math-errno)
+set(flags -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # gcc 12 sees ghosts in moved variants
+    -Wno-missing-field-initializers  # designated initializers name what differs from the default
+    -ffp-contract=off -fno-math-errno)
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
 # A program looks for shared libraries in ../lib first, and so do the libraries that it finds there: tools/bundle fills
 # it. (The newer kind of search path would not hold for libraries of libraries.)
 set(CMAKE_BUILD_RPATH "$ORIGIN/../lib")

@@ -10,6 +10,8 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 // Bytes of one encoded value: 4 (fp32), 2 (bf16, fp16).
 constexpr std::size_t CodecBytes(ValueCodec codec) { return codec == ValueCodec::kFp32 ? 4 : 2; }
 
@@ -24,5 +26,11 @@ void FloatToBf16(std::size_t n, const float* in, std::uint16_t* out);
 void Bf16ToFloat(std::size_t n, const std::uint16_t* in, float* out);
 void FloatToFp16(std::size_t n, const float* in, std::uint16_t* out);
 void Fp16ToFloat(std::size_t n, const std::uint16_t* in, float* out);
+
+// On a GPU. A NaN stays one, with a fraction of the GPU's own.
+void FloatToBf16(Stream& stream, std::size_t n, const float* in, std::uint16_t* out);
+void Bf16ToFloat(Stream& stream, std::size_t n, const std::uint16_t* in, float* out);
+void FloatToFp16(Stream& stream, std::size_t n, const float* in, std::uint16_t* out);
+void Fp16ToFloat(Stream& stream, std::size_t n, const std::uint16_t* in, float* out);
 
 }  // namespace tarn::kernels

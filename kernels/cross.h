@@ -16,11 +16,18 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 // out[i] = x0[i] * y[i] + x[i], rounded twice.
 void CrossForward(std::size_t n, const float* x0, const float* y, const float* x, float* out);
 
 // grad_y[i] = grad_out[i] * x0[i], overwritten; grad_x0[i] += grad_out[i] * y[i], since every layer uses x0.
 void CrossBackward(std::size_t n, const float* x0, const float* y, const float* grad_out, float* grad_y,
+                   float* grad_x0);
+
+// On a GPU.
+void CrossForward(Stream& stream, std::size_t n, const float* x0, const float* y, const float* x, float* out);
+void CrossBackward(Stream& stream, std::size_t n, const float* x0, const float* y, const float* grad_out, float* grad_y,
                    float* grad_x0);
 
 }  // namespace tarn::kernels

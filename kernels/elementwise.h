@@ -9,6 +9,8 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 // out[i] = value.
 void Fill(std::size_t n, float value, float* out);
 
@@ -39,5 +41,13 @@ double SquaredNorm(std::size_t n, const float* in);
 // The factor that brings a gradient of this squared norm (over all of its arrays) to at most norm_max: norm_max /
 // norm where it is longer, else 1; 1 if norm_max is 0 (off). A gradient that is not finite gives NaN.
 float ClipScale(double squared_norm, float norm_max);
+
+// On a GPU.
+void Fill(Stream& stream, std::size_t n, float value, float* out);
+void Add(Stream& stream, std::size_t n, const float* in, float* out);
+void Scale(Stream& stream, std::size_t n, float factor, float* out);
+void Axpy(Stream& stream, std::size_t n, float factor, const float* in, float* out);
+void Relu(Stream& stream, std::size_t n, float* out);
+void ReluBackward(Stream& stream, std::size_t n, const float* y, float* dy);
 
 }  // namespace tarn::kernels

@@ -15,6 +15,8 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 // out[s] = sum over o of weights[o] * rows[inverse[o]]; samples x dim; 0 for an empty bag.
 void EmbeddingBagForward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                          const std::uint32_t* offsets, const float* weights, float* out);
@@ -35,5 +37,11 @@ void EmbeddingConcatForward(std::size_t samples, std::uint32_t fields, std::uint
 // grad_rows[inverse[s * fields + f]] += grad_out[s * out_stride + f * dim ... + dim).
 void EmbeddingConcatBackward(std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
                              std::size_t out_stride, const std::uint32_t* inverse, float* grad_rows);
+
+// On a GPU.
+void EmbeddingBagForward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* rows,
+                         const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights, float* out);
+void EmbeddingConcatForward(Stream& stream, std::size_t samples, std::uint32_t fields, std::uint32_t dim,
+                            const float* rows, const std::uint32_t* inverse, float* out, std::size_t out_stride);
 
 }  // namespace tarn::kernels

@@ -12,6 +12,8 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 // Bound of vectors * dim of one sample.
 inline constexpr std::size_t kInteractionFloatsMax = std::size_t{1} << 18;
 
@@ -23,6 +25,12 @@ void InteractionForward(std::size_t samples, std::uint32_t vectors, std::uint32_
 
 // grad_in (shaped as in, overwritten) from grad_out (shaped as out).
 void InteractionBackward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
+                         const float* grad_out, float* grad_in);
+
+// On a GPU.
+void InteractionForward(Stream& stream, std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
+                        float* out);
+void InteractionBackward(Stream& stream, std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
                          const float* grad_out, float* grad_in);
 
 }  // namespace tarn::kernels

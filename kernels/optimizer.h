@@ -41,6 +41,8 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 // The rate at `clock`. With c = clock and W = warmup_clocks:
 //   c < W: rate * (c + 1) / W, so that the first step already moves; then, with d = c - W,
 //   constant: rate;  step: rate * factor^(d / period);
@@ -57,5 +59,9 @@ void InitSlots(const OptimizerSpec& spec, std::uint32_t dim, float* slots);
 // takes two steps. The rows must not overlap the gradients. dim is 1..limits::kRowDimMax.
 void ApplyOptimizer(const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n, float* const* values,
                     float* const* slots, const float* gradients);
+
+// On a GPU. `values`, `slots` and what they point to are device memory; no row may be named twice.
+void ApplyOptimizer(Stream& stream, const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n,
+                    float* const* values, float* const* slots, const float* gradients);
 
 }  // namespace tarn::kernels

@@ -12,6 +12,8 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 constexpr std::size_t Int8RowBytes(std::uint32_t dim) { return sizeof(float) + dim; }
 
 // n x dim floats to n x Int8RowBytes(dim) bytes. Rounds to nearest, ties to even. dim is 1..limits::kRowDimMax.
@@ -19,5 +21,9 @@ void EncodeInt8Rows(std::uint32_t dim, std::size_t n, const float* in, std::byte
 
 // The reverse.
 void DecodeInt8Rows(std::uint32_t dim, std::size_t n, const std::byte* in, float* out);
+
+// On a GPU.
+void EncodeInt8Rows(Stream& stream, std::uint32_t dim, std::size_t n, const float* in, std::byte* out);
+void DecodeInt8Rows(Stream& stream, std::uint32_t dim, std::size_t n, const std::byte* in, float* out);
 
 }  // namespace tarn::kernels

@@ -10,6 +10,8 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 // out[i] = *rows[i]. Rows may repeat.
 void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, float* out);
 
@@ -33,5 +35,11 @@ void ScatterByIndex(std::uint32_t dim, std::size_t n, const float* in, const std
 // n_unique x dim floats. Every unique_index[i] < n_unique. The same bits on every x86-64.
 void ReduceByIndex(std::size_t n, std::uint32_t dim, const float* in, const std::uint32_t* unique_index,
                    std::size_t n_unique, float* out);
+
+// On a GPU. ScatterByIndex: of an index that is named twice one of the rows stays, either.
+void GatherByIndex(Stream& stream, std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index,
+                   float* out);
+void ScatterByIndex(Stream& stream, std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index,
+                    float* out);
 
 }  // namespace tarn::kernels

@@ -1,0 +1,58 @@
+// The 16-bit formats and int8 rows: the numbers of kernels/convert.h and kernels/quantize.h. NaNs stay NaNs, with a
+// fraction of the GPU's own.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/cuda/grid.cuh"
+#include "kernels/cuda/launch.h"
+
+namespace tarn::kernels::cuda {
+
+cudaError_t FloatToBf16(cudaStream_t stream, std::size_t n, const float* in, std::uint16_t* out) {
+  return ForEach(stream, n,
+                 [=] __device__(std::size_t i) { out[i] = __bfloat16_as_ushort(__float2bfloat16_rn(in[i])); });
+}
+
+cudaError_t Bf16ToFloat(cudaStream_t stream, std::size_t n, const std::uint16_t* in, float* out) {
+  return ForEach(stream, n, [=] __device__(std::size_t i) { out[i] = __bfloat162float(__ushort_as_bfloat16(in[i])); });
+}
+
+cudaError_t FloatToFp16(cudaStream_t stream, std::size_t n, const float* in, std::uint16_t* out) {
+  return ForEach(stream, n, [=] __device__(std::size_t i) { out[i] = __half_as_ushort(__float2half_rn(in[i])); });
+}
+
+cudaError_t Fp16ToFloat(cudaStream_t stream, std::size_t n, const std::uint16_t* in, float* out) {
+  return ForEach(stream, n, [=] __device__(std::size_t i) { out[i] = __half2float(__ushort_as_half(in[i])); });
+}
+
+// A row's scale need not be aligned: its bytes are moved one by one, by four lanes.
+cudaError_t EncodeInt8Rows(cudaStream_t stream, std::uint32_t dim, std::size_t n, const float* in, std::byte* out) {
+  return ForEachRow(stream, n, [=] __device__(std::size_t row, unsigned lane) {
+    constexpr std::uint32_t kInfinity = 0x7f800000u;
+    const float* x = in + row * dim;
+    std::byte* to = out + row * (sizeof(float) + dim);
+    std::uint32_t largest = 0;
+    for (std::uint32_t j = lane; j < dim; j += kWarp) largest = max(largest, __float_as_uint(x[j]) & 0x7fffffffu);
+    largest = __reduce_max_sync(0xffffffffu, largest);
+    const float factor = 127.0f / __uint_as_float(largest);
+    float scale = __uint_as_float(largest) / 127.0f;
+    if (__float_as_uint(factor) >= kInfinity) scale = 0.0f;
+    if (largest >= kInfinity) scale = __uint_as_float(0x7fc00000u);
+    if (lane < 4) to[lane] = static_cast<std::byte>(__float_as_uint(scale) >> (8 * lane));
+    for (std::uint32_t j = lane; j < dim; j += kWarp)
+      to[4 + j] = static_cast<std::byte>(scale > 0.0f ? __float2int_rn(x[j] * factor) : 0);
+  });
+}
+
+cudaError_t DecodeInt8Rows(cudaStream_t stream, std::uint32_t dim, std::size_t n, const std::byte* in, float* out) {
+  return ForEachRow(stream, n, [=] __device__(std::size_t row, unsigned lane) {
+    const std::byte* from = in + row * (sizeof(float) + dim);
+    std::uint32_t bits = 0;
+    for (int b = 0; b < 4; ++b) bits |= static_cast<std::uint32_t>(from[b]) << (8 * b);
+    const float scale = __uint_as_float(bits);
+    for (std::uint32_t j = lane; j < dim; j += kWarp)
+      out[row * dim + j] = scale * static_cast<float>(static_cast<std::int8_t>(from[4 + j]));
+  });
+}
+
+}  // namespace tarn::kernels::cuda

@@ -1,0 +1,56 @@
+// How kernels are laid over the GPU: threads that stride over items, and warps that stride over rows. C++17, as all
+// that nvcc compiles here.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace tarn::kernels::cuda {
+
+inline constexpr unsigned kBlock = 256;
+inline constexpr unsigned kWarp = 32;
+inline constexpr std::size_t kBlocksMax = 132 * 16;  // a few waves of a large GPU; the loops stride over the rest
+
+inline unsigned BlocksFor(std::size_t threads) {
+  return static_cast<unsigned>(std::clamp<std::size_t>((threads + kBlock - 1) / kBlock, 1, kBlocksMax));
+}
+
+__device__ inline std::size_t FirstThread() { return std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ inline std::size_t Threads() { return std::size_t{gridDim.x} * blockDim.x; }
+__device__ inline std::size_t FirstWarp() { return FirstThread() / kWarp; }
+__device__ inline std::size_t Warps() { return Threads() / kWarp; }
+__device__ inline unsigned Lane() { return threadIdx.x % kWarp; }
+
+template <typename F>
+__global__ void ForEachKernel(std::size_t n, F f) {
+  for (std::size_t i = FirstThread(); i < n; i += Threads()) f(i);
+}
+
+// f(i) for i in [0, n), one thread each.
+template <typename F>
+cudaError_t ForEach(cudaStream_t stream, std::size_t n, F f) {
+  if (n == 0) return cudaSuccess;
+  ForEachKernel<<<BlocksFor(n), kBlock, 0, stream>>>(n, f);
+  return cudaGetLastError();
+}
+
+template <typename F>
+__global__ void ForEachRowKernel(std::size_t rows, F f) {
+  for (std::size_t row = FirstWarp(); row < rows; row += Warps()) f(row, Lane());
+}
+
+// f(row, lane) for every row, by the 32 threads of one warp.
+template <typename F>
+cudaError_t ForEachRow(cudaStream_t stream, std::size_t rows, F f) {
+  if (rows == 0) return cudaSuccess;
+  ForEachRowKernel<<<BlocksFor(rows * kWarp), kBlock, 0, stream>>>(rows, f);
+  return cudaGetLastError();
+}
+
+// Whether 16 bytes at a time can be moved.
+inline bool IsAligned16(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
+
+}  // namespace tarn::kernels::cuda

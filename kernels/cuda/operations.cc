@@ -1,0 +1,128 @@
+// The operations of kernels/*.h on a Stream: launches (kernels/cuda/launch.h) whose errors the stream keeps.
+#include "kernels/convert.h"
+#include "kernels/cross.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/native.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/interaction.h"
+#include "kernels/optimizer.h"
+#include "kernels/quantize.h"
+#include "kernels/rows.h"
+
+namespace tarn::kernels {
+
+void Fill(Stream& s, std::size_t n, float value, float* out) {
+  s.native().Note(cuda::Fill(s.native().stream, n, value, out), "Fill");
+}
+void Add(Stream& s, std::size_t n, const float* in, float* out) {
+  s.native().Note(cuda::Add(s.native().stream, n, in, out), "Add");
+}
+void Scale(Stream& s, std::size_t n, float factor, float* out) {
+  s.native().Note(cuda::Scale(s.native().stream, n, factor, out), "Scale");
+}
+void Axpy(Stream& s, std::size_t n, float factor, const float* in, float* out) {
+  s.native().Note(cuda::Axpy(s.native().stream, n, factor, in, out), "Axpy");
+}
+void Relu(Stream& s, std::size_t n, float* out) { s.native().Note(cuda::Relu(s.native().stream, n, out), "Relu"); }
+void ReluBackward(Stream& s, std::size_t n, const float* y, float* dy) {
+  s.native().Note(cuda::ReluBackward(s.native().stream, n, y, dy), "ReluBackward");
+}
+
+void CrossForward(Stream& s, std::size_t n, const float* x0, const float* y, const float* x, float* out) {
+  s.native().Note(cuda::CrossForward(s.native().stream, n, x0, y, x, out), "CrossForward");
+}
+void CrossBackward(Stream& s, std::size_t n, const float* x0, const float* y, const float* grad_out, float* grad_y,
+                   float* grad_x0) {
+  s.native().Note(cuda::CrossBackward(s.native().stream, n, x0, y, grad_out, grad_y, grad_x0), "CrossBackward");
+}
+
+void FloatToBf16(Stream& s, std::size_t n, const float* in, std::uint16_t* out) {
+  s.native().Note(cuda::FloatToBf16(s.native().stream, n, in, out), "FloatToBf16");
+}
+void Bf16ToFloat(Stream& s, std::size_t n, const std::uint16_t* in, float* out) {
+  s.native().Note(cuda::Bf16ToFloat(s.native().stream, n, in, out), "Bf16ToFloat");
+}
+void FloatToFp16(Stream& s, std::size_t n, const float* in, std::uint16_t* out) {
+  s.native().Note(cuda::FloatToFp16(s.native().stream, n, in, out), "FloatToFp16");
+}
+void Fp16ToFloat(Stream& s, std::size_t n, const std::uint16_t* in, float* out) {
+  s.native().Note(cuda::Fp16ToFloat(s.native().stream, n, in, out), "Fp16ToFloat");
+}
+void EncodeInt8Rows(Stream& s, std::uint32_t dim, std::size_t n, const float* in, std::byte* out) {
+  s.native().Note(cuda::EncodeInt8Rows(s.native().stream, dim, n, in, out), "EncodeInt8Rows");
+}
+void DecodeInt8Rows(Stream& s, std::uint32_t dim, std::size_t n, const std::byte* in, float* out) {
+  s.native().Note(cuda::DecodeInt8Rows(s.native().stream, dim, n, in, out), "DecodeInt8Rows");
+}
+
+void GatherByIndex(Stream& s, std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index,
+                   float* out) {
+  s.native().Note(cuda::GatherByIndex(s.native().stream, dim, n, in, index, out), "GatherByIndex");
+}
+void ScatterByIndex(Stream& s, std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index,
+                    float* out) {
+  s.native().Note(cuda::ScatterByIndex(s.native().stream, dim, n, in, index, out), "ScatterByIndex");
+}
+
+void EmbeddingBagForward(Stream& s, std::size_t samples, std::uint32_t dim, const float* rows,
+                         const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights, float* out) {
+  s.native().Note(cuda::EmbeddingBagForward(s.native().stream, samples, dim, rows, inverse, offsets, weights, out),
+                  "EmbeddingBagForward");
+}
+void EmbeddingConcatForward(Stream& s, std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* rows,
+                            const std::uint32_t* inverse, float* out, std::size_t out_stride) {
+  s.native().Note(cuda::EmbeddingConcatForward(s.native().stream, samples, fields, dim, rows, inverse, out, out_stride),
+                  "EmbeddingConcatForward");
+}
+
+void InteractionForward(Stream& s, std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
+                        float* out) {
+  s.native().Note(cuda::InteractionForward(s.native().stream, samples, vectors, dim, in, out), "InteractionForward");
+}
+void InteractionBackward(Stream& s, std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
+                         const float* grad_out, float* grad_in) {
+  s.native().Note(cuda::InteractionBackward(s.native().stream, samples, vectors, dim, in, grad_out, grad_in),
+                  "InteractionBackward");
+}
+
+namespace {
+
+cuda::Rule RuleOf(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kSgd: return cuda::Rule::kSgd;
+    case OptimizerKind::kMomentum: return cuda::Rule::kMomentum;
+    case OptimizerKind::kNesterov: return cuda::Rule::kNesterov;
+    case OptimizerKind::kAdagrad: return cuda::Rule::kAdagrad;
+    case OptimizerKind::kRowWiseAdagrad: return cuda::Rule::kRowWiseAdagrad;
+    case OptimizerKind::kRmsProp: return cuda::Rule::kRmsProp;
+    case OptimizerKind::kAdam: return cuda::Rule::kAdam;
+    case OptimizerKind::kAdamW: return cuda::Rule::kAdamW;
+    case OptimizerKind::kFtrl: return cuda::Rule::kFtrl;
+  }
+  return cuda::Rule::kSgd;
+}
+
+}  // namespace
+
+void ApplyOptimizer(Stream& s, const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n,
+                    float* const* values, float* const* slots, const float* gradients) {
+  const cuda::OptimizerStep step{.rule = RuleOf(spec.kind),
+                                 .rate = LearningRate(spec, push_clock),
+                                 .momentum = spec.momentum,
+                                 .rho = spec.rho,
+                                 .beta1 = spec.beta1,
+                                 .beta2 = spec.beta2,
+                                 .epsilon = spec.epsilon,
+                                 .weight_decay = spec.weight_decay,
+                                 .ftrl_beta = spec.ftrl_beta,
+                                 .ftrl_l1 = spec.ftrl_l1,
+                                 .ftrl_l2 = spec.ftrl_l2,
+                                 .l2 = spec.l2,
+                                 .clip_value = spec.clip_value,
+                                 .clip_norm = spec.clip_norm};
+  if (spec.kind == OptimizerKind::kFtrl && step.rate == 0.0f) return;  // the rule divides by the rate
+  s.native().Note(cuda::ApplyOptimizer(s.native().stream, step, dim, n, values, slots, gradients), "ApplyOptimizer");
+}
+
+}  // namespace tarn::kernels

@@ -1,0 +1,96 @@
+#include "kernels/stream.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "kernels/cuda/native.h"
+
+namespace tarn::kernels {
+
+Stream::Native::~Native() {
+  if (workspace != nullptr) cudaFreeAsync(workspace, stream);
+  if (blas != nullptr) cublasLtDestroy(blas);
+  if (stream != nullptr) cudaStreamDestroy(stream);
+}
+
+Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
+  const auto unavailable = [device](const char* what, const char* why) {
+    return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: cannot {}: {}", device, what, why));
+  };
+  int devices = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
+    return unavailable("find any", cudaGetErrorString(error));
+  if (device < 0 || device >= devices)
+    return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: there are {}, counted from 0", device, devices));
+  auto native = std::make_unique<Native>();
+  native->device = device;
+  if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess)
+    return unavailable("use it", cudaGetErrorString(error));
+  if (const cudaError_t error = cudaStreamCreateWithFlags(&native->stream, cudaStreamNonBlocking); error != cudaSuccess)
+    return unavailable("make a stream", cudaGetErrorString(error));
+  if (const cublasStatus_t status = cublasLtCreate(&native->blas); status != CUBLAS_STATUS_SUCCESS)
+    return unavailable("start cuBLAS", cublasLtGetStatusString(status));
+  if (const cudaError_t error = cudaMallocAsync(&native->workspace, Native::kWorkspaceBytes, native->stream);
+      error != cudaSuccess)
+    return unavailable("get memory for matrix products", cudaGetErrorString(error));
+  return std::unique_ptr<Stream>(new Stream(std::move(native)));
+}
+
+Stream::Stream(std::unique_ptr<Native> native) : native_(std::move(native)) {}
+Stream::~Stream() = default;
+
+Status Stream::Wait() {
+  native_->Note(cudaStreamSynchronize(native_->stream), "the work before");
+  if (native_->failed == nullptr) return {};
+  const char* failed = std::exchange(native_->failed, nullptr);
+  return Fail(ErrorCode::kInternal,
+              fmt::format("GPU {}: {}: {}", native_->device, failed, std::exchange(native_->reason, nullptr)));
+}
+
+std::string Stream::device_name() const {
+  cudaDeviceProp properties;
+  return cudaGetDeviceProperties(&properties, native_->device) == cudaSuccess ? properties.name : "unknown";
+}
+
+Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
+  DeviceBuffer buffer;
+  buffer.stream_ = &stream;
+  buffer.size_ = bytes;
+  if (bytes == 0) return buffer;
+  const cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, stream.native().stream);
+  if (error == cudaSuccess) return buffer;
+  buffer.data_ = nullptr;
+  std::size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  return Fail(ErrorCode::kIo, fmt::format("GPU {}: no memory for {}: {} bytes asked for, {} of {} free: {}",
+                                          stream.native().device, what, bytes, free, total, cudaGetErrorString(error)));
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (data_ != nullptr) cudaFreeAsync(data_, stream_->native().stream);
+}
+
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : stream_(other.stream_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(stream_, other.stream_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void CopyToDevice(Stream& stream, const void* host, std::size_t bytes, void* device) {
+  if (bytes == 0) return;
+  Stream::Native& native = stream.native();
+  native.Note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, native.stream), "copy to the device");
+}
+
+void CopyToHost(Stream& stream, const void* device, std::size_t bytes, void* host) {
+  if (bytes == 0) return;
+  Stream::Native& native = stream.native();
+  native.Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, native.stream), "copy to the host");
+}
+
+}  // namespace tarn::kernels

@@ -1,0 +1,23 @@
+// kernels/stream.h in a build without CUDA.
+#include "kernels/stream.h"
+
+namespace tarn::kernels {
+
+struct Stream::Native {};
+
+Expected<std::unique_ptr<Stream>> Stream::Make(int) {
+  return Fail(ErrorCode::kUnsupported, "this build has no CUDA: tools/install cuda && tools/build");
+}
+Stream::Stream(std::unique_ptr<Native> native) : native_(std::move(native)) {}
+Stream::~Stream() = default;
+Status Stream::Wait() { return {}; }
+std::string Stream::device_name() const { return {}; }
+
+Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream&, std::size_t, std::string_view) { return DeviceBuffer(); }
+DeviceBuffer::~DeviceBuffer() = default;
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept = default;
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept = default;
+void CopyToDevice(Stream&, const void*, std::size_t, void*) {}
+void CopyToHost(Stream&, const void*, std::size_t, void*) {}
+
+}  // namespace tarn::kernels

@@ -1,0 +1,74 @@
+// Work on a GPU. A stream is a queue of operations that the GPU does one after the other, beside the caller: an
+// operation of kernels/ that takes a Stream first returns at once, and its pointers are device memory. Built with or
+// without CUDA; without, Make says so.
+//
+//   auto stream = Stream::Make();                                   // kUnavailable: no GPU here
+//   auto x = DeviceBuffer::Allocate(**stream, n * 4, "the batch");
+//   CopyToDevice(**stream, values.data(), n * 4, x->data());
+//   Relu(**stream, n, x->as<float>());
+//   CopyToHost(**stream, x->data(), n * 4, values.data());
+//   Status status = (*stream)->Wait();                              // done, or what went wrong first
+//
+// A stream and its buffers belong to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace tarn::kernels {
+
+class Stream {
+ public:
+  // On device `device`, counted as CUDA does. kUnsupported: built without CUDA. kUnavailable: no such GPU, or its
+  // driver does not serve this build; the message says which.
+  static Expected<std::unique_ptr<Stream>> Make(int device = 0);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // Waits until everything given to the stream is done. kInternal: the first operation that failed since the last call,
+  // by its name, with CUDA's reason. After an error of the device (an address out of bounds) every call fails.
+  Status Wait();
+
+  std::string device_name() const;
+
+  struct Native;  // kernels/cuda/native.h
+  Native& native() { return *native_; }
+
+ private:
+  explicit Stream(std::unique_ptr<Native> native);
+  std::unique_ptr<Native> native_;
+};
+
+// Memory of the GPU; freed when it goes, behind the work that the stream has been given. The stream outlives it.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  // kIo: not enough memory; the message names `what`, the bytes asked for and those that are free.
+  static Expected<DeviceBuffer> Allocate(Stream& stream, std::size_t bytes, std::string_view what);
+  ~DeviceBuffer();
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+
+  void* data() { return data_; }
+  std::size_t size() const { return size_; }
+  template <typename T>
+  T* as() {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  Stream* stream_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// In the order of the stream. The host's memory may be used again after Wait, or, if it is pageable, at once.
+void CopyToDevice(Stream& stream, const void* host, std::size_t bytes, void* device);
+void CopyToHost(Stream& stream, const void* device, std::size_t bytes, void* host);
+
+}  // namespace tarn::kernels
