@@ -27,33 +27,8 @@ void PrefetchForWrite(const float* row, std::size_t floats) {
 
 }  // namespace
 
-// Walks the keys of a message in order and knows the place of each one's partition.
-class RowStore::Cursor {
- public:
-  Cursor(const std::vector<std::uint32_t>& place, std::span<const Section> sections, std::span<const Key> keys)
-      : place_(place), sections_(sections), keys_(keys) {}
-
-  std::size_t left() const { return keys_.size() - key_; }
-  Key Next(std::uint32_t* place) {
-    while (in_section_ == sections_[section_].count) {
-      ++section_;
-      in_section_ = 0;
-    }
-    ++in_section_;
-    *place = place_[sections_[section_].partition.value];
-    return keys_[key_++];
-  }
-
- private:
-  const std::vector<std::uint32_t>& place_;
-  std::span<const Section> sections_;
-  std::span<const Key> keys_;
-  std::size_t section_ = 0;
-  std::size_t key_ = 0;
-  std::uint32_t in_section_ = 0;
-};
-
-RowStore::RowStore(RowStoreOptions options) : options_(std::move(options)) {
+RowStore::RowStore(RowStoreOptions options, std::unique_ptr<Residency> tier)
+    : options_(std::move(options)), tier_(std::move(tier)) {
   TARN_CHECK(options_.partition_bits <= limits::kPartitionBitsMax, "too many partition bits");
   std::ranges::sort(options_.owned);
   place_.assign(std::size_t{1} << options_.partition_bits, kNotOwned);
@@ -93,6 +68,7 @@ Status RowStore::AddTable(const TableSpec& spec) {
       table->dense.push_back({DenseRangeOf(spec.rows, table->salt, options_.partition_bits, partition)});
   } else {
     table->sparse.resize(options_.owned.size());
+    if (tier_) table->resident = tier_->AddTable(spec.id, table->layout.value_words + table->layout.slot_words);
   }
   if (tables_.size() <= spec.id.value) tables_.resize(spec.id.value + 1);
   tables_[spec.id.value] = std::move(table);
@@ -116,8 +92,11 @@ const RowStore::Table& RowStore::At(TableId id) const {
 
 RowStore::SparsePartition& RowStore::Sparse(Table& table, std::uint32_t place) {
   auto& partition = table.sparse[place];
-  if (!partition)
+  if (!partition) {
     partition = std::make_unique<SparsePartition>(table.salt, options_.partition_bits, table.layout, &arena_);
+    partition->resident = table.resident;
+    partition->place = place;
+  }
   return *partition;
 }
 
@@ -192,7 +171,9 @@ std::size_t RowStore::ResolveForGather(const Table& table, Cursor& cursor, const
       if (partition.values != nullptr) rows[i] = partition.values + partition.range.IndexOf(keys[i]) * dim;
     } else if (const SparsePartition* partition = table.sparse[places[i]].get()) {
       const std::uint32_t row = partition->index.Find(hashes[i], keys[i]);
-      if (row != RowIndex::kNone) rows[i] = partition->slabs.Row(row);
+      if (row == RowIndex::kNone) continue;
+      rows[i] = partition->Row(row);
+      if (table.resident != nullptr) table.resident->CountUse(places[i], row);
     }
     if (rows[i] != nullptr) __builtin_prefetch(rows[i]);
   }
@@ -206,8 +187,11 @@ void RowStore::Gather(TableId id, std::span<const Section> sections, std::span<c
   const Table& table = At(id);
   const std::size_t row_bytes = table.spec.dim * kernels::CodecBytes(codec);
   const float* rows[kGroup];
+  std::size_t in_memory = table.resident == nullptr ? keys.size() : 0;  // of the next rows
   for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
+    if (in_memory == 0) in_memory = BringIn(table, cursor);
     const std::size_t n = ResolveForGather(table, cursor, rows);
+    in_memory -= n;
     kernels::GatherRowsEncoded(codec, table.spec.dim, n, rows, out);
     out += n * row_bytes;
   }
@@ -234,8 +218,10 @@ std::uint32_t RowStore::BirthOf(const Table& table, SparsePartition& partition, 
 }
 
 void RowStore::SparsePartition::TakeNumber(bool with_life) {
+  const std::uint32_t number = NextNumber();
+  if (resident != nullptr) resident->Add(place, number);
   if (!free.empty()) return free.pop_back();
-  slabs.Add();
+  resident != nullptr ? void(++tier_end) : void(slabs.Add());
   if (with_life) lives.Add();
 }
 
@@ -249,6 +235,7 @@ std::uint32_t RowStore::RowForApply(Table& table, std::uint32_t place, std::uint
     partition.changed.Restore(key);
   } else {
     KeepFirst(table, place, number, key, table.SparseRow(partition, number));
+    if (partition.resident != nullptr) partition.resident->MarkChanged(place, number);
   }
   partition.changed.rows.Set(number);
   return number;
@@ -303,10 +290,13 @@ void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<co
   if (encoded) decoded_.resize(kGroup * dim);
   float* values[kGroup];
   float* slots[kGroup];
+  std::size_t in_memory = table.resident == nullptr ? keys.size() : 0;  // of the next rows
   for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
     std::size_t n = 0;
     try {
+      if (in_memory == 0) in_memory = BringIn(table, cursor);
       n = ResolveForApply(table, cursor, values, slots);
+      in_memory -= n;
     } catch (const std::bad_alloc& e) {
       ThrowExhausted(table, e);
     }
@@ -333,7 +323,10 @@ void RowStore::ForEachRow(const Table& table, Visit visit) const {
       for (std::uint64_t i = 0; i < table.RowCount(place); ++i)
         visit(partition.range.KeyAt(i), table.DenseRow(partition, i));
     } else if (const SparsePartition* partition = table.sparse[place].get()) {
-      partition->index.ForEach([&](Key key, std::uint32_t number) { visit(key, table.SparseRow(*partition, number)); });
+      partition->index.ForEach([&](Key key, std::uint32_t number) {
+        if (const RowParts row = table.SparseRow(*partition, number); row.values != nullptr) visit(key, row);
+      });
+      if (table.resident != nullptr) ForEachCold(table, place, visit);
     }
   }
 }
@@ -384,7 +377,7 @@ std::uint64_t RowStore::SparsePartition::memory_bytes() const {
 }
 
 std::uint64_t RowStore::memory_bytes() const {
-  std::uint64_t bytes = arena_.reserved_bytes();
+  std::uint64_t bytes = arena_.reserved_bytes() + (tier_ ? tier_->memory_bytes() : 0);
   for (const auto& table : tables_) {
     if (!table) continue;
     for (const auto& partition : table->sparse)
@@ -398,7 +391,9 @@ std::uint64_t RowStore::memory_bytes() const {
 // Takes away the row of a key, if it has one.
 void RowStore::Forget(SparsePartition& partition, Key key) {
   const std::uint32_t number = partition.index.Erase(partition.index.Hash(key), key);
-  if (number != RowIndex::kNone) partition.free.push_back(number);
+  if (number == RowIndex::kNone) return;
+  if (partition.resident != nullptr) partition.resident->Remove(partition.place, number);
+  partition.free.push_back(number);
 }
 
 Candidates& RowStore::CandidatesOf(const Table& table, SparsePartition& partition) const {

@@ -29,6 +29,7 @@
 #include "core/types.h"
 #include "server/arena.h"
 #include "server/snapshot.h"
+#include "server/tier/residency.h"
 
 namespace tarn::server {
 
@@ -53,7 +54,9 @@ struct RowLife;
 
 class RowStore {
  public:
-  explicit RowStore(RowStoreOptions options);
+  // With a tier, whose places are the partitions that are owned, the rows of sparse tables stay within its budget and
+  // the others lie on its disk. Everything works as without, to the bit; what meets a cold row waits for the disk.
+  explicit RowStore(RowStoreOptions options, std::unique_ptr<Residency> tier = nullptr);
   ~RowStore();
   RowStore(const RowStore&) = delete;
   RowStore& operator=(const RowStore&) = delete;
@@ -106,6 +109,8 @@ class RowStore {
   bool ContinueCut(std::size_t bytes, std::vector<CutRows>* out);
   void DropCut();
   bool cutting() const { return cutting_; }
+  // Whether the cut waits for cold rows. Those come in Tend.
+  bool cut_waits() const { return cut_waits_ && !tier_->HasForCut(); }
   // What StateHash was at the beginning of the last cut that was handed out whole, if it had hash_all.
   std::uint64_t cut_state_hash() const { return cut_state_hash_; }
   // Bytes of rows that all cuts so far have copied because they were about to change. They wait until the walk comes
@@ -116,8 +121,17 @@ class RowStore {
   // same however rows are spread over shards.
   std::uint64_t StateHash() const;
 
+  // Begins to read the rows of a message that are on disk (Gather's and Apply's conditions), beside the shard's work.
+  // What is returned has ended when they are in memory; 0: they all are.
+  FetchTicket FetchCold(TableId table, std::span<const Section> sections, std::span<const Key> keys);
+  // Takes in what the disk has done, and keeps to the budget, of which `other_bytes` are spent on what the store does
+  // not know. Nothing without a tier. Throws StorageFailed (server/exhaustion.h), as all that touches cold rows.
+  void Tend(std::size_t other_bytes);
+  // Null: all rows are in memory.
+  Residency* tier() const { return tier_.get(); }
+
   std::uint64_t row_count() const;
-  // What rows and indices take from the system.
+  // What rows and indices take from the system, in memory.
   std::uint64_t memory_bytes() const;
 
  private:
@@ -127,6 +141,7 @@ class RowStore {
   struct PartitionCut;
   struct Table;
   class Cursor;
+  struct ColdWalk;
   struct RowParts {
     float* values;
     float* slots;
@@ -136,6 +151,17 @@ class RowStore {
   const Table& At(TableId id) const;
   SparsePartition& Sparse(Table& table, std::uint32_t place);
   DensePartition& BornDense(Table& table, std::uint32_t place);
+  // row_store_tier.cc
+  std::size_t BringIn(const Table& table, Cursor cursor) const;
+  void FindCold(const Table& table, Cursor* cursor, std::size_t rows, std::vector<RowOwner>* owners) const;
+  RowParts PartsOf(const Table& table, const SparsePartition& partition, std::uint32_t number,
+                   std::uint32_t* words) const;
+  RowParts ColdRow(const Table& table, std::uint32_t place, std::uint32_t number) const;
+  template <typename Visit>
+  void ForEachCold(const Table& table, std::uint32_t place, Visit visit) const;
+  std::size_t WalkCold(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
+  void TakeCold(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
+  void FetchNext(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   std::size_t ResolveForGather(const Table& table, Cursor& cursor, const float** rows) const;
   std::size_t ResolveForApply(Table& table, Cursor& cursor, float** values, float** slots);
   DensePartition& DenseForApply(Table& table, std::uint32_t place);
@@ -167,8 +193,14 @@ class RowStore {
   std::vector<std::uint32_t> place_;            // by partition: its place among the owned, or kNotOwned
   std::vector<std::unique_ptr<Table>> tables_;  // by id
   Arena arena_;
+  std::unique_ptr<Residency> tier_;
+  std::size_t other_bytes_ = 0;  // of the last Tend
+  std::uint32_t tended_ = 0;
+  mutable std::vector<RowOwner> cold_;              // of one span or walk
+  mutable std::vector<std::uint32_t> cold_record_;  // of one row
   // The cut, and how far its walk has come.
   bool cutting_ = false;
+  bool cut_waits_ = false;
   CutRequest cut_request_;
   std::uint64_t cut_hash_ = 0, cut_state_hash_ = 0;
   bool loaded_ = false, cut_begun_ = false;  // either: there may be a base that has rows which are removed

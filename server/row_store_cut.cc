@@ -17,6 +17,9 @@ constexpr std::size_t kPartitionCost = 64;
 constexpr std::size_t kLookCost = 16;
 // Rows of a slice whose lines are on their way.
 constexpr std::size_t kAhead = 8;
+// Rows on disk that are put into the order in which they lie there, before they are read: sorting them takes a few
+// milliseconds.
+constexpr std::size_t kColdWindow = 65536;
 
 // Rows that changed early wait in many partitions at once, so their chunks are small.
 constexpr std::size_t kEarlyChunkBytes = std::size_t{16} << 10;
@@ -62,12 +65,14 @@ void RowStore::MoveChangesAside(Table& table, bool base_is_previous_cut) {
 void RowStore::DropCut() {
   for (const auto& table : tables_)
     if (table) table->cut.clear();
-  cutting_ = false;
+  cutting_ = cut_waits_ = false;
+  if (tier_) tier_->DropForCut();
 }
 
 bool RowStore::ContinueCut(std::size_t bytes, std::vector<CutRows>* out) {
   TARN_CHECK(cutting_, "no cut");
-  for (std::size_t spent = 0; spent < bytes;) {
+  cut_waits_ = false;
+  for (std::size_t spent = 0; spent < bytes && !cut_waits_;) {
     if (cut_table_ == tables_.size()) {
       DropCut();
       cut_state_hash_ = cut_hash_;
@@ -97,7 +102,7 @@ std::size_t RowStore::WalkPartition(Table& table, std::size_t bytes, std::vector
   PartitionCut::State& state = cut.Touched();
   const std::size_t rows = std::max<std::size_t>(1, bytes / table.row_bytes());
   const std::size_t cost = table.is_dense() ? WalkDense(table, cut, rows, out) : WalkSparse(table, cut, rows, out);
-  if (!state.walk.done) return cost;
+  if (!state.done()) return cost;
   state.early.push_back(std::move(state.chunk));
   for (PartitionRows& chunk : state.early)
     if (!chunk.keys.empty()) out->push_back({table.spec.id, std::move(chunk)});
@@ -138,6 +143,8 @@ std::size_t RowStore::WalkDense(Table& table, PartitionCut& cut, std::size_t row
 std::size_t RowStore::WalkSparse(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out) {
   const SparsePartition& partition = *table.sparse[cut_place_];
   PartitionCut::State& state = *cut.state;
+  if (state.cold.rows.size() >= kColdWindow || (state.walk.done && !state.cold.rows.empty()))
+    return WalkCold(table, cut, out);
   found_.clear();
   std::size_t seen = 0;
   partition.index.Continue(&state.walk, rows, [&](Key key, std::uint32_t number) {
@@ -147,7 +154,11 @@ std::size_t RowStore::WalkSparse(Table& table, PartitionCut& cut, std::size_t ro
   });
   for (std::size_t i = 0; i < found_.size(); ++i) {
     if (i + kAhead < found_.size()) __builtin_prefetch(partition.Row(found_[i + kAhead].second));
-    Keep(table, cut, found_[i].second, found_[i].first, table.SparseRow(partition, found_[i].second), out);
+    const auto [key, number] = found_[i];
+    if (const RowParts row = table.SparseRow(partition, number); row.values != nullptr)
+      Keep(table, cut, number, key, row, out);
+    else
+      state.cold.rows.push_back({table.resident->cold_id(cut_place_, number), number, key});
   }
   return seen * kLookCost + found_.size() * table.row_bytes();
 }
@@ -155,7 +166,11 @@ std::size_t RowStore::WalkSparse(Table& table, PartitionCut& cut, std::size_t ro
 // Copies a row that is about to change or to go, if a cut that has it has not copied it yet.
 void RowStore::KeepFirst(Table& table, std::uint32_t place, std::uint64_t number, Key key, const RowParts& row) {
   if (table.cut.empty() || !table.cut[place].open || number >= table.cut[place].rows) return;
-  Keep(table, table.cut[place], number, key, row, nullptr);
+  if (row.values != nullptr) {
+    Keep(table, table.cut[place], number, key, row, nullptr);
+  } else if (!table.cut[place].Touched().settled.Test(number)) {
+    Keep(table, table.cut[place], number, key, ColdRow(table, place, static_cast<std::uint32_t>(number)), nullptr);
+  }
 }
 
 // A row that is born is in no cut, though its number may have been.

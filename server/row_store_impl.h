@@ -1,8 +1,11 @@
 // The row store's inside; included by server/row_store*.cc only. row_store.cc reads and writes rows, row_store_load.cc
-// fills the store from a checkpoint, row_store_cut.cc copies rows for checkpoints.
+// fills the store from a checkpoint, row_store_cut.cc copies rows for checkpoints, row_store_tier.cc deals with rows on
+// disk.
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/position.h"
@@ -29,17 +32,24 @@ struct RowStore::SparsePartition {
       : index(salt, bits), slabs(arena, layout.value_words + layout.slot_words), lives(arena, kLifeWords) {}
 
   // The number that the next row will have.
-  std::uint32_t NextNumber() const { return free.empty() ? slabs.size() : free.back(); }
+  std::uint32_t NextNumber() const { return free.empty() ? NumberEnd() : free.back(); }
+  // One past the highest number so far.
+  std::uint32_t NumberEnd() const { return resident != nullptr ? tier_end : slabs.size(); }
   // Takes it.
   void TakeNumber(bool with_life);
-  // The one place that knows where a row lies.
-  float* Row(std::uint32_t number) const { return slabs.Row(number); }
+  // The one place that knows where a row lies. Null: on disk.
+  float* Row(std::uint32_t number) const {
+    return resident != nullptr ? resident->Row(place, number) : slabs.Row(number);
+  }
   RowLife* Life(std::uint32_t number) const { return reinterpret_cast<RowLife*>(lives.Row(number)); }
   std::uint64_t memory_bytes() const;
 
   static constexpr std::uint32_t kLifeWords = sizeof(RowLife) / sizeof(float);
   RowIndex index;
-  RowSlabs slabs;                          // values and slots, by number
+  RowSlabs slabs;                          // values and slots, by number; empty with a tier
+  ResidentRows* resident = nullptr;        // the table's; null: no tier
+  std::uint32_t place = 0;                 // there
+  std::uint32_t tier_end = 0;              // numbers given out there
   RowSlabs lives;                          // by number; empty if the table has none
   std::vector<std::uint32_t> free;         // numbers of removed rows
   Changes changed;                         // since the last cut
@@ -54,6 +64,18 @@ struct RowStore::DensePartition {
   BitSet changed, aside;  // as above, by place in the range
 };
 
+// The rows on disk that a cut has come across in one partition: read in the order in which they lie there.
+struct RowStore::ColdWalk {
+  struct Row {
+    ColdId id;
+    std::uint32_t number;
+    Key key;
+  };
+  std::vector<Row> rows;
+  std::size_t next = 0;       // those before it are done
+  std::vector<Row> fetching;  // in order of id
+};
+
 // One partition in a cut. Rows have numbers, or their place in a dense range.
 struct RowStore::PartitionCut {
   // Of a partition that the cut has touched and not finished.
@@ -63,8 +85,10 @@ struct RowStore::PartitionCut {
     PartitionRows chunk;               // of the walk, not yet full
     RowIndex::Walk walk;               // dense: `done` only
     std::uint64_t next = 0;            // dense: number
-    bool lists_kept = false;           // `seen` below has been copied
-    bool lists_out = false;            // and handed out, with the keys removed
+    ColdWalk cold;                     // with a tier
+    bool done() const { return walk.done && cold.rows.empty(); }
+    bool lists_kept = false;  // `seen` below has been copied
+    bool lists_out = false;   // and handed out, with the keys removed
     std::vector<Seen> seen;
   };
   bool open = false;       // it has something that was not handed out yet
@@ -82,6 +106,7 @@ struct RowStore::Table {
   std::uint64_t salt = 0;
   Positioner position;
   RowLayout layout;
+  ResidentRows* resident = nullptr;                      // with a tier, of a sparse table
   std::vector<std::unique_ptr<SparsePartition>> sparse;  // by place; null: no row yet
   std::vector<DensePartition> dense;                     // by place
   std::vector<PartitionCut> cut;                         // by place; empty: the table is in no cut
@@ -100,15 +125,65 @@ struct RowStore::Table {
   }
   // One past the highest number of a row there.
   std::uint64_t NumberEnd(std::uint32_t place) const {
-    return is_dense() ? RowCount(place) : sparse[place] ? sparse[place]->slabs.size() : 0;
+    return is_dense() ? RowCount(place) : sparse[place] ? sparse[place]->NumberEnd() : 0;
   }
   RowParts DenseRow(const DensePartition& partition, std::uint64_t number) const {
     return {partition.values + number * spec.dim, partition.slots + number * layout.slot_words, nullptr};
   }
+  // The row's values are null if it is on disk.
   RowParts SparseRow(const SparsePartition& partition, std::uint32_t number) const {
     float* row = partition.Row(number);
     return {row, row + layout.value_words, has_life() ? partition.Life(number) : nullptr};
   }
 };
+
+// Walks the keys of a message in order and knows the place of each one's partition.
+class RowStore::Cursor {
+ public:
+  Cursor(const std::vector<std::uint32_t>& place, std::span<const Section> sections, std::span<const Key> keys)
+      : place_(place), sections_(sections), keys_(keys) {}
+
+  std::size_t left() const { return keys_.size() - key_; }
+  Key Next(std::uint32_t* place) {
+    while (in_section_ == sections_[section_].count) {
+      ++section_;
+      in_section_ = 0;
+    }
+    ++in_section_;
+    *place = place_[sections_[section_].partition.value];
+    return keys_[key_++];
+  }
+
+ private:
+  const std::vector<std::uint32_t>& place_;
+  std::span<const Section> sections_;
+  std::span<const Key> keys_;
+  std::size_t section_ = 0;
+  std::size_t key_ = 0;
+  std::uint32_t in_section_ = 0;
+};
+
+// Calls visit(key, row) for the rows of a partition that are on disk.
+template <typename Visit>
+void RowStore::ForEachCold(const Table& table, std::uint32_t place, Visit visit) const {
+  constexpr std::size_t kReadRows = 4096;
+  const SparsePartition& partition = *table.sparse[place];
+  std::vector<ColdWalk::Row> rows;
+  partition.index.ForEach([&](Key key, std::uint32_t number) {
+    if (table.resident->IsCold(place, number)) rows.push_back({table.resident->cold_id(place, number), number, key});
+  });
+  std::ranges::sort(rows, {}, &ColdWalk::Row::id);
+  std::vector<RowOwner> owners;
+  std::vector<std::uint32_t> records;
+  for (std::size_t first = 0; first < rows.size(); first += kReadRows) {
+    owners.clear();
+    for (std::size_t i = first; i < std::min(rows.size(), first + kReadRows); ++i)
+      owners.push_back({place, rows[i].number});
+    tier_->Read(table.resident, &owners, &records);
+    const std::size_t words = records.size() / owners.size();
+    for (std::size_t i = 0; i < owners.size(); ++i)
+      visit(rows[first + i].key, PartsOf(table, partition, owners[i].number, records.data() + i * words + kOwnerWords));
+  }
+}
 
 }  // namespace tarn::server

@@ -19,9 +19,13 @@ RowStore::RowParts RowStore::RowForLoad(Table& table, std::uint32_t place, Key k
       return table.DenseRow(partition, partition.range.IndexOf(key));
     }
     SparsePartition& partition = Sparse(table, place);
+    if (partition.resident != nullptr) tier_->Reserve(partition.resident, 1);
     const std::uint64_t hash = partition.index.Hash(key);
     std::uint32_t number = partition.index.Find(hash, key);
-    if (number == RowIndex::kNone) number = BirthOf(table, partition, hash, key);
+    if (number == RowIndex::kNone)
+      number = BirthOf(table, partition, hash, key);
+    else if (partition.resident != nullptr)
+      partition.resident->Overwrite(place, number);
     return table.SparseRow(partition, number);
   } catch (const std::bad_alloc& e) {
     ThrowExhausted(table, e);
@@ -50,6 +54,7 @@ Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const std
     take(row.slots, table.layout.slot_words);
     take(row.life, table.layout.life_words);
   }
+  Tend(other_bytes_);
   return {};
 }
 

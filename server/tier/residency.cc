@@ -65,7 +65,8 @@ bool Residency::Fits(std::size_t bytes) const { return memory_bytes() + other_by
 bool Residency::HasRoom() const { return log_.HasRoom() && log_.fetch_bytes() <= options_.limit_bytes / kFetchShare; }
 
 std::size_t Residency::SpanRows(const ResidentRows& rows) const {
-  return std::clamp(options_.limit_bytes / kSpanShare / rows.row_bytes(), kSpanRowsMin, kSpanRowsMax);
+  const std::size_t fair = options_.limit_bytes / kSpanShare / rows.row_bytes();
+  return std::clamp(fair / kSpanRowsMin * kSpanRowsMin, kSpanRowsMin, kSpanRowsMax);
 }
 
 std::size_t Residency::EvictBatch(const ResidentRows& rows) const {

@@ -63,6 +63,7 @@ class Residency : private ColdLogListener {
   // their ids, and handed out by TakeForCut in the order of the fetches. DropForCut: nobody wants them any more.
   void FetchForCut(ResidentRows* rows, std::vector<ColdId> ids);
   bool TakeForCut(std::vector<std::uint32_t>* records);
+  bool HasForCut() const { return !for_cut_.empty(); }
   void DropForCut();
   // The same at once, for those who can wait: records of `owners`, which are sorted on the way.
   void Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records);
@@ -78,7 +79,7 @@ class Residency : private ColdLogListener {
   void SetLimit(std::size_t bytes) { options_.limit_bytes = bytes; }
 
   std::size_t limit_bytes() const { return options_.limit_bytes; }
-  // Rows that one message may bring in at one go.
+  // Rows that one message may bring in at one go: a multiple of 64, the groups in which rows are looked up.
   std::size_t SpanRows(const ResidentRows& rows) const;
   std::size_t memory_bytes() const;  // of rows and cold log
   std::uint64_t resident_rows() const;

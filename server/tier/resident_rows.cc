@@ -121,8 +121,12 @@ float* ResidentRows::Install(std::uint32_t place, std::uint32_t number, const st
   return row;
 }
 
-float* ResidentRows::Replace(std::uint32_t place, std::uint32_t number) {
+float* ResidentRows::Overwrite(std::uint32_t place, std::uint32_t number) {
   std::uint32_t& word = WordOf(place, number);
+  if ((word & kCold) == 0) {
+    MarkChanged(place, number);
+    return SlotRow(word & kSlotMask);
+  }
   log_->Free(table_, word & kColdMask);
   const std::uint32_t slot = TakeSlot(place, number);
   word = (word & kCountMask) | slot;

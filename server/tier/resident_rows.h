@@ -64,8 +64,8 @@ class ResidentRows {
   float* Install(std::uint32_t place, std::uint32_t number, const std::uint32_t* words);
   // The row in memory waits for its use: it is not evicted the next time that its turn comes.
   void Spare(std::uint32_t place, std::uint32_t number) { InfoOf(WordOf(place, number) & kSlotMask).spared = true; }
-  // A cold row that is about to be overwritten whole: as Add, and what is on disk goes.
-  float* Replace(std::uint32_t place, std::uint32_t number);
+  // The row is about to be overwritten whole: what is on disk of it goes, unread, and a cold one takes a free slot.
+  float* Overwrite(std::uint32_t place, std::uint32_t number);
   // A cold row's id has become another (ColdLogListener::OnMoved), or the id of a copy has.
   void OnMoved(RowOwner owner, ColdId from, ColdId to);
 

@@ -1,0 +1,152 @@
+// Rows on disk, when the store has a tier: what a message needs is brought into memory before it is looked at, what a
+// cut needs is read beside the work and not kept.
+#include <algorithm>
+
+#include "server/row_store_impl.h"
+
+namespace tarn::server {
+
+namespace {
+
+// Rows whose index lines are on their way.
+constexpr std::size_t kLookGroup = 64;
+// Of a cut: bytes of records that are fetched together.
+constexpr std::size_t kCutFetchBytes = std::size_t{256} << 10;
+// What else memory is spent on is counted anew once in so many calls.
+constexpr std::uint32_t kTendPeriod = 64;
+
+}  // namespace
+
+// The rows on disk among the next `rows` of a message.
+void RowStore::FindCold(const Table& table, Cursor* cursor, std::size_t rows, std::vector<RowOwner>* owners) const {
+  Key keys[kLookGroup];
+  RowOwner found[kLookGroup];
+  std::uint64_t hashes[kLookGroup];
+  for (std::size_t n = 0; rows > 0; rows -= n) {
+    n = std::min(rows, kLookGroup);
+    for (std::size_t i = 0; i < n; ++i) {
+      keys[i] = cursor->Next(&found[i].place);
+      const SparsePartition* partition = table.sparse[found[i].place].get();
+      if (partition == nullptr) continue;
+      hashes[i] = partition->index.Hash(keys[i]);
+      partition->index.Prefetch(hashes[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const SparsePartition* partition = table.sparse[found[i].place].get();
+      found[i].number = partition == nullptr ? RowIndex::kNone : partition->index.Find(hashes[i], keys[i]);
+      if (found[i].number != RowIndex::kNone) table.resident->PrefetchWord(found[i].place, found[i].number);
+    }
+    for (std::size_t i = 0; i < n; ++i)
+      if (found[i].number != RowIndex::kNone && table.resident->IsCold(found[i].place, found[i].number))
+        owners->push_back(found[i]);
+  }
+}
+
+// Makes room for the next rows of a message and reads those of them that are on disk. Returns how many rows that were:
+// none of them leaves memory before they are done.
+std::size_t RowStore::BringIn(const Table& table, Cursor cursor) const {
+  const std::size_t rows = std::min(tier_->SpanRows(*table.resident), cursor.left());
+  tier_->Reserve(table.resident, rows);
+  tier_->CountUses(table.resident, rows);
+  if (table.resident->cold() == 0) return rows;
+  cold_.clear();
+  FindCold(table, &cursor, rows, &cold_);
+  tier_->BringIn(table.resident, &cold_);
+  return rows;
+}
+
+FetchTicket RowStore::FetchCold(TableId id, std::span<const Section> sections, std::span<const Key> keys) {
+  const Table& table = At(id);
+  if (table.resident == nullptr || table.resident->cold() == 0) return 0;
+  cold_.clear();
+  Cursor cursor(place_, sections, keys);
+  FindCold(table, &cursor, keys.size(), &cold_);
+  return tier_->Fetch(table.resident, cold_);
+}
+
+void RowStore::Tend(std::size_t other_bytes) {
+  if (!tier_) return;
+  tier_->Poll();
+  if (tended_++ % kTendPeriod != 0 && other_bytes == other_bytes_) return tier_->Balance();
+  other_bytes_ = other_bytes;
+  tier_->SetOtherBytes(other_bytes + memory_bytes() - tier_->memory_bytes());
+  tier_->Balance();
+}
+
+// A row whose values and slots are `words`.
+RowStore::RowParts RowStore::PartsOf(const Table& table, const SparsePartition& partition, std::uint32_t number,
+                                     std::uint32_t* words) const {
+  auto* values = reinterpret_cast<float*>(words);
+  return {values, values + table.layout.value_words, table.has_life() ? partition.Life(number) : nullptr};
+}
+
+// A row on disk; valid until the next one.
+RowStore::RowParts RowStore::ColdRow(const Table& table, std::uint32_t place, std::uint32_t number) const {
+  cold_.assign(1, {place, number});
+  tier_->Read(table.resident, &cold_, &cold_record_);
+  return PartsOf(table, *table.sparse[place], number, cold_record_.data() + kOwnerWords);
+}
+
+// Cuts.
+
+// Reads the rows on disk that the walk has come across, slice by slice: while one is copied, the next is on its way.
+std::size_t RowStore::WalkCold(Table& table, PartitionCut& cut, std::vector<CutRows>* out) {
+  ColdWalk& cold = cut.state->cold;
+  if (cold.next == 0 && cold.fetching.empty()) std::ranges::sort(cold.rows, {}, &ColdWalk::Row::id);
+  const std::size_t before = cold.next;
+  if (!cold.fetching.empty()) {
+    if (!tier_->HasForCut()) {
+      cut_waits_ = true;
+      return 0;
+    }
+    TakeCold(table, cut, out);
+  }
+  if (cold.next < cold.rows.size())
+    FetchNext(table, cut, out);
+  else
+    cold = {};
+  return (cold.next - std::min(before, cold.next) + 1) * table.row_bytes();
+}
+
+// Those that are still wanted: a row that was changed or removed since was copied before.
+void RowStore::TakeCold(Table& table, PartitionCut& cut, std::vector<CutRows>* out) {
+  ColdWalk& cold = cut.state->cold;
+  const SparsePartition& partition = *table.sparse[cut_place_];
+  std::vector<std::uint32_t> records;
+  tier_->TakeForCut(&records);
+  const std::size_t words = records.size() / cold.fetching.size();
+  for (std::size_t i = 0; i < cold.fetching.size(); ++i) {
+    const ColdWalk::Row& row = cold.fetching[i];
+    std::uint32_t* record = records.data() + i * words;
+    if (cut.state->settled.Test(row.number)) continue;
+    TARN_CHECK(record[0] == cut_place_ && record[1] == row.number, "a cut gets the record of another row");
+    Keep(table, cut, row.number, row.key, PartsOf(table, partition, row.number, record + kOwnerWords), out);
+  }
+  cold.fetching.clear();
+}
+
+// Rows may have come to memory since, or have moved on the disk.
+void RowStore::FetchNext(Table& table, PartitionCut& cut, std::vector<CutRows>* out) {
+  ColdWalk& cold = cut.state->cold;
+  const SparsePartition& partition = *table.sparse[cut_place_];
+  const std::size_t end =
+      std::min(cold.rows.size(), cold.next + std::max<std::size_t>(1, kCutFetchBytes / table.row_bytes()));
+  for (; cold.next < end; ++cold.next) {
+    ColdWalk::Row row = cold.rows[cold.next];
+    if (cut.state->settled.Test(row.number)) continue;
+    if (const RowParts in_memory = table.SparseRow(partition, row.number); in_memory.values != nullptr) {
+      Keep(table, cut, row.number, row.key, in_memory, out);
+      continue;
+    }
+    row.id = table.resident->cold_id(cut_place_, row.number);
+    cold.fetching.push_back(row);
+  }
+  if (cold.fetching.empty()) return;
+  std::ranges::sort(cold.fetching, {}, &ColdWalk::Row::id);
+  std::vector<ColdId> ids;
+  for (const ColdWalk::Row& row : cold.fetching) ids.push_back(row.id);
+  tier_->FetchForCut(table.resident, std::move(ids));
+  tier_->Poll();  // all of it may be in memory, not yet written
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,259 @@
+// A row store under a memory budget gives to the bit what it gives without: pulls, pushes, loads, removals, cuts and
+// hashes in any order, over a store that is late by any amount.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "core/hash.h"
+#include "core/position.h"
+#include "core/row_layout.h"
+#include "server/exhaustion.h"
+#include "server/row_store.h"
+#include "server/tier/memory_cold_store.h"
+#include "tests/unit/server/cut_all.h"
+
+namespace tarn::server {
+namespace {
+
+constexpr std::uint64_t kSeed = 3;
+constexpr std::uint32_t kBits = 2;
+constexpr std::size_t kLimit = 200'000;
+
+TableSpec Spec(std::uint32_t id, TableKind kind, std::uint32_t dim, OptimizerKind optimizer) {
+  TableSpec spec;
+  spec.id = TableId(id);
+  spec.name = "table" + std::to_string(id);
+  spec.kind = kind;
+  spec.dim = dim;
+  spec.rows = kind == TableKind::kDense ? 100 : 0;
+  spec.optimizer.kind = optimizer;
+  spec.initializer = {InitializerKind::kNormal, 0, 0.1f};
+  return spec;
+}
+
+class RowStoreTierTest : public testing::Test {
+ protected:
+  RowStoreTierTest() {
+    specs_ = {Spec(1, TableKind::kSparse, 16, OptimizerKind::kAdam), Spec(2, TableKind::kDense, 2, OptimizerKind::kSgd),
+              Spec(3, TableKind::kSparse, 1, OptimizerKind::kAdagrad)};
+    Open(kLimit);
+  }
+
+  static RowStoreOptions Options() {
+    RowStoreOptions options{.job_seed = kSeed, .partition_bits = kBits, .owned = {}};
+    for (std::uint32_t p = 0; p + 1 < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));  // the last is not
+    return options;
+  }
+  void Open(std::size_t limit) {
+    auto cold = std::make_unique<MemoryColdStore>([] {});
+    cold_ = cold.get();
+    tiered_ = std::make_unique<RowStore>(
+        Options(), std::make_unique<Residency>(ResidencyOptions{.limit_bytes = limit, .places = (1u << kBits) - 1},
+                                               std::move(cold)));
+    plain_ = std::make_unique<RowStore>(Options());
+    for (const TableSpec& spec : specs_) {
+      ASSERT_TRUE(tiered_->AddTable(spec));
+      ASSERT_TRUE(plain_->AddTable(spec));
+    }
+  }
+
+  struct Keys {
+    std::vector<Key> keys;
+    std::vector<Section> sections;
+  };
+  Keys SomeKeys(const TableSpec& spec, std::size_t count) {
+    std::map<PartitionId, std::vector<Key>> parts;
+    const Positioner position(spec, TableSalt(kSeed, spec.name));
+    for (std::size_t i = 0; i < count; ++i) {
+      const double skewed = random_.Unit() * random_.Unit();
+      const Key key = static_cast<Key>(skewed * (spec.kind == TableKind::kDense ? 100 : 4000));
+      const PartitionId partition = PartitionOf(position(key), kBits);
+      if (!plain_->Owns(partition)) continue;
+      std::vector<Key>& mine = parts[partition];
+      if (std::ranges::find(mine, key) == mine.end()) mine.push_back(key);
+    }
+    Keys some;
+    for (const auto& [partition, mine] : parts) {
+      some.sections.push_back({partition, std::uint32_t(mine.size()), {}});
+      some.keys.insert(some.keys.end(), mine.begin(), mine.end());
+    }
+    return some;
+  }
+  const TableSpec& AnySpec() { return specs_[random_.Below(specs_.size())]; }
+
+  void Push(std::size_t count) {
+    const TableSpec& spec = AnySpec();
+    const Keys some = SomeKeys(spec, count);
+    std::vector<float> gradients(some.keys.size() * spec.dim);
+    for (float& g : gradients) g = static_cast<float>(random_.Unit()) - 0.5f;
+    for (RowStore* rows : {tiered_.get(), plain_.get()})
+      rows->Apply(spec.id, some.sections, some.keys, ValueCodec::kFp32,
+                  reinterpret_cast<const std::byte*>(gradients.data()), Clock(1));
+  }
+  void Pull(std::size_t count) {
+    const TableSpec& spec = AnySpec();
+    const Keys some = SomeKeys(spec, count);
+    std::vector<std::byte> out[2];
+    for (int i = 0; i < 2; ++i) {
+      out[i].resize(some.keys.size() * spec.dim * sizeof(float));
+      (i == 0 ? tiered_ : plain_)->Gather(spec.id, some.sections, some.keys, ValueCodec::kFp32, out[i].data());
+    }
+    ASSERT_EQ(out[0], out[1]);
+  }
+  void Stage() {
+    const TableSpec& spec = AnySpec();
+    const Keys some = SomeKeys(spec, 50);
+    ticket_ = std::max(ticket_, tiered_->FetchCold(spec.id, some.sections, some.keys));
+  }
+  void Remove() {
+    const Keys some = SomeKeys(specs_[0], 3);
+    ASSERT_TRUE(tiered_->Remove(specs_[0].id, some.keys));
+    ASSERT_TRUE(plain_->Remove(specs_[0].id, some.keys));
+  }
+  void Load() {
+    const TableSpec& spec = specs_[random_.Chance(0.5) ? 0 : 2];
+    const Keys some = SomeKeys(spec, 20);
+    std::vector<std::uint32_t> records(some.keys.size() * RowWords(spec));
+    for (auto& word : records) word = static_cast<std::uint32_t>(random_.Next());  // NaNs among them
+    ASSERT_TRUE(tiered_->Load(spec.id, some.keys, records));
+    ASSERT_TRUE(plain_->Load(spec.id, some.keys, records));
+  }
+  void Step() {
+    const double choice = random_.Unit();
+    if (choice < 0.4)
+      Push(choice < 0.02 ? 3000 : 40);
+    else if (choice < 0.7)
+      Pull(choice < 0.42 ? 3000 : 40);
+    else if (choice < 0.8)
+      Stage();
+    else
+      Turn();
+  }
+  void Turn() {
+    cold_->RunOne();
+    tiered_->Tend(random_.Below(2) * 20'000);
+  }
+  // A cut of both, with use in between.
+  void Cut(CutRequest request, bool drop) {
+    std::vector<TableRows> cuts[2] = {tiered_->BeginCut(request), plain_->BeginCut(request)};
+    std::vector<CutRows> chunks[2];
+    while (!plain_->ContinueCut(1 << 20, &chunks[1])) {
+    }
+    int slices = 0;
+    for (; !tiered_->ContinueCut(5000, &chunks[0]); ++slices) {
+      Step();
+      if (tiered_->cut_waits()) Turn();
+      if (drop && slices == 20) {
+        tiered_->DropCut();
+        return;
+      }
+    }
+    for (int i = 0; i < 2; ++i) Collect(std::move(chunks[i]), &cuts[i]);
+    ASSERT_EQ(cuts[0].size(), cuts[1].size());
+    for (std::size_t t = 0; t < cuts[0].size(); ++t) {
+      ASSERT_EQ(cuts[0][t].partitions.size(), cuts[1][t].partitions.size());
+      for (std::size_t p = 0; p < cuts[0][t].partitions.size(); ++p)
+        ASSERT_EQ(ByKey(cuts[0][t], p), ByKey(cuts[1][t], p)) << "table " << t;
+    }
+    EXPECT_EQ(tiered_->cut_state_hash(), plain_->cut_state_hash());
+  }
+  static std::map<Key, std::vector<std::uint32_t>> ByKey(const TableRows& table, std::size_t p) {
+    const PartitionRows& rows = table.partitions[p];
+    std::map<Key, std::vector<std::uint32_t>> by_key;
+    for (std::size_t i = 0; i < rows.keys.size(); ++i)
+      by_key[rows.keys[i]].assign(rows.rows.begin() + std::ptrdiff_t(i * table.row_words),
+                                  rows.rows.begin() + std::ptrdiff_t((i + 1) * table.row_words));
+    EXPECT_EQ(by_key.size(), rows.keys.size());
+    return by_key;
+  }
+
+  std::vector<TableSpec> specs_;
+  SplitMix random_{11};
+  MemoryColdStore* cold_ = nullptr;
+  std::unique_ptr<RowStore> tiered_, plain_;
+  FetchTicket ticket_ = 0;
+};
+
+TEST_F(RowStoreTierTest, GivesTheSameBits) {
+  for (int i = 0; i < 4000; ++i) Step();
+  EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
+  EXPECT_EQ(tiered_->row_count(), plain_->row_count());
+  EXPECT_GT(tiered_->tier()->counters().evicted, 1000u);
+  EXPECT_GT(tiered_->tier()->counters().fetched, 100u);
+  EXPECT_GT(tiered_->tier()->counters().read_waiting, 100u);
+  EXPECT_GT(tiered_->tier()->cold_rows(), 500u);
+}
+
+TEST_F(RowStoreTierTest, LoadsAndRemovesRowsThatAreOnDisk) {
+  for (int i = 0; i < 3000; ++i) {
+    Step();
+    if (i % 10 == 0) Remove();
+    if (i % 10 == 5) Load();
+  }
+  EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
+  EXPECT_EQ(tiered_->row_count(), plain_->row_count());
+}
+
+// A checkpoint that is larger than memory flows through it.
+TEST_F(RowStoreTierTest, LoadsMoreThanFits) {
+  const TableSpec& spec = specs_[0];
+  std::size_t most = 0;
+  for (Key first = 0; first < 20'000; first += 500) {
+    std::vector<Key> keys;
+    for (Key key = first; key < first + 500; ++key) keys.push_back(key);
+    std::vector<std::uint32_t> records(keys.size() * RowWords(spec));
+    for (auto& word : records) word = static_cast<std::uint32_t>(random_.Next());
+    ASSERT_TRUE(tiered_->Load(spec.id, keys, records));
+    ASSERT_TRUE(plain_->Load(spec.id, keys, records));
+    most = std::max<std::size_t>(most, tiered_->tier()->memory_bytes());
+    while (cold_->under_way() != 0) cold_->RunOne();
+  }
+  EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
+  EXPECT_LT(most, kLimit * 3 / 2);  // the index is the least of it
+}
+
+TEST_F(RowStoreTierTest, CutsHoldTheRowsOfTheirMoment) {
+  for (int i = 0; i < 1500; ++i) Step();
+  bool base = false;
+  for (int n = 0; n < 24; ++n) {
+    const CutScope scope = n % 3 == 0 ? CutScope::kAll : CutScope::kChanged;
+    const bool drop = n % 4 == 3;
+    Cut({.scope = scope, .base_is_previous_cut = base, .hash_all = n % 2 == 0}, drop);
+    base = !drop && n % 5 != 4;
+    for (int i = 0; i < 30; ++i) Step();
+  }
+  EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
+}
+
+TEST_F(RowStoreTierTest, TheLeastBudgetIsEnough) {
+  Open(1);
+  for (int i = 0; i < 1000; ++i) Step();
+  EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
+}
+
+TEST_F(RowStoreTierTest, WhenEverythingFitsNothingIsEvicted) {
+  Open(64 << 20);
+  for (int i = 0; i < 2000; ++i) Step();
+  EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
+  EXPECT_EQ(tiered_->tier()->counters().evicted, 0u);
+  EXPECT_EQ(tiered_->tier()->disk_bytes(), 0u);
+}
+
+TEST_F(RowStoreTierTest, AFailingDiskIsAnErrorWhereverItIsMet) {
+  for (int i = 0; i < 1000; ++i) Step();
+  ASSERT_GT(tiered_->tier()->cold_rows(), 0u);
+  cold_->FailWith({ErrorCode::kIo, "tier: no space left"});
+  const Keys all = SomeKeys(specs_[0], 3000);
+  std::vector<std::byte> out(all.keys.size() * 16 * 4);
+  const Status status = CatchExhaustion([&] {
+    tiered_->Gather(specs_[0].id, all.sections, all.keys, ValueCodec::kFp32, out.data());
+    for (int i = 0; i < 100; ++i) Turn();
+  });
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message, "tier: no space left");
+}
+
+}  // namespace
+}  // namespace tarn::server
