@@ -4,6 +4,7 @@
 //   Integer(key, uint32 or uint64, low, high)      Number(key, float or double, Range)
 //   Boolean(key, bool)    Name(key, enumeration)    Text(key, string, TextRule)
 //   Integers(key, vector<uint32>, low, high, items_max)    Bins(key, vector<BinRule>)
+//   Bytes(key, uint64): a whole number, or a text such as "8GiB"
 #pragma once
 
 #include <cstdint>
@@ -55,6 +56,8 @@ void VisitStorage(Visitor& visitor, Section& section) {
   visitor.Integer("checkpoint_clocks", section.checkpoint_clocks, 0, kJobInt64Max);
   visitor.Boolean("checkpoint_final", section.checkpoint_final);
   visitor.Integer("checkpoints_kept", section.checkpoints_kept, 1, 1'000'000);
+  visitor.Bytes("memory", section.memory);
+  visitor.Text("tier_dir", section.tier_dir, TextRule::kPath);
 }
 
 template <typename Visitor, typename Section>

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "core/byte_size.h"
 #include "core/config_tree.h"
 #include "core/file.h"
 #include "core/job.h"
@@ -60,7 +61,11 @@ Status ReadConsistency(SectionReader& in, ConsistencySpec& out) {
 
 Status ReadStorage(SectionReader in, StorageSection& out) {
   VisitStorage(in, out);
-  return in.Finish();
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (out.memory != 0 && out.memory < limits::kServerMemoryMin)
+    return in.Refusal({"memory"}, fmt::format("{}: expected 0 (no limit) or at least {}", ToByteSize(out.memory),
+                                              ToByteSize(limits::kServerMemoryMin)));
+  return {};
 }
 
 Status CheckColumns(const SectionReader& in, const DataSection& data) {

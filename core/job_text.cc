@@ -1,6 +1,7 @@
 // A job as text: names of its enumerations, the resolved job file and its fingerprint.
 #include <fmt/format.h>
 
+#include "core/byte_size.h"
 #include "core/hash.h"
 #include "core/job.h"
 #include "core/job_fields.h"
@@ -56,6 +57,7 @@ class SectionWriter {
   void Name(std::string_view key, E value) {
     Line(key, TomlString(tarn::Name(value)));
   }
+  void Bytes(std::string_view key, std::uint64_t value) { Line(key, value == 0 ? "0" : TomlString(ToByteSize(value))); }
   void Boolean(std::string_view key, bool value) { Line(key, value ? "true" : "false"); }
   void Text(std::string_view key, const std::string& value, TextRule) { Line(key, TomlString(value)); }
   void Integers(std::string_view key, const std::vector<std::uint32_t>& values, std::uint64_t, std::uint64_t,

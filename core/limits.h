@@ -73,6 +73,10 @@ inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256}
 inline constexpr std::uint32_t kTicksKeptMax = 64;          // of one worker beyond the minimum clock
 inline constexpr std::uint32_t kClocksAheadMax = 1u << 30;  // a tick may jump at most this far
 
+inline constexpr std::size_t kServerMemoryMin = std::size_t{64} << 20;   // a budget, if there is one
+inline constexpr std::size_t kWaitingMessagesMax = 4096;                 // of a shard, for cold rows
+inline constexpr std::size_t kWaitingBytesMax = std::size_t{256} << 20;  // of them
+
 // Control.
 inline constexpr std::size_t kBlobBytesMax = std::size_t{4} << 20;  // worker state, metrics of a lease
 inline constexpr std::uint32_t kLeasesPerWorkerMax = 64;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/byte_size.h"
+#include "core/job_fields.h"
 #include "core/limits.h"
 #include "core/names.h"
 
@@ -100,6 +102,20 @@ bool SectionReader::ReadInteger(const ConfigNode* node, std::string_view dotted,
   }
   out = std::uint64_t(node->integer);
   return true;
+}
+
+void SectionReader::Bytes(std::string_view key, std::uint64_t& out) {
+  const ConfigNode* node = Take(key);
+  if (node == nullptr) return;
+  if (node->kind == ConfigNode::Kind::kInteger) {
+    (void)ReadInteger(node, Dotted(key), 0, kJobInt64Max, out);
+  } else if (node->kind != ConfigNode::Kind::kString) {
+    WrongType(*node, Dotted(key), "a number of bytes or a text such as '8GiB'");
+  } else if (const auto bytes = ParseByteSize(node->text); bytes) {
+    out = *bytes;
+  } else {
+    Refuse(key, bytes.error().message);
+  }
 }
 
 bool SectionReader::ReadNumber(std::string_view key, double& out) {

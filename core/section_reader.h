@@ -45,6 +45,7 @@ class SectionReader {
     if (Status parsed = ParseName(text, out); !parsed) Refuse(key, parsed.error().message);
   }
 
+  void Bytes(std::string_view key, std::uint64_t& out);
   void Boolean(std::string_view key, bool& out);
   void Text(std::string_view key, std::string& out, TextRule rule);
   void Integers(std::string_view key, std::vector<std::uint32_t>& out, std::uint64_t low, std::uint64_t high,

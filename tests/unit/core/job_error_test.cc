@@ -124,6 +124,21 @@ TEST(JobError, IntegersAtTheLimitAndOnePast) {
   EXPECT_EQ(ErrorOf("[job]\nseed = -5\n"), "job.toml:2: job.seed: expected 0 to 9223372036854775807, found -5");
 }
 
+TEST(JobError, AmountsOfBytes) {
+  EXPECT_EQ(ErrorOf("[storage]\nmemory = 0\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[storage]\nmemory = 67108864\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[storage]\nmemory = \"64MiB\"\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[storage]\nmemory = 67108863\n"),
+            "job.toml:2: storage.memory: 67108863: expected 0 (no limit) or at least 64MiB");
+  EXPECT_EQ(ErrorOf("[storage]\nmemory = \"8GB\"\n"),
+            "job.toml:2: storage.memory: no amount of bytes '8GB': expected a whole number and KiB, MiB, GiB or TiB, "
+            "such as '8GiB'");
+  EXPECT_EQ(ErrorOf("[storage]\nmemory = true\n"),
+            "job.toml:2: storage.memory: expected a number of bytes or a text such as '8GiB', found a boolean");
+  EXPECT_EQ(ErrorOf("[storage]\nmemory = -1\n"),
+            "job.toml:2: storage.memory: expected 0 to 9223372036854775807, found -1");
+}
+
 TEST(JobError, NumbersOutOfRange) {
   EXPECT_EQ(ErrorOf("[optimizer]\nbeta1 = 1\n"),
             "job.toml:2: optimizer.beta1: expected a number >= 0 and < 1, found 1");

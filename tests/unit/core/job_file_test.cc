@@ -45,6 +45,8 @@ checkpoint_seconds = 60
 checkpoint_clocks = 1000
 checkpoint_final = false
 checkpoints_kept = 5
+memory = "8 GiB"
+tier_dir = "/mnt/fast/tier"
 [data]
 dir = "data"
 format = "libsvm"
@@ -79,7 +81,8 @@ prefetch = 0
   EXPECT_EQ(job.job, (JobSection{"try-1.x", 9223372036854775807u}));
   EXPECT_EQ(job.fleet, (FleetSection{4, 3, 7, 8, 5, 0.25, 0}));
   EXPECT_EQ(job.consistency, (ConsistencySpec{ConsistencyMode::kSsp, 4, ApplyMode::kAggregated}));
-  EXPECT_EQ(job.storage, (StorageSection{Durability::kNone, 60, 1000, false, 5}));
+  EXPECT_EQ(job.storage,
+            (StorageSection{Durability::kNone, 60, 1000, false, 5, std::uint64_t{8} << 30, "/mnt/fast/tier"}));
   const DataSection data{"/jobs/data",
                          DataFormat::kLibsvm,
                          "a",

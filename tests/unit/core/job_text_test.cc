@@ -35,6 +35,9 @@ class RandomVisitor {
     do out = E(words_.Below(16));
     while (tarn::Name(out) == "unknown");
   }
+  void Bytes(std::string_view, std::uint64_t& out) {
+    out = words_.Chance(0.5) ? 0 : (limits::kServerMemoryMin + words_.Below(1000)) << words_.Below(20);
+  }
   void Boolean(std::string_view, bool& out) { out = words_.Chance(0.5); }
   void Text(std::string_view, std::string& out, TextRule rule) {
     constexpr std::string_view kPathBytes = "ab \"\\'#=[]é./";
