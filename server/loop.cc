@@ -17,9 +17,11 @@
 #include "net/zmq_transport.h"
 #include "server/exhaustion.h"
 #include "server/log/file_shard_log.h"
+#include "server/memory_meter.h"
 #include "server/rocksdb_checkpoint_store.h"
 #include "server/row_store.h"
 #include "server/shard.h"
+#include "server/tier/rocksdb_cold_store.h"
 #include "server/turn.h"
 
 namespace tarn::server {
@@ -29,6 +31,7 @@ namespace {
 constexpr std::size_t kMessagesPerTurn = 256;
 constexpr TimeUs kTurnUsMax = 100'000;  // how long a wish to stop may go unseen
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
+constexpr TimeUs kMemoryPeriodUs = 100'000;
 
 TimeUs Now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -42,10 +45,12 @@ double WallSeconds() {
 // One shard on its thread.
 class ShardLoop {
  public:
-  ShardLoop(const ServerOptions& options, std::uint32_t index, net::ZmqContext* context, const std::atomic<bool>* stop)
+  ShardLoop(const ServerOptions& options, std::uint32_t index, net::ZmqContext* context, MemoryMeter* memory,
+            const std::atomic<bool>* stop)
       : options_(options),
         shard_id_(options.rank.value * options.shards + index),
         index_(index),
+        memory_(memory),
         stop_(*stop),
         transport_(context, {.insecure = options.insecure}),
         store_([this] { transport_.Wake(); }) {
@@ -88,10 +93,26 @@ class ShardLoop {
     TARN_RETURN_IF_ERROR(transport_.Connect(kSchedulerPeer, options_.scheduler));
     LogInfo("shard {}: bound to {}, reached at {}, scheduler at {}", shard_id_.value, *endpoint, *advertised,
             options_.scheduler);
-    shard_.emplace(
-        ShardOptions{.shard = shard_id_, .nonce = options_.nonces[index_], .endpoint = *advertised, .log = log_.get()},
-        &store_);
+    shard_.emplace(ShardOptions{.shard = shard_id_,
+                                .nonce = options_.nonces[index_],
+                                .endpoint = *advertised,
+                                .log = log_.get(),
+                                .make_tier = [this](const Job& job) { return MakeTier(job); }},
+                   &store_);
     return {};
+  }
+
+  Expected<Tier> MakeTier(const Job& job) {
+    budget_ = job.storage.memory;
+    if (budget_ == 0) return Tier{};
+    if (job.storage.tier_dir.empty() && options_.run_dir.empty())
+      return Fail(ErrorCode::kInvalidArgument,
+                  "storage.memory needs a place for the rows beyond it: storage.tier_dir, or --run-dir");
+    const std::string parent = job.storage.tier_dir.empty() ? options_.run_dir + "/tier" : job.storage.tier_dir;
+    auto store = RocksDbColdStore::Open({.directory = fmt::format("{}/shard-{}", parent, shard_id_.value)},
+                                        [this] { transport_.Wake(); });
+    if (!store) return std::unexpected(store.error());
+    return Tier{.store = std::move(*store), .limit_bytes = memory_->Share(index_, 0, ResidentBytes(), budget_)};
   }
 
   // Memory may also end in the transport, where no step of the shard sees it.
@@ -116,8 +137,10 @@ class ShardLoop {
       shard_->OnCheckpointWritten(std::move(part), now, &out_);
     }
     shard_->OnLogSynced(now, &out_);
+    shard_->OnTier(now, &out_);
     if (now >= shard_->NextTimer()) shard_->OnTimer(now, &out_);
     Flush();
+    if (budget_ != 0 && now >= next_memory_) ShareMemory(now);
     if (!was_joined && shard_->joined())
       LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
               shard_->rows().row_count());
@@ -128,6 +151,11 @@ class ShardLoop {
   void Flush() {
     transport_.Send(out_);
     out_.clear();
+  }
+
+  void ShareMemory(TimeUs now) {
+    next_memory_ = now + kMemoryPeriodUs;
+    shard_->SetMemoryLimit(memory_->Share(index_, shard_->memory_bytes(), ResidentBytes(), budget_));
   }
 
   Status CheckScheduler(TimeUs now) const {
@@ -170,15 +198,27 @@ class ShardLoop {
     json.Member("refused_too_large", net.refused_too_large).Member("checkpoints", shard.checkpoints);
     json.Member("log_bytes", log_ ? log_->bytes() : 0);
     json.Member("cut_early_bytes", shard_->rows().cut_early_bytes());
+    if (const Residency* tier = shard_->rows().tier()) WriteTier(*tier, &json);
     json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();
     // The run is worth more than its metrics.
     if (auto status = metrics_->Append(json.text()); !status)
       LogWarning(metrics_limiter_, "{}", status.error().message);
   }
 
+  void WriteTier(const Residency& tier, JsonWriter* json) const {
+    const ResidencyCounters& c = tier.counters();
+    json->Member("memory_limit", tier.limit_bytes()).Member("memory_bytes", shard_->memory_bytes());
+    json->Member("process_bytes", ResidentBytes());
+    json->Member("resident_rows", tier.resident_rows()).Member("cold_rows", tier.cold_rows());
+    json->Member("tier_uses", c.uses).Member("tier_read_waiting", c.read_waiting).Member("tier_fetched", c.fetched);
+    json->Member("tier_evicted", c.evicted).Member("tier_bytes", tier.disk_bytes());
+    json->Member("waited_for_rows", shard_->counters().waited_for_rows);
+  }
+
   const ServerOptions& options_;
   ShardId shard_id_;
   std::uint32_t index_;
+  MemoryMeter* memory_;
   const std::atomic<bool>& stop_;
   net::ZmqTransport transport_;
   RocksDbCheckpointStore store_;       // wakes the transport, so it goes first
@@ -188,6 +228,8 @@ class ShardLoop {
   LogLimiter metrics_limiter_;
   TimeUs started_ = 0;
   TimeUs next_metrics_ = 0;
+  std::size_t budget_ = 0;  // the job's; 0: none
+  TimeUs next_memory_ = 0;
   std::vector<net::Received> batch_;
   Outbox out_;
 };
@@ -209,6 +251,7 @@ Status Server::Run() {
   TARN_CHECK(options_.nonces.size() == options_.shards, "a nonce a shard");
   net::ZmqContext context;
   TARN_RETURN_IF_ERROR(context.SecureFromFile(options_.keys));
+  MemoryMeter meter(options_.shards);
   std::mutex mutex;
   Status result;
   std::vector<std::thread> threads;
@@ -216,7 +259,8 @@ Status Server::Run() {
     threads.emplace_back([&, index] {
       pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());
       Status status;
-      const Status memory = CatchExhaustion([&] { status = ShardLoop(options_, index, &context, &stop_).Run(); });
+      const Status memory =
+          CatchExhaustion([&] { status = ShardLoop(options_, index, &context, &meter, &stop_).Run(); });
       if (!memory) status = memory;
       if (status) return;
       // One shard less is no server: the others end too, and the first reason is the one that is told.

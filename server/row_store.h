@@ -153,6 +153,7 @@ class RowStore {
   DensePartition& BornDense(Table& table, std::uint32_t place);
   // row_store_tier.cc
   std::size_t BringIn(const Table& table, Cursor cursor) const;
+  void CountOthers() const;
   void FindCold(const Table& table, Cursor* cursor, std::size_t rows, std::vector<RowOwner>* owners) const;
   RowParts PartsOf(const Table& table, const SparsePartition& partition, std::uint32_t number,
                    std::uint32_t* words) const;
@@ -195,7 +196,7 @@ class RowStore {
   Arena arena_;
   std::unique_ptr<Residency> tier_;
   std::size_t other_bytes_ = 0;  // of the last Tend
-  std::uint32_t tended_ = 0;
+  mutable std::uint32_t spans_ = 0;
   mutable std::vector<RowOwner> cold_;              // of one span or walk
   mutable std::vector<std::uint32_t> cold_record_;  // of one row
   // The cut, and how far its walk has come.

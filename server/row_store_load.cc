@@ -54,6 +54,7 @@ Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const std
     take(row.slots, table.layout.slot_words);
     take(row.life, table.layout.life_words);
   }
+  if (tier_) CountOthers();
   Tend(other_bytes_);
   return {};
 }

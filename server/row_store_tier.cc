@@ -1,6 +1,7 @@
 // Rows on disk, when the store has a tier: what a message needs is brought into memory before it is looked at, what a
 // cut needs is read beside the work and not kept.
 #include <algorithm>
+#include <utility>
 
 #include "server/row_store_impl.h"
 
@@ -12,7 +13,7 @@ namespace {
 constexpr std::size_t kLookGroup = 64;
 // Of a cut: bytes of records that are fetched together.
 constexpr std::size_t kCutFetchBytes = std::size_t{256} << 10;
-// What else memory is spent on is counted anew once in so many calls.
+// What else memory is spent on is counted anew once in so many spans.
 constexpr std::uint32_t kTendPeriod = 64;
 
 }  // namespace
@@ -45,6 +46,7 @@ void RowStore::FindCold(const Table& table, Cursor* cursor, std::size_t rows, st
 // Makes room for the next rows of a message and reads those of them that are on disk. Returns how many rows that were:
 // none of them leaves memory before they are done.
 std::size_t RowStore::BringIn(const Table& table, Cursor cursor) const {
+  if (++spans_ % kTendPeriod == 0) CountOthers();
   const std::size_t rows = std::min(tier_->SpanRows(*table.resident), cursor.left());
   tier_->Reserve(table.resident, rows);
   tier_->CountUses(table.resident, rows);
@@ -67,10 +69,13 @@ FetchTicket RowStore::FetchCold(TableId id, std::span<const Section> sections, s
 void RowStore::Tend(std::size_t other_bytes) {
   if (!tier_) return;
   tier_->Poll();
-  if (tended_++ % kTendPeriod != 0 && other_bytes == other_bytes_) return tier_->Balance();
-  other_bytes_ = other_bytes;
-  tier_->SetOtherBytes(other_bytes + memory_bytes() - tier_->memory_bytes());
+  if (std::exchange(other_bytes_, other_bytes) != other_bytes) CountOthers();
   tier_->Balance();
+}
+
+// Indices, lives and marks, which grow as rows are born.
+void RowStore::CountOthers() const {
+  tier_->SetOtherBytes(other_bytes_ + memory_bytes() - tier_->memory_bytes());
 }
 
 // A row whose values and slots are `words`.

@@ -31,7 +31,8 @@ Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* o
       lease_us_(kLeaseBeforeWelcomeUs),
       rows_(std::make_unique<RowStore>(RowStoreOptions{})),
       parked_(options_.parked_pulls_max, options_.parked_bytes_max),
-      replies_(options_.reply_bytes_max, options_.reply_peer_bytes_max) {}
+      replies_(options_.reply_bytes_max, options_.reply_peer_bytes_max),
+      gate_(options_.waiting_messages_max, options_.waiting_bytes_max) {}
 
 Message Shard::Impl::Make(Body body) const {
   Message message;
@@ -108,17 +109,17 @@ void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
       TellReason();
     return;
   }
-  if (cut_ && now >= next_slice_ && store_->HasRoom()) ContinueCut();
+  if (cut_ && now >= next_slice_ && !rows_->cut_waits() && store_->HasRoom()) ContinueCut();
   if (now < next_beat_) return;
   if (!joined_) return SendJoin();
   SendHeartbeat();
   SendPart();
 }
 
-// A cut that waits for room goes on when the store wakes the loop.
+// A cut that waits for room, or for rows on disk, goes on when the store wakes the loop.
 TimeUs Shard::Impl::NextTimer() const {
   if (stopped_) return std::min(next_telling_, stopped_at_ + lease_us_);
-  if (cut_ && next_slice_ < next_beat_ && store_->HasRoom()) return next_slice_;
+  if (cut_ && next_slice_ < next_beat_ && !rows_->cut_waits() && store_->HasRoom()) return next_slice_;
   return next_beat_;
 }
 
@@ -147,6 +148,13 @@ void Shard::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
 void Shard::OnLogSynced(TimeUs now, Outbox* out) {
   impl_->Guard(out, [&] { impl_->OnLogSynced(now, out); });
 }
+void Shard::OnTier(TimeUs now, Outbox* out) {
+  impl_->Guard(out, [&] { impl_->OnTier(now, out); });
+}
+void Shard::SetMemoryLimit(std::size_t bytes) {
+  if (Residency* tier = impl_->rows_->tier()) tier->SetLimit(bytes);
+}
+std::size_t Shard::memory_bytes() const { return impl_->rows_->memory_bytes() + impl_->WaitingBytes(); }
 void Shard::Abandon(const Error& error, Outbox* out) { impl_->Abandon(error, out); }
 
 bool Shard::stopped() const { return impl_->stopped_; }

@@ -2,7 +2,8 @@
 // come out through an outbox; it opens no socket, starts no thread, reads no clock and draws no random number.
 // docs/protocol.md gives the rules; the code cites them by number.
 //
-// Not thread-safe: one thread owns it. Nothing blocks, apart from memory. A step that meets the end of the memory sends
+// Not thread-safe: one thread owns it. Nothing blocks, apart from memory, and rows on disk that could not be fetched
+// before they were needed. A step that meets the end of the memory sends
 // nothing but the reason to the scheduler, and the shard has stopped with it (kIo).
 //
 //   Shard shard(options, store);
@@ -11,18 +12,29 @@
 //   if (now >= shard.NextTimer()) shard.OnTimer(now, &out);
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "core/error.h"
+#include "core/job.h"
 #include "core/limits.h"
 #include "core/message.h"
 
 namespace tarn::server {
 
 class CheckpointStore;  // server/checkpoint_store.h
+class ColdStore;        // server/tier/cold_store.h
 class RowStore;         // server/row_store.h
 class ShardLog;         // server/log/shard_log.h
+
+// Where a shard's rows go that its memory has no room for.
+struct Tier {
+  std::unique_ptr<ColdStore> store;  // null: all rows stay in memory
+  std::size_t limit_bytes = 0;       // of this shard
+};
 
 struct ShardOptions {
   ShardId shard;
@@ -43,6 +55,11 @@ struct ShardOptions {
   std::size_t reply_peer_bytes_max = limits::kReplyPeerBytesMax;
   // For jobs of durability "log"; outlives the shard. Null: such a job is refused.
   ShardLog* log = nullptr;
+  // Makes the tier that the job asks for, once it is known. Empty: all rows stay in memory whatever the job asks for.
+  std::function<Expected<Tier>(const Job& job)> make_tier;
+  // Messages that wait for rows on disk; beyond, they are refused with kOverloaded.
+  std::size_t waiting_messages_max = limits::kWaitingMessagesMax;
+  std::size_t waiting_bytes_max = limits::kWaitingBytesMax;
 };
 
 // Events for checkers and metrics; all default to nothing. Called synchronously from within a step.
@@ -62,6 +79,7 @@ struct ShardCounters {
   std::uint64_t pushes = 0, push_rows = 0, pushes_repeated = 0, pushes_out_of_order = 0;
   std::uint64_t refused_epoch = 0, refused_fenced = 0, refused_other = 0;
   std::uint64_t checkpoints = 0;
+  std::uint64_t waited_for_rows = 0;  // messages
 };
 
 class Shard {
@@ -81,6 +99,12 @@ class Shard {
 
   // The log's TakeSynced, whenever it has news: acknowledgements leave that waited for it. Nothing if there is no log.
   void OnLogSynced(TimeUs now, Outbox* out);
+  // Rows have come from disk, or were written: the cold store says when. Also now and then without being asked.
+  void OnTier(TimeUs now, Outbox* out);
+  // What the shard may hold from now on, of the memory that its process has. Nothing without a tier.
+  void SetMemoryLimit(std::size_t bytes);
+  // Rows and what waits: what the limit is compared with.
+  std::size_t memory_bytes() const;
 
   // What its loop failed at: the scheduler is told why, and the shard has stopped. Nothing if it had already.
   void Abandon(const Error& error, Outbox* out);

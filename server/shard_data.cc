@@ -11,16 +11,6 @@ namespace tarn::server {
 
 namespace {
 
-// The minimum clock that a pull for clock `use` waits for (rule C3).
-Clock WantedMinimum(const ConsistencySpec& consistency, Clock use) {
-  switch (consistency.mode) {
-    case ConsistencyMode::kBsp: return use;
-    case ConsistencyMode::kSsp: return Clock(use.value - std::min<std::uint64_t>(use.value, consistency.staleness));
-    case ConsistencyMode::kAsp: break;
-  }
-  return Clock(0);
-}
-
 Pull PullOf(const PushPull& both) {
   return {both.pull_request, both.push.table, both.pull_clock, both.pull_codec, both.push.keys};
 }
@@ -30,6 +20,14 @@ Pull PullOf(const PushPull& both) {
 void Shard::Impl::OnData(Peer from, Message message) {
   // Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat.
   if (!joined_ || now_ - heard_ > lease_us_) return;
+  if (rows_->tier() != nullptr) {
+    TendTier();
+    if (stopped_ || Waits(from, message)) return;
+  }
+  Handle(from, std::move(message));
+}
+
+void Shard::Impl::Handle(Peer from, Message message) {
   auto handle = [&]() -> Status {
     const auto member = CheckSender(message);
     if (!member) return std::unexpected(member.error());
@@ -45,7 +43,7 @@ void Shard::Impl::OnData(Peer from, Message message) {
         Refuse(from, Pull{.request = request}, status.error());
       return {};
     }
-    if (std::holds_alternative<Prefetch>(message.body)) return {};  // all rows are in memory
+    if (std::holds_alternative<Prefetch>(message.body)) return {};  // its rows are on their way, or in memory
     return Fail(ErrorCode::kUnsupported, fmt::format("{}: not for a shard", BodyName(message.body)));
   };
   if (auto status = handle(); !status) Refuse(from, message.body, status.error());

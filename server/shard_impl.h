@@ -1,6 +1,6 @@
 // The shard's inside; included by shard*.cc only. shard.cc takes messages and timers, shard_control.cc deals with the
-// scheduler, shard_cut.cc with checkpoints, shard_data.cc with the workers, shard_durable.cc and shard_replay.cc with
-// the log.
+// scheduler, shard_cut.cc with checkpoints, shard_data.cc with the workers, shard_tier.cc with rows on disk,
+// shard_durable.cc and shard_replay.cc with the log.
 #pragma once
 
 #include <deque>
@@ -21,6 +21,7 @@
 #include "server/reply_budget.h"
 #include "server/row_store.h"
 #include "server/shard.h"
+#include "server/tier/cold_gate.h"
 
 namespace tarn::server {
 
@@ -33,6 +34,8 @@ class Shard::Impl {
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
+  void OnTier(TimeUs now, Outbox* out);
+  std::size_t WaitingBytes() const;
   void Abandon(const Error& error, Outbox* out);
   // Runs a step; one that runs out of memory leaves nothing in `out` but the shard's end.
   template <typename Step>
@@ -69,6 +72,7 @@ class Shard::Impl {
   ParkedPulls parked_;
   ReplyBudget replies_;
   BucketCloser closer_;
+  ColdGate gate_;
 
   // Checkpoints.
   CheckpointId newest_order_;  // seen
@@ -155,6 +159,7 @@ class Shard::Impl {
 
   // shard_data.cc
   void OnData(Peer from, Message message);
+  void Handle(Peer from, Message message);
   Expected<const Cohort::Member*> CheckSender(const Message& message) const;
   void Refuse(Peer to, const Body& body, const Error& error);
   Status OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
@@ -173,6 +178,20 @@ class Shard::Impl {
   void AnswerWaiting(std::vector<ParkedPull> parked);
   void AnswerOpened();
   void AnswerAfterPush(Incarnation incarnation);
+
+  // shard_tier.cc
+  Expected<std::unique_ptr<Residency>> MakeTier(const Job& job, std::size_t partitions);
+  void TendTier();
+  bool Waits(Peer from, Message& message);
+  struct NeededRows {
+    const TableSpec* table;
+    ValueCodec codec;
+    const KeyList* keys;
+    bool now;  // the message cannot be handled before they are in memory
+  };
+  std::optional<NeededRows> RowsNeeded(const Message& message) const;
+  FetchTicket FetchRowsOf(const NeededRows& needed, const Message& message);
+  FetchTicket BeginFetch(const Message& message);
 
   // Of the current step.
   TimeUs now_ = 0;

@@ -12,9 +12,9 @@ namespace {
 
 // Parts of the budget that are handed from table to table.
 constexpr std::size_t kChunks = 256;
-constexpr std::size_t kChunkBytesMin = std::size_t{16} << 10, kChunkBytesMax = std::size_t{2} << 20;
+constexpr std::size_t kChunkBytesMin = 512, kChunkBytesMax = std::size_t{2} << 20;
 constexpr std::size_t kSegments = 64;
-constexpr std::size_t kSegmentBytesMin = std::size_t{16} << 10, kSegmentBytesMax = std::size_t{8} << 20;
+constexpr std::size_t kSegmentBytesMin = 512, kSegmentBytesMax = std::size_t{8} << 20;
 // Rows that are evicted at one go, in bytes, so that what lies together in a segment is worth reading together.
 constexpr std::size_t kEvictBytes = std::size_t{1} << 20;
 // Of the budget: rows that a message brings in at one go, and rows under way.

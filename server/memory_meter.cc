@@ -1,0 +1,37 @@
+#include "server/memory_meter.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace tarn::server {
+
+namespace {
+
+// What a process takes beyond its shards, at least: memory that is counted but not touched yet would hide it.
+constexpr std::size_t kBesidesMin = std::size_t{24} << 20;
+// No shard gets less than one budget in so many would give it.
+constexpr std::size_t kLeastShare = 8;
+
+}  // namespace
+
+std::size_t MemoryMeter::Share(std::size_t index, std::size_t bytes, std::size_t resident_bytes, std::size_t budget) {
+  counted_[index].store(bytes, std::memory_order_relaxed);
+  std::size_t all = 0;
+  for (const auto& counted : counted_) all += counted.load(std::memory_order_relaxed);
+  const std::size_t besides = std::max(kBesidesMin, resident_bytes - std::min(resident_bytes, all));
+  const std::size_t left = budget - std::min(budget, besides);
+  return std::max(left, budget / kLeastShare) / counted_.size();
+}
+
+std::size_t ResidentBytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  unsigned long long size = 0, resident = 0;
+  const int read = std::fscanf(file, "%llu %llu", &size, &resident);
+  std::fclose(file);
+  return read == 2 ? static_cast<std::size_t>(resident) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) : 0;
+}
+
+}  // namespace tarn::server
