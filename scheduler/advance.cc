@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "scheduler/impl.h"
 
@@ -29,7 +30,7 @@ bool Scheduler::Impl::AdvanceFormation(TimeUs now) {
   }
   checkpoints_.StartCounting(now);
   Say(fmt::format("the fleet is complete: {} shards, {} workers", membership_.shards().size(),
-                  membership_.Live().size()));
+                  options_.job.fleet.workers));
   phase_ = Phase::kTrain;
   return true;
 }
@@ -37,7 +38,7 @@ bool Scheduler::Impl::AdvanceFormation(TimeUs now) {
 bool Scheduler::Impl::AdvanceVerdicts() {
   const auto verdicts = membership_.TakeVerdicts();
   for (const Verdict& verdict : verdicts) {
-    leases_.End(verdict.worker, verdict.position, verdict.end);
+    leases_.End(verdict.worker, verdict.position, verdict.end, verdict.taken_back);
     requests_.End(verdict.worker);
     tables_.End(verdict.worker);
     barriers_.End(verdict.worker);
@@ -97,9 +98,11 @@ bool Scheduler::Impl::EverybodyAtCeiling() const {
 }
 
 bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
+  if (membership_.restarting()) return false;  // what is trained is not known yet
   if (stop_wanted_ && phase_ != Phase::kFinalCheckpoint && phase_ != Phase::kLeaving) {
     if (CutUnderWay()) return false;
     if (stop_cut_begun_ || state_is_cut_ || phase_ == Phase::kWaiting) {
+      kept_by_checkpoint_ = phase_ != Phase::kWaiting;
       StopAsWanted(now, out);
     } else {
       stop_cut_begun_ = true;
@@ -144,8 +147,13 @@ bool Scheduler::Impl::EndTraining(TimeUs now) {
     train_seconds_ += static_cast<double>(now - train_since_) * 1e-6;
   }
   if (CutUnderWay()) return false;
-  if (schedule_.Finished(leases_.epoch())) {  // resumed from a checkpoint at the end of an epoch
-    NextEpoch();
+  if (schedule_.Finished(leases_.epoch())) {   // resumed from a checkpoint at the end of an epoch
+    if (std::exchange(best_wanted_, false)) {  // it ended before that was whole
+      phase_ = Phase::kBestCheckpoint;
+      WantCut(CutReason::kBest);
+    } else {
+      NextEpoch();
+    }
     return true;
   }
   const bool cuts = options_.job.storage.durability != Durability::kNone;

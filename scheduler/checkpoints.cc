@@ -19,7 +19,16 @@ std::string_view Name(CutReason reason) {
 }
 
 Checkpoints::Checkpoints(Options options)
-    : options_(std::move(options)), last_(options_.last), last_clock_(options_.start_clock), best_(options_.best) {}
+    : options_(std::move(options)), last_(options_.last), last_clock_(options_.start_clock), best_(options_.best) {
+  for (const std::string& directory : options_.kept) kept_.push_back({directory, directory == best_});
+  if (!kept_.empty()) newest_ = kept_.back().directory;
+}
+
+std::vector<std::string> Checkpoints::kept() const {
+  std::vector<std::string> directories;
+  for (const Kept& kept : kept_) directories.push_back(kept.directory);
+  return directories;
+}
 
 TimeUs Checkpoints::NextDue() const {
   const StorageSection& storage = options_.storage;

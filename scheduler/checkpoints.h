@@ -39,6 +39,7 @@ class Checkpoints {
     CheckpointId last;      // highest number that is taken
     std::string best;       // of an earlier run; not ours to remove
     Clock start_clock;
+    std::vector<std::string> kept;  // directories of this run from before a restart, oldest first
   };
   explicit Checkpoints(Options options);
 
@@ -65,6 +66,9 @@ class Checkpoints {
   std::vector<std::string> Complete();
   // It will never be whole. Returns its directory, empty if there is none.
   std::string Abandon();
+
+  CheckpointId last() const { return last_; }  // given out
+  std::vector<std::string> kept() const;       // directories of whole ones that are not removed, oldest first
 
   bool has_hash() const { return has_hash_; }
   std::uint64_t hash() const { return hash_; }

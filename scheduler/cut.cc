@@ -107,7 +107,12 @@ void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
     Say(fmt::format("checkpoint {} ({}) is whole: {}", cut.order.id.value, Name(cut.reason), cut.order.directory));
   }
   state_is_cut_ = cut.at_boundary;
-  for (const std::string& directory : checkpoints_.Complete()) store_->RemoveCheckpoint(directory);
+  if (!cut.hash_only()) {
+    whole_ = cut.order.id;
+    whole_directory_ = cut.order.directory;
+    if (durable()) membership_.SetWhole(whole_);
+  }
+  RemoveCheckpoints(checkpoints_.Complete());
   EndCut();
 }
 

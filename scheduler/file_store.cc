@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/file.h"
 #include "core/log.h"
 #include "core/manifest.h"
 
@@ -10,7 +11,20 @@ namespace tarn::scheduler {
 
 namespace fs = std::filesystem;
 
-FileStore::FileStore(std::string checkpoints_directory) : root_(std::move(checkpoints_directory)) {}
+FileStore::FileStore(std::string run_dir, std::string checkpoints_directory)
+    : run_dir_(std::move(run_dir)), root_(std::move(checkpoints_directory)) {}
+
+Status FileStore::WriteState(const SchedulerState& state) {
+  return WriteFileAtomic(run_dir_ + "/" + kStateName, EncodeState(state));
+}
+
+Status FileStore::RemoveState() {
+  const std::string path = run_dir_ + "/" + kStateName;
+  std::error_code error;
+  fs::remove(path, error);
+  if (error) return Fail(ErrorCode::kIo, path + ": cannot remove: " + error.message());
+  return SyncDirectory(run_dir_);
+}
 
 Status FileStore::WriteManifest(const std::string& directory, const Manifest& manifest) {
   return tarn::WriteManifest(directory, manifest);

@@ -9,12 +9,15 @@ namespace tarn::scheduler {
 
 class FileStore final : public SchedulerStore {
  public:
-  // Removes nothing outside `checkpoints_directory`.
-  explicit FileStore(std::string checkpoints_directory);
+  // Removes nothing outside `checkpoints_directory`, but its own state in `run_dir`.
+  FileStore(std::string run_dir, std::string checkpoints_directory);
   Status WriteManifest(const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
+  Status WriteState(const SchedulerState& state) override;
+  Status RemoveState() override;
 
  private:
+  std::string run_dir_;
   std::string root_;
 };
 

@@ -1,5 +1,5 @@
 // The scheduler's rooms put together. Internal: scheduler.cc takes messages in, advance.cc decides what comes next,
-// cut.cc carries out checkpoints.
+// cut.cc carries out checkpoints, durable.cc keeps the state on disk.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,9 @@ class Scheduler::Impl {
   Progress progress() const;
   std::vector<Note> TakeNotes() { return std::exchange(notes_, {}); }
   std::uint64_t StateHash() const;
+  // Makes durable what the step has changed; a step that cannot sends nothing but the end of the run. `sent`: messages
+  // in `out` before the step.
+  void Persist(std::size_t sent, TimeUs now, Outbox* out);
 
  private:
   static constexpr std::size_t kNotesMax = 1000;  // that nobody has taken
@@ -108,6 +111,13 @@ class Scheduler::Impl {
   void FillManifest(Manifest* manifest, const Positions& at, bool trust_done) const;
   bool AtBoundary() const;
 
+  // durable.cc
+  void Restore(const SchedulerState& state);
+  SchedulerState Capture() const;
+  std::uint64_t RevisionHash() const;
+  bool durable() const { return options_.job.storage.durability == Durability::kLog; }
+  void RemoveCheckpoints(std::vector<std::string> directories);
+
   double Seconds(TimeUs now) const;
   double TrainSeconds(TimeUs now) const;
   std::uint64_t Samples() const { return leases_.Samples(membership_.LivePositions()); }
@@ -125,7 +135,13 @@ class Scheduler::Impl {
   Barriers barriers_;
   Schedule schedule_;
   Checkpoints checkpoints_;
-  std::vector<Abandoned> abandoned_;  // directories to be removed
+  std::vector<Abandoned> abandoned_;   // directories to be removed
+  std::vector<std::string> outdated_;  // to be removed once the state does not speak of them
+  CheckpointId whole_;                 // to which the logs go back, and where it lies
+  std::string whole_directory_;
+  bool best_wanted_ = false;         // by a state: the best checkpoint is not whole
+  bool kept_by_checkpoint_ = false;  // the run is stopped, and nothing is lost without its logs
+  std::uint64_t written_ = 0;        // RevisionHash of the state on disk
   Totals totals_;
 
   Phase phase_ = Phase::kWaiting;

@@ -67,6 +67,7 @@ Status Leases::SetSizes(const std::uint64_t (&rows)[3]) {
   }
   if (rows[0] == 0) return Fail(ErrorCode::kInvalidArgument, "data: the training set has no rows");
   std::copy(std::begin(rows), std::end(rows), rows_);
+  ++revision_;
   split_rows_ = TrainSplitRows(split_rows_, rows_[0], batch_rows_, ranks_);
   sizes_known_ = true;
   train_ = MakeTrain({});
@@ -94,8 +95,9 @@ void Leases::Join(Incarnation worker, WorkerRank rank, Clock join) {
   workers_[worker] = {.rank = rank, .told = join, .bound = join};
 }
 
-void Leases::End(Incarnation worker, const DataPosition& position, Clock end) {
-  train_.Take(worker, position, holding_);
+void Leases::End(Incarnation worker, const DataPosition& position, Clock end, bool take_back) {
+  ++revision_;
+  train_.Take(worker, position, holding_, take_back);
   evaluation_.Take(worker, position, false);
   workers_.erase(worker);
   // Its clocks up to `end` count: nothing of the next epoch may come before them.
@@ -142,6 +144,7 @@ std::vector<LeaseGrant> Leases::Grant(Splits* splits, Incarnation id, Worker* wo
     if (holding_ && by_rank_ && worker->bound + batches > limit) break;
     worker->bound = worker->bound + batches;
     last_lease_ = LeaseId(last_lease_.value + 1);
+    ++revision_;
     grants.push_back(splits->Grant(*split, last_lease_, id));
   }
   return grants;
@@ -173,6 +176,7 @@ std::optional<LeaseReply> Leases::AnswerEvaluation(Incarnation id, std::uint32_t
 }
 
 void Leases::Done(Incarnation worker, const LeaseDone& done) {
+  ++revision_;
   if (!train_.Done(worker, done)) evaluation_.Done(worker, done);
 }
 
@@ -184,6 +188,7 @@ void Leases::Release() {
 }
 
 void Leases::BeginEpoch(std::uint32_t epoch) {
+  ++revision_;
   base_ = floor_ = ceiling();
   epoch_ = epoch;
   train_ = MakeTrain({});
@@ -197,6 +202,19 @@ void Leases::BeginEvaluation(LeasePurpose purpose) {
                         .rows = rows,
                         .split_rows = EvaluationSplitRows(rows),
                         .batch_rows = batch_rows_});
+}
+
+DataState Leases::Capture(std::vector<KeptLease>* kept, LeaseId* last) const {
+  DataState state = Snapshot({}, true);
+  if (sizes_known_) state.trained = train_.Capture(kept);
+  *last = last_lease_;
+  return state;
+}
+
+void Leases::Restore(const std::vector<KeptLease>& kept, LeaseId last) {
+  train_.Restore(kept);
+  last_lease_ = last;
+  granted_any_ = last.value != 0;
 }
 
 DataState Leases::Snapshot(const Positions& at, bool trust_done) const {

@@ -32,7 +32,8 @@ class Leases {
 
   // Workers in the cohort. `end`: the clock of the verdict.
   void Join(Incarnation worker, WorkerRank rank, Clock join);
-  void End(Incarnation worker, const DataPosition& position, Clock end);
+  // take_back: Splits::Take.
+  void End(Incarnation worker, const DataPosition& position, Clock end, bool take_back = false);
 
   // Training: answers a request; nothing: it has to wait.
   std::optional<LeaseReply> AnswerTraining(Incarnation worker, std::uint32_t want);
@@ -59,10 +60,19 @@ class Leases {
   bool by_rank() const { return by_rank_; }
   Clock ceiling() const;
   // The ceiling becomes at least this.
-  void RaiseCeiling(Clock clock) { floor_ = std::max(floor_, clock); }
+  void RaiseCeiling(Clock clock) {
+    if (clock > floor_) ++revision_;
+    floor_ = std::max(floor_, clock);
+  }
   const Splits& train() const { return train_; }
   const Splits& evaluation() const { return evaluation_; }
   bool granted_any() const { return granted_any_; }
+
+  // For the scheduler's state, and back: after Resume, before any other call.
+  DataState Capture(std::vector<KeptLease>* kept, LeaseId* last) const;
+  void Restore(const std::vector<KeptLease>& kept, LeaseId last);
+  // Grows with whatever Capture would say anew.
+  std::uint64_t revision() const { return revision_; }
 
   DataState Snapshot(const Positions& at, bool trust_done) const;
   // Trained rows of all epochs.
@@ -91,6 +101,7 @@ class Leases {
   Splits train_, evaluation_;
   std::map<Incarnation, Worker> workers_;
   LeaseId last_lease_;
+  std::uint64_t revision_ = 0;
 };
 
 }  // namespace tarn::scheduler

@@ -29,13 +29,16 @@ double UnixSeconds() {
 
 Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(options)), transport_(transport) {
   const std::string checkpoints = options_.run_dir + "/checkpoints";
-  store_ = std::make_unique<FileStore>(checkpoints);
+  store_ = std::make_unique<FileStore>(options_.run_dir, checkpoints);
   SchedulerOptions scheduler;
   scheduler.job = options_.job;
   scheduler.job_text = ToToml(options_.job);
   scheduler.checkpoints_directory = checkpoints;
   scheduler.resume = options_.resume ? &*options_.resume : nullptr;
   scheduler.resume_directory = options_.resume_directory;
+  scheduler.run = options_.run;
+  scheduler.first_incarnation = options_.first_incarnation;
+  scheduler.restore = options_.restore ? &*options_.restore : nullptr;
   scheduler_ = std::make_unique<Scheduler>(std::move(scheduler), store_.get());
 }
 
@@ -67,8 +70,9 @@ Status Loop::Begin() {
   if (options_.resume)
     LogInfo("resumes checkpoint {} at clock {}, epoch {}: {}", options_.resume->id.value,
             options_.resume->resume_clock.value, options_.resume->data.epoch, options_.resume_directory);
-  if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *advertised + "\n"));
   scheduler_->Start(Now());
+  scheduler_->OnTimer(Now(), &outbox_);  // its state is on disk before anybody can reach it
+  if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *advertised + "\n"));
   next_metrics_ = Now();
   return {};
 }
@@ -93,10 +97,10 @@ void Loop::HandleStops() {
   }
 }
 
+// What is told to the nodes is in the log before, for whoever reads it after a crash.
 void Loop::Flush() {
-  transport_->Send(outbox_);
-  outbox_.clear();
-  for (const Note& note : scheduler_->TakeNotes()) {
+  const std::vector<Note> notes = scheduler_->TakeNotes();
+  for (const Note& note : notes) {
     if (!note.warning) {
       LogInfo("{}", note.text);
       continue;
@@ -104,6 +108,9 @@ void Loop::Flush() {
     LogWarning("{}", note.text);
     fmt::print(stderr, "tarn-scheduler: {}\n", note.text);
   }
+  if (!notes.empty()) FlushLog();
+  transport_->Send(outbox_);
+  outbox_.clear();
 }
 
 void Loop::WriteMetrics() {

@@ -26,6 +26,10 @@ struct LoopOptions {
   std::string port_file;  // gets the address and a line end, atomically; empty: none
   std::optional<Manifest> resume;
   std::string resume_directory;
+  // Durability "log": the run's number, and what it had kept when it ended with all of its processes.
+  std::uint64_t run = 0;
+  std::uint64_t first_incarnation = 1;
+  std::optional<SchedulerState> restore;
 };
 
 class Loop {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "net/zmq_transport.h"
 #include "scheduler/loop.h"
 #include "scheduler/resume.h"
+#include "scheduler/state.h"
 
 namespace {
 
@@ -35,16 +37,52 @@ void OnSignal(int) {
   if (running != nullptr) running->RequestStop();
 }
 
-// Reads the checkpoint to resume from, if there is one, and the job.
+Status LoadCheckpoint(Flags* flags, const std::string& path) {
+  auto& options = flags->loop;
+  auto directory = scheduler::ResolveCheckpoint(path);
+  if (!directory) return std::unexpected(directory.error());
+  options.resume_directory = std::filesystem::absolute(*directory).string();
+  auto manifest = ReadManifest(options.resume_directory);
+  if (!manifest) return std::unexpected(manifest.error());
+  options.resume = std::move(*manifest);
+  return {};
+}
+
+// A run that ended with all of its processes goes on where its logs end: in its own folder, as the same job.
+Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
+  auto& options = flags->loop;
+  std::error_code ignored;
+  if (!std::filesystem::equivalent(flags->run_dir, flags->resume, ignored))
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--resume {0}: this run has a log that it goes on from, in its own folder: --run-dir {0}. "
+                            "To begin another from its newest checkpoint, name that: {0}/checkpoints/ckpt-N",
+                            flags->resume));
+  auto job = flags->job.empty() ? ParseJob(state.progress.job_text, flags->resume, "/", flags->overrides)
+                                : LoadJob(flags->job, flags->overrides);
+  if (!job) return std::unexpected(job.error());
+  options.job = std::move(*job);
+  if (ToToml(options.job) != state.progress.job_text)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("--resume {0}: a run goes on from its log as it was, and this job differs from it. To "
+                            "change it, resume from a checkpoint: {0}/checkpoints/ckpt-N",
+                            flags->resume));
+  if (!state.whole_directory.empty()) TARN_RETURN_IF_ERROR(LoadCheckpoint(flags, state.whole_directory));
+  options.run = state.run;
+  options.first_incarnation = state.progress.next_incarnation.value;
+  if (state.begun) options.restore = std::move(state);
+  return {};
+}
+
+// Reads the state or the checkpoint to resume from, if there is one, and the job.
 Status LoadAll(Flags* flags) {
   auto& options = flags->loop;
+  std::random_device random;
+  options.run = std::uint64_t{random()} << 32 | random() | 1;
   if (!flags->resume.empty()) {
-    auto directory = scheduler::ResolveCheckpoint(flags->resume);
-    if (!directory) return std::unexpected(directory.error());
-    options.resume_directory = std::filesystem::absolute(*directory).string();
-    auto manifest = ReadManifest(options.resume_directory);
-    if (!manifest) return std::unexpected(manifest.error());
-    options.resume = std::move(*manifest);
+    auto state = scheduler::ReadState(flags->resume);
+    if (state) return LoadRestart(flags, *std::move(state));
+    if (state.error().code != ErrorCode::kNotFound) return std::unexpected(state.error());
+    TARN_RETURN_IF_ERROR(LoadCheckpoint(flags, flags->resume));
   }
   auto job = flags->job.empty() ? ParseJob(options.resume->job_text, options.resume_directory, "/", flags->overrides)
                                 : LoadJob(flags->job, flags->overrides);

@@ -55,7 +55,7 @@ std::string Membership::OnShardJoin(Peer from, const Join& join, TimeUs now, con
   if (shard.joined && shard.nonce == join.nonce) {
     shard.peer = from;
     shard.heard = now;
-    if (formed_) SendWelcome(from, shard.nonce, join.rank, shard.incarnation, options_.start_clock, mail);
+    if (formed_) SendWelcome(from, shard.nonce, join.rank, shard.incarnation, options_.start_clock, mail, LogOf(shard));
     return {};
   }
   if (formed_) {
@@ -143,12 +143,15 @@ void Membership::Remember(const WorkerNode& worker) {
 
 void Membership::Forget(Incarnation worker) { workers_.erase(worker); }
 
+bool Membership::Complete() const {
+  return shards_joined() == shards_.size() && workers_waiting() >= options_.workers;  // they wait, one a rank
+}
+
 bool Membership::Form(TimeUs now) {
-  if (formed_ || shards_joined() < shards_.size()) return false;
-  if (workers_.size() < options_.workers) return false;  // all of them wait, one a rank
+  if (formed_ || !Complete()) return false;
   formed_ = true;
-  view_.routes.epoch = Epoch(1);
-  view_.routes.owners = EvenOwners(options_.partition_bits, options_.shards);
+  view_.routes.epoch = Epoch(view_.routes.epoch.value + 1);
+  if (view_.routes.owners.empty()) view_.routes.owners = EvenOwners(options_.partition_bits, options_.shards);
   for (ShardNode& shard : shards_) {
     view_.routes.endpoints.push_back(shard.endpoint);
     shard.heard = now;
@@ -156,8 +159,10 @@ bool Membership::Form(TimeUs now) {
   Changed();
   for (auto& [id, worker] : workers_) {
     worker.heard = now;
-    MakeLive(&worker, options_.start_clock);
+    if (!admit_together_) MakeLive(&worker, options_.start_clock);
   }
+  for (const WorkerEntry& entry : view_.workers)
+    if (entry.state == WorkerState::kEnded) ended_[entry.incarnation] = view_.version;
   return true;
 }
 
@@ -220,10 +225,15 @@ void Membership::OnHeartbeat(ShardNode* shard, const Heartbeat& heartbeat) {
   if (heartbeat.view >= shard->confirmed) shard->writing = heartbeat.writing;
   shard->confirmed = std::max(shard->confirmed, std::min(heartbeat.view, view_.version));
   shard->min_clock = std::max(shard->min_clock, heartbeat.clock);
+  shard->logged = std::max(shard->logged, heartbeat.log_synced);
   for (const FencedTick& tick : heartbeat.fenced) {
     const WorkerEntry* entry = Entry(tick.incarnation);
     if (entry == nullptr || entry->state != WorkerState::kFencing) continue;
-    fenced_[tick.incarnation].emplace(shard->shard, tick);
+    const auto [it, added] = fenced_[tick.incarnation].try_emplace(shard->shard);
+    if (!added) continue;
+    it->second.newest = tick;
+    for (const WorkerTick& earlier : heartbeat.fenced_ticks)
+      if (earlier.incarnation == tick.incarnation) it->second.earlier.push_back({earlier.clock, earlier.position});
   }
 }
 
@@ -244,14 +254,21 @@ void Membership::Acknowledge(Peer peer, ViewVersion theirs, TimeUs* view_sent, T
 }
 
 void Membership::SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank, Incarnation incarnation, Clock start,
-                             const Mailer& mail) const {
+                             const Mailer& mail, const LogOrder& log) const {
   mail.Send(peer, Welcome{.nonce = nonce,
                           .rank = rank,
                           .incarnation = incarnation,
                           .start_clock = start,
                           .job_text = options_.job_text,
                           .resume_directory = options_.resume_directory,
-                          .view = view_});
+                          .view = view_,
+                          .log = log});
+}
+
+LogOrder Membership::LogOf(const ShardNode& shard) const {
+  LogOrder log = options_.log;
+  log.at_least = shard.logged;
+  return log;
 }
 
 bool Membership::MayBegin(const WorkerNode& worker) const {
@@ -267,7 +284,8 @@ void Membership::SendViews(TimeUs now, const Mailer& mail) {
     if (!due(shard.confirmed, shard.view_sent)) continue;
     // Until a shard has confirmed anything, its Welcome may be what was lost.
     if (shard.confirmed == ViewVersion(0))
-      SendWelcome(shard.peer, shard.nonce, shard.shard.value, shard.incarnation, options_.start_clock, mail);
+      SendWelcome(shard.peer, shard.nonce, shard.shard.value, shard.incarnation, options_.start_clock, mail,
+                  LogOf(shard));
     else
       mail.Send(shard.peer, ViewUpdate{view_});
     shard.view_sent = std::max<TimeUs>(now, 1);

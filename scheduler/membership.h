@@ -16,6 +16,7 @@
 #include "core/message.h"
 #include "scheduler/mailer.h"
 #include "scheduler/splits.h"
+#include "scheduler/state.h"
 
 namespace tarn::scheduler {
 
@@ -36,6 +37,7 @@ struct ShardNode {
   ViewVersion confirmed;
   Clock min_clock;
   CheckpointId writing;  // as of `confirmed`
+  LogSequence logged;    // durable in its log
 };
 
 struct WorkerNode {
@@ -64,6 +66,7 @@ struct Verdict {
   Clock join, end;
   DataPosition position;
   std::uint64_t repeated = 0;  // batches of which a push was applied, and which will be trained again
+  bool taken_back = false;     // to an earlier clock than it had ticked to (rule R4)
 };
 
 class Membership {
@@ -76,8 +79,19 @@ class Membership {
     Incarnation first_incarnation{1};
     std::size_t nonces_kept = kNoncesKept;
     std::size_t worker_entries_max = limits::kWorkerEntriesMax;  // of a view; beyond, joiners wait
+    LogOrder log;                                                // of shards; at_least is each shard's own
+    bool ends_together = false;  // rule R4: a restart takes all workers back to one clock
   };
   explicit Membership(Options options);
+
+  // Rule R3: the fleet of a run that ended with all of its processes, to be formed anew. Before any other call.
+  void Restore(const SchedulerState& state);
+  // The workers of before the restart have no verdict yet.
+  bool restarting() const { return restarting_; }
+  // What a state keeps.
+  void Capture(SchedulerState* state) const;
+  // Every shard has confirmed a view: its log has begun.
+  bool begun() const { return begun_ || (formed_ && Confirmed(ViewVersion(1))); }
 
   // N1. Answers with Welcome or Shutdown, or not yet. A note for the log, or empty.
   std::string OnJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
@@ -121,6 +135,8 @@ class Membership {
   // Adds the table, or replaces the one of its id.
   void PutTable(const TableSpec& spec);
   void SetTables(std::vector<TableSpec> tables) { view_.tables = std::move(tables); }
+  // Logs may go back to this checkpoint (rule L4).
+  void SetWhole(CheckpointId id) { view_.whole = id; }
 
   // All shards have adopted a view at least that new.
   bool Confirmed(ViewVersion version) const;
@@ -151,7 +167,10 @@ class Membership {
   std::string OnWorkerJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
   std::optional<WorkerRank> RankFor(const Join& join) const;
   void SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank, Incarnation incarnation, Clock start,
-                   const Mailer& mail) const;
+                   const Mailer& mail, const LogOrder& log = {}) const;
+  LogOrder LogOf(const ShardNode& shard) const;
+  bool Complete() const;  // all shards and workers have joined
+  void EndAsOne(const std::vector<Incarnation>& workers);
   bool MayBegin(const WorkerNode& worker) const;
   void Remember(const WorkerNode& worker);
   bool MayDrop(const WorkerEntry& entry) const;  // M4
@@ -172,7 +191,14 @@ class Membership {
   std::map<std::uint64_t, Incarnation> nonces_;  // of workers, also of those forgotten
   std::map<Incarnation, std::uint64_t> by_age_;  // the same, oldest first
   std::map<Incarnation, ViewVersion> ended_;     // entries kEnded -> the view that said so first
-  std::map<Incarnation, std::map<ShardId, FencedTick>> fenced_;
+  struct FencedReport {
+    FencedTick newest;
+    std::vector<TickPoint> earlier;
+  };
+  std::map<Incarnation, std::map<ShardId, FencedReport>> fenced_;
+  bool begun_ = false;           // already before a restart
+  bool restarting_ = false;      // workers of before a restart have no verdict yet
+  bool admit_together_ = false;  // after a restart: all workers at one clock
   std::vector<Verdict> verdicts_;
   Clock largest_end_;
   Incarnation next_incarnation_;

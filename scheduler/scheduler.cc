@@ -20,6 +20,16 @@ constexpr int kWorkerlessLeasesMax = 20;
 
 TimeUs ToUs(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
 
+// Whether every table is bsp and aggregated: then the bits of the parameters follow from the data alone.
+bool IsExact(const Job& job) {
+  auto exact = [](const ConsistencySpec& spec) {
+    return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
+  };
+  return exact(job.consistency) && std::all_of(job.tables.begin(), job.tables.end(), [&](const auto& table) {
+           return !table.second.has_consistency || exact(table.second.consistency);
+         });
+}
+
 Membership::Options MembershipOptions(const SchedulerOptions& options) {
   Membership::Options out;
   out.shards = options.job.fleet.servers * options.job.fleet.shards;
@@ -29,6 +39,13 @@ Membership::Options MembershipOptions(const SchedulerOptions& options) {
   out.heartbeat_us = ToUs(options.job.fleet.heartbeat_seconds);
   out.job_text = options.job_text;
   out.first_incarnation = Incarnation(std::max<std::uint64_t>(options.first_incarnation, 1));
+  if (options.job.storage.durability == Durability::kLog)
+    out.log = {.run = options.run,
+               .recover = options.restore != nullptr,
+               .from = options.restore != nullptr  ? options.restore->whole
+                       : options.resume != nullptr ? options.resume->id
+                                                   : CheckpointId(0)};
+  out.ends_together = IsExact(options.job);
   if (options.resume == nullptr) return out;
   out.partition_bits = options.resume->partition_bits;
   out.resume_directory = options.resume_directory;
@@ -45,7 +62,17 @@ Checkpoints::Options CheckpointOptions(const SchedulerOptions& options) {
   out.last = options.resume->id;
   out.best = options.resume->best_checkpoint;
   out.start_clock = options.resume->resume_clock;
+  if (options.restore != nullptr) out.kept = options.restore->kept;
   return out;
+}
+
+// A restored run goes on from what its state says.
+SchedulerOptions Prepared(SchedulerOptions options) {
+  if (options.restore == nullptr) return options;
+  options.run = options.restore->run;
+  options.resume = &options.restore->progress;
+  options.resume_directory = options.restore->whole_directory;
+  return options;
 }
 
 // Whether clocks mean the same on every shard for some table, so that a checkpoint has to lie between two of them.
@@ -61,7 +88,7 @@ bool CutsAtClock(const Job& job) {
 }  // namespace
 
 Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
-    : options_(std::move(options)),
+    : options_(Prepared(std::move(options))),
       store_(store),
       resume_(options_.resume != nullptr ? std::optional(*options_.resume) : std::nullopt),
       fingerprint_(Fingerprint(options_.job)),
@@ -74,7 +101,10 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
       checkpoints_(CheckpointOptions(options_)),
       cuts_at_clock_(CutsAtClock(options_.job)) {
   options_.resume = nullptr;  // the caller's; ours is resume_
+  const SchedulerState* restore = std::exchange(options_.restore, nullptr);
   if (!resume_) return;
+  whole_ = resume_->id;
+  whole_directory_ = options_.resume_directory;
   leases_.Resume(resume_->data);
   std::vector<TableSpec> tables = resume_->tables;
   for (TableSpec& table : tables) {
@@ -87,6 +117,7 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
   earlier_died_ = resume_->workers_died;
   earlier_seconds_ = resume_->seconds;
   train_seconds_ = resume_->train_seconds;
+  if (restore != nullptr) Restore(*restore);
 }
 
 void Scheduler::Impl::Start(TimeUs now) {
@@ -425,12 +456,26 @@ Scheduler::~Scheduler() = default;
 
 void Scheduler::Start(TimeUs now) { impl_->Start(now); }
 void Scheduler::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+  const std::size_t sent = out->size();
   impl_->OnMessage(from, std::move(message), now, out);
+  impl_->Persist(sent, now, out);
 }
-void Scheduler::OnTimer(TimeUs now, Outbox* out) { impl_->OnTimer(now, out); }
+void Scheduler::OnTimer(TimeUs now, Outbox* out) {
+  const std::size_t sent = out->size();
+  impl_->OnTimer(now, out);
+  impl_->Persist(sent, now, out);
+}
 TimeUs Scheduler::NextTimer() const { return impl_->NextTimer(); }
-void Scheduler::RequestStop(TimeUs now, Outbox* out) { impl_->RequestStop(now, out); }
-void Scheduler::RequestCheckpoint(TimeUs now, Outbox* out) { impl_->RequestCheckpoint(now, out); }
+void Scheduler::RequestStop(TimeUs now, Outbox* out) {
+  const std::size_t sent = out->size();
+  impl_->RequestStop(now, out);
+  impl_->Persist(sent, now, out);
+}
+void Scheduler::RequestCheckpoint(TimeUs now, Outbox* out) {
+  const std::size_t sent = out->size();
+  impl_->RequestCheckpoint(now, out);
+  impl_->Persist(sent, now, out);
+}
 bool Scheduler::stopping() const { return impl_->stopping(); }
 bool Scheduler::stopped() const { return impl_->stopped(); }
 const Shutdown& Scheduler::stop_reason() const { return impl_->stop_reason(); }

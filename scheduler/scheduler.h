@@ -13,6 +13,7 @@
 #include "core/manifest.h"
 #include "core/message.h"
 #include "scheduler/progress.h"
+#include "scheduler/state.h"
 
 namespace tarn::scheduler {
 
@@ -23,6 +24,9 @@ class SchedulerStore {
   virtual ~SchedulerStore() = default;
   virtual Status WriteManifest(const std::string& directory, const Manifest& manifest) = 0;
   virtual void RemoveCheckpoint(const std::string& directory) = 0;
+  // Runs with durability "log": replaces the state (rule R1); forgets it, at the end. Others never call them.
+  virtual Status WriteState(const SchedulerState&) { return {}; }
+  virtual Status RemoveState() { return {}; }
 };
 
 struct SchedulerOptions {
@@ -32,6 +36,10 @@ struct SchedulerOptions {
   std::uint64_t first_incarnation = 1;
   const Manifest* resume = nullptr;  // copied; null: a new run
   std::string resume_directory;      // of that manifest
+  // Durability "log": a number drawn for this run, and after a crash of everything what it had kept (copied; null: a
+  // new run). A state that is not `begun` is no reason to restore: only its run and next incarnation count.
+  std::uint64_t run = 0;
+  const SchedulerState* restore = nullptr;
 };
 
 struct Note {

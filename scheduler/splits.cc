@@ -9,6 +9,9 @@
 namespace tarn::scheduler {
 namespace {
 
+// Leases done that are kept of a worker that has not ended: more than a restart takes back.
+constexpr std::size_t kDoneKept = 16;
+
 std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
 std::vector<std::uint64_t> BlockOrder(const SplitsOptions& options) {
@@ -63,7 +66,7 @@ LeaseGrant Splits::Grant(std::uint32_t index, LeaseId id, Incarnation owner) {
   const Split& split = splits_[index];
   TARN_CHECK(free_[OwnerOf(index)].erase(index) == 1, "only a free split can be leased");
   --free_count_;
-  records_[id] = {.split = index, .owner = owner};
+  records_[id] = {.split = index, .owner = owner, .before = split.trained};
   ++open_[owner];
   return {.lease = id,
           .purpose = options_.purpose,
@@ -86,10 +89,16 @@ bool Splits::Done(Incarnation owner, const LeaseDone& done) {
   return true;
 }
 
-void Splits::Take(Incarnation owner, const DataPosition& position, bool hold) {
+void Splits::Take(Incarnation owner, const DataPosition& position, bool hold, bool take_back) {
   for (auto& [id, record] : records_) {
-    if (record.owner != owner || record.outcome != Outcome::kOpen) continue;
+    if (record.owner != owner || record.outcome == Outcome::kTaken) continue;
     Split& split = splits_[record.split];
+    if (record.outcome == Outcome::kDone) {
+      const bool covered = id < position.lease || (id == position.lease && position.rows >= split.rows);
+      if (!take_back || covered) continue;
+      split.trained = record.before;
+      --done_;
+    }
     record.outcome = Outcome::kTaken;
     if (options_.purpose == LeasePurpose::kTrain) {
       if (id < position.lease) split.trained = split.rows;
@@ -102,6 +111,39 @@ void Splits::Take(Incarnation owner, const DataPosition& position, bool hold) {
       Free(record.split);
   }
   open_.erase(owner);
+}
+
+std::vector<std::uint64_t> Splits::Capture(std::vector<KeptLease>* kept) const {
+  std::vector<std::uint64_t> trained;
+  trained.reserve(splits_.size());
+  for (const Split& split : splits_) trained.push_back(split.trained);
+  std::map<Incarnation, std::size_t> done;
+  for (auto it = records_.rbegin(); it != records_.rend(); ++it) {
+    const auto& [id, record] = *it;
+    const bool is_done = record.outcome == Outcome::kDone;
+    if (record.outcome == Outcome::kTaken || !open_.contains(record.owner)) continue;
+    if (is_done && ++done[record.owner] > kDoneKept) continue;
+    kept->push_back({id, record.owner, record.split, is_done});
+    trained[record.split] = record.before;
+  }
+  std::reverse(kept->begin(), kept->end());
+  return trained;
+}
+
+void Splits::Restore(const std::vector<KeptLease>& kept) {
+  for (const KeptLease& lease : kept) {
+    Split& split = splits_[lease.split];
+    if (free_[OwnerOf(lease.split)].erase(lease.split) == 0) continue;  // of a damaged state
+    --free_count_;
+    records_[lease.lease] = {.split = lease.split,
+                             .owner = lease.owner,
+                             .outcome = lease.done ? Outcome::kDone : Outcome::kOpen,
+                             .before = split.trained};
+    open_[lease.owner] += lease.done ? 0 : 1;
+    if (!lease.done) continue;
+    split.trained = split.rows;
+    ++done_;
+  }
 }
 
 void Splits::Release() {

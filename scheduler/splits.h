@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/message.h"
+#include "scheduler/state.h"
 
 namespace tarn::scheduler {
 
@@ -43,7 +44,8 @@ class Splits {
   bool Done(Incarnation owner, const LeaseDone& done);
   // The owner's incarnation is over, and its position final: what it covers stays trained, the rest is free again.
   // hold: part-trained splits stay out of reach until Release (rule K1).
-  void Take(Incarnation owner, const DataPosition& position, bool hold);
+  // take_back: leases reported done that the position does not cover are not done after all (rule R4).
+  void Take(Incarnation owner, const DataPosition& position, bool hold, bool take_back = false);
   void Release();
 
   std::uint64_t size() const { return splits_.size(); }
@@ -58,6 +60,12 @@ class Splits {
   // Trained rows of each split. `at`: positions to go by; `trust_done`: leases reported done count as done whatever
   // the position says. Incarnations not in `at` are taken as their reports and final positions say.
   std::vector<std::uint64_t> Trained(const Positions& at, bool trust_done) const;
+
+  // Rows of each split that are trained but for the leases in `kept`: the open ones, and the last few done of owners
+  // that have not ended.
+  std::vector<std::uint64_t> Capture(std::vector<KeptLease>* kept) const;
+  // Right after construction with what Capture returned.
+  void Restore(const std::vector<KeptLease>& kept);
 
   // Of all leases reported done; the loss is summed in the order of splits, so that its bits do not depend on who
   // reported first.
@@ -78,6 +86,7 @@ class Splits {
     Incarnation owner;
     Outcome outcome = Outcome::kOpen;
     std::uint64_t trained = 0;  // kTaken: rows of the split trained at the end
+    std::uint64_t before = 0;   // when it was granted
   };
 
   std::uint32_t OwnerOf(std::uint32_t split) const { return options_.owners == 0 ? 0 : split % options_.owners; }

@@ -84,17 +84,46 @@ std::vector<Verdict> Membership::TakeVerdicts() {
   std::vector<Incarnation> ready;
   for (const auto& [id, reports] : fenced_)
     if (reports.size() == shards_.size()) ready.push_back(id);
+  if (restarting_ && formed_ && ready.size() == fenced_.size() && Confirmed(view_.version)) {
+    restarting_ = false;
+    if (options_.ends_together) EndAsOne(std::exchange(ready, {}));
+  }
+  if (restarting_) ready.clear();
   for (Incarnation id : ready) {
     WorkerNode& worker = workers_.at(id);
     FencedTick highest;
     Clock pushed;
-    for (const auto& [shard, tick] : fenced_[id]) {
+    for (const auto& [shard, report] : fenced_[id]) {
+      const FencedTick& tick = report.newest;
       if (tick.tick > highest.tick) highest = tick;
       pushed = std::max(pushed, tick.pushed);
     }
     End(&worker, std::max(highest.tick, worker.join), highest.position, pushed);
   }
   return std::exchange(verdicts_, {});
+}
+
+// Rule R4: all end at the least of their clocks, with the positions that they had there. Each shard that has a worker's
+// newest tick has all of its ticks back to the shard's minimum clock, and that is no later.
+void Membership::EndAsOne(const std::vector<Incarnation>& workers) {
+  Clock together(UINT64_MAX);
+  for (Incarnation id : workers) {
+    Clock newest = workers_.at(id).join;
+    for (const auto& [shard, report] : fenced_[id]) newest = std::max(newest, report.newest.tick);
+    together = std::min(together, newest);
+  }
+  for (Incarnation id : workers) {
+    WorkerNode& worker = workers_.at(id);
+    TickPoint at{worker.join, {}};
+    for (const auto& [shard, report] : fenced_[id]) {
+      std::vector<TickPoint> ticks = report.earlier;
+      ticks.push_back({report.newest.tick, report.newest.position});
+      for (const TickPoint& tick : ticks)
+        if (tick.clock <= together && tick.clock >= at.clock) at = tick;
+    }
+    End(&worker, std::max(together, worker.join), at.position, Clock(0));
+    verdicts_.back().taken_back = true;
+  }
 }
 
 std::vector<const WorkerNode*> Membership::Live() const {
@@ -139,12 +168,14 @@ Clock Membership::FreeClock() const {
 }
 
 bool Membership::JoinersReady() const {
-  if (!formed_ || AnyFencing()) return false;
+  if (!formed_ || AnyFencing() || restarting_) return false;
+  if (admit_together_ && workers_waiting() < options_.workers) return false;
   return workers_waiting() > 0 && Room() > 0;
 }
 
 std::vector<WorkerNode> Membership::AdmitJoiners(Clock join) {
   std::vector<WorkerNode> admitted;
+  admit_together_ = false;
   Changed();
   for (auto& [id, worker] : workers_) {
     if (worker.state != WorkerNode::State::kWaiting || Room() == 0) continue;

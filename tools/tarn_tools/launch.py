@@ -90,6 +90,7 @@ class Launch:
             raise Failure(f"cannot run {node.argv[0]}: {error.strerror}") from error
 
     def _start_all(self):
+        self._port_file.unlink(missing_ok=True)
         arguments = ["--job", self._options.job, "--port-file", str(self._port_file)]
         for override in self._options.overrides:
             arguments += ["--set", override]

@@ -36,7 +36,12 @@ def parse_arguments(argv):
         dest="overrides",
         help="overrides one key of the job; may be repeated",
     )
-    parser.add_argument("--resume", metavar="RUN_DIR", help="goes on from that run's newest whole checkpoint")
+    parser.add_argument(
+        "--resume",
+        metavar="RUN_DIR",
+        help="goes on from that run's newest whole checkpoint, in a new folder; a run with durability \"log\" that ended "
+        "with a crash, where its logs end, in its own",
+    )
     parser.add_argument("--run-dir", metavar="DIR", help="where the run leaves its files (runs/<job>-<UTC time>)")
     parser.add_argument("--bin-dir", metavar="DIR", help="use these programs as they are (build/release/bin, built)")
     parser.add_argument("--keys", metavar="FILE", help="the fleet's key file (tarn-keys makes one), for all programs")
@@ -78,11 +83,13 @@ def job_name(options):
 class RunDir:
     """The folder of a run. `path` has logs/ in it and nothing else, once make_run_dir has returned it."""
 
-    def __init__(self, path, made):
-        self.path, self._made = path, made
+    def __init__(self, path, made, keep=False):
+        self.path, self._made, self._keep = path, made, keep
 
     def remove(self):
-        """Leaves nothing of the run; an empty folder that was there before is left empty."""
+        """Leaves nothing of the run; an empty folder that was there before is left empty, one that goes on as it is."""
+        if self._keep:
+            return
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
@@ -92,7 +99,19 @@ class RunDir:
             self.path.rmdir()
 
 
+def goes_on(options):
+    """Whether the run to be resumed has logs that end in a crash: its scheduler's state is there until it is over."""
+    return bool(options.resume) and os.path.isfile(os.path.join(options.resume, "scheduler.state"))
+
+
 def make_run_dir(options):
+    if goes_on(options):
+        path = pathlib.Path(options.resume)
+        if options.run_dir and not (os.path.exists(options.run_dir) and os.path.samefile(options.run_dir, path)):
+            raise FileExistsError(f"--run-dir {options.run_dir}: a run with a log goes on in its own folder, {path}")
+        (path / "logs").mkdir(exist_ok=True)
+        (path / "summary.json").unlink(missing_ok=True)  # of how it ended before
+        return RunDir(path, made=False, keep=True)
     if options.run_dir:
         return given_run_dir(pathlib.Path(options.run_dir))
     base = f"{job_name(options)}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"

@@ -7,13 +7,15 @@
 namespace tarn::scheduler {
 namespace {
 
-SchedulerOptions OptionsOf(const Job& job, const Manifest* resume) {
+SchedulerOptions OptionsOf(const Job& job, const Manifest* resume, const SchedulerState* restore) {
   SchedulerOptions options;
   options.job = job;
   options.job_text = ToToml(job);
   options.checkpoints_directory = "run/checkpoints";
   options.resume = resume;
   options.resume_directory = resume != nullptr ? "old" : "";
+  options.run = 17;
+  options.restore = restore;
   return options;
 }
 
@@ -32,8 +34,9 @@ Job SmallJob(std::uint32_t shards, std::uint32_t workers) {
   return job;
 }
 
-FakeFleet::FakeFleet(const Job& the_job, const Manifest* resume)
-    : job(the_job), scheduler(OptionsOf(the_job, resume), &store) {
+FakeFleet::FakeFleet(const Job& the_job, const Manifest* resume, const SchedulerState* restore)
+    : job(the_job), scheduler(OptionsOf(the_job, resume, restore), &store) {
+  if (restore != nullptr) next_nonce_ += 1'000'000;
   scheduler.Start(now);
 }
 
@@ -103,6 +106,7 @@ void FakeFleet::Send(const FakeWorker& worker, Body body) {
 void FakeFleet::Deliver() {
   Outbox taken = std::exchange(out_, {});
   for (const Outgoing& outgoing : taken) {
+    if (on_send) on_send(outgoing);
     for (auto& shard : shards)
       if (shard->peer == outgoing.to && !shard->silent) Receive(*shard, outgoing.message);
     for (auto& worker : workers)
@@ -114,6 +118,7 @@ void FakeFleet::Receive(FakeShard& shard, const Message& message) {
   if (const auto* welcome = std::get_if<Welcome>(&message.body)) {
     shard.incarnation = welcome->incarnation;
     shard.resume_directory = welcome->resume_directory;
+    shard.log = welcome->log;
     shard.min_clock = std::max(shard.min_clock, welcome->start_clock);
     Adopt(shard, welcome->view);
   } else if (const auto* update = std::get_if<ViewUpdate>(&message.body)) {
@@ -160,6 +165,8 @@ void FakeFleet::Heartbeat(FakeShard& shard) {
     tick.tick = shard.ticks[entry.incarnation];
     tick.position = shard.positions[entry.incarnation];
     beat.fenced.push_back(tick);
+    if (const auto it = shard.earlier.find(entry.incarnation); it != shard.earlier.end())
+      beat.fenced_ticks.push_back({entry.incarnation, it->second.clock, it->second.position});
   }
   Send(shard, beat);
   const CheckpointOrder order = shard.view.checkpoint;

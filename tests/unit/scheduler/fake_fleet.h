@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,17 @@ class MemoryStore : public SchedulerStore {
     manifests.erase(directory);
     removed.push_back(directory);
   }
+  Status WriteState(const SchedulerState& written) override {
+    if (fail_state) return Fail(ErrorCode::kIo, "run/scheduler.state: No space left on device");
+    state = written;
+    return {};
+  }
+  Status RemoveState() override {
+    state.reset();
+    return {};
+  }
+  std::optional<SchedulerState> state;
+  bool fail_state = false;
   std::map<std::string, Manifest> manifests;
   std::vector<std::string> removed;
   bool fail = false;
@@ -45,10 +57,12 @@ struct FakeShard {
   CheckpointId writing;      // what its heartbeats say
   std::map<Incarnation, Clock> ticks;
   std::map<Incarnation, DataPosition> positions;
+  std::map<Incarnation, TickPoint> earlier;  // the tick before, where a test needs it
   Clock min_clock;
   std::set<CheckpointId> cut;  // orders that it has cut
   std::optional<Shutdown> shutdown;
   std::string resume_directory;
+  LogOrder log;
 };
 
 struct FakeWorker {
@@ -78,7 +92,8 @@ struct FakeWorker {
 
 class FakeFleet {
  public:
-  FakeFleet(const Job& job, const Manifest* resume = nullptr);
+  // restore: what a store of another fleet had kept.
+  FakeFleet(const Job& job, const Manifest* resume = nullptr, const SchedulerState* restore = nullptr);
 
   FakeShard& AddShard(std::uint32_t shard);
   FakeWorker& AddWorker(std::uint32_t rank);
@@ -122,7 +137,8 @@ class FakeFleet {
   std::uint64_t rows[3] = {0, 0, 0};                               // what workers see
   std::map<std::pair<std::uint32_t, std::uint64_t>, int> trained;  // (epoch, row) -> times, that count in the end
   std::vector<std::string> notes;
-  double valid_loss = 1;  // log-loss that workers report of validation splits
+  std::function<void(const Outgoing&)> on_send;  // before it is delivered
+  double valid_loss = 1;                         // log-loss that workers report of validation splits
 
  private:
   struct Batch {

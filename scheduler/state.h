@@ -1,0 +1,62 @@
+// What the scheduler of a run with durability "log" keeps on disk, so that after a crash of everything the run goes on
+// where its shards' logs end (rules R1 to R5). Written whole, atomically, before anything that depends on it is sent.
+//
+// The file RUN_DIR/scheduler.state: 8 bytes "TARNSTAT", then little-endian: format version (32 bits), CRC-32C of all
+// that follows (32 bits), bytes of the body (64 bits), and the body, a FlatBuffer (schemas/scheduler_state.fbs). It is
+// there as long as the run is not over.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/manifest.h"
+#include "core/types.h"
+#include "core/view.h"
+
+namespace tarn::scheduler {
+
+inline constexpr std::uint32_t kStateVersion = 1;
+inline constexpr const char* kStateName = "scheduler.state";
+
+// A train lease of a worker that has not ended: open, or done so lately that its end may yet be taken back.
+struct KeptLease {
+  LeaseId lease;
+  Incarnation owner;
+  std::uint32_t split = 0;
+  bool done = false;
+  friend bool operator==(const KeptLease&, const KeptLease&) = default;
+};
+
+struct SchedulerState {
+  std::uint64_t run = 0;  // drawn when the run began
+  // What a checkpoint made now would say of job, tables, data (without the leases below), epochs and totals; its id is
+  // the highest that was given out.
+  Manifest progress;
+  ViewVersion version;
+  Epoch epoch;
+  std::vector<ShardId> owners;
+  std::vector<WorkerEntry> workers;
+  std::uint64_t proposal = 0;
+  Clock largest_end;
+  LeaseId last_lease;
+  std::vector<KeptLease> leases;    // in order of id
+  bool begun = false;               // every shard has a log; before that nothing was acknowledged
+  bool best_wanted = false;         // the last epoch was the best, and its checkpoint is not whole
+  CheckpointId whole;               // to which the logs go back; 0: to the beginning
+  std::string whole_directory;      // of that checkpoint, perhaps of the run that was resumed; empty: none
+  std::string pending_directory;    // of a checkpoint that was ordered and is not whole
+  std::vector<std::string> kept;    // whole checkpoints of this run, oldest first
+  std::vector<LogSequence> logged;  // by shard: durable in its log, as far as was heard
+};
+
+// The bytes of the file and back; `origin` names it in errors: kCorrupt, kUnsupported.
+std::string EncodeState(const SchedulerState& state);
+Expected<SchedulerState> DecodeState(std::string_view bytes, const std::string& origin);
+
+// Of RUN_DIR/scheduler.state. kNotFound if there is none: the run is over, or has no log.
+Expected<SchedulerState> ReadState(const std::string& run_dir);
+
+}  // namespace tarn::scheduler

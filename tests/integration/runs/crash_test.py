@@ -1,0 +1,141 @@
+"""Shows that a run with durability "log" survives SIGKILL of every process, again and again, at random moments, with
+and without checkpoints: it goes on with `tools/launch --resume` in its own folder, and every row of every epoch was
+trained exactly once, by what the workers wrote down themselves (record.py) and the ends that the scheduler announced.
+Where the bits of a run follow from its data alone (bsp + aggregated), they are those of a run that nothing disturbed.
+
+TARN_CRASHES sets how many times everything is killed over all runs (8 unless set; 500 for the recorded figures)."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+import unittest
+
+import processes
+import record
+from fleet_case import BIN, FleetCase
+
+CRASHES = int(os.environ.get("TARN_CRASHES", "8"))
+SEED = int(os.environ.get("TARN_CRASH_SEED", "5"))
+CRASHES_OF_A_RUN = 4
+EPOCHS = 2
+MODES = (("bsp", "aggregated"), ("ssp", "immediate"), ("asp", "immediate"), ("ssp", "aggregated"))
+RUN_SECONDS_MAX = 240
+FIRST_BATCH_SECONDS_MAX = 60
+
+
+class CrashTest(FleetCase):
+    rows = 40_000
+
+    def setUp(self):
+        self.random = random.Random(SEED)
+        self.totals = dict.fromkeys(("crashes", "runs", "incarnations", "voided", "repeated", "early"), 0)
+        self.hashes = {}
+
+    def test_nothing_is_lost_and_nothing_is_done_twice(self):
+        while self.totals["crashes"] < CRASHES:
+            number = self.totals["runs"]
+            mode, apply = MODES[number % len(MODES)]
+            checkpoint_clocks = (0, 20)[number // len(MODES) % 2 ^ number % 2]
+            self.totals["runs"] += 1
+            with self.subTest(run=number, mode=mode, apply=apply, checkpoint_clocks=checkpoint_clocks):
+                self.run_with_crashes(number, mode, apply, checkpoint_clocks)
+        print("crash test: everything killed {crashes} times over {runs} runs ({early} times before the first batch); "
+              "{incarnations} incarnations ended; every row once, {voided} batches voided (aggregated), {repeated} "
+              "repeated (immediate)".format(**self.totals))
+
+    def job_of(self, mode, apply, checkpoint_clocks):
+        return self.job(workers=2, servers=2, mode=mode, apply=apply, staleness=2 if mode == "ssp" else 0, epochs=EPOCHS,
+                        batch_rows=64, durability="log", checkpoint_clocks=checkpoint_clocks,
+                        checkpoint_final=bool(checkpoint_clocks))
+
+    def run_with_crashes(self, number, mode, apply, checkpoint_clocks):
+        job = self.job_of(mode, apply, checkpoint_clocks)
+        run_dir, written = self.folder / f"crash-{number}", self.folder / f"record-{number}"
+        programs = self.recording_programs(number, written)
+        for _ in range(min(CRASHES_OF_A_RUN, CRASHES - self.totals["crashes"])):
+            self.start_and_kill(self.command(job, run_dir, bin_dir=programs), run_dir, written)
+            self.totals["crashes"] += 1
+        done = subprocess.run(self.going_on(self.command(job, run_dir, bin_dir=programs), run_dir), capture_output=True,
+                              text=True, timeout=RUN_SECONDS_MAX)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.judge(run_dir, written, mode, apply, checkpoint_clocks)
+
+    @staticmethod
+    def going_on(command, run_dir):
+        """The same launch again; goes on if the run has begun."""
+        if not (run_dir / "scheduler.state").exists():
+            return command
+        return [*command[:2], "--resume", run_dir, *command[3:]]
+
+    def start_and_kill(self, command, run_dir, written):
+        if run_dir.exists() and not (run_dir / "scheduler.state").exists():
+            self.empty(run_dir)  # killed before there was anything to go on with
+        launch = subprocess.Popen(self.going_on(command, run_dir), stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        before = written.stat().st_size if written.exists() else 0
+        if self.random.random() < 0.2:
+            time.sleep(self.random.uniform(0, 1))
+        else:
+            deadline = time.monotonic() + FIRST_BATCH_SECONDS_MAX
+            while time.monotonic() < deadline and launch.poll() is None:
+                if written.exists() and written.stat().st_size > before:
+                    break
+                time.sleep(0.002)
+            time.sleep(self.random.uniform(0, 1.0) ** 2)
+        self.totals["early"] += not written.exists() or written.stat().st_size == before
+        launch.kill()
+        launch.wait()
+        while pids := list(processes.of_run(run_dir)):
+            self.random.shuffle(pids)
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.01)
+
+    def empty(self, run_dir):
+        subprocess.run(["rm", "-rf", run_dir], check=True)
+
+    def recording_programs(self, number, written):
+        """A folder with the programs, in which tarn-worker keeps a record."""
+        folder = self.folder / f"bin-{number}"
+        folder.mkdir()
+        for program in ("tarn-scheduler", "tarn-server"):
+            (folder / program).symlink_to(BIN / program)
+        worker = folder / "tarn-worker"
+        worker.write_text(f'#!/bin/sh\nexec "{BIN}/tarn-worker" --record "{written}" "$@"\n')
+        worker.chmod(0o755)
+        return folder
+
+    def judge(self, run_dir, written, mode, apply, checkpoint_clocks):
+        summary = json.loads((run_dir / "summary.json").read_text())
+        self.assertEqual(summary["status"], "done")
+        self.assertEqual(summary["samples"], EPOCHS * self.rows)
+        self.assertFalse((run_dir / "scheduler.state").exists(), "a run that is over has nothing to go on with")
+        log = (run_dir / "logs/scheduler-0.log").read_text()
+        told, ends = record.Record(written.read_text()), record.verdicts(log)
+        self.assertEqual(record.coverage_errors(told.batches, ends, EPOCHS, self.rows), [])
+        self.assertEqual(record.verdict_errors(told, ends), [])
+        least, most = record.repeats(told, ends)
+        self.totals["incarnations"] += len(ends)
+        if apply == "aggregated":
+            self.assertEqual(summary["batches_repeated"], 0)
+            self.totals["voided"] += most
+        else:
+            self.assertLessEqual(summary["batches_repeated"], most)
+            self.totals["repeated"] += summary["batches_repeated"]
+        if (mode, apply) == ("bsp", "aggregated"):
+            self.assertEqual(summary["parameters_hash"], self.undisturbed(mode, apply, checkpoint_clocks))
+
+    def undisturbed(self, mode, apply, checkpoint_clocks):
+        if (mode, apply) not in self.hashes:
+            summary = self.run_ok(self.job_of(mode, apply, checkpoint_clocks), "undisturbed")
+            self.hashes[mode, apply] = summary["parameters_hash"]
+        return self.hashes[mode, apply]
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,205 @@
+// Shows what the scheduler of a run with a log keeps on disk (rules R1 to R5): before it is told to anybody; that no
+// damaged state is gone on from; and that a fleet that ended with all of its processes goes on where it was.
+#include "scheduler/state.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/scheduler/fake_fleet.h"
+
+namespace tarn::scheduler {
+namespace {
+
+Job LogJob(std::uint32_t shards, std::uint32_t workers) {
+  Job job = SmallJob(shards, workers);
+  job.storage.durability = Durability::kLog;
+  job.storage.checkpoint_final = false;
+  job.storage.checkpoint_seconds = 0;
+  return job;
+}
+
+SchedulerState SomeState() {
+  SchedulerState state;
+  state.run = 99;
+  state.progress.job_text = "[job]\n";
+  state.progress.partition_bits = 1;
+  state.progress.next_incarnation = Incarnation(7);
+  state.progress.data.rows[0] = 100;
+  state.progress.data.split_rows = 50;
+  state.progress.data.trained = {50, 10};
+  state.version = ViewVersion(12);
+  state.epoch = Epoch(2);
+  state.owners = {ShardId(0), ShardId(1)};
+  state.workers = {{WorkerRank(1), Incarnation(5), WorkerState::kEnded, Clock(3), Clock(8)}};
+  state.proposal = 4;
+  state.largest_end = Clock(8);
+  state.last_lease = LeaseId(3);
+  state.leases = {{LeaseId(3), Incarnation(6), 1, true}};
+  state.begun = true;
+  state.best_wanted = true;
+  state.whole = CheckpointId(2);
+  state.whole_directory = "run/checkpoints/ckpt-2";
+  state.pending_directory = "run/checkpoints/ckpt-3";
+  state.kept = {"run/checkpoints/ckpt-1", "run/checkpoints/ckpt-2"};
+  state.logged = {LogSequence(10), LogSequence(20)};
+  return state;
+}
+
+TEST(State, ComesBackFromItsBytes) {
+  const SchedulerState state = SomeState();
+  const auto again = DecodeState(EncodeState(state), "scheduler.state");
+  ASSERT_TRUE(again.has_value()) << again.error().message;
+  EXPECT_EQ(EncodeState(*again), EncodeState(state));
+  EXPECT_EQ(again->leases, state.leases);
+  EXPECT_EQ(again->logged, state.logged);
+  EXPECT_EQ(again->kept, state.kept);
+  EXPECT_EQ(again->workers[0].end, Clock(8));
+}
+
+TEST(State, EveryDamagedByteIsRefused) {
+  const std::string bytes = EncodeState(SomeState());
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x20);
+    const auto state = DecodeState(damaged, "run/scheduler.state");
+    ASSERT_FALSE(state.has_value()) << "byte " << i;
+    EXPECT_TRUE(state.error().message.starts_with("run/scheduler.state: "));
+  }
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    ASSERT_FALSE(DecodeState(std::string_view(bytes).substr(0, size), "run/scheduler.state").has_value());
+}
+
+TEST(State, ANewerFormatIsNamed) {
+  std::string bytes = EncodeState(SomeState());
+  bytes[8] = 9;
+  const auto state = DecodeState(bytes, "run/scheduler.state");
+  ASSERT_FALSE(state.has_value());
+  EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(state.error().message, "run/scheduler.state: format version 9, expected 1");
+}
+
+TEST(State, IsWrittenBeforeItIsTold) {
+  FakeFleet fleet(LogJob(2, 2));
+  fleet.rows[0] = 300;
+  int welcomes = 0, grants = 0;
+  fleet.on_send = [&](const Outgoing& outgoing) {
+    if (fleet.scheduler.stopping()) return;
+    const SchedulerState& state = fleet.store.state.value();
+    if (const auto* welcome = std::get_if<Welcome>(&outgoing.message.body)) {
+      ++welcomes;
+      EXPECT_LT(welcome->incarnation, state.progress.next_incarnation);
+      EXPECT_LE(welcome->view.version, state.version);
+      EXPECT_TRUE(state.begun || welcome->log.run == 17) << "a worker begins once every shard has a log";
+    }
+    if (const auto* update = std::get_if<ViewUpdate>(&outgoing.message.body)) {
+      EXPECT_LE(update->view.version, state.version);
+    }
+    if (const auto* reply = std::get_if<LeaseReply>(&outgoing.message.body))
+      for (const LeaseGrant& grant : reply->grants) {
+        ++grants;
+        EXPECT_LE(grant.lease, state.last_lease);
+      }
+  };
+  fleet.AddAll();
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_GE(welcomes, 4);
+  EXPECT_EQ(grants, 10);
+  EXPECT_FALSE(fleet.store.state.has_value()) << "the run is over";
+}
+
+TEST(State, WhatCannotBeWrittenIsNotTold) {
+  FakeFleet fleet(LogJob(1, 1));
+  fleet.rows[0] = 300;
+  fleet.AddAll();
+  fleet.store.fail_state = true;
+  fleet.on_send = [](const Outgoing& outgoing) {
+    EXPECT_FALSE(std::holds_alternative<LeaseReply>(outgoing.message.body));
+  };
+  fleet.Work(*fleet.workers[0]);
+  EXPECT_TRUE(fleet.scheduler.stopping());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kIo);
+  EXPECT_NE(fleet.scheduler.stop_reason().reason.find("No space left"), std::string::npos);
+}
+
+// Everything ends after so many batches; a new fleet goes on from the state and what the shards' logs hold.
+class Restart {
+ public:
+  Restart(const Job& job, int batches, std::uint64_t rows) : before(job) {
+    before.rows[0] = rows;
+    before.AddAll();
+    for (int i = 0; i < batches; ++i)
+      for (auto& worker : before.workers) before.Work(*worker);
+    before.Pass(0.6);  // heartbeats tell how far it is
+  }
+  FakeFleet& Again() {
+    after.emplace(before.job, nullptr, &before.store.state.value());
+    std::copy(std::begin(before.rows), std::end(before.rows), after->rows);
+    for (std::uint32_t i = 0; i < before.shards.size(); ++i) {
+      FakeShard& shard = after->AddShard(i);
+      shard.ticks = before.shards[i]->ticks;
+      shard.positions = before.shards[i]->positions;
+    }
+    for (std::uint32_t i = 0; i < before.workers.size(); ++i) after->AddWorker(i);
+    return *after;
+  }
+  FakeFleet before;
+  std::optional<FakeFleet> after;
+};
+
+TEST(State, AFleetGoesOnWhereItWas) {
+  for (const ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kAsp}) {
+    for (int batches = 2; batches < 30; batches += 3) {
+      Job job = LogJob(2, 2);
+      job.consistency.mode = mode;
+      job.consistency.apply = mode == ConsistencyMode::kBsp ? ApplyMode::kAggregated : ApplyMode::kImmediate;
+      Restart restart(job, batches, 300);
+      const std::uint64_t samples = restart.before.scheduler.progress().samples;
+      FakeFleet& fleet = restart.Again();
+      EXPECT_TRUE(fleet.shards[0]->log.recover);
+      EXPECT_EQ(fleet.shards[0]->log.run, 17u);
+      EXPECT_EQ(fleet.shards[0]->log.from, restart.before.store.state->whole);
+      fleet.Pass(2);
+      EXPECT_EQ(fleet.scheduler.progress().samples, samples) << batches;
+      for (const auto& worker : fleet.workers) {
+        EXPECT_GT(worker->incarnation, restart.before.workers[1]->incarnation);
+        if (mode == ConsistencyMode::kAsp) continue;
+        EXPECT_EQ(worker->start, restart.before.workers[0]->clock) << "both had the same clock";
+      }
+      ASSERT_TRUE(fleet.RunToEnd());
+      EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
+      EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk) << fleet.scheduler.stop_reason().reason;
+      EXPECT_EQ(fleet.scheduler.progress().workers_died, 2u);
+    }
+  }
+}
+
+// Rule R4: one worker is a clock ahead, its last lease even reported done: both are taken back to one clock.
+TEST(State, WorkersAreTakenBackToOneClock) {
+  Restart restart(LogJob(2, 2), 4, 300);
+  FakeWorker& ahead = *restart.before.workers[0];
+  const Clock together = restart.before.workers[1]->clock;
+  const DataPosition there = ahead.position;
+  ASSERT_EQ(ahead.clock, together);
+  restart.before.Work(ahead);
+  ASSERT_EQ(ahead.clock, together + 1);
+  FakeFleet& fleet = restart.Again();
+  for (FakeShard* shard : {fleet.shards[0].get(), fleet.shards[1].get()})
+    shard->earlier[ahead.incarnation] = {together, there};
+  fleet.Pass(2);
+  for (const auto& worker : fleet.workers) EXPECT_EQ(worker->start, together);
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
+}
+
+TEST(State, BeforeAnyLogHasBegunTheRunBeginsAnew) {
+  FakeFleet fleet(LogJob(2, 1));
+  fleet.AddShard(0);
+  EXPECT_FALSE(fleet.store.state.value().begun);
+  fleet.AddShard(1).deaf = true;
+  fleet.AddWorker(0);
+  fleet.Pass(1);
+  EXPECT_FALSE(fleet.store.state.value().begun);
+  EXPECT_EQ(fleet.workers[0]->incarnation.value, 0u);
+}
+
+}  // namespace
+}  // namespace tarn::scheduler
