@@ -74,9 +74,7 @@ void RowStore::Tend(std::size_t other_bytes) {
 }
 
 // Indices, lives and marks, which grow as rows are born.
-void RowStore::CountOthers() const {
-  tier_->SetOtherBytes(other_bytes_ + memory_bytes() - tier_->memory_bytes());
-}
+void RowStore::CountOthers() const { tier_->SetOtherBytes(other_bytes_ + memory_bytes() - tier_->memory_bytes()); }
 
 // A row whose values and slots are `words`.
 RowStore::RowParts RowStore::PartsOf(const Table& table, const SparsePartition& partition, std::uint32_t number,

@@ -28,6 +28,7 @@ class Shard::Impl::Replayer final : public LogSink {
     if (begins) return Corrupt("no head where a segment begins");
     if (const auto* gathered = std::get_if<LoggedGathered>(&*body)) return OnGathered(*gathered);
     if (left_ != 0) return Corrupt(fmt::format("{} gathered pushes of the head are missing", left_));
+    if (shard_->rows_->tier() != nullptr) shard_->rows_->Tend(shard_->WaitingBytes());
     if (const auto* push = std::get_if<LoggedPush>(&*body)) return shard_->Replay(*push);
     if (const auto* tick = std::get_if<LoggedTick>(&*body)) return shard_->Replay(*tick);
     return shard_->Replay(std::get<LoggedView>(*body));

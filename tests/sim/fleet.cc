@@ -55,7 +55,17 @@ ProcessId Fleet::StartScheduler() {
   options.job = scenario_.job;
   options.job_text = ToToml(scenario_.job);
   options.checkpoints_directory = resume_ ? "resumed" : "checkpoints";
-  if (resume_) {
+  options.run = scenario_.draw | 1;
+  if (!disk_->state.empty()) {
+    restored_ = *scheduler::DecodeState(disk_->state, "scheduler.state");
+    options.first_incarnation = restored_.progress.next_incarnation.value;
+  }
+  const bool goes_on = !disk_->state.empty() && restored_.begun;
+  if (!goes_on) oracle_.BeginAnew();
+  if (goes_on) {
+    options.restore = &restored_;
+    for (const WorkerEntry& entry : restored_.workers) deaths_in_outages_ += entry.state == WorkerState::kLive ? 1 : 0;
+  } else if (resume_) {
     options.resume = &resume_->manifest;
     options.resume_directory = resume_->directory;
   }
@@ -104,6 +114,8 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   if (scenario_.bucket_bytes_max != 0) options.bucket_bytes_max = scenario_.bucket_bytes_max;
   options.nonce = rng_.Next() | 1;
   options.endpoint = fmt::format("sim://shard-{}", index);
+  p->log = std::make_unique<server::MemoryShardLog>(&logs_[index], fmt::format("shard-{}", index));
+  options.log = p->log.get();
   // Cuts take many steps, with messages between them.
   options.cut_slice_bytes = scenario_.cut_slice_bytes;
   options.cut_pause_us = scenario_.cut_pause_us;
@@ -181,6 +193,7 @@ void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
     network_.Send(id, o.to, o.message);
   }
   AfterStep(id, process);
+  if (process.log) TendLog(id, process);
 }
 
 void Fleet::AfterStep(ProcessId id, Process& p) {
@@ -216,6 +229,7 @@ void Fleet::AfterStep(ProcessId id, Process& p) {
 // The process ends, and is started anew unless another has taken its place.
 void Fleet::Restart(ProcessId id, std::uint32_t rank) {
   events_.At(events_.now() + 50'000, [this, id, rank] {
+    if (!processes_.contains(id)) return;
     network_.RemoveProcess(id);
     processes_.erase(id);
     if (worker_of_rank_[rank] == id) worker_of_rank_[rank] = StartWorker(rank);
@@ -284,20 +298,35 @@ std::string Fleet::DescribeAll() const {
   return text;
 }
 
-RunResult Fleet::Run() {
+void Fleet::StartAll() {
+  scheduler_store_.Started();
   scheduler_id_ = StartScheduler();
+  shard_ids_.clear();
+  worker_of_rank_.clear();
   for (std::uint32_t i = 0; i < scenario_.shards; ++i) shard_ids_.push_back(StartShard(i));
   for (std::uint32_t i = 0; i < scenario_.workers; ++i) worker_of_rank_.push_back(StartWorker(i));
+}
+
+scheduler::Scheduler* Fleet::Scheduler() {
+  const auto it = processes_.find(scheduler_id_);
+  return it == processes_.end() ? nullptr : it->second->scheduler.get();
+}
+
+RunResult Fleet::Run() {
+  disk_->state.clear();  // a run of its own, in a folder of its own
+  StartAll();
   if (resume_) oracle_.ResumeFrom(resume_->manifest, ValuesIn(*disk_, resume_->directory));
   PlanFaults();
-  scheduler::Scheduler& scheduler = *processes_.at(scheduler_id_)->scheduler;
+  PlanOutages();
   const TimeUs limit = scenario_.faults.until_us + kSettleUs;
-  while (!scheduler.stopped() && !oracle_.failed()) {
+  while ((Scheduler() == nullptr || !Scheduler()->stopped()) && !oracle_.failed()) {
     if (!events_.RunOne() || events_.now() > limit) {
       oracle_.Fail("the run did not finish after faults had stopped:" + DescribeAll());
       break;
     }
   }
+  if (Scheduler() == nullptr) ComeBack();
+  scheduler::Scheduler& scheduler = *Scheduler();
   RunResult result;
   result.job_failed = scheduler.stop_reason().code != ErrorCode::kOk;
   if (!oracle_.failed() && result.job_failed && !Excused(scheduler.stop_reason()))
@@ -307,12 +336,14 @@ RunResult Fleet::Run() {
   result.failure = oracle_.failure();
   result.state_hash = StateHash();
   result.acked_push_ids = oracle_.acked_push_ids();
-  result.faults_fired = network_.counters().faults() + other_faults_ + crashes_;
+  result.faults_fired = network_.counters().faults() + other_faults_ + crashes_ + outages_;
   result.messages = network_.counters().delivered;
   result.events = events_.executed();
   result.crashes = crashes_;
   result.fenced = fenced_;
   result.workers_died = scheduler.progress().workers_died;
+  result.bits_fixed = result.workers_died == deaths_in_outages_;
+  result.outages = outages_;
   result.simulated_us = events_.now();
   for (ProcessId id : shard_ids_) result.parameters_hash += processes_.at(id)->shard->rows().StateHash();
   return result;

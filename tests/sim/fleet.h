@@ -11,6 +11,7 @@
 
 #include "core/manifest.h"
 #include "scheduler/scheduler.h"
+#include "server/log/memory_files.h"
 #include "server/shard.h"
 #include "tests/sim/network.h"
 #include "tests/sim/oracle.h"
@@ -30,6 +31,8 @@ struct RunResult {
   std::uint64_t workers_died = 0;  // as the scheduler saw it
   bool job_failed = false;         // as it had to: a shard was silent for too long, or a store refused to write
   bool resumed = false;            // and went on from a checkpoint
+  bool bits_fixed = true;          // nobody died but in outages
+  std::uint64_t outages = 0;
   TimeUs simulated_us = 0;
   bool busy() const { return acked_push_ids >= 1000 && faults_fired > 0; }
 };
@@ -54,6 +57,13 @@ class Fleet {
   struct Process;
 
   ProcessId StartScheduler();
+  void StartAll();
+  scheduler::Scheduler* Scheduler();  // null while everything is down
+  // fleet_outages.cc
+  void PlanOutages();
+  void Outage();
+  void ComeBack();
+  void TendLog(ProcessId id, Process& process);
   ProcessId StartShard(std::uint32_t index);
   std::unique_ptr<SimShardStore> MakeStore(ProcessId id, ShardId shard);
   ProcessId StartWorker(std::uint32_t rank);
@@ -90,6 +100,7 @@ class Fleet {
   Oracle oracle_;
   Network network_;
   SimSchedulerStore scheduler_store_;
+  std::map<std::uint32_t, server::MemoryDisk> logs_;  // by shard
   std::map<ProcessId, std::unique_ptr<Process>> processes_;
   std::vector<ProcessId> worker_of_rank_;
   ProcessId scheduler_id_ = 0;
@@ -100,6 +111,9 @@ class Fleet {
   std::map<std::uint32_t, TimeUs> next_cut_;  // by shard: when it may be cut off again
   TimeUs shard_slept_until_ = 0;
   std::map<NodeId, TimeUs> said_, heard_;  // by shard: to the scheduler, by it
+  bool down_ = false;
+  std::uint64_t outages_ = 0, deaths_in_outages_ = 0;
+  scheduler::SchedulerState restored_;  // what the scheduler at hand came back from
 };
 
 // Runs a seed; where the bits of the end are fixed (bsp + aggregated, nobody died), runs it once more without faults

@@ -26,6 +26,7 @@ void Fleet::PlanFaults() {
   for (std::uint32_t i = 0; i < f.doubles; ++i) {
     const std::uint32_t rank = std::uint32_t(rng_.Below(scenario_.workers));
     events_.At(sometime(), [this, rank] {
+      if (down_) return;
       ++other_faults_;
       worker_of_rank_[rank] = StartWorker(rank);
     });
@@ -84,6 +85,7 @@ void Fleet::Pause(NodeId node, TimeUs length) {
 }
 
 void Fleet::CrashWorker(std::uint32_t rank) {
+  if (down_) return;
   const ProcessId id = worker_of_rank_[rank];
   auto it = processes_.find(id);
   if (it == processes_.end() || it->second->over) return;
@@ -95,7 +97,7 @@ void Fleet::CrashWorker(std::uint32_t rank) {
   // Comes back at once, or late enough to be found dead first.
   const TimeUs back = rng_.Chance(0.7) ? TimeUs(rng_.Below(500'000)) : TimeUs(rng_.Below(9'000'000));
   events_.At(events_.now() + back, [this, rank, id] {
-    if (worker_of_rank_[rank] == id) worker_of_rank_[rank] = StartWorker(rank);
+    if (!down_ && worker_of_rank_[rank] == id) worker_of_rank_[rank] = StartWorker(rank);
   });
 }
 

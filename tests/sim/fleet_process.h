@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "server/log/memory_shard_log.h"
 #include "tests/sim/fleet.h"
 
 namespace tarn::sim {
@@ -11,6 +12,8 @@ struct Fleet::Process {
   NodeId node = 0;
   std::unique_ptr<scheduler::Scheduler> scheduler;
   std::unique_ptr<SimShardStore> store;
+  std::unique_ptr<server::MemoryShardLog> log;
+  bool log_busy = false;  // a write or a sync is under way
   std::unique_ptr<ShardChecker> checker;
   std::unique_ptr<server::Shard> shard;
   std::unique_ptr<SimWorker> worker;

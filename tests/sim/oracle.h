@@ -34,6 +34,12 @@ class Oracle {
   // The run goes on from this checkpoint, in which the oracle table has these values.
   void ResumeFrom(const Manifest& manifest, std::map<Key, float> values);
 
+  // A scheduler starts that knows of no view.
+  void BeginAnew() {
+    last_version_ = {};
+    last_epoch_ = {};
+    entries_.clear();
+  }
   // The newest view: remembers every incarnation's entry and checks that versions only grow.
   void OnView(const View& view);
 
@@ -103,6 +109,9 @@ class ShardChecker : public server::ShardObserver {
   ShardChecker(Oracle* oracle, std::function<ConsistencySpec(TableId)> spec_of)
       : oracle_(oracle), spec_of_(std::move(spec_of)) {}
   void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) override;
+  void OnWatermark(Incarnation incarnation, PartitionId partition, Sequence sequence) override {
+    last_[{incarnation, partition}] = sequence;
+  }
   void OnPullServed(Incarnation, TableId, Clock use, Clock minimum) override;
   void OnClockClosed(Clock) override;
 

@@ -42,12 +42,13 @@ void Resume(const Scenario& first, SimDisk* disk, std::optional<std::uint64_t> b
   if (!point) return;
   const RunResult second = Fleet(Resumed(first), disk, &*point, verbose).Run();
   result->resumed = true;
+  result->outages += second.outages;
   result->acked_push_ids += second.acked_push_ids;
   result->faults_fired += second.faults_fired;
   result->messages += second.messages;
   result->state_hash = HashCombine(result->state_hash, second.state_hash);
   if (!second.failure.empty()) result->failure = "resumed from " + point->directory + ": " + second.failure;
-  if (bits && second.workers_died == 0 && second.failure.empty() && second.parameters_hash != *bits)
+  if (bits && second.bits_fixed && second.failure.empty() && second.parameters_hash != *bits)
     result->failure = "resumed from " + point->directory + ": other bits than a run that was never stopped";
 }
 
@@ -64,7 +65,7 @@ RunResult RunSeed(std::uint64_t seed, bool verbose) {
   if (!result.failure.empty()) return result;
   const bool goes_on = scenario.resume || result.job_failed;
   std::optional<std::uint64_t> bits;
-  if (scenario.KeepsStep() && result.workers_died == 0 && (!result.job_failed || !disk.manifests.empty())) {
+  if (scenario.KeepsStep() && result.bits_fixed && (!result.job_failed || !disk.manifests.empty())) {
     SimDisk another;
     const RunResult twin = Fleet(Twin(scenario), &another, nullptr, false).Run();
     bits = twin.parameters_hash;

@@ -66,6 +66,23 @@ void ChooseTable(SplitMix& rng, const std::string& name, bool mixed, Job* job, C
   if (own != TableOverride()) job->tables[name] = own;
 }
 
+// Drawn apart, so that the rest of a seed means what it meant before there were logs.
+void ChooseLog(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6c6f67));
+  if (!rng.Chance(0.4)) return;
+  s->job.storage.durability = Durability::kLog;
+  if (rng.Chance(0.4) && s->job.storage.checkpoint_clocks == 0) s->job.storage.checkpoint_clocks = 5 + rng.Below(30);
+  s->faults.outages = std::uint32_t(rng.Below(4));
+  s->faults.power = rng.Chance(0.5) ? 1.0 : 0.0;
+  s->faults.sync_max_us = rng.Chance(0.3) ? 300'000 : 5'000;
+  // Fixed bits are worth most where nothing else disturbs them.
+  if (!rng.Chance(0.5)) return;
+  s->faults.crashes = s->faults.doubles = 0;
+  s->faults.crash_at_cut = 0;
+  s->faults.partitions = s->faults.pauses = 0;
+  s->faults.scheduler_sleeps = s->faults.shard_sleeps = false;
+}
+
 bool IsExact(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
 }
@@ -128,6 +145,7 @@ Scenario MakeScenario(std::uint64_t seed) {
     s.cut_pause_us *= 25;
     if (rng.Chance(0.3)) s.faults.fail_store = 0.5 * rng.Unit();
   }
+  ChooseLog(seed, &s);
   return s;
 }
 
@@ -146,14 +164,14 @@ std::string Scenario::Describe() const {
       "{:.2f} reorder {:.2f} "
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f} "
-      "sleeps {}/{}",
+      "sleeps {}/{} {} outages {} power {} sync {}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
       train_rows, job.train.epochs, depth, faults.drop, faults.duplicate, faults.reorder, faults.spike,
       faults.reconnects, faults.partitions, faults.pauses, faults.crashes, faults.doubles, faults.cut_at_change,
       faults.slow_store, faults.fail_store, faults.fail_manifest, faults.full_store, faults.scheduler_sleeps,
-      faults.shard_sleeps);
+      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.power, faults.sync_max_us);
 }
 
 }  // namespace tarn::sim

@@ -27,6 +27,9 @@ struct Faults {
   double full_store = 0;                                     // per chunk of a cut
   bool scheduler_sleeps = false;                             // once, beyond the lease (rule N5)
   bool shard_sleeps = false;                                 // once, beyond the lease: the job ends
+  std::uint32_t outages = 0;                                 // of jobs with a log: every process ends at once
+  double power = 0;                                          // chance of an outage to be one of the power
+  TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take
   TimeUs until_us = 0;                                       // no new fault after this time
 };
 

@@ -21,6 +21,7 @@ namespace tarn::sim {
 
 // The disk that all processes of a run share.
 struct SimDisk {
+  std::string state;  // of the scheduler, as the file's bytes; empty: none
   server::MemoryCheckpointFiles files;
   std::map<std::string, Manifest> manifests;
   std::multiset<std::string> writing;  // directories into which a shard writes now
@@ -35,6 +36,16 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
       : disk_(disk), oracle_(oracle), fail_(fail), rng_(Mix64(seed ^ 0x73746f)) {}
   Status WriteManifest(const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
+  Status WriteState(const scheduler::SchedulerState& state) override {
+    disk_->state = scheduler::EncodeState(state);
+    return {};
+  }
+  Status RemoveState() override {
+    disk_->state.clear();
+    return {};
+  }
+  // Another scheduler begins.
+  void Started() { stopping_ = false; }
   // The fleet has been told to stop: what is abandoned then goes without asking.
   void Stopping() { stopping_ = true; }
 
