@@ -57,6 +57,7 @@ class Client::Impl {
   const TableSpec* TableOf(const Plan& plan, RequestId* failed);
   RequestId Pull(const Plan& plan, Clock use_clock);
   RequestId Push(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what);
+  void Prefetch(const Plan& plan);
 
   ClientDesk desk;
   ClientPulls pulls{&desk};
@@ -190,6 +191,18 @@ RequestId Client::Impl::Pull(const Plan& plan, Clock use_clock) {
   return id;
 }
 
+// Rows of tables that are not known yet are not on any disk.
+void Client::Impl::Prefetch(const Plan& plan) {
+  const auto table = desk.tables.find(plan.table);
+  if (table == desk.tables.end() || table->second.kind != TableKind::kSparse || plan.keys.empty()) return;
+  const std::uint32_t rows_max = PieceRows(plan.dim, table->second.pull_codec, desk.options.piece_bytes);
+  for (const Piece& piece : CutPieces(plan, desk.view.routes, rows_max)) {
+    Buffer frame;
+    KeyList keys = PieceKeys(plan.keys, piece, &frame);
+    desk.Send(ShardPeer(piece.shard), tarn::Prefetch{plan.table, std::move(keys)}, frame);
+  }
+}
+
 RequestId Client::Impl::Push(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what) {
   RequestId id;
   const TableSpec* spec = TableOf(plan, &id);
@@ -250,6 +263,11 @@ Clock Client::clock() const { return impl_->ticks.asked(); }
 RequestId Client::Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out) {
   if (!impl_->desk.running()) return RequestId(0);
   return impl_->Step(now, out, [&] { return impl_->Pull(plan, use_clock); });
+}
+
+void Client::Prefetch(const Plan& plan, TimeUs now, Outbox* out) {
+  if (!impl_->desk.running()) return;
+  impl_->Step(now, out, [&] { impl_->Prefetch(plan); });
 }
 
 RequestId Client::Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out) {

@@ -93,6 +93,8 @@ class Client {
   // `gradients` is kept (shared) until acknowledged. gradients: fp32, plan.keys.size() x dim.
   RequestId Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out);
   RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out);
+  // Rows that will be pulled soon: shards with rows on disk bring them to memory. Not answered, not repeated.
+  void Prefetch(const Plan& plan, TimeUs now, Outbox* out);
   // Push, tick, pull of clock()+1 (rule: the pull is held by the shards until the tick allows it).
   struct PushPullIds {
     RequestId push, pull;

@@ -67,6 +67,11 @@ std::optional<PreparedBatch> BatchSource::TryTake() {
   return batch;
 }
 
+const PreparedBatch* BatchSource::Next() const {
+  const std::lock_guard lock(mutex_);
+  return ready_.empty() ? nullptr : &ready_.front();
+}
+
 std::optional<LeasePurpose> BatchSource::NextPurpose() const {
   const std::lock_guard lock(mutex_);
   if (ready_.empty()) return std::nullopt;

@@ -50,6 +50,8 @@ class BatchSource {
   void AddLease(const LeaseGrant& lease);
   // The next batch in the order of leases, if it is ready.
   std::optional<PreparedBatch> TryTake();
+  // What TryTake would give, valid until then; null if nothing is ready.
+  const PreparedBatch* Next() const;
   // The purpose of what TryTake would give, if something is ready.
   std::optional<LeasePurpose> NextPurpose() const;
   // Gives memory back for reuse.

@@ -286,6 +286,17 @@ void Trainer::Fill() {
     if (train) next_clock_ = batch.clock + 1;
     StartPulls(&batch);
   }
+  if (job_.storage.memory != 0) StageNext();
+}
+
+// Servers that keep rows on disk hear of the batch that will be pulled next.
+void Trainer::StageNext() {
+  const PreparedBatch* next = source_->Next();
+  if (next == nullptr) return;
+  const std::pair which(next->lease.lease, next->after.rows);
+  if (std::exchange(staged_, which) == which) return;
+  for (std::size_t t = 0; t < uses_.size(); ++t)
+    if (uses_[t].rows != RowsNeeded::kAll) client_.Prefetch(next->plans[t], Now(), &outbox_);
 }
 
 void Trainer::StartPulls(InFlight* batch) {

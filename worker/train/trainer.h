@@ -11,6 +11,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/job.h"
@@ -67,6 +68,7 @@ class Trainer {
   void OnEvent(ClientEvent event);
   void ConnectShards();
   void Fill();
+  void StageNext();
   void StartPulls(InFlight* batch);
   bool FrontReady() const;
   void ProcessFront();
@@ -97,6 +99,7 @@ class Trainer {
 
   std::deque<InFlight> window_;
   Clock next_clock_;
+  std::pair<LeaseId, std::uint64_t> staged_;  // the batch of which servers have heard ahead: its lease, and its end
   std::uint64_t connected_routes_ = 0;
   DataPosition position_;
   QualityTally lease_quality_;
