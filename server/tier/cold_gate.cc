@@ -1,6 +1,5 @@
 #include "server/tier/cold_gate.h"
 
-#include <unordered_set>
 #include <utility>
 
 namespace tarn::server {
@@ -9,11 +8,27 @@ std::size_t ColdGate::BytesOf(const Message& message) {
   return sizeof(Waiting) + message.keys.size() + message.values.size();
 }
 
+// 0: a tick.
+RequestId ColdGate::RequestOf(const Message& message) {
+  if (const auto* pull = std::get_if<Pull>(&message.body)) return pull->request;
+  if (const auto* push = std::get_if<Push>(&message.body)) return push->request;
+  if (const auto* both = std::get_if<PushPull>(&message.body)) return both->push.request;
+  return RequestId(0);
+}
+
+bool ColdGate::HoldsRequest(Peer peer, const Message& message) const {
+  const auto of_peer = peers_.find(peer);
+  const RequestId request = RequestOf(message);
+  return request.value != 0 && of_peer != peers_.end() && of_peer->second.requests.contains(request);
+}
+
 bool ColdGate::Add(Peer from, Message* message, FetchTicket ticket) {
   const std::size_t bytes = BytesOf(*message);
   if (waiting_.size() >= messages_max_ || bytes_ + bytes > bytes_max_) return false;
   bytes_ += bytes;
-  ++peers_[from];
+  OfPeer& of_peer = peers_[from];
+  ++of_peer.messages;
+  of_peer.requests.insert(RequestOf(*message));
   waiting_.push_back({from, std::move(*message), ticket});
   return true;
 }
@@ -30,7 +45,9 @@ std::vector<ColdGate::Waiting> ColdGate::TakeReady(const Residency& tier) {
       continue;
     }
     bytes_ -= BytesOf(one.message);
-    if (--peers_[one.from] == 0) peers_.erase(one.from);
+    OfPeer& of_peer = peers_[one.from];
+    of_peer.requests.erase(RequestOf(one.message));
+    if (--of_peer.messages == 0) peers_.erase(one.from);
     ready.push_back(std::move(one));
   }
   waiting_ = std::move(left);

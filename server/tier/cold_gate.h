@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/limits.h"
@@ -29,6 +30,8 @@ class ColdGate {
 
   // Whether messages of this peer wait.
   bool Holds(Peer peer) const { return peers_.contains(peer); }
+  // Whether a request of this peer waits already, of which `message` is a repetition (rule E5).
+  bool HoldsRequest(Peer peer, const Message& message) const;
   // Moves the message in; false, and nothing has happened, if there is no room.
   bool Add(Peer from, Message* message, FetchTicket ticket);
   // Asks begin(message) for the tickets of messages that have none yet, in order, until it answers kNotBegun.
@@ -47,13 +50,18 @@ class ColdGate {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  struct OfPeer {
+    std::size_t messages = 0;
+    std::unordered_set<RequestId> requests;
+  };
   static std::size_t BytesOf(const Message& message);
+  static RequestId RequestOf(const Message& message);
 
   std::size_t messages_max_;
   std::size_t bytes_max_;
   std::size_t bytes_ = 0;
   std::deque<Waiting> waiting_;
-  std::unordered_map<Peer, std::size_t> peers_;  // how many of each wait
+  std::unordered_map<Peer, OfPeer> peers_;
 };
 
 }  // namespace tarn::server

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/position.h"
+#include "server/exhaustion.h"
 #include "server/row_store.h"
 
 namespace tarn::sim {
@@ -14,6 +15,8 @@ namespace {
 // Simulated time that a run may take after the last fault before it counts as stuck.
 constexpr TimeUs kSettleUs = 600'000'000;
 constexpr TimeUs kResendUs = 200'000;
+// What takes longest of a shard's disk, and now and then.
+constexpr TimeUs kFastTierUs = 3'000, kSlowTierUs = 3'000'000;
 
 // The oracle table as a checkpoint has it.
 std::map<Key, float> ValuesIn(const SimDisk& disk, const std::string& directory) {
@@ -36,6 +39,7 @@ Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume,
       disk_(disk),
       resume_(resume != nullptr ? std::optional(*resume) : std::nullopt),
       rng_(Mix64(scenario.draw ^ 0x666c74)),
+      tier_rng_(Mix64(scenario.draw ^ 0x636f6c64)),
       oracle_(scenario_),
       network_(&events_, scenario_.faults, scenario_.draw, scenario_.through_frames,
                [this](ProcessId to, Peer from, Message message) { Deliver(to, from, std::move(message)); }),
@@ -112,6 +116,9 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   options.shard = ShardId(index);
   if (scenario_.parked_pulls_max != 0) options.parked_pulls_max = scenario_.parked_pulls_max;
   if (scenario_.bucket_bytes_max != 0) options.bucket_bytes_max = scenario_.bucket_bytes_max;
+  if (scenario_.tier_bytes != 0) options.make_tier = [this, id](const Job&) { return MakeTier(id); };
+  if (scenario_.waiting_messages_max != 0) options.waiting_messages_max = scenario_.waiting_messages_max;
+  if (scenario_.waiting_bytes_max != 0) options.waiting_bytes_max = scenario_.waiting_bytes_max;
   options.nonce = rng_.Next() | 1;
   options.endpoint = fmt::format("sim://shard-{}", index);
   p->log = std::make_unique<server::MemoryShardLog>(&logs_[index], fmt::format("shard-{}", index));
@@ -122,6 +129,23 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   p->shard = std::make_unique<server::Shard>(options, p->store.get(), p->checker.get());
   Step(id, [this](Process& process, Outbox* out) { process.shard->Start(events_.now(), out); });
   return id;
+}
+
+// Rows on disk: what is done for them ends some time later, in order.
+server::Tier Fleet::MakeTier(ProcessId id) {
+  auto store = std::make_unique<server::MemoryColdStore>([this, id] {
+    const bool slow = tier_rng_.Chance(scenario_.faults.slow_tier) && events_.now() < scenario_.faults.until_us;
+    const TimeUs most = slow ? kSlowTierUs : kFastTierUs;
+    events_.At(events_.now() + 1 + TimeUs(tier_rng_.Below(std::uint64_t(most))), [this, id] {
+      Step(id, [this](Process& process, Outbox* out) {
+        process.cold->RunOne();
+        process.shard->OnTier(events_.now(), out);
+      });
+    });
+  });
+  processes_.at(id)->cold = store.get();
+  PlanTierFaults(id);
+  return {.store = std::move(store), .limit_bytes = scenario_.tier_bytes};
 }
 
 ProcessId Fleet::StartWorker(std::uint32_t rank) {
@@ -331,21 +355,33 @@ RunResult Fleet::Run() {
   result.job_failed = scheduler.stop_reason().code != ErrorCode::kOk;
   if (!oracle_.failed() && result.job_failed && !Excused(scheduler.stop_reason()))
     oracle_.Fail("the job failed: " + scheduler.stop_reason().reason);
-  if (!oracle_.failed() && !result.job_failed) CheckEnd();
+  // A disk that has failed, or lies, may be noticed only now.
+  const Status readable = server::CatchExhaustion([&] {
+    if (!oracle_.failed() && !result.job_failed) CheckEnd();
+    result.state_hash = StateHash();
+    for (ProcessId id : shard_ids_) result.parameters_hash += processes_.at(id)->shard->rows().StateHash();
+  });
+  if (!readable && disk_->failed == 0) oracle_.Fail("rows cannot be read at the end: " + readable.error().message);
+  result.job_failed |= !readable;
   result.seed = scenario_.seed;
   result.failure = oracle_.failure();
-  result.state_hash = StateHash();
   result.acked_push_ids = oracle_.acked_push_ids();
   result.faults_fired = network_.counters().faults() + other_faults_ + crashes_ + outages_;
   result.messages = network_.counters().delivered;
   result.events = events_.executed();
   result.crashes = crashes_;
+  for (ProcessId id : shard_ids_) {
+    const server::Shard& shard = *processes_.at(id)->shard;
+    const server::Residency* tier = shard.rows().tier();
+    if (tier == nullptr) continue;
+    result.rows_from_disk += tier->counters().read_waiting + tier->counters().fetched;
+    result.waited_for_rows += shard.counters().waited_for_rows;
+  }
   result.fenced = fenced_;
   result.workers_died = scheduler.progress().workers_died;
   result.bits_fixed = result.workers_died == deaths_in_outages_;
   result.outages = outages_;
   result.simulated_us = events_.now();
-  for (ProcessId id : shard_ids_) result.parameters_hash += processes_.at(id)->shard->rows().StateHash();
   return result;
 }
 

@@ -28,10 +28,11 @@ struct RunResult {
   std::uint64_t acked_push_ids = 0;
   std::uint64_t faults_fired = 0;
   std::uint64_t messages = 0, events = 0, crashes = 0, fenced = 0;
-  std::uint64_t workers_died = 0;  // as the scheduler saw it
-  bool job_failed = false;         // as it had to: a shard was silent for too long, or a store refused to write
-  bool resumed = false;            // and went on from a checkpoint
-  bool bits_fixed = true;          // nobody died but in outages
+  std::uint64_t rows_from_disk = 0, waited_for_rows = 0;  // read back, and messages that waited for them
+  std::uint64_t workers_died = 0;                         // as the scheduler saw it
+  bool job_failed = false;  // as it had to: a shard was silent for too long, or a store refused to write
+  bool resumed = false;     // and went on from a checkpoint
+  bool bits_fixed = true;   // nobody died but in outages
   std::uint64_t outages = 0;
   TimeUs simulated_us = 0;
   bool busy() const { return acked_push_ids >= 1000 && faults_fired > 0; }
@@ -66,6 +67,7 @@ class Fleet {
   void TendLog(ProcessId id, Process& process);
   ProcessId StartShard(std::uint32_t index);
   std::unique_ptr<SimShardStore> MakeStore(ProcessId id, ShardId shard);
+  server::Tier MakeTier(ProcessId id);
   ProcessId StartWorker(std::uint32_t rank);
   // fleet_faults.cc
   void PlanFaults();
@@ -73,6 +75,7 @@ class Fleet {
   void PlanPauses();
   void CrashWorker(std::uint32_t rank);
   void Pause(NodeId node, TimeUs length);
+  void PlanTierFaults(ProcessId id);
   void CutAtChange();
   void CrashAtCut(Process& worker);
   bool SilencedShard() const;                  // the network kept one from the scheduler for a lease
@@ -96,7 +99,7 @@ class Fleet {
   SimDisk* disk_;
   std::optional<ResumePoint> resume_;
   EventQueue events_;
-  SplitMix rng_;
+  SplitMix rng_, tier_rng_;
   Oracle oracle_;
   Network network_;
   SimSchedulerStore scheduler_store_;

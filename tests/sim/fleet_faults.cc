@@ -101,6 +101,22 @@ void Fleet::CrashWorker(std::uint32_t rank) {
   });
 }
 
+// A disk for cold rows that fails for good, or that gives back something else than was written.
+void Fleet::PlanTierFaults(ProcessId id) {
+  const Faults& f = scenario_.faults;
+  const auto sometime = [&] { return events_.now() + 100'000 + TimeUs(tier_rng_.Below(std::uint64_t(f.until_us))); };
+  if (!f.fail_tier && !f.damage_tier) return;
+  if (!tier_rng_.Chance(1.0 / scenario_.shards)) return;
+  events_.At(sometime(), [this, id] {
+    const auto process = processes_.find(id);
+    if (process == processes_.end() || process->second->over) return;
+    if (scenario_.faults.damage_tier && !process->second->cold->Damage()) return;
+    if (scenario_.faults.fail_tier) process->second->cold->FailWith({ErrorCode::kIo, "tier: No space left on device"});
+    ++disk_->failed;
+    ++other_faults_;
+  });
+}
+
 // The moments at which the view changes are those at which it matters that somebody does not hear of it.
 void Fleet::CutAtChange() {
   if (!rng_.Chance(scenario_.faults.cut_at_change)) return;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "server/log/memory_shard_log.h"
+#include "server/tier/memory_cold_store.h"
 #include "tests/sim/fleet.h"
 
 namespace tarn::sim {
@@ -16,6 +17,7 @@ struct Fleet::Process {
   bool log_busy = false;  // a write or a sync is under way
   std::unique_ptr<ShardChecker> checker;
   std::unique_ptr<server::Shard> shard;
+  server::MemoryColdStore* cold = nullptr;  // the shard's
   std::unique_ptr<SimWorker> worker;
   std::uint32_t rank = 0;
   TimeUs paused_until = 0;

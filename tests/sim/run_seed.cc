@@ -14,6 +14,7 @@ Scenario Twin(const Scenario& scenario) {
   twin.faults = {};
   twin.faults.until_us = 1'000;
   twin.parked_pulls_max = twin.bucket_bytes_max = 0;
+  twin.tier_bytes = twin.waiting_messages_max = twin.waiting_bytes_max = 0;
   twin.job.fleet.servers = scenario.job.fleet.servers % 3 + 1;
   twin.job.fleet.shards = 3 - scenario.job.fleet.shards;
   twin.shards = twin.job.fleet.servers * twin.job.fleet.shards;
@@ -24,10 +25,11 @@ Scenario Twin(const Scenario& scenario) {
 Scenario Resumed(const Scenario& scenario) {
   Scenario resumed = Twin(scenario);
   resumed.draw = Mix64(scenario.draw ^ 0x726573);
+  resumed.tier_bytes = scenario.tier_bytes;
   if (scenario.seed % 2 == 0) return resumed;
   resumed.faults = scenario.faults;
   resumed.faults.fail_store = resumed.faults.fail_manifest = 0;
-  resumed.faults.shard_sleeps = false;
+  resumed.faults.shard_sleeps = resumed.faults.fail_tier = resumed.faults.damage_tier = false;
   return resumed;
 }
 

@@ -83,6 +83,19 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   s->faults.scheduler_sleeps = s->faults.shard_sleeps = false;
 }
 
+// By a draw of its own: seeds without a tier stay what they were.
+void ChooseTier(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x74696572));
+  if (!rng.Chance(0.4)) return;
+  // From nothing but what a message needs to nearly all rows.
+  s->tier_bytes = 1 + rng.Below(rng.Chance(0.7) ? 20'000 : 60'000);
+  if (rng.Chance(0.2)) s->waiting_messages_max = 1 + rng.Below(4);
+  if (rng.Chance(0.1)) s->waiting_bytes_max = 500 + rng.Below(5'000);
+  s->faults.slow_tier = rng.Chance(0.4) ? 0.1 * rng.Unit() : 0;
+  s->faults.fail_tier = rng.Chance(0.05);
+  s->faults.damage_tier = rng.Chance(0.05);
+}
+
 bool IsExact(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
 }
@@ -146,6 +159,7 @@ Scenario MakeScenario(std::uint64_t seed) {
     if (rng.Chance(0.3)) s.faults.fail_store = 0.5 * rng.Unit();
   }
   ChooseLog(seed, &s);
+  ChooseTier(seed, &s);
   return s;
 }
 
@@ -164,14 +178,15 @@ std::string Scenario::Describe() const {
       "{:.2f} reorder {:.2f} "
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f} "
-      "sleeps {}/{} {} outages {} power {} sync {}",
+      "sleeps {}/{} {} outages {} power {} sync {} tier {} {:.2f}/{}/{}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
       train_rows, job.train.epochs, depth, faults.drop, faults.duplicate, faults.reorder, faults.spike,
       faults.reconnects, faults.partitions, faults.pauses, faults.crashes, faults.doubles, faults.cut_at_change,
       faults.slow_store, faults.fail_store, faults.fail_manifest, faults.full_store, faults.scheduler_sleeps,
-      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.power, faults.sync_max_us);
+      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.power, faults.sync_max_us, tier_bytes,
+      faults.slow_tier, faults.fail_tier, faults.damage_tier);
 }
 
 }  // namespace tarn::sim

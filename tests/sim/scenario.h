@@ -25,6 +25,8 @@ struct Faults {
   double cut_at_change = 0;   // of a shard from the scheduler, whenever the view changes; shorter than the lease
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
   double full_store = 0;                                     // per chunk of a cut
+  double slow_tier = 0;                                      // per thing done for rows on disk: takes seconds
+  bool fail_tier = false, damage_tier = false;               // once, of some shard: the job ends if it is noticed
   bool scheduler_sleeps = false;                             // once, beyond the lease (rule N5)
   bool shard_sleeps = false;                                 // once, beyond the lease: the job ends
   std::uint32_t outages = 0;                                 // of jobs with a log: every process ends at once
@@ -53,6 +55,8 @@ struct Scenario {
   bool through_frames = false;                             // every message is encoded and decoded on its way
   std::size_t cut_slice_bytes = 1;                         // of a checkpoint, between messages
   TimeUs cut_pause_us = 0;
+  std::size_t tier_bytes = 0;  // a shard's memory, beyond which its rows lie on disk; 0: no limit
+  std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: as ever
   Faults faults;
   bool CutsAtClock() const;  // rule K1
   bool KeepsStep() const;    // bsp + aggregated throughout: the bits of the end are fixed

@@ -40,13 +40,14 @@ void SimSchedulerStore::RemoveCheckpoint(const std::string& directory) {
 }
 
 void SimShardStore::Begin(server::Snapshot head, std::string directory) {
+  const std::uint64_t now_hash = hooks_.state_hash();  // may find that rows on disk cannot be read
   disk_->writing.insert(directory);
   id_ = head.id;
   directory_ = directory;
   refused_ = false;  // a first slice comes unasked
   chunks_left_.reset();
   if (rng_.Chance(options_.fail)) chunks_left_ = rng_.Below(kChunksBeforeFailure);
-  auto written = [this, state_hash = hooks_.state_hash()](CheckpointPart part) {
+  auto written = [this, state_hash = now_hash](CheckpointPart part) {
     CheckRows(part, state_hash);
     hooks_.written(std::move(part));
   };

@@ -1,0 +1,130 @@
+// The gate keeps each peer's messages in their order, lets others pass, and is bounded: at its limits and one past
+// them.
+#include "server/tier/cold_gate.h"
+
+#include <gtest/gtest.h>
+
+#include "server/tier/memory_cold_store.h"
+
+namespace tarn::server {
+namespace {
+
+class ColdGateTest : public testing::Test {
+ protected:
+  ColdGateTest() {
+    auto store = std::make_unique<MemoryColdStore>([] {});
+    store_ = store.get();
+    tier_ = std::make_unique<Residency>(ResidencyOptions{.limit_bytes = 1, .places = 1}, std::move(store));
+    rows_ = tier_->AddTable(TableId(1), 4);
+    // Rows on disk, so that there is something to wait for.
+    for (std::uint32_t number = 0; number < 200; ++number) {
+      tier_->Reserve(rows_, 1);
+      rows_->Add(0, number);
+    }
+    while (store_->under_way() != 0) store_->RunOne();
+    tier_->Poll();
+  }
+  // A ticket that has not ended, of a row that no other has asked for.
+  FetchTicket NextTicket() {
+    const RowOwner owner{0, next_row_++};
+    return tier_->Fetch(rows_, {&owner, 1});
+  }
+  void EndOne() {
+    store_->RunOne();
+    tier_->Poll();
+  }
+  static Message PullOf(std::uint64_t request, std::size_t key_bytes = 8) {
+    Message message;
+    message.body = Pull{.request = RequestId(request)};
+    message.keys = Buffer::Allocate(key_bytes);
+    return message;
+  }
+  static std::uint64_t RequestOf(const ColdGate::Waiting& waiting) {
+    return std::get<Pull>(waiting.message.body).request.value;
+  }
+
+  MemoryColdStore* store_ = nullptr;
+  std::unique_ptr<Residency> tier_;
+  ResidentRows* rows_ = nullptr;
+  std::uint32_t next_row_ = 0;
+};
+
+TEST_F(ColdGateTest, KeepsTheOrderOfAPeerAndLetsOthersPass) {
+  ColdGate gate;
+  const Peer a(1), b(2);
+  Message first = PullOf(1), second = PullOf(2), others = PullOf(3);
+  const FetchTicket early = NextTicket(), late = NextTicket();
+  ASSERT_LT(early, late);
+  ASSERT_TRUE(gate.Add(a, &first, late));
+  ASSERT_TRUE(gate.Add(a, &second, 0));  // its rows are here, but it is behind the first
+  ASSERT_TRUE(gate.Add(b, &others, early));
+  EXPECT_TRUE(gate.Holds(a));
+  EXPECT_TRUE(gate.TakeReady(*tier_).empty());
+  EndOne();
+  auto ready = gate.TakeReady(*tier_);
+  ASSERT_EQ(ready.size(), 1u);
+  EXPECT_EQ(RequestOf(ready[0]), 3u);
+  EXPECT_FALSE(gate.Holds(b));
+  EndOne();
+  ready = gate.TakeReady(*tier_);
+  ASSERT_EQ(ready.size(), 2u);
+  EXPECT_EQ(RequestOf(ready[0]), 1u);
+  EXPECT_EQ(RequestOf(ready[1]), 2u);
+  EXPECT_EQ(gate.size(), 0u);
+  EXPECT_EQ(gate.bytes(), 0u);
+}
+
+TEST_F(ColdGateTest, KnowsWhatWaitsAlready) {
+  ColdGate gate;
+  Message message = PullOf(7);
+  ASSERT_TRUE(gate.Add(Peer(1), &message, NextTicket()));
+  EXPECT_TRUE(gate.HoldsRequest(Peer(1), PullOf(7)));
+  EXPECT_FALSE(gate.HoldsRequest(Peer(1), PullOf(8)));
+  EXPECT_FALSE(gate.HoldsRequest(Peer(2), PullOf(7)));
+}
+
+TEST_F(ColdGateTest, TakesSoManyMessagesAndNoMore) {
+  ColdGate gate(3, 1 << 20);
+  for (std::uint64_t n = 0; n < 3; ++n) {
+    Message message = PullOf(n);
+    EXPECT_TRUE(gate.Add(Peer(n), &message, NextTicket()));
+  }
+  Message past = PullOf(3);
+  EXPECT_FALSE(gate.Add(Peer(9), &past, NextTicket()));
+  EXPECT_EQ(past.keys.size(), 8u);  // it is still there
+  EXPECT_FALSE(gate.Holds(Peer(9)));
+}
+
+TEST_F(ColdGateTest, TakesSoManyBytesAndNoMore) {
+  const std::size_t each = sizeof(ColdGate::Waiting) + 1000;
+  ColdGate gate(100, 2 * each);
+  Message first = PullOf(1, 1000), second = PullOf(2, 1000), third = PullOf(3, 0);
+  EXPECT_TRUE(gate.Add(Peer(1), &first, NextTicket()));
+  EXPECT_TRUE(gate.Add(Peer(2), &second, NextTicket()));
+  EXPECT_FALSE(gate.Add(Peer(3), &third, NextTicket()));
+  EXPECT_EQ(gate.bytes(), 2 * each);
+}
+
+// Messages that came while there was no room for another fetch.
+TEST_F(ColdGateTest, BeginsFetchesInOrderWhenThereIsRoom) {
+  ColdGate gate;
+  for (std::uint64_t n = 1; n <= 3; ++n) {
+    Message message = PullOf(n);
+    ASSERT_TRUE(gate.Add(Peer(n), &message, ColdGate::kNotBegun));
+  }
+  std::vector<std::uint64_t> asked;
+  const auto begin = [&](const Message& message) {
+    asked.push_back(std::get<Pull>(message.body).request.value);
+    return asked.size() == 2 ? ColdGate::kNotBegun : NextTicket();
+  };
+  gate.BeginFetches(begin);
+  EXPECT_EQ(asked, (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_TRUE(gate.TakeReady(*tier_).empty());
+  EndOne();
+  EXPECT_EQ(gate.TakeReady(*tier_).size(), 1u);
+  gate.BeginFetches(begin);
+  EXPECT_EQ(asked, (std::vector<std::uint64_t>{1, 2, 2, 3}));
+}
+
+}  // namespace
+}  // namespace tarn::server
