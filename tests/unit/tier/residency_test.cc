@@ -130,7 +130,7 @@ class ResidencyTest : public testing::Test {
 
 TEST_F(ResidencyTest, HoldsUnderRandomUse) {
   Open(200'000);
-  RunRandomly(60'000, false);
+  RunRandomly(20'000, false);
   EXPECT_GT(tier_->cold_rows(), 5000u);
   EXPECT_GT(tier_->counters().evicted, 10'000u);
   EXPECT_GT(tier_->counters().fetched, 1000u);
@@ -140,7 +140,7 @@ TEST_F(ResidencyTest, HoldsUnderRandomUse) {
 
 TEST_F(ResidencyTest, HoldsWhileTheBudgetChanges) {
   Open(400'000);
-  RunRandomly(60'000, true);
+  RunRandomly(20'000, true);
   CheckAll();
 }
 
