@@ -36,8 +36,8 @@ TimeUs Checkpoints::NextDue() const {
   return last_time_ + static_cast<TimeUs>(storage.checkpoint_seconds * 1e6);
 }
 
-bool Checkpoints::Due(TimeUs now, Clock min_clock) const {
-  if (now >= NextDue()) return true;
+bool Checkpoints::Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes) const {
+  if (now >= NextDue() || log_bytes >= kLogBytesMax) return true;
   const StorageSection& storage = options_.storage;
   return storage.durability != Durability::kNone && storage.checkpoint_clocks != 0 &&
          min_clock >= last_clock_ + storage.checkpoint_clocks;

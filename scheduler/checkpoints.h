@@ -19,6 +19,10 @@ namespace tarn::scheduler {
 enum class CutReason : std::uint8_t { kPeriodic, kRequested, kBest, kHash, kFinal, kStop };
 std::string_view Name(CutReason reason);
 
+// A checkpoint is due, whatever the job says of periods, when a shard's log has grown to this: what is behind a whole
+// checkpoint is dropped from the logs, and a recovery has no more to replay.
+inline constexpr std::uint64_t kLogBytesMax = std::uint64_t{8} << 30;
+
 // A checkpoint that is ordered and not complete.
 struct Cut {
   CutReason reason = CutReason::kPeriodic;
@@ -43,8 +47,8 @@ class Checkpoints {
   };
   explicit Checkpoints(Options options);
 
-  // Whether a periodic one is due; counts from the last cut of any kind.
-  bool Due(TimeUs now, Clock min_clock) const;
+  // Whether a periodic one is due; counts from the last cut of any kind. log_bytes: of the longest log.
+  bool Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes = 0) const;
   void StartCounting(TimeUs now) { last_time_ = now; }
   // When the next one by time is due; INT64_MAX: never.
   TimeUs NextDue() const;

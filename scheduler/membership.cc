@@ -226,6 +226,7 @@ void Membership::OnHeartbeat(ShardNode* shard, const Heartbeat& heartbeat) {
   shard->confirmed = std::max(shard->confirmed, std::min(heartbeat.view, view_.version));
   shard->min_clock = std::max(shard->min_clock, heartbeat.clock);
   shard->logged = std::max(shard->logged, heartbeat.log_synced);
+  shard->log_bytes = heartbeat.log_bytes;
   for (const FencedTick& tick : heartbeat.fenced) {
     const WorkerEntry* entry = Entry(tick.incarnation);
     if (entry == nullptr || entry->state != WorkerState::kFencing) continue;

@@ -38,6 +38,7 @@ struct ShardNode {
   Clock min_clock;
   CheckpointId writing;  // as of `confirmed`
   LogSequence logged;    // durable in its log
+  std::uint64_t log_bytes = 0;
 };
 
 struct WorkerNode {
@@ -154,8 +155,9 @@ class Membership {
   std::vector<const WorkerNode*> Live() const;
   bool AnyFencing() const;
   Positions LivePositions() const;
-  Clock MinClock() const;  // least of the shards'
-  Clock MaxClock() const;  // highest seen anywhere
+  Clock MinClock() const;          // least of the shards'
+  std::uint64_t LogBytes() const;  // most of the shards'
+  Clock MaxClock() const;          // highest seen anywhere
   std::uint64_t died() const { return died_; }
   Incarnation next_incarnation() const { return next_incarnation_; }
   std::uint32_t shards_joined() const;

@@ -282,7 +282,8 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
     StopAsWanted(now, out);
   }
   const bool periodic = phase_ == Phase::kTrain && !AtBoundary() && !stop_wanted_ && leases_.granted_any();
-  if (periodic && !CutUnderWay() && checkpoints_.Due(now, membership_.MinClock())) WantCut(CutReason::kPeriodic);
+  if (periodic && !CutUnderWay() && checkpoints_.Due(now, membership_.MinClock(), membership_.LogBytes()))
+    WantCut(CutReason::kPeriodic);
 }
 
 void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {

@@ -191,6 +191,12 @@ Clock Membership::MinClock() const {
   return least;
 }
 
+std::uint64_t Membership::LogBytes() const {
+  std::uint64_t most = 0;
+  for (const ShardNode& shard : shards_) most = std::max(most, shard.log_bytes);
+  return most;
+}
+
 Clock Membership::MaxClock() const {
   Clock highest = largest_end_;
   for (const ShardNode& shard : shards_) highest = std::max(highest, shard.min_clock);

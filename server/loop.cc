@@ -196,7 +196,10 @@ class ShardLoop {
     json.Member("refused_epoch", shard.refused_epoch).Member("refused_fenced", shard.refused_fenced);
     json.Member("refused_other", shard.refused_other).Member("refused_malformed", net.refused_malformed);
     json.Member("refused_too_large", net.refused_too_large).Member("checkpoints", shard.checkpoints);
-    json.Member("log_bytes", log_ ? log_->bytes() : 0);
+    if (log_)
+      json.Member("log_bytes", log_->bytes())
+          .Member("log_written_bytes", log_->written_bytes())
+          .Member("log_syncs", log_->syncs());
     json.Member("cut_early_bytes", shard_->rows().cut_early_bytes());
     if (const Residency* tier = shard_->rows().tier()) WriteTier(*tier, &json);
     json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();

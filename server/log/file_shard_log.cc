@@ -98,7 +98,11 @@ void FileShardLog::Run() {
   auto mark_due = std::chrono::steady_clock::now();
   for (;;) {
     more_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-    if (queue_.empty()) return;
+    if (queue_.empty()) {
+      lock.unlock();
+      (void)writer_->Trim();  // what is durable is, with or without
+      return;
+    }
     auto items = queue_.TakeAll();
     lock.unlock();
     Status status = WriteItems(std::move(items), &*writer_);
@@ -107,6 +111,8 @@ void FileShardLog::Run() {
     if (mark) mark_due = now + kMarkPeriod;
     if (status) status = writer_->Sync(mark);
     bytes_.store(writer_->bytes(), std::memory_order_relaxed);
+    written_.store(writer_->written_bytes(), std::memory_order_relaxed);
+    syncs_.store(writer_->syncs(), std::memory_order_relaxed);
     lock.lock();
     status_ = std::move(status);
     if (status_) synced_ = writer_->durable();

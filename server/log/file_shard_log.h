@@ -35,6 +35,9 @@ class FileShardLog final : public ShardLog {
   void DropBefore(CheckpointId cut) override;
   Expected<LogSequence> TakeSynced() override;
   std::uint64_t bytes() const override { return bytes_.load(std::memory_order_relaxed); }
+  // Since it was made, for metrics: bytes written into segments, and syncs.
+  std::uint64_t written_bytes() const { return written_.load(std::memory_order_relaxed); }
+  std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
 
  private:
   Status LockDirectory();
@@ -47,7 +50,7 @@ class FileShardLog final : public ShardLog {
   LogWriterOptions options_;
   std::unique_ptr<LogLock> lock_;
   std::optional<LogWriter> writer_;  // the thread's, once it runs
-  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<std::uint64_t> bytes_{0}, written_{0}, syncs_{0};
 
   std::mutex mutex_;
   std::condition_variable more_;

@@ -29,7 +29,7 @@ LogWriter::~LogWriter() = default;
 Status LogWriter::BeginSegment(CheckpointId cut) {
   if (file_) {
     TARN_RETURN_IF_ERROR(Sync(true));
-    TARN_RETURN_IF_ERROR(file_->Truncate(end_));  // gives the rest of its place back
+    TARN_RETURN_IF_ERROR(Trim());
     segments_.back().bytes = end_;
   }
   const SegmentHeader header{identity_, next_number_, LogSequence(last_.value + 1), cut};
@@ -91,6 +91,7 @@ Status LogWriter::WriteBatch(std::span<const LogRecord> records) {
   }
   TARN_RETURN_IF_ERROR(file_->Write(end_, parts));
   end_ += bytes;
+  written_ += bytes;
   segments_.back().bytes = end_;
   last_.value += records.size();
   return {};
@@ -99,6 +100,7 @@ Status LogWriter::WriteBatch(std::span<const LogRecord> records) {
 Status LogWriter::Sync(bool sync_mark) {
   if (durable_ != last_ || names_changed_) {
     TARN_RETURN_IF_ERROR(file_->Sync());
+    ++syncs_;
     if (names_changed_) TARN_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
     names_changed_ = false;
   }
@@ -124,6 +126,8 @@ Status LogWriter::WriteMark(bool sync) {
   mark_slot_ ^= 1;
   return sync ? mark_->Sync() : Status();
 }
+
+Status LogWriter::Trim() { return file_ ? file_->Truncate(end_) : Status(); }
 
 Status LogWriter::DropBefore(CheckpointId cut) {
   const auto first = std::ranges::find(segments_, cut, &LogSegment::cut);

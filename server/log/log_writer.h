@@ -36,12 +36,16 @@ class LogWriter {
   Status Write(std::span<const LogRecord> records);
   // All that was written is durable, and the mark says so. `sync_mark`: so is the mark.
   Status Sync(bool sync_mark);
+  // Gives back what was reserved behind the last record.
+  Status Trim();
   // Removes the segments before the one that began at `cut`; none if there is no such. What must be kept is durable.
   Status DropBefore(CheckpointId cut);
 
   LogSequence last() const { return last_; }  // written
   LogSequence durable() const { return durable_; }
   std::uint64_t bytes() const;  // of the segments that are kept
+  std::uint64_t written_bytes() const { return written_; }
+  std::uint64_t syncs() const { return syncs_; }
 
  private:
   std::string Path(const std::string& name) const { return directory_ + "/" + name; }
@@ -59,6 +63,7 @@ class LogWriter {
   LogSequence last_, durable_;
   bool names_changed_ = false;  // in the directory, and not durable yet
   int mark_slot_ = 0;
+  std::uint64_t written_ = 0, syncs_ = 0;
 };
 
 }  // namespace tarn::server

@@ -177,7 +177,8 @@ def sync(source):
 def build(source):
     binary = WORK / "build"
     if not (binary / "build.ninja").exists():
-        subprocess.run(["cmake", "-S", source, "-B", binary, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"], check=True,
+        subprocess.run(["cmake", "-S", source, "-B", binary, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                        "-DTARN_CUDA=OFF"], check=True,
                        stdout=subprocess.DEVNULL)
     done = subprocess.run(["cmake", "--build", binary, "--target", "tarn-sim"], capture_output=True, text=True)
     if done.returncode != 0:

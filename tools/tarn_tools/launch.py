@@ -1,6 +1,7 @@
 """tools/launch: one job, one local fleet, from start to table of results."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -265,6 +266,8 @@ class Launch:
         record, reason = self._settle_summary(code, reason, seconds)
         if reason:
             self._note(f"failed: {reason}")
+        if code == EXIT_OK and not (self._run_dir / "scheduler.state").exists():
+            shutil.rmtree(self._run_dir / "log", ignore_errors=True)  # nothing goes on from the logs of a run that is over
         page = None
         try:
             trace.merge(self._run_dir)

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/limits.h"
+
 namespace tarn::server {
 namespace {
 
@@ -61,6 +63,40 @@ TEST(CohortTest, ChangesAreReportedOnce) {
   EXPECT_EQ(changes.ended.size(), 1u);
   EXPECT_EQ(changes.dropped, std::vector{Incarnation(1)});
   EXPECT_TRUE(cohort.Fenced().empty());
+}
+
+// Rule R4: a worker can be taken back to any clock that the minimum clock has not passed.
+TEST(CohortTest, KeepsTicksBackToTheMinimumClock) {
+  Cohort cohort;
+  cohort.Adopt({Entry(0, 1, 0), Entry(1, 2, 0)});
+  auto clocks = [&] {
+    std::vector<std::uint64_t> found;
+    for (const TickPoint& point : cohort.members().at(Incarnation(1)).earlier) found.push_back(point.clock.value);
+    return found;
+  };
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(2), {LeaseId(1), 20}, {}});
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(5), {LeaseId(1), 50}, {{Clock(3), {LeaseId(1), 30}}}});
+  EXPECT_EQ(clocks(), (std::vector<std::uint64_t>{0, 2, 3}));
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(6), {LeaseId(1), 60}, {{Clock(3), {}}, {Clock(5), {}}}});
+  EXPECT_EQ(clocks(), (std::vector<std::uint64_t>{0, 2, 3, 5})) << "each once";
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier[2].position, (DataPosition{LeaseId(1), 30}));
+  cohort.Tick(Incarnation(2), tarn::Tick{Clock(4), {}, {}});
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(7), {LeaseId(1), 70}, {}});
+  EXPECT_EQ(clocks(), (std::vector<std::uint64_t>{3, 5, 6})) << "3 is the last before the minimum clock of 4";
+  cohort.Adopt({Entry(0, 1, 0, WorkerState::kFencing), Entry(1, 2, 0)});
+  EXPECT_EQ(cohort.FencedTicks().size(), 3u);
+}
+
+TEST(CohortTest, KeepsTheNewestTicksUpToTheLimit) {
+  Cohort cohort;
+  cohort.Adopt({Entry(0, 1, 0), Entry(1, 2, 0)});
+  for (std::uint64_t clock = 1; clock <= limits::kTicksKeptMax; ++clock)
+    cohort.Tick(Incarnation(1), tarn::Tick{Clock(clock), {}, {}});
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier.size(), limits::kTicksKeptMax);
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier.front().clock, Clock(0));
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(limits::kTicksKeptMax + 1), {}, {}});
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier.size(), limits::kTicksKeptMax);
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier.front().clock, Clock(1));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "server/log/log_format.h"
 #include "server/log/memory_shard_log.h"
+#include "tests/unit/server/log/faulty_files.h"
 #include "tests/unit/server/shard_fixture.h"
 
 namespace tarn::server {
@@ -50,9 +51,9 @@ TableSpec TableOf(std::uint32_t id) {
 
 // One shard, its log and its checkpoints.
 struct Node {
-  Node(MemoryDisk disk_of_it, MemoryCheckpointFiles* files)
+  Node(MemoryDisk disk_of_it, MemoryCheckpointFiles* files, Fault* fault = nullptr)
       : disk(std::move(disk_of_it)),
-        log(&disk, kFolder),
+        log(&disk, kFolder, Faulty(fault)),
         store(files, ShardId(0), [this](CheckpointPart part) { written.push_back(std::move(part)); }) {
     ShardOptions options;
     options.nonce = 77;
@@ -60,6 +61,10 @@ struct Node {
     options.cut_slice_bytes = 1;
     shard.emplace(options, &store, nullptr);
     shard->Start(now, &out);
+  }
+  std::unique_ptr<FileOps> Faulty(Fault* fault) {
+    if (fault == nullptr) return nullptr;
+    return std::make_unique<FaultyFileOps>(MakeMemoryFileOps(&disk), fault);
   }
   void FromScheduler(Body body) {
     Message message;
@@ -349,6 +354,31 @@ TEST(ShardLogTest, ComesBackFromLossesOfPower) {
   EXPECT_GT(compared, 400);
 }
 
+// A message of worker 10 to a shard of FirstView.
+Message FromWorker10(Body body) {
+  Message message;
+  message.job = kJobFingerprint;
+  message.sender = {Role::kWorker, 0, Incarnation(10)};
+  message.epoch = Epoch(1);
+  message.body = std::move(body);
+  return message;
+}
+
+Message PushOfOneKey(std::uint64_t sequence) {
+  const Key key = 7;
+  const TableSpec spec = TableOf(1);
+  const PartitionId partition = PartitionOf(Positioner(spec, TableSalt(kJobSeed, spec.name))(key), kBits);
+  Message message = FromWorker10(Push{RequestId(sequence),
+                                      spec.id,
+                                      Clock(0),
+                                      Clock(0),
+                                      ValueCodec::kFp32,
+                                      {KeyCodec::kRaw, 0, 1, {{partition, 1, Sequence(sequence)}}}});
+  message.keys = Buffer::Copy(&key, sizeof key);
+  message.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
+  return message;
+}
+
 class ShardWithLog : public testing::Test {
  protected:
   ShardWithLog() : node_(MemoryDisk(), &files_) {}
@@ -356,32 +386,9 @@ class ShardWithLog : public testing::Test {
     view_ = FirstView({LiveWorker(0, 10)});
     node_.Welcomed(view_, {.run = kRun}, "");
   }
-  void Push(std::uint64_t sequence) {
-    const Key key = 7;
-    const TableSpec spec = TableOf(1);
-    const PartitionId partition = PartitionOf(Positioner(spec, TableSalt(kJobSeed, spec.name))(key), kBits);
-    Message message;
-    message.job = kJobFingerprint;
-    message.sender = {Role::kWorker, 0, Incarnation(10)};
-    message.epoch = Epoch(1);
-    message.body = tarn::Push{RequestId(sequence),
-                              spec.id,
-                              Clock(0),
-                              Clock(0),
-                              ValueCodec::kFp32,
-                              {KeyCodec::kRaw, 0, 1, {{partition, 1, Sequence(sequence)}}}};
-    message.keys = Buffer::Copy(&key, sizeof key);
-    message.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
-    node_.shard->OnMessage(kWorkerPeer, std::move(message), node_.now, &node_.out);
-  }
-  void Tick(std::uint64_t clock) {
-    Message message;
-    message.job = kJobFingerprint;
-    message.sender = {Role::kWorker, 0, Incarnation(10)};
-    message.epoch = Epoch(1);
-    message.body = tarn::Tick{Clock(clock), {LeaseId(1), clock}, {}};
-    node_.shard->OnMessage(kWorkerPeer, std::move(message), node_.now, &node_.out);
-  }
+  void Deliver(Message message) { node_.shard->OnMessage(kWorkerPeer, std::move(message), node_.now, &node_.out); }
+  void Push(std::uint64_t sequence) { Deliver(PushOfOneKey(sequence)); }
+  void Tick(std::uint64_t clock) { Deliver(FromWorker10(tarn::Tick{Clock(clock), {LeaseId(1), clock}, {}})); }
 
   MemoryCheckpointFiles files_;
   Node node_;
@@ -464,17 +471,47 @@ TEST_F(ShardWithLog, AnOlderLogIsNotServedFrom) {
   EXPECT_EQ(again.shard->stop_reason().code, ErrorCode::kCorrupt);
 }
 
-TEST_F(ShardWithLog, AFailedSyncStopsTheShard) {
-  Join();
-  node_.Commit();
-  node_.out.clear();
-  Push(1);
-  *node_.disk.Find(std::string(kFolder) + "/mark") = {};
-  node_.disk.Remove(std::string(kFolder) + "/" + SegmentName(1));
-  node_.shard->Abandon({ErrorCode::kIo, "log: no space"}, &node_.out);
-  node_.Commit();
-  EXPECT_TRUE(node_.Take<PushAck>().empty());
-  EXPECT_TRUE(node_.shard->stopped());
+// Pushes until its log fails at operation n. Whatever failed, what was acknowledged comes back.
+void PushUntilItFails(FaultKind kind, std::uint64_t n, bool* failed) {
+  MemoryCheckpointFiles files;
+  Fault fault{.at = n, .kind = kind};
+  Node node(MemoryDisk(), &files, &fault);
+  const View view = FirstView({LiveWorker(0, 10)});
+  node.Welcomed(view, {.run = kRun}, "");
+  std::uint64_t acked = 0;
+  bool begun = false;
+  for (std::uint64_t sequence = 1; sequence <= 6 && !node.shard->stopped(); ++sequence) {
+    node.Commit();
+    begun |= !node.Take<Heartbeat>().empty();
+    node.shard->OnMessage(kWorkerPeer, PushOfOneKey(sequence), node.now, &node.out);
+    node.Commit();
+    for (const PushAck& ack : node.Take<PushAck>()) acked = ack.sections[0].sequence.value;
+  }
+  *failed = node.shard->stopped();
+  if (*failed) {
+    EXPECT_EQ(node.shard->stop_reason().code, ErrorCode::kIo);
+    EXPECT_NE(node.shard->stop_reason().reason.find(kFolder), std::string::npos) << node.shard->stop_reason().reason;
+  }
+  if (!begun) return;
+  MemoryDisk disk = node.disk.Copy();
+  disk.EndProcess();
+  Node again(std::move(disk), &files);
+  View older = view;
+  older.version = ViewVersion(0);
+  again.Welcomed(older, {.run = kRun, .recover = true}, "");
+  ASSERT_FALSE(again.shard->stopped()) << again.shard->stop_reason().reason;
+  if (acked == 0) return;
+  again.shard->OnMessage(kWorkerPeer, PushOfOneKey(acked), again.now, &again.out);
+  EXPECT_EQ(again.shard->counters().pushes_repeated, 1u) << "operation " << n << ", push " << acked;
+}
+
+TEST(ShardLogTest, EveryOperationOfItsLogMayFail) {
+  for (FaultKind kind : {FaultKind::kError, FaultKind::kShortWrite, FaultKind::kFull, FaultKind::kHalt}) {
+    bool failed = true;
+    std::uint64_t n = 0;
+    for (; failed; ++n) PushUntilItFails(kind, n, &failed);
+    EXPECT_GT(n, 20u);
+  }
 }
 
 }  // namespace
