@@ -113,6 +113,7 @@ int RunLoop(Flags flags) {
   scheduler::Loop loop(std::move(flags.loop), &transport);
   running = &loop;
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
   const Status status = loop.Run();

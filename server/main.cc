@@ -98,6 +98,7 @@ int main(int argc, char** argv) {
 
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
   server::Server server(options);
   running = &server;
   std::signal(SIGTERM, OnTerminate);

@@ -8,6 +8,7 @@ TARN_CRASHES sets how many times everything is killed over all runs (8 unless se
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import time
@@ -24,15 +25,16 @@ EPOCHS = 2
 MODES = (("bsp", "aggregated"), ("ssp", "immediate"), ("asp", "immediate"), ("ssp", "aggregated"))
 RUN_SECONDS_MAX = 240
 FIRST_BATCH_SECONDS_MAX = 60
+PAGE = 4096  # of a log: server/log/log_format.h
 
 
 class CrashTest(FleetCase):
     rows = 40_000
+    hashes = {}  # of undisturbed runs, for all tests
 
     def setUp(self):
         self.random = random.Random(SEED)
         self.totals = dict.fromkeys(("crashes", "runs", "incarnations", "voided", "repeated", "early"), 0)
-        self.hashes = {}
 
     def test_nothing_is_lost_and_nothing_is_done_twice(self):
         while self.totals["crashes"] < CRASHES:
@@ -45,6 +47,45 @@ class CrashTest(FleetCase):
         print("crash test: everything killed {crashes} times over {runs} runs ({early} times before the first batch); "
               "{incarnations} incarnations ended; every row once, {voided} batches voided (aggregated), {repeated} "
               "repeated (immediate)".format(**self.totals))
+
+    def test_a_damaged_log_is_refused_by_name(self):
+        """Another server's log, a flipped bit, a log cut short: the run does not go on, until it is as it was."""
+        job, run_dir, written = self.job_of("bsp", "aggregated", 0), self.folder / "damaged", self.folder / "damaged-record"
+        command = self.command(job, run_dir, bin_dir=self.recording_programs("damaged", written))
+        self.start_and_kill(command, run_dir, written, early=False)
+        logs = [next((run_dir / f"log/shard-{shard}").glob("segment-*")) for shard in (0, 1)]
+        whole = [log.read_bytes() for log in logs]
+        self.assertGreater(len(whole[0]), 4 * PAGE)
+        flipped = bytearray(whole[0])
+        flipped[PAGE + 100] ^= 1
+        end = max(at for at in range(0, len(whole[0]), PAGE) if any(whole[0][at : at + PAGE])) // 2
+        for damage, says in ((bytes(flipped), f"offset {PAGE}"), (whole[0][:end], "was durable"), (whole[1], "shard")):
+            logs[0].write_bytes(damage)
+            done = subprocess.run(self.going_on(command, run_dir), capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn(logs[0].name, done.stdout + done.stderr)
+            self.assertIn(says, done.stdout + done.stderr)
+        logs[0].write_bytes(whole[0])
+        done = subprocess.run(self.going_on(command, run_dir), capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.judge(run_dir, written, "bsp", "aggregated", 0)
+
+    def test_a_log_without_room_fails_the_run_by_name(self):
+        """Files may not grow beyond a few megabytes: the run fails and says where, and goes on when there is room."""
+        job, run_dir, written = self.job_of("bsp", "aggregated", 0), self.folder / "full", self.folder / "full-record"
+        command = self.command(job, run_dir, bin_dir=self.recording_programs("full", written))
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8 << 20, resource.RLIM_INFINITY))
+
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, preexec_fn=limit)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("segment-0000000001.log", done.stdout + done.stderr)
+        self.assertIn("File too large", done.stdout + done.stderr)
+        done = subprocess.run(self.going_on(command, run_dir), capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.judge(run_dir, written, "bsp", "aggregated", 0)
 
     def job_of(self, mode, apply, checkpoint_clocks):
         return self.job(workers=2, servers=2, mode=mode, apply=apply, staleness=2 if mode == "ssp" else 0, epochs=EPOCHS,
@@ -70,12 +111,12 @@ class CrashTest(FleetCase):
             return command
         return [*command[:2], "--resume", run_dir, *command[3:]]
 
-    def start_and_kill(self, command, run_dir, written):
+    def start_and_kill(self, command, run_dir, written, early=True):
         if run_dir.exists() and not (run_dir / "scheduler.state").exists():
             self.empty(run_dir)  # killed before there was anything to go on with
         launch = subprocess.Popen(self.going_on(command, run_dir), stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
         before = written.stat().st_size if written.exists() else 0
-        if self.random.random() < 0.2:
+        if early and self.random.random() < 0.2:
             time.sleep(self.random.uniform(0, 1))
         else:
             deadline = time.monotonic() + FIRST_BATCH_SECONDS_MAX
