@@ -1,6 +1,5 @@
 #include "server/row_index.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,90 +9,174 @@ namespace tarn::server {
 
 namespace {
 
-// Of the five keys that a bucket can hold, on average.
-constexpr std::size_t kKeysPerBucketMax = 4;
+// Ten times the keys of a bucket that are used on average: at the most, and in a segment that was just made.
+constexpr std::size_t kLoadMax = 45;
+constexpr std::size_t kLoadNew = 40;
 
 }  // namespace
 
-RowIndex::~RowIndex() { std::free(buckets_); }
+const RowIndex::Bucket RowIndex::kNothing{};
+
+RowIndex::~RowIndex() {
+  for (std::size_t s = 0; s < directory_.size(); s += CopiesOf(directory_[s])) Free(directory_[s]);
+}
+
+// An empty segment with room for `keys` keys and some more.
+RowIndex::Segment RowIndex::NewSegment(std::size_t keys, std::uint32_t depth) {
+  Segment segment;
+  segment.depth = depth;
+  segment.bucket_count = static_cast<std::uint32_t>(keys * 10 / kLoadNew + 1);
+  const std::size_t bytes = segment.bucket_count * sizeof(Bucket);
+  segment.buckets = static_cast<Bucket*>(AllocateLarge(bytes));
+  std::memset(static_cast<void*>(segment.buckets), 0, bytes);
+  return segment;
+}
+
+void RowIndex::Free(const Segment& segment) {
+  if (segment.buckets != &kNothing) std::free(segment.buckets);
+}
 
 std::uint32_t RowIndex::FindOrInsert(std::uint64_t hash, Key key, std::uint32_t new_row) {
   if (const std::uint32_t row = Find(hash, key); row != kNone) return row;
-  if (size_ + 1 > bucket_count_ * kKeysPerBucketMax) Grow();
-  Append(hash, key, new_row);
+  MakeRoom(hash);
+  Segment& segment = directory_[FirstCopy(SegmentOf(hash))];
+  Append(segment, hash, key, new_row);
+  ++segment.size;
   ++size_;
   return new_row;
 }
 
-RowIndex::Place RowIndex::PlaceOf(std::uint64_t hash, Key key) const {
-  if (bucket_count_ == 0) return {0, kBucketKeys};
-  for (std::size_t b = Home(hash);; b = Next(b)) {
-    if (const std::uint32_t hits = Matches(buckets_[b], key); hits != 0)
-      return {b, static_cast<std::uint32_t>(__builtin_ctz(hits))};
-    if (buckets_[b].used < kBucketKeys) return {b, kBucketKeys};
-  }
-}
-
-bool RowIndex::Replace(std::uint64_t hash, Key key, std::uint32_t row) {
-  const Place at = PlaceOf(hash, key);
-  if (at.i == kBucketKeys) return false;
-  buckets_[at.bucket].rows[at.i] = row;
-  return true;
-}
-
-std::uint32_t RowIndex::Erase(std::uint64_t hash, Key key) {
-  const Place at = PlaceOf(hash, key);
-  if (at.i == kBucketKeys) return kNone;
-  const std::uint32_t row = buckets_[at.bucket].rows[at.i];
-  Fill(at);
-  --size_;
-  return row;
-}
-
-// Closes a hole. A bucket that was full may have sent keys on to those behind it, where they would not be found behind
-// one that is not full: the first of them comes back, and leaves a hole in turn.
-void RowIndex::Fill(Place hole) {
-  Bucket* bucket = &buckets_[hole.bucket];
-  const bool was_full = bucket->used == kBucketKeys;
-  const std::uint32_t last = --bucket->used;
-  bucket->keys[hole.i] = bucket->keys[last];
-  bucket->rows[hole.i] = bucket->rows[last];
-  if (!was_full) return;
-  for (std::size_t b = Next(hole.bucket), away = 1;; b = Next(b), ++away) {
-    Bucket& next = buckets_[b];
-    for (std::uint32_t i = 0; i < next.used; ++i) {
-      const std::size_t home = Home(Hash(next.keys[i]));
-      const std::size_t from_home = b >= home ? b - home : b + bucket_count_ - home;
-      if (from_home < away) continue;
-      bucket->keys[bucket->used] = next.keys[i];
-      bucket->rows[bucket->used] = next.rows[i];
-      ++bucket->used;
-      return Fill({b, i});
-    }
-    if (next.used < kBucketKeys || b == hole.bucket) return;
-  }
-}
-
-void RowIndex::Append(std::uint64_t hash, Key key, std::uint32_t row) {
-  std::size_t b = Home(hash);
-  while (buckets_[b].used == kBucketKeys) b = Next(b);
-  Bucket& bucket = buckets_[b];
+void RowIndex::Append(const Segment& segment, std::uint64_t hash, Key key, std::uint32_t row) {
+  std::uint32_t b = segment.Home(hash);
+  while (segment.buckets[b].used == kBucketKeys) b = segment.Next(b);
+  Bucket& bucket = segment.buckets[b];
   bucket.keys[bucket.used] = key;
   bucket.rows[bucket.used] = row;
   ++bucket.used;
 }
 
-void RowIndex::Grow() {
-  Bucket* old = buckets_;
-  const std::size_t old_count = bucket_count_;
-  const std::size_t new_count = std::max(old_count + 1, old_count + old_count / 2);
-  buckets_ = static_cast<Bucket*>(AllocateLarge(new_count * sizeof(Bucket)));
-  bucket_count_ = new_count;
-  std::memset(static_cast<void*>(buckets_), 0, new_count * sizeof(Bucket));
-  // Old and new lie in the same order, so this streams through both.
-  for (std::size_t b = 0; b < old_count; ++b)
-    for (std::uint32_t i = 0; i < old[b].used; ++i) Append(Hash(old[b].keys[i]), old[b].keys[i], old[b].rows[i]);
-  std::free(old);
+bool RowIndex::Replace(std::uint64_t hash, Key key, std::uint32_t row) {
+  const Place at = PlaceOf(directory_[SegmentOf(hash)], hash, key);
+  if (at.i == kBucketKeys) return false;
+  at.bucket->rows[at.i] = row;
+  return true;
+}
+
+std::uint32_t RowIndex::Erase(std::uint64_t hash, Key key) {
+  const std::size_t s = FirstCopy(SegmentOf(hash));
+  Segment& segment = directory_[s];
+  const Place at = PlaceOf(segment, hash, key);
+  if (at.i == kBucketKeys) return kNone;
+  const std::uint32_t row = at.bucket->rows[at.i];
+  Fill(segment, at);
+  --segment.size;
+  --size_;
+  if (std::size_t{segment.size} * 2 * 10 < (segment.bucket_count - 1) * kLoadNew) Resize(s, segment.size);
+  return row;
+}
+
+// Closes a hole. A bucket that was full may have sent keys on to those behind it, where they would not be found behind
+// one that is not full: the first of them comes back, and leaves a hole in turn.
+void RowIndex::Fill(const Segment& segment, Place hole) const {
+  Bucket* bucket = hole.bucket;
+  const bool was_full = bucket->used == kBucketKeys;
+  const std::uint32_t last = --bucket->used;
+  bucket->keys[hole.i] = bucket->keys[last];
+  bucket->rows[hole.i] = bucket->rows[last];
+  if (!was_full) return;
+  auto b = static_cast<std::uint32_t>(bucket - segment.buckets);
+  for (std::uint32_t away = 1; away < segment.bucket_count; ++away) {
+    b = segment.Next(b);
+    Bucket& next = segment.buckets[b];
+    for (std::uint32_t i = 0; i < next.used; ++i) {
+      const std::uint32_t home = segment.Home(Hash(next.keys[i]));
+      const std::uint32_t from_home = b >= home ? b - home : b + segment.bucket_count - home;
+      if (from_home < away) continue;
+      bucket->keys[last] = next.keys[i];
+      bucket->rows[last] = next.rows[i];
+      ++bucket->used;
+      return Fill(segment, {&next, i});
+    }
+    if (next.used < kBucketKeys) return;
+  }
+}
+
+// Sees to it that one more key fits into the segment of this hash.
+void RowIndex::MakeRoom(std::uint64_t hash) {
+  for (;;) {
+    const std::size_t s = FirstCopy(SegmentOf(hash));
+    const Segment& segment = directory_[s];
+    const std::size_t wanted = std::size_t{segment.size} + 1;
+    if (segment.buckets != &kNothing && wanted * 10 <= segment.bucket_count * kLoadMax) return;
+    if (wanted <= kSegmentKeys || !MaySplit(segment)) return Resize(s, wanted);
+    Split(s);
+  }
+}
+
+// Keys that were chosen so that their hashes begin alike must not blow up the directory: their segment grows instead.
+bool RowIndex::MaySplit(const Segment& segment) const {
+  constexpr std::size_t kEntriesPerSegment = 16;
+  return segment.depth < directory_bits_ ||
+         directory_.size() * kSegmentKeys <= (size_ + kSegmentKeys) * kEntriesPerSegment;
+}
+
+// Gives a segment, by its first copy, room for so many keys. Both lie in the same order, so this streams through them.
+void RowIndex::Resize(std::size_t s, std::size_t keys) {
+  const Segment old = directory_[s];
+  Segment segment = NewSegment(keys, old.depth);
+  for (std::uint32_t b = 0; b < old.bucket_count; ++b)
+    for (std::uint32_t i = 0; i < old.buckets[b].used; ++i)
+      Append(segment, Hash(old.buckets[b].keys[i]), old.buckets[b].keys[i], old.buckets[b].rows[i]);
+  segment.size = old.size;
+  Put(s, segment);
+  Free(old);
+}
+
+void RowIndex::Split(std::size_t s) {
+  if (directory_[s].depth == directory_bits_) {
+    DoubleDirectory();
+    s *= 2;
+  }
+  const Segment old = directory_[s];
+  const std::uint64_t middle = std::uint64_t{1} << (63 - old.depth);
+  auto is_high = [&](Key key) { return (Hash(key) & middle) != 0; };
+  Segment halves[2];
+  std::size_t keys[2] = {0, 0};
+  for (std::uint32_t b = 0; b < old.bucket_count; ++b)
+    for (std::uint32_t i = 0; i < old.buckets[b].used; ++i) ++keys[is_high(old.buckets[b].keys[i])];
+  for (int half : {0, 1}) {
+    halves[half] = NewSegment(keys[half], old.depth + 1);
+    halves[half].size = static_cast<std::uint32_t>(keys[half]);
+  }
+  for (std::uint32_t b = 0; b < old.bucket_count; ++b)
+    for (std::uint32_t i = 0; i < old.buckets[b].used; ++i) {
+      const Key key = old.buckets[b].keys[i];
+      Append(halves[is_high(key)], Hash(key), key, old.buckets[b].rows[i]);
+    }
+  const std::size_t copies = CopiesOf(old);
+  Put(s, halves[0]);
+  Put(s + copies / 2, halves[1]);
+  Free(old);
+}
+
+// Sets all copies of a segment, the first of which is at `s`.
+void RowIndex::Put(std::size_t s, const Segment& segment) {
+  std::fill_n(directory_.begin() + static_cast<std::ptrdiff_t>(s), CopiesOf(segment), segment);
+}
+
+void RowIndex::DoubleDirectory() {
+  std::vector<Segment> doubled;
+  doubled.reserve(directory_.size() * 2);
+  for (const Segment& segment : directory_) doubled.insert(doubled.end(), 2, segment);
+  directory_ = std::move(doubled);
+  ++directory_bits_;
+}
+
+std::size_t RowIndex::memory_bytes() const {
+  std::size_t bytes = directory_.capacity() * sizeof(Segment);
+  for (std::size_t s = 0; s < directory_.size(); s += CopiesOf(directory_[s]))
+    if (directory_[s].buckets != &kNothing) bytes += directory_[s].bucket_count * sizeof(Bucket);
+  return bytes;
 }
 
 }  // namespace tarn::server
