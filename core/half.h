@@ -48,4 +48,40 @@ constexpr float FloatFromFp16(std::uint16_t half) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
+// Narrowing by chance: of the two neighbours of a value, the farther from zero with a probability that makes the mean
+// the value itself (Gupta, Agrawal, Gopalakrishnan, Narayanan, ICML 2015), decided by `random`, a uniform word. What
+// the format has stays what it is, and what is beyond its largest number becomes that: chance makes no infinity.
+constexpr std::uint16_t Bf16ByChance(float value, std::uint32_t random) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude >= 0x7f800000u) return Bf16FromFloat(value);
+  std::uint32_t half = (magnitude + (random & 0xffffu)) >> 16;
+  if (half > 0x7f7fu) half = 0x7f7fu;
+  return std::uint16_t(((bits >> 16) & 0x8000u) | half);
+}
+
+constexpr std::uint16_t Fp16ByChance(float value, std::uint32_t random) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude >= 0x7f800000u) return Fp16FromFloat(value);
+  if (magnitude >= 0x38800000u) {  // 2^-14 and above: normal
+    const std::uint32_t half = (magnitude - 0x38000000u + (random & 0x1fffu)) >> 13;
+    return std::uint16_t(sign | (half > 0x7bffu ? 0x7bffu : half));
+  }
+  const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;  // in units of the smallest, exact
+  const std::uint32_t whole = std::uint32_t(scaled);
+  const float rest = scaled - float(whole);
+  return std::uint16_t(sign | (whole + (float(random >> 8) * 0x1p-24f < rest ? 1u : 0u)));
+}
+
+// Word i of the stream of chance of a seed.
+constexpr std::uint32_t ChanceWord(std::uint64_t seed, std::uint32_t i) {
+  std::uint32_t x = std::uint32_t(seed) + i * 0x9e3779b9u;
+  x = (x ^ (x >> 16)) * 0x85ebca6bu;
+  x ^= std::uint32_t(seed >> 32);
+  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+  return x ^ (x >> 16);
+}
+
 }  // namespace tarn
