@@ -67,6 +67,7 @@ inline constexpr std::size_t kParkedPullsMax = 65536;
 inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;       // aggregated pushes waiting for their clock
 inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;        // pull replies not yet taken by the network
 inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128} << 20;  // of them to one client: credits keep below
+inline constexpr std::size_t kSweepSliceRows = 4096;                       // looked at for expired ones at one go
 inline constexpr std::size_t kCutSliceBytes = std::size_t{256} << 10;      // rows copied for a checkpoint at one go
 inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256}
                                                   << 20;    // not yet written; copied early: all rows (K3)

@@ -97,7 +97,8 @@ class ShardLoop {
                                 .nonce = options_.nonces[index_],
                                 .endpoint = *advertised,
                                 .log = log_.get(),
-                                .make_tier = [this](const Job& job) { return MakeTier(job); }},
+                                .make_tier = [this](const Job& job) { return MakeTier(job); },
+                                .unix_us_at_zero = static_cast<TimeUs>(WallSeconds() * 1e6) - Now()},
                    &store_);
     return {};
   }
@@ -190,6 +191,9 @@ class ShardLoop {
     json.BeginObject().Member("time", WallSeconds()).Member("role", "shard").Member("rank", shard_id_.value);
     json.Member("clock", shard_->minimum_clock().value).Member("rows", shard_->rows().row_count());
     json.Member("row_bytes", shard_->rows().memory_bytes());
+    const RowCounters& lives = shard_->rows().counters();
+    json.Member("rows_admitted", lives.admitted).Member("rows_refused", lives.refused);
+    json.Member("rows_expired", lives.expired);
     json.Member("pulls", shard.pulls).Member("pulls_parked", shard.pulls_parked).Member("pull_rows", shard.pull_rows);
     json.Member("pushes", shard.pushes).Member("push_rows", shard.push_rows);
     json.Member("pushes_repeated", shard.pushes_repeated).Member("pushes_out_of_order", shard.pushes_out_of_order);

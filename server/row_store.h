@@ -7,17 +7,18 @@
 //   rows.Apply(spec.id, sections, keys, ValueCodec::kFp32, gradients, clock);
 //   rows.Gather(spec.id, sections, keys, ValueCodec::kBf16, out);
 //
-// Sparse rows are born at their first Apply; dense partitions, whole, at theirs. Gather changes nothing: what is not
-// born answers its initial value (rule C6). A row is its values and then, for sparse tables, its slots; dense tables
-// keep values and slots apart. What leaves the store is its record (core/row_layout.h). Apply and Load throw
-// OutOfMemory (server/exhaustion.h), naming the table, when there is no memory for more rows; the rows are then
-// undefined. Not thread-safe: the shard's thread owns it.
+// Sparse rows are born at their first Apply, unless the table's life says otherwise (LifeSpec); dense partitions,
+// whole, at theirs. Gather changes nothing: what is not born answers its initial value (rule C6). A row is its values
+// and then, for sparse tables, its slots; dense tables keep values and slots apart. What leaves the store is its record
+// (core/row_layout.h). Apply and Load throw OutOfMemory (server/exhaustion.h), naming the table, when there is no
+// memory for more rows; the rows are then undefined. Not thread-safe: the shard's thread owns it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,7 @@
 #include "core/table_spec.h"
 #include "core/types.h"
 #include "server/arena.h"
+#include "server/row_index.h"
 #include "server/snapshot.h"
 #include "server/tier/residency.h"
 
@@ -37,6 +39,12 @@ struct RowStoreOptions {
   std::uint64_t job_seed = 0;
   std::uint32_t partition_bits = 0;
   std::vector<PartitionId> owned;  // each once
+};
+
+struct RowCounters {
+  std::uint64_t admitted = 0;  // rows born in tables with a life
+  std::uint64_t refused = 0;   // gradients of keys that got no row
+  std::uint64_t expired = 0;   // rows
 };
 
 struct CutRequest {
@@ -87,8 +95,8 @@ class RowStore {
   // The values of one row of a partition that is owned; as Gather. For tools and checks.
   std::vector<float> Values(TableId table, Key key) const;
 
-  // One optimizer step for each key, in order, with gradients keys.size() x dim in the codec and the schedule at
-  // `clock`. The keys must have passed CheckKeys.
+  // One optimizer step for each key that has or gets a row, in order, with gradients keys.size() x dim in the codec and
+  // the schedule at `clock`. The keys must have passed CheckKeys.
   void Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
              const std::byte* gradients, Clock clock);
 
@@ -117,7 +125,22 @@ class RowStore {
   // to their partition; only the size of the store bounds them.
   std::uint64_t cut_early_bytes() const { return cut_early_bytes_; }
 
-  // Sum of RowHash (server/snapshot.h) over all rows that were born, and of SeenHash over the keys seen without: the
+  // The time of tables with a life (rules R1 to R5): pushes count at it, and what lies between two calls for a table is
+  // one time. The first call only says where the store stands; later ones that pass a boundary let rows expire. Seconds
+  // are those since 1970; tables that do not count in them do without. Earlier times than before change nothing.
+  void AdvanceClock(Clock clock);
+  void AdvanceSeconds(std::uint64_t seconds);
+  bool counts_seconds() const;
+  // The latest times told.
+  const std::optional<Clock>& clock() const { return clock_; }
+  const std::optional<std::uint64_t>& seconds() const { return seconds_; }
+  // A row that has expired is as if it had never been, everywhere in this interface. The memory of many is given back
+  // by ContinueSweep, which looks at about `rows` rows; there is something to do as long as sweeping().
+  bool sweeping() const { return sweeps_due_ != 0; }
+  void ContinueSweep(std::size_t rows);
+  const RowCounters& counters() const { return counters_; }
+
+  // Sum of RowHash (server/snapshot.h) over all rows there are, and of SeenHash over the keys seen without: the
   // same however rows are spread over shards.
   std::uint64_t StateHash() const;
 
@@ -141,6 +164,7 @@ class RowStore {
   struct PartitionCut;
   struct Table;
   class Cursor;
+  struct Group;
   struct ColdWalk;
   struct RowParts {
     float* values;
@@ -163,12 +187,33 @@ class RowStore {
   std::size_t WalkCold(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   void TakeCold(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   void FetchNext(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
-  std::size_t ResolveForGather(const Table& table, Cursor& cursor, const float** rows) const;
-  std::size_t ResolveForApply(Table& table, Cursor& cursor, float** values, float** slots);
+  // row_store_rows.cc
+  void TakeGroup(const Table& table, Cursor& cursor, Group* group) const;
+  void FindRows(const Table& table, bool for_write, Group* group) const;
+  void ValuesOf(const Table& table, Group* group, const float** rows) const;
+  void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows,
+                    std::byte* out) const;
+  void ResolveForApply(Table& table, Cursor& cursor, Clock clock, Group* group, float** values, float** slots);
+  void Step(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,
+            const float* gradients);
+  void SetLife(Table& table);
+  void Advance(Table& table, std::uint32_t now);
+  void Decide(Table& table, SparsePartition& partition);
+  bool Expired(const Table& table, const SparsePartition& partition, std::uint32_t number) const;
+  bool Admit(Table& table, std::uint32_t place, Key key, Clock clock);
+  void Take(Table& table, std::uint32_t place, std::uint32_t number, Key key);
+  void Touch(const Table& table, SparsePartition& partition, std::uint32_t number);
+  void CountLife(const Table& table, SparsePartition& partition, const RowLife& life);
+  void UncountLife(const Table& table, SparsePartition& partition, const RowLife& life);
+  void TakeExpired(Table& table, std::uint32_t place);
+  bool NextSweep();
+  std::size_t Sweep(Table& table, std::uint32_t place, std::size_t rows);
   DensePartition& DenseForApply(Table& table, std::uint32_t place);
-  std::uint32_t RowForApply(Table& table, std::uint32_t place, std::uint64_t hash, Key key);
+  std::uint32_t BearRow(Table& table, std::uint32_t place, std::uint64_t hash, Key key, Clock clock);
+  RowParts RowForApply(Table& table, const Group& group, std::size_t i, Clock clock);
+  RowParts DenseRowForApply(Table& table, std::uint32_t place, Key key);
   std::uint32_t BirthOf(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key);
-  static void Forget(SparsePartition& partition, Key key);
+  void Forget(const Table& table, SparsePartition& partition, Key key);
   RowParts RowForLoad(Table& table, std::uint32_t place, Key key);
   Candidates& CandidatesOf(const Table& table, SparsePartition& partition) const;
   std::uint32_t PlaceOf(const Table& table, Key key) const;
@@ -183,6 +228,10 @@ class RowStore {
   bool Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const RowParts& row,
             std::vector<CutRows>* out);
   void CopyRow(const Table& table, PartitionCut& cut, Key key, const RowParts& row, std::vector<CutRows>* out);
+  std::size_t ChunkRowsMax(const Table& table, const PartitionCut& cut, bool early) const;
+  PartitionRows& ChunkOf(const Table& table, PartitionCut& cut, bool early);
+  bool NeedsValues(const Table& table, std::size_t place, std::uint64_t number, const RowParts& row) const;
+  bool KeepGone(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, bool early);
   std::size_t HandOutLists(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   std::size_t WalkPartition(Table& table, std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkDense(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out);
@@ -208,8 +257,18 @@ class RowStore {
   std::size_t cut_table_ = 0;
   std::uint32_t cut_place_ = 0;
   std::uint64_t cut_early_bytes_ = 0;
+  std::optional<Clock> clock_;
+  std::optional<std::uint64_t> seconds_;
+  // Sweeps: partitions that have one, and where it is.
+  std::size_t sweeps_due_ = 0;
+  std::size_t sweep_table_ = 0;
+  std::uint32_t sweep_place_ = 0;
+  RowIndex::Walk sweep_walk_;
+  RowCounters counters_;
+  std::uint64_t comings_ = 0;                         // rows born so far, and keys refused
   std::vector<std::pair<Key, std::uint32_t>> found_;  // rows of one slice
   mutable std::vector<std::uint32_t> record_;         // of one row
+  mutable std::vector<float> wide_;                   // values of one group of 16-bit rows
   mutable std::vector<float> absent_;                 // initial values of the absent rows of one group
   std::vector<float> decoded_;                        // gradients of one group
 };

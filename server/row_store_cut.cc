@@ -39,7 +39,11 @@ std::vector<TableRows> RowStore::BeginCut(CutRequest request) {
     MoveChangesAside(*table, request.base_is_previous_cut);
     table->cut.resize(options_.owned.size());
     for (std::uint32_t place = 0; place < table->cut.size(); ++place)
-      table->cut[place] = {.open = true, .rows = table->NumberEnd(place), .state = nullptr};
+      table->cut[place] = {
+          .open = true,
+          .rows = table->NumberEnd(place),
+          .verdicts = table->is_dense() || !table->sparse[place] ? Verdicts{} : table->sparse[place]->verdicts,
+          .state = nullptr};
   }
   cutting_ = cut_begun_ = true;
   cut_request_ = request;
@@ -105,7 +109,7 @@ std::size_t RowStore::WalkPartition(Table& table, std::size_t bytes, std::vector
   if (!state.done()) return cost;
   state.early.push_back(std::move(state.chunk));
   for (PartitionRows& chunk : state.early)
-    if (!chunk.keys.empty()) out->push_back({table.spec.id, std::move(chunk)});
+    if (!chunk.keys.empty() || !chunk.removed.empty()) out->push_back({table.spec.id, std::move(chunk)});
   cut = {};
   ++cut_place_;
   return cost;
@@ -150,12 +154,14 @@ std::size_t RowStore::WalkSparse(Table& table, PartitionCut& cut, std::size_t ro
   partition.index.Continue(&state.walk, rows, [&](Key key, std::uint32_t number) {
     ++seen;
     if (number >= cut.rows || state.settled.Test(number)) return;
-    if (cut_request_.hash_all || IsWanted(table, cut_place_, number)) found_.emplace_back(key, number);
+    if (cut_request_.hash_all || !cut.verdicts.empty() || IsWanted(table, cut_place_, number))
+      found_.emplace_back(key, number);
   });
   for (std::size_t i = 0; i < found_.size(); ++i) {
     if (i + kAhead < found_.size()) __builtin_prefetch(partition.Row(found_[i + kAhead].second));
     const auto [key, number] = found_[i];
-    if (const RowParts row = table.SparseRow(partition, number); row.values != nullptr)
+    const RowParts row = table.SparseRow(partition, number);
+    if (row.values != nullptr || !NeedsValues(table, cut_place_, number, row))
       Keep(table, cut, number, key, row, out);
     else
       state.cold.rows.push_back({table.resident->cold_id(cut_place_, number), number, key});
@@ -166,11 +172,18 @@ std::size_t RowStore::WalkSparse(Table& table, PartitionCut& cut, std::size_t ro
 // Copies a row that is about to change or to go, if a cut that has it has not copied it yet.
 void RowStore::KeepFirst(Table& table, std::uint32_t place, std::uint64_t number, Key key, const RowParts& row) {
   if (table.cut.empty() || !table.cut[place].open || number >= table.cut[place].rows) return;
-  if (row.values != nullptr) {
+  if (row.values != nullptr || !NeedsValues(table, place, number, row)) {
     Keep(table, table.cut[place], number, key, row, nullptr);
   } else if (!table.cut[place].Touched().settled.Test(number)) {
     Keep(table, table.cut[place], number, key, ColdRow(table, place, static_cast<std::uint32_t>(number)), nullptr);
   }
+}
+
+// Whether the cut looks at the row's values.
+bool RowStore::NeedsValues(const Table& table, std::size_t place, std::uint64_t number, const RowParts& row) const {
+  const Verdicts& verdicts = table.cut[place].verdicts;
+  if (!verdicts.empty() && verdicts.Expired(*table.rules, *row.life)) return false;
+  return cut_request_.hash_all || IsWanted(table, place, number);
 }
 
 // A row that is born is in no cut, though its number may have been.
@@ -195,6 +208,8 @@ bool RowStore::IsWanted(const Table& table, std::size_t place, std::uint64_t num
 // Hands a row to the cut, once: into the walk's chunk; without `out` the walk is not here yet. Whether it was not done.
 bool RowStore::Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const RowParts& row,
                     std::vector<CutRows>* out) {
+  if (!cut.verdicts.empty() && cut.verdicts.Expired(*table.rules, *row.life))
+    return KeepGone(table, cut, number, key, out == nullptr);
   const bool wanted = IsWanted(table, static_cast<std::size_t>(&cut - table.cut.data()), number);
   if (!wanted && !cut_request_.hash_all) return false;
   PartitionCut::State& state = cut.Touched();
@@ -205,22 +220,41 @@ bool RowStore::Keep(const Table& table, PartitionCut& cut, std::uint64_t number,
   return true;
 }
 
-// The walk's chunk leaves through `out` when it is full; what is copied early waits for the walk.
+// A row that had expired when the cut began is handed out as a key removed.
+bool RowStore::KeepGone(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, bool early) {
+  if (cut_request_.scope == CutScope::kAll || cut.Touched().settled.Test(number)) return false;
+  cut.state->settled.Set(number);
+  ChunkOf(table, cut, early).removed.push_back(key);
+  return true;
+}
+
+std::size_t RowStore::ChunkRowsMax(const Table& table, const PartitionCut& cut, bool early) const {
+  return ChunkRows(early ? kEarlyChunkBytes : limits::kCutSliceBytes, cut.rows, table.row_bytes());
+}
+
+// The chunk that takes the next row of a partition: the walk's, or of those that wait for the walk.
+PartitionRows& RowStore::ChunkOf(const Table& table, PartitionCut& cut, bool early) {
+  PartitionCut::State& state = cut.Touched();
+  const std::size_t capacity = ChunkRowsMax(table, cut, early);
+  if (early && (state.early.empty() || state.early.back().keys.size() == capacity)) state.early.emplace_back();
+  PartitionRows& chunk = early ? state.early.back() : state.chunk;
+  chunk.partition = options_.owned[static_cast<std::size_t>(&cut - table.cut.data())];
+  return chunk;
+}
+
+// The walk's chunk leaves through `out` when it is full.
 void RowStore::CopyRow(const Table& table, PartitionCut& cut, Key key, const RowParts& row, std::vector<CutRows>* out) {
-  PartitionCut::State& state = *cut.state;
-  if (out == nullptr) cut_early_bytes_ += table.row_bytes();
-  const std::size_t capacity =
-      ChunkRows(out != nullptr ? limits::kCutSliceBytes : kEarlyChunkBytes, cut.rows, table.row_bytes());
-  if (out == nullptr && (state.early.empty() || state.early.back().keys.size() == capacity)) state.early.emplace_back();
-  PartitionRows& to = out != nullptr ? state.chunk : state.early.back();
+  const bool early = out == nullptr;
+  const std::size_t capacity = ChunkRowsMax(table, cut, early);
+  if (early) cut_early_bytes_ += table.row_bytes();
+  PartitionRows& to = ChunkOf(table, cut, early);
   if (to.keys.empty()) {
-    to.partition = options_.owned[static_cast<std::size_t>(&cut - table.cut.data())];
     to.keys.reserve(capacity);
     to.rows.reserve(capacity * table.row_words());
   }
   to.keys.push_back(key);
   AppendRecord(table, row, &to.rows);
-  if (out == nullptr || to.keys.size() < capacity) return;
+  if (early || to.keys.size() < capacity) return;
   out->push_back({table.spec.id, std::move(to)});
   to = {};
 }

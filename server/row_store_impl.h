@@ -1,30 +1,26 @@
-// The row store's inside; included by server/row_store*.cc only. row_store.cc reads and writes rows, row_store_load.cc
-// fills the store from a checkpoint, row_store_cut.cc copies rows for checkpoints, row_store_tier.cc deals with rows on
-// disk.
+// The row store's inside; included by server/row_store*.cc only. row_store.cc has the tables, row_store_rows.cc reads
+// and steps rows, row_store_load.cc fills the store from a checkpoint, row_store_cut.cc copies rows for checkpoints,
+// row_store_life.cc lets rows come and go, row_store_tier.cc deals with rows on disk.
 #pragma once
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "core/position.h"
 #include "core/row_layout.h"
-#include "kernels/initialize.h"
 #include "server/candidates.h"
 #include "server/changes.h"
 #include "server/dense_range.h"
+#include "server/life.h"
 #include "server/row_index.h"
 #include "server/row_slabs.h"
 #include "server/row_store.h"
+#include "server/standings.h"
 
 namespace tarn::server {
-
-// Of a row of a table with a life, as its record ends (core/row_layout.h).
-struct RowLife {
-  std::uint32_t last = 0;
-  float score = 0;
-};
 
 // Rows have numbers from birth to removal; those of removed rows are used again.
 struct RowStore::SparsePartition {
@@ -55,6 +51,13 @@ struct RowStore::SparsePartition {
   Changes changed;                         // since the last cut
   Changes aside;                           // until the last cut, since its base
   std::unique_ptr<Candidates> candidates;  // null: none yet
+
+  // Of a table whose rows expire.
+  Standings standings;
+  Verdicts verdicts;          // to which rows may be subject that were not taken away yet
+  std::uint64_t expired = 0;  // such rows; 0: no verdicts
+  bool sweep_due = false;
+  bool decided_in_sweep = false;  // a verdict came while the sweep was under way
 };
 
 struct RowStore::DensePartition {
@@ -93,6 +96,7 @@ struct RowStore::PartitionCut {
   };
   bool open = false;       // it has something that was not handed out yet
   std::uint64_t rows = 0;  // those of the cut have lower numbers
+  Verdicts verdicts;       // at the beginning of the cut
   std::unique_ptr<State> state;
 
   State& Touched() {
@@ -111,17 +115,20 @@ struct RowStore::Table {
   std::vector<DensePartition> dense;                     // by place
   std::vector<PartitionCut> cut;                         // by place; empty: the table is in no cut
 
+  // Of a table with a life: its rules, the time that a push counts at, and the latest boundary.
+  std::optional<LifeRules> rules;
+  std::uint32_t now = 0, boundary = 0;
+  bool started = false;  // the time is known
+
   bool is_dense() const { return spec.kind == TableKind::kDense; }
   bool has_life() const { return layout.life_words != 0; }
   std::uint32_t row_words() const { return layout.words(); }
   std::size_t row_bytes() const { return row_words() * sizeof(std::uint32_t); }
-  void Initialize(Key key, float* values) const {
-    kernels::InitializeRow(spec.initializer, salt, key, {values, spec.dim});
-  }
-  // Born rows of the partition at a place.
+  void Initialize(Key key, float* row) const;
+  // Rows of the partition at a place: born, and not expired.
   std::uint64_t RowCount(std::uint32_t place) const {
     if (is_dense()) return dense[place].values != nullptr ? dense[place].range.count : 0;
-    return sparse[place] ? sparse[place]->index.size() : 0;
+    return sparse[place] ? sparse[place]->index.size() - sparse[place]->expired : 0;
   }
   // One past the highest number of a row there.
   std::uint64_t NumberEnd(std::uint32_t place) const {
@@ -170,7 +177,8 @@ void RowStore::ForEachCold(const Table& table, std::uint32_t place, Visit visit)
   const SparsePartition& partition = *table.sparse[place];
   std::vector<ColdWalk::Row> rows;
   partition.index.ForEach([&](Key key, std::uint32_t number) {
-    if (table.resident->IsCold(place, number)) rows.push_back({table.resident->cold_id(place, number), number, key});
+    if (table.resident->IsCold(place, number) && !Expired(table, partition, number))
+      rows.push_back({table.resident->cold_id(place, number), number, key});
   });
   std::ranges::sort(rows, {}, &ColdWalk::Row::id);
   std::vector<RowOwner> owners;

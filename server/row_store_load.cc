@@ -26,6 +26,7 @@ RowStore::RowParts RowStore::RowForLoad(Table& table, std::uint32_t place, Key k
       number = BirthOf(table, partition, hash, key);
     else if (partition.resident != nullptr)
       partition.resident->Overwrite(place, number);
+    partition.changed.Restore(key);
     return table.SparseRow(partition, number);
   } catch (const std::bad_alloc& e) {
     ThrowExhausted(table, e);
@@ -46,6 +47,7 @@ Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const std
     if (place == kNotOwned) continue;
     const std::uint32_t* from = rows.data() + i * table.row_words();
     const RowParts row = RowForLoad(table, place, key);
+    if (row.life != nullptr) UncountLife(table, *table.sparse[place], *row.life);
     auto take = [&from](void* to, std::uint32_t words) {
       if (words != 0) std::memcpy(to, from, words * sizeof(std::uint32_t));
       from += words;
@@ -53,6 +55,7 @@ Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const std
     take(row.values, table.layout.value_words);
     take(row.slots, table.layout.slot_words);
     take(row.life, table.layout.life_words);
+    if (row.life != nullptr) CountLife(table, *table.sparse[place], *row.life);
   }
   if (tier_) CountOthers();
   Tend(other_bytes_);
@@ -67,7 +70,7 @@ Status RowStore::Remove(TableId id, std::span<const Key> keys) {
                 fmt::format("table '{}': key {} removed of a dense table", table.spec.name, keys.front()));
   for (const Key key : keys) {
     const std::uint32_t place = PlaceOf(table, key);
-    if (place != kNotOwned && table.sparse[place]) Forget(*table.sparse[place], key);
+    if (place != kNotOwned && table.sparse[place]) Forget(table, *table.sparse[place], key);
   }
   return {};
 }

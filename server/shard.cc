@@ -110,6 +110,7 @@ void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
     return;
   }
   if (cut_ && now >= next_slice_ && !rows_->cut_waits() && store_->HasRoom()) ContinueCut();
+  ContinueLives();
   if (now < next_beat_) return;
   if (!joined_) return SendJoin();
   SendHeartbeat();
@@ -120,7 +121,7 @@ void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
 TimeUs Shard::Impl::NextTimer() const {
   if (stopped_) return std::min(next_telling_, stopped_at_ + lease_us_);
   if (cut_ && next_slice_ < next_beat_ && !rows_->cut_waits() && store_->HasRoom()) return next_slice_;
-  return next_beat_;
+  return std::min(next_beat_, NextLives());
 }
 
 std::uint64_t Shard::Impl::StateHash() const {

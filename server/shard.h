@@ -57,6 +57,8 @@ struct ShardOptions {
   ShardLog* log = nullptr;
   // Makes the tier that the job asks for, once it is known. Empty: all rows stay in memory whatever the job asks for.
   std::function<Expected<Tier>(const Job& job)> make_tier;
+  // What to add to the times handed in to get microseconds since 1970: tables whose rows expire by seconds count those.
+  TimeUs unix_us_at_zero = 0;
   // Messages that wait for rows on disk; beyond, they are refused with kOverloaded.
   std::size_t waiting_messages_max = limits::kWaitingMessagesMax;
   std::size_t waiting_bytes_max = limits::kWaitingBytesMax;

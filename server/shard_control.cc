@@ -29,6 +29,9 @@ std::vector<Counter> CountersOf(const ShardCounters& c, const RowStore& rows, st
                                    counter("shard_refused_other", c.refused_other),
                                    counter("shard_checkpoints", c.checkpoints),
                                    counter("shard_rows", rows.row_count()),
+                                   counter("shard_rows_admitted", rows.counters().admitted),
+                                   counter("shard_rows_refused", rows.counters().refused),
+                                   counter("shard_rows_expired", rows.counters().expired),
                                    counter("shard_row_bytes", rows.memory_bytes()),
                                    counter("shard_bucket_bytes", bucket_bytes),
                                    counter("shard_reply_bytes", reply_bytes)};
@@ -145,6 +148,7 @@ Status Shard::Impl::Adopt(const View& view) {
   AdoptMembers(view);
   view_ = view;
   AdoptOrder(view.checkpoint);
+  TellTime();
   Advance();
   SendHeartbeat();
   return {};
@@ -183,9 +187,11 @@ void Shard::Impl::Advance() {
 void Shard::Impl::CloseBelow(Clock clock) {
   while (buckets_.HasClockBelow(clock)) {
     auto [closing, contributions] = buckets_.TakeLowest();
+    rows_->AdvanceClock(closing);  // rule R4: of boundaries without a push in between the last is enough
     closer_.Close(closing, std::move(contributions), cohort_.Size(closing), rows_.get());
     observer_->OnClockClosed(closing);
   }
+  rows_->AdvanceClock(clock);
 }
 
 }  // namespace tarn::server

@@ -109,7 +109,9 @@ LoggedHead Shard::Impl::MakeHead() const {
                   .view = ViewOf(view_, newest_order_),
                   .minimum = cohort_.minimum(),
                   .watermarks = ledger_.watermarks(),
-                  .hash = SoftHash()};
+                  .hash = SoftHash(),
+                  .rows_clock = rows_->clock(),
+                  .rows_seconds = rows_->seconds()};
   for (const auto& [incarnation, m] : cohort_.members())
     head.members.push_back({incarnation, m.tick, m.position, m.pushed, m.earlier});
   for (const auto& [clock, bucket] : buckets_.buckets()) head.gathered += bucket.size();

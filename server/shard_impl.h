@@ -66,6 +66,8 @@ class Shard::Impl {
 
   // The state.
   std::unique_ptr<RowStore> rows_;
+  TimeUs next_time_ = 0;   // when the rows are told the time again
+  TimeUs next_sweep_ = 0;  // when rows that have expired are looked for again
   Cohort cohort_;
   Ledger ledger_;
   ClockBuckets buckets_;
@@ -156,6 +158,11 @@ class Shard::Impl {
   Status Replay(const LoggedTick& tick);
   Status Replay(const LoggedView& view);
   Status Replay(const LoggedGathered& gathered);
+
+  // shard_life.cc
+  void TellTime();
+  void ContinueLives();
+  TimeUs NextLives() const;
 
   // shard_data.cc
   void OnData(Peer from, Message message);

@@ -31,6 +31,10 @@ class Shard::Impl::Replayer final : public LogSink {
     if (shard_->rows_->tier() != nullptr) shard_->rows_->Tend(shard_->WaitingBytes());
     if (const auto* push = std::get_if<LoggedPush>(&*body)) return shard_->Replay(*push);
     if (const auto* tick = std::get_if<LoggedTick>(&*body)) return shard_->Replay(*tick);
+    if (const auto* time = std::get_if<LoggedTime>(&*body)) {
+      shard_->rows_->AdvanceSeconds(time->seconds);
+      return {};
+    }
     return shard_->Replay(std::get<LoggedView>(*body));
   }
   bool restored() const { return restored_; }
@@ -61,7 +65,7 @@ class Shard::Impl::Replayer final : public LogSink {
   // What a cut held up for a moment closes now.
   void Restored() {
     restored_ = true;
-    shard_->CloseBelow(shard_->cohort_.minimum());
+    if (shard_->rows_->clock()) shard_->CloseBelow(shard_->cohort_.minimum());
   }
 
   Impl* shard_;
@@ -100,6 +104,8 @@ Status Shard::Impl::Restore(const LoggedHead& head, const std::string& resume_di
     return Corrupt(
         fmt::format("a log of 2^{} partitions, expected 2^{}", head.partition_bits, rows_->partition_bits()));
   TARN_RETURN_IF_ERROR(AddAndLoad(head.view.tables, resume_directory));
+  if (head.rows_clock) rows_->AdvanceClock(*head.rows_clock);
+  if (head.rows_seconds) rows_->AdvanceSeconds(*head.rows_seconds);
   view_.version = head.view.version;
   view_.workers = head.view.workers;
   newest_order_ = head.view.newest_order;

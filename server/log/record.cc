@@ -85,7 +85,8 @@ Offset<fb::Head> WriteHead(FlatBufferBuilder& b, const LoggedHead& head) {
   const auto members_at = b.CreateVector(members);
   const auto watermarks_at = b.CreateVector(watermarks);
   return fb::CreateHead(b, head.partition_bits, view, head.minimum.value, members_at, watermarks_at, head.gathered,
-                        head.hash);
+                        head.hash, head.rows_clock ? head.rows_clock->value + 1 : 0,
+                        head.rows_seconds ? *head.rows_seconds + 1 : 0);
 }
 
 template <typename Write>
@@ -149,6 +150,8 @@ class Reader {
             Runs(watermarks->runs(), std::size_t{1} << out.partition_bits);
     out.gathered = m.gathered();
     out.hash = m.hash();
+    if (m.rows_clock() != 0) out.rows_clock = Clock(m.rows_clock() - 1);
+    if (m.rows_seconds() != 0) out.rows_seconds = m.rows_seconds() - 1;
     return out;
   }
 
@@ -188,6 +191,7 @@ Expected<LoggedBody> Read(const fb::Record& m, const LogRecord& record) {
     }
     case fb::Body::View: body = reader.View(*m.body_as_View()); break;
     case fb::Body::Gathered: body = LoggedGathered{reader.Push(*m.body_as_Gathered()->push(), record)}; break;
+    case fb::Body::Time: body = LoggedTime{m.body_as_Time()->seconds()}; break;
     default: reader.bad_ = "body"; break;
   }
   if (reader.bad_.empty()) return body;
@@ -213,6 +217,10 @@ LogRecord EncodeRecord(const LoggedGathered& gathered) {
   record.keys = gathered.push.keys;
   record.values = gathered.push.values;
   return record;
+}
+
+LogRecord EncodeRecord(const LoggedTime& time) {
+  return Encode(fb::Body::Time, [&](FlatBufferBuilder& b) { return fb::CreateTime(b, time.seconds); });
 }
 
 LogRecord EncodeRecord(const LoggedTick& tick) {

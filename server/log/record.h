@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -52,6 +53,8 @@ struct LoggedHead {
   std::map<Incarnation, std::vector<Sequence>> watermarks;  // by partition
   std::uint64_t gathered = 0;
   std::uint64_t hash = 0;
+  std::optional<Clock> rows_clock;  // the time told to rows with a life
+  std::optional<std::uint64_t> rows_seconds;
 };
 
 // A push that waits for its clock; part of a head.
@@ -59,13 +62,19 @@ struct LoggedGathered {
   LoggedPush push;
 };
 
-using LoggedBody = std::variant<LoggedHead, LoggedPush, LoggedTick, LoggedView, LoggedGathered>;
+// The time of day was told to the rows.
+struct LoggedTime {
+  std::uint64_t seconds = 0;
+};
+
+using LoggedBody = std::variant<LoggedHead, LoggedPush, LoggedTick, LoggedView, LoggedGathered, LoggedTime>;
 
 LogRecord EncodeRecord(const LoggedHead& head);
 LogRecord EncodeRecord(const LoggedPush& push);
 LogRecord EncodeRecord(const LoggedTick& tick);
 LogRecord EncodeRecord(const LoggedView& view);
 LogRecord EncodeRecord(const LoggedGathered& gathered);
+LogRecord EncodeRecord(const LoggedTime& time);
 
 // kCorrupt, naming the field: bytes that are no record. What a record means (tables, partitions, counts) is the
 // shard's to check.

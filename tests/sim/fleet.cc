@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "core/half.h"
 #include "core/position.h"
 #include "server/exhaustion.h"
 #include "server/row_store.h"
@@ -18,6 +19,12 @@ constexpr TimeUs kResendUs = 200'000;
 // What takes longest of a shard's disk, and now and then.
 constexpr TimeUs kFastTierUs = 3'000, kSlowTierUs = 3'000'000;
 
+float FirstValue(ValueCodec codec, std::uint32_t word) {
+  if (codec == ValueCodec::kBf16) return FloatFromBf16(static_cast<std::uint16_t>(word));
+  if (codec == ValueCodec::kFp16) return FloatFromFp16(static_cast<std::uint16_t>(word));
+  return std::bit_cast<float>(word);
+}
+
 // The oracle table as a checkpoint has it.
 std::map<Key, float> ValuesIn(const SimDisk& disk, const std::string& directory) {
   std::map<Key, float> values;
@@ -27,7 +34,7 @@ std::map<Key, float> ValuesIn(const SimDisk& disk, const std::string& directory)
     for (const server::TableRows& table : snapshot.tables)
       for (const server::PartitionRows& partition : table.partitions)
         for (std::size_t i = 0; table.spec.name == "counts" && i < partition.keys.size(); ++i)
-          values[partition.keys[i]] = std::bit_cast<float>(partition.rows[i * table.row_words]);
+          values[partition.keys[i]] = FirstValue(table.spec.row_codec, partition.rows[i * table.row_words]);
   return values;
 }
 

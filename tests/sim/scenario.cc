@@ -96,6 +96,33 @@ void ChooseTier(std::uint64_t seed, Scenario* s) {
   s->faults.damage_tier = rng.Chance(0.05);
 }
 
+// Rows of the oracle table that come and go, or are kept in 16 bits. Drawn apart, too.
+void ChooseLife(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6c696665));
+  if (!rng.Chance(0.3)) return;
+  TableOverride& own = s->job.tables["counts"];
+  if (rng.Chance(0.3)) {
+    own.has_row_codec = true;
+    own.row_codec = rng.Chance(0.5) ? ValueCodec::kBf16 : ValueCodec::kFp16;
+    s->counts_row_codec = own.row_codec;
+  }
+  own.has_life = true;
+  LifeSpec& life = own.life;
+  life.on = true;
+  life.sweep_clocks = 1 + rng.Below(20);
+  if (rng.Chance(0.4)) life.admit_count = std::uint32_t(2 + rng.Below(3));
+  if (rng.Chance(0.3)) life.admit_probability = 0.3f;
+  switch (rng.Below(4)) {
+    case 0: life.expire_clocks = 1 + rng.Below(40); break;
+    case 1: life.score_decay = 0.9f; break;
+    case 2: life.expire_seconds = 3; break;
+    default: break;
+  }
+  if (life.score_decay != 1) life.min_score = rng.Chance(0.7) ? 0.3f : 0;
+  if (rng.Chance(0.4)) life.rows_max = 10 + rng.Below(100);
+  s->life = life;
+}
+
 bool IsExact(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
 }
@@ -160,6 +187,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   }
   ChooseLog(seed, &s);
   ChooseTier(seed, &s);
+  ChooseLife(seed, &s);
   return s;
 }
 
@@ -170,11 +198,14 @@ bool Scenario::CutsAtClock() const {
   return keeps_step(job.consistency) || keeps_step(counts) || keeps_step(layer);
 }
 
-bool Scenario::KeepsStep() const { return IsExact(job.consistency) && IsExact(counts) && IsExact(layer); }
+bool Scenario::KeepsStep() const {
+  return IsExact(job.consistency) && IsExact(counts) && IsExact(layer) && life.expire_seconds == 0;
+}
 
 std::string Scenario::Describe() const {
   return fmt::format(
-      "{} shards, {} workers, {}{} {}, counts {}{} {}, layer {}{} {}, {} rows x {} epochs, depth {}; drop {:.2f} dup "
+      "{} shards, {} workers, {}{} {}, counts {}{} {}, layer {}{} {}, {} rows x {} epochs, depth {}, life {} {}/{:.1f} "
+      "{}/{:.0f}/{:.1f} {} {} rows of {}; drop {:.2f} dup "
       "{:.2f} reorder {:.2f} "
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f} "
@@ -182,11 +213,12 @@ std::string Scenario::Describe() const {
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
-      train_rows, job.train.epochs, depth, faults.drop, faults.duplicate, faults.reorder, faults.spike,
-      faults.reconnects, faults.partitions, faults.pauses, faults.crashes, faults.doubles, faults.cut_at_change,
-      faults.slow_store, faults.fail_store, faults.fail_manifest, faults.full_store, faults.scheduler_sleeps,
-      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.power, faults.sync_max_us, tier_bytes,
-      faults.slow_tier, faults.fail_tier, faults.damage_tier);
+      train_rows, job.train.epochs, depth, life.on, life.admit_count, life.admit_probability, life.expire_clocks,
+      life.expire_seconds, life.min_score, life.rows_max, life.sweep_clocks, Name(counts_row_codec), faults.drop,
+      faults.duplicate, faults.reorder, faults.spike, faults.reconnects, faults.partitions, faults.pauses,
+      faults.crashes, faults.doubles, faults.cut_at_change, faults.slow_store, faults.fail_store, faults.fail_manifest,
+      faults.full_store, faults.scheduler_sleeps, faults.shard_sleeps, Name(job.storage.durability), faults.outages,
+      faults.power, faults.sync_max_us, tier_bytes, faults.slow_tier, faults.fail_tier, faults.damage_tier);
 }
 
 }  // namespace tarn::sim

@@ -1,0 +1,326 @@
+// Reading and stepping rows, and how they are born. A message's keys are taken in groups: the lines of the index are
+// fetched for all, then the rows, then they are worked on.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/hash.h"
+#include "core/limits.h"
+#include "kernels/convert.h"
+#include "kernels/half_rows.h"
+#include "kernels/initialize.h"
+#include "kernels/optimizer.h"
+#include "kernels/rows.h"
+#include "server/exhaustion.h"
+#include "server/row_store_impl.h"
+
+namespace tarn::server {
+
+namespace {
+
+// Rows that are looked up together: enough to overlap the misses, few enough that what was fetched is still near.
+constexpr std::size_t kGroup = 64;
+// How much of a row is fetched ahead; the kernels fetch the rest of long rows as they go.
+constexpr std::size_t kPrefetchedFloats = 64;
+constexpr std::uint64_t kRounding = 0x726f756e64;
+
+void PrefetchForWrite(const float* row, std::size_t floats) {
+  for (std::size_t i = 0; i < std::min(floats, kPrefetchedFloats); i += 16) __builtin_prefetch(row + i, 1);
+}
+
+}  // namespace
+
+// Some keys of a message, with what is known of each.
+struct RowStore::Group {
+  std::size_t n = 0;
+  Key keys[kGroup];
+  std::uint32_t places[kGroup];
+  std::uint64_t hashes[kGroup];   // sparse
+  std::uint32_t numbers[kGroup];  // sparse; kNone: no row
+  std::uint64_t comings = 0;      // comings_ when the numbers were looked up
+};
+
+void RowStore::Table::Initialize(Key key, float* row) const {
+  if (spec.row_codec == ValueCodec::kFp32) return kernels::InitializeRow(spec.initializer, salt, key, {row, spec.dim});
+  float wide[limits::kRowDimMax];
+  kernels::InitializeRow(spec.initializer, salt, key, {wide, spec.dim});
+  row[layout.value_words - 1] = 0;  // an odd last value has zero bits behind it
+  kernels::EncodeValues(spec.row_codec, spec.dim, wide, reinterpret_cast<std::byte*>(row));
+}
+
+RowStore::SparsePartition& RowStore::Sparse(Table& table, std::uint32_t place) {
+  auto& partition = table.sparse[place];
+  if (!partition) {
+    partition = std::make_unique<SparsePartition>(table.salt, options_.partition_bits, table.layout, &arena_);
+    partition->resident = table.resident;
+    partition->place = place;
+  }
+  return *partition;
+}
+
+RowStore::DensePartition& RowStore::BornDense(Table& table, std::uint32_t place) {
+  DensePartition& partition = table.dense[place];
+  if (partition.values != nullptr) return partition;
+  const std::size_t rows = partition.range.count;
+  auto* values = static_cast<float*>(arena_.Allocate(rows * table.spec.dim * sizeof(float)));
+  partition.slots = static_cast<float*>(arena_.Allocate(rows * table.layout.slot_words * sizeof(float)));
+  for (std::size_t i = 0; i < rows; ++i) {
+    table.Initialize(partition.range.KeyAt(i), values + i * table.spec.dim);
+    kernels::InitSlots(table.spec.optimizer, table.spec.dim, partition.slots + i * table.layout.slot_words);
+  }
+  partition.values = values;
+  return partition;
+}
+
+// The next keys, with their lines of the index on the way.
+void RowStore::TakeGroup(const Table& table, Cursor& cursor, Group* group) const {
+  group->n = std::min(kGroup, cursor.left());
+  for (std::size_t i = 0; i < group->n; ++i) {
+    group->keys[i] = cursor.Next(&group->places[i]);
+    if (table.is_dense()) continue;
+    const SparsePartition* partition = table.sparse[group->places[i]].get();
+    if (partition == nullptr) continue;
+    group->hashes[i] = partition->index.Hash(group->keys[i]);
+    partition->index.Prefetch(group->hashes[i]);
+  }
+}
+
+// The numbers of a group's rows, with the rows on the way.
+void RowStore::FindRows(const Table& table, bool for_write, Group* group) const {
+  group->comings = comings_;
+  const std::size_t floats = for_write ? table.layout.value_words + table.layout.slot_words : table.layout.value_words;
+  for (std::size_t i = 0; i < group->n; ++i) {
+    const SparsePartition* partition = table.sparse[group->places[i]].get();
+    group->numbers[i] =
+        partition == nullptr ? RowIndex::kNone : partition->index.Find(group->hashes[i], group->keys[i]);
+    if (group->numbers[i] == RowIndex::kNone) continue;
+    PrefetchForWrite(partition->Row(group->numbers[i]), floats);
+    if (for_write) partition->changed.rows.Prefetch(group->numbers[i]);
+    if (table.has_life() && (for_write || !partition->verdicts.empty()))
+      __builtin_prefetch(partition->Life(group->numbers[i]), 1);
+  }
+}
+
+// Where the values of a group are; for absent rows, their initial values in absent_.
+void RowStore::ValuesOf(const Table& table, Group* group, const float** rows) const {
+  const std::size_t stride = table.layout.value_words;
+  if (!table.is_dense()) FindRows(table, false, group);
+  for (std::size_t i = 0; i < group->n; ++i) {
+    rows[i] = nullptr;
+    const std::uint32_t place = group->places[i];
+    if (table.is_dense()) {
+      const DensePartition& partition = table.dense[place];
+      if (partition.values != nullptr)
+        rows[i] = table.DenseRow(partition, partition.range.IndexOf(group->keys[i])).values;
+    } else if (group->numbers[i] != RowIndex::kNone && !Expired(table, *table.sparse[place], group->numbers[i])) {
+      rows[i] = table.sparse[place]->Row(group->numbers[i]);
+      if (table.resident != nullptr) table.resident->CountUse(place, group->numbers[i]);
+    }
+    if (rows[i] != nullptr) continue;
+    absent_.resize(kGroup * stride);
+    table.Initialize(group->keys[i], absent_.data() + i * stride);
+    rows[i] = absent_.data() + i * stride;
+  }
+}
+
+void RowStore::Gather(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+                      std::byte* out) const {
+  const Table& table = At(id);
+  const std::size_t row_bytes = table.spec.dim * kernels::CodecBytes(codec);
+  Group group;
+  const float* rows[kGroup];
+  std::size_t in_memory = table.resident == nullptr ? keys.size() : 0;  // of the next rows
+  for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
+    if (in_memory == 0) in_memory = BringIn(table, cursor);
+    TakeGroup(table, cursor, &group);
+    in_memory -= group.n;
+    ValuesOf(table, &group, rows);
+    if (table.spec.row_codec == ValueCodec::kFp32) {
+      kernels::GatherRowsEncoded(codec, table.spec.dim, group.n, rows, out);
+    } else {
+      GatherHalves(table, codec, group.n, rows, out);
+    }
+    out += group.n * row_bytes;
+  }
+}
+
+void RowStore::GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows,
+                            std::byte* out) const {
+  const std::uint32_t dim = table.spec.dim;
+  if (codec == table.spec.row_codec) {
+    for (std::size_t i = 0; i < n; ++i) std::memcpy(out + i * dim * 2, rows[i], dim * 2);
+    return;
+  }
+  const std::uint16_t* halves[kGroup];
+  for (std::size_t i = 0; i < n; ++i) halves[i] = reinterpret_cast<const std::uint16_t*>(rows[i]);
+  wide_.resize(kGroup * dim);
+  kernels::WidenRows(table.spec.row_codec, dim, n, halves, wide_.data());
+  kernels::EncodeValues(codec, n * dim, wide_.data(), out);
+}
+
+std::vector<float> RowStore::Values(TableId id, Key key) const {
+  const Table& table = At(id);
+  const Section section{PartitionOf(table.position(key), options_.partition_bits), 1, {}};
+  TARN_CHECK(Owns(section.partition), "the row is another shard's");
+  std::vector<float> values(table.spec.dim);
+  Gather(id, {&section, 1}, {&key, 1}, ValueCodec::kFp32, reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+// A new row of a key that has none, with its initial values; its number.
+std::uint32_t RowStore::BirthOf(const Table& table, SparsePartition& partition, std::uint64_t hash, Key key) {
+  const std::uint32_t number = partition.index.FindOrInsert(hash, key, partition.NextNumber());
+  partition.TakeNumber(table.has_life());
+  const RowParts born = table.SparseRow(partition, number);
+  table.Initialize(key, born.values);
+  kernels::InitSlots(table.spec.optimizer, table.spec.dim, born.slots);
+  if (born.life != nullptr) CountLife(table, partition, *born.life = table.rules->Born(table.now));
+  return number;
+}
+
+void RowStore::SparsePartition::TakeNumber(bool with_life) {
+  const std::uint32_t number = NextNumber();
+  if (resident != nullptr) resident->Add(place, number);
+  if (!free.empty()) return free.pop_back();
+  resident != nullptr ? void(++tier_end) : void(slabs.Add());
+  if (with_life) lives.Add();
+}
+
+// The number of the row of a key that had none or one that has expired: born now. kNone if it gets none.
+std::uint32_t RowStore::BearRow(Table& table, std::uint32_t place, std::uint64_t hash, Key key, Clock clock) {
+  SparsePartition& partition = *table.sparse[place];
+  ++comings_;
+  if (const std::uint32_t old = partition.index.Find(hash, key); old != RowIndex::kNone) Take(table, place, old, key);
+  if (table.has_life() && !Admit(table, place, key, clock)) return RowIndex::kNone;
+  const std::uint32_t number = BirthOf(table, partition, hash, key);
+  LeaveOut(table, place, number);
+  partition.changed.Restore(key);
+  return number;
+}
+
+// The row of key i of a group, born now if it was not; no values if it gets none.
+RowStore::RowParts RowStore::RowForApply(Table& table, const Group& group, std::size_t i, Clock clock) {
+  const std::uint32_t place = group.places[i];
+  const Key key = group.keys[i];
+  SparsePartition& partition = Sparse(table, place);
+  const std::uint64_t hash = partition.index.Hash(key);
+  std::uint32_t number = group.numbers[i];
+  // A key that is named twice may have come or gone since.
+  if (number == RowIndex::kNone || group.comings != comings_) number = partition.index.Find(hash, key);
+  if (number == RowIndex::kNone || Expired(table, partition, number)) {
+    number = BearRow(table, place, hash, key, clock);
+    if (number == RowIndex::kNone) return {nullptr, nullptr, nullptr};
+  } else {
+    KeepFirst(table, place, number, key, table.SparseRow(partition, number));
+    if (table.has_life()) Touch(table, partition, number);
+    if (partition.resident != nullptr) partition.resident->MarkChanged(place, number);
+  }
+  partition.changed.rows.Set(number);
+  return table.SparseRow(partition, number);
+}
+
+RowStore::DensePartition& RowStore::DenseForApply(Table& table, std::uint32_t place) {
+  DensePartition& partition = table.dense[place];
+  if (partition.values != nullptr) return partition;
+  BornDense(table, place);
+  partition.changed.SetFirst(partition.range.count);
+  return partition;
+}
+
+RowStore::RowParts RowStore::DenseRowForApply(Table& table, std::uint32_t place, Key key) {
+  DensePartition& partition = DenseForApply(table, place);
+  const std::uint64_t number = partition.range.IndexOf(key);
+  const RowParts row = table.DenseRow(partition, number);
+  KeepFirst(table, place, number, key, row);
+  partition.changed.Set(number);
+  PrefetchForWrite(row.slots, table.layout.slot_words);
+  PrefetchForWrite(row.values, table.spec.dim);
+  return row;
+}
+
+// Pointers to the values and slots of the next group of rows; null for keys that get none.
+void RowStore::ResolveForApply(Table& table, Cursor& cursor, Clock clock, Group* group, float** values, float** slots) {
+  TakeGroup(table, cursor, group);
+  if (!table.is_dense()) FindRows(table, true, group);
+  for (std::size_t i = 0; i < group->n; ++i) {
+    const RowParts row = table.is_dense() ? DenseRowForApply(table, group->places[i], group->keys[i])
+                                          : RowForApply(table, *group, i, clock);
+    values[i] = row.values;
+    slots[i] = row.slots;
+  }
+}
+
+void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+                     const std::byte* gradients, Clock clock) {
+  Table& table = const_cast<Table&>(At(id));
+  const std::uint32_t dim = table.spec.dim;
+  const bool encoded = codec != ValueCodec::kFp32;
+  if (encoded) decoded_.resize(kGroup * dim);
+  Group group;
+  float* values[kGroup];
+  float* slots[kGroup];
+  std::size_t in_memory = table.resident == nullptr ? keys.size() : 0;  // of the next rows
+  for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
+    try {
+      if (in_memory == 0) in_memory = BringIn(table, cursor);
+      ResolveForApply(table, cursor, clock, &group, values, slots);
+      in_memory -= group.n;
+    } catch (const std::bad_alloc& e) {
+      ThrowExhausted(table, e);
+    }
+    if (encoded) kernels::DecodeValues(codec, group.n * dim, gradients, decoded_.data());
+    const float* steps = encoded ? decoded_.data() : reinterpret_cast<const float*>(gradients);
+    // Runs of keys that have rows.
+    for (std::size_t i = 0, end = 0; i < group.n; i = end + 1) {
+      for (end = i; end < group.n && values[end] != nullptr;) ++end;
+      if (end != i) Step(table, clock, end - i, group.keys + i, values + i, slots + i, steps + i * dim);
+    }
+    gradients += group.n * dim * kernels::CodecBytes(codec);
+  }
+}
+
+// One optimizer step for each of n rows. Those in 16 bits are widened for it.
+void RowStore::Step(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,
+                    const float* gradients) {
+  const std::uint32_t dim = table.spec.dim;
+  if (table.spec.row_codec == ValueCodec::kFp32)
+    return kernels::ApplyOptimizer(table.spec.optimizer, clock, dim, n, values, slots, gradients);
+  std::uint16_t* halves[kGroup];
+  float* wide[kGroup];
+  std::uint64_t seeds[kGroup];
+  wide_.resize(kGroup * dim);
+  for (std::size_t i = 0; i < n; ++i) {
+    halves[i] = reinterpret_cast<std::uint16_t*>(values[i]);
+    wide[i] = wide_.data() + i * dim;
+    seeds[i] = HashCombine(HashCombine(table.salt ^ kRounding, keys[i]), clock.value);
+  }
+  kernels::WidenRows(table.spec.row_codec, dim, n, halves, wide_.data());
+  kernels::ApplyOptimizer(table.spec.optimizer, clock, dim, n, wide, slots, gradients);
+  kernels::NarrowRows(table.spec.row_codec, dim, n, wide_.data(), seeds, halves);
+}
+
+void RowStore::ThrowExhausted(const Table& table, const std::bad_alloc& reason) const {
+  const std::string more =
+      table.is_dense() ? fmt::format("a partition of its {} rows, born whole", table.spec.rows) : "more rows";
+  throw OutOfMemory(fmt::format("table '{}', {} of {} bytes each: {}; the shard holds {} rows in {} bytes",
+                                table.spec.name, more, table.row_bytes(), reason.what(), row_count(), memory_bytes()));
+}
+
+// Takes away the row of a key, if it has one.
+void RowStore::Forget(const Table& table, SparsePartition& partition, Key key) {
+  const std::uint32_t number = partition.index.Erase(partition.index.Hash(key), key);
+  if (number == RowIndex::kNone) return;
+  if (table.has_life()) UncountLife(table, partition, *partition.Life(number));
+  if (partition.resident != nullptr) partition.resident->Remove(partition.place, number);
+  partition.free.push_back(number);
+}
+
+Candidates& RowStore::CandidatesOf(const Table& table, SparsePartition& partition) const {
+  if (!partition.candidates)
+    partition.candidates = std::make_unique<Candidates>(table.salt, options_.partition_bits,
+                                                        limits::kCandidatesMax >> options_.partition_bits);
+  return *partition.candidates;
+}
+
+}  // namespace tarn::server
