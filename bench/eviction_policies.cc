@@ -9,69 +9,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <queue>
 #include <vector>
 
-#include "bench/zipf.h"
+#include "bench/trace.h"
 #include "core/hash.h"
 #include "server/tier/use_count.h"
 
 namespace tarn::bench {
 namespace {
 
-constexpr std::uint32_t kNone = 0xffffffff;
-constexpr std::uint32_t kScanStride = 7919;
-
-struct Trace {
-  std::uint32_t rows;
-  std::vector<std::uint32_t> accesses;
-};
-
-Trace MakeTrace(std::uint32_t rows, double exponent, double scans, std::size_t batch, std::size_t accesses) {
-  SplitMix random(7);
-  const Zipf zipf(rows, exponent);
-  Trace trace{rows, {}};
-  std::vector<std::uint32_t> in_batch(rows, kNone);
-  std::uint64_t scanned = 0;
-  for (std::uint32_t n = 0; trace.accesses.size() < accesses; ++n) {
-    const bool scan = random.Chance(scans);
-    for (std::size_t i = 0; i < batch; ++i) {
-      const auto row = static_cast<std::uint32_t>(scan ? scanned++ * kScanStride % rows : zipf.Next(random));
-      if (in_batch[row] != n) trace.accesses.push_back(row);
-      in_batch[row] = n;
-    }
-  }
-  return trace;
-}
-
-// Evicts the row whose next use is the farthest.
-double Belady(const Trace& trace, std::size_t slots) {
-  const std::size_t count = trace.accesses.size();
-  std::vector<std::uint32_t> next(count), last(trace.rows, kNone);
-  for (std::size_t i = count; i-- > 0;) {
-    next[i] = last[trace.accesses[i]];
-    last[trace.accesses[i]] = static_cast<std::uint32_t>(i);
-  }
-  std::vector<std::uint32_t> next_of(trace.rows, 0);
-  std::vector<bool> resident(trace.rows, false);
-  std::priority_queue<std::pair<std::uint32_t, std::uint32_t>> farthest;  // some of them outdated
-  std::size_t used = 0, hits = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t row = trace.accesses[i];
-    if (resident[row]) hits += i >= count / 2 ? 1 : 0;
-    for (; !resident[row] && used == slots; farthest.pop()) {
-      const auto [when, victim] = farthest.top();
-      if (!resident[victim] || next_of[victim] != when) continue;
-      resident[victim] = false;
-      --used;
-    }
-    used += resident[row] ? 0 : 1;
-    resident[row] = true;
-    next_of[row] = next[i];
-    farthest.emplace(next[i], row);
-  }
-  return static_cast<double>(hits) / static_cast<double>(count - count / 2);
-}
+constexpr std::uint32_t kNone = Trace::kNone;
 
 // A policy has Insert(slot, row), Use(slot, row) and Victim(row_of_slot), which takes a slot out.
 template <typename Policy>
