@@ -178,7 +178,8 @@ class RowStore {
   // row_store_tier.cc
   std::size_t BringIn(const Table& table, Cursor cursor) const;
   void CountOthers() const;
-  void FindCold(const Table& table, Cursor* cursor, std::size_t rows, std::vector<RowOwner>* owners) const;
+  std::size_t FindCold(const Table& table, Cursor cursor, std::size_t rows, bool spare,
+                       std::vector<RowOwner>* owners) const;
   RowParts PartsOf(const Table& table, const SparsePartition& partition, std::uint32_t number,
                    std::uint32_t* words) const;
   RowParts ColdRow(const Table& table, std::uint32_t place, std::uint32_t number) const;

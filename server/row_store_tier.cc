@@ -11,6 +11,8 @@ namespace {
 
 // Rows whose index lines are on their way.
 constexpr std::size_t kLookGroup = 64;
+// How often room is made for the rows of a message alone, before it is made for as many as they could be.
+constexpr int kAttempts = 4;
 // Of a cut: bytes of records that are fetched together.
 constexpr std::size_t kCutFetchBytes = std::size_t{256} << 10;
 // What else memory is spent on is counted anew once in so many spans.
@@ -18,15 +20,19 @@ constexpr std::uint32_t kTendPeriod = 64;
 
 }  // namespace
 
-// The rows on disk among the next `rows` of a message.
-void RowStore::FindCold(const Table& table, Cursor* cursor, std::size_t rows, std::vector<RowOwner>* owners) const {
+// The rows on disk among the next `rows` of a message. Returns how many have no row yet. `spare`: the others are not
+// the next to go.
+std::size_t RowStore::FindCold(const Table& table, Cursor cursor, std::size_t rows, bool spare,
+                               std::vector<RowOwner>* owners) const {
   Key keys[kLookGroup];
   RowOwner found[kLookGroup];
   std::uint64_t hashes[kLookGroup];
+  std::size_t absent = 0;
+  owners->clear();
   for (std::size_t n = 0; rows > 0; rows -= n) {
     n = std::min(rows, kLookGroup);
     for (std::size_t i = 0; i < n; ++i) {
-      keys[i] = cursor->Next(&found[i].place);
+      keys[i] = cursor.Next(&found[i].place);
       const SparsePartition* partition = table.sparse[found[i].place].get();
       if (partition == nullptr) continue;
       hashes[i] = partition->index.Hash(keys[i]);
@@ -37,32 +43,45 @@ void RowStore::FindCold(const Table& table, Cursor* cursor, std::size_t rows, st
       found[i].number = partition == nullptr ? RowIndex::kNone : partition->index.Find(hashes[i], keys[i]);
       if (found[i].number != RowIndex::kNone) table.resident->PrefetchWord(found[i].place, found[i].number);
     }
-    for (std::size_t i = 0; i < n; ++i)
-      if (found[i].number != RowIndex::kNone && table.resident->IsCold(found[i].place, found[i].number))
+    for (std::size_t i = 0; i < n; ++i) {
+      if (found[i].number == RowIndex::kNone)
+        ++absent;
+      else if (table.resident->IsCold(found[i].place, found[i].number))
         owners->push_back(found[i]);
+      else if (spare)
+        table.resident->Spare(found[i].place, found[i].number);
+    }
   }
+  return absent;
 }
 
 // Makes room for the next rows of a message and reads those of them that are on disk. Returns how many rows that were:
 // none of them leaves memory before they are done.
 std::size_t RowStore::BringIn(const Table& table, Cursor cursor) const {
   if (++spans_ % kTendPeriod == 0) CountOthers();
-  const std::size_t rows = std::min(tier_->SpanRows(*table.resident), cursor.left());
-  tier_->Reserve(table.resident, rows);
-  tier_->CountUses(table.resident, rows);
-  if (table.resident->cold() == 0) return rows;
-  cold_.clear();
-  FindCold(table, &cursor, rows, &cold_);
-  tier_->BringIn(table.resident, &cold_);
+  ResidentRows* resident = table.resident;
+  const std::size_t rows = std::min(tier_->SpanRows(*resident), cursor.left());
+  tier_->CountUses(resident, rows);
+  if (resident->cold() == 0 && resident->free_slots() >= rows) return rows;
+  // What is evicted for some of the rows may be others of them, which are then on disk too; hardly ever twice.
+  bool enough = false;
+  for (int attempt = 0; attempt < kAttempts && !enough; ++attempt) {
+    const std::size_t absent = FindCold(table, cursor, rows, attempt != 0, &cold_);
+    enough = resident->free_slots() >= absent + cold_.size();
+    if (!enough && attempt != 0) tier_->Reserve(resident, absent + cold_.size());
+  }
+  if (!enough) {
+    tier_->Reserve(resident, rows);
+    FindCold(table, cursor, rows, false, &cold_);
+  }
+  tier_->BringIn(resident, &cold_);
   return rows;
 }
 
 FetchTicket RowStore::FetchCold(TableId id, std::span<const Section> sections, std::span<const Key> keys) {
   const Table& table = At(id);
   if (table.resident == nullptr || table.resident->cold() == 0) return 0;
-  cold_.clear();
-  Cursor cursor(place_, sections, keys);
-  FindCold(table, &cursor, keys.size(), &cold_);
+  FindCold(table, Cursor(place_, sections, keys), keys.size(), false, &cold_);
   return tier_->Fetch(table.resident, cold_);
 }
 

@@ -15,7 +15,8 @@ constexpr std::size_t kChunks = 256;
 constexpr std::size_t kChunkBytesMin = 512, kChunkBytesMax = std::size_t{2} << 20;
 constexpr std::size_t kSegments = 64;
 constexpr std::size_t kSegmentBytesMin = 512, kSegmentBytesMax = std::size_t{8} << 20;
-// Rows that are evicted at one go, in bytes, so that what lies together in a segment is worth reading together.
+// Rows that are evicted at one go, in bytes, so that what lies together in a segment is worth reading together; not so
+// many that the hand looks at more than an eighth of all rows at once.
 constexpr std::size_t kEvictBytes = std::size_t{1} << 20;
 // Of the budget: rows that a message brings in at one go, and rows under way.
 constexpr std::size_t kSpanShare = 32, kFetchShare = 16;
@@ -70,7 +71,8 @@ std::size_t Residency::SpanRows(const ResidentRows& rows) const {
 }
 
 std::size_t Residency::EvictBatch(const ResidentRows& rows) const {
-  return std::clamp<std::size_t>(kEvictBytes / rows.row_bytes(), 1, std::max<std::size_t>(1, rows.resident() / 8));
+  const std::size_t some = std::max<std::size_t>(1, rows.resident() / (8 * kVictimWindow));
+  return std::clamp<std::size_t>(kEvictBytes / rows.row_bytes(), 1, some);
 }
 
 // `self`, or the table of those compared whose bytes are worth clearly less than its own.

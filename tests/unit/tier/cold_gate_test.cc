@@ -26,6 +26,7 @@ class ColdGateTest : public testing::Test {
   }
   // A ticket that has not ended, of a row that no other has asked for.
   FetchTicket NextTicket() {
+    while (!rows_->IsCold(0, next_row_)) ++next_row_;
     const RowOwner owner{0, next_row_++};
     return tier_->Fetch(rows_, {&owner, 1});
   }
