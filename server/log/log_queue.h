@@ -3,7 +3,9 @@
 // simulator's. Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,6 +28,7 @@ class LogQueue {
   // The sequence of the next record pushed is `last` + 1.
   void Start(LogSequence last) { last_ = last; }
   LogSequence Push(LogRecord record) {
+    bytes_ += record.bytes();
     items_.emplace_back(std::move(record));
     return last_ = LogSequence(last_.value + 1);
   }
@@ -34,10 +37,15 @@ class LogQueue {
 
   LogSequence last() const { return last_; }  // given out
   bool empty() const { return items_.empty(); }
-  std::vector<Item> TakeAll() { return std::exchange(items_, {}); }
+  std::size_t bytes() const { return bytes_; }
+  std::vector<Item> TakeAll() {
+    bytes_ = 0;
+    return std::exchange(items_, {});
+  }
 
  private:
   std::vector<Item> items_;
+  std::size_t bytes_ = 0;
   LogSequence last_;
 };
 
