@@ -1,4 +1,4 @@
-// What the scheduler of a run with a log keeps on disk, and how it goes on from there (rules R1 to R5).
+// What the scheduler of a run with a log keeps on disk, and how it goes on from there (rules G1 to G5).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,7 +70,7 @@ void Scheduler::Impl::RemoveCheckpoints(std::vector<std::string> directories) {
   for (const std::string& directory : directories) store_->RemoveCheckpoint(directory);
 }
 
-// Rule R3. Called at the end of construction, with the data and the tables resumed as from a checkpoint.
+// Rule G3. Called at the end of construction, with the data and the tables resumed as from a checkpoint.
 void Scheduler::Impl::Restore(const SchedulerState& state) {
   whole_ = state.whole;
   best_wanted_ = state.best_wanted;

@@ -67,7 +67,7 @@ struct Verdict {
   Clock join, end;
   DataPosition position;
   std::uint64_t repeated = 0;  // batches of which a push was applied, and which will be trained again
-  bool taken_back = false;     // to an earlier clock than it had ticked to (rule R4)
+  bool taken_back = false;     // to an earlier clock than it had ticked to (rule G4)
 };
 
 class Membership {
@@ -81,11 +81,11 @@ class Membership {
     std::size_t nonces_kept = kNoncesKept;
     std::size_t worker_entries_max = limits::kWorkerEntriesMax;  // of a view; beyond, joiners wait
     LogOrder log;                                                // of shards; at_least is each shard's own
-    bool ends_together = false;  // rule R4: a restart takes all workers back to one clock
+    bool ends_together = false;  // rule G4: a restart takes all workers back to one clock
   };
   explicit Membership(Options options);
 
-  // Rule R3: the fleet of a run that ended with all of its processes, to be formed anew. Before any other call.
+  // Rule G3: the fleet of a run that ended with all of its processes, to be formed anew. Before any other call.
   void Restore(const SchedulerState& state);
   // The workers of before the restart have no verdict yet.
   bool restarting() const { return restarting_; }

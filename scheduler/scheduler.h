@@ -24,7 +24,7 @@ class SchedulerStore {
   virtual ~SchedulerStore() = default;
   virtual Status WriteManifest(const std::string& directory, const Manifest& manifest) = 0;
   virtual void RemoveCheckpoint(const std::string& directory) = 0;
-  // Runs with durability "log": replaces the state (rule R1); forgets it, at the end. Others never call them.
+  // Runs with durability "log": replaces the state (rule G1); forgets it, at the end. Others never call them.
   virtual Status WriteState(const SchedulerState&) { return {}; }
   virtual Status RemoveState() { return {}; }
 };

@@ -44,7 +44,7 @@ class Splits {
   bool Done(Incarnation owner, const LeaseDone& done);
   // The owner's incarnation is over, and its position final: what it covers stays trained, the rest is free again.
   // hold: part-trained splits stay out of reach until Release (rule K1).
-  // take_back: leases reported done that the position does not cover are not done after all (rule R4).
+  // take_back: leases reported done that the position does not cover are not done after all (rule G4).
   void Take(Incarnation owner, const DataPosition& position, bool hold, bool take_back = false);
   void Release();
 

@@ -1,5 +1,5 @@
 // What the scheduler of a run with durability "log" keeps on disk, so that after a crash of everything the run goes on
-// where its shards' logs end (rules R1 to R5). Written whole, atomically, before anything that depends on it is sent.
+// where its shards' logs end (rules G1 to G5). Written whole, atomically, before anything that depends on it is sent.
 //
 // The file RUN_DIR/scheduler.state: 8 bytes "TARNSTAT", then little-endian: format version (32 bits), CRC-32C of all
 // that follows (32 bits), bytes of the body (64 bits), and the body, a FlatBuffer (schemas/scheduler_state.fbs). It is

@@ -103,7 +103,7 @@ std::vector<Verdict> Membership::TakeVerdicts() {
   return std::exchange(verdicts_, {});
 }
 
-// Rule R4: all end at the least of their clocks, with the positions that they had there. Each shard that has a worker's
+// Rule G4: all end at the least of their clocks, with the positions that they had there. Each shard that has a worker's
 // newest tick has all of its ticks back to the shard's minimum clock, and that is no later.
 void Membership::EndAsOne(const std::vector<Incarnation>& workers) {
   Clock together(UINT64_MAX);

@@ -1,4 +1,4 @@
-// Shows what the scheduler of a run with a log keeps on disk (rules R1 to R5): before it is told to anybody; that no
+// Shows what the scheduler of a run with a log keeps on disk (rules G1 to G5): before it is told to anybody; that no
 // damaged state is gone on from; and that a fleet that ended with all of its processes goes on where it was.
 #include "scheduler/state.h"
 
@@ -172,7 +172,7 @@ TEST(State, AFleetGoesOnWhereItWas) {
   }
 }
 
-// Rule R4: one worker is a clock ahead, its last lease even reported done: both are taken back to one clock.
+// Rule G4: one worker is a clock ahead, its last lease even reported done: both are taken back to one clock.
 TEST(State, WorkersAreTakenBackToOneClock) {
   Restart restart(LogJob(2, 2), 4, 300);
   FakeWorker& ahead = *restart.before.workers[0];

@@ -65,7 +65,7 @@ TEST(CohortTest, ChangesAreReportedOnce) {
   EXPECT_TRUE(cohort.Fenced().empty());
 }
 
-// Rule R4: a worker can be taken back to any clock that the minimum clock has not passed.
+// Rule G4: a worker can be taken back to any clock that the minimum clock has not passed.
 TEST(CohortTest, KeepsTicksBackToTheMinimumClock) {
   Cohort cohort;
   cohort.Adopt({Entry(0, 1, 0), Entry(1, 2, 0)});
