@@ -147,6 +147,8 @@ class RowStore {
   // Begins to read the rows of a message that are on disk (Gather's and Apply's conditions), beside the shard's work.
   // What is returned has ended when they are in memory; 0: they all are.
   FetchTicket FetchCold(TableId table, std::span<const Section> sections, std::span<const Key> keys);
+  // Whether any row of the table is on disk.
+  bool HasCold(TableId table) const;
   // Takes in what the disk has done, and keeps to the budget, of which `other_bytes` are spent on what the store does
   // not know. Nothing without a tier. Throws StorageFailed (server/exhaustion.h), as all that touches cold rows.
   void Tend(std::size_t other_bytes);
@@ -245,7 +247,8 @@ class RowStore {
   std::vector<std::unique_ptr<Table>> tables_;  // by id
   Arena arena_;
   std::unique_ptr<Residency> tier_;
-  std::size_t other_bytes_ = 0;  // of the last Tend
+  std::size_t other_bytes_ = 0;          // of the last Tend
+  mutable std::size_t index_bytes_ = 0;  // indices, lives and marks, when they were last counted
   mutable std::uint32_t spans_ = 0;
   mutable std::vector<RowOwner> cold_;              // of one span or walk
   mutable std::vector<std::uint32_t> cold_record_;  // of one row

@@ -1,7 +1,6 @@
 // Rows on disk, when the store has a tier: what a message needs is brought into memory before it is looked at, what a
 // cut needs is read beside the work and not kept.
 #include <algorithm>
-#include <utility>
 
 #include "server/row_store_impl.h"
 
@@ -62,7 +61,7 @@ std::size_t RowStore::BringIn(const Table& table, Cursor cursor) const {
   ResidentRows* resident = table.resident;
   const std::size_t rows = std::min(tier_->SpanRows(*resident), cursor.left());
   tier_->CountUses(resident, rows);
-  if (resident->cold() == 0 && resident->free_slots() >= rows) return rows;
+  if (resident->cold() == 0 && tier_->Grow(resident, rows)) return rows;
   // What is evicted for some of the rows may be others of them, which are then on disk too; hardly ever twice.
   bool enough = false;
   for (int attempt = 0; attempt < kAttempts && !enough; ++attempt) {
@@ -88,12 +87,21 @@ FetchTicket RowStore::FetchCold(TableId id, std::span<const Section> sections, s
 void RowStore::Tend(std::size_t other_bytes) {
   if (!tier_) return;
   tier_->Poll();
-  if (std::exchange(other_bytes_, other_bytes) != other_bytes) CountOthers();
+  other_bytes_ = other_bytes;
+  tier_->SetOtherBytes(other_bytes_ + index_bytes_);
   tier_->Balance();
 }
 
+bool RowStore::HasCold(TableId id) const {
+  const ResidentRows* resident = At(id).resident;
+  return resident != nullptr && resident->cold() != 0;
+}
+
 // Indices, lives and marks, which grow as rows are born.
-void RowStore::CountOthers() const { tier_->SetOtherBytes(other_bytes_ + memory_bytes() - tier_->memory_bytes()); }
+void RowStore::CountOthers() const {
+  index_bytes_ = memory_bytes() - tier_->memory_bytes();
+  tier_->SetOtherBytes(other_bytes_ + index_bytes_);
+}
 
 // A row whose values and slots are `words`.
 RowStore::RowParts RowStore::PartsOf(const Table& table, const SparsePartition& partition, std::uint32_t number,

@@ -93,6 +93,7 @@ std::optional<Shard::Impl::NeededRows> Shard::Impl::RowsNeeded(const Message& me
 
 // A message that is not sound is refused when it is handled.
 FetchTicket Shard::Impl::FetchRowsOf(const NeededRows& needed, const Message& message) {
+  if (!rows_->HasCold(needed.table->id)) return 0;
   const auto keys = ReadKeys(*needed.keys, message.keys, RowBytes(*needed.table, needed.codec), &keys_);
   if (!keys || !rows_->CheckKeys(needed.table->id, needed.keys->sections, *keys)) return 0;
   return rows_->FetchCold(needed.table->id, needed.keys->sections, *keys);

@@ -105,9 +105,14 @@ void Residency::Release(ResidentRows* rows) {
   ThrowIf(status);
 }
 
+bool Residency::Grow(ResidentRows* rows, std::size_t slots) {
+  while (rows->free_slots() < slots)
+    if (!Fits(rows->chunk_bytes()) || !rows->AddChunk()) return false;
+  return true;
+}
+
 void Residency::Reserve(ResidentRows* rows, std::size_t slots) {
-  while (rows->free_slots() < slots) {
-    if (Fits(rows->chunk_bytes()) && rows->AddChunk()) continue;
+  while (!Grow(rows, slots)) {
     if (ResidentRows* least = LeastWorth(rows); least != rows) {
       Release(least);
     } else if (rows->resident() != 0) {

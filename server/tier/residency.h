@@ -49,6 +49,8 @@ class Residency : private ColdLogListener {
   // Valid as long as the residency. `words` of a row that are kept.
   ResidentRows* AddTable(TableId table, std::size_t words);
 
+  // Makes free slots if that takes memory only. False: it would take evictions.
+  bool Grow(ResidentRows* rows, std::size_t slots);
   // Makes free slots. May evict any row of any table, so rows are looked up after it.
   void Reserve(ResidentRows* rows, std::size_t slots);
   // Reads cold rows into free slots, of which there must be as many. `owners` are sorted on the way.
