@@ -60,7 +60,7 @@ class DroppingStore : public CheckpointStore {
  public:
   void Begin(Snapshot, std::string) override {}
   void Put(CutRows chunk) override { rows += chunk.rows.keys.size(); }
-  void Finish() override { finished = true; }
+  void Finish(std::optional<std::uint64_t>) override { finished = true; }
   void Abandon() override {}
   bool HasRoom() override { return true; }
   Status Load(const std::string&, RowSink&) override { return {}; }

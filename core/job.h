@@ -48,6 +48,7 @@ struct StorageSection {
   std::uint64_t checkpoint_clocks = 0;  // 0: no periodic ones by clock
   bool checkpoint_final = true;
   std::uint32_t checkpoints_kept = 3;  // the best epoch's is kept besides
+  std::uint32_t checkpoint_chain = 8;  // incremental ones behind a full one, at most; 0: all are full
   std::uint64_t memory = 0;            // bytes a server; rows beyond lie on disk. 0: no limit
   std::string tier_dir;                // where they lie; empty: in the run's folder
   friend bool operator==(const StorageSection&, const StorageSection&) = default;

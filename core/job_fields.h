@@ -56,6 +56,7 @@ void VisitStorage(Visitor& visitor, Section& section) {
   visitor.Integer("checkpoint_clocks", section.checkpoint_clocks, 0, kJobInt64Max);
   visitor.Boolean("checkpoint_final", section.checkpoint_final);
   visitor.Integer("checkpoints_kept", section.checkpoints_kept, 1, 1'000'000);
+  visitor.Integer("checkpoint_chain", section.checkpoint_chain, 0, limits::kCheckpointChainMax);
   visitor.Bytes("memory", section.memory);
   visitor.Text("tier_dir", section.tier_dir, TextRule::kPath);
 }

@@ -29,6 +29,8 @@ inline constexpr std::uint32_t kCountersMax = 1024;           // of a heartbeat
 inline constexpr std::uint32_t kFencedTicksMax = 65536;       // of a heartbeat; further ones are left out
 inline constexpr std::uint32_t kStalenessBucketsMax = 65536;  // of a heartbeat's histogram
 inline constexpr std::uint32_t kCheckpointFilesMax = 4096;    // of one shard's part
+inline constexpr std::uint32_t kCheckpointChainMax = 1000;    // incremental checkpoints behind a full one
+inline constexpr std::size_t kCheckpointRequestsMax = 64;     // of tools, that wait; as many answers are remembered
 
 // Tables.
 inline constexpr std::uint32_t kRowDimMax = 4096;
@@ -69,6 +71,7 @@ inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;        // pu
 inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128} << 20;  // of them to one client: credits keep below
 inline constexpr std::size_t kSweepSliceRows = 4096;                       // looked at for expired ones at one go
 inline constexpr std::size_t kCutSliceBytes = std::size_t{256} << 10;      // rows copied for a checkpoint at one go
+inline constexpr std::size_t kCheckpointRunBytes = std::size_t{64} << 20;  // of a partition that its writer holds
 inline constexpr std::size_t kCutQueuedBytesMax = std::size_t{256}
                                                   << 20;    // not yet written; copied early: all rows (K3)
 inline constexpr std::uint32_t kTicksKeptMax = 64;          // of one worker beyond the minimum clock

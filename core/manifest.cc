@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -39,6 +40,12 @@ Status CheckFile(const std::string& directory, const CheckpointFile& file) {
   return {};
 }
 
+Status CheckFiles(const std::string& directory, const Manifest& manifest) {
+  for (const Generation& generation : manifest.generations)
+    for (const CheckpointFile& file : generation.files) TARN_RETURN_IF_ERROR(CheckFile(directory, file));
+  return {};
+}
+
 // The number of "ckpt-<number>".
 std::optional<std::uint64_t> NumberOf(const std::string& name) {
   constexpr std::string_view kPrefix = "ckpt-";
@@ -52,7 +59,14 @@ std::optional<std::uint64_t> NumberOf(const std::string& name) {
 
 }  // namespace
 
+std::uint64_t Generation::bytes() const {
+  std::uint64_t sum = 0;
+  for (const CheckpointFile& file : files) sum += file.bytes;
+  return sum;
+}
+
 Status WriteManifest(const std::string& directory, const Manifest& manifest) {
+  TARN_RETURN_IF_ERROR(CheckFiles(directory, manifest));
   // The shards' files are durable; their names become so with the directory, before the manifest speaks of them.
   if (fs::path parent = fs::path(directory).parent_path(); !parent.empty())
     TARN_RETURN_IF_ERROR(SyncDirectory(parent.string()));
@@ -70,26 +84,40 @@ Expected<Manifest> ReadManifest(const std::string& directory) {
   }
   auto manifest = DecodeManifest(*bytes, path);
   if (!manifest) return manifest;
-  for (const CheckpointFile& file : manifest->files) TARN_RETURN_IF_ERROR(CheckFile(directory, file));
+  fs::path name = fs::path(directory).lexically_normal();
+  if (!name.has_filename()) name = name.parent_path();
+  const auto number = NumberOf(name.filename().string());
+  if (number && *number != manifest->id.value)
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: it is of checkpoint {}, expected {} as its directory is called",
+                                                 path, manifest->id.value, *number));
+  if (manifest->generations.empty() || manifest->generations.back().id != manifest->id)
+    return Fail(ErrorCode::kCorrupt,
+                fmt::format("{}: its chain does not end with checkpoint {}", path, manifest->id.value));
+  TARN_RETURN_IF_ERROR(CheckFiles(directory, *manifest));
   return manifest;
 }
 
-Expected<std::string> FindNewestCheckpoint(const std::string& run_dir) {
+Expected<std::vector<CheckpointDirectory>> ListCheckpoints(const std::string& run_dir) {
   const fs::path root = fs::path(run_dir) / "checkpoints";
   std::error_code error;
-  std::optional<std::uint64_t> newest;
-  std::string path;
+  std::vector<CheckpointDirectory> found;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const auto number = NumberOf(it->path().filename().string());
-    if (!number || (newest && *number < *newest)) continue;
+    if (!number) continue;
     std::error_code ignored;
-    if (!fs::exists(it->path() / kManifestName, ignored)) continue;
-    newest = number;
-    path = it->path().string();
+    found.push_back({CheckpointId(*number), it->path().string(), fs::exists(it->path() / kManifestName, ignored)});
   }
   if (error) return Fail(ErrorCode::kNotFound, fmt::format("{}: cannot be read: {}", root.string(), error.message()));
-  if (!newest) return Fail(ErrorCode::kNotFound, fmt::format("{}: no whole checkpoint in it", root.string()));
-  return path;
+  std::ranges::sort(found, {}, &CheckpointDirectory::id);
+  return found;
+}
+
+Expected<std::string> FindNewestCheckpoint(const std::string& run_dir) {
+  const auto all = ListCheckpoints(run_dir);
+  if (!all) return std::unexpected(all.error());
+  for (auto it = all->rbegin(); it != all->rend(); ++it)
+    if (it->has_manifest) return it->path;
+  return Fail(ErrorCode::kNotFound, fmt::format("{}/checkpoints: no whole checkpoint in it", run_dir));
 }
 
 }  // namespace tarn

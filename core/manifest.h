@@ -19,7 +19,8 @@
 
 namespace tarn {
 
-inline constexpr std::uint32_t kManifestVersion = 1;
+// Version 1 had one list of files; it is read as one generation.
+inline constexpr std::uint32_t kManifestVersion = 2;
 inline constexpr const char* kManifestName = "MANIFEST";
 
 // Where the training stands in its data.
@@ -50,15 +51,26 @@ struct EpochResult {
   friend bool operator==(const EpochResult&, const EpochResult&) = default;
 };
 
+// What one checkpoint wrote. The first of a manifest's generations holds all rows of its cut; each later one the rows
+// that changed since the one before it, and the keys that went. Of a key that several hold, the latest counts.
+struct Generation {
+  CheckpointId id;  // of the checkpoint that wrote it
+  Clock clock;      // of its cut
+  std::vector<CheckpointFile> files;
+  std::vector<CheckpointTable> tables;  // in order of id; none: not known (version 1)
+  std::uint64_t state_hash = 0;         // of the rows in its files
+  std::uint64_t bytes() const;          // of its files
+};
+
 struct Manifest {
   std::string job_text;           // as resolved
   std::uint64_t fingerprint = 0;  // of that job
   CheckpointId id;
   std::uint32_t partition_bits = 0;
-  std::vector<TableSpec> tables;      // in order of id
-  std::vector<CheckpointFile> files;  // names relative to the directory
-  std::uint64_t state_hash = 0;
-  Incarnation next_incarnation;  // above all that were given out
+  std::vector<TableSpec> tables;            // in order of id
+  std::vector<Generation> generations;      // oldest first; names of files are relative to the directory
+  std::optional<std::uint64_t> state_hash;  // of all rows, where it is known
+  Incarnation next_incarnation;             // above all that were given out
   Clock resume_clock;
   DataState data;
   std::vector<EpochResult> epochs;     // finished ones, with their scores
@@ -71,18 +83,29 @@ struct Manifest {
 };
 
 // Replaces directory/MANIFEST so that a reader sees the old one or the new one, and makes it and the directory's
-// names durable. kIo, naming the path.
+// names durable; before that, every file that it names must be there with its size (kNotFound, kCorrupt). kIo, naming
+// the path.
 Status WriteManifest(const std::string& directory, const Manifest& manifest);
 
-// Reads and verifies it: its checksum, its version, its fields, and that every file it names is there with its size.
-// The error names the file and what was expected: kNotFound, kCorrupt, kUnsupported, kIo.
+// Reads and verifies it: its checksum, its version, its fields, that it is of this checkpoint if the directory is
+// called ckpt-<number>, and that every file it names is there with its size. The error names the file and what was
+// expected: kNotFound, kCorrupt, kUnsupported, kIo.
 Expected<Manifest> ReadManifest(const std::string& directory);
 
 // The bytes of the file and back, without touching files; `origin` names it in errors.
 std::string EncodeManifest(const Manifest& manifest);
 Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& origin);
 
-// The directory below RUN_DIR/checkpoints with the highest number that holds a MANIFEST. kNotFound if none does.
+struct CheckpointDirectory {
+  CheckpointId id;
+  std::string path;
+  bool has_manifest = false;  // false: begun and never finished, or being written
+};
+
+// The directories ckpt-<number> below RUN_DIR/checkpoints, in order of number. kNotFound if that cannot be read.
+Expected<std::vector<CheckpointDirectory>> ListCheckpoints(const std::string& run_dir);
+
+// The newest of them that holds a MANIFEST. kNotFound if none does.
 Expected<std::string> FindNewestCheckpoint(const std::string& run_dir);
 
 }  // namespace tarn

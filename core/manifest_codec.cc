@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstring>
+#include <set>
 
 #include "core/crc32c.h"
 #include "core/limits.h"
@@ -58,36 +59,54 @@ Offset<fb::DataState> WriteData(FlatBufferBuilder& b, const DataState& data) {
                              quality);
 }
 
+std::vector<Offset<wire::CheckpointFile>> WriteFiles(FlatBufferBuilder& b, const std::vector<CheckpointFile>& files) {
+  std::vector<Offset<wire::CheckpointFile>> out;
+  out.reserve(files.size());
+  for (const CheckpointFile& file : files) {
+    const auto name = b.CreateString(file.name);
+    out.push_back(wire::CreateCheckpointFile(b, name, file.bytes, file.crc32c, file.rows, file.removed, file.seen,
+                                             file.first.value, file.last.value));
+  }
+  return out;
+}
+
+Offset<fb::Generation> WriteGeneration(FlatBufferBuilder& b, const Generation& g) {
+  std::vector<wire::CheckpointTable> tables;
+  for (const CheckpointTable& t : g.tables) tables.emplace_back(t.table.value, t.rows, t.removed, t.seen, t.state_rows);
+  const auto files_at = b.CreateVector(WriteFiles(b, g.files));
+  const auto tables_at = b.CreateVectorOfStructs(tables);
+  return fb::CreateGeneration(b, g.id.value, g.clock.value, files_at, tables_at, g.state_hash);
+}
+
 std::string BodyOf(const Manifest& m) {
   FlatBufferBuilder b;
   const auto job_text = b.CreateString(m.job_text);
   std::vector<Offset<wire::TableSpec>> tables;
   tables.reserve(m.tables.size());
   for (const TableSpec& spec : m.tables) tables.push_back(EncodeTable(&b, spec));
-  std::vector<Offset<wire::CheckpointFile>> files;
-  for (const CheckpointFile& file : m.files) {
-    const auto name = b.CreateString(file.name);
-    files.push_back(wire::CreateCheckpointFile(b, name, file.bytes, file.crc32c, file.rows));
-  }
+  std::vector<Offset<fb::Generation>> generations;
+  generations.reserve(m.generations.size());
+  for (const Generation& generation : m.generations) generations.push_back(WriteGeneration(b, generation));
   std::vector<Offset<fb::EpochResult>> epochs;
   epochs.reserve(m.epochs.size());
   for (const EpochResult& epoch : m.epochs) epochs.push_back(WriteEpoch(b, epoch));
   const auto tables_at = b.CreateVector(tables);
-  const auto files_at = b.CreateVector(files);
+  const auto generations_at = b.CreateVector(generations);
   const auto epochs_at = b.CreateVector(epochs);
   const auto data = WriteData(b, m.data);
   const auto best = b.CreateString(m.best_checkpoint);
   fb::FinishManifestBuffer(
-      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, tables_at, files_at, m.state_hash,
-                            m.next_incarnation.value, m.resume_clock.value, data, epochs_at, m.samples,
-                            m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds, best));
+      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, tables_at, {},
+                            m.state_hash.value_or(0), m.next_incarnation.value, m.resume_clock.value, data, epochs_at,
+                            m.samples, m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds,
+                            best, generations_at, m.state_hash.has_value()));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
 // Reads what the verifier has passed; `bad` names the first field that makes no sense.
 class Reader {
  public:
-  Manifest Read(const fb::Manifest& m) {
+  Manifest Read(const fb::Manifest& m, std::uint32_t version) {
     Manifest out;
     out.job_text = Text(m.job_text());
     out.fingerprint = m.fingerprint();
@@ -96,10 +115,13 @@ class Reader {
     if (out.partition_bits > limits::kPartitionBitsMax) bad_ = "partition_bits";
     if (m.tables() != nullptr)
       for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(ReadSpec(spec));
-    if (m.files() != nullptr)
-      for (const wire::CheckpointFile* file : *m.files())
-        out.files.push_back({Text(file->name()), file->bytes(), file->crc32c(), file->rows()});
-    out.state_hash = m.state_hash();
+    if (version == 1) {
+      out.generations.push_back({out.id, Clock(m.resume_clock()), ReadFiles(m.files()), {}, m.state_hash()});
+    } else if (m.generations() != nullptr) {
+      for (const fb::Generation* generation : *m.generations()) out.generations.push_back(ReadGeneration(*generation));
+    }
+    CheckGenerations(out);
+    if (version == 1 || m.whole_hash()) out.state_hash = m.state_hash();
     out.next_incarnation = Incarnation(m.next_incarnation());
     out.resume_clock = Clock(m.resume_clock());
     out.data = ReadData(*m.data());
@@ -125,6 +147,33 @@ class Reader {
     if (status) return *std::move(spec);
     if (bad_.empty()) bad_ = fmt::format("tables ({})", status.error().message);
     return {};
+  }
+
+  static std::vector<CheckpointFile> ReadFiles(const flatbuffers::Vector<Offset<wire::CheckpointFile>>* files) {
+    std::vector<CheckpointFile> out;
+    if (files == nullptr) return out;
+    for (const wire::CheckpointFile* file : *files)
+      out.push_back({Text(file->name()), file->bytes(), file->crc32c(), file->rows(), file->removed(), file->seen(),
+                     PartitionId(file->first_partition()), PartitionId(file->last_partition())});
+    return out;
+  }
+
+  static Generation ReadGeneration(const fb::Generation& m) {
+    Generation out{CheckpointId(m.id()), Clock(m.clock()), ReadFiles(m.files()), {}, m.state_hash()};
+    if (m.tables() == nullptr) return out;
+    for (const wire::CheckpointTable* t : *m.tables())
+      out.tables.push_back({TableId(t->table()), t->rows(), t->removed(), t->seen(), t->state_rows()});
+    return out;
+  }
+
+  // In order, and no file twice.
+  void CheckGenerations(const Manifest& m) {
+    std::set<std::string> names;
+    for (std::size_t i = 0; i < m.generations.size(); ++i) {
+      if (i > 0 && m.generations[i].id <= m.generations[i - 1].id) bad_ = "generations (not in ascending order)";
+      for (const CheckpointFile& file : m.generations[i].files)
+        if (!names.insert(file.name).second) bad_ = fmt::format("generations (file '{}' twice)", file.name);
+    }
   }
 
   Quality ReadQuality(const wire::Quality* m) {
@@ -220,9 +269,9 @@ Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& ori
   if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
     return Corrupt(origin, "not a checkpoint's manifest: expected it to begin with \"TARNCKPT\"");
   const auto version = At<std::uint32_t>(bytes, 8);
-  if (version != kManifestVersion)
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}: format version {}, expected {}", origin, version, kManifestVersion));
+  if (version == 0 || version > kManifestVersion)
+    return Fail(ErrorCode::kUnsupported, fmt::format("{}: format version {}, expected 1 to {}{}", origin, version,
+                                                     kManifestVersion, version == 0 ? "" : ": a newer tarn wrote it"));
   const auto size = At<std::uint64_t>(bytes, 16);
   if (size != bytes.size() - kHeaderBytes)
     return Corrupt(origin, fmt::format("a body of {} bytes, expected {}", bytes.size() - kHeaderBytes, size));
@@ -237,7 +286,7 @@ Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& ori
   flatbuffers::Verifier verifier(body, size);
   if (!fb::VerifyManifestBuffer(verifier)) return Corrupt(origin, "its body does not verify");
   Reader reader;
-  Manifest manifest = reader.Read(*fb::GetManifest(body));
+  Manifest manifest = reader.Read(*fb::GetManifest(body), version);
   if (!reader.bad().empty()) return Corrupt(origin, fmt::format("field {} makes no sense", reader.bad()));
   return manifest;
 }

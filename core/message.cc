@@ -6,9 +6,11 @@ namespace tarn {
 
 std::string_view BodyName(const Body& body) {
   static constexpr std::array<std::string_view, std::variant_size_v<Body>> kNames = {
-      "Pull",        "PullReply",  "Push",         "PushAck",    "PushPull",       "Tick",         "TickAck",
-      "Prefetch",    "ErrorReply", "Join",         "Welcome",    "Heartbeat",      "HeartbeatAck", "ViewUpdate",
-      "CreateTable", "Barrier",    "LeaseRequest", "LeaseReply", "CheckpointPart", "Leave",        "Shutdown"};
+      "Pull",     "PullReply",        "Push",         "PushAck",        "PushPull",
+      "Tick",     "TickAck",          "Prefetch",     "ErrorReply",     "Join",
+      "Welcome",  "Heartbeat",        "HeartbeatAck", "ViewUpdate",     "CreateTable",
+      "Barrier",  "LeaseRequest",     "LeaseReply",   "CheckpointPart", "Leave",
+      "Shutdown", "CheckpointRequest"};
   return kNames[body.index()];
 }
 

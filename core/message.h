@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -253,22 +254,43 @@ struct LeaseReply {
 
 // shard -> scheduler: its part of checkpoint `id` is written (or failed: code, message).
 // worker -> scheduler: its state when it reached the clock of an at_clock order.
-// Repeated until the view no longer has the order.
+// Repeated until the view no longer has the order. code kNotFound: the order's base is not there any more.
 struct CheckpointFile {
   std::string name;  // relative to the order's directory
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;
   std::uint64_t rows = 0;
+  std::uint64_t removed = 0;   // keys that the base has and the state has not
+  std::uint64_t seen = 0;      // keys that wait for admission
+  PartitionId first{1}, last;  // partitions that it may hold, both included; last < first: not known
+};
+// What a part, or all parts of a checkpoint, hold of one table.
+struct CheckpointTable {
+  TableId table;
+  std::uint64_t rows = 0, removed = 0, seen = 0;  // in the files
+  std::uint64_t state_rows = 0;                   // that there were at the cut
+  friend bool operator==(const CheckpointTable&, const CheckpointTable&) = default;
 };
 struct CheckpointPart {
   CheckpointId id;
   ErrorCode code = ErrorCode::kOk;
   std::string message;
   std::vector<CheckpointFile> files;
-  Clock max_clock;               // shard: highest clock of any worker at the cut
-  std::uint64_t state_hash = 0;  // shard: sum over rows of the row's hash, see server/row_store.h
-  DataPosition position;         // worker
-  Clock clock;                   // worker: the clock it ticked to
+  Clock max_clock;                      // shard: highest clock of any worker at the cut
+  std::uint64_t state_hash = 0;         // shard: sum over rows in its files of the row's hash, see server/snapshot.h
+  DataPosition position;                // worker
+  Clock clock;                          // worker: the clock it ticked to
+  std::vector<CheckpointTable> tables;  // shard: in order of id
+  std::optional<std::uint64_t> whole_hash;  // shard: over all its rows, where it is known
+};
+
+// tool -> scheduler: cut a checkpoint now. scheduler -> tool: it is whole, in `directory`; or it is not yet (kOk, no
+// directory); or code and message say why there is none. Repeated with the same number until one of the others comes.
+struct CheckpointRequest {
+  std::uint64_t number = 0;
+  ErrorCode code = ErrorCode::kOk;
+  std::string message;
+  std::string directory;
 };
 
 // worker -> scheduler: it has finished and wants to go. Answered with Shutdown.
@@ -286,7 +308,7 @@ struct Shutdown {
 
 using Body = std::variant<Pull, PullReply, Push, PushAck, PushPull, Tick, TickAck, Prefetch, ErrorReply, Join, Welcome,
                           Heartbeat, HeartbeatAck, ViewUpdate, CreateTable, Barrier, LeaseRequest, LeaseReply,
-                          CheckpointPart, Leave, Shutdown>;
+                          CheckpointPart, Leave, Shutdown, CheckpointRequest>;
 
 struct Message {
   std::uint64_t job = 0;  // Fingerprint of the job; 0 in a Join

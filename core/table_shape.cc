@@ -9,7 +9,6 @@
 #include "core/optimizer_fields.h"
 
 namespace tarn {
-namespace {
 
 std::string Describe(const InitializerSpec& spec) {
   switch (spec.kind) {
@@ -20,6 +19,8 @@ std::string Describe(const InitializerSpec& spec) {
   }
   return "unknown";
 }
+
+namespace {
 
 std::string Describe(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kSsp ? fmt::format("ssp({}), {}", spec.staleness, Name(spec.apply))

@@ -17,6 +17,9 @@ namespace tarn {
 std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, const TableSpec& b,
                             std::string_view place_of_b);
 
+// "zero", "constant 1", "normal(0, 0.01)", ...
+std::string Describe(const InitializerSpec& spec);
+
 // What settings change from one spec to the other: "learning_rate 0.01 -> 0.1, push_codec fp32 -> bf16"; empty if none.
 std::string SettingsChange(const TableSpec& from, const TableSpec& to);
 

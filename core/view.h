@@ -54,7 +54,12 @@ struct CheckpointOrder {
   CheckpointId id;        // 0: none
   bool at_clock = false;  // true: cut when all pushes of clocks < clock are in and none of a later one
   Clock clock;            // false: cut each partition where it stands, at once
-  std::string directory;  // where every shard writes its files
+  std::string directory;  // where every shard writes its files; empty: only hashes are asked for (rule K6)
+  // 0: the files hold all rows. Else a whole checkpoint with this number, in base_directory: they hold what changed
+  // since, and each shard links its share of the base's files into `directory` (rule K7).
+  CheckpointId base;
+  std::string base_directory;
+  bool whole_hash = false;  // the parts say the hash of all rows, whatever the files hold
 };
 
 struct View {

@@ -141,8 +141,11 @@ class Reader {
 
   CheckpointOrder Order(const wire::CheckpointOrder* m) {
     if (!Has(m, "view.checkpoint")) return {};
-    return {CheckpointId(m->id()), m->at_clock(), Clock(m->clock()),
-            String(m->directory(), limits::kPathBytesMax, "view.checkpoint.directory")};
+    return {
+        CheckpointId(m->id()),   m->at_clock(),
+        Clock(m->clock()),       String(m->directory(), limits::kPathBytesMax, "view.checkpoint.directory"),
+        CheckpointId(m->base()), String(m->base_directory(), limits::kPathBytesMax, "view.checkpoint.base_directory"),
+        m->whole_hash()};
   }
 
   View ReadView(const wire::View* m) {
@@ -313,14 +316,29 @@ class Reader {
     out.files =
         List<CheckpointFile>(m.files(), limits::kCheckpointFilesMax, "files", [this](const auto& items, auto i) {
           const wire::CheckpointFile& file = *items.Get(i);
-          return CheckpointFile{String(file.name(), limits::kNameBytesMax, "files[].name"), file.bytes(), file.crc32c(),
-                                file.rows()};
+          return CheckpointFile{String(file.name(), limits::kNameBytesMax, "files[].name"),
+                                file.bytes(),
+                                file.crc32c(),
+                                file.rows(),
+                                file.removed(),
+                                file.seen(),
+                                PartitionId(file.first_partition()),
+                                PartitionId(file.last_partition())};
         });
     out.max_clock = Clock(m.max_clock());
     out.state_hash = m.state_hash();
     out.position = Position(m.position(), "position");
     out.clock = Clock(m.clock());
+    out.tables = List<CheckpointTable>(m.tables(), limits::kTablesMax, "tables", [](const auto& items, auto i) {
+      const wire::CheckpointTable& t = *items.Get(i);
+      return CheckpointTable{TableId(t.table()), t.rows(), t.removed(), t.seen(), t.state_rows()};
+    });
+    if (const auto hash = m.whole_hash()) out.whole_hash = *hash;
     return out;
+  }
+  CheckpointRequest Read(const wire::CheckpointRequest& m) {
+    return {m.number(), Code(m.code(), "code"), String(m.message(), limits::kTextBytesMax, "message"),
+            String(m.directory(), limits::kPathBytesMax, "directory")};
   }
   Leave Read(const wire::Leave& m) { return {Clock(m.clock()), Position(m.position(), "position")}; }
   Shutdown Read(const wire::Shutdown& m) {
@@ -352,6 +370,7 @@ class Reader {
       case wire::Body::CheckpointPart: return Put(header.body_as_CheckpointPart(), body);
       case wire::Body::Leave: return Put(header.body_as_Leave(), body);
       case wire::Body::Shutdown: return Put(header.body_as_Shutdown(), body);
+      case wire::Body::CheckpointRequest: return Put(header.body_as_CheckpointRequest(), body);
       case wire::Body::NONE: break;
     }
     Refuse(ErrorCode::kMalformed,

@@ -134,8 +134,10 @@ class Writer {
                                                 [this](const TableSpec& spec) { return Spec(spec); });
     const wire::Proposal proposal(m.proposal.id, m.proposal.open);
     const auto directory = String(m.checkpoint.directory, limits::kPathBytesMax, "view.checkpoint.directory");
-    const auto checkpoint = wire::CreateCheckpointOrder(b_, m.checkpoint.id.value, m.checkpoint.at_clock,
-                                                        m.checkpoint.clock.value, directory);
+    const auto base = String(m.checkpoint.base_directory, limits::kPathBytesMax, "view.checkpoint.base_directory");
+    const auto checkpoint =
+        wire::CreateCheckpointOrder(b_, m.checkpoint.id.value, m.checkpoint.at_clock, m.checkpoint.clock.value,
+                                    directory, m.checkpoint.base.value, base, m.checkpoint.whole_hash);
     return wire::CreateView(b_, m.version.value, routes, workers, tables, &proposal, checkpoint, m.whole.value);
   }
 
@@ -271,11 +273,32 @@ class Writer {
     const auto files =
         Tables<wire::CheckpointFile>(m.files, limits::kCheckpointFilesMax, "files", [this](const CheckpointFile& file) {
           const auto name = String(file.name, limits::kNameBytesMax, "files[].name");
-          return wire::CreateCheckpointFile(b_, name, file.bytes, file.crc32c, file.rows);
+          return wire::CreateCheckpointFile(b_, name, file.bytes, file.crc32c, file.rows, file.removed, file.seen,
+                                            file.first.value, file.last.value);
         });
     const auto position = Position(m.position);
-    return wire::CreateCheckpointPart(b_, m.id.value, Code(m.code), text, files, m.max_clock.value, m.state_hash,
-                                      &position, m.clock.value);
+    const auto tables =
+        Structs<wire::CheckpointTable>(m.tables, limits::kTablesMax, "tables", [](const CheckpointTable& t) {
+          return wire::CheckpointTable(t.table.value, t.rows, t.removed, t.seen, t.state_rows);
+        });
+    wire::CheckpointPartBuilder part(b_);
+    part.add_id(m.id.value);
+    part.add_code(Code(m.code));
+    part.add_message(text);
+    part.add_files(files);
+    part.add_max_clock(m.max_clock.value);
+    part.add_state_hash(m.state_hash);
+    part.add_position(&position);
+    part.add_clock(m.clock.value);
+    part.add_tables(tables);
+    if (m.whole_hash) part.add_whole_hash(*m.whole_hash);
+    return part.Finish();
+  }
+
+  Offset<wire::CheckpointRequest> Write(const CheckpointRequest& m) {
+    const auto text = Text(m.message);
+    const auto directory = String(m.directory, limits::kPathBytesMax, "directory");
+    return wire::CreateCheckpointRequest(b_, m.number, Code(m.code), text, directory);
   }
 
   Offset<wire::Leave> Write(const Leave& m) {

@@ -203,7 +203,10 @@ void Scheduler::Impl::NextEpoch() {
   const StorageSection& storage = options_.job.storage;
   const bool checkpoint = storage.durability != Durability::kNone && storage.checkpoint_final;
   phase_ = Phase::kFinalCheckpoint;
-  if (!state_is_cut_) WantCut(checkpoint ? CutReason::kFinal : CutReason::kHash);
+  if (!state_is_cut_)
+    WantCut(checkpoint ? CutReason::kFinal : CutReason::kHash);
+  else if (!checkpoints_.has_hash())
+    WantCut(CutReason::kHash);
 }
 
 std::optional<LeaseReply> Scheduler::Impl::AnswerLease(Incarnation worker, std::uint32_t want) {

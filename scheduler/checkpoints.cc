@@ -19,7 +19,12 @@ std::string_view Name(CutReason reason) {
 }
 
 Checkpoints::Checkpoints(Options options)
-    : options_(std::move(options)), last_(options_.last), last_clock_(options_.start_clock), best_(options_.best) {
+    : options_(std::move(options)),
+      last_(options_.last),
+      last_clock_(options_.start_clock),
+      best_(options_.best),
+      base_directory_(options_.resumed_directory),
+      chain_(options_.resumed) {
   for (const std::string& directory : options_.kept) kept_.push_back({directory, directory == best_});
   if (!kept_.empty()) newest_ = kept_.back().directory;
 }
@@ -43,15 +48,32 @@ bool Checkpoints::Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes) cons
          min_clock >= last_clock_ + storage.checkpoint_clocks;
 }
 
-Cut& Checkpoints::Begin(CutReason reason, bool at_clock, Clock clock, TimeUs now, Clock min_clock) {
+// Reading a chain costs all of its bytes: with this no restore reads more than twice what a full checkpoint has.
+bool Checkpoints::NextIsFull() const {
+  if (chain_.empty() || chain_.size() > options_.storage.checkpoint_chain) return true;
+  std::uint64_t deltas = 0;
+  for (std::size_t i = 1; i < chain_.size(); ++i) deltas += chain_[i].bytes();
+  return deltas > chain_.front().bytes();
+}
+
+Cut& Checkpoints::Begin(const CutWish& wish, TimeUs now, Clock min_clock) {
   last_ = CheckpointId(last_.value + 1);
   last_time_ = now;
   last_clock_ = min_clock;
   pending_.emplace();
-  pending_->reason = reason;
-  pending_->order = {.id = last_, .at_clock = at_clock, .clock = clock, .directory = {}};
-  if (reason != CutReason::kHash)
-    pending_->order.directory = fmt::format("{}/ckpt-{}", options_.directory, last_.value);
+  pending_->reason = wish.reason;
+  pending_->order = {.id = last_,
+                     .at_clock = wish.at_clock,
+                     .clock = wish.clock,
+                     .directory = {},
+                     .base = {},
+                     .base_directory = {},
+                     .whole_hash = wish.whole_hash};
+  if (wish.reason == CutReason::kHash) return *pending_;
+  pending_->order.directory = fmt::format("{}/ckpt-{}", options_.directory, last_.value);
+  if (NextIsFull()) return *pending_;
+  pending_->order.base = chain_.back().id;
+  pending_->order.base_directory = base_directory_;
   return *pending_;
 }
 
@@ -72,10 +94,45 @@ const CheckpointPart* Checkpoints::Failed(ShardId* shard) const {
   return nullptr;
 }
 
-std::vector<std::string> Checkpoints::Complete() {
-  hash_ = 0;
-  for (const auto& [shard, part] : pending_->shards) hash_ += part.state_hash;
-  has_hash_ = true;
+std::optional<std::uint64_t> Checkpoints::WholeHash() const {
+  std::uint64_t sum = 0;
+  for (const auto& [shard, part] : pending_->shards) {
+    if (!part.whole_hash) return std::nullopt;
+    sum += *part.whole_hash;
+  }
+  return sum;
+}
+
+std::vector<Generation> Checkpoints::Generations(Clock clock) const {
+  std::vector<Generation> all;
+  if (pending_->order.base.value != 0) all = chain_;
+  // Each checkpoint says anew which keys wait for their admission.
+  for (Generation& generation : all) {
+    std::erase_if(generation.files, [](const CheckpointFile& file) { return file.seen != 0; });
+    for (CheckpointTable& table : generation.tables) table.seen = 0;
+  }
+  Generation& own = all.emplace_back(Generation{pending_->order.id, clock, {}, {}, 0});
+  std::map<TableId, CheckpointTable> tables;
+  for (const auto& [shard, part] : pending_->shards) {
+    own.files.insert(own.files.end(), part.files.begin(), part.files.end());
+    own.state_hash += part.state_hash;
+    for (const CheckpointTable& table : part.tables) {
+      CheckpointTable& sum = tables[table.table];
+      sum.table = table.table;
+      sum.rows += table.rows;
+      sum.removed += table.removed;
+      sum.seen += table.seen;
+      sum.state_rows += table.state_rows;
+    }
+  }
+  for (const auto& [id, table] : tables) own.tables.push_back(table);
+  return all;
+}
+
+std::vector<std::string> Checkpoints::Complete(std::vector<Generation> generations) {
+  const auto hash = WholeHash();
+  has_hash_ = hash.has_value();
+  hash_ = hash.value_or(0);
   const Cut cut = std::move(*pending_);
   pending_.reset();
   if (cut.hash_only()) return {};
@@ -84,9 +141,13 @@ std::vector<std::string> Checkpoints::Complete() {
   if (best)
     for (Kept& kept : kept_) kept.best = false;
   kept_.push_back({cut.order.directory, best});
-  newest_ = cut.order.directory;
+  newest_ = base_directory_ = cut.order.directory;
+  chain_ = std::move(generations);
   if (best) best_ = newest_;
+  return Prune();
+}
 
+std::vector<std::string> Checkpoints::Prune() {
   std::vector<std::string> removed;
   std::size_t others = 0;  // the best is kept besides
   for (const Kept& kept : kept_) others += kept.best ? 0 : 1;

@@ -23,6 +23,13 @@ std::string_view Name(CutReason reason);
 // checkpoint is dropped from the logs, and a recovery has no more to replay.
 inline constexpr std::uint64_t kLogBytesMax = std::uint64_t{8} << 30;
 
+struct CutWish {
+  CutReason reason = CutReason::kPeriodic;
+  bool at_clock = false;
+  Clock clock;
+  bool whole_hash = false;
+};
+
 // A checkpoint that is ordered and not complete.
 struct Cut {
   CutReason reason = CutReason::kPeriodic;
@@ -44,6 +51,9 @@ class Checkpoints {
     std::string best;       // of an earlier run; not ours to remove
     Clock start_clock;
     std::vector<std::string> kept;  // directories of this run from before a restart, oldest first
+    // What was resumed from: the base of the first checkpoint. Empty: that is a full one.
+    std::string resumed_directory;
+    std::vector<Generation> resumed;
   };
   explicit Checkpoints(Options options);
 
@@ -53,8 +63,8 @@ class Checkpoints {
   // When the next one by time is due; INT64_MAX: never.
   TimeUs NextDue() const;
 
-  // Begins a checkpoint: numbers it and names its directory.
-  Cut& Begin(CutReason reason, bool at_clock, Clock clock, TimeUs now, Clock min_clock);
+  // Begins a checkpoint: numbers it, names its directory and chooses its base (rule K7).
+  Cut& Begin(const CutWish& wish, TimeUs now, Clock min_clock);
   Cut* pending() { return pending_ ? &*pending_ : nullptr; }
   const Cut* pending() const { return pending_ ? &*pending_ : nullptr; }
 
@@ -66,8 +76,17 @@ class Checkpoints {
   const CheckpointPart* Failed(ShardId* shard) const;
   bool AllShards(std::size_t shards) const { return pending_->shards.size() == shards; }
 
-  // The pending one is whole (its manifest is durable), or only its hash is known. Returns directories to remove.
-  std::vector<std::string> Complete();
+  // The generations that the manifest of the pending one holds, its own with what its parts say at the end, and the
+  // hash of the whole state if all parts know theirs.
+  std::vector<Generation> Generations(Clock clock) const;
+  std::optional<std::uint64_t> WholeHash() const;
+  // The pending one is whole (its manifest, with these generations, is durable), or only its hash is known. Returns
+  // directories to remove.
+  std::vector<std::string> Complete(std::vector<Generation> generations);
+  // The newest whole one cannot be a base: the next one is full.
+  void ForgetBase() { chain_.clear(); }
+  // The generations of the newest whole one; none: it cannot be a base.
+  const std::vector<Generation>& chain() const { return chain_; }
   // It will never be whole. Returns its directory, empty if there is none.
   std::string Abandon();
 
@@ -84,6 +103,8 @@ class Checkpoints {
     std::string directory;
     bool best = false;
   };
+  bool NextIsFull() const;
+  std::vector<std::string> Prune();
 
   Options options_;
   std::optional<Cut> pending_;
@@ -94,6 +115,8 @@ class Checkpoints {
   bool has_hash_ = false;
   std::uint64_t hash_ = 0;
   std::string newest_, best_;
+  std::string base_directory_;     // of the newest whole one, also of an earlier run
+  std::vector<Generation> chain_;  // its generations; empty: it cannot be a base
 };
 
 }  // namespace tarn::scheduler

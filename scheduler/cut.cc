@@ -12,6 +12,19 @@ void Scheduler::Impl::WantCut(CutReason reason) { wanted_ = wanted_ ? std::max(*
 // Nothing is being trained, and nothing will be until the scheduler says so: every push of the epoch is acknowledged.
 bool Scheduler::Impl::AtBoundary() const { return phase_ != Phase::kTrain || leases_.TrainDone(); }
 
+// It costs a look at every row: only what may be the last word says it.
+bool Scheduler::Impl::WantsWholeHash(CutReason reason) const {
+  switch (reason) {
+    case CutReason::kPeriodic:
+    case CutReason::kRequested: return false;
+    case CutReason::kBest: return !schedule_.Another();
+    case CutReason::kHash:
+    case CutReason::kFinal:
+    case CutReason::kStop: return true;
+  }
+  return true;
+}
+
 bool Scheduler::Impl::BeginWanted(TimeUs now) {
   if (checkpoints_.pending() != nullptr) return true;  // one at a time
   if (cuts_at_clock_ && !AtBoundary()) return false;
@@ -21,7 +34,8 @@ bool Scheduler::Impl::BeginWanted(TimeUs now) {
 
 void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
   if (cuts_at_clock_ && leases_.by_rank() && leases_.sizes_known()) clock = std::min(clock, leases_.ceiling());
-  Cut& cut = checkpoints_.Begin(*wanted_, cuts_at_clock_, clock, now, membership_.MinClock());
+  Cut& cut =
+      checkpoints_.Begin({*wanted_, cuts_at_clock_, clock, WantsWholeHash(*wanted_)}, now, membership_.MinClock());
   wanted_.reset();
   cut.at_boundary = AtBoundary();
   if (cuts_at_clock_) {
@@ -32,7 +46,35 @@ void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
     FillManifest(&cut.manifest, positions, true);
     cut.samples_noted = leases_.Samples(positions);
   }
+  if (!cut.hash_only()) checkpoint_requests_.Ordered(cut.order.id);
   membership_.SetOrder(cut.order);
+}
+
+Status Scheduler::Impl::MayCutNow() const {
+  if (options_.job.storage.durability == Durability::kNone)
+    return tarn::Fail(ErrorCode::kInvalidArgument,
+                      "the job keeps no checkpoints: its file has durability = \"none\" under [storage]");
+  if (phase_ == Phase::kWaiting || !AnythingDone())
+    return tarn::Fail(ErrorCode::kUnavailable, "nothing has been trained yet; try again once the training has begun");
+  if (phase_ == Phase::kLeaving || stop_wanted_)
+    return tarn::Fail(ErrorCode::kCancelled, "the run is ending; its last checkpoint is the one to use");
+  return {};
+}
+
+void Scheduler::Impl::OnCheckpointRequest(Peer from, const CheckpointRequest& request, Outbox* out) {
+  if (auto known = checkpoint_requests_.Ask(from, request.number)) return Mail(out).Send(from, *known);
+  std::optional<CheckpointRequests::Answer> answer;
+  if (const Status may = MayCutNow(); !may)
+    answer = checkpoint_requests_.Reply(request.number, may.error().code, may.error().message);
+  else if (state_is_cut_ && !checkpoints_.newest().empty())
+    answer = checkpoint_requests_.Reply(request.number, ErrorCode::kOk, checkpoints_.newest());
+  if (answer) return SendAnswers({*answer}, out);
+  Mail(out).Send(from, CheckpointRequest{request.number, ErrorCode::kOk, {}, {}});
+  if (checkpoint_requests_.Unordered()) WantCut(CutReason::kRequested);
+}
+
+void Scheduler::Impl::SendAnswers(const std::vector<CheckpointRequests::Answer>& answers, Outbox* out) const {
+  for (const auto& [to, reply] : answers) Mail(out).Send(to, reply);
 }
 
 void Scheduler::Impl::FillManifest(Manifest* manifest, const Positions& at, bool trust_done) const {
@@ -66,7 +108,10 @@ bool Scheduler::Impl::AdvanceCut(TimeUs now, Outbox* out) {
   if (checkpoints_.pending() == nullptr) return false;
   ShardId shard;
   if (const CheckpointPart* failed = checkpoints_.Failed(&shard)) {
-    FailCut(failed->code, fmt::format("shard {}: {}", shard.value, failed->message), now, out);
+    if (failed->code == ErrorCode::kNotFound && checkpoints_.pending()->order.base.value != 0)
+      CutInFull(failed->message);
+    else
+      FailCut(failed->code, fmt::format("shard {}: {}", shard.value, failed->message), now, out);
     return true;
   }
   if (PartsMissing()) return false;
@@ -94,17 +139,19 @@ void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
   manifest.next_incarnation = membership_.next_incarnation();
   manifest.workers_died = earlier_died_ + membership_.died();
   manifest.best_checkpoint = cut.reason == CutReason::kBest ? cut.order.directory : checkpoints_.best();
-  for (const auto& [id, part] : cut.shards) {
-    manifest.files.insert(manifest.files.end(), part.files.begin(), part.files.end());
-    manifest.state_hash += part.state_hash;
-    if (!cut.order.at_clock) manifest.resume_clock = std::max(manifest.resume_clock, part.max_clock);
-  }
+  if (!cut.order.at_clock)
+    for (const auto& [id, part] : cut.shards) manifest.resume_clock = std::max(manifest.resume_clock, part.max_clock);
+  manifest.generations = checkpoints_.Generations(manifest.resume_clock);
+  manifest.state_hash = checkpoints_.WholeHash();
   if (!cut.hash_only()) {
     if (auto written = store_->WriteManifest(cut.order.directory, manifest); !written) {
       FailCut(written.error().code, written.error().message, now, out);
       return;
     }
-    Say(fmt::format("checkpoint {} ({}) is whole: {}", cut.order.id.value, Name(cut.reason), cut.order.directory));
+    Say(fmt::format("checkpoint {} ({}{}) is whole: {}", cut.order.id.value, Name(cut.reason),
+                    cut.order.base.value == 0 ? "" : fmt::format(", changes since {}", cut.order.base.value),
+                    cut.order.directory));
+    SendAnswers(checkpoint_requests_.Ended(cut.order.id, ErrorCode::kOk, cut.order.directory), out);
   }
   state_is_cut_ = cut.at_boundary;
   if (!cut.hash_only()) {
@@ -112,7 +159,7 @@ void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
     whole_directory_ = cut.order.directory;
     if (durable()) membership_.SetWhole(whole_);
   }
-  RemoveCheckpoints(checkpoints_.Complete());
+  RemoveCheckpoints(checkpoints_.Complete(std::move(manifest.generations)));
   EndCut();
 }
 
@@ -136,11 +183,24 @@ void Scheduler::Impl::RemoveAbandoned() {
   });
 }
 
+// The base is gone, or a file of it.
+void Scheduler::Impl::CutInFull(const std::string& reason) {
+  const Cut& cut = *checkpoints_.pending();
+  const CutReason why = cut.reason;
+  Warn(fmt::format("checkpoint {} ({}) cannot hold only what changed since {}, a full one follows: {}",
+                   cut.order.id.value, Name(why), cut.order.base.value, reason));
+  checkpoint_requests_.Voided(cut.order.id);
+  AbandonCut();
+  checkpoints_.ForgetBase();
+  WantCut(why);
+}
+
 void Scheduler::Impl::FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason why = cut.reason;
   const std::string text = fmt::format("checkpoint {} ({}) could not be written to {}: {}", cut.order.id.value,
                                        Name(why), cut.order.directory, reason);
+  SendAnswers(checkpoint_requests_.Ended(cut.order.id, code, text), out);
   AbandonCut();
   Warn(text);
   if (why == CutReason::kFinal || why == CutReason::kStop || why == CutReason::kHash) Fail(code, text, now, out);
@@ -152,10 +212,14 @@ void Scheduler::Impl::VoidCut(const Verdict& verdict) {
   if (cut == nullptr || !cut->order.at_clock || cut->workers.contains(verdict.worker)) return;
   if (verdict.join >= cut->order.clock || verdict.end <= cut->order.clock) return;
   const CutReason reason = cut->reason;
+  checkpoint_requests_.Voided(cut->order.id);
   Warn(fmt::format("checkpoint {} ({}) is void: worker {} died beyond its clock", cut->order.id.value, Name(reason),
                    verdict.rank.value));
   AbandonCut();
-  if (reason != CutReason::kPeriodic) WantCut(reason);
+  if (reason != CutReason::kPeriodic)
+    WantCut(reason);
+  else if (checkpoint_requests_.Unordered())
+    WantCut(CutReason::kRequested);
 }
 
 }  // namespace tarn::scheduler

@@ -31,6 +31,7 @@ SchedulerState Scheduler::Impl::Capture() const {
   progress.next_incarnation = membership_.next_incarnation();
   progress.workers_died = earlier_died_ + membership_.died();
   progress.best_checkpoint = checkpoints_.best();
+  progress.generations = checkpoints_.chain();
   membership_.Capture(&state);
   progress.resume_clock = state.largest_end;
   state.best_wanted = best_wanted_ || phase_ == Phase::kBestCheckpoint;

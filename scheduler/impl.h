@@ -10,6 +10,7 @@
 
 #include "core/manifest.h"
 #include "scheduler/barriers.h"
+#include "scheduler/checkpoint_requests.h"
 #include "scheduler/checkpoints.h"
 #include "scheduler/lease_requests.h"
 #include "scheduler/leases.h"
@@ -98,12 +99,17 @@ class Scheduler::Impl {
   // cut.cc: checkpoints.
   void WantCut(CutReason reason);
   bool CutUnderWay() const { return wanted_.has_value() || checkpoints_.pending() != nullptr; }
+  bool WantsWholeHash(CutReason reason) const;
   bool BeginWanted(TimeUs now);  // if it needs no proposal
   void PlaceOrder(Clock clock, TimeUs now);
   bool AdvanceCut(TimeUs now, Outbox* out);
   bool PartsMissing() const;
   void CompleteCut(TimeUs now, Outbox* out);
   void FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out);
+  void OnCheckpointRequest(Peer from, const CheckpointRequest& request, Outbox* out);
+  Status MayCutNow() const;
+  void SendAnswers(const std::vector<CheckpointRequests::Answer>& answers, Outbox* out) const;
+  void CutInFull(const std::string& reason);
   void VoidCut(const Verdict& verdict);
   void EndCut();
   void AbandonCut();  // its directory goes once no shard writes into it any more
@@ -135,6 +141,7 @@ class Scheduler::Impl {
   Barriers barriers_;
   Schedule schedule_;
   Checkpoints checkpoints_;
+  CheckpointRequests checkpoint_requests_;
   std::vector<Abandoned> abandoned_;   // directories to be removed
   std::vector<std::string> outdated_;  // to be removed once the state does not speak of them
   CheckpointId whole_;                 // to which the logs go back, and where it lies

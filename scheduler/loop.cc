@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include "core/file.h"
@@ -27,6 +28,8 @@ double UnixSeconds() {
 
 }  // namespace
 
+std::string AddressFile(const std::string& run_dir) { return run_dir + "/scheduler.address"; }
+
 Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(options)), transport_(transport) {
   const std::string checkpoints = options_.run_dir + "/checkpoints";
   store_ = std::make_unique<FileStore>(options_.run_dir, checkpoints);
@@ -39,10 +42,24 @@ Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(
   scheduler.run = options_.run;
   scheduler.first_incarnation = options_.first_incarnation;
   scheduler.restore = options_.restore ? &*options_.restore : nullptr;
+  TakeOver(&scheduler);
   scheduler_ = std::make_unique<Scheduler>(std::move(scheduler), store_.get());
 }
 
 Loop::~Loop() = default;
+
+// What an earlier start of this run left in its directory. What it began and did not finish is nobody's any more.
+void Loop::TakeOver(SchedulerOptions* scheduler) {
+  const auto found = ListCheckpoints(options_.run_dir);
+  if (!found) return;
+  for (const CheckpointDirectory& checkpoint : *found) {
+    scheduler->last_checkpoint = checkpoint.id;
+    if (checkpoint.has_manifest)
+      scheduler->kept_checkpoints.push_back(checkpoint.path);
+    else
+      store_->RemoveCheckpoint(checkpoint.path);
+  }
+}
 
 TimeUs Loop::Now() const {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -70,6 +87,7 @@ Status Loop::Begin() {
   if (options_.resume)
     LogInfo("resumes checkpoint {} at clock {}, epoch {}: {}", options_.resume->id.value,
             options_.resume->resume_clock.value, options_.resume->data.epoch, options_.resume_directory);
+  TARN_RETURN_IF_ERROR(WriteFileAtomic(AddressFile(options_.run_dir), *advertised + "\n"));
   scheduler_->Start(Now());
   scheduler_->OnTimer(Now(), &outbox_);  // its state is on disk before anybody can reach it
   if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *advertised + "\n"));
@@ -131,6 +149,8 @@ void Loop::WriteMetrics() {
 
 Status Loop::End() {
   WriteMetrics();
+  std::error_code ignored;
+  std::filesystem::remove(AddressFile(options_.run_dir), ignored);
   const Progress progress = scheduler_->progress();
   Shutdown reason = scheduler_->stop_reason();
   if (!scheduler_->stopping()) reason = {.code = ErrorCode::kCancelled, .reason = "left without telling the fleet"};

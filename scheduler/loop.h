@@ -32,6 +32,9 @@ struct LoopOptions {
   std::optional<SchedulerState> restore;
 };
 
+// Where a running scheduler of the run says its address, for tools; removed at the end.
+std::string AddressFile(const std::string& run_dir);
+
 class Loop {
  public:
   // `transport` outlives the loop.
@@ -46,6 +49,7 @@ class Loop {
   void RequestStop() { stops_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  void TakeOver(SchedulerOptions* scheduler);
   Status Begin();
   void Step();
   void HandleStops();

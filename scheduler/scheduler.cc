@@ -58,9 +58,13 @@ Checkpoints::Options CheckpointOptions(const SchedulerOptions& options) {
   Checkpoints::Options out;
   out.storage = options.job.storage;
   out.directory = options.checkpoints_directory;
+  out.last = options.last_checkpoint;
+  out.kept = options.kept_checkpoints;
   if (options.resume == nullptr) return out;
-  out.last = options.resume->id;
+  out.last = std::max(out.last, options.resume->id);
   out.best = options.resume->best_checkpoint;
+  out.resumed_directory = options.resume_directory;
+  out.resumed = options.resume->generations;
   out.start_clock = options.resume->resume_clock;
   if (options.restore != nullptr) out.kept = options.restore->kept;
   return out;
@@ -137,6 +141,9 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
   const Sender& sender = message.sender;
   if (stop_) {
     stop_heard_ = now;
+    if (const auto* request = std::get_if<CheckpointRequest>(&message.body)) {
+      if (auto answer = checkpoint_requests_.Ask(from, request->number)) return mail.Send(from, *answer);
+    }
     // Who says why it fails has not understood yet (rule S2).
     const auto* farewell = std::get_if<Shutdown>(&message.body);
     if (farewell == nullptr || (farewell->code != ErrorCode::kOk && sender.role != Role::kScheduler))
@@ -158,6 +165,7 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
   }
   if (sender.role == Role::kScheduler) {  // a tool
     if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) OnShutdownRequest("a tool", *shutdown, now, out);
+    if (const auto* request = std::get_if<CheckpointRequest>(&message.body)) OnCheckpointRequest(from, *request, out);
     return;
   }
   if (ShardNode* shard = membership_.FindShard(sender)) {
@@ -339,7 +347,7 @@ void Scheduler::Impl::WatchForWorkers(TimeUs now, Outbox* out) {
 
 void Scheduler::Impl::RequestCheckpoint(TimeUs now, Outbox* out) {
   now_ = now;
-  if (stop_ || options_.job.storage.durability == Durability::kNone || phase_ != Phase::kTrain) return;
+  if (stop_ || !MayCutNow()) return;
   WantCut(CutReason::kRequested);
   Advance(now, out);
 }
@@ -359,6 +367,7 @@ void Scheduler::Impl::Stop(ErrorCode code, std::string reason, const char* phase
   if (const Cut* cut = checkpoints_.pending(); cut != nullptr && !cut->hash_only())
     abandoned_.push_back({cut->order.id, cut->order.directory, view().version});
   to_stop_ = membership_.EveryPeer();
+  SendAnswers(checkpoint_requests_.EndAll(ErrorCode::kCancelled, "the run ended before it: " + stop_->reason), out);
   RepeatStop(now, out);
 }
 

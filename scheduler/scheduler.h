@@ -40,6 +40,10 @@ struct SchedulerOptions {
   // new run). A state that is not `begun` is no reason to restore: only its run and next incarnation count.
   std::uint64_t run = 0;
   const SchedulerState* restore = nullptr;
+  // Of a run that goes on in its own directory: the highest number that a checkpoint there has, whole or not, and the
+  // directories of whole ones, oldest first, which count toward checkpoints_kept.
+  CheckpointId last_checkpoint;
+  std::vector<std::string> kept_checkpoints;
 };
 
 struct Note {

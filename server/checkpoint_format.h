@@ -1,12 +1,16 @@
-// The format of a shard's checkpoint file: a RocksDB sorted table (SST) with one entry a row, in ascending order of
-// key.
+// The format of a shard's checkpoint files: RocksDB sorted tables (SST) in ascending order of key.
 //
 //   key    16 bytes, big-endian: table id (32 bits), partition (32 bits), key of the row (64 bits): a partition is one
 //          range. Ids and partition bits are those of the checkpoint's MANIFEST.
-//   value  the row's record (core/row_layout.h), little-endian words.
+//   value  the row's record (core/row_layout.h), little-endian words; empty: the key has no row any more, whatever
+//          older generations say (files of a checkpoint with a base only).
 //
-// The file is "shard-<id>.sst"; a shard without rows has none. MANIFEST (core/manifest.h) holds its bytes, its
-// CRC-32C and the tables. Reader and writer share this header.
+// Checkpoint 7 writes, for each shard, "7-shard-<id>.sst", and where a partition has more rows than its writer holds at
+// a time also "7-shard-<id>.1.sst", ".2.sst", ...: of a key only one of them has an entry. Keys that wait for their
+// admission are in "7-shard-<id>.seen.sst", value: how often they were pushed (32 bits, little-endian), of all
+// partitions of the shard, whatever the base: only those of the newest generation count. What would be empty is not
+// there. MANIFEST (core/manifest.h) holds every file's bytes and CRC-32C, and the tables. A file of version 1 is called
+// "shard-<id>.sst" and holds rows alone. Reader and writer share this header.
 #pragma once
 
 #include <fmt/format.h>
@@ -50,6 +54,14 @@ inline CheckpointKey DecodeCheckpointKey(std::string_view bytes) {
   return {TableId(static_cast<std::uint32_t>(high >> 32)), PartitionId(static_cast<std::uint32_t>(high)), low};
 }
 
-inline std::string CheckpointFileName(ShardId shard) { return fmt::format("shard-{}.sst", shard.value); }
+// The number-th file of a shard's rows.
+inline std::string CheckpointFileName(CheckpointId id, ShardId shard, std::size_t number) {
+  const std::string more = number == 0 ? "" : fmt::format(".{}", number);
+  return fmt::format("{}-shard-{}{}.sst", id.value, shard.value, more);
+}
+
+inline std::string SeenFileName(CheckpointId id, ShardId shard) {
+  return fmt::format("{}-shard-{}.seen.sst", id.value, shard.value);
+}
 
 }  // namespace tarn::server

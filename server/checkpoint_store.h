@@ -3,6 +3,8 @@
 // that a simulated fleet can keep its checkpoints in memory.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -34,14 +36,15 @@ class CheckpointStore {
   virtual ~CheckpointStore() = default;
 
   // Begins this shard's part of a checkpoint in `directory` and returns at once: the tables of `head` have no rows yet.
+  // If it has a base, the shard's share of the base's files is taken over too; kNotFound if that cannot be.
   // Each part is reported once, when nothing more will be written into the directory. When all is durable the report
   // names its files, their sizes and checksums, the rows and the state hash; when it failed, which may be before
   // Finish, code and message say why, with the path. One at a time.
   virtual void Begin(Snapshot head, std::string directory) = 0;
   // More rows, in order of table and partition.
   virtual void Put(CutRows chunk) = 0;
-  // Those were all.
-  virtual void Finish() = 0;
+  // Those were all. `whole_hash`: of all rows at the cut, where the shard knows it and the rows put are not all.
+  virtual void Finish(std::optional<std::uint64_t> whole_hash) = 0;
   // The part that was begun is not wanted any more. Reported as kCancelled, if it has not failed.
   virtual void Abandon() = 0;
   // Whether it takes more rows now. After a false one, the shard's loop has a turn when it does again.

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,12 +15,21 @@
 
 namespace tarn::server {
 
-// Snapshots by directory and shard.
+// Snapshots by directory, checkpoint and shard: those of older checkpoints are the base's, which a shard has taken
+// over.
 class MemoryCheckpointFiles {
  public:
+  using Parts = std::map<ShardId, std::shared_ptr<const Snapshot>>;
+  using Generations = std::map<CheckpointId, Parts>;
+
   void Put(const std::string& directory, Snapshot snapshot);
+  // Takes over the share that shard `shard` of `shards` has of a base: every shards-th part. False if there is no such
+  // directory.
+  bool TakeOver(const std::string& base_directory, const std::string& directory, ShardId shard, std::uint32_t shards);
   // Null if there is no such directory.
-  const std::map<ShardId, Snapshot>* Find(const std::string& directory) const;
+  const Generations* Find(const std::string& directory) const;
+  // The newest generation's; the directory must be there.
+  const Parts& Newest(const std::string& directory) const { return Find(directory)->rbegin()->second; }
   void Remove(const std::string& directory) { directories_.erase(directory); }
 
   // From now on writing fails with this error (code kOk: works again). Loading goes on working.
@@ -27,7 +37,7 @@ class MemoryCheckpointFiles {
   const Error& write_error() const { return write_error_; }
 
  private:
-  std::map<std::string, std::map<ShardId, Snapshot>> directories_;
+  std::map<std::string, Generations> directories_;
   Error write_error_{ErrorCode::kOk, ""};
 };
 
@@ -40,7 +50,7 @@ class MemoryCheckpointStore : public CheckpointStore {
 
   void Begin(Snapshot head, std::string directory) override;
   void Put(CutRows chunk) override;
-  void Finish() override;
+  void Finish(std::optional<std::uint64_t> whole_hash) override;
   void Abandon() override;
   bool HasRoom() override { return true; }
   Status Load(const std::string& directory, RowSink& sink) override;
@@ -51,6 +61,7 @@ class MemoryCheckpointStore : public CheckpointStore {
   std::function<void(CheckpointPart)> written_;
   std::optional<Snapshot> open_;
   std::string directory_;
+  bool base_is_gone_ = false;
 };
 
 }  // namespace tarn::server

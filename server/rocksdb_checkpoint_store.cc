@@ -1,47 +1,22 @@
 #include "server/rocksdb_checkpoint_store.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <span>
 #include <utility>
 
-#include "core/crc32c.h"
-#include "core/file.h"
 #include "server/exhaustion.h"
 #include "server/rocksdb_checkpoint_reader.h"
-#include "server/rocksdb_options.h"
 
 namespace tarn::server {
 
 namespace {
 
-constexpr std::size_t kReadBytes = std::size_t{1} << 20;
-
 std::size_t BytesOf(const CutRows& chunk) {
-  return chunk.rows.keys.size() * sizeof(Key) + chunk.rows.rows.size() * sizeof(float);
+  return (chunk.rows.keys.size() + chunk.rows.removed.size()) * sizeof(Key) +
+         chunk.rows.rows.size() * sizeof(std::uint32_t) + chunk.rows.seen.size() * sizeof(Seen);
 }
 
 }  // namespace
-
-Expected<FileSum> SumFile(const std::string& path, bool sync) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::unexpected(SystemError(path, "open", errno));
-  std::vector<std::byte> piece(kReadBytes);
-  FileSum sum;
-  ssize_t n = 0;
-  while ((n = ::read(fd, piece.data(), piece.size())) > 0) {
-    sum.bytes += static_cast<std::uint64_t>(n);
-    sum.crc32c = Crc32c(std::span<const std::byte>(piece.data(), static_cast<std::size_t>(n)), sum.crc32c);
-  }
-  int failure = n < 0 ? errno : 0;
-  if (failure == 0 && sync && ::fsync(fd) != 0) failure = errno;
-  ::close(fd);
-  if (failure != 0) return std::unexpected(SystemError(path, "read or sync", failure));
-  return sum;
-}
 
 RocksDbCheckpointStore::RocksDbCheckpointStore(std::function<void()> wake, std::size_t queued_bytes_max)
     : wake_(std::move(wake)), queued_bytes_max_(queued_bytes_max), thread_([this] { WriteJobs(); }) {
@@ -66,7 +41,7 @@ void RocksDbCheckpointStore::Put(CutRows chunk) {
   Queue(std::move(chunk), bytes);
 }
 
-void RocksDbCheckpointStore::Finish() { Queue(FinishJob{}, 0); }
+void RocksDbCheckpointStore::Finish(std::optional<std::uint64_t> whole_hash) { Queue(FinishJob{whole_hash}, 0); }
 void RocksDbCheckpointStore::Abandon() { Queue(AbandonJob{}, 0); }
 
 void RocksDbCheckpointStore::Queue(Job job, std::size_t bytes) {
@@ -123,6 +98,10 @@ void RocksDbCheckpointStore::DoOrReport(Job job) {
 void RocksDbCheckpointStore::Do(Job job) {
   if (auto* begin = std::get_if<BeginJob>(&job)) {
     writer_ = std::make_unique<RocksDbCheckpointWriter>(std::move(begin->head), std::move(begin->directory));
+    if (const Status status = writer_->Begin(); !status) {
+      Report(writer_->Failed(status.error()));
+      writer_.reset();
+    }
   } else if (!writer_) {
     return;
   } else if (auto* chunk = std::get_if<CutRows>(&job)) {
@@ -130,8 +109,8 @@ void RocksDbCheckpointStore::Do(Job job) {
       Report(writer_->Failed(status.error()));
       writer_.reset();
     }
-  } else if (std::holds_alternative<FinishJob>(job)) {
-    Report(writer_->Finish());
+  } else if (const auto* finish = std::get_if<FinishJob>(&job)) {
+    Report(writer_->Finish(finish->whole_hash));
     writer_.reset();
   } else {
     writer_->Abandon();

@@ -37,7 +37,7 @@ class RocksDbCheckpointStore : public CheckpointStore {
 
   void Begin(Snapshot head, std::string directory) override;
   void Put(CutRows chunk) override;
-  void Finish() override;
+  void Finish(std::optional<std::uint64_t> whole_hash) override;
   void Abandon() override;
   bool HasRoom() override;
   Status Load(const std::string& directory, RowSink& sink) override;
@@ -50,7 +50,9 @@ class RocksDbCheckpointStore : public CheckpointStore {
     Snapshot head;
     std::string directory;
   };
-  struct FinishJob {};
+  struct FinishJob {
+    std::optional<std::uint64_t> whole_hash;
+  };
   struct AbandonJob {};
   using Job = std::variant<BeginJob, CutRows, FinishJob, AbandonJob>;
 

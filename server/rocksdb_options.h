@@ -6,10 +6,10 @@
 #include <rocksdb/status.h>
 #include <rocksdb/table.h>
 
-#include <cstdint>
 #include <string>
 
 #include "core/error.h"
+#include "server/file_sum.h"
 
 namespace tarn::server {
 
@@ -29,13 +29,5 @@ inline Error RocksDbError(const std::string& path, const char* what, const rocks
   const ErrorCode code = status.IsCorruption() ? ErrorCode::kCorrupt : ErrorCode::kIo;
   return {code, fmt::format("{}: cannot {}: {}", path, what, status.ToString())};
 }
-
-// Size and checksum of a file as it lies on disk.
-struct FileSum {
-  std::uint64_t bytes = 0;
-  std::uint32_t crc32c = 0;
-};
-// `sync`: also makes its bytes durable.
-Expected<FileSum> SumFile(const std::string& path, bool sync);
 
 }  // namespace tarn::server

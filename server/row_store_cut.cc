@@ -35,7 +35,7 @@ std::vector<TableRows> RowStore::BeginCut(CutRequest request) {
   std::vector<TableRows> heads;
   for (const auto& table : tables_) {
     if (!table) continue;
-    heads.push_back({table->spec, table->salt, table->row_words(), {}});
+    heads.push_back({table->spec, table->salt, table->row_words(), table->RowCount(), {}});
     MoveChangesAside(*table, request.base_is_previous_cut);
     table->cut.resize(options_.owned.size());
     for (std::uint32_t place = 0; place < table->cut.size(); ++place)

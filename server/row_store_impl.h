@@ -125,6 +125,11 @@ struct RowStore::Table {
   std::uint32_t row_words() const { return layout.words(); }
   std::size_t row_bytes() const { return row_words() * sizeof(std::uint32_t); }
   void Initialize(Key key, float* row) const;
+  std::uint64_t RowCount() const {
+    std::uint64_t rows = 0;
+    for (std::uint32_t place = 0; place < (is_dense() ? dense.size() : sparse.size()); ++place) rows += RowCount(place);
+    return rows;
+  }
   // Rows of the partition at a place: born, and not expired.
   std::uint64_t RowCount(std::uint32_t place) const {
     if (is_dense()) return dense[place].values != nullptr ? dense[place].range.count : 0;

@@ -138,6 +138,7 @@ Status Shard::Impl::AddAndLoad(const std::vector<TableSpec>& tables, const std::
   for (const TableSpec& spec : tables) TARN_RETURN_IF_ERROR(rows_->AddTable(spec));
   if (resume_directory.empty()) return {};
   RowLoader loader(rows_.get());
+  resumed_ = true;
   return store_->Load(resume_directory, loader);
 }
 

@@ -25,19 +25,43 @@ void Shard::Impl::CutIfDue() {
   Cut();
 }
 
+// Whether this shard knows what changed since the order's base (rule K7): it counts from the cut before this one or, if
+// that did not become whole, from an earlier one; before the first cut from the checkpoint that was loaded.
+bool Shard::Impl::KnowsBase(const CheckpointOrder& order) const {
+  if (order.base.value == 0) return true;
+  if (last_cut_.value == 0) return resumed_;
+  return order.base >= base_ && (resumed_ || order.base <= last_cut_);
+}
+
 // Nothing is copied but a first slice: small shards are done with that.
 void Shard::Impl::Cut() {
-  cut_ = ActiveCut{.order = *std::exchange(pending_cut_, std::nullopt), .max_clock = cohort_.maximum()};
-  cut_->tables = rows_->BeginCut();
-  if (!cut_->hash_only()) BeginSegment(cut_->order.id);
+  const CheckpointOrder order = *std::exchange(pending_cut_, std::nullopt);
+  if (!KnowsBase(order)) {
+    part_ = CheckpointPart{.id = order.id,
+                           .code = ErrorCode::kNotFound,
+                           .message = fmt::format("what changed since checkpoint {} is not known", order.base.value),
+                           .max_clock = cohort_.maximum()};
+    return SendPart();
+  }
+  cut_ = ActiveCut{.order = order, .max_clock = cohort_.maximum()};
+  const bool all = order.base.value == 0 && !cut_->hash_only();
+  cut_->tables = rows_->BeginCut({.scope = all ? CutScope::kAll : CutScope::kChanged,
+                                  .base_is_previous_cut = order.base.value != 0 && order.base == last_cut_,
+                                  .hash_all = order.whole_hash && !all});
+  if (order.base.value != 0) base_ = order.base;
+  last_cut_ = order.id;
+  if (!cut_->hash_only()) BeginSegment(order.id);
   if (!cut_->hash_only()) {
-    writing_.insert(cut_->order.id);
-    store_->Begin({.id = cut_->order.id,
+    writing_.insert(order.id);
+    store_->Begin({.id = order.id,
                    .shard = options_.shard,
                    .partition_bits = rows_->partition_bits(),
                    .max_clock = cut_->max_clock,
-                   .tables = cut_->tables},
-                  cut_->order.directory);
+                   .tables = cut_->tables,
+                   .base = order.base,
+                   .base_directory = order.base_directory,
+                   .shards = static_cast<std::uint32_t>(view_.routes.endpoints.size())},
+                  order.directory);
   }
   ContinueCut();
 }
@@ -45,25 +69,23 @@ void Shard::Impl::Cut() {
 void Shard::Impl::ContinueCut() {
   chunks_.clear();
   const bool done = rows_->ContinueCut(options_.cut_slice_bytes, &chunks_);
-  for (CutRows& chunk : chunks_) {
-    if (cut_->hash_only()) {
-      cut_->AddHash(chunk);
-    } else {
-      store_->Put(std::move(chunk));
-    }
-  }
+  if (!cut_->hash_only())
+    for (CutRows& chunk : chunks_) store_->Put(std::move(chunk));
   next_slice_ = now_ + options_.cut_pause_us;
   if (done) FinishCut();
 }
 
 void Shard::Impl::FinishCut() {
   const ActiveCut cut = *std::exchange(cut_, std::nullopt);
+  std::optional<std::uint64_t> hash;  // of a full one, the store sums it up
+  if (cut.order.whole_hash && (cut.hash_only() || cut.order.base.value != 0)) hash = rows_->cut_state_hash();
   if (!cut.hash_only()) {
-    store_->Finish();
+    store_->Finish(hash);
     ++counters_.checkpoints;
     return;
   }
-  part_ = CheckpointPart{.id = cut.order.id, .max_clock = cut.max_clock, .state_hash = cut.state_hash};
+  part_ = CheckpointPart{
+      .id = cut.order.id, .max_clock = cut.max_clock, .state_hash = hash.value_or(0), .whole_hash = hash};
   SendPart();
 }
 
@@ -73,15 +95,21 @@ void Shard::Impl::AbandonCut() {
   cut_.reset();
 }
 
+// The scheduler orders a full one then; nothing is wrong with this shard's storage.
+bool Shard::Impl::LostItsBase(const CheckpointPart& part) const {
+  return part.code == ErrorCode::kNotFound && view_.checkpoint.base.value != 0;
+}
+
 void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
   if (stopped_) return;
   now_ = now;
   out_ = out;
   writing_.erase(part.id);
   // The folder of a checkpoint that is given up may be gone before its files are written.
-  const bool failed = part.code != ErrorCode::kOk && part.id == view_.checkpoint.id;
+  const bool wanted = part.id == view_.checkpoint.id;
+  const bool failed = wanted && part.code != ErrorCode::kOk && !LostItsBase(part);
   const Error error{part.code, part.message};
-  if (part.id == view_.checkpoint.id) {
+  if (wanted) {
     part_ = std::move(part);
     SendPart();
   }

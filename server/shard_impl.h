@@ -77,7 +77,9 @@ class Shard::Impl {
   ColdGate gate_;
 
   // Checkpoints.
-  CheckpointId newest_order_;  // seen
+  CheckpointId newest_order_;     // seen
+  CheckpointId last_cut_, base_;  // the newest cut that was begun, and what changes are counted from until one is whole
+  bool resumed_ = false;          // rows were loaded: changes are counted from that checkpoint
   std::optional<CheckpointOrder> pending_cut_;
   std::set<CheckpointId> writing_;  // begun in the store, which has not reported yet
   // A cut whose rows are being copied, a slice at a time.
@@ -85,13 +87,8 @@ class Shard::Impl {
     CheckpointOrder order;
     Clock max_clock;
     std::vector<TableRows> tables;  // without rows
-    std::uint64_t state_hash = 0;   // of an order that asks for nothing else
 
     bool hash_only() const { return order.directory.empty(); }  // rule K6
-    void AddHash(const CutRows& chunk) {
-      for (const TableRows& table : tables)
-        if (table.spec.id == chunk.table) state_hash += server::StateHash(table.salt, table.row_words, chunk.rows);
-    }
   };
   std::optional<ActiveCut> cut_;
   TimeUs next_slice_ = 0;
@@ -135,6 +132,8 @@ class Shard::Impl {
   // shard_cut.cc
   void AdoptOrder(const CheckpointOrder& order);
   void CutIfDue();
+  bool KnowsBase(const CheckpointOrder& order) const;
+  bool LostItsBase(const CheckpointPart& part) const;
   void Cut();
   void ContinueCut();
   void FinishCut();

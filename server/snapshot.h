@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,8 +36,9 @@ struct CutRows {
 
 struct TableRows {
   TableSpec spec;
-  std::uint64_t salt = 0;       // TableSalt of the job and table
-  std::uint32_t row_words = 0;  // RowWords of the spec
+  std::uint64_t salt = 0;        // TableSalt of the job and table
+  std::uint32_t row_words = 0;   // RowWords of the spec
+  std::uint64_t state_rows = 0;  // that the store had at the cut, whatever of them is handed out
   std::vector<PartitionRows> partitions;
 };
 
@@ -46,6 +48,11 @@ struct Snapshot {
   std::uint32_t partition_bits = 0;
   Clock max_clock;  // highest clock of any worker at the cut
   std::vector<TableRows> tables;
+  // Where the rows are those that changed since: the checkpoint whose files belong into the directory too, and of how
+  // many shards this one takes its share of them (rule K7). base 0: all rows.
+  CheckpointId base;
+  std::string base_directory;
+  std::uint32_t shards = 1;
 };
 
 // Hash of one row with all its bits; `table_salt` tells tables apart.

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstdio>
 
-#include "core/half.h"
 #include "core/position.h"
 #include "server/exhaustion.h"
 #include "server/row_store.h"
@@ -19,22 +18,20 @@ constexpr TimeUs kResendUs = 200'000;
 // What takes longest of a shard's disk, and now and then.
 constexpr TimeUs kFastTierUs = 3'000, kSlowTierUs = 3'000'000;
 
-float FirstValue(ValueCodec codec, std::uint32_t word) {
-  if (codec == ValueCodec::kBf16) return FloatFromBf16(static_cast<std::uint16_t>(word));
-  if (codec == ValueCodec::kFp16) return FloatFromFp16(static_cast<std::uint16_t>(word));
-  return std::bit_cast<float>(word);
-}
-
 // The oracle table as a checkpoint has it.
-std::map<Key, float> ValuesIn(const SimDisk& disk, const std::string& directory) {
+std::map<Key, float> ValuesIn(const SimDisk& disk, const ResumePoint& point) {
   std::map<Key, float> values;
-  const auto* shards = disk.files.Find(directory);
-  if (shards == nullptr) return values;
-  for (const auto& [shard, snapshot] : *shards)
-    for (const server::TableRows& table : snapshot.tables)
-      for (const server::PartitionRows& partition : table.partitions)
-        for (std::size_t i = 0; table.spec.name == "counts" && i < partition.keys.size(); ++i)
-          values[partition.keys[i]] = FirstValue(table.spec.row_codec, partition.rows[i * table.row_words]);
+  const auto* generations = disk.files.Find(point.directory);
+  const auto restored = Restore(disk, point.directory, point.manifest);
+  if (generations == nullptr || !restored) return values;
+  const TableSpec* counts = (*restored)->FindTable("counts");
+  if (counts == nullptr) return values;
+  for (const auto& [id, parts] : *generations)
+    for (const auto& [shard, snapshot] : parts)
+      for (const server::TableRows& table : snapshot->tables)
+        for (const server::PartitionRows& partition : table.partitions)
+          if (table.spec.name == "counts")
+            for (const Key key : partition.keys) values[key] = (*restored)->Values(counts->id, key)[0];
   return values;
 }
 
@@ -101,9 +98,9 @@ std::unique_ptr<SimShardStore> Fleet::MakeStore(ProcessId id, ShardId shard) {
   };
   hooks.wake = [this, id] { Step(id, [](Process&, Outbox*) {}); };
   hooks.state_hash = [this, id] { return processes_.at(id)->shard->rows().StateHash(); };
-  return std::make_unique<SimShardStore>(
-      SimShardStore::Options{shard, faults.fail_store, faults.slow_store, faults.full_store, scenario_.draw}, disk_,
-      &oracle_, std::move(hooks));
+  return std::make_unique<SimShardStore>(SimShardStore::Options{shard, faults.fail_store, faults.slow_store,
+                                                                faults.lose_base, faults.full_store, scenario_.draw},
+                                         disk_, &oracle_, std::move(hooks));
 }
 
 ProcessId Fleet::StartShard(std::uint32_t index) {
@@ -346,7 +343,7 @@ scheduler::Scheduler* Fleet::Scheduler() {
 RunResult Fleet::Run() {
   disk_->state.clear();  // a run of its own, in a folder of its own
   StartAll();
-  if (resume_) oracle_.ResumeFrom(resume_->manifest, ValuesIn(*disk_, resume_->directory));
+  if (resume_) oracle_.ResumeFrom(resume_->manifest, ValuesIn(*disk_, *resume_));
   PlanFaults();
   PlanOutages();
   const TimeUs limit = scenario_.faults.until_us + kSettleUs;
@@ -394,7 +391,7 @@ RunResult Fleet::Run() {
 
 void Fleet::CheckCheckpoint(const ResumePoint& point) {
   if (!scenario_.CutsAtClock()) return;
-  const std::map<Key, float> values = ValuesIn(*disk_, point.directory);
+  const std::map<Key, float> values = ValuesIn(*disk_, point);
   for (Key key : oracle_.Keys()) {
     const auto it = values.find(key);
     oracle_.CheckCutValue(point.manifest.resume_clock, key, it == values.end() ? 0 : it->second);

@@ -31,6 +31,11 @@ void Fleet::PlanFaults() {
       worker_of_rank_[rank] = StartWorker(rank);
     });
   }
+  for (std::uint32_t i = 0; i < scenario_.requests; ++i)
+    events_.At(sometime(), [this] {
+      Step(scheduler_id_,
+           [this](Process& process, Outbox* out) { process.scheduler->RequestCheckpoint(events_.now(), out); });
+    });
   events_.At(f.until_us, [this] { network_.Heal(); });
 }
 

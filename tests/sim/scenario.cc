@@ -185,6 +185,10 @@ Scenario MakeScenario(std::uint64_t seed) {
     s.cut_pause_us *= 25;
     if (rng.Chance(0.3)) s.faults.fail_store = 0.5 * rng.Unit();
   }
+  job.storage.checkpoint_chain = std::uint32_t(rng.Below(8));
+  if (rng.Chance(0.3)) s.requests = 1 + std::uint32_t(rng.Below(6));
+  if (rng.Chance(0.3) && job.storage.checkpoint_clocks != 0) job.storage.checkpoint_clocks = 2 + rng.Below(6);
+  s.faults.lose_base = rng.Chance(0.15) ? 0.3 * rng.Unit() : 0;
   ChooseLog(seed, &s);
   ChooseTier(seed, &s);
   ChooseLife(seed, &s);
@@ -208,7 +212,7 @@ std::string Scenario::Describe() const {
       "{}/{:.0f}/{:.1f} {} {} rows of {}; drop {:.2f} dup "
       "{:.2f} reorder {:.2f} "
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
-      "{:.2f}/{:.2f}/{:.2f}/{:.2f} "
+      "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {} power {} sync {} tier {} {:.2f}/{}/{}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
@@ -217,8 +221,9 @@ std::string Scenario::Describe() const {
       life.expire_seconds, life.min_score, life.rows_max, life.sweep_clocks, Name(counts_row_codec), faults.drop,
       faults.duplicate, faults.reorder, faults.spike, faults.reconnects, faults.partitions, faults.pauses,
       faults.crashes, faults.doubles, faults.cut_at_change, faults.slow_store, faults.fail_store, faults.fail_manifest,
-      faults.full_store, faults.scheduler_sleeps, faults.shard_sleeps, Name(job.storage.durability), faults.outages,
-      faults.power, faults.sync_max_us, tier_bytes, faults.slow_tier, faults.fail_tier, faults.damage_tier);
+      faults.full_store, faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps,
+      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.power, faults.sync_max_us, tier_bytes,
+      faults.slow_tier, faults.fail_tier, faults.damage_tier);
 }
 
 }  // namespace tarn::sim

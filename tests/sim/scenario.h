@@ -25,6 +25,7 @@ struct Faults {
   double cut_at_change = 0;   // of a shard from the scheduler, whenever the view changes; shorter than the lease
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
   double full_store = 0;                                     // per chunk of a cut
+  double lose_base = 0;                                      // per part of an incremental checkpoint
   double slow_tier = 0;                                      // per thing done for rows on disk: takes seconds
   bool fail_tier = false, damage_tier = false;               // once, of some shard: the job ends if it is noticed
   bool scheduler_sleeps = false;                             // once, beyond the lease (rule N5)
@@ -58,6 +59,7 @@ struct Scenario {
   TimeUs cut_pause_us = 0;
   std::size_t tier_bytes = 0;  // a shard's memory, beyond which its rows lie on disk; 0: no limit
   std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: as ever
+  std::uint32_t requests = 0;                                   // of checkpoints, by somebody outside
   Faults faults;
   bool CutsAtClock() const;  // rule K1
   bool KeepsStep() const;    // bsp + aggregated throughout: the bits of the end are fixed

@@ -4,6 +4,9 @@
 
 #include <utility>
 
+#include "core/job.h"
+#include "server/row_loader.h"
+
 namespace tarn::sim {
 namespace {
 
@@ -21,14 +24,53 @@ Status SimSchedulerStore::WriteManifest(const std::string& directory, const Mani
     ++disk_->failed;
     return Fail(ErrorCode::kIo, directory + "/MANIFEST: No space left on device");
   }
-  const auto* shards = disk_->files.Find(directory);
-  std::uint64_t hash = 0;
-  if (shards != nullptr)
-    for (const auto& [shard, snapshot] : *shards) hash += server::StateHash(snapshot.tables);
-  if (shards == nullptr || shards->size() != manifest.files.size() || hash != manifest.state_hash)
+  if (!IsThere(directory, manifest))
     oracle_->Fail(fmt::format("{}: a manifest was written, but the files of its shards are not there", directory));
+  else
+    CheckRestored(directory, manifest);
   disk_->manifests[directory] = manifest;
   return {};
+}
+
+// Every file of every generation, each with the rows that its shard had written.
+bool SimSchedulerStore::IsThere(const std::string& directory, const Manifest& manifest) const {
+  const auto* generations = disk_->files.Find(directory);
+  if (generations == nullptr || generations->size() != manifest.generations.size()) return false;
+  for (const Generation& generation : manifest.generations) {
+    const auto parts = generations->find(generation.id);
+    if (parts == generations->end() || parts->second.size() != generation.files.size()) return false;
+    std::uint64_t hash = 0;
+    for (const auto& [shard, snapshot] : parts->second) hash += server::StateHash(snapshot->tables);
+    if (hash != generation.state_hash) return false;
+  }
+  return true;
+}
+
+// What a chain holds all together is what the shards had at their cuts, to the bit.
+void SimSchedulerStore::CheckRestored(const std::string& directory, const Manifest& manifest) {
+  std::uint64_t expected = 0;
+  for (const auto& [shard, hash] : disk_->cut_hashes[directory]) expected += hash;
+  const auto restored = Restore(*disk_, directory, manifest);
+  if (!restored)
+    oracle_->Fail(fmt::format("{}: cannot be restored: {}", directory, restored.error().message));
+  else if ((*restored)->StateHash() != expected || manifest.state_hash.value_or(expected) != expected)
+    oracle_->Fail(fmt::format("{}: {} generations restored have other rows than the shards had at the cut", directory,
+                              manifest.generations.size()));
+}
+
+Expected<std::unique_ptr<server::RowStore>> Restore(const SimDisk& disk, const std::string& directory,
+                                                    const Manifest& manifest) {
+  const auto job = ParseJob(manifest.job_text, directory, "/");
+  if (!job) return std::unexpected(job.error());
+  server::RowStoreOptions options{.job_seed = job->job.seed, .partition_bits = manifest.partition_bits, .owned = {}};
+  for (std::uint32_t p = 0; p < 1u << manifest.partition_bits; ++p) options.owned.push_back(PartitionId(p));
+  auto rows = std::make_unique<server::RowStore>(std::move(options));
+  for (const TableSpec& table : manifest.tables) TARN_RETURN_IF_ERROR(rows->AddTable(table));
+  server::MemoryCheckpointFiles files = disk.files;
+  server::MemoryCheckpointStore store(&files, ShardId(0), {});
+  server::RowLoader loader(rows.get());
+  TARN_RETURN_IF_ERROR(store.Load(directory, loader));
+  return rows;
 }
 
 void SimSchedulerStore::RemoveCheckpoint(const std::string& directory) {
@@ -47,17 +89,20 @@ void SimShardStore::Begin(server::Snapshot head, std::string directory) {
   refused_ = false;  // a first slice comes unasked
   chunks_left_.reset();
   if (rng_.Chance(options_.fail)) chunks_left_ = rng_.Below(kChunksBeforeFailure);
+  disk_->cut_hashes[directory][options_.shard] = now_hash;
   auto written = [this, state_hash = now_hash](CheckpointPart part) {
     CheckRows(part, state_hash);
     hooks_.written(std::move(part));
   };
   open_ = std::make_shared<server::MemoryCheckpointStore>(&disk_->files, options_.shard, std::move(written));
+  const bool has_base = head.base.value != 0;
   open_->Begin(std::move(head), std::move(directory));
+  if (has_base && rng_.Chance(options_.lose_base)) LoseBase();
 }
 
 // The rows that came in slices are those of the moment of the cut.
 void SimShardStore::CheckRows(const CheckpointPart& part, std::uint64_t state_hash) {
-  if (part.code == ErrorCode::kOk && part.state_hash != state_hash)
+  if (part.code == ErrorCode::kOk && part.whole_hash.value_or(state_hash) != state_hash)
     oracle_->Fail(fmt::format("shard {}: checkpoint {} has other rows than the shard had at its cut",
                               options_.shard.value, part.id.value));
 }
@@ -83,18 +128,28 @@ void SimShardStore::FillUp() {
   });
 }
 
+void SimShardStore::FailEarly() { Fail(Failed(), 1); }
+
+// Somebody has removed a file of the base.
+void SimShardStore::LoseBase() {
+  CheckpointPart part = Failed();
+  part.code = ErrorCode::kNotFound;
+  Fail(std::move(part), 0);
+}
+
 // The shard hears of it some time later, and sends slices until then.
-void SimShardStore::FailEarly() {
+void SimShardStore::Fail(CheckpointPart part, std::uint64_t counts) {
   open_.reset();
   wanted_ = std::make_shared<bool>(true);
-  hooks_.later(Duration(), [this, part = Failed(), directory = directory_, wanted = wanted_] {
+  hooks_.later(Duration(), [this, part = std::move(part), counts, directory = directory_, wanted = wanted_] {
     disk_->writing.erase(disk_->writing.find(directory));
-    disk_->failed += *wanted ? 1 : 0;
+    disk_->failed += *wanted ? counts : 0;
     hooks_.written(part);
   });
 }
 
-void SimShardStore::Finish() {
+void SimShardStore::Finish(std::optional<std::uint64_t> whole_hash) {
+  whole_hash_ = whole_hash;
   if (open_) End(false);
 }
 
@@ -107,13 +162,14 @@ void SimShardStore::Abandon() {
 void SimShardStore::End(bool abandoned) {
   const TimeUs delay = Duration();
   const bool fails = rng_.Chance(abandoned ? kFailsGivenUp : options_.fail);
-  auto end = [this, store = std::move(open_), part = Failed(), directory = directory_, abandoned, fails] {
+  auto end = [this, store = std::move(open_), part = Failed(), directory = directory_, abandoned, fails,
+              whole_hash = whole_hash_] {
     disk_->writing.erase(disk_->writing.find(directory));
     if (fails) {
       disk_->failed += abandoned ? 0 : 1;
       return hooks_.written(part);
     }
-    abandoned ? store->Abandon() : store->Finish();
+    abandoned ? store->Abandon() : store->Finish(whole_hash);
   };
   hooks_.later(delay, std::move(end));
 }

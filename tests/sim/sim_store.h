@@ -1,6 +1,7 @@
 // Checkpoints of a simulated fleet: in memory, slow and full now and then, and failing when told to. Watches that
-// nobody removes a directory into which a shard still writes, that no manifest names what is not there, that a part has
-// the rows as they were when it was begun, and that no slice comes before there is room again.
+// nobody removes a directory into which a shard still writes, that no manifest names what is not there, that a whole
+// checkpoint, restored with all its generations, has the rows as they were when its parts were begun, and that no slice
+// comes before there is room again.
 #pragma once
 
 #include <functional>
@@ -14,6 +15,7 @@
 #include "core/hash.h"
 #include "scheduler/scheduler.h"
 #include "server/memory_checkpoint_store.h"
+#include "server/row_store.h"
 #include "tests/sim/network.h"
 #include "tests/sim/oracle.h"
 
@@ -26,8 +28,13 @@ struct SimDisk {
   std::map<std::string, Manifest> manifests;
   std::multiset<std::string> writing;  // directories into which a shard writes now
   std::set<std::string> removed;
+  std::map<std::string, std::map<ShardId, std::uint64_t>> cut_hashes;  // of the rows of each shard, by directory
   std::uint64_t failed = 0;  // writes that were made to fail, but for parts given up before it was told
 };
+
+// All rows of a checkpoint, in one store that owns all partitions.
+Expected<std::unique_ptr<server::RowStore>> Restore(const SimDisk& disk, const std::string& directory,
+                                                    const Manifest& manifest);
 
 // The scheduler's side.
 class SimSchedulerStore : public scheduler::SchedulerStore {
@@ -50,6 +57,9 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   void Stopping() { stopping_ = true; }
 
  private:
+  bool IsThere(const std::string& directory, const Manifest& manifest) const;
+  void CheckRestored(const std::string& directory, const Manifest& manifest);
+
   SimDisk* disk_;
   Oracle* oracle_;
   double fail_;
@@ -62,9 +72,10 @@ class SimShardStore : public server::CheckpointStore {
  public:
   struct Options {
     ShardId shard;
-    double fail = 0;  // chance of a part to fail early, and with its last write
-    double slow = 0;  // chance of a write to take seconds
-    double full = 0;  // chance of a chunk to leave no room for a while
+    double fail = 0;       // chance of a part to fail early, and with its last write
+    double slow = 0;       // chance of a write to take seconds
+    double lose_base = 0;  // chance that a file of the base is gone
+    double full = 0;       // chance of a chunk to leave no room for a while
     std::uint64_t seed = 0;
   };
   // What it needs of the shard's process.
@@ -84,7 +95,7 @@ class SimShardStore : public server::CheckpointStore {
 
   void Begin(server::Snapshot head, std::string directory) override;
   void Put(server::CutRows chunk) override;
-  void Finish() override;
+  void Finish(std::optional<std::uint64_t> whole_hash) override;
   void Abandon() override;
   bool HasRoom() override;
   Status Load(const std::string& directory, server::RowSink& sink) override;
@@ -92,6 +103,8 @@ class SimShardStore : public server::CheckpointStore {
  private:
   void End(bool abandoned);
   void FailEarly();
+  void LoseBase();
+  void Fail(CheckpointPart part, std::uint64_t counts);
   void FillUp();
   void CheckRows(const CheckpointPart& part, std::uint64_t state_hash);
   TimeUs Duration();
@@ -106,6 +119,7 @@ class SimShardStore : public server::CheckpointStore {
   std::shared_ptr<bool> wanted_;                         // the part that failed early, until it is given up
   CheckpointId id_;
   std::string directory_;
+  std::optional<std::uint64_t> whole_hash_;
   std::optional<std::uint64_t> chunks_left_;  // until the part fails
   bool full_ = false;
   bool refused_ = false;  // HasRoom said no, and nothing was begun or drained since

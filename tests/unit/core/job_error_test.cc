@@ -98,6 +98,7 @@ TEST(JobError, IntegersAtTheLimitAndOnePast) {
       {"fleet", "worker_restarts", 0, 1000000, ""},
       {"consistency", "staleness", 0, 1048576, "mode = \"ssp\"\n"},
       {"storage", "checkpoints_kept", 1, 1000000, ""},
+      {"storage", "checkpoint_chain", 0, 1000, ""},
       {"data", "integer_columns", 0, 4096, "format = \"libsvm\"\n" + train},
       {"data", "categorical_columns", 0, 4096, "format = \"libsvm\"\n" + train},
       {"data", "malformed_max", 0, 4294967295u, train},

@@ -45,6 +45,7 @@ checkpoint_seconds = 60
 checkpoint_clocks = 1000
 checkpoint_final = false
 checkpoints_kept = 5
+checkpoint_chain = 4
 memory = "8 GiB"
 tier_dir = "/mnt/fast/tier"
 [data]
@@ -82,7 +83,7 @@ prefetch = 0
   EXPECT_EQ(job.fleet, (FleetSection{4, 3, 7, 8, 5, 0.25, 0}));
   EXPECT_EQ(job.consistency, (ConsistencySpec{ConsistencyMode::kSsp, 4, ApplyMode::kAggregated}));
   EXPECT_EQ(job.storage,
-            (StorageSection{Durability::kNone, 60, 1000, false, 5, std::uint64_t{8} << 30, "/mnt/fast/tier"}));
+            (StorageSection{Durability::kNone, 60, 1000, false, 5, 4, std::uint64_t{8} << 30, "/mnt/fast/tier"}));
   const DataSection data{"/jobs/data",
                          DataFormat::kLibsvm,
                          "a",

@@ -31,7 +31,12 @@ Manifest Small() {
   spec.consistency = {ConsistencyMode::kSsp, 4, ApplyMode::kImmediate};
   spec.push_codec = ValueCodec::kBf16;
   m.tables.push_back(spec);
-  m.files = {{"shard-0.rows", 5, 0xdeadbeef, 2}};
+  m.generations.push_back({CheckpointId(1), Clock(20), {{"shard-0.rows", 5, 0xdeadbeef, 2}}, {}, 0xabc});
+  m.generations.push_back({CheckpointId(3),
+                           Clock(44),
+                           {{"3-shard-0.rows", 3, 0xbeef, 1, 7, 8, PartitionId(2), PartitionId(5)}},
+                           {{TableId(1), 1, 7, 8, 100}},
+                           0xdef});
   m.state_hash = 0x123456789abcdef0;
   m.next_incarnation = Incarnation(9);
   m.resume_clock = Clock(44);
@@ -60,6 +65,33 @@ Manifest Small() {
   return m;
 }
 
+// What version 1 wrote for such a manifest, without scores and splits.
+std::string VersionOne() {
+  constexpr std::string_view kHex =
+      "5441524e434b505401000000c0fcb51510020000000000003000000054524e4d"
+      "2800480004002000280008000c00100030003800400014001800000000000000"
+      "0000000000001c0028000000c401000006000000c4000000b80000004c000000"
+      "ac0000002c0000004d000000000000000300000000000000f0debc9a78563412"
+      "09000000000000002c0000000000000000000000000012001200040000000000"
+      "0000000008000c00120000004000000038000000180000000000120010000000"
+      "000000000000040008000c0012000000140000000c0000000400000000000000"
+      "0000000000000000000000000300000000000000000000000000000000000000"
+      "000000000000000000000000000000000100000018000000010000005c000000"
+      "0c00200004000c00080014000c0000001c000000efbeadde0500000000000000"
+      "0200000000000000000000000c00000073686172642d302e726f777300000000"
+      "18008c0008000c00060010000000140020008000000007001800000000000101"
+      "01000000800000000800000003000000000000000ad7233c060000000000803e"
+      "6666663f6666663f6666663f77be7f3f77cc2b3200000000000000000000803f"
+      "0000000000000000000000000000000000000000000000000200000000000000"
+      "050000000000000064000000000000000000003f000000000100000004000000"
+      "00000000050000007573657273000000110000005b6a6f625d0a6e616d65203d"
+      "202278220a000000";
+  std::string bytes;
+  for (std::size_t i = 0; i < kHex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(kHex.substr(i, 2)), nullptr, 16));
+  return bytes;
+}
+
 class ManifestFile : public testing::Test {
  protected:
   void SetUp() override {
@@ -68,7 +100,11 @@ class ManifestFile : public testing::Test {
     fs::remove_all(root_);
     fs::create_directories(root_ / "checkpoints/ckpt-3");
     directory_ = (root_ / "checkpoints/ckpt-3").string();
-    std::ofstream(directory_ + "/shard-0.rows") << "12345";
+    AddFiles(directory_);
+  }
+  static void AddFiles(const std::string& directory) {
+    std::ofstream(directory + "/shard-0.rows") << "12345";
+    std::ofstream(directory + "/3-shard-0.rows") << "123";
   }
   void TearDown() override { fs::remove_all(root_); }
 
@@ -88,7 +124,13 @@ TEST(Manifest, ReadsBackAsWritten) {
   EXPECT_EQ(read->data.rows[2], 7u);
   EXPECT_EQ(read->data.quality.buckets, m.data.quality.buckets);
   EXPECT_EQ(read->data.quality.loss_sum, m.data.quality.loss_sum);
-  EXPECT_EQ(read->files[0].name, "shard-0.rows");
+  ASSERT_EQ(read->generations.size(), 2u);
+  EXPECT_EQ(read->generations[0].files[0].name, "shard-0.rows");
+  EXPECT_LT(read->generations[0].files[0].last, read->generations[0].files[0].first);  // not known
+  EXPECT_EQ(read->generations[1].files[0].removed, 7u);
+  EXPECT_EQ(read->generations[1].files[0].last, PartitionId(5));
+  EXPECT_EQ(read->generations[1].tables, m.generations[1].tables);
+  EXPECT_EQ(read->state_hash, m.state_hash);
   EXPECT_EQ(read->resume_clock, m.resume_clock);
   EXPECT_EQ(read->best_checkpoint, m.best_checkpoint);
   EXPECT_EQ(EncodeManifest(*read), EncodeManifest(m));
@@ -118,7 +160,7 @@ TEST(Manifest, AnotherVersionIsNamed) {
   auto read = DecodeManifest(bytes, "m");
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kUnsupported);
-  EXPECT_EQ(read.error().message, "m: format version 99, expected 1");
+  EXPECT_EQ(read.error().message, "m: format version 99, expected 1 to 2: a newer tarn wrote it");
 }
 
 TEST_F(ManifestFile, FilesMustBeThereAndWhole) {
@@ -140,11 +182,68 @@ TEST_F(ManifestFile, FilesMustBeThereAndWhole) {
 
 TEST_F(ManifestFile, NamesOutsideTheDirectoryAreRefused) {
   Manifest m = Small();
-  m.files[0].name = "../shard-0.rows";
-  ASSERT_TRUE(WriteManifest(directory_, m));
+  m.generations[0].files[0].name = "../shard-0.rows";
+  EXPECT_EQ(WriteManifest(directory_, m).error().code, ErrorCode::kCorrupt);
+  ASSERT_TRUE(WriteFileAtomic(directory_ + "/MANIFEST", EncodeManifest(m)));
   auto read = ReadManifest(directory_);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
+}
+
+TEST_F(ManifestFile, NoManifestIsWrittenForFilesThatAreNotThereOrNotWhole) {
+  fs::resize_file(directory_ + "/3-shard-0.rows", 2);
+  EXPECT_EQ(WriteManifest(directory_, Small()).error().message, directory_ + "/3-shard-0.rows: 2 bytes, expected 3");
+  fs::remove(directory_ + "/3-shard-0.rows");
+  EXPECT_EQ(WriteManifest(directory_, Small()).error().code, ErrorCode::kNotFound);
+  EXPECT_FALSE(fs::exists(directory_ + "/MANIFEST"));
+}
+
+TEST_F(ManifestFile, AChainMustEndWithTheCheckpoint) {
+  Manifest m = Small();
+  m.generations.pop_back();
+  ASSERT_TRUE(WriteManifest(directory_, m));
+  EXPECT_EQ(ReadManifest(directory_).error().message,
+            directory_ + "/MANIFEST: its chain does not end with checkpoint 3");
+  m.generations.clear();
+  ASSERT_TRUE(WriteManifest(directory_, m));
+  EXPECT_EQ(ReadManifest(directory_).error().code, ErrorCode::kCorrupt);
+}
+
+TEST_F(ManifestFile, AManifestOfAnotherCheckpointIsRefused) {
+  ASSERT_TRUE(WriteManifest(directory_, Small()));
+  fs::rename(directory_, root_ / "checkpoints/ckpt-4");
+  auto read = ReadManifest((root_ / "checkpoints/ckpt-4/").string());
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
+  EXPECT_NE(read.error().message.find("it is of checkpoint 3, expected 4"), std::string::npos) << read.error().message;
+  fs::rename(root_ / "checkpoints/ckpt-4", root_ / "checkpoints/best-model");  // a person may call it anything
+  EXPECT_TRUE(ReadManifest((root_ / "checkpoints/best-model").string()));
+}
+
+TEST(Manifest, AChainThatMakesNoSenseIsRefused) {
+  for (auto spoil : std::initializer_list<void (*)(Manifest*)>{
+           [](Manifest* m) { std::swap(m->generations[0].id, m->generations[1].id); },
+           [](Manifest* m) { m->generations[1].files = m->generations[0].files; }}) {
+    Manifest m = Small();
+    spoil(&m);
+    const auto read = DecodeManifest(EncodeManifest(m), "m");
+    ASSERT_FALSE(read);
+    EXPECT_TRUE(read.error().message.starts_with("m: field generations")) << read.error().message;
+  }
+}
+
+// What the version before wrote, from a checkpoint of it.
+TEST(Manifest, Version1IsOneGeneration) {
+  auto read = DecodeManifest(VersionOne(), "m");
+  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_EQ(read->generations.size(), 1u);
+  EXPECT_EQ(read->generations[0].id, CheckpointId(3));
+  EXPECT_EQ(read->generations[0].files.at(0).name, "shard-0.rows");
+  EXPECT_EQ(read->generations[0].files[0].rows, 2u);
+  EXPECT_LT(read->generations[0].files[0].last, read->generations[0].files[0].first);
+  EXPECT_EQ(read->generations[0].state_hash, 0x123456789abcdef0u);
+  EXPECT_EQ(read->state_hash, 0x123456789abcdef0u);
+  EXPECT_EQ(read->tables, Small().tables);
 }
 
 TEST_F(ManifestFile, OnlyWholeCheckpointsAreFound) {
@@ -157,6 +256,13 @@ TEST_F(ManifestFile, OnlyWholeCheckpointsAreFound) {
   fs::create_directories(root_ / "checkpoints/ckpt-12");  // begun, never finished
   fs::create_directories(root_ / "checkpoints/ckpt-x");
   EXPECT_EQ(FindNewestCheckpoint(root_.string()).value(), directory_);
+  const auto all = ListCheckpoints(root_.string());
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2u);
+  EXPECT_EQ(all->at(0).id, CheckpointId(3));
+  EXPECT_TRUE(all->at(0).has_manifest);
+  EXPECT_FALSE(all->at(1).has_manifest);
+  AddFiles((root_ / "checkpoints/ckpt-12").string());
   ASSERT_TRUE(WriteManifest((root_ / "checkpoints/ckpt-12").string(), Small()));
   EXPECT_EQ(FindNewestCheckpoint(root_.string()).value(), (root_ / "checkpoints/ckpt-12").string());
 }

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -19,6 +20,10 @@ bool Same(const Buffer& a, const Buffer& b) {
 bool Same(const std::string& a, const std::string& b) { return a == b; }
 template <typename K, typename V>
 bool Same(const std::map<K, V>& a, const std::map<K, V>& b) {
+  return a == b;
+}
+template <typename T>
+bool Same(const std::optional<T>& a, const std::optional<T>& b) {
   return a == b;
 }
 template <typename T>

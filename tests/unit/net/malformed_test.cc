@@ -169,10 +169,10 @@ TEST(Malformed, EnumsWithoutAName) {
   };
   EXPECT_EQ(error(wire::ErrorCode::MAX), "");
   EXPECT_EQ(error(wire::ErrorCode(19)), "malformed: Shutdown.code: value 19, expected 0 to 18");
-  EXPECT_EQ(BodyError(wire::Body(22), [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
-            "malformed: .body: type 22, expected 1 to 21");
+  EXPECT_EQ(BodyError(wire::Body(23), [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
+            "malformed: .body: type 23, expected 1 to 22");
   EXPECT_EQ(BodyError(wire::Body::NONE, [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
-            "malformed: NONE.body: type 0, expected 1 to 21");
+            "malformed: NONE.body: type 0, expected 1 to 22");
 }
 
 TEST(Malformed, PartsThatAreMissing) {

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -69,6 +70,12 @@ class Filler {
   void Fill(std::string& text) {
     text.resize(random_.Below(std::min<std::size_t>(size_, limits::kNameBytesMax) + 1));
     for (char& c : text) c = static_cast<char>(random_.Next());
+  }
+
+  template <typename T>
+  void Fill(std::optional<T>& item) {
+    item.reset();
+    if (random_.Chance(0.5)) Fill(item.emplace());
   }
 
   template <typename T>

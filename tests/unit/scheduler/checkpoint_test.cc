@@ -43,8 +43,13 @@ TEST(Checkpoint, AtAClockThatNobodyHasPassed) {
   // By rank and in step, both have done exactly the clocks below the cut, ten rows each.
   EXPECT_EQ(Sum(manifest->data.trained), manifest->resume_clock.value * 2 * 10);
   EXPECT_EQ(manifest->samples, Sum(manifest->data.trained));
-  EXPECT_EQ(manifest->files.size(), 2u);
-  EXPECT_EQ(manifest->state_hash, 201u);
+  ASSERT_EQ(manifest->generations.size(), 1u);
+  EXPECT_EQ(manifest->generations[0].id, manifest->id);
+  EXPECT_EQ(manifest->generations[0].clock, manifest->resume_clock);
+  EXPECT_EQ(manifest->generations[0].files.size(), 2u);
+  EXPECT_EQ(manifest->generations[0].state_hash, 201u);
+  EXPECT_EQ(manifest->generations[0].tables, (std::vector<CheckpointTable>{{TableId(1), 6, 0, 4, 20}}));
+  EXPECT_FALSE(manifest->state_hash);  // training goes on: not asked for
   EXPECT_EQ(manifest->batches_behind, 0u);
   for (const auto& shard : fleet.shards) EXPECT_GE(shard->min_clock, manifest->resume_clock);
   fleet.Pass(2);

@@ -7,6 +7,8 @@
 namespace tarn::scheduler {
 namespace {
 
+constexpr Peer kToolPeer{kFirstAcceptedPeer - 1};
+
 SchedulerOptions OptionsOf(const Job& job, const Manifest* resume, const SchedulerState* restore) {
   SchedulerOptions options;
   options.job = job;
@@ -103,10 +105,22 @@ void FakeFleet::Send(const FakeWorker& worker, Body body) {
   SendFrom(worker.peer, std::move(message));
 }
 
+std::vector<CheckpointRequest> FakeFleet::AskForCheckpoint(std::uint64_t number) {
+  Message message;
+  message.job = Fingerprint(job);
+  message.sender = {Role::kScheduler, 0, Incarnation(0)};
+  message.body = CheckpointRequest{number, ErrorCode::kOk, {}, {}};
+  SendFrom(kToolPeer, std::move(message));
+  return std::exchange(told_tool_, {});
+}
+
 void FakeFleet::Deliver() {
   Outbox taken = std::exchange(out_, {});
   for (const Outgoing& outgoing : taken) {
     if (on_send) on_send(outgoing);
+    if (outgoing.to == kToolPeer)
+      if (const auto* answer = std::get_if<CheckpointRequest>(&outgoing.message.body))
+        if (answer->code != ErrorCode::kOk || !answer->directory.empty()) told_tool_.push_back(*answer);
     for (auto& shard : shards)
       if (shard->peer == outgoing.to && !shard->silent) Receive(*shard, outgoing.message);
     for (auto& worker : workers)
@@ -177,10 +191,18 @@ void FakeFleet::Heartbeat(FakeShard& shard) {
   part.id = order.id;
   part.state_hash = 100 + shard.shard.value;
   part.max_clock = shard.min_clock;
-  if (!order.directory.empty()) part.files.push_back({"shard-" + std::to_string(shard.shard.value), 1, 2, 3});
+  if (!order.directory.empty()) {
+    const std::string name = std::to_string(order.id.value) + "-shard-" + std::to_string(shard.shard.value);
+    part.files.push_back({name, order.base.value == 0 ? shard.full_bytes : shard.delta_bytes, 2, 3});
+    part.tables = {{TableId(1), 3, order.base.value == 0 ? 0u : 1u, 2, 10}};
+  }
+  if (order.whole_hash) part.whole_hash = 100 + shard.shard.value;
   if (!shard.part_error.empty()) {
     part.code = ErrorCode::kIo;
     part.message = shard.part_error;
+  } else if (shard.lost_base == order.base && order.base.value != 0) {
+    part.code = ErrorCode::kNotFound;
+    part.message = order.base_directory + "/1-shard-0: not there";
   }
   Send(shard, part);
 }

@@ -50,11 +50,13 @@ struct FakeShard {
   std::uint64_t nonce = 0;
   Incarnation incarnation;
   View view;
-  bool silent = false;       // sends nothing, takes nothing
-  bool deaf = false;         // takes no new view
-  bool writes_parts = true;  // answers checkpoint orders
-  std::string part_error;    // of the parts it answers with
-  CheckpointId writing;      // what its heartbeats say
+  bool silent = false;                              // sends nothing, takes nothing
+  bool deaf = false;                                // takes no new view
+  bool writes_parts = true;                         // answers checkpoint orders
+  std::string part_error;                           // of the parts it answers with
+  std::uint64_t full_bytes = 100, delta_bytes = 1;  // of the file of a part
+  CheckpointId lost_base;                           // a base that is not there
+  CheckpointId writing;                             // what its heartbeats say
   std::map<Incarnation, Clock> ticks;
   std::map<Incarnation, DataPosition> positions;
   std::map<Incarnation, TickPoint> earlier;  // the tick before, where a test needs it
@@ -109,6 +111,8 @@ class FakeFleet {
     scheduler.RequestCheckpoint(now, &out_);
     Deliver();
   }
+  // A tool sends this; what it was answered since the last call.
+  std::vector<CheckpointRequest> AskForCheckpoint(std::uint64_t number);
   void RequestStop() {
     scheduler.RequestStop(now, &out_);
     Deliver();
@@ -159,6 +163,7 @@ class FakeFleet {
   void TrainBatch(FakeWorker& worker);
 
   Outbox out_;
+  std::vector<CheckpointRequest> told_tool_;
   std::map<Incarnation, std::vector<Batch>> batches_;
   std::uint64_t next_peer_ = kFirstAcceptedPeer, next_nonce_ = 1000;
 };

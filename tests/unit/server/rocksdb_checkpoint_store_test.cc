@@ -72,7 +72,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
   std::unique_ptr<RowStore> Rows(std::uint32_t shard, std::uint32_t shards, std::uint32_t bits, bool filled) {
     RowStoreOptions options{.job_seed = kSeed, .partition_bits = bits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << bits; ++p)
-      if (p % shards == shard) options.owned.push_back(PartitionId(p));
+      if (p * shards >> bits == shard) options.owned.push_back(PartitionId(p));
     auto rows = std::make_unique<RowStore>(options);
     for (const TableSpec& spec : {sparse_, dense_}) {
       EXPECT_TRUE(rows->AddTable(spec));
@@ -98,12 +98,13 @@ class RocksDbCheckpointStoreTest : public testing::Test {
   }
   static CheckpointPart WriteRows(std::unique_ptr<RowStore> rows, std::uint32_t shard, const std::string& directory) {
     RocksDbCheckpointWriter writer(HeadOf(rows.get(), shard), directory);
+    if (const Status status = writer.Begin(); !status) return writer.Failed(status.error());
     std::vector<CutRows> chunks;
     while (!rows->ContinueCut(512, &chunks)) {
     }
     for (CutRows& chunk : chunks)
       if (const Status status = writer.Put(std::move(chunk)); !status) return writer.Failed(status.error());
-    return writer.Finish();
+    return writer.Finish({});
   }
   // Two shards write, and the manifest is made of their parts.
   std::uint64_t WriteAll() {
@@ -112,15 +113,16 @@ class RocksDbCheckpointStoreTest : public testing::Test {
     manifest.id = CheckpointId(1);
     manifest.partition_bits = kBits;
     manifest.tables = {sparse_, dense_};
+    manifest.generations.push_back({manifest.id, Clock(4), {}, {}, 0});
     std::uint64_t hash = 0;
     for (std::uint32_t shard = 0; shard < 2; ++shard) {
       const CheckpointPart part = WriteRows(Rows(shard, 2, kBits, true), shard, directory_);
       EXPECT_EQ(part.code, ErrorCode::kOk) << part.message;
       EXPECT_EQ(part.max_clock, Clock(4));
       hash += part.state_hash;
-      for (const CheckpointFile& file : part.files) manifest.files.push_back(file);
+      for (const CheckpointFile& file : part.files) manifest.generations[0].files.push_back(file);
     }
-    EXPECT_EQ(manifest.files.size(), 2u);
+    EXPECT_EQ(manifest.generations[0].files.size(), 2u);
     EXPECT_TRUE(WriteManifest(directory_, manifest));
     return hash;
   }
@@ -186,7 +188,7 @@ TEST_F(RocksDbCheckpointStoreTest, AFileWithoutRowsOfTheShardIsLeftAlone) {
   // Enough rows for many blocks, of which the index alone tells that they are another shard's.
   rows_each_ = 60'000;
   WriteAll();
-  const std::string path = directory_ + "/shard-1.sst";
+  const std::string path = directory_ + "/1-shard-1.sst";
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(fs::file_size(path) / 8));
   file.put('\xff');
@@ -202,7 +204,7 @@ TEST_F(RocksDbCheckpointStoreTest, AFileWithoutRowsOfTheShardIsLeftAlone) {
 
 TEST_F(RocksDbCheckpointStoreTest, ADamagedByteIsRefusedWithTheFilesName) {
   WriteAll();
-  const std::string path = directory_ + "/shard-1.sst";
+  const std::string path = directory_ + "/1-shard-1.sst";
   const auto size = static_cast<std::streamoff>(fs::file_size(path));
   for (const std::streamoff at : {std::streamoff{0}, size / 3, size / 2, size - 1}) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -226,7 +228,7 @@ TEST_F(RocksDbCheckpointStoreTest, ADamagedByteIsRefusedWithTheFilesName) {
 
 TEST_F(RocksDbCheckpointStoreTest, AShortOrMissingFileIsRefusedWithItsName) {
   WriteAll();
-  const std::string path = directory_ + "/shard-0.sst";
+  const std::string path = directory_ + "/1-shard-0.sst";
   fs::resize_file(path, fs::file_size(path) - 1);
   auto rows = Rows(0, 1, kBits, false);
   EXPECT_NE(Load(rows.get()).error().message.find(path), std::string::npos);
@@ -273,7 +275,7 @@ TEST_F(RocksDbCheckpointStoreTest, AFullDiskIsToldWithThePath) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(part.code, ErrorCode::kIo);
-  EXPECT_NE(part.message.find(directory_ + "/shard-0.sst"), std::string::npos) << part.message;
+  EXPECT_NE(part.message.find(directory_ + "/1-shard-0.sst"), std::string::npos) << part.message;
 }
 
 // A store and the cut of a row store that goes into it.
@@ -306,13 +308,13 @@ TEST_F(RocksDbCheckpointStream, WritesBesideAndWakesTheShard) {
   store.Begin(HeadOf(rows.get(), 2), directory_);
   while (PutSlice(&store, rows.get())) {
   }
-  store.Finish();
+  store.Finish({});
   const CheckpointPart part = Wait(&store);
   EXPECT_EQ(part.id, CheckpointId(1));
   EXPECT_EQ(part.state_hash, rows->StateHash());
   ASSERT_EQ(part.files.size(), 1u);
-  EXPECT_EQ(part.files[0].name, "shard-2.sst");
-  EXPECT_EQ(part.files[0].bytes, fs::file_size(directory_ + "/shard-2.sst"));
+  EXPECT_EQ(part.files[0].name, "1-shard-2.sst");
+  EXPECT_EQ(part.files[0].bytes, fs::file_size(directory_ + "/1-shard-2.sst"));
   EXPECT_EQ(part.files[0].rows, rows->row_count());
   EXPECT_TRUE(store.TakeWritten().empty());
 }
@@ -331,7 +333,7 @@ TEST_F(RocksDbCheckpointStream, HasNoRoomAtItsBoundAndWakesWhenThereIsAgain) {
     }
     more = PutSlice(&store, rows.get());
   }
-  store.Finish();
+  store.Finish({});
   EXPECT_EQ(Wait(&store).state_hash, rows->StateHash());
   // One chunk is over the bound of this test.
   EXPECT_GT(waited, 0u);
@@ -348,15 +350,15 @@ TEST_F(RocksDbCheckpointStream, AFailureIsToldBeforeTheEndAndTheRestIsDropped) {
   const CheckpointPart part = Wait(&store);
   EXPECT_EQ(part.code, ErrorCode::kIo);
   EXPECT_NE(part.message.find(directory_), std::string::npos) << part.message;
-  store.Finish();
+  store.Finish({});
   fs::remove(in_the_way);
   store.Begin(HeadOf(rows.get(), 1), directory_);
   while (PutSlice(&store, rows.get())) {
   }
-  store.Finish();
+  store.Finish({});
   const CheckpointPart next = Wait(&store);
   EXPECT_EQ(next.code, ErrorCode::kOk) << next.message;
-  EXPECT_EQ(next.files.at(0).name, "shard-1.sst");
+  EXPECT_EQ(next.files.at(0).name, "1-shard-1.sst");
 }
 
 TEST_F(RocksDbCheckpointStream, MemoryThatEndsAtTheBeginningIsToldToo) {
@@ -372,11 +374,11 @@ TEST_F(RocksDbCheckpointStream, MemoryThatEndsAtTheBeginningIsToldToo) {
   EXPECT_EQ(part.max_clock, Clock(4));
   while (PutSlice(&store, rows.get())) {
   }
-  store.Finish();
+  store.Finish({});
   store.Begin(HeadOf(rows.get(), 1), directory_);
   while (PutSlice(&store, rows.get())) {
   }
-  store.Finish();
+  store.Finish({});
   EXPECT_EQ(Wait(&store).code, ErrorCode::kOk);
   EXPECT_TRUE(store.TakeWritten().empty());
 }
@@ -392,13 +394,13 @@ TEST_F(RocksDbCheckpointStream, WhatIsGivenUpIsRemovedAndSaysSo) {
   store.Begin(HeadOf(rows.get(), 1), directory_);
   while (PutSlice(&store, rows.get())) {
   }
-  store.Finish();
+  store.Finish({});
   EXPECT_EQ(Wait(&store).code, ErrorCode::kCancelled);
   const CheckpointPart part = Wait(&store);
   EXPECT_EQ(part.code, ErrorCode::kOk);
   ASSERT_EQ(part.files.size(), 1u);
-  EXPECT_EQ(part.files[0].name, "shard-1.sst");
-  EXPECT_FALSE(fs::exists(directory_ + "/shard-0.sst"));
+  EXPECT_EQ(part.files[0].name, "1-shard-1.sst");
+  EXPECT_FALSE(fs::exists(directory_ + "/1-shard-0.sst"));
   EXPECT_TRUE(store.TakeWritten().empty());
 }
 

@@ -12,7 +12,7 @@ namespace {
 class ShardCheckpointTest : public ShardTest {
  protected:
   void Order(std::uint64_t id, bool at_clock, std::uint64_t clock, const std::string& directory) {
-    view_.checkpoint = {CheckpointId(id), at_clock, Clock(clock), directory};
+    view_.checkpoint = {CheckpointId(id), at_clock, Clock(clock), directory, {}, {}, directory.empty()};
     NextView();
   }
   void ReportWritten() {
@@ -32,7 +32,7 @@ TEST_F(ShardCheckpointTest, K1CutsRightAfterTheClockBeforeHasClosed) {
   EXPECT_EQ(Value(5), -4.0f);
   ASSERT_EQ(written_.size(), 1u);
   EXPECT_EQ(written_[0].max_clock, Clock(4));
-  const Snapshot& snapshot = files_.Find("ckpt-1")->at(ShardId(0));
+  const Snapshot& snapshot = *files_.Newest("ckpt-1").at(ShardId(0));
   ASSERT_EQ(RowCount(snapshot.tables), 1u);
   for (const PartitionRows& partition : snapshot.tables[0].partitions)
     EXPECT_EQ(std::bit_cast<float>(partition.rows[0]), -2.0f);
@@ -62,7 +62,7 @@ TEST_F(ShardCheckpointTest, K1WhatIsAppliedAtOnceWaitsForTheCutIfItBelongsBehind
   Deliver(PushOf(1, 11, 5, 1, 0));
   Tick(1, 11, 1);
   ASSERT_EQ(written_.size(), 1u);
-  for (const PartitionRows& partition : files_.Find("ckpt-1")->at(ShardId(0)).tables[0].partitions)
+  for (const PartitionRows& partition : files_.Newest("ckpt-1").at(ShardId(0))->tables[0].partitions)
     for (std::uint32_t word : partition.rows) EXPECT_EQ(std::bit_cast<float>(word), -2.0f);
   out_.clear();
   Deliver(PushOf(0, 10, 5, 2, 1));
@@ -100,7 +100,7 @@ TEST_F(ShardCheckpointTest, K2PushesGoOnBetweenTheSlicesOfACut) {
   EXPECT_GT(slices, 40u);
   EXPECT_GT(shard_->NextTimer(), now_ + 10);
   EXPECT_EQ(written_[0].state_hash, hash);
-  const Snapshot& snapshot = files_.Find("ckpt-1")->at(ShardId(0));
+  const Snapshot& snapshot = *files_.Newest("ckpt-1").at(ShardId(0));
   EXPECT_EQ(RowCount(snapshot.tables), 200u);
   EXPECT_EQ(StateHash(snapshot.tables), hash);
   for (const PartitionRows& partition : snapshot.tables[0].partitions)
@@ -119,7 +119,7 @@ TEST_F(ShardCheckpointTest, K1ClocksCloseBetweenTheSlicesOfACut) {
   EXPECT_EQ(Value(KeyIn(3)), -2.0f);
   for (int slice = 0; slice < 50 && written_.empty(); ++slice) shard_->OnTimer(now_, &out_);
   ASSERT_EQ(written_.size(), 1u);
-  for (const PartitionRows& partition : files_.Find("ckpt-1")->at(ShardId(0)).tables[0].partitions)
+  for (const PartitionRows& partition : files_.Newest("ckpt-1").at(ShardId(0))->tables[0].partitions)
     for (std::uint32_t word : partition.rows) EXPECT_EQ(std::bit_cast<float>(word), -1.0f);
 }
 
@@ -166,6 +166,87 @@ TEST_F(ShardCheckpointTest, K6AHashIsOfTheCutToo) {
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].state_hash, hash);
   EXPECT_NE(shard_->rows().StateHash(), hash);
+}
+
+// What the shard is told to do next in a chain, and what its part says.
+class ShardChainTest : public ShardCheckpointTest {
+ protected:
+  void SetUp() override { Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate)); }
+  void Push(Key key) { Deliver(PushOf(0, 10, key, ++sequences_[PartitionOfKey(key)], 0)); }
+  CheckpointPart Cut(std::uint64_t id, std::uint64_t base, bool whole_hash = false) {
+    const std::string from = base == 0 ? "" : "ckpt-" + std::to_string(base);
+    view_.checkpoint = {CheckpointId(id),   false, Clock(0),  "ckpt-" + std::to_string(id),
+                        CheckpointId(base), from,  whole_hash};
+    out_.clear();
+    NextView();
+    for (CheckpointPart& part : std::exchange(written_, {})) shard_->OnCheckpointWritten(std::move(part), now_, &out_);
+    const auto parts = Take<CheckpointPart>();
+    return parts.empty() ? CheckpointPart{.code = ErrorCode::kInternal} : parts.back();
+  }
+  std::uint64_t Rows(std::uint64_t id) {
+    return RowCount(files_.Newest("ckpt-" + std::to_string(id)).at(ShardId(0))->tables);
+  }
+  std::map<PartitionId, std::uint64_t> sequences_;
+};
+
+TEST_F(ShardChainTest, K7HoldsWhatChangedSinceItsBase) {
+  for (Key key = 0; key < 20; ++key) Push(key);
+  EXPECT_EQ(Cut(1, 0).code, ErrorCode::kOk);
+  EXPECT_EQ(Rows(1), 20u);
+  Push(3);
+  Push(30);
+  EXPECT_EQ(Cut(2, 1).code, ErrorCode::kOk);
+  EXPECT_EQ(Rows(2), 2u);
+  EXPECT_EQ(files_.Find("ckpt-2")->size(), 2u);  // its own and the base's
+  EXPECT_EQ(Cut(3, 2).code, ErrorCode::kOk);
+  EXPECT_EQ(Rows(3), 0u);
+  Push(4);
+  Push(5);
+  EXPECT_EQ(Cut(4, 0).code, ErrorCode::kOk);
+  EXPECT_EQ(Rows(4), 21u);
+}
+
+TEST_F(ShardChainTest, K7WhatWasNotWholeIsHeldByTheNext) {
+  for (Key key = 0; key < 20; ++key) Push(key);
+  Cut(1, 0);
+  Push(3);
+  Cut(2, 1);  // did not become whole
+  Push(4);
+  EXPECT_EQ(Cut(3, 1).code, ErrorCode::kOk);
+  EXPECT_EQ(Rows(3), 2u);
+  Push(5);
+  Cut(4, 0);  // neither did this full one
+  Push(6);
+  EXPECT_EQ(Cut(5, 3).code, ErrorCode::kOk);
+  EXPECT_EQ(Rows(5), 4u);  // since 1: that 3 became whole was never said. More than need be, and right
+}
+
+TEST_F(ShardChainTest, K7SaysTheHashOfAllRowsIfItIsAsked) {
+  for (Key key = 0; key < 20; ++key) Push(key);
+  const CheckpointPart full = Cut(1, 0);
+  EXPECT_EQ(full.whole_hash, shard_->rows().StateHash());
+  Push(3);
+  EXPECT_FALSE(Cut(2, 1).whole_hash);
+  Push(4);
+  const CheckpointPart part = Cut(3, 2, true);
+  EXPECT_EQ(part.whole_hash, shard_->rows().StateHash());
+  EXPECT_NE(part.state_hash, *part.whole_hash);
+  EXPECT_EQ(Rows(3), 1u);
+}
+
+TEST_F(ShardChainTest, K7ABaseThatIsGoneOrUnknownDoesNotStopTheShard) {
+  Push(1);
+  EXPECT_EQ(Cut(7, 6).code, ErrorCode::kNotFound);  // nothing was cut or loaded: changes since 6 are not known
+  EXPECT_FALSE(shard_->stopped());
+  Cut(8, 0);
+  files_.Remove("ckpt-8");
+  EXPECT_EQ(Cut(9, 8).code, ErrorCode::kNotFound);
+  EXPECT_FALSE(shard_->stopped());
+  EXPECT_EQ(Cut(10, 0).code, ErrorCode::kOk);
+  Push(2);
+  EXPECT_EQ(Cut(11, 10).code, ErrorCode::kOk);
+  EXPECT_EQ(Rows(11), 1u);
+  EXPECT_EQ(Cut(12, 3).code, ErrorCode::kNotFound);
 }
 
 // A store that is full.

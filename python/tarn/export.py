@@ -1,0 +1,287 @@
+"""Reads exports for serving: parameters without optimizer state, written by `tools/inspect export`.
+
+    from tarn.export import Model
+
+    model = Model("model.tarn")           # a full export
+    model.apply("delta-12.tarn")          # what changed since
+    values, found = model.lookup("users", keys)   # float32 [len(keys), dim], bool [len(keys)]
+    keys, values = model.table("users")   # all rows
+
+The format is described in serving/export_format.h and schemas/export.fbs. Needs NumPy and nothing else. A file is
+mapped, not read: only `verify` and what is looked up touch its pages.
+"""
+
+import struct
+import zlib
+
+import numpy as np
+
+_MAGIC = b"TARNEXPT"
+_VERSION = 1
+_HEADER = struct.Struct("<8sIIQQIIQQQ")
+_SECTION = np.dtype([("first", "<u8"), ("last", "<u8"), ("offset", "<u8"), ("bytes", "<u8"), ("rows", "<u4"),
+                     ("removed", "<u4"), ("partition", "<u4"), ("crc32", "<u4")])
+_CODECS = ("fp32", "bf16", "fp16")
+_DIM_MAX = 4096
+_PARTITION_BITS_MAX = 12
+
+
+class ExportError(Exception):
+    """A file that is no export, is damaged, or does not fit; the message names it."""
+
+
+class _FlatTable:
+    """One table of a FlatBuffer. Every access is checked: an offset outside the buffer is an ExportError."""
+
+    def __init__(self, buffer, at):
+        self._buffer, self._at = buffer, at
+        vtable = at - self._unpack("<i", at)
+        self._vtable, self._size = vtable, self._unpack("<H", vtable)
+
+    def _unpack(self, kind, at):
+        size = struct.calcsize(kind)
+        if at < 0 or at + size > len(self._buffer):
+            raise ExportError("its index points outside itself")
+        return struct.unpack_from(kind, self._buffer, at)[0]
+
+    def _field(self, number):
+        entry = 4 + 2 * number
+        if entry + 2 > self._size:
+            return None
+        offset = self._unpack("<H", self._vtable + entry)
+        return self._at + offset if offset else None
+
+    def scalar(self, number, kind):
+        at = self._field(number)
+        return 0 if at is None else self._unpack(kind, at)
+
+    def _vector(self, number):
+        """Where the items begin, and how many there are."""
+        at = self._field(number)
+        if at is None:
+            return 0, 0
+        at += self._unpack("<I", at)
+        return at + 4, self._unpack("<I", at)
+
+    def text(self, number):
+        at, size = self._vector(number)
+        if at + size > len(self._buffer):
+            raise ExportError("its index points outside itself")
+        return bytes(self._buffer[at:at + size]).decode("utf-8", "replace")
+
+    def structs(self, number, dtype):
+        at, count = self._vector(number)
+        if at + count * dtype.itemsize > len(self._buffer):
+            raise ExportError("its index points outside itself")
+        return np.frombuffer(self._buffer, dtype, count, at) if count else np.empty(0, dtype)
+
+    def tables(self, number):
+        at, count = self._vector(number)
+        return [_FlatTable(self._buffer, at + 4 * i + self._unpack("<I", at + 4 * i)) for i in range(count)]
+
+
+def _mix64(x):
+    """core/hash.h: Mix64."""
+    x = x ^ (x >> np.uint64(30))
+    x = x * np.uint64(0xbf58476d1ce4e5b9)
+    x = x ^ (x >> np.uint64(27))
+    x = x * np.uint64(0x94d049bb133111eb)
+    return x ^ (x >> np.uint64(31))
+
+
+class Table:
+    """One table of one file."""
+
+    def __init__(self, file, entry, partition_bits):
+        self._file, self._bits = file, partition_bits
+        self.name = entry.text(0)
+        self.dense = bool(entry.scalar(1, "<B"))
+        self.dense_rows = entry.scalar(2, "<Q")
+        self.dim = entry.scalar(3, "<I")
+        codec = entry.scalar(4, "<B")
+        self._salt = np.uint64(entry.scalar(5, "<Q"))
+        self.initializer = entry.text(6)
+        self.rows, self.removed_rows = entry.scalar(7, "<Q"), entry.scalar(8, "<Q")
+        self.sections = entry.structs(9, _SECTION)
+        if codec >= len(_CODECS) or not 0 < self.dim <= _DIM_MAX or (self.dense and self.dense_rows == 0):
+            raise ExportError(f"table '{self.name}' makes no sense")
+        self.codec = _CODECS[codec]
+        self._value = np.dtype("<f4") if self.codec == "fp32" else np.dtype("<u2")
+        self._check()
+
+    def _check(self):
+        before = None
+        for s in self.sections:
+            rows, removed = int(s["rows"]), int(s["removed"])
+            size = 8 * (rows + removed) + rows * self.dim * self._value.itemsize
+            place = (int(s["partition"]), int(s["first"]))
+            if (int(s["bytes"]) != size or int(s["offset"]) % 64 or int(s["offset"]) + size > len(self._file)
+                    or place[0] >> self._bits or s["first"] > s["last"]
+                    or (before is not None and place <= before)):
+                raise ExportError(f"a section of table '{self.name}' at {s['offset']} makes no sense")
+            before = (place[0], int(s["last"]))
+
+    def verify(self):
+        for s in self.sections:
+            begin = int(s["offset"])
+            if zlib.crc32(self._file[begin:begin + int(s["bytes"])]) != int(s["crc32"]):
+                raise ExportError(f"a section of table '{self.name}' at {begin} is damaged")
+
+    def keys(self, section):
+        return np.frombuffer(self._file, "<u8", int(section["rows"]), int(section["offset"]))
+
+    def removed(self, section):
+        return np.frombuffer(self._file, "<u8", int(section["removed"]),
+                             int(section["offset"]) + 8 * int(section["rows"]))
+
+    def values(self, section):
+        """float32 [rows, dim]"""
+        rows = int(section["rows"])
+        begin = int(section["offset"]) + 8 * (rows + int(section["removed"]))
+        raw = np.frombuffer(self._file, self._value, rows * self.dim, begin).reshape(rows, self.dim)
+        if self.codec == "fp32":
+            return raw.astype(np.float32, copy=False)
+        if self.codec == "fp16":
+            return raw.view("<f2").astype(np.float32)
+        return (raw.astype(np.uint32) << 16).view(np.float32)
+
+    def partitions(self, keys):
+        """Of each key, as core/position.h places it."""
+        if self._bits == 0:
+            return np.zeros(len(keys), np.uint64)
+        if self.dense:
+            position = np.array([((int(k) << 64) // self.dense_rows + int(self._salt)) & (2**64 - 1) for k in keys],
+                                np.uint64)
+        else:
+            with np.errstate(over="ignore"):
+                position = _mix64(keys ^ self._salt)
+        return position >> np.uint64(64 - self._bits)
+
+    def find(self, keys, values, state):
+        """Fills in the keys whose state is 0: 1 where there is a row, 2 where a delta says that there is none."""
+        wanted = np.flatnonzero(state == 0)
+        if self.dense:
+            wanted = wanted[keys[wanted] < np.uint64(self.dense_rows)]
+        if not len(wanted) or not len(self.sections):
+            return
+        place = self.partitions(keys[wanted])
+        for s in self.sections:
+            inside = wanted[(place == s["partition"]) & (keys[wanted] >= s["first"]) & (keys[wanted] <= s["last"])]
+            if not len(inside):
+                continue
+            mine = self.keys(s)
+            at = np.searchsorted(mine, keys[inside])
+            hit = np.zeros(len(inside), bool)
+            hit[at < len(mine)] = mine[at[at < len(mine)]] == keys[inside][at < len(mine)]
+            values[inside[hit]] = self.values(s)[at[hit]]
+            state[inside[hit]] = 1
+            rest = inside[~hit]
+            state[rest[np.isin(keys[rest], self.removed(s))]] = 2
+
+
+class Export:
+    """One file. `tables` by name; `is_delta`; `job`, `checkpoint`, `clock`, `base_checkpoint`."""
+
+    def __init__(self, path, verify=True):
+        self.path = str(path)
+        try:
+            self._read(verify)
+        except ExportError as error:
+            raise ExportError(f"{self.path}: {error}") from None
+
+    def _read(self, verify):
+        with open(self.path, "rb") as file:
+            head = file.read(_HEADER.size)
+            size = file.seek(0, 2)
+        if len(head) < _HEADER.size:
+            raise ExportError(f"{len(head)} bytes, expected at least {_HEADER.size}")
+        magic, version, crc, at, count, index_crc, _, file_bytes, _, _ = _HEADER.unpack(head)
+        if magic != _MAGIC:
+            raise ExportError('not an export: expected it to begin with "TARNEXPT"')
+        if not 1 <= version <= _VERSION:
+            raise ExportError(f"format version {version}, expected 1 to {_VERSION}: a newer tarn wrote it")
+        if zlib.crc32(head[16:]) != crc:
+            raise ExportError("damaged header")
+        if file_bytes != size or at + count > size:
+            raise ExportError(f"{size} bytes, expected {file_bytes}")
+        self._bytes = memoryview(np.memmap(self.path, np.uint8, "r"))
+        index = self._bytes[at:at + count]
+        if zlib.crc32(index) != index_crc:
+            raise ExportError("damaged index")
+        if count < 8 or bytes(index[4:8]) != b"TRNE":
+            raise ExportError("its index does not verify")
+        root = _FlatTable(index, struct.unpack_from("<I", index)[0])
+        self.job = root.text(0)
+        self.checkpoint, self.clock, self.content = (root.scalar(i, "<Q") for i in (1, 2, 3))
+        self.base_checkpoint, self.base_content = root.scalar(4, "<Q"), root.scalar(5, "<Q")
+        bits = root.scalar(6, "<I")
+        if bits > _PARTITION_BITS_MAX:
+            raise ExportError("field partition_bits makes no sense")
+        self.tables = {}
+        for entry in root.tables(7):
+            table = Table(self._bytes, entry, bits)
+            if verify:
+                table.verify()
+            self.tables[table.name] = table
+
+    @property
+    def is_delta(self):
+        return self.base_checkpoint != 0
+
+
+class Model:
+    """A full export and the deltas on top of it."""
+
+    def __init__(self, path, verify=True):
+        full = Export(path, verify)
+        if full.is_delta:
+            raise ExportError(f"{path}: holds only what changed since checkpoint {full.base_checkpoint}; open the full "
+                              "export of that first")
+        self._layers = [full]
+
+    def apply(self, path, verify=True):
+        delta, here = Export(path, verify), self._layers[-1]
+        if not delta.is_delta:
+            raise ExportError(f"{path}: a full export, expected a delta; open it instead")
+        if delta.base_content != here.content:
+            raise ExportError(f"{path}: goes on top of checkpoint {delta.base_checkpoint} ({delta.base_content:016x}), "
+                              f"but here is checkpoint {here.checkpoint} ({here.content:016x})")
+        for name, table in delta.tables.items():
+            for layer in self._layers:
+                if name in layer.tables and layer.tables[name].dim != table.dim:
+                    raise ExportError(f"{path}: table '{name}' has rows of {table.dim} values, before of "
+                                      f"{layer.tables[name].dim}")
+        self._layers.append(delta)
+
+    @property
+    def checkpoint(self):
+        return self._layers[-1].checkpoint
+
+    @property
+    def names(self):
+        return sorted({name for layer in self._layers for name in layer.tables})
+
+    def _of(self, name):
+        tables = [layer.tables[name] for layer in reversed(self._layers) if name in layer.tables]
+        if not tables:
+            raise KeyError(f"no table '{name}'; there are {', '.join(self.names) or 'none'}")
+        return tables
+
+    def lookup(self, name, keys):
+        """values [len(keys), dim], found [len(keys)]; a key without a row has zeros."""
+        tables = self._of(name)
+        keys = np.ascontiguousarray(keys, np.uint64)
+        values = np.zeros((len(keys), tables[0].dim), np.float32)
+        state = np.zeros(len(keys), np.uint8)
+        for table in tables:  # the newest that knows a key decides
+            table.find(keys, values, state)
+        return values, state == 1
+
+    def table(self, name):
+        """All rows: keys [n] in ascending order, values [n, dim]. Needs memory for them."""
+        tables = self._of(name)
+        keys = [np.empty(0, np.uint64)]
+        keys += [table.keys(section) for table in tables for section in table.sections]
+        every = np.unique(np.concatenate(keys))
+        values, found = self.lookup(name, every)
+        return every[found], values[found]

@@ -1,0 +1,62 @@
+// Every byte of a checkpoint's files against its manifest.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "core/crc32c.h"
+#include "core/file.h"
+#include "server/checkpoint_rows.h"
+#include "server/file_sum.h"
+
+namespace tarn::server {
+
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+
+Status VerifyFile(const std::string& path, const CheckpointFile& file,
+                  const std::function<void(std::uint64_t)>& progress) {
+  const auto sum = SumFile(path, false, progress);
+  if (!sum) return std::unexpected(sum.error());
+  if (sum->bytes != file.bytes)
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: {} bytes, expected {}", path, sum->bytes, file.bytes));
+  if (sum->crc32c != file.crc32c)
+    return Fail(ErrorCode::kCorrupt,
+                fmt::format("{}: damaged: its CRC-32C is {:08x}, expected {:08x}", path, sum->crc32c, file.crc32c));
+  return {};
+}
+
+}  // namespace
+
+Expected<FileSum> SumFile(const std::string& path, bool sync, const std::function<void(std::uint64_t)>& progress) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::unexpected(SystemError(path, "open", errno));
+  std::vector<std::byte> piece(kReadBytes);
+  FileSum sum;
+  ssize_t n = 0;
+  while ((n = ::read(fd, piece.data(), piece.size())) > 0 || (n < 0 && errno == EINTR)) {
+    if (n < 0) continue;
+    sum.bytes += static_cast<std::uint64_t>(n);
+    sum.crc32c = Crc32c(std::span<const std::byte>(piece.data(), static_cast<std::size_t>(n)), sum.crc32c);
+    if (progress) progress(static_cast<std::uint64_t>(n));
+  }
+  int failure = n < 0 ? errno : 0;
+  if (failure == 0 && sync && ::fsync(fd) != 0) failure = errno;
+  ::close(fd);
+  if (failure != 0) return std::unexpected(SystemError(path, "read or sync", failure));
+  return sum;
+}
+
+Status VerifyFiles(const std::string& directory, const Manifest& manifest,
+                   const std::function<bool(const CheckpointFile&)>& wanted,
+                   const std::function<void(std::uint64_t)>& progress) {
+  for (const Generation& generation : manifest.generations)
+    for (const CheckpointFile& file : generation.files)
+      if (wanted(file)) TARN_RETURN_IF_ERROR(VerifyFile(directory + "/" + file.name, file, progress));
+  return {};
+}
+
+}  // namespace tarn::server

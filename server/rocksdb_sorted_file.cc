@@ -1,0 +1,50 @@
+#include "server/rocksdb_sorted_file.h"
+
+#include <rocksdb/sst_file_writer.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "server/rocksdb_options.h"
+
+namespace tarn::server {
+
+SortedFile::SortedFile(std::string directory, std::string name) : directory_(std::move(directory)) {
+  file_.name = std::move(name);
+}
+SortedFile::~SortedFile() = default;
+
+Status SortedFile::Open() {
+  writer_ = std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(), CheckpointFileOptions());
+  if (auto status = writer_->Open(path()); !status.ok()) return std::unexpected(RocksDbError(path(), "create", status));
+  return {};
+}
+
+Status SortedFile::Put(const CheckpointKey& key, std::span<const std::byte> value) {
+  const auto bytes = EncodeCheckpointKey(key);
+  const auto status = writer_->Put(rocksdb::Slice(bytes.data(), bytes.size()),
+                                   rocksdb::Slice(reinterpret_cast<const char*>(value.data()), value.size()));
+  if (!status.ok()) return std::unexpected(RocksDbError(path(), "write", status));
+  const bool first = file_.last < file_.first;
+  file_.first = first ? key.partition : std::min(file_.first, key.partition);
+  file_.last = first ? key.partition : std::max(file_.last, key.partition);
+  return {};
+}
+
+Expected<CheckpointFile> SortedFile::Close() {
+  if (auto status = writer_->Finish(); !status.ok()) return std::unexpected(RocksDbError(path(), "write", status));
+  const auto sum = SumFile(path(), true);
+  if (!sum) return std::unexpected(sum.error());
+  file_.bytes = sum->bytes;
+  file_.crc32c = sum->crc32c;
+  return file_;
+}
+
+void SortedFile::Remove() {
+  writer_.reset();
+  std::error_code ignored;
+  std::filesystem::remove(path(), ignored);
+}
+
+}  // namespace tarn::server

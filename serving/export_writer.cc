@@ -1,0 +1,216 @@
+#include "serving/export_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "core/file.h"
+#include "core/half.h"
+#include "core/table_shape.h"
+#include "export_generated.h"
+#include "serving/export_format.h"
+
+namespace tarn::serving {
+
+namespace {
+
+constexpr std::size_t kSectionBytes = std::size_t{4} << 20;
+
+Status WriteAt(int fd, std::span<const std::byte> bytes, std::uint64_t offset, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return std::unexpected(SystemError(path, "write", errno));
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+  return {};
+}
+
+void AppendValues(std::span<const float> values, ValueCodec codec, std::vector<std::byte>* out) {
+  if (codec == ValueCodec::kFp32) {
+    const auto bytes = std::as_bytes(values);
+    out->insert(out->end(), bytes.begin(), bytes.end());
+    return;
+  }
+  for (float value : values) {
+    const std::uint16_t half = codec == ValueCodec::kBf16 ? Bf16FromFloat(value) : Fp16FromFloat(value);
+    const auto bytes = std::as_bytes(std::span(&half, 1));
+    out->insert(out->end(), bytes.begin(), bytes.end());
+  }
+}
+
+}  // namespace
+
+class ExportWriter::Impl {
+ public:
+  Impl(std::string path, ExportInfo info)
+      : path_(std::move(path)), temp_(fmt::format("{}.tmp-{}", path_, ::getpid())), info_(std::move(info)) {}
+  ~Impl() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!finished_) ::unlink(temp_.c_str());
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  Status Open() {
+    fd_ = ::open(temp_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd_ < 0) return std::unexpected(SystemError(temp_, "create", errno));
+    end_ = sizeof(ExportHeader);
+    return {};
+  }
+
+  Status BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec) {
+    TARN_RETURN_IF_ERROR(WriteSection());
+    tables_.push_back({spec, salt, codec, 0, 0, {}});
+    return {};
+  }
+
+  Status Add(PartitionId partition, Key key, std::span<const float> values) {
+    TARN_CHECK(!tables_.empty() && values.size() == tables_.back().spec.dim, "a row of the table that was begun");
+    TARN_RETURN_IF_ERROR(Room(partition, key));
+    keys_.push_back(key);
+    AppendValues(values, tables_.back().codec, &values_);
+    return {};
+  }
+
+  Status AddRemoved(PartitionId partition, Key key) {
+    TARN_CHECK(!tables_.empty(), "a table was begun");
+    TARN_RETURN_IF_ERROR(Room(partition, key));
+    removed_.push_back(key);
+    return {};
+  }
+
+  Expected<ExportTotals> Finish() {
+    TARN_RETURN_IF_ERROR(WriteSection());
+    const auto index = Index();
+    TARN_RETURN_IF_ERROR(WriteAt(fd_, std::span(index.data(), index.size()), end_, temp_));
+    totals_.bytes = end_ + index.size();
+    TARN_RETURN_IF_ERROR(WriteHeader(index));
+    if (::fsync(fd_) != 0) return std::unexpected(SystemError(temp_, "sync", errno));
+    if (::close(std::exchange(fd_, -1)) != 0) return std::unexpected(SystemError(temp_, "close", errno));
+    if (::rename(temp_.c_str(), path_.c_str()) != 0)
+      return std::unexpected(SystemError(path_, "rename into place", errno));
+    finished_ = true;
+    TARN_RETURN_IF_ERROR(SyncDirectory(std::filesystem::path(path_).parent_path().string()));
+    return totals_;
+  }
+
+ private:
+  struct Table {
+    TableSpec spec;
+    std::uint64_t salt = 0;
+    ValueCodec codec = ValueCodec::kFp32;
+    std::uint64_t rows = 0, removed = 0;
+    std::vector<fb::Section> sections;
+  };
+
+  // Ends the section at hand if the key goes into another one.
+  Status Room(PartitionId partition, Key key) {
+    const bool empty = keys_.empty() && removed_.empty();
+    TARN_CHECK(empty || partition > partition_ || (partition == partition_ && key > last_), "rows come in order");
+    const std::size_t held = (keys_.size() + removed_.size()) * sizeof(Key) + values_.size();
+    if (!empty && (partition != partition_ || held >= kSectionBytes)) TARN_RETURN_IF_ERROR(WriteSection());
+    if (keys_.empty() && removed_.empty()) first_ = key;
+    partition_ = partition;
+    last_ = key;
+    return {};
+  }
+
+  Status WriteSection() {
+    if (keys_.empty() && removed_.empty()) return {};
+    std::vector<std::byte> bytes;
+    for (const auto& list : {&keys_, &removed_}) {
+      const auto as_bytes = std::as_bytes(std::span(*list));
+      bytes.insert(bytes.end(), as_bytes.begin(), as_bytes.end());
+    }
+    bytes.insert(bytes.end(), values_.begin(), values_.end());
+    end_ = (end_ + kExportAlignment - 1) / kExportAlignment * kExportAlignment;
+    TARN_RETURN_IF_ERROR(WriteAt(fd_, bytes, end_, temp_));
+    Table& table = tables_.back();
+    table.sections.emplace_back(first_, last_, end_, bytes.size(), static_cast<std::uint32_t>(keys_.size()),
+                                static_cast<std::uint32_t>(removed_.size()), partition_.value, Crc32(bytes));
+    table.rows += keys_.size();
+    table.removed += removed_.size();
+    totals_.rows += keys_.size();
+    totals_.removed += removed_.size();
+    end_ += bytes.size();
+    keys_.clear();
+    removed_.clear();
+    values_.clear();
+    return {};
+  }
+
+  std::vector<std::byte> Index() {
+    end_ = (end_ + kExportAlignment - 1) / kExportAlignment * kExportAlignment;
+    flatbuffers::FlatBufferBuilder b;
+    std::vector<flatbuffers::Offset<fb::ExportedTable>> tables;
+    for (const Table& table : tables_) {
+      const TableSpec& spec = table.spec;
+      const auto name = b.CreateString(spec.name);
+      const auto initializer = b.CreateString(Describe(spec.initializer));
+      const auto sections = b.CreateVectorOfStructs(table.sections);
+      tables.push_back(fb::CreateExportedTable(b, name, spec.kind == TableKind::kDense, spec.rows, spec.dim,
+                                               static_cast<fb::Codec>(table.codec), table.salt, initializer, table.rows,
+                                               table.removed, sections));
+    }
+    const auto job = b.CreateString(info_.job);
+    const auto tables_at = b.CreateVector(tables);
+    fb::FinishExportBuffer(
+        b, fb::CreateExport(b, job, info_.checkpoint.value, info_.clock.value, info_.content,
+                            info_.base_checkpoint.value, info_.base_content, info_.partition_bits, tables_at));
+    const auto bytes = std::as_bytes(std::span(b.GetBufferPointer(), b.GetSize()));
+    return {bytes.begin(), bytes.end()};
+  }
+
+  Status WriteHeader(std::span<const std::byte> index) {
+    ExportHeader header{};
+    std::memcpy(header.magic, kExportMagic, sizeof header.magic);
+    header.version = kExportVersion;
+    header.index_offset = end_;
+    header.index_bytes = index.size();
+    header.index_crc32 = Crc32(index);
+    header.file_bytes = totals_.bytes;
+    header.crc32 = Crc32(std::as_bytes(std::span(&header, 1)).subspan(kHeaderSummedFrom));
+    return WriteAt(fd_, std::as_bytes(std::span(&header, 1)), 0, temp_);
+  }
+
+  std::string path_, temp_;
+  ExportInfo info_;
+  int fd_ = -1;
+  bool finished_ = false;
+  std::uint64_t end_ = 0;
+  std::vector<Table> tables_;
+  ExportTotals totals_;
+  // The section at hand.
+  PartitionId partition_;
+  Key first_ = 0, last_ = 0;
+  std::vector<Key> keys_, removed_;
+  std::vector<std::byte> values_;
+};
+
+ExportWriter::ExportWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ExportWriter::~ExportWriter() = default;
+
+Expected<std::unique_ptr<ExportWriter>> ExportWriter::Create(const std::string& path, ExportInfo info) {
+  auto impl = std::make_unique<Impl>(path, std::move(info));
+  TARN_RETURN_IF_ERROR(impl->Open());
+  return std::unique_ptr<ExportWriter>(new ExportWriter(std::move(impl)));
+}
+
+Status ExportWriter::BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec) {
+  return impl_->BeginTable(spec, salt, codec);
+}
+Status ExportWriter::Add(PartitionId partition, Key key, std::span<const float> values) {
+  return impl_->Add(partition, key, values);
+}
+Status ExportWriter::AddRemoved(PartitionId partition, Key key) { return impl_->AddRemoved(partition, key); }
+Expected<ExportTotals> ExportWriter::Finish() { return impl_->Finish(); }
+
+}  // namespace tarn::serving

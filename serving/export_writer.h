@@ -1,0 +1,53 @@
+// Writes an export (serving/export_format.h) as its rows come, in order; holds one section. Blocks; one thread.
+//
+//   auto writer = ExportWriter::Create("model.tarn", info);
+//   writer->BeginTable(spec, salt, ValueCodec::kFp16);
+//   writer->Add(partition, key, values);  // partitions ascending, then keys
+//   auto totals = writer->Finish();       // now the file is there
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/error.h"
+#include "core/table_spec.h"
+#include "core/types.h"
+
+namespace tarn::serving {
+
+struct ExportInfo {
+  std::string job;
+  CheckpointId checkpoint;
+  Clock clock;
+  std::uint64_t content = 0;
+  CheckpointId base_checkpoint;  // 0: full
+  std::uint64_t base_content = 0;
+  std::uint32_t partition_bits = 0;
+};
+
+struct ExportTotals {
+  std::uint64_t rows = 0, removed = 0, bytes = 0;
+};
+
+class ExportWriter {
+ public:
+  // Begins beside `path`; only Finish puts the file there, whole and durable. kIo, naming the path.
+  static Expected<std::unique_ptr<ExportWriter>> Create(const std::string& path, ExportInfo info);
+  // Removes what was begun and not finished.
+  ~ExportWriter();
+
+  Status BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec);
+  // `values` has dim floats; they are rounded to the table's codec.
+  Status Add(PartitionId partition, Key key, std::span<const float> values);
+  Status AddRemoved(PartitionId partition, Key key);
+  Expected<ExportTotals> Finish();
+
+ private:
+  class Impl;
+  explicit ExportWriter(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tarn::serving

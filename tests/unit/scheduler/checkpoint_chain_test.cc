@@ -1,0 +1,226 @@
+// Shows when a checkpoint holds only what changed (rule K7), what becomes of the chain when one fails, is void or is
+// lost, and that whoever asks for a checkpoint is told its directory (rule K8).
+#include <gtest/gtest.h>
+
+#include "core/limits.h"
+#include "tests/unit/scheduler/fake_fleet.h"
+
+namespace tarn::scheduler {
+namespace {
+
+// A long run that cuts a checkpoint only when it is asked.
+class ChainTest : public testing::Test {
+ protected:
+  static Job Asking(std::uint32_t chain) {
+    Job job = SmallJob(2, 1);
+    job.storage.durability = Durability::kCheckpoint;
+    job.storage.checkpoint_seconds = 0;
+    job.storage.checkpoint_chain = chain;
+    job.storage.checkpoints_kept = 100;
+    return job;
+  }
+  void Start(const Job& job, const Manifest* resume = nullptr) {
+    fleet_ = std::make_unique<FakeFleet>(job, resume);
+    fleet_->rows[0] = 100'000;
+    fleet_->AddAll();
+    for (int i = 0; i < 5; ++i) Step();
+  }
+  void Step() {
+    bool any = false;
+    for (std::size_t i = 0; i < fleet_->workers.size(); ++i) any |= fleet_->Work(*fleet_->workers[i]);
+    if (!any) fleet_->Pass(0.5);
+  }
+  const Manifest* Newest() const {
+    const Manifest* newest = nullptr;
+    for (const auto& [directory, manifest] : fleet_->store.manifests)
+      if (newest == nullptr || manifest.id > newest->id) newest = &manifest;
+    return newest;
+  }
+  // The next checkpoint, whole; null if there is none.
+  const Manifest* Cut() {
+    const CheckpointId before = Newest() == nullptr ? CheckpointId(0) : Newest()->id;
+    fleet_->RequestCheckpoint();
+    for (int i = 0; i < 300; ++i) {
+      Step();
+      if (Newest() != nullptr && Newest()->id > before) return Newest();
+    }
+    return nullptr;
+  }
+  std::vector<std::uint64_t> Chain(const Manifest* manifest) {
+    std::vector<std::uint64_t> ids;
+    if (manifest != nullptr)
+      for (const Generation& generation : manifest->generations) ids.push_back(generation.id.value);
+    return ids;
+  }
+  std::unique_ptr<FakeFleet> fleet_;
+};
+
+using Ids = std::vector<std::uint64_t>;
+
+TEST_F(ChainTest, EachHoldsWhatChangedUntilTheChainIsLong) {
+  Start(Asking(2));
+  EXPECT_EQ(Chain(Cut()), (Ids{1}));
+  EXPECT_EQ(Chain(Cut()), (Ids{1, 2}));
+  const Manifest* third = Cut();
+  EXPECT_EQ(Chain(third), (Ids{1, 2, 3}));
+  EXPECT_EQ(third->generations[0].files.at(0).name, "1-shard-0");
+  EXPECT_EQ(third->generations[2].files.at(1).name, "3-shard-1");
+  EXPECT_EQ(third->generations[2].tables, (std::vector<CheckpointTable>{{TableId(1), 6, 2, 4, 20}}));
+  EXPECT_EQ(Chain(Cut()), (Ids{4}));
+  EXPECT_EQ(Chain(Cut()), (Ids{4, 5}));
+}
+
+TEST_F(ChainTest, WithoutAChainAllAreFull) {
+  Start(Asking(0));
+  EXPECT_EQ(Chain(Cut()), (Ids{1}));
+  EXPECT_EQ(Chain(Cut()), (Ids{2}));
+}
+
+TEST_F(ChainTest, AFullOneFollowsWhenTheChangesOutweighTheBase) {
+  Start(Asking(8));
+  for (auto& shard : fleet_->shards) shard->full_bytes = 100, shard->delta_bytes = 50;
+  EXPECT_EQ(Chain(Cut()), (Ids{1}));
+  EXPECT_EQ(Chain(Cut()), (Ids{1, 2}));
+  EXPECT_EQ(Chain(Cut()), (Ids{1, 2, 3}));  // as much as the base: not yet
+  EXPECT_EQ(Chain(Cut()), (Ids{1, 2, 3, 4}));
+  EXPECT_EQ(Chain(Cut()), (Ids{5}));
+}
+
+TEST_F(ChainTest, OneThatWasNotWrittenIsNoBase) {
+  Start(Asking(8));
+  EXPECT_EQ(Chain(Cut()), (Ids{1}));
+  fleet_->store.fail = true;
+  EXPECT_EQ(Cut(), nullptr);
+  fleet_->store.fail = false;
+  EXPECT_EQ(Chain(Cut()), (Ids{1, 3}));
+}
+
+TEST_F(ChainTest, ABaseThatIsGoneIsReplacedByAFullOne) {
+  Start(Asking(8));
+  EXPECT_EQ(Chain(Cut()), (Ids{1}));
+  fleet_->shards[1]->lost_base = CheckpointId(1);
+  EXPECT_EQ(Chain(Cut()), (Ids{3}));
+  EXPECT_EQ(Chain(Cut()), (Ids{3, 4}));
+  EXPECT_FALSE(fleet_->scheduler.stopping());
+  bool told = false;
+  for (const std::string& note : fleet_->notes) told |= note.find("a full one follows") != std::string::npos;
+  EXPECT_TRUE(told);
+}
+
+TEST_F(ChainTest, TheBaseIsNeverRemovedWhileAnOrderStandsOnIt) {
+  Job job = Asking(8);
+  job.storage.checkpoints_kept = 1;
+  Start(job);
+  for (int i = 0; i < 4; ++i) ASSERT_NE(Cut(), nullptr);
+  for (int i = 0; i < 50; ++i) {
+    const CheckpointOrder& order = fleet_->scheduler.view().checkpoint;
+    ASSERT_TRUE(order.base.value == 0 || fleet_->store.manifests.contains(order.base_directory));
+    if (i == 5) fleet_->RequestCheckpoint();
+    Step();
+  }
+  EXPECT_EQ(fleet_->store.manifests.size(), 1u);
+}
+
+TEST_F(ChainTest, AResumedRunGoesOnWithTheChain) {
+  Start(Asking(8));
+  Cut();
+  const Manifest manifest = *Cut();
+  Start(Asking(8), &manifest);
+  EXPECT_EQ(Chain(Cut()), (Ids{1, 2, 3}));
+}
+
+TEST_F(ChainTest, TheLastOneSaysTheHashOfAllRows) {
+  fleet_ = std::make_unique<FakeFleet>(Asking(8));
+  fleet_->rows[0] = 500;
+  fleet_->AddAll();
+  for (int i = 0; i < 5; ++i) Step();
+  EXPECT_FALSE(Cut()->state_hash);
+  ASSERT_TRUE(fleet_->RunToEnd());
+  EXPECT_TRUE(fleet_->scheduler.progress().has_state_hash);
+  EXPECT_EQ(fleet_->scheduler.progress().state_hash, 100u + 101u);
+  const Manifest* newest = Newest();
+  ASSERT_NE(newest, nullptr);
+  EXPECT_GT(newest->generations.size(), 1u);
+  EXPECT_EQ(newest->state_hash, 100u + 101u);
+}
+
+TEST_F(ChainTest, WhoAsksIsToldTheDirectoryOnceItIsWhole) {
+  Start(Asking(8));
+  EXPECT_TRUE(fleet_->AskForCheckpoint(7).empty());
+  std::vector<CheckpointRequest> told;
+  for (int i = 0; i < 200 && told.empty(); ++i) {
+    Step();
+    told = fleet_->AskForCheckpoint(7);  // repeated: the same request
+  }
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told[0].number, 7u);
+  EXPECT_EQ(told[0].code, ErrorCode::kOk);
+  EXPECT_EQ(told[0].directory, "run/checkpoints/ckpt-1");
+  EXPECT_TRUE(fleet_->store.manifests.contains(told[0].directory));
+  for (int i = 0; i < 50; ++i) Step();
+  EXPECT_EQ(fleet_->store.manifests.size(), 1u);                                     // one request, one checkpoint
+  EXPECT_EQ(fleet_->AskForCheckpoint(7).at(0).directory, "run/checkpoints/ckpt-1");  // its answer was lost
+}
+
+TEST_F(ChainTest, WhoAsksWhileOneIsBeingCutGetsALaterOne) {
+  Start(Asking(8));
+  fleet_->RequestCheckpoint();
+  for (int i = 0; i < 100 && fleet_->scheduler.view().checkpoint.id.value == 0; ++i) Step();
+  ASSERT_EQ(fleet_->scheduler.view().checkpoint.id, CheckpointId(1));
+  EXPECT_TRUE(fleet_->AskForCheckpoint(7).empty());
+  std::vector<CheckpointRequest> told;
+  for (int i = 0; i < 300 && told.empty(); ++i) {
+    Step();
+    told = fleet_->AskForCheckpoint(7);
+  }
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told[0].directory, "run/checkpoints/ckpt-2");
+}
+
+TEST_F(ChainTest, WhoAsksInVainIsToldWhy) {
+  Job without = Asking(8);
+  without.storage.durability = Durability::kNone;
+  Start(without);
+  const auto none = fleet_->AskForCheckpoint(1);
+  ASSERT_EQ(none.size(), 1u);
+  EXPECT_EQ(none[0].code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(none[0].message.find("durability"), std::string::npos);
+
+  FakeFleet early(Asking(8));
+  const auto nothing = early.AskForCheckpoint(1);
+  ASSERT_EQ(nothing.size(), 1u);
+  EXPECT_EQ(nothing[0].code, ErrorCode::kUnavailable);
+
+  Start(Asking(8));
+  fleet_->store.fail = true;
+  std::vector<CheckpointRequest> told = fleet_->AskForCheckpoint(2);
+  for (int i = 0; i < 300 && told.empty(); ++i) {
+    Step();
+    told = fleet_->AskForCheckpoint(2);
+  }
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told[0].code, ErrorCode::kIo);
+  EXPECT_NE(told[0].message.find("No space left"), std::string::npos);
+
+  Start(Asking(8));
+  for (auto& shard : fleet_->shards) shard->writes_parts = false;
+  EXPECT_TRUE(fleet_->AskForCheckpoint(3).empty());
+  fleet_->RequestStop();
+  fleet_->RequestStop();
+  const auto ended = fleet_->AskForCheckpoint(3);
+  ASSERT_FALSE(ended.empty());
+  EXPECT_EQ(ended[0].code, ErrorCode::kCancelled);
+}
+
+TEST_F(ChainTest, SoManyMayWaitAndNotOneMore) {
+  Start(Asking(8));
+  for (auto& shard : fleet_->shards) shard->writes_parts = false;
+  for (std::uint64_t i = 1; i <= limits::kCheckpointRequestsMax; ++i)
+    ASSERT_TRUE(fleet_->AskForCheckpoint(i).empty()) << i;
+  const auto refused = fleet_->AskForCheckpoint(limits::kCheckpointRequestsMax + 1);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].code, ErrorCode::kOverloaded);
+}
+
+}  // namespace
+}  // namespace tarn::scheduler

@@ -1,0 +1,155 @@
+// Exports: what is written comes back, in every codec; a damaged byte anywhere, a cut, a longer and a strange file are
+// refused by name; nothing is there before it is whole.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "core/file.h"
+#include "core/half.h"
+#include "serving/export_file.h"
+#include "serving/export_format.h"
+#include "tests/unit/serving/small_export.h"
+
+namespace tarn::serving {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ExportTest : public testing::Test {
+ protected:
+  ExportTest() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(testing::TempDir()) / fmt::format("tarn-export-{}-{}", getpid(), test->name());
+    fs::create_directories(folder_);
+    path_ = (folder_ / "model.tarn").string();
+  }
+  ~ExportTest() override { fs::remove_all(folder_); }
+  void Write(ValueCodec codec, Key rows = 20) {
+    const auto totals = WriteExport(
+        path_, FullInfo(),
+        {{SparseSpec(), SomeRows(rows, 3, 1.5f), {}, codec}, {DenseSpec(), {{0, {1, 2}}, {9, {3, 4}}}, {}, codec}});
+    ASSERT_TRUE(totals) << totals.error().message;
+    EXPECT_EQ(totals->rows, rows + 2);
+    EXPECT_EQ(totals->bytes, fs::file_size(path_));
+  }
+  std::vector<std::uint64_t> Bytes() const {
+    const auto text = ReadFile(path_, std::size_t{1} << 30).value();
+    std::vector<std::uint64_t> bytes(text.size() / 8 + 1);
+    std::memcpy(bytes.data(), text.data(), text.size());
+    return bytes;
+  }
+  fs::path folder_;
+  std::string path_;
+};
+
+TEST_F(ExportTest, ComesBackInEveryCodec) {
+  for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16}) {
+    Write(codec);
+    const auto file = ExportFile::Open(path_);
+    ASSERT_TRUE(file) << file.error().message;
+    EXPECT_FALSE(file->is_delta());
+    EXPECT_EQ(file->info().job, "job");
+    EXPECT_EQ(file->info().clock, Clock(30));
+    const ExportTable* users = file->FindTable("users");
+    ASSERT_NE(users, nullptr);
+    EXPECT_EQ(users->rows, 20u);
+    EXPECT_EQ(users->codec, codec);
+    EXPECT_EQ(users->initializer, "normal(0, 0.5)");
+    EXPECT_EQ(file->FindTable("nobody"), nullptr);
+    for (const auto& [key, values] : SomeRows(20, 3, 1.5f)) {
+      const auto found = file->Find(*users, key);
+      ASSERT_TRUE(found.row) << key;
+      std::vector<float> out(3);
+      DecodeValues(codec, *found.row, out);
+      for (std::size_t i = 0; i < 3; ++i) {
+        const float expected = codec == ValueCodec::kFp32   ? values[i]
+                               : codec == ValueCodec::kBf16 ? FloatFromBf16(Bf16FromFloat(values[i]))
+                                                            : FloatFromFp16(Fp16FromFloat(values[i]));
+        EXPECT_EQ(out[i], expected);
+      }
+      EXPECT_FALSE(file->Find(*users, key + (Key{1} << 39)).row) << key;
+    }
+    const ExportTable* layer = file->FindTable("layer");
+    EXPECT_TRUE(file->Find(*layer, 9).row);
+    EXPECT_FALSE(file->Find(*layer, 5).row);
+    EXPECT_FALSE(file->Find(*layer, 10).row);  // beyond the table
+  }
+}
+
+TEST_F(ExportTest, ManySectionsAreSearchedAsOne) {
+  Write(ValueCodec::kFp32, 400'000);  // 8 MB: sections are of 4
+  const auto file = ExportFile::Open(path_);
+  ASSERT_TRUE(file) << file.error().message;
+  const ExportTable* users = file->FindTable("users");
+  EXPECT_GE(users->sections.size(), 4u);
+  std::uint64_t seen = 0;
+  for (const ExportSection& section : users->sections)
+    for (const Key key : file->Keys(section)) seen += file->Find(*users, key).row ? 1 : 0;
+  EXPECT_EQ(seen, 400'000u);
+}
+
+TEST_F(ExportTest, ADamagedByteAnywhereIsRefused) {
+  Write(ValueCodec::kFp32);
+  const auto good = Bytes();
+  const std::size_t size = fs::file_size(path_);
+  for (std::size_t at = 0; at < size; ++at) {
+    auto bad = good;
+    reinterpret_cast<char*>(bad.data())[at] ^= '\x21';
+    const auto file = ExportFile::Parse(std::as_bytes(std::span(bad)).first(size), "m.tarn", {});
+    // Between the sections there is nothing.
+    if (file) {
+      EXPECT_EQ(reinterpret_cast<const char*>(good.data())[at], 0) << at;
+      const ExportFile whole = ExportFile::Parse(std::as_bytes(std::span(good)).first(size), "m.tarn", {}).value();
+      for (const ExportTable& table : whole.tables())
+        for (const ExportSection& section : table.sections)
+          EXPECT_TRUE(at < section.offset || at >= section.offset + section.bytes) << at;
+      continue;
+    }
+    EXPECT_TRUE(file.error().message.starts_with("m.tarn: ")) << file.error().message;
+  }
+}
+
+TEST_F(ExportTest, ACutOrALongerFileIsRefused) {
+  Write(ValueCodec::kFp16);
+  auto bytes = Bytes();
+  bytes.resize(bytes.size() + 8);
+  const std::size_t size = fs::file_size(path_);
+  for (std::size_t length = 0; length < size + 8; ++length) {
+    const bool whole = ExportFile::Parse(std::as_bytes(std::span(bytes)).first(length), "m.tarn", {}).has_value();
+    EXPECT_EQ(whole, length == size) << length;
+  }
+}
+
+TEST_F(ExportTest, ANewerFormatAndOtherFilesAreNamed) {
+  Write(ValueCodec::kFp32);
+  std::fstream(path_, std::ios::in | std::ios::out | std::ios::binary).seekp(8).put('\x02');
+  EXPECT_EQ(ExportFile::Open(path_).error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(ExportFile::Open(folder_.string()).error().message, folder_.string() + ": not a file");
+  EXPECT_EQ(ExportFile::Open(path_ + "x").error().code, ErrorCode::kNotFound);
+  std::ofstream(path_ + "y");
+  EXPECT_EQ(ExportFile::Open(path_ + "y").error().code, ErrorCode::kCorrupt);
+  std::ofstream(path_ + "z") << std::string(100, 'z');
+  EXPECT_NE(ExportFile::Open(path_ + "z").error().message.find("not an export"), std::string::npos);
+}
+
+TEST_F(ExportTest, WhatIsNotFinishedIsNotThere) {
+  {
+    auto writer = ExportWriter::Create(path_, FullInfo());
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE((*writer)->BeginTable(SparseSpec(), 1, ValueCodec::kFp32));
+  }
+  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_EQ(ExportWriter::Create((folder_ / "nowhere" / "x").string(), FullInfo()).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(ExportTest, WithoutRowsItIsStillAnExport) {
+  ASSERT_TRUE(WriteExport(path_, FullInfo(), {{SparseSpec(), {}, {}}}));
+  const auto file = ExportFile::Open(path_);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_FALSE(file->Find(*file->FindTable("users"), 4).row);
+}
+
+}  // namespace
+}  // namespace tarn::serving

@@ -1,0 +1,274 @@
+#include "tools/inspector/describe.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "core/job.h"
+#include "core/json.h"
+#include "core/table_shape.h"
+#include "tools/inspector/source.h"
+
+namespace tarn::inspector {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string TimeOf(const std::string& directory) {
+  struct stat status{};
+  if (::stat((directory + "/" + kManifestName).c_str(), &status) != 0) return "";
+  std::tm utc{};
+  ::gmtime_r(&status.st_mtime, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &utc);
+  return text;
+}
+
+// Columns of text, the first aligned left, the others right; two blanks between them.
+class TextTable {
+ public:
+  void Add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }
+  std::string Text(std::string_view indent) const {
+    std::vector<std::size_t> widths;
+    for (const auto& line : lines_) {
+      widths.resize(std::max(widths.size(), line.size()));
+      for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+    }
+    std::string text;
+    for (const auto& line : lines_) {
+      std::string out(indent);
+      for (std::size_t i = 0; i < line.size(); ++i)
+        out += i == 0 ? fmt::format("{:<{}}", line[i], widths[i]) : fmt::format("  {:>{}}", line[i], widths[i]);
+      out.erase(out.find_last_not_of(' ') + 1);
+      text += out + "\n";
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> lines_;
+};
+
+struct Totals {
+  std::uint64_t bytes = 0, own_bytes = 0;
+  std::optional<std::uint64_t> rows;  // at the cut, where it is known
+};
+
+Totals TotalsOf(const Manifest& manifest) {
+  Totals totals;
+  for (const Generation& generation : manifest.generations) totals.bytes += generation.bytes();
+  const Generation& own = manifest.generations.back();
+  totals.own_bytes = own.bytes();
+  if (!own.tables.empty()) {
+    totals.rows = 0;
+    for (const CheckpointTable& table : own.tables) *totals.rows += table.state_rows;
+  } else if (manifest.generations.size() == 1) {
+    totals.rows = 0;
+    for (const CheckpointFile& file : own.files) *totals.rows += file.rows;
+  }
+  return totals;
+}
+
+std::string Kind(const Manifest& manifest) {
+  return manifest.generations.size() == 1
+             ? "full"
+             : fmt::format("changes since {}", manifest.generations[manifest.generations.size() - 2].id.value);
+}
+
+std::string Phase(const Manifest& manifest) {
+  const DataState& data = manifest.data;
+  std::uint64_t trained = 0;
+  for (std::uint64_t rows : data.trained) trained += rows;
+  if (data.rows[0] == 0) return "data not known yet";
+  return fmt::format("epoch {}, {} of {} rows", data.epoch, Count(trained), Count(data.rows[0]));
+}
+
+bool IsBest(const Manifest& manifest, const std::string& directory) {
+  return !manifest.best_checkpoint.empty() &&
+         fs::path(manifest.best_checkpoint).filename() == fs::path(directory).lexically_normal().filename();
+}
+
+std::string OptimizerOf(const TableSpec& table) { return std::string(Name(table.optimizer.kind)); }
+
+const CheckpointTable* Find(const Generation& generation, TableId id) {
+  const auto it = std::ranges::find(generation.tables, id, &CheckpointTable::table);
+  return it == generation.tables.end() ? nullptr : &*it;
+}
+
+std::string ShowText(const Checkpoint& checkpoint) {
+  const Manifest& m = checkpoint.manifest();
+  const Totals totals = TotalsOf(m);
+  std::string text = fmt::format("checkpoint {} ({})  {}\n", m.id.value, Kind(m), checkpoint.directory);
+  text += fmt::format("  job         {} (fingerprint {:016x}), seed {}\n", checkpoint.job_name, m.fingerprint,
+                      checkpoint.job_seed);
+  text += fmt::format("  written     {} UTC, {:.0f} s into the run\n", TimeOf(checkpoint.directory), m.seconds);
+  text += fmt::format("  training    clock {}, {}, {} samples\n", m.resume_clock.value, Phase(m), Count(m.samples));
+  if (m.batches_behind > 0)
+    text += fmt::format("  repeated    {} batches behind the cut are trained again by a resume\n", m.batches_behind);
+  for (const EpochResult& epoch : m.epochs) {
+    text += fmt::format("  epoch {:<5} train log-loss {:.5f}", epoch.epoch, epoch.train.log_loss);
+    if (epoch.valid) text += fmt::format(", validation {:.5f} (AUC {:.5f})", epoch.valid->log_loss, epoch.valid->auc);
+    if (epoch.test) text += fmt::format(", test {:.5f} (AUC {:.5f})", epoch.test->log_loss, epoch.test->auc);
+    text += epoch.best ? ", the best so far\n" : "\n";
+  }
+  text += fmt::format("  size        {}{}, in {} partitions\n", Bytes(totals.bytes),
+                      m.generations.size() == 1 ? "" : fmt::format(", of it new {}", Bytes(totals.own_bytes)),
+                      1u << m.partition_bits);
+  if (m.state_hash) text += fmt::format("  state hash  {:016x}\n", *m.state_hash);
+  TextTable tables;
+  tables.Add({"table", "rows", "values", "optimizer", "waiting"});
+  for (const TableSpec& spec : m.tables) {
+    const CheckpointTable* counts = Find(m.generations.back(), spec.id);
+    tables.Add({spec.name, counts == nullptr ? "?" : Count(counts->state_rows),
+                fmt::format("{} x {}", spec.dim, Name(spec.row_codec)), OptimizerOf(spec),
+                counts == nullptr || counts->seen == 0 ? "" : Count(counts->seen)});
+  }
+  text += "\n" + tables.Text("  ");
+  TextTable generations;
+  generations.Add({"generation", "clock", "rows", "removed", "files", "bytes"});
+  for (const Generation& generation : m.generations) {
+    std::uint64_t rows = 0, removed = 0;
+    for (const CheckpointFile& file : generation.files) rows += file.rows, removed += file.removed;
+    generations.Add({std::to_string(generation.id.value), std::to_string(generation.clock.value), Count(rows),
+                     removed == 0 ? "" : Count(removed), std::to_string(generation.files.size()),
+                     Bytes(generation.bytes())});
+  }
+  return text + "\n" + generations.Text("  ");
+}
+
+void WriteGeneration(JsonWriter* json, const Generation& generation) {
+  json->BeginObject().Member("checkpoint", generation.id.value).Member("clock", generation.clock.value);
+  json->Member("state_hash", fmt::format("{:016x}", generation.state_hash)).Member("bytes", generation.bytes());
+  json->Key("files").BeginArray();
+  for (const CheckpointFile& file : generation.files) {
+    json->BeginObject().Member("name", file.name).Member("bytes", file.bytes);
+    json->Member("crc32c", fmt::format("{:08x}", file.crc32c)).Member("rows", file.rows);
+    json->Member("removed", file.removed).Member("seen", file.seen).EndObject();
+  }
+  json->EndArray().EndObject();
+}
+
+std::string ShowJson(const Checkpoint& checkpoint) {
+  const Manifest& m = checkpoint.manifest();
+  const Totals totals = TotalsOf(m);
+  JsonWriter json(2);
+  json.BeginObject().Member("checkpoint", m.id.value).Member("directory", checkpoint.directory);
+  json.Member("job", checkpoint.job_name).Member("fingerprint", fmt::format("{:016x}", m.fingerprint));
+  json.Member("seed", checkpoint.job_seed).Member("clock", m.resume_clock.value).Member("epoch", m.data.epoch);
+  json.Member("samples", m.samples).Member("seconds", m.seconds).Member("written", TimeOf(checkpoint.directory));
+  json.Member("best", IsBest(m, checkpoint.directory)).Member("best_checkpoint", m.best_checkpoint);
+  json.Member("partition_bits", m.partition_bits).Member("bytes", totals.bytes).Member("new_bytes", totals.own_bytes);
+  json.Key("state_hash");
+  m.state_hash ? json.Value(fmt::format("{:016x}", *m.state_hash)) : json.Null();
+  json.Key("tables").BeginArray();
+  for (const TableSpec& spec : m.tables) {
+    const CheckpointTable* counts = Find(m.generations.back(), spec.id);
+    json.BeginObject().Member("name", spec.name).Member("kind", Name(spec.kind)).Member("dim", spec.dim);
+    json.Member("optimizer", OptimizerOf(spec)).Member("initializer", Describe(spec.initializer));
+    json.Member("row_codec", Name(spec.row_codec)).Member("life", spec.life.on);
+    json.Key("rows");
+    counts == nullptr ? json.Null() : json.Value(counts->state_rows);
+    json.Member("waiting", counts == nullptr ? 0 : counts->seen).EndObject();
+  }
+  json.EndArray().Key("generations").BeginArray();
+  for (const Generation& generation : m.generations) WriteGeneration(&json, generation);
+  return json.EndArray().EndObject().text() + "\n";
+}
+
+// What a line of a list says of one directory.
+struct Listed {
+  CheckpointDirectory directory;
+  std::optional<Manifest> manifest;
+  std::string problem;
+  bool best = false;
+};
+
+Expected<std::vector<Listed>> ReadRun(const std::string& run_dir) {
+  const auto found = ListCheckpoints(run_dir);
+  if (!found)
+    return Fail(found.error().code,
+                fmt::format("{}; expected the folder of a run, such as runs/JOB-TIME", found.error().message));
+  std::vector<Listed> all;
+  std::string best;
+  for (const CheckpointDirectory& directory : *found) {
+    Listed& listed = all.emplace_back(Listed{directory, {}, {}, false});
+    if (!directory.has_manifest) {
+      listed.problem = "not whole: being written, or given up";
+      continue;
+    }
+    auto manifest = ReadManifest(directory.path);
+    if (!manifest) {
+      listed.problem = manifest.error().message;
+      continue;
+    }
+    best = fs::path(manifest->best_checkpoint).filename().string();
+    listed.manifest = std::move(*manifest);
+  }
+  for (Listed& listed : all) listed.best = !best.empty() && fs::path(listed.directory.path).filename() == best;
+  return all;
+}
+
+std::string ListText(const std::string& run_dir, const std::vector<Listed>& all) {
+  if (all.empty()) return fmt::format("{}: no checkpoint yet\n", run_dir);
+  TextTable table;
+  table.Add({"checkpoint", "written (UTC)", "clock", "epoch", "rows", "new", "in all", "kind", ""});
+  std::string problems;
+  for (const Listed& listed : all) {
+    const std::string name = fs::path(listed.directory.path).filename().string();
+    if (!listed.manifest) {
+      table.Add({name, "", "", "", "", "", "", "-", ""});
+      problems += fmt::format("{}: {}\n", name, listed.problem);
+      continue;
+    }
+    const Totals totals = TotalsOf(*listed.manifest);
+    table.Add({name, TimeOf(listed.directory.path), std::to_string(listed.manifest->resume_clock.value),
+               std::to_string(listed.manifest->data.epoch), totals.rows ? Count(*totals.rows) : "?",
+               Bytes(totals.own_bytes), Bytes(totals.bytes), Kind(*listed.manifest), listed.best ? "best" : ""});
+  }
+  return table.Text("") + (problems.empty() ? "" : "\n" + problems);
+}
+
+std::string ListJson(const std::vector<Listed>& all) {
+  JsonWriter json(2);
+  json.BeginArray();
+  for (const Listed& listed : all) {
+    json.BeginObject().Member("checkpoint", listed.directory.id.value).Member("directory", listed.directory.path);
+    json.Member("whole", listed.manifest.has_value()).Member("best", listed.best);
+    if (listed.manifest) {
+      const Totals totals = TotalsOf(*listed.manifest);
+      json.Member("written", TimeOf(listed.directory.path)).Member("clock", listed.manifest->resume_clock.value);
+      json.Member("epoch", listed.manifest->data.epoch).Member("bytes", totals.bytes);
+      json.Member("new_bytes", totals.own_bytes).Key("rows");
+      totals.rows ? json.Value(*totals.rows) : json.Null();
+      json.Key("generations").BeginArray();
+      for (const Generation& generation : listed.manifest->generations) json.Value(generation.id.value);
+      json.EndArray();
+    } else {
+      json.Member("problem", listed.problem);
+    }
+    json.EndObject();
+  }
+  return json.EndArray().text() + "\n";
+}
+
+}  // namespace
+
+Expected<std::string> ListRun(const std::string& run_dir, bool json) {
+  const auto all = ReadRun(run_dir);
+  if (!all) return std::unexpected(all.error());
+  return json ? ListJson(*all) : ListText(run_dir, *all);
+}
+
+Expected<std::string> ShowCheckpoint(const std::string& path, bool json) {
+  const auto checkpoint = OpenCheckpoint(path);
+  if (!checkpoint) return std::unexpected(checkpoint.error());
+  return json ? ShowJson(*checkpoint) : ShowText(*checkpoint);
+}
+
+}  // namespace tarn::inspector

@@ -1,0 +1,160 @@
+// tarn-inspect: lists, describes, verifies, prints, converts and exports checkpoints. See --help.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "tools/inspector/describe.h"
+#include "tools/inspector/export.h"
+#include "tools/inspector/npz.h"
+#include "tools/inspector/rows.h"
+#include "tools/inspector/verify.h"
+
+namespace {
+
+using namespace tarn;
+using namespace tarn::inspector;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+constexpr const char* kAbout =
+    "Looks into checkpoints. CHECKPOINT is a checkpoint's directory, or a run's folder: then its newest whole one.\n"
+    "Nothing here changes a checkpoint, and a running job may go on.";
+
+constexpr const char* kFooter =
+    "Examples\n"
+    "  tools/inspect list runs/mine                                  what a run has\n"
+    "  tools/inspect show runs/mine                                  its newest: tables, rows, clock, scores\n"
+    "  tools/inspect verify runs/mine/checkpoints/ckpt-7             every byte, every count\n"
+    "  tools/inspect rows runs/mine --table users --key 42 --key 43  two rows\n"
+    "  tools/inspect rows runs/mine --table users --largest 20       the largest by norm\n"
+    "  tools/inspect npz runs/mine out.npz                           numpy.load(\"out.npz\")[\"users.values\"]\n"
+    "  tools/inspect export runs/mine model.tarn --codec fp16        parameters for serving\n"
+    "  tools/inspect export runs/mine delta.tarn --since 5           what changed since checkpoint 5\n\n"
+    "Exit status: 0 fine, 1 not (what is wrong is printed, with the file's name), 2 bad usage.";
+
+struct Flags {
+  std::string path, out;
+  bool json = false;
+  RowsQuestion rows;
+  std::uint32_t largest = 0, oldest = 0;
+  NpzOptions npz;
+  bool no_slots = false;
+  ExportOptions exported;
+  std::string codec = "fp32";
+};
+
+// Each command's answer.
+using Command = std::function<Expected<std::string>()>;
+
+CLI::Option* AddPath(CLI::App* command, Flags* flags) {
+  return command->add_option("CHECKPOINT", flags->path, "a checkpoint, or a run: its newest whole one")->required();
+}
+
+Command AddRows(CLI::App* app, Flags* flags) {
+  auto* command = app->add_subcommand("rows", "prints rows: the first, by key, the largest, the oldest");
+  AddPath(command, flags);
+  command->add_option("--table", flags->rows.table, "of this table; may be left out if there is one");
+  auto* keys = command->add_option("--key", flags->rows.keys, "the row of this key; may be given several times");
+  auto* largest = command->add_option("--largest", flags->largest, "so many rows of the largest norm of their values");
+  auto* oldest = command->add_option("--oldest", flags->oldest, "so many rows that were not pushed for the longest");
+  auto* first = command->add_option("--first", flags->rows.count, "so many rows as they come")->capture_default_str();
+  for (auto* option : {largest, oldest, first}) option->check(CLI::Range(1u, 1'000'000u));
+  keys->excludes(largest)->excludes(oldest)->excludes(first);
+  largest->excludes(oldest)->excludes(first);
+  oldest->excludes(first);
+  command->add_flag("--slots", flags->rows.slots, "the optimizer's state too");
+  command->add_flag("--json", flags->rows.json, "for programs: all values");
+  return [flags] {
+    using Which = RowsQuestion::Which;
+    RowsQuestion question = flags->rows;
+    if (!question.keys.empty()) question.which = Which::kKeys;
+    if (flags->largest != 0) question.which = Which::kLargest, question.count = flags->largest;
+    if (flags->oldest != 0) question.which = Which::kOldest, question.count = flags->oldest;
+    return AnswerRows(flags->path, question);
+  };
+}
+
+Command AddNpz(CLI::App* app, Flags* flags) {
+  auto* command = app->add_subcommand("npz", "converts to NumPy arrays: TABLE.keys, TABLE.values, TABLE.slots, ...");
+  AddPath(command, flags);
+  command->add_option("OUT", flags->out, "the .npz file to write; larger than memory is fine")->required();
+  command->add_option("--table", flags->npz.tables, "only this table; may be given several times");
+  command->add_flag("--no-slots", flags->no_slots, "without the optimizer's state");
+  return [flags] {
+    NpzOptions options = flags->npz;
+    options.slots = !flags->no_slots;
+    return ConvertToNpz(flags->path, flags->out, options);
+  };
+}
+
+Command AddExport(CLI::App* app, Flags* flags) {
+  auto* command = app->add_subcommand("export", "writes parameters for serving, all or what changed");
+  AddPath(command, flags);
+  command->add_option("OUT", flags->out, "the file to write (serving/export_format.h, python/tarn/export.py)")
+      ->required();
+  command->add_option("--since", flags->exported.since,
+                      "only what changed and went since this checkpoint: a directory, or the number of one that this "
+                      "one builds on");
+  command->add_option("--codec", flags->codec, "of the values: fp32, bf16 or fp16")->capture_default_str();
+  command->add_option("--table", flags->exported.tables, "only this table; may be given several times");
+  return [flags]() -> Expected<std::string> {
+    ExportOptions options = flags->exported;
+    TARN_RETURN_IF_ERROR(ParseName(flags->codec, options.codec));
+    return ExportCheckpoint(flags->path, flags->out, options);
+  };
+}
+
+Command AddList(CLI::App* app, Flags* flags) {
+  auto* command = app->add_subcommand("list", "the checkpoints of a run");
+  command->add_option("RUN_DIR", flags->path, "the run's folder")->required();
+  command->add_flag("--json", flags->json, "for programs");
+  return [flags] { return ListRun(flags->path, flags->json); };
+}
+
+Command AddShow(CLI::App* app, Flags* flags) {
+  auto* command = app->add_subcommand("show", "one checkpoint: tables, rows, bytes, generations, where training stood");
+  AddPath(command, flags);
+  command->add_flag("--json", flags->json, "for programs");
+  return [flags] { return ShowCheckpoint(flags->path, flags->json); };
+}
+
+Command AddVerify(CLI::App* app, Flags* flags) {
+  auto* command = app->add_subcommand("verify", "reads all of it: every byte, every count, the hash of all rows");
+  AddPath(command, flags);
+  return [flags] { return VerifyCheckpoint(flags->path); };
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app{kAbout};
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  std::vector<std::pair<std::string, Command>> commands;
+  commands.emplace_back("list", AddList(&app, &flags));
+  commands.emplace_back("show", AddShow(&app, &flags));
+  commands.emplace_back("verify", AddVerify(&app, &flags));
+  commands.emplace_back("rows", AddRows(&app, &flags));
+  commands.emplace_back("npz", AddNpz(&app, &flags));
+  commands.emplace_back("export", AddExport(&app, &flags));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  for (const auto& [name, run] : commands) {
+    if (!app.got_subcommand(name)) continue;
+    const auto answer = run();
+    if (!answer) {
+      fmt::print(stderr, "tarn-inspect: {}\n", answer.error().message);
+      return answer.error().code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailure;
+    }
+    fmt::print("{}", *answer);
+  }
+  return 0;
+}

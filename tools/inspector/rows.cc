@@ -1,0 +1,193 @@
+#include "tools/inspector/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "core/json.h"
+#include "core/position.h"
+#include "tools/inspector/source.h"
+
+namespace tarn::inspector {
+
+namespace {
+
+constexpr std::size_t kShownMax = 8;  // numbers of a row
+
+struct Answer {
+  Key key = 0;
+  bool found = true;
+  double norm = 0;
+  std::optional<std::uint32_t> last;
+  std::optional<float> score;
+  std::vector<float> values, slots;
+};
+
+double NormOf(std::span<const float> values) {
+  double sum = 0;
+  for (float value : values) sum += double(value) * double(value);
+  return std::sqrt(sum);
+}
+
+Answer AnswerOf(Key key, const DecodedRow& row) {
+  return {key,
+          true,
+          NormOf(row.values),
+          row.last,
+          row.score,
+          {row.values.begin(), row.values.end()},
+          {row.slots.begin(), row.slots.end()}};
+}
+
+Expected<TableSpec> TheTable(const Manifest& manifest, const std::string& name) {
+  const auto tables = ChooseTables(manifest, name.empty() ? std::vector<std::string>() : std::vector{name});
+  if (!tables) return std::unexpected(tables.error());
+  if (tables->size() == 1) return tables->front();
+  std::string known;
+  for (const TableSpec& table : *tables) known += (known.empty() ? "" : ", ") + table.name;
+  return Fail(ErrorCode::kInvalidArgument, tables->empty() ? std::string("the checkpoint has no tables")
+                                                           : "say of which table: --table, one of " + known);
+}
+
+Expected<std::vector<Answer>> ByKey(const Checkpoint& checkpoint, const TableSpec& table,
+                                    const std::vector<Key>& keys) {
+  RowDecoder decoder(table);
+  const Positioner position(table, checkpoint.SaltOf(table));
+  std::vector<Answer> answers;
+  for (const Key key : keys) {
+    if (table.kind == TableKind::kDense && key >= table.rows)
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("key {}: table '{}' has the keys 0 to {}", key, table.name, table.rows - 1));
+    const PartitionId partition = PartitionOf(position(key), checkpoint.manifest().partition_bits);
+    TARN_RETURN_IF_ERROR(checkpoint.rows->Seek(table, {partition, partition}, key));
+    server::StoredRow row;
+    const auto more = checkpoint.rows->Next(&row);
+    if (!more) return std::unexpected(more.error());
+    if (*more && row.key == key)
+      answers.push_back(AnswerOf(key, decoder.Decode(row.words)));
+    else
+      answers.push_back({.key = key, .found = false, .last = {}, .score = {}, .values = {}, .slots = {}});
+  }
+  return answers;
+}
+
+// The `count` first rows by a key of order; holds no more.
+Expected<std::vector<Answer>> Best(const Checkpoint& checkpoint, const TableSpec& table, const RowsQuestion& question) {
+  std::uint64_t entries = 0;
+  for (const Generation& generation : checkpoint.manifest().generations)
+    for (const CheckpointFile& file : generation.files) entries += file.rows;
+  ProgressLine progress("reading rows", entries);
+  RowDecoder decoder(table);
+  std::vector<std::pair<double, Answer>> heap;  // the worst of those held first
+  auto worse = [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : a.second.key < b.second.key;
+  };
+  auto take = [&](const server::StoredRow& row) -> Status {
+    progress.Add(1);
+    const DecodedRow decoded = decoder.Decode(row.words);
+    const double order = question.which == RowsQuestion::Which::kLargest ? -NormOf(decoded.values) : *decoded.last;
+    if (heap.size() == question.count && (heap.empty() || order >= heap.front().first)) return {};
+    heap.emplace_back(order, AnswerOf(row.key, decoded));
+    std::ranges::push_heap(heap, worse);
+    if (heap.size() <= question.count) return {};
+    std::ranges::pop_heap(heap, worse);
+    heap.pop_back();
+    return {};
+  };
+  TARN_RETURN_IF_ERROR(ForEachRow(checkpoint.rows.get(), table, take));
+  std::ranges::sort(heap, worse);
+  std::vector<Answer> answers;
+  for (auto& [order, answer] : heap) answers.push_back(std::move(answer));
+  return answers;
+}
+
+Expected<std::vector<Answer>> First(const Checkpoint& checkpoint, const TableSpec& table, std::uint32_t count) {
+  RowDecoder decoder(table);
+  std::vector<Answer> answers;
+  for (const server::PartitionRun run : PartitionRuns(checkpoint.manifest())) {
+    TARN_RETURN_IF_ERROR(checkpoint.rows->Seek(table, run));
+    server::StoredRow row;
+    while (answers.size() < count) {
+      const auto more = checkpoint.rows->Next(&row);
+      if (!more) return std::unexpected(more.error());
+      if (!*more) break;
+      answers.push_back(AnswerOf(row.key, decoder.Decode(row.words)));
+    }
+  }
+  return answers;
+}
+
+std::string Numbers(std::span<const float> values) {
+  std::string text;
+  for (std::size_t i = 0; i < values.size() && i < kShownMax; ++i)
+    text += fmt::format("{}{:.6g}", i ? " " : "", values[i]);
+  if (values.size() > kShownMax) text += fmt::format(" ... ({} in all; --json for all of them)", values.size());
+  return text;
+}
+
+std::string Text(const TableSpec& table, const std::vector<Answer>& answers, bool slots) {
+  if (answers.empty()) return fmt::format("table {}: no rows\n", table.name);
+  const bool life = table.life.on;
+  std::string text = fmt::format("{:>20}  {:>11}{}  values\n", "key", "norm",
+                                 life ? fmt::format("  {:>10}  {:>9}", "last", "score") : "");
+  for (const Answer& answer : answers) {
+    if (!answer.found) {
+      text += fmt::format("{:>20}  no row: it would begin at its initial value\n", answer.key);
+      continue;
+    }
+    text += fmt::format("{:>20}  {:>11.5g}", answer.key, answer.norm);
+    if (life) text += fmt::format("  {:>10}  {:>9.4g}", answer.last.value_or(0), double(answer.score.value_or(0)));
+    text += "  " + Numbers(answer.values) + "\n";
+    if (slots && !answer.slots.empty()) text += fmt::format("{:>20}  slots {}\n", "", Numbers(answer.slots));
+  }
+  return text;
+}
+
+std::string Json(const TableSpec& table, const std::vector<Answer>& answers) {
+  JsonWriter json;
+  json.BeginObject().Member("table", table.name).Key("rows").BeginArray();
+  for (const Answer& answer : answers) {
+    json.BeginObject().Member("key", answer.key).Member("found", answer.found);
+    if (answer.found) {
+      json.Member("norm", answer.norm);
+      if (answer.last) json.Member("last", *answer.last);
+      if (answer.score) json.Member("score", *answer.score);
+      json.Key("values").BeginArray();
+      for (float value : answer.values) json.Value(value);
+      json.EndArray().Key("slots").BeginArray();
+      for (float value : answer.slots) json.Value(value);
+      json.EndArray();
+    }
+    json.EndObject();
+  }
+  return json.EndArray().EndObject().text() + "\n";
+}
+
+}  // namespace
+
+Expected<std::string> AnswerRows(const std::string& path, const RowsQuestion& question) {
+  const auto checkpoint = OpenCheckpoint(path);
+  if (!checkpoint) return std::unexpected(checkpoint.error());
+  const auto table = TheTable(checkpoint->manifest(), question.table);
+  if (!table) return std::unexpected(table.error());
+  if (question.which == RowsQuestion::Which::kOldest && !table->life.on)
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("table '{}' does not keep when its rows were pushed; its life = true under [tables.{}] of a "
+                    "job file does",
+                    table->name, table->name));
+  Expected<std::vector<Answer>> answers;
+  switch (question.which) {
+    case RowsQuestion::Which::kFirst: answers = First(*checkpoint, *table, question.count); break;
+    case RowsQuestion::Which::kKeys: answers = ByKey(*checkpoint, *table, question.keys); break;
+    case RowsQuestion::Which::kLargest:
+    case RowsQuestion::Which::kOldest: answers = Best(*checkpoint, *table, question); break;
+  }
+  if (!answers) return std::unexpected(answers.error());
+  return question.json ? Json(*table, *answers) : Text(*table, *answers, question.slots);
+}
+
+}  // namespace tarn::inspector

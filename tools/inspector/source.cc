@@ -1,0 +1,140 @@
+#include "tools/inspector/source.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "core/half.h"
+#include "core/job.h"
+
+namespace tarn::inspector {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kFilesAtOnceMax = 128;
+constexpr int kBarWidth = 24;
+
+}  // namespace
+
+Expected<std::string> ResolveCheckpoint(const std::string& path) {
+  std::error_code ignored;
+  if (fs::exists(fs::path(path) / kManifestName, ignored)) return path;
+  if (!fs::exists(path, ignored)) return Fail(ErrorCode::kNotFound, fmt::format("{}: not there", path));
+  auto newest = FindNewestCheckpoint(path);
+  if (newest) return newest;
+  return Fail(ErrorCode::kNotFound,
+              fmt::format("{}: neither a checkpoint (it holds no {}) nor the folder of a run with a whole one in "
+                          "checkpoints/; tools/inspect list RUN_DIR shows what a run has",
+                          path, kManifestName));
+}
+
+Expected<Checkpoint> OpenCheckpoint(const std::string& path, server::CheckpointRowsOptions options) {
+  auto directory = ResolveCheckpoint(path);
+  if (!directory) return std::unexpected(directory.error());
+  auto rows = server::OpenCheckpointRows(*directory, options);
+  if (!rows) return std::unexpected(rows.error());
+  const auto job = ParseJob((*rows)->manifest().job_text, *directory + "/" + kManifestName, "/");
+  if (!job) return std::unexpected(job.error());
+  return Checkpoint{std::move(*directory), std::move(*rows), job->job.seed, job->job.name};
+}
+
+Expected<std::vector<TableSpec>> ChooseTables(const Manifest& manifest, const std::vector<std::string>& names) {
+  if (names.empty()) return manifest.tables;
+  std::string known;
+  for (const TableSpec& table : manifest.tables) known += (known.empty() ? "'" : ", '") + table.name + "'";
+  for (const std::string& name : names)
+    if (std::ranges::find(manifest.tables, name, &TableSpec::name) == manifest.tables.end())
+      return Fail(ErrorCode::kNotFound,
+                  fmt::format("no table '{}' in the checkpoint; there are {}", name, known.empty() ? "none" : known));
+  std::vector<TableSpec> chosen;
+  for (const TableSpec& table : manifest.tables)
+    if (std::ranges::find(names, table.name) != names.end()) chosen.push_back(table);
+  return chosen;
+}
+
+RowDecoder::RowDecoder(const TableSpec& table)
+    : table_(table), layout_(LayoutOf(table)), values_(table.dim), slots_(layout_.slot_words) {}
+
+DecodedRow RowDecoder::Decode(std::span<const std::uint32_t> words) {
+  const std::uint32_t* at = words.data();
+  if (table_.row_codec == ValueCodec::kFp32) {
+    std::memcpy(values_.data(), at, values_.size() * sizeof(float));
+  } else {
+    for (std::uint32_t i = 0; i < table_.dim; ++i) {
+      const auto half = static_cast<std::uint16_t>(at[i / 2] >> (16 * (i % 2)));
+      values_[i] = table_.row_codec == ValueCodec::kBf16 ? FloatFromBf16(half) : FloatFromFp16(half);
+    }
+  }
+  std::memcpy(slots_.data(), at + layout_.value_words, slots_.size() * sizeof(float));
+  DecodedRow row{values_, slots_, {}, {}};
+  if (layout_.life_words == 0) return row;
+  const std::uint32_t* life = at + layout_.value_words + layout_.slot_words;
+  row.last = life[0];
+  std::memcpy(&row.score.emplace(), &life[1], sizeof(float));
+  return row;
+}
+
+std::vector<server::PartitionRun> PartitionRuns(const Manifest& manifest) {
+  std::size_t files = 0;
+  for (const Generation& generation : manifest.generations) files += generation.files.size();
+  const server::PartitionRun all = server::AllPartitions(manifest);
+  if (files <= kFilesAtOnceMax) return {all};
+  std::vector<server::PartitionRun> runs;
+  for (std::uint32_t p = 0; p <= all.last.value; ++p) runs.push_back({PartitionId(p), PartitionId(p)});
+  return runs;
+}
+
+ProgressLine::~ProgressLine() {
+  if (shown_ && ::isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
+}
+
+void ProgressLine::Add(std::uint64_t done) {
+  done_ += done;
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - start_).count();
+  if (seconds < 2 || now < next_) return;
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  next_ = now + std::chrono::milliseconds(terminal ? 200 : 5000);
+  const double share = all_ == 0 ? 1 : std::min(1.0, static_cast<double>(done_) / static_cast<double>(all_));
+  const double left = share <= 0 ? 0 : seconds * (1 - share) / share;
+  const int full = static_cast<int>(share * kBarWidth);
+  if (terminal)
+    fmt::print(stderr, "\r{} [{}{}] {:3.0f}%, {:.0f} s left\033[K", what_, std::string(full, '='),
+               std::string(kBarWidth - full, ' '), share * 100, left);
+  else
+    fmt::print(stderr, "{}: {:.0f}%, {:.0f} s left\n", what_, share * 100, left);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+Status VerifyAllFiles(const Checkpoint& checkpoint, const std::string& what) {
+  std::uint64_t bytes = 0;
+  for (const Generation& generation : checkpoint.manifest().generations) bytes += generation.bytes();
+  ProgressLine progress(what, bytes);
+  return server::VerifyFiles(
+      checkpoint.directory, checkpoint.manifest(), [](const CheckpointFile&) { return true; },
+      [&](std::uint64_t done) { progress.Add(done); });
+}
+
+std::string Bytes(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KB", "MB", "GB", "TB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.{}f} {}", value, value < 10 ? 1 : 0, kUnits[unit]);
+}
+
+std::string Count(std::uint64_t count) {
+  std::string text = std::to_string(count);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+}  // namespace tarn::inspector

@@ -1,0 +1,129 @@
+// tarn-checkpoint: asks a running job for a checkpoint and waits for it. See --help.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "core/job.h"
+#include "net/zmq_transport.h"
+#include "scheduler/loop.h"
+
+namespace {
+
+using namespace tarn;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr std::int64_t kRepeatUs = 500'000;
+constexpr double kTellAfterSeconds = 2;
+
+constexpr const char* kAbout =
+    "Asks the job that runs in RUN_DIR for a checkpoint now, waits until it is whole, and prints its directory. The\n"
+    "training goes on meanwhile. Several may ask at once; who asks while one is being cut gets a later one.\n\n"
+    "  tools/checkpoint runs/mine\n"
+    "  tools/inspect show \"$(tools/checkpoint runs/mine)\"\n\n"
+    "Exit status: 0 it is whole, 1 there is none (the reason is printed), 2 bad usage.";
+
+struct Flags {
+  std::string run_dir, keys;
+  double silence_seconds = 15;
+  bool insecure = false;
+};
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Expected<std::string> AddressOf(const std::string& run_dir) {
+  auto text = ReadFile(scheduler::AddressFile(run_dir), 4096);
+  if (!text && text.error().code == ErrorCode::kNotFound)
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("{}: no scheduler runs here: {} is there while one does; tools/inspect list shows the "
+                            "checkpoints that there are",
+                            run_dir, scheduler::AddressFile(run_dir)));
+  if (!text) return std::unexpected(text.error());
+  return text->substr(0, text->find('\n'));
+}
+
+// The directory of the checkpoint.
+Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::uint64_t job) {
+  std::random_device random;
+  Message request;
+  request.job = job;
+  request.sender = {.role = Role::kScheduler, .rank = 0, .incarnation = {}};
+  request.body = CheckpointRequest{(std::uint64_t{random()} << 32) | random(), ErrorCode::kOk, {}, {}};
+  const std::uint64_t number = std::get<CheckpointRequest>(request.body).number;
+  const auto start = Clock::now();
+  auto heard = start;
+  bool told = false;
+  std::vector<net::Received> received;
+  for (;;) {
+    transport->Send(kSchedulerPeer, request);
+    received.clear();
+    transport->Receive(&received, 16, kRepeatUs);
+    for (const net::Received& message : received) {
+      heard = Clock::now();
+      if (const auto* answer = std::get_if<CheckpointRequest>(&message.message.body)) {
+        if (answer->number != number) continue;
+        if (answer->code != ErrorCode::kOk) return Fail(answer->code, answer->message);
+        if (!answer->directory.empty()) return answer->directory;
+      } else if (const auto* shutdown = std::get_if<Shutdown>(&message.message.body)) {
+        return Fail(ErrorCode::kCancelled, "the run is over: " + shutdown->reason);
+      }
+    }
+    if (SecondsSince(heard) > flags.silence_seconds)
+      return Fail(ErrorCode::kUnavailable,
+                  fmt::format("the scheduler has not answered for {:.0f} s; is it still alive?", SecondsSince(heard)));
+    if (SecondsSince(start) < kTellAfterSeconds) continue;
+    const bool terminal = ::isatty(STDERR_FILENO) != 0;
+    if (terminal || !told)
+      fmt::print(stderr, "{}waiting for the checkpoint: {:.0f} s{}", terminal ? "\r" : "", SecondsSince(start),
+                 terminal ? "\033[K" : "\n");
+    told = true;
+  }
+}
+
+Status Run(const Flags& flags) {
+  const auto address = AddressOf(flags.run_dir);
+  if (!address) return std::unexpected(address.error());
+  const auto job = LoadJob(flags.run_dir + "/job.toml");
+  if (!job) return std::unexpected(job.error());
+  net::ZmqContext context;
+  TARN_RETURN_IF_ERROR(context.SecureFromFile(flags.keys));
+  net::ZmqTransport transport(&context, {.insecure = flags.insecure});
+  TARN_RETURN_IF_ERROR(transport.Connect(kSchedulerPeer, *address));
+  const auto directory = Ask(flags, &transport, Fingerprint(*job));
+  if (::isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
+  if (!directory) return std::unexpected(directory.error());
+  fmt::print("{}\n", *directory);
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app{kAbout};
+  app.add_option("RUN_DIR", flags.run_dir, "the run's folder")->required();
+  app.add_option("--keys", flags.keys, "the fleet's key file, if it has one");
+  app.add_option("--silence-seconds", flags.silence_seconds, "give up when the scheduler has said nothing for so long")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--insecure", flags.insecure, "allow addresses other than loopback without keys");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  if (const Status status = Run(flags); !status) {
+    fmt::print(stderr, "tarn-checkpoint: {}\n", status.error().message);
+    return kExitFailure;
+  }
+  return 0;
+}
