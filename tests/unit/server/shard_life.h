@@ -296,6 +296,10 @@ class Life {
     view_.checkpoint.at_clock = random_.Chance(0.6);
     view_.checkpoint.clock = node_.shard->minimum_clock() + random_.Below(4);
     view_.checkpoint.directory = random_.Chance(0.9) ? Directory(view_.checkpoint.id) : "";
+    if (options_.chains && whole_.value != 0 && last_order_ % 4 != 0) {
+      view_.checkpoint.base = whole_;
+      view_.checkpoint.base_directory = Directory(whole_);
+    }
     NextView();
     if (random_.Chance(0.1) || view_.checkpoint.directory.empty()) {  // given up
       view_.checkpoint = {};
