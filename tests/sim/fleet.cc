@@ -72,6 +72,7 @@ ProcessId Fleet::StartScheduler() {
   if (!goes_on) oracle_.BeginAnew();
   if (goes_on) {
     options.restore = &restored_;
+    Trace(fmt::format("goes on from its logs, from checkpoint {} on", restored_.whole.value));
     for (const WorkerEntry& entry : restored_.workers) deaths_in_outages_ += entry.state == WorkerState::kLive ? 1 : 0;
   } else if (resume_) {
     options.resume = &resume_->manifest;

@@ -71,7 +71,8 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6c6f67));
   if (!rng.Chance(0.4)) return;
   s->job.storage.durability = Durability::kLog;
-  if (rng.Chance(0.4) && s->job.storage.checkpoint_clocks == 0) s->job.storage.checkpoint_clocks = 5 + rng.Below(30);
+  // Often, so that many outages are behind a checkpoint that is whole.
+  if (rng.Chance(0.75)) s->job.storage.checkpoint_clocks = 3 + rng.Below(8);
   s->faults.outages = std::uint32_t(rng.Below(4));
   s->faults.power = rng.Chance(0.5) ? 1.0 : 0.0;
   s->faults.sync_max_us = rng.Chance(0.3) ? 300'000 : 5'000;
