@@ -217,6 +217,7 @@ void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
   }
   Outbox out;
   step(process, &out);
+  if (process.shard) process.shard->OnLogSynced(events_.now(), &out);  // as the loop does in every turn
   for (Outgoing& o : out) {
     if (process.shard && o.to == kSchedulerPeer) said_[process.node] = events_.now();
     network_.Send(id, o.to, o.message);
