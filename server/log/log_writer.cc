@@ -113,9 +113,19 @@ Status LogWriter::Start(bool new_log) {
   auto mark = new_log ? files_->Create(Path(kMarkName)) : files_->OpenToWrite(Path(kMarkName));
   if (!mark) return std::unexpected(mark.error());
   mark_ = std::move(*mark);
-  if (!new_log) return {};
+  if (!new_log) return SyncTail();
   TARN_RETURN_IF_ERROR(mark_->Allocate(2 * kLogPage));
   TARN_RETURN_IF_ERROR(WriteMark(true));
+  return files_->SyncDirectory(directory_);
+}
+
+// What a reader found may have been written and not synced by a process that was killed. The segments before the last
+// were synced before it was begun.
+Status LogWriter::SyncTail() {
+  if (segments_.empty()) return {};
+  auto last = files_->OpenToWrite(Path(SegmentName(segments_.back().number)));
+  if (!last) return std::unexpected(last.error());
+  TARN_RETURN_IF_ERROR((*last)->Sync());
   return files_->SyncDirectory(directory_);
 }
 

@@ -28,7 +28,8 @@ class LogWriter {
             LogWriterOptions options = {});
   ~LogWriter();
 
-  // Before anything else: makes the mark of a new log, durable, or takes that of an old one.
+  // Before anything else: makes the mark of a new log, durable, or takes that of an old one and makes what was read of
+  // it durable.
   Status Start(bool new_log);
   // Makes what was written durable, and begins a segment whose first record has the sequence last() + 1.
   Status BeginSegment(CheckpointId cut);
@@ -50,6 +51,7 @@ class LogWriter {
  private:
   std::string Path(const std::string& name) const { return directory_ + "/" + name; }
   Status WriteBatch(std::span<const LogRecord> records);
+  Status SyncTail();
   Status WriteMark(bool sync);
 
   FileOps* files_;

@@ -120,5 +120,35 @@ TEST(LogFaultTest, ThePowerMayGoAfterAFailure) {
   }
 }
 
+// What a killed process had written and not synced is read by the next one, which tells others of it: the power may go
+// then, and it is still there.
+TEST(LogFaultTest, WhatARecoveryHandedOutOutlivesThePower) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    MemoryDisk disk;
+    auto files = MakeMemoryFileOps(&disk);
+    Driver killed(files.get());
+    ASSERT_TRUE(killed.Open());
+    killed.Begin({});
+    ASSERT_TRUE(killed.Commit(true));
+    killed.Append(20);
+    ASSERT_TRUE(killed.Write());
+    disk.EndProcess();
+
+    Driver next(files.get());
+    Kept handed;
+    ASSERT_TRUE(next.Recover({}, killed.durable(), &handed));
+    ASSERT_EQ(handed.records.size(), 21u);
+    next.Begin(ShardLog::kContinues);
+    if (seed % 2 == 0) {
+      ASSERT_TRUE(next.Commit());
+    }
+    SplitMix random(seed);
+    disk.LosePower([&](std::uint64_t below) { return random.Below(below); });
+
+    const Life life{.durable = std::max(LogSequence(21), next.durable()), .written = 22, .begun = true};
+    CheckRecovered(&disk, life, "seed " + std::to_string(seed));
+  }
+}
+
 }  // namespace
 }  // namespace tarn::server
