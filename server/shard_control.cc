@@ -149,8 +149,8 @@ Status Shard::Impl::Adopt(const View& view) {
   AdoptMembers(view);
   view_ = view;
   AdoptOrder(view.checkpoint);
-  TellTime();
   Advance();
+  TellTime();  // last: the log has the view, and what it closes, before the time
   SendHeartbeat();
   return {};
 }

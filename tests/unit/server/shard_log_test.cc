@@ -160,6 +160,29 @@ TEST_F(ShardWithLog, AnOlderLogIsNotServedFrom) {
   EXPECT_EQ(again.shard->stop_reason().code, ErrorCode::kCorrupt);
 }
 
+// A clock that a verdict closes just when the time is told again: rows are touched at the same second as they were.
+TEST_F(ShardWithLog, TimeAndViewsComeBackInTheirOrder) {
+  TableSpec table = TableOf(1);
+  table.consistency.apply = ApplyMode::kAggregated;
+  table.life = {.on = true, .expire_seconds = 1000};
+  view_ = FirstView({LiveWorker(0, 10), LiveWorker(1, 11)}, table);
+  node_.Welcomed(view_, {.run = kRun}, "");
+  Push(1);
+  Tick(1);
+  node_.now += 5'000'000;
+  view_.workers[1].state = WorkerState::kEnded;
+  ++view_.version.value;
+  node_.FromScheduler(ViewUpdate{view_});
+  ASSERT_EQ(node_.shard->rows().row_count(), 1u);
+  node_.Commit();
+
+  Node again(node_.disk.Copy(), &files_);
+  view_.version = ViewVersion(0);
+  again.Welcomed(view_, {.run = kRun, .recover = true}, "");
+  ASSERT_FALSE(again.shard->stopped()) << again.shard->stop_reason().reason;
+  EXPECT_EQ(again.shard->DurableHash(), node_.shard->DurableHash());
+}
+
 // Pushes until its log fails at operation n. Whatever failed, what was acknowledged comes back.
 void PushUntilItFails(FaultKind kind, std::uint64_t n, bool* failed) {
   MemoryCheckpointFiles files;
