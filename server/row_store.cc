@@ -55,6 +55,7 @@ Status RowStore::AddTable(const TableSpec& spec) {
     table->sparse.resize(options_.owned.size());
     if (tier_) table->resident = tier_->AddTable(spec.id, table->layout.value_words + table->layout.slot_words);
   }
+  if (table->rules) BeginTime(*table);
   if (tables_.size() <= spec.id.value) tables_.resize(spec.id.value + 1);
   tables_[spec.id.value] = std::move(table);
   return {};

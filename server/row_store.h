@@ -200,6 +200,7 @@ class RowStore {
   void Step(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,
             const float* gradients);
   void SetLife(Table& table);
+  void BeginTime(Table& table);
   void Advance(Table& table, std::uint32_t now);
   void Decide(Table& table, SparsePartition& partition);
   bool Expired(const Table& table, const SparsePartition& partition, std::uint32_t number) const;

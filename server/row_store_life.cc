@@ -57,6 +57,15 @@ void RowStore::AdvanceSeconds(std::uint64_t seconds) {
     if (table && table->rules && table->rules->in_seconds()) Advance(*table, Clamped(seconds));
 }
 
+// A new table knows the time that the others were told: its first rows are born in it.
+void RowStore::BeginTime(Table& table) {
+  if (table.rules->in_seconds()) {
+    if (seconds_) Advance(table, Clamped(*seconds_));
+  } else if (clock_) {
+    Advance(table, Clamped(clock_->value));
+  }
+}
+
 bool RowStore::counts_seconds() const {
   return std::ranges::any_of(tables_,
                              [](const auto& table) { return table && table->rules && table->rules->in_seconds(); });

@@ -183,6 +183,26 @@ TEST_F(ShardWithLog, TimeAndViewsComeBackInTheirOrder) {
   EXPECT_EQ(again.shard->DurableHash(), node_.shard->DurableHash());
 }
 
+// Rows that are born before the time is told again live as long as all others.
+TEST_F(ShardWithLog, ATableThatComesLaterKnowsTheTime) {
+  TableSpec first = TableOf(3), later = TableOf(1);
+  first.life = later.life = {.on = true, .expire_seconds = 160};
+  node_.now = 1'000'000'000'000;
+  view_ = FirstView({LiveWorker(0, 10)}, first);
+  node_.Welcomed(view_, {.run = kRun}, "");
+  node_.now += 10'000;
+  view_.tables.push_back(later);
+  ++view_.version.value;
+  node_.FromScheduler(ViewUpdate{view_});
+  Push(1);
+  const std::uint64_t born = node_.shard->DurableHash();
+  for (int second = 0; second < 100; ++second) {
+    node_.now += 1'000'000;
+    node_.shard->OnTimer(node_.now, &node_.out);
+  }
+  EXPECT_EQ(node_.shard->DurableHash(), born) << "it has expired long before its time";
+}
+
 // Pushes until its log fails at operation n. Whatever failed, what was acknowledged comes back.
 void PushUntilItFails(FaultKind kind, std::uint64_t n, bool* failed) {
   MemoryCheckpointFiles files;
