@@ -289,7 +289,7 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
       stop_as_ = {ErrorCode::kTimeout, "stopped without a checkpoint: it did not come to an end in time"};
     StopAsWanted(now, out);
   }
-  const bool periodic = phase_ == Phase::kTrain && !AtBoundary() && !stop_wanted_ && leases_.granted_any();
+  const bool periodic = phase_ == Phase::kTrain && !AtBoundary() && !stop_wanted_ && AnythingDone();
   if (periodic && !CutUnderWay() && checkpoints_.Due(now, membership_.MinClock(), membership_.LogBytes()))
     WantCut(CutReason::kPeriodic);
 }

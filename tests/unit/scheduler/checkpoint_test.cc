@@ -153,6 +153,22 @@ TEST(Checkpoint, PeriodicByClocksAndBySeconds) {
   EXPECT_GE(slow.store.manifests.size(), 2u);
 }
 
+// A program that has no data but its own: what it pushes is kept too, and a log does not grow without end.
+TEST(Checkpoint, PeriodicWithoutLeases) {
+  Job job = Durable(1, 1);
+  job.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};
+  job.storage.checkpoint_seconds = 5;
+  FakeFleet fleet(job);
+  fleet.AddAll();
+  TableSpec spec;
+  spec.name = "t";
+  fleet.Pass(20);
+  EXPECT_TRUE(fleet.store.manifests.empty()) << "there is nothing to keep";
+  fleet.Send(*fleet.workers[0], CreateTable{.spec = spec, .code = ErrorCode::kOk, .message = {}});
+  for (int i = 0; i < 40; ++i) fleet.Pass(0.5);
+  EXPECT_GE(fleet.store.manifests.size() + fleet.store.removed.size(), 2u);
+}
+
 TEST(Checkpoint, BestIsKeptAndFinalIsWritten) {
   Job job = Durable(1, 2);
   job.train.epochs = 6;
