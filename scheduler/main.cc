@@ -73,6 +73,16 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   return {};
 }
 
+// A run that is not over is not begun anew in its folder: without its state nobody could go on from its logs.
+Status CheckFolderIsFree(const std::string& run_dir) {
+  const auto state = scheduler::ReadState(run_dir);
+  if (state ? !state->begun : state.error().code == ErrorCode::kNotFound) return {};
+  return Fail(ErrorCode::kAlreadyExists,
+              fmt::format("{0}/{1}: a run that is not over lies here, expected a folder without one. To go on with it: "
+                          "--resume {0}",
+                          run_dir, scheduler::kStateName));
+}
+
 // Reads the state or the checkpoint to resume from, if there is one, and the job.
 Status LoadAll(Flags* flags) {
   auto& options = flags->loop;
@@ -84,6 +94,7 @@ Status LoadAll(Flags* flags) {
     if (state.error().code != ErrorCode::kNotFound) return std::unexpected(state.error());
     TARN_RETURN_IF_ERROR(LoadCheckpoint(flags, flags->resume));
   }
+  TARN_RETURN_IF_ERROR(CheckFolderIsFree(flags->run_dir));
   auto job = flags->job.empty() ? ParseJob(options.resume->job_text, options.resume_directory, "/", flags->overrides)
                                 : LoadJob(flags->job, flags->overrides);
   if (!job) return std::unexpected(job.error());

@@ -77,6 +77,17 @@ class BadInputTest(FleetCase):
         self.assertIn(str(port), done.stdout + done.stderr)
         self.assertIn("in use", done.stdout + done.stderr)
 
+    def test_a_run_that_is_not_over_is_not_begun_anew(self):
+        run_dir = self.folder / "not-over"
+        (run_dir / "logs").mkdir(parents=True)
+        state = run_dir / "scheduler.state"
+        state.write_bytes(b"all that can go on from the logs")
+        done = subprocess.run([BIN / "tarn-scheduler", "--job", self.job(), "--run-dir", run_dir],
+                              capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"--resume {run_dir}", done.stderr)
+        self.assertEqual(state.read_bytes(), b"all that can go on from the logs")
+
     def test_checkpoint_of_other_tables_is_refused(self):
         job = self.job(durability="checkpoint", checkpoint_final=True)
         self.run_ok(job, "first")
