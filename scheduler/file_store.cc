@@ -31,8 +31,9 @@ Status FileStore::WriteManifest(const std::string& directory, const Manifest& ma
 }
 
 void FileStore::RemoveCheckpoint(const std::string& directory) {
-  const fs::path path(directory);
-  TARN_CHECK(path.parent_path() == fs::path(root_), "only this run's checkpoints may be removed");
+  // Only this run's checkpoints: a state may name its folder as it was called before.
+  const fs::path path = fs::path(root_) / fs::path(directory).filename();
+  if (!path.has_filename()) return;  // never the folder of them all
   std::error_code error;
   // Without its manifest it is no checkpoint any more, however far the rest gets.
   fs::remove(path / kManifestName, error);
