@@ -199,6 +199,8 @@ class RowStore {
   void ResolveForApply(Table& table, Cursor& cursor, Clock clock, Group* group, float** values, float** slots);
   void Step(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,
             const float* gradients);
+  void StepHalves(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,
+                  const float* gradients);
   void SetLife(Table& table);
   void BeginTime(Table& table);
   void Advance(Table& table, std::uint32_t now);

@@ -29,6 +29,18 @@ void PrefetchForWrite(const float* row, std::size_t floats) {
   for (std::size_t i = 0; i < std::min(floats, kPrefetchedFloats); i += 16) __builtin_prefetch(row + i, 1);
 }
 
+// How many rows there are before one comes again. Few that are not the same share a bit.
+std::size_t DistinctRows(std::size_t n, float* const* rows) {
+  constexpr int kBitsLog2 = 12;
+  std::uint64_t seen[(1 << kBitsLog2) / 64] = {};
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t bit = Mix64(reinterpret_cast<std::uintptr_t>(rows[i])) >> (64 - kBitsLog2);
+    if ((seen[bit / 64] >> (bit % 64) & 1) != 0 && std::find(rows, rows + i, rows[i]) != rows + i) return i;
+    seen[bit / 64] |= std::uint64_t{1} << (bit % 64);
+  }
+  return n;
+}
+
 }  // namespace
 
 // Some keys of a message, with what is known of each.
@@ -280,12 +292,22 @@ void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<co
   }
 }
 
-// One optimizer step for each of n rows. Those in 16 bits are widened for it.
+// One optimizer step for each of n rows. Of a row in 16 bits that is named twice the second sees what the first did.
 void RowStore::Step(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,
                     const float* gradients) {
   const std::uint32_t dim = table.spec.dim;
   if (table.spec.row_codec == ValueCodec::kFp32)
     return kernels::ApplyOptimizer(table.spec.optimizer, clock, dim, n, values, slots, gradients);
+  for (std::size_t i = 0, count = 0; i < n; i += count) {
+    count = DistinctRows(n - i, values + i);
+    StepHalves(table, clock, count, keys + i, values + i, slots + i, gradients + i * dim);
+  }
+}
+
+// Distinct rows in 16 bits: they are widened for their step.
+void RowStore::StepHalves(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values,
+                          float** slots, const float* gradients) {
+  const std::uint32_t dim = table.spec.dim;
   std::uint16_t* halves[kGroup];
   float* wide[kGroup];
   std::uint64_t seeds[kGroup];

@@ -143,8 +143,10 @@ void Residency::BringIn(ResidentRows* rows, std::vector<RowOwner>* owners) {
   Read(rows, owners, &records_);
   counters_.read_waiting += owners->size();
   const std::size_t stride = log_.record_words(rows->table());
-  for (std::size_t i = 0; i < owners->size(); ++i)
-    rows->Install((*owners)[i].place, (*owners)[i].number, records_.data() + i * stride + kOwnerWords);
+  for (std::size_t i = 0; i < owners->size(); ++i) {
+    const auto [place, number] = (*owners)[i];
+    if (rows->IsCold(place, number)) rows->Install(place, number, records_.data() + i * stride + kOwnerWords);
+  }
 }
 
 FetchTicket Residency::Fetch(ResidentRows* rows, std::span<const RowOwner> owners) {

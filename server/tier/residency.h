@@ -53,7 +53,8 @@ class Residency : private ColdLogListener {
   bool Grow(ResidentRows* rows, std::size_t slots);
   // Makes free slots. May evict any row of any table, so rows are looked up after it.
   void Reserve(ResidentRows* rows, std::size_t slots);
-  // Reads cold rows into free slots, of which there must be as many. `owners` are sorted on the way.
+  // Reads cold rows into free slots, of which there must be as many. `owners` are sorted on the way; one may be named
+  // twice.
   void BringIn(ResidentRows* rows, std::vector<RowOwner>* owners);
   // Begins to read cold rows. What is returned has ended when they are in memory (for a while).
   FetchTicket Fetch(ResidentRows* rows, std::span<const RowOwner> owners);

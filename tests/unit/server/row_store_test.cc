@@ -353,6 +353,24 @@ TEST_F(RowStoreTest, RefusesKeysOfOtherPartitionsAndShards) {
   EXPECT_EQ(part.CheckKeys(dense_.id, {&section, 1}, {&key, 1}).error().code, ErrorCode::kInvalidArgument);
 }
 
+// No client of ours does that.
+TEST_F(RowStoreTest, AMessageThatNamesAKeyTwiceStepsItTwice) {
+  for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16}) {
+    TableSpec spec = MakeSpec(1, TableKind::kSparse, 2, OptimizerKind::kSgd);
+    spec.initializer = {InitializerKind::kZero, 0, 0};
+    spec.optimizer.learning_rate = 1;
+    spec.row_codec = codec;
+    RowStore rows({.job_seed = kSeed, .partition_bits = 0, .owned = AllPartitions(0)});
+    ASSERT_TRUE(rows.AddTable(spec));
+    const Batch batch = MakeBatch(spec, 0, {5, 6, 5});
+    const float gradients[] = {-1, -2, -4, -8, -16, -32};
+    rows.Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(gradients),
+               Clock(0));
+    EXPECT_EQ(rows.Values(spec.id, 5), (std::vector<float>{17, 34}));
+    EXPECT_EQ(rows.Values(spec.id, 6), (std::vector<float>{4, 8}));
+  }
+}
+
 TEST_F(RowStoreTest, OverheadIsAtMost24BytesARow) {
   RowStore rows({.job_seed = kSeed, .partition_bits = 2, .owned = AllPartitions(2)});
   const TableSpec spec = MakeSpec(1, TableKind::kSparse, 16, OptimizerKind::kSgd);

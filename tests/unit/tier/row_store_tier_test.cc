@@ -89,7 +89,9 @@ class RowStoreTierTest : public testing::Test {
 
   void Push(std::size_t count) {
     const TableSpec& spec = AnySpec();
-    const Keys some = SomeKeys(spec, count);
+    Push(spec, SomeKeys(spec, count));
+  }
+  void Push(const TableSpec& spec, const Keys& some) {
     std::vector<float> gradients(some.keys.size() * spec.dim);
     for (float& g : gradients) g = static_cast<float>(random_.Unit()) - 0.5f;
     for (RowStore* rows : {tiered_.get(), plain_.get()})
@@ -98,7 +100,9 @@ class RowStoreTierTest : public testing::Test {
   }
   void Pull(std::size_t count) {
     const TableSpec& spec = AnySpec();
-    const Keys some = SomeKeys(spec, count);
+    Pull(spec, SomeKeys(spec, count));
+  }
+  void Pull(const TableSpec& spec, const Keys& some) {
     std::vector<std::byte> out[2];
     for (int i = 0; i < 2; ++i) {
       out[i].resize(some.keys.size() * spec.dim * sizeof(float));
@@ -246,6 +250,24 @@ TEST_F(RowStoreTierTest, CutsHoldTheRowsOfTheirMoment) {
     for (int i = 0; i < 30; ++i) Step();
   }
   EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
+}
+
+// No client of ours does that.
+TEST_F(RowStoreTierTest, AMessageMayNameAKeyTwice) {
+  const TableSpec& spec = specs_[0];
+  for (int i = 0; i < 1500; ++i) Step();
+  for (int i = 0; i < 200; ++i) {
+    Keys some = SomeKeys(spec, 60);
+    std::vector<Key> twice;
+    for (const Key key : some.keys) twice.insert(twice.end(), 2, key);
+    some.keys = twice;
+    for (Section& section : some.sections) section.count *= 2;
+    Pull(spec, some);
+    Push(spec, some);
+    Turn();
+    Step();
+  }
+  ExpectSame();
 }
 
 TEST_F(RowStoreTierTest, TheLeastBudgetIsEnough) {
