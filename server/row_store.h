@@ -135,8 +135,9 @@ class RowStore {
   const std::optional<Clock>& clock() const { return clock_; }
   const std::optional<std::uint64_t>& seconds() const { return seconds_; }
   // A row that has expired is as if it had never been, everywhere in this interface. The memory of many is given back
-  // by ContinueSweep, which looks at about `rows` rows; there is something to do as long as sweeping().
-  bool sweeping() const { return sweeps_due_ != 0; }
+  // by ContinueSweep, which looks at about `rows` rows; there is something to do as long as sweeping(). With a tier
+  // that waits for the end of a cut, which would have to read what it still wants of them row by row.
+  bool sweeping() const { return sweeps_due_ != 0 && !(cutting_ && tier_); }
   void ContinueSweep(std::size_t rows);
   const RowCounters& counters() const { return counters_; }
 

@@ -154,9 +154,9 @@ void RowStore::ContinueSweep(std::size_t rows) {
     spent += kPartitionCost + Sweep(*tables_[sweep_table_], sweep_place_, rows - spent);
 }
 
-// Goes to the partition with a sweep, if it is not there. False: there is none.
+// Goes to the partition with a sweep, if it is not there. False: there is none now.
 bool RowStore::NextSweep() {
-  if (sweeps_due_ == 0) return false;
+  if (!sweeping()) return false;
   for (;;) {
     if (sweep_table_ >= tables_.size()) sweep_table_ = sweep_place_ = 0;
     const Table* table = tables_[sweep_table_].get();

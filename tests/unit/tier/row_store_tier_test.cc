@@ -270,6 +270,21 @@ TEST_F(RowStoreTierTest, AMessageMayNameAKeyTwice) {
   ExpectSame();
 }
 
+// A sweep would read what a cut still wants row by row, while everybody waits.
+TEST_F(RowStoreTierTest, ASweepWaitsForACut) {
+  for (int i = 0; i < 1500; ++i) Step();
+  while (cold_->under_way() != 0) Turn();
+  while (tiered_->sweeping()) tiered_->ContinueSweep(1000);
+  (void)tiered_->BeginCut();
+  tiered_->AdvanceClock(clock_ + 100);
+  const std::uint64_t reads = cold_->reads();
+  tiered_->ContinueSweep(100'000);
+  EXPECT_EQ(cold_->reads(), reads);
+  EXPECT_FALSE(tiered_->sweeping());
+  tiered_->DropCut();
+  EXPECT_TRUE(tiered_->sweeping());
+}
+
 TEST_F(RowStoreTierTest, TheLeastBudgetIsEnough) {
   Open(1);
   for (int i = 0; i < 1000; ++i) Step();
