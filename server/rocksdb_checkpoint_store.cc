@@ -45,12 +45,14 @@ void RocksDbCheckpointStore::Finish(std::optional<std::uint64_t> whole_hash) { Q
 void RocksDbCheckpointStore::Abandon() { Queue(AbandonJob{}, 0); }
 
 void RocksDbCheckpointStore::Queue(Job job, std::size_t bytes) {
+  bool idle = false;
   {
     const std::lock_guard lock(mutex_);
+    idle = jobs_.empty();
     jobs_.push_back(std::move(job));
     queued_bytes_ += bytes;
   }
-  changed_.notify_all();
+  if (idle) changed_.notify_all();  // else it is awake, and takes this one too
 }
 
 bool RocksDbCheckpointStore::HasRoom() {
