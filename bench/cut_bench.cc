@@ -183,8 +183,13 @@ class Bench {
   std::uint64_t Write(std::uint64_t id, const std::string& dir, const char* what, WritingStore* store) {
     const std::string directory = fmt::format("{}/ckpt-{}", dir, id);
     const bool full = manifest_.generations.empty();
-    view_.checkpoint = {CheckpointId(id), false, Clock(0), directory, CheckpointId(full ? 0 : id - 1),
-                        full ? "" : fmt::format("{}/ckpt-{}", dir, id - 1), false};
+    view_.checkpoint = {CheckpointId(id),
+                        false,
+                        Clock(0),
+                        directory,
+                        CheckpointId(full ? 0 : id - 1),
+                        full ? "" : fmt::format("{}/ckpt-{}", dir, id - 1),
+                        false};
     ++view_.version.value;
     const double start = Now();
     Longest longest, order;
@@ -202,7 +207,8 @@ class Bench {
     manifest_.partition_bits = kBits;
     manifest_.tables = {spec_};
     manifest_.generations.push_back({manifest_.id, Clock(0), parts[0].files, parts[0].tables, parts[0].state_hash});
-    if (const Status written = WriteManifest(directory, manifest_); !written) fmt::print("{}\n", written.error().message);
+    if (const Status written = WriteManifest(directory, manifest_); !written)
+      fmt::print("{}\n", written.error().message);
     const Generation& own = manifest_.generations.back();
     longest.Print(what);
     std::uint64_t entries = 0;

@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ROOT / "build/mutants"
 FOLDERS = ("CMakeLists.txt", "CMakePresets.json", "cmake", "core", "examples", "kernels", "net", "schemas", "scheduler", "server",
-           "tests", "tools", "worker", "bench")
+           "serving", "tests", "tools", "worker", "bench")
 
 # name, file, text that stands there once, what stands there instead
 MUTANTS = [

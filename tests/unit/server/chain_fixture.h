@@ -1,5 +1,5 @@
 // Checkpoint directories of several generations as shards write them, and the state that they must hold: what the tests
-// of chains share. Three tables: sparse with Adam, sparse with a life, dense.
+// of chains share. Three tables: sparse with Adam, sparse with 16-bit values and a life, dense.
 #pragma once
 
 #include <fmt/format.h>
@@ -38,6 +38,7 @@ inline std::vector<TableSpec> ChainTables() {
   aging.id = TableId(2);
   aging.name = "aging";
   aging.dim = 5;
+  aging.row_codec = ValueCodec::kBf16;
   aging.life.on = true;
   aging.life.admit_count = 3;
   TableSpec dense = adam;

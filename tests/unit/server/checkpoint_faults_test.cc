@@ -195,7 +195,7 @@ class CheckpointFaultsTest : public ChainFixture {
 TEST_F(CheckpointFaultsTest, WritingFailsAtEveryOperation) {
   for (const int error_number : {ENOSPC, EIO}) {
     const int operations = EachOperation(Hit::kWriting, error_number, [&] { return CutWithBase(); });
-    EXPECT_GT(operations, 100);  // RocksDB's are among them
+    EXPECT_GT(operations, 80);  // RocksDB's are among them
     RecordProperty("operations", operations);
     EXPECT_EQ(Read(2).value(), state_);
     fs::remove_all(Directory(2));
