@@ -338,7 +338,7 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     previous_is_base_ = false;  // what was loaded is the base
   }
 
-  SplitMix random_{Mix64(testing::UnitTest::GetInstance()->random_seed() + std::uint64_t(GetParam().expiry) * 64 +
+  SplitMix random_{Mix64(std::uint64_t(GTEST_FLAG_GET(random_seed)) + std::uint64_t(GetParam().expiry) * 64 +
                          std::uint64_t(GetParam().admission))};
   TableSpec spec_;
   Model model_;
