@@ -10,8 +10,8 @@ namespace tarn::server {
 namespace {
 
 // Ten times the keys of a bucket that are used on average: at the most, and in a segment that was just made.
-constexpr std::size_t kLoadMax = 45;
-constexpr std::size_t kLoadNew = 40;
+constexpr std::size_t kLoadMax = 36;
+constexpr std::size_t kLoadNew = 32;
 
 }  // namespace
 
@@ -22,18 +22,20 @@ RowIndex::~RowIndex() {
 }
 
 // An empty segment with room for `keys` keys and some more.
-RowIndex::Segment RowIndex::NewSegment(std::size_t keys, std::uint32_t depth) {
+RowIndex::Segment RowIndex::NewSegment(std::size_t keys, std::uint32_t depth) const {
   Segment segment;
   segment.depth = depth;
   segment.bucket_count = static_cast<std::uint32_t>(keys * 10 / kLoadNew + 1);
   const std::size_t bytes = segment.bucket_count * sizeof(Bucket);
-  segment.buckets = static_cast<Bucket*>(AllocateLarge(bytes));
+  segment.buckets = static_cast<Bucket*>(FromPages(bytes) ? pages_->Allocate(bytes) : AllocateLarge(bytes));
   std::memset(static_cast<void*>(segment.buckets), 0, bytes);
   return segment;
 }
 
-void RowIndex::Free(const Segment& segment) {
-  if (segment.buckets != &kNothing) std::free(segment.buckets);
+void RowIndex::Free(const Segment& segment) const {
+  const std::size_t bytes = segment.bucket_count * sizeof(Bucket);
+  if (segment.buckets == &kNothing) return;
+  FromPages(bytes) ? pages_->Free(segment.buckets, bytes) : std::free(segment.buckets);
 }
 
 std::uint32_t RowIndex::FindOrInsert(std::uint64_t hash, Key key, std::uint32_t new_row) {
@@ -175,7 +177,9 @@ void RowIndex::DoubleDirectory() {
 std::size_t RowIndex::memory_bytes() const {
   std::size_t bytes = directory_.capacity() * sizeof(Segment);
   for (std::size_t s = 0; s < directory_.size(); s += CopiesOf(directory_[s]))
-    if (directory_[s].buckets != &kNothing) bytes += directory_[s].bucket_count * sizeof(Bucket);
+    if (const std::size_t segment = directory_[s].bucket_count * sizeof(Bucket);
+        directory_[s].buckets != &kNothing && !FromPages(segment))
+      bytes += segment;
   return bytes;
 }
 

@@ -169,7 +169,7 @@ std::uint64_t RowStore::SparsePartition::memory_bytes() const {
 }
 
 std::uint64_t RowStore::memory_bytes() const {
-  std::uint64_t bytes = arena_.reserved_bytes() + (tier_ ? tier_->memory_bytes() : 0);
+  std::uint64_t bytes = arena_.reserved_bytes() + pages_.reserved_bytes() + (tier_ ? tier_->memory_bytes() : 0);
   for (const auto& table : tables_) {
     if (!table) continue;
     for (const auto& partition : table->sparse)

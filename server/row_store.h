@@ -193,6 +193,7 @@ class RowStore {
   void FetchNext(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   // row_store_rows.cc
   void TakeGroup(const Table& table, Cursor& cursor, Group* group) const;
+  static void PrefetchRow(const Table& table, const SparsePartition& partition, std::uint32_t number, bool for_write);
   void FindRows(const Table& table, bool for_write, Group* group) const;
   void ValuesOf(const Table& table, Group* group, const float** rows) const;
   void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows,
@@ -248,6 +249,7 @@ class RowStore {
 
   RowStoreOptions options_;
   std::vector<std::uint32_t> place_;            // by partition: its place among the owned, or kNotOwned
+  PagePool pages_;                              // of the indices, which go first
   std::vector<std::unique_ptr<Table>> tables_;  // by id
   Arena arena_;
   std::unique_ptr<Residency> tier_;

@@ -24,8 +24,8 @@ namespace tarn::server {
 
 // Rows have numbers from birth to removal; those of removed rows are used again.
 struct RowStore::SparsePartition {
-  SparsePartition(std::uint64_t salt, std::uint32_t bits, const RowLayout& layout, Arena* arena)
-      : index(salt, bits), slabs(arena, layout.value_words + layout.slot_words), lives(arena, kLifeWords) {}
+  SparsePartition(std::uint64_t salt, std::uint32_t bits, const RowLayout& layout, Arena* arena, PagePool* pages)
+      : index(salt, bits, pages), slabs(arena, layout.value_words + layout.slot_words), lives(arena, kLifeWords) {}
 
   // The number that the next row will have.
   std::uint32_t NextNumber() const { return free.empty() ? NumberEnd() : free.back(); }

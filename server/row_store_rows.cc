@@ -21,6 +21,8 @@ namespace {
 
 // Rows that are looked up together: enough to overlap the misses, few enough that what was fetched is still near.
 constexpr std::size_t kGroup = 64;
+// Lines of the index that are on their way at once: a processor forgets requests beyond what it can keep track of.
+constexpr std::size_t kLinesAhead = 12;
 // How much of a row is fetched ahead; the kernels fetch the rest of long rows as they go.
 constexpr std::size_t kPrefetchedFloats = 64;
 constexpr std::uint64_t kRounding = 0x726f756e64;
@@ -64,7 +66,7 @@ void RowStore::Table::Initialize(Key key, float* row) const {
 RowStore::SparsePartition& RowStore::Sparse(Table& table, std::uint32_t place) {
   auto& partition = table.sparse[place];
   if (!partition) {
-    partition = std::make_unique<SparsePartition>(table.salt, options_.partition_bits, table.layout, &arena_);
+    partition = std::make_unique<SparsePartition>(table.salt, options_.partition_bits, table.layout, &arena_, &pages_);
     partition->resident = table.resident;
     partition->place = place;
   }
@@ -94,24 +96,46 @@ void RowStore::TakeGroup(const Table& table, Cursor& cursor, Group* group) const
     const SparsePartition* partition = table.sparse[group->places[i]].get();
     if (partition == nullptr) continue;
     group->hashes[i] = partition->index.Hash(group->keys[i]);
-    partition->index.Prefetch(group->hashes[i]);
+    if (i < kLinesAhead) partition->index.Prefetch(group->hashes[i]);
   }
 }
 
-// The numbers of a group's rows, with the rows on the way.
+// The numbers of a group's rows, with the rows on the way. Keys that are not on the first line of the index are looked up
+// last, when the second has come.
 void RowStore::FindRows(const Table& table, bool for_write, Group* group) const {
   group->comings = comings_;
-  const std::size_t floats = for_write ? table.layout.value_words + table.layout.slot_words : table.layout.value_words;
+  std::size_t further[kGroup], n_further = 0;
   for (std::size_t i = 0; i < group->n; ++i) {
+    if (const std::size_t ahead = i + kLinesAhead; ahead < group->n)
+      if (const SparsePartition* next = table.sparse[group->places[ahead]].get())
+        next->index.Prefetch(group->hashes[ahead]);
     const SparsePartition* partition = table.sparse[group->places[i]].get();
     group->numbers[i] =
-        partition == nullptr ? RowIndex::kNone : partition->index.Find(group->hashes[i], group->keys[i]);
-    if (group->numbers[i] == RowIndex::kNone) continue;
-    PrefetchForWrite(partition->Row(group->numbers[i]), floats);
-    if (for_write) partition->changed.rows.Prefetch(group->numbers[i]);
-    if (table.has_life() && (for_write || !partition->verdicts.empty()))
-      __builtin_prefetch(partition->Life(group->numbers[i]), 1);
+        partition == nullptr ? RowIndex::kNone : partition->index.FindNear(group->hashes[i], group->keys[i]);
+    if (group->numbers[i] == RowIndex::kFurther)
+      further[n_further++] = i;
+    else if (group->numbers[i] != RowIndex::kNone)
+      PrefetchRow(table, *partition, group->numbers[i], for_write);
   }
+  for (std::size_t j = 0; j < n_further; ++j) {
+    const std::size_t i = further[j];
+    const SparsePartition& partition = *table.sparse[group->places[i]];
+    group->numbers[i] = partition.index.Find(group->hashes[i], group->keys[i]);
+    if (group->numbers[i] != RowIndex::kNone) PrefetchRow(table, partition, group->numbers[i], for_write);
+  }
+}
+
+inline void RowStore::PrefetchRow(const Table& table, const SparsePartition& partition, std::uint32_t number,
+                                  bool for_write) {
+  const float* row = partition.Row(number);
+  if (for_write) {
+    PrefetchForWrite(row, table.layout.value_words + table.layout.slot_words);
+    partition.changed.rows.Prefetch(number);
+  } else {
+    for (std::size_t i = 0; i < std::min<std::size_t>(table.layout.value_words, kPrefetchedFloats); i += 16)
+      __builtin_prefetch(row + i);
+  }
+  if (table.has_life() && (for_write || !partition.verdicts.empty())) __builtin_prefetch(partition.Life(number), 1);
 }
 
 // Where the values of a group are; for absent rows, their initial values in absent_.

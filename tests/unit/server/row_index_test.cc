@@ -34,7 +34,7 @@ TEST(RowIndexTest, FindsAllThroughGrowth) {
       ASSERT_EQ(index.Find(index.Hash(key + 1), key + 1), RowIndex::kNone);
     }
     EXPECT_EQ(index.size(), kKeys);
-    EXPECT_LE(index.memory_bytes(), kKeys * 18);
+    EXPECT_LE(index.memory_bytes(), kKeys * 21);
     std::set<Key> seen;
     index.ForEach([&](Key key, std::uint32_t row) {
       EXPECT_EQ(key, std::uint64_t{row} << 40 | 3);

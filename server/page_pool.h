@@ -1,0 +1,45 @@
+// Memory in runs of 4 KiB pages out of regions that ask for huge pages: for pieces that come and go, such as the
+// segments of an index, and are reached in random order, where a page table walk each would cost more than the memory.
+// Runs are given out first fit. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tarn::server {
+
+class PagePool {
+ public:
+  static constexpr std::size_t kPageBytes = 4096;
+  static constexpr std::size_t kRunBytesMax = std::size_t{256} << 10;
+
+  PagePool() = default;
+  ~PagePool();
+  PagePool(const PagePool&) = delete;
+  PagePool& operator=(const PagePool&) = delete;
+
+  // At least `bytes` bytes (at most kRunBytesMax), uninitialised, aligned to a page; throws OutOfMemory.
+  void* Allocate(std::size_t bytes);
+  void Free(void* run, std::size_t bytes);
+
+  // What the pool has taken from the system.
+  std::size_t reserved_bytes() const { return regions_.size() * kRegionBytes; }
+
+ private:
+  static constexpr std::size_t kRegionBytes = std::size_t{2} << 20;
+  static constexpr std::size_t kRegionPages = kRegionBytes / kPageBytes;
+  struct Region {
+    std::byte* memory = nullptr;
+    std::size_t free = kRegionPages;
+    std::array<bool, kRegionPages> taken = {};
+  };
+
+  std::byte* TakeFrom(Region* region, std::size_t pages);
+
+  std::vector<Region> regions_;  // in order of address
+  std::size_t hint_ = 0;         // regions before it had no room lately
+};
+
+}  // namespace tarn::server
