@@ -85,8 +85,9 @@ class Bench {
     malloc_trim(0);
     const double map = OfMap();
     malloc_trim(0);
-    fmt::print("{:<28} dim {:>2}: store {:6.2f} M rows/s, array {:6.2f} ({:3.0f}%), unordered_map {:6.2f} ({:4.1f}x), {}\n",
-               setting_.name, spec_.dim, store, plain, 100 * store / plain, map, store / map, memory_);
+    fmt::print(
+        "{:<28} dim {:>2}: store {:6.2f} M rows/s, array {:6.2f} ({:3.0f}%), unordered_map {:6.2f} ({:4.1f}x), {}\n",
+        setting_.name, spec_.dim, store, plain, 100 * store / plain, map, store / map, memory_);
     std::fflush(stdout);
   }
 

@@ -192,13 +192,15 @@ class RowStore {
   void TakeCold(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   void FetchNext(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   // row_store_rows.cc
-  void TakeGroup(const Table& table, Cursor& cursor, Group* group) const;
+  template <typename Work>
+  void InGroups(const Table& table, bool for_write, std::size_t rows, Cursor* cursor, Work work) const;
+  void TakeKeys(const Table& table, Cursor* cursor, Group* group) const;
   static void PrefetchRow(const Table& table, const SparsePartition& partition, std::uint32_t number, bool for_write);
   void FindRows(const Table& table, bool for_write, Group* group) const;
-  void ValuesOf(const Table& table, Group* group, const float** rows) const;
+  void ValuesOf(const Table& table, const Group& group, const float** rows) const;
   void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows,
                     std::byte* out) const;
-  void ResolveForApply(Table& table, Cursor& cursor, Clock clock, Group* group, float** values, float** slots);
+  void StepGroup(Table& table, Clock clock, const Group& group, const float* gradients);
   void Step(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,
             const float* gradients);
   void StepHalves(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,

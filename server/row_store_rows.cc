@@ -19,15 +19,15 @@ namespace tarn::server {
 
 namespace {
 
-// Rows that are looked up together: enough to overlap the misses, few enough that what was fetched is still near.
-constexpr std::size_t kGroup = 64;
-// Lines of the index that are on their way at once: a processor forgets requests beyond what it can keep track of.
-constexpr std::size_t kLinesAhead = 12;
+// Rows that are looked up together. Three groups are under way at once, so that what was fetched for one has come when
+// its turn comes, and is still near.
+constexpr std::size_t kGroup = 32;
+constexpr std::size_t kGroupsUnderWay = 3;
 // How much of a row is fetched ahead; the kernels fetch the rest of long rows as they go.
 constexpr std::size_t kPrefetchedFloats = 64;
 constexpr std::uint64_t kRounding = 0x726f756e64;
 
-void PrefetchForWrite(const float* row, std::size_t floats) {
+[[gnu::always_inline]] inline void PrefetchForWrite(const float* row, std::size_t floats) {
   for (std::size_t i = 0; i < std::min(floats, kPrefetchedFloats); i += 16) __builtin_prefetch(row + i, 1);
 }
 
@@ -87,28 +87,55 @@ RowStore::DensePartition& RowStore::BornDense(Table& table, std::uint32_t place)
   return partition;
 }
 
+// Calls work(group) for the next `rows` keys of a message, group by group, with their rows found and on the way. While
+// the rows of one group are worked on, those of the next come, and the lines of the index of the one after.
+template <typename Work>
+void RowStore::InGroups(const Table& table, bool for_write, std::size_t rows, Cursor* cursor, Work work) const {
+  Group groups[kGroupsUnderWay];
+  std::size_t taken = 0, found = 0, done = 0;
+  while (rows > 0 || done < taken) {
+    if (rows > 0) {
+      Group* group = &groups[taken++ % kGroupsUnderWay];
+      group->n = std::min(kGroup, rows);
+      rows -= group->n;
+      TakeKeys(table, cursor, group);
+    }
+    if (taken - found > 1 || (rows == 0 && found < taken))
+      FindRows(table, for_write, &groups[found++ % kGroupsUnderWay]);
+    if (found - done > 1 || (rows == 0 && found == taken)) work(groups[done++ % kGroupsUnderWay]);
+  }
+}
+
 // The next keys, with their lines of the index on the way.
-void RowStore::TakeGroup(const Table& table, Cursor& cursor, Group* group) const {
-  group->n = std::min(kGroup, cursor.left());
+void RowStore::TakeKeys(const Table& table, Cursor* cursor, Group* group) const {
   for (std::size_t i = 0; i < group->n; ++i) {
-    group->keys[i] = cursor.Next(&group->places[i]);
+    group->keys[i] = cursor->Next(&group->places[i]);
     if (table.is_dense()) continue;
     const SparsePartition* partition = table.sparse[group->places[i]].get();
     if (partition == nullptr) continue;
     group->hashes[i] = partition->index.Hash(group->keys[i]);
-    if (i < kLinesAhead) partition->index.Prefetch(group->hashes[i]);
+    partition->index.Prefetch(group->hashes[i]);
   }
 }
 
-// The numbers of a group's rows, with the rows on the way. Keys that are not on the first line of the index are looked up
-// last, when the second has come.
+// Inlined by force, as all that does nothing but prefetch: GCC takes such a function for one without effect, and drops
+// the calls.
+[[gnu::always_inline]] inline void RowStore::PrefetchRow(const Table& table, const SparsePartition& partition,
+                                                         std::uint32_t number, bool for_write) {
+  const float* row = partition.Row(number);
+  const std::size_t floats = for_write ? table.layout.value_words + table.layout.slot_words : table.layout.value_words;
+  PrefetchForWrite(row, floats);
+  if (for_write) partition.changed.rows.Prefetch(number);
+  if (table.has_life() && (for_write || !partition.verdicts.empty())) __builtin_prefetch(partition.Life(number), 1);
+}
+
+// The numbers of a group's rows, with the rows on the way. Keys that are not on the first line of the index are looked
+// up last, when the second has come.
 void RowStore::FindRows(const Table& table, bool for_write, Group* group) const {
+  if (table.is_dense()) return;
   group->comings = comings_;
   std::size_t further[kGroup], n_further = 0;
   for (std::size_t i = 0; i < group->n; ++i) {
-    if (const std::size_t ahead = i + kLinesAhead; ahead < group->n)
-      if (const SparsePartition* next = table.sparse[group->places[ahead]].get())
-        next->index.Prefetch(group->hashes[ahead]);
     const SparsePartition* partition = table.sparse[group->places[i]].get();
     group->numbers[i] =
         partition == nullptr ? RowIndex::kNone : partition->index.FindNear(group->hashes[i], group->keys[i]);
@@ -125,37 +152,23 @@ void RowStore::FindRows(const Table& table, bool for_write, Group* group) const 
   }
 }
 
-inline void RowStore::PrefetchRow(const Table& table, const SparsePartition& partition, std::uint32_t number,
-                                  bool for_write) {
-  const float* row = partition.Row(number);
-  if (for_write) {
-    PrefetchForWrite(row, table.layout.value_words + table.layout.slot_words);
-    partition.changed.rows.Prefetch(number);
-  } else {
-    for (std::size_t i = 0; i < std::min<std::size_t>(table.layout.value_words, kPrefetchedFloats); i += 16)
-      __builtin_prefetch(row + i);
-  }
-  if (table.has_life() && (for_write || !partition.verdicts.empty())) __builtin_prefetch(partition.Life(number), 1);
-}
-
 // Where the values of a group are; for absent rows, their initial values in absent_.
-void RowStore::ValuesOf(const Table& table, Group* group, const float** rows) const {
+void RowStore::ValuesOf(const Table& table, const Group& group, const float** rows) const {
   const std::size_t stride = table.layout.value_words;
-  if (!table.is_dense()) FindRows(table, false, group);
-  for (std::size_t i = 0; i < group->n; ++i) {
+  for (std::size_t i = 0; i < group.n; ++i) {
     rows[i] = nullptr;
-    const std::uint32_t place = group->places[i];
+    const std::uint32_t place = group.places[i];
     if (table.is_dense()) {
       const DensePartition& partition = table.dense[place];
       if (partition.values != nullptr)
-        rows[i] = table.DenseRow(partition, partition.range.IndexOf(group->keys[i])).values;
-    } else if (group->numbers[i] != RowIndex::kNone && !Expired(table, *table.sparse[place], group->numbers[i])) {
-      rows[i] = table.sparse[place]->Row(group->numbers[i]);
-      if (table.resident != nullptr) table.resident->CountUse(place, group->numbers[i]);
+        rows[i] = table.DenseRow(partition, partition.range.IndexOf(group.keys[i])).values;
+    } else if (group.numbers[i] != RowIndex::kNone && !Expired(table, *table.sparse[place], group.numbers[i])) {
+      rows[i] = table.sparse[place]->Row(group.numbers[i]);
+      if (table.resident != nullptr) table.resident->CountUse(place, group.numbers[i]);
     }
     if (rows[i] != nullptr) continue;
     absent_.resize(kGroup * stride);
-    table.Initialize(group->keys[i], absent_.data() + i * stride);
+    table.Initialize(group.keys[i], absent_.data() + i * stride);
     rows[i] = absent_.data() + i * stride;
   }
 }
@@ -164,20 +177,17 @@ void RowStore::Gather(TableId id, std::span<const Section> sections, std::span<c
                       std::byte* out) const {
   const Table& table = At(id);
   const std::size_t row_bytes = table.spec.dim * kernels::CodecBytes(codec);
-  Group group;
   const float* rows[kGroup];
-  std::size_t in_memory = table.resident == nullptr ? keys.size() : 0;  // of the next rows
   for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
-    if (in_memory == 0) in_memory = BringIn(table, cursor);
-    TakeGroup(table, cursor, &group);
-    in_memory -= group.n;
-    ValuesOf(table, &group, rows);
-    if (table.spec.row_codec == ValueCodec::kFp32) {
-      kernels::GatherRowsEncoded(codec, table.spec.dim, group.n, rows, out);
-    } else {
-      GatherHalves(table, codec, group.n, rows, out);
-    }
-    out += group.n * row_bytes;
+    const std::size_t in_memory = table.resident == nullptr ? cursor.left() : BringIn(table, cursor);
+    InGroups(table, false, in_memory, &cursor, [&](const Group& group) {
+      ValuesOf(table, group, rows);
+      if (table.spec.row_codec == ValueCodec::kFp32)
+        kernels::GatherRowsEncoded(codec, table.spec.dim, group.n, rows, out);
+      else
+        GatherHalves(table, codec, group.n, rows, out);
+      out += group.n * row_bytes;
+    });
   }
 }
 
@@ -275,15 +285,20 @@ RowStore::RowParts RowStore::DenseRowForApply(Table& table, std::uint32_t place,
   return row;
 }
 
-// Pointers to the values and slots of the next group of rows; null for keys that get none.
-void RowStore::ResolveForApply(Table& table, Cursor& cursor, Clock clock, Group* group, float** values, float** slots) {
-  TakeGroup(table, cursor, group);
-  if (!table.is_dense()) FindRows(table, true, group);
-  for (std::size_t i = 0; i < group->n; ++i) {
-    const RowParts row = table.is_dense() ? DenseRowForApply(table, group->places[i], group->keys[i])
-                                          : RowForApply(table, *group, i, clock);
+// Steps the rows of a group; those of keys that get none are left out.
+void RowStore::StepGroup(Table& table, Clock clock, const Group& group, const float* gradients) {
+  const std::uint32_t dim = table.spec.dim;
+  float* values[kGroup];
+  float* slots[kGroup];
+  for (std::size_t i = 0; i < group.n; ++i) {
+    const RowParts row = table.is_dense() ? DenseRowForApply(table, group.places[i], group.keys[i])
+                                          : RowForApply(table, group, i, clock);
     values[i] = row.values;
     slots[i] = row.slots;
+  }
+  for (std::size_t i = 0, end = 0; i < group.n; i = end + 1) {
+    for (end = i; end < group.n && values[end] != nullptr;) ++end;
+    if (end != i) Step(table, clock, end - i, group.keys + i, values + i, slots + i, gradients + i * dim);
   }
 }
 
@@ -293,26 +308,16 @@ void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<co
   const std::uint32_t dim = table.spec.dim;
   const bool encoded = codec != ValueCodec::kFp32;
   if (encoded) decoded_.resize(kGroup * dim);
-  Group group;
-  float* values[kGroup];
-  float* slots[kGroup];
-  std::size_t in_memory = table.resident == nullptr ? keys.size() : 0;  // of the next rows
-  for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
-    try {
-      if (in_memory == 0) in_memory = BringIn(table, cursor);
-      ResolveForApply(table, cursor, clock, &group, values, slots);
-      in_memory -= group.n;
-    } catch (const std::bad_alloc& e) {
-      ThrowExhausted(table, e);
-    }
+  const auto step = [&](const Group& group) {
     if (encoded) kernels::DecodeValues(codec, group.n * dim, gradients, decoded_.data());
-    const float* steps = encoded ? decoded_.data() : reinterpret_cast<const float*>(gradients);
-    // Runs of keys that have rows.
-    for (std::size_t i = 0, end = 0; i < group.n; i = end + 1) {
-      for (end = i; end < group.n && values[end] != nullptr;) ++end;
-      if (end != i) Step(table, clock, end - i, group.keys + i, values + i, slots + i, steps + i * dim);
-    }
+    StepGroup(table, clock, group, encoded ? decoded_.data() : reinterpret_cast<const float*>(gradients));
     gradients += group.n * dim * kernels::CodecBytes(codec);
+  };
+  try {
+    for (Cursor cursor(place_, sections, keys); cursor.left() > 0;)
+      InGroups(table, true, table.resident == nullptr ? cursor.left() : BringIn(table, cursor), &cursor, step);
+  } catch (const std::bad_alloc& e) {
+    ThrowExhausted(table, e);
   }
 }
 

@@ -59,10 +59,13 @@ void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, floa
 void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows, std::byte* out) {
   const std::size_t row_bytes = dim * CodecBytes(codec);
   if (codec == ValueCodec::kFp32) {
-    for (std::size_t i = 0; i < n; ++i) {
-      if (i + kRowsAhead < n) PrefetchRow(rows[i + kRowsAhead], dim);
-      std::memcpy(out + i * row_bytes, rows[i], row_bytes);
-    }
+    WithWidth(dim, [=](auto width) {
+      const std::size_t bytes = width * sizeof(float);
+      for (std::size_t i = 0; i < n; ++i) {
+        if (i + kRowsAhead < n) PrefetchRow(rows[i + kRowsAhead], width);
+        std::memcpy(out + i * bytes, rows[i], bytes);
+      }
+    });
     return;
   }
   // Narrow rows are packed first: a conversion per row would cost more than the row.

@@ -44,7 +44,9 @@ class ResidentRows {
     return place < words_.size() && number < words_[place].end && (WordOf(place, number) & ~kCountMask) == (kCold | id);
   }
   ColdId cold_id(std::uint32_t place, std::uint32_t number) const { return WordOf(place, number) & kColdMask; }
-  void PrefetchWord(std::uint32_t place, std::uint32_t number) const { __builtin_prefetch(&WordOf(place, number)); }
+  [[gnu::always_inline]] void PrefetchWord(std::uint32_t place, std::uint32_t number) const {
+    __builtin_prefetch(&WordOf(place, number));
+  }
 
   void CountUse(std::uint32_t place, std::uint32_t number) {
     std::uint32_t& word = WordOf(place, number);
