@@ -158,9 +158,14 @@ class Reader {
     return out;
   }
 
-  static Generation ReadGeneration(const fb::Generation& m) {
+  Generation ReadGeneration(const fb::Generation& m) {
     Generation out{CheckpointId(m.id()), Clock(m.clock()), ReadFiles(m.files()), {}, m.state_hash()};
     if (m.tables() == nullptr) return out;
+    // The verifier asks for 4 bytes only.
+    if (reinterpret_cast<std::uintptr_t>(m.tables()->Data()) % alignof(wire::CheckpointTable) != 0) {
+      bad_ = "generations.tables (not aligned)";
+      return out;
+    }
     for (const wire::CheckpointTable* t : *m.tables())
       out.tables.push_back({TableId(t->table()), t->rows(), t->removed(), t->seen(), t->state_rows()});
     return out;
