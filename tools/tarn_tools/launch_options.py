@@ -154,7 +154,7 @@ def find_programs(options):
         if missing:
             raise FileNotFoundError(f"no program {missing[0]} in {folder}")
         return folder
-    if not (ROOT / "CMakeLists.txt").exists():
+    if not (ROOT / "tools/build").exists():
         return ROOT / "bin"
     build_programs(options.quiet)
     return ROOT / "build/release/bin"

@@ -45,7 +45,7 @@ inline TableSpec TableOf(std::uint32_t id) {
   const auto& kind = kKinds[id % 3];
   TableSpec spec;
   spec.id = TableId(id);
-  spec.name = "t" + std::to_string(id);
+  spec.name = std::string("t").append(std::to_string(id));
   spec.dim = 1 + id;
   spec.kind = id == 2 ? TableKind::kDense : TableKind::kSparse;
   spec.rows = id == 2 ? 40 : 0;
@@ -215,7 +215,7 @@ class Life {
     std::map<std::uint32_t, std::uint64_t> sequences;  // by partition
   };
 
-  static std::string Directory(CheckpointId id) { return "ckpt-" + std::to_string(id.value); }
+  static std::string Directory(CheckpointId id) { return std::string("ckpt-").append(std::to_string(id.value)); }
   void Note() { states_[node_.log.appended()] = node_.shard->DurableHash(); }
 
   void NextView() {

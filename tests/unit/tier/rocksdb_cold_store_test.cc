@@ -292,6 +292,7 @@ TEST_F(RocksDbColdStoreTest, AFetchThatCannotReadFails) {
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].kind, ColdEvent::Kind::kFailed);
   EXPECT_EQ(events[0].error.code, ErrorCode::kIo);
+  store_.reset();  // before what its files ask whether to fail
 }
 
 TEST_F(RocksDbColdStoreTest, ADamagedPageIsNotRead) {
