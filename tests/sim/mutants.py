@@ -172,6 +172,14 @@ MUTANTS = [
     ("lost-base-tried-again", "scheduler/cut.cc", "  checkpoints_.ForgetBase();\n", ""),
     ("resumed-data-trained-again", "scheduler/splits.cc",
      "if (index < trained.size()) split.restored", "if (index + 1 < trained.size()) split.restored"),
+    ("expired-rows-in-a-cut", "server/row_store_cut.cc",
+     "  if (!cut.verdicts.empty() && cut.verdicts.Expired(*table.rules, *row.life))\n"
+     "    return KeepGone(table, cut, number, key, out == nullptr);\n", ""),
+    ("lives-decide-where-they-start", "server/row_store_life.cc",
+     "std::exchange(table.started, true) && boundary > table.boundary", "boundary > table.boundary"),
+    ("counts-lost-at-a-resume", "server/row_loader.cc", "return rows_->LoadSeen(table_, seen);", "return {};"),
+    ("expired-row-steps-on", "server/row_store_rows.cc",
+     "number == RowIndex::kNone || Expired(table, partition, number)) {", "number == RowIndex::kNone) {"),
 ]
 
 

@@ -74,6 +74,33 @@ TEST(RowIndexTest, ForgetsAndReplaces) {
   }
 }
 
+TEST(RowIndexTest, KeysWhoseHashesBeginAlikeCostNoMoreThanOthers) {
+  RowIndex index(0, 0);
+  constexpr std::uint32_t kKeys = 3 * RowIndex::kSegmentKeys;
+  for (std::uint32_t i = 0; i < kKeys; ++i) {
+    const Key key = Unmix64(i);  // a hash of 32 zero bits and i
+    index.FindOrInsert(index.Hash(key), key, i);
+  }
+  for (std::uint32_t i = 0; i < kKeys; ++i) ASSERT_EQ(index.Find(index.Hash(Unmix64(i)), Unmix64(i)), i);
+  EXPECT_LE(index.memory_bytes(), kKeys * 30);
+}
+
+TEST(RowIndexTest, AWalkVisitsOnceWhatIsThereAllTheTime) {
+  RowIndex index(7, 2);
+  SplitMix random(2);
+  for (Key key = 0; key < 30'000; ++key) index.FindOrInsert(index.Hash(key), key, std::uint32_t(key));
+  std::map<Key, int> visits;
+  RowIndex::Walk walk;
+  for (Key next = 30'000; !walk.done; ++next) {
+    index.Continue(&walk, 1 + random.Below(300), [&](Key key, std::uint32_t) { ++visits[key]; });
+    for (int i = 0; i < 30; ++i) index.FindOrInsert(index.Hash(next * 100 + i), next * 100 + i, 0);
+    const Key gone = 2 * random.Below(15'000);  // the odd ones stay
+    index.Erase(index.Hash(gone), gone);
+  }
+  for (Key key = 1; key < 30'000; key += 2) ASSERT_EQ(visits[key], 1) << key;
+  for (const auto& [key, count] : visits) ASSERT_EQ(count, 1) << key;
+}
+
 TEST(RowIndexTest, TakesTheExtremeKeys) {
   RowIndex index(5, 3);
   const Key keys[] = {0, 1, ~Key{0}, Key{1} << 63};
