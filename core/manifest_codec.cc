@@ -162,7 +162,8 @@ class Reader {
     Generation out{CheckpointId(m.id()), Clock(m.clock()), ReadFiles(m.files()), {}, m.state_hash()};
     if (m.tables() == nullptr) return out;
     // The verifier asks for 4 bytes only.
-    if (reinterpret_cast<std::uintptr_t>(m.tables()->Data()) % alignof(wire::CheckpointTable) != 0) {
+    if (m.tables()->size() > 0 &&
+        reinterpret_cast<std::uintptr_t>(m.tables()->Data()) % alignof(wire::CheckpointTable) != 0) {
       bad_ = "generations.tables (not aligned)";
       return out;
     }

@@ -142,7 +142,8 @@ Status ExportFile::ReadIndex(std::span<const std::byte> index, const std::string
     table.position = Positioner(spec, t->salt());
     if (t->sections() == nullptr) continue;
     // The verifier asks for 4 bytes only.
-    if (reinterpret_cast<std::uintptr_t>(t->sections()->Data()) % alignof(fb::Section) != 0)
+    if (t->sections()->size() > 0 &&
+        reinterpret_cast<std::uintptr_t>(t->sections()->Data()) % alignof(fb::Section) != 0)
       return Corrupt(origin, fmt::format("the sections of table '{}' do not lie aligned", table.name));
     for (const fb::Section* s : *t->sections())
       table.sections.push_back({s->first_key(), s->last_key(), s->offset(), s->bytes(), s->rows(), s->removed(),

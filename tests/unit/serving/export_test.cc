@@ -144,11 +144,16 @@ TEST_F(ExportTest, WhatIsNotFinishedIsNotThere) {
   EXPECT_EQ(ExportWriter::Create((folder_ / "nowhere" / "x").string(), FullInfo()).error().code, ErrorCode::kNotFound);
 }
 
+// Wherever its empty list of sections lies.
 TEST_F(ExportTest, WithoutRowsItIsStillAnExport) {
-  ASSERT_TRUE(WriteExport(path_, FullInfo(), {{SparseSpec(), {}, {}}}));
-  const auto file = ExportFile::Open(path_);
-  ASSERT_TRUE(file) << file.error().message;
-  EXPECT_FALSE(file->Find(*file->FindTable("users"), 4).row);
+  for (std::size_t length = 1; length < 40; ++length) {
+    ExportInfo info = FullInfo();
+    info.job = std::string(length, 'j');
+    ASSERT_TRUE(WriteExport(path_, info, {{SparseSpec(), {}, {}}}));
+    const auto file = ExportFile::Open(path_);
+    ASSERT_TRUE(file) << length << ": " << file.error().message;
+    EXPECT_FALSE(file->Find(*file->FindTable("users"), 4).row);
+  }
 }
 
 }  // namespace
