@@ -160,7 +160,7 @@ class Reader {
 
   Generation ReadGeneration(const fb::Generation& m) {
     Generation out{CheckpointId(m.id()), Clock(m.clock()), ReadFiles(m.files()), {}, m.state_hash()};
-    if (m.tables() == nullptr || m.tables()->size() == 0) return out;
+    if (m.tables() == nullptr) return out;
     // The verifier asks for 4 bytes only.
     if (m.tables()->size() > 0 &&
         reinterpret_cast<std::uintptr_t>(m.tables()->Data()) % alignof(wire::CheckpointTable) != 0) {
