@@ -1,13 +1,11 @@
 // A Manifest as the bytes of its file, and back.
 #include <fmt/format.h>
 
-#include <bit>
-#include <cstring>
 #include <set>
 
-#include "core/crc32c.h"
 #include "core/limits.h"
 #include "core/manifest.h"
+#include "core/sealed.h"
 #include "core/table_codec.h"
 #include "manifest_generated.h"
 
@@ -18,11 +16,7 @@ namespace fb = tarn::manifest;
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-static_assert(std::endian::native == std::endian::little, "fields around the body are copied as they are");
-
-constexpr char kMagic[8] = {'T', 'A', 'R', 'N', 'C', 'K', 'P', 'T'};
-constexpr std::size_t kHeaderBytes = 24;
-constexpr std::size_t kSummedFrom = 16;  // the checksum covers the length and the body
+constexpr SealedFormat kFormat{"TARNCKPT", "a checkpoint's manifest", 1, kManifestVersion};
 
 Offset<wire::Quality> WriteQuality(FlatBufferBuilder& b, const Quality& quality) {
   std::vector<std::uint16_t> bucket;
@@ -240,59 +234,22 @@ class Reader {
   std::string bad_;
 };
 
-template <typename T>
-T At(std::string_view bytes, std::size_t offset) {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
-
-template <typename T>
-void Append(std::string* out, T value) {
-  out->append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
 std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what) {
   return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
 }
 
 }  // namespace
 
-std::string EncodeManifest(const Manifest& manifest) {
-  std::string summed;
-  const std::string body = BodyOf(manifest);
-  Append(&summed, std::uint64_t{body.size()});
-  summed += body;
-  std::string out(kMagic, sizeof kMagic);
-  Append(&out, kManifestVersion);
-  Append(&out, Crc32c(summed));
-  return out + summed;
-}
+std::string EncodeManifest(const Manifest& manifest) { return Seal(kFormat, BodyOf(manifest)); }
 
 Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& origin) {
-  if (bytes.size() < kHeaderBytes)
-    return Corrupt(origin, fmt::format("{} bytes, expected at least {}", bytes.size(), kHeaderBytes));
-  if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
-    return Corrupt(origin, "not a checkpoint's manifest: expected it to begin with \"TARNCKPT\"");
-  const auto version = At<std::uint32_t>(bytes, 8);
-  if (version == 0 || version > kManifestVersion)
-    return Fail(ErrorCode::kUnsupported, fmt::format("{}: format version {}, expected 1 to {}{}", origin, version,
-                                                     kManifestVersion, version == 0 ? "" : ": a newer tarn wrote it"));
-  const auto size = At<std::uint64_t>(bytes, 16);
-  if (size != bytes.size() - kHeaderBytes)
-    return Corrupt(origin, fmt::format("a body of {} bytes, expected {}", bytes.size() - kHeaderBytes, size));
-  const auto expected = At<std::uint32_t>(bytes, 12);
-  const std::uint32_t sum = Crc32c(bytes.substr(kSummedFrom));
-  if (sum != expected) return Corrupt(origin, fmt::format("checksum {:08x}, expected {:08x}", sum, expected));
-
-  // FlatBuffers are read where they lie, and must lie aligned.
-  std::vector<std::uint64_t> aligned((size + 7) / 8 + 1);
-  std::memcpy(aligned.data(), bytes.data() + kHeaderBytes, size);
-  const auto* body = reinterpret_cast<const std::uint8_t*>(aligned.data());
-  flatbuffers::Verifier verifier(body, size);
+  const auto unsealed = Unseal(kFormat, bytes, origin);
+  if (!unsealed) return std::unexpected(unsealed.error());
+  const auto body = unsealed->body();
+  flatbuffers::Verifier verifier(body.data(), body.size());
   if (!fb::VerifyManifestBuffer(verifier)) return Corrupt(origin, "its body does not verify");
   Reader reader;
-  Manifest manifest = reader.Read(*fb::GetManifest(body), version);
+  Manifest manifest = reader.Read(*fb::GetManifest(body.data()), unsealed->version);
   if (!reader.bad().empty()) return Corrupt(origin, fmt::format("field {} makes no sense", reader.bad()));
   return manifest;
 }

@@ -1,10 +1,7 @@
 #include <fmt/format.h>
 
-#include <bit>
-#include <cstring>
-
-#include "core/crc32c.h"
 #include "core/file.h"
+#include "core/sealed.h"
 #include "scheduler/state.h"
 #include "scheduler_state_generated.h"
 
@@ -14,24 +11,8 @@ namespace {
 namespace fb = tarn::scheduler_state;
 using flatbuffers::FlatBufferBuilder;
 
-static_assert(std::endian::native == std::endian::little, "fields around the body are copied as they are");
-
-constexpr char kMagic[8] = {'T', 'A', 'R', 'N', 'S', 'T', 'A', 'T'};
-constexpr std::size_t kHeaderBytes = 24;
-constexpr std::size_t kSummedFrom = 16;
+constexpr SealedFormat kFormat{"TARNSTAT", "a scheduler's state", kStateVersion, kStateVersion};
 constexpr std::size_t kStateBytesMax = std::size_t{1} << 30;
-
-template <typename T>
-T At(std::string_view bytes, std::size_t offset) {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
-}
-
-template <typename T>
-void Append(std::string* out, T value) {
-  out->append(reinterpret_cast<const char*>(&value), sizeof value);
-}
 
 std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what) {
   return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
@@ -110,39 +91,15 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
 
 }  // namespace
 
-std::string EncodeState(const SchedulerState& state) {
-  std::string summed;
-  const std::string body = BodyOf(state);
-  Append(&summed, std::uint64_t{body.size()});
-  summed += body;
-  std::string out(kMagic, sizeof kMagic);
-  Append(&out, kStateVersion);
-  Append(&out, Crc32c(summed));
-  return out + summed;
-}
+std::string EncodeState(const SchedulerState& state) { return Seal(kFormat, BodyOf(state)); }
 
 Expected<SchedulerState> DecodeState(std::string_view bytes, const std::string& origin) {
-  if (bytes.size() < kHeaderBytes)
-    return Corrupt(origin, fmt::format("{} bytes, expected at least {}", bytes.size(), kHeaderBytes));
-  if (std::memcmp(bytes.data(), kMagic, sizeof kMagic) != 0)
-    return Corrupt(origin, "not a scheduler's state: expected it to begin with \"TARNSTAT\"");
-  const auto version = At<std::uint32_t>(bytes, 8);
-  if (version != kStateVersion)
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("{}: format version {}, expected {}", origin, version, kStateVersion));
-  const auto size = At<std::uint64_t>(bytes, 16);
-  if (size != bytes.size() - kHeaderBytes)
-    return Corrupt(origin, fmt::format("a body of {} bytes, expected {}", bytes.size() - kHeaderBytes, size));
-  const auto expected = At<std::uint32_t>(bytes, 12);
-  const std::uint32_t sum = Crc32c(bytes.substr(kSummedFrom));
-  if (sum != expected) return Corrupt(origin, fmt::format("checksum {:08x}, expected {:08x}", sum, expected));
-  // FlatBuffers are read where they lie, and must lie aligned.
-  std::vector<std::uint64_t> aligned((size + 7) / 8 + 1);
-  std::memcpy(aligned.data(), bytes.data() + kHeaderBytes, size);
-  const auto* body = reinterpret_cast<const std::uint8_t*>(aligned.data());
-  flatbuffers::Verifier verifier(body, size);
+  const auto unsealed = Unseal(kFormat, bytes, origin);
+  if (!unsealed) return std::unexpected(unsealed.error());
+  const auto body = unsealed->body();
+  flatbuffers::Verifier verifier(body.data(), body.size());
   if (!fb::VerifyStateBuffer(verifier)) return Corrupt(origin, "its body does not verify");
-  return Read(*fb::GetState(body), origin);
+  return Read(*fb::GetState(body.data()), origin);
 }
 
 Expected<SchedulerState> ReadState(const std::string& run_dir) {

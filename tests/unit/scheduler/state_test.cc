@@ -74,7 +74,7 @@ TEST(State, ANewerFormatIsNamed) {
   const auto state = DecodeState(bytes, "run/scheduler.state");
   ASSERT_FALSE(state.has_value());
   EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
-  EXPECT_EQ(state.error().message, "run/scheduler.state: format version 9, expected 1");
+  EXPECT_EQ(state.error().message, "run/scheduler.state: format version 9, expected 1: a newer tarn wrote it");
 }
 
 TEST(State, IsWrittenBeforeItIsTold) {

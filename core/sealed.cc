@@ -1,0 +1,71 @@
+#include "core/sealed.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+#include "core/crc32c.h"
+
+namespace tarn {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers are copied as they are");
+
+constexpr std::size_t kMagicBytes = 8, kVersionAt = 8, kSumAt = 12, kSizeAt = 16, kBodyAt = 24;
+
+template <typename T>
+T At(std::string_view bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+template <typename T>
+void Append(std::string* out, T value) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::string Versions(const SealedFormat& format) {
+  if (format.oldest == format.newest) return fmt::format("{}", format.newest);
+  return fmt::format("{} to {}", format.oldest, format.newest);
+}
+
+}  // namespace
+
+std::string Seal(const SealedFormat& format, std::string_view body) {
+  TARN_CHECK(format.magic.size() == kMagicBytes, "a magic of 8 bytes");
+  std::string summed;
+  Append(&summed, std::uint64_t{body.size()});
+  summed += body;
+  std::string out(format.magic);
+  Append(&out, format.newest);
+  Append(&out, Crc32c(summed));
+  return out + summed;
+}
+
+Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, const std::string& origin) {
+  const auto corrupt = [&origin](std::string_view what) {
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
+  };
+  if (bytes.size() < kBodyAt) return corrupt(fmt::format("{} bytes, expected at least {}", bytes.size(), kBodyAt));
+  if (!bytes.starts_with(format.magic))
+    return corrupt(fmt::format("not {}: expected it to begin with \"{}\"", format.what, format.magic));
+  Unsealed unsealed{.version = At<std::uint32_t>(bytes, kVersionAt), .words = {}, .size = 0};
+  if (unsealed.version < format.oldest || unsealed.version > format.newest)
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: format version {}, expected {}{}", origin, unsealed.version, Versions(format),
+                            unsealed.version > format.newest ? ": a newer tarn wrote it" : ""));
+  const auto size = At<std::uint64_t>(bytes, kSizeAt);
+  if (size != bytes.size() - kBodyAt)
+    return corrupt(fmt::format("a body of {} bytes, expected {}", bytes.size() - kBodyAt, size));
+  const auto expected = At<std::uint32_t>(bytes, kSumAt);
+  const std::uint32_t sum = Crc32c(bytes.substr(kSizeAt));
+  if (sum != expected) return corrupt(fmt::format("checksum {:08x}, expected {:08x}", sum, expected));
+  unsealed.size = size;
+  unsealed.words.resize(size / sizeof(std::uint64_t) + 1);
+  std::memcpy(unsealed.words.data(), bytes.data() + kBodyAt, size);
+  return unsealed;
+}
+
+}  // namespace tarn

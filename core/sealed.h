@@ -1,0 +1,35 @@
+// Bytes in an envelope that tells what they are and whether they are whole: how small files of state lie on disk.
+// Around a body stand 8 bytes of magic, then little-endian: format version (32 bits), CRC-32C of all that follows (32
+// bits), bytes of the body (64 bits). Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+
+namespace tarn {
+
+struct SealedFormat {
+  std::string_view magic;                // 8 bytes
+  std::string_view what;                 // for errors: "a checkpoint's manifest"
+  std::uint32_t oldest = 1, newest = 1;  // versions that are read; the newest is written
+};
+
+std::string Seal(const SealedFormat& format, std::string_view body);
+
+struct Unsealed {
+  std::uint32_t version = 0;
+  std::vector<std::uint64_t> words;  // the body, aligned for FlatBuffers, which are read where they lie
+  std::size_t size = 0;
+  std::span<const std::uint8_t> body() const { return {reinterpret_cast<const std::uint8_t*>(words.data()), size}; }
+};
+
+// kUnsupported: another version. kCorrupt: cut off, damaged or something else. The message begins with `origin` and
+// names what was found and what was expected.
+Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, const std::string& origin);
+
+}  // namespace tarn
