@@ -8,11 +8,12 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 namespace tarn {
 namespace {
 
-// Closes at the end of the scope; Close() is for the writer, who must see its error.
+// Closes at the end of the scope.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -22,7 +23,6 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   int get() const { return fd_; }
-  int Close() { return ::close(std::exchange(fd_, -1)); }
 
  private:
   int fd_;
@@ -30,25 +30,6 @@ class Descriptor {
 
 std::unexpected<Error> Failed(std::string_view path, std::string_view what) {
   return std::unexpected(SystemError(path, what, errno));
-}
-
-Status WriteAll(int fd, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed(path, "write");
-    bytes = bytes.subspan(std::size_t(written));
-  }
-  return {};
-}
-
-Status WriteAndSync(const std::string& path, std::span<const std::byte> bytes) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (file.get() < 0) return Failed(path, "create");
-  TARN_RETURN_IF_ERROR(WriteAll(file.get(), bytes, path));
-  if (::fsync(file.get()) != 0) return Failed(path, "sync");
-  if (file.Close() != 0) return Failed(path, "close");
-  return {};
 }
 
 }  // namespace
@@ -75,15 +56,56 @@ Expected<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
   }
 }
 
-Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes) {
-  const std::string beside = fmt::format("{}.tmp-{}", path, ::getpid());
-  Status written = WriteAndSync(beside, bytes);
-  if (written && ::rename(beside.c_str(), path.c_str()) != 0) written = Failed(path, "rename into place");
-  if (!written) {
-    ::unlink(beside.c_str());
-    return written;
+AtomicFile::AtomicFile(std::string path, std::string beside, int fd)
+    : path_(std::move(path)), beside_(std::move(beside)), fd_(fd) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)), beside_(std::move(other.beside_)), fd_(std::exchange(other.fd_, -1)) {}
+
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(beside_, other.beside_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(beside_.c_str());
+}
+
+Expected<AtomicFile> AtomicFile::Create(const std::string& path) {
+  std::string beside = fmt::format("{}.tmp-{}", path, ::getpid());
+  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return Failed(beside, "create");
+  return AtomicFile(path, std::move(beside), fd);
+}
+
+Status AtomicFile::WriteAt(std::span<const std::byte> bytes, std::uint64_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Failed(beside_, "write");
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
   }
-  return SyncDirectory(std::filesystem::path(path).parent_path().string());
+  return {};
+}
+
+// What is beside it goes away with any error but the last.
+Status AtomicFile::Commit() {
+  if (::fsync(fd_) != 0) return Failed(beside_, "sync");
+  if (::rename(beside_.c_str(), path_.c_str()) != 0) return Failed(path_, "rename into place");
+  if (::close(std::exchange(fd_, -1)) != 0) return Failed(path_, "close");
+  return SyncDirectory(std::filesystem::path(path_).parent_path().string());
+}
+
+Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes) {
+  auto file = AtomicFile::Create(path);
+  if (!file) return std::unexpected(file.error());
+  TARN_RETURN_IF_ERROR(file->WriteAt(bytes, 0));
+  return file->Commit();
 }
 
 Status SyncDirectory(const std::string& path) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,27 @@ Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes
 inline Status WriteFileAtomic(const std::string& path, std::string_view text) {
   return WriteFileAtomic(path, std::as_bytes(std::span(text.data(), text.size())));
 }
+
+// A file that is written piece by piece and takes its place at once: until Commit it lies beside it, and without a
+// Commit it goes away again. Errors as above. Not thread-safe.
+class AtomicFile {
+ public:
+  static Expected<AtomicFile> Create(const std::string& path);
+  ~AtomicFile();
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+
+  // All of `bytes` at `offset`, which may be written before or beyond the end.
+  Status WriteAt(std::span<const std::byte> bytes, std::uint64_t offset);
+  // Durable, and in the place of what was there. Once.
+  Status Commit();
+
+ private:
+  AtomicFile(std::string path, std::string beside, int fd);
+
+  std::string path_, beside_;
+  int fd_;
+};
 
 // Makes the names in a folder durable: new, renamed and removed files survive a loss of power.
 Status SyncDirectory(const std::string& path);

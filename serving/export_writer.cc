@@ -1,12 +1,8 @@
 #include "serving/export_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -21,17 +17,6 @@ namespace tarn::serving {
 namespace {
 
 constexpr std::size_t kSectionBytes = std::size_t{4} << 20;
-
-Status WriteAt(int fd, std::span<const std::byte> bytes, std::uint64_t offset, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return std::unexpected(SystemError(path, "write", errno));
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-    offset += static_cast<std::uint64_t>(written);
-  }
-  return {};
-}
 
 void AppendValues(std::span<const float> values, ValueCodec codec, std::vector<std::byte>* out) {
   if (codec == ValueCodec::kFp32) {
@@ -50,21 +35,7 @@ void AppendValues(std::span<const float> values, ValueCodec codec, std::vector<s
 
 class ExportWriter::Impl {
  public:
-  Impl(std::string path, ExportInfo info)
-      : path_(std::move(path)), temp_(fmt::format("{}.tmp-{}", path_, ::getpid())), info_(std::move(info)) {}
-  ~Impl() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!finished_) ::unlink(temp_.c_str());
-  }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  Status Open() {
-    fd_ = ::open(temp_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd_ < 0) return std::unexpected(SystemError(temp_, "create", errno));
-    end_ = sizeof(ExportHeader);
-    return {};
-  }
+  Impl(AtomicFile file, ExportInfo info) : file_(std::move(file)), info_(std::move(info)) {}
 
   Status BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec) {
     TARN_RETURN_IF_ERROR(WriteSection());
@@ -90,15 +61,10 @@ class ExportWriter::Impl {
   Expected<ExportTotals> Finish() {
     TARN_RETURN_IF_ERROR(WriteSection());
     const auto index = Index();
-    TARN_RETURN_IF_ERROR(WriteAt(fd_, std::span(index.data(), index.size()), end_, temp_));
+    TARN_RETURN_IF_ERROR(file_.WriteAt(index, end_));
     totals_.bytes = end_ + index.size();
     TARN_RETURN_IF_ERROR(WriteHeader(index));
-    if (::fsync(fd_) != 0) return std::unexpected(SystemError(temp_, "sync", errno));
-    if (::close(std::exchange(fd_, -1)) != 0) return std::unexpected(SystemError(temp_, "close", errno));
-    if (::rename(temp_.c_str(), path_.c_str()) != 0)
-      return std::unexpected(SystemError(path_, "rename into place", errno));
-    finished_ = true;
-    TARN_RETURN_IF_ERROR(SyncDirectory(std::filesystem::path(path_).parent_path().string()));
+    TARN_RETURN_IF_ERROR(file_.Commit());
     return totals_;
   }
 
@@ -132,7 +98,7 @@ class ExportWriter::Impl {
     }
     bytes.insert(bytes.end(), values_.begin(), values_.end());
     end_ = (end_ + kExportAlignment - 1) / kExportAlignment * kExportAlignment;
-    TARN_RETURN_IF_ERROR(WriteAt(fd_, bytes, end_, temp_));
+    TARN_RETURN_IF_ERROR(file_.WriteAt(bytes, end_));
     Table& table = tables_.back();
     table.sections.emplace_back(first_, last_, end_, bytes.size(), static_cast<std::uint32_t>(keys_.size()),
                                 static_cast<std::uint32_t>(removed_.size()), partition_.value, Crc32(bytes));
@@ -178,14 +144,12 @@ class ExportWriter::Impl {
     header.index_crc32 = Crc32(index);
     header.file_bytes = totals_.bytes;
     header.crc32 = Crc32(std::as_bytes(std::span(&header, 1)).subspan(kHeaderSummedFrom));
-    return WriteAt(fd_, std::as_bytes(std::span(&header, 1)), 0, temp_);
+    return file_.WriteAt(std::as_bytes(std::span(&header, 1)), 0);
   }
 
-  std::string path_, temp_;
+  AtomicFile file_;
   ExportInfo info_;
-  int fd_ = -1;
-  bool finished_ = false;
-  std::uint64_t end_ = 0;
+  std::uint64_t end_ = sizeof(ExportHeader);
   std::vector<Table> tables_;
   ExportTotals totals_;
   // The section at hand.
@@ -199,9 +163,9 @@ ExportWriter::ExportWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 ExportWriter::~ExportWriter() = default;
 
 Expected<std::unique_ptr<ExportWriter>> ExportWriter::Create(const std::string& path, ExportInfo info) {
-  auto impl = std::make_unique<Impl>(path, std::move(info));
-  TARN_RETURN_IF_ERROR(impl->Open());
-  return std::unique_ptr<ExportWriter>(new ExportWriter(std::move(impl)));
+  auto file = AtomicFile::Create(path);
+  if (!file) return std::unexpected(file.error());
+  return std::unique_ptr<ExportWriter>(new ExportWriter(std::make_unique<Impl>(std::move(*file), std::move(info))));
 }
 
 Status ExportWriter::BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec) {

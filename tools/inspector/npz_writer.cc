@@ -1,13 +1,9 @@
 #include "tools/inspector/npz_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -61,18 +57,7 @@ std::string NpyHeader(const std::string& dtype, std::uint64_t rows, std::uint32_
 
 class NpzWriter::Impl {
  public:
-  explicit Impl(std::string path) : path_(std::move(path)), temp_(fmt::format("{}.tmp-{}", path_, ::getpid())) {}
-  ~Impl() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!finished_) ::unlink(temp_.c_str());
-  }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  Status Open() {
-    fd_ = ::open(temp_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    return fd_ < 0 ? Status(std::unexpected(SystemError(temp_, "create", errno))) : Status{};
-  }
+  explicit Impl(AtomicFile file) : file_(std::move(file)) {}
 
   Status BeginArray(const std::string& name, const std::string& dtype, std::uint32_t columns) {
     const std::size_t item = static_cast<std::size_t>(dtype.back() - '0');
@@ -97,8 +82,8 @@ class NpzWriter::Impl {
         ::crc32_combine(Crc(npy.bytes(), 0), member.crc, static_cast<z_off_t>(member.data_bytes)));
     TARN_RETURN_IF_ERROR(Flush());
     const Record local = LocalHeader(member);
-    TARN_RETURN_IF_ERROR(WriteAt(local.bytes(), member.offset));
-    return WriteAt(npy.bytes(), member.offset + local.bytes().size());
+    TARN_RETURN_IF_ERROR(file_.WriteAt(local.bytes(), member.offset));
+    return file_.WriteAt(npy.bytes(), member.offset + local.bytes().size());
   }
 
   Expected<std::uint64_t> Finish() {
@@ -113,12 +98,7 @@ class NpzWriter::Impl {
     record.U32(0x06054b50).U16(0).U16(0).U16(few).U16(few).U32(kIn64Bits).U32(kIn64Bits).U16(0);
     TARN_RETURN_IF_ERROR(Write(record.bytes()));
     TARN_RETURN_IF_ERROR(Flush());
-    if (::fsync(fd_) != 0) return std::unexpected(SystemError(temp_, "sync", errno));
-    if (::close(std::exchange(fd_, -1)) != 0) return std::unexpected(SystemError(temp_, "close", errno));
-    if (::rename(temp_.c_str(), path_.c_str()) != 0)
-      return std::unexpected(SystemError(path_, "rename into place", errno));
-    finished_ = true;
-    TARN_RETURN_IF_ERROR(SyncDirectory(std::filesystem::path(path_).parent_path().string()));
+    TARN_RETURN_IF_ERROR(file_.Commit());
     return end();
   }
 
@@ -155,26 +135,13 @@ class NpzWriter::Impl {
   }
 
   Status Flush() {
-    TARN_RETURN_IF_ERROR(WriteAt(buffer_, written_));
+    TARN_RETURN_IF_ERROR(file_.WriteAt(buffer_, written_));
     written_ += buffer_.size();
     buffer_.clear();
     return {};
   }
 
-  Status WriteAt(std::span<const std::byte> bytes, std::uint64_t offset) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return std::unexpected(SystemError(temp_, "write", errno));
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-      offset += static_cast<std::uint64_t>(written);
-    }
-    return {};
-  }
-
-  std::string path_, temp_;
-  int fd_ = -1;
-  bool finished_ = false;
+  AtomicFile file_;
   std::vector<std::byte> buffer_;
   std::uint64_t written_ = 0;
   std::vector<Member> members_;
@@ -184,9 +151,9 @@ NpzWriter::NpzWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 NpzWriter::~NpzWriter() = default;
 
 Expected<std::unique_ptr<NpzWriter>> NpzWriter::Create(const std::string& path) {
-  auto impl = std::make_unique<Impl>(path);
-  TARN_RETURN_IF_ERROR(impl->Open());
-  return std::unique_ptr<NpzWriter>(new NpzWriter(std::move(impl)));
+  auto file = AtomicFile::Create(path);
+  if (!file) return std::unexpected(file.error());
+  return std::unique_ptr<NpzWriter>(new NpzWriter(std::make_unique<Impl>(std::move(*file))));
 }
 Status NpzWriter::BeginArray(const std::string& name, const std::string& dtype, std::uint32_t columns) {
   return impl_->BeginArray(name, dtype, columns);

@@ -44,6 +44,30 @@ TEST_F(FileTest, ReplacesTheWholeFile) {
   EXPECT_EQ(*ReadFile(Path("a"), 100), "new");
 }
 
+TEST_F(FileTest, PiecesTakeTheirPlaceTogether) {
+  const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); };
+  ASSERT_TRUE(WriteFileAtomic(Path("a"), "old"));
+  auto file = AtomicFile::Create(Path("a"));
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(file->WriteAt(bytes("world"), 6));
+  ASSERT_TRUE(file->WriteAt(bytes("hello "), 0));
+  EXPECT_EQ(*ReadFile(Path("a"), 100), "old");
+  ASSERT_TRUE(file->Commit());
+  EXPECT_EQ(*ReadFile(Path("a"), 100), "hello world");
+  EXPECT_EQ(FilesHere(), 1u);
+}
+
+TEST_F(FileTest, PiecesWithoutCommitGoAway) {
+  {
+    auto file = AtomicFile::Create(Path("a"));
+    ASSERT_TRUE(file);
+    AtomicFile moved = std::move(*file);
+    EXPECT_EQ(FilesHere(), 1u) << "beside it";
+  }
+  EXPECT_EQ(FilesHere(), 0u);
+  EXPECT_EQ(AtomicFile::Create(Path("no/folder")).error().code, ErrorCode::kNotFound);
+}
+
 TEST_F(FileTest, LimitAndOnePast) {
   ASSERT_TRUE(WriteFileAtomic(Path("a"), "12345"));
   EXPECT_TRUE(ReadFile(Path("a"), 5));
