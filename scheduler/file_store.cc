@@ -19,6 +19,12 @@ Status FileStore::WriteState(const SchedulerState& state) {
 }
 
 Status FileStore::RemoveState() {
+  over_ = true;
+  return {};
+}
+
+Status FileStore::Settle() {
+  if (!over_) return {};
   const std::string path = run_dir_ + "/" + kStateName;
   std::error_code error;
   fs::remove(path, error);

@@ -14,11 +14,15 @@ class FileStore final : public SchedulerStore {
   Status WriteManifest(const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
   Status WriteState(const SchedulerState& state) override;
+  // Only notes it: a run that is ended by force before its summary is there goes on, and gets one.
   Status RemoveState() override;
+  // The summary is there: removes the state if RemoveState was called.
+  Status Settle();
 
  private:
   std::string run_dir_;
   std::string root_;
+  bool over_ = false;
 };
 
 }  // namespace tarn::scheduler

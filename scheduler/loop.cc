@@ -11,7 +11,6 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "net/advertise.h"
-#include "scheduler/file_store.h"
 
 namespace tarn::scheduler {
 namespace {
@@ -161,7 +160,8 @@ Status Loop::End() {
   const Status written =
       WriteFileAtomic(options_.run_dir + "/summary.json", SummaryJson(options_.job, progress, reason));
   if (reason.code != ErrorCode::kOk) return Fail(reason.code, reason.reason);
-  return written;
+  TARN_RETURN_IF_ERROR(written);
+  return store_->Settle();
 }
 
 }  // namespace tarn::scheduler

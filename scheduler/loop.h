@@ -12,6 +12,7 @@
 #include "core/manifest.h"
 #include "core/metrics.h"
 #include "net/transport.h"
+#include "scheduler/file_store.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/summary.h"
 #include "scheduler/worker_lines.h"
@@ -60,7 +61,7 @@ class Loop {
 
   LoopOptions options_;
   net::Transport* transport_;
-  std::unique_ptr<SchedulerStore> store_;
+  std::unique_ptr<FileStore> store_;
   std::unique_ptr<Scheduler> scheduler_;
   std::optional<MetricsFile> metrics_;
   LogLimiter metrics_limiter_;
