@@ -75,6 +75,17 @@ learning_rate = 0.01
         path.write_text(text)
         return path
 
+    def recording_programs(self, number, written):
+        """A folder with the programs, in which tarn-worker keeps a record."""
+        folder = self.folder / f"bin-{number}"
+        folder.mkdir()
+        for program in ("tarn-scheduler", "tarn-server"):
+            (folder / program).symlink_to(BIN / program)
+        worker = folder / "tarn-worker"
+        worker.write_text(f'#!/bin/sh\nexec "{BIN}/tarn-worker" --record "{written}" "$@"\n')
+        worker.chmod(0o755)
+        return folder
+
     def command(self, job, run_dir, *more, bin_dir=BIN):
         return [sys.executable, LAUNCH, job, "--bin-dir", bin_dir, "--run-dir", run_dir, "--quiet", *more]
 

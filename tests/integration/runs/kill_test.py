@@ -17,7 +17,7 @@ import unittest
 
 import processes
 import record
-from fleet_case import BIN, FleetCase
+from fleet_case import FleetCase
 
 KILLS = int(os.environ.get("TARN_KILLS", "10"))
 KILLS_OF_A_RUN = 5
@@ -68,17 +68,6 @@ class KillTest(FleetCase):
         summary = json.loads((run_dir / "summary.json").read_text())
         ends = record.verdicts((run_dir / "logs/scheduler-0.log").read_text())
         return summary, record.Record(written.read_text()), ends
-
-    def recording_programs(self, number, written):
-        """A folder with the programs, in which tarn-worker keeps a record."""
-        folder = self.folder / f"bin-{number}"
-        folder.mkdir()
-        for program in ("tarn-scheduler", "tarn-server"):
-            (folder / program).symlink_to(BIN / program)
-        worker = folder / "tarn-worker"
-        worker.write_text(f'#!/bin/sh\nexec "{BIN}/tarn-worker" --record "{written}" "$@"\n')
-        worker.chmod(0o755)
-        return folder
 
     def bide(self, written):
         """A random time; every other one ends where batches are in flight, not in a start or a pause."""
