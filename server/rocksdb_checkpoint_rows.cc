@@ -167,7 +167,7 @@ class RocksDbCheckpointRows : public CheckpointRows {
       return Fail(ErrorCode::kCorrupt, fmt::format("{}: a row of {} bytes in table '{}', expected {}", source.path(),
                                                    value.size(), table_->name, row_words_ * sizeof(std::uint32_t)));
     words_.resize(value.size() / sizeof(std::uint32_t));
-    std::memcpy(words_.data(), value.data(), value.size());
+    if (!value.empty()) std::memcpy(words_.data(), value.data(), value.size());
     *row = {key.partition, key.key, words_, source.generation()};
     return {};
   }

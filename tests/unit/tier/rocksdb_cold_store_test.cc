@@ -173,6 +173,7 @@ class RocksDbColdStoreTest : public testing::Test {
 
   std::string directory_;
   std::counting_semaphore<> events_ready_{0};
+  Faults faults_;  // outlives the store, whose files ask it whether to fail
   std::unique_ptr<RocksDbColdStore> store_;
 };
 
@@ -223,10 +224,10 @@ TEST_F(RocksDbColdStoreTest, FetchesEndInTheirOrder) {
 TEST_F(RocksDbColdStoreTest, AFailureAtAnyWriteIsAnError) {
   std::int64_t operations = 1;
   for (std::int64_t n = -1; n < operations; ++n) {
-    Faults faults;
-    faults.reads = false;
-    faults.until = n;
-    const Status opened = Open(std::make_shared<FaultyFiles>(&faults));
+    faults_.reads = false;
+    faults_.operations = 0;
+    faults_.until = n;
+    const Status opened = Open(std::make_shared<FaultyFiles>(&faults_));
     Error error{opened ? ErrorCode::kOk : opened.error().code, opened ? "" : opened.error().message};
     for (std::uint32_t s = 0; s < 3 && error.code == ErrorCode::kOk; ++s) {
       const ColdEvent event = Write({1, s});
@@ -240,7 +241,7 @@ TEST_F(RocksDbColdStoreTest, AFailureAtAnyWriteIsAnError) {
     }
     if (n < 0) {
       EXPECT_EQ(error.code, ErrorCode::kOk) << error.message;
-      operations = faults.operations;
+      operations = faults_.operations;
       EXPECT_GT(operations, 20);
     } else {
       EXPECT_EQ(error.code, ErrorCode::kIo) << n;
@@ -251,16 +252,15 @@ TEST_F(RocksDbColdStoreTest, AFailureAtAnyWriteIsAnError) {
 }
 
 TEST_F(RocksDbColdStoreTest, AFailureAtAnyReadIsAnError) {
-  Faults faults;
-  faults.reads = false;
-  ASSERT_TRUE(Open(std::make_shared<FaultyFiles>(&faults)));
+  faults_.reads = false;
+  ASSERT_TRUE(Open(std::make_shared<FaultyFiles>(&faults_)));
   for (std::uint32_t s = 0; s < 8; ++s) ASSERT_EQ(Write({1, s}).kind, ColdEvent::Kind::kWritten);
-  faults.reads = true;
-  faults.writes = false;
+  faults_.reads = true;
+  faults_.writes = false;
   std::int64_t operations = 1;
   for (std::int64_t n = -1; n < operations; ++n) {
-    faults.operations = 0;
-    faults.until = n;
+    faults_.operations = 0;
+    faults_.until = n;
     bool failed = false;
     for (std::uint32_t s = 0; s < 8 && !failed; ++s) {
       const auto records = Records({1, s});
@@ -275,24 +275,22 @@ TEST_F(RocksDbColdStoreTest, AFailureAtAnyReadIsAnError) {
       EXPECT_NE(status.error().message.find(directory_), std::string::npos);
     }
     EXPECT_EQ(failed, n >= 0);
-    if (n < 0) operations = faults.operations;
+    if (n < 0) operations = faults_.operations;
   }
   EXPECT_GE(operations, 8);
 }
 
 TEST_F(RocksDbColdStoreTest, AFetchThatCannotReadFails) {
-  Faults faults;
-  faults.reads = false;
-  ASSERT_TRUE(Open(std::make_shared<FaultyFiles>(&faults)));
+  faults_.reads = false;
+  ASSERT_TRUE(Open(std::make_shared<FaultyFiles>(&faults_)));
   Write({1, 0});
-  faults.reads = true;
-  faults.until = 0;
+  faults_.reads = true;
+  faults_.until = 0;
   store_->Fetch(Records({1, 0}), kRecordBytes);
   const auto events = Events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].kind, ColdEvent::Kind::kFailed);
   EXPECT_EQ(events[0].error.code, ErrorCode::kIo);
-  store_.reset();  // before what its files ask whether to fail
 }
 
 TEST_F(RocksDbColdStoreTest, ADamagedPageIsNotRead) {
