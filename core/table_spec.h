@@ -92,7 +92,7 @@ struct LifeSpec {
   float min_score = 0.0f;            // once its score is below
   float score_decay = 1.0f;          // of the score a clock; each push of a clock adds 1
   std::uint64_t rows_max = 0;        // of the whole table; the lowest scores go first, or the longest without a push
-  std::uint64_t sweep_clocks = 100;  // rows expire at clocks that are multiples of this
+  std::uint64_t sweep_clocks = 100;  // rows expire at its multiples (rule R4)
   friend bool operator==(const LifeSpec&, const LifeSpec&) = default;
 };
 
