@@ -1,11 +1,23 @@
 // Filling the row store from a checkpoint.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "server/row_store_impl.h"
 
 namespace tarn::server {
+
+namespace {
+
+// Each push makes it one at least, so anything else is no row's (and its logarithm is none).
+bool IsLife(const std::uint32_t* words) {
+  RowLife life;
+  std::memcpy(&life, words, sizeof life);
+  return std::isfinite(life.score) && life.score >= 1;
+}
+
+}  // namespace
 
 // Place of a key's partition among the owned, or kNotOwned.
 std::uint32_t RowStore::PlaceOf(const Table& table, Key key) const {
@@ -46,6 +58,9 @@ Status RowStore::Load(TableId id, std::span<const Key> keys, std::span<const std
     const std::uint32_t place = PlaceOf(table, key);
     if (place == kNotOwned) continue;
     const std::uint32_t* from = rows.data() + i * table.row_words();
+    if (table.has_life() && !IsLife(from + table.layout.value_words + table.layout.slot_words))
+      return Fail(ErrorCode::kCorrupt,
+                  fmt::format("table '{}': the row of key {} has a score that no row can have", table.spec.name, key));
     const RowParts row = RowForLoad(table, place, key);
     if (row.life != nullptr) UncountLife(table, *table.sparse[place], *row.life);
     auto take = [&from](void* to, std::uint32_t words) {

@@ -1,7 +1,10 @@
 // Rows on disk, when the store has a tier: what a message needs is brought into memory before it is looked at, what a
 // cut needs is read beside the work and not kept.
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "server/exhaustion.h"
 #include "server/row_store_impl.h"
 
 namespace tarn::server {
@@ -149,7 +152,11 @@ void RowStore::TakeCold(Table& table, PartitionCut& cut, std::vector<CutRows>* o
     const ColdWalk::Row& row = cold.fetching[i];
     std::uint32_t* record = records.data() + i * words;
     if (cut.state->settled.Test(row.number)) continue;
-    TARN_CHECK(record[0] == cut_place_ && record[1] == row.number, "a cut gets the record of another row");
+    if (record[0] != cut_place_ || record[1] != row.number)
+      throw StorageFailed({ErrorCode::kCorrupt,
+                           fmt::format("table '{}': another row lies on disk where that of key {} was put: the tier's "
+                                       "files are damaged",
+                                       table.spec.name, row.key)});
     Keep(table, cut, row.number, row.key, PartsOf(table, partition, row.number, record + kOwnerWords), out);
   }
   cold.fetching.clear();

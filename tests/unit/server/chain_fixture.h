@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <bit>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -122,6 +123,7 @@ class ChainFixture : public testing::Test {
       std::vector<std::uint32_t>& row = state.rows[key];
       row.resize(RowWords(table));
       for (std::uint32_t& word : row) word = std::uint32_t(random->Next());
+      if (table.life.on) row.back() = std::bit_cast<std::uint32_t>(float(1 + random->Below(1000)) * 1.25f);  // a score
       state.seen.erase(key);
       changed_[table.id].insert(key);
     }
