@@ -1,6 +1,7 @@
 // tarn-server: owns partitions of the tables, one thread a shard.
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -51,10 +52,19 @@ tarn::Expected<std::uint32_t> ShardsOfRun(const std::string& run_dir) {
   return job->fleet.shards;
 }
 
+// A tier has a file open for each of its segments: as many as the system allows this process at all.
+void AllowManyFiles() {
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);  // only a wish
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace tarn;
+  AllowManyFiles();
   server::ServerOptions options;
   CLI::App app{kAbout};
   app.add_option("--scheduler", options.scheduler, "the scheduler's address, tcp://HOST:PORT")->required();

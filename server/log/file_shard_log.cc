@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <chrono>
+#include <filesystem>
 #include <utility>
 
 #include "core/limits.h"
@@ -38,6 +39,10 @@ FileShardLog::~FileShardLog() {
 
 Status FileShardLog::LockDirectory() {
   TARN_RETURN_IF_ERROR(files_->MakeDirectory(directory_));
+  // A log whose folder has no durable name is none: <run>/log/shard-N, and the two above it.
+  const std::filesystem::path folder(directory_), above = folder.parent_path();
+  TARN_RETURN_IF_ERROR(files_->SyncDirectory(above.string()));
+  TARN_RETURN_IF_ERROR(files_->SyncDirectory(above.parent_path().string()));
   auto lock = files_->Lock(directory_ + "/" + kLockName);
   if (!lock) return std::unexpected(lock.error());
   lock_ = std::move(*lock);
