@@ -13,7 +13,7 @@ namespace {
 // Each push makes it one at least, so anything else is no row's (and its logarithm is none).
 bool IsLife(const std::uint32_t* words) {
   RowLife life;
-  std::memcpy(&life, words, sizeof life);
+  std::memcpy(static_cast<void*>(&life), words, sizeof life);
   return std::isfinite(life.score) && life.score >= 1;
 }
 
