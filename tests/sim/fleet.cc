@@ -15,6 +15,8 @@ namespace {
 // Simulated time that a run may take after the last fault before it counts as stuck.
 constexpr TimeUs kSettleUs = 600'000'000;
 constexpr TimeUs kResendUs = 200'000;
+// The time of day when a run begins, and one that goes on from a checkpoint of it.
+constexpr TimeUs kUnixUs = 1'700'000'000'000'000, kLaterUnixUs = kUnixUs + 1'000'000'000'000;
 // What takes longest of a shard's disk, and now and then.
 constexpr TimeUs kFastTierUs = 3'000, kSlowTierUs = 3'000'000;
 
@@ -44,6 +46,8 @@ Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume,
       resume_(resume != nullptr ? std::optional(*resume) : std::nullopt),
       rng_(Mix64(scenario.draw ^ 0x666c74)),
       tier_rng_(Mix64(scenario.draw ^ 0x636f6c64)),
+      outage_rng_(Mix64(scenario.draw ^ 0x6f757467)),
+      time_rng_(Mix64(scenario.draw ^ 0x74696d65)),
       oracle_(scenario_),
       network_(&events_, scenario_.faults, scenario_.draw, scenario_.through_frames,
                [this](ProcessId to, Peer from, Message message) { Deliver(to, from, std::move(message)); }),
@@ -69,7 +73,10 @@ ProcessId Fleet::StartScheduler() {
     options.first_incarnation = restored_.progress.next_incarnation.value;
   }
   const bool goes_on = !disk_->state.empty() && restored_.begun;
-  if (!goes_on) oracle_.BeginAnew();
+  if (!goes_on) {
+    oracle_.BeginAnew();
+    witnesses_.clear();
+  }
   if (goes_on) {
     options.restore = &restored_;
     Trace(fmt::format("goes on from its logs, from checkpoint {} on", restored_.whole.value));
@@ -94,8 +101,9 @@ std::unique_ptr<SimShardStore> Fleet::MakeStore(ProcessId id, ShardId shard) {
     });
   };
   hooks.written = [this, id](CheckpointPart part) {
-    Step(id,
-         [this, part](Process& process, Outbox* out) { process.shard->OnCheckpointWritten(part, events_.now(), out); });
+    Step(id, [this, part](Process& process, Outbox* out) {
+      process.shard->OnCheckpointWritten(part, NowOf(process), out);
+    });
   };
   hooks.wake = [this, id] { Step(id, [](Process&, Outbox*) {}); };
   hooks.state_hash = [this, id] { return processes_.at(id)->shard->rows().StateHash(); };
@@ -126,13 +134,14 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   if (scenario_.waiting_bytes_max != 0) options.waiting_bytes_max = scenario_.waiting_bytes_max;
   options.nonce = rng_.Next() | 1;
   options.endpoint = fmt::format("sim://shard-{}", index);
-  p->log = std::make_unique<server::MemoryShardLog>(&logs_[index], fmt::format("shard-{}", index));
+  p->log = MakeLog(id, index);
   options.log = p->log.get();
   // Cuts take many steps, with messages between them.
   options.cut_slice_bytes = scenario_.cut_slice_bytes;
   options.cut_pause_us = scenario_.cut_pause_us;
+  options.unix_us_at_zero = unix_us_at_zero_[index];
   p->shard = std::make_unique<server::Shard>(options, p->store.get(), p->checker.get());
-  Step(id, [this](Process& process, Outbox* out) { process.shard->Start(events_.now(), out); });
+  Step(id, [this](Process& process, Outbox* out) { process.shard->Start(NowOf(process), out); });
   return id;
 }
 
@@ -144,7 +153,7 @@ server::Tier Fleet::MakeTier(ProcessId id) {
     events_.At(events_.now() + 1 + TimeUs(tier_rng_.Below(std::uint64_t(most))), [this, id] {
       Step(id, [this](Process& process, Outbox* out) {
         process.cold->RunOne();
-        process.shard->OnTier(events_.now(), out);
+        process.shard->OnTier(NowOf(process), out);
       });
     });
   });
@@ -175,6 +184,8 @@ ProcessId Fleet::StartWorker(std::uint32_t rank) {
   return id;
 }
 
+TimeUs Fleet::NowOf(const Process& process) const { return events_.now() + process.ahead; }
+
 void Fleet::Deliver(ProcessId to, Peer from, Message message) {
   auto it = processes_.find(to);
   if (it == processes_.end()) return;
@@ -183,12 +194,16 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
     if (p.scheduler) {
       if (message.sender.role == Role::kShard) heard_[1 + message.sender.rank] = events_.now();
       p.scheduler->OnMessage(from, message, events_.now(), out);
+      OnSchedulerTold(message);
     }
     if (p.shard) {
-      p.shard->OnMessage(from, message, events_.now(), out);
+      p.shard->OnMessage(from, message, NowOf(p), out);
       CheckRefused(p, message, *out, from);
     }
-    if (p.worker) p.worker->OnMessage(from, message, events_.now(), out);
+    if (p.worker) {
+      p.worker->OnMessage(from, message, events_.now(), out);
+      OnWorkerTold(p, message);
+    }
   });
 }
 
@@ -217,12 +232,13 @@ void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
   }
   Outbox out;
   step(process, &out);
-  if (process.shard) process.shard->OnLogSynced(events_.now(), &out);  // as the loop does in every turn
+  if (process.shard) process.shard->OnLogSynced(NowOf(process), &out);  // as the loop does in every turn
   for (Outgoing& o : out) {
     if (process.shard && o.to == kSchedulerPeer) said_[process.node] = events_.now();
     network_.Send(id, o.to, o.message);
   }
   AfterStep(id, process);
+  if (process.log) Witness(process);
   if (process.log) TendLog(id, process);
 }
 
@@ -230,8 +246,7 @@ void Fleet::AfterStep(ProcessId id, Process& p) {
   if (p.scheduler) {
     oracle_.OnView(p.scheduler->view());
     if (p.scheduler->stopping()) scheduler_store_.Stopping();
-    if (p.scheduler->view().version != last_view_) CutAtChange();
-    last_view_ = p.scheduler->view().version;
+    if (p.scheduler->view().version != last_view_) OnNewView(p.scheduler->view());
   } else if (p.shard) {
     if (p.shard->minimum_clock() < p.last_clock) oracle_.Fail("a shard's minimum clock went back");
     p.last_clock = p.shard->minimum_clock();
@@ -256,6 +271,15 @@ void Fleet::AfterStep(ProcessId id, Process& p) {
   if (!p.over) ArmTimer(id, p);
 }
 
+void Fleet::OnNewView(const View& view) {
+  CutAtChange();
+  last_view_ = view.version;
+  if (std::exchange(last_whole_, view.whole) < view.whole) OnMoment(Moment::kWhole);
+  if (std::exchange(last_order_, view.checkpoint.id) < view.checkpoint.id &&
+      time_rng_.Chance(scenario_.faults.jump_at_cut))
+    events_.At(events_.now() + TimeUs(time_rng_.Below(40'000)), [this] { JumpInTime(); });
+}
+
 // The process ends, and is started anew unless another has taken its place.
 void Fleet::Restart(ProcessId id, std::uint32_t rank) {
   events_.At(events_.now() + 50'000, [this, id, rank] {
@@ -274,7 +298,7 @@ void Fleet::ConnectToShards(ProcessId id, Process& p) {
 
 void Fleet::ArmTimer(ProcessId id, Process& p) {
   const TimeUs at = p.scheduler ? p.scheduler->NextTimer()
-                    : p.shard   ? p.shard->NextTimer()
+                    : p.shard   ? p.shard->NextTimer() - p.ahead
                                 : p.worker->client().NextTimer();
   if (at == p.timer_at) return;
   p.timer_at = at;
@@ -285,7 +309,7 @@ void Fleet::ArmTimer(ProcessId id, Process& p) {
     it->second->timer_at = -1;
     Step(id, [this](Process& process, Outbox* out) {
       if (process.scheduler) process.scheduler->OnTimer(events_.now(), out);
-      if (process.shard) process.shard->OnTimer(events_.now(), out);
+      if (process.shard) process.shard->OnTimer(NowOf(process), out);
       if (process.worker) process.worker->OnTimer(events_.now(), out);
     });
   });
@@ -344,10 +368,12 @@ scheduler::Scheduler* Fleet::Scheduler() {
 
 RunResult Fleet::Run() {
   disk_->state.clear();  // a run of its own, in a folder of its own
+  for (std::uint32_t i = 0; i < scenario_.shards; ++i) unix_us_at_zero_[i] = resume_ ? kLaterUnixUs : kUnixUs;
   StartAll();
   if (resume_) oracle_.ResumeFrom(resume_->manifest, ValuesIn(*disk_, *resume_));
   PlanFaults();
   PlanOutages();
+  PlanTimeJumps();
   const TimeUs limit = scenario_.faults.until_us + kSettleUs;
   while ((Scheduler() == nullptr || !Scheduler()->stopped()) && !oracle_.failed()) {
     if (!events_.RunOne() || events_.now() > limit) {
@@ -372,7 +398,7 @@ RunResult Fleet::Run() {
   result.seed = scenario_.seed;
   result.failure = oracle_.failure();
   result.acked_push_ids = oracle_.acked_push_ids();
-  result.faults_fired = network_.counters().faults() + other_faults_ + crashes_ + outages_;
+  result.faults_fired = network_.counters().faults() + other_faults_ + crashes_ + outages_ + time_jumps_;
   result.messages = network_.counters().delivered;
   result.events = events_.executed();
   result.crashes = crashes_;
@@ -387,6 +413,9 @@ RunResult Fleet::Run() {
   result.workers_died = scheduler.progress().workers_died;
   result.bits_fixed = result.workers_died == deaths_in_outages_;
   result.outages = outages_;
+  result.power_cuts = power_cuts_;
+  result.recoveries = recoveries_;
+  result.time_jumps = time_jumps_;
   result.simulated_us = events_.now();
   return result;
 }

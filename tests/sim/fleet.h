@@ -15,6 +15,7 @@
 #include "server/shard.h"
 #include "tests/sim/network.h"
 #include "tests/sim/oracle.h"
+#include "tests/sim/sim_log.h"
 #include "tests/sim/sim_store.h"
 #include "tests/sim/sim_worker.h"
 
@@ -33,7 +34,9 @@ struct RunResult {
   bool job_failed = false;  // as it had to: a shard was silent for too long, or a store refused to write
   bool resumed = false;     // and went on from a checkpoint
   bool bits_fixed = true;   // nobody died but in outages
-  std::uint64_t outages = 0;
+  std::uint64_t outages = 0, power_cuts = 0;
+  std::uint64_t recoveries = 0;  // of shards, after which the state was compared
+  std::uint64_t time_jumps = 0;
   TimeUs simulated_us = 0;
   bool busy() const { return acked_push_ids >= 1000 && faults_fired > 0; }
 };
@@ -56,14 +59,25 @@ class Fleet {
 
  private:
   struct Process;
+  // What an outage may wait for.
+  enum class Moment { kPushAcked, kTickAcked, kLeaseDone, kPartWritten, kWhole, kRecovered, kEnd };
 
   ProcessId StartScheduler();
   void StartAll();
   scheduler::Scheduler* Scheduler();  // null while everything is down
   // fleet_outages.cc
   void PlanOutages();
+  void AwaitOutage();
   void Outage();
   void ComeBack();
+  void EndDisks();
+  void SetClocks();
+  void OnMoment(Moment moment);
+  void OnWorkerTold(const Process& worker, const Message& message);
+  void OnSchedulerTold(const Message& message);
+  std::unique_ptr<SimLog> MakeLog(ProcessId id, std::uint32_t index);
+  void OnRecovered(ProcessId id, LogSequence last);
+  void Witness(Process& shard);
   void TendLog(ProcessId id, Process& process);
   ProcessId StartShard(std::uint32_t index);
   std::unique_ptr<SimShardStore> MakeStore(ProcessId id, ShardId shard);
@@ -76,6 +90,8 @@ class Fleet {
   void CrashWorker(std::uint32_t rank);
   void Pause(NodeId node, TimeUs length);
   void PlanTierFaults(ProcessId id);
+  void PlanTimeJumps();
+  void JumpInTime();
   void CutAtChange();
   void CrashAtCut(Process& worker);
   bool SilencedShard() const;                  // the network kept one from the scheduler for a lease
@@ -86,6 +102,8 @@ class Fleet {
   void Deliver(ProcessId to, Peer from, Message message);
   void Step(ProcessId id, std::function<void(Process&, Outbox*)> step);
   void AfterStep(ProcessId id, Process& process);
+  void OnNewView(const View& view);
+  TimeUs NowOf(const Process& process) const;
   void ArmTimer(ProcessId id, Process& process);
   void ConnectToShards(ProcessId id, Process& process);
   void CheckEnd();
@@ -99,11 +117,13 @@ class Fleet {
   SimDisk* disk_;
   std::optional<ResumePoint> resume_;
   EventQueue events_;
-  SplitMix rng_, tier_rng_;
+  SplitMix rng_, tier_rng_, outage_rng_, time_rng_;
   Oracle oracle_;
   Network network_;
   SimSchedulerStore scheduler_store_;
   std::map<std::uint32_t, server::MemoryDisk> logs_;  // by shard
+  std::map<std::uint32_t, LogWitness> witnesses_;     // by shard
+  std::map<std::uint32_t, TimeUs> unix_us_at_zero_;   // by shard: of the fleet's time, at the process at hand
   std::map<ProcessId, std::unique_ptr<Process>> processes_;
   std::vector<ProcessId> worker_of_rank_;
   ProcessId scheduler_id_ = 0;
@@ -115,7 +135,9 @@ class Fleet {
   TimeUs shard_slept_until_ = 0;
   std::map<NodeId, TimeUs> said_, heard_;  // by shard: to the scheduler, by it
   bool down_ = false;
-  std::uint64_t outages_ = 0, deaths_in_outages_ = 0;
+  std::optional<Moment> awaited_;  // by an outage that is due
+  CheckpointId last_order_, last_whole_;
+  std::uint64_t outages_ = 0, power_cuts_ = 0, deaths_in_outages_ = 0, recoveries_ = 0, time_jumps_ = 0;
   scheduler::SchedulerState restored_;  // what the scheduler at hand came back from
 };
 

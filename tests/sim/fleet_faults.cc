@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/sim/fleet_process.h"
 
@@ -120,6 +121,29 @@ void Fleet::PlanTierFaults(ProcessId id) {
     ++disk_->failed;
     ++other_faults_;
   });
+}
+
+void Fleet::PlanTimeJumps() {
+  const auto most = std::uint64_t(scenario_.faults.until_us);
+  for (std::uint32_t i = 0; i < scenario_.faults.time_jumps; ++i)
+    events_.At(100'000 + TimeUs(time_rng_.Below(most)), [this] { JumpInTime(); });
+}
+
+// The clock of a shard, or of all, is seconds to hours further than it was: it slept, or had nothing to do. Before it
+// has heard the scheduler again it answers nobody (rule N5).
+void Fleet::JumpInTime() {
+  if (down_ || events_.now() > scenario_.faults.until_us) return;
+  const TimeUs by = TimeUs(1e6 * std::pow(10.0, 4 * time_rng_.Unit()));
+  const bool all = time_rng_.Chance(0.5);
+  const auto one = std::uint32_t(time_rng_.Below(scenario_.shards));
+  Trace(fmt::format("the time of {} jumps by {:.1f} s", all ? "all shards" : fmt::format("shard {}", one),
+                    double(by) * 1e-6));
+  ++time_jumps_;
+  for (auto& [id, p] : processes_) {
+    if (!p->shard || p->over || (!all && p->rank != one)) continue;
+    p->ahead += by;
+    ArmTimer(id, *p);
+  }
 }
 
 // The moments at which the view changes are those at which it matters that somebody does not hear of it.

@@ -1,26 +1,99 @@
 // Logs of a simulated fleet, and what ends everything at once: all processes, or the power with what was not synced.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
+#include "server/exhaustion.h"
 #include "tests/sim/fleet_process.h"
 
 namespace tarn::sim {
 namespace {
 
 constexpr TimeUs kDownUs = 500'000;
+// Of outages: each machine by itself loses its power, or not.
+constexpr double kApart = 0.3;
+// An outage that waits for a moment comes this long after it at most, and without it after so long.
+constexpr TimeUs kAfterMomentUs = 3'000, kAwaitUs = 1'000'000;
+// Another outage comes this long after everything was started again.
+constexpr TimeUs kAgainUs = 300'000;
 
 }  // namespace
 
 void Fleet::PlanOutages() {
   const Faults& f = scenario_.faults;
   for (std::uint32_t i = 0; i < f.outages; ++i)
-    events_.At(50'000 + TimeUs(rng_.Below(std::uint64_t(f.until_us))), [this] { Outage(); });
+    events_.At(50'000 + TimeUs(outage_rng_.Below(std::uint64_t(f.until_us))), [this] { AwaitOutage(); });
+}
+
+// An outage is due: now, or when something has just happened that must not be forgotten.
+void Fleet::AwaitOutage() {
+  if (!outage_rng_.Chance(scenario_.faults.outage_awaits)) return Outage();
+  awaited_ = Moment(outage_rng_.Below(std::uint64_t(Moment::kEnd)));
+  events_.At(events_.now() + kAwaitUs, [this] {
+    if (std::exchange(awaited_, std::nullopt)) Outage();
+  });
+}
+
+void Fleet::OnMoment(Moment moment) {
+  if (awaited_ != moment) return;
+  awaited_.reset();
+  const TimeUs after = outage_rng_.Chance(0.5) ? 0 : TimeUs(outage_rng_.Below(kAfterMomentUs));
+  events_.At(events_.now() + after, [this] { Outage(); });
+}
+
+void Fleet::OnWorkerTold(const Process& worker, const Message& message) {
+  if (message.sender.role != Role::kShard) return;
+  LogWitness& witness = witnesses_[message.sender.rank];
+  const Incarnation incarnation = worker.worker->client().welcome().incarnation;
+  if (const auto* ack = std::get_if<PushAck>(&message.body)) {
+    for (const SectionAck& section : ack->sections)
+      if (section.code == ErrorCode::kOk) witness.OnPushAcked(incarnation, section.partition, section.sequence);
+    OnMoment(Moment::kPushAcked);
+  } else if (const auto* tick = std::get_if<TickAck>(&message.body)) {
+    witness.OnTickAcked(incarnation, tick->clock);
+    OnMoment(Moment::kTickAcked);
+  }
+}
+
+void Fleet::OnSchedulerTold(const Message& message) {
+  if (const auto* lease = std::get_if<LeaseRequest>(&message.body); lease != nullptr && !lease->done.empty())
+    OnMoment(Moment::kLeaseDone);
+  if (std::holds_alternative<CheckpointPart>(message.body)) OnMoment(Moment::kPartWritten);
+  const auto* beat = std::get_if<Heartbeat>(&message.body);
+  if (beat == nullptr || message.sender.role != Role::kShard) return;
+  for (const FencedTick& fenced : beat->fenced)
+    if (const auto wrong = witnesses_[message.sender.rank].CheckTick(fenced.incarnation, fenced.tick); !wrong.empty())
+      oracle_.Fail(fmt::format("shard {} {}", message.sender.rank, wrong));
+}
+
+std::unique_ptr<SimLog> Fleet::MakeLog(ProcessId id, std::uint32_t index) {
+  return std::make_unique<SimLog>(&logs_[index], fmt::format("shard-{}", index),
+                                  [this, id](LogSequence last) { OnRecovered(id, last); });
+}
+
+void Fleet::OnRecovered(ProcessId id, LogSequence last) {
+  Process& p = *processes_.at(id);
+  LogWitness& witness = witnesses_[p.rank];
+  std::string wrong = witness.CheckWatermarks(restored_.workers, [&p](Incarnation worker, PartitionId partition) {
+    return p.checker->Last(worker, partition);
+  });
+  if (wrong.empty()) wrong = witness.CheckState(last, p.shard->DurableHash(), &recoveries_);
+  if (!wrong.empty()) oracle_.Fail(fmt::format("shard {} {}", p.rank, wrong));
+  OnMoment(Moment::kRecovered);
+}
+
+// What the state is behind the record that is the last now.
+void Fleet::Witness(Process& p) {
+  const LogSequence last = p.log->files().appended();
+  if (scenario_.faults.outages == 0 || last == p.witnessed || p.shard->stopped()) return;
+  p.witnessed = last;
+  (void)server::CatchExhaustion([&] { witnesses_[p.rank].OnState(last, p.shard->DurableHash()); });
 }
 
 // What a shard has appended is written after a while, and durable after another; acknowledgements leave then.
 void Fleet::TendLog(ProcessId id, Process& p) {
-  if (p.log_busy || !p.log->dirty()) return;
+  if (p.log_busy || !p.log->files().dirty()) return;
   p.log_busy = true;
   const auto some = [this] { return 1 + TimeUs(rng_.Below(std::uint64_t(scenario_.faults.sync_max_us))); };
   const auto with = [this, id](auto run) {
@@ -29,43 +102,65 @@ void Fleet::TendLog(ProcessId id, Process& p) {
     };
   };
   const TimeUs write = events_.now() + some(), sync = write + some();
-  events_.At(write, with([](Process& process) { process.log->Write(); }));
+  events_.At(write, with([](Process& process) { process.log->files().Write(); }));
   events_.At(sync, with([this, id](Process& process) {
-               process.log->Sync(rng_.Chance(0.2));
+               process.log->files().Sync(rng_.Chance(0.2));
                process.log_busy = false;
-               Step(id, [this](Process& shard, Outbox* out) { shard.shard->OnLogSynced(events_.now(), out); });
+               Step(id, [this](Process& shard, Outbox* out) { shard.shard->OnLogSynced(NowOf(shard), out); });
              }));
 }
 
 void Fleet::Outage() {
-  if (down_ || Scheduler() == nullptr || Scheduler()->stopping()) return;
-  const bool power = rng_.Chance(scenario_.faults.power);
-  Trace(power ? "the power goes" : "everything is killed");
+  if (down_ || events_.now() > scenario_.faults.until_us || Scheduler() == nullptr || Scheduler()->stopping()) return;
   ++outages_;
   down_ = true;
   for (auto& [id, p] : processes_) {
     if (p->worker) oracle_.OnWorkerGone(p->worker->client().welcome().incarnation);
+    if (p->shard) unix_us_at_zero_[p->rank] += p->ahead;
     network_.RemoveProcess(id);
   }
   processes_.clear();
   disk_->writing.clear();
-  for (auto& [shard, disk] : logs_) {
-    if (power)
-      disk.LosePower([this](std::uint64_t below) { return rng_.Below(below); });
-    else
-      disk.EndProcess();
-  }
+  EndDisks();
   said_.clear();
   heard_.clear();
   shard_slept_until_ = 0;
-  events_.At(events_.now() + TimeUs(rng_.Below(kDownUs)), [this] { ComeBack(); });
+  events_.At(events_.now() + TimeUs(outage_rng_.Below(kDownUs)), [this] { ComeBack(); });
+}
+
+// All machines are killed or lose their power, or some do the one and some the other.
+void Fleet::EndDisks() {
+  const bool power = outage_rng_.Chance(scenario_.faults.power), apart = outage_rng_.Chance(kApart);
+  bool any = false;
+  for (auto& [shard, disk] : logs_) {
+    const bool dark = apart ? outage_rng_.Chance(scenario_.faults.power) : power;
+    if (dark)
+      disk.LosePower([this](std::uint64_t below) { return outage_rng_.Below(below); });
+    else
+      disk.EndProcess();
+    Trace(fmt::format("shard {} {}", shard, dark ? "loses its power" : "is killed"));
+    any |= dark;
+  }
+  power_cuts_ += any ? 1 : 0;
+}
+
+// Clocks are not what they were: a machine was off for long, or is set by another one.
+void Fleet::SetClocks() {
+  if (scenario_.life.expire_seconds == 0) return;
+  for (auto& [shard, unix_us] : unix_us_at_zero_) {
+    if (time_rng_.Chance(0.3)) unix_us += TimeUs(1e6 * std::pow(10.0, 4 * time_rng_.Unit()));
+    if (time_rng_.Chance(0.2)) unix_us -= TimeUs(time_rng_.Below(100'000'000));
+  }
 }
 
 void Fleet::ComeBack() {
   if (!down_) return;
   down_ = false;
   Trace("everything is started again");
+  SetClocks();
   StartAll();
+  if (outage_rng_.Chance(scenario_.faults.outage_again))
+    events_.At(events_.now() + TimeUs(outage_rng_.Below(kAgainUs)), [this] { Outage(); });
 }
 
 }  // namespace tarn::sim

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "server/log/memory_shard_log.h"
 #include "server/tier/memory_cold_store.h"
 #include "tests/sim/fleet.h"
+#include "tests/sim/sim_log.h"
 
 namespace tarn::sim {
 
@@ -13,14 +13,16 @@ struct Fleet::Process {
   NodeId node = 0;
   std::unique_ptr<scheduler::Scheduler> scheduler;
   std::unique_ptr<SimShardStore> store;
-  std::unique_ptr<server::MemoryShardLog> log;
+  std::unique_ptr<SimLog> log;
   bool log_busy = false;  // a write or a sync is under way
+  LogSequence witnessed;  // shard: the last record whose state was noted
   std::unique_ptr<ShardChecker> checker;
   std::unique_ptr<server::Shard> shard;
   server::MemoryColdStore* cold = nullptr;  // the shard's
   std::unique_ptr<SimWorker> worker;
   std::uint32_t rank = 0;
   TimeUs paused_until = 0;
+  TimeUs ahead = 0;  // shard: what its clock shows beyond the fleet's
   TimeUs timer_at = -1;
   std::uint64_t timer_version = 0;
   Clock last_clock;

@@ -26,7 +26,8 @@ struct Options {
 
 struct Totals {
   std::uint64_t runs = 0, busy = 0, resumed = 0, failed = 0, acked = 0, faults = 0, messages = 0, crashes = 0,
-                fenced = 0, outages = 0, rows_from_disk = 0, waited_for_rows = 0;
+                fenced = 0, outages = 0, power_cuts = 0, recoveries = 0, time_jumps = 0, rows_from_disk = 0,
+                waited_for_rows = 0;
 };
 
 void PrintFailure(const RunResult& r) {
@@ -67,6 +68,9 @@ int RunMany(const Options& options) {
       totals.crashes += r.crashes;
       totals.fenced += r.fenced;
       totals.outages += r.outages;
+      totals.power_cuts += r.power_cuts;
+      totals.recoveries += r.recoveries;
+      totals.time_jumps += r.time_jumps;
       totals.rows_from_disk += r.rows_from_disk;
       totals.waited_for_rows += r.waited_for_rows;
       if (!r.failure.empty()) {
@@ -88,10 +92,12 @@ int RunMany(const Options& options) {
       "seeds {}..{}: {} runs in {:.1f} s ({:.0f}/s), {} busy, {} resumed, {} failed; {} push ids acknowledged, {} "
       "faults, {} "
       "worker "
-      "crashes, {} fenced, {} outages, {} messages, {} rows from disk, {} messages waited for them\n",
+      "crashes, {} fenced, {} outages ({} of the power), {} shards compared after one, {} jumps in time, {} messages, "
+      "{} rows from disk, {} messages waited for them\n",
       options.first, options.first + totals.runs - 1, totals.runs, seconds, double(totals.runs) / seconds, totals.busy,
       totals.resumed, totals.failed, totals.acked, totals.faults, totals.crashes, totals.fenced, totals.outages,
-      totals.messages, totals.rows_from_disk, totals.waited_for_rows);
+      totals.power_cuts, totals.recoveries, totals.time_jumps, totals.messages, totals.rows_from_disk,
+      totals.waited_for_rows);
   // A run that was not busy proves nothing; a few are expected, many mean that the scenarios have gone soft.
   if (totals.busy * 10 < totals.runs * 9) {
     fmt::print("too few busy runs: {} of {}\n", totals.busy, totals.runs);

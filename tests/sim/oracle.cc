@@ -216,6 +216,16 @@ void ShardChecker::OnPushApplied(Incarnation incarnation, PartitionId partition,
   last = sequence;
 }
 
+void ShardChecker::OnPushVoided(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {
+  Sequence& last = last_[{incarnation, partition}];
+  last = std::max(last, sequence);
+}
+
+Sequence ShardChecker::Last(Incarnation incarnation, PartitionId partition) const {
+  const auto it = last_.find({incarnation, partition});
+  return it == last_.end() ? Sequence() : it->second;
+}
+
 void ShardChecker::OnPullServed(Incarnation incarnation, TableId table, Clock use, Clock minimum) {
   const ConsistencySpec spec = spec_of_(table);
   if (minimum < last_minimum_) oracle_->Fail("a shard's minimum clock went back");

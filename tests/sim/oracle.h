@@ -112,8 +112,11 @@ class ShardChecker : public server::ShardObserver {
   void OnWatermark(Incarnation incarnation, PartitionId partition, Sequence sequence) override {
     last_[{incarnation, partition}] = sequence;
   }
+  void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) override;
   void OnPullServed(Incarnation, TableId, Clock use, Clock minimum) override;
   void OnClockClosed(Clock) override;
+  // The highest sequence that counted or was voided.
+  Sequence Last(Incarnation incarnation, PartitionId partition) const;
 
  private:
   Oracle* oracle_;

@@ -45,6 +45,9 @@ void Resume(const Scenario& first, SimDisk* disk, std::optional<std::uint64_t> b
   const RunResult second = Fleet(Resumed(first), disk, &*point, verbose).Run();
   result->resumed = true;
   result->outages += second.outages;
+  result->power_cuts += second.power_cuts;
+  result->recoveries += second.recoveries;
+  result->time_jumps += second.time_jumps;
   result->acked_push_ids += second.acked_push_ids;
   result->faults_fired += second.faults_fired;
   result->messages += second.messages;

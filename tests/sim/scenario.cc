@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+
 #include "core/hash.h"
 
 namespace tarn::sim {
@@ -73,8 +75,11 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   s->job.storage.durability = Durability::kLog;
   // Often, so that many outages are behind a checkpoint that is whole.
   if (rng.Chance(0.75)) s->job.storage.checkpoint_clocks = 3 + rng.Below(8);
-  s->faults.outages = std::uint32_t(rng.Below(4));
-  s->faults.power = rng.Chance(0.5) ? 1.0 : 0.0;
+  s->faults.outages = std::uint32_t(rng.Below(5));
+  // Often both kinds in one run: what a kill leaves unsynced, and is read, may go with the power later.
+  s->faults.power = rng.Chance(0.6) ? 0.5 : rng.Chance(0.5) ? 1.0 : 0.0;
+  s->faults.outage_awaits = rng.Chance(0.7) ? 0.8 : 0;
+  s->faults.outage_again = rng.Chance(0.5) ? 0.4 : 0;
   s->faults.sync_max_us = rng.Chance(0.3) ? 300'000 : 5'000;
   // Fixed bits are worth most where nothing else disturbs them.
   if (!rng.Chance(0.5)) return;
@@ -95,6 +100,17 @@ void ChooseTier(std::uint64_t seed, Scenario* s) {
   s->faults.slow_tier = rng.Chance(0.4) ? 0.1 * rng.Unit() : 0;
   s->faults.fail_tier = rng.Chance(0.05);
   s->faults.damage_tier = rng.Chance(0.05);
+}
+
+// Clocks that jump over boundaries, lifetimes and all of a run.
+void ChooseSeconds(SplitMix& rng, LifeSpec* life, Faults* faults) {
+  constexpr double kLifetimes[] = {1, 3, 20, 600, 7200};
+  life->expire_clocks = 0;
+  life->score_decay = 1;
+  life->min_score = 0;
+  life->expire_seconds = kLifetimes[rng.Below(std::size(kLifetimes))];
+  faults->time_jumps = rng.Chance(0.7) ? std::uint32_t(rng.Below(12)) : 0;
+  faults->jump_at_cut = rng.Chance(0.5) ? rng.Unit() : 0;
 }
 
 // Rows of the oracle table that come and go, or are kept in 16 bits. Drawn apart, too.
@@ -121,6 +137,7 @@ void ChooseLife(std::uint64_t seed, Scenario* s) {
   }
   if (life.score_decay != 1) life.min_score = rng.Chance(0.7) ? 0.3f : 0;
   if (rng.Chance(0.4)) life.rows_max = 10 + rng.Below(100);
+  if (life.expire_seconds != 0 || rng.Chance(0.15)) ChooseSeconds(rng, &life, &s->faults);
   s->life = life;
 }
 
@@ -214,7 +231,7 @@ std::string Scenario::Describe() const {
       "{:.2f} reorder {:.2f} "
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
-      "sleeps {}/{} {} outages {} power {} sync {} tier {} {:.2f}/{}/{}",
+      "sleeps {}/{} {} outages {} power {} awaits {} again {} sync {} tier {} {:.2f}/{}/{} time jumps {}/{:.2f}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
@@ -223,8 +240,9 @@ std::string Scenario::Describe() const {
       faults.duplicate, faults.reorder, faults.spike, faults.reconnects, faults.partitions, faults.pauses,
       faults.crashes, faults.doubles, faults.cut_at_change, faults.slow_store, faults.fail_store, faults.fail_manifest,
       faults.full_store, faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps,
-      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.power, faults.sync_max_us, tier_bytes,
-      faults.slow_tier, faults.fail_tier, faults.damage_tier);
+      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.power, faults.outage_awaits,
+      faults.outage_again, faults.sync_max_us, tier_bytes, faults.slow_tier, faults.fail_tier, faults.damage_tier,
+      faults.time_jumps, faults.jump_at_cut);
 }
 
 }  // namespace tarn::sim

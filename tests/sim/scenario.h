@@ -32,6 +32,10 @@ struct Faults {
   bool shard_sleeps = false;                                 // once, beyond the lease: the job ends
   std::uint32_t outages = 0;                                 // of jobs with a log: every process ends at once
   double power = 0;                                          // chance of an outage to be one of the power
+  double outage_awaits = 0;                                  // chance of one to wait for a moment that matters
+  double outage_again = 0;                                   // chance of another in what comes back
+  std::uint32_t time_jumps = 0;                              // of the clocks of shards: by seconds to hours
+  double jump_at_cut = 0;                                    // chance of another, per checkpoint
   TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take
   TimeUs until_us = 0;                                       // no new fault after this time
 };
