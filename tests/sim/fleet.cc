@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 
@@ -315,19 +316,18 @@ void Fleet::ArmTimer(ProcessId id, Process& p) {
   });
 }
 
-float Fleet::FinalValue(Key key) {
+void Fleet::CheckFinal(Key key) {
   const View& view = processes_.at(scheduler_id_)->scheduler->view();
-  for (const TableSpec& spec : view.tables) {
-    if (spec.name != "counts") continue;
-    const Position position = Positioner(spec, TableSalt(scenario_.job.job.seed, spec.name))(key);
-    const ShardId owner = view.routes.OwnerOf(PartitionOf(position, view.routes.partition_bits));
-    return processes_.at(shard_ids_[owner.value])->shard->rows().Values(spec.id, key)[0];
-  }
-  return 0;
+  const auto spec = std::ranges::find(view.tables, "counts", &TableSpec::name);
+  if (spec == view.tables.end()) return oracle_.CheckFinalValue(key, 0, {});
+  const Position position = Positioner(*spec, TableSalt(scenario_.job.job.seed, spec->name))(key);
+  const ShardId owner = view.routes.OwnerOf(PartitionOf(position, view.routes.partition_bits));
+  const server::Shard& shard = *processes_.at(shard_ids_[owner.value])->shard;
+  oracle_.CheckFinalValue(key, shard.rows().Values(spec->id, key)[0], shard.minimum_clock());
 }
 
 void Fleet::CheckEnd() {
-  for (Key key : oracle_.Keys()) oracle_.CheckFinalValue(key, FinalValue(key));
+  for (Key key : oracle_.Keys()) CheckFinal(key);
   oracle_.CheckData();
 }
 

@@ -107,7 +107,7 @@ class Fleet {
   void ArmTimer(ProcessId id, Process& process);
   void ConnectToShards(ProcessId id, Process& process);
   void CheckEnd();
-  float FinalValue(Key key);
+  void CheckFinal(Key key);
   std::uint64_t StateHash() const;
   void Trace(const std::string& what);
   std::string DescribeAll() const;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/hash.h"
+#include "core/position.h"
 
 namespace tarn::sim {
 namespace {
@@ -36,12 +37,19 @@ void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* ke
   }
 }
 
+Oracle::Oracle(const Scenario& scenario) : scenario_(scenario) {
+  if (scenario.counts.apply == ApplyMode::kAggregated && scenario.counts_row_codec == ValueCodec::kFp32 &&
+      LifeModel::Knows(scenario.life))
+    lives_.emplace(scenario.life, TableSalt(scenario.job.job.seed, "counts"));
+}
+
 void Oracle::Fail(std::string what) {
   if (failure_.empty()) failure_ = std::move(what);
 }
 
 void Oracle::ResumeFrom(const Manifest& manifest, std::map<Key, float> values) {
   base_ = std::move(values);
+  lives_.reset();  // how old they are is not in the values
   first_epoch_ = manifest.data.epoch;
   trained_before_.assign(scenario_.train_rows, false);
   for (std::size_t split = 0; split < manifest.data.trained.size(); ++split)
@@ -114,6 +122,21 @@ bool Oracle::Counts(const Record& record) const {
   return it != entries_.end() && it->second.InCohort(record.clock);
 }
 
+// What all that counts adds to a key, by clocks.
+std::vector<ClockPart> Oracle::PartsOf(Key key) const {
+  std::map<Clock, double> sums;
+  if (const auto it = by_key_.find(key); it != by_key_.end())
+    for (const Contribution& c : it->second)
+      if (const Record& r = records_[c.record]; Counts(r)) sums[r.clock] += c.count / Cohort(r.clock);
+  std::vector<ClockPart> parts;
+  for (const auto& [clock, value] : sums) parts.push_back({clock, value});
+  return parts;
+}
+
+void Oracle::Narrow(Key key, Clock minimum, double* least, double* most) const {
+  if (lives_) *least = *most = lives_->ValueAt(key, PartsOf(key), minimum);
+}
+
 void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark) {
   auto it = by_key_.find(key);
   const std::vector<Contribution> none;
@@ -138,12 +161,13 @@ void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float val
   }
   const double tolerance = kTolerance + Rounding(scenario_.counts_pull_codec, value);
   Widen(scenario_, &least, &most);
+  if (spec.mode == ConsistencyMode::kBsp) Narrow(key, clock, &least, &most);
   if (value < least - tolerance || value > most + tolerance)
     Fail(fmt::format("pull by incarnation {} at clock {}: key {:x} is {}, must be {} to {}", incarnation.value,
                      clock.value, key, value, least, most));
 }
 
-void Oracle::CheckFinalValue(Key key, float value) {
+void Oracle::CheckFinalValue(Key key, float value, Clock minimum) {
   auto it = by_key_.find(key);
   const std::vector<Contribution> none;
   const bool aggregated = scenario_.counts.apply == ApplyMode::kAggregated;
@@ -160,6 +184,7 @@ void Oracle::CheckFinalValue(Key key, float value) {
     }
   }
   Widen(scenario_, &least, &most);
+  Narrow(key, minimum, &least, &most);
   if (value < least - kTolerance || value > most + kTolerance)
     Fail(fmt::format("at the end key {:x} is {}, must be {} to {}", key, value, least, most));
 }
@@ -178,6 +203,7 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
     if (inside || (!aggregated && !Counts(r))) most += part;
   }
   Widen(scenario_, &least, &most);
+  Narrow(key, cut, &least, &most);
   if (value < least - kTolerance || value > most + kTolerance)
     Fail(fmt::format("the checkpoint at clock {} has {} for key {:x}, must be {} to {}", cut.value, value, key, least,
                      most));

@@ -4,6 +4,7 @@
 //   - the staleness bound holds on every pull, against the workers' true clocks and against the values seen
 //   - versions, epochs, clocks and minimum clocks never go back
 //   - each row of data is trained exactly once an epoch, by pushes that count
+//   - rows of an aggregated table come and go as their pushes say (life_model.h), if nothing else decides
 //   - a checkpoint at a clock holds what was pushed before it and nothing else
 //   - a checkpoint holds every row as it was at its cut, whatever was pushed while it was copied (sim_store.h)
 //
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -21,6 +23,7 @@
 #include "core/manifest.h"
 #include "core/message.h"
 #include "server/shard.h"
+#include "tests/sim/life_model.h"
 #include "tests/sim/scenario.h"
 
 namespace tarn::sim {
@@ -30,7 +33,7 @@ void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* ke
 
 class Oracle {
  public:
-  explicit Oracle(const Scenario& scenario) : scenario_(scenario) {}
+  explicit Oracle(const Scenario& scenario);
   // The run goes on from this checkpoint, in which the oracle table has these values.
   void ResumeFrom(const Manifest& manifest, std::map<Key, float> values);
 
@@ -55,8 +58,8 @@ class Oracle {
 
   // A pull of `incarnation` for use at `clock` returned `value` for `key`; `mark` is records() when it was issued.
   void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark);
-  // After the run: the final value of a key.
-  void CheckFinalValue(Key key, float value);
+  // After the run: the final value of a key, where the minimum clock is `minimum`.
+  void CheckFinalValue(Key key, float value, Clock minimum);
   // A checkpoint at this clock has this value for a key (rule K1).
   void CheckCutValue(Clock cut, Key key, float value);
   void CheckData();
@@ -85,6 +88,8 @@ class Oracle {
   double Base(Key key) const;
   double Cohort(Clock clock) const;
   bool Counts(const Record& record) const;  // by the verdicts known, aggregated
+  std::vector<ClockPart> PartsOf(Key key) const;
+  void Narrow(Key key, Clock minimum, double* least, double* most) const;
 
   Scenario scenario_;
   std::vector<Record> records_;
@@ -93,6 +98,7 @@ class Oracle {
   std::map<Incarnation, bool> gone_;
   std::map<Incarnation, Clock> clocks_;
   View view_;
+  std::optional<LifeModel> lives_;  // if it knows them
   std::map<Key, float> base_;
   std::uint32_t first_epoch_ = 0;
   std::vector<bool> trained_before_;  // by row, of the first epoch

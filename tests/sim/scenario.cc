@@ -116,7 +116,7 @@ void ChooseSeconds(SplitMix& rng, LifeSpec* life, Faults* faults) {
 // Rows of the oracle table that come and go, or are kept in 16 bits. Drawn apart, too.
 void ChooseLife(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6c696665));
-  if (!rng.Chance(0.3)) return;
+  if (!rng.Chance(0.4)) return;
   TableOverride& own = s->job.tables["counts"];
   if (rng.Chance(0.3)) {
     own.has_row_codec = true;
