@@ -60,7 +60,7 @@ class Fleet {
  private:
   struct Process;
   // What an outage may wait for.
-  enum class Moment { kPushAcked, kTickAcked, kLeaseDone, kPartWritten, kWhole, kRecovered, kEnd };
+  enum class Moment { kPushAcked, kTickAcked, kLeaseDone, kPartWritten, kWhole, kRecovered };
 
   ProcessId StartScheduler();
   void StartAll();
@@ -74,6 +74,7 @@ class Fleet {
   void SetClocks();
   void OnMoment(Moment moment);
   void OnWorkerTold(const Process& worker, const Message& message);
+  bool IsAhead(Incarnation worker) const;
   void OnSchedulerTold(const Message& message);
   std::unique_ptr<SimLog> MakeLog(ProcessId id, std::uint32_t index);
   void OnRecovered(ProcessId id, LogSequence last);

@@ -1,7 +1,9 @@
 // Logs of a simulated fleet, and what ends everything at once: all processes, or the power with what was not synced.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "server/exhaustion.h"
@@ -29,7 +31,9 @@ void Fleet::PlanOutages() {
 // An outage is due: now, or when something has just happened that must not be forgotten.
 void Fleet::AwaitOutage() {
   if (!outage_rng_.Chance(scenario_.faults.outage_awaits)) return Outage();
-  awaited_ = Moment(outage_rng_.Below(std::uint64_t(Moment::kEnd)));
+  constexpr Moment kMoments[] = {Moment::kPushAcked,   Moment::kTickAcked, Moment::kLeaseDone, Moment::kLeaseDone,
+                                 Moment::kPartWritten, Moment::kWhole,     Moment::kWhole,     Moment::kRecovered};
+  awaited_ = kMoments[outage_rng_.Below(std::size(kMoments))];
   events_.At(events_.now() + kAwaitUs, [this] {
     if (std::exchange(awaited_, std::nullopt)) Outage();
   });
@@ -56,9 +60,24 @@ void Fleet::OnWorkerTold(const Process& worker, const Message& message) {
   }
 }
 
+// Whether another worker is in an earlier clock, or there is none: what this one has done it may have to do again.
+bool Fleet::IsAhead(Incarnation incarnation) const {
+  std::vector<Clock> others;
+  Clock clock;
+  for (const auto& [id, p] : processes_) {
+    if (!p->worker || p->over) continue;
+    const worker::Client& client = p->worker->client();
+    if (client.welcome().incarnation == incarnation)
+      clock = client.clock();
+    else
+      others.push_back(client.clock());
+  }
+  return others.empty() || std::ranges::min(others) < clock;
+}
+
 void Fleet::OnSchedulerTold(const Message& message) {
-  if (const auto* lease = std::get_if<LeaseRequest>(&message.body); lease != nullptr && !lease->done.empty())
-    OnMoment(Moment::kLeaseDone);
+  const auto* lease = std::get_if<LeaseRequest>(&message.body);
+  if (lease != nullptr && !lease->done.empty() && IsAhead(message.sender.incarnation)) OnMoment(Moment::kLeaseDone);
   if (std::holds_alternative<CheckpointPart>(message.body)) OnMoment(Moment::kPartWritten);
   const auto* beat = std::get_if<Heartbeat>(&message.body);
   if (beat == nullptr || message.sender.role != Role::kShard) return;

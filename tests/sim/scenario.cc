@@ -68,6 +68,13 @@ void ChooseTable(SplitMix& rng, const std::string& name, bool mixed, Job* job, C
   if (own != TableOverride()) job->tables[name] = own;
 }
 
+// Everything aggregated, and workers apart: pushes are gathered for clocks beyond a cut.
+void ChooseAhead(SplitMix& rng, Scenario* s) {
+  s->job.consistency = {ConsistencyMode::kSsp, std::uint32_t(1 + rng.Below(4)), ApplyMode::kAggregated};
+  s->counts = s->layer = s->job.consistency;
+  for (auto& [name, own] : s->job.tables) own.has_consistency = false;
+}
+
 // Drawn apart, so that the rest of a seed means what it meant before there were logs.
 void ChooseLog(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6c6f67));
@@ -81,6 +88,13 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   s->faults.outage_awaits = rng.Chance(0.7) ? 0.8 : 0;
   s->faults.outage_again = rng.Chance(0.5) ? 0.4 : 0;
   s->faults.sync_max_us = rng.Chance(0.3) ? 300'000 : 5'000;
+  // Cuts that are whole soon, or most outages would find none.
+  if (rng.Chance(0.75)) {
+    s->cut_slice_bytes = 100 + rng.Below(4'000);
+    s->cut_pause_us = TimeUs(rng.Below(2'000));
+    s->faults.slow_store = s->faults.full_store = 0;
+  }
+  if (rng.Chance(0.25)) ChooseAhead(rng, s);
   // Fixed bits are worth most where nothing else disturbs them.
   if (!rng.Chance(0.5)) return;
   s->faults.crashes = s->faults.doubles = 0;
