@@ -36,6 +36,7 @@ struct Changes {
     if (!removed || removed->size() < earlier.removed->size()) std::swap(removed, earlier.removed);
     if (earlier.removed) earlier.removed->ForEach([&](Key key, std::uint32_t) { Remove(index, key); });
   }
+  std::size_t removed_keys() const { return removed ? removed->size() : 0; }
   std::size_t memory_bytes() const { return rows.memory_bytes() + (removed ? removed->memory_bytes() : 0); }
 };
 

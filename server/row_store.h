@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/limits.h"
 #include "core/message.h"
 #include "core/table_spec.h"
 #include "core/types.h"
@@ -39,6 +40,9 @@ struct RowStoreOptions {
   std::uint64_t job_seed = 0;
   std::uint32_t partition_bits = 0;
   std::vector<PartitionId> owned;  // each once
+  // Keys of a table, over all partitions, that are remembered as removed since the base of the next cut; beyond, it
+  // must hold all rows (KnowsChanges).
+  std::uint64_t removed_keys_max = limits::kRemovedKeysMax;
 };
 
 struct RowCounters {
@@ -58,6 +62,7 @@ struct CutRequest {
 };
 
 class Candidates;
+struct Changes;
 struct RowLife;
 
 class RowStore {
@@ -114,6 +119,9 @@ class RowStore {
   // partition in no particular order. True: that was all, and the cut is over. A row that is about to change is copied
   // before, within Apply. One cut at a time; DropCut gives it up.
   std::vector<TableRows> BeginCut(CutRequest request = {});
+  // Whether a cut of kChanged begun now would name every key removed since its base, as the request would tell it: not
+  // if more were than are remembered. Of such a cut only the hash may be used.
+  bool KnowsChanges(bool base_is_previous_cut) const;
   bool ContinueCut(std::size_t bytes, std::vector<CutRows>* out);
   void DropCut();
   bool cutting() const { return cutting_; }
@@ -234,6 +242,9 @@ class RowStore {
   void LeaveOut(Table& table, std::uint32_t place, std::uint64_t number);
   void KeepSeen(Table& table, std::uint32_t place);
   void MoveChangesAside(Table& table, bool base_is_previous_cut);
+  std::size_t RemovedKeysMax() const;
+  void NoteRemoved(SparsePartition& partition, Key key);
+  void ForgetRemoved(Changes SparsePartition::* changes);
   bool IsWanted(const Table& table, std::size_t place, std::uint64_t number) const;
   bool Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const RowParts& row,
             std::vector<CutRows>* out);
@@ -266,6 +277,8 @@ class RowStore {
   CutRequest cut_request_;
   std::uint64_t cut_hash_ = 0, cut_state_hash_ = 0;
   bool loaded_ = false, cut_begun_ = false;  // either: there may be a base that has rows which are removed
+  // Whether all keys removed since the last cut, and from its base until it, are remembered.
+  bool changed_known_ = true, aside_known_ = true;
   std::size_t cut_table_ = 0;
   std::uint32_t cut_place_ = 0;
   std::uint64_t cut_early_bytes_ = 0;

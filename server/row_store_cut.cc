@@ -32,11 +32,15 @@ std::size_t ChunkRows(std::size_t chunk_bytes, std::uint64_t rows, std::size_t r
 
 std::vector<TableRows> RowStore::BeginCut(CutRequest request) {
   TARN_CHECK(!cutting_, "one cut at a time");
+  aside_known_ = KnowsChanges(request.base_is_previous_cut);
+  changed_known_ = true;
+  if (!aside_known_)
+    for (const auto changes : {&SparsePartition::changed, &SparsePartition::aside}) ForgetRemoved(changes);
   std::vector<TableRows> heads;
   for (const auto& table : tables_) {
     if (!table) continue;
-    heads.push_back({table->spec, table->salt, table->row_words(), table->RowCount(), {}});
     MoveChangesAside(*table, request.base_is_previous_cut);
+    heads.push_back({table->spec, table->salt, table->row_words(), table->RowCount(), {}});
     table->cut.resize(options_.owned.size());
     for (std::uint32_t place = 0; place < table->cut.size(); ++place)
       table->cut[place] = {
@@ -64,6 +68,36 @@ void RowStore::MoveChangesAside(Table& table, bool base_is_previous_cut) {
     if (!base_is_previous_cut) partition->changed.MergeEarlier(std::move(partition->aside), partition->index);
     partition->aside = std::exchange(partition->changed, {});
   }
+}
+
+std::size_t RowStore::RemovedKeysMax() const {
+  return std::max<std::size_t>(1, options_.removed_keys_max >> options_.partition_bits);
+}
+
+// Both lists of a partition may hold a key; the bound on what they are together may be met too early.
+bool RowStore::KnowsChanges(bool base_is_previous_cut) const {
+  if (!changed_known_) return false;
+  if (base_is_previous_cut) return true;
+  const auto fits = [this](const auto& partition) {
+    return !partition || partition->changed.removed_keys() + partition->aside.removed_keys() <= RemovedKeysMax();
+  };
+  return aside_known_ &&
+         std::ranges::all_of(tables_, [&](const auto& t) { return !t || std::ranges::all_of(t->sparse, fits); });
+}
+
+// Where every cut is full, or only says a hash, no base ever follows that would clear what is remembered.
+void RowStore::NoteRemoved(SparsePartition& partition, Key key) {
+  if (!(loaded_ || cut_begun_) || !changed_known_) return;
+  if (partition.changed.removed_keys() < RemovedKeysMax()) return partition.changed.Remove(partition.index, key);
+  changed_known_ = false;
+  ForgetRemoved(&SparsePartition::changed);
+}
+
+void RowStore::ForgetRemoved(Changes SparsePartition::* changes) {
+  for (const auto& table : tables_)
+    if (table)
+      for (const auto& partition : table->sparse)
+        if (partition) ((*partition).*changes).removed.reset();
 }
 
 void RowStore::DropCut() {

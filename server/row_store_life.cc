@@ -130,7 +130,7 @@ void RowStore::Take(Table& table, std::uint32_t place, std::uint32_t number, Key
   partition.index.Erase(partition.index.Hash(key), key);
   if (partition.resident != nullptr) partition.resident->Remove(place, number);
   partition.free.push_back(number);
-  if (loaded_ || cut_begun_) partition.changed.Remove(partition.index, key);
+  NoteRemoved(partition, key);
   if (partition.expired != 0 && --partition.expired == 0) partition.verdicts.Clear();
 }
 

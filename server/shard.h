@@ -49,6 +49,8 @@ struct ShardOptions {
   // Rows that are copied for a checkpoint at one go, in bytes, and the least time between two goes.
   std::size_t cut_slice_bytes = limits::kCutSliceBytes;
   TimeUs cut_pause_us = 0;
+  // Keys of rows that are gone, remembered for the next checkpoint (RowStoreOptions); beyond, that one must be full.
+  std::uint64_t removed_keys_max = limits::kRemovedKeysMax;
   // Pull replies that the network has not taken yet, of all clients and of one; beyond, pulls are refused with
   // kOverloaded.
   std::size_t reply_bytes_max = limits::kReplyBytesMax;

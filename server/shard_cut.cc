@@ -26,9 +26,11 @@ void Shard::Impl::CutIfDue() {
 }
 
 // Whether this shard knows what changed since the order's base (rule K7): it counts from the cut before this one or, if
-// that did not become whole, from an earlier one; before the first cut from the checkpoint that was loaded.
+// that did not become whole, from an earlier one; before the first cut from the checkpoint that was loaded. It forgets
+// when too many rows have gone since.
 bool Shard::Impl::KnowsBase(const CheckpointOrder& order) const {
   if (order.base.value == 0) return true;
+  if (!rows_->KnowsChanges(order.base == last_cut_)) return false;
   if (last_cut_.value == 0) return resumed_;
   return order.base >= base_ && (resumed_ || order.base <= last_cut_);
 }

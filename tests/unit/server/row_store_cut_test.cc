@@ -298,6 +298,79 @@ TEST_F(RowStoreCutTest, KeysCountedWithoutARowAreInEveryCut) {
   EXPECT_EQ(cut_.LoadSeen(dense_.id, std::vector<Seen>{{5, 2}}).error().code, ErrorCode::kCorrupt);
 }
 
+// Rows of one partition that all expire, and how many of their keys a cut says are gone.
+class RemovedKeysTest : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kRemembered = 40;
+  RemovedKeysTest() {
+    spec_.life = {.on = true, .expire_clocks = 8, .sweep_clocks = 8};
+    EXPECT_TRUE(rows_.AddTable(spec_));
+    rows_.AdvanceClock(Clock(0));
+  }
+  // `count` keys that were never there before come and go.
+  void ComeAndGo(std::uint32_t count) {
+    std::vector<Key> keys(count);
+    for (Key& key : keys) key = next_key_++;
+    const std::vector<Section> sections = {{PartitionId(0), count, {}}};
+    const std::vector<float> gradients(keys.size() * spec_.dim, 1.0f);
+    rows_.Apply(spec_.id, sections, keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(gradients.data()),
+                clock_);
+    clock_ = clock_ + 20;
+    rows_.AdvanceClock(clock_);
+    while (rows_.sweeping()) rows_.ContinueSweep(100);
+    EXPECT_EQ(rows_.row_count(), 0u);
+  }
+  std::size_t RemovedIn(CutRequest request) {
+    std::size_t removed = 0;
+    for (const TableRows& table : CutAll(&rows_, 1, request))
+      for (const PartitionRows& partition : table.partitions) removed += partition.removed.size();
+    return removed;
+  }
+
+  TableSpec spec_ = Spec(1, TableKind::kSparse, 4);
+  RowStore rows_{{.job_seed = kSeed, .partition_bits = 0, .owned = {PartitionId(0)}, .removed_keys_max = kRemembered}};
+  Key next_key_ = 0;
+  Clock clock_;
+};
+
+TEST_F(RemovedKeysTest, AreNamedUpToTheirLimitAndUnknownBeyond) {
+  (void)CutAll(&rows_);
+  ComeAndGo(kRemembered);
+  ASSERT_TRUE(rows_.KnowsChanges(true));
+  EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged, .base_is_previous_cut = true}), kRemembered);
+  ComeAndGo(kRemembered + 1);
+  EXPECT_FALSE(rows_.KnowsChanges(true));
+  (void)CutAll(&rows_);
+  EXPECT_TRUE(rows_.KnowsChanges(true));
+  EXPECT_FALSE(rows_.KnowsChanges(false));  // until this cut is the base
+  ComeAndGo(1);
+  EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged, .base_is_previous_cut = true}), 1u);
+  EXPECT_TRUE(rows_.KnowsChanges(false));
+}
+
+TEST_F(RemovedKeysTest, OfSeveralCutsSinceTheBaseCountTogether) {
+  (void)CutAll(&rows_);
+  ComeAndGo(kRemembered / 2);
+  (void)CutAll(&rows_, 1, {.scope = CutScope::kChanged, .base_is_previous_cut = true});
+  ComeAndGo(kRemembered / 2);
+  EXPECT_TRUE(rows_.KnowsChanges(false));
+  ComeAndGo(1);
+  EXPECT_FALSE(rows_.KnowsChanges(false));
+  EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged, .base_is_previous_cut = true}), kRemembered / 2 + 1);
+}
+
+TEST_F(RemovedKeysTest, TakeNoMoreMemoryHoweverManyFullCutsFollow) {
+  std::uint64_t most = 0;
+  for (int round = 0; round < 200; ++round) {
+    (void)CutAll(&rows_);
+    ComeAndGo(kRemembered / 4);
+    if (round < 20)
+      most = std::max(most, rows_.memory_bytes());
+    else
+      ASSERT_LE(rows_.memory_bytes(), most) << "round " << round;
+  }
+}
+
 TEST_F(RowStoreCutTest, OfNothingIsOverAtOnce) {
   RowStore none(options_);
   EXPECT_TRUE(none.BeginCut().empty());

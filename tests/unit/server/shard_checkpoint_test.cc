@@ -249,6 +249,34 @@ TEST_F(ShardChainTest, K7ABaseThatIsGoneOrUnknownDoesNotStopTheShard) {
   EXPECT_EQ(Cut(12, 3).code, ErrorCode::kNotFound);
 }
 
+TEST_F(ShardChainTest, K7WhatTooManyRowsHaveLeftSinceIsCutInFull) {
+  constexpr std::uint64_t kRemembered = 3;  // of a partition
+  TableSpec spec = CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate);
+  spec.life = {.on = true, .expire_clocks = 8, .sweep_clocks = 8};
+  Join({LiveWorker(0, 10)}, spec, {.removed_keys_max = kRemembered << kBits});
+  EXPECT_EQ(Cut(1, 0).code, ErrorCode::kOk);
+  std::uint64_t clock = 0;
+  int key = 0;
+  const auto come_and_go = [&](std::uint64_t rows) {
+    for (std::uint64_t i = 0; i < rows; ++i) Push(KeyIn(1, key++));
+    Tick(0, 10, clock += 20);
+    while (shard_->rows().sweeping()) {
+      now_ = std::max(now_, shard_->NextTimer());
+      shard_->OnTimer(now_, &out_);
+    }
+  };
+  come_and_go(kRemembered);
+  EXPECT_EQ(Cut(2, 1).code, ErrorCode::kOk);
+  come_and_go(kRemembered + 1);
+  const CheckpointPart part = Cut(3, 2);
+  EXPECT_EQ(part.code, ErrorCode::kNotFound);
+  EXPECT_EQ(part.message, "what changed since checkpoint 2 is not known");
+  EXPECT_FALSE(shard_->stopped());
+  EXPECT_EQ(Cut(4, 0).code, ErrorCode::kOk);
+  come_and_go(1);
+  EXPECT_EQ(Cut(5, 4).code, ErrorCode::kOk);
+}
+
 // A store that is full.
 struct FullStore : MemoryCheckpointStore {
   using MemoryCheckpointStore::MemoryCheckpointStore;
