@@ -41,7 +41,8 @@ inline constexpr std::uint32_t kNameBytesMax = 128;
 inline constexpr std::uint32_t kAdmitCountMax = 1u << 20;  // pushes before a key gets a row
 inline constexpr std::uint64_t kLifeClocksMax = 1u << 30;  // of an age, in clocks or seconds
 inline constexpr std::uint64_t kCandidatesMax = 4u << 20;  // keys counted without a row, per table, over all partitions
-inline constexpr std::uint64_t kRemovedKeysMax = 16u << 20;  // remembered for the next checkpoint, as above
+inline constexpr std::uint64_t kCandidatesPartitionMax = 65536;  // and of one partition: they are sorted at one go
+inline constexpr std::uint64_t kRemovedKeysMax = 16u << 20;      // remembered for the next checkpoint, as above
 
 // Fleet.
 inline constexpr std::uint32_t kWorkersMax = 16384;

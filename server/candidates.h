@@ -1,13 +1,16 @@
 // Keys of one partition that are pushed but have no row yet, and how often each was (LifeSpec::admit_count). Counted
 // exactly up to keys_max; when there are more, those counted least are forgotten, half of them at the least: a function
-// of what it holds alone. Not thread-safe.
+// of what it holds alone. That, and All, take a few milliseconds of the shard's time at
+// limits::kCandidatesPartitionMax, which bounds keys_max whatever is asked for. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "core/limits.h"
 #include "server/row_index.h"
 #include "server/snapshot.h"
 
@@ -17,7 +20,7 @@ class Candidates {
  public:
   // `salt` and `partition_bits` as of RowIndex; keys_max at least 1.
   Candidates(std::uint64_t salt, std::uint32_t partition_bits, std::size_t keys_max)
-      : counts_(salt, partition_bits), keys_max_(keys_max) {}
+      : counts_(salt, partition_bits), keys_max_(std::min<std::size_t>(keys_max, limits::kCandidatesPartitionMax)) {}
 
   // Pushes of the key so far.
   std::uint32_t Count(Key key) const;

@@ -252,8 +252,8 @@ class RowStore {
   std::size_t ChunkRowsMax(const Table& table, const PartitionCut& cut, bool early) const;
   PartitionRows& ChunkOf(const Table& table, PartitionCut& cut, bool early);
   bool NeedsValues(const Table& table, std::size_t place, std::uint64_t number, const RowParts& row) const;
-  bool KeepGone(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, bool early);
-  std::size_t HandOutLists(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
+  bool KeepGone(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, std::vector<CutRows>* out);
+  std::size_t HandOutLists(Table& table, PartitionCut& cut, std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkPartition(Table& table, std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkDense(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out);
   std::size_t WalkSparse(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out);

@@ -21,6 +21,9 @@ constexpr std::size_t kAhead = 8;
 // milliseconds.
 constexpr std::size_t kColdWindow = 65536;
 
+// Keys removed of a chunk.
+constexpr std::size_t kRemovedChunk = limits::kCutSliceBytes / sizeof(Key);
+
 // Rows that changed early wait in many partitions at once, so their chunks are small.
 constexpr std::size_t kEarlyChunkBytes = std::size_t{16} << 10;
 
@@ -131,7 +134,8 @@ bool RowStore::ContinueCut(std::size_t bytes, std::vector<CutRows>* out) {
 std::size_t RowStore::WalkPartition(Table& table, std::size_t bytes, std::vector<CutRows>* out) {
   PartitionCut& cut = table.cut[cut_place_];
   if (!table.is_dense() && table.sparse[cut_place_] && !(cut.state && cut.state->lists_out))
-    if (const std::size_t listed = HandOutLists(table, cut, out); listed != 0) return listed;
+    if (const std::size_t listed = HandOutLists(table, cut, bytes, out); listed != 0 || !cut.state->lists_out)
+      return listed;
   if (cut.rows == 0) {
     cut = {};
     ++cut_place_;
@@ -149,21 +153,27 @@ std::size_t RowStore::WalkPartition(Table& table, std::size_t bytes, std::vector
   return cost;
 }
 
-// The keys of a partition that have no row: those removed since the base, and those counted. Returns their bytes.
-std::size_t RowStore::HandOutLists(Table& table, PartitionCut& cut, std::vector<CutRows>* out) {
+// The keys of a partition that have no row: those counted, and then those removed since the base, slice by slice.
+// Returns their bytes.
+std::size_t RowStore::HandOutLists(Table& table, PartitionCut& cut, std::size_t bytes, std::vector<CutRows>* out) {
   SparsePartition& partition = *table.sparse[cut_place_];
   KeepSeen(table, cut_place_);
   PartitionCut::State& state = cut.Touched();
-  state.lists_out = true;
-  PartitionRows lists{
-      .partition = options_.owned[cut_place_], .keys = {}, .rows = {}, .removed = {}, .seen = std::move(state.seen)};
-  if (cut_request_.scope == CutScope::kChanged && partition.aside.removed)
-    partition.aside.removed->ForEach([&](Key key, std::uint32_t) { lists.removed.push_back(key); });
+  PartitionRows lists{.partition = options_.owned[cut_place_],
+                      .keys = {},
+                      .rows = {},
+                      .removed = {},
+                      .seen = std::exchange(state.seen, {})};
+  const bool any_removed = cut_request_.scope == CutScope::kChanged && partition.aside.removed;
+  if (any_removed)
+    partition.aside.removed->Continue(&state.removed_walk, std::max<std::size_t>(1, bytes / sizeof(Key)),
+                                      [&](Key key, std::uint32_t) { lists.removed.push_back(key); });
+  state.lists_out = !any_removed || state.removed_walk.done;
   if (cut_request_.hash_all)
     for (const Seen& seen : lists.seen) cut_hash_ += SeenHash(table.salt, seen);
-  const std::size_t bytes = lists.removed.size() * sizeof(Key) + lists.seen.size() * sizeof(Seen);
-  if (bytes != 0) out->push_back({table.spec.id, std::move(lists)});
-  return bytes;
+  const std::size_t listed = lists.removed.size() * sizeof(Key) + lists.seen.size() * sizeof(Seen);
+  if (listed != 0) out->push_back({table.spec.id, std::move(lists)});
+  return listed;
 }
 
 std::size_t RowStore::WalkDense(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out) {
@@ -243,7 +253,7 @@ bool RowStore::IsWanted(const Table& table, std::size_t place, std::uint64_t num
 bool RowStore::Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const RowParts& row,
                     std::vector<CutRows>* out) {
   if (!cut.verdicts.empty() && cut.verdicts.Expired(*table.rules, *row.life))
-    return KeepGone(table, cut, number, key, out == nullptr);
+    return KeepGone(table, cut, number, key, out);
   const bool wanted = IsWanted(table, static_cast<std::size_t>(&cut - table.cut.data()), number);
   if (!wanted && !cut_request_.hash_all) return false;
   PartitionCut::State& state = cut.Touched();
@@ -255,10 +265,13 @@ bool RowStore::Keep(const Table& table, PartitionCut& cut, std::uint64_t number,
 }
 
 // A row that had expired when the cut began is handed out as a key removed.
-bool RowStore::KeepGone(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, bool early) {
+bool RowStore::KeepGone(const Table& table, PartitionCut& cut, std::uint64_t number, Key key,
+                        std::vector<CutRows>* out) {
   if (cut_request_.scope == CutScope::kAll || cut.Touched().settled.Test(number)) return false;
   cut.state->settled.Set(number);
-  ChunkOf(table, cut, early).removed.push_back(key);
+  PartitionRows& to = ChunkOf(table, cut, out == nullptr);
+  to.removed.push_back(key);
+  if (out != nullptr && to.removed.size() == kRemovedChunk) out->push_back({table.spec.id, std::exchange(to, {})});
   return true;
 }
 
@@ -270,7 +283,10 @@ std::size_t RowStore::ChunkRowsMax(const Table& table, const PartitionCut& cut, 
 PartitionRows& RowStore::ChunkOf(const Table& table, PartitionCut& cut, bool early) {
   PartitionCut::State& state = cut.Touched();
   const std::size_t capacity = ChunkRowsMax(table, cut, early);
-  if (early && (state.early.empty() || state.early.back().keys.size() == capacity)) state.early.emplace_back();
+  const auto full = [capacity](const PartitionRows& chunk) {
+    return chunk.keys.size() == capacity || chunk.removed.size() == kRemovedChunk;
+  };
+  if (early && (state.early.empty() || full(state.early.back()))) state.early.emplace_back();
   PartitionRows& chunk = early ? state.early.back() : state.chunk;
   chunk.partition = options_.owned[static_cast<std::size_t>(&cut - table.cut.data())];
   return chunk;
@@ -289,8 +305,7 @@ void RowStore::CopyRow(const Table& table, PartitionCut& cut, Key key, const Row
   to.keys.push_back(key);
   AppendRecord(table, row, &to.rows);
   if (early || to.keys.size() < capacity) return;
-  out->push_back({table.spec.id, std::move(to)});
-  to = {};
+  out->push_back({table.spec.id, std::exchange(to, {})});
 }
 
 }  // namespace tarn::server

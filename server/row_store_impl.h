@@ -93,6 +93,7 @@ struct RowStore::PartitionCut {
     bool lists_kept = false;  // `seen` below has been copied
     bool lists_out = false;   // and handed out, with the keys removed
     std::vector<Seen> seen;
+    RowIndex::Walk removed_walk;  // over those removed before the cut
   };
   bool open = false;       // it has something that was not handed out yet
   std::uint64_t rows = 0;  // those of the cut have lower numbers

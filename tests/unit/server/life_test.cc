@@ -80,6 +80,15 @@ TEST(CandidatesTest, BeyondTheBoundThoseCountedLeastAreForgotten) {
   EXPECT_EQ(candidates.Count(kMax), 1u);
 }
 
+TEST(CandidatesTest, NoPartitionCountsMoreThanCanBeSortedAtOneGo) {
+  Candidates candidates(1, 0, 10 * limits::kCandidatesPartitionMax);
+  for (Key key = 0; key < limits::kCandidatesPartitionMax; ++key) candidates.Set(key, key == 7 ? 2 : 1);
+  EXPECT_EQ(candidates.size(), limits::kCandidatesPartitionMax);
+  candidates.Set(limits::kCandidatesPartitionMax, 1);
+  EXPECT_EQ(candidates.size(), 2u);
+  EXPECT_EQ(candidates.Count(7), 2u);
+}
+
 TEST(PagePoolTest, RunsDoNotOverlapAndAreUsedAgain) {
   PagePool pool;
   SplitMix random(1);

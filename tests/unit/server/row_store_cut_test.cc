@@ -302,23 +302,30 @@ TEST_F(RowStoreCutTest, KeysCountedWithoutARowAreInEveryCut) {
 class RemovedKeysTest : public testing::Test {
  protected:
   static constexpr std::uint64_t kRemembered = 40;
-  RemovedKeysTest() {
+  explicit RemovedKeysTest(std::uint64_t remembered = kRemembered)
+      : rows_({.job_seed = kSeed, .partition_bits = 0, .owned = {PartitionId(0)}, .removed_keys_max = remembered}) {
     spec_.life = {.on = true, .expire_clocks = 8, .sweep_clocks = 8};
     EXPECT_TRUE(rows_.AddTable(spec_));
     rows_.AdvanceClock(Clock(0));
   }
-  // `count` keys that were never there before come and go.
-  void ComeAndGo(std::uint32_t count) {
+  // `count` keys that were never there before.
+  void Push(std::uint32_t count) {
     std::vector<Key> keys(count);
     for (Key& key : keys) key = next_key_++;
     const std::vector<Section> sections = {{PartitionId(0), count, {}}};
     const std::vector<float> gradients(keys.size() * spec_.dim, 1.0f);
     rows_.Apply(spec_.id, sections, keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(gradients.data()),
                 clock_);
+  }
+  void Expire() {
     clock_ = clock_ + 20;
     rows_.AdvanceClock(clock_);
-    while (rows_.sweeping()) rows_.ContinueSweep(100);
     EXPECT_EQ(rows_.row_count(), 0u);
+  }
+  void ComeAndGo(std::uint32_t count) {
+    Push(count);
+    Expire();
+    while (rows_.sweeping()) rows_.ContinueSweep(100);
   }
   std::size_t RemovedIn(CutRequest request) {
     std::size_t removed = 0;
@@ -328,9 +335,14 @@ class RemovedKeysTest : public testing::Test {
   }
 
   TableSpec spec_ = Spec(1, TableKind::kSparse, 4);
-  RowStore rows_{{.job_seed = kSeed, .partition_bits = 0, .owned = {PartitionId(0)}, .removed_keys_max = kRemembered}};
+  RowStore rows_;
   Key next_key_ = 0;
   Clock clock_;
+};
+
+class ManyRemovedKeysTest : public RemovedKeysTest {
+ protected:
+  ManyRemovedKeysTest() : RemovedKeysTest(limits::kRemovedKeysMax) {}
 };
 
 TEST_F(RemovedKeysTest, AreNamedUpToTheirLimitAndUnknownBeyond) {
@@ -369,6 +381,41 @@ TEST_F(RemovedKeysTest, TakeNoMoreMemoryHoweverManyFullCutsFollow) {
     else
       ASSERT_LE(rows_.memory_bytes(), most) << "round " << round;
   }
+}
+
+TEST_F(ManyRemovedKeysTest, AreHandedOutInSlices) {
+  constexpr std::size_t kKeys = 20'000, kSliceBytes = 4000;
+  (void)CutAll(&rows_);
+  ComeAndGo(kKeys);
+  (void)rows_.BeginCut({.scope = CutScope::kChanged, .base_is_previous_cut = true});
+  std::size_t removed = 0, most = 0;
+  for (bool done = false; !done;) {
+    std::vector<CutRows> chunks;
+    done = rows_.ContinueCut(kSliceBytes, &chunks);
+    std::size_t now = 0;
+    for (const CutRows& chunk : chunks) now += chunk.rows.removed.size();
+    most = std::max(most, now);
+    removed += now;
+  }
+  EXPECT_EQ(removed, kKeys);
+  EXPECT_LE(most, 2 * kSliceBytes / sizeof(Key));
+}
+
+TEST_F(ManyRemovedKeysTest, ThatHadNotBeenSweptComeInChunks) {
+  constexpr std::uint32_t kKeys = 100'000;
+  Push(kKeys);
+  (void)CutAll(&rows_);
+  Expire();
+  (void)rows_.BeginCut({.scope = CutScope::kChanged, .base_is_previous_cut = true});
+  std::vector<CutRows> chunks;
+  while (!rows_.ContinueCut(limits::kCutSliceBytes, &chunks)) {
+  }
+  std::size_t removed = 0;
+  for (const CutRows& chunk : chunks) {
+    removed += chunk.rows.removed.size();
+    EXPECT_LE(chunk.rows.removed.size() * sizeof(Key), limits::kCutSliceBytes);
+  }
+  EXPECT_EQ(removed, kKeys);
 }
 
 TEST_F(RowStoreCutTest, OfNothingIsOverAtOnce) {
