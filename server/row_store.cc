@@ -19,6 +19,7 @@ RowStore::RowStore(RowStoreOptions options, std::unique_ptr<Residency> tier)
     TARN_CHECK(options_.owned[i].value < place_.size(), "no such partition");
     place_[options_.owned[i].value] = i;
   }
+  if (tier_) tier_->NameRowsBy([this](TableId id, RowOwner owner) { return NameOf(id, owner); });
 }
 
 RowStore::~RowStore() = default;

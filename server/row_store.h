@@ -20,6 +20,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -193,6 +194,7 @@ class RowStore {
                        std::vector<RowOwner>* owners) const;
   RowParts PartsOf(const Table& table, const SparsePartition& partition, std::uint32_t number,
                    std::uint32_t* words) const;
+  std::string NameOf(TableId id, RowOwner owner) const;
   RowParts ColdRow(const Table& table, std::uint32_t place, std::uint32_t number) const;
   template <typename Visit>
   void ForEachCold(const Table& table, std::uint32_t place, Visit visit) const;

@@ -113,6 +113,21 @@ RowStore::RowParts RowStore::PartsOf(const Table& table, const SparsePartition& 
   return {values, values + table.layout.value_words, table.has_life() ? partition.Life(number) : nullptr};
 }
 
+// For an error: looks through the partition for the key.
+std::string RowStore::NameOf(TableId id, RowOwner owner) const {
+  const Table& table = At(id);
+  if (owner.place >= options_.owned.size())
+    return fmt::format("table '{}': row {} of no partition of this shard", table.spec.name, owner.number);
+  const std::uint32_t partition = options_.owned[owner.place].value;
+  std::optional<Key> key;
+  if (const SparsePartition* rows = table.sparse[owner.place].get())
+    rows->index.ForEach([&](Key at, std::uint32_t number) {
+      if (number == owner.number) key = at;
+    });
+  if (key) return fmt::format("table '{}': key {} in partition {}", table.spec.name, *key, partition);
+  return fmt::format("table '{}': row {} of partition {}, which has none", table.spec.name, owner.number, partition);
+}
+
 // A row on disk; valid until the next one.
 RowStore::RowParts RowStore::ColdRow(const Table& table, std::uint32_t place, std::uint32_t number) const {
   cold_.assign(1, {place, number});
@@ -153,10 +168,7 @@ void RowStore::TakeCold(Table& table, PartitionCut& cut, std::vector<CutRows>* o
     std::uint32_t* record = records.data() + i * words;
     if (cut.state->settled.Test(row.number)) continue;
     if (record[0] != cut_place_ || record[1] != row.number)
-      throw StorageFailed({ErrorCode::kCorrupt,
-                           fmt::format("table '{}': another row lies on disk where that of key {} was put: the tier's "
-                                       "files are damaged",
-                                       table.spec.name, row.key)});
+      throw StorageFailed(tier_->AnotherRow(table.spec.id, {cut_place_, row.number}));
     Keep(table, cut, row.number, row.key, PartsOf(table, partition, row.number, record + kOwnerWords), out);
   }
   cold.fetching.clear();

@@ -233,13 +233,13 @@ Status ColdLog::Poll() {
   while (!fetches_.empty() && (!fetches_.front().waiting || !fetched_.empty())) {
     PendingFetch fetch = std::move(fetches_.front());
     fetches_.pop_front();
-    Deliver(std::move(fetch));
+    TARN_RETURN_IF_ERROR(Deliver(std::move(fetch)));
   }
   Collect();
   return {};
 }
 
-void ColdLog::Deliver(PendingFetch fetch) {
+Status ColdLog::Deliver(PendingFetch fetch) {
   Family& family = families_[fetch.table.value];
   const std::size_t words = record_words(fetch.table), bytes = family.record_bytes();
   if (fetch.waiting) {
@@ -250,19 +250,20 @@ void ColdLog::Deliver(PendingFetch fetch) {
       std::memcpy(fetch.records.data() + fetch.from_store[i] * words, read.data() + i * bytes, bytes);
   }
   fetch_bytes_ -= (fetch.ids.size() + fetch.from_store.size()) * bytes;
-  if (fetch.collecting)
-    MoveRows(fetch);
-  else
+  if (!fetch.collecting)
     listener_->OnFetched(fetch.table, fetch.ids, fetch.records);
+  else if (Status moved = MoveRows(fetch); !moved)
+    return failed_ = std::move(moved);
   // Only now: while a fetch touches a segment, none of its ids can become another row's.
   for (ColdId id : fetch.ids) {
     --family.Of(id).readers;
     Settle(fetch.table, id >> family.capacity_log2);
   }
+  return {};
 }
 
 // Appends anew what is still alive of a segment that is collected.
-void ColdLog::MoveRows(const PendingFetch& fetch) {
+Status ColdLog::MoveRows(const PendingFetch& fetch) {
   collecting_ = false;
   const std::size_t words = record_words(fetch.table);
   for (std::size_t i = 0; i < fetch.ids.size(); ++i) {
@@ -273,11 +274,12 @@ void ColdLog::MoveRows(const PendingFetch& fetch) {
     const std::uint32_t* record = fetch.records.data() + i * words;
     const RowOwner owner{record[0], record[1]};
     const auto to = Append(fetch.table, owner, record + kOwnerWords);
-    if (!to) return;  // no ids left: the holes stay
-    listener_->OnMoved(fetch.table, owner, from, *to);
+    if (!to) return {};  // no ids left: the holes stay
+    TARN_RETURN_IF_ERROR(listener_->OnMoved(fetch.table, owner, from, *to));
     Free(fetch.table, from);
     ++moved_;
   }
+  return {};
 }
 
 // One slice of the emptiest segment at a time, as long as more of the disk is holes than rows.

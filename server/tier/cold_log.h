@@ -44,8 +44,9 @@ class ColdLogListener {
   // The oldest fetch has ended: records[i] is what ids[i] was when it was fetched. Some ids may have been freed since;
   // none has been given to another row.
   virtual void OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
-  // A row has another id from now on.
-  virtual void OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) = 0;
+  // A row has another id from now on. `owner` is what the disk says; kCorrupt if no such row lies under `from`: its
+  // table, the row and the directory are named, and the log has failed.
+  virtual Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) = 0;
 };
 
 struct ColdLogOptions {
@@ -128,8 +129,8 @@ class ColdLog {
   RecordAt At(const Family& family, TableId table, ColdId id) const;
   void Begin(PendingFetch fetch);
   Status TakeStoreEvents();
-  void Deliver(PendingFetch fetch);
-  void MoveRows(const PendingFetch& fetch);
+  Status Deliver(PendingFetch fetch);
+  Status MoveRows(const PendingFetch& fetch);
   void Collect();
   bool FindEmptiest(TableId* table, std::uint32_t* number) const;
 

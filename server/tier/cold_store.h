@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -72,6 +73,9 @@ class ColdStore {
   virtual std::vector<ColdEvent> TakeEvents() = 0;
   // Blocks until a segment under way is written, or something has failed: TakeEvents says what.
   virtual void WaitForWrite() = 0;
+
+  // Where it lies, for errors: a directory.
+  virtual std::string where() const = 0;
 
   // Memory that it takes for itself: indices, caches, buffers; not the bytes of segments that it was handed.
   virtual std::size_t memory_bytes() const = 0;

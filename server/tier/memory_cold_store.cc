@@ -103,4 +103,11 @@ bool MemoryColdStore::Damage() {
   return true;
 }
 
+void MemoryColdStore::Forge(const std::function<void(std::span<std::byte>)>& change) {
+  for (auto& [id, stored] : segments_) {
+    change(stored.segment.bytes);
+    stored.crc32c = Crc32c(stored.segment.bytes);
+  }
+}
+
 }  // namespace tarn::server

@@ -7,6 +7,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -26,6 +28,7 @@ class MemoryColdStore : public ColdStore {
   void Fetch(std::vector<RecordAt> records, std::size_t record_bytes) override;
   std::vector<ColdEvent> TakeEvents() override { return std::exchange(events_, {}); }
   void WaitForWrite() override;
+  std::string where() const override { return "memory"; }
   std::size_t memory_bytes() const override { return 0; }
   std::uint64_t disk_bytes() const override { return bytes_; }
 
@@ -35,6 +38,8 @@ class MemoryColdStore : public ColdStore {
   void FailWith(Error error) { error_ = std::move(error); }
   // Changes one bit of a stored segment, if there is one: reads of it must fail from then on.
   bool Damage();
+  // Changes the bytes of every stored segment; their checksums fit again, as those of a swapped file would.
+  void Forge(const std::function<void(std::span<std::byte>)>& change);
 
   std::size_t under_way() const { return jobs_.size(); }
   std::uint64_t reads() const { return reads_; }      // records read while the shard waited

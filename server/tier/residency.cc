@@ -1,5 +1,7 @@
 #include "server/tier/residency.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -133,8 +135,7 @@ void Residency::Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vec
   ThrowIf(log_.Read(rows->table(), ids_, records->data()));
   for (std::size_t i = 0; i < owners->size(); ++i) {
     const std::uint32_t* record = records->data() + i * stride;
-    if (RowOwner{record[0], record[1]} != (*owners)[i])
-      throw StorageFailed({ErrorCode::kCorrupt, "the tier gave another row than was asked for"});
+    if (RowOwner{record[0], record[1]} != (*owners)[i]) throw StorageFailed(AnotherRow(rows->table(), (*owners)[i]));
   }
 }
 
@@ -196,8 +197,21 @@ void Residency::OnFetched(TableId table, std::span<const ColdId> ids, std::span<
   }
 }
 
-void Residency::OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) {
-  std::ranges::find(tables_, table, &Table::id)->rows->OnMoved(owner, from, to);
+Status Residency::OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) {
+  if (std::ranges::find(tables_, table, &Table::id)->rows->OnMoved(owner, from, to)) return {};
+  return Fail(ErrorCode::kCorrupt,
+              fmt::format("{}: a record says that it is of {}, which does not lie there: the tier's files are damaged",
+                          store_->where(), namer_(table, owner)));
+}
+
+std::string Residency::NumbersOf(TableId table, RowOwner owner) {
+  return fmt::format("table {}: row {} of place {}", table.value, owner.number, owner.place);
+}
+
+Error Residency::AnotherRow(TableId table, RowOwner asked) const {
+  return {ErrorCode::kCorrupt,
+          fmt::format("{}: another row lies where that of {} was put: the tier's files are damaged", store_->where(),
+                      namer_(table, asked))};
 }
 
 void Residency::FetchForCut(ResidentRows* rows, std::vector<ColdId> ids) {

@@ -15,9 +15,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "server/tier/cold_log.h"
@@ -45,6 +48,12 @@ class Residency : private ColdLogListener {
  public:
   Residency(ResidencyOptions options, std::unique_ptr<ColdStore> store);
   ~Residency() override;
+
+  // How errors name a row: with its table, its key and its partition, and whatever owner the disk may say.
+  using RowNamer = std::function<std::string(TableId table, RowOwner owner)>;
+  void NameRowsBy(RowNamer namer) { namer_ = std::move(namer); }
+  // The row was asked for, and the disk gave another.
+  Error AnotherRow(TableId table, RowOwner asked) const;
 
   // Valid as long as the residency. `words` of a row that are kept.
   ResidentRows* AddTable(TableId table, std::size_t words);
@@ -97,8 +106,9 @@ class Residency : private ColdLogListener {
   };
 
   void OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) override;
-  void OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) override;
+  Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) override;
 
+  static std::string NumbersOf(TableId table, RowOwner owner);
   bool Fits(std::size_t bytes) const;
   ResidentRows* LeastWorth(ResidentRows* self);
   void Evict(ResidentRows* rows, std::size_t wanted);
@@ -110,6 +120,7 @@ class Residency : private ColdLogListener {
   std::size_t chunk_bytes_;
   std::unique_ptr<ColdStore> store_;
   ColdLog log_;
+  RowNamer namer_ = NumbersOf;
   std::vector<Table> tables_;
   std::size_t next_table_ = 0;  // to be compared with
   std::size_t other_bytes_ = 0;

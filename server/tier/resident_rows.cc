@@ -19,6 +19,8 @@ constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kAhead = 16;
 // Rows that are looked at to say what a byte is worth.
 constexpr std::size_t kSample = 4 * kVictimWindow;
+// Slots that are looked at for them: most of a table may be free.
+constexpr std::size_t kSampleSlotsMax = 64 * kSample;
 
 constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -139,16 +141,17 @@ void ResidentRows::DropCopy(std::uint32_t place, std::uint32_t number) {
   word &= ~kHasCopy;
 }
 
-void ResidentRows::OnMoved(RowOwner owner, ColdId from, ColdId to) {
+bool ResidentRows::OnMoved(RowOwner owner, ColdId from, ColdId to) {
+  if (owner.place >= words_.size() || owner.number >= words_[owner.place].end) return false;
   std::uint32_t& word = WordOf(owner.place, owner.number);
   if ((word & kCold) != 0) {
-    TARN_CHECK((word & kColdMask) == from, "a cold row is moved from where it is not");
+    if ((word & kColdMask) != from) return false;
     word = (word & ~kColdMask) | to;
-    return;
+    return true;
   }
-  SlotInfo& info = InfoOf(word & kSlotMask);
-  TARN_CHECK((word & kHasCopy) != 0 && info.copy == from, "a copy is moved from where it is not");
-  info.copy = to & kColdMask;
+  if ((word & kHasCopy) == 0 || InfoOf(word & kSlotMask).copy != from) return false;
+  InfoOf(word & kSlotMask).copy = to & kColdMask;
+  return true;
 }
 
 std::uint32_t ResidentRows::SlotAfter(std::uint32_t slot) const {
@@ -250,11 +253,13 @@ double ResidentRows::WorthOfByte() {
   counts_.clear();
   const std::size_t sample = std::min(kSample, resident());
   if (hand_ >> slot_shift_ >= chunks_.size()) hand_ = 0;
-  for (std::uint32_t slot = hand_; counts_.size() < sample; slot = SlotAfter(slot))
+  std::size_t left = std::min(chunks_.size() * rows_per_chunk_, kSampleSlotsMax);
+  for (std::uint32_t slot = hand_; counts_.size() < sample && left != 0; --left, slot = SlotAfter(slot))
     if (const SlotInfo& info = InfoOf(slot); info.place != kNone)
       counts_.push_back(static_cast<std::uint8_t>(CountOf(info.place, info.number)));
+  if (counts_.empty()) return 0;
   std::ranges::sort(counts_);
-  const std::size_t least = std::max<std::size_t>(1, sample / kVictimWindow);
+  const std::size_t least = std::max<std::size_t>(1, counts_.size() / kVictimWindow);
   double uses = 0;
   for (std::size_t i = 0; i < least; ++i) uses += UsesOf(counts_[i]) + 0.5;
   return uses / static_cast<double>(least * row_bytes_);

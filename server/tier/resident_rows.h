@@ -68,8 +68,9 @@ class ResidentRows {
   void Spare(std::uint32_t place, std::uint32_t number) { InfoOf(WordOf(place, number) & kSlotMask).spared = true; }
   // The row is about to be overwritten whole: what is on disk of it goes, unread, and a cold one takes a free slot.
   float* Overwrite(std::uint32_t place, std::uint32_t number);
-  // A cold row's id has become another (ColdLogListener::OnMoved), or the id of a copy has.
-  void OnMoved(RowOwner owner, ColdId from, ColdId to);
+  // A cold row's id has become another (ColdLogListener::OnMoved), or the id of a copy has. False, and nothing is
+  // changed: there is no such row, or it is not under `from`.
+  bool OnMoved(RowOwner owner, ColdId from, ColdId to);
 
   // One chunk more of free slots. False if the table has as many slots as there are numbers for.
   bool AddChunk();
@@ -77,7 +78,8 @@ class ResidentRows {
   Status Evict(std::size_t wanted);
   // Gives a chunk back to the system, evicting what does not fit into the others. Not the last one.
   Status ReleaseChunk();
-  // Uses of the row that would go next, over its bytes: what a byte of this table is worth.
+  // Uses of the row that would go next, over its bytes: what a byte of this table is worth. 0 if its slots are as good
+  // as empty where the hand is.
   double WorthOfByte();
   // Ages counts; `uses` rows were used since the last call.
   void Age(std::uint64_t uses);

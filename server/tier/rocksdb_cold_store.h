@@ -52,6 +52,7 @@ class RocksDbColdStore : public ColdStore {
   void Fetch(std::vector<RecordAt> records, std::size_t record_bytes) override;
   std::vector<ColdEvent> TakeEvents() override;
   void WaitForWrite() override;
+  std::string where() const override { return options_.directory; }
   std::size_t memory_bytes() const override { return memory_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t disk_bytes() const override { return disk_bytes_.load(std::memory_order_relaxed); }
 

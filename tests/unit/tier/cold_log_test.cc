@@ -81,10 +81,11 @@ class ColdLogTest : public testing::Test, public ColdLogListener {
   void OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) override {
     Check(table, ids, records);
   }
-  void OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) override {
-    auto& row = rows_.at({table, owner.number});
-    EXPECT_EQ(row.id, from);
-    row.id = to;
+  Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) override {
+    const auto row = rows_.find({table, owner.number});
+    if (row == rows_.end() || row->second.id != from) return Fail(ErrorCode::kCorrupt, "no such row");
+    row->second.id = to;
+    return {};
   }
 
   struct Row {
@@ -135,6 +136,22 @@ TEST_F(ColdLogTest, HolesAreCollected) {
   EXPECT_GT(log_.moved(), 0u);
   Read(kNarrow, 1);
   EXPECT_EQ(checked_, 5000u);
+}
+
+TEST_F(ColdLogTest, ARecordThatSaysItIsAnotherRowsIsDamage) {
+  for (std::uint32_t i = 0; i < 40'000; ++i) Append(kNarrow, i);
+  Settle();
+  store_.Forge([](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0xff}); });
+  for (std::uint32_t i = 0; i < 40'000; ++i)
+    if (i % 8 != 0) Free(kNarrow, i);
+  Status status = log_.Poll();
+  for (int i = 0; i < 1000 && status; ++i) {
+    store_.RunOne();
+    status = log_.Poll();
+  }
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(log_.Poll().error().message, "no such row");  // final
 }
 
 // Anything in any order, the store late by any amount.

@@ -257,6 +257,54 @@ TEST_F(ResidencyTest, RecordsForACutAreNotKeptInMemory) {
               0);
 }
 
+// Records that say that they are other rows', of this shard or of none, when rows are read and when holes are
+// collected.
+TEST_F(ResidencyTest, WhatTheDiskSaysOfARowIsNotBelieved) {
+  for (const std::uint32_t says : {0u, 1u, kPlaces, 0xffffffffu}) {
+    for (const bool collect : {false, true}) {
+      model_.clear();
+      next_.clear();
+      free_.clear();
+      tables_.clear();
+      Open(200'000);
+      for (int i = 0; i < 10'000; ++i) Birth(2);
+      while (store_->under_way() != 0) store_->RunOne();
+      tier_->Poll();
+      store_->Forge([&](std::span<std::byte> bytes) {
+        for (std::size_t at = 0; at + 8 <= bytes.size(); at += 4 * (kOwnerWords + kWords[2])) {
+          std::memcpy(&bytes[at], &says, 4);
+          std::memcpy(&bytes[at + 4], &says, 4);
+        }
+      });
+      const Status status = CatchExhaustion([&] {
+        if (!collect) return CheckAll();
+        for (const auto& [id, words] : model_)
+          if (std::get<2>(id) % 16 != 15) tables_[2]->Remove(std::get<1>(id), std::get<2>(id));
+        for (int i = 0; i < 2000; ++i) {
+          store_->RunOne();
+          tier_->Poll();
+        }
+      });
+      ASSERT_FALSE(status) << says;
+      EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
+      EXPECT_TRUE(status.error().message.starts_with("memory: ")) << status.error().message;
+      EXPECT_NE(status.error().message.find("table 3: row "), std::string::npos) << status.error().message;
+    }
+  }
+}
+
+// A table whose slots are nearly all free is worth nothing, and that is not found by looking at all of them.
+TEST_F(ResidencyTest, AnEmptyTableIsWorthNothing) {
+  Open(64 << 20);
+  for (int i = 0; i < 100'000; ++i) Birth(2);
+  EXPECT_GT(tables_[2]->WorthOfByte(), 0);
+  const auto last = std::prev(model_.end())->first;
+  for (const auto& [id, words] : model_)
+    if (id != last) tables_[2]->Remove(std::get<1>(id), std::get<2>(id));
+  EXPECT_EQ(tables_[2]->resident(), 1u);
+  EXPECT_EQ(tables_[2]->WorthOfByte(), 0);
+}
+
 TEST_F(ResidencyTest, AStoreThatFailsIsToldByAnException) {
   Open(200'000);
   for (int i = 0; i < 5000; ++i) Birth(2);

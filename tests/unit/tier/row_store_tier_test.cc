@@ -313,5 +313,29 @@ TEST_F(RowStoreTierTest, AFailingDiskIsAnErrorWhereverItIsMet) {
   EXPECT_EQ(status.error().message, "tier: no space left");
 }
 
+TEST_F(RowStoreTierTest, AnotherRowThanWasAskedForIsNamedByTableKeyAndPlace) {
+  for (const bool cut : {false, true}) {
+    Open(kLimit);
+    for (int i = 0; i < 1500; ++i) Step();
+    while (cold_->under_way() != 0) Turn();
+    ASSERT_GT(tiered_->tier()->cold_rows(), 0u);
+    cold_->Forge([](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0xff}); });
+    const Status status = CatchExhaustion([&] {
+      if (!cut) return static_cast<void>(tiered_->StateHash());
+      (void)tiered_->BeginCut();
+      std::vector<CutRows> chunks;
+      while (!tiered_->ContinueCut(100'000, &chunks)) {
+        cold_->RunOne();
+        tiered_->Tend(0);
+      }
+    });
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
+    const std::string& text = status.error().message;
+    for (const char* part : {"memory: another row lies where that of table 'table", "': key ", " in partition "})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace tarn::server
