@@ -15,39 +15,47 @@ namespace {
 
 struct Segment {
   std::string path;
-  std::unique_ptr<LogFile> file;
+  std::unique_ptr<LogFile> file;  // while it is read
   std::uint64_t size = 0;
   SegmentHeader header;
+  Status readable;  // why its header cannot be believed
 };
 
 std::unexpected<Error> Corrupt(const std::string& path, std::uint64_t offset, const std::string& what) {
   return Fail(ErrorCode::kCorrupt, fmt::format("{}: offset {}: {}", path, offset, what));
 }
 
-Expected<Segment> OpenSegment(FileOps* files, std::string path) {
-  Segment segment{.path = std::move(path)};
-  auto file = files->OpenToRead(segment.path);
+Status Open(FileOps* files, Segment* segment) {
+  auto file = files->OpenToRead(segment->path);
   if (!file) return std::unexpected(file.error());
-  segment.file = std::move(*file);
-  const auto size = segment.file->Size();
+  segment->file = std::move(*file);
+  const auto size = segment->file->Size();
   if (!size) return std::unexpected(size.error());
-  segment.size = *size;
-  return segment;
+  segment->size = *size;
+  return {};
+}
+
+Expected<SegmentHeader> ReadHeader(const Segment& segment) {
+  std::byte bytes[kSegmentHeaderBytes];
+  const auto got = segment.file->Read(0, bytes);
+  if (!got) return std::unexpected(got.error());
+  auto header = DecodeSegmentHeader(std::span(bytes).first(*got));
+  if (!header) return Fail(header.error().code, segment.path + ": " + header.error().message);
+  return header;
 }
 
 // What the header of a segment must say.
-Status CheckHeader(const Segment& segment, std::uint64_t number, const LogIdentity& identity) {
-  const LogIdentity& theirs = segment.header.identity;
+Status CheckHeader(const std::string& path, const SegmentHeader& header, std::uint64_t number,
+                   const LogIdentity& identity) {
+  const LogIdentity& theirs = header.identity;
   auto wrong = [&](const char* what, std::uint64_t is, std::uint64_t expected) {
-    return Fail(ErrorCode::kWrongJob,
-                fmt::format("{}: the log of {} {:x}, expected {:x}", segment.path, what, is, expected));
+    return Fail(ErrorCode::kWrongJob, fmt::format("{}: the log of {} {:x}, expected {:x}", path, what, is, expected));
   };
   if (theirs.job != identity.job) return wrong("another job, fingerprint", theirs.job, identity.job);
   if (theirs.run != identity.run) return wrong("another run,", theirs.run, identity.run);
   if (theirs.shard != identity.shard) return wrong("another shard,", theirs.shard.value, identity.shard.value);
-  if (segment.header.number != number)
-    return Corrupt(segment.path, 32,
-                   fmt::format("it is segment {}, expected {}: files were swapped", segment.header.number, number));
+  if (header.number != number)
+    return Corrupt(path, 32, fmt::format("it is segment {}, expected {}: files were swapped", header.number, number));
   return {};
 }
 
@@ -122,30 +130,39 @@ class Reading {
     return {};
   }
 
-  // The newest may have been begun without anything in it being durable.
+  // The newest may have been begun without anything in it being durable. Of the others, which are needed is known once
+  // the first is found: one before it may be damaged.
   Status OpenAll() {
     auto names = files_->List(directory_);
     if (!names) return std::unexpected(names.error());
     for (const std::string& name : *names) {
       const auto number = SegmentNumber(name);
       if (!number) continue;
-      auto segment = OpenSegment(files_, Path(name));
-      if (!segment) return std::unexpected(segment.error());
-      std::byte bytes[kSegmentHeaderBytes];
-      const auto got = segment->file->Read(0, bytes);
-      if (!got) return std::unexpected(got.error());
-      auto header = DecodeSegmentHeader(std::span(bytes).first(*got));
-      if (!header) {
-        if (IsLast(*names, name)) return NoHeader(*segment, name, *number, header.error());
-        return std::unexpected(Error{header.error().code, segment->path + ": " + header.error().message});
+      Segment segment{.path = Path(name)};
+      segment.header = {.identity = identity_, .number = *number, .first = {}, .cut = ShardLog::kContinues};
+      segment.readable = Open(files_, &segment);
+      if (segment.readable) {
+        const auto header = ReadHeader(segment);
+        if (!header && header.error().code == ErrorCode::kCorrupt && IsLast(*names, name)) {
+          TARN_RETURN_IF_ERROR(NoHeader(segment, name, header.error()));
+          continue;
+        }
+        segment.readable =
+            header ? CheckHeader(segment.path, *header, *number, identity_) : Status(std::unexpected(header.error()));
+        if (segment.readable) segment.header = *header;
       }
-      segment->header = *header;
-      TARN_RETURN_IF_ERROR(CheckHeader(*segment, *number, identity_));
-      tail_.segments.push_back({*number, segment->header.cut, segment->size});
-      segments_.push_back(std::move(*segment));
+      if (!segment.readable && IsNotOurs(segment.readable.error())) return segment.readable;
+      segment.file.reset();
+      tail_.segments.push_back({*number, segment.header.cut, segment.size});
+      segments_.push_back(std::move(segment));
       tail_.next_number = *number + 1;
     }
     return {};
+  }
+
+  // Not damage: it is somebody's who may want it.
+  static bool IsNotOurs(const Error& error) {
+    return error.code == ErrorCode::kWrongJob || error.code == ErrorCode::kUnsupported;
   }
 
   static bool IsLast(const std::vector<std::string>& names, const std::string& name) {
@@ -154,35 +171,37 @@ class Reading {
   }
 
   // The last segment has no header: torn if nothing good is in it.
-  Status NoHeader(Segment& segment, const std::string& name, std::uint64_t number, const Error& why) {
-    if (why.code == ErrorCode::kUnsupported) return std::unexpected(Error{why.code, segment.path + ": " + why.message});
-    segment.header.number = number;
+  Status NoHeader(const Segment& segment, const std::string& name, const Error& why) {
     const auto good = FindGood(segment, kLogPage, LogSequence(0));
     if (!good) return std::unexpected(good.error());
     if (*good != 0)
-      return Fail(ErrorCode::kCorrupt,
-                  fmt::format("{}: {}; yet a good batch lies at offset {}", segment.path, why.message, *good));
+      return Fail(ErrorCode::kCorrupt, fmt::format("{}; yet a good batch lies at offset {}", why.message, *good));
     tail_.torn.push_back(name);
     return {};
   }
 
   Status FindStart(CheckpointId from) {
-    const auto is_start = [&](const Segment& segment) { return segment.header.cut == from; };
+    const auto is_start = [&](const Segment& segment) { return segment.readable && segment.header.cut == from; };
     const auto found = std::find_if(segments_.begin(), segments_.end(), is_start);
-    if (found == segments_.end())
+    if (found == segments_.end()) {
+      for (const Segment& segment : segments_) TARN_RETURN_IF_ERROR(segment.readable);
       return Fail(ErrorCode::kCorrupt,
                   fmt::format("{}: no segment begins at checkpoint {}: it is missing, or never became durable",
                               directory_, from.value));
+    }
     start_ = static_cast<std::size_t>(found - segments_.begin());
-    for (std::size_t i = start_ + 1; i < segments_.size(); ++i)
+    for (std::size_t i = start_ + 1; i < segments_.size(); ++i) {
+      TARN_RETURN_IF_ERROR(segments_[i].readable);
       if (const std::uint64_t next = segments_[i - 1].header.number + 1; segments_[i].header.number != next)
         return Fail(ErrorCode::kCorrupt, fmt::format("{}: {} is missing", directory_, SegmentName(next)));
+    }
     tail_.last = LogSequence(found->header.first.value - 1);
     return {};
   }
 
   Status ReadSegment(std::size_t index) {
     Segment& segment = segments_[index];
+    TARN_RETURN_IF_ERROR(Open(files_, &segment));
     if (segment.header.first.value != tail_.last.value + 1)
       return Fail(ErrorCode::kCorrupt,
                   fmt::format("{}: it begins with record {}, but {} ends with {} at offset {}", segment.path,
@@ -205,6 +224,7 @@ class Reading {
     }
     tail_.segments[index].bytes = offset;
     end_offset_ = offset;
+    segment.file.reset();
     return {};
   }
 

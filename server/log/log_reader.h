@@ -6,7 +6,8 @@
 //                 that are not there, a segment that is missing or stands under another's name: kCorrupt
 //   not ours      another job's, run's or shard's log: kWrongJob; a newer format: kUnsupported
 //
-// Every error names the file, the offset and what was expected. Nothing that fails its checksum is handed out.
+// Segments before the one that is asked for are not needed, whatever is wrong with them. Every error names the file,
+// the offset and what was expected. Nothing that fails its checksum is handed out.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,9 @@ struct LogSegment {
 
 // Where a log ends, and is to be continued.
 struct LogTail {
-  std::vector<LogSegment> segments;  // oldest first, also those before the one that was read first
+  // Oldest first, also those before the one that was read first: what they hold, and whether that is damaged, was not
+  // looked at. A damaged header leaves their cut at ShardLog::kContinues.
+  std::vector<LogSegment> segments;
   std::uint64_t next_number = 1;
   LogSequence last;               // handed out
   std::vector<std::string> torn;  // names of segments that hold nothing durable; to be removed

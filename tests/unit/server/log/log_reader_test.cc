@@ -132,6 +132,31 @@ TEST_F(LogTest, RefusesMissingAndSwappedSegments) {
   Says(ReadError(), ErrorCode::kCorrupt, "files were swapped");
 }
 
+// What lies before the checkpoint is not needed, and goes with the next one.
+TEST_F(LogTest, ADamagedHeaderMattersOnlyWhereItsSegmentIsNeeded) {
+  WriteThreeSegments();
+  for (const std::uint64_t segment : {1, 2}) {
+    Bytes(PathOf(segment))[20] ^= std::byte{1};
+    Says(ReadError(CheckpointId(0)), ErrorCode::kCorrupt, PathOf(segment) + ": offset 12: the header's checksum");
+    Bytes(PathOf(segment))[20] ^= std::byte{1};
+  }
+  Bytes(PathOf(2))[20] ^= std::byte{1};
+  Says(ReadError(CheckpointId(5)), ErrorCode::kCorrupt, PathOf(2) + ": offset 12: the header's checksum");
+  Bytes(PathOf(1)).resize(7);
+  Says(ReadError(CheckpointId(5)), ErrorCode::kCorrupt, PathOf(1) + ": offset 0: 7 bytes");
+  Kept kept;
+  ASSERT_TRUE(driver_.Recover(CheckpointId(6), {}, &kept));
+  EXPECT_EQ(kept.records.size(), 10u);
+  EXPECT_TRUE(kept.Right());
+  driver_.Begin(CheckpointId(7));
+  driver_.Drop(CheckpointId(7));
+  ASSERT_TRUE(driver_.Commit(true));
+  for (const std::uint64_t segment : {1, 2, 3}) EXPECT_EQ(disk_.Find(PathOf(segment)), nullptr);
+  Kept after;
+  ASSERT_TRUE(Read(&after, CheckpointId(7)));
+  EXPECT_EQ(after.records.size(), 1u);
+}
+
 TEST_F(LogTest, RefusesWhatIsNotItsOwn) {
   WriteThreeSegments();
   Kept kept;
