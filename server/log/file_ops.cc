@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -96,13 +95,10 @@ class PosixFile final : public LogFile {
 
 class PosixLock final : public LogLock {
  public:
-  explicit PosixLock(int fd) : fd_(fd) {}
-  PosixLock(const PosixLock&) = delete;
-  PosixLock& operator=(const PosixLock&) = delete;
-  ~PosixLock() override { ::close(fd_); }
+  explicit PosixLock(FileLock lock) : lock_(std::move(lock)) {}
 
  private:
-  int fd_;
+  FileLock lock_;
 };
 
 class PosixFileOps final : public FileOps {
@@ -137,13 +133,9 @@ class PosixFileOps final : public FileOps {
   }
   Status SyncDirectory(const std::string& path) override { return tarn::SyncDirectory(path); }
   Expected<std::unique_ptr<LogLock>> Lock(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) return Failed(path, "open");
-    auto lock = std::make_unique<PosixLock>(fd);
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
-    if (errno != EWOULDBLOCK) return Failed(path, "lock");
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("{}: another process holds this log: does a server of this run still live?", path));
+    auto lock = FileLock::Take(path, "another process holds this log: does a server of this run still live?");
+    if (!lock) return std::unexpected(lock.error());
+    return std::make_unique<PosixLock>(*std::move(lock));
   }
 
  private:

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <utility>
 
 #include "core/limits.h"
+#include "server/exhaustion.h"
 #include "server/log/log_directory.h"
 #include "server/log/log_reader.h"
 
@@ -95,6 +98,7 @@ LogSequence FileShardLog::Append(LogRecord record) {
 void FileShardLog::DropBefore(CheckpointId cut) {
   const std::lock_guard lock(mutex_);
   queue_.PushDrop(cut);
+  dropping_.fetch_add(1, std::memory_order_relaxed);
   more_.notify_one();
 }
 
@@ -102,6 +106,20 @@ Expected<LogSequence> FileShardLog::TakeSynced() {
   const std::lock_guard lock(mutex_);
   if (!status_) return std::unexpected(status_.error());
   return synced_;
+}
+
+// What is thrown on the log's thread ends the log, not the process.
+Status FileShardLog::WriteAndSync(std::vector<LogQueue::Item> items, bool mark) {
+  try {
+    Status status;
+    const Status memory = CatchExhaustion([&] {
+      status = WriteItems(std::move(items), &*writer_);
+      if (status) status = writer_->Sync(mark);
+    });
+    return memory ? status : memory;
+  } catch (const std::exception& e) {
+    return Fail(ErrorCode::kInternal, e.what());
+  }
 }
 
 void FileShardLog::Run() {
@@ -116,12 +134,14 @@ void FileShardLog::Run() {
     }
     auto items = queue_.TakeAll();
     lock.unlock();
-    Status status = WriteItems(std::move(items), &*writer_);
+    const auto dropped = static_cast<std::uint32_t>(std::ranges::count_if(
+        items, [](const LogQueue::Item& item) { return std::holds_alternative<LogQueue::Drop>(item); }));
     const auto now = std::chrono::steady_clock::now();
     const bool mark = now >= mark_due;
     if (mark) mark_due = now + kMarkPeriod;
-    if (status) status = writer_->Sync(mark);
+    Status status = WriteAndSync(std::move(items), mark);
     bytes_.store(writer_->bytes(), std::memory_order_relaxed);
+    dropping_.fetch_sub(dropped, std::memory_order_release);
     written_.store(writer_->written_bytes(), std::memory_order_relaxed);
     syncs_.store(writer_->syncs(), std::memory_order_relaxed);
     lock.lock();

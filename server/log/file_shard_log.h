@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "server/log/file_ops.h"
 #include "server/log/log_queue.h"
@@ -34,7 +35,9 @@ class FileShardLog final : public ShardLog {
   LogSequence Append(LogRecord record) override;
   void DropBefore(CheckpointId cut) override;
   Expected<LogSequence> TakeSynced() override;
-  std::uint64_t bytes() const override { return bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes() const override {
+    return dropping_.load(std::memory_order_acquire) != 0 ? 0 : bytes_.load(std::memory_order_relaxed);
+  }
   // Since it was made, for metrics: bytes written into segments, and syncs.
   std::uint64_t written_bytes() const { return written_.load(std::memory_order_relaxed); }
   std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
@@ -43,6 +46,7 @@ class FileShardLog final : public ShardLog {
   Status LockDirectory();
   Status Start(const LogIdentity& identity, LogTail tail, bool new_log);
   void Run();
+  Status WriteAndSync(std::vector<LogQueue::Item> items, bool mark);
 
   std::unique_ptr<FileOps> files_;
   std::string directory_;
@@ -51,6 +55,7 @@ class FileShardLog final : public ShardLog {
   std::unique_ptr<LogLock> lock_;
   std::optional<LogWriter> writer_;  // the thread's, once it runs
   std::atomic<std::uint64_t> bytes_{0}, written_{0}, syncs_{0};
+  std::atomic<std::uint32_t> dropping_{0};  // calls of DropBefore that are not done
 
   std::mutex mutex_;
   std::condition_variable more_;

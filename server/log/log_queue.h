@@ -33,19 +33,25 @@ class LogQueue {
     return last_ = LogSequence(last_.value + 1);
   }
   void PushBegin(CheckpointId cut) { items_.emplace_back(Begin{cut}); }
-  void PushDrop(CheckpointId before) { items_.emplace_back(Drop{before}); }
+  void PushDrop(CheckpointId before) {
+    items_.emplace_back(Drop{before});
+    dropping_ = true;
+  }
 
   LogSequence last() const { return last_; }  // given out
   bool empty() const { return items_.empty(); }
+  bool dropping() const { return dropping_; }  // a checkpoint is among the items
   std::size_t bytes() const { return bytes_; }
   std::vector<Item> TakeAll() {
     bytes_ = 0;
+    dropping_ = false;
     return std::exchange(items_, {});
   }
 
  private:
   std::vector<Item> items_;
   std::size_t bytes_ = 0;
+  bool dropping_ = false;
   LogSequence last_;
 };
 

@@ -25,7 +25,7 @@ class MemoryShardLog final : public ShardLog {
   LogSequence Append(LogRecord record) override { return queue_.Push(std::move(record)); }
   void DropBefore(CheckpointId cut) override { queue_.PushDrop(cut); }
   Expected<LogSequence> TakeSynced() override;
-  std::uint64_t bytes() const override { return writer_ ? writer_->bytes() : 0; }
+  std::uint64_t bytes() const override { return writer_ && !queue_.dropping() ? writer_->bytes() : 0; }
 
   LogSequence appended() const { return queue_.last(); }
   // The last record that Recover handed out.

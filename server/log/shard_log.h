@@ -66,7 +66,7 @@ class ShardLog {
 
   // The newest record that is durable, with all before it; or why no more will be.
   virtual Expected<LogSequence> TakeSynced() = 0;
-  // Bytes of the segments that are kept.
+  // Bytes of the segments that are kept; 0 while DropBefore is under way: nobody knows yet.
   virtual std::uint64_t bytes() const = 0;
 };
 

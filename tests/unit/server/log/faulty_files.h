@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ enum class FaultKind {
   kError,       // the operation does nothing and fails
   kShortWrite,  // a write writes half of its bytes and fails; others as above
   kFull,        // from then on every operation that takes room fails
+  kNoMemory,    // std::bad_alloc
   kHalt,        // it and every later one do nothing and fail: the machine is gone
 };
 
@@ -39,6 +41,7 @@ inline bool Fires(Fault* fault, bool takes_room) {
   const bool fires = operation == fault->at || (later && fault->kind == FaultKind::kHalt) ||
                      (later && fault->kind == FaultKind::kFull && takes_room);
   fault->fired |= fires;
+  if (fires && fault->kind == FaultKind::kNoMemory) throw std::bad_alloc();
   return fires;
 }
 

@@ -120,5 +120,18 @@ TEST_F(FileShardLogTest, AFailureIsToldAndNothingBehindItIsDurable) {
   }
 }
 
+TEST_F(FileShardLogTest, NoMemoryOnItsThreadIsAFailure) {
+  Fault fault;
+  auto log = Make(std::make_unique<FaultyFileOps>(MakeFileOps(), &fault));
+  ASSERT_TRUE(log->Open(kIdentity));
+  const LogSequence first = log->BeginSegment({}, RecordOf(1));
+  ASSERT_EQ(*Await(*log, first), first);
+  fault = {.at = fault.operations + 4, .kind = FaultKind::kNoMemory};
+  Expected<LogSequence> synced = first;
+  for (std::uint64_t i = 2; i <= 100 && synced; ++i) synced = Await(*log, log->Append(RecordOf(i)));
+  ASSERT_FALSE(synced);
+  EXPECT_EQ(ToString(synced.error()), "io: out of memory");
+}
+
 }  // namespace
 }  // namespace tarn::server
