@@ -226,7 +226,7 @@ void Membership::OnHeartbeat(ShardNode* shard, const Heartbeat& heartbeat) {
   shard->confirmed = std::max(shard->confirmed, std::min(heartbeat.view, view_.version));
   shard->min_clock = std::max(shard->min_clock, heartbeat.clock);
   shard->logged = std::max(shard->logged, heartbeat.log_synced);
-  shard->log_bytes = heartbeat.log_bytes;
+  if (heartbeat.view >= whole_since_) shard->log_bytes = heartbeat.log_bytes;
   for (const FencedTick& tick : heartbeat.fenced) {
     const WorkerEntry* entry = Entry(tick.incarnation);
     if (entry == nullptr || entry->state != WorkerState::kFencing) continue;
@@ -318,6 +318,14 @@ std::map<Incarnation, Peer> Membership::EveryPeer() const {
 void Membership::SetOrder(const CheckpointOrder& order) {
   Changed();
   view_.checkpoint = order;
+}
+
+// What shards have said of the length of their logs is of before they shorten them.
+void Membership::SetWhole(CheckpointId id) {
+  Changed();
+  view_.whole = id;
+  whole_since_ = view_.version;
+  for (ShardNode& shard : shards_) shard.log_bytes = 0;
 }
 
 void Membership::PutTable(const TableSpec& spec) {

@@ -137,7 +137,7 @@ class Membership {
   void PutTable(const TableSpec& spec);
   void SetTables(std::vector<TableSpec> tables) { view_.tables = std::move(tables); }
   // Logs may go back to this checkpoint (rule L4).
-  void SetWhole(CheckpointId id) { view_.whole = id; }
+  void SetWhole(CheckpointId id);
 
   // All shards have adopted a view at least that new.
   bool Confirmed(ViewVersion version) const;
@@ -155,9 +155,10 @@ class Membership {
   std::vector<const WorkerNode*> Live() const;
   bool AnyFencing() const;
   Positions LivePositions() const;
-  Clock MinClock() const;          // least of the shards'
-  std::uint64_t LogBytes() const;  // most of the shards'
-  Clock MaxClock() const;          // highest seen anywhere
+  Clock MinClock() const;  // least of the shards'
+  // Most of the shards', as far as is known since the newest whole checkpoint.
+  std::uint64_t LogBytes() const;
+  Clock MaxClock() const;  // highest seen anywhere
   std::uint64_t died() const { return died_; }
   Incarnation next_incarnation() const { return next_incarnation_; }
   std::uint32_t shards_joined() const;
@@ -187,6 +188,7 @@ class Membership {
 
   Options options_;
   View view_;
+  ViewVersion whole_since_;  // the view that named the newest whole checkpoint first
   bool formed_ = false;
   std::vector<ShardNode> shards_;
   std::map<Incarnation, WorkerNode> workers_;    // ended ones too, the newest few

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "scheduler/checkpoints.h"
 #include "tests/unit/scheduler/fake_fleet.h"
 
 namespace tarn::scheduler {
@@ -167,6 +168,37 @@ TEST(Checkpoint, PeriodicWithoutLeases) {
   fleet.Send(*fleet.workers[0], CreateTable{.spec = spec, .code = ErrorCode::kOk, .message = {}});
   for (int i = 0; i < 40; ++i) fleet.Pass(0.5);
   EXPECT_GE(fleet.store.manifests.size() + fleet.store.removed.size(), 2u);
+}
+
+// Nor does a report of before the checkpoint that shortened it order another.
+TEST(Checkpoint, ALogThatIsTooLongIsShortenedOnce) {
+  Job job = Durable(1, 1);
+  job.storage.durability = Durability::kLog;
+  job.storage.checkpoint_seconds = 0;
+  job.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};
+  FakeFleet fleet(job);
+  fleet.rows[0] = 100'000;
+  fleet.AddAll();
+  for (int i = 0; i < 4; ++i) Step(fleet);
+  FakeShard& shard = *fleet.shards[0];
+  const auto says_long = [&](ViewVersion view) {
+    tarn::Heartbeat beat;
+    beat.view = view;
+    beat.clock = shard.min_clock;
+    beat.log_bytes = kLogBytesMax;
+    fleet.Send(shard, beat);
+    shard.silent = true;  // until the scheduler has thought about it
+    fleet.Pass(1);
+    shard.silent = false;
+    for (int i = 0; i < 10; ++i) fleet.Pass(0.5);
+  };
+  const ViewVersion before = shard.view.version;
+  says_long(before);
+  EXPECT_EQ(fleet.store.manifests.size(), 1u);
+  says_long(before);
+  EXPECT_EQ(fleet.store.manifests.size(), 1u);
+  says_long(shard.view.version);
+  EXPECT_EQ(fleet.store.manifests.size() + fleet.store.removed.size(), 2u);
 }
 
 TEST(Checkpoint, BestIsKeptAndFinalIsWritten) {
