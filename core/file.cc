@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,6 +107,21 @@ Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes
   if (!file) return std::unexpected(file.error());
   TARN_RETURN_IF_ERROR(file->WriteAt(bytes, 0));
   return file->Commit();
+}
+
+Expected<FileLock> FileLock::Take(const std::string& path, std::string_view held) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0) return Failed(path, "open");
+  FileLock lock(fd);
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK) return Failed(path, "lock");
+  return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", path, held));
+}
+
+FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+FileLock::~FileLock() {
+  if (fd_ >= 0) ::close(fd_);
 }
 
 Status SyncDirectory(const std::string& path) {

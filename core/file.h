@@ -44,6 +44,20 @@ class AtomicFile {
   int fd_;
 };
 
+// A file that is held by one process at a time: until the lock goes, or the process. The file stays. `held` says what
+// it means that another has it: kUnavailable, "PATH: HELD". Needs a file system on which flock works.
+class FileLock {
+ public:
+  static Expected<FileLock> Take(const std::string& path, std::string_view held);
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&&) = delete;
+
+ private:
+  explicit FileLock(int fd) : fd_(fd) {}
+  int fd_;
+};
+
 // Makes the names in a folder durable: new, renamed and removed files survive a loss of power.
 Status SyncDirectory(const std::string& path);
 

@@ -6,10 +6,12 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "core/file.h"
 #include "core/log.h"
 #include "net/zmq_transport.h"
 #include "scheduler/loop.h"
@@ -29,6 +31,7 @@ struct Flags {
   bool insecure = false;
   std::string keys;
   scheduler::LoopOptions loop;
+  std::optional<FileLock> lock;  // of the run's folder
 };
 
 scheduler::Loop* running = nullptr;  // for the signal handler only
@@ -83,8 +86,21 @@ Status CheckFolderIsFree(const std::string& run_dir) {
                           run_dir, scheduler::kStateName));
 }
 
+// Two schedulers in one folder would overwrite each other's state and remove each other's checkpoints. A folder that is
+// not there yet is nobody's: it is held once it is made.
+Status HoldFolder(Flags* flags) {
+  std::error_code ignored;
+  if (flags->lock || !std::filesystem::is_directory(flags->run_dir, ignored)) return {};
+  auto lock = FileLock::Take(flags->run_dir + "/" + scheduler::kLockName,
+                             "another scheduler leads a run in this folder: expected one that nobody uses");
+  if (!lock) return std::unexpected(lock.error());
+  flags->lock.emplace(*std::move(lock));
+  return {};
+}
+
 // Reads the state or the checkpoint to resume from, if there is one, and the job.
 Status LoadAll(Flags* flags) {
+  TARN_RETURN_IF_ERROR(HoldFolder(flags));
   auto& options = flags->loop;
   std::random_device random;
   options.run = std::uint64_t{random()} << 32 | random() | 1;
@@ -114,6 +130,7 @@ int RunLoop(Flags flags) {
   if (error)
     return Complain(kExitFailure,
                     {ErrorCode::kIo, fmt::format("{}: cannot make this folder: {}", flags.run_dir, error.message())});
+  if (Status s = HoldFolder(&flags); !s) return Complain(kExitFailure, s.error());
   flags.loop.run_dir = std::filesystem::absolute(flags.run_dir).string();
   if (Status s = InitLog({.role = "scheduler-0", .path = flags.loop.run_dir + "/logs/scheduler-0.log"}); !s)
     return Complain(kExitFailure, s.error());

@@ -20,6 +20,7 @@ namespace tarn::scheduler {
 
 inline constexpr std::uint32_t kStateVersion = 1;
 inline constexpr const char* kStateName = "scheduler.state";
+inline constexpr const char* kLockName = "scheduler.lock";  // beside it: held by the scheduler of the run
 
 // A train lease of a worker that has not ended: open, or done so lately that its end may yet be taken back.
 struct KeptLease {

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import socket
 import subprocess
+import time
 import unittest
 
 from fleet_case import BIN, FleetCase
@@ -87,6 +88,21 @@ class BadInputTest(FleetCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn(f"--resume {run_dir}", done.stderr)
         self.assertEqual(state.read_bytes(), b"all that can go on from the logs")
+
+    def test_a_folder_has_one_scheduler(self):
+        run_dir = self.folder / "one"
+        (run_dir / "logs").mkdir(parents=True)
+        command = [BIN / "tarn-scheduler", "--job", self.job(), "--run-dir", run_dir, "--port-file", run_dir / "port"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+            try:
+                while not (run_dir / "port").exists():
+                    self.assertIsNone(first.poll())
+                    time.sleep(0.01)
+                done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+            finally:
+                first.kill()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"{run_dir}/scheduler.lock: another scheduler leads a run in this folder", done.stderr)
 
     def test_checkpoint_of_other_tables_is_refused(self):
         job = self.job(durability="checkpoint", checkpoint_final=True)

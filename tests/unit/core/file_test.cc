@@ -123,5 +123,20 @@ TEST(SystemError, NamesPathActionAndReason) {
   EXPECT_EQ(error.message, "/x/y: cannot bind: Permission denied");
 }
 
+TEST_F(FileTest, ALockHasOneHolderUntilItGoes) {
+  const std::string path = Path("lock");
+  {
+    const auto lock = FileLock::Take(path, "somebody has it");
+    ASSERT_TRUE(lock);
+    const auto second = FileLock::Take(path, "somebody has it");
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+    EXPECT_EQ(second.error().message, path + ": somebody has it");
+  }
+  EXPECT_TRUE(FileLock::Take(path, "somebody has it"));
+  EXPECT_EQ(FileLock::Take(path + "/in/no/folder", "").error().code, ErrorCode::kIo);
+  EXPECT_EQ(FileLock::Take(Path("no/lock"), "").error().code, ErrorCode::kNotFound);
+}
+
 }  // namespace
 }  // namespace tarn
