@@ -29,7 +29,18 @@ Status FileStore::Settle() {
   std::error_code error;
   fs::remove(path, error);
   if (error) return Fail(ErrorCode::kIo, path + ": cannot remove: " + error.message());
-  return SyncDirectory(run_dir_);
+  TARN_RETURN_IF_ERROR(SyncDirectory(run_dir_));
+  // Only now: with a state, somebody may go on from them.
+  fs::remove_all(run_dir_ + "/log", error);
+  if (error) LogWarning("{}/log: cannot be removed: {}", run_dir_, error.message());
+  return {};
+}
+
+void FileStore::RemovePartial() {
+  const auto found = ListCheckpoints(run_dir_);
+  if (!found) return;
+  for (const CheckpointDirectory& checkpoint : *found)
+    if (!checkpoint.has_manifest) RemoveCheckpoint(checkpoint.path);
 }
 
 Status FileStore::WriteManifest(const std::string& directory, const Manifest& manifest) {

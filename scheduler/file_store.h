@@ -16,8 +16,11 @@ class FileStore final : public SchedulerStore {
   Status WriteState(const SchedulerState& state) override;
   // Only notes it: a run that is ended by force before its summary is there goes on, and gets one.
   Status RemoveState() override;
-  // The summary is there: removes the state if RemoveState was called.
+  // The summary is there: removes the state if RemoveState was called, and then the shards' logs in the run's folder,
+  // from which nobody can go on without it.
   Status Settle();
+  // Removes checkpoints of the run that are not whole. Nobody may be cutting one.
+  void RemovePartial();
 
  private:
   std::string run_dir_;

@@ -53,11 +53,9 @@ void Loop::TakeOver(SchedulerOptions* scheduler) {
   if (!found) return;
   for (const CheckpointDirectory& checkpoint : *found) {
     scheduler->last_checkpoint = checkpoint.id;
-    if (checkpoint.has_manifest)
-      scheduler->kept_checkpoints.push_back(checkpoint.path);
-    else
-      store_->RemoveCheckpoint(checkpoint.path);
+    if (checkpoint.has_manifest) scheduler->kept_checkpoints.push_back(checkpoint.path);
   }
+  store_->RemovePartial();
 }
 
 TimeUs Loop::Now() const {
@@ -148,6 +146,7 @@ void Loop::WriteMetrics() {
 
 Status Loop::End() {
   WriteMetrics();
+  store_->RemovePartial();  // a shard may have begun to write behind the scheduler's back
   std::error_code ignored;
   std::filesystem::remove(AddressFile(options_.run_dir), ignored);
   const Progress progress = scheduler_->progress();

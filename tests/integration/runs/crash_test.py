@@ -156,6 +156,7 @@ class CrashTest(FleetCase):
         self.assertEqual(summary["status"], "done")
         self.assertEqual(summary["samples"], EPOCHS * self.rows)
         self.assertFalse((run_dir / "scheduler.state").exists(), "a run that is over has nothing to go on with")
+        self.assertFalse((run_dir / "log").exists(), "nor logs that nobody can go on from")
         log = (run_dir / "logs/scheduler-0.log").read_text()
         told, ends = record.Record(written.read_text()), record.verdicts(log)
         self.assertEqual(record.coverage_errors(told.batches, ends, EPOCHS, self.rows), [])

@@ -1,0 +1,57 @@
+// Shows that what a run leaves behind goes when it is over, in an order from which a crash in between can be gone on.
+#include "scheduler/file_store.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+namespace tarn::scheduler {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileStoreTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "tarn-file-store-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    run_ = name;
+    Put("log/shard-0/segment-0000000001.log");
+    Put("checkpoints/ckpt-1/MANIFEST");
+    Put("checkpoints/ckpt-2/2-shard-0.sst");
+    store_.emplace(run_.string(), (run_ / "checkpoints").string());
+    ASSERT_TRUE(store_->WriteState({}));
+  }
+  void TearDown() override { fs::remove_all(run_); }
+  void Put(const std::string& path) const {
+    fs::create_directories((run_ / path).parent_path());
+    std::ofstream(run_ / path) << "x";
+  }
+
+  fs::path run_;
+  std::optional<FileStore> store_;
+};
+
+TEST_F(FileStoreTest, LogsGoWithTheStateAndNotBefore) {
+  ASSERT_TRUE(store_->Settle());  // the run is not over
+  EXPECT_TRUE(fs::exists(run_ / kStateName));
+  EXPECT_TRUE(fs::exists(run_ / "log/shard-0"));
+  ASSERT_TRUE(store_->RemoveState());
+  EXPECT_TRUE(fs::exists(run_ / kStateName)) << "the summary is not there yet";
+  ASSERT_TRUE(store_->Settle());
+  EXPECT_FALSE(fs::exists(run_ / kStateName));
+  EXPECT_FALSE(fs::exists(run_ / "log"));
+  EXPECT_TRUE(fs::exists(run_ / "checkpoints/ckpt-1"));
+}
+
+TEST_F(FileStoreTest, CheckpointsThatAreNotWholeGo) {
+  store_->RemovePartial();
+  EXPECT_TRUE(fs::exists(run_ / "checkpoints/ckpt-1/MANIFEST"));
+  EXPECT_FALSE(fs::exists(run_ / "checkpoints/ckpt-2"));
+}
+
+}  // namespace
+}  // namespace tarn::scheduler
