@@ -61,8 +61,7 @@ std::string Membership::OnShardJoin(Peer from, const Join& join, TimeUs now, con
   if (formed_) {
     // Its rows went with the process that was here before; the job ends when that one's lease runs out.
     Refuse(from, ErrorCode::kFenced,
-           fmt::format("shard {} of this run is gone with its rows: resume the job from a checkpoint", join.rank),
-           mail);
+           fmt::format("shard {} of this run is gone: {}", join.rank, options_.after_a_lost_shard), mail);
     return fmt::format("refused a second start of shard {}", join.rank);
   }
   shard.joined = true;

@@ -76,6 +76,7 @@ class Membership {
     std::uint32_t shards = 1, workers = 1, partition_bits = 6;
     TimeUs lease_us = 0, heartbeat_us = 0;
     std::string job_text, resume_directory;
+    std::string after_a_lost_shard;  // for people: what is lost, and how to go on
     Clock start_clock;
     Incarnation first_incarnation{1};
     std::size_t nonces_kept = kNoncesKept;

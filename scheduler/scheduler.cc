@@ -30,6 +30,21 @@ bool IsExact(const Job& job) {
          });
 }
 
+// What becomes of a run one of whose shards is gone.
+std::string AfterALostShard(const SchedulerOptions& options) {
+  const std::size_t slash = options.checkpoints_directory.rfind('/');
+  const std::string run = slash == std::string::npos ? "RUN_DIR" : options.checkpoints_directory.substr(0, slash);
+  switch (options.job.storage.durability) {
+    case Durability::kNone: break;
+    case Durability::kCheckpoint:
+      return fmt::format(
+          "what it held beyond the last checkpoint is lost. To go on from that: tools/launch --resume {}", run);
+    case Durability::kLog:
+      return fmt::format("nothing that it had acknowledged is lost. To go on: tools/launch --resume {}", run);
+  }
+  return "its rows are lost, and the job keeps no checkpoints (durability = \"none\" under [storage])";
+}
+
 Membership::Options MembershipOptions(const SchedulerOptions& options) {
   Membership::Options out;
   out.shards = options.job.fleet.servers * options.job.fleet.shards;
@@ -38,6 +53,7 @@ Membership::Options MembershipOptions(const SchedulerOptions& options) {
   out.lease_us = ToUs(options.job.fleet.lease_seconds);
   out.heartbeat_us = ToUs(options.job.fleet.heartbeat_seconds);
   out.job_text = options.job_text;
+  out.after_a_lost_shard = AfterALostShard(options);
   out.first_incarnation = Incarnation(std::max<std::uint64_t>(options.first_incarnation, 1));
   if (options.job.storage.durability == Durability::kLog)
     out.log = {.run = options.run,
@@ -273,8 +289,9 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
   membership_.DropSilentJoiners(now, listening_since_);
   if (auto shard = membership_.SilentShard(now, listening_since_)) {
     Fail(ErrorCode::kUnavailable,
-         fmt::format("shard {} ({}) has not been heard for {:g} s: its rows are lost; resume from a checkpoint",
-                     shard->value, membership_.shards()[shard->value].endpoint, options_.job.fleet.lease_seconds),
+         fmt::format("shard {} ({}) has not been heard for {:g} s: {}", shard->value,
+                     membership_.shards()[shard->value].endpoint, options_.job.fleet.lease_seconds,
+                     AfterALostShard(options_)),
          now, out);
     return;
   }

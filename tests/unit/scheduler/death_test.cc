@@ -93,6 +93,34 @@ TEST(Death, ASilentShardEndsTheJob) {
   EXPECT_TRUE(fleet.workers[0]->shutdown);
 }
 
+TEST(Death, ALostShardIsToldWithWhatToDo) {
+  const std::pair<Durability, const char*> advice[] = {
+      {Durability::kNone,
+       "its rows are lost, and the job keeps no checkpoints (durability = \"none\" under [storage])"},
+      {Durability::kCheckpoint,
+       "what it held beyond the last checkpoint is lost. To go on from that: tools/launch --resume"},
+      {Durability::kLog, "nothing that it had acknowledged is lost. To go on: tools/launch --resume"}};
+  for (const auto& [durability, text] : advice) {
+    Job job = SmallJob(2, 1);
+    job.storage.durability = durability;
+    FakeFleet fleet(job);
+    fleet.AddAll();
+    std::string refusal;
+    fleet.on_send = [&](const Outgoing& outgoing) {
+      if (const auto* shutdown = std::get_if<Shutdown>(&outgoing.message.body); shutdown && refusal.empty())
+        refusal = shutdown->reason;
+    };
+    FakeShard& again = fleet.AddShard(1);
+    EXPECT_TRUE(again.shutdown);
+    EXPECT_NE(refusal.find(text), std::string::npos) << refusal;
+    for (const auto& shard : fleet.shards)
+      if (shard->shard == ShardId(1)) shard->silent = true;
+    fleet.Pass(7);
+    EXPECT_NE(fleet.scheduler.stop_reason().reason.find(text), std::string::npos)
+        << fleet.scheduler.stop_reason().reason;
+  }
+}
+
 TEST(Death, AFailingShardEndsTheJob) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();
