@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
@@ -36,6 +37,16 @@ constexpr TimeUs kMemoryPeriodUs = 100'000;
 TimeUs Now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// Files that a shard's tier may have open: half of what the system allows this process is for its shards' tiers, the
+// rest for connections and logs. -1: as many as there are, which saves each read a look-up.
+int TierFiles(std::uint32_t shards) {
+  constexpr rlim_t kEnough = 65536;
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return -1;
+  const rlim_t mine = files.rlim_cur / 2 / shards;
+  return mine >= kEnough ? -1 : static_cast<int>(mine);
 }
 
 double WallSeconds() {
@@ -110,7 +121,8 @@ class ShardLoop {
       return Fail(ErrorCode::kInvalidArgument,
                   "storage.memory needs a place for the rows beyond it: storage.tier_dir, or --run-dir");
     const std::string parent = job.storage.tier_dir.empty() ? options_.run_dir + "/tier" : job.storage.tier_dir;
-    auto store = RocksDbColdStore::Open({.directory = fmt::format("{}/shard-{}", parent, shard_id_.value)},
+    auto store = RocksDbColdStore::Open({.directory = fmt::format("{}/shard-{}", parent, shard_id_.value),
+                                         .open_files_max = TierFiles(options_.shards)},
                                         [this] { transport_.Wake(); });
     if (!store) return std::unexpected(store.error());
     return Tier{.store = std::move(*store), .limit_bytes = memory_->Share(index_, 0, ResidentBytes(), budget_)};

@@ -32,6 +32,8 @@ constexpr std::size_t kPartRecords = 128;
 constexpr std::size_t kMultiGetPages = 32;
 constexpr std::size_t kBlockBytes = 4096;
 constexpr const char* kMarker = "TARN_TIER";
+// RocksDB needs some for itself.
+constexpr int kOpenFilesMin = 64;
 
 // Big-endian, so that a segment is one range and pages come in order.
 using PageKey = std::array<char, 12>;
@@ -44,7 +46,7 @@ PageKey KeyOf(SegmentId segment, std::uint32_t page) {
 }
 rocksdb::Slice SliceOf(const PageKey& key) { return {key.data(), key.size()}; }
 
-rocksdb::Options TierOptions(rocksdb::Env* env) {
+rocksdb::Options TierOptions(rocksdb::Env* env, int open_files_max) {
   rocksdb::BlockBasedTableOptions table;
   table.block_size = kBlockBytes;
   table.block_align = true;
@@ -58,7 +60,7 @@ rocksdb::Options TierOptions(rocksdb::Env* env) {
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   options.disable_auto_compactions = true;
   options.write_buffer_size = 64 << 10;
-  options.max_open_files = -1;
+  options.max_open_files = open_files_max < 0 ? -1 : std::max(open_files_max, kOpenFilesMin);
   options.info_log_level = rocksdb::ERROR_LEVEL;
   options.keep_log_file_num = 1;
   options.max_manifest_file_size = 4 << 20;
@@ -136,7 +138,7 @@ Status RocksDbColdStore::Files::Open(const RocksDbColdStoreOptions& given) {
   TARN_RETURN_IF_ERROR(Empty(given.directory));
   const auto system = given.file_system ? given.file_system : rocksdb::FileSystem::Default();
   env = rocksdb::NewCompositeEnv(std::make_shared<UnsyncedFiles>(system));
-  options = TierOptions(env.get());
+  options = TierOptions(env.get(), given.open_files_max);
   rocksdb::DB* opened = nullptr;
   if (const auto status = rocksdb::DB::Open(options, given.directory, &opened); !status.ok())
     return Fail(ErrorCode::kIo, RocksDbError(given.directory, "open the tier", status).message);

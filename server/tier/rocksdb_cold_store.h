@@ -35,6 +35,7 @@ namespace tarn::server {
 struct RocksDbColdStoreOptions {
   std::string directory;
   std::uint32_t readers = 4;                         // threads that fetch
+  int open_files_max = -1;                           // segments open at one time, at least 64; -1: all there are
   std::shared_ptr<rocksdb::FileSystem> file_system;  // null: the system's
 };
 

@@ -126,9 +126,10 @@ class RocksDbColdStoreTest : public testing::Test {
     fs::remove_all(directory_);
   }
 
-  Status Open(std::shared_ptr<rocksdb::FileSystem> files = nullptr) {
-    auto store = RocksDbColdStore::Open({.directory = directory_, .file_system = std::move(files)},
-                                        [this] { events_ready_.release(); });
+  Status Open(std::shared_ptr<rocksdb::FileSystem> files = nullptr, int open_files_max = -1) {
+    auto store = RocksDbColdStore::Open(
+        {.directory = directory_, .open_files_max = open_files_max, .file_system = std::move(files)},
+        [this] { events_ready_.release(); });
     if (!store) return std::unexpected(store.error());
     store_ = std::move(*store);
     return {};
@@ -199,6 +200,29 @@ TEST_F(RocksDbColdStoreTest, SegmentsComeBackAndGo) {
   EXPECT_EQ(Write({0, 14}).kind, ColdEvent::Kind::kWritten);  // the number is free again
   ASSERT_TRUE(store_->Read(records, kRecordBytes, read.data()));
   ExpectRecords(records, read);
+}
+
+// A system that allows a process few open files still serves any number of segments.
+TEST_F(RocksDbColdStoreTest, OpensNoMoreFilesThanItMay) {
+  constexpr int kOpenFiles = 64, kSegments = 3 * kOpenFiles;
+  ASSERT_TRUE(Open(nullptr, kOpenFiles));
+  std::vector<RecordAt> records;
+  for (std::uint32_t n = 0; n < kSegments; ++n) {
+    ASSERT_EQ(Write({1, n}).kind, ColdEvent::Kind::kWritten);
+    records.push_back({{1, n}, 0, 0});
+  }
+  std::vector<std::byte> read(records.size() * kRecordBytes);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(store_->Read(records, kRecordBytes, read.data()));
+    ExpectRecords(records, read);
+    int open = 0;
+    for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      open += fs::read_symlink(entry.path(), gone).string().starts_with(directory_) ? 1 : 0;
+    }
+    EXPECT_GT(open, 0);
+    EXPECT_LE(open, kOpenFiles + 8);  // its manifest, its marker and the like
+  }
 }
 
 TEST_F(RocksDbColdStoreTest, FetchesEndInTheirOrder) {
