@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/limits.h"
@@ -20,22 +22,23 @@ class Candidates {
  public:
   // `salt` and `partition_bits` as of RowIndex; keys_max at least 1.
   Candidates(std::uint64_t salt, std::uint32_t partition_bits, std::size_t keys_max)
-      : counts_(salt, partition_bits), keys_max_(std::min<std::size_t>(keys_max, limits::kCandidatesPartitionMax)) {}
+      : counts_(std::in_place, salt, partition_bits),
+        keys_max_(std::min<std::size_t>(keys_max, limits::kCandidatesPartitionMax)) {}
 
   // Pushes of the key so far.
   std::uint32_t Count(Key key) const;
   void Set(Key key, std::uint32_t count);
-  void Erase(Key key) { counts_.Erase(counts_.Hash(key), key); }
+  void Erase(Key key) { counts_->Erase(counts_->Hash(key), key); }
 
   // Each key, in no particular order.
   std::vector<Seen> All() const;
-  std::size_t size() const { return counts_.size(); }
-  std::size_t memory_bytes() const { return counts_.memory_bytes(); }
+  std::size_t size() const { return counts_->size(); }
+  std::size_t memory_bytes() const { return counts_->memory_bytes(); }
 
  private:
   void ForgetLeast();
 
-  RowIndex counts_;
+  std::optional<RowIndex> counts_;  // always there
   std::size_t keys_max_;
 };
 

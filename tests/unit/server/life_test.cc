@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <map>
 
 #include "core/hash.h"
 #include "server/candidates.h"
@@ -78,6 +80,24 @@ TEST(CandidatesTest, BeyondTheBoundThoseCountedLeastAreForgotten) {
   EXPECT_EQ(candidates.Count(9), 5u);
   EXPECT_EQ(candidates.Count(50), 0u);
   EXPECT_EQ(candidates.Count(kMax), 1u);
+}
+
+TEST(CandidatesTest, WhatIsForgottenLeavesTheOthersAsTheyWere) {
+  constexpr std::size_t kMax = 20'000;
+  Candidates candidates(9, 2, kMax);
+  SplitMix random(3);
+  std::map<Key, std::uint32_t> often;
+  while (candidates.size() < kMax) {
+    const Key key = random.Next();
+    const auto count = static_cast<std::uint32_t>(1 + random.Below(9));
+    candidates.Set(key, count);
+    if (count > 5) often[key] = count;
+  }
+  candidates.Set(random.Next(), 1);
+  EXPECT_EQ(candidates.size(), often.size() + 1);
+  for (const auto& [key, count] : often) ASSERT_EQ(candidates.Count(key), count);
+  for (const auto& [key, count] : often) candidates.Erase(key);
+  EXPECT_EQ(candidates.size(), 1u);
 }
 
 TEST(CandidatesTest, NoPartitionCountsMoreThanCanBeSortedAtOneGo) {
