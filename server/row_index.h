@@ -19,12 +19,13 @@
 #include "core/hash.h"
 #include "core/types.h"
 #include "server/page_pool.h"
+#include "server/row_probe.h"
 
 namespace tarn::server {
 
 class RowIndex {
  public:
-  static constexpr std::uint32_t kNone = 0xffffffff;
+  static constexpr std::uint32_t kNone = kNoRow;
   static constexpr std::uint32_t kSegmentKeys = 4096;
 
   // `salt` is the table's; the keys given agree in the top `partition_bits` bits of their positions. Segments of a page
@@ -37,28 +38,22 @@ class RowIndex {
 
   std::uint64_t Hash(Key key) const { return Mix64(key ^ salt_) << partition_bits_; }
 
-  // Brings the line of a key with this hash near.
-  [[gnu::always_inline]] void Prefetch(std::uint64_t hash) const {
+  // Where a key with this hash is looked for first (server/row_probe.h); valid until the next change of the index.
+  [[gnu::always_inline]] const RowBucket* HomeOf(std::uint64_t hash) const {
     const Segment& segment = directory_[SegmentOf(hash)];
-    __builtin_prefetch(segment.buckets + segment.Home(hash));
+    return segment.buckets + segment.Home(hash);
+  }
+
+  // The bucket behind a home, where keys lie that found no room in it.
+  const RowBucket* BehindHome(std::uint64_t hash) const {
+    const Segment& segment = directory_[SegmentOf(hash)];
+    return segment.buckets + segment.Next(segment.Home(hash));
   }
 
   // The row of a key with its hash, or kNone.
   std::uint32_t Find(std::uint64_t hash, Key key) const {
     const Place at = PlaceOf(directory_[SegmentOf(hash)], hash, key);
     return at.i == kBucketKeys ? kNone : at.bucket->rows[at.i];
-  }
-
-  // The same, as far as the first line tells; kFurther if it does not: then the second is on its way.
-  static constexpr std::uint32_t kFurther = 0xfffffffe;
-  std::uint32_t FindNear(std::uint64_t hash, Key key) const {
-    const Segment& segment = directory_[SegmentOf(hash)];
-    const std::uint32_t home = segment.Home(hash);
-    const Bucket& bucket = segment.buckets[home];
-    if (const std::uint32_t hits = Matches(bucket, key); hits != 0) return bucket.rows[__builtin_ctz(hits)];
-    if (bucket.used < kBucketKeys) return kNone;
-    __builtin_prefetch(&segment.buckets[segment.Next(home)]);
-    return kFurther;
   }
 
   // The row of a key with its hash; if it has none, `new_row` from now on.
@@ -119,13 +114,8 @@ class RowIndex {
   std::size_t memory_bytes() const;
 
  private:
-  static constexpr std::uint32_t kBucketKeys = 5;
-  struct alignas(64) Bucket {
-    Key keys[kBucketKeys];
-    std::uint32_t rows[kBucketKeys];
-    std::uint32_t used;
-  };
-  static_assert(sizeof(Bucket) == 64);
+  static constexpr std::uint32_t kBucketKeys = RowBucket::kKeys;
+  using Bucket = RowBucket;
   static const Bucket kNothing;  // the bucket of an index without keys
 
   // The keys whose hashes begin with the same `depth` bits. The directory has a copy for each of its entries that does.

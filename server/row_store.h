@@ -171,11 +171,13 @@ class RowStore {
 
  private:
   static constexpr std::uint32_t kNotOwned = 0xffffffff;
+  static constexpr std::size_t kGroupKeys = 32;
   struct SparsePartition;
   struct DensePartition;
   struct PartitionCut;
   struct Table;
   class Cursor;
+  enum class Ahead;
   struct Group;
   struct ColdWalk;
   struct RowParts {
@@ -203,10 +205,12 @@ class RowStore {
   void FetchNext(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   // row_store_rows.cc
   template <typename Work>
-  void InGroups(const Table& table, bool for_write, std::size_t rows, Cursor* cursor, Work work) const;
+  void InGroups(const Table& table, Ahead ahead, std::size_t rows, Cursor* cursor, Work work) const;
   void TakeKeys(const Table& table, Cursor* cursor, Group* group) const;
-  static void PrefetchRow(const Table& table, const SparsePartition& partition, std::uint32_t number, bool for_write);
-  void FindRows(const Table& table, bool for_write, Group* group) const;
+  void FindBuckets(const Table& table, Group* group) const;
+  static float* BringNear(const Table& table, Ahead ahead, const SparsePartition& partition, std::uint32_t number);
+  void FindNear(const Table& table, Ahead ahead, Group* group) const;
+  void FindFurther(const Table& table, Ahead ahead, Group* group) const;
   void ValuesOf(const Table& table, const Group& group, const float** rows) const;
   void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows,
                     std::byte* out) const;

@@ -157,14 +157,20 @@ class RowStore::Cursor {
       : place_(place), sections_(sections), keys_(keys) {}
 
   std::size_t left() const { return keys_.size() - key_; }
-  Key Next(std::uint32_t* place) {
+  // The next key.
+  const Key* keys() const { return keys_.data() + key_; }
+  // Goes over the next keys that are of one partition, 1 to `keys_max` of those that are left; how many, and its place.
+  std::size_t Next(std::size_t keys_max, std::uint32_t* place) {
     while (in_section_ == sections_[section_].count) {
       ++section_;
       in_section_ = 0;
     }
-    ++in_section_;
-    *place = place_[sections_[section_].partition.value];
-    return keys_[key_++];
+    const Section& section = sections_[section_];
+    const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(section.count - in_section_, keys_max));
+    *place = place_[section.partition.value];
+    in_section_ += n;
+    key_ += n;
+    return n;
   }
 
  private:
@@ -175,6 +181,45 @@ class RowStore::Cursor {
   std::size_t key_ = 0;
   std::uint32_t in_section_ = 0;
 };
+
+// What is brought near before a group is worked on: the values of its rows, whole rows to be changed, or the words that
+// tell where they are (of tables with a tier).
+enum class RowStore::Ahead { kValues, kRows, kWords };
+
+// Some keys of a message, with what is known of each.
+struct RowStore::Group {
+  std::size_t n = 0;
+  const Key* keys = nullptr;
+  std::uint32_t places[kGroupKeys];
+  // Of sparse tables: where the index is looked at, the row's number (kNone: no row), and where it lies (null: it has
+  // none or is on disk).
+  const RowBucket* buckets[kGroupKeys];
+  std::uint32_t numbers[kGroupKeys];
+  float* rows[kGroupKeys];
+  std::uint32_t further[kGroupKeys];  // which keys are not in their first bucket and may be in another
+  std::size_t n_further = 0;
+  std::uint64_t comings = 0;  // comings_ when buckets were found
+};
+
+// Calls work(group) for the next `rows` keys of a message, group by group, with their rows found and on the way. Four
+// groups are under way at once, so that what was asked for in one stage has come by the next, and is still near: the
+// first lines of the index, the rows found there with the second lines for the other keys, and the rows of those.
+template <typename Work>
+void RowStore::InGroups(const Table& table, Ahead ahead, std::size_t rows, Cursor* cursor, Work work) const {
+  constexpr std::size_t kStages = 4;
+  Group groups[kStages];
+  const std::size_t n = (rows + kGroupKeys - 1) / kGroupKeys;
+  for (std::size_t step = 0; step < n + kStages - 1; ++step) {
+    if (step < n) {
+      Group* group = &groups[step % kStages];
+      group->n = std::min(kGroupKeys, rows - step * kGroupKeys);
+      TakeKeys(table, cursor, group);
+    }
+    if (step >= 1 && step - 1 < n) FindNear(table, ahead, &groups[(step - 1) % kStages]);
+    if (step >= 2 && step - 2 < n) FindFurther(table, ahead, &groups[(step - 2) % kStages]);
+    if (step >= 3) work(groups[(step - 3) % kStages]);
+  }
+}
 
 // Calls visit(key, row) for the rows of a partition that are on disk.
 template <typename Visit>

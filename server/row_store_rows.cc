@@ -1,5 +1,4 @@
-// Reading and stepping rows, and how they are born. A message's keys are taken in groups: the lines of the index are
-// fetched for all, then the rows, then they are worked on.
+// Reading and stepping rows, and how they are born.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,10 +18,6 @@ namespace tarn::server {
 
 namespace {
 
-// Rows that are looked up together. Three groups are under way at once, so that what was fetched for one has come when
-// its turn comes, and is still near.
-constexpr std::size_t kGroup = 32;
-constexpr std::size_t kGroupsUnderWay = 3;
 // How much of a row is fetched ahead; the kernels fetch the rest of long rows as they go.
 constexpr std::size_t kPrefetchedFloats = 64;
 constexpr std::uint64_t kRounding = 0x726f756e64;
@@ -44,16 +39,6 @@ std::size_t DistinctRows(std::size_t n, float* const* rows) {
 }
 
 }  // namespace
-
-// Some keys of a message, with what is known of each.
-struct RowStore::Group {
-  std::size_t n = 0;
-  Key keys[kGroup];
-  std::uint32_t places[kGroup];
-  std::uint64_t hashes[kGroup];   // sparse
-  std::uint32_t numbers[kGroup];  // sparse; kNone: no row
-  std::uint64_t comings = 0;      // comings_ when the numbers were looked up
-};
 
 void RowStore::Table::Initialize(Key key, float* row) const {
   if (spec.row_codec == ValueCodec::kFp32) return kernels::InitializeRow(spec.initializer, salt, key, {row, spec.dim});
@@ -87,87 +72,109 @@ RowStore::DensePartition& RowStore::BornDense(Table& table, std::uint32_t place)
   return partition;
 }
 
-// Calls work(group) for the next `rows` keys of a message, group by group, with their rows found and on the way. While
-// the rows of one group are worked on, those of the next come, and the lines of the index of the one after.
-template <typename Work>
-void RowStore::InGroups(const Table& table, bool for_write, std::size_t rows, Cursor* cursor, Work work) const {
-  Group groups[kGroupsUnderWay];
-  std::size_t taken = 0, found = 0, done = 0;
-  while (rows > 0 || done < taken) {
-    if (rows > 0) {
-      Group* group = &groups[taken++ % kGroupsUnderWay];
-      group->n = std::min(kGroup, rows);
-      rows -= group->n;
-      TakeKeys(table, cursor, group);
-    }
-    if (taken - found > 1 || (rows == 0 && found < taken))
-      FindRows(table, for_write, &groups[found++ % kGroupsUnderWay]);
-    if (found - done > 1 || (rows == 0 && found == taken)) work(groups[done++ % kGroupsUnderWay]);
-  }
-}
-
 // The next keys, with their lines of the index on the way.
 void RowStore::TakeKeys(const Table& table, Cursor* cursor, Group* group) const {
-  for (std::size_t i = 0; i < group->n; ++i) {
-    group->keys[i] = cursor->Next(&group->places[i]);
-    if (table.is_dense()) continue;
-    const SparsePartition* partition = table.sparse[group->places[i]].get();
-    if (partition == nullptr) continue;
-    group->hashes[i] = partition->index.Hash(group->keys[i]);
-    partition->index.Prefetch(group->hashes[i]);
+  group->keys = cursor->keys();
+  for (std::size_t i = 0; i < group->n;) {
+    std::uint32_t place = 0;
+    const std::size_t end = i + cursor->Next(group->n - i, &place);
+    while (i < end) group->places[i++] = place;
   }
+  if (!table.is_dense()) FindBuckets(table, group);
 }
 
-// Inlined by force, as all that does nothing but prefetch: GCC takes such a function for one without effect, and drops
-// the calls.
-[[gnu::always_inline]] inline void RowStore::PrefetchRow(const Table& table, const SparsePartition& partition,
-                                                         std::uint32_t number, bool for_write) {
-  const float* row = partition.Row(number);
-  const std::size_t floats = for_write ? table.layout.value_words + table.layout.slot_words : table.layout.value_words;
-  PrefetchForWrite(row, floats);
-  if (for_write) partition.changed.rows.Prefetch(number);
-  if (table.has_life() && (for_write || !partition.verdicts.empty())) __builtin_prefetch(partition.Life(number), 1);
-}
-
-// The numbers of a group's rows, with the rows on the way. Keys that are not on the first line of the index are looked
-// up last, when the second has come.
-void RowStore::FindRows(const Table& table, bool for_write, Group* group) const {
-  if (table.is_dense()) return;
+void RowStore::FindBuckets(const Table& table, Group* group) const {
+  static constexpr RowBucket kNoKeys{};
   group->comings = comings_;
-  std::size_t further[kGroup], n_further = 0;
-  for (std::size_t i = 0; i < group->n; ++i) {
-    const SparsePartition* partition = table.sparse[group->places[i]].get();
-    group->numbers[i] =
-        partition == nullptr ? RowIndex::kNone : partition->index.FindNear(group->hashes[i], group->keys[i]);
-    if (group->numbers[i] == RowIndex::kFurther)
-      further[n_further++] = i;
-    else if (group->numbers[i] != RowIndex::kNone)
-      PrefetchRow(table, *partition, group->numbers[i], for_write);
+  for (std::size_t i = 0; i < group->n;) {
+    const std::uint32_t place = group->places[i];
+    const SparsePartition* partition = table.sparse[place].get();
+    for (; i < group->n && group->places[i] == place; ++i) {
+      group->buckets[i] =
+          partition == nullptr ? &kNoKeys : partition->index.HomeOf(partition->index.Hash(group->keys[i]));
+      __builtin_prefetch(group->buckets[i]);
+    }
   }
-  for (std::size_t j = 0; j < n_further; ++j) {
-    const std::size_t i = further[j];
+}
+
+// Where a row lies, unless only that is brought near. Inlined by force, as all that does little but prefetch: GCC takes
+// such a function for one without effect, and drops the calls.
+[[gnu::always_inline]] inline float* RowStore::BringNear(const Table& table, Ahead ahead,
+                                                         const SparsePartition& partition, std::uint32_t number) {
+  if (ahead == Ahead::kWords) {
+    table.resident->PrefetchWord(partition.place, number);
+    return nullptr;
+  }
+  const bool all = ahead == Ahead::kRows;
+  float* row = partition.Row(number);
+  PrefetchForWrite(row, table.layout.value_words + (all ? table.layout.slot_words : 0));
+  if (all) partition.changed.rows.Prefetch(number);
+  if (table.has_life() && (all || !partition.verdicts.empty())) __builtin_prefetch(partition.Life(number), 1);
+  return row;
+}
+
+// The rows of the keys that lie in their first buckets, with the rows on the way; of the others, the next bucket.
+void RowStore::FindNear(const Table& table, Ahead ahead, Group* group) const {
+  group->n_further = 0;
+  if (table.is_dense()) return;
+  if (group->comings != comings_) FindBuckets(table, group);
+  ProbeBuckets(group->n, group->keys, group->buckets, group->numbers);
+  for (std::size_t i = 0; i < group->n; ++i) {
+    const std::uint32_t number = group->numbers[i];
+    group->rows[i] = nullptr;
+    if (number < kRowFurther) {
+      group->rows[i] = BringNear(table, ahead, *table.sparse[group->places[i]], number);
+    } else if (number == kRowFurther) {
+      const RowIndex& index = table.sparse[group->places[i]]->index;
+      group->buckets[i] = index.BehindHome(index.Hash(group->keys[i]));
+      __builtin_prefetch(group->buckets[i]);
+      group->further[group->n_further++] = static_cast<std::uint32_t>(i);
+    }
+  }
+}
+
+// The rows of the other keys, with the rows on the way.
+void RowStore::FindFurther(const Table& table, Ahead ahead, Group* group) const {
+  const std::size_t n = group->n_further;
+  Key keys[kGroupKeys];
+  const RowBucket* buckets[kGroupKeys];
+  std::uint32_t numbers[kGroupKeys];
+  for (std::size_t j = 0; j < n; ++j) {
+    keys[j] = group->keys[group->further[j]];
+    buckets[j] = group->buckets[group->further[j]];
+  }
+  const bool known = group->comings == comings_;
+  if (known) ProbeBuckets(n, keys, buckets, numbers);
+  for (std::size_t j = 0; j < n; ++j) {
+    const std::uint32_t i = group->further[j];
     const SparsePartition& partition = *table.sparse[group->places[i]];
-    group->numbers[i] = partition.index.Find(group->hashes[i], group->keys[i]);
-    if (group->numbers[i] != RowIndex::kNone) PrefetchRow(table, partition, group->numbers[i], for_write);
+    const RowIndex& index = partition.index;
+    group->numbers[i] = known && numbers[j] != kRowFurther ? numbers[j] : index.Find(index.Hash(keys[j]), keys[j]);
+    if (group->numbers[i] != RowIndex::kNone) group->rows[i] = BringNear(table, ahead, partition, group->numbers[i]);
   }
 }
 
 // Where the values of a group are; for absent rows, their initial values in absent_.
 void RowStore::ValuesOf(const Table& table, const Group& group, const float** rows) const {
-  const std::size_t stride = table.layout.value_words;
   for (std::size_t i = 0; i < group.n; ++i) {
-    rows[i] = nullptr;
     const std::uint32_t place = group.places[i];
     if (table.is_dense()) {
       const DensePartition& partition = table.dense[place];
-      if (partition.values != nullptr)
-        rows[i] = table.DenseRow(partition, partition.range.IndexOf(group.keys[i])).values;
-    } else if (group.numbers[i] != RowIndex::kNone && !Expired(table, *table.sparse[place], group.numbers[i])) {
-      rows[i] = table.sparse[place]->Row(group.numbers[i]);
-      if (table.resident != nullptr) table.resident->CountUse(place, group.numbers[i]);
+      rows[i] = partition.values == nullptr ? nullptr
+                                            : table.DenseRow(partition, partition.range.IndexOf(group.keys[i])).values;
+    } else {
+      rows[i] = group.rows[i];
+      if (rows[i] == nullptr) continue;
+      if (table.has_life() && Expired(table, *table.sparse[place], group.numbers[i]))
+        rows[i] = nullptr;
+      else if (table.resident != nullptr)
+        table.resident->CountUse(place, group.numbers[i]);
     }
+  }
+  const std::size_t stride = table.layout.value_words;
+  for (std::size_t i = 0; i < group.n; ++i) {
     if (rows[i] != nullptr) continue;
-    absent_.resize(kGroup * stride);
+    absent_.resize(kGroupKeys * stride);
     table.Initialize(group.keys[i], absent_.data() + i * stride);
     rows[i] = absent_.data() + i * stride;
   }
@@ -177,10 +184,10 @@ void RowStore::Gather(TableId id, std::span<const Section> sections, std::span<c
                       std::byte* out) const {
   const Table& table = At(id);
   const std::size_t row_bytes = table.spec.dim * kernels::CodecBytes(codec);
-  const float* rows[kGroup];
+  const float* rows[kGroupKeys];
   for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
     const std::size_t in_memory = table.resident == nullptr ? cursor.left() : BringIn(table, cursor);
-    InGroups(table, false, in_memory, &cursor, [&](const Group& group) {
+    InGroups(table, Ahead::kValues, in_memory, &cursor, [&](const Group& group) {
       ValuesOf(table, group, rows);
       if (table.spec.row_codec == ValueCodec::kFp32)
         kernels::GatherRowsEncoded(codec, table.spec.dim, group.n, rows, out);
@@ -198,9 +205,9 @@ void RowStore::GatherHalves(const Table& table, ValueCodec codec, std::size_t n,
     for (std::size_t i = 0; i < n; ++i) std::memcpy(out + i * dim * 2, rows[i], dim * 2);
     return;
   }
-  const std::uint16_t* halves[kGroup];
+  const std::uint16_t* halves[kGroupKeys];
   for (std::size_t i = 0; i < n; ++i) halves[i] = reinterpret_cast<const std::uint16_t*>(rows[i]);
-  wide_.resize(kGroup * dim);
+  wide_.resize(kGroupKeys * dim);
   kernels::WidenRows(table.spec.row_codec, dim, n, halves, wide_.data());
   kernels::EncodeValues(codec, n * dim, wide_.data(), out);
 }
@@ -250,12 +257,12 @@ RowStore::RowParts RowStore::RowForApply(Table& table, const Group& group, std::
   const std::uint32_t place = group.places[i];
   const Key key = group.keys[i];
   SparsePartition& partition = Sparse(table, place);
-  const std::uint64_t hash = partition.index.Hash(key);
   std::uint32_t number = group.numbers[i];
   // A key that is named twice may have come or gone since.
-  if (number == RowIndex::kNone || group.comings != comings_) number = partition.index.Find(hash, key);
+  if (number == RowIndex::kNone || group.comings != comings_)
+    number = partition.index.Find(partition.index.Hash(key), key);
   if (number == RowIndex::kNone || Expired(table, partition, number)) {
-    number = BearRow(table, place, hash, key, clock);
+    number = BearRow(table, place, partition.index.Hash(key), key, clock);
     if (number == RowIndex::kNone) return {nullptr, nullptr, nullptr};
   } else {
     KeepFirst(table, place, number, key, table.SparseRow(partition, number));
@@ -288,8 +295,8 @@ RowStore::RowParts RowStore::DenseRowForApply(Table& table, std::uint32_t place,
 // Steps the rows of a group; those of keys that get none are left out.
 void RowStore::StepGroup(Table& table, Clock clock, const Group& group, const float* gradients) {
   const std::uint32_t dim = table.spec.dim;
-  float* values[kGroup];
-  float* slots[kGroup];
+  float* values[kGroupKeys];
+  float* slots[kGroupKeys];
   for (std::size_t i = 0; i < group.n; ++i) {
     const RowParts row = table.is_dense() ? DenseRowForApply(table, group.places[i], group.keys[i])
                                           : RowForApply(table, group, i, clock);
@@ -307,7 +314,7 @@ void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<co
   Table& table = const_cast<Table&>(At(id));
   const std::uint32_t dim = table.spec.dim;
   const bool encoded = codec != ValueCodec::kFp32;
-  if (encoded) decoded_.resize(kGroup * dim);
+  if (encoded) decoded_.resize(kGroupKeys * dim);
   const auto step = [&](const Group& group) {
     if (encoded) kernels::DecodeValues(codec, group.n * dim, gradients, decoded_.data());
     StepGroup(table, clock, group, encoded ? decoded_.data() : reinterpret_cast<const float*>(gradients));
@@ -315,7 +322,7 @@ void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<co
   };
   try {
     for (Cursor cursor(place_, sections, keys); cursor.left() > 0;)
-      InGroups(table, true, table.resident == nullptr ? cursor.left() : BringIn(table, cursor), &cursor, step);
+      InGroups(table, Ahead::kRows, table.resident == nullptr ? cursor.left() : BringIn(table, cursor), &cursor, step);
   } catch (const std::bad_alloc& e) {
     ThrowExhausted(table, e);
   }
@@ -337,10 +344,10 @@ void RowStore::Step(const Table& table, Clock clock, std::size_t n, const Key* k
 void RowStore::StepHalves(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values,
                           float** slots, const float* gradients) {
   const std::uint32_t dim = table.spec.dim;
-  std::uint16_t* halves[kGroup];
-  float* wide[kGroup];
-  std::uint64_t seeds[kGroup];
-  wide_.resize(kGroup * dim);
+  std::uint16_t* halves[kGroupKeys];
+  float* wide[kGroupKeys];
+  std::uint64_t seeds[kGroupKeys];
+  wide_.resize(kGroupKeys * dim);
   for (std::size_t i = 0; i < n; ++i) {
     halves[i] = reinterpret_cast<std::uint16_t*>(values[i]);
     wide[i] = wide_.data() + i * dim;

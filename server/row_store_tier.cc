@@ -11,8 +11,6 @@ namespace tarn::server {
 
 namespace {
 
-// Rows whose index lines are on their way.
-constexpr std::size_t kLookGroup = 64;
 // How often room is made for the rows of a message alone, before it is made for as many as they could be.
 constexpr int kAttempts = 4;
 // Of a cut: bytes of records that are fetched together.
@@ -26,34 +24,19 @@ constexpr std::uint32_t kTendPeriod = 64;
 // the next to go.
 std::size_t RowStore::FindCold(const Table& table, Cursor cursor, std::size_t rows, bool spare,
                                std::vector<RowOwner>* owners) const {
-  Key keys[kLookGroup];
-  RowOwner found[kLookGroup];
-  std::uint64_t hashes[kLookGroup];
   std::size_t absent = 0;
   owners->clear();
-  for (std::size_t n = 0; rows > 0; rows -= n) {
-    n = std::min(rows, kLookGroup);
-    for (std::size_t i = 0; i < n; ++i) {
-      keys[i] = cursor.Next(&found[i].place);
-      const SparsePartition* partition = table.sparse[found[i].place].get();
-      if (partition == nullptr) continue;
-      hashes[i] = partition->index.Hash(keys[i]);
-      partition->index.Prefetch(hashes[i]);
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      const SparsePartition* partition = table.sparse[found[i].place].get();
-      found[i].number = partition == nullptr ? RowIndex::kNone : partition->index.Find(hashes[i], keys[i]);
-      if (found[i].number != RowIndex::kNone) table.resident->PrefetchWord(found[i].place, found[i].number);
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      if (found[i].number == RowIndex::kNone)
+  InGroups(table, Ahead::kWords, rows, &cursor, [&](const Group& group) {
+    for (std::size_t i = 0; i < group.n; ++i) {
+      const RowOwner owner{group.places[i], group.numbers[i]};
+      if (owner.number == RowIndex::kNone)
         ++absent;
-      else if (table.resident->IsCold(found[i].place, found[i].number))
-        owners->push_back(found[i]);
+      else if (table.resident->IsCold(owner.place, owner.number))
+        owners->push_back(owner);
       else if (spare)
-        table.resident->Spare(found[i].place, found[i].number);
+        table.resident->Spare(owner.place, owner.number);
     }
-  }
+  });
   return absent;
 }
 
