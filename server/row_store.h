@@ -247,7 +247,7 @@ class RowStore {
   void KeepFirst(Table& table, std::uint32_t place, std::uint64_t number, Key key, const RowParts& row);
   void LeaveOut(Table& table, std::uint32_t place, std::uint64_t number);
   void KeepSeen(Table& table, std::uint32_t place);
-  void MoveChangesAside(Table& table, bool base_is_previous_cut);
+  void MoveChangesAside(Table& table, const CutRequest& request);
   std::size_t RemovedKeysMax() const;
   void NoteRemoved(SparsePartition& partition, Key key);
   void ForgetRemoved(Changes SparsePartition::* changes);

@@ -42,7 +42,7 @@ std::vector<TableRows> RowStore::BeginCut(CutRequest request) {
   std::vector<TableRows> heads;
   for (const auto& table : tables_) {
     if (!table) continue;
-    MoveChangesAside(*table, request.base_is_previous_cut);
+    MoveChangesAside(*table, request);
     heads.push_back({table->spec, table->salt, table->row_words(), table->RowCount(), {}});
     table->cut.resize(options_.owned.size());
     for (std::uint32_t place = 0; place < table->cut.size(); ++place)
@@ -61,15 +61,16 @@ std::vector<TableRows> RowStore::BeginCut(CutRequest request) {
 }
 
 // What changed since the base of this cut is set aside; what changes from now on is counted anew.
-void RowStore::MoveChangesAside(Table& table, bool base_is_previous_cut) {
+void RowStore::MoveChangesAside(Table& table, const CutRequest& request) {
   for (DensePartition& partition : table.dense) {
-    if (!base_is_previous_cut) partition.changed.Merge(partition.aside);
+    if (!request.base_is_previous_cut) partition.changed.Merge(partition.aside);
     partition.aside = std::exchange(partition.changed, {});
   }
   for (const auto& partition : table.sparse) {
     if (!partition) continue;
-    if (!base_is_previous_cut) partition->changed.MergeEarlier(std::move(partition->aside), partition->index);
+    if (!request.base_is_previous_cut) partition->changed.AddEarlier(std::move(partition->aside));
     partition->aside = std::exchange(partition->changed, {});
+    if (request.scope == CutScope::kChanged) partition->aside.MergeEarlier(partition->index);
   }
 }
 
@@ -100,7 +101,7 @@ void RowStore::ForgetRemoved(Changes SparsePartition::* changes) {
   for (const auto& table : tables_)
     if (table)
       for (const auto& partition : table->sparse)
-        if (partition) ((*partition).*changes).removed.reset();
+        if (partition) ((*partition).*changes).ForgetRemoved();
 }
 
 void RowStore::DropCut() {

@@ -371,6 +371,17 @@ TEST_F(RemovedKeysTest, OfSeveralCutsSinceTheBaseCountTogether) {
   EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged, .base_is_previous_cut = true}), kRemembered / 2 + 1);
 }
 
+TEST_F(RemovedKeysTest, AreNamedWhateverFullCutsLieBetweenThatWereLost) {
+  (void)CutAll(&rows_);  // the base
+  for (int lost = 0; lost < 3; ++lost) {
+    ComeAndGo(kRemembered / 8);
+    (void)CutAll(&rows_);
+  }
+  next_key_ -= 2;  // the last two come back
+  Push(2);
+  EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged}), 3 * kRemembered / 8 - 2);
+}
+
 TEST_F(RemovedKeysTest, TakeNoMoreMemoryHoweverManyFullCutsFollow) {
   std::uint64_t most = 0;
   for (int round = 0; round < 200; ++round) {
