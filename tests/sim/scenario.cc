@@ -116,6 +116,26 @@ void ChooseTier(std::uint64_t seed, Scenario* s) {
   s->faults.damage_tier = rng.Chance(0.05);
 }
 
+// Workers that run ahead of a checkpoint at a clock, of which a shard hears late. Drawn apart, too.
+void ChooseRace(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x72616365));
+  if (!rng.Chance(0.1)) return;
+  const std::uint32_t ahead = std::uint32_t(2 + rng.Below(3));
+  s->job.consistency = s->layer = {ConsistencyMode::kSsp, ahead, ApplyMode::kAggregated};
+  s->counts = {ConsistencyMode::kSsp, ahead, ApplyMode::kImmediate};
+  for (auto& [name, own] : s->job.tables) own.has_consistency = false;
+  s->job.tables["counts"].has_consistency = true;
+  s->job.tables["counts"].consistency = s->counts;
+  if (s->job.storage.durability == Durability::kNone) s->job.storage.durability = Durability::kCheckpoint;
+  s->job.storage.checkpoint_clocks = 2 + rng.Below(6);
+  s->requests += 4;
+  s->compute_max_us = 300 + TimeUs(rng.Below(3'000));
+  s->cut_slice_bytes = 4'000;
+  s->cut_pause_us = 0;
+  s->faults.cut_at_change = 0.2 + 0.4 * rng.Unit();
+  s->faults.slow_store = s->faults.full_store = 0;
+}
+
 // Clocks that jump over boundaries, lifetimes and all of a run.
 void ChooseSeconds(SplitMix& rng, LifeSpec* life, Faults* faults) {
   constexpr double kLifetimes[] = {1, 3, 20, 600, 7200};
@@ -222,6 +242,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   if (rng.Chance(0.3) && job.storage.checkpoint_clocks != 0) job.storage.checkpoint_clocks = 2 + rng.Below(6);
   s.faults.lose_base = rng.Chance(0.15) ? 0.3 * rng.Unit() : 0;
   ChooseLog(seed, &s);
+  ChooseRace(seed, &s);
   ChooseTier(seed, &s);
   ChooseLife(seed, &s);
   return s;
