@@ -15,6 +15,8 @@ namespace {
 constexpr TimeUs kDownUs = 500'000;
 // Of outages: each machine by itself loses its power, or not.
 constexpr double kApart = 0.3;
+// Of outages of workers in step that wait: when one of them has done a lease and is ahead.
+constexpr double kTakesBack = 0.6;
 // An outage that waits for a moment comes this long after it at most, and without it after so long.
 constexpr TimeUs kAfterMomentUs = 3'000, kAwaitUs = 1'000'000;
 // Another outage comes this long after everything was started again.
@@ -31,9 +33,11 @@ void Fleet::PlanOutages() {
 // An outage is due: now, or when something has just happened that must not be forgotten.
 void Fleet::AwaitOutage() {
   if (!outage_rng_.Chance(scenario_.faults.outage_awaits)) return Outage();
-  constexpr Moment kMoments[] = {Moment::kPushAcked,   Moment::kTickAcked, Moment::kLeaseDone, Moment::kLeaseDone,
-                                 Moment::kPartWritten, Moment::kWhole,     Moment::kWhole,     Moment::kRecovered};
+  constexpr Moment kMoments[] = {Moment::kPushAcked, Moment::kTickAcked, Moment::kLeaseDone, Moment::kPartWritten,
+                                 Moment::kWhole,     Moment::kWhole,     Moment::kRecovered};
   awaited_ = kMoments[outage_rng_.Below(std::size(kMoments))];
+  // Whoever is ahead then is taken back (rule G4).
+  if (scenario_.KeepsStep() && outage_rng_.Chance(kTakesBack)) awaited_ = Moment::kLeaseDone;
   events_.At(events_.now() + kAwaitUs, [this] {
     if (std::exchange(awaited_, std::nullopt)) Outage();
   });
@@ -60,19 +64,17 @@ void Fleet::OnWorkerTold(const Process& worker, const Message& message) {
   }
 }
 
-// Whether another worker is in an earlier clock, or there is none: what this one has done it may have to do again.
+// Whether a worker has ticked beyond what others have: what it has done by then it may have to do again.
 bool Fleet::IsAhead(Incarnation incarnation) const {
-  std::vector<Clock> others;
-  Clock clock;
+  bool ahead = false;
   for (const auto& [id, p] : processes_) {
-    if (!p->worker || p->over) continue;
-    const worker::Client& client = p->worker->client();
-    if (client.welcome().incarnation == incarnation)
-      clock = client.clock();
-    else
-      others.push_back(client.clock());
+    if (!p->shard || p->over) continue;
+    const auto witness = witnesses_.find(p->rank);
+    const Clock ticked = witness == witnesses_.end() ? Clock() : witness->second.Ticked(incarnation);
+    ahead = ticked > p->shard->minimum_clock();
+    if (!ahead) return false;
   }
-  return others.empty() || std::ranges::min(others) < clock;
+  return ahead;
 }
 
 void Fleet::OnSchedulerTold(const Message& message) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "core/hash.h"
@@ -75,6 +76,16 @@ void ChooseAhead(SplitMix& rng, Scenario* s) {
   for (auto& [name, own] : s->job.tables) own.has_consistency = false;
 }
 
+// Workers in step of which one is often behind for longer than the others take to tell what they have done.
+void ChooseBehind(SplitMix& rng, Scenario* s) {
+  s->workers = s->job.fleet.workers = std::max(2u, s->workers);
+  s->compute_max_us = 50'000 + TimeUs(rng.Below(100'000));
+  s->faults.sync_max_us = 2'000;
+  s->tells_at_once = true;
+  s->faults.outages += 2;
+  s->faults.outage_awaits = 0.8;
+}
+
 // Drawn apart, so that the rest of a seed means what it meant before there were logs.
 void ChooseLog(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6c6f67));
@@ -82,10 +93,10 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   s->job.storage.durability = Durability::kLog;
   // Often, so that many outages are behind a checkpoint that is whole.
   if (rng.Chance(0.75)) s->job.storage.checkpoint_clocks = 3 + rng.Below(8);
-  s->faults.outages = std::uint32_t(rng.Below(5));
+  s->faults.outages = std::uint32_t(rng.Below(6));
   // Often both kinds in one run: what a kill leaves unsynced, and is read, may go with the power later.
   s->faults.power = rng.Chance(0.6) ? 0.5 : rng.Chance(0.5) ? 1.0 : 0.0;
-  s->faults.outage_awaits = rng.Chance(0.7) ? 0.8 : 0;
+  s->faults.outage_awaits = rng.Chance(0.8) ? 0.8 : 0;
   s->faults.outage_again = rng.Chance(0.5) ? 0.4 : 0;
   s->faults.sync_max_us = rng.Chance(0.3) ? 300'000 : 5'000;
   // Cuts that are whole soon, or most outages would find none.
@@ -94,7 +105,11 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
     s->cut_pause_us = TimeUs(rng.Below(2'000));
     s->faults.slow_store = s->faults.full_store = 0;
   }
-  if (rng.Chance(0.25)) ChooseAhead(rng, s);
+  if (rng.Chance(0.25))
+    ChooseAhead(rng, s);
+  else if (s->KeepsStep() && rng.Chance(0.5))
+    ChooseBehind(rng, s);
+  s->tells_at_once |= rng.Chance(0.3);
   // Fixed bits are worth most where nothing else disturbs them.
   if (!rng.Chance(0.5)) return;
   s->faults.crashes = s->faults.doubles = 0;

@@ -57,6 +57,7 @@ struct Scenario {
   bool any_rank = false;                                   // workers take the rank that is free
   bool resume = false;                                     // go on from a checkpoint afterwards, in another fleet
   std::size_t parked_pulls_max = 0, bucket_bytes_max = 0;  // of a shard; 0: as ever
+  bool tells_at_once = false;                              // a worker says that a lease is done as soon as it is
   bool push_pull = false;                                  // use PushPull where the loop allows
   bool through_frames = false;                             // every message is encoded and decoded on its way
   std::size_t cut_slice_bytes = 1;                         // of a checkpoint, between messages

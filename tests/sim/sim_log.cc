@@ -49,11 +49,16 @@ std::string LogWitness::CheckWatermarks(const std::vector<WorkerEntry>& workers,
   return {};
 }
 
-std::string LogWitness::CheckTick(Incarnation worker, Clock tick) const {
+Clock LogWitness::Ticked(Incarnation worker) const {
   const auto acked = ticks_.find(worker);
-  if (acked == ticks_.end() || acked->second <= tick) return {};
+  return acked == ticks_.end() ? Clock() : acked->second;
+}
+
+std::string LogWitness::CheckTick(Incarnation worker, Clock tick) const {
+  const Clock acked = Ticked(worker);
+  if (acked <= tick) return {};
   return fmt::format("had acknowledged that incarnation {} ticked to {}, and says it is at {}", worker.value,
-                     acked->second.value, tick.value);
+                     acked.value, tick.value);
 }
 
 }  // namespace tarn::sim

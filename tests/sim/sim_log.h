@@ -57,6 +57,7 @@ class LogWitness {
   // Of the workers that the fleet still has.
   std::string CheckWatermarks(const std::vector<WorkerEntry>& workers,
                               const std::function<Sequence(Incarnation, PartitionId)>& watermark) const;
+  Clock Ticked(Incarnation worker) const;  // as acknowledged
   std::string CheckTick(Incarnation worker, Clock tick) const;
   // Another run begins, or the log is not there.
   void Clear() { *this = {}; }

@@ -247,9 +247,10 @@ void SimWorker::AskForWork(TimeUs now, Outbox* out) {
   }
   // Ahead of need while there is one lease left, and when there is nothing left to do.
   const bool ahead = leases_.size() <= 1 && !jump_to_ && !drained;
-  if (!ahead && !(drained && done_at_tick_.empty())) return;
+  const bool tells = scenario_.tells_at_once && !done_.empty() && !drained && !jump_to_;
+  if (!ahead && !tells && !(drained && done_at_tick_.empty())) return;
   LeaseRequest request;
-  request.want = 2;
+  request.want = ahead || drained ? 2 : 1;
   request.done = std::move(done_);
   done_.clear();
   request.rows[0] = scenario_.train_rows;
