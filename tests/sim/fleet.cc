@@ -52,7 +52,9 @@ Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume,
       oracle_(scenario_),
       network_(&events_, scenario_.faults, scenario_.draw, scenario_.through_frames,
                [this](ProcessId to, Peer from, Message message) { Deliver(to, from, std::move(message)); }),
-      scheduler_store_(disk, &oracle_, scenario_.faults.fail_manifest, scenario_.draw) {}
+      scheduler_store_(
+          disk, &oracle_, scenario_.faults.fail_manifest, scenario_.draw,
+          [this](const auto& directory, const auto& manifest) { CheckCheckpoint({manifest, directory}); }) {}
 
 Fleet::~Fleet() = default;
 

@@ -53,7 +53,7 @@ class Fleet {
   Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume, bool verbose);
   ~Fleet();
   RunResult Run();
-  // After Run: a checkpoint of it must have the right values, if it was cut at a clock.
+  // A checkpoint of it must have the right values, if it was cut at a clock: when it is whole, and after Run.
   void CheckCheckpoint(const ResumePoint& point);
   const std::string& failure() const { return oracle_.failure(); }
 

@@ -188,8 +188,6 @@ MUTANTS = [
      "  if (head.rows_seconds) rows_->AdvanceSeconds(*head.rows_seconds);\n", ""),
     ("seconds-not-logged", "server/shard_life.cc",
      "  if (logging_) Log(EncodeRecord(LoggedTime{seconds}));\n", ""),
-    ("time-of-day-goes-back", "server/shard_life.cc",
-     "  if (seconds <= rows_->seconds().value_or(0)) return;\n", ""),
     ("removed-keys-come-back", "server/row_store_life.cc",
      "  NoteRemoved(partition, key);\n", ""),
     ("what-was-read-taken-for-durable", "server/log/log_writer.cc",

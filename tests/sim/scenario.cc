@@ -69,11 +69,15 @@ void ChooseTable(SplitMix& rng, const std::string& name, bool mixed, Job* job, C
   if (own != TableOverride()) job->tables[name] = own;
 }
 
-// Everything aggregated, and workers apart: pushes are gathered for clocks beyond a cut.
-void ChooseAhead(SplitMix& rng, Scenario* s) {
+// Everything aggregated, and workers apart: pushes are gathered for clocks beyond a cut, and clocks close together.
+// Drawn apart, too.
+void ChooseAhead(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6168656164));
+  if (!rng.Chance(s->job.storage.durability == Durability::kLog ? 0.25 : 0.1)) return;
   s->job.consistency = {ConsistencyMode::kSsp, std::uint32_t(1 + rng.Below(4)), ApplyMode::kAggregated};
   s->counts = s->layer = s->job.consistency;
   for (auto& [name, own] : s->job.tables) own.has_consistency = false;
+  if (rng.Chance(0.5)) s->faults.drop = 0.15;
 }
 
 // Workers in step of which one is often behind for longer than the others take to tell what they have done.
@@ -105,10 +109,7 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
     s->cut_pause_us = TimeUs(rng.Below(2'000));
     s->faults.slow_store = s->faults.full_store = 0;
   }
-  if (rng.Chance(0.25))
-    ChooseAhead(rng, s);
-  else if (s->KeepsStep() && rng.Chance(0.5))
-    ChooseBehind(rng, s);
+  if (s->KeepsStep() && rng.Chance(0.4)) ChooseBehind(rng, s);
   s->tells_at_once |= rng.Chance(0.3);
   // Fixed bits are worth most where nothing else disturbs them.
   if (!rng.Chance(0.5)) return;
@@ -186,6 +187,12 @@ void ChooseLife(std::uint64_t seed, Scenario* s) {
   }
   if (life.score_decay != 1) life.min_score = rng.Chance(0.7) ? 0.3f : 0;
   if (rng.Chance(0.4)) life.rows_max = 10 + rng.Below(100);
+  // Short lives whose ends the clocks of aggregated pushes decide alone.
+  if (s->counts.mode == ConsistencyMode::kSsp && s->counts.apply == ApplyMode::kAggregated && rng.Chance(0.6)) {
+    life = {.on = true, .expire_clocks = 2 + rng.Below(8), .sweep_clocks = 1 + rng.Below(3)};
+    s->counts_row_codec = ValueCodec::kFp32;
+    own.has_row_codec = false;
+  }
   if (life.expire_seconds != 0 || rng.Chance(0.15)) ChooseSeconds(rng, &life, &s->faults);
   s->life = life;
 }
@@ -257,6 +264,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   if (rng.Chance(0.3) && job.storage.checkpoint_clocks != 0) job.storage.checkpoint_clocks = 2 + rng.Below(6);
   s.faults.lose_base = rng.Chance(0.15) ? 0.3 * rng.Unit() : 0;
   ChooseLog(seed, &s);
+  ChooseAhead(seed, &s);
   ChooseRace(seed, &s);
   ChooseTier(seed, &s);
   ChooseLife(seed, &s);

@@ -29,6 +29,7 @@ Status SimSchedulerStore::WriteManifest(const std::string& directory, const Mani
   else
     CheckRestored(directory, manifest);
   disk_->manifests[directory] = manifest;
+  written_(directory, manifest);
   return {};
 }
 

@@ -39,8 +39,10 @@ Expected<std::unique_ptr<server::RowStore>> Restore(const SimDisk& disk, const s
 // The scheduler's side.
 class SimSchedulerStore : public scheduler::SchedulerStore {
  public:
-  SimSchedulerStore(SimDisk* disk, Oracle* oracle, double fail, std::uint64_t seed)
-      : disk_(disk), oracle_(oracle), fail_(fail), rng_(Mix64(seed ^ 0x73746f)) {}
+  using Written = std::function<void(const std::string& directory, const Manifest& manifest)>;
+  // written: there is a checkpoint, whole.
+  SimSchedulerStore(SimDisk* disk, Oracle* oracle, double fail, std::uint64_t seed, Written written)
+      : disk_(disk), oracle_(oracle), fail_(fail), rng_(Mix64(seed ^ 0x73746f)), written_(std::move(written)) {}
   Status WriteManifest(const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
   Status WriteState(const scheduler::SchedulerState& state) override {
@@ -64,6 +66,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   Oracle* oracle_;
   double fail_;
   SplitMix rng_;
+  Written written_;
   bool stopping_ = false;
 };
 
