@@ -30,6 +30,14 @@ inline constexpr std::uint32_t kFencedTicksMax = 65536;       // of a heartbeat;
 inline constexpr std::uint32_t kStalenessBucketsMax = 65536;  // of a heartbeat's histogram
 inline constexpr std::uint32_t kCheckpointFilesMax = 4096;    // of one shard's part
 inline constexpr std::uint32_t kCheckpointChainMax = 1000;    // incremental checkpoints behind a full one
+inline constexpr std::uint64_t kCheckpointIdMax = std::uint64_t{1} << 62;
+inline constexpr std::size_t kManifestFilesMax = std::size_t{1} << 20;    // before there are more, one is full
+inline constexpr std::size_t kManifestTablesMax = std::size_t{4} << 20;   // FlatBuffer tables: files, epochs, ...
+inline constexpr std::size_t kManifestBytesMax = std::size_t{512} << 20;  // of the file
+inline constexpr std::size_t kStateBytesMax = std::size_t{1} << 30;       // of the scheduler's: a manifest and more
+// A checkpoint is due, whatever the job says of periods, when a shard's log has grown to this: what is behind a whole
+// checkpoint is dropped from the logs, and a recovery has no more to replay.
+inline constexpr std::uint64_t kLogBytesMax = std::uint64_t{8} << 30;
 inline constexpr std::size_t kCheckpointRequestsMax = 64;     // of tools, that wait; as many answers are remembered
 
 // Tables.

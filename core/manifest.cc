@@ -5,16 +5,15 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <optional>
 
 #include "core/file.h"
+#include "core/hash.h"
+#include "core/limits.h"
 
 namespace tarn {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kManifestBytesMax = std::size_t{512} << 20;
 
 // A name that stays inside its directory.
 bool IsPlainName(const std::string& name) {
@@ -46,17 +45,6 @@ Status CheckFiles(const std::string& directory, const Manifest& manifest) {
   return {};
 }
 
-// The number of "ckpt-<number>".
-std::optional<std::uint64_t> NumberOf(const std::string& name) {
-  constexpr std::string_view kPrefix = "ckpt-";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::uint64_t number = 0;
-  const char* end = name.data() + name.size();
-  const auto [stopped, error] = std::from_chars(name.data() + kPrefix.size(), end, number);
-  if (error != std::errc() || stopped != end) return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
 std::uint64_t Generation::bytes() const {
@@ -65,18 +53,55 @@ std::uint64_t Generation::bytes() const {
   return sum;
 }
 
+std::uint64_t FilesHash(const Manifest& manifest) {
+  std::uint64_t hash = manifest.partition_bits;
+  for (const Generation& generation : manifest.generations) {
+    hash = HashCombine(hash, generation.id.value);
+    for (const CheckpointFile& file : generation.files)
+      hash = HashBytes(fmt::format("{} {} {}", file.name, file.bytes, file.crc32c), hash);
+  }
+  return hash;
+}
+
+std::optional<CheckpointId> CheckpointIdOf(const std::string& directory) {
+  constexpr std::string_view kPrefix = "ckpt-";
+  fs::path path = fs::path(directory).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const std::string name = path.filename().string();
+  if (!name.starts_with(kPrefix) || name[kPrefix.size()] == '0') return std::nullopt;
+  std::uint64_t number = 0;
+  const char* end = name.data() + name.size();
+  const auto [stopped, error] = std::from_chars(name.data() + kPrefix.size(), end, number);
+  if (error != std::errc() || stopped != end || number > limits::kCheckpointIdMax) return std::nullopt;
+  return CheckpointId(number);
+}
+
 Status WriteManifest(const std::string& directory, const Manifest& manifest) {
+  const std::string path = directory + "/" + kManifestName;
+  std::size_t files = 0;
+  for (const Generation& generation : manifest.generations) files += generation.files.size();
+  if (files > limits::kManifestFilesMax)
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("{}: {} files, expected at most {}", path, files, limits::kManifestFilesMax));
   TARN_RETURN_IF_ERROR(CheckFiles(directory, manifest));
   // The shards' files are durable; their names become so with the directory, before the manifest speaks of them.
   if (fs::path parent = fs::path(directory).parent_path(); !parent.empty())
     TARN_RETURN_IF_ERROR(SyncDirectory(parent.string()));
   TARN_RETURN_IF_ERROR(SyncDirectory(directory));
-  return WriteFileAtomic(directory + "/" + kManifestName, EncodeManifest(manifest));
+  const std::string bytes = EncodeManifest(manifest);
+  if (bytes.size() > limits::kManifestBytesMax)
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("{}: {} bytes, expected at most {}", path, bytes.size(), limits::kManifestBytesMax));
+  return WriteFileAtomic(path, bytes);
 }
 
 Expected<Manifest> ReadManifest(const std::string& directory) {
   const std::string path = directory + "/" + kManifestName;
-  auto bytes = ReadFile(path, kManifestBytesMax);
+  // Whoever opened a pipe would wait for its other end.
+  std::error_code ignored;
+  if (const auto type = fs::status(path, ignored).type(); type != fs::file_type::not_found && type != fs::file_type::regular)
+    return Fail(ErrorCode::kIo, fmt::format("{}: not a file", path));
+  auto bytes = ReadFile(path, limits::kManifestBytesMax);
   if (!bytes) {
     if (bytes.error().code != ErrorCode::kNotFound) return std::unexpected(bytes.error());
     return Fail(ErrorCode::kNotFound,
@@ -84,12 +109,10 @@ Expected<Manifest> ReadManifest(const std::string& directory) {
   }
   auto manifest = DecodeManifest(*bytes, path);
   if (!manifest) return manifest;
-  fs::path name = fs::path(directory).lexically_normal();
-  if (!name.has_filename()) name = name.parent_path();
-  const auto number = NumberOf(name.filename().string());
-  if (number && *number != manifest->id.value)
+  const auto id = CheckpointIdOf(directory);
+  if (id && *id != manifest->id)
     return Fail(ErrorCode::kCorrupt, fmt::format("{}: it is of checkpoint {}, expected {} as its directory is called",
-                                                 path, manifest->id.value, *number));
+                                                 path, manifest->id.value, id->value));
   if (manifest->generations.empty() || manifest->generations.back().id != manifest->id)
     return Fail(ErrorCode::kCorrupt,
                 fmt::format("{}: its chain does not end with checkpoint {}", path, manifest->id.value));
@@ -102,10 +125,10 @@ Expected<std::vector<CheckpointDirectory>> ListCheckpoints(const std::string& ru
   std::error_code error;
   std::vector<CheckpointDirectory> found;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
-    const auto number = NumberOf(it->path().filename().string());
-    if (!number) continue;
+    const auto id = CheckpointIdOf(it->path().string());
+    if (!id) continue;
     std::error_code ignored;
-    found.push_back({CheckpointId(*number), it->path().string(), fs::exists(it->path() / kManifestName, ignored)});
+    found.push_back({*id, it->path().string(), fs::exists(it->path() / kManifestName, ignored)});
   }
   if (error) return Fail(ErrorCode::kNotFound, fmt::format("{}: cannot be read: {}", root.string(), error.message()));
   std::ranges::sort(found, {}, &CheckpointDirectory::id);

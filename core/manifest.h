@@ -83,8 +83,8 @@ struct Manifest {
 };
 
 // Replaces directory/MANIFEST so that a reader sees the old one or the new one, and makes it and the directory's
-// names durable; before that, every file that it names must be there with its size (kNotFound, kCorrupt). kIo, naming
-// the path.
+// names durable; before that, every file that it names must be there with its size (kNotFound, kCorrupt). kTooLarge:
+// more than may be read again (limits::kManifestFilesMax, kManifestBytesMax). kIo, naming the path.
 Status WriteManifest(const std::string& directory, const Manifest& manifest);
 
 // Reads and verifies it: its checksum, its version, its fields, that it is of this checkpoint if the directory is
@@ -95,6 +95,13 @@ Expected<Manifest> ReadManifest(const std::string& directory);
 // The bytes of the file and back, without touching files; `origin` names it in errors.
 std::string EncodeManifest(const Manifest& manifest);
 Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& origin);
+
+// A number for the files of a checkpoint, of their names, sizes and checksums: with the same number the same rows.
+std::uint64_t FilesHash(const Manifest& manifest);
+
+// The number of a directory that is called ckpt-<number> (1 to limits::kCheckpointIdMax, without leading zeros); none:
+// it is called otherwise.
+std::optional<CheckpointId> CheckpointIdOf(const std::string& directory);
 
 struct CheckpointDirectory {
   CheckpointId id;

@@ -16,6 +16,7 @@ namespace fb = tarn::manifest;
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
+constexpr flatbuffers::uoffset_t kDepthMax = 16;
 constexpr SealedFormat kFormat{"TARNCKPT", "a checkpoint's manifest", 1, kManifestVersion};
 
 Offset<wire::Quality> WriteQuality(FlatBufferBuilder& b, const Quality& quality) {
@@ -107,6 +108,7 @@ class Reader {
     out.id = CheckpointId(m.id());
     out.partition_bits = m.partition_bits();
     if (out.partition_bits > limits::kPartitionBitsMax) bad_ = "partition_bits";
+    if (out.id.value > limits::kCheckpointIdMax) bad_ = "id";
     if (m.tables() != nullptr)
       for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(ReadSpec(spec));
     if (version == 1) {
@@ -246,7 +248,7 @@ Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& ori
   const auto unsealed = Unseal(kFormat, bytes, origin);
   if (!unsealed) return std::unexpected(unsealed.error());
   const auto body = unsealed->body();
-  flatbuffers::Verifier verifier(body.data(), body.size());
+  flatbuffers::Verifier verifier(body.data(), body.size(), kDepthMax, limits::kManifestTablesMax);
   if (!fb::VerifyManifestBuffer(verifier)) return Corrupt(origin, "its body does not verify");
   Reader reader;
   Manifest manifest = reader.Read(*fb::GetManifest(body.data()), unsealed->version);

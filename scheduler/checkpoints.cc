@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "core/limits.h"
+
 namespace tarn::scheduler {
 
 std::string_view Name(CutReason reason) {
@@ -42,7 +44,7 @@ TimeUs Checkpoints::NextDue() const {
 }
 
 bool Checkpoints::Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes) const {
-  if (now >= NextDue() || log_bytes >= kLogBytesMax) return true;
+  if (now >= NextDue() || log_bytes >= limits::kLogBytesMax) return true;
   const StorageSection& storage = options_.storage;
   return storage.durability != Durability::kNone && storage.checkpoint_clocks != 0 &&
          min_clock >= last_clock_ + storage.checkpoint_clocks;

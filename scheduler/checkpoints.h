@@ -19,10 +19,6 @@ namespace tarn::scheduler {
 enum class CutReason : std::uint8_t { kPeriodic, kRequested, kBest, kHash, kFinal, kStop };
 std::string_view Name(CutReason reason);
 
-// A checkpoint is due, whatever the job says of periods, when a shard's log has grown to this: what is behind a whole
-// checkpoint is dropped from the logs, and a recovery has no more to replay.
-inline constexpr std::uint64_t kLogBytesMax = std::uint64_t{8} << 30;
-
 struct CutWish {
   CutReason reason = CutReason::kPeriodic;
   bool at_clock = false;

@@ -144,7 +144,12 @@ void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
   manifest.generations = checkpoints_.Generations(manifest.resume_clock);
   manifest.state_hash = checkpoints_.WholeHash();
   if (!cut.hash_only()) {
-    if (auto written = store_->WriteManifest(cut.order.directory, manifest); !written) {
+    auto written = store_->WriteManifest(cut.order.directory, manifest);
+    if (!written && written.error().code == ErrorCode::kTooLarge && cut.order.base.value != 0) {
+      CutInFull(written.error().message);
+      return;
+    }
+    if (!written) {
       FailCut(written.error().code, written.error().message, now, out);
       return;
     }
@@ -157,6 +162,7 @@ void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
   if (!cut.hash_only()) {
     whole_ = cut.order.id;
     whole_directory_ = cut.order.directory;
+    whole_files_ = FilesHash(manifest);
     if (durable()) membership_.SetWhole(whole_);
   }
   RemoveCheckpoints(checkpoints_.Complete(std::move(manifest.generations)));
@@ -183,7 +189,7 @@ void Scheduler::Impl::RemoveAbandoned() {
   });
 }
 
-// The base is gone, or a file of it.
+// The base is gone, or a file of it; or the chain is too long for a manifest.
 void Scheduler::Impl::CutInFull(const std::string& reason) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason why = cut.reason;

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "core/file.h"
+#include "core/limits.h"
 
 namespace tarn {
 namespace {
@@ -279,6 +280,47 @@ TEST_F(ManifestFile, OnlyWholeCheckpointsAreFound) {
   AddFiles((root_ / "checkpoints/ckpt-12").string());
   ASSERT_TRUE(WriteManifest((root_ / "checkpoints/ckpt-12").string(), Small()));
   EXPECT_EQ(FindNewestCheckpoint(root_.string()).value(), (root_ / "checkpoints/ckpt-12").string());
+}
+
+TEST_F(ManifestFile, AsManyFilesAsItMayNameAreReadAgain) {
+  Manifest m = Small();
+  std::vector<CheckpointFile>& files = m.generations[0].files;
+  const std::size_t others = m.generations[1].files.size();
+  while (files.size() + others < limits::kManifestFilesMax)
+    files.push_back({.name = std::to_string(files.size()), .bytes = 1});
+  const auto read = DecodeManifest(EncodeManifest(m), "m");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->generations[0].files.size(), files.size());
+  EXPECT_NE(WriteManifest(directory_, m).error().code, ErrorCode::kTooLarge);  // but the files are not there
+  files.push_back({.name = "more", .bytes = 1});
+  EXPECT_EQ(WriteManifest(directory_, m).error().code, ErrorCode::kTooLarge);
+}
+
+TEST(Manifest, ADirectoryIsCalledByItsNumber) {
+  EXPECT_EQ(CheckpointIdOf("run/checkpoints/ckpt-17"), CheckpointId(17));
+  EXPECT_EQ(CheckpointIdOf("run/checkpoints/ckpt-17/"), CheckpointId(17));
+  EXPECT_EQ(CheckpointIdOf("ckpt-4611686018427387904"), CheckpointId(limits::kCheckpointIdMax));
+  for (const char* name : {"ckpt-4611686018427387905", "ckpt-18446744073709551615", "ckpt-18446744073709551616",
+                           "ckpt-003", "ckpt-0", "ckpt-", "ckpt--1", "ckpt-+1", "ckpt-1x", "x/..", "", "/"})
+    EXPECT_FALSE(CheckpointIdOf(name)) << name;
+  Manifest m = Small();
+  m.id = CheckpointId(limits::kCheckpointIdMax);
+  EXPECT_TRUE(DecodeManifest(EncodeManifest(m), "m"));
+  m.id = CheckpointId(limits::kCheckpointIdMax + 1);
+  EXPECT_FALSE(DecodeManifest(EncodeManifest(m), "m"));
+}
+
+TEST(Manifest, OtherFilesHaveAnotherNumber) {
+  const std::uint64_t number = FilesHash(Small());
+  EXPECT_EQ(FilesHash(Small()), number);
+  for (std::size_t g = 0; g < 2; ++g) {
+    Manifest m = Small();
+    m.generations[g].files[0].crc32c ^= 1;
+    EXPECT_NE(FilesHash(m), number);
+    m = Small();
+    m.generations[g].files[0].bytes ^= 1;
+    EXPECT_NE(FilesHash(m), number);
+  }
 }
 
 TEST(Manifest, ATableThatMakesNoSenseIsNamed) {

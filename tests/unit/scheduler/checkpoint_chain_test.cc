@@ -107,6 +107,15 @@ TEST_F(ChainTest, ABaseThatIsGoneIsReplacedByAFullOne) {
   EXPECT_TRUE(told);
 }
 
+TEST_F(ChainTest, OneThatIsTooLongForAManifestIsFollowedByAFullOne) {
+  Start(Asking(8));
+  fleet_->store.generations_max = 2;
+  EXPECT_EQ(Chain(Cut()), (Ids{1}));
+  EXPECT_EQ(Chain(Cut()), (Ids{1, 2}));
+  EXPECT_EQ(Chain(Cut()), (Ids{4}));
+  EXPECT_FALSE(fleet_->scheduler.stopping());
+}
+
 TEST_F(ChainTest, TheBaseIsNeverRemovedWhileAnOrderStandsOnIt) {
   Job job = Asking(8);
   job.storage.checkpoints_kept = 1;

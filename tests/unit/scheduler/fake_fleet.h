@@ -21,6 +21,7 @@ class MemoryStore : public SchedulerStore {
  public:
   Status WriteManifest(const std::string& directory, const Manifest& manifest) override {
     if (fail) return Fail(ErrorCode::kIo, directory + "/MANIFEST: No space left on device");
+    if (manifest.generations.size() > generations_max) return Fail(ErrorCode::kTooLarge, directory + ": too long");
     manifests[directory] = manifest;
     return {};
   }
@@ -39,6 +40,7 @@ class MemoryStore : public SchedulerStore {
   }
   std::optional<SchedulerState> state;
   bool fail_state = false;
+  std::size_t generations_max = SIZE_MAX;  // of a manifest
   std::map<std::string, Manifest> manifests;
   std::vector<std::string> removed;
   bool fail = false;
