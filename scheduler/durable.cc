@@ -37,6 +37,7 @@ SchedulerState Scheduler::Impl::Capture() const {
   state.best_wanted = best_wanted_ || phase_ == Phase::kBestCheckpoint;
   state.whole = whole_;
   state.whole_directory = whole_directory_;
+  state.whole_files = whole_files_;
   if (const Cut* cut = checkpoints_.pending(); cut != nullptr) state.pending_directory = cut->order.directory;
   state.kept = checkpoints_.kept();
   return state;
@@ -74,6 +75,7 @@ void Scheduler::Impl::RemoveCheckpoints(std::vector<std::string> directories) {
 // Rule G3. Called at the end of construction, with the data and the tables resumed as from a checkpoint.
 void Scheduler::Impl::Restore(const SchedulerState& state) {
   whole_ = state.whole;
+  whole_files_ = state.whole_files;
   best_wanted_ = state.best_wanted;
   membership_.Restore(state);
   leases_.Restore(state.leases, state.last_lease);

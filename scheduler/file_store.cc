@@ -1,9 +1,12 @@
 #include "scheduler/file_store.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <utility>
 
 #include "core/file.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "core/manifest.h"
 
@@ -15,7 +18,12 @@ FileStore::FileStore(std::string run_dir, std::string checkpoints_directory)
     : run_dir_(std::move(run_dir)), root_(std::move(checkpoints_directory)) {}
 
 Status FileStore::WriteState(const SchedulerState& state) {
-  return WriteFileAtomic(run_dir_ + "/" + kStateName, EncodeState(state));
+  const std::string path = run_dir_ + "/" + kStateName;
+  const std::string bytes = EncodeState(state);
+  if (bytes.size() > limits::kStateBytesMax)
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("{}: {} bytes, expected at most {}", path, bytes.size(), limits::kStateBytesMax));
+  return WriteFileAtomic(path, bytes);
 }
 
 Status FileStore::RemoveState() {
@@ -49,8 +57,9 @@ Status FileStore::WriteManifest(const std::string& directory, const Manifest& ma
 
 void FileStore::RemoveCheckpoint(const std::string& directory) {
   // Only this run's checkpoints: a state may name its folder as it was called before.
-  const fs::path path = fs::path(root_) / fs::path(directory).filename();
-  if (!path.has_filename()) return;  // never the folder of them all
+  const auto id = CheckpointIdOf(directory);
+  if (!id) return;
+  const fs::path path = fs::path(root_) / fmt::format("ckpt-{}", id->value);
   std::error_code error;
   // Without its manifest it is no checkpoint any more, however far the rest gets.
   fs::remove(path / kManifestName, error);

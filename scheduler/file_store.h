@@ -9,7 +9,7 @@ namespace tarn::scheduler {
 
 class FileStore final : public SchedulerStore {
  public:
-  // Removes nothing outside `checkpoints_directory`, but its own state in `run_dir`.
+  // Removes nothing but ckpt-<number> in `checkpoints_directory`, and its own state in `run_dir`.
   FileStore(std::string run_dir, std::string checkpoints_directory);
   Status WriteManifest(const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;

@@ -69,7 +69,10 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
                 fmt::format("--resume {0}: a run goes on from its log as it was, and this job differs from it. To "
                             "change it, resume from a checkpoint: {0}/checkpoints/ckpt-N",
                             flags->resume));
-  if (!state.whole_directory.empty()) TARN_RETURN_IF_ERROR(LoadCheckpoint(flags, state.whole_directory));
+  auto whole = scheduler::TakeUp(std::filesystem::absolute(flags->run_dir).string(), &state);
+  if (!whole) return std::unexpected(whole.error());
+  options.resume = *std::move(whole);
+  options.resume_directory = state.whole_directory;
   options.run = state.run;
   options.first_incarnation = state.progress.next_incarnation.value;
   if (state.begun) options.restore = std::move(state);

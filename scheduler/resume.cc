@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string_view>
@@ -40,6 +41,30 @@ Expected<std::string> ResolveCheckpoint(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::path(path) / kManifestName, ignored)) return path;
   return FindNewestCheckpoint(path);
+}
+
+Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state) {
+  const auto is_ours = [&](const std::string& directory) { return std::ranges::find(state->kept, directory) != state->kept.end(); };
+  const auto bring = [&](std::string* directory) {
+    *directory = (std::filesystem::path(run_dir) / "checkpoints" / std::filesystem::path(*directory).filename()).string();
+  };
+  // Others may be of the run that this one was resumed from.
+  for (std::string* directory : {&state->progress.best_checkpoint, &state->whole_directory})
+    if (is_ours(*directory)) bring(directory);
+  for (std::string& directory : state->kept) bring(&directory);
+  if (!state->pending_directory.empty()) bring(&state->pending_directory);
+  if (state->whole_directory.empty()) return std::nullopt;
+
+  auto manifest = ReadManifest(state->whole_directory);
+  if (!manifest)
+    return Fail(manifest.error().code, fmt::format("{}; the logs of the run in {} go on from this checkpoint",
+                                                   manifest.error().message, run_dir));
+  const std::uint64_t files = FilesHash(*manifest);
+  if (files == state->whole_files) return *std::move(manifest);
+  return Fail(ErrorCode::kCorrupt,
+              fmt::format("{}/{}: its files ({:016x}) are not those of the checkpoint that the logs of the run in {} go "
+                          "on from ({:016x}): it is of another run",
+                          state->whole_directory, kManifestName, files, run_dir, state->whole_files));
 }
 
 Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory) {

@@ -1,11 +1,13 @@
 // Resuming a run from a checkpoint (rule K5): finding it, and refusing another job's.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/error.h"
 #include "core/job.h"
 #include "core/manifest.h"
+#include "scheduler/state.h"
 
 namespace tarn::scheduler {
 
@@ -16,5 +18,11 @@ Expected<std::string> ResolveCheckpoint(const std::string& path);
 // the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument: the error names
 // the section, the key and both values.
 Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory);
+
+// Rule G5: makes `state` one of the folder `run_dir`, in which it lies now: its checkpoints are those in there,
+// wherever the folder lay when it was written. Returns the manifest of the checkpoint that its logs go back to, none if
+// they go back to the beginning. The error (as of ReadManifest; kCorrupt if that is not the checkpoint which the state
+// speaks of) names the file.
+Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state);
 
 }  // namespace tarn::scheduler

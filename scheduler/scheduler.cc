@@ -125,6 +125,7 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
   if (!resume_) return;
   whole_ = resume_->id;
   whole_directory_ = options_.resume_directory;
+  whole_files_ = FilesHash(*resume_);
   leases_.Resume(resume_->data);
   std::vector<TableSpec> tables = resume_->tables;
   for (TableSpec& table : tables) {

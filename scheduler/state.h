@@ -18,7 +18,7 @@
 
 namespace tarn::scheduler {
 
-inline constexpr std::uint32_t kStateVersion = 1;
+inline constexpr std::uint32_t kStateVersion = 2;
 inline constexpr const char* kStateName = "scheduler.state";
 inline constexpr const char* kLockName = "scheduler.lock";  // beside it: held by the scheduler of the run
 
@@ -48,6 +48,7 @@ struct SchedulerState {
   bool best_wanted = false;         // the last epoch was the best, and its checkpoint is not whole
   CheckpointId whole;               // to which the logs go back; 0: to the beginning
   std::string whole_directory;      // of that checkpoint, perhaps of the run that was resumed; empty: none
+  std::uint64_t whole_files = 0;    // its FilesHash
   std::string pending_directory;    // of a checkpoint that was ordered and is not whole
   std::vector<std::string> kept;    // whole checkpoints of this run, oldest first
   std::vector<LogSequence> logged;  // by shard: durable in its log, as far as was heard

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "core/file.h"
+#include "core/limits.h"
 #include "core/sealed.h"
 #include "scheduler/state.h"
 #include "scheduler_state_generated.h"
@@ -12,7 +13,6 @@ namespace fb = tarn::scheduler_state;
 using flatbuffers::FlatBufferBuilder;
 
 constexpr SealedFormat kFormat{"TARNSTAT", "a scheduler's state", kStateVersion, kStateVersion};
-constexpr std::size_t kStateBytesMax = std::size_t{1} << 30;
 
 std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what) {
   return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
@@ -44,7 +44,8 @@ std::string BodyOf(const SchedulerState& s) {
   const auto logged_at = b.CreateVector(logged);
   fb::FinishStateBuffer(b, fb::CreateState(b, s.run, progress, s.version.value, s.epoch.value, owners_at, workers_at,
                                            s.proposal, s.largest_end.value, s.last_lease.value, leases_at, s.begun,
-                                           s.best_wanted, s.whole.value, whole, pending, kept, logged_at));
+                                           s.best_wanted, s.whole.value, whole, pending, kept, logged_at,
+                                           s.whole_files));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
@@ -81,9 +82,15 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
   s.best_wanted = m.best_wanted();
   s.whole = CheckpointId(m.whole());
   s.whole_directory = Text(m.whole_directory());
+  s.whole_files = m.whole_files();
   s.pending_directory = Text(m.pending_directory());
   if (m.kept() != nullptr)
     for (const flatbuffers::String* directory : *m.kept()) s.kept.push_back(Text(directory));
+  // They are removed in time: nothing else may be called so.
+  for (const std::string& directory : s.kept)
+    if (!CheckpointIdOf(directory)) return Corrupt(origin, "field kept makes no sense");
+  if (!s.pending_directory.empty() && !CheckpointIdOf(s.pending_directory))
+    return Corrupt(origin, "field pending_directory makes no sense");
   if (m.logged() != nullptr)
     for (std::uint64_t sequence : *m.logged()) s.logged.emplace_back(sequence);
   return s;
@@ -104,7 +111,7 @@ Expected<SchedulerState> DecodeState(std::string_view bytes, const std::string& 
 
 Expected<SchedulerState> ReadState(const std::string& run_dir) {
   const std::string path = run_dir + "/" + kStateName;
-  const auto bytes = ReadFile(path, kStateBytesMax);
+  const auto bytes = ReadFile(path, limits::kStateBytesMax);
   if (!bytes) return std::unexpected(bytes.error());
   return DecodeState(*bytes, path);
 }

@@ -71,6 +71,37 @@ class CrashTest(FleetCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.judge(run_dir, written, "bsp", "aggregated", 0)
 
+    def test_a_moved_run_goes_on_from_its_own_checkpoint(self):
+        """Its folder was moved, another job's lies at the old place; then the other's checkpoint is put into it."""
+        job, run_dir, written = self.job_of("bsp", "aggregated", 20), self.folder / "here", self.folder / "moved-record"
+        programs = self.recording_programs("moved", written)
+        command = self.command(job, run_dir, bin_dir=programs)
+        launch = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        while not (run_dir / "checkpoints/ckpt-3/MANIFEST").exists():  # the state speaks of it, or of the one before
+            self.assertIsNone(launch.poll())
+            time.sleep(0.002)
+        self.kill_all(launch, run_dir)
+        moved = self.folder / "there"
+        run_dir.rename(moved)
+        whole = [manifest.parent for manifest in moved.glob("checkpoints/*/MANIFEST")]
+        self.run_ok(job, run_dir, "--set", "optimizer.learning_rate=0.5", "--set", "storage.checkpoints_kept=1000")
+
+        kept = self.folder / "kept"
+        kept.mkdir()
+        for directory in whole:
+            directory.rename(kept / directory.name)
+            shutil.copytree(run_dir / "checkpoints" / directory.name, directory)
+        go_on = self.going_on(self.command(job, moved, bin_dir=programs), moved)
+        done = subprocess.run(go_on, capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertIn("/MANIFEST: its files", done.stdout + done.stderr)
+        for directory in whole:
+            shutil.rmtree(directory)
+            (kept / directory.name).rename(directory)
+        done = subprocess.run(go_on, capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.judge(moved, written, "bsp", "aggregated", 20)
+
     def test_a_log_without_room_fails_the_run_by_name(self):
         """Files may not grow beyond a few megabytes: the run fails and says where, and goes on when there is room."""
         job, run_dir, written = self.job_of("bsp", "aggregated", 0), self.folder / "full", self.folder / "full-record"
@@ -130,6 +161,9 @@ class CrashTest(FleetCase):
                 time.sleep(0.002)
             time.sleep(self.random.uniform(0, 1.0) ** 2)
         self.totals["early"] += not written.exists() or written.stat().st_size == before
+        self.kill_all(launch, run_dir)
+
+    def kill_all(self, launch, run_dir):
         launch.kill()
         launch.wait()
         while pids := list(processes.of_run(run_dir)):

@@ -1,9 +1,11 @@
-// Shows that a job goes on from a checkpoint of the same job only, given as its directory or its run's.
+// Shows that a job goes on from a checkpoint of the same job only, given as its directory or its run's; and that a run
+// that goes on from its logs does so from its own checkpoint, wherever its folder lies now.
 #include "scheduler/resume.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 namespace tarn::scheduler {
 namespace {
@@ -51,6 +53,68 @@ TEST(Resume, AnotherJobIsRefusedByItsSection) {
   other = job;
   other.optimizer.dense.kind = OptimizerKind::kFtrl;
   EXPECT_FALSE(CheckSameJob(other, manifest, "ckpt-1"));
+}
+
+// Rule G5, where the folder was moved: checkpoint 4 of a run is there, of other rows for another `sum`.
+class TakeUpTest : public testing::Test {
+ protected:
+  void SetUp() override { fs::remove_all(root_); }
+  void TearDown() override { fs::remove_all(root_); }
+
+  std::string Write(const std::string& run, std::uint32_t sum) {
+    const std::string directory = (root_ / run / "checkpoints/ckpt-4").string();
+    fs::create_directories(directory);
+    std::ofstream(directory + "/4-shard-0.sst") << "rows";
+    Manifest manifest;
+    manifest.id = CheckpointId(4);
+    manifest.generations = {{manifest.id, Clock(9), {{.name = "4-shard-0.sst", .bytes = 4, .crc32c = sum}}, {}, 0}};
+    EXPECT_TRUE(WriteManifest(directory, manifest));
+    return directory;
+  }
+  SchedulerState StateOf(const std::string& directory) {
+    SchedulerState state;
+    state.whole = CheckpointId(4);
+    state.whole_directory = state.progress.best_checkpoint = directory;
+    state.whole_files = FilesHash(ReadManifest(directory).value());
+    state.kept = {(fs::path(directory).parent_path() / "ckpt-3").string(), directory};
+    state.pending_directory = (fs::path(directory).parent_path() / "ckpt-5").string();
+    return state;
+  }
+  std::string Path(const std::string& name) const { return (root_ / name).string(); }
+
+  fs::path root_ = fs::path(testing::TempDir()) / "tarn_take_up";
+};
+
+TEST_F(TakeUpTest, AMovedFolderHasItsCheckpointsWithIt) {
+  SchedulerState state = StateOf(Write("x", 1));
+  fs::rename(root_ / "x", root_ / "moved");
+  Write("x", 2);  // another job at the old place: nothing of it counts
+  const auto whole = TakeUp(Path("moved"), &state);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message;
+  EXPECT_EQ((*whole)->id, CheckpointId(4));
+  EXPECT_EQ(state.whole_directory, Path("moved/checkpoints/ckpt-4"));
+  EXPECT_EQ(state.progress.best_checkpoint, Path("moved/checkpoints/ckpt-4"));
+  EXPECT_EQ(state.kept, (std::vector{Path("moved/checkpoints/ckpt-3"), Path("moved/checkpoints/ckpt-4")}));
+  EXPECT_EQ(state.pending_directory, Path("moved/checkpoints/ckpt-5"));
+}
+
+TEST_F(TakeUpTest, AnotherRunsCheckpointIsRefusedByName) {
+  SchedulerState state = StateOf(Write("x", 1));
+  fs::remove_all(root_ / "x/checkpoints/ckpt-4");
+  fs::rename(Write("y", 2), Path("x/checkpoints/ckpt-4"));
+  const auto whole = TakeUp(Path("x"), &state);
+  ASSERT_FALSE(whole.has_value());
+  EXPECT_EQ(whole.error().code, ErrorCode::kCorrupt);
+  EXPECT_TRUE(whole.error().message.starts_with(Path("x/checkpoints/ckpt-4/MANIFEST: "))) << whole.error().message;
+}
+
+TEST_F(TakeUpTest, WhatWasResumedLiesWhereItLay) {
+  SchedulerState state = StateOf(Write("old", 1));
+  state.kept.clear();
+  ASSERT_TRUE(TakeUp(Path("new"), &state).has_value());
+  EXPECT_EQ(state.whole_directory, Path("old/checkpoints/ckpt-4"));
+  Write("old", 2);
+  EXPECT_FALSE(TakeUp(Path("new"), &state).has_value());
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ SchedulerState SomeState() {
   state.best_wanted = true;
   state.whole = CheckpointId(2);
   state.whole_directory = "run/checkpoints/ckpt-2";
+  state.whole_files = 1234;
   state.pending_directory = "run/checkpoints/ckpt-3";
   state.kept = {"run/checkpoints/ckpt-1", "run/checkpoints/ckpt-2"};
   state.logged = {LogSequence(10), LogSequence(20)};
@@ -52,6 +53,7 @@ TEST(State, ComesBackFromItsBytes) {
   EXPECT_EQ(again->leases, state.leases);
   EXPECT_EQ(again->logged, state.logged);
   EXPECT_EQ(again->kept, state.kept);
+  EXPECT_EQ(again->whole_files, 1234u);
   EXPECT_EQ(again->workers[0].end, Clock(8));
 }
 
@@ -68,13 +70,24 @@ TEST(State, EveryDamagedByteIsRefused) {
     ASSERT_FALSE(DecodeState(std::string_view(bytes).substr(0, size), "run/scheduler.state").has_value());
 }
 
+TEST(State, NamesNothingToRemoveButCheckpoints) {
+  for (const char* name : {"..", ".", "", "run/checkpoints", "run/checkpoints/ckpt-", "run/checkpoints/ckpt-0"}) {
+    SchedulerState state = SomeState();
+    state.kept.push_back(name);
+    EXPECT_FALSE(DecodeState(EncodeState(state), "scheduler.state")) << name;
+    state = SomeState();
+    state.pending_directory = name;
+    EXPECT_EQ(DecodeState(EncodeState(state), "scheduler.state").has_value(), *name == 0) << name;
+  }
+}
+
 TEST(State, ANewerFormatIsNamed) {
   std::string bytes = EncodeState(SomeState());
   bytes[8] = 9;
   const auto state = DecodeState(bytes, "run/scheduler.state");
   ASSERT_FALSE(state.has_value());
   EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
-  EXPECT_EQ(state.error().message, "run/scheduler.state: format version 9, expected 1: a newer tarn wrote it");
+  EXPECT_EQ(state.error().message, "run/scheduler.state: format version 9, expected 2: a newer tarn wrote it");
 }
 
 TEST(State, IsWrittenBeforeItIsTold) {
