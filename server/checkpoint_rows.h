@@ -2,7 +2,7 @@
 // tools and exports read. Holds a piece of each file and no more. Blocks; one thread at a time.
 //
 //   auto rows = OpenCheckpointRows(directory);
-//   if (auto status = VerifyFiles(directory, (*rows)->manifest(), AllFiles, nullptr); !status) ...;
+//   if (auto status = VerifyFiles(directory, (*rows)->manifest(), wanted, nullptr); !status) ...;
 //   (*rows)->Seek(spec, {PartitionId(0), PartitionId(63)});
 //   StoredRow row;
 //   for (;;) { auto more = (*rows)->Next(&row); if (!more || !*more) break; ... }
@@ -49,9 +49,21 @@ class CheckpointRows {
                           const std::function<Status(std::span<const Seen>)>& take) = 0;
 };
 
+// What a file holds of a key: a row, that it was removed, or, in a file of them, that it waits for its admission.
+struct StoredEntry {
+  const CheckpointFile* file = nullptr;  // of the manifest
+  std::size_t generation = 0;
+  PartitionId partition;
+  Key key = 0;
+  std::span<const std::uint32_t> words;  // the record or the count, during the call; none: removed
+};
+
 struct CheckpointRowsOptions {
   // Above 0: only these generations and later ones, and the keys that they removed: what changed since the one before.
   std::size_t first_generation = 0;
+  // Told of every entry that Next and ReadSeen pass, also of those that a later generation replaces: of one key the
+  // newest first, before it is handed out.
+  std::function<Status(const StoredEntry&)> on_entry;
 };
 
 // Reads the manifest; the files are opened as they are needed, and are not verified here.
@@ -67,7 +79,8 @@ inline bool MayHold(const CheckpointFile& file, PartitionRun run) {
   return file.last < file.first || (file.first <= run.last && run.first <= file.last);
 }
 
-// Reads each file that is wanted to its end and compares size and CRC-32C. kCorrupt, kNotFound or kIo, naming the file.
+// Reads each file that is wanted to its end and compares size and CRC-32C. kCorrupt (of a damaged file
+// also: the checkpoints beside this one that have it too, by a hard link), kNotFound or kIo, naming the file.
 // `progress` (null: none) is told the bytes read since it was told last.
 Status VerifyFiles(const std::string& directory, const Manifest& manifest,
                    const std::function<bool(const CheckpointFile&)>& wanted,

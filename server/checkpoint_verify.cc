@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "core/crc32c.h"
@@ -15,7 +18,24 @@ namespace tarn::server {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+
+// The other checkpoints that have the same file, by a hard link: what is wrong with it is wrong with them.
+std::string SharedBy(const std::string& path) {
+  const fs::path file = fs::absolute(path).lexically_normal();
+  const fs::path here = file.parent_path();
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(here.parent_path(), error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->path() != here && fs::equivalent(it->path() / file.filename(), file, ignored))
+      names.push_back(it->path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names.empty() ? "" : fmt::format("; the same file is in {}", fmt::join(names, ", "));
+}
 
 Status VerifyFile(const std::string& path, const CheckpointFile& file,
                   const std::function<void(std::uint64_t)>& progress) {
@@ -25,7 +45,8 @@ Status VerifyFile(const std::string& path, const CheckpointFile& file,
     return Fail(ErrorCode::kCorrupt, fmt::format("{}: {} bytes, expected {}", path, sum->bytes, file.bytes));
   if (sum->crc32c != file.crc32c)
     return Fail(ErrorCode::kCorrupt,
-                fmt::format("{}: damaged: its CRC-32C is {:08x}, expected {:08x}", path, sum->crc32c, file.crc32c));
+                fmt::format("{}: damaged: its CRC-32C is {:08x}, expected {:08x}{}", path, sum->crc32c, file.crc32c,
+                            SharedBy(path)));
   return {};
 }
 

@@ -85,9 +85,9 @@ class Source {
 
 class RocksDbCheckpointRows : public CheckpointRows {
  public:
-  RocksDbCheckpointRows(Manifest manifest, const std::string& directory, std::size_t first_generation)
-      : manifest_(std::move(manifest)), first_generation_(first_generation) {
-    for (std::size_t g = first_generation; g < manifest_.generations.size(); ++g)
+  RocksDbCheckpointRows(Manifest manifest, const std::string& directory, CheckpointRowsOptions options)
+      : manifest_(std::move(manifest)), options_(std::move(options)) {
+    for (std::size_t g = options_.first_generation; g < manifest_.generations.size(); ++g)
       for (const CheckpointFile& file : manifest_.generations[g].files) {
         Source source(directory + "/" + file.name, &file, g);
         if (file.seen == 0)
@@ -122,10 +122,11 @@ class RocksDbCheckpointRows : public CheckpointRows {
       const CheckpointKey key = heap_.front()->key();
       TARN_RETURN_IF_ERROR(Take(key, row));
       do {
+        TARN_RETURN_IF_ERROR(Show(*heap_.front()));
         if (auto status = Advance(); !status) return std::unexpected(status.error());
       } while (!heap_.empty() && heap_.front()->key().partition == key.partition &&
                heap_.front()->key().key == key.key);
-      if (!row->words.empty() || first_generation_ > 0) return true;
+      if (!row->words.empty() || options_.first_generation > 0) return true;
     }
     return false;
   }
@@ -142,6 +143,7 @@ class RocksDbCheckpointRows : public CheckpointRows {
           return Fail(ErrorCode::kCorrupt,
                       fmt::format("{}: a count of {} bytes", source.path(), source.value().size()));
         std::memcpy(&seen.second, source.value().data(), sizeof seen.second);
+        TARN_RETURN_IF_ERROR(Show(source));
         if (batch.size() < kSeenPerBatch) continue;
         TARN_RETURN_IF_ERROR(take(batch));
         batch.clear();
@@ -158,6 +160,14 @@ class RocksDbCheckpointRows : public CheckpointRows {
     if (a->key().partition != b->key().partition) return a->key().partition > b->key().partition;
     if (a->key().key != b->key().key) return a->key().key > b->key().key;
     return a->generation() < b->generation();
+  }
+
+  Status Show(const Source& source) {
+    if (!options_.on_entry) return {};
+    const rocksdb::Slice value = source.value();
+    shown_.resize(value.size() / sizeof(std::uint32_t));
+    if (!shown_.empty()) std::memcpy(shown_.data(), value.data(), shown_.size() * sizeof(std::uint32_t));
+    return options_.on_entry({&source.file(), source.generation(), source.key().partition, source.key().key, shown_});
   }
 
   Status Take(const CheckpointKey& key, StoredRow* row) {
@@ -185,12 +195,12 @@ class RocksDbCheckpointRows : public CheckpointRows {
   }
 
   Manifest manifest_;
-  std::size_t first_generation_;
+  CheckpointRowsOptions options_;
   std::vector<Source> sources_, seen_;
   std::vector<Source*> heap_;
   const TableSpec* table_ = nullptr;
   std::size_t row_words_ = 0;
-  std::vector<std::uint32_t> words_;
+  std::vector<std::uint32_t> words_, shown_;
 };
 
 }  // namespace
@@ -199,7 +209,7 @@ Expected<std::unique_ptr<CheckpointRows>> OpenCheckpointRows(const std::string& 
                                                              CheckpointRowsOptions options) {
   auto manifest = ReadManifest(directory);
   if (!manifest) return std::unexpected(manifest.error());
-  return std::make_unique<RocksDbCheckpointRows>(std::move(*manifest), directory, options.first_generation);
+  return std::make_unique<RocksDbCheckpointRows>(std::move(*manifest), directory, std::move(options));
 }
 
 }  // namespace tarn::server

@@ -28,8 +28,9 @@ Status Model::Apply(const std::string& path, ExportFile::Options options) {
     return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: a full export, expected a delta; open it instead", path));
   if (there.base_content != here.content)
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: goes on top of checkpoint {} ({:016x}), but here is checkpoint {} ({:016x})", path,
-                            there.base_checkpoint.value, there.base_content, here.checkpoint.value, here.content));
+                fmt::format("{}: goes on top of checkpoint {} ({:016x}), but here is checkpoint {} ({:016x}){}", path,
+                            there.base_checkpoint.value, there.base_content, here.checkpoint.value, here.content,
+                            there.base_checkpoint == here.checkpoint ? ": of other tables, or of another run" : ""));
   for (const ExportTable& table : file->tables())
     for (const ExportFile& layer : layers_) {
       const ExportTable* before = layer.FindTable(table.name);

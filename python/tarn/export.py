@@ -245,7 +245,9 @@ class Model:
             raise ExportError(f"{path}: a full export, expected a delta; open it instead")
         if delta.base_content != here.content:
             raise ExportError(f"{path}: goes on top of checkpoint {delta.base_checkpoint} ({delta.base_content:016x}), "
-                              f"but here is checkpoint {here.checkpoint} ({here.content:016x})")
+                              f"but here is checkpoint {here.checkpoint} ({here.content:016x})"
+                              + (": of other tables, or of another run"
+                                 if delta.base_checkpoint == here.checkpoint else ""))
         for name, table in delta.tables.items():
             for layer in self._layers:
                 if name in layer.tables and layer.tables[name].dim != table.dim:

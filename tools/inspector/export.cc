@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/hash.h"
+#include "core/table_shape.h"
 #include "serving/export_writer.h"
 #include "tools/inspector/source.h"
 
@@ -29,11 +30,12 @@ std::optional<std::uint64_t> NumberIn(const std::string& text) {
   return number;
 }
 
-Expected<Base> BaseByNumber(const Manifest& ours, std::uint64_t number) {
+// `tables`: those of ours that are exported.
+Expected<Base> BaseByNumber(const Manifest& ours, const std::vector<TableSpec>& tables, std::uint64_t number) {
   std::string known;
   for (std::size_t i = 0; i + 1 < ours.generations.size(); ++i) {
     if (ours.generations[i].id.value == number)
-      return Base{CheckpointId(number), ContentOf(ours, i + 1), i + 1, std::nullopt};
+      return Base{CheckpointId(number), ContentOf(ours, i + 1, tables), i + 1, std::nullopt};
     known += fmt::format("{}{}", known.empty() ? "" : ", ", ours.generations[i].id.value);
   }
   return Fail(ErrorCode::kNotFound,
@@ -41,7 +43,24 @@ Expected<Base> BaseByNumber(const Manifest& ours, std::uint64_t number) {
                           ours.id.value, known.empty() ? "no other" : known, number));
 }
 
-Expected<Base> BaseByPath(const Checkpoint& ours, const std::string& path) {
+// Of `tables` those that the other one has, as it has them; they must be of the same shape.
+Expected<std::vector<TableSpec>> SameTables(const Checkpoint& ours, const std::vector<TableSpec>& tables,
+                                            const Checkpoint& other) {
+  std::vector<TableSpec> same;
+  for (const TableSpec& table : tables) {
+    const auto& theirs = other.manifest().tables;
+    const auto it = std::ranges::find(theirs, table.name, &TableSpec::name);
+    if (it == theirs.end()) continue;
+    const std::string difference = ShapeDifference(*it, "in " + other.directory, table, "in " + ours.directory);
+    if (!difference.empty())
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("table '{}': {}: nothing goes on top of the other", table.name, difference));
+    same.push_back(*it);
+  }
+  return same;
+}
+
+Expected<Base> BaseByPath(const Checkpoint& ours, const std::vector<TableSpec>& tables, const std::string& path) {
   auto other = OpenCheckpoint(path);
   if (!other) return std::unexpected(other.error());
   const Manifest& m = ours.manifest();
@@ -54,14 +73,16 @@ Expected<Base> BaseByPath(const Checkpoint& ours, const std::string& path) {
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("checkpoint {} is not newer than {}: --since takes an older one", m.id.value, base.id.value));
+  const auto same = SameTables(ours, tables, *other);
+  if (!same) return std::unexpected(same.error());
   const std::size_t length = base.generations.size();
-  if (length < m.generations.size() && ContentOf(m, length) == ContentOf(base, length))
-    return Base{base.id, ContentOf(base, length), length, std::nullopt};
+  const std::uint64_t content = ContentOf(base, length, *same);
+  if (length < m.generations.size() && ContentOf(m, length, tables) == content)
+    return Base{base.id, content, length, std::nullopt};
   if (base.partition_bits != m.partition_bits)
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} is cut into {} partitions and {} into {}: make a full export", other->directory,
                             1u << base.partition_bits, ours.directory, 1u << m.partition_bits));
-  const std::uint64_t content = ContentOf(base, length);
   const CheckpointId id = base.id;
   return Base{id, content, 0, std::move(*other)};
 }
@@ -149,8 +170,12 @@ class Exporter {
 
 }  // namespace
 
-std::uint64_t ContentOf(const Manifest& manifest, std::size_t generations) {
+std::uint64_t ContentOf(const Manifest& manifest, std::size_t generations, const std::vector<TableSpec>& tables) {
   std::uint64_t hash = manifest.partition_bits;
+  const auto& known = manifest.generations[generations - 1].tables;
+  for (const TableSpec& table : tables)
+    if (known.empty() || std::ranges::find(known, table.id, &CheckpointTable::table) != known.end())
+      hash = HashBytes(table.name, hash);
   for (std::size_t i = 0; i < generations; ++i) {
     const Generation& generation = manifest.generations[i];
     hash = HashCombine(hash, generation.id.value);
@@ -163,12 +188,13 @@ std::uint64_t ContentOf(const Manifest& manifest, std::size_t generations) {
 Expected<std::string> ExportCheckpoint(const std::string& path, const std::string& out, const ExportOptions& options) {
   auto ours = OpenCheckpoint(path);
   if (!ours) return std::unexpected(ours.error());
+  TARN_RETURN_IF_ERROR(CheckOutput(out));
   const auto tables = ChooseTables(ours->manifest(), options.tables);
   if (!tables) return std::unexpected(tables.error());
   std::optional<Base> base;
   if (!options.since.empty()) {
     const auto number = NumberIn(options.since);
-    auto found = number ? BaseByNumber(ours->manifest(), *number) : BaseByPath(*ours, options.since);
+    auto found = number ? BaseByNumber(ours->manifest(), *tables, *number) : BaseByPath(*ours, *tables, options.since);
     if (!found) return std::unexpected(found.error());
     base.emplace(std::move(*found));
     if (base->generations > 0) {
@@ -180,7 +206,7 @@ Expected<std::string> ExportCheckpoint(const std::string& path, const std::strin
   auto writer = serving::ExportWriter::Create(out, {.job = ours->job_name,
                                                     .checkpoint = manifest.id,
                                                     .clock = manifest.resume_clock,
-                                                    .content = ContentOf(manifest, manifest.generations.size()),
+                                                    .content = ContentOf(manifest, manifest.generations.size(), *tables),
                                                     .base_checkpoint = base ? base->id : CheckpointId(0),
                                                     .base_content = base ? base->content : 0,
                                                     .partition_bits = manifest.partition_bits});

@@ -23,7 +23,8 @@ struct ExportOptions {
 // to tell.
 Expected<std::string> ExportCheckpoint(const std::string& path, const std::string& out, const ExportOptions& options);
 
-// A number for the state of a checkpoint, the same for the same chain of files: what a delta names as its base.
-std::uint64_t ContentOf(const Manifest& manifest, std::size_t generations);
+// A number for the state of these of a checkpoint's tables, the same for the same tables and the same chain of files:
+// what a delta names as its base. Tables that the last of the generations does not know of do not count.
+std::uint64_t ContentOf(const Manifest& manifest, std::size_t generations, const std::vector<TableSpec>& tables);
 
 }  // namespace tarn::inspector

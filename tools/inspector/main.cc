@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "tools/inspector/describe.h"
@@ -54,12 +57,23 @@ CLI::Option* AddPath(CLI::App* command, Flags* flags) {
   return command->add_option("CHECKPOINT", flags->path, "a checkpoint, or a run: its newest whole one")->required();
 }
 
+// What is wrong with the text of a key; nothing if it is one.
+std::string IsKey(const std::string& text) {
+  Key key = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, key);
+  if (error == std::errc() && stopped == end) return {};
+  return fmt::format("{} is no key: expected a number from 0 to {}", text, std::numeric_limits<Key>::max());
+}
+
 Command AddRows(CLI::App* app, Flags* flags) {
   auto* command = app->add_subcommand("rows", "prints rows: the first, by key, the largest, the oldest");
   AddPath(command, flags);
   command->add_option("--table", flags->rows.table, "of this table; may be left out if there is one");
-  auto* keys = command->add_option("--key", flags->rows.keys, "the row of this key; may be given several times");
-  auto* largest = command->add_option("--largest", flags->largest, "so many rows of the largest norm of their values");
+  auto* keys = command->add_option("--key", flags->rows.keys, "the row of this key; may be given several times")
+                   ->check(IsKey)
+                   ->allow_extra_args(false);
+  auto* largest = command->add_option("--largest", flags->largest, "so many rows of the largest norm of their values; those with NaN first");
   auto* oldest = command->add_option("--oldest", flags->oldest, "so many rows that were not pushed for the longest");
   auto* first = command->add_option("--first", flags->rows.count, "so many rows as they come")->capture_default_str();
   for (auto* option : {largest, oldest, first}) option->check(CLI::Range(1u, 1'000'000u));
@@ -82,7 +96,8 @@ Command AddNpz(CLI::App* app, Flags* flags) {
   auto* command = app->add_subcommand("npz", "converts to NumPy arrays: TABLE.keys, TABLE.values, TABLE.slots, ...");
   AddPath(command, flags);
   command->add_option("OUT", flags->out, "the .npz file to write; larger than memory is fine")->required();
-  command->add_option("--table", flags->npz.tables, "only this table; may be given several times");
+  command->add_option("--table", flags->npz.tables, "only this table; may be given several times")
+      ->allow_extra_args(false);
   command->add_flag("--no-slots", flags->no_slots, "without the optimizer's state");
   return [flags] {
     NpzOptions options = flags->npz;
@@ -100,7 +115,8 @@ Command AddExport(CLI::App* app, Flags* flags) {
                       "only what changed and went since this checkpoint: a directory, or the number of one that this "
                       "one builds on");
   command->add_option("--codec", flags->codec, "of the values: fp32, bf16 or fp16")->capture_default_str();
-  command->add_option("--table", flags->exported.tables, "only this table; may be given several times");
+  command->add_option("--table", flags->exported.tables, "only this table; may be given several times")
+      ->allow_extra_args(false);
   return [flags]() -> Expected<std::string> {
     ExportOptions options = flags->exported;
     TARN_RETURN_IF_ERROR(ParseName(flags->codec, options.codec));
@@ -131,6 +147,7 @@ Command AddVerify(CLI::App* app, Flags* flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
   Flags flags;
   CLI::App app{kAbout};
   app.footer(kFooter);
@@ -154,7 +171,11 @@ int main(int argc, char** argv) {
       fmt::print(stderr, "tarn-inspect: {}\n", answer.error().message);
       return answer.error().code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailure;
     }
-    fmt::print("{}", *answer);
+    std::fwrite(answer->data(), 1, answer->size(), stdout);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      fmt::print(stderr, "tarn-inspect: the answer cannot be written\n");
+      return kExitFailure;
+    }
   }
   return 0;
 }

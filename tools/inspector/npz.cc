@@ -63,6 +63,7 @@ Status WriteColumn(const Checkpoint& checkpoint, const TableSpec& table, const C
 Expected<std::string> ConvertToNpz(const std::string& path, const std::string& out, const NpzOptions& options) {
   const auto checkpoint = OpenCheckpoint(path);
   if (!checkpoint) return std::unexpected(checkpoint.error());
+  TARN_RETURN_IF_ERROR(CheckOutput(out));
   const auto tables = ChooseTables(checkpoint->manifest(), options.tables);
   if (!tables) return std::unexpected(tables.error());
   auto npz = NpzWriter::Create(out);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -32,6 +33,12 @@ double NormOf(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
+// The largest first, and before them those that are not numbers: they are what one looks for.
+double ByNorm(std::span<const float> values) {
+  const double norm = NormOf(values);
+  return std::isnan(norm) ? -std::numeric_limits<double>::infinity() : -norm;
+}
+
 Answer AnswerOf(Key key, const DecodedRow& row) {
   return {key,
           true,
@@ -52,24 +59,43 @@ Expected<TableSpec> TheTable(const Manifest& manifest, const std::string& name) 
                                                            : "say of which table: --table, one of " + known);
 }
 
-Expected<std::vector<Answer>> ByKey(const Checkpoint& checkpoint, const TableSpec& table,
-                                    const std::vector<Key>& keys) {
-  RowDecoder decoder(table);
+// Where the rows of the keys lie, in order of the keys.
+Expected<std::vector<PartitionId>> PartitionsOf(const Checkpoint& checkpoint, const TableSpec& table,
+                                                const std::vector<Key>& keys) {
   const Positioner position(table, checkpoint.SaltOf(table));
-  std::vector<Answer> answers;
+  std::vector<PartitionId> partitions;
   for (const Key key : keys) {
     if (table.kind == TableKind::kDense && key >= table.rows)
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("key {}: table '{}' has the keys 0 to {}", key, table.name, table.rows - 1));
-    const PartitionId partition = PartitionOf(position(key), checkpoint.manifest().partition_bits);
-    TARN_RETURN_IF_ERROR(checkpoint.rows->Seek(table, {partition, partition}, key));
+    partitions.push_back(PartitionOf(position(key), checkpoint.manifest().partition_bits));
+  }
+  return partitions;
+}
+
+Status VerifyPartitions(const Checkpoint& checkpoint, const std::vector<PartitionId>& partitions) {
+  return VerifyWantedFiles(checkpoint, "verifying", [&](const CheckpointFile& file) {
+    return file.seen == 0 && std::ranges::any_of(partitions, [&](PartitionId p) { return server::MayHold(file, {p, p}); });
+  });
+}
+
+Expected<std::vector<Answer>> ByKey(const Checkpoint& checkpoint, const TableSpec& table,
+                                    const std::vector<Key>& keys) {
+  const auto partitions = PartitionsOf(checkpoint, table, keys);
+  if (!partitions) return std::unexpected(partitions.error());
+  TARN_RETURN_IF_ERROR(VerifyPartitions(checkpoint, *partitions));
+  RowDecoder decoder(table);
+  std::vector<Answer> answers;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const PartitionId partition = (*partitions)[i];
+    TARN_RETURN_IF_ERROR(checkpoint.rows->Seek(table, {partition, partition}, keys[i]));
     server::StoredRow row;
     const auto more = checkpoint.rows->Next(&row);
     if (!more) return std::unexpected(more.error());
-    if (*more && row.key == key)
-      answers.push_back(AnswerOf(key, decoder.Decode(row.words)));
+    if (*more && row.key == keys[i])
+      answers.push_back(AnswerOf(row.key, decoder.Decode(row.words)));
     else
-      answers.push_back({.key = key, .found = false, .last = {}, .score = {}, .values = {}, .slots = {}});
+      answers.push_back({.key = keys[i], .found = false, .last = {}, .score = {}, .values = {}, .slots = {}});
   }
   return answers;
 }
@@ -88,8 +114,9 @@ Expected<std::vector<Answer>> Best(const Checkpoint& checkpoint, const TableSpec
   auto take = [&](const server::StoredRow& row) -> Status {
     progress.Add(1);
     const DecodedRow decoded = decoder.Decode(row.words);
-    const double order = question.which == RowsQuestion::Which::kLargest ? -NormOf(decoded.values) : *decoded.last;
-    if (heap.size() == question.count && (heap.empty() || order >= heap.front().first)) return {};
+    const double order = question.which == RowsQuestion::Which::kLargest ? ByNorm(decoded.values) : *decoded.last;
+    const std::pair place(order, row.key);
+    if (heap.size() == question.count && place >= std::pair(heap.front().first, heap.front().second.key)) return {};
     heap.emplace_back(order, AnswerOf(row.key, decoded));
     std::ranges::push_heap(heap, worse);
     if (heap.size() <= question.count) return {};
@@ -179,6 +206,7 @@ Expected<std::string> AnswerRows(const std::string& path, const RowsQuestion& qu
         fmt::format("table '{}' does not keep when its rows were pushed; its life = true under [tables.{}] of a "
                     "job file does",
                     table->name, table->name));
+  if (question.which != RowsQuestion::Which::kKeys) TARN_RETURN_IF_ERROR(VerifyAllFiles(*checkpoint, "verifying"));
   Expected<std::vector<Answer>> answers;
   switch (question.which) {
     case RowsQuestion::Which::kFirst: answers = First(*checkpoint, *table, question.count); break;

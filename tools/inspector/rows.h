@@ -19,8 +19,9 @@ struct RowsQuestion {
   bool json = false;
 };
 
-// The rows asked for. Of a key without a row it says so. kInvalidArgument for the oldest of a table that does not keep
-// when its rows were pushed.
+// The rows asked for. Every file that they may be from is verified before: all, or for keys those of their partitions.
+// Of a key without a row it says so; the largest rows are those with NaN, then by norm. kInvalidArgument for the oldest
+// of a table that does not keep when its rows were pushed, and for a key that a dense table has not.
 Expected<std::string> AnswerRows(const std::string& path, const RowsQuestion& question);
 
 }  // namespace tarn::inspector

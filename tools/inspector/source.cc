@@ -115,12 +115,30 @@ void ProgressLine::Add(std::uint64_t done) {
 }
 
 Status VerifyAllFiles(const Checkpoint& checkpoint, const std::string& what) {
+  return VerifyWantedFiles(checkpoint, what, [](const CheckpointFile&) { return true; });
+}
+
+Status VerifyWantedFiles(const Checkpoint& checkpoint, const std::string& what,
+                         const std::function<bool(const CheckpointFile&)>& wanted) {
   std::uint64_t bytes = 0;
-  for (const Generation& generation : checkpoint.manifest().generations) bytes += generation.bytes();
+  for (const Generation& generation : checkpoint.manifest().generations)
+    for (const CheckpointFile& file : generation.files) bytes += wanted(file) ? file.bytes : 0;
   ProgressLine progress(what, bytes);
-  return server::VerifyFiles(
-      checkpoint.directory, checkpoint.manifest(), [](const CheckpointFile&) { return true; },
-      [&](std::uint64_t done) { progress.Add(done); });
+  return server::VerifyFiles(checkpoint.directory, checkpoint.manifest(), wanted,
+                             [&](std::uint64_t done) { progress.Add(done); });
+}
+
+Status CheckOutput(const std::string& path) {
+  std::error_code error;
+  const auto type = fs::symlink_status(path, error).type();
+  if (type != fs::file_type::not_found && type != fs::file_type::regular)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: this is {}, expected a new name or a file to replace", path,
+                            type == fs::file_type::directory ? "a folder" : "no regular file"));
+  if (fs::exists(fs::absolute(path).parent_path() / kManifestName, error))
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: lies in a checkpoint, and nothing here changes one", path));
+  return {};
 }
 
 std::string Bytes(std::uint64_t bytes) {

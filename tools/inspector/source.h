@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,8 +90,14 @@ class ProgressLine {
   bool shown_ = false;
 };
 
-// Verifies every byte of the checkpoint's files, with progress.
+// Verifies every byte of the checkpoint's files, or of those that are wanted, with progress.
 Status VerifyAllFiles(const Checkpoint& checkpoint, const std::string& what);
+Status VerifyWantedFiles(const Checkpoint& checkpoint, const std::string& what,
+                         const std::function<bool(const CheckpointFile&)>& wanted);
+
+// Whether a file may be written to `path`: nothing is there, or a regular file, and not in a checkpoint.
+// kInvalidArgument, naming it.
+Status CheckOutput(const std::string& path);
 
 // 1.5 GB, 20 MB, 312 B.
 std::string Bytes(std::uint64_t bytes);

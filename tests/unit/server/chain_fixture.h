@@ -188,8 +188,10 @@ class ChainFixture : public testing::Test {
     manifest.partition_bits = bits_;
     manifest.tables = tables_;
     if (base != 0) manifest.generations = manifests_.at(base).generations;
-    for (Generation& generation : manifest.generations)
+    for (Generation& generation : manifest.generations) {
       std::erase_if(generation.files, [](const CheckpointFile& file) { return file.seen != 0; });
+      for (CheckpointTable& table : generation.tables) table.seen = 0;
+    }
     Generation own{CheckpointId(id), Clock(id * 10), {}, {}, 0};
     for (std::uint32_t shard = 0; shard < shards; ++shard) {
       const CheckpointPart part = WritePart(id, base, shard, shards, random);

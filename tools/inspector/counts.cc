@@ -1,0 +1,117 @@
+#include "tools/inspector/counts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/row_layout.h"
+#include "server/snapshot.h"
+
+namespace tarn::inspector {
+
+namespace {
+
+std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what) {
+  return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
+}
+
+bool MayWait(const TableSpec& table) { return table.life.on && table.life.admit_count > 1; }
+
+}  // namespace
+
+void Counts::BeginTable(const TableSpec& table, std::uint64_t salt) {
+  table_ = table.id;
+  salt_ = salt;
+  row_words_ = RowWords(table);
+  key_.reset();
+}
+
+Status Counts::Add(const server::StoredEntry& entry) {
+  const CheckpointFile& file = *entry.file;
+  if (!server::MayHold(file, {entry.partition, entry.partition}))
+    return Corrupt(file.name, fmt::format("key {} of partition {}, expected those of {} to {}", entry.key,
+                                          entry.partition.value, file.first.value, file.last.value));
+  OfGeneration& generation = generations_[entry.generation];
+  Tally& of_file = files_[entry.file];
+  Tally& of_table = generation.tables[table_];
+  if (file.seen != 0) {
+    ++of_file.seen;
+    ++of_table.seen;
+    const std::uint64_t hash = server::SeenHash(salt_, {entry.key, entry.words[0]});
+    generation.hash += hash;
+    hash_ += hash;
+    return {};
+  }
+  ++(entry.words.empty() ? of_file.removed : of_file.rows);
+  ++(entry.words.empty() ? of_table.removed : of_table.rows);
+  if (!entry.words.empty() && entry.words.size() != row_words_)
+    return Corrupt(file.name, fmt::format("key {}: a row of {} words, expected {}", entry.key, entry.words.size(),
+                                          row_words_));
+  if (!entry.words.empty()) generation.hash += server::RowHash(salt_, entry.key, entry.words);
+  AddToStates(entry);
+  return {};
+}
+
+// A row is one of its generation and of later ones, up to the one that replaces it.
+void Counts::AddToStates(const server::StoredEntry& entry) {
+  const bool newest = key_ != entry.key || partition_ != entry.partition;
+  const std::size_t end = newest ? generations_.size() : replaced_by_;
+  key_ = entry.key;
+  partition_ = entry.partition;
+  replaced_by_ = entry.generation;
+  if (entry.words.empty()) return;
+  ++generations_[entry.generation].tables[table_].state_rows;
+  if (end < generations_.size()) --generations_[end].tables[table_].state_rows;
+  if (!newest) return;
+  ++rows_;
+  hash_ += server::RowHash(salt_, entry.key, entry.words);
+}
+
+Status Counts::Compare(const Manifest& manifest, const std::string& origin) const {
+  for (std::size_t g = 0; g < manifest.generations.size(); ++g) {
+    const Generation& generation = manifest.generations[g];
+    for (const CheckpointFile& file : generation.files) {
+      const auto it = files_.find(&file);
+      const Tally found = it == files_.end() ? Tally{} : it->second;
+      if (found.rows != file.rows || found.removed != file.removed || found.seen != file.seen)
+        return Corrupt(origin, fmt::format("file {} is said to have {} rows, {} removed and {} waiting keys, it has {}, "
+                                           "{} and {}",
+                                           file.name, file.rows, file.removed, file.seen, found.rows, found.removed,
+                                           found.seen));
+    }
+    if (!generation.tables.empty()) TARN_RETURN_IF_ERROR(CompareTables(manifest, g, origin));
+    const bool knows_all = g + 1 == manifest.generations.size() || std::ranges::none_of(manifest.tables, MayWait);
+    if (knows_all && generation.state_hash != generations_[g].hash)
+      return Corrupt(origin, fmt::format("the hash of generation {} is {:016x}, its files have {:016x}",
+                                         generation.id.value, generation.state_hash, generations_[g].hash));
+  }
+  if (manifest.state_hash && *manifest.state_hash != hash_)
+    return Corrupt(origin, fmt::format("the state hash is {:016x}, the rows have {:016x}", *manifest.state_hash, hash_));
+  return {};
+}
+
+Status Counts::CompareTables(const Manifest& manifest, std::size_t generation, const std::string& origin) const {
+  for (const TableSpec& table : manifest.tables) {
+    Tally found;
+    for (std::size_t g = 0; g <= generation; ++g) {
+      const auto it = generations_[g].tables.find(table.id);
+      const Tally here = it == generations_[g].tables.end() ? Tally{} : it->second;
+      found = {here.rows, here.removed, here.seen, found.state_rows + here.state_rows};
+    }
+    const auto& said = manifest.generations[generation].tables;
+    const auto it = std::ranges::find(said, table.id, &CheckpointTable::table);
+    const Tally expected =
+        it == said.end() ? Tally{} : Tally{it->rows, it->removed, it->seen, static_cast<std::int64_t>(it->state_rows)};
+    if (found == expected) continue;
+    return Corrupt(origin,
+                   fmt::format("table '{}' in generation {} is said to have {} rows, {} removed and {} waiting keys in "
+                               "its files and {} rows at its cut; there are {}, {}, {} and {}",
+                               table.name, manifest.generations[generation].id.value, expected.rows, expected.removed,
+                               expected.seen, expected.state_rows, found.rows, found.removed, found.seen,
+                               found.state_rows));
+  }
+  return {};
+}
+
+}  // namespace tarn::inspector
