@@ -38,7 +38,7 @@ inline constexpr std::size_t kStateBytesMax = std::size_t{1} << 30;       // of 
 // A checkpoint is due, whatever the job says of periods, when a shard's log has grown to this: what is behind a whole
 // checkpoint is dropped from the logs, and a recovery has no more to replay.
 inline constexpr std::uint64_t kLogBytesMax = std::uint64_t{8} << 30;
-inline constexpr std::size_t kCheckpointRequestsMax = 64;     // of tools, that wait; as many answers are remembered
+inline constexpr std::size_t kCheckpointRequestsMax = 64;  // of tools, that wait; as many answers are remembered
 
 // Tables.
 inline constexpr std::uint32_t kRowDimMax = 4096;

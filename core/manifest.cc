@@ -99,7 +99,8 @@ Expected<Manifest> ReadManifest(const std::string& directory) {
   const std::string path = directory + "/" + kManifestName;
   // Whoever opened a pipe would wait for its other end.
   std::error_code ignored;
-  if (const auto type = fs::status(path, ignored).type(); type != fs::file_type::not_found && type != fs::file_type::regular)
+  if (const auto type = fs::status(path, ignored).type();
+      type != fs::file_type::not_found && type != fs::file_type::regular)
     return Fail(ErrorCode::kIo, fmt::format("{}: not a file", path));
   auto bytes = ReadFile(path, limits::kManifestBytesMax);
   if (!bytes) {

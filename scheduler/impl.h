@@ -146,7 +146,7 @@ class Scheduler::Impl {
   std::vector<std::string> outdated_;  // to be removed once the state does not speak of them
   CheckpointId whole_;                 // to which the logs go back, and where it lies
   std::string whole_directory_;
-  std::uint64_t whole_files_ = 0;  // its FilesHash
+  std::uint64_t whole_files_ = 0;    // its FilesHash
   bool best_wanted_ = false;         // by a state: the best checkpoint is not whole
   bool kept_by_checkpoint_ = false;  // the run is stopped, and nothing is lost without its logs
   std::uint64_t written_ = 0;        // RevisionHash of the state on disk

@@ -44,9 +44,12 @@ Expected<std::string> ResolveCheckpoint(const std::string& path) {
 }
 
 Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state) {
-  const auto is_ours = [&](const std::string& directory) { return std::ranges::find(state->kept, directory) != state->kept.end(); };
+  const auto is_ours = [&](const std::string& directory) {
+    return std::ranges::find(state->kept, directory) != state->kept.end();
+  };
   const auto bring = [&](std::string* directory) {
-    *directory = (std::filesystem::path(run_dir) / "checkpoints" / std::filesystem::path(*directory).filename()).string();
+    *directory =
+        (std::filesystem::path(run_dir) / "checkpoints" / std::filesystem::path(*directory).filename()).string();
   };
   // Others may be of the run that this one was resumed from.
   for (std::string* directory : {&state->progress.best_checkpoint, &state->whole_directory})
@@ -61,10 +64,11 @@ Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerSt
                                                    manifest.error().message, run_dir));
   const std::uint64_t files = FilesHash(*manifest);
   if (files == state->whole_files) return *std::move(manifest);
-  return Fail(ErrorCode::kCorrupt,
-              fmt::format("{}/{}: its files ({:016x}) are not those of the checkpoint that the logs of the run in {} go "
-                          "on from ({:016x}): it is of another run",
-                          state->whole_directory, kManifestName, files, run_dir, state->whole_files));
+  return Fail(
+      ErrorCode::kCorrupt,
+      fmt::format("{}/{}: its files ({:016x}) are not those of the checkpoint that the logs of the run in {} go "
+                  "on from ({:016x}): it is of another run",
+                  state->whole_directory, kManifestName, files, run_dir, state->whole_files));
 }
 
 Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory) {

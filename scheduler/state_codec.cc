@@ -42,10 +42,10 @@ std::string BodyOf(const SchedulerState& s) {
   const auto pending = b.CreateString(s.pending_directory);
   const auto kept = b.CreateVectorOfStrings(s.kept);
   const auto logged_at = b.CreateVector(logged);
-  fb::FinishStateBuffer(b, fb::CreateState(b, s.run, progress, s.version.value, s.epoch.value, owners_at, workers_at,
-                                           s.proposal, s.largest_end.value, s.last_lease.value, leases_at, s.begun,
-                                           s.best_wanted, s.whole.value, whole, pending, kept, logged_at,
-                                           s.whole_files));
+  fb::FinishStateBuffer(
+      b, fb::CreateState(b, s.run, progress, s.version.value, s.epoch.value, owners_at, workers_at, s.proposal,
+                         s.largest_end.value, s.last_lease.value, leases_at, s.begun, s.best_wanted, s.whole.value,
+                         whole, pending, kept, logged_at, s.whole_files));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 

@@ -44,9 +44,8 @@ Status VerifyFile(const std::string& path, const CheckpointFile& file,
   if (sum->bytes != file.bytes)
     return Fail(ErrorCode::kCorrupt, fmt::format("{}: {} bytes, expected {}", path, sum->bytes, file.bytes));
   if (sum->crc32c != file.crc32c)
-    return Fail(ErrorCode::kCorrupt,
-                fmt::format("{}: damaged: its CRC-32C is {:08x}, expected {:08x}{}", path, sum->crc32c, file.crc32c,
-                            SharedBy(path)));
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: damaged: its CRC-32C is {:08x}, expected {:08x}{}", path,
+                                                 sum->crc32c, file.crc32c, SharedBy(path)));
   return {};
 }
 

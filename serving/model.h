@@ -23,8 +23,8 @@ class Model {
   // kInvalidArgument if the file is a delta; else as ExportFile::Open.
   static Expected<Model> Open(const std::string& path, ExportFile::Options options = {});
 
-  // kInvalidArgument if it is no delta, or goes on top of another state than this or of other tables; a table of another
-  // shape than before is kCorrupt. The model is then as it was.
+  // kInvalidArgument if it is no delta, or goes on top of another state than this or of other tables; a table of
+  // another shape than before is kCorrupt. The model is then as it was.
   Status Apply(const std::string& path, ExportFile::Options options = {});
 
   CheckpointId checkpoint() const { return layers_.back().info().checkpoint; }

@@ -46,8 +46,8 @@ Status Counts::Add(const server::StoredEntry& entry) {
   ++(entry.words.empty() ? of_file.removed : of_file.rows);
   ++(entry.words.empty() ? of_table.removed : of_table.rows);
   if (!entry.words.empty() && entry.words.size() != row_words_)
-    return Corrupt(file.name, fmt::format("key {}: a row of {} words, expected {}", entry.key, entry.words.size(),
-                                          row_words_));
+    return Corrupt(file.name,
+                   fmt::format("key {}: a row of {} words, expected {}", entry.key, entry.words.size(), row_words_));
   if (!entry.words.empty()) generation.hash += server::RowHash(salt_, entry.key, entry.words);
   AddToStates(entry);
   return {};
@@ -75,10 +75,10 @@ Status Counts::Compare(const Manifest& manifest, const std::string& origin) cons
       const auto it = files_.find(&file);
       const Tally found = it == files_.end() ? Tally{} : it->second;
       if (found.rows != file.rows || found.removed != file.removed || found.seen != file.seen)
-        return Corrupt(origin, fmt::format("file {} is said to have {} rows, {} removed and {} waiting keys, it has {}, "
-                                           "{} and {}",
-                                           file.name, file.rows, file.removed, file.seen, found.rows, found.removed,
-                                           found.seen));
+        return Corrupt(
+            origin, fmt::format("file {} is said to have {} rows, {} removed and {} waiting keys, it has {}, "
+                                "{} and {}",
+                                file.name, file.rows, file.removed, file.seen, found.rows, found.removed, found.seen));
     }
     if (!generation.tables.empty()) TARN_RETURN_IF_ERROR(CompareTables(manifest, g, origin));
     const bool knows_all = g + 1 == manifest.generations.size() || std::ranges::none_of(manifest.tables, MayWait);
@@ -87,7 +87,8 @@ Status Counts::Compare(const Manifest& manifest, const std::string& origin) cons
                                          generation.id.value, generation.state_hash, generations_[g].hash));
   }
   if (manifest.state_hash && *manifest.state_hash != hash_)
-    return Corrupt(origin, fmt::format("the state hash is {:016x}, the rows have {:016x}", *manifest.state_hash, hash_));
+    return Corrupt(origin,
+                   fmt::format("the state hash is {:016x}, the rows have {:016x}", *manifest.state_hash, hash_));
   return {};
 }
 
@@ -104,12 +105,12 @@ Status Counts::CompareTables(const Manifest& manifest, std::size_t generation, c
     const Tally expected =
         it == said.end() ? Tally{} : Tally{it->rows, it->removed, it->seen, static_cast<std::int64_t>(it->state_rows)};
     if (found == expected) continue;
-    return Corrupt(origin,
-                   fmt::format("table '{}' in generation {} is said to have {} rows, {} removed and {} waiting keys in "
-                               "its files and {} rows at its cut; there are {}, {}, {} and {}",
-                               table.name, manifest.generations[generation].id.value, expected.rows, expected.removed,
-                               expected.seen, expected.state_rows, found.rows, found.removed, found.seen,
-                               found.state_rows));
+    return Corrupt(
+        origin,
+        fmt::format("table '{}' in generation {} is said to have {} rows, {} removed and {} waiting keys in "
+                    "its files and {} rows at its cut; there are {}, {}, {} and {}",
+                    table.name, manifest.generations[generation].id.value, expected.rows, expected.removed,
+                    expected.seen, expected.state_rows, found.rows, found.removed, found.seen, found.state_rows));
   }
   return {};
 }

@@ -203,13 +203,14 @@ Expected<std::string> ExportCheckpoint(const std::string& path, const std::strin
     }
   }
   const Manifest& manifest = ours->manifest();
-  auto writer = serving::ExportWriter::Create(out, {.job = ours->job_name,
-                                                    .checkpoint = manifest.id,
-                                                    .clock = manifest.resume_clock,
-                                                    .content = ContentOf(manifest, manifest.generations.size(), *tables),
-                                                    .base_checkpoint = base ? base->id : CheckpointId(0),
-                                                    .base_content = base ? base->content : 0,
-                                                    .partition_bits = manifest.partition_bits});
+  auto writer =
+      serving::ExportWriter::Create(out, {.job = ours->job_name,
+                                          .checkpoint = manifest.id,
+                                          .clock = manifest.resume_clock,
+                                          .content = ContentOf(manifest, manifest.generations.size(), *tables),
+                                          .base_checkpoint = base ? base->id : CheckpointId(0),
+                                          .base_content = base ? base->content : 0,
+                                          .partition_bits = manifest.partition_bits});
   if (!writer) return std::unexpected(writer.error());
   TARN_RETURN_IF_ERROR(VerifyAllFiles(*ours, "verifying"));
   if (base && base->checkpoint) TARN_RETURN_IF_ERROR(VerifyAllFiles(*base->checkpoint, "verifying the base"));

@@ -73,7 +73,8 @@ Command AddRows(CLI::App* app, Flags* flags) {
   auto* keys = command->add_option("--key", flags->rows.keys, "the row of this key; may be given several times")
                    ->check(IsKey)
                    ->allow_extra_args(false);
-  auto* largest = command->add_option("--largest", flags->largest, "so many rows of the largest norm of their values; those with NaN first");
+  auto* largest = command->add_option("--largest", flags->largest,
+                                      "so many rows of the largest norm of their values; those with NaN first");
   auto* oldest = command->add_option("--oldest", flags->oldest, "so many rows that were not pushed for the longest");
   auto* first = command->add_option("--first", flags->rows.count, "so many rows as they come")->capture_default_str();
   for (auto* option : {largest, oldest, first}) option->check(CLI::Range(1u, 1'000'000u));

@@ -75,7 +75,8 @@ Expected<std::vector<PartitionId>> PartitionsOf(const Checkpoint& checkpoint, co
 
 Status VerifyPartitions(const Checkpoint& checkpoint, const std::vector<PartitionId>& partitions) {
   return VerifyWantedFiles(checkpoint, "verifying", [&](const CheckpointFile& file) {
-    return file.seen == 0 && std::ranges::any_of(partitions, [&](PartitionId p) { return server::MayHold(file, {p, p}); });
+    return file.seen == 0 &&
+           std::ranges::any_of(partitions, [&](PartitionId p) { return server::MayHold(file, {p, p}); });
   });
 }
 

@@ -51,8 +51,7 @@ Status ReadTable(const Checkpoint& checkpoint, const TableSpec& table, ProgressL
   };
   TARN_RETURN_IF_ERROR(ForEachRow(checkpoint.rows.get(), table, take));
   for (const server::PartitionRun run : PartitionRuns(checkpoint.manifest()))
-    TARN_RETURN_IF_ERROR(
-        checkpoint.rows->ReadSeen(table, run, [](std::span<const server::Seen>) { return Status{}; }));
+    TARN_RETURN_IF_ERROR(checkpoint.rows->ReadSeen(table, run, [](std::span<const server::Seen>) { return Status{}; }));
   return {};
 }
 

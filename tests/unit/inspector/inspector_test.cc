@@ -1,6 +1,6 @@
-// Shows that what tarn-inspect says of a checkpoint is so: no count that its manifest has can be wrong unnoticed, no row
-// of a damaged or foreign file is shown, rows with NaN are the first of the largest, a delta goes on top of the tables
-// and shapes that it was made for alone, and nothing is written into a checkpoint.
+// Shows that what tarn-inspect says of a checkpoint is so: no count that its manifest has can be wrong unnoticed, no
+// row of a damaged or foreign file is shown, rows with NaN are the first of the largest, a delta goes on top of the
+// tables and shapes that it was made for alone, and nothing is written into a checkpoint.
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -114,7 +114,8 @@ TEST_F(InspectorTest, RowsWithNanAreTheLargest) {
   for (Key key = 0; key < 60; ++key) SetRow(key, key % 10 == 3 ? nan : float(key));
   ASSERT_TRUE(Cut(1, 0, 2, &random_));
   const auto largest = [&](std::uint32_t count) {
-    const auto text = AnswerRows(Directory(1), {.which = Which::kLargest, .table = "adam", .count = count, .json = true});
+    const auto text =
+        AnswerRows(Directory(1), {.which = Which::kLargest, .table = "adam", .count = count, .json = true});
     std::vector<std::string> keys;
     for (std::size_t at = 0; text && (at = text->find("{\"key\":", at)) != std::string::npos; at += 7)
       keys.push_back(text->substr(at + 7, text->find(',', at) - at - 7));
