@@ -11,23 +11,15 @@
 #include <system_error>
 #include <utility>
 
+#include "core/descriptor.h"
+
 namespace tarn {
 namespace {
 
-// Closes at the end of the scope.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
+constexpr std::string_view kBeside = ".tmp-";
 
- private:
-  int fd_;
-};
+// Of a file without a name.
+std::string NameOf(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 std::unexpected<Error> Failed(std::string_view path, std::string_view what) {
   return std::unexpected(SystemError(path, what, errno));
@@ -57,37 +49,46 @@ Expected<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
   }
 }
 
-AtomicFile::AtomicFile(std::string path, std::string beside, int fd)
-    : path_(std::move(path)), beside_(std::move(beside)), fd_(fd) {}
+AtomicFile::AtomicFile(std::string path, std::string beside, int fd, bool named)
+    : path_(std::move(path)), beside_(std::move(beside)), fd_(fd), named_(named) {}
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), beside_(std::move(other.beside_)), fd_(std::exchange(other.fd_, -1)) {}
+    : path_(std::move(other.path_)),
+      beside_(std::move(other.beside_)),
+      fd_(std::exchange(other.fd_, -1)),
+      named_(other.named_) {}
 
 AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(beside_, other.beside_);
   std::swap(fd_, other.fd_);
+  std::swap(named_, other.named_);
   return *this;
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(beside_.c_str());
+  if (named_) ::unlink(beside_.c_str());
 }
 
 Expected<AtomicFile> AtomicFile::Create(const std::string& path) {
-  std::string beside = fmt::format("{}.tmp-{}", path, ::getpid());
+  std::string beside = fmt::format("{}{}{}", path, kBeside, ::getpid());
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  Descriptor nameless(::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644));
+  // Not every file system has such files, and without /proc they get no name.
+  if (nameless.get() >= 0 && ::access(NameOf(nameless.get()).c_str(), F_OK) == 0)
+    return AtomicFile(path, std::move(beside), nameless.Release(), false);
   const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return Failed(beside, "create");
-  return AtomicFile(path, std::move(beside), fd);
+  return AtomicFile(path, std::move(beside), fd, true);
 }
 
 Status AtomicFile::WriteAt(std::span<const std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed(beside_, "write");
+    if (written < 0) return Failed(path_, "write");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     offset += static_cast<std::uint64_t>(written);
   }
@@ -96,10 +97,28 @@ Status AtomicFile::WriteAt(std::span<const std::byte> bytes, std::uint64_t offse
 
 // What is beside it goes away with any error but the last.
 Status AtomicFile::Commit() {
-  if (::fsync(fd_) != 0) return Failed(beside_, "sync");
+  if (::fsync(fd_) != 0) return Failed(path_, "sync");
+  if (!named_) {
+    ::unlink(beside_.c_str());  // of a process that had this number before
+    if (::linkat(AT_FDCWD, NameOf(fd_).c_str(), AT_FDCWD, beside_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+      return Failed(beside_, "create");
+    named_ = true;
+  }
   if (::rename(beside_.c_str(), path_.c_str()) != 0) return Failed(path_, "rename into place");
   if (::close(std::exchange(fd_, -1)) != 0) return Failed(path_, "close");
   return SyncDirectory(std::filesystem::path(path_).parent_path().string());
+}
+
+void RemoveUnfinished(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const std::string prefix = std::filesystem::path(path).filename().string() + std::string(kBeside);
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder.empty() ? "." : folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(prefix) || name.find_first_not_of("0123456789", prefix.size()) != std::string::npos) continue;
+    ::unlink(it->path().c_str());
+  }
 }
 
 Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes) {

@@ -23,8 +23,9 @@ inline Status WriteFileAtomic(const std::string& path, std::string_view text) {
   return WriteFileAtomic(path, std::as_bytes(std::span(text.data(), text.size())));
 }
 
-// A file that is written piece by piece and takes its place at once: until Commit it lies beside it, and without a
-// Commit it goes away again. Errors as above. Not thread-safe.
+// A file that is written piece by piece and takes its place at once: until Commit it has no name, and without a Commit
+// it goes away, however the process ends. Where the file system has no such files it lies beside, as PATH.tmp-PID, and
+// a process that is killed leaves it. Errors as above. Not thread-safe.
 class AtomicFile {
  public:
   static Expected<AtomicFile> Create(const std::string& path);
@@ -38,10 +39,11 @@ class AtomicFile {
   Status Commit();
 
  private:
-  AtomicFile(std::string path, std::string beside, int fd);
+  AtomicFile(std::string path, std::string beside, int fd, bool named);
 
   std::string path_, beside_;
   int fd_;
+  bool named_;  // beside_ is there
 };
 
 // A file that is held by one process at a time: until the lock goes, or the process. The file stays. `held` says what
@@ -57,6 +59,9 @@ class FileLock {
   explicit FileLock(int fd) : fd_(fd) {}
   int fd_;
 };
+
+// Removes what writers of this path that were killed have left beside it. Only while nobody writes it.
+void RemoveUnfinished(const std::string& path);
 
 // Makes the names in a folder durable: new, renamed and removed files survive a loss of power.
 Status SyncDirectory(const std::string& path);

@@ -49,6 +49,9 @@ Loop::~Loop() = default;
 
 // What an earlier start of this run left in its directory. What it began and did not finish is nobody's any more.
 void Loop::TakeOver(SchedulerOptions* scheduler) {
+  for (const std::string& path :
+       {options_.run_dir + "/" + kStateName, options_.run_dir + "/job.toml", AddressFile(options_.run_dir)})
+    RemoveUnfinished(path);
   const auto found = ListCheckpoints(options_.run_dir);
   if (!found) return;
   for (const CheckpointDirectory& checkpoint : *found) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/crc32c.h"
+#include "core/descriptor.h"
 #include "core/file.h"
 #include "core/manifest.h"
 
@@ -21,16 +22,6 @@ constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
 // Whatever is wrong with the base, a full checkpoint does without it.
 std::unexpected<Error> NoBase(const Error& error) { return Fail(ErrorCode::kNotFound, error.message); }
-
-struct Descriptor {
-  explicit Descriptor(int descriptor) : fd(descriptor) {}
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int fd;
-};
 
 Status WriteAll(int fd, std::span<const std::byte> bytes, const std::string& path) {
   while (!bytes.empty()) {
@@ -44,19 +35,19 @@ Status WriteAll(int fd, std::span<const std::byte> bytes, const std::string& pat
 
 Status Copy(const std::string& from, const std::string& to, const CheckpointFile& file) {
   const Descriptor source(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
-  if (source.fd < 0) return NoBase(SystemError(from, "open", errno));
+  if (source.get() < 0) return NoBase(SystemError(from, "open", errno));
   const Descriptor target(::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (target.fd < 0) return Fail(ErrorCode::kIo, SystemError(to, "create", errno).message);
+  if (target.get() < 0) return Fail(ErrorCode::kIo, SystemError(to, "create", errno).message);
   std::vector<std::byte> piece(kCopyBytes);
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;
   for (;;) {
-    const ssize_t got = ::read(source.fd, piece.data(), piece.size());
+    const ssize_t got = ::read(source.get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return NoBase(SystemError(from, "read", errno));
     if (got == 0) break;
     const std::span<const std::byte> read(piece.data(), static_cast<std::size_t>(got));
-    TARN_RETURN_IF_ERROR(WriteAll(target.fd, read, to));
+    TARN_RETURN_IF_ERROR(WriteAll(target.get(), read, to));
     bytes += read.size();
     crc32c = Crc32c(read, crc32c);
   }
@@ -64,7 +55,7 @@ Status Copy(const std::string& from, const std::string& to, const CheckpointFile
     return NoBase({ErrorCode::kCorrupt, fmt::format("{}: damaged: its CRC-32C over {} bytes is {:08x}, expected {:08x} "
                                                     "over {}",
                                                     from, bytes, crc32c, file.crc32c, file.bytes)});
-  if (::fsync(target.fd) != 0) return Fail(ErrorCode::kIo, SystemError(to, "sync", errno).message);
+  if (::fsync(target.get()) != 0) return Fail(ErrorCode::kIo, SystemError(to, "sync", errno).message);
   return {};
 }
 

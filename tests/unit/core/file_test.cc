@@ -2,8 +2,11 @@
 #include "core/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -62,7 +65,7 @@ TEST_F(FileTest, PiecesWithoutCommitGoAway) {
     auto file = AtomicFile::Create(Path("a"));
     ASSERT_TRUE(file);
     AtomicFile moved = std::move(*file);
-    EXPECT_EQ(FilesHere(), 1u) << "beside it";
+    EXPECT_EQ(FilesHere(), 0u) << "whoever is killed now leaves nothing";
   }
   EXPECT_EQ(FilesHere(), 0u);
   EXPECT_EQ(AtomicFile::Create(Path("no/folder")).error().code, ErrorCode::kNotFound);
@@ -105,16 +108,31 @@ TEST_F(FileTest, FailedWriteLeavesTheOldFile) {
 }
 
 TEST_F(FileTest, FullDisk) {
-  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
-  // The name beside the target is a link to a device that is always full.
-  const std::string beside = Path("a") + ".tmp-" + std::to_string(::getpid());
-  fs::create_symlink("/dev/full", beside);
-  ASSERT_TRUE(WriteFileAtomic(Path("b"), "other files are fine"));
-  const auto full = WriteFileAtomic(Path("a"), "x");
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small{.rlim_cur = 4, .rlim_max = old.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto full = WriteFileAtomic(Path("a"), "12345");
+  const auto fits = WriteFileAtomic(Path("b"), "1234");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
+  EXPECT_TRUE(fits);
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().code, ErrorCode::kIo);
-  EXPECT_EQ(full.error().message, beside + ": cannot write: No space left on device");
-  EXPECT_FALSE(fs::exists(Path("a")));
+  EXPECT_EQ(full.error().message, Path("a") + ": cannot write: File too large");
+  EXPECT_EQ(FilesHere(), 1u);
+}
+
+TEST_F(FileTest, WhatWasLeftBesideIsReplacedAndRemoved) {
+  std::ofstream(Path("a") + ".tmp-" + std::to_string(::getpid())) << "of an earlier process";
+  ASSERT_TRUE(WriteFileAtomic(Path("a"), "new"));
+  EXPECT_EQ(*ReadFile(Path("a"), 100), "new");
+  EXPECT_EQ(FilesHere(), 1u);
+  for (const char* name : {"a.tmp-1", "a.tmp-23", "a.tmp-x", "ab.tmp-1"}) std::ofstream(Path(name)) << "x";
+  RemoveUnfinished(Path("a"));
+  EXPECT_EQ(FilesHere(), 3u);
+  EXPECT_TRUE(fs::exists(Path("a.tmp-x")));
+  EXPECT_TRUE(fs::exists(Path("ab.tmp-1")));
 }
 
 TEST(SystemError, NamesPathActionAndReason) {

@@ -1,0 +1,26 @@
+// A file descriptor that is closed at the end of its scope.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace tarn {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}  // below 0: none
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  // Now the caller's to close.
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+}  // namespace tarn
