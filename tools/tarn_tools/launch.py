@@ -92,7 +92,9 @@ class Launch:
 
     def _start_all(self):
         self._port_file.unlink(missing_ok=True)
-        arguments = ["--job", self._options.job, "--port-file", str(self._port_file)]
+        arguments = ["--port-file", str(self._port_file)]
+        if self._options.job is not None:
+            arguments += ["--job", self._options.job]
         for override in self._options.overrides:
             arguments += ["--set", override]
         if self._options.resume:
@@ -251,7 +253,7 @@ class Launch:
             return record, ""
         if record.get("status") == "failed" and record.get("reason"):
             return record, record["reason"]  # the scheduler knows what began it
-        job = launch_options.read_toml(self._run_dir / "job.toml") or launch_options.read_toml(self._options.job)
+        job = launch_options.read_toml(self._run_dir / "job.toml") or launch_options.read_job(self._options)
         told = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
         record = summary.complete(told, job, self._metrics.latest or {})
         record |= {"status": "failed" if code else "stopped", "reason": reason}

@@ -8,6 +8,8 @@ import subprocess
 import time
 import tomllib
 
+from tarn_tools import manifest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
 
@@ -27,7 +29,7 @@ def parse_arguments(argv):
         epilog=HELP_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("job", nargs="?", metavar="JOB.toml", help="the job; with --resume, that run's own by default")
+    parser.add_argument("job", nargs="?", metavar="JOB.toml", help="the job; with --resume, that run's or checkpoint's own by default")
     parser.add_argument(
         "--set",
         action="append",
@@ -38,9 +40,9 @@ def parse_arguments(argv):
     )
     parser.add_argument(
         "--resume",
-        metavar="RUN_DIR",
-        help="goes on from that run's newest whole checkpoint, in a new folder; a run with durability \"log\" that ended "
-        "with a crash, where its logs end, in its own",
+        metavar="RUN_DIR|CHECKPOINT",
+        help="goes on from that run's newest whole checkpoint, or from that checkpoint, in a new folder; a run with "
+        "durability \"log\" that ended with a crash, where its logs end, in its own",
     )
     parser.add_argument("--run-dir", metavar="DIR", help="where the run leaves its files (runs/<job>-<UTC time>)")
     parser.add_argument("--bin-dir", metavar="DIR", help="use these programs as they are (build/release/bin, built)")
@@ -51,15 +53,24 @@ def parse_arguments(argv):
     options = parser.parse_args(argv)
     if options.job is None and options.resume is None:
         parser.error("JOB.toml is missing")
-    if options.job is None:
+    if options.resume and not os.path.isdir(options.resume):
+        parser.error(f"no such run or checkpoint: {options.resume}")
+    if options.job is None and not os.path.isfile(manifest_of(options)):  # a checkpoint holds its job
         options.job = os.path.join(options.resume, "job.toml")
-    if not os.path.isfile(options.job):
+    if options.job is not None and not os.path.isfile(options.job):
         parser.error(f"no such job file: {options.job}")
     if options.keys and not os.path.isfile(options.keys):
         parser.error(f"no such key file: {options.keys} (tarn-keys makes one)")
-    if options.resume and not os.path.isdir(options.resume):
-        parser.error(f"no such run: {options.resume}")
     return options
+
+
+def manifest_of(options):
+    return os.path.join(options.resume, "MANIFEST")
+
+
+def read_job(options):
+    """The job file, or what the checkpoint holds of it."""
+    return read_toml(options.job) if options.job is not None else manifest.job(manifest_of(options))
 
 
 def read_toml(path):
@@ -71,7 +82,7 @@ def read_toml(path):
 
 
 def job_name(options):
-    name = read_toml(options.job).get("job", {}).get("name", "job")
+    name = read_job(options).get("job", {}).get("name", "job")
     for override in options.overrides:
         key, _, value = override.partition("=")
         if key.strip() == "job.name":

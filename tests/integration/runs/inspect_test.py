@@ -5,6 +5,7 @@ other and with the run."""
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import subprocess
@@ -157,6 +158,52 @@ class InspectTest(FleetCase):
         again = self.run_ok(job, "again", "--resume", after["directory"], "--set", "fleet.servers=1", "--set",
                             "fleet.shards=3")
         self.assertEqual(again["parameters_hash"], self.summary["parameters_hash"])
+
+    def test_resume_takes_the_job_of_the_checkpoint(self):
+        _, after = self.pair(True)
+        copy = self.folder / "copied-checkpoint"  # nothing of its run is near
+        shutil.copytree(after["directory"], copy)
+        command = [*self.command("", self.folder / "own-job")[:2], "--resume", copy, "--bin-dir", BIN, "--quiet",
+                   "--set", "storage.checkpoint_final=false"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        (run_dir,) = (self.folder / "runs").iterdir()
+        self.assertTrue(run_dir.name.startswith("test-"), run_dir)
+        self.assertEqual(json.loads((run_dir / "summary.json").read_text())["parameters_hash"],
+                         self.summary["parameters_hash"])
+
+    def test_usage_is_strict(self):
+        for key in ("-1", "18446744073709551616", "1x", "0x10", ""):
+            told = self.inspect("rows", self.run_folder, "--table", "embedding", f"--key={key}", fails=True)
+            self.assertIn("--key", told)
+        self.assertIn("no row", self.inspect("rows", "--table", "embedding", "--key", str(2**64 - 1), self.run_folder))
+        out = self.folder / "linear.npz"
+        self.inspect("npz", "--table", "linear", self.run_folder, out)
+        self.assertEqual({name.split(".")[0] for name in np.load(out).files}, {"linear"})
+
+    def test_what_cannot_be_written_is_said(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
+
+        before = sorted(self.folder.iterdir())
+        for command, out in (("npz", "short.npz"), ("export", "short.tarn")):
+            done = subprocess.run([BIN / "tarn-inspect", command, self.run_folder, self.folder / out],
+                                  capture_output=True, text=True, timeout=120, preexec_fn=limit)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("File too large", done.stderr)
+        self.assertEqual(sorted(self.folder.iterdir()), before)
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BIN / "tarn-inspect", "show", self.run_folder], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=120)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot be written", done.stderr)
+
+    def test_a_pipe_is_not_waited_for(self):
+        copy = self.folder / "piped"
+        shutil.copytree(self.listed[0]["directory"], copy)
+        (copy / "MANIFEST").unlink()
+        os.mkfifo(copy / "MANIFEST")
+        self.assertIn("not a file", self.inspect("verify", copy, fails=True))
 
     def test_on_request(self):
         job = self.job(durability="checkpoint", epochs=100_000)
