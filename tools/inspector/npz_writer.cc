@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kNpyHeaderBytes = 128;
 constexpr std::uint16_t kVersionNeeded = 45;  // ZIP64
+constexpr std::uint16_t kNamesAreUtf8 = 1 << 11;
 constexpr std::uint32_t kIn64Bits = 0xffffffff;
 constexpr std::uint16_t kDosDate = (2000 - 1980) << 9 | 1 << 5 | 1;  // the same bytes from the same rows
 
@@ -114,14 +115,14 @@ class NpzWriter::Impl {
 
   static Record LocalHeader(const Member& member) {
     Record record;
-    record.U32(0x04034b50).U16(kVersionNeeded).U16(0).U16(0).U16(0).U16(kDosDate).U32(member.crc);
+    record.U32(0x04034b50).U16(kVersionNeeded).U16(kNamesAreUtf8).U16(0).U16(0).U16(kDosDate).U32(member.crc);
     record.U32(kIn64Bits).U32(kIn64Bits).U16(member.name.size()).U16(20).Text(member.name);
     return record.U16(1).U16(16).U64(member.bytes()).U64(member.bytes());
   }
 
   static Record DirectoryEntry(const Member& member) {
     Record record;
-    record.U32(0x02014b50).U16(kVersionNeeded).U16(kVersionNeeded).U16(0).U16(0).U16(0).U16(kDosDate);
+    record.U32(0x02014b50).U16(kVersionNeeded).U16(kVersionNeeded).U16(kNamesAreUtf8).U16(0).U16(0).U16(kDosDate);
     record.U32(member.crc).U32(kIn64Bits).U32(kIn64Bits).U16(member.name.size()).U16(28).U16(0).U16(0).U16(0);
     record.U32(0).U32(kIn64Bits).Text(member.name);
     return record.U16(1).U16(24).U64(member.bytes()).U64(member.bytes()).U64(member.offset);

@@ -48,7 +48,10 @@ Expected<std::string> AddressOf(const std::string& run_dir) {
                             "checkpoints that there are",
                             run_dir, scheduler::AddressFile(run_dir)));
   if (!text) return std::unexpected(text.error());
-  return text->substr(0, text->find('\n'));
+  const std::string address = text->substr(0, text->find('\n'));
+  if (!address.empty()) return address;
+  return Fail(ErrorCode::kCorrupt, fmt::format("{}: no address in it: it is there, whole, while a scheduler runs here",
+                                               scheduler::AddressFile(run_dir)));
 }
 
 // The directory of the checkpoint.
