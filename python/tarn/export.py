@@ -11,6 +11,7 @@ The format is described in serving/export_format.h and schemas/export.fbs. Needs
 mapped, not read: only `verify` and what is looked up touch its pages.
 """
 
+import operator
 import struct
 import zlib
 
@@ -108,6 +109,9 @@ class Table:
         self.codec = _CODECS[codec]
         self._value = np.dtype("<f4") if self.codec == "fp32" else np.dtype("<u2")
         self._check()
+        # Apart, each in one piece: they are searched at every look-up.
+        self._partitions, self._firsts, self._lasts = (
+            np.ascontiguousarray(self.sections[name]) for name in ("partition", "first", "last"))
 
     def _check(self):
         before = None
@@ -165,18 +169,42 @@ class Table:
         if not len(wanted) or not len(self.sections):
             return
         place = self.partitions(keys[wanted])
-        for s in self.sections:
-            inside = wanted[(place == s["partition"]) & (keys[wanted] >= s["first"]) & (keys[wanted] <= s["last"])]
-            if not len(inside):
-                continue
-            mine = self.keys(s)
-            at = np.searchsorted(mine, keys[inside])
-            hit = np.zeros(len(inside), bool)
-            hit[at < len(mine)] = mine[at[at < len(mine)]] == keys[inside][at < len(mine)]
-            values[inside[hit]] = self.values(s)[at[hit]]
-            state[inside[hit]] = 1
-            rest = inside[~hit]
-            state[rest[np.isin(keys[rest], self.removed(s))]] = 2
+        for partition in np.unique(place):
+            self._find_in(wanted[place == partition], partition, keys, values, state)
+
+    def _find_in(self, wanted, partition, keys, values, state):
+        """The same of keys of one partition: looks into the sections that may hold them."""
+        begin, end = np.searchsorted(self._partitions, partition, "left"), np.searchsorted(self._partitions, partition, "right")
+        section = begin + np.searchsorted(self._firsts[begin:end], keys[wanted], "right") - 1
+        inside = section >= begin
+        inside[inside] = keys[wanted[inside]] <= self._lasts[section[inside]]
+        wanted, section = wanted[inside], section[inside]
+        for number in np.unique(section):
+            self._find_within(self.sections[number], wanted[section == number], keys, values, state)
+
+    def _find_within(self, section, wanted, keys, values, state):
+        mine = self.keys(section)
+        at = np.searchsorted(mine, keys[wanted])
+        hit = np.zeros(len(wanted), bool)
+        hit[at < len(mine)] = mine[at[at < len(mine)]] == keys[wanted][at < len(mine)]
+        values[wanted[hit]] = self.values(section)[at[hit]]
+        state[wanted[hit]] = 1
+        rest = wanted[~hit]
+        state[rest[np.isin(keys[rest], self.removed(section))]] = 2
+
+
+def _as_keys(keys):
+    """uint64; a key that is no whole number, or below 0, is an error rather than another key."""
+    if not isinstance(keys, np.ndarray):
+        keys = [operator.index(key) for key in keys]
+        if any(not 0 <= key < 2**64 for key in keys):
+            raise ValueError("keys are whole numbers from 0 to 2**64 - 1")
+        return np.array(keys, np.uint64)
+    if keys.dtype.kind not in "iu" or keys.ndim != 1:
+        raise TypeError(f"keys of type {keys.dtype} in {keys.ndim} dimensions, expected whole numbers in one")
+    if keys.dtype.kind == "i" and len(keys) and keys.min() < 0:
+        raise ValueError("keys are whole numbers from 0 to 2**64 - 1")
+    return np.ascontiguousarray(keys, np.uint64)
 
 
 class Export:
@@ -270,9 +298,10 @@ class Model:
         return tables
 
     def lookup(self, name, keys):
-        """values [len(keys), dim], found [len(keys)]; a key without a row has zeros."""
+        """values [len(keys), dim], found [len(keys)]; a key without a row has zeros. Keys that are no whole numbers are a
+        TypeError, those that no row can have (below 0, 2**64 and above) a ValueError."""
         tables = self._of(name)
-        keys = np.ascontiguousarray(keys, np.uint64)
+        keys = _as_keys(keys)
         values = np.zeros((len(keys), tables[0].dim), np.float32)
         state = np.zeros(len(keys), np.uint8)
         for table in tables:  # the newest that knows a key decides

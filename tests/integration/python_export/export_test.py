@@ -51,6 +51,21 @@ class ExportTest(unittest.TestCase):
         np.testing.assert_array_equal(got[0], [0, 1])
         np.testing.assert_array_equal(found, [True, False, False, False])
 
+    def test_keys_are_whole_numbers(self):
+        model = Model(self.folder / "full")
+        for keys in ([1.5], [1, 2.0], np.array([1.0]), np.array([[1]]), ["1"]):
+            with self.assertRaises(TypeError):
+                model.lookup("users", keys)
+        for keys in ([-1], [2**64], np.array([3, -1])):
+            with self.assertRaises(ValueError):
+                model.lookup("users", keys)
+        known, values = rows(9, 3, 1.5)
+        for keys in ([int(known[3]), 2**64 - 1], (np.uint64(known[3]), np.int64(1)), np.array([known[3], 1], np.uint64)):
+            got, found = model.lookup("users", keys)
+            np.testing.assert_array_equal(found, [True, False])
+            np.testing.assert_array_equal(got[0], values[3])
+        self.assertEqual(model.lookup("users", [])[0].shape, (0, 3))
+
     def test_delta(self):
         model = Model(self.folder / "full")
         model.apply(self.folder / "delta")
