@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <vector>
@@ -25,6 +26,11 @@
 
 namespace tarn::server {
 namespace {
+
+[[noreturn]] void Die(const std::string& what) {
+  fmt::print(stderr, "cut_bench: {}\n", what);
+  std::_Exit(1);  // the store's thread may be at work
+}
 
 constexpr std::uint32_t kBits = 6;
 constexpr std::uint32_t kDim = 16;
@@ -198,7 +204,7 @@ class Bench {
     std::vector<CheckpointPart> parts;
     for (; parts.empty(); parts = store->TakeWritten()) Turn(&longest);
     const double took = Now() - start;
-    if (parts[0].code != ErrorCode::kOk) fmt::print("{}\n", parts[0].message);
+    if (parts[0].code != ErrorCode::kOk) Die(parts[0].message);
     shard_.OnCheckpointWritten(parts[0], 0, &out_);
     view_.checkpoint = {};
     ++view_.version.value;
@@ -207,8 +213,7 @@ class Bench {
     manifest_.partition_bits = kBits;
     manifest_.tables = {spec_};
     manifest_.generations.push_back({manifest_.id, Clock(0), parts[0].files, parts[0].tables, parts[0].state_hash});
-    if (const Status written = WriteManifest(directory, manifest_); !written)
-      fmt::print("{}\n", written.error().message);
+    if (const Status written = WriteManifest(directory, manifest_); !written) Die(written.error().message);
     const Generation& own = manifest_.generations.back();
     longest.Print(what);
     std::uint64_t entries = 0;

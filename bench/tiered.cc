@@ -19,12 +19,14 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <semaphore>
 #include <vector>
 
 #include "bench/trace.h"
+#include "core/limits.h"
 #include "core/position.h"
 #include "core/row_layout.h"
 #include "kernels/optimizer.h"
@@ -323,6 +325,7 @@ void RunAll(const Options& options) {
   const TableSpec spec = Spec(options);
   const std::size_t row_bytes = RowWords(spec) * sizeof(float);
   const auto limit = static_cast<std::size_t>(options.share * double(options.rows) * double(row_bytes));
+  if (limit == 0) Die("no budget: more rows, or a larger --share");
   const Trace trace = MakeTrace(options.rows, options.exponent, 0, options.batch, options.accesses);
   const Messages messages(spec, trace);
   fmt::print("{} rows of {} bytes, {:.0f} MiB, budget {:.0f} MiB; Zipf {}, {} batches of {:.0f} rows\n", options.rows,
@@ -369,13 +372,20 @@ void RunAll(const Options& options) {
 
 int main(int argc, char** argv) {
   tarn::bench::Options options;
+  const CLI::Range at_least_one(1u, std::numeric_limits<std::uint32_t>::max());
   CLI::App app{"A table larger than its memory, beside the optimum and beside plain RocksDB."};
-  app.add_option("--rows", options.rows, "rows of the table")->capture_default_str();
-  app.add_option("--dim", options.dim, "values of a row; Adam keeps two more for each")->capture_default_str();
-  app.add_option("--share", options.share, "the budget, of the bytes of all rows")->capture_default_str();
+  app.add_option("--rows", options.rows, "rows of the table")->capture_default_str()->check(at_least_one);
+  app.add_option("--dim", options.dim, "values of a row; Adam keeps two more for each")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, tarn::limits::kRowDimMax));
+  app.add_option("--share", options.share, "the budget, of the bytes of all rows")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 10.0));
   app.add_option("--zipf", options.exponent, "exponent")->capture_default_str();
-  app.add_option("--batch", options.batch, "look-ups of a message, duplicates included")->capture_default_str();
-  app.add_option("--accesses", options.accesses, "rows pulled in all, about")->capture_default_str();
+  app.add_option("--batch", options.batch, "look-ups of a message, duplicates included")
+      ->capture_default_str()
+      ->check(at_least_one);
+  app.add_option("--accesses", options.accesses, "rows pulled in all, about")->capture_default_str()->check(at_least_one);
   app.add_option("--ahead", options.ahead, "batches that are known ahead")->capture_default_str();
   app.add_option("--dir", options.dir, "where the disk's files go; needs twice the rows' bytes")->capture_default_str();
   app.add_flag("!--no-plain", options.plain, "without plain RocksDB");

@@ -185,7 +185,7 @@ TEST(Checkpoint, ALogThatIsTooLongIsShortenedOnce) {
     tarn::Heartbeat beat;
     beat.view = view;
     beat.clock = shard.min_clock;
-    beat.log_bytes = kLogBytesMax;
+    beat.log_bytes = limits::kLogBytesMax;
     fleet.Send(shard, beat);
     shard.silent = true;  // until the scheduler has thought about it
     fleet.Pass(1);
