@@ -385,7 +385,9 @@ int main(int argc, char** argv) {
   app.add_option("--batch", options.batch, "look-ups of a message, duplicates included")
       ->capture_default_str()
       ->check(at_least_one);
-  app.add_option("--accesses", options.accesses, "rows pulled in all, about")->capture_default_str()->check(at_least_one);
+  app.add_option("--accesses", options.accesses, "rows pulled in all, about")
+      ->capture_default_str()
+      ->check(at_least_one);
   app.add_option("--ahead", options.ahead, "batches that are known ahead")->capture_default_str();
   app.add_option("--dir", options.dir, "where the disk's files go; needs twice the rows' bytes")->capture_default_str();
   app.add_flag("!--no-plain", options.plain, "without plain RocksDB");
