@@ -8,7 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <memory>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -25,21 +29,99 @@ std::unexpected<Error> Failed(const std::string& path, const char* what) {
   return std::unexpected(SystemError(path, what, errno));
 }
 
+// A file descriptor, or none.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+struct Freed {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+
 class PosixFile final : public LogFile {
  public:
-  PosixFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-  PosixFile(const PosixFile&) = delete;
-  PosixFile& operator=(const PosixFile&) = delete;
-  ~PosixFile() override { ::close(fd_); }
+  // `direct`: past the system's cache; none: not possible there.
+  PosixFile(Descriptor fd, Descriptor direct, std::string path)
+      : fd_(std::move(fd)), direct_(std::move(direct)), path_(std::move(path)) {}
 
   Status Write(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) override {
+    std::uint64_t bytes = 0;
+    for (const auto& part : parts) bytes += part.size();
+    return direct_.get() >= 0 && offset % kPage == 0 && bytes % kPage == 0 ? WriteDirect(offset, parts)
+                                                                           : WriteCached(offset, parts);
+  }
+
+  Status Sync() override {
+    if (::fdatasync(fd_.get()) != 0) return Failed(path_, "sync");
+    return {};
+  }
+
+  Status Prepare(std::uint64_t offset, std::uint64_t bytes) override {
+    const std::vector<std::byte> zeros(std::min<std::uint64_t>(bytes, kStagedBytes));
+    for (const std::uint64_t end = offset + bytes; offset < end;) {
+      const std::span<const std::byte> part[] = {std::span(zeros).first(std::min(end - offset, zeros.size()))};
+      TARN_RETURN_IF_ERROR(Write(offset, part));
+      offset += part[0].size();
+    }
+    return Sync();
+  }
+
+  // A file system that cannot reserve (EOPNOTSUPP) still gets the length.
+  Status Allocate(std::uint64_t bytes) override {
+    const int error = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes));
+    if (error == EOPNOTSUPP || error == EINVAL) return Truncate(bytes);
+    if (error != 0) return std::unexpected(SystemError(path_, "reserve room for", error));
+    return {};
+  }
+
+  Status Truncate(std::uint64_t bytes) override {
+    if (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) return Failed(path_, "set the length of");
+    return {};
+  }
+
+  Expected<std::size_t> Read(std::uint64_t offset, std::span<std::byte> out) override {
+    std::size_t read = 0;
+    while (read < out.size()) {
+      const ssize_t got = ::pread(fd_.get(), out.data() + read, out.size() - read, static_cast<off_t>(offset + read));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return Failed(path_, "read");
+      if (got == 0) break;
+      read += static_cast<std::size_t>(got);
+    }
+    return read;
+  }
+
+  Expected<std::uint64_t> Size() override {
+    struct stat about;
+    if (::fstat(fd_.get(), &about) != 0) return Failed(path_, "find the size of");
+    return static_cast<std::uint64_t>(about.st_size);
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  static constexpr std::size_t kStagedBytes = std::size_t{1} << 20;
+
+  Status WriteCached(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {
     std::vector<iovec> left;
     left.reserve(parts.size());
     for (const auto& part : parts)
       if (!part.empty()) left.push_back({const_cast<std::byte*>(part.data()), part.size()});
     for (std::size_t i = 0; i < left.size();) {
       const auto count = static_cast<int>(std::min(left.size() - i, kPartsMax));
-      const ssize_t got = ::pwritev(fd_, &left[i], count, static_cast<off_t>(offset));
+      const ssize_t got = ::pwritev(fd_.get(), &left[i], count, static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return Failed(path_, "write");
       auto written = static_cast<std::size_t>(got);
@@ -52,45 +134,44 @@ class PosixFile final : public LogFile {
     return {};
   }
 
-  Status Sync() override {
-    if (::fdatasync(fd_) != 0) return Failed(path_, "sync");
-    return {};
-  }
-
-  // A file system that cannot reserve (EOPNOTSUPP) still gets the length.
-  Status Allocate(std::uint64_t bytes) override {
-    const int error = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
-    if (error == EOPNOTSUPP || error == EINVAL) return Truncate(bytes);
-    if (error != 0) return std::unexpected(SystemError(path_, "reserve room for", error));
-    return {};
-  }
-
-  Status Truncate(std::uint64_t bytes) override {
-    if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return Failed(path_, "set the length of");
-    return {};
-  }
-
-  Expected<std::size_t> Read(std::uint64_t offset, std::span<std::byte> out) override {
-    std::size_t read = 0;
-    while (read < out.size()) {
-      const ssize_t got = ::pread(fd_, out.data() + read, out.size() - read, static_cast<off_t>(offset + read));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return Failed(path_, "read");
-      if (got == 0) break;
-      read += static_cast<std::size_t>(got);
+  // By way of a buffer that lies as the device wants it.
+  Status WriteDirect(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {
+    if (!staged_) staged_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, kStagedBytes)));
+    if (!staged_) throw std::bad_alloc();
+    std::size_t filled = 0;
+    for (auto part : parts) {
+      while (!part.empty()) {
+        const std::size_t n = std::min(part.size(), kStagedBytes - filled);
+        std::memcpy(staged_.get() + filled, part.data(), n);
+        part = part.subspan(n);
+        filled += n;
+        if (filled < kStagedBytes) continue;
+        TARN_RETURN_IF_ERROR(WriteStaged(offset, filled));
+        offset += std::exchange(filled, 0);
+      }
     }
-    return read;
+    return WriteStaged(offset, filled);
   }
 
-  Expected<std::uint64_t> Size() override {
-    struct stat about;
-    if (::fstat(fd_, &about) != 0) return Failed(path_, "find the size of");
-    return static_cast<std::uint64_t>(about.st_size);
+  // What is left when the device takes less or other pieces goes through the cache.
+  Status WriteStaged(std::uint64_t offset, std::size_t bytes) {
+    std::size_t done = 0;
+    while (done < bytes && done % kPage == 0) {
+      const ssize_t got =
+          ::pwrite(direct_.get(), staged_.get() + done, bytes - done, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0 && errno == EINVAL) break;
+      if (got < 0) return Failed(path_, "write");
+      done += static_cast<std::size_t>(got);
+    }
+    if (done == bytes) return {};
+    const std::span<const std::byte> rest[] = {std::span(staged_.get() + done, bytes - done)};
+    return WriteCached(offset + done, rest);
   }
 
- private:
-  int fd_;
+  Descriptor fd_, direct_;
   std::string path_;
+  std::unique_ptr<std::byte, Freed> staged_;
 };
 
 class PosixLock final : public LogLock {
@@ -140,9 +221,11 @@ class PosixFileOps final : public FileOps {
 
  private:
   static Expected<std::unique_ptr<LogFile>> Open(const std::string& path, int flags, const char* what) {
-    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
-    if (fd < 0) return Failed(path, what);
-    return std::make_unique<PosixFile>(fd, path);
+    Descriptor fd(::open(path.c_str(), flags | O_CLOEXEC, 0644));
+    if (fd.get() < 0) return Failed(path, what);
+    const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+    Descriptor direct(writes ? ::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC) : -1);
+    return std::make_unique<PosixFile>(std::move(fd), std::move(direct), path);
   }
 };
 

@@ -17,13 +17,17 @@ namespace tarn::server {
 class LogFile {
  public:
   virtual ~LogFile() = default;
-  // Writes the parts one behind the other from `offset` on, all or fails; a failed one may have written some.
+  // Writes the parts one behind the other from `offset` on, all or fails; a failed one may have written some. Whole
+  // pages (of 4 KiB) go past the system's cache where the file system lets them: nobody will read them from there.
   virtual Status Write(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) = 0;
   // What was written survives a loss of power. After a failure nothing may be assumed of what was written before it,
   // and a second call proves nothing (Linux marks pages clean that it could not write).
   virtual Status Sync() = 0;
   // The file has at least `bytes`, zeros where nothing was written, and their place on the disk.
   virtual Status Allocate(std::uint64_t bytes) = 0;
+  // Zeros, really written and durable, in `bytes` from `offset` on, of a place that was allocated: what is written
+  // there later changes nothing but itself, so its sync has no changes of the file system to wait for.
+  virtual Status Prepare(std::uint64_t offset, std::uint64_t bytes) = 0;
   virtual Status Truncate(std::uint64_t bytes) = 0;
   // Fills `out` as far as the file goes; returns the bytes read.
   virtual Expected<std::size_t> Read(std::uint64_t offset, std::span<std::byte> out) = 0;

@@ -109,13 +109,11 @@ Expected<LogSequence> FileShardLog::TakeSynced() {
 }
 
 // What is thrown on the log's thread ends the log, not the process.
-Status FileShardLog::WriteAndSync(std::vector<LogQueue::Item> items, bool mark) {
+template <typename Work>
+Status FileShardLog::Guarded(Work work) {
   try {
     Status status;
-    const Status memory = CatchExhaustion([&] {
-      status = WriteItems(std::move(items), &*writer_);
-      if (status) status = writer_->Sync(mark);
-    });
+    const Status memory = CatchExhaustion([&] { status = work(); });
     return memory ? status : memory;
   } catch (const std::exception& e) {
     return Fail(ErrorCode::kInternal, e.what());
@@ -139,7 +137,10 @@ void FileShardLog::Run() {
     const auto now = std::chrono::steady_clock::now();
     const bool mark = now >= mark_due;
     if (mark) mark_due = now + kMarkPeriod;
-    Status status = WriteAndSync(std::move(items), mark);
+    Status status = Guarded([&] {
+      const Status written = WriteItems(std::move(items), &*writer_);
+      return written ? writer_->Sync(mark) : written;
+    });
     bytes_.store(writer_->bytes(), std::memory_order_relaxed);
     dropping_.fetch_sub(dropped, std::memory_order_release);
     written_.store(writer_->written_bytes(), std::memory_order_relaxed);
@@ -152,6 +153,16 @@ void FileShardLog::Run() {
     wake_();
     if (failed) return;
     lock.lock();
+    if (queue_.empty() && !stop_) {
+      lock.unlock();
+      Status prepared = Guarded([&] { return writer_->Prepare(); });
+      lock.lock();
+      if (!prepared) {
+        status_ = std::move(prepared);
+        lock.unlock();
+        return wake_();
+      }
+    }
     more_.wait_for(lock, kCommitPause, [this] { return stop_ || queue_.bytes() >= kCommitBytes; });
   }
 }

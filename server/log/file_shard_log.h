@@ -46,7 +46,8 @@ class FileShardLog final : public ShardLog {
   Status LockDirectory();
   Status Start(const LogIdentity& identity, LogTail tail, bool new_log);
   void Run();
-  Status WriteAndSync(std::vector<LogQueue::Item> items, bool mark);
+  template <typename Work>
+  static Status Guarded(Work work);
 
   std::unique_ptr<FileOps> files_;
   std::string directory_;

@@ -1,7 +1,7 @@
 // The files of a shard's log, as bytes: what the writer and the reader share. All numbers little-endian.
 //
 // <directory>/segment-0000000001.log and on: a segment. Everything in it begins at a multiple of kLogPage, so that
-// no sector that is durable is ever written again; what is behind is zero.
+// no sector that holds something durable is ever written again; what is behind is zero.
 //
 //   page 0       8 bytes "TARNLOG\n", version (32 bits), CRC-32C of the following 48 bytes (32 bits), run, job, number
 //                of the segment, first sequence, checkpoint at whose cut it begins (64 bits each), shard, flags (32)

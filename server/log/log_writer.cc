@@ -38,7 +38,7 @@ Status LogWriter::BeginSegment(CheckpointId cut) {
   file_ = std::move(*file);
   names_changed_ = true;
   ++next_number_;
-  end_ = kLogPage;
+  end_ = prepared_ = kLogPage;
   allocated_ = options_.allocate_bytes;
   segments_.push_back({header.number, cut, end_});
   TARN_RETURN_IF_ERROR(file_->Allocate(allocated_));
@@ -135,6 +135,17 @@ Status LogWriter::WriteMark(bool sync) {
   TARN_RETURN_IF_ERROR(mark_->Write(static_cast<std::uint64_t>(mark_slot_) * kLogPage, parts));
   mark_slot_ ^= 1;
   return sync ? mark_->Sync() : Status();
+}
+
+Status LogWriter::Prepare() {
+  if (!file_) return {};
+  prepared_ = std::max(prepared_, end_);
+  const std::uint64_t ahead = std::min(options_.prepare_ahead_bytes, end_);
+  const std::uint64_t until = std::min(allocated_, prepared_ + std::min(options_.prepare_bytes, PageUp(ahead)));
+  if (prepared_ - end_ >= ahead || until <= prepared_) return {};
+  TARN_RETURN_IF_ERROR(file_->Prepare(prepared_, until - prepared_));
+  prepared_ = until;
+  return {};
 }
 
 Status LogWriter::Trim() { return file_ ? file_->Truncate(end_) : Status(); }

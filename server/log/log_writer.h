@@ -19,6 +19,9 @@ namespace tarn::server {
 struct LogWriterOptions {
   // A segment's place on the disk is reserved in such steps: a sync then has no new length to write.
   std::uint64_t allocate_bytes = std::uint64_t{64} << 20;
+  // And is prepared (LogFile::Prepare) in such steps, so far ahead, if there is time.
+  std::uint64_t prepare_bytes = std::uint64_t{4} << 20;
+  std::uint64_t prepare_ahead_bytes = std::uint64_t{16} << 20;
 };
 
 class LogWriter {
@@ -37,6 +40,9 @@ class LogWriter {
   Status Write(std::span<const LogRecord> records);
   // All that was written is durable, and the mark says so. `sync_mark`: so is the mark.
   Status Sync(bool sync_mark);
+  // For when nothing waits to be written: prepares a part of what was reserved, if what is prepared runs short. A
+  // segment with little in it gets as much again.
+  Status Prepare();
   // Gives back what was reserved behind the last record.
   Status Trim();
   // Removes the segments before the one that began at `cut`; none if there is no such. What must be kept is durable.
@@ -61,7 +67,7 @@ class LogWriter {
   std::vector<LogSegment> segments_;  // oldest first; the last is written to
   std::unique_ptr<LogFile> file_, mark_;
   std::uint64_t next_number_;
-  std::uint64_t end_ = 0, allocated_ = 0;  // of the file that is written to
+  std::uint64_t end_ = 0, allocated_ = 0, prepared_ = 0;  // of the file that is written to
   LogSequence last_, durable_;
   bool names_changed_ = false;  // in the directory, and not durable yet
   int mark_slot_ = 0;

@@ -42,6 +42,12 @@ class MemoryFile final : public LogFile {
     Grow(bytes);
     return {};
   }
+  Status Prepare(std::uint64_t offset, std::uint64_t bytes) override {
+    const std::vector<std::byte> zeros(bytes);
+    const std::span<const std::byte> part[] = {zeros};
+    TARN_RETURN_IF_ERROR(Write(offset, part));
+    return Sync();
+  }
   Status Truncate(std::uint64_t bytes) override {
     inode_->bytes.resize(bytes);
     return {};

@@ -8,7 +8,8 @@
 namespace tarn::server {
 namespace {
 
-constexpr LogWriterOptions kSmall{.allocate_bytes = 16 * kLogPage};
+constexpr LogWriterOptions kSmall{
+    .allocate_bytes = 16 * kLogPage, .prepare_bytes = 2 * kLogPage, .prepare_ahead_bytes = 6 * kLogPage};
 
 }  // namespace
 
@@ -55,7 +56,9 @@ void MemoryShardLog::Write() {
 }
 
 void MemoryShardLog::Sync(bool sync_mark) {
-  if (status_ && dirty()) status_ = writer_->Sync(sync_mark);
+  if (!status_ || !dirty()) return;
+  status_ = writer_->Sync(sync_mark);
+  if (status_) status_ = writer_->Prepare();
 }
 
 }  // namespace tarn::server

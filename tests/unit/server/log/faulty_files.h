@@ -60,6 +60,9 @@ class FaultyFile final : public LogFile {
     return Injected(path_, "write");
   }
   Status Sync() override { return Fires(fault_, true) ? Injected(path_, "sync") : file_->Sync(); }
+  Status Prepare(std::uint64_t offset, std::uint64_t bytes) override {
+    return Fires(fault_, true) ? Injected(path_, "prepare") : file_->Prepare(offset, bytes);
+  }
   Status Allocate(std::uint64_t bytes) override {
     return Fires(fault_, true) ? Injected(path_, "allocate") : file_->Allocate(bytes);
   }

@@ -6,9 +6,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "tests/unit/server/log/faulty_files.h"
 #include "tests/unit/server/log/log_fixture.h"
@@ -61,6 +65,34 @@ TEST_F(FileShardLogTest, RecordsComeBack) {
   EXPECT_TRUE(kept.Right());
   EXPECT_EQ(log->BeginSegment(ShardLog::kContinues, RecordOf(302)), LogSequence(302));
   EXPECT_EQ(*Await(*log, LogSequence(302)), LogSequence(302));
+}
+
+// Records of more than is written at once, and of all lengths around it.
+TEST_F(FileShardLogTest, LongRecordsComeBack) {
+  constexpr std::size_t kLengths[] = {1, 4095, 4096, (1 << 20) - 5000, (1 << 20) + 1, 3'333'333, 5 << 20};
+  {
+    auto log = Make();
+    ASSERT_TRUE(log->Open(kIdentity));
+    log->BeginSegment({}, RecordOf(1));
+    for (const std::size_t length : kLengths) {
+      Buffer values = Buffer::Allocate(length);
+      for (std::size_t i = 0; i < length; ++i) values.data()[i] = std::byte(Mix64(i));
+      ASSERT_TRUE(Await(*log, log->Append({{}, {}, std::move(values)})));
+    }
+  }
+  struct Lengths final : LogSink {
+    Status OnRecord(LogSequence, bool, LogRecord record) override {
+      lengths.push_back(record.values.size());
+      for (std::size_t i = 0; i < record.values.size() && right; ++i)
+        right = lengths.size() == 1 || record.values.data()[i] == std::byte(Mix64(i));
+      return {};
+    }
+    std::vector<std::size_t> lengths;
+    bool right = true;
+  } read;
+  ASSERT_TRUE(Make()->Recover(kIdentity, {}, LogSequence(1 + std::size(kLengths)), read));
+  EXPECT_TRUE(std::ranges::equal(std::span(read.lengths).subspan(1), kLengths));
+  EXPECT_TRUE(read.right);
 }
 
 TEST_F(FileShardLogTest, WhatWasAppendedIsDurableAtTheEnd) {

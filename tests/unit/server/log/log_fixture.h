@@ -19,7 +19,8 @@ namespace tarn::server {
 
 constexpr const char* kDirectory = "run/log/shard-3";
 constexpr LogIdentity kIdentity{0x1234, 0xabcd, ShardId(3)};
-constexpr LogWriterOptions kSmall{.allocate_bytes = 5 * kLogPage};
+constexpr LogWriterOptions kSmall{
+    .allocate_bytes = 5 * kLogPage, .prepare_bytes = 2 * kLogPage, .prepare_ahead_bytes = 3 * kLogPage};
 
 // A record that says which it is: its length and its bytes follow from its number.
 inline LogRecord RecordOf(std::uint64_t number) {
@@ -94,7 +95,7 @@ class Driver {
     TARN_RETURN_IF_ERROR(Write());
     TARN_RETURN_IF_ERROR(writer_->Sync(sync_mark));
     durable_ = writer_->durable();
-    return {};
+    return writer_->Prepare();
   }
   LogSequence durable() const { return durable_; }
   std::uint64_t written() const { return next_ - 1; }
