@@ -5,7 +5,6 @@ Where the bits of a run follow from its data alone (bsp + aggregated), they are 
 
 TARN_CRASHES sets how many times everything is killed over all runs (8 unless set; 500 for the recorded figures)."""
 
-import json
 import os
 import random
 import resource
@@ -15,27 +14,23 @@ import subprocess
 import time
 import unittest
 
-import processes
-import record
-from fleet_case import FleetCase
+from crash_run import RUN_SECONDS_MAX, CrashCase
 
 CRASHES = int(os.environ.get("TARN_CRASHES", "8"))
 SEED = int(os.environ.get("TARN_CRASH_SEED", "5"))
 CRASHES_OF_A_RUN = 4
-EPOCHS = 2
 MODES = (("bsp", "aggregated"), ("ssp", "immediate"), ("asp", "immediate"), ("ssp", "aggregated"))
-RUN_SECONDS_MAX = 240
 FIRST_BATCH_SECONDS_MAX = 60
 PAGE = 4096  # of a log: server/log/log_format.h
 
 
-class CrashTest(FleetCase):
+class CrashTest(CrashCase):
     rows = 40_000
-    hashes = {}  # of undisturbed runs, for all tests
 
     def setUp(self):
+        super().setUp()
         self.random = random.Random(SEED)
-        self.totals = dict.fromkeys(("crashes", "runs", "incarnations", "voided", "repeated", "early"), 0)
+        self.totals |= dict.fromkeys(("crashes", "runs", "early"), 0)
 
     def test_nothing_is_lost_and_nothing_is_done_twice(self):
         while self.totals["crashes"] < CRASHES:
@@ -67,9 +62,8 @@ class CrashTest(FleetCase):
             self.assertIn(logs[0].name, done.stdout + done.stderr)
             self.assertIn(says, done.stdout + done.stderr)
         logs[0].write_bytes(whole[0])
-        done = subprocess.run(self.going_on(command, run_dir), capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.judge(run_dir, written, "bsp", "aggregated", 0)
+        self.finish(command, run_dir)
+        self.judge(run_dir, written, "aggregated", self.bits_of("bsp", "aggregated", 0))
 
     def test_a_moved_run_goes_on_from_its_own_checkpoint(self):
         """Its folder was moved, another job's lies at the old place; then the other's checkpoint is put into it."""
@@ -80,7 +74,7 @@ class CrashTest(FleetCase):
         while not (run_dir / "checkpoints/ckpt-3/MANIFEST").exists():  # the state speaks of it, or of the one before
             self.assertIsNone(launch.poll())
             time.sleep(0.002)
-        self.kill_all(launch, run_dir)
+        self.kill_everything(launch, run_dir)
         moved = self.folder / "there"
         run_dir.rename(moved)
         whole = [manifest.parent for manifest in moved.glob("checkpoints/*/MANIFEST")]
@@ -98,9 +92,8 @@ class CrashTest(FleetCase):
         for directory in whole:
             shutil.rmtree(directory)
             (kept / directory.name).rename(directory)
-        done = subprocess.run(go_on, capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.judge(moved, written, "bsp", "aggregated", 20)
+        self.finish(self.command(job, moved, bin_dir=programs), moved)
+        self.judge(moved, written, "aggregated", self.bits_of("bsp", "aggregated", 20))
 
     def test_a_log_without_room_fails_the_run_by_name(self):
         """Files may not grow beyond a few megabytes: the run fails and says where, and goes on when there is room."""
@@ -115,14 +108,14 @@ class CrashTest(FleetCase):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("segment-0000000001.log", done.stdout + done.stderr)
         self.assertIn("File too large", done.stdout + done.stderr)
-        done = subprocess.run(self.going_on(command, run_dir), capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.judge(run_dir, written, "bsp", "aggregated", 0)
+        self.finish(command, run_dir)
+        self.judge(run_dir, written, "aggregated", self.bits_of("bsp", "aggregated", 0))
 
-    def job_of(self, mode, apply, checkpoint_clocks):
-        return self.job(workers=2, servers=2, mode=mode, apply=apply, staleness=2 if mode == "ssp" else 0, epochs=EPOCHS,
-                        batch_rows=64, durability="log", checkpoint_clocks=checkpoint_clocks,
-                        checkpoint_final=bool(checkpoint_clocks))
+    def bits_of(self, mode, apply, checkpoint_clocks):
+        """Those that the run must end with, where they follow from its data alone."""
+        if (mode, apply) != ("bsp", "aggregated"):
+            return None
+        return self.undisturbed("bsp", self.job_of(mode, apply, checkpoint_clocks))
 
     def run_with_crashes(self, number, mode, apply, checkpoint_clocks):
         job = self.job_of(mode, apply, checkpoint_clocks)
@@ -134,18 +127,8 @@ class CrashTest(FleetCase):
             if self.is_over(run_dir):
                 break  # it was quicker
         if not self.is_over(run_dir):
-            self.empty_unless_begun(run_dir)
-            done = subprocess.run(self.going_on(self.command(job, run_dir, bin_dir=programs), run_dir),
-                                  capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
-            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.judge(run_dir, written, mode, apply, checkpoint_clocks)
-
-    @staticmethod
-    def going_on(command, run_dir):
-        """The same launch again; goes on if the run has begun."""
-        if not (run_dir / "scheduler.state").exists():
-            return command
-        return [*command[:2], "--resume", run_dir, *command[3:]]
+            self.finish(self.command(job, run_dir, bin_dir=programs), run_dir)
+        self.judge(run_dir, written, apply, self.bits_of(mode, apply, checkpoint_clocks))
 
     def start_and_kill(self, command, run_dir, written, early=True):
         self.empty_unless_begun(run_dir)
@@ -161,56 +144,7 @@ class CrashTest(FleetCase):
                 time.sleep(0.002)
             time.sleep(self.random.uniform(0, 1.0) ** 2)
         self.totals["early"] += not written.exists() or written.stat().st_size == before
-        self.kill_all(launch, run_dir)
-
-    def kill_all(self, launch, run_dir):
-        launch.kill()
-        launch.wait()
-        while pids := list(processes.of_run(run_dir)):
-            self.random.shuffle(pids)
-            for pid in pids:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            time.sleep(0.01)
-
-    @staticmethod
-    def is_over(run_dir):
-        return (run_dir / "summary.json").exists() and not (run_dir / "scheduler.state").exists()
-
-    @staticmethod
-    def empty_unless_begun(run_dir):
-        """Of a run that was killed before there was anything to go on with nothing may be left."""
-        if not (run_dir / "scheduler.state").exists():
-            shutil.rmtree(run_dir, ignore_errors=True)
-
-    def judge(self, run_dir, written, mode, apply, checkpoint_clocks):
-        summary = json.loads((run_dir / "summary.json").read_text())
-        self.assertEqual(summary["status"], "done")
-        self.assertEqual(summary["samples"], EPOCHS * self.rows)
-        self.assertFalse((run_dir / "scheduler.state").exists(), "a run that is over has nothing to go on with")
-        self.assertFalse((run_dir / "log").exists(), "nor logs that nobody can go on from")
-        log = (run_dir / "logs/scheduler-0.log").read_text()
-        told, ends = record.Record(written.read_text()), record.verdicts(log)
-        self.assertEqual(record.coverage_errors(told.batches, ends, EPOCHS, self.rows), [])
-        self.assertEqual(record.verdict_errors(told, ends), [])
-        least, most = record.repeats(told, ends)
-        self.totals["incarnations"] += len(ends)
-        if apply == "aggregated":
-            self.assertEqual(summary["batches_repeated"], 0)
-            self.totals["voided"] += most
-        else:
-            self.assertLessEqual(summary["batches_repeated"], most)
-            self.totals["repeated"] += summary["batches_repeated"]
-        if (mode, apply) == ("bsp", "aggregated"):
-            self.assertEqual(summary["parameters_hash"], self.undisturbed(mode, apply, checkpoint_clocks))
-
-    def undisturbed(self, mode, apply, checkpoint_clocks):
-        if (mode, apply) not in self.hashes:
-            summary = self.run_ok(self.job_of(mode, apply, checkpoint_clocks), "undisturbed")
-            self.hashes[mode, apply] = summary["parameters_hash"]
-        return self.hashes[mode, apply]
+        self.kill_everything(launch, run_dir)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,8 @@ apply = "{more.get('apply', 'aggregated')}"
 durability = "{more.get('durability', 'none')}"
 checkpoint_clocks = {more.get('checkpoint_clocks', 0)}
 checkpoint_final = {str(more.get('checkpoint_final', False)).lower()}
+checkpoints_kept = {more.get('checkpoints_kept', 3)}
+memory = "{more.get('memory', '0')}"
 [data]
 dir = "{self.data}"
 format = "criteo"
@@ -62,7 +64,7 @@ test = "{more.get('test', '')}"
 split_rows = {more.get('split_rows', 1024)}
 [model]
 kind = "{more.get('model', 'deepfm')}"
-embedding_dim = 4
+embedding_dim = {more.get('embedding_dim', 4)}
 hidden = [8]
 [train]
 batch_rows = {more.get('batch_rows', 128)}
@@ -75,16 +77,23 @@ learning_rate = 0.01
         path.write_text(text)
         return path
 
-    def recording_programs(self, number, written):
-        """A folder with the programs, in which tarn-worker keeps a record."""
+    def recording_programs(self, number, written, program="", environment=None):
+        """A folder with the programs, in which tarn-worker keeps a record and `program` has more in its environment."""
         folder = self.folder / f"bin-{number}"
         folder.mkdir()
-        for program in ("tarn-scheduler", "tarn-server"):
-            (folder / program).symlink_to(BIN / program)
-        worker = folder / "tarn-worker"
-        worker.write_text(f'#!/bin/sh\nexec "{BIN}/tarn-worker" --record "{written}" "$@"\n')
-        worker.chmod(0o755)
+        for name in ("tarn-scheduler", "tarn-server"):
+            if name != program:
+                (folder / name).symlink_to(BIN / name)
+        self.wrap(folder / "tarn-worker", f'exec "{BIN}/tarn-worker" --record "{written}" "$@"')
+        if program:
+            more = " ".join(f"'{name}={value}'" for name, value in environment.items())
+            self.wrap(folder / program, f'exec env {more} "{BIN}/{program}" "$@"')
         return folder
+
+    @staticmethod
+    def wrap(path, line):
+        path.write_text(f"#!/bin/sh\n{line}\n")
+        path.chmod(0o755)
 
     def command(self, job, run_dir, *more, bin_dir=BIN):
         return [sys.executable, LAUNCH, job, "--bin-dir", bin_dir, "--run-dir", run_dir, "--quiet", *more]

@@ -31,9 +31,7 @@ class MemoryTest(FleetCase):
 
     def wide_job(self, **more):
         # Rows of 240 values and two slots for each: several times the budget.
-        job = self.job(servers=1, workers=1, batch_rows=256, model="fm", **more)
-        job.write_text(job.read_text().replace("embedding_dim = 4", "embedding_dim = 240"))
-        return job
+        return self.job(servers=1, workers=1, batch_rows=256, model="fm", embedding_dim=240, **more)
 
     def last_of_servers(self, run_dir):
         """The last line of metrics of each shard."""

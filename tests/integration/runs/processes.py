@@ -7,8 +7,9 @@ from fleet_case import BIN
 LISTENING = "0A"  # the state in /proc/net/tcp
 
 
-def of_run(run_dir):
-    """{process id: program} of the fleet's processes that have this folder of a run in their command line."""
+def naming(run_dir):
+    """{process id: its arguments} of all that have this folder of a run among them: the launcher's, and what is about
+    to become a program, too."""
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -17,9 +18,14 @@ def of_run(run_dir):
             line = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue  # ended meanwhile
-        if line[0].startswith(str(BIN).encode() + b"/") and str(run_dir).encode() in line:
-            found[int(entry.name)] = pathlib.Path(line[0].decode()).name
+        if str(run_dir).encode() in line:
+            found[int(entry.name)] = [argument.decode() for argument in line]
     return found
+
+
+def of_run(run_dir):
+    """{process id: program} of the fleet's processes that have this folder of a run in their command line."""
+    return {pid: pathlib.Path(line[0]).name for pid, line in naming(run_dir).items() if line[0].startswith(f"{BIN}/")}
 
 
 def workers(run_dir):
