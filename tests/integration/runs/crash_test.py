@@ -126,9 +126,10 @@ class CrashTest(CrashCase):
             self.totals["crashes"] += 1
             if self.is_over(run_dir):
                 break  # it was quicker
-        if not self.is_over(run_dir):
+        killed = self.is_over(run_dir)
+        if not killed:
             self.finish(self.command(job, run_dir, bin_dir=programs), run_dir)
-        self.judge(run_dir, written, apply, self.bits_of(mode, apply, checkpoint_clocks))
+        self.judge(run_dir, written, apply, self.bits_of(mode, apply, checkpoint_clocks), killed)
 
     def start_and_kill(self, command, run_dir, written, early=True):
         self.empty_unless_begun(run_dir)
