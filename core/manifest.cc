@@ -128,8 +128,10 @@ Expected<std::vector<CheckpointDirectory>> ListCheckpoints(const std::string& ru
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const auto id = CheckpointIdOf(it->path().string());
     if (!id) continue;
+    // One that cannot be looked at is there: what has none is removed as unfinished.
     std::error_code ignored;
-    found.push_back({*id, it->path().string(), fs::exists(it->path() / kManifestName, ignored)});
+    const bool has_manifest = fs::status(it->path() / kManifestName, ignored).type() != fs::file_type::not_found;
+    found.push_back({*id, it->path().string(), has_manifest});
   }
   if (error) return Fail(ErrorCode::kNotFound, fmt::format("{}: cannot be read: {}", root.string(), error.message()));
   std::ranges::sort(found, {}, &CheckpointDirectory::id);

@@ -61,8 +61,8 @@ void FileStore::RemoveCheckpoint(const std::string& directory) {
   if (!id) return;
   const fs::path path = fs::path(root_) / fmt::format("ckpt-{}", id->value);
   std::error_code error;
-  // Without its manifest it is no checkpoint any more, however far the rest gets.
-  fs::remove(path / kManifestName, error);
+  // Without its manifest it is no checkpoint any more, however far the rest gets. What a link leads to is somebody's.
+  if (!fs::is_symlink(path, error)) fs::remove(path / kManifestName, error);
   fs::remove_all(path, error);
   if (error) LogWarning("{}: cannot be removed: {}", directory, error.message());
 }

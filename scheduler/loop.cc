@@ -149,7 +149,8 @@ void Loop::WriteMetrics() {
 
 Status Loop::End() {
   WriteMetrics();
-  store_->RemovePartial();  // a shard may have begun to write behind the scheduler's back
+  // A shard may have begun to write behind the scheduler's back; one that was not told to stop may do so still.
+  if (scheduler_->stopped()) store_->RemovePartial();
   std::error_code ignored;
   std::filesystem::remove(AddressFile(options_.run_dir), ignored);
   const Progress progress = scheduler_->progress();

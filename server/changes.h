@@ -29,7 +29,7 @@ struct Changes {
   // cut is full nobody asks for them.
   void AddEarlier(Changes other) {
     rows.Merge(other.rows);
-    if (other.removed) other.earlier.push_back(std::move(other.removed));
+    if (other.removed && other.removed->size() != 0) other.earlier.push_back(std::move(other.removed));
     earlier.insert(earlier.end(), std::make_move_iterator(other.earlier.begin()),
                    std::make_move_iterator(other.earlier.end()));
   }

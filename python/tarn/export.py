@@ -200,6 +200,8 @@ def _as_keys(keys):
         if any(not 0 <= key < 2**64 for key in keys):
             raise ValueError("keys are whole numbers from 0 to 2**64 - 1")
         return np.array(keys, np.uint64)
+    if keys.shape == (0,):
+        return np.empty(0, np.uint64)  # NumPy takes an empty list for numbers with fractions
     if keys.dtype.kind not in "iu" or keys.ndim != 1:
         raise TypeError(f"keys of type {keys.dtype} in {keys.ndim} dimensions, expected whole numbers in one")
     if keys.dtype.kind == "i" and len(keys) and keys.min() < 0:

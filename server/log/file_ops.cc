@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/descriptor.h"
 #include "core/file.h"
 
 namespace tarn::server {
@@ -28,24 +29,6 @@ constexpr std::size_t kPartsMax = 512;  // of one system call; Linux takes 1024
 std::unexpected<Error> Failed(const std::string& path, const char* what) {
   return std::unexpected(SystemError(path, what, errno));
 }
-
-// A file descriptor, or none.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 struct Freed {
   void operator()(std::byte* memory) const { std::free(memory); }

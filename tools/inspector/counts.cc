@@ -16,7 +16,8 @@ std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what)
   return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
 }
 
-bool MayWait(const TableSpec& table) { return table.life.on && table.life.admit_count > 1; }
+// Whether a generation may have had waiting keys: how many pushes a key waits for may have been changed since.
+bool MayWait(const TableSpec& table) { return table.life.on; }
 
 }  // namespace
 

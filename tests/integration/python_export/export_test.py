@@ -59,6 +59,8 @@ class ExportTest(unittest.TestCase):
         for keys in ([-1], [2**64], np.array([3, -1])):
             with self.assertRaises(ValueError):
                 model.lookup("users", keys)
+        for keys in ([], np.array([])):
+            self.assertEqual(model.lookup("users", keys)[0].shape[0], 0)
         known, values = rows(9, 3, 1.5)
         for keys in ([int(known[3]), 2**64 - 1], (np.uint64(known[3]), np.int64(1)), np.array([known[3], 1], np.uint64)):
             got, found = model.lookup("users", keys)

@@ -74,6 +74,17 @@ TEST_F(InspectorTest, NoCountCanBeWrong) {
   EXPECT_TRUE(VerifyCheckpoint(Directory(3)));
 }
 
+// How many pushes a key waits for may be changed by a resume: the hashes of older generations still cover their keys.
+TEST_F(InspectorTest, KeysThatWaitedOnceAreNoDamage) {
+  Change(&random_, 1500);
+  ASSERT_TRUE(Cut(1, 0, 2, &random_));
+  tables_[1].life.admit_count = 1;
+  Change(&random_, 200);
+  ASSERT_TRUE(Cut(2, 1, 2, &random_));
+  const auto verified = VerifyCheckpoint(Directory(2));
+  EXPECT_TRUE(verified) << verified.error().message;
+}
+
 // Where no key waits, the hash of older generations is known too.
 TEST_F(InspectorTest, NoHashOfAGenerationCanBeWrong) {
   tables_ = {tables_[0], tables_[2]};

@@ -53,5 +53,14 @@ TEST_F(FileStoreTest, CheckpointsThatAreNotWholeGo) {
   EXPECT_FALSE(fs::exists(run_ / "checkpoints/ckpt-2"));
 }
 
+// Somebody has moved a checkpoint to another disk: only the link goes.
+TEST_F(FileStoreTest, WhatALinkLeadsToStays) {
+  fs::rename(run_ / "checkpoints/ckpt-1", run_ / "elsewhere");
+  fs::create_directory_symlink(run_ / "elsewhere", run_ / "checkpoints/ckpt-1");
+  store_->RemoveCheckpoint((run_ / "checkpoints/ckpt-1").string());
+  EXPECT_FALSE(fs::is_symlink(run_ / "checkpoints/ckpt-1"));
+  EXPECT_TRUE(fs::exists(run_ / "elsewhere/MANIFEST"));
+}
+
 }  // namespace
 }  // namespace tarn::scheduler
