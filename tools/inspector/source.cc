@@ -72,7 +72,7 @@ DecodedRow RowDecoder::Decode(std::span<const std::uint32_t> words) {
       values_[i] = table_.row_codec == ValueCodec::kBf16 ? FloatFromBf16(half) : FloatFromFp16(half);
     }
   }
-  std::memcpy(slots_.data(), at + layout_.value_words, slots_.size() * sizeof(float));
+  if (!slots_.empty()) std::memcpy(slots_.data(), at + layout_.value_words, slots_.size() * sizeof(float));
   DecodedRow row{values_, slots_, {}, {}};
   if (layout_.life_words == 0) return row;
   const std::uint32_t* life = at + layout_.value_words + layout_.slot_words;
