@@ -1,6 +1,7 @@
 // File operations of which the n-th fails, in one of several ways. For tests.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,11 +22,18 @@ enum class FaultKind {
   kHalt,        // it and every later one do nothing and fail: the machine is gone
 };
 
+// A test may set it while the log's thread looks at it.
 struct Fault {
-  std::uint64_t at = UINT64_MAX;  // which operation, counted from 0
-  FaultKind kind = FaultKind::kError;
-  std::uint64_t operations = 0;  // so far
-  bool fired = false;
+  std::atomic<std::uint64_t> at = UINT64_MAX;  // which operation, counted from 0
+  std::atomic<FaultKind> kind = FaultKind::kError;
+  std::atomic<std::uint64_t> operations = 0;  // so far
+  std::atomic<bool> fired = false;
+
+  // The n-th operation from now on fails.
+  void Arm(std::uint64_t n, FaultKind how) {
+    kind = how;
+    at = operations + n;
+  }
 };
 
 namespace internal {
@@ -40,7 +48,7 @@ inline bool Fires(Fault* fault, bool takes_room) {
   const bool later = operation > fault->at;
   const bool fires = operation == fault->at || (later && fault->kind == FaultKind::kHalt) ||
                      (later && fault->kind == FaultKind::kFull && takes_room);
-  fault->fired |= fires;
+  if (fires) fault->fired = true;
   if (fires && fault->kind == FaultKind::kNoMemory) throw std::bad_alloc();
   return fires;
 }

@@ -141,7 +141,7 @@ TEST_F(FileShardLogTest, AFailureIsToldAndNothingBehindItIsDurable) {
   ASSERT_TRUE(log->Open(kIdentity));
   const LogSequence first = log->BeginSegment({}, RecordOf(1));
   ASSERT_EQ(*Await(*log, first), first);
-  fault = {.at = 2, .kind = FaultKind::kFull};
+  fault.Arm(2, FaultKind::kFull);
   for (std::uint64_t i = 2; i <= 20; ++i) log->Append(RecordOf(i));
   const auto synced = Await(*log, LogSequence(20));
   if (!synced) {
@@ -158,7 +158,7 @@ TEST_F(FileShardLogTest, NoMemoryOnItsThreadIsAFailure) {
   ASSERT_TRUE(log->Open(kIdentity));
   const LogSequence first = log->BeginSegment({}, RecordOf(1));
   ASSERT_EQ(*Await(*log, first), first);
-  fault = {.at = fault.operations + 4, .kind = FaultKind::kNoMemory};
+  fault.Arm(4, FaultKind::kNoMemory);
   Expected<LogSequence> synced = first;
   for (std::uint64_t i = 2; i <= 100 && synced; ++i) synced = Await(*log, log->Append(RecordOf(i)));
   ASSERT_FALSE(synced);
