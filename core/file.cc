@@ -49,27 +49,11 @@ Expected<std::string> ReadFile(const std::string& path, std::size_t bytes_max) {
   }
 }
 
-AtomicFile::AtomicFile(std::string path, std::string beside, int fd, bool named)
-    : path_(std::move(path)), beside_(std::move(beside)), fd_(fd), named_(named) {}
-
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      beside_(std::move(other.beside_)),
-      fd_(std::exchange(other.fd_, -1)),
-      named_(other.named_) {}
-
-AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(beside_, other.beside_);
-  std::swap(fd_, other.fd_);
-  std::swap(named_, other.named_);
-  return *this;
-}
+AtomicFile::AtomicFile(std::string path, std::string beside, Descriptor file, bool named)
+    : path_(std::move(path)), beside_(std::move(beside)), file_(std::move(file)), named_(named) {}
 
 AtomicFile::~AtomicFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  if (named_) ::unlink(beside_.c_str());
+  if (file_.get() >= 0 && named_) ::unlink(beside_.c_str());
 }
 
 Expected<AtomicFile> AtomicFile::Create(const std::string& path) {
@@ -78,15 +62,15 @@ Expected<AtomicFile> AtomicFile::Create(const std::string& path) {
   Descriptor nameless(::open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644));
   // Not every file system has such files, and without /proc they get no name.
   if (nameless.get() >= 0 && ::access(NameOf(nameless.get()).c_str(), F_OK) == 0)
-    return AtomicFile(path, std::move(beside), nameless.Release(), false);
-  const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return Failed(beside, "create");
-  return AtomicFile(path, std::move(beside), fd, true);
+    return AtomicFile(path, std::move(beside), std::move(nameless), false);
+  Descriptor named(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (named.get() < 0) return Failed(beside, "create");
+  return AtomicFile(path, std::move(beside), std::move(named), true);
 }
 
 Status AtomicFile::WriteAt(std::span<const std::byte> bytes, std::uint64_t offset) {
   while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return Failed(path_, "write");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
@@ -97,15 +81,15 @@ Status AtomicFile::WriteAt(std::span<const std::byte> bytes, std::uint64_t offse
 
 // What is beside it goes away with any error but the last.
 Status AtomicFile::Commit() {
-  if (::fsync(fd_) != 0) return Failed(path_, "sync");
+  if (::fsync(file_.get()) != 0) return Failed(path_, "sync");
   if (!named_) {
     ::unlink(beside_.c_str());  // of a process that had this number before
-    if (::linkat(AT_FDCWD, NameOf(fd_).c_str(), AT_FDCWD, beside_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+    if (::linkat(AT_FDCWD, NameOf(file_.get()).c_str(), AT_FDCWD, beside_.c_str(), AT_SYMLINK_FOLLOW) != 0)
       return Failed(beside_, "create");
     named_ = true;
   }
   if (::rename(beside_.c_str(), path_.c_str()) != 0) return Failed(path_, "rename into place");
-  if (::close(std::exchange(fd_, -1)) != 0) return Failed(path_, "close");
+  if (::close(file_.Release()) != 0) return Failed(path_, "close");
   return SyncDirectory(std::filesystem::path(path_).parent_path().string());
 }
 
@@ -129,18 +113,11 @@ Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes
 }
 
 Expected<FileLock> FileLock::Take(const std::string& path, std::string_view held) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return Failed(path, "open");
-  FileLock lock(fd);
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (file.get() < 0) return Failed(path, "open");
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return FileLock(std::move(file));
   if (errno != EWOULDBLOCK) return Failed(path, "lock");
   return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", path, held));
-}
-
-FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FileLock::~FileLock() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 Status SyncDirectory(const std::string& path) {

@@ -6,7 +6,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "core/descriptor.h"
 #include "core/error.h"
 
 namespace tarn {
@@ -30,8 +32,8 @@ class AtomicFile {
  public:
   static Expected<AtomicFile> Create(const std::string& path);
   ~AtomicFile();
-  AtomicFile(AtomicFile&& other) noexcept;
-  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  AtomicFile(AtomicFile&& other) = default;
+  AtomicFile& operator=(AtomicFile&&) = delete;
 
   // All of `bytes` at `offset`, which may be written before or beyond the end.
   Status WriteAt(std::span<const std::byte> bytes, std::uint64_t offset);
@@ -39,10 +41,10 @@ class AtomicFile {
   Status Commit();
 
  private:
-  AtomicFile(std::string path, std::string beside, int fd, bool named);
+  AtomicFile(std::string path, std::string beside, Descriptor file, bool named);
 
   std::string path_, beside_;
-  int fd_;
+  Descriptor file_;
   bool named_;  // beside_ is there
 };
 
@@ -51,13 +53,10 @@ class AtomicFile {
 class FileLock {
  public:
   static Expected<FileLock> Take(const std::string& path, std::string_view held);
-  ~FileLock();
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&&) = delete;
 
  private:
-  explicit FileLock(int fd) : fd_(fd) {}
-  int fd_;
+  explicit FileLock(Descriptor file) : file_(std::move(file)) {}
+  Descriptor file_;
 };
 
 // Removes what writers of this path that were killed have left beside it. Only while nobody writes it.

@@ -5,9 +5,11 @@
 
 #include <map>
 #include <set>
+#include <vector>
 
 #include "core/hash.h"
 #include "server/row_slabs.h"
+#include "tests/unit/kernels/kernel_test_util.h"
 
 namespace tarn::server {
 namespace {
@@ -17,6 +19,43 @@ TEST(RowIndexTest, AnEmptyIndexHasNothing) {
   EXPECT_EQ(index.Find(index.Hash(5), 5), RowIndex::kNone);
   EXPECT_EQ(index.size(), 0u);
   EXPECT_LT(index.memory_bytes(), 64u);
+}
+
+// Groups of keys, on every instruction set: keys that are there, in their homes or behind; that are not; that were, and
+// still lie behind those that are; and 0, which is what lies where no key ever was.
+TEST(RowIndexTest, ProbingAGroupFindsWhatFindFinds) {
+  RowIndex index(99, 6);
+  constexpr std::uint32_t kKeys = 6'000;
+  for (std::uint32_t i = 0; i < kKeys; ++i) index.FindOrInsert(index.Hash(i), i, i);
+  for (std::uint32_t i = 0; i < kKeys; i += 3) index.Erase(index.Hash(i), i);
+  std::vector<Key> keys;
+  std::vector<const RowBucket*> homes;
+  for (std::uint32_t i = 0; i < kKeys + 500; ++i) {
+    keys.push_back(i);
+    homes.push_back(index.HomeOf(index.Hash(i)));
+  }
+  kernels::ForEachTarget([&](const char* target) {
+    std::vector<std::uint32_t> rows(keys.size());
+    ProbeBuckets(keys.size(), keys.data(), homes.data(), rows.data());
+    std::size_t further = 0;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const std::uint32_t row = index.Find(index.Hash(keys[i]), keys[i]);
+      if (rows[i] == kRowFurther) {
+        ++further;
+        EXPECT_EQ(homes[i]->used, RowBucket::kKeys);
+      } else {
+        ASSERT_EQ(rows[i], row) << target << ", key " << keys[i];
+      }
+    }
+    EXPECT_GT(further, 0u) << target;
+    EXPECT_LT(further, keys.size() / 2) << target;
+  });
+  const RowBucket nothing{};
+  const RowBucket* bucket = &nothing;
+  const Key zero = 0;
+  std::uint32_t row = 7;
+  ProbeBuckets(1, &zero, &bucket, &row);
+  EXPECT_EQ(row, kNoRow);
 }
 
 TEST(RowIndexTest, FindsAllThroughGrowth) {
