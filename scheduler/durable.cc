@@ -40,6 +40,7 @@ SchedulerState Scheduler::Impl::Capture() const {
   state.whole_files = whole_files_;
   if (const Cut* cut = checkpoints_.pending(); cut != nullptr) state.pending_directory = cut->order.directory;
   state.kept = checkpoints_.kept();
+  state.outdated = outdated_;
   return state;
 }
 
@@ -48,7 +49,11 @@ void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
   if (stop_) {
     const bool over = stop_->code == ErrorCode::kOk && (stop_phase_ == "done" || kept_by_checkpoint_);
     if (!over || std::exchange(written_, 0) == 0) return;
-    if (Status removed = store_->RemoveState(); !removed) Warn(removed.error().message);
+    if (Status removed = store_->RemoveState(); !removed) {
+      Warn(removed.error().message);
+      return;
+    }
+    RemoveOutdated();
     return;
   }
   const std::uint64_t revision = RevisionHash();
@@ -60,6 +65,10 @@ void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
     }
     written_ = revision;
   }
+  RemoveOutdated();
+}
+
+void Scheduler::Impl::RemoveOutdated() {
   for (const std::string& directory : std::exchange(outdated_, {})) store_->RemoveCheckpoint(directory);
 }
 
@@ -79,6 +88,7 @@ void Scheduler::Impl::Restore(const SchedulerState& state) {
   best_wanted_ = state.best_wanted;
   membership_.Restore(state);
   leases_.Restore(state.leases, state.last_lease);
+  for (const std::string& directory : state.outdated) store_->RemoveCheckpoint(directory);
   if (!state.pending_directory.empty()) store_->RemoveCheckpoint(state.pending_directory);
   Say(fmt::format("goes on behind a crash: {} workers of before, logs from checkpoint {} on", state.workers.size(),
                   state.whole.value));

@@ -123,6 +123,7 @@ class Scheduler::Impl {
   std::uint64_t RevisionHash() const;
   bool durable() const { return options_.job.storage.durability == Durability::kLog; }
   void RemoveCheckpoints(std::vector<std::string> directories);
+  void RemoveOutdated();
 
   double Seconds(TimeUs now) const;
   double TrainSeconds(TimeUs now) const;

@@ -55,6 +55,7 @@ Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerSt
   for (std::string* directory : {&state->progress.best_checkpoint, &state->whole_directory})
     if (is_ours(*directory)) bring(directory);
   for (std::string& directory : state->kept) bring(&directory);
+  for (std::string& directory : state->outdated) bring(&directory);
   if (!state->pending_directory.empty()) bring(&state->pending_directory);
   if (state->whole_directory.empty()) return std::nullopt;
 

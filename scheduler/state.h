@@ -51,6 +51,7 @@ struct SchedulerState {
   std::uint64_t whole_files = 0;    // its FilesHash
   std::string pending_directory;    // of a checkpoint that was ordered and is not whole
   std::vector<std::string> kept;    // whole checkpoints of this run, oldest first
+  std::vector<std::string> outdated;  // whole ones that go as soon as this is on disk
   std::vector<LogSequence> logged;  // by shard: durable in its log, as far as was heard
 };
 

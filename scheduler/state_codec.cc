@@ -41,11 +41,12 @@ std::string BodyOf(const SchedulerState& s) {
   const auto whole = b.CreateString(s.whole_directory);
   const auto pending = b.CreateString(s.pending_directory);
   const auto kept = b.CreateVectorOfStrings(s.kept);
+  const auto outdated = b.CreateVectorOfStrings(s.outdated);
   const auto logged_at = b.CreateVector(logged);
   fb::FinishStateBuffer(
       b, fb::CreateState(b, s.run, progress, s.version.value, s.epoch.value, owners_at, workers_at, s.proposal,
                          s.largest_end.value, s.last_lease.value, leases_at, s.begun, s.best_wanted, s.whole.value,
-                         whole, pending, kept, logged_at, s.whole_files));
+                         whole, pending, kept, logged_at, s.whole_files, outdated));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
@@ -86,9 +87,13 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
   s.pending_directory = Text(m.pending_directory());
   if (m.kept() != nullptr)
     for (const flatbuffers::String* directory : *m.kept()) s.kept.push_back(Text(directory));
+  if (m.outdated() != nullptr)
+    for (const flatbuffers::String* directory : *m.outdated()) s.outdated.push_back(Text(directory));
   // They are removed in time: nothing else may be called so.
   for (const std::string& directory : s.kept)
     if (!CheckpointIdOf(directory)) return Corrupt(origin, "field kept makes no sense");
+  for (const std::string& directory : s.outdated)
+    if (!CheckpointIdOf(directory)) return Corrupt(origin, "field outdated makes no sense");
   if (!s.pending_directory.empty() && !CheckpointIdOf(s.pending_directory))
     return Corrupt(origin, "field pending_directory makes no sense");
   if (m.logged() != nullptr)

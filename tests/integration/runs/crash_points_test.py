@@ -134,7 +134,7 @@ class CrashPointsTest(CrashCase):
         super().tearDownClass()
 
     def job_at(self, point, mode, apply, **more):
-        settings = {"batch_rows": 32, "checkpoints_kept": 1}
+        settings = {"checkpoints_kept": 1}
         if point.tiered:
             settings |= {"model": "fm", "embedding_dim": 240, "memory": "64MiB"}
         return self.job_of(mode, apply, 6, **(settings | more))
@@ -149,24 +149,29 @@ class CrashPointsTest(CrashCase):
 
     def crash_and_judge(self, name, point, mode, apply):
         """Should the run end before the call that was chosen, which depends on the machine, another must reach the
-        first of the kind, which none ends without."""
-        bits = None
-        if (mode, apply) == ("bsp", "aggregated"):
-            bits = self.undisturbed(f"tiered-{point.tiered}", self.job_at(point, mode, apply, memory="0"))
-        job = self.job_at(point, mode, apply)
-        for attempt, most in (("any", None), ("first", 1)):
+        first of the kind, at last one with so many clocks that none ends without."""
+        for attempt, most, batch_rows in (("any", None, 32), ("first", 1, 32), ("long", 1, 3)):
+            job = self.job_at(point, mode, apply, batch_rows=batch_rows)
             run_dir, written = self.folder / f"run-{name}-{attempt}", self.folder / f"record-{name}-{attempt}"
-            if all(self.crash_at(crash, most, job, run_dir, written) for crash in (point.first, point.crash) if crash):
+            if all(not self.is_over(run_dir) and self.crash_at(crash, most, job, run_dir, written)
+                   for crash in (point.first, point.crash) if crash):
                 break
             CrashPointsTest.early += 1
-            self.assertNotEqual(most, 1, f"point never reached: {point}")
-        self.finish(self.command(job, run_dir, bin_dir=self.recording_programs(f"{name}-last", written)), run_dir)
-        self.judge(run_dir, written, apply, bits)
+            self.assertNotEqual(attempt, "long", f"point never reached: {point}")
+        over = self.is_over(run_dir)  # what goes last goes once it is
+        if not over:
+            self.finish(self.command(job, run_dir, bin_dir=self.recording_programs(f"{name}-last", written)), run_dir)
+            kept = len(list(run_dir.glob("checkpoints/ckpt-*")))
+            self.assertLessEqual(kept, 2, "all but the newest and the best are outdated")
+        bits = None
+        if (mode, apply) == ("bsp", "aggregated"):
+            undisturbed = self.job_at(point, mode, apply, batch_rows=batch_rows, memory="0")
+            bits = self.undisturbed(f"tiered-{point.tiered}-{batch_rows}", undisturbed)
+        self.judge(run_dir, written, apply, bits, killed=over)
         shutil.rmtree(run_dir)
 
     def crash_at(self, crash, most, job, run_dir, written):
-        """Starts the run, or goes on with it, until a process of crash.program has died at the point. Whether it did
-        before the run was over."""
+        """Starts the run, or goes on with it, until a process of crash.program has died at the point. Whether one has."""
         CrashPointsTest.crashes += 1
         told, number = self.folder / f"told-{self.crashes}", self.random.randint(1, most or crash.most)
         programs = self.recording_programs(f"crash-{self.crashes}", written, crash.program, {
@@ -183,7 +188,7 @@ class CrashPointsTest(CrashCase):
             self.kill_everything(launch, run_dir)
             output.seek(0)
             self.assertTrue(told.exists() or ended_well, output.read())
-        return not self.is_over(run_dir)
+        return told.exists()
 
 
 class CrashAtTest(unittest.TestCase):

@@ -77,6 +77,7 @@ class TakeUpTest : public testing::Test {
     state.whole_directory = state.progress.best_checkpoint = directory;
     state.whole_files = FilesHash(ReadManifest(directory).value());
     state.kept = {(fs::path(directory).parent_path() / "ckpt-3").string(), directory};
+    state.outdated = {(fs::path(directory).parent_path() / "ckpt-2").string()};
     state.pending_directory = (fs::path(directory).parent_path() / "ckpt-5").string();
     return state;
   }
@@ -95,6 +96,7 @@ TEST_F(TakeUpTest, AMovedFolderHasItsCheckpointsWithIt) {
   EXPECT_EQ(state.whole_directory, Path("moved/checkpoints/ckpt-4"));
   EXPECT_EQ(state.progress.best_checkpoint, Path("moved/checkpoints/ckpt-4"));
   EXPECT_EQ(state.kept, (std::vector{Path("moved/checkpoints/ckpt-3"), Path("moved/checkpoints/ckpt-4")}));
+  EXPECT_EQ(state.outdated, std::vector{Path("moved/checkpoints/ckpt-2")});
   EXPECT_EQ(state.pending_directory, Path("moved/checkpoints/ckpt-5"));
 }
 

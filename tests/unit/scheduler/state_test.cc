@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "tests/unit/scheduler/fake_fleet.h"
 
 namespace tarn::scheduler {
@@ -41,6 +44,7 @@ SchedulerState SomeState() {
   state.whole_files = 1234;
   state.pending_directory = "run/checkpoints/ckpt-3";
   state.kept = {"run/checkpoints/ckpt-1", "run/checkpoints/ckpt-2"};
+  state.outdated = {"run/checkpoints/ckpt-4"};
   state.logged = {LogSequence(10), LogSequence(20)};
   return state;
 }
@@ -53,6 +57,7 @@ TEST(State, ComesBackFromItsBytes) {
   EXPECT_EQ(again->leases, state.leases);
   EXPECT_EQ(again->logged, state.logged);
   EXPECT_EQ(again->kept, state.kept);
+  EXPECT_EQ(again->outdated, state.outdated);
   EXPECT_EQ(again->whole_files, 1234u);
   EXPECT_EQ(again->workers[0].end, Clock(8));
 }
@@ -74,6 +79,9 @@ TEST(State, NamesNothingToRemoveButCheckpoints) {
   for (const char* name : {"..", ".", "", "run/checkpoints", "run/checkpoints/ckpt-", "run/checkpoints/ckpt-0"}) {
     SchedulerState state = SomeState();
     state.kept.push_back(name);
+    EXPECT_FALSE(DecodeState(EncodeState(state), "scheduler.state")) << name;
+    state = SomeState();
+    state.outdated.push_back(name);
     EXPECT_FALSE(DecodeState(EncodeState(state), "scheduler.state")) << name;
     state = SomeState();
     state.pending_directory = name;
@@ -201,6 +209,56 @@ TEST(State, WorkersAreTakenBackToOneClock) {
   for (const auto& worker : fleet.workers) EXPECT_EQ(worker->start, together);
   ASSERT_TRUE(fleet.RunToEnd());
   EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
+}
+
+// Rule G2.
+TEST(State, OutdatedCheckpointsGoAlsoAtTheEndAndAfterACrash) {
+  Job job = LogJob(2, 2);
+  job.storage.checkpoints_kept = 1;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 300;
+  fleet.AddAll();
+  std::optional<SchedulerState> last;
+  fleet.on_send = [&](const Outgoing&) {
+    if (fleet.store.state && !fleet.store.state->outdated.empty()) last = fleet.store.state;
+  };
+  for (int i = 0; i < 4; ++i) {
+    fleet.RequestCheckpoint();
+    for (int step = 0; step < 5; ++step)
+      for (auto& worker : fleet.workers) fleet.Work(*worker);
+    fleet.Pass(0.5);
+  }
+  ASSERT_TRUE(last.has_value());
+  ASSERT_EQ(last->outdated.size(), 1u);
+  EXPECT_EQ(std::count(last->kept.begin(), last->kept.end(), last->outdated[0]), 0);
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.store.manifests.size(), 2u) << "the newest and the best";
+
+  FakeFleet again(fleet.job, nullptr, &*last);
+  EXPECT_EQ(std::count(again.store.removed.begin(), again.store.removed.end(), last->outdated[0]), 1);
+}
+
+TEST(State, OutdatedCheckpointsGoWhereTheRunEndsWithTheNewest) {
+  Job job = LogJob(2, 2);
+  job.storage.checkpoints_kept = 1;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 3000;
+  fleet.AddAll();
+  const auto step_until = [&fleet](auto done) {
+    for (int i = 0; i < 200 && !done(); ++i) {
+      for (auto& worker : fleet.workers) fleet.Work(*worker);
+      fleet.Pass(0.1);
+    }
+    return done();
+  };
+  ASSERT_TRUE(step_until([&] { return fleet.workers[0]->clock >= Clock(3); }));
+  fleet.RequestCheckpoint();
+  ASSERT_TRUE(step_until([&] { return fleet.store.manifests.size() == 1; }));
+  fleet.RequestStop();
+  ASSERT_TRUE(step_until([&] { return fleet.scheduler.stopped(); }));
+  EXPECT_FALSE(fleet.store.state.has_value());
+  EXPECT_EQ(fleet.store.manifests.size(), 1u);
+  EXPECT_EQ(fleet.store.removed.size(), 1u);
 }
 
 TEST(State, BeforeAnyLogHasBegunTheRunBeginsAnew) {
