@@ -13,6 +13,22 @@
 
 namespace tarn::server {
 
+// Where rows lie, by number; valid until one is added.
+struct RowPlaces {
+  // Of the slab with a row: where row 0 would lie if the slab went back to it. One for every 2^first_log2 rows before
+  // row 2^full_log2, one for every 2^full_log2 from there on.
+  const std::uintptr_t* origins = nullptr;
+  std::uint32_t row_bytes = 0;
+  std::uint32_t first_log2 = 0;
+  std::uint32_t full_log2 = 0;
+
+  [[gnu::always_inline]] float* Row(std::uint32_t row) const {
+    const std::uint32_t full = (1u << (full_log2 - first_log2)) - 1 + (row >> full_log2);
+    const std::uint32_t at = row >> full_log2 == 0 ? row >> first_log2 : full;
+    return reinterpret_cast<float*>(origins[at] + std::size_t{row} * row_bytes);
+  }
+};
+
 class RowSlabs {
  public:
   // A row is `row_floats` floats (at least 1).
@@ -21,13 +37,10 @@ class RowSlabs {
     full_log2_ = std::max(first_log2_, Log2Rows(kSlabBytes, 16));
   }
 
-  float* Row(std::uint32_t row) const {
-    const std::uint32_t doubling = full_log2_ - first_log2_;  // slabs before the first of full size
-    if (row >> full_log2_ != 0)
-      return slabs_[doubling + (row >> full_log2_)] + std::size_t{row & ((1u << full_log2_) - 1)} * stride_;
-    const std::uint32_t slab = static_cast<std::uint32_t>(std::bit_width(row >> first_log2_));
-    return slabs_[slab] + std::size_t{row - FirstRowOf(slab)} * stride_;
+  RowPlaces places() const {
+    return {origins_.data(), static_cast<std::uint32_t>(row_bytes()), first_log2_, full_log2_};
   }
+  float* Row(std::uint32_t row) const { return places().Row(row); }
 
   // A new row, uninitialised; its number is the size before.
   float* Add() {
@@ -54,14 +67,13 @@ class RowSlabs {
     const std::size_t rows = std::max<std::size_t>(1, bytes / row_bytes());
     return std::min(log2_max, static_cast<std::uint32_t>(std::bit_width(rows)) - 1);
   }
-  std::uint32_t FirstRowOf(std::uint32_t slab) const { return slab == 0 ? 0 : 1u << (first_log2_ + slab - 1); }
-
+  // As many rows as there are, at least those of the first slab and at most those of a full one.
   void AddSlab() {
-    const std::uint32_t slab = static_cast<std::uint32_t>(slabs_.size());
-    const std::uint32_t doubling = full_log2_ - first_log2_;
-    const std::uint32_t rows_log2 = slab > doubling ? full_log2_ : first_log2_ + (slab == 0 ? 0 : slab - 1);
-    slabs_.push_back(static_cast<float*>(arena_->Allocate((std::size_t{1} << rows_log2) * row_bytes())));
-    capacity_ += 1u << rows_log2;
+    const std::uint32_t rows = std::clamp(capacity_, 1u << first_log2_, 1u << full_log2_);
+    const auto slab = reinterpret_cast<std::uintptr_t>(arena_->Allocate(rows * row_bytes()));
+    const std::size_t entries = capacity_ >> full_log2_ == 0 ? rows >> first_log2_ : 1;
+    origins_.insert(origins_.end(), entries, slab - capacity_ * row_bytes());
+    capacity_ += rows;
   }
 
   Arena* arena_;
@@ -70,7 +82,7 @@ class RowSlabs {
   std::uint32_t full_log2_ = 0;
   std::uint32_t size_ = 0;
   std::uint32_t capacity_ = 0;
-  std::vector<float*> slabs_;
+  std::vector<std::uintptr_t> origins_;
 };
 
 }  // namespace tarn::server

@@ -210,6 +210,10 @@ class RowStore {
   void FindBuckets(const Table& table, Group* group) const;
   static float* BringNear(const Table& table, Ahead ahead, const SparsePartition& partition, std::uint32_t number);
   void FindNear(const Table& table, Ahead ahead, Group* group) const;
+  void FindNearInMemory(const Table& table, Ahead ahead, const SparsePartition& partition, std::size_t i,
+                        std::size_t end, Group* group) const;
+  void FindNearInTier(const Table& table, Ahead ahead, const SparsePartition& partition, std::size_t i, std::size_t end,
+                      Group* group) const;
   void FindFurther(const Table& table, Ahead ahead, Group* group) const;
   void ValuesOf(const Table& table, const Group& group, const float** rows) const;
   void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows,

@@ -210,13 +210,13 @@ void RowStore::InGroups(const Table& table, Ahead ahead, std::size_t rows, Curso
   Group groups[kStages];
   const std::size_t n = (rows + kGroupKeys - 1) / kGroupKeys;
   for (std::size_t step = 0; step < n + kStages - 1; ++step) {
+    if (step >= 2 && step - 2 < n) FindFurther(table, ahead, &groups[(step - 2) % kStages]);
     if (step < n) {
       Group* group = &groups[step % kStages];
       group->n = std::min(kGroupKeys, rows - step * kGroupKeys);
       TakeKeys(table, cursor, group);
     }
     if (step >= 1 && step - 1 < n) FindNear(table, ahead, &groups[(step - 1) % kStages]);
-    if (step >= 2 && step - 2 < n) FindFurther(table, ahead, &groups[(step - 2) % kStages]);
     if (step >= 3) work(groups[(step - 3) % kStages]);
   }
 }

@@ -19,11 +19,11 @@ namespace tarn::server {
 namespace {
 
 // How much of a row is fetched ahead; the kernels fetch the rest of long rows as they go.
-constexpr std::size_t kPrefetchedFloats = 64;
+constexpr std::uint32_t kPrefetchedFloats = 64;
 constexpr std::uint64_t kRounding = 0x726f756e64;
 
-[[gnu::always_inline]] inline void PrefetchForWrite(const float* row, std::size_t floats) {
-  for (std::size_t i = 0; i < std::min(floats, kPrefetchedFloats); i += 16) __builtin_prefetch(row + i, 1);
+[[gnu::always_inline]] inline void PrefetchForWrite(const float* row, std::uint32_t floats) {
+  for (std::uint32_t i = 0; i < std::min(floats, kPrefetchedFloats); i += 16) __builtin_prefetch(row + i, 1);
 }
 
 // How many rows there are before one comes again. Few that are not the same share a bit.
@@ -118,16 +118,50 @@ void RowStore::FindNear(const Table& table, Ahead ahead, Group* group) const {
   group->n_further = 0;
   if (table.is_dense()) return;
   if (group->comings != comings_) FindBuckets(table, group);
-  ProbeBuckets(group->n, group->keys, group->buckets, group->numbers);
-  for (std::size_t i = 0; i < group->n; ++i) {
+  for (std::size_t i = 0, end = 0; i < group->n; i = end) {
+    const std::uint32_t place = group->places[i];
+    for (end = i + 1; end < group->n && group->places[end] == place;) ++end;
+    const SparsePartition* partition = table.sparse[place].get();
+    if (partition == nullptr || partition->NumberEnd() == 0) {
+      std::fill(group->numbers + i, group->numbers + end, RowIndex::kNone);
+      std::fill(group->rows + i, group->rows + end, nullptr);
+    } else if (table.resident != nullptr) {
+      FindNearInTier(table, ahead, *partition, i, end, group);
+    } else {
+      FindNearInMemory(table, ahead, *partition, i, end, group);
+    }
+  }
+}
+
+// Keys i to `end` - 1 of a group, which are of one partition.
+void RowStore::FindNearInMemory(const Table& table, Ahead ahead, const SparsePartition& partition, std::size_t i,
+                                std::size_t end, Group* group) const {
+  const bool all = ahead == Ahead::kRows;
+  const std::uint32_t floats = table.layout.value_words + (all ? table.layout.slot_words : 0);
+  std::uint32_t* further = group->further + group->n_further;
+  const std::size_t n = LocateRows(partition.slabs, std::min(floats, kPrefetchedFloats), end - i, group->keys + i,
+                                   group->buckets + i, group->numbers + i, group->rows + i, further);
+  for (std::size_t j = 0; j < n; ++j) further[j] += static_cast<std::uint32_t>(i);
+  group->n_further += n;
+  const bool lives = table.has_life() && (all || !partition.verdicts.empty());
+  if (!all && !lives) return;
+  for (; i < end; ++i) {
+    const std::uint32_t number = group->rows[i] != nullptr ? group->numbers[i] : 0;
+    if (all) partition.changed.rows.Prefetch(number);
+    if (lives) __builtin_prefetch(partition.Life(number), 1);
+  }
+}
+
+void RowStore::FindNearInTier(const Table& table, Ahead ahead, const SparsePartition& partition, std::size_t i,
+                              std::size_t end, Group* group) const {
+  ProbeBuckets(end - i, group->keys + i, group->buckets + i, group->numbers + i);
+  for (; i < end; ++i) {
     const std::uint32_t number = group->numbers[i];
     group->rows[i] = nullptr;
     if (number < kRowFurther) {
-      group->rows[i] = BringNear(table, ahead, *table.sparse[group->places[i]], number);
+      group->rows[i] = BringNear(table, ahead, partition, number);
     } else if (number == kRowFurther) {
-      const RowIndex& index = table.sparse[group->places[i]]->index;
-      group->buckets[i] = index.BehindHome(index.Hash(group->keys[i]));
-      __builtin_prefetch(group->buckets[i]);
+      __builtin_prefetch(partition.index.BehindHome(partition.index.Hash(group->keys[i])));
       group->further[group->n_further++] = static_cast<std::uint32_t>(i);
     }
   }
@@ -137,19 +171,20 @@ void RowStore::FindNear(const Table& table, Ahead ahead, Group* group) const {
 void RowStore::FindFurther(const Table& table, Ahead ahead, Group* group) const {
   const std::size_t n = group->n_further;
   Key keys[kGroupKeys];
+  std::uint64_t hashes[kGroupKeys];
   const RowBucket* buckets[kGroupKeys];
   std::uint32_t numbers[kGroupKeys];
   for (std::size_t j = 0; j < n; ++j) {
+    const RowIndex& index = table.sparse[group->places[group->further[j]]]->index;
     keys[j] = group->keys[group->further[j]];
-    buckets[j] = group->buckets[group->further[j]];
+    hashes[j] = index.Hash(keys[j]);
+    buckets[j] = index.BehindHome(hashes[j]);
   }
-  const bool known = group->comings == comings_;
-  if (known) ProbeBuckets(n, keys, buckets, numbers);
+  ProbeBuckets(n, keys, buckets, numbers);
   for (std::size_t j = 0; j < n; ++j) {
     const std::uint32_t i = group->further[j];
     const SparsePartition& partition = *table.sparse[group->places[i]];
-    const RowIndex& index = partition.index;
-    group->numbers[i] = known && numbers[j] != kRowFurther ? numbers[j] : index.Find(index.Hash(keys[j]), keys[j]);
+    group->numbers[i] = numbers[j] != kRowFurther ? numbers[j] : partition.index.Find(hashes[j], keys[j]);
     if (group->numbers[i] != RowIndex::kNone) group->rows[i] = BringNear(table, ahead, partition, group->numbers[i]);
   }
 }
