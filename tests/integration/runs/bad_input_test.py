@@ -1,6 +1,7 @@
 """Shows that bad input to real programs ends in one clear error that names what, where and what was expected, and
 leaves no process: job files, data files, ports, folders, checkpoints of another job, full disks."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -103,6 +104,23 @@ class BadInputTest(FleetCase):
                 first.kill()
         self.assertEqual(done.returncode, 2)
         self.assertIn(f"{run_dir}/scheduler.lock: another scheduler leads a run in this folder", done.stderr)
+
+    def test_a_scheduler_waits_for_one_that_goes(self):
+        run_dir = self.folder / "soon"
+        (run_dir / "logs").mkdir(parents=True)
+        command = [BIN / "tarn-scheduler", "--job", self.job(), "--run-dir", run_dir, "--port-file", run_dir / "port"]
+        with open(run_dir / "scheduler.lock", "w", encoding="utf-8") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            second = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(0.2)
+            self.assertFalse((run_dir / "port").exists())
+        try:
+            while not (run_dir / "port").exists():
+                self.assertIsNone(second.poll())
+                time.sleep(0.01)
+        finally:
+            second.kill()
+            second.wait()
 
     def test_checkpoint_of_other_tables_is_refused(self):
         job = self.job(durability="checkpoint", checkpoint_final=True)

@@ -58,7 +58,10 @@ class CrashCase(FleetCase):
 
     @staticmethod
     def is_over(run_dir):
-        return (run_dir / "summary.json").exists() and not (run_dir / "scheduler.state").exists()
+        """Also one that failed before it began has a summary, and nothing to go on with."""
+        summary = run_dir / "summary.json"
+        return (not (run_dir / "scheduler.state").exists() and summary.exists()
+                and json.loads(summary.read_text())["status"] == "done")
 
     @staticmethod
     def empty_unless_begun(run_dir):

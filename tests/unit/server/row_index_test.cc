@@ -28,6 +28,9 @@ TEST(RowIndexTest, ProbingAGroupFindsWhatFindFinds) {
   constexpr std::uint32_t kKeys = 6'000;
   for (std::uint32_t i = 0; i < kKeys; ++i) index.FindOrInsert(index.Hash(i), i, i);
   for (std::uint32_t i = 0; i < kKeys; i += 3) index.Erase(index.Hash(i), i);
+  Arena arena;
+  RowSlabs slabs(&arena, 40);
+  while (slabs.size() < kKeys) slabs.Add();
   std::vector<Key> keys;
   std::vector<const RowBucket*> homes;
   for (std::uint32_t i = 0; i < kKeys + 500; ++i) {
@@ -49,6 +52,16 @@ TEST(RowIndexTest, ProbingAGroupFindsWhatFindFinds) {
     }
     EXPECT_GT(further, 0u) << target;
     EXPECT_LT(further, keys.size() / 2) << target;
+
+    std::vector<std::uint32_t> numbers(keys.size()), more(keys.size());
+    std::vector<float*> places(keys.size());
+    more.resize(
+        LocateRows(slabs, 40, keys.size(), keys.data(), homes.data(), numbers.data(), places.data(), more.data()));
+    ASSERT_EQ(numbers, rows) << target;
+    ASSERT_EQ(more.size(), further) << target;
+    for (std::uint32_t i : more) ASSERT_EQ(numbers[i], kRowFurther) << target;
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      ASSERT_EQ(places[i], numbers[i] < kRowFurther ? slabs.Row(numbers[i]) : nullptr) << target << ", key " << keys[i];
   });
   const RowBucket nothing{};
   const RowBucket* bucket = &nothing;
