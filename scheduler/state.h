@@ -43,16 +43,16 @@ struct SchedulerState {
   std::uint64_t proposal = 0;
   Clock largest_end;
   LeaseId last_lease;
-  std::vector<KeptLease> leases;    // in order of id
-  bool begun = false;               // every shard has a log; before that nothing was acknowledged
-  bool best_wanted = false;         // the last epoch was the best, and its checkpoint is not whole
-  CheckpointId whole;               // to which the logs go back; 0: to the beginning
-  std::string whole_directory;      // of that checkpoint, perhaps of the run that was resumed; empty: none
-  std::uint64_t whole_files = 0;    // its FilesHash
-  std::string pending_directory;    // of a checkpoint that was ordered and is not whole
-  std::vector<std::string> kept;    // whole checkpoints of this run, oldest first
+  std::vector<KeptLease> leases;      // in order of id
+  bool begun = false;                 // every shard has a log; before that nothing was acknowledged
+  bool best_wanted = false;           // the last epoch was the best, and its checkpoint is not whole
+  CheckpointId whole;                 // to which the logs go back; 0: to the beginning
+  std::string whole_directory;        // of that checkpoint, perhaps of the run that was resumed; empty: none
+  std::uint64_t whole_files = 0;      // its FilesHash
+  std::string pending_directory;      // of a checkpoint that was ordered and is not whole
+  std::vector<std::string> kept;      // whole checkpoints of this run, oldest first
   std::vector<std::string> outdated;  // whole ones that go as soon as this is on disk
-  std::vector<LogSequence> logged;  // by shard: durable in its log, as far as was heard
+  std::vector<LogSequence> logged;    // by shard: durable in its log, as far as was heard
 };
 
 // The bytes of the file and back; `origin` names it in errors: kCorrupt, kUnsupported.
