@@ -1,0 +1,120 @@
+#include "bench/data_plane/child.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+#include "bench/data_plane/measure.h"
+
+namespace tarn::bench {
+namespace {
+
+constexpr double kGraceSeconds = 1;
+constexpr int kExitNotStarted = 127;
+
+void DieWithParent(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(kExitNotStarted);  // it died between fork and prctl
+}
+
+pid_t Reap(pid_t pid, int* status, int options) {
+  pid_t reaped = 0;
+  do reaped = waitpid(pid, status, options);
+  while (reaped < 0 && errno == EINTR);
+  return reaped;
+}
+
+}  // namespace
+
+Child::~Child() { Stop(); }
+
+bool Child::Ended(std::string* how) {
+  int status = 0;
+  if (pid_ != 0 && Reap(pid_, &status, WNOHANG) == 0) return false;
+  pid_ = 0;
+  *how = WIFSIGNALED(status) ? fmt::format("killed by signal {}", WTERMSIG(status))
+                             : fmt::format("exit code {}", WEXITSTATUS(status));
+  return true;
+}
+
+void Child::WaitFor() {
+  int status = 0;
+  Reap(std::exchange(pid_, 0), &status, 0);
+  if (status != 0) Die("a process of the benchmark failed");
+}
+
+void Child::Stop() {
+  if (pid_ == 0) return;
+  kill(pid_, SIGTERM);
+  std::string ignored;
+  for (const double begin = Now(); Now() - begin < kGraceSeconds;) {
+    if (Ended(&ignored)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  kill(pid_, SIGKILL);
+  int status = 0;
+  Reap(std::exchange(pid_, 0), &status, 0);
+}
+
+double Child::CpuSeconds() const {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+  const std::string line{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string ignored;
+  for (int field = 3; field < 14; ++field) fields >> ignored;  // proc(5): utime and stime are the 14th and 15th
+  double user = 0, system = 0;
+  fields >> user >> system;
+  return (user + system) / double(sysconf(_SC_CLK_TCK));
+}
+
+Child Fork(const std::function<void()>& role) {
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  Require(pid >= 0, "fork");
+  if (pid == 0) {
+    DieWithParent(parent);
+    role();
+    _exit(0);
+  }
+  return Child(pid);
+}
+
+Child Spawn(const std::vector<std::string>& command, const std::string& output) {
+  std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  return Fork([&] {
+    const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (out < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0) _exit(kExitNotStarted);
+    execvp(argv[0], argv.data());
+    _exit(kExitNotStarted);
+  });
+}
+
+TemporaryFolder::TemporaryFolder() {
+  path_ = (std::filesystem::temp_directory_path() / "tarn-bench-XXXXXX").string();
+  Require(mkdtemp(path_.data()) != nullptr, path_);
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace tarn::bench

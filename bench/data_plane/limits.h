@@ -1,0 +1,54 @@
+// What this machine allows at best for the operations of push_pull, each measured alone: each function prints its
+// figures, under the name of the operation that it is a limit for. Called while no other thread runs: they fork.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/data_plane/measure.h"
+
+namespace tarn::bench {
+
+struct LimitOptions {
+  Duration duration;
+  std::uint64_t rows = 10'000'000;
+  std::uint32_t dim = 16;
+  std::size_t batch = 10'000;
+  std::size_t depth = 8;
+  std::size_t small_depth = 64;
+  std::vector<std::string> operations;  // sparse, dense, small; empty: all
+};
+
+// Messages of one operation of push_pull, as bytes: what goes to the server and what comes back.
+struct Exchange {
+  const char* name;
+  std::size_t request_bytes, reply_bytes;
+  std::size_t depth;  // in flight
+  double units;       // of one exchange: rows, GB
+  const char* unit;
+  bool round_trip = false;  // measured in microseconds, one at a time
+};
+
+inline constexpr std::size_t kSmallBytes = 1024;
+inline constexpr std::size_t kAckBytes = 64;  // of a request for, or an answer without, a payload
+
+// The exchanges of the operations wanted: keys and rows, tensors of 1 MB and 16 MB, 1 KB.
+std::vector<Exchange> Exchanges(const LimitOptions& options);
+
+// One exchange's figure, named PREFIX.NAME.
+Figure ExchangeFigure(const char* prefix, const Exchange& exchange);
+
+// memory.copy_*: memcpy of one thread.
+void MeasureCopy(const LimitOptions& options);
+// array.*: random rows at known places; store.*: the same through a server's row store, without a transport.
+void MeasureRows(const LimitOptions& options);
+// zmq.tcp.*, zmq.ipc.*: ROUTER and DEALER in two processes, one frame a message, sent without a copy.
+void MeasureZmq(const LimitOptions& options);
+// socket.tcp.*: plain sockets on loopback. shm.*: copies into a ring in shared memory and out of it, both sides
+// spinning.
+void MeasureSockets(const LimitOptions& options);
+void MeasureSharedMemory(const LimitOptions& options);
+
+}  // namespace tarn::bench

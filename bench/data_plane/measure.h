@@ -1,0 +1,102 @@
+// How the benchmarks of the data plane measure and tell: windows of operations in flight over a fixed time, and one
+// line of JSON a figure on stdout. Single-threaded.
+//
+//   const double per_second = PerSecond({.seconds = 1}, 8, [&] { return client.Pull(table, keys); }, ok);
+//   Print({"tarn.tcp.sparse_pull", per_second * 10'000, "rows/s", {{"depth", 8}}});
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tarn::bench {
+
+// Seconds of a monotonic clock.
+inline double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// `what` and, if `number` is not 0, the system's words for it, to stderr; exit status 1. Children (child.h) end with
+// the process.
+[[noreturn]] void Die(std::string_view what, int number = 0);
+// Dies of errno where `good` is false.
+void Require(bool good, std::string_view what);
+
+using Setting = std::pair<std::string, std::variant<std::uint64_t, std::string>>;
+
+struct Figure {
+  std::string name;  // "tarn.tcp.sparse_pull": what was measured, over what, and which operation
+  double value = 0;
+  std::string unit;
+  std::vector<Setting> settings;                     // all that the value depends on
+  std::vector<std::pair<std::string, double>> more;  // further numbers of the same measurement: "p99", "worker_cores"
+};
+
+// {"name":..,"value":..,"unit":..,"settings":{..},"cores":2} and `more`, on a line of its own, at once. `cores`: those
+// that this process may use.
+void Print(const Figure& figure);
+// {"name":..,"skipped":"why"}.
+void PrintSkipped(const std::string& name, const std::string& why);
+
+// The `share` quantile (0.5: the median) of values, which are reordered.
+double Quantile(std::vector<double>* values, double share);
+
+// Makes the compiler believe that the bytes at `data` are read, so that it does not leave out what wrote them.
+inline void Keep(const void* data) { asm volatile("" : : "r"(data) : "memory"); }
+
+// How long a measurement takes. The quarter before it warms up and does not count.
+struct Duration {
+  double seconds = 1;
+  double warm_up() const { return seconds / 4; }
+};
+
+// Operations a second with always `depth` of them in flight: `start` begins one and returns its handle, `finish` waits
+// for it; operations end in the order in which they were begun. At least `depth` of them are counted, however long they
+// take.
+template <typename Start, typename Finish>
+double PerSecond(const Duration& duration, std::size_t depth, Start start, Finish finish) {
+  using Handle = decltype(start());
+  std::deque<Handle> in_flight;
+  const auto step = [&] {
+    while (in_flight.size() < depth) in_flight.push_back(start());
+    finish(in_flight.front());
+    in_flight.pop_front();
+  };
+  const double begin = Now();
+  do step();
+  while (Now() - begin < duration.warm_up());
+  const double warm = Now();
+  double now = warm;
+  std::uint64_t done = 0;
+  do {
+    step();
+    ++done;
+    now = Now();
+  } while (now - warm < duration.seconds || done < depth);
+  for (Handle& handle : in_flight) finish(handle);
+  return double(done) / (now - warm);
+}
+
+// Microseconds of each of many operations, one at a time.
+template <typename Operation>
+std::vector<double> Latencies(const Duration& duration, Operation operation) {
+  std::vector<double> out;
+  const double begin = Now();
+  while (true) {
+    const double before = Now();
+    if (!out.empty() && before - begin >= duration.warm_up() + duration.seconds) return out;
+    operation();
+    if (before - begin >= duration.warm_up()) out.push_back(1e6 * (Now() - before));
+  }
+}
+
+// Prints the median as the figure's value, in microseconds, and p99 beside it.
+void PrintLatencies(Figure figure, std::vector<double> microseconds);
+
+}  // namespace tarn::bench

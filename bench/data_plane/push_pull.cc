@@ -1,0 +1,113 @@
+// What push and pull cost between a real server process and a real worker process: see --help and README.md.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bench/data_plane/fleet.h"
+#include "bench/data_plane/workloads.h"
+#include "core/limits.h"
+
+namespace {
+
+using namespace tarn;
+using namespace tarn::bench;
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+constexpr const char* kAbout =
+    "What push and pull cost between a server process and a worker process of this machine.\n"
+    "Starts tarn-scheduler and tarn-server from its own folder, joins them as the worker through the client library, "
+    "and\n"
+    "prints one line of JSON a figure:\n\n"
+    "  tarn.TRANSPORT.sparse_pull, sparse_push    random rows of a large table, SGD; from keys\n"
+    "  tarn.TRANSPORT.adagrad_push                the same with row-wise Adagrad\n"
+    "  ..._planned                                the same from plans made before, as training makes them\n"
+    "  tarn.TRANSPORT.dense_pull_1mb, ...         whole tensors of 1 MB and 16 MB, GB/s\n"
+    "  tarn.TRANSPORT.small_pull_many, _one       rows of 1 KB: a second with many in flight; round trip of one\n\n"
+    "server_cores and worker_cores of a line say how many cores each side kept busy. What the figures are to be "
+    "compared\n"
+    "with: data_plane_limits. Both, several times, in a table: tools/bench.\n\n"
+    "  push_pull --only sparse --transport tcp --rows 1000000\n\n"
+    "Exit status: 0 done, 1 failed, 2 bad usage.";
+
+struct Flags {
+  std::vector<std::string> transports, only;
+  WorkloadOptions workload;
+};
+
+constexpr struct {
+  const char* name;
+  Status (*measure)(const WorkloadOptions&, const Fleet&, Client*);
+} kWorkloads[] = {{"sparse", MeasureSparse}, {"dense", MeasureDense}, {"small", MeasureSmall}};
+
+bool Wanted(const std::vector<std::string>& names, const std::string& name) {
+  return names.empty() || std::ranges::find(names, name) != names.end();
+}
+
+Status MeasureOver(const std::string& transport, const Flags& flags) {
+  const std::string programs = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+  const auto fleet = Fleet::Start({.programs = programs, .transport = transport, .servers = flags.workload.servers});
+  if (!fleet) return std::unexpected(fleet.error());
+  auto client = (*fleet)->Connect();
+  if (!client) return std::unexpected(client.error());
+  WorkloadOptions options = flags.workload;
+  options.transport = transport;
+  for (const auto& workload : kWorkloads)
+    if (Wanted(flags.only, workload.name)) TARN_RETURN_IF_ERROR(workload.measure(options, **fleet, &*client));
+  return client->Leave();
+}
+
+void AddOptions(CLI::App* app, Flags* flags) {
+  WorkloadOptions& o = flags->workload;
+  app->add_option("--transport", flags->transports, "tcp (loopback) or ipc; may be repeated (both)")
+      ->check(CLI::IsMember({"tcp", "ipc"}));
+  app->add_option("--only", flags->only, "sparse, dense or small; may be repeated (all)")
+      ->check(CLI::IsMember({"sparse", "dense", "small"}));
+  app->add_option("--rows", o.rows, "rows of a sparse table")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--dim", o.dim, "fp32 values of a row")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, limits::kRowDimMax));
+  app->add_option("--batch", o.batch, "keys of a sparse request, all different: at most --rows")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app->add_option("--depth", o.depth, "sparse requests in flight; the client holds back what exceeds its credit")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--small-depth", o.small_depth, "pulls of 1 KB in flight")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  app->add_option("--servers", o.servers, "server processes, of one shard each")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  app->add_option("--seconds", o.duration.seconds, "of each figure, after a quarter more to warm up")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app{kAbout};
+  AddOptions(&app, &flags);
+  try {
+    app.parse(argc, argv);
+    if (flags.workload.batch > flags.workload.rows)
+      throw CLI::ValidationError("--batch", fmt::format("{} different keys of {} rows: at most --rows",
+                                                        flags.workload.batch, flags.workload.rows));
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  for (const char* transport : {"tcp", "ipc"}) {
+    if (!Wanted(flags.transports, transport)) continue;
+    if (const Status status = MeasureOver(transport, flags); !status) {
+      fmt::print(stderr, "push_pull: over {}: {}\n", transport, ToString(status.error()));
+      return kExitFailure;
+    }
+  }
+  return 0;
+}

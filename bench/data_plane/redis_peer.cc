@@ -1,0 +1,254 @@
+// Redis as a peer of push_pull's sparse operations: see --help and README.md. The client does as little as possible:
+// requests are encoded before the clock runs, and answers, whose length is known, are received and not taken apart.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/data_plane/child.h"
+#include "bench/data_plane/measure.h"
+#include "core/hash.h"
+
+namespace tarn::bench {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr std::size_t kValueBytes = 64;
+constexpr std::size_t kBatches = 64;
+constexpr std::size_t kLoadBatch = 10'000;
+constexpr double kStartSeconds = 30;
+constexpr double kProgressSeconds = 2;
+constexpr std::string_view kOk = "+OK\r\n";
+
+struct Options {
+  std::string program = "redis-server";
+  std::uint64_t rows = 10'000'000;
+  std::size_t batch = 10'000;
+  std::size_t depth = 8;
+  Duration duration;
+};
+
+// A connected socket; the answers are known before they come.
+class Connection {
+ public:
+  explicit Connection(int fd) : fd_(fd) {}
+  ~Connection() { close(fd_); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void Send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      Require(sent > 0, "redis: send");
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    }
+  }
+
+  // The next `bytes` bytes, good until the next call; they must begin with `prefix`.
+  std::string_view Receive(std::size_t bytes, std::string_view prefix) {
+    answer_.resize(bytes);
+    Require(recv(fd_, answer_.data(), bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes), "redis: receive");
+    if (!std::string_view(answer_).starts_with(prefix)) Die("redis: unexpected answer: " + answer_.substr(0, 80));
+    return answer_;
+  }
+
+ private:
+  int fd_;
+  std::string answer_;
+};
+
+void AppendBulk(std::string_view bytes, std::string* out) { *out += fmt::format("${}\r\n{}\r\n", bytes.size(), bytes); }
+
+std::string KeyOf(std::uint64_t row) {
+  const std::uint64_t key = Mix64(row);
+  return {reinterpret_cast<const char*>(&key), sizeof key};
+}
+
+const std::string& Value() {
+  static const std::string kValue(kValueBytes, 'v');
+  return kValue;
+}
+
+// MGET or MSET of these rows.
+std::string Request(const char* verb, const std::vector<std::uint64_t>& rows) {
+  const bool set = std::string_view(verb) == "MSET";
+  std::string out = fmt::format("*{}\r\n", 1 + rows.size() * (set ? 2 : 1));
+  AppendBulk(verb, &out);
+  for (const std::uint64_t row : rows) {
+    AppendBulk(KeyOf(row), &out);
+    if (set) AppendBulk(Value(), &out);
+  }
+  return out;
+}
+
+// What MGET of so many rows answers.
+std::string Values(std::size_t rows) {
+  std::string out = fmt::format("*{}\r\n", rows);
+  for (std::size_t i = 0; i < rows; ++i) AppendBulk(Value(), &out);
+  return out;
+}
+
+std::uint16_t FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  Require(fd >= 0 && bind(fd, generic, size) == 0 && getsockname(fd, generic, &size) == 0, "a port on loopback");
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+// A connected socket, or -1 while nobody listens.
+int ConnectTcp(std::uint16_t port) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  Require(fd >= 0, "socket");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+int ConnectUnix(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  Require(fd >= 0, "socket");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  Require(path.size() < sizeof address.sun_path, "the name of a unix socket");
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+int WaitForServer(Child* server, const std::function<int()>& connect) {
+  std::string how;
+  for (const double begin = Now(); Now() - begin < kStartSeconds;) {
+    if (const int fd = connect(); fd >= 0) return fd;
+    if (server->Ended(&how)) Die("redis-server: " + how);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  Die("redis-server does not answer");
+}
+
+void Load(const Options& options, Connection* connection) {
+  double last = Now();
+  for (std::uint64_t row = 0; row < options.rows;) {
+    std::vector<std::uint64_t> rows;
+    while (rows.size() < kLoadBatch && row < options.rows) rows.push_back(row++);
+    connection->Send(Request("MSET", rows));
+    connection->Receive(kOk.size(), kOk);
+    if (Now() - last < kProgressSeconds) continue;
+    last = Now();
+    fmt::print(stderr, "redis_peer: {} of {} rows are there\n", row, options.rows);
+  }
+}
+
+void Measure(const Options& options, const char* verb, const std::string& name, Connection* connection) {
+  SplitMix random(1);
+  std::vector<std::string> requests;
+  while (requests.size() < kBatches) {
+    std::vector<std::uint64_t> rows(options.batch);
+    for (std::uint64_t& row : rows) row = random.Below(options.rows);
+    requests.push_back(Request(verb, rows));
+  }
+  const std::string answer = std::string_view(verb) == "MGET" ? Values(options.batch) : std::string(kOk);
+  connection->Send(requests[0]);
+  connection->Receive(answer.size(), answer);
+  std::size_t next = 0;
+  const std::string_view beginning = std::string_view(answer).substr(0, 64);
+  const double batches = PerSecond(
+      options.duration, options.depth, [&] { return connection->Send(requests[next++ % kBatches]), 0; },
+      [&](int) { connection->Receive(answer.size(), beginning); });
+  Print({.name = name,
+         .value = batches * double(options.batch),
+         .unit = "rows/s",
+         .settings =
+             {{"rows", options.rows}, {"value_bytes", kValueBytes}, {"batch", options.batch}, {"depth", options.depth}},
+         .more = {}});
+}
+
+bool OnPath(const std::string& program) {
+  if (program.contains('/')) return access(program.c_str(), X_OK) == 0;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (access(fmt::format("{}/{}", folder, program).c_str(), X_OK) == 0) return true;
+  return false;
+}
+
+int Run(const Options& options) {
+  if (!OnPath(options.program)) {
+    for (const char* transport : {"tcp", "unix"})
+      for (const char* operation : {"mget", "mset"})
+        PrintSkipped(fmt::format("redis.{}.{}", transport, operation),
+                     fmt::format("{} is not installed (tools/install bench)", options.program));
+    return 0;
+  }
+  const TemporaryFolder folder;
+  const std::uint16_t port = FreePort();
+  const std::string unix_path = folder.path() + "/redis.sock";
+  Child server = Spawn({options.program, "--bind", "127.0.0.1", "--port", std::to_string(port), "--unixsocket",
+                        unix_path, "--save", "", "--appendonly", "no", "--dir", folder.path()},
+                       folder.path() + "/output");
+  Connection tcp(WaitForServer(&server, [&] { return ConnectTcp(port); }));
+  Connection local(WaitForServer(&server, [&] { return ConnectUnix(unix_path); }));
+  Load(options, &tcp);
+  Measure(options, "MGET", "redis.tcp.mget", &tcp);
+  Measure(options, "MSET", "redis.tcp.mset", &tcp);
+  Measure(options, "MGET", "redis.unix.mget", &local);
+  Measure(options, "MSET", "redis.unix.mset", &local);
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app{
+      "Redis beside push_pull's sparse operations: starts redis-server on a free port of loopback and a unix socket,\n"
+      "without persistence and in a temporary folder, fills it, and prints one line of JSON for each of\n\n"
+      "  redis.tcp.mget, redis.unix.mget   random rows of 64 bytes a second, many keys a request, several in flight\n"
+      "  redis.tcp.mset, redis.unix.mset\n\n"
+      "Where redis-server is not installed the lines say so. tools/install bench installs it.\n\n"
+      "  redis_peer --rows 1000000\n\n"
+      "Exit status: 0 done or skipped, 1 failed, 2 bad usage."};
+  app.add_option("--program", options.program, "the server, on the PATH or with its folder")->capture_default_str();
+  app.add_option("--rows", options.rows, "keys")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--batch", options.batch, "keys of a request")->capture_default_str()->check(CLI::Range(1, 500'000));
+  app.add_option("--depth", options.depth, "requests in flight")->capture_default_str()->check(CLI::Range(1, 1024));
+  app.add_option("--seconds", options.duration.seconds, "of each figure, after a quarter more to warm up")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kExitUsage;
+  }
+  return Run(options);
+}
+
+}  // namespace
+}  // namespace tarn::bench
+
+int main(int argc, char** argv) { return tarn::bench::Main(argc, argv); }

@@ -1,0 +1,102 @@
+// Plain TCP sockets on loopback: what ZeroMQ itself is built on.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "bench/data_plane/child.h"
+#include "bench/data_plane/limits.h"
+
+namespace tarn::bench {
+namespace {
+
+void Whole(bool good) {
+  if (!good) Die("the other side of a socket is gone");
+}
+
+void ReadAll(int fd, void* to, std::size_t bytes) {
+  Whole(recv(fd, to, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes));
+}
+
+void WriteAll(int fd, const std::byte* from, std::size_t bytes) {
+  while (bytes != 0) {
+    const ssize_t sent = send(fd, from, bytes, MSG_NOSIGNAL);
+    Whole(sent > 0);
+    from += sent;
+    bytes -= static_cast<std::size_t>(sent);
+  }
+}
+
+struct Ask {
+  std::size_t request_bytes, reply_bytes;  // of the request: with this
+};
+
+[[noreturn]] void Answer(int fd) {
+  std::vector<std::byte> in(std::size_t{32} << 20), out(std::size_t{32} << 20);
+  while (true) {
+    Ask ask{};
+    if (recv(fd, &ask, sizeof ask, MSG_WAITALL) != sizeof ask) _exit(0);
+    ReadAll(fd, in.data(), ask.request_bytes - sizeof ask);
+    WriteAll(fd, out.data(), ask.reply_bytes);
+  }
+}
+
+// A connection over loopback within this process; it forks afterwards.
+std::pair<int, int> Connection() {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  Require(listener >= 0, "socket");
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  Require(bind(listener, generic, size) == 0 && listen(listener, 1) == 0 && getsockname(listener, generic, &size) == 0,
+          "a port on loopback");
+  const int near = socket(AF_INET, SOCK_STREAM, 0);
+  Require(near >= 0 && connect(near, generic, size) == 0, "connect");
+  const int far = accept(listener, nullptr, nullptr);
+  Require(far >= 0, "accept");
+  close(listener);
+  const int on = 1;
+  for (const int fd : {near, far})
+    Require(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, "TCP_NODELAY");
+  return {near, far};
+}
+
+// One at a time in flight where both sides could block on writing to each other: a push waits for nothing but its
+// acknowledgement, of which many fit into the socket.
+void Measure(int fd, const Exchange& exchange, const Duration& duration) {
+  const std::size_t extra = sizeof(Ask);
+  std::vector<std::byte> request(exchange.request_bytes + extra), reply(exchange.reply_bytes);
+  const Ask ask{request.size(), reply.size()};
+  std::memcpy(request.data(), &ask, sizeof ask);
+  const auto start = [&] { return WriteAll(fd, request.data(), request.size()), 0; };
+  const auto finish = [&](int) { ReadAll(fd, reply.data(), reply.size()); };
+  Figure figure = ExchangeFigure("socket.tcp", exchange);
+  if (exchange.round_trip) return PrintLatencies(std::move(figure), Latencies(duration, [&] { finish(start()); }));
+  figure.value = exchange.units * PerSecond(duration, exchange.depth, start, finish);
+  Print(figure);
+}
+
+}  // namespace
+
+void MeasureSockets(const LimitOptions& options) {
+  const auto [near, far] = Connection();
+  const Child server = Fork([&, near = near, far = far] {
+    close(near);
+    Answer(far);
+  });
+  close(far);
+  for (const Exchange& exchange : Exchanges(options)) {
+    // A blocking writer and a blocking writer would wait for each other: keys and rows both exceed a socket's buffers.
+    if (exchange.request_bytes > kSmallBytes && exchange.reply_bytes > kSmallBytes) continue;
+    Measure(near, exchange, options.duration);
+  }
+  close(near);
+}
+
+}  // namespace tarn::bench
