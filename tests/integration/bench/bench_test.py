@@ -1,0 +1,187 @@
+"""Shows, with tiny settings, that the benchmarks of the data plane print every figure that they promise, that bad options
+get one clear line, that a failing or missing program is told and not left out, that no process or folder stays behind,
+and that tools/bench makes a table and a picture in which every figure stands beside its limits."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
+TOOL = ROOT / "tools/bench"
+TORCH_PEER = ROOT / "bench/data_plane/torch_peer"
+TINY = ["--seconds", "0.02", "--rows", "10000", "--batch", "1000"]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from tarn_tools import bench, bench_table
+
+SPARSE = ["sparse_pull", "sparse_pull_planned", "sparse_push", "sparse_push_planned", "adagrad_push", "adagrad_push_planned"]
+WIRE = {
+    "sparse": ["sparse_pull", "sparse_push"],
+    "dense": ["dense_pull_1mb", "dense_push_1mb", "dense_pull_16mb", "dense_push_16mb"],
+    "small": ["small_pull_many", "small_pull_one"],
+}
+OURS = SPARSE + WIRE["dense"] + WIRE["small"]
+ALL_WIRE = [name for names in WIRE.values() for name in names]
+
+
+def names(prefixes, operations):
+    return {f"{prefix}.{operation}" for prefix in prefixes for operation in operations}
+
+
+class BenchTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tarn-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        # Where the programs make their folders.
+        self.environment = {**os.environ, "TMPDIR": folder.name}
+
+    def run_program(self, *command):
+        return subprocess.run(
+            [str(word) for word in command], capture_output=True, text=True, timeout=300, env=self.environment
+        )
+
+    def figures(self, *command):
+        """{name: line}; every line parses, no name comes twice, and nothing is left behind."""
+        done = self.run_program(*command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        found = {line["name"]: line for line in lines}
+        self.assertEqual(len(found), len(lines), "a name came twice")
+        for line in lines:
+            if "skipped" not in line:
+                self.assertGreater(line["value"], 0, line)
+                self.assertGreaterEqual(line["cores"], 1)
+                self.assertTrue(line["unit"] and line["settings"], line)
+        self.assertEqual(list(self.folder.iterdir()), [], "folders left behind")
+        return found
+
+    def assert_usage_error(self, command, *words):
+        done = self.run_program(*command)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stdout, "")
+        for word in words:
+            self.assertIn(word, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+    def test_push_pull_prints_every_figure(self):
+        found = self.figures(BIN / "push_pull", *TINY)
+        self.assertEqual(set(found), names(["tarn.tcp", "tarn.ipc"], OURS))
+        self.assertEqual(found["tarn.tcp.sparse_pull"]["settings"]["rows"], 10000)
+        self.assertEqual(found["tarn.tcp.adagrad_push"]["settings"]["optimizer"], "row_wise_adagrad")
+        self.assertIn("server_cores", found["tarn.ipc.dense_push_1mb"])
+        self.assertIn("p99", found["tarn.tcp.small_pull_one"])
+
+    def test_push_pull_of_several_servers_and_only_one_part(self):
+        found = self.figures(BIN / "push_pull", *TINY, "--only", "sparse", "--transport", "ipc", "--servers", "2")
+        self.assertEqual(set(found), names(["tarn.ipc"], SPARSE))
+
+    def test_limits_print_every_figure(self):
+        expected = names(["zmq.tcp", "zmq.ipc", "shm"], ALL_WIRE)
+        expected |= names(["socket.tcp"], ALL_WIRE) - {"socket.tcp.sparse_pull"}
+        expected |= names(["array", "store"], ["sparse_pull", "sparse_push", "adagrad_push"])
+        expected |= {f"memory.copy_{size}" for size in ("1mb", "16mb", "256mb")}
+        self.assertEqual(set(self.figures(BIN / "data_plane_limits", *TINY)), expected)
+
+    def test_limits_of_one_kind(self):
+        found = self.figures(BIN / "data_plane_limits", *TINY, "--for", "small", "--only", "zmq")
+        self.assertEqual(set(found), names(["zmq.tcp", "zmq.ipc"], WIRE["small"]))
+
+    def test_redis_is_measured_or_said_to_be_missing(self):
+        expected = {f"redis.{way}.{verb}" for way in ("tcp", "unix") for verb in ("mget", "mset")}
+        self.assertEqual(set(self.figures(BIN / "redis_peer", *TINY)), expected)
+        missing = self.figures(BIN / "redis_peer", "--program", "no-such-redis-server", *TINY)
+        self.assertEqual(set(missing), expected)
+        for line in missing.values():
+            self.assertIn("no-such-redis-server is not installed", line["skipped"])
+
+    def test_torch_is_measured_or_said_to_be_missing(self):
+        found = self.figures(sys.executable, TORCH_PEER, "--seconds", "0.02")
+        self.assertEqual(set(found), {f"gloo.tcp.{each}" for each in ("dense_push_1mb", "dense_push_16mb", "small_pull_one")})
+
+    def test_bad_options_are_told_in_one_line(self):
+        for program in ("push_pull", "data_plane_limits", "redis_peer"):
+            self.assert_usage_error([BIN / program, "--rows", "0"], "--rows")
+            self.assert_usage_error([BIN / program, "--seconds", "none"], "--seconds")
+        self.assert_usage_error([BIN / "push_pull", "--transport", "rdma"], "--transport", "rdma")
+        self.assert_usage_error([BIN / "push_pull", "--rows", "10", "--batch", "11"], "--batch", "at most --rows")
+        self.assert_usage_error([BIN / "data_plane_limits", "--only", "magic"], "--only", "magic")
+        self.assert_usage_error([TORCH_PEER, "--seconds", "0"], "--seconds")
+        self.assert_usage_error([TOOL, "spars"], "no bench 'spars'", "sparse, dense, small")
+        self.assert_usage_error([TOOL, "--repetitions", "0"], "--repetitions")
+        self.assert_usage_error([TOOL, "--rows", "10", "--batch", "11"], "at most --rows")
+        self.assert_usage_error([TOOL, "--bin-dir", self.folder], str(self.folder), "not there")
+
+    def test_push_pull_tells_why_a_server_does_not_start(self):
+        programs = self.folder / "bin"
+        programs.mkdir()
+        (programs / "push_pull").write_bytes((BIN / "push_pull").read_bytes())
+        (programs / "push_pull").chmod(0o755)
+        (programs / "tarn-scheduler").write_text("#!/bin/sh\necho no more room >&2\nexit 3\n")
+        (programs / "tarn-scheduler").chmod(0o755)
+        done = self.run_program(programs / "push_pull", *TINY)
+        self.assertEqual(done.returncode, 1)
+        for words in ("tarn-scheduler", "exit code 3", "no more room"):
+            self.assertIn(words, done.stderr)
+
+    def test_tool_writes_lines_table_and_picture(self):
+        out = self.folder / "out"
+        done = self.run_program(TOOL, "sparse", "small", "--repetitions", "2", "--out", out, "--bin-dir", BIN, *TINY)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+        ours = [line for line in lines if line["name"].startswith("tarn.")]
+        self.assertEqual(len(ours), 2 * 2 * (len(SPARSE) + len(WIRE["small"])))
+        self.assertEqual({line["repetition"] for line in lines}, {0, 1})
+        table = (out / "table.md").read_text()
+        for words in ("commit", "CPU", "kernel", "tools/bench sparse small", "/ raw ZeroMQ", "/ row store alone"):
+            self.assertIn(words, table)
+        for name in {line["name"] for line in lines}:
+            self.assertIn(name, table)
+        self.assertIn(table, done.stdout)
+        self.assertIn("sparse: 2 of 2 done", done.stdout)
+        svg = xml.etree.ElementTree.parse(out / "picture.svg").getroot()
+        self.assertTrue(svg.tag.endswith("svg"))
+        self.assertGreater(len(svg.findall("{*}rect")), 3 * len({line["name"] for line in ours}))
+
+    def test_tool_fails_with_a_program_that_fails(self):
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for name in bench.PROGRAMS:
+            (programs / name).write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+            (programs / name).chmod(0o755)
+        done = self.run_program(TOOL, "small", "--out", self.folder / "out", "--bin-dir", programs)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("broken", done.stderr)
+        self.assertRegex(done.stderr, r"tools/bench: .*push_pull failed with exit code 1")
+
+    def test_tool_lists_its_benches(self):
+        done = self.run_program(TOOL, "--list")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual([line.split()[0] for line in done.stdout.splitlines()], list(bench.BENCHES))
+
+
+class TableTest(unittest.TestCase):
+    def test_ratios_are_of_one_repetition_and_gaps_are_left_empty(self):
+        def figure(name, repetition, value, unit="rows/s"):
+            return {"bench": "sparse", "repetition": repetition, "name": name, "value": value, "unit": unit}
+
+        figures = [figure("tarn.tcp.sparse_pull", 0, 2e6), figure("zmq.tcp.sparse_pull", 0, 4e6),
+                   figure("tarn.tcp.sparse_pull", 1, 9e6), figure("zmq.tcp.sparse_pull", 1, 9e6),
+                   figure("tarn.ipc.sparse_pull", 0, 1e6),
+                   {"bench": "sparse", "repetition": 0, "name": "redis.tcp.mget", "skipped": "not there"}]
+        text = bench_table.document([("commit", "abc")], figures)
+        self.assertIn("| tarn.tcp.sparse_pull | 5.5M (2M to 9M) rows/s | 0.75 (0.50 to 1.00) |", text)
+        self.assertIn("| tarn.ipc.sparse_pull | 1M rows/s |  |", text)
+        self.assertIn("- redis.tcp.mget: not there", text)
+        self.assertIsNone(re.search(r"/ Redis", text))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,217 @@
+"""tools/bench: runs the benchmarks of the data plane beside their limits and peers, in turns, and writes what came out."""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import shlex
+import subprocess
+import sys
+import time
+
+from tarn_tools import bench_table, launch_options
+
+ROOT = launch_options.ROOT
+BIN = ROOT / "build/release/bin"
+SCRIPTS = ROOT / "bench/data_plane"
+PEERS_PYTHON = ROOT / "build/peers/bin/python3"
+PROGRAMS = ("push_pull", "data_plane_limits", "redis_peer", "tarn-scheduler", "tarn-server")
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+# What each bench is for, and its programs with their arguments; "rows" marks those that take --rows.
+BENCHES = {
+    "sparse": (
+        "random rows of a large table; beside raw ZeroMQ, the row store alone, an array, shared memory, Redis",
+        [
+            ("push_pull", ["--only", "sparse"], True),
+            ("data_plane_limits", ["--for", "sparse", "--only", "rows", "zmq", "sockets", "shm"], True),
+            ("redis_peer", [], True),
+        ],
+    ),
+    "dense": (
+        "tensors of 1 MB and 16 MB; beside raw ZeroMQ, plain sockets, shared memory, memory copy, torch with gloo",
+        [
+            ("push_pull", ["--only", "dense"], True),
+            ("data_plane_limits", ["--for", "dense", "--only", "copy", "zmq", "sockets", "shm"], True),
+            ("torch_peer", [], False),
+        ],
+    ),
+    "small": (
+        "rows of 1 KB, many in flight and one; beside raw ZeroMQ, plain sockets, shared memory, torch with gloo",
+        [
+            ("push_pull", ["--only", "small"], True),
+            ("data_plane_limits", ["--for", "small", "--only", "zmq", "sockets", "shm"], True),
+            ("torch_peer", [], False),
+        ],
+    ),
+}
+
+DESCRIPTION = """\
+Builds the release preset and measures push and pull between processes of this machine, beside their limits and their
+peers, in turns. Prints every figure as it comes and, at the end, a Markdown table; writes into the folder of --out:
+
+  results.jsonl  every line of every program, with its bench and repetition
+  table.md       medians with their spread, ratios to limits and peers, the machine, the commit and the command
+  picture.svg    the same as bars
+"""
+
+EPILOG = """\
+A peer that is not installed is skipped, and said so: tools/install bench installs Redis; torch is looked for in this
+Python and in build/peers. Other work on the machine spoils the figures: `nice -n -10 tools/bench` as root helps.
+
+exit codes  0 done    1 a program failed    2 bad usage    130 interrupted
+"""
+
+
+def positive(kind):
+    def parse(text):
+        value = kind(text)
+        if value <= 0:
+            raise ValueError
+        return value
+
+    parse.__name__ = f"{kind.__name__} above 0"
+    return parse
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(
+        prog="tools/bench",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHES)} (all)")
+    parser.add_argument("--list", action="store_true", help="say which benches there are, and stop")
+    parser.add_argument("--repetitions", type=positive(int), default=5, metavar="N", help="paired runs of each (%(default)s)")
+    parser.add_argument("--seconds", type=positive(float), default=1, metavar="S", help="of each figure (%(default)s)")
+    parser.add_argument("--rows", type=positive(int), default=10_000_000, metavar="N", help="of a sparse table (%(default)s)")
+    parser.add_argument("--batch", type=positive(int), default=10_000, metavar="N", help="keys of a request (%(default)s)")
+    parser.add_argument("--depth", type=positive(int), default=8, metavar="N", help="sparse requests in flight (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="(runs/bench-DATE-TIME)")
+    parser.add_argument("--bin-dir", type=pathlib.Path, metavar="DIR", help="where the programs are (build/release/bin, built)")
+    options = parser.parse_args(argv)
+    for name in options.names:
+        if name not in BENCHES:
+            parser.error(f"no bench '{name}'; there are: {', '.join(BENCHES)}")
+    if options.batch > options.rows:
+        parser.error(f"--batch {options.batch}: different keys of {options.rows} rows, at most --rows")
+    options.names = options.names or list(BENCHES)
+    options.out = options.out or ROOT / "runs" / time.strftime("bench-%Y%m%d-%H%M%S")
+    return options
+
+
+def torch_python():
+    """A Python that has torch, or this one, which then says that it has not."""
+    has_torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True).returncode == 0
+    return PEERS_PYTHON if not has_torch and PEERS_PYTHON.exists() else sys.executable
+
+
+def commands(name, options):
+    """The command lines of one repetition of a bench."""
+    for program, arguments, sized in BENCHES[name][1]:
+        line = [options.bin_dir / program] if program != "torch_peer" else [torch_python(), SCRIPTS / program]
+        line += [*arguments, "--seconds", options.seconds]
+        if sized:
+            line += ["--rows", options.rows, "--batch", options.batch, "--depth", options.depth]
+        yield [str(word) for word in line]
+
+
+def run(command, record):
+    """Runs a program and hands each of its figures over; False, and said why, if it fails."""
+    print(f"bench: {shlex.join([pathlib.Path(command[0]).name, *command[1:]])}", flush=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            record(json.loads(line))
+    if process.returncode:
+        print(f"tools/bench: {command[0]} failed with exit code {process.returncode}", file=sys.stderr)
+    return process.returncode == 0
+
+
+def measure(options, out):
+    """All figures as a list of dicts, also written to `out`; None if a program failed."""
+    figures = []
+    for name in options.names:
+        for repetition in range(options.repetitions):
+            began = time.monotonic()
+            lines = list(commands(name, options))
+
+            def record(line):
+                figure = {"bench": name, "repetition": repetition, **line}
+                out.write(json.dumps(figure) + "\n")
+                out.flush()
+                figures.append(figure)
+                print(f"  {bench_table.in_words(line)}", flush=True)
+
+            # Every other time backwards: what changes slowly hits both ends alike.
+            for command in lines if repetition % 2 == 0 else reversed(lines):
+                if not run(command, record):
+                    return None
+            seconds = time.monotonic() - began
+            print(f"bench: {name}: {repetition + 1} of {options.repetitions} done, {seconds:.0f} s", flush=True)
+    return figures
+
+
+def first_line(path, prefix):
+    try:
+        lines = pathlib.Path(path).read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(prefix)), "")
+
+
+def circumstances(argv):
+    """Where and how the figures came about: (what, value) pairs."""
+    git = ["git", "-C", str(ROOT)]
+    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True).stdout.strip()
+    memory_kb = int(first_line("/proc/meminfo", "MemTotal").split()[0])
+    return [
+        ("date", time.strftime("%Y-%m-%d %H:%M")),
+        ("CPU", first_line("/proc/cpuinfo", "model name") or platform.machine()),
+        ("cores", str(len(os.sched_getaffinity(0)))),
+        ("memory", f"{memory_kb / 2**20:.0f} GiB"),
+        ("kernel", platform.release()),
+        ("load before", f"{os.getloadavg()[0]:.1f}"),
+        ("commit", (commit or "unknown") + (", changed" if changed else "")),
+        ("command", shlex.join(["tools/bench", *argv])),
+    ]
+
+
+def write_results(options, where, figures):
+    (options.out / "picture.svg").write_text(bench_table.picture(figures))
+    text = bench_table.document(where, figures)
+    (options.out / "table.md").write_text(text)
+    print(f"\n{text}\nbench: {options.out / 'table.md'}, picture.svg and results.jsonl")
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    if options.list:
+        for name, (about, _) in BENCHES.items():
+            print(f"{name:8} {about}")
+        return EXIT_OK
+    if not options.bin_dir:
+        options.bin_dir = BIN
+        if subprocess.run([ROOT / "tools/build", "release", *PROGRAMS]).returncode:
+            return EXIT_FAILED
+    for program in PROGRAMS:
+        if not (options.bin_dir / program).exists():
+            print(f"tools/bench: {options.bin_dir / program}: not there; expected the programs", file=sys.stderr)
+            return EXIT_USAGE
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        where = circumstances(argv)
+        with open(options.out / "results.jsonl", "w", encoding="utf-8") as out:
+            figures = measure(options, out)
+        if figures is None:
+            return EXIT_FAILED
+        write_results(options, where, figures)
+    except OSError as error:
+        print(f"tools/bench: --out: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print(f"\ntools/bench: interrupted; what was measured is in {options.out / 'results.jsonl'}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return EXIT_OK
