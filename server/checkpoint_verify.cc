@@ -22,6 +22,17 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 
+// What is read past the page cache goes to whole blocks of memory.
+struct alignas(4096) Page {
+  std::byte bytes[4096];
+};
+
+// Whether the file is read past the page cache from now on. Not every file system can.
+bool ReadPastCache(int fd, bool direct) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return ::fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;
+}
+
 // The other checkpoints that have the same file, by a hard link: what is wrong with it is wrong with them.
 std::string SharedBy(const std::string& path) {
   const fs::path file = fs::absolute(path).lexically_normal();
@@ -54,13 +65,15 @@ Status VerifyFile(const std::string& path, const CheckpointFile& file,
 Expected<FileSum> SumFile(const std::string& path, bool sync, const std::function<void(std::uint64_t)>& progress) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return std::unexpected(SystemError(path, "open", errno));
-  std::vector<std::byte> piece(kReadBytes);
+  bool direct = sync && ReadPastCache(fd, true);
+  std::vector<Page> piece(kReadBytes / sizeof(Page));
   FileSum sum;
   ssize_t n = 0;
-  while ((n = ::read(fd, piece.data(), piece.size())) > 0 || (n < 0 && errno == EINTR)) {
+  while ((n = ::read(fd, piece.data(), kReadBytes)) > 0 || (n < 0 && (errno == EINTR || (errno == EINVAL && direct)))) {
+    if (n < 0 && errno == EINVAL) direct = ReadPastCache(fd, false);
     if (n < 0) continue;
     sum.bytes += static_cast<std::uint64_t>(n);
-    sum.crc32c = Crc32c(std::span<const std::byte>(piece.data(), static_cast<std::size_t>(n)), sum.crc32c);
+    sum.crc32c = Crc32c(std::as_bytes(std::span(piece)).first(static_cast<std::size_t>(n)), sum.crc32c);
     if (progress) progress(static_cast<std::uint64_t>(n));
   }
   int failure = n < 0 ? errno : 0;

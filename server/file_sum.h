@@ -14,8 +14,8 @@ struct FileSum {
   std::uint32_t crc32c = 0;
 };
 
-// Reads the file to its end. `sync`: also makes its bytes durable. `progress` (empty: none) is told the bytes of each
-// piece. kNotFound or kIo, naming the file.
+// Reads the file to its end. `sync`: also makes its bytes durable, and reads past the page cache where the file
+// system can. `progress` (empty: none) is told the bytes of each piece. kNotFound or kIo, naming the file.
 Expected<FileSum> SumFile(const std::string& path, bool sync,
                           const std::function<void(std::uint64_t bytes)>& progress = {});
 

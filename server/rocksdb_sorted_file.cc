@@ -15,8 +15,14 @@ SortedFile::SortedFile(std::string directory, std::string name) : directory_(std
 }
 SortedFile::~SortedFile() = default;
 
-Status SortedFile::Open() {
-  writer_ = std::make_unique<rocksdb::SstFileWriter>(rocksdb::EnvOptions(), CheckpointFileOptions());
+// Past the page cache, where the file system can: gigabytes that nobody reads soon would drive out what is used, and
+// under a hypervisor that takes back what a guest frees, everything that looks up rows stops while it does.
+Status SortedFile::Open() { return OpenWriter(true) ? Status{} : OpenWriter(false); }
+
+Status SortedFile::OpenWriter(bool direct) {
+  rocksdb::EnvOptions files;
+  files.use_direct_writes = direct;
+  writer_ = std::make_unique<rocksdb::SstFileWriter>(files, CheckpointFileOptions());
   if (auto status = writer_->Open(path()); !status.ok()) return std::unexpected(RocksDbError(path(), "create", status));
   return {};
 }

@@ -31,6 +31,7 @@ class SortedFile {
   CheckpointFile& counts() { return file_; }
 
  private:
+  Status OpenWriter(bool direct);
   std::string path() const { return directory_ + "/" + file_.name; }
 
   std::string directory_;

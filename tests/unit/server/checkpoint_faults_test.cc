@@ -17,7 +17,7 @@
 
 namespace {
 
-enum class Hit { kNothing, kWriting, kReading, kLinks };
+enum class Hit { kNothing, kWriting, kReading, kLinks, kDirect };
 
 std::atomic<Hit> hit{Hit::kNothing};
 std::atomic<int> calls_left{0};  // before one fails
@@ -27,7 +27,7 @@ std::atomic<int> failed{0};
 // Whether this call fails.
 bool Fails(Hit kind) {
   if (hit.load() != kind) return false;
-  if (kind != Hit::kLinks && calls_left.fetch_sub(1) != 0) return false;
+  if (kind != Hit::kLinks && kind != Hit::kDirect && calls_left.fetch_sub(1) != 0) return false;
   ++failed;
   errno = failing_errno.load();
   return true;
@@ -52,6 +52,7 @@ int open(const char* path, int flags, ...) {
   }
   const bool ours = std::string_view(path).find("tarn-chain-") != std::string_view::npos;
   if (ours && Fails((flags & (O_WRONLY | O_RDWR)) != 0 ? Hit::kWriting : Hit::kReading)) return -1;
+  if (ours && (flags & O_DIRECT) != 0 && Fails(Hit::kDirect)) return -1;
   static const auto real = Real<int (*)(const char*, int, ...)>("open");
   return real(path, flags, mode);
 }
@@ -70,6 +71,7 @@ ssize_t pwrite(int fd, const void* bytes, size_t count, off_t offset) {
 
 ssize_t read(int fd, void* bytes, size_t count) {
   if (fd > STDERR_FILENO && Fails(Hit::kReading)) return -1;
+  if (hit == Hit::kDirect && (::fcntl(fd, F_GETFL) & O_DIRECT) != 0 && Fails(Hit::kDirect)) return -1;
   static const auto real = Real<ssize_t (*)(int, void*, size_t)>("read");
   return real(fd, bytes, count);
 }
@@ -221,6 +223,18 @@ TEST_F(CheckpointFaultsTest, WhereLinksDoNotWorkTheBaseIsCopied) {
       EXPECT_EQ(fs::hard_link_count(fs::path(Directory(2)) / file.name), 1u);
     fs::remove_all(Directory(2));
   }
+}
+
+TEST_F(CheckpointFaultsTest, WhatCannotGoPastThePageCacheGoesThroughIt) {
+  failed = 0;
+  failing_errno = EINVAL;
+  hit = Hit::kDirect;
+  const Status cut = CutWithBase();
+  hit = Hit::kNothing;
+  ASSERT_TRUE(cut) << cut.error().message;
+  EXPECT_EQ(Read(2).value(), state_);
+  // Each file of its own was first tried without, to write and to read.
+  EXPECT_GE(failed, 2 * static_cast<int>(manifests_[2].generations.back().files.size()));
 }
 
 }  // namespace
