@@ -9,15 +9,6 @@
 
 namespace tarn::server {
 
-namespace {
-
-std::size_t BytesOf(const CutRows& chunk) {
-  return (chunk.rows.keys.size() + chunk.rows.removed.size()) * sizeof(Key) +
-         chunk.rows.rows.size() * sizeof(std::uint32_t) + chunk.rows.seen.size() * sizeof(Seen);
-}
-
-}  // namespace
-
 RocksDbCheckpointStore::RocksDbCheckpointStore(std::function<void()> wake, std::size_t queued_bytes_max)
     : wake_(std::move(wake)), queued_bytes_max_(queued_bytes_max), thread_([this] { WriteJobs(); }) {
   pthread_setname_np(thread_.native_handle(), "checkpoint");
@@ -37,7 +28,7 @@ void RocksDbCheckpointStore::Begin(Snapshot head, std::string directory) {
 }
 
 void RocksDbCheckpointStore::Put(CutRows chunk) {
-  const std::size_t bytes = BytesOf(chunk);
+  const std::size_t bytes = ByteCount(chunk.rows);
   Queue(std::move(chunk), bytes);
 }
 
@@ -68,7 +59,7 @@ void RocksDbCheckpointStore::WriteJobs() {
     if (closing_) return;
     Job job = std::move(jobs_.front());
     jobs_.pop_front();
-    if (const auto* chunk = std::get_if<CutRows>(&job)) queued_bytes_ -= BytesOf(*chunk);
+    if (const auto* chunk = std::get_if<CutRows>(&job)) queued_bytes_ -= ByteCount(chunk->rows);
     // Half, so that the shard is not woken for every chunk.
     const bool room = waited_for_ && queued_bytes_ <= queued_bytes_max_ / 2;
     if (room) waited_for_ = false;

@@ -166,7 +166,7 @@ std::uint64_t RowStore::row_count() const {
 
 std::uint64_t RowStore::SparsePartition::memory_bytes() const {
   return index.memory_bytes() + free.capacity() * sizeof(free[0]) + changed.memory_bytes() + aside.memory_bytes() +
-         standings.memory_bytes() + (candidates ? candidates->memory_bytes() : 0);
+         removed.memory_bytes() + standings.memory_bytes() + (candidates ? candidates->memory_bytes() : 0);
 }
 
 std::uint64_t RowStore::memory_bytes() const {

@@ -63,7 +63,6 @@ struct CutRequest {
 };
 
 class Candidates;
-struct Changes;
 struct RowLife;
 
 class RowStore {
@@ -254,7 +253,8 @@ class RowStore {
   void MoveChangesAside(Table& table, const CutRequest& request);
   std::size_t RemovedKeysMax() const;
   void NoteRemoved(SparsePartition& partition, Key key);
-  void ForgetRemoved(Changes SparsePartition::* changes);
+  void NoteBack(Table& table, std::uint32_t place, Key key);
+  void ForgetRemoved();
   bool IsWanted(const Table& table, std::size_t place, std::uint64_t number) const;
   bool Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const RowParts& row,
             std::vector<CutRows>* out);
@@ -263,6 +263,7 @@ class RowStore {
   PartitionRows& ChunkOf(const Table& table, PartitionCut& cut, bool early);
   bool NeedsValues(const Table& table, std::size_t place, std::uint64_t number, const RowParts& row) const;
   bool KeepGone(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, std::vector<CutRows>* out);
+  std::size_t HandOutEarly(Table& table, PartitionCut& cut, std::size_t bytes, std::vector<CutRows>* out);
   std::size_t HandOutLists(Table& table, PartitionCut& cut, std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkPartition(Table& table, std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkDense(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out);

@@ -37,8 +37,7 @@ std::vector<TableRows> RowStore::BeginCut(CutRequest request) {
   TARN_CHECK(!cutting_, "one cut at a time");
   aside_known_ = KnowsChanges(request.base_is_previous_cut);
   changed_known_ = true;
-  if (!aside_known_)
-    for (const auto changes : {&SparsePartition::changed, &SparsePartition::aside}) ForgetRemoved(changes);
+  if (!aside_known_) ForgetRemoved();
   std::vector<TableRows> heads;
   for (const auto& table : tables_) {
     if (!table) continue;
@@ -68,9 +67,9 @@ void RowStore::MoveChangesAside(Table& table, const CutRequest& request) {
   }
   for (const auto& partition : table.sparse) {
     if (!partition) continue;
-    if (!request.base_is_previous_cut) partition->changed.AddEarlier(std::move(partition->aside));
+    if (!request.base_is_previous_cut) partition->changed.Merge(partition->aside);
     partition->aside = std::exchange(partition->changed, {});
-    if (request.scope == CutScope::kChanged) partition->aside.MergeEarlier(partition->index);
+    partition->removed.BeginCut(request.base_is_previous_cut);
   }
 }
 
@@ -78,30 +77,39 @@ std::size_t RowStore::RemovedKeysMax() const {
   return std::max<std::size_t>(1, options_.removed_keys_max >> options_.partition_bits);
 }
 
-// Both lists of a partition may hold a key; the bound on what they are together may be met too early.
 bool RowStore::KnowsChanges(bool base_is_previous_cut) const {
   if (!changed_known_) return false;
   if (base_is_previous_cut) return true;
   const auto fits = [this](const auto& partition) {
-    return !partition || partition->changed.removed_keys() + partition->aside.removed_keys() <= RemovedKeysMax();
+    return !partition || partition->removed.since_base() <= RemovedKeysMax();
   };
   return aside_known_ &&
          std::ranges::all_of(tables_, [&](const auto& t) { return !t || std::ranges::all_of(t->sparse, fits); });
 }
 
-// Where every cut is full, or only says a hash, no base ever follows that would clear what is remembered.
+// Where every cut is full, or only says a hash, no base ever follows that would clear what is remembered. What is there
+// stays until the next cut begins: one may be handing it out.
 void RowStore::NoteRemoved(SparsePartition& partition, Key key) {
   if (!(loaded_ || cut_begun_) || !changed_known_) return;
-  if (partition.changed.removed_keys() < RemovedKeysMax()) return partition.changed.Remove(partition.index, key);
-  changed_known_ = false;
-  ForgetRemoved(&SparsePartition::changed);
+  changed_known_ = partition.removed.since_cut() < RemovedKeysMax();
+  if (changed_known_) partition.removed.Add(partition.index, key);
 }
 
-void RowStore::ForgetRemoved(Changes SparsePartition::* changes) {
+// A key that had been removed has a row again; a cut that names it has it before.
+void RowStore::NoteBack(Table& table, std::uint32_t place, Key key) {
+  RemovedKeys& removed = table.sparse[place]->removed;
+  if (removed.Take(key) != RemovedKeys::When::kBeforeCut || cut_request_.scope != CutScope::kChanged) return;
+  if (table.cut.empty() || !table.cut[place].open) return;
+  PartitionCut& cut = table.cut[place];
+  if (removed.IsBehind(cut.Touched().removed_walk, key)) return;
+  ChunkOf(table, cut, true).removed.push_back(key);
+}
+
+void RowStore::ForgetRemoved() {
   for (const auto& table : tables_)
     if (table)
       for (const auto& partition : table->sparse)
-        if (partition) ((*partition).*changes).ForgetRemoved();
+        if (partition) partition->removed.Clear();
 }
 
 void RowStore::DropCut() {
@@ -137,25 +145,32 @@ std::size_t RowStore::WalkPartition(Table& table, std::size_t bytes, std::vector
   if (!table.is_dense() && table.sparse[cut_place_] && !(cut.state && cut.state->lists_out))
     if (const std::size_t listed = HandOutLists(table, cut, bytes, out); listed != 0 || !cut.state->lists_out)
       return listed;
-  if (cut.rows == 0) {
-    cut = {};
-    ++cut_place_;
-    return 0;
-  }
-  PartitionCut::State& state = cut.Touched();
+  if (cut.rows == 0 || cut.Touched().done()) return HandOutEarly(table, cut, bytes, out);
   const std::size_t rows = std::max<std::size_t>(1, bytes / table.row_bytes());
-  const std::size_t cost = table.is_dense() ? WalkDense(table, cut, rows, out) : WalkSparse(table, cut, rows, out);
-  if (!state.done()) return cost;
-  state.early.push_back(std::move(state.chunk));
-  for (PartitionRows& chunk : state.early)
-    if (!chunk.keys.empty() || !chunk.removed.empty()) out->push_back({table.spec.id, std::move(chunk)});
+  return table.is_dense() ? WalkDense(table, cut, rows, out) : WalkSparse(table, cut, rows, out);
+}
+
+// The walk is through: what is left of it, and what did not wait for it, of which there may be as much as the partition
+// has rows. Hands out about `bytes` and returns how many; when that is all, the partition is done.
+std::size_t RowStore::HandOutEarly(Table& table, PartitionCut& cut, std::size_t bytes, std::vector<CutRows>* out) {
+  std::size_t handed = 0;
+  if (cut.state) {
+    std::vector<PartitionRows>& chunks = cut.state->early;
+    if (PartitionRows& last = cut.state->chunk; !last.keys.empty() || !last.removed.empty())
+      chunks.push_back(std::exchange(last, {}));
+    for (; handed < bytes && !chunks.empty(); chunks.pop_back()) {
+      handed += ByteCount(chunks.back());
+      out->push_back({table.spec.id, std::move(chunks.back())});
+    }
+    if (!chunks.empty()) return handed;
+  }
   cut = {};
   ++cut_place_;
-  return cost;
+  return handed;
 }
 
 // The keys of a partition that have no row: those counted, and then those removed since the base, slice by slice.
-// Returns their bytes.
+// Returns what that cost, as the bytes of copies.
 std::size_t RowStore::HandOutLists(Table& table, PartitionCut& cut, std::size_t bytes, std::vector<CutRows>* out) {
   SparsePartition& partition = *table.sparse[cut_place_];
   KeepSeen(table, cut_place_);
@@ -165,16 +180,17 @@ std::size_t RowStore::HandOutLists(Table& table, PartitionCut& cut, std::size_t 
                       .rows = {},
                       .removed = {},
                       .seen = std::exchange(state.seen, {})};
-  const bool any_removed = cut_request_.scope == CutScope::kChanged && partition.aside.removed;
-  if (any_removed)
-    partition.aside.removed->Continue(&state.removed_walk, std::max<std::size_t>(1, bytes / sizeof(Key)),
-                                      [&](Key key, std::uint32_t) { lists.removed.push_back(key); });
-  state.lists_out = !any_removed || state.removed_walk.done;
+  const bool wanted = cut_request_.scope == CutScope::kChanged;
+  const std::size_t looked_at = partition.removed.Continue(
+      &state.removed_walk, std::max<std::size_t>(1, bytes / kLookCost), [&](Key key) {
+        if (wanted) lists.removed.push_back(key);
+      });
+  state.lists_out = state.removed_walk.done;
   if (cut_request_.hash_all)
     for (const Seen& seen : lists.seen) cut_hash_ += SeenHash(table.salt, seen);
   const std::size_t listed = lists.removed.size() * sizeof(Key) + lists.seen.size() * sizeof(Seen);
   if (listed != 0) out->push_back({table.spec.id, std::move(lists)});
-  return listed;
+  return listed + looked_at * kLookCost;
 }
 
 std::size_t RowStore::WalkDense(Table& table, PartitionCut& cut, std::size_t rows, std::vector<CutRows>* out) {
@@ -247,7 +263,7 @@ void RowStore::KeepSeen(Table& table, std::uint32_t place) {
 
 bool RowStore::IsWanted(const Table& table, std::size_t place, std::uint64_t number) const {
   if (cut_request_.scope == CutScope::kAll) return true;
-  return table.is_dense() ? table.dense[place].aside.Test(number) : table.sparse[place]->aside.rows.Test(number);
+  return table.is_dense() ? table.dense[place].aside.Test(number) : table.sparse[place]->aside.Test(number);
 }
 
 // Hands a row to the cut, once: into the walk's chunk; without `out` the walk is not here yet. Whether it was not done.

@@ -12,9 +12,10 @@
 #include "core/position.h"
 #include "core/row_layout.h"
 #include "server/candidates.h"
-#include "server/changes.h"
+#include "server/bit_set.h"
 #include "server/dense_range.h"
 #include "server/life.h"
+#include "server/removed_keys.h"
 #include "server/row_index.h"
 #include "server/row_slabs.h"
 #include "server/row_store.h"
@@ -48,8 +49,9 @@ struct RowStore::SparsePartition {
   std::uint32_t tier_end = 0;              // numbers given out there
   RowSlabs lives;                          // by number; empty if the table has none
   std::vector<std::uint32_t> free;         // numbers of removed rows
-  Changes changed;                         // since the last cut
-  Changes aside;                           // until the last cut, since its base
+  BitSet changed;                          // rows by number: since the last cut
+  BitSet aside;                            // until the last cut, since its base
+  RemovedKeys removed;                     // since that base
   std::unique_ptr<Candidates> candidates;  // null: none yet
 
   // Of a table whose rows expire.
@@ -84,7 +86,7 @@ struct RowStore::PartitionCut {
   // Of a partition that the cut has touched and not finished.
   struct State {
     BitSet settled;                    // by number: copied, or not of this cut
-    std::vector<PartitionRows> early;  // rows that changed before the walk came to them, as they were
+    std::vector<PartitionRows> early;  // what changed before the walk came to it, as it was
     PartitionRows chunk;               // of the walk, not yet full
     RowIndex::Walk walk;               // dense: `done` only
     std::uint64_t next = 0;            // dense: number

@@ -38,7 +38,7 @@ RowStore::RowParts RowStore::RowForLoad(Table& table, std::uint32_t place, Key k
       number = BirthOf(table, partition, hash, key);
     else if (partition.resident != nullptr)
       partition.resident->Overwrite(place, number);
-    partition.changed.Restore(key);
+    partition.removed.Take(key);
     return table.SparseRow(partition, number);
   } catch (const std::bad_alloc& e) {
     ThrowExhausted(table, e);

@@ -108,7 +108,7 @@ void RowStore::FindBuckets(const Table& table, Group* group) const {
   const bool all = ahead == Ahead::kRows;
   float* row = partition.Row(number);
   PrefetchForWrite(row, table.layout.value_words + (all ? table.layout.slot_words : 0));
-  if (all) partition.changed.rows.Prefetch(number);
+  if (all) partition.changed.Prefetch(number);
   if (table.has_life() && (all || !partition.verdicts.empty())) __builtin_prefetch(partition.Life(number), 1);
   return row;
 }
@@ -147,7 +147,7 @@ void RowStore::FindNearInMemory(const Table& table, Ahead ahead, const SparsePar
   if (!all && !lives) return;
   for (; i < end; ++i) {
     const std::uint32_t number = group->rows[i] != nullptr ? group->numbers[i] : 0;
-    if (all) partition.changed.rows.Prefetch(number);
+    if (all) partition.changed.Prefetch(number);
     if (lives) __builtin_prefetch(partition.Life(number), 1);
   }
 }
@@ -283,7 +283,7 @@ std::uint32_t RowStore::BearRow(Table& table, std::uint32_t place, std::uint64_t
   if (table.has_life() && !Admit(table, place, key, clock)) return RowIndex::kNone;
   const std::uint32_t number = BirthOf(table, partition, hash, key);
   LeaveOut(table, place, number);
-  partition.changed.Restore(key);
+  NoteBack(table, place, key);
   return number;
 }
 
@@ -304,7 +304,7 @@ RowStore::RowParts RowStore::RowForApply(Table& table, const Group& group, std::
     if (table.has_life()) Touch(table, partition, number);
     if (partition.resident != nullptr) partition.resident->MarkChanged(place, number);
   }
-  partition.changed.rows.Set(number);
+  partition.changed.Set(number);
   return table.SparseRow(partition, number);
 }
 

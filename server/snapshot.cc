@@ -45,10 +45,13 @@ std::uint64_t RowCount(const std::vector<TableRows>& tables) {
 std::uint64_t ByteCount(const std::vector<TableRows>& tables) {
   std::uint64_t bytes = 0;
   for (const TableRows& table : tables)
-    for (const PartitionRows& partition : table.partitions)
-      bytes += (partition.keys.size() + partition.removed.size()) * sizeof(Key) +
-               partition.rows.size() * sizeof(std::uint32_t) + partition.seen.size() * sizeof(Seen);
+    for (const PartitionRows& partition : table.partitions) bytes += ByteCount(partition);
   return bytes;
+}
+
+std::uint64_t ByteCount(const PartitionRows& rows) {
+  return (rows.keys.size() + rows.removed.size()) * sizeof(Key) + rows.rows.size() * sizeof(std::uint32_t) +
+         rows.seen.size() * sizeof(Seen);
 }
 
 }  // namespace tarn::server

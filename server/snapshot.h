@@ -71,5 +71,6 @@ std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_words, const
 std::uint64_t RowCount(const std::vector<TableRows>& tables);
 // Bytes of keys and rows.
 std::uint64_t ByteCount(const std::vector<TableRows>& tables);
+std::uint64_t ByteCount(const PartitionRows& rows);
 
 }  // namespace tarn::server

@@ -162,7 +162,7 @@ MUTANTS = [
      ".base_is_previous_cut = order.base.value != 0 && order.base == last_cut_,",
      ".base_is_previous_cut = order.base.value != 0,"),
     ("changes-since-what-was-given-up-lost", "server/row_store_cut.cc",
-     "if (!request.base_is_previous_cut) partition->changed.AddEarlier(std::move(partition->aside));", ""),
+     "if (!request.base_is_previous_cut) partition->changed.Merge(partition->aside);", ""),
     ("base-that-is-not-whole", "scheduler/checkpoints.cc",
      "pending_->order.base = chain_.back().id;", "pending_->order.base = CheckpointId(last_.value - 1);"),
     ("chain-without-its-middle", "scheduler/checkpoints.cc",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "core/hash.h"
 #include "core/position.h"
@@ -178,6 +179,39 @@ TEST_F(RowStoreCutTest, CopiesNoMoreThanASliceAtOnce) {
     for (const CutRows& chunk : chunks) bytes += chunk.rows.keys.size() * row_bytes;
     EXPECT_LE(bytes, 3 * slice + 2000);
   }
+}
+
+TEST_F(RowStoreCutTest, HandsOutNoMoreThanASliceAtOnceOfWhatWasCopiedEarly) {
+  constexpr std::size_t kSliceBytes = 100'000;
+  constexpr std::size_t kEarlyChunkBytes = 17'000;  // what a chunk of rows that were copied early may hold, and more
+  const std::uint32_t count = 40'000;
+  RowStore rows({.job_seed = kSeed, .partition_bits = 0, .owned = {PartitionId(0)}});
+  ASSERT_TRUE(rows.AddTable(sparse_));
+  std::vector<Key> keys(count);
+  for (std::uint32_t i = 0; i < count; ++i) keys[i] = i;
+  const std::vector<Section> sections = {{PartitionId(0), count, {}}};
+  const std::vector<float> gradients(keys.size() * sparse_.dim, 1.0f);
+  const auto push_all = [&] {
+    rows.Apply(sparse_.id, sections, keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(gradients.data()),
+               Clock(1));
+  };
+  push_all();
+  (void)rows.BeginCut();
+  push_all();
+  ASSERT_EQ(rows.cut_early_bytes(), count * RowWords(sparse_) * sizeof(float));
+  std::size_t handed = 0, most = 0;
+  for (bool done = false; !done;) {
+    std::vector<CutRows> chunks;
+    done = rows.ContinueCut(kSliceBytes, &chunks);
+    std::size_t bytes = 0;
+    for (const CutRows& chunk : chunks) {
+      bytes += ByteCount(chunk.rows);
+      handed += chunk.rows.keys.size();
+    }
+    most = std::max(most, bytes);
+  }
+  EXPECT_EQ(handed, count);
+  EXPECT_LE(most, kSliceBytes + kEarlyChunkBytes + sizeof(Key) * kEarlyChunkBytes / (RowWords(sparse_) * 4));
 }
 
 TEST_F(RowStoreCutTest, CanBeGivenUpAndBegunAgain) {
@@ -410,6 +444,72 @@ TEST_F(ManyRemovedKeysTest, AreHandedOutInSlices) {
   }
   EXPECT_EQ(removed, kKeys);
   EXPECT_LE(most, 2 * kSliceBytes / sizeof(Key));
+}
+
+TEST_F(ManyRemovedKeysTest, OfCutsThatWereLostAreHandedOutInSlicesToo) {
+  constexpr std::size_t kKeys = 10'000, kSliceBytes = 4000;
+  (void)CutAll(&rows_);  // the base
+  for (int lost = 0; lost < 3; ++lost) {
+    ComeAndGo(kKeys);
+    (void)CutAll(&rows_, 1 << 20, {.scope = CutScope::kChanged, .base_is_previous_cut = lost == 0});
+  }
+  ComeAndGo(kKeys);
+  (void)rows_.BeginCut({.scope = CutScope::kChanged});
+  std::size_t removed = 0, most = 0;
+  for (bool done = false; !done;) {
+    std::vector<CutRows> chunks;
+    done = rows_.ContinueCut(kSliceBytes, &chunks);
+    std::size_t now = 0;
+    for (const CutRows& chunk : chunks) now += chunk.rows.removed.size();
+    most = std::max(most, now);
+    removed += now;
+  }
+  EXPECT_EQ(removed, 4 * kKeys);
+  EXPECT_LE(most, 2 * kSliceBytes / sizeof(Key));
+}
+
+TEST_F(ManyRemovedKeysTest, AreNamedOnceByTheCutThatTheyCameBackIn) {
+  constexpr std::size_t kKeys = 5000, kBack = 20;
+  (void)CutAll(&rows_);
+  ComeAndGo(kKeys);
+  (void)rows_.BeginCut({.scope = CutScope::kChanged, .base_is_previous_cut = true});
+  std::vector<CutRows> chunks;
+  Key back = 0;
+  // Between slices some come back, of which the cut has named some and others not; and some of those go again.
+  while (!rows_.ContinueCut(2000, &chunks))
+    if (back < kKeys) {
+      next_key_ = back += kBack;
+      Push(kBack / 2);
+      Expire();
+      while (rows_.sweeping()) rows_.ContinueSweep(100);
+      next_key_ = back + kBack / 4;
+      Push(kBack / 4);
+    }
+  ASSERT_GT(back, kBack * 5);
+  std::multiset<Key> named;
+  for (const CutRows& chunk : chunks) {
+    EXPECT_TRUE(chunk.rows.keys.empty());
+    named.insert(chunk.rows.removed.begin(), chunk.rows.removed.end());
+  }
+  ASSERT_EQ(named.size(), kKeys);
+  for (Key key = 0; key < kKeys; ++key) EXPECT_EQ(named.count(key), 1u) << key;
+  // The next one has those of them that went again, and names none that has a row.
+  std::vector<TableRows> tables = CutAll(&rows_, 1000, {.scope = CutScope::kChanged, .base_is_previous_cut = true});
+  const PartitionRows& next = tables[0].partitions[0];
+  const std::set<Key> gone(next.removed.begin(), next.removed.end());
+  EXPECT_EQ(gone.size(), next.removed.size());
+  for (const Key key : next.keys) EXPECT_FALSE(gone.contains(key));
+  EXPECT_EQ(next.keys.size() + gone.size(), back / kBack * (kBack / 2));
+}
+
+TEST_F(ManyRemovedKeysTest, TakeNoMemoryOnceTheirBaseIsBehind) {
+  (void)CutAll(&rows_);
+  const CutRequest next{.scope = CutScope::kChanged, .base_is_previous_cut = true};
+  ComeAndGo(50'000);
+  const std::uint64_t most = rows_.memory_bytes();
+  EXPECT_EQ(RemovedIn(next), 50'000u);
+  EXPECT_EQ(RemovedIn(next), 0u);
+  EXPECT_LT(rows_.memory_bytes(), most - 50'000 * sizeof(Key));
 }
 
 TEST_F(ManyRemovedKeysTest, ThatHadNotBeenSweptComeInChunks) {
