@@ -145,19 +145,23 @@ std::size_t RowStore::WalkPartition(Table& table, std::size_t bytes, std::vector
   if (!table.is_dense() && table.sparse[cut_place_] && !(cut.state && cut.state->lists_out))
     if (const std::size_t listed = HandOutLists(table, cut, bytes, out); listed != 0 || !cut.state->lists_out)
       return listed;
-  if (cut.rows == 0 || cut.Touched().done()) return HandOutEarly(table, cut, bytes, out);
-  const std::size_t rows = std::max<std::size_t>(1, bytes / table.row_bytes());
-  return table.is_dense() ? WalkDense(table, cut, rows, out) : WalkSparse(table, cut, rows, out);
+  std::size_t cost = 0;
+  if (cut.rows != 0 && !cut.Touched().done()) {
+    const std::size_t rows = std::max<std::size_t>(1, bytes / table.row_bytes());
+    cost = table.is_dense() ? WalkDense(table, cut, rows, out) : WalkSparse(table, cut, rows, out);
+    if (!cut.state->done()) return cost;
+  }
+  return cost + HandOutEarly(table, cut, bytes - std::min(bytes, cost), out);
 }
 
-// The walk is through: what is left of it, and what did not wait for it, of which there may be as much as the partition
-// has rows. Hands out about `bytes` and returns how many; when that is all, the partition is done.
+// The walk is through: hands out what is left of it, and about `bytes` of what did not wait for it, which may be as much
+// as the partition has rows. Returns how many; when that was all, the partition is done.
 std::size_t RowStore::HandOutEarly(Table& table, PartitionCut& cut, std::size_t bytes, std::vector<CutRows>* out) {
   std::size_t handed = 0;
   if (cut.state) {
-    std::vector<PartitionRows>& chunks = cut.state->early;
     if (PartitionRows& last = cut.state->chunk; !last.keys.empty() || !last.removed.empty())
-      chunks.push_back(std::exchange(last, {}));
+      out->push_back({table.spec.id, std::exchange(last, {})});
+    std::vector<PartitionRows>& chunks = cut.state->early;
     for (; handed < bytes && !chunks.empty(); chunks.pop_back()) {
       handed += ByteCount(chunks.back());
       out->push_back({table.spec.id, std::move(chunks.back())});
