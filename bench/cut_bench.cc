@@ -2,7 +2,11 @@
 // one after the other, and in the middle of them the order to cut. A turn is a push and what the shard's timer does
 // behind it, as in the server's loop. Without --dir the store takes the rows and drops them: the disk is not measured.
 // With it they are written: all of them; what changed while that went on; and, after pushes to 1% of the rows alone,
-// what changed since. Beside them the time that the same bytes take in one plain file.
+// what changed since. In the end the time that the same bytes take in one plain file. With --memory as well, rows beyond
+// it lie on disk, and pushes go to a tenth of the rows.
+//
+// A push may also wait for the machine: for another process, or for a hypervisor that takes back memory which the guest
+// has freed. So a thread beside it now and then reads at random in memory of its own, as many lines as a push touches.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
@@ -10,10 +14,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <map>
+#include <memory>
+#include <semaphore>
+#include <thread>
 #include <vector>
 
 #include "core/job.h"
@@ -23,6 +31,7 @@
 #include "server/rocksdb_checkpoint_store.h"
 #include "server/row_store.h"
 #include "server/shard.h"
+#include "server/tier/rocksdb_cold_store.h"
 
 namespace tarn::server {
 namespace {
@@ -67,6 +76,36 @@ struct Longest {
   }
 };
 
+// What the machine holds up by itself: reads at random, once a millisecond.
+class Beside {
+ public:
+  Beside() : thread_([this] { Read(); }) {}
+  ~Beside() {
+    done_ = true;
+    thread_.join();
+  }
+  // Since the last call.
+  double TakeLongestCpu() { return longest_.exchange(0); }
+
+ private:
+  static constexpr std::size_t kReads = 2 * kPushKeys;
+  void Read() {
+    std::vector<std::uint64_t> memory(std::size_t{1} << 25, 1);
+    std::uint64_t at = 1;
+    while (!done_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const double start = CpuNow();
+      for (std::size_t i = 0; i < kReads; ++i)
+        at = at * 6364136223846793005u + memory[(at >> 30) % memory.size()];
+      longest_ = std::max(longest_.load(), CpuNow() - start);
+    }
+  }
+
+  std::atomic<bool> done_ = false;
+  std::atomic<double> longest_ = 0;
+  std::thread thread_;
+};
+
 // Takes everything, keeps nothing.
 class DroppingStore : public CheckpointStore {
  public:
@@ -102,7 +141,9 @@ double PlainWriteSeconds(const std::string& path, std::uint64_t bytes) {
 
 class Bench {
  public:
-  Bench(std::uint64_t rows, CheckpointStore* store) : rows_(rows), hot_(rows), shard_({.nonce = 1}, store) {
+  // `memory_bytes` 0: all rows are in memory. Else `dir` has a place for the others.
+  Bench(std::uint64_t rows, CheckpointStore* store, std::size_t memory_bytes = 0, const std::string& dir = {})
+      : rows_(rows), hot_(rows), shard_(Options(memory_bytes, dir), store) {
     spec_.id = TableId(1);
     spec_.name = "t";
     spec_.dim = kDim;
@@ -114,6 +155,7 @@ class Bench {
     Join();
     Longest ignored;
     for (std::uint64_t first = 0; first < rows; first += kPushKeys) Push(first, &ignored);
+    if (memory_bytes != 0) hot_ = rows / 10;
   }
 
   void Run(const DroppingStore& store) {
@@ -130,6 +172,17 @@ class Bench {
   }
 
  private:
+  ShardOptions Options(std::size_t memory_bytes, const std::string& dir) {
+    ShardOptions options{.nonce = 1};
+    if (memory_bytes == 0) return options;
+    options.make_tier = [this, memory_bytes, dir](const tarn::Job&) -> Expected<Tier> {
+      auto cold = RocksDbColdStore::Open({.directory = dir + "/tier", .file_system = nullptr},
+                                         [this] { disk_events_.release(); });
+      if (!cold) Die(cold.error().message);
+      return Tier{.store = *std::move(cold), .limit_bytes = memory_bytes};
+    };
+    return options;
+  }
   void Join() {
     shard_.Start(0, &out_);
     Welcome welcome{.nonce = 1, .incarnation = Incarnation(5), .job_text = ToToml(Job())};
@@ -169,9 +222,17 @@ class Bench {
     message.values = gradients_;
     longest->Time([&] {
       shard_.OnMessage(Peer(kFirstAcceptedPeer + 1), std::move(message), 0, &out_);
-      if (shard_.NextTimer() <= 0) shard_.OnTimer(0, &out_);
+      TakeRest();
+      while (out_.empty()) {  // rows come from disk
+        (void)disk_events_.try_acquire_for(std::chrono::milliseconds(1));
+        TakeRest();
+      }
     });
     out_.clear();
+  }
+  void TakeRest() {
+    shard_.OnTier(0, &out_);
+    if (shard_.NextTimer() <= 0) shard_.OnTimer(0, &out_);
   }
   // Somewhere else each time: the keys of a push are neighbours.
   void Turn(Longest* longest) {
@@ -201,6 +262,7 @@ class Bench {
     Longest longest, order;
     order.Time([&] { FromScheduler(ViewUpdate{view_}); });
     order.Print("the order to cut");
+    (void)beside_.TakeLongestCpu();
     std::vector<CheckpointPart> parts;
     for (; parts.empty(); parts = store->TakeWritten()) Turn(&longest);
     const double took = Now() - start;
@@ -218,8 +280,8 @@ class Bench {
     longest.Print(what);
     std::uint64_t entries = 0;
     for (const CheckpointFile& file : own.files) entries += file.rows;
-    fmt::print("  {:.2f} s, {} rows, {} bytes; one plain file of that size: {:.2f} s\n", took, entries, own.bytes(),
-               PlainWriteSeconds(dir + "/plain", own.bytes()));
+    fmt::print("  {:.2f} s, {} rows, {} bytes; random reads beside: longest {:.3f} ms of their thread\n", took, entries,
+               own.bytes(), beside_.TakeLongestCpu() * 1e3);
     return own.bytes();
   }
 
@@ -235,12 +297,15 @@ class Bench {
     const std::uint64_t delta = Write(4, dir, "while the 1% that changed is written", store);
     fmt::print("1% of the rows changed: {:.2f}% of the bytes\n", 100.0 * double(delta) / double(full));
     Measure("after it");
+    fmt::print("one plain file of {} bytes: {:.2f} s\n", full, PlainWriteSeconds(dir + "/plain", full));
   }
 
  private:
   std::uint64_t rows_;
   std::uint64_t hot_;  // pushes go to the first so many keys
+  std::counting_semaphore<> disk_events_{0};
   Shard shard_;
+  Beside beside_;
   TableSpec spec_;
   Positioner position_;
   View view_;
@@ -262,7 +327,11 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(std::uint64_t{2048}, std::uint64_t{1} << 32));
   std::string dir;
   app.add_option("--dir", dir, "folder to write checkpoints into; left out: they are dropped");
+  std::size_t memory_mib = 0;
+  app.add_option("--memory", memory_mib, "MiB of rows in memory, the others lie in --dir; left out: all")
+      ->check(CLI::Range(std::size_t{64}, std::size_t{1} << 20));
   CLI11_PARSE(app, argc, argv);
+  if (memory_mib != 0 && dir.empty()) tarn::server::Die("--memory needs --dir");
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // as net::KeepLargeBlocks does in a server
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
   if (dir.empty()) {
@@ -271,5 +340,5 @@ int main(int argc, char** argv) {
     return 0;
   }
   tarn::server::WritingStore store;
-  tarn::server::Bench(rows, &store).RunOnDisk(dir, &store);
+  tarn::server::Bench(rows, &store, memory_mib << 20, dir).RunOnDisk(dir, &store);
 }
