@@ -2,8 +2,8 @@
 // one after the other, and in the middle of them the order to cut. A turn is a push and what the shard's timer does
 // behind it, as in the server's loop. Without --dir the store takes the rows and drops them: the disk is not measured.
 // With it they are written: all of them; what changed while that went on; and, after pushes to 1% of the rows alone,
-// what changed since. In the end the time that the same bytes take in one plain file. With --memory as well, rows beyond
-// it lie on disk, and pushes go to a tenth of the rows.
+// what changed since. In the end the time that the same bytes take in one plain file. With --memory as well, rows
+// beyond it lie on disk, and pushes go to a tenth of the rows.
 //
 // A push may also wait for the machine: for another process, or for a hypervisor that takes back memory which the guest
 // has freed. So a thread beside it now and then reads at random in memory of its own, as many lines as a push touches.
@@ -95,8 +95,7 @@ class Beside {
     while (!done_) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       const double start = CpuNow();
-      for (std::size_t i = 0; i < kReads; ++i)
-        at = at * 6364136223846793005u + memory[(at >> 30) % memory.size()];
+      for (std::size_t i = 0; i < kReads; ++i) at = at * 6364136223846793005u + memory[(at >> 30) % memory.size()];
       longest_ = std::max(longest_.load(), CpuNow() - start);
     }
   }

@@ -154,8 +154,8 @@ std::size_t RowStore::WalkPartition(Table& table, std::size_t bytes, std::vector
   return cost + HandOutEarly(table, cut, bytes - std::min(bytes, cost), out);
 }
 
-// The walk is through: hands out what is left of it, and about `bytes` of what did not wait for it, which may be as much
-// as the partition has rows. Returns how many; when that was all, the partition is done.
+// The walk is through: hands out what is left of it, and about `bytes` of what did not wait for it, which may be as
+// much as the partition has rows. Returns how many; when that was all, the partition is done.
 std::size_t RowStore::HandOutEarly(Table& table, PartitionCut& cut, std::size_t bytes, std::vector<CutRows>* out) {
   std::size_t handed = 0;
   if (cut.state) {
@@ -185,8 +185,8 @@ std::size_t RowStore::HandOutLists(Table& table, PartitionCut& cut, std::size_t 
                       .removed = {},
                       .seen = std::exchange(state.seen, {})};
   const bool wanted = cut_request_.scope == CutScope::kChanged;
-  const std::size_t looked_at = partition.removed.Continue(
-      &state.removed_walk, std::max<std::size_t>(1, bytes / kLookCost), [&](Key key) {
+  const std::size_t looked_at =
+      partition.removed.Continue(&state.removed_walk, std::max<std::size_t>(1, bytes / kLookCost), [&](Key key) {
         if (wanted) lists.removed.push_back(key);
       });
   state.lists_out = state.removed_walk.done;

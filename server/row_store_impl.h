@@ -11,8 +11,8 @@
 
 #include "core/position.h"
 #include "core/row_layout.h"
-#include "server/candidates.h"
 #include "server/bit_set.h"
+#include "server/candidates.h"
 #include "server/dense_range.h"
 #include "server/life.h"
 #include "server/removed_keys.h"
