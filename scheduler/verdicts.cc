@@ -84,7 +84,7 @@ std::vector<Verdict> Membership::TakeVerdicts() {
   std::vector<Incarnation> ready;
   for (const auto& [id, reports] : fenced_)
     if (reports.size() == shards_.size()) ready.push_back(id);
-  if (restarting_ && formed_ && ready.size() == fenced_.size() && Confirmed(view_.version)) {
+  if (restarting_ && formed_ && ready.size() == fenced_.size()) {
     restarting_ = false;
     if (options_.ends_together) EndAsOne(std::exchange(ready, {}));
   }
