@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <utility>
 
 #include "core/position.h"
 #include "server/exhaustion.h"
@@ -52,9 +53,9 @@ Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume,
       oracle_(scenario_),
       network_(&events_, scenario_.faults, scenario_.draw, scenario_.through_frames,
                [this](ProcessId to, Peer from, Message message) { Deliver(to, from, std::move(message)); }),
-      scheduler_store_(
-          disk, &oracle_, scenario_.faults.fail_manifest, scenario_.draw,
-          [this](const auto& directory, const auto& manifest) { CheckCheckpoint({manifest, directory}); }) {}
+      scheduler_store_(disk, &oracle_, scenario_.faults.fail_manifest, scenario_.draw,
+                       [this](const auto& directory, const auto& manifest) { CheckCheckpoint({manifest, directory}); }),
+      jumps_awaited_(scenario_.faults.outages_at_jumps) {}
 
 Fleet::~Fleet() = default;
 
@@ -193,6 +194,8 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
   auto it = processes_.find(to);
   if (it == processes_.end()) return;
   if (verbose_) Trace(fmt::format("{} <- {:x} {}", it->second->node, from.value, BodyName(message.body)));
+  if (it->second->recovers_us != 0 && std::holds_alternative<Welcome>(message.body))
+    it->second->paused_until = events_.now() + std::exchange(it->second->recovers_us, 0);
   Step(to, [this, from, message = std::move(message)](Process& p, Outbox* out) {
     if (p.scheduler) {
       if (message.sender.role == Role::kShard) heard_[1 + message.sender.rank] = events_.now();

@@ -69,10 +69,13 @@ class Fleet {
   void PlanOutages();
   void AwaitOutage();
   void Outage();
+  void EndEverything();
   void ComeBack();
   void EndDisks();
   void SetClocks();
   void OnMoment(Moment moment);
+  void OnJump(Incarnation worker);
+  void RecoverSlowly();
   void OnWorkerTold(const Process& worker, const Message& message);
   bool IsAhead(Incarnation worker) const;
   void OnSchedulerTold(const Message& message);
@@ -88,7 +91,8 @@ class Fleet {
   void PlanFaults();
   void PlanPartitions();
   void PlanPauses();
-  void CrashWorker(std::uint32_t rank);
+  // away_us: how long; 0: by chance.
+  void CrashWorker(std::uint32_t rank, TimeUs away_us = 0);
   void Pause(NodeId node, TimeUs length);
   void PlanTierFaults(ProcessId id);
   void PlanTimeJumps();
@@ -137,6 +141,7 @@ class Fleet {
   std::map<NodeId, TimeUs> said_, heard_;  // by shard: to the scheduler, by it
   bool down_ = false;
   std::optional<Moment> awaited_;  // by an outage that is due
+  std::uint32_t jumps_awaited_;    // by outages
   CheckpointId last_order_, last_whole_;
   std::uint64_t outages_ = 0, power_cuts_ = 0, deaths_in_outages_ = 0, recoveries_ = 0, time_jumps_ = 0;
   scheduler::SchedulerState restored_;  // what the scheduler at hand came back from

@@ -90,7 +90,7 @@ void Fleet::Pause(NodeId node, TimeUs length) {
   }
 }
 
-void Fleet::CrashWorker(std::uint32_t rank) {
+void Fleet::CrashWorker(std::uint32_t rank, TimeUs away_us) {
   if (down_) return;
   const ProcessId id = worker_of_rank_[rank];
   auto it = processes_.find(id);
@@ -101,7 +101,9 @@ void Fleet::CrashWorker(std::uint32_t rank) {
   network_.RemoveProcess(id);
   processes_.erase(it);
   // Comes back at once, or late enough to be found dead first.
-  const TimeUs back = rng_.Chance(0.7) ? TimeUs(rng_.Below(500'000)) : TimeUs(rng_.Below(9'000'000));
+  const TimeUs back = away_us != 0       ? away_us
+                      : rng_.Chance(0.7) ? TimeUs(rng_.Below(500'000))
+                                         : TimeUs(rng_.Below(9'000'000));
   events_.At(events_.now() + back, [this, rank, id] {
     if (!down_ && worker_of_rank_[rank] == id) worker_of_rank_[rank] = StartWorker(rank);
   });

@@ -1,4 +1,5 @@
-// Logs of a simulated fleet, and what ends everything at once: all processes, or the power with what was not synced.
+// Logs of a simulated fleet, what ends everything at once: all processes, or the power with what was not synced, and
+// what goes wrong as they come back.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -59,9 +60,20 @@ void Fleet::OnWorkerTold(const Process& worker, const Message& message) {
       if (section.code == ErrorCode::kOk) witness.OnPushAcked(incarnation, section.partition, section.sequence);
     OnMoment(Moment::kPushAcked);
   } else if (const auto* tick = std::get_if<TickAck>(&message.body)) {
+    const Clock before = std::max(witness.Ticked(incarnation), worker.worker->client().welcome().start_clock);
     witness.OnTickAcked(incarnation, tick->clock);
     OnMoment(Moment::kTickAcked);
+    if (tick->clock > before + 1) OnJump(incarnation);
   }
+}
+
+// A worker has left out a clock at which it may be taken back: what it had done by then only its next tick tells (G4).
+void Fleet::OnJump(Incarnation worker) {
+  if (jumps_awaited_ == 0 || !IsAhead(worker)) return;
+  --jumps_awaited_;
+  // The others go on for a clock or two.
+  events_.At(events_.now() + TimeUs(outage_rng_.Below(2 * std::uint64_t(scenario_.compute_max_us))),
+             [this] { EndEverything(); });
 }
 
 // Whether a worker has ticked beyond what others have: what it has done by then it may have to do again.
@@ -132,7 +144,11 @@ void Fleet::TendLog(ProcessId id, Process& p) {
 }
 
 void Fleet::Outage() {
-  if (down_ || events_.now() > scenario_.faults.until_us || Scheduler() == nullptr || Scheduler()->stopping()) return;
+  if (events_.now() <= scenario_.faults.until_us) EndEverything();
+}
+
+void Fleet::EndEverything() {
+  if (down_ || Scheduler() == nullptr || Scheduler()->stopping()) return;
   ++outages_;
   down_ = true;
   for (auto& [id, p] : processes_) {
@@ -174,12 +190,23 @@ void Fleet::SetClocks() {
   }
 }
 
+// A shard has much to read. A worker that waits goes meanwhile, and is forgotten: the others wait for it (rule G3).
+void Fleet::RecoverSlowly() {
+  const auto lease = TimeUs(scenario_.job.fleet.lease_seconds * 1e6);
+  const auto some = [&](TimeUs most) { return TimeUs(outage_rng_.Below(std::uint64_t(most))); };
+  processes_.at(shard_ids_[outage_rng_.Below(scenario_.shards)])->recovers_us = lease + lease / 2 + some(lease);
+  const auto rank = std::uint32_t(outage_rng_.Below(scenario_.workers));
+  const TimeUs away = 2 * lease + some(lease);
+  events_.At(events_.now() + 500'000 + some(1'000'000), [this, rank, away] { CrashWorker(rank, away); });
+}
+
 void Fleet::ComeBack() {
   if (!down_) return;
   down_ = false;
   Trace("everything is started again");
   SetClocks();
   StartAll();
+  if (scenario_.faults.slow_recovery > 0 && outage_rng_.Chance(scenario_.faults.slow_recovery)) RecoverSlowly();
   if (outage_rng_.Chance(scenario_.faults.outage_again))
     events_.At(events_.now() + TimeUs(outage_rng_.Below(kAgainUs)), [this] { Outage(); });
 }

@@ -22,7 +22,8 @@ struct Fleet::Process {
   std::unique_ptr<SimWorker> worker;
   std::uint32_t rank = 0;
   TimeUs paused_until = 0;
-  TimeUs ahead = 0;  // shard: what its clock shows beyond the fleet's
+  TimeUs recovers_us = 0;  // shard: how long it reads once it is welcome; 0: no time
+  TimeUs ahead = 0;        // shard: what its clock shows beyond the fleet's
   TimeUs timer_at = -1;
   std::uint64_t timer_version = 0;
   Clock last_clock;

@@ -197,6 +197,15 @@ void ChooseLife(std::uint64_t seed, Scenario* s) {
   s->life = life;
 }
 
+// Restarts of workers in step: all are taken back to one clock, and begin together. Drawn apart, too.
+void ChooseRestart(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x72657374));
+  if (s->job.storage.durability != Durability::kLog || !s->KeepsStep() || s->workers == 1 || !rng.Chance(0.6)) return;
+  s->faults.outages_at_jumps = std::uint32_t(rng.Below(3));
+  s->faults.slow_recovery = rng.Chance(0.5) ? 0.5 : 0;
+  s->faults.outages += 1;
+}
+
 bool IsExact(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
 }
@@ -268,6 +277,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseRace(seed, &s);
   ChooseTier(seed, &s);
   ChooseLife(seed, &s);
+  ChooseRestart(seed, &s);
   return s;
 }
 
@@ -289,7 +299,8 @@ std::string Scenario::Describe() const {
       "{:.2f} reorder {:.2f} "
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
-      "sleeps {}/{} {} outages {} power {} awaits {} again {} sync {} tier {} {:.2f}/{}/{} time jumps {}/{:.2f}",
+      "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {} tier {} {:.2f}/{}/{} time jumps "
+      "{}/{:.2f}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
@@ -298,9 +309,9 @@ std::string Scenario::Describe() const {
       faults.duplicate, faults.reorder, faults.spike, faults.reconnects, faults.partitions, faults.pauses,
       faults.crashes, faults.doubles, faults.cut_at_change, faults.slow_store, faults.fail_store, faults.fail_manifest,
       faults.full_store, faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps,
-      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.power, faults.outage_awaits,
-      faults.outage_again, faults.sync_max_us, tier_bytes, faults.slow_tier, faults.fail_tier, faults.damage_tier,
-      faults.time_jumps, faults.jump_at_cut);
+      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery,
+      faults.power, faults.outage_awaits, faults.outage_again, faults.sync_max_us, tier_bytes, faults.slow_tier,
+      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut);
 }
 
 }  // namespace tarn::sim

@@ -34,6 +34,8 @@ struct Faults {
   double power = 0;                                          // chance of an outage to be one of the power
   double outage_awaits = 0;                                  // chance of one to wait for a moment that matters
   double outage_again = 0;                                   // chance of another in what comes back
+  std::uint32_t outages_at_jumps = 0;                        // more: when a worker is ahead by several clocks
+  double slow_recovery = 0;                                  // chance per outage: a shard reads long, a worker goes
   std::uint32_t time_jumps = 0;                              // of the clocks of shards: by seconds to hours
   double jump_at_cut = 0;                                    // chance of another, per checkpoint
   TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take

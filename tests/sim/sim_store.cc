@@ -96,9 +96,9 @@ void SimShardStore::Begin(server::Snapshot head, std::string directory) {
     hooks_.written(std::move(part));
   };
   open_ = std::make_shared<server::MemoryCheckpointStore>(&disk_->files, options_.shard, std::move(written));
-  const bool has_base = head.base.value != 0;
+  const std::string base = head.base.value != 0 ? head.base_directory : "";
   open_->Begin(std::move(head), std::move(directory));
-  if (has_base && rng_.Chance(options_.lose_base)) LoseBase();
+  if (!base.empty() && (rng_.Chance(options_.lose_base) || disk_->lossy.contains(base))) LoseBase(base);
 }
 
 // The rows that came in slices are those of the moment of the cut.
@@ -131,8 +131,9 @@ void SimShardStore::FillUp() {
 
 void SimShardStore::FailEarly() { Fail(Failed(), 1); }
 
-// Somebody has removed a file of the base.
-void SimShardStore::LoseBase() {
+// Somebody has removed a file of the base, for good.
+void SimShardStore::LoseBase(const std::string& base) {
+  disk_->lossy.insert(base);
   CheckpointPart part = Failed();
   part.code = ErrorCode::kNotFound;
   Fail(std::move(part), 0);

@@ -28,6 +28,7 @@ struct SimDisk {
   std::map<std::string, Manifest> manifests;
   std::multiset<std::string> writing;  // directories into which a shard writes now
   std::set<std::string> removed;
+  std::set<std::string> lossy;  // directories that are not whole any more: no base for another
   std::map<std::string, std::map<ShardId, std::uint64_t>> cut_hashes;  // of the rows of each shard, by directory
   std::uint64_t failed = 0;  // writes that were made to fail, but for parts given up before it was told
 };
@@ -106,7 +107,7 @@ class SimShardStore : public server::CheckpointStore {
  private:
   void End(bool abandoned);
   void FailEarly();
-  void LoseBase();
+  void LoseBase(const std::string& base);
   void Fail(CheckpointPart part, std::uint64_t counts);
   void FillUp();
   void CheckRows(const CheckpointPart& part, std::uint64_t state_hash);

@@ -151,7 +151,7 @@ class Restart {
       for (auto& worker : before.workers) before.Work(*worker);
     before.Pass(0.6);  // heartbeats tell how far it is
   }
-  FakeFleet& Again() {
+  FakeFleet& Shards() {
     after.emplace(before.job, nullptr, &before.store.state.value());
     std::copy(std::begin(before.rows), std::end(before.rows), after->rows);
     for (std::uint32_t i = 0; i < before.shards.size(); ++i) {
@@ -159,6 +159,10 @@ class Restart {
       shard.ticks = before.shards[i]->ticks;
       shard.positions = before.shards[i]->positions;
     }
+    return *after;
+  }
+  FakeFleet& Again() {
+    Shards();
     for (std::uint32_t i = 0; i < before.workers.size(); ++i) after->AddWorker(i);
     return *after;
   }
@@ -207,6 +211,27 @@ TEST(State, WorkersAreTakenBackToOneClock) {
     shard->earlier[ahead.incarnation] = {together, there};
   fleet.Pass(2);
   for (const auto& worker : fleet.workers) EXPECT_EQ(worker->start, together);
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
+}
+
+// Rule G3: a worker goes while a shard reads its log. The others wait for its next start, and all join at one clock.
+TEST(State, WorkersJoinTogetherAfterARestart) {
+  Restart restart(LogJob(2, 3), 4, 300);
+  FakeFleet& fleet = restart.Shards();
+  fleet.shards[0]->deaf = true;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) fleet.AddWorker(rank);
+  fleet.Pass(0.5);
+  fleet.Kill(*fleet.workers[2]);
+  fleet.Pass(fleet.job.fleet.lease_seconds + 2);
+  EXPECT_EQ(fleet.scheduler.progress().workers_waiting, 2u);
+  fleet.shards[0]->deaf = false;
+  fleet.Pass(2);
+  for (const auto& worker : fleet.workers) EXPECT_EQ(worker->incarnation.value, 0u) << worker->rank.value;
+  fleet.AddWorker(2);
+  fleet.Pass(2);
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(fleet.Newest(rank).start, restart.before.workers[0]->clock) << rank;
   ASSERT_TRUE(fleet.RunToEnd());
   EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
 }
