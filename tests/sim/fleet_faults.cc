@@ -183,8 +183,7 @@ bool Fleet::SilencedShard() const {
 }
 
 bool Fleet::Excused(const Shutdown& reason) const {
-  // A shard says once that its store has failed, and ends: if that is lost, its silence tells.
-  if (disk_->failed > 0 && (reason.code == ErrorCode::kIo || reason.reason.starts_with("shard "))) return true;
+  if (disk_->failed > 0 && (reason.code == ErrorCode::kIo || reason.code == ErrorCode::kCorrupt)) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
          (shard_slept_until_ != 0 || SilencedShard());
 }

@@ -190,6 +190,8 @@ MUTANTS = [
     ("what-was-read-taken-for-durable", "server/log/log_writer.cc",
      "if (!new_log) return SyncTail();", "if (!new_log) return {};"),
     ("counts-lost-at-a-resume", "server/row_loader.cc", "return rows_->LoadSeen(table_, seen);", "return {};"),
+    ("reason-told-once", "server/shard.cc",
+     "    else if (now >= next_telling_)\n      TellReason();\n", ""),
     ("expired-row-steps-on", "server/row_store_rows.cc",
      "number == RowIndex::kNone || Expired(table, partition, number)) {", "number == RowIndex::kNone) {"),
 ]
