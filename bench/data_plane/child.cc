@@ -110,11 +110,32 @@ Child Spawn(const std::vector<std::string>& command, const std::string& output) 
 TemporaryFolder::TemporaryFolder() {
   path_ = (std::filesystem::temp_directory_path() / "tarn-bench-XXXXXX").string();
   Require(mkdtemp(path_.data()) != nullptr, path_);
+  int ends[2];
+  Require(pipe2(ends, O_CLOEXEC) == 0, "pipe");
+  remover_ = fork();
+  Require(remover_ >= 0, "fork");
+  if (remover_ == 0) {
+    setsid();  // Ctrl-C in the terminal is not for this one
+    close(STDOUT_FILENO);
+    close(ends[1]);
+    char nothing = 0;
+    while (read(ends[0], &nothing, 1) < 0 && errno == EINTR) continue;
+    // Whoever still writes into it is being killed, too.
+    for (const double begin = Now(); Now() - begin < kGraceSeconds;) {
+      std::error_code error;
+      std::filesystem::remove_all(path_, error);
+      if (!error) break;
+    }
+    _exit(0);
+  }
+  close(ends[0]);
+  lifeline_ = ends[1];
 }
 
 TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  close(lifeline_);
+  int status = 0;
+  Reap(remover_, &status, 0);
 }
 
 }  // namespace tarn::bench

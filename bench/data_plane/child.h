@@ -44,7 +44,8 @@ Child Fork(const std::function<void()>& role);
 // A program that cannot be started is a child that has ended with exit code 127.
 Child Spawn(const std::vector<std::string>& command, const std::string& output);
 
-// A folder of one's own under the system's temporary one, removed with all that is in it.
+// A folder of one's own under the system's temporary one, removed with all that is in it, also when the process is
+// killed: a small process of its own waits for that. To be made while no other thread runs.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -55,6 +56,8 @@ class TemporaryFolder {
 
  private:
   std::string path_;
+  int lifeline_ = -1;  // closed when the folder may go
+  pid_t remover_ = 0;
 };
 
 }  // namespace tarn::bench

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import platform
+import resource
 import shlex
 import subprocess
 import sys
@@ -118,20 +119,48 @@ def commands(name, options):
         yield [str(word) for word in line]
 
 
+def busy_seconds():
+    """CPU seconds of the whole machine, and those that it lost to others on the same host, since it started."""
+    _, user, nice, system, _, _, irq, softirq, steal, *_ = pathlib.Path("/proc/stat").read_text().split(maxsplit=11)
+    return sum(map(int, (user, nice, system, irq, softirq, steal))) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    """CPU seconds of the programs that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+class Others:
+    """What else kept the machine busy while a program ran, in cores."""
+
+    def __init__(self):
+        self._began, self._busy, self._own = time.monotonic(), busy_seconds(), own_seconds()
+
+    def cores(self):
+        used = (busy_seconds() - self._busy) - (own_seconds() - self._own)
+        return max(0.0, used / (time.monotonic() - self._began))
+
+
 def run(command, record):
     """Runs a program and hands each of its figures over; False, and said why, if it fails."""
     print(f"bench: {shlex.join([pathlib.Path(command[0]).name, *command[1:]])}", flush=True)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        for line in process.stdout:
-            record(json.loads(line))
+        try:
+            for line in process.stdout:
+                record(json.loads(line))
+        except BaseException:
+            process.terminate()
+            raise
     if process.returncode:
         print(f"tools/bench: {command[0]} failed with exit code {process.returncode}", file=sys.stderr)
     return process.returncode == 0
 
 
 def measure(options, out):
-    """All figures as a list of dicts, also written to `out`; None if a program failed."""
-    figures = []
+    """All figures as a list of dicts, also written to `out`, or None if a program failed; and how many cores others kept
+    busy during each program."""
+    figures, busy = [], []
     for name in options.names:
         for repetition in range(options.repetitions):
             began = time.monotonic()
@@ -146,11 +175,13 @@ def measure(options, out):
 
             # Every other time backwards: what changes slowly hits both ends alike.
             for command in lines if repetition % 2 == 0 else reversed(lines):
+                others = Others()
                 if not run(command, record):
-                    return None
+                    return None, busy
+                busy.append(others.cores())
             seconds = time.monotonic() - began
             print(f"bench: {name}: {repetition + 1} of {options.repetitions} done, {seconds:.0f} s", flush=True)
-    return figures
+    return figures, busy
 
 
 def first_line(path, prefix):
@@ -173,7 +204,6 @@ def circumstances(argv):
         ("cores", str(len(os.sched_getaffinity(0)))),
         ("memory", f"{memory_kb / 2**20:.0f} GiB"),
         ("kernel", platform.release()),
-        ("load before", f"{os.getloadavg()[0]:.1f}"),
         ("commit", (commit or "unknown") + (", changed" if changed else "")),
         ("command", shlex.join(["tools/bench", *argv])),
     ]
@@ -204,9 +234,10 @@ def main(argv):
         options.out.mkdir(parents=True, exist_ok=True)
         where = circumstances(argv)
         with open(options.out / "results.jsonl", "w", encoding="utf-8") as out:
-            figures = measure(options, out)
+            figures, busy = measure(options, out)
         if figures is None:
             return EXIT_FAILED
+        where.append(("other work meanwhile", f"{bench_table.spread(busy)} cores"))
         write_results(options, where, figures)
     except OSError as error:
         print(f"tools/bench: --out: {error}", file=sys.stderr)

@@ -6,9 +6,11 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -29,6 +31,21 @@ WIRE = {
 }
 OURS = SPARSE + WIRE["dense"] + WIRE["small"]
 ALL_WIRE = [name for names in WIRE.values() for name in names]
+
+
+def eventually(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def using(folder):
+    """Processes with this folder in their command line."""
+    lines = subprocess.run(["ps", "-eo", "stat=,args="], capture_output=True, text=True).stdout.splitlines()
+    return [line for line in lines if str(folder) in line and not line.startswith("Z")]
 
 
 def names(prefixes, operations):
@@ -131,6 +148,27 @@ class BenchTest(unittest.TestCase):
         for words in ("tarn-scheduler", "exit code 3", "no more room"):
             self.assertIn(words, done.stderr)
 
+    def test_nothing_stays_behind_a_program_that_is_killed(self):
+        for end in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            command = [BIN / "push_pull", "--only", "small", "--seconds", "600"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, env=self.environment) as process:
+                self.assertTrue(eventually(lambda: list(self.folder.glob("*/address"))))
+                process.send_signal(end)
+            self.assertTrue(eventually(lambda: not list(self.folder.iterdir())), f"a folder after {end.name}")
+            self.assertTrue(eventually(lambda: not using(self.folder)), f"a process after {end.name}")
+
+    def test_interrupted_tool_ends_its_program(self):
+        out = self.folder / "out"
+        command = [TOOL, "small", "--seconds", "600", "--out", out, "--bin-dir", BIN]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment) as process:
+            self.assertTrue(eventually(lambda: list(self.folder.glob("*/address"))))
+            process.send_signal(signal.SIGINT)
+            errors = process.communicate()[1]
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertIn("interrupted", errors)
+        self.assertTrue(eventually(lambda: [path.name for path in self.folder.iterdir()] == ["out"]))
+        self.assertTrue(eventually(lambda: not using(self.folder)))
+
     def test_tool_writes_lines_table_and_picture(self):
         out = self.folder / "out"
         done = self.run_program(TOOL, "sparse", "small", "--repetitions", "2", "--out", out, "--bin-dir", BIN, *TINY)
@@ -140,7 +178,7 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(len(ours), 2 * 2 * (len(SPARSE) + len(WIRE["small"])))
         self.assertEqual({line["repetition"] for line in lines}, {0, 1})
         table = (out / "table.md").read_text()
-        for words in ("commit", "CPU", "kernel", "tools/bench sparse small", "/ raw ZeroMQ", "/ row store alone"):
+        for words in ("commit", "CPU", "kernel", "other work meanwhile: ", "tools/bench sparse small", "/ raw ZeroMQ", "/ row store alone"):
             self.assertIn(words, table)
         for name in {line["name"] for line in lines}:
             self.assertIn(name, table)
