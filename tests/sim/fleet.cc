@@ -256,7 +256,10 @@ void Fleet::AfterStep(ProcessId id, Process& p) {
   } else if (p.shard) {
     if (p.shard->minimum_clock() < p.last_clock) oracle_.Fail("a shard's minimum clock went back");
     p.last_clock = p.shard->minimum_clock();
-    if (p.shard->ended()) p.over = true;  // until then it says why it stopped (rule S2)
+    if (p.shard->ended())
+      p.over = true;
+    else if (p.shard->stopped() && !std::exchange(p.stopped, true))
+      LoseFirstWord(p);
   } else if (p.worker) {
     const worker::Client& client = p.worker->client();
     if (client.clock() < p.last_clock) oracle_.Fail("a worker's clock went back");

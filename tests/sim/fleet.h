@@ -98,6 +98,7 @@ class Fleet {
   void PlanTimeJumps();
   void JumpInTime();
   void CutAtChange();
+  void LoseFirstWord(const Process& shard);
   void CrashAtCut(Process& worker);
   bool SilencedShard() const;                  // the network kept one from the scheduler for a lease
   bool Excused(const Shutdown& reason) const;  // the job could not but fail

@@ -159,6 +159,11 @@ void Fleet::CutAtChange() {
   network_.Cut(0, 1 + shard, !deaf_only, until);
 }
 
+// What a shard says of its end is lost, and must be said again.
+void Fleet::LoseFirstWord(const Process& shard) {
+  if (tier_rng_.Chance(0.5)) network_.Cut(shard.node, 0, false, events_.now() + 500'000);
+}
+
 // A worker that goes beyond the clock of a checkpoint without its part having come: the checkpoint is void (rule K1).
 void Fleet::CrashAtCut(Process& p) {
   const CheckpointOrder& order = p.worker->client().view().checkpoint;

@@ -29,6 +29,7 @@ struct Fleet::Process {
   Clock last_clock;
   CheckpointId order;             // worker: the newest seen
   std::optional<Clock> crash_at;  // worker
+  bool stopped = false;           // shard: by itself; it says why until it is heard (rule S2)
   bool over = false;
 };
 
