@@ -211,7 +211,7 @@ class RowStore {
   void FindNear(const Table& table, Ahead ahead, Group* group) const;
   void FindNearInMemory(const Table& table, Ahead ahead, const SparsePartition& partition, std::size_t i,
                         std::size_t end, Group* group) const;
-  void FindNearInTier(const Table& table, Ahead ahead, const SparsePartition& partition, std::size_t i, std::size_t end,
+  void FindNearInTier(const Table& table, const SparsePartition& partition, std::size_t i, std::size_t end,
                       Group* group) const;
   void FindFurther(const Table& table, Ahead ahead, Group* group) const;
   void ValuesOf(const Table& table, const Group& group, const float** rows) const;

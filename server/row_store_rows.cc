@@ -97,14 +97,10 @@ void RowStore::FindBuckets(const Table& table, Group* group) const {
   }
 }
 
-// Where a row lies, unless only that is brought near. Inlined by force, as all that does little but prefetch: GCC takes
-// such a function for one without effect, and drops the calls.
+// Where a row lies. Inlined by force, as all that does little but prefetch: GCC takes such a function for one without
+// effect, and drops the calls.
 [[gnu::always_inline]] inline float* RowStore::BringNear(const Table& table, Ahead ahead,
                                                          const SparsePartition& partition, std::uint32_t number) {
-  if (ahead == Ahead::kWords) {
-    table.resident->PrefetchWord(partition.place, number);
-    return nullptr;
-  }
   const bool all = ahead == Ahead::kRows;
   float* row = partition.Row(number);
   PrefetchForWrite(row, table.layout.value_words + (all ? table.layout.slot_words : 0));
@@ -126,7 +122,7 @@ void RowStore::FindNear(const Table& table, Ahead ahead, Group* group) const {
       std::fill(group->numbers + i, group->numbers + end, RowIndex::kNone);
       std::fill(group->rows + i, group->rows + end, nullptr);
     } else if (table.resident != nullptr) {
-      FindNearInTier(table, ahead, *partition, i, end, group);
+      FindNearInTier(table, *partition, i, end, group);
     } else {
       FindNearInMemory(table, ahead, *partition, i, end, group);
     }
@@ -152,14 +148,15 @@ void RowStore::FindNearInMemory(const Table& table, Ahead ahead, const SparsePar
   }
 }
 
-void RowStore::FindNearInTier(const Table& table, Ahead ahead, const SparsePartition& partition, std::size_t i,
-                              std::size_t end, Group* group) const {
+// Here only the words are brought near that tell where the rows are.
+void RowStore::FindNearInTier(const Table& table, const SparsePartition& partition, std::size_t i, std::size_t end,
+                              Group* group) const {
   ProbeBuckets(end - i, group->keys + i, group->buckets + i, group->numbers + i);
   for (; i < end; ++i) {
     const std::uint32_t number = group->numbers[i];
     group->rows[i] = nullptr;
     if (number < kRowFurther) {
-      group->rows[i] = BringNear(table, ahead, partition, number);
+      table.resident->PrefetchWord(partition.place, number);
     } else if (number == kRowFurther) {
       __builtin_prefetch(partition.index.BehindHome(partition.index.Hash(group->keys[i])));
       group->further[group->n_further++] = static_cast<std::uint32_t>(i);
@@ -167,7 +164,7 @@ void RowStore::FindNearInTier(const Table& table, Ahead ahead, const SparseParti
   }
 }
 
-// The rows of the other keys, with the rows on the way.
+// The rows of the other keys, with the rows on the way; with a tier those of all, as their words have come.
 void RowStore::FindFurther(const Table& table, Ahead ahead, Group* group) const {
   const std::size_t n = group->n_further;
   Key keys[kGroupKeys];
@@ -185,8 +182,16 @@ void RowStore::FindFurther(const Table& table, Ahead ahead, Group* group) const 
     const std::uint32_t i = group->further[j];
     const SparsePartition& partition = *table.sparse[group->places[i]];
     group->numbers[i] = numbers[j] != kRowFurther ? numbers[j] : partition.index.Find(hashes[j], keys[j]);
-    if (group->numbers[i] != RowIndex::kNone) group->rows[i] = BringNear(table, ahead, partition, group->numbers[i]);
+    if (group->numbers[i] == RowIndex::kNone) continue;
+    if (table.resident == nullptr)
+      group->rows[i] = BringNear(table, ahead, partition, group->numbers[i]);
+    else
+      table.resident->PrefetchWord(partition.place, group->numbers[i]);
   }
+  if (table.resident == nullptr || ahead == Ahead::kWords) return;
+  for (std::size_t i = 0; i < group->n; ++i)
+    if (group->numbers[i] != RowIndex::kNone)
+      group->rows[i] = BringNear(table, ahead, *table.sparse[group->places[i]], group->numbers[i]);
 }
 
 // Where the values of a group are; for absent rows, their initial values in absent_.
