@@ -1,6 +1,7 @@
 #include "server/loop.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/resource.h>
 
@@ -168,7 +169,12 @@ class ShardLoop {
 
   void ShareMemory(TimeUs now) {
     next_memory_ = now + kMemoryPeriodUs;
-    shard_->SetMemoryLimit(memory_->Share(index_, shard_->memory_bytes(), ResidentBytes(), budget_));
+    std::size_t resident = ResidentBytes();
+    if (memory_->TrimIsDue(resident, budget_, now)) {
+      malloc_trim(0);
+      resident = ResidentBytes();
+    }
+    shard_->SetMemoryLimit(memory_->Share(index_, shard_->memory_bytes(), resident, budget_));
   }
 
   Status CheckScheduler(TimeUs now) const {

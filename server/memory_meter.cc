@@ -13,14 +13,28 @@ namespace {
 constexpr std::size_t kBesidesMin = std::size_t{24} << 20;
 // No shard gets less than one budget in so many would give it.
 constexpr std::size_t kLeastShare = 8;
+// Holes in the heap that are worth a walk over it: of the budget; and how often at the most.
+constexpr std::size_t kHolesShare = 16;
+constexpr TimeUs kTrimPeriodUs = 1'000'000;
 
 }  // namespace
 
-std::size_t MemoryMeter::Share(std::size_t index, std::size_t bytes, std::size_t resident_bytes, std::size_t budget) {
-  counted_[index].store(bytes, std::memory_order_relaxed);
+// What the process takes that no shard counts.
+std::size_t MemoryMeter::Besides(std::size_t resident_bytes) const {
   std::size_t all = 0;
   for (const auto& counted : counted_) all += counted.load(std::memory_order_relaxed);
-  const std::size_t besides = std::max(kBesidesMin, resident_bytes - std::min(resident_bytes, all));
+  return std::max(kBesidesMin, resident_bytes - std::min(resident_bytes, all));
+}
+
+bool MemoryMeter::TrimIsDue(std::size_t resident_bytes, std::size_t budget, TimeUs now) {
+  if (Besides(resident_bytes) <= kBesidesMin + budget / kHolesShare) return false;
+  TimeUs next = next_trim_.load(std::memory_order_relaxed);
+  return now >= next && next_trim_.compare_exchange_strong(next, now + kTrimPeriodUs, std::memory_order_relaxed);
+}
+
+std::size_t MemoryMeter::Share(std::size_t index, std::size_t bytes, std::size_t resident_bytes, std::size_t budget) {
+  counted_[index].store(bytes, std::memory_order_relaxed);
+  const std::size_t besides = Besides(resident_bytes);
   const std::size_t left = budget - std::min(budget, besides);
   return std::max(left, budget / kLeastShare) / counted_.size();
 }

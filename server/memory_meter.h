@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/types.h"
+
 namespace tarn::server {
 
 class MemoryMeter {
@@ -17,8 +19,15 @@ class MemoryMeter {
   // budget.
   std::size_t Share(std::size_t index, std::size_t bytes, std::size_t resident_bytes, std::size_t budget);
 
+  // Whether the heap should be asked now to give back its holes (malloc_trim): so much is taken that nobody counts that
+  // rows would have to go for it. Says so to one caller, and then not for a while.
+  bool TrimIsDue(std::size_t resident_bytes, std::size_t budget, TimeUs now);
+
  private:
+  std::size_t Besides(std::size_t resident_bytes) const;
+
   std::vector<std::atomic<std::size_t>> counted_;
+  std::atomic<TimeUs> next_trim_{0};
 };
 
 // What this process takes of the machine's memory (RSS); 0 if the system does not say.

@@ -308,7 +308,8 @@ bool ColdLog::FindEmptiest(TableId* table, std::uint32_t* number) const {
     for (std::size_t s = 0; s < families_[t].segments.size(); ++s) {
       const Segment& segment = families_[t].segments[s];
       if (segment.state != Segment::State::kWritten || segment.live == 0) continue;
-      const double full = static_cast<double>(segment.live) / static_cast<double>(1u << families_[t].capacity_log2);
+      // Of what it holds: one that was sealed early has no holes for that.
+      const double full = static_cast<double>(segment.live) / static_cast<double>(segment.count);
       if (full >= least) continue;
       least = full;
       *table = TableId(static_cast<std::uint32_t>(t));

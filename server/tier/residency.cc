@@ -15,8 +15,10 @@ namespace {
 // Parts of the budget that are handed from table to table.
 constexpr std::size_t kChunks = 256;
 constexpr std::size_t kChunkBytesMin = 512, kChunkBytesMax = std::size_t{2} << 20;
-constexpr std::size_t kSegments = 64;
-constexpr std::size_t kSegmentBytesMin = 512, kSegmentBytesMax = std::size_t{8} << 20;
+// A segment is a file, of which RocksDB keeps some KiB and looks at all whenever one comes or goes: not too many of
+// them. About five are in memory until they are written.
+constexpr std::size_t kSegments = 32;
+constexpr std::size_t kSegmentBytesMin = 512, kSegmentBytesMax = std::size_t{16} << 20;
 // Rows that are evicted at one go, in bytes, so that what lies together in a segment is worth reading together; not so
 // many that the hand looks at more than an eighth of all rows at once.
 constexpr std::size_t kEvictBytes = std::size_t{1} << 20;

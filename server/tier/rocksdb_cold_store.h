@@ -6,9 +6,9 @@
 //
 //   auto store = RocksDbColdStore::Open({.directory = run + "/tier/shard-0"}, [&] { transport.Wake(); });
 //
-// What RocksDB keeps in memory are the indices of the segments, about ten bytes a page, and nothing else that grows:
-// pages are not cached (the operating system does that with memory that it can spare). Nothing is synced: the directory
-// is scratch.
+// What RocksDB keeps in memory are the indices of the segments, some KiB each and 16 bytes a page, and nothing else
+// that grows: pages are not cached (the operating system does that with memory that it can spare). Nothing is synced:
+// the directory is scratch.
 #pragma once
 
 #include <atomic>
