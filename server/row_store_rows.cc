@@ -337,7 +337,15 @@ void RowStore::StepGroup(Table& table, Clock clock, const Group& group, const fl
   const std::uint32_t dim = table.spec.dim;
   float* values[kGroupKeys];
   float* slots[kGroupKeys];
+  // A row that is there and of which nothing else has to be known or kept.
+  const bool plain = !table.is_dense() && !table.has_life() && table.resident == nullptr && table.cut.empty();
   for (std::size_t i = 0; i < group.n; ++i) {
+    if (plain && group.rows[i] != nullptr) {
+      table.sparse[group.places[i]]->changed.Set(group.numbers[i]);
+      values[i] = group.rows[i];
+      slots[i] = values[i] + table.layout.value_words;
+      continue;
+    }
     const RowParts row = table.is_dense() ? DenseRowForApply(table, group.places[i], group.keys[i])
                                           : RowForApply(table, group, i, clock);
     values[i] = row.values;

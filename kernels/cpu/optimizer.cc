@@ -27,48 +27,71 @@ struct Step {
   float adam_root_scale = 0;  // 1 / sqrt(1 - beta2^t)
 };
 
-void Sgd(Step& s, float* HWY_RESTRICT w, float*, const float* HWY_RESTRICT g) {
-  for (std::uint32_t j = 0; j < s.dim; ++j) w[j] -= s.lr * g[j];
-}
-
-void Momentum(Step& s, float* HWY_RESTRICT w, float* HWY_RESTRICT m, const float* HWY_RESTRICT g) {
-  const float lr = s.lr, momentum = s.spec.momentum;
-  for (std::uint32_t j = 0; j < s.dim; ++j) {
-    m[j] = momentum * m[j] + g[j];
-    w[j] -= lr * m[j];
+struct Sgd {
+  template <typename Width>
+  HWY_INLINE void operator()(Step& s, Width dim, float* HWY_RESTRICT w, float*, const float* HWY_RESTRICT g) const {
+    for (std::uint32_t j = 0; j < dim; ++j) w[j] -= s.lr * g[j];
   }
-}
+};
 
-void Nesterov(Step& s, float* HWY_RESTRICT w, float* HWY_RESTRICT m, const float* HWY_RESTRICT g) {
-  const float lr = s.lr, momentum = s.spec.momentum;
-  for (std::uint32_t j = 0; j < s.dim; ++j) {
-    m[j] = momentum * m[j] + g[j];
-    w[j] -= lr * (g[j] + momentum * m[j]);
+struct Momentum {
+  template <typename Width>
+  HWY_INLINE void operator()(Step& s, Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT m,
+                             const float* HWY_RESTRICT g) const {
+    const float lr = s.lr, momentum = s.spec.momentum;
+    for (std::uint32_t j = 0; j < dim; ++j) {
+      m[j] = momentum * m[j] + g[j];
+      w[j] -= lr * m[j];
+    }
   }
-}
+};
 
-void Adagrad(Step& s, float* HWY_RESTRICT w, float* HWY_RESTRICT a, const float* HWY_RESTRICT g) {
-  const float lr = s.lr, epsilon = s.spec.epsilon;
-  for (std::uint32_t j = 0; j < s.dim; ++j) {
-    a[j] += g[j] * g[j];
-    w[j] -= lr * g[j] / (std::sqrt(a[j]) + epsilon);
+struct Nesterov {
+  template <typename Width>
+  HWY_INLINE void operator()(Step& s, Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT m,
+                             const float* HWY_RESTRICT g) const {
+    const float lr = s.lr, momentum = s.spec.momentum;
+    for (std::uint32_t j = 0; j < dim; ++j) {
+      m[j] = momentum * m[j] + g[j];
+      w[j] -= lr * (g[j] + momentum * m[j]);
+    }
   }
-}
+};
 
-void RowWiseAdagrad(Step& s, float* HWY_RESTRICT w, float* HWY_RESTRICT a, const float* HWY_RESTRICT g) {
-  const double squares = SumOfTerms(s.dim, [g](std::size_t j) { return double(g[j]) * double(g[j]); });
-  a[0] += float(squares / double(s.dim));
-  const float lr = s.lr, root = std::sqrt(a[0]) + s.spec.epsilon;
-  for (std::uint32_t j = 0; j < s.dim; ++j) w[j] -= lr * g[j] / root;
-}
-
-void RmsProp(Step& s, float* HWY_RESTRICT w, float* HWY_RESTRICT v, const float* HWY_RESTRICT g) {
-  const float lr = s.lr, epsilon = s.spec.epsilon, rho = s.spec.rho, rest = 1.0f - s.spec.rho;
-  for (std::uint32_t j = 0; j < s.dim; ++j) {
-    v[j] = rho * v[j] + rest * (g[j] * g[j]);
-    w[j] -= lr * g[j] / (std::sqrt(v[j]) + epsilon);
+struct Adagrad {
+  template <typename Width>
+  HWY_INLINE void operator()(Step& s, Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT a,
+                             const float* HWY_RESTRICT g) const {
+    const float lr = s.lr, epsilon = s.spec.epsilon;
+    for (std::uint32_t j = 0; j < dim; ++j) {
+      a[j] += g[j] * g[j];
+      w[j] -= lr * g[j] / (std::sqrt(a[j]) + epsilon);
+    }
   }
-}
+};
+
+struct RowWiseAdagrad {
+  template <typename Width>
+  HWY_INLINE void operator()(Step& s, Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT a,
+                             const float* HWY_RESTRICT g) const {
+    const double squares = SumOfTerms(dim, [g](std::size_t j) { return double(g[j]) * double(g[j]); });
+    a[0] += float(squares / double(dim));
+    const float lr = s.lr, root = std::sqrt(a[0]) + s.spec.epsilon;
+    for (std::uint32_t j = 0; j < dim; ++j) w[j] -= lr * g[j] / root;
+  }
+};
+
+struct RmsProp {
+  template <typename Width>
+  HWY_INLINE void operator()(Step& s, Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT v,
+                             const float* HWY_RESTRICT g) const {
+    const float lr = s.lr, epsilon = s.spec.epsilon, rho = s.spec.rho, rest = 1.0f - s.spec.rho;
+    for (std::uint32_t j = 0; j < dim; ++j) {
+      v[j] = rho * v[j] + rest * (g[j] * g[j]);
+      w[j] -= lr * g[j] / (std::sqrt(v[j]) + epsilon);
+    }
+  }
+};
 
 void PrepareAdam(Step& s, float steps) {
   if (steps == s.adam_steps) return;
@@ -78,51 +101,60 @@ void PrepareAdam(Step& s, float steps) {
   s.adam_root_scale = float(1.0 / std::sqrt(1.0 - math::Power(double(s.spec.beta2), t)));
 }
 
-void Adam(Step& s, float* HWY_RESTRICT w, float* HWY_RESTRICT slots, const float* HWY_RESTRICT g) {
-  constexpr float kStepsMax = 1 << 24;  // the last count to which a float can add one
-  const std::uint32_t dim = s.dim;
-  float* HWY_RESTRICT m = slots;
-  float* HWY_RESTRICT v = slots + dim;
-  float& steps = slots[2 * dim];
-  steps = std::min(steps + 1.0f, kStepsMax);
-  PrepareAdam(s, steps);
-  const float rate = s.adam_rate, root_scale = s.adam_root_scale, epsilon = s.spec.epsilon;
-  const float beta1 = s.spec.beta1, rest1 = 1.0f - beta1, beta2 = s.spec.beta2, rest2 = 1.0f - beta2;
-  for (std::uint32_t j = 0; j < dim; ++j) {
-    m[j] = beta1 * m[j] + rest1 * g[j];
-    v[j] = beta2 * v[j] + rest2 * (g[j] * g[j]);
-    w[j] -= rate * m[j] / (std::sqrt(v[j]) * root_scale + epsilon);
+struct Adam {
+  template <typename Width>
+  HWY_INLINE void operator()(Step& s, Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT slots,
+                             const float* HWY_RESTRICT g) const {
+    constexpr float kStepsMax = 1 << 24;  // the last count to which a float can add one
+    float* HWY_RESTRICT m = slots;
+    float* HWY_RESTRICT v = slots + dim;
+    float& steps = slots[2 * dim];
+    steps = std::min(steps + 1.0f, kStepsMax);
+    PrepareAdam(s, steps);
+    const float rate = s.adam_rate, root_scale = s.adam_root_scale, epsilon = s.spec.epsilon;
+    const float beta1 = s.spec.beta1, rest1 = 1.0f - beta1, beta2 = s.spec.beta2, rest2 = 1.0f - beta2;
+    for (std::uint32_t j = 0; j < dim; ++j) {
+      m[j] = beta1 * m[j] + rest1 * g[j];
+      v[j] = beta2 * v[j] + rest2 * (g[j] * g[j]);
+      w[j] -= rate * m[j] / (std::sqrt(v[j]) * root_scale + epsilon);
+    }
   }
-}
+};
 
-void AdamW(Step& s, float* HWY_RESTRICT w, float* HWY_RESTRICT slots, const float* HWY_RESTRICT g) {
-  const float decay = s.lr * s.spec.weight_decay;
-  for (std::uint32_t j = 0; j < s.dim; ++j) w[j] -= decay * w[j];
-  Adam(s, w, slots, g);
-}
-
-void Ftrl(Step& s, float* HWY_RESTRICT w, float* HWY_RESTRICT slots, const float* HWY_RESTRICT g) {
-  const std::uint32_t dim = s.dim;
-  const float lr = s.lr, beta = s.spec.ftrl_beta, l1 = s.spec.ftrl_l1, l2 = s.spec.ftrl_l2;
-  float* HWY_RESTRICT z = slots;
-  float* HWY_RESTRICT n = slots + dim;
-  for (std::uint32_t j = 0; j < dim; ++j) {
-    const float n_new = n[j] + g[j] * g[j];
-    const float root = std::sqrt(n_new);
-    const float sigma = (root - std::sqrt(n[j])) / lr;
-    const float z_new = z[j] + (g[j] - sigma * w[j]);
-    const float signed_l1 = z_new < 0.0f ? -l1 : l1;
-    const float moved = (signed_l1 - z_new) / ((beta + root) / lr + l2);
-    w[j] = std::abs(z_new) <= l1 ? 0.0f : moved;
-    z[j] = z_new;
-    n[j] = n_new;
+struct AdamW {
+  template <typename Width>
+  HWY_INLINE void operator()(Step& s, Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT slots,
+                             const float* HWY_RESTRICT g) const {
+    const float decay = s.lr * s.spec.weight_decay;
+    for (std::uint32_t j = 0; j < dim; ++j) w[j] -= decay * w[j];
+    Adam{}(s, dim, w, slots, g);
   }
-}
+};
 
-// The gradient after L2 and clipping: `g` itself where there is neither, else in `scratch`.
+struct Ftrl {
+  template <typename Width>
+  HWY_INLINE void operator()(Step& s, Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT slots,
+                             const float* HWY_RESTRICT g) const {
+    const float lr = s.lr, beta = s.spec.ftrl_beta, l1 = s.spec.ftrl_l1, l2 = s.spec.ftrl_l2;
+    float* HWY_RESTRICT z = slots;
+    float* HWY_RESTRICT n = slots + dim;
+    for (std::uint32_t j = 0; j < dim; ++j) {
+      const float n_new = n[j] + g[j] * g[j];
+      const float root = std::sqrt(n_new);
+      const float sigma = (root - std::sqrt(n[j])) / lr;
+      const float z_new = z[j] + (g[j] - sigma * w[j]);
+      const float signed_l1 = z_new < 0.0f ? -l1 : l1;
+      const float moved = (signed_l1 - z_new) / ((beta + root) / lr + l2);
+      w[j] = std::abs(z_new) <= l1 ? 0.0f : moved;
+      z[j] = z_new;
+      n[j] = n_new;
+    }
+  }
+};
+
+// The gradient after L2 and clipping, in `scratch`.
 const float* Condition(const Step& s, const float* HWY_RESTRICT w, const float* g, float* HWY_RESTRICT scratch) {
   const float l2 = s.spec.l2, clip = s.spec.clip_value, norm_max = s.spec.clip_norm;
-  if (l2 == 0.0f && clip == 0.0f && norm_max == 0.0f) return g;
   for (std::uint32_t j = 0; j < s.dim; ++j) scratch[j] = g[j];
   if (l2 != 0.0f)
     for (std::uint32_t j = 0; j < s.dim; ++j) scratch[j] += l2 * w[j];
@@ -140,18 +172,22 @@ const float* Condition(const Step& s, const float* HWY_RESTRICT w, const float* 
   return scratch;
 }
 
-template <void (*kRule)(Step&, float*, float*, const float*)>
+template <typename Rule>
 void ApplyRows(Step s, std::uint32_t slot_floats, std::size_t n, float* const* values, float* const* slots,
                const float* gradients) {
+  const bool conditioned = s.spec.l2 != 0.0f || s.spec.clip_value != 0.0f || s.spec.clip_norm != 0.0f;
   float scratch[limits::kRowDimMax];
-  for (std::size_t i = 0; i < n; ++i) {
-    if (i + kRowsAhead < n) {
-      PrefetchRow(values[i + kRowsAhead], s.dim);
-      if (slot_floats != 0) PrefetchRow(slots[i + kRowsAhead], slot_floats);
+  WithWidth(s.dim, [&](auto width) HWY_ATTR {
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i + kRowsAhead < n) {
+        PrefetchRow(values[i + kRowsAhead], width);
+        if (slot_floats != 0) PrefetchRow(slots[i + kRowsAhead], slot_floats);
+      }
+      const float* g = gradients + i * width;
+      if (conditioned) g = Condition(s, values[i], g, scratch);
+      Rule{}(s, width, values[i], slot_floats == 0 ? nullptr : slots[i], g);
     }
-    const float* g = Condition(s, values[i], gradients + i * s.dim, scratch);
-    kRule(s, values[i], slot_floats == 0 ? nullptr : slots[i], g);
-  }
+  });
 }
 
 void Apply(const OptimizerSpec& spec, float lr, std::uint32_t dim, std::size_t n, float* const* values,
