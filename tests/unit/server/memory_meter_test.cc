@@ -1,0 +1,31 @@
+// Shows how a server's shards share its memory budget, and when holes in the heap are worth a walk over it.
+#include "server/memory_meter.h"
+
+#include <gtest/gtest.h>
+
+namespace tarn::server {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+TEST(MemoryMeterTest, WhatNobodyCountsIsTakenOffEverybodysShare) {
+  MemoryMeter meter(2);
+  EXPECT_EQ(meter.Share(0, 40 * kMiB, 0, 1024 * kMiB), 500 * kMiB) << "24 MiB besides at the least";
+  EXPECT_EQ(meter.Share(1, 60 * kMiB, 324 * kMiB, 1024 * kMiB), 400 * kMiB) << "224 MiB that neither counts";
+  EXPECT_EQ(meter.Share(1, 60 * kMiB, 9000 * kMiB, 1024 * kMiB), 64 * kMiB) << "an eighth stays";
+}
+
+TEST(MemoryMeterTest, HolesAreGivenBackWhenRowsWouldGoForThemAndNotAllTheTime) {
+  MemoryMeter meter(2);
+  constexpr std::size_t kBudget = 1600 * kMiB;
+  (void)meter.Share(0, 500 * kMiB, 0, kBudget);
+  (void)meter.Share(1, 300 * kMiB, 0, kBudget);
+  EXPECT_FALSE(meter.TrimIsDue((800 + 24 + 100) * kMiB, kBudget, 5));
+  EXPECT_TRUE(meter.TrimIsDue((800 + 24 + 100) * kMiB + 1, kBudget, 5));
+  EXPECT_FALSE(meter.TrimIsDue(2000 * kMiB, kBudget, 1'000'004)) << "somebody does it";
+  EXPECT_TRUE(meter.TrimIsDue(2000 * kMiB, kBudget, 1'000'005));
+  EXPECT_FALSE(meter.TrimIsDue(700 * kMiB, kBudget, 9'000'000)) << "counted, and not touched yet";
+}
+
+}  // namespace
+}  // namespace tarn::server
