@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/byte_size.h"
 #include "core/json.h"
 #include "core/log.h"
 #include "core/metrics.h"
@@ -34,6 +35,7 @@ constexpr std::size_t kMessagesPerTurn = 256;
 constexpr TimeUs kTurnUsMax = 100'000;  // how long a wish to stop may go unseen
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
 constexpr TimeUs kMemoryPeriodUs = 100'000;
+constexpr TimeUs kMemoryWarningPeriodUs = 60'000'000;
 
 TimeUs Now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -175,6 +177,20 @@ class ShardLoop {
       resident = ResidentBytes();
     }
     shard_->SetMemoryLimit(memory_->Share(index_, shard_->memory_bytes(), resident, budget_));
+    if (resident > budget_ / 10 * 11 && now >= next_memory_warning_) WarnOfMemory(resident, now);
+  }
+
+  // With hardly a row in memory there is nothing left to give.
+  void WarnOfMemory(std::size_t resident, TimeUs now) {
+    const Residency* tier = shard_->rows().tier();
+    if (tier == nullptr) return;
+    next_memory_warning_ = now + kMemoryWarningPeriodUs;
+    LogWarning(
+        "shard {}: the process takes {} MiB, more than storage.memory = {}: {} MiB of this shard are the index of "
+        "its {} rows and what else it keeps of them, with {} rows in memory; expected a larger storage.memory, "
+        "more servers, or fewer rows (admission, expiry)",
+        shard_id_.value, resident >> 20, ToByteSize(budget_), shard_->memory_bytes() >> 20, shard_->rows().row_count(),
+        tier->resident_rows());
   }
 
   Status CheckScheduler(TimeUs now) const {
@@ -255,6 +271,7 @@ class ShardLoop {
   TimeUs next_metrics_ = 0;
   std::size_t budget_ = 0;  // the job's; 0: none
   TimeUs next_memory_ = 0;
+  TimeUs next_memory_warning_ = 0;
   std::vector<net::Received> batch_;
   Outbox out_;
 };
