@@ -15,10 +15,12 @@ namespace {
 constexpr std::size_t kPageBytes = 4032;
 // Records of a segment at least, that lists stay short.
 constexpr std::uint32_t kSegmentRecordsMinLog2 = 4;
-// Rows that collecting takes on at one go, in bytes.
-constexpr std::size_t kCollectBytes = std::size_t{512} << 10;
+// Rows that collecting takes on at one go, in bytes: as a rule, and where there are too many holes.
+constexpr std::size_t kCollectBytes = std::size_t{512} << 10, kCollectBytesMax = std::size_t{2} << 20;
 // Holes that are not worth collecting, in segments.
 constexpr std::size_t kHoleSegments = 4;
+// Holes for a row, in bytes, that are borne while the store does not keep up.
+constexpr std::uint64_t kBusyHoles = 2;
 
 }  // namespace
 
@@ -282,40 +284,59 @@ Status ColdLog::MoveRows(const PendingFetch& fetch) {
   return {};
 }
 
-// One slice of the emptiest segment at a time, as long as more of the disk is holes than rows.
+// One slice of the emptiest segments at a time, as long as more of the disk is holes than rows. A store that is busy
+// writes rows that leave memory first, until there are twice as many holes.
 void ColdLog::Collect() {
   const std::uint64_t holes = written_bytes_ - live_written_bytes_;
-  if (collecting_ || !HasRoom() || holes <= kHoleSegments * options_.segment_bytes || holes <= live_written_bytes_)
-    return;
-  TableId table;
-  std::uint32_t number = 0;
-  if (!FindEmptiest(&table, &number)) return;
-  Family& family = families_[table.value];
-  const Segment& segment = family.segments[number];
+  const std::uint64_t bearable = HasRoom() ? live_written_bytes_ : kBusyHoles * live_written_bytes_;
+  if (collecting_ || holes <= kHoleSegments * options_.segment_bytes || holes <= bearable) return;
+  const std::optional<TableId> table = FindEmptiest();
+  if (!table) return;
   PendingFetch fetch;
-  fetch.table = table;
+  fetch.table = *table;
   fetch.collecting = collecting_ = true;
-  const std::size_t rows = std::max<std::size_t>(1, kCollectBytes / family.record_bytes());
-  for (std::uint32_t place = 0; place < segment.count && fetch.ids.size() < rows; ++place)
-    if ((segment.alive[place / 64] >> (place % 64) & 1) != 0)
-      fetch.ids.push_back((number << family.capacity_log2) | place);
+  const Family& family = families_[table->value];
+  const std::size_t bytes = holes > kBusyHoles * live_written_bytes_ ? kCollectBytesMax : kCollectBytes;
+  const std::size_t rows = std::max<std::size_t>(1, bytes / family.record_bytes());
+  for (const std::uint32_t number : EmptiestOf(family, rows)) {
+    const Segment& segment = family.segments[number];
+    for (std::uint32_t place = 0; place < segment.count && fetch.ids.size() < rows; ++place)
+      if ((segment.alive[place / 64] >> (place % 64) & 1) != 0)
+        fetch.ids.push_back((number << family.capacity_log2) | place);
+  }
+  std::ranges::sort(fetch.ids);
   Begin(std::move(fetch));
 }
 
-bool ColdLog::FindEmptiest(TableId* table, std::uint32_t* number) const {
+// Of what it holds: one that was sealed early has no holes for that. 1: nothing to collect.
+double ColdLog::Fullness(const Segment& segment) {
+  if (segment.state != Segment::State::kWritten || segment.live == 0) return 1;
+  return static_cast<double>(segment.live) / static_cast<double>(segment.count);
+}
+
+// The table of the emptiest segment.
+std::optional<TableId> ColdLog::FindEmptiest() const {
   double least = 1;
+  std::optional<TableId> table;
   for (std::size_t t = 0; t < families_.size(); ++t)
-    for (std::size_t s = 0; s < families_[t].segments.size(); ++s) {
-      const Segment& segment = families_[t].segments[s];
-      if (segment.state != Segment::State::kWritten || segment.live == 0) continue;
-      // Of what it holds: one that was sealed early has no holes for that.
-      const double full = static_cast<double>(segment.live) / static_cast<double>(segment.count);
-      if (full >= least) continue;
-      least = full;
-      *table = TableId(static_cast<std::uint32_t>(t));
-      *number = static_cast<std::uint32_t>(s);
-    }
-  return least < 1;
+    for (const Segment& segment : families_[t].segments)
+      if (const double full = Fullness(segment); full < least) {
+        least = full;
+        table = TableId(static_cast<std::uint32_t>(t));
+      }
+  return table;
+}
+
+// The emptiest segments, at least one, with up to about so many rows together.
+std::vector<std::uint32_t> ColdLog::EmptiestOf(const Family& family, std::size_t rows) {
+  std::vector<std::uint32_t> numbers;
+  for (std::uint32_t s = 0; s < family.segments.size(); ++s)
+    if (Fullness(family.segments[s]) < 1) numbers.push_back(s);
+  std::ranges::sort(numbers, {}, [&](std::uint32_t s) { return Fullness(family.segments[s]); });
+  std::size_t live = 0, n = 0;
+  while (n < numbers.size() && live < rows) live += family.segments[numbers[n++]].live;
+  numbers.resize(n);
+  return numbers;
 }
 
 std::size_t ColdLog::memory_bytes() const {

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -132,7 +133,9 @@ class ColdLog {
   Status Deliver(PendingFetch fetch);
   Status MoveRows(const PendingFetch& fetch);
   void Collect();
-  bool FindEmptiest(TableId* table, std::uint32_t* number) const;
+  static double Fullness(const Segment& segment);
+  std::optional<TableId> FindEmptiest() const;
+  static std::vector<std::uint32_t> EmptiestOf(const Family& family, std::size_t rows);
 
   ColdStore* store_;
   ColdLogListener* listener_;

@@ -152,6 +152,35 @@ TEST_F(ColdLogTest, WhatWasSealedEarlyIsNoHole) {
   Read(kNarrow, 1);
 }
 
+// Rows come faster than they are written, all the time, and leave holes.
+TEST_F(ColdLogTest, HolesAreBoundedWhereTheStoreDoesNotKeepUp) {
+  constexpr std::uint32_t kRows = 4000;
+  for (std::uint32_t i = 0; i < kRows; ++i) Append(kNarrow, i);
+  Settle();
+  const std::uint64_t full = store_.disk_bytes();
+  std::uint64_t most = 0;
+  for (std::uint32_t round = 0; round < 300; ++round) {
+    for (int i = 0; i < 700; ++i) {
+      const auto number = static_cast<std::uint32_t>(rng_.Below(kRows));
+      Free(kNarrow, number);
+      Append(kNarrow, number);
+    }
+    for (int i = 0; i < 10 && log_.HasRoom(); ++i) {
+      for (int row = 0; row < 100; ++row) {
+        const auto number = static_cast<std::uint32_t>(rng_.Below(kRows));
+        Free(kNarrow, number);
+        Append(kNarrow, number);
+      }
+    }
+    ASSERT_TRUE(log_.Poll());
+    store_.RunOne();
+    most = std::max(most, store_.disk_bytes());
+  }
+  EXPECT_LT(most, 5 * full);
+  Settle();
+  Read(kNarrow, 1);
+}
+
 TEST_F(ColdLogTest, ARecordThatSaysItIsAnotherRowsIsDamage) {
   for (std::uint32_t i = 0; i < 40'000; ++i) Append(kNarrow, i);
   Settle();
