@@ -205,7 +205,9 @@ struct RowStore::Group {
 
 // Calls work(group) for the next `rows` keys of a message, group by group, with their rows found and on the way. Four
 // groups are under way at once, so that what was asked for in one stage has come by the next, and is still near: the
-// first lines of the index, the rows found there with the second lines for the other keys, and the rows of those.
+// first lines of the index, the rows found there with the second lines for the other keys, and the rows of those. With
+// a tier the words that tell where rows are, and then the rows. What work() does to one group may outdate what was
+// found of the next ones: their `comings` then differ from comings_.
 template <typename Work>
 void RowStore::InGroups(const Table& table, Ahead ahead, std::size_t rows, Cursor* cursor, Work work) const {
   constexpr std::size_t kStages = 4;

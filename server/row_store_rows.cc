@@ -188,7 +188,8 @@ void RowStore::FindFurther(const Table& table, Ahead ahead, Group* group) const 
     else
       table.resident->PrefetchWord(partition.place, group->numbers[i]);
   }
-  if (table.resident == nullptr || ahead == Ahead::kWords) return;
+  // Numbers may be outdated by now: who works on the group looks again then.
+  if (table.resident == nullptr || ahead == Ahead::kWords || group->comings != comings_) return;
   for (std::size_t i = 0; i < group->n; ++i)
     if (group->numbers[i] != RowIndex::kNone)
       group->rows[i] = BringNear(table, ahead, *table.sparse[group->places[i]], group->numbers[i]);
