@@ -35,6 +35,8 @@ constexpr std::size_t kMessagesPerTurn = 256;
 constexpr TimeUs kTurnUsMax = 100'000;  // how long a wish to stop may go unseen
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
 constexpr TimeUs kMemoryPeriodUs = 100'000;
+// Rows in memory are few if they are one in so many.
+constexpr std::uint64_t kFewRows = 16;
 constexpr TimeUs kMemoryWarningPeriodUs = 60'000'000;
 
 TimeUs Now() {
@@ -172,18 +174,21 @@ class ShardLoop {
   void ShareMemory(TimeUs now) {
     next_memory_ = now + kMemoryPeriodUs;
     std::size_t resident = ResidentBytes();
+    std::size_t share = memory_->Share(index_, shard_->memory_bytes(), resident, budget_);
     if (memory_->TrimIsDue(resident, budget_, now)) {
       malloc_trim(0);
-      resident = ResidentBytes();
+      const std::size_t before = std::exchange(resident, ResidentBytes());
+      memory_->Trimmed(before, resident, budget_);
+      share = memory_->Share(index_, shard_->memory_bytes(), resident, budget_);
     }
-    shard_->SetMemoryLimit(memory_->Share(index_, shard_->memory_bytes(), resident, budget_));
+    shard_->SetMemoryLimit(share);
     if (resident > budget_ / 10 * 11 && now >= next_memory_warning_) WarnOfMemory(resident, now);
   }
 
   // With hardly a row in memory there is nothing left to give.
   void WarnOfMemory(std::size_t resident, TimeUs now) {
     const Residency* tier = shard_->rows().tier();
-    if (tier == nullptr) return;
+    if (tier == nullptr || tier->resident_rows() * kFewRows > shard_->rows().row_count()) return;
     next_memory_warning_ = now + kMemoryWarningPeriodUs;
     LogWarning(
         "shard {}: the process takes {} MiB, more than storage.memory = {}: {} MiB of this shard are the index of "

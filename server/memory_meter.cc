@@ -15,9 +15,13 @@ constexpr std::size_t kBesidesMin = std::size_t{24} << 20;
 constexpr std::size_t kLeastShare = 8;
 // Holes in the heap that are worth a walk over it: of the budget; and how often at the most.
 constexpr std::size_t kHolesShare = 16;
-constexpr TimeUs kTrimPeriodUs = 1'000'000;
+constexpr TimeUs kTrimPeriodUs = 1'000'000, kTrimPeriodUsMax = 64'000'000;
+// Less of the budget than this is little.
+constexpr std::size_t kWonShare = 64;
 
 }  // namespace
+
+MemoryMeter::MemoryMeter(std::size_t shards) : counted_(shards), trim_period_us_(kTrimPeriodUs) {}
 
 // What the process takes that no shard counts.
 std::size_t MemoryMeter::Besides(std::size_t resident_bytes) const {
@@ -29,7 +33,12 @@ std::size_t MemoryMeter::Besides(std::size_t resident_bytes) const {
 bool MemoryMeter::TrimIsDue(std::size_t resident_bytes, std::size_t budget, TimeUs now) {
   if (Besides(resident_bytes) <= kBesidesMin + budget / kHolesShare) return false;
   TimeUs next = next_trim_.load(std::memory_order_relaxed);
-  return now >= next && next_trim_.compare_exchange_strong(next, now + kTrimPeriodUs, std::memory_order_relaxed);
+  return now >= next && next_trim_.compare_exchange_strong(next, now + trim_period_us_, std::memory_order_relaxed);
+}
+
+void MemoryMeter::Trimmed(std::size_t resident_before, std::size_t resident_after, std::size_t budget) {
+  const bool little = resident_before < resident_after + budget / kWonShare;
+  trim_period_us_ = little ? std::min(2 * trim_period_us_, kTrimPeriodUsMax) : kTrimPeriodUs;
 }
 
 std::size_t MemoryMeter::Share(std::size_t index, std::size_t bytes, std::size_t resident_bytes, std::size_t budget) {

@@ -27,5 +27,23 @@ TEST(MemoryMeterTest, HolesAreGivenBackWhenRowsWouldGoForThemAndNotAllTheTime) {
   EXPECT_FALSE(meter.TrimIsDue(700 * kMiB, kBudget, 9'000'000)) << "counted, and not touched yet";
 }
 
+TEST(MemoryMeterTest, WhereLittleIsWonItIsTriedLessAndLess) {
+  MemoryMeter meter(1);
+  constexpr std::size_t kBudget = 640 * kMiB;
+  TimeUs now = 0;
+  for (TimeUs period = 1'000'000; period <= 128'000'000; period *= 2) {
+    EXPECT_TRUE(meter.TrimIsDue(500 * kMiB, kBudget, now));
+    meter.Trimmed(500 * kMiB, 490 * kMiB + 1, kBudget);
+    const TimeUs next = now + std::min<TimeUs>(period, 64'000'000);  // what was set before it was told
+    EXPECT_FALSE(meter.TrimIsDue(500 * kMiB, kBudget, next - 1));
+    now = next;
+  }
+  EXPECT_TRUE(meter.TrimIsDue(500 * kMiB, kBudget, now));
+  meter.Trimmed(500 * kMiB, 490 * kMiB, kBudget);
+  now += 64'000'000;
+  EXPECT_TRUE(meter.TrimIsDue(500 * kMiB, kBudget, now));
+  EXPECT_TRUE(meter.TrimIsDue(500 * kMiB, kBudget, now + 1'000'000)) << "much was won";
+}
+
 }  // namespace
 }  // namespace tarn::server
