@@ -19,6 +19,8 @@ constexpr std::uint32_t kSegmentRecordsMinLog2 = 4;
 constexpr std::size_t kCollectBytes = std::size_t{512} << 10, kCollectBytesMax = std::size_t{2} << 20;
 // Holes that are not worth collecting, in segments.
 constexpr std::size_t kHoleSegments = 4;
+// Queues as long as there is room for, of rows that leave memory and of those collected together.
+constexpr std::uint64_t kCollectQueues = 2;
 // Holes for a row, in bytes, that are borne while the store does not keep up.
 constexpr std::uint64_t kBusyHoles = 2;
 
@@ -289,6 +291,8 @@ Status ColdLog::MoveRows(const PendingFetch& fetch) {
 void ColdLog::Collect() {
   const std::uint64_t holes = written_bytes_ - live_written_bytes_;
   const std::uint64_t bearable = HasRoom() ? live_written_bytes_ : kBusyHoles * live_written_bytes_;
+  const std::uint64_t room = options_.queued_segments_max * options_.segment_bytes;
+  if (queued_bytes_ >= kCollectQueues * room) return;
   if (collecting_ || holes <= kHoleSegments * options_.segment_bytes || holes <= bearable) return;
   const std::optional<TableId> table = FindEmptiest();
   if (!table) return;

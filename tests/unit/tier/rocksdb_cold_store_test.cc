@@ -172,6 +172,13 @@ class RocksDbColdStoreTest : public testing::Test {
     }
   }
 
+  std::uint64_t BytesOfFiles() const {
+    std::uint64_t bytes = 0;
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory_))
+      if (entry.path().extension() == ".sst") bytes += entry.file_size();
+    return bytes;
+  }
+
   std::string directory_;
   std::counting_semaphore<> events_ready_{0};
   Faults faults_;  // outlives the store, whose files ask it whether to fail
@@ -192,11 +199,13 @@ TEST_F(RocksDbColdStoreTest, SegmentsComeBackAndGo) {
   ExpectRecords(records, read);
   EXPECT_GT(store_->memory_bytes(), 0u);
   EXPECT_GT(store_->disk_bytes(), 20 * kPages * kPageBytes);
+  EXPECT_EQ(store_->disk_bytes(), BytesOfFiles());
 
   store_->Remove({0, 14});
   EXPECT_EQ(Events().front().kind, ColdEvent::Kind::kRemoved);
   const auto gone = Records({0, 14});
   EXPECT_FALSE(store_->Read(gone, kRecordBytes, read.data()));
+  EXPECT_EQ(store_->disk_bytes(), BytesOfFiles());
   EXPECT_EQ(Write({0, 14}).kind, ColdEvent::Kind::kWritten);  // the number is free again
   ASSERT_TRUE(store_->Read(records, kRecordBytes, read.data()));
   ExpectRecords(records, read);
