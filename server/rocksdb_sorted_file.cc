@@ -1,14 +1,30 @@
 #include "server/rocksdb_sorted_file.h"
 
+#include <fcntl.h>
 #include <rocksdb/sst_file_writer.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "core/descriptor.h"
 #include "server/rocksdb_options.h"
 
 namespace tarn::server {
+
+namespace {
+
+// Some file systems open such a file and refuse to write it.
+bool CanWriteDirectly(const std::string& directory) {
+  constexpr std::size_t kBlockBytes = 4096;
+  const Descriptor file(::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC, 0600));
+  if (file.get() < 0) return false;
+  alignas(kBlockBytes) const std::byte block[kBlockBytes] = {};
+  return ::pwrite(file.get(), block, kBlockBytes, 0) == ssize_t{kBlockBytes};
+}
+
+}  // namespace
 
 SortedFile::SortedFile(std::string directory, std::string name) : directory_(std::move(directory)) {
   file_.name = std::move(name);
@@ -17,7 +33,10 @@ SortedFile::~SortedFile() = default;
 
 // Past the page cache, where the file system can: gigabytes that nobody reads soon would drive out what is used, and
 // under a hypervisor that takes back what a guest frees, everything that looks up rows stops while it does.
-Status SortedFile::Open() { return OpenWriter(true) ? Status{} : OpenWriter(false); }
+Status SortedFile::Open() {
+  if (CanWriteDirectly(directory_) && OpenWriter(true)) return {};
+  return OpenWriter(false);
+}
 
 Status SortedFile::OpenWriter(bool direct) {
   rocksdb::EnvOptions files;
