@@ -348,8 +348,8 @@ void RunAll(const Options& options) {
         double(server::ResidentBytes()) / double(kMiB), double(tier.disk_bytes()) / double(kMiB), tier.resident_rows(),
         tier.counters().fetched, tier.counters().read_waiting);
     fmt::print("  optimum: {:.4f} with that many rows, {:.4f} if the budget were all rows\n",
-               Belady(trace, tier.resident_rows()),
-               Belady(trace, static_cast<std::size_t>(options.share * options.rows)));
+               Belady(trace, tier.resident_rows(), true),
+               Belady(trace, static_cast<std::size_t>(options.share * options.rows), true));
   }
   if (options.plain) {
     PlainRocksDb plain(options, limit);

@@ -41,8 +41,9 @@ inline Trace MakeTrace(std::uint32_t rows, double exponent, double scans, std::s
   return trace;
 }
 
-// The hit rate, over the second half, of who evicts the row whose next use is the farthest (Belady 1966).
-inline double Belady(const Trace& trace, std::size_t slots) {
+// The hit rate, over the second half, of who evicts the row whose next use is the farthest (Belady 1966). `filled`: all
+// rows are there from the beginning, and those in memory are the ones that are used first.
+inline double Belady(const Trace& trace, std::size_t slots, bool filled = false) {
   const std::size_t count = trace.accesses.size();
   std::vector<std::uint32_t> next(count), last(trace.rows, Trace::kNone);
   for (std::size_t i = count; i-- > 0;) {
@@ -53,6 +54,14 @@ inline double Belady(const Trace& trace, std::size_t slots) {
   std::vector<bool> resident(trace.rows, false);
   std::priority_queue<std::pair<std::uint32_t, std::uint32_t>> farthest;  // some of them outdated
   std::size_t used = 0, hits = 0;
+  for (std::size_t i = 0; filled && i < count && used < slots; ++i) {
+    const std::uint32_t row = trace.accesses[i];
+    if (resident[row]) continue;
+    ++used;
+    resident[row] = true;
+    next_of[row] = static_cast<std::uint32_t>(i);
+    farthest.emplace(next_of[row], row);
+  }
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint32_t row = trace.accesses[i];
     if (resident[row]) hits += i >= count / 2 ? 1 : 0;
