@@ -188,7 +188,8 @@ bool Fleet::SilencedShard() const {
 }
 
 bool Fleet::Excused(const Shutdown& reason) const {
-  if (disk_->failed > 0 && (reason.code == ErrorCode::kIo || reason.code == ErrorCode::kCorrupt)) return true;
+  const bool damaged = scenario_.faults.damage_tier && reason.code == ErrorCode::kCorrupt;
+  if (disk_->failed > 0 && (reason.code == ErrorCode::kIo || damaged)) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
          (shard_slept_until_ != 0 || SilencedShard());
 }
