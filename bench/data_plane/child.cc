@@ -23,6 +23,7 @@ namespace tarn::bench {
 namespace {
 
 constexpr double kGraceSeconds = 1;
+constexpr auto kWatchInterval = std::chrono::milliseconds(20);
 constexpr int kExitNotStarted = 127;
 
 void DieWithParent(pid_t parent) {
@@ -37,6 +38,11 @@ pid_t Reap(pid_t pid, int* status, int options) {
   return reaped;
 }
 
+std::string InWords(int status) {
+  return WIFSIGNALED(status) ? fmt::format("killed by signal {}", WTERMSIG(status))
+                             : fmt::format("exit code {}", WEXITSTATUS(status));
+}
+
 }  // namespace
 
 Child::~Child() { Stop(); }
@@ -45,15 +51,19 @@ bool Child::Ended(std::string* how) {
   int status = 0;
   if (pid_ != 0 && Reap(pid_, &status, WNOHANG) == 0) return false;
   pid_ = 0;
-  *how = WIFSIGNALED(status) ? fmt::format("killed by signal {}", WTERMSIG(status))
-                             : fmt::format("exit code {}", WEXITSTATUS(status));
+  *how = InWords(status);
   return true;
 }
 
-void Child::WaitFor() {
+void Child::WaitFor(Child* peer) {
   int status = 0;
-  Reap(std::exchange(pid_, 0), &status, 0);
-  if (status != 0) Die("a process of the benchmark failed");
+  std::string how;
+  while (Reap(pid_, &status, WNOHANG) == 0) {
+    if (peer->Ended(&how)) Die("a process of the benchmark has ended: " + how);
+    std::this_thread::sleep_for(kWatchInterval);
+  }
+  pid_ = 0;
+  if (status != 0) Die("a process of the benchmark has ended: " + InWords(status));
 }
 
 void Child::Stop() {
@@ -70,8 +80,7 @@ void Child::Stop() {
 }
 
 double Child::CpuSeconds() const {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
-  const std::string line{std::istreambuf_iterator<char>(file), {}};
+  const std::string line = ReadText(fmt::format("/proc/{}/stat", pid_));
   const std::size_t name_end = line.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(line.substr(name_end + 1));
@@ -105,6 +114,11 @@ Child Spawn(const std::vector<std::string>& command, const std::string& output) 
     execvp(argv[0], argv.data());
     _exit(kExitNotStarted);
   });
+}
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 TemporaryFolder::TemporaryFolder() {

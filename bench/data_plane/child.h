@@ -26,8 +26,8 @@ class Child {
   pid_t pid() const { return pid_; }
   // Whether it has ended, by itself or another's hand; how, in words.
   bool Ended(std::string* how);
-  // Waits for its end; dies unless it was a good one.
-  void WaitFor();
+  // Waits for its end; dies unless it was a good one, or where `peer`, for which it may wait for ever, ends first.
+  void WaitFor(Child* peer);
   // SIGTERM, a second for it to go, then SIGKILL. Nothing happens to one that has ended.
   void Stop();
   // Seconds of CPU of all its threads so far; 0 if it is gone.
@@ -43,6 +43,9 @@ Child Fork(const std::function<void()>& role);
 // Starts a program, searched on the PATH if it has no slash. `output`: what its stdout and stderr are appended to.
 // A program that cannot be started is a child that has ended with exit code 127.
 Child Spawn(const std::vector<std::string>& command, const std::string& output);
+
+// All of a file, as of a program's output; nothing of one that cannot be read.
+std::string ReadText(const std::string& path);
 
 // A folder of one's own under the system's temporary one, removed with all that is in it, also when the process is
 // killed: a small process of its own waits for that. To be made while no other thread runs.

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "bench/data_plane/measure.h"
@@ -27,11 +26,6 @@ mode = "asp"
 durability = "none"
 )";
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 }  // namespace
 
 Expected<std::unique_ptr<Fleet>> Fleet::Start(const FleetOptions& options) {
@@ -48,7 +42,7 @@ Status Fleet::StartScheduler() {
                       folder + "/run", "--bind", "tcp://127.0.0.1:*", "--port-file", folder + "/address"},
                      folder + "/output");
   for (const double begin = Now(); Now() - begin < kStartSeconds;) {
-    scheduler_endpoint_ = ReadAll(folder + "/address");
+    scheduler_endpoint_ = ReadText(folder + "/address");
     while (scheduler_endpoint_.ends_with('\n')) scheduler_endpoint_.pop_back();
     if (!scheduler_endpoint_.empty()) return {};
     TARN_RETURN_IF_ERROR(CheckAlive());
@@ -73,7 +67,7 @@ Status Fleet::CheckAlive() {
   std::string how;
   const auto fail = [&](const char* program) {
     return Fail(ErrorCode::kUnavailable,
-                fmt::format("{}/{}: {}\n{}", options_.programs, program, how, ReadAll(folder_.path() + "/output")));
+                fmt::format("{}/{}: {}\n{}", options_.programs, program, how, ReadText(folder_.path() + "/output")));
   };
   if (scheduler_.Ended(&how)) return fail("tarn-scheduler");
   for (Child& server : servers_)

@@ -100,6 +100,15 @@ std::vector<Exchange> Exchanges(const LimitOptions& o) {
   return all;
 }
 
+Largest LargestOf(const std::vector<Exchange>& exchanges) {
+  Largest largest;
+  for (const Exchange& exchange : exchanges) {
+    largest.request_bytes = std::max(largest.request_bytes, exchange.request_bytes);
+    largest.reply_bytes = std::max(largest.reply_bytes, exchange.reply_bytes);
+  }
+  return largest;
+}
+
 Figure ExchangeFigure(const char* prefix, const Exchange& exchange) {
   return {.name = fmt::format("{}.{}", prefix, exchange.name),
           .value = 0,

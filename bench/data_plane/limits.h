@@ -37,6 +37,12 @@ inline constexpr std::size_t kAckBytes = 64;  // of a request for, or an answer 
 // The exchanges of the operations wanted: keys and rows, tensors of 1 MB and 16 MB, 1 KB.
 std::vector<Exchange> Exchanges(const LimitOptions& options);
 
+// The most bytes that one of them sends either way.
+struct Largest {
+  std::size_t request_bytes = 0, reply_bytes = 0;
+};
+Largest LargestOf(const std::vector<Exchange>& exchanges);
+
 // One exchange's figure, named PREFIX.NAME.
 Figure ExchangeFigure(const char* prefix, const Exchange& exchange);
 

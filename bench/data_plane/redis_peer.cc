@@ -143,14 +143,30 @@ int ConnectUnix(const std::string& path) {
   return -1;
 }
 
-int WaitForServer(Child* server, const std::function<int()>& connect) {
+// A running server, and where it listens.
+struct Server {
+  std::string program, output, unix_path;
+  std::uint16_t port;
+  Child process;
+};
+
+Server Start(const std::string& program, const std::string& folder) {
+  Server server{program, folder + "/output", folder + "/redis.sock", FreePort(), {}};
+  server.process = Spawn({program, "--bind", "127.0.0.1", "--port", std::to_string(server.port), "--unixsocket",
+                          server.unix_path, "--save", "", "--appendonly", "no", "--dir", folder},
+                         server.output);
+  return server;
+}
+
+// Dies, with what the server said, if it does not come up.
+int WaitFor(Server* server, const std::function<int()>& connect) {
   std::string how;
   for (const double begin = Now(); Now() - begin < kStartSeconds;) {
     if (const int fd = connect(); fd >= 0) return fd;
-    if (server->Ended(&how)) Die("redis-server: " + how);
+    if (server->process.Ended(&how)) Die(fmt::format("{}: {}\n{}", server->program, how, ReadText(server->output)));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  Die("redis-server does not answer");
+  Die(fmt::format("{} does not answer\n{}", server->program, ReadText(server->output)));
 }
 
 void Load(const Options& options, Connection* connection) {
@@ -208,13 +224,9 @@ int Run(const Options& options) {
     return 0;
   }
   const TemporaryFolder folder;
-  const std::uint16_t port = FreePort();
-  const std::string unix_path = folder.path() + "/redis.sock";
-  Child server = Spawn({options.program, "--bind", "127.0.0.1", "--port", std::to_string(port), "--unixsocket",
-                        unix_path, "--save", "", "--appendonly", "no", "--dir", folder.path()},
-                       folder.path() + "/output");
-  Connection tcp(WaitForServer(&server, [&] { return ConnectTcp(port); }));
-  Connection local(WaitForServer(&server, [&] { return ConnectUnix(unix_path); }));
+  Server server = Start(options.program, folder.path());
+  Connection tcp(WaitFor(&server, [&] { return ConnectTcp(server.port); }));
+  Connection local(WaitFor(&server, [&] { return ConnectUnix(server.unix_path); }));
   Load(options, &tcp);
   Measure(options, "MGET", "redis.tcp.mget", &tcp);
   Measure(options, "MSET", "redis.tcp.mset", &tcp);

@@ -35,8 +35,8 @@ struct Ask {
   std::size_t request_bytes, reply_bytes;  // of the request: with this
 };
 
-[[noreturn]] void Answer(int fd) {
-  std::vector<std::byte> in(std::size_t{32} << 20), out(std::size_t{32} << 20);
+[[noreturn]] void Answer(int fd, const Largest& largest) {
+  std::vector<std::byte> in(largest.request_bytes), out(largest.reply_bytes);
   while (true) {
     Ask ask{};
     if (recv(fd, &ask, sizeof ask, MSG_WAITALL) != sizeof ask) _exit(0);
@@ -85,13 +85,14 @@ void Measure(int fd, const Exchange& exchange, const Duration& duration) {
 }  // namespace
 
 void MeasureSockets(const LimitOptions& options) {
+  const std::vector<Exchange> exchanges = Exchanges(options);
   const auto [near, far] = Connection();
   const Child server = Fork([&, near = near, far = far] {
     close(near);
-    Answer(far);
+    Answer(far, LargestOf(exchanges));
   });
   close(far);
-  for (const Exchange& exchange : Exchanges(options)) {
+  for (const Exchange& exchange : exchanges) {
     // A blocking writer and a blocking writer would wait for each other: keys and rows both exceed a socket's buffers.
     if (exchange.request_bytes > kSmallBytes && exchange.reply_bytes > kSmallBytes) continue;
     Measure(near, exchange, options.duration);

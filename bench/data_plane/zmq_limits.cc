@@ -42,14 +42,14 @@ void SendBytes(void* socket, std::byte* bytes, std::size_t size, int flags) {
 }
 
 // Every request begins with the bytes that its answer is to have.
-[[noreturn]] void Answer(const std::string& endpoint, int endpoint_pipe) {
+[[noreturn]] void Answer(const std::string& endpoint, int endpoint_pipe, std::size_t reply_bytes_max) {
   void* router = OpenSocket(ZMQ_ROUTER);
   Check(zmq_bind(router, endpoint.c_str()) == 0, "bind");
   char bound[kEndpointBytes] = {};
   std::size_t bound_size = sizeof bound;
   Check(zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, bound, &bound_size) == 0, "endpoint");
   Require(write(endpoint_pipe, bound, sizeof bound) == sizeof bound, "pipe");
-  std::vector<std::byte> reply(std::size_t{16} << 20, std::byte{1});
+  std::vector<std::byte> reply(reply_bytes_max, std::byte{1});
   zmq_msg_t identity, request;
   zmq_msg_init(&identity);
   zmq_msg_init(&request);
@@ -83,6 +83,8 @@ void Measure(void* dealer, const char* prefix, const Exchange& exchange, const D
 }  // namespace
 
 void MeasureZmq(const LimitOptions& options) {
+  const std::vector<Exchange> exchanges = Exchanges(options);
+  const std::size_t reply_bytes_max = LargestOf(exchanges).reply_bytes;
   for (const std::string transport : {"tcp", "ipc"}) {
     // The worker's side is a child, too: a process with a context in it must not fork.
     const std::string prefix = "zmq." + transport;
@@ -90,17 +92,17 @@ void MeasureZmq(const LimitOptions& options) {
     Require(pipe(pipe_ends) == 0, "pipe");
     const std::string endpoint =
         transport == "tcp" ? "tcp://127.0.0.1:*" : "ipc://@tarn-bench-" + std::to_string(getpid());
-    const Child server = Fork([&] { Answer(endpoint, pipe_ends[1]); });
+    Child server = Fork([&] { Answer(endpoint, pipe_ends[1], reply_bytes_max); });
+    close(pipe_ends[1]);
     char bound[kEndpointBytes] = {};
-    Require(read(pipe_ends[0], bound, sizeof bound) == sizeof bound, "the answering side");
+    if (read(pipe_ends[0], bound, sizeof bound) != sizeof bound) Die("ZeroMQ: the answering side has ended");
+    close(pipe_ends[0]);
     Child worker = Fork([&] {
       void* dealer = OpenSocket(ZMQ_DEALER);
       Check(zmq_connect(dealer, bound) == 0, "connect");
-      for (const Exchange& exchange : Exchanges(options)) Measure(dealer, prefix.c_str(), exchange, options.duration);
+      for (const Exchange& exchange : exchanges) Measure(dealer, prefix.c_str(), exchange, options.duration);
     });
-    worker.WaitFor();
-    close(pipe_ends[0]);
-    close(pipe_ends[1]);
+    worker.WaitFor(&server);
   }
 }
 
