@@ -1,23 +1,27 @@
 """tools/bench: runs the benchmarks of the data plane beside their limits and peers, in turns, and writes what came out."""
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
 import platform
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import time
 
-from tarn_tools import bench_table, launch_options
+from tarn_tools import bench_table, fleet, launch_options
 
 ROOT = launch_options.ROOT
 BIN = ROOT / "build/release/bin"
 SCRIPTS = ROOT / "bench/data_plane"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
 PROGRAMS = ("push_pull", "data_plane_limits", "redis_peer", "tarn-scheduler", "tarn-server")
+BATCH_MAX = {"data_plane_limits": 1_000_000, "redis_peer": 500_000}  # what these programs take
+LINE_SHOWN = 200  # characters of a line that is no figure
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 # What each bench is for, and its programs with their arguments; "rows" marks those that take --rows.
@@ -61,8 +65,12 @@ EPILOG = """\
 A peer that is not installed is skipped, and said so: tools/install bench installs Redis; torch is looked for in this
 Python and in build/peers. Other work on the machine spoils the figures: `nice -n -10 tools/bench` as root helps.
 
-exit codes  0 done    1 a program failed    2 bad usage    130 interrupted
+exit codes  0 done    1 a program or writing failed    2 bad usage    130 interrupted
 """
+
+
+class Failed(Exception):
+    """Why the measurement came to nothing, in words."""
 
 
 def positive(kind):
@@ -99,6 +107,10 @@ def parse_arguments(argv):
     if options.batch > options.rows:
         parser.error(f"--batch {options.batch}: different keys of {options.rows} rows, at most --rows")
     options.names = options.names or list(BENCHES)
+    chosen = {program for name in options.names for program, _, _ in BENCHES[name][1]}
+    most, program = min((BATCH_MAX[program], program) for program in chosen & BATCH_MAX.keys())
+    if options.batch > most:
+        parser.error(f"--batch {options.batch}: {program} takes {most} at most")
     options.out = options.out or ROOT / "runs" / time.strftime("bench-%Y%m%d-%H%M%S")
     return options
 
@@ -142,25 +154,55 @@ class Others:
         return max(0.0, used / (time.monotonic() - self._began))
 
 
+def program_of(command):
+    """What a command line runs: the first word, or the script behind a Python."""
+    return command[0] if command[1].startswith("-") else command[1]
+
+
+def figure_of(program, text):
+    """The figure on a line of a program."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        line = None
+    if isinstance(line, dict) and "name" in line and ("skipped" in line or {"value", "unit"} <= line.keys()):
+        return line
+    raise Failed(f"{program}: no figure: {text.strip()[:LINE_SHOWN]}")
+
+
 def run(command, record):
-    """Runs a program and hands each of its figures over; False, and said why, if it fails."""
+    """Runs a program, which dies with this one, and hands each of its figures over; Failed if it fails."""
+    program, parent = program_of(command), os.getpid()
     print(f"bench: {shlex.join([pathlib.Path(command[0]).name, *command[1:]])}", flush=True)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, errors="replace", preexec_fn=lambda: fleet.die_with(parent)
+    ) as process:
         try:
             for line in process.stdout:
-                record(json.loads(line))
+                record(figure_of(program, line))
         except BaseException:
             process.terminate()
             raise
     if process.returncode:
-        print(f"tools/bench: {command[0]} failed with exit code {process.returncode}", file=sys.stderr)
-    return process.returncode == 0
+        raise Failed(f"{program} failed with exit code {process.returncode}")
 
 
-def measure(options, out):
-    """All figures as a list of dicts, also written to `out`, or None if a program failed; and how many cores others kept
-    busy during each program."""
-    figures, busy = [], []
+@contextlib.contextmanager
+def writing_out():
+    """What the system says of the folder of --out, as Failed."""
+    try:
+        yield
+    except OSError as error:
+        raise Failed(f"--out: {error}") from error
+
+
+def measure(options):
+    """All figures as a list of dicts, also written to results.jsonl as they come; and how many cores others kept busy
+    during each program."""
+    figures, busy, results = [], [], options.out / "results.jsonl"
+    with writing_out():
+        options.out.mkdir(parents=True, exist_ok=True)
+        results.write_text("")
     for name in options.names:
         for repetition in range(options.repetitions):
             began = time.monotonic()
@@ -168,16 +210,15 @@ def measure(options, out):
 
             def record(line):
                 figure = {"bench": name, "repetition": repetition, **line}
-                out.write(json.dumps(figure) + "\n")
-                out.flush()
+                with writing_out(), open(results, "a", encoding="utf-8") as out:
+                    out.write(json.dumps(figure) + "\n")
                 figures.append(figure)
                 print(f"  {bench_table.in_words(line)}", flush=True)
 
             # Every other time backwards: what changes slowly hits both ends alike.
             for command in lines if repetition % 2 == 0 else reversed(lines):
                 others = Others()
-                if not run(command, record):
-                    return None, busy
+                run(command, record)
                 busy.append(others.cores())
             seconds = time.monotonic() - began
             print(f"bench: {name}: {repetition + 1} of {options.repetitions} done, {seconds:.0f} s", flush=True)
@@ -210,13 +251,23 @@ def circumstances(argv):
 
 
 def write_results(options, where, figures):
-    (options.out / "picture.svg").write_text(bench_table.picture(figures))
     text = bench_table.document(where, figures)
-    (options.out / "table.md").write_text(text)
+    with writing_out():
+        (options.out / "picture.svg").write_text(bench_table.picture(figures))
+        (options.out / "table.md").write_text(text)
     print(f"\n{text}\nbench: {options.out / 'table.md'}, picture.svg and results.jsonl")
 
 
+def measure_and_write(argv, options):
+    """Failed or KeyboardInterrupt where it does not come to its end."""
+    where = circumstances(argv)
+    figures, busy = measure(options)
+    where.append(("other work meanwhile", f"{bench_table.spread(busy)} cores"))
+    write_results(options, where, figures)
+
+
 def main(argv):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = parse_arguments(argv)
     if options.list:
         for name, (about, _) in BENCHES.items():
@@ -231,16 +282,9 @@ def main(argv):
             print(f"tools/bench: {options.bin_dir / program}: not there; expected the programs", file=sys.stderr)
             return EXIT_USAGE
     try:
-        options.out.mkdir(parents=True, exist_ok=True)
-        where = circumstances(argv)
-        with open(options.out / "results.jsonl", "w", encoding="utf-8") as out:
-            figures, busy = measure(options, out)
-        if figures is None:
-            return EXIT_FAILED
-        where.append(("other work meanwhile", f"{bench_table.spread(busy)} cores"))
-        write_results(options, where, figures)
-    except OSError as error:
-        print(f"tools/bench: --out: {error}", file=sys.stderr)
+        measure_and_write(argv, options)
+    except (Failed, OSError) as error:
+        print(f"tools/bench: {error}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         print(f"\ntools/bench: interrupted; what was measured is in {options.out / 'results.jsonl'}", file=sys.stderr)

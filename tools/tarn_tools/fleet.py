@@ -19,8 +19,8 @@ TAIL_BYTES = 64 * 1024
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _die_with(parent_pid):
-    """Runs in the child before exec."""
+def die_with(parent_pid):
+    """The process that calls this is killed with its parent; to be run in a child, before exec where it execs."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:  # the launcher died between fork and prctl
         os._exit(1)
@@ -95,7 +95,7 @@ class Fleet:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: _die_with(parent),
+            preexec_fn=lambda: die_with(parent),
         )
         node.said = ""
         os.set_blocking(node.process.stdout.fileno(), False)

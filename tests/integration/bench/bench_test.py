@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,6 +49,17 @@ def using(folder):
     return [line for line in lines if str(folder) in line and not line.startswith("Z")]
 
 
+def children(process):
+    """The processes that it started, the oldest first."""
+    command = ["ps", "--ppid", str(process.pid), "--sort", "start_time,pid", "-o", "pid="]
+    return [int(word) for word in subprocess.run(command, capture_output=True, text=True).stdout.split()]
+
+
+def runs(pid):
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    return state != "" and not state.startswith("Z")
+
+
 def names(prefixes, operations):
     return {f"{prefix}.{operation}" for prefix in prefixes for operation in operations}
 
@@ -64,6 +76,26 @@ class BenchTest(unittest.TestCase):
         return subprocess.run(
             [str(word) for word in command], capture_output=True, text=True, timeout=300, env=self.environment
         )
+
+    def stand_ins(self, **scripts):
+        """A folder with all programs of tools/bench, each a script of sh; those not named do nothing."""
+        folder = self.folder / "bin"
+        folder.mkdir()
+        for name in bench.PROGRAMS:
+            (folder / name).write_text("#!/bin/sh\n" + scripts.get(name, ""))
+            (folder / name).chmod(0o755)
+        return folder
+
+    def assert_tool_fails(self, programs, *words):
+        """With exit code 1 and one line of its own that has these words; the line."""
+        done = self.run_program(TOOL, "small", "--repetitions", "1", "--out", self.folder / "out", "--bin-dir", programs)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        own = [line for line in done.stderr.splitlines() if line.startswith("tools/bench: ")]
+        self.assertEqual(len(own), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, own[0])
+        return own[0]
 
     def figures(self, *command):
         """{name: line}; every line parses, no name comes twice, and nothing is left behind."""
@@ -111,6 +143,24 @@ class BenchTest(unittest.TestCase):
         found = self.figures(BIN / "data_plane_limits", *TINY, "--for", "small", "--only", "zmq")
         self.assertEqual(set(found), names(["zmq.tcp", "zmq.ipc"], WIRE["small"]))
 
+    def test_limits_take_the_largest_batch(self):
+        largest = ["--for", "sparse", "--only", "zmq", "--only", "sockets", "--batch", "1000000", "--depth", "1", "--seconds", "0.01"]
+        found = self.figures(BIN / "data_plane_limits", *largest)
+        self.assertEqual(set(found), names(["zmq.tcp", "zmq.ipc"], WIRE["sparse"]) | {"socket.tcp.sparse_push"})
+
+    def test_limits_end_with_either_side(self):
+        command = [BIN / "data_plane_limits", "--for", "small", "--only", "zmq", "--seconds", "600"]
+        for side in range(2):
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                try:
+                    self.assertTrue(eventually(lambda: len(children(process)) == 2))
+                    os.kill(children(process)[side], signal.SIGKILL)
+                    errors = process.communicate(timeout=60)[1]
+                finally:
+                    process.kill()
+            self.assertEqual(process.returncode, 1)
+            self.assertIn("a process of the benchmark has ended: killed by signal 9", errors)
+
     def test_redis_is_measured_or_said_to_be_missing(self):
         expected = {f"redis.{way}.{verb}" for way in ("tcp", "unix") for verb in ("mget", "mset")}
         self.assertEqual(set(self.figures(BIN / "redis_peer", *TINY)), expected)
@@ -118,6 +168,13 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(set(missing), expected)
         for line in missing.values():
             self.assertIn("no-such-redis-server is not installed", line["skipped"])
+
+    def test_redis_peer_tells_why_its_server_does_not_start(self):
+        server = self.stand_ins(push_pull="echo no more room >&2; exit 3\n") / "push_pull"
+        done = self.run_program(BIN / "redis_peer", "--program", server, *TINY)
+        self.assertEqual(done.returncode, 1)
+        for words in (str(server), "exit code 3", "no more room"):
+            self.assertIn(words, done.stderr)
 
     def test_torch_is_measured_or_said_to_be_missing(self):
         found = self.figures(sys.executable, TORCH_PEER, "--seconds", "0.02")
@@ -135,6 +192,13 @@ class BenchTest(unittest.TestCase):
         self.assert_usage_error([TOOL, "--repetitions", "0"], "--repetitions")
         self.assert_usage_error([TOOL, "--rows", "10", "--batch", "11"], "at most --rows")
         self.assert_usage_error([TOOL, "--bin-dir", self.folder], str(self.folder), "not there")
+
+    def test_batches_are_those_that_all_programs_take(self):
+        for name, most, program in (("sparse", 500_000, "redis_peer"), ("small", 1_000_000, "data_plane_limits")):
+            self.assertEqual(bench.parse_arguments([name, "--batch", str(most)]).batch, most)
+            self.assert_usage_error([BIN / program, "--batch", str(most + 1)], "--batch", str(most))
+            self.assert_usage_error([TOOL, name, "--list", "--batch", str(most + 1)], "--batch", program, str(most))
+        self.assert_usage_error([TOOL, "--list", "--batch", "500001"], "redis_peer")
 
     def test_push_pull_tells_why_a_server_does_not_start(self):
         programs = self.folder / "bin"
@@ -160,14 +224,42 @@ class BenchTest(unittest.TestCase):
     def test_interrupted_tool_ends_its_program(self):
         out = self.folder / "out"
         command = [TOOL, "small", "--seconds", "600", "--out", out, "--bin-dir", BIN]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment) as process:
-            self.assertTrue(eventually(lambda: list(self.folder.glob("*/address"))))
-            process.send_signal(signal.SIGINT)
-            errors = process.communicate()[1]
-        self.assertEqual(process.returncode, 130, errors)
-        self.assertIn("interrupted", errors)
-        self.assertTrue(eventually(lambda: [path.name for path in self.folder.iterdir()] == ["out"]))
-        self.assertTrue(eventually(lambda: not using(self.folder)))
+        for end in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment) as process:
+                self.assertTrue(eventually(lambda: list(self.folder.glob("*/address"))))
+                process.send_signal(end)
+                errors = process.communicate()[1]
+            if end == signal.SIGKILL:
+                self.assertEqual(process.returncode, -end)
+            else:
+                self.assertEqual(process.returncode, 130, errors)
+                self.assertIn("interrupted", errors)
+            self.assertTrue(eventually(lambda: [path.name for path in self.folder.iterdir()] == ["out"]), end.name)
+            self.assertTrue(eventually(lambda: not using(self.folder)), end.name)
+
+    def test_torch_peer_ends_with_all_its_processes(self):
+        # A torch that says which process joins, and then waits for ever in C code.
+        package = self.folder / "torch"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "distributed.py").write_text(
+            "import ctypes, os, pathlib\n"
+            "def init_process_group(*_, **__):\n"
+            "    (pathlib.Path(__file__).parent / f'{os.getpid()}.joined').touch()\n"
+            "    while True: ctypes.PyDLL(None).sleep(600)\n"
+        )
+        for end in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            environment = {**self.environment, "PYTHONPATH": str(self.folder)}
+            with subprocess.Popen([sys.executable, TORCH_PEER], stderr=subprocess.PIPE, env=environment) as process:
+                try:
+                    self.assertTrue(eventually(lambda: len(list(package.glob("*.joined"))) == 2))
+                    joined = list(package.glob("*.joined"))
+                    process.send_signal(end)
+                    self.assertTrue(eventually(lambda: not any(runs(path.stem) for path in joined)), end.name)
+                finally:
+                    process.kill()
+            for path in joined:
+                path.unlink()
 
     def test_tool_writes_lines_table_and_picture(self):
         out = self.folder / "out"
@@ -189,15 +281,32 @@ class BenchTest(unittest.TestCase):
         self.assertGreater(len(svg.findall("{*}rect")), 3 * len({line["name"] for line in ours}))
 
     def test_tool_fails_with_a_program_that_fails(self):
-        programs = self.folder / "bin"
-        programs.mkdir()
-        for name in bench.PROGRAMS:
-            (programs / name).write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
-            (programs / name).chmod(0o755)
-        done = self.run_program(TOOL, "small", "--out", self.folder / "out", "--bin-dir", programs)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("broken", done.stderr)
-        self.assertRegex(done.stderr, r"tools/bench: .*push_pull failed with exit code 1")
+        programs = self.stand_ins(push_pull="exit 1\n")
+        self.assert_tool_fails(programs, f"{programs / 'push_pull'} failed with exit code 1")
+
+    def test_tool_names_a_program_that_cannot_be_started(self):
+        programs = self.stand_ins()
+        (programs / "push_pull").chmod(0o644)
+        said = self.assert_tool_fails(programs, str(programs / "push_pull"), "Permission denied")
+        self.assertNotIn("--out", said)
+
+    def test_tool_names_the_line_that_is_no_figure(self):
+        for line in ("loading...", "[1, 2]", '{"name": "half"}', "caf\\351"):
+            programs = self.stand_ins(push_pull=f"printf '{line}\\n'; exec sleep 600\n")
+            self.assert_tool_fails(programs, str(programs / "push_pull"), line.split("\\")[0])
+            self.assertTrue(eventually(lambda: not using(programs)))
+            shutil.rmtree(programs)
+
+    def test_tool_tells_what_it_cannot_write(self):
+        out = self.folder / "out"
+        figure = '{"name": "tarn.tcp.small_pull_one", "value": 1, "unit": "us"}'
+        programs = self.stand_ins(push_pull=f"echo '{figure}'\n")
+        out.write_text("a file")
+        self.assert_tool_fails(programs, "--out: ", str(out))
+        out.unlink()
+        out.mkdir()
+        (out / "results.jsonl").symlink_to("/dev/full")
+        self.assert_tool_fails(programs, "--out: ", "No space left")
 
     def test_tool_lists_its_benches(self):
         done = self.run_program(TOOL, "--list")
