@@ -2,6 +2,7 @@
 // client pulls them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <queue>
@@ -41,8 +42,8 @@ inline Trace MakeTrace(std::uint32_t rows, double exponent, double scans, std::s
   return trace;
 }
 
-// The hit rate, over the second half, of who evicts the row whose next use is the farthest (Belady 1966). `filled`: all
-// rows are there from the beginning, and those in memory are the ones that are used first.
+// The hit rate, over the second half, of who evicts the row whose next use is the farthest (Belady 1966). `filled`: as
+// many of the most likely rows as there is room for are in memory at the beginning.
 inline double Belady(const Trace& trace, std::size_t slots, bool filled = false) {
   const std::size_t count = trace.accesses.size();
   std::vector<std::uint32_t> next(count), last(trace.rows, Trace::kNone);
@@ -54,12 +55,10 @@ inline double Belady(const Trace& trace, std::size_t slots, bool filled = false)
   std::vector<bool> resident(trace.rows, false);
   std::priority_queue<std::pair<std::uint32_t, std::uint32_t>> farthest;  // some of them outdated
   std::size_t used = 0, hits = 0;
-  for (std::size_t i = 0; filled && i < count && used < slots; ++i) {
-    const std::uint32_t row = trace.accesses[i];
-    if (resident[row]) continue;
-    ++used;
+  for (; filled && used < std::min<std::size_t>(slots, trace.rows); ++used) {
+    const auto row = static_cast<std::uint32_t>(used);
     resident[row] = true;
-    next_of[row] = static_cast<std::uint32_t>(i);
+    next_of[row] = last[row];
     farthest.emplace(next_of[row], row);
   }
   for (std::size_t i = 0; i < count; ++i) {
