@@ -15,7 +15,7 @@ constexpr std::size_t kBesidesMin = std::size_t{24} << 20;
 constexpr std::size_t kLeastShare = 8;
 // Holes in the heap that are worth a walk over it: of the budget; and how often at the most.
 constexpr std::size_t kHolesShare = 16;
-constexpr TimeUs kTrimPeriodUs = 1'000'000, kTrimPeriodUsMax = 64'000'000;
+constexpr TimeUs kTrimPeriodUs = 1'000'000, kTrimPeriodUsMax = 4'000'000;
 // Less of the budget than this is little.
 constexpr std::size_t kWonShare = 64;
 

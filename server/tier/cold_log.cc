@@ -19,10 +19,8 @@ constexpr std::uint32_t kSegmentRecordsMinLog2 = 4;
 constexpr std::size_t kCollectBytes = std::size_t{512} << 10, kCollectBytesMax = std::size_t{2} << 20;
 // Holes that are not worth collecting, in segments.
 constexpr std::size_t kHoleSegments = 4;
-// Queues as long as there is room for, of rows that leave memory and of those collected together.
-constexpr std::uint64_t kCollectQueues = 2;
-// Holes for a row, in bytes, that are borne while the store does not keep up.
-constexpr std::uint64_t kBusyHoles = 2;
+// So many holes for a row, in bytes, are too many.
+constexpr std::uint64_t kTooManyHoles = 2;
 
 }  // namespace
 
@@ -286,21 +284,21 @@ Status ColdLog::MoveRows(const PendingFetch& fetch) {
   return {};
 }
 
-// One slice of the emptiest segments at a time, as long as more of the disk is holes than rows. A store that is busy
-// writes rows that leave memory first, until there are twice as many holes.
+// One slice of the emptiest segments at a time, as long as more of the disk is holes than rows. While the store does
+// not keep up, rows that leave memory go first: what is collected waits in memory too.
 void ColdLog::Collect() {
   const std::uint64_t holes = written_bytes_ - live_written_bytes_;
-  const std::uint64_t bearable = HasRoom() ? live_written_bytes_ : kBusyHoles * live_written_bytes_;
-  const std::uint64_t room = options_.queued_segments_max * options_.segment_bytes;
-  if (queued_bytes_ >= kCollectQueues * room) return;
-  if (collecting_ || holes <= kHoleSegments * options_.segment_bytes || holes <= bearable) return;
+  if (collecting_ || !HasRoom() || holes <= kHoleSegments * options_.segment_bytes || holes <= live_written_bytes_)
+    return;
   const std::optional<TableId> table = FindEmptiest();
   if (!table) return;
   PendingFetch fetch;
   fetch.table = *table;
   fetch.collecting = collecting_ = true;
   const Family& family = families_[table->value];
-  const std::size_t bytes = holes > kBusyHoles * live_written_bytes_ ? kCollectBytesMax : kCollectBytes;
+  const std::size_t bytes = holes > kTooManyHoles * live_written_bytes_
+                                ? std::clamp(options_.segment_bytes, kCollectBytes, kCollectBytesMax)
+                                : kCollectBytes;
   const std::size_t rows = std::max<std::size_t>(1, bytes / family.record_bytes());
   for (const std::uint32_t number : EmptiestOf(family, rows)) {
     const Segment& segment = family.segments[number];

@@ -17,7 +17,7 @@ constexpr std::size_t kChunks = 256;
 constexpr std::size_t kChunkBytesMin = 512, kChunkBytesMax = std::size_t{2} << 20;
 // A segment is a file, of which RocksDB keeps some KiB and looks at all whenever one comes or goes: not too many of
 // them. About five are in memory until they are written.
-constexpr std::size_t kSegments = 32;
+constexpr std::size_t kSegments = 64;
 constexpr std::size_t kSegmentBytesMin = 512, kSegmentBytesMax = std::size_t{16} << 20;
 // Rows that are evicted at one go, in bytes, so that what lies together in a segment is worth reading together; not so
 // many that the hand looks at more than an eighth of all rows at once.
