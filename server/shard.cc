@@ -15,6 +15,8 @@ namespace {
 constexpr TimeUs kJoinPeriodUs = 500'000;
 constexpr TimeUs kLeaseBeforeWelcomeUs = 30'000'000;
 constexpr TimeUs kReasonPeriodUs = 1'000'000;
+// In due time: the first may be lost, and those that jumps in time bring forward with it.
+constexpr std::uint32_t kTellingsMin = 3;
 
 bool IsControl(const Body& body) {
   return std::holds_alternative<Welcome>(body) || std::holds_alternative<ViewUpdate>(body) ||
@@ -56,7 +58,9 @@ void Shard::Impl::StopWith(ErrorCode code, std::string reason) {
 
 // Rule S2. The next time is set first: telling may meet the end of the memory.
 void Shard::Impl::TellReason() {
+  const bool in_time = next_telling_ == 0 || now_ - next_telling_ < kReasonPeriodUs;
   next_telling_ = now_ + kReasonPeriodUs;
+  if (in_time) ++tellings_;
   Send(kSchedulerPeer, stop_reason_);
 }
 
@@ -103,7 +107,7 @@ void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
   now_ = now;
   out_ = out;
   if (stopped_) {
-    if (now - stopped_at_ >= lease_us_)
+    if (now - stopped_at_ >= lease_us_ && tellings_ >= kTellingsMin)
       ended_ = true;
     else if (now >= next_telling_)
       TellReason();
@@ -119,6 +123,7 @@ void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
 
 // A cut that waits for room, or for rows on disk, goes on when the store wakes the loop.
 TimeUs Shard::Impl::NextTimer() const {
+  if (stopped_ && tellings_ < kTellingsMin) return next_telling_;
   if (stopped_) return std::min(next_telling_, stopped_at_ + lease_us_);
   if (cut_ && next_slice_ < next_beat_ && !rows_->cut_waits() && store_->HasRoom()) return next_slice_;
   return std::min(next_beat_, NextLives());

@@ -116,7 +116,7 @@ class Shard {
   // Set once the scheduler has said so, or a fatal error (storage) happened: from then on it serves nobody.
   bool stopped() const;
   // Stopped, and there is nothing left to say: the loop ends. A shard that stops by itself repeats why until the
-  // scheduler has answered with Shutdown, for a lease at most (rule S2).
+  // scheduler has answered with Shutdown, for a lease at most, or thrice in due time (rule S2).
   bool ended() const;
   const Shutdown& stop_reason() const;
 

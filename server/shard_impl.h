@@ -63,6 +63,7 @@ class Shard::Impl {
   bool ended_ = false;  // and the scheduler knows, or could not be told
   Shutdown stop_reason_;
   TimeUs stopped_at_ = 0, next_telling_ = 0;  // of a shard that stopped by itself
+  std::uint32_t tellings_ = 0;                // of why, in due time
 
   // The state.
   std::unique_ptr<RowStore> rows_;

@@ -32,7 +32,7 @@ class ColdGate {
   bool Holds(Peer peer) const { return peers_.contains(peer); }
   // Whether a request of this peer waits already, of which `message` is a repetition (rule E5).
   bool HoldsRequest(Peer peer, const Message& message) const;
-  // Moves the message in; false, and nothing has happened, if there is no room.
+  // Moves the message in; false, and nothing has happened, if there is no room. An empty gate takes any one message.
   bool Add(Peer from, Message* message, FetchTicket ticket);
   // Asks begin(message) for the tickets of messages that have none yet, in order, until it answers kNotBegun.
   template <typename Begin>

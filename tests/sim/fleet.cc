@@ -193,7 +193,11 @@ TimeUs Fleet::NowOf(const Process& process) const { return events_.now() + proce
 void Fleet::Deliver(ProcessId to, Peer from, Message message) {
   auto it = processes_.find(to);
   if (it == processes_.end()) return;
-  if (verbose_) Trace(fmt::format("{} <- {:x} {}", it->second->node, from.value, BodyName(message.body)));
+  if (verbose_) {
+    const auto* error = std::get_if<ErrorReply>(&message.body);
+    Trace(fmt::format("{} <- {:x} {}{}", it->second->node, from.value, BodyName(message.body),
+                      error == nullptr ? "" : fmt::format(" {}: {}", ErrorName(error->code), error->message)));
+  }
   if (it->second->recovers_us != 0 && std::holds_alternative<Welcome>(message.body))
     it->second->paused_until = events_.now() + std::exchange(it->second->recovers_us, 0);
   Step(to, [this, from, message = std::move(message)](Process& p, Outbox* out) {

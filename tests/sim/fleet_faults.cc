@@ -161,6 +161,7 @@ void Fleet::CutAtChange() {
 
 // What a shard says of its end is lost, and must be said again.
 void Fleet::LoseFirstWord(const Process& shard) {
+  Trace(fmt::format("shard {} stops: {}", shard.rank, shard.shard->stop_reason().reason));
   if (tier_rng_.Chance(0.5)) network_.Cut(shard.node, 0, false, events_.now() + 500'000);
 }
 

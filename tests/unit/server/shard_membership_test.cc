@@ -252,6 +252,22 @@ TEST_F(ShardMembershipTest, S2AShardThatFailsRepeatsWhyUntilItIsAnswered) {
   EXPECT_TRUE(out_.empty());
 }
 
+TEST_F(ShardMembershipTest, S2AShardWhoseTimeJumpsSaysItAgainAllTheSame) {
+  JoinTwo();
+  shard_->Abandon({ErrorCode::kIo, "disk full"}, &out_);
+  out_.clear();
+  now_ += 100 * shard_->lease_us();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_LE(shard_->NextTimer(), now_);
+    shard_->OnTimer(now_, &out_);
+    EXPECT_FALSE(shard_->ended());
+    EXPECT_EQ(Take<Shutdown>().size(), 1u);
+    now_ += 1'000'000;
+  }
+  shard_->OnTimer(now_, &out_);
+  EXPECT_TRUE(shard_->ended());
+}
+
 TEST_F(ShardMembershipTest, S2AShardThatIsNotAnsweredEndsAfterALease) {
   JoinTwo();
   shard_->Abandon({ErrorCode::kIo, "disk full"}, &out_);

@@ -106,6 +106,13 @@ TEST_F(ColdGateTest, TakesSoManyBytesAndNoMore) {
   EXPECT_EQ(gate.bytes(), 2 * each);
 }
 
+TEST_F(ColdGateTest, TakesAnyOneMessage) {
+  ColdGate gate(0, 500);
+  Message large = PullOf(1, 1000), second = PullOf(2);
+  EXPECT_TRUE(gate.Add(Peer(1), &large, NextTicket()));
+  EXPECT_FALSE(gate.Add(Peer(2), &second, NextTicket()));
+}
+
 // Messages that came while there was no room for another fetch.
 TEST_F(ColdGateTest, BeginsFetchesInOrderWhenThereIsRoom) {
   ColdGate gate;
