@@ -1,4 +1,4 @@
-// Reference-counted bytes, 64-byte aligned: the payload of a message. A socket, a resend queue and a state machine
+// Reference-counted bytes, 64-byte aligned (8 if they are held for somebody else): the payload of a message. A socket, a resend queue and a state machine
 // may hold the same bytes at once; whoever fills a buffer does so before it is shared. Copying shares.
 #pragma once
 
@@ -35,6 +35,14 @@ class Buffer {
   static Buffer Copy(const void* from, std::size_t bytes) {
     Buffer buffer = Allocate(bytes);
     if (bytes != 0) std::memcpy(buffer.data(), from, bytes);
+    return buffer;
+  }
+
+  // Somebody else's bytes, which `owner` keeps. At least 8-byte aligned.
+  static Buffer Hold(std::byte* bytes, std::size_t size, const std::shared_ptr<void>& owner) {
+    Buffer buffer;
+    buffer.bytes_ = std::shared_ptr<std::byte[]>(owner, bytes);
+    buffer.size_ = size;
     return buffer;
   }
 

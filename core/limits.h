@@ -18,6 +18,7 @@ inline constexpr std::size_t kPieceBytes = 512 << 10;     // large transfers are
 inline constexpr std::uint32_t kProtocolVersion = 1;      // until the first release: of one build
 inline constexpr int kSocketHighWaterMark = 1024;         // messages; credits keep us far below
 inline constexpr std::size_t kBacklogBytesMax = std::size_t{64} << 20;  // behind the mark, per peer
+inline constexpr std::size_t kShmRingBytes = std::size_t{1} << 20;      // shared with a peer, each direction
 inline constexpr std::size_t kAcceptedPeersMax = 65536;                 // connections that a node remembers
 inline constexpr std::uint32_t kHeaderDepthMax = 8;                     // nesting of a header's tables
 inline constexpr std::uint32_t kHeaderTablesMax = 4608;                 // tables of a header: the longest lists below

@@ -24,6 +24,10 @@ std::string_view AcceptedPeers::IdentityOf(Peer peer) const {
   return found == by_peer_.end() ? std::string_view() : found->second.identity;
 }
 
+void AcceptedPeers::Touch(Peer peer) {
+  if (const auto found = by_peer_.find(peer); found != by_peer_.end()) found->second.heard = ++heard_;
+}
+
 void AcceptedPeers::Forget(Peer peer) {
   const auto found = by_peer_.find(peer);
   if (found == by_peer_.end()) return;

@@ -20,6 +20,8 @@ class AcceptedPeers {
   Peer Intern(std::string_view identity);
   // Empty if unknown or forgotten. Valid until the next Intern or Forget.
   std::string_view IdentityOf(Peer peer) const;
+  // Heard just now, in another way.
+  void Touch(Peer peer);
   void Forget(Peer peer);
   std::size_t size() const { return by_peer_.size(); }
 

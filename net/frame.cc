@@ -149,6 +149,15 @@ Expected<Message> ReadAligned(const FrameView& header) {
   return ReadHeader({aligned.data(), aligned.size()});
 }
 
+// The payload of a packed message is never taken: its frame is small, and holds more than it.
+Buffer Keep(const FrameView& part, std::span<const FrameView> frames, std::size_t frame, FrameOwner* owner) {
+  if (owner != nullptr && frames.size() > 1) {
+    Buffer taken = owner->Take(frame);
+    if (taken.size() == part.size && taken.size() != 0) return taken;
+  }
+  return Buffer::Copy(part.data, part.size);
+}
+
 }  // namespace
 
 std::optional<std::uint32_t> VersionOf(const FrameView& first) {
@@ -195,14 +204,14 @@ bool IsPacked(const FrameView& first) {
          prefix.kind == static_cast<std::uint8_t>(FrameKind::kPacked);
 }
 
-Expected<Message> Decode(std::span<const FrameView> frames) {
+Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner) {
   const Expected<Parts> parts = FindParts(frames);
   if (!parts) return std::unexpected(parts.error());
   TARN_RETURN_IF_ERROR(CheckSizes(parts->header.size, parts->keys.size, parts->values.size));
   Expected<Message> message = ReadAligned(parts->header);
   if (!message) return message;
-  message->keys = Buffer::Copy(parts->keys.data, parts->keys.size);
-  message->values = Buffer::Copy(parts->values.data, parts->values.size);
+  message->keys = Keep(parts->keys, frames, 1, owner);
+  message->values = Keep(parts->values, frames, 2, owner);
   TARN_RETURN_IF_ERROR(CheckMeaning(*message));
   return message;
 }

@@ -39,12 +39,20 @@ struct Prefix {
 static_assert(sizeof(Prefix) == 16);
 
 inline constexpr std::uint32_t kMagic = 0x4e524154;  // "TARN"
-enum class FrameKind : std::uint8_t { kSplit = 1, kPacked = 2 };
+enum class FrameKind : std::uint8_t { kSplit = 1, kPacked = 2, kShm = 3 };  // kShm: net/shm_door.h
 
 // Bytes of somebody else, at any alignment.
 struct FrameView {
   const std::byte* data = nullptr;
   std::size_t size = 0;
+};
+
+// Who holds the frames of a message that is being decoded.
+class FrameOwner {
+ public:
+  virtual ~FrameOwner() = default;
+  // The bytes of a frame, aligned to 8 at least, to be kept: the message's from now on. Empty if they must be copied.
+  virtual Buffer Take(std::size_t frame) = 0;
 };
 
 // The protocol version of the message that begins with `first`; none if that is no message of tarn.
@@ -58,7 +66,8 @@ Expected<std::vector<Buffer>> Encode(const Message& message);
 // Whether `first` begins with the prefix of a packed message: then each further frame is a message of its own.
 bool IsPacked(const FrameView& first);
 
-// The message in `frames`, its payload copied once into aligned buffers. Any bytes may be given. An error is
+// The message in `frames`. Its payload is copied once, into aligned buffers, or taken from the owner, if there is one:
+// `owner->Take(i)` is frame i. Any bytes may be given. An error is
 // kWrongJob (another protocol version, whatever else the frames hold), kTooLarge (over a limit) or kMalformed, and its
 // message names the field, the value and what was expected. What is returned holds to:
 //   - every enum has a known value, every list and string is within core/limits.h;
@@ -66,7 +75,7 @@ bool IsPacked(const FrameView& first);
 //     partitions are below 2^limits::kPartitionBitsMax;
 //   - values: count x dim x codec for some dim in 1..limits::kRowDimMax. The receiver compares with its table's dim;
 //   - a view's owners are 2^partition_bits shards that have endpoints (or there are none yet).
-Expected<Message> Decode(std::span<const FrameView> frames);
+Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner = nullptr);
 
 // Decode(Encode(m)), for frames that are at hand as buffers.
 Expected<Message> Decode(std::span<const Buffer> frames);

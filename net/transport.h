@@ -24,7 +24,7 @@ struct Received {
   Message message;
 };
 
-// Cumulative since the transport was made, but for the last two.
+// Cumulative since the transport was made, but for the last three.
 struct TransportCounters {
   std::uint64_t sent_messages = 0;
   std::uint64_t sent_bytes = 0;  // payload and headers, without ZeroMQ's own framing
@@ -39,6 +39,7 @@ struct TransportCounters {
   std::uint64_t dropped_unencodable = 0;  // our own messages that Encode refused
   std::uint64_t backlog_bytes = 0;        // waiting now
   std::uint64_t accepted_peers = 0;       // known now
+  std::uint64_t shm_peers = 0;            // with whom memory is shared now
 };
 
 // Not thread-safe: one thread owns it. Wake alone may be called from any thread while the transport lives.
@@ -73,6 +74,9 @@ class Transport {
 
   // Makes the Receive in progress, or else the next one, return at once.
   virtual void Wake() = 0;
+
+  // For how long Receive looks for messages before it sleeps: an answer comes sooner, and a core is busy meanwhile.
+  virtual void SetBusyPoll(std::int64_t /*us*/) {}
 
   virtual TransportCounters counters() const = 0;
 };

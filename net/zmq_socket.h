@@ -34,6 +34,8 @@ class Parts {
   FrameView operator[](std::size_t i) {
     return {static_cast<const std::byte*>(zmq_msg_data(&parts_[i])), zmq_msg_size(&parts_[i])};
   }
+  // A large part's bytes without a copy, good after Clear; empty if the part is small or badly aligned.
+  Buffer Take(std::size_t i);
   // The message had more parts or bytes than the limits allow; those kept are only its beginning.
   bool too_large() const { return too_large_; }
   std::size_t bytes() const { return bytes_; }

@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@
 #include "net/backlog.h"
 #include "net/bundles.h"
 #include "net/frame.h"
+#include "net/shm_peers.h"
 #include "net/zmq_connections.h"
 #include "net/zmq_lane.h"
 #include "net/zmq_socket.h"
@@ -37,6 +40,8 @@ constexpr TimeUs kEndlessPeriodUs = 100'000;
 // How often Receive may find messages without looking whether it is to wake up.
 constexpr std::size_t kUnpolledMax = 64;
 constexpr TimeUs kCountPeriodUs = 100'000;
+// While it looks for messages instead of sleeping: looks at memory for each at files.
+constexpr int kLooksAtMemory = 64;
 
 TimeUs NowUs() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -53,6 +58,24 @@ bool HasValidPort(std::string_view endpoint) {
 }
 
 bool IsAccepted(Peer peer) { return peer.value >= kFirstAcceptedPeer; }
+
+// The frames of a message of ZeroMQ behind its identity, if it has one.
+class OwnedParts final : public FrameOwner {
+ public:
+  OwnedParts(Parts* parts, std::size_t skip) : parts_(parts), skip_(skip) {}
+  Buffer Take(std::size_t frame) override { return parts_->Take(skip_ + frame); }
+
+ private:
+  Parts* parts_;
+  std::size_t skip_;
+};
+
+// Leaves the core's other thread more, and the loop it stands in less to take back.
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
 
 }  // namespace
 
@@ -108,15 +131,25 @@ class ZmqTransport::Impl {
         options_(options),
         accepted_(options.accepted_peers_max),
         backlog_(options.backlog_bytes_max),
+        shm_({.ring_bytes = options.shm_ring_bytes, .waiting_bytes_max = options.backlog_bytes_max},
+             [this](Peer to, const ShmWord& word) { return !backlog_.Has(to) && TrySend(to, {EncodeShmWord(word)}); }),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     TARN_CHECK(wake_ >= 0, "no file descriptor left");
   }
-  ~Impl() { close(wake_); }
+  ~Impl() {
+    const TimeUs end = NowUs() + TimeUs{options_.linger_ms} * 1000;
+    while (shm_.waiting_bytes() != 0 && NowUs() < end) {
+      TendShm(NowUs());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    close(wake_);
+  }
 
   Expected<std::string> Bind(const std::string& endpoint) {
     TARN_RETURN_IF_ERROR(CheckAddress(endpoint));
     if (!router_) TARN_RETURN_IF_ERROR(OpenRouter());
     TARN_RETURN_IF_ERROR(router_->socket.Bind(endpoint));
+    if (options_.shm) shm_.Open();
     return router_->socket.LastEndpoint();
   }
 
@@ -134,6 +167,8 @@ class ZmqTransport::Impl {
       links_.erase(found);
     }
     links_.emplace(peer, Link{Lane(std::move(*socket)), endpoint});
+    shm_.Forget(peer);
+    if (options_.shm && peer != kSchedulerPeer) shm_.Ask(peer);
     return {};
   }
 
@@ -153,14 +188,16 @@ class ZmqTransport::Impl {
     const TimeUs deadline = timeout_us < 0 ? INT64_MAX : now + timeout_us;
     const std::size_t before = out->size();
     CountHandshakes(now);
-    for (;;) {
+    for (TimeUs turn = now;; turn = NowUs()) {
       FlushBacklog();
+      TendShm(turn);
       Drain(out, max);
       if (out->size() > before && ++unpolled_ % kUnpolledMax != 0) break;
       const bool at_once = timeout_us == 0 || out->size() > before || max == 0;
       // Files speak of sockets that were found empty, and refused messages too use up the budget.
-      const bool interrupted = !Poll(at_once || AnyMayHold() ? 0 : deadline - NowUs());
+      const bool interrupted = !Wait(at_once || AnyMayHold() ? 0 : std::min(deadline, shm_.NextTime()) - turn);
       const bool woken = TakeWake();
+      TendShm(turn);
       Drain(out, max - std::min(max, out->size() - before));
       EndEndless();
       if (interrupted || woken || at_once || out->size() > before) break;
@@ -169,16 +206,22 @@ class ZmqTransport::Impl {
     return out->size() - before;
   }
 
+  // Whoever polls sees the word or is told by the file: each side writes its own, then reads the other's.
   void Wake() {
+    wake_asked_.store(true);
+    if (!asleep_.load()) return;
     const std::uint64_t one = 1;
     // Fails only if the counter is full: then the wake-up is pending anyway.
     [[maybe_unused]] const auto written = write(wake_, &one, sizeof(one));
   }
 
+  void SetBusyPoll(std::int64_t us) { busy_poll_us_ = us; }
+
   TransportCounters counters() {
     CountHandshakes(INT64_MAX);
     TransportCounters counters = counters_;
-    counters.backlog_bytes = backlog_.bytes();
+    counters.backlog_bytes = backlog_.bytes() + shm_.waiting_bytes();
+    counters.shm_peers = shm_.lanes();
     counters.accepted_peers = accepted_.size();
     return counters;
   }
@@ -205,9 +248,17 @@ class ZmqTransport::Impl {
   }
 
   void SendOrKeep(Peer to, Frames frames) {
-    if (!backlog_.Has(to) && TrySend(to, frames)) return;
     const std::size_t messages = MessagesIn(frames);
-    if (backlog_.Push(to, std::move(frames))) return;
+    if (shm_.Sends(to)) {
+      const std::size_t bytes = BytesOf(frames);
+      if (shm_.Send(to, std::move(frames))) {
+        counters_.sent_messages += messages;
+        counters_.sent_bytes += bytes;
+        return;
+      }
+    } else if ((!backlog_.Has(to) && TrySend(to, frames)) || backlog_.Push(to, std::move(frames))) {
+      return;
+    }
     counters_.dropped_backlog += messages;
     LogWarning(backlog_limiter_, "dropped messages to peer {}: it has taken nothing, and {} MB wait for it", to.value,
                options_.backlog_bytes_max >> 20);
@@ -267,6 +318,33 @@ class ZmqTransport::Impl {
     backlog_.Flush([this](Peer peer, const Frames& frames) { return TrySend(peer, frames); });
   }
 
+  void TendShm(TimeUs now) { counters_.dropped_unreachable += shm_.Tend(now); }
+
+  // Waits for something to happen, at most so long. False after a signal.
+  bool Wait(TimeUs wait_us) {
+    if (wait_us > 0 && busy_poll_us_ > 0 && Look(std::min(wait_us, busy_poll_us_))) return true;
+    if (wait_us <= 0) return Poll(0);
+    asleep_.store(true);
+    const bool sleep = shm_.Sleep() && !wake_asked_.load();
+    const bool fine = Poll(sleep ? wait_us : 0);
+    shm_.Awake();
+    asleep_.store(false);
+    return fine;
+  }
+
+  // Looks until something has happened, at most so long.
+  bool Look(TimeUs us) {
+    for (const TimeUs end = NowUs() + us; NowUs() < end;) {
+      for (int i = 0; i < kLooksAtMemory; ++i) {
+        if (shm_.Changed() || wake_asked_.load(std::memory_order_relaxed)) return true;
+        Pause();
+      }
+      Poll(0);
+      if (AnyMayHold() || shm_.NextTime() == 0) return true;
+    }
+    return false;
+  }
+
   // Waits, and notes which lanes may hold messages. False after a signal.
   bool Poll(TimeUs wait_us) {
     constexpr TimeUs kLongestUs = TimeUs{3600} * 1'000'000;
@@ -280,7 +358,10 @@ class ZmqTransport::Impl {
     files_.push_back({wake_, POLLIN, 0});
     if (router_) files_.push_back({router_->file, POLLIN, 0});
     for (const auto& [peer, link] : links_) files_.push_back({link.lane.file, POLLIN, 0});
+    const std::size_t shm = files_.size();
+    shm_.AddFiles(&files_);
     if (poll(files_.data(), files_.size(), wait_ms) < 0) return false;
+    shm_.TakeFiles(files_.data() + shm);
     wake_waits_ = files_[0].revents != 0;
     std::size_t file = 1;
     if (router_) router_->may_hold |= files_[file++].revents != 0;
@@ -300,7 +381,13 @@ class ZmqTransport::Impl {
       items_.push_back({link.lane.socket.handle(), 0, static_cast<short>(events), 0});
     }
     if (accepted_waits) wait_ms = std::min(wait_ms, kRetryMs);
+    const std::size_t shm = items_.size();
+    files_.clear();
+    shm_.AddFiles(&files_);
+    for (const pollfd& file : files_) items_.push_back({nullptr, file.fd, ZMQ_POLLIN, 0});
     if (zmq_poll(items_.data(), static_cast<int>(items_.size()), wait_ms) < 0) return false;
+    for (std::size_t i = 0; i < files_.size(); ++i) files_[i].revents = items_[shm + i].revents;
+    shm_.TakeFiles(files_.data());
     wake_waits_ = items_[0].revents != 0;
     std::size_t item = 1;
     if (router_) router_->may_hold |= items_[item++].revents != 0;
@@ -310,7 +397,9 @@ class ZmqTransport::Impl {
 
   bool TakeWake() {
     std::uint64_t count = 0;
-    return std::exchange(wake_waits_, false) && read(wake_, &count, sizeof(count)) > 0;
+    if (std::exchange(wake_waits_, false)) [[maybe_unused]]
+      const auto taken = read(wake_, &count, sizeof(count));
+    return wake_asked_.load(std::memory_order_relaxed) && wake_asked_.exchange(false);
   }
 
   // ZeroMQ's own thread waits when too many of these are waiting.
@@ -322,6 +411,10 @@ class ZmqTransport::Impl {
 
   // Takes up to `budget` messages, good or bad, of the lanes that may hold some, in turns.
   void Drain(std::vector<Received>* out, std::size_t budget) {
+    shm_.Drain(&budget, [&](Peer from, ShmFrames* frames) {
+      if (IsAccepted(from)) accepted_.Touch(from);
+      AcceptAll(from, frames->views(), frames, out);
+    });
     ready_.clear();
     if (router_ && router_->may_hold) ready_.push_back({&*router_, Peer()});
     for (auto& [peer, link] : links_)
@@ -368,31 +461,53 @@ class ZmqTransport::Impl {
     std::array<FrameView, Parts::kMax> frames;
     for (std::size_t i = skip; i < parts_.count(); ++i) frames[i - skip] = parts_[i];
     const std::span<const FrameView> all(frames.data(), parts_.count() - skip);
-    if (all.size() > 1 && IsPacked(all[0]) && !parts_.too_large())
-      for (const FrameView& one : all) AcceptOne(from, {&one, 1}, out);
-    else
-      AcceptOne(from, all, out);
+    OwnedParts owner(&parts_, skip);
+    if (parts_.too_large())
+      RefuseTooLarge(from, all, out);
+    else if (!AcceptWord(from, all))
+      AcceptAll(from, all, &owner, out);
     parts_.Clear();
   }
 
-  void AcceptOne(Peer from, std::span<const FrameView> frames, std::vector<Received>* out) {
-    Expected<Message> message = Read(frames);
+  // Whether the message is of those by which memory comes to be shared.
+  bool AcceptWord(Peer from, std::span<const FrameView> frames) {
+    if (frames.size() != 1) return false;
+    const auto word = DecodeShmWord(frames[0]);
+    if (!word) return false;
+    if (*word)
+      shm_.OnWord(from, **word, NowUs());
+    else
+      Refuse(from, word->error(), frames);
+    return true;
+  }
+
+  void AcceptAll(Peer from, std::span<const FrameView> all, FrameOwner* owner, std::vector<Received>* out) {
+    if (all.size() > 1 && IsPacked(all[0]))
+      for (const FrameView& one : all) AcceptOne(from, {&one, 1}, nullptr, out);
+    else
+      AcceptOne(from, all, owner, out);
+  }
+
+  void AcceptOne(Peer from, std::span<const FrameView> frames, FrameOwner* owner, std::vector<Received>* out) {
+    Expected<Message> message = Decode(frames, owner);
     if (message) {
       ++counters_.received_messages;
       for (const FrameView& frame : frames) counters_.received_bytes += frame.size;
       return out->push_back({from, std::move(*message)});
     }
-    Refuse(from, message.error());
+    Refuse(from, message.error(), frames);
     if (message.error().code == ErrorCode::kWrongJob && !IsAccepted(from)) out->push_back({from, Farewell(frames[0])});
   }
 
-  // The message of the parts received last, of which `frames` are those kept.
-  Expected<Message> Read(std::span<const FrameView> frames) const {
+  // `frames` are those kept. Of another version only that is told.
+  void RefuseTooLarge(Peer from, std::span<const FrameView> frames, std::vector<Received>* out) {
     const auto version = frames.empty() ? std::nullopt : VersionOf(frames[0]);
-    if (parts_.too_large() && version.value_or(limits::kProtocolVersion) == limits::kProtocolVersion)
-      return Fail(ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes",
-                                                    limits::kBundleMessagesMax, limits::kMessageBytesMax));
-    return Decode(frames);
+    if (version.value_or(limits::kProtocolVersion) != limits::kProtocolVersion)
+      return AcceptOne(from, frames, nullptr, out);
+    Refuse(from,
+           {ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes", limits::kBundleMessagesMax,
+                                              limits::kMessageBytesMax)},
+           frames);
   }
 
   // What a node of ours is told for a peer of another version, whose own words it cannot read.
@@ -404,7 +519,7 @@ class ZmqTransport::Impl {
     return message;
   }
 
-  void Refuse(Peer from, const Error& error) {
+  void Refuse(Peer from, const Error& error, std::span<const FrameView> frames) {
     LogLimiter* limiter = &malformed_limiter_;
     if (error.code == ErrorCode::kTooLarge) {
       ++counters_.refused_too_large;
@@ -415,23 +530,29 @@ class ZmqTransport::Impl {
     } else {
       ++counters_.refused_malformed;
     }
-    LogWarning(*limiter, "refused {} bytes from peer {}: {}", parts_.bytes(), from.value, ToString(error));
+    std::size_t bytes = 0;
+    for (const FrameView& frame : frames) bytes += frame.size;
+    LogWarning(*limiter, "refused {} bytes from peer {}: {}", bytes, from.value, ToString(error));
     // Nobody answers an answer: what comes over a link is one, or is from our own scheduler. Whoever speaks another
     // version learns ours from the answer's prefix.
     if (!IsAccepted(from)) return;
     Message reply;
     reply.body = ErrorReply{.code = error.code == ErrorCode::kWrongJob ? ErrorCode::kWrongJob : ErrorCode::kMalformed,
                             .message = error.message};
-    const Expected<Frames> frames = Encode(reply);
+    Expected<Frames> answer = Encode(reply);
     // Whoever sends garbage and reads no answers gets none; nothing is kept for it.
-    if (frames && !backlog_.Has(from)) TrySend(from, *frames);
+    if (answer && shm_.Sends(from)) return void(shm_.Send(from, std::move(*answer)));
+    if (answer && !backlog_.Has(from)) TrySend(from, *answer);
   }
 
   ZmqContext& context_;
   ZmqTransportOptions options_;
   AcceptedPeers accepted_;
   Backlog backlog_;
+  ShmPeers shm_;
   int wake_;
+  std::atomic<bool> wake_asked_{false}, asleep_{false};
+  TimeUs busy_poll_us_ = 0;
   std::optional<Lane> router_;
   ConnectionWatch connections_;  // behind the socket that it watches
   TimeUs next_endless_ = 0;
@@ -462,6 +583,7 @@ std::size_t ZmqTransport::Receive(std::vector<Received>* out, std::size_t max, s
   return impl_->Receive(out, max, timeout_us);
 }
 void ZmqTransport::Wake() { impl_->Wake(); }
+void ZmqTransport::SetBusyPoll(std::int64_t us) { impl_->SetBusyPoll(us); }
 TransportCounters ZmqTransport::counters() const { return impl_->counters(); }
 
 }  // namespace tarn::net

@@ -67,6 +67,9 @@ struct ZmqTransportOptions {
   std::size_t accepted_peers_max = limits::kAcceptedPeersMax;  // beyond, those unheard for longest are forgotten
   // Of a connection to us since its last whole message; one that goes on beyond is ended.
   std::size_t unfinished_bytes_max = 2 * limits::kMessageBytesMax;
+  // With processes of this host and this user, other than the scheduler, by shared memory (net/shm_peers.h).
+  bool shm = true;
+  std::size_t shm_ring_bytes = limits::kShmRingBytes;  // of each direction; a power of two, of whole pages
 };
 
 // Whether `endpoint` stays on this machine: ipc, inproc, or tcp on 127.0.0.0/8, [::1] or localhost.
@@ -85,6 +88,7 @@ class ZmqTransport final : public Transport {
   void Send(std::span<const Outgoing> outgoing) override;
   std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) override;
   void Wake() override;
+  void SetBusyPoll(std::int64_t us) override;
   TransportCounters counters() const override;
 
  private:

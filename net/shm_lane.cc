@@ -1,0 +1,183 @@
+#include "net/shm_lane.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/log.h"
+
+namespace tarn::net {
+namespace {
+
+// Read where they lie: one frame, or many small ones.
+constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
+constexpr int kWakesAtOnce = 16;
+
+constexpr std::size_t PadTo8(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
+constexpr std::size_t HeadBytes(std::size_t frames) { return PadTo8(sizeof(std::uint32_t) * (1 + frames)); }
+
+}  // namespace
+
+bool ShmLane::Send(Frames frames, std::size_t waiting_bytes_max) {
+  const std::size_t bytes = BytesOf(frames);
+  if (!waiting_.empty() && waiting_bytes_ + bytes > waiting_bytes_max) return false;
+  waiting_.push_back(std::move(frames));
+  waiting_bytes_ += bytes;
+  if (waiting_.size() == 1) Flush();
+  return true;
+}
+
+std::size_t ShmLane::waiting_messages() const {
+  std::size_t messages = 0;
+  for (const Frames& frames : waiting_) messages += MessagesIn(frames);
+  return messages;
+}
+
+bool ShmLane::WriteHead(const Frames& frames) {
+  if (writer_.Room() < HeadBytes(frames.size())) return false;
+  std::array<std::uint32_t, 2 + ShmFrames::kMax> head;
+  head[0] = static_cast<std::uint32_t>(frames.size());
+  for (std::size_t i = 0; i < frames.size(); ++i) head[1 + i] = static_cast<std::uint32_t>(frames[i].size());
+  head[1 + frames.size()] = 0;
+  writer_.Write(head.data(), HeadBytes(frames.size()));
+  begun_ = true;
+  write_frame_ = write_offset_ = 0;
+  return true;
+}
+
+void ShmLane::Flush() {
+  while (!waiting_.empty() && !gone_ && !broken_) {
+    const Frames& frames = waiting_.front();
+    bool full = !begun_ && !WriteHead(frames);
+    while (!full && write_frame_ < frames.size()) {
+      const Buffer& frame = frames[write_frame_];
+      const std::size_t left = PadTo8(frame.size()) - write_offset_;
+      const std::size_t now = std::min(left, writer_.Room());
+      const std::size_t real = std::min(now, frame.size() - std::min(frame.size(), write_offset_));
+      writer_.Write(frame.data() + write_offset_, real);
+      writer_.Skip(now - real);
+      write_offset_ += now;
+      full = now < left;
+      if (!full) ++write_frame_, write_offset_ = 0;
+    }
+    Publish();
+    if (writer_.broken()) return Break("counters that are not possible");
+    if (full) {
+      if (writer_.WaitForRoom()) continue;
+      return;
+    }
+    waiting_bytes_ -= BytesOf(frames);
+    waiting_.pop_front();
+    begun_ = false;
+  }
+}
+
+void ShmLane::Publish() {
+  if (writer_.Publish()) Wake();
+}
+
+void ShmLane::Consume(std::size_t bytes) {
+  if (bytes != 0 && reader_.Consume(bytes)) Wake();
+}
+
+// A socket that is full of wake-ups wakes.
+void ShmLane::Wake() {
+  const char word = 0;
+  if (send(socket_.get(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN && errno != EINTR)
+    gone_ = true;
+}
+
+void ShmLane::TakeWakes() {
+  std::array<char, 16> words;
+  for (int i = 0; i < kWakesAtOnce; ++i) {
+    const ssize_t got = recv(socket_.get(), words.data(), words.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+      gone_ = true;
+      return;
+    }
+  }
+}
+
+bool ShmLane::Receive(ShmFrames* frames) {
+  if (broken_) return false;
+  const bool was_gone = gone_;  // then all of it was there before this look
+  Consume(std::exchange(to_consume_, 0));
+  bool whole = false;
+  if (reading_.count == 0 ? ReadHead(frames, &whole) : true) {
+    if (whole || ReadOn(frames)) return true;
+  }
+  if (reader_.broken()) Break("counters that are not possible");
+  drained_ = was_gone;
+  return false;
+}
+
+// Whether a message begins; `whole`: it is small, and all of it is in `frames`.
+bool ShmLane::ReadHead(ShmFrames* frames, bool* whole) {
+  const std::size_t available = reader_.Available();
+  if (available < HeadBytes(1)) return false;
+  std::uint32_t count = 0;
+  std::memcpy(&count, reader_.Place(), sizeof(count));
+  if (count == 0 || count > ShmFrames::kMax) return Break("a number of frames that is not possible"), false;
+  if (available < HeadBytes(count)) return false;
+  std::array<std::uint32_t, ShmFrames::kMax> all_sizes;
+  const std::span<std::uint32_t> sizes(all_sizes.data(), count);
+  std::memcpy(sizes.data(), reader_.Place() + sizeof(count), sizes.size_bytes());
+  std::size_t bytes = 0;
+  for (const std::uint32_t size : sizes) {
+    if (size > limits::kFrameBytesMax) return Break("a frame over the limit"), false;
+    bytes += PadTo8(size);
+  }
+  const std::size_t head_bytes = HeadBytes(count);
+  if (bytes <= kSmallBytes) return *whole = ReadSmall(sizes, head_bytes, bytes, frames);
+  if (count > limits::kFramesMax || bytes > limits::kMessageBytesMax + limits::kFramesMax * 8)
+    return Break("a message over the limit"), false;
+  for (std::size_t i = 0; i < count; ++i) reading_.buffers[i] = Buffer::Allocate(sizes[i]);
+  reading_.count = count;
+  reading_.frame = reading_.offset = 0;
+  Consume(head_bytes);
+  return true;
+}
+
+bool ShmLane::ReadSmall(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes,
+                        ShmFrames* frames) {
+  if (reader_.Available() < head_bytes + bytes) return false;
+  const std::byte* at = reader_.Place() + head_bytes;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    frames->views_[i] = {at, sizes[i]};
+    at += PadTo8(sizes[i]);
+  }
+  frames->count_ = sizes.size();
+  for (Buffer& buffer : frames->buffers_) buffer = Buffer();
+  to_consume_ = head_bytes + bytes;
+  return true;
+}
+
+// Copies what is there of the message under way. Whether it is whole now.
+bool ShmLane::ReadOn(ShmFrames* frames) {
+  while (reading_.frame < reading_.count) {
+    Buffer& buffer = reading_.buffers[reading_.frame];
+    const std::size_t left = PadTo8(buffer.size()) - reading_.offset;
+    const std::size_t now = std::min(left, reader_.Available());
+    if (now == 0 && left != 0) return false;
+    const std::size_t real = std::min(now, buffer.size() - std::min(buffer.size(), reading_.offset));
+    if (real != 0) std::memcpy(buffer.data() + reading_.offset, reader_.Place(), real);
+    Consume(now);
+    reading_.offset += now;
+    if (now == left) ++reading_.frame, reading_.offset = 0;
+  }
+  for (std::size_t i = 0; i < reading_.count; ++i) {
+    frames->views_[i] = {reading_.buffers[i].data(), reading_.buffers[i].size()};
+    frames->buffers_[i] = std::move(reading_.buffers[i]);
+  }
+  frames->count_ = std::exchange(reading_.count, 0);
+  return true;
+}
+
+void ShmLane::Break(const char* what) {
+  if (!broken_) LogWarning("shared memory: the other side wrote {}; going on over the network", what);
+  broken_ = true;
+}
+
+}  // namespace tarn::net

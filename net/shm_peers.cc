@@ -1,0 +1,183 @@
+#include "net/shm_peers.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/log.h"
+
+namespace tarn::net {
+namespace {
+
+constexpr TimeUs kAskPeriodUs = 1'000'000;
+constexpr TimeUs kSayPeriodUs = 10'000;  // until ZeroMQ takes a word
+// How long a lane waits for the word that nothing is on its way by ZeroMQ any more.
+constexpr TimeUs kThroughUs = 1'000'000;
+
+}  // namespace
+
+void ShmPeers::Open() {
+  if (door_) return;
+  auto door = ShmDoor::Open(options_.ring_bytes);
+  if (door)
+    door_.emplace(std::move(*door));
+  else
+    LogInfo("{}; going on without", door.error().message);
+}
+
+void ShmPeers::Ask(Peer peer) {
+  if (boot_id_.empty()) return;
+  peers_.erase(peer);
+  peers_[peer].asks = true;
+  next_time_ = 0;
+}
+
+void ShmPeers::OnWord(Peer from, const ShmWord& word, TimeUs now) {
+  if (word.kind == ShmWord::Kind::kAsk) return OnAsk(from, word.socket);
+  const auto found = peers_.find(from);
+  if (found == peers_.end()) return;
+  State& state = found->second;
+  if (word.kind == ShmWord::Kind::kThrough) {
+    if (!state.lane) return;
+    state.reads_at = now;
+    next_time_ = 0;
+  } else if (state.asks) {
+    state.asks = false;
+    if (word.kind == ShmWord::Kind::kOffer) OnOffer(from, word);
+  }
+}
+
+void ShmPeers::OnAsk(Peer from, const std::string& boot_id) {
+  ShmWord answer;
+  if (door_ && !boot_id.empty() && boot_id == boot_id_)
+    answer = {.kind = ShmWord::Kind::kOffer, .socket = door_->name(), .ticket = door_->TicketFor(from)};
+  say_(from, answer);  // who does not get it asks again
+}
+
+void ShmPeers::OnOffer(Peer from, const ShmWord& word) {
+  auto guest = ShmGuest::Knock(word.socket, word.ticket);
+  if (guest)
+    peers_[from].guest.emplace(std::move(*guest));
+  else
+    LogInfo("shared memory: the socket of peer {} {}; going on over the network", from.value, guest.error().message);
+}
+
+void ShmPeers::TakeLane(Peer peer, State* state, ShmLane lane, TimeUs now) {
+  LogInfo("shared memory with peer {}, two rings of {} KiB", peer.value, options_.ring_bytes >> 10);
+  state->guest.reset();
+  state->lane.emplace(std::move(lane));
+  state->reads = state->writes = false;
+  state->reads_at = now + kThroughUs;
+  Schedule(state->reads_at);
+}
+
+bool ShmPeers::Send(Peer to, Frames frames) {
+  ShmLane& lane = *peers_.at(to).lane;
+  const bool taken = lane.Send(std::move(frames), options_.waiting_bytes_max);
+  waiting_ |= lane.waiting_bytes() != 0;
+  return taken;
+}
+
+std::size_t ShmPeers::TendAll(TimeUs now) {
+  if (std::exchange(door_waits_, false)) {
+    door_->Take([&](Peer peer, ShmLane lane) { TakeLane(peer, &peers_[peer], std::move(lane), now); });
+  }
+  next_time_ = INT64_MAX;
+  waiting_ = false;
+  std::size_t lost = 0;
+  for (auto& [peer, state] : peers_) {
+    TendOne(peer, &state, now);
+    if (!state.lane || !state.lane->ended()) continue;
+    lost += state.lane->waiting_messages();
+    LogInfo("shared memory with peer {} has ended", peer.value);
+    state.lane.reset();
+    state.reads = state.writes = state.must_say = false;
+    state.asks = peer.value < kFirstAcceptedPeer;
+    state.next_ask = now + kAskPeriodUs;
+    Schedule(state.next_ask);
+  }
+  std::erase_if(peers_, [](const auto& p) { return !p.second.asks && !p.second.guest && !p.second.lane; });
+  return lost;
+}
+
+void ShmPeers::TendOne(Peer peer, State* state, TimeUs now) {
+  if (state->asks) {
+    if (now >= state->next_ask)
+      state->next_ask = now + (say_(peer, {.kind = ShmWord::Kind::kAsk, .socket = boot_id_, .ticket = {}})
+                                   ? kAskPeriodUs
+                                   : kSayPeriodUs);
+    return Schedule(state->next_ask);
+  }
+  const bool look = std::exchange(state->look, false);
+  if (state->guest && look) {
+    if (auto lane = state->guest->Take()) {
+      if (*lane) {
+        TakeLane(peer, state, std::move(**lane), now);
+        state->must_say = true;
+      } else {
+        LogInfo("shared memory: peer {} {}; going on over the network", peer.value, lane->error().message);
+        state->guest.reset();
+      }
+    }
+  }
+  if (!state->lane) return;
+  if (look) state->lane->TakeWakes();
+  if (!state->reads && (now >= state->reads_at || state->lane->gone())) {
+    state->reads = true;
+    state->must_say |= !state->writes && !state->lane->gone();
+  }
+  if (!state->reads) Schedule(state->reads_at);
+  if (state->must_say) {
+    state->writes = say_(peer, {.kind = ShmWord::Kind::kThrough, .socket = {}, .ticket = {}});
+    state->must_say = !state->writes;
+    if (state->must_say) Schedule(now + kSayPeriodUs);
+  }
+  if (state->writes) state->lane->Flush();
+  waiting_ |= state->lane->waiting_bytes() != 0;
+}
+
+void ShmPeers::AddFiles(std::vector<pollfd>* files) const {
+  if (door_) door_->AddFiles(files);
+  for (const auto& [peer, state] : peers_) {
+    if (state.guest) files->push_back({state.guest->file(), POLLIN, 0});
+    if (state.lane) files->push_back({state.lane->file(), POLLIN, 0});
+  }
+}
+
+void ShmPeers::TakeFiles(const pollfd* files) {
+  if (door_)
+    for (std::size_t left = door_->files(); left > 0; --left) door_waits_ |= (files++)->revents != 0;
+  for (auto& [peer, state] : peers_) {
+    if (state.guest) state.look |= (files++)->revents != 0;
+    if (state.lane) state.look |= (files++)->revents != 0;
+    if (state.look) next_time_ = 0;
+  }
+  if (door_waits_) next_time_ = 0;
+}
+
+bool ShmPeers::Sleep() {
+  return std::all_of(peers_.begin(), peers_.end(), [](auto& p) { return !p.second.reads || p.second.lane->Sleep(); });
+}
+
+void ShmPeers::Awake() {
+  for (auto& [peer, state] : peers_)
+    if (state.reads) state.lane->Awake();
+}
+
+bool ShmPeers::Changed() const {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const auto& p) { return p.second.reads && p.second.lane->Changed(); });
+}
+
+std::size_t ShmPeers::waiting_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& [peer, state] : peers_) bytes += state.lane ? state.lane->waiting_bytes() : 0;
+  return bytes;
+}
+
+std::size_t ShmPeers::lanes() const {
+  return static_cast<std::size_t>(
+      std::count_if(peers_.begin(), peers_.end(), [](const auto& p) { return p.second.lane.has_value(); }));
+}
+
+}  // namespace tarn::net

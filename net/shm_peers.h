@@ -1,0 +1,116 @@
+// The peers of a transport that are processes of this host, and the memory that is shared with them: who asks for it,
+// who has got it, and what goes through it (net/shm_door.h has the agreement, net/shm_lane.h the messages).
+//
+// The transport says words and hears them over ZeroMQ; it sends by Send where Sends, and drains what has come. A lane
+// that ends is forgotten: ZeroMQ then carries on, and a client asks again.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/types.h"
+#include "net/backlog.h"
+#include "net/shm_door.h"
+#include "net/shm_lane.h"
+
+namespace tarn::net {
+
+struct ShmOptions {
+  std::size_t ring_bytes = 0;         // of each direction; a power of two
+  std::size_t waiting_bytes_max = 0;  // behind it, per peer
+};
+
+// One thread.
+class ShmPeers {
+ public:
+  // Says a word by ZeroMQ, behind everything said before. False: cannot now.
+  using Say = std::function<bool(Peer, const ShmWord&)>;
+  ShmPeers(const ShmOptions& options, Say say) : options_(options), say_(std::move(say)), boot_id_(BootId()) {}
+
+  // Those who connect to us may ask from now on.
+  void Open();
+  // We connected to `peer`: asks it for memory, until it answers.
+  void Ask(Peer peer);
+  void Forget(Peer peer) { peers_.erase(peer); }
+  void OnWord(Peer from, const ShmWord& word, TimeUs now);
+
+  bool Sends(Peer to) const {
+    const auto found = peers_.find(to);
+    return found != peers_.end() && found->second.writes;
+  }
+  // Only where Sends. False: dropped.
+  bool Send(Peer to, Frames frames);
+
+  // What is due. Returns how many messages were lost with lanes that ended.
+  std::size_t Tend(TimeUs now) { return now >= next_time_ || waiting_ ? TendAll(now) : 0; }
+  // When something is due that no file tells of.
+  TimeUs NextTime() const { return next_time_; }
+
+  // For a poll of the same files in the same order.
+  void AddFiles(std::vector<pollfd>* files) const;
+  void TakeFiles(const pollfd* files);
+  bool Sleep();
+  void Awake();
+  bool Changed() const;
+
+  // Calls accept(peer, frames) for up to *budget messages, in turns.
+  template <typename Accept>
+  void Drain(std::size_t* budget, Accept accept) {
+    for (bool more = true; more && *budget > 0;) {
+      more = false;
+      for (auto& [peer, state] : peers_) more |= state.reads && DrainOne(peer, &*state.lane, budget, accept);
+    }
+  }
+
+  std::size_t waiting_bytes() const;
+  std::size_t lanes() const;
+
+ private:
+  static constexpr std::size_t kTurn = 32;
+
+  struct State {
+    bool asks = false;
+    TimeUs next_ask = 0;
+    std::optional<ShmGuest> guest;
+    bool look = false;  // at the guest or the lane's socket
+    std::optional<ShmLane> lane;
+    bool must_say = false;  // Through
+    bool reads = false, writes = false;
+    TimeUs reads_at = 0;  // at the latest: the word may be lost
+  };
+
+  // Whether the lane may have more.
+  template <typename Accept>
+  static bool DrainOne(Peer peer, ShmLane* lane, std::size_t* budget, Accept accept) {
+    ShmFrames frames;
+    for (std::size_t i = 0; i < kTurn; ++i, --*budget) {
+      if (*budget == 0 || !lane->Receive(&frames)) return false;
+      accept(peer, &frames);
+    }
+    return true;
+  }
+
+  std::size_t TendAll(TimeUs now);
+  void OnAsk(Peer from, const std::string& boot_id);
+  void OnOffer(Peer from, const ShmWord& word);
+  void TendOne(Peer peer, State* state, TimeUs now);
+  void TakeLane(Peer peer, State* state, ShmLane lane, TimeUs now);
+  void Schedule(TimeUs time) { next_time_ = std::min(next_time_, time); }
+
+  ShmOptions options_;
+  Say say_;
+  std::string boot_id_;
+  std::optional<ShmDoor> door_;
+  bool door_waits_ = false;
+  std::map<Peer, State> peers_;
+  TimeUs next_time_ = 0;
+  bool waiting_ = false;  // a lane may have messages that wait for room
+};
+
+}  // namespace tarn::net

@@ -1,0 +1,59 @@
+// Memory that two processes of one host share: a ring in each direction. It has no name (memfd), so it goes with the
+// last of the two processes, however they end; it is sealed, so neither can cut it off under the other's feet.
+//
+//   server: auto made = ShmSegment::Create(1 << 20);  Give(made->file());
+//   client: auto mapped = ShmSegment::Map(file);
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "core/descriptor.h"
+#include "core/error.h"
+#include "net/shm_ring.h"
+
+namespace tarn::net {
+
+enum class ShmSide { kServer, kClient };
+
+// Movable; its rings must be gone before it. One thread.
+class ShmSegment {
+ public:
+  // `ring_bytes`: a power of two, of whole pages, up to kRingBytesMax. kIo: the system has no memory or no file left.
+  static Expected<ShmSegment> Create(std::size_t ring_bytes);
+  // Of another process's Create. kMalformed: it is none, or not sealed.
+  static Expected<ShmSegment> Map(Descriptor file);
+
+  ShmSegment(ShmSegment&& other) noexcept
+      : file_(std::move(other.file_)),
+        base_(std::exchange(other.base_, nullptr)),
+        mapped_bytes_(other.mapped_bytes_),
+        ring_bytes_(other.ring_bytes_) {}
+  ShmSegment& operator=(ShmSegment&&) = delete;
+  ~ShmSegment();
+
+  int file() const { return file_.get(); }
+  // The other side has it: the descriptor is needed no more.
+  void CloseFile() { file_ = Descriptor(); }
+
+  RingWriter Writer(ShmSide side) { return {Words(side), Bytes(side), ring_bytes_}; }
+  // Of what the other side writes.
+  RingReader Reader(ShmSide side) { return {Words(Other(side)), Bytes(Other(side)), ring_bytes_}; }
+
+  static constexpr std::size_t kRingBytesMax = std::size_t{1} << 30;
+
+ private:
+  ShmSegment(Descriptor file, std::byte* base, std::size_t ring_bytes);
+  static Expected<ShmSegment> MapRings(Descriptor file, std::size_t ring_bytes);
+  static ShmSide Other(ShmSide side) { return side == ShmSide::kServer ? ShmSide::kClient : ShmSide::kServer; }
+  RingWords* Words(ShmSide writer);
+  std::byte* Bytes(ShmSide writer);
+
+  Descriptor file_;
+  std::byte* base_;
+  std::size_t mapped_bytes_;
+  std::size_t ring_bytes_;
+};
+
+}  // namespace tarn::net
