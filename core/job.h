@@ -33,6 +33,7 @@ struct FleetSection {
   double lease_seconds = 30;         // a node unheard for so long is dead
   double heartbeat_seconds = 1;
   std::uint32_t worker_restarts = 3;  // per worker, by tools/launch
+  std::uint32_t busy_poll_us = 0;     // how long servers and workers look for messages before they sleep
   friend bool operator==(const FleetSection&, const FleetSection&) = default;
 };
 

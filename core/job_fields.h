@@ -40,6 +40,7 @@ void VisitFleet(Visitor& visitor, Section& section) {
   visitor.Number("lease_seconds", section.lease_seconds, Range{0.01, kJobSecondsMax});
   visitor.Number("heartbeat_seconds", section.heartbeat_seconds, Range{0.001, kJobSecondsMax});
   visitor.Integer("worker_restarts", section.worker_restarts, 0, 1'000'000);
+  visitor.Integer("busy_poll_us", section.busy_poll_us, 0, 1'000'000);
 }
 
 template <typename Visitor, typename Section>

@@ -106,8 +106,7 @@ std::optional<Expected<ShmWord>> DecodeShmWord(const FrameView& frame) {
   if (prefix.magic != kMagic || prefix.version != limits::kProtocolVersion ||
       prefix.kind != static_cast<std::uint8_t>(FrameKind::kShm))
     return std::nullopt;
-  const std::string_view text(reinterpret_cast<const char*>(frame.data) + sizeof(prefix),
-                              frame.size - sizeof(prefix));
+  const std::string_view text(reinterpret_cast<const char*>(frame.data) + sizeof(prefix), frame.size - sizeof(prefix));
   const auto malformed = [](const std::string& what) -> Expected<ShmWord> {
     return Fail(ErrorCode::kMalformed, "shared memory: " + what);
   };

@@ -12,6 +12,7 @@ namespace {
 
 // Read where they lie: one frame, or many small ones.
 constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
+static_assert(kSmallBytes + 1024 <= ShmSegment::kRingBytesMin && limits::kBundleBytesMax + 1024 <= kSmallBytes);
 constexpr int kWakesAtOnce = 16;
 
 constexpr std::size_t PadTo8(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
@@ -84,8 +85,7 @@ void ShmLane::Consume(std::size_t bytes) {
 // A socket that is full of wake-ups wakes.
 void ShmLane::Wake() {
   const char word = 0;
-  if (send(socket_.get(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN && errno != EINTR)
-    gone_ = true;
+  if (send(socket_.get(), &word, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN && errno != EINTR) gone_ = true;
 }
 
 void ShmLane::TakeWakes() {

@@ -97,7 +97,7 @@ class ShmLane {
   RingReader reader_;
   std::deque<Frames> waiting_;  // the first may be partly written
   std::size_t waiting_bytes_ = 0;
-  bool begun_ = false;                             // the head of the first is written
+  bool begun_ = false;                              // the head of the first is written
   std::size_t write_frame_ = 0, write_offset_ = 0;  // within it, padding counted
   Reading reading_;
   std::size_t to_consume_ = 0;  // of the small message given last

@@ -103,9 +103,9 @@ std::size_t ShmPeers::TendAll(TimeUs now) {
 void ShmPeers::TendOne(Peer peer, State* state, TimeUs now) {
   if (state->asks) {
     if (now >= state->next_ask)
-      state->next_ask = now + (say_(peer, {.kind = ShmWord::Kind::kAsk, .socket = boot_id_, .ticket = {}})
-                                   ? kAskPeriodUs
-                                   : kSayPeriodUs);
+      state->next_ask =
+          now +
+          (say_(peer, {.kind = ShmWord::Kind::kAsk, .socket = boot_id_, .ticket = {}}) ? kAskPeriodUs : kSayPeriodUs);
     return Schedule(state->next_ask);
   }
   const bool look = std::exchange(state->look, false);

@@ -22,7 +22,7 @@
 namespace tarn::net {
 
 struct ShmOptions {
-  std::size_t ring_bytes = 0;         // of each direction; a power of two
+  std::size_t ring_bytes = 0;         // of each direction (ShmSegment::Create)
   std::size_t waiting_bytes_max = 0;  // behind it, per peer
 };
 

@@ -75,7 +75,11 @@ class RingWriter {
 class RingReader {
  public:
   RingReader(RingWords* words, const std::byte* bytes, std::size_t capacity)
-      : words_(words), bytes_(bytes), capacity_(capacity), read_(words->read.load(std::memory_order_relaxed)), seen_(read_) {}
+      : words_(words),
+        bytes_(bytes),
+        capacity_(capacity),
+        read_(words->read.load(std::memory_order_relaxed)),
+        seen_(read_) {}
 
   // Bytes that can be read now; 0 in a broken ring.
   std::size_t Available() {

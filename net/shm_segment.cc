@@ -32,13 +32,13 @@ auto IoError(const char* what) {
 }
 
 bool IsRingSize(std::uint64_t bytes) {
-  return std::has_single_bit(bytes) && bytes >= kPage && bytes <= ShmSegment::kRingBytesMax;
+  return std::has_single_bit(bytes) && bytes >= ShmSegment::kRingBytesMin && bytes <= ShmSegment::kRingBytesMax;
 }
 
 }  // namespace
 
 Expected<ShmSegment> ShmSegment::Create(std::size_t ring_bytes) {
-  TARN_CHECK(IsRingSize(ring_bytes), "a ring of whole pages, a power of two");
+  TARN_CHECK(IsRingSize(ring_bytes), "a ring of a power of two bytes, from kRingBytesMin on");
   Descriptor file(memfd_create("tarn-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file.get() < 0) return IoError("cannot make a segment");
   if (ftruncate(file.get(), static_cast<off_t>(kPage + 2 * ring_bytes)) != 0) return IoError("cannot size a segment");
@@ -53,7 +53,7 @@ Expected<ShmSegment> ShmSegment::Map(Descriptor file) {
   if (seals < 0 || (seals & kSeals) != kSeals)
     return Fail(ErrorCode::kMalformed, "shared memory: expected a sealed segment");
   FirstPage first;
-  struct stat status {};
+  struct stat status{};
   constexpr std::size_t kFixed = offsetof(FirstPage, server);
   if (fstat(file.get(), &status) != 0 || pread(file.get(), &first, kFixed, 0) != static_cast<ssize_t>(kFixed) ||
       first.magic != kSegmentMagic || !IsRingSize(first.ring_bytes) ||

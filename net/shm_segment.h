@@ -20,7 +20,7 @@ enum class ShmSide { kServer, kClient };
 // Movable; its rings must be gone before it. One thread.
 class ShmSegment {
  public:
-  // `ring_bytes`: a power of two, of whole pages, up to kRingBytesMax. kIo: the system has no memory or no file left.
+  // `ring_bytes`: a power of two from kRingBytesMin to kRingBytesMax. kIo: the system has no memory or no file left.
   static Expected<ShmSegment> Create(std::size_t ring_bytes);
   // Of another process's Create. kMalformed: it is none, or not sealed.
   static Expected<ShmSegment> Map(Descriptor file);
@@ -41,6 +41,7 @@ class ShmSegment {
   // Of what the other side writes.
   RingReader Reader(ShmSide side) { return {Words(Other(side)), Bytes(Other(side)), ring_bytes_}; }
 
+  static constexpr std::size_t kRingBytesMin = std::size_t{64} << 10;
   static constexpr std::size_t kRingBytesMax = std::size_t{1} << 30;
 
  private:

@@ -69,7 +69,7 @@ struct ZmqTransportOptions {
   std::size_t unfinished_bytes_max = 2 * limits::kMessageBytesMax;
   // With processes of this host and this user, other than the scheduler, by shared memory (net/shm_peers.h).
   bool shm = true;
-  std::size_t shm_ring_bytes = limits::kShmRingBytes;  // of each direction; a power of two, of whole pages
+  std::size_t shm_ring_bytes = limits::kShmRingBytes;  // of each direction; a power of two, 64 KiB at least
 };
 
 // Whether `endpoint` stays on this machine: ipc, inproc, or tcp on 127.0.0.0/8, [::1] or localhost.

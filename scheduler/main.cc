@@ -151,7 +151,7 @@ int RunLoop(Flags flags) {
 
   net::ZmqContext context;
   if (Status s = context.SecureFromFile(flags.keys); !s) return Complain(kExitFailure, s.error());
-  net::ZmqTransport transport(&context, {.insecure = flags.insecure});
+  net::ZmqTransport transport(&context, {.insecure = flags.insecure, .shm = false});
   scheduler::Loop loop(std::move(flags.loop), &transport);
   running = &loop;
   std::signal(SIGPIPE, SIG_IGN);

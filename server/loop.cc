@@ -68,7 +68,7 @@ class ShardLoop {
         index_(index),
         memory_(memory),
         stop_(*stop),
-        transport_(context, {.insecure = options.insecure}),
+        transport_(context, {.insecure = options.insecure, .shm = options.shm}),
         store_([this] { transport_.Wake(); }) {
     if (options.run_dir.empty()) return;
     const std::string folder = fmt::format("{}/log/shard-{}", options.run_dir, shard_id_.value);
@@ -159,9 +159,11 @@ class ShardLoop {
     if (now >= shard_->NextTimer()) shard_->OnTimer(now, &out_);
     Flush();
     if (budget_ != 0 && now >= next_memory_) ShareMemory(now);
-    if (!was_joined && shard_->joined())
+    if (!was_joined && shard_->joined()) {
+      transport_.SetBusyPoll(shard_->busy_poll_us());
       LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
               shard_->rows().row_count());
+    }
     if (metrics_ && now >= next_metrics_) WriteMetrics(now);
     return CheckScheduler(now);
   }
@@ -245,6 +247,7 @@ class ShardLoop {
           .Member("log_syncs", log_->syncs());
     json.Member("cut_early_bytes", shard_->rows().cut_early_bytes());
     if (const Residency* tier = shard_->rows().tier()) WriteTier(*tier, &json);
+    json.Member("shm_peers", net.shm_peers);
     json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();
     // The run is worth more than its metrics.
     if (auto status = metrics_->Append(json.text()); !status)

@@ -29,6 +29,7 @@ struct ServerOptions {
   double join_seconds = 600;  // how long to wait for the scheduler's welcome
   std::string keys;           // the fleet's key file; empty: plain connections
   bool insecure = false;      // allow addresses other than loopback without keys
+  bool shm = true;            // share memory with workers of this host
 };
 
 class Server {

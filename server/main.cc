@@ -87,6 +87,7 @@ int main(int argc, char** argv) {
   app.add_option("--keys", options.keys,
                  "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_flag("--insecure", options.insecure, "allow addresses other than loopback without keys");
+  app.add_flag("!--no-shm", options.shm, "no shared memory with workers of this host: everything over sockets");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

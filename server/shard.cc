@@ -172,6 +172,7 @@ const RowStore& Shard::rows() const { return *impl_->rows_; }
 const ShardCounters& Shard::counters() const { return impl_->counters_; }
 TimeUs Shard::scheduler_heard() const { return impl_->heard_; }
 TimeUs Shard::lease_us() const { return impl_->lease_us_; }
+TimeUs Shard::busy_poll_us() const { return impl_->busy_poll_us_; }
 bool Shard::joined() const { return impl_->joined_; }
 std::uint64_t Shard::StateHash() const { return impl_->StateHash(); }
 std::uint64_t Shard::DurableHash() const { return impl_->DurableHash(); }

@@ -127,7 +127,8 @@ class Shard {
   // When the scheduler was last heard (the start if never), and how long a node may go on without (rule N5).
   TimeUs scheduler_heard() const;
   TimeUs lease_us() const;
-  bool joined() const;  // Welcome has come
+  TimeUs busy_poll_us() const;  // the job's wish; of the loop, not of the state machine
+  bool joined() const;          // Welcome has come
   // Hash of the whole state: rows, slots, clocks, watermarks. For determinism checks.
   std::uint64_t StateHash() const;
   // Hash of what a log keeps of it: rows, slots, clocks, watermarks, gathered pushes. The same after a recovery.

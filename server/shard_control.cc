@@ -114,6 +114,7 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
   incarnation_ = welcome.incarnation;
   heartbeat_us_ = MicrosecondsOf(job->fleet.heartbeat_seconds);
   lease_us_ = MicrosecondsOf(job->fleet.lease_seconds);
+  busy_poll_us_ = job->fleet.busy_poll_us;
 
   const RouteMap& routes = welcome.view.routes;
   if (routes.partition_bits > limits::kPartitionBitsMax || routes.owners.size() != std::size_t{1}

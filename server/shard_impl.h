@@ -56,6 +56,7 @@ class Shard::Impl {
   Incarnation incarnation_;
   View view_;
   TimeUs heartbeat_us_;
+  TimeUs busy_poll_us_ = 0;
   TimeUs lease_us_;
   TimeUs heard_ = 0;      // when the scheduler was
   TimeUs next_beat_ = 0;  // Join or Heartbeat

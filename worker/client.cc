@@ -245,6 +245,7 @@ std::vector<ClientEvent> Client::TakeEvents() { return std::exchange(impl_->desk
 
 ClientState Client::state() const { return impl_->desk.state; }
 const Shutdown& Client::stop_reason() const { return impl_->desk.stop_reason; }
+TimeUs Client::busy_poll_us() const { return impl_->desk.busy_poll_us; }
 TimeUs Client::scheduler_heard() const { return impl_->desk.heard; }
 
 Status Client::CheckScheduler(TimeUs now, const std::string& scheduler) const {

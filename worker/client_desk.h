@@ -36,6 +36,7 @@ struct ClientDesk {
   Shutdown stop_reason;
   std::uint64_t job = 0;  // fingerprint; 0 until welcome
   TimeUs heartbeat_us = 1'000'000;
+  TimeUs busy_poll_us = 0;
   TimeUs lease_us = 30'000'000;
   Welcome welcome;
   View view;

@@ -246,6 +246,7 @@ void ClientLoop::Publish() {
       welcome_ = client_.welcome();
       clock_ = client_.clock();
       partition_bits_ = client_.view().routes.partition_bits;
+      transport_->SetBusyPoll(client_.busy_poll_us());
       joined_ = true;
     }
   }

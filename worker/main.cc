@@ -43,6 +43,8 @@ int main(int argc, char** argv) {
   app.add_option("--keys", keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_option("--record", options.record, "for tests: append what is pushed and ticked to this file");
   app.add_flag("--insecure", insecure, "allow addresses other than loopback without keys");
+  bool shm = true;
+  app.add_flag("!--no-shm", shm, "no shared memory with servers of this host: everything over sockets");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -68,7 +70,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
     return kExitFailure;
   }
-  net::ZmqTransport transport(&context, {.insecure = insecure});
+  net::ZmqTransport transport(&context, {.insecure = insecure, .shm = shm});
   worker::Trainer trainer(options, &transport);
   running = &trainer;
   const worker::TrainerEnd end = trainer.Run();

@@ -142,6 +142,7 @@ Expected<Client> Client::Connect(ConnectOptions options) {
   TARN_RETURN_IF_ERROR(context->SecureFromFile(options.keys));
   net::ZmqTransportOptions transport_options;
   transport_options.insecure = options.insecure;
+  transport_options.shm = options.shm;
   auto transport = std::make_unique<net::ZmqTransport>(context.get(), transport_options);
   return Join(std::make_unique<Impl>(std::move(options), std::move(context), std::move(transport)));
 }

@@ -94,6 +94,7 @@ struct ConnectOptions {
   double timeout_seconds = 60;                             // for the welcome, and for OpenTable by name
   std::string keys;                                        // the fleet's key file (tarn-keys); empty: plain connections
   bool insecure = false;                                   // plain connections may leave this machine
+  bool shm = true;                                         // share memory with servers of this host
   std::size_t credit_bytes = limits::kCreditBytes;         // in flight per shard
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;  // of pushes that wait; beyond, Push blocks
 };

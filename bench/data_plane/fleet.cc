@@ -20,6 +20,7 @@ servers = {}
 shards = 1
 workers = 1
 lease_seconds = 60
+busy_poll_us = {}
 [consistency]
 mode = "asp"
 [storage]
@@ -37,7 +38,7 @@ Expected<std::unique_ptr<Fleet>> Fleet::Start(const FleetOptions& options) {
 
 Status Fleet::StartScheduler() {
   const std::string& folder = folder_.path();
-  std::ofstream(folder + "/job.toml") << fmt::format(fmt::runtime(kJob), options_.servers);
+  std::ofstream(folder + "/job.toml") << fmt::format(fmt::runtime(kJob), options_.servers, options_.busy_poll_us);
   scheduler_ = Spawn({options_.programs + "/tarn-scheduler", "--job", folder + "/job.toml", "--run-dir",
                       folder + "/run", "--bind", "tcp://127.0.0.1:*", "--port-file", folder + "/address"},
                      folder + "/output");
@@ -55,10 +56,19 @@ Status Fleet::StartServers() {
   for (std::uint32_t rank = 0; rank < options_.servers; ++rank) {
     const std::string bind = options_.transport == "ipc" ? fmt::format("ipc://{}/server-{}", folder_.path(), rank)
                                                          : std::string("tcp://127.0.0.1:*");
-    servers_.push_back(
-        Spawn({options_.programs + "/tarn-server", "--scheduler", scheduler_endpoint_, "--rank", std::to_string(rank),
-               "--shards", "1", "--run-dir", folder_.path() + "/run", "--bind", bind},
-              folder_.path() + "/output"));
+    std::vector<std::string> command = {options_.programs + "/tarn-server",
+                                        "--scheduler",
+                                        scheduler_endpoint_,
+                                        "--rank",
+                                        std::to_string(rank),
+                                        "--shards",
+                                        "1",
+                                        "--run-dir",
+                                        folder_.path() + "/run",
+                                        "--bind",
+                                        bind};
+    if (options_.transport != "shm") command.push_back("--no-shm");
+    servers_.push_back(Spawn(command, folder_.path() + "/output"));
   }
   return {};
 }
@@ -76,7 +86,8 @@ Status Fleet::CheckAlive() {
 }
 
 Expected<Client> Fleet::Connect() {
-  auto client = Client::Connect({.scheduler = scheduler_endpoint_, .timeout_seconds = kStartSeconds});
+  auto client = Client::Connect(
+      {.scheduler = scheduler_endpoint_, .timeout_seconds = kStartSeconds, .shm = options_.transport == "shm"});
   // Why it came to nothing is told best by who has ended.
   if (!client) TARN_RETURN_IF_ERROR(CheckAlive());
   return client;

@@ -15,8 +15,9 @@ namespace tarn::bench {
 
 struct FleetOptions {
   std::string programs;           // the folder of tarn-scheduler and tarn-server
-  std::string transport = "tcp";  // between worker and servers: tcp (loopback) or ipc
-  std::uint32_t servers = 1;      // of one shard each
+  std::string transport = "tcp";  // between worker and servers: tcp (loopback), ipc or shm
+  std::uint32_t busy_poll_us = 0;
+  std::uint32_t servers = 1;  // of one shard each
 };
 
 class Fleet {

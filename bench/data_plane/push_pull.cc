@@ -28,6 +28,9 @@ constexpr const char* kAbout =
     "  ..._planned                                the same from plans made before, as training makes them\n"
     "  tarn.TRANSPORT.dense_pull_1mb, ...         whole tensors of 1 MB and 16 MB, GB/s\n"
     "  tarn.TRANSPORT.small_pull_many, _one       rows of 1 KB: a second with many in flight; round trip of one\n\n"
+    "TRANSPORT is tcp, ipc, shm (shared memory, as between processes of one host unless switched off), or spin (shm "
+    "with\n"
+    "fleet.busy_poll_us = 1000; rows of 1 KB alone). "
     "server_cores and worker_cores of a line say how many cores each side kept busy. What the figures are to be "
     "compared\n"
     "with: data_plane_limits. Both, several times, in a table: tools/bench.\n\n"
@@ -44,27 +47,36 @@ constexpr struct {
   Status (*measure)(const WorkloadOptions&, const Fleet&, Client*);
 } kWorkloads[] = {{"sparse", MeasureSparse}, {"dense", MeasureDense}, {"small", MeasureSmall}};
 
+const std::vector<std::string> kTransports = {"tcp", "ipc", "shm", "spin"};
+constexpr std::uint32_t kBusyPollUs = 1000;
+
 bool Wanted(const std::vector<std::string>& names, const std::string& name) {
   return names.empty() || std::ranges::find(names, name) != names.end();
 }
 
 Status MeasureOver(const std::string& transport, const Flags& flags) {
   const std::string programs = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
-  const auto fleet = Fleet::Start({.programs = programs, .transport = transport, .servers = flags.workload.servers});
+  const bool spin = transport == "spin";
+  if (spin && !Wanted(flags.only, "small")) return {};
+  const auto fleet = Fleet::Start({.programs = programs,
+                                   .transport = spin ? "shm" : transport,
+                                   .busy_poll_us = spin ? kBusyPollUs : 0,
+                                   .servers = flags.workload.servers});
   if (!fleet) return std::unexpected(fleet.error());
   auto client = (*fleet)->Connect();
   if (!client) return std::unexpected(client.error());
   WorkloadOptions options = flags.workload;
   options.transport = transport;
   for (const auto& workload : kWorkloads)
-    if (Wanted(flags.only, workload.name)) TARN_RETURN_IF_ERROR(workload.measure(options, **fleet, &*client));
+    if (Wanted(flags.only, workload.name) && (!spin || workload.measure == MeasureSmall))
+      TARN_RETURN_IF_ERROR(workload.measure(options, **fleet, &*client));
   return client->Leave();
 }
 
 void AddOptions(CLI::App* app, Flags* flags) {
   WorkloadOptions& o = flags->workload;
-  app->add_option("--transport", flags->transports, "tcp (loopback) or ipc; may be repeated (both)")
-      ->check(CLI::IsMember({"tcp", "ipc"}));
+  app->add_option("--transport", flags->transports, "tcp (loopback), ipc, shm or spin; may be repeated (all)")
+      ->check(CLI::IsMember(kTransports));
   app->add_option("--only", flags->only, "sparse, dense or small; may be repeated (all)")
       ->check(CLI::IsMember({"sparse", "dense", "small"}));
   app->add_option("--rows", o.rows, "rows of a sparse table")->capture_default_str()->check(CLI::PositiveNumber);
@@ -102,7 +114,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
-  for (const char* transport : {"tcp", "ipc"}) {
+  for (const std::string& transport : kTransports) {
     if (!Wanted(flags.transports, transport)) continue;
     if (const Status status = MeasureOver(transport, flags); !status) {
       fmt::print(stderr, "push_pull: over {}: {}\n", transport, ToString(status.error()));

@@ -99,7 +99,7 @@ Status Run(const Flags& flags) {
   if (!job) return std::unexpected(job.error());
   net::ZmqContext context;
   TARN_RETURN_IF_ERROR(context.SecureFromFile(flags.keys));
-  net::ZmqTransport transport(&context, {.insecure = flags.insecure});
+  net::ZmqTransport transport(&context, {.insecure = flags.insecure, .shm = false});
   TARN_RETURN_IF_ERROR(transport.Connect(kSchedulerPeer, *address));
   const auto directory = Ask(flags, &transport, Fingerprint(*job));
   if (::isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");

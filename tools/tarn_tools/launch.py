@@ -42,6 +42,7 @@ class Launch:
         self._restarts_due = []  # (time, node)
         self._restarts_max = 0
         self._security = launch_options.security_flags(options)
+        self._data_plane = self._security + (["--no-shm"] if options.no_shm else [])
         self._port_file = self._run_dir / ".scheduler-address"
         self._fleet = fleets.Fleet(self._on_output)
         self._scheduler = None
@@ -111,9 +112,9 @@ class Launch:
             f"launch: {summary.fleet_text(servers, sizes.get('shards', 1), workers)}; scheduler at {address}"
         )
         for rank in range(servers):
-            self._node("server", rank, ["--scheduler", address, "--rank", str(rank), *self._security])
+            self._node("server", rank, ["--scheduler", address, "--rank", str(rank), *self._data_plane])
         for rank in range(workers):
-            self._node("worker", rank, ["--scheduler", address, "--rank", str(rank), *self._security])
+            self._node("worker", rank, ["--scheduler", address, "--rank", str(rank), *self._data_plane])
 
     def _await_address(self):
         """The scheduler's address once it listens; None if it ended cleanly before."""

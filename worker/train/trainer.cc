@@ -202,6 +202,7 @@ Status Trainer::Setup() {
   auto job = ParseJob(client_.welcome().job_text, "the scheduler's job", "/");
   if (!job) return std::unexpected(job.error());
   job_ = std::move(*job);
+  transport_->SetBusyPoll(client_.busy_poll_us());
   set_up_ = true;
   // Indexing a large file takes longer than a lease: heartbeats go on meanwhile.
   loading_ = std::async(std::launch::async, [this] {

@@ -96,6 +96,7 @@ TEST(JobError, IntegersAtTheLimitAndOnePast) {
       {"fleet", "workers", 1, 16384, ""},
       {"fleet", "partition_bits", 0, 12, ""},
       {"fleet", "worker_restarts", 0, 1000000, ""},
+      {"fleet", "busy_poll_us", 0, 1000000, ""},
       {"consistency", "staleness", 0, 1048576, "mode = \"ssp\"\n"},
       {"storage", "checkpoints_kept", 1, 1000000, ""},
       {"storage", "checkpoint_chain", 0, 1000, ""},

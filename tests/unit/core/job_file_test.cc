@@ -35,6 +35,7 @@ partition_bits = 8
 lease_seconds = 5
 heartbeat_seconds = 0.25
 worker_restarts = 0
+busy_poll_us = 50
 [consistency]
 mode = "ssp"
 staleness = 4

@@ -1,0 +1,399 @@
+// Shows that messages go through shared memory whole and in order, whatever their sizes and however small the ring;
+// that sleepers are woken; that nothing which the other side writes, and no way in which it ends, does more than end
+// the lane; and that nobody without a ticket gets memory.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/hash.h"
+#include "net/shm_door.h"
+#include "net/shm_lane.h"
+#include "net/shm_segment.h"
+
+namespace tarn::net {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kRing = ShmSegment::kRingBytesMin;
+constexpr std::size_t kAnyBytes = std::size_t{1} << 30;
+
+struct Ends {
+  std::optional<ShmLane> server, client;
+};
+
+// The two ends of a lane, in this process. `keep` is the segment's file, for those who want to spoil it.
+Ends MakeEnds(std::size_t ring_bytes = kRing, int* keep = nullptr) {
+  auto segment = ShmSegment::Create(ring_bytes);
+  EXPECT_TRUE(segment) << segment.error().message;
+  const int file = fcntl(segment->file(), F_DUPFD_CLOEXEC, 0);
+  if (keep != nullptr) *keep = fcntl(segment->file(), F_DUPFD_CLOEXEC, 0);
+  auto mapped = ShmSegment::Map(Descriptor(file));
+  EXPECT_TRUE(mapped) << mapped.error().message;
+  std::array<int, 2> sockets{};
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, sockets.data()), 0);
+  Ends ends;
+  ends.server.emplace(ShmSide::kServer, std::move(*segment), Descriptor(sockets[0]));
+  ends.client.emplace(ShmSide::kClient, std::move(*mapped), Descriptor(sockets[1]));
+  return ends;
+}
+
+Buffer RandomBytes(SplitMix* random, std::size_t bytes) {
+  Buffer buffer = Buffer::Allocate(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) buffer.data()[i] = static_cast<std::byte>(random->Next());
+  return buffer;
+}
+
+// One frame or three, from nothing to many times the ring.
+Frames RandomFrames(SplitMix* random) {
+  constexpr std::array<std::size_t, 5> kMost = {1, 64, 3000, 40'000, 300'000};
+  Frames frames(random->Next() % 2 == 0 ? 1 : 3);
+  for (Buffer& frame : frames) frame = RandomBytes(random, random->Next() % (kMost[random->Next() % kMost.size()] + 1));
+  return frames;
+}
+
+bool Same(const Frames& sent, const ShmFrames& got) {
+  if (got.views().size() != sent.size()) return false;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const FrameView view = got.views()[i];
+    if (view.size != sent[i].size()) return false;
+    if (view.size != 0 && std::memcmp(view.data, sent[i].data(), view.size) != 0) return false;
+  }
+  return true;
+}
+
+bool IsReadable(int file) {
+  pollfd one{file, POLLIN, 0};
+  return poll(&one, 1, 0) == 1;
+}
+
+TEST(ShmLaneTest, AllSizesThroughASmallRing) {
+  SplitMix random(1);
+  for (const std::size_t ring : {kRing, 16 * kRing}) {
+    Ends ends = MakeEnds(ring);
+    ShmFrames got;
+    for (int i = 0; i < 300; ++i) {
+      const Frames sent = RandomFrames(&random);
+      ASSERT_TRUE(ends.client->Send(sent, kAnyBytes));
+      for (int turn = 0; turn < 10'000 && !ends.server->Receive(&got); ++turn) ends.client->Flush();
+      ASSERT_TRUE(Same(sent, got)) << "message " << i << " of " << sent.size() << " frames, ring of " << ring;
+      ASSERT_FALSE(ends.server->Receive(&got));
+    }
+    EXPECT_EQ(ends.client->waiting_bytes(), 0u);
+  }
+}
+
+TEST(ShmLaneTest, ManyMessagesWaitInOrder) {
+  SplitMix random(2);
+  Ends ends = MakeEnds();
+  std::vector<Frames> sent;
+  std::size_t bytes = 0;
+  for (int i = 0; i < 100; ++i) {
+    sent.push_back(RandomFrames(&random));
+    bytes += BytesOf(sent.back());
+    ASSERT_TRUE(ends.server->Send(sent.back(), kAnyBytes));
+  }
+  EXPECT_GT(ends.server->waiting_messages(), 50u);
+  EXPECT_LE(ends.server->waiting_bytes(), bytes);
+  ShmFrames got;
+  for (const Frames& frames : sent) {
+    while (!ends.client->Receive(&got)) ends.server->Flush();
+    ASSERT_TRUE(Same(frames, got));
+  }
+  EXPECT_EQ(ends.server->waiting_messages(), 0u);
+}
+
+TEST(ShmLaneTest, WhatWaitsIsBoundedAndAnEmptyLaneTakesAnything) {
+  Ends ends = MakeEnds();
+  SplitMix random(3);
+  EXPECT_TRUE(ends.client->Send({RandomBytes(&random, 100'000)}, 10));
+  EXPECT_FALSE(ends.client->Send({RandomBytes(&random, 10)}, 10));
+  EXPECT_TRUE(ends.client->Send({RandomBytes(&random, 10)}, 200'000));
+  EXPECT_EQ(ends.client->waiting_messages(), 2u);
+}
+
+// Each side polls its socket alone, as a loop does: a wake-up that is lost hangs the test.
+TEST(ShmLaneTest, SleepersAreWoken) {
+  Ends ends = MakeEnds();
+  constexpr std::uint64_t kMessages = 3'000;
+  const auto sleep = [](ShmLane* lane) {
+    if (!lane->Sleep()) return;
+    pollfd one{lane->file(), POLLIN, 0};
+    EXPECT_EQ(poll(&one, 1, 60'000), 1) << "nobody wakes it";
+    lane->Awake();
+    lane->TakeWakes();
+  };
+  std::thread writer([&] {
+    SplitMix random(4), pause(5);
+    ShmFrames none;
+    for (std::uint64_t i = 0; i < kMessages; ++i) {
+      ASSERT_TRUE(ends.client->Send(RandomFrames(&random), kAnyBytes));
+      while (ends.client->waiting_bytes() != 0) {
+        EXPECT_FALSE(ends.client->Receive(&none));
+        sleep(&*ends.client);
+        ends.client->Flush();
+      }
+      if (pause.Next() % 16 == 0) std::this_thread::yield();
+    }
+  });
+  SplitMix random(4);
+  ShmFrames got;
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    const Frames expected = RandomFrames(&random);
+    while (!ends.server->Receive(&got)) sleep(&*ends.server);
+    ASSERT_TRUE(Same(expected, got)) << "message " << i;
+  }
+  writer.join();
+}
+
+TEST(ShmLaneTest, ALargeFrameIsTakenWithoutACopy) {
+  Ends ends = MakeEnds(16 * kRing);
+  SplitMix random(6);
+  const Frames sent = {RandomBytes(&random, 100), RandomBytes(&random, 0), RandomBytes(&random, 200'000)};
+  ASSERT_TRUE(ends.client->Send(sent, kAnyBytes));
+  ShmFrames got;
+  ASSERT_TRUE(ends.server->Receive(&got));
+  const std::byte* there = got.views()[2].data;
+  const Buffer taken = got.Take(2);
+  EXPECT_EQ(taken.data(), there);
+  ASSERT_TRUE(ends.client->Send(sent, kAnyBytes));
+  ASSERT_TRUE(ends.server->Receive(&got));
+  EXPECT_EQ(std::memcmp(taken.data(), sent[2].data(), taken.size()), 0);
+}
+
+TEST(ShmLaneTest, WhatWasWrittenIsReadAfterTheOtherSideHasGone) {
+  SplitMix random(7);
+  Ends ends = MakeEnds(16 * kRing);
+  const Frames sent = {RandomBytes(&random, 100)};
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.client->Send(sent, kAnyBytes));
+  ends.client.reset();
+  ASSERT_TRUE(IsReadable(ends.server->file()));
+  ends.server->TakeWakes();
+  EXPECT_TRUE(ends.server->gone());
+  ShmFrames got;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(ends.server->ended());
+    ASSERT_TRUE(ends.server->Receive(&got));
+    EXPECT_TRUE(Same(sent, got));
+  }
+  EXPECT_FALSE(ends.server->Receive(&got));
+  EXPECT_TRUE(ends.server->ended());
+  EXPECT_TRUE(ends.server->Send(sent, kAnyBytes));  // into nothing
+}
+
+TEST(ShmLaneTest, HalfAMessageOfOneWhoHasGoneIsNone) {
+  SplitMix random(8);
+  Ends ends = MakeEnds();
+  ASSERT_TRUE(ends.client->Send({RandomBytes(&random, 10 * kRing)}, kAnyBytes));
+  ShmFrames got;
+  EXPECT_FALSE(ends.server->Receive(&got));
+  ends.client.reset();
+  ends.server->TakeWakes();
+  EXPECT_FALSE(ends.server->Receive(&got));
+  EXPECT_TRUE(ends.server->ended());
+}
+
+// The memory of a segment, as whoever maps it sees it: the words of the client's ring are behind the server's.
+class Spoiler {
+ public:
+  explicit Spoiler(int file, std::size_t ring_bytes)
+      : bytes_(static_cast<std::byte*>(
+            mmap(nullptr, kPage + 2 * ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0))),
+        size_(kPage + 2 * ring_bytes),
+        ring_(bytes_ + kPage + ring_bytes) {
+    close(file);
+  }
+  ~Spoiler() { munmap(bytes_, size_); }
+  RingWords* words() { return reinterpret_cast<RingWords*>(bytes_ + 64) + 1; }
+  std::byte* ring() { return ring_; }
+
+ private:
+  std::byte* bytes_;
+  std::size_t size_;
+  std::byte* ring_;
+};
+
+TEST(ShmLaneTest, CountersThatAreNotPossibleEndTheLane) {
+  int file = -1;
+  Ends ends = MakeEnds(kRing, &file);
+  Spoiler spoiler(file, kRing);
+  spoiler.words()->written.store(kRing + 1);
+  ShmFrames got;
+  EXPECT_FALSE(ends.server->Receive(&got));
+  EXPECT_TRUE(ends.server->ended());
+  EXPECT_FALSE(ends.server->Receive(&got));
+}
+
+TEST(ShmLaneTest, AReaderBeyondWhatWasWrittenEndsTheLane) {
+  int file = -1;
+  Ends ends = MakeEnds(kRing, &file);
+  Spoiler spoiler(file, kRing);
+  spoiler.words()->read.store(7);
+  SplitMix random(9);
+  EXPECT_TRUE(ends.client->Send({RandomBytes(&random, 100)}, kAnyBytes));
+  EXPECT_TRUE(ends.client->ended());
+}
+
+TEST(ShmLaneTest, HeadsThatAreNotPossibleEndTheLane) {
+  const std::vector<std::vector<std::uint32_t>> heads = {
+      {0, 0},                                          // no frames
+      {65, 0},                                         // too many
+      {0xffffffff, 0},                                 //
+      {1, std::uint32_t(limits::kFrameBytesMax) + 1},  // too large
+      {1, 0xffffffff},                                 //
+      {4, 40'000, 40'000, 40'000, 40'000, 0},          // many frames are small ones
+      {3, 64u << 20, 64u << 20, 64u << 20},            // too large together
+  };
+  for (const auto& head : heads) {
+    int file = -1;
+    Ends ends = MakeEnds(kRing, &file);
+    Spoiler spoiler(file, kRing);
+    std::memcpy(spoiler.ring(), head.data(), head.size() * sizeof(head[0]));
+    spoiler.words()->written.store(1024);
+    ShmFrames got;
+    EXPECT_FALSE(ends.server->Receive(&got));
+    EXPECT_TRUE(ends.server->ended()) << head[0] << " frames, the first of " << head[1] << " bytes";
+  }
+}
+
+// Any bytes at all: nothing crashes, and what is given lies within the ring or in buffers.
+TEST(ShmLaneTest, RandomRings) {
+  SplitMix random(10);
+  for (int i = 0; i < 300; ++i) {
+    int file = -1;
+    Ends ends = MakeEnds(kRing, &file);
+    Spoiler spoiler(file, kRing);
+    for (std::size_t at = 0; at < kRing; at += 4) {
+      const auto word = std::uint32_t(random.Next() % (random.Next() % 4 == 0 ? 1u << 31 : 200));
+      std::memcpy(spoiler.ring() + at, &word, sizeof(word));
+    }
+    spoiler.words()->written.store(random.Next() % (kRing + 1) & ~std::uint64_t{7});
+    ShmFrames got;
+    std::uint64_t sum = 0;
+    for (int turn = 0; turn < 300 && ends.server->Receive(&got); ++turn)
+      for (const FrameView& view : got.views())
+        for (std::size_t b = 0; b < view.size; ++b) sum += std::to_integer<std::uint64_t>(view.data[b]);
+    EXPECT_LT(sum, std::uint64_t{1} << 40);
+  }
+}
+
+TEST(ShmSegmentTest, WhatIsNoSegmentIsRefused) {
+  const auto code = [](int file) {
+    auto mapped = ShmSegment::Map(Descriptor(file));
+    return mapped ? ErrorCode::kOk : mapped.error().code;
+  };
+  EXPECT_EQ(code(-1), ErrorCode::kMalformed);
+  const int unsealed = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(unsealed, kPage + 2 * kRing), 0);
+  EXPECT_EQ(code(fcntl(unsealed, F_DUPFD_CLOEXEC, 0)), ErrorCode::kMalformed);
+  ASSERT_EQ(fcntl(unsealed, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+  EXPECT_EQ(code(unsealed), ErrorCode::kMalformed);  // zeros
+}
+
+TEST(ShmSegmentTest, NobodyCanCutItOff) {
+  auto segment = ShmSegment::Create(kRing);
+  ASSERT_TRUE(segment);
+  EXPECT_NE(ftruncate(segment->file(), 0), 0);
+}
+
+TEST(ShmWordTest, ThereAndBack) {
+  for (const ShmWord& word :
+       {ShmWord{ShmWord::Kind::kAsk, BootId(), ""}, ShmWord{ShmWord::Kind::kOffer, "tarn-1", "0123"},
+        ShmWord{ShmWord::Kind::kNone, "", ""}, ShmWord{ShmWord::Kind::kThrough, "", ""}}) {
+    const Buffer frame = EncodeShmWord(word);
+    const auto back = DecodeShmWord({frame.data(), frame.size()});
+    ASSERT_TRUE(back && *back);
+    EXPECT_EQ((*back)->kind, word.kind);
+    EXPECT_EQ((*back)->socket, word.socket);
+    EXPECT_EQ((*back)->ticket, word.ticket);
+  }
+}
+
+TEST(ShmWordTest, MalformedWords) {
+  const Buffer good = EncodeShmWord({ShmWord::Kind::kOffer, "name", "ticket"});
+  EXPECT_FALSE(DecodeShmWord({good.data(), 15}));  // no prefix
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    for (int bit = 0; bit < 8; ++bit) {
+      Buffer bad = Buffer::Copy(good.data(), good.size());
+      bad.data()[at] ^= static_cast<std::byte>(1 << bit);
+      const auto word = DecodeShmWord({bad.data(), bad.size()});
+      if (word && !*word) {
+        EXPECT_EQ(word->error().code, ErrorCode::kMalformed);
+      }
+    }
+  }
+  const Buffer cut = Buffer::Copy(good.data(), good.size() - 1);
+  ASSERT_TRUE(DecodeShmWord({cut.data(), cut.size()}));
+  EXPECT_FALSE(*DecodeShmWord({cut.data(), cut.size()}));
+  const Buffer longer = EncodeShmWord({ShmWord::Kind::kOffer, std::string(65, 'x'), "ticket"});
+  EXPECT_FALSE(*DecodeShmWord({longer.data(), longer.size()}));
+}
+
+class ShmDoorTest : public ::testing::Test {
+ protected:
+  // Takes in whoever has come, until somebody is welcomed or it has looked often enough.
+  std::vector<Peer> Welcomed(int looks = 100) {
+    std::vector<Peer> peers;
+    for (int i = 0; i < looks && peers.empty(); ++i) {
+      door_->Take([&](Peer peer, ShmLane lane) {
+        peers.push_back(peer);
+        lanes_.push_back(std::move(lane));
+      });
+      std::this_thread::yield();
+    }
+    return peers;
+  }
+
+  Expected<ShmDoor> door_ = ShmDoor::Open(kRing);
+  std::vector<ShmLane> lanes_;
+};
+
+TEST_F(ShmDoorTest, ATicketIsGoodOnce) {
+  ASSERT_TRUE(door_);
+  const std::string ticket = door_->TicketFor(Peer(7));
+  auto guest = ShmGuest::Knock(door_->name(), ticket);
+  ASSERT_TRUE(guest);
+  EXPECT_FALSE(guest->Take());
+  EXPECT_EQ(Welcomed(), std::vector{Peer(7)});
+  auto lane = guest->Take();
+  ASSERT_TRUE(lane && *lane);
+  SplitMix random(1);
+  const Frames sent = {RandomBytes(&random, 50)};
+  ASSERT_TRUE((*lane)->Send(sent, kAnyBytes));
+  ShmFrames got;
+  ASSERT_TRUE(lanes_[0].Receive(&got));
+  EXPECT_TRUE(Same(sent, got));
+
+  auto second = ShmGuest::Knock(door_->name(), ticket);
+  ASSERT_TRUE(second);
+  EXPECT_TRUE(Welcomed().empty());
+  auto refused = second->Take();
+  ASSERT_TRUE(refused);
+  EXPECT_FALSE(*refused);
+}
+
+TEST_F(ShmDoorTest, StrangersGetNothing) {
+  ASSERT_TRUE(door_);
+  door_->TicketFor(Peer(7));
+  for (const std::string& ticket : {std::string(32, '0'), std::string("short"), std::string(100, 'x')}) {
+    auto guest = ShmGuest::Knock(door_->name(), ticket);
+    ASSERT_TRUE(guest);
+    EXPECT_TRUE(Welcomed(3).empty());
+    auto refused = guest->Take();
+    ASSERT_TRUE(refused);
+    EXPECT_FALSE(*refused);
+  }
+}
+
+TEST_F(ShmDoorTest, NoDoor) { EXPECT_FALSE(ShmGuest::Knock("tarn-that-nobody-has-opened", "ticket")); }
+
+}  // namespace
+}  // namespace tarn::net

@@ -1,0 +1,191 @@
+// Shows that transports of one host come to share memory by themselves, that nothing is lost or overtaken when they
+// change over, and that a peer that is killed, or that does not want it, leaves them where they were.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/net/transport_fixture.h"
+
+namespace tarn::net {
+namespace {
+
+const Peer kServer = ShardPeer(ShardId(0));
+
+class ShmTransportTest : public TransportTest {
+ protected:
+  // Lets both run until memory is shared, or for a while.
+  static bool Share(Transport* a, Transport* b, int turns = 2'000) {
+    std::vector<Received> none;
+    for (int i = 0; i < turns; ++i) {
+      if (a->counters().shm_peers == 1 && b->counters().shm_peers == 1) return true;
+      a->Receive(&none, 16, 1'000);
+      b->Receive(&none, 16, 1'000);
+    }
+    return false;
+  }
+  static std::size_t OpenFiles() {
+    std::size_t files = 0;
+    for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) ++files;
+    return files;
+  }
+};
+
+TEST_F(ShmTransportTest, TransportsOfOneHostShareMemory) {
+  auto server = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
+  EXPECT_TRUE(Share(client.get(), server.get()));
+}
+
+TEST_F(ShmTransportTest, WhoDoesNotWantItGetsNone) {
+  for (const bool servers : {false, true}) {
+    auto server = Make({.shm = !servers});
+    auto client = Make({.shm = servers});
+    ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
+    EXPECT_FALSE(Share(client.get(), server.get(), 50));
+    client->Send(kServer, NumberedTick(1));
+    EXPECT_EQ(Move(client.get(), server.get(), 1).size(), 1u);
+  }
+}
+
+TEST_F(ShmTransportTest, TheSchedulerIsNotAsked) {
+  auto server = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
+  EXPECT_FALSE(Share(client.get(), server.get(), 50));
+}
+
+// Messages go all the time, both ways, of all sizes, while the two change over; the ring is smaller than many of them.
+TEST_F(ShmTransportTest, NothingIsLostOrOvertakenAtTheChange) {
+  auto server = Make({.shm_ring_bytes = 64 << 10});
+  auto client = Make({.shm_ring_bytes = 64 << 10});
+  ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
+  constexpr std::uint64_t kMessages = 2'000;
+  std::uint64_t next = 0, at_server = 0, at_client = 0;
+  std::vector<Received> got;
+  bool before = false, shared = false;
+  for (int turn = 0; turn < 200'000 && at_client < kMessages; ++turn) {
+    if (next < kMessages && next < at_client + 40) {
+      client->Send(kServer, Piece(next, 4096 * (1 + next * 7919 % 60)));
+      ++next;
+    }
+    got.clear();
+    server->Receive(&got, 16, 0);
+    for (const Received& r : got) {
+      ASSERT_EQ(std::get<PullReply>(r.message.body).request.value, at_server++);
+      server->Send(r.from, r.message);
+    }
+    got.clear();
+    client->Receive(&got, 16, 0);
+    for (const Received& r : got) {
+      const std::uint64_t n = std::get<PullReply>(r.message.body).request.value;
+      ASSERT_EQ(n, at_client++);
+      ASSERT_EQ(r.message.values.size(), 4096 * (1 + n * 7919 % 60));
+      ASSERT_EQ(static_cast<std::uint8_t>(r.message.values.data()[r.message.values.size() - 1]), n & 0xff);
+    }
+    const bool now = client->counters().shm_peers == 1;
+    before |= !now && at_client > 0;
+    shared |= now && at_client < kMessages;
+  }
+  EXPECT_EQ(at_client, kMessages);
+  EXPECT_TRUE(shared);
+  EXPECT_EQ(client->counters().dropped_backlog + server->counters().dropped_backlog, 0u);
+}
+
+TEST_F(ShmTransportTest, ASleeperIsWokenByMemory) {
+  auto server = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
+  ASSERT_TRUE(Share(client.get(), server.get()));
+  std::thread echo([&] {
+    for (int n = 0; n < 200;) {
+      std::vector<Received> got;
+      server->Receive(&got, 16, 10 * kSecondUs);
+      ASSERT_FALSE(got.empty());
+      for (const Received& r : got) server->Send(r.from, r.message);
+      n += int(got.size());
+    }
+  });
+  for (std::uint64_t n = 0; n < 200; ++n) {
+    client->SetBusyPoll(n < 100 ? 0 : 100);
+    client->Send(kServer, NumberedTick(n));
+    const auto got = ReceiveN(client.get(), 1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(TickOf(got[0]), n);
+  }
+  echo.join();
+}
+
+TEST_F(ShmTransportTest, WakeReachesASleeperAndALooker) {
+  auto transport = Make();
+  for (const std::int64_t look : {0, 1'000'000}) {
+    transport->SetBusyPoll(look);
+    for (int i = 0; i < 50; ++i) {
+      std::thread waker([&] { transport->Wake(); });
+      std::vector<Received> got;
+      const auto begin = std::chrono::steady_clock::now();
+      EXPECT_EQ(transport->Receive(&got, 16, 60 * kSecondUs), 0u);
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+      waker.join();
+    }
+  }
+}
+
+// A process that is killed while it sends leaves no file open, and what it had sent arrives.
+TEST_F(ShmTransportTest, AKilledPeerIsForgotten) {
+  auto server = Make();
+  const auto endpoint = server->Bind("tcp://127.0.0.1:*");
+  ASSERT_TRUE(endpoint);
+  std::vector<Received> got;
+  server->Receive(&got, 16, 1'000);
+  const std::size_t files = OpenFiles();
+  for (int round = 0; round < 3; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      ZmqContext context;
+      ZmqTransport client(&context, {});
+      if (!client.Connect(kServer, *endpoint)) _exit(1);
+      for (std::uint64_t n = 0;; ++n) {
+        client.Send(kServer, Piece(n, 100'000));
+        std::vector<Received> none;
+        client.Receive(&none, 16, 100);
+      }
+    }
+    for (int i = 0; i < 30'000 && server->counters().shm_peers == 0; ++i) server->Receive(&got, 16, 1'000);
+    ASSERT_EQ(server->counters().shm_peers, 1u);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    for (int i = 0; i < 30'000 && server->counters().shm_peers != 0; ++i) server->Receive(&got, 16, 1'000);
+    EXPECT_EQ(server->counters().shm_peers, 0u);
+    got.clear();
+    for (int i = 0; i < 5'000 && OpenFiles() > files; ++i) server->Receive(&got, 16, 1'000);
+    EXPECT_EQ(OpenFiles(), files);
+  }
+}
+
+// The server comes back at the same address: the client finds it by the network, and they share memory again.
+TEST_F(ShmTransportTest, AServerThatComesBack) {
+  auto server = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kServer, endpoint));
+  ASSERT_TRUE(Share(client.get(), server.get()));
+  server.reset();
+  std::vector<Received> none;
+  for (int i = 0; i < 2'000 && client->counters().shm_peers != 0; ++i) client->Receive(&none, 16, 1'000);
+  EXPECT_EQ(client->counters().shm_peers, 0u);
+  server = Make();
+  for (int i = 0; i < 500 && !server->Bind(endpoint); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(Share(client.get(), server.get(), 20'000));
+  client->Send(kServer, NumberedTick(5));
+  EXPECT_EQ(Move(client.get(), server.get(), 1).size(), 1u);
+}
+
+}  // namespace
+}  // namespace tarn::net
