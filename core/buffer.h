@@ -1,4 +1,4 @@
-// Reference-counted bytes, 64-byte aligned (8 if they are held for somebody else): the payload of a message. A socket,
+// Reference-counted bytes, 64-byte aligned unless they are held for somebody else or a slice: the payload of a message. A socket,
 // a resend queue and a state machine may hold the same bytes at once; whoever fills a buffer does so before it is
 // shared. Copying shares.
 #pragma once
@@ -45,6 +45,15 @@ class Buffer {
     buffer.bytes_ = std::shared_ptr<std::byte[]>(owner, bytes);
     buffer.size_ = size;
     return buffer;
+  }
+
+  // A part of these bytes, which it shares.
+  Buffer Slice(std::size_t offset, std::size_t size) const {
+    TARN_CHECK(offset <= size_ && size <= size_ - offset, "a slice within the buffer");
+    Buffer slice;
+    slice.bytes_ = std::shared_ptr<std::byte[]>(bytes_, bytes_.get() + offset);
+    slice.size_ = size;
+    return slice;
   }
 
   template <typename T>

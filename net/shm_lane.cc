@@ -78,8 +78,15 @@ void ShmLane::Publish() {
   if (writer_.Publish()) Wake();
 }
 
-void ShmLane::Consume(std::size_t bytes) {
-  if (bytes != 0 && reader_.Consume(bytes)) Wake();
+// While something is lent, nothing behind it can be given back either.
+void ShmLane::Consume() {
+  if (!lent_ && reader_.GiveBack()) Wake();
+}
+
+void ShmLane::GiveBack() {
+  TARN_CHECK(borrowed_ == nullptr || borrowed_.use_count() == 1, "a payload that was lent has been kept");
+  lent_ = false;
+  Consume();
 }
 
 // A socket that is full of wake-ups wakes.
@@ -103,7 +110,7 @@ void ShmLane::TakeWakes() {
 bool ShmLane::Receive(ShmFrames* frames) {
   if (broken_) return false;
   const bool was_gone = gone_;  // then all of it was there before this look
-  Consume(std::exchange(to_consume_, 0));
+  Consume();
   bool whole = false;
   if (reading_.count == 0 ? ReadHead(frames, &whole) : true) {
     if (whole || ReadOn(frames)) return true;
@@ -133,10 +140,12 @@ bool ShmLane::ReadHead(ShmFrames* frames, bool* whole) {
   if (bytes <= kSmallBytes) return *whole = ReadSmall(sizes, head_bytes, bytes, frames);
   if (count > limits::kFramesMax || bytes > limits::kMessageBytesMax + limits::kFramesMax * 8)
     return Break("a message over the limit"), false;
+  if (borrowed_ != nullptr && bytes <= segment_.ring_bytes() / 4)
+    return *whole = Lend(sizes, head_bytes, bytes, frames);
   for (std::size_t i = 0; i < count; ++i) reading_.buffers[i] = Buffer::Allocate(sizes[i]);
   reading_.count = count;
   reading_.frame = reading_.offset = 0;
-  Consume(head_bytes);
+  reader_.Pass(head_bytes);
   return true;
 }
 
@@ -150,8 +159,19 @@ bool ShmLane::ReadSmall(std::span<const std::uint32_t> sizes, std::size_t head_b
   }
   frames->count_ = sizes.size();
   for (Buffer& buffer : frames->buffers_) buffer = Buffer();
-  to_consume_ = head_bytes + bytes;
+  reader_.Pass(head_bytes + bytes);
   return true;
+}
+
+bool ShmLane::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes,
+                   ShmFrames* frames) {
+  if (!ReadSmall(sizes, head_bytes, bytes, frames)) return false;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    // Nobody writes to what was received.
+    auto* lent = const_cast<std::byte*>(frames->views_[i].data);
+    frames->buffers_[i] = Buffer::Hold(lent, sizes[i], borrowed_);
+  }
+  return lent_ = true;
 }
 
 // Copies what is there of the message under way. Whether it is whole now.
@@ -163,7 +183,8 @@ bool ShmLane::ReadOn(ShmFrames* frames) {
     if (now == 0 && left != 0) return false;
     const std::size_t real = std::min(now, buffer.size() - std::min(buffer.size(), reading_.offset));
     if (real != 0) std::memcpy(buffer.data() + reading_.offset, reader_.Place(), real);
-    Consume(now);
+    reader_.Pass(now);
+    Consume();
     reading_.offset += now;
     if (now == left) ++reading_.frame, reading_.offset = 0;
   }

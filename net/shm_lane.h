@@ -3,7 +3,8 @@
 //
 // A message in a ring: the number of its frames and their sizes, 32 bits each, then the frames; the sizes together and
 // each frame are padded to multiples of 8. A message may be larger than the ring: it is then written and read bit by
-// bit. Small ones are read where they lie, large ones are copied out as they come.
+// bit. Small ones are read where they lie, large ones are copied out as they come, or lent: the reader then has their
+// bytes where they lie until it gives them back, and must not keep them.
 //
 // Nothing here blocks, and nothing that the other side does can do more harm than end the lane.
 #pragma once
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -25,12 +27,16 @@
 
 namespace tarn::net {
 
-// The frames of a message that was received, good until the lane's next Receive.
+// The frames of a message that was received: good until the lane's next Receive, of one that lends until GiveBack.
 class ShmFrames final : public FrameOwner {
  public:
   std::span<const FrameView> views() const { return {views_.data(), count_}; }
-  // A large frame's bytes, without a copy.
+  // A large frame's bytes, without a copy; those of a lane that lends must be gone before GiveBack.
   Buffer Take(std::size_t frame) override { return std::move(buffers_[frame]); }
+  void Clear() {
+    for (Buffer& buffer : buffers_) buffer = Buffer();
+    count_ = 0;
+  }
 
  private:
   friend class ShmLane;
@@ -57,8 +63,12 @@ class ShmLane {
   std::size_t waiting_bytes() const { return waiting_bytes_; }
   std::size_t waiting_messages() const;
 
-  // Whether a message was there. What it gave before may be gone.
+  // Lends large messages, up to a quarter of the ring each, from now on.
+  void SetLending() { borrowed_ = std::make_shared<char>(); }
+  // Whether a message was there. What it gave before may be gone, but for what is lent.
   bool Receive(ShmFrames* frames);
+  // What was lent is back.
+  void GiveBack();
 
   // The socket, to poll: readable when there is something to look for, or the other side is gone.
   int file() const { return socket_.get(); }
@@ -85,9 +95,10 @@ class ShmLane {
   bool WriteHead(const Frames& frames);
   void Publish();
   void Wake();
-  void Consume(std::size_t bytes);
+  void Consume();
   bool ReadHead(ShmFrames* frames, bool* whole);
   bool ReadSmall(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes, ShmFrames* frames);
+  bool Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes, ShmFrames* frames);
   bool ReadOn(ShmFrames* frames);
   void Break(const char* what);
 
@@ -100,7 +111,8 @@ class ShmLane {
   bool begun_ = false;                              // the head of the first is written
   std::size_t write_frame_ = 0, write_offset_ = 0;  // within it, padding counted
   Reading reading_;
-  std::size_t to_consume_ = 0;  // of the small message given last
+  std::shared_ptr<void> borrowed_;  // owned by all that is lent; null: nothing is
+  bool lent_ = false;               // something, since GiveBack
   bool gone_ = false, drained_ = false, broken_ = false;
 };
 

@@ -66,6 +66,7 @@ void ShmPeers::TakeLane(Peer peer, State* state, ShmLane lane, TimeUs now) {
   LogInfo("shared memory with peer {}, two rings of {} KiB", peer.value, options_.ring_bytes >> 10);
   state->guest.reset();
   state->lane.emplace(std::move(lane));
+  if (options_.lends) state->lane->SetLending();
   state->reads = state->writes = false;
   state->reads_at = now + kThroughUs;
   Schedule(state->reads_at);

@@ -24,6 +24,7 @@ namespace tarn::net {
 struct ShmOptions {
   std::size_t ring_bytes = 0;         // of each direction (ShmSegment::Create)
   std::size_t waiting_bytes_max = 0;  // behind it, per peer
+  bool lends = false;                 // large messages (ShmLane::SetLending)
 };
 
 // One thread.
@@ -46,6 +47,13 @@ class ShmPeers {
   }
   // Only where Sends. False: dropped.
   bool Send(Peer to, Frames frames);
+
+  // What Drain has lent is back.
+  void GiveBack() {
+    if (!options_.lends) return;
+    for (auto& [peer, state] : peers_)
+      if (state.lane) state.lane->GiveBack();
+  }
 
   // What is due. Returns how many messages were lost with lanes that ended.
   std::size_t Tend(TimeUs now) { return now >= next_time_ || waiting_ ? TendAll(now) : 0; }

@@ -6,7 +6,7 @@
 // good.
 //
 // Sleep and wake: a reader that is about to sleep says so (Sleep), and the writer learns from Publish that it must be
-// woken; a writer that waits for room says so (WaitForRoom), and the reader learns it from Consume. How to wake is the
+// woken; a writer that waits for room says so (WaitForRoom), and the reader learns it from GiveBack. How to wake is the
 // owner's business (net/shm_lane.h). Whoever sleeps may be woken for nothing, but nothing is missed: each side writes
 // its own word, then reads the other's, in sequentially consistent order.
 //
@@ -84,18 +84,19 @@ class RingReader {
   // Bytes that can be read now; 0 in a broken ring.
   std::size_t Available() {
     seen_ = words_->written.load(std::memory_order_acquire);
-    const std::uint64_t there = seen_ - read_;
-    broken_ |= there > capacity_;
-    return broken_ ? 0 : there;
+    broken_ |= seen_ - given_ > capacity_ || seen_ - given_ < read_ - given_;
+    return broken_ ? 0 : seen_ - read_;
   }
-  // The next bytes. At most Available() of them; the writer may change them until then only if it breaks the rules.
+  // The next bytes. At most Available() of them. They stay until they are given back.
   const std::byte* Place() const { return bytes_ + (read_ & (capacity_ - 1)); }
-  // Gives bytes that were read back to the writer. True: it waits for room, and this call alone was told so.
-  bool Consume(std::size_t bytes) {
-    read_ += bytes;
-    words_->read.store(read_, std::memory_order_seq_cst);
+  void Pass(std::size_t bytes) { read_ += bytes; }
+  // Gives what was passed back to the writer. True: it waits for room, and this call alone was told so.
+  bool GiveBack() {
+    if (given_ == read_) return false;
+    given_ = read_;
+    words_->read.store(given_, std::memory_order_seq_cst);
     if (words_->writer_waits.load(std::memory_order_seq_cst) == 0) return false;
-    const std::uint64_t used = words_->written.load(std::memory_order_relaxed) - read_;
+    const std::uint64_t used = words_->written.load(std::memory_order_relaxed) - given_;
     if (capacity_ - used < capacity_ / 4) return false;
     return words_->writer_waits.exchange(0, std::memory_order_seq_cst) != 0;
   }
@@ -116,7 +117,8 @@ class RingReader {
   const std::byte* bytes_;
   std::size_t capacity_;
   std::uint64_t read_;
-  std::uint64_t seen_;  // what the writer had written at the last look
+  std::uint64_t given_;  // back; up to read_
+  std::uint64_t seen_;   // what the writer had written at the last look
   bool broken_ = false;
 };
 

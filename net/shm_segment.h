@@ -37,6 +37,7 @@ class ShmSegment {
   // The other side has it: the descriptor is needed no more.
   void CloseFile() { file_ = Descriptor(); }
 
+  std::size_t ring_bytes() const { return ring_bytes_; }
   RingWriter Writer(ShmSide side) { return {Words(side), Bytes(side), ring_bytes_}; }
   // Of what the other side writes.
   RingReader Reader(ShmSide side) { return {Words(Other(side)), Bytes(Other(side)), ring_bytes_}; }

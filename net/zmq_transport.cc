@@ -131,7 +131,8 @@ class ZmqTransport::Impl {
         options_(options),
         accepted_(options.accepted_peers_max),
         backlog_(options.backlog_bytes_max),
-        shm_({.ring_bytes = options.shm_ring_bytes, .waiting_bytes_max = options.backlog_bytes_max},
+        shm_({.ring_bytes = options.shm_ring_bytes, .waiting_bytes_max = options.backlog_bytes_max,
+              .lends = options.lend_payloads},
              [this](Peer to, const ShmWord& word) { return !backlog_.Has(to) && TrySend(to, {EncodeShmWord(word)}); }),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     TARN_CHECK(wake_ >= 0, "no file descriptor left");
@@ -184,6 +185,7 @@ class ZmqTransport::Impl {
   }
 
   std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) {
+    shm_.GiveBack();
     const TimeUs now = NowUs();
     const TimeUs deadline = timeout_us < 0 ? INT64_MAX : now + timeout_us;
     const std::size_t before = out->size();

@@ -208,7 +208,7 @@ RequestId Client::Impl::Push(const Plan& plan, const Buffer& gradients, const Cl
   const TableSpec* spec = TableOf(plan, &id);
   if (spec == nullptr) return id;
   TARN_CHECK(gradients.size() == plan.keys.size() * spec->dim * sizeof(float), "one gradient row per unique key");
-  return pushes.Add(plan, *spec, gradients.as<float>(), what);
+  return pushes.Add(plan, *spec, gradients, what);
 }
 
 Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(options)) {}

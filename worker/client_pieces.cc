@@ -28,6 +28,13 @@ void SetKeys(Buffer raw, KeyList* keys, Buffer* frame) {
   }
 }
 
+// Whether the parts follow each other in the plan.
+bool IsOneRun(std::span<const PlanRun> parts) {
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    if (parts[i].begin != parts[i - 1].begin + parts[i - 1].count) return false;
+  return !parts.empty();
+}
+
 }  // namespace
 
 std::uint32_t PieceRows(std::uint32_t dim, ValueCodec codec, std::size_t piece_bytes) {
@@ -74,13 +81,16 @@ KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* fr
   return keys;
 }
 
-Buffer EncodeRows(std::span<const float> rows, std::uint32_t dim, const Piece& piece, ValueCodec codec) {
+Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec) {
   const std::size_t row_bytes = dim * kernels::CodecBytes(codec);
+  if (codec == ValueCodec::kFp32 && IsOneRun(piece.parts))
+    return rows.Slice(piece.parts.front().begin * row_bytes, piece.rows * row_bytes);
+  const auto floats = rows.as<float>();
   Buffer values = Buffer::Allocate(piece.rows * row_bytes);
   std::byte* to = values.data();
   for (const PlanRun& part : piece.parts) {
     const std::size_t first = std::size_t{part.begin} * dim;
-    kernels::EncodeValues(codec, std::size_t{part.count} * dim, rows.data() + first, to);
+    kernels::EncodeValues(codec, std::size_t{part.count} * dim, floats.data() + first, to);
     to += part.count * row_bytes;
   }
   return values;

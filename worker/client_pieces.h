@@ -30,8 +30,8 @@ std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint
 // The keys of a piece; the sections' sequences are left 0. Neighbouring keys (n, n + 1, ...) need no frame.
 KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* frame);
 
-// The piece's rows of `rows` (fp32, the plan's order), encoded.
-Buffer EncodeRows(std::span<const float> rows, std::uint32_t dim, const Piece& piece, ValueCodec codec);
+// The piece's rows of `rows` (fp32, the plan's order), encoded. What needs no change is shared, not copied.
+Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec);
 
 // A message's values into their places in the plan's order. False: the size is not that of the piece.
 bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun> parts, ValueCodec codec,

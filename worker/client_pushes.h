@@ -30,7 +30,7 @@ class ClientPushes {
     Clock pulled_clock;
     RequestId pull;  // PushPull: the pull (of ClientPulls::Begin) that asks for the same rows; 0: none
   };
-  RequestId Add(const Plan& plan, const TableSpec& spec, std::span<const float> gradients, const What& what);
+  RequestId Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what);
 
   void OnAck(ShardId from, const PushAck& ack);
   // For errors that name a request that is no pull.

@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
     return kExitFailure;
   }
-  net::ZmqTransport transport(&context, {.insecure = insecure, .shm = shm});
+  net::ZmqTransport transport(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
   worker::Trainer trainer(options, &transport);
   running = &trainer;
   const worker::TrainerEnd end = trainer.Run();

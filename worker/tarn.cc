@@ -143,6 +143,7 @@ Expected<Client> Client::Connect(ConnectOptions options) {
   net::ZmqTransportOptions transport_options;
   transport_options.insecure = options.insecure;
   transport_options.shm = options.shm;
+  transport_options.lend_payloads = true;
   auto transport = std::make_unique<net::ZmqTransport>(context.get(), transport_options);
   return Join(std::make_unique<Impl>(std::move(options), std::move(context), std::move(transport)));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -16,6 +17,8 @@ namespace {
 
 // Simulated time that a run may take after the last fault before it counts as stuck.
 constexpr TimeUs kSettleUs = 600'000'000;
+// What a worker finds in a payload that it has kept: transports may only lend them.
+constexpr int kSpoilt = 0xdb;
 constexpr TimeUs kResendUs = 200'000;
 // The time of day when a run begins, and one that goes on from a checkpoint of it.
 constexpr TimeUs kUnixUs = 1'700'000'000'000'000, kLaterUnixUs = kUnixUs + 1'000'000'000'000;
@@ -211,7 +214,11 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
       CheckRefused(p, message, *out, from);
     }
     if (p.worker) {
-      p.worker->OnMessage(from, message, events_.now(), out);
+      Message lent = message;
+      Buffer values = Buffer::Copy(message.values.data(), message.values.size());
+      lent.values = values;
+      p.worker->OnMessage(from, std::move(lent), events_.now(), out);
+      if (!values.empty()) std::memset(values.data(), kSpoilt, values.size());
       OnWorkerTold(p, message);
     }
   });

@@ -34,7 +34,10 @@ Frames PackedOf(std::size_t bytes) {
   return frames;
 }
 
-Frames Split() { return {Buffer::Allocate(64), Buffer::Allocate(8), Buffer::Allocate(8)}; }
+Frames Split() {
+  const std::vector<std::byte> zeros(64);
+  return {Buffer::Copy(zeros.data(), 64), Buffer::Copy(zeros.data(), 8), Buffer::Copy(zeros.data(), 8)};
+}
 
 class BundlesTest : public ::testing::Test {
  protected:

@@ -169,6 +169,50 @@ TEST(ShmLaneTest, ALargeFrameIsTakenWithoutACopy) {
   EXPECT_EQ(std::memcmp(taken.data(), sent[2].data(), taken.size()), 0);
 }
 
+TEST(ShmLaneTest, LentPayloadsStayUntilTheyAreGivenBack) {
+  SplitMix random(11);
+  Ends ends = MakeEnds(16 * kRing);
+  ends.server->SetLending();
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Frames> sent;
+    for (int i = 0; i < 40; ++i) {
+      sent.push_back(RandomFrames(&random));
+      ASSERT_TRUE(ends.client->Send(sent.back(), kAnyBytes));
+    }
+    ShmFrames got;
+    for (std::size_t n = 0; n < sent.size();) {
+      std::vector<std::pair<std::size_t, Buffer>> lent;
+      for (; ends.server->Receive(&got); ++n) {
+        ASSERT_TRUE(Same(sent[n], got));
+        if (sent[n].size() == 3) lent.emplace_back(n, got.Take(2));
+      }
+      ends.client->Flush();
+      for (const auto& [i, buffer] : lent) {
+        if (buffer.empty()) continue;
+        ASSERT_EQ(buffer.size(), sent[i][2].size());
+        ASSERT_EQ(std::memcmp(buffer.data(), sent[i][2].data(), buffer.size()), 0);
+      }
+      lent.clear();
+      got.Clear();
+      ends.server->GiveBack();
+      ends.client->Flush();
+    }
+  }
+}
+
+TEST(ShmLaneDeathTest, WhatIsLentMustNotBeKept) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  SplitMix random(12);
+  Ends ends = MakeEnds(16 * kRing);
+  ends.server->SetLending();
+  ASSERT_TRUE(ends.client->Send({Buffer(), Buffer(), RandomBytes(&random, 100'000)}, kAnyBytes));
+  ShmFrames got;
+  ASSERT_TRUE(ends.server->Receive(&got));
+  const Buffer kept = got.Take(2);
+  got.Clear();
+  EXPECT_DEATH(ends.server->GiveBack(), "has been kept");
+}
+
 TEST(ShmLaneTest, WhatWasWrittenIsReadAfterTheOtherSideHasGone) {
   SplitMix random(7);
   Ends ends = MakeEnds(16 * kRing);

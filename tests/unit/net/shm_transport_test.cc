@@ -63,8 +63,8 @@ TEST_F(ShmTransportTest, TheSchedulerIsNotAsked) {
 
 // Messages go all the time, both ways, of all sizes, while the two change over; the ring is smaller than many of them.
 TEST_F(ShmTransportTest, NothingIsLostOrOvertakenAtTheChange) {
-  auto server = Make({.shm_ring_bytes = 64 << 10});
-  auto client = Make({.shm_ring_bytes = 64 << 10});
+  auto server = Make({.shm_ring_bytes = 256 << 10});
+  auto client = Make({.lend_payloads = true, .shm_ring_bytes = 256 << 10});
   ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
   constexpr std::uint64_t kMessages = 2'000;
   std::uint64_t next = 0, at_server = 0, at_client = 0;
