@@ -1,6 +1,6 @@
-// Reference-counted bytes, 64-byte aligned unless they are held for somebody else or a slice: the payload of a message. A socket,
-// a resend queue and a state machine may hold the same bytes at once; whoever fills a buffer does so before it is
-// shared. Copying shares.
+// Reference-counted bytes, 64-byte aligned unless they are held for somebody else or a slice: the payload of a message.
+// A socket, a resend queue and a state machine may hold the same bytes at once; whoever fills a buffer does so before
+// it is shared. Copying shares.
 #pragma once
 
 #include <cstddef>

@@ -163,8 +163,7 @@ bool ShmLane::ReadSmall(std::span<const std::uint32_t> sizes, std::size_t head_b
   return true;
 }
 
-bool ShmLane::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes,
-                   ShmFrames* frames) {
+bool ShmLane::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes, std::size_t bytes, ShmFrames* frames) {
   if (!ReadSmall(sizes, head_bytes, bytes, frames)) return false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     // Nobody writes to what was received.

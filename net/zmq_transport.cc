@@ -131,7 +131,8 @@ class ZmqTransport::Impl {
         options_(options),
         accepted_(options.accepted_peers_max),
         backlog_(options.backlog_bytes_max),
-        shm_({.ring_bytes = options.shm_ring_bytes, .waiting_bytes_max = options.backlog_bytes_max,
+        shm_({.ring_bytes = options.shm_ring_bytes,
+              .waiting_bytes_max = options.backlog_bytes_max,
               .lends = options.lend_payloads},
              [this](Peer to, const ShmWord& word) { return !backlog_.Has(to) && TrySend(to, {EncodeShmWord(word)}); }),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {

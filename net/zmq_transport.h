@@ -69,8 +69,8 @@ struct ZmqTransportOptions {
   std::size_t unfinished_bytes_max = 2 * limits::kMessageBytesMax;
   // With processes of this host and this user, other than the scheduler, by shared memory (net/shm_peers.h).
   bool shm = true;
-  // Large payloads from shared memory stay where they lie, and are good only until the next Receive: for a worker, whose
-  // client copies rows out as they come. Whoever keeps one is stopped (TARN_CHECK).
+  // Large payloads from shared memory stay where they lie, and are good only until the next Receive: for a worker,
+  // whose client copies rows out as they come. Whoever keeps one is stopped (TARN_CHECK).
   bool lend_payloads = false;
   std::size_t shm_ring_bytes = limits::kShmRingBytes;  // of each direction; a power of two, 64 KiB at least
 };

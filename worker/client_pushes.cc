@@ -23,8 +23,7 @@ void ClientPushes::Number(KeyList* keys) {
   }
 }
 
-RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients,
-                            const What& what) {
+RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what) {
   const RequestId id = desk_->NewRequest();
   ++desk_->counters.pushes;
   if (plan.keys.empty()) {

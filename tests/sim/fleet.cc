@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "core/position.h"
