@@ -42,7 +42,7 @@ struct TransportCounters {
   std::uint64_t shm_peers = 0;            // with whom memory is shared now
 };
 
-// Not thread-safe: one thread owns it. Wake alone may be called from any thread while the transport lives.
+// Not thread-safe: it is one thread's at a time. Wake alone may be called from any thread while the transport lives.
 class Transport {
  public:
   virtual ~Transport() = default;

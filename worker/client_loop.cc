@@ -24,7 +24,12 @@ Error EndOf(const Client& client) {
 }  // namespace
 
 ClientLoop::ClientLoop(ClientOptions options, std::size_t queued_bytes_max, std::unique_ptr<net::Transport> transport)
-    : client_(options), transport_(std::move(transport)), queued_bytes_max_(queued_bytes_max) {}
+    : client_(options),
+      transport_(std::move(transport)),
+      queued_bytes_max_(queued_bytes_max),
+      driver_(std::make_shared<ClientDriver>(ClientDriver::Loop{.act = [this] { return Act(); },
+                                                                .exchange = [this] { Exchange(); },
+                                                                .wake = [this] { transport_->Wake(); }})) {}
 
 ClientLoop::~ClientLoop() {
   {
@@ -32,7 +37,9 @@ ClientLoop::~ClientLoop() {
     stop_ = true;
   }
   transport_->Wake();
+  driver_->Disturb();
   if (thread_.joinable()) thread_.join();
+  driver_->Close();
 }
 
 TimeUs ClientLoop::Now() const {
@@ -43,7 +50,8 @@ TimeUs ClientLoop::Now() const {
 Status ClientLoop::Join(const std::string& scheduler, double seconds) {
   TARN_RETURN_IF_ERROR(transport_->Connect(kSchedulerPeer, scheduler));
   scheduler_ = scheduler;
-  thread_ = std::thread([this] { Run(); });
+  client_.Start(Now(), &outbox_);
+  thread_ = std::thread([this] { driver_->Run(); });
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return joined_ || ended_; });
   if (ended_) return std::unexpected(*ended_);
@@ -66,7 +74,7 @@ void ClientLoop::Post(Posted posted) {
     posted_bytes_ += posted.bytes;
     posted_.push_back(std::move(posted));
   }
-  if (first) transport_->Wake();
+  if (first && !driver_->TryAct()) transport_->Wake();
 }
 
 void ClientLoop::WaitForSpace(std::size_t bytes) {
@@ -78,6 +86,7 @@ void ClientLoop::WaitForSpace(std::size_t bytes) {
 }
 
 void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr result) {
+  result->driver = driver_;
   Post({[=, this] {
           const Clock clock = use_clock.value_or(client_.clock());
           requests_[client_.Pull(*plan, clock, Now(), &outbox_)] = result;
@@ -88,6 +97,7 @@ void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr re
 
 void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulled_clock, ResultPtr result) {
   const std::size_t bytes = gradients.size();
+  result->driver = driver_;
   WaitForSpace(bytes);
   Post({[=, this] {
           const Clock pulled = pulled_clock.value_or(client_.clock());
@@ -99,6 +109,7 @@ void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulle
 
 void ClientLoop::PushPull(PlanPtr plan, Buffer gradients, MaybePosition position, ResultPtr pushed, ResultPtr pulled) {
   const std::size_t bytes = gradients.size();
+  pushed->driver = pulled->driver = driver_;
   WaitForSpace(bytes);
   AdvanceClock({});
   Post({[=, this] {
@@ -120,6 +131,7 @@ Clock ClientLoop::AdvanceClock(std::optional<Clock> to) {
 
 void ClientLoop::TickTo(std::optional<Clock> clock, MaybePosition position, ResultPtr result) {
   const Clock to = AdvanceClock(clock);
+  result->driver = driver_;
   Post({[=, this] {
           if (to <= client_.clock()) return result->Finish(Fine());
           client_.TickTo(to, position, Now(), &outbox_);
@@ -189,24 +201,26 @@ std::vector<std::uint64_t> ClientLoop::staleness() const {
   return staleness_;
 }
 
-void ClientLoop::Run() {
-  client_.Start(Now(), &outbox_);
-  while (true) {
-    RunCommands();
-    for (ClientEvent& event : client_.TakeEvents()) Deliver(std::move(event));
-    if (Status status = ConnectShards(); !status) return End(status.error());
-    transport_->Send(outbox_);
-    outbox_.clear();
-    Publish();
-    if (client_.state() == ClientState::kFenced || client_.state() == ClientState::kStopped) return End(EndOf(client_));
-    if (Status status = client_.CheckScheduler(Now(), scheduler_); !status) return End(status.error());
-    {
-      const std::lock_guard lock(mutex_);
-      if (stop_) break;
-    }
-    Exchange();
-  }
-  End({ErrorCode::kCancelled, "the client is gone"});
+// The first half of a turn. False: everything that waits has been told that nothing more will come.
+bool ClientLoop::Act() {
+  const auto end = [this](Error error) {
+    End(std::move(error));
+    return false;
+  };
+  RunCommands();
+  for (ClientEvent& event : client_.TakeEvents()) Deliver(std::move(event));
+  if (Status status = ConnectShards(); !status) return end(status.error());
+  transport_->Send(outbox_);
+  outbox_.clear();
+  Publish();
+  if (client_.state() == ClientState::kFenced || client_.state() == ClientState::kStopped) return end(EndOf(client_));
+  if (Status status = client_.CheckScheduler(Now(), scheduler_); !status) return end(status.error());
+  return !Stops() || end({ErrorCode::kCancelled, "the client is gone"});
+}
+
+bool ClientLoop::Stops() const {
+  const std::lock_guard lock(mutex_);
+  return stop_;
 }
 
 void ClientLoop::RunCommands() {

@@ -1,4 +1,5 @@
-// The client's I/O thread: it alone owns a net::Transport and a worker::Client, and runs what other threads post.
+// The client's loop: it owns a net::Transport and a worker::Client, and runs what callers post. Its turns are taken by
+// its I/O thread or by a caller that waits (worker/client_driver.h), by one at a time.
 // Internal to worker/; tarn::Client (worker/tarn.h) is the public face.
 //
 // All public functions may be called from any thread, unless they say otherwise.
@@ -19,6 +20,7 @@
 
 #include "net/transport.h"
 #include "worker/client.h"
+#include "worker/client_driver.h"
 #include "worker/client_result.h"
 
 namespace tarn::worker {
@@ -66,7 +68,8 @@ class ClientLoop {
   void Post(Posted posted);
   void WaitForSpace(std::size_t bytes);
   Clock AdvanceClock(std::optional<Clock> to);
-  void Run();
+  bool Act();
+  bool Stops() const;
   void RunCommands();
   void Exchange();
   void Publish();
@@ -79,7 +82,7 @@ class ClientLoop {
   void End(Error error);
   TimeUs Now() const;
 
-  // Of the I/O thread alone, once it runs.
+  // Of whoever takes a turn, once the thread runs.
   std::string scheduler_;
   Client client_;
   std::unique_ptr<net::Transport> transport_;
@@ -105,10 +108,11 @@ class ClientLoop {
   Client::Counters counters_;
   std::vector<std::uint64_t> staleness_;
 
-  // Written by the I/O thread before joined_ is set, constant afterwards.
+  // Written before joined_ is set, constant afterwards.
   Welcome welcome_;
   std::uint32_t partition_bits_ = 0;
 
+  const std::shared_ptr<ClientDriver> driver_;
   std::thread thread_;
 };
 

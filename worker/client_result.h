@@ -13,6 +13,7 @@
 
 #include "core/buffer.h"
 #include "core/message.h"
+#include "worker/client_driver.h"
 #include "worker/plan.h"
 
 namespace tarn::worker {
@@ -23,6 +24,8 @@ struct ClientResult {
   std::uint64_t staleness = 0;
   TableSpec table;
   LeaseReply leases;
+  // Set before the request is posted. Who takes turns while a caller waits; null: another thread does.
+  std::shared_ptr<ClientDriver> driver;
   // Set by the caller before the request is posted: the rows are wanted one per occurrence of a key.
   std::shared_ptr<const Plan> expand_by;
 
@@ -43,6 +46,7 @@ struct ClientResult {
   }
 
   Status Wait() const {
+    if (driver != nullptr && !Ready()) driver->Help([this] { return Ready(); });
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
     return Outcome();

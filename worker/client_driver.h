@@ -1,0 +1,139 @@
+// Who runs a client's loop: its own thread, or the caller that waits for an answer and has nothing else to do. A caller
+// that takes its turn itself gets its answer without a switch of threads, which costs more than the answer. Internal to
+// worker/.
+//
+// The loop's thread gives way to a single caller that waits, and comes back once nobody has taken a turn for kRestUs.
+// Callers that wait at the same time leave the loop to its thread.
+//
+// Threads: any. Futures that outlive the client hold the driver; Close tells it that the loop is gone.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+#include "core/types.h"
+
+namespace tarn::worker {
+
+class ClientDriver {
+ public:
+  // One side of a loop's turn each: Act runs what was posted and delivers what has come, Exchange waits for messages.
+  // Act says false once the loop is over. Both are called by one thread at a time.
+  struct Loop {
+    std::function<bool()> act;
+    std::function<void()> exchange;
+    std::function<void()> wake;  // out of exchange; any thread
+  };
+  explicit ClientDriver(Loop loop) : loop_(std::move(loop)) {}
+
+  // The loop's thread: takes turns until the loop is over.
+  void Run() {
+    while (TakeTurn()) Rest();
+  }
+
+  // A caller's thread: takes turns until done(), or until others should; true: it is done.
+  template <typename Done>
+  bool Help(Done done) {
+    const bool alone = callers_.fetch_add(1) == 0;
+    if (!alone) Crowd();
+    if (alone && !IsCrowded()) TakeTurns(done);
+    callers_.fetch_sub(1);
+    return done();
+  }
+
+  // A caller that has posted something: acts at once if nobody takes a turn just now. False: somebody does.
+  bool TryAct() {
+    const std::unique_lock turn(turn_, std::try_to_lock);
+    return turn && (over_ || Act());
+  }
+
+  // No turn is taken any more when it returns. The loop's thread has ended.
+  void Close() {
+    const std::scoped_lock both(turn_, waking_);
+    over_ = true;
+    loop_ = {};
+  }
+  // Makes the loop's thread, if it rests, take its turn.
+  void Disturb() {
+    {
+      const std::lock_guard lock(resting_);
+      disturbed_ = true;
+    }
+    rest_.notify_all();
+  }
+
+ private:
+  static constexpr TimeUs kRestUs = 1'000;
+  static constexpr TimeUs kCrowdUs = 10'000;  // that callers were several is remembered for so long
+
+  static TimeUs Now() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+  }
+
+  // With turn_ held.
+  bool Act() {
+    over_ = over_ || !loop_.act();
+    return !over_;
+  }
+
+  bool TakeTurn() {
+    const std::lock_guard turn(turn_);
+    if (over_ || !Act()) return false;
+    if (!GivesWay()) loop_.exchange();
+    return true;
+  }
+
+  template <typename Done>
+  void TakeTurns(Done done) {
+    std::unique_lock turn(turn_, std::try_to_lock);
+    if (!turn) {
+      Wake();
+      turn.lock();
+    }
+    while (!over_ && Act() && !done() && !IsCrowded()) loop_.exchange();
+    helped_at_.store(Now(), std::memory_order_relaxed);
+  }
+
+  bool GivesWay() const { return callers_.load() == 1 && !IsCrowded(); }
+
+  void Rest() {
+    std::unique_lock lock(resting_);
+    while (!disturbed_ && !IsCrowded() &&
+           (GivesWay() || Now() - helped_at_.load(std::memory_order_relaxed) < kRestUs))
+      rest_.wait_for(lock, std::chrono::microseconds(kRestUs));
+    disturbed_ = false;
+  }
+
+  bool IsCrowded() const {
+    const TimeUs until = crowded_until_.load(std::memory_order_relaxed);
+    return until != 0 && Now() < until;
+  }
+  void Crowd() {
+    crowded_until_.store(Now() + kCrowdUs, std::memory_order_relaxed);
+    Wake();  // whoever takes a turn
+    Disturb();
+  }
+  void Wake() {
+    const std::lock_guard lock(waking_);
+    if (loop_.wake) loop_.wake();
+  }
+
+  std::mutex turn_;    // held by whoever takes a turn
+  std::mutex waking_;  // of loop_.wake alone
+  Loop loop_;
+  bool over_ = false;
+  std::atomic<int> callers_{0};
+  std::atomic<TimeUs> helped_at_{0};
+  std::atomic<TimeUs> crowded_until_{0};
+
+  std::mutex resting_;
+  std::condition_variable rest_;
+  bool disturbed_ = false;
+};
+
+}  // namespace tarn::worker
