@@ -103,8 +103,7 @@ class ClientDriver {
 
   void Rest() {
     std::unique_lock lock(resting_);
-    while (!disturbed_ && !IsCrowded() &&
-           (GivesWay() || Now() - helped_at_.load(std::memory_order_relaxed) < kRestUs))
+    while (!disturbed_ && !IsCrowded() && (GivesWay() || Now() - helped_at_.load(std::memory_order_relaxed) < kRestUs))
       rest_.wait_for(lock, std::chrono::microseconds(kRestUs));
     disturbed_ = false;
   }

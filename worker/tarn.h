@@ -16,8 +16,8 @@
 // A program of its own is examples/cpp/hello.cc.
 //
 // Threads: all functions may be called from any thread; requests of one thread are carried out in the order of its
-// calls. An I/O thread of the client's own does the rest, or a caller that waits for a future. Futures may be copied, outlive the client, and be waited for
-// by any thread; dropping one drops only the answer.
+// calls. An I/O thread of the client's own does the rest, or a caller that waits for a future. Futures may be copied,
+// outlive the client, and be waited for by any thread; dropping one drops only the answer.
 //
 // Errors: kInvalidArgument (sizes that do not fit, a dense key that is too large), kFenced (the fleet has declared
 // this worker dead: connect anew), kCancelled (the job is over, or the client is gone), kUnavailable (the scheduler has

@@ -1,0 +1,145 @@
+// Shows that turns are taken by one thread at a time: by a caller that waits alone, by the loop's thread otherwise; and
+// that nobody who waits is forgotten, whoever comes and goes.
+#include "worker/client_driver.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "core/hash.h"
+
+namespace tarn::worker {
+namespace {
+
+// Answers each question a turn later, and notes who took turns.
+class EchoLoop {
+ public:
+  EchoLoop()
+      : driver_({.act = [this] { return Act(); }, .exchange = [this] { Exchange(); }, .wake = [this] { Wake(); }}),
+        thread_([this] { driver_.Run(); }) {}
+  ~EchoLoop() {
+    Stop();
+    thread_.join();
+    driver_.Close();
+  }
+  void Stop() {
+    stop_ = true;
+    Wake();
+    driver_.Disturb();
+  }
+  // Asks, waits, and returns whether there was an answer before the loop ended.
+  bool Ask() {
+    const std::uint64_t mine = ++asked_;
+    if (!driver_.TryAct()) Wake();
+    const auto done = [&] { return answered_ >= mine || over_; };
+    if (!driver_.Help(done)) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, done);
+    }
+    return answered_ >= mine;
+  }
+
+  std::set<std::thread::id> turns_of() {
+    const std::lock_guard lock(mutex_);
+    return turns_of_;
+  }
+  void ForgetTurns() {
+    const std::lock_guard lock(mutex_);
+    turns_of_.clear();
+  }
+  std::thread::id thread() const { return thread_.get_id(); }
+
+ private:
+  bool Act() {
+    EXPECT_FALSE(busy_.exchange(true)) << "two threads take turns at once";
+    const std::lock_guard lock(mutex_);
+    turns_of_.insert(std::this_thread::get_id());
+    answered_ = read_.load();
+    over_ = over_ || stop_;
+    changed_.notify_all();
+    busy_ = false;
+    return !over_;
+  }
+  void Exchange() {
+    EXPECT_FALSE(busy_.exchange(true)) << "two threads take turns at once";
+    if (read_ < asked_) {
+      read_ = asked_.load();  // the answer is there
+    } else {
+      std::unique_lock lock(mutex_);
+      woken_changed_.wait(lock, [&] { return woken_; });
+      woken_ = false;
+    }
+    busy_ = false;
+  }
+  void Wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    woken_changed_.notify_all();
+  }
+
+  std::atomic<std::uint64_t> asked_{0}, read_{0}, answered_{0};
+  std::atomic<bool> stop_{false}, over_{false}, busy_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_, woken_changed_;
+  bool woken_ = false;
+  std::set<std::thread::id> turns_of_;
+  ClientDriver driver_;
+  std::thread thread_;
+};
+
+TEST(ClientDriverTest, ACallerAloneTakesItsTurns) {
+  EchoLoop loop;
+  EXPECT_TRUE(loop.Ask());
+  loop.ForgetTurns();
+  for (int i = 0; i < 1'000; ++i) ASSERT_TRUE(loop.Ask());
+  EXPECT_TRUE(loop.turns_of().contains(std::this_thread::get_id()));
+}
+
+TEST(ClientDriverTest, ManyCallersAllGetAnswers) {
+  EchoLoop loop;
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 2'000; ++i) ASSERT_TRUE(loop.Ask());
+    });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_TRUE(loop.turns_of().contains(loop.thread()));
+}
+
+// One that does not wait: its requests are carried out all the same.
+TEST(ClientDriverTest, TheThreadComesBack) {
+  EchoLoop loop;
+  for (int i = 0; i < 5; ++i) {
+    for (int k = 0; k < 20; ++k) ASSERT_TRUE(loop.Ask());
+    loop.ForgetTurns();
+    while (!loop.turns_of().contains(loop.thread())) std::this_thread::yield();
+  }
+}
+
+TEST(ClientDriverTest, TheEndReachesEverybody) {
+  for (int round = 0; round < 20; ++round) {
+    EchoLoop loop;
+    std::vector<std::thread> callers;
+    for (int t = 0; t < 1 + round % 3; ++t)
+      callers.emplace_back([&] {
+        while (loop.Ask()) {
+        }
+      });
+    SplitMix random(std::uint64_t(round) + 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(random.Next() % 3'000));
+    loop.Stop();
+    for (std::thread& caller : callers) caller.join();
+  }
+}
+
+}  // namespace
+}  // namespace tarn::worker
