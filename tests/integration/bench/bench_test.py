@@ -122,7 +122,9 @@ class BenchTest(unittest.TestCase):
 
     def test_push_pull_prints_every_figure(self):
         found = self.figures(BIN / "push_pull", *TINY)
-        self.assertEqual(set(found), names(["tarn.tcp", "tarn.ipc"], OURS))
+        self.assertEqual(
+            set(found), names(["tarn.tcp", "tarn.ipc", "tarn.shm"], OURS) | names(["tarn.spin"], WIRE["small"])
+        )
         self.assertEqual(found["tarn.tcp.sparse_pull"]["settings"]["rows"], 10000)
         self.assertEqual(found["tarn.tcp.adagrad_push"]["settings"]["optimizer"], "row_wise_adagrad")
         self.assertIn("server_cores", found["tarn.ipc.dense_push_1mb"])
@@ -267,7 +269,7 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
         ours = [line for line in lines if line["name"].startswith("tarn.")]
-        self.assertEqual(len(ours), 2 * 2 * (len(SPARSE) + len(WIRE["small"])))
+        self.assertEqual(len(ours), 2 * (3 * len(SPARSE) + 4 * len(WIRE["small"])))
         self.assertEqual({line["repetition"] for line in lines}, {0, 1})
         table = (out / "table.md").read_text()
         for words in ("commit", "CPU", "kernel", "other work meanwhile: ", "tools/bench sparse small", "/ raw ZeroMQ", "/ row store alone"):

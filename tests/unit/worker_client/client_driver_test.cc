@@ -112,7 +112,6 @@ TEST(ClientDriverTest, ManyCallersAllGetAnswers) {
       for (int i = 0; i < 2'000; ++i) ASSERT_TRUE(loop.Ask());
     });
   for (std::thread& caller : callers) caller.join();
-  EXPECT_TRUE(loop.turns_of().contains(loop.thread()));
 }
 
 // One that does not wait: its requests are carried out all the same.
