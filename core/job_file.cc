@@ -159,6 +159,10 @@ Status ReadTable(SectionReader in, const ConsistencySpec& of_job, TableOverride&
   out.has_consistency = in.Has("mode") || in.Has("staleness") || in.Has("apply");
   VisitCodecs(in, out);
   ReadLife(in, out);
+  if (!IsPlain(out.row_codec))
+    return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
+                                                 "push_codec)",
+                                                 Name(out.row_codec)));
   ConsistencySpec consistency = of_job;
   TARN_RETURN_IF_ERROR(ReadConsistency(in, consistency));
   if (out.has_consistency) out.consistency = consistency;

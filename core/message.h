@@ -60,7 +60,7 @@ struct Pull {
   KeyList keys;
 };
 
-// values: count x dim of the table, in the order of the keys.
+// values: count rows of the table, in the order of the keys.
 struct PullReply {
   RequestId request;
   TableId table;
@@ -69,7 +69,7 @@ struct PullReply {
   std::uint32_t count = 0;
 };
 
-// Gradients of rows, summed over the batch's duplicates. values: count x dim.
+// Gradients of rows, summed over the batch's duplicates. values: count rows.
 struct Push {
   RequestId request;
   TableId table;
@@ -316,7 +316,7 @@ struct Message {
   Epoch epoch;  // of the sender's route map
   Body body;
   Buffer keys;    // Pull, Push, PushPull, Prefetch: see KeyCodec
-  Buffer values;  // PullReply, Push, PushPull: count x dim in the codec
+  Buffer values;  // PullReply, Push, PushPull: count rows in the codec
 };
 
 // "Pull", "PushAck", ...

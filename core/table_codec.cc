@@ -10,7 +10,7 @@ namespace tarn {
 
 namespace {
 
-static_assert(SameEnd(wire::ValueCodec::MAX, ValueCodec::kFp16));
+static_assert(SameEnd(wire::ValueCodec::MAX, ValueCodec::kInt8));
 static_assert(SameEnd(wire::TableKind::MAX, TableKind::kSparse));
 static_assert(SameEnd(wire::InitializerKind::MAX, InitializerKind::kNormal));
 static_assert(SameEnd(wire::OptimizerKind::MAX, OptimizerKind::kFtrl));

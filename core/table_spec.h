@@ -2,6 +2,7 @@
 // file by the scheduler's and the models' code and sent to every shard with CreateTable.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -76,8 +77,22 @@ struct ConsistencySpec {
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 
-// How values travel, and how servers keep those of sparse rows.
-enum class ValueCodec : std::uint8_t { kFp32, kBf16, kFp16 };
+// How values travel, and how servers keep those of sparse rows (not in int8).
+enum class ValueCodec : std::uint8_t {
+  kFp32,
+  kBf16,
+  kFp16,
+  kInt8,  // a row is its scale, an fp32, and a signed byte a value (kernels/quantize.h)
+};
+
+// Bytes of a row of `dim` values as it travels.
+constexpr std::size_t CodecRowBytes(ValueCodec codec, std::uint32_t dim) {
+  if (codec == ValueCodec::kInt8) return sizeof(float) + dim;
+  return dim * (codec == ValueCodec::kFp32 ? sizeof(float) : sizeof(float) / 2);
+}
+
+// Whether a value has its bytes to itself, so that rows can be kept and written in the codec.
+constexpr bool IsPlain(ValueCodec codec) { return codec <= ValueCodec::kFp16; }
 
 // When a key of a sparse table gets a row, and when it loses it (docs/protocol.md, "The life of a row"). A table whose
 // life is on keeps with each row when it was last pushed and a score, and may change the numbers below between runs.
@@ -107,7 +122,7 @@ struct TableSpec {
   ConsistencySpec consistency;
   ValueCodec pull_codec = ValueCodec::kFp32;
   ValueCodec push_codec = ValueCodec::kFp32;
-  ValueCodec row_codec = ValueCodec::kFp32;  // of the values that servers keep; dense tables: fp32
+  ValueCodec row_codec = ValueCodec::kFp32;  // of the values that servers keep: no int8; dense tables: fp32
   LifeSpec life;                             // sparse only
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };

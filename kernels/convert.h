@@ -1,4 +1,4 @@
-// fp32 to and from the 16-bit formats that values travel in. Rounding is to nearest, ties to even; what is too
+// fp32 to and from the formats that values travel in. The 16-bit ones: rounding is to nearest, ties to even; what is too
 // large for fp16 becomes infinity, subnormals are kept, a NaN stays a (quiet) NaN. The same bits on every x86-64.
 // Arrays of bytes need no alignment: they may point into a frame. Nothing overlaps. Any thread.
 #pragma once
@@ -12,13 +12,14 @@ namespace tarn::kernels {
 
 class Stream;  // kernels/stream.h
 
-// Bytes of one encoded value: 4 (fp32), 2 (bf16, fp16).
-constexpr std::size_t CodecBytes(ValueCodec codec) { return codec == ValueCodec::kFp32 ? 4 : 2; }
+// n x dim floats to n * CodecRowBytes(codec, dim) bytes, little-endian. int8: see kernels/quantize.h.
+void EncodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, std::byte* out);
 
-// n floats to n * CodecBytes(codec) bytes, little-endian.
+// The reverse.
+void DecodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* in, float* out);
+
+// The same for values without rows: not for int8.
 void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* out);
-
-// n * CodecBytes(codec) bytes to n floats; exact.
 void DecodeValues(ValueCodec codec, std::size_t n, const std::byte* in, float* out);
 
 // The same on arrays of 16-bit patterns.

@@ -15,7 +15,7 @@ class Stream;  // kernels/stream.h
 // out[i] = *rows[i]. Rows may repeat.
 void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, float* out);
 
-// The same, encoded (kernels/convert.h), n * dim * CodecBytes(codec) bytes; `out` needs no alignment: it may
+// The same, encoded (kernels/convert.h), n * CodecRowBytes(codec, dim) bytes; `out` needs no alignment: it may
 // point into a frame.
 void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows, std::byte* out);
 

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::uint32_t kPartitionsMax = 1u << limits::kPartitionBitsMax;
 
-std::size_t ValueBytes(ValueCodec codec) { return codec == ValueCodec::kFp32 ? 4 : 2; }
-
 Status Malformed(std::string text) { return Fail(ErrorCode::kMalformed, std::move(text)); }
 
 Status CheckNoKeys(const Buffer& keys) {
@@ -53,13 +51,16 @@ Status CheckKeys(const KeyList& list, const Buffer& keys) {
   return {};
 }
 
-// count x dim values of some dim in 1..kRowDimMax.
+// count rows of some dim in 1..kRowDimMax.
 Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values) {
   if (count == 0) return CheckNoValues(values);
-  const std::size_t column = std::size_t{count} * ValueBytes(codec);
-  if (!values.empty() && values.size() % column == 0 && values.size() / column <= limits::kRowDimMax) return {};
-  return Malformed(fmt::format("values frame: {} bytes, expected {} to {} times {} ({} rows of {}-byte values)",
-                               values.size(), 1, limits::kRowDimMax, column, count, ValueBytes(codec)));
+  const std::size_t least = CodecRowBytes(codec, 1);
+  const std::size_t step = CodecRowBytes(codec, 2) - least;  // a value more
+  const std::size_t row = values.size() / count;
+  const bool even = values.size() % count == 0;
+  if (even && row >= least && (row - least) % step == 0 && row <= CodecRowBytes(codec, limits::kRowDimMax)) return {};
+  return Malformed(fmt::format("values frame: {} bytes, expected {} rows of {} + n x {} bytes, n below {}",
+                               values.size(), count, least, step, limits::kRowDimMax));
 }
 
 Status CheckRoutes(const RouteMap& routes) {

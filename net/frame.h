@@ -73,7 +73,7 @@ bool IsPacked(const FrameView& first);
 //   - every enum has a known value, every list and string is within core/limits.h;
 //   - keys: 8 x count bytes (kRaw) or none (kRange, and the range does not overflow); section counts add up to it;
 //     partitions are below 2^limits::kPartitionBitsMax;
-//   - values: count x dim x codec for some dim in 1..limits::kRowDimMax. The receiver compares with its table's dim;
+//   - values: count rows in the codec, of some dim in 1..limits::kRowDimMax. The receiver compares with its table's dim;
 //   - a view's owners are 2^partition_bits shards that have endpoints (or there are none yet).
 Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner = nullptr);
 

@@ -101,7 +101,7 @@ void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, boo
     ForEachKey(c, [&](Key key) { keys_.push_back(key); });
     const std::size_t at = sums_.size();
     sums_.resize(at + floats);
-    kernels::DecodeValues(c.codec, floats, values, sums_.data() + at);
+    kernels::DecodeRows(c.codec, dim, c.count, values, sums_.data() + at);
     return;
   }
   places_.clear();
@@ -113,7 +113,7 @@ void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, boo
   const float* gradients = reinterpret_cast<const float*>(values);
   if (c.codec != ValueCodec::kFp32) {
     decoded_.resize(floats);
-    kernels::DecodeValues(c.codec, floats, values, decoded_.data());
+    kernels::DecodeRows(c.codec, dim, c.count, values, decoded_.data());
     gradients = decoded_.data();
   }
   kernels::AddRows(dim, c.count, gradients, targets_.data());

@@ -13,7 +13,7 @@ namespace tarn::server {
 namespace {
 
 Status CheckCodec(ValueCodec codec) {
-  if (codec <= ValueCodec::kFp16) return {};
+  if (codec <= ValueCodec::kInt8) return {};
   return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: unknown", static_cast<int>(codec)));
 }
 

@@ -24,8 +24,6 @@ Status CheckPull(const Pull& pull);
 Clock WantedMinimum(const ConsistencySpec& consistency, Clock use);
 
 // Bytes of one row as it travels.
-inline std::size_t RowBytes(const TableSpec& table, ValueCodec codec) {
-  return table.dim * (codec == ValueCodec::kFp32 ? sizeof(float) : sizeof(float) / 2);
-}
+inline std::size_t RowBytes(const TableSpec& table, ValueCodec codec) { return CodecRowBytes(codec, table.dim); }
 
 }  // namespace tarn::server

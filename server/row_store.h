@@ -92,7 +92,7 @@ class RowStore {
   // table.
   Status CheckKeys(TableId table, std::span<const Section> sections, std::span<const Key> keys) const;
 
-  // Writes the rows' values to `out`, keys.size() x dim in the codec, in the order of keys. The keys must have passed
+  // Writes the rows' values to `out`, keys.size() rows in the codec, in the order of keys. The keys must have passed
   // CheckKeys.
   void Gather(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
               std::byte* out) const;
@@ -100,7 +100,7 @@ class RowStore {
   // The values of one row of a partition that is owned; as Gather. For tools and checks.
   std::vector<float> Values(TableId table, Key key) const;
 
-  // One optimizer step for each key that has or gets a row, in order, with gradients keys.size() x dim in the codec and
+  // One optimizer step for each key that has or gets a row, in order, with gradients keys.size() rows in the codec and
   // the schedule at `clock`. The keys must have passed CheckKeys.
   void Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
              const std::byte* gradients, Clock clock);

@@ -224,7 +224,7 @@ void RowStore::ValuesOf(const Table& table, const Group& group, const float** ro
 void RowStore::Gather(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
                       std::byte* out) const {
   const Table& table = At(id);
-  const std::size_t row_bytes = table.spec.dim * kernels::CodecBytes(codec);
+  const std::size_t row_bytes = CodecRowBytes(codec, table.spec.dim);
   const float* rows[kGroupKeys];
   for (Cursor cursor(place_, sections, keys); cursor.left() > 0;) {
     const std::size_t in_memory = table.resident == nullptr ? cursor.left() : BringIn(table, cursor);
@@ -250,7 +250,7 @@ void RowStore::GatherHalves(const Table& table, ValueCodec codec, std::size_t n,
   for (std::size_t i = 0; i < n; ++i) halves[i] = reinterpret_cast<const std::uint16_t*>(rows[i]);
   wide_.resize(kGroupKeys * dim);
   kernels::WidenRows(table.spec.row_codec, dim, n, halves, wide_.data());
-  kernels::EncodeValues(codec, n * dim, wide_.data(), out);
+  kernels::EncodeRows(codec, dim, n, wide_.data(), out);
 }
 
 std::vector<float> RowStore::Values(TableId id, Key key) const {
@@ -365,9 +365,9 @@ void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<co
   const bool encoded = codec != ValueCodec::kFp32;
   if (encoded) decoded_.resize(kGroupKeys * dim);
   const auto step = [&](const Group& group) {
-    if (encoded) kernels::DecodeValues(codec, group.n * dim, gradients, decoded_.data());
+    if (encoded) kernels::DecodeRows(codec, dim, group.n, gradients, decoded_.data());
     StepGroup(table, clock, group, encoded ? decoded_.data() : reinterpret_cast<const float*>(gradients));
-    gradients += group.n * dim * kernels::CodecBytes(codec);
+    gradients += group.n * CodecRowBytes(codec, dim);
   };
   try {
     for (Cursor cursor(place_, sections, keys); cursor.left() > 0;)

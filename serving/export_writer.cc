@@ -38,6 +38,7 @@ class ExportWriter::Impl {
   Impl(AtomicFile file, ExportInfo info) : file_(std::move(file)), info_(std::move(info)) {}
 
   Status BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec) {
+    TARN_CHECK(IsPlain(codec), "an export has no int8");
     TARN_RETURN_IF_ERROR(WriteSection());
     tables_.push_back({spec, salt, codec, 0, 0, {}});
     return {};

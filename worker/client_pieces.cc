@@ -38,7 +38,7 @@ bool IsOneRun(std::span<const PlanRun> parts) {
 }  // namespace
 
 std::uint32_t PieceRows(std::uint32_t dim, ValueCodec codec, std::size_t piece_bytes) {
-  const std::size_t row = sizeof(Key) + dim * kernels::CodecBytes(codec);
+  const std::size_t row = sizeof(Key) + CodecRowBytes(codec, dim);
   const std::size_t bytes = std::min(piece_bytes, limits::kFrameBytesMax);
   return static_cast<std::uint32_t>(std::max<std::size_t>(1, bytes / row));
 }
@@ -82,7 +82,7 @@ KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* fr
 }
 
 Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec) {
-  const std::size_t row_bytes = dim * kernels::CodecBytes(codec);
+  const std::size_t row_bytes = CodecRowBytes(codec, dim);
   if (codec == ValueCodec::kFp32 && IsOneRun(piece.parts))
     return rows.Slice(piece.parts.front().begin * row_bytes, piece.rows * row_bytes);
   const auto floats = rows.as<float>();
@@ -90,7 +90,7 @@ Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, Val
   std::byte* to = values.data();
   for (const PlanRun& part : piece.parts) {
     const std::size_t first = std::size_t{part.begin} * dim;
-    kernels::EncodeValues(codec, std::size_t{part.count} * dim, floats.data() + first, to);
+    kernels::EncodeRows(codec, dim, part.count, floats.data() + first, to);
     to += part.count * row_bytes;
   }
   return values;
@@ -98,14 +98,14 @@ Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, Val
 
 bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun> parts, ValueCodec codec,
                 std::span<float> rows) {
-  const std::size_t row_bytes = dim * kernels::CodecBytes(codec);
+  const std::size_t row_bytes = CodecRowBytes(codec, dim);
   std::size_t count = 0;
   for (const PlanRun& part : parts) count += part.count;
   if (values.size() != count * row_bytes) return false;
   const std::byte* from = values.data();
   for (const PlanRun& part : parts) {
     const std::size_t first = std::size_t{part.begin} * dim;
-    kernels::DecodeValues(codec, std::size_t{part.count} * dim, from, rows.data() + first);
+    kernels::DecodeRows(codec, dim, part.count, from, rows.data() + first);
     from += part.count * row_bytes;
   }
   return true;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/hash.h"
-#include "kernels/convert.h"
 
 namespace tarn::worker {
 
@@ -32,7 +31,7 @@ RequestId ClientPulls::Add(RequestId pull, const Piece& piece, KeyList keys, Buf
   ask.clock = whole.clock;
   ask.shard = piece.shard;
   ask.parts = piece.parts;
-  ask.bytes = kMessageOverheadBytes + keys_frame.size() + piece.rows * whole.dim * kernels::CodecBytes(whole.codec);
+  ask.bytes = kMessageOverheadBytes + keys_frame.size() + piece.rows * CodecRowBytes(whole.codec, whole.dim);
   ask.keys = std::move(keys);
   ask.frame = std::move(keys_frame);
   LaneOf(ask.shard).queue.emplace(ask.clock, id);

@@ -4,7 +4,9 @@
 #include <bit>
 #include <cstring>
 
+#include "core/error.h"
 #include "core/half.h"
+#include "kernels/quantize.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/convert.cc"
@@ -82,7 +84,18 @@ namespace {
 constexpr std::size_t kTile = 1024;  // values that pass through aligned memory at a time
 }
 
+void EncodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* in, std::byte* out) {
+  if (codec != ValueCodec::kInt8) return EncodeValues(codec, n * dim, in, out);
+  if (n * dim != 0) EncodeInt8Rows(dim, n, in, out);
+}
+
+void DecodeRows(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* in, float* out) {
+  if (codec != ValueCodec::kInt8) return DecodeValues(codec, n * dim, in, out);
+  if (n * dim != 0) DecodeInt8Rows(dim, n, in, out);
+}
+
 void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* out) {
+  TARN_CHECK(IsPlain(codec), "int8 has a scale a row");
   if (n == 0) return;
   if (codec == ValueCodec::kFp32) {
     std::memcpy(out, in, n * sizeof(float));
@@ -100,6 +113,7 @@ void EncodeValues(ValueCodec codec, std::size_t n, const float* in, std::byte* o
 }
 
 void DecodeValues(ValueCodec codec, std::size_t n, const std::byte* in, float* out) {
+  TARN_CHECK(IsPlain(codec), "int8 has a scale a row");
   if (n == 0) return;
   if (codec == ValueCodec::kFp32) {
     std::memcpy(out, in, n * sizeof(float));

@@ -57,7 +57,7 @@ void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, floa
 }
 
 void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows, std::byte* out) {
-  const std::size_t row_bytes = dim * CodecBytes(codec);
+  const std::size_t row_bytes = CodecRowBytes(codec, dim);
   if (codec == ValueCodec::kFp32) {
     WithWidth(dim, [=](auto width) {
       const std::size_t bytes = width * sizeof(float);
@@ -73,13 +73,13 @@ void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const
   float tile[kTileFloats];
   const std::size_t tile_rows = dim == 0 ? n : kTileFloats / dim;
   if (tile_rows <= 1) {
-    for (std::size_t i = 0; i < n; ++i) EncodeValues(codec, dim, rows[i], out + i * row_bytes);
+    for (std::size_t i = 0; i < n; ++i) EncodeRows(codec, dim, 1, rows[i], out + i * row_bytes);
     return;
   }
   for (std::size_t i = 0; i < n; i += tile_rows) {
     const std::size_t count = n - i < tile_rows ? n - i : tile_rows;
     GatherRows(dim, count, rows + i, tile);
-    EncodeValues(codec, count * dim, tile, out + i * row_bytes);
+    EncodeRows(codec, dim, count, tile, out + i * row_bytes);
   }
 }
 

@@ -15,7 +15,13 @@ constexpr double kTolerance = 1e-3;
 
 // What rounding to the codec may change of a value.
 double Rounding(ValueCodec codec, double value) {
-  return codec == ValueCodec::kFp32 ? 0 : std::abs(value) * (codec == ValueCodec::kBf16 ? 1.0 / 128 : 1.0 / 1024);
+  switch (codec) {
+    case ValueCodec::kFp32: return 0;
+    case ValueCodec::kBf16: return std::abs(value) / 128;
+    case ValueCodec::kFp16: return std::abs(value) / 1024;
+    case ValueCodec::kInt8: return std::abs(value) * 1e-6;  // the values of a row are equal, so each is its largest
+  }
+  return 0;
 }
 
 // What a life and 16 bits a value leave of the bounds of a count: pushes may have been dropped, and what is rounded by

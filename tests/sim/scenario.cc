@@ -197,6 +197,17 @@ void ChooseLife(std::uint64_t seed, Scenario* s) {
   s->life = life;
 }
 
+// Rows of bytes, one way or both. Drawn apart, too.
+void ChooseInt8(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x696e7438));
+  for (const char* name : {"counts", "layer"}) {
+    if (!rng.Chance(0.2)) continue;
+    TableOverride& own = s->job.tables[name];
+    if (rng.Chance(0.7)) own.has_pull_codec = true, own.pull_codec = ValueCodec::kInt8;
+    if (rng.Chance(0.7)) own.has_push_codec = true, own.push_codec = ValueCodec::kInt8;
+  }
+}
+
 // Restarts of workers in step: all are taken back to one clock, and begin together. Drawn apart, too.
 void ChooseRestart(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x72657374));
@@ -231,8 +242,6 @@ Scenario MakeScenario(std::uint64_t seed) {
   const bool mixed = rng.Chance(0.35);
   ChooseTable(rng, "counts", mixed && rng.Chance(0.7), &job, &s.counts);
   ChooseTable(rng, "layer", mixed && rng.Chance(0.7), &job, &s.layer);
-  if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
-    s.counts_pull_codec = it->second.pull_codec;
   job.storage.durability = rng.Chance(mixed ? 0.9 : 0.5) ? Durability::kCheckpoint : Durability::kNone;
   job.storage.checkpoint_final = rng.Chance(0.5);
   if (job.storage.durability == Durability::kCheckpoint && rng.Chance(mixed ? 0.9 : 0.5))
@@ -278,6 +287,9 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseTier(seed, &s);
   ChooseLife(seed, &s);
   ChooseRestart(seed, &s);
+  ChooseInt8(seed, &s);
+  if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
+    s.counts_pull_codec = it->second.pull_codec;
   return s;
 }
 

@@ -121,6 +121,9 @@ Command AddExport(CLI::App* app, Flags* flags) {
   return [flags]() -> Expected<std::string> {
     ExportOptions options = flags->exported;
     TARN_RETURN_IF_ERROR(ParseName(flags->codec, options.codec));
+    if (!IsPlain(options.codec))
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--codec int8: expected fp32, bf16 or fp16 (int8 is for rows on their way)");
     return ExportCheckpoint(flags->path, flags->out, options);
   };
 }

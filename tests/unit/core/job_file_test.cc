@@ -237,6 +237,16 @@ row_codec = "bf16"
   EXPECT_EQ(spec.life.admit_count, 3u);
 }
 
+TEST(JobFile, Int8IsForRowsOnTheirWay) {
+  const Job job = Parsed("[tables.a]\npull_codec = \"int8\"\npush_codec = \"int8\"\n");
+  EXPECT_EQ(job.tables.at("a").pull_codec, ValueCodec::kInt8);
+  EXPECT_EQ(job.tables.at("a").push_codec, ValueCodec::kInt8);
+  const auto refused = ParseJob("[tables.a]\nrow_codec = \"int8\"\n", "job.toml", "");
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("job.toml:2"), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("row_codec"), std::string::npos) << refused.error().message;
+}
+
 TEST(JobFile, Overrides) {
   const Job job = Parsed("[fleet]\nworkers = 2\n[optimizer]\nlearning_rate = 0.5\n",
                          {"fleet.workers=4", "consistency.mode=ssp", "consistency.staleness=8", "fleet.workers=5",

@@ -213,6 +213,24 @@ TEST(Validate, RowCodec) {
   EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec(9); }), "table 'factors': kind or codec is not a known one");
   EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind::kDense, s.rows = 1, s.row_codec = ValueCodec::kFp16; }),
             "table 'factors': row_codec = \"fp16\": a dense table keeps fp32");
+  EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec::kInt8; }),
+            "table 'factors': row_codec = \"int8\": expected fp32, bf16 or fp16 (int8 is for pull_codec and push_codec)");
+}
+
+TEST(Validate, Int8IsForRowsThatItMakesSmaller) {
+  EXPECT_EQ(Refusal([](auto& s) { s.dim = 2, s.pull_codec = s.push_codec = ValueCodec::kInt8; }), "accepted");
+  EXPECT_EQ(Refusal([](auto& s) { s.dim = 1, s.pull_codec = ValueCodec::kInt8; }),
+            "table 'factors': pull_codec = \"int8\" with dim = 1: a row would take 5 bytes, more than the 4 of fp32; "
+            "expected fp32, bf16 or fp16");
+  EXPECT_NE(Refusal([](auto& s) { s.dim = 1, s.push_codec = ValueCodec::kInt8; }).find("push_codec = \"int8\""),
+            std::string::npos);
+}
+
+TEST(CodecRowBytes, OfEveryCodec) {
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kFp32, 5), 20u);
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kBf16, 5), 10u);
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kFp16, 5), 10u);
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kInt8, 5), 9u);
 }
 
 TEST(RowLayout, WordsOfARecord) {

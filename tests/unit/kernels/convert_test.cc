@@ -66,7 +66,7 @@ TEST(ConvertTest, BytesAtAnyAlignmentAndLength) {
     for (const std::size_t n : {0, 1, 3, 1023, 1024, 1025, 5000})
       for (const std::size_t shift : {0, 1, 2, 3}) {
         const std::vector<float> in = RandomFloats(n, random, -100, 100);
-        std::vector<std::byte> bytes(n * CodecBytes(codec) + shift + 1, std::byte{0xab});
+        std::vector<std::byte> bytes(n * CodecRowBytes(codec, 1) + shift + 1, std::byte{0xab});
         EncodeValues(codec, n, in.data(), bytes.data() + shift);
         EXPECT_EQ(bytes.back(), std::byte{0xab}) << "written past the end";
         std::vector<float> back = Poisoned(n);

@@ -43,16 +43,16 @@ TEST(RowsTest, GatherAndScatter) {
 
 TEST(RowsTest, EncodedGatherEqualsGatherThenEncode) {
   SplitMix random(2);
-  for (const auto codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16})
+  for (const auto codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8})
     for (const std::uint32_t dim : kWidths)
       for (const std::size_t n : {0, 1, 40}) {
         std::vector<float> table = RandomFloats(std::size_t{20} * dim, random);
         const std::vector<float*> rows = Pointers(table, dim, RandomIndices(n, 20, random));
         std::vector<float> gathered = Poisoned(n * dim);
         GatherRows(dim, n, rows.data(), gathered.data());
-        const std::size_t bytes = n * dim * CodecBytes(codec);
+        const std::size_t bytes = dim == 0 ? 0 : n * CodecRowBytes(codec, dim);
         std::vector<std::byte> expected(bytes + 1), actual(bytes + 1);
-        EncodeValues(codec, n * dim, gathered.data(), expected.data() + 1);
+        EncodeRows(codec, dim, n, gathered.data(), expected.data() + 1);
         GatherRowsEncoded(codec, dim, n, rows.data(), actual.data() + 1);  // at an odd address, as in a frame
         EXPECT_EQ(expected, actual);
       }

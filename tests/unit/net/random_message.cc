@@ -23,7 +23,7 @@ constexpr Role kLast<Role> = Role::kWorker;
 template <>
 constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kRange;
 template <>
-constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kFp16;
+constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kInt8;
 template <>
 constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kInternal;
 template <>
@@ -145,8 +145,6 @@ class Filler {
   std::size_t size_;
 };
 
-std::size_t ValueBytes(ValueCodec codec) { return codec == ValueCodec::kFp32 ? 4 : 2; }
-
 template <std::size_t I = 0>
 void Emplace(Body* body, std::size_t index) {
   if constexpr (I < std::variant_size_v<Body>) {
@@ -163,7 +161,7 @@ void FillPayload(Filler* filler, Message* message) {
     if (list.codec == KeyCodec::kRaw) message->keys = filler->Bytes(list.count * sizeof(Key));
   };
   const auto values = [&](std::size_t count, ValueCodec codec) {
-    message->values = filler->Bytes(count * filler->Dim() * ValueBytes(codec));
+    message->values = filler->Bytes(count * CodecRowBytes(codec, filler->Dim()));
   };
   const auto push = [&](const Push& m) {
     keys(m.keys);

@@ -91,6 +91,22 @@ TEST_F(ClockBucketsTest, ManyKeysInManyPartsAreAllSummed) {
   }
 }
 
+// A row of bytes is no multiple of four bytes long, and may lie at any address.
+TEST_F(ClockBucketsTest, DecodesRowsOfBytes) {
+  Contribution a = From(0, 1, {7, 8, 9}, {});
+  const float values[] = {127.0f, 254.0f, -381.0f};
+  a.codec = ValueCodec::kInt8;
+  a.values = Buffer::Allocate(3 * 5 + 3);
+  a.value_offset = 3;
+  kernels::EncodeRows(a.codec, 1, 3, values, a.values.data() + 3);
+  closer_.Close(Clock(0), {a, From(1, 1, {9, 8}, {1, 2})}, 1, &rows_);
+  EXPECT_EQ(Value(7), -127.0f);
+  EXPECT_EQ(Value(8), -256.0f);
+  EXPECT_EQ(Value(9), 380.0f);
+  closer_.Close(Clock(1), {a}, 1, &rows_);
+  EXPECT_EQ(Value(9), 761.0f);
+}
+
 TEST_F(ClockBucketsTest, DecodesEachContribution) {
   Contribution a = From(0, 1, {7, 8}, {});
   const float values[] = {0.5f, 2.0f};

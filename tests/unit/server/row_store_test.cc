@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "core/hash.h"
@@ -205,9 +207,9 @@ TEST_F(RowStoreTest, AnswersInEveryCodec) {
   Push(&rows_, sparse_, {5, 6});
   const Batch batch = MakeBatch(sparse_, kBits, {4, 5, 6, 7});
   const std::vector<float> exact = GatherAll(rows_, sparse_, batch);
-  for (ValueCodec codec : {ValueCodec::kBf16, ValueCodec::kFp16}) {
-    std::vector<std::byte> expected(exact.size() * 2), got(exact.size() * 2);
-    kernels::EncodeValues(codec, exact.size(), exact.data(), expected.data());
+  for (ValueCodec codec : {ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8}) {
+    std::vector<std::byte> expected(4 * CodecRowBytes(codec, 4)), got(expected.size());
+    kernels::EncodeRows(codec, 4, 4, exact.data(), expected.data());
     rows_.Gather(sparse_.id, batch.sections, batch.keys, codec, got.data());
     EXPECT_EQ(got, expected);
   }
@@ -227,6 +229,33 @@ TEST_F(RowStoreTest, TakesEncodedGradients) {
   other.Apply(sparse_.id, batch.sections, batch.keys, ValueCodec::kFp32,
               reinterpret_cast<const std::byte*>(gradients.data()), Clock(3));
   EXPECT_EQ(rows_.StateHash(), other.StateHash());
+}
+
+TEST_F(RowStoreTest, TakesGradientsOfBytes) {
+  RowStore other({.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions(kBits)});
+  ASSERT_TRUE(other.AddTable(sparse_));
+  std::vector<Key> keys;
+  for (Key key = 0; key < 200; ++key) keys.push_back(key);
+  const Batch batch = MakeBatch(sparse_, kBits, keys);
+  std::vector<float> gradients(batch.keys.size() * 4);
+  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = std::sin(static_cast<float>(i)) * float(i % 40);
+  std::vector<std::byte> encoded(batch.keys.size() * CodecRowBytes(ValueCodec::kInt8, 4));
+  kernels::EncodeRows(ValueCodec::kInt8, 4, batch.keys.size(), gradients.data(), encoded.data());
+  kernels::DecodeRows(ValueCodec::kInt8, 4, batch.keys.size(), encoded.data(), gradients.data());
+  rows_.Apply(sparse_.id, batch.sections, batch.keys, ValueCodec::kInt8, encoded.data(), Clock(3));
+  other.Apply(sparse_.id, batch.sections, batch.keys, ValueCodec::kFp32,
+              reinterpret_cast<const std::byte*>(gradients.data()), Clock(3));
+  EXPECT_EQ(rows_.StateHash(), other.StateHash());
+}
+
+// What has no number must not turn into one.
+TEST_F(RowStoreTest, AGradientThatIsNotFiniteStaysOneInBytes) {
+  const Batch batch = MakeBatch(sparse_, kBits, {5});
+  const float gradient[] = {1, std::numeric_limits<float>::infinity(), 0, 2};
+  std::byte encoded[CodecRowBytes(ValueCodec::kInt8, 4)];
+  kernels::EncodeRows(ValueCodec::kInt8, 4, 1, gradient, encoded);
+  rows_.Apply(sparse_.id, batch.sections, batch.keys, ValueCodec::kInt8, encoded, Clock(3));
+  for (float value : rows_.Values(sparse_.id, 5)) EXPECT_TRUE(std::isnan(value));
 }
 
 TEST_F(RowStoreTest, StateHashDoesNotDependOnHowRowsAreSpread) {

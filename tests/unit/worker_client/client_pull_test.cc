@@ -56,7 +56,7 @@ TEST(ClientPull, AssemblesPiecesOfManyShardsInThePlansOrder) {
 }
 
 TEST(ClientPull, AnswersComeInTheTablesCodec) {
-  for (ValueCodec codec : {ValueCodec::kBf16, ValueCodec::kFp16}) {
+  for (ValueCodec codec : {ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8}) {
     FleetOptions options = Options();
     options.tables[0].pull_codec = codec;
     FakeFleet fleet(options);

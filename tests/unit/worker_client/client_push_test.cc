@@ -129,7 +129,7 @@ TEST(ClientPush, NeighbouringKeysTravelAsARange) {
 }
 
 TEST(ClientPush, ValuesTravelInTheTablesCodec) {
-  for (ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16}) {
+  for (ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8}) {
     FleetOptions options = Options();
     options.tables[0].push_codec = codec;
     FakeFleet fleet(options);
@@ -139,7 +139,7 @@ TEST(ClientPush, ValuesTravelInTheTablesCodec) {
     for (const Outgoing& o : fleet.out)
       if (const auto* push = std::get_if<Push>(&o.message.body)) {
         EXPECT_EQ(push->codec, codec);
-        EXPECT_EQ(o.message.values.size(), push->keys.count * 4 * kernels::CodecBytes(codec));
+        EXPECT_EQ(o.message.values.size(), push->keys.count * CodecRowBytes(codec, 4));
       }
     fleet.Exchange();
     EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);

@@ -22,8 +22,8 @@ PushAck FakeShard::Apply(const Push& push, const Message& message) {
   const std::uint32_t dim = tables.at(push.table).dim;
   const auto keys = KeysOf(push.keys, message.keys);
   std::vector<float> values(keys.size() * dim);
-  TARN_CHECK(message.values.size() == values.size() * kernels::CodecBytes(push.codec), "values of another size");
-  kernels::DecodeValues(push.codec, values.size(), message.values.data(), values.data());
+  TARN_CHECK(message.values.size() == keys.size() * CodecRowBytes(push.codec, dim), "values of another size");
+  kernels::DecodeRows(push.codec, dim, keys.size(), message.values.data(), values.data());
   std::size_t first = 0;
   for (const Section& section : push.keys.sections) {
     Sequence& mark = watermark[section.partition];
@@ -57,8 +57,8 @@ std::optional<PullReply> FakeShard::Answer(const Parked& parked, Buffer* values)
   std::vector<float> rows;
   for (Key key : parked.keys)
     for (std::uint32_t d = 0; d < dim; ++d) rows.push_back(ValueOf(pull.table, key, d));
-  *values = Buffer::Allocate(rows.size() * kernels::CodecBytes(pull.codec));
-  kernels::EncodeValues(pull.codec, rows.size(), rows.data(), values->data());
+  *values = Buffer::Allocate(parked.keys.size() * CodecRowBytes(pull.codec, dim));
+  kernels::EncodeRows(pull.codec, dim, parked.keys.size(), rows.data(), values->data());
   return PullReply{pull.request, pull.table, minimum.value_or(pull.clock), pull.codec, pull.keys.count};
 }
 
