@@ -26,6 +26,7 @@ std::string_view ErrorName(ErrorCode code) {
     case ErrorCode::kUnsupported: return "unsupported";
     case ErrorCode::kCancelled: return "cancelled";
     case ErrorCode::kInternal: return "internal";
+    case ErrorCode::kUnknownKeys: return "unknown-keys";
   }
   return "unknown";
 }

@@ -37,6 +37,7 @@ enum class ErrorCode : std::uint8_t {
   kUnsupported,
   kCancelled,
   kInternal,
+  kUnknownKeys,  // a list of keys that the receiver does not hold: send the keys
 };
 
 // The code's name as logs print it, such as "stale-epoch".

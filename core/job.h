@@ -104,6 +104,7 @@ struct TrainSection {
   double clip_global_norm = 0;             // worker side, over all gradients of a batch; 0: off
   Precision precision = Precision::kFp32;  // of matrix products
   std::uint32_t prefetch = 2;              // batches read and planned ahead; pulls ahead as far as the bound allows
+  bool key_caching = true;                 // shards hold lists of keys, which then travel once
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 

@@ -99,6 +99,7 @@ void VisitTrain(Visitor& visitor, Section& section) {
   visitor.Number("clip_global_norm", section.clip_global_norm, Range{0, 1e6});
   visitor.Name("precision", section.precision);
   visitor.Integer("prefetch", section.prefetch, 0, limits::kPrefetchMax);
+  visitor.Boolean("key_caching", section.key_caching);
 }
 
 template <typename Visitor, typename Override>

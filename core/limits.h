@@ -75,7 +75,11 @@ inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;       // in f
 inline constexpr std::size_t kPlanKeysMax = (std::size_t{1} << 31) - 1;  // of one request, with duplicates
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // waiting for credit, per client
 
+inline constexpr std::size_t kHeldKeysBytesMax = std::size_t{4} << 20;  // that a client names to one shard
+inline constexpr std::uint32_t kHeldKeysMin = 32;                       // of a list that is worth a number
+
 // Shard.
+inline constexpr std::size_t kHeldListsBytesMax = std::size_t{256} << 20;  // lists of keys, of all clients
 inline constexpr std::size_t kParkedPullsMax = 65536;
 inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;       // aggregated pushes waiting for their clock
 inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;        // pull replies not yet taken by the network

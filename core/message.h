@@ -41,6 +41,8 @@ struct Section {
 enum class KeyCodec : std::uint8_t {
   kRaw,    // keys frame: count 64-bit little-endian keys
   kRange,  // no keys frame: first_key, first_key + 1, ...
+  kDelta,  // keys frame: as kernels/key_delta.h tells
+  kHeld,   // no keys frame: the keys that the shard holds as `list`
 };
 
 // The keys of a data message; `count` is the sum over the sections.
@@ -49,6 +51,9 @@ struct KeyList {
   Key first_key = 0;
   std::uint32_t count = 0;
   std::vector<Section> sections;
+  // The sender's number of these keys, for ever of these and no others (rule W3). With keys: the shard may hold them as
+  // such. 0: they have none.
+  std::uint64_t list = 0;
 };
 
 // Asks for rows. `clock` is the clock at which the rows will be used: the bound refers to it.

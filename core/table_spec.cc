@@ -34,10 +34,8 @@ constexpr Named<ConsistencyMode> kModes[] = {
     {ConsistencyMode::kBsp, "bsp"}, {ConsistencyMode::kSsp, "ssp"}, {ConsistencyMode::kAsp, "asp"}};
 constexpr Named<ApplyMode> kApplyModes[] = {{ApplyMode::kImmediate, "immediate"},
                                             {ApplyMode::kAggregated, "aggregated"}};
-constexpr Named<ValueCodec> kCodecs[] = {{ValueCodec::kFp32, "fp32"},
-                                         {ValueCodec::kBf16, "bf16"},
-                                         {ValueCodec::kFp16, "fp16"},
-                                         {ValueCodec::kInt8, "int8"}};
+constexpr Named<ValueCodec> kCodecs[] = {
+    {ValueCodec::kFp32, "fp32"}, {ValueCodec::kBf16, "bf16"}, {ValueCodec::kFp16, "fp16"}, {ValueCodec::kInt8, "int8"}};
 
 Status Invalid(std::string message) { return Fail(ErrorCode::kInvalidArgument, std::move(message)); }
 
@@ -92,15 +90,17 @@ Status ValidateShape(const TableSpec& spec) {
 // int8 is for rows in transit that it makes smaller.
 Status ValidateCodecs(const TableSpec& spec) {
   if (!IsPlain(spec.row_codec))
-    return Invalid(fmt::format("table {}: row_codec = \"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
-                               "push_codec)",
-                               Quoted(spec.name), Name(spec.row_codec)));
+    return Invalid(
+        fmt::format("table {}: row_codec = \"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
+                    "push_codec)",
+                    Quoted(spec.name), Name(spec.row_codec)));
   for (const auto& [key, codec] : {std::pair{"pull_codec", spec.pull_codec}, std::pair{"push_codec", spec.push_codec}})
     if (CodecRowBytes(codec, spec.dim) > CodecRowBytes(ValueCodec::kFp32, spec.dim))
-      return Invalid(fmt::format("table {}: {} = \"{}\" with dim = {}: a row would take {} bytes, more than the {} of "
-                                 "fp32; expected fp32, bf16 or fp16",
-                                 Quoted(spec.name), key, Name(codec), spec.dim, CodecRowBytes(codec, spec.dim),
-                                 CodecRowBytes(ValueCodec::kFp32, spec.dim)));
+      return Invalid(
+          fmt::format("table {}: {} = \"{}\" with dim = {}: a row would take {} bytes, more than the {} of "
+                      "fp32; expected fp32, bf16 or fp16",
+                      Quoted(spec.name), key, Name(codec), spec.dim, CodecRowBytes(codec, spec.dim),
+                      CodecRowBytes(ValueCodec::kFp32, spec.dim)));
   return {};
 }
 

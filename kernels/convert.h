@@ -1,5 +1,5 @@
-// fp32 to and from the formats that values travel in. The 16-bit ones: rounding is to nearest, ties to even; what is too
-// large for fp16 becomes infinity, subnormals are kept, a NaN stays a (quiet) NaN. The same bits on every x86-64.
+// fp32 to and from the formats that values travel in. The 16-bit ones: rounding is to nearest, ties to even; what is
+// too large for fp16 becomes infinity, subnormals are kept, a NaN stays a (quiet) NaN. The same bits on every x86-64.
 // Arrays of bytes need no alignment: they may point into a frame. Nothing overlaps. Any thread.
 #pragma once
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/limits.h"
+#include "kernels/key_delta.h"
 #include "net/header.h"
 
 namespace tarn::net {
@@ -36,14 +37,27 @@ Status CheckSections(const KeyList& list) {
   return Malformed(fmt::format("keys.sections: counts add up to {}, expected keys.count {}", sum, list.count));
 }
 
+// What the bytes of a delta-coded list are is seen when they are decoded.
+Status CheckKeysFrame(const KeyList& list, const Buffer& keys) {
+  if (list.codec == KeyCodec::kHeld && list.list == 0)
+    return Malformed("keys.list: 0, expected the number of a list that the receiver holds");
+  if (list.codec == KeyCodec::kDelta) {
+    const std::size_t least = kernels::DeltaBytesMin(list.count), most = kernels::DeltaBytesMax(list.count);
+    if (keys.size() >= least && keys.size() <= most) return {};
+    return Malformed(fmt::format("keys frame: {} bytes, expected {} to {} for {} delta-coded keys", keys.size(), least,
+                                 most, list.count));
+  }
+  const std::size_t expected = list.codec == KeyCodec::kRaw ? std::size_t{list.count} * sizeof(Key) : 0;
+  if (keys.size() == expected) return {};
+  return Malformed(fmt::format("keys frame: {} bytes, expected {} for {} keys", keys.size(), expected, list.count));
+}
+
 Status CheckKeys(const KeyList& list, const Buffer& keys) {
   if (list.count > limits::kKeysPerMessageMax)
     return Fail(ErrorCode::kTooLarge,
                 fmt::format("keys.count: {}, expected at most {}", list.count, limits::kKeysPerMessageMax));
   TARN_RETURN_IF_ERROR(CheckSections(list));
-  const std::size_t expected = list.codec == KeyCodec::kRaw ? std::size_t{list.count} * sizeof(Key) : 0;
-  if (keys.size() != expected)
-    return Malformed(fmt::format("keys frame: {} bytes, expected {} for {} keys", keys.size(), expected, list.count));
+  TARN_RETURN_IF_ERROR(CheckKeysFrame(list, keys));
   const bool overflows = list.count > 0 && list.first_key > std::numeric_limits<Key>::max() - (list.count - 1);
   if (list.codec == KeyCodec::kRange && overflows)
     return Malformed(

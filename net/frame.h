@@ -71,9 +71,11 @@ bool IsPacked(const FrameView& first);
 // kWrongJob (another protocol version, whatever else the frames hold), kTooLarge (over a limit) or kMalformed, and its
 // message names the field, the value and what was expected. What is returned holds to:
 //   - every enum has a known value, every list and string is within core/limits.h;
-//   - keys: 8 x count bytes (kRaw) or none (kRange, and the range does not overflow); section counts add up to it;
+//   - keys: 8 x count bytes (kRaw), as many as delta-coded ones may have (kDelta), or none (kRange, and the range does
+//     not overflow; kHeld, and there is a number); section counts add up to count;
 //     partitions are below 2^limits::kPartitionBitsMax;
-//   - values: count rows in the codec, of some dim in 1..limits::kRowDimMax. The receiver compares with its table's dim;
+//   - values: count rows in the codec, of some dim in 1..limits::kRowDimMax. The receiver compares with its table's
+//   dim;
 //   - a view's owners are 2^partition_bits shards that have endpoints (or there are none yet).
 Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner = nullptr);
 

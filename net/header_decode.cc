@@ -15,8 +15,8 @@ namespace tarn::net {
 namespace {
 
 static_assert(SameEnd(wire::Role::MAX, Role::kWorker));
-static_assert(SameEnd(wire::KeyCodec::MAX, KeyCodec::kRange));
-static_assert(SameEnd(wire::ErrorCode::MAX, ErrorCode::kInternal));
+static_assert(SameEnd(wire::KeyCodec::MAX, KeyCodec::kHeld));
+static_assert(SameEnd(wire::ErrorCode::MAX, ErrorCode::kUnknownKeys));
 static_assert(SameEnd(wire::WorkerState::MAX, WorkerState::kEnded));
 static_assert(SameEnd(wire::LeasePurpose::MAX, LeasePurpose::kTest));
 static_assert(static_cast<std::size_t>(wire::Body::MAX) == std::variant_size_v<Body>);
@@ -110,6 +110,7 @@ class Reader {
                                    const wire::Section& s = *items.Get(i);
                                    return Section{PartitionId(s.partition()), s.count(), Sequence(s.sequence())};
                                  });
+    out.list = m->list();
     return out;
   }
 

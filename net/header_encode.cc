@@ -104,7 +104,7 @@ class Writer {
     const auto sections = Structs<wire::Section>(
         m.sections, std::size_t{1} << limits::kPartitionBitsMax, "keys.sections",
         [](const Section& s) { return wire::Section(s.partition.value, s.count, s.sequence.value); });
-    return wire::CreateKeyList(b_, Cast<wire::KeyCodec>(m.codec), m.first_key, m.count, sections);
+    return wire::CreateKeyList(b_, Cast<wire::KeyCodec>(m.codec), m.first_key, m.count, sections, m.list);
   }
 
   Offset<wire::TableSpec> Spec(const TableSpec& m) {

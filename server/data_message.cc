@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/limits.h"
+#include "kernels/key_delta.h"
 
 namespace tarn::server {
 
@@ -18,6 +19,16 @@ Status CheckCodec(ValueCodec codec) {
 }
 
 }  // namespace
+
+void DecodeDelta(KeyList* list, Buffer* frame) {
+  if (list->codec != KeyCodec::kDelta || list->count > limits::kKeysPerMessageMax ||
+      frame->size() < kernels::DeltaBytesMin(list->count))
+    return;
+  Buffer keys = Buffer::Allocate(list->count * sizeof(Key));
+  if (!kernels::DecodeKeys(list->count, {frame->data(), frame->size()}, keys.as_mutable<Key>().data())) return;
+  list->codec = KeyCodec::kRaw;
+  *frame = std::move(keys);
+}
 
 Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame, std::size_t row_bytes,
                                         std::vector<Key>* scratch) {
@@ -35,6 +46,12 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
                                                      list.count * sizeof(Key), list.count));
     return frame.as<Key>();
   }
+  if (list.codec == KeyCodec::kHeld)
+    return Fail(ErrorCode::kUnknownKeys,
+                fmt::format("the list of {} keys numbered {}: not held", list.count, list.list));
+  if (list.codec == KeyCodec::kDelta)
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("{} bytes of keys: not {} delta-coded ones", frame.size(), list.count));
   if (list.codec != KeyCodec::kRange)
     return Fail(ErrorCode::kMalformed, fmt::format("key codec {}: unknown", static_cast<int>(list.codec)));
   if (!frame.empty()) return Fail(ErrorCode::kMalformed, fmt::format("{} bytes of keys with a range", frame.size()));

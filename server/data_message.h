@@ -11,8 +11,12 @@
 
 namespace tarn::server {
 
+// Delta-coded keys as they are: kRaw. Those that are not sound stay what they are, for ReadKeys to refuse.
+void DecodeDelta(KeyList* list, Buffer* frame);
+
 // The keys of a message, from its keys frame or, for a range, written to `scratch`. kMalformed if the frame or the
-// sections do not match the count, kTooLarge if `count` rows of `row_bytes` exceed a frame.
+// sections do not match the count, kTooLarge if `count` rows of `row_bytes` exceed a frame, kUnknownKeys if they are
+// those of a list still: it is not held.
 Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame, std::size_t row_bytes,
                                         std::vector<Key>* scratch);
 

@@ -164,6 +164,7 @@ Status Shard::Impl::AdoptRoutes(const View& view) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("view {}: moves partitions, which rows do not follow yet", view.version.value));
   for (const TableSpec& spec : view.tables) TARN_RETURN_IF_ERROR(rows_->AddTable(spec));
+  if (view.routes.epoch != view_.routes.epoch) lists_.Clear();
   return {};
 }
 
@@ -173,10 +174,14 @@ void Shard::Impl::AdoptMembers(const View& view) {
     for (const auto& [clock, c] : buckets_.Void(incarnation, from))
       observer_->OnPushVoided(incarnation, c.partition, c.sequence, clock);
   };
-  for (Incarnation incarnation : changes.refused) parked_.Drop(incarnation);
+  for (Incarnation incarnation : changes.refused) {
+    parked_.Drop(incarnation);
+    lists_.Drop(incarnation);
+  }
   for (const auto& [incarnation, end] : changes.ended) void_from(incarnation, end);
   for (Incarnation incarnation : changes.dropped) {
     parked_.Drop(incarnation);
+    lists_.Drop(incarnation);
     void_from(incarnation, cohort_.minimum());
     ledger_.Drop(incarnation);
   }

@@ -12,7 +12,9 @@ namespace tarn::server {
 namespace {
 
 Pull PullOf(const PushPull& both) {
-  return {both.pull_request, both.push.table, both.pull_clock, both.pull_codec, both.push.keys};
+  Pull pull{both.pull_request, both.push.table, both.pull_clock, both.pull_codec, both.push.keys};
+  pull.keys.list = 0;  // the push has brought it
+  return pull;
 }
 
 }  // namespace
@@ -20,11 +22,35 @@ Pull PullOf(const PushPull& both) {
 void Shard::Impl::OnData(Peer from, Message message) {
   // Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat.
   if (!joined_ || now_ - heard_ > lease_us_) return;
+  PutKeys(&message);
   if (rows_->tier() != nullptr) {
     TendTier();
     if (stopped_ || Waits(from, message)) return;
   }
   Handle(from, std::move(message));
+}
+
+// Rules W2, W3: a message whose keys are coded, or named as a list that is held, becomes one that brings them as they
+// are. What cannot be read stays, and is refused when it is.
+void Shard::Impl::PutKeys(Message* message) {
+  KeyList* keys = nullptr;
+  if (auto* pull = std::get_if<Pull>(&message->body)) keys = &pull->keys;
+  if (auto* push = std::get_if<Push>(&message->body)) keys = &push->keys;
+  if (auto* both = std::get_if<PushPull>(&message->body)) keys = &both->push.keys;
+  if (auto* soon = std::get_if<Prefetch>(&message->body)) keys = &soon->keys;
+  if (keys == nullptr) return;
+  DecodeDelta(keys, &message->keys);
+  if (keys->codec != KeyCodec::kHeld) return;
+  const KeyLists::List* held = lists_.Find(message->sender.incarnation, keys->list);
+  if (held == nullptr || held->count != keys->count) return;
+  keys->codec = held->codec;
+  keys->first_key = held->first_key;
+  keys->list = 0;  // it is held already
+  message->keys = held->frame;
+}
+
+void Shard::Impl::HoldKeys(Incarnation incarnation, const KeyList& keys, const Buffer& frame) {
+  if (keys.list != 0) lists_.Keep(incarnation, keys, frame);
 }
 
 void Shard::Impl::Handle(Peer from, Message message) {
@@ -111,6 +137,7 @@ Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, 
   const auto keys = CheckedKeys(push, message, member);
   if (!keys) return std::unexpected(keys.error());
   const Incarnation incarnation = message.sender.incarnation;
+  HoldKeys(incarnation, push.keys, message.keys);
   const bool fits = MayTake(push, *rows_->FindTable(push.table), message);
 
   PushAck ack{push.request, {}};
@@ -233,6 +260,7 @@ Status Shard::Impl::OnPull(Peer from, Pull pull, const Message& message) {
   TARN_RETURN_IF_ERROR(rows_->CheckKeys(pull.table, pull.keys.sections, *keys));
   const Clock wanted = WantedMinimum(table->consistency, pull.clock);
   const Incarnation incarnation = message.sender.incarnation;
+  HoldKeys(incarnation, pull.keys, message.keys);
   const std::size_t parked_before = parked_.size();
   parked_.Drop(incarnation, pull.request);
   TARN_RETURN_IF_ERROR(AnswerOrPark({.from = from,

@@ -14,6 +14,7 @@
 #include "server/checkpoint_store.h"
 #include "server/clock_buckets.h"
 #include "server/cohort.h"
+#include "server/key_lists.h"
 #include "server/ledger.h"
 #include "server/log/record.h"
 #include "server/log/shard_log.h"
@@ -76,6 +77,7 @@ class Shard::Impl {
   ParkedPulls parked_;
   ReplyBudget replies_;
   BucketCloser closer_;
+  KeyLists lists_;
   ColdGate gate_;
 
   // Checkpoints.
@@ -170,6 +172,8 @@ class Shard::Impl {
   void Handle(Peer from, Message message);
   Expected<const Cohort::Member*> CheckSender(const Message& message) const;
   void Refuse(Peer to, const Body& body, const Error& error);
+  void PutKeys(Message* message);
+  void HoldKeys(Incarnation incarnation, const KeyList& keys, const Buffer& frame);
   Status OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
   Status OnPull(Peer from, Pull pull, const Message& message);
   Status OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member);

@@ -21,7 +21,7 @@ Expected<std::unique_ptr<Residency>> Shard::Impl::MakeTier(const Job& job, std::
 }
 
 std::size_t Shard::Impl::WaitingBytes() const {
-  return buckets_.bytes() + parked_.bytes() + replies_.bytes() + gate_.bytes();
+  return buckets_.bytes() + parked_.bytes() + replies_.bytes() + gate_.bytes() + lists_.bytes();
 }
 
 void Shard::Impl::OnTier(TimeUs now, Outbox* out) {

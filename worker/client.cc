@@ -119,6 +119,7 @@ void Client::Impl::OnView(const View& view) {
   if (!control.OnView(view) || !desk.running()) return;
   ticks.AdoptView();
   if (desk.view.routes.epoch == before) return;
+  desk.lists.Clear();
   pushes.Reroute();
   pulls.Reroute();
   ticks.Reroute();
@@ -147,6 +148,10 @@ void Client::Impl::OnError(ShardId shard, const ErrorReply& error) {
   // What a newer view may cure is asked for at once.
   const bool newer = error.code == ErrorCode::kStaleEpoch && error.epoch > desk.view.routes.epoch;
   if (newer || error.code == ErrorCode::kWrongShard || error.code == ErrorCode::kNotFound) desk.wants_heartbeat = true;
+  if (error.code == ErrorCode::kUnknownKeys) {
+    ++desk.counters.unknown_lists;
+    desk.lists.OnUnknown(shard, desk.now + desk.heartbeat_us);
+  }
   if (error.request.value == 0) {
     if (!ticks.OnError(shard, error)) OnNamelessError(shard, error);
   } else if (!pulls.OnError(shard, error)) {
@@ -181,10 +186,11 @@ RequestId Client::Impl::Pull(const Plan& plan, Clock use_clock) {
   const TableSpec* spec = TableOf(plan, &id);
   if (spec == nullptr) return id;
   id = pulls.Begin(plan, *spec, use_clock);
-  const std::uint32_t rows_max = PieceRows(spec->dim, spec->pull_codec, desk.options.piece_bytes);
+  const std::uint32_t rows_max = PieceRows(*spec, desk.options.piece_bytes);
   for (const Piece& piece : CutPieces(plan, desk.view.routes, rows_max)) {
     Buffer frame;
     KeyList keys = PieceKeys(plan.keys, piece, &frame);
+    keys.list = desk.lists.NumberOf(piece.shard, frame, desk.now);
     for (Section& section : keys.sections) section.sequence = pushes.LastSequence(section.partition);
     pulls.Add(id, piece, std::move(keys), std::move(frame));
   }
@@ -195,10 +201,11 @@ RequestId Client::Impl::Pull(const Plan& plan, Clock use_clock) {
 void Client::Impl::Prefetch(const Plan& plan) {
   const auto table = desk.tables.find(plan.table);
   if (table == desk.tables.end() || table->second.kind != TableKind::kSparse || plan.keys.empty()) return;
-  const std::uint32_t rows_max = PieceRows(plan.dim, table->second.pull_codec, desk.options.piece_bytes);
+  const std::uint32_t rows_max = PieceRows(table->second, desk.options.piece_bytes);
   for (const Piece& piece : CutPieces(plan, desk.view.routes, rows_max)) {
     Buffer frame;
     KeyList keys = PieceKeys(plan.keys, piece, &frame);
+    desk.lists.Dress(piece.shard, &keys, &frame);
     desk.Send(ShardPeer(piece.shard), tarn::Prefetch{plan.table, std::move(keys)}, frame);
   }
 }
@@ -331,6 +338,7 @@ std::uint64_t Client::StateHash() const {
   std::uint64_t hash = HashCombine(static_cast<std::uint64_t>(impl_->desk.state), impl_->desk.view.version.value);
   hash = HashCombine(hash, impl_->desk.welcome.incarnation.value);
   hash = HashCombine(HashCombine(hash, impl_->pushes.Hash()), impl_->pulls.Hash());
+  hash = HashCombine(hash, impl_->desk.lists.Hash());
   return HashCombine(HashCombine(hash, impl_->ticks.Hash()), impl_->control.Hash());
 }
 

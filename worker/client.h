@@ -26,6 +26,9 @@ struct ClientOptions {
   std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard: requests and expected answers
   std::size_t piece_bytes = limits::kPieceBytes;
   TimeUs resend_us = 1'000'000;  // without progress; doubles up to 8 times this
+  // Of jobs with train.key_caching: lists of so many keys get a number, up to so many bytes of keys for a shard.
+  std::uint32_t held_keys_min = limits::kHeldKeysMin;
+  std::size_t held_keys_bytes = limits::kHeldKeysBytesMax;
 };
 
 enum class ClientState : std::uint8_t {
@@ -114,9 +117,10 @@ class Client {
 
   // Bytes and counts for metrics; staleness histogram of all pulls so far.
   struct Counters {
-    std::uint64_t pull_bytes = 0, push_bytes = 0;  // keys and values, without repeats
+    std::uint64_t pull_bytes = 0, push_bytes = 0;  // keys and values as they travel, without repeats
     std::uint64_t pulls = 0, pushes = 0, repeats = 0;
-    std::uint64_t malformed = 0;  // answers that do not fit what was asked; asked again
+    std::uint64_t unknown_lists = 0;  // of keys, that a shard was to hold and did not
+    std::uint64_t malformed = 0;      // answers that do not fit what was asked; asked again
   };
   const Counters& counters() const;
   const std::vector<std::uint64_t>& staleness() const;

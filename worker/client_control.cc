@@ -56,6 +56,7 @@ bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {
   desk_->heartbeat_us = std::max<TimeUs>(1'000, Microseconds(parsed->fleet.heartbeat_seconds));
   desk_->lease_us = Microseconds(parsed->fleet.lease_seconds);
   desk_->busy_poll_us = parsed->fleet.busy_poll_us;
+  if (!parsed->train.key_caching) desk_->lists.SwitchOff();
   desk_->view = welcome.view;
   desk_->welcome = welcome;
   desk_->welcome.view = View();  // lives on in desk_->view

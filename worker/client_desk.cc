@@ -21,7 +21,8 @@ Verdict Judge(ErrorCode code) {
     case ErrorCode::kNotFound:    // a table of our view that the shard has yet to hear of
     case ErrorCode::kOverloaded:
     case ErrorCode::kUnavailable:
-    case ErrorCode::kTimeout: return Verdict::kRetry;
+    case ErrorCode::kTimeout:
+    case ErrorCode::kUnknownKeys: return Verdict::kRetry;
     default: return Verdict::kFatal;
   }
 }

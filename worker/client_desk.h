@@ -1,6 +1,7 @@
 // What the rooms of worker::Client share: who we are, the view, the way out, and what goes back to the caller.
 //
 //   client_pieces    cuts a plan into messages
+//   key_lists        lists of keys that shards hold (rules W3, W4)
 //   client_sender    byte credits of one direction to one shard, and pauses between repeats
 //   client_pushes    numbers pushes and repeats them until acknowledged (rules E1-E6)
 //   client_pulls     asks for rows and puts the answers together (rules C3, C4)
@@ -19,6 +20,7 @@
 #include "core/message.h"
 #include "worker/client.h"
 #include "worker/client_sender.h"
+#include "worker/key_lists.h"
 
 namespace tarn::worker {
 
@@ -44,6 +46,7 @@ struct ClientDesk {
   std::vector<ClientEvent> events;
   Client::Counters counters;
   std::vector<std::uint64_t> staleness;
+  KeyLists lists{options.held_keys_min, options.held_keys_bytes};
   TimeUs heard = 0;              // the scheduler, last
   bool wants_heartbeat = false;  // something the scheduler should hear of at once
 

@@ -242,8 +242,10 @@ void ClientLoop::Exchange() {
   if (now < next_metrics_) return;
   next_metrics_ = now + kMetricsPeriodUs;
   const Client::Counters& c = client_.counters();
-  client_.SetMetrics(
-      {{"pull_bytes", double(c.pull_bytes)}, {"push_bytes", double(c.push_bytes)}, {"repeats", double(c.repeats)}});
+  client_.SetMetrics({{"pull_bytes", double(c.pull_bytes)},
+                      {"push_bytes", double(c.push_bytes)},
+                      {"repeats", double(c.repeats)},
+                      {"unknown_lists", double(c.unknown_lists)}});
 }
 
 // What other threads may see of the client.

@@ -37,8 +37,9 @@ bool IsOneRun(std::span<const PlanRun> parts) {
 
 }  // namespace
 
-std::uint32_t PieceRows(std::uint32_t dim, ValueCodec codec, std::size_t piece_bytes) {
-  const std::size_t row = sizeof(Key) + CodecRowBytes(codec, dim);
+std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes) {
+  const std::size_t row =
+      sizeof(Key) + std::max(CodecRowBytes(spec.pull_codec, spec.dim), CodecRowBytes(spec.push_codec, spec.dim));
   const std::size_t bytes = std::min(piece_bytes, limits::kFrameBytesMax);
   return static_cast<std::uint32_t>(std::max<std::size_t>(1, bytes / row));
 }

@@ -22,8 +22,9 @@ struct Piece {
   std::uint32_t rows = 0;
 };
 
-// Rows that a piece may have: about `piece_bytes` of keys and values, at least one.
-std::uint32_t PieceRows(std::uint32_t dim, ValueCodec codec, std::size_t piece_bytes);
+// Rows that a piece may have: about `piece_bytes` of keys and values, at least one. The same both ways, so that the
+// push of what was pulled is cut as the pull was and its keys need not travel again.
+std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes);
 
 std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint32_t rows_max);
 

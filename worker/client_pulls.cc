@@ -56,13 +56,17 @@ void ClientPulls::Launch(RequestId id, Ask* ask) {
   lane.credit.Take(ask->bytes);
   ++lane.in_flight[ask->clock];
   ask->sent = true;
-  desk_->counters.pull_bytes += ask->frame.size();
   SetDue(id, ask, desk_->now + RepeatPause(desk_->options.resend_us, ask->repeats));
 }
 
-void ClientPulls::Transmit(RequestId id, const Ask& ask) {
-  const Assembly& whole = pulls_.at(ask.pull);
-  desk_->Send(ShardPeer(ask.shard), Pull{id, whole.table, whole.clock, whole.codec, ask.keys}, ask.frame);
+void ClientPulls::Transmit(RequestId id, Ask* ask) {
+  const Assembly& whole = pulls_.at(ask->pull);
+  Pull pull{id, whole.table, whole.clock, whole.codec, ask->keys};
+  Buffer frame = ask->frame;
+  desk_->lists.Dress(ask->shard, &pull.keys, &frame);
+  if (!ask->counted) desk_->counters.pull_bytes += frame.size();
+  ask->counted = true;
+  desk_->Send(ShardPeer(ask->shard), std::move(pull), std::move(frame));
 }
 
 void ClientPulls::SetDue(RequestId id, Ask* ask, TimeUs due) {
@@ -100,7 +104,7 @@ void ClientPulls::Dispatch() {
       Ask& ask = asks_.at(id);
       if (!MaySend(lane, ask)) break;
       Launch(id, &ask);
-      Transmit(id, ask);
+      Transmit(id, &ask);
     }
   }
 }
@@ -118,6 +122,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
   if (whole.clock > reply.min_clock)
     whole.staleness = std::max(whole.staleness, whole.clock.value - reply.min_clock.value);
   desk_->counters.pull_bytes += values.size();
+  desk_->lists.OnHeld(from, ask.keys.list);
   const RequestId pull = ask.pull;
   Release(it->first, &ask);
   asks_.erase(it);
@@ -135,7 +140,11 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   const auto it = asks_.find(error.request);
   if (it == asks_.end() || it->second.shard != from) return false;
   Ask& ask = it->second;
-  if (Judge(error.code) == Verdict::kRetry) {
+  if (error.code == ErrorCode::kUnknownKeys) {
+    ++desk_->counters.repeats;
+    ask.counted = false;
+    Transmit(it->first, &ask);  // with its keys now
+  } else if (Judge(error.code) == Verdict::kRetry) {
     Refused(it->first, &ask, {error.code, error.message});
   } else {
     Fail(ask, {error.code, error.message}, desk_->now);
@@ -180,7 +189,7 @@ void ClientPulls::OnTimer() {
     const RequestId id = timers_.begin()->second;
     Ask& ask = asks_.at(id);
     ++desk_->counters.repeats;
-    Transmit(id, ask);
+    Transmit(id, &ask);
     SetDue(id, &ask, desk_->now + RepeatPause(desk_->options.resend_us, ++ask.repeats));
   }
 }

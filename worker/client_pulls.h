@@ -62,7 +62,7 @@ class ClientPulls {
     KeyList keys;
     Buffer frame;
     std::size_t bytes = 0;  // request and expected answer
-    bool sent = false;
+    bool sent = false, counted = false;
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
     Patience patience;
@@ -77,7 +77,7 @@ class ClientPulls {
   Lane& LaneOf(ShardId shard);
   bool MaySend(const Lane& lane, const Ask& ask) const;
   void Launch(RequestId id, Ask* ask);
-  void Transmit(RequestId id, const Ask& ask);
+  void Transmit(RequestId id, Ask* ask);
   void SetDue(RequestId id, Ask* ask, TimeUs due);
   void Release(RequestId id, Ask* ask);
   void Refused(RequestId id, Ask* ask, const Error& error);

@@ -30,7 +30,7 @@ RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffe
     desk_->events.push_back(PushDone{id});
     return id;
   }
-  const std::uint32_t rows_max = PieceRows(spec.dim, spec.push_codec, desk_->options.piece_bytes);
+  const std::uint32_t rows_max = PieceRows(spec, desk_->options.piece_bytes);
   const std::vector<Piece> pieces = CutPieces(plan, desk_->view.routes, rows_max);
   pushes_[id] = {what.clock, static_cast<std::uint32_t>(pieces.size())};
   ++open_clocks_[what.clock];
@@ -42,10 +42,10 @@ RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffe
     pending.pulled_clock = what.pulled_clock;
     pending.codec = spec.push_codec;
     pending.keys = PieceKeys(plan.keys, piece, &pending.frame);
+    pending.keys.list = desk_->lists.NumberOf(piece.shard, pending.frame, desk_->now);
     pending.values = EncodeRows(gradients, spec.dim, piece, spec.push_codec);
     Number(&pending.keys);
     if (what.pull.value != 0) pending.pull_message = pulls_->Add(what.pull, piece, pending.keys, pending.frame);
-    desk_->counters.push_bytes += pending.frame.size() + pending.values.size();
     Enqueue(std::move(pending));
   }
   return id;
@@ -87,12 +87,16 @@ void ClientPushes::Dispatch(Clock limit) {
 void ClientPushes::Transmit(Pending* p) {
   p->attempt = desk_->NewRequest();
   Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys};
+  Buffer frame = p->frame;
+  desk_->lists.Dress(p->shard, &push.keys, &frame);
+  if (!p->counted) desk_->counters.push_bytes += frame.size() + p->values.size();
+  p->counted = true;
   ClientPulls::Claimed pull;
   if (p->pull_message.value != 0 && pulls_->Claim(p->pull_message, &pull)) {
-    desk_->Send(ShardPeer(p->shard), PushPull{std::move(push), pull.request, pull.clock, pull.codec}, p->frame,
+    desk_->Send(ShardPeer(p->shard), PushPull{std::move(push), pull.request, pull.clock, pull.codec}, std::move(frame),
                 p->values);
   } else {
-    desk_->Send(ShardPeer(p->shard), std::move(push), p->frame, p->values);
+    desk_->Send(ShardPeer(p->shard), std::move(push), std::move(frame), p->values);
   }
 }
 
@@ -137,6 +141,7 @@ void ClientPushes::Finish(Order order) {
   Pending& pending = it->second;
   Lane& lane = LaneOf(pending.shard);
   if (pending.attempt.value != 0) {
+    desk_->lists.OnHeld(pending.shard, pending.keys.list);
     lane.credit.Return(pending.bytes());
     lane.in_flight.erase(order);
     lane.repeats = lane.refusals = 0;
@@ -169,6 +174,7 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
   }
   // One refusal speaks for all of its attempt: what was sent behind a lost message is refused as well.
   if (attempt < lane->first_attempt || lane->in_flight.empty()) return;
+  if (error.code == ErrorCode::kUnknownKeys) return Repeat(lane);  // with its keys now
   // A full shard empties: nobody gives up over that, nor over what is out of order behind it.
   if (error.code == ErrorCode::kOverloaded)
     lane->patience.Progress();

@@ -61,6 +61,7 @@ class ClientPushes {
     KeyList keys;
     Buffer frame, values;
     std::uint32_t unacked = 0;  // sections
+    bool counted = false;       // in the bytes
     RequestId attempt;          // of the last time it was sent; 0: in the queue
     std::size_t bytes() const { return kMessageOverheadBytes + frame.size() + values.size(); }
   };

@@ -134,6 +134,7 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   p->store = MakeStore(id, ShardId(index));
   server::ShardOptions options;
   options.shard = ShardId(index);
+  options.held_lists_bytes_max = scenario_.held_lists_bytes_max;
   if (scenario_.parked_pulls_max != 0) options.parked_pulls_max = scenario_.parked_pulls_max;
   if (scenario_.bucket_bytes_max != 0) options.bucket_bytes_max = scenario_.bucket_bytes_max;
   if (scenario_.tier_bytes != 0) options.make_tier = [this, id](const Job&) { return MakeTier(id); };
@@ -180,6 +181,8 @@ ProcessId Fleet::StartWorker(std::uint32_t rank) {
   options.rank = scenario_.any_rank ? kAnyRank : rank;
   options.nonce = rng_.Next() | 1;
   options.resend_us = kResendUs;
+  options.held_keys_min = 2;
+  options.held_keys_bytes = scenario_.held_keys_bytes;
   options.piece_bytes = 64 + rng_.Below(4096);
   options.credit_bytes = 256 + rng_.Below(65536);
   p->worker = std::make_unique<SimWorker>(scenario_, options, &oracle_, [this, id](TimeUs delay) {

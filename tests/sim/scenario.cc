@@ -208,6 +208,14 @@ void ChooseInt8(std::uint64_t seed, Scenario* s) {
   }
 }
 
+// Lists of keys that shards hold: often few, so that they are missed, at times none. Drawn apart, too.
+void ChooseLists(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6c697374));
+  s->job.train.key_caching = rng.Chance(0.8);
+  s->held_keys_bytes = 100 + rng.Below(3'000);
+  s->held_lists_bytes_max = rng.Chance(0.5) ? 200 + rng.Below(3'000) : 1 << 20;
+}
+
 // Restarts of workers in step: all are taken back to one clock, and begin together. Drawn apart, too.
 void ChooseRestart(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x72657374));
@@ -288,6 +296,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseLife(seed, &s);
   ChooseRestart(seed, &s);
   ChooseInt8(seed, &s);
+  ChooseLists(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
     s.counts_pull_codec = it->second.pull_codec;
   return s;

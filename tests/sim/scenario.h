@@ -66,6 +66,7 @@ struct Scenario {
   TimeUs cut_pause_us = 0;
   std::size_t tier_bytes = 0;  // a shard's memory, beyond which its rows lie on disk; 0: no limit
   std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: as ever
+  std::size_t held_keys_bytes = 0, held_lists_bytes_max = 0;    // of a client for a shard, of a shard for all
   std::uint32_t requests = 0;                                   // of checkpoints, by somebody outside
   Faults faults;
   bool CutsAtClock() const;  // rule K1

@@ -397,6 +397,7 @@ void Trainer::ReportMetrics() {
       {"pull_bytes", double(c.pull_bytes)},
       {"push_bytes", double(c.push_bytes)},
       {"repeats", double(c.repeats)},
+      {"unknown_lists", double(c.unknown_lists)},
       {"stage.read_seconds", source_->read_seconds()},
       {"stage.plan_seconds", source_->plan_seconds()},
       {"stage.pull_seconds", wait_pull_seconds_},

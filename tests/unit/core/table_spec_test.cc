@@ -36,7 +36,7 @@ TEST(Names, BothWays) {
   CheckNames<ScheduleKind>({"constant", "step", "cosine"});
   CheckNames<ConsistencyMode>({"bsp", "ssp", "asp"});
   CheckNames<ApplyMode>({"immediate", "aggregated"});
-  CheckNames<ValueCodec>({"fp32", "bf16", "fp16"});
+  CheckNames<ValueCodec>({"fp32", "bf16", "fp16", "int8"});
 }
 
 TEST(Names, UnknownOnesNameTheNearest) {
@@ -50,7 +50,7 @@ TEST(Names, UnknownOnesNameTheNearest) {
   EXPECT_EQ(kind, OptimizerKind::kFtrl) << "unchanged";
   ValueCodec codec{};
   EXPECT_EQ(ParseName("BF16", codec).error().message,
-            "unknown codec 'BF16': expected one of fp32, bf16, fp16; the nearest is 'bf16'");
+            "unknown codec 'BF16': expected one of fp32, bf16, fp16, int8; the nearest is 'bf16'");
 }
 
 TEST(ValidatePartitions, ADensePartitionHasABound) {
@@ -213,8 +213,9 @@ TEST(Validate, RowCodec) {
   EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec(9); }), "table 'factors': kind or codec is not a known one");
   EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind::kDense, s.rows = 1, s.row_codec = ValueCodec::kFp16; }),
             "table 'factors': row_codec = \"fp16\": a dense table keeps fp32");
-  EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec::kInt8; }),
-            "table 'factors': row_codec = \"int8\": expected fp32, bf16 or fp16 (int8 is for pull_codec and push_codec)");
+  EXPECT_EQ(
+      Refusal([](auto& s) { s.row_codec = ValueCodec::kInt8; }),
+      "table 'factors': row_codec = \"int8\": expected fp32, bf16 or fp16 (int8 is for pull_codec and push_codec)");
 }
 
 TEST(Validate, Int8IsForRowsThatItMakesSmaller) {

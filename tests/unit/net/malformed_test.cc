@@ -146,7 +146,14 @@ TEST(Malformed, KeysAndCounts) {
   EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0} - 1), "");
   EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Range, ~Key{0}),
             "malformed: Push.keys.first_key: 18446744073709551615 with count 2 goes past the last key");
-  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec(2)), "malformed: Push.keys.codec: value 2, expected 0 to 1");
+  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec(4)), "malformed: Push.keys.codec: value 4, expected 0 to 3");
+  EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Delta),
+            "malformed: Push.keys frame: 16 bytes, expected 17 to 33 for 2 delta-coded keys");
+  EXPECT_EQ(PushError(2, 2, 24, 8, wire::KeyCodec::Delta), "");
+  EXPECT_EQ(PushError(2, 2, 40, 8, wire::KeyCodec::Delta),
+            "malformed: Push.keys frame: 40 bytes, expected 17 to 33 for 2 delta-coded keys");
+  EXPECT_EQ(PushError(2, 2, 0, 8, wire::KeyCodec::Held),
+            "malformed: Push.keys.list: 0, expected the number of a list that the receiver holds");
   EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Raw, 0, 4095), "");
   EXPECT_EQ(PushError(2, 2, 16, 8, wire::KeyCodec::Raw, 0, 4096),
             "malformed: Push.keys.sections[].partition: 4096, expected below 4096");
@@ -168,7 +175,7 @@ TEST(Malformed, EnumsWithoutAName) {
     return BodyError(wire::Body::Shutdown, [&](FlatBufferBuilder& b) { return wire::CreateShutdown(b, code).Union(); });
   };
   EXPECT_EQ(error(wire::ErrorCode::MAX), "");
-  EXPECT_EQ(error(wire::ErrorCode(19)), "malformed: Shutdown.code: value 19, expected 0 to 18");
+  EXPECT_EQ(error(wire::ErrorCode(20)), "malformed: Shutdown.code: value 20, expected 0 to 19");
   EXPECT_EQ(BodyError(wire::Body(23), [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
             "malformed: .body: type 23, expected 1 to 22");
   EXPECT_EQ(BodyError(wire::Body::NONE, [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),

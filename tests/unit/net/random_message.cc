@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/limits.h"
+#include "kernels/key_delta.h"
 #include "tests/unit/net/fields.h"
 
 namespace tarn::net::testing {
@@ -21,11 +22,11 @@ constexpr T kLast{};
 template <>
 constexpr Role kLast<Role> = Role::kWorker;
 template <>
-constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kRange;
+constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kHeld;
 template <>
 constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kInt8;
 template <>
-constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kInternal;
+constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kUnknownKeys;
 template <>
 constexpr WorkerState kLast<WorkerState> = WorkerState::kEnded;
 template <>
@@ -117,6 +118,8 @@ class Filler {
       keys.count += section.count;
     }
     Fill(keys.first_key);
+    Fill(keys.list);
+    if (keys.codec == KeyCodec::kHeld) keys.list |= 1;
     if (keys.codec == KeyCodec::kRange) keys.first_key = random_.Below(~std::uint64_t{0} - keys.count);
   }
 
@@ -159,6 +162,7 @@ void Emplace(Body* body, std::size_t index) {
 void FillPayload(Filler* filler, Message* message) {
   const auto keys = [&](const KeyList& list) {
     if (list.codec == KeyCodec::kRaw) message->keys = filler->Bytes(list.count * sizeof(Key));
+    if (list.codec == KeyCodec::kDelta) message->keys = filler->Bytes(kernels::DeltaBytesMin(list.count) + list.count);
   };
   const auto values = [&](std::size_t count, ValueCodec codec) {
     message->values = filler->Bytes(count * CodecRowBytes(codec, filler->Dim()));

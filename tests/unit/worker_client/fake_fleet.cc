@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/convert.h"
+#include "kernels/key_delta.h"
 
 namespace tarn::worker {
 
@@ -12,15 +13,33 @@ float ValueOf(TableId table, Key key, std::uint32_t column) {
 
 std::vector<Key> KeysOf(const KeyList& list, const Buffer& frame) {
   std::vector<Key> keys(list.count);
+  TARN_CHECK(list.codec != KeyCodec::kHeld, "the keys are another message's");
+  if (list.codec == KeyCodec::kDelta) {
+    TARN_CHECK(kernels::DecodeKeys(keys.size(), {frame.data(), frame.size()}, keys.data()), "sound bytes of keys");
+    return keys;
+  }
   for (std::uint32_t i = 0; i < list.count; ++i)
     keys[i] = list.codec == KeyCodec::kRange ? list.first_key + i : frame.as<Key>()[i];
   return keys;
 }
 
-PushAck FakeShard::Apply(const Push& push, const Message& message) {
+std::optional<std::vector<Key>> FakeShard::TakeKeys(const KeyList& list, const Buffer& frame) {
+  if (list.codec == KeyCodec::kHeld) {
+    const auto held = lists.find(list.list);
+    if (held == lists.end()) return std::nullopt;
+    TARN_CHECK(held->second.size() == list.count && frame.empty(), "a list as it was, and no keys");
+    return held->second;
+  }
+  std::vector<Key> keys = KeysOf(list, frame);
+  if (list.list == 0) return keys;
+  const auto [held, is_new] = lists.emplace(list.list, keys);
+  TARN_CHECK(is_new || held->second == keys, "a number is of one list for ever");
+  return keys;
+}
+
+PushAck FakeShard::Apply(const Push& push, const Message& message, const std::vector<Key>& keys) {
   PushAck ack{push.request, {}};
   const std::uint32_t dim = tables.at(push.table).dim;
-  const auto keys = KeysOf(push.keys, message.keys);
   std::vector<float> values(keys.size() * dim);
   TARN_CHECK(message.values.size() == keys.size() * CodecRowBytes(push.codec, dim), "values of another size");
   kernels::DecodeRows(push.codec, dim, keys.size(), message.values.data(), values.data());
@@ -72,14 +91,21 @@ std::vector<Body> FakeShard::Handle(const Message& message, std::vector<Buffer>*
     ticked = std::max(ticked, tick->clock);
     answer(TickAck{tick->clock});
   } else if (const auto* push = std::get_if<Push>(&message.body)) {
-    answer(Apply(*push, message));
+    const auto keys = TakeKeys(push->keys, message.keys);
+    answer(keys ? Body(Apply(*push, message, *keys))
+                : Body(ErrorReply{push->request, ErrorCode::kUnknownKeys, "", {}}));
   } else if (const auto* both = std::get_if<PushPull>(&message.body)) {
-    answer(Apply(both->push, message));
+    const auto keys = TakeKeys(both->push.keys, message.keys);
+    TARN_CHECK(keys.has_value(), "no test forgets lists with a PushPull under way");
+    answer(Apply(both->push, message, *keys));
     Pull pull{both->pull_request, both->push.table, both->pull_clock, both->pull_codec, both->push.keys};
-    parked_.push_back({pull, KeysOf(pull.keys, message.keys)});
+    parked_.push_back({pull, *keys});
   } else if (const auto* pull = std::get_if<Pull>(&message.body)) {
     std::erase_if(parked_, [&](const Parked& p) { return p.pull.request == pull->request; });
-    parked_.push_back({*pull, KeysOf(pull->keys, message.keys)});
+    if (auto keys = TakeKeys(pull->keys, message.keys))
+      parked_.push_back({*pull, *std::move(keys)});
+    else
+      answer(ErrorReply{pull->request, ErrorCode::kUnknownKeys, "", {}});
   }
   for (Body& body : Release(values)) answers.push_back(std::move(body));
   return answers;

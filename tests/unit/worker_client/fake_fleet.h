@@ -35,6 +35,7 @@ class FakeShard {
   std::vector<Body> Release(std::vector<Buffer>* values);
 
   std::map<PartitionId, Sequence> watermark;
+  std::map<std::uint64_t, std::vector<Key>> lists;  // that it holds
   std::vector<Applied> applied;
   std::optional<Clock> minimum;  // pulls of later clocks are parked; none: all are answered
   Clock ticked;
@@ -46,7 +47,9 @@ class FakeShard {
     std::vector<Key> keys;
   };
   std::optional<PullReply> Answer(const Parked& parked, Buffer* values);
-  PushAck Apply(const Push& push, const Message& message);
+  // The keys of a message, of a list that it names if it does; none if that is not there.
+  std::optional<std::vector<Key>> TakeKeys(const KeyList& list, const Buffer& frame);
+  PushAck Apply(const Push& push, const Message& message, const std::vector<Key>& keys);
   std::vector<Parked> parked_;
 };
 
