@@ -1,42 +1,56 @@
 #include "server/key_lists.h"
 
+#include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace tarn::server {
 
 void KeyLists::Keep(Incarnation incarnation, const KeyList& keys, const Buffer& frame) {
-  const Id id(incarnation, keys.list);
-  if (const auto old = by_id_.find(id); old != by_id_.end()) Remove(old->second);
+  Worker& worker = workers_[incarnation];
+  if (const auto old = worker.by_number.find(keys.list); old != worker.by_number.end()) Remove(old->second);
+  if (frame.size() + sizeof(Entry) > std::min(bytes_max_, worker_bytes_max_)) return;
   // A copy: the frame may be memory that its transport wants back.
   List list{keys.codec, keys.first_key, keys.count, Buffer::Copy(frame.data(), frame.size())};
-  if (Cost(list) > bytes_max_) return;
   bytes_ += Cost(list);
-  entries_.push_front({id, std::move(list)});
-  by_id_.emplace(id, entries_.begin());
+  worker.bytes += Cost(list);
+  entries_.push_front({incarnation, keys.list, std::move(list), {}});
+  worker.lists.push_front(entries_.begin());
+  entries_.front().place = worker.lists.begin();
+  worker.by_number.emplace(keys.list, entries_.begin());
+  while (worker.bytes > worker_bytes_max_) Remove(worker.lists.back());
   while (bytes_ > bytes_max_) Remove(std::prev(entries_.end()));
 }
 
 const KeyLists::List* KeyLists::Find(Incarnation incarnation, std::uint64_t number) {
-  const auto it = by_id_.find({incarnation, number});
-  if (it == by_id_.end()) return nullptr;
+  const auto worker = workers_.find(incarnation);
+  if (worker == workers_.end()) return nullptr;
+  const auto it = worker->second.by_number.find(number);
+  if (it == worker->second.by_number.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, it->second);
+  worker->second.lists.splice(worker->second.lists.begin(), worker->second.lists, it->second->place);
   return &it->second->list;
 }
 
 void KeyLists::Remove(Entries::iterator it) {
+  Worker& worker = workers_.at(it->incarnation);
   bytes_ -= Cost(it->list);
-  by_id_.erase(it->id);
+  worker.bytes -= Cost(it->list);
+  worker.by_number.erase(it->number);
+  worker.lists.erase(it->place);
   entries_.erase(it);
 }
 
 void KeyLists::Drop(Incarnation incarnation) {
-  for (auto it = by_id_.lower_bound({incarnation, 0}); it != by_id_.end() && it->first.first == incarnation;)
-    Remove((it++)->second);
+  const auto worker = workers_.find(incarnation);
+  if (worker == workers_.end()) return;
+  while (!worker->second.lists.empty()) Remove(worker->second.lists.back());
+  workers_.erase(worker);
 }
 
 void KeyLists::Clear() {
   entries_.clear();
-  by_id_.clear();
+  workers_.clear();
   bytes_ = 0;
 }
 

@@ -1,14 +1,13 @@
 // Lists of keys that workers name instead of sending them again (rule W3 of docs/protocol.md). A list is held under
 // (incarnation, number): a worker never gives a number to other keys, and an incarnation never comes back, so what is
-// found is what was meant. Bounded: the lists used longest ago go. Nothing depends on a list being there: the worker
-// sends its keys again (rule W4). Not thread-safe.
+// found is what was meant. Bounded, for each worker and in all: the lists used longest ago go. Nothing depends on a
+// list being there: the worker sends its keys again (rule W4). Not thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
 #include <map>
-#include <utility>
 
 #include "core/message.h"
 
@@ -16,7 +15,8 @@ namespace tarn::server {
 
 class KeyLists {
  public:
-  explicit KeyLists(std::size_t bytes_max) : bytes_max_(bytes_max) {}
+  KeyLists(std::size_t bytes_max, std::size_t worker_bytes_max)
+      : bytes_max_(bytes_max), worker_bytes_max_(worker_bytes_max) {}
 
   struct List {
     KeyCodec codec = KeyCodec::kRaw;
@@ -33,23 +33,31 @@ class KeyLists {
   void Drop(Incarnation incarnation);
   void Clear();
 
-  std::size_t size() const { return by_id_.size(); }
+  std::size_t size() const { return entries_.size(); }
   std::size_t bytes() const { return bytes_; }
 
  private:
-  using Id = std::pair<Incarnation, std::uint64_t>;
+  struct Entry;
+  using Entries = std::list<Entry>;  // last used first, here and below
+  using OfWorker = std::list<Entries::iterator>;
   struct Entry {
-    Id id;
+    Incarnation incarnation;
+    std::uint64_t number = 0;
     List list;
+    OfWorker::iterator place;  // among those of its worker
   };
-  using Entries = std::list<Entry>;  // last used first
+  struct Worker {
+    OfWorker lists;
+    std::map<std::uint64_t, Entries::iterator> by_number;
+    std::size_t bytes = 0;
+  };
   static std::size_t Cost(const List& list) { return list.frame.size() + sizeof(Entry); }
   void Remove(Entries::iterator it);
 
-  std::size_t bytes_max_;
+  std::size_t bytes_max_, worker_bytes_max_;
   std::size_t bytes_ = 0;
   Entries entries_;
-  std::map<Id, Entries::iterator> by_id_;
+  std::map<Incarnation, Worker> workers_;
 };
 
 }  // namespace tarn::server

@@ -34,7 +34,7 @@ Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* o
       rows_(std::make_unique<RowStore>(RowStoreOptions{})),
       parked_(options_.parked_pulls_max, options_.parked_bytes_max),
       replies_(options_.reply_bytes_max, options_.reply_peer_bytes_max),
-      lists_(options_.held_lists_bytes_max),
+      lists_(options_.held_lists_bytes_max, options_.held_lists_peer_bytes_max),
       gate_(options_.waiting_messages_max, options_.waiting_bytes_max) {}
 
 Message Shard::Impl::Make(Body body) const {

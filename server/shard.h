@@ -55,8 +55,10 @@ struct ShardOptions {
   // kOverloaded.
   std::size_t reply_bytes_max = limits::kReplyBytesMax;
   std::size_t reply_peer_bytes_max = limits::kReplyPeerBytesMax;
-  // Lists of keys that clients name instead of sending them (rule W3); beyond, the one used longest ago goes.
+  // Lists of keys that clients name instead of sending them (rule W3), of all and of one; beyond, the one used longest
+  // ago goes.
   std::size_t held_lists_bytes_max = limits::kHeldListsBytesMax;
+  std::size_t held_lists_peer_bytes_max = limits::kHeldListsPeerBytesMax;
   // For jobs of durability "log"; outlives the shard. Null: such a job is refused.
   ShardLog* log = nullptr;
   // Makes the tier that the job asks for, once it is known. Empty: all rows stay in memory whatever the job asks for.

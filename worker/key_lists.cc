@@ -5,7 +5,6 @@
 #include <cstring>
 #include <iterator>
 #include <utility>
-#include <vector>
 
 #include "core/hash.h"
 #include "kernels/key_delta.h"
@@ -29,16 +28,6 @@ std::uint64_t Fingerprint(const Buffer& frame) {
 
 bool SameBytes(const Buffer& a, const Buffer& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-void EncodeDelta(KeyList* keys, Buffer* frame) {
-  if (keys->codec != KeyCodec::kRaw || keys->count < kernels::kKeyBlock) return;
-  thread_local std::vector<std::byte> scratch;
-  scratch.resize(std::max(scratch.size(), kernels::DeltaBytesMax(keys->count)));
-  const std::size_t bytes = kernels::EncodeKeys(frame->as<Key>(), scratch.data());
-  if (bytes == 0) return;
-  keys->codec = KeyCodec::kDelta;
-  *frame = Buffer::Copy(scratch.data(), bytes);
 }
 
 }  // namespace
@@ -77,7 +66,16 @@ void KeyLists::RemoveLast(OfShard* of) {
   of->entries.erase(last);
 }
 
-void KeyLists::Dress(ShardId shard, KeyList* keys, Buffer* frame) const {
+void KeyLists::EncodeDelta(KeyList* keys, Buffer* frame) {
+  if (keys->codec != KeyCodec::kRaw || keys->count < kernels::kKeyBlock) return;
+  delta_.resize(std::max(delta_.size(), kernels::DeltaBytesMax(keys->count)));
+  const std::size_t bytes = kernels::EncodeKeys(frame->as<Key>(), delta_.data());
+  if (bytes == 0) return;
+  keys->codec = KeyCodec::kDelta;
+  *frame = Buffer::Copy(delta_.data(), bytes);
+}
+
+void KeyLists::Dress(ShardId shard, KeyList* keys, Buffer* frame) {
   const Entry* entry = nullptr;
   if (keys->list != 0 && shard.value < shards_.size()) {
     const auto& by_number = shards_[shard.value].by_number;

@@ -11,6 +11,7 @@
 #include <deque>
 #include <list>
 #include <unordered_map>
+#include <vector>
 
 #include "core/buffer.h"
 #include "core/message.h"
@@ -31,7 +32,7 @@ class KeyLists {
 
   // What is to be sent for the list: `keys` and `frame` hold it with its number (or 0) and its keys, and are changed to
   // what travels.
-  void Dress(ShardId shard, KeyList* keys, Buffer* frame) const;
+  void Dress(ShardId shard, KeyList* keys, Buffer* frame);
 
   // The shard has answered a message with this list: it holds it.
   void OnHeld(ShardId shard, std::uint64_t number);
@@ -60,11 +61,13 @@ class KeyLists {
 
   OfShard& At(ShardId shard);
   static void RemoveLast(OfShard* of);
+  void EncodeDelta(KeyList* keys, Buffer* frame);
 
   std::uint32_t keys_min_;
   std::size_t bytes_max_;
   std::uint64_t next_ = 1;
-  std::deque<OfShard> shards_;  // by shard; they stay where they are
+  std::vector<std::byte> delta_;  // scratch
+  std::deque<OfShard> shards_;    // by shard; they stay where they are
 };
 
 }  // namespace tarn::worker

@@ -135,6 +135,7 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   server::ShardOptions options;
   options.shard = ShardId(index);
   options.held_lists_bytes_max = scenario_.held_lists_bytes_max;
+  options.held_lists_peer_bytes_max = 2 * scenario_.held_keys_bytes;
   if (scenario_.parked_pulls_max != 0) options.parked_pulls_max = scenario_.parked_pulls_max;
   if (scenario_.bucket_bytes_max != 0) options.bucket_bytes_max = scenario_.bucket_bytes_max;
   if (scenario_.tier_bytes != 0) options.make_tier = [this, id](const Job&) { return MakeTier(id); };

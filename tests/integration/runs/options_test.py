@@ -1,5 +1,6 @@
 """Shows, in real fleets on small data, what options of a job promise: early stopping keeps the best epoch, no pull is
-staler than the bound, half-precision codecs halve the bytes of values without harm, and clipping holds training back."""
+staler than the bound, half-precision codecs halve the bytes of values without harm, int8 and held keys take less still, and clipping holds
+training back."""
 
 import math
 import unittest
@@ -57,6 +58,24 @@ class OptionsTest(FleetCase):
             # Still the same bits for another shape of the fleet.
             moved = self.run_with(f"{codec}-moved", self.job(servers=1, shards=3), **wide, **tables)
             self.assertEqual(moved["parameters_hash"], half["parameters_hash"])
+
+    def test_bytes_and_held_keys_take_less_and_teach_the_same(self):
+        # Batches in pieces of more keys than a list needs to be worth a number.
+        wide = {"model__embedding_dim": 16, "train__batch_rows": 512}
+        full = self.run_with("raw", **wide, train__key_caching="false")
+        held = self.run_with("held", **wide)
+        # The same rows: only how their keys travel differs.
+        self.assertEqual(held["parameters_hash"], full["parameters_hash"])
+        self.assertLessEqual(held["pull_bytes"], full["pull_bytes"])
+        self.assertLess(held["push_bytes"], 0.95 * full["push_bytes"])
+        tables = {f"tables__embedding__{way}_codec": "int8" for way in ("pull", "push")}
+        small = self.run_with("int8", **wide, **tables)
+        self.assertLess(small["pull_bytes"] + small["push_bytes"], 0.6 * (full["pull_bytes"] + full["push_bytes"]))
+        self.assertNotEqual(small["parameters_hash"], full["parameters_hash"])
+        self.assertAlmostEqual(small["train_logloss"], full["train_logloss"], delta=0.01)
+        # Still the same bits for another shape of the fleet, and with the keys in every message.
+        moved = self.run_with("int8-moved", self.job(servers=1, shards=3), **wide, **tables, train__key_caching="false")
+        self.assertEqual(moved["parameters_hash"], small["parameters_hash"])
 
     def test_clipping_holds_training_back(self):
         sgd = {"model__kind": "logistic_regression", "optimizer__kind": "sgd", "optimizer__learning_rate": 0.5}

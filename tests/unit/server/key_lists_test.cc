@@ -25,7 +25,7 @@ Buffer Keys(std::uint32_t count, Key first) {
 }
 
 TEST(KeyListsTest, AreFoundByWorkerAndNumber) {
-  KeyLists lists(1 << 20);
+  KeyLists lists(1 << 20, 1 << 20);
   lists.Keep(kA, Numbered(1, 5), Keys(5, 100));
   lists.Keep(kB, Numbered(1, 6), Keys(6, 200));
   ASSERT_NE(lists.Find(kA, 1), nullptr);
@@ -42,10 +42,10 @@ TEST(KeyListsTest, AreFoundByWorkerAndNumber) {
 }
 
 TEST(KeyListsTest, TheBoundHoldsAndThoseUsedLastStay) {
-  KeyLists probe(1 << 20);
+  KeyLists probe(1 << 20, 1 << 20);
   probe.Keep(kA, Numbered(1, 100), Keys(100, 0));
   const std::size_t one = probe.bytes();
-  KeyLists lists(3 * one);
+  KeyLists lists(3 * one, 3 * one);
   for (std::uint64_t i = 1; i <= 3; ++i) lists.Keep(kA, Numbered(i, 100), Keys(100, i));
   EXPECT_EQ(lists.size(), 3u);
   EXPECT_NE(lists.Find(kA, 1), nullptr);
@@ -58,6 +58,22 @@ TEST(KeyListsTest, TheBoundHoldsAndThoseUsedLastStay) {
   lists.Keep(kA, Numbered(5, 400), Keys(400, 0));  // larger than all
   EXPECT_EQ(lists.Find(kA, 5), nullptr);
   EXPECT_EQ(lists.size(), 3u);
+}
+
+TEST(KeyListsTest, AWorkerHasABoundOfItsOwn) {
+  KeyLists probe(1 << 20, 1 << 20);
+  probe.Keep(kA, Numbered(1, 100), Keys(100, 0));
+  const std::size_t one = probe.bytes();
+  KeyLists lists(10 * one, 2 * one);
+  lists.Keep(kB, Numbered(1, 100), Keys(100, 1));
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    lists.Keep(kA, Numbered(i, 100), Keys(100, i));
+    EXPECT_NE(lists.Find(kA, 1), nullptr) << i;  // used each time, it stays
+  }
+  EXPECT_EQ(lists.size(), 3u);
+  EXPECT_NE(lists.Find(kB, 1), nullptr);
+  EXPECT_NE(lists.Find(kA, 5), nullptr);
+  EXPECT_EQ(lists.Find(kA, 4), nullptr);
 }
 
 class HeldKeysTest : public ShardTest {
