@@ -25,6 +25,7 @@
 #include "kernels/gemm.h"
 #include "kernels/initialize.h"
 #include "kernels/interaction.h"
+#include "kernels/key_delta.h"
 #include "kernels/loss.h"
 #include "kernels/optimizer.h"
 #include "kernels/partition.h"
@@ -173,6 +174,12 @@ class Bench {
     UniqueScratch scratch;
     Counts("unique keys of 2 M", double(keys),
            [&] { sink_ = double(UniqueKeys(given, unique.data(), inverse.data(), scratch)); });
+    std::vector<std::byte> coded(DeltaBytesMax(keys));
+    const std::size_t coded_bytes = EncodeKeys(given, coded.data());
+    Counts("delta-coded keys below 2 M, encode", double(keys),
+           [&] { sink_ = double(EncodeKeys(given, coded.data())); });
+    Counts("delta-coded keys below 2 M, decode", double(keys),
+           [&] { sink_ = DecodeKeys(keys, std::span(coded).first(coded_bytes), unique.data()) ? 1 : 0; });
   }
 
   void Apply(OptimizerKind kind, std::uint32_t dim, std::size_t picked, SplitMix& random) {

@@ -133,7 +133,7 @@ TimeUs Shard::Impl::NextTimer() const {
 std::uint64_t Shard::Impl::StateHash() const {
   std::uint64_t state = DurableHash();
   auto add = [&state](auto... words) { ((state = HashCombine(state, words)), ...); };
-  add(cut_ ? cut_->order.id.value : 0, parked_.size(), held_.size(), appended_.value, synced_.value);
+  add(cut_ ? cut_->order.id.value : 0, parked_.size(), held_.size(), appended_.value, synced_.value, lists_.bytes());
   return state;
 }
 

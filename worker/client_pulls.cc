@@ -142,7 +142,7 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   Ask& ask = it->second;
   if (error.code == ErrorCode::kUnknownKeys) {
     ++desk_->counters.repeats;
-    ask.counted = false;
+    desk_->counters.pull_bytes += ask.frame.size();
     Transmit(it->first, &ask);  // with its keys now
   } else if (Judge(error.code) == Verdict::kRetry) {
     Refused(it->first, &ask, {error.code, error.message});

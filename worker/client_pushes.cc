@@ -174,7 +174,10 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
   }
   // One refusal speaks for all of its attempt: what was sent behind a lost message is refused as well.
   if (attempt < lane->first_attempt || lane->in_flight.empty()) return;
-  if (error.code == ErrorCode::kUnknownKeys) return Repeat(lane);  // with its keys now
+  if (error.code == ErrorCode::kUnknownKeys) {  // with its keys now
+    if (sent != lane->in_flight.end()) desk_->counters.push_bytes += sent->second->frame.size();
+    return Repeat(lane);
+  }
   // A full shard empties: nobody gives up over that, nor over what is out of order behind it.
   if (error.code == ErrorCode::kOverloaded)
     lane->patience.Progress();
