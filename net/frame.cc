@@ -137,9 +137,9 @@ Expected<Parts> FindParts(std::span<const FrameView> frames) {
   return packed ? SplitPacked(frames[0], *prefix) : SplitFrames(frames, *prefix);
 }
 
-// FlatBuffers needs its bytes 8-byte aligned; the network does not give them so.
-Expected<Message> ReadAligned(const FrameView& header) {
-  if (reinterpret_cast<std::uintptr_t>(header.data) % 8 == 0) return ReadHeader({header.data, header.size});
+// FlatBuffers needs its bytes 8-byte aligned, which the network does not give, and unchanged from the check on, which
+// memory shared with the sender does not: so they are copied.
+Expected<Message> ReadCopy(const FrameView& header) {
   alignas(8) std::array<std::byte, 2048> small;
   if (header.size <= small.size()) {
     if (header.size != 0) std::memcpy(small.data(), header.data, header.size);
@@ -208,7 +208,7 @@ Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner) {
   const Expected<Parts> parts = FindParts(frames);
   if (!parts) return std::unexpected(parts.error());
   TARN_RETURN_IF_ERROR(CheckSizes(parts->header.size, parts->keys.size, parts->values.size));
-  Expected<Message> message = ReadAligned(parts->header);
+  Expected<Message> message = ReadCopy(parts->header);
   if (!message) return message;
   message->keys = Keep(parts->keys, frames, 1, owner);
   message->values = Keep(parts->values, frames, 2, owner);

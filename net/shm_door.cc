@@ -14,8 +14,6 @@
 namespace tarn::net {
 namespace {
 
-constexpr std::size_t kTicketsMax = 4096;
-constexpr std::size_t kGuestsMax = 256;  // who say nothing
 constexpr std::size_t kTicketBytes = 32;
 constexpr char kHere = 'm';  // comes with the memory
 
@@ -74,9 +72,12 @@ ssize_t ReceiveFile(int socket, Descriptor* file) {
   if (got <= 0) return got;
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    int received = -1;
-    std::memcpy(&received, CMSG_DATA(part), sizeof(received));
-    *file = Descriptor(received);
+    // The buffer has room for a second one.
+    for (std::size_t at = 0; at + sizeof(int) <= part->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+      int received = -1;
+      std::memcpy(&received, CMSG_DATA(part) + at, sizeof(received));
+      *file = Descriptor(received);
+    }
   }
   return got;
 }
@@ -140,25 +141,25 @@ Expected<ShmDoor> ShmDoor::Open(std::size_t ring_bytes) {
 }
 
 std::string ShmDoor::TicketFor(Peer peer) {
-  if (tickets_.size() == kTicketsMax) tickets_.pop_front();
+  if (tickets_.size() == limits::kShmTicketsMax) tickets_.pop_front();
   return tickets_.emplace_back(RandomText(), peer).first;
 }
 
 void ShmDoor::AddFiles(std::vector<pollfd>* files) const {
-  files->push_back({listener_.get(), POLLIN, 0});
+  if (listens_) files->push_back({listener_.get(), POLLIN, 0});
   for (const Descriptor& guest : guests_) files->push_back({guest.get(), POLLIN, 0});
 }
 
-void ShmDoor::Accept() {
+std::optional<Descriptor> ShmDoor::Accept() {
   for (;;) {
     Descriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (guest.get() < 0) return;
-    if (!IsOurUser(guest.get())) {
-      LogWarning("shared memory: refused a process of another user");
-      continue;
+    if (guest.get() < 0) {
+      listens_ = errno != EMFILE && errno != ENFILE;
+      return std::nullopt;
     }
-    if (guests_.size() == kGuestsMax) guests_.pop_front();
-    guests_.push_back(std::move(guest));
+    if (IsOurUser(guest.get())) return guest;
+    static LogLimiter limiter;
+    LogWarning(limiter, "shared memory: refused a process of another user");
   }
 }
 
@@ -173,23 +174,30 @@ std::optional<Peer> ShmDoor::Redeem(const std::string& ticket) {
 }
 
 void ShmDoor::Take(const std::function<void(Peer, ShmLane)>& welcome) {
-  Accept();
-  std::erase_if(guests_, [&](Descriptor& guest) {
-    std::string ticket(kTicketBytes, '\0');
-    const ssize_t got = recv(guest.get(), ticket.data(), ticket.size(), MSG_DONTWAIT);
-    if (got < 0 && IsLater()) return false;
-    const auto peer = got == static_cast<ssize_t>(kTicketBytes) ? Redeem(ticket) : std::nullopt;
-    if (!peer) return true;
-    auto segment = ShmSegment::Create(ring_bytes_);
-    if (!segment) {
-      LogWarning("{}; going on over the network", segment.error().message);
-      return true;
-    }
-    if (!SendFile(guest.get(), segment->file())) return true;
-    segment->CloseFile();
-    welcome(*peer, ShmLane(ShmSide::kServer, std::move(*segment), std::move(guest)));
+  std::erase_if(guests_, [&](Descriptor& guest) { return Serve(&guest, welcome); });
+  while (auto guest = Accept()) {
+    // Most have shown their ticket already. Who is turned away comes again.
+    if (!Serve(&*guest, welcome) && guests_.size() < limits::kShmGuestsMax) guests_.push_back(std::move(*guest));
+  }
+}
+
+// Whether the guest is done with, one way or the other.
+bool ShmDoor::Serve(Descriptor* guest, const std::function<void(Peer, ShmLane)>& welcome) {
+  std::string ticket(kTicketBytes, '\0');
+  const ssize_t got = recv(guest->get(), ticket.data(), ticket.size(), MSG_DONTWAIT);
+  if (got < 0 && IsLater()) return false;
+  const auto peer = got == static_cast<ssize_t>(kTicketBytes) ? Redeem(ticket) : std::nullopt;
+  if (!peer) return true;
+  auto segment = ShmSegment::Create(ring_bytes_);
+  if (!segment) {
+    static LogLimiter limiter;
+    LogWarning(limiter, "{}; going on over the network", segment.error().message);
     return true;
-  });
+  }
+  if (!SendFile(guest->get(), segment->file())) return true;
+  segment->CloseFile();
+  welcome(*peer, ShmLane(ShmSide::kServer, std::move(*segment), std::move(*guest)));
+  return true;
 }
 
 Expected<ShmGuest> ShmGuest::Knock(const std::string& name, const std::string& ticket) {

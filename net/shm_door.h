@@ -59,14 +59,18 @@ class ShmDoor {
   std::string TicketFor(Peer peer);
 
   void AddFiles(std::vector<pollfd>* files) const;
-  std::size_t files() const { return 1 + guests_.size(); }  // of AddFiles
+  std::size_t files() const { return (listens_ ? 1 : 0) + guests_.size(); }  // of AddFiles
+  // False: the process has no file left for whoever comes; Listen looks again.
+  bool listens() const { return listens_; }
+  void Listen() { listens_ = true; }
   // Takes in who has come; calls welcome(peer, lane) for each that had a ticket and got its memory.
   void Take(const std::function<void(Peer, ShmLane)>& welcome);
 
  private:
   ShmDoor(Descriptor listener, std::string name, std::size_t ring_bytes)
       : listener_(std::move(listener)), name_(std::move(name)), ring_bytes_(ring_bytes) {}
-  void Accept();
+  std::optional<Descriptor> Accept();
+  bool Serve(Descriptor* guest, const std::function<void(Peer, ShmLane)>& welcome);
   std::optional<Peer> Redeem(const std::string& ticket);
 
   Descriptor listener_;
@@ -74,6 +78,7 @@ class ShmDoor {
   std::size_t ring_bytes_;
   std::deque<std::pair<std::string, Peer>> tickets_;
   std::deque<Descriptor> guests_;  // without a ticket so far
+  bool listens_ = true;
 };
 
 // The client's side: a connection that waits for its memory. One thread.

@@ -140,8 +140,7 @@ bool ShmLane::ReadHead(ShmFrames* frames, bool* whole) {
   if (bytes <= kSmallBytes) return *whole = ReadSmall(sizes, head_bytes, bytes, frames);
   if (count > limits::kFramesMax || bytes > limits::kMessageBytesMax + limits::kFramesMax * 8)
     return Break("a message over the limit"), false;
-  if (borrowed_ != nullptr && bytes <= segment_.ring_bytes() / 4)
-    return *whole = Lend(sizes, head_bytes, bytes, frames);
+  if (borrowed_ != nullptr && bytes <= ring_bytes() / 2) return *whole = Lend(sizes, head_bytes, bytes, frames);
   for (std::size_t i = 0; i < count; ++i) reading_.buffers[i] = Buffer::Allocate(sizes[i]);
   reading_.count = count;
   reading_.frame = reading_.offset = 0;

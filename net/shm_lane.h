@@ -50,10 +50,10 @@ class ShmFrames final : public FrameOwner {
 class ShmLane {
  public:
   ShmLane(ShmSide side, ShmSegment segment, Descriptor socket)
-      : segment_(std::move(segment)),
+      : segment_(std::make_shared<ShmSegment>(std::move(segment))),
         socket_(std::move(socket)),
-        writer_(segment_.Writer(side)),
-        reader_(segment_.Reader(side)) {}
+        writer_(segment_->Writer(side)),
+        reader_(segment_->Reader(side)) {}
 
   // Takes the message, and writes what there is room for; the rest waits, up to `waiting_bytes_max` (an empty lane
   // takes any message). False: dropped.
@@ -63,8 +63,10 @@ class ShmLane {
   std::size_t waiting_bytes() const { return waiting_bytes_; }
   std::size_t waiting_messages() const;
 
-  // Lends large messages, up to a quarter of the ring each, from now on.
-  void SetLending() { borrowed_ = std::make_shared<char>(); }
+  std::size_t ring_bytes() const { return segment_->ring_bytes(); }
+
+  // Lends large messages, up to half of the ring each, from now on.
+  void SetLending() { borrowed_ = std::make_shared<std::shared_ptr<ShmSegment>>(segment_); }
   // Whether a message was there. What it gave before may be gone, but for what is lent.
   bool Receive(ShmFrames* frames);
   // What was lent is back.
@@ -102,7 +104,7 @@ class ShmLane {
   bool ReadOn(ShmFrames* frames);
   void Break(const char* what);
 
-  ShmSegment segment_;
+  std::shared_ptr<ShmSegment> segment_;  // also what is lent keeps it: the lane may end first
   Descriptor socket_;
   RingWriter writer_;
   RingReader reader_;

@@ -4,15 +4,17 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/limits.h"
 #include "core/log.h"
 
 namespace tarn::net {
 namespace {
 
-constexpr TimeUs kAskPeriodUs = 1'000'000;
+constexpr TimeUs kAskPeriodUs = 1'000'000, kAskPeriodUsMax = 64'000'000;
 constexpr TimeUs kSayPeriodUs = 10'000;  // until ZeroMQ takes a word
 // How long a lane waits for the word that nothing is on its way by ZeroMQ any more.
-constexpr TimeUs kThroughUs = 1'000'000;
+constexpr TimeUs kThroughUs = 10'000'000;
+constexpr TimeUs kListenPeriodUs = 1'000'000;  // without a file left
 
 }  // namespace
 
@@ -32,24 +34,50 @@ void ShmPeers::Ask(Peer peer) {
   next_time_ = 0;
 }
 
+std::size_t ShmPeers::Forget(Peer peer) {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end()) return 0;
+  const std::size_t lost = End(&found->second);
+  peers_.erase(found);
+  return lost;
+}
+
+// The lane, with what waits in it. Returns how many messages that were.
+std::size_t ShmPeers::End(State* state) {
+  const std::size_t lost = state->lane ? state->lane->waiting_messages() : 0;
+  state->lane.reset();
+  state->guest.reset();
+  state->look = state->must_say = state->reads = state->writes = state->heard = false;
+  return lost;
+}
+
+// Only who has connected asks.
+void ShmPeers::AskLater(Peer peer, State* state, TimeUs now) {
+  if (peer.value >= kFirstAcceptedPeer) return;
+  state->asks = true;
+  state->pause = std::clamp(2 * state->pause, kAskPeriodUs, kAskPeriodUsMax);
+  state->next_ask = now + state->pause;
+  Schedule(state->next_ask);
+}
+
 void ShmPeers::OnWord(Peer from, const ShmWord& word, TimeUs now) {
   if (word.kind == ShmWord::Kind::kAsk) return OnAsk(from, word.socket);
   const auto found = peers_.find(from);
   if (found == peers_.end()) return;
   State& state = found->second;
   if (word.kind == ShmWord::Kind::kThrough) {
-    if (!state.lane) return;
-    state.reads_at = now;
+    state.heard = state.lane.has_value();
     next_time_ = 0;
   } else if (state.asks) {
     state.asks = false;
     if (word.kind == ShmWord::Kind::kOffer) OnOffer(from, word);
+    if (!state.guest) AskLater(from, &state, now);
   }
 }
 
 void ShmPeers::OnAsk(Peer from, const std::string& boot_id) {
   ShmWord answer;
-  if (door_ && !boot_id.empty() && boot_id == boot_id_)
+  if (door_ && !boot_id.empty() && boot_id == boot_id_ && lanes() < limits::kShmLanesMax)
     answer = {.kind = ShmWord::Kind::kOffer, .socket = door_->name(), .ticket = door_->TicketFor(from)};
   say_(from, answer);  // who does not get it asks again
 }
@@ -63,13 +91,26 @@ void ShmPeers::OnOffer(Peer from, const ShmWord& word) {
 }
 
 void ShmPeers::TakeLane(Peer peer, State* state, ShmLane lane, TimeUs now) {
-  LogInfo("shared memory with peer {}, two rings of {} KiB", peer.value, options_.ring_bytes >> 10);
-  state->guest.reset();
+  End(state);
+  state->asks = false;
   state->lane.emplace(std::move(lane));
   if (options_.lends) state->lane->SetLending();
-  state->reads = state->writes = false;
-  state->reads_at = now + kThroughUs;
-  Schedule(state->reads_at);
+  LogInfo("shared memory with peer {}, two rings of {} KiB", peer.value, state->lane->ring_bytes() >> 10);
+  state->through_by = now + kThroughUs;
+  Schedule(state->through_by);
+}
+
+void ShmPeers::TakeGuest(Peer peer, State* state, TimeUs now) {
+  auto lane = state->guest->Take();
+  if (!lane) return;
+  if (*lane) {
+    TakeLane(peer, state, std::move(**lane), now);
+    state->must_say = true;
+    return;
+  }
+  LogInfo("shared memory: peer {} {}; going on over the network", peer.value, lane->error().message);
+  state->guest.reset();
+  AskLater(peer, state, now);
 }
 
 bool ShmPeers::Send(Peer to, Frames frames) {
@@ -80,22 +121,29 @@ bool ShmPeers::Send(Peer to, Frames frames) {
 }
 
 std::size_t ShmPeers::TendAll(TimeUs now) {
-  if (std::exchange(door_waits_, false)) {
-    door_->Take([&](Peer peer, ShmLane lane) { TakeLane(peer, &peers_[peer], std::move(lane), now); });
-  }
   next_time_ = INT64_MAX;
   waiting_ = false;
   std::size_t lost = 0;
+  if (std::exchange(door_waits_, false)) {
+    door_->Take([&](Peer peer, ShmLane lane) {
+      if (peers_.contains(peer)) lost += End(&peers_[peer]);
+      TakeLane(peer, &peers_[peer], std::move(lane), now);
+    });
+  }
+  if (door_ && !door_->listens()) {
+    if (now >= listen_at_) {
+      door_->Listen();
+      listen_at_ = now + kListenPeriodUs;
+    }
+    Schedule(listen_at_);
+  }
   for (auto& [peer, state] : peers_) {
     TendOne(peer, &state, now);
-    if (!state.lane || !state.lane->ended()) continue;
-    lost += state.lane->waiting_messages();
+    const bool over = state.lane && (state.lane->ended() || (!state.heard && now >= state.through_by));
+    if (!over) continue;
     LogInfo("shared memory with peer {} has ended", peer.value);
-    state.lane.reset();
-    state.reads = state.writes = state.must_say = false;
-    state.asks = peer.value < kFirstAcceptedPeer;
-    state.next_ask = now + kAskPeriodUs;
-    Schedule(state.next_ask);
+    lost += End(&state);
+    AskLater(peer, &state, now);
   }
   std::erase_if(peers_, [](const auto& p) { return !p.second.asks && !p.second.guest && !p.second.lane; });
   return lost;
@@ -104,30 +152,21 @@ std::size_t ShmPeers::TendAll(TimeUs now) {
 void ShmPeers::TendOne(Peer peer, State* state, TimeUs now) {
   if (state->asks) {
     if (now >= state->next_ask)
-      state->next_ask =
-          now +
-          (say_(peer, {.kind = ShmWord::Kind::kAsk, .socket = boot_id_, .ticket = {}}) ? kAskPeriodUs : kSayPeriodUs);
+      state->next_ask = now + (say_(peer, {.kind = ShmWord::Kind::kAsk, .socket = boot_id_, .ticket = {}})
+                                   ? std::max(state->pause, kAskPeriodUs)
+                                   : kSayPeriodUs);
     return Schedule(state->next_ask);
   }
   const bool look = std::exchange(state->look, false);
-  if (state->guest && look) {
-    if (auto lane = state->guest->Take()) {
-      if (*lane) {
-        TakeLane(peer, state, std::move(**lane), now);
-        state->must_say = true;
-      } else {
-        LogInfo("shared memory: peer {} {}; going on over the network", peer.value, lane->error().message);
-        state->guest.reset();
-      }
-    }
-  }
+  if (state->guest && look) TakeGuest(peer, state, now);
   if (!state->lane) return;
   if (look) state->lane->TakeWakes();
-  if (!state->reads && (now >= state->reads_at || state->lane->gone())) {
+  if (!state->reads && (state->heard || state->lane->gone())) {
     state->reads = true;
+    state->pause = 0;
     state->must_say |= !state->writes && !state->lane->gone();
   }
-  if (!state->reads) Schedule(state->reads_at);
+  if (!state->heard) Schedule(state->through_by);
   if (state->must_say) {
     state->writes = say_(peer, {.kind = ShmWord::Kind::kThrough, .socket = {}, .ticket = {}});
     state->must_say = !state->writes;
@@ -172,7 +211,8 @@ bool ShmPeers::Changed() const {
 
 std::size_t ShmPeers::waiting_bytes() const {
   std::size_t bytes = 0;
-  for (const auto& [peer, state] : peers_) bytes += state.lane ? state.lane->waiting_bytes() : 0;
+  for (const auto& [peer, state] : peers_)
+    if (state.lane && !state.lane->gone()) bytes += state.lane->waiting_bytes();
   return bytes;
 }
 

@@ -36,9 +36,10 @@ class ShmPeers {
 
   // Those who connect to us may ask from now on.
   void Open();
-  // We connected to `peer`: asks it for memory, until it answers.
+  // We connected to `peer`: asks it for memory, now and then until there is some.
   void Ask(Peer peer);
-  void Forget(Peer peer) { peers_.erase(peer); }
+  // Returns how many messages were lost.
+  std::size_t Forget(Peer peer);
   void OnWord(Peer from, const ShmWord& word, TimeUs now);
 
   bool Sends(Peer to) const {
@@ -67,16 +68,25 @@ class ShmPeers {
   void Awake();
   bool Changed() const;
 
-  // Calls accept(peer, frames) for up to *budget messages, in turns.
+  // Calls accept(peer, frames) for up to *budget messages, in turns, beginning where the last call ended. Whether it
+  // stopped for the budget: there may be more.
   template <typename Accept>
-  void Drain(std::size_t* budget, Accept accept) {
-    for (bool more = true; more && *budget > 0;) {
+  bool Drain(std::size_t* budget, Accept accept) {
+    for (bool more = true; more;) {
       more = false;
-      for (auto& [peer, state] : peers_) more |= state.reads && DrainOne(peer, &*state.lane, budget, accept);
+      auto it = peers_.upper_bound(last_drained_);
+      for (std::size_t left = peers_.size(); left > 0; --left, ++it) {
+        if (it == peers_.end()) it = peers_.begin();
+        if (!it->second.reads) continue;
+        if (*budget == 0) return true;
+        more |= DrainOne(it->first, &*it->second.lane, budget, accept);
+        last_drained_ = it->first;
+      }
     }
+    return false;
   }
 
-  std::size_t waiting_bytes() const;
+  std::size_t waiting_bytes() const;  // for peers that are there
   std::size_t lanes() const;
 
  private:
@@ -90,15 +100,17 @@ class ShmPeers {
     std::optional<ShmLane> lane;
     bool must_say = false;  // Through
     bool reads = false, writes = false;
-    TimeUs reads_at = 0;  // at the latest: the word may be lost
+    bool heard = false;     // the other side's Through
+    TimeUs through_by = 0;  // or the lane ends: the word is lost
+    TimeUs pause = 0;       // before it asks again; doubles
   };
 
   // Whether the lane may have more.
   template <typename Accept>
   static bool DrainOne(Peer peer, ShmLane* lane, std::size_t* budget, Accept accept) {
     ShmFrames frames;
-    for (std::size_t i = 0; i < kTurn; ++i, --*budget) {
-      if (*budget == 0 || !lane->Receive(&frames)) return false;
+    for (std::size_t i = 0; i < kTurn && *budget > 0; ++i, --*budget) {
+      if (!lane->Receive(&frames)) return false;
       accept(peer, &frames);
     }
     return true;
@@ -108,7 +120,10 @@ class ShmPeers {
   void OnAsk(Peer from, const std::string& boot_id);
   void OnOffer(Peer from, const ShmWord& word);
   void TendOne(Peer peer, State* state, TimeUs now);
+  void TakeGuest(Peer peer, State* state, TimeUs now);
   void TakeLane(Peer peer, State* state, ShmLane lane, TimeUs now);
+  static std::size_t End(State* state);
+  void AskLater(Peer peer, State* state, TimeUs now);
   void Schedule(TimeUs time) { next_time_ = std::min(next_time_, time); }
 
   ShmOptions options_;
@@ -116,9 +131,11 @@ class ShmPeers {
   std::string boot_id_;
   std::optional<ShmDoor> door_;
   bool door_waits_ = false;
+  TimeUs listen_at_ = 0;
   std::map<Peer, State> peers_;
   TimeUs next_time_ = 0;
   bool waiting_ = false;  // a lane may have messages that wait for room
+  Peer last_drained_;
 };
 
 }  // namespace tarn::net

@@ -67,6 +67,8 @@ class Transport {
   // A message in another protocol version from a peer that we connected to comes as Shutdown{kWrongJob}, naming both
   // versions, with the scheduler as its sender (rule N1); from others it is counted and answered.
   //
+  // (Payloads may be good only until the next Receive, where a transport says so.)
+  //
   // Appends about `max` messages to `out` (what came together is given together), and returns how many. Waits up to
   // `timeout_us` (below 0: for ever; rounded up to whole milliseconds) for the first; comes back empty after Wake, a
   // signal or the timeout.

@@ -85,11 +85,12 @@ Buffer Parts::Take(std::size_t i) {
   auto* bytes = static_cast<std::byte*>(zmq_msg_data(&parts_[i]));
   const std::size_t size = zmq_msg_size(&parts_[i]);
   if (size <= Socket::kZeroCopyBytes || reinterpret_cast<std::uintptr_t>(bytes) % 8 != 0) return {};
-  auto held = std::shared_ptr<zmq_msg_t>(new zmq_msg_t, [](zmq_msg_t* message) {
+  auto* empty = new zmq_msg_t;
+  zmq_msg_init(empty);
+  const std::shared_ptr<zmq_msg_t> held(empty, [](zmq_msg_t* message) {
     zmq_msg_close(message);
     delete message;
   });
-  zmq_msg_init(held.get());
   zmq_msg_move(held.get(), &parts_[i]);
   return Buffer::Hold(bytes, size, held);
 }

@@ -40,6 +40,8 @@ constexpr TimeUs kEndlessPeriodUs = 100'000;
 // How often Receive may find messages without looking whether it is to wake up.
 constexpr std::size_t kUnpolledMax = 64;
 constexpr TimeUs kCountPeriodUs = 100'000;
+// Of the messages taken at a time one in so many is left to sockets, however many come through memory.
+constexpr std::size_t kShareOfSockets = 4;
 // While it looks for messages instead of sleeping: looks at memory for each at files.
 constexpr int kLooksAtMemory = 64;
 
@@ -169,7 +171,7 @@ class ZmqTransport::Impl {
       links_.erase(found);
     }
     links_.emplace(peer, Link{Lane(std::move(*socket)), endpoint});
-    shm_.Forget(peer);
+    counters_.dropped_unreachable += shm_.Forget(peer);
     if (options_.shm && peer != kSchedulerPeer) shm_.Ask(peer);
     return {};
   }
@@ -186,19 +188,20 @@ class ZmqTransport::Impl {
   }
 
   std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) {
-    shm_.GiveBack();
     const TimeUs now = NowUs();
     const TimeUs deadline = timeout_us < 0 ? INT64_MAX : now + timeout_us;
     const std::size_t before = out->size();
     CountHandshakes(now);
     for (TimeUs turn = now;; turn = NowUs()) {
       FlushBacklog();
+      shm_.GiveBack();
       TendShm(turn);
       Drain(out, max);
       if (out->size() > before && ++unpolled_ % kUnpolledMax != 0) break;
       const bool at_once = timeout_us == 0 || out->size() > before || max == 0;
       // Files speak of sockets that were found empty, and refused messages too use up the budget.
-      const bool interrupted = !Wait(at_once || AnyMayHold() ? 0 : std::min(deadline, shm_.NextTime()) - turn);
+      const bool interrupted =
+          !Wait(at_once || AnyMayHold() || shm_may_hold_ ? 0 : std::min(deadline, shm_.NextTime()) - turn);
       const bool woken = TakeWake();
       TendShm(turn);
       Drain(out, max - std::min(max, out->size() - before));
@@ -325,24 +328,25 @@ class ZmqTransport::Impl {
 
   // Waits for something to happen, at most so long. False after a signal.
   bool Wait(TimeUs wait_us) {
-    if (wait_us > 0 && busy_poll_us_ > 0 && Look(std::min(wait_us, busy_poll_us_))) return true;
+    bool fine = true;
+    if (wait_us > 0 && busy_poll_us_ > 0 && Look(std::min(wait_us, busy_poll_us_), &fine)) return fine;
     if (wait_us <= 0) return Poll(0);
     asleep_.store(true);
     const bool sleep = shm_.Sleep() && !wake_asked_.load();
-    const bool fine = Poll(sleep ? wait_us : 0);
+    fine = Poll(sleep ? wait_us : 0);
     shm_.Awake();
     asleep_.store(false);
     return fine;
   }
 
-  // Looks until something has happened, at most so long.
-  bool Look(TimeUs us) {
+  // Looks until something has happened, at most so long. `fine`: it was no signal.
+  bool Look(TimeUs us, bool* fine) {
     for (const TimeUs end = NowUs() + us; NowUs() < end;) {
       for (int i = 0; i < kLooksAtMemory; ++i) {
         if (shm_.Changed() || wake_asked_.load(std::memory_order_relaxed)) return true;
         Pause();
       }
-      Poll(0);
+      if (*fine = Poll(0); !*fine) return true;
       if (AnyMayHold() || shm_.NextTime() == 0) return true;
     }
     return false;
@@ -414,10 +418,13 @@ class ZmqTransport::Impl {
 
   // Takes up to `budget` messages, good or bad, of the lanes that may hold some, in turns.
   void Drain(std::vector<Received>* out, std::size_t budget) {
-    shm_.Drain(&budget, [&](Peer from, ShmFrames* frames) {
+    std::size_t of_memory = budget - budget / kShareOfSockets;
+    budget -= of_memory;
+    shm_may_hold_ = shm_.Drain(&of_memory, [&](Peer from, ShmFrames* frames) {
       if (IsAccepted(from)) accepted_.Touch(from);
       AcceptAll(from, frames->views(), frames, out);
     });
+    budget += of_memory;
     ready_.clear();
     if (router_ && router_->may_hold) ready_.push_back({&*router_, Peer()});
     for (auto& [peer, link] : links_)
@@ -554,6 +561,7 @@ class ZmqTransport::Impl {
   Backlog backlog_;
   ShmPeers shm_;
   int wake_;
+  bool shm_may_hold_ = false;  // more than the last Drain took
   std::atomic<bool> wake_asked_{false}, asleep_{false};
   TimeUs busy_poll_us_ = 0;
   std::optional<Lane> router_;

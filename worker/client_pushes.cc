@@ -65,6 +65,7 @@ void ClientPushes::Enqueue(Pending pending) {
     ++pending.unacked;
   }
   pending_bytes_ += pending.bytes();
+  pushes_.at(pending.push).bytes += pending.bytes();
   LaneOf(pending.shard).queue.push_back(order);
   messages_.emplace(order, std::move(pending));
 }
@@ -155,9 +156,9 @@ void ClientPushes::Finish(Order order) {
     const auto open = open_clocks_.find(push->second.clock);
     if (--open->second == 0) open_clocks_.erase(open);
     desk_->events.push_back(PushDone{pending.push});
+    pending_bytes_ -= push->second.bytes;
     pushes_.erase(push);
   }
-  pending_bytes_ -= pending.bytes();
   messages_.erase(it);
 }
 
@@ -241,10 +242,11 @@ void ClientPushes::Reroute() {
   std::map<Order, Pending> old;
   old.swap(messages_);
   lanes_.clear();
-  pending_bytes_ = 0;
   for (PartitionLog& log : partitions_) log.waiting.clear();
   for (auto& [order, pending] : old) {
     if (pending.attempt.value != 0) ++desk_->counters.repeats;
+    pending_bytes_ -= pending.bytes();
+    pushes_.at(pending.push).bytes -= pending.bytes();
     std::map<ShardId, std::vector<std::uint32_t>> by_owner;
     for (std::uint32_t i = 0; i < pending.keys.sections.size(); ++i) {
       const Section& section = pending.keys.sections[i];

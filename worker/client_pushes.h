@@ -82,6 +82,7 @@ class ClientPushes {
   struct CallerPush {
     Clock clock;
     std::uint32_t messages = 0;  // unacknowledged
+    std::size_t bytes = 0;       // of all: those acknowledged may share a buffer with those that are not
   };
 
   Lane& LaneOf(ShardId shard);

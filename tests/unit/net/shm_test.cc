@@ -200,6 +200,20 @@ TEST(ShmLaneTest, LentPayloadsStayUntilTheyAreGivenBack) {
   }
 }
 
+TEST(ShmLaneTest, WhatIsLentOutlivesTheLane) {
+  SplitMix random(13);
+  Ends ends = MakeEnds(16 * kRing);
+  ends.server->SetLending();
+  const Buffer sent = RandomBytes(&random, 100'000);
+  ASSERT_TRUE(ends.client->Send({Buffer(), Buffer(), sent}, kAnyBytes));
+  ShmFrames got;
+  ASSERT_TRUE(ends.server->Receive(&got));
+  const Buffer lent = got.Take(2);
+  ends.client.reset();
+  ends.server.reset();
+  EXPECT_EQ(std::memcmp(lent.data(), sent.data(), sent.size()), 0);
+}
+
 TEST(ShmLaneDeathTest, WhatIsLentMustNotBeKept) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   SplitMix random(12);
@@ -435,6 +449,28 @@ TEST_F(ShmDoorTest, StrangersGetNothing) {
     ASSERT_TRUE(refused);
     EXPECT_FALSE(*refused);
   }
+}
+
+TEST_F(ShmDoorTest, ManyAtOnceAreAllServed) {
+  ASSERT_TRUE(door_);
+  std::vector<ShmGuest> guests;
+  for (std::uint64_t n = 0; n < limits::kShmGuestsMax + 50; ++n) {
+    auto guest = ShmGuest::Knock(door_->name(), door_->TicketFor(Peer(n)));
+    ASSERT_TRUE(guest) << guest.error().message;
+    guests.push_back(std::move(*guest));
+  }
+  std::size_t welcomed = 0;
+  door_->Take([&](Peer, ShmLane) { ++welcomed; });
+  EXPECT_EQ(welcomed, guests.size());
+}
+
+TEST_F(ShmDoorTest, TheOldestTicketsAreForgotten) {
+  ASSERT_TRUE(door_);
+  const std::string oldest = door_->TicketFor(Peer(0)), second = door_->TicketFor(Peer(1));
+  for (std::uint64_t n = 2; n <= limits::kShmTicketsMax; ++n) door_->TicketFor(Peer(n));
+  auto late = ShmGuest::Knock(door_->name(), oldest), early = ShmGuest::Knock(door_->name(), second);
+  ASSERT_TRUE(late && early);
+  EXPECT_EQ(Welcomed(), std::vector{Peer(1)});
 }
 
 TEST_F(ShmDoorTest, NoDoor) { EXPECT_FALSE(ShmGuest::Knock("tarn-that-nobody-has-opened", "ticket")); }

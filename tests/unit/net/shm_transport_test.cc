@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -96,6 +98,69 @@ TEST_F(ShmTransportTest, NothingIsLostOrOvertakenAtTheChange) {
   EXPECT_EQ(at_client, kMessages);
   EXPECT_TRUE(shared);
   EXPECT_EQ(client->counters().dropped_backlog + server->counters().dropped_backlog, 0u);
+}
+
+// Lanes that never run dry leave their turn to each other, and to those who come by the network.
+TEST_F(ShmTransportTest, FullLanesStarveNobody) {
+  constexpr std::size_t kClients = 9, kMax = 64;
+  auto server = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  std::vector<std::unique_ptr<ZmqTransport>> clients;
+  std::vector<Received> got;
+  for (std::size_t i = 0; i < kClients; ++i) {
+    clients.push_back(Make());
+    ASSERT_TRUE(clients.back()->Connect(kServer, endpoint));
+    for (int turn = 0; turn < 5'000 && server->counters().shm_peers <= i; ++turn) {
+      clients.back()->Receive(&got, 16, 1'000);
+      server->Receive(&got, 16, 1'000);
+    }
+    for (int turn = 0; turn < 5'000 && clients.back()->counters().shm_peers == 0; ++turn) {
+      clients.back()->Receive(&got, 16, 1'000);
+      server->Receive(&got, 16, 1'000);
+    }
+  }
+  ASSERT_EQ(server->counters().shm_peers, kClients);
+  auto stranger = Make({.shm = false});
+  ASSERT_TRUE(stranger->Connect(kServer, endpoint));
+  constexpr std::uint64_t kStrangers = 1'000'000;
+  std::map<std::uint64_t, std::size_t> heard;  // by what a client's ticks begin with
+  bool stranger_heard = false;
+  for (int turn = 0; turn < 3'000; ++turn) {
+    for (std::size_t i = 0; i < kClients; ++i) {
+      std::vector<Received> none;
+      clients[i]->Receive(&none, 1, 0);
+      if (clients[i]->counters().backlog_bytes == 0)
+        for (int n = 0; n < 64; ++n) clients[i]->Send(kServer, NumberedTick(i + 1));
+    }
+    if (turn % 100 == 0) stranger->Send(kServer, NumberedTick(kStrangers));
+    stranger->Receive(&got, 0, 0);
+    got.clear();
+    server->Receive(&got, kMax, 0);
+    for (const Received& r : got) {
+      ++heard[TickOf(r)];
+      stranger_heard |= TickOf(r) == kStrangers;
+    }
+  }
+  EXPECT_TRUE(stranger_heard);
+  for (std::size_t i = 0; i < kClients; ++i) EXPECT_GT(heard[i + 1], 1'000u) << "client " << i;
+}
+
+TEST_F(ShmTransportTest, NotMoreThanTheLimitShareMemory) {
+  auto server = Make({.shm_ring_bytes = 64 << 10});
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  std::vector<std::unique_ptr<ZmqTransport>> clients;
+  for (std::size_t i = 0; i <= limits::kShmLanesMax; ++i) {
+    clients.push_back(Make());
+    ASSERT_TRUE(clients.back()->Connect(kServer, endpoint));
+    std::vector<Received> got;
+    for (int turn = 0; turn < 5'000 && server->counters().shm_peers < std::min(i + 1, limits::kShmLanesMax); ++turn) {
+      clients.back()->Receive(&got, 16, 1'000);
+      server->Receive(&got, 16, 1'000);
+    }
+  }
+  EXPECT_EQ(server->counters().shm_peers, limits::kShmLanesMax);
+  clients.back()->Send(kServer, NumberedTick(5));
+  EXPECT_EQ(Move(clients.back().get(), server.get(), 1).size(), 1u);
 }
 
 TEST_F(ShmTransportTest, ASleeperIsWokenByMemory) {
