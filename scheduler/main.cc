@@ -66,7 +66,10 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
                                 : LoadJob(flags->job, flags->overrides);
   if (!job) return std::unexpected(job.error());
   options.job = std::move(*job);
-  if (ToToml(options.job) != state.progress.job_text)
+  // As this build reads it: a key that is newer than the run has its default in both.
+  const auto was = ParseJob(state.progress.job_text, flags->resume, "/");
+  if (!was) return std::unexpected(was.error());
+  if (ToToml(options.job) != ToToml(*was))
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--resume {0}: a run goes on from its log as it was, and this job differs from it. To "
                             "change it, resume from a checkpoint: {0}/checkpoints/ckpt-N",

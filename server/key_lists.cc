@@ -7,9 +7,15 @@
 namespace tarn::server {
 
 void KeyLists::Keep(Incarnation incarnation, const KeyList& keys, const Buffer& frame) {
+  const std::size_t cost = frame.size() + kEntryBytes;
+  if (const auto known = workers_.find(incarnation); known != workers_.end()) {
+    const auto old = known->second.by_number.find(keys.list);
+    if (old != known->second.by_number.end()) Remove(old->second);
+  }
+  if (cost > std::min(bytes_max_, worker_bytes_max_)) return;
   Worker& worker = workers_[incarnation];
-  if (const auto old = worker.by_number.find(keys.list); old != worker.by_number.end()) Remove(old->second);
-  if (frame.size() + sizeof(Entry) > std::min(bytes_max_, worker_bytes_max_)) return;
+  while (worker.bytes + cost > worker_bytes_max_) Remove(worker.lists.back());
+  while (bytes_ + cost > bytes_max_) Remove(std::prev(entries_.end()));
   // A copy: the frame may be memory that its transport wants back.
   List list{keys.codec, keys.first_key, keys.count, Buffer::Copy(frame.data(), frame.size())};
   bytes_ += Cost(list);
@@ -18,7 +24,10 @@ void KeyLists::Keep(Incarnation incarnation, const KeyList& keys, const Buffer& 
   worker.lists.push_front(entries_.begin());
   entries_.front().place = worker.lists.begin();
   worker.by_number.emplace(keys.list, entries_.begin());
-  while (worker.bytes > worker_bytes_max_) Remove(worker.lists.back());
+}
+
+void KeyLists::SetBound(std::size_t bytes_max) {
+  bytes_max_ = bytes_max;
   while (bytes_ > bytes_max_) Remove(std::prev(entries_.end()));
 }
 

@@ -32,6 +32,8 @@ class KeyLists {
   const List* Find(Incarnation incarnation, std::uint64_t number);
   void Drop(Incarnation incarnation);
   void Clear();
+  // Of all lists together, from now on.
+  void SetBound(std::size_t bytes_max);
 
   std::size_t size() const { return entries_.size(); }
   std::size_t bytes() const { return bytes_; }
@@ -51,7 +53,9 @@ class KeyLists {
     std::map<std::uint64_t, Entries::iterator> by_number;
     std::size_t bytes = 0;
   };
-  static std::size_t Cost(const List& list) { return list.frame.size() + sizeof(Entry); }
+  // With what lists, maps and the allocator add to an entry, about.
+  static constexpr std::size_t kEntryBytes = sizeof(Entry) + 256;
+  static std::size_t Cost(const List& list) { return list.frame.size() + kEntryBytes; }
   void Remove(Entries::iterator it);
 
   std::size_t bytes_max_, worker_bytes_max_;

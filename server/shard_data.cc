@@ -38,7 +38,9 @@ void Shard::Impl::PutKeys(Message* message) {
   if (auto* push = std::get_if<Push>(&message->body)) keys = &push->keys;
   if (auto* both = std::get_if<PushPull>(&message->body)) keys = &both->push.keys;
   if (auto* soon = std::get_if<Prefetch>(&message->body)) keys = &soon->keys;
-  if (keys == nullptr) return;
+  // Nothing is made for whom it will be refused.
+  if (keys == nullptr || !CheckSender(*message)) return;
+  if (keys->count * sizeof(Key) + message->values.size() > limits::kMessageBytesMax) return;
   DecodeDelta(keys, &message->keys);
   if (keys->codec != KeyCodec::kHeld) return;
   const KeyLists::List* held = lists_.Find(message->sender.incarnation, keys->list);

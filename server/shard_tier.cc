@@ -3,6 +3,7 @@
 // rows) is read by the row store when it is met.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/data_message.h"
@@ -15,9 +16,16 @@ Expected<std::unique_ptr<Residency>> Shard::Impl::MakeTier(const Job& job, std::
   auto tier = options_.make_tier(job);
   if (!tier) return std::unexpected(tier.error());
   if (!tier->store) return nullptr;
+  BoundLists(tier->limit_bytes);
   return std::make_unique<Residency>(
       ResidencyOptions{.limit_bytes = tier->limit_bytes, .places = static_cast<std::uint32_t>(partitions)},
       std::move(tier->store));
+}
+
+// Rows come first: each list saves its worker a few bytes, each row a look at the disk.
+void Shard::Impl::BoundLists(std::size_t memory_limit) {
+  constexpr std::size_t kShare = 32;
+  lists_.SetBound(std::min(options_.held_lists_bytes_max, memory_limit / kShare));
 }
 
 std::size_t Shard::Impl::WaitingBytes() const {

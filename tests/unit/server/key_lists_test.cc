@@ -60,6 +60,20 @@ TEST(KeyListsTest, TheBoundHoldsAndThoseUsedLastStay) {
   EXPECT_EQ(lists.size(), 3u);
 }
 
+TEST(KeyListsTest, ABoundThatSinksTakesTheOldest) {
+  KeyLists lists(1 << 20, 1 << 20);
+  for (std::uint64_t i = 1; i <= 4; ++i) lists.Keep(kA, Numbered(i, 100), Keys(100, i));
+  const std::size_t one = lists.bytes() / 4;
+  lists.SetBound(2 * one + one / 2);
+  EXPECT_EQ(lists.size(), 2u);
+  EXPECT_EQ(lists.Find(kA, 2), nullptr);
+  EXPECT_NE(lists.Find(kA, 3), nullptr);
+  lists.Keep(kB, Numbered(1, 100), Keys(100, 9));
+  EXPECT_EQ(lists.size(), 2u);
+  lists.SetBound(0);
+  EXPECT_EQ(lists.bytes(), 0u);
+}
+
 TEST(KeyListsTest, AWorkerHasABoundOfItsOwn) {
   KeyLists probe(1 << 20, 1 << 20);
   probe.Keep(kA, Numbered(1, 100), Keys(100, 0));
