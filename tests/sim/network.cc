@@ -6,20 +6,6 @@
 
 namespace tarn::sim {
 
-void EventQueue::At(TimeUs time, std::function<void()> run) {
-  events_.push({std::max(time, now_), next_order_++, std::move(run)});
-}
-
-bool EventQueue::RunOne() {
-  if (events_.empty()) return false;
-  Event event = std::move(const_cast<Event&>(events_.top()));  // moved out just before it is popped
-  events_.pop();
-  now_ = event.time;
-  ++executed_;
-  event.run();
-  return true;
-}
-
 Network::Network(EventQueue* events, const Faults& faults, std::uint64_t seed, bool through_frames, Deliver deliver)
     : events_(events),
       faults_(faults),

@@ -1,4 +1,4 @@
-// Virtual time and a network that delays, drops, repeats, reorders and cuts. Everything is drawn from one seed.
+// A network that delays, drops, repeats, reorders and cuts. Everything is drawn from one seed.
 //
 // A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes
 // talk over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that
@@ -8,42 +8,19 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <queue>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/hash.h"
 #include "core/message.h"
+#include "tests/sim/event_queue.h"
 #include "tests/sim/scenario.h"
 
 namespace tarn::sim {
 
 using NodeId = std::uint32_t;
 using ProcessId = std::uint32_t;
-
-// Runs callbacks in order of time, first come first served at equal times.
-class EventQueue {
- public:
-  void At(TimeUs time, std::function<void()> run);
-  // Runs the next event; false if there is none.
-  bool RunOne();
-  TimeUs now() const { return now_; }
-  std::uint64_t executed() const { return executed_; }
-
- private:
-  struct Event {
-    TimeUs time;
-    std::uint64_t order;
-    std::function<void()> run;
-    bool operator<(const Event& other) const {  // for a max-heap: later is less
-      return time != other.time ? time > other.time : order > other.order;
-    }
-  };
-  std::priority_queue<Event> events_;
-  TimeUs now_ = 0;
-  std::uint64_t next_order_ = 0, executed_ = 0;
-};
 
 struct NetworkCounters {
   std::uint64_t sent = 0, delivered = 0, dropped = 0, duplicated = 0, reordered = 0, spiked = 0, cut = 0;

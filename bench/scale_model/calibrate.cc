@@ -1,0 +1,59 @@
+#include "bench/scale_model/calibrate.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+
+#include "bench/scale_model/fleet_model.h"
+#include "bench/scale_model/stage_costs.h"
+#include "bench/scale_model/transport_costs.h"
+
+namespace tarn::scale {
+namespace {
+
+struct Shape {
+  std::uint32_t workers, servers, clocks;
+};
+// So many batches in all that rows are born as seldom as in a run of the whole set; two and more workers, so that the
+// first tick of a clock does not close it; many shards, so that messages can be told from rows.
+constexpr Shape kAggregated[] = {{2, 1, 100}, {2, 16, 30}, {2, 256, 12}, {8, 1, 16}, {8, 64, 6}};
+constexpr Shape kImmediate[] = {{2, 1, 40}, {2, 64, 12}};
+
+void Say(const char* what) { fmt::print(stderr, "scale_model: measuring {}\n", what); }
+
+}  // namespace
+
+Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
+  Costs costs;
+  Say("the transport");
+  TARN_RETURN_IF_ERROR(MeasureTransport(options.seconds, &costs));
+  Say("batches");
+  TARN_RETURN_IF_ERROR(MeasureStages(given, options.seconds, &costs));
+  Say("the state machines");
+  std::map<Work, std::vector<Sample>> samples;
+  for (const bool aggregated : {true, false}) {
+    Job job = given;
+    job.consistency = {.mode = ConsistencyMode::kBsp,
+                       .apply = aggregated ? ApplyMode::kAggregated : ApplyMode::kImmediate};
+    job.fleet.partition_bits = 8;
+    auto workload = Workload::Make(job, {.batch_rows = job.train.batch_rows, .batches = 512, .small_rows = false});
+    if (!workload) return std::unexpected(workload.error());
+    for (const Shape& shape : aggregated ? std::span<const Shape>(kAggregated) : std::span<const Shape>(kImmediate)) {
+      FleetOptions fleet{.workers = shape.workers, .servers = shape.servers, .clocks = shape.clocks};
+      fleet.stragglers.share = 0;
+      fleet.free = true;
+      Meter meter;
+      RunFleet(job, fleet, {}, workload->get(), &meter);
+      for (const auto& [work, taken] : meter.samples()) {
+        const bool only_immediate = work == Work::kApply;
+        if (aggregated || only_immediate)
+          samples[work].insert(samples[work].end(), taken.begin(), taken.end());
+      }
+    }
+  }
+  for (const auto& [work, taken] : samples) costs[work] = Fit(taken);
+  return costs;
+}
+
+}  // namespace tarn::scale

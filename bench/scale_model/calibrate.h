@@ -1,0 +1,20 @@
+// Measures what the work of a job costs on this machine (costs.h), with the real code and the job's data:
+//
+//   read, plan, compute   one thread, batches of several sizes; and again on two threads at once (busy_slowdown)
+//   the state machines    RunFleet with a meter: a worker and its shards in one thread, rows and optimizers as the job's
+//   transport             net::ZmqTransport to an echo in another process, over loopback
+#pragma once
+
+#include "bench/scale_model/costs.h"
+#include "core/job.h"
+
+namespace tarn::scale {
+
+struct CalibrateOptions {
+  double seconds = 1;  // of each measurement, about
+};
+
+// To be called while no other thread runs (it forks). Says on stderr what it is at.
+Expected<Costs> Calibrate(const Job& job, const CalibrateOptions& options);
+
+}  // namespace tarn::scale

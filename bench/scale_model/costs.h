@@ -1,0 +1,84 @@
+// What the work of a fleet costs: nanoseconds of a thread, as straight lines fitted to measurements (calibrate.h) and
+// kept in a text file of "name value" lines.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+
+namespace tarn::scale {
+
+enum class Work : std::uint8_t {
+  // A batch; rows: samples.
+  kRead,     // reader's thread
+  kPlan,     // the same
+  kCompute,  // forward, backward
+  // worker::Client, a message and its rows; third: shards of the fleet (it looks at all lanes in every step).
+  kAsk,
+  kTakeReply,
+  kPush,
+  kTakeAck,
+  kTick,
+  kTakeTickAck,
+  // server::Shard, a message and its rows.
+  kPark,    // a pull comes
+  kServe,   // its answer is made
+  kGather,  // a push comes, aggregated
+  kApply,   // a push comes, applied at once
+  kShardTick,
+  kClose,  // a clock: messages: contributions, and their rows; third: different rows
+  // net::ZmqTransport, encoding and decoding; a message; rows: bytes.
+  kSend,       // the caller's thread
+  kReceive,    // the same
+  kIoSend,     // ZeroMQ's thread and the kernel
+  kIoReceive,  // the same
+  kCount,
+};
+inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::kCount);
+
+std::string_view Name(Work work);
+
+// What a piece of work is made of. rows: of sparse tables; dense: of dense ones, by 16 values; third: see Work.
+inline constexpr std::size_t kParts = 4;
+struct Amount {
+  double messages = 0, rows = 0, dense = 0, third = 0;
+  std::array<double, kParts> parts() const { return {messages, rows, dense, third}; }
+};
+
+// The sum of the parts, each times its cost.
+struct Line {
+  double message_ns = 0, row_ns = 0, dense_ns = 0, third_ns = 0;
+  double operator()(const Amount& a) const {
+    return a.messages * message_ns + a.rows * row_ns + a.dense * dense_ns + a.third * third_ns;
+  }
+};
+
+struct Costs {
+  std::array<Line, kWorks> lines;
+  // Time that all threads need while another core of their host is busy, as a multiple.
+  double busy_slowdown = 1;
+  // From a thread's send to the receiving thread's wake-up on one host, besides the above.
+  double local_latency_ns = 0;
+  const Line& operator[](Work work) const { return lines[static_cast<std::size_t>(work)]; }
+  Line& operator[](Work work) { return lines[static_cast<std::size_t>(work)]; }
+};
+
+std::string ToText(const Costs& costs);
+// kNotFound, kInvalidArgument: names the file and the line.
+Expected<Costs> ReadCosts(const std::string& path);
+
+// One measurement: what was done, and how long it took.
+struct Sample {
+  Amount amount;
+  double ns = 0;
+};
+// The line of least relative squares through the samples, without negative coefficients; what is far off it (a thread
+// that lost its core meanwhile) is dropped, and the line drawn again.
+Line Fit(std::span<const Sample> samples);
+
+}  // namespace tarn::scale

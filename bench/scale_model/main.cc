@@ -1,0 +1,171 @@
+// scale_model: what a fleet of many machines would do, from the real state machines in simulated time and costs
+// measured on this one. bench/scale runs it for many fleets and draws what comes out.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <bit>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bench/data_plane/measure.h"
+#include "bench/scale_model/calibrate.h"
+#include "bench/scale_model/fleet_model.h"
+#include "core/file.h"
+#include "core/limits.h"
+
+namespace {
+
+using namespace tarn;
+using namespace tarn::scale;
+
+constexpr const char* kEpilog = R"(
+First measure, then ask:
+  scale_model calibrate --job examples/criteo-dlrm.toml --out costs.txt
+  scale_model run --job examples/criteo-dlrm.toml --costs costs.txt --workers 64 --servers 8
+  scale_model run ... --set consistency.mode=ssp consistency.staleness=2
+  scale_model run ... --cores 2        as if all nodes shared this machine's cores: to compare with a real run
+
+exit codes  0 done    1 it came to nothing    2 bad usage
+)";
+
+struct Arguments {
+  std::string job = "examples/criteo-dlrm.toml", costs, out = "costs.txt", name = "model";
+  std::vector<std::string> sets;
+  CalibrateOptions calibrate;
+  FleetOptions fleet;
+  WorkloadOptions workload;
+};
+
+int Complain(const Error& error) {
+  fmt::print(stderr, "scale_model: {}\n", error.message);
+  return 1;
+}
+
+void PrintResult(const Arguments& a, const Job& job, const Workload& workload, const FleetResult& r) {
+  const FleetOptions& f = a.fleet;
+  bench::Figure figure{a.name, r.samples_per_second, "samples/s", {}, {}};
+  figure.settings = {{"workers", std::uint64_t{f.workers}},
+                     {"servers", std::uint64_t{f.servers}},
+                     {"bundle", std::uint64_t{f.bundle}},
+                     {"mode", std::string(Name(job.consistency.mode))},
+                     {"staleness", std::uint64_t{job.consistency.staleness}},
+                     {"apply", std::string(Name(job.consistency.apply))},
+                     {"batch_rows", std::uint64_t{workload.batch_rows()}},
+                     {"prefetch", std::uint64_t{job.train.prefetch}},
+                     {"partition_bits", std::uint64_t{job.fleet.partition_bits}},
+                     {"node_cores", std::uint64_t{f.cores}},
+                     {"gbit_per_second", fmt::format("{}", f.network.gbit_per_second)},
+                     {"latency_us", fmt::format("{}", f.network.latency_us)},
+                     {"stragglers", fmt::format("{}", f.stragglers.share)},
+                     {"times_slower", fmt::format("{}", f.stragglers.times_slower)},
+                     {"straggler_period_s", fmt::format("{}", f.stragglers.period_seconds)},
+                     {"warm_up", std::uint64_t{f.warm_up}},
+                     {"clocks", std::uint64_t{f.clocks}},
+                     {"seed", f.seed}};
+  figure.more = {{"clock_ms", r.clock_seconds * 1e3},
+                 {"compute_ms", r.batch_seconds * 1e3},
+                 {"rows_per_batch", workload.mean_sparse_rows()},
+                 {"worker_compute", r.worker_compute},
+                 {"worker_messages", r.worker_messages},
+                 {"worker_waits", r.worker_waits},
+                 {"worker_io", r.worker_io},
+                 {"server_busy", r.server_busy},
+                 {"server_busiest", r.server_busiest},
+                 {"server_io", r.server_io},
+                 {"link_busiest", r.link_busiest},
+                 {"messages_per_clock", r.messages_per_clock},
+                 {"tick_messages_per_clock", r.tick_messages_per_clock},
+                 {"megabytes_per_clock", r.bytes_per_clock * 1e-6},
+                 {"refused", double(r.refused)},
+                 {"repeats", double(r.repeats)},
+                 {"staleness_mean", r.staleness_mean},
+                 {"events", double(r.events)},
+                 {"wall_seconds", r.wall_seconds},
+                 {"peak_gib", r.peak_gib}};
+  bench::Print(figure);
+}
+
+int RunOne(Arguments a, Job job) {
+  if (a.fleet.servers % a.fleet.bundle != 0) {
+    fmt::print(stderr, "scale_model: --bundle {}: must divide --servers {}\n", a.fleet.bundle, a.fleet.servers);
+    return 2;
+  }
+  const std::uint32_t shards = a.fleet.servers / a.fleet.bundle;
+  if (shards > (1u << limits::kPartitionBitsMax)) {
+    fmt::print(stderr, "scale_model: {} simulated servers: at most {}\n", shards, 1u << limits::kPartitionBitsMax);
+    return 2;
+  }
+  job.fleet.partition_bits = std::max<std::uint32_t>(job.fleet.partition_bits, std::bit_width(shards - 1));
+  const auto costs = ReadCosts(a.costs);
+  if (!costs) return Complain(costs.error());
+  if (a.workload.batch_rows == 0) a.workload.batch_rows = job.train.batch_rows;
+  auto workload = Workload::Make(job, a.workload);
+  if (!workload) return Complain(workload.error());
+  PrintResult(a, job, **workload, RunFleet(job, a.fleet, *costs, workload->get(), nullptr));
+  return 0;
+}
+
+int CalibrateTo(const Arguments& a, const Job& job) {
+  const auto costs = Calibrate(job, a.calibrate);
+  if (!costs) return Complain(costs.error());
+  if (auto status = WriteFileAtomic(a.out, ToText(*costs)); !status) return Complain(status.error());
+  fmt::print("{}", ToText(*costs));
+  return 0;
+}
+
+void AddJob(CLI::App* app, Arguments* a) {
+  app->add_option("--job", a->job, "job file: model, data, batch, consistency")->capture_default_str();
+  app->add_option("--set", a->sets, "section.key=value of the job, as for tools/launch")->expected(1, 100);
+}
+
+void AddFleet(CLI::App* app, Arguments* a) {
+  FleetOptions& f = a->fleet;
+  app->add_option("--workers", f.workers, "how many")->check(CLI::Range(1u, limits::kWorkersMax))->capture_default_str();
+  app->add_option("--servers", f.servers, "how many, of one shard each")->check(CLI::Range(1u, 65536u))->capture_default_str();
+  app->add_option("--bundle", f.bundle, "servers simulated as one shard, for large fleets")->check(CLI::Range(1u, 1024u))->capture_default_str();
+  app->add_option("--batch", a->workload.batch_rows, "rows of a worker's batch; 0: the job's")->capture_default_str();
+  app->add_option("--batches", a->workload.batches, "different ones, read from the data set")->check(CLI::Range(1u, 65536u))->capture_default_str();
+  app->add_option("--cores", f.cores, "that all nodes share on one machine; 0: a machine a node, with a network")->capture_default_str();
+  app->add_option("--gbit", f.network.gbit_per_second, "of each link and direction, Gb/s; 0: no limit")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app->add_option("--latency", f.network.latency_us, "one way, us")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app->add_option("--stragglers", f.stragglers.share, "share of the nodes that are slow")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  app->add_option("--slower", f.stragglers.times_slower, "how many times they take")->check(CLI::Range(1.0, 1000.0))->capture_default_str();
+  app->add_option("--straggler-period", f.stragglers.period_seconds, "seconds until others are slow; 0: always the same")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app->add_option("--warm-up", f.warm_up, "clocks that do not count")->check(CLI::Range(1u, 10000u))->capture_default_str();
+  app->add_option("--clocks", f.clocks, "clocks that count")->check(CLI::Range(1u, 10000u))->capture_default_str();
+  app->add_option("--seed", f.seed, "who is slow, and who begins with which batch")->capture_default_str();
+  app->add_flag("--free", f.free, "nothing but the batch takes time: must give workers x batch / compute");
+  app->add_option("--name", a->name, "of the line that is printed")->capture_default_str();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments a;
+  a.workload.batch_rows = 0;
+  a.fleet.progress_seconds = 2;
+  CLI::App app{"Predicts the throughput of large fleets: the real scheduler, shards and clients in simulated time."};
+  app.footer(kEpilog);
+  app.require_subcommand(1);
+  CLI::App* calibrate = app.add_subcommand("calibrate", "measures what the job's work costs on this machine");
+  AddJob(calibrate, &a);
+  calibrate->add_option("--out", a.out, "file to write")->capture_default_str();
+  calibrate->add_option("--seconds", a.calibrate.seconds, "of each measurement")->check(CLI::PositiveNumber)->capture_default_str();
+  CLI::App* run = app.add_subcommand("run", "one fleet in simulated time; prints one line of JSON");
+  AddJob(run, &a);
+  run->add_option("--costs", a.costs, "what calibrate has written")->required();
+  AddFleet(run, &a);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const auto job = LoadJob(a.job, a.sets);
+  if (!job) {
+    fmt::print(stderr, "scale_model: {}\n", job.error().message);
+    return 2;
+  }
+  return *calibrate ? CalibrateTo(a, *job) : RunOne(a, *job);
+}

@@ -1,0 +1,31 @@
+// Measures the steps of the real state machines while a simulated fleet runs them (FleetModel with a meter): a lap is
+// what passed since the lap before.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <vector>
+
+#include "bench/scale_model/costs.h"
+
+namespace tarn::scale {
+
+class Meter {
+ public:
+  void Begin() { last_ = Clock::now(); }
+  double Lap() {
+    const auto now = Clock::now();
+    const double ns = std::chrono::duration<double, std::nano>(now - last_).count();
+    last_ = Clock::now();
+    return ns;
+  }
+  void Add(Work work, const Sample& sample) { samples_[work].push_back(sample); }
+  const std::map<Work, std::vector<Sample>>& samples() const { return samples_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_;
+  std::map<Work, std::vector<Sample>> samples_;
+};
+
+}  // namespace tarn::scale

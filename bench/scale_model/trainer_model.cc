@@ -1,0 +1,150 @@
+#include "bench/scale_model/trainer_model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace tarn::scale {
+namespace {
+
+constexpr std::uint32_t kLeasesAhead = 2;  // as Trainer
+
+}  // namespace
+
+TrainerModel::TrainerModel(TrainerModelOptions options, Workload* workload, Meter* meter)
+    : options_(std::move(options)), workload_(workload), meter_(meter), client_(options_.client) {}
+
+void TrainerModel::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
+  client_.OnMessage(from, std::move(message), now, out);
+  TakeEvents(now, out);
+}
+
+void TrainerModel::OnTimer(TimeUs now, Outbox* out) {
+  client_.OnTimer(now, out);
+  TakeEvents(now, out);
+}
+
+void TrainerModel::TakeEvents(TimeUs now, Outbox* out) {
+  for (worker::ClientEvent& event : client_.TakeEvents()) {
+    if (const auto* pull = std::get_if<worker::PullDone>(&event)) {
+      for (InFlight& batch : window_) std::erase(batch.waiting, pull->request);
+    } else if (const auto* tick = std::get_if<worker::TickDone>(&event)) {
+      while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= tick->clock.value) {
+        done_.push_back(done_at_tick_.begin()->second);
+        done_at_tick_.erase(done_at_tick_.begin());
+      }
+    } else if (const auto* leases = std::get_if<worker::LeasesGranted>(&event)) {
+      asked_ = false;
+      for (const LeaseGrant& grant : leases->reply.grants) leases_.push_back(grant);
+      TARN_CHECK(!leases->reply.finished, "a simulated run is stopped before its data end");
+      if (leases->reply.grants.empty()) jump_to_ = leases->reply.jump_to;
+    } else if (const auto* table = std::get_if<worker::TableReady>(&event)) {
+      TARN_CHECK(table->code == ErrorCode::kOk, "a table of the model is refused");
+      workload_->SetId(table->spec);
+      ++tables_ready_;
+    } else if (const auto* failed = std::get_if<worker::RequestFailed>(&event)) {
+      TARN_CHECK(false, failed->error.message.c_str());
+    }
+  }
+  if (client_.state() != worker::ClientState::kRunning || tables_asked_) return;
+  tables_asked_ = true;
+  next_clock_ = client_.clock();
+  for (const worker::TableUse& use : workload_->tables()) client_.CreateTable(use.spec, now, out);
+}
+
+void TrainerModel::Turn(TimeUs now, Outbox* out) {
+  if (!begun_ || !ready()) return;
+  while (window_.size() < 1 + options_.prefetch && read_ > 0) {
+    --read_;
+    window_.push_back(NextBatch());
+    StartPulls(&window_.back(), now, out);
+  }
+  AskForWork(now, out);
+}
+
+TrainerModel::InFlight TrainerModel::NextBatch() {
+  InFlight batch;
+  batch.lease = leases_.front();
+  if (offset_ == 0) offset_ = batch.lease.skip_rows;
+  offset_ = std::min<std::uint64_t>(offset_ + workload_->batch_rows(), batch.lease.rows);
+  batch.after = offset_;
+  if (offset_ == batch.lease.rows) {
+    leases_.pop_front();
+    offset_ = 0;
+  }
+  batch.batch = options_.first_batch + taken_++;
+  batch.clock = std::max(next_clock_, client_.clock());
+  next_clock_ = batch.clock + 1;
+  return batch;
+}
+
+void TrainerModel::StartPulls(InFlight* batch, TimeUs now, Outbox* out) {
+  for (std::size_t t = 0; t < workload_->tables().size(); ++t) {
+    const std::size_t before = out->size();
+    if (meter_ != nullptr) meter_->Begin();
+    batch->waiting.push_back(client_.Pull(workload_->plan(batch->batch, t), batch->clock, now, out));
+    Measure(Work::kAsk, before, *out);
+  }
+}
+
+// The call just made, shared by the messages that it sent, all of one kind.
+void TrainerModel::Measure(Work work, std::size_t before, const Outbox& out) {
+  if (meter_ == nullptr) return;
+  Sample sample{.ns = meter_->Lap()};
+  for (std::size_t i = before; i < out.size(); ++i) {
+    const Body& body = out[i].message.body;
+    const auto* pull = std::get_if<Pull>(&body);
+    const auto* push = std::get_if<Push>(&body);
+    if (pull == nullptr && push == nullptr) return;  // a tick or a heartbeat went along
+    const TableId table = pull != nullptr ? pull->table : push->table;
+    const double rows = workload_->WorkRows(table, pull != nullptr ? pull->keys.count : push->keys.count);
+    (workload_->dense(table) ? sample.amount.dense : sample.amount.rows) += rows;
+    ++sample.amount.messages;
+  }
+  sample.amount.third = sample.amount.messages * double(client_.view().routes.endpoints.size());
+  if (sample.amount.messages > 0) meter_->Add(work, sample);
+}
+
+bool TrainerModel::FrontReady() const {
+  return !window_.empty() && window_.front().waiting.empty() && window_.front().clock == client_.clock();
+}
+
+void TrainerModel::OnComputed(TimeUs now, Outbox* out) {
+  const InFlight batch = std::move(window_.front());
+  window_.pop_front();
+  for (std::size_t t = 0; t < workload_->tables().size(); ++t) {
+    const worker::Plan& plan = workload_->plan(batch.batch, t);
+    const std::size_t bytes = plan.keys.size() * plan.dim * sizeof(float);
+    Buffer gradients = Buffer::Allocate(bytes);
+    std::memset(gradients.data(), 0, bytes);
+    const std::size_t before = out->size();
+    if (meter_ != nullptr) meter_->Begin();
+    client_.Push(plan, std::move(gradients), batch.clock, now, out);
+    Measure(Work::kPush, before, *out);
+  }
+  position_ = {batch.lease.lease, batch.after};
+  client_.Tick(position_, now, out);
+  ++batches_done_;
+  if (batch.after == batch.lease.rows) done_at_tick_[client_.clock().value] = LeaseDone{batch.lease.lease, {}};
+}
+
+void TrainerModel::AskForWork(TimeUs now, Outbox* out) {
+  if (asked_) return;
+  const bool drained = leases_.empty() && window_.empty();
+  if (drained && jump_to_) {
+    if (*jump_to_ > client_.clock()) client_.TickTo(*jump_to_, position_, now, out);
+    next_clock_ = client_.clock();
+    jump_to_.reset();
+  }
+  const bool ahead = leases_.size() < kLeasesAhead && !jump_to_ && !drained;
+  if (!ahead && !(drained && done_at_tick_.empty())) return;
+  LeaseRequest request;
+  request.want = kLeasesAhead;
+  request.done = std::move(done_);
+  done_.clear();
+  request.rows[0] = options_.train_rows;
+  asked_ = true;
+  client_.RequestLeases(std::move(request), now, out);
+}
+
+}  // namespace tarn::scale

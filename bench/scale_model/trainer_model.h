@@ -1,0 +1,84 @@
+// The training loop of worker/train/trainer.h around the real worker::Client, without data, arithmetic and threads:
+// batches come from a Workload, and how long things take is up to the caller.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "bench/scale_model/meter.h"
+#include "bench/scale_model/workload.h"
+#include "worker/client.h"
+
+namespace tarn::scale {
+
+struct TrainerModelOptions {
+  worker::ClientOptions client;
+  std::uint32_t prefetch = 2;          // Job::train.prefetch
+  std::uint64_t train_rows = 0;        // of the data set that leases are of
+  std::uint64_t first_batch = 0;       // of the workload
+};
+
+class TrainerModel {
+ public:
+  TrainerModel(TrainerModelOptions options, Workload* workload, Meter* meter);
+
+  void Start(TimeUs now, Outbox* out) { client_.Start(now, out); }
+  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void OnTimer(TimeUs now, Outbox* out);
+  // Has its tables, and waits for Begin.
+  bool ready() const {
+    return client_.state() == worker::ClientState::kRunning && tables_ready_ == workload_->tables().size();
+  }
+  void Begin() { begun_ = true; }
+  // What a turn of the loop does behind its messages: starts pulls, asks for leases.
+  void Turn(TimeUs now, Outbox* out);
+
+  // The reader's thread: whether a batch is to be read, and that it has been.
+  bool WantsRead() const { return begun_ && !leases_.empty() && read_ < std::max(1u, options_.prefetch); }
+  void OnRead() { ++read_; }
+  // The compute: whether the next batch has its rows, and that it has been trained.
+  bool FrontReady() const;
+  void OnComputed(TimeUs now, Outbox* out);
+
+  std::uint64_t batches_done() const { return batches_done_; }
+  const worker::Client& client() const { return client_; }
+
+ private:
+  struct InFlight {
+    LeaseGrant lease;
+    std::uint64_t after = 0;  // rows of the lease that are trained with it
+    std::size_t batch = 0;
+    Clock clock;
+    std::vector<RequestId> waiting;
+  };
+
+  void TakeEvents(TimeUs now, Outbox* out);
+  void StartPulls(InFlight* batch, TimeUs now, Outbox* out);
+  void AskForWork(TimeUs now, Outbox* out);
+  InFlight NextBatch();
+  void Measure(Work work, std::size_t before, const Outbox& out);
+
+  TrainerModelOptions options_;
+  Workload* workload_;
+  Meter* meter_;
+  worker::Client client_;
+  bool tables_asked_ = false, begun_ = false, asked_ = false;
+  std::size_t tables_ready_ = 0;
+  std::deque<LeaseGrant> leases_;
+  std::uint64_t offset_ = 0;  // in leases_.front()
+  std::uint32_t read_ = 0;    // batches that the reader has ready
+  std::uint64_t taken_ = 0;   // from it so far
+  std::deque<InFlight> window_;
+  Clock next_clock_;
+  DataPosition position_;
+  std::vector<LeaseDone> done_;
+  std::map<std::uint64_t, LeaseDone> done_at_tick_;
+  std::optional<Clock> jump_to_;
+  std::uint64_t batches_done_ = 0;
+};
+
+}  // namespace tarn::scale

@@ -1,0 +1,141 @@
+#include "bench/scale_model/transport_costs.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "bench/data_plane/child.h"
+#include "bench/data_plane/measure.h"
+#include "net/zmq_transport.h"
+
+namespace tarn::scale {
+namespace {
+
+constexpr double kMessageBytes = 216;  // as FleetModel counts a message of one section
+constexpr std::size_t kEndpointBytes = 256;
+
+double CpuNs(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return double(t.tv_sec) * 1e9 + double(t.tv_nsec);
+}
+
+// Answers each pull with as many rows of one value as it has keys, each push with an acknowledgement; never ends.
+void Echo(int to_parent) {
+  net::ZmqContext context;
+  net::ZmqTransport transport(&context, {});
+  const auto endpoint = transport.Bind("tcp://127.0.0.1:*");
+  bench::Require(endpoint.has_value(), "the echo cannot listen");
+  std::string text = *endpoint;
+  text.resize(kEndpointBytes);
+  bench::Require(write(to_parent, text.data(), text.size()) == ssize_t(text.size()), "the echo cannot be heard");
+  std::vector<net::Received> received;
+  Outbox out;
+  while (true) {
+    received.clear();
+    transport.Receive(&received, 256, -1);
+    for (net::Received& r : received) {
+      Message answer;
+      if (const auto* pull = std::get_if<Pull>(&r.message.body)) {
+        answer.body = PullReply{pull->request, pull->table, {}, ValueCodec::kFp32, pull->keys.count};
+        answer.values = Buffer::Allocate(pull->keys.count * sizeof(float));
+        std::memset(answer.values.data(), 0, answer.values.size());
+      } else if (const auto* push = std::get_if<Push>(&r.message.body)) {
+        PushAck ack{push->request, {}};
+        for (const Section& section : push->keys.sections)
+          ack.sections.push_back({section.partition, section.sequence, ErrorCode::kOk, {}});
+        answer.body = ack;
+      }
+      transport.Send(r.from, answer);
+    }
+  }
+}
+
+class Ends {
+ public:
+  explicit Ends(const std::string& endpoint) : transport_(&context_, {}) {
+    bench::Require(transport_.Connect(ShardPeer(ShardId(0)), endpoint).has_value(), "the echo cannot be reached");
+  }
+
+  // `burst` messages there and back, of so many values each way.
+  void Round(int burst, std::uint32_t values, bool push, bool counts) {
+    Message message;
+    KeyList keys{KeyCodec::kRange, 0, std::max(1u, values), {{PartitionId(0), std::max(1u, values), Sequence(1)}}};
+    if (push) {
+      message.body = Push{RequestId(1), TableId(0), {}, {}, ValueCodec::kFp32, keys};
+      message.values = Buffer::Allocate(keys.count * sizeof(float));
+      std::memset(message.values.data(), 0, message.values.size());
+    } else {
+      message.body = Pull{RequestId(1), TableId(0), {}, ValueCodec::kFp32, keys};
+    }
+    const double payload = keys.count * sizeof(float);
+    const double sent = kMessageBytes + (push ? payload : 0), got = kMessageBytes + (push ? 0 : payload);
+    const double all = CpuNs(CLOCK_PROCESS_CPUTIME_ID), begin = CpuNs(CLOCK_THREAD_CPUTIME_ID);
+    for (int i = 0; i < burst; ++i) transport_.Send(ShardPeer(ShardId(0)), message);
+    const double between = CpuNs(CLOCK_THREAD_CPUTIME_ID);
+    for (std::size_t answers = 0; answers < std::size_t(burst);) {
+      received_.clear();
+      answers += transport_.Receive(&received_, 256, -1);
+    }
+    const double end = CpuNs(CLOCK_THREAD_CPUTIME_ID), all_end = CpuNs(CLOCK_PROCESS_CPUTIME_ID);
+    if (!counts) return;
+    const double n = burst;
+    send_.push_back({{n, n * sent}, between - begin});
+    receive_.push_back({{n, n * got}, end - between});
+    io_.push_back({{n, n * sent, 0, n * got}, std::max(1.0, all_end - all - (end - begin))});
+  }
+
+  void SetCosts(Costs* costs) const {
+    (*costs)[Work::kSend] = Fit(send_);
+    (*costs)[Work::kReceive] = Fit(receive_);
+    const Line io = Fit(io_);
+    (*costs)[Work::kIoSend] = {.message_ns = io.message_ns / 2, .row_ns = io.row_ns};
+    (*costs)[Work::kIoReceive] = {.message_ns = io.message_ns / 2, .row_ns = io.third_ns};
+  }
+
+ private:
+  net::ZmqContext context_;
+  net::ZmqTransport transport_;
+  std::vector<net::Received> received_;
+  std::vector<Sample> send_, receive_, io_;
+};
+
+}  // namespace
+
+Status MeasureTransport(double seconds, Costs* costs) {
+  int ends[2];
+  bench::Require(pipe(ends) == 0, "pipe");
+  const bench::Child echo = bench::Fork([&] { Echo(ends[1]); });
+  std::string endpoint(kEndpointBytes, '\0');
+  bench::Require(read(ends[0], endpoint.data(), endpoint.size()) == ssize_t(kEndpointBytes), "the echo did not start");
+  endpoint.resize(endpoint.find('\0'));
+  Ends here(endpoint);
+  struct Case {
+    int burst;
+    std::uint32_t values;
+  };
+  constexpr Case kCases[] = {{64, 1}, {64, 256}, {32, 4096}, {8, 65536}};
+  const double begin = bench::Now();
+  for (bool counts : {false, true})
+    do
+      for (const Case& c : kCases)
+        for (bool push : {false, true}) here.Round(c.burst, c.values, push, counts);
+    while (counts && bench::Now() - begin < seconds);
+  here.SetCosts(costs);
+  std::vector<double> trips;
+  for (int i = 0; i < 2000; ++i) {
+    const double before = bench::Now();
+    here.Round(1, 1, false, false);
+    trips.push_back((bench::Now() - before) * 1e9);
+  }
+  double work = 0;
+  for (const Work each : {Work::kSend, Work::kReceive, Work::kIoSend, Work::kIoReceive})
+    work += (*costs)[each]({1, kMessageBytes});
+  costs->local_latency_ns = std::max(0.0, bench::Quantile(&trips, 0.5) / 2 - work);
+  return {};
+}
+
+}  // namespace tarn::scale

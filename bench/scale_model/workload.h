@@ -1,0 +1,62 @@
+// What workers train on: the tables of a job's model, and plans of batches of its data set, used over and over.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/job.h"
+#include "worker/batch.h"
+#include "worker/data/dataset.h"
+#include "worker/models/model.h"
+#include "worker/plan.h"
+
+namespace tarn::scale {
+
+struct WorkloadOptions {
+  std::uint32_t batch_rows = 2048;
+  std::uint32_t batches = 128;  // at most, of the data set
+  // True: rows of one value, without an optimizer's slots, whose bytes are counted as if they had all.
+  bool small_rows = true;
+};
+
+class Workload {
+ public:
+  static Expected<std::unique_ptr<Workload>> Make(const Job& job, const WorkloadOptions& options);
+
+  const std::vector<worker::TableUse>& tables() const { return uses_; }  // as the simulated fleet has them
+  bool dense(std::size_t table) const { return uses_[table].rows == worker::RowsNeeded::kAll; }
+  // Values of a row on the wire of a real fleet.
+  std::uint32_t wire_dim(TableId id) const { return wire_dims_[IndexOf(id)]; }
+  bool dense(TableId id) const { return dense(IndexOf(id)); }
+  // So many rows of a table as work: a row of more than kRowValues values counts as several.
+  static constexpr double kRowValues = 16;
+  double WorkRows(TableId id, double rows) const { return rows * std::max(1.0, wire_dim(id) / kRowValues); }
+  // Once the scheduler has numbered them.
+  void SetId(const TableSpec& spec);
+
+  std::size_t batches() const { return plans_.size(); }
+  const worker::Plan& plan(std::size_t batch, std::size_t table) const {
+    return dense(table) ? dense_plans_[table] : plans_[batch % plans_.size()][table];
+  }
+  // Different rows among those that so many batches have together, as a share.
+  double DifferentShare(double batches) const;
+  double mean_sparse_rows() const { return mean_rows_; }
+  std::uint32_t batch_rows() const { return batch_rows_; }
+
+ private:
+  std::size_t IndexOf(TableId id) const;
+  void MakePlans(const Job& job, const std::vector<worker::Batch>& batches);
+  void CountDifferent();
+
+  std::uint32_t batch_rows_ = 0;
+  std::vector<worker::TableUse> uses_;
+  std::vector<std::uint32_t> wire_dims_;
+  std::vector<std::vector<worker::Plan>> plans_;  // by batch, table; empty where dense
+  std::vector<worker::Plan> dense_plans_;
+  std::vector<double> different_;  // DifferentShare of 2^i batches
+  double mean_rows_ = 0;
+};
+
+}  // namespace tarn::scale
