@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "bench/scale_model/trainer_model.h"
 #include "core/hash.h"
 #include "core/limits.h"
+#include "core/position.h"
 #include "scheduler/scheduler.h"
 #include "server/memory_checkpoint_store.h"
 #include "server/shard.h"
@@ -78,7 +80,7 @@ class FleetModel {
     std::unique_ptr<server::Shard> shard;
     std::unique_ptr<TrainerModel> trainer;
     Wire out_wire, in_wire;
-    double wire_ns = 0;  // that the busier direction was busy
+    double out_wire_ns = 0, in_wire_ns = 0;  // that the link was busy
     std::deque<Arrived> inbox;
     std::size_t turn_left = 0;
     bool busy = false, reading = false, wants_turn = false, may_compute = true, was_ready = false;
@@ -95,7 +97,7 @@ class FleetModel {
     void OnPullServed(Incarnation, TableId, Clock, Clock) override { fleet->OnServed(this); }
   };
   struct Busy {  // so far
-    double compute = 0, main = 0, io = 0, wire = 0;
+    double compute = 0, main = 0, io = 0, out_wire = 0, in_wire = 0;
   };
 
   void MakeNodes(const Job& job);
@@ -105,8 +107,15 @@ class FleetModel {
   Node& NodeOf(Peer peer) { return *nodes_[peer.value - kFirstAcceptedPeer]; }
   Peer PeerOf(const Node& node) const { return Peer(kFirstAcceptedPeer + (node.is_worker ? shards_ : 0) + node.index); }
   double Slow(const Node& node) const;
+  // The shard's end of a message; 0 where the scheduler is the other.
+  std::uint32_t ShardOf(const Node& from, Peer to) const {
+    if (!from.is_worker) return from.index;
+    return to == kSchedulerPeer ? 0 : static_cast<std::uint32_t>(to.value - ShardPeer(ShardId(0)).value);
+  }
 
-  Extent ExtentOf(const Message& message, const Extent* asked) const;
+  void CountDenseParts(const Job& job);
+  // shard: that the message comes from or goes to. asked: of the message that this one answers.
+  Extent ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const;
   double CostIn(const Node& node, const Arrived& arrived) const;
   double CostOut(const Node& node, const Message& message, const Extent& extent) const;
   double CostOf(const Node& node, Work work, const Extent& extent) const;
@@ -149,6 +158,7 @@ class FleetModel {
   std::uint64_t batches_ = 0;
   double began_ns_ = 0, ended_ns_ = 0;
   std::vector<Busy> at_begin_;
+  std::vector<double> dense_parts_;  // by shard
   double messages_ = 0, ticks_ = 0, bytes_ = 0;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now(), said_ = started_;
 };
@@ -160,6 +170,7 @@ FleetModel::FleetModel(const Job& job, const FleetOptions& options, const Costs&
       meter_(meter),
       shards_(options.servers / options.bundle),
       shared_host_(&events_, options.cores, costs.busy_slowdown) {
+  CountDenseParts(job);
   MakeNodes(job);
 }
 
@@ -229,8 +240,23 @@ double FleetModel::Slow(const Node& node) const {
   return random.Unit() < share ? s.times_slower : 1;
 }
 
-// asked: of the message that this one answers.
-Extent FleetModel::ExtentOf(const Message& message, const Extent* asked) const {
+// Of the rows of dense tables that a bundle holds, the share of the server that holds the most.
+void FleetModel::CountDenseParts(const Job& job) {
+  std::vector<double> by_server(options_.servers);
+  for (const worker::TableUse& use : workload_->tables()) {
+    const Positioner positioner(use.spec, TableSalt(job.job.seed, use.spec.name));
+    for (Key key = 0; use.spec.kind == TableKind::kDense && key < use.spec.rows; ++key)
+      ++by_server[std::size_t(static_cast<unsigned __int128>(positioner(key)) * options_.servers >> 64)];
+  }
+  for (std::uint32_t shard = 0; shard < shards_; ++shard) {
+    const auto begin = by_server.begin() + std::ptrdiff_t(shard * options_.bundle);
+    const auto end = begin + std::ptrdiff_t(options_.bundle);
+    const double sum = std::accumulate(begin, end, 0.0);
+    dense_parts_.push_back(sum > 0 ? *std::max_element(begin, end) / sum : 1);
+  }
+}
+
+Extent FleetModel::ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const {
   Extent extent;
   const double servers = options_.bundle;
   TableId table;
@@ -247,7 +273,7 @@ Extent FleetModel::ExtentOf(const Message& message, const Extent* asked) const {
   }
   if (rows > 0) {
     extent.copies = servers * (1 - std::pow(1 - 1 / servers, rows));
-    extent.part = workload_->dense(table) ? 1 / extent.copies : 1 / servers;
+    extent.part = workload_->dense(table) ? dense_parts_[shard] : 1 / servers;
     (workload_->dense(table) ? extent.dense : extent.rows) = workload_->WorkRows(table, rows);
     extent.bytes = (keys ? sizeof(Key) * rows : 0) + (values ? 4.0 * workload_->wire_dim(table) * rows : 0);
   } else if (std::holds_alternative<PushAck>(message.body) && asked != nullptr) {
@@ -255,6 +281,8 @@ Extent FleetModel::ExtentOf(const Message& message, const Extent* asked) const {
     sections = double(std::get<PushAck>(message.body).sections.size());
   } else {
     extent.copies = servers, extent.part = 1 / servers;
+    const bool tick = std::holds_alternative<Tick>(message.body) || std::holds_alternative<TickAck>(message.body);
+    if (tick && options_.free_ticks) return {.copies = 0};
   }
   extent.bytes += extent.copies * kMessageBytes + std::max(sections, extent.copies) * kSectionBytes;
   return extent;
@@ -402,7 +430,7 @@ void FleetModel::TimerOf(Node* node) {
   } else if (now >= node->shard->NextTimer()) {
     node->shard->OnTimer(now, &out);
   }
-  for (Outgoing& o : out) Send(node, std::move(o), ExtentOf(o.message, nullptr));
+  for (Outgoing& o : out) Send(node, std::move(o), ExtentOf(o.message, ShardOf(*node, o.to), nullptr));
   events_.At(events_.now() + kTimerNs, [this, node] { TimerOf(node); });
 }
 
@@ -457,8 +485,7 @@ void FleetModel::HandleMessage(Node* node) {
   double ns = from_scheduler || !begun_ ? 0 : CostIn(*node, arrived);
   if (const auto* push = std::get_if<Push>(&arrived.message.body); push != nullptr && !node->is_worker) {
     Contributions& c = node->buckets[push->clock];
-    c.count += double(push->keys.sections.size()) * (options_.bundle == 1 ? 1 : arrived.extent.copies) *
-               (options_.bundle == 1 ? 1 : arrived.extent.part);
+    c.count += std::max(double(push->keys.sections.size()), arrived.extent.copies) * arrived.extent.part;
     c.sparse_rows += arrived.extent.rows * arrived.extent.part;
     c.dense_rows += arrived.extent.dense * arrived.extent.part;
   }
@@ -506,7 +533,7 @@ void FleetModel::Compute(Node* node) {
 
 void FleetModel::EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush) {
   for (Outgoing& o : *out) {
-    const Extent extent = ExtentOf(o.message, asked);
+    const Extent extent = ExtentOf(o.message, ShardOf(*node, o.to), asked);
     if (begun_ && o.to != kSchedulerPeer) ns += CostOut(*node, o.message, extent);
     node->unsent_bytes += extent.bytes * extent.part;
     node->unsent.emplace_back(std::move(o), extent);
@@ -579,7 +606,8 @@ void FleetModel::Send(Node* from, Outgoing outgoing, const Extent& extent) {
   const double in_bytes = extent.bytes * (to->is_worker ? 1 : extent.part);
   const double ready = from->io->Reserve(double(events_.now()), out_ns);
   const double sent = from->out_wire.Pass(ready, out_bytes, per_byte);
-  from->wire_ns += out_bytes * per_byte;
+  from->out_wire_ns += out_bytes * per_byte;
+  to->in_wire_ns += in_bytes * per_byte;
   const double latency = options_.free ? 0 : options_.network.latency_us * 1000;
   // Its first byte comes in while the last ones still go out.
   const double first = std::max(ready, sent - out_bytes * per_byte) + latency;
@@ -591,7 +619,7 @@ void FleetModel::Send(Node* from, Outgoing outgoing, const Extent& extent) {
 }
 
 FleetModel::Busy FleetModel::BusyOf(const Node& node) const {
-  return {node.compute_ns, node.main->busy_ns(), node.io->busy_ns(), node.wire_ns};
+  return {node.compute_ns, node.main->busy_ns(), node.io->busy_ns(), node.out_wire_ns, node.in_wire_ns};
 }
 
 // The clocks that count begin and end with a batch.
@@ -618,7 +646,8 @@ FleetResult FleetModel::Summarize() {
     const Node& node = *nodes_[i];
     const Busy busy = BusyOf(node), before = at_begin_[i];
     const double main = (busy.main - before.main) / ns, io = (busy.io - before.io) / ns;
-    r.link_busiest = std::max(r.link_busiest, (busy.wire - before.wire) / ns);
+    const double out = busy.out_wire - before.out_wire, in = busy.in_wire - before.in_wire;
+    r.link_busiest = std::max({r.link_busiest, out / ns, in / ns});
     if (node.is_worker) {
       const double compute = (busy.compute - before.compute) / ns;
       r.worker_compute += compute / options_.workers;

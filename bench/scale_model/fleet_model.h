@@ -7,7 +7,8 @@
 //   - Before the clocks that count, nothing takes time: joining, tables, the first views.
 //   - A worker gets views with its own entry only: it looks at no other.
 //   - `bundle` servers may be simulated as one shard: a message to it stands for one to each server that holds one of its
-//     rows. The worker and its link pay for all of them, each server for its part. It is as slow as its slowest.
+//     rows. The worker and its link pay for all of them, each server for its part. It is as slow as its
+//     slowest, and of dense tables it has the part of its fullest.
 //   - A machine is one node, unless `cores` says how many cores all nodes share.
 #pragma once
 
@@ -45,6 +46,7 @@ struct FleetOptions {
   StragglerOptions stragglers;
   std::uint64_t seed = 1;
   bool free = false;             // nothing takes time but the batch
+  bool free_ticks = false;       // ticks and their acknowledgements take nothing: what a cheaper way for them could gain
   double progress_seconds = 0;   // say on stderr how far it is, so often; 0: never
 };
 

@@ -63,6 +63,7 @@ void PrintResult(const Arguments& a, const Job& job, const Workload& workload, c
                      {"straggler_period_s", fmt::format("{}", f.stragglers.period_seconds)},
                      {"warm_up", std::uint64_t{f.warm_up}},
                      {"clocks", std::uint64_t{f.clocks}},
+                     {"free_ticks", std::uint64_t{f.free_ticks}},
                      {"seed", f.seed}};
   figure.more = {{"clock_ms", r.clock_seconds * 1e3},
                  {"compute_ms", r.batch_seconds * 1e3},
@@ -136,6 +137,7 @@ void AddFleet(CLI::App* app, Arguments* a) {
   app->add_option("--warm-up", f.warm_up, "clocks that do not count")->check(CLI::Range(1u, 10000u))->capture_default_str();
   app->add_option("--clocks", f.clocks, "clocks that count")->check(CLI::Range(1u, 10000u))->capture_default_str();
   app->add_option("--seed", f.seed, "who is slow, and who begins with which batch")->capture_default_str();
+  app->add_flag("--free-ticks", f.free_ticks, "ticks take nothing: what a cheaper way for them could gain at most");
   app->add_flag("--free", f.free, "nothing but the batch takes time: must give workers x batch / compute");
   app->add_option("--name", a->name, "of the line that is printed")->capture_default_str();
 }

@@ -1,10 +1,13 @@
 #include "bench/scale_model/stage_costs.h"
 
 #include <algorithm>
-#include <barrier>
+#include <chrono>
+#include <map>
 #include <memory>
-#include <optional>
+#include <stop_token>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "bench/scale_model/meter.h"
 #include "core/position.h"
@@ -20,6 +23,7 @@ namespace {
 
 constexpr std::uint32_t kBatchRows[] = {256, 2048, 16384};
 constexpr std::uint32_t kLeast = 5;  // batches of a size
+constexpr int kRounds = 4;           // alone and in company, turn about
 
 // One worker's work on batches of one size, with rows of a store of its own.
 class Stages {
@@ -70,7 +74,18 @@ class Stages {
     return {};
   }
 
-  const Meter& meter() const { return meter_; }
+  // Batches for so long, a few at least, the first of which warms up.
+  Status Take(double seconds, std::map<Work, std::vector<Sample>>* samples) {
+    TARN_RETURN_IF_ERROR(Step(next_++));
+    Forget();
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::uint32_t i = 0; i < kLeast || std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds); ++i)
+      TARN_RETURN_IF_ERROR(Step(next_++));
+    for (const auto& [work, taken] : meter_.samples())
+      (*samples)[work].insert((*samples)[work].end(), taken.begin(), taken.end());
+    return {};
+  }
+  void Forget() { meter_ = Meter(); }
 
  private:
   Stages(const Job& job, const worker::Dataset& set, std::uint32_t batch_rows)
@@ -100,63 +115,53 @@ class Stages {
   worker::Batch batch_;
   QualityTally quality_;
   Meter meter_;
+  std::uint64_t next_ = 0;
 };
-
-double SumNs(const Stages& stages) {
-  double sum = 0;
-  for (const auto& [work, samples] : stages.meter().samples())
-    for (const Sample& sample : samples) sum += sample.ns;
-  return sum;
-}
-
-// The same batches on two threads at once and on one alone, turn about.
-Expected<double> MeasureSlowdown(const Job& job, const worker::Dataset& set, double seconds) {
-  if (std::thread::hardware_concurrency() < 2) return 1.0;
-  std::unique_ptr<Stages> alone, pair[2];
-  for (std::unique_ptr<Stages>* each : {&alone, &pair[0], &pair[1]}) {
-    auto made = Stages::Make(job, set, job.train.batch_rows);
-    if (!made) return std::unexpected(made.error());
-    *each = std::move(*made);
-  }
-  Status status[2];
-  std::uint64_t number = 0;
-  while (SumNs(*alone) < seconds * 1e9) {
-    for (int i = 0; i < 4; ++i) TARN_RETURN_IF_ERROR(alone->Step(number + i));
-    std::jthread other([&] {
-      for (int i = 0; i < 4 && status[1]; ++i) status[1] = pair[1]->Step(number + i);
-    });
-    for (int i = 0; i < 4 && status[0]; ++i) status[0] = pair[0]->Step(number + i);
-    other.join();
-    for (const Status& each : status) TARN_RETURN_IF_ERROR(each);
-    number += 4;
-  }
-  const auto median = [](const Stages& stages) {
-    std::vector<double> ns;
-    for (const Sample& sample : stages.meter().samples().at(Work::kCompute)) ns.push_back(sample.ns);
-    std::ranges::nth_element(ns, ns.begin() + std::ptrdiff_t(ns.size() / 2));
-    return ns[ns.size() / 2];
-  };
-  return std::max(1.0, (median(*pair[0]) + median(*pair[1])) / 2 / median(*alone));
-}
 
 }  // namespace
 
-Status MeasureStages(const Job& job, double seconds, Costs* costs) {
-  auto set = worker::Dataset::Open(job.data, job.data.train);
-  if (!set) return std::unexpected(set.error());
-  std::map<Work, std::vector<Sample>> samples;
+class Company::Impl {
+ public:
+  explicit Impl(std::unique_ptr<Stages> stages) : stages_(std::move(stages)), thread_([this](std::stop_token stop) {
+      for (std::uint64_t i = 0; !stop.stop_requested() && stages_->Step(i); ++i) stages_->Forget();
+    }) {}
+
+ private:
+  std::unique_ptr<Stages> stages_;
+  std::jthread thread_;
+};
+
+Company::Company(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Company::~Company() = default;
+
+Expected<std::unique_ptr<Company>> Company::Make(const Job& job, const worker::Dataset& set) {
+  auto stages = Stages::Make(job, set, job.train.batch_rows);
+  if (!stages) return std::unexpected(stages.error());
+  return std::unique_ptr<Company>(new Company(std::make_unique<Impl>(std::move(*stages))));
+}
+
+Status MeasureStages(const Job& job, const worker::Dataset& set, double seconds, Costs* costs) {
+  std::map<Work, std::vector<Sample>> alone, together;
+  std::vector<std::unique_ptr<Stages>> sizes;
   for (const std::uint32_t batch_rows : kBatchRows) {
-    auto stages = Stages::Make(job, **set, batch_rows);
+    auto stages = Stages::Make(job, set, batch_rows);
     if (!stages) return std::unexpected(stages.error());
-    for (std::uint32_t i = 0; i < kLeast || SumNs(**stages) < seconds * 1e9; ++i)
-      TARN_RETURN_IF_ERROR((*stages)->Step(i));
-    for (const auto& [work, taken] : (*stages)->meter().samples())
-      samples[work].insert(samples[work].end(), taken.begin() + 1, taken.end());  // the first warms up
+    sizes.push_back(std::move(*stages));
   }
-  for (const auto& [work, taken] : samples) (*costs)[work] = Fit(taken);
-  const auto slowdown = MeasureSlowdown(job, **set, seconds);
-  if (!slowdown) return std::unexpected(slowdown.error());
-  costs->busy_slowdown = *slowdown;
+  for (int round = 0; round < kRounds; ++round) {
+    for (auto* samples : {&alone, &together}) {
+      std::unique_ptr<Company> company;
+      if (samples == &together) {
+        auto made = Company::Make(job, set);
+        if (!made) return std::unexpected(made.error());
+        company = std::move(*made);
+      }
+      for (auto& stages : sizes) TARN_RETURN_IF_ERROR(stages->Take(seconds / kRounds, samples));
+    }
+  }
+  for (const auto& [work, taken] : together) (*costs)[work] = Fit(taken);
+  const Amount batch{1, double(job.train.batch_rows)};
+  costs->busy_slowdown = std::max(1.0, (*costs)[Work::kCompute](batch) / Fit(alone[Work::kCompute])(batch));
   return {};
 }
 

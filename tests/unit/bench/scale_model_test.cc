@@ -1,0 +1,167 @@
+// What the model of large fleets (bench/scale_model) must conserve, whatever its costs are.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "bench/scale_model/costs.h"
+#include "bench/scale_model/fleet_model.h"
+#include "bench/scale_model/machine.h"
+#include "core/hash.h"
+
+namespace tarn::scale {
+namespace {
+
+constexpr double kBatchNs = 8e6;
+constexpr std::uint32_t kBatchRows = 64;
+
+// A small job of logistic regression on random rows with 4 keys each.
+class ScaleModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) / "scale_model_test";
+    std::filesystem::create_directories(folder_);
+    std::ofstream out(folder_ / "train.libsvm");
+    SplitMix random(3);
+    for (int row = 0; row < 1024; ++row) {
+      out << (row % 2);
+      for (int key = 1; key <= 4; ++key) out << ' ' << 1000 * key + random.Below(500) << ":1";
+      out << '\n';
+    }
+    costs_[Work::kCompute].message_ns = kBatchNs;
+  }
+
+  // Samples a second of a fleet.
+  FleetResult RunIt(const FleetOptions& options, ConsistencySection consistency = {}) {
+    Job job;
+    job.data.dir = folder_.string();
+    job.data.train = "train.libsvm";
+    job.data.format = DataFormat::kLibsvm;
+    job.consistency = consistency;
+    auto workload = Workload::Make(job, {.batch_rows = kBatchRows});
+    if (!workload) ADD_FAILURE() << workload.error().message;
+    return RunFleet(job, options, costs_, workload->get(), nullptr);
+  }
+
+  static FleetOptions Fleet(std::uint32_t workers, std::uint32_t servers) {
+    FleetOptions options{.workers = workers, .servers = servers, .warm_up = 2, .clocks = 8};
+    options.network = {.gbit_per_second = 0, .latency_us = 0};
+    options.stragglers.share = 0;
+    return options;
+  }
+
+  std::filesystem::path folder_;
+  Costs costs_;
+};
+
+TEST_F(ScaleModel, OneWorkerWithoutCostsTakesTheComputeAndNothingElse) {
+  EXPECT_NEAR(RunIt(Fleet(1, 1)).clock_seconds, kBatchNs * 1e-9, 1e-9);
+}
+
+TEST_F(ScaleModel, ManyWorkersWithoutCostsAreAsManyTimesAsFast) {
+  const FleetResult result = RunIt(Fleet(6, 4));
+  EXPECT_NEAR(result.samples_per_second, 6 * kBatchRows / (kBatchNs * 1e-9), 1);
+  EXPECT_NEAR(result.worker_compute, 1, 1e-6);
+}
+
+// A clock is: rows go out, compute, gradients come in, the tick, its end. The pulls wait at the shard already; so the
+// way of a push, of its acknowledgement, of the tick and of the reply are all that is added.
+TEST_F(ScaleModel, LatencyAddsFourWaysToAClock) {
+  FleetOptions options = Fleet(2, 1);
+  options.network.latency_us = 500;
+  EXPECT_NEAR(RunIt(options).clock_seconds, kBatchNs * 1e-9 + 4 * 500e-6, 2e-6);
+}
+
+TEST_F(ScaleModel, ASlowWorkerHoldsUpBspAndNotAsp) {
+  FleetOptions options = Fleet(16, 1);
+  options.clocks = 40;
+  options.stragglers = {.share = 0.15, .times_slower = 2, .period_seconds = 0};
+  const double ideal = 16 * kBatchRows / (kBatchNs * 1e-9);
+  const double bsp = RunIt(options).samples_per_second;
+  const double asp =
+      RunIt(options, {.mode = ConsistencyMode::kAsp, .apply = ApplyMode::kImmediate}).samples_per_second;
+  EXPECT_NEAR(bsp, ideal / 2, ideal * 0.001);
+  EXPECT_GT(asp, ideal * 0.75);
+  EXPECT_LT(asp, ideal * 0.999);
+}
+
+TEST_F(ScaleModel, ALinkIsNoFasterThanItsBandwidth) {
+  FleetOptions options = Fleet(4, 1);
+  options.network.gbit_per_second = 0.001;
+  const FleetResult result = RunIt(options);
+  EXPECT_GT(result.link_busiest, 0.4);  // one direction after the other
+  EXPECT_LE(result.link_busiest, 1.0 + 1e-6);
+  // All bytes of a clock pass the server's link, which has two directions.
+  EXPECT_GE(result.clock_seconds, result.bytes_per_clock / 2 * 8 / 1e6);
+}
+
+TEST_F(ScaleModel, CostsOfAServerAreItsBusyTime) {
+  costs_[Work::kGather].message_ns = 1e6;
+  const FleetResult result = RunIt(Fleet(3, 1));
+  // One push of each worker a clock, one after the other, behind the compute.
+  EXPECT_NEAR(result.clock_seconds, (kBatchNs + 3e6) * 1e-9, 1e-8);
+  EXPECT_NEAR(result.server_busy, 3e6 / (kBatchNs + 3e6), 1e-3);
+}
+
+TEST_F(ScaleModel, TheSameSeedGivesTheSameTimes) {
+  FleetOptions options = Fleet(8, 4);
+  options.network = {};
+  options.stragglers = {.share = 0.2, .times_slower = 2, .period_seconds = 0.02};
+  const FleetResult first = RunIt(options), second = RunIt(options);
+  EXPECT_EQ(first.clock_seconds, second.clock_seconds);
+  EXPECT_EQ(first.events, second.events);
+  options.seed = 2;
+  EXPECT_NE(first.clock_seconds, RunIt(options).clock_seconds);
+}
+
+TEST(Machine, ThreadsShareCoresInEqualParts) {
+  sim::EventQueue events;
+  Host host(&events, 2, 1.5);
+  Thread a(&host), b(&host), c(&host);
+  Ns done[3] = {};
+  a.Run(1000, [&] { done[0] = events.now(); });
+  b.Run(1000, [&] { done[1] = events.now(); });
+  c.Run(4000, [&] { done[2] = events.now(); });
+  while (events.RunOne()) {
+  }
+  // Three on two cores, each 1.5 times slower: 2250 ns for the first 1000. Then one alone, at full speed.
+  EXPECT_NEAR(double(done[0]), 2250, 2);
+  EXPECT_NEAR(double(done[1]), 2250, 2);
+  EXPECT_NEAR(double(done[2]), 2250 + 3000, 3);
+}
+
+TEST(Costs, AFitFindsTheLineThroughNoise) {
+  SplitMix random(1);
+  std::vector<Sample> samples;
+  for (int i = 0; i < 2000; ++i) {
+    const Amount amount{1, double(random.Below(1000)), 0, i % 2 == 0 ? 1.0 : 256.0};
+    double ns = (700 + 5 * amount.rows + 2 * amount.third) * (0.95 + 0.1 * random.Unit());
+    if (i % 50 == 0) ns *= 100;  // lost its core
+    samples.push_back({amount, ns});
+  }
+  const Line line = Fit(samples);
+  EXPECT_NEAR(line.message_ns, 700, 35);
+  EXPECT_NEAR(line.row_ns, 5, 0.25);
+  EXPECT_NEAR(line.third_ns, 2, 0.15);
+  EXPECT_EQ(line.dense_ns, 0);
+}
+
+TEST(Costs, AFileReadsBackAndNamesWhatIsWrong) {
+  Costs costs;
+  costs[Work::kServe] = {1.5, 2.25, 3, 0.1};
+  costs.busy_slowdown = 1.25;
+  const std::string path = testing::TempDir() + "/costs.txt";
+  std::ofstream(path) << ToText(costs);
+  const auto read = ReadCosts(path);
+  ASSERT_TRUE(read.has_value()) << read.error().message;
+  EXPECT_EQ(ToText(*read), ToText(costs));
+  std::ofstream(path, std::ios::app) << "serve.rwo_ns 3\n";
+  const auto wrong = ReadCosts(path);
+  ASSERT_FALSE(wrong.has_value());
+  EXPECT_NE(wrong.error().message.find("serve.rwo_ns"), std::string::npos) << wrong.error().message;
+  EXPECT_EQ(ReadCosts("/nowhere/costs.txt").error().code, ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace tarn::scale
