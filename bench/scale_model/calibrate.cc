@@ -51,8 +51,7 @@ Expected<Costs> Calibrate(const Job& given, const CalibrateOptions& options) {
       RunFleet(job, fleet, {}, workload->get(), &meter);
       for (const auto& [work, taken] : meter.samples()) {
         const bool only_immediate = work == Work::kApply;
-        if (aggregated || only_immediate)
-          samples[work].insert(samples[work].end(), taken.begin(), taken.end());
+        if (aggregated || only_immediate) samples[work].insert(samples[work].end(), taken.begin(), taken.end());
       }
     }
   }

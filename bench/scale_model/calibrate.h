@@ -1,8 +1,8 @@
 // Measures what the work of a job costs on this machine (costs.h), with the real code and the job's data:
 //
 //   read, plan, compute   one thread, batches of several sizes, alone and while another core is busy with the same
-//   the state machines    RunFleet with a meter: a worker and its shards in one thread, rows and optimizers as the job's
-//   transport             net::ZmqTransport to an echo in another process, over loopback
+//   the state machines    RunFleet with a meter: a worker and its shards in one thread, rows and optimizers as the
+//   job's transport             net::ZmqTransport to an echo in another process, over loopback
 #pragma once
 
 #include "bench/scale_model/costs.h"

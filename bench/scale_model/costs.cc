@@ -11,10 +11,11 @@
 namespace tarn::scale {
 namespace {
 
-constexpr const char* kNames[kWorks] = {"read", "plan",  "compute", "ask",        "take_reply", "push", "take_ack",
-                                        "tick", "take_tick_ack", "park", "serve", "gather", "apply", "shard_tick",
-                                        "close", "send", "receive", "io_send", "io_receive"};
+constexpr const char* kNames[kWorks] = {
+    "read",  "plan",   "compute", "ask",        "take_reply", "push", "take_ack", "tick",    "take_tick_ack", "park",
+    "serve", "gather", "apply",   "shard_tick", "close",      "send", "receive",  "io_send", "io_receive"};
 constexpr double kFarOff = 3;  // times the line
+constexpr int kRounds = 6;
 
 // Every number of the file, by name.
 std::map<std::string, double*> Fields(Costs* costs) {
@@ -32,11 +33,13 @@ std::map<std::string, double*> Fields(Costs* costs) {
 
 using Vector = std::array<double, kParts>;
 
-// Least squares over the parts in `used`, by normal equations and elimination; false: they do not tell all apart.
-bool Solve(std::span<const Sample> samples, const std::array<bool, kParts>& used, Vector* out) {
+// Least squares over the parts in `used`, by normal equations and elimination, each sample weighed by what `expected`
+// says of it; false: they do not tell all parts apart.
+bool Solve(std::span<const Sample> samples, const std::array<bool, kParts>& used, const Line& expected, Vector* out) {
   double a[kParts][kParts + 1] = {};
   for (const Sample& s : samples) {
-    const double weight = 1 / std::max(1.0, s.ns * s.ns);
+    const double ns = std::max(1.0, expected(s.amount));
+    const double weight = 1 / (ns * ns);
     const Vector x = s.amount.parts();
     for (std::size_t i = 0; i < kParts; ++i) {
       for (std::size_t j = 0; j < kParts; ++j) a[i][j] += used[i] && used[j] ? weight * x[i] * x[j] : 0;
@@ -61,14 +64,14 @@ bool Solve(std::span<const Sample> samples, const std::array<bool, kParts>& used
   return true;
 }
 
-Line Draw(std::span<const Sample> samples) {
+Line Draw(std::span<const Sample> samples, const Line& expected) {
   std::array<bool, kParts> used;
   for (std::size_t i = 0; i < kParts; ++i)
     used[i] = std::ranges::any_of(samples, [i](const Sample& s) { return s.amount.parts()[i] > 0; });
   // What cannot be told apart, or would be negative, is left out: the last first, so that messages stay.
   while (true) {
     Vector at = {};
-    const bool solved = Solve(samples, used, &at);
+    const bool solved = Solve(samples, used, expected, &at);
     std::size_t drop = kParts;
     for (std::size_t i = 0; i < kParts; ++i)
       if (used[i] && (!solved || at[i] < 0)) drop = i;
@@ -102,8 +105,9 @@ Expected<Costs> ReadCosts(const std::string& path) {
     const bool good = bool(words >> name >> value) && std::isfinite(value) && value >= 0;
     const auto field = fields.find(name);
     if (!good || field == fields.end())
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}:{}: \"{}\": expected the name of a cost and a number, not negative", path, number, line));
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("{}:{}: \"{}\": expected the name of a cost and a number, not negative", path, number, line));
     *field->second = value;
     fields.erase(field);
   }
@@ -112,12 +116,24 @@ Expected<Costs> ReadCosts(const std::string& path) {
   return costs;
 }
 
+// Weighed by what it took, a slow sample would count less than a fast one and the line lie below the mean: so the
+// weights are those of the line itself, which is drawn a few times.
 Line Fit(std::span<const Sample> samples) {
-  const Line first = Draw(samples);
-  std::vector<Sample> kept;
-  for (const Sample& s : samples)
-    if (s.ns <= kFarOff * first(s.amount)) kept.push_back(s);
-  return Draw(kept);
+  double amount = 0, ns = 0;
+  for (const Sample& s : samples) {
+    amount += s.amount.messages + s.amount.rows + s.amount.dense + s.amount.third;
+    ns += s.ns;
+  }
+  const double each = amount > 0 ? ns / amount : 0;
+  Line line{each, each, each, each};
+  std::vector<Sample> kept(samples.begin(), samples.end());
+  for (int round = 0; round < kRounds; ++round) {
+    line = Draw(kept, line);
+    kept.clear();
+    for (const Sample& s : samples)
+      if (s.ns <= kFarOff * std::max(1.0, line(s.amount))) kept.push_back(s);
+  }
+  return line;
 }
 
 }  // namespace tarn::scale

@@ -47,8 +47,8 @@ class NoStore : public scheduler::SchedulerStore {
 
 // What a message stands for in the real fleet.
 struct Extent {
-  double copies = 1;              // messages
-  double rows = 0, dense = 0;     // of all of them, as costs count them
+  double copies = 1;           // messages
+  double rows = 0, dense = 0;  // of all of them, as costs count them
   double bytes = 0;
   double part = 1;  // of all this at the server of a bundle that has the most
   // For costs that go by bytes.
@@ -163,7 +163,8 @@ class FleetModel {
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now(), said_ = started_;
 };
 
-FleetModel::FleetModel(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload, Meter* meter)
+FleetModel::FleetModel(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload,
+                       Meter* meter)
     : options_(options),
       costs_(costs),
       workload_(workload),
@@ -573,12 +574,12 @@ void FleetModel::Read(Node* node) {
 
 void FleetModel::Send(Node* from, Outgoing outgoing, const Extent& extent) {
   if (over_) return;
-  const Peer me = from->is_worker ? PeerOf(*from) : outgoing.to == kSchedulerPeer ? PeerOf(*from)
-                                                                                  : ShardPeer(ShardId(from->index));
+  const Peer me = from->is_worker                 ? PeerOf(*from)
+                  : outgoing.to == kSchedulerPeer ? PeerOf(*from)
+                                                  : ShardPeer(ShardId(from->index));
   if (outgoing.to == kSchedulerPeer) {
-    events_.At(events_.now(), [this, me, message = std::move(outgoing.message)]() mutable {
-      ToScheduler(me, std::move(message));
-    });
+    events_.At(events_.now(),
+               [this, me, message = std::move(outgoing.message)]() mutable { ToScheduler(me, std::move(message)); });
     return;
   }
   Node* to = from->is_worker ? nodes_[outgoing.to.value - ShardPeer(ShardId(0)).value].get() : &NodeOf(outgoing.to);
@@ -682,7 +683,8 @@ FleetResult FleetModel::Summarize() {
 
 }  // namespace
 
-FleetResult RunFleet(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload, Meter* meter) {
+FleetResult RunFleet(const Job& job, const FleetOptions& options, const Costs& costs, Workload* workload,
+                     Meter* meter) {
   FleetModel fleet(job, options, costs, workload, meter);
   return fleet.Run();
 }

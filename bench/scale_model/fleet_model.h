@@ -1,12 +1,13 @@
-// A fleet in simulated time: the real scheduler::Scheduler, server::Shard and worker::Client, on a model of machines and
-// of a network without faults. Deterministic. What is not there, and what is scaled:
+// A fleet in simulated time: the real scheduler::Scheduler, server::Shard and worker::Client, on a model of machines
+// and of a network without faults. Deterministic. What is not there, and what is scaled:
 //
 //   - Payloads: rows have one value each; bytes on the wire and the work on them are counted for the table's real rows
 //     (Workload). Pieces and credits shrink alike.
 //   - The scheduler and the way to it take no time: it is not on the data path.
 //   - Before the clocks that count, nothing takes time: joining, tables, the first views.
 //   - A worker gets views with its own entry only: it looks at no other.
-//   - `bundle` servers may be simulated as one shard: a message to it stands for one to each server that holds one of its
+//   - `bundle` servers may be simulated as one shard: a message to it stands for one to each server that holds one of
+//   its
 //     rows. The worker and its link pay for all of them, each server for its part. It is as slow as its
 //     slowest, and of dense tables it has the part of its fullest.
 //   - A machine is one node, unless `cores` says how many cores all nodes share.
@@ -30,9 +31,9 @@ struct NetworkOptions {
 };
 
 struct StragglerOptions {
-  double share = 0.01;       // of the nodes
-  double times_slower = 2;   // all that their threads do
-  double period_seconds = 0; // who is slow is drawn anew after so long; 0: never
+  double share = 0.01;        // of the nodes
+  double times_slower = 2;    // all that their threads do
+  double period_seconds = 0;  // who is slow is drawn anew after so long; 0: never
 };
 
 struct FleetOptions {
@@ -45,15 +46,15 @@ struct FleetOptions {
   NetworkOptions network;
   StragglerOptions stragglers;
   std::uint64_t seed = 1;
-  bool free = false;             // nothing takes time but the batch
-  bool free_ticks = false;       // ticks and their acknowledgements take nothing: what a cheaper way for them could gain
-  double progress_seconds = 0;   // say on stderr how far it is, so often; 0: never
+  bool free = false;            // nothing takes time but the batch
+  bool free_ticks = false;      // ticks and their acknowledgements take nothing: what a cheaper way for them could gain
+  double progress_seconds = 0;  // say on stderr how far it is, so often; 0: never
 };
 
 struct FleetResult {
   double samples_per_second = 0;
-  double clock_seconds = 0;        // samples_per_second as time between a worker's batches
-  double batch_seconds = 0;        // of one worker alone that waits for nothing
+  double clock_seconds = 0;  // samples_per_second as time between a worker's batches
+  double batch_seconds = 0;  // of one worker alone that waits for nothing
   // Shares of the time that counts, means over nodes of a kind; and of the busiest server.
   double worker_compute = 0, worker_messages = 0, worker_waits = 0;
   double server_busy = 0, server_busiest = 0, server_io = 0, link_busiest = 0;

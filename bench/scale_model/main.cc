@@ -123,18 +123,40 @@ void AddJob(CLI::App* app, Arguments* a) {
 
 void AddFleet(CLI::App* app, Arguments* a) {
   FleetOptions& f = a->fleet;
-  app->add_option("--workers", f.workers, "how many")->check(CLI::Range(1u, limits::kWorkersMax))->capture_default_str();
-  app->add_option("--servers", f.servers, "how many, of one shard each")->check(CLI::Range(1u, 65536u))->capture_default_str();
-  app->add_option("--bundle", f.bundle, "servers simulated as one shard, for large fleets")->check(CLI::Range(1u, 1024u))->capture_default_str();
+  app->add_option("--workers", f.workers, "how many")
+      ->check(CLI::Range(1u, limits::kWorkersMax))
+      ->capture_default_str();
+  app->add_option("--servers", f.servers, "how many, of one shard each")
+      ->check(CLI::Range(1u, 65536u))
+      ->capture_default_str();
+  app->add_option("--bundle", f.bundle, "servers simulated as one shard, for large fleets")
+      ->check(CLI::Range(1u, 1024u))
+      ->capture_default_str();
   app->add_option("--batch", a->workload.batch_rows, "rows of a worker's batch; 0: the job's")->capture_default_str();
-  app->add_option("--batches", a->workload.batches, "different ones, read from the data set")->check(CLI::Range(1u, 65536u))->capture_default_str();
-  app->add_option("--cores", f.cores, "that all nodes share on one machine; 0: a machine a node, with a network")->capture_default_str();
-  app->add_option("--gbit", f.network.gbit_per_second, "of each link and direction, Gb/s; 0: no limit")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app->add_option("--latency", f.network.latency_us, "one way, us")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app->add_option("--stragglers", f.stragglers.share, "share of the nodes that are slow")->check(CLI::Range(0.0, 1.0))->capture_default_str();
-  app->add_option("--slower", f.stragglers.times_slower, "how many times they take")->check(CLI::Range(1.0, 1000.0))->capture_default_str();
-  app->add_option("--straggler-period", f.stragglers.period_seconds, "seconds until others are slow; 0: always the same")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app->add_option("--warm-up", f.warm_up, "clocks that do not count")->check(CLI::Range(1u, 10000u))->capture_default_str();
+  app->add_option("--batches", a->workload.batches, "different ones, read from the data set")
+      ->check(CLI::Range(1u, 65536u))
+      ->capture_default_str();
+  app->add_option("--cores", f.cores, "that all nodes share on one machine; 0: a machine a node, with a network")
+      ->capture_default_str();
+  app->add_option("--gbit", f.network.gbit_per_second, "of each link and direction, Gb/s; 0: no limit")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app->add_option("--latency", f.network.latency_us, "one way, us")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app->add_option("--stragglers", f.stragglers.share, "share of the nodes that are slow")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app->add_option("--slower", f.stragglers.times_slower, "how many times they take")
+      ->check(CLI::Range(1.0, 1000.0))
+      ->capture_default_str();
+  app->add_option("--straggler-period", f.stragglers.period_seconds,
+                  "seconds until others are slow; 0: always the same")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app->add_option("--warm-up", f.warm_up, "clocks that do not count")
+      ->check(CLI::Range(1u, 10000u))
+      ->capture_default_str();
   app->add_option("--clocks", f.clocks, "clocks that count")->check(CLI::Range(1u, 10000u))->capture_default_str();
   app->add_option("--seed", f.seed, "who is slow, and who begins with which batch")->capture_default_str();
   app->add_flag("--free-ticks", f.free_ticks, "ticks take nothing: what a cheaper way for them could gain at most");
@@ -154,7 +176,9 @@ int main(int argc, char** argv) {
   CLI::App* calibrate = app.add_subcommand("calibrate", "measures what the job's work costs on this machine");
   AddJob(calibrate, &a);
   calibrate->add_option("--out", a.out, "file to write")->capture_default_str();
-  calibrate->add_option("--seconds", a.calibrate.seconds, "of each measurement")->check(CLI::PositiveNumber)->capture_default_str();
+  calibrate->add_option("--seconds", a.calibrate.seconds, "of each measurement")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   CLI::App* run = app.add_subcommand("run", "one fleet in simulated time; prints one line of JSON");
   AddJob(run, &a);
   run->add_option("--costs", a.costs, "what calibrate has written")->required();

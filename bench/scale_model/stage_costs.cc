@@ -41,8 +41,8 @@ class Stages {
       made->uses_[t].spec.id = TableId(t);
       TARN_RETURN_IF_ERROR(made->rows_->AddTable(made->uses_[t].spec));
     }
-    made->stepper_ = std::make_unique<worker::Stepper>(made->model_.get(), 1.0f / float(batch_rows),
-                                                       job.train.clip_global_norm);
+    made->stepper_ =
+        std::make_unique<worker::Stepper>(made->model_.get(), 1.0f / float(batch_rows), job.train.clip_global_norm);
     made->plans_.resize(made->uses_.size());
     made->MakePlans(true);
     return made;
@@ -53,8 +53,7 @@ class Stages {
     const std::uint64_t batches = std::max<std::uint64_t>(1, set_.rows() / batch_rows_);
     const std::uint64_t rows = std::min<std::uint64_t>(batch_rows_, set_.rows());
     meter_.Begin();
-    TARN_RETURN_IF_ERROR(
-        worker::ReadRows(set_, job_, LeasePurpose::kTrain, 0, number % batches * rows, rows, &batch_));
+    TARN_RETURN_IF_ERROR(worker::ReadRows(set_, job_, LeasePurpose::kTrain, 0, number % batches * rows, rows, &batch_));
     meter_.Add(Work::kRead, {{1, double(rows)}, meter_.Lap()});
     MakePlans(false);
     meter_.Add(Work::kPlan, {{1, double(rows)}, meter_.Lap()});
@@ -79,7 +78,8 @@ class Stages {
     TARN_RETURN_IF_ERROR(Step(next_++));
     Forget();
     const auto begin = std::chrono::steady_clock::now();
-    for (std::uint32_t i = 0; i < kLeast || std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds); ++i)
+    for (std::uint32_t i = 0;
+         i < kLeast || std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(seconds); ++i)
       TARN_RETURN_IF_ERROR(Step(next_++));
     for (const auto& [work, taken] : meter_.samples())
       (*samples)[work].insert((*samples)[work].end(), taken.begin(), taken.end());
@@ -122,9 +122,10 @@ class Stages {
 
 class Company::Impl {
  public:
-  explicit Impl(std::unique_ptr<Stages> stages) : stages_(std::move(stages)), thread_([this](std::stop_token stop) {
-      for (std::uint64_t i = 0; !stop.stop_requested() && stages_->Step(i); ++i) stages_->Forget();
-    }) {}
+  explicit Impl(std::unique_ptr<Stages> stages)
+      : stages_(std::move(stages)), thread_([this](std::stop_token stop) {
+          for (std::uint64_t i = 0; !stop.stop_requested() && stages_->Step(i); ++i) stages_->Forget();
+        }) {}
 
  private:
   std::unique_ptr<Stages> stages_;

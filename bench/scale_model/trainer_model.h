@@ -17,9 +17,9 @@ namespace tarn::scale {
 
 struct TrainerModelOptions {
   worker::ClientOptions client;
-  std::uint32_t prefetch = 2;          // Job::train.prefetch
-  std::uint64_t train_rows = 0;        // of the data set that leases are of
-  std::uint64_t first_batch = 0;       // of the workload
+  std::uint32_t prefetch = 2;     // Job::train.prefetch
+  std::uint64_t train_rows = 0;   // of the data set that leases are of
+  std::uint64_t first_batch = 0;  // of the workload
 };
 
 class TrainerModel {

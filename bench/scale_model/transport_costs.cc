@@ -119,8 +119,7 @@ Status MeasureTransport(double seconds, Costs* costs) {
   };
   constexpr Case kCases[] = {{64, 1}, {64, 256}, {32, 4096}, {8, 65536}};
   const double begin = bench::Now();
-  for (bool counts : {false, true})
-    do
+  for (bool counts : {false, true}) do
       for (const Case& c : kCases)
         for (bool push : {false, true}) here.Round(c.burst, c.values, push, counts);
     while (counts && bench::Now() - begin < seconds);

@@ -1,5 +1,5 @@
-// Virtual time: what happens when, in one thread. Times are in whatever unit the caller counts in (the fleets of tarn-sim:
-// microseconds; bench/scale_model: nanoseconds).
+// Virtual time: what happens when, in one thread. Times are in whatever unit the caller counts in (the fleets of
+// tarn-sim: microseconds; bench/scale_model: nanoseconds).
 #pragma once
 
 #include <cstdint>

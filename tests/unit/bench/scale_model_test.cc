@@ -79,8 +79,7 @@ TEST_F(ScaleModel, ASlowWorkerHoldsUpBspAndNotAsp) {
   options.stragglers = {.share = 0.15, .times_slower = 2, .period_seconds = 0};
   const double ideal = 16 * kBatchRows / (kBatchNs * 1e-9);
   const double bsp = RunIt(options).samples_per_second;
-  const double asp =
-      RunIt(options, {.mode = ConsistencyMode::kAsp, .apply = ApplyMode::kImmediate}).samples_per_second;
+  const double asp = RunIt(options, {.mode = ConsistencyMode::kAsp, .apply = ApplyMode::kImmediate}).samples_per_second;
   EXPECT_NEAR(bsp, ideal / 2, ideal * 0.001);
   EXPECT_GT(asp, ideal * 0.75);
   EXPECT_LT(asp, ideal * 0.999);
