@@ -160,6 +160,7 @@ class FleetModel {
   std::vector<Busy> at_begin_;
   std::vector<double> dense_parts_;  // by shard
   double messages_ = 0, ticks_ = 0, bytes_ = 0;
+  double scheduler_seconds_ = 0, scheduler_messages_ = 0;  // of this machine's time
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now(), said_ = started_;
 };
 
@@ -437,7 +438,10 @@ void FleetModel::TimerOf(Node* node) {
 
 void FleetModel::ToScheduler(Peer from, Message message) {
   Outbox out;
+  const auto begin = std::chrono::steady_clock::now();
   scheduler_->OnMessage(from, std::move(message), NowUs(), &out);
+  scheduler_seconds_ += SecondsSince(begin);
+  ++scheduler_messages_;
   FromScheduler(&out);
 }
 
@@ -678,6 +682,7 @@ FleetResult FleetModel::Summarize() {
   r.peak_gib = double(usage.ru_maxrss) / (1 << 20);
   r.wall_seconds = SecondsSince(started_);
   r.events = events_.executed();
+  r.scheduler_us = scheduler_messages_ > 0 ? scheduler_seconds_ / scheduler_messages_ * 1e6 : 0;
   return r;
 }
 

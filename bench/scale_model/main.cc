@@ -82,6 +82,7 @@ void PrintResult(const Arguments& a, const Job& job, const Workload& workload, c
                  {"refused", double(r.refused)},
                  {"repeats", double(r.repeats)},
                  {"staleness_mean", r.staleness_mean},
+                 {"scheduler_us", r.scheduler_us},
                  {"events", double(r.events)},
                  {"wall_seconds", r.wall_seconds},
                  {"peak_gib", r.peak_gib}};

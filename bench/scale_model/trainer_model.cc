@@ -46,10 +46,18 @@ void TrainerModel::TakeEvents(TimeUs now, Outbox* out) {
       TARN_CHECK(false, failed->error.message.c_str());
     }
   }
-  if (client_.state() != worker::ClientState::kRunning || tables_asked_) return;
-  tables_asked_ = true;
+  if (client_.state() != worker::ClientState::kRunning) return;
+  if (options_.client.rank != 0 && !ready()) LearnTables();
+  if (std::exchange(tables_asked_, true)) return;
   next_clock_ = client_.clock();
+  if (options_.client.rank != 0) return;
   for (const worker::TableUse& use : workload_->tables()) client_.CreateTable(use.spec, now, out);
+}
+
+// What the first worker has asked for is in the view.
+void TrainerModel::LearnTables() {
+  for (const TableSpec& spec : client_.view().tables) workload_->SetId(spec);
+  tables_ready_ = client_.view().tables.size();
 }
 
 void TrainerModel::Turn(TimeUs now, Outbox* out) {

@@ -57,6 +57,7 @@ class TrainerModel {
   };
 
   void TakeEvents(TimeUs now, Outbox* out);
+  void LearnTables();
   void StartPulls(InFlight* batch, TimeUs now, Outbox* out);
   void AskForWork(TimeUs now, Outbox* out);
   InFlight NextBatch();
