@@ -5,17 +5,17 @@ import statistics
 
 from tarn_tools import charts
 
-# Columns beside tarn: title -> the figures' names, the first that was measured. {T}: tcp, ipc, shm or spin; {OP}: the operation;
+# Columns beside tarn: title -> the figures' names, the first that was measured. {T}: tcp or ipc; {OP}: the operation;
 # {WIRE}: the operation whose messages have the same size; {SIZE}: 1mb or 16mb; {VERB}: Redis' word for it.
 COLUMNS = {
-    "raw ZeroMQ": ["zmq.{T}.{WIRE}", "zmq.tcp.{WIRE}"],
-    "plain sockets": ["socket.{T}.{WIRE}", "socket.tcp.{WIRE}"],
+    "raw ZeroMQ": ["zmq.{T}.{WIRE}"],
+    "plain sockets": ["socket.{T}.{WIRE}"],
     "shared memory": ["shm.{WIRE}"],
     "row store alone": ["store.{OP}"],
     "array": ["array.{OP}"],
     "memory copy": ["memory.copy_{SIZE}"],
     "Redis": ["redis.{T}.{VERB}", "redis.unix.{VERB}"],
-    "torch, gloo": ["gloo.{T}.{WIRE}", "gloo.tcp.{WIRE}"],
+    "torch, gloo": ["gloo.{T}.{WIRE}"],
 }
 COLOURS = ["#2f6bd8", "#d9762b", "#23947a", "#8a55c8", "#c23f77", "#7c8494", "#4c9f38", "#b8860b", "#506070"]
 WIDTH, LEFT, RIGHT, BAR, GAP, HEAD = 900, 250, 120, 14, 16, 46
@@ -50,7 +50,7 @@ def beside(name, values):
     _, transport, operation = name.split(".")
     operation = operation.removesuffix("_planned")
     words = {
-        "T": transport,
+        "T": "tcp" if transport in ("shm", "spin") else transport,
         "OP": operation,
         "WIRE": operation.replace("adagrad", "sparse"),
         "SIZE": operation.rsplit("_", 1)[1],
