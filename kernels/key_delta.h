@@ -12,18 +12,10 @@
 #include <cstdint>
 #include <span>
 
+#include "core/key_delta.h"
 #include "core/types.h"
 
 namespace tarn::kernels {
-
-inline constexpr std::size_t kKeyBlock = 32;
-inline constexpr std::size_t kKeySlack = 8;
-
-// The most bytes that EncodeKeys writes for n keys, and the fewest that make n keys.
-constexpr std::size_t DeltaBytesMax(std::size_t n) {
-  return (n + kKeyBlock - 1) / kKeyBlock * 9 + n * sizeof(Key) + kKeySlack;
-}
-constexpr std::size_t DeltaBytesMin(std::size_t n) { return (n + kKeyBlock - 1) / kKeyBlock * 9 + kKeySlack; }
 
 // Writes keys to `out`, which has room for DeltaBytesMax(keys.size()), and returns the bytes; 0 if that would not be
 // worth it: more than three quarters of the keys as they are. Most lists that are not are given up after a few blocks.

@@ -4,8 +4,8 @@
 #include <limits>
 #include <string>
 
+#include "core/key_delta.h"
 #include "core/limits.h"
-#include "kernels/key_delta.h"
 #include "net/header.h"
 
 namespace tarn::net {
@@ -42,7 +42,7 @@ Status CheckKeysFrame(const KeyList& list, const Buffer& keys) {
   if (list.codec == KeyCodec::kHeld && list.list == 0)
     return Malformed("keys.list: 0, expected the number of a list that the receiver holds");
   if (list.codec == KeyCodec::kDelta) {
-    const std::size_t least = kernels::DeltaBytesMin(list.count), most = kernels::DeltaBytesMax(list.count);
+    const std::size_t least = DeltaBytesMin(list.count), most = DeltaBytesMax(list.count);
     if (keys.size() >= least && keys.size() <= most) return {};
     return Malformed(fmt::format("keys frame: {} bytes, expected {} to {} for {} delta-coded keys", keys.size(), least,
                                  most, list.count));

@@ -41,36 +41,39 @@ bool IsOurUser(int socket) {
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
 }
 
-bool SendFile(int socket, int file) {
+// A message of one byte that may carry a file.
+struct FileMessage {
+  FileMessage() {
+    header.msg_iov = &bytes;
+    header.msg_iovlen = 1;
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+  }
+  FileMessage(const FileMessage&) = delete;
+  FileMessage& operator=(const FileMessage&) = delete;
+
   char here = kHere;
   iovec bytes{&here, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* rights = CMSG_FIRSTHDR(&message);
+  msghdr header{};
+};
+
+bool SendFile(int socket, int file) {
+  FileMessage message;
+  cmsghdr* rights = CMSG_FIRSTHDR(&message.header);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(rights), &file, sizeof(file));
-  return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+  return sendmsg(socket, &message.header, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
 }
 
 // Below 0 in `file`: the message had none. Returns what recvmsg does.
 ssize_t ReceiveFile(int socket, Descriptor* file) {
-  char here = 0;
-  iovec bytes{&here, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  FileMessage message;
+  const ssize_t got = recvmsg(socket, &message.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got <= 0) return got;
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message.header); part != nullptr; part = CMSG_NXTHDR(&message.header, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     // The buffer has room for a second one.
     for (std::size_t at = 0; at + sizeof(int) <= part->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
@@ -173,21 +176,21 @@ std::optional<Peer> ShmDoor::Redeem(const std::string& ticket) {
   return std::nullopt;
 }
 
-void ShmDoor::Take(const std::function<void(Peer, ShmLane)>& welcome) {
-  std::erase_if(guests_, [&](Descriptor& guest) { return Serve(&guest, welcome); });
+void ShmDoor::Take(std::size_t most, const std::function<void(Peer, ShmLane)>& welcome) {
+  std::erase_if(guests_, [&](Descriptor& guest) { return Serve(&guest, &most, welcome); });
   while (auto guest = Accept()) {
     // Most have shown their ticket already. Who is turned away comes again.
-    if (!Serve(&*guest, welcome) && guests_.size() < limits::kShmGuestsMax) guests_.push_back(std::move(*guest));
+    if (!Serve(&*guest, &most, welcome) && guests_.size() < limits::kShmGuestsMax) guests_.push_back(std::move(*guest));
   }
 }
 
 // Whether the guest is done with, one way or the other.
-bool ShmDoor::Serve(Descriptor* guest, const std::function<void(Peer, ShmLane)>& welcome) {
+bool ShmDoor::Serve(Descriptor* guest, std::size_t* room, const std::function<void(Peer, ShmLane)>& welcome) {
   std::string ticket(kTicketBytes, '\0');
   const ssize_t got = recv(guest->get(), ticket.data(), ticket.size(), MSG_DONTWAIT);
   if (got < 0 && IsLater()) return false;
   const auto peer = got == static_cast<ssize_t>(kTicketBytes) ? Redeem(ticket) : std::nullopt;
-  if (!peer) return true;
+  if (!peer || *room == 0) return true;
   auto segment = ShmSegment::Create(ring_bytes_);
   if (!segment) {
     static LogLimiter limiter;
@@ -196,6 +199,7 @@ bool ShmDoor::Serve(Descriptor* guest, const std::function<void(Peer, ShmLane)>&
   }
   if (!SendFile(guest->get(), segment->file())) return true;
   segment->CloseFile();
+  --*room;
   welcome(*peer, ShmLane(ShmSide::kServer, std::move(*segment), std::move(*guest)));
   return true;
 }

@@ -125,7 +125,8 @@ std::size_t ShmPeers::TendAll(TimeUs now) {
   waiting_ = false;
   std::size_t lost = 0;
   if (std::exchange(door_waits_, false)) {
-    door_->Take([&](Peer peer, ShmLane lane) {
+    // More may have been asked in than there is room for.
+    door_->Take(limits::kShmLanesMax - std::min(limits::kShmLanesMax, lanes()), [&](Peer peer, ShmLane lane) {
       if (peers_.contains(peer)) lost += End(&peers_[peer]);
       TakeLane(peer, &peers_[peer], std::move(lane), now);
     });

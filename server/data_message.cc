@@ -22,7 +22,7 @@ Status CheckCodec(ValueCodec codec) {
 
 void DecodeDelta(KeyList* list, Buffer* frame) {
   if (list->codec != KeyCodec::kDelta || list->count > limits::kKeysPerMessageMax ||
-      frame->size() < kernels::DeltaBytesMin(list->count))
+      frame->size() < DeltaBytesMin(list->count))
     return;
   Buffer keys = Buffer::Allocate(list->count * sizeof(Key));
   if (!kernels::DecodeKeys(list->count, {frame->data(), frame->size()}, keys.as_mutable<Key>().data())) return;

@@ -67,8 +67,8 @@ void KeyLists::RemoveLast(OfShard* of) {
 }
 
 void KeyLists::EncodeDelta(KeyList* keys, Buffer* frame) {
-  if (keys->codec != KeyCodec::kRaw || keys->count < kernels::kKeyBlock) return;
-  delta_.resize(std::max(delta_.size(), kernels::DeltaBytesMax(keys->count)));
+  if (keys->codec != KeyCodec::kRaw || keys->count < kKeyBlock) return;
+  delta_.resize(std::max(delta_.size(), DeltaBytesMax(keys->count)));
   const std::size_t bytes = kernels::EncodeKeys(frame->as<Key>(), delta_.data());
   if (bytes == 0) return;
   keys->codec = KeyCodec::kDelta;

@@ -8,9 +8,8 @@
 //   - A worker gets views with its own entry only: it looks at no other. Only the first asks for the tables: at every
 //     message the scheduler looks at all who have asked, which is too much for thousands (10,000 x 7 tables).
 //   - `bundle` servers may be simulated as one shard: a message to it stands for one to each server that holds one of
-//   its
-//     rows. The worker and its link pay for all of them, each server for its part. It is as slow as its
-//     slowest, and of dense tables it has the part of its fullest.
+//     its rows. The worker and its link pay for all of them, each server for its part. It is as slow as its slowest,
+//     and of dense tables it has the part of its fullest.
 //   - A machine is one node, unless `cores` says how many cores all nodes share.
 #pragma once
 

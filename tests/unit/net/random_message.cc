@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/key_delta.h"
 #include "core/limits.h"
-#include "kernels/key_delta.h"
 #include "tests/unit/net/fields.h"
 
 namespace tarn::net::testing {
@@ -162,7 +162,7 @@ void Emplace(Body* body, std::size_t index) {
 void FillPayload(Filler* filler, Message* message) {
   const auto keys = [&](const KeyList& list) {
     if (list.codec == KeyCodec::kRaw) message->keys = filler->Bytes(list.count * sizeof(Key));
-    if (list.codec == KeyCodec::kDelta) message->keys = filler->Bytes(kernels::DeltaBytesMin(list.count) + list.count);
+    if (list.codec == KeyCodec::kDelta) message->keys = filler->Bytes(DeltaBytesMin(list.count) + list.count);
   };
   const auto values = [&](std::size_t count, ValueCodec codec) {
     message->values = filler->Bytes(count * CodecRowBytes(codec, filler->Dim()));

@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kRing = ShmSegment::kRingBytesMin;
+constexpr std::size_t kAnyMany = 1'000'000;
 constexpr std::size_t kAnyBytes = std::size_t{1} << 30;
 
 struct Ends {
@@ -401,7 +402,7 @@ class ShmDoorTest : public ::testing::Test {
   std::vector<Peer> Welcomed(int looks = 100) {
     std::vector<Peer> peers;
     for (int i = 0; i < looks && peers.empty(); ++i) {
-      door_->Take([&](Peer peer, ShmLane lane) {
+      door_->Take(kAnyMany, [&](Peer peer, ShmLane lane) {
         peers.push_back(peer);
         lanes_.push_back(std::move(lane));
       });
@@ -460,8 +461,21 @@ TEST_F(ShmDoorTest, ManyAtOnceAreAllServed) {
     guests.push_back(std::move(*guest));
   }
   std::size_t welcomed = 0;
-  door_->Take([&](Peer, ShmLane) { ++welcomed; });
+  door_->Take(kAnyMany, [&](Peer, ShmLane) { ++welcomed; });
   EXPECT_EQ(welcomed, guests.size());
+}
+
+TEST_F(ShmDoorTest, NoMoreThanThereIsRoomFor) {
+  ASSERT_TRUE(door_);
+  std::vector<ShmGuest> guests;
+  for (std::uint64_t n = 0; n < 3; ++n)
+    guests.push_back(std::move(*ShmGuest::Knock(door_->name(), door_->TicketFor(Peer(n)))));
+  std::size_t welcomed = 0;
+  door_->Take(2, [&](Peer, ShmLane) { ++welcomed; });
+  EXPECT_EQ(welcomed, 2u);
+  auto turned_away = guests[2].Take();
+  ASSERT_TRUE(turned_away);
+  EXPECT_FALSE(*turned_away);
 }
 
 TEST_F(ShmDoorTest, TheOldestTicketsAreForgotten) {

@@ -241,7 +241,7 @@ TEST_F(HeldKeysTest, W2DeltaCodedKeysAreTakenForThemselves) {
   Push push{RequestId(1), kTable, Clock(0), Clock(0), ValueCodec::kFp32, {KeyCodec::kDelta, 0, 40, {}}};
   push.keys.sections = {{PartitionId(3), 40, Sequence(1)}};
   Message message = FromWorker(0, 10, push);
-  message.keys = Buffer::Allocate(kernels::DeltaBytesMax(40));
+  message.keys = Buffer::Allocate(DeltaBytesMax(40));
   const std::size_t bytes = kernels::EncodeKeys(keys, message.keys.data());
   ASSERT_NE(bytes, 0u);
   message.keys = Buffer::Copy(message.keys.data(), bytes);
