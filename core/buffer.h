@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -20,17 +21,32 @@ class Buffer {
 
   Buffer() = default;
 
-  // `bytes` uninitialised bytes. `held` is let go with them, by whichever thread lets go of them last.
-  static Buffer Allocate(std::size_t bytes, std::shared_ptr<void> held = nullptr) {
-    Buffer buffer;
-    if (bytes == 0) return buffer;
-    auto* raw = static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment}));
-    buffer.bytes_ = std::shared_ptr<std::byte[]>(raw, [held = std::move(held)](std::byte* p) mutable {
-      ::operator delete[](p, std::align_val_t{kAlignment});
+  // `bytes` uninitialised bytes.
+  static Buffer Allocate(std::size_t bytes) {
+    if (bytes == 0) return {};
+#if defined(__SANITIZE_ADDRESS__)
+    // To the byte, so that whoever goes beyond is found.
+    auto* exact = static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{kAlignment}));
+    return Buffer({exact, [](std::byte* p) { ::operator delete[](p, std::align_val_t{kAlignment}); }}, bytes);
+#else
+    // One block for them and the count of their owners; asking for one that is aligned takes several times as long.
+    auto block = std::make_shared_for_overwrite<std::byte[]>(bytes + kAlignment - 1);
+    const auto address = reinterpret_cast<std::uintptr_t>(block.get());
+    std::byte* first = block.get() + (kAlignment - address % kAlignment) % kAlignment;
+    return Buffer({std::move(block), first}, bytes);
+#endif
+  }
+
+  // The same; `held` is let go with them, by whichever thread lets go of them last.
+  static Buffer Allocate(std::size_t bytes, std::shared_ptr<void> held) {
+    Buffer whole = Allocate(bytes);
+    if (bytes == 0) return whole;
+    std::byte* first = whole.data();
+    auto release = [whole = std::move(whole.bytes_), held = std::move(held)](std::byte*) mutable {
+      whole.reset();
       held.reset();  // now: a weak owner may keep the deleter for longer
-    });
-    buffer.size_ = bytes;
-    return buffer;
+    };
+    return Buffer({first, std::move(release)}, bytes);
   }
 
   static Buffer Copy(const void* from, std::size_t bytes) {
@@ -41,19 +57,13 @@ class Buffer {
 
   // Somebody else's bytes, which `owner` keeps. At least 8-byte aligned.
   static Buffer Hold(std::byte* bytes, std::size_t size, const std::shared_ptr<void>& owner) {
-    Buffer buffer;
-    buffer.bytes_ = std::shared_ptr<std::byte[]>(owner, bytes);
-    buffer.size_ = size;
-    return buffer;
+    return Buffer({owner, bytes}, size);
   }
 
   // A part of these bytes, which it shares.
   Buffer Slice(std::size_t offset, std::size_t size) const {
     TARN_CHECK(offset <= size_ && size <= size_ - offset, "a slice within the buffer");
-    Buffer slice;
-    slice.bytes_ = std::shared_ptr<std::byte[]>(bytes_, bytes_.get() + offset);
-    slice.size_ = size;
-    return slice;
+    return Buffer({bytes_, bytes_.get() + offset}, size);
   }
 
   template <typename T>
@@ -79,6 +89,8 @@ class Buffer {
   }
 
  private:
+  Buffer(std::shared_ptr<std::byte[]> bytes, std::size_t size) : bytes_(std::move(bytes)), size_(size) {}
+
   std::shared_ptr<std::byte[]> bytes_;
   std::size_t size_ = 0;
 };
