@@ -20,11 +20,9 @@ inline std::size_t BytesOf(const Frames& frames) {
   for (const Buffer& frame : frames) bytes += frame.size();
   return bytes;
 }
+inline std::size_t BytesOf(const FrameView& frame) { return frame.size; }
 
-// A bundle is many.
-inline std::size_t MessagesIn(const Frames& frames) {
-  return IsPacked({frames[0].data(), frames[0].size()}) ? frames.size() : 1;
-}
+inline std::size_t MessagesIn(const Frames& frames) { return MessagesIn({frames[0].data(), frames[0].size()}); }
 
 // Not thread-safe.
 class Backlog {

@@ -1,35 +1,40 @@
-// Small messages of one Send, gathered by peer so that they travel together (net/frame.h): ZeroMQ's thread is woken
-// once for all of them. Large ones pass, behind the small ones of their peer that came before.
+// Small messages of one Send, gathered by peer so that they travel together (net/frame.h): whoever carries them has one
+// thing to carry, and ZeroMQ's thread is woken once for all of them. Large ones pass, behind the small ones of their
+// peer that came before.
 #pragma once
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
-#include "core/limits.h"
-#include "net/backlog.h"
+#include "core/message.h"
+#include "net/frame.h"
 
 namespace tarn::net {
 
 // Not thread-safe.
 class Bundles {
  public:
-  // Takes an encoded message, and gives to send(peer, frames) what must not wait for more.
+  // Takes a message that `encoder` has begun, and gives to send(peer, frame) or send(peer, frames) what must not wait
+  // for more: a packed message or a bundle, or the frames of a large message. What a FrameView shows is gone
+  // afterwards.
   template <typename Send>
-  void Add(Peer to, Frames frames, Send send) {
-    const std::size_t size = BytesOf(frames);
+  void Add(Peer to, const Encoder& encoder, const Send& send) {
     Bundle& bundle = Of(to, send);
-    const bool packed = frames.size() == 1;
-    const bool full =
-        bundle.frames.size() == limits::kBundleMessagesMax || bundle.bytes + size > limits::kBundleBytesMax;
-    if (!packed || full) Give(&bundle, send);
-    if (!packed) return send(to, std::move(frames));
-    bundle.frames.push_back(std::move(frames.front()));
-    bundle.bytes += size;
+    const std::size_t bytes = encoder.packed_bytes();
+    if (bytes == 0) {
+      Give(&bundle, send);
+      return send(to, encoder.Split());
+    }
+    std::byte* place = bundle.writer.Place(bytes);
+    if (place == nullptr) {
+      Give(&bundle, send);
+      place = bundle.writer.Place(bytes);
+    }
+    encoder.Pack(place);
   }
 
   template <typename Send>
-  void Flush(Send send) {
+  void Flush(const Send& send) {
     for (std::size_t i = 0; i < used_; ++i) Give(&bundles_[i], send);
     used_ = 0;
   }
@@ -39,13 +44,12 @@ class Bundles {
 
   struct Bundle {
     Peer to;
-    Frames frames;
-    std::size_t bytes = 0;
+    BundleWriter writer;
   };
 
   // Few peers a turn: a search is quicker than a map.
   template <typename Send>
-  Bundle& Of(Peer peer, Send send) {
+  Bundle& Of(Peer peer, const Send& send) {
     for (std::size_t i = used_; i-- > 0;)
       if (bundles_[i].to == peer) return bundles_[i];
     if (used_ == kPeersMax) Flush(send);
@@ -55,9 +59,9 @@ class Bundles {
   }
 
   template <typename Send>
-  static void Give(Bundle* bundle, Send send) {
-    bundle->bytes = 0;
-    if (!bundle->frames.empty()) send(bundle->to, std::exchange(bundle->frames, {}));
+  static void Give(Bundle* bundle, const Send& send) {
+    if (bundle->writer.messages() != 0) send(bundle->to, bundle->writer.Finish());
+    bundle->writer.Clear();
   }
 
   std::vector<Bundle> bundles_;

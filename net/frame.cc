@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -17,6 +18,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the wire form is the memory of a little-endian machine");
 
 constexpr std::size_t kPrefixBytes = sizeof(Prefix);
+constexpr std::size_t kBundledHeadBytes = 2 * sizeof(std::uint32_t);
+constexpr std::size_t kBuilderBytes = 4096;  // kept between messages
 
 constexpr std::size_t PadTo8(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
 
@@ -39,8 +42,11 @@ Prefix MakePrefix(FrameKind kind, std::size_t header_bytes, std::size_t keys_byt
           .keys_bytes = static_cast<std::uint32_t>(keys_bytes)};
 }
 
-void CopyInto(Buffer* frame, std::size_t offset, const void* from, std::size_t bytes) {
-  if (bytes != 0) std::memcpy(frame->data() + offset, from, bytes);
+// Copies `bytes` and writes zeros behind them up to the next multiple of 8. Returns where they end.
+std::byte* CopyPadded(std::byte* to, const void* from, std::size_t bytes) {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+  std::memset(to + bytes, 0, PadTo8(bytes) - bytes);
+  return to + PadTo8(bytes);
 }
 
 Status TooLarge(std::string_view what, std::size_t bytes, std::size_t limit) {
@@ -54,19 +60,6 @@ Status CheckSizes(std::size_t header_bytes, std::size_t keys_bytes, std::size_t 
   const std::size_t total = kPrefixBytes + header_bytes + keys_bytes + values_bytes;
   if (total > limits::kMessageBytesMax) return TooLarge("message", total, limits::kMessageBytesMax);
   return {};
-}
-
-Buffer Pack(std::span<const std::uint8_t> header, const Buffer& keys, const Buffer& values) {
-  const Layout layout = PackedLayout(header.size(), keys.size());
-  Buffer frame = Buffer::Allocate(layout.values + values.size());
-  const Prefix prefix = MakePrefix(FrameKind::kPacked, header.size(), keys.size());
-  CopyInto(&frame, 0, &prefix, kPrefixBytes);
-  CopyInto(&frame, kPrefixBytes, header.data(), header.size());
-  std::memset(frame.data() + kPrefixBytes + header.size(), 0, PadTo8(header.size()) - header.size());
-  CopyInto(&frame, layout.keys, keys.data(), keys.size());
-  std::memset(frame.data() + layout.keys + keys.size(), 0, PadTo8(keys.size()) - keys.size());
-  CopyInto(&frame, layout.values, values.data(), values.size());
-  return frame;
 }
 
 // A frame's prefix, known to fit the frame.
@@ -170,38 +163,134 @@ std::optional<std::uint32_t> VersionOf(const FrameView& first) {
   return std::to_integer<std::uint32_t>(first.data[kVersionAt]);
 }
 
-Expected<std::vector<Buffer>> Encode(const Message& message) {
-  TARN_RETURN_IF_ERROR(CheckMeaning(message));
-  flatbuffers::FlatBufferBuilder builder(512);
-  TARN_RETURN_IF_ERROR(BuildHeader(message, &builder));
-  const std::span<const std::uint8_t> header(builder.GetBufferPointer(), builder.GetSize());
-  const Buffer& keys = message.keys;
-  const Buffer& values = message.values;
-  Status sizes = CheckSizes(header.size(), keys.size(), values.size());
-  if (!sizes) return Fail(sizes.error().code, fmt::format("{}: {}", BodyName(message.body), sizes.error().message));
+Encoder::Encoder() : builder_(std::make_unique<flatbuffers::FlatBufferBuilder>(kBuilderBytes)) {}
+Encoder::~Encoder() = default;
 
+Status Encoder::Begin(const Message& message) {
+  message_ = &message;
+  TARN_RETURN_IF_ERROR(CheckMeaning(message));
+  // What a large header took is not kept.
+  if (builder_->GetSize() > kBuilderBytes) builder_->Reset();
+  builder_->Clear();
+  TARN_RETURN_IF_ERROR(BuildHeader(message, builder_.get()));
+  const std::size_t keys = message.keys.size(), values = message.values.size();
+  Status sizes = CheckSizes(header().size(), keys, values);
+  if (!sizes) return Fail(sizes.error().code, fmt::format("{}: {}", BodyName(message.body), sizes.error().message));
+  const std::size_t bytes = PackedLayout(header().size(), keys).values + values;
+  packed_bytes_ = bytes <= limits::kSmallMessageBytes ? bytes : 0;
+  return {};
+}
+
+std::span<const std::uint8_t> Encoder::header() const { return {builder_->GetBufferPointer(), builder_->GetSize()}; }
+
+void Encoder::Pack(std::byte* to) const {
+  const Buffer& keys = message_->keys;
+  const Buffer& values = message_->values;
+  const Prefix prefix = MakePrefix(FrameKind::kPacked, header().size(), keys.size());
+  to = CopyPadded(to, &prefix, kPrefixBytes);
+  to = CopyPadded(to, header().data(), header().size());
+  to = CopyPadded(to, keys.data(), keys.size());
+  if (!values.empty()) std::memcpy(to, values.data(), values.size());
+}
+
+std::vector<Buffer> Encoder::Split() const {
+  const Prefix prefix = MakePrefix(FrameKind::kSplit, header().size(), message_->keys.size());
+  Buffer first = Buffer::Allocate(kPrefixBytes + header().size());
+  std::memcpy(first.data(), &prefix, kPrefixBytes);
+  std::memcpy(first.data() + kPrefixBytes, header().data(), header().size());
   std::vector<Buffer> frames;
-  if (PackedLayout(header.size(), keys.size()).values + values.size() <= limits::kSmallMessageBytes) {
-    frames.push_back(Pack(header, keys, values));
-    return frames;
-  }
-  const Prefix prefix = MakePrefix(FrameKind::kSplit, header.size(), keys.size());
-  Buffer first = Buffer::Allocate(kPrefixBytes + header.size());
-  CopyInto(&first, 0, &prefix, kPrefixBytes);
-  CopyInto(&first, kPrefixBytes, header.data(), header.size());
   frames.reserve(limits::kFramesMax);
   frames.push_back(std::move(first));
-  frames.push_back(keys);
-  frames.push_back(values);
+  frames.push_back(message_->keys);
+  frames.push_back(message_->values);
   return frames;
 }
 
-bool IsPacked(const FrameView& first) {
+Expected<std::vector<Buffer>> Encode(const Message& message) {
+  Encoder encoder;
+  TARN_RETURN_IF_ERROR(encoder.Begin(message));
+  if (encoder.packed_bytes() == 0) return encoder.Split();
+  Buffer frame = Buffer::Allocate(encoder.packed_bytes());
+  encoder.Pack(frame.data());
+  return std::vector<Buffer>{std::move(frame)};
+}
+
+std::byte* BundleWriter::Place(std::size_t packed_bytes) {
+  if (!bytes_) bytes_ = std::make_unique_for_overwrite<std::byte[]>(limits::kBundleBytesMax);
+  const std::size_t padded = PadTo8(packed_bytes);
+  if (messages_ == limits::kBundleMessagesMax || limits::kBundleBytesMax - size_ < kBundledHeadBytes + padded)
+    return nullptr;
+  const std::uint32_t head[2] = {static_cast<std::uint32_t>(packed_bytes), 0};
+  std::byte* place = CopyPadded(bytes_.get() + size_, head, kBundledHeadBytes);
+  std::memset(place + packed_bytes, 0, padded - packed_bytes);
+  size_ += kBundledHeadBytes + padded;
+  ++messages_;
+  return place;
+}
+
+FrameView BundleWriter::Finish() {
+  if (messages_ == 1) {
+    std::uint32_t packed_bytes = 0;
+    std::memcpy(&packed_bytes, bytes_.get() + kPrefixBytes, sizeof(packed_bytes));
+    return {bytes_.get() + kPrefixBytes + kBundledHeadBytes, packed_bytes};
+  }
+  const Prefix prefix = MakePrefix(FrameKind::kBundle, size_ - kPrefixBytes, messages_);
+  std::memcpy(bytes_.get(), &prefix, kPrefixBytes);
+  return {bytes_.get(), size_};
+}
+
+void BundleWriter::Clear() {
+  size_ = kPrefixBytes;
+  messages_ = 0;
+}
+
+bool IsBundle(const FrameView& frame) {
   Prefix prefix;
-  if (first.size < kPrefixBytes) return false;
-  std::memcpy(&prefix, first.data, kPrefixBytes);
+  if (frame.size < kPrefixBytes) return false;
+  std::memcpy(&prefix, frame.data, kPrefixBytes);
   return prefix.magic == kMagic && prefix.version == limits::kProtocolVersion &&
-         prefix.kind == static_cast<std::uint8_t>(FrameKind::kPacked);
+         prefix.kind == static_cast<std::uint8_t>(FrameKind::kBundle);
+}
+
+std::size_t MessagesIn(const FrameView& frame) {
+  Prefix prefix;
+  if (!IsBundle(frame)) return 1;
+  std::memcpy(&prefix, frame.data, kPrefixBytes);
+  return prefix.keys_bytes;
+}
+
+// Each size is read once: memory that is shared with the sender may change meanwhile.
+Expected<BundledFrames> SplitBundle(const FrameView& frame) {
+  const Expected<Prefix> prefix = ReadPrefix(frame);
+  if (!prefix) return std::unexpected(prefix.error());
+  const std::uint32_t messages = prefix->keys_bytes;
+  if (frame.size > limits::kBundleBytesMax)
+    return std::unexpected(TooLarge("bundle", frame.size, limits::kBundleBytesMax).error());
+  if (messages > limits::kBundleMessagesMax)
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("bundle: {} messages, expected at most {}", messages, limits::kBundleMessagesMax));
+  if (prefix->header_bytes != frame.size - kPrefixBytes)
+    return Fail(ErrorCode::kMalformed, fmt::format("prefix.header_bytes: {}, expected {} (the rest of the bundle)",
+                                                   prefix->header_bytes, frame.size - kPrefixBytes));
+  BundledFrames out;
+  std::size_t at = kPrefixBytes;
+  for (; out.count < messages; ++out.count) {
+    std::uint32_t head[2] = {0, 0};
+    if (frame.size - at >= kBundledHeadBytes) std::memcpy(head, frame.data + at, kBundledHeadBytes);
+    const std::size_t left = frame.size - at - std::min(frame.size - at, kBundledHeadBytes);
+    if (head[0] == 0 || head[1] != 0 || PadTo8(head[0]) > left)
+      return Fail(ErrorCode::kMalformed,
+                  fmt::format("bundle: message {} of {} has {} bytes ({:#x} behind that), expected 1 to {} (0)",
+                              out.count, messages, head[0], head[1], left));
+    at += kBundledHeadBytes;
+    TARN_RETURN_IF_ERROR(CheckZeros(frame, at + head[0], at + PadTo8(head[0])));
+    out.frames[out.count] = {frame.data + at, head[0]};
+    at += PadTo8(head[0]);
+  }
+  if (at != frame.size || messages == 0)
+    return Fail(ErrorCode::kMalformed, fmt::format("bundle: {} bytes behind {} messages, expected 0 behind 1 at least",
+                                                   frame.size - at, messages));
+  return out;
 }
 
 Expected<Message> Decode(std::span<const FrameView> frames, FrameOwner* owner) {

@@ -6,23 +6,32 @@
 //   packed   [prefix | header | keys | values]    each part at the next multiple of 8, zeros between
 //   split    [prefix | header] [keys] [values]    the last two may be empty
 //
-// Up to limits::kBundleMessagesMax packed messages may travel together, a frame each (a "bundle"): each stands for
-// itself.
+// Up to limits::kBundleMessagesMax packed messages may travel together in one frame (a "bundle", of up to
+// limits::kBundleBytesMax); each stands for itself:
+//
+//   bundle   [prefix | size, 0 | message | size, 0 | message ...]    32-bit sizes; each message padded to 8 with zeros
 //
 // All integers are little-endian. The prefix says where the parts end; the values are what is left.
 //
 // Threads: functions without state; Encode's frames share the bytes of message.keys and message.values.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "core/buffer.h"
 #include "core/error.h"
+#include "core/limits.h"
 #include "core/message.h"
+
+namespace flatbuffers {
+class FlatBufferBuilder;
+}
 
 namespace tarn::net {
 
@@ -33,13 +42,13 @@ struct Prefix {
   std::uint8_t version = 0;        // limits::kProtocolVersion
   std::uint8_t kind = 0;           // a FrameKind
   std::uint16_t reserved = 0;      // 0
-  std::uint32_t header_bytes = 0;  // of the FlatBuffer
-  std::uint32_t keys_bytes = 0;    // of the keys, in this frame or the next
+  std::uint32_t header_bytes = 0;  // of the FlatBuffer; of a bundle: of all that is behind the prefix
+  std::uint32_t keys_bytes = 0;    // of the keys, in this frame or the next; of a bundle: its messages
 };
 static_assert(sizeof(Prefix) == 16);
 
-inline constexpr std::uint32_t kMagic = 0x4e524154;                         // "TARN"
-enum class FrameKind : std::uint8_t { kSplit = 1, kPacked = 2, kShm = 3 };  // kShm: net/shm_door.h
+inline constexpr std::uint32_t kMagic = 0x4e524154;                                      // "TARN"
+enum class FrameKind : std::uint8_t { kSplit = 1, kPacked = 2, kShm = 3, kBundle = 4 };  // kShm: net/shm_door.h
 
 // Bytes of somebody else, at any alignment.
 struct FrameView {
@@ -58,13 +67,62 @@ class FrameOwner {
 // The protocol version of the message that begins with `first`; none if that is no message of tarn.
 std::optional<std::uint32_t> VersionOf(const FrameView& first);
 
-// The frames of `message`, in order: one or limits::kFramesMax. Payloads above the size of a packed message are
-// shared, not copied. Refuses what Decode would refuse, with an error that names the field; texts for people
-// (ErrorReply.message, Shutdown.reason, ...) are cut to limits::kTextBytesMax instead.
+// Encodes one message after the other, in memory that it keeps. Not thread-safe.
+class Encoder {
+ public:
+  Encoder();
+  ~Encoder();
+
+  // Makes the header of `message`, which must stay until the frames are made. Refuses what Decode would refuse, with an
+  // error that names the field; texts for people (ErrorReply.message, Shutdown.reason, ...) are cut to
+  // limits::kTextBytesMax instead.
+  Status Begin(const Message& message);
+  // Of the message as a packed frame; 0: it is too large for that.
+  std::size_t packed_bytes() const { return packed_bytes_; }
+  // Writes the packed frame.
+  void Pack(std::byte* to) const;
+  // The message as three frames, of which the last two share its payload.
+  std::vector<Buffer> Split() const;
+
+ private:
+  std::span<const std::uint8_t> header() const;
+
+  std::unique_ptr<flatbuffers::FlatBufferBuilder> builder_;
+  const Message* message_ = nullptr;
+  std::size_t packed_bytes_ = 0;
+};
+
+// The frames of `message`, in order: one or limits::kFramesMax. Errors as of Encoder::Begin.
 Expected<std::vector<Buffer>> Encode(const Message& message);
 
-// Whether `first` begins with the prefix of a packed message: then each further frame is a message of its own.
-bool IsPacked(const FrameView& first);
+// Makes a bundle, in memory that it keeps. Not thread-safe.
+class BundleWriter {
+ public:
+  // Where the next packed message goes, of so many bytes; null if there is no room for it.
+  std::byte* Place(std::size_t packed_bytes);
+  std::size_t messages() const { return messages_; }
+  // The frame: a bundle, or a packed message if it is the only one. Good until the next Clear. Of one message at least.
+  FrameView Finish();
+  void Clear();
+
+ private:
+  std::unique_ptr<std::byte[]> bytes_;
+  std::size_t size_ = sizeof(Prefix);
+  std::size_t messages_ = 0;
+};
+
+// How many messages a frame stands for: more than one if it is a bundle.
+std::size_t MessagesIn(const FrameView& frame);
+
+// The messages of a bundle.
+struct BundledFrames {
+  std::span<const FrameView> views() const { return {frames.data(), count}; }
+  std::array<FrameView, limits::kBundleMessagesMax> frames;
+  std::size_t count = 0;
+};
+// Whether `frame` is a bundle; then its messages. Errors as of Decode.
+bool IsBundle(const FrameView& frame);
+Expected<BundledFrames> SplitBundle(const FrameView& frame);
 
 // The message in `frames`. Its payload is copied once, into aligned buffers, or taken from the owner, if there is one:
 // `owner->Take(i)` is frame i. Any bytes may be given. An error is

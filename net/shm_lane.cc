@@ -10,9 +10,9 @@
 namespace tarn::net {
 namespace {
 
-// Read where they lie: one frame, or many small ones.
+// Read where they lie.
 constexpr std::size_t kSmallBytes = std::size_t{32} << 10;
-static_assert(kSmallBytes + 1024 <= ShmSegment::kRingBytesMin && limits::kBundleBytesMax + 1024 <= kSmallBytes);
+static_assert(kSmallBytes + 1024 <= ShmSegment::kRingBytesMin && limits::kBundleBytesMax <= kSmallBytes);
 constexpr int kWakesAtOnce = 16;
 
 constexpr std::size_t PadTo8(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
@@ -25,7 +25,19 @@ bool ShmLane::Send(Frames frames, std::size_t waiting_bytes_max) {
   if (!waiting_.empty() && waiting_bytes_ + bytes > waiting_bytes_max) return false;
   waiting_.push_back(std::move(frames));
   waiting_bytes_ += bytes;
-  if (waiting_.size() == 1) Flush();
+  Flush();
+  return true;
+}
+
+bool ShmLane::Send(const FrameView& frame, std::size_t waiting_bytes_max) {
+  const bool fits = writer_.Room() >= HeadBytes(1) + PadTo8(frame.size);
+  if (!waiting_.empty() || gone_ || broken_ || !fits)
+    return Send({Buffer::Copy(frame.data, frame.size)}, waiting_bytes_max);
+  const auto size = static_cast<std::uint32_t>(frame.size);
+  WriteHead({&size, 1});
+  writer_.Write(frame.data, frame.size);
+  writer_.Skip(PadTo8(frame.size) - frame.size);
+  Publish();
   return true;
 }
 
@@ -35,22 +47,25 @@ std::size_t ShmLane::waiting_messages() const {
   return messages;
 }
 
-bool ShmLane::WriteHead(const Frames& frames) {
-  if (writer_.Room() < HeadBytes(frames.size())) return false;
-  std::array<std::uint32_t, 2 + ShmFrames::kMax> head;
-  head[0] = static_cast<std::uint32_t>(frames.size());
-  for (std::size_t i = 0; i < frames.size(); ++i) head[1 + i] = static_cast<std::uint32_t>(frames[i].size());
-  head[1 + frames.size()] = 0;
-  writer_.Write(head.data(), HeadBytes(frames.size()));
-  begun_ = true;
-  write_frame_ = write_offset_ = 0;
-  return true;
+void ShmLane::WriteHead(std::span<const std::uint32_t> sizes) {
+  std::array<std::uint32_t, 2 + limits::kFramesMax> head;
+  head[0] = static_cast<std::uint32_t>(sizes.size());
+  std::copy(sizes.begin(), sizes.end(), head.begin() + 1);
+  head[1 + sizes.size()] = 0;
+  writer_.Write(head.data(), HeadBytes(sizes.size()));
 }
 
 void ShmLane::Flush() {
   while (!waiting_.empty() && !gone_ && !broken_) {
     const Frames& frames = waiting_.front();
-    bool full = !begun_ && !WriteHead(frames);
+    bool full = !begun_ && writer_.Room() < HeadBytes(frames.size());
+    if (!begun_ && !full) {
+      std::array<std::uint32_t, limits::kFramesMax> sizes;
+      for (std::size_t i = 0; i < frames.size(); ++i) sizes[i] = static_cast<std::uint32_t>(frames[i].size());
+      WriteHead({sizes.data(), frames.size()});
+      begun_ = true;
+      write_frame_ = write_offset_ = 0;
+    }
     while (!full && write_frame_ < frames.size()) {
       const Buffer& frame = frames[write_frame_];
       const std::size_t left = PadTo8(frame.size()) - write_offset_;
@@ -80,12 +95,12 @@ void ShmLane::Publish() {
 
 // While something is lent, nothing behind it can be given back either.
 void ShmLane::Consume() {
-  if (!lent_ && reader_.GiveBack()) Wake();
+  if (lent_bytes_ == 0 && reader_.GiveBack()) Wake();
 }
 
 void ShmLane::GiveBack() {
   TARN_CHECK(borrowed_ == nullptr || borrowed_.use_count() == 1, "a payload that was lent has been kept");
-  lent_ = false;
+  lent_bytes_ = 0;
   Consume();
 }
 
@@ -108,7 +123,7 @@ void ShmLane::TakeWakes() {
 }
 
 bool ShmLane::Receive(ShmFrames* frames) {
-  if (broken_) return false;
+  if (broken_ || lent_bytes_ > ring_bytes() / 8) return false;
   const bool was_gone = gone_;  // then all of it was there before this look
   Consume();
   bool whole = false;
@@ -126,9 +141,9 @@ bool ShmLane::ReadHead(ShmFrames* frames, bool* whole) {
   if (available < HeadBytes(1)) return false;
   std::uint32_t count = 0;
   std::memcpy(&count, reader_.Place(), sizeof(count));
-  if (count == 0 || count > ShmFrames::kMax) return Break("a number of frames that is not possible"), false;
+  if (count == 0 || count > limits::kFramesMax) return Break("a number of frames that is not possible"), false;
   if (available < HeadBytes(count)) return false;
-  std::array<std::uint32_t, ShmFrames::kMax> all_sizes;
+  std::array<std::uint32_t, limits::kFramesMax> all_sizes;
   const std::span<std::uint32_t> sizes(all_sizes.data(), count);
   std::memcpy(sizes.data(), reader_.Place() + sizeof(count), sizes.size_bytes());
   std::size_t bytes = 0;
@@ -138,8 +153,7 @@ bool ShmLane::ReadHead(ShmFrames* frames, bool* whole) {
   }
   const std::size_t head_bytes = HeadBytes(count);
   if (bytes <= kSmallBytes) return *whole = ReadSmall(sizes, head_bytes, bytes, frames);
-  if (count > limits::kFramesMax || bytes > limits::kMessageBytesMax + limits::kFramesMax * 8)
-    return Break("a message over the limit"), false;
+  if (bytes > limits::kMessageBytesMax + limits::kFramesMax * 8) return Break("a message over the limit"), false;
   if (borrowed_ != nullptr && bytes <= ring_bytes() / 2) return *whole = Lend(sizes, head_bytes, bytes, frames);
   for (std::size_t i = 0; i < count; ++i) reading_.buffers[i] = Buffer::Allocate(sizes[i]);
   reading_.count = count;
@@ -169,7 +183,8 @@ bool ShmLane::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes,
     auto* lent = const_cast<std::byte*>(frames->views_[i].data);
     frames->buffers_[i] = Buffer::Hold(lent, sizes[i], borrowed_);
   }
-  return lent_ = true;
+  lent_bytes_ += bytes;
+  return true;
 }
 
 // Copies what is there of the message under way. Whether it is whole now.

@@ -40,8 +40,7 @@ class ShmFrames final : public FrameOwner {
 
  private:
   friend class ShmLane;
-  static constexpr std::size_t kMax = std::max(limits::kFramesMax, limits::kBundleMessagesMax);
-  std::array<FrameView, kMax> views_;
+  std::array<FrameView, limits::kFramesMax> views_;
   std::array<Buffer, limits::kFramesMax> buffers_;
   std::size_t count_ = 0;
 };
@@ -58,6 +57,8 @@ class ShmLane {
   // Takes the message, and writes what there is room for; the rest waits, up to `waiting_bytes_max` (an empty lane
   // takes any message). False: dropped.
   bool Send(Frames frames, std::size_t waiting_bytes_max);
+  // The same for one frame, which is copied.
+  bool Send(const FrameView& frame, std::size_t waiting_bytes_max);
   // Writes more of what waits.
   void Flush();
   std::size_t waiting_bytes() const { return waiting_bytes_; }
@@ -67,7 +68,8 @@ class ShmLane {
 
   // Lends large messages, up to half of the ring each, from now on.
   void SetLending() { borrowed_ = std::make_shared<std::shared_ptr<ShmSegment>>(segment_); }
-  // Whether a message was there. What it gave before may be gone, but for what is lent.
+  // Whether a message was there, and was taken: once an eighth of the ring is lent none is until GiveBack, so that the
+  // other side need not wait long for room. What it gave before may be gone, but for what is lent.
   bool Receive(ShmFrames* frames);
   // What was lent is back.
   void GiveBack();
@@ -94,7 +96,7 @@ class ShmLane {
     std::array<Buffer, limits::kFramesMax> buffers;
   };
 
-  bool WriteHead(const Frames& frames);
+  void WriteHead(std::span<const std::uint32_t> sizes);
   void Publish();
   void Wake();
   void Consume();
@@ -114,7 +116,7 @@ class ShmLane {
   std::size_t write_frame_ = 0, write_offset_ = 0;  // within it, padding counted
   Reading reading_;
   std::shared_ptr<void> borrowed_;  // owned by all that is lent; null: nothing is
-  bool lent_ = false;               // something, since GiveBack
+  std::size_t lent_bytes_ = 0;      // since GiveBack
   bool gone_ = false, drained_ = false, broken_ = false;
 };
 

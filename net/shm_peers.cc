@@ -113,13 +113,6 @@ void ShmPeers::TakeGuest(Peer peer, State* state, TimeUs now) {
   AskLater(peer, state, now);
 }
 
-bool ShmPeers::Send(Peer to, Frames frames) {
-  ShmLane& lane = *peers_.at(to).lane;
-  const bool taken = lane.Send(std::move(frames), options_.waiting_bytes_max);
-  waiting_ |= lane.waiting_bytes() != 0;
-  return taken;
-}
-
 std::size_t ShmPeers::TendAll(TimeUs now) {
   next_time_ = INT64_MAX;
   waiting_ = false;

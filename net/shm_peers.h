@@ -46,8 +46,14 @@ class ShmPeers {
     const auto found = peers_.find(to);
     return found != peers_.end() && found->second.writes;
   }
-  // Only where Sends. False: dropped.
-  bool Send(Peer to, Frames frames);
+  // Only where Sends. Frames, or one FrameView, which is copied. False: dropped.
+  template <typename What>
+  bool Send(Peer to, What&& what) {
+    ShmLane& lane = *peers_.at(to).lane;
+    const bool taken = lane.Send(std::forward<What>(what), options_.waiting_bytes_max);
+    waiting_ |= lane.waiting_bytes() != 0;
+    return taken;
+  }
 
   // What Drain has lent is back.
   void GiveBack() {

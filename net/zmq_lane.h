@@ -3,7 +3,6 @@
 // what the poll would have said (ZMQ_FD announces a change once).
 #pragma once
 
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -15,7 +14,8 @@ namespace tarn::net {
 struct Lane {
   explicit Lane(Socket its_socket) : socket(std::move(its_socket)), file(socket.file()) {}
 
-  SendResult Send(std::string_view identity, std::span<const Buffer> frames) {
+  template <typename Frames>
+  SendResult Send(std::string_view identity, const Frames& frames) {
     may_hold = true;
     return socket.Send(identity, frames);
   }

@@ -56,6 +56,8 @@ void InitPart(zmq_msg_t* part, const void* bytes, std::size_t size) {
   if (size != 0) std::memcpy(zmq_msg_data(part), bytes, size);
 }
 
+void MakePart(zmq_msg_t* part, const FrameView& frame) { InitPart(part, frame.data, frame.size); }
+
 void MakePart(zmq_msg_t* part, const Buffer& frame) {
   if (frame.size() <= Socket::kZeroCopyBytes) return InitPart(part, frame.data(), frame.size());
   auto* owner = new Buffer(frame);
@@ -70,6 +72,30 @@ SendResult SendPart(void* socket, zmq_msg_t* part, bool more) {
     zmq_msg_close(part);
     return result;
   }
+}
+
+// ZeroMQ says "full" only to the first part. If the connection breaks after it, the parts written are gone, and the
+// others must still be given to it: it drops them too, up to the last, so that no message begins in the middle.
+template <typename Frame>
+SendResult SendParts(void* socket, std::string_view identity, std::span<const Frame> frames) {
+  bool begun = false;
+  bool broken = false;
+  if (!identity.empty()) {
+    zmq_msg_t part;
+    InitPart(&part, identity.data(), identity.size());
+    const SendResult result = SendPart(socket, &part, true);
+    if (result != SendResult::kSent) return result;
+    begun = true;
+  }
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    zmq_msg_t part;
+    MakePart(&part, frames[i]);
+    const SendResult result = SendPart(socket, &part, i + 1 < frames.size());
+    if (result != SendResult::kSent && !begun) return result;
+    broken |= result != SendResult::kSent;
+    begun = true;
+  }
+  return broken ? SendResult::kUnreachable : SendResult::kSent;
 }
 
 }  // namespace
@@ -120,27 +146,12 @@ std::string Socket::LastEndpoint() const {
   return text.data();
 }
 
-// ZeroMQ says "full" only to the first part. If the connection breaks after it, the parts written are gone, and the
-// others must still be given to it: it drops them too, up to the last, so that no message begins in the middle.
 SendResult Socket::Send(std::string_view identity, std::span<const Buffer> frames) {
-  bool begun = false;
-  bool broken = false;
-  if (!identity.empty()) {
-    zmq_msg_t part;
-    InitPart(&part, identity.data(), identity.size());
-    const SendResult result = SendPart(socket_.get(), &part, true);
-    if (result != SendResult::kSent) return result;
-    begun = true;
-  }
-  for (std::size_t i = 0; i < frames.size(); ++i) {
-    zmq_msg_t part;
-    MakePart(&part, frames[i]);
-    const SendResult result = SendPart(socket_.get(), &part, i + 1 < frames.size());
-    if (result != SendResult::kSent && !begun) return result;
-    broken |= result != SendResult::kSent;
-    begun = true;
-  }
-  return broken ? SendResult::kUnreachable : SendResult::kSent;
+  return SendParts(socket_.get(), identity, frames);
+}
+
+SendResult Socket::Send(std::string_view identity, const FrameView& frame) {
+  return SendParts(socket_.get(), identity, std::span<const FrameView>(&frame, 1));
 }
 
 int Socket::file() const {

@@ -4,7 +4,6 @@
 
 #include <zmq.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -28,7 +27,7 @@ class Parts {
   Parts& operator=(const Parts&) = delete;
 
   // Identity and frames; what comes beyond a limit is dropped as it is received.
-  static constexpr std::size_t kMax = 1 + std::max(limits::kFramesMax, limits::kBundleMessagesMax);
+  static constexpr std::size_t kMax = 1 + limits::kFramesMax;
 
   std::size_t count() const { return count_; }
   FrameView operator[](std::size_t i) {
@@ -75,6 +74,8 @@ class Socket {
   // All frames or none. `identity`: the receiver's, for a ROUTER; empty for a DEALER. Frames of more than
   // kZeroCopyBytes are not copied but held until they have left. kFull: try later. kUnreachable: the receiver is gone.
   SendResult Send(std::string_view identity, std::span<const Buffer> frames);
+  // The same for one frame, which is copied.
+  SendResult Send(std::string_view identity, const FrameView& frame);
 
   // Whether a message was there. Takes all of it from the socket, whatever its size.
   bool Receive(Parts* parts);

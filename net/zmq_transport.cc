@@ -136,7 +136,9 @@ class ZmqTransport::Impl {
         shm_({.ring_bytes = options.shm_ring_bytes,
               .waiting_bytes_max = options.backlog_bytes_max,
               .lends = options.lend_payloads},
-             [this](Peer to, const ShmWord& word) { return !backlog_.Has(to) && TrySend(to, {EncodeShmWord(word)}); }),
+             [this](Peer to, const ShmWord& word) {
+               return !backlog_.Has(to) && TrySend(to, Frames{EncodeShmWord(word)});
+             }),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     TARN_CHECK(wake_ >= 0, "no file descriptor left");
   }
@@ -177,14 +179,13 @@ class ZmqTransport::Impl {
   }
 
   void Send(Peer to, const Message& message) {
-    if (auto frames = EncodeOwn(message)) SendOrKeep(to, std::move(*frames));
+    Add(to, message);
+    bundles_.Flush(sender_);
   }
 
   void Send(std::span<const Outgoing> outgoing) {
-    const auto send = [this](Peer to, Frames frames) { SendOrKeep(to, std::move(frames)); };
-    for (const Outgoing& o : outgoing)
-      if (auto frames = EncodeOwn(o.message)) bundles_.Add(o.to, std::move(*frames), send);
-    bundles_.Flush(send);
+    for (const Outgoing& o : outgoing) Add(o.to, o.message);
+    bundles_.Flush(sender_);
   }
 
   std::size_t Receive(std::vector<Received>* out, std::size_t max, std::int64_t timeout_us) {
@@ -245,24 +246,36 @@ class ZmqTransport::Impl {
             .reconnect_ms = options_.reconnect_ms};
   }
 
-  std::optional<Frames> EncodeOwn(const Message& message) {
-    Expected<Frames> frames = Encode(message);
-    if (frames) return std::move(*frames);
+  // For Bundles: frames to be shared, or one to be copied.
+  struct Sender {
+    Impl* impl;
+    template <typename What>
+    void operator()(Peer to, What what) const {
+      impl->SendOrKeep(to, std::move(what));
+    }
+  };
+
+  static Frames Own(Frames frames) { return frames; }
+  static Frames Own(const FrameView& frame) { return {Buffer::Copy(frame.data, frame.size)}; }
+
+  void Add(Peer to, const Message& message) {
+    const Status begun = encoder_.Begin(message);
+    if (begun) return bundles_.Add(to, encoder_, sender_);
     ++counters_.dropped_unencodable;
-    LogWarning(unencodable_limiter_, "dropped a message of our own: {}", ToString(frames.error()));
-    return std::nullopt;
+    LogWarning(unencodable_limiter_, "dropped a message of our own: {}", ToString(begun.error()));
   }
 
-  void SendOrKeep(Peer to, Frames frames) {
-    const std::size_t messages = MessagesIn(frames);
+  template <typename What>
+  void SendOrKeep(Peer to, What what) {
+    const std::size_t messages = MessagesIn(what);
     if (shm_.Sends(to)) {
-      const std::size_t bytes = BytesOf(frames);
-      if (shm_.Send(to, std::move(frames))) {
+      const std::size_t bytes = BytesOf(what);
+      if (shm_.Send(to, std::move(what))) {
         counters_.sent_messages += messages;
         counters_.sent_bytes += bytes;
         return;
       }
-    } else if ((!backlog_.Has(to) && TrySend(to, frames)) || backlog_.Push(to, std::move(frames))) {
+    } else if ((!backlog_.Has(to) && TrySend(to, what)) || backlog_.Push(to, Own(std::move(what)))) {
       return;
     }
     counters_.dropped_backlog += messages;
@@ -296,7 +309,8 @@ class ZmqTransport::Impl {
   }
 
   // Whether nothing remains to be done for the message: it is sent, or its peer is gone.
-  bool TrySend(Peer to, const Frames& frames) {
+  template <typename What>
+  bool TrySend(Peer to, const What& frames) {
     const auto link = links_.find(to);
     const std::string_view identity = IsAccepted(to) ? accepted_.IdentityOf(to) : std::string_view();
     SendResult result = SendResult::kUnreachable;
@@ -492,10 +506,14 @@ class ZmqTransport::Impl {
   }
 
   void AcceptAll(Peer from, std::span<const FrameView> all, FrameOwner* owner, std::vector<Received>* out) {
-    if (all.size() > 1 && IsPacked(all[0]))
-      for (const FrameView& one : all) AcceptOne(from, {&one, 1}, nullptr, out);
-    else
-      AcceptOne(from, all, owner, out);
+    if (all.size() != 1 || !IsBundle(all[0])) return AcceptOne(from, all, owner, out);
+    const auto bundle = SplitBundle(all[0]);
+    if (!bundle) return Refuse(from, bundle.error(), all);
+    counters_.received_bytes += all[0].size;
+    for (const FrameView& one : bundle->views()) {
+      counters_.received_bytes -= one.size;
+      AcceptOne(from, {&one, 1}, nullptr, out);
+    }
   }
 
   void AcceptOne(Peer from, std::span<const FrameView> frames, FrameOwner* owner, std::vector<Received>* out) {
@@ -515,8 +533,8 @@ class ZmqTransport::Impl {
     if (version.value_or(limits::kProtocolVersion) != limits::kProtocolVersion)
       return AcceptOne(from, frames, nullptr, out);
     Refuse(from,
-           {ErrorCode::kTooLarge, fmt::format("message: more than {} frames or {} bytes", limits::kBundleMessagesMax,
-                                              limits::kMessageBytesMax)},
+           {ErrorCode::kTooLarge,
+            fmt::format("message: more than {} frames or {} bytes", limits::kFramesMax, limits::kMessageBytesMax)},
            frames);
   }
 
@@ -576,7 +594,9 @@ class ZmqTransport::Impl {
   bool wake_waits_ = false;
   TimeUs next_count_ = 0;
   Parts parts_;
+  Encoder encoder_;
   Bundles bundles_;
+  Sender sender_{this};
   TransportCounters counters_;
   LogLimiter malformed_limiter_, too_large_limiter_, version_limiter_;
   LogLimiter unencodable_limiter_, backlog_limiter_, unreachable_limiter_;

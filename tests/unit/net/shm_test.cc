@@ -201,6 +201,23 @@ TEST(ShmLaneTest, LentPayloadsStayUntilTheyAreGivenBack) {
   }
 }
 
+// The other side finds room again before all that it has written is used.
+TEST(ShmLaneTest, LendsAFewAtATime) {
+  SplitMix random(14);
+  Ends ends = MakeEnds(16 * kRing);
+  ends.server->SetLending();
+  const Frames sent = {Buffer(), Buffer(), RandomBytes(&random, 2 * kRing + 8)};
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.client->Send(sent, kAnyBytes));
+  for (int i = 0; i < 3; ++i) {
+    ShmFrames got;
+    ASSERT_TRUE(ends.server->Receive(&got));
+    EXPECT_TRUE(Same(sent, got));
+    EXPECT_FALSE(ends.server->Receive(&got)) << i;
+    got.Clear();
+    ends.server->GiveBack();
+  }
+}
+
 TEST(ShmLaneTest, WhatIsLentOutlivesTheLane) {
   SplitMix random(13);
   Ends ends = MakeEnds(16 * kRing);
