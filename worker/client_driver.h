@@ -5,6 +5,10 @@
 // The loop's thread gives way to a single caller that waits, and comes back once nobody has taken a turn for kRestUs.
 // Callers that wait at the same time leave the loop to its thread.
 //
+// What a caller posts while it has answers before it that it has not read is left for the turn that it will take when
+// it has read them, with all that it posts until then, up to kLeftMax requests: these travel together, and are answered
+// together. (Many more, and the other side would have nothing to do meanwhile.)
+//
 // Threads: any. Futures that outlive the client hold the driver; Close tells it that the loop is gone.
 #pragma once
 
@@ -28,7 +32,8 @@ class ClientDriver {
     std::function<void()> exchange;
     std::function<void()> wake;  // out of exchange; any thread
   };
-  explicit ClientDriver(Loop loop) : loop_(std::move(loop)) {}
+  // rest_us: for tests.
+  explicit ClientDriver(Loop loop, TimeUs rest_us = kRestUs) : loop_(std::move(loop)), rest_us_(rest_us) {}
 
   // The loop's thread: takes turns until the loop is over.
   void Run() {
@@ -45,11 +50,26 @@ class ClientDriver {
     return done();
   }
 
-  // A caller that has posted something: acts at once if nobody takes a turn just now. False: somebody does.
+  // A caller that has posted something: acts at once, or leaves it to a turn that is soon taken. False: somebody takes
+  // a turn just now.
   bool TryAct() {
     const std::unique_lock turn(turn_, std::try_to_lock);
-    return turn && (over_ || Act());
+    if (!turn) return false;
+    // A loop's thread that rests looks after rest_us_ at the latest, whatever the caller does.
+    left_ = left_ < kLeftMax && unread_.load() > 0 && rests_.load() && !IsCrowded() ? left_ + 1 : 0;
+    return left_ != 0 || over_ || Act();
   }
+
+  // A caller has an answer that it is expected to read soon; has read it; will never read it. The second is not called
+  // within a turn.
+  void OnAnswered() { unread_.fetch_add(1); }
+  void OnRead() {
+    if (unread_.fetch_sub(1) == 1 && left_.load() != 0) TryAct();
+  }
+  void OnForgotten() { unread_.fetch_sub(1); }
+
+  // Whether the loop's thread has given way.
+  bool rests() const { return rests_.load(); }
 
   // No turn is taken any more when it returns. The loop's thread has ended.
   void Close() {
@@ -68,6 +88,7 @@ class ClientDriver {
 
  private:
   static constexpr TimeUs kRestUs = 1'000;
+  static constexpr int kLeftMax = 8;
   static constexpr TimeUs kCrowdUs = 10'000;  // that callers were several is remembered for so long
 
   static TimeUs Now() {
@@ -77,6 +98,7 @@ class ClientDriver {
 
   // With turn_ held.
   bool Act() {
+    left_ = 0;
     over_ = over_ || !loop_.act();
     return !over_;
   }
@@ -103,8 +125,10 @@ class ClientDriver {
 
   void Rest() {
     std::unique_lock lock(resting_);
-    while (!disturbed_ && !IsCrowded() && (GivesWay() || Now() - helped_at_.load(std::memory_order_relaxed) < kRestUs))
-      rest_.wait_for(lock, std::chrono::microseconds(kRestUs));
+    rests_ = true;
+    while (!disturbed_ && !IsCrowded() && (GivesWay() || Now() - helped_at_.load(std::memory_order_relaxed) < rest_us_))
+      rest_.wait_for(lock, std::chrono::microseconds(rest_us_));
+    rests_ = false;
     disturbed_ = false;
   }
 
@@ -125,10 +149,14 @@ class ClientDriver {
   std::mutex turn_;    // held by whoever takes a turn
   std::mutex waking_;  // of loop_.wake alone
   Loop loop_;
+  const TimeUs rest_us_;
   bool over_ = false;
   std::atomic<int> callers_{0};
   std::atomic<TimeUs> helped_at_{0};
   std::atomic<TimeUs> crowded_until_{0};
+  std::atomic<int> unread_{0};      // answers
+  std::atomic<bool> rests_{false};  // the loop's thread
+  std::atomic<int> left_{0};        // posted since the last turn, and left to the next
 
   std::mutex resting_;
   std::condition_variable rest_;

@@ -74,7 +74,8 @@ void ClientLoop::Post(Posted posted) {
     posted_bytes_ += posted.bytes;
     posted_.push_back(std::move(posted));
   }
-  if (first && !driver_->TryAct()) transport_->Wake();
+  // What is not the first of those that wait is taken with it.
+  if (!driver_->TryAct() && first) transport_->Wake();
 }
 
 void ClientLoop::WaitForSpace(std::size_t bytes) {
@@ -87,6 +88,7 @@ void ClientLoop::WaitForSpace(std::size_t bytes) {
 
 void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr result) {
   result->driver = driver_;
+  result->awaited = true;
   Post({[=, this] {
           const Clock clock = use_clock.value_or(client_.clock());
           requests_[client_.Pull(*plan, clock, Now(), &outbox_)] = result;

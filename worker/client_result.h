@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/buffer.h"
@@ -26,8 +27,17 @@ struct ClientResult {
   LeaseReply leases;
   // Set before the request is posted. Who takes turns while a caller waits; null: another thread does.
   std::shared_ptr<ClientDriver> driver;
+  // Set with `driver`: whoever asked waits for the answer before long.
+  bool awaited = false;
   // Set by the caller before the request is posted: the rows are wanted one per occurrence of a key.
   std::shared_ptr<const Plan> expand_by;
+
+  ClientResult() = default;
+  ~ClientResult() {
+    if (unread_) driver->OnForgotten();
+  }
+  ClientResult(const ClientResult&) = delete;
+  ClientResult& operator=(const ClientResult&) = delete;
 
   // Once; later calls change nothing. `error.code` kOk: it worked.
   void Finish(Error error) {
@@ -36,6 +46,8 @@ struct ClientResult {
       if (done_) return;
       error_ = std::move(error);
       done_ = true;
+      unread_ = awaited && driver != nullptr;
+      if (unread_) driver->OnAnswered();
     }
     changed_.notify_all();
   }
@@ -45,10 +57,13 @@ struct ClientResult {
     return done_;
   }
 
-  Status Wait() const {
+  Status Wait() {
     if (driver != nullptr && !Ready()) driver->Help([this] { return Ready(); });
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
+    const bool first = std::exchange(unread_, false);
+    lock.unlock();
+    if (first) driver->OnRead();
     return Outcome();
   }
 
@@ -72,6 +87,7 @@ struct ClientResult {
   }
 
  private:
+  // Of one that is done.
   Status Outcome() const {
     if (error_.code == ErrorCode::kOk) return {};
     return std::unexpected(error_);
@@ -80,6 +96,7 @@ struct ClientResult {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool done_ = false;
+  bool unread_ = false;  // and OnAnswered was told
   Error error_{ErrorCode::kOk, ""};
   std::optional<std::vector<float>> expanded_;
 };

@@ -21,8 +21,9 @@ namespace {
 // Answers each question a turn later, and notes who took turns.
 class EchoLoop {
  public:
-  EchoLoop()
-      : driver_({.act = [this] { return Act(); }, .exchange = [this] { Exchange(); }, .wake = [this] { Wake(); }}),
+  explicit EchoLoop(TimeUs rest_us = 1'000)
+      : driver_({.act = [this] { return Act(); }, .exchange = [this] { Exchange(); }, .wake = [this] { Wake(); }},
+                rest_us),
         thread_([this] { driver_.Run(); }) {}
   ~EchoLoop() {
     Stop();
@@ -46,6 +47,14 @@ class EchoLoop {
     return answered_ >= mine;
   }
 
+  // Asks, and waits for nothing.
+  void Post() {
+    ++asked_;
+    if (!driver_.TryAct()) Wake();
+  }
+  ClientDriver& driver() { return driver_; }
+  int acts() const { return acts_; }
+
   std::set<std::thread::id> turns_of() {
     const std::lock_guard lock(mutex_);
     return turns_of_;
@@ -59,6 +68,7 @@ class EchoLoop {
  private:
   bool Act() {
     EXPECT_FALSE(busy_.exchange(true)) << "two threads take turns at once";
+    ++acts_;
     const std::lock_guard lock(mutex_);
     turns_of_.insert(std::this_thread::get_id());
     answered_ = read_.load();
@@ -87,6 +97,7 @@ class EchoLoop {
   }
 
   std::atomic<std::uint64_t> asked_{0}, read_{0}, answered_{0};
+  std::atomic<int> acts_{0};
   std::atomic<bool> stop_{false}, over_{false}, busy_{false};
   std::mutex mutex_;
   std::condition_variable changed_, woken_changed_;
@@ -121,6 +132,65 @@ TEST(ClientDriverTest, TheThreadComesBack) {
     for (int k = 0; k < 20; ++k) ASSERT_TRUE(loop.Ask());
     loop.ForgetTurns();
     while (!loop.turns_of().contains(loop.thread())) std::this_thread::yield();
+  }
+}
+
+constexpr TimeUs kForEverUs = 1'000'000'000;
+
+// Until the loop's thread gives way to callers.
+void LetRest(EchoLoop* loop) {
+  do {
+    ASSERT_TRUE(loop->Ask());
+  } while (!loop->driver().rests());
+}
+
+TEST(ClientDriverTest, WhatIsPostedBeforeAnswersAreReadGoesTogether) {
+  EchoLoop loop(kForEverUs);
+  LetRest(&loop);
+  for (int i = 0; i < 3; ++i) loop.driver().OnAnswered();
+  const int before = loop.acts();
+  loop.Post();
+  loop.driver().OnRead();
+  loop.Post();
+  loop.driver().OnRead();
+  EXPECT_EQ(loop.acts(), before);
+  loop.driver().OnRead();
+  EXPECT_EQ(loop.acts(), before + 1);
+  loop.Post();
+  EXPECT_EQ(loop.acts(), before + 2);  // nothing is to be read: at once
+}
+
+TEST(ClientDriverTest, ManyPostsDoNotWaitForEachOther) {
+  EchoLoop loop(kForEverUs);
+  LetRest(&loop);
+  loop.driver().OnAnswered();
+  const int before = loop.acts();
+  for (int i = 0; i < 100; ++i) loop.Post();
+  EXPECT_GT(loop.acts(), before + 2);
+  EXPECT_LT(loop.acts(), before + 50);
+}
+
+TEST(ClientDriverTest, WhoeverWaitsTakesWhatWasLeft) {
+  EchoLoop loop(kForEverUs);
+  LetRest(&loop);
+  loop.driver().OnAnswered();
+  for (int i = 0; i < 100; ++i) {
+    const int before = loop.acts();
+    loop.Post();
+    EXPECT_EQ(loop.acts(), before);
+    ASSERT_TRUE(loop.Ask());
+  }
+}
+
+TEST(ClientDriverTest, TheThreadTakesWhatWasLeft) {
+  EchoLoop loop;
+  for (int i = 0; i < 5; ++i) {
+    LetRest(&loop);
+    loop.driver().OnAnswered();
+    const int before = loop.acts();
+    loop.Post();
+    while (loop.acts() == before) std::this_thread::yield();
+    loop.driver().OnForgotten();
   }
 }
 
