@@ -19,19 +19,22 @@ ROOT = launch_options.ROOT
 BIN = ROOT / "build/release/bin"
 SCRIPTS = ROOT / "bench/data_plane"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
-PROGRAMS = ("push_pull", "data_plane_limits", "redis_peer", "tarn-scheduler", "tarn-server")
-BATCH_MAX = {"data_plane_limits": 1_000_000, "redis_peer": 500_000}  # what these programs take
+PROGRAMS = ("push_pull", "data_plane_limits", "redis_peer", "rocksdb_peer", "tarn-scheduler", "tarn-server")
+BATCH_MAX = {"data_plane_limits": 1_000_000, "redis_peer": 500_000, "rocksdb_peer": 1_000_000}  # what these programs take
 LINE_SHOWN = 200  # characters of a line that is no figure
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 # What each bench is for, and its programs with their arguments; "rows" marks those that take --rows.
 BENCHES = {
     "sparse": (
-        "random rows of a large table; beside raw ZeroMQ, the row store alone, an array, shared memory, Redis",
+        "random rows of a large table; beside raw ZeroMQ, the row store alone, an array, shared memory, Redis, RocksDB, "
+        "torch's RPC",
         [
             ("push_pull", ["--only", "sparse"], True),
             ("data_plane_limits", ["--for", "sparse", "--only", "rows", "zmq", "sockets", "shm"], True),
             ("redis_peer", [], True),
+            ("rocksdb_peer", [], True),
+            ("torch_peer", ["--only", "rpc_sparse"], True),
         ],
     ),
     "dense": (
@@ -39,15 +42,15 @@ BENCHES = {
         [
             ("push_pull", ["--only", "dense"], True),
             ("data_plane_limits", ["--for", "dense", "--only", "copy", "zmq", "sockets", "shm"], True),
-            ("torch_peer", [], False),
+            ("torch_peer", ["--only", "gloo_dense"], False),
         ],
     ),
     "small": (
-        "rows of 1 KB, many in flight and one; beside raw ZeroMQ, plain sockets, shared memory, torch with gloo",
+        "rows of 1 KB, many in flight and one; beside raw ZeroMQ, plain sockets, shared memory, torch with gloo and RPC",
         [
             ("push_pull", ["--only", "small"], True),
             ("data_plane_limits", ["--for", "small", "--only", "zmq", "sockets", "shm"], True),
-            ("torch_peer", [], False),
+            ("torch_peer", ["--only", "gloo_small", "rpc_small"], False),
         ],
     ),
 }

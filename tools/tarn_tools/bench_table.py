@@ -15,9 +15,12 @@ COLUMNS = {
     "array": ["array.{OP}"],
     "memory copy": ["memory.copy_{SIZE}"],
     "Redis": ["redis.{T}.{VERB}", "redis.unix.{VERB}"],
+    "RocksDB": ["rocksdb.{OP}"],
     "torch, gloo": ["gloo.{T}.{WIRE}"],
+    "torch, RPC": ["torch_rpc.{T}.{OP}"],
 }
-COLOURS = ["#2f6bd8", "#d9762b", "#23947a", "#8a55c8", "#c23f77", "#7c8494", "#4c9f38", "#b8860b", "#506070"]
+COLOURS = ["#2f6bd8", "#d9762b", "#23947a", "#8a55c8", "#c23f77", "#7c8494", "#4c9f38", "#b8860b", "#506070",
+           "#a05a2c", "#1f9fb4"]
 WIDTH, LEFT, RIGHT, BAR, GAP, HEAD = 900, 250, 120, 14, 16, 46
 
 

@@ -179,11 +179,21 @@ class BenchTest(unittest.TestCase):
             self.assertIn(words, done.stderr)
 
     def test_torch_is_measured_or_said_to_be_missing(self):
-        found = self.figures(sys.executable, TORCH_PEER, "--seconds", "0.02")
-        self.assertEqual(set(found), {f"gloo.tcp.{each}" for each in ("dense_push_1mb", "dense_push_16mb", "small_pull_one")})
+        found = self.figures(sys.executable, TORCH_PEER, "--seconds", "0.02", "--rows", "1000", "--batch", "100")
+        gloo = {f"gloo.tcp.{each}" for each in ("dense_push_1mb", "dense_push_16mb", "small_pull_one")}
+        rpc = {f"torch_rpc.tcp.{each}" for each in ("sparse_pull", "sparse_push", "small_pull_many", "small_pull_one")}
+        self.assertEqual(set(found), gloo | rpc)
+        only = self.figures(sys.executable, TORCH_PEER, "--seconds", "0.02", "--only", "gloo_small")
+        self.assertEqual(set(only), {"gloo.tcp.small_pull_one"})
+
+    def test_rocksdb_is_measured(self):
+        found = self.figures(BIN / "rocksdb_peer", *TINY)
+        self.assertEqual(set(found), {"rocksdb.sparse_pull", "rocksdb.sparse_push"})
+        for line in found.values():
+            self.assertGreater(line["value"], 0)
 
     def test_bad_options_are_told_in_one_line(self):
-        for program in ("push_pull", "data_plane_limits", "redis_peer"):
+        for program in ("push_pull", "data_plane_limits", "redis_peer", "rocksdb_peer"):
             self.assert_usage_error([BIN / program, "--rows", "0"], "--rows")
             self.assert_usage_error([BIN / program, "--seconds", "none"], "--seconds")
         self.assert_usage_error([BIN / "push_pull", "--transport", "rdma"], "--transport", "rdma")
