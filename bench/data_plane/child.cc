@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -41,6 +42,12 @@ pid_t Reap(pid_t pid, int* status, int options) {
 std::string InWords(int status) {
   return WIFSIGNALED(status) ? fmt::format("killed by signal {}", WTERMSIG(status))
                              : fmt::format("exit code {}", WEXITSTATUS(status));
+}
+
+double ProcessCpuSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
 }  // namespace
@@ -89,6 +96,18 @@ double Child::CpuSeconds() const {
   double user = 0, system = 0;
   fields >> user >> system;
   return (user + system) / double(sysconf(_SC_CLK_TCK));
+}
+
+CpuMeter::CpuMeter(std::function<double()> server_seconds)
+    : server_seconds_(std::move(server_seconds)),
+      began_(Now()),
+      server_(server_seconds_()),
+      worker_(ProcessCpuSeconds()) {}
+
+std::vector<std::pair<std::string, double>> CpuMeter::Cores() const {
+  const double seconds = Now() - began_;
+  return {{"server_cores", (server_seconds_() - server_) / seconds},
+          {"worker_cores", (ProcessCpuSeconds() - worker_) / seconds}};
 }
 
 Child Fork(const std::function<void()>& role) {

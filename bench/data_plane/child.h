@@ -47,6 +47,19 @@ Child Spawn(const std::vector<std::string>& command, const std::string& output);
 // All of a file, as of a program's output; nothing of one that cannot be read.
 std::string ReadText(const std::string& path);
 
+// Takes the CPU time of a server and of this process, the worker, from its construction on.
+class CpuMeter {
+ public:
+  // server_seconds: of CPU that the server has used so far.
+  explicit CpuMeter(std::function<double()> server_seconds);
+  // Cores that each kept busy since: "server_cores" and "worker_cores" of a figure.
+  std::vector<std::pair<std::string, double>> Cores() const;
+
+ private:
+  std::function<double()> server_seconds_;
+  double began_, server_, worker_;
+};
+
 // A folder of one's own under the system's temporary one, removed with all that is in it, also when the process is
 // killed: a small process of its own waits for that. To be made while no other thread runs.
 class TemporaryFolder {

@@ -75,7 +75,7 @@ Status MeasureTensor(const WorkloadOptions& options, const Fleet& fleet, Client*
   std::size_t next = 0;
   const auto measure = [&](const char* verb, const auto& start) -> Status {
     Outcome outcome;
-    const CpuMeter meter(&fleet);
+    const CpuMeter meter([&] { return fleet.ServerCpuSeconds(); });
     const double tensors = PerSecond(options.duration, tensor.depth, start, std::ref(outcome));
     TARN_RETURN_IF_ERROR(outcome.status());
     Print({.name = fmt::format("tarn.{}.dense_{}_{}", options.transport, verb, tensor.name),
@@ -115,14 +115,14 @@ Status MeasureSmall(const WorkloadOptions& options, const Fleet& fleet, Client* 
   const auto settings = [&](std::size_t depth) {
     return std::vector<Setting>{{"bytes", kSmallDim * sizeof(float)}, {"depth", depth}, {"servers", options.servers}};
   };
-  const CpuMeter many(&fleet);
+  const CpuMeter many([&] { return fleet.ServerCpuSeconds(); });
   const double per_second = PerSecond(options.duration, options.small_depth, start, std::ref(outcome));
   Print({.name = fmt::format("tarn.{}.small_pull_many", options.transport),
          .value = per_second,
          .unit = "pulls/s",
          .settings = settings(options.small_depth),
          .more = many.Cores()});
-  const CpuMeter one(&fleet);
+  const CpuMeter one([&] { return fleet.ServerCpuSeconds(); });
   auto latencies = Latencies(options.duration, [&] { outcome(start()); });
   PrintLatencies({.name = fmt::format("tarn.{}.small_pull_one", options.transport),
                   .value = 0,

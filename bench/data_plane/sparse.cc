@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <deque>
 #include <memory>
 #include <span>
@@ -19,12 +18,6 @@ constexpr std::size_t kGradientBuffers = 16;  // as many batches' gradients are 
 constexpr double kProgressSeconds = 2;
 constexpr std::size_t kLoadDepth = 8;
 constexpr float kGradient = 0.5f;
-
-double ProcessCpuSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
-}
 
 struct Variant {
   OptimizerKind optimizer;
@@ -138,7 +131,7 @@ Status SparseTable::MakePlans() {
 template <typename Start>
 Status SparseTable::Measure(const std::string& name, Start start) {
   Status failed;
-  const CpuMeter meter(&fleet_);
+  const CpuMeter meter([this] { return fleet_.ServerCpuSeconds(); });
   const double batches = PerSecond(options_.duration, options_.depth, start, [&](const auto& future) {
     if (const auto done = future.Wait(); !done && failed) failed = std::unexpected(done.error());
   });
@@ -169,15 +162,6 @@ Status SparseTable::MeasurePushes(const std::string& name) {
 }
 
 }  // namespace
-
-CpuMeter::CpuMeter(const Fleet* fleet)
-    : fleet_(fleet), began_(Now()), server_(fleet->ServerCpuSeconds()), worker_(ProcessCpuSeconds()) {}
-
-std::vector<std::pair<std::string, double>> CpuMeter::Cores() const {
-  const double seconds = Now() - began_;
-  return {{"server_cores", (fleet_->ServerCpuSeconds() - server_) / seconds},
-          {"worker_cores", (ProcessCpuSeconds() - worker_) / seconds}};
-}
 
 Status MeasureSparse(const WorkloadOptions& options, const Fleet& fleet, Client* client) {
   for (const Variant& variant : kVariants) {

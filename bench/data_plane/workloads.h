@@ -32,16 +32,4 @@ Status MeasureDense(const WorkloadOptions& options, const Fleet& fleet, Client* 
 // Rows of 1 KB, many in flight and one.
 Status MeasureSmall(const WorkloadOptions& options, const Fleet& fleet, Client* client);
 
-// Takes the CPU time of servers and worker from its construction on.
-class CpuMeter {
- public:
-  explicit CpuMeter(const Fleet* fleet);
-  // Cores that each kept busy since: "server_cores" and "worker_cores" of a figure.
-  std::vector<std::pair<std::string, double>> Cores() const;
-
- private:
-  const Fleet* fleet_;
-  double began_, server_, worker_;
-};
-
 }  // namespace tarn::bench

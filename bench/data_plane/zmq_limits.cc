@@ -63,7 +63,8 @@ void SendBytes(void* socket, std::byte* bytes, std::size_t size, int flags) {
   }
 }
 
-void Measure(void* dealer, const char* prefix, const Exchange& exchange, const Duration& duration) {
+void Measure(void* dealer, const Child& server, const char* prefix, const Exchange& exchange,
+             const Duration& duration) {
   std::vector<std::byte> request(exchange.request_bytes, std::byte{1});
   std::memcpy(request.data(), &exchange.reply_bytes, sizeof exchange.reply_bytes);
   zmq_msg_t reply;
@@ -75,7 +76,9 @@ void Measure(void* dealer, const char* prefix, const Exchange& exchange, const D
   };
   Figure figure = ExchangeFigure(prefix, exchange);
   if (exchange.round_trip) return PrintLatencies(std::move(figure), Latencies(duration, [&] { finish(start()); }));
+  const CpuMeter meter([&] { return server.CpuSeconds(); });
   figure.value = exchange.units * PerSecond(duration, exchange.depth, start, finish);
+  figure.more = meter.Cores();
   Print(figure);
   zmq_msg_close(&reply);
 }
@@ -100,7 +103,7 @@ void MeasureZmq(const LimitOptions& options) {
     Child worker = Fork([&] {
       void* dealer = OpenSocket(ZMQ_DEALER);
       Check(zmq_connect(dealer, bound) == 0, "connect");
-      for (const Exchange& exchange : exchanges) Measure(dealer, prefix.c_str(), exchange, options.duration);
+      for (const Exchange& exchange : exchanges) Measure(dealer, server, prefix.c_str(), exchange, options.duration);
     });
     worker.WaitFor(&server);
   }
