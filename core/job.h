@@ -40,6 +40,19 @@ struct FleetSection {
 // [consistency]: for the job; a [tables.NAME] section may override it for one table.
 using ConsistencySection = ConsistencySpec;
 
+// Whether a pull of an immediate table sees its worker's own pushes issued before it, or those that the staleness bound
+// asks for, as of everybody's.
+enum class OwnPushes : std::uint8_t { kSeen, kBounded };
+
+// The rest of [consistency], and of a [tables.NAME] section: how a worker spares messages (docs/protocol.md, "The
+// worker's cache"). Servers do not hear of it.
+struct WorkerCacheSpec {
+  std::uint64_t bytes = 0;  // of memory for rows of the table that were pulled; 0: none are kept
+  OwnPushes own_pushes = OwnPushes::kSeen;
+  std::uint32_t push_every = 1;  // clocks whose pushes are summed and travel as one
+  friend bool operator==(const WorkerCacheSpec&, const WorkerCacheSpec&) = default;
+};
+
 enum class Durability : std::uint8_t { kNone, kCheckpoint, kLog };
 
 // [storage]
@@ -119,8 +132,9 @@ struct OptimizerSection {
 
 // [tables.NAME]: what may differ for one table from what the model asks for.
 struct TableOverride {
-  bool has_consistency = false;
+  bool has_consistency = false, has_worker_cache = false;
   ConsistencySpec consistency;
+  WorkerCacheSpec worker_cache;
   bool has_pull_codec = false, has_push_codec = false;
   ValueCodec pull_codec = ValueCodec::kFp32;
   ValueCodec push_codec = ValueCodec::kFp32;
@@ -134,6 +148,7 @@ struct Job {
   JobSection job;
   FleetSection fleet;
   ConsistencySection consistency;
+  WorkerCacheSpec worker_cache;
   StorageSection storage;
   DataSection data;
   ModelSection model;
@@ -145,6 +160,9 @@ struct Job {
 
 // What the job says of this table put over `spec`.
 void ApplyOverride(const TableOverride& own, TableSpec* spec);
+
+// What workers do for the table of this name.
+const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
 
 // Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates.
 // data.dir becomes absolute, relative to the job file's folder.
@@ -161,12 +179,14 @@ std::string_view Name(DataFormat v);
 std::string_view Name(ModelKind v);
 std::string_view Name(Durability v);
 std::string_view Name(Precision v);
+std::string_view Name(OwnPushes v);
 
 // As ParseName of core/table_spec.h.
 Status ParseName(std::string_view name, DataFormat& out);
 Status ParseName(std::string_view name, ModelKind& out);
 Status ParseName(std::string_view name, Durability& out);
 Status ParseName(std::string_view name, Precision& out);
+Status ParseName(std::string_view name, OwnPushes& out);
 
 // "log2", "width:5", "identity" or "none".
 std::string ToString(const BinRule& rule);

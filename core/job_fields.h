@@ -51,6 +51,13 @@ void VisitConsistency(Visitor& visitor, Section& section) {
 }
 
 template <typename Visitor, typename Section>
+void VisitWorkerCache(Visitor& visitor, Section& section) {
+  visitor.Bytes("worker_cache", section.bytes);
+  visitor.Name("own_pushes", section.own_pushes);
+  visitor.Integer("push_every", section.push_every, 1, limits::kPushEveryMax);
+}
+
+template <typename Visitor, typename Section>
 void VisitStorage(Visitor& visitor, Section& section) {
   visitor.Name("durability", section.durability);
   visitor.Number("checkpoint_seconds", section.checkpoint_seconds, Range{0, kJobSecondsMax});

@@ -2,6 +2,7 @@
 // core/section_reader.h; here is what they mean together.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <system_error>
@@ -42,11 +43,65 @@ Status ReadFleet(SectionReader in, FleetSection& out) {
   return {};
 }
 
-// Reads the three keys over `out`, which holds what they inherit. What was not said follows from the mode: staleness
-// belongs to ssp alone, and only bsp gathers a clock's pushes unless told otherwise.
-Status ReadConsistency(SectionReader& in, ConsistencySpec& out) {
+// The keys that a table may have for itself; they inherit from the job's.
+struct TableRules {
+  ConsistencySpec consistency;
+  WorkerCacheSpec worker_cache;
+};
+
+bool MayCombine(const ConsistencySpec& spec) {
+  return spec.mode != ConsistencyMode::kBsp && spec.apply == ApplyMode::kImmediate;
+}
+
+// A worker's clock stands still for the fleet while it sums pushes (rule H6): no other table may wait for it sooner.
+std::uint64_t ClocksThatMayWait(const ConsistencySpec& spec) {
+  switch (spec.mode) {
+    case ConsistencyMode::kBsp: return 0;
+    case ConsistencyMode::kSsp: return spec.staleness;
+    case ConsistencyMode::kAsp: break;
+  }
+  return limits::kPushEveryMax;
+}
+
+Status CheckPushEvery(const SectionReader& in, const TableRules& rules) {
+  const std::uint32_t clocks = rules.worker_cache.push_every;
+  if (clocks == 1) return {};
+  const auto refuse = [&](std::string_view key, const std::string& why) {
+    return in.Refusal({"push_every", key}, fmt::format("push_every = {}: {}", clocks, why));
+  };
+  if (!MayCombine(rules.consistency))
+    return refuse("mode", fmt::format("with mode = \"{}\" and apply = \"{}\" each clock's pushes are waited for or "
+                                      "applied by themselves; expected \"ssp\" or \"asp\", and \"immediate\"",
+                                      Name(rules.consistency.mode), Name(rules.consistency.apply)));
+  if (rules.worker_cache.own_pushes == OwnPushes::kSeen)
+    return refuse("own_pushes", "no pull sees pushes that still lie in the worker; expected own_pushes = \"bounded\"");
+  if (const std::uint64_t bound = ClocksThatMayWait(rules.consistency); clocks > bound + 1)
+    return refuse(
+        "staleness",
+        fmt::format("a worker would wait for its own pushes; expected at most staleness + 1 = {}", bound + 1));
+  return {};
+}
+
+Status CheckWorkerCache(const SectionReader& in, const TableRules& rules) {
+  const std::uint64_t bytes = rules.worker_cache.bytes;
+  if (bytes != 0 && rules.consistency.mode == ConsistencyMode::kAsp)
+    return in.Refusal({"worker_cache", "mode"},
+                      fmt::format("worker_cache = {} with mode = \"asp\": nothing says when a kept row is too old; "
+                                  "expected \"ssp\", whose staleness does",
+                                  ToByteSize(bytes)));
+  if (bytes != 0 && bytes < limits::kWorkerCacheBytesMin)
+    return in.Refusal({"worker_cache"}, fmt::format("{}: expected 0 (nothing is kept) or at least {}",
+                                                    ToByteSize(bytes), ToByteSize(limits::kWorkerCacheBytesMin)));
+  return CheckPushEvery(in, rules);
+}
+
+// Reads the keys over `rules`, which hold what they inherit. What was not said follows from the mode: staleness belongs
+// to ssp alone, only bsp gathers a clock's pushes unless told otherwise, and what a mode does not know is off.
+Status ReadConsistency(SectionReader& in, TableRules& rules) {
+  ConsistencySpec& out = rules.consistency;
   const ConsistencyMode inherited = out.mode;
   VisitConsistency(in, out);
+  VisitWorkerCache(in, rules.worker_cache);
   TARN_RETURN_IF_ERROR(in.Finish());
   if (out.mode != inherited && !in.Has("apply"))
     out.apply = out.mode == ConsistencyMode::kBsp ? ApplyMode::kAggregated : ApplyMode::kImmediate;
@@ -56,7 +111,9 @@ Status ReadConsistency(SectionReader& in, ConsistencySpec& out) {
                       fmt::format("{} with mode = \"{}\": only \"ssp\" has a bound; leave staleness out or 0",
                                   out.staleness, Name(out.mode)));
   if (Status fits = Validate(out); !fits) return in.Refusal({"apply", "mode"}, fits.error().message);
-  return {};
+  if (out.mode == ConsistencyMode::kAsp && !in.Has("worker_cache")) rules.worker_cache.bytes = 0;
+  if (!MayCombine(out) && !in.Has("push_every")) rules.worker_cache.push_every = 1;
+  return CheckWorkerCache(in, rules);
 }
 
 Status ReadStorage(SectionReader in, StorageSection& out) {
@@ -152,7 +209,7 @@ void ReadLife(SectionReader& in, TableOverride& out) {
   VisitLife(in, out.life);
 }
 
-Status ReadTable(SectionReader in, const ConsistencySpec& of_job, TableOverride& out) {
+Status ReadTable(SectionReader in, const Job& job, TableOverride& out) {
   out.has_pull_codec = in.Has("pull_codec");
   out.has_push_codec = in.Has("push_codec");
   out.has_row_codec = in.Has("row_codec");
@@ -163,9 +220,12 @@ Status ReadTable(SectionReader in, const ConsistencySpec& of_job, TableOverride&
     return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
                                                  "push_codec)",
                                                  Name(out.row_codec)));
-  ConsistencySpec consistency = of_job;
-  TARN_RETURN_IF_ERROR(ReadConsistency(in, consistency));
-  if (out.has_consistency) out.consistency = consistency;
+  TableRules rules{job.consistency, job.worker_cache};
+  TARN_RETURN_IF_ERROR(ReadConsistency(in, rules));
+  if (out.has_consistency) out.consistency = rules.consistency;
+  out.has_worker_cache =
+      rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") || in.Has("push_every");
+  if (out.has_worker_cache) out.worker_cache = rules.worker_cache;
   if (Status fits = Validate(out.life); !fits)
     return in.Refusal({"min_score", "score_decay", "expire_seconds", "expire_clocks", "life"}, fits.error().message);
   return {};
@@ -181,9 +241,27 @@ Status ReadTables(const ConfigNode* node, std::string_view origin, Job& job) {
     if (!FitsRule(member.key, TextRule::kName))
       return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: tables: name {}: expected {}", table->place,
                                                            Quoted(member.key), DescribeRule(TextRule::kName)));
-    TARN_RETURN_IF_ERROR(ReadTable({table, "tables." + member.key, origin}, job.consistency, job.tables[member.key]));
+    TARN_RETURN_IF_ERROR(ReadTable({table, "tables." + member.key, origin}, job, job.tables[member.key]));
   }
   return tables.Finish();
+}
+
+// Ticks are of all tables: pushes of several clocks may wait in the worker only as long as the strictest table allows.
+Status CheckCombining(const SectionReader& in, const Job& job) {
+  std::uint32_t clocks = job.worker_cache.push_every;
+  std::uint64_t bound = ClocksThatMayWait(job.consistency);
+  std::string strictest = "[consistency]";
+  for (const auto& [name, own] : job.tables) {
+    if (own.has_worker_cache) clocks = std::max(clocks, own.worker_cache.push_every);
+    if (!own.has_consistency || ClocksThatMayWait(own.consistency) >= bound) continue;
+    bound = ClocksThatMayWait(own.consistency);
+    strictest = fmt::format("[tables.{}]", name);
+  }
+  if (clocks <= bound + 1) return {};
+  return in.Refusal({"push_every", "mode"},
+                    fmt::format("push_every = {}: a worker's clock stands still meanwhile, but {} lets it be behind "
+                                "by {} clocks; expected at most {}",
+                                clocks, strictest, bound, bound + 1));
 }
 
 Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::string_view base_dir) {
@@ -201,13 +279,17 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   Job job;
   TARN_RETURN_IF_ERROR(ReadJobSection(std::move(job_section), job.job));
   TARN_RETURN_IF_ERROR(ReadFleet(std::move(fleet), job.fleet));
-  TARN_RETURN_IF_ERROR(ReadConsistency(consistency, job.consistency));
+  TableRules rules;
+  TARN_RETURN_IF_ERROR(ReadConsistency(consistency, rules));
+  job.consistency = rules.consistency;
+  job.worker_cache = rules.worker_cache;
   TARN_RETURN_IF_ERROR(ReadStorage(std::move(storage), job.storage));
   TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
   TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
   TARN_RETURN_IF_ERROR(ReadTrain(std::move(train), job.train));
   TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer));
   TARN_RETURN_IF_ERROR(ReadTables(tables, origin, job));
+  TARN_RETURN_IF_ERROR(CheckCombining(consistency, job));
   return job;
 }
 
@@ -238,6 +320,11 @@ void ApplyOverride(const TableOverride& own, TableSpec* spec) {
   if (own.has_push_codec) spec->push_codec = own.push_codec;
   if (own.has_row_codec) spec->row_codec = own.row_codec;
   if (own.has_life) spec->life = own.life;
+}
+
+const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table) {
+  const auto own = job.tables.find(table);
+  return own != job.tables.end() && own->second.has_worker_cache ? own->second.worker_cache : job.worker_cache;
 }
 
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,

@@ -20,6 +20,7 @@ constexpr Named<ModelKind> kModels[] = {{ModelKind::kLogisticRegression, "logist
                                         {ModelKind::kDcnV2, "dcn_v2"},
                                         {ModelKind::kMlp, "mlp"}};
 constexpr Named<Precision> kPrecisions[] = {{Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}};
+constexpr Named<OwnPushes> kOwnPushes[] = {{OwnPushes::kSeen, "seen"}, {OwnPushes::kBounded, "bounded"}};
 constexpr Named<Durability> kDurabilities[] = {
     {Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}, {Durability::kLog, "log"}};
 
@@ -92,6 +93,7 @@ void WriteOptimizer(SectionWriter& out, std::string_view role, const OptimizerSp
 void WriteTable(SectionWriter& out, const std::string& name, const TableOverride& table) {
   out.Begin("tables." + TomlString(name));
   if (table.has_consistency) VisitConsistency(out, table.consistency);
+  if (table.has_worker_cache) VisitWorkerCache(out, table.worker_cache);
   if (table.has_pull_codec) out.Name("pull_codec", table.pull_codec);
   if (table.has_push_codec) out.Name("push_codec", table.push_codec);
   if (table.has_row_codec) out.Name("row_codec", table.row_codec);
@@ -104,10 +106,12 @@ std::string_view Name(DataFormat v) { return NameIn(kFormats, v); }
 std::string_view Name(ModelKind v) { return NameIn(kModels, v); }
 std::string_view Name(Durability v) { return NameIn(kDurabilities, v); }
 std::string_view Name(Precision v) { return NameIn(kPrecisions, v); }
+std::string_view Name(OwnPushes v) { return NameIn(kOwnPushes, v); }
 
 Status ParseName(std::string_view name, DataFormat& out) { return ParseIn(kFormats, "format", name, out); }
 Status ParseName(std::string_view name, ModelKind& out) { return ParseIn(kModels, "model", name, out); }
 Status ParseName(std::string_view name, Precision& out) { return ParseIn(kPrecisions, "precision", name, out); }
+Status ParseName(std::string_view name, OwnPushes& out) { return ParseIn(kOwnPushes, "own_pushes", name, out); }
 Status ParseName(std::string_view name, Durability& out) { return ParseIn(kDurabilities, "durability", name, out); }
 
 std::string ToString(const BinRule& rule) {
@@ -129,6 +133,7 @@ std::string ToToml(const Job& job) {
   VisitFleet(out, job.fleet);
   out.Begin("consistency");
   VisitConsistency(out, job.consistency);
+  VisitWorkerCache(out, job.worker_cache);
   out.Begin("storage");
   VisitStorage(out, job.storage);
   out.Begin("data");

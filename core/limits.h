@@ -62,6 +62,9 @@ inline constexpr std::uint32_t kShardsMax = 4096;
 inline constexpr std::uint32_t kWorkerEntriesMax = 65536;  // of a view: incarnations live or ending
 
 inline constexpr std::uint32_t kStalenessMax = 1u << 20;  // clocks
+inline constexpr std::uint32_t kPushEveryMax = 1024;      // clocks
+
+inline constexpr std::size_t kWorkerCacheBytesMin = 1 << 10;  // of a worker, for rows of one table
 
 // Job file.
 inline constexpr std::size_t kJobBytesMax = 256 << 10;
@@ -77,6 +80,8 @@ inline constexpr std::uint32_t kClassesMax = 4096;
 inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;       // in flight per shard, requests and replies
 inline constexpr std::size_t kPlanKeysMax = (std::size_t{1} << 31) - 1;  // of one request, with duplicates
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // waiting for credit, per client
+
+inline constexpr std::size_t kGatheredBytesMax = std::size_t{32} << 20;  // pushes of several clocks, per client
 
 inline constexpr std::size_t kHeldKeysBytesMax = std::size_t{4} << 20;  // that a client names to one shard
 inline constexpr std::uint32_t kHeldKeysMin = 32;                       // of a list that is worth a number

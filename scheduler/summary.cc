@@ -149,6 +149,12 @@ void WriteBound(JsonWriter* json, const ConsistencySpec& consistency) {
   }
 }
 
+// What the workers' caches have spared: rows looked for in them and found, pushes that went along with later ones.
+void WriteSpared(JsonWriter* json, const Progress& progress) {
+  for (const char* name : {"cache_rows", "cache_hits", "combined_pushes"})
+    json->Member(name, Whole(CounterOf(progress, name)));
+}
+
 }  // namespace
 
 void Rate::Add(double time_seconds, const Progress& progress) {
@@ -189,6 +195,7 @@ std::string MetricsLine(const Job& job, const Progress& progress, const Rate& ra
   json.Member("workers_live", progress.workers_live).Member("workers_died", progress.workers_died);
   json.Member("pull_bytes", Whole(CounterOf(progress, "pull_bytes")));
   json.Member("push_bytes", Whole(CounterOf(progress, "push_bytes")));
+  WriteSpared(&json, progress);
   json.Member("refused_malformed", refused.malformed).Member("refused_too_large", refused.too_large);
   json.Member("refused_version", refused.version).Member("refused_handshakes", refused.handshakes);
   if (!progress.epochs.empty() && progress.epochs.back().valid) {
@@ -221,6 +228,7 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
   WriteStaleness(&json, progress);
   json.Member("pull_bytes", Whole(CounterOf(progress, "pull_bytes")));
   json.Member("push_bytes", Whole(CounterOf(progress, "push_bytes")));
+  WriteSpared(&json, progress);
   json.Key("parameters_hash");
   if (progress.has_state_hash)
     json.Value(fmt::format("{:016x}", progress.state_hash));

@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "worker/client_cache.h"
 #include "worker/client_control.h"
 #include "worker/client_desk.h"
 #include "worker/client_pulls.h"
 #include "worker/client_pushes.h"
 #include "worker/client_ticks.h"
+#include "worker/push_combiner.h"
 
 namespace tarn::worker {
 
@@ -33,6 +35,7 @@ class Client::Impl {
 
   void Dispatch() {
     if (desk.running()) {
+      combiner.SetApart(PushesGoApart());
       pushes.Dispatch(ticks.limit());
       pulls.Dispatch();
       ticks.Dispatch();
@@ -42,7 +45,12 @@ class Client::Impl {
     desk.out = nullptr;
   }
 
-  bool idle() const { return pushes.idle() && pulls.idle() && ticks.idle() && control.idle(); }
+  // Before a cut, before evaluation and before the end nothing waits for pushes of later clocks (rule H7).
+  bool PushesGoApart() const {
+    return wants_to_leave || ticks.capped() || desk.view.checkpoint.id.value != 0 || control.awaited();
+  }
+
+  bool idle() const { return combiner.idle() && pushes.idle() && pulls.idle() && ticks.idle() && control.idle(); }
 
   void OnMessage(Peer from, Message message);
   void FromScheduler(Message message);
@@ -56,12 +64,19 @@ class Client::Impl {
   // The table of a plan, or null and the failure is on its way to the caller.
   const TableSpec* TableOf(const Plan& plan, RequestId* failed);
   RequestId Pull(const Plan& plan, Clock use_clock);
+  RequestId PullThroughCache(KeptTable* kept, const TableSpec& spec, const Plan& plan, Clock use_clock);
+  void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
   RequestId Push(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what);
   void Prefetch(const Plan& plan);
+  void TickTo(Clock clock, const MaybePosition& position);
+  // Whether a push and the pull of the same rows behind it have messages of their own.
+  bool GoesApart(const TableSpec& spec) { return combiner.Combines(spec) || cache.Of(spec) != nullptr; }
 
   ClientDesk desk;
+  ClientCache cache{&desk};
   ClientPulls pulls{&desk};
   ClientPushes pushes{&desk, &pulls};
+  PushCombiner combiner{&desk, &pushes};
   ClientTicks ticks{&desk, &pushes};
   ClientControl control{&desk, &ticks};
   std::map<ShardId, Patience> unread;  // answers of a shard to messages that it could not read
@@ -110,6 +125,8 @@ void Client::Impl::OnShutdown(const Shutdown& shutdown) {
 void Client::Impl::OnWelcome(const Message& message, const Welcome& welcome) {
   if (desk.running() || !control.OnWelcome(welcome, message.job)) return;
   pushes.Begin(desk.view.routes.owners.size());
+  cache.Begin(desk.view.routes.owners.size());
+  combiner.Begin();
   ticks.Begin(welcome.start_clock);
   ticks.AdoptView();
 }
@@ -185,15 +202,30 @@ RequestId Client::Impl::Pull(const Plan& plan, Clock use_clock) {
   RequestId id;
   const TableSpec* spec = TableOf(plan, &id);
   if (spec == nullptr) return id;
+  if (KeptTable* kept = cache.Of(*spec); kept != nullptr && !plan.keys.empty())
+    return PullThroughCache(kept, *spec, plan, use_clock);
   id = pulls.Begin(plan, *spec, use_clock);
-  const std::uint32_t rows_max = PieceRows(*spec, desk.options.piece_bytes);
+  Ask(id, *spec, plan);
+  return id;
+}
+
+void Client::Impl::Ask(RequestId pull, const TableSpec& spec, const Plan& plan) {
+  const std::uint32_t rows_max = PieceRows(spec, desk.options.piece_bytes);
   for (const Piece& piece : CutPieces(plan, desk.view.routes, rows_max)) {
     Buffer frame;
     KeyList keys = PieceKeys(plan.keys, piece, &frame);
     keys.list = desk.lists.NumberOf(piece.shard, frame, desk.now);
     for (Section& section : keys.sections) section.sequence = pushes.LastSequence(section.partition);
-    pulls.Add(id, piece, std::move(keys), std::move(frame));
+    pulls.Add(pull, piece, std::move(keys), std::move(frame));
   }
+}
+
+RequestId Client::Impl::PullThroughCache(KeptTable* kept, const TableSpec& spec, const Plan& plan, Clock use_clock) {
+  std::unique_ptr<CachedPull> cached = cache.Look(kept, spec, plan, use_clock);
+  const Plan missing = cached->Missing(plan);
+  if (missing.keys.empty()) return pulls.Answered(cached.get());
+  const RequestId id = pulls.Begin(missing, spec, use_clock, std::move(cached));
+  Ask(id, spec, missing);
   return id;
 }
 
@@ -215,7 +247,16 @@ RequestId Client::Impl::Push(const Plan& plan, const Buffer& gradients, const Cl
   const TableSpec* spec = TableOf(plan, &id);
   if (spec == nullptr) return id;
   TARN_CHECK(gradients.size() == plan.keys.size() * spec->dim * sizeof(float), "one gradient row per unique key");
-  return pushes.Add(plan, *spec, gradients, what);
+  if (combiner.Combines(*spec)) return combiner.Add(plan, *spec, gradients, what);
+  id = pushes.Add(plan, *spec, gradients, what);
+  if (KeptTable* kept = cache.Of(*spec)) cache.OnPush(kept, plan, pushes);
+  return id;
+}
+
+void Client::Impl::TickTo(Clock clock, const MaybePosition& position) {
+  const Clock before = ticks.asked();
+  ticks.Ask(clock, position);
+  combiner.OnTick(before, ticks.asked());
 }
 
 Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(options)) {}
@@ -235,6 +276,7 @@ void Client::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
 void Client::OnTimer(TimeUs now, Outbox* out) {
   impl_->Step(now, out, [&] {
     if (!impl_->desk.running()) return;
+    impl_->combiner.OnTimer();
     impl_->pushes.OnTimer();
     impl_->pulls.OnTimer();
     impl_->ticks.OnTimer();
@@ -245,7 +287,7 @@ TimeUs Client::NextTimer() const {
   const ClientState now = state();
   if (now != ClientState::kRunning && now != ClientState::kJoining) return kNever;
   const TimeUs data = std::min(impl_->pushes.NextTimer(), impl_->pulls.NextTimer());
-  return std::min({data, impl_->ticks.NextTimer(), impl_->control.NextTimer()});
+  return std::min({data, impl_->combiner.NextTimer(), impl_->ticks.NextTimer(), impl_->control.NextTimer()});
 }
 
 std::vector<ClientEvent> Client::TakeEvents() { return std::exchange(impl_->desk.events, {}); }
@@ -290,7 +332,13 @@ Client::PushPullIds Client::PushPull(const Plan& plan, Buffer gradients, Clock p
     PushPullIds ids;
     const TableSpec* spec = impl_->TableOf(plan, &ids.push);
     const Clock pushed = clock();
-    impl_->ticks.Ask(pushed + 1, position);
+    if (spec != nullptr && impl_->GoesApart(*spec)) {
+      ids.push = impl_->Push(plan, gradients, {pushed, pulled_clock, {}});
+      impl_->TickTo(pushed + 1, position);
+      ids.pull = impl_->Pull(plan, pushed + 1);
+      return ids;
+    }
+    impl_->TickTo(pushed + 1, position);
     if (spec == nullptr) {
       impl_->TableOf(plan, &ids.pull);
       return ids;
@@ -305,8 +353,10 @@ void Client::Tick(const MaybePosition& position, TimeUs now, Outbox* out) { Tick
 
 void Client::TickTo(Clock clock, const MaybePosition& position, TimeUs now, Outbox* out) {
   if (!impl_->desk.running()) return;
-  impl_->Step(now, out, [&] { impl_->ticks.Ask(clock, position); });
+  impl_->Step(now, out, [&] { impl_->TickTo(clock, position); });
 }
+
+void Client::DropKeptRows() { impl_->cache.Clear(); }
 
 void Client::CreateTable(const TableSpec& spec, TimeUs now, Outbox* out) {
   if (!impl_->desk.running()) return;
@@ -315,7 +365,10 @@ void Client::CreateTable(const TableSpec& spec, TimeUs now, Outbox* out) {
 
 void Client::Barrier(TimeUs now, Outbox* out) {
   if (!impl_->desk.running()) return;
-  impl_->Step(now, out, [&] { impl_->control.Barrier(); });
+  impl_->Step(now, out, [&] {
+    impl_->combiner.FlushAll();
+    impl_->control.Barrier();
+  });
 }
 
 void Client::RequestLeases(LeaseRequest request, TimeUs now, Outbox* out) {
@@ -339,6 +392,7 @@ std::uint64_t Client::StateHash() const {
   hash = HashCombine(hash, impl_->desk.welcome.incarnation.value);
   hash = HashCombine(HashCombine(hash, impl_->pushes.Hash()), impl_->pulls.Hash());
   hash = HashCombine(hash, impl_->desk.lists.Hash());
+  hash = HashCombine(HashCombine(hash, impl_->cache.Hash()), impl_->combiner.Hash());
   return HashCombine(HashCombine(hash, impl_->ticks.Hash()), impl_->control.Hash());
 }
 

@@ -99,6 +99,9 @@ class Client {
   RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out);
   // Rows that will be pulled soon: shards with rows on disk bring them to memory. Not answered, not repeated.
   void Prefetch(const Plan& plan, TimeUs now, Outbox* out);
+  // Forgets all kept rows, so that the next pulls read what servers have now (rule H5). What is still on its way from
+  // pulls before is kept: call it when none is under way.
+  void DropKeptRows();
   // Push, tick, pull of clock()+1 (rule: the pull is held by the shards until the tick allows it).
   struct PushPullIds {
     RequestId push, pull;
@@ -120,7 +123,10 @@ class Client {
     std::uint64_t pull_bytes = 0, push_bytes = 0;  // keys and values as they travel, without repeats
     std::uint64_t pulls = 0, pushes = 0, repeats = 0;
     std::uint64_t unknown_lists = 0;  // of keys, that a shard was to hold and did not
-    std::uint64_t malformed = 0;      // answers that do not fit what was asked; asked again
+    // Of tables whose rows are kept: rows pulled, and how many of them were here.
+    std::uint64_t cache_rows = 0, cache_hits = 0;
+    std::uint64_t combined_pushes = 0;  // that went along with one of a later clock
+    std::uint64_t malformed = 0;        // answers that do not fit what was asked; asked again
   };
   const Counters& counters() const;
   const std::vector<std::uint64_t>& staleness() const;

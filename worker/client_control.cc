@@ -57,6 +57,7 @@ bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {
   desk_->lease_us = Microseconds(parsed->fleet.lease_seconds);
   desk_->busy_poll_us = parsed->fleet.busy_poll_us;
   if (!parsed->train.key_caching) desk_->lists.SwitchOff();
+  desk_->job_file = std::move(*parsed);
   desk_->view = welcome.view;
   desk_->welcome = welcome;
   desk_->welcome.view = View();  // lives on in desk_->view

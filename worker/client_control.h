@@ -33,6 +33,8 @@ class ClientControl {
   void Dispatch();
   TimeUs NextTimer() const;
   bool leaving() const { return leaving_; }
+  // The scheduler waits for a clock of this worker's.
+  bool awaited() const { return awaited_clock_.value != 0; }
   // No request but the wish to leave waits for an answer.
   bool idle() const;
   std::uint64_t Hash() const;

@@ -5,6 +5,8 @@
 //   client_sender    byte credits of one direction to one shard, and pauses between repeats
 //   client_pushes    numbers pushes and repeats them until acknowledged (rules E1-E6)
 //   client_pulls     asks for rows and puts the answers together (rules C3, C4)
+//   client_cache     rows that were pulled and may be read again (rules H1 to H5)
+//   push_combiner    pushes of several clocks that travel as one (rules H6 to H8)
 //   client_ticks     orders ticks behind pushes; proposals and checkpoints (rules C1, C5, M1, K1)
 //   client_control   everything that is asked of the scheduler (rules N1, N3, N5)
 //
@@ -17,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "core/job.h"
 #include "core/message.h"
 #include "worker/client.h"
 #include "worker/client_sender.h"
@@ -37,6 +40,7 @@ struct ClientDesk {
   ClientState state = ClientState::kJoining;
   Shutdown stop_reason;
   std::uint64_t job = 0;  // fingerprint; 0 until welcome
+  Job job_file;           // as the scheduler sent it
   TimeUs heartbeat_us = 1'000'000;
   TimeUs busy_poll_us = 0;
   TimeUs lease_us = 30'000'000;

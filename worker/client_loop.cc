@@ -247,7 +247,10 @@ void ClientLoop::Exchange() {
   client_.SetMetrics({{"pull_bytes", double(c.pull_bytes)},
                       {"push_bytes", double(c.push_bytes)},
                       {"repeats", double(c.repeats)},
-                      {"unknown_lists", double(c.unknown_lists)}});
+                      {"unknown_lists", double(c.unknown_lists)},
+                      {"cache_rows", double(c.cache_rows)},
+                      {"cache_hits", double(c.cache_hits)},
+                      {"combined_pushes", double(c.combined_pushes)}});
 }
 
 // What other threads may see of the client.

@@ -6,7 +6,8 @@
 
 namespace tarn::worker {
 
-RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, Clock use_clock) {
+RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, Clock use_clock,
+                             std::unique_ptr<CachedPull> cached) {
   const RequestId id = desk_->NewRequest();
   ++desk_->counters.pulls;
   if (plan.keys.empty()) {
@@ -19,6 +20,16 @@ RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, Clock use_
   pull.clock = use_clock;
   pull.codec = spec.pull_codec;
   pull.values = Buffer::Allocate(plan.keys.size() * spec.dim * sizeof(float));
+  if (cached != nullptr) pull.staleness = cached->staleness;
+  pull.cached = std::move(cached);
+  return id;
+}
+
+RequestId ClientPulls::Answered(CachedPull* cached) {
+  const RequestId id = desk_->NewRequest();
+  ++desk_->counters.pulls;
+  desk_->CountStaleness(cached->staleness);
+  desk_->events.push_back(PullDone{id, cached->TakeRows(), cached->staleness});
   return id;
 }
 
@@ -123,6 +134,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
     whole.staleness = std::max(whole.staleness, whole.clock.value - reply.min_clock.value);
   desk_->counters.pull_bytes += values.size();
   desk_->lists.OnHeld(from, ask.keys.list);
+  if (whole.cached != nullptr) whole.cached->Keep(ask.keys, ask.frame, ask.parts, whole.values, reply.min_clock);
   const RequestId pull = ask.pull;
   Release(it->first, &ask);
   asks_.erase(it);
@@ -131,6 +143,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
 
 void ClientPulls::Finish(RequestId pull) {
   Assembly& whole = pulls_.at(pull);
+  if (whole.cached != nullptr) whole.values = whole.cached->Join(std::move(whole.values));
   desk_->CountStaleness(whole.staleness);
   desk_->events.push_back(PullDone{pull, std::move(whole.values), whole.staleness});
   pulls_.erase(pull);

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "worker/client_cache.h"
 #include "worker/client_desk.h"
 #include "worker/client_pieces.h"
 #include "worker/client_sender.h"
@@ -19,8 +21,12 @@ class ClientPulls {
  public:
   explicit ClientPulls(ClientDesk* desk) : desk_(desk) {}
 
-  // A pull of all rows of a plan, whose pieces are added with Add. One without rows is done at once.
-  RequestId Begin(const Plan& plan, const TableSpec& spec, Clock use_clock);
+  // A pull of all rows of a plan, whose pieces are added with Add. One without rows is done at once. With `cached` the
+  // plan is what the cache lacks, and what it has joins the answer.
+  RequestId Begin(const Plan& plan, const TableSpec& spec, Clock use_clock,
+                  std::unique_ptr<CachedPull> cached = nullptr);
+  // A pull of which the cache has everything: done at once.
+  RequestId Answered(CachedPull* cached);
   // One message of `pull`; `keys` names the sequences that the answer must contain. Returns the message's id.
   RequestId Add(RequestId pull, const Piece& piece, KeyList keys, Buffer keys_frame);
 
@@ -53,6 +59,7 @@ class ClientPulls {
     Buffer values;
     std::uint32_t pieces = 0;  // unanswered
     std::uint64_t staleness = 0;
+    std::unique_ptr<CachedPull> cached;  // null: of a table whose rows are not kept
   };
   struct Ask {  // one message of it
     RequestId pull;

@@ -23,8 +23,9 @@ void ClientPushes::Number(KeyList* keys) {
   }
 }
 
-RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what) {
-  const RequestId id = desk_->NewRequest();
+RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
+                            std::vector<Gathered> gathered) {
+  const RequestId id = gathered.empty() ? desk_->NewRequest() : gathered.back().push;
   ++desk_->counters.pushes;
   if (plan.keys.empty()) {
     desk_->events.push_back(PushDone{id});
@@ -32,8 +33,8 @@ RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffe
   }
   const std::uint32_t rows_max = PieceRows(spec, desk_->options.piece_bytes);
   const std::vector<Piece> pieces = CutPieces(plan, desk_->view.routes, rows_max);
-  pushes_[id] = {what.clock, static_cast<std::uint32_t>(pieces.size())};
-  ++open_clocks_[what.clock];
+  if (gathered.empty()) Open(what.clock);
+  pushes_[id] = {what.clock, static_cast<std::uint32_t>(pieces.size()), 0, std::move(gathered)};
   for (const Piece& piece : pieces) {
     Pending pending;
     pending.push = id;
@@ -153,13 +154,18 @@ void ClientPushes::Finish(Order order) {
   }
   const auto push = pushes_.find(pending.push);
   if (--push->second.messages == 0) {
-    const auto open = open_clocks_.find(push->second.clock);
-    if (--open->second == 0) open_clocks_.erase(open);
-    desk_->events.push_back(PushDone{pending.push});
+    if (push->second.gathered.empty()) Acknowledged({pending.push, push->second.clock});
+    for (const Gathered& part : push->second.gathered) Acknowledged(part);
     pending_bytes_ -= push->second.bytes;
     pushes_.erase(push);
   }
   messages_.erase(it);
+}
+
+void ClientPushes::Acknowledged(const Gathered& push) {
+  const auto open = open_clocks_.find(push.clock);
+  if (--open->second == 0) open_clocks_.erase(open);
+  desk_->events.push_back(PushDone{push.push});
 }
 
 void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error) {

@@ -30,7 +30,16 @@ class ClientPushes {
     Clock pulled_clock;
     RequestId pull;  // PushPull: the pull (of ClientPulls::Begin) that asks for the same rows; 0: none
   };
-  RequestId Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what);
+  // A push of the caller's whose clock is open already, and which travels with others of its table.
+  struct Gathered {
+    RequestId push;
+    Clock clock;
+  };
+  // Without `gathered` a push of the caller's; else what is the sum of these.
+  RequestId Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
+                std::vector<Gathered> gathered = {});
+  // From now on there is a push of this clock that is not acknowledged.
+  void Open(Clock clock) { ++open_clocks_[clock]; }
 
   void OnAck(ShardId from, const PushAck& ack);
   // For errors that name a request that is no pull.
@@ -81,8 +90,9 @@ class ClientPushes {
   };
   struct CallerPush {
     Clock clock;
-    std::uint32_t messages = 0;  // unacknowledged
-    std::size_t bytes = 0;       // of all: those acknowledged may share a buffer with those that are not
+    std::uint32_t messages = 0;      // unacknowledged
+    std::size_t bytes = 0;           // of all: those acknowledged may share a buffer with those that are not
+    std::vector<Gathered> gathered;  // what it is the sum of; none: it is the caller's
   };
 
   Lane& LaneOf(ShardId shard);
@@ -92,6 +102,7 @@ class ClientPushes {
   void Transmit(Pending* pending);
   void AckThrough(PartitionId partition, Sequence sequence);
   void Finish(Order order);
+  void Acknowledged(const Gathered& push);
   void Repeat(Lane* lane);
   void Refused(ShardId shard, RequestId attempt, const Error& error);
   void GiveUp(ShardId shard, const Pending& refused, const Error& error, TimeUs since);

@@ -32,7 +32,8 @@ class ClientTicks {
   Clock asked() const { return asked_; }
   // While a proposal is open, no tick goes beyond this clock and no push is of a later one.
   Clock limit() const { return capped_ ? proposal_clock_ + kProposalSlack : Clock(UINT64_MAX); }
-  Clock acked() const { return acked_; }  // by every shard
+  bool capped() const { return capped_; }  // a proposal is open
+  Clock acked() const { return acked_; }   // by every shard
   const DataPosition& acked_position() const { return acked_position_; }
   // What a heartbeat reports: the newest proposal obeyed, and while that is open the clock at which it was.
   std::uint64_t proposal() const { return proposal_; }

@@ -432,6 +432,7 @@ RunResult Fleet::Run() {
     result.rows_from_disk += tier->counters().read_waiting + tier->counters().fetched;
     result.waited_for_rows += shard.counters().waited_for_rows;
   }
+  result.spared = oracle_.spared();
   result.fenced = fenced_;
   result.workers_died = scheduler.progress().workers_died;
   result.bits_fixed = result.workers_died == deaths_in_outages_;

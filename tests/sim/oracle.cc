@@ -143,13 +143,21 @@ void Oracle::Narrow(Key key, Clock minimum, double* least, double* most) const {
   if (lives_) *least = *most = lives_->ValueAt(key, PartsOf(key), minimum);
 }
 
-void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark) {
+void Oracle::CheckStaleness(const ConsistencySpec& spec, std::uint64_t staleness) {
+  if (spec.mode == ConsistencyMode::kAsp) return;
+  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+  if (staleness > bound) Fail(fmt::format("a pull was {} clocks behind, at most {} are allowed", staleness, bound));
+}
+
+void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled) {
   auto it = by_key_.find(key);
   const std::vector<Contribution> none;
   const ConsistencySpec& spec = scenario_.counts;
   const bool aggregated = spec.apply == ApplyMode::kAggregated;
-  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
-  const bool bounded = spec.mode != ConsistencyMode::kAsp;
+  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp && !settled ? spec.staleness : 0;
+  const bool bounded = spec.mode != ConsistencyMode::kAsp || settled;
+  const WorkerCacheSpec& cache = scenario_.counts_cache;
+  const bool sees_own = cache.own_pushes == OwnPushes::kSeen || (cache.bytes == 0 && cache.push_every == 1);
   double least = Base(key), most = least;
   for (const Contribution& c : it == by_key_.end() ? none : it->second) {
     const Record& r = records_[c.record];
@@ -161,7 +169,7 @@ void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float val
       continue;
     }
     const bool dead = gone_.contains(r.incarnation) || !Counts(r);
-    const bool own = r.incarnation == incarnation && c.record < mark;
+    const bool own = sees_own && r.incarnation == incarnation && c.record < mark;
     if (own || (old && (!dead || (r.acked && Counts(r))))) least += c.count;
     most += c.count;
   }

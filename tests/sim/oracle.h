@@ -1,7 +1,9 @@
 // What must hold in every run, checked from outside the state machines against the simulator's own records.
 //
 //   - nothing acknowledged is lost, nothing is applied twice: values of the oracle table count pushes, exactly
-//   - the staleness bound holds on every pull, against the workers' true clocks and against the values seen
+//   - the staleness bound holds on every pull, against the workers' true clocks and against the values seen, whether
+//   they
+//     come from a shard or from the worker's cache; in evaluation nothing is missing
 //   - versions, epochs, clocks and minimum clocks never go back
 //   - each row of data is trained exactly once an epoch, by pushes that count
 //   - rows of an aggregated table come and go as their pushes say (life_model.h), if nothing else decides
@@ -51,13 +53,20 @@ class Oracle {
   void OnPushAcked(std::size_t record, std::size_t sections);
   void OnOtherPushAcked(std::size_t sections) { acked_push_ids_ += sections; }
   void OnWorkerGone(Incarnation);
+  bool nobody_died() const { return gone_.empty(); }
   // The clock that a worker is in, and what was last known of it; nothing: its clock of joining.
   void OnClock(Incarnation worker, Clock clock);
   // A shard has answered a pull for use at this clock on a table with this bound: no live worker may be further back.
   void CheckGroundTruth(Clock use, std::uint64_t bound);
 
   // A pull of `incarnation` for use at `clock` returned `value` for `key`; `mark` is records() when it was issued.
-  void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark);
+  // `settled`: every live worker had ticked to the clock before, so that no bound allows for less. (One that dies holds
+  // the minimum clock back until all shards know its end.)
+  void CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled);
+  // And said that it may be so many clocks behind.
+  void CheckStaleness(const ConsistencySpec& spec, std::uint64_t staleness);
+  // Rows that were not pulled, and pushes that were not sent alone.
+  void OnSpared(std::uint64_t times) { spared_ += times; }
   // After the run: the final value of a key, where the minimum clock is `minimum`.
   void CheckFinalValue(Key key, float value, Clock minimum);
   // A checkpoint at this clock has this value for a key (rule K1).
@@ -69,6 +78,7 @@ class Oracle {
   const std::string& failure() const { return failure_; }
   std::size_t records() const { return records_.size(); }
   std::uint64_t acked_push_ids() const { return acked_push_ids_; }
+  std::uint64_t spared() const { return spared_; }
   // Every key that any push touched.
   std::vector<Key> Keys() const;
 
@@ -104,7 +114,7 @@ class Oracle {
   std::vector<bool> trained_before_;  // by row, of the first epoch
   ViewVersion last_version_;
   Epoch last_epoch_;
-  std::uint64_t acked_push_ids_ = 0;
+  std::uint64_t acked_push_ids_ = 0, spared_ = 0;
   std::string failure_;
 };
 

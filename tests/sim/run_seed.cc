@@ -21,6 +21,13 @@ Scenario Twin(const Scenario& scenario) {
   return twin;
 }
 
+// Whose workers keep nothing.
+Scenario WithoutCache(Scenario scenario) {
+  scenario.counts_cache = {};
+  for (auto& [name, own] : scenario.job.tables) own.worker_cache = {};
+  return scenario;
+}
+
 // As above, with faults again in every other seed, but none that ends the job.
 Scenario Resumed(const Scenario& scenario) {
   Scenario resumed = Twin(scenario);
@@ -72,7 +79,7 @@ RunResult RunSeed(std::uint64_t seed, bool verbose) {
   std::optional<std::uint64_t> bits;
   if (scenario.KeepsStep() && result.bits_fixed && (!result.job_failed || !disk.manifests.empty())) {
     SimDisk another;
-    const RunResult twin = Fleet(Twin(scenario), &another, nullptr, false).Run();
+    const RunResult twin = Fleet(WithoutCache(Twin(scenario)), &another, nullptr, false).Run();
     bits = twin.parameters_hash;
     if (!twin.failure.empty())
       result.failure = "without faults: " + twin.failure;

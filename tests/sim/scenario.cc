@@ -229,6 +229,46 @@ bool IsExact(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
 }
 
+// How many clocks a worker's pushes may wait in it for the table's sake.
+std::uint64_t MayWait(const ConsistencySpec& spec) {
+  constexpr std::uint64_t kLong = 6;
+  if (spec.mode == ConsistencyMode::kAsp) return kLong;
+  return spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+}
+
+WorkerCacheSpec DrawCache(SplitMix& rng, const ConsistencySpec& spec, std::uint64_t may_wait) {
+  WorkerCacheSpec cache;
+  // From a few rows to all of them.
+  if (spec.mode != ConsistencyMode::kAsp && rng.Chance(0.8))
+    cache.bytes = 1'024 + rng.Below(rng.Chance(0.5) ? 1 : 9'000);
+  cache.own_pushes = rng.Chance(0.5) ? OwnPushes::kSeen : OwnPushes::kBounded;
+  const bool combines = spec.apply == ApplyMode::kImmediate && may_wait > 0 && rng.Chance(0.6);
+  if (!combines) return cache;
+  cache.own_pushes = OwnPushes::kBounded;
+  cache.push_every = std::uint32_t(2 + rng.Below(may_wait));
+  return cache;
+}
+
+// Workers that keep rows, and pushes that wait for later ones. Drawn apart, too.
+void ChooseCache(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6361636865));
+  if (!rng.Chance(0.5)) return;
+  if (!s->KeepsStep() && rng.Chance(0.4)) {
+    const std::uint32_t bound = std::uint32_t(1 + rng.Below(5));
+    s->job.consistency = {ConsistencyMode::kSsp, bound,
+                          rng.Chance(0.8) ? ApplyMode::kImmediate : ApplyMode::kAggregated};
+    s->counts = s->layer = s->job.consistency;
+    for (auto& [name, own] : s->job.tables) own.has_consistency = false;
+  }
+  const std::uint64_t may_wait = std::min({MayWait(s->job.consistency), MayWait(s->counts), MayWait(s->layer)});
+  for (const char* name : {"counts", "layer"}) {
+    TableOverride& own = s->job.tables[name];
+    own.worker_cache = DrawCache(rng, s->Of(name), may_wait);
+    own.has_worker_cache = true;
+  }
+  s->counts_cache = s->job.tables["counts"].worker_cache;
+}
+
 }  // namespace
 
 Scenario MakeScenario(std::uint64_t seed) {
@@ -297,6 +337,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseRestart(seed, &s);
   ChooseInt8(seed, &s);
   ChooseLists(seed, &s);
+  ChooseCache(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
     s.counts_pull_codec = it->second.pull_codec;
   return s;
@@ -315,7 +356,8 @@ bool Scenario::KeepsStep() const {
 
 std::string Scenario::Describe() const {
   return fmt::format(
-      "{} shards, {} workers, {}{} {}, counts {}{} {}, layer {}{} {}, {} rows x {} epochs, depth {}, life {} {}/{:.1f} "
+      "{} shards, {} workers, {}{} {}, counts {}{} {}, layer {}{} {}, cache {} {} {}, {} rows x {} epochs, depth {}, "
+      "life {} {}/{:.1f} "
       "{}/{:.0f}/{:.1f} {} {} rows of {}; drop {:.2f} dup "
       "{:.2f} reorder {:.2f} "
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
@@ -325,14 +367,15 @@ std::string Scenario::Describe() const {
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
-      train_rows, job.train.epochs, depth, life.on, life.admit_count, life.admit_probability, life.expire_clocks,
-      life.expire_seconds, life.min_score, life.rows_max, life.sweep_clocks, Name(counts_row_codec), faults.drop,
-      faults.duplicate, faults.reorder, faults.spike, faults.reconnects, faults.partitions, faults.pauses,
-      faults.crashes, faults.doubles, faults.cut_at_change, faults.slow_store, faults.fail_store, faults.fail_manifest,
-      faults.full_store, faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps,
-      faults.shard_sleeps, Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery,
-      faults.power, faults.outage_awaits, faults.outage_again, faults.sync_max_us, tier_bytes, faults.slow_tier,
-      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut);
+      counts_cache.bytes, Name(counts_cache.own_pushes), counts_cache.push_every, train_rows, job.train.epochs, depth,
+      life.on, life.admit_count, life.admit_probability, life.expire_clocks, life.expire_seconds, life.min_score,
+      life.rows_max, life.sweep_clocks, Name(counts_row_codec), faults.drop, faults.duplicate, faults.reorder,
+      faults.spike, faults.reconnects, faults.partitions, faults.pauses, faults.crashes, faults.doubles,
+      faults.cut_at_change, faults.slow_store, faults.fail_store, faults.fail_manifest, faults.full_store,
+      faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
+      Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
+      faults.outage_awaits, faults.outage_again, faults.sync_max_us, tier_bytes, faults.slow_tier, faults.fail_tier,
+      faults.damage_tier, faults.time_jumps, faults.jump_at_cut);
 }
 
 }  // namespace tarn::sim

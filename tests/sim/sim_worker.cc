@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tarn::sim {
 namespace {
@@ -160,6 +161,8 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   const bool train = batch->lease.purpose == LeasePurpose::kTrain;
   batch->clock = train ? std::max(next_clock_, client_.clock()) : client_.clock();
   if (train) next_clock_ = batch->clock + 1;
+  if (!train && !evaluates_) client_.DropKeptRows();
+  evaluates_ = !train;
   batch->mark = oracle_->records();
   if (scenario_.tier_bytes != 0 && batch->first_row % 2 == 0) client_.Prefetch(batch->sparse, now, out);
   const RequestId sparse = client_.Pull(batch->sparse, batch->clock, now, out);
@@ -175,10 +178,13 @@ void SimWorker::CheckPull(const Batch& batch, int which, const worker::PullDone&
   const worker::Plan& plan = which == 0 ? batch.sparse : batch.dense;
   if (done.values.size() != plan.keys.size() * plan.dim * sizeof(float))
     return oracle_->Fail("a pull returned the wrong number of bytes");
+  oracle_->CheckStaleness(which == 0 ? scenario_.counts : scenario_.layer, done.staleness);
   if (which != 0) return;
+  const bool settled = batch.lease.purpose != LeasePurpose::kTrain && oracle_->nobody_died();
   const auto values = done.values.as<float>();
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
-    oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim], batch.mark);
+    oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim], batch.mark,
+                        settled);
     if (values[i * kSparseDim] != values[i * kSparseDim + 1] && scenario_.counts_row_codec == ValueCodec::kFp32)
       oracle_->Fail("a row was torn");
   }
@@ -188,6 +194,8 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
   if (batches_.empty() || client_.state() != worker::ClientState::kRunning) return;
   Batch batch = std::move(batches_.front());
   batches_.pop_front();
+  const std::uint64_t spared = client_.counters().cache_hits + client_.counters().combined_pushes;
+  oracle_->OnSpared(spared - std::exchange(spared_, spared));
   if (batch.lease.purpose == LeasePurpose::kTrain) {
     FinishTrain(&batch, now, out);
   } else if (batch.last_of_lease) {

@@ -75,6 +75,8 @@ class SimWorker {
   std::map<std::uint64_t, LeaseDone> done_at_tick_;                  // clock -> lease that is done when the tick is
   std::map<RequestId, std::pair<std::size_t, std::size_t>> pushes_;  // request -> record, sections
   std::map<RequestId, std::size_t> layer_pushes_;                    // of the dense table: request -> sections
+  bool evaluates_ = false;                                           // the batch before did
+  std::uint64_t spared_ = 0;                                         // told to the oracle
   bool asked_ = false, leaving_ = false, finished_ = false;
   std::optional<Clock> jump_to_;
   DataPosition position_;

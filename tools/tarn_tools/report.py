@@ -57,6 +57,7 @@ def headline(record):
             None if pulled is None else summary.byte_count(pulled),
             None if pushed is None else f"{summary.byte_count(pushed)} pushed",
         ),
+        ("Worker cache", summary.cache_text(record), None),
         (
             "Workers died",
             text("workers_died", "{:.0f}") if record.get("workers_died") else None,

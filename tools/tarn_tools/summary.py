@@ -11,6 +11,9 @@ FROM_METRICS = (
     "staleness_max",
     "pull_bytes",
     "push_bytes",
+    "cache_rows",
+    "cache_hits",
+    "combined_pushes",
     "workers_died",
 )
 FROM_SCHEDULER = ("eval_auc", "eval_logloss", "eval_accuracy", "parameters_hash")  # known at the end alone
@@ -68,6 +71,16 @@ def fleet_text(servers, shards, workers):
     return f"{counted(servers, 'server')} with {counted(shards, 'shard')} each, {counted(workers, 'worker')}"
 
 
+def cache_text(record):
+    """{"cache_rows": 200, "cache_hits": 50} -> "25.0% of 200 rows"; None if no worker has a cache or combines pushes."""
+    asked, found, combined = (number(record, key) or 0 for key in ("cache_rows", "cache_hits", "combined_pushes"))
+    parts = [
+        f"{100 * found / asked:.1f}% of {asked:,.0f} rows" if asked else None,
+        f"{combined:,.0f} pushes combined" if combined else None,
+    ]
+    return ", ".join(part for part in parts if part) or None
+
+
 def rows(record):
     """(name, text) pairs for a summary; fields that it lacks are left out."""
 
@@ -112,6 +125,7 @@ def rows(record):
                     None if pushed is None else byte_count(pushed) + " pushed",
                 ),
             ),
+            ("worker cache", cache_text(record)),
             ("workers died", get("workers_died") if record.get("workers_died") else None),
             ("batches repeated", get("batches_repeated") if record.get("batches_repeated") else None),
             ("parameters", record.get("parameters_hash")),

@@ -302,6 +302,9 @@ void Trainer::StageNext() {
 
 void Trainer::StartPulls(InFlight* batch) {
   const std::size_t tables = uses_.size();
+  const bool train = batch->prepared.lease.purpose == LeasePurpose::kTrain;
+  if (!train && !evaluates_) client_.DropKeptRows();  // rule H5
+  evaluates_ = !train;
   batch->pulled_at = Trace::SteadyClock::now();
   batch->values.resize(tables);
   for (std::size_t t = 0; t < tables; ++t) {
@@ -398,6 +401,9 @@ void Trainer::ReportMetrics() {
       {"push_bytes", double(c.push_bytes)},
       {"repeats", double(c.repeats)},
       {"unknown_lists", double(c.unknown_lists)},
+      {"cache_rows", double(c.cache_rows)},
+      {"cache_hits", double(c.cache_hits)},
+      {"combined_pushes", double(c.combined_pushes)},
       {"stage.read_seconds", source_->read_seconds()},
       {"stage.plan_seconds", source_->plan_seconds()},
       {"stage.pull_seconds", wait_pull_seconds_},

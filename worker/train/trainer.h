@@ -105,6 +105,7 @@ class Trainer {
   QualityTally lease_quality_;
   std::vector<LeaseDone> done_;
   std::multimap<std::uint64_t, LeaseDone> done_at_tick_;
+  bool evaluates_ = false;  // the batch before did
   bool asked_ = false, leaving_ = false, finished_ = false;
   std::optional<Clock> jump_to_;
 

@@ -299,6 +299,9 @@ class ReportTest(unittest.TestCase):
     def test_texts(self):
         self.assertEqual(progress.duration(95), "1:35")
         self.assertEqual(summary.byte_count(1536), "1.5 kB")
+        self.assertIsNone(summary.cache_text({"cache_rows": 0}))
+        spared = {"cache_rows": 2000, "cache_hits": 500, "combined_pushes": 7}
+        self.assertEqual(summary.cache_text(spared), "25.0% of 2,000 rows, 7 pushes combined")
         self.assertEqual(summary.fleet_text(1, 2, 1), "1 server with 2 shards each, 1 worker")
         self.assertEqual(charts.short(4e7, " ") + "B/s", "40 MB/s")
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}

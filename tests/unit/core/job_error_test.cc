@@ -99,6 +99,7 @@ TEST(JobError, IntegersAtTheLimitAndOnePast) {
       {"fleet", "worker_restarts", 0, 1000000, ""},
       {"fleet", "busy_poll_us", 0, 1000000, ""},
       {"consistency", "staleness", 0, 1048576, "mode = \"ssp\"\n"},
+      {"consistency", "push_every", 1, 1024, "mode = \"asp\"\nown_pushes = \"bounded\"\n"},
       {"storage", "checkpoints_kept", 1, 1000000, ""},
       {"storage", "checkpoint_chain", 0, 1000, ""},
       {"data", "integer_columns", 0, 4096, "format = \"libsvm\"\n" + train},
@@ -224,6 +225,46 @@ TEST(JobError, ConsistencyThatDoesNotFit) {
   EXPECT_EQ(ErrorOf("[tables.linear]\nstaleness = 1\n"),
             "job.toml:2: tables.linear.staleness: 1 with mode = \"bsp\": only \"ssp\" has a bound; leave staleness "
             "out or 0");
+}
+
+TEST(JobError, WorkerCacheThatDoesNotFit) {
+  EXPECT_EQ(ErrorOf("[consistency]\nmode = \"asp\"\nworker_cache = \"1MiB\"\n"),
+            "job.toml:3: consistency.worker_cache: worker_cache = 1MiB with mode = \"asp\": nothing says when a kept "
+            "row is too old; expected \"ssp\", whose staleness does");
+  EXPECT_EQ(ErrorOf("[consistency]\nworker_cache = 1023\n"),
+            "job.toml:2: consistency.worker_cache: 1023: expected 0 (nothing is kept) or at least 1KiB");
+  EXPECT_EQ(ErrorOf("[consistency]\nworker_cache = 1024\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[consistency]\nown_pushes = \"sean\"\n"),
+            "job.toml:2: consistency.own_pushes: unknown own_pushes 'sean': expected one of seen, bounded; the nearest "
+            "is 'seen'");
+  // What a table's mode does not know is off, unless the table asks for it.
+  const std::string ssp = "[consistency]\nmode = \"ssp\"\nstaleness = 4\nworker_cache = 4096\n";
+  EXPECT_EQ(ErrorOf(ssp + "[tables.linear]\nmode = \"asp\"\n"), "accepted");
+  EXPECT_NE(ErrorOf(ssp + "[tables.linear]\nmode = \"asp\"\nworker_cache = 4096\n"), "accepted");
+}
+
+TEST(JobError, PushEveryThatDoesNotFit) {
+  const std::string bounded = "own_pushes = \"bounded\"\n", ssp = "[consistency]\nmode = \"ssp\"\nstaleness = 3\n";
+  EXPECT_EQ(ErrorOf("[consistency]\npush_every = 2\n" + bounded),
+            "job.toml:2: consistency.push_every: push_every = 2: with mode = \"bsp\" and apply = \"aggregated\" each "
+            "clock's pushes are waited for or applied by themselves; expected \"ssp\" or \"asp\", and \"immediate\"");
+  EXPECT_NE(ErrorOf(ssp + "apply = \"aggregated\"\npush_every = 2\n" + bounded), "accepted");
+  EXPECT_EQ(ErrorOf(ssp + "push_every = 2\n"),
+            "job.toml:4: consistency.push_every: push_every = 2: no pull sees pushes that still lie in the worker; "
+            "expected own_pushes = \"bounded\"");
+  EXPECT_EQ(ErrorOf(ssp + bounded + "push_every = 4\n"), "accepted");
+  EXPECT_EQ(ErrorOf(ssp + bounded + "push_every = 5\n"),
+            "job.toml:5: consistency.push_every: push_every = 5: a worker would wait for its own pushes; expected at "
+            "most staleness + 1 = 4");
+  EXPECT_EQ(ErrorOf("[consistency]\nmode = \"asp\"\npush_every = 1024\n" + bounded), "accepted");
+  // Ticks are of all tables.
+  EXPECT_EQ(ErrorOf(ssp + bounded + "push_every = 4\n[tables.layer]\nmode = \"bsp\"\n"),
+            "job.toml:5: consistency.push_every: push_every = 4: a worker's clock stands still meanwhile, but "
+            "[tables.layer] lets it be behind by 0 clocks; expected at most 1");
+  EXPECT_EQ(ErrorOf(ssp + "[tables.rows]\nstaleness = 8\npush_every = 5\n" + bounded),
+            "job.toml:2: consistency.mode: push_every = 5: a worker's clock stands still meanwhile, but [consistency] "
+            "lets it be behind by 3 clocks; expected at most 4");
+  EXPECT_EQ(ErrorOf(ssp + "[tables.rows]\nstaleness = 8\npush_every = 4\n" + bounded), "accepted");
 }
 
 TEST(JobError, DataThatDoesNotFit) {

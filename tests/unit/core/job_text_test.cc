@@ -79,8 +79,13 @@ Job RandomJob(std::uint64_t seed) {
     spec->learning_rate += 0.001f;
   }
   job.consistency = {ConsistencyMode::kSsp, std::uint32_t(seed % 9), ApplyMode(seed % 2)};
-  job.tables["factors"] = {
-      true, {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate}, true, false, ValueCodec::kBf16, ValueCodec::kFp32};
+  job.worker_cache = {(seed % 3) << 20, OwnPushes(seed % 2), 1};
+  TableOverride& factors = job.tables["factors"];
+  factors.has_consistency = factors.has_worker_cache = factors.has_pull_codec = true;
+  factors.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};
+  factors.pull_codec = ValueCodec::kBf16;
+  const std::uint32_t clocks = 1 + std::uint32_t(seed % 9);
+  factors.worker_cache = {0, clocks > 1 ? OwnPushes::kBounded : OwnPushes::kSeen, clocks};
   job.tables["a.b"] = {};
   job.tables["old"].has_row_codec = job.tables["old"].has_life = true;
   job.tables["old"].row_codec = ValueCodec::kFp16;
@@ -181,6 +186,11 @@ TEST(JobNames, BothWays) {
     ModelKind kind{};
     ASSERT_TRUE(ParseName(name, kind));
     EXPECT_EQ(Name(kind), name);
+  }
+  for (std::string_view name : {"seen", "bounded"}) {
+    OwnPushes own{};
+    ASSERT_TRUE(ParseName(name, own));
+    EXPECT_EQ(Name(own), name);
   }
   for (std::string_view name : {"none", "checkpoint", "log"}) {
     Durability durability{};

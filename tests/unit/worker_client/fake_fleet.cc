@@ -75,10 +75,11 @@ std::optional<PullReply> FakeShard::Answer(const Parked& parked, Buffer* values)
   const std::uint32_t dim = tables.at(pull.table).dim;
   std::vector<float> rows;
   for (Key key : parked.keys)
-    for (std::uint32_t d = 0; d < dim; ++d) rows.push_back(ValueOf(pull.table, key, d));
+    for (std::uint32_t d = 0; d < dim; ++d) rows.push_back(ValueOf(pull.table, key, d) + shift);
   *values = Buffer::Allocate(parked.keys.size() * CodecRowBytes(pull.codec, dim));
   kernels::EncodeRows(pull.codec, dim, parked.keys.size(), rows.data(), values->data());
-  return PullReply{pull.request, pull.table, minimum.value_or(pull.clock), pull.codec, pull.keys.count};
+  const Clock told = told_minimum.value_or(minimum.value_or(pull.clock));
+  return PullReply{pull.request, pull.table, told, pull.codec, pull.keys.count};
 }
 
 std::vector<Body> FakeShard::Handle(const Message& message, std::vector<Buffer>* values) {

@@ -37,7 +37,9 @@ class FakeShard {
   std::map<PartitionId, Sequence> watermark;
   std::map<std::uint64_t, std::vector<Key>> lists;  // that it holds
   std::vector<Applied> applied;
-  std::optional<Clock> minimum;  // pulls of later clocks are parked; none: all are answered
+  std::optional<Clock> minimum;       // pulls of later clocks are parked; none: all are answered
+  std::optional<Clock> told_minimum;  // what replies say, if not that
+  float shift = 0;                    // added to all values
   Clock ticked;
   std::map<TableId, TableSpec> tables;
 

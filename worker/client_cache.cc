@@ -1,0 +1,113 @@
+#include "worker/client_cache.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "core/hash.h"
+#include "kernels/rows.h"
+#include "worker/client_pushes.h"
+
+namespace tarn::worker {
+namespace {
+
+// The oldest version that a pull for use at `use` may be answered with (rule H1). Tables of `asp` keep no rows.
+Clock OldestAllowed(const ConsistencySpec& consistency, Clock use) {
+  const std::uint64_t bound = consistency.mode == ConsistencyMode::kSsp ? consistency.staleness : 0;
+  return Clock(use.value - std::min(use.value, bound));
+}
+
+}  // namespace
+
+CachedPull::CachedPull(KeptTable* table, const Plan& plan, Clock least)
+    : table_(table),
+      least_(least),
+      dim_(plan.dim),
+      rows_(Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float))) {}
+
+RowCache::Found CachedPull::Read(const Plan& plan) {
+  return table_->rows.Read(plan.keys, least_, rows_.as_mutable<float>().data(), &missing_);
+}
+
+Plan CachedPull::Missing(const Plan& plan) {
+  Plan part{.table = plan.table, .dim = plan.dim, .keys = {}, .runs = {}, .index = {}};
+  part.keys.reserve(missing_.size());
+  auto run = plan.runs.begin();
+  for (const std::uint32_t place : missing_) {
+    while (place >= run->begin + run->count) ++run;
+    const auto next = static_cast<std::uint32_t>(part.keys.size());
+    if (part.runs.empty() || part.runs.back().partition != run->partition)
+      part.runs.push_back({run->partition, next, 0});
+    ++part.runs.back().count;
+    part.keys.push_back(plan.keys[place]);
+  }
+  return part;
+}
+
+void CachedPull::Keep(const KeyList& keys, const Buffer& frame, std::span<const PlanRun> parts, const Buffer& values,
+                      Clock version) {
+  const auto rows = values.as<float>();
+  std::vector<Key> range(keys.codec == KeyCodec::kRange ? keys.count : 0);
+  std::iota(range.begin(), range.end(), keys.first_key);
+  std::span<const Key> left = range.empty() ? frame.as<Key>() : range;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Section& section = keys.sections[i];
+    const std::span<const Key> here = left.first(section.count);
+    left = left.subspan(section.count);
+    // Asked for before the last own push here, so that the answer may be without it.
+    if (table_->sees_own_pushes && section.sequence < table_->pushed[section.partition.value]) continue;
+    table_->rows.Keep(here, rows.data() + std::size_t{parts[i].begin} * dim_, version, least_);
+  }
+}
+
+Buffer CachedPull::Join(Buffer missing) {
+  if (missing.size() == rows_.size()) return missing;
+  kernels::ScatterByIndex(dim_, missing_.size(), std::as_const(missing).as<float>().data(), missing_.data(),
+                          rows_.as_mutable<float>().data());
+  return std::move(rows_);
+}
+
+void ClientCache::Begin(std::size_t partitions) {
+  const Job& job = desk_->job_file;
+  partitions_ = partitions;
+  on_ = job.worker_cache.bytes != 0 ||
+        std::ranges::any_of(job.tables, [](const auto& table) { return table.second.worker_cache.bytes != 0; });
+}
+
+KeptTable* ClientCache::Find(const TableSpec& spec) {
+  const auto [it, fresh] = tables_.try_emplace(spec.id);
+  if (!fresh) return it->second.get();
+  const WorkerCacheSpec& cache = WorkerCacheOf(desk_->job_file, spec.name);
+  if (cache.bytes == 0 || spec.consistency.mode == ConsistencyMode::kAsp) return nullptr;
+  const std::uint64_t rows_max = spec.kind == TableKind::kDense ? spec.rows : std::numeric_limits<std::uint64_t>::max();
+  // An aggregated table shows nobody's pushes before their clock is over, the worker's own neither.
+  const bool sees_own = cache.own_pushes == OwnPushes::kSeen && spec.consistency.apply == ApplyMode::kImmediate;
+  it->second.reset(
+      new KeptTable{RowCache(cache.bytes, spec.dim, rows_max), sees_own, std::vector<Sequence>(partitions_)});
+  return it->second.get();
+}
+
+std::unique_ptr<CachedPull> ClientCache::Look(KeptTable* table, const TableSpec& spec, const Plan& plan, Clock use) {
+  auto pull = std::make_unique<CachedPull>(table, plan, OldestAllowed(spec.consistency, use));
+  const RowCache::Found found = pull->Read(plan);
+  desk_->counters.cache_rows += plan.keys.size();
+  desk_->counters.cache_hits += found.rows;
+  if (found.rows != 0 && use > found.oldest) pull->staleness = use.value - found.oldest.value;
+  return pull;
+}
+
+void ClientCache::OnPush(KeptTable* table, const Plan& plan, const ClientPushes& pushes) {
+  if (!table->sees_own_pushes) return;
+  table->rows.Drop(plan.keys);
+  for (const PlanRun& run : plan.runs) table->pushed[run.partition.value] = pushes.LastSequence(run.partition);
+}
+
+void ClientCache::Clear() {
+  for (auto& [id, table] : tables_)
+    if (table != nullptr) table->rows.Clear();
+}
+
+std::uint64_t ClientCache::Hash() const { return HashCombine(desk_->counters.cache_rows, desk_->counters.cache_hits); }
+
+}  // namespace tarn::worker
