@@ -141,6 +141,8 @@ struct TableOverride {
   bool has_row_codec = false, has_life = false;
   ValueCodec row_codec = ValueCodec::kFp32;
   LifeSpec life;
+  bool has_top_k = false;
+  TopKSpec top_k;
   friend bool operator==(const TableOverride&, const TableOverride&) = default;
 };
 

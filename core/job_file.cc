@@ -15,6 +15,7 @@
 #include "core/limits.h"
 #include "core/names.h"
 #include "core/section_reader.h"
+#include "core/top_k_fields.h"
 
 namespace tarn {
 namespace {
@@ -209,6 +210,19 @@ void ReadLife(SectionReader& in, TableOverride& out) {
   VisitLife(in, out.life);
 }
 
+// What topk is for, and what its keys are of.
+Status ReadTopK(SectionReader& in, TableOverride& out) {
+  out.has_top_k = in.Has("push_topk") || in.Has("residual_memory");
+  VisitTopK(in, out.top_k);
+  if (out.pull_codec == ValueCodec::kTopK)
+    return in.Refusal({"pull_codec"}, "\"topk\": expected fp32, bf16, fp16 or int8 (topk is for push_codec)");
+  if (out.has_top_k && out.push_codec != ValueCodec::kTopK)
+    return in.Refusal({"push_topk", "residual_memory"}, "means nothing without push_codec = \"topk\"");
+  if (Status fits = Validate(out.top_k); !fits)
+    return in.Refusal({"residual_memory", "push_topk"}, fits.error().message);
+  return {};
+}
+
 Status ReadTable(SectionReader in, const Job& job, TableOverride& out) {
   out.has_pull_codec = in.Has("pull_codec");
   out.has_push_codec = in.Has("push_codec");
@@ -216,9 +230,10 @@ Status ReadTable(SectionReader in, const Job& job, TableOverride& out) {
   out.has_consistency = in.Has("mode") || in.Has("staleness") || in.Has("apply");
   VisitCodecs(in, out);
   ReadLife(in, out);
+  TARN_RETURN_IF_ERROR(ReadTopK(in, out));
   if (!IsPlain(out.row_codec))
     return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
-                                                 "push_codec)",
+                                                 "push_codec, topk for push_codec)",
                                                  Name(out.row_codec)));
   TableRules rules{job.consistency, job.worker_cache};
   TARN_RETURN_IF_ERROR(ReadConsistency(in, rules));
@@ -226,6 +241,10 @@ Status ReadTable(SectionReader in, const Job& job, TableOverride& out) {
   out.has_worker_cache =
       rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") || in.Has("push_every");
   if (out.has_worker_cache) out.worker_cache = rules.worker_cache;
+  if (out.push_codec == ValueCodec::kTopK && rules.worker_cache.push_every > 1)
+    return in.Refusal({"push_codec"}, fmt::format("\"topk\" with push_every = {}: what a push leaves out goes with the "
+                                                  "next one already; expected push_every = 1 for this table",
+                                                  rules.worker_cache.push_every));
   if (Status fits = Validate(out.life); !fits)
     return in.Refusal({"min_score", "score_decay", "expire_seconds", "expire_clocks", "life"}, fits.error().message);
   return {};
@@ -320,6 +339,7 @@ void ApplyOverride(const TableOverride& own, TableSpec* spec) {
   if (own.has_push_codec) spec->push_codec = own.push_codec;
   if (own.has_row_codec) spec->row_codec = own.row_codec;
   if (own.has_life) spec->life = own.life;
+  if (own.has_top_k) spec->top_k = own.top_k;
 }
 
 const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table) {

@@ -6,6 +6,7 @@
 #include "core/job.h"
 #include "core/job_fields.h"
 #include "core/names.h"
+#include "core/top_k_fields.h"
 
 namespace tarn {
 namespace {
@@ -97,6 +98,7 @@ void WriteTable(SectionWriter& out, const std::string& name, const TableOverride
   if (table.has_pull_codec) out.Name("pull_codec", table.pull_codec);
   if (table.has_push_codec) out.Name("push_codec", table.push_codec);
   if (table.has_row_codec) out.Name("row_codec", table.row_codec);
+  if (table.has_top_k) VisitTopK(out, table.top_k);
   if (table.has_life) VisitLife(out, table.life);
 }
 

@@ -105,8 +105,16 @@ inline constexpr std::size_t kServerMemoryMin = std::size_t{64} << 20;   // a bu
 inline constexpr std::size_t kWaitingMessagesMax = 4096;                 // of a shard, for cold rows
 inline constexpr std::size_t kWaitingBytesMax = std::size_t{256} << 20;  // of them
 
+// Worker state.
+inline constexpr std::uint64_t kResidualBytesMin = 1 << 10;  // of one table, where a push sends the largest alone
+inline constexpr std::uint64_t kResidualBytesDefault = std::uint64_t{64} << 20;
+inline constexpr std::uint64_t kResidualBytesMax = std::uint64_t{64} << 30;
+inline constexpr std::size_t kBlobChunkBytes = 256 << 10;                // of a blob, about; at least a row
+inline constexpr std::size_t kBlobPieceBytesMax = std::size_t{1} << 20;  // of one message
+inline constexpr std::uint64_t kBlobBytesMax = std::uint64_t{1} << 40;   // of one worker
+inline constexpr std::uint32_t kBlobsMax = kWorkersMax;                  // of a checkpoint
+
 // Control.
-inline constexpr std::size_t kBlobBytesMax = std::size_t{4} << 20;  // worker state, metrics of a lease
 inline constexpr std::uint32_t kLeasesPerWorkerMax = 64;
 
 // Data.

@@ -42,6 +42,7 @@ Status CheckFile(const std::string& directory, const CheckpointFile& file) {
 Status CheckFiles(const std::string& directory, const Manifest& manifest) {
   for (const Generation& generation : manifest.generations)
     for (const CheckpointFile& file : generation.files) TARN_RETURN_IF_ERROR(CheckFile(directory, file));
+  for (const WorkerBlob& blob : manifest.blobs) TARN_RETURN_IF_ERROR(CheckFile(directory, blob.file));
   return {};
 }
 
@@ -80,6 +81,7 @@ Status WriteManifest(const std::string& directory, const Manifest& manifest) {
   const std::string path = directory + "/" + kManifestName;
   std::size_t files = 0;
   for (const Generation& generation : manifest.generations) files += generation.files.size();
+  files += manifest.blobs.size();
   if (files > limits::kManifestFilesMax)
     return Fail(ErrorCode::kTooLarge,
                 fmt::format("{}: {} files, expected at most {}", path, files, limits::kManifestFilesMax));

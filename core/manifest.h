@@ -62,6 +62,14 @@ struct Generation {
   std::uint64_t bytes() const;          // of its files
 };
 
+// What a worker had of its own at the cut (core/worker_blob.h): goes to the same rank of a fleet that goes on from
+// here.
+struct WorkerBlob {
+  WorkerRank rank;
+  Incarnation incarnation;
+  CheckpointFile file;
+};
+
 struct Manifest {
   std::string job_text;           // as resolved
   std::uint64_t fingerprint = 0;  // of that job
@@ -79,7 +87,8 @@ struct Manifest {
   std::uint64_t batches_behind = 0;    // K2: trained after the positions were noted, and repeated by a resume
   std::uint64_t workers_died = 0;
   double seconds = 0, train_seconds = 0;
-  std::string best_checkpoint;  // directory; empty: none yet
+  std::string best_checkpoint;    // directory; empty: none yet
+  std::vector<WorkerBlob> blobs;  // in order of rank, one of each at most; of this checkpoint alone
 };
 
 // Replaces directory/MANIFEST so that a reader sees the old one or the new one, and makes it and the directory's

@@ -54,13 +54,25 @@ Offset<fb::DataState> WriteData(FlatBufferBuilder& b, const DataState& data) {
                              quality);
 }
 
+Offset<wire::CheckpointFile> WriteFile(FlatBufferBuilder& b, const CheckpointFile& file) {
+  const auto name = b.CreateString(file.name);
+  return wire::CreateCheckpointFile(b, name, file.bytes, file.crc32c, file.rows, file.removed, file.seen,
+                                    file.first.value, file.last.value);
+}
+
 std::vector<Offset<wire::CheckpointFile>> WriteFiles(FlatBufferBuilder& b, const std::vector<CheckpointFile>& files) {
   std::vector<Offset<wire::CheckpointFile>> out;
   out.reserve(files.size());
-  for (const CheckpointFile& file : files) {
-    const auto name = b.CreateString(file.name);
-    out.push_back(wire::CreateCheckpointFile(b, name, file.bytes, file.crc32c, file.rows, file.removed, file.seen,
-                                             file.first.value, file.last.value));
+  for (const CheckpointFile& file : files) out.push_back(WriteFile(b, file));
+  return out;
+}
+
+std::vector<Offset<fb::WorkerBlob>> WriteBlobs(FlatBufferBuilder& b, const std::vector<WorkerBlob>& blobs) {
+  std::vector<Offset<fb::WorkerBlob>> out;
+  out.reserve(blobs.size());
+  for (const WorkerBlob& blob : blobs) {
+    const auto file = WriteFile(b, blob.file);
+    out.push_back(fb::CreateWorkerBlob(b, blob.rank.value, blob.incarnation.value, file));
   }
   return out;
 }
@@ -90,11 +102,12 @@ std::string BodyOf(const Manifest& m) {
   const auto epochs_at = b.CreateVector(epochs);
   const auto data = WriteData(b, m.data);
   const auto best = b.CreateString(m.best_checkpoint);
+  const auto blobs_at = b.CreateVector(WriteBlobs(b, m.blobs));
   fb::FinishManifestBuffer(
       b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, tables_at, {},
                             m.state_hash.value_or(0), m.next_incarnation.value, m.resume_clock.value, data, epochs_at,
                             m.samples, m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds,
-                            best, generations_at, m.state_hash.has_value()));
+                            best, generations_at, m.state_hash.has_value(), blobs_at));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
@@ -116,6 +129,8 @@ class Reader {
     } else if (m.generations() != nullptr) {
       for (const fb::Generation* generation : *m.generations()) out.generations.push_back(ReadGeneration(*generation));
     }
+    if (m.blobs() != nullptr)
+      for (const fb::WorkerBlob* blob : *m.blobs()) out.blobs.push_back(ReadBlob(*blob));
     CheckGenerations(out);
     if (version == 1 || m.whole_hash()) out.state_hash = m.state_hash();
     out.next_incarnation = Incarnation(m.next_incarnation());
@@ -148,10 +163,25 @@ class Reader {
   static std::vector<CheckpointFile> ReadFiles(const flatbuffers::Vector<Offset<wire::CheckpointFile>>* files) {
     std::vector<CheckpointFile> out;
     if (files == nullptr) return out;
-    for (const wire::CheckpointFile* file : *files)
-      out.push_back({Text(file->name()), file->bytes(), file->crc32c(), file->rows(), file->removed(), file->seen(),
-                     PartitionId(file->first_partition()), PartitionId(file->last_partition())});
+    for (const wire::CheckpointFile* file : *files) out.push_back(ReadFile(*file));
     return out;
+  }
+
+  static CheckpointFile ReadFile(const wire::CheckpointFile& file) {
+    return {Text(file.name()),
+            file.bytes(),
+            file.crc32c(),
+            file.rows(),
+            file.removed(),
+            file.seen(),
+            PartitionId(file.first_partition()),
+            PartitionId(file.last_partition())};
+  }
+
+  WorkerBlob ReadBlob(const fb::WorkerBlob& m) {
+    if (m.file() == nullptr) bad_ = "blobs (no file)";
+    return {WorkerRank(m.rank()), Incarnation(m.incarnation()),
+            m.file() == nullptr ? CheckpointFile() : ReadFile(*m.file())};
   }
 
   Generation ReadGeneration(const fb::Generation& m) {
@@ -168,13 +198,21 @@ class Reader {
     return out;
   }
 
-  // In order, and no file twice.
+  // In order, and no file or rank twice.
   void CheckGenerations(const Manifest& m) {
     std::set<std::string> names;
     for (std::size_t i = 0; i < m.generations.size(); ++i) {
       if (i > 0 && m.generations[i].id <= m.generations[i - 1].id) bad_ = "generations (not in ascending order)";
       for (const CheckpointFile& file : m.generations[i].files)
         if (!names.insert(file.name).second) bad_ = fmt::format("generations (file '{}' twice)", file.name);
+    }
+    if (m.blobs.size() > limits::kBlobsMax) bad_ = fmt::format("blobs ({} of them)", m.blobs.size());
+    for (std::size_t i = 0; i < m.blobs.size(); ++i) {
+      if (i > 0 && m.blobs[i].rank <= m.blobs[i - 1].rank) bad_ = "blobs (not in ascending order)";
+      if (!names.insert(m.blobs[i].file.name).second)
+        bad_ = fmt::format("blobs (file '{}' twice)", m.blobs[i].file.name);
+      if (m.blobs[i].file.bytes == 0 || m.blobs[i].file.bytes > limits::kBlobBytesMax)
+        bad_ = fmt::format("blobs (file '{}' of {} bytes)", m.blobs[i].file.name, m.blobs[i].file.bytes);
     }
   }
 

@@ -6,11 +6,12 @@ namespace tarn {
 
 std::string_view BodyName(const Body& body) {
   static constexpr std::array<std::string_view, std::variant_size_v<Body>> kNames = {
-      "Pull",     "PullReply",        "Push",         "PushAck",        "PushPull",
-      "Tick",     "TickAck",          "Prefetch",     "ErrorReply",     "Join",
-      "Welcome",  "Heartbeat",        "HeartbeatAck", "ViewUpdate",     "CreateTable",
-      "Barrier",  "LeaseRequest",     "LeaseReply",   "CheckpointPart", "Leave",
-      "Shutdown", "CheckpointRequest"};
+      "Pull",     "PullReply",         "Push",         "PushAck",        "PushPull",
+      "Tick",     "TickAck",           "Prefetch",     "ErrorReply",     "Join",
+      "Welcome",  "Heartbeat",         "HeartbeatAck", "ViewUpdate",     "CreateTable",
+      "Barrier",  "LeaseRequest",      "LeaseReply",   "CheckpointPart", "Leave",
+      "Shutdown", "CheckpointRequest", "PutBlob",      "PutBlobAck",     "GetBlob",
+      "BlobPiece"};
   return kNames[body.index()];
 }
 

@@ -175,7 +175,8 @@ struct Welcome {
   std::string job_text;          // the job, as resolved TOML
   std::string resume_directory;  // shard: checkpoint to load before it confirms a view; empty: none
   View view;
-  LogOrder log;  // shard
+  LogOrder log;                  // shard
+  std::uint64_t blob_bytes = 0;  // worker: of the state that its rank goes on from, to be fetched (rule K10); 0: none
 };
 
 // Progress of a node; also the confirmation of a view. Sent every heartbeat period and at once after a new view.
@@ -258,7 +259,8 @@ struct LeaseReply {
 };
 
 // shard -> scheduler: its part of checkpoint `id` is written (or failed: code, message).
-// worker -> scheduler: its state when it reached the clock of an at_clock order.
+// worker -> scheduler: its state when it reached the clock of an at_clock order; another, with a file, once its blob
+// is written.
 // Repeated until the view no longer has the order. code kNotFound: the order's base is not there any more.
 struct CheckpointFile {
   std::string name;  // relative to the order's directory
@@ -289,6 +291,27 @@ struct CheckpointPart {
   std::optional<std::uint64_t> whole_hash;  // shard: over all its rows, where it is known
 };
 
+// worker -> shard: some bytes of the worker's blob for a checkpoint (rule K9). values: those at `offset`, of `total`.
+// Repeated until the acknowledgement comes; one piece at a time.
+struct PutBlob {
+  CheckpointId checkpoint;
+  std::uint64_t offset = 0, total = 0;
+};
+// shard -> worker: so many bytes are written, the next ones are wanted; once all are durable, in this file.
+struct PutBlobAck {
+  CheckpointId checkpoint;
+  std::uint64_t received = 0;
+  CheckpointFile file;  // no name: not all yet
+};
+// worker -> shard: wants the bytes at `offset` of the blob of its rank, of the checkpoint that was resumed from.
+struct GetBlob {
+  std::uint64_t offset = 0;
+};
+// shard -> worker. values: those at `offset`, of `total`.
+struct BlobPiece {
+  std::uint64_t offset = 0, total = 0;
+};
+
 // tool -> scheduler: cut a checkpoint now. scheduler -> tool: it is whole, in `directory`; or it is not yet (kOk, no
 // directory); or code and message say why there is none. Repeated with the same number until one of the others comes.
 struct CheckpointRequest {
@@ -313,7 +336,7 @@ struct Shutdown {
 
 using Body = std::variant<Pull, PullReply, Push, PushAck, PushPull, Tick, TickAck, Prefetch, ErrorReply, Join, Welcome,
                           Heartbeat, HeartbeatAck, ViewUpdate, CreateTable, Barrier, LeaseRequest, LeaseReply,
-                          CheckpointPart, Leave, Shutdown, CheckpointRequest>;
+                          CheckpointPart, Leave, Shutdown, CheckpointRequest, PutBlob, PutBlobAck, GetBlob, BlobPiece>;
 
 struct Message {
   std::uint64_t job = 0;  // Fingerprint of the job; 0 in a Join
@@ -321,7 +344,7 @@ struct Message {
   Epoch epoch;  // of the sender's route map
   Body body;
   Buffer keys;    // Pull, Push, PushPull, Prefetch: see KeyCodec
-  Buffer values;  // PullReply, Push, PushPull: count rows in the codec
+  Buffer values;  // PullReply, Push, PushPull: count rows in the codec; PutBlob, BlobPiece: bytes
 };
 
 // "Pull", "PushAck", ...

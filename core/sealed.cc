@@ -44,6 +44,12 @@ std::string Seal(const SealedFormat& format, std::string_view body) {
   return out + summed;
 }
 
+std::size_t SealedSize(std::string_view bytes) {
+  if (bytes.size() < kBodyAt) return bytes.size();
+  const auto body = At<std::uint64_t>(bytes, kSizeAt);
+  return body > bytes.size() - kBodyAt ? bytes.size() : kBodyAt + body;
+}
+
 Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, const std::string& origin) {
   const auto corrupt = [&origin](std::string_view what) {
     return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));

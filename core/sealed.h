@@ -21,6 +21,10 @@ struct SealedFormat {
 
 std::string Seal(const SealedFormat& format, std::string_view body);
 
+// How many bytes the envelope at the beginning of `bytes`, and what is in it, take, as it says itself; as many as there
+// are if it is cut off.
+std::size_t SealedSize(std::string_view bytes);
+
 struct Unsealed {
   std::uint32_t version = 0;
   std::vector<std::uint64_t> words;  // the body, aligned for FlatBuffers, which are read where they lie

@@ -10,7 +10,7 @@ namespace tarn {
 
 namespace {
 
-static_assert(SameEnd(wire::ValueCodec::MAX, ValueCodec::kInt8));
+static_assert(SameEnd(wire::ValueCodec::MAX, ValueCodec::kTopK));
 static_assert(SameEnd(wire::TableKind::MAX, TableKind::kSparse));
 static_assert(SameEnd(wire::InitializerKind::MAX, InitializerKind::kNormal));
 static_assert(SameEnd(wire::OptimizerKind::MAX, OptimizerKind::kFtrl));
@@ -44,7 +44,8 @@ class Decoder {
                   .pull_codec = Enum<ValueCodec>(m->pull_codec(), "table.pull_codec"),
                   .push_codec = Enum<ValueCodec>(m->push_codec(), "table.push_codec"),
                   .row_codec = Enum<ValueCodec>(m->row_codec(), "table.row_codec"),
-                  .life = Life(m->life())};
+                  .life = Life(m->life()),
+                  .top_k = TopK(m->top_k())};
     if (!status_) return std::unexpected(status_.error());
     return out;
   }
@@ -97,6 +98,10 @@ class Decoder {
             .sweep_clocks = m->sweep_clocks()};
   }
 
+  static TopKSpec TopK(const wire::TopKSpec* m) {
+    return m == nullptr ? TopKSpec() : TopKSpec{m->share(), m->residual_bytes()};
+  }
+
   OptimizerSpec Optimizer(const wire::OptimizerSpec& m) {
     const wire::ScheduleSpec& s = m.schedule();
     return {.kind = Enum<OptimizerKind>(m.kind(), "table.optimizer.kind"),
@@ -135,12 +140,13 @@ flatbuffers::Offset<wire::TableSpec> EncodeTable(flatbuffers::FlatBufferBuilder*
   const LifeSpec& l = spec.life;
   const wire::LifeSpec life(l.on, l.admit_count, l.admit_probability, l.min_score, l.score_decay, l.expire_clocks,
                             l.expire_seconds, l.rows_max, l.sweep_clocks);
+  const wire::TopKSpec top_k(spec.top_k.share, spec.top_k.residual_bytes);
   const auto name = builder->CreateString(spec.name);
-  return wire::CreateTableSpec(*builder, spec.id.value, name, static_cast<wire::TableKind>(spec.kind), spec.dim,
-                               spec.rows, &initializer, &optimizer, &consistency,
-                               static_cast<wire::ValueCodec>(spec.pull_codec),
-                               static_cast<wire::ValueCodec>(spec.push_codec),
-                               static_cast<wire::ValueCodec>(spec.row_codec), l == LifeSpec{} ? nullptr : &life);
+  return wire::CreateTableSpec(
+      *builder, spec.id.value, name, static_cast<wire::TableKind>(spec.kind), spec.dim, spec.rows, &initializer,
+      &optimizer, &consistency, static_cast<wire::ValueCodec>(spec.pull_codec),
+      static_cast<wire::ValueCodec>(spec.push_codec), static_cast<wire::ValueCodec>(spec.row_codec),
+      l == LifeSpec{} ? nullptr : &life, spec.top_k == TopKSpec() ? nullptr : &top_k);
 }
 
 Expected<TableSpec> DecodeTable(const wire::TableSpec* table) { return Decoder().Table(table); }

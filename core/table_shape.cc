@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/byte_size.h"
 #include "core/life_fields.h"
 #include "core/optimizer_fields.h"
+#include "core/top_k_fields.h"
 
 namespace tarn {
 
@@ -44,6 +46,7 @@ struct Settings {
   void Integer(const char* key, const std::uint64_t& value, std::uint64_t, std::uint64_t) {
     all.emplace_back(key, fmt::format("{}", value));
   }
+  void Bytes(const char* key, std::uint64_t value) { all.emplace_back(key, ToByteSize(value)); }
 };
 
 Settings SettingsOf(const TableSpec& spec) {
@@ -52,6 +55,7 @@ Settings SettingsOf(const TableSpec& spec) {
   settings.all.emplace_back("consistency", Describe(spec.consistency));
   settings.Name("pull_codec", spec.pull_codec);
   settings.Name("push_codec", spec.push_codec);
+  VisitTopK(settings, spec.top_k);
   VisitLife(settings, spec.life);
   return settings;
 }

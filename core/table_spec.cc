@@ -5,11 +5,13 @@
 #include <cmath>
 #include <utility>
 
+#include "core/byte_size.h"
 #include "core/hash.h"
 #include "core/life_fields.h"
 #include "core/limits.h"
 #include "core/names.h"
 #include "core/optimizer_fields.h"
+#include "core/top_k_fields.h"
 
 namespace tarn {
 namespace {
@@ -34,8 +36,11 @@ constexpr Named<ConsistencyMode> kModes[] = {
     {ConsistencyMode::kBsp, "bsp"}, {ConsistencyMode::kSsp, "ssp"}, {ConsistencyMode::kAsp, "asp"}};
 constexpr Named<ApplyMode> kApplyModes[] = {{ApplyMode::kImmediate, "immediate"},
                                             {ApplyMode::kAggregated, "aggregated"}};
-constexpr Named<ValueCodec> kCodecs[] = {
-    {ValueCodec::kFp32, "fp32"}, {ValueCodec::kBf16, "bf16"}, {ValueCodec::kFp16, "fp16"}, {ValueCodec::kInt8, "int8"}};
+constexpr Named<ValueCodec> kCodecs[] = {{ValueCodec::kFp32, "fp32"},
+                                         {ValueCodec::kBf16, "bf16"},
+                                         {ValueCodec::kFp16, "fp16"},
+                                         {ValueCodec::kInt8, "int8"},
+                                         {ValueCodec::kTopK, "topk"}};
 
 Status Invalid(std::string message) { return Fail(ErrorCode::kInvalidArgument, std::move(message)); }
 
@@ -51,6 +56,11 @@ class RangeChecker {
   void Integer(std::string_view key, std::uint64_t value, std::uint64_t low, std::uint64_t high) {
     if (status_ && (value < low || value > high))
       status_ = Invalid(fmt::format("{} = {}: expected {} to {}", key, value, low, high));
+  }
+  void Bytes(std::string_view key, std::uint64_t value) {
+    if (status_ && (value < limits::kResidualBytesMin || value > limits::kResidualBytesMax))
+      status_ = Invalid(fmt::format("{} = {}: expected {} to {}", key, ToByteSize(value),
+                                    ToByteSize(limits::kResidualBytesMin), ToByteSize(limits::kResidualBytesMax)));
   }
   template <typename E>
   void Name(std::string_view key, E value) {
@@ -87,13 +97,18 @@ Status ValidateShape(const TableSpec& spec) {
   return {};
 }
 
-// int8 is for rows in transit that it makes smaller.
+// int8 is for rows in transit that it makes smaller, topk for gradients.
 Status ValidateCodecs(const TableSpec& spec) {
   if (!IsPlain(spec.row_codec))
     return Invalid(
         fmt::format("table {}: row_codec = \"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
-                    "push_codec)",
+                    "push_codec, topk for push_codec)",
                     Quoted(spec.name), Name(spec.row_codec)));
+  if (spec.pull_codec == ValueCodec::kTopK)
+    return Invalid(
+        fmt::format("table {}: pull_codec = \"topk\": expected fp32, bf16, fp16 or int8 (topk is for "
+                    "push_codec)",
+                    Quoted(spec.name)));
   for (const auto& [key, codec] : {std::pair{"pull_codec", spec.pull_codec}, std::pair{"push_codec", spec.push_codec}})
     if (CodecRowBytes(codec, spec.dim) > CodecRowBytes(ValueCodec::kFp32, spec.dim))
       return Invalid(
@@ -192,11 +207,17 @@ Status Validate(const LifeSpec& spec) {
   return {};
 }
 
+Status Validate(const TopKSpec& spec) {
+  RangeChecker checker;
+  VisitTopK(checker, spec);
+  return checker.Result();
+}
+
 Status Validate(const TableSpec& spec) {
   TARN_RETURN_IF_ERROR(ValidateShape(spec));
   TARN_RETURN_IF_ERROR(ValidateCodecs(spec));
   Status parts[] = {Validate(spec.initializer), Validate(spec.optimizer), Validate(spec.consistency),
-                    Validate(spec.life)};
+                    Validate(spec.life), Validate(spec.top_k)};
   for (Status& part : parts)
     if (!part) return Invalid(fmt::format("table {}: {}", Quoted(spec.name), part.error().message));
   return {};
@@ -213,6 +234,11 @@ Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits) {
                           "most {}; more partitions ([fleet] partition_bits) or fewer rows",
                           Quoted(spec.name), spec.rows, spec.dim, slots, 1u << partition_bits,
                           static_cast<double>(rows) * static_cast<double>(row_bytes), limits::kDensePartitionBytesMax));
+}
+
+std::uint64_t ResidualRowsMax(const TableSpec& spec) {
+  constexpr std::uint64_t kPerRow = 56;  // key, clock, neighbours, and the index
+  return spec.top_k.residual_bytes / (kPerRow + std::uint64_t{spec.dim} * sizeof(float));
 }
 
 std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name) { return HashBytes(table_name, job_seed); }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/limits.h"
 #include "core/types.h"
 
 namespace tarn {
@@ -77,18 +78,20 @@ struct ConsistencySpec {
   friend bool operator==(const ConsistencySpec&, const ConsistencySpec&) = default;
 };
 
-// How values travel, and how servers keep those of sparse rows (not in int8).
+// How values travel, and how servers keep those of sparse rows (in the first three alone).
 enum class ValueCodec : std::uint8_t {
   kFp32,
   kBf16,
   kFp16,
   kInt8,  // a row is its scale, an fp32, and a signed byte a value (kernels/quantize.h)
+  kTopK,  // of pushes: the largest alone, the rest stays with the worker (TopKSpec)
 };
 
-// Bytes of a row of `dim` values as it travels.
+// Bytes of a row of `dim` values as it travels; of kTopK what it becomes, for rows have no size of their own in it.
 constexpr std::size_t CodecRowBytes(ValueCodec codec, std::uint32_t dim) {
   if (codec == ValueCodec::kInt8) return sizeof(float) + dim;
-  return dim * (codec == ValueCodec::kFp32 ? sizeof(float) : sizeof(float) / 2);
+  const bool half = codec == ValueCodec::kBf16 || codec == ValueCodec::kFp16;
+  return dim * (half ? sizeof(float) / 2 : sizeof(float));
 }
 
 // Whether a value has its bytes to itself, so that rows can be kept and written in the codec.
@@ -111,6 +114,14 @@ struct LifeSpec {
   friend bool operator==(const LifeSpec&, const LifeSpec&) = default;
 };
 
+// push_codec = kTopK: a push sends what is largest; what it does not is added to the next gradient of the same key
+// (rule W5).
+struct TopKSpec {
+  float share = 0.01f;                                           // of the rows (sparse) or values (dense) of a push
+  std::uint64_t residual_bytes = limits::kResidualBytesDefault;  // of a worker, for a sparse table
+  friend bool operator==(const TopKSpec&, const TopKSpec&) = default;
+};
+
 struct TableSpec {
   TableId id;
   std::string name;
@@ -124,8 +135,12 @@ struct TableSpec {
   ValueCodec push_codec = ValueCodec::kFp32;
   ValueCodec row_codec = ValueCodec::kFp32;  // of the values that servers keep: no int8; dense tables: fp32
   LifeSpec life;                             // sparse only
+  TopKSpec top_k;                            // push_codec kTopK only
   friend bool operator==(const TableSpec&, const TableSpec&) = default;
 };
+
+// Keys of a sparse table for which a worker may keep what a push did not send: as many as residual_bytes has room for.
+std::uint64_t ResidualRowsMax(const TableSpec& spec);
 
 // Names as the job file spells them: "sgd", "row_wise_adagrad", "bsp", ...
 std::string_view Name(TableKind v);
@@ -162,6 +177,7 @@ Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits);
 Status Validate(const OptimizerSpec& spec);
 Status Validate(const ConsistencySpec& spec);
 Status Validate(const LifeSpec& spec);
+Status Validate(const TopKSpec& spec);
 
 // Salt of a table's positions and initial values: a pure function of the job's seed and the table's name.
 std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name);

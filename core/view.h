@@ -60,6 +60,7 @@ struct CheckpointOrder {
   CheckpointId base;
   std::string base_directory;
   bool whole_hash = false;  // the parts say the hash of all rows, whatever the files hold
+  bool blobs = false;       // workers have state of their own, which belongs into the directory too (rule K9)
 };
 
 struct View {

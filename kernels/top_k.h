@@ -24,4 +24,8 @@ class TopKScratch {
 // be 0. The result depends on nothing but the input.
 void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values, TopKScratch& scratch);
 
+// norms[i]: the Euclidean norm of row i of n x dim floats, of a sum in double (kernels/elementwise.h) rounded once:
+// what rows are chosen by. A row with a NaN has a NaN, one with an infinity that. The same bits on every x86-64.
+void RowNorms(std::uint32_t dim, std::size_t n, const float* rows, float* norms);
+
 }  // namespace tarn::kernels

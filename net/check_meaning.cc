@@ -6,6 +6,7 @@
 
 #include "core/key_delta.h"
 #include "core/limits.h"
+#include "kernels/sparse_values.h"
 #include "net/header.h"
 
 namespace tarn::net {
@@ -65,9 +66,19 @@ Status CheckKeys(const KeyList& list, const Buffer& keys) {
   return {};
 }
 
+// What the bytes are is seen when they are decoded; `count` rows have so many values at most.
+Status CheckTopK(std::uint32_t count, const Buffer& values) {
+  const std::size_t least = kernels::kSparseBytesMin;
+  const std::size_t most = kernels::SparseBytesMax(std::size_t{count} * limits::kRowDimMax);
+  if (values.size() >= least && values.size() <= most) return {};
+  return Malformed(fmt::format("values frame: {} bytes, expected {} to {} for the largest values of {} rows",
+                               values.size(), least, most, count));
+}
+
 // count rows of some dim in 1..kRowDimMax.
 Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values) {
   if (count == 0) return CheckNoValues(values);
+  if (codec == ValueCodec::kTopK) return CheckTopK(count, values);
   const std::size_t least = CodecRowBytes(codec, 1);
   const std::size_t step = CodecRowBytes(codec, 2) - least;  // a value more
   const std::size_t row = values.size() / count;
@@ -75,6 +86,16 @@ Status CheckValues(std::uint32_t count, ValueCodec codec, const Buffer& values) 
   if (even && row >= least && (row - least) % step == 0 && row <= CodecRowBytes(codec, limits::kRowDimMax)) return {};
   return Malformed(fmt::format("values frame: {} bytes, expected {} rows of {} + n x {} bytes, n below {}",
                                values.size(), count, least, step, limits::kRowDimMax));
+}
+
+Status CheckPiece(std::uint64_t offset, std::uint64_t total, const Buffer& values) {
+  if (total > limits::kBlobBytesMax)
+    return Fail(ErrorCode::kTooLarge, fmt::format("total: {}, expected at most {}", total, limits::kBlobBytesMax));
+  if (!values.empty() && values.size() <= limits::kBlobPieceBytesMax && offset <= total &&
+      values.size() <= total - offset)
+    return {};
+  return Malformed(fmt::format("values frame: {} bytes at {} of {}, expected 1 to {} within them", values.size(),
+                               offset, total, limits::kBlobPieceBytesMax));
 }
 
 Status CheckRoutes(const RouteMap& routes) {
@@ -110,6 +131,7 @@ struct Checker {
   }
   Status operator()(const PullReply& m) const {
     TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
+    if (m.codec == ValueCodec::kTopK) return Malformed("codec: topk, which is for pushes alone");
     return CheckValues(m.count, m.codec, values);
   }
   Status operator()(const Push& m) const {
@@ -120,6 +142,14 @@ struct Checker {
   Status operator()(const Prefetch& m) const {
     TARN_RETURN_IF_ERROR(CheckKeys(m.keys, keys));
     return CheckNoValues(values);
+  }
+  Status operator()(const PutBlob& m) const {
+    TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
+    return CheckPiece(m.offset, m.total, values);
+  }
+  Status operator()(const BlobPiece& m) const {
+    TARN_RETURN_IF_ERROR(CheckNoKeys(keys));
+    return CheckPiece(m.offset, m.total, values);
   }
   Status operator()(const Welcome& m) const {
     TARN_RETURN_IF_ERROR(CheckNoPayload());

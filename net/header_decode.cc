@@ -146,7 +146,7 @@ class Reader {
         CheckpointId(m->id()),   m->at_clock(),
         Clock(m->clock()),       String(m->directory(), limits::kPathBytesMax, "view.checkpoint.directory"),
         CheckpointId(m->base()), String(m->base_directory(), limits::kPathBytesMax, "view.checkpoint.base_directory"),
-        m->whole_hash()};
+        m->whole_hash(),         m->blobs()};
   }
 
   View ReadView(const wire::View* m) {
@@ -255,7 +255,8 @@ class Reader {
             String(m.job_text(), limits::kJobBytesMax, "job_text"),
             String(m.resume_directory(), limits::kPathBytesMax, "resume_directory"),
             ReadView(m.view()),
-            ReadLogOrder(m.log())};
+            ReadLogOrder(m.log()),
+            m.blob_bytes()};
   }
   Heartbeat Read(const wire::Heartbeat& m) {
     Heartbeat out;
@@ -309,23 +310,23 @@ class Reader {
                              [this](const auto& items, auto i) { return Grant(*items.Get(i)); }),
             Clock(m.jump_to()), m.finished()};
   }
+  CheckpointFile File(const wire::CheckpointFile& m, std::string_view field) {
+    return {String(m.name(), limits::kNameBytesMax, field),
+            m.bytes(),
+            m.crc32c(),
+            m.rows(),
+            m.removed(),
+            m.seen(),
+            PartitionId(m.first_partition()),
+            PartitionId(m.last_partition())};
+  }
   CheckpointPart Read(const wire::CheckpointPart& m) {
     CheckpointPart out;
     out.id = CheckpointId(m.id());
     out.code = Code(m.code(), "code");
     out.message = String(m.message(), limits::kTextBytesMax, "message");
-    out.files =
-        List<CheckpointFile>(m.files(), limits::kCheckpointFilesMax, "files", [this](const auto& items, auto i) {
-          const wire::CheckpointFile& file = *items.Get(i);
-          return CheckpointFile{String(file.name(), limits::kNameBytesMax, "files[].name"),
-                                file.bytes(),
-                                file.crc32c(),
-                                file.rows(),
-                                file.removed(),
-                                file.seen(),
-                                PartitionId(file.first_partition()),
-                                PartitionId(file.last_partition())};
-        });
+    out.files = List<CheckpointFile>(m.files(), limits::kCheckpointFilesMax, "files",
+                                     [this](const auto& items, auto i) { return File(*items.Get(i), "files[].name"); });
     out.max_clock = Clock(m.max_clock());
     out.state_hash = m.state_hash();
     out.position = Position(m.position(), "position");
@@ -341,6 +342,13 @@ class Reader {
     return {m.number(), Code(m.code(), "code"), String(m.message(), limits::kTextBytesMax, "message"),
             String(m.directory(), limits::kPathBytesMax, "directory")};
   }
+  PutBlob Read(const wire::PutBlob& m) { return {CheckpointId(m.checkpoint()), m.offset(), m.total()}; }
+  PutBlobAck Read(const wire::PutBlobAck& m) {
+    return {CheckpointId(m.checkpoint()), m.received(),
+            Has(m.file(), "file") ? File(*m.file(), "file.name") : CheckpointFile()};
+  }
+  GetBlob Read(const wire::GetBlob& m) { return {m.offset()}; }
+  BlobPiece Read(const wire::BlobPiece& m) { return {m.offset(), m.total()}; }
   Leave Read(const wire::Leave& m) { return {Clock(m.clock()), Position(m.position(), "position")}; }
   Shutdown Read(const wire::Shutdown& m) {
     return {Code(m.code(), "code"), String(m.reason(), limits::kTextBytesMax, "reason")};
@@ -372,6 +380,10 @@ class Reader {
       case wire::Body::Leave: return Put(header.body_as_Leave(), body);
       case wire::Body::Shutdown: return Put(header.body_as_Shutdown(), body);
       case wire::Body::CheckpointRequest: return Put(header.body_as_CheckpointRequest(), body);
+      case wire::Body::PutBlob: return Put(header.body_as_PutBlob(), body);
+      case wire::Body::PutBlobAck: return Put(header.body_as_PutBlobAck(), body);
+      case wire::Body::GetBlob: return Put(header.body_as_GetBlob(), body);
+      case wire::Body::BlobPiece: return Put(header.body_as_BlobPiece(), body);
       case wire::Body::NONE: break;
     }
     Refuse(ErrorCode::kMalformed,

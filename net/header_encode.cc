@@ -135,9 +135,9 @@ class Writer {
     const wire::Proposal proposal(m.proposal.id, m.proposal.open);
     const auto directory = String(m.checkpoint.directory, limits::kPathBytesMax, "view.checkpoint.directory");
     const auto base = String(m.checkpoint.base_directory, limits::kPathBytesMax, "view.checkpoint.base_directory");
-    const auto checkpoint =
-        wire::CreateCheckpointOrder(b_, m.checkpoint.id.value, m.checkpoint.at_clock, m.checkpoint.clock.value,
-                                    directory, m.checkpoint.base.value, base, m.checkpoint.whole_hash);
+    const auto checkpoint = wire::CreateCheckpointOrder(b_, m.checkpoint.id.value, m.checkpoint.at_clock,
+                                                        m.checkpoint.clock.value, directory, m.checkpoint.base.value,
+                                                        base, m.checkpoint.whole_hash, m.checkpoint.blobs);
     return wire::CreateView(b_, m.version.value, routes, workers, tables, &proposal, checkpoint, m.whole.value);
   }
 
@@ -214,7 +214,8 @@ class Writer {
     const auto resume = String(m.resume_directory, limits::kPathBytesMax, "resume_directory");
     const auto view = WriteView(m.view);
     const auto log = wire::CreateLogOrder(b_, m.log.run, m.log.recover, m.log.from.value, m.log.at_least.value);
-    return wire::CreateWelcome(b_, m.nonce, m.rank, m.incarnation.value, m.start_clock.value, job, resume, view, log);
+    return wire::CreateWelcome(b_, m.nonce, m.rank, m.incarnation.value, m.start_clock.value, job, resume, view, log,
+                               m.blob_bytes);
   }
 
   Offset<wire::Heartbeat> Write(const Heartbeat& m) {
@@ -268,14 +269,17 @@ class Writer {
     return wire::CreateLeaseReply(b_, m.number, grants, m.jump_to.value, m.finished);
   }
 
+  Offset<wire::CheckpointFile> File(const CheckpointFile& m, std::string_view field) {
+    const auto name = String(m.name, limits::kNameBytesMax, field);
+    return wire::CreateCheckpointFile(b_, name, m.bytes, m.crc32c, m.rows, m.removed, m.seen, m.first.value,
+                                      m.last.value);
+  }
+
   Offset<wire::CheckpointPart> Write(const CheckpointPart& m) {
     const auto text = Text(m.message);
     const auto files =
-        Tables<wire::CheckpointFile>(m.files, limits::kCheckpointFilesMax, "files", [this](const CheckpointFile& file) {
-          const auto name = String(file.name, limits::kNameBytesMax, "files[].name");
-          return wire::CreateCheckpointFile(b_, name, file.bytes, file.crc32c, file.rows, file.removed, file.seen,
-                                            file.first.value, file.last.value);
-        });
+        Tables<wire::CheckpointFile>(m.files, limits::kCheckpointFilesMax, "files",
+                                     [this](const CheckpointFile& file) { return File(file, "files[].name"); });
     const auto position = Position(m.position);
     const auto tables =
         Structs<wire::CheckpointTable>(m.tables, limits::kTablesMax, "tables", [](const CheckpointTable& t) {
@@ -300,6 +304,19 @@ class Writer {
     const auto directory = String(m.directory, limits::kPathBytesMax, "directory");
     return wire::CreateCheckpointRequest(b_, m.number, Code(m.code), text, directory);
   }
+
+  Offset<wire::PutBlob> Write(const PutBlob& m) {
+    return wire::CreatePutBlob(b_, m.checkpoint.value, m.offset, m.total);
+  }
+
+  Offset<wire::PutBlobAck> Write(const PutBlobAck& m) {
+    const auto file = File(m.file, "file.name");
+    return wire::CreatePutBlobAck(b_, m.checkpoint.value, m.received, file);
+  }
+
+  Offset<wire::GetBlob> Write(const GetBlob& m) { return wire::CreateGetBlob(b_, m.offset); }
+
+  Offset<wire::BlobPiece> Write(const BlobPiece& m) { return wire::CreateBlobPiece(b_, m.offset, m.total); }
 
   Offset<wire::Leave> Write(const Leave& m) {
     const auto position = Position(m.position);

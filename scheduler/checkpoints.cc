@@ -84,7 +84,12 @@ void Checkpoints::OnShardPart(ShardId shard, const CheckpointPart& part) {
 }
 
 void Checkpoints::OnWorkerPart(Incarnation worker, const CheckpointPart& part) {
-  if (pending_ && part.id == pending_->order.id) pending_->workers.emplace(worker, part);
+  if (!pending_ || part.id != pending_->order.id) return;
+  if (part.files.empty()) {
+    pending_->workers.emplace(worker, part);
+  } else {
+    pending_->blobs.emplace(worker, part.files.front());
+  }
 }
 
 const CheckpointPart* Checkpoints::Failed(ShardId* shard) const {

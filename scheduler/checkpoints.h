@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct Cut {
   bool at_boundary = false;         // nothing was being trained when it was ordered: it holds all there is
   std::map<ShardId, CheckpointPart> shards;
   std::map<Incarnation, CheckpointPart> workers;
+  std::map<Incarnation, CheckpointFile> blobs;  // of workers, whole (rule K9)
+  std::set<Incarnation> had_workers;            // that were live when it was ordered
   bool hash_only() const { return order.directory.empty(); }
 };
 

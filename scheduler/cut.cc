@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "scheduler/impl.h"
 
@@ -38,6 +39,8 @@ void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
       checkpoints_.Begin({*wanted_, cuts_at_clock_, clock, WantsWholeHash(*wanted_)}, now, membership_.MinClock());
   wanted_.reset();
   cut.at_boundary = AtBoundary();
+  for (const WorkerNode* worker : membership_.Live()) cut.had_workers.insert(worker->incarnation);
+  cut.order.blobs = !cut.hash_only() && WorkersKeepSome();
   if (cuts_at_clock_) {
     leases_.RaiseCeiling(clock);
     leases_.Hold();
@@ -91,9 +94,46 @@ void Scheduler::Impl::FillManifest(Manifest* manifest, const Positions& at, bool
   manifest->train_seconds = TrainSeconds(now_);
 }
 
+// Whether workers have, or will have, something of their own: what the job says of tables holds before they are asked
+// for.
+bool Scheduler::Impl::WorkersKeepSome() const {
+  const auto pushes_largest = [](const auto& table) { return table.push_codec == ValueCodec::kTopK; };
+  return std::ranges::any_of(view().tables, pushes_largest) ||
+         std::ranges::any_of(options_.job.tables | std::views::values, pushes_largest);
+}
+
+// A table has come while a checkpoint is being written.
+void Scheduler::Impl::WidenOrder() {
+  Cut* cut = checkpoints_.pending();
+  if (cut == nullptr || cut->hash_only() || cut->order.blobs || !WorkersKeepSome()) return;
+  cut->order.blobs = true;
+  membership_.SetOrder(cut->order);
+}
+
+// Whether what the worker has of its own belongs into the checkpoint (rule K9).
+bool Scheduler::Impl::OwesBlob(const Cut& cut, const WorkerNode& worker) const {
+  if (!cut.order.blobs || worker.state != WorkerNode::State::kLive) return false;
+  return cut.order.at_clock ? worker.join <= cut.order.clock : cut.had_workers.contains(worker.incarnation);
+}
+
+std::vector<WorkerBlob> Scheduler::Impl::BlobsOf(const Cut& cut) {
+  std::vector<WorkerBlob> blobs;
+  for (const auto& [id, worker] : membership_.workers()) {
+    if (OwesBlob(cut, worker))
+      blobs.push_back({worker.rank, id, cut.blobs.at(id)});
+    else if (cut.order.blobs && cut.had_workers.contains(id))
+      Warn(fmt::format("checkpoint {} is without the state of worker {}, which is gone", cut.order.id.value,
+                       worker.rank.value));
+  }
+  std::ranges::sort(blobs, {}, &WorkerBlob::rank);
+  return blobs;
+}
+
 bool Scheduler::Impl::PartsMissing() const {
   const Cut& cut = *checkpoints_.pending();
   if (!checkpoints_.AllShards(membership_.shards().size())) return true;
+  for (const auto& [id, worker] : membership_.workers())
+    if (OwesBlob(cut, worker) && !cut.blobs.contains(id)) return true;
   if (!cut.order.at_clock) return false;
   for (const auto& [id, worker] : membership_.workers()) {
     if (cut.workers.contains(id)) continue;
@@ -143,6 +183,7 @@ void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
     for (const auto& [id, part] : cut.shards) manifest.resume_clock = std::max(manifest.resume_clock, part.max_clock);
   manifest.generations = checkpoints_.Generations(manifest.resume_clock);
   manifest.state_hash = checkpoints_.WholeHash();
+  manifest.blobs = BlobsOf(cut);
   if (!cut.hash_only()) {
     auto written = store_->WriteManifest(cut.order.directory, manifest);
     if (!written && written.error().code == ErrorCode::kTooLarge && cut.order.base.value != 0) {

@@ -104,6 +104,10 @@ class Scheduler::Impl {
   void PlaceOrder(Clock clock, TimeUs now);
   bool AdvanceCut(TimeUs now, Outbox* out);
   bool PartsMissing() const;
+  bool WorkersKeepSome() const;
+  void WidenOrder();
+  bool OwesBlob(const Cut& cut, const WorkerNode& worker) const;
+  std::vector<WorkerBlob> BlobsOf(const Cut& cut);
   void CompleteCut(TimeUs now, Outbox* out);
   void FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out);
   void OnCheckpointRequest(Peer from, const CheckpointRequest& request, Outbox* out);

@@ -95,7 +95,7 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
     WorkerNode& worker = it->second;
     worker.peer = from;
     worker.heard = now;
-    if (worker.welcomed) SendWelcome(from, worker.nonce, worker.rank.value, worker.incarnation, worker.join, mail);
+    if (worker.welcomed) SendWelcome(worker, mail);
     return {};
   }
   const auto rank = RankFor(join);
@@ -158,7 +158,11 @@ bool Membership::Form(TimeUs now) {
   Changed();
   for (auto& [id, worker] : workers_) {
     worker.heard = now;
-    if (!admit_together_) MakeLive(&worker, options_.start_clock);
+    if (admit_together_) continue;
+    MakeLive(&worker, options_.start_clock);
+    // Who joins later takes the place of one that has gone on from there.
+    if (const auto blob = options_.blob_bytes.find(worker.rank); blob != options_.blob_bytes.end())
+      worker.blob_bytes = blob->second;
   }
   for (const WorkerEntry& entry : view_.workers)
     if (entry.state == WorkerState::kEnded) ended_[entry.incarnation] = view_.version;
@@ -254,7 +258,7 @@ void Membership::Acknowledge(Peer peer, ViewVersion theirs, TimeUs* view_sent, T
 }
 
 void Membership::SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank, Incarnation incarnation, Clock start,
-                             const Mailer& mail, const LogOrder& log) const {
+                             const Mailer& mail, const LogOrder& log, std::uint64_t blob_bytes) const {
   mail.Send(peer, Welcome{.nonce = nonce,
                           .rank = rank,
                           .incarnation = incarnation,
@@ -262,7 +266,13 @@ void Membership::SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank,
                           .job_text = options_.job_text,
                           .resume_directory = options_.resume_directory,
                           .view = view_,
-                          .log = log});
+                          .log = log,
+                          .blob_bytes = blob_bytes});
+}
+
+void Membership::SendWelcome(const WorkerNode& worker, const Mailer& mail) const {
+  SendWelcome(worker.peer, worker.nonce, worker.rank.value, worker.incarnation, worker.join, mail, {},
+              worker.blob_bytes);
 }
 
 LogOrder Membership::LogOf(const ShardNode& shard) const {
@@ -294,7 +304,7 @@ void Membership::SendViews(TimeUs now, const Mailer& mail) {
     if (worker.state != WorkerNode::State::kLive) continue;
     if (MayBegin(worker)) {
       worker.welcomed = true;
-      SendWelcome(worker.peer, worker.nonce, worker.rank.value, worker.incarnation, worker.join, mail);
+      SendWelcome(worker, mail);
       worker.view_sent = std::max<TimeUs>(now, 1);
     } else if (worker.welcomed && due(worker.confirmed, worker.view_sent)) {
       mail.Send(worker.peer, ViewUpdate{view_});

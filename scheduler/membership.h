@@ -50,8 +50,9 @@ struct WorkerNode {
   Peer peer;
   State state = State::kWaiting;
   bool welcomed = false;
-  bool left = false;        // said so (M5)
-  bool understood = false;  // S1: it knows that it is out
+  bool left = false;             // said so (M5)
+  std::uint64_t blob_bytes = 0;  // of the state that it goes on from
+  bool understood = false;       // S1: it knows that it is out
   TimeUs heard = 0, view_sent = 0;
   ViewVersion live_version;  // the view that made it live
   ViewVersion confirmed;
@@ -76,7 +77,8 @@ class Membership {
     std::uint32_t shards = 1, workers = 1, partition_bits = 6;
     TimeUs lease_us = 0, heartbeat_us = 0;
     std::string job_text, resume_directory;
-    std::string after_a_lost_shard;  // for people: what is lost, and how to go on
+    std::map<WorkerRank, std::uint64_t> blob_bytes;  // of the workers' state in that checkpoint (rule K10)
+    std::string after_a_lost_shard;                  // for people: what is lost, and how to go on
     Clock start_clock;
     Incarnation first_incarnation{1};
     std::size_t nonces_kept = kNoncesKept;
@@ -171,7 +173,8 @@ class Membership {
   std::string OnWorkerJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail);
   std::optional<WorkerRank> RankFor(const Join& join) const;
   void SendWelcome(Peer peer, std::uint64_t nonce, std::uint32_t rank, Incarnation incarnation, Clock start,
-                   const Mailer& mail, const LogOrder& log = {}) const;
+                   const Mailer& mail, const LogOrder& log = {}, std::uint64_t blob_bytes = 0) const;
+  void SendWelcome(const WorkerNode& worker, const Mailer& mail) const;
   LogOrder LogOf(const ShardNode& shard) const;
   bool Complete() const;  // all shards and workers have joined
   void EndAsOne(const std::vector<Incarnation>& workers);

@@ -65,6 +65,7 @@ Membership::Options MembershipOptions(const SchedulerOptions& options) {
   if (options.resume == nullptr) return out;
   out.partition_bits = options.resume->partition_bits;
   out.resume_directory = options.resume_directory;
+  for (const WorkerBlob& blob : options.resume->blobs) out.blob_bytes[blob.rank] = blob.file.bytes;
   out.start_clock = options.resume->resume_clock;
   out.first_incarnation = std::max(out.first_incarnation, options.resume->next_incarnation);
   return out;
@@ -244,6 +245,7 @@ void Scheduler::Impl::PutTable(const TableSpec& spec) {
   for (const TableSpec& table : view().tables)
     if (table.id == spec.id) note = fmt::format("table {} goes on with {}", spec.name, SettingsChange(table, spec));
   membership_.PutTable(spec);
+  WidenOrder();
   tables_.Added(spec, view().version);
   Say(std::move(note));
 }

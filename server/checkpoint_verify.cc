@@ -48,18 +48,6 @@ std::string SharedBy(const std::string& path) {
   return names.empty() ? "" : fmt::format("; the same file is in {}", fmt::join(names, ", "));
 }
 
-Status VerifyFile(const std::string& path, const CheckpointFile& file,
-                  const std::function<void(std::uint64_t)>& progress) {
-  const auto sum = SumFile(path, false, progress);
-  if (!sum) return std::unexpected(sum.error());
-  if (sum->bytes != file.bytes)
-    return Fail(ErrorCode::kCorrupt, fmt::format("{}: {} bytes, expected {}", path, sum->bytes, file.bytes));
-  if (sum->crc32c != file.crc32c)
-    return Fail(ErrorCode::kCorrupt, fmt::format("{}: damaged: its CRC-32C is {:08x}, expected {:08x}{}", path,
-                                                 sum->crc32c, file.crc32c, SharedBy(path)));
-  return {};
-}
-
 }  // namespace
 
 Expected<FileSum> SumFile(const std::string& path, bool sync, const std::function<void(std::uint64_t)>& progress) {
@@ -81,6 +69,18 @@ Expected<FileSum> SumFile(const std::string& path, bool sync, const std::functio
   ::close(fd);
   if (failure != 0) return std::unexpected(SystemError(path, "read or sync", failure));
   return sum;
+}
+
+Status VerifyFile(const std::string& path, const CheckpointFile& file,
+                  const std::function<void(std::uint64_t)>& progress) {
+  const auto sum = SumFile(path, false, progress);
+  if (!sum) return std::unexpected(sum.error());
+  if (sum->bytes != file.bytes)
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: {} bytes, expected {}", path, sum->bytes, file.bytes));
+  if (sum->crc32c != file.crc32c)
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: damaged: its CRC-32C is {:08x}, expected {:08x}{}", path,
+                                                 sum->crc32c, file.crc32c, SharedBy(path)));
+  return {};
 }
 
 Status VerifyFiles(const std::string& directory, const Manifest& manifest,

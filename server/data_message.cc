@@ -8,10 +8,20 @@
 
 #include "core/limits.h"
 #include "kernels/key_delta.h"
+#include "kernels/sparse_values.h"
 
 namespace tarn::server {
 
 namespace {
+
+// Why the values of a push were not decoded: they cannot be, or the shard did not know their sender when they came.
+Status NotTopK(const Push& push, const Buffer& values, const TableSpec& table) {
+  std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
+  const Status status = kernels::DecodeSparse(rows.size(), {values.data(), values.size()}, rows.data());
+  if (status) return Fail(ErrorCode::kUnavailable, "the push came before its sender was known: repeat it");
+  return Fail(status.error().code, fmt::format("table '{}': {} rows of {}: {}", table.name, push.keys.count, table.dim,
+                                               status.error().message));
+}
 
 Status CheckCodec(ValueCodec codec) {
   if (codec <= ValueCodec::kInt8) return {};
@@ -28,6 +38,16 @@ void DecodeDelta(KeyList* list, Buffer* frame) {
   if (!kernels::DecodeKeys(list->count, {frame->data(), frame->size()}, keys.as_mutable<Key>().data())) return;
   list->codec = KeyCodec::kRaw;
   *frame = std::move(keys);
+}
+
+void DecodeTopK(const TableSpec& table, Push* push, Buffer* values) {
+  if (push->codec != ValueCodec::kTopK) return;
+  const std::size_t n = std::size_t{push->keys.count} * table.dim;
+  if (n * sizeof(float) > limits::kFrameBytesMax) return;
+  Buffer rows = Buffer::Allocate(n * sizeof(float));
+  if (!kernels::DecodeSparse(n, {values->data(), values->size()}, rows.as_mutable<float>().data())) return;
+  push->codec = ValueCodec::kFp32;
+  *values = std::move(rows);
 }
 
 Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame, std::size_t row_bytes,
@@ -63,6 +83,7 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
 }
 
 Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table) {
+  if (push.codec == ValueCodec::kTopK) return NotTopK(push, values, table);
   TARN_RETURN_IF_ERROR(CheckCodec(push.codec));
   const std::size_t expected = push.keys.count * RowBytes(table, push.codec);
   if (values.size() != expected)

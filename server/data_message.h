@@ -14,6 +14,10 @@ namespace tarn::server {
 // Delta-coded keys as they are: kRaw. Those that are not sound stay what they are, for ReadKeys to refuse.
 void DecodeDelta(KeyList* list, Buffer* frame);
 
+// The values of a push in kTopK (rule W5) as the rows that they stand for: kFp32. Those that are not sound, or are of
+// more rows than a frame may have, stay what they are, for CheckPush to refuse.
+void DecodeTopK(const TableSpec& table, Push* push, Buffer* values);
+
 // The keys of a message, from its keys frame or, for a range, written to `scratch`. kMalformed if the frame or the
 // sections do not match the count, kTooLarge if `count` rows of `row_bytes` exceed a frame, kUnknownKeys if they are
 // those of a list still: it is not held.

@@ -19,6 +19,7 @@
 #include "net/advertise.h"
 #include "net/zmq_transport.h"
 #include "server/exhaustion.h"
+#include "server/file_blob_store.h"
 #include "server/log/file_shard_log.h"
 #include "server/memory_meter.h"
 #include "server/rocksdb_checkpoint_store.h"
@@ -69,7 +70,8 @@ class ShardLoop {
         memory_(memory),
         stop_(*stop),
         transport_(context, {.insecure = options.insecure, .shm = options.shm}),
-        store_([this] { transport_.Wake(); }) {
+        store_([this] { transport_.Wake(); }),
+        blobs_([this] { transport_.Wake(); }) {
     if (options.run_dir.empty()) return;
     const std::string folder = fmt::format("{}/log/shard-{}", options.run_dir, shard_id_.value);
     log_ = std::make_unique<FileShardLog>(MakeFileOps(), folder, [this] { transport_.Wake(); });
@@ -113,6 +115,7 @@ class ShardLoop {
                                 .nonce = options_.nonces[index_],
                                 .endpoint = *advertised,
                                 .log = log_.get(),
+                                .blobs = &blobs_,
                                 .make_tier = [this](const Job& job) { return MakeTier(job); },
                                 .unix_us_at_zero = static_cast<TimeUs>(WallSeconds() * 1e6) - Now()},
                    &store_);
@@ -154,6 +157,7 @@ class ShardLoop {
       LogPart(part);
       shard_->OnCheckpointWritten(std::move(part), now, &out_);
     }
+    for (const BlobWritten& written : blobs_.TakeWritten()) shard_->OnBlobWritten(written, now, &out_);
     shard_->OnLogSynced(now, &out_);
     shard_->OnTier(now, &out_);
     if (now >= shard_->NextTimer()) shard_->OnTimer(now, &out_);
@@ -271,6 +275,7 @@ class ShardLoop {
   const std::atomic<bool>& stop_;
   net::ZmqTransport transport_;
   RocksDbCheckpointStore store_;       // wakes the transport, so it goes first
+  FileBlobStore blobs_;                // and so does it
   std::unique_ptr<FileShardLog> log_;  // so does it; null without a run folder
   std::optional<Shard> shard_;
   std::optional<MetricsFile> metrics_;

@@ -34,6 +34,7 @@ Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* o
       rows_(std::make_unique<RowStore>(RowStoreOptions{})),
       parked_(options_.parked_pulls_max, options_.parked_bytes_max),
       replies_(options_.reply_bytes_max, options_.reply_peer_bytes_max),
+      blobs_(options_.blobs),
       lists_(options_.held_lists_bytes_max, options_.held_lists_peer_bytes_max),
       gate_(options_.waiting_messages_max, options_.waiting_bytes_max) {}
 
@@ -151,6 +152,9 @@ void Shard::OnTimer(TimeUs now, Outbox* out) {
 TimeUs Shard::NextTimer() const { return impl_->NextTimer(); }
 void Shard::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
   impl_->Guard(out, [&] { impl_->OnCheckpointWritten(std::move(part), now, out); });
+}
+void Shard::OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out) {
+  impl_->Guard(out, [&] { impl_->OnBlobWritten(written, now, out); });
 }
 void Shard::OnLogSynced(TimeUs now, Outbox* out) {
   impl_->Guard(out, [&] { impl_->OnLogSynced(now, out); });

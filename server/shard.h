@@ -25,10 +25,12 @@
 
 namespace tarn::server {
 
+class BlobStore;        // server/blob_store.h
 class CheckpointStore;  // server/checkpoint_store.h
 class ColdStore;        // server/tier/cold_store.h
 class RowStore;         // server/row_store.h
 class ShardLog;         // server/log/shard_log.h
+struct BlobWritten;     // server/blob_store.h
 
 // Where a shard's rows go that its memory has no room for.
 struct Tier {
@@ -61,6 +63,8 @@ struct ShardOptions {
   std::size_t held_lists_peer_bytes_max = limits::kHeldListsPeerBytesMax;
   // For jobs of durability "log"; outlives the shard. Null: such a job is refused.
   ShardLog* log = nullptr;
+  // Where workers' own state goes with checkpoints; outlives the shard. Null: checkpoints with such state never end.
+  BlobStore* blobs = nullptr;
   // Makes the tier that the job asks for, once it is known. Empty: all rows stay in memory whatever the job asks for.
   std::function<Expected<Tier>(const Job& job)> make_tier;
   // What to add to the times handed in to get microseconds since 1970: tables whose rows expire by seconds count those.
@@ -104,6 +108,9 @@ class Shard {
 
   // The store has written (or failed to write) this shard's part of a checkpoint.
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
+
+  // The blob store has something to report.
+  void OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out);
 
   // The log's TakeSynced, whenever it has news: acknowledgements leave that waited for it. Nothing if there is no log.
   void OnLogSynced(TimeUs now, Outbox* out);

@@ -64,7 +64,7 @@ void Shard::Impl::SendHeartbeat() {
   beat.clock = cohort_.minimum();
   beat.fenced = cohort_.Fenced();
   beat.fenced_ticks = cohort_.FencedTicks();
-  if (!writing_.empty()) beat.writing = *writing_.begin();
+  beat.writing = OldestWritten();
   if (logging_) {
     beat.log_synced = synced_;
     beat.log_bytes = options_.log->bytes();
@@ -130,6 +130,7 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
   auto tier = MakeTier(*job, options.owned.size());
   if (!tier) return std::unexpected(tier.error());
   rows_ = std::make_unique<RowStore>(std::move(options), std::move(*tier));
+  resume_directory_ = welcome.resume_directory;
   ledger_ = Ledger(static_cast<std::uint32_t>(routes.owners.size()));
   view_.routes = routes;
   if (job->storage.durability == Durability::kLog) return EnterWithLog(welcome);
@@ -177,11 +178,13 @@ void Shard::Impl::AdoptMembers(const View& view) {
   for (Incarnation incarnation : changes.refused) {
     parked_.Drop(incarnation);
     lists_.Drop(incarnation);
+    blobs_.Drop(incarnation);
   }
   for (const auto& [incarnation, end] : changes.ended) void_from(incarnation, end);
   for (Incarnation incarnation : changes.dropped) {
     parked_.Drop(incarnation);
     lists_.Drop(incarnation);
+    blobs_.Drop(incarnation);
     void_from(incarnation, cohort_.minimum());
     ledger_.Drop(incarnation);
   }

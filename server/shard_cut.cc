@@ -11,6 +11,7 @@ void Shard::Impl::AdoptOrder(const CheckpointOrder& order) {
   if (part_ && part_->id != order.id) part_.reset();
   if (pending_cut_ && pending_cut_->id != order.id) pending_cut_.reset();
   if (cut_ && cut_->order.id != order.id) AbandonCut();
+  blobs_.Keep(order.id);
   if (order.id <= newest_order_) return;
   newest_order_ = order.id;
   pending_cut_ = order;
@@ -108,15 +109,25 @@ void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* o
   out_ = out;
   writing_.erase(part.id);
   // The folder of a checkpoint that is given up may be gone before its files are written.
-  const bool wanted = part.id == view_.checkpoint.id;
-  const bool failed = wanted && part.code != ErrorCode::kOk && !LostItsBase(part);
-  const Error error{part.code, part.message};
-  if (wanted) {
-    part_ = std::move(part);
-    SendPart();
-  }
-  // What the storage refused once it is not asked for again: the shard stops, the job resumes from the last checkpoint.
-  if (failed) StopWith(error.code, fmt::format("shard {}: checkpoint: {}", options_.shard.value, error.message));
+  if (part.id != view_.checkpoint.id) return;
+  if (part.code != ErrorCode::kOk && !LostItsBase(part)) return FailPart(part);
+  part_ = std::move(part);
+  SendPart();
+}
+
+// What the storage refused once it is not asked for again: the shard stops, the job resumes from the last checkpoint.
+void Shard::Impl::FailPart(const CheckpointPart& part) {
+  part_ = part;
+  SendPart();
+  StopWith(part.code, fmt::format("shard {}: checkpoint: {}", options_.shard.value, part.message));
+}
+
+// Into whose directory something may still be written; 0: none.
+CheckpointId Shard::Impl::OldestWritten() const {
+  const CheckpointId rows = writing_.empty() ? CheckpointId(0) : *writing_.begin();
+  const CheckpointId blobs = blobs_.writing();
+  if (rows.value == 0 || blobs.value == 0) return std::max(rows, blobs);
+  return std::min(rows, blobs);
 }
 
 }  // namespace tarn::server

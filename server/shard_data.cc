@@ -23,6 +23,7 @@ void Shard::Impl::OnData(Peer from, Message message) {
   // Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat.
   if (!joined_ || now_ - heard_ > lease_us_) return;
   PutKeys(&message);
+  PutValues(&message);
   if (rows_->tier() != nullptr) {
     TendTier();
     if (stopped_ || Waits(from, message)) return;
@@ -51,6 +52,14 @@ void Shard::Impl::PutKeys(Message* message) {
   message->keys = held->frame;
 }
 
+// Rule W5, likewise: from here on the values of a push are rows.
+void Shard::Impl::PutValues(Message* message) {
+  Push* push = std::get_if<Push>(&message->body);
+  if (auto* both = std::get_if<PushPull>(&message->body)) push = &both->push;
+  if (push == nullptr || push->codec != ValueCodec::kTopK || !CheckSender(*message)) return;
+  if (const TableSpec* table = rows_->FindTable(push->table)) DecodeTopK(*table, push, &message->values);
+}
+
 void Shard::Impl::HoldKeys(Incarnation incarnation, const KeyList& keys, const Buffer& frame) {
   if (keys.list != 0) lists_.Keep(incarnation, keys, frame);
 }
@@ -71,6 +80,8 @@ void Shard::Impl::Handle(Peer from, Message message) {
         Refuse(from, Pull{.request = request}, status.error());
       return {};
     }
+    if (const auto* piece = std::get_if<PutBlob>(&message.body)) return OnPutBlob(from, *piece, message);
+    if (const auto* wanted = std::get_if<GetBlob>(&message.body)) return OnGetBlob(from, *wanted, message);
     if (std::holds_alternative<Prefetch>(message.body)) return {};  // its rows are on their way, or in memory
     return Fail(ErrorCode::kUnsupported, fmt::format("{}: not for a shard", BodyName(message.body)));
   };

@@ -1,6 +1,6 @@
 // The shard's inside; included by shard*.cc only. shard.cc takes messages and timers, shard_control.cc deals with the
-// scheduler, shard_cut.cc with checkpoints, shard_data.cc with the workers, shard_tier.cc with rows on disk,
-// shard_durable.cc and shard_replay.cc with the log.
+// scheduler, shard_cut.cc and shard_blobs.cc with checkpoints, shard_data.cc with the workers, shard_tier.cc with rows
+// on disk, shard_durable.cc and shard_replay.cc with the log.
 #pragma once
 
 #include <deque>
@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "server/blob_desk.h"
 #include "server/checkpoint_store.h"
 #include "server/clock_buckets.h"
 #include "server/cohort.h"
@@ -35,6 +36,7 @@ class Shard::Impl {
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
+  void OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out);
   void OnTier(TimeUs now, Outbox* out);
   void BoundLists(std::size_t memory_limit);
   std::size_t WaitingBytes() const;
@@ -78,6 +80,8 @@ class Shard::Impl {
   ParkedPulls parked_;
   ReplyBudget replies_;
   BucketCloser closer_;
+  BlobDesk blobs_;
+  std::string resume_directory_;  // of the checkpoint that workers go on from too; empty: none
   KeyLists lists_;
   ColdGate gate_;
 
@@ -143,6 +147,12 @@ class Shard::Impl {
   void ContinueCut();
   void FinishCut();
   void AbandonCut();
+  CheckpointId OldestWritten() const;
+  void FailPart(const CheckpointPart& part);
+
+  // shard_blobs.cc
+  Status OnPutBlob(Peer from, const PutBlob& piece, const Message& message);
+  Status OnGetBlob(Peer from, const GetBlob& wanted, const Message& message);
 
   // shard_durable.cc
   void SendWhenDurable(Peer to, Body body);
@@ -174,6 +184,7 @@ class Shard::Impl {
   Expected<const Cohort::Member*> CheckSender(const Message& message) const;
   void Refuse(Peer to, const Body& body, const Error& error);
   void PutKeys(Message* message);
+  void PutValues(Message* message);
   void HoldKeys(Incarnation incarnation, const KeyList& keys, const Buffer& frame);
   Status OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
   Status OnPull(Peer from, Pull pull, const Message& message);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "worker/client_blob.h"
 #include "worker/client_cache.h"
 #include "worker/client_control.h"
 #include "worker/client_desk.h"
@@ -14,6 +15,7 @@
 #include "worker/client_pushes.h"
 #include "worker/client_ticks.h"
 #include "worker/push_combiner.h"
+#include "worker/residuals.h"
 
 namespace tarn::worker {
 
@@ -39,6 +41,7 @@ class Client::Impl {
       pushes.Dispatch(ticks.limit());
       pulls.Dispatch();
       ticks.Dispatch();
+      blob.Dispatch(ticks.asked());
       if (wants_to_leave && idle()) control.Leave(ticks.acked_position());
     }
     if (desk.running() || desk.state == ClientState::kJoining) control.Dispatch();
@@ -50,7 +53,11 @@ class Client::Impl {
     return wants_to_leave || ticks.capped() || desk.view.checkpoint.id.value != 0 || control.awaited();
   }
 
-  bool idle() const { return combiner.idle() && pushes.idle() && pulls.idle() && ticks.idle() && control.idle(); }
+  bool idle() const {
+    return combiner.idle() && pushes.idle() && pulls.idle() && ticks.idle() && control.idle() && blob.idle();
+  }
+  // Requests are taken: what a resumed worker goes on from is there.
+  bool ready() const { return desk.running() && blob.restored(); }
 
   void OnMessage(Peer from, Message message);
   void FromScheduler(Message message);
@@ -70,15 +77,20 @@ class Client::Impl {
   void Prefetch(const Plan& plan);
   void TickTo(Clock clock, const MaybePosition& position);
   // Whether a push and the pull of the same rows behind it have messages of their own.
-  bool GoesApart(const TableSpec& spec) { return combiner.Combines(spec) || cache.Of(spec) != nullptr; }
+  bool GoesApart(const TableSpec& spec) {
+    const bool of_other_rows = spec.push_codec == ValueCodec::kTopK && spec.kind == TableKind::kSparse;
+    return of_other_rows || combiner.Combines(spec) || cache.Of(spec) != nullptr;
+  }
 
   ClientDesk desk;
   ClientCache cache{&desk};
   ClientPulls pulls{&desk};
-  ClientPushes pushes{&desk, &pulls};
+  Residuals residuals;
+  ClientPushes pushes{&desk, &pulls, &residuals};
   PushCombiner combiner{&desk, &pushes};
   ClientTicks ticks{&desk, &pushes};
   ClientControl control{&desk, &ticks};
+  ClientBlob blob{&desk, &residuals};
   std::map<ShardId, Patience> unread;  // answers of a shard to messages that it could not read
   bool wants_to_leave = false;
 };
@@ -129,6 +141,8 @@ void Client::Impl::OnWelcome(const Message& message, const Welcome& welcome) {
   combiner.Begin();
   ticks.Begin(welcome.start_clock);
   ticks.AdoptView();
+  residuals.Begin(desk.job_file.job.seed);
+  blob.OnWelcome();
 }
 
 void Client::Impl::OnView(const View& view) {
@@ -151,6 +165,10 @@ void Client::Impl::FromShard(ShardId shard, Message message) {
     pushes.OnAck(shard, *ack);
   } else if (const auto* tick = std::get_if<TickAck>(&body)) {
     ticks.OnAck(shard, tick->clock);
+  } else if (const auto* blob_ack = std::get_if<PutBlobAck>(&body)) {
+    blob.OnAck(shard, *blob_ack);
+  } else if (const auto* piece = std::get_if<BlobPiece>(&body)) {
+    blob.OnPiece(shard, *piece, message.values);
   } else if (const auto* error = std::get_if<ErrorReply>(&body)) {
     OnError(shard, *error);
   }
@@ -280,6 +298,7 @@ void Client::OnTimer(TimeUs now, Outbox* out) {
     impl_->pushes.OnTimer();
     impl_->pulls.OnTimer();
     impl_->ticks.OnTimer();
+    impl_->blob.OnTimer();
   });
 }
 
@@ -287,12 +306,15 @@ TimeUs Client::NextTimer() const {
   const ClientState now = state();
   if (now != ClientState::kRunning && now != ClientState::kJoining) return kNever;
   const TimeUs data = std::min(impl_->pushes.NextTimer(), impl_->pulls.NextTimer());
-  return std::min({data, impl_->combiner.NextTimer(), impl_->ticks.NextTimer(), impl_->control.NextTimer()});
+  const TimeUs control = std::min({impl_->ticks.NextTimer(), impl_->blob.NextTimer(), impl_->control.NextTimer()});
+  return std::min({data, impl_->combiner.NextTimer(), control});
 }
 
 std::vector<ClientEvent> Client::TakeEvents() { return std::exchange(impl_->desk.events, {}); }
 
-ClientState Client::state() const { return impl_->desk.state; }
+ClientState Client::state() const {
+  return impl_->desk.running() && !impl_->ready() ? ClientState::kJoining : impl_->desk.state;
+}
 const Shutdown& Client::stop_reason() const { return impl_->desk.stop_reason; }
 TimeUs Client::busy_poll_us() const { return impl_->desk.busy_poll_us; }
 TimeUs Client::scheduler_heard() const { return impl_->desk.heard; }
@@ -311,23 +333,23 @@ const Welcome& Client::welcome() const { return impl_->desk.welcome; }
 Clock Client::clock() const { return impl_->ticks.asked(); }
 
 RequestId Client::Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out) {
-  if (!impl_->desk.running()) return RequestId(0);
+  if (!impl_->ready()) return RequestId(0);
   return impl_->Step(now, out, [&] { return impl_->Pull(plan, use_clock); });
 }
 
 void Client::Prefetch(const Plan& plan, TimeUs now, Outbox* out) {
-  if (!impl_->desk.running()) return;
+  if (!impl_->ready()) return;
   impl_->Step(now, out, [&] { impl_->Prefetch(plan); });
 }
 
 RequestId Client::Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out) {
-  if (!impl_->desk.running()) return RequestId(0);
+  if (!impl_->ready()) return RequestId(0);
   return impl_->Step(now, out, [&] { return impl_->Push(plan, gradients, {clock(), pulled_clock, {}}); });
 }
 
 Client::PushPullIds Client::PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock,
                                      const MaybePosition& position, TimeUs now, Outbox* out) {
-  if (!impl_->desk.running()) return {};
+  if (!impl_->ready()) return {};
   return impl_->Step(now, out, [&]() -> PushPullIds {
     PushPullIds ids;
     const TableSpec* spec = impl_->TableOf(plan, &ids.push);
@@ -352,19 +374,19 @@ Client::PushPullIds Client::PushPull(const Plan& plan, Buffer gradients, Clock p
 void Client::Tick(const MaybePosition& position, TimeUs now, Outbox* out) { TickTo(clock() + 1, position, now, out); }
 
 void Client::TickTo(Clock clock, const MaybePosition& position, TimeUs now, Outbox* out) {
-  if (!impl_->desk.running()) return;
+  if (!impl_->ready()) return;
   impl_->Step(now, out, [&] { impl_->TickTo(clock, position); });
 }
 
 void Client::DropKeptRows() { impl_->cache.Clear(); }
 
 void Client::CreateTable(const TableSpec& spec, TimeUs now, Outbox* out) {
-  if (!impl_->desk.running()) return;
+  if (!impl_->ready()) return;
   impl_->Step(now, out, [&] { impl_->control.CreateTable(spec); });
 }
 
 void Client::Barrier(TimeUs now, Outbox* out) {
-  if (!impl_->desk.running()) return;
+  if (!impl_->ready()) return;
   impl_->Step(now, out, [&] {
     impl_->combiner.FlushAll();
     impl_->control.Barrier();
@@ -372,12 +394,12 @@ void Client::Barrier(TimeUs now, Outbox* out) {
 }
 
 void Client::RequestLeases(LeaseRequest request, TimeUs now, Outbox* out) {
-  if (!impl_->desk.running()) return;
+  if (!impl_->ready()) return;
   impl_->Step(now, out, [&] { impl_->control.RequestLeases(std::move(request)); });
 }
 
 void Client::Leave(TimeUs now, Outbox* out) {
-  if (!impl_->desk.running()) return;
+  if (!impl_->ready()) return;
   impl_->Step(now, out, [&] { impl_->wants_to_leave = true; });
 }
 
@@ -393,6 +415,7 @@ std::uint64_t Client::StateHash() const {
   hash = HashCombine(HashCombine(hash, impl_->pushes.Hash()), impl_->pulls.Hash());
   hash = HashCombine(hash, impl_->desk.lists.Hash());
   hash = HashCombine(HashCombine(hash, impl_->cache.Hash()), impl_->combiner.Hash());
+  hash = HashCombine(HashCombine(hash, impl_->residuals.Hash()), impl_->blob.Hash());
   return HashCombine(HashCombine(hash, impl_->ticks.Hash()), impl_->control.Hash());
 }
 

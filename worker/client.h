@@ -25,14 +25,15 @@ struct ClientOptions {
   std::uint64_t nonce = 0;
   std::size_t credit_bytes = limits::kCreditBytes;  // in flight per shard: requests and expected answers
   std::size_t piece_bytes = limits::kPieceBytes;
-  TimeUs resend_us = 1'000'000;  // without progress; doubles up to 8 times this
+  std::size_t blob_chunk_bytes = limits::kBlobChunkBytes;  // of rows, in a piece of the worker's state
+  TimeUs resend_us = 1'000'000;                            // without progress; doubles up to 8 times this
   // Of jobs with train.key_caching: lists of so many keys get a number, up to so many bytes of keys for a shard.
   std::uint32_t held_keys_min = limits::kHeldKeysMin;
   std::size_t held_keys_bytes = limits::kHeldKeysBytesMax;
 };
 
 enum class ClientState : std::uint8_t {
-  kJoining,
+  kJoining,  // also while the state is fetched that a resumed worker goes on from (rule K10)
   kRunning,
   kFenced,   // this incarnation is over (rule N6)
   kStopped,  // Shutdown received; see stop_reason()
@@ -127,6 +128,8 @@ class Client {
     std::uint64_t cache_rows = 0, cache_hits = 0;
     std::uint64_t combined_pushes = 0;  // that went along with one of a later clock
     std::uint64_t malformed = 0;        // answers that do not fit what was asked; asked again
+    std::uint64_t residual_rows = 0;    // that pushes in topk have not sent yet: lost when the worker goes
+    std::uint64_t residuals_expired = 0, residuals_crowded = 0;  // dropped with their row; sent for want of room
   };
   const Counters& counters() const;
   const std::vector<std::uint64_t>& staleness() const;

@@ -8,6 +8,7 @@
 //   client_cache     rows that were pulled and may be read again (rules H1 to H5)
 //   push_combiner    pushes of several clocks that travel as one (rules H6 to H8)
 //   client_ticks     orders ticks behind pushes; proposals and checkpoints (rules C1, C5, M1, K1)
+//   client_blob      the worker's own state in checkpoints (rules K9, K10)
 //   client_control   everything that is asked of the scheduler (rules N1, N3, N5)
 //
 // Internal to worker/. One thread owns it.

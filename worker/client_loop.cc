@@ -250,7 +250,10 @@ void ClientLoop::Exchange() {
                       {"unknown_lists", double(c.unknown_lists)},
                       {"cache_rows", double(c.cache_rows)},
                       {"cache_hits", double(c.cache_hits)},
-                      {"combined_pushes", double(c.combined_pushes)}});
+                      {"combined_pushes", double(c.combined_pushes)},
+                      {"residual_rows", double(c.residual_rows)},
+                      {"residuals_expired", double(c.residuals_expired)},
+                      {"residuals_crowded", double(c.residuals_crowded)}});
 }
 
 // What other threads may see of the client.

@@ -5,6 +5,7 @@
 
 #include "core/limits.h"
 #include "kernels/convert.h"
+#include "kernels/sparse_values.h"
 
 namespace tarn::worker {
 namespace {
@@ -95,6 +96,28 @@ Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, Val
     to += part.count * row_bytes;
   }
   return values;
+}
+
+PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& piece) {
+  if (spec.push_codec != ValueCodec::kTopK)
+    return {spec.push_codec, EncodeRows(rows, spec.dim, piece, spec.push_codec)};
+  const Buffer whole = EncodeRows(rows, spec.dim, piece, ValueCodec::kFp32);
+  if (spec.kind == TableKind::kSparse) return {ValueCodec::kFp32, whole};
+  const auto floats = whole.as<float>();
+  const std::size_t bytes = kernels::SparseBytes(floats.size(), floats.data());
+  if (bytes >= whole.size()) return {ValueCodec::kFp32, whole};
+  Buffer values = Buffer::Allocate(bytes);
+  kernels::EncodeSparse(floats.size(), floats.data(), values.data());
+  return {ValueCodec::kTopK, std::move(values)};
+}
+
+PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count) {
+  if (push.codec != ValueCodec::kTopK) return push;
+  Buffer rows = Buffer::Allocate(count * dim * sizeof(float));
+  const Status status =
+      kernels::DecodeSparse(count * dim, {push.values.data(), push.values.size()}, rows.as_mutable<float>().data());
+  TARN_CHECK(status.has_value(), "values that EncodePush made");
+  return {ValueCodec::kFp32, std::move(rows)};
 }
 
 bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun> parts, ValueCodec codec,

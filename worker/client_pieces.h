@@ -34,6 +34,17 @@ KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* fr
 // The piece's rows of `rows` (fp32, the plan's order), encoded. What needs no change is shared, not copied.
 Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec);
 
+// The rows that a piece pushes, and in which codec: that of the table, unless whole rows in fp32 are smaller than their
+// largest values alone. Of a sparse table in kTopK the rows were chosen before (rule W5): they travel whole.
+struct PushValues {
+  ValueCodec codec = ValueCodec::kFp32;
+  Buffer values;
+};
+PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& piece);
+
+// The values of `count` rows that EncodePush made, in a codec in which each row has bytes of its own.
+PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count);
+
 // A message's values into their places in the plan's order. False: the size is not that of the piece.
 bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun> parts, ValueCodec codec,
                 std::span<float> rows);

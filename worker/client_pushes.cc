@@ -25,6 +25,19 @@ void ClientPushes::Number(KeyList* keys) {
 
 RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
                             std::vector<Gathered> gathered) {
+  if (spec.push_codec != ValueCodec::kTopK || plan.keys.empty())
+    return AddRows(plan, spec, gradients, what, std::move(gathered));
+  const Residuals::Sent sent =
+      residuals_->Compress(plan, spec, desk_->view.routes.partition_bits, gradients, what.clock);
+  const Residuals::Counters& kept = residuals_->counters();
+  desk_->counters.residual_rows = kept.rows;
+  desk_->counters.residuals_expired = kept.expired;
+  desk_->counters.residuals_crowded = kept.crowded;
+  return AddRows(*sent.plan, spec, sent.rows, what, std::move(gathered));
+}
+
+RequestId ClientPushes::AddRows(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
+                                std::vector<Gathered> gathered) {
   const RequestId id = gathered.empty() ? desk_->NewRequest() : gathered.back().push;
   ++desk_->counters.pushes;
   if (plan.keys.empty()) {
@@ -41,10 +54,13 @@ RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffe
     pending.table = spec.id;
     pending.clock = what.clock;
     pending.pulled_clock = what.pulled_clock;
-    pending.codec = spec.push_codec;
     pending.keys = PieceKeys(plan.keys, piece, &pending.frame);
-    pending.keys.list = desk_->lists.NumberOf(piece.shard, pending.frame, desk_->now);
-    pending.values = EncodeRows(gradients, spec.dim, piece, spec.push_codec);
+    // A list of chosen rows hardly comes again.
+    if (spec.push_codec != ValueCodec::kTopK || spec.kind == TableKind::kDense)
+      pending.keys.list = desk_->lists.NumberOf(piece.shard, pending.frame, desk_->now);
+    PushValues push = EncodePush(gradients, spec, piece);
+    pending.codec = push.codec;
+    pending.values = std::move(push.values);
     Number(&pending.keys);
     if (what.pull.value != 0) pending.pull_message = pulls_->Add(what.pull, piece, pending.keys, pending.frame);
     Enqueue(std::move(pending));
@@ -234,12 +250,15 @@ TimeUs ClientPushes::NextTimer() const {
 
 void ClientPushes::Split(const Pending& pending, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner) {
   pushes_.at(pending.push).messages += static_cast<std::uint32_t>(by_owner.size()) - 1;
+  const PushValues whole =
+      RowByRow({pending.codec, pending.values}, desk_->tables.at(pending.table).dim, pending.keys.count);
   for (const auto& [owner, which] : by_owner) {
     Pending part = pending;
     part.pull_message = RequestId(0);
     part.frame = Buffer();
     part.keys = SelectKeys(pending.keys, pending.frame, which, &part.frame);
-    part.values = SelectValues(pending.keys, pending.values, which);
+    part.codec = whole.codec;
+    part.values = SelectValues(pending.keys, whole.values, which);
     Enqueue(std::move(part));
   }
 }

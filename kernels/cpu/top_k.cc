@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/error.h"
+#include "kernels/elementwise.h"
 
 namespace tarn::kernels {
 namespace {
@@ -44,6 +46,10 @@ void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, f
     index[kept] = static_cast<std::uint32_t>(i);
     values[kept++] = in[i];
   }
+}
+
+void RowNorms(std::uint32_t dim, std::size_t n, const float* rows, float* norms) {
+  for (std::size_t i = 0; i < n; ++i, rows += dim) norms[i] = static_cast<float>(std::sqrt(SquaredNorm(dim, rows)));
 }
 
 }  // namespace tarn::kernels

@@ -57,7 +57,10 @@ Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume,
       network_(&events_, scenario_.faults, scenario_.draw, scenario_.through_frames,
                [this](ProcessId to, Peer from, Message message) { Deliver(to, from, std::move(message)); }),
       scheduler_store_(disk, &oracle_, scenario_.faults.fail_manifest, scenario_.draw,
-                       [this](const auto& directory, const auto& manifest) { CheckCheckpoint({manifest, directory}); }),
+                       [this](const auto& directory, const auto& manifest) {
+                         CheckCheckpoint({manifest, directory});
+                         CheckBlobs({manifest, directory});
+                       }),
       jumps_awaited_(scenario_.faults.outages_at_jumps) {}
 
 Fleet::~Fleet() = default;
@@ -119,6 +122,62 @@ std::unique_ptr<SimShardStore> Fleet::MakeStore(ProcessId id, ShardId shard) {
                                          disk_, &oracle_, std::move(hooks));
 }
 
+std::unique_ptr<SimBlobStore> Fleet::MakeBlobs(ProcessId id, ShardId shard) {
+  const Faults& faults = scenario_.faults;
+  SimBlobStore::Hooks hooks;
+  hooks.now = [this] { return events_.now(); };
+  hooks.later = [this, id](TimeUs delay, std::function<void()> run) {
+    events_.At(events_.now() + delay, [this, id, run = std::move(run)] {
+      if (processes_.contains(id)) run();
+    });
+  };
+  hooks.written = [this, id](const server::BlobWritten& written) {
+    Step(id, [this, written](Process& process, Outbox* out) {
+      process.shard->OnBlobWritten(written, NowOf(process), out);
+    });
+  };
+  return std::make_unique<SimBlobStore>(
+      SimBlobStore::Options{shard, faults.fail_store, faults.slow_store, scenario_.draw}, disk_, &oracle_,
+      std::move(hooks));
+}
+
+// What every worker has kept is in a checkpoint, and in bsp it is that of the very clock.
+void Fleet::CheckBlobs(const ResumePoint& point) {
+  if (!scenario_.top_k) return;
+  const Clock cut = point.manifest.resume_clock;
+  const auto in_step = [](const ConsistencySpec& spec) { return spec.mode == ConsistencyMode::kBsp; };
+  const bool exact = in_step(scenario_.job.consistency) && in_step(scenario_.counts) && in_step(scenario_.layer);
+  for (const WorkerEntry& entry : Scheduler()->view().workers) {
+    if (entry.state != WorkerState::kLive || entry.join > cut || !scenario_.CutsAtClock()) continue;
+    const auto blob = std::ranges::find(point.manifest.blobs, entry.rank, &WorkerBlob::rank);
+    if (blob == point.manifest.blobs.end() || blob->incarnation != entry.incarnation)
+      oracle_.Fail(fmt::format("{}: the state of worker {} is missing", point.directory, entry.rank.value));
+  }
+  for (const WorkerBlob& blob : point.manifest.blobs) {
+    const auto stored = ReadResiduals(*disk_, point.directory, point.manifest, blob);
+    if (!stored) {
+      oracle_.Fail(stored.error().message);
+      continue;
+    }
+    const auto* kept = oracle_.KeptAt(blob.incarnation, cut);
+    if (exact && kept != nullptr && *kept != stored->kept)
+      oracle_.Fail(fmt::format("{}: worker {} had kept {} counts at clock {}, and the checkpoint has other {}, of {}",
+                               point.directory, blob.rank.value, kept->size(), cut.value, stored->kept.size(),
+                               stored->clock.value));
+  }
+}
+
+// What workers go on from.
+void Fleet::TakeBlobs() {
+  for (const WorkerBlob& blob : resume_->manifest.blobs) {
+    const auto stored = ReadResiduals(*disk_, resume_->directory, resume_->manifest, blob);
+    if (stored)
+      oracle_.PutKept(blob.rank, stored->kept);
+    else
+      oracle_.Fail(stored.error().message);
+  }
+}
+
 ProcessId Fleet::StartShard(std::uint32_t index) {
   const ProcessId id = next_process_++;
   auto& p = processes_[id] = std::make_unique<Process>();
@@ -132,6 +191,7 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
     return ConsistencySpec();
   });
   p->store = MakeStore(id, ShardId(index));
+  p->blobs = MakeBlobs(id, ShardId(index));
   server::ShardOptions options;
   options.shard = ShardId(index);
   options.held_lists_bytes_max = scenario_.held_lists_bytes_max;
@@ -145,6 +205,7 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   options.endpoint = fmt::format("sim://shard-{}", index);
   p->log = MakeLog(id, index);
   options.log = p->log.get();
+  options.blobs = p->blobs.get();
   // Cuts take many steps, with messages between them.
   options.cut_slice_bytes = scenario_.cut_slice_bytes;
   options.cut_pause_us = scenario_.cut_pause_us;
@@ -185,6 +246,7 @@ ProcessId Fleet::StartWorker(std::uint32_t rank) {
   options.held_keys_min = 2;
   options.held_keys_bytes = scenario_.held_keys_bytes;
   options.piece_bytes = 64 + rng_.Below(4096);
+  options.blob_chunk_bytes = 100 + options.piece_bytes / 4;
   options.credit_bytes = 256 + rng_.Below(65536);
   p->worker = std::make_unique<SimWorker>(scenario_, options, &oracle_, [this, id](TimeUs delay) {
     events_.At(events_.now() + delay, [this, id] {
@@ -394,6 +456,7 @@ RunResult Fleet::Run() {
   for (std::uint32_t i = 0; i < scenario_.shards; ++i) unix_us_at_zero_[i] = resume_ ? kLaterUnixUs : kUnixUs;
   StartAll();
   if (resume_) oracle_.ResumeFrom(resume_->manifest, ValuesIn(*disk_, *resume_));
+  if (resume_) TakeBlobs();
   PlanFaults();
   PlanOutages();
   PlanTimeJumps();
@@ -435,7 +498,8 @@ RunResult Fleet::Run() {
   result.spared = oracle_.spared();
   result.fenced = fenced_;
   result.workers_died = scheduler.progress().workers_died;
-  result.bits_fixed = result.workers_died == deaths_in_outages_;
+  // What a worker has kept is of a checkpoint, and not in any log.
+  result.bits_fixed = result.workers_died == deaths_in_outages_ && (!scenario_.top_k || outages_ == 0);
   result.outages = outages_;
   result.power_cuts = power_cuts_;
   result.recoveries = recoveries_;

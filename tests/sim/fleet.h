@@ -15,6 +15,7 @@
 #include "server/shard.h"
 #include "tests/sim/network.h"
 #include "tests/sim/oracle.h"
+#include "tests/sim/sim_blobs.h"
 #include "tests/sim/sim_log.h"
 #include "tests/sim/sim_store.h"
 #include "tests/sim/sim_worker.h"
@@ -86,6 +87,9 @@ class Fleet {
   void TendLog(ProcessId id, Process& process);
   ProcessId StartShard(std::uint32_t index);
   std::unique_ptr<SimShardStore> MakeStore(ProcessId id, ShardId shard);
+  std::unique_ptr<SimBlobStore> MakeBlobs(ProcessId id, ShardId shard);
+  void CheckBlobs(const ResumePoint& point);
+  void TakeBlobs();
   server::Tier MakeTier(ProcessId id);
   ProcessId StartWorker(std::uint32_t rank);
   // fleet_faults.cc

@@ -13,6 +13,7 @@ struct Fleet::Process {
   NodeId node = 0;
   std::unique_ptr<scheduler::Scheduler> scheduler;
   std::unique_ptr<SimShardStore> store;
+  std::unique_ptr<SimBlobStore> blobs;
   std::unique_ptr<SimLog> log;
   bool log_busy = false;  // a write or a sync is under way
   LogSequence witnessed;  // shard: the last record whose state was noted

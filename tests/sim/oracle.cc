@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/hash.h"
 #include "core/position.h"
@@ -19,6 +20,7 @@ double Rounding(ValueCodec codec, double value) {
     case ValueCodec::kFp32: return 0;
     case ValueCodec::kBf16: return std::abs(value) / 128;
     case ValueCodec::kFp16: return std::abs(value) / 1024;
+    case ValueCodec::kTopK: return 0;
     case ValueCodec::kInt8: return std::abs(value) * 1e-6;  // the values of a row are equal, so each is its largest
   }
   return 0;
@@ -63,6 +65,19 @@ void Oracle::ResumeFrom(const Manifest& manifest, std::map<Key, float> values) {
       trained_before_.at(split * manifest.data.split_rows + i) = true;
 }
 
+std::vector<KeptCount> Oracle::TakeKept(WorkerRank rank) { return std::exchange(restored_[rank], {}); }
+
+void Oracle::OnKept(Incarnation worker, Clock clock, std::vector<KeptCount> kept) {
+  kept_[worker][clock] = std::move(kept);
+}
+
+const std::vector<KeptCount>* Oracle::KeptAt(Incarnation worker, Clock clock) const {
+  const auto known = kept_.find(worker);
+  if (known == kept_.end()) return nullptr;
+  const auto after = known->second.upper_bound(clock);
+  return after == known->second.begin() ? nullptr : &std::prev(after)->second;
+}
+
 double Oracle::Base(Key key) const {
   const auto it = base_.find(key);
   return it == base_.end() ? 0 : double(it->second);
@@ -99,9 +114,13 @@ void Oracle::OnView(const View& view) {
 }
 
 std::size_t Oracle::OnPushIssued(Incarnation incarnation, Clock clock, std::uint32_t epoch, std::uint64_t first_row,
-                                 std::uint64_t rows) {
+                                 std::uint64_t rows, const std::map<Key, float>* sent) {
   records_.push_back({incarnation, clock, epoch, first_row, rows});
-  std::map<Key, std::uint32_t> counts;
+  if (sent != nullptr) {
+    for (const auto& [key, count] : *sent) by_key_[key].push_back({records_.size() - 1, count});
+    return records_.size() - 1;
+  }
+  std::map<Key, float> counts;
   std::vector<Key> keys;
   for (std::uint64_t r = first_row; r < first_row + rows; ++r) {
     KeysOfRow(scenario_, r, &keys);

@@ -8,6 +8,7 @@
 //   - each row of data is trained exactly once an epoch, by pushes that count
 //   - rows of an aggregated table come and go as their pushes say (life_model.h), if nothing else decides
 //   - a checkpoint at a clock holds what was pushed before it and nothing else
+//   - what a worker that sends the largest rows alone has kept is in the checkpoint, as of its clock
 //   - a checkpoint holds every row as it was at its cut, whatever was pushed while it was copied (sim_store.h)
 //
 // The oracle table starts at zero and uses plain SGD with rate 1 and gradient -count, so that a value is a count.
@@ -27,6 +28,7 @@
 #include "server/shard.h"
 #include "tests/sim/life_model.h"
 #include "tests/sim/scenario.h"
+#include "tests/sim/top_k_model.h"
 
 namespace tarn::sim {
 
@@ -38,6 +40,12 @@ class Oracle {
   explicit Oracle(const Scenario& scenario);
   // The run goes on from this checkpoint, in which the oracle table has these values.
   void ResumeFrom(const Manifest& manifest, std::map<Key, float> values);
+  // What its blobs say that workers had kept. It is taken once: who takes a worker's place begins with nothing.
+  void PutKept(WorkerRank rank, std::vector<KeptCount> kept) { restored_[rank] = std::move(kept); }
+  std::vector<KeptCount> TakeKept(WorkerRank rank);
+  // A worker has this from its clock on, of the oracle table; and had it at a clock (null: not known).
+  void OnKept(Incarnation worker, Clock clock, std::vector<KeptCount> kept);
+  const std::vector<KeptCount>* KeptAt(Incarnation worker, Clock clock) const;
 
   // A scheduler starts that knows of no view.
   void BeginAnew() {
@@ -49,7 +57,9 @@ class Oracle {
   void OnView(const View& view);
 
   // A worker incarnation issued the push of a batch. Returns the record's number.
-  std::size_t OnPushIssued(Incarnation, Clock, std::uint32_t epoch, std::uint64_t first_row, std::uint64_t rows);
+  // `sent`: what went out of it, if that is not all.
+  std::size_t OnPushIssued(Incarnation, Clock, std::uint32_t epoch, std::uint64_t first_row, std::uint64_t rows,
+                           const std::map<Key, float>* sent = nullptr);
   void OnPushAcked(std::size_t record, std::size_t sections);
   void OnOtherPushAcked(std::size_t sections) { acked_push_ids_ += sections; }
   void OnWorkerGone(Incarnation);
@@ -92,7 +102,7 @@ class Oracle {
   };
   struct Contribution {
     std::size_t record;
-    std::uint32_t count;
+    float count;
   };
 
   double Base(Key key) const;
@@ -110,6 +120,8 @@ class Oracle {
   View view_;
   std::optional<LifeModel> lives_;  // if it knows them
   std::map<Key, float> base_;
+  std::map<WorkerRank, std::vector<KeptCount>> restored_;
+  std::map<Incarnation, std::map<Clock, std::vector<KeptCount>>> kept_;
   std::uint32_t first_epoch_ = 0;
   std::vector<bool> trained_before_;  // by row, of the first epoch
   ViewVersion last_version_;

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "core/hash.h"
+#include "core/limits.h"
 
 namespace tarn::sim {
 namespace {
@@ -208,6 +209,29 @@ void ChooseInt8(std::uint64_t seed, Scenario* s) {
   }
 }
 
+// Pushes of the largest alone, with all sizes of what may be kept. Drawn apart, too.
+void ChooseTopK(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x746f706b));
+  if (!rng.Chance(0.35)) return;
+  constexpr float kShares[] = {0.02f, 0.1f, 0.3f, 0.7f, 1.0f};
+  for (const char* name : {"counts", "layer"}) {
+    if (!rng.Chance(0.7)) continue;
+    TableOverride& own = s->job.tables[name];
+    own.has_push_codec = own.has_top_k = true;
+    own.push_codec = ValueCodec::kTopK;
+    own.top_k.share = kShares[rng.Below(std::size(kShares))];
+    own.top_k.residual_bytes = limits::kResidualBytesMin + (rng.Chance(0.5) ? rng.Below(8'000) : 60'000);
+    own.worker_cache.push_every = 1;
+    s->top_k = true;
+  }
+  if (s->job.tables.contains("counts")) s->counts_cache = s->job.tables["counts"].worker_cache;
+  // Checkpoints are what their state is for.
+  if (!s->top_k || !rng.Chance(0.7)) return;
+  if (s->job.storage.durability == Durability::kNone) s->job.storage.durability = Durability::kCheckpoint;
+  s->job.storage.checkpoint_clocks = 3 + rng.Below(10);
+  s->resume |= rng.Chance(0.5);
+}
+
 // Lists of keys that shards hold: often few, so that they are missed, at times none. Drawn apart, too.
 void ChooseLists(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x6c697374));
@@ -338,6 +362,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseInt8(seed, &s);
   ChooseLists(seed, &s);
   ChooseCache(seed, &s);
+  ChooseTopK(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
     s.counts_pull_codec = it->second.pull_codec;
   return s;
@@ -363,7 +388,7 @@ std::string Scenario::Describe() const {
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {} tier {} {:.2f}/{}/{} time jumps "
-      "{}/{:.2f}",
+      "{}/{:.2f} top-k {}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
@@ -375,7 +400,7 @@ std::string Scenario::Describe() const {
       faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
       Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
       faults.outage_awaits, faults.outage_again, faults.sync_max_us, tier_bytes, faults.slow_tier, faults.fail_tier,
-      faults.damage_tier, faults.time_jumps, faults.jump_at_cut);
+      faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k);
 }
 
 }  // namespace tarn::sim

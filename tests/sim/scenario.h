@@ -49,6 +49,7 @@ struct Scenario {
   ConsistencySpec counts, layer;  // of the two tables
   ValueCodec counts_pull_codec = ValueCodec::kFp32, counts_row_codec = ValueCodec::kFp32;
   WorkerCacheSpec counts_cache;  // of the workers, for counts
+  bool top_k = false;            // some table's pushes send the largest alone: workers have state of their own
   LifeSpec life;                 // of counts: then a value may be any count of pushes since the row was born
   std::uint32_t shards = 1;      // in all
   std::uint32_t workers = 1;

@@ -79,6 +79,7 @@ void SimSchedulerStore::RemoveCheckpoint(const std::string& directory) {
     oracle_->Fail(fmt::format("{}: removed while a shard was writing into it", directory));
   disk_->manifests.erase(directory);
   disk_->files.Remove(directory);
+  std::erase_if(disk_->blobs, [&](const auto& blob) { return blob.first.starts_with(directory + "/"); });
   disk_->removed.insert(directory);
 }
 

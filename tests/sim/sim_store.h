@@ -30,6 +30,7 @@ struct SimDisk {
   std::set<std::string> removed;
   std::set<std::string> lossy;  // directories that are not whole any more: no base for another
   std::map<std::string, std::map<ShardId, std::uint64_t>> cut_hashes;  // of the rows of each shard, by directory
+  std::map<std::string, std::string> blobs;                            // of workers, by path: the bytes
   std::uint64_t failed = 0;  // writes that were made to fail, but for parts given up before it was told
 };
 

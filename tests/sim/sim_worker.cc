@@ -61,8 +61,24 @@ void SimWorker::Advance(TimeUs now, Outbox* out) {
   if (client_.state() != worker::ClientState::kRunning) return;
   if (!tables_asked_) OpenTables(now, out);
   if (tables_.size() < 2) return;
+  if (!model_ && tables_[0].push_codec == ValueCodec::kTopK) StartModel();
   Fill(now, out);
   AskForWork(now, out);
+}
+
+// From what it had kept, if it goes on from a checkpoint.
+void SimWorker::StartModel() {
+  model_.emplace(tables_[0]);
+  if (client_.welcome().blob_bytes != 0) model_->Start(oracle_->TakeKept(WorkerRank(client_.welcome().rank)));
+  oracle_->OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
+}
+
+std::size_t SimWorker::SectionsOf(const std::map<Key, float>& sent) const {
+  const Positioner position(tables_[0], TableSalt(scenario_.job.job.seed, tables_[0].name));
+  std::set<PartitionId> partitions;
+  for (const auto& [key, count] : sent)
+    partitions.insert(PartitionOf(position(key), client_.view().routes.partition_bits));
+  return partitions.size();
 }
 
 void SimWorker::OpenTables(TimeUs now, Outbox* out) {
@@ -214,10 +230,16 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   std::fill(g.begin(), g.end(), 0.0f);
   for (std::uint32_t index : batch->sparse.index)
     for (std::uint32_t d = 0; d < kSparseDim; ++d) g[index * kSparseDim + d] -= 1.0f;
+  std::map<Key, float> sent;
+  if (model_) {
+    std::vector<float> counts(batch->sparse.keys.size(), 0);
+    for (std::uint32_t index : batch->sparse.index) ++counts[index];
+    sent = model_->Push(batch->sparse.keys, std::move(counts), batch->clock);
+  }
   const std::size_t record = oracle_->OnPushIssued(client_.welcome().incarnation, batch->clock, batch->lease.epoch,
-                                                   batch->first_row, batch->rows);
+                                                   batch->first_row, batch->rows, model_ ? &sent : nullptr);
   const RequestId push = client_.Push(batch->sparse, gradients, batch->clock, now, out);
-  pushes_[push] = {record, batch->sparse.runs.size()};
+  pushes_[push] = {record, model_ ? SectionsOf(sent) : batch->sparse.runs.size()};
   Buffer layer = Buffer::Allocate(kDenseRows * kDenseDim * sizeof(float));
   auto l = layer.as_mutable<float>();
   for (std::size_t i = 0; i < l.size(); ++i) l[i] = 0.01f * float((i * 7 + batch->first_row) % 13) - 0.05f;
@@ -232,6 +254,7 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
     client_.Tick(position_, now, out);
   }
   layer_pushes_[layer_push] = batch->dense.runs.size();
+  if (model_) oracle_->OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
   if (batch->last_of_lease) {
     LeaseDone done{batch->lease.lease, {}};
     for (std::uint64_t i = 0; i < batch->lease.rows; ++i) done.quality.AddBinary(float(i % 5) - 2.0f, i % 4 == 0);

@@ -11,6 +11,7 @@
 
 #include "tests/sim/network.h"
 #include "tests/sim/oracle.h"
+#include "tests/sim/top_k_model.h"
 #include "worker/client.h"
 
 namespace tarn::sim {
@@ -52,6 +53,8 @@ class SimWorker {
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
   void AskForWork(TimeUs now, Outbox* out);
   void NextBatch(Batch* batch);
+  void StartModel();
+  std::size_t SectionsOf(const std::map<Key, float>& sent) const;
 
   const Scenario& scenario_;
   worker::Client client_;
@@ -59,7 +62,8 @@ class SimWorker {
   Schedule schedule_;
   SplitMix rng_;
   std::unique_ptr<worker::Planner> planner_;
-  std::vector<TableSpec> tables_;  // ready ones: sparse, dense
+  std::vector<TableSpec> tables_;   // ready ones: sparse, dense
+  std::optional<TopKModel> model_;  // if the largest rows alone are pushed
   bool tables_asked_ = false;
   std::deque<LeaseGrant> leases_;
   std::uint64_t lease_offset_ = 0;  // rows of leases_.front() already in a batch

@@ -139,7 +139,13 @@ std::string ShowText(const Checkpoint& checkpoint) {
                      removed == 0 ? "" : Count(removed), std::to_string(generation.files.size()),
                      Bytes(generation.bytes())});
   }
-  return text + "\n" + generations.Text("  ");
+  text += "\n" + generations.Text("  ");
+  if (m.blobs.empty()) return text;
+  TextTable blobs;
+  blobs.Add({"worker's state", "rank", "bytes"});
+  for (const WorkerBlob& blob : m.blobs)
+    blobs.Add({blob.file.name, std::to_string(blob.rank.value), Bytes(blob.file.bytes)});
+  return text + "\n" + blobs.Text("  ");
 }
 
 void WriteGeneration(JsonWriter* json, const Generation& generation) {
@@ -178,6 +184,11 @@ std::string ShowJson(const Checkpoint& checkpoint) {
   }
   json.EndArray().Key("generations").BeginArray();
   for (const Generation& generation : m.generations) WriteGeneration(&json, generation);
+  json.EndArray().Key("blobs").BeginArray();
+  for (const WorkerBlob& blob : m.blobs) {
+    json.BeginObject().Member("name", blob.file.name).Member("rank", blob.rank.value);
+    json.Member("bytes", blob.file.bytes).Member("crc32c", fmt::format("{:08x}", blob.file.crc32c)).EndObject();
+  }
   return json.EndArray().EndObject().text() + "\n";
 }
 

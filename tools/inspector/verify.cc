@@ -5,8 +5,12 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <span>
 
+#include "core/file.h"
 #include "core/position.h"
+#include "core/worker_blob.h"
+#include "server/file_sum.h"
 #include "tools/inspector/counts.h"
 #include "tools/inspector/source.h"
 
@@ -20,12 +24,27 @@ Status CheckNothingElse(const Checkpoint& checkpoint) {
   std::set<std::string> expected{kManifestName};
   for (const Generation& generation : checkpoint.manifest().generations)
     for (const CheckpointFile& file : generation.files) expected.insert(file.name);
+  for (const WorkerBlob& blob : checkpoint.manifest().blobs) expected.insert(blob.file.name);
   std::error_code error;
   for (fs::directory_iterator it(checkpoint.directory, error), end; !error && it != end; it.increment(error))
-    if (!expected.contains(it->path().filename().string()))
+    // A blob that nobody names is of a worker that died before the checkpoint was whole.
+    if (!expected.contains(it->path().filename().string()) && it->path().extension() != ".blob")
       return Fail(ErrorCode::kCorrupt,
                   fmt::format("{}: does not belong here: {} does not name it", it->path().string(), kManifestName));
   if (error) return Fail(ErrorCode::kIo, fmt::format("{}: cannot be read: {}", checkpoint.directory, error.message()));
+  return {};
+}
+
+// Every byte and every chunk of what workers had of their own.
+Status VerifyBlobs(const Checkpoint& checkpoint) {
+  for (const WorkerBlob& blob : checkpoint.manifest().blobs) {
+    const std::string path = checkpoint.directory + "/" + blob.file.name;
+    TARN_RETURN_IF_ERROR(server::VerifyFile(path, blob.file));
+    const auto bytes = ReadFile(path, blob.file.bytes);
+    if (!bytes) return std::unexpected(bytes.error());
+    TARN_RETURN_IF_ERROR(ReadBlob(std::as_bytes(std::span(*bytes)), {path, checkpoint.manifest().id, blob.rank},
+                                  [](const BlobChunk&) { return Status{}; }));
+  }
   return {};
 }
 
@@ -65,6 +84,7 @@ Expected<std::string> VerifyCheckpoint(const std::string& path) {
   const Manifest& manifest = checkpoint->manifest();
   TARN_RETURN_IF_ERROR(CheckNothingElse(*checkpoint));
   TARN_RETURN_IF_ERROR(VerifyAllFiles(*checkpoint, "verifying bytes"));
+  TARN_RETURN_IF_ERROR(VerifyBlobs(*checkpoint));
   ProgressLine progress("verifying rows", EntriesOf(manifest));
   counts.emplace(manifest.generations.size());
   for (const TableSpec& table : manifest.tables) {
@@ -75,6 +95,7 @@ Expected<std::string> VerifyCheckpoint(const std::string& path) {
   std::uint64_t bytes = 0, files = 0;
   for (const Generation& generation : manifest.generations)
     bytes += generation.bytes(), files += generation.files.size();
+  for (const WorkerBlob& blob : manifest.blobs) bytes += blob.file.bytes, ++files;
   return fmt::format("{}: whole and undamaged: {} rows, {} in {} files, state hash {:016x}{}\n", checkpoint->directory,
                      Count(counts->rows()), Bytes(bytes), files, counts->hash(),
                      manifest.state_hash ? "" : " (not recorded at the cut)");

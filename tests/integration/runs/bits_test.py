@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from fleet_case import FleetCase
+from fleet_case import BIN, FleetCase
 
 
 class BitsTest(FleetCase):
@@ -38,9 +38,43 @@ class BitsTest(FleetCase):
                             "--set", "fleet.shards=3")
         self.assertEqual(moved["parameters_hash"], whole["parameters_hash"])
 
-    def stop_at_first_checkpoint(self, job, name):
+    def test_resume_with_pushes_of_the_largest_alone(self):
+        top_k = [part for table in ("embedding", "linear", '"layer.0"') for part in
+                 ("--set", f"tables.{table}.push_codec=topk", "--set", f"tables.{table}.push_topk=0.1")]
+        hashes = {self.run_ok(self.job(servers=servers, shards=shards, epochs=2), f"topk-{servers}-{shards}", *top_k)
+                  ["parameters_hash"] for servers, shards in ((1, 1), (2, 3))}
+        self.assertEqual(len(hashes), 1, "what is sent does not depend on the shards")
+        all_of_it = self.run_ok(self.job(epochs=2), "topk-none")
+        self.assertNotIn(all_of_it["parameters_hash"], hashes)
+        job = self.job(servers=2, shards=2, epochs=2, durability="checkpoint", checkpoint_clocks=30)
+        self.stop_at_first_checkpoint(job, "topk-stopped", *top_k)
+        for blob in self.folder.glob("topk-stopped/checkpoints/ckpt-*/*.blob"):
+            self.assertGreater(blob.stat().st_size, 1000)
+        shape = ["--set", "fleet.servers=1", "--set", "fleet.shards=3"]
+        for more in ([], shape):
+            resumed = self.run_ok(job, f"topk-resumed-{len(more)}", "--resume", self.folder / "topk-stopped", *top_k, *more)
+            self.assertEqual({resumed["parameters_hash"]}, hashes)
+        self.damage_is_named(job, top_k)
+
+    def damage_is_named(self, job, top_k):
+        blobs = sorted(self.folder.glob("topk-stopped/checkpoints/ckpt-*/*-worker-1-*.blob"))
+        good = blobs[-1].read_bytes()
+        at = len(good) // 2
+        blobs[-1].write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1:])
+        verified = subprocess.run([BIN / "tarn-inspect", "verify", blobs[-1].parent], capture_output=True, text=True)
+        self.assertIn(str(blobs[-1]), verified.stderr)
+        code, _, output = self.launch(job, "topk-damaged", "--resume", self.folder / "topk-stopped", *top_k)
+        self.assertNotEqual(code, 0)
+        self.assertIn(blobs[-1].name, output)
+        blobs[-1].write_bytes(good)
+        verified = subprocess.run([BIN / "tarn-inspect", "verify", blobs[-1].parent], capture_output=True, text=True)
+        self.assertIn("whole and undamaged", verified.stdout)
+        shown = subprocess.run([BIN / "tarn-inspect", "show", blobs[-1].parent], capture_output=True, text=True)
+        self.assertIn(blobs[-1].name, shown.stdout)
+
+    def stop_at_first_checkpoint(self, job, name, *more):
         run_dir = self.folder / name
-        process = subprocess.Popen(self.command(job, run_dir), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(self.command(job, run_dir, *more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         deadline = time.time() + 120
         while not list(run_dir.glob("checkpoints/ckpt-*/MANIFEST")) and time.time() < deadline:
             self.assertIsNone(process.poll(), "the run ended before its first checkpoint")

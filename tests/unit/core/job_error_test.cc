@@ -71,10 +71,10 @@ TEST(JobError, UnknownValues) {
   EXPECT_EQ(ErrorOf("[storage]\ndurability = \"chian\"\n"),
             "job.toml:2: storage.durability: unknown durability 'chian': expected one of none, checkpoint, log; the "
             "nearest is 'none'");
-  EXPECT_EQ(
-      ErrorOf("[tables.t]\npull_codec = \"int4\"\n"),
-      "job.toml:2: tables.t.pull_codec: unknown codec 'int4': expected one of fp32, bf16, fp16, int8; the nearest "
-      "is 'int8'");
+  EXPECT_EQ(ErrorOf("[tables.t]\npull_codec = \"int4\"\n"),
+            "job.toml:2: tables.t.pull_codec: unknown codec 'int4': expected one of fp32, bf16, fp16, int8, topk; the "
+            "nearest "
+            "is 'int8'");
   EXPECT_EQ(ErrorOf("[data]\nbins = [\"wide:5\"]\n"),
             "job.toml:2: data.bins[0]: unknown bin rule 'wide:5': expected 'log2', 'width:W', 'identity' or 'none'");
 }
@@ -253,6 +253,12 @@ TEST(JobError, PushEveryThatDoesNotFit) {
             "job.toml:4: consistency.push_every: push_every = 2: no pull sees pushes that still lie in the worker; "
             "expected own_pushes = \"bounded\"");
   EXPECT_EQ(ErrorOf(ssp + bounded + "push_every = 4\n"), "accepted");
+  EXPECT_EQ(
+      ErrorOf(ssp + bounded + "push_every = 4\n[tables.rows]\npush_codec = \"topk\"\n"),
+      "job.toml:7: tables.rows.push_codec: \"topk\" with push_every = 4: what a push leaves out goes with the next "
+      "one already; expected push_every = 1 for this table");
+  EXPECT_EQ(ErrorOf(ssp + bounded + "push_every = 4\n[tables.rows]\npush_codec = \"topk\"\npush_every = 1\n"),
+            "accepted");
   EXPECT_EQ(ErrorOf(ssp + bounded + "push_every = 5\n"),
             "job.toml:5: consistency.push_every: push_every = 5: a worker would wait for its own pushes; expected at "
             "most staleness + 1 = 4");

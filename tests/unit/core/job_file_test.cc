@@ -248,6 +248,32 @@ TEST(JobFile, Int8IsForRowsOnTheirWay) {
   EXPECT_NE(refused.error().message.find("row_codec"), std::string::npos) << refused.error().message;
 }
 
+TEST(JobFile, PushesOfTheLargestAlone) {
+  const Job job = Parsed(
+      "[tables.a]\npush_codec = \"topk\"\npush_topk = 0.05\nresidual_memory = \"8MiB\"\n"
+      "[tables.b]\npush_codec = \"topk\"\n");
+  TableSpec spec;
+  ApplyOverride(job.tables.at("a"), &spec);
+  EXPECT_EQ(spec.push_codec, ValueCodec::kTopK);
+  EXPECT_EQ(spec.top_k, (TopKSpec{0.05f, 8 << 20}));
+  EXPECT_FALSE(job.tables.at("b").has_top_k);
+  EXPECT_EQ(Parsed(ToToml(job)), job);
+  const auto refusal = [](const char* table) {
+    const auto refused = ParseJob(std::string("[tables.a]\n") + table, "job.toml", "");
+    return refused ? "accepted" : refused.error().message;
+  };
+  EXPECT_EQ(refusal("pull_codec = \"topk\"\n"),
+            "job.toml:2: tables.a.pull_codec: \"topk\": expected fp32, bf16, fp16 or int8 (topk is for push_codec)");
+  EXPECT_EQ(refusal("push_topk = 0.05\n"),
+            "job.toml:2: tables.a.push_topk: means nothing without push_codec = \"topk\"");
+  EXPECT_EQ(refusal("push_codec = \"topk\"\npush_topk = 1.5\n"),
+            "job.toml:3: tables.a.push_topk: expected a number > 0 and <= 1, found 1.5");
+  EXPECT_EQ(refusal("push_codec = \"topk\"\nresidual_memory = 10\n"),
+            "job.toml:3: tables.a.residual_memory: residual_memory = 10: expected 1KiB to 64GiB");
+  EXPECT_EQ(refusal("push_codec = \"topk\"\nresidual_memry = 10\n"),
+            "job.toml:3: tables.a: unknown key 'residual_memry'; the nearest known one is 'residual_memory'");
+}
+
 TEST(JobFile, Overrides) {
   const Job job = Parsed("[fleet]\nworkers = 2\n[optimizer]\nlearning_rate = 0.5\n",
                          {"fleet.workers=4", "consistency.mode=ssp", "consistency.staleness=8", "fleet.workers=5",

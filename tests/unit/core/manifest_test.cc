@@ -137,6 +137,53 @@ TEST(Manifest, ReadsBackAsWritten) {
   EXPECT_EQ(EncodeManifest(*read), EncodeManifest(m));
 }
 
+TEST(Manifest, BlobsOfWorkers) {
+  Manifest m = Small();
+  m.blobs = {{WorkerRank(0), Incarnation(7), {"3-worker-0-7.blob", 100, 5}},
+             {WorkerRank(4), Incarnation(9), {"3-worker-4-9.blob", 1, 6}}};
+  const auto read = DecodeManifest(EncodeManifest(m), "m");
+  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_EQ(read->blobs.size(), 2u);
+  EXPECT_EQ(read->blobs[1].rank, WorkerRank(4));
+  EXPECT_EQ(read->blobs[1].incarnation, Incarnation(9));
+  EXPECT_EQ(read->blobs[1].file.name, "3-worker-4-9.blob");
+  EXPECT_EQ(read->blobs[0].file.crc32c, 5u);
+  const auto refused = [&](auto change) {
+    Manifest bad = m;
+    change(&bad.blobs);
+    const auto decoded = DecodeManifest(EncodeManifest(bad), "m");
+    return decoded ? "accepted" : decoded.error().message;
+  };
+  EXPECT_EQ(refused([](auto* blobs) { std::swap((*blobs)[0], (*blobs)[1]); }),
+            "m: field blobs (not in ascending order) makes no sense");
+  EXPECT_EQ(refused([](auto* blobs) { (*blobs)[1].file.name = "shard-0.rows"; }),
+            "m: field blobs (file 'shard-0.rows' twice) makes no sense");
+  EXPECT_EQ(refused([](auto* blobs) { (*blobs)[1].file.bytes = 0; }),
+            "m: field blobs (file '3-worker-4-9.blob' of 0 bytes) makes no sense");
+  const auto many = [&](std::uint32_t n) {
+    return refused([&](std::vector<WorkerBlob>* blobs) {
+      blobs->clear();
+      for (std::uint32_t i = 0; i < n; ++i)
+        blobs->push_back({WorkerRank(i), Incarnation(i), {std::to_string(i), 1, 6}});
+    });
+  };
+  EXPECT_EQ(many(limits::kBlobsMax), "accepted");
+  EXPECT_EQ(many(limits::kBlobsMax + 1), "m: field blobs (16385 of them) makes no sense");
+}
+
+TEST_F(ManifestFile, ABlobThatIsNotThereIsNamed) {
+  Manifest m = Small();
+  m.blobs = {{WorkerRank(0), Incarnation(7), {"3-worker-0-7.blob", 3, 5}}};
+  EXPECT_FALSE(WriteManifest(directory_, m));
+  std::ofstream(directory_ + "/3-worker-0-7.blob") << "abc";
+  ASSERT_TRUE(WriteManifest(directory_, m));
+  EXPECT_TRUE(ReadManifest(directory_));
+  std::ofstream(directory_ + "/3-worker-0-7.blob") << "ab";
+  const auto read = ReadManifest(directory_);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, directory_ + "/3-worker-0-7.blob: 2 bytes, expected 3");
+}
+
 // Where the parts of its body lie depends on how long the others are.
 TEST(Manifest, ReadsBackHoweverItsPartsLie) {
   Manifest m = Small();

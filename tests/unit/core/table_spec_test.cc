@@ -36,7 +36,7 @@ TEST(Names, BothWays) {
   CheckNames<ScheduleKind>({"constant", "step", "cosine"});
   CheckNames<ConsistencyMode>({"bsp", "ssp", "asp"});
   CheckNames<ApplyMode>({"immediate", "aggregated"});
-  CheckNames<ValueCodec>({"fp32", "bf16", "fp16", "int8"});
+  CheckNames<ValueCodec>({"fp32", "bf16", "fp16", "int8", "topk"});
 }
 
 TEST(Names, UnknownOnesNameTheNearest) {
@@ -50,7 +50,7 @@ TEST(Names, UnknownOnesNameTheNearest) {
   EXPECT_EQ(kind, OptimizerKind::kFtrl) << "unchanged";
   ValueCodec codec{};
   EXPECT_EQ(ParseName("BF16", codec).error().message,
-            "unknown codec 'BF16': expected one of fp32, bf16, fp16, int8; the nearest is 'bf16'");
+            "unknown codec 'BF16': expected one of fp32, bf16, fp16, int8, topk; the nearest is 'bf16'");
 }
 
 TEST(ValidatePartitions, ADensePartitionHasABound) {
@@ -213,9 +213,29 @@ TEST(Validate, RowCodec) {
   EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec(9); }), "table 'factors': kind or codec is not a known one");
   EXPECT_EQ(Refusal([](auto& s) { s.kind = TableKind::kDense, s.rows = 1, s.row_codec = ValueCodec::kFp16; }),
             "table 'factors': row_codec = \"fp16\": a dense table keeps fp32");
-  EXPECT_EQ(
-      Refusal([](auto& s) { s.row_codec = ValueCodec::kInt8; }),
-      "table 'factors': row_codec = \"int8\": expected fp32, bf16 or fp16 (int8 is for pull_codec and push_codec)");
+  EXPECT_EQ(Refusal([](auto& s) { s.row_codec = ValueCodec::kInt8; }),
+            "table 'factors': row_codec = \"int8\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
+            "push_codec, topk for push_codec)");
+}
+
+TEST(Validate, TopK) {
+  const auto top_k = [](auto change) {
+    return Refusal([&](TableSpec& s) {
+      s.push_codec = ValueCodec::kTopK;
+      change(s.top_k);
+    });
+  };
+  EXPECT_EQ(top_k([](TopKSpec&) {}), "accepted");
+  EXPECT_EQ(top_k([](TopKSpec& t) { t.share = 1; }), "accepted");
+  EXPECT_EQ(top_k([](TopKSpec& t) { t.share = 0; }), "table 'factors': push_topk = 0: expected a number > 0 and <= 1");
+  EXPECT_EQ(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMin; }), "accepted");
+  EXPECT_EQ(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMin - 1; }),
+            "table 'factors': residual_memory = 1023: expected 1KiB to 64GiB");
+  EXPECT_EQ(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMax; }), "accepted");
+  EXPECT_NE(top_k([](TopKSpec& t) { t.residual_bytes = limits::kResidualBytesMax + 1; }), "accepted");
+  EXPECT_EQ(Refusal([](auto& s) { s.pull_codec = ValueCodec::kTopK; }),
+            "table 'factors': pull_codec = \"topk\": expected fp32, bf16, fp16 or int8 (topk is for push_codec)");
+  EXPECT_NE(Refusal([](auto& s) { s.row_codec = ValueCodec::kTopK; }), "accepted");
 }
 
 TEST(Validate, Int8IsForRowsThatItMakesSmaller) {
@@ -232,6 +252,7 @@ TEST(CodecRowBytes, OfEveryCodec) {
   EXPECT_EQ(CodecRowBytes(ValueCodec::kBf16, 5), 10u);
   EXPECT_EQ(CodecRowBytes(ValueCodec::kFp16, 5), 10u);
   EXPECT_EQ(CodecRowBytes(ValueCodec::kInt8, 5), 9u);
+  EXPECT_EQ(CodecRowBytes(ValueCodec::kTopK, 5), 20u);  // once decoded
 }
 
 TEST(RowLayout, WordsOfARecord) {

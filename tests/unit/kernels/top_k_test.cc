@@ -62,5 +62,42 @@ TEST(TopKTest, LowBitsCount) {
   for (const std::size_t k : {1, 1500, 2999}) ExpectTopK(in, k, scratch);
 }
 
+TEST(TopKTest, AllEqual) {
+  TopKScratch scratch;
+  for (const float value : {0.0f, -2.5f, HUGE_VALF, kPoison})
+    for (const std::size_t k : {0, 1, 6, 7}) ExpectTopK(std::vector<float>(7, value), k, scratch);
+}
+
+TEST(RowNormsTest, AreThoseOfDoubles) {
+  SplitMix random(5);
+  for (const std::uint32_t dim : {1u, 3u, 8u, 33u})
+    for (const std::size_t n : {0, 1, 17}) {
+      const std::vector<float> rows = RandomFloats(n * dim, random);
+      std::vector<double> expected(n, 0);
+      for (std::size_t i = 0; i < rows.size(); ++i) expected[i / dim] += double(rows[i]) * double(rows[i]);
+      for (double& e : expected) e = std::sqrt(e);
+      std::vector<float> norms = Poisoned(n + 1);
+      RowNorms(dim, n, rows.data(), norms.data());
+      EXPECT_TRUE(std::isnan(norms[n])) << "wrote beyond its end";
+      norms.resize(n);
+      ExpectNear(norms, expected, 1e-7);
+      ExpectSameBitsOnEveryTarget([&] {
+        std::vector<float> again(n);
+        RowNorms(dim, n, rows.data(), again.data());
+        return again;
+      });
+    }
+}
+
+TEST(RowNormsTest, WhatIsNotFiniteStaysInSight) {
+  const std::vector<float> rows{1.0f, kPoison, 2.0f, -HUGE_VALF, 3e38f, 3e38f, 1e-40f, 0.0f};
+  std::vector<float> norms(4);
+  RowNorms(2, 4, rows.data(), norms.data());
+  EXPECT_TRUE(std::isnan(norms[0]));
+  EXPECT_EQ(norms[1], HUGE_VALF);
+  EXPECT_EQ(norms[2], HUGE_VALF) << "larger than any float";
+  EXPECT_FLOAT_EQ(norms[3], 1e-40f) << "squares of tiny values do not vanish";
+}
+
 }  // namespace
 }  // namespace tarn::kernels

@@ -66,6 +66,9 @@ auto Fields(T& v) {
     } else if constexpr (n == 10) {
       auto& [a, b, c, d, e, f, g, h, i, j] = v;
       return std::tie(a, b, c, d, e, f, g, h, i, j);
+    } else if constexpr (n == 13) {
+      auto& [a, b, c, d, e, f, g, h, i, j, k, l, m] = v;
+      return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m);
     } else if constexpr (n == 12) {
       auto& [a, b, c, d, e, f, g, h, i, j, k, l] = v;
       return std::tie(a, b, c, d, e, f, g, h, i, j, k, l);

@@ -176,10 +176,50 @@ TEST(Malformed, EnumsWithoutAName) {
   };
   EXPECT_EQ(error(wire::ErrorCode::MAX), "");
   EXPECT_EQ(error(wire::ErrorCode(20)), "malformed: Shutdown.code: value 20, expected 0 to 19");
-  EXPECT_EQ(BodyError(wire::Body(23), [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
-            "malformed: .body: type 23, expected 1 to 22");
+  EXPECT_EQ(BodyError(wire::Body(27), [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
+            "malformed: .body: type 27, expected 1 to 26");
   EXPECT_EQ(BodyError(wire::Body::NONE, [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
-            "malformed: NONE.body: type 0, expected 1 to 22");
+            "malformed: NONE.body: type 0, expected 1 to 26");
+}
+
+// Of a push of one row; its receiver, who knows how wide it is, sees whether the bytes are sound.
+TEST(Malformed, LargestValuesAlone) {
+  const auto push = [](const std::string& values) {
+    const auto make = [](FlatBufferBuilder& b) {
+      const std::vector<wire::Section> sections = {{0, 1, 1}};
+      const auto list = wire::CreateKeyList(b, wire::KeyCodec::Range, 0, 1, b.CreateVectorOfStructs(sections));
+      return wire::CreatePush(b, 1, 1, 1, 1, wire::ValueCodec::TopK, list).Union();
+    };
+    return BodyError(wire::Body::Push, make, {}, values);
+  };
+  EXPECT_EQ(push(std::string(4, 0)), "");
+  EXPECT_EQ(push("abc"), "malformed: Push.values frame: 3 bytes, expected 4 to 36868 for the largest values of 1 rows");
+  const auto reply = [](FlatBufferBuilder& b) {
+    return wire::CreatePullReply(b, 1, 1, 1, wire::ValueCodec::TopK, 1).Union();
+  };
+  EXPECT_EQ(BodyError(wire::Body::PullReply, reply, {}, std::string(4, 0)),
+            "malformed: PullReply.codec: topk, which is for pushes alone");
+}
+
+TEST(Malformed, PiecesOfBlobs) {
+  const auto error = [](std::uint64_t offset, std::uint64_t total, std::size_t bytes) {
+    return BodyError(
+        wire::Body::PutBlob, [&](FlatBufferBuilder& b) { return wire::CreatePutBlob(b, 1, offset, total).Union(); }, {},
+        std::string(bytes, 'x'));
+  };
+  EXPECT_EQ(error(0, 10, 10), "");
+  EXPECT_EQ(error(7, 10, 3), "");
+  EXPECT_EQ(error(8, 10, 3), "malformed: PutBlob.values frame: 3 bytes at 8 of 10, expected 1 to 1048576 within them");
+  EXPECT_EQ(error(0, 10, 0), "malformed: PutBlob.values frame: 0 bytes at 0 of 10, expected 1 to 1048576 within them");
+  EXPECT_EQ(
+      error(~std::uint64_t{0}, 10, 3),
+      "malformed: PutBlob.values frame: 3 bytes at 18446744073709551615 of 10, expected 1 to 1048576 within them");
+  EXPECT_EQ(error(0, limits::kBlobBytesMax, 1), "");
+  EXPECT_EQ(error(0, limits::kBlobBytesMax + 1, 1),
+            "too-large: PutBlob.total: 1099511627777, expected at most 1099511627776");
+  EXPECT_EQ(
+      BodyError(wire::Body::PutBlobAck, [](FlatBufferBuilder& b) { return wire::CreatePutBlobAck(b, 1).Union(); }),
+      "malformed: PutBlobAck.file: missing");
 }
 
 TEST(Malformed, PartsThatAreMissing) {

@@ -11,6 +11,7 @@
 
 #include "core/key_delta.h"
 #include "core/limits.h"
+#include "kernels/sparse_values.h"
 #include "tests/unit/net/fields.h"
 
 namespace tarn::net::testing {
@@ -24,7 +25,7 @@ constexpr Role kLast<Role> = Role::kWorker;
 template <>
 constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kHeld;
 template <>
-constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kInt8;
+constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kTopK;
 template <>
 constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kUnknownKeys;
 template <>
@@ -123,6 +124,7 @@ class Filler {
     if (keys.codec == KeyCodec::kRange) keys.first_key = random_.Below(~std::uint64_t{0} - keys.count);
   }
 
+  std::uint64_t Below(std::uint64_t n) { return random_.Below(n); }
   std::uint32_t Dim() { return static_cast<std::uint32_t>(1 + random_.Below(8)); }
 
   Buffer Bytes(std::size_t size) {
@@ -165,7 +167,10 @@ void FillPayload(Filler* filler, Message* message) {
     if (list.codec == KeyCodec::kDelta) message->keys = filler->Bytes(DeltaBytesMin(list.count) + list.count);
   };
   const auto values = [&](std::size_t count, ValueCodec codec) {
-    message->values = filler->Bytes(count * CodecRowBytes(codec, filler->Dim()));
+    const std::size_t values_of_rows = count * filler->Dim();
+    message->values =
+        filler->Bytes(codec == ValueCodec::kTopK && count != 0 ? kernels::kSparseBytesMin + values_of_rows
+                                                               : count * CodecRowBytes(codec, filler->Dim()));
   };
   const auto push = [&](const Push& m) {
     keys(m.keys);
@@ -176,6 +181,13 @@ void FillPayload(Filler* filler, Message* message) {
   if (const auto* m = std::get_if<Push>(&message->body)) push(*m);
   if (const auto* m = std::get_if<PushPull>(&message->body)) push(m->push);
   if (const auto* m = std::get_if<PullReply>(&message->body)) values(m->count, m->codec);
+  const auto piece = [&](auto& m) {
+    message->values = filler->Bytes(1 + filler->Below(2'000));
+    m.total = message->values.size() + filler->Below(limits::kBlobBytesMax - message->values.size());
+    m.offset = filler->Below(m.total - message->values.size() + 1);
+  };
+  if (auto* m = std::get_if<PutBlob>(&message->body)) piece(*m);
+  if (auto* m = std::get_if<BlobPiece>(&message->body)) piece(*m);
 }
 
 }  // namespace
@@ -188,6 +200,8 @@ Message RandomMessage(SplitMix* random, std::size_t body, std::size_t size) {
   filler.Fill(message.epoch);
   Emplace(&message.body, body);
   std::visit([&](auto& m) { filler.Fill(m); }, message.body);
+  if (auto* reply = std::get_if<PullReply>(&message.body); reply != nullptr && reply->codec == ValueCodec::kTopK)
+    reply->codec = ValueCodec::kFp32;  // of pushes alone
   if (auto* reply = std::get_if<PullReply>(&message.body))
     reply->count = static_cast<std::uint32_t>(random->Below(size * size + 1));
   FillPayload(&filler, &message);

@@ -364,8 +364,9 @@ TEST_F(RocksDbCheckpointStream, AFailureIsToldBeforeTheEndAndTheRestIsDropped) {
 TEST_F(RocksDbCheckpointStream, MemoryThatEndsAtTheBeginningIsToldToo) {
   const auto rows = Rows(0, 1, kBits, true);
   RocksDbCheckpointStore store([&] { woken_.release(); });
+  Snapshot head = HeadOf(rows.get(), 0);
   next_missing = sizeof(RocksDbCheckpointWriter);
-  store.Begin(HeadOf(rows.get(), 0), directory_);
+  store.Begin(std::move(head), directory_);
   const CheckpointPart part = Wait(&store);
   EXPECT_EQ(next_missing, 0u);
   EXPECT_EQ(part.id, CheckpointId(1));

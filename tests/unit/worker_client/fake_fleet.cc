@@ -4,6 +4,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/key_delta.h"
+#include "kernels/sparse_values.h"
 
 namespace tarn::worker {
 
@@ -41,8 +42,13 @@ PushAck FakeShard::Apply(const Push& push, const Message& message, const std::ve
   PushAck ack{push.request, {}};
   const std::uint32_t dim = tables.at(push.table).dim;
   std::vector<float> values(keys.size() * dim);
-  TARN_CHECK(message.values.size() == keys.size() * CodecRowBytes(push.codec, dim), "values of another size");
-  kernels::DecodeRows(push.codec, dim, keys.size(), message.values.data(), values.data());
+  if (push.codec == ValueCodec::kTopK) {
+    const std::span bytes(message.values.data(), message.values.size());
+    TARN_CHECK(kernels::DecodeSparse(values.size(), bytes, values.data()).has_value(), "other values");
+  } else {
+    TARN_CHECK(message.values.size() == keys.size() * CodecRowBytes(push.codec, dim), "values of another size");
+    kernels::DecodeRows(push.codec, dim, keys.size(), message.values.data(), values.data());
+  }
   std::size_t first = 0;
   for (const Section& section : push.keys.sections) {
     Sequence& mark = watermark[section.partition];
