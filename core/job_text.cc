@@ -135,7 +135,8 @@ std::string ToToml(const Job& job) {
   VisitFleet(out, job.fleet);
   out.Begin("consistency");
   VisitConsistency(out, job.consistency);
-  VisitWorkerCache(out, job.worker_cache);
+  // Only where it says anything: logs know their job by its text, and there are logs of before these keys.
+  if (job.worker_cache != WorkerCacheSpec()) VisitWorkerCache(out, job.worker_cache);
   out.Begin("storage");
   VisitStorage(out, job.storage);
   out.Begin("data");

@@ -13,7 +13,7 @@
 //
 // All integers are little-endian. The prefix says where the parts end; the values are what is left.
 //
-// Threads: functions without state; Encode's frames share the bytes of message.keys and message.values.
+// Threads: the functions have no state; Encode's frames share the bytes of message.keys and message.values.
 #pragma once
 
 #include <array>

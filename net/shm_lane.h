@@ -73,6 +73,8 @@ class ShmLane {
   bool Receive(ShmFrames* frames);
   // What was lent is back.
   void GiveBack();
+  // Whether anything is lent: then what lies behind it may have to wait, though nothing tells of it.
+  bool has_lent() const { return lent_bytes_ != 0; }
 
   // The socket, to poll: readable when there is something to look for, or the other side is gone.
   int file() const { return socket_.get(); }

@@ -203,6 +203,11 @@ bool ShmPeers::Changed() const {
                      [](const auto& p) { return p.second.reads && p.second.lane->Changed(); });
 }
 
+bool ShmPeers::HasLent() const {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const auto& p) { return p.second.lane && p.second.lane->has_lent(); });
+}
+
 std::size_t ShmPeers::waiting_bytes() const {
   std::size_t bytes = 0;
   for (const auto& [peer, state] : peers_)

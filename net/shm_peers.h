@@ -74,8 +74,8 @@ class ShmPeers {
   void Awake();
   bool Changed() const;
 
-  // Calls accept(peer, frames) for up to *budget messages, in turns, beginning where the last call ended. Whether it
-  // stopped for the budget: there may be more.
+  // Calls accept(peer, frames) for up to *budget messages, in turns, beginning where the last call ended. Whether there
+  // may be more: it stopped for the budget, or what is behind something lent waits for GiveBack.
   template <typename Accept>
   bool Drain(std::size_t* budget, Accept accept) {
     for (bool more = true; more;) {
@@ -89,7 +89,7 @@ class ShmPeers {
         last_drained_ = it->first;
       }
     }
-    return false;
+    return options_.lends && HasLent();
   }
 
   std::size_t waiting_bytes() const;  // for peers that are there
@@ -122,6 +122,7 @@ class ShmPeers {
     return true;
   }
 
+  bool HasLent() const;
   std::size_t TendAll(TimeUs now);
   void OnAsk(Peer from, const std::string& boot_id);
   void OnOffer(Peer from, const ShmWord& word);

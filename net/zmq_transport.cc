@@ -579,7 +579,7 @@ class ZmqTransport::Impl {
   Backlog backlog_;
   ShmPeers shm_;
   int wake_;
-  bool shm_may_hold_ = false;  // more than the last Drain took
+  bool shm_may_hold_ = false;  // more than the last Drain took or could take
   std::atomic<bool> wake_asked_{false}, asleep_{false};
   TimeUs busy_poll_us_ = 0;
   std::optional<Lane> router_;

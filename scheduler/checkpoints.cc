@@ -87,7 +87,7 @@ void Checkpoints::OnWorkerPart(Incarnation worker, const CheckpointPart& part) {
   if (!pending_ || part.id != pending_->order.id) return;
   if (part.files.empty()) {
     pending_->workers.emplace(worker, part);
-  } else {
+  } else if (pending_->order.blobs && part.files.size() == 1 && part.files.front().bytes != 0) {
     pending_->blobs.emplace(worker, part.files.front());
   }
 }

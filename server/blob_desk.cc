@@ -45,7 +45,8 @@ Expected<std::optional<BlobDesk::Answer>> BlobDesk::OnWritten(const BlobWritten&
   if (blob.given_up) return std::nullopt;  // that it is given up is reported behind this
   if (written.code != ErrorCode::kOk) {
     blobs_.erase(it);
-    return Fail(written.code, written.message);
+    // "Not found" of a checkpoint's part is its base.
+    return Fail(written.code == ErrorCode::kNotFound ? ErrorCode::kIo : written.code, written.message);
   }
   blob.busy = false;
   blob.received = written.received;

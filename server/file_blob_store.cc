@@ -136,7 +136,9 @@ Expected<CheckpointFile> FileBlobStore::Verified(const std::string& directory, W
   const auto blob = std::ranges::find(manifest->blobs, rank, &WorkerBlob::rank);
   if (blob == manifest->blobs.end())
     return Fail(ErrorCode::kNotFound, fmt::format("{}: no blob of worker {}", directory, rank.value));
-  TARN_RETURN_IF_ERROR(VerifyFile(directory + "/" + blob->file.name, blob->file));
+  if (const Status fits = VerifyFile(directory + "/" + blob->file.name, blob->file); !fits)
+    return Fail(fits.error().code == ErrorCode::kNotFound ? ErrorCode::kCorrupt : fits.error().code,
+                fits.error().message);  // "not found" is a worker without a blob
   return verified_[{directory, rank}] = blob->file;
 }
 

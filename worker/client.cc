@@ -74,6 +74,8 @@ class Client::Impl {
   RequestId PullThroughCache(KeptTable* kept, const TableSpec& spec, const Plan& plan, Clock use_clock);
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
   RequestId Push(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what);
+  // Of a push in kTopK: what goes out of it now.
+  Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
   void Prefetch(const Plan& plan);
   void TickTo(Clock clock, const MaybePosition& position);
   // Whether a push and the pull of the same rows behind it have messages of their own.
@@ -85,11 +87,11 @@ class Client::Impl {
   ClientDesk desk;
   ClientCache cache{&desk};
   ClientPulls pulls{&desk};
-  Residuals residuals;
-  ClientPushes pushes{&desk, &pulls, &residuals};
+  ClientPushes pushes{&desk, &pulls};
   PushCombiner combiner{&desk, &pushes};
   ClientTicks ticks{&desk, &pushes};
   ClientControl control{&desk, &ticks};
+  Residuals residuals;
   ClientBlob blob{&desk, &residuals};
   std::map<ShardId, Patience> unread;  // answers of a shard to messages that it could not read
   bool wants_to_leave = false;
@@ -266,9 +268,20 @@ RequestId Client::Impl::Push(const Plan& plan, const Buffer& gradients, const Cl
   if (spec == nullptr) return id;
   TARN_CHECK(gradients.size() == plan.keys.size() * spec->dim * sizeof(float), "one gradient row per unique key");
   if (combiner.Combines(*spec)) return combiner.Add(plan, *spec, gradients, what);
-  id = pushes.Add(plan, *spec, gradients, what);
-  if (KeptTable* kept = cache.Of(*spec)) cache.OnPush(kept, plan, pushes);
+  Residuals::Sent sent{&plan, gradients};
+  if (spec->push_codec == ValueCodec::kTopK && !plan.keys.empty()) sent = Compress(plan, *spec, gradients, what.clock);
+  id = pushes.Add(*sent.plan, *spec, sent.rows, what);
+  if (KeptTable* kept = cache.Of(*spec)) cache.OnPush(kept, *sent.plan, pushes);
   return id;
+}
+
+Residuals::Sent Client::Impl::Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock) {
+  Residuals::Sent sent = residuals.Compress(plan, spec, desk.view.routes.partition_bits, gradients, clock);
+  const Residuals::Counters& kept = residuals.counters();
+  desk.counters.residual_rows = kept.rows;
+  desk.counters.residuals_expired = kept.expired;
+  desk.counters.residuals_crowded = kept.crowded;
+  return sent;
 }
 
 void Client::Impl::TickTo(Clock clock, const MaybePosition& position) {
@@ -399,7 +412,7 @@ void Client::RequestLeases(LeaseRequest request, TimeUs now, Outbox* out) {
 }
 
 void Client::Leave(TimeUs now, Outbox* out) {
-  if (!impl_->ready()) return;
+  if (!impl_->desk.running()) return;
   impl_->Step(now, out, [&] { impl_->wants_to_leave = true; });
 }
 

@@ -1,10 +1,14 @@
 #include "worker/client_cache.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <numeric>
 #include <utility>
 
+#include "core/byte_size.h"
 #include "core/hash.h"
 #include "kernels/rows.h"
 #include "worker/client_pushes.h"
@@ -83,8 +87,13 @@ KeptTable* ClientCache::Find(const TableSpec& spec) {
   const std::uint64_t rows_max = spec.kind == TableKind::kDense ? spec.rows : std::numeric_limits<std::uint64_t>::max();
   // An aggregated table shows nobody's pushes before their clock is over, the worker's own neither.
   const bool sees_own = cache.own_pushes == OwnPushes::kSeen && spec.consistency.apply == ApplyMode::kImmediate;
-  it->second.reset(
-      new KeptTable{RowCache(cache.bytes, spec.dim, rows_max), sees_own, std::vector<Sequence>(partitions_)});
+  try {
+    it->second.reset(
+        new KeptTable{RowCache(cache.bytes, spec.dim, rows_max), sees_own, std::vector<Sequence>(partitions_)});
+  } catch (const std::exception&) {  // std::bad_alloc, or more than a vector may ever hold
+    desk_->Stop(ErrorCode::kTooLarge, fmt::format("worker_cache = {} for {}: this machine has no memory for it",
+                                                  ToByteSize(cache.bytes), desk_->NameOf(spec.id)));
+  }
   return it->second.get();
 }
 

@@ -25,6 +25,7 @@ namespace tarn::worker {
 
 class ClientDriver {
  public:
+  static constexpr int kLeftMax = 8;
   // One side of a loop's turn each: Act runs what was posted and delivers what has come, Exchange waits for messages.
   // Act says false once the loop is over. Both are called by one thread at a time.
   struct Loop {
@@ -88,7 +89,6 @@ class ClientDriver {
 
  private:
   static constexpr TimeUs kRestUs = 1'000;
-  static constexpr int kLeftMax = 8;
   static constexpr TimeUs kCrowdUs = 10'000;  // that callers were several is remembered for so long
 
   static TimeUs Now() {
@@ -114,24 +114,29 @@ class ClientDriver {
   void TakeTurns(Done done) {
     std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) {
+      // The wake-up alone may be lost: another's may be taken for both, and the loop's thread lock again before us.
+      wanted_ = true;
       Wake();
       turn.lock();
+      wanted_ = false;
     }
     while (!over_ && Act() && !done() && !IsCrowded()) loop_.exchange();
     helped_at_.store(Now(), std::memory_order_relaxed);
+    if (IsCrowded()) Disturb();
   }
 
-  bool GivesWay() const { return callers_.load() == 1 && !IsCrowded(); }
+  bool GivesWay() const { return wanted_.load() || (callers_.load() == 1 && !IsCrowded()); }
 
   void Rest() {
     std::unique_lock lock(resting_);
     rests_ = true;
-    while (!disturbed_ && !IsCrowded() && (GivesWay() || Now() - helped_at_.load(std::memory_order_relaxed) < rest_us_))
+    while (!disturbed_ && (GivesWay() || (!IsCrowded() && WasHelped())))
       rest_.wait_for(lock, std::chrono::microseconds(rest_us_));
     rests_ = false;
     disturbed_ = false;
   }
 
+  bool WasHelped() const { return Now() - helped_at_.load(std::memory_order_relaxed) < rest_us_; }
   bool IsCrowded() const {
     const TimeUs until = crowded_until_.load(std::memory_order_relaxed);
     return until != 0 && Now() < until;
@@ -152,6 +157,7 @@ class ClientDriver {
   const TimeUs rest_us_;
   bool over_ = false;
   std::atomic<int> callers_{0};
+  std::atomic<bool> wanted_{false};  // turn_, by a caller
   std::atomic<TimeUs> helped_at_{0};
   std::atomic<TimeUs> crowded_until_{0};
   std::atomic<int> unread_{0};      // answers

@@ -25,19 +25,6 @@ void ClientPushes::Number(KeyList* keys) {
 
 RequestId ClientPushes::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
                             std::vector<Gathered> gathered) {
-  if (spec.push_codec != ValueCodec::kTopK || plan.keys.empty())
-    return AddRows(plan, spec, gradients, what, std::move(gathered));
-  const Residuals::Sent sent =
-      residuals_->Compress(plan, spec, desk_->view.routes.partition_bits, gradients, what.clock);
-  const Residuals::Counters& kept = residuals_->counters();
-  desk_->counters.residual_rows = kept.rows;
-  desk_->counters.residuals_expired = kept.expired;
-  desk_->counters.residuals_crowded = kept.crowded;
-  return AddRows(*sent.plan, spec, sent.rows, what, std::move(gathered));
-}
-
-RequestId ClientPushes::AddRows(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
-                                std::vector<Gathered> gathered) {
   const RequestId id = gathered.empty() ? desk_->NewRequest() : gathered.back().push;
   ++desk_->counters.pushes;
   if (plan.keys.empty()) {

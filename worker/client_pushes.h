@@ -15,14 +15,12 @@
 #include "worker/client_pieces.h"
 #include "worker/client_pulls.h"
 #include "worker/client_sender.h"
-#include "worker/residuals.h"
 
 namespace tarn::worker {
 
 class ClientPushes {
  public:
-  ClientPushes(ClientDesk* desk, ClientPulls* pulls, Residuals* residuals)
-      : desk_(desk), pulls_(pulls), residuals_(residuals) {}
+  ClientPushes(ClientDesk* desk, ClientPulls* pulls) : desk_(desk), pulls_(pulls) {}
 
   // After Welcome: the number of partitions is known.
   void Begin(std::size_t partitions) { partitions_.resize(partitions); }
@@ -37,8 +35,7 @@ class ClientPushes {
     RequestId push;
     Clock clock;
   };
-  // Without `gathered` a push of the caller's; else what is the sum of these. Of a table that pushes in kTopK the
-  // largest part goes out now (rule W5).
+  // Without `gathered` a push of the caller's; else what is the sum of these.
   RequestId Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
                 std::vector<Gathered> gathered = {});
   // From now on there is a push of this clock that is not acknowledged.
@@ -98,8 +95,6 @@ class ClientPushes {
     std::vector<Gathered> gathered;  // what it is the sum of; none: it is the caller's
   };
 
-  RequestId AddRows(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
-                    std::vector<Gathered> gathered);
   Lane& LaneOf(ShardId shard);
   void Number(KeyList* keys);
   void Enqueue(Pending pending);
@@ -114,7 +109,6 @@ class ClientPushes {
 
   ClientDesk* desk_;
   ClientPulls* pulls_;
-  Residuals* residuals_;
   std::vector<PartitionLog> partitions_;
   std::map<Order, Pending> messages_;
   std::map<RequestId, CallerPush> pushes_;

@@ -291,6 +291,7 @@ void ChooseCache(std::uint64_t seed, Scenario* s) {
     own.has_worker_cache = true;
   }
   s->counts_cache = s->job.tables["counts"].worker_cache;
+  s->reads_again = rng.Chance(0.5);
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ struct Scenario {
   std::uint64_t train_rows = 0, valid_rows = 0, test_rows = 0;
   std::uint32_t keys_per_row = 4;
   std::uint64_t key_space = 100;
-  std::uint32_t depth = 1;  // batches whose pulls are under way at once
+  bool reads_again = false;  // a worker pulls the rows of a batch twice
+  std::uint32_t depth = 1;   // batches whose pulls are under way at once
   TimeUs compute_max_us = 5'000;
   bool any_rank = false;                                   // workers take the rank that is free
   bool resume = false;                                     // go on from a checkpoint afterwards, in another fleet

@@ -101,6 +101,7 @@ void SimWorker::OnEvent(worker::ClientEvent event, TimeUs now, Outbox* out) {
       if (it == batch.pull_of.end()) continue;
       CheckPull(batch, it->second, *pull);
       batch.waiting.erase(pull->request);
+      if (it->second == 0) PullAgain(&batch, now, out);
     }
   } else if (auto* push = std::get_if<worker::PushDone>(&event)) {
     if (auto it = pushes_.find(push->request); it != pushes_.end()) {
@@ -124,8 +125,6 @@ void SimWorker::OnEvent(worker::ClientEvent event, TimeUs now, Outbox* out) {
   } else if (auto* failed = std::get_if<worker::RequestFailed>(&event)) {
     oracle_->Fail("a request failed: " + ToString(failed->error));
   }
-  (void)now;
-  (void)out;
 }
 
 void SimWorker::NextBatch(Batch* batch) {
@@ -190,17 +189,26 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   batch->waiting.insert(layer);
 }
 
+// Programs may read rows without pushing them.
+void SimWorker::PullAgain(Batch* batch, TimeUs now, Outbox* out) {
+  if (!scenario_.reads_again || batch->mark_again != 0 || oracle_->records() == 0) return;
+  batch->mark_again = oracle_->records();
+  const RequestId again = client_.Pull(batch->sparse, batch->clock, now, out);
+  batch->pull_of[again] = 2;
+  batch->waiting.insert(again);
+}
+
 void SimWorker::CheckPull(const Batch& batch, int which, const worker::PullDone& done) {
-  const worker::Plan& plan = which == 0 ? batch.sparse : batch.dense;
+  const worker::Plan& plan = which == 1 ? batch.dense : batch.sparse;
   if (done.values.size() != plan.keys.size() * plan.dim * sizeof(float))
     return oracle_->Fail("a pull returned the wrong number of bytes");
-  oracle_->CheckStaleness(which == 0 ? scenario_.counts : scenario_.layer, done.staleness);
-  if (which != 0) return;
+  oracle_->CheckStaleness(which == 1 ? scenario_.layer : scenario_.counts, done.staleness);
+  if (which == 1) return;
   const bool settled = batch.lease.purpose != LeasePurpose::kTrain && oracle_->nobody_died();
   const auto values = done.values.as<float>();
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
-    oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim], batch.mark,
-                        settled);
+    oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
+                        which == 0 ? batch.mark : batch.mark_again, settled);
     if (values[i * kSparseDim] != values[i * kSparseDim + 1] && scenario_.counts_row_codec == ValueCodec::kFp32)
       oracle_->Fail("a row was torn");
   }

@@ -39,8 +39,9 @@ class SimWorker {
     std::vector<Key> keys;  // with duplicates
     worker::Plan sparse, dense;
     std::set<RequestId> waiting;
-    std::map<RequestId, int> pull_of;  // request -> 0 sparse, 1 dense
+    std::map<RequestId, int> pull_of;  // request -> 0 sparse, 1 dense, 2 sparse once more
     std::size_t mark = 0;              // oracle records when the pulls were issued
+    std::size_t mark_again = 0;        // and when the sparse one was issued once more; 0: it was not
     bool computing = false;
   };
 
@@ -49,6 +50,7 @@ class SimWorker {
   void OpenTables(TimeUs now, Outbox* out);
   void Fill(TimeUs now, Outbox* out);  // start pulls of further batches
   void StartPulls(Batch* batch, TimeUs now, Outbox* out);
+  void PullAgain(Batch* batch, TimeUs now, Outbox* out);
   void CheckPull(const Batch& batch, int which, const worker::PullDone& done);
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
   void AskForWork(TimeUs now, Outbox* out);

@@ -58,6 +58,29 @@ TEST_P(EveryBody, ComesBackFromAnyAlignment) {
   }
 }
 
+// Whatever came before, also what it refused in the middle.
+TEST(Encoder, ForgetsWhatCameBefore) {
+  SplitMix random(300);
+  Encoder encoder;
+  Message bad;
+  bad.body = Welcome{};
+  std::get<Welcome>(bad.body).view.tables.resize(1);
+  std::get<Welcome>(bad.body).view.tables[0].name = std::string(limits::kNameBytesMax + 1, 'x');
+  for (int i = 0; i < 2'000; ++i) {
+    const Message message = RandomMessage(&random, random.Below(std::variant_size_v<Body>), random.Below(200));
+    if (i % 3 == 0) {
+      ASSERT_FALSE(encoder.Begin(bad));
+    }
+    ASSERT_TRUE(encoder.Begin(message));
+    const auto frames = *Encode(message);
+    ASSERT_EQ(encoder.packed_bytes(), frames.size() == 1 ? frames[0].size() : 0);
+    Buffer again = frames.size() == 1 ? Buffer::Allocate(encoder.packed_bytes()) : encoder.Split()[0];
+    if (frames.size() == 1) encoder.Pack(again.data());
+    ASSERT_EQ(again.size(), frames[0].size());
+    ASSERT_EQ(std::memcmp(again.data(), frames[0].data(), again.size()), 0);
+  }
+}
+
 // A default message of every body can travel too: nobody has to fill what does not matter.
 TEST_P(EveryBody, DefaultComesBack) {
   SplitMix random(1);

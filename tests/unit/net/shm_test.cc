@@ -207,7 +207,14 @@ TEST(ShmLaneTest, LendsAFewAtATime) {
   Ends ends = MakeEnds(16 * kRing);
   ends.server->SetLending();
   const Frames sent = {Buffer(), Buffer(), RandomBytes(&random, 2 * kRing + 8)};
+  const Frames eighth = {Buffer(), Buffer(), RandomBytes(&random, 2 * kRing)};
+  ASSERT_TRUE(ends.client->Send(eighth, kAnyBytes));
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(ends.client->Send(sent, kAnyBytes));
+  {
+    ShmFrames one;
+    ASSERT_TRUE(ends.server->Receive(&one));  // and may lend one more
+    EXPECT_TRUE(Same(eighth, one));
+  }
   for (int i = 0; i < 3; ++i) {
     ShmFrames got;
     ASSERT_TRUE(ends.server->Receive(&got));

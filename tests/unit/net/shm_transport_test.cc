@@ -1,17 +1,24 @@
 // Shows that transports of one host come to share memory by themselves, that nothing is lost or overtaken when they
 // change over, and that a peer that is killed, or that does not want it, leaves them where they were.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
+#include <zmq.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "net/frame.h"
+#include "net/shm_door.h"
+#include "net/shm_lane.h"
 #include "tests/unit/net/transport_fixture.h"
 
 namespace tarn::net {
@@ -250,6 +257,78 @@ TEST_F(ShmTransportTest, AServerThatComesBack) {
   ASSERT_TRUE(Share(client.get(), server.get(), 20'000));
   client->Send(kServer, NumberedTick(5));
   EXPECT_EQ(Move(client.get(), server.get(), 1).size(), 1u);
+}
+
+// A server that keeps to the agreement about memory, and writes into it whatever it likes.
+class StrangeServer {
+ public:
+  explicit StrangeServer(std::size_t ring_bytes)
+      : context_(zmq_ctx_new()), router_(zmq_socket(context_, ZMQ_ROUTER)), door_(*ShmDoor::Open(ring_bytes)) {
+    const int none = 0;
+    zmq_setsockopt(router_, ZMQ_LINGER, &none, sizeof(none));
+    EXPECT_EQ(zmq_bind(router_, "tcp://127.0.0.1:*"), 0);
+  }
+  ~StrangeServer() {
+    zmq_close(router_);
+    zmq_ctx_term(context_);
+  }
+  std::string endpoint() const {
+    std::array<char, 256> text{};
+    std::size_t size = text.size();
+    zmq_getsockopt(router_, ZMQ_LAST_ENDPOINT, text.data(), &size);
+    return text.data();
+  }
+  // Does its part; whether it is through.
+  bool Turn() {
+    std::array<char, 256> identity{}, word{};
+    const int identity_bytes = zmq_recv(router_, identity.data(), identity.size(), ZMQ_DONTWAIT);
+    const int bytes = identity_bytes < 0 ? -1 : zmq_recv(router_, word.data(), word.size(), ZMQ_DONTWAIT);
+    if (bytes >= 0) Answer({identity.data(), static_cast<std::size_t>(identity_bytes)}, word.data(), bytes);
+    std::vector<pollfd> files;
+    door_.AddFiles(&files);
+    if (poll(files.data(), files.size(), 0) > 0)
+      door_.Take(1, [&](Peer, ShmLane lane) { lane_.emplace(std::move(lane)); });
+    return through_ && lane_;
+  }
+  ShmLane& lane() { return *lane_; }
+
+ private:
+  void Answer(const std::string& identity, const char* bytes, int size) {
+    const auto word = DecodeShmWord({reinterpret_cast<const std::byte*>(bytes), static_cast<std::size_t>(size)});
+    if (!word || !*word) return;
+    ShmWord answer{.kind = ShmWord::Kind::kThrough, .socket = {}, .ticket = {}};
+    if ((*word)->kind == ShmWord::Kind::kAsk)
+      answer = {.kind = ShmWord::Kind::kOffer, .socket = door_.name(), .ticket = door_.TicketFor(Peer(1))};
+    through_ = answer.kind == ShmWord::Kind::kThrough;
+    const Buffer frame = EncodeShmWord(answer);
+    zmq_send(router_, identity.data(), identity.size(), ZMQ_SNDMORE);
+    zmq_send(router_, frame.data(), frame.size(), 0);
+  }
+
+  void* context_;
+  void* router_;
+  ShmDoor door_;
+  std::optional<ShmLane> lane_;
+  bool through_ = false;
+};
+
+// What was lent for a message that is then refused is given back before the client sleeps: it sees what lies behind.
+TEST_F(ShmTransportTest, WhatIsRefusedHoldsNothingUp) {
+  StrangeServer server(256 << 10);
+  auto client = Make({.lend_payloads = true});
+  ASSERT_TRUE(client->Connect(kServer, server.endpoint()));
+  std::vector<Received> got;
+  for (int i = 0; i < 2'000 && !(server.Turn() && client->counters().shm_peers == 1); ++i)
+    client->Receive(&got, 16, 1'000);
+  ASSERT_TRUE(server.Turn());
+  for (int i = 0; i < 20; ++i) client->Receive(&got, 16, 1'000);  // the last word
+  ASSERT_TRUE(got.empty());
+  Frames bad = *Encode(Piece(1, 64 << 10));
+  bad[0] = Buffer::Copy(bad[0].data(), bad[0].size() - 1);
+  ASSERT_TRUE(server.lane().Send(bad, limits::kBacklogBytesMax));
+  ASSERT_TRUE(server.lane().Send(*Encode(NumberedTick(2)), limits::kBacklogBytesMax));
+  EXPECT_EQ(client->Receive(&got, 16, 5 * kSecondUs), 1u);
+  EXPECT_EQ(client->counters().refused_malformed, 1u);
 }
 
 }  // namespace

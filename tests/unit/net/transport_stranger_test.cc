@@ -248,6 +248,23 @@ TEST_F(TransportTest, BundlesKeepTheOrder) {
   EXPECT_EQ(client->counters().sent_bytes, server->counters().received_bytes);
 }
 
+// What was gathered before it and what comes behind it go all the same.
+TEST_F(TransportTest, AMessageThatCannotBeEncodedIsLeftOut) {
+  auto server = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(kSchedulerPeer, *server->Bind("tcp://127.0.0.1:*")));
+  Message bad = NumberedTick(2);
+  bad.body = CreateTable{};
+  std::get<CreateTable>(bad.body).spec.name = std::string(limits::kNameBytesMax + 1, 'x');
+  const Outbox out = {{kSchedulerPeer, NumberedTick(1)}, {kSchedulerPeer, bad}, {kSchedulerPeer, NumberedTick(3)}};
+  client->Send(out);
+  const auto got = Move(client.get(), server.get(), 2);
+  ASSERT_EQ(got.size(), 2u);
+  EXPECT_EQ(TickOf(got[0]), 1u);
+  EXPECT_EQ(TickOf(got[1]), 3u);
+  EXPECT_EQ(client->counters().dropped_unencodable, 1u);
+}
+
 std::string Bundle(const std::vector<std::string>& messages) {
   BundleWriter writer;
   for (const std::string& message : messages) std::memcpy(writer.Place(message.size()), message.data(), message.size());

@@ -197,6 +197,25 @@ TEST(State, AFleetGoesOnWhereItWas) {
   }
 }
 
+// Rule K10: logs hold what was sent since the last checkpoint, so what its blobs hold would count twice.
+TEST(State, NobodyGoesOnFromABlobBehindACrash) {
+  Restart restart(LogJob(2, 2), 6, 300);
+  restart.before.store.state->progress.blobs = {{WorkerRank(0), Incarnation(3), {"1-worker-0-3.blob", 50, 1}},
+                                                {WorkerRank(1), Incarnation(4), {"1-worker-1-4.blob", 50, 1}}};
+  FakeFleet& fleet = restart.Shards();
+  int welcomes = 0;
+  fleet.on_send = [&](const Outgoing& outgoing) {
+    const auto* welcome = std::get_if<Welcome>(&outgoing.message.body);
+    if (welcome == nullptr) return;
+    ++welcomes;
+    EXPECT_EQ(welcome->blob_bytes, 0u);
+  };
+  for (std::uint32_t rank = 0; rank < 2; ++rank) fleet.AddWorker(rank);
+  fleet.Pass(2);
+  EXPECT_GE(welcomes, 2);
+  ASSERT_TRUE(fleet.RunToEnd());
+}
+
 // Rule G4: one worker is a clock ahead, its last lease even reported done: both are taken back to one clock.
 TEST(State, WorkersAreTakenBackToOneClock) {
   Restart restart(LogJob(2, 2), 4, 300);

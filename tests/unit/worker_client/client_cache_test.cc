@@ -151,6 +151,21 @@ TEST(ClientCache, AspKeepsNothing) {
   EXPECT_EQ(c.fleet.client.counters().cache_rows, 0u);
 }
 
+#if !defined(__SANITIZE_ADDRESS__)  // which ends a program that asks for so much
+TEST(ClientCache, MoreThanThereIsEndsTheClientWithAReason) {
+  const ConsistencySpec consistency{ConsistencyMode::kSsp, kBound, ApplyMode::kImmediate};
+  FakeFleet poor(Cached::WithTables({}, consistency));
+  poor.job.consistency = consistency;
+  poor.job.worker_cache.bytes = std::uint64_t{1} << 60;
+  poor.Run();
+  const Plan plan = poor.MakePlan(kUsers, Keys(10));
+  poor.client.Pull(plan, Clock(0), poor.now, &poor.out);
+  EXPECT_EQ(poor.client.state(), ClientState::kStopped);
+  EXPECT_EQ(poor.client.stop_reason().reason,
+            "worker_cache = 1048576TiB for table 'users': this machine has no memory for it");
+}
+#endif
+
 TEST(ClientCache, ATableMayHaveItsOwnOrNone) {
   Cached c;
   FakeFleet fleet(Cached::WithTables({}, c.fleet.job.consistency));
