@@ -126,7 +126,13 @@ std::string ToString(const BinRule& rule) {
   return "none";
 }
 
-std::string ToToml(const Job& job) {
+namespace {
+
+// kAll: every key. kSaid: without those that came later and have their defaults, so that a job keeps its fingerprint:
+// logs and checkpoints know theirs by it.
+enum class Keys { kAll, kSaid };
+
+std::string Text(const Job& job, Keys keys) {
   std::string text;
   SectionWriter out(text);
   out.Begin("job");
@@ -135,8 +141,7 @@ std::string ToToml(const Job& job) {
   VisitFleet(out, job.fleet);
   out.Begin("consistency");
   VisitConsistency(out, job.consistency);
-  // Only where it says anything: logs know their job by its text, and there are logs of before these keys.
-  if (job.worker_cache != WorkerCacheSpec()) VisitWorkerCache(out, job.worker_cache);
+  if (keys == Keys::kAll || job.worker_cache != WorkerCacheSpec()) VisitWorkerCache(out, job.worker_cache);
   out.Begin("storage");
   VisitStorage(out, job.storage);
   out.Begin("data");
@@ -152,11 +157,15 @@ std::string ToToml(const Job& job) {
   return text;
 }
 
+}  // namespace
+
+std::string ToToml(const Job& job) { return Text(job, Keys::kAll); }
+
 std::uint64_t Fingerprint(const Job& job) {
   Job shared = job;
   shared.data.dir.clear();  // nodes may keep their copies of the data in different places
   shared.fleet.worker_restarts = 0;
-  return HashBytes(ToToml(shared));
+  return HashBytes(Text(shared, Keys::kSaid));
 }
 
 }  // namespace tarn

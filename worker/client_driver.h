@@ -51,13 +51,13 @@ class ClientDriver {
     return done();
   }
 
-  // A caller that has posted something: acts at once, or leaves it to a turn that is soon taken. False: somebody takes
-  // a turn just now.
-  bool TryAct() {
+  // A caller that has posted something: acts at once or, if it may wait, perhaps leaves it to a turn that is soon
+  // taken. False: somebody takes a turn just now.
+  bool TryAct(bool may_wait = false) {
     const std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) return false;
     // A loop's thread that rests looks after rest_us_ at the latest, whatever the caller does.
-    left_ = left_ < kLeftMax && unread_.load() > 0 && rests_.load() && !IsCrowded() ? left_ + 1 : 0;
+    left_ = may_wait && left_ < kLeftMax && unread_.load() > 0 && rests_.load() && !IsCrowded() ? left_ + 1 : 0;
     return left_ != 0 || over_ || Act();
   }
 

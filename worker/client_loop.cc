@@ -60,7 +60,7 @@ Status ClientLoop::Join(const std::string& scheduler, double seconds) {
               "no welcome from the scheduler at " + scheduler + ": is it running, and has the whole fleet joined?");
 }
 
-void ClientLoop::Post(Posted posted) {
+void ClientLoop::Post(Posted posted, bool may_wait) {
   bool first = false;
   {
     std::unique_lock lock(mutex_);
@@ -75,7 +75,7 @@ void ClientLoop::Post(Posted posted) {
     posted_.push_back(std::move(posted));
   }
   // What is not the first of those that wait is taken with it.
-  if (!driver_->TryAct() && first) transport_->Wake();
+  if (!driver_->TryAct(may_wait) && first) transport_->Wake();
 }
 
 void ClientLoop::WaitForSpace(std::size_t bytes) {
@@ -94,7 +94,8 @@ void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr re
           requests_[client_.Pull(*plan, clock, Now(), &outbox_)] = result;
         },
         0,
-        {result}});
+        {result}},
+       true);
 }
 
 void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulled_clock, ResultPtr result) {
@@ -106,7 +107,8 @@ void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulle
           requests_[client_.Push(*plan, gradients, pulled, Now(), &outbox_)] = result;
         },
         bytes,
-        {result}});
+        {result}},
+       true);
 }
 
 void ClientLoop::PushPull(PlanPtr plan, Buffer gradients, MaybePosition position, ResultPtr pushed, ResultPtr pulled) {

@@ -65,7 +65,8 @@ class ClientLoop {
     std::vector<ResultPtr> results;  // fail with the loop if it ends before the command
   };
 
-  void Post(Posted posted);
+  // may_wait: for others that the caller posts soon, to travel with them (client_driver.h).
+  void Post(Posted posted, bool may_wait = false);
   void WaitForSpace(std::size_t bytes);
   Clock AdvanceClock(std::optional<Clock> to);
   bool Act();

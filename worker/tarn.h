@@ -118,7 +118,8 @@ class Client {
   Expected<Table> OpenTable(const TableSpec& spec);
 
   // The rows of `keys` as they are to be used at this client's clock. Waits inside the fleet as long as the table's
-  // consistency asks. An absent row has its initial values.
+  // consistency asks. An absent row has its initial values. While answers to earlier pulls are there and not waited
+  // for, a pull or a push may stay here for up to 2 ms, to travel with those that follow.
   RowsFuture Pull(const Table& table, std::span<const Key> keys);
   // gradients: keys.size() x dim, one row a key; those of the same key are summed, in order. Blocks only while
   // ConnectOptions::queued_bytes_max of pushes wait for their acknowledgements. Ready once every shard has

@@ -173,8 +173,13 @@ TEST(Fingerprint, AgreesWhereNodesMustAgree) {
   rate.optimizer.dense.learning_rate = std::nextafter(rate.optimizer.dense.learning_rate, 2.0f);
   mode.consistency.apply = ApplyMode(1 - int(mode.consistency.apply));
   shape.model.hidden.push_back(8);
-  for (const Job& other : {seed, rate, mode, shape}) EXPECT_NE(Fingerprint(other), Fingerprint(job));
+  Job cache = job;
+  cache.worker_cache.bytes += 4096;
+  for (const Job& other : {seed, rate, mode, shape, cache}) EXPECT_NE(Fingerprint(other), Fingerprint(job));
 }
+
+// Logs know their job by it: a new key with its default must leave it as it is.
+TEST(Fingerprint, StaysFromVersionToVersion) { EXPECT_EQ(Fingerprint(Job{}), 1739659197366002512u); }
 
 TEST(JobNames, BothWays) {
   for (std::string_view name : {"criteo", "libsvm", "idx"}) {

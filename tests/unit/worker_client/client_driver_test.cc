@@ -50,7 +50,7 @@ class EchoLoop {
   // Asks, and waits for nothing.
   void Post() {
     ++asked_;
-    if (!driver_.TryAct()) Wake();
+    if (!driver_.TryAct(true)) Wake();
   }
   ClientDriver& driver() { return driver_; }
   int acts() const { return acts_; }
