@@ -1,8 +1,11 @@
 // Shows that transports of one host come to share memory by themselves, that nothing is lost or overtaken when they
 // change over, and that a peer that is killed, or that does not want it, leaves them where they were.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include <algorithm>
@@ -14,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "net/frame.h"
@@ -209,30 +213,67 @@ TEST_F(ShmTransportTest, WakeReachesASleeperAndALooker) {
   }
 }
 
+// A process that pushes for ever to the server that it is told of. It must be made while no other thread runs: a thread
+// may hold a lock at a fork, which nobody would ever give back in the child.
+class EndlessClient {
+ public:
+  EndlessClient() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    pid_ = fork();
+    if (pid_ == 0) Run(ends[0]);
+    close(ends[0]);
+    tell_ = ends[1];
+  }
+  ~EndlessClient() {
+    Kill();
+    close(tell_);
+  }
+  EndlessClient(const EndlessClient&) = delete;
+  EndlessClient& operator=(const EndlessClient&) = delete;
+
+  void Start(const std::string& endpoint) {
+    EXPECT_EQ(write(tell_, endpoint.data(), endpoint.size()), static_cast<ssize_t>(endpoint.size()));
+  }
+  void Kill() {
+    if (pid_ <= 0) return;
+    kill(pid_, SIGKILL);
+    waitpid(std::exchange(pid_, 0), nullptr, 0);
+  }
+
+ private:
+  [[noreturn]] static void Run(int told) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::array<char, 256> endpoint{};
+    if (read(told, endpoint.data(), endpoint.size() - 1) <= 0) _exit(1);
+    ZmqContext context;
+    ZmqTransport client(&context, {});
+    if (!client.Connect(kServer, endpoint.data())) _exit(1);
+    for (std::uint64_t n = 0;; ++n) {
+      client.Send(kServer, Piece(n, 102'400));
+      std::vector<Received> none;
+      client.Receive(&none, 16, 100);
+    }
+  }
+
+  pid_t pid_ = 0;
+  int tell_ = -1;
+};
+
 // A process that is killed while it sends leaves no file open, and what it had sent arrives.
 TEST_F(ShmTransportTest, AKilledPeerIsForgotten) {
+  std::array<EndlessClient, 3> clients;
   auto server = Make();
   const auto endpoint = server->Bind("tcp://127.0.0.1:*");
   ASSERT_TRUE(endpoint);
   std::vector<Received> got;
   server->Receive(&got, 16, 1'000);
   const std::size_t files = OpenFiles();
-  for (int round = 0; round < 3; ++round) {
-    const pid_t child = fork();
-    if (child == 0) {
-      ZmqContext context;
-      ZmqTransport client(&context, {});
-      if (!client.Connect(kServer, *endpoint)) _exit(1);
-      for (std::uint64_t n = 0;; ++n) {
-        client.Send(kServer, Piece(n, 100'000));
-        std::vector<Received> none;
-        client.Receive(&none, 16, 100);
-      }
-    }
+  for (EndlessClient& client : clients) {
+    client.Start(*endpoint);
     for (int i = 0; i < 30'000 && server->counters().shm_peers == 0; ++i) server->Receive(&got, 16, 1'000);
     ASSERT_EQ(server->counters().shm_peers, 1u);
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
+    client.Kill();
     for (int i = 0; i < 30'000 && server->counters().shm_peers != 0; ++i) server->Receive(&got, 16, 1'000);
     EXPECT_EQ(server->counters().shm_peers, 0u);
     got.clear();
