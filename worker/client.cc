@@ -432,4 +432,17 @@ std::uint64_t Client::StateHash() const {
   return HashCombine(HashCombine(hash, impl_->ticks.Hash()), impl_->control.Hash());
 }
 
+std::vector<Counter> MetricsOf(const Client::Counters& c) {
+  return {{"pull_bytes", double(c.pull_bytes)},
+          {"push_bytes", double(c.push_bytes)},
+          {"repeats", double(c.repeats)},
+          {"unknown_lists", double(c.unknown_lists)},
+          {"cache_rows", double(c.cache_rows)},
+          {"cache_hits", double(c.cache_hits)},
+          {"combined_pushes", double(c.combined_pushes)},
+          {"residual_rows", double(c.residual_rows)},
+          {"residuals_expired", double(c.residuals_expired)},
+          {"residuals_crowded", double(c.residuals_crowded)}};
+}
+
 }  // namespace tarn::worker

@@ -143,4 +143,7 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
+// The counters that every worker tells the scheduler, under the names of metrics.
+std::vector<Counter> MetricsOf(const Client::Counters& counters);
+
 }  // namespace tarn::worker

@@ -245,17 +245,7 @@ void ClientLoop::Exchange() {
   if (now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
   if (now < next_metrics_) return;
   next_metrics_ = now + kMetricsPeriodUs;
-  const Client::Counters& c = client_.counters();
-  client_.SetMetrics({{"pull_bytes", double(c.pull_bytes)},
-                      {"push_bytes", double(c.push_bytes)},
-                      {"repeats", double(c.repeats)},
-                      {"unknown_lists", double(c.unknown_lists)},
-                      {"cache_rows", double(c.cache_rows)},
-                      {"cache_hits", double(c.cache_hits)},
-                      {"combined_pushes", double(c.combined_pushes)},
-                      {"residual_rows", double(c.residual_rows)},
-                      {"residuals_expired", double(c.residuals_expired)},
-                      {"residuals_crowded", double(c.residuals_crowded)}});
+  client_.SetMetrics(MetricsOf(client_.counters()));
 }
 
 // What other threads may see of the client.

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -120,8 +121,9 @@ void Run(const Options& options) {
   SplitMix random(1);
   std::vector<Keys> batches(kBatches);
   for (Keys& keys : batches) {
-    while (keys.size() < options.batch) keys.push_back(Mix64(random.Below(options.rows)));
-    std::ranges::sort(keys);  // sorted as what push_pull's plans are: before the clock runs
+    std::set<std::uint64_t> different;  // and sorted, as what push_pull's plans are: before the clock runs
+    while (different.size() < options.batch) different.insert(Mix64(random.Below(options.rows)));
+    keys.assign(different.begin(), different.end());
     for (std::uint64_t& key : keys) key = __builtin_bswap64(key);
   }
   std::vector<float> rows(options.batch * options.dim), gradients(rows.size(), 0.5f);
@@ -166,6 +168,9 @@ int Main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   try {
     app.parse(argc, argv);
+    if (options.batch > options.rows)
+      throw CLI::ValidationError(
+          "--batch", fmt::format("{} different keys of {} rows: at most --rows", options.batch, options.rows));
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }

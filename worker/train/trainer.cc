@@ -391,29 +391,21 @@ void Trainer::AskForWork() {
 
 void Trainer::ReportMetrics() {
   next_metrics_ = Now() + kMetricsPeriodUs;
-  const Client::Counters& c = client_.counters();
-  client_.SetMetrics({
+  std::vector<Counter> metrics = MetricsOf(client_.counters());
+  const std::initializer_list<Counter> of_training = {
       {"samples_trained", double(samples_)},
       {"batches", double(batches_)},
       {"loss_sum", loss_sum_},
       {"loss_rows", double(loss_rows_)},
-      {"pull_bytes", double(c.pull_bytes)},
-      {"push_bytes", double(c.push_bytes)},
-      {"repeats", double(c.repeats)},
-      {"unknown_lists", double(c.unknown_lists)},
-      {"cache_rows", double(c.cache_rows)},
-      {"cache_hits", double(c.cache_hits)},
-      {"combined_pushes", double(c.combined_pushes)},
-      {"residual_rows", double(c.residual_rows)},
-      {"residuals_expired", double(c.residuals_expired)},
-      {"residuals_crowded", double(c.residuals_crowded)},
       {"stage.read_seconds", source_->read_seconds()},
       {"stage.plan_seconds", source_->plan_seconds()},
       {"stage.pull_seconds", wait_pull_seconds_},
       {"stage.compute_seconds", compute_seconds_},
       {"stage.push_seconds", push_seconds_},
       {"stage.wait_seconds", wait_read_seconds_},
-  });
+  };
+  metrics.insert(metrics.end(), of_training);
+  client_.SetMetrics(std::move(metrics));
 }
 
 }  // namespace tarn::worker
