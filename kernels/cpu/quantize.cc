@@ -33,12 +33,16 @@ void EncodeRow(std::uint32_t dim, const float* HWY_RESTRICT row, std::int8_t* HW
   }
 }
 
-// NaN where the row cannot be told, 0 where it is too small to be: 127 / largest would be infinite.
+// NaN where the row cannot be told, 0 where it is too small to be: 127 / largest would be infinite. What is rounded up
+// must not come back infinite.
 float ScaleOf(std::uint32_t largest) {
   constexpr std::uint32_t kInfinity = 0x7f800000u;
   if (largest >= kInfinity) return std::bit_cast<float>(0x7fc00000u);
   const float factor = 127.0f / std::bit_cast<float>(largest);
-  return std::bit_cast<std::uint32_t>(factor) < kInfinity ? std::bit_cast<float>(largest) / 127.0f : 0.0f;
+  if (std::bit_cast<std::uint32_t>(factor) >= kInfinity) return 0.0f;
+  const float scale = std::bit_cast<float>(largest) / 127.0f;
+  const bool fits = std::bit_cast<std::uint32_t>(scale * 127.0f) < kInfinity;
+  return fits ? scale : std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) - 1);
 }
 
 void Encode(std::uint32_t dim, std::size_t n, const float* in, std::byte* out, std::int8_t* tile) {

@@ -36,6 +36,7 @@ cudaError_t EncodeInt8Rows(cudaStream_t stream, std::uint32_t dim, std::size_t n
     largest = __reduce_max_sync(0xffffffffu, largest);
     const float factor = 127.0f / __uint_as_float(largest);
     float scale = __uint_as_float(largest) / 127.0f;
+    if (__float_as_uint(scale * 127.0f) >= kInfinity) scale = __uint_as_float(__float_as_uint(scale) - 1);
     if (__float_as_uint(factor) >= kInfinity) scale = 0.0f;
     if (largest >= kInfinity) scale = __uint_as_float(0x7fc00000u);
     if (lane < 4) to[lane] = static_cast<std::byte>(__float_as_uint(scale) >> (8 * lane));

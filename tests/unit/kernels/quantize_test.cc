@@ -41,6 +41,13 @@ TEST(QuantizeTest, TheLargestIsKept) {
   EXPECT_NEAR(out[3], 0.02f, 1e-6);
 }
 
+TEST(QuantizeTest, WhatIsFiniteStaysFinite) {
+  std::vector<float> in;
+  for (float x = std::numeric_limits<float>::max(); in.size() < 1000; x = std::nextafter(x, 0.0f)) in.push_back(x);
+  const std::vector<float> out = Through(1, in);
+  for (std::size_t i = 0; i < in.size(); ++i) ASSERT_NEAR(out[i] / in[i], 1.0f, 1e-6f) << in[i];
+}
+
 TEST(QuantizeTest, TiesGoToTheEvenNeighbour) {
   const std::vector<float> out = Through(4, {127.0f, 0.5f, 1.5f, -2.5f});
   EXPECT_EQ(out, (std::vector<float>{127.0f, 0.0f, 2.0f, -2.0f}));
