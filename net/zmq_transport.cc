@@ -543,7 +543,7 @@ class ZmqTransport::Impl {
     Message message;
     message.sender.role = Role::kScheduler;
     message.body = Shutdown{ErrorCode::kWrongJob, fmt::format("this node speaks protocol {}, the fleet {}",
-                                                              limits::kProtocolVersion, *VersionOf(first))};
+                                                              limits::kProtocolVersion, VersionOf(first).value_or(0))};
     return message;
   }
 

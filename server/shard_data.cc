@@ -22,13 +22,17 @@ Pull PullOf(const PushPull& both) {
 void Shard::Impl::OnData(Peer from, Message message) {
   // Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat.
   if (!joined_ || now_ - heard_ > lease_us_) return;
-  PutKeys(&message);
-  PutValues(&message);
+  DecodeParts(&message);
   if (rows_->tier() != nullptr) {
     TendTier();
     if (stopped_ || Waits(from, message)) return;
   }
   Handle(from, std::move(message));
+}
+
+void Shard::Impl::DecodeParts(Message* message) {
+  PutKeys(message);
+  PutValues(message);
 }
 
 // Rules W2, W3: a message whose keys are coded, or named as a list that is held, becomes one that brings them as they

@@ -183,6 +183,8 @@ class Shard::Impl {
   void Handle(Peer from, Message message);
   Expected<const Cohort::Member*> CheckSender(const Message& message) const;
   void Refuse(Peer to, const Body& body, const Error& error);
+  // Once more does nothing.
+  void DecodeParts(Message* message);
   void PutKeys(Message* message);
   void PutValues(Message* message);
   void HoldKeys(Incarnation incarnation, const KeyList& keys, const Buffer& frame);

@@ -45,6 +45,7 @@ void Shard::Impl::TendTier() {
   gate_.BeginFetches([this](const Message& message) { return BeginFetch(message); });
   for (ColdGate::Waiting& ready : gate_.TakeReady(*rows_->tier())) {
     if (stopped_) return;
+    DecodeParts(&ready.message);  // its sender may not have been known when it came
     Handle(ready.from, std::move(ready.message));
   }
 }
