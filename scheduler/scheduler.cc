@@ -63,7 +63,7 @@ Membership::Options MembershipOptions(const SchedulerOptions& options) {
                                                    : CheckpointId(0)};
   out.ends_together = IsExact(options.job);
   if (options.resume == nullptr) return out;
-  out.partition_bits = options.resume->partition_bits;
+  if (options.restore != nullptr) out.partition_bits = options.resume->partition_bits;  // the logs know no others
   out.resume_directory = options.resume_directory;
   for (const WorkerBlob& blob : options.resume->blobs) out.blob_bytes[blob.rank] = blob.file.bytes;
   out.start_clock = options.resume->resume_clock;
@@ -81,7 +81,9 @@ Checkpoints::Options CheckpointOptions(const SchedulerOptions& options) {
   out.last = std::max(out.last, options.resume->id);
   out.best = options.resume->best_checkpoint;
   out.resumed_directory = options.resume_directory;
-  out.resumed = options.resume->generations;
+  // Files of one chain are of the same partitions.
+  if (options.resume->partition_bits == MembershipOptions(options).partition_bits)
+    out.resumed = options.resume->generations;
   out.start_clock = options.resume->resume_clock;
   if (options.restore != nullptr) out.kept = options.restore->kept;
   return out;

@@ -36,7 +36,7 @@ std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted
   for (const TableSpec& table : existing) {
     if (table.name != wanted.name) continue;
     answer.spec.id = table.id;
-    if (resumed_.contains(wanted.name)) return AskResumed(table, &answer);
+    if (resumed_.contains(wanted.name)) return AskResumed(table, partition_bits, &answer);
     const std::string difference = Difference(answer.spec, table);
     if (difference.empty()) return std::nullopt;
     return refuse(ErrorCode::kAlreadyExists,
@@ -52,8 +52,10 @@ std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted
   return answer.spec;
 }
 
-std::optional<TableSpec> Tables::AskResumed(const TableSpec& stored, CreateTable* answer) {
+std::optional<TableSpec> Tables::AskResumed(const TableSpec& stored, std::uint32_t partition_bits,
+                                            CreateTable* answer) {
   Status valid = Validate(answer->spec);
+  if (valid) valid = ValidatePartitions(answer->spec, partition_bits);
   const std::string difference = ShapeDifference(answer->spec, "in the job", stored, "in the checkpoint");
   if (!difference.empty())
     valid = Fail(ErrorCode::kAlreadyExists, fmt::format("table {}: {}", Quoted(stored.name), difference));

@@ -38,7 +38,7 @@ class Tables {
   void End(Incarnation worker);
 
  private:
-  std::optional<TableSpec> AskResumed(const TableSpec& stored, CreateTable* answer);
+  std::optional<TableSpec> AskResumed(const TableSpec& stored, std::uint32_t partition_bits, CreateTable* answer);
 
   ConsistencySpec consistency_;
   std::map<std::string, TableOverride> overrides_;

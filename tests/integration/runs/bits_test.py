@@ -37,6 +37,17 @@ class BitsTest(FleetCase):
         moved = self.run_ok(job, "moved", "--resume", self.folder / "stopped", "--set", "fleet.servers=1",
                             "--set", "fleet.shards=3")
         self.assertEqual(moved["parameters_hash"], whole["parameters_hash"])
+        # Onto another number of partitions, and from there on again: a chain of checkpoints begins anew.
+        parted = self.run_ok(job, "parted", "--resume", self.folder / "stopped", "--set", "fleet.shards=3", "--set",
+                             "fleet.partition_bits=9", "--set", "storage.checkpoints_kept=100")
+        self.assertEqual(parted["parameters_hash"], whole["parameters_hash"])
+        shown = [json.loads(subprocess.run([BIN / "tarn-inspect", "show", directory, "--json"], check=True,
+                                           capture_output=True).stdout)
+                 for directory in sorted(self.folder.glob("parted/checkpoints/ckpt-*"))]
+        self.assertEqual({one["partition_bits"] for one in shown}, {9})
+        self.assertEqual(min(len(one["generations"]) for one in shown), 1)
+        fewer = self.run_ok(job, "fewer", "--resume", shown[0]["directory"], "--set", "fleet.partition_bits=2")
+        self.assertEqual(fewer["parameters_hash"], whole["parameters_hash"])
 
     def test_resume_with_pushes_of_the_largest_alone(self):
         top_k = [part for table in ("embedding", "linear", '"layer.0"') for part in
