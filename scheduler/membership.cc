@@ -10,6 +10,9 @@
 namespace tarn::scheduler {
 namespace {
 
+// The fleet is not complete, or shards load their rows: whoever hears nothing for long gives the scheduler up.
+void AskToWait(Peer to, const Mailer& mail) { mail.Send(to, HeartbeatAck{}); }
+
 void Refuse(Peer to, ErrorCode code, std::string reason, const Mailer& mail) {
   mail.Send(to, Shutdown{.code = code, .reason = std::move(reason)});
 }
@@ -95,11 +98,14 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
     WorkerNode& worker = it->second;
     worker.peer = from;
     worker.heard = now;
-    if (worker.welcomed) SendWelcome(worker, mail);
+    worker.welcomed ? SendWelcome(worker, mail) : AskToWait(from, mail);
     return {};
   }
   const auto rank = RankFor(join);
-  if (!rank) return {};  // all are there: it may take the place of one that dies
+  if (!rank) {  // all are there: it may take the place of one that dies
+    AskToWait(from, mail);
+    return {};
+  }
   if (rank->value >= options_.workers) {
     Refuse(from, ErrorCode::kInvalidArgument,
            fmt::format("worker {}: the job has {} workers, numbered from 0", rank->value, options_.workers), mail);
@@ -120,6 +126,7 @@ std::string Membership::OnWorkerJoin(Peer from, const Join& join, TimeUs now, co
   worker.heard = now;
   Remember(worker);
   workers_[worker.incarnation] = worker;
+  AskToWait(from, mail);
   return fmt::format("worker {} joined as incarnation {}", rank->value, worker.incarnation.value);
 }
 

@@ -164,6 +164,7 @@ class ShardLoop {
     Flush();
     if (budget_ != 0 && now >= next_memory_) ShareMemory(now);
     if (!was_joined && shard_->joined()) {
+      loaded_ = Now();
       transport_.SetBusyPoll(shard_->busy_poll_us());
       LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
               shard_->rows().row_count());
@@ -204,9 +205,11 @@ class ShardLoop {
         tier->resident_rows());
   }
 
+  // While it loaded rows, this thread could not hear anybody.
   Status CheckScheduler(TimeUs now) const {
     if (shard_->stopped()) return {};
-    const double silent = static_cast<double>(now - (shard_->joined() ? shard_->scheduler_heard() : started_)) * 1e-6;
+    const TimeUs heard = shard_->joined() ? std::max(shard_->scheduler_heard(), loaded_) : started_;
+    const double silent = static_cast<double>(now - heard) * 1e-6;
     const double limit = shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
     if (silent <= limit) return {};
     return Fail(ErrorCode::kUnavailable,
@@ -280,7 +283,7 @@ class ShardLoop {
   std::optional<Shard> shard_;
   std::optional<MetricsFile> metrics_;
   LogLimiter metrics_limiter_;
-  TimeUs started_ = 0;
+  TimeUs started_ = 0, loaded_ = 0;
   TimeUs next_metrics_ = 0;
   std::size_t budget_ = 0;  // the job's; 0: none
   TimeUs next_memory_ = 0;

@@ -39,6 +39,28 @@ TEST(Join, AWorkerWaitsUntilEveryShardHasConfirmedItsView) {
   EXPECT_NE(fleet.workers[0]->incarnation, Incarnation(0));
 }
 
+TEST(Join, WhoWaitsHearsTheScheduler) {
+  FakeFleet fleet(SmallJob(2, 2));
+  int heard = 0;
+  fleet.on_send = [&](const Outgoing& sent) { heard += std::holds_alternative<HeartbeatAck>(sent.message.body); };
+  const auto joins = [&](Peer peer, std::uint32_t rank, std::uint64_t nonce) {
+    heard = 0;
+    fleet.SendFrom(
+        peer, {.body = Join{
+                   .role = Role::kWorker, .rank = rank, .nonce = nonce, .protocol_version = limits::kProtocolVersion}});
+    return heard;
+  };
+  FakeWorker& early = fleet.AddWorker(0);
+  EXPECT_EQ(joins(early.peer, 0, early.nonce), 1) << "the fleet is not complete";
+  fleet.AddShard(0);
+  fleet.AddShard(1).silent = true;  // loads its rows
+  fleet.AddWorker(1);
+  EXPECT_EQ(fleet.scheduler.progress().phase, "train");
+  EXPECT_EQ(joins(early.peer, 0, early.nonce), 1);
+  EXPECT_EQ(joins(Peer(kFirstAcceptedPeer + 900), kAnyRank, 99), 1) << "all ranks are taken";
+  EXPECT_EQ(early.incarnation, Incarnation(0));
+}
+
 TEST(Join, RepeatedJoinGetsTheSameWelcome) {
   FakeFleet fleet(SmallJob(1, 1));
   fleet.AddAll();

@@ -22,6 +22,11 @@ TEST(ClientControl, JoinsAgainAndAgainUntilWelcome) {
   for (const Join& join : joins) EXPECT_EQ(join.nonce, 4711u);
   EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
 
+  EXPECT_LT(fleet.client.scheduler_heard(), fleet.now);
+  fleet.FromScheduler(HeartbeatAck{});  // it is there, but the fleet is not
+  EXPECT_EQ(fleet.client.scheduler_heard(), fleet.now);
+  EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
+
   Welcome other = fleet.MakeWelcome();
   other.nonce = 1;  // of an earlier start
   fleet.FromScheduler(other);

@@ -1,0 +1,47 @@
+// A library for LD_PRELOAD: the first file that its process opens to be read only, and that fits TARN_TEST_SLOW_OPEN
+// (an extended pattern of fnmatch(3) for the path), takes TARN_TEST_SLOW_SECONDS to be opened.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdlib>
+
+namespace {
+
+using Open = int(const char*, int, ...);
+
+void MayWait(const char* path, int flags) {
+  static std::atomic_flag waited;
+  const char* pattern = std::getenv("TARN_TEST_SLOW_OPEN");
+  const char* seconds = std::getenv("TARN_TEST_SLOW_SECONDS");
+  if (pattern == nullptr || seconds == nullptr || (flags & O_ACCMODE) != O_RDONLY) return;
+  if (fnmatch(pattern, path, FNM_EXTMATCH) != 0 || waited.test_and_set()) return;
+  usleep(static_cast<useconds_t>(std::atof(seconds) * 1e6));
+}
+
+mode_t ModeOf(int flags, std::va_list rest) {
+  return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : mode_t{0};
+}
+
+}  // namespace
+
+extern "C" int open(const char* path, int flags, ...) {
+  std::va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = ModeOf(flags, rest);
+  va_end(rest);
+  MayWait(path, flags);
+  return reinterpret_cast<Open*>(dlsym(RTLD_NEXT, "open"))(path, flags, mode);
+}
+
+extern "C" int open64(const char* path, int flags, ...) {
+  std::va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = ModeOf(flags, rest);
+  va_end(rest);
+  MayWait(path, flags);
+  return reinterpret_cast<Open*>(dlsym(RTLD_NEXT, "open64"))(path, flags, mode);
+}
