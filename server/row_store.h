@@ -101,9 +101,10 @@ class RowStore {
   std::vector<float> Values(TableId table, Key key) const;
 
   // One optimizer step for each key that has or gets a row, in order, with gradients keys.size() rows in the codec and
-  // the schedule at `clock`. The keys must have passed CheckKeys.
+  // the schedule at `clock`. `push` tells it from other pushes of that clock: by key, clock and it is rounded what is
+  // kept in 16 bits. The keys must have passed CheckKeys.
   void Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
-             const std::byte* gradients, Clock clock);
+             const std::byte* gradients, Clock clock, std::uint64_t push = 0);
 
   // Filling the store from a checkpoint, not within a cut. Keys of partitions that are not owned are left out; none
   // counts as changed. Load sets rows from keys.size() records, a later one of a key over an earlier one; Remove takes
@@ -304,6 +305,7 @@ class RowStore {
   std::uint64_t comings_ = 0;                         // rows born so far, and keys refused
   std::vector<std::pair<Key, std::uint32_t>> found_;  // rows of one slice
   mutable std::vector<std::uint32_t> record_;         // of one row
+  std::uint64_t rounding_ = 0;                        // of the Apply under way
   mutable std::vector<float> wide_;                   // values of one group of 16-bit rows
   mutable std::vector<float> absent_;                 // initial values of the absent rows of one group
   std::vector<float> decoded_;                        // gradients of one group

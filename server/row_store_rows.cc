@@ -359,8 +359,9 @@ void RowStore::StepGroup(Table& table, Clock clock, const Group& group, const fl
 }
 
 void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
-                     const std::byte* gradients, Clock clock) {
+                     const std::byte* gradients, Clock clock, std::uint64_t push) {
   Table& table = const_cast<Table&>(At(id));
+  rounding_ = HashCombine(HashCombine(table.salt ^ kRounding, clock.value), push);
   const std::uint32_t dim = table.spec.dim;
   const bool encoded = codec != ValueCodec::kFp32;
   if (encoded) decoded_.resize(kGroupKeys * dim);
@@ -400,7 +401,7 @@ void RowStore::StepHalves(const Table& table, Clock clock, std::size_t n, const 
   for (std::size_t i = 0; i < n; ++i) {
     halves[i] = reinterpret_cast<std::uint16_t*>(values[i]);
     wide[i] = wide_.data() + i * dim;
-    seeds[i] = HashCombine(HashCombine(table.salt ^ kRounding, keys[i]), clock.value);
+    seeds[i] = HashCombine(rounding_, keys[i]);
   }
   kernels::WidenRows(table.spec.row_codec, dim, n, halves, wide_.data());
   kernels::ApplyOptimizer(table.spec.optimizer, clock, dim, n, wide, slots, gradients);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/hash.h"
 #include "core/limits.h"
 #include "server/data_message.h"
 #include "server/shard_impl.h"
@@ -222,6 +223,10 @@ ErrorCode Shard::Impl::Take(const Section& section, Incarnation incarnation, boo
 void Shard::Impl::Apply(const Push& push, const Message& message, std::span<const Key> keys) {
   const std::span<const Section> sections(push.keys.sections);
   const std::size_t row_bytes = RowBytes(*rows_->FindTable(push.table), push.codec);
+  // The log holds the sections taken alone.
+  const auto first = static_cast<std::size_t>(std::ranges::find(taken_, true) - taken_.begin());
+  if (first == sections.size()) return;
+  const std::uint64_t which = HashCombine(message.sender.rank, sections[first].sequence.value);
   std::size_t key = 0;
   for (std::size_t s = 0; s < sections.size();) {
     const std::size_t first_section = s;
@@ -230,7 +235,7 @@ void Shard::Impl::Apply(const Push& push, const Message& message, std::span<cons
     if (s != first_section) {
       rows_->Apply(push.table, sections.subspan(first_section, s - first_section),
                    keys.subspan(first_key, key - first_key), push.codec, message.values.data() + first_key * row_bytes,
-                   push.clock);
+                   push.clock, which);
       cohort_.NotePushed(message.sender.incarnation, push.clock);
     }
     for (; s < sections.size() && !taken_[s]; ++s) key += sections[s].count;

@@ -156,7 +156,7 @@ class Model {
     return row;
   }
   void Store(Key key, Clock clock, const std::vector<float>& values, std::vector<std::uint32_t>* row) const {
-    const std::uint64_t seed = HashCombine(HashCombine(salt_ ^ 0x726f756e64, key), clock.value);
+    const std::uint64_t seed = HashCombine(HashCombine(HashCombine(salt_ ^ 0x726f756e64, clock.value), 0), key);
     for (std::uint32_t j = 0; j < kDim; ++j) {
       const std::uint32_t chance = ChanceWord(seed, j);
       Put(row, j,

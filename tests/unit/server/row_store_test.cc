@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "core/hash.h"
 #include "core/limits.h"
@@ -398,6 +399,29 @@ TEST_F(RowStoreTest, AMessageThatNamesAKeyTwiceStepsItTwice) {
     EXPECT_EQ(rows.Values(spec.id, 5), (std::vector<float>{17, 34}));
     EXPECT_EQ(rows.Values(spec.id, 6), (std::vector<float>{4, 8}));
   }
+}
+
+// A step that is too small for a value in 16 bits moves it as often as it should, also if all are of one clock.
+TEST_F(RowStoreTest, SmallStepsOfOneClockAddUp) {
+  TableSpec spec = MakeSpec(1, TableKind::kSparse, 1, OptimizerKind::kSgd);
+  spec.initializer = {InitializerKind::kZero, 0, 0};
+  spec.optimizer.learning_rate = 1;
+  spec.row_codec = ValueCodec::kBf16;
+  RowStore rows({.job_seed = kSeed, .partition_bits = 0, .owned = AllPartitions(0)});
+  ASSERT_TRUE(rows.AddTable(spec));
+  std::vector<Key> keys(500);
+  std::iota(keys.begin(), keys.end(), Key{1});
+  const Batch batch = MakeBatch(spec, 0, keys);
+  const auto step = [&](float by, std::uint64_t push) {
+    const std::vector<float> gradients(keys.size(), -by);
+    rows.Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32,
+               reinterpret_cast<const std::byte*>(gradients.data()), Clock(7), push);
+  };
+  step(1, 0);
+  for (std::uint64_t push = 1; push <= 1000; ++push) step(-0.0005f, push);
+  double sum = 0;
+  for (const Key key : keys) sum += double(rows.Values(spec.id, key)[0]);
+  EXPECT_NEAR(sum / double(keys.size()), 0.5, 0.01);
 }
 
 TEST_F(RowStoreTest, OverheadIsAtMost24BytesARow) {
