@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "core/file.h"
 #include "core/half.h"
+#include "core/names.h"
 #include "core/table_shape.h"
 #include "export_generated.h"
 #include "serving/export_format.h"
@@ -46,6 +49,7 @@ class ExportWriter::Impl {
 
   Status Add(PartitionId partition, Key key, std::span<const float> values) {
     TARN_CHECK(!tables_.empty() && values.size() == tables_.back().spec.dim, "a row of the table that was begun");
+    TARN_RETURN_IF_ERROR(CheckRange(key, values));
     TARN_RETURN_IF_ERROR(Room(partition, key));
     keys_.push_back(key);
     AppendValues(values, tables_.back().codec, &values_);
@@ -77,6 +81,21 @@ class ExportWriter::Impl {
     std::uint64_t rows = 0, removed = 0;
     std::vector<fb::Section> sections;
   };
+
+  // What training holds as a number is none in an fp16 without range for it.
+  Status CheckRange(Key key, std::span<const float> values) const {
+    const Table& table = tables_.back();
+    if (table.codec != ValueCodec::kFp16) return {};
+    const auto fits = [](float value) {
+      return !std::isfinite(value) || std::isfinite(FloatFromFp16(Fp16FromFloat(value)));
+    };
+    const auto beyond = std::ranges::find_if_not(values, fits);
+    if (beyond == values.end()) return {};
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("table {}, key {}: {} does not fit fp16, whose largest value is 65504: expected bf16 or fp32",
+                    Quoted(table.spec.name), key, *beyond));
+  }
 
   // Ends the section at hand if the key goes into another one.
   Status Room(PartitionId partition, Key key) {

@@ -39,7 +39,7 @@ class ExportWriter {
   ~ExportWriter();
 
   Status BeginTable(const TableSpec& spec, std::uint64_t salt, ValueCodec codec);
-  // `values` has dim floats; they are rounded to the table's codec.
+  // `values` has dim floats; they are rounded to the table's codec. kInvalidArgument: a finite one would be none in it.
   Status Add(PartitionId partition, Key key, std::span<const float> values);
   Status AddRemoved(PartitionId partition, Key key);
   Expected<ExportTotals> Finish();

@@ -145,6 +145,16 @@ TEST_F(ExportTest, WhatIsNotFinishedIsNotThere) {
 }
 
 // Wherever its empty list of sections lies.
+TEST_F(ExportTest, AValueBeyondFp16IsRefusedByItsKey) {
+  Rows rows = SomeRows(3, 3, 1.5f);
+  rows[77] = {1.0f, -70000.0f, 2.0f};
+  const auto totals = WriteExport(path_, FullInfo(), {{SparseSpec(), rows, {}, ValueCodec::kFp16}});
+  ASSERT_FALSE(totals);
+  EXPECT_NE(totals.error().message.find("key 77: -70000"), std::string::npos) << totals.error().message;
+  EXPECT_FALSE(fs::exists(path_));
+  EXPECT_TRUE(WriteExport(path_, FullInfo(), {{SparseSpec(), rows, {}, ValueCodec::kBf16}}));
+}
+
 TEST_F(ExportTest, WithoutRowsItIsStillAnExport) {
   for (std::size_t length = 1; length < 40; ++length) {
     ExportInfo info = FullInfo();
