@@ -149,6 +149,7 @@ class RowStore {
   bool sweeping() const { return sweeps_due_ != 0 && !(cutting_ && tier_); }
   void ContinueSweep(std::size_t rows);
   const RowCounters& counters() const { return counters_; }
+  void ForgetCounters() { counters_ = {}; }
 
   // Sum of RowHash (server/snapshot.h) over all rows there are, and of SeenHash over the keys seen without: the
   // same however rows are spread over shards.

@@ -88,6 +88,7 @@ Status Shard::Impl::EnterWithLog(const Welcome& welcome) {
     if (status && !replayer.restored()) status = Corrupt("the log has no head that is durable");
     if (!status) return Fail(status.error().code, fmt::format("{}: log: {}", who, status.error().message));
     dropped_before_ = welcome.log.from;
+    rows_->ForgetCounters();  // of what was done before, and told
   } else {
     if (auto status = log->Open(identity); !status)
       return Fail(status.error().code, fmt::format("{}: log: {}", who, status.error().message));

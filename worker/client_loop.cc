@@ -98,6 +98,10 @@ void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr re
        true);
 }
 
+void ClientLoop::Prefetch(PlanPtr plan) {
+  Post({[=, this] { client_.Prefetch(*plan, Now(), &outbox_); }, 0, {}}, true);
+}
+
 void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulled_clock, ResultPtr result) {
   const std::size_t bytes = gradients.size();
   result->driver = driver_;

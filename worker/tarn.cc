@@ -185,6 +185,13 @@ RowsFuture Client::Pull(const Table& table, std::span<const Key> keys) {
   return RowsFuture(std::move(result));
 }
 
+Status Client::Prefetch(const Table& table, std::span<const Key> keys) {
+  auto plan = MakePlan(table, keys);
+  if (!plan) return std::unexpected(plan.error());
+  impl_->loop.Prefetch(*std::move(plan));
+  return {};
+}
+
 StatusFuture Client::Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients) {
   if (Status sizes = CheckSizes(table, keys.size(), gradients.size()); !sizes)
     return StatusFuture(Failed(sizes.error()));

@@ -121,6 +121,9 @@ class Client {
   // consistency asks. An absent row has its initial values. While answers to earlier pulls are there and not waited
   // for, a pull or a push may stay here for up to 2 ms, to travel with those that follow.
   RowsFuture Pull(const Table& table, std::span<const Key> keys);
+  // Tells servers that the rows of `keys` will be pulled soon: those that they keep on disk (storage.memory) come to
+  // memory meanwhile. Not answered, and lost with a connection: a hint. kInvalidArgument as of Pull.
+  Status Prefetch(const Table& table, std::span<const Key> keys);
   // gradients: keys.size() x dim, one row a key; those of the same key are summed, in order. Blocks only while
   // ConnectOptions::queued_bytes_max of pushes wait for their acknowledgements. Ready once every shard has
   // acknowledged.

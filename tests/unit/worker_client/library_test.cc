@@ -29,6 +29,7 @@ struct FakeWorld {
   bool deaf = false;  // shards lose what they are sent
   bool scheduler_dead = false;
   std::vector<DataPosition> ticks;  // positions, as they came to shard 0
+  std::size_t prefetched = 0;       // keys
   View view;
   std::vector<FakeShard> shards{2};
   std::string job_text = ToToml(Job{});
@@ -79,6 +80,7 @@ class FakeTransport final : public net::Transport {
     if (world_->deaf) return;
     if (const auto* tick = std::get_if<Tick>(&message.body); tick != nullptr && to == ShardPeer(ShardId(0)))
       world_->ticks.push_back(tick->position);
+    if (const auto* soon = std::get_if<Prefetch>(&message.body)) world_->prefetched += soon->keys.count;
     std::vector<Buffer> values;
     auto bodies = world_->shards[to.value - 1].Handle(message, &values);
     for (std::size_t i = 0; i < bodies.size(); ++i) world_->Answer(to, std::move(bodies[i]), std::move(values[i]));
@@ -155,6 +157,18 @@ TEST(Library, PullsOneRowPerKeyWithDuplicates) {
   EXPECT_TRUE(rows.Ready());
   EXPECT_TRUE(client->Leave());
   EXPECT_EQ(client->Pull(*users, keys).Wait().error().code, ErrorCode::kCancelled);
+}
+
+TEST(Library, PrefetchNamesEachRowOnce) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  EXPECT_TRUE(client->Prefetch(*users, std::vector<Key>{7, 1ull << 60, 7, 3}));
+  EXPECT_TRUE(client->Pull(*users, std::vector<Key>{7}).Wait());
+  EXPECT_TRUE(client->Leave());
+  EXPECT_EQ(world.prefetched, 3u);
 }
 
 TEST(Library, PushesTheSumOfDuplicatesAndTicksBehindIt) {
