@@ -100,4 +100,15 @@ cudaError_t EmbeddingBagBackward(cudaStream_t stream, std::size_t samples, std::
 cudaError_t EmbeddingConcatBackward(cudaStream_t stream, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
                                     std::size_t out_stride, const SegmentsView& segments, float* grad_rows);
 
+// fm.cu
+cudaError_t FmForward(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* rows,
+                      const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights, float* out,
+                      float* sums);
+cudaError_t FmBackward(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* rows,
+                       const std::uint32_t* offsets, const float* weights, const float* grad_out, const float* sums,
+                       const SegmentsView& segments, float* grad_rows);
+cudaError_t FmBackwardOfOwnRows(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* rows,
+                                const std::uint32_t* offsets, const float* weights, const float* grad_out,
+                                const float* sums, float* grad_rows);
+
 }  // namespace tarn::kernels::cuda

@@ -3,6 +3,7 @@
 #include "kernels/cuda/native.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/embedding.h"
+#include "kernels/fm.h"
 #include "kernels/partition.h"
 #include "kernels/top_k.h"
 #include "kernels/unique.h"
@@ -75,6 +76,23 @@ void EmbeddingConcatBackward(Stream& s, std::size_t samples, std::uint32_t field
   s.native().Note(cuda::EmbeddingConcatBackward(s.native().stream, fields, dim, grad_out, out_stride,
                                                 ViewFor(dim, segments), grad_rows),
                   "EmbeddingConcatBackward");
+}
+
+void FmForward(Stream& s, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
+               const std::uint32_t* offsets, const float* weights, float* out, float* sums) {
+  s.native().Note(cuda::FmForward(s.native().stream, samples, dim, rows, inverse, offsets, weights, out, sums),
+                  "FmForward");
+}
+void FmBackward(Stream& s, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* offsets,
+                const float* weights, const float* grad_out, const float* sums, Segments* segments, float* grad_rows) {
+  if (segments == nullptr)
+    s.native().Note(
+        cuda::FmBackwardOfOwnRows(s.native().stream, samples, dim, rows, offsets, weights, grad_out, sums, grad_rows),
+        "FmBackward");
+  else
+    s.native().Note(cuda::FmBackward(s.native().stream, samples, dim, rows, offsets, weights, grad_out, sums,
+                                     ViewFor(dim, *segments), grad_rows),
+                    "FmBackward");
 }
 
 }  // namespace tarn::kernels

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "kernels/embedding.h"
+#include "kernels/fm.h"
 #include "kernels/partition.h"
 #include "kernels/segments.h"
 #include "kernels/top_k.h"
@@ -303,6 +304,65 @@ TEST_F(GpuSparseTest, MeanWeights) {
     BagMeanWeights(samples, offsets.data(), weighted.data(), weighted.data());
     EXPECT_TRUE(SameBits(Download<float>(d_weights), weighted));
   }
+}
+
+TEST_F(GpuSparseTest, FactorizationMachine) {
+  SplitMix random(11);
+  for (const auto& [n, rows, dim] : Shapes())
+    for (const bool weighted : {false, true}) {
+      const Bags b = RandomBags(n, rows, random);
+      const std::vector<float> values = RandomFloats(std::size_t{rows} * dim, random);
+      const std::vector<float> weights = RandomFloats(b.base + n, random), grad_out = RandomFloats(b.samples, random);
+      const float* x = weighted ? weights.data() : nullptr;
+      Indices inverse(b.base, 0);  // of the whole batch, which the offsets count from
+      inverse.insert(inverse.end(), b.inverse.begin(), b.inverse.end());
+      std::vector<float> out = Poisoned(b.samples), sums = Poisoned(b.samples * dim);
+      DeviceBuffer d_values = Upload(values), d_inverse = Upload(inverse), d_offsets = Upload(b.offsets);
+      DeviceBuffer d_weights = Upload(weights), d_grad = Upload(grad_out), d_out = Upload(out), d_sums = Upload(sums);
+      const float* d_x = weighted ? d_weights.as<float>() : nullptr;
+      FmForward(stream(), b.samples, dim, d_values.as<float>(), d_inverse.as<std::uint32_t>(),
+                d_offsets.as<std::uint32_t>(), d_x, d_out.as<float>(), d_sums.as<float>());
+      FmForward(b.samples, dim, values.data(), inverse.data(), b.offsets.data(), x, out.data(), sums.data());
+      EXPECT_TRUE(SameBits(Download<float>(d_out), out));
+      EXPECT_TRUE(SameBits(Download<float>(d_sums), sums));
+
+      const std::vector<float> there = RandomFloats(values.size(), random);
+      const auto segments = Grouped(b.inverse, rows, dim);
+      DeviceBuffer d_rows = Upload(there);
+      FmBackward(stream(), b.samples, dim, d_values.as<float>(), d_offsets.as<std::uint32_t>(), d_x, d_grad.as<float>(),
+                 d_sums.as<float>(), segments.get(), d_rows.as<float>());
+      const Sums expected = Expected(dim, b.inverse, there, [&, d = dim](std::size_t o, std::uint32_t j) {
+        const std::size_t s = b.sample_of[o];
+        const float factor = x == nullptr ? 1.0f : x[b.base + o];
+        return grad_out[s] * factor * (sums[s * d + j] - factor * values[b.inverse[o] * d + j]);
+      });
+      const std::vector<float> actual = Download<float>(d_rows);
+      EXPECT_TRUE(SameBits(actual, expected.in_pieces));
+      ExpectNear(actual, expected.exact, 1e-5, std::sqrt(double(n) + 1));
+    }
+}
+
+TEST_F(GpuSparseTest, FactorizationMachineOfRowsOfItsOwn) {
+  SplitMix random(12);
+  for (const std::uint32_t dim : {1u, 8u, 33u})
+    for (const std::size_t samples : {0, 1, 700}) {
+      const Indices offsets = RandomOffsets(samples, 9, random);
+      const std::size_t n = offsets.back();
+      const std::vector<float> rows = RandomFloats(n * dim, random), weights = RandomFloats(n, random);
+      const std::vector<float> grad_out = RandomFloats(samples, random);
+      std::vector<float> out = Poisoned(samples), sums = Poisoned(samples * dim), grad = RandomFloats(n * dim, random);
+      DeviceBuffer d_offsets = Upload(offsets), d_rows = Upload(rows), d_weights = Upload(weights);
+      DeviceBuffer d_grad_out = Upload(grad_out), d_out = Upload(out), d_sums = Upload(sums), d_grad = Upload(grad);
+      FmForward(stream(), samples, dim, d_rows.as<float>(), nullptr, d_offsets.as<std::uint32_t>(),
+                d_weights.as<float>(), d_out.as<float>(), d_sums.as<float>());
+      FmBackward(stream(), samples, dim, d_rows.as<float>(), d_offsets.as<std::uint32_t>(), d_weights.as<float>(),
+                 d_grad_out.as<float>(), d_sums.as<float>(), nullptr, d_grad.as<float>());
+      FmForward(samples, dim, rows.data(), nullptr, offsets.data(), weights.data(), out.data(), sums.data());
+      FmBackward(samples, dim, rows.data(), nullptr, offsets.data(), weights.data(), grad_out.data(), sums.data(),
+                 grad.data());
+      EXPECT_TRUE(SameBits(Download<float>(d_out), out));
+      EXPECT_TRUE(SameBits(Download<float>(d_grad), grad));
+    }
 }
 
 }  // namespace
