@@ -111,4 +111,12 @@ cudaError_t FmBackwardOfOwnRows(cudaStream_t stream, std::size_t samples, std::u
                                 const std::uint32_t* offsets, const float* weights, const float* grad_out,
                                 const float* sums, float* grad_rows);
 
+// loss.cu
+cudaError_t Sigmoid(cudaStream_t stream, std::size_t n, const float* logits, float* out);
+cudaError_t LogisticLoss(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
+                         float* grad, double* loss);
+cudaError_t SoftmaxCrossEntropy(cudaStream_t stream, std::size_t n, std::uint32_t classes, const float* logits,
+                                const std::uint32_t* labels, float scale, float* grad, double* loss,
+                                std::size_t* correct);
+
 }  // namespace tarn::kernels::cuda

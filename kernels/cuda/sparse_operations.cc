@@ -1,9 +1,10 @@
-// The operations of kernels/*.h on a Stream that group, choose and sum by row: launches (kernels/cuda/launch.h)
-// whose errors the stream keeps.
+// The operations of kernels/*.h on a Stream that group, choose and sum by row, and the losses: launches
+// (kernels/cuda/launch.h) whose errors the stream keeps.
 #include "kernels/cuda/native.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/embedding.h"
 #include "kernels/fm.h"
+#include "kernels/loss.h"
 #include "kernels/partition.h"
 #include "kernels/top_k.h"
 #include "kernels/unique.h"
@@ -93,6 +94,19 @@ void FmBackward(Stream& s, std::size_t samples, std::uint32_t dim, const float* 
     s.native().Note(cuda::FmBackward(s.native().stream, samples, dim, rows, offsets, weights, grad_out, sums,
                                      ViewFor(dim, *segments), grad_rows),
                     "FmBackward");
+}
+
+void Sigmoid(Stream& s, std::size_t n, const float* logits, float* out) {
+  s.native().Note(cuda::Sigmoid(s.native().stream, n, logits, out), "Sigmoid");
+}
+void LogisticLoss(Stream& s, std::size_t n, const float* logits, const float* labels, float scale, float* grad,
+                  double* loss) {
+  s.native().Note(cuda::LogisticLoss(s.native().stream, n, logits, labels, scale, grad, loss), "LogisticLoss");
+}
+void SoftmaxCrossEntropy(Stream& s, std::size_t n, std::uint32_t classes, const float* logits,
+                         const std::uint32_t* labels, float scale, float* grad, double* loss, std::size_t* correct) {
+  s.native().Note(cuda::SoftmaxCrossEntropy(s.native().stream, n, classes, logits, labels, scale, grad, loss, correct),
+                  "SoftmaxCrossEntropy");
 }
 
 }  // namespace tarn::kernels

@@ -1,4 +1,4 @@
-// Shows that what groups, chooses and sums by row on a GPU gives what the CPU's give, and float64: to
+// Shows that what groups, chooses and sums by row on a GPU, and the losses, give what the CPU's give, and float64: to
 // the bit where the header says so, and else in the order that it tells. Odd sizes, empty ones and large ones; outputs
 // poisoned first. Skipped, with the reason, where there is no GPU.
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "kernels/embedding.h"
 #include "kernels/fm.h"
+#include "kernels/loss.h"
 #include "kernels/partition.h"
 #include "kernels/segments.h"
 #include "kernels/top_k.h"
@@ -363,6 +364,76 @@ TEST_F(GpuSparseTest, FactorizationMachineOfRowsOfItsOwn) {
       EXPECT_TRUE(SameBits(Download<float>(d_out), out));
       EXPECT_TRUE(SameBits(Download<float>(d_grad), grad));
     }
+}
+
+std::vector<float> RandomLogits(std::size_t n, SplitMix& random) {
+  std::vector<float> logits = RandomFloats(n, random, -30, 30);
+  for (std::size_t i = 0; i + 3 < n; i += 97) std::ranges::copy(std::vector{1000.0f, -1000.0f, 0.0f}, &logits[i]);
+  return logits;
+}
+
+TEST_F(GpuSparseTest, SigmoidAndLogisticLoss) {
+  SplitMix random(13);
+  for (const std::size_t n : {0, 1, 13, 1000, 300'001}) {
+    const std::vector<float> logits = RandomLogits(n, random);
+    std::vector<float> labels(n), sigmoids = Poisoned(n), grad = Poisoned(n);
+    for (float& label : labels) label = random.Chance(0.3) ? 1.0f : 0.0f;
+    DeviceBuffer d_logits = Upload(logits), d_labels = Upload(labels), d_grad = Upload(grad);
+    DeviceBuffer d_loss = Upload(std::vector<double>(kLossParts, NAN)), again = Upload(std::vector<double>(kLossParts));
+    LogisticLoss(stream(), n, d_logits.as<float>(), d_labels.as<float>(), 0.1f, d_grad.as<float>(),
+                 d_loss.as<double>());
+    LogisticLoss(stream(), n, d_logits.as<float>(), d_labels.as<float>(), 0.1f, nullptr, again.as<double>());
+    const double expected = LogisticLoss(n, logits.data(), labels.data(), 0.1f, grad.data());
+    const double loss = Download<double>(d_loss)[0];
+    EXPECT_NEAR(loss, expected, 1e-12 * (1 + expected));
+    EXPECT_EQ(Download<double>(again)[0], loss);
+    EXPECT_TRUE(SameBits(Download<float>(d_grad), grad));
+    Sigmoid(stream(), n, d_logits.as<float>(), d_logits.as<float>());
+    Sigmoid(n, logits.data(), sigmoids.data());
+    EXPECT_TRUE(SameBits(Download<float>(d_logits), sigmoids));
+  }
+}
+
+TEST_F(GpuSparseTest, SoftmaxCrossEntropy) {
+  SplitMix random(14);
+  for (const std::uint32_t classes : {1u, 2u, 7u, 8u, 10u, 37u, 1000u})
+    for (const std::size_t n : {0, 1, 20, 20'001}) {
+      if (n * classes > 2'000'000) continue;
+      std::vector<float> logits = RandomLogits(n * classes, random);
+      for (std::size_t i = 0; i < n; i += 3)
+        std::fill_n(logits.begin() + std::ptrdiff_t(i * classes), classes / 2, 31.0f);
+      const Indices labels = RandomIndices(n, classes, random);
+      std::vector<float> grad = Poisoned(logits.size());
+      DeviceBuffer d_logits = Upload(logits), d_labels = Upload(labels), d_grad = Upload(grad);
+      DeviceBuffer d_loss = Upload(std::vector<double>(kLossParts, NAN));
+      DeviceBuffer d_correct = Upload(std::vector<std::size_t>(kLossParts, kNothing));
+      SoftmaxCrossEntropy(stream(), n, classes, d_logits.as<float>(), d_labels.as<std::uint32_t>(), 0.5f,
+                          d_grad.as<float>(), d_loss.as<double>(), d_correct.as<std::size_t>());
+      const auto [loss, correct] = SoftmaxCrossEntropy(n, classes, logits.data(), labels.data(), 0.5f, grad.data());
+      EXPECT_NEAR(Download<double>(d_loss)[0], loss, 1e-12 * (1 + loss));
+      EXPECT_EQ(Download<std::size_t>(d_correct)[0], correct);
+      EXPECT_TRUE(SameBits(Download<float>(d_grad), grad)) << n << " x " << classes;
+      SoftmaxCrossEntropy(stream(), n, classes, d_logits.as<float>(), d_labels.as<std::uint32_t>(), 0.5f, nullptr,
+                          d_loss.as<double>(), d_correct.as<std::size_t>());
+      EXPECT_EQ(Download<std::size_t>(d_correct)[0], correct);
+    }
+}
+
+// A NaN in a row, first or later, and infinities: the CPU's numbers, whatever they are.
+TEST_F(GpuSparseTest, SoftmaxOfWhatIsNotFinite) {
+  const std::vector<float> logits = {kPoison, 1, 2, 1, kPoison, 2, HUGE_VALF, 1, 2, -HUGE_VALF, 3, 3};
+  const Indices labels = {0, 2, 0, 1};
+  std::vector<float> grad = Poisoned(12);
+  DeviceBuffer d_logits = Upload(logits), d_labels = Upload(labels), d_grad = Upload(grad);
+  DeviceBuffer d_loss = Upload(std::vector<double>(kLossParts)),
+               d_correct = Upload(std::vector<std::size_t>(kLossParts));
+  SoftmaxCrossEntropy(stream(), 4, 3, d_logits.as<float>(), d_labels.as<std::uint32_t>(), 0.5f, d_grad.as<float>(),
+                      d_loss.as<double>(), d_correct.as<std::size_t>());
+  const auto [loss, correct] = SoftmaxCrossEntropy(4, 3, logits.data(), labels.data(), 0.5f, grad.data());
+  EXPECT_TRUE(std::isnan(loss));
+  EXPECT_TRUE(std::isnan(Download<double>(d_loss)[0]));
+  EXPECT_EQ(Download<std::size_t>(d_correct)[0], correct);
+  ExpectSameNumbers(Download<float>(d_grad), grad);
 }
 
 }  // namespace
