@@ -15,7 +15,8 @@
 
 namespace tarn::kernels {
 
-class Stream;  // kernels/stream.h
+class Segments;  // kernels/segments.h
+class Stream;    // kernels/stream.h
 
 // out[s] = sum over o of weights[o] * rows[inverse[o]]; samples x dim; 0 for an empty bag.
 void EmbeddingBagForward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
@@ -43,5 +44,15 @@ void EmbeddingBagForward(Stream& stream, std::size_t samples, std::uint32_t dim,
                          const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights, float* out);
 void EmbeddingConcatForward(Stream& stream, std::size_t samples, std::uint32_t fields, std::uint32_t dim,
                             const float* rows, const std::uint32_t* inverse, float* out, std::size_t out_stride);
+void BagMeanWeights(Stream& stream, std::size_t samples, const std::uint32_t* offsets, const float* weights,
+                    float* out);
+
+// Backward on a GPU: `segments` in place of `inverse`, grouped of inverse[offsets[0]] ... inverse[offsets[samples] - 1]
+// or of inverse[0] ... inverse[samples * fields - 1], with rows of at most the width that they have room for. Sums run
+// in the order that kernels/segments.h tells: the CPU's bits for rows that are named up to 64 times.
+void EmbeddingBagBackward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* grad_out,
+                          const std::uint32_t* offsets, const float* weights, Segments& segments, float* grad_rows);
+void EmbeddingConcatBackward(Stream& stream, std::size_t samples, std::uint32_t fields, std::uint32_t dim,
+                             const float* grad_out, std::size_t out_stride, Segments& segments, float* grad_rows);
 
 }  // namespace tarn::kernels

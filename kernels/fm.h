@@ -12,6 +12,9 @@
 
 namespace tarn::kernels {
 
+class Segments;  // kernels/segments.h
+class Stream;    // kernels/stream.h
+
 // out: samples floats. sums: samples x dim floats, sum x v of every sample, kept for the backward pass.
 void FmForward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                const std::uint32_t* offsets, const float* weights, float* out, float* sums);
@@ -21,5 +24,13 @@ void FmForward(std::size_t samples, std::uint32_t dim, const float* rows, const 
 void FmBackward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                 const std::uint32_t* offsets, const float* weights, const float* grad_out, const float* sums,
                 float* grad_rows);
+
+// On a GPU. Backward: `segments` in place of `inverse`, grouped of inverse[offsets[0]] ... inverse[offsets[samples] -
+// 1], with room for rows of `dim`; null where occurrence o has row o. Sums run in the order that kernels/segments.h
+// tells: the CPU's bits for rows that are named up to 64 times.
+void FmForward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
+               const std::uint32_t* offsets, const float* weights, float* out, float* sums);
+void FmBackward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* offsets,
+                const float* weights, const float* grad_out, const float* sums, Segments* segments, float* grad_rows);
 
 }  // namespace tarn::kernels

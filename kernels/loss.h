@@ -10,6 +10,8 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 // out[i] = 1 / (1 + exp(-logits[i])). In place is allowed.
 void Sigmoid(std::size_t n, const float* logits, float* out);
 
@@ -26,5 +28,15 @@ struct SoftmaxResult {
 // it may be null. classes >= 1.
 SoftmaxResult SoftmaxCrossEntropy(std::size_t n, std::uint32_t classes, const float* logits,
                                   const std::uint32_t* labels, float scale, float* grad);
+
+// On a GPU. `loss` and `correct` are kLossParts numbers each of device memory: the first becomes the sum, the others
+// are working memory. What belongs to one row or element has the CPU's bits; the rows' losses are added in another
+// order, which depends on n alone.
+inline constexpr std::size_t kLossParts = 512;
+void Sigmoid(Stream& stream, std::size_t n, const float* logits, float* out);
+void LogisticLoss(Stream& stream, std::size_t n, const float* logits, const float* labels, float scale, float* grad,
+                  double* loss);
+void SoftmaxCrossEntropy(Stream& stream, std::size_t n, std::uint32_t classes, const float* logits,
+                         const std::uint32_t* labels, float scale, float* grad, double* loss, std::size_t* correct);
 
 }  // namespace tarn::kernels

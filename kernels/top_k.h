@@ -8,6 +8,9 @@
 
 namespace tarn::kernels {
 
+class SortScratch;  // kernels/sort_scratch.h
+class Stream;       // kernels/stream.h
+
 class TopKScratch {
  public:
   TopKScratch() : counts_(kBuckets) {}
@@ -27,5 +30,10 @@ void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, f
 // norms[i]: the Euclidean norm of row i of n x dim floats, of a sum in double (kernels/elementwise.h) rounded once:
 // what rows are chosen by. A row with a NaN has a NaN, one with an infinity that. The same bits on every x86-64.
 void RowNorms(std::uint32_t dim, std::size_t n, const float* rows, float* norms);
+
+// On a GPU; TopK by sorting. The same results.
+void TopK(Stream& stream, std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values,
+          SortScratch& scratch);
+void RowNorms(Stream& stream, std::uint32_t dim, std::size_t n, const float* rows, float* norms);
 
 }  // namespace tarn::kernels

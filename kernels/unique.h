@@ -13,6 +13,10 @@
 
 namespace tarn::kernels {
 
+class Segments;     // kernels/segments.h
+class SortScratch;  // kernels/sort_scratch.h
+class Stream;       // kernels/stream.h
+
 // Working memory of UniqueKeys. Has no meaning between calls (but for the size of the last result, which is a
 // hint); one thread at a time. It stays as large as the largest batch needed: at most 16 bytes a unique key.
 class UniqueScratch {
@@ -26,5 +30,11 @@ class UniqueScratch {
 // keys[i] in it to inverse[i]; returns how many there are. `unique` and `inverse` have room for keys.size(), which
 // is below 2^31. `unique` may be the array of `keys` itself. Linear time.
 std::size_t UniqueKeys(std::span<const Key> keys, Key* unique, std::uint32_t* inverse, UniqueScratch& scratch);
+
+// On a GPU, by sorting: the distinct keys come in ascending order, and how many there are to *n_unique, in device
+// memory too. The occurrences of the keys are grouped by their row in `unique` along the way: `segments` are what
+// GroupByRow would make of `inverse`. n is within the scratch and within the segments' occurrences and rows.
+void UniqueKeys(Stream& stream, std::size_t n, const Key* keys, Key* unique, std::uint32_t* inverse,
+                std::uint32_t* n_unique, SortScratch& scratch, Segments& segments);
 
 }  // namespace tarn::kernels

@@ -1,7 +1,7 @@
 #include "kernels/loss.h"
 
-#include "kernels/cpu/math.h"
 #include "kernels/cpu/reduce.h"
+#include "kernels/math.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/loss.cc"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 namespace tarn::kernels::math {
 

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "core/limits.h"
-#include "kernels/cpu/math.h"
 #include "kernels/cpu/reduce.h"
 #include "kernels/cpu/rowwise.h"
+#include "kernels/math.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/optimizer.cc"

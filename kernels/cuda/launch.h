@@ -57,4 +57,66 @@ struct OptimizerStep {
 cudaError_t ApplyOptimizer(cudaStream_t stream, const OptimizerStep& step, std::uint32_t dim, std::size_t n,
                            float* const* values, float* const* slots, const float* gradients);
 
+// sort.cu. SortBuffers: of a SortScratch, for as many items as it was made for; `keys` and `words` have one for each
+struct SortBuffers {
+  const std::uint32_t* identity = nullptr;  // 0, 1, 2, ...
+  std::uint64_t* keys = nullptr;
+  std::uint32_t* words = nullptr;
+  void* temp = nullptr;  // CUB's
+  std::size_t temp_bytes = 0;
+};
+// Segments (kernels/segments.h) as kernels see them, of a batch of n occurrences. A position is a place in `order`.
+struct SegmentsView {
+  std::uint32_t n = 0;
+  std::uint32_t* order = nullptr;      // the occurrences by row, ascending within one
+  std::uint32_t* rows = nullptr;       // by position
+  std::uint32_t* begins = nullptr;     // by row, if an occurrence names it: its positions
+  std::uint32_t* ends = nullptr;       //
+  std::uint32_t* pieces = nullptr;     // the positions where pieces begin (kernels/cuda/pieces.h), ascending
+  std::uint32_t* n_pieces = nullptr;   // how many
+  std::uint32_t* sample_of = nullptr;  // by occurrence; written by each backward pass of bags
+  float* partials = nullptr;           // PieceSlots(n) rows
+};
+cudaError_t SortTempBytes(std::size_t items, std::size_t* bytes);
+cudaError_t FillIdentity(cudaStream_t stream, std::size_t n, std::uint32_t* out);
+cudaError_t UniqueKeys(cudaStream_t stream, const std::uint64_t* keys, std::uint64_t* unique, std::uint32_t* inverse,
+                       std::uint32_t* n_unique, const SortBuffers& sort, const SegmentsView& to);
+cudaError_t GroupByRow(cudaStream_t stream, const std::uint32_t* inverse, std::size_t n_rows, const SortBuffers& sort,
+                       const SegmentsView& to);
+cudaError_t GroupByPartition(cudaStream_t stream, std::size_t n, const std::uint32_t* partition_of,
+                             std::uint32_t n_partitions, std::uint32_t* permutation, std::uint32_t* offsets,
+                             const SortBuffers& sort);
+cudaError_t TopK(cudaStream_t stream, std::size_t n, std::size_t k, const float* in, std::uint32_t* index,
+                 float* values, const SortBuffers& sort);
+cudaError_t RowNorms(cudaStream_t stream, std::uint32_t dim, std::size_t n, const float* rows, float* norms);
+
+// embedding.cu
+cudaError_t SampleOf(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, std::uint32_t* sample_of);
+cudaError_t BagMeanWeights(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, const float* weights,
+                           float* out);
+cudaError_t EmbeddingBagBackward(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* grad_out,
+                                 const std::uint32_t* offsets, const float* weights, const SegmentsView& segments,
+                                 float* grad_rows);
+cudaError_t EmbeddingConcatBackward(cudaStream_t stream, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
+                                    std::size_t out_stride, const SegmentsView& segments, float* grad_rows);
+
+// fm.cu
+cudaError_t FmForward(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* rows,
+                      const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights, float* out,
+                      float* sums);
+cudaError_t FmBackward(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* rows,
+                       const std::uint32_t* offsets, const float* weights, const float* grad_out, const float* sums,
+                       const SegmentsView& segments, float* grad_rows);
+cudaError_t FmBackwardOfOwnRows(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* rows,
+                                const std::uint32_t* offsets, const float* weights, const float* grad_out,
+                                const float* sums, float* grad_rows);
+
+// loss.cu
+cudaError_t Sigmoid(cudaStream_t stream, std::size_t n, const float* logits, float* out);
+cudaError_t LogisticLoss(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
+                         float* grad, double* loss);
+cudaError_t SoftmaxCrossEntropy(cudaStream_t stream, std::size_t n, std::uint32_t classes, const float* logits,
+                                const std::uint32_t* labels, float scale, float* grad, double* loss,
+                                std::size_t* correct);
+
 }  // namespace tarn::kernels::cuda

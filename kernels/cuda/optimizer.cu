@@ -2,6 +2,7 @@
 // folder is compiled without contraction), so the bits are the same.
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/math.h"
 
 namespace tarn::kernels::cuda {
 namespace {
@@ -16,15 +17,6 @@ __device__ double SumOfTerms(std::uint32_t n, unsigned lane, Term term) {
   const auto of = [sum](int from) { return __shfl_sync(0xffffffffu, sum, from); };
   const double s0 = of(0), s1 = of(1), s2 = of(2), s3 = of(3), s4 = of(4), s5 = of(5), s6 = of(6), s7 = of(7);
   return ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7));
-}
-
-__device__ double Power(double base, std::uint64_t n) {
-  double result = 1;
-  for (; n != 0; n >>= 1) {
-    if (n & 1) result *= base;
-    base *= base;
-  }
-  return result;
 }
 
 // A row's gradient after L2 and clipping. The factor of the norm is found first, by the whole warp.
@@ -63,8 +55,8 @@ __device__ void Adam(const OptimizerStep& s, std::uint32_t dim, unsigned lane, c
   __syncwarp();
   if (lane == 0) *count = steps;
   const auto t = static_cast<std::uint64_t>(steps);
-  const float rate = float(double(s.rate) / (1.0 - Power(double(s.beta1), t)));
-  const float root_scale = float(1.0 / sqrt(1.0 - Power(double(s.beta2), t)));
+  const float rate = float(double(s.rate) / (1.0 - math::Power(double(s.beta1), t)));
+  const float root_scale = float(1.0 / sqrt(1.0 - math::Power(double(s.beta2), t)));
   const float rest1 = 1.0f - s.beta1, rest2 = 1.0f - s.beta2;
   for (std::uint32_t j = lane; j < dim; j += kWarp) {
     const float gj = g[j];

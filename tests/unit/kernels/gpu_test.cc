@@ -11,8 +11,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/quantize.h"
 #include "kernels/rows.h"
-#include "kernels/stream.h"
-#include "tests/unit/kernels/kernel_test_util.h"
+#include "tests/unit/kernels/gpu_test_util.h"
 #include "tests/unit/kernels/optimizer_cases.h"
 
 namespace tarn::kernels {
@@ -20,33 +19,8 @@ namespace {
 
 constexpr std::size_t kSizes[] = {0, 1, 3, 4, 5, 255, 4096, 1'000'003};
 
-class GpuTest : public ::testing::Test {
+class GpuTest : public GpuFixture {
  protected:
-  void SetUp() override {
-    auto stream = Stream::Make();
-    if (!stream) GTEST_SKIP() << stream.error().message;
-    stream_ = std::move(*stream);
-  }
-
-  Stream& stream() { return *stream_; }
-
-  template <typename T>
-  DeviceBuffer Upload(const std::vector<T>& values) {
-    auto buffer = DeviceBuffer::Allocate(stream(), values.size() * sizeof(T), "a test's array");
-    EXPECT_TRUE(buffer.has_value()) << buffer.error().message;
-    CopyToDevice(stream(), values.data(), values.size() * sizeof(T), buffer->data());
-    return std::move(*buffer);
-  }
-
-  template <typename T>
-  std::vector<T> Download(DeviceBuffer& buffer) {
-    std::vector<T> values(buffer.size() / sizeof(T));
-    CopyToHost(stream(), buffer.data(), buffer.size(), values.data());
-    const Status status = stream().Wait();
-    EXPECT_TRUE(status.has_value()) << status.error().message;
-    return values;
-  }
-
   // The same operation on the CPU and on the GPU, in place on `inout` with one more input.
   void ExpectSame(const std::vector<float>& in, std::vector<float> inout,
                   const std::function<void(const float*, float*)>& cpu,
@@ -57,9 +31,6 @@ class GpuTest : public ::testing::Test {
     cpu(in.data(), inout.data());
     EXPECT_TRUE(SameBits(inout, result)) << inout.size() << " elements";
   }
-
- private:
-  std::unique_ptr<Stream> stream_;
 };
 
 TEST_F(GpuTest, FlatArrays) {
@@ -101,13 +72,6 @@ TEST_F(GpuTest, CrossLayer) {
     EXPECT_TRUE(SameBits(expected_y, Download<float>(gy)));
     EXPECT_TRUE(SameBits(expected_x0, Download<float>(dx)));
   }
-}
-
-// Of a NaN only that it is one.
-void ExpectSameNumbers(const std::vector<float>& a, const std::vector<float>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (std::size_t i = 0; i < a.size(); ++i)
-    ASSERT_TRUE(SameBits({a[i]}, {b[i]}) || (std::isnan(a[i]) && std::isnan(b[i]))) << i << ": " << a[i] << " " << b[i];
 }
 
 TEST_F(GpuTest, SixteenBitFormats) {

@@ -1,5 +1,5 @@
-// Shows that the elementary functions of kernels/cpu/math.h are as accurate as they say, against libm in long double.
-#include "kernels/cpu/math.h"
+// Shows that the elementary functions of kernels/math.h are as accurate as they say, against libm in long double.
+#include "kernels/math.h"
 
 #include <gtest/gtest.h>
 

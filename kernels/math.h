@@ -1,9 +1,11 @@
 // Elementary functions in double from + - * / and bit operations alone. libm chooses its code by the processor, so
-// its last bits differ between machines; these do not. All are branch-free where loops over arrays use them.
+// its last bits differ between machines; these do not, nor do a GPU's. All are branch-free where loops over arrays use
+// them. (__builtin_bit_cast: CUDA's C++17 has no std::bit_cast.)
 #pragma once
 
-#include <bit>
 #include <cstdint>
+
+#include "kernels/host_device.h"
 
 namespace tarn::kernels::math {
 
@@ -12,7 +14,7 @@ inline constexpr double kLn2High = 0x1.62e42fee00000p-1;  // 32 bits: k * kLn2Hi
 inline constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
 
 // base^n by repeated squaring.
-constexpr double Power(double base, std::uint64_t n) {
+TARN_HOST_DEVICE constexpr double Power(double base, std::uint64_t n) {
   double result = 1;
   for (; n != 0; n >>= 1) {
     if (n & 1) result *= base;
@@ -22,7 +24,7 @@ constexpr double Power(double base, std::uint64_t n) {
 }
 
 // e^x, relative error below 1e-15, for x in [-708, 709]; what lies outside is moved to the nearer end. NaN: NaN.
-inline double Exp(double x) {
+TARN_HOST_DEVICE inline double Exp(double x) {
   constexpr double kLog2E = 0x1.71547652b82fep+0;
   constexpr double kRound = 0x1.8p52;  // adding it leaves the nearest integer in the low bits
   x = x < -708.0 ? -708.0 : x;
@@ -44,11 +46,11 @@ inline double Exp(double x) {
   p = p * r + 0.5;
   p = p * r + 1.0;
   p = p * r + 1.0;
-  return p * std::bit_cast<double>((std::bit_cast<std::uint64_t>(shifted) + 1023) << 52);
+  return p * __builtin_bit_cast(double, (__builtin_bit_cast(std::uint64_t, shifted) + 1023) << 52);
 }
 
 // 2 atanh(s) = log((1 + s) / (1 - s)) from its series, for |s| <= 1/3.
-inline double TwiceAtanh(double s) {
+TARN_HOST_DEVICE inline double TwiceAtanh(double s) {
   const double z = s * s;
   double p = 1.0 / 33.0;
   p = p * z + 1.0 / 31.0;
@@ -71,20 +73,20 @@ inline double TwiceAtanh(double s) {
 }
 
 // log(x) for positive normal x, relative error below 1e-15.
-inline double Log(double x) {
+TARN_HOST_DEVICE inline double Log(double x) {
   constexpr std::uint64_t kSqrtHalf = 0x3fe6a09e667f3bcdULL;
-  const std::uint64_t bits = std::bit_cast<std::uint64_t>(x);
+  const std::uint64_t bits = __builtin_bit_cast(std::uint64_t, x);
   const std::int64_t k = static_cast<std::int64_t>(bits - kSqrtHalf) >> 52;
-  const double m = std::bit_cast<double>(bits - (static_cast<std::uint64_t>(k) << 52));
+  const double m = __builtin_bit_cast(double, bits - (static_cast<std::uint64_t>(k) << 52));
   const double log_m = TwiceAtanh((m - 1.0) / (m + 1.0));  // m in [sqrt(1/2), sqrt(2))
   return double(k) * kLn2High + (double(k) * kLn2Low + log_m);
 }
 
 // log(1 + x) for x in [0, 1], relative error below 1e-15. NaN: NaN.
-inline double Log1p(double x) { return TwiceAtanh(x / (2.0 + x)); }
+TARN_HOST_DEVICE inline double Log1p(double x) { return TwiceAtanh(x / (2.0 + x)); }
 
 // cos(pi t) for t in [0, 1], absolute error below 1e-15: sin(pi (1/2 - t)) by Taylor to x^21.
-inline double CosPi(double t) {
+TARN_HOST_DEVICE inline double CosPi(double t) {
   const double x = kPi * (0.5 - t);
   const double z = x * x;
   double p = 1.0;

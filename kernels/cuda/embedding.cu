@@ -1,0 +1,69 @@
+// The gradients of embeddings, from the samples back to the rows (the forward passes are in rows.cu), and the weights
+// of means.
+#include "kernels/cuda/segment_sum.cuh"
+
+namespace tarn::kernels::cuda {
+namespace {
+
+// Occurrence o, of sample_of[o], gets the sample's gradient times its weight.
+struct BagTerm {
+  const float* grad_out;
+  const std::uint32_t *sample_of, *offsets;
+  const float* weights;
+  std::uint32_t dim;
+
+  template <int kWidth>
+  __device__ Floats<kWidth> At(std::uint32_t o, std::uint32_t, std::uint32_t j) const {
+    Floats<kWidth> term = Load<kWidth>(grad_out + std::size_t{sample_of[o]} * dim + j);
+    const float weight = weights == nullptr ? 1.0f : weights[std::size_t{offsets[0]} + o];
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) term.v[k] *= weight;
+    return term;
+  }
+};
+
+struct ConcatTerm {
+  const float* grad_out;
+  std::size_t stride;
+  std::uint32_t fields, dim;
+
+  template <int kWidth>
+  __device__ Floats<kWidth> At(std::uint32_t o, std::uint32_t, std::uint32_t j) const {
+    return Load<kWidth>(grad_out + o / fields * stride + std::size_t{o % fields} * dim + j);
+  }
+};
+
+}  // namespace
+
+cudaError_t SampleOf(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, std::uint32_t* sample_of) {
+  return ForEachRow(stream, samples, [=] __device__(std::size_t s, unsigned lane) {
+    const std::uint32_t base = offsets[0], end = offsets[s + 1];
+    for (std::uint32_t o = offsets[s] + lane; o < end; o += kWarp) sample_of[o - base] = static_cast<std::uint32_t>(s);
+  });
+}
+
+cudaError_t BagMeanWeights(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, const float* weights,
+                           float* out) {
+  return ForEachRow(stream, samples, [=] __device__(std::size_t s, unsigned lane) {
+    const std::uint32_t begin = offsets[s], end = offsets[s + 1];
+    const float size = static_cast<float>(end - begin);
+    for (std::uint32_t o = begin + lane; o < end; o += kWarp) out[o] = (weights == nullptr ? 1.0f : weights[o]) / size;
+  });
+}
+
+cudaError_t EmbeddingBagBackward(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* grad_out,
+                                 const std::uint32_t* offsets, const float* weights, const SegmentsView& segments,
+                                 float* grad_rows) {
+  if (const cudaError_t error = SampleOf(stream, samples, offsets, segments.sample_of); error != cudaSuccess)
+    return error;
+  const BagTerm term{grad_out, segments.sample_of, offsets, weights, dim};
+  return SumSegments(stream, segments, dim, IsAligned16(grad_out), term, grad_rows);
+}
+
+cudaError_t EmbeddingConcatBackward(cudaStream_t stream, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
+                                    std::size_t out_stride, const SegmentsView& segments, float* grad_rows) {
+  const bool aligned = IsAligned16(grad_out) && out_stride % 4 == 0;
+  return SumSegments(stream, segments, dim, aligned, ConcatTerm{grad_out, out_stride, fields, dim}, grad_rows);
+}
+
+}  // namespace tarn::kernels::cuda

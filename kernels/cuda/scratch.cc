@@ -1,0 +1,73 @@
+#include "kernels/cuda/scratch.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "kernels/cuda/native.h"
+#include "kernels/cuda/pieces.h"
+
+namespace tarn::kernels {
+namespace {
+
+constexpr std::size_t kItemsMax = (std::size_t{1} << 31) - 1;
+
+Status Get(Stream& stream, std::size_t bytes, std::string_view what, DeviceBuffer* buffer) {
+  auto got = DeviceBuffer::Allocate(stream, bytes, what);
+  if (!got) return std::unexpected(std::move(got).error());
+  *buffer = std::move(*got);
+  return {};
+}
+
+}  // namespace
+
+SortScratch::SortScratch(std::unique_ptr<Native> native) : native_(std::move(native)) {}
+SortScratch::~SortScratch() = default;
+
+Expected<std::unique_ptr<SortScratch>> SortScratch::Make(Stream& stream, std::size_t items_max) {
+  TARN_CHECK(items_max <= kItemsMax, "positions have 31 bits");
+  auto native = std::make_unique<Native>();
+  cuda::SortBuffers& buffers = native->buffers;
+  native->items_max = items_max;
+  if (const cudaError_t error = cuda::SortTempBytes(items_max, &buffers.temp_bytes); error != cudaSuccess)
+    return Fail(ErrorCode::kInternal, fmt::format("GPU {}: what a sort of {} items needs: {}", stream.native().device,
+                                                  items_max, cudaGetErrorString(error)));
+  buffers.temp_bytes += buffers.temp_bytes == 0 ? 1 : 0;  // CUB takes no memory for a question
+  TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint32_t), "what is sorted", &native->identity));
+  TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint64_t), "sorted keys", &native->keys));
+  TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint32_t), "sorted items", &native->words));
+  TARN_RETURN_IF_ERROR(Get(stream, buffers.temp_bytes, "a sort", &native->temp));
+  buffers.identity = native->identity.as<std::uint32_t>();
+  buffers.keys = native->keys.as<std::uint64_t>();
+  buffers.words = native->words.as<std::uint32_t>();
+  buffers.temp = native->temp.data();
+  stream.native().Note(cuda::FillIdentity(stream.native().stream, items_max, native->identity.as<std::uint32_t>()),
+                       "FillIdentity");
+  return std::unique_ptr<SortScratch>(new SortScratch(std::move(native)));
+}
+
+Segments::Segments(std::unique_ptr<Native> native) : native_(std::move(native)) {}
+Segments::~Segments() = default;
+
+Expected<std::unique_ptr<Segments>> Segments::Make(Stream& stream, const Room& room) {
+  TARN_CHECK(room.occurrences <= kItemsMax && room.rows <= kItemsMax, "positions have 31 bits");
+  auto native = std::make_unique<Native>();
+  native->room = room;
+  const std::size_t n = room.occurrences, of_pieces = cuda::PieceSlots(n) * room.dim;
+  TARN_RETURN_IF_ERROR(Get(stream, (4 * n + 1) * sizeof(std::uint32_t), "a batch's occurrences", &native->occurrences));
+  TARN_RETURN_IF_ERROR(Get(stream, 2 * room.rows * sizeof(std::uint32_t), "a batch's rows", &native->rows));
+  TARN_RETURN_IF_ERROR(Get(stream, of_pieces * sizeof(float), "sums of gradients", &native->partials));
+  auto *by_occurrence = native->occurrences.as<std::uint32_t>(), *by_row = native->rows.as<std::uint32_t>();
+  native->view = {.order = by_occurrence,
+                  .rows = by_occurrence + n,
+                  .begins = by_row,
+                  .ends = by_row + room.rows,
+                  .pieces = by_occurrence + 2 * n,
+                  .n_pieces = by_occurrence + 4 * n,
+                  .sample_of = by_occurrence + 3 * n,
+                  .partials = native->partials.as<float>()};
+  return std::unique_ptr<Segments>(new Segments(std::move(native)));
+}
+
+}  // namespace tarn::kernels

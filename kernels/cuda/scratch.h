@@ -1,0 +1,25 @@
+// The inside of the operations' working memory, for kernels/cuda/*.cc.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/segments.h"
+#include "kernels/sort_scratch.h"
+#include "kernels/stream.h"
+
+namespace tarn::kernels {
+
+struct SortScratch::Native {
+  std::size_t items_max = 0;
+  DeviceBuffer identity, keys, words, temp;
+  cuda::SortBuffers buffers;  // into them
+};
+
+struct Segments::Native {
+  Room room;
+  DeviceBuffer occurrences, rows, partials;
+  cuda::SegmentsView view;  // into them, with the number of occurrences of the batch that is there
+};
+
+}  // namespace tarn::kernels
