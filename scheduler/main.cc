@@ -44,6 +44,7 @@ void OnSignal(int) {
 
 Status LoadCheckpoint(Flags* flags, const std::string& path) {
   auto& options = flags->loop;
+  TARN_RETURN_IF_ERROR(scheduler::CheckLogsHaveState(path));
   auto directory = scheduler::ResolveCheckpoint(path);
   if (!directory) return std::unexpected(directory.error());
   options.resume_directory = std::filesystem::absolute(*directory).string();
@@ -86,6 +87,7 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
 
 // A run that is not over is not begun anew in its folder: without its state nobody could go on from its logs.
 Status CheckFolderIsFree(const std::string& run_dir) {
+  TARN_RETURN_IF_ERROR(scheduler::CheckLogsHaveState(run_dir));
   const auto state = scheduler::ReadState(run_dir);
   if (state ? !state->begun : state.error().code == ErrorCode::kNotFound) return {};
   return Fail(ErrorCode::kAlreadyExists,

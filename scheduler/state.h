@@ -19,6 +19,7 @@ namespace tarn::scheduler {
 
 inline constexpr std::uint32_t kStateVersion = 3;  // from it on the sum covers the version too
 inline constexpr const char* kStateName = "scheduler.state";
+inline constexpr const char* kOverName = "scheduler.over";  // what it is called once the run is over, until its logs go
 inline constexpr const char* kLockName = "scheduler.lock";  // beside it: held by the scheduler of the run
 
 // A train lease of a worker that has not ended: open, or done so lately that its end may yet be taken back.
