@@ -228,6 +228,20 @@ TEST(State, NobodyGoesOnFromABlobBehindACrash) {
   ASSERT_TRUE(fleet.RunToEnd());
 }
 
+// Rule G5: of a state whose views are the logs', yet older than them.
+TEST(State, LeasesThatItDoesNotKnowEndTheRun) {
+  Restart restart(LogJob(2, 2), 6, 300);
+  SchedulerState& state = restart.before.store.state.value();
+  ASSERT_GT(state.last_lease, LeaseId(1));
+  state.last_lease = LeaseId(1);
+  std::erase_if(state.leases, [](const KeptLease& kept) { return kept.lease > LeaseId(1); });
+  FakeFleet& fleet = restart.Again();
+  fleet.Pass(2);
+  ASSERT_TRUE(fleet.scheduler.stopping());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kCorrupt);
+  EXPECT_NE(fleet.scheduler.stop_reason().reason.find(kStateName), std::string::npos);
+}
+
 // Rule G4: one worker is a clock ahead, its last lease even reported done: both are taken back to one clock.
 TEST(State, WorkersAreTakenBackToOneClock) {
   Restart restart(LogJob(2, 2), 4, 300);
