@@ -65,12 +65,13 @@ Status CheckLogsHaveState(const std::string& run_dir) {
   const auto newest = FindNewestCheckpoint(run_dir);
   return Fail(
       ErrorCode::kNotFound,
-      fmt::format("{}/{}: not there, but the run is not over: nobody can go on from its logs ({}) without this file. {}",
-                  run_dir, kStateName, log,
-                  newest ? fmt::format("To go on without what they hold beyond its newest checkpoint: --resume {}, in a "
-                                       "new folder",
-                                       *newest)
-                         : std::string("It has no checkpoint to go on from instead")));
+      fmt::format(
+          "{}/{}: not there, but the run is not over: nobody can go on from its logs ({}) without this file. {}",
+          run_dir, kStateName, log,
+          newest ? fmt::format("To go on without what they hold beyond its newest checkpoint: --resume {}, in a "
+                               "new folder",
+                               *newest)
+                 : std::string("It has no checkpoint to go on from instead")));
 }
 
 Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state) {

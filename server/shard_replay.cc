@@ -103,9 +103,10 @@ Status Shard::Impl::EnterWithLog(const Welcome& welcome) {
 // Rule G5. The scheduler's state is on disk before a view is sent, and a restart goes on behind it.
 Status Shard::Impl::CheckIsNewer(const View& view) const {
   if (view.version > view_.version || view.version == ViewVersion(0)) return {};  // 0: a Welcome without a view
-  return Corrupt(fmt::format("shard {}: log: it knows view {}, but the scheduler's state leads to view {}: the "
-                             "scheduler.state in the run's folder is an older one, expected the last that the run wrote",
-                             options_.shard.value, view_.version.value, view.version.value));
+  return Corrupt(
+      fmt::format("shard {}: log: it knows view {}, but the scheduler's state leads to view {}: the "
+                  "scheduler.state in the run's folder is an older one, expected the last that the run wrote",
+                  options_.shard.value, view_.version.value, view.version.value));
 }
 
 Status Shard::Impl::Restore(const LoggedHead& head, const std::string& resume_directory) {
