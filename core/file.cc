@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "core/descriptor.h"
@@ -112,12 +113,17 @@ Status WriteFileAtomic(const std::string& path, std::span<const std::byte> bytes
   return file->Commit();
 }
 
-Expected<FileLock> FileLock::Take(const std::string& path, std::string_view held) {
+Expected<FileLock> FileLock::Take(const std::string& path, std::string_view held, std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds kStep(20);
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (file.get() < 0) return Failed(path, "open");
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return FileLock(std::move(file));
-  if (errno != EWOULDBLOCK) return Failed(path, "lock");
-  return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", path, held));
+  for (std::chrono::milliseconds waited(0);; waited += kStep) {
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return FileLock(std::move(file));
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return Failed(path, "lock");
+    if (waited >= patience) return Fail(ErrorCode::kUnavailable, fmt::format("{}: {}", path, held));
+    std::this_thread::sleep_for(kStep);
+  }
 }
 
 Status SyncDirectory(const std::string& path) {

@@ -1,6 +1,7 @@
 // Whole files, read and written. Every error names the path and the system's reason.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,11 +49,16 @@ class AtomicFile {
   bool named_;  // beside_ is there
 };
 
+// A process that was killed gives its memory back before its files: with much of it, its locks go so late.
+inline constexpr std::chrono::milliseconds kLockPatience{10'000};
+
 // A file that is held by one process at a time: until the lock goes, or the process. The file stays. `held` says what
-// it means that another has it: kUnavailable, "PATH: HELD". Needs a file system on which flock works.
+// it means that another has it: kUnavailable, "PATH: HELD", if it still has after `patience`. Needs a file system on
+// which flock works.
 class FileLock {
  public:
-  static Expected<FileLock> Take(const std::string& path, std::string_view held);
+  static Expected<FileLock> Take(const std::string& path, std::string_view held,
+                                 std::chrono::milliseconds patience = {});
 
  private:
   explicit FileLock(Descriptor file) : file_(std::move(file)) {}

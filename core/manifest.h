@@ -1,8 +1,7 @@
 // MANIFEST: the file that makes a directory a checkpoint (rules K3-K5). It is written last, at once and whole; a
 // directory without it is not a checkpoint.
 //
-// The file: 8 bytes "TARNCKPT", then little-endian: format version (32 bits), CRC-32C of all that follows (32 bits),
-// bytes of the body (64 bits), and the body, a FlatBuffer (schemas/manifest.fbs).
+// The file: a body, a FlatBuffer (schemas/manifest.fbs), in the envelope of core/sealed.h with the magic "TARNCKPT".
 #pragma once
 
 #include <cstdint>
@@ -19,8 +18,8 @@
 
 namespace tarn {
 
-// Version 1 had one list of files; it is read as one generation.
-inline constexpr std::uint32_t kManifestVersion = 2;
+// Version 1 had one list of files; it is read as one generation. From version 3 on the sum covers the version too.
+inline constexpr std::uint32_t kManifestVersion = 3;
 inline constexpr const char* kManifestName = "MANIFEST";
 
 // Where the training stands in its data.

@@ -17,7 +17,7 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
 constexpr flatbuffers::uoffset_t kDepthMax = 16;
-constexpr SealedFormat kFormat{"TARNCKPT", "a checkpoint's manifest", 1, kManifestVersion};
+constexpr SealedFormat kFormat{"TARNCKPT", "a checkpoint's manifest", 1, kManifestVersion, 3};
 
 Offset<wire::Quality> WriteQuality(FlatBufferBuilder& b, const Quality& quality) {
   std::vector<std::uint16_t> bucket;
@@ -124,6 +124,7 @@ class Reader {
     if (out.id.value > limits::kCheckpointIdMax) bad_ = "id";
     if (m.tables() != nullptr)
       for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(ReadSpec(spec));
+    CheckFieldsOfVersion(m, version);
     if (version == 1) {
       out.generations.push_back({out.id, Clock(m.resume_clock()), ReadFiles(m.files()), {}, m.state_hash()});
     } else if (m.generations() != nullptr) {
@@ -196,6 +197,13 @@ class Reader {
     for (const wire::CheckpointTable* t : *m.tables())
       out.tables.push_back({TableId(t->table()), t->rows(), t->removed(), t->seen(), t->state_rows()});
     return out;
+  }
+
+  // The sum of versions 1 and 2 does not cover the version: what only the other one has shows that it was damaged.
+  void CheckFieldsOfVersion(const fb::Manifest& m, std::uint32_t version) {
+    const bool has_files = m.files() != nullptr, has_generations = m.generations() != nullptr;
+    if (has_files == (version == 1) && has_generations == (version != 1)) return;
+    bad_ = fmt::format("{} (in format version {})", version == 1 ? "generations" : "files", version);
   }
 
   // In order, and no file or rank twice.

@@ -26,6 +26,12 @@ void Append(std::string* out, T value) {
   out->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
+// A damaged version must not pass for another one: the sum of the newest covers it.
+std::uint32_t SumOf(const SealedFormat& format, std::uint32_t version, std::string_view bytes) {
+  const std::uint32_t head = version < format.whole_sum_from ? 0 : Crc32c(bytes.substr(0, kSumAt));
+  return Crc32c(bytes.substr(kSizeAt), head);
+}
+
 std::string Versions(const SealedFormat& format) {
   if (format.oldest == format.newest) return fmt::format("{}", format.newest);
   return fmt::format("{} to {}", format.oldest, format.newest);
@@ -35,13 +41,15 @@ std::string Versions(const SealedFormat& format) {
 
 std::string Seal(const SealedFormat& format, std::string_view body) {
   TARN_CHECK(format.magic.size() == kMagicBytes, "a magic of 8 bytes");
-  std::string summed;
-  Append(&summed, std::uint64_t{body.size()});
-  summed += body;
   std::string out(format.magic);
+  out.reserve(kBodyAt + body.size());
   Append(&out, format.newest);
-  Append(&out, Crc32c(summed));
-  return out + summed;
+  Append(&out, std::uint32_t{0});
+  Append(&out, std::uint64_t{body.size()});
+  out += body;
+  const std::uint32_t sum = SumOf(format, format.newest, out);
+  std::memcpy(out.data() + kSumAt, &sum, sizeof sum);
+  return out;
 }
 
 std::size_t SealedSize(std::string_view bytes) {
@@ -66,7 +74,7 @@ Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, co
   if (size != bytes.size() - kBodyAt)
     return corrupt(fmt::format("a body of {} bytes, expected {}", bytes.size() - kBodyAt, size));
   const auto expected = At<std::uint32_t>(bytes, kSumAt);
-  const std::uint32_t sum = Crc32c(bytes.substr(kSizeAt));
+  const std::uint32_t sum = SumOf(format, unsealed.version, bytes);
   if (sum != expected) return corrupt(fmt::format("checksum {:08x}, expected {:08x}", sum, expected));
   unsealed.size = size;
   unsealed.words.resize(size / sizeof(std::uint64_t) + 1);

@@ -1,6 +1,6 @@
 // Bytes in an envelope that tells what they are and whether they are whole: how small files of state lie on disk.
-// Around a body stand 8 bytes of magic, then little-endian: format version (32 bits), CRC-32C of all that follows (32
-// bits), bytes of the body (64 bits). Pure functions.
+// Around a body stand 8 bytes of magic, then little-endian: format version (32 bits), CRC-32C of all the other bytes
+// (32 bits), bytes of the body (64 bits). The first formats had a CRC-32C of what follows it alone. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct SealedFormat {
   std::string_view magic;                // 8 bytes
   std::string_view what;                 // for errors: "a checkpoint's manifest"
   std::uint32_t oldest = 1, newest = 1;  // versions that are read; the newest is written
+  std::uint32_t whole_sum_from = 1;      // version from which on the sum covers magic and version too
 };
 
 std::string Seal(const SealedFormat& format, std::string_view body);

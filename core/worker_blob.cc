@@ -17,7 +17,7 @@ namespace fb = tarn::blob;
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
-constexpr SealedFormat kFormat{"TARNBLOB", "a worker's blob", 1, kBlobVersion};
+constexpr SealedFormat kFormat{"TARNBLOB", "a worker's blob", 1, kBlobVersion, 2};
 
 Offset<fb::ResidualRows> WriteRows(FlatBufferBuilder& b, const ResidualRows& rows) {
   if (rows.table.empty()) return {};

@@ -18,7 +18,7 @@
 
 namespace tarn {
 
-inline constexpr std::uint32_t kBlobVersion = 1;
+inline constexpr std::uint32_t kBlobVersion = 2;  // from it on the sum covers the version too
 
 // Of one table, in the order in which their keys had a gradient, the longest ago first: values[i * dim ...) was not
 // sent for keys[i], which had its last gradient at clocks[i].

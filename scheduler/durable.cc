@@ -94,6 +94,13 @@ void Scheduler::Impl::Restore(const SchedulerState& state) {
                   state.whole.value));
 }
 
+// Rule G5: whether a log has ticks of leases that the state from which the scheduler started does not know.
+bool Scheduler::Impl::KnowsMore(const Heartbeat& heartbeat) const {
+  const auto unknown = [this](const auto& tick) { return tick.position.lease > leases_.last_lease(); };
+  return membership_.restarting() &&
+         (std::ranges::any_of(heartbeat.fenced, unknown) || std::ranges::any_of(heartbeat.fenced_ticks, unknown));
+}
+
 void Membership::Capture(SchedulerState* state) const {
   state->version = view_.version;
   state->epoch = view_.routes.epoch;

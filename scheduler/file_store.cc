@@ -35,13 +35,21 @@ Status FileStore::Settle() {
   if (!over_) return {};
   const std::string path = run_dir_ + "/" + kStateName;
   std::error_code error;
-  fs::remove(path, error);
-  if (error) return Fail(ErrorCode::kIo, path + ": cannot remove: " + error.message());
+  fs::rename(path, run_dir_ + "/" + kOverName, error);
+  if (error) return Fail(ErrorCode::kIo, fmt::format("{}: cannot rename to {}: {}", path, kOverName, error.message()));
   TARN_RETURN_IF_ERROR(SyncDirectory(run_dir_));
-  // Only now: with a state, somebody may go on from them.
-  fs::remove_all(run_dir_ + "/log", error);
-  if (error) LogWarning("{}/log: cannot be removed: {}", run_dir_, error.message());
+  // Only now: with a state, somebody may go on from them; with neither, one would seem to be lost.
+  RemoveOldLogs();
   return {};
+}
+
+void FileStore::RemoveOldLogs() {
+  std::error_code error;
+  const fs::path run(run_dir_);
+  if (!fs::exists(run / kOverName, error) || fs::exists(run / kStateName, error)) return;
+  fs::remove_all(run / "log", error);
+  if (!error && SyncDirectory(run_dir_)) fs::remove(run / kOverName, error);
+  if (error) LogWarning("{}/log: cannot be removed: {}", run_dir_, error.message());
 }
 
 void FileStore::RemovePartial() {

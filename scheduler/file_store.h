@@ -19,6 +19,8 @@ class FileStore final : public SchedulerStore {
   // The summary is there: removes the state if RemoveState was called, and then the shards' logs in the run's folder,
   // from which nobody can go on without it.
   Status Settle();
+  // Removes the logs of a run that is over, should it have ended before it had.
+  void RemoveOldLogs();
   // Removes checkpoints of the run that are not whole. Nobody may be cutting one.
   void RemovePartial();
 

@@ -123,6 +123,7 @@ class Scheduler::Impl {
 
   // durable.cc
   void Restore(const SchedulerState& state);
+  bool KnowsMore(const Heartbeat& heartbeat) const;
   SchedulerState Capture() const;
   std::uint64_t RevisionHash() const;
   bool durable() const { return options_.job.storage.durability == Durability::kLog; }
@@ -164,7 +165,6 @@ class Scheduler::Impl {
   bool cuts_at_clock_ = false;       // rule K1 rather than K2
   std::optional<CutReason> wanted_;  // a checkpoint that is not ordered yet
   bool state_is_cut_ = false;        // the newest cut holds the state as it is now
-  bool cut_failed_ = false;          // the last cut could not be written
 
   bool stop_wanted_ = false, stop_cut_begun_ = false;
   Shutdown stop_as_;

@@ -67,6 +67,7 @@ class Leases {
   const Splits& train() const { return train_; }
   const Splits& evaluation() const { return evaluation_; }
   bool granted_any() const { return granted_any_; }
+  LeaseId last_lease() const { return last_lease_; }  // given out
 
   // For the scheduler's state, and back: after Resume, before any other call.
   DataState Capture(std::vector<KeptLease>* kept, LeaseId* last) const;

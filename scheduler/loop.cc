@@ -52,6 +52,7 @@ void Loop::TakeOver(SchedulerOptions* scheduler) {
   for (const std::string& path :
        {options_.run_dir + "/" + kStateName, options_.run_dir + "/job.toml", AddressFile(options_.run_dir)})
     RemoveUnfinished(path);
+  store_->RemoveOldLogs();
   const auto found = ListCheckpoints(options_.run_dir);
   if (!found) return;
   for (const CheckpointDirectory& checkpoint : *found) {

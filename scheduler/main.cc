@@ -10,7 +10,6 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/file.h"
@@ -44,6 +43,7 @@ void OnSignal(int) {
 
 Status LoadCheckpoint(Flags* flags, const std::string& path) {
   auto& options = flags->loop;
+  TARN_RETURN_IF_ERROR(scheduler::CheckLogsHaveState(path));
   auto directory = scheduler::ResolveCheckpoint(path);
   if (!directory) return std::unexpected(directory.error());
   options.resume_directory = std::filesystem::absolute(*directory).string();
@@ -86,6 +86,7 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
 
 // A run that is not over is not begun anew in its folder: without its state nobody could go on from its logs.
 Status CheckFolderIsFree(const std::string& run_dir) {
+  TARN_RETURN_IF_ERROR(scheduler::CheckLogsHaveState(run_dir));
   const auto state = scheduler::ReadState(run_dir);
   if (state ? !state->begun : state.error().code == ErrorCode::kNotFound) return {};
   return Fail(ErrorCode::kAlreadyExists,
@@ -97,19 +98,11 @@ Status CheckFolderIsFree(const std::string& run_dir) {
 // Two schedulers in one folder would overwrite each other's state and remove each other's checkpoints. A folder that is
 // not there yet is nobody's: it is held once it is made. One that was just killed may take a moment to let it go.
 Status HoldFolder(Flags* flags) {
-  constexpr std::chrono::milliseconds kStep(50), kPatience(2000);
+  constexpr std::chrono::milliseconds kPatience(2000);
   std::error_code ignored;
   if (flags->lock || !std::filesystem::is_directory(flags->run_dir, ignored)) return {};
-  const auto take = [flags] {
-    return FileLock::Take(flags->run_dir + "/" + scheduler::kLockName,
-                          "another scheduler leads a run in this folder: expected one that nobody uses");
-  };
-  auto lock = take();
-  for (auto waited = kStep; !lock && lock.error().code == ErrorCode::kUnavailable && waited <= kPatience;
-       waited += kStep) {
-    std::this_thread::sleep_for(kStep);
-    lock = take();
-  }
+  auto lock = FileLock::Take(flags->run_dir + "/" + scheduler::kLockName,
+                             "another scheduler leads a run in this folder: expected one that nobody uses", kPatience);
   if (!lock) return std::unexpected(lock.error());
   flags->lock.emplace(*std::move(lock));
   return {};

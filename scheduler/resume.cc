@@ -35,12 +35,43 @@ bool MustAgree(std::string_view key) {
   return key == "job.seed" || key == "train.batch_rows";
 }
 
+// The first file of a shard's log (server/log/log_format.h) in the folder of a run; empty: none.
+std::string FindLog(const std::string& run_dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::directory_iterator shard(fs::path(run_dir) / "log", error), end; !error && shard != end;
+       shard.increment(error)) {
+    std::error_code ignored;
+    for (fs::directory_iterator file(shard->path(), ignored), last; !ignored && file != last; file.increment(ignored))
+      if (file->path().filename().string().starts_with("segment-")) return file->path().string();
+  }
+  return {};
+}
+
 }  // namespace
 
 Expected<std::string> ResolveCheckpoint(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::path(path) / kManifestName, ignored)) return path;
   return FindNewestCheckpoint(path);
+}
+
+Status CheckLogsHaveState(const std::string& run_dir) {
+  std::error_code ignored;
+  for (const char* name : {kStateName, kOverName})
+    if (std::filesystem::exists(std::filesystem::path(run_dir) / name, ignored)) return {};
+  const std::string log = FindLog(run_dir);
+  if (log.empty()) return {};
+  const auto newest = FindNewestCheckpoint(run_dir);
+  return Fail(
+      ErrorCode::kNotFound,
+      fmt::format(
+          "{}/{}: not there, but the run is not over: nobody can go on from its logs ({}) without this file. {}",
+          run_dir, kStateName, log,
+          newest ? fmt::format("To go on without what they hold beyond its newest checkpoint: --resume {}, in a "
+                               "new folder",
+                               *newest)
+                 : std::string("It has no checkpoint to go on from instead")));
 }
 
 Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state) {

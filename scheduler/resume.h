@@ -14,6 +14,10 @@ namespace tarn::scheduler {
 // The checkpoint that `path` means: itself if it holds a MANIFEST, else the newest whole one of the run in it.
 Expected<std::string> ResolveCheckpoint(const std::string& path);
 
+// That the logs in the folder of a run, if there are any, have the state beside them without which nobody can go on
+// from them, or are of a run that is over. kNotFound names the state, and the checkpoint from which to go on without.
+Status CheckLogsHaveState(const std::string& run_dir);
+
 // Whether `job` may go on from a checkpoint of `manifest`: seed, data, model, batch and kinds of optimizers must be
 // the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument: the error names
 // the section, the key and both values.

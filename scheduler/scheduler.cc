@@ -208,6 +208,14 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
 
 void Scheduler::Impl::FromShard(ShardNode* shard, const Message& message, TimeUs now, Outbox* out) {
   if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
+    if (KnowsMore(*heartbeat)) {
+      Fail(ErrorCode::kCorrupt,
+           fmt::format("the log of shard {} knows leases beyond {}, the last in the scheduler's state: the {} in the "
+                       "run's folder is an older one, expected the last that the run wrote",
+                       shard->shard.value, leases_.last_lease().value, kStateName),
+           now, out);
+      return;
+    }
     membership_.OnHeartbeat(shard, *heartbeat);
     totals_.OnHeartbeat(message.sender, *heartbeat);
     membership_.Acknowledge(shard->peer, heartbeat->view, &shard->view_sent, now, Mail(out));

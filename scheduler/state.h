@@ -1,9 +1,8 @@
 // What the scheduler of a run with durability "log" keeps on disk, so that after a crash of everything the run goes on
 // where its shards' logs end (rules G1 to G5). Written whole, atomically, before anything that depends on it is sent.
 //
-// The file RUN_DIR/scheduler.state: 8 bytes "TARNSTAT", then little-endian: format version (32 bits), CRC-32C of all
-// that follows (32 bits), bytes of the body (64 bits), and the body, a FlatBuffer (schemas/scheduler_state.fbs). It is
-// there as long as the run is not over.
+// The file RUN_DIR/scheduler.state: a body, a FlatBuffer (schemas/scheduler_state.fbs), in the envelope of
+// core/sealed.h with the magic "TARNSTAT". It is there as long as the run is not over.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,9 @@
 
 namespace tarn::scheduler {
 
-inline constexpr std::uint32_t kStateVersion = 2;
+inline constexpr std::uint32_t kStateVersion = 3;  // from it on the sum covers the version too
 inline constexpr const char* kStateName = "scheduler.state";
+inline constexpr const char* kOverName = "scheduler.over";  // what it is called once the run is over, until its logs go
 inline constexpr const char* kLockName = "scheduler.lock";  // beside it: held by the scheduler of the run
 
 // A train lease of a worker that has not ended: open, or done so lately that its end may yet be taken back.

@@ -12,7 +12,7 @@ namespace {
 namespace fb = tarn::scheduler_state;
 using flatbuffers::FlatBufferBuilder;
 
-constexpr SealedFormat kFormat{"TARNSTAT", "a scheduler's state", kStateVersion, kStateVersion};
+constexpr SealedFormat kFormat{"TARNSTAT", "a scheduler's state", 2, kStateVersion, 3};
 
 std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what) {
   return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));

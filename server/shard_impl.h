@@ -167,6 +167,7 @@ class Shard::Impl {
   // shard_replay.cc
   class Replayer;
   Status EnterWithLog(const Welcome& welcome);
+  Status CheckIsNewer(const View& view) const;
   Status Restore(const LoggedHead& head, const std::string& resume_directory);
   Status Replay(const LoggedPush& push);
   Status Replay(const LoggedTick& tick);

@@ -87,6 +87,7 @@ Status Shard::Impl::EnterWithLog(const Welcome& welcome) {
     auto status = log->Recover(identity, welcome.log.from, welcome.log.at_least, replayer);
     if (status && !replayer.restored()) status = Corrupt("the log has no head that is durable");
     if (!status) return Fail(status.error().code, fmt::format("{}: log: {}", who, status.error().message));
+    TARN_RETURN_IF_ERROR(CheckIsNewer(welcome.view));
     dropped_before_ = welcome.log.from;
     rows_->ForgetCounters();  // of what was done before, and told
   } else {
@@ -98,6 +99,15 @@ Status Shard::Impl::EnterWithLog(const Welcome& welcome) {
   joined_ = logging_ = true;
   BeginSegment(welcome.log.recover ? ShardLog::kContinues : welcome.log.from);
   return Adopt(welcome.view);
+}
+
+// Rule G5. The scheduler's state is on disk before a view is sent, and a restart goes on behind it.
+Status Shard::Impl::CheckIsNewer(const View& view) const {
+  if (view.version > view_.version || view.version == ViewVersion(0)) return {};  // 0: a Welcome without a view
+  return Corrupt(
+      fmt::format("shard {}: log: it knows view {}, but the scheduler's state leads to view {}: the "
+                  "scheduler.state in the run's folder is an older one, expected the last that the run wrote",
+                  options_.shard.value, view_.version.value, view.version.value));
 }
 
 Status Shard::Impl::Restore(const LoggedHead& head, const std::string& resume_directory) {

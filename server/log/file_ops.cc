@@ -167,6 +167,7 @@ class PosixLock final : public LogLock {
 
 class PosixFileOps final : public FileOps {
  public:
+  explicit PosixFileOps(std::chrono::milliseconds patience) : patience_(patience) {}
   Expected<std::unique_ptr<LogFile>> Create(const std::string& path) override {
     return Open(path, O_RDWR | O_CREAT | O_EXCL, "create");
   }
@@ -197,7 +198,8 @@ class PosixFileOps final : public FileOps {
   }
   Status SyncDirectory(const std::string& path) override { return tarn::SyncDirectory(path); }
   Expected<std::unique_ptr<LogLock>> Lock(const std::string& path) override {
-    auto lock = FileLock::Take(path, "another process holds this log: does a server of this run still live?");
+    auto lock =
+        FileLock::Take(path, "another process holds this log: does a server of this run still live?", patience_);
     if (!lock) return std::unexpected(lock.error());
     return std::make_unique<PosixLock>(*std::move(lock));
   }
@@ -210,10 +212,14 @@ class PosixFileOps final : public FileOps {
     Descriptor direct(writes ? ::open(path.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC) : -1);
     return std::make_unique<PosixFile>(std::move(fd), std::move(direct), path);
   }
+
+  std::chrono::milliseconds patience_;
 };
 
 }  // namespace
 
-std::unique_ptr<FileOps> MakeFileOps() { return std::make_unique<PosixFileOps>(); }
+std::unique_ptr<FileOps> MakeFileOps(std::chrono::milliseconds patience) {
+  return std::make_unique<PosixFileOps>(patience);
+}
 
 }  // namespace tarn::server

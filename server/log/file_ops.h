@@ -3,6 +3,7 @@
 // not there, kIo otherwise). A file belongs to one thread at a time.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace tarn::server {
 
@@ -54,11 +56,12 @@ class FileOps {
   virtual Expected<std::vector<std::string>> List(const std::string& path) = 0;
   // New and removed names in a folder survive a loss of power.
   virtual Status SyncDirectory(const std::string& path) = 0;
-  // The only holder of this path among all processes; kUnavailable if another holds it.
+  // The only holder of this path among all processes; kUnavailable if another holds it, for longer than one that was
+  // killed may.
   virtual Expected<std::unique_ptr<LogLock>> Lock(const std::string& path) = 0;
 };
 
-// The real ones. No state: free to use from any thread.
-std::unique_ptr<FileOps> MakeFileOps();
+// The real ones. No state: free to use from any thread. `patience`: of Lock, with a process that holds the path.
+std::unique_ptr<FileOps> MakeFileOps(std::chrono::milliseconds patience = kLockPatience);
 
 }  // namespace tarn::server

@@ -2,26 +2,39 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "server/log/log_format.h"
 
 namespace tarn::server {
 namespace {
 
-// Whether a file of a log is of this run, or was torn before it said whose it is.
-Expected<bool> MayRemove(FileOps* files, const std::string& path, bool mark, const LogIdentity& identity) {
+Expected<LogIdentity> OwnerOf(bool mark, std::span<const std::byte> header) {
+  if (mark) {
+    const auto found = DecodeMark(header);
+    if (!found) return std::unexpected(found.error());
+    return found->identity;
+  }
+  const auto found = DecodeSegmentHeader(header);
+  if (!found) return std::unexpected(found.error());
+  return found->identity;
+}
+
+// A file of a log that is of this run, or was torn before it said whose it is, may go.
+Status CheckMayRemove(FileOps* files, const std::string& path, bool mark, const LogIdentity& identity) {
   auto file = files->OpenToRead(path);
   if (!file) return std::unexpected(file.error());
-  std::byte bytes[kSegmentHeaderBytes];
-  const auto got = (*file)->Read(0, bytes);
-  if (!got) return std::unexpected(got.error());
-  const auto read = std::span(bytes).first(*got);
-  if (mark) {
-    const auto found = DecodeMark(read);
-    return !found || found->identity == identity;
+  for (std::uint64_t offset = 0; offset <= (mark ? kLogPage : 0); offset += kLogPage) {
+    std::byte bytes[kSegmentHeaderBytes];
+    const auto got = (*file)->Read(offset, bytes);
+    if (!got) return std::unexpected(got.error());
+    const auto owner = OwnerOf(mark, std::span(bytes).first(*got));
+    if (owner ? *owner == identity : owner.error().code != ErrorCode::kUnsupported) continue;
+    return Fail(ErrorCode::kAlreadyExists,
+                fmt::format("{}: the log of another run lies here: expected a folder without one{}", path,
+                            owner ? "" : fmt::format(" ({})", owner.error().message)));
   }
-  const auto header = DecodeSegmentHeader(read);
-  if (header) return header->identity == identity;
-  return header.error().code != ErrorCode::kUnsupported;
+  return {};
 }
 
 }  // namespace
@@ -29,20 +42,14 @@ Expected<bool> MayRemove(FileOps* files, const std::string& path, bool mark, con
 Status ClearForNewLog(FileOps* files, const std::string& directory, const LogIdentity& identity) {
   const auto names = files->List(directory);
   if (!names) return std::unexpected(names.error());
-  bool removed = false;
-  for (const std::string& name : *names) {
-    const bool mark = name == kMarkName;
-    if (!mark && !SegmentNumber(name)) continue;
-    const std::string path = directory + "/" + name;
-    const auto ours = MayRemove(files, path, mark, identity);
-    if (!ours) return std::unexpected(ours.error());
-    if (!*ours)
-      return Fail(ErrorCode::kAlreadyExists,
-                  fmt::format("{}: the log of another run lies here: expected a folder without one", path));
-    TARN_RETURN_IF_ERROR(files->Remove(path));
-    removed = true;
-  }
-  return removed ? files->SyncDirectory(directory) : Status();
+  std::vector<std::string> old;
+  for (const std::string& name : *names)
+    if (name == kMarkName || SegmentNumber(name)) old.push_back(directory + "/" + name);
+  // All before any goes: what is refused stays as it was.
+  for (const std::string& path : old)
+    TARN_RETURN_IF_ERROR(CheckMayRemove(files, path, path == directory + "/" + kMarkName, identity));
+  for (const std::string& path : old) TARN_RETURN_IF_ERROR(files->Remove(path));
+  return old.empty() ? Status() : files->SyncDirectory(directory);
 }
 
 Status RemoveTorn(FileOps* files, const std::string& directory, const LogTail& tail) {

@@ -11,7 +11,7 @@
 namespace tarn::server {
 
 // Makes the folder fit for a new log: what a beginning of the same run left, from which nothing was acknowledged, is
-// removed. Another log in it, or something that may be one, is kAlreadyExists.
+// removed. Another log in it, or something that may be one, is kAlreadyExists: then nothing is removed.
 Status ClearForNewLog(FileOps* files, const std::string& directory, const LogIdentity& identity);
 
 // Removes the segments that hold nothing durable.

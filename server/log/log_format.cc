@@ -46,6 +46,13 @@ void FinishFileHeader(const char (&magic)[8], std::span<std::byte> bytes) {
   Writer(bytes).Put(magic).Put(kLogVersion).Put(Crc32c(bytes.subspan(kFileHeaderBytes)));
 }
 
+Status CheckVersion(std::span<const std::byte> bytes) {
+  const auto version = At<std::uint32_t>(bytes, 8);
+  if (version == kLogVersion) return {};
+  return Fail(ErrorCode::kUnsupported, fmt::format("offset 8: format version {}, expected {}{}", version, kLogVersion,
+                                                   version > kLogVersion ? ": a newer tarn wrote it" : ""));
+}
+
 }  // namespace
 
 std::string SegmentName(std::uint64_t number) { return fmt::format("{}{:010}{}", kPrefix, number, kSuffix); }
@@ -79,8 +86,7 @@ Expected<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> bytes) {
   bytes = bytes.first(kSegmentHeaderBytes);
   if (std::memcmp(bytes.data(), kSegmentMagic, sizeof kSegmentMagic) != 0)
     return Fail(ErrorCode::kCorrupt, "offset 0: not a log segment: expected it to begin with \"TARNLOG\"");
-  if (const auto version = At<std::uint32_t>(bytes, 8); version != kLogVersion)
-    return Fail(ErrorCode::kUnsupported, fmt::format("offset 8: format version {}, expected {}", version, kLogVersion));
+  TARN_RETURN_IF_ERROR(CheckVersion(bytes));
   const auto expected = At<std::uint32_t>(bytes, 12), sum = Crc32c(bytes.subspan(kFileHeaderBytes));
   if (sum != expected)
     return Fail(ErrorCode::kCorrupt,
@@ -139,12 +145,14 @@ std::array<std::byte, kMarkBytes> EncodeMark(const LogIdentity& identity, LogSeq
   return bytes;
 }
 
-std::optional<Mark> DecodeMark(std::span<const std::byte> bytes) {
-  if (bytes.size() < kMarkBytes) return std::nullopt;
+Expected<Mark> DecodeMark(std::span<const std::byte> bytes) {
+  if (bytes.size() < kMarkBytes || std::memcmp(bytes.data(), kMarkMagic, sizeof kMarkMagic) != 0)
+    return Fail(ErrorCode::kCorrupt, "not a mark: expected it to begin with \"TARNMARK\"");
   bytes = bytes.first(kMarkBytes);
-  if (std::memcmp(bytes.data(), kMarkMagic, sizeof kMarkMagic) != 0) return std::nullopt;
-  if (At<std::uint32_t>(bytes, 8) != kLogVersion) return std::nullopt;
-  if (At<std::uint32_t>(bytes, 12) != Crc32c(bytes.subspan(kFileHeaderBytes))) return std::nullopt;
+  TARN_RETURN_IF_ERROR(CheckVersion(bytes));
+  const auto expected = At<std::uint32_t>(bytes, 12), sum = Crc32c(bytes.subspan(kFileHeaderBytes));
+  if (sum != expected)
+    return Fail(ErrorCode::kCorrupt, fmt::format("the mark's checksum is {:08x}, expected {:08x}", sum, expected));
   return Mark{{At<std::uint64_t>(bytes, 16), At<std::uint64_t>(bytes, 24), ShardId(At<std::uint32_t>(bytes, 32))},
               LogSequence(At<std::uint64_t>(bytes, 40))};
 }

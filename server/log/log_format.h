@@ -81,7 +81,7 @@ struct Mark {
   LogIdentity identity;
   LogSequence durable;
 };
-// Nothing if it is none, or damaged.
-std::optional<Mark> DecodeMark(std::span<const std::byte> bytes);
+// kUnsupported: another version; kCorrupt: none, or damaged. The message begins behind the file's name.
+Expected<Mark> DecodeMark(std::span<const std::byte> bytes);
 
 }  // namespace tarn::server

@@ -119,7 +119,9 @@ class Reading {
       const auto got = (*file)->Read(slot * kLogPage, bytes);
       if (!got) return std::unexpected(got.error());
       const auto mark = DecodeMark(std::span(bytes).first(*got));
-      if (mark && (!newest || mark->durable > newest->durable)) newest = mark;
+      if (!mark && mark.error().code == ErrorCode::kUnsupported)
+        return Fail(ErrorCode::kUnsupported, fmt::format("{}: page {}: {}", path, slot, mark.error().message));
+      if (mark && (!newest || mark->durable > newest->durable)) newest = *mark;
     }
     if (!newest) return Corrupt(path, 0, "neither of its two pages is a mark: expected \"TARNMARK\"");
     if (newest->identity != identity_)

@@ -1,20 +1,17 @@
 #include "server/tier/rocksdb_cold_store.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/sst_file_writer.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "core/file.h"
@@ -89,10 +86,10 @@ ColdEvent Failed(const Error& error) {
 }  // namespace
 
 struct RocksDbColdStore::Files {
+  std::optional<FileLock> lock;  // goes last
   std::unique_ptr<rocksdb::Env> env;
   rocksdb::Options options;
   std::unique_ptr<rocksdb::DB> db;
-  int lock = -1;
 
   // What there is; the writing thread's. RocksDB's own properties walk over all files for every answer.
   struct Size {
@@ -101,11 +98,6 @@ struct RocksDbColdStore::Files {
   };
   std::map<SegmentId, Size> sizes;
   Size all;
-
-  ~Files() {
-    db.reset();
-    if (lock >= 0) ::close(lock);
-  }
 
   Status Hold(const std::string& directory);
   Status Empty(const std::string& directory) const;
@@ -127,10 +119,10 @@ Status RocksDbColdStore::Files::Hold(const std::string& directory) {
   if (!fs::exists(marker, failure) && !fs::is_empty(directory, failure))
     return Fail(ErrorCode::kAlreadyExists,
                 fmt::format("{}: holds files that are not of a tier (no {}); it would be emptied", directory, kMarker));
-  lock = ::open(marker.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0) return Fail(ErrorCode::kIo, SystemError(marker, "create", errno).message);
-  if (::flock(lock, LOCK_EX | LOCK_NB) != 0)
-    return Fail(ErrorCode::kIo, fmt::format("{}: is the tier of another process", directory));
+  auto taken =
+      FileLock::Take(marker, "this tier is another process's: does a server of this run still live?", kLockPatience);
+  if (!taken) return Fail(ErrorCode::kIo, taken.error().message);
+  lock.emplace(*std::move(taken));
   return {};
 }
 
@@ -269,7 +261,7 @@ RocksDbColdStore::~RocksDbColdStore() {
   fetches_changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   files_->db.reset();
-  if (files_->lock >= 0) (void)files_->Empty(options_.directory);
+  if (files_->lock) (void)files_->Empty(options_.directory);
 }
 
 void RocksDbColdStore::Write(SegmentId segment, std::shared_ptr<const SegmentBytes> bytes) {

@@ -31,6 +31,7 @@ SERVER, SCHEDULER = "tarn-server", "tarn-scheduler"
 SEGMENT, LOG, MARK = "*/log/shard-*/segment-*.log", "*/log/shard-?", "*/log/shard-*/mark"
 PART, CHECKPOINT = "*/ckpt-*/*-shard-*.sst", "*/checkpoints/ckpt-+([0-9])"
 MANIFEST, STATE, SUMMARY = CHECKPOINT + "/MANIFEST", "*/scheduler.state", "*/summary.json"
+OVER = "*/scheduler.over"
 # A file that replaces another has no name while it is written, where the file system can do that.
 NEW_MANIFEST, NEW_STATE = f"@({CHECKPOINT}/#*|{MANIFEST}.tmp-*)", f"@(*/run-+([!/])/#*|{STATE}.tmp-*)"
 NAMED = "@(create|link)"
@@ -100,7 +101,9 @@ POINTS = {
     "state_named_after": Point(Crash(SCHEDULER, NAMED, STATE + ".tmp-*", "after", 20)),
     "state_rename_before": Point(Crash(SCHEDULER, "rename", STATE, "before", 20)),
     "state_rename_after": Point(Crash(SCHEDULER, "rename", STATE, "after", 20)),
-    "state_remove_before": Point(Crash(SCHEDULER, "remove", STATE, "before")),
+    "state_over_before": Point(Crash(SCHEDULER, "rename", OVER, "before")),
+    "state_over_after": Point(Crash(SCHEDULER, "rename", OVER, "after")),
+    "state_remove_before": Point(Crash(SCHEDULER, "remove", OVER, "before")),
     "summary_rename_before": Point(Crash(SCHEDULER, "rename", SUMMARY, "before")),
     "summary_rename_after": Point(Crash(SCHEDULER, "rename", SUMMARY, "after")),
     "eviction_create_after": Point(Crash(SERVER, "create", COLD, "after", 20), tiered=True),

@@ -65,6 +65,27 @@ class CrashTest(CrashCase):
         self.finish(command, run_dir)
         self.judge(run_dir, written, "aggregated", self.bits_of("bsp", "aggregated", 0))
 
+    def test_an_older_and_a_lost_state_are_refused_by_name(self):
+        """Each would begin with what the logs know to be over; the run goes on once it has its own again."""
+        job, run_dir, written = self.job_of("bsp", "aggregated", 0), self.folder / "aged", self.folder / "aged-record"
+        command = self.command(job, run_dir, bin_dir=self.recording_programs("aged", written))
+        self.start_and_kill(command, run_dir, written, early=False)
+        state = run_dir / "scheduler.state"
+        older = state.read_bytes()
+        self.start_and_kill(command, run_dir, written, early=False)
+        newest = state.read_bytes()
+        state.write_bytes(older)
+        done = subprocess.run(self.going_on(command, run_dir), capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("scheduler.state", done.stdout + done.stderr)
+        state.unlink()
+        code, _, output = self.launch(job, "elsewhere", "--resume", run_dir)
+        self.assertEqual(code, 2, output)
+        self.assertIn("scheduler.state: not there", output)
+        state.write_bytes(newest)
+        self.finish(command, run_dir)
+        self.judge(run_dir, written, "aggregated", self.bits_of("bsp", "aggregated", 0))
+
     def test_a_moved_run_goes_on_from_its_own_checkpoint(self):
         """Its folder was moved, another job's lies at the old place; then the other's checkpoint is put into it."""
         job, run_dir, written = self.job_of("bsp", "aggregated", 20), self.folder / "here", self.folder / "moved-record"

@@ -9,6 +9,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <thread>
 
 namespace tarn {
 namespace {
@@ -139,6 +141,19 @@ TEST(SystemError, NamesPathActionAndReason) {
   const Error error = SystemError("/x/y", "bind", EACCES);
   EXPECT_EQ(error.code, ErrorCode::kIo);
   EXPECT_EQ(error.message, "/x/y: cannot bind: Permission denied");
+}
+
+TEST_F(FileTest, ALockIsWaitedForWithPatience) {
+  const std::string path = Path("lock");
+  std::optional<Expected<FileLock>> held(FileLock::Take(path, "somebody has it"));
+  ASSERT_TRUE(held->has_value());
+  std::thread holder([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    held.reset();
+  });
+  const auto second = FileLock::Take(path, "somebody has it", std::chrono::minutes(5));
+  holder.join();
+  EXPECT_TRUE(second);
 }
 
 TEST_F(FileTest, ALockHasOneHolderUntilItGoes) {

@@ -9,6 +9,7 @@
 
 #include "core/file.h"
 #include "core/limits.h"
+#include "tests/unit/core/old_seal.h"
 
 namespace tarn {
 namespace {
@@ -222,7 +223,7 @@ TEST(Manifest, AnotherVersionIsNamed) {
   auto read = DecodeManifest(bytes, "m");
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kUnsupported);
-  EXPECT_EQ(read.error().message, "m: format version 99, expected 1 to 2: a newer tarn wrote it");
+  EXPECT_EQ(read.error().message, "m: format version 99, expected 1 to 3: a newer tarn wrote it");
 }
 
 TEST_F(ManifestFile, FilesMustBeThereAndWhole) {
@@ -306,6 +307,24 @@ TEST(Manifest, Version1IsOneGeneration) {
   EXPECT_EQ(read->generations[0].state_hash, 0x123456789abcdef0u);
   EXPECT_EQ(read->state_hash, 0x123456789abcdef0u);
   EXPECT_EQ(read->tables, Small().tables);
+}
+
+TEST(Manifest, Version2IsReadAsBefore) {
+  const std::string bytes = EncodeManifest(Small());
+  const auto read = DecodeManifest(SealedBefore(bytes, 2), "m");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(EncodeManifest(*read), bytes);
+}
+
+// A version 2 whose number became 1 would be one generation without a file: an empty model.
+TEST(Manifest, NoDamagedByteOfTheEnvelopeMakesAnotherManifest) {
+  const std::string bytes = EncodeManifest(Small());
+  for (const std::string& good : {VersionOne(), SealedBefore(bytes, 2), bytes})
+    ForEveryDamagedHeader(good, [](const std::string& damaged, std::size_t at) {
+      const auto read = DecodeManifest(damaged, "m");
+      ASSERT_FALSE(read) << "byte " << at << ": " << int(damaged[at]);
+      EXPECT_TRUE(read.error().message.starts_with("m: ")) << read.error().message;
+    });
 }
 
 TEST_F(ManifestFile, OnlyWholeCheckpointsAreFound) {

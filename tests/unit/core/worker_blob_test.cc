@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/hash.h"
+#include "tests/unit/core/old_seal.h"
 
 namespace tarn {
 namespace {
@@ -82,6 +83,12 @@ TEST(WorkerBlob, ACutOneIsRefused) {
     EXPECT_TRUE(status.error().message.starts_with("12-worker-3-40.blob: chunk "));
   }
   EXPECT_EQ(Refusal(Read(bytes + "x")), "12-worker-3-40.blob: 1 bytes behind the last chunk");
+}
+
+TEST(WorkerBlob, Version1IsReadAsBefore) {
+  std::vector<BlobChunk> read;
+  ASSERT_TRUE(Read(SealedBefore(BytesOf({ChunkOf(0, true)}), 1), &read));
+  EXPECT_EQ(read.at(0).rows, ChunkOf(0, true).rows);
 }
 
 TEST(WorkerBlob, EveryDamagedByteIsSeen) {

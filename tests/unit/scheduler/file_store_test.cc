@@ -43,8 +43,20 @@ TEST_F(FileStoreTest, LogsGoWithTheStateAndNotBefore) {
   EXPECT_TRUE(fs::exists(run_ / kStateName)) << "the summary is not there yet";
   ASSERT_TRUE(store_->Settle());
   EXPECT_FALSE(fs::exists(run_ / kStateName));
+  EXPECT_FALSE(fs::exists(run_ / kOverName));
   EXPECT_FALSE(fs::exists(run_ / "log"));
   EXPECT_TRUE(fs::exists(run_ / "checkpoints/ckpt-1"));
+}
+
+// It ended between the state and the logs: the next scheduler in the folder finishes it.
+TEST_F(FileStoreTest, LogsOfARunThatIsOverGo) {
+  Put(kOverName);
+  store_->RemoveOldLogs();
+  EXPECT_TRUE(fs::exists(run_ / "log/shard-0")) << "there is a state: the logs are its run's";
+  fs::remove(run_ / kStateName);
+  store_->RemoveOldLogs();
+  EXPECT_FALSE(fs::exists(run_ / "log"));
+  EXPECT_FALSE(fs::exists(run_ / kOverName));
 }
 
 TEST_F(FileStoreTest, CheckpointsThatAreNotWholeGo) {

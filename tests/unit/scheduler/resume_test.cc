@@ -24,6 +24,31 @@ TEST(Resume, ARunOrACheckpointNamesACheckpoint) {
   fs::remove_all(root);
 }
 
+TEST(Resume, LogsWithoutTheirStateAreRefused) {
+  const fs::path root = fs::path(testing::TempDir()) / "tarn_resume_log";
+  const auto put = [&](const std::string& name) { std::ofstream((root / name).string()) << "x"; };
+  fs::remove_all(root);
+  fs::create_directories(root / "log/shard-1");
+  put("log/shard-1/LOCK");
+  EXPECT_TRUE(CheckLogsHaveState(root.string()));
+  put("log/shard-1/segment-0000000001.log");
+  const Status lost = CheckLogsHaveState(root.string());
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, ErrorCode::kNotFound);
+  EXPECT_TRUE(lost.error().message.starts_with((root / kStateName).string() + ": not there")) << lost.error().message;
+  const std::string checkpoint = (root / "checkpoints/ckpt-3").string();
+  fs::create_directories(checkpoint);
+  ASSERT_TRUE(WriteManifest(checkpoint, Manifest{}));
+  EXPECT_NE(CheckLogsHaveState(root.string()).error().message.find("--resume " + checkpoint), std::string::npos);
+  EXPECT_TRUE(CheckLogsHaveState(checkpoint)) << "who names a checkpoint means it";
+  put(kOverName);
+  EXPECT_TRUE(CheckLogsHaveState(root.string()));
+  fs::remove(root / kOverName);
+  put(kStateName);
+  EXPECT_TRUE(CheckLogsHaveState(root.string()));
+  fs::remove_all(root);
+}
+
 TEST(Resume, AnotherJobIsRefusedByItsSection) {
   Job job;
   job.data.train = "train.tsv";

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "tests/unit/core/old_seal.h"
 #include "tests/unit/scheduler/fake_fleet.h"
 
 namespace tarn::scheduler {
@@ -75,6 +76,17 @@ TEST(State, EveryDamagedByteIsRefused) {
     ASSERT_FALSE(DecodeState(std::string_view(bytes).substr(0, size), "run/scheduler.state").has_value());
 }
 
+TEST(State, NoDamagedByteOfTheEnvelopeIsReadInAnyVersion) {
+  const std::string bytes = EncodeState(SomeState()), before = SealedBefore(bytes, 2);
+  const auto old = DecodeState(before, "scheduler.state");
+  ASSERT_TRUE(old) << old.error().message;
+  EXPECT_EQ(EncodeState(*old), bytes);
+  for (const std::string& good : {before, bytes})
+    ForEveryDamagedHeader(good, [](const std::string& damaged, std::size_t at) {
+      EXPECT_FALSE(DecodeState(damaged, "s")) << "byte " << at << ": " << int(damaged[at]);
+    });
+}
+
 TEST(State, NamesNothingToRemoveButCheckpoints) {
   for (const char* name : {"..", ".", "", "run/checkpoints", "run/checkpoints/ckpt-", "run/checkpoints/ckpt-0"}) {
     SchedulerState state = SomeState();
@@ -95,7 +107,7 @@ TEST(State, ANewerFormatIsNamed) {
   const auto state = DecodeState(bytes, "run/scheduler.state");
   ASSERT_FALSE(state.has_value());
   EXPECT_EQ(state.error().code, ErrorCode::kUnsupported);
-  EXPECT_EQ(state.error().message, "run/scheduler.state: format version 9, expected 2: a newer tarn wrote it");
+  EXPECT_EQ(state.error().message, "run/scheduler.state: format version 9, expected 2 to 3: a newer tarn wrote it");
 }
 
 TEST(State, IsWrittenBeforeItIsTold) {
@@ -214,6 +226,20 @@ TEST(State, NobodyGoesOnFromABlobBehindACrash) {
   fleet.Pass(2);
   EXPECT_GE(welcomes, 2);
   ASSERT_TRUE(fleet.RunToEnd());
+}
+
+// Rule G5: of a state whose views are the logs', yet older than them.
+TEST(State, LeasesThatItDoesNotKnowEndTheRun) {
+  Restart restart(LogJob(2, 2), 6, 300);
+  SchedulerState& state = restart.before.store.state.value();
+  ASSERT_GT(state.last_lease, LeaseId(1));
+  state.last_lease = LeaseId(1);
+  std::erase_if(state.leases, [](const KeptLease& kept) { return kept.lease > LeaseId(1); });
+  FakeFleet& fleet = restart.Again();
+  fleet.Pass(2);
+  ASSERT_TRUE(fleet.scheduler.stopping());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kCorrupt);
+  EXPECT_NE(fleet.scheduler.stop_reason().reason.find(kStateName), std::string::npos);
 }
 
 // Rule G4: one worker is a clock ahead, its last lease even reported done: both are taken back to one clock.

@@ -160,6 +160,25 @@ TEST_F(ShardWithLog, AnOlderLogIsNotServedFrom) {
   EXPECT_EQ(again.shard->stop_reason().code, ErrorCode::kCorrupt);
 }
 
+// Rule G5: the scheduler starts from a state that is older than the log, which knows what that gives out again.
+TEST_F(ShardWithLog, AnOlderStateOfTheSchedulerIsRefused) {
+  Join();
+  for (std::uint64_t version = 2; version <= 3; ++version) {
+    view_.version = ViewVersion(version);
+    node_.FromScheduler(ViewUpdate{view_});
+  }
+  node_.Commit();
+  for (std::uint64_t version = 2; version <= 4; ++version) {
+    Node again(node_.disk.Copy(), &files_);
+    view_.version = ViewVersion(version);
+    again.Welcomed(view_, {.run = kRun, .recover = true}, "");
+    ASSERT_EQ(again.shard->stopped(), version <= 3) << version;
+    if (version == 4) continue;
+    EXPECT_EQ(again.shard->stop_reason().code, ErrorCode::kCorrupt);
+    EXPECT_NE(again.shard->stop_reason().reason.find("scheduler.state"), std::string::npos);
+  }
+}
+
 // A clock that a verdict closes just when the time is told again: rows are touched at the same second as they were.
 TEST_F(ShardWithLog, TimeAndViewsComeBackInTheirOrder) {
   TableSpec table = TableOf(1);

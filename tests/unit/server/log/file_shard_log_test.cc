@@ -111,9 +111,21 @@ TEST_F(FileShardLogTest, HasOneHolder) {
   auto log = Make();
   ASSERT_TRUE(log->Open(kIdentity));
   Kept kept;
-  const auto second = Make()->Recover(kIdentity, {}, {}, kept);
+  const auto second = Make(MakeFileOps(std::chrono::milliseconds(0)))->Recover(kIdentity, {}, {}, kept);
   ASSERT_FALSE(second.has_value());
   EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+}
+
+// A server that was killed holds it while its memory is given back.
+TEST_F(FileShardLogTest, WaitsForAHolderThatGoes) {
+  auto first = Make();
+  ASSERT_TRUE(first->Open(kIdentity));
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    first.reset();
+  });
+  EXPECT_TRUE(Make()->Open(kIdentity));
+  end.join();
 }
 
 TEST_F(FileShardLogTest, AFolderThatCannotBeMadeIsNamed) {

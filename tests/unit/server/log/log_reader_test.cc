@@ -177,6 +177,31 @@ TEST_F(LogTest, RefusesANewerFormat) {
   WriteThreeSegments();
   Bytes(PathOf(3))[8] = std::byte{2};
   Says(ReadError(), ErrorCode::kUnsupported, PathOf(3) + ": offset 8: format version 2, expected 1");
+  // Its first word may be a mark, on either page.
+  const std::string mark = std::string(kDirectory) + "/mark";
+  for (const std::size_t page : {0, 1}) {
+    Bytes(mark)[page * kLogPage + 8] = std::byte{2};
+    Says(ReadError(), ErrorCode::kUnsupported,
+         mark + ": page " + std::to_string(page) + ": offset 8: format version 2");
+    Bytes(mark)[page * kLogPage + 8] = std::byte{1};
+  }
+}
+
+// What is refused stays as it was, so that whose it is may go on from it.
+TEST_F(LogTest, ANewLogLeavesOneOfANewerFormatWhole) {
+  WriteThreeSegments();
+  const std::string mark = std::string(kDirectory) + "/mark";
+  for (const std::string& path : {mark, PathOf(1), PathOf(3)}) {
+    Bytes(path)[8] = std::byte{2};
+    const std::vector<std::string> before = disk_.Paths();
+    const auto status = ClearForNewLog(files_.get(), kDirectory, kIdentity);
+    ASSERT_FALSE(status.has_value());
+    EXPECT_EQ(status.error().code, ErrorCode::kAlreadyExists);
+    EXPECT_NE(status.error().message.find(path + ": "), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("format version 2"), std::string::npos) << status.error().message;
+    EXPECT_EQ(disk_.Paths(), before);
+    Bytes(path)[8] = std::byte{1};
+  }
 }
 
 // What is damaged is refused, or nothing was lost by it.
@@ -227,6 +252,7 @@ TEST_F(LogTest, ANewLogRefusesAnotherOne) {
   ASSERT_FALSE(status.has_value());
   EXPECT_EQ(status.error().code, ErrorCode::kAlreadyExists);
   EXPECT_NE(disk_.Find(PathOf(1)), nullptr);
+  EXPECT_NE(disk_.Find(std::string(kDirectory) + "/mark"), nullptr);
   // What a beginning of the same run left goes.
   EXPECT_TRUE(ClearForNewLog(files_.get(), kDirectory, kIdentity));
   EXPECT_EQ(disk_.Find(PathOf(1)), nullptr);
