@@ -27,7 +27,12 @@ Checkpoints::Checkpoints(Options options)
       best_(options_.best),
       base_directory_(options_.resumed_directory),
       chain_(options_.resumed) {
-  for (const std::string& directory : options_.kept) kept_.push_back({directory, directory == best_});
+  for (const std::string& directory : options_.kept) {
+    // By number: the folder may have been moved, or be called in another way.
+    const bool best = CheckpointIdOf(directory) == CheckpointIdOf(best_);
+    kept_.push_back({directory, best});
+    if (best) best_ = directory;
+  }
   if (!kept_.empty()) newest_ = kept_.back().directory;
 }
 

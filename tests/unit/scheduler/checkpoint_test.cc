@@ -577,5 +577,22 @@ TEST(Resume, ASettingOutOfItsRangeIsRefused) {
   EXPECT_EQ(resumed.Ask(0, wanted).code, ErrorCode::kInvalidArgument);
 }
 
+// A run goes on in its own folder, which lay elsewhere when its best checkpoint was noted.
+TEST(Checkpoint, TheBestOfAMovedFolderIsKept) {
+  StorageSection storage;
+  storage.checkpoints_kept = 1;
+  Checkpoints checkpoints({.storage = storage,
+                           .directory = "here/checkpoints",
+                           .last = CheckpointId(3),
+                           .best = "there/run//checkpoints/ckpt-2",
+                           .start_clock = Clock(0),
+                           .kept = {"here/checkpoints/ckpt-2", "here/checkpoints/ckpt-3"},
+                           .resumed_directory = {},
+                           .resumed = {}});
+  EXPECT_EQ(checkpoints.best(), "here/checkpoints/ckpt-2");
+  checkpoints.Begin({}, 0, Clock(0));
+  EXPECT_EQ(checkpoints.Complete({}), std::vector<std::string>{"here/checkpoints/ckpt-3"});
+}
+
 }  // namespace
 }  // namespace tarn::scheduler
