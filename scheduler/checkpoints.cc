@@ -7,6 +7,11 @@
 #include "core/limits.h"
 
 namespace tarn::scheduler {
+namespace {
+
+constexpr TimeUs kLongLogPauseUs = 60'000'000;
+
+}  // namespace
 
 std::string_view Name(CutReason reason) {
   switch (reason) {
@@ -49,7 +54,8 @@ TimeUs Checkpoints::NextDue() const {
 }
 
 bool Checkpoints::Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes) const {
-  if (now >= NextDue() || log_bytes >= limits::kLogBytesMax) return true;
+  if (now >= NextDue()) return true;
+  if (log_bytes >= limits::kLogBytesMax && (!not_written_ || now >= last_time_ + kLongLogPauseUs)) return true;
   const StorageSection& storage = options_.storage;
   return storage.durability != Durability::kNone && storage.checkpoint_clocks != 0 &&
          min_clock >= last_clock_ + storage.checkpoint_clocks;
@@ -147,6 +153,7 @@ std::vector<std::string> Checkpoints::Complete(std::vector<Generation> generatio
   hash_ = hash.value_or(0);
   const Cut cut = std::move(*pending_);
   pending_.reset();
+  not_written_ = false;
   if (cut.hash_only()) return {};
 
   const bool best = cut.reason == CutReason::kBest;

@@ -81,10 +81,11 @@ Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& re
   std::error_code ignored;
   if (!resumed.empty() && fs::equivalent(fs::path(resumed).parent_path(), fs::path(*newest).parent_path(), ignored))
     return {};
-  return Fail(ErrorCode::kAlreadyExists,
-              fmt::format("{}: the checkpoint of another run lies in this folder, which a new one would remove in time: "
-                          "expected a folder without any. To go on from it: --resume {}",
-                          *newest, run_dir));
+  return Fail(
+      ErrorCode::kAlreadyExists,
+      fmt::format("{}: the checkpoint of another run lies in this folder, which a new one would remove in time: "
+                  "expected a folder without any. To go on from it: --resume {}",
+                  *newest, run_dir));
 }
 
 Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state) {
