@@ -124,7 +124,12 @@ bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
       AfterScoring();
       return true;
     case Phase::kBestCheckpoint:
-      if (CutUnderWay()) return false;
+      if (CutUnderWay() || now < best_again_) return false;
+      if (std::exchange(best_again_, 0) != 0) {
+        WantCut(CutReason::kBest);
+        return true;
+      }
+      best_failures_ = 0;
       NextEpoch();
       return true;
     case Phase::kFinalCheckpoint:

@@ -7,6 +7,11 @@
 #include "core/limits.h"
 
 namespace tarn::scheduler {
+namespace {
+
+constexpr TimeUs kLongLogPauseUs = 60'000'000;
+
+}  // namespace
 
 std::string_view Name(CutReason reason) {
   switch (reason) {
@@ -27,7 +32,12 @@ Checkpoints::Checkpoints(Options options)
       best_(options_.best),
       base_directory_(options_.resumed_directory),
       chain_(options_.resumed) {
-  for (const std::string& directory : options_.kept) kept_.push_back({directory, directory == best_});
+  for (const std::string& directory : options_.kept) {
+    // By number: the folder may have been moved, or be called in another way.
+    const bool best = CheckpointIdOf(directory) == CheckpointIdOf(best_);
+    kept_.push_back({directory, best});
+    if (best) best_ = directory;
+  }
   if (!kept_.empty()) newest_ = kept_.back().directory;
 }
 
@@ -44,7 +54,8 @@ TimeUs Checkpoints::NextDue() const {
 }
 
 bool Checkpoints::Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes) const {
-  if (now >= NextDue() || log_bytes >= limits::kLogBytesMax) return true;
+  if (now >= NextDue()) return true;
+  if (log_bytes >= limits::kLogBytesMax && (!not_written_ || now >= last_time_ + kLongLogPauseUs)) return true;
   const StorageSection& storage = options_.storage;
   return storage.durability != Durability::kNone && storage.checkpoint_clocks != 0 &&
          min_clock >= last_clock_ + storage.checkpoint_clocks;
@@ -142,6 +153,7 @@ std::vector<std::string> Checkpoints::Complete(std::vector<Generation> generatio
   hash_ = hash.value_or(0);
   const Cut cut = std::move(*pending_);
   pending_.reset();
+  not_written_ = false;
   if (cut.hash_only()) return {};
 
   const bool best = cut.reason == CutReason::kBest;

@@ -56,7 +56,8 @@ class Checkpoints {
   };
   explicit Checkpoints(Options options);
 
-  // Whether a periodic one is due; counts from the last cut of any kind. log_bytes: of the longest log.
+  // Whether a periodic one is due; counts from the last cut of any kind. log_bytes: of the longest log, for whose sake
+  // one that could not be written is tried again after a minute only.
   bool Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes = 0) const;
   void StartCounting(TimeUs now) { last_time_ = now; }
   // When the next one by time is due; INT64_MAX: never.
@@ -82,6 +83,8 @@ class Checkpoints {
   // The pending one is whole (its manifest, with these generations, is durable), or only its hash is known. Returns
   // directories to remove.
   std::vector<std::string> Complete(std::vector<Generation> generations);
+  // The pending one cannot be written.
+  void NotWritten() { not_written_ = true; }
   // The newest whole one cannot be a base: the next one is full.
   void ForgetBase() { chain_.clear(); }
   // The generations of the newest whole one; none: it cannot be a base.
@@ -111,6 +114,7 @@ class Checkpoints {
   CheckpointId last_;
   TimeUs last_time_ = 0;
   Clock last_clock_;
+  bool not_written_ = false;  // the last one
   bool has_hash_ = false;
   std::uint64_t hash_ = 0;
   std::string newest_, best_;

@@ -7,6 +7,13 @@
 #include "scheduler/impl.h"
 
 namespace tarn::scheduler {
+namespace {
+
+// How often the best checkpoint is tried, and how long the fleet waits in between for a disk that may have room again.
+constexpr int kBestTriesMax = 3;
+constexpr TimeUs kBestPauseUs = 10'000'000;
+
+}  // namespace
 
 void Scheduler::Impl::WantCut(CutReason reason) { wanted_ = wanted_ ? std::max(*wanted_, reason) : reason; }
 
@@ -242,15 +249,21 @@ void Scheduler::Impl::CutInFull(const std::string& reason) {
   WantCut(why);
 }
 
+// The run does without a periodic or requested one: the next follows in time. Its result rests on the others.
 void Scheduler::Impl::FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason why = cut.reason;
   const std::string text = fmt::format("checkpoint {} ({}) could not be written to {}: {}", cut.order.id.value,
                                        Name(why), cut.order.directory, reason);
   SendAnswers(checkpoint_requests_.Ended(cut.order.id, code, text), out);
+  checkpoints_.NotWritten();
   AbandonCut();
   Warn(text);
-  if (why == CutReason::kFinal || why == CutReason::kStop || why == CutReason::kHash) Fail(code, text, now, out);
+  if (why < CutReason::kBest) return;
+  if (why == CutReason::kBest && ++best_failures_ < kBestTriesMax)
+    best_again_ = now + kBestPauseUs;
+  else
+    Fail(code, text, now, out);
 }
 
 // A worker that ended beyond the clock of the cut without having said where it stood at it.

@@ -165,6 +165,8 @@ class Scheduler::Impl {
   bool cuts_at_clock_ = false;       // rule K1 rather than K2
   std::optional<CutReason> wanted_;  // a checkpoint that is not ordered yet
   bool state_is_cut_ = false;        // the newest cut holds the state as it is now
+  int best_failures_ = 0;            // of the best checkpoint that is wanted
+  TimeUs best_again_ = 0;            // when it is tried again; 0: it was not tried in vain
 
   bool stop_wanted_ = false, stop_cut_begun_ = false;
   Shutdown stop_as_;

@@ -121,6 +121,7 @@ Status LoadAll(Flags* flags) {
     TARN_RETURN_IF_ERROR(LoadCheckpoint(flags, flags->resume));
   }
   TARN_RETURN_IF_ERROR(CheckFolderIsFree(flags->run_dir));
+  TARN_RETURN_IF_ERROR(scheduler::CheckCheckpointsAreOurs(flags->run_dir, options.resume_directory));
   auto job = flags->job.empty() ? ParseJob(options.resume->job_text, options.resume_directory, "/", flags->overrides)
                                 : LoadJob(flags->job, flags->overrides);
   if (!job) return std::unexpected(job.error());

@@ -74,6 +74,20 @@ Status CheckLogsHaveState(const std::string& run_dir) {
                  : std::string("It has no checkpoint to go on from instead")));
 }
 
+Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& resumed) {
+  namespace fs = std::filesystem;
+  const auto newest = FindNewestCheckpoint(run_dir);
+  if (!newest) return {};
+  std::error_code ignored;
+  if (!resumed.empty() && fs::equivalent(fs::path(resumed).parent_path(), fs::path(*newest).parent_path(), ignored))
+    return {};
+  return Fail(
+      ErrorCode::kAlreadyExists,
+      fmt::format("{}: the checkpoint of another run lies in this folder, which a new one would remove in time: "
+                  "expected a folder without any. To go on from it: --resume {}",
+                  *newest, run_dir));
+}
+
 Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state) {
   const auto is_ours = [&](const std::string& directory) {
     return std::ranges::find(state->kept, directory) != state->kept.end();

@@ -18,6 +18,10 @@ Expected<std::string> ResolveCheckpoint(const std::string& path);
 // from them, or are of a run that is over. kNotFound names the state, and the checkpoint from which to go on without.
 Status CheckLogsHaveState(const std::string& run_dir);
 
+// That no checkpoints lie in a run's folder but those that `resumed`, one of them, goes on from (empty: none does): a
+// run counts what lies there toward its checkpoints_kept. kAlreadyExists names one.
+Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& resumed);
+
 // Whether `job` may go on from a checkpoint of `manifest`: seed, data, model, batch and kinds of optimizers must be
 // the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument: the error names
 // the section, the key and both values.

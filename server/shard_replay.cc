@@ -12,6 +12,15 @@ namespace {
 
 std::unexpected<Error> Corrupt(std::string what) { return Fail(ErrorCode::kCorrupt, std::move(what)); }
 
+// What is left to whoever cannot bring back what is refused.
+std::string WayOut(ErrorCode code, const std::string& checkpoint) {
+  if (code == ErrorCode::kUnavailable || code == ErrorCode::kIo) return {};
+  if (checkpoint.empty()) return "; there is no checkpoint from which to go on without this log";
+  return fmt::format(
+      "; without this log a run can go on from {}, or an earlier one, in a new folder: --resume CHECKPOINT",
+      checkpoint);
+}
+
 }  // namespace
 
 class Shard::Impl::Replayer final : public LogSink {
@@ -86,8 +95,10 @@ Status Shard::Impl::EnterWithLog(const Welcome& welcome) {
     Replayer replayer(this, welcome.resume_directory);
     auto status = log->Recover(identity, welcome.log.from, welcome.log.at_least, replayer);
     if (status && !replayer.restored()) status = Corrupt("the log has no head that is durable");
-    if (!status) return Fail(status.error().code, fmt::format("{}: log: {}", who, status.error().message));
-    TARN_RETURN_IF_ERROR(CheckIsNewer(welcome.view));
+    if (status) status = CheckIsNewer(welcome.view);
+    if (!status)
+      return Fail(status.error().code, fmt::format("{}: log: {}{}", who, status.error().message,
+                                                   WayOut(status.error().code, welcome.resume_directory)));
     dropped_before_ = welcome.log.from;
     rows_->ForgetCounters();  // of what was done before, and told
   } else {
@@ -104,10 +115,10 @@ Status Shard::Impl::EnterWithLog(const Welcome& welcome) {
 // Rule G5. The scheduler's state is on disk before a view is sent, and a restart goes on behind it.
 Status Shard::Impl::CheckIsNewer(const View& view) const {
   if (view.version > view_.version || view.version == ViewVersion(0)) return {};  // 0: a Welcome without a view
-  return Corrupt(
-      fmt::format("shard {}: log: it knows view {}, but the scheduler's state leads to view {}: the "
-                  "scheduler.state in the run's folder is an older one, expected the last that the run wrote",
-                  options_.shard.value, view_.version.value, view.version.value));
+  return Corrupt(fmt::format(
+      "it knows view {}, but the scheduler's state leads to view {}: the scheduler.state in the run's folder "
+      "is an older one, expected the last that the run wrote",
+      view_.version.value, view.version.value));
 }
 
 Status Shard::Impl::Restore(const LoggedHead& head, const std::string& resume_directory) {

@@ -90,6 +90,17 @@ class BadInputTest(FleetCase):
         self.assertIn(f"--resume {run_dir}", done.stderr)
         self.assertEqual(state.read_bytes(), b"all that can go on from the logs")
 
+    def test_a_folder_with_checkpoints_is_not_begun_anew(self):
+        run_dir = self.folder / "done"
+        manifest = run_dir / "checkpoints/ckpt-7/MANIFEST"
+        manifest.parent.mkdir(parents=True)
+        manifest.touch()
+        done = subprocess.run([BIN / "tarn-scheduler", "--job", self.job(), "--run-dir", run_dir],
+                              capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"--resume {run_dir}", done.stderr)
+        self.assertTrue(manifest.exists())
+
     def test_a_folder_has_one_scheduler(self):
         run_dir = self.folder / "one"
         (run_dir / "logs").mkdir(parents=True)

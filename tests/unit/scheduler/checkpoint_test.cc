@@ -2,6 +2,7 @@
 // it was cut, whatever happened to workers meanwhile.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "scheduler/checkpoints.h"
@@ -356,6 +357,57 @@ TEST(Checkpoint, AFinalOneThatFailsFailsTheJob) {
   EXPECT_EQ(fleet.scheduler.progress().phase, "failed");
 }
 
+int Count(const FakeFleet& fleet, std::string_view text) {
+  return static_cast<int>(std::ranges::count_if(
+      fleet.notes, [&](const std::string& note) { return note.find(text) != std::string::npos; }));
+}
+
+// What it scored is of these parameters and no later ones: the fleet waits for the disk.
+TEST(Checkpoint, TheBestIsTriedAgainBeforeTheNextEpoch) {
+  for (const bool comes_back : {true, false}) {
+    Job job = Durable(1, 1);
+    job.train.epochs = 3;
+    FakeFleet fleet(job);
+    fleet.rows[0] = 60;
+    fleet.rows[1] = 20;
+    fleet.store.fail = true;
+    fleet.AddAll();
+    for (int i = 0; i < 1000 && Count(fleet, "(best) could not be written") < 2; ++i) Step(fleet);
+    ASSERT_EQ(Count(fleet, "(best) could not be written"), 2);
+    EXPECT_FALSE(fleet.scheduler.stopping());
+    if (comes_back) fleet.store.fail = false;
+    ASSERT_TRUE(fleet.RunToEnd());
+    const Progress progress = fleet.scheduler.progress();
+    EXPECT_EQ(progress.phase, comes_back ? "done" : "failed");
+    EXPECT_EQ(Count(fleet, "(best) could not be written"), comes_back ? 2 : 3);
+    if (!comes_back) continue;
+    EXPECT_EQ(fleet.store.manifests.at(progress.best_checkpoint).epochs.size(), 1u);
+  }
+}
+
+TEST(Checkpoint, ALogThatIsTooLongIsNoReasonToTryWithoutPause) {
+  StorageSection storage;
+  storage.durability = Durability::kLog;
+  storage.checkpoint_seconds = 0;
+  Checkpoints checkpoints({.storage = storage,
+                           .directory = "run/checkpoints",
+                           .last = {},
+                           .best = {},
+                           .start_clock = {},
+                           .kept = {},
+                           .resumed_directory = {},
+                           .resumed = {}});
+  EXPECT_TRUE(checkpoints.Due(1, Clock(0), limits::kLogBytesMax));
+  checkpoints.Begin({}, 1, Clock(0));
+  checkpoints.NotWritten();
+  checkpoints.Abandon();
+  EXPECT_FALSE(checkpoints.Due(60'000'000, Clock(0), limits::kLogBytesMax));
+  EXPECT_TRUE(checkpoints.Due(60'000'001, Clock(0), limits::kLogBytesMax));
+  checkpoints.Begin({}, 60'000'001, Clock(0));
+  checkpoints.Complete({});
+  EXPECT_TRUE(checkpoints.Due(60'000'002, Clock(0), limits::kLogBytesMax));
+}
+
 TEST(Checkpoint, StopCutsOneAndASecondDoesNotWait) {
   FakeFleet fleet(Durable(1, 2));
   fleet.rows[0] = 1000;
@@ -575,6 +627,23 @@ TEST(Resume, ASettingOutOfItsRangeIsRefused) {
   TableSpec wanted = StoredTable();
   wanted.optimizer.learning_rate = -1;
   EXPECT_EQ(resumed.Ask(0, wanted).code, ErrorCode::kInvalidArgument);
+}
+
+// A run goes on in its own folder, which lay elsewhere when its best checkpoint was noted.
+TEST(Checkpoint, TheBestOfAMovedFolderIsKept) {
+  StorageSection storage;
+  storage.checkpoints_kept = 1;
+  Checkpoints checkpoints({.storage = storage,
+                           .directory = "here/checkpoints",
+                           .last = CheckpointId(3),
+                           .best = "there/run//checkpoints/ckpt-2",
+                           .start_clock = Clock(0),
+                           .kept = {"here/checkpoints/ckpt-2", "here/checkpoints/ckpt-3"},
+                           .resumed_directory = {},
+                           .resumed = {}});
+  EXPECT_EQ(checkpoints.best(), "here/checkpoints/ckpt-2");
+  checkpoints.Begin({}, 0, Clock(0));
+  EXPECT_EQ(checkpoints.Complete({}), std::vector<std::string>{"here/checkpoints/ckpt-3"});
 }
 
 }  // namespace

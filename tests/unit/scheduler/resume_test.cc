@@ -49,6 +49,27 @@ TEST(Resume, LogsWithoutTheirStateAreRefused) {
   fs::remove_all(root);
 }
 
+TEST(Resume, AnotherRunsCheckpointsAreNotTakenOver) {
+  const fs::path root = fs::path(testing::TempDir()) / "tarn_resume_ours";
+  fs::remove_all(root);
+  fs::create_directories(root / "run/checkpoints/ckpt-3");
+  fs::create_directories(root / "other/checkpoints/ckpt-4");
+  const std::string run = (root / "run").string(), own = run + "/checkpoints/ckpt-3";
+  EXPECT_TRUE(CheckCheckpointsAreOurs(run, "")) << "it is not whole: nobody can go on from it";
+  ASSERT_TRUE(WriteManifest(own, Manifest{}));
+  for (const std::string& resumed : {std::string(), (root / "other/checkpoints/ckpt-4").string()}) {
+    const Status refused = CheckCheckpointsAreOurs(run, resumed);
+    ASSERT_FALSE(refused) << resumed;
+    EXPECT_EQ(refused.error().code, ErrorCode::kAlreadyExists);
+    EXPECT_TRUE(refused.error().message.starts_with(own + ": ")) << refused.error().message;
+    EXPECT_NE(refused.error().message.find("--resume " + run), std::string::npos);
+  }
+  EXPECT_TRUE(CheckCheckpointsAreOurs(run, own));
+  EXPECT_TRUE(CheckCheckpointsAreOurs(run, (root / "other/../run/checkpoints/ckpt-3").string()));
+  EXPECT_TRUE(CheckCheckpointsAreOurs((root / "new").string(), own));
+  fs::remove_all(root);
+}
+
 TEST(Resume, AnotherJobIsRefusedByItsSection) {
   Job job;
   job.data.train = "train.tsv";
