@@ -38,6 +38,8 @@ constexpr TimeUs kMetricsPeriodUs = 1'000'000;
 constexpr TimeUs kMemoryPeriodUs = 100'000;
 // Rows in memory are few if they are one in so many.
 constexpr std::uint64_t kFewRows = 16;
+// Of a shard's part of the budget: rows that wait to be written to a checkpoint, and those that are being sorted.
+constexpr std::size_t kCheckpointShare = 32, kCheckpointBytesMin = std::size_t{1} << 20;
 constexpr TimeUs kMemoryWarningPeriodUs = 60'000'000;
 
 TimeUs Now() {
@@ -133,6 +135,7 @@ class ShardLoop {
                                          .open_files_max = TierFiles(options_.shards)},
                                         [this] { transport_.Wake(); });
     if (!store) return std::unexpected(store.error());
+    store_.BoundMemory(std::max(kCheckpointBytesMin, budget_ / options_.shards / kCheckpointShare));
     return Tier{.store = std::move(*store), .limit_bytes = memory_->Share(index_, 0, ResidentBytes(), budget_)};
   }
 
@@ -180,14 +183,15 @@ class ShardLoop {
   void ShareMemory(TimeUs now) {
     next_memory_ = now + kMemoryPeriodUs;
     std::size_t resident = ResidentBytes();
-    std::size_t share = memory_->Share(index_, shard_->memory_bytes(), resident, budget_);
+    const std::size_t writing = store_.memory_max();
+    std::size_t share = memory_->Share(index_, shard_->memory_bytes() + writing, resident, budget_);
     if (memory_->TrimIsDue(resident, budget_, now)) {
       malloc_trim(0);
       const std::size_t before = std::exchange(resident, ResidentBytes());
       memory_->Trimmed(before, resident, budget_);
-      share = memory_->Share(index_, shard_->memory_bytes(), resident, budget_);
+      share = memory_->Share(index_, shard_->memory_bytes() + writing, resident, budget_);
     }
-    shard_->SetMemoryLimit(share);
+    shard_->SetMemoryLimit(share - std::min(share, writing));
     if (resident > budget_ / 10 * 11 && now >= next_memory_warning_) WarnOfMemory(resident, now);
   }
 
@@ -250,6 +254,7 @@ class ShardLoop {
           .Member("log_written_bytes", log_->written_bytes())
           .Member("log_syncs", log_->syncs());
     json.Member("cut_early_bytes", shard_->rows().cut_early_bytes());
+    json.Member("cut_held_bytes", shard_->rows().cut_held_bytes());
     if (const Residency* tier = shard_->rows().tier()) WriteTier(*tier, &json);
     json.Member("shm_peers", net.shm_peers);
     json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();

@@ -28,10 +28,11 @@ ColdLog::ColdLog(ColdStore* store, ColdLogListener* listener, ColdLogOptions opt
     : store_(store), listener_(listener), options_(options) {}
 ColdLog::~ColdLog() = default;
 
-void ColdLog::AddTable(TableId table, std::size_t words) {
+void ColdLog::AddTable(TableId table, std::size_t words, bool collected) {
   if (families_.size() <= table.value) families_.resize(table.value + 1);
   Family& family = families_[table.value];
   family.words = words;
+  family.collected = collected;
   family.per_page = static_cast<std::uint32_t>(std::max<std::size_t>(1, kPageBytes / family.record_bytes()));
   const std::size_t records = std::max<std::size_t>(1, options_.segment_bytes / family.record_bytes());
   family.capacity_log2 = std::max(kSegmentRecordsMinLog2, static_cast<std::uint32_t>(std::bit_width(records)) - 1);
@@ -117,8 +118,21 @@ void ColdLog::Free(TableId table, ColdId id) {
   segment.alive[place / 64] &= ~bit;
   --segment.live;
   --rows_;
-  if (segment.state == Segment::State::kWritten) live_written_bytes_ -= family.record_bytes();
+  if (segment.state == Segment::State::kWritten && family.collected) live_written_bytes_ -= family.record_bytes();
   Settle(table, id >> family.capacity_log2);
+}
+
+void ColdLog::FreeAll(TableId table) {
+  Family& family = families_[table.value];
+  for (std::uint32_t number = 0; number < family.segments.size(); ++number) {
+    Segment& segment = family.segments[number];
+    if (segment.live == 0) continue;
+    if (segment.state == Segment::State::kWritten && family.collected)
+      live_written_bytes_ -= segment.live * family.record_bytes();
+    rows_ -= std::exchange(segment.live, 0);
+    std::ranges::fill(segment.alive, 0);
+    Settle(table, number);
+  }
 }
 
 // Removes a segment that has no rows left and that nobody reads.
@@ -126,7 +140,7 @@ void ColdLog::Settle(TableId table, std::uint32_t number) {
   Segment& segment = families_[table.value].segments[number];
   if (segment.state != Segment::State::kWritten || segment.live != 0 || segment.readers != 0) return;
   segment.state = Segment::State::kRemoving;
-  written_bytes_ -= segment.count * families_[table.value].record_bytes();
+  if (families_[table.value].collected) written_bytes_ -= segment.count * families_[table.value].record_bytes();
   store_->Remove({table.value, number});
 }
 
@@ -210,8 +224,10 @@ Status ColdLog::TakeStoreEvents() {
       queued_bytes_ -= segment.bytes->bytes.capacity();
       segment.bytes.reset();
       segment.state = Segment::State::kWritten;
-      written_bytes_ += segment.count * family.record_bytes();
-      live_written_bytes_ += segment.live * family.record_bytes();
+      if (family.collected) {
+        written_bytes_ += segment.count * family.record_bytes();
+        live_written_bytes_ += segment.live * family.record_bytes();
+      }
       Settle(TableId(event.segment.table), event.segment.number);
     } else {
       segment.state = Segment::State::kFree;
@@ -320,12 +336,14 @@ double ColdLog::Fullness(const Segment& segment) {
 std::optional<TableId> ColdLog::FindEmptiest() const {
   double least = 1;
   std::optional<TableId> table;
-  for (std::size_t t = 0; t < families_.size(); ++t)
+  for (std::size_t t = 0; t < families_.size(); ++t) {
+    if (!families_[t].collected) continue;
     for (const Segment& segment : families_[t].segments)
       if (const double full = Fullness(segment); full < least) {
         least = full;
         table = TableId(static_cast<std::uint32_t>(t));
       }
+  }
   return table;
 }
 

@@ -64,8 +64,9 @@ class ColdLog {
   ColdLog(const ColdLog&) = delete;
   ColdLog& operator=(const ColdLog&) = delete;
 
-  // A table whose rows have `words` words. Before anything else of it.
-  void AddTable(TableId table, std::size_t words);
+  // A table whose rows have `words` words. Before anything else of it. `collected`: its holes are; else its rows keep
+  // their ids, and a segment goes when all of them have gone.
+  void AddTable(TableId table, std::size_t words, bool collected = true);
 
   // Whether the store keeps up. Rows may be appended all the same, but memory grows.
   bool HasRoom() const { return queued_bytes_ < options_.queued_segments_max * options_.segment_bytes; }
@@ -74,6 +75,8 @@ class ColdLog {
   // Takes a row. kTooLarge when the table has all the ids that there are.
   Expected<ColdId> Append(TableId table, RowOwner owner, const std::uint32_t* words);
   void Free(TableId table, ColdId id);
+  // All rows of the table.
+  void FreeAll(TableId table);
 
   // Whole records of ids in ascending order. Blocks for those that are not in memory.
   Status Read(TableId table, std::span<const ColdId> ids, std::uint32_t* records);
@@ -101,6 +104,7 @@ class ColdLog {
   };
   struct Family {
     std::size_t words = 0;
+    bool collected = true;
     std::uint32_t per_page = 1;
     std::uint32_t capacity_log2 = 0;  // records of a segment
     std::vector<Segment> segments;
@@ -147,7 +151,7 @@ class ColdLog {
   bool collecting_ = false;
   std::size_t open_bytes_ = 0, queued_bytes_ = 0, fetch_bytes_ = 0, list_bytes_ = 0;
   std::uint64_t rows_ = 0, segments_ = 0, moved_ = 0;
-  std::uint64_t written_bytes_ = 0, live_written_bytes_ = 0;
+  std::uint64_t written_bytes_ = 0, live_written_bytes_ = 0;  // of tables that are collected
   std::vector<RecordAt> at_;
   std::vector<std::uint32_t> from_store_;
   std::vector<std::byte> read_;
