@@ -43,7 +43,8 @@ void Shard::Impl::TendTier() {
   rows_->Tend(WaitingBytes());
   if (gate_.size() == 0) return;
   gate_.BeginFetches([this](const Message& message) { return BeginFetch(message); });
-  for (ColdGate::Waiting& ready : gate_.TakeReady(*rows_->tier())) {
+  for (ColdGate::Waiting& ready :
+       gate_.TakeReady([this](FetchTicket ticket) { return rows_->tier()->Ended(ticket); })) {
     if (stopped_) return;
     DecodeParts(&ready.message);  // its sender may not have been known when it came
     Handle(ready.from, std::move(ready.message));
