@@ -41,7 +41,7 @@ constexpr TimeUs kMemoryPeriodUs = 100'000, kMemoryPeriodWritingUs = 20'000;
 // Rows in memory are few if they are one in so many.
 constexpr std::uint64_t kFewRows = 16;
 // Of a shard's part of the budget: rows that wait to be written to a checkpoint, and those that are being sorted.
-constexpr std::size_t kCheckpointShare = 32, kCheckpointBytesMin = std::size_t{1} << 20;
+constexpr std::size_t kCheckpointShare = 64, kCheckpointBytesMin = std::size_t{1} << 20;
 constexpr TimeUs kMemoryWarningPeriodUs = 60'000'000;
 
 TimeUs Now() {

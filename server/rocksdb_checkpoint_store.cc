@@ -29,8 +29,8 @@ void RocksDbCheckpointStore::Begin(Snapshot head, std::string directory) {
   Queue(BeginJob{std::move(head), std::move(directory), run_bytes_max_}, 0);
 }
 
-// What waits, a run, and as much again for its order and what files and the heap take for it.
-std::size_t RocksDbCheckpointStore::memory_max() const { return parts_ == 0 ? 0 : 4 * run_bytes_max_; }
+// What waits, a run, its order, and what files and holes in the heap take beside them: measured.
+std::size_t RocksDbCheckpointStore::memory_max() const { return parts_ == 0 ? 0 : 10 * run_bytes_max_; }
 
 void RocksDbCheckpointStore::BoundMemory(std::size_t bytes) {
   run_bytes_max_ = std::min(bytes, limits::kCheckpointRunBytes);
