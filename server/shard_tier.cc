@@ -41,7 +41,7 @@ void Shard::Impl::OnTier(TimeUs now, Outbox* out) {
 
 void Shard::Impl::TendTier() {
   rows_->Tend(WaitingBytes());
-  if (gate_.size() == 0) return;
+  if (gate_.size() == 0 || Paused()) return;
   gate_.BeginFetches([this](const Message& message) { return BeginFetch(message); });
   for (ColdGate::Waiting& ready :
        gate_.TakeReady([this](FetchTicket ticket) { return rows_->tier()->Ended(ticket); })) {
