@@ -20,6 +20,7 @@
 #include "net/zmq_transport.h"
 #include "server/exhaustion.h"
 #include "server/file_blob_store.h"
+#include "server/heap_trimmer.h"
 #include "server/log/file_shard_log.h"
 #include "server/memory_meter.h"
 #include "server/rocksdb_checkpoint_store.h"
@@ -35,9 +36,12 @@ namespace {
 constexpr std::size_t kMessagesPerTurn = 256;
 constexpr TimeUs kTurnUsMax = 100'000;  // how long a wish to stop may go unseen
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
-constexpr TimeUs kMemoryPeriodUs = 100'000;
+// How often the memory is looked at, and how often while a checkpoint is written, for which much comes and goes.
+constexpr TimeUs kMemoryPeriodUs = 100'000, kMemoryPeriodWritingUs = 20'000;
 // Rows in memory are few if they are one in so many.
 constexpr std::uint64_t kFewRows = 16;
+// Of a shard's part of the budget: rows that wait to be written to a checkpoint, and those that are being sorted.
+constexpr std::size_t kCheckpointShare = 64, kCheckpointBytesMin = std::size_t{1} << 20;
 constexpr TimeUs kMemoryWarningPeriodUs = 60'000'000;
 
 TimeUs Now() {
@@ -63,11 +67,12 @@ double WallSeconds() {
 class ShardLoop {
  public:
   ShardLoop(const ServerOptions& options, std::uint32_t index, net::ZmqContext* context, MemoryMeter* memory,
-            const std::atomic<bool>* stop)
+            HeapTrimmer* trimmer, const std::atomic<bool>* stop)
       : options_(options),
         shard_id_(options.rank.value * options.shards + index),
         index_(index),
         memory_(memory),
+        trimmer_(trimmer),
         stop_(*stop),
         transport_(context, {.insecure = options.insecure, .shm = options.shm}),
         store_([this] { transport_.Wake(); }),
@@ -133,6 +138,7 @@ class ShardLoop {
                                          .open_files_max = TierFiles(options_.shards)},
                                         [this] { transport_.Wake(); });
     if (!store) return std::unexpected(store.error());
+    store_.BoundMemory(std::max(kCheckpointBytesMin, budget_ / options_.shards / kCheckpointShare));
     return Tier{.store = std::move(*store), .limit_bytes = memory_->Share(index_, 0, ResidentBytes(), budget_)};
   }
 
@@ -179,16 +185,11 @@ class ShardLoop {
   }
 
   void ShareMemory(TimeUs now) {
-    next_memory_ = now + kMemoryPeriodUs;
-    std::size_t resident = ResidentBytes();
-    std::size_t share = memory_->Share(index_, shard_->memory_bytes(), resident, budget_);
-    if (memory_->TrimIsDue(resident, budget_, now)) {
-      malloc_trim(0);
-      const std::size_t before = std::exchange(resident, ResidentBytes());
-      memory_->Trimmed(before, resident, budget_);
-      share = memory_->Share(index_, shard_->memory_bytes(), resident, budget_);
-    }
-    shard_->SetMemoryLimit(share);
+    next_memory_ = now + (store_.memory_max() == 0 ? kMemoryPeriodUs : kMemoryPeriodWritingUs);
+    const std::size_t resident = ResidentBytes(), writing = store_.memory_max();
+    const std::size_t share = memory_->Share(index_, shard_->memory_bytes() + writing, resident, budget_);
+    if (memory_->TrimIsDue(resident, budget_, now)) trimmer_->Begin();
+    shard_->SetMemoryLimit(share - std::min(share, writing));
     if (resident > budget_ / 10 * 11 && now >= next_memory_warning_) WarnOfMemory(resident, now);
   }
 
@@ -253,6 +254,7 @@ class ShardLoop {
           .Member("log_written_bytes", log_->written_bytes())
           .Member("log_syncs", log_->syncs());
     json.Member("cut_early_bytes", shard_->rows().cut_early_bytes());
+    json.Member("cut_held_bytes", shard_->rows().cut_held_bytes());
     if (const Residency* tier = shard_->rows().tier()) WriteTier(*tier, &json);
     json.Member("shm_peers", net.shm_peers);
     json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();
@@ -275,6 +277,7 @@ class ShardLoop {
   ShardId shard_id_;
   std::uint32_t index_;
   MemoryMeter* memory_;
+  HeapTrimmer* trimmer_;
   const std::atomic<bool>& stop_;
   net::ZmqTransport transport_;
   RocksDbCheckpointStore store_;       // wakes the transport, so it goes first
@@ -310,6 +313,11 @@ Status Server::Run() {
   net::ZmqContext context;
   TARN_RETURN_IF_ERROR(context.SecureFromFile(options_.keys));
   MemoryMeter meter(options_.shards);
+  HeapTrimmer trimmer([&meter] {
+    const std::size_t before = ResidentBytes();
+    malloc_trim(0);
+    meter.Trimmed(before, ResidentBytes());
+  });
   std::mutex mutex;
   Status result;
   std::vector<std::thread> threads;
@@ -318,7 +326,7 @@ Status Server::Run() {
       pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());
       Status status;
       const Status memory =
-          CatchExhaustion([&] { status = ShardLoop(options_, index, &context, &meter, &stop_).Run(); });
+          CatchExhaustion([&] { status = ShardLoop(options_, index, &context, &meter, &trimmer, &stop_).Run(); });
       if (!memory) status = memory;
       if (status) return;
       // One shard less is no server: the others end too, and the first reason is the one that is told.

@@ -32,11 +32,13 @@ std::size_t MemoryMeter::Besides(std::size_t resident_bytes) const {
 
 bool MemoryMeter::TrimIsDue(std::size_t resident_bytes, std::size_t budget, TimeUs now) {
   if (Besides(resident_bytes) <= kBesidesMin + budget / kHolesShare) return false;
+  budget_.store(budget, std::memory_order_relaxed);
   TimeUs next = next_trim_.load(std::memory_order_relaxed);
   return now >= next && next_trim_.compare_exchange_strong(next, now + trim_period_us_, std::memory_order_relaxed);
 }
 
-void MemoryMeter::Trimmed(std::size_t resident_before, std::size_t resident_after, std::size_t budget) {
+void MemoryMeter::Trimmed(std::size_t resident_before, std::size_t resident_after) {
+  const std::size_t budget = budget_.load(std::memory_order_relaxed);
   const bool little = resident_before < resident_after + budget / kWonShare;
   trim_period_us_ = little ? std::min(2 * trim_period_us_, kTrimPeriodUsMax) : kTrimPeriodUs;
 }

@@ -23,13 +23,14 @@ class MemoryMeter {
   // rows would have to go for it. Says so to one caller, and then not for a while: a second, and twice as long after
   // each time that little was won, as Trimmed is told.
   bool TrimIsDue(std::size_t resident_bytes, std::size_t budget, TimeUs now);
-  void Trimmed(std::size_t resident_before, std::size_t resident_after, std::size_t budget);
+  void Trimmed(std::size_t resident_before, std::size_t resident_after);
 
  private:
   std::size_t Besides(std::size_t resident_bytes) const;
 
   std::vector<std::atomic<std::size_t>> counted_;
   std::atomic<TimeUs> next_trim_{0}, trim_period_us_;
+  std::atomic<std::size_t> budget_{0};  // that a trim was due for
 };
 
 // What this process takes of the machine's memory (RSS); 0 if the system does not say.

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/exhaustion.h"
@@ -24,7 +25,17 @@ RocksDbCheckpointStore::~RocksDbCheckpointStore() {
 }
 
 void RocksDbCheckpointStore::Begin(Snapshot head, std::string directory) {
-  Queue(BeginJob{std::move(head), std::move(directory)}, 0);
+  ++parts_;
+  Queue(BeginJob{std::move(head), std::move(directory), run_bytes_max_}, 0);
+}
+
+// What waits, a run, its order, and what files and holes in the heap take beside them: measured.
+std::size_t RocksDbCheckpointStore::memory_max() const { return parts_ == 0 ? 0 : 10 * run_bytes_max_; }
+
+void RocksDbCheckpointStore::BoundMemory(std::size_t bytes) {
+  run_bytes_max_ = std::min(bytes, limits::kCheckpointRunBytes);
+  const std::lock_guard lock(mutex_);
+  queued_bytes_max_ = std::min(bytes, queued_bytes_max_);
 }
 
 void RocksDbCheckpointStore::Put(CutRows chunk) {
@@ -90,7 +101,8 @@ void RocksDbCheckpointStore::DoOrReport(Job job) {
 // On the writing thread. What failed is reported at once; what comes of it after that is dropped.
 void RocksDbCheckpointStore::Do(Job job) {
   if (auto* begin = std::get_if<BeginJob>(&job)) {
-    writer_ = std::make_unique<RocksDbCheckpointWriter>(std::move(begin->head), std::move(begin->directory));
+    writer_ = std::make_unique<RocksDbCheckpointWriter>(std::move(begin->head), std::move(begin->directory),
+                                                        begin->run_bytes_max);
     if (const Status status = writer_->Begin(); !status) {
       Report(writer_->Failed(status.error()));
       writer_.reset();
@@ -122,6 +134,7 @@ void RocksDbCheckpointStore::Report(CheckpointPart part) {
 
 std::vector<CheckpointPart> RocksDbCheckpointStore::TakeWritten() {
   const std::lock_guard lock(mutex_);
+  parts_ -= written_.size();
   return std::exchange(written_, {});
 }
 

@@ -42,6 +42,12 @@ class RocksDbCheckpointStore : public CheckpointStore {
   bool HasRoom() override;
   Status Load(const std::string& directory, RowSink& sink) override;
 
+  // From the next checkpoint on rows take no more than so much memory while they wait, and no more at the writer (but
+  // for many runs of one partition, which grow: they are of different files).
+  void BoundMemory(std::size_t bytes);
+  // Memory that it may take now, rows and what it makes of them; 0 unless a checkpoint is being written.
+  std::size_t memory_max() const;
+
   // Parts that are durable or have failed since the last call.
   std::vector<CheckpointPart> TakeWritten();
 
@@ -49,6 +55,7 @@ class RocksDbCheckpointStore : public CheckpointStore {
   struct BeginJob {
     Snapshot head;
     std::string directory;
+    std::size_t run_bytes_max;
   };
   struct FinishJob {
     std::optional<std::uint64_t> whole_hash;
@@ -63,9 +70,13 @@ class RocksDbCheckpointStore : public CheckpointStore {
   void Report(CheckpointPart part);
 
   std::function<void()> wake_;
-  std::size_t queued_bytes_max_;
+  // The shard's thread's.
+  std::size_t run_bytes_max_ = limits::kCheckpointRunBytes;
+  std::size_t parts_ = 0;  // begun, and not taken yet
+
   std::mutex mutex_;  // guards all below but the writer
   std::condition_variable changed_;
+  std::size_t queued_bytes_max_;
   std::deque<Job> jobs_;
   std::size_t queued_bytes_ = 0;
   bool waited_for_ = false;  // HasRoom said no

@@ -16,6 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of one partition: then they are twice as large.
+constexpr std::size_t kRunsOfSize = 512;
+
 struct EntryAt {
   Key key;
   const std::uint32_t* words;  // null: removed
@@ -69,7 +72,8 @@ Status RocksDbCheckpointWriter::Put(CutRows chunk) {
   seen_.insert(seen_.end(), chunk.rows.seen.begin(), chunk.rows.seen.end());
   chunk_bytes_ += BytesOf(chunk.rows);
   chunks_.push_back(std::move(chunk.rows));
-  return chunk_bytes_ < run_bytes_max_ ? Status{} : WriteRun();
+  // Runs are files, of which there must not be too many.
+  return chunk_bytes_ < run_bytes_max_ << (runs_ / kRunsOfSize) ? Status{} : WriteRun();
 }
 
 Expected<SortedFile*> RocksDbCheckpointWriter::File(std::size_t number) {

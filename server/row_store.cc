@@ -178,7 +178,7 @@ std::uint64_t RowStore::memory_bytes() const {
     for (const DensePartition& partition : table->dense)
       bytes += partition.changed.memory_bytes() + partition.aside.memory_bytes();
   }
-  return bytes;
+  return bytes + CutBytes();
 }
 
 }  // namespace tarn::server

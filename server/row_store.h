@@ -131,8 +131,11 @@ class RowStore {
   // What StateHash was at the beginning of the last cut that was handed out whole, if it had hash_all.
   std::uint64_t cut_state_hash() const { return cut_state_hash_; }
   // Bytes of rows that all cuts so far have copied because they were about to change. They wait until the walk comes
-  // to their partition; only the size of the store bounds them.
+  // to their partition: in memory, of which only the size of the store bounds them, or, with a tier, mostly on its
+  // disk.
   std::uint64_t cut_early_bytes() const { return cut_early_bytes_; }
+  // Memory that those take which wait there now.
+  std::size_t cut_held_bytes() const { return early_held_bytes_; }
 
   // The time of tables with a life (rules R1 to R5): pushes count at it, and what lies between two calls for a table is
   // one time. The first call only says where the store stands; later ones that pass a boundary let rows expire. Seconds
@@ -167,7 +170,7 @@ class RowStore {
   Residency* tier() const { return tier_.get(); }
 
   std::uint64_t row_count() const;
-  // What rows and indices take from the system, in memory.
+  // What rows, indices and the cut under way take from the system, in memory.
   std::uint64_t memory_bytes() const;
 
  private:
@@ -181,6 +184,7 @@ class RowStore {
   enum class Ahead;
   struct Group;
   struct ColdWalk;
+  struct AsideRows;
   struct RowParts {
     float* values;
     float* slots;
@@ -204,6 +208,11 @@ class RowStore {
   std::size_t WalkCold(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   void TakeCold(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
   void FetchNext(Table& table, PartitionCut& cut, std::vector<CutRows>* out);
+  void PutEarlyAside();
+  void PutAside(const Table& table, PartitionCut& cut);
+  std::size_t HandOutAside(const Table& table, PartitionCut& cut, std::vector<CutRows>* out);
+  void TakeAside(const Table& table, PartitionCut& cut, std::vector<CutRows>* out);
+  void FetchAside(const Table& table, PartitionCut& cut);
   // row_store_rows.cc
   template <typename Work>
   void InGroups(const Table& table, Ahead ahead, std::size_t rows, Cursor* cursor, Work work) const;
@@ -261,6 +270,10 @@ class RowStore {
   bool Keep(const Table& table, PartitionCut& cut, std::uint64_t number, Key key, const RowParts& row,
             std::vector<CutRows>* out);
   void CopyRow(const Table& table, PartitionCut& cut, Key key, const RowParts& row, std::vector<CutRows>* out);
+  std::size_t EarlyChunkBytes() const;
+  static std::size_t HeldBytes(const PartitionRows& chunk);
+  std::uint64_t CutBytes() const;
+  void CountEarly(std::size_t bytes);
   std::size_t ChunkRowsMax(const Table& table, const PartitionCut& cut, bool early) const;
   PartitionRows& ChunkOf(const Table& table, PartitionCut& cut, bool early);
   bool NeedsValues(const Table& table, std::size_t place, std::uint64_t number, const RowParts& row) const;
@@ -295,6 +308,7 @@ class RowStore {
   std::size_t cut_table_ = 0;
   std::uint32_t cut_place_ = 0;
   std::uint64_t cut_early_bytes_ = 0;
+  std::size_t early_held_bytes_ = 0;  // of rows copied early: in memory now
   std::optional<Clock> clock_;
   std::optional<std::uint64_t> seconds_;
   // Sweeps: partitions that have one, and where it is.

@@ -1,5 +1,6 @@
 // Cuts of the row store: the rows as they were at one moment, copied in slices between pushes. A walk goes through the
-// partitions in order; a row that a push is about to change before the walk has come to it is copied first. A bit a
+// partitions in order; a row that a push is about to change before the walk has come to it is copied first, and, with a
+// memory budget, such copies are put aside on disk as soon as they are many. A bit a
 // row says which were; another two which changed since the last cut, and until it since the base.
 #include <algorithm>
 #include <utility>
@@ -25,7 +26,7 @@ constexpr std::size_t kColdWindow = 65536;
 constexpr std::size_t kRemovedChunk = limits::kCutSliceBytes / sizeof(Key);
 
 // Rows that changed early wait in many partitions at once, so their chunks are small.
-constexpr std::size_t kEarlyChunkBytes = std::size_t{16} << 10;
+constexpr std::size_t kEarlyChunkBytes = std::size_t{16} << 10, kEarlyChunkBytesMin = 1024;
 
 std::size_t ChunkRows(std::size_t chunk_bytes, std::uint64_t rows, std::size_t row_bytes) {
   return std::min<std::uint64_t>(rows, std::max<std::size_t>(1, chunk_bytes / row_bytes));
@@ -116,7 +117,10 @@ void RowStore::DropCut() {
   for (const auto& table : tables_)
     if (table) table->cut.clear();
   cutting_ = cut_waits_ = false;
-  if (tier_) tier_->DropForCut();
+  early_held_bytes_ = 0;
+  if (!tier_) return;
+  tier_->DropForCut();
+  tier_->FreeAllAside();
 }
 
 bool RowStore::ContinueCut(std::size_t bytes, std::vector<CutRows>* out) {
@@ -164,9 +168,11 @@ std::size_t RowStore::HandOutEarly(Table& table, PartitionCut& cut, std::size_t 
     std::vector<PartitionRows>& chunks = cut.state->early;
     for (; handed < bytes && !chunks.empty(); chunks.pop_back()) {
       handed += ByteCount(chunks.back());
+      early_held_bytes_ -= HeldBytes(chunks.back());
       out->push_back({table.spec.id, std::move(chunks.back())});
     }
     if (!chunks.empty()) return handed;
+    if (!cut.state->aside.ids.empty()) return handed + HandOutAside(table, cut, out);
   }
   cut = {};
   ++cut_place_;
@@ -296,8 +302,36 @@ bool RowStore::KeepGone(const Table& table, PartitionCut& cut, std::uint64_t num
   return true;
 }
 
+// Where memory is bounded, one for each partition must have room.
+std::size_t RowStore::EarlyChunkBytes() const {
+  if (!tier_) return kEarlyChunkBytes;
+  const std::size_t each = tier_->HeldForCutMax() / (options_.owned.size() * tables_.size());
+  return std::clamp(each, kEarlyChunkBytesMin, kEarlyChunkBytes);
+}
+
+// Memory that a chunk of rows takes.
+std::size_t RowStore::HeldBytes(const PartitionRows& chunk) {
+  return chunk.keys.capacity() * sizeof(Key) + chunk.rows.capacity() * sizeof(std::uint32_t);
+}
+
+// What the cut under way holds of rows that wait, and of what it knows of the others.
+std::uint64_t RowStore::CutBytes() const {
+  std::uint64_t bytes = early_held_bytes_;
+  for (const auto& table : tables_) {
+    if (!table) continue;
+    for (const PartitionCut& cut : table->cut) {
+      if (!cut.state) continue;
+      const PartitionCut::State& state = *cut.state;
+      bytes += state.settled.memory_bytes() + state.aside.ids.capacity() * sizeof(ColdId) +
+               state.cold.rows.capacity() * sizeof(ColdWalk::Row) + state.seen.capacity() * sizeof(Seen) +
+               HeldBytes(state.chunk) + state.early.capacity() * sizeof(PartitionRows);
+    }
+  }
+  return bytes;
+}
+
 std::size_t RowStore::ChunkRowsMax(const Table& table, const PartitionCut& cut, bool early) const {
-  return ChunkRows(early ? kEarlyChunkBytes : limits::kCutSliceBytes, cut.rows, table.row_bytes());
+  return ChunkRows(early ? EarlyChunkBytes() : limits::kCutSliceBytes, cut.rows, table.row_bytes());
 }
 
 // The chunk that takes the next row of a partition: the walk's, or of those that wait for the walk.
@@ -305,12 +339,18 @@ PartitionRows& RowStore::ChunkOf(const Table& table, PartitionCut& cut, bool ear
   PartitionCut::State& state = cut.Touched();
   const std::size_t capacity = ChunkRowsMax(table, cut, early);
   const auto full = [capacity](const PartitionRows& chunk) {
-    return chunk.keys.size() == capacity || chunk.removed.size() == kRemovedChunk;
+    return chunk.keys.size() >= capacity || chunk.removed.size() == kRemovedChunk;
   };
   if (early && (state.early.empty() || full(state.early.back()))) state.early.emplace_back();
   PartitionRows& chunk = early ? state.early.back() : state.chunk;
   chunk.partition = options_.owned[static_cast<std::size_t>(&cut - table.cut.data())];
   return chunk;
+}
+
+// Rows copied early take so much more memory.
+void RowStore::CountEarly(std::size_t bytes) {
+  early_held_bytes_ += bytes;
+  if (tier_ && tier_->MustPutAside(early_held_bytes_)) PutEarlyAside();
 }
 
 // The walk's chunk leaves through `out` when it is full.
@@ -319,13 +359,15 @@ void RowStore::CopyRow(const Table& table, PartitionCut& cut, Key key, const Row
   const std::size_t capacity = ChunkRowsMax(table, cut, early);
   if (early) cut_early_bytes_ += table.row_bytes();
   PartitionRows& to = ChunkOf(table, cut, early);
+  const std::size_t held = HeldBytes(to);
   if (to.keys.empty()) {
     to.keys.reserve(capacity);
     to.rows.reserve(capacity * table.row_words());
   }
   to.keys.push_back(key);
   AppendRecord(table, row, &to.rows);
-  if (early || to.keys.size() < capacity) return;
+  if (early) return CountEarly(HeldBytes(to) - held);
+  if (to.keys.size() < capacity) return;
   out->push_back({table.spec.id, std::exchange(to, {})});
 }
 

@@ -81,12 +81,20 @@ struct RowStore::ColdWalk {
   std::vector<Row> fetching;  // in order of id
 };
 
+// Rows of one partition that were copied early and then put aside on the tier's disk.
+struct RowStore::AsideRows {
+  std::vector<ColdId> ids;
+  std::size_t next = 0;      // those before it have been handed out
+  std::size_t fetching = 0;  // from there on, that are on their way
+};
+
 // One partition in a cut. Rows have numbers, or their place in a dense range.
 struct RowStore::PartitionCut {
   // Of a partition that the cut has touched and not finished.
   struct State {
     BitSet settled;                    // by number: copied, or not of this cut
     std::vector<PartitionRows> early;  // what changed before the walk came to it, as it was
+    AsideRows aside;                   // with a tier: and so did this
     PartitionRows chunk;               // of the walk, not yet full
     RowIndex::Walk walk;               // dense: `done` only
     std::uint64_t next = 0;            // dense: number

@@ -181,4 +181,78 @@ void RowStore::FetchNext(Table& table, PartitionCut& cut, std::vector<CutRows>* 
   tier_->Poll();  // all of it may be in memory, not yet written
 }
 
+// What was copied early.
+
+// Partition by partition, so that what a walk reads together lies together.
+void RowStore::PutEarlyAside() {
+  for (const auto& table : tables_) {
+    if (!table) continue;
+    for (PartitionCut& cut : table->cut)
+      if (cut.state && !cut.state->early.empty()) PutAside(*table, cut);
+  }
+}
+
+// The rows; keys that were removed stay.
+void RowStore::PutAside(const Table& table, PartitionCut& cut) {
+  std::vector<PartitionRows>& early = cut.state->early;
+  for (PartitionRows& chunk : early) {
+    for (std::size_t i = 0; i < chunk.keys.size(); ++i)
+      cut.state->aside.ids.push_back(
+          tier_->PutAside(table.spec.id, table.row_words(), chunk.keys[i], chunk.rows.data() + i * table.row_words()));
+    early_held_bytes_ -= HeldBytes(chunk);
+    chunk.keys = {};
+    chunk.rows = {};
+  }
+  std::erase_if(early, [](const PartitionRows& chunk) { return chunk.removed.empty(); });
+}
+
+// Of a partition through which the walk is: slice by slice, while the next is on its way. Returns what that cost, as
+// the bytes of copies.
+std::size_t RowStore::HandOutAside(const Table& table, PartitionCut& cut, std::vector<CutRows>* out) {
+  AsideRows& aside = cut.state->aside;
+  const std::size_t taken = aside.fetching;
+  if (taken != 0) {
+    if (!tier_->HasForCut()) {
+      cut_waits_ = true;
+      return 0;
+    }
+    TakeAside(table, cut, out);
+  }
+  if (aside.next < aside.ids.size())
+    FetchAside(table, cut);
+  else
+    aside = {};
+  return (taken + 1) * table.row_bytes();
+}
+
+void RowStore::TakeAside(const Table& table, PartitionCut& cut, std::vector<CutRows>* out) {
+  AsideRows& aside = cut.state->aside;
+  std::vector<std::uint32_t> records;
+  tier_->TakeForCut(&records);
+  PartitionRows rows{.partition = options_.owned[cut_place_], .keys = {}, .rows = {}, .removed = {}, .seen = {}};
+  const std::size_t words = table.row_words();
+  for (std::size_t i = 0; i < aside.fetching; ++i) {
+    const std::uint32_t* record = records.data() + i * (kOwnerWords + words);
+    const Key key = Key{record[0]} << 32 | record[1];
+    if (PartitionOf(table.position(key), options_.partition_bits) != rows.partition)
+      throw StorageFailed(tier_->AnotherAside(table.spec.id, key, rows.partition));
+    rows.keys.push_back(key);
+    rows.rows.insert(rows.rows.end(), record + kOwnerWords, record + kOwnerWords + words);
+  }
+  out->push_back({table.spec.id, std::move(rows)});
+  tier_->FreeAside(table.spec.id, std::span(aside.ids).subspan(aside.next, aside.fetching));
+  aside.next += aside.fetching;
+  aside.fetching = 0;
+}
+
+void RowStore::FetchAside(const Table& table, PartitionCut& cut) {
+  AsideRows& aside = cut.state->aside;
+  aside.fetching =
+      std::min(aside.ids.size() - aside.next, std::max<std::size_t>(1, kCutFetchBytes / table.row_bytes()));
+  const auto ids = std::span(aside.ids).subspan(aside.next, aside.fetching);
+  std::ranges::sort(ids);  // what lies together was put there together, but segments come in any order
+  tier_->FetchAsideForCut(table.spec.id, {ids.begin(), ids.end()});
+  tier_->Poll();  // all of it may be in memory, not yet written
+}
+
 }  // namespace tarn::server

@@ -21,8 +21,7 @@ Pull PullOf(const PushPull& both) {
 }  // namespace
 
 void Shard::Impl::OnData(Peer from, Message message) {
-  // Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat.
-  if (!joined_ || now_ - heard_ > lease_us_) return;
+  if (!joined_ || Paused()) return;
   DecodeParts(&message);
   if (rows_->tier() != nullptr) {
     TendTier();
@@ -30,6 +29,10 @@ void Shard::Impl::OnData(Peer from, Message message) {
   }
   Handle(from, std::move(message));
 }
+
+// Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat; what waits in the gate
+// stays.
+bool Shard::Impl::Paused() const { return now_ - heard_ > lease_us_; }
 
 void Shard::Impl::DecodeParts(Message* message) {
   PutKeys(message);

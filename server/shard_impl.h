@@ -181,6 +181,7 @@ class Shard::Impl {
 
   // shard_data.cc
   void OnData(Peer from, Message message);
+  bool Paused() const;
   void Handle(Peer from, Message message);
   Expected<const Cohort::Member*> CheckSender(const Message& message) const;
   void Refuse(Peer to, const Body& body, const Error& error);

@@ -41,9 +41,10 @@ void Shard::Impl::OnTier(TimeUs now, Outbox* out) {
 
 void Shard::Impl::TendTier() {
   rows_->Tend(WaitingBytes());
-  if (gate_.size() == 0) return;
+  if (gate_.size() == 0 || Paused()) return;
   gate_.BeginFetches([this](const Message& message) { return BeginFetch(message); });
-  for (ColdGate::Waiting& ready : gate_.TakeReady(*rows_->tier())) {
+  for (ColdGate::Waiting& ready :
+       gate_.TakeReady([this](FetchTicket ticket) { return rows_->tier()->Ended(ticket); })) {
     if (stopped_) return;
     DecodeParts(&ready.message);  // its sender may not have been known when it came
     Handle(ready.from, std::move(ready.message));

@@ -1,5 +1,6 @@
 #include "server/tier/cold_gate.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tarn::server {
@@ -28,31 +29,35 @@ bool ColdGate::Add(Peer from, Message* message, FetchTicket ticket) {
   if (!waiting_.empty() && (waiting_.size() >= messages_max_ || bytes_ + bytes > bytes_max_)) return false;
   bytes_ += bytes;
   OfPeer& of_peer = peers_[from];
-  ++of_peer.messages;
+  of_peer.messages.push_back(next_);
   of_peer.requests.insert(RequestOf(*message));
-  waiting_.push_back({from, std::move(*message), ticket});
+  const Waiting& one = waiting_.emplace(next_, Waiting{from, std::move(*message), ticket}).first->second;
+  if (ticket == kNotBegun)
+    not_begun_.push_back(next_);
+  else
+    NoteFirst(next_, one);
+  ++next_;
   return true;
 }
 
-std::vector<ColdGate::Waiting> ColdGate::TakeReady(const Residency& tier) {
-  std::vector<Waiting> ready;
-  if (waiting_.empty()) return ready;
-  std::unordered_set<Peer> held;
-  std::deque<Waiting> left;
-  for (Waiting& one : waiting_) {
-    if (held.contains(one.from) || one.ticket == kNotBegun || !tier.Ended(one.ticket)) {
-      held.insert(one.from);
-      left.push_back(std::move(one));
-      continue;
-    }
+// The fetch of a message has begun: if it is its peer's first, its end is waited for.
+void ColdGate::NoteFirst(Number number, const Waiting& one) {
+  if (one.ticket != kNotBegun && peers_.at(one.from).messages.front() == number) firsts_.emplace(one.ticket, number);
+}
+
+std::vector<ColdGate::Waiting> ColdGate::Take(std::vector<Number> ready) {
+  std::ranges::sort(ready);
+  std::vector<Waiting> taken;
+  for (Number number : ready) {
+    Waiting one = std::move(waiting_.extract(number).mapped());
     bytes_ -= BytesOf(one.message);
-    OfPeer& of_peer = peers_[one.from];
-    of_peer.requests.erase(RequestOf(one.message));
-    if (--of_peer.messages == 0) peers_.erase(one.from);
-    ready.push_back(std::move(one));
+    peers_.at(one.from).requests.erase(RequestOf(one.message));
+    taken.push_back(std::move(one));
   }
-  waiting_ = std::move(left);
-  return ready;
+  for (const Waiting& one : taken)
+    if (const auto of_peer = peers_.find(one.from); of_peer != peers_.end() && of_peer->second.messages.empty())
+      peers_.erase(of_peer);
+  return taken;
 }
 
 }  // namespace tarn::server

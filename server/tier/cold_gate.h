@@ -1,11 +1,15 @@
 // Messages whose rows are on their way from disk, and those behind them from the same peers: each peer's stay in their
-// order, and nobody else waits. Bounded. Not thread-safe.
+// order, and nobody else waits. Bounded. Looking for what is ready takes no time for what is not. Not thread-safe.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <functional>
+#include <queue>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/limits.h"
@@ -37,31 +41,64 @@ class ColdGate {
   // Asks begin(message) for the tickets of messages that have none yet, in order, until it answers kNotBegun.
   template <typename Begin>
   void BeginFetches(Begin begin) {
-    for (Waiting& one : waiting_) {
-      if (one.ticket != kNotBegun) continue;
+    for (; !not_begun_.empty(); not_begun_.pop_front()) {
+      Waiting& one = waiting_.at(not_begun_.front());
       one.ticket = begin(one.message);
       if (one.ticket == kNotBegun) return;
+      NoteFirst(not_begun_.front(), one);
     }
   }
-  // Takes out the messages that wait for nothing any more, in the order in which they came.
-  std::vector<Waiting> TakeReady(const Residency& tier);
+  // Takes out the messages that wait for nothing any more, in the order in which they came. `ended(ticket)` says which
+  // fetches have ended, the older first.
+  template <typename Ended>
+  std::vector<Waiting> TakeReady(Ended ended) {
+    std::vector<Number> ready;
+    while (!firsts_.empty() && ended(firsts_.top().first)) {
+      const Number first = firsts_.top().second;
+      firsts_.pop();
+      TakeReadyOf(first, ended, &ready);
+    }
+    return Take(std::move(ready));
+  }
 
   std::size_t size() const { return waiting_.size(); }
   std::size_t bytes() const { return bytes_; }
 
  private:
+  using Number = std::uint64_t;  // of a message, in the order in which they came
   struct OfPeer {
-    std::size_t messages = 0;
+    std::deque<Number> messages;
     std::unordered_set<RequestId> requests;
   };
   static std::size_t BytesOf(const Message& message);
   static RequestId RequestOf(const Message& message);
+  void NoteFirst(Number number, const Waiting& one);
+  std::vector<Waiting> Take(std::vector<Number> ready);
+  // A peer's first message is ready: which of those behind it are, too.
+  template <typename Ended>
+  void TakeReadyOf(Number first, Ended ended, std::vector<Number>* ready) {
+    std::deque<Number>& messages = peers_.at(waiting_.at(first).from).messages;
+    do {
+      ready->push_back(messages.front());
+      messages.pop_front();
+    } while (!messages.empty() && IsReady(waiting_.at(messages.front()), ended));
+    if (!messages.empty()) NoteFirst(messages.front(), waiting_.at(messages.front()));
+  }
+  template <typename Ended>
+  static bool IsReady(const Waiting& one, Ended ended) {
+    return one.ticket != kNotBegun && ended(one.ticket);
+  }
 
   std::size_t messages_max_;
   std::size_t bytes_max_;
   std::size_t bytes_ = 0;
-  std::deque<Waiting> waiting_;
+  Number next_ = 0;
+  std::unordered_map<Number, Waiting> waiting_;
   std::unordered_map<Peer, OfPeer> peers_;
+  std::deque<Number> not_begun_;
+  // Of each peer the first message, if its fetch has begun, those first whose fetch ends first.
+  using First = std::pair<FetchTicket, Number>;
+  std::priority_queue<First, std::vector<First>, std::greater<>> firsts_;
 };
 
 }  // namespace tarn::server

@@ -19,6 +19,12 @@ constexpr std::uint32_t kSegmentRecordsMinLog2 = 4;
 constexpr std::size_t kCollectBytes = std::size_t{512} << 10, kCollectBytesMax = std::size_t{2} << 20;
 // Holes that are not worth collecting, in segments.
 constexpr std::size_t kHoleSegments = 4;
+// Blocks of ids in a segment, and rows in a block at least.
+constexpr std::uint32_t kSegmentBlocksLog2 = 5, kBlockRecordsMinLog2 = 4;
+// Free blocks are looked for where they are more than one of so many.
+constexpr std::size_t kFreeShare = 8;
+// Of a table that has used half of its ids, so many holes are collected: one of so many rows.
+constexpr std::uint64_t kTightShare = 8;
 // So many holes for a row, in bytes, are too many.
 constexpr std::uint64_t kTooManyHoles = 2;
 
@@ -28,29 +34,89 @@ ColdLog::ColdLog(ColdStore* store, ColdLogListener* listener, ColdLogOptions opt
     : store_(store), listener_(listener), options_(options) {}
 ColdLog::~ColdLog() = default;
 
-void ColdLog::AddTable(TableId table, std::size_t words) {
+void ColdLog::AddTable(TableId table, std::size_t words, bool collected) {
   if (families_.size() <= table.value) families_.resize(table.value + 1);
   Family& family = families_[table.value];
   family.words = words;
+  family.collected = collected;
   family.per_page = static_cast<std::uint32_t>(std::max<std::size_t>(1, kPageBytes / family.record_bytes()));
   const std::size_t records = std::max<std::size_t>(1, options_.segment_bytes / family.record_bytes());
   family.capacity_log2 = std::max(kSegmentRecordsMinLog2, static_cast<std::uint32_t>(std::bit_width(records)) - 1);
+  family.block_log2 =
+      std::max(kBlockRecordsMinLog2, family.capacity_log2 - std::min(family.capacity_log2, kSegmentBlocksLog2));
 }
 
-Expected<std::uint32_t> ColdLog::OpenSegment(Family& family) {
+// A run of free blocks that a segment takes: a whole one's where there is one, else the longest. Blocks are added while
+// few are free: to look for them takes time.
+ColdLog::Blocks ColdLog::FindBlocks(const Family& family) const {
+  const std::size_t end = family.owners.size(), wanted = family.SegmentBlocks();
+  const std::size_t max = options_.ids_max >> family.block_log2;
+  if (end + wanted <= max && family.free_blocks * kFreeShare <= end) return {end, wanted};
+  Blocks longest = NextFree(family, family.next_block, end);
+  if (longest.count < wanted)
+    if (const Blocks before = NextFree(family, 0, end); before.count > longest.count) longest = before;
+  if (longest.count < wanted && max - end > longest.count) return {end, std::min(wanted, max - end)};
+  return longest;
+}
+
+// The first run of free blocks that is enough for a segment, else the longest.
+ColdLog::Blocks ColdLog::NextFree(const Family& family, std::size_t from, std::size_t to) {
+  Blocks longest, run;
+  for (std::size_t block = from; block < to && longest.count < family.SegmentBlocks(); ++block) {
+    if (family.owners[block] != kNone) {
+      run = {};
+      continue;
+    }
+    if (run.count++ == 0) run.first = block;
+    if (run.count > longest.count) longest = run;
+  }
+  return longest;
+}
+
+void ColdLog::TakeBlocks(Family& family, Blocks blocks, std::uint32_t owner) {
+  const std::size_t end = blocks.first + blocks.count, before = family.owners.size();
+  if (end > before) {
+    list_bytes_ -= family.owners.capacity() * sizeof(family.owners[0]);
+    family.owners.resize(end, kNone);
+    list_bytes_ += family.owners.capacity() * sizeof(family.owners[0]);
+    family.free_blocks += end - before;
+  }
+  std::fill_n(family.owners.begin() + static_cast<std::ptrdiff_t>(blocks.first), blocks.count, owner);
+  family.free_blocks -= blocks.count;
+  family.next_block = end;
+}
+
+void ColdLog::GiveBlocks(Family& family, std::size_t first, std::size_t end) {
+  std::fill(family.owners.begin() + static_cast<std::ptrdiff_t>(first),
+            family.owners.begin() + static_cast<std::ptrdiff_t>(end), kNone);
+  family.free_blocks += end - first;
+}
+
+// The index of the segment that takes the next row.
+Expected<std::uint32_t> ColdLog::OpenSegment(Family& family, TableId table) {
   if (family.open != kNone) return family.open;
+  const Blocks blocks = FindBlocks(family);
+  if (blocks.count == 0)
+    return Fail(
+        ErrorCode::kTooLarge,
+        fmt::format("table {}: its rows on disk have all {} ids of a shard: {} segments of {} rows and {} holes",
+                    table.value, options_.ids_max, family.segments.size() - family.free.size(), family.live,
+                    family.records - family.live));
   if (family.free.empty()) {
-    if (family.segments.size() >= kColdIds >> family.capacity_log2)
-      return Fail(ErrorCode::kTooLarge, fmt::format("a table has {} cold rows in one shard already", kColdIds));
     family.free.push_back(static_cast<std::uint32_t>(family.segments.size()));
     family.segments.emplace_back();
     list_bytes_ += sizeof(Segment) + (std::size_t{1} << family.capacity_log2) / 8;
   }
   family.open = family.free.back();
   family.free.pop_back();
+  TakeBlocks(family, blocks, family.open);
   Segment& segment = family.segments[family.open];
-  segment = {.state = Segment::State::kOpen, .alive = std::move(segment.alive), .bytes = nullptr};
-  segment.alive.assign(((std::size_t{1} << family.capacity_log2) + 63) / 64, 0);
+  segment = {.state = Segment::State::kOpen,
+             .first = static_cast<std::uint32_t>(blocks.first),
+             .blocks = static_cast<std::uint32_t>(blocks.count),
+             .alive = std::move(segment.alive),
+             .bytes = nullptr};
+  segment.alive.assign((family.Capacity(segment) + 63) / 64, 0);
   segment.bytes = std::make_shared<SegmentBytes>();
   segment.bytes->page_bytes = static_cast<std::uint32_t>(family.per_page * family.record_bytes());
   ++segments_;
@@ -65,9 +131,10 @@ std::size_t ColdLog::NextCapacity(const Family& family, std::size_t held) {
 
 Expected<ColdId> ColdLog::Append(TableId table, RowOwner owner, const std::uint32_t* words) {
   Family& family = families_[table.value];
-  const auto number = OpenSegment(family);
-  if (!number) return std::unexpected(number.error());
-  Segment& segment = family.segments[*number];
+  const auto index = OpenSegment(family, table);
+  if (!index) return std::unexpected(index.error());
+  Segment& segment = family.segments[*index];
+  const ColdId first = family.FirstId(segment);
   const std::uint32_t place = segment.count++;
   std::vector<std::byte>& bytes = segment.bytes->bytes;
   const std::size_t offset = bytes.size(), held = bytes.capacity();
@@ -78,22 +145,26 @@ Expected<ColdId> ColdLog::Append(TableId table, RowOwner owner, const std::uint3
   std::memcpy(bytes.data() + offset + sizeof(owner), words, family.words * sizeof(std::uint32_t));
   segment.alive[place / 64] |= std::uint64_t{1} << (place % 64);
   ++segment.live;
+  ++family.records;
+  ++family.live;
   ++rows_;
-  if (segment.count == 1u << family.capacity_log2)
+  if (segment.count == family.Capacity(segment))
     Seal(family, table);
   else if (open_bytes_ > 2 * options_.segment_bytes)
     SealLargest();
-  return (*number << family.capacity_log2) | place;
+  return first + place;
 }
 
 // Hands the open segment to the store.
 void ColdLog::Seal(Family& family, TableId table) {
-  const std::uint32_t number = std::exchange(family.open, kNone);
-  Segment& segment = family.segments[number];
+  Segment& segment = family.segments[std::exchange(family.open, kNone)];
+  const std::uint32_t needed = (segment.count + (1u << family.block_log2) - 1) >> family.block_log2;
+  GiveBlocks(family, segment.first + needed, segment.first + segment.blocks);
+  segment.blocks = needed;
   open_bytes_ -= segment.bytes->bytes.capacity();
   queued_bytes_ += segment.bytes->bytes.capacity();
   segment.state = Segment::State::kWriting;
-  store_->Write({table.value, number}, segment.bytes);
+  store_->Write({table.value, segment.first}, segment.bytes);
 }
 
 // Many tables with a few cold rows each must not fill the memory with open segments.
@@ -111,33 +182,48 @@ void ColdLog::SealLargest() {
 void ColdLog::Free(TableId table, ColdId id) {
   Family& family = families_[table.value];
   Segment& segment = family.Of(id);
-  const std::uint32_t place = family.Place(id);
+  const std::uint32_t place = id - family.FirstId(segment);
   const std::uint64_t bit = std::uint64_t{1} << (place % 64);
   TARN_CHECK((segment.alive[place / 64] & bit) != 0, "a cold row is freed twice");
   segment.alive[place / 64] &= ~bit;
   --segment.live;
+  --family.live;
   --rows_;
-  if (segment.state == Segment::State::kWritten) live_written_bytes_ -= family.record_bytes();
-  Settle(table, id >> family.capacity_log2);
+  if (segment.state == Segment::State::kWritten && family.collected) live_written_bytes_ -= family.record_bytes();
+  Settle(table, family.IndexOf(id));
+}
+
+void ColdLog::FreeAll(TableId table) {
+  Family& family = families_[table.value];
+  for (std::uint32_t index = 0; index < family.segments.size(); ++index) {
+    Segment& segment = family.segments[index];
+    if (segment.live == 0) continue;
+    if (segment.state == Segment::State::kWritten && family.collected)
+      live_written_bytes_ -= segment.live * family.record_bytes();
+    rows_ -= segment.live;
+    family.live -= std::exchange(segment.live, 0);
+    std::ranges::fill(segment.alive, 0);
+    Settle(table, index);
+  }
 }
 
 // Removes a segment that has no rows left and that nobody reads.
-void ColdLog::Settle(TableId table, std::uint32_t number) {
-  Segment& segment = families_[table.value].segments[number];
+void ColdLog::Settle(TableId table, std::uint32_t index) {
+  Segment& segment = families_[table.value].segments[index];
   if (segment.state != Segment::State::kWritten || segment.live != 0 || segment.readers != 0) return;
   segment.state = Segment::State::kRemoving;
-  written_bytes_ -= segment.count * families_[table.value].record_bytes();
-  store_->Remove({table.value, number});
+  if (families_[table.value].collected) written_bytes_ -= segment.count * families_[table.value].record_bytes();
+  store_->Remove({table.value, segment.first});
 }
 
-void ColdLog::CopyFromMemory(const Family& family, const Segment& segment, std::uint32_t place,
-                             std::uint32_t* record) const {
+void ColdLog::CopyFromMemory(const Family& family, const Segment& segment, ColdId id, std::uint32_t* record) const {
+  const std::size_t place = id - family.FirstId(segment);
   std::memcpy(record, segment.bytes->bytes.data() + place * family.record_bytes(), family.record_bytes());
 }
 
-RecordAt ColdLog::At(const Family& family, TableId table, ColdId id) const {
-  const std::uint32_t place = family.Place(id);
-  return {.segment = {table.value, id >> family.capacity_log2},
+RecordAt ColdLog::At(const Family& family, const Segment& segment, TableId table, ColdId id) const {
+  const std::uint32_t place = id - family.FirstId(segment);
+  return {.segment = {table.value, segment.first},
           .page = place / family.per_page,
           .offset = static_cast<std::uint32_t>(place % family.per_page * family.record_bytes())};
 }
@@ -150,9 +236,9 @@ Status ColdLog::Read(TableId table, std::span<const ColdId> ids, std::uint32_t* 
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Segment& segment = family.Of(ids[i]);
     if (segment.bytes) {
-      CopyFromMemory(family, segment, family.Place(ids[i]), records + i * words);
+      CopyFromMemory(family, segment, ids[i], records + i * words);
     } else {
-      at_.push_back(At(family, table, ids[i]));
+      at_.push_back(At(family, segment, table, ids[i]));
       from_store_.push_back(static_cast<std::uint32_t>(i));
     }
   }
@@ -180,10 +266,10 @@ void ColdLog::Begin(PendingFetch fetch) {
     Segment& segment = family.Of(fetch.ids[i]);
     ++segment.readers;
     if (segment.bytes) {
-      CopyFromMemory(family, segment, family.Place(fetch.ids[i]), fetch.records.data() + i * words);
+      CopyFromMemory(family, segment, fetch.ids[i], fetch.records.data() + i * words);
       continue;
     }
-    at.push_back(At(family, fetch.table, fetch.ids[i]));
+    at.push_back(At(family, segment, fetch.table, fetch.ids[i]));
     fetch.from_store.push_back(static_cast<std::uint32_t>(i));
   }
   // The store's copy of the records, and ours.
@@ -205,17 +291,22 @@ Status ColdLog::TakeStoreEvents() {
       continue;
     }
     Family& family = families_[event.segment.table];
-    Segment& segment = family.segments[event.segment.number];
+    const std::uint32_t index = family.owners[event.segment.number];
+    Segment& segment = family.segments[index];
     if (event.kind == ColdEvent::Kind::kWritten) {
       queued_bytes_ -= segment.bytes->bytes.capacity();
       segment.bytes.reset();
       segment.state = Segment::State::kWritten;
-      written_bytes_ += segment.count * family.record_bytes();
-      live_written_bytes_ += segment.live * family.record_bytes();
-      Settle(TableId(event.segment.table), event.segment.number);
+      if (family.collected) {
+        written_bytes_ += segment.count * family.record_bytes();
+        live_written_bytes_ += segment.live * family.record_bytes();
+      }
+      Settle(TableId(event.segment.table), index);
     } else {
       segment.state = Segment::State::kFree;
-      family.free.push_back(event.segment.number);
+      family.records -= segment.count;
+      GiveBlocks(family, segment.first, segment.first + segment.blocks);
+      family.free.push_back(index);
       --segments_;
     }
   }
@@ -259,7 +350,7 @@ Status ColdLog::Deliver(PendingFetch fetch) {
   // Only now: while a fetch touches a segment, none of its ids can become another row's.
   for (ColdId id : fetch.ids) {
     --family.Of(id).readers;
-    Settle(fetch.table, id >> family.capacity_log2);
+    Settle(fetch.table, family.IndexOf(id));
   }
   return {};
 }
@@ -269,10 +360,11 @@ Status ColdLog::MoveRows(const PendingFetch& fetch) {
   collecting_ = false;
   const std::size_t words = record_words(fetch.table);
   for (std::size_t i = 0; i < fetch.ids.size(); ++i) {
-    const Family& family = families_[fetch.table.value];
+    Family& family = families_[fetch.table.value];
     const ColdId from = fetch.ids[i];
-    const std::uint32_t place = family.Place(from);
-    if ((families_[fetch.table.value].Of(from).alive[place / 64] >> (place % 64) & 1) == 0) continue;
+    const Segment& segment = family.Of(from);
+    const std::uint32_t place = from - family.FirstId(segment);
+    if ((segment.alive[place / 64] >> (place % 64) & 1) == 0) continue;
     const std::uint32_t* record = fetch.records.data() + i * words;
     const RowOwner owner{record[0], record[1]};
     const auto to = Append(fetch.table, owner, record + kOwnerWords);
@@ -284,28 +376,30 @@ Status ColdLog::MoveRows(const PendingFetch& fetch) {
   return {};
 }
 
-// One slice of the emptiest segments at a time, as long as more of the disk is holes than rows. While the store does
-// not keep up, rows that leave memory go first: what is collected waits in memory too.
+// One slice of the emptiest segments at a time, as long as more of the disk is holes than rows, or a table's ids become
+// few. While the store does not keep up, rows that leave memory go first: what is collected waits in memory too.
 void ColdLog::Collect() {
+  if (collecting_ || !HasRoom()) return;
   const std::uint64_t holes = written_bytes_ - live_written_bytes_;
-  if (collecting_ || !HasRoom() || holes <= kHoleSegments * options_.segment_bytes || holes <= live_written_bytes_)
-    return;
-  const std::optional<TableId> table = FindEmptiest();
+  const std::optional<TableId> tight = FindTight();
+  std::optional<TableId> table = tight;
+  if (!table && holes > kHoleSegments * options_.segment_bytes && holes > live_written_bytes_) table = FindEmptiest();
   if (!table) return;
   PendingFetch fetch;
   fetch.table = *table;
-  fetch.collecting = collecting_ = true;
+  fetch.collecting = true;
   const Family& family = families_[table->value];
-  const std::size_t bytes = holes > kTooManyHoles * live_written_bytes_
+  const std::size_t bytes = tight || holes > kTooManyHoles * live_written_bytes_
                                 ? std::clamp(options_.segment_bytes, kCollectBytes, kCollectBytesMax)
                                 : kCollectBytes;
   const std::size_t rows = std::max<std::size_t>(1, bytes / family.record_bytes());
-  for (const std::uint32_t number : EmptiestOf(family, rows)) {
-    const Segment& segment = family.segments[number];
+  for (const std::uint32_t index : EmptiestOf(family, rows)) {
+    const Segment& segment = family.segments[index];
     for (std::uint32_t place = 0; place < segment.count && fetch.ids.size() < rows; ++place)
-      if ((segment.alive[place / 64] >> (place % 64) & 1) != 0)
-        fetch.ids.push_back((number << family.capacity_log2) | place);
+      if ((segment.alive[place / 64] >> (place % 64) & 1) != 0) fetch.ids.push_back(family.FirstId(segment) + place);
   }
+  if (fetch.ids.empty()) return;  // all holes are in segments that are not written yet
+  collecting_ = true;
   std::ranges::sort(fetch.ids);
   Begin(std::move(fetch));
 }
@@ -316,16 +410,29 @@ double ColdLog::Fullness(const Segment& segment) {
   return static_cast<double>(segment.live) / static_cast<double>(segment.count);
 }
 
+// A table that has used half of its ids, some of them for holes.
+std::optional<TableId> ColdLog::FindTight() const {
+  for (std::size_t t = 0; t < families_.size(); ++t) {
+    const Family& family = families_[t];
+    if (family.collected && family.UsedIds() > options_.ids_max / 2 &&
+        family.records - family.live > family.records / kTightShare)
+      return TableId(static_cast<std::uint32_t>(t));
+  }
+  return {};
+}
+
 // The table of the emptiest segment.
 std::optional<TableId> ColdLog::FindEmptiest() const {
   double least = 1;
   std::optional<TableId> table;
-  for (std::size_t t = 0; t < families_.size(); ++t)
+  for (std::size_t t = 0; t < families_.size(); ++t) {
+    if (!families_[t].collected) continue;
     for (const Segment& segment : families_[t].segments)
       if (const double full = Fullness(segment); full < least) {
         least = full;
         table = TableId(static_cast<std::uint32_t>(t));
       }
+  }
   return table;
 }
 

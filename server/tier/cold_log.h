@@ -28,7 +28,8 @@
 namespace tarn::server {
 
 using ColdId = std::uint32_t;
-// Ids of one table; see Append.
+// Ids of one table: as many rows of it can be on a shard's disk, less the holes between them that are not collected
+// yet.
 inline constexpr ColdId kColdIds = 1u << 27;
 
 // Whose row it is: the place of its partition and its number there.
@@ -54,6 +55,7 @@ struct ColdLogOptions {
   std::size_t segment_bytes = std::size_t{8} << 20;
   // Segments of this size that wait to be written; beyond, there is no room.
   std::uint32_t queued_segments_max = 3;
+  ColdId ids_max = kColdIds;  // of a table
 };
 
 class ColdLog {
@@ -64,16 +66,19 @@ class ColdLog {
   ColdLog(const ColdLog&) = delete;
   ColdLog& operator=(const ColdLog&) = delete;
 
-  // A table whose rows have `words` words. Before anything else of it.
-  void AddTable(TableId table, std::size_t words);
+  // A table whose rows have `words` words. Before anything else of it. `collected`: its holes are; else its rows keep
+  // their ids, and a segment goes when all of them have gone.
+  void AddTable(TableId table, std::size_t words, bool collected = true);
 
   // Whether the store keeps up. Rows may be appended all the same, but memory grows.
   bool HasRoom() const { return queued_bytes_ < options_.queued_segments_max * options_.segment_bytes; }
   // Blocks until it does. The error is the store's.
   Status WaitForRoom();
-  // Takes a row. kTooLarge when the table has all the ids that there are.
+  // Takes a row. kTooLarge when the table has all the ids that there are; before, its holes are collected.
   Expected<ColdId> Append(TableId table, RowOwner owner, const std::uint32_t* words);
   void Free(TableId table, ColdId id);
+  // All rows of the table.
+  void FreeAll(TableId table);
 
   // Whole records of ids in ascending order. Blocks for those that are not in memory.
   Status Read(TableId table, std::span<const ColdId> ids, std::uint32_t* records);
@@ -94,6 +99,7 @@ class ColdLog {
  private:
   struct Segment {
     enum class State : std::uint8_t { kFree, kOpen, kWriting, kWritten, kRemoving } state = State::kFree;
+    std::uint32_t first = 0, blocks = 0;  // its ids; `first` is its number, too
     std::uint32_t count = 0, live = 0;
     std::uint32_t readers = 0;            // fetches under way that touch it
     std::vector<std::uint64_t> alive;     // a bit a record
@@ -101,15 +107,30 @@ class ColdLog {
   };
   struct Family {
     std::size_t words = 0;
+    bool collected = true;
     std::uint32_t per_page = 1;
-    std::uint32_t capacity_log2 = 0;  // records of a segment
+    std::uint32_t capacity_log2 = 0;  // records of a segment, as a rule
+    // Ids are taken in blocks, a segment's one after the other; one that is written early gives those back that it did
+    // not need.
+    std::uint32_t block_log2 = 0;
+    std::vector<std::uint32_t> owners;  // by block: the index of its segment, or kNone
+    std::size_t free_blocks = 0;        // of those
+    std::size_t next_block = 0;         // where free ones are looked for
     std::vector<Segment> segments;
-    std::vector<std::uint32_t> free;
+    std::vector<std::uint32_t> free;  // segments without blocks
     std::uint32_t open = kNone;
+    std::uint64_t records = 0, live = 0;  // rows with their holes, and without
 
     std::size_t record_bytes() const { return (words + kOwnerWords) * sizeof(std::uint32_t); }
-    Segment& Of(ColdId id) { return segments[id >> capacity_log2]; }
-    std::uint32_t Place(ColdId id) const { return id & ((1u << capacity_log2) - 1); }
+    std::uint32_t IndexOf(ColdId id) const { return owners[id >> block_log2]; }
+    Segment& Of(ColdId id) { return segments[IndexOf(id)]; }
+    ColdId FirstId(const Segment& segment) const { return segment.first << block_log2; }
+    std::uint32_t Capacity(const Segment& segment) const { return segment.blocks << block_log2; }
+    std::size_t SegmentBlocks() const { return std::size_t{1} << (capacity_log2 - block_log2); }
+    std::uint64_t UsedIds() const { return (owners.size() - free_blocks) << block_log2; }
+  };
+  struct Blocks {
+    std::size_t first = 0, count = 0;
   };
   struct PendingFetch {
     TableId table;
@@ -121,19 +142,24 @@ class ColdLog {
   };
   static constexpr std::uint32_t kNone = 0xffffffff;
 
-  Expected<std::uint32_t> OpenSegment(Family& family);
+  Expected<std::uint32_t> OpenSegment(Family& family, TableId table);
+  Blocks FindBlocks(const Family& family) const;
+  static Blocks NextFree(const Family& family, std::size_t from, std::size_t to);
+  void TakeBlocks(Family& family, Blocks blocks, std::uint32_t owner);
+  static void GiveBlocks(Family& family, std::size_t first, std::size_t end);
   static std::size_t NextCapacity(const Family& family, std::size_t held);
   void Seal(Family& family, TableId table);
   void SealLargest();
-  void Settle(TableId table, std::uint32_t number);
-  void CopyFromMemory(const Family& family, const Segment& segment, std::uint32_t place, std::uint32_t* record) const;
-  RecordAt At(const Family& family, TableId table, ColdId id) const;
+  void Settle(TableId table, std::uint32_t index);
+  void CopyFromMemory(const Family& family, const Segment& segment, ColdId id, std::uint32_t* record) const;
+  RecordAt At(const Family& family, const Segment& segment, TableId table, ColdId id) const;
   void Begin(PendingFetch fetch);
   Status TakeStoreEvents();
   Status Deliver(PendingFetch fetch);
   Status MoveRows(const PendingFetch& fetch);
   void Collect();
   static double Fullness(const Segment& segment);
+  std::optional<TableId> FindTight() const;
   std::optional<TableId> FindEmptiest() const;
   static std::vector<std::uint32_t> EmptiestOf(const Family& family, std::size_t rows);
 
@@ -147,7 +173,7 @@ class ColdLog {
   bool collecting_ = false;
   std::size_t open_bytes_ = 0, queued_bytes_ = 0, fetch_bytes_ = 0, list_bytes_ = 0;
   std::uint64_t rows_ = 0, segments_ = 0, moved_ = 0;
-  std::uint64_t written_bytes_ = 0, live_written_bytes_ = 0;
+  std::uint64_t written_bytes_ = 0, live_written_bytes_ = 0;  // of tables that are collected
   std::vector<RecordAt> at_;
   std::vector<std::uint32_t> from_store_;
   std::vector<std::byte> read_;

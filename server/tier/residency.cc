@@ -6,6 +6,7 @@
 #include <bit>
 #include <utility>
 
+#include "core/limits.h"
 #include "server/exhaustion.h"
 
 namespace tarn::server {
@@ -25,6 +26,8 @@ constexpr std::size_t kEvictBytes = std::size_t{1} << 20;
 // Of the budget: rows that a message brings in at one go, and rows under way.
 constexpr std::size_t kSpanShare = 32, kFetchShare = 16;
 constexpr std::size_t kSpanRowsMin = 64, kSpanRowsMax = 4096;
+// Of the budget: rows copied early for a cut, which are put aside at one go (a few milliseconds).
+constexpr std::size_t kAsideShare = 32, kAsideBytesMax = std::size_t{16} << 20;
 // Tables that are looked at for memory of less worth, and how much less.
 constexpr std::size_t kCompared = 8;
 constexpr double kLessWorth = 0.67;
@@ -57,6 +60,12 @@ std::size_t Residency::memory_bytes() const {
   std::size_t bytes = log_.memory_bytes();
   for (const Table& table : tables_) bytes += table.rows->memory_bytes();
   return bytes;
+}
+
+std::uint64_t Residency::cold_rows() const {
+  std::uint64_t rows = 0;
+  for (const Table& table : tables_) rows += table.rows->cold();
+  return rows;
 }
 
 std::uint64_t Residency::resident_rows() const {
@@ -232,6 +241,44 @@ bool Residency::TakeForCut(std::vector<std::uint32_t>* records) {
 void Residency::DropForCut() {
   for_cut_.clear();
   std::ranges::replace(purposes_, Purpose::kCut, Purpose::kDropped);
+}
+
+// The cold log's table of what is put aside of a table.
+TableId Residency::AsideOf(TableId table) { return TableId(limits::kTablesMax + 1 + table.value); }
+
+ColdId Residency::PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record) {
+  if (aside_.insert(table).second) log_.AddTable(AsideOf(table), words, false);
+  if (!log_.HasRoom()) ThrowIf(log_.WaitForRoom());
+  const RowOwner owner{static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
+  const auto id = log_.Append(AsideOf(table), owner, record);
+  if (!id) throw StorageFailed(id.error());
+  return *id;
+}
+
+void Residency::FetchAsideForCut(TableId table, std::vector<ColdId> ids) {
+  ++begun_;
+  purposes_.push_back(Purpose::kCut);
+  log_.Fetch(AsideOf(table), std::move(ids));
+}
+
+void Residency::FreeAside(TableId table, std::span<const ColdId> ids) {
+  for (ColdId id : ids) log_.Free(AsideOf(table), id);
+}
+
+void Residency::FreeAllAside() {
+  for (TableId table : aside_) log_.FreeAll(AsideOf(table));
+}
+
+Error Residency::AnotherAside(TableId table, Key key, PartitionId asked) const {
+  return {ErrorCode::kCorrupt,
+          fmt::format("{}: table {}: key {} lies where one of partition {} was put: the tier's files are damaged",
+                      store_->where(), table.value, key, asked.value)};
+}
+
+std::size_t Residency::HeldForCutMax() const { return std::min(options_.limit_bytes / kAsideShare, kAsideBytesMax); }
+
+bool Residency::MustPutAside(std::size_t held_bytes) const {
+  return held_bytes > HeldForCutMax() && (log_.HasRoom() || held_bytes > 2 * HeldForCutMax());
 }
 
 void Residency::CountUses(ResidentRows* rows, std::uint64_t uses) {

@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,21 @@ class Residency : private ColdLogListener {
   bool TakeForCut(std::vector<std::uint32_t>* records);
   bool HasForCut() const { return !for_cut_.empty(); }
   void DropForCut();
+  // Rows as a cut is to have them, which it copied because they were about to change and which memory has no room for
+  // until their turn comes. `words` of a whole record. They are read by FetchAsideForCut and TakeForCut, as whole
+  // records of the key (its upper word first) and then the words, and are there until FreeAside. PutAside blocks where
+  // the disk does not keep up.
+  ColdId PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record);
+  void FetchAsideForCut(TableId table, std::vector<ColdId> ids);
+  void FreeAside(TableId table, std::span<const ColdId> ids);
+  void FreeAllAside();
+  // The key of another partition lies where one of this one was put.
+  Error AnotherAside(TableId table, Key key, PartitionId asked) const;
+  // Whether a cut that holds so many bytes of such rows in memory is to put them aside now: it may hold a 32nd of the
+  // budget, and twice that while the disk does not keep up.
+  bool MustPutAside(std::size_t held_bytes) const;
+  // Bytes that it may hold of them in any case.
+  std::size_t HeldForCutMax() const;
   // The same at once, for those who can wait: records of `owners`, which are sorted on the way.
   void Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records);
 
@@ -95,7 +111,7 @@ class Residency : private ColdLogListener {
   std::size_t SpanRows(const ResidentRows& rows) const;
   std::size_t memory_bytes() const;  // of rows and cold log
   std::uint64_t resident_rows() const;
-  std::uint64_t cold_rows() const { return log_.rows(); }
+  std::uint64_t cold_rows() const;
   std::uint64_t disk_bytes() const { return store_->disk_bytes(); }
   const ResidencyCounters& counters() const { return counters_; }
 
@@ -108,6 +124,7 @@ class Residency : private ColdLogListener {
   void OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) override;
   Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) override;
 
+  static TableId AsideOf(TableId table);
   static std::string NumbersOf(TableId table, RowOwner owner);
   bool Fits(std::size_t bytes) const;
   ResidentRows* LeastWorth(ResidentRows* self);
@@ -131,6 +148,7 @@ class Residency : private ColdLogListener {
   enum class Purpose : std::uint8_t { kRows, kCut, kDropped };
   std::deque<Purpose> purposes_;  // of fetches under way
   std::deque<std::vector<std::uint32_t>> for_cut_;
+  std::unordered_set<TableId> aside_;  // tables that have rows put aside in the log
 
   std::vector<ColdId> ids_;
   std::vector<std::uint32_t> records_;

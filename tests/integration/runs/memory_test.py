@@ -77,6 +77,17 @@ class MemoryTest(FleetCase):
                     self.assertGreater(shard["tier_evicted"], 0)
                     self.assertLessEqual(shard["process_bytes"], TOLERANCE * BUDGET)
 
+    def test_full_checkpoints_under_pushes_stay_within_the_budget(self):
+        job = self.wide_job(mode="asp", apply="immediate", durability="checkpoint", checkpoint_clocks=25, epochs=3)
+        _, most = self.run_and_watch(job, "cuts", "--set", f"storage.memory={BUDGET}", "--set",
+                                     "storage.checkpoint_chain=0")
+        shard, = self.last_of_servers(self.folder / "cuts")
+        print(f"{shard['checkpoints']} checkpoints, {shard['cut_early_bytes'] / MIB:.0f} MiB copied early: "
+              f"{most / MIB:.0f} MiB with {BUDGET / MIB:.0f} MiB", flush=True)
+        self.assertGreater(shard["checkpoints"], 2)
+        self.assertGreater(shard["cut_early_bytes"], BUDGET, "the job is too small to show anything")
+        self.assertLessEqual(most, TOLERANCE * BUDGET)
+
     def test_what_lies_on_disk_is_removed(self):
         self.run_and_watch(self.wide_job(), "removed", "--set", f"storage.memory={BUDGET}")
         left = [path for path in (self.folder / "removed/tier").rglob("*.sst")]

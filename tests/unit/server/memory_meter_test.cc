@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <semaphore>
+
+#include "server/heap_trimmer.h"
+
 namespace tarn::server {
 namespace {
 
@@ -33,16 +38,33 @@ TEST(MemoryMeterTest, WhereLittleIsWonItIsTriedLessAndLess) {
   TimeUs now = 0;
   for (TimeUs period = 1'000'000; period <= 16'000'000; period *= 2) {
     EXPECT_TRUE(meter.TrimIsDue(500 * kMiB, kBudget, now));
-    meter.Trimmed(500 * kMiB, 490 * kMiB + 1, kBudget);
+    meter.Trimmed(500 * kMiB, 490 * kMiB + 1);
     const TimeUs next = now + std::min<TimeUs>(period, 4'000'000);  // what was set before it was told
     EXPECT_FALSE(meter.TrimIsDue(500 * kMiB, kBudget, next - 1));
     now = next;
   }
   EXPECT_TRUE(meter.TrimIsDue(500 * kMiB, kBudget, now));
-  meter.Trimmed(500 * kMiB, 490 * kMiB, kBudget);
+  meter.Trimmed(500 * kMiB, 490 * kMiB);
   now += 4'000'000;
   EXPECT_TRUE(meter.TrimIsDue(500 * kMiB, kBudget, now));
   EXPECT_TRUE(meter.TrimIsDue(500 * kMiB, kBudget, now + 1'000'000)) << "much was won";
+}
+
+TEST(HeapTrimmerTest, WhoAsksDoesNotWaitAndThereIsOneAtATime) {
+  std::binary_semaphore begun(0), go_on(0);
+  std::atomic<int> trims = 0;
+  {
+    HeapTrimmer trimmer([&] {
+      ++trims;
+      begun.release();
+      go_on.acquire();
+    });
+    trimmer.Begin();
+    begun.acquire();
+    trimmer.Begin();  // returns, although the first is under way
+    go_on.release();
+  }
+  EXPECT_EQ(trims, 1);
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
 // Joining, views, heartbeats and leases (N1, N3, N5, S1), and workers that die (N6, M3, M4).
+#include <map>
+
+#include "server/tier/memory_cold_store.h"
 #include "tests/unit/server/shard_fixture.h"
 
 namespace tarn::server {
@@ -108,6 +111,33 @@ TEST_F(ShardMembershipTest, N5PausesWhenTheSchedulerIsUnheardForALease) {
   FromScheduler(HeartbeatAck{ViewVersion(1)});
   Deliver(PushOf(0, 10, 5, 2, 0));
   EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+}
+
+// What waits for its rows when the pause begins, and has them before it ends.
+TEST_F(ShardMembershipTest, N5WhatWaitsForRowsOnDiskWaitsForTheSchedulerToo) {
+  auto cold = std::make_unique<MemoryColdStore>([] {});
+  MemoryColdStore* disk = cold.get();
+  ShardOptions options;
+  options.make_tier = [&](const Job&) -> Expected<Tier> { return Tier{std::move(cold), 1}; };
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), options);
+  const auto turn = [&] {
+    while (disk->under_way() != 0) disk->RunOne();
+    shard_->OnTier(now_, &out_);
+  };
+  std::map<PartitionId, std::uint64_t> pushed;
+  for (Key key = 0; key < 200; ++key, turn()) Deliver(PushOf(0, 10, key, ++pushed[PartitionOfKey(key)], 0));
+  ASSERT_GT(shard_->rows().tier()->cold_rows(), 100u);
+  out_.clear();
+  for (Key key = 0; key < 200; ++key) Deliver(PullOf(0, 10, key, 0, key + 1));
+  const std::size_t answered = Take<PullReply>().size();
+  ASSERT_LT(answered, 200u);
+  now_ += 10'000'001;
+  turn();
+  turn();
+  EXPECT_TRUE(out_.empty());
+  FromScheduler(HeartbeatAck{ViewVersion(1)});
+  for (int i = 0; i < 200; ++i) turn();
+  EXPECT_EQ(Take<PullReply>().size(), 200 - answered);
 }
 
 TEST_F(ShardMembershipTest, N6M3AFencedWorkerIsRefusedAndReported) {

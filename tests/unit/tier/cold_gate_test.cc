@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
+#include "core/hash.h"
 #include "server/tier/memory_cold_store.h"
 
 namespace tarn::server {
@@ -34,6 +38,12 @@ class ColdGateTest : public testing::Test {
     store_->RunOne();
     tier_->Poll();
   }
+  std::vector<ColdGate::Waiting> TakeReady(ColdGate* gate) {
+    return gate->TakeReady([this](FetchTicket ticket) {
+      ++looks_;
+      return tier_->Ended(ticket);
+    });
+  }
   static Message PullOf(std::uint64_t request, std::size_t key_bytes = 8) {
     Message message;
     message.body = Pull{.request = RequestId(request)};
@@ -48,6 +58,7 @@ class ColdGateTest : public testing::Test {
   std::unique_ptr<Residency> tier_;
   ResidentRows* rows_ = nullptr;
   std::uint32_t next_row_ = 0;
+  std::size_t looks_ = 0;  // at whether a fetch has ended
 };
 
 TEST_F(ColdGateTest, KeepsTheOrderOfAPeerAndLetsOthersPass) {
@@ -60,14 +71,14 @@ TEST_F(ColdGateTest, KeepsTheOrderOfAPeerAndLetsOthersPass) {
   ASSERT_TRUE(gate.Add(a, &second, 0));  // its rows are here, but it is behind the first
   ASSERT_TRUE(gate.Add(b, &others, early));
   EXPECT_TRUE(gate.Holds(a));
-  EXPECT_TRUE(gate.TakeReady(*tier_).empty());
+  EXPECT_TRUE(TakeReady(&gate).empty());
   EndOne();
-  auto ready = gate.TakeReady(*tier_);
+  auto ready = TakeReady(&gate);
   ASSERT_EQ(ready.size(), 1u);
   EXPECT_EQ(RequestOf(ready[0]), 3u);
   EXPECT_FALSE(gate.Holds(b));
   EndOne();
-  ready = gate.TakeReady(*tier_);
+  ready = TakeReady(&gate);
   ASSERT_EQ(ready.size(), 2u);
   EXPECT_EQ(RequestOf(ready[0]), 1u);
   EXPECT_EQ(RequestOf(ready[1]), 2u);
@@ -127,11 +138,68 @@ TEST_F(ColdGateTest, BeginsFetchesInOrderWhenThereIsRoom) {
   };
   gate.BeginFetches(begin);
   EXPECT_EQ(asked, (std::vector<std::uint64_t>{1, 2}));
-  EXPECT_TRUE(gate.TakeReady(*tier_).empty());
+  EXPECT_TRUE(TakeReady(&gate).empty());
   EndOne();
-  EXPECT_EQ(gate.TakeReady(*tier_).size(), 1u);
+  EXPECT_EQ(TakeReady(&gate).size(), 1u);
   gate.BeginFetches(begin);
   EXPECT_EQ(asked, (std::vector<std::uint64_t>{1, 2, 2, 3}));
+}
+
+TEST_F(ColdGateTest, WhatIsNotReadyTakesNoTime) {
+  ColdGate gate;
+  for (std::uint64_t n = 0; n < 100; ++n)
+    for (std::uint64_t request = 1; request <= 10; ++request) {
+      Message message = PullOf(request);
+      ASSERT_TRUE(gate.Add(Peer(n), &message, request == 1 ? NextTicket() : 0));
+    }
+  for (int turn = 0; turn < 100; ++turn) EXPECT_TRUE(TakeReady(&gate).empty());
+  EXPECT_EQ(looks_, 100u);
+  EndOne();
+  EXPECT_EQ(TakeReady(&gate).size(), 10u);
+  EXPECT_LT(looks_, 120u);
+}
+
+// Against a plain list of all that waits.
+TEST_F(ColdGateTest, IsAListInWhichPeersWaitForThemselves) {
+  struct Waits {
+    Peer from;
+    std::uint64_t request;
+    FetchTicket ticket;
+  };
+  ColdGate gate;
+  std::vector<Waits> list;
+  SplitMix random(5);
+  for (std::uint64_t step = 1; step <= 3000; ++step) {
+    if (random.Chance(0.6) && next_row_ < 150) {
+      const Peer from(random.Below(6));
+      const FetchTicket ticket = random.Chance(0.3) ? 0 : random.Chance(0.3) ? ColdGate::kNotBegun : NextTicket();
+      Message message = PullOf(step);
+      ASSERT_TRUE(gate.Add(from, &message, ticket));
+      list.push_back({from, step, ticket});
+    } else if (random.Chance(0.3)) {
+      gate.BeginFetches([&](const Message& message) {
+        const FetchTicket ticket = random.Chance(0.2) ? ColdGate::kNotBegun : FetchTicket{random.Below(next_row_ + 1)};
+        std::ranges::find(list, std::get<Pull>(message.body).request.value, &Waits::request)->ticket = ticket;
+        return ticket;
+      });
+    } else {
+      EndOne();
+    }
+    std::set<Peer> held;
+    std::vector<std::uint64_t> expected;
+    std::erase_if(list, [&](const Waits& one) {
+      if (held.contains(one.from) || one.ticket == ColdGate::kNotBegun || !tier_->Ended(one.ticket)) {
+        held.insert(one.from);
+        return false;
+      }
+      expected.push_back(one.request);
+      return true;
+    });
+    std::vector<std::uint64_t> taken;
+    for (const ColdGate::Waiting& one : TakeReady(&gate)) taken.push_back(RequestOf(one));
+    ASSERT_EQ(taken, expected) << "step " << step;
+    ASSERT_EQ(gate.size(), list.size());
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/hash.h"
 #include "server/tier/memory_cold_store.h"
@@ -150,6 +151,59 @@ TEST_F(ColdLogTest, WhatWasSealedEarlyIsNoHole) {
   EXPECT_LT(store_.disk_bytes(), full * 9 / 10);
   Read(kWide, 1);
   Read(kNarrow, 1);
+}
+
+// Many tables: each segment is written long before it is full.
+TEST_F(ColdLogTest, ASegmentThatIsWrittenEarlyKeepsOnlyTheIdsOfItsRows) {
+  constexpr std::uint32_t kTables = 26;
+  constexpr ColdId kIds = 1 << 17;
+  ColdLog log(&store_, this, {.segment_bytes = 8 * kSegmentBytes, .ids_max = kIds});
+  for (std::uint32_t t = 0; t < kTables; ++t) log.AddTable(TableId(t), kNarrowWords);
+  const std::uint32_t words[kNarrowWords] = {1, 2, 3};
+  std::uint32_t rows = 0;
+  Expected<ColdId> id = 0;
+  std::set<ColdId> ids;
+  while (true) {
+    const std::uint32_t table = rng_.Chance(0.9) ? 0 : 1 + static_cast<std::uint32_t>(rng_.Below(kTables - 1));
+    id = log.Append(TableId(table), {7, rows}, words);
+    if (!id) break;
+    if (table == 0) {
+      ++rows;
+      ASSERT_TRUE(ids.insert(*id).second);
+      ASSERT_LT(*id, kIds);
+    }
+    store_.RunOne();
+    ASSERT_TRUE(log.Poll());
+  }
+  EXPECT_GT(rows, kIds * 3 / 4);
+  EXPECT_EQ(id.error().code, ErrorCode::kTooLarge);
+  EXPECT_NE(id.error().message.find(" rows and 0 holes"), std::string::npos) << id.error().message;
+}
+
+// Beside a table of long rows the holes of short ones are few bytes; their ids are few as well.
+TEST_F(ColdLogTest, HolesOfATableAreCollectedBeforeItsIdsEnd) {
+  constexpr std::uint32_t kRows = 2000;
+  ColdLog log(&store_, this, {.segment_bytes = kSegmentBytes, .ids_max = 1 << 13});
+  log.AddTable(kNarrow, kNarrowWords);
+  log.AddTable(kWide, kWideWords);
+  const std::vector<std::uint32_t> wide(kWideWords);
+  for (std::uint32_t i = 0; i < 400; ++i) {
+    ASSERT_TRUE(log.WaitForRoom());
+    ASSERT_TRUE(log.Append(kWide, {7, i}, wide.data()));
+  }
+  for (std::uint32_t i = 0; i < 40 * kRows; ++i) {
+    const auto number = i < kRows ? i : static_cast<std::uint32_t>(rng_.Below(kRows));
+    if (i >= kRows) log.Free(kNarrow, rows_.at({kNarrow, number}).id);
+    ASSERT_TRUE(log.WaitForRoom());
+    std::vector<std::uint32_t> words(kNarrowWords, number);
+    const auto id = log.Append(kNarrow, {7, number}, words.data());
+    ASSERT_TRUE(id) << id.error().message;
+    rows_[{kNarrow, number}] = {*id, std::move(words)};
+    if (i % 16 != 0) continue;
+    store_.RunOne();
+    ASSERT_TRUE(log.Poll());
+  }
+  EXPECT_GT(log.moved(), 0u);
 }
 
 // Rows come faster than they are written, all the time, and leave holes.

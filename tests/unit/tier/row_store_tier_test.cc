@@ -252,6 +252,59 @@ TEST_F(RowStoreTierTest, CutsHoldTheRowsOfTheirMoment) {
   EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
 }
 
+// Every row changes before the walk comes to it.
+TEST_F(RowStoreTierTest, WhatACutCopiesEarlyWaitsOnDisk) {
+  for (const bool drop : {false, true}) {
+    Open(kLimit);
+    for (int i = 0; i < 1500; ++i) Step();
+    while (cold_->under_way() != 0) Turn();
+    const std::uint64_t before = tiered_->tier()->disk_bytes();
+    std::vector<TableRows> cuts[2] = {tiered_->BeginCut(), plain_->BeginCut()};
+    std::vector<CutRows> chunks[2];
+    while (!plain_->ContinueCut(1 << 20, &chunks[1])) {
+    }
+    std::size_t most = 0;
+    for (int i = 0; i < 40; ++i) {
+      for (const TableSpec& spec : specs_) Push(spec, SomeKeys(spec, 500));
+      most = std::max(most, tiered_->cut_held_bytes());
+      Turn();
+    }
+    EXPECT_LT(most, kLimit / 8);
+    EXPECT_GT(tiered_->cut_early_bytes(), 2 * kLimit);
+    if (drop) {
+      tiered_->DropCut();
+    } else {
+      while (!tiered_->ContinueCut(5000, &chunks[0]))
+        if (tiered_->cut_waits()) Turn();
+      for (int i = 0; i < 2; ++i) Collect(std::move(chunks[i]), &cuts[i]);
+      for (std::size_t t = 0; t < cuts[0].size(); ++t)
+        for (std::size_t p = 0; p < cuts[0][t].partitions.size(); ++p)
+          ASSERT_EQ(ByKey(cuts[0][t], p), ByKey(cuts[1][t], p)) << "table " << t;
+    }
+    EXPECT_EQ(tiered_->cut_held_bytes(), 0u);
+    while (cold_->under_way() != 0) Turn();
+    EXPECT_LT(tiered_->tier()->disk_bytes(), before + kLimit);
+    EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
+  }
+}
+
+TEST_F(RowStoreTierTest, WhatTheDiskSaysOfARowCopiedEarlyIsNotBelieved) {
+  for (int i = 0; i < 1500; ++i) Step();
+  (void)tiered_->BeginCut();
+  for (int i = 0; i < 40; ++i) Push(specs_[0], SomeKeys(specs_[0], 500));
+  while (cold_->under_way() != 0) Turn();
+  cold_->Forge([](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0xff}); });
+  const Status status = CatchExhaustion([&] {
+    std::vector<CutRows> chunks;
+    while (!tiered_->ContinueCut(100'000, &chunks)) {
+      cold_->RunOne();
+      tiered_->Tend(0);
+    }
+  });
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
+}
+
 // No client of ours does that.
 TEST_F(RowStoreTierTest, AMessageMayNameAKeyTwice) {
   const TableSpec& spec = specs_[0];
