@@ -1,0 +1,52 @@
+// What the tests of a GPU's operations share: a stream, or a skip that says why there is none, and arrays there and
+// back.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/stream.h"
+#include "tests/unit/kernels/kernel_test_util.h"
+
+namespace tarn::kernels {
+
+class GpuFixture : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto stream = Stream::Make();
+    if (!stream) GTEST_SKIP() << stream.error().message;
+    stream_ = std::move(*stream);
+  }
+
+  Stream& stream() { return *stream_; }
+
+  template <typename T>
+  DeviceBuffer Upload(const std::vector<T>& values) {
+    auto buffer = DeviceBuffer::Allocate(stream(), values.size() * sizeof(T), "a test's array");
+    EXPECT_TRUE(buffer.has_value()) << buffer.error().message;
+    CopyToDevice(stream(), values.data(), values.size() * sizeof(T), buffer->data());
+    return std::move(*buffer);
+  }
+
+  template <typename T>
+  std::vector<T> Download(DeviceBuffer& buffer) {
+    std::vector<T> values(buffer.size() / sizeof(T));
+    CopyToHost(stream(), buffer.data(), buffer.size(), values.data());
+    const Status status = stream().Wait();
+    EXPECT_TRUE(status.has_value()) << status.error().message;
+    return values;
+  }
+
+ private:
+  std::unique_ptr<Stream> stream_;
+};
+
+// Of a NaN only that it is one.
+inline void ExpectSameNumbers(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_TRUE(SameBits({a[i]}, {b[i]}) || (std::isnan(a[i]) && std::isnan(b[i]))) << i << ": " << a[i] << " " << b[i];
+}
+
+}  // namespace tarn::kernels
