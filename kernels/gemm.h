@@ -15,6 +15,8 @@
 
 namespace tarn::kernels {
 
+class Stream;  // kernels/stream.h
+
 enum class Transpose : bool { kNo = false, kYes = true };
 
 // op(A) is m x k, op(B) is k x n, C is m x n.
@@ -38,7 +40,8 @@ void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float bet
 // processor without bf16 instructions the same is done with fp32 ones, slower than Gemm.
 void GemmBf16(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride);
 
-// x: rows x in, w: out x in, bias: out, y: rows x out, all packed. With kBf16 every product below is a GemmBf16.
+// x: rows x in, w: out x in, bias: out, y: rows x out, all packed. With kBf16 every product below is a GemmBf16; kTf32
+// and kFp16 are for GPUs, and kFp32 here.
 struct LinearShape {
   std::size_t rows = 0;
   std::size_t in = 0;
@@ -56,5 +59,16 @@ void LinearForward(const LinearShape& shape, const float* x, const float* w, con
 // All three are overwritten.
 void LinearBackward(const LinearShape& shape, const float* x, const float* w, const float* y, bool relu, float* dy,
                     float* dx, float* dw, float* dbias);
+
+// On a GPU, the same: by cuBLASLt, whose sums have an order of their own, so that the bits are not the CPU's. With
+// kBf16 and kFp16 the factors are rounded on the way, into memory that the stream keeps; what already is 16 bits wide,
+// and whole layers with their masks, go through kernels/device_gemm.h, which is faster.
+void Gemm(Stream& stream, const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c,
+          std::size_t c_stride);
+void GemmBf16(Stream& stream, const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride);
+void LinearForward(Stream& stream, const LinearShape& shape, const float* x, const float* w, const float* bias,
+                   bool relu, float* y);
+void LinearBackward(Stream& stream, const LinearShape& shape, const float* x, const float* w, const float* y, bool relu,
+                    float* dy, float* dx, float* dw, float* dbias);
 
 }  // namespace tarn::kernels

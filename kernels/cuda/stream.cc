@@ -4,18 +4,30 @@
 
 #include <utility>
 
+#include "kernels/cuda/gemm_state.h"
 #include "kernels/cuda/native.h"
 
 namespace tarn::kernels {
 
+Stream::Native::Native() = default;
+
 Stream::Native::~Native() {
+  gemm.reset();
   if (workspace != nullptr) cudaFreeAsync(workspace, stream);
   if (blas != nullptr) cublasLtDestroy(blas);
   if (stream != nullptr) cudaStreamDestroy(stream);
 }
 
+std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const {
+  cudaGetLastError();
+  std::size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  return fmt::format("no memory for {}: {} bytes asked for, {} of {} free: {}", what, bytes, free, total,
+                     cudaGetErrorString(error));
+}
+
 Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
-  const auto unavailable = [device](const char* what, const char* why) {
+  const auto unavailable = [device](std::string_view what, std::string_view why) {
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: cannot {}: {}", device, what, why));
   };
   int devices = 0;
@@ -33,7 +45,8 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
     return unavailable("start cuBLAS", cublasLtGetStatusString(status));
   if (const cudaError_t error = cudaMallocAsync(&native->workspace, Native::kWorkspaceBytes, native->stream);
       error != cudaSuccess)
-    return unavailable("get memory for matrix products", cudaGetErrorString(error));
+    return unavailable("start", native->NoMemory("the workspace of matrix products", Native::kWorkspaceBytes, error));
+  native->gemm = std::make_unique<GemmState>(native->stream);
   return std::unique_ptr<Stream>(new Stream(std::move(native)));
 }
 
@@ -45,7 +58,7 @@ Status Stream::Wait() {
   if (native_->failed == nullptr) return {};
   const char* failed = std::exchange(native_->failed, nullptr);
   return Fail(ErrorCode::kInternal,
-              fmt::format("GPU {}: {}: {}", native_->device, failed, std::exchange(native_->reason, nullptr)));
+              fmt::format("GPU {}: {}: {}", native_->device, failed, std::exchange(native_->reason, {})));
 }
 
 std::string Stream::device_name() const {
@@ -61,10 +74,8 @@ Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes,
   const cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, stream.native().stream);
   if (error == cudaSuccess) return buffer;
   buffer.data_ = nullptr;
-  std::size_t free = 0, total = 0;
-  cudaMemGetInfo(&free, &total);
-  return Fail(ErrorCode::kIo, fmt::format("GPU {}: no memory for {}: {} bytes asked for, {} of {} free: {}",
-                                          stream.native().device, what, bytes, free, total, cudaGetErrorString(error)));
+  const Stream::Native& native = stream.native();
+  return Fail(ErrorCode::kIo, fmt::format("GPU {}: {}", native.device, native.NoMemory(what, bytes, error)));
 }
 
 DeviceBuffer::~DeviceBuffer() {

@@ -1,0 +1,152 @@
+#include "kernels/hot_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kernels/hot_rows_layout.h"
+
+namespace tarn::kernels {
+namespace {
+
+static_assert(kNoSlot == hot::kNone);
+
+class HostHotRows final : public HotRows {
+ public:
+  HostHotRows(const HotRowsOptions& options, std::uint32_t buckets)
+      : batch_keys_max_(options.batch_keys_max),
+        digests_(std::size_t{buckets} * hot::kWays, hot::kNoDigest),
+        keys_(digests_.size()),
+        stamps_(digests_.size()),
+        scores_(digests_.size()),
+        pins_(digests_.size()),
+        rows_(digests_.size() * options.dim) {
+    table_ = {.dim = options.dim,
+              .buckets = buckets,
+              .counts = options.score == HotScore::kLfu,
+              .digests = digests_.data(),
+              .keys = keys_.data(),
+              .stamps = stamps_.data(),
+              .scores = scores_.data(),
+              .pins = pins_.data(),
+              .rows = rows_.data()};
+  }
+
+  void Find(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots, std::uint32_t* missing,
+            std::uint32_t* missing_count) override {
+    TARN_CHECK(n <= batch_keys_max_, "a batch is as large as was said");
+    ++now_;
+    *missing_count = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint32_t slot = SlotOf(keys[i]);
+      const bool hit = slot != kNoSlot && hot::IsYoungEnough(table_.stamps[slot], least.value);
+      slots[i] = hit ? slot : kNoSlot;
+      if (!hit) {
+        missing[(*missing_count)++] = static_cast<std::uint32_t>(i);
+        continue;
+      }
+      ++table_.pins[slot];
+      table_.scores[slot] = hot::NextScore(table_.counts, table_.scores[slot], now_);
+    }
+  }
+
+  void Insert(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots) override {
+    TARN_CHECK(n <= batch_keys_max_, "a batch is as large as was said");
+    for (std::size_t i = 0; i < n; ++i)
+      if (slots[i] == kNoSlot) slots[i] = Place(keys[i], least);
+  }
+
+  void Fill(std::size_t n, const std::uint32_t* positions, const std::uint32_t* slots, const float* rows,
+            Clock version) override {
+    for (std::size_t j = 0; j < n; ++j) {
+      const std::uint32_t slot = slots[positions == nullptr ? j : positions[j]];
+      if (slot == kNoSlot) continue;
+      std::memcpy(RowAt(slot), rows + j * table_.dim, table_.dim * sizeof(float));
+      table_.stamps[slot] = version.value + 1;
+    }
+  }
+
+  void Read(std::size_t n, const std::uint32_t* slots, float* out) override {
+    for (std::size_t i = 0; i < n; ++i)
+      if (slots[i] != kNoSlot) std::memcpy(out + i * table_.dim, RowAt(slots[i]), table_.dim * sizeof(float));
+  }
+
+  void Unpin(std::size_t n, const std::uint32_t* slots) override {
+    for (std::size_t i = 0; i < n; ++i) {
+      if (slots[i] == kNoSlot) continue;
+      TARN_CHECK(table_.pins[slots[i]] != 0, "a slot is unpinned as often as it was pinned");
+      --table_.pins[slots[i]];
+    }
+  }
+
+  void Evict(std::size_t n, const Key* keys) override {
+    for (std::size_t i = 0; i < n; ++i)
+      if (const std::uint32_t slot = SlotOf(keys[i]); slot != kNoSlot) table_.digests[slot] = hot::kNoDigest;
+  }
+
+  void Clear() override { std::fill(digests_.begin(), digests_.end(), hot::kNoDigest); }
+
+  void Age() override {
+    if (!table_.counts) return;
+    for (std::uint32_t& score : scores_) score /= 2;
+  }
+
+  const float* rows() const override { return table_.rows; }
+  std::uint64_t capacity() const override { return digests_.size(); }
+
+ private:
+  float* RowAt(std::uint32_t slot) const { return table_.rows + std::size_t{slot} * table_.dim; }
+
+  // Where `key` is kept, or kNoSlot.
+  std::uint32_t SlotOf(Key key) const {
+    const std::uint64_t hash = hot::HashOf(key);
+    const std::uint32_t first = hot::BucketOf(hash, table_.buckets) * hot::kWays;
+    for (std::uint32_t slot = first; slot < first + hot::kWays; ++slot)
+      if (table_.digests[slot] == hot::DigestOf(hash) && table_.keys[slot] == key) return slot;
+    return kNoSlot;
+  }
+
+  // The slot of the bucket that is taken next, or kNoSlot.
+  std::uint32_t Victim(std::uint32_t bucket, Clock least) const {
+    std::uint64_t lowest = hot::kPinned;
+    std::uint32_t victim = kNoSlot;
+    for (std::uint32_t slot = bucket * hot::kWays; slot < (bucket + 1) * hot::kWays; ++slot) {
+      const std::uint64_t rank =
+          hot::RankOf(table_.digests[slot], table_.pins[slot], table_.stamps[slot], table_.scores[slot], least.value);
+      if (rank < lowest) lowest = rank, victim = slot;
+    }
+    return victim;
+  }
+
+  // A pinned slot for a row of `key` that is still to come, or kNoSlot.
+  std::uint32_t Place(Key key, Clock least) {
+    const std::uint64_t hash = hot::HashOf(key);
+    std::uint32_t slot = SlotOf(key);
+    if (slot != kNoSlot && table_.pins[slot] != 0) table_.digests[slot] = hot::kNoDigest;
+    if (slot == kNoSlot || table_.pins[slot] != 0) slot = Victim(hot::BucketOf(hash, table_.buckets), least);
+    if (slot == kNoSlot) return kNoSlot;
+    table_.digests[slot] = hot::DigestOf(hash);
+    table_.keys[slot] = key;
+    table_.stamps[slot] = least.value + 1;
+    table_.scores[slot] = hot::FirstScore(table_.counts, now_);
+    table_.pins[slot] = 1;
+    return slot;
+  }
+
+  hot::Table table_;
+  std::uint32_t batch_keys_max_;
+  std::uint32_t now_ = 0;  // Finds so far
+  std::vector<std::uint8_t> digests_;
+  std::vector<std::uint64_t> keys_, stamps_;
+  std::vector<std::uint32_t> scores_, pins_;
+  std::vector<float> rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<HotRows> MakeHotRows(const HotRowsOptions& options) {
+  TARN_CHECK(options.batch_keys_max < (1u << 31), "positions have 31 bits");
+  return std::make_unique<HostHotRows>(options, hot::BucketsFor(options.rows));
+}
+
+}  // namespace tarn::kernels

@@ -1,0 +1,233 @@
+#include "kernels/gemm.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/error.h"
+#include "kernels/cuda/gemm_launch.h"
+#include "kernels/cuda/gemm_state.h"
+#include "kernels/device_gemm.h"
+#include "kernels/elementwise.h"
+
+namespace tarn::kernels {
+namespace {
+
+// What factors are held in.
+Element ElementOf(Precision precision) {
+  if (precision == Precision::kBf16) return Element::kBf16;
+  return precision == Precision::kFp16 ? Element::kFp16 : Element::kFp32;
+}
+
+void Check(const Product& p) {
+  TARN_CHECK(p.a.element == p.b.element, "cuBLASLt multiplies what is alike");
+  TARN_CHECK(p.a.element == Element::kFp32 || p.a.element == ElementOf(p.precision), "16 bits of another precision");
+  TARN_CHECK(p.c.element == Element::kFp32 || p.c.element == ElementOf(p.precision), "16 bits of another precision");
+  TARN_CHECK(p.epilogue == Epilogue::kNone || (p.alpha == 1.0f && p.beta == 0.0f), "an epilogue is of the product");
+  TARN_CHECK(p.epilogue != Epilogue::kBiasGradient || p.a.transpose == Transpose::kYes, "its columns are summed");
+}
+
+// A matrix as it lies in memory, and where its rounded copy goes: rows that are multiples of 16 bytes.
+struct Rounding {
+  Rounding(std::size_t m, std::size_t n, const DeviceMatrixIn& matrix)
+      : rows(matrix.transpose == Transpose::kYes ? n : m),
+        columns(matrix.transpose == Transpose::kYes ? m : n),
+        stride((columns + 7) / 8 * 8),
+        bytes((rows * stride * sizeof(std::uint16_t) + 255) / 256 * 256) {}
+  std::size_t rows, columns, stride, bytes;
+};
+
+// The stream's memory for rounded factors, at least so large; null if there is not so much, which is noted.
+std::byte* FactorMemory(Stream::Native& native, const Product& p, std::size_t bytes) {
+  constexpr const char* kWhat = "rounding the factors of a matrix product";
+  GemmState& state = *native.gemm;
+  if (state.factor_bytes >= bytes) return static_cast<std::byte*>(state.factors);
+  if (IsCapturing(native)) {
+    native.Note("needs memory: it must have run once before it is captured", kWhat);
+    return nullptr;
+  }
+  if (state.factors != nullptr) native.Note(cudaFreeAsync(std::exchange(state.factors, nullptr), native.stream), kWhat);
+  state.factor_bytes = 0;
+  if (const cudaError_t error = cudaMallocAsync(&state.factors, bytes, native.stream); error != cudaSuccess) {
+    state.factors = nullptr;
+    const auto [m, n, k] = p.shape;
+    native.Note(native.NoMemory(fmt::format("the 16-bit factors of a product {} x {} x {}", m, n, k), bytes, error),
+                kWhat);
+    return nullptr;
+  }
+  state.factor_bytes = bytes;
+  return static_cast<std::byte*>(state.factors);
+}
+
+void Round(Stream::Native& native, Element element, const Rounding& rounding, std::byte* to, DeviceMatrixIn* matrix) {
+  auto* const out = reinterpret_cast<std::uint16_t*>(to);
+  native.Note(cuda::RoundMatrix(native.stream, rounding.rows, rounding.columns, static_cast<const float*>(matrix->data),
+                                matrix->stride, element, out, rounding.stride),
+              "rounding a factor");
+  *matrix = {out, element, rounding.stride, matrix->transpose};
+}
+
+// Factors that are wider than the precision become what it multiplies. Whether that could be done.
+bool RoundFactors(Stream::Native& native, Product* p) {
+  const Element element = ElementOf(p->precision);
+  if (p->a.element == element) return true;
+  const Rounding a(p->shape.m, p->shape.k, p->a), b(p->shape.k, p->shape.n, p->b);
+  std::byte* const memory = FactorMemory(native, *p, a.bytes + b.bytes);
+  if (memory == nullptr) return false;
+  Round(native, element, a, memory, &p->a);
+  Round(native, element, b, memory + a.bytes, &p->b);
+  return true;
+}
+
+// Where nothing is multiplied.
+void MultiplyEmpty(Stream::Native& native, const Product& p) {
+  native.Note(cuda::ScaleMatrix(native.stream, p.shape.m, p.shape.n, p.beta, p.c), "a matrix product");
+  native.Note(RunEpilogue(native, p), "the epilogue of a matrix product");
+}
+
+}  // namespace
+
+void Multiply(Stream& stream, const Product& product) {
+  Check(product);
+  Stream::Native& native = stream.native();
+  native.Note(cudaSetDevice(native.device), "a matrix product");
+  if (product.shape.m == 0 || product.shape.n == 0 || product.shape.k == 0) return MultiplyEmpty(native, product);
+  Product rounded = product;
+  if (!RoundFactors(native, &rounded)) return;
+  if (const GemmPlan* plan = PlanOf(native, rounded); plan != nullptr) RunPlan(native, *plan, rounded);
+}
+
+void UseGemmAlgorithms(Stream& stream, GemmAlgorithms* algorithms) {
+  stream.native().gemm->algorithms = algorithms;
+  stream.native().gemm->plans.clear();
+}
+
+GemmAlgorithms MakeGemmAlgorithms(Stream& stream) { return {stream.device_name(), cublasLtGetVersion()}; }
+
+namespace {
+
+DeviceMatrixIn In(const MatrixIn& m) { return {m.data, Element::kFp32, m.stride, m.transpose}; }
+
+// The products of a layer whose activations are `element`s.
+Product ForwardProduct(const LinearShape& shape, Element element, const void* x, const void* w, const void* bias,
+                       void* y) {
+  return {.shape = {.m = shape.rows, .n = shape.out, .k = shape.in},
+          .precision = shape.precision,
+          .a = {x, element, shape.in},
+          .b = {w, element, shape.in, Transpose::kYes},
+          .c = {y, element, shape.out},
+          .bias = const_cast<void*>(bias)};  // these epilogues only read it
+}
+
+void Forward(Stream& stream, Product product, bool relu, std::uint32_t* mask) {
+  const bool bias = product.bias != nullptr;
+  if (mask != nullptr)
+    product.epilogue = bias ? Epilogue::kReluBiasMask : Epilogue::kReluMask;
+  else if (relu)
+    product.epilogue = bias ? Epilogue::kReluBias : Epilogue::kRelu;
+  else
+    product.epilogue = bias ? Epilogue::kBias : Epilogue::kNone;
+  product.mask = mask;
+  Multiply(stream, product);
+}
+
+// dw = dy^T x and dbias.
+template <typename T>
+void BackwardWeights(Stream& stream, const LinearShape& shape, Element element, const LinearGradients<T>& arrays) {
+  const auto [rows, in, out, precision] = shape;
+  // The bias's gradient is of dy as it is, not as it is rounded for the product.
+  const bool apart = arrays.dbias != nullptr && element != ElementOf(precision);
+  const bool together = arrays.dbias != nullptr && !apart;
+  Multiply(stream, {.shape = {.m = out, .n = in, .k = rows},
+                    .precision = precision,
+                    .a = {arrays.dy, element, out, Transpose::kYes},
+                    .b = {arrays.x, element, in},
+                    .c = {arrays.dw, Element::kFp32, in},
+                    .epilogue = together ? Epilogue::kBiasGradient : Epilogue::kNone,
+                    .bias = arrays.dbias});
+  if (!apart) return;
+  Stream::Native& native = stream.native();
+  native.Note(cuda::SumColumns(native.stream, rows, out, arrays.dy, element, out, arrays.dbias, Element::kFp32,
+                               static_cast<float*>(native.workspace), Stream::Native::kWorkspaceBytes / sizeof(float)),
+              "a bias gradient");
+}
+
+// dx = dy w, before the ReLU that made x if its mask is there.
+template <typename T>
+void BackwardInputs(Stream& stream, const LinearShape& shape, Element element, const LinearGradients<T>& arrays) {
+  const auto [rows, in, out, precision] = shape;
+  TARN_CHECK(arrays.x_bias_gradient == nullptr || arrays.x_mask != nullptr || rows == 0, "it is behind the mask");
+  Epilogue epilogue = arrays.x_mask == nullptr ? Epilogue::kNone : Epilogue::kReluGradient;
+  if (arrays.x_bias_gradient != nullptr) epilogue = Epilogue::kReluBiasGradient;
+  Multiply(stream, {.shape = {.m = rows, .n = in, .k = out},
+                    .precision = precision,
+                    .a = {arrays.dy, element, out},
+                    .b = {arrays.w, element, in},
+                    .c = {arrays.dx, element, in},
+                    .epilogue = epilogue,
+                    .bias = arrays.x_bias_gradient,
+                    .mask = const_cast<std::uint32_t*>(arrays.x_mask)});  // these epilogues only read it
+}
+
+template <typename T>
+void Backward(Stream& stream, const LinearShape& shape, Element element, const LinearGradients<T>& arrays) {
+  BackwardWeights(stream, shape, element, arrays);
+  // Of no rows dx may be null, and its sums are still 0.
+  if (arrays.dx != nullptr || arrays.x_bias_gradient != nullptr) BackwardInputs(stream, shape, element, arrays);
+}
+
+// Of activations of 16 bits.
+Element HalfOf(const LinearShape& shape) {
+  const Element element = ElementOf(shape.precision);
+  TARN_CHECK(element != Element::kFp32, "16 bits are bf16 or fp16");
+  return element;
+}
+
+}  // namespace
+
+void Gemm(Stream& stream, const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c,
+          std::size_t c_stride) {
+  Multiply(stream,
+           {.shape = shape, .a = In(a), .b = In(b), .c = {c, Element::kFp32, c_stride}, .alpha = alpha, .beta = beta});
+}
+
+void GemmBf16(Stream& stream, const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
+  Multiply(stream,
+           {.shape = shape, .precision = Precision::kBf16, .a = In(a), .b = In(b), .c = {c, Element::kFp32, c_stride}});
+}
+
+void LinearForward(Stream& stream, const LinearShape& shape, const float* x, const float* w, const float* bias,
+                   bool relu, float* y) {
+  Forward(stream, ForwardProduct(shape, Element::kFp32, x, w, bias, y), relu, nullptr);
+}
+
+void LinearForward(Stream& stream, const LinearShape& shape, const float* x, const float* w, const float* bias,
+                   float* y, std::uint32_t* mask) {
+  Forward(stream, ForwardProduct(shape, Element::kFp32, x, w, bias, y), true, mask);
+}
+
+void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
+                   const std::uint16_t* bias, std::uint16_t* y, std::uint32_t* mask) {
+  Forward(stream, ForwardProduct(shape, HalfOf(shape), x, w, bias, y), true, mask);
+}
+
+void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
+                   const std::uint16_t* bias, bool relu, std::uint16_t* y) {
+  Forward(stream, ForwardProduct(shape, HalfOf(shape), x, w, bias, y), relu, nullptr);
+}
+
+void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<float>& arrays) {
+  Backward(stream, shape, Element::kFp32, arrays);
+}
+
+void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<std::uint16_t>& arrays) {
+  Backward(stream, shape, HalfOf(shape), arrays);
+}
+
+void LinearBackward(Stream& stream, const LinearShape& shape, const float* x, const float* w, const float* y, bool relu,
+                    float* dy, float* dx, float* dw, float* dbias) {
+  if (relu) ReluBackward(stream, shape.rows * shape.out, y, dy);
+  LinearBackward(stream, shape, LinearGradients<float>{.x = x, .w = w, .dy = dy, .dw = dw, .dbias = dbias, .dx = dx});
+}
+
+}  // namespace tarn::kernels

@@ -1,0 +1,35 @@
+// What a matrix product on a GPU needs beside cuBLASLt, as kernels/cuda/launch.h. Matrices are row-major, strides in
+// elements.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/device_gemm.h"
+
+namespace tarn::kernels::cuda {
+
+// Rounds a matrix of floats to 16 bits.
+cudaError_t RoundMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns, const float* in,
+                        std::size_t in_stride, Element element, std::uint16_t* out, std::size_t out_stride);
+
+// c *= factor; 0 writes without reading.
+cudaError_t ScaleMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns, float factor,
+                        const DeviceMatrix& c);
+
+// c += bias, if there is one; then, if relu, max(c, 0); then, if there is a mask, which elements are above 0.
+cudaError_t AddBias(cudaStream_t stream, std::size_t rows, std::size_t columns, const DeviceMatrix& c, const void* bias,
+                    bool relu, std::uint32_t* mask);
+
+// c is 0 where the mask is.
+cudaError_t ApplyMask(cudaStream_t stream, std::size_t rows, std::size_t columns, const DeviceMatrix& c,
+                      const std::uint32_t* mask);
+
+// out[j]: the sum of column j of `in`, in a fixed order. `partial` has room for partial_floats of them, `columns` at
+// least.
+cudaError_t SumColumns(cudaStream_t stream, std::size_t rows, std::size_t columns, const void* in, Element in_element,
+                       std::size_t stride, void* out, Element out_element, float* partial, std::size_t partial_floats);
+
+}  // namespace tarn::kernels::cuda

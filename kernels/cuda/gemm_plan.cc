@@ -1,0 +1,405 @@
+// How matrix products are described to cuBLASLt, and which of its algorithms they take.
+//
+// cuBLASLt's matrices are column-major: it sees each of ours as its transpose, so it is given C' = op(B)' op(A)', that
+// is b as its first factor and a as its second, n as its rows and m as its columns. What it does along its rows (the
+// bias, the mask's bits, DRELU's bias gradient) is along our columns, as it should be.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/gemm_launch.h"
+#include "kernels/cuda/gemm_state.h"
+
+namespace tarn::kernels {
+namespace {
+
+constexpr int kCandidates = 16;
+constexpr std::uint32_t kAlignmentMax = 256;  // what cuBLASLt distinguishes
+constexpr std::uint32_t kBiasAlignment = 16;
+
+cudaDataType_t TypeOf(Element element) {
+  switch (element) {
+    case Element::kFp32: return CUDA_R_32F;
+    case Element::kBf16: return CUDA_R_16BF;
+    case Element::kFp16: return CUDA_R_16F;
+  }
+  return CUDA_R_32F;
+}
+
+cublasLtEpilogue_t EpilogueOf(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
+    case Epilogue::kRelu: return CUBLASLT_EPILOGUE_RELU;
+    case Epilogue::kReluBias: return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case Epilogue::kReluMask: return CUBLASLT_EPILOGUE_RELU_AUX;
+    case Epilogue::kReluBiasMask: return CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+    case Epilogue::kReluGradient: return CUBLASLT_EPILOGUE_DRELU;
+    case Epilogue::kReluBiasGradient: return CUBLASLT_EPILOGUE_DRELU_BGRAD;
+    case Epilogue::kBiasGradient: return CUBLASLT_EPILOGUE_BGRADB;
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+bool WritesMask(Epilogue e) { return e == Epilogue::kReluMask || e == Epilogue::kReluBiasMask; }
+bool HasMask(Epilogue e) { return WritesMask(e) || e == Epilogue::kReluGradient || e == Epilogue::kReluBiasGradient; }
+bool WritesBias(Epilogue e) { return e == Epilogue::kReluBiasGradient || e == Epilogue::kBiasGradient; }
+bool HasBias(Epilogue e) {
+  return WritesBias(e) || e == Epilogue::kBias || e == Epilogue::kReluBias || e == Epilogue::kReluBiasMask;
+}
+
+std::uint32_t AlignmentOf(const void* p) {
+  return static_cast<std::uint32_t>(std::uint64_t{1}
+                                    << std::countr_zero(reinterpret_cast<std::uintptr_t>(p) | kAlignmentMax));
+}
+
+// Where cuBLASLt's epilogues are known not to work, whatever it says when asked: gradients where sums are of a single
+// product, bias gradients of a single row (nvmath-python's tests leave both out), a bias that is not aligned as vectors
+// are.
+bool CanFuse(const Product& p) {
+  if (p.epilogue == Epilogue::kNone) return false;
+  if (HasBias(p.epilogue) && AlignmentOf(p.bias) < kBiasAlignment) return false;
+  const bool gradient = WritesBias(p.epilogue) || p.epilogue == Epilogue::kReluGradient;
+  return !(gradient && p.shape.k == 1) && !(p.epilogue == Epilogue::kBiasGradient && p.shape.m == 1);
+}
+
+// Of all arrays: a plan is good for whatever is aligned so.
+std::uint32_t AlignmentOf(const Product& p) {
+  return std::min({AlignmentOf(p.a.data), AlignmentOf(p.b.data), AlignmentOf(p.c.data),
+                   HasBias(p.epilogue) ? AlignmentOf(p.bias) : kAlignmentMax,
+                   HasMask(p.epilogue) ? AlignmentOf(p.mask) : kAlignmentMax});
+}
+
+GemmKey KeyOf(const Product& p) {
+  return {.m = p.shape.m,
+          .n = p.shape.n,
+          .k = p.shape.k,
+          .precision = p.precision,
+          .factors = p.a.element,
+          .c = p.c.element,
+          .a_transpose = p.a.transpose,
+          .b_transpose = p.b.transpose,
+          .a_stride = p.a.stride,
+          .b_stride = p.b.stride,
+          .c_stride = p.c.stride,
+          .beta = p.beta != 0.0f,
+          .alignment = AlignmentOf(p),
+          .epilogue = p.epilogue};
+}
+
+// Of `rows` x `columns` as they lie in memory.
+cublasStatus_t MakeLayout(Element element, std::size_t rows, std::size_t columns, std::size_t stride, LtLayout* out) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  const cublasStatus_t status =
+      cublasLtMatrixLayoutCreate(&layout, TypeOf(element), columns, rows, static_cast<std::int64_t>(stride));
+  out->reset(layout);
+  return status;
+}
+
+cublasStatus_t MakeFactorLayout(std::size_t rows, std::size_t columns, const DeviceMatrixIn& matrix, LtLayout* out) {
+  if (matrix.transpose == Transpose::kYes) std::swap(rows, columns);
+  return MakeLayout(matrix.element, rows, columns, matrix.stride, out);
+}
+
+// Sets attributes until one fails.
+class Attributes {
+ public:
+  explicit Attributes(cublasLtMatmulDesc_t operation) : operation_(operation) {}
+  template <typename T>
+  Attributes& Set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    if (status_ == CUBLAS_STATUS_SUCCESS)
+      status_ = cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value);
+    return *this;
+  }
+  cublasStatus_t status() const { return status_; }
+
+ private:
+  cublasLtMatmulDesc_t operation_;
+  cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
+};
+
+cublasStatus_t SetPointers(const GemmPlan& plan, Epilogue epilogue, const void* bias, const void* mask) {
+  Attributes attributes(plan.operation.get());
+  if (plan.fused && HasBias(epilogue)) attributes.Set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (plan.fused && HasMask(epilogue)) attributes.Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, mask);
+  return attributes.status();
+}
+
+cublasStatus_t MakeOperation(const Product& p, bool fused, GemmPlan* plan) {
+  cublasLtMatmulDesc_t operation = nullptr;
+  const auto compute = p.precision == Precision::kTf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  if (const auto status = cublasLtMatmulDescCreate(&operation, compute, CUDA_R_32F); status != CUBLAS_STATUS_SUCCESS)
+    return status;
+  plan->operation.reset(operation);
+  plan->fused = fused;
+  Attributes attributes(operation);
+  const auto op = [](const DeviceMatrixIn& m) { return m.transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  attributes.Set(CUBLASLT_MATMUL_DESC_TRANSA, op(p.b)).Set(CUBLASLT_MATMUL_DESC_TRANSB, op(p.a));
+  if (fused) attributes.Set(CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(p.epilogue));
+  if (fused && HasMask(p.epilogue))
+    attributes.Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(ReluMaskStride(p.shape.n) * 32));
+  return attributes.status();
+}
+
+// All of a plan but its algorithm. Whoever only asks about it looks at the alignment of pointers: they get one that is
+// aligned as the plan may rely on, and no more.
+cublasStatus_t Describe(const Product& p, bool fused, GemmPlan* plan) {
+  const auto [m, n, k] = p.shape;
+  const auto* const aligned = reinterpret_cast<const void*>(std::uintptr_t{AlignmentOf(p)});
+  cublasStatus_t status = MakeOperation(p, fused, plan);
+  if (status == CUBLAS_STATUS_SUCCESS) status = SetPointers(*plan, p.epilogue, aligned, aligned);
+  if (status == CUBLAS_STATUS_SUCCESS) status = MakeFactorLayout(m, k, p.a, &plan->a);
+  if (status == CUBLAS_STATUS_SUCCESS) status = MakeFactorLayout(k, n, p.b, &plan->b);
+  if (status == CUBLAS_STATUS_SUCCESS) status = MakeLayout(p.c.element, m, n, p.c.stride, &plan->c);
+  return status;
+}
+
+using LtPreference =
+    std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, Destroyer<cublasLtMatmulPreferenceDestroy>>;
+
+cublasStatus_t MakePreference(const Product& p, LtPreference* out) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
+  out->reset(preference);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    if (status == CUBLAS_STATUS_SUCCESS)
+      status = cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{Stream::Native::kWorkspaceBytes});
+  // Parts of a sum are added in fp32: in C itself only where C is.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE} |
+          (p.c.element == Element::kFp32 ? std::uint32_t{CUBLASLT_REDUCTION_SCHEME_INPLACE} : 0u));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, AlignmentOf(p));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, AlignmentOf(p));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AlignmentOf(p));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, AlignmentOf(p));
+  return status;
+}
+
+// What cuBLASLt has for the plan's description, those first that it expects to be fast; none is not an error.
+cublasStatus_t Candidates(const Stream::Native& native, const Product& p, const GemmPlan& plan,
+                          std::vector<cublasLtMatmulAlgo_t>* out) {
+  LtPreference preference;
+  if (const auto status = MakePreference(p, &preference); status != CUBLAS_STATUS_SUCCESS) return status;
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results = {};
+  int found = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(native.blas, plan.operation.get(), plan.b.get(), plan.a.get(), plan.c.get(),
+                                     plan.c.get(), preference.get(), kCandidates, results.data(), &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return CUBLAS_STATUS_SUCCESS;
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  for (const auto& result : std::span(results).first(static_cast<std::size_t>(found)))
+    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= Stream::Native::kWorkspaceBytes)
+      out->push_back(result.algo);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t RunProduct(const Stream::Native& native, const GemmPlan& plan, const Product& p) {
+  if (const auto status = SetPointers(plan, p.epilogue, p.bias, p.mask); status != CUBLAS_STATUS_SUCCESS) return status;
+  return cublasLtMatmul(native.blas, plan.operation.get(), &p.alpha, p.b.data, plan.b.get(), p.a.data, plan.a.get(),
+                        &p.beta, p.c.data, plan.c.get(), p.c.data, plan.c.get(), &plan.algorithm, native.workspace,
+                        Stream::Native::kWorkspaceBytes, native.stream);
+}
+
+// The outputs of products that are only measured: the caller's stay as they are.
+class TrialMemory {
+ public:
+  TrialMemory(const Stream::Native& native, const Product& p) : stream_(native.stream), product_(p) {
+    const std::size_t c = Rounded(p.shape.m * p.c.stride * (p.c.element == Element::kFp32 ? 4 : 2));
+    const std::size_t bias = Rounded(std::max(p.shape.m, p.shape.n) * sizeof(float));
+    const std::size_t mask = Rounded(ReluMaskWords(p.shape.m, p.shape.n) * sizeof(std::uint32_t));
+    if (cudaMallocAsync(&memory_, c + bias + mask, stream_) != cudaSuccess) {
+      cudaGetLastError();
+      memory_ = nullptr;
+      return;
+    }
+    auto* at = static_cast<std::byte*>(memory_);
+    product_.c.data = at;
+    if (WritesBias(p.epilogue)) product_.bias = at + c;
+    if (WritesMask(p.epilogue)) product_.mask = reinterpret_cast<std::uint32_t*>(at + c + bias);
+  }
+  ~TrialMemory() {
+    if (memory_ != nullptr) cudaFreeAsync(memory_, stream_);
+  }
+  TrialMemory(const TrialMemory&) = delete;
+  TrialMemory& operator=(const TrialMemory&) = delete;
+
+  bool ok() const { return memory_ != nullptr; }
+  const Product& product() const { return product_; }
+
+ private:
+  static std::size_t Rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+  cudaStream_t stream_;
+  Product product_;
+  void* memory_ = nullptr;
+};
+
+class StopWatch {
+ public:
+  explicit StopWatch(cudaStream_t stream) : stream_(stream) {
+    ok_ = cudaEventCreate(&start_) == cudaSuccess && cudaEventCreate(&stop_) == cudaSuccess;
+  }
+  ~StopWatch() {
+    if (start_ != nullptr) cudaEventDestroy(start_);
+    if (stop_ != nullptr) cudaEventDestroy(stop_);
+  }
+  StopWatch(const StopWatch&) = delete;
+  StopWatch& operator=(const StopWatch&) = delete;
+
+  // Microseconds of one run of `f`, which says whether it went well; the best of three tries. Infinite if not.
+  template <typename F>
+  float Measure(F f) {
+    constexpr int kTries = 3, kRuns = 4;
+    float best = std::numeric_limits<float>::infinity();
+    if (!ok_ || !f()) return best;
+    for (int i = 0; i < kTries; ++i) {
+      bool well = cudaEventRecord(start_, stream_) == cudaSuccess;
+      for (int run = 0; run < kRuns; ++run) well = well && f();
+      well = well && cudaEventRecord(stop_, stream_) == cudaSuccess && cudaEventSynchronize(stop_) == cudaSuccess;
+      float ms = 0;
+      if (!well || cudaEventElapsedTime(&ms, start_, stop_) != cudaSuccess)
+        return std::numeric_limits<float>::infinity();
+      best = std::min(best, ms * 1000 / kRuns);
+    }
+    return best;
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;
+  bool ok_;
+};
+
+// Makes plans of one product.
+class Planner {
+ public:
+  Planner(Stream::Native& native, const Product& product) : native_(native), product_(product) {}
+
+  // What was chosen before, if it still is an algorithm here.
+  bool Restore(const GemmChoice& choice, GemmPlan* plan) {
+    if (choice.fused && !CanFuse(product_)) return false;
+    if (Describe(product_, choice.fused, plan) != CUBLAS_STATUS_SUCCESS) return false;
+    static_assert(sizeof plan->algorithm.data == sizeof choice.algorithm);
+    std::copy(choice.algorithm.begin(), choice.algorithm.end(), plan->algorithm.data);
+    cublasLtMatmulHeuristicResult_t result = {};
+    return cublasLtMatmulAlgoCheck(native_.blas, plan->operation.get(), plan->b.get(), plan->a.get(), plan->c.get(),
+                                   plan->c.get(), &plan->algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= Stream::Native::kWorkspaceBytes;
+  }
+
+  // The fastest of all candidates, fused and not; none if there is no memory to try them or none that runs.
+  std::optional<GemmChoice> Measure(GemmPlan* plan) {
+    const TrialMemory trial(native_, product_);
+    StopWatch watch(native_.stream);
+    GemmChoice best{.us = std::numeric_limits<float>::infinity()};
+    if (!trial.ok()) return std::nullopt;
+    for (const bool fused : {true, false}) {
+      GemmPlan candidate;
+      for (const cublasLtMatmulAlgo_t& algorithm : Find(fused, &candidate)) {
+        candidate.algorithm = algorithm;
+        const float us = watch.Measure([&] {
+          return RunProduct(native_, candidate, trial.product()) == CUBLAS_STATUS_SUCCESS &&
+                 (fused || RunEpilogue(native_, trial.product()) == cudaSuccess);
+        });
+        if (us < best.us) best = {.fused = fused, .us = us, .algorithm = std::to_array(algorithm.data)};
+      }
+    }
+    if (best.us == std::numeric_limits<float>::infinity() || !Restore(best, plan)) return std::nullopt;
+    return best;
+  }
+
+  // What cuBLASLt expects to be the fastest, fused if it can be.
+  bool First(GemmPlan* plan) {
+    for (const bool fused : {true, false})
+      if (const auto candidates = Find(fused, plan); !candidates.empty()) {
+        plan->algorithm = candidates.front();
+        return true;
+      }
+    native_.Note(status_ == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status_, "a matrix product");
+    return false;
+  }
+
+ private:
+  std::vector<cublasLtMatmulAlgo_t> Find(bool fused, GemmPlan* plan) {
+    std::vector<cublasLtMatmulAlgo_t> candidates;
+    if (fused && !CanFuse(product_)) return candidates;
+    status_ = Describe(product_, fused, plan);
+    if (status_ == CUBLAS_STATUS_SUCCESS) status_ = Candidates(native_, product_, *plan, &candidates);
+    return candidates;
+  }
+
+  Stream::Native& native_;
+  const Product& product_;
+  cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;  // of the last question
+};
+
+bool Make(Stream::Native& native, const Product& product, const GemmKey& key, GemmPlan* plan) {
+  Planner planner(native, product);
+  GemmAlgorithms* const algorithms = native.gemm->algorithms;
+  if (algorithms != nullptr) {
+    if (const GemmChoice* choice = algorithms->Find(key); choice != nullptr && planner.Restore(*choice, plan))
+      return true;
+    if (!IsCapturing(native))
+      if (const auto choice = planner.Measure(plan)) {
+        algorithms->Keep(key, *choice);
+        return true;
+      }
+  }
+  return planner.First(plan);
+}
+
+}  // namespace
+
+bool IsCapturing(const Stream::Native& native) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(native.stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
+}
+
+const GemmPlan* PlanOf(Stream::Native& native, const Product& product) {
+  auto& plans = native.gemm->plans;
+  const GemmKey key = KeyOf(product);
+  if (const auto found = plans.find(key); found != plans.end()) return &found->second;
+  GemmPlan plan;
+  if (!Make(native, product, key, &plan)) return nullptr;
+  if (plans.size() >= GemmState::kPlansMax) plans.clear();
+  return &plans.emplace(key, std::move(plan)).first->second;
+}
+
+void RunPlan(Stream::Native& native, const GemmPlan& plan, const Product& product) {
+  native.Note(RunProduct(native, plan, product), "a matrix product");
+  if (!plan.fused) native.Note(RunEpilogue(native, product), "the epilogue of a matrix product");
+}
+
+cudaError_t RunEpilogue(const Stream::Native& native, const Product& p) {
+  const auto [m, n, k] = p.shape;
+  auto* const partial = static_cast<float*>(native.workspace);
+  constexpr std::size_t kPartialFloats = Stream::Native::kWorkspaceBytes / sizeof(float);
+  switch (p.epilogue) {
+    case Epilogue::kNone: return cudaSuccess;
+    case Epilogue::kBias: return cuda::AddBias(native.stream, m, n, p.c, p.bias, false, nullptr);
+    case Epilogue::kRelu: return cuda::AddBias(native.stream, m, n, p.c, nullptr, true, nullptr);
+    case Epilogue::kReluBias: return cuda::AddBias(native.stream, m, n, p.c, p.bias, true, nullptr);
+    case Epilogue::kReluMask: return cuda::AddBias(native.stream, m, n, p.c, nullptr, true, p.mask);
+    case Epilogue::kReluBiasMask: return cuda::AddBias(native.stream, m, n, p.c, p.bias, true, p.mask);
+    case Epilogue::kReluGradient: return cuda::ApplyMask(native.stream, m, n, p.c, p.mask);
+    case Epilogue::kReluBiasGradient:
+      if (const cudaError_t error = cuda::ApplyMask(native.stream, m, n, p.c, p.mask); error != cudaSuccess)
+        return error;
+      return cuda::SumColumns(native.stream, m, n, p.c.data, p.c.element, p.c.stride, p.bias, p.c.element, partial,
+                              kPartialFloats);
+    case Epilogue::kBiasGradient:
+      return cuda::SumColumns(native.stream, k, m, p.a.data, p.a.element, p.a.stride, p.bias, p.c.element, partial,
+                              kPartialFloats);
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace tarn::kernels

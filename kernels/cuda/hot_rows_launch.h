@@ -1,0 +1,40 @@
+// The launches behind kernels/hot_rows.h on a GPU, as kernels/cuda/launch.h; the table's pointers are device memory.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/hot_rows_layout.h"
+
+namespace tarn::kernels::cuda {
+
+// What the calls of a cache need beside the table: 32-bit words for a batch of keys_max keys, and CUB's own memory.
+struct HotScratch {
+  std::uint32_t keys_max = 0;
+  std::uint32_t* buckets = nullptr;  // of the keys without a slot, twice: as they come, and sorted
+  std::uint32_t* sorted_buckets = nullptr;
+  std::uint32_t* positions = nullptr;  // of those keys in the batch, likewise
+  std::uint32_t* sorted_positions = nullptr;
+  void* cub = nullptr;
+  std::size_t cub_bytes = 0;
+};
+
+// Bytes that CUB needs for batches of keys_max keys on a table of so many buckets.
+cudaError_t HotCubBytes(std::uint32_t keys_max, std::uint32_t buckets, std::size_t* bytes);
+
+cudaError_t HotFind(cudaStream_t stream, const hot::Table& table, const HotScratch& scratch, std::size_t n,
+                    const std::uint64_t* keys, std::uint64_t least, std::uint32_t now, std::uint32_t* slots,
+                    std::uint32_t* missing, std::uint32_t* missing_count);
+cudaError_t HotInsert(cudaStream_t stream, const hot::Table& table, const HotScratch& scratch, std::size_t n,
+                      const std::uint64_t* keys, std::uint64_t least, std::uint32_t now, std::uint32_t* slots);
+cudaError_t HotFill(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* positions,
+                    const std::uint32_t* slots, const float* rows, std::uint64_t version);
+cudaError_t HotRead(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots,
+                    float* out);
+cudaError_t HotUnpin(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots);
+cudaError_t HotEvict(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint64_t* keys);
+cudaError_t HotAge(cudaStream_t stream, const hot::Table& table);
+
+}  // namespace tarn::kernels::cuda

@@ -1,0 +1,109 @@
+// Matrix products on a GPU with all that they can take along: matrices of 16 bits, and what is done to a product before
+// it leaves the registers. Row-major, as everywhere; pointers are device memory; work and errors as in
+// kernels/stream.h. By cuBLASLt: where it has no kernel for a step, or a slower one, the product and a pass over its
+// result are two, with the same numbers but for one rounding to the result's elements.
+//
+//   // y = relu(x w^T + bias) in bf16, and a bit for every element that was above 0
+//   LinearForward(stream, {rows, in, out, Precision::kBf16}, x, w, bias, y, mask);
+//   ...
+//   // dw, dbias in fp32; dx already is the gradient before the ReLU that made x
+//   LinearBackward(stream, shape, {.x = x, .w = w, .dy = dy, .dw = dw, .dbias = dbias, .dx = dx, .x_mask = x_mask});
+//
+// The first product of a shape asks cuBLASLt, and measures if UseGemmAlgorithms says so (tens of milliseconds, and
+// memory for another C for so long); the next ones find the answer. In a stream that is being captured into a graph
+// nothing is measured and nothing allocated: each product has run once before.
+//
+// Fastest where all strides are multiples of 16 bytes and all extents of 64: pad 479 inputs to 512.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/gemm.h"
+
+namespace tarn::kernels {
+
+class GemmAlgorithms;  // kernels/gemm_algorithms.h
+
+enum class Element : std::uint8_t { kFp32, kBf16, kFp16 };
+
+// As MatrixIn and c, c_stride of Gemm: `stride` elements from one row to the next. Aligned as its elements at least.
+struct DeviceMatrixIn {
+  const void* data = nullptr;
+  Element element = Element::kFp32;
+  std::size_t stride = 0;
+  Transpose transpose = Transpose::kNo;
+};
+struct DeviceMatrix {
+  void* data = nullptr;
+  Element element = Element::kFp32;
+  std::size_t stride = 0;
+};
+
+// What is done to C = op(A) op(B), element by element. bias: of C's elements.
+enum class Epilogue : std::uint8_t {
+  kNone,
+  kBias,              // C + bias (n, added to every row)
+  kRelu,              // max(C, 0)
+  kReluBias,          // max(C + bias, 0)
+  kReluMask,          // as kRelu; writes the mask
+  kReluBiasMask,      // as kReluBias; writes the mask
+  kReluGradient,      // C where the mask's bit is set, else 0
+  kReluBiasGradient,  // as kReluGradient; writes to bias (n) the sums of C's columns
+  kBiasGradient,      // C; writes to bias (m) the sums of the rows of op(A), which must be a transposed matrix
+};
+
+// A mask has a bit for every element of an m x n matrix, set where it is above 0: bit j % 32 of word j / 32 of its row.
+// Rows are a multiple of 128 bits, and their first one is aligned to 16 bytes.
+constexpr std::size_t ReluMaskStride(std::size_t n) { return (n + 127) / 128 * 4; }  // in words
+constexpr std::size_t ReluMaskWords(std::size_t m, std::size_t n) { return m * ReluMaskStride(n); }
+
+// C = alpha * op(A) * op(B) + beta * C, summed in fp32, then the epilogue. A and B have the same elements: those of the
+// precision, which are multiplied as they are, or fp32, which are rounded to it first. C has the elements of A and B or
+// fp32. Only without an epilogue may alpha not be 1 or beta not be 0.
+struct Product {
+  GemmShape shape;
+  Precision precision = Precision::kFp32;
+  DeviceMatrixIn a, b;
+  DeviceMatrix c;
+  float alpha = 1.0f, beta = 0.0f;
+  Epilogue epilogue = Epilogue::kNone;
+  void* bias = nullptr;           // read or written, as the epilogue says
+  std::uint32_t* mask = nullptr;  // likewise
+};
+void Multiply(Stream& stream, const Product& product);
+
+// The fully connected layer with its ReLU, and what its backward pass needs of it: y as LinearForward of
+// kernels/gemm.h, and its mask. T is float, or for kBf16 and kFp16 std::uint16_t: their patterns. `bias` may be null.
+void LinearForward(Stream& stream, const LinearShape& shape, const float* x, const float* w, const float* bias,
+                   float* y, std::uint32_t* mask);
+void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
+                   const std::uint16_t* bias, std::uint16_t* y, std::uint32_t* mask);
+// The same layer without the ReLU, or with one that needs no backward pass.
+void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
+                   const std::uint16_t* bias, bool relu, std::uint16_t* y);
+
+// The layer's gradients from dy, the gradient with respect to x w^T + bias (rows x out).
+template <typename T>
+struct LinearGradients {
+  const T* x = nullptr;
+  const T* w = nullptr;
+  const T* dy = nullptr;
+  float* dw = nullptr;     // out x in
+  float* dbias = nullptr;  // out; null: not asked for
+  T* dx = nullptr;         // rows x in; null: not asked for
+  // Of the ReLU that made x: dx becomes the gradient before it, which is the dy of the layer below. May be null.
+  // x_bias_gradient (in), null or beside a mask and dx: the sums of dx's columns, the dbias of the layer below, in T.
+  const std::uint32_t* x_mask = nullptr;
+  T* x_bias_gradient = nullptr;
+};
+void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<float>& arrays);
+void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<std::uint16_t>& arrays);
+
+// From now on the stream's products are those that were measured to be the fastest, by this stream or by whoever filled
+// `algorithms`, which outlives the stream. Null: what cuBLASLt expects to be.
+void UseGemmAlgorithms(Stream& stream, GemmAlgorithms* algorithms);
+// An empty collection for the stream's GPU and cuBLASLt.
+GemmAlgorithms MakeGemmAlgorithms(Stream& stream);
+
+}  // namespace tarn::kernels

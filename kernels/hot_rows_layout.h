@@ -1,0 +1,64 @@
+// How the hot-row cache lies in memory, and the rules that its implementations share. Internal to kernels/. C++17, for
+// nvcc, which compiles the functions for the GPU too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/hash.h"
+
+namespace tarn::kernels::hot {
+
+inline constexpr std::uint32_t kWays = 128;      // slots of a bucket
+inline constexpr std::uint8_t kNoDigest = 0;     // of a slot that is free or detached
+inline constexpr std::uint32_t kNone = ~0u;      // kNoSlot
+inline constexpr std::uint64_t kPinned = ~0ull;  // a rank that is never chosen
+
+// Slot s is slot s % kWays of bucket s / kWays.
+struct Table {
+  std::uint32_t dim = 0;
+  std::uint32_t buckets = 0;
+  bool counts = false;              // scores count (kLfu), or are times (kLru)
+  std::uint8_t* digests = nullptr;  // of a bucket: 128 bytes, aligned to 128
+  std::uint64_t* keys = nullptr;
+  std::uint64_t* stamps = nullptr;  // version + 1
+  std::uint32_t* scores = nullptr;
+  std::uint32_t* pins = nullptr;
+  float* rows = nullptr;
+};
+
+// So many that all their slots have numbers below kNone.
+constexpr std::uint32_t BucketsFor(std::uint64_t rows) {
+  constexpr std::uint64_t kBucketsMax = kNone / kWays;
+  const std::uint64_t buckets = rows / kWays;
+  return static_cast<std::uint32_t>(buckets < 1 ? 1 : buckets > kBucketsMax ? kBucketsMax : buckets);
+}
+
+// The bucket is of the upper bits of the hash, the digest of the lowest.
+constexpr std::uint64_t HashOf(std::uint64_t key) { return Mix64(key); }
+constexpr std::uint32_t BucketOf(std::uint64_t hash, std::uint32_t buckets) {
+  return static_cast<std::uint32_t>(((hash >> 32) * buckets) >> 32);
+}
+constexpr std::uint8_t DigestOf(std::uint64_t hash) {
+  const auto digest = static_cast<std::uint8_t>(hash);
+  return digest == kNoDigest ? 1 : digest;
+}
+
+constexpr bool IsYoungEnough(std::uint64_t stamp, std::uint64_t least) { return stamp > least; }
+
+// The slot of the lowest rank is taken, of equal ones the first.
+constexpr std::uint64_t RankOf(std::uint8_t digest, std::uint32_t pins, std::uint64_t stamp, std::uint32_t score,
+                               std::uint64_t least) {
+  if (pins != 0) return kPinned;
+  if (digest == kNoDigest) return 0;
+  return IsYoungEnough(stamp, least) ? 2 + std::uint64_t{score} : 1;
+}
+
+// Scores of a row that came in, and of one that was found, at `now`.
+constexpr std::uint32_t FirstScore(bool counts, std::uint32_t now) { return counts ? 1 : now; }
+constexpr std::uint32_t NextScore(bool counts, std::uint32_t score, std::uint32_t now) {
+  if (!counts) return now;
+  return score == ~0u ? score : score + 1;
+}
+
+}  // namespace tarn::kernels::hot
