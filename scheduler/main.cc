@@ -41,11 +41,23 @@ void OnSignal(int) {
   if (running != nullptr) running->RequestStop();
 }
 
+// One that has lost its MANIFEST looks like one that was never finished: whoever asks for the newest hears of it.
+void TellOfNewer(const std::string& run_dir, const std::string& chosen) {
+  const auto all = ListCheckpoints(run_dir);
+  const auto id = CheckpointIdOf(chosen);
+  if (!all || !id) return;
+  for (const CheckpointDirectory& checkpoint : *all)
+    if (checkpoint.id > *id && !checkpoint.has_manifest)
+      fmt::print(stderr, "tarn-scheduler: {}: passed over: without a {} it is not whole\n", checkpoint.path,
+                 kManifestName);
+}
+
 Status LoadCheckpoint(Flags* flags, const std::string& path) {
   auto& options = flags->loop;
   TARN_RETURN_IF_ERROR(scheduler::CheckLogsHaveState(path));
   auto directory = scheduler::ResolveCheckpoint(path);
   if (!directory) return std::unexpected(directory.error());
+  TellOfNewer(path, *directory);
   options.resume_directory = std::filesystem::absolute(*directory).string();
   auto manifest = ReadManifest(options.resume_directory);
   if (!manifest) return std::unexpected(manifest.error());

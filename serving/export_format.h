@@ -15,7 +15,8 @@
 //             ascending), values (rows x dim, fp32, bf16 or fp16). Only a delta has removed ones.
 //   index     a FlatBuffer (schemas/export.fbs): tables, sections with their checksums, and what it was made from
 //
-// The checksum is the CRC-32 of zlib and Python. Writer and readers share this header.
+// The checksum is the CRC-32 of zlib and Python. Version 1 is the only one that is read, so a damaged version is
+// refused; the checksum of a next one must cover it. Writer and readers share this header.
 #pragma once
 
 #include <zlib.h>

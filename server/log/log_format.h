@@ -15,6 +15,8 @@
 // <directory>/LOCK: held by the process that writes.
 //
 // A batch is durable before the next is written: a bad one with a good one behind it was damaged, not torn.
+//
+// Version 1 is the only one that is read, so a damaged version is refused. The checksums of a next one must cover it.
 #pragma once
 
 #include <array>

@@ -101,6 +101,25 @@ class BadInputTest(FleetCase):
         self.assertIn(f"--resume {run_dir}", done.stderr)
         self.assertTrue(manifest.exists())
 
+    def test_a_newer_checkpoint_that_is_not_whole_is_named(self):
+        job, run_dir = self.job(durability="checkpoint"), self.folder / "cut-short"
+        self.run_ok(job, run_dir.name)
+        partial = run_dir / "checkpoints/ckpt-99"
+        partial.mkdir()
+        told = self.folder / "told"
+        with open(told, "w", encoding="utf-8") as errors:
+            command = [BIN / "tarn-scheduler", "--resume", run_dir, "--run-dir", self.folder / "behind", "--port-file",
+                       self.folder / "port-behind"]
+            scheduler = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+            try:
+                while not (self.folder / "port-behind").exists():
+                    self.assertIsNone(scheduler.poll())
+                    time.sleep(0.01)
+            finally:
+                scheduler.kill()
+                scheduler.wait()
+        self.assertIn(f"{partial}: passed over", told.read_text())
+
     def test_a_folder_has_one_scheduler(self):
         run_dir = self.folder / "one"
         (run_dir / "logs").mkdir(parents=True)
