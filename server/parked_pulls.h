@@ -25,6 +25,9 @@ class ParkedPulls {
  public:
   ParkedPulls(std::size_t pulls_max, std::size_t bytes_max) : pulls_max_(pulls_max), bytes_max_(bytes_max) {}
 
+  // What is parked already stays.
+  void SetBound(std::size_t bytes_max) { bytes_max_ = bytes_max; }
+
   // False if there is no room. The same incarnation and request replaces what is parked.
   bool Park(ParkedPull parked);
 

@@ -164,7 +164,7 @@ void Shard::OnTier(TimeUs now, Outbox* out) {
 }
 void Shard::SetMemoryLimit(std::size_t bytes) {
   if (Residency* tier = impl_->rows_->tier()) tier->SetLimit(bytes);
-  impl_->BoundLists(bytes);
+  impl_->BoundOthers(bytes);
 }
 std::size_t Shard::memory_bytes() const { return impl_->rows_->memory_bytes() + impl_->WaitingBytes(); }
 void Shard::Abandon(const Error& error, Outbox* out) { impl_->Abandon(error, out); }

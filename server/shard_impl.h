@@ -38,7 +38,7 @@ class Shard::Impl {
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
   void OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out);
   void OnTier(TimeUs now, Outbox* out);
-  void BoundLists(std::size_t memory_limit);
+  void BoundOthers(std::size_t memory_limit);
   std::size_t WaitingBytes() const;
   void Abandon(const Error& error, Outbox* out);
   // Runs a step; one that runs out of memory leaves nothing in `out` but the shard's end.

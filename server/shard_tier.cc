@@ -16,16 +16,19 @@ Expected<std::unique_ptr<Residency>> Shard::Impl::MakeTier(const Job& job, std::
   auto tier = options_.make_tier(job);
   if (!tier) return std::unexpected(tier.error());
   if (!tier->store) return nullptr;
-  BoundLists(tier->limit_bytes);
+  BoundOthers(tier->limit_bytes);
   return std::make_unique<Residency>(
       ResidencyOptions{.limit_bytes = tier->limit_bytes, .places = static_cast<std::uint32_t>(partitions)},
       std::move(tier->store));
 }
 
-// Rows come first: each list saves its worker a few bytes, each row a look at the disk.
-void Shard::Impl::BoundLists(std::size_t memory_limit) {
-  constexpr std::size_t kShare = 32;
-  lists_.SetBound(std::min(options_.held_lists_bytes_max, memory_limit / kShare));
+// Rows come first: each list saves its worker a few bytes, each row a look at the disk; and a message that finds no
+// room comes again. (What is gathered must have room, or no clock closes; and so must replies.)
+void Shard::Impl::BoundOthers(std::size_t memory_limit) {
+  constexpr std::size_t kListsShare = 32, kGateShare = 16, kParkedShare = 4, kLeast = std::size_t{1} << 20;
+  lists_.SetBound(std::min(options_.held_lists_bytes_max, memory_limit / kListsShare));
+  gate_.SetBound(std::min(options_.waiting_bytes_max, std::max(kLeast, memory_limit / kGateShare)));
+  parked_.SetBound(std::min(options_.parked_bytes_max, std::max(kLeast, memory_limit / kParkedShare)));
 }
 
 std::size_t Shard::Impl::WaitingBytes() const {

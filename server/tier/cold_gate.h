@@ -32,6 +32,8 @@ class ColdGate {
                     std::size_t bytes_max = limits::kWaitingBytesMax)
       : messages_max_(messages_max), bytes_max_(bytes_max) {}
 
+  // What waits already stays.
+  void SetBound(std::size_t bytes_max) { bytes_max_ = bytes_max; }
   // Whether messages of this peer wait.
   bool Holds(Peer peer) const { return peers_.contains(peer); }
   // Whether a request of this peer waits already, of which `message` is a repetition (rule E5).

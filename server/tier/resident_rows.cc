@@ -41,8 +41,9 @@ ResidentRows::ResidentRows(TableId table, std::size_t words, std::uint32_t place
                            ColdLog* log)
     : table_(table), words_per_row_(words), row_bytes_(RowBytes(words)), log_(log), words_(places) {
   const std::size_t each = row_bytes_ + sizeof(SlotInfo);
-  rows_per_chunk_ = static_cast<std::uint32_t>(std::max<std::size_t>(1, chunk_bytes / each));
-  slot_shift_ = static_cast<std::uint32_t>(std::bit_width(rows_per_chunk_ - 1));
+  // A power of two, so that every number of a slot is one; rounded up, so that large chunks stay huge pages.
+  rows_per_chunk_ = static_cast<std::uint32_t>(std::bit_ceil(std::max<std::size_t>(1, chunk_bytes / each)));
+  slot_shift_ = static_cast<std::uint32_t>(std::countr_zero(rows_per_chunk_));
   info_offset_ = RoundUp(rows_per_chunk_ * row_bytes_, alignof(SlotInfo));
   chunk_bytes_ = RoundUp(info_offset_ + rows_per_chunk_ * sizeof(SlotInfo), kPageBytes);
 }
@@ -52,7 +53,7 @@ ResidentRows::~ResidentRows() {
 }
 
 bool ResidentRows::AddChunk() {
-  if ((chunks_.size() + 1) << slot_shift_ > kSlotMask) return false;
+  if ((chunks_.size() + 1) << slot_shift_ > kResidentRowsMax) return false;
   chunks_.reserve(chunks_.size() + 1);
   Chunk chunk{.memory = MapChunk(chunk_bytes_), .first_free = 0, .free = rows_per_chunk_};
   chunks_.push_back(chunk);

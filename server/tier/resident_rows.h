@@ -25,9 +25,12 @@
 
 namespace tarn::server {
 
+// Rows of one table that can be in memory, at least but for those of one chunk: slots have numbers, and one is no slot.
+inline constexpr std::uint32_t kResidentRowsMax = (1u << 26) - 1;
+
 class ResidentRows {
  public:
-  // A row has `words` words. Chunks take about `chunk_bytes`, or what one row needs. `log` outlives it.
+  // A row has `words` words. Chunks take `chunk_bytes`, or what one row needs, to twice as much. `log` outlives it.
   ResidentRows(TableId table, std::size_t words, std::uint32_t places, std::size_t chunk_bytes, ColdLog* log);
   ~ResidentRows();
   ResidentRows(const ResidentRows&) = delete;
@@ -89,6 +92,8 @@ class ResidentRows {
   std::uint64_t rows() const { return rows_; }
   std::uint64_t cold() const { return rows_ - resident(); }
   std::size_t chunks() const { return chunks_.size(); }
+  // Rows that fit into as many chunks as there can be.
+  std::size_t slots_max() const { return kResidentRowsMax / rows_per_chunk_ * std::size_t{rows_per_chunk_}; }
   TableId table() const { return table_; }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
   std::size_t row_bytes() const { return row_bytes_; }
@@ -100,7 +105,7 @@ class ResidentRows {
   static constexpr std::uint32_t kCountShift = 27;
   static constexpr std::uint32_t kColdMask = (1u << 27) - 1;
   static constexpr std::uint32_t kHasCopy = 1u << 26;
-  static constexpr std::uint32_t kSlotMask = (1u << 26) - 1;
+  static constexpr std::uint32_t kSlotMask = kResidentRowsMax;
   static constexpr std::uint32_t kCountMask = kUseCountMax << kCountShift;
   static_assert(kColdIds == kColdMask + 1);
   static constexpr std::uint32_t kPageWords = 1024;

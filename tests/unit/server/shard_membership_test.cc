@@ -140,6 +140,24 @@ TEST_F(ShardMembershipTest, N5WhatWaitsForRowsOnDiskWaitsForTheSchedulerToo) {
   EXPECT_EQ(Take<PullReply>().size(), 200 - answered);
 }
 
+// Pulls of a clock that does not open, under a budget and without.
+TEST_F(ShardMembershipTest, T3WhatWaitsIsBoundedByTheBudget) {
+  for (const bool tiered : {false, true}) {
+    ShardOptions options;
+    if (tiered)
+      options.make_tier = [&](const Job&) -> Expected<Tier> {
+        return Tier{std::make_unique<MemoryColdStore>(), std::size_t{4} << 20};
+      };
+    Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated), options);
+    std::uint64_t request = 0;
+    bool refused = false;
+    for (; request < 20'000 && !refused; refused = !Take<ErrorReply>().empty())
+      Deliver(PullOf(0, 10, KeyIn(0), 1, ++request));
+    EXPECT_EQ(refused, tiered);
+    EXPECT_GT(request, 1000u);
+  }
+}
+
 TEST_F(ShardMembershipTest, N6M3AFencedWorkerIsRefusedAndReported) {
   JoinTwo();
   Tick(1, 11, 3, 8);

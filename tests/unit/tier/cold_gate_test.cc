@@ -117,6 +117,15 @@ TEST_F(ColdGateTest, TakesSoManyBytesAndNoMore) {
   EXPECT_EQ(gate.bytes(), 2 * each);
 }
 
+TEST_F(ColdGateTest, TakesNoMoreOnceLessIsAllowedAndKeepsWhatWaits) {
+  ColdGate gate;
+  Message first = PullOf(1), second = PullOf(2);
+  EXPECT_TRUE(gate.Add(Peer(1), &first, NextTicket()));
+  gate.SetBound(sizeof(ColdGate::Waiting) + 8);
+  EXPECT_FALSE(gate.Add(Peer(2), &second, NextTicket()));
+  EXPECT_EQ(gate.size(), 1u);
+}
+
 TEST_F(ColdGateTest, TakesAnyOneMessage) {
   ColdGate gate(0, 500);
   Message large = PullOf(1, 1000), second = PullOf(2);
