@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -114,7 +115,7 @@ class Attributes {
   template <typename T>
   Attributes& Set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
     if (status_ == CUBLAS_STATUS_SUCCESS)
-      status_ = cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value);
+      status_ = cublasLtMatmulDescSetAttribute(operation_, attribute, static_cast<const void*>(&value), sizeof value);
     return *this;
   }
   cublasStatus_t status() const { return status_; }
@@ -149,9 +150,9 @@ cublasStatus_t MakeOperation(const Product& p, bool fused, GemmPlan* plan) {
 
 // All of a plan but its algorithm. Whoever only asks about it looks at the alignment of pointers: they get one that is
 // aligned as the plan may rely on, and no more.
-cublasStatus_t Describe(const Product& p, bool fused, GemmPlan* plan) {
+cublasStatus_t Describe(const Stream::Native& native, const Product& p, bool fused, GemmPlan* plan) {
   const auto [m, n, k] = p.shape;
-  const auto* const aligned = reinterpret_cast<const void*>(std::uintptr_t{AlignmentOf(p)});
+  const std::byte* const aligned = static_cast<const std::byte*>(native.workspace) + AlignmentOf(p) % kAlignmentMax;
   cublasStatus_t status = MakeOperation(p, fused, plan);
   if (status == CUBLAS_STATUS_SUCCESS) status = SetPointers(*plan, p.epilogue, aligned, aligned);
   if (status == CUBLAS_STATUS_SUCCESS) status = MakeFactorLayout(m, k, p.a, &plan->a);
@@ -286,7 +287,7 @@ class Planner {
   // What was chosen before, if it still is an algorithm here.
   bool Restore(const GemmChoice& choice, GemmPlan* plan) {
     if (choice.fused && !CanFuse(product_)) return false;
-    if (Describe(product_, choice.fused, plan) != CUBLAS_STATUS_SUCCESS) return false;
+    if (Describe(native_, product_, choice.fused, plan) != CUBLAS_STATUS_SUCCESS) return false;
     static_assert(sizeof plan->algorithm.data == sizeof choice.algorithm);
     std::copy(choice.algorithm.begin(), choice.algorithm.end(), plan->algorithm.data);
     cublasLtMatmulHeuristicResult_t result = {};
@@ -331,7 +332,7 @@ class Planner {
   std::vector<cublasLtMatmulAlgo_t> Find(bool fused, GemmPlan* plan) {
     std::vector<cublasLtMatmulAlgo_t> candidates;
     if (fused && !CanFuse(product_)) return candidates;
-    status_ = Describe(product_, fused, plan);
+    status_ = Describe(native_, product_, fused, plan);
     if (status_ == CUBLAS_STATUS_SUCCESS) status_ = Candidates(native_, product_, *plan, &candidates);
     return candidates;
   }

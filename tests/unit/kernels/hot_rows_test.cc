@@ -37,7 +37,8 @@ class Cache {
   // Of row i every float is first + i.
   void Fill(const std::vector<std::uint32_t>& slots, float first, std::uint64_t version) {
     std::vector<float> rows(slots.size() * kDim);
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = first + float(i / kDim);
+    for (std::size_t i = 0; i < slots.size(); ++i)
+      std::fill_n(rows.begin() + std::ptrdiff_t(i * kDim), kDim, first + float(i));
     rows_->Fill(slots.size(), nullptr, slots.data(), rows.data(), Clock(version));
   }
   void Unpin(const std::vector<std::uint32_t>& slots) { rows_->Unpin(slots.size(), slots.data()); }
@@ -55,8 +56,8 @@ class Cache {
   std::vector<bool> Has(const std::vector<Key>& keys, std::uint64_t least = 0) {
     const std::vector<std::uint32_t> slots = Find(keys, least);
     Unpin(slots);
-    std::vector<bool> has;
-    for (const std::uint32_t slot : slots) has.push_back(slot != kNoSlot);
+    std::vector<bool> has(slots.size());
+    for (std::size_t i = 0; i < slots.size(); ++i) has[i] = slots[i] != kNoSlot;
     return has;
   }
   float At(std::uint32_t slot) const { return rows_->rows()[std::size_t{slot} * kDim + kDim - 1]; }
