@@ -151,7 +151,7 @@ std::string Bytes(std::uint64_t bytes) {
 
 std::string Count(std::uint64_t count) {
   std::string text = std::to_string(count);
-  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, 1, ',');
   return text;
 }
 
