@@ -188,7 +188,8 @@ class Reading {
     if (found == segments_.end()) {
       for (const Segment& segment : segments_) TARN_RETURN_IF_ERROR(segment.readable);
       return Fail(ErrorCode::kCorrupt,
-                  fmt::format("{}: no segment begins at checkpoint {}: it is missing, or never became durable",
+                  fmt::format("{}: no segment begins at checkpoint {}: it is missing, or never became durable, or a "
+                              "newer checkpoint has replaced it and this scheduler.state is an older one",
                               directory_, from.value));
     }
     start_ = static_cast<std::size_t>(found - segments_.begin());
