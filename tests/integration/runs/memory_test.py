@@ -11,6 +11,7 @@ from fleet_case import FleetCase
 
 MIB = 1 << 20
 BUDGET = 96 * MIB
+CUT_BUDGET = 128 * MIB  # memory is looked at every 20 ms: what grows meanwhile is the same for any budget
 TOLERANCE = 1.1  # what the process may take of the budget
 
 
@@ -79,14 +80,15 @@ class MemoryTest(FleetCase):
 
     def test_full_checkpoints_under_pushes_stay_within_the_budget(self):
         job = self.wide_job(mode="asp", apply="immediate", durability="checkpoint", checkpoint_clocks=25, epochs=3)
-        _, most = self.run_and_watch(job, "cuts", "--set", f"storage.memory={BUDGET}", "--set",
+        _, most = self.run_and_watch(job, "cuts", "--set", f"storage.memory={CUT_BUDGET}", "--set",
                                      "storage.checkpoint_chain=0")
         shard, = self.last_of_servers(self.folder / "cuts")
         print(f"{shard['checkpoints']} checkpoints, {shard['cut_early_bytes'] / MIB:.0f} MiB copied early: "
-              f"{most / MIB:.0f} MiB with {BUDGET / MIB:.0f} MiB", flush=True)
+              f"{most / MIB:.0f} MiB with {CUT_BUDGET / MIB:.0f} MiB", flush=True)
         self.assertGreater(shard["checkpoints"], 2)
-        self.assertGreater(shard["cut_early_bytes"], BUDGET, "the job is too small to show anything")
-        self.assertLessEqual(most, TOLERANCE * BUDGET)
+        self.assertGreater(shard["cold_rows"], 0)
+        self.assertGreater(shard["cut_early_bytes"], CUT_BUDGET, "the job is too small to show anything")
+        self.assertLessEqual(most, TOLERANCE * CUT_BUDGET)
 
     def test_what_lies_on_disk_is_removed(self):
         self.run_and_watch(self.wide_job(), "removed", "--set", f"storage.memory={BUDGET}")
