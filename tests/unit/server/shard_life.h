@@ -58,8 +58,9 @@ inline TableSpec TableOf(std::uint32_t id) {
 
 // One shard, its log and its checkpoints.
 struct Node {
-  // memory_limit 0: no tier.
-  Node(MemoryDisk disk_of_it, MemoryCheckpointFiles* files, std::size_t memory_limit = 0, Fault* fault = nullptr)
+  // memory_limit 0: no tier. `late`: what its store does beside the shard ends in EndWork, not at once.
+  Node(MemoryDisk disk_of_it, MemoryCheckpointFiles* files, std::size_t memory_limit = 0, bool late = false,
+       Fault* fault = nullptr)
       : disk(std::move(disk_of_it)),
         log(&disk, kFolder, Faulty(fault)),
         store(files, ShardId(0), [this](CheckpointPart part) { written.push_back(std::move(part)); }) {
@@ -68,8 +69,10 @@ struct Node {
     options.log = &log;
     options.cut_slice_bytes = 1;
     if (memory_limit != 0)
-      options.make_tier = [memory_limit](const Job&) -> Expected<Tier> {
-        return Tier{std::make_unique<MemoryColdStore>(), memory_limit};
+      options.make_tier = [this, memory_limit, late](const Job&) -> Expected<Tier> {
+        auto store = late ? std::make_unique<MemoryColdStore>([] {}) : std::make_unique<MemoryColdStore>();
+        cold = store.get();
+        return Tier{std::move(store), memory_limit};
       };
     shard.emplace(options, &store, nullptr);
     shard->Start(now, &out);
@@ -107,6 +110,15 @@ struct Node {
     log.Commit();
     shard->OnLogSynced(now, &out);
   }
+  // Ends what the tier's store has under way, and what the shard begins then. Whether there was any.
+  bool EndWork() {
+    bool any = false;
+    for (; cold != nullptr && cold->under_way() != 0; any = true) {
+      cold->RunOne();
+      shard->OnTier(now, &out);
+    }
+    return any;
+  }
 
   MemoryDisk disk;
   MemoryShardLog log;
@@ -114,6 +126,7 @@ struct Node {
   MemoryCheckpointStore store;
   Outbox out;
   TimeUs now = 1'000'000;
+  MemoryColdStore* cold = nullptr;  // the shard's
   std::optional<Shard> shard;
 };
 
@@ -130,14 +143,17 @@ struct LifeOptions {
   std::uint64_t seed = 1;
   std::vector<TableSpec> tables = {TableOf(1), TableOf(2), TableOf(3)};  // the first is there from the beginning
   std::size_t memory_limit = 0;                                          // 0: all rows stay in memory
-  bool chains = false;                                                   // checkpoints of what changed since the last
+  bool late = false;    // and come from disk beside the shard's work, not at once
+  bool chains = false;  // checkpoints of what changed since the last
 };
 
 // A life of a shard: random inputs, and the state behind each.
 class Life {
  public:
   explicit Life(LifeOptions options)
-      : options_(std::move(options)), random_(options_.seed), node_(MemoryDisk(), &files_, options_.memory_limit) {
+      : options_(std::move(options)),
+        random_(options_.seed),
+        node_(MemoryDisk(), &files_, options_.memory_limit, options_.late) {
     view_ = FirstView({LiveWorker(0, 10), LiveWorker(1, 11)}, options_.tables[0]);
     for (std::uint64_t i : {10, 11}) workers_[i] = {};
     node_.Welcomed(view_, {.run = kRun}, "");
@@ -162,7 +178,9 @@ class Life {
       NextView();
     }
     node_.now += 1000;
-    while (node_.shard->NextTimer() < node_.now) node_.shard->OnTimer(node_.now, &node_.out);
+    do {
+      while (node_.shard->NextTimer() < node_.now) node_.shard->OnTimer(node_.now, &node_.out);
+    } while (node_.EndWork());
     for (CheckpointPart& part : std::exchange(node_.written, {})) {
       const CheckpointId id = part.id;
       const bool given_up = part.code == ErrorCode::kCancelled;
@@ -186,7 +204,7 @@ class Life {
       disk.EndProcess();
     }
     const LogSequence durable = *node_.log.TakeSynced();
-    Node again(std::move(disk), &files_, options_.memory_limit);
+    Node again(std::move(disk), &files_, options_.memory_limit, options_.late);
     View view = view_;
     view.version = ViewVersion(0);  // older than what the log has: changes nothing
     again.Welcomed(view, {kRun, true, whole_, durable}, whole_.value == 0 ? "" : Directory(whole_));
@@ -243,6 +261,7 @@ class Life {
     node_.shard->OnMessage(kWorkerPeer, std::move(message), node_.now, &node_.out);
     for (int i = 0; i < 3; ++i)
       node_.shard->OnTier(node_.now, &node_.out);  // rows on disk come, and what waited for them goes on
+    node_.EndWork();
   }
 
   // A push to several partitions; some of its sections may be repeated ones, which are not taken again.

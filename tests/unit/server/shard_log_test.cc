@@ -227,7 +227,7 @@ TEST_F(ShardWithLog, ATableThatComesLaterKnowsTheTime) {
 void PushUntilItFails(FaultKind kind, std::uint64_t n, bool* failed) {
   MemoryCheckpointFiles files;
   Fault fault{.at = n, .kind = kind};
-  Node node(MemoryDisk(), &files, 0, &fault);
+  Node node(MemoryDisk(), &files, 0, false, &fault);
   const View view = FirstView({LiveWorker(0, 10)});
   node.Welcomed(view, {.run = kRun}, "");
   std::uint64_t acked = 0;

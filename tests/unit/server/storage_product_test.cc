@@ -10,6 +10,7 @@ namespace tarn::server {
 namespace {
 
 constexpr int kSteps = 60;
+constexpr int kExpiries = 7;
 constexpr std::size_t kTightBytes = 24 << 10;  // a few dozen rows of all tables
 
 // One way to live, by name.
@@ -32,7 +33,7 @@ std::vector<LifeCase> Admissions() {
 }
 
 std::vector<LifeCase> Expiries() {
-  std::vector<LifeCase> cases(5, {"", {.on = true, .sweep_clocks = 4}});
+  std::vector<LifeCase> cases(kExpiries, {"", {.on = true, .sweep_clocks = 4}});
   cases[0] = {"never", {}};
   cases[1].name = "clocks";
   cases[1].life.expire_clocks = 6;
@@ -43,6 +44,13 @@ std::vector<LifeCase> Expiries() {
   cases[3].life.score_decay = 0.8f;
   cases[4].name = "rows";
   cases[4].life.rows_max = 16;
+  cases[5].name = "clocks_and_rows";
+  cases[5].life.expire_clocks = 6;
+  cases[5].life.rows_max = 16;
+  cases[6].name = "score_and_rows";
+  cases[6].life.min_score = 0.5f;
+  cases[6].life.score_decay = 0.8f;
+  cases[6].life.rows_max = 16;
   return cases;
 }
 
@@ -82,6 +90,9 @@ std::vector<std::uint64_t> Live(const LifeOptions& options, bool recover) {
   EXPECT_EQ(tier != nullptr, options.memory_limit != 0);
   if (tier != nullptr) {
     EXPECT_GT(tier->counters().evicted, 0u) << "the budget was never used up";
+    if (options.late && options.tables[0].life.admit_count < 3) {  // few are ever born at the third push
+      EXPECT_GT(life.shard().counters().waited_for_rows, 0u) << "nothing ever waited for its rows";
+    }
   }
   return states;
 }
@@ -93,11 +104,14 @@ TEST_P(StorageProduct, ComesBackAndDependsOnNothingElse) {
   const LifeSpec life = Together(Admissions()[std::size_t(admission)].life, Expiries()[std::size_t(expiry)].life);
   LifeOptions options{.seed = 7, .tables = Tables(life, codec)};
   const std::vector<std::uint64_t> plain = Live(options, true);
-  for (const bool tiered : {false, true})
+  enum Tiering { kNoTier, kTier, kLateTier };
+  for (const Tiering tier : {kNoTier, kTier, kLateTier})
     for (const bool chains : {false, true}) {
-      if (!tiered && !chains) continue;
-      SCOPED_TRACE(testing::Message() << (tiered ? "tier " : "") << (chains ? "chains" : ""));
-      options.memory_limit = tiered ? kTightBytes : 0;
+      if (tier == kNoTier && !chains) continue;
+      SCOPED_TRACE(testing::Message() << (tier != kNoTier ? "tier " : "") << (tier == kLateTier ? "late " : "")
+                                      << (chains ? "chains" : ""));
+      options.memory_limit = tier == kNoTier ? 0 : kTightBytes;
+      options.late = tier == kLateTier;
       options.chains = chains;
       ASSERT_EQ(Live(options, true), plain);
     }
@@ -111,7 +125,7 @@ std::string NameOf(const testing::TestParamInfo<StorageProduct::ParamType>& test
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StorageProduct,
-                         testing::Combine(testing::Range(0, 4), testing::Range(0, 5),
+                         testing::Combine(testing::Range(0, 4), testing::Range(0, kExpiries),
                                           testing::Values(ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16)),
                          NameOf);
 
