@@ -254,11 +254,15 @@ class Launch:
             return record, ""
         if record.get("status") == "failed" and record.get("reason"):
             return record, record["reason"]  # the scheduler knows what began it
+        if record.get("status") == "done":
+            return record, reason  # whoever died then had nothing left to do but to clean up
         job = launch_options.read_toml(self._run_dir / "job.toml") or launch_options.read_job(self._options)
         told = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
         record = summary.complete(told, job, self._metrics.latest or {})
         record |= {"status": "failed" if code else "stopped", "reason": reason}
-        path.write_text(json.dumps(record, indent=2) + "\n")
+        whole = path.with_name("summary.json.new")  # who is killed while writing leaves the old one
+        whole.write_text(json.dumps(record, indent=2) + "\n")
+        whole.replace(path)
         return record, reason
 
     def _conclude(self, code, reason, seconds):
