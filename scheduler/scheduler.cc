@@ -81,8 +81,8 @@ Checkpoints::Options CheckpointOptions(const SchedulerOptions& options) {
   out.last = std::max(out.last, options.resume->id);
   out.best = options.resume->best_checkpoint;
   out.resumed_directory = options.resume_directory;
-  // Files of one chain are of the same partitions.
-  if (options.resume->partition_bits == MembershipOptions(options).partition_bits)
+  // Files of one chain are of the same partitions; a restored run keeps its own.
+  if (options.restore != nullptr || options.resume->partition_bits == options.job.fleet.partition_bits)
     out.resumed = options.resume->generations;
   out.start_clock = options.resume->resume_clock;
   if (options.restore != nullptr) out.kept = options.restore->kept;

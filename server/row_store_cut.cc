@@ -1,7 +1,7 @@
 // Cuts of the row store: the rows as they were at one moment, copied in slices between pushes. A walk goes through the
 // partitions in order; a row that a push is about to change before the walk has come to it is copied first, and, with a
-// memory budget, such copies are put aside on disk as soon as they are many. A bit a
-// row says which were; another two which changed since the last cut, and until it since the base.
+// memory budget, such copies are put aside on disk as soon as they are many. A bit a row says which were; another two
+// which changed since the last cut, and until it since the base.
 #include <algorithm>
 #include <utility>
 

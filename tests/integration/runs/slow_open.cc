@@ -22,26 +22,16 @@ void MayWait(const char* path, int flags) {
   usleep(static_cast<useconds_t>(std::atof(seconds) * 1e6));
 }
 
-mode_t ModeOf(int flags, std::va_list rest) {
-  return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : mode_t{0};
-}
-
 }  // namespace
 
 extern "C" int open(const char* path, int flags, ...) {
   std::va_list rest;
   va_start(rest, flags);
-  const mode_t mode = ModeOf(flags, rest);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : mode_t{0};
   va_end(rest);
   MayWait(path, flags);
   return reinterpret_cast<Open*>(dlsym(RTLD_NEXT, "open"))(path, flags, mode);
 }
 
-extern "C" int open64(const char* path, int flags, ...) {
-  std::va_list rest;
-  va_start(rest, flags);
-  const mode_t mode = ModeOf(flags, rest);
-  va_end(rest);
-  MayWait(path, flags);
-  return reinterpret_cast<Open*>(dlsym(RTLD_NEXT, "open64"))(path, flags, mode);
-}
+// The same call on 64-bit Linux.
+extern "C" int open64(const char* path, int flags, ...) __attribute__((alias("open")));

@@ -10,8 +10,7 @@ namespace tarn::scheduler {
 namespace {
 
 Job WithTopK(std::uint32_t workers, ConsistencyMode mode) {
-  Job job = SmallJob(2, workers);
-  job.storage.durability = Durability::kCheckpoint;
+  Job job = Durable(2, workers);
   job.consistency = {.mode = mode,
                      .staleness = 0,
                      .apply = mode == ConsistencyMode::kBsp ? ApplyMode::kAggregated : ApplyMode::kImmediate};
@@ -31,18 +30,13 @@ class BlobTest : public testing::Test {
   static void Begin(FakeFleet* fleet) {
     fleet->rows[0] = 1000;
     fleet->AddAll();
-    for (int i = 0; i < 6; ++i) Step(fleet);
+    for (int i = 0; i < 6; ++i) fleet->Step();
     fleet->Send(*fleet->workers[0], CreateTable{Users(fleet->job), ErrorCode::kOk, ""});
     fleet->Pass(1);
-    for (int i = 0; i < 6; ++i) Step(fleet);
-  }
-  static void Step(FakeFleet* fleet) {
-    bool any = false;
-    for (std::size_t i = 0; i < fleet->workers.size(); ++i) any |= fleet->Work(*fleet->workers[i]);
-    if (!any) fleet->Pass(0.5);
+    for (int i = 0; i < 6; ++i) fleet->Step();
   }
   static void Until(FakeFleet* fleet, auto done) {
-    for (int i = 0; i < 300 && !done(); ++i) Step(fleet);
+    for (int i = 0; i < 300 && !done(); ++i) fleet->Step();
   }
   static void SendBlob(FakeFleet* fleet, const FakeWorker& worker, std::uint64_t bytes) {
     CheckpointPart part;
@@ -59,7 +53,7 @@ TEST_F(BlobTest, K9IsWaitedForOfEveryWorker) {
     fleet.RequestCheckpoint();
     Until(&fleet, [&] { return fleet.scheduler.view().checkpoint.id.value != 0; });
     EXPECT_TRUE(fleet.scheduler.view().checkpoint.blobs);
-    for (int i = 0; i < 40; ++i) Step(&fleet);
+    for (int i = 0; i < 40; ++i) fleet.Step();
     EXPECT_TRUE(fleet.store.manifests.empty());
     SendBlob(&fleet, *fleet.workers[1], 50);
     fleet.Pass(1);
@@ -83,7 +77,7 @@ TEST_F(BlobTest, K9WithoutThatOfAWorkerThatIsGone) {
   Until(&fleet, [&] { return fleet.scheduler.view().checkpoint.id.value != 0; });
   SendBlob(&fleet, *fleet.workers[0], 40);
   fleet.Kill(*fleet.workers[1]);
-  for (int i = 0; i < 400 && fleet.store.manifests.empty(); ++i) Step(&fleet);
+  for (int i = 0; i < 400 && fleet.store.manifests.empty(); ++i) fleet.Step();
   ASSERT_EQ(fleet.store.manifests.size(), 1u);
   const std::vector<WorkerBlob>& blobs = fleet.store.manifests.begin()->second.blobs;
   ASSERT_EQ(blobs.size(), 1u);
@@ -98,7 +92,7 @@ TEST_F(BlobTest, K9NothingIsWantedWhereWorkersHaveNothing) {
   FakeFleet fleet(job);
   fleet.rows[0] = 1000;
   fleet.AddAll();
-  for (int i = 0; i < 12; ++i) Step(&fleet);
+  for (int i = 0; i < 12; ++i) fleet.Step();
   fleet.RequestCheckpoint();
   Until(&fleet, [&] { return !fleet.store.manifests.empty(); });
   ASSERT_EQ(fleet.store.manifests.size(), 1u);

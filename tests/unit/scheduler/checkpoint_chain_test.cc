@@ -12,8 +12,7 @@ namespace {
 class ChainTest : public testing::Test {
  protected:
   static Job Asking(std::uint32_t chain) {
-    Job job = SmallJob(2, 1);
-    job.storage.durability = Durability::kCheckpoint;
+    Job job = Durable(2, 1);
     job.storage.checkpoint_seconds = 0;
     job.storage.checkpoint_chain = chain;
     job.storage.checkpoints_kept = 100;
@@ -23,12 +22,7 @@ class ChainTest : public testing::Test {
     fleet_ = std::make_unique<FakeFleet>(job, resume);
     fleet_->rows[0] = 100'000;
     fleet_->AddAll();
-    for (int i = 0; i < 5; ++i) Step();
-  }
-  void Step() {
-    bool any = false;
-    for (std::size_t i = 0; i < fleet_->workers.size(); ++i) any |= fleet_->Work(*fleet_->workers[i]);
-    if (!any) fleet_->Pass(0.5);
+    for (int i = 0; i < 5; ++i) fleet_->Step();
   }
   const Manifest* Newest() const {
     const Manifest* newest = nullptr;
@@ -41,7 +35,7 @@ class ChainTest : public testing::Test {
     const CheckpointId before = Newest() == nullptr ? CheckpointId(0) : Newest()->id;
     fleet_->RequestCheckpoint();
     for (int i = 0; i < 300; ++i) {
-      Step();
+      fleet_->Step();
       if (Newest() != nullptr && Newest()->id > before) return Newest();
     }
     return nullptr;
@@ -125,7 +119,7 @@ TEST_F(ChainTest, TheBaseIsNeverRemovedWhileAnOrderStandsOnIt) {
     const CheckpointOrder& order = fleet_->scheduler.view().checkpoint;
     ASSERT_TRUE(order.base.value == 0 || fleet_->store.manifests.contains(order.base_directory));
     if (i == 5) fleet_->RequestCheckpoint();
-    Step();
+    fleet_->Step();
   }
   EXPECT_EQ(fleet_->store.manifests.size(), 1u);
 }
@@ -142,7 +136,7 @@ TEST_F(ChainTest, TheLastOneSaysTheHashOfAllRows) {
   fleet_ = std::make_unique<FakeFleet>(Asking(8));
   fleet_->rows[0] = 500;
   fleet_->AddAll();
-  for (int i = 0; i < 5; ++i) Step();
+  for (int i = 0; i < 5; ++i) fleet_->Step();
   EXPECT_FALSE(Cut()->state_hash);
   ASSERT_TRUE(fleet_->RunToEnd());
   EXPECT_TRUE(fleet_->scheduler.progress().has_state_hash);
@@ -158,7 +152,7 @@ TEST_F(ChainTest, WhoAsksIsToldTheDirectoryOnceItIsWhole) {
   EXPECT_TRUE(fleet_->AskForCheckpoint(7).empty());
   std::vector<CheckpointRequest> told;
   for (int i = 0; i < 200 && told.empty(); ++i) {
-    Step();
+    fleet_->Step();
     told = fleet_->AskForCheckpoint(7);  // repeated: the same request
   }
   ASSERT_FALSE(told.empty());
@@ -166,7 +160,7 @@ TEST_F(ChainTest, WhoAsksIsToldTheDirectoryOnceItIsWhole) {
   EXPECT_EQ(told[0].code, ErrorCode::kOk);
   EXPECT_EQ(told[0].directory, "run/checkpoints/ckpt-1");
   EXPECT_TRUE(fleet_->store.manifests.contains(told[0].directory));
-  for (int i = 0; i < 50; ++i) Step();
+  for (int i = 0; i < 50; ++i) fleet_->Step();
   EXPECT_EQ(fleet_->store.manifests.size(), 1u);                                     // one request, one checkpoint
   EXPECT_EQ(fleet_->AskForCheckpoint(7).at(0).directory, "run/checkpoints/ckpt-1");  // its answer was lost
 }
@@ -174,12 +168,12 @@ TEST_F(ChainTest, WhoAsksIsToldTheDirectoryOnceItIsWhole) {
 TEST_F(ChainTest, WhoAsksWhileOneIsBeingCutGetsALaterOne) {
   Start(Asking(8));
   fleet_->RequestCheckpoint();
-  for (int i = 0; i < 100 && fleet_->scheduler.view().checkpoint.id.value == 0; ++i) Step();
+  for (int i = 0; i < 100 && fleet_->scheduler.view().checkpoint.id.value == 0; ++i) fleet_->Step();
   ASSERT_EQ(fleet_->scheduler.view().checkpoint.id, CheckpointId(1));
   EXPECT_TRUE(fleet_->AskForCheckpoint(7).empty());
   std::vector<CheckpointRequest> told;
   for (int i = 0; i < 300 && told.empty(); ++i) {
-    Step();
+    fleet_->Step();
     told = fleet_->AskForCheckpoint(7);
   }
   ASSERT_FALSE(told.empty());
@@ -204,7 +198,7 @@ TEST_F(ChainTest, WhoAsksInVainIsToldWhy) {
   fleet_->store.fail = true;
   std::vector<CheckpointRequest> told = fleet_->AskForCheckpoint(2);
   for (int i = 0; i < 300 && told.empty(); ++i) {
-    Step();
+    fleet_->Step();
     told = fleet_->AskForCheckpoint(2);
   }
   ASSERT_FALSE(told.empty());

@@ -11,20 +11,8 @@
 namespace tarn::scheduler {
 namespace {
 
-Job Durable(std::uint32_t shards, std::uint32_t workers) {
-  Job job = SmallJob(shards, workers);
-  job.storage.durability = Durability::kCheckpoint;
-  return job;
-}
-
-void Step(FakeFleet& fleet) {
-  bool any = false;
-  for (std::size_t i = 0; i < fleet.workers.size(); ++i) any |= fleet.Work(*fleet.workers[i]);
-  if (!any) fleet.Pass(0.5);
-}
-
 const Manifest* WaitForManifest(FakeFleet& fleet, std::size_t count) {
-  for (int i = 0; i < 500 && fleet.store.manifests.size() < count; ++i) Step(fleet);
+  for (int i = 0; i < 500 && fleet.store.manifests.size() < count; ++i) fleet.Step();
   return fleet.store.manifests.size() < count ? nullptr : &fleet.store.manifests.rbegin()->second;
 }
 
@@ -36,7 +24,7 @@ TEST(Checkpoint, AtAClockThatNobodyHasPassed) {
   FakeFleet fleet(Durable(2, 2));
   fleet.rows[0] = 1000;
   fleet.AddAll();
-  for (int i = 0; i < 12; ++i) Step(fleet);
+  for (int i = 0; i < 12; ++i) fleet.Step();
   const Clock before = fleet.workers[0]->clock;
   fleet.RequestCheckpoint();
   const Manifest* manifest = WaitForManifest(fleet, 1);
@@ -63,7 +51,7 @@ TEST(Checkpoint, NeverBeyondTheCeiling) {
   FakeFleet fleet(Durable(1, 2));
   fleet.rows[0] = 120;  // six clocks each
   fleet.AddAll();
-  for (int i = 0; i < 5; ++i) Step(fleet);
+  for (int i = 0; i < 5; ++i) fleet.Step();
   fleet.RequestCheckpoint();
   const Manifest* manifest = WaitForManifest(fleet, 1);
   ASSERT_NE(manifest, nullptr);
@@ -77,12 +65,12 @@ TEST(Checkpoint, ImmediateTablesAreCutWhereTheyStand) {
   FakeFleet fleet(job);
   fleet.rows[0] = 1000;
   fleet.AddAll();
-  for (int i = 0; i < 12; ++i) Step(fleet);
+  for (int i = 0; i < 12; ++i) fleet.Step();
   fleet.Pass(1);  // heartbeats tell where the workers are
   const std::uint64_t noted = fleet.scheduler.progress().samples;
   fleet.shards[0]->writes_parts = false;
   fleet.RequestCheckpoint();
-  for (int i = 0; i < 6; ++i) Step(fleet);
+  for (int i = 0; i < 6; ++i) fleet.Step();
   fleet.Pass(1);
   EXPECT_TRUE(fleet.store.manifests.empty());
   fleet.shards[0]->writes_parts = true;
@@ -101,7 +89,7 @@ TEST(Checkpoint, BspIsCutAtAClockHoweverPushesAreApplied) {
   FakeFleet fleet(job);
   fleet.rows[0] = 1000;
   fleet.AddAll();
-  for (int i = 0; i < 12; ++i) Step(fleet);
+  for (int i = 0; i < 12; ++i) fleet.Step();
   fleet.RequestCheckpoint();
   const Manifest* manifest = WaitForManifest(fleet, 1);
   ASSERT_NE(manifest, nullptr);
@@ -119,7 +107,7 @@ TEST(Checkpoint, OneTableThatKeepsStepIsEnoughForAClock) {
     FakeFleet fleet(job);
     fleet.rows[0] = 1000;
     fleet.AddAll();
-    for (int i = 0; i < 12; ++i) Step(fleet);
+    for (int i = 0; i < 12; ++i) fleet.Step();
     fleet.RequestCheckpoint();
     const Manifest* manifest = WaitForManifest(fleet, 1);
     ASSERT_NE(manifest, nullptr);
@@ -137,7 +125,7 @@ TEST(Checkpoint, PeriodicByClocksAndBySeconds) {
   fleet.rows[0] = 2000;
   fleet.AddAll();
   for (int i = 0; i < 300 && !fleet.scheduler.stopped(); ++i) {
-    Step(fleet);
+    fleet.Step();
     fleet.Pass(0.5);
   }
   EXPECT_GE(fleet.store.manifests.size() + fleet.store.removed.size(), 4u);
@@ -149,7 +137,7 @@ TEST(Checkpoint, PeriodicByClocksAndBySeconds) {
   slow.rows[0] = 100000;
   slow.AddAll();
   for (int i = 0; i < 40; ++i) {
-    Step(slow);
+    slow.Step();
     slow.Pass(0.5);
   }
   EXPECT_GE(slow.store.manifests.size(), 2u);
@@ -180,7 +168,7 @@ TEST(Checkpoint, ALogThatIsTooLongIsShortenedOnce) {
   FakeFleet fleet(job);
   fleet.rows[0] = 100'000;
   fleet.AddAll();
-  for (int i = 0; i < 4; ++i) Step(fleet);
+  for (int i = 0; i < 4; ++i) fleet.Step();
   FakeShard& shard = *fleet.shards[0];
   const auto says_long = [&](ViewVersion view) {
     tarn::Heartbeat beat;
@@ -229,64 +217,6 @@ TEST(Checkpoint, TheBestOfTheLastEpochIsTheFinalOne) {
   EXPECT_TRUE(fleet.scheduler.progress().has_state_hash);
 }
 
-TEST(Checkpoint, AFailedPartIsReportedAndTrainingGoesOn) {
-  FakeFleet fleet(Durable(2, 2));
-  fleet.rows[0] = 1000;
-  fleet.AddAll();
-  for (int i = 0; i < 5; ++i) Step(fleet);
-  fleet.shards[1]->part_error = "ckpt-1/shard-1.sst: No space left on device";
-  fleet.RequestCheckpoint();
-  for (int i = 0; i < 100 && fleet.store.removed.empty(); ++i) Step(fleet);
-  ASSERT_EQ(fleet.store.removed.size(), 1u);
-  EXPECT_FALSE(fleet.scheduler.stopping());
-  bool told = false;
-  for (const std::string& note : fleet.notes) told |= note.find("No space left") != std::string::npos;
-  EXPECT_TRUE(told);
-  EXPECT_EQ(fleet.scheduler.view().checkpoint.id, CheckpointId(0));
-  fleet.shards[1]->part_error.clear();
-  ASSERT_TRUE(fleet.RunToEnd());
-  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
-}
-
-TEST(Checkpoint, AnAbandonedDirectoryStaysWhileAShardMayWriteIntoIt) {
-  FakeFleet fleet(Durable(2, 2));
-  fleet.rows[0] = 10000;
-  fleet.AddAll();
-  for (int i = 0; i < 5; ++i) Step(fleet);
-  fleet.shards[0]->part_error = "No space left on device";
-  fleet.shards[1]->writes_parts = false;  // it still writes
-  fleet.RequestCheckpoint();
-  for (int i = 0; i < 200 && fleet.scheduler.view().checkpoint.id.value == 0; ++i) Step(fleet);
-  ASSERT_EQ(fleet.scheduler.view().checkpoint.id, CheckpointId(1));
-  fleet.shards[1]->writing = CheckpointId(1);
-  fleet.shards[1]->deaf = true;
-  for (int i = 0; i < 200 && fleet.scheduler.view().checkpoint.id.value != 0; ++i) Step(fleet);
-  ASSERT_EQ(fleet.scheduler.view().checkpoint.id, CheckpointId(0));
-  fleet.Pass(2);
-  EXPECT_TRUE(fleet.store.removed.empty());  // shard 1 has not heard that it is given up
-  fleet.shards[1]->deaf = false;
-  fleet.Pass(2);
-  EXPECT_GE(fleet.shards[1]->view.version, fleet.scheduler.view().version);
-  EXPECT_TRUE(fleet.store.removed.empty());    // it has, but its store is not done
-  fleet.shards[1]->writing = CheckpointId(2);  // done with that one, and at the next
-  fleet.Pass(2);
-  EXPECT_EQ(fleet.store.removed, std::vector<std::string>{"run/checkpoints/ckpt-1"});
-}
-
-TEST(Checkpoint, WhatIsAbandonedAtTheEndIsRemovedOnceTheFleetHasStopped) {
-  FakeFleet fleet(Durable(2, 2));
-  fleet.rows[0] = 10000;
-  fleet.AddAll();
-  for (int i = 0; i < 5; ++i) Step(fleet);
-  for (auto& shard : fleet.shards) shard->writes_parts = false;
-  fleet.RequestStop();
-  for (int i = 0; i < 200 && fleet.scheduler.view().checkpoint.id.value == 0; ++i) Step(fleet);
-  fleet.RequestStop();
-  fleet.Pass(3);
-  ASSERT_TRUE(fleet.scheduler.stopped());
-  EXPECT_EQ(fleet.store.removed, std::vector<std::string>{"run/checkpoints/ckpt-1"});
-}
-
 TEST(Stop, EndsAtOnceWhileWorkersStillReadTheirData) {
   FakeFleet fleet(Durable(2, 2));
   fleet.AddAll();
@@ -317,7 +247,7 @@ TEST(Deserted, AFleetWithoutWorkersEndsAfterTwentyLeases) {
     FakeFleet fleet(job);
     fleet.rows[0] = 10000;
     fleet.AddAll();
-    for (int i = 0; i < 12; ++i) Step(fleet);
+    for (int i = 0; i < 12; ++i) fleet.Step();
     for (auto& worker : fleet.workers) fleet.Kill(*worker);
     fleet.Pass(6);  // both are dead
     ASSERT_EQ(fleet.scheduler.progress().workers_live, 0u);
@@ -335,7 +265,7 @@ TEST(Deserted, OneThatComesBackIsInTime) {
   FakeFleet fleet(Durable(1, 1));
   fleet.rows[0] = 100;
   fleet.AddAll();
-  for (int i = 0; i < 3; ++i) Step(fleet);
+  for (int i = 0; i < 3; ++i) fleet.Step();
   fleet.Kill(*fleet.workers[0]);
   fleet.Pass(90);
   fleet.AddWorker(0);
@@ -343,78 +273,13 @@ TEST(Deserted, OneThatComesBackIsInTime) {
   EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
 }
 
-TEST(Checkpoint, AFinalOneThatFailsFailsTheJob) {
-  Job job = Durable(1, 1);
-  job.train.epochs = 2;
-  FakeFleet fleet(job);
-  fleet.rows[0] = 60;
-  fleet.rows[1] = 20;
-  fleet.store.fail = true;
-  fleet.AddAll();
-  ASSERT_TRUE(fleet.RunToEnd());
-  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kIo);
-  EXPECT_NE(fleet.scheduler.stop_reason().reason.find("No space left"), std::string::npos);
-  EXPECT_EQ(fleet.scheduler.progress().phase, "failed");
-}
-
-int Count(const FakeFleet& fleet, std::string_view text) {
-  return static_cast<int>(std::ranges::count_if(
-      fleet.notes, [&](const std::string& note) { return note.find(text) != std::string::npos; }));
-}
-
-// What it scored is of these parameters and no later ones: the fleet waits for the disk.
-TEST(Checkpoint, TheBestIsTriedAgainBeforeTheNextEpoch) {
-  for (const bool comes_back : {true, false}) {
-    Job job = Durable(1, 1);
-    job.train.epochs = 3;
-    FakeFleet fleet(job);
-    fleet.rows[0] = 60;
-    fleet.rows[1] = 20;
-    fleet.store.fail = true;
-    fleet.AddAll();
-    for (int i = 0; i < 1000 && Count(fleet, "(best) could not be written") < 2; ++i) Step(fleet);
-    ASSERT_EQ(Count(fleet, "(best) could not be written"), 2);
-    EXPECT_FALSE(fleet.scheduler.stopping());
-    if (comes_back) fleet.store.fail = false;
-    ASSERT_TRUE(fleet.RunToEnd());
-    const Progress progress = fleet.scheduler.progress();
-    EXPECT_EQ(progress.phase, comes_back ? "done" : "failed");
-    EXPECT_EQ(Count(fleet, "(best) could not be written"), comes_back ? 2 : 3);
-    if (!comes_back) continue;
-    EXPECT_EQ(fleet.store.manifests.at(progress.best_checkpoint).epochs.size(), 1u);
-  }
-}
-
-TEST(Checkpoint, ALogThatIsTooLongIsNoReasonToTryWithoutPause) {
-  StorageSection storage;
-  storage.durability = Durability::kLog;
-  storage.checkpoint_seconds = 0;
-  Checkpoints checkpoints({.storage = storage,
-                           .directory = "run/checkpoints",
-                           .last = {},
-                           .best = {},
-                           .start_clock = {},
-                           .kept = {},
-                           .resumed_directory = {},
-                           .resumed = {}});
-  EXPECT_TRUE(checkpoints.Due(1, Clock(0), limits::kLogBytesMax));
-  checkpoints.Begin({}, 1, Clock(0));
-  checkpoints.NotWritten();
-  checkpoints.Abandon();
-  EXPECT_FALSE(checkpoints.Due(60'000'000, Clock(0), limits::kLogBytesMax));
-  EXPECT_TRUE(checkpoints.Due(60'000'001, Clock(0), limits::kLogBytesMax));
-  checkpoints.Begin({}, 60'000'001, Clock(0));
-  checkpoints.Complete({});
-  EXPECT_TRUE(checkpoints.Due(60'000'002, Clock(0), limits::kLogBytesMax));
-}
-
 TEST(Checkpoint, StopCutsOneAndASecondDoesNotWait) {
   FakeFleet fleet(Durable(1, 2));
   fleet.rows[0] = 1000;
   fleet.AddAll();
-  for (int i = 0; i < 5; ++i) Step(fleet);
+  for (int i = 0; i < 5; ++i) fleet.Step();
   fleet.RequestStop();
-  for (int i = 0; i < 100 && !fleet.scheduler.stopped(); ++i) Step(fleet);
+  for (int i = 0; i < 100 && !fleet.scheduler.stopped(); ++i) fleet.Step();
   EXPECT_TRUE(fleet.scheduler.stopped());
   EXPECT_EQ(fleet.scheduler.progress().phase, "stopped");
   EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
@@ -423,7 +288,7 @@ TEST(Checkpoint, StopCutsOneAndASecondDoesNotWait) {
   FakeFleet hasty(Durable(1, 2));
   hasty.rows[0] = 1000;
   hasty.AddAll();
-  for (int i = 0; i < 5; ++i) Step(hasty);
+  for (int i = 0; i < 5; ++i) hasty.Step();
   hasty.shards[0]->writes_parts = false;
   hasty.RequestStop();
   EXPECT_FALSE(hasty.scheduler.stopping());
@@ -444,14 +309,14 @@ void CutAndResume(ConsistencyMode mode, ApplyMode apply, int steps, int kill_ste
   fleet.rows[0] = 605;
   fleet.rows[1] = 21;
   fleet.AddAll();
-  for (int i = 0; i < steps; ++i) Step(fleet);
+  for (int i = 0; i < steps; ++i) fleet.Step();
   if (fleet.scheduler.progress().phase != "train") return;
   const std::size_t before = fleet.store.manifests.size();
   fleet.RequestCheckpoint();
   for (int i = 0; i < 400 && fleet.store.manifests.size() == before && !fleet.scheduler.stopped(); ++i) {
     if (i == kill_step) fleet.KillInTick(*fleet.workers[1], reached);
     if (i == kill_step + 30) fleet.AddWorker(1);
-    Step(fleet);
+    fleet.Step();
   }
   ASSERT_GT(fleet.store.manifests.size(), before);
   const Manifest manifest = fleet.store.manifests.rbegin()->second;

@@ -36,6 +36,12 @@ Job SmallJob(std::uint32_t shards, std::uint32_t workers) {
   return job;
 }
 
+Job Durable(std::uint32_t shards, std::uint32_t workers) {
+  Job job = SmallJob(shards, workers);
+  job.storage.durability = Durability::kCheckpoint;
+  return job;
+}
+
 FakeFleet::FakeFleet(const Job& the_job, const Manifest* resume, const SchedulerState* restore)
     : job(the_job), scheduler(OptionsOf(the_job, resume, restore), &store) {
   if (restore != nullptr) next_nonce_ += 1'000'000;
@@ -396,12 +402,14 @@ bool FakeFleet::Work(FakeWorker& worker) {
   return Ask(worker);
 }
 
+void FakeFleet::Step() {
+  bool worked = false;
+  for (std::size_t i = 0; i < workers.size(); ++i) worked |= Work(*workers[i]);
+  if (!worked) Pass(0.5);
+}
+
 bool FakeFleet::RunToEnd(int steps) {
-  for (int step = 0; step < steps && !scheduler.stopped(); ++step) {
-    bool worked = false;
-    for (std::size_t i = 0; i < workers.size(); ++i) worked |= Work(*workers[i]);
-    if (!worked) Pass(0.5);
-  }
+  for (int step = 0; step < steps && !scheduler.stopped(); ++step) Step();
   for (const auto& [incarnation, batches] : batches_) {
     // Clocks beyond a verdict are void; of incarnations no longer in a view, nothing was.
     Clock end(UINT64_MAX);

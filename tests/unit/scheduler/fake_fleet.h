@@ -124,7 +124,9 @@ class FakeFleet {
 
   // One thing that an honest worker does: ask, train a batch, jump, leave. False if it can do nothing now.
   bool Work(FakeWorker& worker);
-  // All workers work, time passes where none can, until the scheduler has stopped. False: it did not in `steps`.
+  // One such thing of every worker; if none can do any, time passes.
+  void Step();
+  // The same until the scheduler has stopped. False: it did not in `steps`.
   bool RunToEnd(int steps = 100000);
   // The process of the worker dies; it sends nothing more.
   void Kill(FakeWorker& worker) { worker.silent = true; }
@@ -172,5 +174,7 @@ class FakeFleet {
 
 // A job for such fleets: immediate lease times, small sets.
 Job SmallJob(std::uint32_t shards, std::uint32_t workers);
+// The same with checkpoints.
+Job Durable(std::uint32_t shards, std::uint32_t workers);
 
 }  // namespace tarn::scheduler

@@ -153,6 +153,14 @@ class RowStoreTierTest : public testing::Test {
     cold_->RunOne();
     tiered_->Tend(random_.Below(2) * 20'000);
   }
+  // The rest of the tiered one's cut.
+  void EndCut() {
+    std::vector<CutRows> chunks;
+    while (!tiered_->ContinueCut(100'000, &chunks)) {
+      cold_->RunOne();
+      tiered_->Tend(0);
+    }
+  }
   // A cut of both, with use in between.
   void Cut(CutRequest request, bool drop) {
     std::vector<TableRows> cuts[2] = {tiered_->BeginCut(request), plain_->BeginCut(request)};
@@ -294,13 +302,7 @@ TEST_F(RowStoreTierTest, WhatTheDiskSaysOfARowCopiedEarlyIsNotBelieved) {
   for (int i = 0; i < 40; ++i) Push(specs_[0], SomeKeys(specs_[0], 500));
   while (cold_->under_way() != 0) Turn();
   cold_->Forge([](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0xff}); });
-  const Status status = CatchExhaustion([&] {
-    std::vector<CutRows> chunks;
-    while (!tiered_->ContinueCut(100'000, &chunks)) {
-      cold_->RunOne();
-      tiered_->Tend(0);
-    }
-  });
+  const Status status = CatchExhaustion([&] { EndCut(); });
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
 }
@@ -410,11 +412,7 @@ TEST_F(RowStoreTierTest, AnotherRowThanWasAskedForIsNamedByTableKeyAndPlace) {
     const Status status = CatchExhaustion([&] {
       if (!cut) return static_cast<void>(tiered_->StateHash());
       (void)tiered_->BeginCut();
-      std::vector<CutRows> chunks;
-      while (!tiered_->ContinueCut(100'000, &chunks)) {
-        cold_->RunOne();
-        tiered_->Tend(0);
-      }
+      EndCut();
     });
     ASSERT_FALSE(status);
     EXPECT_EQ(status.error().code, ErrorCode::kCorrupt);
