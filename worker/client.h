@@ -39,6 +39,14 @@ enum class ClientState : std::uint8_t {
   kStopped,  // Shutdown received; see stop_reason()
 };
 
+// The clock at which rows will be used; among pulls of one clock that wait for their turn, a higher priority goes
+// first.
+struct PullWhen {
+  PullWhen(Clock use_clock, int its_priority = 0) : use(use_clock), priority(its_priority) {}  // NOLINT: a clock is one
+  Clock use;
+  int priority = 0;
+};
+
 // What came of a request. Each is delivered once, through TakeEvents.
 struct PullDone {
   RequestId request;
@@ -96,7 +104,7 @@ class Client {
 
   // Requests; valid while kRunning (otherwise they are dropped). The plan and buffers may be released on return,
   // `gradients` is kept (shared) until acknowledged. gradients: fp32, plan.keys.size() x dim.
-  RequestId Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out);
+  RequestId Pull(const Plan& plan, PullWhen when, TimeUs now, Outbox* out);
   RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out);
   // Rows that will be pulled soon: shards with rows on disk bring them to memory. Not answered, not repeated.
   void Prefetch(const Plan& plan, TimeUs now, Outbox* out);

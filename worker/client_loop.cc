@@ -86,12 +86,12 @@ void ClientLoop::WaitForSpace(std::size_t bytes) {
   });
 }
 
-void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr result) {
+void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, int priority, ResultPtr result) {
   result->driver = driver_;
   result->awaited = true;
   Post({[=, this] {
           const Clock clock = use_clock.value_or(client_.clock());
-          requests_[client_.Pull(*plan, clock, Now(), &outbox_)] = result;
+          requests_[client_.Pull(*plan, {clock, priority}, Now(), &outbox_)] = result;
         },
         0,
         {result}},

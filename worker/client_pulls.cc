@@ -6,7 +6,7 @@
 
 namespace tarn::worker {
 
-RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, Clock use_clock,
+RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, PullWhen when,
                              std::unique_ptr<CachedPull> cached) {
   const RequestId id = desk_->NewRequest();
   ++desk_->counters.pulls;
@@ -17,9 +17,10 @@ RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, Clock use_
   Assembly& pull = pulls_[id];
   pull.table = spec.id;
   pull.dim = spec.dim;
-  pull.clock = use_clock;
+  pull.clock = when.use;
+  pull.priority = when.priority;
   pull.codec = spec.pull_codec;
-  pull.values = Buffer::Allocate(plan.keys.size() * spec.dim * sizeof(float));
+  pull.rows = plan.keys.size();
   if (cached != nullptr) pull.staleness = cached->staleness;
   pull.cached = std::move(cached);
   return id;
@@ -33,7 +34,7 @@ RequestId ClientPulls::Answered(CachedPull* cached) {
   return id;
 }
 
-RequestId ClientPulls::Add(RequestId pull, const Piece& piece, KeyList keys, Buffer keys_frame) {
+RequestId ClientPulls::Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame) {
   Assembly& whole = pulls_.at(pull);
   ++whole.pieces;
   const RequestId id = desk_->NewRequest();
@@ -41,11 +42,11 @@ RequestId ClientPulls::Add(RequestId pull, const Piece& piece, KeyList keys, Buf
   ask.pull = pull;
   ask.clock = whole.clock;
   ask.shard = piece.shard;
-  ask.parts = piece.parts;
+  ask.parts = std::move(piece.parts);
   ask.bytes = kMessageOverheadBytes + keys_frame.size() + piece.rows * CodecRowBytes(whole.codec, whole.dim);
   ask.keys = std::move(keys);
   ask.frame = std::move(keys_frame);
-  LaneOf(ask.shard).queue.emplace(ask.clock, id);
+  LaneOf(ask.shard).queue.insert(TurnOf(id, ask));
   asks_.emplace(id, std::move(ask));
   return id;
 }
@@ -63,7 +64,7 @@ bool ClientPulls::MaySend(const Lane& lane, const Ask& ask) const {
 
 void ClientPulls::Launch(RequestId id, Ask* ask) {
   Lane& lane = LaneOf(ask->shard);
-  lane.queue.erase({ask->clock, id});
+  lane.queue.erase(TurnOf(id, *ask));
   lane.credit.Take(ask->bytes);
   ++lane.in_flight[ask->clock];
   ask->sent = true;
@@ -91,7 +92,7 @@ void ClientPulls::Release(RequestId id, Ask* ask) {
   Lane& lane = LaneOf(ask->shard);
   SetDue(id, ask, kNever);
   if (!ask->sent) {
-    lane.queue.erase({ask->clock, id});
+    lane.queue.erase(TurnOf(id, *ask));
     return;
   }
   lane.credit.Return(ask->bytes);
@@ -111,7 +112,7 @@ bool ClientPulls::Claim(RequestId message, Claimed* claimed) {
 void ClientPulls::Dispatch() {
   for (Lane& lane : lanes_) {
     while (!lane.queue.empty()) {
-      const RequestId id = lane.queue.begin()->second;
+      const RequestId id = lane.queue.begin()->id;
       Ask& ask = asks_.at(id);
       if (!MaySend(lane, ask)) break;
       Launch(id, &ask);
@@ -120,13 +121,24 @@ void ClientPulls::Dispatch() {
   }
 }
 
+// The answer's rows into their places. One that is all of the pull, in its order, becomes what the caller gets.
+bool ClientPulls::TakeRows(const Ask& ask, const PullReply& reply, const Buffer& values, Assembly* whole) {
+  const std::size_t bytes = whole->rows * whole->dim * sizeof(float);
+  if (reply.codec == ValueCodec::kFp32 && values.size() == bytes && !values.lent() &&
+      IsWholePlan(ask.parts, whole->rows)) {
+    whole->values = values;
+    return true;
+  }
+  if (whole->values.empty()) whole->values = Buffer::Allocate(bytes);
+  return DecodeRows(values, whole->dim, ask.parts, reply.codec, whole->values.as_mutable<float>());
+}
+
 void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& values) {
   const auto it = asks_.find(reply.request);
   if (it == asks_.end() || it->second.shard != from) return;  // late or repeated
   Ask& ask = it->second;
   Assembly& whole = pulls_.at(ask.pull);
-  if (reply.table != whole.table || reply.count != ask.keys.count ||
-      !DecodeRows(values, whole.dim, ask.parts, reply.codec, whole.values.as_mutable<float>())) {
+  if (reply.table != whole.table || reply.count != ask.keys.count || !TakeRows(ask, reply, values, &whole)) {
     ++desk_->counters.malformed;
     return Refused(it->first, &ask, {ErrorCode::kMalformed, "its answer does not fit the question"});
   }
@@ -219,7 +231,7 @@ void ClientPulls::Requeue(RequestId id, Ask ask) {
   ask.patience.Progress();
   if (by_owner.size() == 1) {
     ask.shard = by_owner.begin()->first;
-    LaneOf(ask.shard).queue.emplace(ask.clock, id);
+    LaneOf(ask.shard).queue.insert(TurnOf(id, ask));
     asks_.emplace(id, std::move(ask));
     return;
   }
@@ -233,7 +245,7 @@ void ClientPulls::Requeue(RequestId id, Ask ask) {
     }
     Buffer frame;
     KeyList keys = SelectKeys(ask.keys, ask.frame, which, &frame);
-    Add(ask.pull, piece, std::move(keys), std::move(frame));
+    Add(ask.pull, std::move(piece), std::move(keys), std::move(frame));
   }
 }
 
