@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -28,6 +29,8 @@ class Client::Impl {
   auto Step(TimeUs now, Outbox* out, Action action) {
     desk.now = now;
     desk.out = out;
+    std::ranges::move(answers, std::back_inserter(*out));
+    answers.clear();
     struct Flush {
       Impl* impl;
       ~Flush() { impl->Dispatch(); }
@@ -93,6 +96,7 @@ class Client::Impl {
   ClientControl control{&desk, &ticks};
   Residuals residuals;
   ClientBlob blob{&desk, &residuals};
+  Outbox answers;                      // to what was heard since the last step
   std::map<ShardId, Patience> unread;  // answers of a shard to messages that it could not read
   bool wants_to_leave = false;
 };
@@ -301,7 +305,19 @@ void Client::Start(TimeUs now, Outbox* out) {
 }
 
 void Client::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  impl_->Step(now, out, [&] { impl_->OnMessage(from, std::move(message)); });
+  Hear(from, std::move(message), now);
+  Settle(now, out);
+}
+
+void Client::Hear(Peer from, Message message, TimeUs now) {
+  impl_->desk.now = now;
+  impl_->desk.out = &impl_->answers;
+  impl_->OnMessage(from, std::move(message));
+  impl_->desk.out = nullptr;
+}
+
+void Client::Settle(TimeUs now, Outbox* out) {
+  impl_->Step(now, out, [] {});
 }
 
 void Client::OnTimer(TimeUs now, Outbox* out) {

@@ -87,6 +87,10 @@ class Client {
 
   void Start(TimeUs now, Outbox* out);
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  // The same for messages that came together: Hear takes each in, Settle sends what has become possible, once for all
+  // of them. Every other call that sends settles, too.
+  void Hear(Peer from, Message message, TimeUs now);
+  void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
   std::vector<ClientEvent> TakeEvents();

@@ -244,7 +244,8 @@ void ClientLoop::RunCommands() {
 void ClientLoop::Exchange() {
   received_.clear();
   transport_->Receive(&received_, kReceiveMax, std::clamp<std::int64_t>(client_.NextTimer() - Now(), 0, kWaitMaxUs));
-  for (net::Received& r : received_) client_.OnMessage(r.from, std::move(r.message), Now(), &outbox_);
+  for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), Now());
+  if (!received_.empty()) client_.Settle(Now(), &outbox_);
   const TimeUs now = Now();
   if (now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
   if (now < next_metrics_) return;
