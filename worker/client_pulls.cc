@@ -76,6 +76,7 @@ void ClientPulls::Transmit(RequestId id, Ask* ask) {
   Pull pull{id, whole.table, whole.clock, whole.codec, ask->keys};
   Buffer frame = ask->frame;
   desk_->lists.Dress(ask->shard, &pull.keys, &frame);
+  ask->by_name = pull.keys.codec == KeyCodec::kHeld;
   if (!ask->counted) desk_->counters.pull_bytes += frame.size();
   ask->counted = true;
   desk_->Send(ShardPeer(ask->shard), std::move(pull), std::move(frame));
@@ -165,7 +166,7 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   const auto it = asks_.find(error.request);
   if (it == asks_.end() || it->second.shard != from) return false;
   Ask& ask = it->second;
-  if (error.code == ErrorCode::kUnknownKeys) {
+  if (error.code == ErrorCode::kUnknownKeys && ask.by_name) {
     ++desk_->counters.repeats;
     desk_->counters.pull_bytes += ask.frame.size();
     Transmit(it->first, &ask);  // with its keys now

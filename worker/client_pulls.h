@@ -71,6 +71,7 @@ class ClientPulls {
     Buffer frame;
     std::size_t bytes = 0;  // request and expected answer
     bool sent = false, counted = false;
+    bool by_name = false;  // its keys were, the last time
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
     Patience patience;

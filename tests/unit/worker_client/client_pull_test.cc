@@ -171,7 +171,8 @@ TEST(ClientPull, ARefusalThatDoesNotPassFailsThePullAfterTwoLeases) {
   options.shards = 1;
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
-  for (ErrorCode code : {ErrorCode::kWrongShard, ErrorCode::kNotFound, ErrorCode::kOk}) {  // kOk: a wrong answer
+  // kOk: a wrong answer; kUnknownKeys: of keys that have travelled
+  for (ErrorCode code : {ErrorCode::kWrongShard, ErrorCode::kNotFound, ErrorCode::kOk, ErrorCode::kUnknownKeys}) {
     FakeFleet fleet(options);
     fleet.Run();
     const RequestId id = fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10)), Clock(0), fleet.now, &fleet.out);
