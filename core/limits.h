@@ -87,8 +87,9 @@ inline constexpr std::size_t kHeldKeysBytesMax = std::size_t{4} << 20;  // that 
 inline constexpr std::uint32_t kHeldKeysMin = 32;                       // of a list that is worth a number
 
 // Shard.
-inline constexpr std::size_t kHeldListsBytesMax = std::size_t{256} << 20;     // lists of keys, of all clients
-inline constexpr std::size_t kHeldListsPeerBytesMax = 2 * kHeldKeysBytesMax;  // of one: more than it names
+inline constexpr std::size_t kHeldListsBytesMax = std::size_t{256} << 20;  // lists of keys, of all clients
+inline constexpr std::size_t kHeldListsPeerBytesMax =
+    3 * kHeldKeysBytesMax;  // of one: more than it names in short ones
 inline constexpr std::size_t kParkedPullsMax = 65536;
 inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;       // aggregated pushes waiting for their clock
 inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;        // pull replies not yet taken by the network

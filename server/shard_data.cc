@@ -248,6 +248,10 @@ void Shard::Impl::Apply(const Push& push, const Message& message, std::span<cons
 // Rule A2: the sections taken, into their clock's bucket.
 void Shard::Impl::Gather(const Push& push, const Message& message) {
   const std::size_t row_bytes = RowBytes(*rows_->FindTable(push.table), push.codec);
+  // All of the message stays as long as a part of it does, and is counted with the first.
+  std::size_t uncounted = message.keys.size() + message.values.size();
+  for (std::size_t s = 0; s < push.keys.sections.size(); ++s)
+    if (taken_[s]) uncounted -= std::min(uncounted, push.keys.sections[s].count * (sizeof(Key) + row_bytes));
   std::size_t key = 0;
   for (std::size_t s = 0; s < push.keys.sections.size(); ++s) {
     const Section& section = push.keys.sections[s];
@@ -265,7 +269,7 @@ void Shard::Impl::Gather(const Push& push, const Message& message) {
                                 .codec = push.codec,
                                 .values = message.values,
                                 .value_offset = key * row_bytes,
-                                .bytes = section.count * (sizeof(Key) + row_bytes)});
+                                .bytes = section.count * (sizeof(Key) + row_bytes) + std::exchange(uncounted, 0)});
     key += section.count;
   }
 }

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 namespace tarn::worker {
 namespace {
 
 constexpr std::size_t kReceiveMax = 256;
 constexpr std::int64_t kWaitMaxUs = 100'000;
+constexpr std::size_t kShortHistogram = 64;  // buckets; longer ones are not copied in every turn
 constexpr TimeUs kMetricsPeriodUs = 500'000;
 
 Error Fine() { return {ErrorCode::kOk, ""}; }
@@ -238,7 +240,11 @@ void ClientLoop::RunCommands() {
     const std::lock_guard lock(mutex_);
     commands.swap(posted_);
   }
-  for (Posted& posted : commands) posted.run();
+  auto next = commands.begin();
+  while (next != commands.end() && client_.state() == ClientState::kRunning) (next++)->run();
+  if (next == commands.end()) return;
+  const std::lock_guard lock(mutex_);  // one of them was the client's end: the others are told
+  posted_.insert(posted_.begin(), std::make_move_iterator(next), std::make_move_iterator(commands.end()));
 }
 
 void ClientLoop::Exchange() {
@@ -261,7 +267,11 @@ void ClientLoop::Publish() {
     for (const Posted& posted : posted_) posted_bytes_ += posted.bytes;
     pending_bytes_ = client_.pending_bytes();
     counters_ = client_.counters();
-    if (std::exchange(pulled_, false)) staleness_ = client_.staleness();
+    if (pulled_ && (client_.staleness().size() <= kShortHistogram || Now() >= next_staleness_)) {
+      pulled_ = false;
+      next_staleness_ = Now() + kMetricsPeriodUs;
+      staleness_ = client_.staleness();
+    }
     clock_ = std::max(clock_, client_.clock());
     if (!joined_ && client_.state() == ClientState::kRunning) {
       welcome_ = client_.welcome();

@@ -96,6 +96,7 @@ class ClientLoop {
   std::deque<ResultPtr> barriers_, leases_, leavers_;
   ViewVersion seen_view_;
   TimeUs next_metrics_ = 0;
+  TimeUs next_staleness_ = 0;
   bool pulled_ = false;  // since the last Publish
 
   // Shared.

@@ -101,11 +101,12 @@ void ClientPulls::Release(RequestId id, Ask* ask) {
   if (--count->second == 0) lane.in_flight.erase(count);
 }
 
-bool ClientPulls::Claim(RequestId message, Claimed* claimed) {
+bool ClientPulls::Claim(RequestId message, bool by_name, Claimed* claimed) {
   const auto it = asks_.find(message);
   if (it == asks_.end() || it->second.sent || !MaySend(LaneOf(it->second.shard), it->second)) return false;
   const Assembly& whole = pulls_.at(it->second.pull);
   *claimed = {message, whole.clock, whole.codec};
+  it->second.by_name = by_name;
   Launch(message, &it->second);
   return true;
 }

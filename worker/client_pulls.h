@@ -29,13 +29,14 @@ class ClientPulls {
   // One message of `pull`; `keys` names the sequences that the answer must contain. Returns the message's id.
   RequestId Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame);
 
-  // For PushPull: takes the message into flight if its credit allows, so that it can travel with the push.
+  // For PushPull: takes the message into flight if its credit allows, so that it can travel with the push, whose keys
+  // are its own, by name or not.
   struct Claimed {
     RequestId request;
     Clock clock;
     ValueCodec codec = ValueCodec::kFp32;
   };
-  bool Claim(RequestId message, Claimed* claimed);
+  bool Claim(RequestId message, bool by_name, Claimed* claimed);
 
   void OnReply(ShardId from, const PullReply& reply, const Buffer& values);
   // False: not a request of ours that waits.

@@ -98,7 +98,7 @@ void ClientPushes::Transmit(Pending* p) {
   if (!p->counted) desk_->counters.push_bytes += frame.size() + p->values.size();
   p->counted = true;
   ClientPulls::Claimed pull;
-  if (p->pull_message.value != 0 && pulls_->Claim(p->pull_message, &pull)) {
+  if (p->pull_message.value != 0 && pulls_->Claim(p->pull_message, p->by_name, &pull)) {
     desk_->Send(ShardPeer(p->shard), PushPull{std::move(push), pull.request, pull.clock, pull.codec}, std::move(frame),
                 p->values);
   } else {

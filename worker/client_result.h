@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -79,11 +78,11 @@ struct ClientResult {
   std::span<const float> Rows() {
     if (expand_by == nullptr) return static_cast<const Buffer&>(rows).as<float>();
     const std::lock_guard lock(mutex_);
-    if (!expanded_) {
-      expanded_.emplace(expand_by->index.size() * expand_by->dim);
-      Expand(*expand_by, expand_by->dim, static_cast<const Buffer&>(rows).as<float>().data(), expanded_->data());
+    if (expanded_.empty()) {
+      expanded_ = Buffer::Allocate(expand_by->index.size() * expand_by->dim * sizeof(float));
+      Expand(*expand_by, expand_by->dim, std::as_const(rows).as<float>().data(), expanded_.as_mutable<float>().data());
     }
-    return *expanded_;
+    return std::as_const(expanded_).as<float>();
   }
 
  private:
@@ -98,7 +97,7 @@ struct ClientResult {
   bool done_ = false;
   bool unread_ = false;  // and OnAnswered was told
   Error error_{ErrorCode::kOk, ""};
-  std::optional<std::vector<float>> expanded_;
+  Buffer expanded_;
 };
 
 }  // namespace tarn::worker

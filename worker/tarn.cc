@@ -33,6 +33,15 @@ std::shared_ptr<ClientResult> Failed(const Error& error) {
   return result;
 }
 
+// What a shard and the way to it take at most: beyond, what is within the credit would be dropped and sent again.
+constexpr std::size_t kCreditBytesMax = 2 * std::min(limits::kBacklogBytesMax, limits::kReplyPeerBytesMax);
+
+Status CheckOptions(const ConnectOptions& options) {
+  if (options.credit_bytes <= kCreditBytesMax) return {};
+  return Fail(ErrorCode::kInvalidArgument, "credit_bytes = " + std::to_string(options.credit_bytes) +
+                                               ": expected at most " + std::to_string(kCreditBytesMax));
+}
+
 Status CheckSizes(const Table& table, std::size_t keys, std::size_t gradients) {
   if (gradients == keys * table.dim()) return {};
   return Fail(ErrorCode::kInvalidArgument, "table '" + table.spec().name + "': " + std::to_string(gradients) +
@@ -138,6 +147,7 @@ Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
 Expected<Client> Client::Connect(ConnectOptions options) {
+  TARN_RETURN_IF_ERROR(CheckOptions(options));
   auto context = std::make_unique<net::ZmqContext>();
   TARN_RETURN_IF_ERROR(context->SecureFromFile(options.keys));
   net::ZmqTransportOptions transport_options;
@@ -149,6 +159,7 @@ Expected<Client> Client::Connect(ConnectOptions options) {
 }
 
 Expected<Client> Client::Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport) {
+  TARN_RETURN_IF_ERROR(CheckOptions(options));
   return Join(std::make_unique<Impl>(std::move(options), nullptr, std::move(transport)));
 }
 

@@ -217,6 +217,28 @@ TEST(ClientPush, W4WhatAShardDoesNotHoldIsSentAgainWithItsKeysOnceAndInOrder) {
   EXPECT_EQ(std::get<Push>(fleet.TakeSent(ShardPeer(ShardId(0))).back().body).keys.codec, KeyCodec::kHeld);
 }
 
+TEST(ClientPush, W4APullThatTravelsWithAPushIsAskedForAgainAtOnceAsWell) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  FakeFleet fleet(options);
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(100));
+  PullThenPush(&fleet, plan);
+  fleet.Exchange();
+  fleet.EventsOf<PullDone>();
+  fleet.shards[0].lists.clear();
+  fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(0), {}, fleet.now, &fleet.out);
+  const auto sent = fleet.TakeSent(ShardPeer(ShardId(0)));
+  ASSERT_EQ(sent.size(), 1u);
+  const auto& both = std::get<PushPull>(sent[0].body);
+  ASSERT_EQ(both.push.keys.codec, KeyCodec::kHeld);
+  for (const RequestId request : {both.push.request, both.pull_request})
+    fleet.FromShard(0, ErrorReply{request, ErrorCode::kUnknownKeys, "", {}});
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 1u);  // without a pause
+  EXPECT_TRUE(fleet.client.idle());
+}
+
 TEST(ClientPush, W4RandomLossesOfMessagesAndListsLoseNothing) {
   FleetOptions options = Options();
   options.client.piece_bytes = 1000;

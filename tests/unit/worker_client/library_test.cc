@@ -301,6 +301,46 @@ TEST(Library, ManyThreadsShareAClient) {
   EXPECT_EQ(total, 4 * 50 * 20.0f);
 }
 
+// The first pull finds no memory for the cache that the job wants, which ends the client in the middle of what several
+// threads ask for.
+TEST(Library, WhateverIsAskedForWhenTheClientEndsIsTold) {
+  Job job;
+  job.worker_cache.bytes = std::uint64_t{1} << 60;
+  for (int round = 0; round < 20; ++round) {
+    FakeWorld world;
+    world.job_text = ToToml(job);
+    auto client = ConnectTo(&world);
+    ASSERT_TRUE(client) << ToString(client.error());
+    const auto users = client->OpenTable("users");
+    ASSERT_TRUE(users);
+    const std::vector<Key> keys = {1, 2, 3};
+    const std::vector<float> gradients(9, 1);
+    std::atomic<int> fine = 0;
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t)
+      threads.emplace_back([&] {
+        const auto [pushed, pulled] = client->PushPull(*users, keys, gradients);
+        if (pushed.Wait() && pulled.Wait()) ++fine;
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(fine, 0);
+  }
+}
+
+TEST(Library, CreditsBeyondWhatAShardTakesAreRefused) {
+  for (const auto& [bytes, fine] : {std::pair(std::size_t{128} << 20, true), {(std::size_t{128} << 20) + 1, false}}) {
+    FakeWorld world;
+    ConnectOptions options;
+    options.scheduler = "fake://scheduler";
+    options.credit_bytes = bytes;
+    const auto client = Client::Connect(options, std::make_unique<FakeTransport>(&world));
+    ASSERT_EQ(client.has_value(), fine);
+    if (fine) continue;
+    EXPECT_EQ(client.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(client.error().message, "credit_bytes = 134217729: expected at most 134217728");
+  }
+}
+
 TEST(Library, PushBlocksWhenTooMuchWaitsAndGoesOnWhenItIsAcknowledged) {
   const std::vector<Key> keys = {1};
   const std::vector<float> gradients = {1, 2, 3};
