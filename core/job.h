@@ -34,6 +34,7 @@ struct FleetSection {
   double heartbeat_seconds = 1;
   std::uint32_t worker_restarts = 3;  // per worker, by tools/launch
   std::uint32_t busy_poll_us = 0;     // how long servers and workers look for messages before they sleep
+  std::uint32_t lanes = 1;            // connections of a worker to each shard, where they share no memory
   friend bool operator==(const FleetSection&, const FleetSection&) = default;
 };
 

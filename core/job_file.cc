@@ -27,6 +27,7 @@ Status ReadJobSection(SectionReader in, JobSection& out) {
 
 Status ReadFleet(SectionReader in, FleetSection& out) {
   VisitFleet(in, out);
+  VisitLanes(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
   const std::uint64_t shards = std::uint64_t{out.servers} * out.shards;
   if (shards > limits::kShardsMax)
@@ -37,6 +38,11 @@ Status ReadFleet(SectionReader in, FleetSection& out) {
     return in.Refusal({"partition_bits", "shards", "servers"},
                       fmt::format("2^{} = {} partitions cannot occupy {} shards; raise partition_bits",
                                   out.partition_bits, 1u << out.partition_bits, shards));
+  const std::uint64_t connections = std::uint64_t{out.workers} * out.lanes;
+  if (connections > limits::kAcceptedPeersMax)
+    return in.Refusal({"lanes", "workers"},
+                      fmt::format("{} workers x {} lanes = {}: a shard remembers at most {} connections", out.workers,
+                                  out.lanes, connections, limits::kAcceptedPeersMax));
   if (out.heartbeat_seconds * 2 > out.lease_seconds)
     return in.Refusal(
         {"heartbeat_seconds", "lease_seconds"},
