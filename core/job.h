@@ -171,7 +171,10 @@ const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
 // data.dir becomes absolute, relative to the job file's folder.
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {});
 
-// The same from text; `origin` names it in errors ("job.toml"), `base_dir` is what data.dir is relative to.
+// [fleet] of the job in a run's folder (RUN_DIR/job.toml), as the scheduler has written it; the defaults if there is none.
+Expected<FleetSection> FleetOfRun(const std::string& run_dir);
+
+// LoadJob from text; `origin` names it in errors ("job.toml"), `base_dir` is what data.dir is relative to.
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
                        std::span<const std::string> overrides = {});
 

@@ -367,4 +367,12 @@ Expected<Job> LoadJob(const std::string& path, std::span<const std::string> over
   return ParseJob(*text, path, std::filesystem::path(path).parent_path().string(), overrides);
 }
 
+Expected<FleetSection> FleetOfRun(const std::string& run_dir) {
+  const std::string path = run_dir + "/job.toml";
+  std::error_code ignored;
+  if (run_dir.empty() || !std::filesystem::exists(path, ignored)) return FleetSection();
+  const auto job = LoadJob(path);
+  return job ? Expected<FleetSection>(job->fleet) : std::unexpected(job.error());
+}
+
 }  // namespace tarn
