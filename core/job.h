@@ -171,7 +171,8 @@ const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
 // data.dir becomes absolute, relative to the job file's folder.
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {});
 
-// [fleet] of the job in a run's folder (RUN_DIR/job.toml), as the scheduler has written it; the defaults if there is none.
+// [fleet] of the job in a run's folder (RUN_DIR/job.toml), as the scheduler has written it; the defaults if there is
+// none.
 Expected<FleetSection> FleetOfRun(const std::string& run_dir);
 
 // LoadJob from text; `origin` names it in errors ("job.toml"), `base_dir` is what data.dir is relative to.

@@ -81,8 +81,8 @@ class Transport {
   virtual void SetBusyPoll(std::int64_t /*us*/) {}
 
   // How many lanes lead to each peer that is connected to from now on, other than the scheduler; at least 1. The first
-  // carries all messages but `Pull`, which take the others in turns (docs/protocol.md, "Lanes"): pulls may overtake other
-  // messages and each other.
+  // carries all messages but `Pull`, which take the others in turns (docs/protocol.md, "Lanes"): pulls may overtake
+  // other messages and each other.
   virtual void SetLanes(std::uint32_t /*lanes*/) {}
 
   virtual TransportCounters counters() const = 0;

@@ -19,9 +19,9 @@ struct ZmqContextOptions {
   int sockets_max = 65536;  // a transport uses one, and one more for each lane to a peer that it connects to
 };
 
-// A connection stays with one of ZeroMQ's threads, the one with the fewest when it is made. One thread moves more than 1
-// GB/s each way, so more pay off for several busy connections over a network above 10 Gb/s, and with cores that the rest
-// of the process leaves free: on two cores they cost what they gain.
+// A connection stays with one of ZeroMQ's threads, the one with the fewest when it is made. One thread moves more than
+// 1 GB/s each way, so more pay off for several busy connections over a network above 10 Gb/s, and with cores that the
+// rest of the process leaves free: on two cores they cost what they gain.
 inline int IoThreadsFor(std::uint32_t lanes) { return static_cast<int>((lanes + 1) / 2); }
 
 // ZeroMQ's threads, and the keys. Exactly one per process. Destroying it waits until what was sent has left, at most

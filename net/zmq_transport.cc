@@ -248,8 +248,8 @@ class ZmqTransport::Impl {
       return;
     }
     counters_.dropped_backlog += messages;
-    LogWarning(backlog_limiter_, "dropped messages to peer {}: it has taken nothing, and {} MB wait for it", to.peer.value,
-               options_.backlog_bytes_max >> 20);
+    LogWarning(backlog_limiter_, "dropped messages to peer {}: it has taken nothing, and {} MB wait for it",
+               to.peer.value, options_.backlog_bytes_max >> 20);
   }
 
   Status CheckAddress(const std::string& endpoint) const {

@@ -1,6 +1,7 @@
-// The memory of pull replies that the network has not taken yet: bounded for each worker, whichever of its connections they take, so that one that is slow or
-// gone holds up nobody else for long, and for all of them. Bytes are counted until the last owner of a reply's buffer
-// lets go of it, which may be a thread of the transport; the budget itself is the shard's thread's.
+// The memory of pull replies that the network has not taken yet: bounded for each worker, whichever of its connections
+// they take, so that one that is slow or gone holds up nobody else for long, and for all of them. Bytes are counted
+// until the last owner of a reply's buffer lets go of it, which may be a thread of the transport; the budget itself is
+// the shard's thread's.
 #pragma once
 
 #include <atomic>
@@ -19,8 +20,8 @@ class ReplyBudget {
   ReplyBudget(std::size_t bytes_max, std::size_t worker_bytes_max)
       : bytes_max_(bytes_max), worker_bytes_max_(worker_bytes_max) {}
 
-  // The buffer of a reply to `worker`. kOverloaded, and nothing counted, if it would take its replies or all replies over
-  // their bound.
+  // The buffer of a reply to `worker`. kOverloaded, and nothing counted, if it would take its replies or all replies
+  // over their bound.
   Expected<Buffer> Allocate(Incarnation worker, std::size_t bytes);
 
   // Of all replies that somebody still holds.

@@ -139,7 +139,8 @@ Client::~Client() = default;
 
 Expected<Client> Client::Connect(ConnectOptions options) {
   if (options.io_threads < 1)
-    return Fail(ErrorCode::kInvalidArgument, "io_threads: expected at least 1, found " + std::to_string(options.io_threads));
+    return Fail(ErrorCode::kInvalidArgument,
+                "io_threads: expected at least 1, found " + std::to_string(options.io_threads));
   auto context = std::make_unique<net::ZmqContext>(net::ZmqContextOptions{.io_threads = options.io_threads});
   TARN_RETURN_IF_ERROR(context->SecureFromFile(options.keys));
   net::ZmqTransportOptions transport_options;

@@ -41,7 +41,7 @@ Expected<std::unique_ptr<Fleet>> Fleet::Start(const FleetOptions& options) {
 Status Fleet::StartScheduler() {
   const std::string& folder = folder_.path();
   std::ofstream(folder + "/job.toml") << fmt::format(fmt::runtime(kJob), options_.servers, options_.busy_poll_us,
-                                                            options_.lanes);
+                                                     options_.lanes);
   scheduler_ = Spawn({options_.programs + "/tarn-scheduler", "--job", folder + "/job.toml", "--run-dir",
                       folder + "/run", "--bind", "tcp://127.0.0.1:*", "--port-file", folder + "/address"},
                      folder + "/output");

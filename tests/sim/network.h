@@ -2,8 +2,8 @@
 //
 // A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes
 // talk over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that
-// changes with every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls take connections of their
-// own, each of which has an order and a Peer of its own.
+// changes with every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls take connections of
+// their own, each of which has an order and a Peer of its own.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Shows that pulls take the lanes behind the first, in turns, and everything else the first, in order; that answers come
-// back by the lane of the question; that a lane which takes nothing holds up no other, within one bound for the peer;
-// and that all lanes come back after a restart.
+// Shows that pulls take the lanes behind the first, in turns, and everything else the first, in order; that answers
+// come back by the lane of the question; that a lane which takes nothing holds up no other, within one bound for the
+// peer; and that all lanes come back after a restart.
 #include <gtest/gtest.h>
 
 #include <algorithm>
