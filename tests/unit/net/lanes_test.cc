@@ -102,7 +102,7 @@ TEST_F(LanesTest, AnswersComeBackAsOfOnePeer) {
   ASSERT_FALSE(asked.empty());
   std::set<std::uint64_t> expected;
   for (const Received& r : asked) {
-    server_->Send(r.from, Piece(RequestOf(r), 32));
+    server_->Send(r.from, Piece(RequestOf(r), 4096));
     expected.insert(RequestOf(r));
   }
   std::set<std::uint64_t> answered;
