@@ -107,6 +107,7 @@ class ZmqTransport::Impl {
              }),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     TARN_CHECK(wake_ >= 0, "no file descriptor left");
+    SetLanes(options.lanes);
   }
   ~Impl() {
     const TimeUs end = NowUs() + TimeUs{options_.linger_ms} * 1000;
