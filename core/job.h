@@ -34,6 +34,7 @@ struct FleetSection {
   double heartbeat_seconds = 1;
   std::uint32_t worker_restarts = 3;  // per worker, by tools/launch
   std::uint32_t busy_poll_us = 0;     // how long servers and workers look for messages before they sleep
+  std::uint32_t lanes = 1;            // connections of a worker to each shard, where they share no memory
   friend bool operator==(const FleetSection&, const FleetSection&) = default;
 };
 
@@ -170,7 +171,11 @@ const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
 // data.dir becomes absolute, relative to the job file's folder.
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {});
 
-// The same from text; `origin` names it in errors ("job.toml"), `base_dir` is what data.dir is relative to.
+// [fleet] of the job in a run's folder (RUN_DIR/job.toml), as the scheduler has written it; the defaults if there is
+// none.
+Expected<FleetSection> FleetOfRun(const std::string& run_dir);
+
+// LoadJob from text; `origin` names it in errors ("job.toml"), `base_dir` is what data.dir is relative to.
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
                        std::span<const std::string> overrides = {});
 

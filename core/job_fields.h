@@ -24,6 +24,7 @@ enum class TextRule : std::uint8_t {
 
 inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();  // the largest TOML has
 inline constexpr double kJobSecondsMax = 1e7;                                            // about 16 weeks
+inline constexpr std::uint32_t kJobLanesMax = 16;
 
 template <typename Visitor, typename Section>
 void VisitJobSection(Visitor& visitor, Section& section) {
@@ -41,6 +42,12 @@ void VisitFleet(Visitor& visitor, Section& section) {
   visitor.Number("heartbeat_seconds", section.heartbeat_seconds, Range{0.001, kJobSecondsMax});
   visitor.Integer("worker_restarts", section.worker_restarts, 0, 1'000'000);
   visitor.Integer("busy_poll_us", section.busy_poll_us, 0, 1'000'000);
+}
+
+// The rest of [fleet]: changes nothing but how fast messages travel.
+template <typename Visitor, typename Section>
+void VisitLanes(Visitor& visitor, Section& section) {
+  visitor.Integer("lanes", section.lanes, 1, kJobLanesMax);
 }
 
 template <typename Visitor, typename Section>

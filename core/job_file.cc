@@ -27,6 +27,7 @@ Status ReadJobSection(SectionReader in, JobSection& out) {
 
 Status ReadFleet(SectionReader in, FleetSection& out) {
   VisitFleet(in, out);
+  VisitLanes(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
   const std::uint64_t shards = std::uint64_t{out.servers} * out.shards;
   if (shards > limits::kShardsMax)
@@ -37,6 +38,11 @@ Status ReadFleet(SectionReader in, FleetSection& out) {
     return in.Refusal({"partition_bits", "shards", "servers"},
                       fmt::format("2^{} = {} partitions cannot occupy {} shards; raise partition_bits",
                                   out.partition_bits, 1u << out.partition_bits, shards));
+  const std::uint64_t connections = std::uint64_t{out.workers} * out.lanes;
+  if (connections > limits::kAcceptedPeersMax)
+    return in.Refusal({"lanes", "workers"},
+                      fmt::format("{} workers x {} lanes = {}: a shard remembers at most {} connections", out.workers,
+                                  out.lanes, connections, limits::kAcceptedPeersMax));
   if (out.heartbeat_seconds * 2 > out.lease_seconds)
     return in.Refusal(
         {"heartbeat_seconds", "lease_seconds"},
@@ -359,6 +365,14 @@ Expected<Job> LoadJob(const std::string& path, std::span<const std::string> over
   auto text = ReadFile(path, limits::kJobBytesMax);
   if (!text) return std::unexpected(text.error());
   return ParseJob(*text, path, std::filesystem::path(path).parent_path().string(), overrides);
+}
+
+Expected<FleetSection> FleetOfRun(const std::string& run_dir) {
+  const std::string path = run_dir + "/job.toml";
+  std::error_code ignored;
+  if (run_dir.empty() || !std::filesystem::exists(path, ignored)) return FleetSection();
+  const auto job = LoadJob(path);
+  return job ? Expected<FleetSection>(job->fleet) : std::unexpected(job.error());
 }
 
 }  // namespace tarn

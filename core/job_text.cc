@@ -128,8 +128,8 @@ std::string ToString(const BinRule& rule) {
 
 namespace {
 
-// kAll: every key. kSaid: without those that came later and have their defaults, so that a job keeps its fingerprint:
-// logs and checkpoints know theirs by it.
+// kAll: every key. kSaid: without lanes, and without those that came later and have their defaults, so that a job keeps
+// its fingerprint: logs and checkpoints know theirs by it.
 enum class Keys { kAll, kSaid };
 
 std::string Text(const Job& job, Keys keys) {
@@ -139,6 +139,7 @@ std::string Text(const Job& job, Keys keys) {
   VisitJobSection(out, job.job);
   out.Begin("fleet");
   VisitFleet(out, job.fleet);
+  if (keys == Keys::kAll) VisitLanes(out, job.fleet);
   out.Begin("consistency");
   VisitConsistency(out, job.consistency);
   if (keys == Keys::kAll || job.worker_cache != WorkerCacheSpec()) VisitWorkerCache(out, job.worker_cache);

@@ -1,15 +1,17 @@
-// Encoded messages that a socket did not take yet, in order, for each peer up to a number of bytes.
+// Encoded messages that a socket did not take yet, in order for each lane, for each peer up to a number of bytes.
 #pragma once
 
 #include <cstddef>
 #include <deque>
-#include <unordered_map>
+#include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "core/buffer.h"
 #include "core/message.h"
 #include "net/frame.h"
+#include "net/lane_id.h"
 
 namespace tarn::net {
 
@@ -29,16 +31,17 @@ class Backlog {
  public:
   explicit Backlog(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  bool Has(Peer peer) const { return queues_.contains(peer); }
+  bool Has(const LaneId& lane) const { return queues_.contains(lane); }
   bool empty() const { return queues_.empty(); }
   std::size_t bytes() const { return bytes_; }
 
-  // False, and nothing kept, if the peer would have more than its bytes. An empty queue takes any one message.
-  bool Push(Peer peer, Frames frames) {
+  // False if the peer, by all its lanes, would have more than its bytes. A peer for which nothing waits takes any one
+  // message.
+  bool Push(const LaneId& lane, Frames frames) {
     const std::size_t size = BytesOf(frames);
-    const auto found = queues_.find(peer);
-    if (found != queues_.end() && found->second.bytes + size > bytes_max_) return false;
-    Queue& queue = found != queues_.end() ? found->second : queues_[peer];
+    const std::size_t waiting = queues_.empty() ? 0 : BytesFor(lane.peer);
+    if (waiting != 0 && waiting + size > bytes_max_) return false;
+    Queue& queue = queues_[lane];
     queue.messages.push_back(std::move(frames));
     queue.bytes += size;
     bytes_ += size;
@@ -47,16 +50,15 @@ class Backlog {
 
   // Returns how many messages were waiting.
   std::size_t Drop(Peer peer) {
-    const auto found = queues_.find(peer);
-    if (found == queues_.end()) return 0;
     std::size_t dropped = 0;
-    for (const Frames& frames : found->second.messages) dropped += MessagesIn(frames);
-    bytes_ -= found->second.bytes;
-    queues_.erase(found);
+    for (auto it = FirstOf(peer); it != queues_.end() && it->first.peer == peer; it = queues_.erase(it)) {
+      for (const Frames& frames : it->second.messages) dropped += MessagesIn(frames);
+      bytes_ -= it->second.bytes;
+    }
     return dropped;
   }
 
-  // Offers each peer's messages, oldest first, to send(peer, frames) until it says false for that peer.
+  // Offers each lane's messages, oldest first, to send(lane, frames) until it says false for that lane.
   template <typename Send>
   void Flush(Send send) {
     for (auto it = queues_.begin(); it != queues_.end();) {
@@ -71,10 +73,10 @@ class Backlog {
     }
   }
 
-  // Calls visit(peer) for each peer that has something waiting.
+  // Calls visit(lane) for each for which something waits.
   template <typename Visit>
-  void ForEachPeer(Visit visit) const {
-    for (const auto& [peer, queue] : queues_) visit(peer);
+  void ForEachLane(Visit visit) const {
+    for (const auto& [lane, queue] : queues_) visit(lane);
   }
 
  private:
@@ -82,10 +84,18 @@ class Backlog {
     std::deque<Frames> messages;
     std::size_t bytes = 0;
   };
+  using Queues = std::map<LaneId, Queue>;
+
+  Queues::const_iterator FirstOf(Peer peer) const { return queues_.lower_bound(LaneId(peer)); }
+  std::size_t BytesFor(Peer peer) const {
+    std::size_t bytes = 0;
+    for (auto it = FirstOf(peer); it != queues_.end() && it->first.peer == peer; ++it) bytes += it->second.bytes;
+    return bytes;
+  }
 
   std::size_t bytes_max_;
   std::size_t bytes_ = 0;
-  std::unordered_map<Peer, Queue> queues_;
+  Queues queues_;  // none is empty
 };
 
 }  // namespace tarn::net

@@ -1,6 +1,6 @@
-// Small messages of one Send, gathered by peer so that they travel together (net/frame.h): whoever carries them has one
+// Small messages of one Send, gathered by lane so that they travel together (net/frame.h): whoever carries them has one
 // thing to carry, and ZeroMQ's thread is woken once for all of them. Large ones pass, behind the small ones of their
-// peer that came before.
+// lane that came before.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,18 @@
 
 #include "core/message.h"
 #include "net/frame.h"
+#include "net/lane_id.h"
 
 namespace tarn::net {
 
 // Not thread-safe.
 class Bundles {
  public:
-  // Takes a message that `encoder` has begun, and gives to send(peer, frame) or send(peer, frames) what must not wait
+  // Takes a message that `encoder` has begun, and gives to send(lane, frame) or send(lane, frames) what must not wait
   // for more: a packed message or a bundle, or the frames of a large message. What a FrameView shows is gone
   // afterwards.
   template <typename Send>
-  void Add(Peer to, const Encoder& encoder, const Send& send) {
+  void Add(const LaneId& to, const Encoder& encoder, const Send& send) {
     Bundle& bundle = Of(to, send);
     const std::size_t bytes = encoder.packed_bytes();
     if (bytes == 0) {
@@ -40,21 +41,21 @@ class Bundles {
   }
 
  private:
-  static constexpr std::size_t kPeersMax = 64;  // at a time
+  static constexpr std::size_t kLanesMax = 64;  // at a time
 
   struct Bundle {
-    Peer to;
+    LaneId to;
     BundleWriter writer;
   };
 
-  // Few peers a turn: a search is quicker than a map.
+  // Few lanes a turn: a search is quicker than a map.
   template <typename Send>
-  Bundle& Of(Peer peer, const Send& send) {
+  Bundle& Of(const LaneId& lane, const Send& send) {
     for (std::size_t i = used_; i-- > 0;)
-      if (bundles_[i].to == peer) return bundles_[i];
-    if (used_ == kPeersMax) Flush(send);
+      if (bundles_[i].to == lane) return bundles_[i];
+    if (used_ == kLanesMax) Flush(send);
     if (used_ == bundles_.size()) bundles_.emplace_back();
-    bundles_[used_].to = peer;
+    bundles_[used_].to = lane;
     return bundles_[used_++];
   }
 

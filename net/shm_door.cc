@@ -153,17 +153,11 @@ void ShmDoor::AddFiles(std::vector<pollfd>* files) const {
   for (const Descriptor& guest : guests_) files->push_back({guest.get(), POLLIN, 0});
 }
 
-std::optional<Descriptor> ShmDoor::Accept() {
-  for (;;) {
-    Descriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (guest.get() < 0) {
-      listens_ = errno != EMFILE && errno != ENFILE;
-      return std::nullopt;
-    }
-    if (IsOurUser(guest.get())) return guest;
-    static LogLimiter limiter;
-    LogWarning(limiter, "shared memory: refused a process of another user");
-  }
+// Below 0: nobody is there, or nobody can be let in.
+Descriptor ShmDoor::Accept() {
+  Descriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (guest.get() < 0) listens_ = errno != EMFILE && errno != ENFILE;
+  return guest;
 }
 
 std::optional<Peer> ShmDoor::Redeem(const std::string& ticket) {
@@ -178,9 +172,16 @@ std::optional<Peer> ShmDoor::Redeem(const std::string& ticket) {
 
 void ShmDoor::Take(std::size_t most, const std::function<void(Peer, ShmLane)>& welcome) {
   std::erase_if(guests_, [&](Descriptor& guest) { return Serve(&guest, &most, welcome); });
-  while (auto guest = Accept()) {
+  for (int arrivals = 0; arrivals < kArrivalsMax; ++arrivals) {
+    Descriptor guest = Accept();
+    if (guest.get() < 0) return;
+    if (!IsOurUser(guest.get())) {
+      static LogLimiter limiter;
+      LogWarning(limiter, "shared memory: refused a process of another user");
+      continue;
+    }
     // Most have shown their ticket already. Who is turned away comes again.
-    if (!Serve(&*guest, &most, welcome) && guests_.size() < limits::kShmGuestsMax) guests_.push_back(std::move(*guest));
+    if (!Serve(&guest, &most, welcome) && guests_.size() < limits::kShmGuestsMax) guests_.push_back(std::move(guest));
   }
 }
 

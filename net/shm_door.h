@@ -63,14 +63,17 @@ class ShmDoor {
   // False: the process has no file left for whoever comes; Listen looks again.
   bool listens() const { return listens_; }
   void Listen() { listens_ = true; }
-  // Takes in who has come; calls welcome(peer, lane) for each that had a ticket and got its memory, `most` at most: the
-  // others are turned away.
+  // Connections looked at in one Take, those of other users too: anybody on this host may knock as often as he likes.
+  static constexpr int kArrivalsMax = 64;
+
+  // Takes in who has come, kArrivalsMax at most; calls welcome(peer, lane) for each that had a ticket and got its
+  // memory, `most` at most: the others are turned away.
   void Take(std::size_t most, const std::function<void(Peer, ShmLane)>& welcome);
 
  private:
   ShmDoor(Descriptor listener, std::string name, std::size_t ring_bytes)
       : listener_(std::move(listener)), name_(std::move(name)), ring_bytes_(ring_bytes) {}
-  std::optional<Descriptor> Accept();
+  Descriptor Accept();
   bool Serve(Descriptor* guest, std::size_t* room, const std::function<void(Peer, ShmLane)>& welcome);
   std::optional<Peer> Redeem(const std::string& ticket);
 

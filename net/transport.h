@@ -55,11 +55,11 @@ class Transport {
   // again does nothing; another endpoint replaces the first, and what still waited for that is dropped.
   virtual Status Connect(Peer peer, const std::string& endpoint) = 0;
 
-  // Never blocks. What the network does not take now (as before a connection stands) waits, in order, up to
-  // limits::kBacklogBytesMax a peer, and leaves during Receive; beyond, and to peers that are gone, messages are
+  // Never blocks. What the network does not take now (as before a connection stands) waits, in order for each lane, up
+  // to limits::kBacklogBytesMax a peer, and leaves during Receive; beyond, and to peers that are gone, messages are
   // dropped and counted.
   virtual void Send(Peer to, const Message& message) = 0;
-  // The same for many, in order for each peer; small ones to one peer travel together.
+  // The same for many, in order for each lane to a peer; small ones to one lane travel together.
   virtual void Send(std::span<const Outgoing> outgoing) {
     for (const Outgoing& o : outgoing) Send(o.to, o.message);
   }
@@ -79,6 +79,11 @@ class Transport {
 
   // For how long Receive looks for messages before it sleeps: an answer comes sooner, and a core is busy meanwhile.
   virtual void SetBusyPoll(std::int64_t /*us*/) {}
+
+  // How many lanes lead to each peer that is connected to from now on, other than the scheduler; at least 1. The first
+  // carries all messages but `Pull`, which take the others in turns (docs/protocol.md, "Lanes"): pulls may overtake
+  // other messages and each other.
+  virtual void SetLanes(std::uint32_t /*lanes*/) {}
 
   virtual TransportCounters counters() const = 0;
 };

@@ -1,7 +1,6 @@
 #include "net/zmq_transport.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -11,7 +10,6 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -26,6 +24,7 @@
 #include "net/shm_peers.h"
 #include "net/zmq_connections.h"
 #include "net/zmq_lane.h"
+#include "net/zmq_links.h"
 #include "net/zmq_socket.h"
 
 namespace tarn::net {
@@ -37,8 +36,9 @@ constexpr int kRetryMs = 1;
 constexpr std::size_t kTurn = 32;
 // How often connections are looked at that send a message without end.
 constexpr TimeUs kEndlessPeriodUs = 100'000;
-// How often Receive may find messages without looking whether it is to wake up.
-constexpr std::size_t kUnpolledMax = 64;
+// For how long Receive may find messages without looking at files: so long a peer over sockets waits behind those of
+// memory, and a wake-up behind both.
+constexpr TimeUs kUnpolledUs = 200;
 constexpr TimeUs kCountPeriodUs = 100'000;
 // Of the messages taken at a time one in so many is left to sockets, however many come through memory.
 constexpr std::size_t kShareOfSockets = 4;
@@ -81,39 +81,6 @@ void Pause() {
 
 }  // namespace
 
-void KeepLargeBlocks() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
-  mallopt(M_TRIM_THRESHOLD, 512 << 20);
-}
-
-ZmqContext::ZmqContext(const ZmqContextOptions& options) : context_(zmq_ctx_new()) {
-  TARN_CHECK(context_ != nullptr, "out of memory");
-  KeepLargeBlocks();
-  zmq_ctx_set(context_, ZMQ_IO_THREADS, options.io_threads);
-  zmq_ctx_set(context_, ZMQ_MAX_SOCKETS, std::min(options.sockets_max, zmq_ctx_get(context_, ZMQ_SOCKET_LIMIT)));
-}
-
-Status ZmqContext::Secure(const CurveKeys& keys) {
-  TARN_CHECK(!gate_, "a context gets its keys once");
-  auto gate = CurveGate::Start(context_, keys);
-  if (!gate) return std::unexpected(gate.error());
-  keys_ = keys;
-  gate_ = std::move(*gate);
-  return {};
-}
-
-Status ZmqContext::SecureFromFile(const std::string& path) {
-  if (path.empty()) return {};
-  const Expected<CurveKeys> keys = LoadCurveKeys(path);
-  return keys ? Secure(*keys) : std::unexpected(keys.error());
-}
-
-ZmqContext::~ZmqContext() {
-  gate_.reset();
-  while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
-  }
-}
-
 bool IsLoopback(const std::string& endpoint) {
   const std::string_view text = endpoint;
   constexpr std::string_view kTcp = "tcp://";
@@ -141,6 +108,7 @@ class ZmqTransport::Impl {
              }),
         wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     TARN_CHECK(wake_ >= 0, "no file descriptor left");
+    SetLanes(options.lanes);
   }
   ~Impl() {
     const TimeUs end = NowUs() + TimeUs{options_.linger_ms} * 1000;
@@ -162,18 +130,16 @@ class ZmqTransport::Impl {
   Status Connect(Peer peer, const std::string& endpoint) {
     TARN_CHECK(!IsAccepted(peer), "accepted peers connect to us");
     TARN_RETURN_IF_ERROR(CheckAddress(endpoint));
-    const auto found = links_.find(peer);
-    if (found != links_.end() && found->second.endpoint == endpoint) return {};
-    Expected<Socket> socket = OpenSocket(ZMQ_DEALER);
-    if (!socket) return std::unexpected(socket.error());
-    TARN_RETURN_IF_ERROR(socket->Connect(endpoint));
-    if (found != links_.end()) {
-      found->second.lane.socket.DropUnsent();
-      counters_.dropped_unreachable += backlog_.Drop(peer);
-      links_.erase(found);
+    if (links_.Leads(peer, endpoint)) return {};
+    std::vector<Lane> lanes;
+    while (lanes.size() < (peer == kSchedulerPeer ? 1 : options_.lanes)) {
+      Expected<Socket> socket = OpenSocket(ZMQ_DEALER);
+      if (!socket) return std::unexpected(socket.error());
+      TARN_RETURN_IF_ERROR(socket->Connect(endpoint));
+      lanes.emplace_back(std::move(*socket));
     }
-    links_.emplace(peer, Link{Lane(std::move(*socket)), endpoint});
-    counters_.dropped_unreachable += shm_.Forget(peer);
+    links_.Put(peer, endpoint, std::move(lanes));
+    counters_.dropped_unreachable += backlog_.Drop(peer) + shm_.Forget(peer);
     if (options_.shm && peer != kSchedulerPeer) shm_.Ask(peer);
     return {};
   }
@@ -198,7 +164,8 @@ class ZmqTransport::Impl {
       shm_.GiveBack();
       TendShm(turn);
       Drain(out, max);
-      if (out->size() > before && ++unpolled_ % kUnpolledMax != 0) break;
+      if (out->size() > before && turn - polled_ < kUnpolledUs) break;
+      polled_ = turn;
       const bool at_once = timeout_us == 0 || out->size() > before || max == 0;
       // Files speak of sockets that were found empty, and refused messages too use up the budget.
       const bool interrupted =
@@ -224,6 +191,11 @@ class ZmqTransport::Impl {
 
   void SetBusyPoll(std::int64_t us) { busy_poll_us_ = us; }
 
+  void SetLanes(std::uint32_t lanes) {
+    TARN_CHECK(lanes > 0, "a peer without a lane cannot be reached");
+    options_.lanes = lanes;
+  }
+
   TransportCounters counters() {
     CountHandshakes(INT64_MAX);
     TransportCounters counters = counters_;
@@ -234,11 +206,6 @@ class ZmqTransport::Impl {
   }
 
  private:
-  struct Link {
-    Lane lane;
-    std::string endpoint;
-  };
-
   SocketOptions SocketSettings() const {
     return {.high_water_mark = options_.high_water_mark,
             .linger_ms = options_.linger_ms,
@@ -250,7 +217,7 @@ class ZmqTransport::Impl {
   struct Sender {
     Impl* impl;
     template <typename What>
-    void operator()(Peer to, What what) const {
+    void operator()(const LaneId& to, What what) const {
       impl->SendOrKeep(to, std::move(what));
     }
   };
@@ -260,17 +227,22 @@ class ZmqTransport::Impl {
 
   void Add(Peer to, const Message& message) {
     const Status begun = encoder_.Begin(message);
-    if (begun) return bundles_.Add(to, encoder_, sender_);
+    if (begun) return bundles_.Add(LaneFor(to, message), encoder_, sender_);
     ++counters_.dropped_unencodable;
     LogWarning(unencodable_limiter_, "dropped a message of our own: {}", ToString(begun.error()));
   }
 
+  LaneId LaneFor(Peer to, const Message& message) {
+    const bool may_choose = links_.has_several() && std::holds_alternative<Pull>(message.body) && !shm_.Sends(to);
+    return may_choose ? links_.NextForPull(to, backlog_) : to;
+  }
+
   template <typename What>
-  void SendOrKeep(Peer to, What what) {
+  void SendOrKeep(const LaneId& to, What what) {
     const std::size_t messages = MessagesIn(what);
-    if (shm_.Sends(to)) {
+    if (shm_.Sends(to.peer)) {
       const std::size_t bytes = BytesOf(what);
-      if (shm_.Send(to, std::move(what))) {
+      if (shm_.Send(to.peer, std::move(what))) {
         counters_.sent_messages += messages;
         counters_.sent_bytes += bytes;
         return;
@@ -279,7 +251,7 @@ class ZmqTransport::Impl {
       return;
     }
     counters_.dropped_backlog += messages;
-    LogWarning(backlog_limiter_, "dropped messages to peer {}: it has taken nothing, and {} MB wait for it", to.value,
+    LogWarning(backlog_limiter_, "dropped messages to peer {}: more than {} MB would wait for it", to.peer.value,
                options_.backlog_bytes_max >> 20);
   }
 
@@ -310,11 +282,11 @@ class ZmqTransport::Impl {
 
   // Whether nothing remains to be done for the message: it is sent, or its peer is gone.
   template <typename What>
-  bool TrySend(Peer to, const What& frames) {
-    const auto link = links_.find(to);
-    const std::string_view identity = IsAccepted(to) ? accepted_.IdentityOf(to) : std::string_view();
+  bool TrySend(const LaneId& to, const What& frames) {
+    Lane* lane = links_.Find(to);
+    const std::string_view identity = IsAccepted(to.peer) ? accepted_.IdentityOf(to.peer) : std::string_view();
     SendResult result = SendResult::kUnreachable;
-    if (link != links_.end()) result = link->second.lane.Send({}, frames);
+    if (lane != nullptr) result = lane->Send({}, frames);
     if (!identity.empty()) result = router_->Send(identity, frames);
     if (result == SendResult::kFull) return false;
     if (result == SendResult::kSent) {
@@ -323,19 +295,16 @@ class ZmqTransport::Impl {
       return true;
     }
     counters_.dropped_unreachable += MessagesIn(frames);
-    if (IsAccepted(to)) accepted_.Forget(to);
-    LogWarning(unreachable_limiter_, "dropped a message: peer {} is gone", to.value);
+    if (IsAccepted(to.peer)) accepted_.Forget(to.peer);
+    LogWarning(unreachable_limiter_, "dropped a message: peer {} is gone", to.peer.value);
     return true;
   }
 
-  bool AnyMayHold() const {
-    return (router_ && router_->may_hold) ||
-           std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link.second.lane.may_hold; });
-  }
+  bool AnyMayHold() const { return (router_ && router_->may_hold) || links_.AnyMayHold(); }
 
   void FlushBacklog() {
     if (backlog_.empty()) return;
-    backlog_.Flush([this](Peer peer, const Frames& frames) { return TrySend(peer, frames); });
+    backlog_.Flush([this](const LaneId& to, const Frames& frames) { return TrySend(to, frames); });
   }
 
   void TendShm(TimeUs now) { counters_.dropped_unreachable += shm_.Tend(now); }
@@ -378,7 +347,7 @@ class ZmqTransport::Impl {
     files_.clear();
     files_.push_back({wake_, POLLIN, 0});
     if (router_) files_.push_back({router_->file, POLLIN, 0});
-    for (const auto& [peer, link] : links_) files_.push_back({link.lane.file, POLLIN, 0});
+    links_.ForEach([&](const LaneId&, const Lane& lane) { files_.push_back({lane.file, POLLIN, 0}); });
     const std::size_t shm = files_.size();
     shm_.AddFiles(&files_);
     if (poll(files_.data(), files_.size(), wait_ms) < 0) return false;
@@ -386,21 +355,21 @@ class ZmqTransport::Impl {
     wake_waits_ = files_[0].revents != 0;
     std::size_t file = 1;
     if (router_) router_->may_hold |= files_[file++].revents != 0;
-    for (auto& [peer, link] : links_) link.lane.may_hold |= files_[file++].revents != 0;
+    links_.ForEach([&](const LaneId&, Lane& lane) { lane.may_hold |= files_[file++].revents != 0; });
     return true;
   }
 
-  // The same, and for room in the sockets of which peers have a backlog.
+  // The same, and for room in the sockets that have a backlog.
   bool PollSockets(int wait_ms) {
     items_.clear();
     items_.push_back({nullptr, wake_, ZMQ_POLLIN, 0});
     if (router_) items_.push_back({router_->socket.handle(), 0, ZMQ_POLLIN, 0});
     bool accepted_waits = false;
-    backlog_.ForEachPeer([&](Peer peer) { accepted_waits |= IsAccepted(peer); });
-    for (const auto& [peer, link] : links_) {
-      const int events = backlog_.Has(peer) ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;
-      items_.push_back({link.lane.socket.handle(), 0, static_cast<short>(events), 0});
-    }
+    backlog_.ForEachLane([&](const LaneId& id) { accepted_waits |= IsAccepted(id.peer); });
+    links_.ForEach([&](const LaneId& id, const Lane& lane) {
+      const int events = backlog_.Has(id) ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;
+      items_.push_back({lane.socket.handle(), 0, static_cast<short>(events), 0});
+    });
     if (accepted_waits) wait_ms = std::min(wait_ms, kRetryMs);
     const std::size_t shm = items_.size();
     files_.clear();
@@ -412,7 +381,7 @@ class ZmqTransport::Impl {
     wake_waits_ = items_[0].revents != 0;
     std::size_t item = 1;
     if (router_) router_->may_hold |= items_[item++].revents != 0;
-    for (auto& [peer, link] : links_) link.lane.may_hold |= items_[item++].revents != 0;
+    links_.ForEach([&](const LaneId&, Lane& lane) { lane.may_hold |= items_[item++].revents != 0; });
     return true;
   }
 
@@ -441,8 +410,9 @@ class ZmqTransport::Impl {
     budget += of_memory;
     ready_.clear();
     if (router_ && router_->may_hold) ready_.push_back({&*router_, Peer()});
-    for (auto& [peer, link] : links_)
-      if (link.lane.may_hold) ready_.push_back({&link.lane, peer});
+    links_.ForEach([&](const LaneId& id, Lane& lane) {
+      if (lane.may_hold) ready_.push_back({&lane, id.peer});
+    });
     if (ready_.empty()) return;
     std::rotate(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(turn_++ % ready_.size()), ready_.end());
     while (!ready_.empty() && budget > 0)
@@ -585,12 +555,12 @@ class ZmqTransport::Impl {
   std::optional<Lane> router_;
   ConnectionWatch connections_;  // behind the socket that it watches
   TimeUs next_endless_ = 0;
-  std::map<Peer, Link> links_;
+  ZmqLinks links_;
   std::vector<pollfd> files_;
   std::vector<zmq_pollitem_t> items_;
   std::vector<Ready> ready_;
   std::size_t turn_ = 0;
-  std::size_t unpolled_ = 0;
+  TimeUs polled_ = 0;
   bool wake_waits_ = false;
   TimeUs next_count_ = 0;
   Parts parts_;
@@ -615,6 +585,7 @@ std::size_t ZmqTransport::Receive(std::vector<Received>* out, std::size_t max, s
 }
 void ZmqTransport::Wake() { impl_->Wake(); }
 void ZmqTransport::SetBusyPoll(std::int64_t us) { impl_->SetBusyPoll(us); }
+void ZmqTransport::SetLanes(std::uint32_t lanes) { impl_->SetLanes(lanes); }
 TransportCounters ZmqTransport::counters() const { return impl_->counters(); }
 
 }  // namespace tarn::net

@@ -310,7 +310,7 @@ Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index
 
 Status Server::Run() {
   TARN_CHECK(options_.nonces.size() == options_.shards, "a nonce a shard");
-  net::ZmqContext context;
+  net::ZmqContext context({.io_threads = options_.io_threads});
   TARN_RETURN_IF_ERROR(context.SecureFromFile(options_.keys));
   MemoryMeter meter(options_.shards);
   HeapTrimmer trimmer([&meter] {

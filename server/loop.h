@@ -30,6 +30,7 @@ struct ServerOptions {
   std::string keys;           // the fleet's key file; empty: plain connections
   bool insecure = false;      // allow addresses other than loopback without keys
   bool shm = true;            // share memory with workers of this host
+  int io_threads = 1;         // of ZeroMQ, for all shards
 };
 
 class Server {

@@ -7,12 +7,12 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <random>
 
 #include "core/job.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "net/zmq_context.h"
 #include "server/loop.h"
 
 namespace {
@@ -42,14 +42,13 @@ int Fail(const std::string& message) {
   return kExitFailure;
 }
 
-// The shards a server, as the job in the run's folder says; 1 if there is none.
-tarn::Expected<std::uint32_t> ShardsOfRun(const std::string& run_dir) {
-  const std::string path = run_dir + "/job.toml";
-  std::error_code ignored;
-  if (run_dir.empty() || !std::filesystem::exists(path, ignored)) return 1;
-  const auto job = tarn::LoadJob(path);
-  if (!job) return std::unexpected(job.error());
-  return job->fleet.shards;
+// What was left to the job.
+tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
+  const auto fleet = tarn::FleetOfRun(options->run_dir);
+  if (!fleet && options->shards == 0) return std::unexpected(fleet.error());
+  if (options->shards == 0) options->shards = fleet->shards;
+  if (options->io_threads == 0) options->io_threads = tarn::net::IoThreadsFor(fleet ? fleet->lanes : 1);
+  return {};
 }
 
 // A tier has a file open for each of its segments: as many as the system allows this process at all.
@@ -88,6 +87,10 @@ int main(int argc, char** argv) {
                  "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_flag("--insecure", options.insecure, "allow addresses other than loopback without keys");
   app.add_flag("!--no-shm", options.shm, "no shared memory with workers of this host: everything over sockets");
+  options.io_threads = 0;
+  app.add_option("--io-threads", options.io_threads,
+                 "threads of ZeroMQ; 0: one for each two of fleet.lanes, as RUN_DIR/job.toml says, else 1")
+      ->check(CLI::Range(0, 64));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -98,11 +101,7 @@ int main(int argc, char** argv) {
   const std::string log_path = options.run_dir.empty() ? "" : options.run_dir + "/logs/" + role + ".log";
   if (Status s = InitLog({.role = role, .path = log_path, .also_stderr = log_path.empty()}); !s)
     return Fail(s.error().message);
-  if (options.shards == 0) {
-    const auto shards = ShardsOfRun(options.run_dir);
-    if (!shards) return Fail(shards.error().message);
-    options.shards = *shards;
-  }
+  if (const Status taken = TakeFromRun(&options); !taken) return Fail(taken.error().message);
   std::random_device random;
   for (std::uint32_t i = 0; i < options.shards; ++i)
     options.nonces.push_back((std::uint64_t{random()} << 32) | random() | 1);

@@ -1,6 +1,7 @@
-// The memory of pull replies that the network has not taken yet: bounded for each client, so that one that is slow or
-// gone holds up nobody else for long, and for all of them. Bytes are counted until the last owner of a reply's buffer
-// lets go of it, which may be a thread of the transport; the budget itself is the shard's thread's.
+// The memory of pull replies that the network has not taken yet: bounded for each worker, whichever of its connections
+// they take, so that one that is slow or gone holds up nobody else for long, and for all of them. Bytes are counted
+// until the last owner of a reply's buffer lets go of it, which may be a thread of the transport; the budget itself is
+// the shard's thread's.
 #pragma once
 
 #include <atomic>
@@ -16,12 +17,12 @@ namespace tarn::server {
 
 class ReplyBudget {
  public:
-  ReplyBudget(std::size_t bytes_max, std::size_t peer_bytes_max)
-      : bytes_max_(bytes_max), peer_bytes_max_(peer_bytes_max) {}
+  ReplyBudget(std::size_t bytes_max, std::size_t worker_bytes_max)
+      : bytes_max_(bytes_max), worker_bytes_max_(worker_bytes_max) {}
 
-  // The buffer of a reply to `peer`. kOverloaded, and nothing counted, if it would take its replies or all replies over
-  // their bound.
-  Expected<Buffer> Allocate(Peer peer, std::size_t bytes);
+  // The buffer of a reply to `worker`. kOverloaded, and nothing counted, if it would take its replies or all replies
+  // over their bound.
+  Expected<Buffer> Allocate(Incarnation worker, std::size_t bytes);
 
   // Of all replies that somebody still holds.
   std::size_t bytes() const { return *all_; }
@@ -31,11 +32,11 @@ class ReplyBudget {
   struct Lease;
 
   std::size_t bytes_max_;
-  std::size_t peer_bytes_max_;
+  std::size_t worker_bytes_max_;
   // Shared with the leases: buffers may outlive the budget.
   std::shared_ptr<Count> all_ = std::make_shared<Count>(0);
-  std::unordered_map<Peer, std::shared_ptr<Count>> peers_;
-  std::size_t sweep_at_ = 64;  // peers; those that hold nothing are then forgotten
+  std::unordered_map<Incarnation, std::shared_ptr<Count>> workers_;
+  std::size_t sweep_at_ = 64;  // workers; those that hold nothing are then forgotten
 };
 
 }  // namespace tarn::server

@@ -322,7 +322,7 @@ Status Shard::Impl::Answer(const ParkedPull& parked) {
   const auto keys = ReadKeys(pull.keys, parked.keys, row_bytes, &keys_);
   TARN_CHECK(keys.has_value(), "a pull is checked before it is parked");
   Message reply = Make(PullReply{pull.request, pull.table, cohort_.minimum(), pull.codec, pull.keys.count});
-  auto values = replies_.Allocate(parked.from, keys->size() * row_bytes);
+  auto values = replies_.Allocate(parked.incarnation, keys->size() * row_bytes);
   if (!values) return std::unexpected(values.error());
   reply.values = std::move(*values);
   rows_->Gather(pull.table, pull.keys.sections, *keys, pull.codec, reply.values.data());

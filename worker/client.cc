@@ -346,6 +346,7 @@ ClientState Client::state() const {
 }
 const Shutdown& Client::stop_reason() const { return impl_->desk.stop_reason; }
 TimeUs Client::busy_poll_us() const { return impl_->desk.busy_poll_us; }
+std::uint32_t Client::lanes() const { return impl_->desk.job_file.fleet.lanes; }
 TimeUs Client::scheduler_heard() const { return impl_->desk.heard; }
 
 Status Client::CheckScheduler(TimeUs now, const std::string& scheduler) const {

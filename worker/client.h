@@ -101,6 +101,7 @@ class Client {
   // loop around it then ends. `scheduler` is its address, for the message.
   Status CheckScheduler(TimeUs now, const std::string& scheduler) const;
   TimeUs busy_poll_us() const;     // the job's wish, once welcomed; of the loop, not of the state machine
+  std::uint32_t lanes() const;     // to each shard; likewise
   TimeUs scheduler_heard() const;  // last; before that: the time of Start
   const View& view() const;        // endpoints: the loop connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid once running

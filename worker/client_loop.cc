@@ -288,6 +288,7 @@ Status ClientLoop::ConnectShards() {
   const View& view = client_.view();
   if (view.version == seen_view_) return {};
   seen_view_ = view.version;
+  transport_->SetLanes(client_.lanes());
   for (std::uint32_t i = 0; i < view.routes.endpoints.size(); ++i)
     TARN_RETURN_IF_ERROR(transport_->Connect(ShardPeer(ShardId(i)), view.routes.endpoints[i]));
   AnswerTableFinders();

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <random>
 
+#include "core/job.h"
 #include "core/log.h"
 #include "net/zmq_transport.h"
 #include "worker/train/trainer.h"
@@ -45,6 +46,10 @@ int main(int argc, char** argv) {
   app.add_flag("--insecure", insecure, "allow addresses other than loopback without keys");
   bool shm = true;
   app.add_flag("!--no-shm", shm, "no shared memory with servers of this host: everything over sockets");
+  int io_threads = 0;
+  app.add_option("--io-threads", io_threads,
+                 "threads of ZeroMQ; 0: one for each two of fleet.lanes, as RUN_DIR/job.toml says, else 1")
+      ->check(CLI::Range(0, 64));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -65,7 +70,8 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, OnTerminate);
 
-  net::ZmqContext context;
+  if (io_threads == 0) io_threads = net::IoThreadsFor(FleetOfRun(options.run_dir).value_or(FleetSection{}).lanes);
+  net::ZmqContext context({.io_threads = io_threads});
   if (Status s = context.SecureFromFile(keys); !s) {
     fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
     return kExitFailure;

@@ -37,6 +37,9 @@ std::shared_ptr<ClientResult> Failed(const Error& error) {
 constexpr std::size_t kCreditBytesMax = 2 * std::min(limits::kBacklogBytesMax, limits::kReplyPeerBytesMax);
 
 Status CheckOptions(const ConnectOptions& options) {
+  if (options.io_threads < 1)
+    return Fail(ErrorCode::kInvalidArgument,
+                "io_threads: expected at least 1, found " + std::to_string(options.io_threads));
   if (options.credit_bytes <= kCreditBytesMax) return {};
   return Fail(ErrorCode::kInvalidArgument, "credit_bytes = " + std::to_string(options.credit_bytes) +
                                                ": expected at most " + std::to_string(kCreditBytesMax));
@@ -148,7 +151,7 @@ Client::~Client() = default;
 
 Expected<Client> Client::Connect(ConnectOptions options) {
   TARN_RETURN_IF_ERROR(CheckOptions(options));
-  auto context = std::make_unique<net::ZmqContext>();
+  auto context = std::make_unique<net::ZmqContext>(net::ZmqContextOptions{.io_threads = options.io_threads});
   TARN_RETURN_IF_ERROR(context->SecureFromFile(options.keys));
   net::ZmqTransportOptions transport_options;
   transport_options.insecure = options.insecure;

@@ -95,6 +95,7 @@ struct ConnectOptions {
   std::string keys;                                        // the fleet's key file (tarn-keys); empty: plain connections
   bool insecure = false;                                   // plain connections may leave this machine
   bool shm = true;                                         // share memory with servers of this host
+  int io_threads = 1;                                      // of ZeroMQ: one for each two of the job's fleet.lanes
   std::size_t credit_bytes = limits::kCreditBytes;         // in flight per shard; 128 MiB at most
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;  // of pushes that wait; beyond, Push blocks
 };

@@ -81,7 +81,8 @@ Status MeasureTensor(const WorkloadOptions& options, const Fleet& fleet, Client*
     Print({.name = fmt::format("tarn.{}.dense_{}_{}", options.transport, verb, tensor.name),
            .value = 1e-9 * tensors * double(bytes),
            .unit = "GB/s",
-           .settings = {{"bytes", bytes}, {"depth", tensor.depth}, {"servers", options.servers}},
+           .settings =
+               {{"bytes", bytes}, {"depth", tensor.depth}, {"servers", options.servers}, {"lanes", options.lanes}},
            .more = meter.Cores()});
     return {};
   };
@@ -113,7 +114,8 @@ Status MeasureSmall(const WorkloadOptions& options, const Fleet& fleet, Client* 
   const auto start = [&] { return client->Pull(plans[next++ % kSmallPlans], client->clock()); };
   Outcome outcome;
   const auto settings = [&](std::size_t depth) {
-    return std::vector<Setting>{{"bytes", kSmallDim * sizeof(float)}, {"depth", depth}, {"servers", options.servers}};
+    return std::vector<Setting>{
+        {"bytes", kSmallDim * sizeof(float)}, {"depth", depth}, {"servers", options.servers}, {"lanes", options.lanes}};
   };
   const CpuMeter many([&] { return fleet.ServerCpuSeconds(); });
   const double per_second = PerSecond(options.duration, options.small_depth, start, std::ref(outcome));

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "bench/data_plane/measure.h"
+#include "net/zmq_context.h"
 
 namespace tarn::bench {
 namespace {
@@ -21,6 +22,7 @@ shards = 1
 workers = 1
 lease_seconds = 60
 busy_poll_us = {}
+lanes = {}
 [consistency]
 mode = "asp"
 [storage]
@@ -38,7 +40,8 @@ Expected<std::unique_ptr<Fleet>> Fleet::Start(const FleetOptions& options) {
 
 Status Fleet::StartScheduler() {
   const std::string& folder = folder_.path();
-  std::ofstream(folder + "/job.toml") << fmt::format(fmt::runtime(kJob), options_.servers, options_.busy_poll_us);
+  std::ofstream(folder + "/job.toml") << fmt::format(fmt::runtime(kJob), options_.servers, options_.busy_poll_us,
+                                                     options_.lanes);
   scheduler_ = Spawn({options_.programs + "/tarn-scheduler", "--job", folder + "/job.toml", "--run-dir",
                       folder + "/run", "--bind", "tcp://127.0.0.1:*", "--port-file", folder + "/address"},
                      folder + "/output");
@@ -86,8 +89,10 @@ Status Fleet::CheckAlive() {
 }
 
 Expected<Client> Fleet::Connect() {
-  auto client = Client::Connect(
-      {.scheduler = scheduler_endpoint_, .timeout_seconds = kStartSeconds, .shm = options_.transport == "shm"});
+  auto client = Client::Connect({.scheduler = scheduler_endpoint_,
+                                 .timeout_seconds = kStartSeconds,
+                                 .shm = options_.transport == "shm",
+                                 .io_threads = net::IoThreadsFor(options_.lanes)});
   // Why it came to nothing is told best by who has ended.
   if (!client) TARN_RETURN_IF_ERROR(CheckAlive());
   return client;

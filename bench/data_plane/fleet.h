@@ -17,6 +17,7 @@ struct FleetOptions {
   std::string programs;           // the folder of tarn-scheduler and tarn-server
   std::string transport = "tcp";  // between worker and servers: tcp (loopback), ipc or shm
   std::uint32_t busy_poll_us = 0;
+  std::uint32_t lanes = 1;    // fleet.lanes
   std::uint32_t servers = 1;  // of one shard each
 };
 

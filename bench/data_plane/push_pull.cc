@@ -8,6 +8,7 @@
 
 #include "bench/data_plane/fleet.h"
 #include "bench/data_plane/workloads.h"
+#include "core/job_fields.h"
 #include "core/limits.h"
 
 namespace {
@@ -61,6 +62,7 @@ Status MeasureOver(const std::string& transport, const Flags& flags) {
   const auto fleet = Fleet::Start({.programs = programs,
                                    .transport = spin ? "shm" : transport,
                                    .busy_poll_us = spin ? kBusyPollUs : 0,
+                                   .lanes = flags.workload.lanes,
                                    .servers = flags.workload.servers});
   if (!fleet) return std::unexpected(fleet.error());
   auto client = (*fleet)->Connect();
@@ -95,6 +97,9 @@ void AddOptions(CLI::App* app, Flags* flags) {
   app->add_option("--servers", o.servers, "server processes, of one shard each")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
+  app->add_option("--lanes", o.lanes, "fleet.lanes: connections to each server, where no memory is shared")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, kJobLanesMax));
   app->add_option("--seconds", o.duration.seconds, "of each figure, after a quarter more to warm up")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

@@ -144,6 +144,7 @@ Status SparseTable::Measure(const std::string& name, Start start) {
                       {"batch", options_.batch},
                       {"depth", options_.depth},
                       {"servers", options_.servers},
+                      {"lanes", options_.lanes},
                       {"optimizer", std::string(Name(table_.spec().optimizer.kind))}},
          .more = meter.Cores()});
   return {};

@@ -16,6 +16,7 @@ namespace tarn::bench {
 struct WorkloadOptions {
   std::string transport = "tcp";  // names the figures
   std::uint32_t servers = 1;
+  std::uint32_t lanes = 1;  // of the worker to each
   Duration duration;
   std::uint64_t rows = 10'000'000;  // of a sparse table
   std::uint32_t dim = 16;

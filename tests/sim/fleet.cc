@@ -401,7 +401,8 @@ void Fleet::Restart(ProcessId id, std::uint32_t rank) {
 void Fleet::ConnectToShards(ProcessId id, Process& p) {
   if (p.worker->client().view().version.value == 0) return;
   for (std::uint32_t i = 0; i < scenario_.shards; ++i)
-    if (!network_.Connected(id, ShardPeer(ShardId(i)))) network_.Connect(id, ShardPeer(ShardId(i)), shard_ids_[i]);
+    if (!network_.Connected(id, ShardPeer(ShardId(i))))
+      network_.Connect(id, ShardPeer(ShardId(i)), shard_ids_[i], p.worker->client().lanes());
 }
 
 void Fleet::ArmTimer(ProcessId id, Process& p) {

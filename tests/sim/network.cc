@@ -29,7 +29,13 @@ void Network::RemoveProcess(ProcessId process) {
   }
 }
 
-void Network::Connect(ProcessId client, Peer peer, ProcessId server) {
+void Network::Connect(ProcessId client, Peer peer, ProcessId server, std::uint32_t lanes) {
+  const std::uint64_t first = Open(client, peer, server);
+  by_client_[{client, peer}] = first;
+  for (; lanes > 1; --lanes) connections_[first].pull_lanes.push_back(Open(client, peer, server));
+}
+
+std::uint64_t Network::Open(ProcessId client, Peer peer, ProcessId server) {
   const std::uint64_t id = next_connection_++;
   Connection& c = connections_[id];
   c.client = client;
@@ -37,15 +43,19 @@ void Network::Connect(ProcessId client, Peer peer, ProcessId server) {
   c.client_node = node_of_.at(client);
   c.server_peer = peer;
   c.accepted_peer = Peer(next_peer_++);
-  by_client_[{client, peer}] = id;
   by_server_[{server, c.accepted_peer}] = id;
+  return id;
 }
 
 bool Network::Connected(ProcessId client, Peer peer) const { return by_client_.contains({client, peer}); }
 
 void Network::Send(ProcessId from, Peer to, const Message& message) {
   ++counters_.sent;
-  if (auto it = by_client_.find({from, to}); it != by_client_.end()) return Transmit(it->second, true, message);
+  if (auto it = by_client_.find({from, to}); it != by_client_.end()) {
+    Connection& c = connections_.at(it->second);
+    const bool by_others = !c.pull_lanes.empty() && std::holds_alternative<Pull>(message.body);
+    return Transmit(by_others ? c.pull_lanes[c.turn++ % c.pull_lanes.size()] : it->second, true, message);
+  }
   if (auto it = by_server_.find({from, to}); it != by_server_.end()) return Transmit(it->second, false, message);
   // The peer is gone, as when a ROUTER answers EHOSTUNREACH.
 }
@@ -116,7 +126,9 @@ void Network::ReconnectOne() {
   if (by_client_.empty()) return;
   auto open = by_client_.begin();
   std::advance(open, rng_.Below(by_client_.size()));
-  const auto it = connections_.find(open->second);
+  const std::vector<std::uint64_t>& others = connections_.at(open->second).pull_lanes;
+  const std::uint64_t lane = others.empty() ? 0 : rng_.Below(others.size() + 1);
+  const auto it = connections_.find(lane == 0 ? open->second : others[lane - 1]);
   Connection& c = it->second;
   by_server_.erase({c.server, c.accepted_peer});
   c.accepted_peer = Peer(next_peer_++);

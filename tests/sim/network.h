@@ -2,7 +2,8 @@
 //
 // A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes
 // talk over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that
-// changes with every reconnect, as with ZeroMQ.
+// changes with every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls take connections of
+// their own, each of which has an order and a Peer of its own.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ class Network {
   // What the process had sent may still arrive; nothing reaches it.
   void RemoveProcess(ProcessId process);
   // `client` reaches `server` as `peer` from now on.
-  void Connect(ProcessId client, Peer peer, ProcessId server);
+  void Connect(ProcessId client, Peer peer, ProcessId server, std::uint32_t lanes = 1);
   bool Connected(ProcessId client, Peer peer) const;
   void Send(ProcessId from, Peer to, const Message& message);
 
@@ -57,7 +58,11 @@ class Network {
     Peer server_peer;    // what the client calls the server
     Peer accepted_peer;  // what the server calls the client now
     TimeUs last_arrival[2] = {0, 0};
+    std::vector<std::uint64_t> pull_lanes;  // other connections, for the client's pulls in turns
+    std::size_t turn = 0;
   };
+
+  std::uint64_t Open(ProcessId client, Peer peer, ProcessId server);
 
   void Transmit(std::uint64_t connection, bool to_server, const Message& message);
   void Arrive(std::uint64_t connection, bool to_server, Peer accepted_peer, const Message& message);

@@ -240,6 +240,12 @@ void ChooseLists(std::uint64_t seed, Scenario* s) {
   s->held_lists_bytes_max = rng.Chance(0.5) ? 200 + rng.Below(3'000) : 1 << 20;
 }
 
+// Pulls that take other connections than pushes, and overtake them. Drawn apart, too.
+void ChooseLanes(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6c616e65));
+  if (rng.Chance(0.4)) s->job.fleet.lanes = std::uint32_t(2 + rng.Below(3));
+}
+
 // Restarts of workers in step: all are taken back to one clock, and begin together. Drawn apart, too.
 void ChooseRestart(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x72657374));
@@ -362,6 +368,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseRestart(seed, &s);
   ChooseInt8(seed, &s);
   ChooseLists(seed, &s);
+  ChooseLanes(seed, &s);
   ChooseCache(seed, &s);
   ChooseTopK(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
@@ -389,7 +396,7 @@ std::string Scenario::Describe() const {
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {} tier {} {:.2f}/{}/{} time jumps "
-      "{}/{:.2f} top-k {}",
+      "{}/{:.2f} top-k {} lanes {}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
@@ -401,7 +408,7 @@ std::string Scenario::Describe() const {
       faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
       Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
       faults.outage_awaits, faults.outage_again, faults.sync_max_us, tier_bytes, faults.slow_tier, faults.fail_tier,
-      faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k);
+      faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, job.fleet.lanes);
 }
 
 }  // namespace tarn::sim

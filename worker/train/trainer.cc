@@ -161,6 +161,7 @@ void Trainer::ConnectShards() {
   const View& view = client_.view();
   if (view.version.value == connected_routes_) return;
   connected_routes_ = view.version.value;
+  transport_->SetLanes(client_.lanes());
   for (std::uint32_t i = 0; i < view.routes.endpoints.size(); ++i)
     if (Status s = transport_->Connect(ShardPeer(ShardId(i)), view.routes.endpoints[i]); !s) FailJob(s.error());
 }

@@ -25,6 +25,12 @@ class BitsTest(FleetCase):
         other = self.run_ok(self.job(servers=1, workers=2), "other", "--set", "job.seed=4")
         self.assertNotEqual(other["parameters_hash"], again["parameters_hash"])
 
+    def test_lanes_change_no_bit(self):
+        job = self.job(servers=2, shards=2, workers=2)
+        hashes = {lanes: self.run_ok(job, f"lanes-{lanes}", "--no-shm", "--set", f"fleet.lanes={lanes}")
+                  ["parameters_hash"] for lanes in (1, 3)}
+        self.assertEqual(hashes[1], hashes[3])
+
     def test_resume_ends_in_the_same_bits(self):
         whole = self.run_ok(self.job(servers=2, shards=2, epochs=2), "whole")
         job = self.job(servers=2, shards=2, epochs=2, durability="checkpoint", checkpoint_clocks=30)

@@ -98,6 +98,7 @@ TEST(JobError, IntegersAtTheLimitAndOnePast) {
       {"fleet", "partition_bits", 0, 12, ""},
       {"fleet", "worker_restarts", 0, 1000000, ""},
       {"fleet", "busy_poll_us", 0, 1000000, ""},
+      {"fleet", "lanes", 1, 16, ""},
       {"consistency", "staleness", 0, 1048576, "mode = \"ssp\"\n"},
       {"consistency", "push_every", 1, 1024, "mode = \"asp\"\nown_pushes = \"bounded\"\n"},
       {"storage", "checkpoints_kept", 1, 1000000, ""},
@@ -201,6 +202,9 @@ TEST(JobError, FleetThatDoesNotFit) {
   EXPECT_EQ(ErrorOf("[fleet]\nservers = 64\nshards = 64\npartition_bits = 12\n"), "accepted");
   EXPECT_EQ(ErrorOf("[fleet]\npartition_bits = 2\nservers = 5\n"),
             "job.toml:2: fleet.partition_bits: 2^2 = 4 partitions cannot occupy 5 shards; raise partition_bits");
+  EXPECT_EQ(ErrorOf("[fleet]\nworkers = 16384\nlanes = 4\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[fleet]\nworkers = 16384\nlanes = 5\n"),
+            "job.toml:3: fleet.lanes: 16384 workers x 5 lanes = 81920: a shard remembers at most 65536 connections");
   EXPECT_EQ(ErrorOf("[fleet]\nlease_seconds = 1\nheartbeat_seconds = 0.6\n"),
             "job.toml:3: fleet.heartbeat_seconds: a lease of 1 s must outlast two heartbeats of 0.6 s");
   EXPECT_EQ(ErrorOf("[fleet]\nlease_seconds = 1.9\n"),

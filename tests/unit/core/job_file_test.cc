@@ -36,6 +36,7 @@ lease_seconds = 5
 heartbeat_seconds = 0.25
 worker_restarts = 0
 busy_poll_us = 50
+lanes = 3
 [consistency]
 mode = "ssp"
 staleness = 4
@@ -82,7 +83,7 @@ prefetch = 0
 key_caching = false
 )");
   EXPECT_EQ(job.job, (JobSection{"try-1.x", 9223372036854775807u}));
-  EXPECT_EQ(job.fleet, (FleetSection{4, 3, 7, 8, 5, 0.25, 0, 50}));
+  EXPECT_EQ(job.fleet, (FleetSection{4, 3, 7, 8, 5, 0.25, 0, 50, 3}));
   EXPECT_EQ(job.consistency, (ConsistencySpec{ConsistencyMode::kSsp, 4, ApplyMode::kAggregated}));
   EXPECT_EQ(job.storage,
             (StorageSection{Durability::kNone, 60, 1000, false, 5, 4, std::uint64_t{8} << 30, "/mnt/fast/tier"}));

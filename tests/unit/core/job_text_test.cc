@@ -65,6 +65,7 @@ Job RandomJob(std::uint64_t seed) {
   random.Integer("", job.fleet.workers, 1, 16384);
   random.Integer("", job.fleet.servers, 1, 8);
   random.Integer("", job.fleet.shards, 1, 8);
+  random.Integer("", job.fleet.lanes, 1, 4);
   random.Number("", job.fleet.lease_seconds, Range{2, 1e7});
   VisitStorage(random, job.storage);
   VisitData(random, job.data);
@@ -167,6 +168,7 @@ TEST(Fingerprint, AgreesWhereNodesMustAgree) {
   Job elsewhere = job;
   elsewhere.data.dir = "/other/copy";
   elsewhere.fleet.worker_restarts += 1;
+  elsewhere.fleet.lanes += 1;
   EXPECT_EQ(Fingerprint(elsewhere), Fingerprint(job));
   Job seed = job, rate = job, mode = job, shape = job;
   seed.job.seed ^= 1;

@@ -63,9 +63,11 @@ class BundlesTest : public ::testing::Test {
 
   struct Keep {
     std::vector<Sent>* sent;
-    void operator()(Peer to, std::vector<Buffer> frames) const { sent->push_back({to, std::move(frames)}); }
-    void operator()(Peer to, const FrameView& frame) const {
-      sent->push_back({to, {Buffer::Copy(frame.data, frame.size)}});
+    void operator()(const LaneId& to, std::vector<Buffer> frames) const {
+      sent->push_back({to.peer, std::move(frames)});
+    }
+    void operator()(const LaneId& to, const FrameView& frame) const {
+      sent->push_back({to.peer, {Buffer::Copy(frame.data, frame.size)}});
     }
   };
 

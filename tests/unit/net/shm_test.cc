@@ -485,8 +485,19 @@ TEST_F(ShmDoorTest, ManyAtOnceAreAllServed) {
     guests.push_back(std::move(*guest));
   }
   std::size_t welcomed = 0;
-  door_->Take(kAnyMany, [&](Peer, ShmLane) { ++welcomed; });
+  for (std::size_t seen = 0; seen < guests.size(); seen += ShmDoor::kArrivalsMax)
+    door_->Take(kAnyMany, [&](Peer, ShmLane) { ++welcomed; });
   EXPECT_EQ(welcomed, guests.size());
+}
+
+// Whoever knocks without end does not keep the one who opens from his work.
+TEST_F(ShmDoorTest, ATurnLooksAtAFewArrivals) {
+  ASSERT_TRUE(door_);
+  std::vector<ShmGuest> guests;
+  for (int n = 0; n < ShmDoor::kArrivalsMax + 1; ++n)
+    guests.push_back(std::move(*ShmGuest::Knock(door_->name(), door_->TicketFor(Peer(std::uint64_t(n))))));
+  EXPECT_EQ(Welcomed().size(), std::size_t{ShmDoor::kArrivalsMax});
+  EXPECT_EQ(Welcomed().size(), 1u);
 }
 
 TEST_F(ShmDoorTest, NoMoreThanThereIsRoomFor) {

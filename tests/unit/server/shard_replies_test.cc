@@ -9,7 +9,7 @@ namespace tarn::server {
 namespace {
 
 constexpr std::size_t kReplyBytes = 8;  // one row of two floats
-constexpr Peer kOtherPeer{kFirstAcceptedPeer + 2};
+constexpr Peer kOtherLane{kFirstAcceptedPeer + 2};
 
 class ShardRepliesTest : public ShardTest {
  protected:
@@ -21,11 +21,12 @@ class ShardRepliesTest : public ShardTest {
     Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(mode, apply), options);
     out_.clear();
   }
-  // What the shard answers to a pull; replies stay with the network until Taken.
-  ErrorCode PullFrom(Peer peer, std::uint64_t request) {
-    shard_->OnMessage(peer, PullOf(0, 10, 5, 0, request), now_, &out_);
+  // What the shard answers to a pull of the worker of that rank; replies stay with the network until Taken.
+  ErrorCode PullFrom(std::uint32_t rank, std::uint64_t request, Peer peer = kWorkerPeer) {
+    shard_->OnMessage(peer, PullOf(rank, 10 + rank, 5, 0, request), now_, &out_);
     const Outgoing last = std::move(out_.back());
     out_.pop_back();
+    EXPECT_EQ(last.to, peer);
     if (const auto* error = std::get_if<ErrorReply>(&last.message.body)) return error->code;
     network_.push_back(last.message.values);
     return ErrorCode::kOk;
@@ -35,22 +36,32 @@ class ShardRepliesTest : public ShardTest {
 
 TEST_F(ShardRepliesTest, OneClientIsServedUpToItsBound) {
   Begin(100 * kReplyBytes, 2 * kReplyBytes);
-  EXPECT_EQ(PullFrom(kWorkerPeer, 1), ErrorCode::kOk);
-  EXPECT_EQ(PullFrom(kWorkerPeer, 2), ErrorCode::kOk);
-  EXPECT_EQ(PullFrom(kWorkerPeer, 3), ErrorCode::kOverloaded);
-  EXPECT_EQ(PullFrom(kOtherPeer, 1), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(0, 1), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(0, 2), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(0, 3), ErrorCode::kOverloaded);
+  EXPECT_EQ(PullFrom(1, 1), ErrorCode::kOk);
   network_.clear();
-  EXPECT_EQ(PullFrom(kWorkerPeer, 3), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(0, 3), ErrorCode::kOk);
+}
+
+// A worker with several lanes is several peers: each is answered for itself, and all of them share one bound.
+TEST_F(ShardRepliesTest, TheLanesOfAWorkerShareItsBound) {
+  Begin(100 * kReplyBytes, 2 * kReplyBytes);
+  EXPECT_EQ(PullFrom(0, 1, kWorkerPeer), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(0, 2, kOtherLane), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(0, 3, kOtherLane), ErrorCode::kOverloaded);
+  EXPECT_EQ(PullFrom(0, 3, kWorkerPeer), ErrorCode::kOverloaded);
+  EXPECT_EQ(PullFrom(1, 1, kWorkerPeer), ErrorCode::kOk);
 }
 
 TEST_F(ShardRepliesTest, AllClientsAreServedUpToTheirBound) {
   Begin(3 * kReplyBytes, 2 * kReplyBytes);
-  EXPECT_EQ(PullFrom(kWorkerPeer, 1), ErrorCode::kOk);
-  EXPECT_EQ(PullFrom(kWorkerPeer, 2), ErrorCode::kOk);
-  EXPECT_EQ(PullFrom(kOtherPeer, 1), ErrorCode::kOk);
-  EXPECT_EQ(PullFrom(kOtherPeer, 2), ErrorCode::kOverloaded);
+  EXPECT_EQ(PullFrom(0, 1), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(0, 2), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(1, 1), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(1, 2), ErrorCode::kOverloaded);
   network_.erase(network_.begin());
-  EXPECT_EQ(PullFrom(kOtherPeer, 2), ErrorCode::kOk);
+  EXPECT_EQ(PullFrom(1, 2), ErrorCode::kOk);
 }
 
 TEST_F(ShardRepliesTest, AParkedPullThatHasNoRoomWhenItsClockOpensIsRefused) {
@@ -75,10 +86,10 @@ TEST_F(ShardRepliesTest, AParkedPullThatHasNoRoomWhenItsClockOpensIsRefused) {
 
 TEST(ReplyBudgetTest, CountsUntilTheLastOwnerOnAnyThreadLetsGo) {
   auto budget = std::make_unique<ReplyBudget>(100, 60);
-  Buffer first = *budget->Allocate(kWorkerPeer, 60);
-  EXPECT_EQ(budget->Allocate(kWorkerPeer, 1).error().code, ErrorCode::kOverloaded);
-  Buffer second = *budget->Allocate(kOtherPeer, 40);
-  EXPECT_EQ(budget->Allocate(Peer(kFirstAcceptedPeer + 3), 1).error().code, ErrorCode::kOverloaded);
+  Buffer first = *budget->Allocate(Incarnation(1), 60);
+  EXPECT_EQ(budget->Allocate(Incarnation(1), 1).error().code, ErrorCode::kOverloaded);
+  Buffer second = *budget->Allocate(Incarnation(2), 40);
+  EXPECT_EQ(budget->Allocate(Incarnation(3), 1).error().code, ErrorCode::kOverloaded);
   EXPECT_EQ(budget->bytes(), 100u);
   const Buffer copy = second;
   second = {};
@@ -88,12 +99,12 @@ TEST(ReplyBudgetTest, CountsUntilTheLastOwnerOnAnyThreadLetsGo) {
   budget.reset();  // before the last reply
 }
 
-TEST(ReplyBudgetTest, PeersThatHoldNothingAreForgotten) {
+TEST(ReplyBudgetTest, WorkersThatHoldNothingAreForgotten) {
   ReplyBudget budget(1 << 20, 1 << 10);
-  Buffer kept = *budget.Allocate(kWorkerPeer, 1 << 10);
-  for (std::uint64_t i = 0; i < 10'000; ++i) (void)*budget.Allocate(Peer(kFirstAcceptedPeer + 10 + i), 1 << 10);
+  Buffer kept = *budget.Allocate(Incarnation(1), 1 << 10);
+  for (std::uint64_t i = 0; i < 10'000; ++i) (void)*budget.Allocate(Incarnation(10 + i), 1 << 10);
   EXPECT_EQ(budget.bytes(), 1u << 10);
-  EXPECT_FALSE(budget.Allocate(kWorkerPeer, 1));
+  EXPECT_FALSE(budget.Allocate(Incarnation(1), 1));
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ class LocalFleet final : public net::Transport {
   const server::Shard& shard(std::size_t i) const { return *shards_[i]; }
   // Every kind of message that the worker has sent, and how often.
   const std::map<std::string, int>& sent() const { return sent_; }
+  std::uint32_t connected_lanes() const { return connected_lanes_; }  // asked for when the last node was connected to
   // From now on the scheduler gets nothing and does nothing.
   void KillScheduler() { scheduler_dead_ = true; }
   // The scheduler is asked to stop when the worker has sent its first message of that kind, "Join" and so on.
@@ -36,7 +37,11 @@ class LocalFleet final : public net::Transport {
   bool Settle();
 
   Expected<std::string> Bind(const std::string& endpoint) override { return endpoint; }
-  Status Connect(Peer, const std::string&) override { return {}; }
+  Status Connect(Peer, const std::string&) override {
+    connected_lanes_ = lanes_;
+    return {};
+  }
+  void SetLanes(std::uint32_t lanes) override { lanes_ = lanes; }
   void Send(Peer to, const Message& message) override;
   std::size_t Receive(std::vector<net::Received>* out, std::size_t max, std::int64_t timeout_us) override;
   void Wake() override;
@@ -67,6 +72,7 @@ class LocalFleet final : public net::Transport {
   std::deque<net::Received> inbox_;  // of the worker
   std::map<std::string, int> sent_;
   std::string stop_at_;
+  std::uint32_t lanes_ = 1, connected_lanes_ = 0;
   bool scheduler_dead_ = false;
 
   std::mutex mutex_;  // of woken_: Wake may come from another thread

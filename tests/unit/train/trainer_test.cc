@@ -87,9 +87,11 @@ TEST(Trainer, StopsEarlyAfterAnEpochThatIsNoBetter) {
 TEST(Trainer, GoesOnAsLongAsItGetsBetter) {
   Scene scene(false);
   scene.job.train.epochs = 3;
+  scene.job.fleet.lanes = 3;
   LocalFleet fleet(scene.job);
   Trainer trainer(scene.Options(), &fleet);
   ASSERT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+  EXPECT_EQ(fleet.connected_lanes(), 3u);
   ASSERT_TRUE(fleet.Settle());
   const scheduler::Progress progress = fleet.scheduler().progress();
   ASSERT_EQ(progress.epochs.size(), 3u);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -30,6 +31,7 @@ struct FakeWorld {
   bool scheduler_dead = false;
   std::vector<DataPosition> ticks;  // positions, as they came to shard 0
   std::size_t prefetched = 0;       // keys
+  std::map<Peer, std::uint32_t> lanes;
   View view;
   std::vector<FakeShard> shards{2};
   std::string job_text = ToToml(Job{});
@@ -69,10 +71,13 @@ class FakeTransport final : public net::Transport {
  public:
   explicit FakeTransport(FakeWorld* world) : world_(world) {}
   Expected<std::string> Bind(const std::string& endpoint) override { return endpoint; }
-  Status Connect(Peer, const std::string& endpoint) override {
+  Status Connect(Peer peer, const std::string& endpoint) override {
     if (endpoint == "nonsense") return Fail(ErrorCode::kInvalidArgument, "no address");
+    const std::lock_guard lock(world_->mutex);
+    world_->lanes[peer] = lanes_;
     return {};
   }
+  void SetLanes(std::uint32_t lanes) override { lanes_ = lanes; }
 
   void Send(Peer to, const Message& message) override {
     const std::lock_guard lock(world_->mutex);
@@ -131,6 +136,7 @@ class FakeTransport final : public net::Transport {
   }
 
   FakeWorld* world_;
+  std::uint32_t lanes_ = 1;
 };
 
 Expected<Client> ConnectTo(FakeWorld* world, double timeout_seconds = 10) {
@@ -157,6 +163,22 @@ TEST(Library, PullsOneRowPerKeyWithDuplicates) {
   EXPECT_TRUE(rows.Ready());
   EXPECT_TRUE(client->Leave());
   EXPECT_EQ(client->Pull(*users, keys).Wait().error().code, ErrorCode::kCancelled);
+}
+
+TEST(Library, ShardsAreConnectedToByTheJobsLanes) {
+  FakeWorld world;
+  Job job;
+  job.fleet.lanes = 4;
+  world.job_text = ToToml(job);
+  ASSERT_TRUE(ConnectTo(&world));
+  EXPECT_EQ(world.lanes[ShardPeer(ShardId(0))], 4u);
+  EXPECT_EQ(world.lanes[ShardPeer(ShardId(1))], 4u);
+}
+
+TEST(Library, NoThreadsForSocketsIsRefused) {
+  const auto client = Client::Connect({.scheduler = "tcp://127.0.0.1:1", .io_threads = 0});
+  ASSERT_FALSE(client);
+  EXPECT_EQ(client.error().message, "io_threads: expected at least 1, found 0");
 }
 
 TEST(Library, PrefetchNamesEachRowOnce) {
