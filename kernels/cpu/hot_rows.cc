@@ -71,6 +71,12 @@ class HostHotRows final : public HotRows {
       if (slots[i] != kNoSlot) std::memcpy(out + i * table_.dim, RowAt(slots[i]), table_.dim * sizeof(float));
   }
 
+  void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) override {
+    *oldest = ~std::uint64_t{0};
+    for (std::size_t i = 0; i < n; ++i)
+      if (slots[i] != kNoSlot) *oldest = std::min(*oldest, table_.stamps[slots[i]] - 1);
+  }
+
   void Unpin(std::size_t n, const std::uint32_t* slots) override {
     for (std::size_t i = 0; i < n; ++i) {
       if (slots[i] == kNoSlot) continue;
