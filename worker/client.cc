@@ -71,6 +71,7 @@ class Client::Impl {
   // The table of a plan, or null and the failure is on its way to the caller.
   const TableSpec* TableOf(const Plan& plan, RequestId* failed);
   RequestId Pull(const Plan& plan, Clock use_clock);
+  RequestId PullPart(const Plan& plan, Clock use_clock);
   RequestId PullThroughCache(KeptTable* kept, const TableSpec& spec, const Plan& plan, Clock use_clock);
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
   RequestId Push(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what);
@@ -229,6 +230,15 @@ RequestId Client::Impl::Pull(const Plan& plan, Clock use_clock) {
   return id;
 }
 
+RequestId Client::Impl::PullPart(const Plan& plan, Clock use_clock) {
+  RequestId id;
+  const TableSpec* spec = TableOf(plan, &id);
+  if (spec == nullptr) return id;
+  id = pulls.BeginPart(plan, *spec, use_clock);
+  Ask(id, *spec, plan);
+  return id;
+}
+
 void Client::Impl::Ask(RequestId pull, const TableSpec& spec, const Plan& plan) {
   const std::uint32_t rows_max = PieceRows(spec, desk.options.piece_bytes);
   for (const Piece& piece : CutPieces(plan, desk.view.routes, rows_max)) {
@@ -348,6 +358,16 @@ Clock Client::clock() const { return impl_->ticks.asked(); }
 RequestId Client::Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return RequestId(0);
   return impl_->Step(now, out, [&] { return impl_->Pull(plan, use_clock); });
+}
+
+RequestId Client::PullPart(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out) {
+  if (!impl_->ready()) return RequestId(0);
+  return impl_->Step(now, out, [&] { return impl_->PullPart(plan, use_clock); });
+}
+
+void Client::CountPull(std::uint64_t staleness) {
+  ++impl_->desk.counters.pulls;
+  impl_->desk.CountStaleness(staleness);
 }
 
 void Client::Prefetch(const Plan& plan, TimeUs now, Outbox* out) {

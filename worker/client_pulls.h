@@ -25,6 +25,8 @@ class ClientPulls {
   // plan is what the cache lacks, and what it has joins the answer.
   RequestId Begin(const Plan& plan, const TableSpec& spec, Clock use_clock,
                   std::unique_ptr<CachedPull> cached = nullptr);
+  // A pull of a part: the caller counts the whole.
+  RequestId BeginPart(const Plan& plan, const TableSpec& spec, Clock use_clock);
   // A pull of which the cache has everything: done at once.
   RequestId Answered(CachedPull* cached);
   // One message of `pull`; `keys` names the sequences that the answer must contain. Returns the message's id.
@@ -58,6 +60,7 @@ class ClientPulls {
     ValueCodec codec = ValueCodec::kFp32;
     Buffer values;
     std::uint32_t pieces = 0;  // unanswered
+    bool counted = true;
     std::uint64_t staleness = 0;
     std::unique_ptr<CachedPull> cached;  // null: of a table whose rows are not kept
   };
@@ -81,6 +84,7 @@ class ClientPulls {
     std::map<Clock, std::uint32_t> in_flight;     // messages, by clock
   };
 
+  Assembly& Assemble(RequestId id, const Plan& plan, const TableSpec& spec, Clock use_clock);
   Lane& LaneOf(ShardId shard);
   bool MaySend(const Lane& lane, const Ask& ask) const;
   void Launch(RequestId id, Ask* ask);
