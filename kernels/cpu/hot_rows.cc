@@ -15,12 +15,12 @@ class HostHotRows final : public HotRows {
  public:
   HostHotRows(const HotRowsOptions& options, std::uint32_t buckets)
       : batch_keys_max_(options.batch_keys_max),
+        rows_(std::make_unique_for_overwrite<float[]>(std::size_t{buckets} * hot::kWays * options.dim)),
         digests_(std::size_t{buckets} * hot::kWays, hot::kNoDigest),
         keys_(digests_.size()),
         stamps_(digests_.size()),
         scores_(digests_.size()),
-        pins_(digests_.size()),
-        rows_(digests_.size() * options.dim) {
+        pins_(digests_.size()) {
     table_ = {.dim = options.dim,
               .buckets = buckets,
               .counts = options.score == HotScore::kLfu,
@@ -29,7 +29,7 @@ class HostHotRows final : public HotRows {
               .stamps = stamps_.data(),
               .scores = scores_.data(),
               .pins = pins_.data(),
-              .rows = rows_.data()};
+              .rows = rows_.get()};
   }
 
   void Find(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots, std::uint32_t* missing,
@@ -142,10 +142,10 @@ class HostHotRows final : public HotRows {
   hot::Table table_;
   std::uint32_t batch_keys_max_;
   std::uint32_t now_ = 0;  // Finds so far
+  std::unique_ptr<float[]> rows_;  // the first to be asked for: where there is no room, it shows here
   std::vector<std::uint8_t> digests_;
   std::vector<std::uint64_t> keys_, stamps_;
   std::vector<std::uint32_t> scores_, pins_;
-  std::vector<float> rows_;
 };
 
 }  // namespace
