@@ -264,12 +264,15 @@ TEST(HotTable, WhatHasNoPlaceIsReadFromThePull) {
   Scene::InFlight& first = scene.Look(Keys(0, kBucket), 5);
   Scene::InFlight& second = scene.Look(Keys(100, 2 * kBucket), 6);
   EXPECT_EQ(second.missing(), 2 * kBucket - 28);
+  Scene::InFlight& none = scene.Look(Keys(5000, 10), 7);
   scene.Arrive(&first, 1);
   scene.Arrive(&second, 2);
+  scene.Arrive(&none, 0);
   scene.Finish();
   const std::vector<std::uint64_t> versions = scene.Finish();
   EXPECT_EQ(std::ranges::count(versions, 1u), 28);
   EXPECT_EQ(std::ranges::count(versions, 2u), 2 * kBucket - 28);
+  EXPECT_EQ(scene.Finish(), std::vector<std::uint64_t>(10, 0));
 }
 
 TEST(HotTable, OwnPushesAreSeenIfTheJobSaysSo) {
@@ -315,9 +318,18 @@ TEST(HotTable, HotRowsStay) {
     for (const Key cold : Keys(1000 + 30 * clock, 30)) keys.push_back(cold);
     const std::size_t missing = scene.Run(keys, clock, clock);
     if (clock > 3) {
-      EXPECT_EQ(missing, 30u) << "scores are of rows, and come back after they were halved";
+      EXPECT_EQ(missing, 30u);
     }
   }
+}
+
+TEST(HotTable, WhatWasHotOnceDoesNotStayForEver) {
+  Scene scene(Ssp(1'000'000));
+  for (std::uint64_t clock = 0; clock < 300; ++clock) scene.Run(Keys(0, 100), clock, clock);
+  std::size_t missing = 0;
+  for (std::uint64_t clock = 300; clock < 2000; ++clock)  // a batch alone would push them out by its pins
+    missing = scene.Run(Keys(1000 + clock % 4 * 25, 25), clock, clock);
+  EXPECT_EQ(missing, 0u) << "there is room for 128";
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which ends a program that asks for so much

@@ -182,6 +182,18 @@ TEST(PullStage, EvaluationBeginsWithNothing) {
   EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
 }
 
+TEST(PullStage, OwnPushesTakeRowsOutIfTheJobSaysSo) {
+  Scene scene;
+  scene.job.worker_cache.own_pushes = OwnPushes::kSeen;
+  scene.Start();
+  scene.At(4);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(scene.Run(Keys(0, 50), 4), 50u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 0u) << "evaluation pushes nothing";
+  EXPECT_EQ(scene.Run(Keys(0, 30), 4), 0u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4), 30u);
+}
+
 TEST(PullStage, ABatchBehindAFailedPullIsNeverComputed) {
   Scene scene;
   scene.Start();
