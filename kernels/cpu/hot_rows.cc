@@ -11,6 +11,8 @@ namespace {
 
 static_assert(kNoSlot == hot::kNone);
 
+constexpr std::size_t kAhead = 8;  // keys whose digests, and slots whose rows, are fetched before their turn
+
 class HostHotRows final : public HotRows {
  public:
   HostHotRows(const HotRowsOptions& options, std::uint32_t buckets)
@@ -38,6 +40,7 @@ class HostHotRows final : public HotRows {
     ++now_;
     *missing_count = 0;
     for (std::size_t i = 0; i < n; ++i) {
+      if (i + kAhead < n) FetchDigests(keys[i + kAhead]);
       const std::uint32_t slot = SlotOf(keys[i]);
       const bool hit = slot != kNoSlot && hot::IsYoungEnough(table_.stamps[slot], least.value);
       slots[i] = hit ? slot : kNoSlot;
@@ -67,8 +70,10 @@ class HostHotRows final : public HotRows {
   }
 
   void Read(std::size_t n, const std::uint32_t* slots, float* out) override {
-    for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i + kAhead < n && slots[i + kAhead] != kNoSlot) __builtin_prefetch(RowAt(slots[i + kAhead]));
       if (slots[i] != kNoSlot) std::memcpy(out + i * table_.dim, RowAt(slots[i]), table_.dim * sizeof(float));
+    }
   }
 
   void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) override {
@@ -103,12 +108,24 @@ class HostHotRows final : public HotRows {
  private:
   float* RowAt(std::uint32_t slot) const { return table_.rows + std::size_t{slot} * table_.dim; }
 
+  void FetchDigests(Key key) const {
+    const std::uint8_t* digests =
+        table_.digests + std::size_t{hot::BucketOf(hot::HashOf(key), table_.buckets)} * hot::kWays;
+    __builtin_prefetch(digests);
+    __builtin_prefetch(digests + hot::kWays / 2);
+  }
+
   // Where `key` is kept, or kNoSlot.
   std::uint32_t SlotOf(Key key) const {
     const std::uint64_t hash = hot::HashOf(key);
-    const std::uint32_t first = hot::BucketOf(hash, table_.buckets) * hot::kWays;
-    for (std::uint32_t slot = first; slot < first + hot::kWays; ++slot)
-      if (table_.digests[slot] == hot::DigestOf(hash) && table_.keys[slot] == key) return slot;
+    const std::uint8_t* digests = table_.digests + std::size_t{hot::BucketOf(hash, table_.buckets)} * hot::kWays;
+    const std::uint8_t* end = digests + hot::kWays;
+    while ((digests = static_cast<const std::uint8_t*>(
+                std::memchr(digests, hot::DigestOf(hash), static_cast<std::size_t>(end - digests)))) != nullptr) {
+      const auto slot = static_cast<std::uint32_t>(digests - table_.digests);
+      if (table_.keys[slot] == key) return slot;
+      ++digests;
+    }
     return kNoSlot;
   }
 
@@ -120,6 +137,7 @@ class HostHotRows final : public HotRows {
       const std::uint64_t rank =
           hot::RankOf(table_.digests[slot], table_.pins[slot], table_.stamps[slot], table_.scores[slot], least.value);
       if (rank < lowest) lowest = rank, victim = slot;
+      if (rank == 0) break;  // free
     }
     return victim;
   }
