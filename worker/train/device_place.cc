@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "kernels/rows.h"
 #include "kernels/stream.h"
 #include "worker/train/row_place.h"
@@ -7,7 +9,7 @@ namespace {
 
 class DeviceArray final : public PlacedArray {
  public:
-  DeviceArray(kernels::DeviceBuffer buffer) : PlacedArray(buffer.data(), buffer.size()), buffer_(std::move(buffer)) {}
+  explicit DeviceArray(kernels::DeviceBuffer buffer) : PlacedArray(buffer.data(), buffer.size()), buffer_(std::move(buffer)) {}
 
  private:
   kernels::DeviceBuffer buffer_;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "kernels/rows.h"
 

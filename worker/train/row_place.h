@@ -52,7 +52,8 @@ class RowPlace {
 
 std::unique_ptr<RowPlace> MakeHostPlace();
 
-// In builds with CUDA. Everything is ordered on the stream, which outlives the place.
+// In builds with CUDA. Everything is ordered on the stream, which outlives the place. HotTable waits for it while it
+// looks for rows: a stream that computes too would have it wait for that.
 std::unique_ptr<RowPlace> MakeDevicePlace(kernels::Stream* stream);
 
 }  // namespace tarn::worker
