@@ -59,11 +59,19 @@ class Buffer {
   static Buffer Hold(std::byte* bytes, std::size_t size, const std::shared_ptr<void>& owner) {
     return Buffer({owner, bytes}, size);
   }
+  // The same, but the owner takes them back before long: whoever wants them for longer copies them.
+  static Buffer Lend(std::byte* bytes, std::size_t size, const std::shared_ptr<void>& owner) {
+    Buffer buffer = Hold(bytes, size, owner);
+    buffer.lent_ = true;
+    return buffer;
+  }
 
   // A part of these bytes, which it shares.
   Buffer Slice(std::size_t offset, std::size_t size) const {
     TARN_CHECK(offset <= size_ && size <= size_ - offset, "a slice within the buffer");
-    return Buffer({bytes_, bytes_.get() + offset}, size);
+    Buffer slice({bytes_, bytes_.get() + offset}, size);
+    slice.lent_ = lent_;
+    return slice;
   }
 
   template <typename T>
@@ -75,6 +83,7 @@ class Buffer {
   const std::byte* data() const { return bytes_.get(); }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
+  bool lent() const { return lent_; }
 
   // The bytes as items of T; the size must be a multiple of sizeof(T).
   template <typename T>
@@ -93,6 +102,7 @@ class Buffer {
 
   std::shared_ptr<std::byte[]> bytes_;
   std::size_t size_ = 0;
+  bool lent_ = false;
 };
 
 }  // namespace tarn

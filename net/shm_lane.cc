@@ -181,7 +181,7 @@ bool ShmLane::Lend(std::span<const std::uint32_t> sizes, std::size_t head_bytes,
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     // Nobody writes to what was received.
     auto* lent = const_cast<std::byte*>(frames->views_[i].data);
-    frames->buffers_[i] = Buffer::Hold(lent, sizes[i], borrowed_);
+    frames->buffers_[i] = Buffer::Lend(lent, sizes[i], borrowed_);
   }
   lent_bytes_ += bytes;
   return true;

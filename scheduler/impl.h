@@ -28,7 +28,8 @@ class Scheduler::Impl {
   Impl(SchedulerOptions options, SchedulerStore* store);
 
   void Start(TimeUs now);
-  void OnMessage(Peer from, Message&& message, TimeUs now, Outbox* out);
+  void Hear(Peer from, const Message& message, TimeUs now);
+  void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const { return next_timer_; }
   void RequestStop(TimeUs now, Outbox* out);
@@ -181,6 +182,8 @@ class Scheduler::Impl {
 
   TimeUs next_timer_ = 0, last_step_ = 0, listening_since_ = 0, workers_seen_ = 0;
   TimeUs now_ = 0;
+  bool heard_ = false;  // something that is not settled
+  Outbox answers_;      // to that
   bool granted_ = false;
   TimeUs first_grant_ = 0, train_end_ = 0, train_since_ = 0;
   bool training_ = false;  // train_since_ runs

@@ -100,8 +100,8 @@ void Loop::Step() {
   const std::int64_t until = std::min(scheduler_->NextTimer(), next_metrics_) - Now();
   received_.clear();
   transport_->Receive(&received_, kReceiveMax, std::clamp<std::int64_t>(until, 0, kWaitMaxUs));
-  for (net::Received& received : received_)
-    scheduler_->OnMessage(received.from, std::move(received.message), Now(), &outbox_);
+  for (net::Received& received : received_) scheduler_->Hear(received.from, std::move(received.message), Now());
+  scheduler_->Settle(Now(), &outbox_);
   HandleStops();
   if (const TimeUs now = Now(); now >= scheduler_->NextTimer()) scheduler_->OnTimer(now, &outbox_);
   Flush();

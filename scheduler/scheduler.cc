@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/hash.h"
@@ -149,11 +150,21 @@ void Scheduler::Impl::Start(TimeUs now) {
   next_timer_ = now + heartbeat_us_ / 2;
 }
 
-void Scheduler::Impl::OnMessage(Peer from, Message&& message, TimeUs now, Outbox* out) {
+void Scheduler::Impl::Hear(Peer from, const Message& message, TimeUs now) {
   now_ = now;
   if (stopped_) return;
-  Dispatch(from, message, now, out);
+  Dispatch(from, message, now, &answers_);
+  heard_ = true;
+}
+
+void Scheduler::Impl::Settle(TimeUs now, Outbox* out) {
+  if (!std::exchange(heard_, false)) return;
+  now_ = now;
+  const std::size_t sent = out->size();
+  std::ranges::move(answers_, std::back_inserter(*out));
+  answers_.clear();
   if (!stop_) Advance(now, out);
+  Persist(sent, now, out);
 }
 
 void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Outbox* out) {
@@ -496,22 +507,26 @@ Scheduler::~Scheduler() = default;
 
 void Scheduler::Start(TimeUs now) { impl_->Start(now); }
 void Scheduler::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  const std::size_t sent = out->size();
-  impl_->OnMessage(from, std::move(message), now, out);
-  impl_->Persist(sent, now, out);
+  impl_->Hear(from, message, now);
+  impl_->Settle(now, out);
 }
+void Scheduler::Hear(Peer from, Message message, TimeUs now) { impl_->Hear(from, message, now); }
+void Scheduler::Settle(TimeUs now, Outbox* out) { impl_->Settle(now, out); }
 void Scheduler::OnTimer(TimeUs now, Outbox* out) {
+  impl_->Settle(now, out);
   const std::size_t sent = out->size();
   impl_->OnTimer(now, out);
   impl_->Persist(sent, now, out);
 }
 TimeUs Scheduler::NextTimer() const { return impl_->NextTimer(); }
 void Scheduler::RequestStop(TimeUs now, Outbox* out) {
+  impl_->Settle(now, out);
   const std::size_t sent = out->size();
   impl_->RequestStop(now, out);
   impl_->Persist(sent, now, out);
 }
 void Scheduler::RequestCheckpoint(TimeUs now, Outbox* out) {
+  impl_->Settle(now, out);
   const std::size_t sent = out->size();
   impl_->RequestCheckpoint(now, out);
   impl_->Persist(sent, now, out);

@@ -58,6 +58,10 @@ class Scheduler {
 
   void Start(TimeUs now);
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  // The same for messages that came together: Hear takes each in, Settle does what follows from all of them, once.
+  // Every other call settles first.
+  void Hear(Peer from, Message message, TimeUs now);
+  void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -28,6 +29,8 @@ class Client::Impl {
   auto Step(TimeUs now, Outbox* out, Action action) {
     desk.now = now;
     desk.out = out;
+    std::ranges::move(answers, std::back_inserter(*out));
+    answers.clear();
     struct Flush {
       Impl* impl;
       ~Flush() { impl->Dispatch(); }
@@ -70,9 +73,9 @@ class Client::Impl {
 
   // The table of a plan, or null and the failure is on its way to the caller.
   const TableSpec* TableOf(const Plan& plan, RequestId* failed);
-  RequestId Pull(const Plan& plan, Clock use_clock);
-  RequestId PullPart(const Plan& plan, Clock use_clock);
-  RequestId PullThroughCache(KeptTable* kept, const TableSpec& spec, const Plan& plan, Clock use_clock);
+  RequestId Pull(const Plan& plan, PullWhen when);
+  RequestId PullPart(const Plan& plan, PullWhen when);
+  RequestId PullThroughCache(KeptTable* kept, const TableSpec& spec, const Plan& plan, PullWhen when);
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
   RequestId Push(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what);
   // Of a push in kTopK: what goes out of it now.
@@ -94,6 +97,7 @@ class Client::Impl {
   ClientControl control{&desk, &ticks};
   Residuals residuals;
   ClientBlob blob{&desk, &residuals};
+  Outbox answers;                      // to what was heard since the last step
   std::map<ShardId, Patience> unread;  // answers of a shard to messages that it could not read
   bool wants_to_leave = false;
 };
@@ -219,42 +223,42 @@ const TableSpec* Client::Impl::TableOf(const Plan& plan, RequestId* failed) {
   return nullptr;
 }
 
-RequestId Client::Impl::Pull(const Plan& plan, Clock use_clock) {
+RequestId Client::Impl::Pull(const Plan& plan, PullWhen when) {
   RequestId id;
   const TableSpec* spec = TableOf(plan, &id);
   if (spec == nullptr) return id;
   if (KeptTable* kept = cache.Of(*spec); kept != nullptr && !plan.keys.empty())
-    return PullThroughCache(kept, *spec, plan, use_clock);
-  id = pulls.Begin(plan, *spec, use_clock);
+    return PullThroughCache(kept, *spec, plan, when);
+  id = pulls.Begin(plan, *spec, when);
   Ask(id, *spec, plan);
   return id;
 }
 
-RequestId Client::Impl::PullPart(const Plan& plan, Clock use_clock) {
+RequestId Client::Impl::PullPart(const Plan& plan, PullWhen when) {
   RequestId id;
   const TableSpec* spec = TableOf(plan, &id);
   if (spec == nullptr) return id;
-  id = pulls.BeginPart(plan, *spec, use_clock);
+  id = pulls.BeginPart(plan, *spec, when);
   Ask(id, *spec, plan);
   return id;
 }
 
 void Client::Impl::Ask(RequestId pull, const TableSpec& spec, const Plan& plan) {
   const std::uint32_t rows_max = PieceRows(spec, desk.options.piece_bytes);
-  for (const Piece& piece : CutPieces(plan, desk.view.routes, rows_max)) {
+  for (Piece& piece : CutPieces(plan, desk.view.routes, rows_max)) {
     Buffer frame;
     KeyList keys = PieceKeys(plan.keys, piece, &frame);
     keys.list = desk.lists.NumberOf(piece.shard, frame, desk.now);
     for (Section& section : keys.sections) section.sequence = pushes.LastSequence(section.partition);
-    pulls.Add(pull, piece, std::move(keys), std::move(frame));
+    pulls.Add(pull, std::move(piece), std::move(keys), std::move(frame));
   }
 }
 
-RequestId Client::Impl::PullThroughCache(KeptTable* kept, const TableSpec& spec, const Plan& plan, Clock use_clock) {
-  std::unique_ptr<CachedPull> cached = cache.Look(kept, spec, plan, use_clock);
+RequestId Client::Impl::PullThroughCache(KeptTable* kept, const TableSpec& spec, const Plan& plan, PullWhen when) {
+  std::unique_ptr<CachedPull> cached = cache.Look(kept, spec, plan, when.use);
   const Plan missing = cached->Missing(plan);
   if (missing.keys.empty()) return pulls.Answered(cached.get());
-  const RequestId id = pulls.Begin(missing, spec, use_clock, std::move(cached));
+  const RequestId id = pulls.Begin(missing, spec, when, std::move(cached));
   Ask(id, spec, missing);
   return id;
 }
@@ -311,7 +315,19 @@ void Client::Start(TimeUs now, Outbox* out) {
 }
 
 void Client::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  impl_->Step(now, out, [&] { impl_->OnMessage(from, std::move(message)); });
+  Hear(from, std::move(message), now);
+  Settle(now, out);
+}
+
+void Client::Hear(Peer from, Message message, TimeUs now) {
+  impl_->desk.now = now;
+  impl_->desk.out = &impl_->answers;
+  impl_->OnMessage(from, std::move(message));
+  impl_->desk.out = nullptr;
+}
+
+void Client::Settle(TimeUs now, Outbox* out) {
+  impl_->Step(now, out, [] {});
 }
 
 void Client::OnTimer(TimeUs now, Outbox* out) {
@@ -355,14 +371,14 @@ const View& Client::view() const { return impl_->desk.view; }
 const Welcome& Client::welcome() const { return impl_->desk.welcome; }
 Clock Client::clock() const { return impl_->ticks.asked(); }
 
-RequestId Client::Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out) {
+RequestId Client::Pull(const Plan& plan, PullWhen when, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return RequestId(0);
-  return impl_->Step(now, out, [&] { return impl_->Pull(plan, use_clock); });
+  return impl_->Step(now, out, [&] { return impl_->Pull(plan, when); });
 }
 
-RequestId Client::PullPart(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out) {
+RequestId Client::PullPart(const Plan& plan, PullWhen when, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return RequestId(0);
-  return impl_->Step(now, out, [&] { return impl_->PullPart(plan, use_clock); });
+  return impl_->Step(now, out, [&] { return impl_->PullPart(plan, when); });
 }
 
 void Client::CountPull(std::uint64_t staleness) {

@@ -39,6 +39,14 @@ enum class ClientState : std::uint8_t {
   kStopped,  // Shutdown received; see stop_reason()
 };
 
+// The clock at which rows will be used; among pulls of one clock that wait for their turn, a higher priority goes
+// first.
+struct PullWhen {
+  PullWhen(Clock use_clock, int its_priority = 0) : use(use_clock), priority(its_priority) {}  // NOLINT: a clock is one
+  Clock use;
+  int priority = 0;
+};
+
 // What came of a request. Each is delivered once, through TakeEvents.
 struct PullDone {
   RequestId request;
@@ -79,6 +87,10 @@ class Client {
 
   void Start(TimeUs now, Outbox* out);
   void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  // The same for messages that came together: Hear takes each in, Settle sends what has become possible, once for all
+  // of them. Every other call that sends settles, too.
+  void Hear(Peer from, Message message, TimeUs now);
+  void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
   std::vector<ClientEvent> TakeEvents();
@@ -96,10 +108,10 @@ class Client {
 
   // Requests; valid while kRunning (otherwise they are dropped). The plan and buffers may be released on return,
   // `gradients` is kept (shared) until acknowledged. gradients: fp32, plan.keys.size() x dim.
-  RequestId Pull(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out);
+  RequestId Pull(const Plan& plan, PullWhen when, TimeUs now, Outbox* out);
   // A pull of the rows (one at least) that a caller with a cache of its own lacks of a batch (rule H9). The caller
   // counts the whole, once it is read, with the staleness of all of its rows.
-  RequestId PullPart(const Plan& plan, Clock use_clock, TimeUs now, Outbox* out);
+  RequestId PullPart(const Plan& plan, PullWhen when, TimeUs now, Outbox* out);
   void CountPull(std::uint64_t staleness);
   RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out);
   // Rows that will be pulled soon: shards with rows on disk bring them to memory. Not answered, not repeated.

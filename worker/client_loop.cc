@@ -86,12 +86,12 @@ void ClientLoop::WaitForSpace(std::size_t bytes) {
   });
 }
 
-void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr result) {
+void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, int priority, ResultPtr result) {
   result->driver = driver_;
   result->awaited = true;
   Post({[=, this] {
           const Clock clock = use_clock.value_or(client_.clock());
-          requests_[client_.Pull(*plan, clock, Now(), &outbox_)] = result;
+          requests_[client_.Pull(*plan, {clock, priority}, Now(), &outbox_)] = result;
         },
         0,
         {result}},
@@ -244,7 +244,8 @@ void ClientLoop::RunCommands() {
 void ClientLoop::Exchange() {
   received_.clear();
   transport_->Receive(&received_, kReceiveMax, std::clamp<std::int64_t>(client_.NextTimer() - Now(), 0, kWaitMaxUs));
-  for (net::Received& r : received_) client_.OnMessage(r.from, std::move(r.message), Now(), &outbox_);
+  for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), Now());
+  if (!received_.empty()) client_.Settle(Now(), &outbox_);
   const TimeUs now = Now();
   if (now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
   if (now < next_metrics_) return;

@@ -42,7 +42,7 @@ class ClientLoop {
 
   // Requests, executed in the order of the calls of a thread. Each ends in its result. Without a clock: the client's
   // own at the time of execution.
-  void Pull(PlanPtr plan, std::optional<Clock> use_clock, ResultPtr result);
+  void Pull(PlanPtr plan, std::optional<Clock> use_clock, int priority, ResultPtr result);
   void Prefetch(PlanPtr plan);
   // Blocks while with this one more than queued_bytes_max of pushes would wait; a single one always goes.
   void Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulled_clock, ResultPtr result);

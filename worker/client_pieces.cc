@@ -39,8 +39,10 @@ bool IsOneRun(std::span<const PlanRun> parts) {
 }  // namespace
 
 std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes) {
+  // The keys of a dense table travel as ranges.
+  const std::size_t key = spec.kind == TableKind::kDense ? 0 : sizeof(Key);
   const std::size_t row =
-      sizeof(Key) + std::max(CodecRowBytes(spec.pull_codec, spec.dim), CodecRowBytes(spec.push_codec, spec.dim));
+      key + std::max(CodecRowBytes(spec.pull_codec, spec.dim), CodecRowBytes(spec.push_codec, spec.dim));
   const std::size_t bytes = std::min(piece_bytes, limits::kFrameBytesMax);
   return static_cast<std::uint32_t>(std::max<std::size_t>(1, bytes / row));
 }
@@ -72,10 +74,20 @@ KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* fr
   KeyList keys;
   keys.count = piece.rows;
   keys.sections.reserve(piece.parts.size());
+  for (const PlanRun& part : piece.parts) keys.sections.push_back({part.partition, part.count, Sequence(0)});
+  if (IsOneRun(piece.parts)) {
+    const auto run = plan_keys.subspan(piece.parts.front().begin, piece.rows);
+    if (IsRange(run)) {
+      keys.codec = KeyCodec::kRange;
+      keys.first_key = run.front();
+    } else {
+      *frame = Buffer::CopyOf(run);
+    }
+    return keys;
+  }
   Buffer raw = Buffer::Allocate(piece.rows * sizeof(Key));
   Key* to = raw.as_mutable<Key>().data();
   for (const PlanRun& part : piece.parts) {
-    keys.sections.push_back({part.partition, part.count, Sequence(0)});
     std::memcpy(to, plan_keys.data() + part.begin, part.count * sizeof(Key));
     to += part.count;
   }
@@ -118,6 +130,12 @@ PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count
       kernels::DecodeSparse(count * dim, {push.values.data(), push.values.size()}, rows.as_mutable<float>().data());
   TARN_CHECK(status.has_value(), "values that EncodePush made");
   return {ValueCodec::kFp32, std::move(rows)};
+}
+
+bool IsWholePlan(std::span<const PlanRun> parts, std::size_t rows) {
+  std::size_t count = 0;
+  for (const PlanRun& part : parts) count += part.count;
+  return count == rows && IsOneRun(parts);
 }
 
 bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun> parts, ValueCodec codec,

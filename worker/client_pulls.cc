@@ -6,7 +6,7 @@
 
 namespace tarn::worker {
 
-RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, Clock use_clock,
+RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, PullWhen when,
                              std::unique_ptr<CachedPull> cached) {
   const RequestId id = desk_->NewRequest();
   ++desk_->counters.pulls;
@@ -14,26 +14,27 @@ RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, Clock use_
     desk_->events.push_back(PullDone{id, {}, 0});
     return id;
   }
-  Assembly& pull = Assemble(id, plan, spec, use_clock);
+  Assembly& pull = Assemble(id, plan, spec, when);
   if (cached != nullptr) pull.staleness = cached->staleness;
   pull.cached = std::move(cached);
   return id;
 }
 
-RequestId ClientPulls::BeginPart(const Plan& plan, const TableSpec& spec, Clock use_clock) {
+RequestId ClientPulls::BeginPart(const Plan& plan, const TableSpec& spec, PullWhen when) {
   TARN_CHECK(!plan.keys.empty(), "a part of a pull has rows");
   const RequestId id = desk_->NewRequest();
-  Assemble(id, plan, spec, use_clock).counted = false;
+  Assemble(id, plan, spec, when).counted = false;
   return id;
 }
 
-ClientPulls::Assembly& ClientPulls::Assemble(RequestId id, const Plan& plan, const TableSpec& spec, Clock use_clock) {
+ClientPulls::Assembly& ClientPulls::Assemble(RequestId id, const Plan& plan, const TableSpec& spec, PullWhen when) {
   Assembly& pull = pulls_[id];
   pull.table = spec.id;
   pull.dim = spec.dim;
-  pull.clock = use_clock;
+  pull.clock = when.use;
+  pull.priority = when.priority;
   pull.codec = spec.pull_codec;
-  pull.values = Buffer::Allocate(plan.keys.size() * spec.dim * sizeof(float));
+  pull.rows = plan.keys.size();
   return pull;
 }
 
@@ -45,7 +46,7 @@ RequestId ClientPulls::Answered(CachedPull* cached) {
   return id;
 }
 
-RequestId ClientPulls::Add(RequestId pull, const Piece& piece, KeyList keys, Buffer keys_frame) {
+RequestId ClientPulls::Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame) {
   Assembly& whole = pulls_.at(pull);
   ++whole.pieces;
   const RequestId id = desk_->NewRequest();
@@ -53,11 +54,11 @@ RequestId ClientPulls::Add(RequestId pull, const Piece& piece, KeyList keys, Buf
   ask.pull = pull;
   ask.clock = whole.clock;
   ask.shard = piece.shard;
-  ask.parts = piece.parts;
+  ask.parts = std::move(piece.parts);
   ask.bytes = kMessageOverheadBytes + keys_frame.size() + piece.rows * CodecRowBytes(whole.codec, whole.dim);
   ask.keys = std::move(keys);
   ask.frame = std::move(keys_frame);
-  LaneOf(ask.shard).queue.emplace(ask.clock, id);
+  LaneOf(ask.shard).queue.insert(TurnOf(id, ask));
   asks_.emplace(id, std::move(ask));
   return id;
 }
@@ -75,7 +76,7 @@ bool ClientPulls::MaySend(const Lane& lane, const Ask& ask) const {
 
 void ClientPulls::Launch(RequestId id, Ask* ask) {
   Lane& lane = LaneOf(ask->shard);
-  lane.queue.erase({ask->clock, id});
+  lane.queue.erase(TurnOf(id, *ask));
   lane.credit.Take(ask->bytes);
   ++lane.in_flight[ask->clock];
   ask->sent = true;
@@ -87,6 +88,7 @@ void ClientPulls::Transmit(RequestId id, Ask* ask) {
   Pull pull{id, whole.table, whole.clock, whole.codec, ask->keys};
   Buffer frame = ask->frame;
   desk_->lists.Dress(ask->shard, &pull.keys, &frame);
+  ask->by_name = pull.keys.codec == KeyCodec::kHeld;
   if (!ask->counted) desk_->counters.pull_bytes += frame.size();
   ask->counted = true;
   desk_->Send(ShardPeer(ask->shard), std::move(pull), std::move(frame));
@@ -103,7 +105,7 @@ void ClientPulls::Release(RequestId id, Ask* ask) {
   Lane& lane = LaneOf(ask->shard);
   SetDue(id, ask, kNever);
   if (!ask->sent) {
-    lane.queue.erase({ask->clock, id});
+    lane.queue.erase(TurnOf(id, *ask));
     return;
   }
   lane.credit.Return(ask->bytes);
@@ -123,7 +125,7 @@ bool ClientPulls::Claim(RequestId message, Claimed* claimed) {
 void ClientPulls::Dispatch() {
   for (Lane& lane : lanes_) {
     while (!lane.queue.empty()) {
-      const RequestId id = lane.queue.begin()->second;
+      const RequestId id = lane.queue.begin()->id;
       Ask& ask = asks_.at(id);
       if (!MaySend(lane, ask)) break;
       Launch(id, &ask);
@@ -132,13 +134,24 @@ void ClientPulls::Dispatch() {
   }
 }
 
+// The answer's rows into their places. One that is all of the pull, in its order, becomes what the caller gets.
+bool ClientPulls::TakeRows(const Ask& ask, const PullReply& reply, const Buffer& values, Assembly* whole) {
+  const std::size_t bytes = whole->rows * whole->dim * sizeof(float);
+  if (reply.codec == ValueCodec::kFp32 && values.size() == bytes && !values.lent() &&
+      IsWholePlan(ask.parts, whole->rows)) {
+    whole->values = values;
+    return true;
+  }
+  if (whole->values.empty()) whole->values = Buffer::Allocate(bytes);
+  return DecodeRows(values, whole->dim, ask.parts, reply.codec, whole->values.as_mutable<float>());
+}
+
 void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& values) {
   const auto it = asks_.find(reply.request);
   if (it == asks_.end() || it->second.shard != from) return;  // late or repeated
   Ask& ask = it->second;
   Assembly& whole = pulls_.at(ask.pull);
-  if (reply.table != whole.table || reply.count != ask.keys.count ||
-      !DecodeRows(values, whole.dim, ask.parts, reply.codec, whole.values.as_mutable<float>())) {
+  if (reply.table != whole.table || reply.count != ask.keys.count || !TakeRows(ask, reply, values, &whole)) {
     ++desk_->counters.malformed;
     return Refused(it->first, &ask, {ErrorCode::kMalformed, "its answer does not fit the question"});
   }
@@ -165,7 +178,7 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   const auto it = asks_.find(error.request);
   if (it == asks_.end() || it->second.shard != from) return false;
   Ask& ask = it->second;
-  if (error.code == ErrorCode::kUnknownKeys) {
+  if (error.code == ErrorCode::kUnknownKeys && ask.by_name) {
     ++desk_->counters.repeats;
     desk_->counters.pull_bytes += ask.frame.size();
     Transmit(it->first, &ask);  // with its keys now
@@ -231,7 +244,7 @@ void ClientPulls::Requeue(RequestId id, Ask ask) {
   ask.patience.Progress();
   if (by_owner.size() == 1) {
     ask.shard = by_owner.begin()->first;
-    LaneOf(ask.shard).queue.emplace(ask.clock, id);
+    LaneOf(ask.shard).queue.insert(TurnOf(id, ask));
     asks_.emplace(id, std::move(ask));
     return;
   }
@@ -245,7 +258,7 @@ void ClientPulls::Requeue(RequestId id, Ask ask) {
     }
     Buffer frame;
     KeyList keys = SelectKeys(ask.keys, ask.frame, which, &frame);
-    Add(ask.pull, piece, std::move(keys), std::move(frame));
+    Add(ask.pull, std::move(piece), std::move(keys), std::move(frame));
   }
 }
 

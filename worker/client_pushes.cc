@@ -94,6 +94,7 @@ void ClientPushes::Transmit(Pending* p) {
   Push push{p->attempt, p->table, p->clock, p->pulled_clock, p->codec, p->keys};
   Buffer frame = p->frame;
   desk_->lists.Dress(p->shard, &push.keys, &frame);
+  p->by_name = push.keys.codec == KeyCodec::kHeld;
   if (!p->counted) desk_->counters.push_bytes += frame.size() + p->values.size();
   p->counted = true;
   ClientPulls::Claimed pull;
@@ -184,9 +185,9 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
   }
   // One refusal speaks for all of its attempt: what was sent behind a lost message is refused as well.
   if (attempt < lane->first_attempt || lane->in_flight.empty()) return;
-  if (error.code == ErrorCode::kUnknownKeys) {  // with its keys now
-    if (sent != lane->in_flight.end()) desk_->counters.push_bytes += sent->second->frame.size();
-    return Repeat(lane);
+  if (error.code == ErrorCode::kUnknownKeys && sent != lane->in_flight.end() && sent->second->by_name) {
+    desk_->counters.push_bytes += sent->second->frame.size();
+    return Repeat(lane);  // with its keys now
   }
   // A full shard empties: nobody gives up over that, nor over what is out of order behind it.
   if (error.code == ErrorCode::kOverloaded)

@@ -71,6 +71,7 @@ class ClientPushes {
     Buffer frame, values;
     std::uint32_t unacked = 0;  // sections
     bool counted = false;       // in the bytes
+    bool by_name = false;       // its keys were, the last time
     RequestId attempt;          // of the last time it was sent; 0: in the queue
     std::size_t bytes() const { return kMessageOverheadBytes + frame.size() + values.size(); }
   };

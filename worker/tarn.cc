@@ -176,12 +176,12 @@ Expected<Table> Client::OpenTable(const TableSpec& spec) {
   return impl_->MakeTable(result->table);
 }
 
-RowsFuture Client::Pull(const Table& table, std::span<const Key> keys) {
+RowsFuture Client::Pull(const Table& table, std::span<const Key> keys, int priority) {
   auto plan = MakePlan(table, keys);
   if (!plan) return RowsFuture(Failed(plan.error()));
   auto result = NewResult();
   result->expand_by = *plan;
-  impl_->loop.Pull(*plan, {}, result);
+  impl_->loop.Pull(*plan, {}, priority, result);
   return RowsFuture(std::move(result));
 }
 
@@ -251,9 +251,9 @@ Expected<Client::PlanPtr> Client::MakePlan(const Table& table, std::span<const K
   return impl_->MakePlan(table, keys);
 }
 
-RowsFuture Client::Pull(PlanPtr plan, Clock use_clock) {
+RowsFuture Client::Pull(PlanPtr plan, Clock use_clock, int priority) {
   auto result = NewResult();
-  impl_->loop.Pull(std::move(plan), use_clock, result);
+  impl_->loop.Pull(std::move(plan), use_clock, priority, result);
   return RowsFuture(std::move(result));
 }
 

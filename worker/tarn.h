@@ -119,8 +119,9 @@ class Client {
 
   // The rows of `keys` as they are to be used at this client's clock. Waits inside the fleet as long as the table's
   // consistency asks. An absent row has its initial values. While answers to earlier pulls are there and not waited
-  // for, a pull or a push may stay here for up to 2 ms, to travel with those that follow.
-  RowsFuture Pull(const Table& table, std::span<const Key> keys);
+  // for, a pull or a push may stay here for up to 2 ms, to travel with those that follow. Of pulls that wait for their
+  // turn (ConnectOptions::credit_bytes) those of an earlier clock go first, then those of a higher priority.
+  RowsFuture Pull(const Table& table, std::span<const Key> keys, int priority = 0);
   // Tells servers that the rows of `keys` will be pulled soon: those that they keep on disk (storage.memory) come to
   // memory meanwhile. Not answered, and lost with a connection: a hint. kInvalidArgument as of Pull.
   Status Prefetch(const Table& table, std::span<const Key> keys);
@@ -156,7 +157,7 @@ class Client {
   using PlanPtr = std::shared_ptr<const worker::Plan>;
   Expected<PlanPtr> MakePlan(const Table& table, std::span<const Key> keys);
   // plan->keys.size() x dim floats, in the order of plan->keys, for use at `use_clock`.
-  RowsFuture Pull(PlanPtr plan, Clock use_clock);
+  RowsFuture Pull(PlanPtr plan, Clock use_clock, int priority = 0);
   // gradients: fp32, plan->keys.size() x dim, shared until acknowledged.
   StatusFuture Push(PlanPtr plan, Buffer gradients, Clock pulled_clock);
   // Leases of data (docs/protocol.md, rules D1 to D6); `request.number` is set here. Several threads may ask; they are

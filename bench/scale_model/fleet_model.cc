@@ -30,6 +30,7 @@ constexpr std::size_t kTurnMessages = 256;
 constexpr double kFlushBytes = 128 << 10;
 // Of a message besides keys and values: its header, ZeroMQ's and TCP's framing.
 constexpr double kMessageBytes = 200, kSectionBytes = 16;
+constexpr Ns kSchedulerTurnNs = 100'000;
 constexpr Ns kTimerNs = 50'000'000;  // how often timers are looked at
 constexpr std::uint64_t kSplitBatches = 8;
 // A run that has more simulated time than this behind it is stuck.
@@ -123,6 +124,7 @@ class FleetModel {
   void TimerOf(Node* node);
   void SchedulerTimer();
   void ToScheduler(Peer from, Message message);
+  void SettleScheduler();
   void FromScheduler(Outbox* out);
   void Deliver(Node* node, Arrived arrived);
   void Pump(Node* node);
@@ -160,6 +162,7 @@ class FleetModel {
   std::vector<Busy> at_begin_;
   std::vector<double> dense_parts_;  // by shard
   double messages_ = 0, ticks_ = 0, bytes_ = 0;
+  bool scheduler_settles_ = false;
   double scheduler_seconds_ = 0, scheduler_messages_ = 0;  // of this machine's time
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now(), said_ = started_;
 };
@@ -436,12 +439,22 @@ void FleetModel::TimerOf(Node* node) {
   events_.At(events_.now() + kTimerNs, [this, node] { TimerOf(node); });
 }
 
+// What comes within one turn of its loop is settled together.
 void FleetModel::ToScheduler(Peer from, Message message) {
-  Outbox out;
   const auto begin = std::chrono::steady_clock::now();
-  scheduler_->OnMessage(from, std::move(message), NowUs(), &out);
+  scheduler_->Hear(from, std::move(message), NowUs());
   scheduler_seconds_ += SecondsSince(begin);
   ++scheduler_messages_;
+  if (std::exchange(scheduler_settles_, true)) return;
+  events_.At(events_.now() + kSchedulerTurnNs, [this] { SettleScheduler(); });
+}
+
+void FleetModel::SettleScheduler() {
+  scheduler_settles_ = false;
+  Outbox out;
+  const auto begin = std::chrono::steady_clock::now();
+  scheduler_->Settle(NowUs(), &out);
+  scheduler_seconds_ += SecondsSince(begin);
   FromScheduler(&out);
 }
 

@@ -62,7 +62,7 @@ void TrainerModel::LearnTables() {
 
 void TrainerModel::Turn(TimeUs now, Outbox* out) {
   if (!begun_ || !ready()) return;
-  while (window_.size() < 1 + options_.prefetch && read_ > 0) {
+  while (window_.size() < 1 + options_.prefetch && read_ > 0 && !leases_.empty()) {
     --read_;
     window_.push_back(NextBatch());
     StartPulls(&window_.back(), now, out);

@@ -23,6 +23,7 @@ constexpr TimeUs kResendUs = 200'000;
 // The time of day when a run begins, and one that goes on from a checkpoint of it.
 constexpr TimeUs kUnixUs = 1'700'000'000'000'000, kLaterUnixUs = kUnixUs + 1'000'000'000'000;
 // What takes longest of a shard's disk, and now and then.
+constexpr std::uint64_t kTurnUs = 300;  // in which a loop receives messages together, at most
 constexpr TimeUs kFastTierUs = 3'000, kSlowTierUs = 3'000'000;
 
 // The oracle table as a checkpoint has it.
@@ -53,6 +54,7 @@ Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume,
       tier_rng_(Mix64(scenario.draw ^ 0x636f6c64)),
       outage_rng_(Mix64(scenario.draw ^ 0x6f757467)),
       time_rng_(Mix64(scenario.draw ^ 0x74696d65)),
+      turn_rng_(Mix64(scenario.draw ^ 0x7475726e)),
       oracle_(scenario_),
       network_(&events_, scenario_.faults, scenario_.draw, scenario_.through_frames,
                [this](ProcessId to, Peer from, Message message) { Deliver(to, from, std::move(message)); }),
@@ -269,10 +271,10 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
   }
   if (it->second->recovers_us != 0 && std::holds_alternative<Welcome>(message.body))
     it->second->paused_until = events_.now() + std::exchange(it->second->recovers_us, 0);
-  Step(to, [this, from, message = std::move(message)](Process& p, Outbox* out) {
+  Step(to, [this, to, from, message = std::move(message)](Process& p, Outbox* out) {
     if (p.scheduler) {
       if (message.sender.role == Role::kShard) heard_[1 + message.sender.rank] = events_.now();
-      p.scheduler->OnMessage(from, message, events_.now(), out);
+      p.scheduler->Hear(from, message, events_.now());
       OnSchedulerTold(message);
     }
     if (p.shard) {
@@ -280,14 +282,34 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
       CheckRefused(p, message, *out, from);
     }
     if (p.worker) {
-      Message lent = message;
-      Buffer values = Buffer::Copy(message.values.data(), message.values.size());
-      lent.values = values;
-      p.worker->OnMessage(from, std::move(lent), events_.now(), out);
-      if (!values.empty()) std::memset(values.data(), kSpoilt, values.size());
+      HearOverMemory(p.worker.get(), from, message);
       OnWorkerTold(p, message);
     }
+    if (!p.shard) SettleSoon(to, p, out);
   });
+}
+
+// Half of the payloads are lent, as those are that lie in shared memory, and taken back at once.
+void Fleet::HearOverMemory(SimWorker* worker, Peer from, const Message& message) {
+  if (message.values.empty() || turn_rng_.Chance(0.5)) return worker->Hear(from, message, events_.now());
+  const auto owner = std::make_shared<Buffer>(Buffer::Copy(message.values.data(), message.values.size()));
+  Message lent = message;
+  lent.values = Buffer::Lend(owner->data(), owner->size(), owner);
+  worker->Hear(from, std::move(lent), events_.now());
+  std::memset(owner->data(), kSpoilt, owner->size());
+}
+
+// As a loop does that may have received several messages at once.
+void Fleet::SettleSoon(ProcessId id, Process& p, Outbox* out) {
+  const auto settle = [this](Process& process, Outbox* its_out) {
+    process.settles = false;
+    if (process.scheduler) process.scheduler->Settle(events_.now(), its_out);
+    if (process.worker) process.worker->Settle(events_.now(), its_out);
+  };
+  if (p.settles) return;
+  if (turn_rng_.Chance(0.7)) return settle(p, out);
+  p.settles = true;
+  events_.At(events_.now() + 1 + TimeUs(turn_rng_.Below(kTurnUs)), [this, id, settle] { Step(id, settle); });
 }
 
 // Rule M3: who is fenced is served no more. A step adopts no view and handles a worker's message.

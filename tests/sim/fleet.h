@@ -109,6 +109,8 @@ class Fleet {
   bool Excused(const Shutdown& reason) const;  // the job could not but fail
 
   void Restart(ProcessId id, std::uint32_t rank);
+  void HearOverMemory(SimWorker* worker, Peer from, const Message& message);
+  void SettleSoon(ProcessId id, Process& p, Outbox* out);
   void CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from);
   void Deliver(ProcessId to, Peer from, Message message);
   void Step(ProcessId id, std::function<void(Process&, Outbox*)> step);
@@ -128,7 +130,7 @@ class Fleet {
   SimDisk* disk_;
   std::optional<ResumePoint> resume_;
   EventQueue events_;
-  SplitMix rng_, tier_rng_, outage_rng_, time_rng_;
+  SplitMix rng_, tier_rng_, outage_rng_, time_rng_, turn_rng_;
   Oracle oracle_;
   Network network_;
   SimSchedulerStore scheduler_store_;

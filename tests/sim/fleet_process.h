@@ -22,6 +22,7 @@ struct Fleet::Process {
   server::MemoryColdStore* cold = nullptr;  // the shard's
   std::unique_ptr<SimWorker> worker;
   std::uint32_t rank = 0;
+  bool settles = false;  // soon: scheduler, worker
   TimeUs paused_until = 0;
   TimeUs recovers_us = 0;  // shard: how long it reads once it is welcome; 0: no time
   TimeUs ahead = 0;        // shard: what its clock shows beyond the fleet's

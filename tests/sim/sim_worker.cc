@@ -46,8 +46,8 @@ SimWorker::SimWorker(const Scenario& scenario, worker::ClientOptions options, Or
 
 void SimWorker::Start(TimeUs now, Outbox* out) { client_.Start(now, out); }
 
-void SimWorker::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  client_.OnMessage(from, std::move(message), now, out);
+void SimWorker::Settle(TimeUs now, Outbox* out) {
+  client_.Settle(now, out);
   Advance(now, out);
 }
 

@@ -23,7 +23,8 @@ class SimWorker {
   SimWorker(const Scenario& scenario, worker::ClientOptions options, Oracle* oracle, Schedule schedule);
 
   void Start(TimeUs now, Outbox* out);
-  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void Hear(Peer from, Message message, TimeUs now) { client_.Hear(from, std::move(message), now); }
+  void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   void OnCompute(TimeUs now, Outbox* out);  // the front batch's compute time is over
 

@@ -9,7 +9,8 @@ namespace {
 
 class DeviceArray final : public PlacedArray {
  public:
-  explicit DeviceArray(kernels::DeviceBuffer buffer) : PlacedArray(buffer.data(), buffer.size()), buffer_(std::move(buffer)) {}
+  explicit DeviceArray(kernels::DeviceBuffer buffer)
+      : PlacedArray(buffer.data(), buffer.size()), buffer_(std::move(buffer)) {}
 
  private:
   kernels::DeviceBuffer buffer_;

@@ -145,7 +145,8 @@ void Trainer::Exchange() {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     (window_.empty() ? times_.await_data : times_.await_rows) += seconds;
   }
-  for (net::Received& r : received_) client_.OnMessage(r.from, std::move(r.message), Now(), &outbox_);
+  for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), Now());
+  if (!received_.empty()) client_.Settle(Now(), &outbox_);
   if (const TimeUs now = Now(); now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
   ConnectShards();
   for (ClientEvent& event : client_.TakeEvents()) OnEvent(std::move(event));

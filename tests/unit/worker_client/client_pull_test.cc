@@ -2,6 +2,8 @@
 // worker's own pushes, survive losses and wrong answers, and can never stop the pushes that they wait for.
 #include <gtest/gtest.h>
 
+#include <climits>
+#include <memory>
 #include <numeric>
 
 #include "core/hash.h"
@@ -169,7 +171,8 @@ TEST(ClientPull, ARefusalThatDoesNotPassFailsThePullAfterTwoLeases) {
   options.shards = 1;
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
-  for (ErrorCode code : {ErrorCode::kWrongShard, ErrorCode::kNotFound, ErrorCode::kOk}) {  // kOk: a wrong answer
+  // kOk: a wrong answer; kUnknownKeys: of keys that have travelled
+  for (ErrorCode code : {ErrorCode::kWrongShard, ErrorCode::kNotFound, ErrorCode::kOk, ErrorCode::kUnknownKeys}) {
     FakeFleet fleet(options);
     fleet.Run();
     const RequestId id = fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10)), Clock(0), fleet.now, &fleet.out);
@@ -249,6 +252,54 @@ TEST(ClientPull, CreditsBoundRequestsAndExpectedAnswers) {
     fleet.Wait(1'000'000);
     fleet.Exchange();
     EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 6u);
+  }
+}
+
+TEST(ClientPull, OfPullsThatWaitEarlierClocksGoFirstThenHigherPriorities) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.partition_bits = 0;
+  options.client.credit_bytes = 0;  // one of a clock at a time
+  FakeFleet fleet(options);
+  fleet.Run();
+  struct Asked {
+    std::uint64_t clock;
+    int priority;
+  };
+  const std::vector<Asked> asked = {{4, 0}, {5, 9}, {4, 0}, {4, -1}, {4, 7}, {4, 7}, {5, INT_MIN}, {5, INT_MAX}};
+  std::vector<RequestId> requests;
+  for (std::uint64_t i = 0; i < asked.size(); ++i)
+    requests.push_back(fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10, i)),
+                                         {Clock(asked[i].clock), asked[i].priority}, fleet.now, &fleet.out));
+  std::vector<RequestId> done;
+  fleet.Exchange();
+  for (const PullDone& pull : fleet.EventsOf<PullDone>()) done.push_back(pull.request);
+  std::vector<RequestId> expected;
+  for (std::size_t i : {0u, 4u, 5u, 2u, 3u, 7u, 1u, 6u}) expected.push_back(requests[i]);
+  EXPECT_EQ(done, expected);
+}
+
+TEST(ClientPull, AnAnswerThatIsTheWholePullIsNotCopiedUnlessItIsLent) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.partition_bits = 2;
+  for (const bool lent : {false, true}) {
+    FakeFleet fleet(options);
+    fleet.Run();
+    const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+    fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+    const auto asked = fleet.TakeSent(ShardPeer(ShardId(0)));
+    ASSERT_EQ(asked.size(), 1u);
+    std::vector<Buffer> values;
+    const auto answers = fleet.shards[0].Handle(asked[0], &values);
+    const auto owner = std::make_shared<Buffer>(values[0]);
+    const Buffer answer = lent ? Buffer::Lend(owner->data(), owner->size(), owner) : values[0];
+    fleet.FromShard(0, answers[0], answer);
+    const auto done = fleet.EventsOf<PullDone>();
+    ASSERT_EQ(done.size(), 1u);
+    EXPECT_EQ(done[0].values.data() == answer.data(), !lent);
+    EXPECT_FALSE(done[0].values.lent());
+    ExpectRows(plan, done[0].values);
   }
 }
 

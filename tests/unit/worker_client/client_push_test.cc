@@ -434,8 +434,8 @@ TEST(ClientPush, ARefusalThatDoesNotPassEndsTheClientAfterTwoLeases) {
   options.shards = 1;
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
-  for (ErrorCode code : {ErrorCode::kStaleEpoch, ErrorCode::kWrongShard, ErrorCode::kNotFound, ErrorCode::kOutOfOrder,
-                         ErrorCode::kMalformed, ErrorCode::kOverloaded}) {
+  for (ErrorCode code : {ErrorCode::kStaleEpoch, ErrorCode::kUnknownKeys, ErrorCode::kWrongShard, ErrorCode::kNotFound,
+                         ErrorCode::kOutOfOrder, ErrorCode::kMalformed, ErrorCode::kOverloaded}) {
     FakeFleet fleet(options);
     fleet.Run();
     const Plan plan = fleet.MakePlan(kUsers, Keys(5));
