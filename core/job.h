@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/hot_score.h"
 #include "core/precision.h"
 #include "core/table_spec.h"
 
@@ -110,6 +111,13 @@ struct ModelSection {
   friend bool operator==(const ModelSection&, const ModelSection&) = default;
 };
 
+// Of [train]: rows of sparse tables that a worker keeps where it computes (docs/protocol.md, rule H9).
+struct HotRowsSpec {
+  std::uint64_t rows = 0;  // of each table; 0: none are kept
+  HotScore score = HotScore::kLfu;
+  friend bool operator==(const HotRowsSpec&, const HotRowsSpec&) = default;
+};
+
 // [train]
 struct TrainSection {
   std::uint32_t batch_rows = 256;  // per worker and clock
@@ -119,6 +127,7 @@ struct TrainSection {
   Precision precision = Precision::kFp32;  // of matrix products
   std::uint32_t prefetch = 2;              // batches read and planned ahead; pulls ahead as far as the bound allows
   bool key_caching = true;                 // shards hold lists of keys, which then travel once
+  HotRowsSpec hot_rows;
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 
@@ -187,6 +196,7 @@ std::string_view Name(ModelKind v);
 std::string_view Name(Durability v);
 std::string_view Name(Precision v);
 std::string_view Name(OwnPushes v);
+std::string_view Name(HotScore v);
 
 // As ParseName of core/table_spec.h.
 Status ParseName(std::string_view name, DataFormat& out);
@@ -194,6 +204,7 @@ Status ParseName(std::string_view name, ModelKind& out);
 Status ParseName(std::string_view name, Durability& out);
 Status ParseName(std::string_view name, Precision& out);
 Status ParseName(std::string_view name, OwnPushes& out);
+Status ParseName(std::string_view name, HotScore& out);
 
 // "log2", "width:5", "identity" or "none".
 std::string ToString(const BinRule& rule);

@@ -22,8 +22,9 @@ enum class TextRule : std::uint8_t {
   kPath,  // no control characters, at most 4096 bytes; may be empty
 };
 
-inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();  // the largest TOML has
-inline constexpr double kJobSecondsMax = 1e7;                                            // about 16 weeks
+inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();      // the largest TOML has
+inline constexpr std::uint64_t kHotRowsMax = std::numeric_limits<std::uint32_t>::max() - 1;  // of kernels/hot_rows.h
+inline constexpr double kJobSecondsMax = 1e7;                                                // about 16 weeks
 inline constexpr std::uint32_t kJobLanesMax = 16;
 
 template <typename Visitor, typename Section>
@@ -114,6 +115,12 @@ void VisitTrain(Visitor& visitor, Section& section) {
   visitor.Name("precision", section.precision);
   visitor.Integer("prefetch", section.prefetch, 0, limits::kPrefetchMax);
   visitor.Boolean("key_caching", section.key_caching);
+}
+
+template <typename Visitor, typename Section>
+void VisitHotRows(Visitor& visitor, Section& section) {
+  visitor.Integer("hot_rows", section.rows, 0, kHotRowsMax);
+  visitor.Name("hot_score", section.score);
 }
 
 template <typename Visitor, typename Override>

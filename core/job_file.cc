@@ -170,8 +170,9 @@ Status ReadModel(SectionReader in, ModelSection& out) {
   return in.Finish();
 }
 
-Status ReadTrain(SectionReader in, TrainSection& out) {
+Status ReadTrain(SectionReader& in, TrainSection& out) {
   VisitTrain(in, out);
+  VisitHotRows(in, out.hot_rows);
   return in.Finish();
 }
 
@@ -289,6 +290,26 @@ Status CheckCombining(const SectionReader& in, const Job& job) {
                                 clocks, strictest, bound, bound + 1));
 }
 
+// Which tables are sparse, only the model knows: here is what none of them could have.
+Status CheckHotRows(const SectionReader& in, const Job& job) {
+  const std::uint64_t rows = job.train.hot_rows.rows;
+  if (rows == 0) return {};
+  if (job.worker_cache.bytes != 0)
+    return in.Refusal({"hot_rows"},
+                      fmt::format("hot_rows = {} with consistency.worker_cache = {}: rows of sparse tables would be "
+                                  "kept twice; expected one of the two (for dense tables worker_cache can stand in "
+                                  "their [tables.NAME])",
+                                  rows, ToByteSize(job.worker_cache.bytes)));
+  const auto has_bound = [](const auto& table) {
+    return table.second.has_consistency && table.second.consistency.mode != ConsistencyMode::kAsp;
+  };
+  if (job.consistency.mode == ConsistencyMode::kAsp && std::ranges::none_of(job.tables, has_bound))
+    return in.Refusal({"hot_rows"}, fmt::format("hot_rows = {} with mode = \"asp\": nothing says when a kept row is "
+                                                "too old; expected \"ssp\", whose staleness does",
+                                                rows));
+  return {};
+}
+
 Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::string_view base_dir) {
   SectionReader top(&root, "", origin);
   const auto section = [&](std::string name) {
@@ -311,10 +332,11 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(ReadStorage(std::move(storage), job.storage));
   TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
   TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
-  TARN_RETURN_IF_ERROR(ReadTrain(std::move(train), job.train));
+  TARN_RETURN_IF_ERROR(ReadTrain(train, job.train));
   TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer));
   TARN_RETURN_IF_ERROR(ReadTables(tables, origin, job));
   TARN_RETURN_IF_ERROR(CheckCombining(consistency, job));
+  TARN_RETURN_IF_ERROR(CheckHotRows(train, job));
   return job;
 }
 

@@ -22,6 +22,7 @@ constexpr Named<ModelKind> kModels[] = {{ModelKind::kLogisticRegression, "logist
                                         {ModelKind::kMlp, "mlp"}};
 constexpr Named<Precision> kPrecisions[] = {{Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}};
 constexpr Named<OwnPushes> kOwnPushes[] = {{OwnPushes::kSeen, "seen"}, {OwnPushes::kBounded, "bounded"}};
+constexpr Named<HotScore> kHotScores[] = {{HotScore::kLru, "lru"}, {HotScore::kLfu, "lfu"}};
 constexpr Named<Durability> kDurabilities[] = {
     {Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}, {Durability::kLog, "log"}};
 
@@ -109,11 +110,13 @@ std::string_view Name(ModelKind v) { return NameIn(kModels, v); }
 std::string_view Name(Durability v) { return NameIn(kDurabilities, v); }
 std::string_view Name(Precision v) { return NameIn(kPrecisions, v); }
 std::string_view Name(OwnPushes v) { return NameIn(kOwnPushes, v); }
+std::string_view Name(HotScore v) { return NameIn(kHotScores, v); }
 
 Status ParseName(std::string_view name, DataFormat& out) { return ParseIn(kFormats, "format", name, out); }
 Status ParseName(std::string_view name, ModelKind& out) { return ParseIn(kModels, "model", name, out); }
 Status ParseName(std::string_view name, Precision& out) { return ParseIn(kPrecisions, "precision", name, out); }
 Status ParseName(std::string_view name, OwnPushes& out) { return ParseIn(kOwnPushes, "own_pushes", name, out); }
+Status ParseName(std::string_view name, HotScore& out) { return ParseIn(kHotScores, "hot_score", name, out); }
 Status ParseName(std::string_view name, Durability& out) { return ParseIn(kDurabilities, "durability", name, out); }
 
 std::string ToString(const BinRule& rule) {
@@ -151,6 +154,7 @@ std::string Text(const Job& job, Keys keys) {
   VisitModel(out, job.model);
   out.Begin("train");
   VisitTrain(out, job.train);
+  if (keys == Keys::kAll || job.train.hot_rows != HotRowsSpec()) VisitHotRows(out, job.train.hot_rows);
   WriteOptimizer(out, "linear", job.optimizer.linear);
   WriteOptimizer(out, "embedding", job.optimizer.embedding);
   WriteOptimizer(out, "dense", job.optimizer.dense);

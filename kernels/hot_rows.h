@@ -36,6 +36,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "core/hot_score.h"
 #include "core/types.h"
 
 namespace tarn::kernels {
@@ -43,8 +44,6 @@ namespace tarn::kernels {
 class Stream;  // kernels/stream.h
 
 inline constexpr std::uint32_t kNoSlot = 0xffffffffu;
-
-enum class HotScore : std::uint8_t { kLru, kLfu };
 
 struct HotRowsOptions {
   std::uint32_t dim = 0;             // floats of a row
@@ -77,6 +76,9 @@ class HotRows {
 
   // out[i] (n x dim) becomes the row in slots[i]; where that is kNoSlot it stays as it is.
   virtual void Read(std::size_t n, const std::uint32_t* slots, float* out) = 0;
+
+  // *oldest becomes the least version of the rows in these slots, ~0 where there is none.
+  virtual void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) = 0;
 
   // Takes back one pin of each slot but kNoSlot. A slot is named once.
   virtual void Unpin(std::size_t n, const std::uint32_t* slots) = 0;

@@ -149,9 +149,10 @@ void WriteBound(JsonWriter* json, const ConsistencySpec& consistency) {
   }
 }
 
-// What the workers' caches have spared: rows looked for in them and found, pushes that went along with later ones.
+// What the workers' caches and hot rows have spared: rows looked for there and found, pushes that went along with later
+// ones.
 void WriteSpared(JsonWriter* json, const Progress& progress) {
-  for (const char* name : {"cache_rows", "cache_hits", "combined_pushes"})
+  for (const char* name : {"cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes"})
     json->Member(name, Whole(CounterOf(progress, name)));
 }
 

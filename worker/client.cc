@@ -74,6 +74,7 @@ class Client::Impl {
   // The table of a plan, or null and the failure is on its way to the caller.
   const TableSpec* TableOf(const Plan& plan, RequestId* failed);
   RequestId Pull(const Plan& plan, PullWhen when);
+  RequestId PullPart(const Plan& plan, PullWhen when);
   RequestId PullThroughCache(KeptTable* kept, const TableSpec& spec, const Plan& plan, PullWhen when);
   void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
   RequestId Push(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what);
@@ -233,6 +234,15 @@ RequestId Client::Impl::Pull(const Plan& plan, PullWhen when) {
   return id;
 }
 
+RequestId Client::Impl::PullPart(const Plan& plan, PullWhen when) {
+  RequestId id;
+  const TableSpec* spec = TableOf(plan, &id);
+  if (spec == nullptr) return id;
+  id = pulls.BeginPart(plan, *spec, when);
+  Ask(id, *spec, plan);
+  return id;
+}
+
 void Client::Impl::Ask(RequestId pull, const TableSpec& spec, const Plan& plan) {
   const std::uint32_t rows_max = PieceRows(spec, desk.options.piece_bytes);
   for (Piece& piece : CutPieces(plan, desk.view.routes, rows_max)) {
@@ -365,6 +375,16 @@ Clock Client::clock() const { return impl_->ticks.asked(); }
 RequestId Client::Pull(const Plan& plan, PullWhen when, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return RequestId(0);
   return impl_->Step(now, out, [&] { return impl_->Pull(plan, when); });
+}
+
+RequestId Client::PullPart(const Plan& plan, PullWhen when, TimeUs now, Outbox* out) {
+  if (!impl_->ready()) return RequestId(0);
+  return impl_->Step(now, out, [&] { return impl_->PullPart(plan, when); });
+}
+
+void Client::CountPull(std::uint64_t staleness) {
+  ++impl_->desk.counters.pulls;
+  impl_->desk.CountStaleness(staleness);
 }
 
 void Client::Prefetch(const Plan& plan, TimeUs now, Outbox* out) {

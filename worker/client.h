@@ -110,6 +110,10 @@ class Client {
   // Requests; valid while kRunning (otherwise they are dropped). The plan and buffers may be released on return,
   // `gradients` is kept (shared) until acknowledged. gradients: fp32, plan.keys.size() x dim.
   RequestId Pull(const Plan& plan, PullWhen when, TimeUs now, Outbox* out);
+  // A pull of the rows (one at least) that a caller with a cache of its own lacks of a batch (rule H9). The caller
+  // counts the whole, once it is read, with the staleness of all of its rows.
+  RequestId PullPart(const Plan& plan, PullWhen when, TimeUs now, Outbox* out);
+  void CountPull(std::uint64_t staleness);
   RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out);
   // Rows that will be pulled soon: shards with rows on disk bring them to memory. Not answered, not repeated.
   void Prefetch(const Plan& plan, TimeUs now, Outbox* out);

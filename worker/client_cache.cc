@@ -14,15 +14,15 @@
 #include "worker/client_pushes.h"
 
 namespace tarn::worker {
-namespace {
 
-// The oldest version that a pull for use at `use` may be answered with (rule H1). Tables of `asp` keep no rows.
 Clock OldestAllowed(const ConsistencySpec& consistency, Clock use) {
   const std::uint64_t bound = consistency.mode == ConsistencyMode::kSsp ? consistency.staleness : 0;
   return Clock(use.value - std::min(use.value, bound));
 }
 
-}  // namespace
+bool SeesOwnPushes(const ConsistencySpec& consistency, OwnPushes own_pushes) {
+  return own_pushes == OwnPushes::kSeen && consistency.apply == ApplyMode::kImmediate;
+}
 
 CachedPull::CachedPull(KeptTable* table, const Plan& plan, Clock least)
     : table_(table),
@@ -32,21 +32,6 @@ CachedPull::CachedPull(KeptTable* table, const Plan& plan, Clock least)
 
 RowCache::Found CachedPull::Read(const Plan& plan) {
   return table_->rows.Read(plan.keys, least_, rows_.as_mutable<float>().data(), &missing_);
-}
-
-Plan CachedPull::Missing(const Plan& plan) {
-  Plan part{.table = plan.table, .dim = plan.dim, .keys = {}, .runs = {}, .index = {}};
-  part.keys.reserve(missing_.size());
-  auto run = plan.runs.begin();
-  for (const std::uint32_t place : missing_) {
-    while (place >= run->begin + run->count) ++run;
-    const auto next = static_cast<std::uint32_t>(part.keys.size());
-    if (part.runs.empty() || part.runs.back().partition != run->partition)
-      part.runs.push_back({run->partition, next, 0});
-    ++part.runs.back().count;
-    part.keys.push_back(plan.keys[place]);
-  }
-  return part;
 }
 
 void CachedPull::Keep(const KeyList& keys, const Buffer& frame, std::span<const PlanRun> parts, const Buffer& values,
@@ -85,8 +70,7 @@ KeptTable* ClientCache::Find(const TableSpec& spec) {
   const WorkerCacheSpec& cache = WorkerCacheOf(desk_->job_file, spec.name);
   if (cache.bytes == 0 || spec.consistency.mode == ConsistencyMode::kAsp) return nullptr;
   const std::uint64_t rows_max = spec.kind == TableKind::kDense ? spec.rows : std::numeric_limits<std::uint64_t>::max();
-  // An aggregated table shows nobody's pushes before their clock is over, the worker's own neither.
-  const bool sees_own = cache.own_pushes == OwnPushes::kSeen && spec.consistency.apply == ApplyMode::kImmediate;
+  const bool sees_own = SeesOwnPushes(spec.consistency, cache.own_pushes);
   try {
     it->second.reset(
         new KeptTable{RowCache(cache.bytes, spec.dim, rows_max), sees_own, std::vector<Sequence>(partitions_)});

@@ -22,6 +22,13 @@ namespace tarn::worker {
 
 class ClientPushes;
 
+// The oldest version that a pull for use at `use` may be answered with (rule H1). Tables of `asp` keep no rows.
+Clock OldestAllowed(const ConsistencySpec& consistency, Clock use);
+
+// Whether kept rows go when their worker pushes (rule H4). An aggregated table shows nobody's pushes before their clock
+// is over, the worker's own neither.
+bool SeesOwnPushes(const ConsistencySpec& consistency, OwnPushes own_pushes);
+
 // The kept rows of one table.
 struct KeptTable {
   RowCache rows;
@@ -36,8 +43,8 @@ class CachedPull {
 
   // Looks for the rows of the plan.
   RowCache::Found Read(const Plan& plan);
-  // The part of `plan` that was not found; empty if all was. Once, after Read.
-  Plan Missing(const Plan& plan);
+  // The part of `plan` that was not found; empty if all was. After Read.
+  Plan Missing(const Plan& plan) const { return PartOf(plan, missing_); }
 
   // An answer to a part of what was missing: `values` are the rows of the missing plan, of which `parts` belong to the
   // sections of `keys`.

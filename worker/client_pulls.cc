@@ -14,6 +14,20 @@ RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, PullWhen w
     desk_->events.push_back(PullDone{id, {}, 0});
     return id;
   }
+  Assembly& pull = Assemble(id, plan, spec, when);
+  if (cached != nullptr) pull.staleness = cached->staleness;
+  pull.cached = std::move(cached);
+  return id;
+}
+
+RequestId ClientPulls::BeginPart(const Plan& plan, const TableSpec& spec, PullWhen when) {
+  TARN_CHECK(!plan.keys.empty(), "a part of a pull has rows");
+  const RequestId id = desk_->NewRequest();
+  Assemble(id, plan, spec, when).counted = false;
+  return id;
+}
+
+ClientPulls::Assembly& ClientPulls::Assemble(RequestId id, const Plan& plan, const TableSpec& spec, PullWhen when) {
   Assembly& pull = pulls_[id];
   pull.table = spec.id;
   pull.dim = spec.dim;
@@ -21,9 +35,7 @@ RequestId ClientPulls::Begin(const Plan& plan, const TableSpec& spec, PullWhen w
   pull.priority = when.priority;
   pull.codec = spec.pull_codec;
   pull.rows = plan.keys.size();
-  if (cached != nullptr) pull.staleness = cached->staleness;
-  pull.cached = std::move(cached);
-  return id;
+  return pull;
 }
 
 RequestId ClientPulls::Answered(CachedPull* cached) {
@@ -158,7 +170,7 @@ void ClientPulls::OnReply(ShardId from, const PullReply& reply, const Buffer& va
 void ClientPulls::Finish(RequestId pull) {
   Assembly& whole = pulls_.at(pull);
   if (whole.cached != nullptr) whole.values = whole.cached->Join(std::move(whole.values));
-  desk_->CountStaleness(whole.staleness);
+  if (whole.counted) desk_->CountStaleness(whole.staleness);
   desk_->events.push_back(PullDone{pull, std::move(whole.values), whole.staleness});
   pulls_.erase(pull);
 }

@@ -24,6 +24,8 @@ class ClientPulls {
   // A pull of all rows of a plan, whose pieces are added with Add. One without rows is done at once. With `cached` the
   // plan is what the cache lacks, and what it has joins the answer.
   RequestId Begin(const Plan& plan, const TableSpec& spec, PullWhen when, std::unique_ptr<CachedPull> cached = nullptr);
+  // A pull of a part: the caller counts the whole.
+  RequestId BeginPart(const Plan& plan, const TableSpec& spec, PullWhen when);
   // A pull of which the cache has everything: done at once.
   RequestId Answered(CachedPull* cached);
   // One message of `pull`; `keys` names the sequences that the answer must contain. Returns the message's id.
@@ -60,6 +62,7 @@ class ClientPulls {
     std::size_t rows = 0;
     Buffer values;             // empty until the first answer
     std::uint32_t pieces = 0;  // unanswered
+    bool counted = true;
     std::uint64_t staleness = 0;
     std::unique_ptr<CachedPull> cached;  // null: of a table whose rows are not kept
   };
@@ -91,6 +94,7 @@ class ClientPulls {
     std::map<Clock, std::uint32_t> in_flight;  // messages, by clock
   };
 
+  Assembly& Assemble(RequestId id, const Plan& plan, const TableSpec& spec, PullWhen when);
   Lane& LaneOf(ShardId shard);
   Turn TurnOf(RequestId id, const Ask& ask) const { return {ask.clock, ~pulls_.at(ask.pull).priority, id}; }
   bool MaySend(const Lane& lane, const Ask& ask) const;

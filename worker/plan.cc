@@ -40,6 +40,21 @@ void Planner::Group(const Positioner& positioner, std::span<const Key> unique, P
       plan->runs.push_back({PartitionId(p), offsets_[p], count});
 }
 
+Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places) {
+  Plan part{.table = plan.table, .dim = plan.dim, .keys = {}, .runs = {}, .index = {}};
+  part.keys.reserve(places.size());
+  auto run = plan.runs.begin();
+  for (const std::uint32_t place : places) {
+    while (place >= run->begin + run->count) ++run;
+    const auto next = static_cast<std::uint32_t>(part.keys.size());
+    if (part.runs.empty() || part.runs.back().partition != run->partition)
+      part.runs.push_back({run->partition, next, 0});
+    ++part.runs.back().count;
+    part.keys.push_back(plan.keys[place]);
+  }
+  return part;
+}
+
 void SumDuplicates(const Plan& plan, std::uint32_t dim, const float* per_occurrence, float* unique) {
   kernels::ReduceByIndex(plan.index.size(), dim, per_occurrence, plan.index.data(), plan.keys.size(), unique);
 }

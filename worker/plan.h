@@ -45,6 +45,9 @@ class Planner {
   std::vector<std::uint32_t> partition_of_, order_, offsets_, place_;
 };
 
+// The keys of `plan` at `places`, which ascend, as a plan of their own; it has no index.
+Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places);
+
 // Rows per occurrence (index.size() x dim) summed into rows per unique key (keys.size() x dim), in order of
 // occurrence: the same bits every time.
 void SumDuplicates(const Plan& plan, std::uint32_t dim, const float* per_occurrence, float* unique);

@@ -11,16 +11,18 @@ namespace {
 
 static_assert(kNoSlot == hot::kNone);
 
+constexpr std::size_t kAhead = 8;  // keys whose digests, and slots whose rows, are fetched before their turn
+
 class HostHotRows final : public HotRows {
  public:
   HostHotRows(const HotRowsOptions& options, std::uint32_t buckets)
       : batch_keys_max_(options.batch_keys_max),
+        rows_(std::make_unique_for_overwrite<float[]>(std::size_t{buckets} * hot::kWays * options.dim)),
         digests_(std::size_t{buckets} * hot::kWays, hot::kNoDigest),
         keys_(digests_.size()),
         stamps_(digests_.size()),
         scores_(digests_.size()),
-        pins_(digests_.size()),
-        rows_(digests_.size() * options.dim) {
+        pins_(digests_.size()) {
     table_ = {.dim = options.dim,
               .buckets = buckets,
               .counts = options.score == HotScore::kLfu,
@@ -29,7 +31,7 @@ class HostHotRows final : public HotRows {
               .stamps = stamps_.data(),
               .scores = scores_.data(),
               .pins = pins_.data(),
-              .rows = rows_.data()};
+              .rows = rows_.get()};
   }
 
   void Find(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots, std::uint32_t* missing,
@@ -38,6 +40,7 @@ class HostHotRows final : public HotRows {
     ++now_;
     *missing_count = 0;
     for (std::size_t i = 0; i < n; ++i) {
+      if (i + kAhead < n) FetchDigests(keys[i + kAhead]);
       const std::uint32_t slot = SlotOf(keys[i]);
       const bool hit = slot != kNoSlot && hot::IsYoungEnough(table_.stamps[slot], least.value);
       slots[i] = hit ? slot : kNoSlot;
@@ -67,8 +70,16 @@ class HostHotRows final : public HotRows {
   }
 
   void Read(std::size_t n, const std::uint32_t* slots, float* out) override {
-    for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t i = 0; i < n; ++i) {
+      if (i + kAhead < n && slots[i + kAhead] != kNoSlot) __builtin_prefetch(RowAt(slots[i + kAhead]));
       if (slots[i] != kNoSlot) std::memcpy(out + i * table_.dim, RowAt(slots[i]), table_.dim * sizeof(float));
+    }
+  }
+
+  void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) override {
+    *oldest = ~std::uint64_t{0};
+    for (std::size_t i = 0; i < n; ++i)
+      if (slots[i] != kNoSlot) *oldest = std::min(*oldest, table_.stamps[slots[i]] - 1);
   }
 
   void Unpin(std::size_t n, const std::uint32_t* slots) override {
@@ -97,12 +108,24 @@ class HostHotRows final : public HotRows {
  private:
   float* RowAt(std::uint32_t slot) const { return table_.rows + std::size_t{slot} * table_.dim; }
 
+  void FetchDigests(Key key) const {
+    const std::uint8_t* digests =
+        table_.digests + std::size_t{hot::BucketOf(hot::HashOf(key), table_.buckets)} * hot::kWays;
+    __builtin_prefetch(digests);
+    __builtin_prefetch(digests + hot::kWays / 2);
+  }
+
   // Where `key` is kept, or kNoSlot.
   std::uint32_t SlotOf(Key key) const {
     const std::uint64_t hash = hot::HashOf(key);
-    const std::uint32_t first = hot::BucketOf(hash, table_.buckets) * hot::kWays;
-    for (std::uint32_t slot = first; slot < first + hot::kWays; ++slot)
-      if (table_.digests[slot] == hot::DigestOf(hash) && table_.keys[slot] == key) return slot;
+    const std::uint8_t* digests = table_.digests + std::size_t{hot::BucketOf(hash, table_.buckets)} * hot::kWays;
+    const std::uint8_t* end = digests + hot::kWays;
+    while ((digests = static_cast<const std::uint8_t*>(
+                std::memchr(digests, hot::DigestOf(hash), static_cast<std::size_t>(end - digests)))) != nullptr) {
+      const auto slot = static_cast<std::uint32_t>(digests - table_.digests);
+      if (table_.keys[slot] == key) return slot;
+      ++digests;
+    }
     return kNoSlot;
   }
 
@@ -114,6 +137,7 @@ class HostHotRows final : public HotRows {
       const std::uint64_t rank =
           hot::RankOf(table_.digests[slot], table_.pins[slot], table_.stamps[slot], table_.scores[slot], least.value);
       if (rank < lowest) lowest = rank, victim = slot;
+      if (rank == 0) break;  // free
     }
     return victim;
   }
@@ -135,11 +159,11 @@ class HostHotRows final : public HotRows {
 
   hot::Table table_;
   std::uint32_t batch_keys_max_;
-  std::uint32_t now_ = 0;  // Finds so far
+  std::uint32_t now_ = 0;          // Finds so far
+  std::unique_ptr<float[]> rows_;  // the first to be asked for: where there is no room, it shows here
   std::vector<std::uint8_t> digests_;
   std::vector<std::uint64_t> keys_, stamps_;
   std::vector<std::uint32_t> scores_, pins_;
-  std::vector<float> rows_;
 };
 
 }  // namespace

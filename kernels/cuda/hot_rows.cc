@@ -36,6 +36,9 @@ class DeviceHotRows final : public HotRows {
   void Read(std::size_t n, const std::uint32_t* slots, float* out) override {
     Note(cuda::HotRead(queue(), table_, n, slots, out), "HotRows::Read");
   }
+  void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) override {
+    Note(cuda::HotOldest(queue(), table_, n, slots, oldest), "HotRows::Oldest");
+  }
   void Unpin(std::size_t n, const std::uint32_t* slots) override {
     Note(cuda::HotUnpin(queue(), table_, n, slots), "HotRows::Unpin");
   }

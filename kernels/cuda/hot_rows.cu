@@ -128,6 +128,15 @@ __global__ void InsertKernel(hot::Table table, HotScratch scratch, std::size_t n
   }
 }
 
+__global__ void OldestKernel(hot::Table table, std::size_t n, const std::uint32_t* slots, unsigned long long* oldest) {
+  unsigned long long least = ~0ull;
+  for (std::size_t i = FirstThread(); i < n; i += Threads())
+    if (slots[i] != hot::kNone) least = min(least, static_cast<unsigned long long>(table.stamps[slots[i]] - 1));
+  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2)
+    least = min(least, __shfl_xor_sync(kAllLanes, least, offset));
+  if (Lane() == 0) atomicMin(oldest, least);
+}
+
 // Copies `dim` floats by a warp, 16 bytes a lane where rows lie so.
 __device__ inline void CopyRow(std::uint32_t dim, bool aligned, const float* from, float* to, unsigned lane) {
   if (aligned) {
@@ -233,6 +242,16 @@ cudaError_t HotRead(cudaStream_t stream, const hot::Table& table, std::size_t n,
     if (slot != hot::kNone)
       CopyRow(table.dim, aligned, table.rows + std::size_t{slot} * table.dim, out + i * table.dim, lane);
   });
+}
+
+cudaError_t HotOldest(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots,
+                      std::uint64_t* oldest) {
+  static_assert(sizeof(unsigned long long) == sizeof *oldest);
+  if (const cudaError_t error = cudaMemsetAsync(oldest, 0xff, sizeof *oldest, stream); error != cudaSuccess)
+    return error;
+  if (n == 0) return cudaSuccess;
+  OldestKernel<<<BlocksFor(n), kBlock, 0, stream>>>(table, n, slots, reinterpret_cast<unsigned long long*>(oldest));
+  return cudaGetLastError();
 }
 
 cudaError_t HotUnpin(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots) {

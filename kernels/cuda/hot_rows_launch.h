@@ -33,6 +33,8 @@ cudaError_t HotFill(cudaStream_t stream, const hot::Table& table, std::size_t n,
                     const std::uint32_t* slots, const float* rows, std::uint64_t version);
 cudaError_t HotRead(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots,
                     float* out);
+cudaError_t HotOldest(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots,
+                      std::uint64_t* oldest);
 cudaError_t HotUnpin(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots);
 cudaError_t HotEvict(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint64_t* keys);
 cudaError_t HotAge(cudaStream_t stream, const hot::Table& table);

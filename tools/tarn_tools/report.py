@@ -10,11 +10,12 @@ import pathlib
 import sys
 import time
 
-from tarn_tools import charts, series, summary
+from tarn_tools import charts, series, stages, summary
 from tarn_tools.progress import duration, number
 
 CSS = pathlib.Path(__file__).with_name("report.css")
 STAGES = ("read", "plan", "pull", "compute", "push", "wait")
+NO_STAGES = ("room", "flight", "wall")  # times that are no part of the others' sum
 EPOCH_SETS = (("train", "training"), ("valid", "validation"), ("test", "test"))
 EPOCH_SCORES = (("logloss", "log-loss"), ("auc", "AUC"), ("accuracy", "accuracy"))
 GOOD = ("done", "stopped", "finished")
@@ -58,6 +59,7 @@ def headline(record):
             None if pushed is None else f"{summary.byte_count(pushed)} pushed",
         ),
         ("Worker cache", summary.cache_text(record), None),
+        ("Hot rows", summary.hot_text(record), None),
         (
             "Workers died",
             text("workers_died", "{:.0f}") if record.get("workers_died") else None,
@@ -121,13 +123,14 @@ def cost_charts(metrics, record):
     histogram = [(int(s), n) for s, n in record.get("staleness_histogram") or [] if n >= 0]
     pulls = sum(n for _, n in histogram)
     columns = [(str(s), n / pulls) for s, n in sorted(histogram)] if pulls else []
-    stages = record.get("stages") or {}
-    names = [name for name in STAGES if name in stages] + [name for name in stages if name not in STAGES]
+    seconds = record.get("stages") or {}
+    names = [name for name in STAGES if name in seconds]
+    names += [name for name in seconds if name not in STAGES + NO_STAGES]
     drawn = [
         charts.column_chart("Measured staleness of pulls", columns, "clocks", f"{pulls:,.0f} pulls" if pulls else ""),
         charts.bar_chart(
             "Where the workers' time goes",
-            [(STAGE_NAMES.get(name, name), number(stages, name)) for name in names],
+            [(STAGE_NAMES.get(name, name), number(seconds, name)) for name in names],
             lambda v: f"{v:,.1f} s",
             "summed over workers",
             beside=[STAGE_NAMES["read"], STAGE_NAMES["plan"]],
@@ -146,6 +149,16 @@ def cost_charts(metrics, record):
         named = [(f"shard {node}", value) for node, value in values]
         drawn.append(charts.bar_chart(f"Shards: {key.replace('_', ' ')}", named, charts.short))
     return drawn
+
+
+def stage_table(record):
+    """How busy each stage of the workers was, what it waited for, and what bounds the job."""
+    lines = stages.table(record)
+    if not lines:
+        return ""
+    head = "<tr><th>stage</th><th>busy</th><th>waits</th><th>for</th></tr>"
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in line) + "</tr>" for line in lines)
+    return f"<div class=card><p>{html.escape(stages.sentence(record))}</p><table>{head}{body}</table></div>"
 
 
 def epoch_score(entry, data_set, score):
@@ -202,6 +215,7 @@ def page(run_dir):
         "<h2>Learning</h2><div class=charts>" + "".join(learning_charts(metrics, record)) + "</div>",
         epoch_table(record),
         "<h2>Cost</h2><div class=charts>" + "".join(cost_charts(metrics, record)) + "</div>",
+        stage_table(record),
         "<h2>Files</h2>",
     ]
     try:

@@ -2,6 +2,7 @@
 
 import json
 
+from tarn_tools import stages
 from tarn_tools.progress import duration, number
 
 FROM_METRICS = (
@@ -13,6 +14,8 @@ FROM_METRICS = (
     "push_bytes",
     "cache_rows",
     "cache_hits",
+    "hot_rows",
+    "hot_hits",
     "combined_pushes",
     "workers_died",
 )
@@ -71,11 +74,27 @@ def fleet_text(servers, shards, workers):
     return f"{counted(servers, 'server')} with {counted(shards, 'shard')} each, {counted(workers, 'worker')}"
 
 
+def share_text(record, asked_key, found_key):
+    """{"asked": 200, "found": 50} -> "25.0% of 200 rows"; None if nothing was asked for."""
+    asked, found = number(record, asked_key) or 0, number(record, found_key) or 0
+    return f"{100 * found / asked:.1f}% of {asked:,.0f} rows" if asked else None
+
+
+def hot_text(record):
+    """How much of what workers looked for among their hot rows was there; None if they keep none."""
+    return share_text(record, "hot_rows", "hot_hits")
+
+
+def bound_text(record):
+    found = stages.bound(record)
+    return f"{found[0]}: {found[1]}" if found else None
+
+
 def cache_text(record):
     """{"cache_rows": 200, "cache_hits": 50} -> "25.0% of 200 rows"; None if no worker has a cache or combines pushes."""
-    asked, found, combined = (number(record, key) or 0 for key in ("cache_rows", "cache_hits", "combined_pushes"))
+    combined = number(record, "combined_pushes") or 0
     parts = [
-        f"{100 * found / asked:.1f}% of {asked:,.0f} rows" if asked else None,
+        share_text(record, "cache_rows", "cache_hits"),
         f"{combined:,.0f} pushes combined" if combined else None,
     ]
     return ", ".join(part for part in parts if part) or None
@@ -126,6 +145,8 @@ def rows(record):
                 ),
             ),
             ("worker cache", cache_text(record)),
+            ("hot rows", hot_text(record)),
+            ("bound by", bound_text(record)),
             ("workers died", get("workers_died") if record.get("workers_died") else None),
             ("batches repeated", get("batches_repeated") if record.get("batches_repeated") else None),
             ("parameters", record.get("parameters_hash")),

@@ -93,18 +93,26 @@ std::optional<Error> BatchSource::error() const {
   return error_;
 }
 
-double BatchSource::read_seconds() const {
+BatchSource::Seconds BatchSource::seconds() const {
   const std::lock_guard lock(mutex_);
-  return read_seconds_;
+  return seconds_;
 }
 
-double BatchSource::plan_seconds() const {
-  const std::lock_guard lock(mutex_);
-  return plan_seconds_;
+bool BatchSource::AwaitRoom(PreparedBatch* batch) {
+  const std::size_t ahead = std::max<std::uint32_t>(1, job_.train.prefetch);
+  const auto begin = Trace::SteadyClock::now();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return closing_ || ready_.size() < ahead; });
+  seconds_.await_room += std::chrono::duration<double>(Trace::SteadyClock::now() - begin).count();
+  if (closing_) return false;
+  if (!spare_.empty()) {
+    *batch = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  return true;
 }
 
 void BatchSource::Run() {
-  const std::size_t ahead = std::max<std::uint32_t>(1, job_.train.prefetch);
   while (true) {
     LeaseGrant lease;
     {
@@ -116,15 +124,7 @@ void BatchSource::Run() {
     }
     for (std::uint64_t offset = lease.skip_rows; offset < lease.rows;) {
       PreparedBatch batch;
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return closing_ || ready_.size() < ahead; });
-        if (closing_) return;
-        if (!spare_.empty()) {
-          batch = std::move(spare_.back());
-          spare_.pop_back();
-        }
-      }
+      if (!AwaitRoom(&batch)) return;
       const Status status = Prepare(lease, offset, &batch);
       offset += batch.lines;
       {
@@ -158,8 +158,8 @@ Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, Prepa
   MakePlans(out);
   const double plan_s = plan.End();
   const std::lock_guard lock(mutex_);
-  read_seconds_ += read_s;
-  plan_seconds_ += plan_s;
+  seconds_.read += read_s;
+  seconds_.plan += plan_s;
   return {};
 }
 

@@ -60,11 +60,17 @@ class BatchSource {
   std::size_t leases_open() const;
   // Why reading stopped, if it did.
   std::optional<Error> error() const;
-  double read_seconds() const;
-  double plan_seconds() const;
+  // Of the reader's thread.
+  struct Seconds {
+    double read = 0, plan = 0;
+    double await_room = 0;  // its batches lie ready
+  };
+  Seconds seconds() const;
 
  private:
   void Run();
+  // Waits for a place for one more batch ready; false if there will be none.
+  bool AwaitRoom(PreparedBatch* batch);
   Status Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
   void MakePlans(PreparedBatch* out);
 
@@ -85,7 +91,7 @@ class BatchSource {
   std::size_t leases_open_ = 0;
   std::optional<Error> error_;
   bool closing_ = false;
-  double read_seconds_ = 0, plan_seconds_ = 0;
+  Seconds seconds_;
   std::jthread thread_;
 };
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/log.h"
-#include "core/position.h"
 
 namespace tarn::worker {
 namespace {
@@ -21,12 +20,7 @@ constexpr std::uint32_t kLeasesAhead = 2;
 
 struct Trainer::InFlight {
   PreparedBatch prepared;
-  Clock clock;
-  std::vector<const Plan*> plans;
-  std::vector<RequestId> pulls;
-  std::vector<Buffer> values;
-  std::size_t waiting = 0;
-  std::chrono::steady_clock::time_point pulled_at;
+  BatchRows rows;
 };
 
 Trainer::Trainer(TrainerOptions options, net::Transport* transport)
@@ -63,10 +57,11 @@ Status Trainer::Round() {
   TARN_RETURN_IF_ERROR(CheckScheduler());
   if (client_.state() == ClientState::kJoining) return {};
   if (failed_ && Now() >= next_failure_) TellFailure();
+  if (failed_) return {};
   if (Status status = Prepare(); !status) FailJob(status.error());
   if (source_ == nullptr) return {};
   if (auto error = source_->error()) FailJob(*error);
-  Fill();
+  if (!failed_) Fill();
   if (FrontReady()) ProcessFront();
   AskForWork();
   if (Now() >= next_metrics_) ReportMetrics();
@@ -81,7 +76,7 @@ Status Trainer::Prepare() {
     TARN_RETURN_IF_ERROR(loading_.get());
     TARN_RETURN_IF_ERROR(MakeTables());
   }
-  if (TablesReady() && source_ == nullptr) StartSource();
+  if (TablesReady() && source_ == nullptr) return StartPipeline();
   return {};
 }
 
@@ -148,7 +143,7 @@ void Trainer::Exchange() {
   transport_->Receive(&received_, kReceiveMax, wait);
   if (wait > 0 && set_up_ && !finished_) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    (window_.empty() ? wait_read_seconds_ : wait_pull_seconds_) += seconds;
+    (window_.empty() ? times_.await_data : times_.await_rows) += seconds;
   }
   for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), Now());
   if (!received_.empty()) client_.Settle(Now(), &outbox_);
@@ -231,30 +226,20 @@ Status Trainer::MakeTables() {
   return {};
 }
 
-void Trainer::StartSource() {
+Status Trainer::StartPipeline() {
   const std::uint32_t bits = client_.view().routes.partition_bits;
-  Planner planner(bits);
-  dense_plans_.resize(uses_.size());
-  for (std::size_t t = 0; t < uses_.size(); ++t) {
-    const TableSpec& spec = uses_[t].spec;
-    if (uses_[t].rows != RowsNeeded::kAll) continue;
-    std::vector<Key> all(spec.rows);
-    for (Key i = 0; i < spec.rows; ++i) all[i] = i;
-    planner.Make(spec.id, spec.dim, Positioner(spec, TableSalt(job_.job.seed, spec.name)), all, &dense_plans_[t]);
-  }
+  auto pulls = PullStage::Make(job_, uses_, bits, &client_, &trace_);
+  if (!pulls) return std::unexpected(pulls.error());
+  pulls_ = std::move(*pulls);
+  times_.Start();
   source_ = std::make_unique<BatchSource>(job_, DatasetSet{datasets_[0].get(), datasets_[1].get(), datasets_[2].get()},
                                           uses_, bits, &trace_, [this] { transport_->Wake(); });
+  return {};
 }
 
 void Trainer::OnEvent(ClientEvent event) {
   if (auto* pull = std::get_if<PullDone>(&event)) {
-    for (InFlight& batch : window_) {
-      const auto it = std::find(batch.pulls.begin(), batch.pulls.end(), pull->request);
-      if (it == batch.pulls.end()) continue;
-      batch.values[static_cast<std::size_t>(it - batch.pulls.begin())] = std::move(pull->values);
-      if (--batch.waiting == 0) trace_.Add("pull", kPullTrack, batch.pulled_at, Trace::SteadyClock::now());
-      break;
-    }
+    OnPull(std::move(*pull));
   } else if (auto* tick = std::get_if<TickDone>(&event)) {
     while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= tick->clock.value) {
       done_.push_back(std::move(done_at_tick_.begin()->second));
@@ -275,6 +260,14 @@ void Trainer::OnEvent(ClientEvent event) {
   }
 }
 
+void Trainer::OnPull(PullDone pull) {
+  for (InFlight& batch : window_) {
+    const auto taken = pulls_->OnPull(&pull, &batch.rows);
+    if (!taken) return FailJob(taken.error());
+    if (*taken) return;
+  }
+}
+
 void Trainer::Fill() {
   const std::size_t depth = 1 + job_.train.prefetch;
   while (window_.size() < depth) {
@@ -285,9 +278,10 @@ void Trainer::Fill() {
     if (!window_.empty() && train != (window_.back().prepared.lease.purpose == LeasePurpose::kTrain)) break;
     InFlight& batch = window_.emplace_back();
     batch.prepared = std::move(*source_->TryTake());
-    batch.clock = train ? std::max(next_clock_, client_.clock()) : client_.clock();
-    if (train) next_clock_ = batch.clock + 1;
-    StartPulls(&batch);
+    const Clock use = train ? std::max(next_clock_, client_.clock()) : client_.clock();
+    if (train) next_clock_ = use + 1;
+    if (Status s = pulls_->Begin(batch.prepared.plans, use, train, Now(), &outbox_, &batch.rows); !s)
+      return FailJob(s.error());
   }
   if (job_.storage.memory != 0) StageNext();
 }
@@ -302,26 +296,11 @@ void Trainer::StageNext() {
     if (uses_[t].rows != RowsNeeded::kAll) client_.Prefetch(next->plans[t], Now(), &outbox_);
 }
 
-void Trainer::StartPulls(InFlight* batch) {
-  const std::size_t tables = uses_.size();
-  const bool train = batch->prepared.lease.purpose == LeasePurpose::kTrain;
-  if (!train && !evaluates_) client_.DropKeptRows();  // rule H5
-  evaluates_ = !train;
-  batch->pulled_at = Trace::SteadyClock::now();
-  batch->values.resize(tables);
-  for (std::size_t t = 0; t < tables; ++t) {
-    const Plan* plan = uses_[t].rows == RowsNeeded::kAll ? &dense_plans_[t] : &batch->prepared.plans[t];
-    batch->plans.push_back(plan);
-    batch->pulls.push_back(client_.Pull(*plan, batch->clock, Now(), &outbox_));
-  }
-  batch->waiting = tables;
-}
-
 bool Trainer::FrontReady() const {
-  if (window_.empty() || window_.front().waiting != 0) return false;
+  if (failed_ || window_.empty() || !window_.front().rows.ready()) return false;
   // Ticks held back (a proposal is open, the scheduler is silent) hold training back too.
   const InFlight& front = window_.front();
-  return front.prepared.lease.purpose != LeasePurpose::kTrain || front.clock == client_.clock();
+  return front.prepared.lease.purpose != LeasePurpose::kTrain || front.rows.use == client_.clock();
 }
 
 void Trainer::ProcessFront() {
@@ -331,14 +310,16 @@ void Trainer::ProcessFront() {
   const double loss_before = lease_quality_.sums().loss_sum;
   const std::uint64_t rows_before = lease_quality_.sums().rows;
   Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
+  pulls_->Read(&batch.rows);
   std::vector<Buffer> gradients =
-      stepper_->Run(batch.prepared.batch, batch.plans, batch.values, train, &lease_quality_);
-  compute_seconds_ += compute.End();
+      stepper_->Run(batch.prepared.batch, batch.rows.plans, batch.rows.values, train, &lease_quality_);
+  times_.compute += compute.End();
   if (train) {
     loss_sum_ += lease_quality_.sums().loss_sum - loss_before;
     loss_rows_ += lease_quality_.sums().rows - rows_before;
     FinishTrain(&batch, std::move(gradients));
   }
+  if (Status s = pulls_->End(&batch.rows, /*pushed=*/train); !s) FailJob(s.error());
   if (batch.prepared.last_of_lease) {
     LeaseDone done{batch.prepared.lease.lease, lease_quality_.Take()};
     if (train)
@@ -353,16 +334,16 @@ void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
   Span push(&trace_, "push", kComputeTrack);
   const std::uint64_t lines = batch->prepared.lines;
   if (Status s = record_.Batch(client_.welcome().incarnation, batch->prepared.lease, batch->prepared.after.rows - lines,
-                               lines, batch->clock);
+                               lines, batch->rows.use);
       !s)
     return FailJob(s.error());
   for (std::size_t t = 0; t < uses_.size(); ++t)
-    client_.Push(*batch->plans[t], std::move(gradients[t]), batch->clock, Now(), &outbox_);
+    client_.Push(*batch->rows.plans[t], std::move(gradients[t]), batch->rows.use, Now(), &outbox_);
   position_ = batch->prepared.after;
   client_.Tick(position_, Now(), &outbox_);
   samples_ += batch->prepared.batch.rows;
   ++batches_;
-  push_seconds_ += push.End();
+  times_.push += push.End();
 }
 
 void Trainer::AskForWork() {
@@ -399,14 +380,13 @@ void Trainer::ReportMetrics() {
       {"batches", double(batches_)},
       {"loss_sum", loss_sum_},
       {"loss_rows", double(loss_rows_)},
-      {"stage.read_seconds", source_->read_seconds()},
-      {"stage.plan_seconds", source_->plan_seconds()},
-      {"stage.pull_seconds", wait_pull_seconds_},
-      {"stage.compute_seconds", compute_seconds_},
-      {"stage.push_seconds", push_seconds_},
-      {"stage.wait_seconds", wait_read_seconds_},
+      {"hot_rows", double(pulls_->hot_looked_for())},
+      {"hot_hits", double(pulls_->hot_found())},
   };
   metrics.insert(metrics.end(), of_training);
+  const BatchSource::Seconds reader = source_->seconds();
+  const auto stages = times_.Metrics({reader.read, reader.plan, reader.await_room, pulls_->busy_seconds()});
+  metrics.insert(metrics.end(), stages.begin(), stages.end());
   client_.SetMetrics(std::move(metrics));
 }
 

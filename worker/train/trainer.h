@@ -18,7 +18,9 @@
 #include "net/transport.h"
 #include "worker/client.h"
 #include "worker/train/batch_source.h"
+#include "worker/train/pull_stage.h"
 #include "worker/train/record.h"
+#include "worker/train/stage_times.h"
 #include "worker/train/stepper.h"
 #include "worker/train/trace.h"
 
@@ -62,14 +64,14 @@ class Trainer {
   Status CheckScheduler() const;  // it is there, or may still come
   Status OpenData();
   bool TablesReady() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
-  void StartSource();
+  Status StartPipeline();
   void Send();      // what is in the outbox; the record of ticks goes before
   void Exchange();  // one round: send, receive, timers, events
   void OnEvent(ClientEvent event);
   void ConnectShards();
   void Fill();
   void StageNext();
-  void StartPulls(InFlight* batch);
+  void OnPull(PullDone pull);
   bool FrontReady() const;
   void ProcessFront();
   void FinishTrain(InFlight* batch, std::vector<Buffer> gradients);
@@ -92,10 +94,10 @@ class Trainer {
   std::vector<TableUse> uses_;
   std::size_t ready_tables_ = 0;
   std::array<std::unique_ptr<Dataset>, 3> datasets_;
-  std::vector<Plan> dense_plans_;  // by table; empty where sparse
   Trace trace_;
   Record record_;
   std::unique_ptr<BatchSource> source_;
+  std::unique_ptr<PullStage> pulls_;
 
   std::deque<InFlight> window_;
   Clock next_clock_;
@@ -105,13 +107,12 @@ class Trainer {
   QualityTally lease_quality_;
   std::vector<LeaseDone> done_;
   std::multimap<std::uint64_t, LeaseDone> done_at_tick_;
-  bool evaluates_ = false;  // the batch before did
   bool asked_ = false, leaving_ = false, finished_ = false;
   std::optional<Clock> jump_to_;
 
   std::uint64_t samples_ = 0, batches_ = 0, loss_rows_ = 0;
   double loss_sum_ = 0;  // over the training rows seen, of the predictions before each update
-  double compute_seconds_ = 0, push_seconds_ = 0, wait_pull_seconds_ = 0, wait_read_seconds_ = 0;
+  StageTimes times_;
   TimeUs next_metrics_ = 0;
   std::stop_source stop_loading_;
   std::future<Status> loading_;  // its destructor waits for it

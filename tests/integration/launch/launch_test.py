@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = HERE.parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
-from tarn_tools import charts, launch_options, progress, report, series, summary
+from tarn_tools import charts, launch_options, progress, report, series, stages, summary
 
 FLEET = '[job]\nname = "fake"\n[fleet]\nservers = 2\nshards = 2\nworkers = 2\nworker_restarts = 2\n[fake]\n'
 
@@ -302,11 +302,39 @@ class ReportTest(unittest.TestCase):
         self.assertIsNone(summary.cache_text({"cache_rows": 0}))
         spared = {"cache_rows": 2000, "cache_hits": 500, "combined_pushes": 7}
         self.assertEqual(summary.cache_text(spared), "25.0% of 2,000 rows, 7 pushes combined")
+        self.assertEqual(summary.hot_text({"hot_rows": 200, "hot_hits": 150}), "75.0% of 200 rows")
         self.assertEqual(summary.fleet_text(1, 2, 1), "1 server with 2 shards each, 1 worker")
         self.assertEqual(charts.short(4e7, " ") + "B/s", "40 MB/s")
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}
         self.assertEqual(progress.plain_line(record), " 50%  3 s left  1,000 samples  AUC 0.7500")
         self.assertEqual(progress.plain_line({"samples": 0, "state": "waiting"}), "waiting")
+
+    def test_a_summary_says_what_bounds_the_job(self):
+        seconds = {"read": 2, "plan": 1, "room": 6, "flight": 5, "pull": 1, "compute": 6, "push": 1, "wait": 1, "wall": 10}
+
+        def bound(**changed):
+            return stages.bound({"stages": seconds | changed})
+
+        self.assertEqual(bound(), ("compute", "it is busy 60% of the time"))
+        self.assertEqual(bound(push=7, compute=1)[0], "push")
+        self.assertEqual(bound(pull=7, compute=1)[0], "pulls")
+        self.assertEqual(bound(wait=7, compute=1, read=8)[0], "the reader")
+        self.assertEqual(bound(wait=7, compute=1)[0], "work")
+        self.assertEqual(bound(compute=1), ("messages", "the training loop sends and receives 60% of the time"))
+        self.assertEqual(
+            stages.table({"stages": seconds}),
+            [
+                ("reader", "30%", "70%", "60% for room, 10% for work"),
+                ("pulls", "50%", "50%", "for batches to come in"),
+                ("compute", "60%", "20%", "10% for rows, 10% for data"),
+                ("push", "10%", "90%", "for gradients"),
+            ],
+        )
+        for of_an_older_run in ({}, {"stages": {"pull": 1}}, {"stages": seconds | {"wall": 0}}):
+            self.assertEqual(stages.table(of_an_older_run), [])
+            self.assertIsNone(summary.bound_text(of_an_older_run))
+            self.assertEqual(report.stage_table(of_an_older_run), "")
+        self.assertIn("What bounds this job: compute; it is busy 60% of the time.", report.stage_table({"stages": seconds}))
 
     def test_the_live_line_keeps_its_columns(self):
         record = {"progress": 0.5, "eta_seconds": 3, "samples": 1000, "epoch": 0, "samples_per_second": 912345.6,

@@ -112,6 +112,7 @@ TEST(JobError, IntegersAtTheLimitAndOnePast) {
       {"train", "epochs", 1, 1000000, ""},
       {"train", "patience", 0, 1000000, ""},
       {"train", "prefetch", 0, 64, ""},
+      {"train", "hot_rows", 0, 4294967294u, ""},
       {"optimizer", "warmup_clocks", 0, 1099511627776u, ""},
       {"optimizer", "period_clocks", 0, 1099511627776u, ""},
   };
@@ -245,6 +246,23 @@ TEST(JobError, WorkerCacheThatDoesNotFit) {
   const std::string ssp = "[consistency]\nmode = \"ssp\"\nstaleness = 4\nworker_cache = 4096\n";
   EXPECT_EQ(ErrorOf(ssp + "[tables.linear]\nmode = \"asp\"\n"), "accepted");
   EXPECT_NE(ErrorOf(ssp + "[tables.linear]\nmode = \"asp\"\nworker_cache = 4096\n"), "accepted");
+}
+
+TEST(JobError, HotRowsThatDoNotFit) {
+  const std::string hot = "[train]\nhot_rows = 1000\n", asp = "[consistency]\nmode = \"asp\"\n";
+  EXPECT_EQ(ErrorOf(hot), "accepted");
+  EXPECT_EQ(ErrorOf("[train]\nhot_score = \"lfo\"\n"),
+            "job.toml:2: train.hot_score: unknown hot_score 'lfo': expected one of lru, lfu; the nearest is 'lfu'");
+  EXPECT_EQ(ErrorOf("[consistency]\nworker_cache = 4096\n" + hot),
+            "job.toml:4: train.hot_rows: hot_rows = 1000 with consistency.worker_cache = 4KiB: rows of sparse tables "
+            "would be kept twice; expected one of the two (for dense tables worker_cache can stand in their "
+            "[tables.NAME])");
+  EXPECT_EQ(ErrorOf(hot + "[tables.layer]\nworker_cache = 4096\n"), "accepted") << "a dense one, for all we know";
+  EXPECT_EQ(ErrorOf(asp + hot),
+            "job.toml:4: train.hot_rows: hot_rows = 1000 with mode = \"asp\": nothing says when a kept row is too old; "
+            "expected \"ssp\", whose staleness does");
+  EXPECT_EQ(ErrorOf(asp + hot + "[tables.rows]\nmode = \"ssp\"\nstaleness = 4\n"), "accepted");
+  EXPECT_NE(ErrorOf(asp + hot + "[tables.rows]\npull_codec = \"bf16\"\n"), "accepted");
 }
 
 TEST(JobError, PushEveryThatDoesNotFit) {

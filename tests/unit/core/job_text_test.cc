@@ -81,6 +81,8 @@ Job RandomJob(std::uint64_t seed) {
   }
   job.consistency = {ConsistencyMode::kSsp, std::uint32_t(seed % 9), ApplyMode(seed % 2)};
   job.worker_cache = {(seed % 3) << 20, OwnPushes(seed % 2), 1};
+  VisitHotRows(random, job.train.hot_rows);
+  if (job.worker_cache.bytes != 0) job.train.hot_rows.rows = 0;
   TableOverride& factors = job.tables["factors"];
   factors.has_consistency = factors.has_worker_cache = factors.has_pull_codec = true;
   factors.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};
@@ -177,7 +179,9 @@ TEST(Fingerprint, AgreesWhereNodesMustAgree) {
   shape.model.hidden.push_back(8);
   Job cache = job;
   cache.worker_cache.bytes += 4096;
-  for (const Job& other : {seed, rate, mode, shape, cache}) EXPECT_NE(Fingerprint(other), Fingerprint(job));
+  Job hot = job;
+  hot.train.hot_rows.rows ^= 1;
+  for (const Job& other : {seed, rate, mode, shape, cache, hot}) EXPECT_NE(Fingerprint(other), Fingerprint(job));
 }
 
 // Logs know their job by it: a new key with its default must leave it as it is.
@@ -198,6 +202,11 @@ TEST(JobNames, BothWays) {
     OwnPushes own{};
     ASSERT_TRUE(ParseName(name, own));
     EXPECT_EQ(Name(own), name);
+  }
+  for (std::string_view name : {"lru", "lfu"}) {
+    HotScore score{};
+    ASSERT_TRUE(ParseName(name, score));
+    EXPECT_EQ(Name(score), name);
   }
   for (std::string_view name : {"none", "checkpoint", "log"}) {
     Durability durability{};

@@ -60,6 +60,8 @@ TEST(Summary, HasAllThatReadersExpect) {
                           "push_bytes",
                           "cache_rows",
                           "cache_hits",
+                          "hot_rows",
+                          "hot_hits",
                           "combined_pushes",
                           "parameters_hash",
                           "epochs",

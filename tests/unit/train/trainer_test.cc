@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "server/row_store.h"
 #include "tests/unit/data/temp_dir.h"
@@ -112,6 +114,62 @@ TEST(Trainer, TheSameJobGivesTheSameBits) {
   const std::uint64_t first = run();
   EXPECT_NE(first, 0u);
   EXPECT_EQ(run(), first);
+}
+
+// Of a whole run.
+scheduler::Progress RunToTheEnd(const Scene& scene) {
+  LocalFleet fleet(scene.job);
+  Trainer trainer(scene.Options(), &fleet);
+  EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+  EXPECT_TRUE(fleet.Settle());
+  return fleet.scheduler().progress();
+}
+
+TEST(Trainer, HotRowsChangeNoBitUnderBsp) {
+  Scene scene(true);
+  scene.job.data.shuffle = true;
+  const scheduler::Progress without = RunToTheEnd(scene);
+  for (const std::uint64_t rows : {1u, 100'000u}) {
+    scene.job.train.hot_rows.rows = rows;
+    const scheduler::Progress with = RunToTheEnd(scene);
+    EXPECT_EQ(with.state_hash, without.state_hash);
+    EXPECT_GT(with.counters.at("hot_rows"), 0);
+    ASSERT_EQ(with.epochs.size(), without.epochs.size());
+    for (std::size_t e = 0; e < with.epochs.size(); ++e)
+      EXPECT_EQ(with.epochs[e].valid->log_loss, without.epochs[e].valid->log_loss);
+  }
+}
+
+TEST(Trainer, HotRowsSparePullsWithinTheBound) {
+  Scene scene(false);
+  scene.job.train.epochs = 3;
+  scene.job.consistency = {ConsistencyMode::kSsp, 5, ApplyMode::kImmediate};
+  scene.job.worker_cache.own_pushes = OwnPushes::kBounded;
+  const scheduler::Progress without = RunToTheEnd(scene);
+  scene.job.train.hot_rows.rows = 1000;
+  const scheduler::Progress with = RunToTheEnd(scene);
+  EXPECT_GT(with.counters.at("hot_hits"), 0.5 * with.counters.at("hot_rows"));
+  EXPECT_LT(with.counters.at("pull_bytes"), 0.6 * without.counters.at("pull_bytes"));
+  const auto pulls = [](const std::vector<std::uint64_t>& histogram) {
+    return std::accumulate(histogram.begin(), histogram.end(), std::uint64_t{0});
+  };
+  EXPECT_EQ(pulls(with.staleness), pulls(without.staleness)) << "each is counted once, wherever its rows were";
+  ASSERT_LE(with.staleness.size(), 6u) << "the bound";
+  EXPECT_GT(with.staleness.size(), without.staleness.size()) << "what is found is older than what servers have";
+  EXPECT_LT(with.epochs.back().train.log_loss, with.epochs.front().train.log_loss);
+}
+
+TEST(Trainer, AJobThatKeepsATableTwiceIsRefused) {
+  Scene scene(true);
+  scene.job.train.hot_rows.rows = 1000;
+  scene.job.tables["linear"].has_worker_cache = true;
+  scene.job.tables["linear"].worker_cache.bytes = 4096;
+  LocalFleet fleet(scene.job);
+  Trainer trainer(scene.Options(), &fleet);
+  EXPECT_EQ(trainer.Run(), TrainerEnd::kFailed);
+  EXPECT_TRUE(trainer.error().message.starts_with("train.hot_rows = 1000 with worker_cache = 4KiB for table 'linear'"))
+      << trainer.error().message;
+  EXPECT_TRUE(fleet.Settle());
 }
 
 TEST(Trainer, DataThatIsMissingFailsTheJobAndTellsTheFleet) {

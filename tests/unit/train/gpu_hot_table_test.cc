@@ -1,0 +1,90 @@
+// Shows that a table's hot rows in a GPU's memory are those in the host's: the same rows missing, the same read, the
+// same staleness, batch by batch with several in flight. Skipped, with the reason, where there is no GPU.
+#include <deque>
+
+#include "core/hash.h"
+#include "tests/unit/kernels/gpu_test_util.h"
+#include "worker/train/hot_table.h"
+
+namespace tarn::worker {
+namespace {
+
+constexpr std::uint32_t kDim = 12;
+constexpr std::uint64_t kBound = 6;
+
+class GpuHotTableTest : public kernels::GpuFixture {
+ protected:
+  struct InFlight {
+    Plan plan;
+    HotBatch host, device;
+  };
+
+  void Make(const HotTableOptions& options) {
+    spec_.name = "users";
+    spec_.dim = kDim;
+    spec_.consistency = {ConsistencyMode::kSsp, kBound, ApplyMode::kImmediate};
+    host_place_ = MakeHostPlace();
+    device_place_ = MakeDevicePlace(&stream());
+    host_ = Table(host_place_.get(), options);
+    device_ = Table(device_place_.get(), options);
+  }
+
+  std::unique_ptr<HotTable> Table(RowPlace* place, const HotTableOptions& options) {
+    auto table = HotTable::Make(place, spec_, options);
+    EXPECT_TRUE(table.has_value()) << table.error().message;
+    return std::move(*table);
+  }
+
+  void Look(const std::vector<Key>& keys, Clock use, SplitMix& random) {
+    InFlight& batch = batches_.emplace_back();
+    Planner planner(3);
+    planner.Make(TableId(1), kDim, Positioner(spec_, 5), keys, &batch.plan);
+    EXPECT_TRUE(host_->Look(batch.plan, use, &batch.host));
+    EXPECT_TRUE(device_->Look(batch.plan, use, &batch.device));
+    ASSERT_EQ(batch.device.missing().keys, batch.host.missing().keys);
+    if (batch.host.missing().keys.empty()) return;
+    const auto values = kernels::RandomFloats(batch.host.missing().keys.size() * kDim, random);
+    const Clock version(use.value - std::min(use.value, random.Below(kBound + 1)));
+    EXPECT_TRUE(host_->Arrive(Buffer::CopyOf(std::span(values)), version, &batch.host));
+    EXPECT_TRUE(device_->Arrive(Buffer::CopyOf(std::span(values)), version, &batch.device));
+  }
+
+  void Finish() {
+    InFlight& batch = batches_.front();
+    std::vector<float> rows(batch.plan.keys.size() * kDim, -1);
+    kernels::DeviceBuffer there = Upload(rows);
+    host_->Read(&batch.host, rows.data());
+    device_->Read(&batch.device, there.as<float>());
+    EXPECT_TRUE(kernels::SameBits(Download<float>(there), rows));
+    host_->Push(batch.host);
+    device_->Push(batch.device);
+    EXPECT_TRUE(host_->End(&batch.host));
+    EXPECT_TRUE(device_->End(&batch.device));
+    EXPECT_EQ(batch.device.staleness(), batch.host.staleness());
+    batches_.pop_front();
+  }
+
+  TableSpec spec_;
+  std::unique_ptr<RowPlace> host_place_, device_place_;
+  std::unique_ptr<HotTable> host_, device_;
+  std::deque<InFlight> batches_;
+};
+
+TEST_F(GpuHotTableTest, RandomBatchesInFlight) {
+  SplitMix random(3);
+  for (const OwnPushes own : {OwnPushes::kBounded, OwnPushes::kSeen})
+    for (const std::uint32_t keys_at_once : {100u, 1u << 16}) {
+      Make({.keep = {.rows = 1024}, .own_pushes = own, .keys_at_once = keys_at_once});
+      for (std::uint64_t clock = 0; clock < 200; ++clock) {
+        std::vector<Key> keys(random.Below(600));
+        for (Key& key : keys) key = random.Below(random.Chance(0.5) ? 200 : 5000);
+        Look(keys, Clock(clock), random);
+        if (random.Chance(0.02)) host_->Clear(), device_->Clear();
+        if (batches_.size() == 3) Finish();
+      }
+      while (!batches_.empty()) Finish();
+    }
+}
+
+}  // namespace
+}  // namespace tarn::worker

@@ -1,0 +1,74 @@
+"""Where the time of a run's workers went: how long each stage of their pipeline worked and waited, and what bounds it.
+
+A summary has the seconds of all workers in `stages`. The reader's thread has `read`, `plan`, and `room`, in which it
+waits because its batches lie ready. The training loop has `compute`, `push`, `pull` (it waits for rows) and `wait` (for
+data); the rest of its time goes to messages. Pulls are under way for `flight`, beside both. All of `wall`.
+"""
+
+from tarn_tools.progress import number
+
+TIMES = ("read", "plan", "room", "flight", "pull", "compute", "push", "wait")
+
+
+def shares(record):
+    """{"read": 0.3, ...}: of the wall time, by TIMES and `messages`; empty if the run did not say enough."""
+    stages = record.get("stages") or {}
+    wall = number(stages, "wall")
+    seconds = {name: number(stages, name) for name in TIMES}
+    if not wall or None in seconds.values():
+        return {}
+    found = {name: min(1.0, value / wall) for name, value in seconds.items()}
+    found["messages"] = max(0.0, 1 - sum(found[name] for name in ("compute", "push", "pull", "wait")))
+    return found
+
+
+def percent(share):
+    return f"{100 * share:.0f}%"
+
+
+def table(record):
+    """(stage, busy, waits, for what) of each, as texts."""
+    part = shares(record)
+    if not part:
+        return []
+    reads = min(1.0, part["read"] + part["plan"])
+    room = min(part["room"], 1 - reads)
+    return [
+        (
+            "reader",
+            percent(reads),
+            percent(1 - reads),
+            f"{percent(room)} for room, {percent(1 - reads - room)} for work",
+        ),
+        ("pulls", percent(part["flight"]), percent(1 - part["flight"]), "for batches to come in"),
+        (
+            "compute",
+            percent(part["compute"]),
+            percent(part["pull"] + part["wait"]),
+            f"{percent(part['pull'])} for rows, {percent(part['wait'])} for data",
+        ),
+        ("push", percent(part["push"]), percent(1 - part["push"]), "for gradients"),
+    ]
+
+
+def bound(record):
+    """("compute", "it is busy 62% of the time"): what takes the most of the training loop's time; None if unknown."""
+    part = shares(record)
+    if not part:
+        return None
+    largest = max(("compute", "push", "pull", "wait", "messages"), key=part.get)
+    share, reads = percent(part[largest]), part["read"] + part["plan"]
+    if largest in ("compute", "push"):
+        return largest, f"it is busy {share} of the time"
+    if largest == "pull":
+        return "pulls", f"compute waits for rows {share} of the time: for servers, the network or slower workers"
+    if largest == "messages":
+        return "messages", f"the training loop sends and receives {share} of the time"
+    if reads >= part["wait"]:
+        return "the reader", f"compute waits for data {share} of the time, and the reader is busy {percent(reads)}"
+    return "work", f"workers have no data {share} of the time: they wait for leases, other workers or a checkpoint"
+
+
+def sentence(record):
+    found = bound(record)
+    return f"What bounds this job: {found[0]}; {found[1]}." if found else ""

@@ -1,0 +1,111 @@
+// The hot rows of one sparse table: which rows of a batch are where it computes and young enough, which are pulled and
+// kept there, and that what a batch reads is never older than the staleness bound allows. Rules H1 to H5 and H9 of
+// docs/protocol.md; kernels/hot_rows.h is the memory.
+//
+//   table->Look(plan, use, &batch);                     // batch.missing() is pulled, for use at `use`
+//   table->Arrive(std::move(values), version, &batch);  // its rows; may be left out if nothing was missing
+//   table->Read(&batch, rows);                          // all rows of the plan, to compute with
+//   table->Push(batch);                                 // if its gradients were pushed
+//   table->End(&batch);
+//
+// Several batches are between Look and End at once. A row that one of them waits for may be read by the next ones: so
+// they Read and End in the order of their Looks, which is checked. One thread; errors are of the place's memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/job.h"
+#include "kernels/hot_rows.h"
+#include "worker/plan.h"
+#include "worker/train/row_place.h"
+
+namespace tarn::worker {
+
+// What one batch has of one table's hot rows. Used again, it keeps its memory. It ends before its table does.
+class HotBatch {
+ public:
+  const Plan& missing() const { return missing_; }
+  // Of the rows that were read: use - the oldest version. After End.
+  std::uint64_t staleness() const { return staleness_; }
+
+ private:
+  friend class HotTable;
+  // Keys [begin, begin + count) of the plan, of which `missing` were not there: what one call of the cache takes.
+  struct Part {
+    std::size_t begin = 0, count = 0, missing = 0;
+  };
+  // Grows, and loses what it held then.
+  struct Array {
+    std::unique_ptr<PlacedArray> memory;
+    Status Reserve(RowPlace* place, std::size_t bytes, std::string_view what);
+    template <typename T>
+    T* as() const {
+      return static_cast<T*>(memory->data());
+    }
+  };
+
+  std::uint64_t number_ = 0;
+  Clock use_;
+  std::vector<Part> parts_;
+  Plan missing_;
+  std::vector<std::uint32_t> missing_at_;  // places in the plan
+  bool arrived_ = false;
+  Clock version_;  // of what has arrived
+  Buffer values_;  // the same, which `rows_` may point to
+  std::uint64_t staleness_ = 0;
+  std::vector<std::uint64_t> oldest_;  // version read, by part
+  // In the place.
+  const Key* keys_ = nullptr;
+  const float* rows_ = nullptr;
+  Array keys_array_, rows_array_, slots_, absent_, counts_;
+};
+
+struct HotTableOptions {
+  HotRowsSpec keep;
+  OwnPushes own_pushes = OwnPushes::kBounded;
+  std::uint32_t keys_at_once = 1u << 20;  // of a call of the cache, which has working memory for so many
+};
+
+class HotTable {
+ public:
+  // kIo, kTooLarge: no memory for it.
+  static Expected<std::unique_ptr<HotTable>> Make(RowPlace* place, const TableSpec& spec,
+                                                  const HotTableOptions& options);
+
+  // For use at clock `use`. The plan stays until End.
+  Status Look(const Plan& plan, Clock use, HotBatch* batch);
+  // values: rows of missing(), in its order; `version`: the least minimum clock among the replies.
+  Status Arrive(Buffer values, Clock version, HotBatch* batch);
+  // out: in the place, rows of the plan x dim.
+  void Read(HotBatch* batch, float* out);
+  // The worker has pushed to all rows of the batch.
+  void Push(const HotBatch& batch);
+  Status End(HotBatch* batch);
+
+  // Forgets all rows. With a batch between Look and End its rows stay its own.
+  void Clear() { cache_->Clear(); }
+
+  std::uint64_t looked_for() const { return looked_for_; }  // rows
+  std::uint64_t found() const { return found_; }
+
+ private:
+  HotTable(RowPlace* place, const TableSpec& spec, const HotTableOptions& options)
+      : place_(place), spec_(spec), options_(options) {}
+  Status Reserve(const Plan& plan, HotBatch* batch);
+  Status LookForPart(Clock least, std::size_t begin, std::size_t count, HotBatch* batch);
+  void Age();
+
+  RowPlace* place_;
+  TableSpec spec_;
+  HotTableOptions options_;
+  std::unique_ptr<kernels::HotRows> cache_;
+  std::vector<std::uint32_t> absent_;    // of a part, on the host
+  std::uint64_t begun_ = 0, ended_ = 0;  // batches
+  std::uint64_t looked_for_ = 0, found_ = 0, aged_at_ = 0;
+};
+
+}  // namespace tarn::worker

@@ -1,0 +1,156 @@
+#include "worker/train/pull_stage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/byte_size.h"
+#include "core/position.h"
+
+namespace tarn::worker {
+namespace {
+
+double SecondsSince(Trace::SteadyClock::time_point begin) {
+  return std::chrono::duration<double>(Trace::SteadyClock::now() - begin).count();
+}
+
+Plan PlanOfAll(const TableSpec& spec, std::uint64_t seed, Planner* planner) {
+  std::vector<Key> all(spec.rows);
+  std::iota(all.begin(), all.end(), Key{0});
+  Plan plan;
+  planner->Make(spec.id, spec.dim, Positioner(spec, TableSalt(seed, spec.name)), all, &plan);
+  return plan;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<PullStage>> PullStage::Make(const Job& job, std::span<const TableUse> uses,
+                                                     std::uint32_t partition_bits, Client* client, Trace* trace) {
+  std::unique_ptr<PullStage> stage(new PullStage(client, trace));
+  Planner planner(partition_bits);
+  stage->dense_plans_.resize(uses.size());
+  for (std::size_t t = 0; t < uses.size(); ++t)
+    if (uses[t].rows == RowsNeeded::kAll) stage->dense_plans_[t] = PlanOfAll(uses[t].spec, job.job.seed, &planner);
+  TARN_RETURN_IF_ERROR(stage->MakeHotTables(job, uses));
+  return stage;
+}
+
+Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) {
+  hot_.resize(uses.size());
+  if (job.train.hot_rows.rows == 0) return {};
+  for (std::size_t t = 0; t < uses.size(); ++t) {
+    const TableSpec& spec = uses[t].spec;
+    if (spec.kind != TableKind::kSparse || spec.consistency.mode == ConsistencyMode::kAsp) continue;
+    const WorkerCacheSpec& cache = WorkerCacheOf(job, spec.name);
+    if (cache.bytes != 0)
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("train.hot_rows = {} with worker_cache = {} for table '{}': its rows would be kept twice; "
+                      "expected one of the two",
+                      job.train.hot_rows.rows, ToByteSize(cache.bytes), spec.name));
+    auto table = HotTable::Make(place_.get(), spec, {.keep = job.train.hot_rows, .own_pushes = cache.own_pushes});
+    if (!table) return std::unexpected(table.error());
+    hot_[t] = std::move(*table);
+  }
+  return {};
+}
+
+void PullStage::DropKeptRows() {
+  client_->DropKeptRows();
+  for (auto& table : hot_)
+    if (table != nullptr) table->Clear();
+}
+
+Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
+  if (!train && !evaluates_) DropKeptRows();
+  evaluates_ = !train;
+  const std::size_t tables = dense_plans_.size();
+  rows->use = use;
+  rows->asked_at = Trace::SteadyClock::now();
+  rows->values.resize(tables);
+  if (!spare_.empty()) {
+    rows->hot = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  rows->hot.resize(tables);
+  for (std::size_t t = 0; t < tables; ++t) {
+    rows->plans.push_back(dense_plans_[t].keys.empty() ? &plans[t] : &dense_plans_[t]);
+    TARN_RETURN_IF_ERROR(Ask(t, now, out, rows));
+  }
+  if (rows->waiting != 0 && batches_waiting_++ == 0) busy_since_ = rows->asked_at;
+  return {};
+}
+
+Status PullStage::Ask(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows) {
+  const Plan* plan = rows->plans[table];
+  RequestId& pull = rows->pulls.emplace_back();
+  if (hot_[table] == nullptr) {
+    pull = client_->Pull(*plan, rows->use, now, out);
+    ++rows->waiting;
+    return {};
+  }
+  TARN_RETURN_IF_ERROR(hot_[table]->Look(*plan, rows->use, &rows->hot[table]));
+  const Plan& missing = rows->hot[table].missing();
+  if (missing.keys.empty()) return {};
+  pull = client_->PullPart(missing, rows->use, now, out);
+  ++rows->waiting;
+  return {};
+}
+
+Expected<bool> PullStage::OnPull(PullDone* pull, BatchRows* rows) {
+  const auto it = std::ranges::find(rows->pulls, pull->request);
+  if (it == rows->pulls.end()) return false;
+  const auto table = static_cast<std::size_t>(it - rows->pulls.begin());
+  if (hot_[table] == nullptr) {
+    rows->values[table] = std::move(pull->values);
+  } else {
+    const Clock version(rows->use.value - pull->staleness);
+    TARN_RETURN_IF_ERROR(hot_[table]->Arrive(std::move(pull->values), version, &rows->hot[table]));
+  }
+  if (--rows->waiting == 0) Complete(rows);
+  return true;
+}
+
+void PullStage::Complete(BatchRows* rows) {
+  trace_->Add("pull", kPullTrack, rows->asked_at, Trace::SteadyClock::now());
+  if (--batches_waiting_ == 0) busy_seconds_ += SecondsSince(busy_since_);
+}
+
+double PullStage::busy_seconds() const {
+  return batches_waiting_ == 0 ? busy_seconds_ : busy_seconds_ + SecondsSince(busy_since_);
+}
+
+void PullStage::Read(BatchRows* rows) {
+  for (std::size_t t = 0; t < hot_.size(); ++t) {
+    if (hot_[t] == nullptr) continue;
+    const Plan& plan = *rows->plans[t];
+    rows->values[t] = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
+    hot_[t]->Read(&rows->hot[t], rows->values[t].as_mutable<float>().data());
+  }
+}
+
+Status PullStage::End(BatchRows* rows, bool pushed) {
+  for (std::size_t t = 0; t < hot_.size(); ++t) {
+    if (hot_[t] == nullptr) continue;
+    if (pushed) hot_[t]->Push(rows->hot[t]);
+    TARN_RETURN_IF_ERROR(hot_[t]->End(&rows->hot[t]));
+    if (!rows->plans[t]->keys.empty()) client_->CountPull(rows->hot[t].staleness());
+  }
+  spare_.push_back(std::move(rows->hot));
+  return {};
+}
+
+std::uint64_t PullStage::hot_looked_for() const {
+  std::uint64_t rows = 0;
+  for (const auto& table : hot_) rows += table == nullptr ? 0 : table->looked_for();
+  return rows;
+}
+
+std::uint64_t PullStage::hot_found() const {
+  std::uint64_t rows = 0;
+  for (const auto& table : hot_) rows += table == nullptr ? 0 : table->found();
+  return rows;
+}
+
+}  // namespace tarn::worker

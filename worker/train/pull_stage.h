@@ -1,0 +1,82 @@
+// The rows of the batches in flight: asked for when a batch enters the pipeline, kept together until all are here, and
+// given back once its gradients are on their way. Rows come from servers, or, with train.hot_rows, from what the worker
+// keeps of sparse tables: then only what is missing there is asked for.
+//
+//   stage->Begin(plans, use, train, now, &out, &rows);
+//   stage->OnPull(&pull_done, &rows);      // until rows.ready()
+//   stage->Read(&rows);                    // rows.values is complete
+//   stage->End(&rows, pushed);
+//
+// One thread, which drives the client too.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/job.h"
+#include "core/message.h"
+#include "worker/client.h"
+#include "worker/models/model.h"
+#include "worker/plan.h"
+#include "worker/train/hot_table.h"
+#include "worker/train/row_place.h"
+#include "worker/train/trace.h"
+
+namespace tarn::worker {
+
+// The rows of one batch.
+struct BatchRows {
+  std::vector<const Plan*> plans;  // by table of the model, as all below
+  std::vector<Buffer> values;      // rows of the plan x dim, once they are read
+  std::vector<RequestId> pulls;    // 0: nothing is asked for
+  std::vector<HotBatch> hot;       // of tables that keep rows
+  std::size_t waiting = 0;         // pulls without an answer
+  Clock use;
+  Trace::SteadyClock::time_point asked_at;
+
+  bool ready() const { return waiting == 0; }
+};
+
+class PullStage {
+ public:
+  // The client outlives the stage; `uses` have ids. Errors: the job keeps rows of a table twice, or there is no memory
+  // for them.
+  static Expected<std::unique_ptr<PullStage>> Make(const Job& job, std::span<const TableUse> uses,
+                                                   std::uint32_t partition_bits, Client* client, Trace* trace);
+
+  // Asks for the rows of a batch that will be used at clock `use`, to train or to evaluate. `plans` has those of sparse
+  // tables, and stays until End. When evaluation begins, with no batch in flight, all kept rows go (rule H5).
+  Status Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows);
+  // False: it is not an answer to this batch.
+  Expected<bool> OnPull(PullDone* pull, BatchRows* rows);
+  // Batches are read, and end, in the order in which they began.
+  void Read(BatchRows* rows);
+  // `pushed`: the gradients of all its rows were given to the client.
+  Status End(BatchRows* rows, bool pushed);
+
+  std::uint64_t hot_looked_for() const;  // rows
+  std::uint64_t hot_found() const;
+  // Seconds in which any pull was under way.
+  double busy_seconds() const;
+
+ private:
+  PullStage(Client* client, Trace* trace) : client_(client), trace_(trace) {}
+  Status MakeHotTables(const Job& job, std::span<const TableUse> uses);
+  Status Ask(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows);
+  void DropKeptRows();
+  void Complete(BatchRows* rows);
+
+  Client* client_;
+  Trace* trace_;
+  std::unique_ptr<RowPlace> place_ = MakeHostPlace();
+  std::vector<Plan> dense_plans_;               // by table; empty where sparse
+  std::vector<std::unique_ptr<HotTable>> hot_;  // by table; null where no rows are kept
+  std::vector<std::vector<HotBatch>> spare_;    // memory of batches that have ended
+  bool evaluates_ = false;                      // the batch before did
+  std::size_t batches_waiting_ = 0;
+  Trace::SteadyClock::time_point busy_since_;  // if batches wait
+  double busy_seconds_ = 0;
+};
+
+}  // namespace tarn::worker

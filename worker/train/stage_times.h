@@ -1,0 +1,44 @@
+// Where the wall time of a worker's pipeline goes. The reader's thread reads and plans, or waits for room: its batches
+// lie ready. The training loop computes and pushes, or waits for rows or for data; what is left of its time goes to
+// messages. Pulls are under way beside both. docs/job-file.md tells users how the report shows it.
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "core/message.h"
+
+namespace tarn::worker {
+
+class StageTimes {
+ public:
+  // Seconds of the training loop. `await_rows`: with batches in flight; `await_data`: without.
+  double compute = 0, push = 0, await_rows = 0, await_data = 0;
+
+  // The pipeline's time begins.
+  void Start() { begin_ = std::chrono::steady_clock::now(); }
+
+  // What other threads and stages have measured, in seconds.
+  struct Others {
+    double read = 0, plan = 0, await_room = 0;  // of the reader's thread
+    double pulls = 0;                           // with a pull under way
+  };
+  // As metrics "stage.NAME_seconds".
+  std::vector<Counter> Metrics(const Others& others) const {
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin_;
+    return {{"stage.read_seconds", others.read},
+            {"stage.plan_seconds", others.plan},
+            {"stage.room_seconds", others.await_room},
+            {"stage.flight_seconds", others.pulls},
+            {"stage.pull_seconds", await_rows},
+            {"stage.compute_seconds", compute},
+            {"stage.push_seconds", push},
+            {"stage.wait_seconds", await_data},
+            {"stage.wall_seconds", wall.count()}};
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace tarn::worker
