@@ -18,8 +18,9 @@
 namespace tarn {
 
 enum class TextRule : std::uint8_t {
-  kName,  // 1..limits::kNameBytesMax of letters, digits, '.', '_', '-'; a letter or digit first: fit for a file name
-  kPath,  // no control characters, at most 4096 bytes; may be empty
+  kName,    // 1..limits::kNameBytesMax of letters, digits, '.', '_', '-'; a letter or digit first: fit for a file name
+  kDevice,  // "cpu", "gpu" or "gpu:N" of at most three digits
+  kPath,    // no control characters, at most 4096 bytes; may be empty
 };
 
 inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();  // the largest TOML has
@@ -107,6 +108,9 @@ void VisitTrain(Visitor& visitor, Section& section) {
   visitor.Name("precision", section.precision);
   visitor.Integer("prefetch", section.prefetch, 0, limits::kPrefetchMax);
   visitor.Boolean("key_caching", section.key_caching);
+  visitor.Text("device", section.device, TextRule::kDevice);
+  visitor.Integer("accumulate", section.accumulate, 1, limits::kBatchRowsMax);
+  visitor.Boolean("recompute", section.recompute);
 }
 
 template <typename Visitor, typename Override>

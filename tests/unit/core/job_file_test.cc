@@ -80,6 +80,9 @@ clip_global_norm = 1
 precision = "bf16"
 prefetch = 0
 key_caching = false
+device = "gpu:3"
+accumulate = 4
+recompute = true
 )");
   EXPECT_EQ(job.job, (JobSection{"try-1.x", 9223372036854775807u}));
   EXPECT_EQ(job.fleet, (FleetSection{4, 3, 7, 8, 5, 0.25, 0, 50}));
@@ -102,7 +105,8 @@ key_caching = false
                          10};
   EXPECT_EQ(job.data, data);
   EXPECT_EQ(job.model, (ModelSection{ModelKind::kDlrm, 16, {128, 64, 32}, {}, 2, 8, 0}));
-  EXPECT_EQ(job.train, (TrainSection{64, 3, 2, 1, Precision::kBf16, 0, false}));
+  EXPECT_EQ(job.train, (TrainSection{64, 3, 2, 1, Precision::kBf16, 0, false, "gpu:3", 4, true}));
+  EXPECT_EQ(GpuOf(job.train), 3);
 }
 
 TEST(JobFile, EveryOptimizerKey) {
