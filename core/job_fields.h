@@ -108,6 +108,11 @@ void VisitTrain(Visitor& visitor, Section& section) {
   visitor.Name("precision", section.precision);
   visitor.Integer("prefetch", section.prefetch, 0, limits::kPrefetchMax);
   visitor.Boolean("key_caching", section.key_caching);
+}
+
+// The rest of [train]: how a worker comes to its gradients, which are the same but for rounding.
+template <typename Visitor, typename Section>
+void VisitTrainMeans(Visitor& visitor, Section& section) {
   visitor.Text("device", section.device, TextRule::kDevice);
   visitor.Integer("accumulate", section.accumulate, 1, limits::kBatchRowsMax);
   visitor.Boolean("recompute", section.recompute);

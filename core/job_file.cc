@@ -166,6 +166,7 @@ Status ReadModel(SectionReader in, ModelSection& out) {
 
 Status ReadTrain(SectionReader in, TrainSection& out) {
   VisitTrain(in, out);
+  VisitTrainMeans(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
   if (out.accumulate > out.batch_rows)
     return in.Refusal({"accumulate", "batch_rows"},

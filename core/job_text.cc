@@ -129,7 +129,8 @@ std::string ToString(const BinRule& rule) {
 namespace {
 
 // kAll: every key. kSaid: without those that came later and have their defaults, so that a job keeps its fingerprint:
-// logs and checkpoints know theirs by it.
+// logs and checkpoints know theirs by it. Nor with those that are a worker's own affair: a run may go on where there is
+// no GPU.
 enum class Keys { kAll, kSaid };
 
 std::string Text(const Job& job, Keys keys) {
@@ -150,6 +151,7 @@ std::string Text(const Job& job, Keys keys) {
   VisitModel(out, job.model);
   out.Begin("train");
   VisitTrain(out, job.train);
+  if (keys == Keys::kAll) VisitTrainMeans(out, job.train);
   WriteOptimizer(out, "linear", job.optimizer.linear);
   WriteOptimizer(out, "embedding", job.optimizer.embedding);
   WriteOptimizer(out, "dense", job.optimizer.dense);
