@@ -8,14 +8,23 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kChunkBytesMin = std::size_t{1} << 20;
+// A chunk for each array, to the byte, so that whoever goes beyond is found.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kApart = true;
+#else
+constexpr bool kApart = false;
+#endif
 
 }  // namespace
 
 void* Workspace::GetBytes(std::size_t bytes) {
-  bytes = std::max<std::size_t>((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
-  used_ += bytes;
+  const std::size_t aligned = std::max((bytes + kAlignment - 1) / kAlignment * kAlignment, kAlignment);
+  used_ += aligned;
   peak_ = std::max(peak_, used_);
   if (failed()) return nullptr;
+  bytes = kApart ? std::max<std::size_t>(bytes, 1) : aligned;
+  if (kApart) chunk_ = chunks_.size();
+  if (kApart) chunk_used_ = 0;
   while (chunk_ < chunks_.size() && chunks_[chunk_].bytes - chunk_used_ < bytes) {
     ++chunk_;
     chunk_used_ = 0;
@@ -27,7 +36,7 @@ void* Workspace::GetBytes(std::size_t bytes) {
 // As large as all before it, so that a step's memory comes in few pieces.
 bool Workspace::AddChunk(std::size_t bytes) {
   Chunk chunk;
-  chunk.bytes = std::max({bytes, held_bytes(), kChunkBytesMin});
+  chunk.bytes = kApart ? bytes : std::max({bytes, held_bytes(), kChunkBytesMin});
   if (stream_ == nullptr) {
     chunk.host = Buffer::Allocate(chunk.bytes);
     chunk.data = chunk.host.data();
@@ -52,6 +61,7 @@ void Workspace::Release(const Mark& mark) {
   chunk_ = mark.chunk;
   chunk_used_ = mark.chunk_used;
   used_ = mark.used;
+  if (kApart) chunks_.resize(mark.used == 0 ? 0 : mark.chunk + 1);
 }
 
 void Workspace::Reset() {

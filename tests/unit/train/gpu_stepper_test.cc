@@ -71,6 +71,20 @@ TEST(GpuLossScaleTest, ABatchThatDoesNotFitFp16IsPassedOver) {
   EXPECT_FALSE(gpu.Run(300, 1, true, 0.1).gradients.empty());
 }
 
+TEST(GpuWorkspaceTest, WhatDoesNotFitIsNamedAndCounted) {
+  auto stream = kernels::Stream::Make();
+  if (!stream) GTEST_SKIP() << stream.error().message;
+  Workspace memory(stream->get());
+  EXPECT_NE(memory.Get<std::byte>(1000), nullptr);
+  EXPECT_EQ(memory.Get<std::byte>(std::size_t{1} << 50), nullptr);
+  EXPECT_EQ(memory.Get<std::byte>(1000), nullptr);
+  EXPECT_TRUE(memory.failed());
+  EXPECT_NE(memory.failure().find("1125899906842624 bytes asked for"), std::string::npos) << memory.failure();
+  EXPECT_EQ(memory.peak_bytes(), (std::size_t{1} << 50) + 2 * 1024);
+  memory.Reset();
+  EXPECT_NE(memory.Get<std::byte>(1000), nullptr);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, GpuStepperTest, ::testing::ValuesIn(kStepShapes),
                          [](const auto& test) { return NameOf(test.param); });
 
