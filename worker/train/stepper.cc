@@ -26,6 +26,8 @@ Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model,
                                                  job.train.device, made.error().message));
     stream = std::move(*made);
     LogInfo("computing on {}", stream->device_name());
+  } else if (job.train.precision == Precision::kTf32 || job.train.precision == Precision::kFp16) {
+    LogWarning("train.precision = \"{}\" is a format of GPUs: this worker computes in fp32", Name(job.train.precision));
   }
   std::unique_ptr<Stepper> stepper(new Stepper(job, model, std::move(stream)));
 #if TARN_HAS_CUDA
@@ -79,8 +81,8 @@ Error Stepper::NoRoom(std::size_t rows) {
   const std::size_t fitting = rows * (there >> 10) / std::max<std::size_t>(needed >> 10, 1);
   std::string advice = "not even one row fits: a smaller model or another GPU is needed";
   if (fitting != 0)
-    advice = fmt::format("{} rows would fit: train.accumulate = {}, or train.recompute = true", fitting,
-                         (train_.batch_rows + fitting - 1) / fitting);
+    advice = fmt::format("about {} rows would fit: train.accumulate = {}, or train.recompute = true", fitting,
+                         std::max<std::size_t>((train_.batch_rows + fitting - 1) / fitting, train_.accumulate + 1));
   return {ErrorCode::kIo, fmt::format("{}; activations of {} rows take {} MiB of which {} are there; {}", why, rows,
                                       needed >> 20, there >> 20, advice)};
 }
