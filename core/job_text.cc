@@ -20,7 +20,8 @@ constexpr Named<ModelKind> kModels[] = {{ModelKind::kLogisticRegression, "logist
                                         {ModelKind::kDlrm, "dlrm"},
                                         {ModelKind::kDcnV2, "dcn_v2"},
                                         {ModelKind::kMlp, "mlp"}};
-constexpr Named<Precision> kPrecisions[] = {{Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}};
+constexpr Named<Precision> kPrecisions[] = {
+    {Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kTf32, "tf32"}, {Precision::kFp16, "fp16"}};
 constexpr Named<OwnPushes> kOwnPushes[] = {{OwnPushes::kSeen, "seen"}, {OwnPushes::kBounded, "bounded"}};
 constexpr Named<Durability> kDurabilities[] = {
     {Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}, {Durability::kLog, "log"}};

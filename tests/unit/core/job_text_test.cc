@@ -199,6 +199,11 @@ TEST(JobNames, BothWays) {
     ASSERT_TRUE(ParseName(name, kind));
     EXPECT_EQ(Name(kind), name);
   }
+  for (std::string_view name : {"fp32", "bf16", "tf32", "fp16"}) {
+    Precision precision{};
+    ASSERT_TRUE(ParseName(name, precision));
+    EXPECT_EQ(Name(precision), name);
+  }
   for (std::string_view name : {"seen", "bounded"}) {
     OwnPushes own{};
     ASSERT_TRUE(ParseName(name, own));
