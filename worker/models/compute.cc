@@ -152,8 +152,8 @@ std::size_t Compute::Padded(std::size_t n) const {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-std::size_t Compute::MaskWords(std::size_t rows, std::size_t columns) const {
-  return on_gpu() ? kernels::ReluMaskWords(rows, columns) : 0;
+std::uint32_t* Compute::GetMask(std::size_t rows, std::size_t columns) {
+  return on_gpu() ? Get<std::uint32_t>(kernels::ReluMaskWords(rows, columns)) : nullptr;
 }
 
 template <typename T>

@@ -83,8 +83,8 @@ class Compute {
   template <typename T>
   void Unpad(Precision precision, std::size_t rows, std::size_t columns, const T* in, std::size_t padded_columns,
              float* out);
-  // Words of the mask that LinearForward writes; 0: it needs none.
-  std::size_t MaskWords(std::size_t rows, std::size_t columns) const;
+  // Memory for the mask that LinearForward writes of rows x columns; null: it needs none.
+  std::uint32_t* GetMask(std::size_t rows, std::size_t columns);
   // kernels/device_gemm.h. mask: of y, null without ReLU.
   template <typename T>
   void LinearForward(const kernels::LinearShape& shape, const T* x, const T* w, const T* bias, bool relu, T* y,

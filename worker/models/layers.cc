@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "core/limits.h"
@@ -81,48 +82,58 @@ kernels::LinearShape LayerStack::ShapeOf(const Compute& compute, std::size_t row
   return {rows, compute.Padded(layer.in), compute.Padded(layer.out), precision_};
 }
 
+namespace {
+
 // x as the products want it.
 template <typename T>
-const T* LayerStack::Enter(Compute& compute, std::size_t rows, std::size_t columns, const float* x) {
+const T* Enter(Compute& compute, Precision precision, std::size_t rows, std::size_t columns, const float* x) {
   const std::size_t padded = compute.Padded(columns);
   if constexpr (std::is_same_v<T, float>)
     if (padded == columns) return x;
   T* entered = compute.Get<T>(rows * padded);
-  compute.Pad(precision_, rows, columns, x, columns, entered, rows, padded);
+  compute.Pad(precision, rows, columns, x, columns, entered, rows, padded);
   return entered;
 }
 
+// The same of the weights and biases that lie in a layer's table; null for those of a layer that has none.
+template <typename T>
+const T* EnterWeights(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer,
+                      const float* table) {
+  T* w = compute.Get<T>(shape.out * shape.in);
+  compute.Pad(shape.precision, layer.out, layer.in, table, layer.row_floats(), w, shape.out, shape.in);
+  return w;
+}
+
+template <typename T>
+const T* EnterBias(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer, const float* table) {
+  if (!layer.options.bias) return nullptr;
+  T* bias = compute.Get<T>(shape.out);
+  compute.Pad(shape.precision, layer.out, 1, table + layer.in, layer.row_floats(), bias, shape.out, 1);
+  return bias;
+}
+
+}  // namespace
+
 template <typename T>
 void LayerStack::Run(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views) {
-  const T* in = Enter<T>(compute, rows, layers_.front().in, x);
+  const T* in = Enter<T>(compute, precision_, rows, layers_.front().in, x);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const DenseLayer& layer = layers_[i];
     const kernels::LinearShape shape = ShapeOf(compute, rows, layer);
-    const float *table = views[layer.view].rows, *table_bias = table + layer.in;
-    const bool relu = layer.options.relu, last = i + 1 == layers_.size();
-    T* w = compute.Get<T>(shape.out * shape.in);
-    compute.Pad(precision_, layer.out, layer.in, table, layer.row_floats(), w, shape.out, shape.in);
+    const float* table = views[layer.view].rows;
+    const T* w = EnterWeights<T>(compute, shape, layer, table);
     kept_[i] = {.x = in, .w = w};
-    if (last && y == nullptr) return;
-    // The bias has the elements of the output.
-    const auto run = [&]<typename Y>(Y* to, std::uint32_t* mask) {
-      Y* bias = layer.options.bias ? compute.Get<Y>(shape.out) : nullptr;
-      if (bias != nullptr) compute.Pad(precision_, layer.out, 1, table_bias, layer.row_floats(), bias, shape.out, 1);
-      if constexpr (std::is_same_v<Y, T>)
-        compute.LinearForward(shape, in, w, bias, relu, to, mask);
-      else
-        compute.LinearToFloats(shape, in, w, bias, relu, to);
-    };
-    if (last) {
-      float* wide = shape.out == layer.out ? y : compute.Get<float>(rows * shape.out);
-      run(wide, nullptr);
-      if (wide != y) compute.CopyColumns(rows, layer.out, wide, shape.out, y, layer.out);
-    } else {
+    if (i + 1 < layers_.size()) {
       T* out = compute.Get<T>(rows * shape.out);
-      const std::size_t mask_words = relu ? compute.MaskWords(rows, shape.out) : 0;
-      if (mask_words != 0) kept_[i].mask = compute.Get<std::uint32_t>(mask_words);
-      run(out, kept_[i].mask);
+      if (layer.options.relu) kept_[i].mask = compute.GetMask(rows, shape.out);
+      const T* bias = EnterBias<T>(compute, shape, layer, table);
+      compute.LinearForward(shape, in, w, bias, layer.options.relu, out, kept_[i].mask);
       in = out;
+    } else if (y != nullptr) {
+      float* wide = shape.out == layer.out ? y : compute.Get<float>(rows * shape.out);
+      const float* bias = EnterBias<float>(compute, shape, layer, table);
+      compute.LinearToFloats(shape, in, w, bias, layer.options.relu, wide);
+      if (wide != y) compute.CopyColumns(rows, layer.out, wide, shape.out, y, layer.out);
     }
   }
 }
@@ -146,7 +157,7 @@ float* LayerStack::Forward(Compute& compute, std::size_t rows, const float* x, s
 template <typename T>
 void LayerStack::RunBackward(Compute& compute, std::size_t rows, const float* dy, float* dx,
                              std::span<const TableView> views) {
-  const T* above = Enter<T>(compute, rows, layers_.back().out, dy);
+  const T* above = Enter<T>(compute, precision_, rows, layers_.back().out, dy);
   for (std::size_t i = layers_.size(); i-- > 0;) {
     const DenseLayer& layer = layers_[i];
     const kernels::LinearShape shape = ShapeOf(compute, rows, layer);

@@ -68,8 +68,6 @@ class LayerStack {
   void Run(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views);
   template <typename T>
   void RunBackward(Compute& compute, std::size_t rows, const float* dy, float* dx, std::span<const TableView> views);
-  template <typename T>
-  const T* Enter(Compute& compute, std::size_t rows, std::size_t columns, const float* x);
   void RunAs(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views);
   kernels::LinearShape ShapeOf(const Compute& compute, std::size_t rows, const DenseLayer& layer) const;
 
