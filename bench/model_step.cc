@@ -34,7 +34,9 @@ struct Options {
   std::string model = "dlrm";
   std::uint32_t rows = 2048, steps = 100, warmup = 10, fields = 26, field_keys = 10'000, dim = 64, dense = 13;
   double rate = 0.1, skew = 1.05;
-  std::string dump, precision = "fp32";
+  std::uint32_t accumulate = 1;
+  bool recompute = false;
+  std::string dump, precision = "fp32", device = "cpu";
 };
 
 double Lap(SteadyClock::time_point* begin) {
@@ -50,6 +52,9 @@ Job JobOf(const Options& options) {
   job.fleet.partition_bits = 0;
   job.train.batch_rows = options.rows;
   (void)ParseName(options.precision, job.train.precision);
+  job.train.device = options.device;
+  job.train.accumulate = options.accumulate;
+  job.train.recompute = options.recompute;
   job.model.embedding_dim = options.dim;
   if (job.model.kind == ModelKind::kMlp) {
     job.model.hidden = {512, 256};
@@ -115,7 +120,9 @@ class Bench {
                                  : ModelShape{.fields = options.fields, .dense_columns = options.dense, .classes = 2};
     auto model = MakeModel(job, shape);
     if (!model) return std::unexpected(model.error());
-    return std::unique_ptr<Bench>(new Bench(options, job, shape, std::move(*model)));
+    auto stepper = Stepper::Make(job, model->get());
+    if (!stepper) return std::unexpected(stepper.error());
+    return std::unique_ptr<Bench>(new Bench(options, job, shape, std::move(*model), std::move(*stepper)));
   }
 
   // Trains every batch once; the loss of each step.
@@ -165,17 +172,19 @@ class Bench {
   }
 
   const ModelShape& shape() const { return shape_; }
+  std::size_t activation_bytes() const { return stepper_->activation_bytes(); }
   double plan = 0, gather = 0, compute = 0, apply = 0;  // seconds
 
  private:
-  Bench(const Options& options, const Job& job, const ModelShape& shape, std::unique_ptr<Model> model)
+  Bench(const Options& options, const Job& job, const ModelShape& shape, std::unique_ptr<Model> model,
+        std::unique_ptr<Stepper> stepper)
       : options_(options),
         shape_(shape),
         model_(std::move(model)),
         uses_(model_->tables()),
         planner_(0),
         rows_({.job_seed = job.job.seed, .partition_bits = 0, .owned = {PartitionId(0)}}),
-        stepper_(model_.get(), 1.0f / static_cast<float>(options.rows), 0) {
+        stepper_(std::move(stepper)) {
     for (std::uint32_t t = 0; t < uses_.size(); ++t) {
       TableSpec& spec = uses_[t].spec;
       spec.id = TableId(t);
@@ -204,10 +213,11 @@ class Bench {
       rows_.Gather(uses_[t].spec.id, Sections(t), plans_[t].keys, ValueCodec::kFp32, values[t].data());
     }
     gather += Lap(&begin);
-    const std::vector<Buffer> gradients = stepper_.Run(batch, plans, values, true, &quality_);
+    const auto gradients = stepper_->Run(batch, plans, values, true, &quality_);
+    TARN_CHECK(gradients.has_value(), gradients.error().message.c_str());
     compute += Lap(&begin);
-    for (std::size_t t = 0; t < uses_.size(); ++t)
-      rows_.Apply(uses_[t].spec.id, Sections(t), plans_[t].keys, ValueCodec::kFp32, gradients[t].data(), clock_);
+    for (std::size_t t = 0; t < gradients->size(); ++t)
+      rows_.Apply(uses_[t].spec.id, Sections(t), plans_[t].keys, ValueCodec::kFp32, (*gradients)[t].data(), clock_);
     clock_ = clock_ + 1;
     apply += Lap(&begin);
     return quality_.Take().loss_sum / static_cast<double>(batch.rows);
@@ -223,7 +233,7 @@ class Bench {
   std::vector<TableUse> uses_;
   Planner planner_;
   server::RowStore rows_;
-  Stepper stepper_;
+  std::unique_ptr<Stepper> stepper_;
   std::vector<Positioner> positioners_;
   std::vector<std::vector<Key>> all_keys_;
   std::vector<Plan> plans_;
@@ -252,6 +262,7 @@ int Measure(const Options& options) {
   JsonWriter json;
   json.BeginObject().Member("model", options.model).Member("rows", options.rows).Member("steps", options.steps);
   json.Member("samples_per_second", double(options.rows) * options.steps / seconds);
+  json.Member("activation_bytes", b.activation_bytes());
   json.Member("plan", b.plan).Member("gather", b.gather).Member("compute", b.compute).Member("apply", b.apply);
   json.Key("losses").BeginArray();
   for (double loss : losses) json.Value(loss);
@@ -277,8 +288,11 @@ int main(int argc, char** argv) {
   app.add_option("--rate", options.rate, "of SGD")->capture_default_str();
   app.add_option("--skew", options.skew, "of the keys: Zipf's exponent")->capture_default_str();
   app.add_option("--precision", options.precision, "of matrix products")
-      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->check(CLI::IsMember({"fp32", "bf16", "tf32", "fp16"}))
       ->capture_default_str();
+  app.add_option("--device", options.device, "cpu, gpu or gpu:N")->capture_default_str();
+  app.add_option("--accumulate", options.accumulate, "parts of a batch")->capture_default_str();
+  app.add_flag("--recompute", options.recompute, "activations, in the backward pass");
   app.add_option("--dump", options.dump, "folder for the batches and initial parameters");
   CLI11_PARSE(app, argc, argv);
   return Measure(options);

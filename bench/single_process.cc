@@ -94,8 +94,9 @@ Expected<std::unique_ptr<SingleProcess>> SingleProcess::Make(const Job& job) {
   }
   self->plans_.resize(self->uses_.size());
   self->sections_.resize(self->uses_.size());
-  self->stepper_ =
-      std::make_unique<Stepper>(self->model_.get(), 1.0f / float(job.train.batch_rows), job.train.clip_global_norm);
+  auto stepper = Stepper::Make(job, self->model_.get());
+  if (!stepper) return std::unexpected(stepper.error());
+  self->stepper_ = std::move(*stepper);
   return self;
 }
 
@@ -136,11 +137,12 @@ Status SingleProcess::Step(const Dataset& set, std::uint64_t first, std::uint64_
     rows_.Gather(uses_[t].spec.id, sections_[t], plans_[t].keys, ValueCodec::kFp32, values[t].data());
   }
   lap(&stages->gather);
-  const std::vector<Buffer> gradients = stepper_->Run(batch_, plans, values, train, &quality_);
+  const auto gradients = stepper_->Run(batch_, plans, values, train, &quality_);
+  if (!gradients) return std::unexpected(gradients.error());
   lap(&stages->compute);
   if (!train) return {};
-  for (std::size_t t = 0; t < uses_.size(); ++t)
-    rows_.Apply(uses_[t].spec.id, sections_[t], plans_[t].keys, ValueCodec::kFp32, gradients[t].data(), clock_);
+  for (std::size_t t = 0; t < gradients->size(); ++t)
+    rows_.Apply(uses_[t].spec.id, sections_[t], plans_[t].keys, ValueCodec::kFp32, (*gradients)[t].data(), clock_);
   clock_ = clock_ + 1;
   lap(&stages->apply);
   return {};

@@ -18,8 +18,9 @@
 namespace tarn {
 
 enum class TextRule : std::uint8_t {
-  kName,  // 1..limits::kNameBytesMax of letters, digits, '.', '_', '-'; a letter or digit first: fit for a file name
-  kPath,  // no control characters, at most 4096 bytes; may be empty
+  kName,    // 1..limits::kNameBytesMax of letters, digits, '.', '_', '-'; a letter or digit first: fit for a file name
+  kDevice,  // "cpu", "gpu" or "gpu:N" of at most three digits
+  kPath,    // no control characters, at most 4096 bytes; may be empty
 };
 
 inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>::max();      // the largest TOML has
@@ -121,6 +122,14 @@ template <typename Visitor, typename Section>
 void VisitHotRows(Visitor& visitor, Section& section) {
   visitor.Integer("hot_rows", section.rows, 0, kHotRowsMax);
   visitor.Name("hot_score", section.score);
+}
+
+// The rest of [train]: how a worker comes to its gradients, which are the same but for rounding.
+template <typename Visitor, typename Section>
+void VisitTrainMeans(Visitor& visitor, Section& section) {
+  visitor.Text("device", section.device, TextRule::kDevice);
+  visitor.Integer("accumulate", section.accumulate, 1, limits::kBatchRowsMax);
+  visitor.Boolean("recompute", section.recompute);
 }
 
 template <typename Visitor, typename Override>

@@ -173,7 +173,12 @@ Status ReadModel(SectionReader in, ModelSection& out) {
 Status ReadTrain(SectionReader& in, TrainSection& out) {
   VisitTrain(in, out);
   VisitHotRows(in, out.hot_rows);
-  return in.Finish();
+  VisitTrainMeans(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (out.accumulate > out.batch_rows)
+    return in.Refusal({"accumulate", "batch_rows"},
+                      fmt::format("{} parts of {} rows: expected a row each at least", out.accumulate, out.batch_rows));
+  return {};
 }
 
 Status CheckOptimizer(const SectionReader& in, const OptimizerSpec& spec) {
@@ -341,6 +346,16 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
 }
 
 }  // namespace
+
+std::optional<int> GpuOf(const TrainSection& train) {
+  constexpr std::string_view kGpu = "gpu";
+  const std::string_view device = train.device;
+  if (!device.starts_with(kGpu)) return std::nullopt;
+  int number = 0;
+  if (device.size() > kGpu.size())
+    std::from_chars(device.data() + kGpu.size() + 1, device.data() + device.size(), number);
+  return number;
+}
 
 Expected<BinRule> ParseBinRule(std::string_view text) {
   constexpr std::string_view kWidth = "width:";

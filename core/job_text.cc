@@ -20,7 +20,8 @@ constexpr Named<ModelKind> kModels[] = {{ModelKind::kLogisticRegression, "logist
                                         {ModelKind::kDlrm, "dlrm"},
                                         {ModelKind::kDcnV2, "dcn_v2"},
                                         {ModelKind::kMlp, "mlp"}};
-constexpr Named<Precision> kPrecisions[] = {{Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}};
+constexpr Named<Precision> kPrecisions[] = {
+    {Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kTf32, "tf32"}, {Precision::kFp16, "fp16"}};
 constexpr Named<OwnPushes> kOwnPushes[] = {{OwnPushes::kSeen, "seen"}, {OwnPushes::kBounded, "bounded"}};
 constexpr Named<HotScore> kHotScores[] = {{HotScore::kLru, "lru"}, {HotScore::kLfu, "lfu"}};
 constexpr Named<Durability> kDurabilities[] = {
@@ -133,6 +134,9 @@ namespace {
 
 // kAll: every key. kSaid: without lanes, and without those that came later and have their defaults, so that a job keeps
 // its fingerprint: logs and checkpoints know theirs by it.
+// kAll: every key. kSaid: without those that came later and have their defaults, so that a job keeps its fingerprint:
+// logs and checkpoints know theirs by it. Nor with those that are a worker's own affair: a run may go on where there is
+// no GPU.
 enum class Keys { kAll, kSaid };
 
 std::string Text(const Job& job, Keys keys) {
@@ -155,6 +159,7 @@ std::string Text(const Job& job, Keys keys) {
   out.Begin("train");
   VisitTrain(out, job.train);
   if (keys == Keys::kAll || job.train.hot_rows != HotRowsSpec()) VisitHotRows(out, job.train.hot_rows);
+  if (keys == Keys::kAll) VisitTrainMeans(out, job.train);
   WriteOptimizer(out, "linear", job.optimizer.linear);
   WriteOptimizer(out, "embedding", job.optimizer.embedding);
   WriteOptimizer(out, "dense", job.optimizer.dense);

@@ -29,14 +29,32 @@ bool IsPath(std::string_view text) {
          });
 }
 
+bool IsDevice(std::string_view text) {
+  constexpr std::string_view kNumbered = "gpu:";
+  constexpr std::size_t kDigitsMax = 3;
+  if (text == "cpu" || text == "gpu") return true;
+  if (!text.starts_with(kNumbered)) return false;
+  const std::string_view digits = text.substr(kNumbered.size());
+  return !digits.empty() && digits.size() <= kDigitsMax &&
+         std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 }  // namespace
 
 std::string DescribeRule(TextRule rule) {
+  if (rule == TextRule::kDevice) return "\"cpu\", \"gpu\" or the number of a GPU as in \"gpu:1\"";
   if (rule == TextRule::kPath) return fmt::format("at most {} bytes without control characters", kPathBytesMax);
   return fmt::format("1 to {} letters, digits, '.', '_' or '-', a letter or digit first", limits::kNameBytesMax);
 }
 
-bool FitsRule(std::string_view text, TextRule rule) { return rule == TextRule::kName ? IsName(text) : IsPath(text); }
+bool FitsRule(std::string_view text, TextRule rule) {
+  switch (rule) {
+    case TextRule::kName: return IsName(text);
+    case TextRule::kDevice: return IsDevice(text);
+    case TextRule::kPath: break;
+  }
+  return IsPath(text);
+}
 
 std::string ShowValue(const ConfigNode& node) {
   switch (node.kind) {

@@ -82,6 +82,21 @@ void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t
 // The same layer without the ReLU, or with one that needs no backward pass.
 void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
                    const std::uint16_t* bias, bool relu, std::uint16_t* y);
+// The same, and what it sums in fp32 is not rounded: the last layer of a network.
+void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
+                   const float* bias, bool relu, float* y);
+
+// A matrix of rows x columns floats, in_stride from one row to the next, as the left upper part of the packed
+// padded_rows x padded_columns of `out`, zeros elsewhere; in 16 bits rounded to the precision.
+void PadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const float* in,
+               std::size_t in_stride, float* out, std::size_t padded_rows, std::size_t padded_columns);
+void PadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const float* in,
+               std::size_t in_stride, std::uint16_t* out, std::size_t padded_rows, std::size_t padded_columns);
+// The reverse: out is packed.
+void UnpadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const float* in,
+                 std::size_t padded_columns, float* out);
+void UnpadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const std::uint16_t* in,
+                 std::size_t padded_columns, float* out);
 
 // The layer's gradients from dy, the gradient with respect to x w^T + bias (rows x out).
 template <typename T>

@@ -50,4 +50,15 @@ void Axpy(Stream& stream, std::size_t n, float factor, const float* in, float* o
 void Relu(Stream& stream, std::size_t n, float* out);
 void ReluBackward(Stream& stream, std::size_t n, const float* y, float* dy);
 
+// Clipping on a GPU, without a word to the host. `parts` are kNormParts doubles of device memory, zeroed beforehand
+// (Fill of twice as many floats).
+//   AddSquaredNorm: adds the sum of in[i]^2 to the parts, in an order that depends on n alone.
+//   ClipScale: for a gradient whose squared norm the parts' sum is, in multiples of unit^2, the factor that takes off
+//   the unit and brings the norm to at most norm_max (0: off). Leaves that sum in parts[0].
+//   Scale: out[i] *= *factor.
+inline constexpr std::size_t kNormParts = 512;
+void AddSquaredNorm(Stream& stream, std::size_t n, const float* in, double* parts);
+void ClipScale(Stream& stream, double* parts, float unit, float norm_max, float* factor);
+void Scale(Stream& stream, std::size_t n, const float* factor, float* out);
+
 }  // namespace tarn::kernels

@@ -39,7 +39,15 @@ void EmbeddingConcatForward(std::size_t samples, std::uint32_t fields, std::uint
 void EmbeddingConcatBackward(std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
                              std::size_t out_stride, const std::uint32_t* inverse, float* grad_rows);
 
-// On a GPU.
+// The constant feature: all samples see row `*row` of `rows`, which are floats.
+// out[s] += rows[*row]; grad_rows[*row] += the sum of grad_out, in double, rounded once.
+void BiasForward(std::size_t samples, const float* rows, const std::uint32_t* row, float* out);
+void BiasBackward(std::size_t samples, const float* grad_out, const std::uint32_t* row, float* grad_rows);
+
+// On a GPU. BiasBackward: the sum is in double too, in an order that depends on `samples` alone.
+void BiasForward(Stream& stream, std::size_t samples, const float* rows, const std::uint32_t* row, float* out);
+void BiasBackward(Stream& stream, std::size_t samples, const float* grad_out, const std::uint32_t* row,
+                  float* grad_rows);
 void EmbeddingBagForward(Stream& stream, std::size_t samples, std::uint32_t dim, const float* rows,
                          const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights, float* out);
 void EmbeddingConcatForward(Stream& stream, std::size_t samples, std::uint32_t fields, std::uint32_t dim,

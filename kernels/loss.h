@@ -19,6 +19,9 @@ void Sigmoid(std::size_t n, const float* logits, float* out);
 // soft label). grad[i] = scale * (sigmoid(logit) - label); `grad` may be null.
 double LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale, float* grad);
 
+// The gradient alone.
+void LogisticGradient(std::size_t n, const float* logits, const float* labels, float scale, float* grad);
+
 struct SoftmaxResult {
   double loss = 0;          // sum of -log p(label) over the rows, natural logarithm
   std::size_t correct = 0;  // rows whose largest logit (the first of equal ones) is the label's
@@ -29,6 +32,10 @@ struct SoftmaxResult {
 SoftmaxResult SoftmaxCrossEntropy(std::size_t n, std::uint32_t classes, const float* logits,
                                   const std::uint32_t* labels, float scale, float* grad);
 
+// The same row by row: losses[i], and correct[i] is 1 or 0. Here labels are whole numbers held as floats.
+void SoftmaxCrossEntropyByRow(std::size_t n, std::uint32_t classes, const float* logits, const float* labels,
+                              float scale, float* grad, double* losses, std::uint32_t* correct);
+
 // On a GPU. `loss` and `correct` are kLossParts numbers each of device memory: the first becomes the sum, the others
 // are working memory. What belongs to one row or element has the CPU's bits; the rows' losses are added in another
 // order, which depends on n alone.
@@ -38,5 +45,9 @@ void LogisticLoss(Stream& stream, std::size_t n, const float* logits, const floa
                   double* loss);
 void SoftmaxCrossEntropy(Stream& stream, std::size_t n, std::uint32_t classes, const float* logits,
                          const std::uint32_t* labels, float scale, float* grad, double* loss, std::size_t* correct);
+void LogisticGradient(Stream& stream, std::size_t n, const float* logits, const float* labels, float scale,
+                      float* grad);
+void SoftmaxCrossEntropyByRow(Stream& stream, std::size_t n, std::uint32_t classes, const float* logits,
+                              const float* labels, float scale, float* grad, double* losses, std::uint32_t* correct);
 
 }  // namespace tarn::kernels

@@ -13,10 +13,16 @@ Stream::~Stream() = default;
 Status Stream::Wait() { return {}; }
 std::string Stream::device_name() const { return {}; }
 
+std::size_t Stream::free_bytes() const { return 0; }
+
 Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream&, std::size_t, std::string_view) { return DeviceBuffer(); }
 DeviceBuffer::~DeviceBuffer() = default;
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept = default;
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept = default;
+Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream&, std::size_t, std::string_view) { return PinnedBuffer(); }
+PinnedBuffer::~PinnedBuffer() = default;
+PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept = default;
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept = default;
 void CopyToDevice(Stream&, const void*, std::size_t, void*) {}
 void CopyToHost(Stream&, const void*, std::size_t, void*) {}
 

@@ -36,10 +36,21 @@ void ScatterByIndex(std::uint32_t dim, std::size_t n, const float* in, const std
 void ReduceByIndex(std::size_t n, std::uint32_t dim, const float* in, const std::uint32_t* unique_index,
                    std::size_t n_unique, float* out);
 
+// Matrices of `rows` x `columns` floats within wider ones: `stride` floats from one row to the next, at least
+// `columns`. out[r][c] = in[r][c], and out[r][c] += in[r][c]. What lies between the rows stays as it is.
+void CopyColumns(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
+                 std::size_t out_stride);
+void AddColumns(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
+                std::size_t out_stride);
+
 // On a GPU. ScatterByIndex: of an index that is named twice one of the rows stays, either.
 void GatherByIndex(Stream& stream, std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index,
                    float* out);
 void ScatterByIndex(Stream& stream, std::uint32_t dim, std::size_t n, const float* in, const std::uint32_t* index,
                     float* out);
+void CopyColumns(Stream& stream, std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride,
+                 float* out, std::size_t out_stride);
+void AddColumns(Stream& stream, std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride,
+                float* out, std::size_t out_stride);
 
 }  // namespace tarn::kernels

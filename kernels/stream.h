@@ -35,6 +35,8 @@ class Stream {
   Status Wait();
 
   std::string device_name() const;
+  // Of the GPU's memory, that which nobody has.
+  std::size_t free_bytes() const;
 
   struct Native;  // kernels/cuda/native.h
   Native& native() { return *native_; }
@@ -63,6 +65,29 @@ class DeviceBuffer {
 
  private:
   Stream* stream_ = nullptr;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Memory of the host that the GPU reads and writes by itself, beside the caller: copies from and to other memory wait.
+// The stream outlives it, and is done with it (Wait) before it goes.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  // kIo: the driver does not give so much; the message names `what` and the bytes asked for.
+  static Expected<PinnedBuffer> Allocate(Stream& stream, std::size_t bytes, std::string_view what);
+  ~PinnedBuffer();
+  PinnedBuffer(PinnedBuffer&& other) noexcept;
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+
+  void* data() { return data_; }
+  std::size_t size() const { return size_; }
+  template <typename T>
+  T* as() {
+    return static_cast<T*>(data_);
+  }
+
+ private:
   void* data_ = nullptr;
   std::size_t size_ = 0;
 };

@@ -41,8 +41,10 @@ class Stages {
       made->uses_[t].spec.id = TableId(t);
       TARN_RETURN_IF_ERROR(made->rows_->AddTable(made->uses_[t].spec));
     }
-    made->stepper_ =
-        std::make_unique<worker::Stepper>(made->model_.get(), 1.0f / float(batch_rows), job.train.clip_global_norm);
+    made->job_.train.batch_rows = batch_rows;
+    auto stepper = worker::Stepper::Make(made->job_, made->model_.get());
+    if (!stepper) return std::unexpected(stepper.error());
+    made->stepper_ = std::move(*stepper);
     made->plans_.resize(made->uses_.size());
     made->MakePlans(true);
     return made;
@@ -70,6 +72,7 @@ class Stages {
     meter_.Begin();
     const auto gradients = stepper_->Run(batch_, plans, values, true, &quality_);
     meter_.Add(Work::kCompute, {{1, double(rows)}, meter_.Lap()});
+    if (!gradients) return std::unexpected(gradients.error());
     return {};
   }
 
@@ -103,7 +106,7 @@ class Stages {
     }
   }
 
-  const Job& job_;
+  Job job_;
   const worker::Dataset& set_;
   std::uint32_t batch_rows_;
   worker::Planner planner_;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/cpu/rowwise.h"
+#include "kernels/elementwise.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/embedding.cc"
@@ -59,6 +60,10 @@ void ConcatBackward(std::size_t samples, std::uint32_t fields, std::uint32_t dim
   });
 }
 
+void AddToAll(std::size_t samples, float bias, float* out) {
+  for (std::size_t s = 0; s < samples; ++s) out[s] += bias;
+}
+
 }  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -69,6 +74,7 @@ namespace tarn::kernels {
 HWY_EXPORT(BagForward);
 HWY_EXPORT(BagBackward);
 HWY_EXPORT(ConcatBackward);
+HWY_EXPORT(AddToAll);
 
 void EmbeddingBagForward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                          const std::uint32_t* offsets, const float* weights, float* out) {
@@ -103,6 +109,14 @@ void EmbeddingConcatForward(std::size_t samples, std::uint32_t fields, std::uint
 void EmbeddingConcatBackward(std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
                              std::size_t out_stride, const std::uint32_t* inverse, float* grad_rows) {
   HWY_DYNAMIC_DISPATCH(ConcatBackward)(samples, fields, dim, grad_out, out_stride, inverse, grad_rows);
+}
+
+void BiasForward(std::size_t samples, const float* rows, const std::uint32_t* row, float* out) {
+  HWY_DYNAMIC_DISPATCH(AddToAll)(samples, rows[*row], out);
+}
+
+void BiasBackward(std::size_t samples, const float* grad_out, const std::uint32_t* row, float* grad_rows) {
+  grad_rows[*row] += static_cast<float>(Sum(samples, grad_out));
 }
 
 }  // namespace tarn::kernels

@@ -25,8 +25,8 @@ void SigmoidLoop(std::size_t n, const float* logits, float* out) {
   }
 }
 
-void LogisticGradient(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels, float scale,
-                      float* HWY_RESTRICT grad) {
+void LogisticGradientLoop(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels,
+                          float scale, float* HWY_RESTRICT grad) {
   for (std::size_t i = 0; i < n; ++i) {
     const double x = double(logits[i]);
     const double p = SigmoidOf(x, math::Exp(x < 0.0 ? x : -x));
@@ -68,15 +68,19 @@ HWY_AFTER_NAMESPACE();
 namespace tarn::kernels {
 
 HWY_EXPORT(SigmoidLoop);
-HWY_EXPORT(LogisticGradient);
+HWY_EXPORT(LogisticGradientLoop);
 HWY_EXPORT(LogisticSum);
 HWY_EXPORT(SumOfExp);
 HWY_EXPORT(SoftmaxGradient);
 
 void Sigmoid(std::size_t n, const float* logits, float* out) { HWY_DYNAMIC_DISPATCH(SigmoidLoop)(n, logits, out); }
 
+void LogisticGradient(std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
+  HWY_DYNAMIC_DISPATCH(LogisticGradientLoop)(n, logits, labels, scale, grad);
+}
+
 double LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
-  if (grad != nullptr) HWY_DYNAMIC_DISPATCH(LogisticGradient)(n, logits, labels, scale, grad);
+  if (grad != nullptr) LogisticGradient(n, logits, labels, scale, grad);
   return HWY_DYNAMIC_DISPATCH(LogisticSum)(n, logits, labels);
 }
 
@@ -109,6 +113,17 @@ SoftmaxResult SoftmaxCrossEntropy(std::size_t n, std::uint32_t classes, const fl
     grad_row[label] = float(double(scale) * (math::Exp(double(row[label]) - shift) / sum - 1.0));
   }
   return result;
+}
+
+void SoftmaxCrossEntropyByRow(std::size_t n, std::uint32_t classes, const float* logits, const float* labels,
+                              float scale, float* grad, double* losses, std::uint32_t* correct) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto label = static_cast<std::uint32_t>(labels[i]);
+    const SoftmaxResult row = SoftmaxCrossEntropy(1, classes, logits + i * classes, &label, scale,
+                                                  grad == nullptr ? nullptr : grad + i * classes);
+    losses[i] = row.loss;
+    correct[i] = static_cast<std::uint32_t>(row.correct);
+  }
 }
 
 }  // namespace tarn::kernels

@@ -37,6 +37,13 @@ void AddToIndex(std::uint32_t dim, std::size_t n, const float* in, const std::ui
   });
 }
 
+void AddStrided(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
+                std::size_t out_stride) {
+  WithWidth(columns, [=](auto width) HWY_ATTR {
+    for (std::size_t r = 0; r < rows; ++r) AddRow(width, in + r * in_stride, out + r * out_stride);
+  });
+}
+
 }  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -46,6 +53,7 @@ namespace tarn::kernels {
 
 HWY_EXPORT(AddToPointers);
 HWY_EXPORT(AddToIndex);
+HWY_EXPORT(AddStrided);
 
 void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, float* out) {
   WithWidth(dim, [=](auto width) {
@@ -119,6 +127,18 @@ void ReduceByIndex(std::size_t n, std::uint32_t dim, const float* in, const std:
   if (n_unique * dim == 0) return;
   std::memset(out, 0, n_unique * dim * sizeof(float));
   HWY_DYNAMIC_DISPATCH(AddToIndex)(dim, n, in, unique_index, out);
+}
+
+void CopyColumns(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
+                 std::size_t out_stride) {
+  WithWidth(columns, [=](auto width) {
+    for (std::size_t r = 0; r < rows; ++r) std::memcpy(out + r * out_stride, in + r * in_stride, width * sizeof(float));
+  });
+}
+
+void AddColumns(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
+                std::size_t out_stride) {
+  HWY_DYNAMIC_DISPATCH(AddStrided)(rows, columns, in, in_stride, out, out_stride);
 }
 
 }  // namespace tarn::kernels

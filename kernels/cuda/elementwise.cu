@@ -1,7 +1,9 @@
 // Flat arrays: four floats at a time where the arrays allow it. Every element is computed by itself with the operations
 // and the roundings of the CPU's code, so the bits are the same.
+#include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/elementwise.h"
 
 namespace tarn::kernels::cuda {
 namespace {
@@ -38,7 +40,42 @@ cudaError_t Map2(cudaStream_t stream, std::size_t n, const float* in, float* out
                  [=] __device__(std::size_t i) { out[4 * fours + i] = f(in[4 * fours + i], out[4 * fours + i]); });
 }
 
+// As many blocks as there are parts, whatever n is.
+__global__ void SquaredNormKernel(std::size_t n, const float* in, double* parts) {
+  double sum = 0;
+  for (std::size_t i = FirstThread(); i < n; i += Threads()) sum += double(in[i]) * double(in[i]);
+  const double total = SumOfBlock(sum);
+  if (threadIdx.x == 0) parts[blockIdx.x] += total;
+}
+
+__global__ void ClipScaleKernel(double* parts, float unit, float norm_max, float* factor) {
+  double sum = 0;
+  for (std::size_t p = threadIdx.x; p < kNormParts; p += kBlock) sum += parts[p];
+  const double total = SumOfBlock(sum);
+  if (threadIdx.x != 0) return;
+  parts[0] = total;
+  const double norm = sqrt(total) / double(unit);
+  double scale = 1.0;
+  if (norm_max != 0.0f && !(norm <= double(norm_max))) scale = isfinite(norm) ? double(norm_max) / norm : NAN;
+  *factor = float(scale / double(unit));
+}
+
 }  // namespace
+
+cudaError_t AddSquaredNorm(cudaStream_t stream, std::size_t n, const float* in, double* parts) {
+  if (n == 0) return cudaSuccess;
+  SquaredNormKernel<<<kNormParts, kBlock, 0, stream>>>(n, in, parts);
+  return cudaGetLastError();
+}
+
+cudaError_t ClipScale(cudaStream_t stream, double* parts, float unit, float norm_max, float* factor) {
+  ClipScaleKernel<<<1, kBlock, 0, stream>>>(parts, unit, norm_max, factor);
+  return cudaGetLastError();
+}
+
+cudaError_t ScaleByFactor(cudaStream_t stream, std::size_t n, const float* factor, float* out) {
+  return Map(stream, n, out, [=] __device__(float v) { return v * *factor; });
+}
 
 cudaError_t Fill(cudaStream_t stream, std::size_t n, float value, float* out) {
   return ForEach(stream, n, [=] __device__(std::size_t i) { out[i] = value; });

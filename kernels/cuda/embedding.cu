@@ -1,5 +1,6 @@
 // The gradients of embeddings, from the samples back to the rows (the forward passes are in rows.cu), and the weights
 // of means.
+#include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/segment_sum.cuh"
 
 namespace tarn::kernels::cuda {
@@ -33,7 +34,26 @@ struct ConcatTerm {
   }
 };
 
+__global__ void SumToRowKernel(std::size_t n, const float* in, const std::uint32_t* row, float* rows) {
+  double sum = 0;
+  for (std::size_t i = threadIdx.x; i < n; i += kBlock) sum += double(in[i]);
+  const double total = SumOfBlock(sum);
+  if (threadIdx.x == 0) rows[*row] += float(total);
+}
+
 }  // namespace
+
+cudaError_t BiasForward(cudaStream_t stream, std::size_t samples, const float* rows, const std::uint32_t* row,
+                        float* out) {
+  return ForEach(stream, samples, [=] __device__(std::size_t s) { out[s] += rows[*row]; });
+}
+
+cudaError_t BiasBackward(cudaStream_t stream, std::size_t samples, const float* grad_out, const std::uint32_t* row,
+                         float* grad_rows) {
+  if (samples == 0) return cudaSuccess;
+  SumToRowKernel<<<1, kBlock, 0, stream>>>(samples, grad_out, row, grad_rows);
+  return cudaGetLastError();
+}
 
 cudaError_t SampleOf(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, std::uint32_t* sample_of) {
   return ForEachRow(stream, samples, [=] __device__(std::size_t s, unsigned lane) {

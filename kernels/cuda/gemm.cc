@@ -177,8 +177,8 @@ void Backward(Stream& stream, const LinearShape& shape, Element element, const L
 }
 
 // Of activations of 16 bits.
-Element HalfOf(const LinearShape& shape) {
-  const Element element = ElementOf(shape.precision);
+Element HalfOf(Precision precision) {
+  const Element element = ElementOf(precision);
   TARN_CHECK(element != Element::kFp32, "16 bits are bf16 or fp16");
   return element;
 }
@@ -208,12 +208,56 @@ void LinearForward(Stream& stream, const LinearShape& shape, const float* x, con
 
 void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
                    const std::uint16_t* bias, std::uint16_t* y, std::uint32_t* mask) {
-  Forward(stream, ForwardProduct(shape, HalfOf(shape), x, w, bias, y), true, mask);
+  Forward(stream, ForwardProduct(shape, HalfOf(shape.precision), x, w, bias, y), true, mask);
 }
 
 void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
                    const std::uint16_t* bias, bool relu, std::uint16_t* y) {
-  Forward(stream, ForwardProduct(shape, HalfOf(shape), x, w, bias, y), relu, nullptr);
+  Forward(stream, ForwardProduct(shape, HalfOf(shape.precision), x, w, bias, y), relu, nullptr);
+}
+
+void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
+                   const float* bias, bool relu, float* y) {
+  Product product = ForwardProduct(shape, HalfOf(shape.precision), x, w, bias, y);
+  product.c.element = Element::kFp32;
+  Forward(stream, product, relu, nullptr);
+}
+
+namespace {
+
+void Pad(Stream& stream, Element element, std::size_t rows, std::size_t columns, const float* in, std::size_t in_stride,
+         void* out, std::size_t padded_rows, std::size_t padded_columns) {
+  stream.native().Note(
+      cuda::PadMatrix(stream.native().stream, rows, columns, in, in_stride, element, out, padded_rows, padded_columns),
+      "PadMatrix");
+}
+
+void Unpad(Stream& stream, Element element, std::size_t rows, std::size_t columns, const void* in,
+           std::size_t padded_columns, float* out) {
+  stream.native().Note(cuda::UnpadMatrix(stream.native().stream, rows, columns, in, element, padded_columns, out),
+                       "UnpadMatrix");
+}
+
+}  // namespace
+
+void PadMatrix(Stream& stream, Precision, std::size_t rows, std::size_t columns, const float* in, std::size_t in_stride,
+               float* out, std::size_t padded_rows, std::size_t padded_columns) {
+  Pad(stream, Element::kFp32, rows, columns, in, in_stride, out, padded_rows, padded_columns);
+}
+
+void PadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const float* in,
+               std::size_t in_stride, std::uint16_t* out, std::size_t padded_rows, std::size_t padded_columns) {
+  Pad(stream, HalfOf(precision), rows, columns, in, in_stride, out, padded_rows, padded_columns);
+}
+
+void UnpadMatrix(Stream& stream, Precision, std::size_t rows, std::size_t columns, const float* in,
+                 std::size_t padded_columns, float* out) {
+  Unpad(stream, Element::kFp32, rows, columns, in, padded_columns, out);
+}
+
+void UnpadMatrix(Stream& stream, Precision precision, std::size_t rows, std::size_t columns, const std::uint16_t* in,
+                 std::size_t padded_columns, float* out) {
+  Unpad(stream, HalfOf(precision), rows, columns, in, padded_columns, out);
 }
 
 void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<float>& arrays) {
@@ -221,7 +265,7 @@ void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradie
 }
 
 void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<std::uint16_t>& arrays) {
-  Backward(stream, shape, HalfOf(shape), arrays);
+  Backward(stream, shape, HalfOf(shape.precision), arrays);
 }
 
 void LinearBackward(Stream& stream, const LinearShape& shape, const float* x, const float* w, const float* y, bool relu,

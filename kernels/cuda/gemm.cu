@@ -36,6 +36,27 @@ cudaError_t RoundTo(cudaStream_t stream, std::size_t rows, std::size_t columns, 
 }
 
 template <typename T>
+cudaError_t PadTo(cudaStream_t stream, std::size_t rows, std::size_t columns, const float* in, std::size_t in_stride,
+                  T* out, std::size_t padded_rows, std::size_t padded_columns) {
+  if (padded_columns == 1)  // a vector: threads stand side by side along it
+    return ForEach(stream, padded_rows,
+                   [=] __device__(std::size_t row) { Store(out + row, row < rows ? in[row * in_stride] : 0.0f); });
+  return ForEachRow(stream, padded_rows, [=] __device__(std::size_t row, unsigned lane) {
+    for (std::size_t column = lane; column < padded_columns; column += kWarp)
+      Store(out + row * padded_columns + column, row < rows && column < columns ? in[row * in_stride + column] : 0.0f);
+  });
+}
+
+template <typename T>
+cudaError_t UnpadFrom(cudaStream_t stream, std::size_t rows, std::size_t columns, const T* in,
+                      std::size_t padded_columns, float* out) {
+  return ForEachRow(stream, rows, [=] __device__(std::size_t row, unsigned lane) {
+    for (std::size_t column = lane; column < columns; column += kWarp)
+      out[row * columns + column] = Load(in + row * padded_columns + column);
+  });
+}
+
+template <typename T>
 cudaError_t ScaleOf(cudaStream_t stream, std::size_t rows, std::size_t columns, float factor, T* c,
                     std::size_t stride) {
   return ForEachRow(stream, rows, [=] __device__(std::size_t row, unsigned lane) {
@@ -115,6 +136,21 @@ cudaError_t RoundMatrix(cudaStream_t stream, std::size_t rows, std::size_t colum
                         std::size_t in_stride, Element element, std::uint16_t* out, std::size_t out_stride) {
   return ForElement(element, [=](auto* type) {
     return RoundTo(stream, rows, columns, in, in_stride, reinterpret_cast<decltype(type)>(out), out_stride);
+  });
+}
+
+cudaError_t PadMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns, const float* in,
+                      std::size_t in_stride, Element element, void* out, std::size_t padded_rows,
+                      std::size_t padded_columns) {
+  return ForElement(element, [=](auto* type) {
+    return PadTo(stream, rows, columns, in, in_stride, static_cast<decltype(type)>(out), padded_rows, padded_columns);
+  });
+}
+
+cudaError_t UnpadMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns, const void* in, Element element,
+                        std::size_t padded_columns, float* out) {
+  return ForElement(element, [=](auto* type) {
+    return UnpadFrom(stream, rows, columns, static_cast<decltype(type)>(const_cast<void*>(in)), padded_columns, out);
   });
 }
 

@@ -15,6 +15,13 @@ namespace tarn::kernels::cuda {
 cudaError_t RoundMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns, const float* in,
                         std::size_t in_stride, Element element, std::uint16_t* out, std::size_t out_stride);
 
+// As PadMatrix and UnpadMatrix of kernels/device_gemm.h.
+cudaError_t PadMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns, const float* in,
+                      std::size_t in_stride, Element element, void* out, std::size_t padded_rows,
+                      std::size_t padded_columns);
+cudaError_t UnpadMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns, const void* in, Element element,
+                        std::size_t padded_columns, float* out);
+
 // c *= factor; 0 writes without reading.
 cudaError_t ScaleMatrix(cudaStream_t stream, std::size_t rows, std::size_t columns, float factor,
                         const DeviceMatrix& c);

@@ -17,6 +17,9 @@ cudaError_t Scale(cudaStream_t stream, std::size_t n, float factor, float* out);
 cudaError_t Axpy(cudaStream_t stream, std::size_t n, float factor, const float* in, float* out);
 cudaError_t Relu(cudaStream_t stream, std::size_t n, float* out);
 cudaError_t ReluBackward(cudaStream_t stream, std::size_t n, const float* y, float* dy);
+cudaError_t AddSquaredNorm(cudaStream_t stream, std::size_t n, const float* in, double* parts);
+cudaError_t ClipScale(cudaStream_t stream, double* parts, float unit, float norm_max, float* factor);
+cudaError_t ScaleByFactor(cudaStream_t stream, std::size_t n, const float* factor, float* out);
 cudaError_t CrossForward(cudaStream_t stream, std::size_t n, const float* x0, const float* y, const float* x,
                          float* out);
 cudaError_t CrossBackward(cudaStream_t stream, std::size_t n, const float* x0, const float* y, const float* grad_out,
@@ -35,6 +38,10 @@ cudaError_t GatherByIndex(cudaStream_t stream, std::uint32_t dim, std::size_t n,
                           const std::uint32_t* index, float* out);
 cudaError_t ScatterByIndex(cudaStream_t stream, std::uint32_t dim, std::size_t n, const float* in,
                            const std::uint32_t* index, float* out);
+cudaError_t CopyColumns(cudaStream_t stream, std::size_t rows, std::uint32_t columns, const float* in,
+                        std::size_t in_stride, float* out, std::size_t out_stride);
+cudaError_t AddColumns(cudaStream_t stream, std::size_t rows, std::uint32_t columns, const float* in,
+                       std::size_t in_stride, float* out, std::size_t out_stride);
 cudaError_t EmbeddingBagForward(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* rows,
                                 const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights,
                                 float* out);
@@ -91,6 +98,10 @@ cudaError_t TopK(cudaStream_t stream, std::size_t n, std::size_t k, const float*
 cudaError_t RowNorms(cudaStream_t stream, std::uint32_t dim, std::size_t n, const float* rows, float* norms);
 
 // embedding.cu
+cudaError_t BiasForward(cudaStream_t stream, std::size_t samples, const float* rows, const std::uint32_t* row,
+                        float* out);
+cudaError_t BiasBackward(cudaStream_t stream, std::size_t samples, const float* grad_out, const std::uint32_t* row,
+                         float* grad_rows);
 cudaError_t SampleOf(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, std::uint32_t* sample_of);
 cudaError_t BagMeanWeights(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, const float* weights,
                            float* out);
@@ -115,6 +126,11 @@ cudaError_t FmBackwardOfOwnRows(cudaStream_t stream, std::size_t samples, std::u
 cudaError_t Sigmoid(cudaStream_t stream, std::size_t n, const float* logits, float* out);
 cudaError_t LogisticLoss(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
                          float* grad, double* loss);
+cudaError_t LogisticGradient(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
+                             float* grad);
+cudaError_t SoftmaxCrossEntropyByRow(cudaStream_t stream, std::size_t n, std::uint32_t classes, const float* logits,
+                                     const float* labels, float scale, float* grad, double* losses,
+                                     std::uint32_t* correct);
 cudaError_t SoftmaxCrossEntropy(cudaStream_t stream, std::size_t n, std::uint32_t classes, const float* logits,
                                 const std::uint32_t* labels, float scale, float* grad, double* loss,
                                 std::size_t* correct);

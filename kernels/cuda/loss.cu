@@ -1,4 +1,5 @@
 // Losses: the numbers of kernels/loss.h element by element. Their sum has the shape of a grid that is always the same.
+#include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/tile.cuh"
 #include "kernels/loss.h"
@@ -14,19 +15,6 @@ __device__ inline double ExpMinusAbs(double x) { return math::Exp(x < 0.0 ? x : 
 
 __device__ inline double SigmoidOf(double x, double exp_minus_abs) {
   return (x >= 0.0 ? 1.0 : exp_minus_abs) / (1.0 + exp_minus_abs);
-}
-
-// The sum of what the threads of a block give, halves added to halves. Called by all, once for a type; all get it.
-template <typename T>
-__device__ T SumOfBlock(T value) {
-  __shared__ T values[kBlock];
-  values[threadIdx.x] = value;
-  for (unsigned half = kBlock / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) values[threadIdx.x] += values[threadIdx.x + half];
-  }
-  __syncthreads();
-  return values[0];
 }
 
 template <typename T>
@@ -70,28 +58,36 @@ __device__ inline std::uint32_t FirstLargest(std::uint32_t classes, const float*
   return best;
 }
 
+// What a row of logits comes to, by a tile; all of it get it. grad: of the row, or null.
+struct RowLoss {
+  double loss;
+  bool correct;
+};
+__device__ inline RowLoss SoftmaxOfRow(std::uint32_t classes, const float* row, std::uint32_t label, float scale,
+                                       float* grad, unsigned lane) {
+  const std::uint32_t best = FirstLargest(classes, row, lane);
+  const double shift = double(row[best]);
+  double partial = 0;
+  for (std::uint32_t c = lane; c < classes; c += kTile) partial += math::Exp(double(row[c]) - shift);
+  const double sum = SumOfTile(partial), factor = double(scale) / sum;
+  for (std::uint32_t c = lane; grad != nullptr && c < classes; c += kTile) {
+    const double e = math::Exp(double(row[c]) - shift);
+    grad[c] = c == label ? float(double(scale) * (e / sum - 1.0)) : float(e * factor);
+  }
+  return {math::Log(sum) - (double(row[label]) - shift), best == label};
+}
+
 __global__ void SoftmaxKernel(std::size_t n, std::uint32_t classes, const float* logits, const std::uint32_t* labels,
                               float scale, float* grad, double* losses, std::size_t* corrects) {
   const unsigned lane = TileLane();
   double loss = 0;
   std::size_t correct = 0;
   for (std::size_t i = FirstTile(); i < n; i += Tiles()) {
-    const float* row = logits + i * classes;
-    const std::uint32_t label = labels[i], best = FirstLargest(classes, row, lane);
-    const double shift = double(row[best]);
-    double partial = 0;
-    for (std::uint32_t c = lane; c < classes; c += kTile) partial += math::Exp(double(row[c]) - shift);
-    const double sum = SumOfTile(partial);
-    if (lane == 0) {
-      loss += math::Log(sum) - (double(row[label]) - shift);
-      correct += best == label;
-    }
-    if (grad == nullptr) continue;
-    const double factor = double(scale) / sum;
-    for (std::uint32_t c = lane; c < classes; c += kTile) {
-      const double e = math::Exp(double(row[c]) - shift);
-      grad[i * classes + c] = c == label ? float(double(scale) * (e / sum - 1.0)) : float(e * factor);
-    }
+    float* grad_row = grad == nullptr ? nullptr : grad + i * classes;
+    const RowLoss row = SoftmaxOfRow(classes, logits + i * classes, labels[i], scale, grad_row, lane);
+    if (lane != 0) continue;
+    loss += row.loss;
+    correct += row.correct;
   }
   const double total = SumOfBlock(loss);
   const std::size_t total_correct = SumOfBlock(correct);
@@ -120,6 +116,27 @@ cudaError_t LogisticLoss(cudaStream_t stream, std::size_t n, const float* logits
   LogisticKernel<<<kBlocks, kBlock, 0, stream>>>(n, logits, labels, scale, grad, loss);
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
   return SumParts(stream, loss);
+}
+
+cudaError_t LogisticGradient(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
+                             float* grad) {
+  return ForEach(stream, n, [=] __device__(std::size_t i) {
+    const double x = double(logits[i]);
+    grad[i] = float(double(scale) * (SigmoidOf(x, ExpMinusAbs(x)) - double(labels[i])));
+  });
+}
+
+cudaError_t SoftmaxCrossEntropyByRow(cudaStream_t stream, std::size_t n, std::uint32_t classes, const float* logits,
+                                     const float* labels, float scale, float* grad, double* losses,
+                                     std::uint32_t* correct) {
+  return ForEachTile(stream, n, [=] __device__(std::size_t i, unsigned lane) {
+    float* grad_row = grad == nullptr ? nullptr : grad + i * classes;
+    const auto label = static_cast<std::uint32_t>(labels[i]);
+    const RowLoss row = SoftmaxOfRow(classes, logits + i * classes, label, scale, grad_row, lane);
+    if (lane != 0) return;
+    losses[i] = row.loss;
+    correct[i] = row.correct;
+  });
 }
 
 cudaError_t SoftmaxCrossEntropy(cudaStream_t stream, std::size_t n, std::uint32_t classes, const float* logits,

@@ -29,6 +29,16 @@ void ReluBackward(Stream& s, std::size_t n, const float* y, float* dy) {
   s.native().Note(cuda::ReluBackward(s.native().stream, n, y, dy), "ReluBackward");
 }
 
+void AddSquaredNorm(Stream& s, std::size_t n, const float* in, double* parts) {
+  s.native().Note(cuda::AddSquaredNorm(s.native().stream, n, in, parts), "AddSquaredNorm");
+}
+void ClipScale(Stream& s, double* parts, float unit, float norm_max, float* factor) {
+  s.native().Note(cuda::ClipScale(s.native().stream, parts, unit, norm_max, factor), "ClipScale");
+}
+void Scale(Stream& s, std::size_t n, const float* factor, float* out) {
+  s.native().Note(cuda::ScaleByFactor(s.native().stream, n, factor, out), "Scale");
+}
+
 void CrossForward(Stream& s, std::size_t n, const float* x0, const float* y, const float* x, float* out) {
   s.native().Note(cuda::CrossForward(s.native().stream, n, x0, y, x, out), "CrossForward");
 }
@@ -64,6 +74,14 @@ void ScatterByIndex(Stream& s, std::uint32_t dim, std::size_t n, const float* in
                     float* out) {
   s.native().Note(cuda::ScatterByIndex(s.native().stream, dim, n, in, index, out), "ScatterByIndex");
 }
+void CopyColumns(Stream& s, std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
+                 std::size_t out_stride) {
+  s.native().Note(cuda::CopyColumns(s.native().stream, rows, columns, in, in_stride, out, out_stride), "CopyColumns");
+}
+void AddColumns(Stream& s, std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
+                std::size_t out_stride) {
+  s.native().Note(cuda::AddColumns(s.native().stream, rows, columns, in, in_stride, out, out_stride), "AddColumns");
+}
 
 void EmbeddingBagForward(Stream& s, std::size_t samples, std::uint32_t dim, const float* rows,
                          const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights, float* out) {
@@ -74,6 +92,12 @@ void EmbeddingConcatForward(Stream& s, std::size_t samples, std::uint32_t fields
                             const std::uint32_t* inverse, float* out, std::size_t out_stride) {
   s.native().Note(cuda::EmbeddingConcatForward(s.native().stream, samples, fields, dim, rows, inverse, out, out_stride),
                   "EmbeddingConcatForward");
+}
+void BiasForward(Stream& s, std::size_t samples, const float* rows, const std::uint32_t* row, float* out) {
+  s.native().Note(cuda::BiasForward(s.native().stream, samples, rows, row, out), "BiasForward");
+}
+void BiasBackward(Stream& s, std::size_t samples, const float* grad_out, const std::uint32_t* row, float* grad_rows) {
+  s.native().Note(cuda::BiasBackward(s.native().stream, samples, grad_out, row, grad_rows), "BiasBackward");
 }
 
 void InteractionForward(Stream& s, std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,

@@ -49,6 +49,21 @@ cudaError_t ScatterByIndex(cudaStream_t stream, std::uint32_t dim, std::size_t n
                   [=] __device__(std::size_t i) { return Move{in + i * dim, out + std::size_t{index[i]} * dim}; });
 }
 
+cudaError_t CopyColumns(cudaStream_t stream, std::size_t rows, std::uint32_t columns, const float* in,
+                        std::size_t in_stride, float* out, std::size_t out_stride) {
+  const bool aligned = IsAligned16(in) && IsAligned16(out) && in_stride % 4 == 0 && out_stride % 4 == 0;
+  return CopyRows(stream, columns, rows, aligned,
+                  [=] __device__(std::size_t r) { return Move{in + r * in_stride, out + r * out_stride}; });
+}
+
+cudaError_t AddColumns(cudaStream_t stream, std::size_t rows, std::uint32_t columns, const float* in,
+                       std::size_t in_stride, float* out, std::size_t out_stride) {
+  return ForEach(stream, rows * columns, [=] __device__(std::size_t i) {
+    const std::size_t r = i / columns, c = i % columns;
+    out[r * out_stride + c] += in[r * in_stride + c];
+  });
+}
+
 cudaError_t EmbeddingConcatForward(cudaStream_t stream, std::size_t samples, std::uint32_t fields, std::uint32_t dim,
                                    const float* rows, const std::uint32_t* inverse, float* out,
                                    std::size_t out_stride) {

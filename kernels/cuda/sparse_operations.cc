@@ -103,6 +103,15 @@ void LogisticLoss(Stream& s, std::size_t n, const float* logits, const float* la
                   double* loss) {
   s.native().Note(cuda::LogisticLoss(s.native().stream, n, logits, labels, scale, grad, loss), "LogisticLoss");
 }
+void LogisticGradient(Stream& s, std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
+  s.native().Note(cuda::LogisticGradient(s.native().stream, n, logits, labels, scale, grad), "LogisticGradient");
+}
+void SoftmaxCrossEntropyByRow(Stream& s, std::size_t n, std::uint32_t classes, const float* logits, const float* labels,
+                              float scale, float* grad, double* losses, std::uint32_t* correct) {
+  s.native().Note(
+      cuda::SoftmaxCrossEntropyByRow(s.native().stream, n, classes, logits, labels, scale, grad, losses, correct),
+      "SoftmaxCrossEntropyByRow");
+}
 void SoftmaxCrossEntropy(Stream& s, std::size_t n, std::uint32_t classes, const float* logits,
                          const std::uint32_t* labels, float scale, float* grad, double* loss, std::size_t* correct) {
   s.native().Note(cuda::SoftmaxCrossEntropy(s.native().stream, n, classes, logits, labels, scale, grad, loss, correct),

@@ -66,6 +66,11 @@ std::string Stream::device_name() const {
   return cudaGetDeviceProperties(&properties, native_->device) == cudaSuccess ? properties.name : "unknown";
 }
 
+std::size_t Stream::free_bytes() const {
+  std::size_t free = 0, total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+
 Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
   DeviceBuffer buffer;
   buffer.stream_ = &stream;
@@ -87,6 +92,32 @@ DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
 
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   std::swap(stream_, other.stream_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
+  PinnedBuffer buffer;
+  if (bytes == 0) return buffer;
+  if (const cudaError_t error = cudaMallocHost(&buffer.data_, bytes); error != cudaSuccess) {
+    buffer.data_ = nullptr;
+    cudaGetLastError();
+    return Fail(ErrorCode::kIo, fmt::format("GPU {}: no pinned memory of the host for {}: {} bytes asked for: {}",
+                                            stream.native().device, what, bytes, cudaGetErrorString(error)));
+  }
+  buffer.size_ = bytes;
+  return buffer;
+}
+
+PinnedBuffer::~PinnedBuffer() {
+  if (data_ != nullptr) cudaFreeHost(data_);
+}
+
+PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;

@@ -3,64 +3,59 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <optional>
+#include <utility>
 
-#include "kernels/cross.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
 #include "worker/models/factory.h"
 #include "worker/models/layers.h"
 
 namespace tarn::worker {
 namespace {
 
-std::vector<std::uint32_t> With(std::vector<std::uint32_t> sizes, std::uint32_t last) {
-  sizes.push_back(last);
-  return sizes;
+// W of a cross layer, and its bias; W = U V if a rank is asked for.
+std::vector<DenseLayer> MakeCrossMatrix(const Job& job, const std::string& name, std::uint32_t width,
+                                        std::vector<TableUse>* tables) {
+  const std::uint32_t rank = job.model.cross_rank;
+  if (rank == 0) return {MakeDenseLayer(job, name, width, width, {}, tables)};
+  const DenseLayer down = MakeDenseLayer(job, name + ".v", width, rank, {.bias = false}, tables);
+  return {down, MakeDenseLayer(job, name + ".u", rank, width, {}, tables)};
 }
 
-// x -> x0 * (W x + b) + x; W = U V if a rank is asked for.
+// x -> x0 * (W x + b) + x. All are rows x width.
 class CrossLayer {
  public:
-  CrossLayer(const Job& job, const std::string& name, std::uint32_t width, std::uint32_t rank,
-             std::vector<TableUse>* tables)
-      : width_(width) {
-    if (rank != 0) down_.emplace(job, name + ".v", width, rank, DenseLayer::Options{.bias = false}, tables);
-    const std::string up = rank != 0 ? name + ".u" : name;
-    up_.emplace(job, up, rank != 0 ? rank : width, width, DenseLayer::Options{}, tables);
-  }
+  CrossLayer(const Job& job, const std::string& name, std::uint32_t width, std::vector<TableUse>* tables)
+      : width_(width), recompute_(job.train.recompute), inner_(job, MakeCrossMatrix(job, name, width, tables)) {}
 
-  // All are rows x width. Returns x_{l+1}, valid until the next call; x must live until Backward.
-  const float* Forward(std::size_t rows, const float* x0, const float* x, std::span<const TableView> views) {
+  // x must live until Backward.
+  const float* Forward(Compute& compute, std::size_t rows, const float* x0, const float* x,
+                       std::span<const TableView> views) {
     x_ = x;
-    inner_ = down_ ? down_->Forward(rows, x, views) : x;
-    y_ = up_->Forward(rows, inner_, views);
-    out_.resize(rows * width_);
-    kernels::CrossForward(out_.size(), x0, y_, x, out_.data());
-    return out_.data();
+    float* out = compute.Get<float>(rows * width_);
+    const Workspace::Mark mark = compute.memory().mark();
+    y_ = inner_.Forward(compute, rows, x, views);
+    compute.CrossForward(rows * width_, x0, y_, x, out);
+    if (recompute_) compute.memory().Release(mark);
+    return out;
   }
 
-  // From grad_out, the gradient with respect to x_{l+1}: adds to grad_x0, overwrites grad_x.
-  void Backward(std::size_t rows, const float* x0, const float* grad_out, float* grad_x0, float* grad_x,
-                std::span<const TableView> views) {
-    grad_y_.resize(rows * width_);
-    kernels::CrossBackward(grad_y_.size(), x0, y_, grad_out, grad_y_.data(), grad_x0);
-    if (down_) {
-      grad_inner_.resize(rows * down_->out());
-      up_->Backward(rows, inner_, grad_y_.data(), grad_inner_.data(), views);
-      down_->Backward(rows, x_, grad_inner_.data(), grad_x, views);
-    } else {
-      up_->Backward(rows, x_, grad_y_.data(), grad_x, views);
-    }
-    kernels::Add(rows * width_, grad_out, grad_x);
+  // From grad_out, the gradient with respect to the output: adds to grad_x0, overwrites grad_x.
+  void Backward(Compute& compute, std::size_t rows, const float* x0, const float* grad_out, float* grad_x0,
+                float* grad_x, std::span<const TableView> views) {
+    const Workspace::Mark mark = compute.memory().mark();
+    if (recompute_) y_ = inner_.Forward(compute, rows, x_, views);
+    float* grad_y = compute.Get<float>(rows * width_);
+    compute.CrossBackward(rows * width_, x0, y_, grad_out, grad_y, grad_x0);
+    inner_.Backward(compute, rows, x_, grad_y, grad_x, views);
+    compute.Add(rows * width_, grad_out, grad_x);
+    compute.memory().Release(mark);
   }
 
  private:
   std::uint32_t width_;
-  std::optional<DenseLayer> down_, up_;
-  const float *x_ = nullptr, *inner_ = nullptr, *y_ = nullptr;  // of the last Forward
-  std::vector<float> out_, grad_y_, grad_inner_;
+  bool recompute_;
+  LayerStack inner_;
+  const float *x_ = nullptr, *y_ = nullptr;  // of the last Forward
 };
 
 class DcnV2 : public Model {
@@ -68,65 +63,59 @@ class DcnV2 : public Model {
   DcnV2(const Job& job, const ModelShape& shape)
       : Model({EmbeddingTable(job)}),
         dim_(job.model.embedding_dim),
-        fields_(shape.fields),
-        vectors_(shape.fields + (shape.dense_columns != 0 ? 1 : 0)),
-        width_(vectors_ * dim_) {
+        embeddings_at_(shape.dense_columns != 0 ? dim_ : 0),
+        width_(embeddings_at_ + shape.fields * dim_) {
     if (shape.dense_columns != 0)
-      bottom_.emplace(job, "bottom", shape.dense_columns, With(job.model.bottom, dim_), true, &tables_);
+      bottom_.emplace(
+          job, MakeDenseLayers(job, "bottom", shape.dense_columns, With(job.model.bottom, dim_), true, &tables_));
     for (std::uint32_t i = 0; i < job.model.cross_layers; ++i)
-      cross_.emplace_back(job, fmt::format("cross.{}", i), width_, job.model.cross_rank, &tables_);
-    top_.emplace(job, "top", width_, With(job.model.hidden, 1), false, &tables_);
+      cross_.emplace_back(job, fmt::format("cross.{}", i), width_, &tables_);
+    top_.emplace(job, MakeDenseLayers(job, "top", width_, With(job.model.hidden, 1), false, &tables_));
   }
 
-  void Step(const StepInput& input, QualityTally* quality) override {
-    const Batch& batch = *input.batch;
-    const TableView& embedding = input.views[0];
-    x0_.resize(batch.rows * width_);
-    grad_.resize(batch.rows);
+  Predictions Step(Compute& compute, const StepInput& input) override {
+    const auto& [batch, views, scale, train] = input;
+    float* x0 = compute.Get<float>(batch.rows * width_);
     if (bottom_) {
-      const float* bottom = bottom_->Forward(batch.rows, batch.dense.data(), input.views);
-      for (std::size_t r = 0; r < batch.rows; ++r)
-        std::memcpy(&x0_[r * width_], bottom + r * dim_, dim_ * sizeof(float));
+      const float* bottom = bottom_->Forward(compute, batch.rows, batch.dense, views);
+      compute.CopyColumns(batch.rows, dim_, bottom, dim_, x0, width_);
     }
-    kernels::EmbeddingConcatForward(batch.rows, fields_, dim_, embedding.rows, embedding.index,
-                                    x0_.data() + EmbeddingsAt(), width_);
-    const float* x = x0_.data();
-    for (CrossLayer& layer : cross_) x = layer.Forward(batch.rows, x0_.data(), x, input.views);
-    const float* logits = top_->Forward(batch.rows, x, input.views);
-    ScoreBinary(input, logits, input.train ? grad_.data() : nullptr, quality);
-    if (input.train) Backward(input, x);
+    compute.ConcatForward(batch, dim_, views[0], x0 + embeddings_at_, width_);
+    const float* x = x0;
+    for (CrossLayer& layer : cross_) x = layer.Forward(compute, batch.rows, x0, x, views);
+    const float* logits = top_->Forward(compute, batch.rows, x, views);
+    if (!train) return {.logits = logits};
+
+    float* grad = compute.Get<float>(batch.rows);
+    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
+    Backward(compute, input, x0, x, grad);
+    return {.logits = logits};
   }
 
  private:
-  std::size_t EmbeddingsAt() const { return bottom_ ? dim_ : 0; }
-
-  void Backward(const StepInput& input, const float* top_in) {
-    const Batch& batch = *input.batch;
+  void Backward(Compute& compute, const StepInput& input, const float* x0, const float* top_in, float* grad) {
+    const BatchView& batch = input.batch;
     const std::size_t n = batch.rows * width_;
-    grad_out_.resize(n);
-    grad_x_.resize(n);
-    grad_x0_.resize(n);
-    kernels::Fill(n, 0.0f, grad_x0_.data());
-    top_->Backward(batch.rows, top_in, grad_.data(), grad_out_.data(), input.views);
+    float* grad_out = compute.Get<float>(n);
+    float* grad_x = compute.Get<float>(n);
+    float* grad_x0 = compute.Get<float>(n);
+    compute.Fill(n, 0.0f, grad_x0);
+    top_->Backward(compute, batch.rows, top_in, grad, grad_out, input.views);
     for (std::size_t i = cross_.size(); i-- > 0;) {
-      cross_[i].Backward(batch.rows, x0_.data(), grad_out_.data(), grad_x0_.data(), grad_x_.data(), input.views);
-      grad_out_.swap(grad_x_);
+      cross_[i].Backward(compute, batch.rows, x0, grad_out, grad_x0, grad_x, input.views);
+      std::swap(grad_out, grad_x);
     }
-    kernels::Add(n, grad_out_.data(), grad_x0_.data());
-    const TableView& embedding = input.views[0];
-    kernels::EmbeddingConcatBackward(batch.rows, fields_, dim_, grad_x0_.data() + EmbeddingsAt(), width_,
-                                     embedding.index, embedding.gradients);
+    compute.Add(n, grad_out, grad_x0);
+    compute.ConcatBackward(batch, dim_, grad_x0 + embeddings_at_, width_, input.views[0]);
     if (!bottom_) return;
-    grad_bottom_.resize(batch.rows * dim_);
-    for (std::size_t r = 0; r < batch.rows; ++r)
-      std::memcpy(&grad_bottom_[r * dim_], &grad_x0_[r * width_], dim_ * sizeof(float));
-    bottom_->Backward(batch.rows, batch.dense.data(), grad_bottom_.data(), nullptr, input.views);
+    float* grad_bottom = compute.Get<float>(batch.rows * dim_);
+    compute.CopyColumns(batch.rows, dim_, grad_x0, width_, grad_bottom, dim_);
+    bottom_->Backward(compute, batch.rows, batch.dense, grad_bottom, nullptr, input.views);
   }
 
-  std::uint32_t dim_, fields_, vectors_, width_;
+  std::uint32_t dim_, embeddings_at_, width_;
   std::optional<LayerStack> bottom_, top_;
   std::vector<CrossLayer> cross_;
-  std::vector<float> x0_, grad_, grad_out_, grad_x_, grad_x0_, grad_bottom_;
 };
 
 }  // namespace

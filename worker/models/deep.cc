@@ -3,69 +3,53 @@
 
 #include <fmt/format.h>
 
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/fm.h"
 #include "worker/models/factory.h"
 #include "worker/models/layers.h"
 
 namespace tarn::worker {
 namespace {
 
-std::vector<std::uint32_t> WithOutput(std::vector<std::uint32_t> hidden) {
-  hidden.push_back(1);
-  return hidden;
-}
-
 class Deep : public Model {
  public:
   Deep(const Job& job, const ModelShape& shape, bool with_fm)
       : Model({LinearTable(job), EmbeddingTable(job)}),
         dim_(job.model.embedding_dim),
-        fields_(shape.fields),
+        width_(shape.fields * dim_),
         with_fm_(with_fm),
-        stack_(job, "layer", fields_ * dim_, WithOutput(job.model.hidden), false, &tables_) {}
+        stack_(job, MakeDenseLayers(job, "layer", width_, With(job.model.hidden, 1), false, &tables_)) {}
 
-  void Step(const StepInput& input, QualityTally* quality) override {
-    const Batch& batch = *input.batch;
-    const TableView& embedding = input.views[1];
-    const std::size_t width = std::size_t{fields_} * dim_;
-    logits_.resize(batch.rows);
-    grad_.resize(batch.rows);
-    x_.resize(batch.rows * width);
-    LinearTerm(batch, input.views[0], logits_.data());
-    kernels::EmbeddingConcatForward(batch.rows, fields_, dim_, embedding.rows, embedding.index, x_.data(), width);
-    kernels::Add(batch.rows, stack_.Forward(batch.rows, x_.data(), input.views), logits_.data());
-    if (with_fm_) {
-      pairs_.resize(batch.rows);
-      sums_.resize(batch.rows * dim_);
-      kernels::FmForward(batch.rows, dim_, embedding.rows, embedding.index, batch.offsets.data(), nullptr,
-                         pairs_.data(), sums_.data());
-      kernels::Add(batch.rows, pairs_.data(), logits_.data());
-    }
-    ScoreBinary(input, logits_.data(), input.train ? grad_.data() : nullptr, quality);
-    if (input.train) Backward(input);
+  Predictions Step(Compute& compute, const StepInput& input) override {
+    const auto& [batch, views, scale, train] = input;
+    const TableView &linear = views[0], &embedding = views[1];
+    float* logits = compute.Get<float>(batch.rows);
+    float* x = compute.Get<float>(batch.rows * width_);
+    float* sums = with_fm_ ? compute.Get<float>(batch.rows * dim_) : nullptr;
+    LinearTerm(compute, batch, linear, logits);
+    compute.ConcatForward(batch, dim_, embedding, x, width_);
+    compute.Add(batch.rows, stack_.Forward(compute, batch.rows, x, views), logits);
+    if (with_fm_) AddPairs(compute, batch, embedding, sums, logits);
+    if (!train) return {.logits = logits};
+
+    float* grad = compute.Get<float>(batch.rows);
+    float* dx = compute.Get<float>(batch.rows * width_);
+    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
+    LinearTermBackward(compute, batch, grad, linear);
+    if (with_fm_) compute.FmBackward(batch, dim_, grad, sums, embedding);
+    stack_.Backward(compute, batch.rows, x, grad, dx, views);
+    compute.ConcatBackward(batch, dim_, dx, width_, embedding);
+    return {.logits = logits};
   }
 
  private:
-  void Backward(const StepInput& input) {
-    const Batch& batch = *input.batch;
-    const TableView& embedding = input.views[1];
-    const std::size_t width = std::size_t{fields_} * dim_;
-    LinearTermBackward(batch, grad_.data(), input.views[0]);
-    if (with_fm_)
-      kernels::FmBackward(batch.rows, dim_, embedding.rows, embedding.index, batch.offsets.data(), nullptr,
-                          grad_.data(), sums_.data(), embedding.gradients);
-    dx_.resize(batch.rows * width);
-    stack_.Backward(batch.rows, x_.data(), grad_.data(), dx_.data(), input.views);
-    kernels::EmbeddingConcatBackward(batch.rows, fields_, dim_, dx_.data(), width, embedding.index,
-                                     embedding.gradients);
+  void AddPairs(Compute& compute, const BatchView& batch, const TableView& embedding, float* sums, float* logits) {
+    float* pairs = compute.Get<float>(batch.rows);
+    compute.FmForward(batch, dim_, embedding, pairs, sums);
+    compute.Add(batch.rows, pairs, logits);
   }
 
-  std::uint32_t dim_, fields_;
+  std::uint32_t dim_, width_;
   bool with_fm_;
   LayerStack stack_;
-  std::vector<float> logits_, grad_, x_, dx_, pairs_, sums_;
 };
 
 Expected<std::unique_ptr<Model>> MakeDeep(const Job& job, const ModelShape& shape, bool with_fm) {

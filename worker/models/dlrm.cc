@@ -1,9 +1,6 @@
 // DLRM (Naumov et al., 2019, arXiv:1906.00091): a bottom stack over the dense columns, embeddings, their pairwise dot
 // products, and a top stack to the logit.
 
-#include <cstring>
-
-#include "kernels/embedding.h"
 #include "kernels/interaction.h"
 #include "worker/models/factory.h"
 #include "worker/models/layers.h"
@@ -11,62 +8,47 @@
 namespace tarn::worker {
 namespace {
 
-std::vector<std::uint32_t> With(std::vector<std::uint32_t> sizes, std::uint32_t last) {
-  sizes.push_back(last);
-  return sizes;
-}
-
 class Dlrm : public Model {
  public:
   Dlrm(const Job& job, const ModelShape& shape)
       : Model({EmbeddingTable(job)}),
         dim_(job.model.embedding_dim),
-        fields_(shape.fields),
         vectors_(shape.fields + 1),
-        width_(kernels::InteractionWidth(vectors_, dim_)),
-        bottom_(job, "bottom", shape.dense_columns, With(job.model.bottom, dim_), true, &tables_),
-        top_(job, "top", static_cast<std::uint32_t>(width_), With(job.model.hidden, 1), false, &tables_) {}
+        sample_(std::size_t{vectors_} * dim_),
+        width_(static_cast<std::uint32_t>(kernels::InteractionWidth(vectors_, dim_))),
+        bottom_(job, MakeDenseLayers(job, "bottom", shape.dense_columns, With(job.model.bottom, dim_), true, &tables_)),
+        top_(job, MakeDenseLayers(job, "top", width_, With(job.model.hidden, 1), false, &tables_)) {}
 
-  void Step(const StepInput& input, QualityTally* quality) override {
-    const Batch& batch = *input.batch;
-    const TableView& embedding = input.views[0];
-    const std::size_t sample = std::size_t{vectors_} * dim_;
-    vectors_in_.resize(batch.rows * sample);
-    features_.resize(batch.rows * width_);
-    grad_.resize(batch.rows);
-    const float* bottom = bottom_.Forward(batch.rows, batch.dense.data(), input.views);
-    for (std::size_t r = 0; r < batch.rows; ++r)
-      std::memcpy(&vectors_in_[r * sample], bottom + r * dim_, dim_ * sizeof(float));
-    kernels::EmbeddingConcatForward(batch.rows, fields_, dim_, embedding.rows, embedding.index,
-                                    vectors_in_.data() + dim_, sample);
-    kernels::InteractionForward(batch.rows, vectors_, dim_, vectors_in_.data(), features_.data());
-    const float* logits = top_.Forward(batch.rows, features_.data(), input.views);
-    ScoreBinary(input, logits, input.train ? grad_.data() : nullptr, quality);
-    if (input.train) Backward(input);
+  Predictions Step(Compute& compute, const StepInput& input) override {
+    const auto& [batch, views, scale, train] = input;
+    const TableView& embedding = views[0];
+    float* vectors = compute.Get<float>(batch.rows * sample_);
+    float* features = compute.Get<float>(batch.rows * width_);
+    const float* bottom = bottom_.Forward(compute, batch.rows, batch.dense, views);
+    compute.CopyColumns(batch.rows, dim_, bottom, dim_, vectors, sample_);
+    compute.ConcatForward(batch, dim_, embedding, vectors + dim_, sample_);
+    compute.InteractionForward(batch.rows, vectors_, dim_, vectors, features);
+    const float* logits = top_.Forward(compute, batch.rows, features, views);
+    if (!train) return {.logits = logits};
+
+    float* grad = compute.Get<float>(batch.rows);
+    float* grad_features = compute.Get<float>(batch.rows * width_);
+    float* grad_vectors = compute.Get<float>(batch.rows * sample_);
+    float* grad_bottom = compute.Get<float>(batch.rows * dim_);
+    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
+    top_.Backward(compute, batch.rows, features, grad, grad_features, views);
+    compute.InteractionBackward(batch.rows, vectors_, dim_, vectors, grad_features, grad_vectors);
+    compute.ConcatBackward(batch, dim_, grad_vectors + dim_, sample_, embedding);
+    compute.CopyColumns(batch.rows, dim_, grad_vectors, sample_, grad_bottom, dim_);
+    bottom_.Backward(compute, batch.rows, batch.dense, grad_bottom, nullptr, views);
+    return {.logits = logits};
   }
 
  private:
-  void Backward(const StepInput& input) {
-    const Batch& batch = *input.batch;
-    const TableView& embedding = input.views[0];
-    const std::size_t sample = std::size_t{vectors_} * dim_;
-    grad_features_.resize(batch.rows * width_);
-    grad_vectors_.resize(batch.rows * sample);
-    grad_bottom_.resize(batch.rows * dim_);
-    top_.Backward(batch.rows, features_.data(), grad_.data(), grad_features_.data(), input.views);
-    kernels::InteractionBackward(batch.rows, vectors_, dim_, vectors_in_.data(), grad_features_.data(),
-                                 grad_vectors_.data());
-    kernels::EmbeddingConcatBackward(batch.rows, fields_, dim_, grad_vectors_.data() + dim_, sample, embedding.index,
-                                     embedding.gradients);
-    for (std::size_t r = 0; r < batch.rows; ++r)
-      std::memcpy(&grad_bottom_[r * dim_], &grad_vectors_[r * sample], dim_ * sizeof(float));
-    bottom_.Backward(batch.rows, batch.dense.data(), grad_bottom_.data(), nullptr, input.views);
-  }
-
-  std::uint32_t dim_, fields_, vectors_;
-  std::size_t width_;
+  std::uint32_t dim_, vectors_;
+  std::size_t sample_;   // floats of a row's vectors
+  std::uint32_t width_;  // of what the top stack sees of a row
   LayerStack bottom_, top_;
-  std::vector<float> vectors_in_, features_, grad_, grad_features_, grad_vectors_, grad_bottom_;
 };
 
 }  // namespace

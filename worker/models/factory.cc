@@ -15,4 +15,12 @@ Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& sha
   return Fail(ErrorCode::kUnsupported, "model.kind: not one that this build knows");
 }
 
+void Tally(const Predictions& predictions, std::span<const float> labels, QualityTally* quality) {
+  for (std::size_t r = 0; r < labels.size(); ++r)
+    if (predictions.logits != nullptr)
+      quality->AddBinary(predictions.logits[r], labels[r] > 0.5f);
+    else
+      quality->AddClass(predictions.losses[r], predictions.correct[r] != 0);
+}
+
 }  // namespace tarn::worker

@@ -1,7 +1,5 @@
 // Factorization machine (Rendle, ICDM 2010): the linear term and the pairwise products of the keys' factors.
 
-#include "kernels/fm.h"
-#include "kernels/elementwise.h"
 #include "worker/models/factory.h"
 #include "worker/models/layers.h"
 
@@ -12,28 +10,25 @@ class Fm : public Model {
  public:
   explicit Fm(const Job& job) : Model({LinearTable(job), EmbeddingTable(job)}), dim_(job.model.embedding_dim) {}
 
-  void Step(const StepInput& input, QualityTally* quality) override {
-    const Batch& batch = *input.batch;
-    const float* weights = batch.weights.empty() ? nullptr : batch.weights.data();
-    const TableView& factors = input.views[1];
-    logits_.resize(batch.rows);
-    pairs_.resize(batch.rows);
-    grad_.resize(batch.rows);
-    sums_.resize(batch.rows * dim_);
-    LinearTerm(batch, input.views[0], logits_.data());
-    kernels::FmForward(batch.rows, dim_, factors.rows, factors.index, batch.offsets.data(), weights, pairs_.data(),
-                       sums_.data());
-    kernels::Add(batch.rows, pairs_.data(), logits_.data());
-    ScoreBinary(input, logits_.data(), input.train ? grad_.data() : nullptr, quality);
-    if (!input.train) return;
-    LinearTermBackward(batch, grad_.data(), input.views[0]);
-    kernels::FmBackward(batch.rows, dim_, factors.rows, factors.index, batch.offsets.data(), weights, grad_.data(),
-                        sums_.data(), factors.gradients);
+  Predictions Step(Compute& compute, const StepInput& input) override {
+    const auto& [batch, views, scale, train] = input;
+    const TableView &linear = views[0], &factors = views[1];
+    float* logits = compute.Get<float>(batch.rows);
+    float* pairs = compute.Get<float>(batch.rows);
+    float* sums = compute.Get<float>(batch.rows * dim_);
+    LinearTerm(compute, batch, linear, logits);
+    compute.FmForward(batch, dim_, factors, pairs, sums);
+    compute.Add(batch.rows, pairs, logits);
+    if (!train) return {.logits = logits};
+    float* grad = compute.Get<float>(batch.rows);
+    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
+    LinearTermBackward(compute, batch, grad, linear);
+    compute.FmBackward(batch, dim_, grad, sums, factors);
+    return {.logits = logits};
   }
 
  private:
   std::uint32_t dim_;
-  std::vector<float> logits_, pairs_, grad_, sums_;
 };
 
 }  // namespace

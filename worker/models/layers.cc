@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "core/limits.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/gemm.h"
-#include "kernels/loss.h"
 
 namespace tarn::worker {
 namespace {
@@ -22,8 +19,6 @@ TableSpec BaseSpec(const Job& job, const std::string& name, const OptimizerSpec&
   if (auto it = job.tables.find(name); it != job.tables.end()) ApplyOverride(it->second, &spec);
   return spec;
 }
-
-const float* WeightsOrNull(const Batch& batch) { return batch.weights.empty() ? nullptr : batch.weights.data(); }
 
 }  // namespace
 
@@ -42,86 +37,168 @@ TableUse EmbeddingTable(const Job& job) {
   return use;
 }
 
-void LinearTerm(const Batch& batch, const TableView& view, float* logits) {
-  kernels::EmbeddingBagForward(batch.rows, 1, view.rows, view.index, batch.offsets.data(), WeightsOrNull(batch),
-                               logits);
-  const float bias = view.rows[view.index[batch.keys.size()]];
-  for (std::size_t r = 0; r < batch.rows; ++r) logits[r] += bias;
+void LinearTerm(Compute& compute, const BatchView& batch, const TableView& table, float* logits) {
+  compute.BagForward(batch, 1, table, logits);
+  compute.BiasForward(batch, table, logits);
 }
 
-void LinearTermBackward(const Batch& batch, const float* grad_logits, const TableView& view) {
-  kernels::EmbeddingBagBackward(batch.rows, 1, grad_logits, view.index, batch.offsets.data(), WeightsOrNull(batch),
-                                view.gradients);
-  view.gradients[view.index[batch.keys.size()]] += static_cast<float>(kernels::Sum(batch.rows, grad_logits));
+void LinearTermBackward(Compute& compute, const BatchView& batch, const float* grad_logits, const TableView& table) {
+  compute.BagBackward(batch, 1, grad_logits, table);
+  compute.BiasBackward(batch, grad_logits, table);
 }
 
-DenseLayer::DenseLayer(const Job& job, const std::string& name, std::uint32_t in, std::uint32_t out, Options options,
-                       std::vector<TableUse>* tables)
-    : in_(in), out_(out), options_(options), precision_(job.train.precision), view_(tables->size()) {
+DenseLayer MakeDenseLayer(const Job& job, const std::string& name, std::uint32_t in, std::uint32_t out,
+                          DenseLayer::Options options, std::vector<TableUse>* tables) {
+  const DenseLayer layer{.view = tables->size(), .in = in, .out = out, .options = options};
   TableUse use{BaseSpec(job, name, job.optimizer.dense), RowsNeeded::kAll};
   use.spec.kind = TableKind::kDense;
   use.spec.rows = out;
-  use.spec.dim = static_cast<std::uint32_t>(RowFloats());
+  use.spec.dim = layer.row_floats();
   const float reach = 1.0f / std::sqrt(static_cast<float>(in));
   use.spec.initializer = {InitializerKind::kUniform, -reach, reach};
   tables->push_back(use);
-  weights_.resize(std::size_t{in} * out);
-  bias_.resize(options.bias ? out : 0);
+  return layer;
 }
 
-const float* DenseLayer::Forward(std::size_t rows, const float* x, std::span<const TableView> views) {
-  const float* table = views[view_].rows;
-  for (std::size_t o = 0; o < out_; ++o) {
-    std::memcpy(&weights_[o * in_], table + o * RowFloats(), in_ * sizeof(float));
-    if (options_.bias) bias_[o] = table[o * RowFloats() + in_];
-  }
-  output_.resize(rows * out_);
-  kernels::LinearForward({rows, in_, out_, precision_}, x, weights_.data(), options_.bias ? bias_.data() : nullptr,
-                         options_.relu, output_.data());
-  return output_.data();
-}
-
-void DenseLayer::Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views) {
-  grad_weights_.resize(std::size_t{in_} * out_);
-  grad_bias_.resize(bias_.size());
-  kernels::LinearBackward({rows, in_, out_, precision_}, x, weights_.data(), output_.data(), options_.relu, dy, dx,
-                          grad_weights_.data(), options_.bias ? grad_bias_.data() : nullptr);
-  float* table = views[view_].gradients;
-  for (std::size_t o = 0; o < out_; ++o) {
-    std::memcpy(table + o * RowFloats(), &grad_weights_[o * in_], in_ * sizeof(float));
-    if (options_.bias) table[o * RowFloats() + in_] = grad_bias_[o];
-  }
-}
-
-LayerStack::LayerStack(const Job& job, const std::string& name, std::uint32_t in,
-                       const std::vector<std::uint32_t>& sizes, bool relu_last, std::vector<TableUse>* tables) {
+std::vector<DenseLayer> MakeDenseLayers(const Job& job, const std::string& name, std::uint32_t in,
+                                        const std::vector<std::uint32_t>& sizes, bool relu_last,
+                                        std::vector<TableUse>* tables) {
+  std::vector<DenseLayer> layers;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const bool relu = relu_last || i + 1 < sizes.size();
-    layers_.emplace_back(job, fmt::format("{}.{}", name, i), in, sizes[i], DenseLayer::Options{.relu = relu}, tables);
+    layers.push_back(MakeDenseLayer(job, fmt::format("{}.{}", name, i), in, sizes[i], {.relu = relu}, tables));
     in = sizes[i];
   }
-  inputs_.resize(layers_.size());
-  gradients_.resize(layers_.size() - 1);
+  return layers;
 }
 
-const float* LayerStack::Forward(std::size_t rows, const float* x, std::span<const TableView> views) {
+LayerStack::LayerStack(const Job& job, std::vector<DenseLayer> layers)
+    : layers_(std::move(layers)),
+      precision_(job.train.precision),
+      recompute_(job.train.recompute),
+      kept_(layers_.size()) {}
+
+kernels::LinearShape LayerStack::ShapeOf(const Compute& compute, std::size_t rows, const DenseLayer& layer) const {
+  return {rows, compute.Padded(layer.in), compute.Padded(layer.out), precision_};
+}
+
+namespace {
+
+// x as the products want it.
+template <typename T>
+const T* Enter(Compute& compute, Precision precision, std::size_t rows, std::size_t columns, const float* x) {
+  const std::size_t padded = compute.Padded(columns);
+  if constexpr (std::is_same_v<T, float>)
+    if (padded == columns) return x;
+  T* entered = compute.Get<T>(rows * padded);
+  compute.Pad(precision, rows, columns, x, columns, entered, rows, padded);
+  return entered;
+}
+
+// The same of the weights and biases that lie in a layer's table; null for those of a layer that has none.
+template <typename T>
+const T* EnterWeights(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer,
+                      const float* table) {
+  T* w = compute.Get<T>(shape.out * shape.in);
+  compute.Pad(shape.precision, layer.out, layer.in, table, layer.row_floats(), w, shape.out, shape.in);
+  return w;
+}
+
+template <typename T>
+const T* EnterBias(Compute& compute, const kernels::LinearShape& shape, const DenseLayer& layer, const float* table) {
+  if (!layer.options.bias) return nullptr;
+  T* bias = compute.Get<T>(shape.out);
+  compute.Pad(shape.precision, layer.out, 1, table + layer.in, layer.row_floats(), bias, shape.out, 1);
+  return bias;
+}
+
+}  // namespace
+
+template <typename T>
+void LayerStack::Run(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views) {
+  const T* in = Enter<T>(compute, precision_, rows, layers_.front().in, x);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    inputs_[i] = x;
-    x = layers_[i].Forward(rows, x, views);
+    const DenseLayer& layer = layers_[i];
+    const kernels::LinearShape shape = ShapeOf(compute, rows, layer);
+    const float* table = views[layer.view].rows;
+    const T* w = EnterWeights<T>(compute, shape, layer, table);
+    kept_[i] = {.x = in, .w = w};
+    if (i + 1 < layers_.size()) {
+      T* out = compute.Get<T>(rows * shape.out);
+      if (layer.options.relu) kept_[i].mask = compute.GetMask(rows, shape.out);
+      const T* bias = EnterBias<T>(compute, shape, layer, table);
+      compute.LinearForward(shape, in, w, bias, layer.options.relu, out, kept_[i].mask);
+      in = out;
+    } else if (y != nullptr) {
+      float* wide = shape.out == layer.out ? y : compute.Get<float>(rows * shape.out);
+      const float* bias = EnterBias<float>(compute, shape, layer, table);
+      compute.LinearToFloats(shape, in, w, bias, layer.options.relu, wide);
+      if (wide != y) compute.CopyColumns(rows, layer.out, wide, shape.out, y, layer.out);
+    }
   }
-  return x;
 }
 
-void LayerStack::Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views) {
+void LayerStack::RunAs(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views) {
+  if (compute.SixteenBits(precision_))
+    Run<std::uint16_t>(compute, rows, x, y, views);
+  else
+    Run<float>(compute, rows, x, y, views);
+}
+
+float* LayerStack::Forward(Compute& compute, std::size_t rows, const float* x, std::span<const TableView> views) {
+  float* y = compute.Get<float>(rows * layers_.back().out);
+  const Workspace::Mark mark = compute.memory().mark();
+  RunAs(compute, rows, x, y, views);
+  if (recompute_) compute.memory().Release(mark);
+  output_ = y;
+  return y;
+}
+
+template <typename T>
+void LayerStack::RunBackward(Compute& compute, std::size_t rows, const float* dy, float* dx,
+                             std::span<const TableView> views) {
+  const T* above = Enter<T>(compute, precision_, rows, layers_.back().out, dy);
   for (std::size_t i = layers_.size(); i-- > 0;) {
-    float* below = dx;
-    if (i > 0) {
-      gradients_[i - 1].resize(rows * layers_[i - 1].out());
-      below = gradients_[i - 1].data();
-    }
-    layers_[i].Backward(rows, i == 0 ? x : inputs_[i], dy, below, views);
-    dy = below;
+    const DenseLayer& layer = layers_[i];
+    const kernels::LinearShape shape = ShapeOf(compute, rows, layer);
+    const bool x_relu = i > 0 && layers_[i - 1].options.relu;
+    T* below = nullptr;
+    if constexpr (std::is_same_v<T, float>)
+      if (i == 0 && shape.in == layer.in) below = dx;
+    if (below == nullptr && (i > 0 || dx != nullptr)) below = compute.Get<T>(rows * shape.in);
+    const Workspace::Mark mark = compute.memory().mark();
+    float* dw = compute.Get<float>(shape.out * shape.in);
+    float* dbias = layer.options.bias ? compute.Get<float>(shape.out) : nullptr;
+    compute.LinearBackward<T>(shape,
+                              {.x = static_cast<const T*>(kept_[i].x),
+                               .w = static_cast<const T*>(kept_[i].w),
+                               .dy = above,
+                               .dw = dw,
+                               .dbias = dbias,
+                               .dx = below,
+                               .x_mask = i > 0 ? kept_[i - 1].mask : nullptr},
+                              x_relu);
+    float* table = views[layer.view].gradients;
+    compute.AddColumns(layer.out, layer.in, dw, shape.in, table, layer.row_floats());
+    if (dbias != nullptr) compute.AddColumns(layer.out, 1, dbias, 1, table + layer.in, layer.row_floats());
+    compute.memory().Release(mark);
+    above = below;
   }
+  if (above != nullptr && static_cast<const void*>(above) != dx)
+    compute.Unpad(precision_, rows, layers_.front().in, above, compute.Padded(layers_.front().in), dx);
+}
+
+void LayerStack::Backward(Compute& compute, std::size_t rows, const float* x, float* dy, float* dx,
+                          std::span<const TableView> views) {
+  const Workspace::Mark mark = compute.memory().mark();
+  const DenseLayer& last = layers_.back();
+  if (recompute_) RunAs(compute, rows, x, nullptr, views);
+  if (last.options.relu) compute.ReluBackward(rows * last.out, output_, dy);
+  if (compute.SixteenBits(precision_))
+    RunBackward<std::uint16_t>(compute, rows, dy, dx, views);
+  else
+    RunBackward<float>(compute, rows, dy, dx, views);
+  compute.memory().Release(mark);
 }
 
 Status CheckLayers(const std::string& name, std::uint32_t in, const std::vector<std::uint32_t>& sizes) {
@@ -136,10 +213,9 @@ Status CheckLayers(const std::string& name, std::uint32_t in, const std::vector<
   return {};
 }
 
-void ScoreBinary(const StepInput& input, const float* logits, float* grad_logits, QualityTally* quality) {
-  const Batch& batch = *input.batch;
-  kernels::LogisticLoss(batch.rows, logits, batch.labels.data(), input.scale, grad_logits);
-  for (std::size_t r = 0; r < batch.rows; ++r) quality->AddBinary(logits[r], batch.labels[r] > 0.5f);
+std::vector<std::uint32_t> With(std::vector<std::uint32_t> sizes, std::uint32_t last) {
+  sizes.push_back(last);
+  return sizes;
 }
 
 }  // namespace tarn::worker

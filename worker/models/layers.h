@@ -16,60 +16,72 @@ TableUse LinearTable(const Job& job);
 TableUse EmbeddingTable(const Job& job);
 
 // logits[r] = bias + sum of weights[o] * linear[o] over the row's occurrences; overwrites.
-void LinearTerm(const Batch& batch, const TableView& view, float* logits);
-void LinearTermBackward(const Batch& batch, const float* grad_logits, const TableView& view);
+void LinearTerm(Compute& compute, const BatchView& batch, const TableView& table, float* logits);
+void LinearTermBackward(Compute& compute, const BatchView& batch, const float* grad_logits, const TableView& table);
 
-// One fully connected layer: the dense table `name` of `out` rows, each the weights of an output and, last, its bias.
-// Both start uniform in +-1/sqrt(in).
-class DenseLayer {
- public:
+// One fully connected layer: a dense table of `out` rows, each the weights of an output and, with a bias, that last.
+struct DenseLayer {
   struct Options {
-    bool bias = true;  // false: the rows hold no bias
+    bool bias = true;
     bool relu = false;
   };
 
-  // Appends its table to `tables`; it is the view at that place of a step from then on.
-  DenseLayer(const Job& job, const std::string& name, std::uint32_t in, std::uint32_t out, Options options,
-             std::vector<TableUse>* tables);
+  std::size_t view = 0;  // the table's place among a model's
+  std::uint32_t in = 0, out = 0;
+  Options options;
 
-  // x: rows x in. Returns rows x out, valid until the next call. x must live until Backward.
-  const float* Forward(std::size_t rows, const float* x, std::span<const TableView> views);
-  // dy: rows x out, changed in place. dx: rows x in, or null; overwritten. Writes gradients into the view.
-  void Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views);
-
-  std::uint32_t out() const { return out_; }
-
- private:
-  std::size_t RowFloats() const { return std::size_t{in_} + (options_.bias ? 1 : 0); }
-
-  std::uint32_t in_, out_;
-  Options options_;
-  Precision precision_;
-  std::size_t view_;
-  std::vector<float> weights_, bias_, output_, grad_weights_, grad_bias_;
+  std::uint32_t row_floats() const { return in + (options.bias ? 1 : 0); }
 };
 
-// Layers in -> sizes[0] -> ... -> sizes[n-1], ReLU after each but, unless relu_last, the last. Layer i is named
+// A layer and its table `name`, appended to `tables`; all values start uniform in +-1/sqrt(in).
+DenseLayer MakeDenseLayer(const Job& job, const std::string& name, std::uint32_t in, std::uint32_t out,
+                          DenseLayer::Options options, std::vector<TableUse>* tables);
+
+// The layers in -> sizes[0] -> ... -> sizes[n-1], ReLU after each but, unless relu_last, the last. Layer i is named
 // "<name>.<i>".
+std::vector<DenseLayer> MakeDenseLayers(const Job& job, const std::string& name, std::uint32_t in,
+                                        const std::vector<std::uint32_t>& sizes, bool relu_last,
+                                        std::vector<TableUse>* tables);
+
+// Layers one behind the other. On a GPU, with bf16 and fp16, activations between them are held in 16 bits; what goes in
+// and what comes out is fp32. With train.recompute nothing in between is kept for the backward pass.
 class LayerStack {
  public:
-  LayerStack(const Job& job, const std::string& name, std::uint32_t in, const std::vector<std::uint32_t>& sizes,
-             bool relu_last, std::vector<TableUse>* tables);
+  // At least one layer.
+  LayerStack(const Job& job, std::vector<DenseLayer> layers);
 
-  // As of DenseLayer. sizes must not have been empty.
-  const float* Forward(std::size_t rows, const float* x, std::span<const TableView> views);
-  void Backward(std::size_t rows, const float* x, float* dy, float* dx, std::span<const TableView> views);
+  // x: rows x in, which must live until Backward. Returns rows x out of the compute's memory.
+  float* Forward(Compute& compute, std::size_t rows, const float* x, std::span<const TableView> views);
+  // dy: rows x out, changed in place. dx: rows x in, or null; overwritten. Adds to the gradients of the views.
+  void Backward(Compute& compute, std::size_t rows, const float* x, float* dy, float* dx,
+                std::span<const TableView> views);
 
  private:
+  // What the backward pass needs of a layer: elements of the kind that the pass has.
+  struct Kept {
+    const void *x = nullptr, *w = nullptr;
+    std::uint32_t* mask = nullptr;  // of its output
+  };
+
+  // Of x, all layers' inputs and, unless null, the output.
+  template <typename T>
+  void Run(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views);
+  template <typename T>
+  void RunBackward(Compute& compute, std::size_t rows, const float* dy, float* dx, std::span<const TableView> views);
+  void RunAs(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views);
+  kernels::LinearShape ShapeOf(const Compute& compute, std::size_t rows, const DenseLayer& layer) const;
+
   std::vector<DenseLayer> layers_;
-  std::vector<const float*> inputs_;           // of each layer, since Forward
-  std::vector<std::vector<float>> gradients_;  // of each layer's output but the last
+  Precision precision_;
+  bool recompute_;
+  std::vector<Kept> kept_;  // since Run
+  const float* output_ = nullptr;
 };
 
 // Checks that a layer's row (inputs and bias) fits limits::kRowDimMax.
 Status CheckLayers(const std::string& name, std::uint32_t in, const std::vector<std::uint32_t>& sizes);
 
-// Logistic loss of a step: predictions into quality, grad_logits (scaled) if not null.
-void ScoreBinary(const StepInput& input, const float* logits, float* grad_logits, QualityTally* quality);
+// `sizes`, and one more behind them.
+std::vector<std::uint32_t> With(std::vector<std::uint32_t> sizes, std::uint32_t last);
 
 }  // namespace tarn::worker

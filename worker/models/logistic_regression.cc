@@ -10,17 +10,16 @@ class LogisticRegression : public Model {
  public:
   explicit LogisticRegression(const Job& job) : Model({LinearTable(job)}) {}
 
-  void Step(const StepInput& input, QualityTally* quality) override {
-    const Batch& batch = *input.batch;
-    logits_.resize(batch.rows);
-    grad_.resize(batch.rows);
-    LinearTerm(batch, input.views[0], logits_.data());
-    ScoreBinary(input, logits_.data(), input.train ? grad_.data() : nullptr, quality);
-    if (input.train) LinearTermBackward(batch, grad_.data(), input.views[0]);
+  Predictions Step(Compute& compute, const StepInput& input) override {
+    const auto& [batch, views, scale, train] = input;
+    float* logits = compute.Get<float>(batch.rows);
+    LinearTerm(compute, batch, views[0], logits);
+    if (!train) return {.logits = logits};
+    float* grad = compute.Get<float>(batch.rows);
+    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
+    LinearTermBackward(compute, batch, grad, views[0]);
+    return {.logits = logits};
   }
-
- private:
-  std::vector<float> logits_, grad_;
 };
 
 }  // namespace

@@ -1,45 +1,32 @@
 // Multi-layer perceptron over the dense columns, with softmax over the classes.
 
-#include <cmath>
-
-#include "kernels/loss.h"
 #include "worker/models/factory.h"
 #include "worker/models/layers.h"
 
 namespace tarn::worker {
 namespace {
 
-std::vector<std::uint32_t> With(std::vector<std::uint32_t> sizes, std::uint32_t last) {
-  sizes.push_back(last);
-  return sizes;
-}
-
 class Mlp : public Model {
  public:
   Mlp(const Job& job, const ModelShape& shape)
       : classes_(shape.classes),
-        stack_(job, "layer", shape.dense_columns, With(job.model.hidden, shape.classes), false, &tables_) {}
+        stack_(job,
+               MakeDenseLayers(job, "layer", shape.dense_columns, With(job.model.hidden, classes_), false, &tables_)) {}
 
-  void Step(const StepInput& input, QualityTally* quality) override {
-    const Batch& batch = *input.batch;
-    labels_.resize(batch.rows);
-    for (std::size_t r = 0; r < batch.rows; ++r) labels_[r] = static_cast<std::uint32_t>(batch.labels[r]);
-    grad_.resize(batch.rows * classes_);
-    const float* logits = stack_.Forward(batch.rows, batch.dense.data(), input.views);
-    // Row by row, since the quality wants each row's loss.
-    for (std::size_t r = 0; r < batch.rows; ++r) {
-      const auto row = kernels::SoftmaxCrossEntropy(1, classes_, logits + r * classes_, &labels_[r], input.scale,
-                                                    input.train ? &grad_[r * classes_] : nullptr);
-      quality->AddClass(row.loss, row.correct == 1);
-    }
-    if (input.train) stack_.Backward(batch.rows, batch.dense.data(), grad_.data(), nullptr, input.views);
+  Predictions Step(Compute& compute, const StepInput& input) override {
+    const auto& [batch, views, scale, train] = input;
+    double* losses = compute.Get<double>(batch.rows);
+    auto* correct = compute.Get<std::uint32_t>(batch.rows);
+    float* grad = train ? compute.Get<float>(batch.rows * classes_) : nullptr;
+    const float* logits = stack_.Forward(compute, batch.rows, batch.dense, views);
+    compute.SoftmaxByRow(batch.rows, classes_, logits, batch.labels, scale, grad, losses, correct);
+    if (train) stack_.Backward(compute, batch.rows, batch.dense, grad, nullptr, views);
+    return {.losses = losses, .correct = correct};
   }
 
  private:
   std::uint32_t classes_;
   LayerStack stack_;
-  std::vector<float> grad_;
-  std::vector<std::uint32_t> labels_;
 };
 
 }  // namespace

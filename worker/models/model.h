@@ -3,9 +3,12 @@
 //
 //   auto model = MakeModel(job, {.fields = 39});
 //   for (const TableUse& use : (*model)->tables()) ...            // create, plan, pull
-//   (*model)->Step({&batch, views, scale, /*train=*/true}, &quality);  // gradients are in the views
+//   Compute compute;                                              // or of a GPU's stream
+//   compute.memory().Reset();
+//   Predictions made = (*model)->Step(compute, {BatchView::Of(batch), views, scale, /*train=*/true});
+//   Tally(made, batch.labels, &quality);                          // gradients are in the views
 //
-// Not thread-safe: a model keeps working memory between steps.
+// Not thread-safe: a model remembers its arrays between the passes of a step.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +20,8 @@
 #include "core/job.h"
 #include "core/quality.h"
 #include "core/table_spec.h"
-#include "worker/batch.h"
+#include "worker/models/compute.h"
+#include "worker/models/views.h"
 
 namespace tarn::worker {
 
@@ -36,34 +40,37 @@ struct TableUse {
   RowsNeeded rows = RowsNeeded::kBatchKeys;
 };
 
-// One table as one batch sees it. Sparse: `unique` rows without duplicates, index[o] says which is the row of
-// occurrence o (the bias is the last occurrence). Dense: all rows in order, index is null.
-struct TableView {
-  const float* rows = nullptr;
-  float* gradients = nullptr;  // like rows, zeroed by the caller; null when not training
-  const std::uint32_t* index = nullptr;
-  std::size_t unique = 0;
-};
-
 struct StepInput {
-  const Batch* batch = nullptr;
+  BatchView batch;
   std::span<const TableView> views;  // in the order of tables()
   float scale = 1;                   // of the summed gradient: 1 / nominal batch rows
   bool train = true;
+};
+
+// What a step says of each of its rows, made before any update; memory of the side that computes, until it is reset.
+struct Predictions {
+  // Of two classes: the logits.
+  const float* logits = nullptr;
+  // Of more: the cross-entropies, and 1 where the best class was right.
+  const double* losses = nullptr;
+  const std::uint32_t* correct = nullptr;
 };
 
 class Model {
  public:
   virtual ~Model() = default;
   const std::vector<TableUse>& tables() const { return tables_; }
-  // Adds the batch's predictions (made before any update) to `quality` and, when training, gradients to the views.
-  virtual void Step(const StepInput& input, QualityTally* quality) = 0;
+  // Predicts and, when training, adds gradients to those of the views.
+  virtual Predictions Step(Compute& compute, const StepInput& input) = 0;
 
  protected:
   Model() = default;
   explicit Model(std::vector<TableUse> tables) : tables_(std::move(tables)) {}
   std::vector<TableUse> tables_;
 };
+
+// Adds predictions in this process's memory, one for each label, to `quality`.
+void Tally(const Predictions& predictions, std::span<const float> labels, QualityTally* quality);
 
 // What the data looks like to a model.
 struct ModelShape {

@@ -1,59 +1,90 @@
 #include "worker/train/stepper.h"
 
-#include "kernels/elementwise.h"
-#include "kernels/rows.h"
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/log.h"
 
 namespace tarn::worker {
+namespace {
 
-Stepper::Stepper(Model* model, float scale, double clip_global_norm)
-    : model_(model), scale_(scale), clip_global_norm_(clip_global_norm) {
-  const std::size_t tables = model_->tables().size();
-  views_.resize(tables);
-  rows_.resize(tables);
-  gradients_.resize(tables);
+std::size_t PartRows(const TrainSection& train) {
+  return (std::size_t{train.batch_rows} + train.accumulate - 1) / train.accumulate;
 }
 
-void Stepper::MakeViews(std::span<const Plan* const> plans, std::span<const Buffer> values, bool train) {
-  out_.assign(plans.size(), Buffer());
-  for (std::size_t t = 0; t < plans.size(); ++t) {
-    const Plan& plan = *plans[t];
-    const std::size_t floats = plan.keys.size() * plan.dim;
-    if (train) {
-      out_[t] = Buffer::Allocate(floats * sizeof(float));
-      kernels::Fill(floats, 0.0f, out_[t].as_mutable<float>().data());
-    }
-    const float* pulled = values[t].as<float>().data();
-    if (model_->tables()[t].rows == RowsNeeded::kAll) {
-      // A dense table's plan is ordered by partition; models see rows 0, 1, 2, ...
-      rows_[t].resize(floats);
-      gradients_[t].assign(floats, 0.0f);
-      kernels::GatherByIndex(plan.dim, plan.keys.size(), pulled, plan.index.data(), rows_[t].data());
-      views_[t] = {rows_[t].data(), gradients_[t].data(), nullptr, plan.keys.size()};
-    } else {
-      views_[t] = {pulled, train ? out_[t].as_mutable<float>().data() : nullptr, plan.index.data(), plan.keys.size()};
-    }
+}  // namespace
+
+Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model,
+                                                 [[maybe_unused]] const std::string& algorithms_file) {
+  std::unique_ptr<kernels::Stream> stream;
+  if (const auto gpu = GpuOf(job.train)) {
+    auto made = kernels::Stream::Make(*gpu);
+    if (!made)
+      return Fail(made.error().code, fmt::format("train.device = \"{}\": {}; train.device = \"cpu\" needs none",
+                                                 job.train.device, made.error().message));
+    stream = std::move(*made);
+    LogInfo("computing on {}", stream->device_name());
+  } else if (job.train.precision == Precision::kTf32 || job.train.precision == Precision::kFp16) {
+    LogWarning("train.precision = \"{}\" is a format of GPUs: this worker computes in fp32", Name(job.train.precision));
   }
+  std::unique_ptr<Stepper> stepper(new Stepper(job, model, std::move(stream)));
+#if TARN_HAS_CUDA
+  if (stepper->stream_ != nullptr)
+    stepper->arrays_ = MakeDeviceArrays(*model, stepper->stream_.get(), &stepper->compute_, algorithms_file);
+#endif
+  return stepper;
 }
 
-std::vector<Buffer> Stepper::Run(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values,
-                                 bool train, QualityTally* quality) {
-  MakeViews(plans, values, train);
-  if (batch.rows > 0) model_->Step({&batch, views_, scale_, train}, quality);
-  if (!train) return {};
-  double norm = 0;
-  for (std::size_t t = 0; t < plans.size(); ++t) {
-    auto out = out_[t].as_mutable<float>();
-    if (model_->tables()[t].rows == RowsNeeded::kAll)
-      kernels::ScatterByIndex(plans[t]->dim, plans[t]->keys.size(), gradients_[t].data(), plans[t]->index.data(),
-                              out.data());
-    if (clip_global_norm_ > 0) norm += kernels::SquaredNorm(out.size(), out.data());
-  }
-  if (const float scale = kernels::ClipScale(norm, static_cast<float>(clip_global_norm_)); scale != 1.0f)
-    for (Buffer& buffer : out_) {
-      auto out = buffer.as_mutable<float>();
-      kernels::Scale(out.size(), scale, out.data());
-    }
-  return std::move(out_);
+Stepper::Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> stream)
+    : train_(job.train),
+      model_(model),
+      stream_(std::move(stream)),
+      compute_(stream_.get()),
+      loss_scale_(stream_ != nullptr ? job.train.precision : Precision::kFp32),
+      arrays_(MakeHostArrays(*model)) {}
+
+Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const Plan* const> plans,
+                                           std::span<const Buffer> values, bool train, QualityTally* quality) {
+  activation_bytes_ = 0;
+  TARN_RETURN_IF_ERROR(arrays_->Bring({&batch, plans, values, train}));
+  const std::size_t part = train_.accumulate == 1 ? batch.rows : PartRows(train_);
+  for (std::size_t begin = 0; begin < batch.rows; begin += part)
+    TARN_RETURN_IF_ERROR(RunPart(batch, begin, std::min(part, batch.rows - begin), train, quality));
+  const float unit = loss_scale_.value();
+  auto gradients = arrays_->Finish({unit, static_cast<float>(train_.clip_global_norm)}, quality);
+  if (!gradients) return std::unexpected(std::move(gradients).error());
+  if (!train || loss_scale_.Settle(gradients->finite)) return std::move(gradients->values);
+  LogInfo("gradients do not fit fp16: this batch is passed over, and the loss is scaled by {}", loss_scale_.value());
+  return std::vector<Buffer>{};
+}
+
+Status Stepper::RunPart(const Batch& batch, std::size_t begin, std::size_t rows, bool train, QualityTally* quality) {
+  compute_.memory().Reset();
+  const BatchView part = arrays_->batch().Slice(begin, rows, batch.offsets[begin]);
+  arrays_->Select(part);
+  const float scale = 1.0f / static_cast<float>(train_.batch_rows) * loss_scale_.value();
+  const Predictions predictions = model_->Step(compute_, {part, arrays_->views(), scale, train});
+  activation_bytes_ = std::max(activation_bytes_, compute_.memory().peak_bytes());
+  if (compute_.memory().failed()) return std::unexpected(NoRoom(rows));
+  arrays_->Keep(predictions, begin, rows, quality);
+  return {};
+}
+
+// Activations grow with the rows.
+Error Stepper::NoRoom(std::size_t rows) {
+  const std::string why = compute_.memory().failure();
+  const std::size_t needed = compute_.memory().peak_bytes();
+  (void)stream_->Wait();
+  const std::size_t there = compute_.memory().held_bytes() + stream_->free_bytes();
+  const std::size_t fitting = rows * (there >> 10) / std::max<std::size_t>(needed >> 10, 1);
+  std::string advice = "not even one row fits: a smaller model or another GPU is needed";
+  if (fitting != 0)
+    advice = fmt::format("about {} rows would fit: train.accumulate = {}, or train.recompute = true", fitting,
+                         std::max<std::size_t>((train_.batch_rows + fitting - 1) / fitting, train_.accumulate + 1));
+  return {ErrorCode::kIo, fmt::format("{}; activations of {} rows take {} MiB of which {} are there; {}", why, rows,
+                                      needed >> 20, there >> 20, advice)};
 }
 
 }  // namespace tarn::worker

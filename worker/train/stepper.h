@@ -2,36 +2,50 @@
 // no protocol, so that the training loop and a single process without servers run the same arithmetic.
 #pragma once
 
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/buffer.h"
 #include "core/quality.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
+#include "worker/train/loss_scale.h"
+#include "worker/train/step_arrays.h"
 
 namespace tarn::worker {
 
-// Not thread-safe: it keeps working memory.
+// Computes where train.device says, in the parts that train.accumulate asks for. Not thread-safe: it keeps working
+// memory, and on a GPU it belongs to the thread that made it.
 class Stepper {
  public:
-  // clip_global_norm 0: off. scale: of the summed gradient (1 / nominal batch rows, rule A3).
-  Stepper(Model* model, float scale, double clip_global_norm);
+  // Of the job it takes [train]. algorithms_file: what is known of matrix products on the GPU, from run to run; may be
+  // empty. kUnavailable, kUnsupported: there is no such GPU; the message says why, and what to do.
+  static Expected<std::unique_ptr<Stepper>> Make(const Job& job, Model* model, const std::string& algorithms_file = {});
 
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). Returns gradients in the same
-  // shape and order if `train`, else nothing. plans[t] must outlive the call.
-  std::vector<Buffer> Run(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values,
-                          bool train, QualityTally* quality);
+  // shape and order if `train`, else nothing; nothing either for a batch to be passed over, whose gradients do not fit
+  // fp16 (LossScale). plans[t] must outlive the call. kIo: the GPU's memory does not suffice; the message says for what
+  // and which part of the batch would fit. kInternal: the GPU failed.
+  Expected<std::vector<Buffer>> Run(const Batch& batch, std::span<const Plan* const> plans,
+                                    std::span<const Buffer> values, bool train, QualityTally* quality);
+
+  // The most memory for activations that a part of the last batch took.
+  std::size_t activation_bytes() const { return activation_bytes_; }
 
  private:
-  void MakeViews(std::span<const Plan* const> plans, std::span<const Buffer> values, bool train);
+  Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> stream);
+  Status RunPart(const Batch& batch, std::size_t begin, std::size_t rows, bool train, QualityTally* quality);
+  Error NoRoom(std::size_t rows);
 
+  TrainSection train_;
   Model* model_;
-  float scale_;
-  double clip_global_norm_;
-  std::vector<TableView> views_;
-  std::vector<std::vector<float>> rows_, gradients_;  // of dense tables, in natural order
-  std::vector<Buffer> out_;
+  std::unique_ptr<kernels::Stream> stream_;  // null: the CPU
+  Compute compute_;
+  LossScale loss_scale_;
+  std::unique_ptr<StepArrays> arrays_;
+  std::size_t activation_bytes_ = 0;
 };
 
 }  // namespace tarn::worker

@@ -218,7 +218,10 @@ Status Trainer::MakeTables() {
   if (!model) return std::unexpected(model.error());
   model_ = std::move(*model);
   uses_ = model_->tables();
-  stepper_ = std::make_unique<Stepper>(model_.get(), 1.0f / float(job_.train.batch_rows), job_.train.clip_global_norm);
+  const std::string& folder = options_.run_dir;
+  auto stepper = Stepper::Make(job_, model_.get(), folder.empty() ? folder : folder + "/gemm-algorithms");
+  if (!stepper) return std::unexpected(stepper.error());
+  stepper_ = std::move(*stepper);
   for (const TableUse& use : uses_) client_.CreateTable(use.spec, Now(), &outbox_);
   next_clock_ = client_.clock();
   LogInfo("worker {} starts at clock {}: {} training rows, {} tables", client_.welcome().rank, client_.clock().value,
@@ -311,13 +314,13 @@ void Trainer::ProcessFront() {
   const std::uint64_t rows_before = lease_quality_.sums().rows;
   Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
   pulls_->Read(&batch.rows);
-  std::vector<Buffer> gradients =
-      stepper_->Run(batch.prepared.batch, batch.rows.plans, batch.rows.values, train, &lease_quality_);
+  auto gradients = stepper_->Run(batch.prepared.batch, batch.rows.plans, batch.rows.values, train, &lease_quality_);
   times_.compute += compute.End();
+  if (!gradients) return FailJob(gradients.error());
   if (train) {
     loss_sum_ += lease_quality_.sums().loss_sum - loss_before;
     loss_rows_ += lease_quality_.sums().rows - rows_before;
-    FinishTrain(&batch, std::move(gradients));
+    FinishTrain(&batch, std::move(*gradients));
   }
   if (Status s = pulls_->End(&batch.rows, /*pushed=*/train); !s) FailJob(s.error());
   if (batch.prepared.last_of_lease) {
@@ -337,7 +340,7 @@ void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
                                lines, batch->rows.use);
       !s)
     return FailJob(s.error());
-  for (std::size_t t = 0; t < uses_.size(); ++t)
+  for (std::size_t t = 0; t < gradients.size(); ++t)  // none: the batch is passed over
     client_.Push(*batch->rows.plans[t], std::move(gradients[t]), batch->rows.use, Now(), &outbox_);
   position_ = batch->prepared.after;
   client_.Tick(position_, Now(), &outbox_);

@@ -15,6 +15,19 @@ std::string ErrorOf(std::string_view text, std::vector<std::string> overrides = 
   return job.error().message;
 }
 
+TEST(JobError, WhereAndHowAWorkerComputes) {
+  for (const std::string_view device : {"", "cuda", "gpu:", "gpu:x", "gpu:-1", "gpu:1000", "GPU", "cpu:0"})
+    EXPECT_EQ(ErrorOf("[train]\ndevice = \"" + std::string(device) + "\"\n"),
+              "job.toml:2: train.device: expected \"cpu\", \"gpu\" or the number of a GPU as in \"gpu:1\", found '" +
+                  std::string(device) + "'");
+  EXPECT_EQ(ErrorOf("[train]\nbatch_rows = 8\naccumulate = 8\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[train]\nbatch_rows = 8\naccumulate = 9\n"),
+            "job.toml:3: train.accumulate: 9 parts of 8 rows: expected a row each at least");
+  for (const auto& [device, number] : {std::pair{"gpu", 0}, {"gpu:0", 0}, {"gpu:999", 999}})
+    EXPECT_EQ(GpuOf({.device = device}), number);
+  EXPECT_EQ(GpuOf({}), std::nullopt);
+}
+
 TEST(JobError, UnknownNames) {
   EXPECT_EQ(ErrorOf("[job]\n\n[flet]\n"), "job.toml:3: unknown section 'flet'; the nearest known one is 'fleet'");
   EXPECT_EQ(ErrorOf("workers = 3\n"), "job.toml:1: unknown section 'workers'; the nearest known one is 'model'");

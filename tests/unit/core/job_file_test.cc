@@ -83,6 +83,9 @@ prefetch = 0
 key_caching = false
 hot_rows = 1000
 hot_score = "lru"
+device = "gpu:3"
+accumulate = 4
+recompute = true
 )");
   EXPECT_EQ(job.job, (JobSection{"try-1.x", 9223372036854775807u}));
   EXPECT_EQ(job.fleet, (FleetSection{4, 3, 7, 8, 5, 0.25, 0, 50, 3}));
@@ -105,7 +108,9 @@ hot_score = "lru"
                          10};
   EXPECT_EQ(job.data, data);
   EXPECT_EQ(job.model, (ModelSection{ModelKind::kDlrm, 16, {128, 64, 32}, {}, 2, 8, 0}));
-  EXPECT_EQ(job.train, (TrainSection{64, 3, 2, 1, Precision::kBf16, 0, false, {1000, HotScore::kLru}}));
+  EXPECT_EQ(job.train,
+            (TrainSection{64, 3, 2, 1, Precision::kBf16, 0, false, {1000, HotScore::kLru}, "gpu:3", 4, true}));
+  EXPECT_EQ(GpuOf(job.train), 3);
 }
 
 TEST(JobFile, EveryOptimizerKey) {

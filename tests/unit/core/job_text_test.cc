@@ -40,6 +40,10 @@ class RandomVisitor {
   }
   void Boolean(std::string_view, bool& out) { out = words_.Chance(0.5); }
   void Text(std::string_view, std::string& out, TextRule rule) {
+    if (rule == TextRule::kDevice) {
+      out = words_.Chance(0.5) ? "gpu" : "gpu:12";
+      return;
+    }
     constexpr std::string_view kPathBytes = "ab \"\\'#=[]é./";
     out = rule == TextRule::kName ? "n" : "";
     for (std::uint64_t i = words_.Below(12); i > 0; --i)
@@ -74,6 +78,8 @@ Job RandomJob(std::uint64_t seed) {
   job.data.dir = "/data";
   VisitModel(random, job.model);
   VisitTrain(random, job.train);
+  VisitTrainMeans(random, job.train);
+  job.train.accumulate = 1 + job.train.accumulate % job.train.batch_rows;
   for (OptimizerSpec* spec : {&job.optimizer.linear, &job.optimizer.embedding, &job.optimizer.dense}) {
     VisitOptimizer(random, *spec);
     ++spec->schedule.period_clocks;
@@ -171,6 +177,7 @@ TEST(Fingerprint, AgreesWhereNodesMustAgree) {
   elsewhere.data.dir = "/other/copy";
   elsewhere.fleet.worker_restarts += 1;
   elsewhere.fleet.lanes += 1;
+  elsewhere.train.device = "cpu";
   EXPECT_EQ(Fingerprint(elsewhere), Fingerprint(job));
   Job seed = job, rate = job, mode = job, shape = job;
   seed.job.seed ^= 1;
@@ -197,6 +204,11 @@ TEST(JobNames, BothWays) {
     ModelKind kind{};
     ASSERT_TRUE(ParseName(name, kind));
     EXPECT_EQ(Name(kind), name);
+  }
+  for (std::string_view name : {"fp32", "bf16", "tf32", "fp16"}) {
+    Precision precision{};
+    ASSERT_TRUE(ParseName(name, precision));
+    EXPECT_EQ(Name(precision), name);
   }
   for (std::string_view name : {"seen", "bounded"}) {
     OwnPushes own{};

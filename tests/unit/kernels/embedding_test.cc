@@ -96,6 +96,24 @@ TEST(EmbeddingTest, ASliceOfABatchKeepsItsOffsets) {
   EXPECT_TRUE(SameBits(whole, parts));
 }
 
+TEST(EmbeddingTest, TheBiasIsSeenByAllSamples) {
+  SplitMix random(8);
+  for (const std::size_t samples : {0, 1, 9, 1000}) {
+    const std::vector<float> rows = RandomFloats(5, random), grad_out = RandomFloats(samples, random);
+    const std::vector<float> before = RandomFloats(samples, random), grad_before = RandomFloats(5, random);
+    const std::uint32_t row = 3;
+    std::vector<float> out = before, grad_rows = grad_before;
+    BiasForward(samples, rows.data(), &row, out.data());
+    BiasBackward(samples, grad_out.data(), &row, grad_rows.data());
+    double sum = 0;
+    for (std::size_t s = 0; s < samples; ++s) {
+      ASSERT_EQ(out[s], before[s] + rows[row]);
+      sum += double(grad_out[s]);
+    }
+    for (std::size_t r = 0; r < 5; ++r) EXPECT_NEAR(grad_rows[r], grad_before[r] + (r == row ? sum : 0), 1e-5);
+  }
+}
+
 TEST(EmbeddingTest, ConcatForwardAndBackward) {
   SplitMix random(4);
   for (const std::uint32_t dim : kWidths)

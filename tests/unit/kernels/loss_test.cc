@@ -110,6 +110,35 @@ TEST(LossTest, SoftmaxLossGradientAndAccuracy) {
     }
 }
 
+TEST(LossTest, PartsOfALossAreThoseOfTheWhole) {
+  SplitMix random(6);
+  constexpr std::size_t kRows = 50;
+  constexpr std::uint32_t kClasses = 7;
+  const std::vector<float> logits = RandomFloats(kRows * kClasses, random, -9, 9);
+  const std::vector<std::uint32_t> labels = RandomIndices(kRows, kClasses, random);
+  const std::vector<float> classes(labels.begin(), labels.end());
+  std::vector<float> whole = Poisoned(logits.size()), by_row = Poisoned(logits.size());
+  std::vector<double> losses(kRows, NAN);
+  std::vector<std::uint32_t> correct(kRows, 9);
+  const SoftmaxResult expected = SoftmaxCrossEntropy(kRows, kClasses, logits.data(), labels.data(), 0.5f, whole.data());
+  SoftmaxCrossEntropyByRow(kRows, kClasses, logits.data(), classes.data(), 0.5f, by_row.data(), losses.data(),
+                           correct.data());
+  EXPECT_TRUE(SameBits(by_row, whole));
+  SoftmaxResult sum;
+  for (std::size_t i = 0; i < kRows; ++i) {
+    sum.loss += losses[i];
+    sum.correct += correct[i];
+  }
+  EXPECT_EQ(sum.loss, expected.loss);
+  EXPECT_EQ(sum.correct, expected.correct);
+
+  std::vector<float> binary(kRows), grad = Poisoned(kRows), with_loss = Poisoned(kRows);
+  for (std::size_t i = 0; i < kRows; ++i) binary[i] = float(i % 2);
+  LogisticGradient(kRows, logits.data(), binary.data(), 0.25f, grad.data());
+  LogisticLoss(kRows, logits.data(), binary.data(), 0.25f, with_loss.data());
+  EXPECT_TRUE(SameBits(grad, with_loss));
+}
+
 TEST(LossTest, SoftmaxTiesAndExtremes) {
   const std::vector<float> logits = {2, 2, 2, 1e30f, -1e30f, 0};
   const std::vector<std::uint32_t> labels = {0, 1};

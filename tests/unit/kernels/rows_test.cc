@@ -41,6 +41,26 @@ TEST(RowsTest, GatherAndScatter) {
     }
 }
 
+// What lies between the rows of the wider matrix stays.
+TEST(RowsTest, ColumnsAreCopiedAndAdded) {
+  SplitMix random(9);
+  for (const std::uint32_t columns : kWidths)
+    for (const std::size_t rows : {0, 1, 7}) {
+      const std::size_t in_stride = columns + 3, out_stride = columns + 1;
+      const std::vector<float> in = RandomFloats(rows * in_stride, random);
+      const std::vector<float> before = RandomFloats(rows * out_stride, random);
+      std::vector<float> copied = before, added = before;
+      CopyColumns(rows, columns, in.data(), in_stride, copied.data(), out_stride);
+      AddColumns(rows, columns, in.data(), in_stride, added.data(), out_stride);
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t c = 0; c < out_stride; ++c) {
+          const float was = before[r * out_stride + c], given = in[r * in_stride + c];
+          ASSERT_EQ(copied[r * out_stride + c], c < columns ? given : was);
+          ASSERT_EQ(added[r * out_stride + c], c < columns ? was + given : was);
+        }
+    }
+}
+
 TEST(RowsTest, EncodedGatherEqualsGatherThenEncode) {
   SplitMix random(2);
   for (const auto codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8})

@@ -18,6 +18,7 @@ struct Variant {
   std::uint32_t fields, dense_columns, classes;
   bool weighted;
   std::uint32_t cross_rank = 0;
+  bool recompute = false;
 };
 
 class ModelGradients : public ::testing::TestWithParam<Variant> {
@@ -33,6 +34,7 @@ class ModelGradients : public ::testing::TestWithParam<Variant> {
     job.model.hidden = {6, 5};
     job.model.bottom = {6};
     job.model.cross_rank = s.cross_rank;
+    job.train.recompute = s.recompute;
     auto made = MakeModel(job, {s.fields, s.dense_columns, s.classes});
     ASSERT_TRUE(made.has_value()) << made.error().message;
     model_ = std::move(*made);
@@ -72,14 +74,17 @@ class ModelGradients : public ::testing::TestWithParam<Variant> {
                         values_[t].size() / model_->tables()[t].spec.dim});
   }
 
-  double Loss() {
+  Quality Step(float scale, bool train) {
     QualityTally tally;
-    model_->Step({&batch_, views_, 1.0f, false}, &tally);
-    return tally.Take().loss_sum;
+    compute_.memory().Reset();
+    Tally(model_->Step(compute_, {BatchView::Of(batch_), views_, scale, train}), batch_.labels, &tally);
+    return tally.Take();
   }
+  double Loss() { return Step(1.0f, false).loss_sum; }
 
   SplitMix rng_{42};
   std::unique_ptr<Model> model_;
+  Compute compute_;
   Batch batch_;
   std::vector<std::uint32_t> index_;
   std::vector<std::vector<float>> values_, gradients_;
@@ -87,9 +92,7 @@ class ModelGradients : public ::testing::TestWithParam<Variant> {
 };
 
 TEST_P(ModelGradients, MatchFiniteDifferences) {
-  QualityTally tally;
-  model_->Step({&batch_, views_, 1.0f, true}, &tally);
-  EXPECT_EQ(tally.Take().rows, kRows);
+  EXPECT_EQ(Step(1.0f, true).rows, kRows);
   std::size_t kinks = 0, checked = 0;
   for (std::size_t t = 0; t < values_.size(); ++t) {
     for (std::size_t i = 0; i < values_[t].size(); ++i) {
@@ -116,18 +119,16 @@ TEST_P(ModelGradients, MatchFiniteDifferences) {
 }
 
 TEST_P(ModelGradients, ScaleWithTheStepsScale) {
-  QualityTally tally;
-  model_->Step({&batch_, views_, 1.0f, true}, &tally);
+  Step(1.0f, true);
   const auto full = gradients_;
   for (auto& g : gradients_) std::fill(g.begin(), g.end(), 0.0f);
-  model_->Step({&batch_, views_, 0.25f, true}, &tally);
+  Step(0.25f, true);
   for (std::size_t t = 0; t < full.size(); ++t)
     for (std::size_t i = 0; i < full[t].size(); ++i) EXPECT_NEAR(gradients_[t][i], 0.25f * full[t][i], 1e-5);
 }
 
 TEST_P(ModelGradients, EvaluationLeavesThemAlone) {
-  QualityTally tally;
-  model_->Step({&batch_, views_, 1.0f, false}, &tally);
+  Step(1.0f, false);
   for (const auto& g : gradients_)
     for (float v : g) EXPECT_EQ(v, 0.0f);
 }
@@ -139,11 +140,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Variant{ModelKind::kFm, 0, 0, 2, true}, Variant{ModelKind::kWideDeep, 3, 0, 2, false},
                       Variant{ModelKind::kDeepFm, 3, 0, 2, false}, Variant{ModelKind::kDlrm, 3, 4, 2, false},
                       Variant{ModelKind::kDcnV2, 3, 0, 2, false}, Variant{ModelKind::kDcnV2, 2, 4, 2, false},
-                      Variant{ModelKind::kDcnV2, 2, 4, 2, false, 3}, Variant{ModelKind::kMlp, 0, 6, 4, false}),
+                      Variant{ModelKind::kDcnV2, 2, 4, 2, false, 3}, Variant{ModelKind::kMlp, 0, 6, 4, false},
+                      Variant{ModelKind::kDeepFm, 3, 0, 2, false, 0, true},
+                      Variant{ModelKind::kDlrm, 3, 4, 2, false, 0, true},
+                      Variant{ModelKind::kDcnV2, 2, 4, 2, false, 3, true},
+                      Variant{ModelKind::kMlp, 0, 6, 4, false, 0, true}),
     [](const auto& test) {
       return std::string(Name(test.param.kind)) + (test.param.weighted ? "_weighted" : "") +
              (test.param.cross_rank != 0 ? "_low_rank" : "") + (test.param.dense_columns != 0 ? "_dense" : "") +
-             (test.param.fields == 0 ? "_ragged" : "");
+             (test.param.fields == 0 ? "_ragged" : "") + (test.param.recompute ? "_recompute" : "");
     });
 
 // What a model cannot use is refused with the key to change.

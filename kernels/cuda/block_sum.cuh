@@ -1,0 +1,21 @@
+// The sum of what the threads of a block have, in one shape.
+#pragma once
+
+#include "kernels/cuda/grid.cuh"
+
+namespace tarn::kernels::cuda {
+
+// Halves are added to halves. Called by all of a block of kBlock threads, once for a type; all get it.
+template <typename T>
+__device__ T SumOfBlock(T value) {
+  __shared__ T values[kBlock];
+  values[threadIdx.x] = value;
+  for (unsigned half = kBlock / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) values[threadIdx.x] += values[threadIdx.x + half];
+  }
+  __syncthreads();
+  return values[0];
+}
+
+}  // namespace tarn::kernels::cuda

@@ -1,0 +1,133 @@
+// Steps of every model over random rows, for the tests of the stepper.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/hash.h"
+#include "core/position.h"
+#include "worker/train/stepper.h"
+
+namespace tarn::worker {
+
+struct StepShape {
+  ModelKind kind;
+  std::uint32_t fields, dense_columns, classes;
+  bool weighted = false;
+  std::uint32_t cross_rank = 0;
+};
+
+inline const StepShape kStepShapes[] = {{ModelKind::kLogisticRegression, 3, 0, 2},
+                                        {ModelKind::kLogisticRegression, 0, 0, 2, true},
+                                        {ModelKind::kFm, 3, 0, 2},
+                                        {ModelKind::kFm, 0, 0, 2, true},
+                                        {ModelKind::kWideDeep, 3, 0, 2},
+                                        {ModelKind::kDeepFm, 5, 0, 2},
+                                        {ModelKind::kDlrm, 3, 4, 2},
+                                        {ModelKind::kDcnV2, 3, 0, 2},
+                                        {ModelKind::kDcnV2, 2, 4, 2, false, 3},
+                                        {ModelKind::kMlp, 0, 6, 4}};
+
+inline std::string NameOf(const StepShape& shape) {
+  return std::string(Name(shape.kind)) + (shape.weighted ? "_weighted" : "") +
+         (shape.cross_rank != 0 ? "_low_rank" : "");
+}
+
+struct StepResult {
+  std::vector<std::vector<float>> gradients;  // by table; none: the batch was passed over
+  Quality quality;
+  std::size_t activation_bytes = 0;
+};
+
+// A model with a stepper under the keys of [train], and batches for it. Cases with the same shape, seed and rows have
+// the same batch and the same parameters, whatever the keys.
+class StepCase {
+ public:
+  StepCase(const StepShape& shape, TrainSection train, std::size_t batch_rows) : shape_(shape) {
+    job_.train = std::move(train);
+    job_.train.batch_rows = static_cast<std::uint32_t>(batch_rows);
+    job_.model.kind = shape.kind;
+    job_.model.embedding_dim = 4;
+    job_.model.hidden = {16, 5};
+    job_.model.bottom = {6};
+    job_.model.cross_rank = shape.cross_rank;
+    auto model = MakeModel(job_, {shape.fields, shape.dense_columns, shape.classes});
+    TARN_CHECK(model.has_value(), "the shapes fit their models");
+    model_ = std::move(*model);
+  }
+
+  // Where it computes; a GPU may not be there.
+  Status MakeStepper() {
+    auto stepper = Stepper::Make(job_, model_.get());
+    if (!stepper) return std::unexpected(stepper.error());
+    stepper_ = std::move(*stepper);
+    return {};
+  }
+
+  // A step over so many random rows, with parameters within +-reach.
+  StepResult Run(std::size_t rows, std::uint64_t seed, bool train = true, double reach = 0.5) {
+    SplitMix random(seed);
+    MakeBatch(rows, random);
+    std::vector<Plan> plans(model_->tables().size());
+    std::vector<const Plan*> pointers;
+    std::vector<Buffer> values;
+    for (std::size_t t = 0; t < plans.size(); ++t) {
+      MakePlan(t, &plans[t]);
+      pointers.push_back(&plans[t]);
+      values.push_back(Buffer::Allocate(plans[t].keys.size() * plans[t].dim * sizeof(float)));
+      for (float& v : values[t].as_mutable<float>()) v = float((random.Unit() * 2 - 1) * reach);
+    }
+    QualityTally tally;
+    auto gradients = stepper_->Run(batch_, pointers, values, train, &tally);
+    EXPECT_TRUE(gradients.has_value()) << gradients.error().message;
+    StepResult result{.quality = tally.Take(), .activation_bytes = stepper_->activation_bytes()};
+    for (const Buffer& buffer : *gradients)
+      result.gradients.emplace_back(buffer.as<float>().begin(), buffer.as<float>().end());
+    return result;
+  }
+
+ private:
+  static constexpr std::uint32_t kKeys = 40;
+
+  void MakeBatch(std::size_t rows, SplitMix& random) {
+    batch_.Clear();
+    batch_.rows = rows;
+    batch_.fields = shape_.fields;
+    batch_.dense_columns = shape_.dense_columns;
+    for (std::size_t r = 0; r < rows; ++r) {
+      batch_.labels.push_back(float(random.Below(shape_.classes)));
+      for (std::uint32_t d = 0; d < shape_.dense_columns; ++d) batch_.dense.push_back(float(random.Unit() * 2 - 1));
+      const bool has_keys = shape_.kind != ModelKind::kMlp;
+      const std::size_t keys = shape_.fields != 0 ? shape_.fields : (has_keys ? random.Below(6) : 0);
+      for (std::size_t k = 0; k < keys; ++k) {
+        batch_.keys.push_back(1 + random.Below(kKeys));
+        if (shape_.weighted) batch_.weights.push_back(float(random.Unit() + 0.5));
+      }
+      batch_.offsets.push_back(std::uint32_t(batch_.keys.size()));
+    }
+  }
+
+  void MakePlan(std::size_t t, Plan* plan) {
+    TableUse use = model_->tables()[t];
+    use.spec.id = TableId(static_cast<std::uint32_t>(t));
+    std::vector<Key> keys = batch_.keys;
+    if (use.rows == RowsNeeded::kBatchKeysAndBias) keys.push_back(kBiasKey);
+    if (use.rows == RowsNeeded::kAll) {
+      keys.resize(use.spec.rows);
+      for (Key i = 0; i < keys.size(); ++i) keys[i] = i;
+    }
+    Planner(2).Make(use.spec.id, use.spec.dim, Positioner(use.spec, TableSalt(1, use.spec.name)), keys, plan);
+  }
+
+  StepShape shape_;
+  Job job_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Stepper> stepper_;
+  Batch batch_;
+};
+
+}  // namespace tarn::worker

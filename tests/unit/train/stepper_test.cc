@@ -1,0 +1,137 @@
+// Shows that a step in parts gives the whole batch's gradients, that recomputation changes no bit, that both take less
+// memory, and what is said of a GPU that is not there and of gradients that do not fit fp16.
+#include "worker/train/stepper.h"
+
+#include <cmath>
+
+#include "tests/unit/train/step_cases.h"
+
+namespace tarn::worker {
+namespace {
+
+constexpr std::size_t kRows = 300;
+
+StepResult RunOnce(const StepShape& shape, const TrainSection& train, std::size_t batch_rows = kRows,
+                   std::size_t rows = kRows, bool training = true) {
+  StepCase step(shape, train, batch_rows);
+  const Status made = step.MakeStepper();
+  EXPECT_TRUE(made.has_value());
+  return step.Run(rows, 7, training);
+}
+
+void ExpectNear(const StepResult& actual, const StepResult& expected) {
+  ASSERT_EQ(actual.gradients.size(), expected.gradients.size());
+  for (std::size_t t = 0; t < expected.gradients.size(); ++t) {
+    ASSERT_EQ(actual.gradients[t].size(), expected.gradients[t].size());
+    for (std::size_t i = 0; i < expected.gradients[t].size(); ++i)
+      ASSERT_NEAR(actual.gradients[t][i], expected.gradients[t][i], 1e-6) << "table " << t << ", element " << i;
+  }
+  EXPECT_EQ(actual.quality.rows, expected.quality.rows);
+  EXPECT_NEAR(actual.quality.loss_sum, expected.quality.loss_sum, 1e-6 * expected.quality.loss_sum);
+}
+
+class StepperTest : public ::testing::TestWithParam<StepShape> {};
+
+TEST_P(StepperTest, PartsAddUpToTheBatch) {
+  const StepResult whole = RunOnce(GetParam(), {});
+  EXPECT_EQ(whole.quality.rows, kRows);
+  double norm = 0;
+  for (const auto& gradients : whole.gradients)
+    for (float g : gradients) norm += double(g) * double(g);
+  EXPECT_GT(norm, 1e-4);
+  for (const std::uint32_t parts : {2u, 7u, 300u}) ExpectNear(RunOnce(GetParam(), {.accumulate = parts}), whole);
+}
+
+// The last batch of a set, and the larger ones of an evaluation.
+TEST_P(StepperTest, PartsOfABatchThatIsNotTheJobs) {
+  for (const std::size_t rows : {std::size_t{1}, std::size_t{64}, std::size_t{700}})
+    ExpectNear(RunOnce(GetParam(), {.accumulate = 4}, kRows, rows), RunOnce(GetParam(), {}, kRows, rows));
+}
+
+TEST_P(StepperTest, RecomputationChangesNoBit) {
+  for (const std::uint32_t parts : {1u, 3u}) {
+    const StepResult kept = RunOnce(GetParam(), {.accumulate = parts});
+    const StepResult again = RunOnce(GetParam(), {.accumulate = parts, .recompute = true});
+    EXPECT_EQ(again.gradients, kept.gradients);
+    EXPECT_EQ(again.quality.loss_sum, kept.quality.loss_sum);
+  }
+}
+
+TEST_P(StepperTest, PartsTakeLessMemory) {
+  constexpr std::size_t kMany = 8'000;  // rows, beside which weights are small
+  const std::size_t whole = RunOnce(GetParam(), {}, kMany, kMany).activation_bytes;
+  const std::size_t quarter = RunOnce(GetParam(), {.accumulate = 4}, kMany, kMany).activation_bytes;
+  EXPECT_LT(quarter, whole * 27 / 100);
+}
+
+TEST_P(StepperTest, ClippingIsOfTheWholeBatch) {
+  const StepResult free = RunOnce(GetParam(), {});
+  const StepResult clipped = RunOnce(GetParam(), {.clip_global_norm = 0.01, .accumulate = 3});
+  double norm = 0;
+  for (const auto& gradients : clipped.gradients)
+    for (float g : gradients) norm += double(g) * double(g);
+  EXPECT_NEAR(std::sqrt(norm), 0.01, 1e-6);
+  const float ratio = clipped.gradients[0][0] / free.gradients[0][0];
+  EXPECT_LT(ratio, 1.0f);
+}
+
+TEST_P(StepperTest, EvaluationHasNoGradients) {
+  const StepResult trained = RunOnce(GetParam(), {.accumulate = 3}),
+                   evaluated = RunOnce(GetParam(), {.accumulate = 3}, kRows, kRows, false);
+  EXPECT_TRUE(evaluated.gradients.empty());
+  EXPECT_EQ(evaluated.quality.loss_sum, trained.quality.loss_sum);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StepperTest, ::testing::ValuesIn(kStepShapes),
+                         [](const auto& test) { return NameOf(test.param); });
+
+TEST(StepperMemoryTest, RecomputationTakesLess) {
+  const StepShape dlrm{ModelKind::kDlrm, 3, 4, 2}, dcn{ModelKind::kDcnV2, 3, 0, 2};
+  for (const StepShape& shape : {dlrm, dcn})
+    EXPECT_LT(RunOnce(shape, {.recompute = true}, 8'000, 8'000).activation_bytes,
+              RunOnce(shape, {}, 8'000, 8'000).activation_bytes)
+        << NameOf(shape);
+}
+
+TEST(StepperDeviceTest, AGpuThatIsNotThereIsAnErrorThatSaysWhatToDo) {
+  StepCase step({ModelKind::kFm, 3, 0, 2}, {.device = "gpu:999"}, kRows);
+  const Status made = step.MakeStepper();
+  ASSERT_FALSE(made.has_value());
+  const std::string& message = made.error().message;
+  EXPECT_NE(message.find("train.device = \"gpu:999\": "), std::string::npos) << message;
+  EXPECT_NE(message.find("train.device = \"cpu\""), std::string::npos) << message;
+}
+
+TEST(LossScaleTest, HalvesAtOnceAndDoublesAfterManyBatches) {
+  LossScale scale(Precision::kFp16);
+  EXPECT_EQ(scale.value(), 65'536.0f);
+  EXPECT_FALSE(scale.Settle(false));
+  EXPECT_EQ(scale.value(), 32'768.0f);
+  for (std::uint32_t i = 0; i < LossScale::kGrowsAfter - 1; ++i) EXPECT_TRUE(scale.Settle(true));
+  EXPECT_EQ(scale.value(), 32'768.0f);
+  EXPECT_TRUE(scale.Settle(true));
+  EXPECT_EQ(scale.value(), 65'536.0f);
+}
+
+// What no scale mends is for the servers to see, as it is in fp32.
+TEST(LossScaleTest, StaysWithinItsBounds) {
+  LossScale small(Precision::kFp16);
+  for (int i = 0; i < 16; ++i) EXPECT_FALSE(small.Settle(false));
+  EXPECT_EQ(small.value(), 1.0f);
+  EXPECT_TRUE(small.Settle(false));
+  EXPECT_EQ(small.value(), 1.0f);
+  LossScale large(Precision::kFp16);
+  for (std::uint32_t i = 0; i < 20 * LossScale::kGrowsAfter; ++i) EXPECT_TRUE(large.Settle(true));
+  EXPECT_EQ(large.value(), LossScale::kMax);
+}
+
+TEST(LossScaleTest, OtherPrecisionsHaveNone) {
+  for (const Precision precision : {Precision::kFp32, Precision::kTf32, Precision::kBf16}) {
+    LossScale scale(precision);
+    EXPECT_TRUE(scale.Settle(false));
+    EXPECT_EQ(scale.value(), 1.0f);
+  }
+}
+
+}  // namespace
+}  // namespace tarn::worker

@@ -1,0 +1,42 @@
+// The factor of the loss under fp16, found while training (Micikevicius et al., ICLR 2018, arXiv:1710.03740): as large
+// as gradients allow, so that small ones do not vanish.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/precision.h"
+
+namespace tarn::worker {
+
+class LossScale {
+ public:
+  static constexpr float kFirst = 65'536, kMax = 16'777'216;
+  static constexpr std::uint32_t kGrowsAfter = 2'000;  // batches
+
+  // Of another precision than fp16 it is 1 and stays so.
+  explicit LossScale(Precision precision) : on_(precision == Precision::kFp16), value_(on_ ? kFirst : 1.0f) {}
+
+  float value() const { return value_; }
+
+  // After a batch with this scale. Whether its gradients may be used: not if they overflowed and a smaller scale may
+  // help; at 1 they are what they are.
+  bool Settle(bool finite) {
+    if (!on_) return true;
+    if (finite) {
+      if (++finite_batches_ < kGrowsAfter) return true;
+      value_ = std::min(2 * value_, kMax);
+    }
+    finite_batches_ = 0;
+    if (finite || value_ == 1.0f) return true;
+    value_ /= 2;
+    return false;
+  }
+
+ private:
+  bool on_;
+  float value_;
+  std::uint32_t finite_batches_ = 0;  // since the scale changed
+};
+
+}  // namespace tarn::worker
