@@ -95,12 +95,13 @@ void WriteEvaluation(JsonWriter* json, const Job& job, const Progress& progress)
   }
 }
 
-void WriteStages(JsonWriter* json, const Progress& progress) {
-  constexpr std::string_view kPrefix = "stage.", kSuffix = "_seconds";
-  json->Key("stages").BeginObject();
+// Counters PREFIXNAME_seconds of all workers as an object of NAMEs.
+void WriteSeconds(JsonWriter* json, std::string_view key, std::string_view prefix, const Progress& progress) {
+  constexpr std::string_view kSuffix = "_seconds";
+  json->Key(key).BeginObject();
   for (const auto& [name, value] : progress.counters) {
-    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) continue;
-    json->Member(name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()), value);
+    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
+    json->Member(name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size()), value);
   }
   json->EndObject();
 }
@@ -239,7 +240,8 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
   json.Member("train_rows", progress.rows[0]).Member("valid_rows", progress.rows[1]);
   json.Member("test_rows", progress.rows[2]);
   WriteEpochs(&json, progress);
-  WriteStages(&json, progress);
+  WriteSeconds(&json, "stages", "stage.", progress);
+  WriteSeconds(&json, "cpu", "cpu.", progress);  // of the workers' training threads
   json.Member("checkpoint", progress.last_checkpoint).Member("best_checkpoint", progress.best_checkpoint);
   json.EndObject();
   return json.text() + "\n";

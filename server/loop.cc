@@ -94,6 +94,7 @@ class ShardLoop {
       }
       TARN_RETURN_IF_ERROR(Turn());
     }
+    if (metrics_) WriteMetrics(Now());  // the last line is of the whole run
     const Shutdown& reason = shard_->stop_reason();
     LogInfo("shard {}: stopped: {} {}", shard_id_.value, ErrorName(reason.code), reason.reason);
     if (reason.code == ErrorCode::kOk) return {};

@@ -2,7 +2,9 @@
 //
 //   read, plan, compute   one thread, batches of several sizes, alone and while another core is busy with the same
 //   the state machines    RunFleet with a meter: a worker and its shards in one thread, rows and optimizers as the
-//   job's transport             net::ZmqTransport to an echo in another process, over loopback
+//                         job's
+//   the transport         net::ZmqTransport to an echo in another process, over sockets on loopback: machines of a
+//                         fleet share no memory
 #pragma once
 
 #include "bench/scale_model/costs.h"

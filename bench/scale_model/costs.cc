@@ -12,8 +12,8 @@ namespace tarn::scale {
 namespace {
 
 constexpr const char* kNames[kWorks] = {
-    "read",  "plan",   "compute", "ask",        "take_reply", "push", "take_ack", "tick",    "take_tick_ack", "park",
-    "serve", "gather", "apply",   "shard_tick", "close",      "send", "receive",  "io_send", "io_receive"};
+    "read", "plan",  "compute", "ask",   "take_reply", "push",  "take_ack", "tick",    "take_tick_ack", "settle",
+    "park", "serve", "gather",  "apply", "shard_tick", "close", "send",     "receive", "io_send",       "io_receive"};
 constexpr double kFarOff = 3;  // times the line
 constexpr int kRounds = 6;
 

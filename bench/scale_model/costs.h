@@ -18,13 +18,14 @@ enum class Work : std::uint8_t {
   kRead,     // reader's thread
   kPlan,     // the same
   kCompute,  // forward, backward
-  // worker::Client, a message and its rows; third: shards of the fleet (it looks at all lanes in every step).
+  // worker::Client, a message and its rows; third: shards of the fleet (a step looks at all lanes).
   kAsk,
   kTakeReply,
   kPush,
   kTakeAck,
   kTick,
   kTakeTickAck,
+  kSettle,  // a turn of its loop, behind the messages of the turn
   // server::Shard, a message and its rows.
   kPark,    // a pull comes
   kServe,   // its answer is made

@@ -56,6 +56,14 @@ struct Extent {
   Extent AsBytes() const { return {.copies = copies, .rows = bytes, .dense = 0, .bytes = bytes, .part = part}; }
 };
 
+// That of a worker which takes it; kCount: none.
+Work WorkOfAnswer(const Body& body) {
+  if (std::holds_alternative<PullReply>(body)) return Work::kTakeReply;
+  if (std::holds_alternative<PushAck>(body)) return Work::kTakeAck;
+  if (std::holds_alternative<TickAck>(body)) return Work::kTakeTickAck;
+  return Work::kCount;
+}
+
 struct Arrived {
   Peer from;
   Message message;
@@ -84,6 +92,7 @@ class FleetModel {
     double out_wire_ns = 0, in_wire_ns = 0;  // that the link was busy
     std::deque<Arrived> inbox;
     std::size_t turn_left = 0;
+    double turn_copies = 0;  // messages of shards that this turn has heard so far
     bool busy = false, reading = false, wants_turn = false, may_compute = true, was_ready = false;
     std::vector<std::pair<Outgoing, Extent>> unsent;
     double unsent_bytes = 0;
@@ -129,6 +138,9 @@ class FleetModel {
   void Deliver(Node* node, Arrived arrived);
   void Pump(Node* node);
   void HandleMessage(Node* node);
+  // What a message costs besides CostIn; its answers go to `out`.
+  double HearWorker(Node* node, Arrived arrived, Outbox* out);
+  double HearShard(Node* node, Arrived arrived, Outbox* out);
   void Compute(Node* node);
   void TakeTurn(Node* node);
   // Ends a step: its messages leave once `ns` of the node's main thread have passed, and if `flush`.
@@ -138,7 +150,9 @@ class FleetModel {
   void Read(Node* node);
   void OnClosed(Node* node, Clock clock);
   void OnServed(Node* node);
-  void MeasureIn(Node* node, const Body& body, const Extent& extent, const Outbox& out);
+  void MeasureWorker(Work work, const Extent& extent);
+  void MeasureSettle(const Outbox& out);
+  void MeasureShard(const Node& node, const Body& body, const Extent& extent);
   void OnBatch();
   Busy BusyOf(const Node& node) const;
   FleetResult Summarize();
@@ -304,9 +318,7 @@ double FleetModel::CostIn(const Node& node, const Arrived& arrived) const {
   const Body& body = arrived.message.body;
   double ns = CostOf(node, Work::kReceive, arrived.extent.AsBytes());
   const auto add = [&](Work work) { ns += CostOf(node, work, arrived.extent); };
-  if (std::holds_alternative<PullReply>(body)) add(Work::kTakeReply);
-  if (std::holds_alternative<PushAck>(body)) add(Work::kTakeAck);
-  if (std::holds_alternative<TickAck>(body)) add(Work::kTakeTickAck);
+  if (const Work work = WorkOfAnswer(body); work != Work::kCount) add(work);
   if (std::holds_alternative<Pull>(body)) add(Work::kPark);
   if (std::holds_alternative<Tick>(body)) add(Work::kShardTick);
   if (const auto* push = std::get_if<Push>(&body)) {
@@ -350,26 +362,31 @@ void FleetModel::OnServed(Node* node) {
   meter_->Add(Work::kServe, {amount, meter_->Lap()});
 }
 
-void FleetModel::MeasureIn(Node* node, const Body& body, const Extent& extent, const Outbox& out) {
-  Sample sample{{.messages = 1, .rows = extent.rows, .dense = extent.dense}, meter_->Lap()};
-  if (!begun_ || node->observed) return;
-  if (!node->is_worker) {
-    if (std::holds_alternative<Pull>(body)) meter_->Add(Work::kPark, sample);
-    if (std::holds_alternative<Tick>(body)) meter_->Add(Work::kShardTick, sample);
-    if (std::holds_alternative<Push>(body)) {
-      const bool aggregated = workload_->tables().front().spec.consistency.apply == ApplyMode::kAggregated;
-      meter_->Add(aggregated ? Work::kGather : Work::kApply, sample);
-    }
-    return;
+void FleetModel::MeasureShard(const Node& node, const Body& body, const Extent& extent) {
+  const Sample sample{{.messages = 1, .rows = extent.rows, .dense = extent.dense}, meter_->Lap()};
+  if (!begun_ || node.observed) return;
+  if (std::holds_alternative<Pull>(body)) meter_->Add(Work::kPark, sample);
+  if (std::holds_alternative<Tick>(body)) meter_->Add(Work::kShardTick, sample);
+  if (std::holds_alternative<Push>(body)) {
+    const bool aggregated = workload_->tables().front().spec.consistency.apply == ApplyMode::kAggregated;
+    meter_->Add(aggregated ? Work::kGather : Work::kApply, sample);
   }
-  sample.amount.third = options_.servers;
-  if (out.empty()) {
-    if (std::holds_alternative<PullReply>(body)) meter_->Add(Work::kTakeReply, sample);
-    if (std::holds_alternative<PushAck>(body)) meter_->Add(Work::kTakeAck, sample);
-    if (std::holds_alternative<TickAck>(body)) meter_->Add(Work::kTakeTickAck, sample);
-  } else if (std::ranges::all_of(out, [](const Outgoing& o) { return std::holds_alternative<Tick>(o.message.body); })) {
-    meter_->Add(Work::kTick, {{.messages = double(out.size())}, sample.ns});
-  }
+}
+
+void FleetModel::MeasureWorker(Work work, const Extent& extent) {
+  const Amount amount{1, extent.rows, extent.dense, double(options_.servers)};
+  const Sample sample{amount, meter_->Lap()};
+  if (begun_ && work != Work::kCount) meter_->Add(work, sample);
+}
+
+// With ticks to send it is the cost of these.
+void FleetModel::MeasureSettle(const Outbox& out) {
+  const double ns = meter_->Lap();
+  if (!begun_) return;
+  if (out.empty())
+    meter_->Add(Work::kSettle, {{.messages = 1, .third = double(options_.servers)}, ns});
+  else if (std::ranges::all_of(out, [](const Outgoing& o) { return std::holds_alternative<Tick>(o.message.body); }))
+    meter_->Add(Work::kTick, {{.messages = double(out.size())}, ns});
 }
 
 void FleetModel::SetUp() {
@@ -499,32 +516,48 @@ void FleetModel::HandleMessage(Node* node) {
   Arrived arrived = std::move(node->inbox.front());
   node->inbox.pop_front();
   --node->turn_left;
-  const bool from_scheduler = arrived.from == kSchedulerPeer;
-  double ns = from_scheduler || !begun_ ? 0 : CostIn(*node, arrived);
-  if (const auto* push = std::get_if<Push>(&arrived.message.body); push != nullptr && !node->is_worker) {
+  double ns = arrived.from == kSchedulerPeer || !begun_ ? 0 : CostIn(*node, arrived);
+  Outbox out;
+  const Extent extent = arrived.extent;
+  ns += node->is_worker ? HearWorker(node, std::move(arrived), &out) : HearShard(node, std::move(arrived), &out);
+  EndStep(node, &out, ns, &extent, node->turn_left == 0);
+}
+
+double FleetModel::HearShard(Node* node, Arrived arrived, Outbox* out) {
+  if (const auto* push = std::get_if<Push>(&arrived.message.body)) {
     Contributions& c = node->buckets[push->clock];
     c.count += std::max(double(push->keys.sections.size()), arrived.extent.copies) * arrived.extent.part;
     c.sparse_rows += arrived.extent.rows * arrived.extent.part;
     c.dense_rows += arrived.extent.dense * arrived.extent.part;
   }
-  Outbox out;
   node->extra_ns = 0;
   node->observed = false;
-  node->out = &out;
+  node->out = out;
   if (meter_ != nullptr) meter_->Begin();
   const Body body = meter_ != nullptr ? arrived.message.body : Body{};
-  if (node->is_worker)
-    node->trainer->OnMessage(arrived.from, std::move(arrived.message), NowUs(), &out);
-  else
-    node->shard->OnMessage(arrived.from, std::move(arrived.message), NowUs(), &out);
-  if (meter_ != nullptr) MeasureIn(node, body, arrived.extent, out);
-  ns += node->extra_ns;
-  if (node->is_worker && node->turn_left == 0) node->trainer->Turn(NowUs(), &out);
-  if (!begun_ && node->is_worker && !node->was_ready && node->trainer->ready()) {
+  node->shard->OnMessage(arrived.from, std::move(arrived.message), NowUs(), out);
+  if (meter_ != nullptr) MeasureShard(*node, body, arrived.extent);
+  return node->extra_ns;
+}
+
+// The client settles once a turn; a turn that stands for more messages than one may have, as often as their turns.
+double FleetModel::HearWorker(Node* node, Arrived arrived, Outbox* out) {
+  if (arrived.from != kSchedulerPeer) node->turn_copies += arrived.extent.copies;
+  const Work work = WorkOfAnswer(arrived.message.body);
+  if (meter_ != nullptr) meter_->Begin();
+  node->trainer->Hear(arrived.from, std::move(arrived.message), NowUs());
+  if (meter_ != nullptr) MeasureWorker(work, arrived.extent);
+  if (node->turn_left > 0) return 0;
+  if (meter_ != nullptr) meter_->Begin();
+  node->trainer->Settle(NowUs(), out);
+  if (meter_ != nullptr) MeasureSettle(*out);
+  const double turns = std::ceil(std::exchange(node->turn_copies, 0) / double(kTurnMessages));
+  node->trainer->Turn(NowUs(), out);
+  if (!begun_ && !node->was_ready && node->trainer->ready()) {
     node->was_ready = true;
     ++ready_;
   }
-  EndStep(node, &out, ns, &arrived.extent, node->turn_left == 0);
+  return begun_ ? CostOf(*node, Work::kSettle, {.copies = turns}) : 0;
 }
 
 void FleetModel::TakeTurn(Node* node) {

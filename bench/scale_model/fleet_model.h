@@ -10,6 +10,8 @@
 //   - `bundle` servers may be simulated as one shard: a message to it stands for one to each server that holds one of
 //     its rows. The worker and its link pay for all of them, each server for its part. It is as slow as its slowest,
 //     and of dense tables it has the part of its fullest.
+//   - A worker's client hears the messages of a turn and settles behind them, as the real loop. A turn of a bundle's
+//     messages counts as many turns as the real fleet would at least need for them.
 //   - A machine is one node, unless `cores` says how many cores all nodes share.
 #pragma once
 

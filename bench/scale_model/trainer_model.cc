@@ -14,8 +14,8 @@ constexpr std::uint32_t kLeasesAhead = 2;  // as Trainer
 TrainerModel::TrainerModel(TrainerModelOptions options, Workload* workload, Meter* meter)
     : options_(std::move(options)), workload_(workload), meter_(meter), client_(options_.client) {}
 
-void TrainerModel::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  client_.OnMessage(from, std::move(message), now, out);
+void TrainerModel::Settle(TimeUs now, Outbox* out) {
+  client_.Settle(now, out);
   TakeEvents(now, out);
 }
 

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "bench/scale_model/meter.h"
@@ -27,7 +28,9 @@ class TrainerModel {
   TrainerModel(TrainerModelOptions options, Workload* workload, Meter* meter);
 
   void Start(TimeUs now, Outbox* out) { client_.Start(now, out); }
-  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  // As a turn of the loop: Hear for each of its messages, Settle behind them.
+  void Hear(Peer from, Message message, TimeUs now) { client_.Hear(from, std::move(message), now); }
+  void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   // Has its tables, and waits for Begin.
   bool ready() const {

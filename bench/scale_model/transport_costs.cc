@@ -16,6 +16,8 @@ namespace {
 
 constexpr double kMessageBytes = 216;  // as FleetModel counts a message of one section
 constexpr std::size_t kEndpointBytes = 256;
+// Both ends are on one host here, those of the fleets to be predicted are not.
+constexpr net::ZmqTransportOptions kSockets = {.shm = false};
 
 double CpuNs(clockid_t clock) {
   timespec t{};
@@ -26,7 +28,7 @@ double CpuNs(clockid_t clock) {
 // Answers each pull with as many rows of one value as it has keys, each push with an acknowledgement; never ends.
 void Echo(int to_parent) {
   net::ZmqContext context;
-  net::ZmqTransport transport(&context, {});
+  net::ZmqTransport transport(&context, kSockets);
   const auto endpoint = transport.Bind("tcp://127.0.0.1:*");
   bench::Require(endpoint.has_value(), "the echo cannot listen");
   std::string text = *endpoint;
@@ -56,7 +58,7 @@ void Echo(int to_parent) {
 
 class Ends {
  public:
-  explicit Ends(const std::string& endpoint) : transport_(&context_, {}) {
+  explicit Ends(const std::string& endpoint) : transport_(&context_, kSockets) {
     bench::Require(transport_.Connect(ShardPeer(ShardId(0)), endpoint).has_value(), "the echo cannot be reached");
   }
 

@@ -1,4 +1,4 @@
-// The costs of a message in net::ZmqTransport over loopback. Internal to calibrate.
+// The costs of a message in net::ZmqTransport over sockets on loopback, without shared memory. Internal to calibrate.
 #pragma once
 
 #include "bench/scale_model/costs.h"

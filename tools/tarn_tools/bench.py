@@ -53,6 +53,13 @@ BENCHES = {
             ("torch_peer", ["--only", "gloo_small", "rpc_small"], False),
         ],
     ),
+    "servers": (
+        "random rows of a large table on two servers beside the same on one, over tcp and shared memory",
+        [
+            ("push_pull", ["--only", "sparse", "--transport", "tcp", "--transport", "shm", "--servers", "1"], True),
+            ("push_pull", ["--only", "sparse", "--transport", "tcp", "--transport", "shm", "--servers", "2"], True),
+        ],
+    ),
 }
 
 DESCRIPTION = """\
@@ -111,7 +118,7 @@ def parse_arguments(argv):
         parser.error(f"--batch {options.batch}: different keys of {options.rows} rows, at most --rows")
     options.names = options.names or list(BENCHES)
     chosen = {program for name in options.names for program, _, _ in BENCHES[name][1]}
-    most, program = min((BATCH_MAX[program], program) for program in chosen & BATCH_MAX.keys())
+    most, program = min(((BATCH_MAX[program], program) for program in chosen & BATCH_MAX.keys()), default=(options.batch, ""))
     if options.batch > most:
         parser.error(f"--batch {options.batch}: {program} takes {most} at most")
     options.out = options.out or ROOT / "runs" / time.strftime("bench-%Y%m%d-%H%M%S")

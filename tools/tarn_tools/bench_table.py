@@ -19,6 +19,7 @@ COLUMNS = {
     "torch, gloo": ["gloo.{T}.{WIRE}"],
     "torch, RPC": ["torch_rpc.{T}.{OP}"],
 }
+SERVERS = "servers"  # the bench
 COLOURS = ["#2f6bd8", "#d9762b", "#23947a", "#8a55c8", "#c23f77", "#7c8494", "#4c9f38", "#b8860b", "#506070",
            "#a05a2c", "#1f9fb4"]
 WIDTH, LEFT, RIGHT, BAR, GAP, HEAD = 900, 250, 120, 14, 16, 46
@@ -101,7 +102,28 @@ def comparison(values, units, names):
     return table(["figure", "tarn", *(f"/ {title}" for title in titles)], rows)
 
 
+def of_servers(figures):
+    """The figures of the bench "servers", which has each name twice, and the others."""
+    parts = [], []
+    for figure in figures:
+        parts[figure["bench"] != SERVERS].append(figure)
+    return parts
+
+
+def servers_comparison(figures):
+    """A row a figure: on one server, on two, and the ratio of the pairs; "" without figures."""
+    by_count = {count: by_name([f for f in figures if f.get("settings", {}).get("servers") == count]) for count in (1, 2)}
+    one, units, _ = by_count[1]
+    two = by_count[2][0]
+    rows = []
+    for name in (name for name in one if name in two):
+        sides = [median_and_spread(list(values[name].values()), units[name]) for values in (one, two)]
+        rows.append([name, *sides, spread(ratios(two[name], one[name]))])
+    return table(["figure", "1 server", "2 servers", "2 servers / 1"], rows) if rows else ""
+
+
 def document(where, figures):
+    pairs, figures = of_servers(figures)
     values, units, skipped = by_name(figures)
     parts = ["# Data plane\n", "\n".join(f"- {what}: {value}" for what, value in where) + "\n"]
     parts.append(
@@ -113,10 +135,13 @@ def document(where, figures):
         names = [name for name in ours if name.split(".")[2].startswith(group)]
         if names:
             parts.append(comparison(values, units, names))
+    both = servers_comparison(pairs)
+    if both:
+        parts += ["Two servers beside one; they and the worker share the cores:\n", both]
     others = [name for name in values if not name.startswith("tarn.")]
     rows = [[name, median_and_spread(list(values[name].values()), units[name])] for name in sorted(others)]
-    parts.append("Limits and peers:\n")
-    parts.append(table(["figure", "value"], rows))
+    if rows:
+        parts += ["Limits and peers:\n", table(["figure", "value"], rows)]
     if skipped:
         parts.append("Skipped:\n")
         parts.append("\n".join(f"- {name}: {why}" for name, why in sorted(skipped.items())) + "\n")
@@ -133,8 +158,9 @@ def bar(y, title, value, unit, longest, colour):
 
 
 def picture(figures):
-    """An SVG: one group of bars for each figure of tarn, each group with a scale of its own."""
-    values, units, _ = by_name(figures)
+    """An SVG: one group of bars for each figure of tarn but those of the bench "servers", each group with a scale of its
+    own."""
+    values, units, _ = by_name(of_servers(figures)[1])
     parts, y = [], HEAD
     for name in (name for name in values if name.startswith("tarn.")):
         group = [("tarn", name), *beside(name, values)]

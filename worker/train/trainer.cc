@@ -1,6 +1,7 @@
 #include "worker/train/trainer.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 
@@ -15,6 +16,13 @@ constexpr TimeUs kMetricsPeriodUs = 500'000;
 constexpr TimeUs kFailurePeriodUs = 1'000'000;
 // Leases asked for at a time: one in work, one ahead.
 constexpr std::uint32_t kLeasesAhead = 2;
+
+// Of the calling thread.
+double CpuSeconds() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return double(used.tv_sec) + 1e-9 * double(used.tv_nsec);
+}
 
 }  // namespace
 
@@ -312,10 +320,12 @@ void Trainer::ProcessFront() {
   const bool train = batch.prepared.lease.purpose == LeasePurpose::kTrain;
   const double loss_before = lease_quality_.sums().loss_sum;
   const std::uint64_t rows_before = lease_quality_.sums().rows;
+  const double cpu_before = CpuSeconds();
   Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
   pulls_->Read(&batch.rows);
   auto gradients = stepper_->Run(batch.prepared.batch, batch.rows.plans, batch.rows.values, train, &lease_quality_);
   times_.compute += compute.End();
+  compute_cpu_seconds_ += CpuSeconds() - cpu_before;
   if (!gradients) return FailJob(gradients.error());
   if (train) {
     loss_sum_ += lease_quality_.sums().loss_sum - loss_before;
@@ -334,6 +344,7 @@ void Trainer::ProcessFront() {
 }
 
 void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
+  const double cpu_before = CpuSeconds();
   Span push(&trace_, "push", kComputeTrack);
   const std::uint64_t lines = batch->prepared.lines;
   if (Status s = record_.Batch(client_.welcome().incarnation, batch->prepared.lease, batch->prepared.after.rows - lines,
@@ -347,6 +358,7 @@ void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
   samples_ += batch->prepared.batch.rows;
   ++batches_;
   times_.push += push.End();
+  push_cpu_seconds_ += CpuSeconds() - cpu_before;
 }
 
 void Trainer::AskForWork() {
@@ -385,6 +397,9 @@ void Trainer::ReportMetrics() {
       {"loss_rows", double(loss_rows_)},
       {"hot_rows", double(pulls_->hot_looked_for())},
       {"hot_hits", double(pulls_->hot_found())},
+      {"cpu.compute_seconds", compute_cpu_seconds_},
+      {"cpu.push_seconds", push_cpu_seconds_},
+      {"cpu.loop_seconds", CpuSeconds()},
   };
   metrics.insert(metrics.end(), of_training);
   const BatchSource::Seconds reader = source_->seconds();

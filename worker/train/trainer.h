@@ -113,6 +113,7 @@ class Trainer {
   std::uint64_t samples_ = 0, batches_ = 0, loss_rows_ = 0;
   double loss_sum_ = 0;  // over the training rows seen, of the predictions before each update
   StageTimes times_;
+  double compute_cpu_seconds_ = 0, push_cpu_seconds_ = 0;  // parts of the CPU time of this thread
   TimeUs next_metrics_ = 0;
   std::stop_source stop_loading_;
   std::future<Status> loading_;  // its destructor waits for it

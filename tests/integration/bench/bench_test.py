@@ -292,6 +292,17 @@ class BenchTest(unittest.TestCase):
         self.assertTrue(svg.tag.endswith("svg"))
         self.assertGreater(len(svg.findall("{*}rect")), 3 * len({line["name"] for line in ours}))
 
+    def test_tool_measures_two_servers_beside_one(self):
+        out = self.folder / "out"
+        done = self.run_program(TOOL, "servers", "--repetitions", "2", "--out", out, "--bin-dir", BIN, *TINY)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+        self.assertEqual({line["name"] for line in lines}, names(["tarn.tcp", "tarn.shm"], SPARSE))
+        self.assertEqual([line["settings"]["servers"] for line in lines].count(2), 2 * 2 * len(SPARSE))
+        table = (out / "table.md").read_text()
+        self.assertIn("| figure | 1 server | 2 servers | 2 servers / 1 |", table)
+        self.assertNotIn("Limits and peers", table)
+
     def test_tool_fails_with_a_program_that_fails(self):
         programs = self.stand_ins(push_pull="exit 1\n")
         self.assert_tool_fails(programs, f"{programs / 'push_pull'} failed with exit code 1")
@@ -340,6 +351,17 @@ class TableTest(unittest.TestCase):
         self.assertIn("| tarn.ipc.sparse_pull | 1M rows/s |  |", text)
         self.assertIn("- redis.tcp.mget: not there", text)
         self.assertIsNone(re.search(r"/ Redis", text))
+
+    def test_servers_are_compared_in_pairs_and_apart_from_the_other_benches(self):
+        def figure(bench_name, servers, repetition, value):
+            return {"bench": bench_name, "repetition": repetition, "name": "tarn.shm.sparse_pull", "value": value,
+                    "unit": "rows/s", "settings": {"servers": servers}}
+
+        figures = [figure("sparse", 1, 0, 7e6), figure("servers", 1, 0, 2e6), figure("servers", 2, 0, 3e6),
+                   figure("servers", 2, 1, 8e6), figure("servers", 1, 1, 4e6)]
+        text = bench_table.document([("commit", "abc")], figures)
+        self.assertIn("| tarn.shm.sparse_pull | 7M rows/s |", text)
+        self.assertIn("| tarn.shm.sparse_pull | 3M (2M to 4M) rows/s | 5.5M (3M to 8M) rows/s | 1.75 (1.50 to 2.00) |", text)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,17 @@ TEST_F(ScaleModel, CostsOfAServerAreItsBusyTime) {
   EXPECT_NEAR(result.server_busy, 3e6 / (kBatchNs + 3e6), 1e-3);
 }
 
+// Answers that come while it is at work make one turn.
+TEST_F(ScaleModel, AWorkerSettlesOnceATurnNotOnceAMessage) {
+  constexpr double kSettleNs = 1e6;
+  const FleetResult without = RunIt(Fleet(1, 64));
+  costs_[Work::kSettle].message_ns = kSettleNs;
+  const FleetResult with = RunIt(Fleet(1, 64));
+  const double settles = (with.clock_seconds - without.clock_seconds) / (kSettleNs * 1e-9);
+  EXPECT_GE(settles, 1);
+  EXPECT_LT(settles, without.messages_per_clock / 2 / 4);  // half of them come to the worker
+}
+
 TEST_F(ScaleModel, TheSameSeedGivesTheSameTimes) {
   FleetOptions options = Fleet(8, 4);
   options.network = {};

@@ -18,7 +18,11 @@ Progress SomeProgress() {
   p.seconds = 5;
   p.train_seconds = 4;
   p.staleness = {6, 0, 2};
-  p.counters = {{"pull_bytes", 100}, {"push_bytes", 50}, {"stage.read_seconds", 1.5}, {"server.pulls", 3}};
+  p.counters = {{"pull_bytes", 100},
+                {"push_bytes", 50},
+                {"stage.read_seconds", 1.5},
+                {"cpu.loop_seconds", 2.5},
+                {"server.pulls", 3}};
   EpochResult first, second;
   first.train.log_loss = 0.6;
   first.valid = Scores{.rows = 10, .log_loss = 0.5, .auc = 0.7};
@@ -81,7 +85,8 @@ TEST(Summary, HasAllThatReadersExpect) {
   EXPECT_EQ(json["staleness_max"], 2);
   EXPECT_EQ(json["staleness_histogram"].dump(), "[[0,6],[2,2]]");
   EXPECT_EQ(json["parameters_hash"], "0000000000000abc");
-  EXPECT_EQ(json["stages"]["read"], 1.5);
+  EXPECT_EQ(json["stages"].dump(), R"({"read":1.5})");
+  EXPECT_EQ(json["cpu"].dump(), R"({"loop":2.5})");
   EXPECT_EQ(json["epochs"][1]["valid"]["logloss"], 0.8);
 }
 
