@@ -45,25 +45,22 @@ SchedulerState Scheduler::Impl::Capture() const {
 }
 
 void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
-  if (!durable() || stopped_) return;
-  if (stop_) {
-    const bool over = stop_->code == ErrorCode::kOk && (stop_phase_ == "done" || kept_by_checkpoint_);
-    if (!over || std::exchange(written_, 0) == 0) return;
-    if (Status removed = store_->RemoveState(); !removed) {
-      Warn(removed.error().message);
-      return;
-    }
-    RemoveOutdated();
-    return;
-  }
+  if (!durable() || stopped_ || state_is_over_) return;
+  // Also in the step that stops: shards may hear of a view that came before the end.
   const std::uint64_t revision = RevisionHash();
   if (revision != written_) {
     if (Status status = store_->WriteState(Capture()); !status) {
       out->erase(out->begin() + static_cast<std::ptrdiff_t>(sent), out->end());
-      Fail(status.error().code, "the scheduler's state: " + status.error().message, now, out);
-      return;
+      const std::string why = "the scheduler's state: " + status.error().message;
+      return stop_ ? Warn(why) : Fail(status.error().code, why, now, out);
     }
     written_ = revision;
+  }
+  if (stop_) {
+    const bool over = stop_->code == ErrorCode::kOk && (stop_phase_ == "done" || kept_by_checkpoint_);
+    if (!over) return;
+    state_is_over_ = true;
+    if (Status removed = store_->RemoveState(); !removed) return Warn(removed.error().message);
   }
   RemoveOutdated();
 }

@@ -157,6 +157,7 @@ class Scheduler::Impl {
   bool best_wanted_ = false;         // by a state: the best checkpoint is not whole
   bool kept_by_checkpoint_ = false;  // the run is stopped, and nothing is lost without its logs
   std::uint64_t written_ = 0;        // RevisionHash of the state on disk
+  bool state_is_over_ = false;       // it is no state of a run that goes on any more
   Totals totals_;
 
   Phase phase_ = Phase::kWaiting;

@@ -236,7 +236,7 @@ MUTANTS = [
     ("row-asked-for-before-a-push-kept", "worker/client_cache.cc",
      "    if (table_->sees_own_pushes && section.sequence < table_->pushed[section.partition.value]) continue;\n", ""),
     ("row-in-the-place-of-another", "worker/row_cache.cc", "  set.keys[way] = key;\n", "  if (here) set.keys[way] = key;\n"),
-    ("found-rows-in-the-wrong-places", "worker/client_cache.cc",
+    ("found-rows-in-the-wrong-places", "worker/plan.cc",
      "    ++part.runs.back().count;\n    part.keys.push_back(plan.keys[place]);",
      "    ++part.runs.back().count;\n    part.keys.push_back(plan.keys[place == 7 ? 6 : place]);"),
     ("pushes-held-back-over-a-cut", "worker/client.cc",

@@ -139,6 +139,34 @@ TEST(State, IsWrittenBeforeItIsTold) {
   EXPECT_FALSE(fleet.store.state.has_value()) << "the run is over";
 }
 
+// Messages that come together: one changes the view, one has it sent, and one ends the run.
+TEST(State, TheLastViewIsWrittenAlsoIfTheRunEndsWithIt) {
+  FakeFleet fleet(LogJob(1, 2));
+  fleet.rows[0] = 300;
+  fleet.AddAll();
+  for (auto& worker : fleet.workers) fleet.Work(*worker);
+  fleet.Pass(0.6);
+  const ViewVersion before = fleet.scheduler.view().version;
+  const auto hear = [&](Peer from, const Sender& sender, Body body) {
+    Message message;
+    message.job = Fingerprint(fleet.job);
+    message.sender = sender;
+    message.body = std::move(body);
+    fleet.scheduler.Hear(from, std::move(message), fleet.now);
+  };
+  const FakeShard& shard = *fleet.shards[0];
+  const FakeWorker& leaver = *fleet.workers[0];
+  const Sender of_shard{Role::kShard, 0, shard.incarnation};
+  hear(leaver.peer, {Role::kWorker, leaver.rank.value, leaver.incarnation}, Leave{});
+  hear(shard.peer, of_shard, Heartbeat{.view = before});
+  hear(shard.peer, of_shard, Shutdown{ErrorCode::kIo, "the disk is gone"});
+  Outbox out;
+  fleet.scheduler.Settle(fleet.now, &out);
+  ASSERT_TRUE(fleet.scheduler.stopping());
+  EXPECT_GT(fleet.scheduler.view().version, before);
+  EXPECT_EQ(fleet.store.state->version, fleet.scheduler.view().version);
+}
+
 TEST(State, WhatCannotBeWrittenIsNotTold) {
   FakeFleet fleet(LogJob(1, 1));
   fleet.rows[0] = 300;
