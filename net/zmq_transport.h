@@ -36,8 +36,8 @@ struct ZmqTransportOptions {
   // With processes of this host and this user, other than the scheduler, by shared memory (net/shm_peers.h).
   bool shm = true;
   std::uint32_t lanes = 1;  // SetLanes
-  // Large payloads from shared memory stay where they lie, and are good only until the next Receive: for a worker,
-  // whose client copies rows out as they come. Whoever keeps one is stopped (TARN_CHECK).
+  // Large payloads from shared memory stay where they lie, and are good only until the next Receive: for whoever copies
+  // rows out as they come (Buffer::lent tells). Whoever keeps one is stopped (TARN_CHECK).
   bool lend_payloads = false;
   std::size_t shm_ring_bytes = limits::kShmRingBytes;  // of each direction; a power of two, 64 KiB at least
 };

@@ -74,7 +74,7 @@ class ShardLoop {
         memory_(memory),
         trimmer_(trimmer),
         stop_(*stop),
-        transport_(context, {.insecure = options.insecure, .shm = options.shm}),
+        transport_(context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
         store_([this] { transport_.Wake(); }),
         blobs_([this] { transport_.Wake(); }) {
     if (options.run_dir.empty()) return;

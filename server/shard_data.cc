@@ -22,12 +22,27 @@ Pull PullOf(const PushPull& both) {
 
 void Shard::Impl::OnData(Peer from, Message message) {
   if (!joined_ || Paused()) return;
+  if (!IsAppliedAtOnce(message)) TakeOver(&message);
   DecodeParts(&message);
   if (rows_->tier() != nullptr) {
     TendTier();
     if (stopped_ || Waits(from, message)) return;
   }
   Handle(from, std::move(message));
+}
+
+// Whether nothing of the message is kept: then its rows may be taken from where they lie, in memory shared with its
+// worker.
+bool Shard::Impl::IsAppliedAtOnce(const Message& message) const {
+  const auto* push = std::get_if<Push>(&message.body);
+  if (push == nullptr || logging_ || rows_->tier() != nullptr) return false;
+  const TableSpec* table = rows_->FindTable(push->table);
+  return table != nullptr && table->consistency.apply == ApplyMode::kImmediate;
+}
+
+void Shard::Impl::TakeOver(Message* message) {
+  for (Buffer* payload : {&message->keys, &message->values})
+    if (payload->lent()) *payload = Buffer::Copy(payload->data(), payload->size());
 }
 
 // Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat; what waits in the gate

@@ -186,6 +186,8 @@ class Shard::Impl {
   Expected<const Cohort::Member*> CheckSender(const Message& message) const;
   void Refuse(Peer to, const Body& body, const Error& error);
   // Once more does nothing.
+  bool IsAppliedAtOnce(const Message& message) const;
+  static void TakeOver(Message* message);
   void DecodeParts(Message* message);
   void PutKeys(Message* message);
   void PutValues(Message* message);

@@ -278,11 +278,11 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
       OnSchedulerTold(message);
     }
     if (p.shard) {
-      p.shard->OnMessage(from, message, NowOf(p), out);
+      OverMemory(message, [&](Message m) { p.shard->OnMessage(from, std::move(m), NowOf(p), out); });
       CheckRefused(p, message, *out, from);
     }
     if (p.worker) {
-      HearOverMemory(p.worker.get(), from, message);
+      OverMemory(message, [&](Message m) { p.worker->Hear(from, std::move(m), events_.now()); });
       OnWorkerTold(p, message);
     }
     if (!p.shard) SettleSoon(to, p, out);
@@ -290,13 +290,17 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
 }
 
 // Half of the payloads are lent, as those are that lie in shared memory, and taken back at once.
-void Fleet::HearOverMemory(SimWorker* worker, Peer from, const Message& message) {
-  if (message.values.empty() || turn_rng_.Chance(0.5)) return worker->Hear(from, message, events_.now());
-  const auto owner = std::make_shared<Buffer>(Buffer::Copy(message.values.data(), message.values.size()));
+void Fleet::OverMemory(const Message& message, const std::function<void(Message)>& hand_over) {
+  if (turn_rng_.Chance(0.5)) return hand_over(message);
   Message lent = message;
-  lent.values = Buffer::Lend(owner->data(), owner->size(), owner);
-  worker->Hear(from, std::move(lent), events_.now());
-  std::memset(owner->data(), kSpoilt, owner->size());
+  std::vector<std::shared_ptr<Buffer>> owners;
+  for (Buffer* payload : {&lent.keys, &lent.values}) {
+    if (payload->empty()) continue;
+    const auto& owner = owners.emplace_back(std::make_shared<Buffer>(Buffer::Copy(payload->data(), payload->size())));
+    *payload = Buffer::Lend(owner->data(), owner->size(), owner);
+  }
+  hand_over(std::move(lent));
+  for (const auto& owner : owners) std::memset(owner->data(), kSpoilt, owner->size());
 }
 
 // As a loop does that may have received several messages at once.

@@ -109,7 +109,7 @@ class Fleet {
   bool Excused(const Shutdown& reason) const;  // the job could not but fail
 
   void Restart(ProcessId id, std::uint32_t rank);
-  void HearOverMemory(SimWorker* worker, Peer from, const Message& message);
+  void OverMemory(const Message& message, const std::function<void(Message)>& hand_over);
   void SettleSoon(ProcessId id, Process& p, Outbox* out);
   void CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from);
   void Deliver(ProcessId to, Peer from, Message message);
