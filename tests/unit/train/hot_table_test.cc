@@ -332,7 +332,7 @@ TEST(HotTable, WhatWasHotOnceDoesNotStayForEver) {
   EXPECT_EQ(missing, 0u) << "there is room for 128";
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // which ends a program that asks for so much
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end a program that asks for so much
 TEST(HotTable, MoreThanThereIsSaysSo) {
   const auto place = MakeHostPlace();
   TableSpec spec;
