@@ -347,6 +347,7 @@ TEST(HotTable, MoreThanThereIsSaysSo) {
 #endif
 
 TEST(HotTableDeathTest, MisuseIsRefused) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   Scene scene(Ssp(8));
   Scene::InFlight& first = scene.Look(Keys(0, 10), 1);
   Scene::InFlight& second = scene.Look(Keys(0, 20), 2);

@@ -195,6 +195,7 @@ TEST(PullStage, OwnPushesTakeRowsOutIfTheJobSaysSo) {
 }
 
 TEST(PullStage, ABatchBehindAFailedPullIsNeverComputed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   Scene scene;
   scene.Start();
   scene.At(1);
