@@ -270,4 +270,15 @@ TableSpec DenseTable(std::string name, std::uint32_t dim, std::uint64_t rows) {
   return spec;
 }
 
+std::map<std::pair<TableId, Key>, float> AppliedSums(const FakeFleet& fleet) {
+  std::map<std::pair<TableId, Key>, float> sums;
+  for (const FakeShard& shard : fleet.shards)
+    for (const Applied& applied : shard.applied) {
+      const std::size_t dim = applied.values.size() / applied.keys.size();
+      for (std::size_t i = 0; i < applied.keys.size(); ++i)
+        sums[{applied.table, applied.keys[i]}] += applied.values[i * dim];
+    }
+  return sums;
+}
+
 }  // namespace tarn::worker

@@ -131,4 +131,7 @@ std::vector<Kind> BodiesOf(const std::vector<Message>& messages) {
   return out;
 }
 
+// Everything that shards applied, by table and key, summed: of each row its first value.
+std::map<std::pair<TableId, Key>, float> AppliedSums(const FakeFleet& fleet);
+
 }  // namespace tarn::worker
