@@ -14,6 +14,7 @@
 
 #include "core/job.h"
 #include "core/position.h"
+#include "kernels/subnormals.h"
 #include "server/row_store.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
@@ -221,6 +222,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "single_process: {}\n", job.error().message);
     return 2;
   }
+  const kernels::SubnormalsAreZero fast;
   if (const Status status = Run(*job); !status) {
     fmt::print(stderr, "single_process: {}\n", ToString(status.error()));
     return 1;

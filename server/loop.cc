@@ -16,6 +16,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/metrics.h"
+#include "kernels/subnormals.h"
 #include "net/advertise.h"
 #include "net/zmq_transport.h"
 #include "server/exhaustion.h"
@@ -325,6 +326,7 @@ Status Server::Run() {
   for (std::uint32_t index = 0; index < options_.shards; ++index) {
     threads.emplace_back([&, index] {
       pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());
+      const kernels::SubnormalsAreZero fast;
       Status status;
       const Status memory =
           CatchExhaustion([&] { status = ShardLoop(options_, index, &context, &meter, &trimmer, &stop_).Run(); });

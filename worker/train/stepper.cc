@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/log.h"
+#include "kernels/subnormals.h"
 
 namespace tarn::worker {
 namespace {
@@ -47,6 +48,7 @@ Stepper::Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> 
 
 Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const Plan* const> plans,
                                            std::span<const Buffer> values, bool train, QualityTally* quality) {
+  const kernels::SubnormalsAreZero fast;
   activation_bytes_ = 0;
   TARN_RETURN_IF_ERROR(arrays_->Bring({&batch, plans, values, train}));
   const std::size_t part = train_.accumulate == 1 ? batch.rows : PartRows(train_);
