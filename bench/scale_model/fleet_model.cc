@@ -9,15 +9,14 @@
 #include <cstdio>
 #include <deque>
 #include <map>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "bench/scale_model/machine.h"
+#include "bench/scale_model/message_costs.h"
 #include "bench/scale_model/trainer_model.h"
 #include "core/hash.h"
 #include "core/limits.h"
-#include "core/position.h"
 #include "scheduler/scheduler.h"
 #include "server/memory_checkpoint_store.h"
 #include "server/shard.h"
@@ -28,8 +27,6 @@ namespace {
 // As the loops of server/ and worker/train/.
 constexpr std::size_t kTurnMessages = 256;
 constexpr double kFlushBytes = 128 << 10;
-// Of a message besides keys and values: its header, ZeroMQ's and TCP's framing.
-constexpr double kMessageBytes = 200, kSectionBytes = 16;
 constexpr Ns kSchedulerTurnNs = 100'000;
 constexpr Ns kTimerNs = 50'000'000;  // how often timers are looked at
 constexpr std::uint64_t kSplitBatches = 8;
@@ -45,24 +42,6 @@ class NoStore : public scheduler::SchedulerStore {
   Status WriteManifest(const std::string&, const Manifest&) override { return {}; }
   void RemoveCheckpoint(const std::string&) override {}
 };
-
-// What a message stands for in the real fleet.
-struct Extent {
-  double copies = 1;           // messages
-  double rows = 0, dense = 0;  // of all of them, as costs count them
-  double bytes = 0;
-  double part = 1;  // of all this at the server of a bundle that has the most
-  // For costs that go by bytes.
-  Extent AsBytes() const { return {.copies = copies, .rows = bytes, .dense = 0, .bytes = bytes, .part = part}; }
-};
-
-// That of a worker which takes it; kCount: none.
-Work WorkOfAnswer(const Body& body) {
-  if (std::holds_alternative<PullReply>(body)) return Work::kTakeReply;
-  if (std::holds_alternative<PushAck>(body)) return Work::kTakeAck;
-  if (std::holds_alternative<TickAck>(body)) return Work::kTakeTickAck;
-  return Work::kCount;
-}
 
 struct Arrived {
   Peer from;
@@ -123,13 +102,6 @@ class FleetModel {
     return to == kSchedulerPeer ? 0 : static_cast<std::uint32_t>(to.value - ShardPeer(ShardId(0)).value);
   }
 
-  void CountDenseParts(const Job& job);
-  // shard: that the message comes from or goes to. asked: of the message that this one answers.
-  Extent ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const;
-  double CostIn(const Node& node, const Arrived& arrived) const;
-  double CostOut(const Node& node, const Message& message, const Extent& extent) const;
-  double CostOf(const Node& node, Work work, const Extent& extent) const;
-
   void TimerOf(Node* node);
   void SchedulerTimer();
   void ToScheduler(Peer from, Message message);
@@ -160,6 +132,7 @@ class FleetModel {
 
   FleetOptions options_;
   const Costs& costs_;
+  const MessageCosts message_costs_;
   Workload* workload_;
   Meter* meter_;
   std::uint32_t shards_;
@@ -174,7 +147,6 @@ class FleetModel {
   std::uint64_t batches_ = 0;
   double began_ns_ = 0, ended_ns_ = 0;
   std::vector<Busy> at_begin_;
-  std::vector<double> dense_parts_;  // by shard
   double messages_ = 0, ticks_ = 0, bytes_ = 0;
   bool scheduler_settles_ = false;
   double scheduler_seconds_ = 0, scheduler_messages_ = 0;  // of this machine's time
@@ -185,11 +157,11 @@ FleetModel::FleetModel(const Job& job, const FleetOptions& options, const Costs&
                        Meter* meter)
     : options_(options),
       costs_(costs),
+      message_costs_(job, options, costs, workload),
       workload_(workload),
       meter_(meter),
       shards_(options.servers / options.bundle),
       shared_host_(&events_, options.cores, costs.busy_slowdown) {
-  CountDenseParts(job);
   MakeNodes(job);
 }
 
@@ -257,87 +229,6 @@ double FleetModel::Slow(const Node& node) const {
   SplitMix random(HashCombine(HashCombine(options_.seed, PeerOf(node).value), period));
   const double share = node.is_worker ? s.share : 1 - std::pow(1 - s.share, options_.bundle);
   return random.Unit() < share ? s.times_slower : 1;
-}
-
-// Of the rows of dense tables that a bundle holds, the share of the server that holds the most.
-void FleetModel::CountDenseParts(const Job& job) {
-  std::vector<double> by_server(options_.servers);
-  for (const worker::TableUse& use : workload_->tables()) {
-    const Positioner positioner(use.spec, TableSalt(job.job.seed, use.spec.name));
-    for (Key key = 0; use.spec.kind == TableKind::kDense && key < use.spec.rows; ++key)
-      ++by_server[std::size_t(static_cast<unsigned __int128>(positioner(key)) * options_.servers >> 64)];
-  }
-  for (std::uint32_t shard = 0; shard < shards_; ++shard) {
-    const auto begin = by_server.begin() + std::ptrdiff_t(shard * options_.bundle);
-    const auto end = begin + std::ptrdiff_t(options_.bundle);
-    const double sum = std::accumulate(begin, end, 0.0);
-    dense_parts_.push_back(sum > 0 ? *std::max_element(begin, end) / sum : 1);
-  }
-}
-
-Extent FleetModel::ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const {
-  Extent extent;
-  const double servers = options_.bundle;
-  TableId table;
-  double rows = 0, sections = 0;
-  bool keys = false, values = false;
-  if (const auto* pull = std::get_if<Pull>(&message.body)) {
-    table = pull->table, rows = pull->keys.count, sections = double(pull->keys.sections.size());
-    keys = pull->keys.codec == KeyCodec::kRaw;
-  } else if (const auto* push = std::get_if<Push>(&message.body)) {
-    table = push->table, rows = push->keys.count, sections = double(push->keys.sections.size());
-    keys = push->keys.codec == KeyCodec::kRaw, values = true;
-  } else if (const auto* reply = std::get_if<PullReply>(&message.body)) {
-    table = reply->table, rows = reply->count, values = true;
-  }
-  if (rows > 0) {
-    extent.copies = servers * (1 - std::pow(1 - 1 / servers, rows));
-    extent.part = workload_->dense(table) ? dense_parts_[shard] : 1 / servers;
-    (workload_->dense(table) ? extent.dense : extent.rows) = workload_->WorkRows(table, rows);
-    extent.bytes = (keys ? sizeof(Key) * rows : 0) + (values ? 4.0 * workload_->wire_dim(table) * rows : 0);
-  } else if (std::holds_alternative<PushAck>(message.body) && asked != nullptr) {
-    extent.copies = asked->copies, extent.part = asked->part;
-    sections = double(std::get<PushAck>(message.body).sections.size());
-  } else {
-    extent.copies = servers, extent.part = 1 / servers;
-    const bool tick = std::holds_alternative<Tick>(message.body) || std::holds_alternative<TickAck>(message.body);
-    if (tick && options_.free_ticks) return {.copies = 0};
-  }
-  extent.bytes += extent.copies * kMessageBytes + std::max(sections, extent.copies) * kSectionBytes;
-  return extent;
-}
-
-double FleetModel::CostOf(const Node& node, Work work, const Extent& extent) const {
-  if (options_.free) return 0;
-  const double part = node.is_worker ? 1 : extent.part;
-  const double third = node.is_worker ? extent.copies * options_.servers : 0;
-  return costs_[work]({part * extent.copies, part * extent.rows, part * extent.dense, third});
-}
-
-double FleetModel::CostIn(const Node& node, const Arrived& arrived) const {
-  const Body& body = arrived.message.body;
-  double ns = CostOf(node, Work::kReceive, arrived.extent.AsBytes());
-  const auto add = [&](Work work) { ns += CostOf(node, work, arrived.extent); };
-  if (const Work work = WorkOfAnswer(body); work != Work::kCount) add(work);
-  if (std::holds_alternative<Pull>(body)) add(Work::kPark);
-  if (std::holds_alternative<Tick>(body)) add(Work::kShardTick);
-  if (const auto* push = std::get_if<Push>(&body)) {
-    for (const worker::TableUse& use : workload_->tables())
-      if (use.spec.id == push->table)
-        add(use.spec.consistency.apply == ApplyMode::kAggregated ? Work::kGather : Work::kApply);
-  }
-  return ns;
-}
-
-double FleetModel::CostOut(const Node& node, const Message& message, const Extent& extent) const {
-  const Body& body = message.body;
-  double ns = CostOf(node, Work::kSend, extent.AsBytes());
-  const auto add = [&](Work work) { ns += CostOf(node, work, extent); };
-  if (std::holds_alternative<Pull>(body)) add(Work::kAsk);
-  if (std::holds_alternative<Push>(body)) add(Work::kPush);
-  if (std::holds_alternative<Tick>(body)) add(Work::kTick);
-  if (std::holds_alternative<PullReply>(body)) add(Work::kServe);
-  return ns;
 }
 
 void FleetModel::OnClosed(Node* node, Clock clock) {
@@ -452,7 +343,7 @@ void FleetModel::TimerOf(Node* node) {
   } else if (now >= node->shard->NextTimer()) {
     node->shard->OnTimer(now, &out);
   }
-  for (Outgoing& o : out) Send(node, std::move(o), ExtentOf(o.message, ShardOf(*node, o.to), nullptr));
+  for (Outgoing& o : out) Send(node, std::move(o), message_costs_.ExtentOf(o.message, ShardOf(*node, o.to), nullptr));
   events_.At(events_.now() + kTimerNs, [this, node] { TimerOf(node); });
 }
 
@@ -516,7 +407,9 @@ void FleetModel::HandleMessage(Node* node) {
   Arrived arrived = std::move(node->inbox.front());
   node->inbox.pop_front();
   --node->turn_left;
-  double ns = arrived.from == kSchedulerPeer || !begun_ ? 0 : CostIn(*node, arrived);
+  double ns = arrived.from == kSchedulerPeer || !begun_
+                  ? 0
+                  : message_costs_.In(node->is_worker, arrived.message.body, arrived.extent);
   Outbox out;
   const Extent extent = arrived.extent;
   ns += node->is_worker ? HearWorker(node, std::move(arrived), &out) : HearShard(node, std::move(arrived), &out);
@@ -557,7 +450,7 @@ double FleetModel::HearWorker(Node* node, Arrived arrived, Outbox* out) {
     node->was_ready = true;
     ++ready_;
   }
-  return begun_ ? CostOf(*node, Work::kSettle, {.copies = turns}) : 0;
+  return begun_ ? message_costs_.Of(node->is_worker, Work::kSettle, {.copies = turns}) : 0;
 }
 
 void FleetModel::TakeTurn(Node* node) {
@@ -584,8 +477,8 @@ void FleetModel::Compute(Node* node) {
 
 void FleetModel::EndStep(Node* node, Outbox* out, double ns, const Extent* asked, bool flush) {
   for (Outgoing& o : *out) {
-    const Extent extent = ExtentOf(o.message, ShardOf(*node, o.to), asked);
-    if (begun_ && o.to != kSchedulerPeer) ns += CostOut(*node, o.message, extent);
+    const Extent extent = message_costs_.ExtentOf(o.message, ShardOf(*node, o.to), asked);
+    if (begun_ && o.to != kSchedulerPeer) ns += message_costs_.Out(node->is_worker, o.message.body, extent);
     node->unsent_bytes += extent.bytes * extent.part;
     node->unsent.emplace_back(std::move(o), extent);
   }
@@ -640,8 +533,8 @@ void FleetModel::Send(Node* from, Outgoing outgoing, const Extent& extent) {
     if (std::holds_alternative<Tick>(body) || std::holds_alternative<TickAck>(body)) ticks_ += extent.copies;
   }
   auto arrived = std::make_shared<Arrived>(me, std::move(outgoing.message), extent);
-  const double out_ns = CostOf(*from, Work::kIoSend, extent.AsBytes()) * Slow(*from);
-  const double in_ns = CostOf(*to, Work::kIoReceive, extent.AsBytes()) * Slow(*to);
+  const double out_ns = message_costs_.Of(from->is_worker, Work::kIoSend, extent.AsBytes()) * Slow(*from);
+  const double in_ns = message_costs_.Of(to->is_worker, Work::kIoReceive, extent.AsBytes()) * Slow(*to);
   if (options_.cores != 0) {
     const Ns latency = options_.free ? 0 : static_cast<Ns>(costs_.local_latency_ns);
     from->io->Run(out_ns, [this, to, arrived, in_ns, latency] {

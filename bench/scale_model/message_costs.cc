@@ -1,0 +1,108 @@
+#include "bench/scale_model/message_costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "bench/scale_model/fleet_model.h"
+#include "core/position.h"
+
+namespace tarn::scale {
+namespace {
+
+// Of a message besides keys and values: its header, ZeroMQ's and TCP's framing.
+constexpr double kMessageBytes = 200, kSectionBytes = 16;
+
+}  // namespace
+
+Work WorkOfAnswer(const Body& body) {
+  if (std::holds_alternative<PullReply>(body)) return Work::kTakeReply;
+  if (std::holds_alternative<PushAck>(body)) return Work::kTakeAck;
+  if (std::holds_alternative<TickAck>(body)) return Work::kTakeTickAck;
+  return Work::kCount;
+}
+
+MessageCosts::MessageCosts(const Job& job, const FleetOptions& options, const Costs& costs, const Workload* workload)
+    : options_(options), costs_(costs), workload_(*workload) {
+  CountDenseParts(job);
+}
+
+// Of the rows of dense tables that a bundle holds, the share of the server that holds the most.
+void MessageCosts::CountDenseParts(const Job& job) {
+  std::vector<double> by_server(options_.servers);
+  for (const worker::TableUse& use : workload_.tables()) {
+    const Positioner positioner(use.spec, TableSalt(job.job.seed, use.spec.name));
+    for (Key key = 0; use.spec.kind == TableKind::kDense && key < use.spec.rows; ++key)
+      ++by_server[std::size_t(static_cast<unsigned __int128>(positioner(key)) * options_.servers >> 64)];
+  }
+  for (auto begin = by_server.begin(); begin != by_server.end(); begin += options_.bundle) {
+    const auto end = begin + options_.bundle;
+    const double sum = std::accumulate(begin, end, 0.0);
+    dense_parts_.push_back(sum > 0 ? *std::max_element(begin, end) / sum : 1);
+  }
+}
+
+Extent MessageCosts::ExtentOf(const Message& message, std::uint32_t shard, const Extent* asked) const {
+  Extent extent;
+  const double servers = options_.bundle;
+  TableId table;
+  double rows = 0, sections = 0;
+  bool keys = false, values = false;
+  if (const auto* pull = std::get_if<Pull>(&message.body)) {
+    table = pull->table, rows = pull->keys.count, sections = double(pull->keys.sections.size());
+    keys = pull->keys.codec == KeyCodec::kRaw;
+  } else if (const auto* push = std::get_if<Push>(&message.body)) {
+    table = push->table, rows = push->keys.count, sections = double(push->keys.sections.size());
+    keys = push->keys.codec == KeyCodec::kRaw, values = true;
+  } else if (const auto* reply = std::get_if<PullReply>(&message.body)) {
+    table = reply->table, rows = reply->count, values = true;
+  }
+  if (rows > 0) {
+    extent.copies = servers * (1 - std::pow(1 - 1 / servers, rows));
+    extent.part = workload_.dense(table) ? dense_parts_[shard] : 1 / servers;
+    (workload_.dense(table) ? extent.dense : extent.rows) = workload_.WorkRows(table, rows);
+    extent.bytes = (keys ? sizeof(Key) * rows : 0) + (values ? 4.0 * workload_.wire_dim(table) * rows : 0);
+  } else if (std::holds_alternative<PushAck>(message.body) && asked != nullptr) {
+    extent.copies = asked->copies, extent.part = asked->part;
+    sections = double(std::get<PushAck>(message.body).sections.size());
+  } else {
+    extent.copies = servers, extent.part = 1 / servers;
+    const bool tick = std::holds_alternative<Tick>(message.body) || std::holds_alternative<TickAck>(message.body);
+    if (tick && options_.free_ticks) return {.copies = 0};
+  }
+  extent.bytes += extent.copies * kMessageBytes + std::max(sections, extent.copies) * kSectionBytes;
+  return extent;
+}
+
+double MessageCosts::Of(bool worker, Work work, const Extent& extent) const {
+  if (options_.free) return 0;
+  const double part = worker ? 1 : extent.part;
+  const double third = worker ? extent.copies * options_.servers : 0;
+  return costs_[work]({part * extent.copies, part * extent.rows, part * extent.dense, third});
+}
+
+double MessageCosts::In(bool worker, const Body& body, const Extent& extent) const {
+  double ns = Of(worker, Work::kReceive, extent.AsBytes());
+  const auto add = [&](Work work) { ns += Of(worker, work, extent); };
+  if (const Work work = WorkOfAnswer(body); work != Work::kCount) add(work);
+  if (std::holds_alternative<Pull>(body)) add(Work::kPark);
+  if (std::holds_alternative<Tick>(body)) add(Work::kShardTick);
+  if (const auto* push = std::get_if<Push>(&body)) {
+    for (const worker::TableUse& use : workload_.tables())
+      if (use.spec.id == push->table)
+        add(use.spec.consistency.apply == ApplyMode::kAggregated ? Work::kGather : Work::kApply);
+  }
+  return ns;
+}
+
+double MessageCosts::Out(bool worker, const Body& body, const Extent& extent) const {
+  double ns = Of(worker, Work::kSend, extent.AsBytes());
+  const auto add = [&](Work work) { ns += Of(worker, work, extent); };
+  if (std::holds_alternative<Pull>(body)) add(Work::kAsk);
+  if (std::holds_alternative<Push>(body)) add(Work::kPush);
+  if (std::holds_alternative<Tick>(body)) add(Work::kTick);
+  if (std::holds_alternative<PullReply>(body)) add(Work::kServe);
+  return ns;
+}
+
+}  // namespace tarn::scale
