@@ -49,17 +49,25 @@ class GpuHotRowsTest : public GpuFixture {
 
   // Fills, compares all rows that the batch has, and ends it.
   void Finish(Batch b, SplitMix& random) {
-    const std::vector<float> rows = RandomFloats(b.missing.size() * dim_, random);
+    const std::size_t shift = random.Below(2);
+    const std::vector<float> rows = RandomFloats(b.missing.size() * dim_ + shift, random);
     DeviceBuffer d_rows = Upload(rows);
     const Clock version(b.least.value + random.Below(2));
-    host_->Fill(b.missing.size(), b.missing.data(), b.slots.data(), rows.data(), version);
-    device_->Fill(b.missing.size(), b.d_missing.as<std::uint32_t>(), b.d_slots.as<std::uint32_t>(), d_rows.as<float>(),
-                  version);
-    std::vector<float> out = Poisoned(b.keys.size() * dim_);
-    DeviceBuffer d_out = Upload(out);
-    host_->Read(b.keys.size(), b.slots.data(), out.data());
-    device_->Read(b.keys.size(), b.d_slots.as<std::uint32_t>(), d_out.as<float>());
-    EXPECT_TRUE(SameBits(Download<float>(d_out), out));
+    host_->Fill(b.missing.size(), b.missing.data(), b.slots.data(), rows.data() + shift, version);
+    device_->Fill(b.missing.size(), b.d_missing.as<std::uint32_t>(), b.d_slots.as<std::uint32_t>(),
+                  d_rows.as<float>() + shift, version);
+    for (const std::size_t shift : {0, 1}) {  // rows on 16 bytes, where their width allows it, and not
+      std::vector<float> out = Poisoned(b.keys.size() * dim_ + shift);
+      DeviceBuffer d_out = Upload(out);
+      host_->Read(b.keys.size(), b.slots.data(), out.data() + shift);
+      device_->Read(b.keys.size(), b.d_slots.as<std::uint32_t>(), d_out.as<float>() + shift);
+      EXPECT_TRUE(SameBits(Download<float>(d_out), out));
+    }
+    std::uint64_t oldest = 0;
+    DeviceBuffer d_oldest = Upload(std::vector<std::uint64_t>{7});
+    host_->Oldest(b.keys.size(), b.slots.data(), &oldest);
+    device_->Oldest(b.keys.size(), b.d_slots.as<std::uint32_t>(), d_oldest.as<std::uint64_t>());
+    EXPECT_EQ(Download<std::uint64_t>(d_oldest), std::vector<std::uint64_t>{oldest});
     host_->Unpin(b.keys.size(), b.slots.data());
     device_->Unpin(b.keys.size(), b.d_slots.as<std::uint32_t>());
   }
@@ -85,7 +93,8 @@ std::vector<Key> DistinctKeys(std::size_t n, Key bound, SplitMix& random) {
 TEST_F(GpuHotRowsTest, RandomBatchesInFlight) {
   SplitMix random(1);
   for (const HotScore score : {HotScore::kLru, HotScore::kLfu})
-    for (const auto& [rows, dim] : {std::pair{std::uint64_t{128}, 1u}, {3 * 128, 8u}, {1000 * 128, 64u}}) {
+    for (const auto& [rows, dim] :
+         {std::pair{std::uint64_t{128}, 1u}, {128, 3u}, {3 * 128, 8u}, {5 * 128, 130u}, {1000 * 128, 64u}}) {
       Make({.dim = dim, .rows = rows, .batch_keys_max = 5000, .score = score});
       std::deque<Batch> batches;
       for (std::uint64_t clock = 0; clock < 60; ++clock) {

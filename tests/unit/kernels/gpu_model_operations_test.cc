@@ -29,8 +29,8 @@ std::vector<std::uint16_t> Rounded(Precision precision, std::vector<float>* valu
 
 TEST_F(GpuModelOperationsTest, Columns) {
   SplitMix random(1);
-  for (const std::uint32_t columns : {1u, 4u, 13u, 64u, 479u})
-    for (const std::size_t rows : {0, 1, 300})
+  for (const std::uint32_t columns : {0u, 1u, 3u, 4u, 13u, 64u, 128u, 130u, 479u, 512u})
+    for (const std::size_t rows : {0, 1, 3, 300})
       for (const std::size_t gap : {0, 1, 4}) {
         const std::size_t in_stride = columns + gap, out_stride = columns + 2 * gap;
         const std::vector<float> in = RandomFloats(rows * in_stride, random);
@@ -47,7 +47,7 @@ TEST_F(GpuModelOperationsTest, Columns) {
 
 TEST_F(GpuModelOperationsTest, Bias) {
   SplitMix random(2);
-  for (const std::size_t samples : {0, 1, 255, 65'537}) {
+  for (const std::size_t samples : {0, 1, 255, 8191, 8193, 65'537}) {
     const std::vector<float> rows = RandomFloats(9, random), grad_out = RandomFloats(samples, random);
     const std::vector<std::uint32_t> row = {5};
     std::vector<float> out = RandomFloats(samples, random), grad_rows = RandomFloats(9, random);
@@ -93,16 +93,21 @@ TEST_F(GpuModelOperationsTest, LossesRowByRow) {
     }
 }
 
-// Two arrays, the first in units of 8.
+// Two arrays, the first in units of 8 and once more where nothing is on 16 bytes, which changes no bit.
 TEST_F(GpuModelOperationsTest, ClippingWithoutTheHost) {
   SplitMix random(4);
-  for (const std::size_t n : {1, 1000, 300'001})
+  for (const std::size_t n : {1, 2, 1000, 300'003})
     for (const float norm_max : {0.0f, 0.5f, 1e6f}) {
       std::vector<float> a = RandomFloats(n, random), b = RandomFloats(77, random);
       const double norm = (SquaredNorm(n, a.data()) + SquaredNorm(77, b.data())) / 64;
       DeviceBuffer d_a = Upload(a), d_b = Upload(b), d_parts = Upload(std::vector<double>(kNormParts));
       DeviceBuffer d_factor = Upload(Poisoned(1));
+      std::vector<float> moved = {kPoison};
+      moved.insert(moved.end(), a.begin(), a.end());
+      DeviceBuffer d_moved = Upload(moved), d_again = Upload(std::vector<double>(kNormParts));
       AddSquaredNorm(stream(), n, d_a.as<float>(), d_parts.as<double>());
+      AddSquaredNorm(stream(), n, d_moved.as<float>() + 1, d_again.as<double>());
+      EXPECT_EQ(Download<double>(d_again), Download<double>(d_parts));
       AddSquaredNorm(stream(), 77, d_b.as<float>(), d_parts.as<double>());
       ClipScale(stream(), d_parts.as<double>(), 8, norm_max, d_factor.as<float>());
       Scale(stream(), n, d_factor.as<float>(), d_a.as<float>());

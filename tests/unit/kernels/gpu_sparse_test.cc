@@ -88,7 +88,7 @@ struct Shape {
 // All widths in batches of all sizes; the largest has a row of more than 64^3 occurrences.
 std::vector<Shape> Shapes() {
   std::vector<Shape> shapes;
-  for (const std::uint32_t dim : {1u, 3u, 4u, 16u, 60u, 64u, 100u, 128u, 260u})
+  for (const std::uint32_t dim : {1u, 3u, 4u, 8u, 16u, 60u, 64u, 100u, 128u, 130u, 260u})
     for (const std::size_t n : {0, 1, 5, 63, 64, 65, 129, 1000, 10'007}) shapes.push_back({n, 40, dim});
   for (const std::uint32_t dim : {1u, 4u}) shapes.push_back({600'011, 1000, dim});
   return shapes;

@@ -1,6 +1,7 @@
 // Shows that the operations on a GPU give what their CPU implementations give, which the other tests here compare with
 // float64: to the bit, since every element is rounded alike. Odd sizes, empty ones and large ones; outputs poisoned
 // first. Skipped, with the reason, where there is no GPU.
+#include <array>
 #include <functional>
 
 #include "kernels/convert.h"
@@ -52,26 +53,36 @@ TEST_F(GpuTest, FlatArrays) {
 
 TEST_F(GpuTest, ArraysThatAreNotAligned) {
   SplitMix random(2);
+  Stream& s = stream();
   const std::vector<float> in = RandomFloats(1001, random), out = RandomFloats(1001, random);
-  ExpectSame(
-      in, out, [&](auto a, auto b) { Add(1000, a + 1, b + 1); },
-      [&](auto a, auto b) { Add(stream(), 1000, a + 1, b + 1); });
+  const auto add = [&](auto&... on) { return [&](auto a, auto b) { Add(on..., 1000, a + 1, b + 1); }; };
+  const auto add_in = [&](auto&... on) { return [&](auto a, auto b) { Add(on..., 1000, a + 1, b); }; };
+  const auto relu = [&](auto&... on) { return [&](auto, auto b) { Relu(on..., 1000, b + 1); }; };
+  const auto fill = [&](auto&... on) { return [&](auto, auto b) { Fill(on..., 999, 3.0f, b + 1); }; };
+  ExpectSame(in, out, add(), add(s));
+  ExpectSame(in, out, add_in(), add_in(s));
+  ExpectSame(in, out, relu(), relu(s));
+  ExpectSame(in, out, fill(), fill(s));
 }
 
 TEST_F(GpuTest, CrossLayer) {
   SplitMix random(3);
-  for (const std::size_t n : kSizes) {
-    const std::vector<float> x0 = RandomFloats(n, random), y = RandomFloats(n, random), x = RandomFloats(n, random);
-    DeviceBuffer d0 = Upload(x0), dy = Upload(y), dx = Upload(x), out = Upload(Poisoned(n)), gy = Upload(Poisoned(n));
-    std::vector<float> expected = Poisoned(n), expected_y = Poisoned(n), expected_x0 = x;
-    CrossForward(stream(), n, d0.as<float>(), dy.as<float>(), dx.as<float>(), out.as<float>());
-    CrossBackward(stream(), n, d0.as<float>(), dy.as<float>(), out.as<float>(), gy.as<float>(), dx.as<float>());
-    CrossForward(n, x0.data(), y.data(), x.data(), expected.data());
-    CrossBackward(n, x0.data(), y.data(), expected.data(), expected_y.data(), expected_x0.data());
-    EXPECT_TRUE(SameBits(expected, Download<float>(out)));
-    EXPECT_TRUE(SameBits(expected_y, Download<float>(gy)));
-    EXPECT_TRUE(SameBits(expected_x0, Download<float>(dx)));
-  }
+  for (const std::size_t shift : {0, 1})
+    for (const std::size_t size : kSizes) {
+      const std::size_t n = size < shift ? 0 : size - shift;
+      const std::vector<float> x0 = RandomFloats(size, random), y = RandomFloats(size, random);
+      const std::vector<float> x = RandomFloats(size, random);
+      DeviceBuffer d0 = Upload(x0), dy = Upload(y), dx = Upload(x), out = Upload(Poisoned(n)), gy = Upload(Poisoned(n));
+      std::vector<float> expected = Poisoned(n), expected_y = Poisoned(n), expected_x0 = x;
+      CrossForward(stream(), n, d0.as<float>() + shift, dy.as<float>(), dx.as<float>(), out.as<float>());
+      CrossBackward(stream(), n, d0.as<float>(), dy.as<float>() + shift, out.as<float>(), gy.as<float>(),
+                    dx.as<float>() + shift);
+      CrossForward(n, x0.data() + shift, y.data(), x.data(), expected.data());
+      CrossBackward(n, x0.data(), y.data() + shift, expected.data(), expected_y.data(), expected_x0.data() + shift);
+      EXPECT_TRUE(SameBits(expected, Download<float>(out)));
+      EXPECT_TRUE(SameBits(expected_y, Download<float>(gy)));
+      EXPECT_TRUE(SameBits(expected_x0, Download<float>(dx)));
+    }
 }
 
 TEST_F(GpuTest, SixteenBitFormats) {
@@ -83,14 +94,17 @@ TEST_F(GpuTest, SixteenBitFormats) {
   using GpuNarrow = void (*)(Stream&, std::size_t, const float*, std::uint16_t*);
   using GpuWiden = void (*)(Stream&, std::size_t, const std::uint16_t*, float*);
   const auto check = [&](Narrow narrow, Widen widen, GpuNarrow gpu_narrow, GpuWiden gpu_widen) {
-    std::vector<std::uint16_t> halves(in.size());
-    std::vector<float> expected(in.size());
-    narrow(in.size(), in.data(), halves.data());
-    widen(in.size(), halves.data(), expected.data());
-    DeviceBuffer device = Upload(in), narrowed = Upload(std::vector<std::uint16_t>(in.size(), 0xdead));
-    gpu_narrow(stream(), in.size(), device.as<float>(), narrowed.as<std::uint16_t>());
-    gpu_widen(stream(), in.size(), narrowed.as<std::uint16_t>(), device.as<float>());
-    ExpectSameNumbers(Download<float>(device), expected);
+    for (const std::size_t shift : {0, 1})
+      for (const std::size_t n : {0, 1, 7, 8, 9, 99'999}) {
+        std::vector<std::uint16_t> halves(n);
+        std::vector<float> expected = in;
+        narrow(n, in.data() + shift, halves.data());
+        widen(n, halves.data(), expected.data() + shift);
+        DeviceBuffer device = Upload(in), narrowed = Upload(std::vector<std::uint16_t>(n + shift, 0xdead));
+        gpu_narrow(stream(), n, device.as<float>() + shift, narrowed.as<std::uint16_t>() + shift);
+        gpu_widen(stream(), n, narrowed.as<std::uint16_t>() + shift, device.as<float>() + shift);
+        ExpectSameNumbers(Download<float>(device), expected);
+      }
   };
   check(FloatToBf16, Bf16ToFloat, FloatToBf16, Bf16ToFloat);
   check(FloatToFp16, Fp16ToFloat, FloatToFp16, Fp16ToFloat);
@@ -116,88 +130,133 @@ TEST_F(GpuTest, Int8Rows) {
   }
 }
 
-TEST_F(GpuTest, RowsAndEmbeddings) {
+// Rows of all widths, on 16 bytes and not.
+struct RowsCase {
+  std::uint32_t dim;
+  std::size_t samples, shift;
+};
+
+std::vector<RowsCase> RowsCases() {
+  std::vector<RowsCase> cases;
+  for (const std::uint32_t dim : {1u, 3u, 4u, 8u, 16u, 20u, 64u, 128u, 130u, 260u})
+    for (const std::size_t samples : {0, 1, 2, 203})
+      for (const std::size_t shift : {0, 1}) cases.push_back({dim, samples, shift});
+  return cases;
+}
+
+TEST_F(GpuTest, RowsByIndex) {
   SplitMix random(6);
   constexpr std::uint32_t kRows = 1000;
-  for (const std::uint32_t dim : {1u, 3u, 16u, 64u, 128u}) {
-    const std::size_t samples = 200;
-    const std::uint32_t fields = 5;
-    const std::vector<float> rows = RandomFloats(kRows * dim, random);
-    const std::vector<std::uint32_t> inverse = RandomIndices(samples * fields, kRows, random);
-    std::vector<std::uint32_t> offsets(samples + 1, 0);
-    for (std::size_t s = 0; s < samples; ++s)
-      offsets[s + 1] = std::min<std::uint32_t>(offsets[s] + std::uint32_t(random.Below(9)), samples * fields);
-    const std::vector<float> weights = RandomFloats(inverse.size(), random);
-    DeviceBuffer d_rows = Upload(rows), d_inverse = Upload(inverse), d_offsets = Upload(offsets);
-    DeviceBuffer d_weights = Upload(weights);
-    const std::size_t width = fields * dim + 4;
-    std::vector<float> concat(samples * width, 7.0f), bags = Poisoned(samples * dim);
-    DeviceBuffer d_concat = Upload(concat), d_bags = Upload(bags);
-    EmbeddingConcatForward(stream(), samples, fields, dim, d_rows.as<float>(), d_inverse.as<std::uint32_t>(),
-                           d_concat.as<float>(), width);
-    EmbeddingConcatForward(samples, fields, dim, rows.data(), inverse.data(), concat.data(), width);
-    EXPECT_TRUE(SameBits(concat, Download<float>(d_concat)));
-    for (const bool weighted : {false, true}) {
-      EmbeddingBagForward(stream(), samples, dim, d_rows.as<float>(), d_inverse.as<std::uint32_t>(),
-                          d_offsets.as<std::uint32_t>(), weighted ? d_weights.as<float>() : nullptr,
-                          d_bags.as<float>());
-      EmbeddingBagForward(samples, dim, rows.data(), inverse.data(), offsets.data(),
-                          weighted ? weights.data() : nullptr, bags.data());
-      EXPECT_TRUE(SameBits(bags, Download<float>(d_bags)));
-    }
-    std::vector<float> gathered = Poisoned(inverse.size() * dim);
-    DeviceBuffer d_gathered = Upload(gathered);
-    GatherByIndex(stream(), dim, inverse.size(), d_rows.as<float>(), d_inverse.as<std::uint32_t>(),
-                  d_gathered.as<float>());
-    GatherByIndex(dim, inverse.size(), rows.data(), inverse.data(), gathered.data());
-    EXPECT_TRUE(SameBits(gathered, Download<float>(d_gathered)));
+  for (const auto& [dim, n, shift] : RowsCases()) {
+    const std::vector<float> in = RandomFloats(kRows * dim + shift, random);
+    std::vector<std::uint32_t> index = RandomIndices(n, kRows, random);
+    std::vector<float> gathered = Poisoned(n * dim + shift), scattered = Poisoned(kRows * dim + shift);
+    DeviceBuffer d_in = Upload(in), d_index = Upload(index), d_gathered = Upload(gathered);
+    DeviceBuffer d_scattered = Upload(scattered);
+    GatherByIndex(stream(), dim, n, d_in.as<float>() + shift, d_index.as<std::uint32_t>(),
+                  d_gathered.as<float>() + shift);
+    GatherByIndex(dim, n, in.data() + shift, index.data(), gathered.data() + shift);
+    EXPECT_TRUE(SameBits(gathered, Download<float>(d_gathered))) << n << " x " << dim;
+    for (std::size_t i = 0; i < n; ++i) index[i] = std::uint32_t(kRows - 1 - 3 * i);  // distinct: the order is free
+    DeviceBuffer d_distinct = Upload(index);
+    ScatterByIndex(stream(), dim, n, d_in.as<float>() + shift, d_distinct.as<std::uint32_t>(),
+                   d_scattered.as<float>() + shift);
+    ScatterByIndex(dim, n, in.data() + shift, index.data(), scattered.data() + shift);
+    EXPECT_TRUE(SameBits(scattered, Download<float>(d_scattered))) << n << " x " << dim;
   }
 }
 
-TEST_F(GpuTest, Interaction) {
+TEST_F(GpuTest, ConcatForward) {
   SplitMix random(7);
-  for (const auto& [vectors, dim] : {std::pair{1u, 8u}, {2u, 1u}, {27u, 64u}, {27u, 128u}, {40u, 512u}}) {
-    const std::size_t samples = 70, width = InteractionWidth(vectors, dim);
-    const std::vector<float> in = RandomFloats(samples * vectors * dim, random);
-    const std::vector<float> grad = RandomFloats(samples * width, random);
-    std::vector<float> out = Poisoned(samples * width), grad_in = Poisoned(in.size());
+  constexpr std::uint32_t kRows = 1000;
+  for (const auto& [dim, samples, shift] : RowsCases())
+    for (const std::uint32_t fields : {0u, 1u, 5u}) {
+      const std::vector<float> rows = RandomFloats(kRows * dim + shift, random);
+      const std::vector<std::uint32_t> inverse = RandomIndices(samples * fields, kRows, random);
+      const std::size_t width = std::size_t{fields} * dim + 4 - shift;
+      std::vector<float> out(samples * width, 7.0f);
+      DeviceBuffer d_rows = Upload(rows), d_inverse = Upload(inverse), d_out = Upload(out);
+      EmbeddingConcatForward(stream(), samples, fields, dim, d_rows.as<float>() + shift, d_inverse.as<std::uint32_t>(),
+                             d_out.as<float>(), width);
+      EmbeddingConcatForward(samples, fields, dim, rows.data() + shift, inverse.data(), out.data(), width);
+      EXPECT_TRUE(SameBits(out, Download<float>(d_out))) << samples << " x " << fields << " x " << dim;
+    }
+}
+
+TEST_F(GpuTest, BagForward) {
+  SplitMix random(8);
+  constexpr std::uint32_t kRows = 1000;
+  for (const auto& [dim, samples, shift] : RowsCases())
+    for (const bool weighted : {false, true}) {
+      const std::vector<float> rows = RandomFloats(kRows * dim + shift, random);
+      std::vector<std::uint32_t> offsets = RandomOffsets(samples, 9, random);
+      for (std::uint32_t& offset : offsets) offset += 3;  // a slice of a batch
+      const std::vector<std::uint32_t> inverse = RandomIndices(offsets.back(), kRows, random);
+      const std::vector<float> weights = RandomFloats(inverse.size(), random);
+      std::vector<float> out = Poisoned(samples * dim);
+      DeviceBuffer d_rows = Upload(rows), d_inverse = Upload(inverse), d_offsets = Upload(offsets);
+      DeviceBuffer d_weights = Upload(weights), d_out = Upload(out);
+      EmbeddingBagForward(stream(), samples, dim, d_rows.as<float>() + shift, d_inverse.as<std::uint32_t>(),
+                          d_offsets.as<std::uint32_t>(), weighted ? d_weights.as<float>() : nullptr, d_out.as<float>());
+      EmbeddingBagForward(samples, dim, rows.data() + shift, inverse.data(), offsets.data(),
+                          weighted ? weights.data() : nullptr, out.data());
+      EXPECT_TRUE(SameBits(out, Download<float>(d_out))) << samples << " x " << dim;
+    }
+}
+
+TEST_F(GpuTest, Interaction) {
+  SplitMix random(9);
+  using Case = std::array<std::size_t, 4>;  // samples, vectors, dim, shift
+  for (const auto& [samples, vectors, dim, shift] :
+       {Case{0, 27, 64, 0}, Case{1, 1, 8, 0}, Case{70, 2, 1, 0}, Case{3, 3, 4, 0}, Case{3, 4, 16, 0}, Case{3, 5, 3, 0},
+        Case{3, 9, 20, 0}, Case{3, 10, 130, 0}, Case{70, 27, 64, 0}, Case{9, 27, 64, 1}, Case{70, 27, 128, 0},
+        Case{9, 27, 13, 1}, Case{3, 28, 8, 0}, Case{3, 29, 8, 0}, Case{3, 90, 20, 0}, Case{5, 40, 512, 0},
+        Case{5, 40, 512, 1}}) {
+    const auto n = std::uint32_t(vectors), width = std::uint32_t(dim);
+    const std::size_t out_floats = samples * InteractionWidth(n, width);
+    const std::vector<float> in = RandomFloats(samples * vectors * dim + shift, random);
+    const std::vector<float> grad = RandomFloats(out_floats + shift, random);
+    std::vector<float> out = Poisoned(out_floats + shift), grad_in = Poisoned(in.size());
     DeviceBuffer d_in = Upload(in), d_out = Upload(out), d_grad = Upload(grad), d_grad_in = Upload(grad_in);
-    InteractionForward(stream(), samples, vectors, dim, d_in.as<float>(), d_out.as<float>());
-    InteractionBackward(stream(), samples, vectors, dim, d_in.as<float>(), d_grad.as<float>(), d_grad_in.as<float>());
-    InteractionForward(samples, vectors, dim, in.data(), out.data());
-    InteractionBackward(samples, vectors, dim, in.data(), grad.data(), grad_in.data());
+    InteractionForward(stream(), samples, n, width, d_in.as<float>() + shift, d_out.as<float>() + shift);
+    InteractionBackward(stream(), samples, n, width, d_in.as<float>() + shift, d_grad.as<float>() + shift,
+                        d_grad_in.as<float>() + shift);
+    InteractionForward(samples, n, width, in.data() + shift, out.data() + shift);
+    InteractionBackward(samples, n, width, in.data() + shift, grad.data() + shift, grad_in.data() + shift);
     EXPECT_TRUE(SameBits(out, Download<float>(d_out))) << vectors << " x " << dim;
     EXPECT_TRUE(SameBits(grad_in, Download<float>(d_grad_in))) << vectors << " x " << dim;
   }
 }
 
-// Every rule and every way to condition a gradient, over several steps.
+// Every rule and every way to condition a gradient, over several steps, rows on 16 bytes (`unit` 4, where the width
+// allows it) or packed, so that they begin anywhere.
 TEST_F(GpuTest, Optimizers) {
-  SplitMix random(8);
-  constexpr std::size_t kRows = 500;
+  SplitMix random(10);
   for (const auto& [name, spec] : OptimizerCases())
-    for (const std::uint32_t dim : {1u, 7u, 64u}) {
-      const std::uint32_t floats = dim + SlotFloats(spec.kind, dim);
-      std::vector<float> rows = RandomFloats(kRows * floats, random);
-      for (std::size_t i = 0; i < kRows; ++i) InitSlots(spec, dim, rows.data() + i * floats + dim);
-      DeviceBuffer device = Upload(rows);
-      std::vector<float*> values, slots, d_values, d_slots;
-      for (std::size_t i = 0; i < kRows; ++i) {
-        values.push_back(rows.data() + i * floats);
-        slots.push_back(values.back() + dim);
-        d_values.push_back(device.as<float>() + i * floats);
-        d_slots.push_back(d_values.back() + dim);
+    for (const std::uint32_t dim : {1u, 3u, 4u, 7u, 8u, 16u, 36u, 64u, 128u, 130u, 260u})
+      for (const std::uint32_t unit : {1u, 4u}) {
+        const std::size_t n = dim == 64 ? 1003 : random.Below(40);
+        const std::size_t floats = (dim + SlotFloats(spec.kind, dim) + unit - 1) / unit * unit;
+        std::vector<float> rows = RandomFloats(n * floats, random);
+        for (std::size_t i = 0; i < n; ++i) InitSlots(spec, dim, rows.data() + i * floats + dim);
+        DeviceBuffer device = Upload(rows);
+        std::vector<float*> values, slots, d_values, d_slots;
+        for (std::size_t i = 0; i < n; ++i) {
+          values.push_back(rows.data() + i * floats);
+          slots.push_back(values.back() + dim);
+          d_values.push_back(device.as<float>() + i * floats);
+          d_slots.push_back(d_values.back() + dim);
+        }
+        DeviceBuffer value_pointers = Upload(d_values), slot_pointers = Upload(d_slots);
+        for (std::uint64_t clock = 0; clock < 3; ++clock) {
+          const std::vector<float> gradients = RandomFloats(n * dim, random);
+          DeviceBuffer d_gradients = Upload(gradients);
+          ApplyOptimizer(stream(), spec, Clock(clock), dim, n, value_pointers.as<float*>(), slot_pointers.as<float*>(),
+                         d_gradients.as<float>());
+          ApplyOptimizer(spec, Clock(clock), dim, n, values.data(), slots.data(), gradients.data());
+        }
+        EXPECT_TRUE(SameBits(rows, Download<float>(device))) << name << ", dim " << dim << ", " << n << " rows";
       }
-      DeviceBuffer value_pointers = Upload(d_values), slot_pointers = Upload(d_slots);
-      for (std::uint64_t clock = 0; clock < 3; ++clock) {
-        const std::vector<float> gradients = RandomFloats(kRows * dim, random);
-        DeviceBuffer d_gradients = Upload(gradients);
-        ApplyOptimizer(stream(), spec, Clock(clock), dim, kRows, value_pointers.as<float*>(),
-                       slot_pointers.as<float*>(), d_gradients.as<float>());
-        ApplyOptimizer(spec, Clock(clock), dim, kRows, values.data(), slots.data(), gradients.data());
-      }
-      EXPECT_TRUE(SameBits(rows, Download<float>(device))) << name << ", dim " << dim;
-    }
 }
 
 TEST_F(GpuTest, NotEnoughMemoryIsAnError) {
