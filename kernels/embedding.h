@@ -44,7 +44,8 @@ void EmbeddingConcatBackward(std::size_t samples, std::uint32_t fields, std::uin
 void BiasForward(std::size_t samples, const float* rows, const std::uint32_t* row, float* out);
 void BiasBackward(std::size_t samples, const float* grad_out, const std::uint32_t* row, float* grad_rows);
 
-// On a GPU. BiasBackward: the sum is in double too, in an order that depends on `samples` alone.
+// On a GPU. BiasBackward: the sum is in double too, in an order that depends on `samples` alone. A batch of
+// EmbeddingConcatForward has less than 2^31 occurrences.
 void BiasForward(Stream& stream, std::size_t samples, const float* rows, const std::uint32_t* row, float* out);
 void BiasBackward(Stream& stream, std::size_t samples, const float* grad_out, const std::uint32_t* row,
                   float* grad_rows);

@@ -12,7 +12,8 @@ namespace tarn::kernels::cuda {
 
 inline constexpr unsigned kBlock = 256;
 inline constexpr unsigned kWarp = 32;
-inline constexpr std::size_t kBlocksMax = 132 * 16;  // a few waves of a large GPU; the loops stride over the rest
+// Waves of a large GPU: so many that a last one which is not full costs little; the loops stride over the rest.
+inline constexpr std::size_t kBlocksMax = 132 * 64;
 
 inline unsigned BlocksFor(std::size_t threads) {
   return static_cast<unsigned>(std::clamp<std::size_t>((threads + kBlock - 1) / kBlock, 1, kBlocksMax));

@@ -90,6 +90,7 @@ void EmbeddingBagForward(Stream& s, std::size_t samples, std::uint32_t dim, cons
 }
 void EmbeddingConcatForward(Stream& s, std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* rows,
                             const std::uint32_t* inverse, float* out, std::size_t out_stride) {
+  TARN_CHECK(samples * fields < (std::size_t{1} << 31), "occurrences have 31 bits");
   s.native().Note(cuda::EmbeddingConcatForward(s.native().stream, samples, fields, dim, rows, inverse, out, out_stride),
                   "EmbeddingConcatForward");
 }

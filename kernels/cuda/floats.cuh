@@ -1,0 +1,85 @@
+// Neighbouring floats that a thread moves at once.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace tarn::kernels::cuda {
+
+// kWidth of them: 4 aligned to 16 bytes, or 1.
+template <int kWidth>
+struct Floats {
+  float v[kWidth];
+
+  __device__ void Add(const Floats& other) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) v[k] += other.v[k];
+  }
+  // Without a branch: what `other` comes from is loaded before.
+  __device__ void AddIf(bool condition, const Floats& other) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      const float sum = v[k] + other.v[k];
+      v[k] = condition ? sum : v[k];
+    }
+  }
+  __device__ void Multiply(float factor) {
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) v[k] *= factor;
+  }
+};
+
+__device__ inline Floats<4> FromFour(const float4& four) { return {{four.x, four.y, four.z, four.w}}; }
+
+template <int kWidth>
+__device__ inline Floats<kWidth> Load(const float* from) {
+  if constexpr (kWidth == 4)
+    return FromFour(*reinterpret_cast<const float4*>(from));
+  else
+    return {{*from}};
+}
+
+// Of what the kernel does not write.
+template <int kWidth>
+__device__ inline Floats<kWidth> LoadConstant(const float* from) {
+  if constexpr (kWidth == 4)
+    return FromFour(__ldg(reinterpret_cast<const float4*>(from)));
+  else
+    return {{__ldg(from)}};
+}
+
+template <int kWidth>
+__device__ inline void Store(float* to, const Floats<kWidth>& floats) {
+  if constexpr (kWidth == 4)
+    *reinterpret_cast<float4*>(to) = {floats.v[0], floats.v[1], floats.v[2], floats.v[3]};
+  else
+    *to = floats.v[0];
+}
+
+// The same of the device's memory alone. The compiler takes some of the above apart, four floats one by one, and these
+// not.
+template <int kWidth>
+__device__ inline Floats<kWidth> LoadGlobal(const float* from) {
+  if constexpr (kWidth == 4)
+    return FromFour(__ldca(reinterpret_cast<const float4*>(from)));
+  else
+    return {{__ldca(from)}};
+}
+
+template <int kWidth>
+__device__ inline void StoreGlobal(float* to, const Floats<kWidth>& floats) {
+  if constexpr (kWidth == 4)
+    __stwb(reinterpret_cast<float4*>(to), make_float4(floats.v[0], floats.v[1], floats.v[2], floats.v[3]));
+  else
+    *to = floats.v[0];
+}
+
+// The threads of a warp that take a row of `dim` floats: as many as its width asks for, a power of two.
+inline unsigned ThreadsOfRow(std::uint32_t dim, unsigned width) {
+  unsigned threads = 1;
+  while (threads < 32 && threads * width < dim) threads *= 2;
+  return threads;
+}
+
+}  // namespace tarn::kernels::cuda
