@@ -1,142 +1,277 @@
-// The optimizers of kernels/optimizer.h: a warp takes a row. The same operations in the same order as on the CPU (this
-// folder is compiled without contraction), so the bits are the same.
+// The optimizers of kernels/optimizer.h: a team of threads takes a row, as many as its width asks for, and each of them
+// holds kHeld of its elements in registers, all of whose loads are under way before anything is computed. The same
+// operations in the same order as on the CPU (this folder is compiled without contraction), so the bits are the same.
+#include "kernels/cuda/floats.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/tile.cuh"
 #include "kernels/math.h"
 
 namespace tarn::kernels::cuda {
 namespace {
 
-// The sum of term(j) for j in [0, n) in the shape of kernels/elementwise.h: eight partial sums in double. Called by all
-// lanes of a warp; all get it.
-template <typename Term>
-__device__ double SumOfTerms(std::uint32_t n, unsigned lane, Term term) {
-  double sum = 0;
-  if (lane < 8)
-    for (std::uint32_t j = lane; j < n; j += 8) sum += term(j);
-  const auto of = [sum](int from) { return __shfl_sync(0xffffffffu, sum, from); };
-  const double s0 = of(0), s1 = of(1), s2 = of(2), s3 = of(3), s4 = of(4), s5 = of(5), s6 = of(6), s7 = of(7);
-  return ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7));
-}
+constexpr unsigned kHeld = 4;
 
-// A row's gradient after L2 and clipping. The factor of the norm is found first, by the whole warp.
-class Gradient {
- public:
-  __device__ Gradient(const OptimizerStep& step, std::uint32_t dim, const float* w, const float* g, unsigned lane)
-      : step_(step), w_(w), g_(g) {
-    if (step.clip_norm == 0.0f) return;
-    const double norm = sqrt(SumOfTerms(dim, lane, [this](std::uint32_t j) { return double(At(j)) * double(At(j)); }));
-    factor_ = norm > double(step.clip_norm) ? float(double(step.clip_norm) / norm) : 1.0f;
-    scaled_ = true;
-  }
-  __device__ float operator[](std::uint32_t j) const { return scaled_ ? At(j) * factor_ : At(j); }
-
- private:
-  __device__ float At(std::uint32_t j) const {
-    float g = g_[j];
-    if (step_.l2 != 0.0f) g += step_.l2 * w_[j];
-    const float clip = step_.clip_value;
-    if (clip == 0.0f) return g;
-    const float low = g < -clip ? -clip : g;
-    return low > clip ? clip : low;
-  }
-
-  const OptimizerStep& step_;
-  const float *w_, *g_;
-  float factor_ = 1.0f;
-  bool scaled_ = false;
-};
-
-__device__ void Adam(const OptimizerStep& s, std::uint32_t dim, unsigned lane, const Gradient& g, float* w,
-                     float* slots, float decay) {
-  constexpr float kStepsMax = 1 << 24;  // the last count to which a float can add one
-  float *m = slots, *v = slots + dim, *count = slots + 2 * dim;
-  const float steps = fminf(*count + 1.0f, kStepsMax);
-  __syncwarp();
-  if (lane == 0) *count = steps;
-  const auto t = static_cast<std::uint64_t>(steps);
-  const float rate = float(double(s.rate) / (1.0 - math::Power(double(s.beta1), t)));
-  const float root_scale = float(1.0 / sqrt(1.0 - math::Power(double(s.beta2), t)));
-  const float rest1 = 1.0f - s.beta1, rest2 = 1.0f - s.beta2;
-  for (std::uint32_t j = lane; j < dim; j += kWarp) {
-    const float gj = g[j];
-    float wj = w[j];
-    if (decay != 0.0f) wj -= decay * wj;
-    m[j] = s.beta1 * m[j] + rest1 * gj;
-    v[j] = s.beta2 * v[j] + rest2 * (gj * gj);
-    w[j] = wj - rate * m[j] / (sqrtf(v[j]) * root_scale + s.epsilon);
-  }
-}
-
-__device__ void Ftrl(const OptimizerStep& s, std::uint32_t dim, unsigned lane, const Gradient& g, float* w,
-                     float* slots) {
-  float *z = slots, *n = slots + dim;
-  for (std::uint32_t j = lane; j < dim; j += kWarp) {
-    const float gj = g[j];
-    const float n_new = n[j] + gj * gj;
-    const float root = sqrtf(n_new);
-    const float sigma = (root - sqrtf(n[j])) / s.rate;
-    const float z_new = z[j] + (gj - sigma * w[j]);
-    const float signed_l1 = z_new < 0.0f ? -s.ftrl_l1 : s.ftrl_l1;
-    const float moved = (signed_l1 - z_new) / ((s.ftrl_beta + root) / s.rate + s.ftrl_l2);
-    w[j] = fabsf(z_new) <= s.ftrl_l1 ? 0.0f : moved;
-    z[j] = z_new;
-    n[j] = n_new;
-  }
-}
-
-__device__ void RowWiseAdagrad(const OptimizerStep& s, std::uint32_t dim, unsigned lane, const Gradient& g, float* w,
-                               float* slots) {
-  const double squares = SumOfTerms(dim, lane, [&g](std::uint32_t j) { return double(g[j]) * double(g[j]); });
-  const float a = slots[0] + float(squares / double(dim));
-  __syncwarp();
-  if (lane == 0) slots[0] = a;
-  const float root = sqrtf(a) + s.epsilon;
-  for (std::uint32_t j = lane; j < dim; j += kWarp) {
-    const float gj = g[j];  // before the value changes, of which L2 takes its share
-    w[j] -= s.rate * gj / root;
-  }
-}
-
-// The rules that look at one element at a time and have at most one slot for it.
-__device__ void Element(const OptimizerStep& s, float g, float* w, float* slot) {
-  switch (s.rule) {
-    case Rule::kSgd: *w -= s.rate * g; return;
+// Slots of a rule that have an element for each of the row's.
+__host__ __device__ constexpr int SlotsOf(Rule rule) {
+  switch (rule) {
+    case Rule::kSgd:
+    case Rule::kRowWiseAdagrad: return 0;
     case Rule::kMomentum:
-      *slot = s.momentum * *slot + g;
-      *w -= s.rate * *slot;
-      return;
     case Rule::kNesterov:
-      *slot = s.momentum * *slot + g;
-      *w -= s.rate * (g + s.momentum * *slot);
-      return;
     case Rule::kAdagrad:
-      *slot += g * g;
-      *w -= s.rate * g / (sqrtf(*slot) + s.epsilon);
-      return;
-    default:  // RMSProp
-      *slot = s.rho * *slot + (1.0f - s.rho) * (g * g);
-      *w -= s.rate * g / (sqrtf(*slot) + s.epsilon);
+    case Rule::kRmsProp: return 1;
+    default: return 2;
   }
 }
 
-__global__ void ApplyKernel(OptimizerStep step, std::uint32_t dim, std::size_t n, float* const* values,
-                            float* const* slots, const float* gradients) {
-  const unsigned lane = Lane();
-  for (std::size_t i = FirstWarp(); i < n; i += Warps()) {
-    float* w = values[i];
-    float* slot = slots == nullptr ? nullptr : slots[i];
-    const Gradient g(step, dim, w, gradients + i * dim, lane);
-    switch (step.rule) {
-      case Rule::kAdam: Adam(step, dim, lane, g, w, slot, 0.0f); break;
-      case Rule::kAdamW: Adam(step, dim, lane, g, w, slot, step.rate * step.weight_decay); break;
-      case Rule::kFtrl: Ftrl(step, dim, lane, g, w, slot); break;
-      case Rule::kRowWiseAdagrad: RowWiseAdagrad(step, dim, lane, g, w, slot); break;
-      default:
-        for (std::uint32_t j = lane; j < dim; j += kWarp)
-          Element(step, g[j], w + j, step.rule == Rule::kSgd ? nullptr : slot + j);
+// The elements of a row that a thread holds: four neighbours where all of the row lies on 16 bytes, else every
+// `threads`-th, so that neighbouring threads touch neighbouring floats in both.
+struct Place {
+  std::uint32_t dim, first;
+  unsigned step;
+  bool by_four;
+
+  __device__ std::uint32_t At(unsigned k) const { return first + k * step; }
+  __device__ Floats<kHeld> Load(const float* row) const {
+    Floats<kHeld> held = {};
+    if (by_four) {
+      if (first < dim) held = LoadGlobal<kHeld>(row + first);
+    } else {
+#pragma unroll
+      for (unsigned k = 0; k < kHeld; ++k)
+        if (At(k) < dim) held.v[k] = LoadGlobal<1>(row + At(k)).v[0];
+    }
+    return held;
+  }
+  __device__ void Store(float* row, const Floats<kHeld>& held) const {
+    if (by_four) {
+      if (first < dim) cuda::Store(row + first, held);
+    } else {
+#pragma unroll
+      for (unsigned k = 0; k < kHeld; ++k)
+        if (At(k) < dim) row[At(k)] = held.v[k];
     }
   }
+};
+
+// A row as its team sees it, `chunk` by chunk: kHeld elements a thread.
+struct Row {
+  float *w, *slots;
+  const float* g;
+  std::uint32_t dim;
+  unsigned threads, lane;
+  bool by_four;
+
+  __device__ std::uint32_t chunk() const { return threads * kHeld; }
+  __device__ Place PlaceAt(std::uint32_t begin) const {
+    return by_four ? Place{dim, begin + lane * kHeld, 1, true} : Place{dim, begin + lane, threads, false};
+  }
+};
+
+template <int kSlots>
+struct Held {
+  Floats<kHeld> g, w, slots[kSlots == 0 ? 1 : kSlots];
+};
+
+template <int kSlots>
+__device__ inline Held<kSlots> LoadHeld(const Row& row, const Place& place) {
+  Held<kSlots> held;
+  held.g = place.Load(row.g);
+  held.w = place.Load(row.w);
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) held.slots[s] = place.Load(row.slots + static_cast<std::size_t>(s) * row.dim);
+  return held;
+}
+
+// The gradient of an element after L2 and clipping by value.
+__device__ inline float Conditioned(const OptimizerStep& s, float g, float w) {
+  if (s.l2 != 0.0f) g += s.l2 * w;
+  if (s.clip_value == 0.0f) return g;
+  const float low = g < -s.clip_value ? -s.clip_value : g;
+  return low > s.clip_value ? s.clip_value : low;
+}
+
+__device__ inline void Condition(const OptimizerStep& s, float factor, const Floats<kHeld>& w, Floats<kHeld>* g) {
+#pragma unroll
+  for (unsigned k = 0; k < kHeld; ++k) g->v[k] = Conditioned(s, g->v[k], w.v[k]) * factor;
+}
+
+// Room for a chunk of every row of a block. Where eight threads or more read a row, rows are eight banks apart.
+struct Chunks {
+  static constexpr unsigned kGap = kTile;
+  alignas(16) float floats[kBlock * kHeld + kBlock / kTile * kGap];
+
+  __device__ float* Of(const Row& row) {
+    return floats + threadIdx.x / row.threads * (row.chunk() + (row.threads < kTile ? 0 : kGap));
+  }
+};
+
+// The sum of the squares of a row's conditioned gradient times `factor`, in the shape of kernels/elementwise.h: eight
+// partial sums in double. `first` is what the thread holds of the first chunk. Called by all lanes of a warp; all of a
+// team get it.
+__device__ double SumOfSquares(const OptimizerStep& step, const Row& row, float factor, const Floats<kHeld>& first,
+                               float* shared) {
+  double sum = 0;
+  const std::uint32_t chunk = row.chunk();
+  const auto add_every_eighth = [shared](std::uint32_t j, std::uint32_t end, double to) {
+    for (; j < end; j += kTile) to += double(shared[j]) * double(shared[j]);
+    return to;
+  };
+  for (std::uint32_t begin = 0; begin < row.dim; begin += chunk) {
+    const Place place = row.PlaceAt(begin);
+    Floats<kHeld> g = first;
+    if (begin != 0) {
+      g = place.Load(row.g);
+      Condition(step, factor, step.l2 == 0.0f ? Floats<kHeld>{} : place.Load(row.w), &g);
+    }
+    __syncwarp();  // the chunk before has been read
+    Place{chunk, place.first - begin, place.step, place.by_four}.Store(shared, g);
+    __syncwarp();
+    if (row.threads >= kTile) sum = add_every_eighth(TileLane(), min(chunk, row.dim - begin), sum);
+  }
+  if (row.threads >= kTile) return SumOfTile(sum);
+  // All of a short row is in the one chunk, and each of its threads adds up all eight.
+  const auto partial = [&](std::uint32_t k) { return add_every_eighth(k, row.dim, 0); };
+  return ((partial(0) + partial(4)) + (partial(2) + partial(6))) +
+         ((partial(1) + partial(5)) + (partial(3) + partial(7)));
+}
+
+// What a rule needs to know of the row beside its elements. Called by all lanes of a warp, whose rows are there if
+// `writes`.
+struct RowNumbers {
+  float rate = 0, root = 0;
+};
+
+__device__ inline RowNumbers CountStep(const OptimizerStep& s, const Row& row, bool writes) {
+  constexpr float kStepsMax = 1 << 24;  // the last count to which a float can add one
+  float* const count = row.slots + 2 * std::size_t{row.dim};
+  const float steps = fminf(*count + 1.0f, kStepsMax);
+  __syncwarp();
+  if (writes && row.lane == 0) *count = steps;
+  const auto t = static_cast<std::uint64_t>(steps);
+  return {float(double(s.rate) / (1.0 - math::Power(double(s.beta1), t))),
+          float(1.0 / sqrt(1.0 - math::Power(double(s.beta2), t)))};
+}
+
+// `before`: the accumulator as it was.
+__device__ inline RowNumbers AddMeanSquare(const OptimizerStep& s, const Row& row, bool writes, float before,
+                                           double squares) {
+  const float a = before + float(squares / double(row.dim));
+  if (writes && row.lane == 0) row.slots[0] = a;
+  return {s.rate, sqrtf(a) + s.epsilon};
+}
+
+__device__ inline void Ftrl(const OptimizerStep& s, float g, float* w, float* z, float* n) {
+  const float n_new = *n + g * g;
+  const float root = sqrtf(n_new);
+  const float sigma = (root - sqrtf(*n)) / s.rate;
+  const float z_new = *z + (g - sigma * *w);
+  const float signed_l1 = z_new < 0.0f ? -s.ftrl_l1 : s.ftrl_l1;
+  const float moved = (signed_l1 - z_new) / ((s.ftrl_beta + root) / s.rate + s.ftrl_l2);
+  *w = fabsf(z_new) <= s.ftrl_l1 ? 0.0f : moved;
+  *z = z_new;
+  *n = n_new;
+}
+
+__device__ inline void Adam(const OptimizerStep& s, const RowNumbers& of_row, float g, float* w, float* m, float* v) {
+  *m = s.beta1 * *m + (1.0f - s.beta1) * g;
+  *v = s.beta2 * *v + (1.0f - s.beta2) * (g * g);
+  *w = *w - of_row.rate * *m / (sqrtf(*v) * of_row.root + s.epsilon);
+}
+
+// An element's step; a and b are its slots, if the rule has them.
+template <Rule kRule>
+__device__ inline void Step(const OptimizerStep& s, const RowNumbers& of_row, float g, float* w, float* a, float* b) {
+  if constexpr (kRule == Rule::kSgd) {
+    *w -= s.rate * g;
+  } else if constexpr (kRule == Rule::kMomentum) {
+    *a = s.momentum * *a + g;
+    *w -= s.rate * *a;
+  } else if constexpr (kRule == Rule::kNesterov) {
+    *a = s.momentum * *a + g;
+    *w -= s.rate * (g + s.momentum * *a);
+  } else if constexpr (kRule == Rule::kAdagrad) {
+    *a += g * g;
+    *w -= s.rate * g / (sqrtf(*a) + s.epsilon);
+  } else if constexpr (kRule == Rule::kRowWiseAdagrad) {
+    *w -= of_row.rate * g / of_row.root;
+  } else if constexpr (kRule == Rule::kRmsProp) {
+    *a = s.rho * *a + (1.0f - s.rho) * (g * g);
+    *w -= s.rate * g / (sqrtf(*a) + s.epsilon);
+  } else if constexpr (kRule == Rule::kAdam) {
+    Adam(s, of_row, g, w, a, b);
+  } else if constexpr (kRule == Rule::kAdamW) {
+    if (const float decay = s.rate * s.weight_decay; decay != 0.0f) *w -= decay * *w;
+    Adam(s, of_row, g, w, a, b);
+  } else {
+    Ftrl(s, g, w, a, b);
+  }
+}
+
+// By all lanes of a warp. The sums over the row come first, of its values as they were. kByNorm: its gradient is
+// clipped by its norm; a kernel of its own, since that takes registers.
+template <Rule kRule, bool kByNorm>
+__device__ inline void ApplyToRow(const OptimizerStep& step, const Row& row, bool writes, float* shared) {
+  constexpr int kSlots = SlotsOf(kRule);
+  Held<kSlots> held = LoadHeld<kSlots>(row, row.PlaceAt(0));
+  [[maybe_unused]] const float before = kRule == Rule::kRowWiseAdagrad ? row.slots[0] : 0.0f;
+  Condition(step, 1.0f, held.w, &held.g);
+  float factor = 1.0f;
+  if constexpr (kByNorm) {
+    const double norm = sqrt(SumOfSquares(step, row, 1.0f, held.g, shared));
+    if (norm > double(step.clip_norm)) factor = float(double(step.clip_norm) / norm);
+    held.g.Multiply(factor);
+  }
+  RowNumbers of_row;
+  if constexpr (kRule == Rule::kAdam || kRule == Rule::kAdamW) of_row = CountStep(step, row, writes);
+  if constexpr (kRule == Rule::kRowWiseAdagrad)
+    of_row = AddMeanSquare(step, row, writes, before, SumOfSquares(step, row, factor, held.g, shared));
+  for (std::uint32_t begin = 0; begin < row.dim && writes; begin += row.chunk()) {
+    const Place place = row.PlaceAt(begin);
+    if (begin != 0) {
+      held = LoadHeld<kSlots>(row, place);
+      Condition(step, factor, held.w, &held.g);
+    }
+#pragma unroll
+    for (unsigned k = 0; k < kHeld; ++k)
+      Step<kRule>(step, of_row, held.g.v[k], &held.w.v[k], &held.slots[0].v[k], &held.slots[kSlots == 2 ? 1 : 0].v[k]);
+    place.Store(row.w, held.w);
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) place.Store(row.slots + static_cast<std::size_t>(s) * row.dim, held.slots[s]);
+  }
+}
+
+// Threads wait for memory most of the time: as many blocks as there must be on a processor for all of it to be busy.
+__host__ __device__ constexpr unsigned BlocksAtOnce(Rule rule) { return SlotsOf(rule) == 2 ? 4 : 5; }
+
+template <Rule kRule, bool kByNorm>
+__global__ void __launch_bounds__(kBlock, kByNorm ? 1 : BlocksAtOnce(kRule))
+    ApplyKernel(OptimizerStep step, std::uint32_t dim, unsigned threads, std::size_t n, float* const* values,
+                float* const* slots, const float* gradients) {
+  __shared__ Chunks chunks;
+  const unsigned rows_of_warp = kWarp / threads;
+  for (std::size_t first = FirstWarp() * rows_of_warp; first < n; first += Warps() * rows_of_warp) {
+    const std::size_t mine = first + Lane() / threads, i = mine < n ? mine : first;
+    Row row{values[i], slots == nullptr ? nullptr : slots[i], gradients + i * dim, dim, threads, threadIdx.x % threads,
+            false};
+    const auto address = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p); };
+    std::uintptr_t all = address(row.w) | address(row.g);
+    if constexpr (SlotsOf(kRule) != 0) all |= address(row.slots);
+    row.by_four = dim % kHeld == 0 && all % 16 == 0;
+    ApplyToRow<kRule, kByNorm>(step, row, mine < n, chunks.Of(row));
+  }
+}
+
+template <Rule kRule>
+cudaError_t Apply(cudaStream_t stream, const OptimizerStep& step, std::uint32_t dim, std::size_t n,
+                  float* const* values, float* const* slots, const float* gradients) {
+  const unsigned threads = ThreadsOfRow(dim, kHeld), blocks = BlocksFor(n * threads);
+  if (step.clip_norm != 0.0f)
+    ApplyKernel<kRule, true><<<blocks, kBlock, 0, stream>>>(step, dim, threads, n, values, slots, gradients);
+  else
+    ApplyKernel<kRule, false><<<blocks, kBlock, 0, stream>>>(step, dim, threads, n, values, slots, gradients);
+  return cudaGetLastError();
 }
 
 }  // namespace
@@ -144,8 +279,19 @@ __global__ void ApplyKernel(OptimizerStep step, std::uint32_t dim, std::size_t n
 cudaError_t ApplyOptimizer(cudaStream_t stream, const OptimizerStep& step, std::uint32_t dim, std::size_t n,
                            float* const* values, float* const* slots, const float* gradients) {
   if (n == 0) return cudaSuccess;
-  ApplyKernel<<<BlocksFor(n * kWarp), kBlock, 0, stream>>>(step, dim, n, values, slots, gradients);
-  return cudaGetLastError();
+  const auto apply = [=](auto* kernel) { return kernel(stream, step, dim, n, values, slots, gradients); };
+  switch (step.rule) {
+    case Rule::kSgd: return apply(&Apply<Rule::kSgd>);
+    case Rule::kMomentum: return apply(&Apply<Rule::kMomentum>);
+    case Rule::kNesterov: return apply(&Apply<Rule::kNesterov>);
+    case Rule::kAdagrad: return apply(&Apply<Rule::kAdagrad>);
+    case Rule::kRowWiseAdagrad: return apply(&Apply<Rule::kRowWiseAdagrad>);
+    case Rule::kRmsProp: return apply(&Apply<Rule::kRmsProp>);
+    case Rule::kAdam: return apply(&Apply<Rule::kAdam>);
+    case Rule::kAdamW: return apply(&Apply<Rule::kAdamW>);
+    case Rule::kFtrl: return apply(&Apply<Rule::kFtrl>);
+  }
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace tarn::kernels::cuda
