@@ -53,7 +53,7 @@ struct HotRowsOptions {
 };
 
 // Of one row, with what is kept beside it.
-constexpr std::size_t HotRowBytes(std::uint32_t dim) { return dim * sizeof(float) + 25; }
+constexpr std::size_t HotRowBytes(std::uint32_t dim) { return dim * sizeof(float) + 33; }
 
 class HotRows {
  public:

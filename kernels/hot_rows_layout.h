@@ -14,16 +14,22 @@ inline constexpr std::uint8_t kNoDigest = 0;     // of a slot that is free or de
 inline constexpr std::uint32_t kNone = ~0u;      // kNoSlot
 inline constexpr std::uint64_t kPinned = ~0ull;  // a rank that is never chosen
 
+// All that is known of a slot but its digest, on the 32 bytes that a GPU's memory moves at once.
+struct alignas(32) Slot {
+  std::uint64_t key = 0;
+  std::uint64_t stamp = 0;  // version + 1
+  std::uint32_t score = 0;
+  std::uint32_t pins = 0;
+};
+static_assert(sizeof(Slot) == 32);
+
 // Slot s is slot s % kWays of bucket s / kWays.
 struct Table {
   std::uint32_t dim = 0;
   std::uint32_t buckets = 0;
   bool counts = false;              // scores count (kLfu), or are times (kLru)
   std::uint8_t* digests = nullptr;  // of a bucket: 128 bytes, aligned to 128
-  std::uint64_t* keys = nullptr;
-  std::uint64_t* stamps = nullptr;  // version + 1
-  std::uint32_t* scores = nullptr;
-  std::uint32_t* pins = nullptr;
+  Slot* slots = nullptr;
   float* rows = nullptr;
 };
 
@@ -47,11 +53,10 @@ constexpr std::uint8_t DigestOf(std::uint64_t hash) {
 constexpr bool IsYoungEnough(std::uint64_t stamp, std::uint64_t least) { return stamp > least; }
 
 // The slot of the lowest rank is taken, of equal ones the first.
-constexpr std::uint64_t RankOf(std::uint8_t digest, std::uint32_t pins, std::uint64_t stamp, std::uint32_t score,
-                               std::uint64_t least) {
-  if (pins != 0) return kPinned;
+constexpr std::uint64_t RankOf(std::uint8_t digest, const Slot& slot, std::uint64_t least) {
+  if (slot.pins != 0) return kPinned;
   if (digest == kNoDigest) return 0;
-  return IsYoungEnough(stamp, least) ? 2 + std::uint64_t{score} : 1;
+  return IsYoungEnough(slot.stamp, least) ? 2 + std::uint64_t{slot.score} : 1;
 }
 
 // Scores of a row that came in, and of one that was found, at `now`.

@@ -19,18 +19,12 @@ class HostHotRows final : public HotRows {
       : batch_keys_max_(options.batch_keys_max),
         rows_(std::make_unique_for_overwrite<float[]>(std::size_t{buckets} * hot::kWays * options.dim)),
         digests_(std::size_t{buckets} * hot::kWays, hot::kNoDigest),
-        keys_(digests_.size()),
-        stamps_(digests_.size()),
-        scores_(digests_.size()),
-        pins_(digests_.size()) {
+        slots_(digests_.size()) {
     table_ = {.dim = options.dim,
               .buckets = buckets,
               .counts = options.score == HotScore::kLfu,
               .digests = digests_.data(),
-              .keys = keys_.data(),
-              .stamps = stamps_.data(),
-              .scores = scores_.data(),
-              .pins = pins_.data(),
+              .slots = slots_.data(),
               .rows = rows_.get()};
   }
 
@@ -42,14 +36,15 @@ class HostHotRows final : public HotRows {
     for (std::size_t i = 0; i < n; ++i) {
       if (i + kAhead < n) FetchDigests(keys[i + kAhead]);
       const std::uint32_t slot = SlotOf(keys[i]);
-      const bool hit = slot != kNoSlot && hot::IsYoungEnough(table_.stamps[slot], least.value);
+      const bool hit = slot != kNoSlot && hot::IsYoungEnough(table_.slots[slot].stamp, least.value);
       slots[i] = hit ? slot : kNoSlot;
       if (!hit) {
         missing[(*missing_count)++] = static_cast<std::uint32_t>(i);
         continue;
       }
-      ++table_.pins[slot];
-      table_.scores[slot] = hot::NextScore(table_.counts, table_.scores[slot], now_);
+      hot::Slot& found = table_.slots[slot];
+      ++found.pins;
+      found.score = hot::NextScore(table_.counts, found.score, now_);
     }
   }
 
@@ -65,7 +60,7 @@ class HostHotRows final : public HotRows {
       const std::uint32_t slot = slots[positions == nullptr ? j : positions[j]];
       if (slot == kNoSlot) continue;
       std::memcpy(RowAt(slot), rows + j * table_.dim, table_.dim * sizeof(float));
-      table_.stamps[slot] = version.value + 1;
+      table_.slots[slot].stamp = version.value + 1;
     }
   }
 
@@ -79,14 +74,14 @@ class HostHotRows final : public HotRows {
   void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) override {
     *oldest = ~std::uint64_t{0};
     for (std::size_t i = 0; i < n; ++i)
-      if (slots[i] != kNoSlot) *oldest = std::min(*oldest, table_.stamps[slots[i]] - 1);
+      if (slots[i] != kNoSlot) *oldest = std::min(*oldest, table_.slots[slots[i]].stamp - 1);
   }
 
   void Unpin(std::size_t n, const std::uint32_t* slots) override {
     for (std::size_t i = 0; i < n; ++i) {
       if (slots[i] == kNoSlot) continue;
-      TARN_CHECK(table_.pins[slots[i]] != 0, "a slot is unpinned as often as it was pinned");
-      --table_.pins[slots[i]];
+      TARN_CHECK(table_.slots[slots[i]].pins != 0, "a slot is unpinned as often as it was pinned");
+      --table_.slots[slots[i]].pins;
     }
   }
 
@@ -99,7 +94,7 @@ class HostHotRows final : public HotRows {
 
   void Age() override {
     if (!table_.counts) return;
-    for (std::uint32_t& score : scores_) score /= 2;
+    for (hot::Slot& slot : slots_) slot.score /= 2;
   }
 
   const float* rows() const override { return table_.rows; }
@@ -123,7 +118,7 @@ class HostHotRows final : public HotRows {
     while ((digests = static_cast<const std::uint8_t*>(
                 std::memchr(digests, hot::DigestOf(hash), static_cast<std::size_t>(end - digests)))) != nullptr) {
       const auto slot = static_cast<std::uint32_t>(digests - table_.digests);
-      if (table_.keys[slot] == key) return slot;
+      if (table_.slots[slot].key == key) return slot;
       ++digests;
     }
     return kNoSlot;
@@ -134,8 +129,7 @@ class HostHotRows final : public HotRows {
     std::uint64_t lowest = hot::kPinned;
     std::uint32_t victim = kNoSlot;
     for (std::uint32_t slot = bucket * hot::kWays; slot < (bucket + 1) * hot::kWays; ++slot) {
-      const std::uint64_t rank =
-          hot::RankOf(table_.digests[slot], table_.pins[slot], table_.stamps[slot], table_.scores[slot], least.value);
+      const std::uint64_t rank = hot::RankOf(table_.digests[slot], table_.slots[slot], least.value);
       if (rank < lowest) lowest = rank, victim = slot;
       if (rank == 0) break;  // free
     }
@@ -146,14 +140,12 @@ class HostHotRows final : public HotRows {
   std::uint32_t Place(Key key, Clock least) {
     const std::uint64_t hash = hot::HashOf(key);
     std::uint32_t slot = SlotOf(key);
-    if (slot != kNoSlot && table_.pins[slot] != 0) table_.digests[slot] = hot::kNoDigest;
-    if (slot == kNoSlot || table_.pins[slot] != 0) slot = Victim(hot::BucketOf(hash, table_.buckets), least);
+    if (slot != kNoSlot && table_.slots[slot].pins != 0) table_.digests[slot] = hot::kNoDigest;
+    if (slot == kNoSlot || table_.slots[slot].pins != 0) slot = Victim(hot::BucketOf(hash, table_.buckets), least);
     if (slot == kNoSlot) return kNoSlot;
     table_.digests[slot] = hot::DigestOf(hash);
-    table_.keys[slot] = key;
-    table_.stamps[slot] = least.value + 1;
-    table_.scores[slot] = hot::FirstScore(table_.counts, now_);
-    table_.pins[slot] = 1;
+    table_.slots[slot] = {
+        .key = key, .stamp = least.value + 1, .score = hot::FirstScore(table_.counts, now_), .pins = 1};
     return slot;
   }
 
@@ -162,8 +154,7 @@ class HostHotRows final : public HotRows {
   std::uint32_t now_ = 0;          // Finds so far
   std::unique_ptr<float[]> rows_;  // the first to be asked for: where there is no room, it shows here
   std::vector<std::uint8_t> digests_;
-  std::vector<std::uint64_t> keys_, stamps_;
-  std::vector<std::uint32_t> scores_, pins_;
+  std::vector<hot::Slot> slots_;
 };
 
 }  // namespace

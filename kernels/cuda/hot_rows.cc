@@ -64,10 +64,7 @@ class DeviceHotRows final : public HotRows {
   Status Allocate() {
     const std::size_t slots = capacity(), words = scratch_.keys_max;
     TARN_RETURN_IF_ERROR(Get(slots * table_.dim, "rows", &rows_, &table_.rows));
-    TARN_RETURN_IF_ERROR(Get(slots, "keys", &keys_, &table_.keys));
-    TARN_RETURN_IF_ERROR(Get(slots, "versions", &stamps_, &table_.stamps));
-    TARN_RETURN_IF_ERROR(Get(slots, "scores", &scores_, &table_.scores));
-    TARN_RETURN_IF_ERROR(Get(slots, "pins", &pins_, &table_.pins));
+    TARN_RETURN_IF_ERROR(Get(slots, "keys and versions", &slots_, &table_.slots));
     TARN_RETURN_IF_ERROR(Get(slots, "digests", &digests_, &table_.digests));
     TARN_RETURN_IF_ERROR(Get(4 * words, "working memory", &batch_, &scratch_.buckets));
     scratch_.sorted_buckets = scratch_.buckets + words;
@@ -78,7 +75,7 @@ class DeviceHotRows final : public HotRows {
     TARN_RETURN_IF_ERROR(Get(scratch_.cub_bytes, "working memory of CUB", &cub_, &cub));
     scratch_.cub = cub;
     Zero(digests_, "HotRows: clear digests");
-    Zero(pins_, "HotRows: clear pins");
+    Zero(slots_, "HotRows: clear slots");
     return stream_.Wait();
   }
 
@@ -95,7 +92,7 @@ class DeviceHotRows final : public HotRows {
   std::string WhatFits() const {
     std::size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) != cudaSuccess) return {};
-    for (const DeviceBuffer* buffer : {&rows_, &keys_, &stamps_, &scores_, &pins_, &digests_}) free += buffer->size();
+    for (const DeviceBuffer* buffer : {&rows_, &slots_, &digests_}) free += buffer->size();
     return fmt::format("; {} rows were asked for, about {} would fit", capacity(), free / HotRowBytes(table_.dim));
   }
 
@@ -109,7 +106,7 @@ class DeviceHotRows final : public HotRows {
   hot::Table table_;
   cuda::HotScratch scratch_;
   std::uint32_t now_ = 0;  // Finds so far
-  DeviceBuffer rows_, keys_, stamps_, scores_, pins_, digests_, batch_, cub_;
+  DeviceBuffer rows_, slots_, digests_, batch_, cub_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The hot-row cache: a warp looks for a key, four slots of its bucket a lane, and one warp does all insertions of a
-// bucket, in the order of the batch, so that slots do not depend on who comes first.
+// The hot-row cache. Keys are looked for by eight lanes each, and one warp does all insertions of a bucket, four slots
+// a lane, in the order of the batch, so that slots do not depend on who comes first.
 #include <thrust/iterator/counting_iterator.h>
 
 #include <cub/device/device_radix_sort.cuh>
@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/hot_rows_launch.h"
+#include "kernels/cuda/move_rows.cuh"
 
 namespace tarn::kernels::cuda {
 namespace {
@@ -15,6 +16,117 @@ constexpr unsigned kPerLane = hot::kWays / kWarp;
 static_assert(kPerLane == 4, "a lane reads its digests as one word");
 constexpr unsigned kAllLanes = 0xffffffffu;
 
+// The bytes of `four` that are the digest: byte q is bit q.
+__device__ inline unsigned BytesOf(std::uint32_t four, std::uint8_t digest) {
+  return (__vcmpeq4(four, digest * 0x01010101u) & 0x01010101u) * 0x01020408u >> 24;
+}
+
+// What a lane knows of a key that is looked for.
+struct Wanted {
+  std::uint64_t key;
+  std::uint32_t bucket;
+  std::uint8_t digest;
+
+  __device__ Wanted(const hot::Table& table, std::uint64_t key_) : key(key_) {
+    const std::uint64_t hash = hot::HashOf(key);
+    bucket = hot::BucketOf(hash, table.buckets);
+    digest = hot::DigestOf(hash);
+  }
+};
+
+// Eight lanes look at a key's bucket, 16 digests each: four keys of a warp's 32 at a look, and kLooks looks under way.
+// A lane reads all that is known of a slot at once where its digest is right; one in two keys has one wrong slot.
+constexpr unsigned kLooks = 2;
+constexpr unsigned kLanesOfKey = 8;
+constexpr unsigned kKeysOfLook = kWarp / kLanesOfKey;
+
+// Of the slots from `first` on that are set in `same`, the one that has the key; `seen` is what is known of the lowest
+// of them, and then of the one found. kNone if there is none.
+__device__ inline std::uint32_t SlotAmong(const hot::Table& table, std::uint64_t key, std::uint32_t first,
+                                          unsigned same, hot::Slot* seen) {
+  while (same != 0) {
+    const std::uint32_t slot = first + __ffs(same) - 1;
+    if (seen->key == key) return slot;
+    same &= same - 1;
+    if (same != 0) *seen = table.slots[first + __ffs(same) - 1];
+  }
+  return hot::kNone;
+}
+
+// f.Found(i, slot, what is known of it), on one lane, for each key that has a slot; f.NotFound(i), on one lane, where
+// there is none or Found says no.
+template <typename F>
+__global__ void __launch_bounds__(kBlock)
+    ForEachKeyKernel(hot::Table table, std::size_t n, const std::uint64_t* keys, F f) {
+  const unsigned group = Lane() / kLanesOfKey, lane = Lane() % kLanesOfKey;
+  for (std::size_t begin = FirstWarp() * kWarp; begin < n; begin += Warps() * kWarp) {
+    const Wanted mine(table, begin + Lane() < n ? keys[begin + Lane()] : 0);
+    for (unsigned look = 0; look < kWarp / kKeysOfLook; look += kLooks) {
+      uint4 digests[kLooks];
+      std::uint32_t first[kLooks];
+      unsigned same[kLooks];
+      hot::Slot seen[kLooks];
+#pragma unroll
+      for (unsigned q = 0; q < kLooks; ++q) {
+        const std::uint32_t bucket = __shfl_sync(kAllLanes, mine.bucket, (look + q) * kKeysOfLook + group);
+        first[q] = bucket * hot::kWays + lane * 16;
+        digests[q] = *reinterpret_cast<const uint4*>(table.digests + first[q]);
+      }
+#pragma unroll
+      for (unsigned q = 0; q < kLooks; ++q) {
+        const auto digest = static_cast<std::uint8_t>(
+            __shfl_sync(kAllLanes, std::uint32_t{mine.digest}, (look + q) * kKeysOfLook + group));
+        same[q] = BytesOf(digests[q].x, digest) | BytesOf(digests[q].y, digest) << 4 |
+                  BytesOf(digests[q].z, digest) << 8 | BytesOf(digests[q].w, digest) << 12;
+        if (same[q] != 0) seen[q] = table.slots[first[q] + __ffs(same[q]) - 1];
+      }
+#pragma unroll
+      for (unsigned q = 0; q < kLooks; ++q) {
+        const unsigned of = (look + q) * kKeysOfLook + group;
+        const std::uint64_t key = __shfl_sync(kAllLanes, mine.key, of);
+        const bool there = begin + of < n;
+        const std::uint32_t slot = there ? SlotAmong(table, key, first[q], same[q], &seen[q]) : hot::kNone;
+        const bool found = slot != hot::kNone && f.Found(begin + of, slot, seen[q]);
+        const unsigned of_key = __ballot_sync(kAllLanes, found) >> (group * kLanesOfKey) & 0xffu;
+        if (there && of_key == 0 && lane == 0) f.NotFound(begin + of);
+      }
+    }
+  }
+}
+
+template <typename F>
+cudaError_t ForEachKey(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint64_t* keys, F f) {
+  if (n == 0) return cudaSuccess;
+  ForEachKeyKernel<<<BlocksFor(n), kBlock, 0, stream>>>(table, n, keys, f);
+  return cudaGetLastError();
+}
+
+struct PinFound {
+  hot::Table table;
+  std::uint64_t least;
+  std::uint32_t now;
+  std::uint32_t* slots;
+
+  __device__ bool Found(std::size_t i, std::uint32_t slot, const hot::Slot& seen) const {
+    if (!hot::IsYoungEnough(seen.stamp, least)) return false;
+    slots[i] = slot;
+    table.slots[slot].pins = seen.pins + 1;
+    table.slots[slot].score = hot::NextScore(table.counts, seen.score, now);
+    return true;
+  }
+  __device__ void NotFound(std::size_t i) const { slots[i] = hot::kNone; }
+};
+
+struct Detach {
+  hot::Table table;
+
+  __device__ bool Found(std::size_t, std::uint32_t slot, const hot::Slot&) const {
+    table.digests[slot] = hot::kNoDigest;
+    return true;
+  }
+  __device__ void NotFound(std::size_t) const {}
+};
+
 __device__ inline std::uint32_t DigestsOf(const hot::Table& table, std::uint32_t bucket, unsigned lane) {
   return reinterpret_cast<const std::uint32_t*>(table.digests)[std::size_t{bucket} * kWarp + lane];
 }
@@ -22,20 +134,11 @@ __device__ inline std::uint32_t DigestsOf(const hot::Table& table, std::uint32_t
 // Which of this lane's four slots, counted from slot `first`, holds the key; 4 for none.
 __device__ inline unsigned WayOf(const hot::Table& table, std::uint32_t digests, std::uint8_t digest,
                                  std::uint32_t first, std::uint64_t key) {
-  const std::uint32_t same = __vcmpeq4(digests, digest * 0x01010101u);
+  const unsigned same = BytesOf(digests, digest);
   unsigned way = kPerLane;
   for (unsigned q = 0; q < kPerLane; ++q)
-    if ((same >> (8 * q) & 0xffu) != 0 && table.keys[first + q] == key) way = q;
+    if ((same >> q & 1) != 0 && table.slots[first + q].key == key) way = q;
   return way;
-}
-
-// The slot of `key`, on the lane that has it; kNone on the others.
-__device__ inline std::uint32_t SlotOf(const hot::Table& table, std::uint64_t key, unsigned lane) {
-  const std::uint64_t hash = hot::HashOf(key);
-  const std::uint32_t bucket = hot::BucketOf(hash, table.buckets);
-  const std::uint32_t first = bucket * hot::kWays + lane * kPerLane;
-  const unsigned way = WayOf(table, DigestsOf(table, bucket, lane), hot::DigestOf(hash), first, key);
-  return way == kPerLane ? hot::kNone : first + way;
 }
 
 struct HasNoSlot {
@@ -56,9 +159,8 @@ __device__ LaneSlots LoadLane(const hot::Table& table, std::uint32_t bucket, uns
   l.digests = DigestsOf(table, bucket, lane);
 #pragma unroll
   for (unsigned q = 0; q < kPerLane; ++q) {
-    const std::uint32_t slot = l.first + q;
-    l.ranks[q] = hot::RankOf(static_cast<std::uint8_t>(l.digests >> (8 * q)), table.pins[slot], table.stamps[slot],
-                             table.scores[slot], least);
+    const hot::Slot slot = table.slots[l.first + q];
+    l.ranks[q] = hot::RankOf(static_cast<std::uint8_t>(l.digests >> (8 * q)), slot, least);
   }
   return l;
 }
@@ -105,10 +207,12 @@ __device__ std::uint32_t Place(const hot::Table& table, LaneSlots* l, std::uint3
 #pragma unroll
   for (unsigned r = 0; r < kPerLane; ++r)
     if (r == q) l->ranks[r] = hot::kPinned;
-  table.keys[slot] = key;
-  table.stamps[slot] = least + 1;
-  table.scores[slot] = hot::FirstScore(table.counts, now);
-  table.pins[slot] = 1;
+  hot::Slot taken;
+  taken.key = key;
+  taken.stamp = least + 1;
+  taken.score = hot::FirstScore(table.counts, now);
+  taken.pins = 1;
+  table.slots[slot] = taken;
   return slot;
 }
 
@@ -128,23 +232,20 @@ __global__ void InsertKernel(hot::Table table, HotScratch scratch, std::size_t n
   }
 }
 
+constexpr unsigned kOldestBlocks = 132 * 8;  // each ends with an update of the same word, one after the other
+
 __global__ void OldestKernel(hot::Table table, std::size_t n, const std::uint32_t* slots, unsigned long long* oldest) {
+  __shared__ unsigned long long of_warps[kBlock / kWarp];
   unsigned long long least = ~0ull;
   for (std::size_t i = FirstThread(); i < n; i += Threads())
-    if (slots[i] != hot::kNone) least = min(least, static_cast<unsigned long long>(table.stamps[slots[i]] - 1));
+    if (slots[i] != hot::kNone) least = min(least, static_cast<unsigned long long>(table.slots[slots[i]].stamp - 1));
   for (unsigned offset = kWarp / 2; offset > 0; offset /= 2)
     least = min(least, __shfl_xor_sync(kAllLanes, least, offset));
-  if (Lane() == 0) atomicMin(oldest, least);
-}
-
-// Copies `dim` floats by a warp, 16 bytes a lane where rows lie so.
-__device__ inline void CopyRow(std::uint32_t dim, bool aligned, const float* from, float* to, unsigned lane) {
-  if (aligned) {
-    for (std::uint32_t j = lane; j < dim / 4; j += kWarp)
-      reinterpret_cast<float4*>(to)[j] = reinterpret_cast<const float4*>(from)[j];
-  } else {
-    for (std::uint32_t j = lane; j < dim; j += kWarp) to[j] = from[j];
-  }
+  if (Lane() == 0) of_warps[threadIdx.x / kWarp] = least;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (const unsigned long long of_warp : of_warps) least = min(least, of_warp);
+  atomicMin(oldest, least);
 }
 
 int BitsOf(std::uint32_t value) {
@@ -183,20 +284,7 @@ cudaError_t HotFind(cudaStream_t stream, const hot::Table& table, const HotScrat
                     const std::uint64_t* keys, std::uint64_t least, std::uint32_t now, std::uint32_t* slots,
                     std::uint32_t* missing, std::uint32_t* missing_count) {
   if (n == 0) return cudaMemsetAsync(missing_count, 0, sizeof *missing_count, stream);
-  if (const cudaError_t error =
-          ForEachRow(stream, n,
-                     [=] __device__(std::size_t i, unsigned lane) {
-                       const std::uint32_t slot = SlotOf(table, keys[i], lane);
-                       const bool hit = slot != hot::kNone && hot::IsYoungEnough(table.stamps[slot], least);
-                       const unsigned holder = __ballot_sync(kAllLanes, hit);
-                       if (hit) {
-                         slots[i] = slot;
-                         ++table.pins[slot];
-                         table.scores[slot] = hot::NextScore(table.counts, table.scores[slot], now);
-                       } else if (holder == 0 && lane == 0) {
-                         slots[i] = hot::kNone;
-                       }
-                     });
+  if (const cudaError_t error = ForEachKey(stream, table, n, keys, PinFound{table, least, now, slots});
       error != cudaSuccess)
     return error;
   std::size_t bytes = scratch.cub_bytes;
@@ -225,22 +313,20 @@ cudaError_t HotInsert(cudaStream_t stream, const hot::Table& table, const HotScr
 
 cudaError_t HotFill(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* positions,
                     const std::uint32_t* slots, const float* rows, std::uint64_t version) {
-  const bool aligned = table.dim % 4 == 0 && IsAligned16(rows);
-  return ForEachRow(stream, n, [=] __device__(std::size_t j, unsigned lane) {
-    const std::uint32_t slot = slots[positions == nullptr ? j : positions[j]];
-    if (slot == hot::kNone) return;
-    CopyRow(table.dim, aligned, rows + j * table.dim, table.rows + std::size_t{slot} * table.dim, lane);
-    if (lane == 0) table.stamps[slot] = version + 1;
+  return MoveRows(stream, table.dim, n, IsAligned16(rows), [=] __device__(std::size_t j) {
+    const std::uint32_t slot = __ldg(slots + (positions == nullptr ? j : __ldg(positions + j)));
+    if (slot == hot::kNone) return Move{rows, nullptr};
+    table.slots[slot].stamp = version + 1;  // by every thread of the row, the same
+    return Move{rows + j * table.dim, table.rows + std::size_t{slot} * table.dim};
   });
 }
 
 cudaError_t HotRead(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots,
                     float* out) {
-  const bool aligned = table.dim % 4 == 0 && IsAligned16(out);
-  return ForEachRow(stream, n, [=] __device__(std::size_t i, unsigned lane) {
+  return MoveRows(stream, table.dim, n, IsAligned16(out), [=] __device__(std::size_t i) {
     const std::uint32_t slot = slots[i];
-    if (slot != hot::kNone)
-      CopyRow(table.dim, aligned, table.rows + std::size_t{slot} * table.dim, out + i * table.dim, lane);
+    if (slot == hot::kNone) return Move{table.rows, nullptr};
+    return Move{table.rows + std::size_t{slot} * table.dim, out + i * table.dim};
   });
 }
 
@@ -250,26 +336,24 @@ cudaError_t HotOldest(cudaStream_t stream, const hot::Table& table, std::size_t 
   if (const cudaError_t error = cudaMemsetAsync(oldest, 0xff, sizeof *oldest, stream); error != cudaSuccess)
     return error;
   if (n == 0) return cudaSuccess;
-  OldestKernel<<<BlocksFor(n), kBlock, 0, stream>>>(table, n, slots, reinterpret_cast<unsigned long long*>(oldest));
+  OldestKernel<<<std::min(BlocksFor(n), kOldestBlocks), kBlock, 0, stream>>>(
+      table, n, slots, reinterpret_cast<unsigned long long*>(oldest));
   return cudaGetLastError();
 }
 
 cudaError_t HotUnpin(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots) {
   return ForEach(stream, n, [=] __device__(std::size_t i) {
-    if (slots[i] != hot::kNone) --table.pins[slots[i]];
+    if (slots[i] != hot::kNone) --table.slots[slots[i]].pins;
   });
 }
 
 cudaError_t HotEvict(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint64_t* keys) {
-  return ForEachRow(stream, n, [=] __device__(std::size_t i, unsigned lane) {
-    const std::uint32_t slot = SlotOf(table, keys[i], lane);
-    if (slot != hot::kNone) table.digests[slot] = hot::kNoDigest;
-  });
+  return ForEachKey(stream, table, n, keys, Detach{table});
 }
 
 cudaError_t HotAge(cudaStream_t stream, const hot::Table& table) {
   return ForEach(stream, std::size_t{table.buckets} * hot::kWays,
-                 [=] __device__(std::size_t slot) { table.scores[slot] /= 2; });
+                 [=] __device__(std::size_t slot) { table.slots[slot].score /= 2; });
 }
 
 }  // namespace tarn::kernels::cuda
