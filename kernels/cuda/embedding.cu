@@ -1,6 +1,7 @@
 // The gradients of embeddings, from the samples back to the rows (the forward passes are in rows.cu), and the weights
 // of means.
 #include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/divisor.h"
 #include "kernels/cuda/segment_sum.cuh"
 
 namespace tarn::kernels::cuda {
@@ -15,10 +16,8 @@ struct BagTerm {
 
   template <int kWidth>
   __device__ Floats<kWidth> At(std::uint32_t o, std::uint32_t, std::uint32_t j) const {
-    Floats<kWidth> term = Load<kWidth>(grad_out + std::size_t{sample_of[o]} * dim + j);
-    const float weight = weights == nullptr ? 1.0f : weights[std::size_t{offsets[0]} + o];
-#pragma unroll
-    for (int k = 0; k < kWidth; ++k) term.v[k] *= weight;
+    Floats<kWidth> term = LoadConstant<kWidth>(grad_out + std::size_t{__ldg(sample_of + o)} * dim + j);
+    term.Multiply(weights == nullptr ? 1.0f : __ldg(weights + std::size_t{__ldg(offsets)} + o));
     return term;
   }
 };
@@ -26,11 +25,13 @@ struct BagTerm {
 struct ConcatTerm {
   const float* grad_out;
   std::size_t stride;
-  std::uint32_t fields, dim;
+  Divisor fields;
+  std::uint32_t dim;
 
   template <int kWidth>
   __device__ Floats<kWidth> At(std::uint32_t o, std::uint32_t, std::uint32_t j) const {
-    return Load<kWidth>(grad_out + o / fields * stride + std::size_t{o % fields} * dim + j);
+    const std::uint32_t sample = fields.Quotient(o), field = o - sample * fields.by();
+    return LoadConstant<kWidth>(grad_out + sample * stride + std::size_t{field} * dim + j);
   }
 };
 
@@ -82,8 +83,10 @@ cudaError_t EmbeddingBagBackward(cudaStream_t stream, std::size_t samples, std::
 
 cudaError_t EmbeddingConcatBackward(cudaStream_t stream, std::uint32_t fields, std::uint32_t dim, const float* grad_out,
                                     std::size_t out_stride, const SegmentsView& segments, float* grad_rows) {
+  if (segments.n == 0) return cudaSuccess;
   const bool aligned = IsAligned16(grad_out) && out_stride % 4 == 0;
-  return SumSegments(stream, segments, dim, aligned, ConcatTerm{grad_out, out_stride, fields, dim}, grad_rows);
+  const ConcatTerm term{grad_out, out_stride, Divisor(fields), dim};
+  return SumSegments(stream, segments, dim, aligned, term, grad_rows);
 }
 
 }  // namespace tarn::kernels::cuda

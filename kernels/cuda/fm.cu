@@ -14,11 +14,11 @@ struct FmTerm {
 
   template <int kWidth>
   __device__ Floats<kWidth> At(std::uint32_t o, std::uint32_t row, std::uint32_t j) const {
-    const std::size_t s = sample_of[o];
-    const float x = weights == nullptr ? 1.0f : weights[std::size_t{offsets[0]} + o];
-    const float grad = grad_out[s] * x;
-    const Floats<kWidth> v = Load<kWidth>(rows + std::size_t{row} * dim + j);
-    Floats<kWidth> term = Load<kWidth>(sums + s * dim + j);
+    const std::size_t s = __ldg(sample_of + o);
+    const float x = weights == nullptr ? 1.0f : __ldg(weights + std::size_t{__ldg(offsets)} + o);
+    const float grad = __ldg(grad_out + s) * x;
+    const Floats<kWidth> v = LoadConstant<kWidth>(rows + std::size_t{row} * dim + j);
+    Floats<kWidth> term = LoadConstant<kWidth>(sums + s * dim + j);
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) term.v[k] = grad * (term.v[k] - x * v.v[k]);
     return term;

@@ -31,7 +31,25 @@ TARN_HOST_DEVICE constexpr std::size_t PieceSlot(std::uint32_t begin, std::uint3
   return 2 * std::size_t{at / kPiece} + (at == begin ? 0 : 1);
 }
 
-constexpr std::size_t PieceSlots(std::size_t n) { return 2 * ((n + kPiece - 1) / kPiece); }
+TARN_HOST_DEVICE constexpr std::size_t PieceSlots(std::size_t n) { return 2 * ((n + kPiece - 1) / kPiece); }
+
+// The other way round: if a piece uses the slot, PositionOfSlot is below the batch's n and lies in its segment, of
+// which PieceOfSlot tells where the piece begins, or kNoPiece. For two slots belong to kPiece consecutive positions; a
+// segment that has a piece there, not its first, has the first of them, and one that begins there and has several
+// pieces also has the position behind them.
+inline constexpr std::uint32_t kNoPiece = ~0u;
+
+TARN_HOST_DEVICE constexpr std::uint32_t PositionOfSlot(std::uint32_t slot) {
+  return (slot / 2 + (slot % 2 == 0 ? 1 : 0)) * kPiece;
+}
+
+TARN_HOST_DEVICE constexpr std::uint32_t PieceOfSlot(std::uint32_t begin, std::uint32_t end, std::uint32_t slot) {
+  const std::uint32_t first = slot / 2 * kPiece;
+  if (slot % 2 == 0) return begin - first < kPiece && !IsOnePiece(begin, end) ? begin : kNoPiece;
+  if (begin >= first) return kNoPiece;
+  const std::uint32_t at = first + (kPiece - (first - begin) % kPiece) % kPiece;
+  return at < end ? at : kNoPiece;
+}
 
 // The levels of the tree: `width` positions are in each of the sums that are added to the first of kPiece of them, for
 // width = kPiece, kPiece^2, ... while a segment is longer than that.

@@ -1,91 +1,86 @@
-// Sums along the segments of a batch (kernels/segments.h), in the order of kernels/cuda/pieces.h. Threads of a tile,
-// as many as a row's width asks for, take a piece; each adds up columns of its own, so none waits for another.
+// Sums along the segments of a batch (kernels/segments.h), in the order of kernels/cuda/pieces.h. As many threads as a
+// row's width asks for take a piece; each adds up columns of its own, so none waits for another.
 #pragma once
 
+#include "kernels/cuda/floats.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pieces.h"
 
 namespace tarn::kernels::cuda {
 
-// kWidth neighbouring floats, moved at once: 4 of them aligned to 16 bytes, or 1.
-template <int kWidth>
-struct Floats {
-  float v[kWidth];
+inline constexpr unsigned kTermsAtOnce = 4;  // of a piece, under way to a thread
 
-  __device__ void Add(const Floats& other) {
+// sum += the terms of the positions from ... to, in their order.
+template <int kWidth, typename Term>
+__device__ inline void AddTerms(const SegmentsView& at, std::uint32_t from, std::uint32_t to, std::uint32_t row,
+                                std::uint32_t j, const Term& term, Floats<kWidth>* sum) {
+  for (std::uint32_t i = from; i < to; i += kTermsAtOnce) {
+    Floats<kWidth> terms[kTermsAtOnce];
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) v[k] += other.v[k];
-  }
-};
-
-template <int kWidth>
-__device__ inline Floats<kWidth> Load(const float* from) {
-  if constexpr (kWidth == 4) {
-    const float4 four = *reinterpret_cast<const float4*>(from);
-    return {{four.x, four.y, four.z, four.w}};
-  } else {
-    return {{*from}};
-  }
-}
-
-template <int kWidth>
-__device__ inline void Store(float* to, const Floats<kWidth>& floats) {
-  if constexpr (kWidth == 4) {
-    *reinterpret_cast<float4*>(to) = {floats.v[0], floats.v[1], floats.v[2], floats.v[3]};
-  } else {
-    *to = floats.v[0];
+    for (unsigned k = 0; k < kTermsAtOnce; ++k)  // behind the piece's end its last term again, which is not added
+      terms[k] = term.template At<kWidth>(__ldg(at.order + min(i + k, to - 1)), row, j);
+#pragma unroll
+    for (unsigned k = 0; k < kTermsAtOnce; ++k) sum->AddIf(i + k < to, terms[k]);
   }
 }
 
 // Sums every piece: into its row where it is the only one of its segment, else into its slot.
 template <int kWidth, typename Term>
-__global__ void SumPiecesKernel(SegmentsView at, std::uint32_t dim, unsigned tile, Term term, float* out) {
+__global__ void __launch_bounds__(kBlock, 5)
+    SumPiecesKernel(SegmentsView at, std::uint32_t dim, unsigned threads, Term term, float* out) {
   const std::size_t pieces = *at.n_pieces;
-  for (std::size_t p = FirstThread() / tile; p < pieces; p += Threads() / tile) {
-    // Every position is in a piece, so the next one tells where this one ends, before its row is known.
-    const std::uint32_t from = at.pieces[p], to = p + 1 < pieces ? at.pieces[p + 1] : at.n;
-    const std::uint32_t row = at.rows[from], begin = at.begins[row];
-    const bool whole = IsOnePiece(begin, at.ends[row]);
-    float* sums = whole ? out + std::size_t{row} * dim : at.partials + PieceSlot(begin, from) * dim;
-    for (std::uint32_t j = threadIdx.x % tile * kWidth; j < dim; j += tile * kWidth) {
-      Floats<kWidth> sum = whole ? Load<kWidth>(sums + j) : Floats<kWidth>{};
-#pragma unroll 4
-      for (std::uint32_t i = from; i < to; ++i) sum.Add(term.template At<kWidth>(at.order[i], row, j));
-      Store(sums + j, sum);
+  for (std::size_t p = FirstThread() / threads; p < pieces; p += Threads() / threads) {
+    // Every position is in a piece, so the next one tells where this one ends, and the neighbours' rows whether they
+    // are of its segment: nothing else is asked for before the terms are.
+    const std::uint32_t from = __ldg(at.pieces + p), to = p + 1 < pieces ? __ldg(at.pieces + p + 1) : at.n;
+    const std::uint32_t row = __ldg(at.rows + from);
+    const bool begins = from == 0 || __ldg(at.rows + from - 1) != row;
+    const bool whole = begins && (to == at.n || __ldg(at.rows + to) != row);
+    float* sums = whole ? out + std::size_t{row} * dim : at.partials + PieceSlot(begins ? from : 0, from) * dim;
+    for (std::uint32_t j = threadIdx.x % threads * kWidth; j < dim; j += threads * kWidth) {
+      Floats<kWidth> sum = whole ? LoadGlobal<kWidth>(sums + j) : Floats<kWidth>{};
+      AddTerms(at, from, to, row, j, term, &sum);
+      StoreGlobal(sums + j, sum);
     }
   }
 }
 
-// One level of the tree. A warp looks at 32 pieces, then adds up, one after the other, for those that take sums.
+// One level of the tree. A warp looks at the pieces of 32 slots, then adds up, one after the other, for those that take
+// sums.
 template <int kWidth>
-__global__ void AddSumsKernel(SegmentsView at, std::uint32_t dim, std::uint64_t width, float* out) {
+__global__ void __launch_bounds__(kBlock)
+    AddSumsKernel(SegmentsView at, std::uint32_t dim, std::uint64_t width, float* out) {
   constexpr unsigned kAll = 0xffffffffu;
-  const std::size_t pieces = *at.n_pieces;
-  for (std::size_t first = FirstWarp() * kWarp; first < pieces; first += Warps() * kWarp) {
-    std::uint32_t mine = 0;
-    bool takes = false;
-    if (first + Lane() < pieces) {
-      mine = at.pieces[first + Lane()];
-      const std::uint32_t row = at.rows[mine];
-      takes = TakesSums(at.begins[row], at.ends[row], mine, width);
+  const auto slots = static_cast<std::uint32_t>(PieceSlots(at.n));
+  for (std::size_t first = FirstWarp() * kWarp; first < slots; first += Warps() * kWarp) {
+    const auto slot = static_cast<std::uint32_t>(first) + Lane();
+    const std::uint32_t inside = PositionOfSlot(slot);
+    std::uint32_t mine = kNoPiece, row = 0, begin = 0, end = 0;
+    if (slot < slots && inside < at.n) {
+      row = at.rows[inside];
+      begin = at.begins[row];
+      end = at.ends[row];
+      mine = PieceOfSlot(begin, end, slot);
     }
+    const bool takes = mine != kNoPiece && TakesSums(begin, end, mine, width);
     for (unsigned left = __ballot_sync(kAll, takes); left != 0; left &= left - 1) {
-      const std::uint32_t from = __shfl_sync(kAll, mine, __ffs(left) - 1), row = at.rows[from];
-      const std::uint32_t begin = at.begins[row], end = at.ends[row];
-      const std::uint64_t sums_end = SumsEnd(end, from, width);
-      float* to = at.partials + PieceSlot(begin, from) * dim;
+      const int lane = __ffs(left) - 1;
+      const std::uint32_t from = __shfl_sync(kAll, mine, lane), to_row = __shfl_sync(kAll, row, lane);
+      const std::uint32_t from_begin = __shfl_sync(kAll, begin, lane), from_end = __shfl_sync(kAll, end, lane);
+      const std::uint64_t sums_end = SumsEnd(from_end, from, width);
+      float* to = at.partials + PieceSlot(from_begin, from) * dim;
       for (std::uint32_t j = Lane() * kWidth; j < dim; j += kWarp * kWidth) {
-        Floats<kWidth> sum = Load<kWidth>(to + j);
-#pragma unroll 4
+        Floats<kWidth> sum = LoadGlobal<kWidth>(to + j);
+#pragma unroll 8
         for (std::uint64_t next = from + width; next < sums_end; next += width)
-          sum.Add(Load<kWidth>(at.partials + PieceSlot(begin, static_cast<std::uint32_t>(next)) * dim + j));
-        if (!IsRoot(begin, end, width)) {
-          Store(to + j, sum);
+          sum.Add(LoadGlobal<kWidth>(at.partials + PieceSlot(from_begin, static_cast<std::uint32_t>(next)) * dim + j));
+        if (!IsRoot(from_begin, from_end, width)) {
+          StoreGlobal(to + j, sum);
         } else {
-          Floats<kWidth> total = Load<kWidth>(out + std::size_t{row} * dim + j);
+          Floats<kWidth> total = LoadGlobal<kWidth>(out + std::size_t{to_row} * dim + j);
           total.Add(sum);
-          Store(out + std::size_t{row} * dim + j, total);
+          StoreGlobal(out + std::size_t{to_row} * dim + j, total);
         }
       }
     }
@@ -95,12 +90,11 @@ __global__ void AddSumsKernel(SegmentsView at, std::uint32_t dim, std::uint64_t 
 template <int kWidth, typename Term>
 cudaError_t SumSegmentsBy(cudaStream_t stream, const SegmentsView& at, std::uint32_t dim, const Term& term,
                           float* out) {
-  unsigned tile = 1;
-  while (tile < kWarp && tile * kWidth < dim) tile *= 2;
-  SumPiecesKernel<kWidth><<<BlocksFor(std::size_t{at.n} * tile), kBlock, 0, stream>>>(at, dim, tile, term, out);
+  const unsigned threads = ThreadsOfRow(dim, kWidth);
+  SumPiecesKernel<kWidth><<<BlocksFor(std::size_t{at.n} * threads), kBlock, 0, stream>>>(at, dim, threads, term, out);
   if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
   for (std::uint64_t width = kPiece; width < at.n; width *= kPiece) {
-    AddSumsKernel<kWidth><<<BlocksFor(at.n), kBlock, 0, stream>>>(at, dim, width, out);
+    AddSumsKernel<kWidth><<<BlocksFor(PieceSlots(at.n)), kBlock, 0, stream>>>(at, dim, width, out);
     if (const cudaError_t error = cudaGetLastError(); error != cudaSuccess) return error;
   }
   return cudaSuccess;

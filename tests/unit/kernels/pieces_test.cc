@@ -29,6 +29,21 @@ class Batch {
     return out;
   }
 
+  // Every piece that uses a slot is found from it again, and none that does not.
+  void ExpectPiecesOfSlots() const {
+    std::vector<std::uint32_t> expected(PieceSlots(n_), kNoPiece), actual = expected;
+    ForEachPiece([&](std::size_t, std::uint32_t begin, std::uint32_t end, std::uint32_t at) {
+      if (!IsOnePiece(begin, end)) expected[PieceSlot(begin, at)] = at;
+    });
+    for (std::uint32_t slot = 0; slot < actual.size(); ++slot) {
+      const std::uint32_t inside = PositionOfSlot(slot);
+      if (inside >= n_) continue;
+      const auto end = std::ranges::upper_bound(begins_, inside);
+      actual[slot] = PieceOfSlot(end[-1], *end, slot);
+    }
+    EXPECT_EQ(actual, expected);
+  }
+
   std::vector<float> Sum() {
     ForEachPiece([this](std::size_t row, std::uint32_t begin, std::uint32_t end, std::uint32_t at) {
       const bool whole = IsOnePiece(begin, end);
@@ -74,6 +89,7 @@ class Batch {
 
 void Check(const std::vector<std::uint32_t>& sizes, SplitMix& random) {
   Batch batch(sizes, random);
+  batch.ExpectPiecesOfSlots();
   const std::vector<float> expected = batch.Expected();
   EXPECT_TRUE(SameBits(batch.Sum(), expected));
 }
@@ -99,6 +115,9 @@ TEST(PiecesTest, TheLargestPositions) {
   constexpr std::uint32_t kEnd = (1u << 31) - 1;
   constexpr std::uint64_t kWidth = std::uint64_t{1} << 30;  // the last level that a batch can have
   EXPECT_LT(PieceSlot(0, kEnd - 1), PieceSlots(kEnd));
+  const auto last = static_cast<std::uint32_t>(PieceSlots(kEnd)) - 1;
+  EXPECT_EQ(PieceOfSlot(0, kEnd, last), PositionOfSlot(last));
+  EXPECT_GE(PositionOfSlot(last - 1), kEnd);
   EXPECT_TRUE(TakesSums(0, kEnd, 0, kWidth));
   EXPECT_EQ(SumsEnd(kEnd, 0, kWidth), kEnd);
   EXPECT_TRUE(IsRoot(0, kEnd, kWidth));
