@@ -35,10 +35,24 @@ struct ConcatTerm {
   }
 };
 
-__global__ void SumToRowKernel(std::size_t n, const float* in, const std::uint32_t* row, float* rows) {
+// One block: what it sums is too little to pay for a second kernel. Each thread has kSumAtOnce loads under way.
+constexpr unsigned kSumThreads = 1024;
+constexpr unsigned kSumAtOnce = 8;
+
+__global__ void __launch_bounds__(kSumThreads)
+    SumToRowKernel(std::size_t n, const float* in, const std::uint32_t* row, float* rows) {
   double sum = 0;
-  for (std::size_t i = threadIdx.x; i < n; i += kBlock) sum += double(in[i]);
-  const double total = SumOfBlock(sum);
+  for (std::size_t begin = threadIdx.x; begin < n; begin += kSumThreads * kSumAtOnce) {
+    float terms[kSumAtOnce];
+#pragma unroll
+    for (unsigned k = 0; k < kSumAtOnce; ++k) {
+      const std::size_t i = begin + k * kSumThreads;
+      terms[k] = i < n ? __ldg(in + i) : 0.0f;
+    }
+#pragma unroll
+    for (unsigned k = 0; k < kSumAtOnce; ++k) sum += double(terms[k]);
+  }
+  const double total = SumOfBlock<kSumThreads>(sum);
   if (threadIdx.x == 0) rows[*row] += float(total);
 }
 
@@ -52,7 +66,7 @@ cudaError_t BiasForward(cudaStream_t stream, std::size_t samples, const float* r
 cudaError_t BiasBackward(cudaStream_t stream, std::size_t samples, const float* grad_out, const std::uint32_t* row,
                          float* grad_rows) {
   if (samples == 0) return cudaSuccess;
-  SumToRowKernel<<<1, kBlock, 0, stream>>>(samples, grad_out, row, grad_rows);
+  SumToRowKernel<<<1, kSumThreads, 0, stream>>>(samples, grad_out, row, grad_rows);
   return cudaGetLastError();
 }
 
