@@ -1,5 +1,8 @@
-// DLRM's dot interaction: a block of threads takes a sample, holds its vectors in shared memory where they fit, and
-// computes each product in the order of the dimensions, as on the CPU.
+// DLRM's dot interaction: a block of threads takes a sample. Where its vectors fit into shared memory, a thread
+// computes many results side by side, so that what it loads from there serves several of them. Every sum runs in the
+// CPU's order (forward: of the dimensions, backward: of the vectors), products and sums rounded apart.
+#include "kernels/cuda/divisor.h"
+#include "kernels/cuda/floats.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -16,47 +19,30 @@ __device__ inline std::uint32_t LargerOf(std::uint32_t p) {
   return i;
 }
 
-// The vectors of a sample: in shared memory with one float between them, so that threads which read different vectors
-// at the same place do not wait for each other; or where they are.
-struct Sample {
-  const float* values;
-  std::uint32_t stride;
-};
-
-__device__ inline Sample Hold(const float* in, std::uint32_t vectors, std::uint32_t dim, float* shared) {
-  if (shared == nullptr) return {in, dim};
-  for (std::uint32_t i = threadIdx.x; i < vectors * dim; i += blockDim.x) shared[i / dim * (dim + 1) + i % dim] = in[i];
-  __syncthreads();
-  return {shared, dim + 1};
-}
-
-__global__ void ForwardKernel(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
-                              float* out, bool fits) {
-  extern __shared__ float shared[];
+// Any shape: a thread a result, from where the vectors are.
+__global__ void __launch_bounds__(kBlock)
+    ForwardKernel(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in, float* out) {
   const std::uint32_t pairs = vectors * (vectors - 1) / 2;
   const std::size_t width = std::size_t{dim} + pairs;
   for (std::size_t s = blockIdx.x; s < samples; s += gridDim.x) {
-    const Sample sample = Hold(in + s * vectors * dim, vectors, dim, fits ? shared : nullptr);
+    const float* values = in + s * vectors * dim;
     float* to = out + s * width;
-    for (std::uint32_t d = threadIdx.x; d < dim; d += blockDim.x) to[d] = sample.values[d];
+    for (std::uint32_t d = threadIdx.x; d < dim; d += blockDim.x) to[d] = values[d];
     for (std::uint32_t p = threadIdx.x; p < pairs; p += blockDim.x) {
       const std::uint32_t i = LargerOf(p), j = p - i * (i - 1) / 2;
-      const float *a = sample.values + std::size_t{i} * sample.stride,
-                  *b = sample.values + std::size_t{j} * sample.stride;
+      const float *a = values + std::size_t{i} * dim, *b = values + std::size_t{j} * dim;
       float sum = 0.0f;
       for (std::uint32_t d = 0; d < dim; ++d) sum += a[d] * b[d];
       to[dim + p] = sum;
     }
-    __syncthreads();  // before the next sample overwrites the vectors
   }
 }
 
-__global__ void BackwardKernel(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
-                               const float* grad_out, float* grad_in, bool fits) {
-  extern __shared__ float shared[];
+__global__ void __launch_bounds__(kBlock) BackwardKernel(std::size_t samples, std::uint32_t vectors, std::uint32_t dim,
+                                                         const float* in, const float* grad_out, float* grad_in) {
   const std::size_t width = std::size_t{dim} + vectors * (vectors - 1) / 2;
   for (std::size_t s = blockIdx.x; s < samples; s += gridDim.x) {
-    const Sample sample = Hold(in + s * vectors * dim, vectors, dim, fits ? shared : nullptr);
+    const float* values = in + s * vectors * dim;
     const float *first = grad_out + s * width, *of_pairs = first + dim;
     for (std::uint32_t e = threadIdx.x; e < vectors * dim; e += blockDim.x) {
       const std::uint32_t i = e / dim, d = e % dim;
@@ -64,42 +50,256 @@ __global__ void BackwardKernel(std::size_t samples, std::uint32_t vectors, std::
       for (std::uint32_t j = 0; j < vectors; ++j) {
         const std::uint32_t large = max(i, j), small = min(i, j);
         const float grad = i == j ? 0.0f : of_pairs[large * (large - 1) / 2 + small];
-        sum += grad * sample.values[std::size_t{j} * sample.stride + d];
+        sum += grad * values[std::size_t{j} * dim + d];
       }
       grad_in[s * vectors * dim + e] = i == 0 ? first[d] + sum : sum;
+    }
+  }
+}
+
+// How a sample's vectors lie in shared memory: `stride` floats each, of which the first `padded`, a multiple of 4, may
+// be read: zeros behind the vector's end, which change no sum, since none is -0.
+struct Held {
+  std::uint32_t padded, stride;
+  Divisor fours;  // of `padded`
+
+  Held(std::uint32_t dim, bool apart)
+      : padded((dim + 3) / 4 * 4), stride(apart && padded % 8 == 0 ? padded + 4 : padded), fours(padded / 4) {}
+};
+
+// Calls load(k, i), then store(k, i), for the i of [0, n) that are the thread's, kAtOnce at a time: all loads are under
+// way before the first store waits for one. Behind the end comes the last i again.
+template <unsigned kAtOnce, typename Loads, typename Stores>
+__device__ inline void InBatches(std::uint32_t n, Loads load, Stores store) {
+  for (std::uint32_t begin = threadIdx.x; begin < n; begin += kAtOnce * blockDim.x) {
+#pragma unroll
+    for (unsigned k = 0; k < kAtOnce; ++k) load(k, min(begin + k * blockDim.x, n - 1));
+#pragma unroll
+    for (unsigned k = 0; k < kAtOnce; ++k) store(k, min(begin + k * blockDim.x, n - 1));
+  }
+}
+
+// kWidth 4: the vectors begin at multiples of 16 bytes.
+template <int kWidth>
+__device__ inline void Hold(std::uint32_t vectors, std::uint32_t dim, const Held& shape, const float* from, float* to) {
+  constexpr unsigned kAtOnce = 8;
+  Floats<4> fours[kAtOnce];
+  const auto load = [&](unsigned k, std::uint32_t e) {
+    const std::uint32_t vector = shape.fours.Quotient(e), d = (e - vector * shape.fours.by()) * 4;
+    if constexpr (kWidth == 4) {
+      fours[k] = LoadGlobal<4>(from + vector * dim + d);
+    } else {
+#pragma unroll
+      for (unsigned c = 0; c < 4; ++c) {
+        const float v = LoadGlobal<1>(from + vector * dim + min(d + c, dim - 1)).v[0];
+        fours[k].v[c] = d + c < dim ? v : 0.0f;
+      }
+    }
+  };
+  const auto store = [&](unsigned k, std::uint32_t e) {
+    const std::uint32_t vector = shape.fours.Quotient(e), d = (e - vector * shape.fours.by()) * 4;
+    Store(to + vector * shape.stride + d, fours[k]);
+  };
+  InBatches<kAtOnce>(vectors * shape.fours.by(), load, store);
+}
+
+// Forward, a thread a square of pairs. The vectors are dealt to `classes` hands, i to hand i mod classes, kSide to each
+// at most; a square are the pairs between two hands, or within one. So threads side by side read vectors side by side,
+// which lie in different banks of the shared memory if their stride is an odd multiple of four.
+constexpr std::uint32_t kSide = 4;
+
+struct Squares {
+  Held held;
+  std::uint32_t classes, squares;
+  std::size_t shared_bytes;
+
+  Squares(std::uint32_t vectors, std::uint32_t dim)
+      : held(dim, true),
+        classes((vectors + kSide - 1) / kSide),
+        squares(classes * (classes + 1) / 2),
+        shared_bytes((std::size_t{vectors} * held.stride + std::size_t{vectors} * (vectors - 1) / 2) * sizeof(float)) {}
+};
+
+// The products of two hands, at [k][l] those of the k-th of one and the l-th of the other. Where a hand has fewer, its
+// last vectors are some vector.
+struct Products {
+  float of[kSide][kSide] = {};
+
+  __device__ Products(std::uint32_t padded, const float* const (&a)[kSide], const float* const (&b)[kSide]) {
+#pragma unroll 2
+    for (std::uint32_t d = 0; d < padded; d += 4) {
+      Floats<4> left[kSide], right[kSide];
+#pragma unroll
+      for (std::uint32_t k = 0; k < kSide; ++k) {
+        left[k] = Load<4>(a[k] + d);
+        right[k] = Load<4>(b[k] + d);
+      }
+#pragma unroll
+      for (unsigned e = 0; e < 4; ++e)
+#pragma unroll
+        for (std::uint32_t k = 0; k < kSide; ++k)
+#pragma unroll
+          for (std::uint32_t l = 0; l < kSide; ++l) of[k][l] += left[k].v[e] * right[l].v[e];
+    }
+  }
+};
+
+template <int kWidth>
+__global__ void __launch_bounds__(kBlock)
+    ForwardSquaresKernel(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, Squares shape, const float* in,
+                         float* out) {
+  extern __shared__ float4 shared[];
+  auto* const values = reinterpret_cast<float*>(shared);
+  float* const dots = values + vectors * shape.held.stride;
+  const std::uint32_t pairs = vectors * (vectors - 1) / 2;
+  for (std::size_t s = blockIdx.x; s < samples; s += gridDim.x) {
+    Hold<kWidth>(vectors, dim, shape.held, in + s * vectors * dim, values);
+    __syncthreads();
+    for (std::uint32_t p = threadIdx.x; p < shape.squares; p += blockDim.x) {
+      const std::uint32_t larger = LargerOf(p), one = larger - 1, other = p - larger * one / 2;
+      const float *a[kSide], *b[kSide];
+#pragma unroll
+      for (std::uint32_t k = 0; k < kSide; ++k) {
+        a[k] = values + min(one + k * shape.classes, vectors - 1) * shape.held.stride;
+        b[k] = values + min(other + k * shape.classes, vectors - 1) * shape.held.stride;
+      }
+      const Products products(shape.held.padded, a, b);
+#pragma unroll
+      for (std::uint32_t k = 0; k < kSide; ++k)
+#pragma unroll
+        for (std::uint32_t l = 0; l < kSide; ++l) {
+          const std::uint32_t i = one + k * shape.classes, j = other + l * shape.classes;
+          const std::uint32_t large = max(i, j), small = min(i, j);
+          if (large < vectors && (one != other || k > l)) dots[large * (large - 1) / 2 + small] = products.of[k][l];
+        }
+    }
+    __syncthreads();
+    float* to = out + s * (std::size_t{dim} + pairs);
+    for (std::uint32_t d = threadIdx.x; d < dim; d += blockDim.x) to[d] = values[d];
+    for (std::uint32_t p = threadIdx.x; p < pairs; p += blockDim.x) to[dim + p] = dots[p];
+    __syncthreads();  // before the next sample overwrites them
+  }
+}
+
+// Backward, a thread four columns of kBand neighbouring vectors' gradients. The pairs' gradients lie as the rows of the
+// whole symmetric matrix, cut into bands, each filled up to three times 16 bytes. DLRM's 27 vectors are three bands.
+constexpr std::uint32_t kBand = 9, kBandFloats = 12;
+
+struct Bands {
+  Held held;
+  std::uint32_t bands;
+  std::size_t shared_bytes;
+
+  Bands(std::uint32_t vectors, std::uint32_t dim)
+      : held(dim, false),
+        bands((vectors + kBand - 1) / kBand),
+        shared_bytes(std::size_t{vectors} * (held.stride + std::size_t{bands} * kBandFloats) * sizeof(float)) {}
+
+  // Where the gradient of <i, j> lies in row j.
+  __device__ std::uint32_t At(std::uint32_t j, std::uint32_t i) const {
+    return (j * bands + i / kBand) * kBandFloats + i % kBand;
+  }
+};
+
+__device__ inline void HoldPairs(std::uint32_t vectors, const Bands& shape, const float* of_pairs, float* to) {
+  for (std::uint32_t i = threadIdx.x; i < vectors; i += blockDim.x) to[shape.At(i, i)] = 0.0f;
+  constexpr unsigned kAtOnce = 4;
+  float grads[kAtOnce];
+  const auto load = [&](unsigned k, std::uint32_t p) { grads[k] = LoadGlobal<1>(of_pairs + p).v[0]; };
+  const auto store = [&](unsigned k, std::uint32_t p) {
+    const std::uint32_t i = LargerOf(p), j = p - i * (i - 1) / 2;
+    to[shape.At(j, i)] = to[shape.At(i, j)] = grads[k];
+  };
+  InBatches<kAtOnce>(vectors * (vectors - 1) / 2, load, store);
+}
+
+template <int kWidth>
+__global__ void __launch_bounds__(kBlock)
+    BackwardBandsKernel(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, Bands shape, const float* in,
+                        const float* grad_out, float* grad_in) {
+  extern __shared__ float4 shared[];
+  auto* const values = reinterpret_cast<float*>(shared);
+  float* const pairs = values + vectors * shape.held.stride;
+  const std::size_t width = std::size_t{dim} + vectors * (vectors - 1) / 2;
+  for (std::size_t s = blockIdx.x; s < samples; s += gridDim.x) {
+    const float* first = grad_out + s * width;
+    Hold<kWidth>(vectors, dim, shape.held, in + s * vectors * dim, values);
+    HoldPairs(vectors, shape, first + dim, pairs);
+    __syncthreads();
+    for (std::uint32_t t = threadIdx.x; t < shape.bands * shape.held.fours.by(); t += blockDim.x) {
+      const std::uint32_t band = shape.held.fours.Quotient(t), d = (t - band * shape.held.fours.by()) * 4;
+      Floats<4> sums[kBand] = {};
+#pragma unroll 3
+      for (std::uint32_t j = 0; j < vectors; ++j) {
+        const Floats<4> value = Load<4>(values + j * shape.held.stride + d);
+        Floats<4> grads[kBandFloats / 4];
+#pragma unroll
+        for (std::uint32_t r = 0; r < kBandFloats; r += 4)
+          grads[r / 4] = Load<4>(pairs + (j * shape.bands + band) * kBandFloats + r);
+#pragma unroll
+        for (std::uint32_t r = 0; r < kBand; ++r) {
+          Floats<4> term = value;
+          term.Multiply(grads[r / 4].v[r % 4]);
+          sums[r].Add(term);
+        }
+      }
+      if (band == 0) {
+#pragma unroll
+        for (unsigned k = 0; k < 4; ++k)
+          if (d + k < dim) sums[0].v[k] = __ldg(first + d + k) + sums[0].v[k];
+      }
+      float* to = grad_in + (s * vectors + band * kBand) * dim + d;
+#pragma unroll
+      for (std::uint32_t r = 0; r < kBand; ++r, to += dim)
+        if (band * kBand + r < vectors) {
+          if constexpr (kWidth == 4) {
+            Store(to, sums[r]);
+          } else {
+#pragma unroll
+            for (unsigned k = 0; k < 4; ++k)
+              if (d + k < dim) to[k] = sums[r].v[k];
+          }
+        }
     }
     __syncthreads();
   }
 }
 
-struct Layout {
-  unsigned blocks;
-  std::size_t shared;
-  bool fits;
-};
+unsigned BlocksOf(std::size_t samples) { return static_cast<unsigned>(std::min(samples, kBlocksMax)); }
 
-Layout LayoutOf(std::size_t samples, std::uint32_t vectors, std::uint32_t dim) {
-  const std::size_t bytes = std::size_t{vectors} * (dim + 1) * sizeof(float);
-  const bool fits = bytes <= kSharedBytesMax;
-  return {static_cast<unsigned>(std::min(samples, kBlocksMax)), fits ? bytes : 0, fits};
-}
+// As many as there is work for, in whole warps.
+unsigned ThreadsFor(std::uint32_t work) { return std::min((work + kWarp - 1) / kWarp * kWarp, kBlock); }
 
 }  // namespace
 
 cudaError_t InteractionForward(cudaStream_t stream, std::size_t samples, std::uint32_t vectors, std::uint32_t dim,
                                const float* in, float* out) {
-  if (samples == 0) return cudaSuccess;
-  const Layout layout = LayoutOf(samples, vectors, dim);
-  ForwardKernel<<<layout.blocks, kBlock, layout.shared, stream>>>(samples, vectors, dim, in, out, layout.fits);
+  if (samples == 0 || dim == 0) return cudaSuccess;
+  const Squares shape(vectors, dim);
+  if (shape.shared_bytes > kSharedBytesMax)
+    ForwardKernel<<<BlocksOf(samples), kBlock, 0, stream>>>(samples, vectors, dim, in, out);
+  else if (dim % 4 == 0 && IsAligned16(in))
+    ForwardSquaresKernel<4><<<BlocksOf(samples), ThreadsFor(shape.squares), shape.shared_bytes, stream>>>(
+        samples, vectors, dim, shape, in, out);
+  else
+    ForwardSquaresKernel<1><<<BlocksOf(samples), ThreadsFor(shape.squares), shape.shared_bytes, stream>>>(
+        samples, vectors, dim, shape, in, out);
   return cudaGetLastError();
 }
 
 cudaError_t InteractionBackward(cudaStream_t stream, std::size_t samples, std::uint32_t vectors, std::uint32_t dim,
                                 const float* in, const float* grad_out, float* grad_in) {
-  if (samples == 0) return cudaSuccess;
-  const Layout layout = LayoutOf(samples, vectors, dim);
-  BackwardKernel<<<layout.blocks, kBlock, layout.shared, stream>>>(samples, vectors, dim, in, grad_out, grad_in,
-                                                                   layout.fits);
+  if (samples == 0 || dim == 0) return cudaSuccess;
+  const Bands shape(vectors, dim);
+  const unsigned threads = ThreadsFor(shape.bands * shape.held.fours.by());
+  if (shape.shared_bytes > kSharedBytesMax)
+    BackwardKernel<<<BlocksOf(samples), kBlock, 0, stream>>>(samples, vectors, dim, in, grad_out, grad_in);
+  else if (dim % 4 == 0 && IsAligned16(in) && IsAligned16(grad_in))
+    BackwardBandsKernel<4><<<BlocksOf(samples), threads, shape.shared_bytes, stream>>>(samples, vectors, dim, shape, in,
+                                                                                       grad_out, grad_in);
+  else
+    BackwardBandsKernel<1><<<BlocksOf(samples), threads, shape.shared_bytes, stream>>>(samples, vectors, dim, shape, in,
+                                                                                       grad_out, grad_in);
   return cudaGetLastError();
 }
 
