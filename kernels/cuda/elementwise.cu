@@ -1,6 +1,7 @@
 // Flat arrays: four floats at a time where the arrays allow it. Every element is computed by itself with the operations
 // and the roundings of the CPU's code, so the bits are the same.
 #include "kernels/cuda/block_sum.cuh"
+#include "kernels/cuda/floats.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/elementwise.h"
@@ -8,42 +9,122 @@
 namespace tarn::kernels::cuda {
 namespace {
 
-__device__ inline float4 Load4(const float* p, std::size_t i) { return reinterpret_cast<const float4*>(p)[i]; }
-__device__ inline void Store4(float* p, std::size_t i, float4 v) { reinterpret_cast<float4*>(p)[i] = v; }
+// f.At<4>(i), then f.At<1>(i): of elements i ... i + 4, by fours if `aligned`, and of element i.
+template <typename F>
+cudaError_t ForFours(cudaStream_t stream, std::size_t n, bool aligned, F f) {
+  const std::size_t done = aligned ? n / 4 * 4 : 0;
+  if (const cudaError_t error = ForEach(stream, done / 4, [=] __device__(std::size_t i) { f.template At<4>(4 * i); });
+      error != cudaSuccess)
+    return error;
+  return ForEach(stream, n - done, [=] __device__(std::size_t i) { f.template At<1>(done + i); });
+}
+
+template <typename F>
+struct MapOne {
+  float* out;
+  F f;
+
+  template <int kWidth>
+  __device__ void At(std::size_t i) const {
+    Floats<kWidth> v = Load<kWidth>(out + i);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) v.v[k] = f(v.v[k]);
+    Store(out + i, v);
+  }
+};
+
+template <typename F>
+struct MapTwo {
+  const float* in;
+  float* out;
+  F f;
+
+  template <int kWidth>
+  __device__ void At(std::size_t i) const {
+    const Floats<kWidth> a = Load<kWidth>(in + i);
+    Floats<kWidth> b = Load<kWidth>(out + i);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) b.v[k] = f(a.v[k], b.v[k]);
+    Store(out + i, b);
+  }
+};
 
 // out[i] = f(out[i]).
 template <typename F>
 cudaError_t Map(cudaStream_t stream, std::size_t n, float* out, F f) {
-  const std::size_t fours = IsAligned16(out) ? n / 4 : 0;
-  if (const cudaError_t error = ForEach(stream, fours,
-                                        [=] __device__(std::size_t i) {
-                                          const float4 v = Load4(out, i);
-                                          Store4(out, i, {f(v.x), f(v.y), f(v.z), f(v.w)});
-                                        });
-      error != cudaSuccess)
-    return error;
-  return ForEach(stream, n - 4 * fours, [=] __device__(std::size_t i) { out[4 * fours + i] = f(out[4 * fours + i]); });
+  return ForFours(stream, n, IsAligned16(out), MapOne<F>{out, f});
 }
 
 // out[i] = f(in[i], out[i]).
 template <typename F>
 cudaError_t Map2(cudaStream_t stream, std::size_t n, const float* in, float* out, F f) {
-  const std::size_t fours = IsAligned16(in) && IsAligned16(out) ? n / 4 : 0;
-  if (const cudaError_t error = ForEach(stream, fours,
-                                        [=] __device__(std::size_t i) {
-                                          const float4 a = Load4(in, i), b = Load4(out, i);
-                                          Store4(out, i, {f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w)});
-                                        });
-      error != cudaSuccess)
-    return error;
-  return ForEach(stream, n - 4 * fours,
-                 [=] __device__(std::size_t i) { out[4 * fours + i] = f(in[4 * fours + i], out[4 * fours + i]); });
+  return ForFours(stream, n, IsAligned16(in) && IsAligned16(out), MapTwo<F>{in, out, f});
 }
 
-// As many blocks as there are parts, whatever n is.
-__global__ void SquaredNormKernel(std::size_t n, const float* in, double* parts) {
+struct FillAt {
+  float value;
+  float* out;
+
+  template <int kWidth>
+  __device__ void At(std::size_t i) const {
+    Floats<kWidth> v;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) v.v[k] = value;
+    Store(out + i, v);
+  }
+};
+
+struct CrossForwardAt {
+  const float *x0, *y, *x;
+  float* out;
+
+  template <int kWidth>
+  __device__ void At(std::size_t i) const {
+    const Floats<kWidth> first = Load<kWidth>(x0 + i), of_layer = Load<kWidth>(y + i), before = Load<kWidth>(x + i);
+    Floats<kWidth> v;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) v.v[k] = first.v[k] * of_layer.v[k] + before.v[k];
+    Store(out + i, v);
+  }
+};
+
+struct CrossBackwardAt {
+  const float *x0, *y, *grad_out;
+  float *grad_y, *grad_x0;
+
+  template <int kWidth>
+  __device__ void At(std::size_t i) const {
+    const Floats<kWidth> g = Load<kWidth>(grad_out + i), first = Load<kWidth>(x0 + i), of_layer = Load<kWidth>(y + i);
+    Floats<kWidth> of_y, of_x0 = Load<kWidth>(grad_x0 + i);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) {
+      of_y.v[k] = g.v[k] * first.v[k];
+      of_x0.v[k] += g.v[k] * of_layer.v[k];
+    }
+    Store(grad_y + i, of_y);
+    Store(grad_x0 + i, of_x0);
+  }
+};
+
+// As many blocks as there are parts, whatever n is, and the same order whether or not `in` is on 16 bytes: a thread
+// sums fours, and those that are left over one by one.
+template <bool kAligned>
+__global__ void __launch_bounds__(kBlock) SquaredNormKernel(std::size_t n, const float* in, double* parts) {
   double sum = 0;
-  for (std::size_t i = FirstThread(); i < n; i += Threads()) sum += double(in[i]) * double(in[i]);
+  const auto add = [&sum](float v) { sum += double(v) * double(v); };
+#pragma unroll 4
+  for (std::size_t i = 4 * FirstThread(); i < n / 4 * 4; i += 4 * Threads()) {
+    Floats<4> four;
+    if constexpr (kAligned) {
+      four = LoadConstant<4>(in + i);
+    } else {
+#pragma unroll
+      for (unsigned k = 0; k < 4; ++k) four.v[k] = __ldg(in + i + k);
+    }
+#pragma unroll
+    for (unsigned k = 0; k < 4; ++k) add(four.v[k]);
+  }
+  if (const std::size_t i = n / 4 * 4 + FirstThread(); i < n) add(in[i]);
   const double total = SumOfBlock(sum);
   if (threadIdx.x == 0) parts[blockIdx.x] += total;
 }
@@ -64,7 +145,10 @@ __global__ void ClipScaleKernel(double* parts, float unit, float norm_max, float
 
 cudaError_t AddSquaredNorm(cudaStream_t stream, std::size_t n, const float* in, double* parts) {
   if (n == 0) return cudaSuccess;
-  SquaredNormKernel<<<kNormParts, kBlock, 0, stream>>>(n, in, parts);
+  if (IsAligned16(in))
+    SquaredNormKernel<true><<<kNormParts, kBlock, 0, stream>>>(n, in, parts);
+  else
+    SquaredNormKernel<false><<<kNormParts, kBlock, 0, stream>>>(n, in, parts);
   return cudaGetLastError();
 }
 
@@ -78,7 +162,7 @@ cudaError_t ScaleByFactor(cudaStream_t stream, std::size_t n, const float* facto
 }
 
 cudaError_t Fill(cudaStream_t stream, std::size_t n, float value, float* out) {
-  return ForEach(stream, n, [=] __device__(std::size_t i) { out[i] = value; });
+  return ForFours(stream, n, IsAligned16(out), FillAt{value, out});
 }
 
 cudaError_t Add(cudaStream_t stream, std::size_t n, const float* in, float* out) {
@@ -103,16 +187,15 @@ cudaError_t ReluBackward(cudaStream_t stream, std::size_t n, const float* y, flo
 
 cudaError_t CrossForward(cudaStream_t stream, std::size_t n, const float* x0, const float* y, const float* x,
                          float* out) {
-  return ForEach(stream, n, [=] __device__(std::size_t i) { out[i] = x0[i] * y[i] + x[i]; });
+  const bool aligned = IsAligned16(x0) && IsAligned16(y) && IsAligned16(x) && IsAligned16(out);
+  return ForFours(stream, n, aligned, CrossForwardAt{x0, y, x, out});
 }
 
 cudaError_t CrossBackward(cudaStream_t stream, std::size_t n, const float* x0, const float* y, const float* grad_out,
                           float* grad_y, float* grad_x0) {
-  return ForEach(stream, n, [=] __device__(std::size_t i) {
-    const float g = grad_out[i];
-    grad_y[i] = g * x0[i];
-    grad_x0[i] += g * y[i];
-  });
+  const bool aligned =
+      IsAligned16(x0) && IsAligned16(y) && IsAligned16(grad_out) && IsAligned16(grad_y) && IsAligned16(grad_x0);
+  return ForFours(stream, n, aligned, CrossBackwardAt{x0, y, grad_out, grad_y, grad_x0});
 }
 
 }  // namespace tarn::kernels::cuda
