@@ -10,7 +10,7 @@ import sys
 import tarfile
 import tempfile
 
-from tarn_tools import launch_options
+from tarn_tools import bench, launch_options
 
 ROOT = launch_options.ROOT
 NAME = "tarn"
@@ -20,7 +20,7 @@ OF_THE_C_LIBRARY = re.compile(r"^(ld-linux-x86-64|lib(c|m|pthread|dl|rt|util|res
 OF_THE_DRIVER = re.compile(r"^lib(cuda|nvidia-\w+|nvcuvid)\.so")
 OF_CUDA = re.compile(r"^lib(cublas|cublasLt|cudart|nvJitLink|nvrtc\S*|cusparse|curand)\.so")
 ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim"}
-BENCHES = {"single_process", "row_store_bench", "cut_bench", "kernels_bench", "model_step"}
+BENCHES = {"single_process", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench"}
 FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "tools/launch", "tools/report", "tools/accuracy",
          "tools/tarn_tools"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
@@ -103,6 +103,7 @@ def fill(folder, programs, options):
         strip(folder / "lib" / name)
     for name in FILES + (["tests"] if options.with_tests else []):
         copy_tree(ROOT / name, folder / name)
+    (folder / "COMMIT").write_text(bench.commit() + "\n")
     return libraries
 
 
