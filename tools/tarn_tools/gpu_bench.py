@@ -16,12 +16,12 @@ import tempfile
 import threading
 import time
 
-from tarn_tools import bench, bench_table, fleet, gpu_table, launch_options, stages, summary
+from tarn_tools import bench, bench_table, bundle, fleet, gpu_table, launch_options, stages, summary
 
 ROOT = launch_options.ROOT
 IN_BUNDLE = not (ROOT / "tools/build").exists()
 PROGRAMS = ("gpu_bench", "model_step", "tarn-generate", *launch_options.PROGRAMS)
-TESTS = ("gpu_kernels_test", "gpu_stepper_test", "gpu_train_test")
+TESTS = sorted(bundle.GPU_TESTS)
 TORCH_PEER = ROOT / "bench/gpu_bench/torch_peer"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
 # The parts of gpu_bench behind a part; the others are run here.
@@ -86,7 +86,7 @@ class FleetSizes:
     dim: int = 128
     bottom: tuple = (512, 256)
     hidden: tuple = (1024, 1024, 512, 256)
-    hot_rows: int = 8_000_000
+    hot_rows: int = 16_000_000  # more than the set has keys
 
 
 TINY_FLEET = FleetSizes(batch=64, batches=4, epochs=1, dim=4, bottom=(8,), hidden=(8,), hot_rows=10_000)
@@ -283,12 +283,12 @@ push_codec = "bf16"
 """
 
 
-def steady_rate(text):
-    """Samples a second once the fleet trains, from metrics.jsonl; None if it took too short.
+def steady_rate(text, epoch=0):
+    """Samples a second from this epoch on, from metrics.jsonl; None if it took too short.
 
     Before the first batch programs start, data is opened and algorithms of matrix products are tried."""
     records = [json.loads(line) for line in text.splitlines() if '"scheduler"' in line]
-    lines = [record for record in records if (record.get("samples") or 0) > 0]
+    lines = [record for record in records if (record.get("samples") or 0) > 0 and record["epoch"] >= epoch]
     if not lines:
         return None
     most = lines[-1]["samples"]

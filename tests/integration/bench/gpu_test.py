@@ -253,11 +253,13 @@ class TableTest(unittest.TestCase):
 
 class FleetTest(unittest.TestCase):
     def test_the_rate_leaves_out_the_start(self):
-        def line(at, samples, role="scheduler"):
-            return json.dumps({"time": at, "role": role, "samples": samples}) + "\n"
+        def line(at, samples, role="scheduler", epoch=0):
+            return json.dumps({"time": at, "role": role, "samples": samples, "epoch": epoch}) + "\n"
 
         text = line(0, 0) + line(20, 1000) + line(21, 3000, "worker") + line(22, 3000) + line(25, 6000) + line(40, 6000)
         self.assertEqual(gpu_bench.steady_rate(text), 1000.0)
+        text = line(1, 1000) + line(11, 3000, epoch=1) + line(21, 8000, epoch=2)
+        self.assertEqual(gpu_bench.steady_rate(text, epoch=1), 500.0)
         self.assertIsNone(gpu_bench.steady_rate(line(0, 0)))
         self.assertIsNone(gpu_bench.steady_rate(line(0, 100) + line(1, 900)))
 
