@@ -58,7 +58,7 @@ parts (--only), and what they take on an H100
   stepper    the same through the worker's compute stage, rows from the host    60 s
   fleet      DLRM with servers and a worker on this machine, rows generated     90 s
   torch      PyTorch, where a Python has it                                     90 s
-  sanitizer  compute-sanitizer, where it is installed                          120 s at most for each test program
+  sanitizer  compute-sanitizer, where it is installed                          what is left of --minutes
 
   bench/gpu                                             everything
   bench/gpu --only kernels products --out runs/kernels
@@ -108,6 +108,7 @@ def parse_arguments(argv):
     parser.add_argument("--shards", type=positive(int), metavar="N", help="of a server: threads (half of the cores, 8 at most)")
     parser.add_argument("--workers", type=positive(int), default=1, metavar="N", help="of the fleet, on one GPU (%(default)s)")
     parser.add_argument("--limit", type=positive(float), default=150, metavar="S", help="seconds of any one program (%(default)s)")
+    parser.add_argument("--minutes", type=positive(float), default=10, metavar="M", help="of all of them (%(default)s)")
     parser.add_argument("--python", metavar="FILE", help="a Python that has torch (this one, build/peers/bin/python3)")
     parser.add_argument("--sanitizer", metavar="FILE", help="compute-sanitizer (that of the PATH or of /usr/local/cuda)")
     parser.add_argument("--cuda-lib", metavar="DIR", help="CUDA's libraries, where programs do not find them")
@@ -118,7 +119,8 @@ def parse_arguments(argv):
     if not re.fullmatch(r"cpu|gpu(:\d+)?", options.device):
         parser.error(f"--device {options.device}: expected gpu, gpu:N or cpu")
     options.shards = options.shards or max(1, min(8, len(os.sched_getaffinity(0)) // 2))
-    options.out = options.out or pathlib.Path("runs") / time.strftime("gpu-%Y%m%d-%H%M%S")
+    options.ends = time.monotonic() + 60 * options.minutes
+    options.out = options.out or ROOT / "runs" / time.strftime("gpu-%Y%m%d-%H%M%S")
     return options
 
 
@@ -166,8 +168,11 @@ def why_it_failed(code, said):
 
 
 def run(command, options, on_line):
-    """Runs a program, which dies with this one and after --limit seconds; on_line gets what it prints. Failed where it
+    """Runs a program, which dies with this one and where its time is over; on_line gets what it prints. Failed where it
     fails; NoGpu where it finds none."""
+    limit = min(options.limit, options.ends - time.monotonic())
+    if limit <= 0:
+        raise bench.Failed(f"no time left of {options.minutes:g} minutes (--minutes)")
     command = [str(word) for word in command]
     print(f"bench/gpu: {shlex.join([pathlib.Path(command[0]).name, *command[1:]])}", flush=True)
     parent, program = os.getpid(), bench.program_of(command)
@@ -177,8 +182,8 @@ def run(command, options, on_line):
     ) as process:
         late = threading.Event()
         timers = [
-            threading.Timer(options.limit, lambda: (late.set(), end(process, signal.SIGTERM))),
-            threading.Timer(options.limit + GRACE_SECONDS, lambda: end(process, signal.SIGKILL)),
+            threading.Timer(limit, lambda: (late.set(), end(process, signal.SIGTERM))),
+            threading.Timer(limit + GRACE_SECONDS, lambda: end(process, signal.SIGKILL)),
         ]
         for timer in timers:
             timer.start()
@@ -195,7 +200,7 @@ def run(command, options, on_line):
         errors.seek(0)
         said = errors.read().strip().splitlines() or [""]
     if late.is_set():
-        raise bench.Failed(f"{program}: not done after {options.limit:g} s (--limit)")
+        raise bench.Failed(f"{program}: not done after {limit:.3g} s (--limit, --minutes)")
     if process.returncode == EXIT_NO_GPU and program.endswith("gpu_bench"):
         raise NoGpu(said[-1].partition(": ")[2])
     if process.returncode:

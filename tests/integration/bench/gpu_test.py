@@ -102,7 +102,7 @@ class ToolTest(Folder):
         self.assertFalse(self.out.exists())
 
     def test_every_part_runs_on_a_cpu_and_the_table_says_that_it_is_none(self):
-        done = run(TOOL, "--bin-dir", BIN, "--out", self.out, "--device", "cpu", "--tiny", "--limit", "500", "--only",
+        done = run(TOOL, "--bin-dir", BIN, "--out", self.out, "--device", "cpu", "--tiny", "--limit", "500", "--minutes", "60", "--only",
                    "kernels", "hot_rows", "stepper", "fleet", "sanitizer")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines, table = self.lines(), (self.out / "table.md").read_text()
@@ -135,6 +135,12 @@ class ToolTest(Folder):
         done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "products", "--limit", "0.3")
         self.assertEqual(done.returncode, 1)
         self.assertIn("not done after 0.3 s", done.stderr)
+
+    def test_parts_for_which_there_is_no_time_are_told(self):
+        programs = self.stand_ins(gpu_bench="case $* in *--probe*) echo H100;; *) sleep 600;; esac\n")
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "products", "stepper", "--minutes", "0.05")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no time left of 0.05 minutes", self.lines()["stepper.dlrm"]["skipped"])
 
     def test_a_missing_library_is_told_with_what_helps(self):
         programs = self.stand_ins(
