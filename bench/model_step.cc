@@ -33,11 +33,11 @@ using SteadyClock = std::chrono::steady_clock;
 struct Options {
   std::string model = "dlrm";
   std::uint32_t rows = 2048, steps = 100, warmup = 10, fields = 26, field_keys = 10'000, dim = 64, dense = 13;
+  std::uint32_t cross_layers = 3, cross_rank = 0;
+  std::vector<std::uint32_t> bottom = {512, 256}, hidden;  // hidden: empty for the model's own
   double rate = 0.1, skew = 1.05;
   std::uint32_t accumulate = 1;
   bool recompute = false;
-  std::vector<std::uint32_t> bottom = {512, 256}, hidden;  // hidden: empty for the model's own
-  std::uint32_t cross_layers = 3, cross_rank = 0;
   std::string dump, precision = "fp32", device = "cpu";
 };
 
@@ -287,6 +287,10 @@ int main(int argc, char** argv) {
   app.add_option("--fields", options.fields, "keys a row")->capture_default_str()->check(CLI::Range(1u, 1000u));
   app.add_option("--field-keys", options.field_keys, "different keys of a field")->capture_default_str();
   app.add_option("--dim", options.dim, "width of an embedding")->capture_default_str()->check(CLI::Range(1u, 4096u));
+  app.add_option("--bottom", options.bottom, "layers from the dense columns: 512,256")->delimiter(',');
+  app.add_option("--hidden", options.hidden, "layers to the output: 512,512,256, of the MLP 512,256")->delimiter(',');
+  app.add_option("--cross-layers", options.cross_layers, "of DCN v2")->capture_default_str();
+  app.add_option("--cross-rank", options.cross_rank, "of their matrices; 0: full")->capture_default_str();
   app.add_option("--rate", options.rate, "of SGD")->capture_default_str();
   app.add_option("--skew", options.skew, "of the keys: Zipf's exponent")->capture_default_str();
   app.add_option("--precision", options.precision, "of matrix products")
@@ -295,10 +299,6 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "cpu, gpu or gpu:N")->capture_default_str();
   app.add_option("--accumulate", options.accumulate, "parts of a batch")->capture_default_str();
   app.add_flag("--recompute", options.recompute, "activations, in the backward pass");
-  app.add_option("--bottom", options.bottom, "layers from the dense columns: 512,256")->delimiter(',');
-  app.add_option("--hidden", options.hidden, "layers to the output: 512,512,256, of the MLP 512,256")->delimiter(',');
-  app.add_option("--cross-layers", options.cross_layers, "of DCN v2")->capture_default_str();
-  app.add_option("--cross-rank", options.cross_rank, "of their matrices; 0: full")->capture_default_str();
   app.add_option("--dump", options.dump, "folder for the batches and initial parameters");
   CLI11_PARSE(app, argc, argv);
   return Measure(options);

@@ -107,7 +107,7 @@ def parse_arguments(argv):
     parser.add_argument("--servers", type=positive(int), default=1, metavar="N", help="of the fleet (%(default)s)")
     parser.add_argument("--shards", type=positive(int), metavar="N", help="of a server: threads (half of the cores, 8 at most)")
     parser.add_argument("--workers", type=positive(int), default=1, metavar="N", help="of the fleet, on one GPU (%(default)s)")
-    parser.add_argument("--limit", type=positive(float), default=150, metavar="S", help="seconds of any one program (%(default)s)")
+    parser.add_argument("--limit", type=positive(float), default=150, metavar="S", help="seconds of any program (%(default)s)")
     parser.add_argument("--minutes", type=positive(float), default=10, metavar="M", help="of all of them (%(default)s)")
     parser.add_argument("--python", metavar="FILE", help="a Python that has torch (this one, build/peers/bin/python3)")
     parser.add_argument("--sanitizer", metavar="FILE", help="compute-sanitizer (that of the PATH or of /usr/local/cuda)")
@@ -119,7 +119,6 @@ def parse_arguments(argv):
     if not re.fullmatch(r"cpu|gpu(:\d+)?", options.device):
         parser.error(f"--device {options.device}: expected gpu, gpu:N or cpu")
     options.shards = options.shards or max(1, min(8, len(os.sched_getaffinity(0)) // 2))
-    options.ends = time.monotonic() + 60 * options.minutes
     options.out = options.out or ROOT / "runs" / time.strftime("gpu-%Y%m%d-%H%M%S")
     return options
 
@@ -215,6 +214,10 @@ def measure_by_gpu_bench(options, results):
     run([*command, "--only", *words], options, lambda line: results.add(bench.figure_of("gpu_bench", line)))
 
 
+def precision_of(options):
+    return "fp32" if options.device == "cpu" else "bf16"
+
+
 def joined(sizes):
     """(512, 256) -> "512,256"."""
     return ",".join(map(str, sizes))
@@ -223,26 +226,26 @@ def joined(sizes):
 def measure_stepper(options, results):
     """Steps of the worker's compute stage: a batch's rows from memory of the host, gradients back into it."""
     sizes = TINY_FLEET if options.tiny else FleetSizes()
-    batch = options.batch or sizes.batch
+    batch, precision = options.batch or sizes.batch, precision_of(options)
     for model in ("dlrm", "dcn_v2"):
         told = []
         command = [options.bin_dir / "model_step", "--model", model, "--device", options.device, "--rows", batch]
         command += ["--dim", sizes.dim, "--bottom", joined(sizes.bottom), "--hidden", joined(sizes.hidden)]
         command += ["--cross-layers", 3, "--cross-rank", 512, "--field-keys", 100 if options.tiny else 100_000]
         command += ["--steps", 8, "--warmup", 4]
-        run([*command, "--precision", "fp32" if options.device == "cpu" else "bf16"], options, told.append)
+        run([*command, "--precision", precision], options, told.append)
         record = json.loads(told[-1])
         results.add({
             "name": f"stepper.{model}",
             "value": record["rows"] * record["steps"] / record["compute"],
             "unit": "samples/s",
-            "settings": {"batch": batch, "dim": sizes.dim, "steps": record["steps"]},
+            "settings": {"device": options.gpu, "batch": batch, "dim": sizes.dim, "steps": record["steps"],
+                         "precision": precision},
         })
 
 
 def job_text(options, sizes, data, hot_rows):
     """The job of a fleet: DLRM in MLPerf's shape on generated rows."""
-    precision = "fp32" if options.device == "cpu" else "bf16"
     return f"""\
 [job]
 name = "gpu-{'hot' if hot_rows else 'pulled'}"
@@ -273,7 +276,7 @@ hidden = [{joined(sizes.hidden)}]
 batch_rows = {sizes.batch}
 epochs = {sizes.epochs}
 device = "{options.device}"
-precision = "{precision}"
+precision = "{precision_of(options)}"
 prefetch = 4
 hot_rows = {hot_rows}
 [optimizer]
@@ -304,6 +307,8 @@ def steady_rate(text, epoch=0):
 
 def fleet_figure(name, options, sizes, run_dir):
     record = summary.read(run_dir / "summary.json")
+    if not record.get("samples_per_second"):
+        raise bench.Failed("summary.json does not say how fast it was")
     found = steady_rate((run_dir / "metrics.jsonl").read_text())
     bound = stages.bound(record)
     asked = record.get("hot_rows") or 0
@@ -314,8 +319,8 @@ def fleet_figure(name, options, sizes, run_dir):
         "name": name,
         "value": found or record["samples_per_second"],
         "unit": "samples/s",
-        "settings": {"batch": sizes.batch, "dim": sizes.dim, "samples": record["samples"], "servers": options.servers,
-                     "shards": options.shards, "workers": options.workers},
+        "settings": {"device": options.gpu, "batch": sizes.batch, "dim": sizes.dim, "samples": record["samples"],
+                     "servers": options.servers, "shards": options.shards, "workers": options.workers},
         "cores": len(os.sched_getaffinity(0)),
         "note": "; ".join(note),
     }
@@ -347,9 +352,11 @@ def keep_logs(run_dir, folder):
 
 def torch_python(options):
     """A Python that has torch, or this one, which then says that it has not."""
-    for python in [options.python] if options.python else [sys.executable, PEERS_PYTHON, shutil.which("python3")]:
+    if options.python:
+        return options.python
+    for python in (sys.executable, PEERS_PYTHON, shutil.which("python3")):
         if python and pathlib.Path(python).exists():
-            if options.python or subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+            if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
                 return python
     return sys.executable
 
@@ -363,8 +370,18 @@ def measure_torch(options, results):
 
 
 def find_sanitizer(options):
-    places = [options.sanitizer] if options.sanitizer else [shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer"]
+    if options.sanitizer:
+        return options.sanitizer
+    places = [shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer"]
     return next((place for place in places if place and os.access(place, os.X_OK)), None)
+
+
+def why_no_sanitizer(options, sanitizer, tests):
+    if options.device == "cpu":
+        return "no GPU"
+    if not sanitizer:
+        return "compute-sanitizer is not installed"
+    return "" if tests else "the GPU's tests are not there; tools/build makes them where there is a CUDA toolkit"
 
 
 def errors_told(text):
@@ -376,25 +393,25 @@ def errors_told(text):
 def measure_sanitizer(options, results):
     sanitizer = find_sanitizer(options)
     tests = [options.bin_dir / name for name in TESTS if (options.bin_dir / name).exists()]
-    if options.device == "cpu" or not sanitizer or not tests:
-        why = "no GPU" if options.device == "cpu" else "compute-sanitizer is not installed" if not sanitizer else \
-            "the GPU's tests are not here: tools/build, or a bundle made with --with-tests"
+    if why := why_no_sanitizer(options, sanitizer, tests):
         results.skip("sanitizer", why)
         return
-    errors, ran = 0, []
-    for test in tests:
-        lines = []
-        try:
-            run([sanitizer, "--tool", "memcheck", "--error-exitcode", "86", test], options, lines.append)
-        except bench.Failed as failure:
-            if errors_told("".join(lines)) in (None, 0):
-                raise bench.Failed(f"{test.name} under compute-sanitizer: {failure}") from failure
-        told = errors_told("".join(lines))
-        if told is None:
-            raise bench.Failed(f"{test.name}: compute-sanitizer did not say how many errors there are")
-        errors += told
-        ran.append(test.name)
-    results.add({"name": "sanitizer.memcheck", "value": errors, "unit": "errors", "settings": {"tests": " ".join(ran)}})
+    errors = sum(errors_of_test(options, sanitizer, test) for test in tests)
+    ran = " ".join(test.name for test in tests)
+    results.add({"name": "sanitizer.memcheck", "value": errors, "unit": "errors", "settings": {"tests": ran}})
+
+
+def errors_of_test(options, sanitizer, test):
+    lines = []
+    try:
+        run([sanitizer, "--tool", "memcheck", "--error-exitcode", "86", test], options, lines.append)
+    except bench.Failed as failure:
+        if not errors_told("".join(lines)):
+            raise bench.Failed(f"{test.name} under compute-sanitizer: {failure}") from failure
+    told = errors_told("".join(lines))
+    if told is None:
+        raise bench.Failed(f"{test.name}: compute-sanitizer did not say how many errors there are")
+    return told
 
 
 MEASURES = {"stepper": measure_stepper, "fleet": measure_fleet, "torch": measure_torch, "sanitizer": measure_sanitizer}
@@ -409,7 +426,7 @@ def measure(options, results):
     for parts, measure_part in steps:
         try:
             measure_part(options, results)
-        except bench.Failed as failure:
+        except (bench.Failed, OSError, ValueError) as failure:
             print(f"bench/gpu: {failure}", file=sys.stderr)
             good = False
             for part in parts:
@@ -459,8 +476,10 @@ def draw(options):
 
 
 def measure_and_write(argv, options):
-    gpu, began = gpu_of(options), time.monotonic()
-    where, results = circumstances(argv, gpu), Results(options.out / "results.jsonl")
+    began = time.monotonic()
+    options.ends = began + 60 * options.minutes
+    options.gpu = gpu_of(options)
+    where, results = circumstances(argv, options.gpu), Results(options.out / "results.jsonl")
     good = measure(options, results)
     where.append(("took", f"{(time.monotonic() - began) / 60:.1f} minutes"))
     write(options, where, results.lines, options.only)

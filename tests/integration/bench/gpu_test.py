@@ -120,7 +120,8 @@ class ToolTest(Folder):
             self.assertIn(words, table)
 
     def test_a_part_that_fails_is_told_and_the_others_are_measured(self):
-        tell = "case $* in *--probe*) echo H100;; *) echo '{}';; esac\n".format(json.dumps(figure("limit.copy", 3000.0, "GB/s")))
+        copy = json.dumps(figure("limit.copy", 3000.0, "GB/s"))
+        tell = f"case $* in *--probe*) echo H100;; *) echo '{copy}';; esac\n"
         programs = self.stand_ins(gpu_bench=tell, model_step="echo the GPU is on fire >&2; exit 1\n")
         done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "kernels", "stepper")
         self.assertEqual(done.returncode, 1)
@@ -169,6 +170,9 @@ class ToolTest(Folder):
         done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", sanitizer)
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such device", done.stderr)
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", "/no/such")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not measured: [Errno 2]", (self.out / "table.md").read_text())
 
     def test_bad_usage_says_what_is_expected(self):
         for words, expected in [
