@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <unordered_map>
 
 #include "bench/gpu_bench/parts.h"
 #include "bench/zipf.h"
@@ -11,8 +10,6 @@
 #include "kernels/elementwise.h"
 #include "kernels/interaction.h"
 #include "kernels/optimizer.h"
-#include "kernels/segments.h"
-#include "kernels/sort_scratch.h"
 #include "kernels/unique.h"
 
 namespace tarn::bench {
@@ -52,7 +49,8 @@ class Embedding {
         law_(OfPowerLaw(keys_)),
         rows_(place_.Floats(occurrences_ * sizes_.dim, "rows")),
         wide_(place_.Floats(occurrences_ * sizes_.dim, "a batch's embeddings")),
-        inverse_(place_.Bring(law_.inverse, "an index")) {}
+        inverse_(place_.Bring(law_.inverse, "an index")),
+        grouping_(place_, occurrences_, sizes_.dim) {}
 
   void Measure() {
     Forward();
@@ -109,7 +107,7 @@ class Embedding {
           kernels::Fill(on..., unique * dim, 0.0f, gradients.as<float>());
           if constexpr (sizeof...(On) != 0)
             kernels::EmbeddingConcatBackward(on..., sizes_.batch, sizes_.fields, dim, wide_.as<float>(), Width(),
-                                             *segments_, gradients.as<float>());
+                                             grouping_.segments(), gradients.as<float>());
           else
             kernels::EmbeddingConcatBackward(sizes_.batch, sizes_.fields, dim, wide_.as<float>(), Width(),
                                              inverse_.as<std::uint32_t>(), gradients.as<float>());
@@ -132,7 +130,7 @@ class Embedding {
       place_.Run([&]<typename... On>(On&... on) {
         if constexpr (sizeof...(On) != 0)
           kernels::UniqueKeys(on..., occurrences_, keys.as<Key>(), unique.as<Key>(), inverse.as<std::uint32_t>(),
-                              count.as<std::uint32_t>(), *sort_, *segments_);
+                              count.as<std::uint32_t>(), grouping_.sort(), grouping_.segments());
         else
           kernels::UniqueKeys(keys_, unique.as<Key>(), inverse.as<std::uint32_t>(), unique_scratch_);
       });
@@ -166,17 +164,12 @@ class Embedding {
     });
   }
 
-  // Makes the segments of the batch; nothing on the CPU, which needs none.
   void Group() {
-#if TARN_HAS_CUDA
-    if (!place_.on_gpu()) return;
-    kernels::Stream& stream = *place_.stream();
-    if (sort_ == nullptr) {
-      sort_ = Need(kernels::SortScratch::Make(stream, occurrences_));
-      segments_ = Need(kernels::Segments::Make(stream, {occurrences_, occurrences_, sizes_.dim}));
-    }
-    kernels::GroupByRow(stream, occurrences_, inverse_.as<std::uint32_t>(), law_.unique, *sort_, *segments_);
-#endif
+    place_.Run([&]<typename... On>(On&... on) {
+      if constexpr (sizeof...(On) != 0)
+        kernels::GroupByRow(on..., occurrences_, inverse_.as<std::uint32_t>(), law_.unique, grouping_.sort(),
+                            grouping_.segments());
+    });
   }
 
   // Gigabytes a second of a call that must move so many bytes. unique: the rows that it names.
@@ -196,11 +189,8 @@ class Embedding {
   std::vector<Key> keys_;
   Occurrences law_;
   Array rows_, wide_, inverse_;
+  Grouping grouping_;
   kernels::UniqueScratch unique_scratch_;
-#if TARN_HAS_CUDA
-  std::unique_ptr<kernels::SortScratch> sort_;
-  std::unique_ptr<kernels::Segments> segments_;
-#endif
 };
 
 }  // namespace

@@ -62,6 +62,15 @@ std::unique_ptr<kernels::HotRows> Place::MakeHotRows(const kernels::HotRowsOptio
   return kernels::MakeHotRows(options);
 }
 
+Grouping::Grouping([[maybe_unused]] Place& place, [[maybe_unused]] std::size_t occurrences,
+                   [[maybe_unused]] std::uint32_t dim) {
+#if TARN_HAS_CUDA
+  if (!place.on_gpu()) return;
+  sort_ = Need(kernels::SortScratch::Make(*place.stream(), occurrences));
+  segments_ = Need(kernels::Segments::Make(*place.stream(), {occurrences, occurrences, dim}));
+#endif
+}
+
 void Place::Wait() {
   if (!on_gpu()) return;
   if (const Status status = stream_->Wait(); !status) Die(status.error().message);

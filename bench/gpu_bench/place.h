@@ -21,6 +21,8 @@
 #include "bench/data_plane/measure.h"
 #include "core/buffer.h"
 #include "kernels/hot_rows.h"
+#include "kernels/segments.h"
+#include "kernels/sort_scratch.h"
 #include "kernels/stream.h"
 
 namespace tarn::bench {
@@ -101,6 +103,19 @@ T Need(Expected<T> made) {
   if (!made) Die(made.error().message);
   return std::move(*made);
 }
+
+// What groups the occurrences of a batch by row on a GPU. Empty on this thread, which needs nothing of the kind.
+class Grouping {
+ public:
+  Grouping(Place& place, std::size_t occurrences, std::uint32_t dim);
+  kernels::SortScratch& sort() const { return *sort_; }
+  kernels::Segments& segments() const { return *segments_; }
+
+ private:
+  // Not unique_ptr: builds without CUDA have no destructors of them.
+  std::shared_ptr<kernels::SortScratch> sort_;
+  std::shared_ptr<kernels::Segments> segments_;
+};
 
 struct Timing {
   double seconds = 0.3;  // about, of a figure

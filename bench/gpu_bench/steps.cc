@@ -10,8 +10,6 @@
 #include "kernels/elementwise.h"
 #include "kernels/gemm_algorithms.h"
 #include "kernels/initialize.h"
-#include "kernels/segments.h"
-#include "kernels/sort_scratch.h"
 #include "kernels/unique.h"
 #include "worker/models/model.h"
 
@@ -37,6 +35,7 @@ class Step {
         occurrences_(sizes_.batch * sizes_.fields),
         dim_(sizes_.dim),
         compute_(place_.stream()),
+        grouping_(place_, occurrences_, dim_),
         keys_(place_.Allocate(occurrences_ * sizeof(Key), "keys")),
         unique_(place_.Allocate(occurrences_ * sizeof(Key), "keys")),
         inverse_(place_.Allocate(occurrences_ * sizeof(std::uint32_t), "an index")),
@@ -136,9 +135,7 @@ class Step {
     kernels::Stream& stream = *place_.stream();
     algorithms_.emplace(kernels::MakeGemmAlgorithms(stream));
     kernels::UseGemmAlgorithms(stream, &*algorithms_);
-    sort_ = Need(kernels::SortScratch::Make(stream, occurrences_));
-    segments_ = Need(kernels::Segments::Make(stream, {occurrences_, occurrences_, dim_}));
-    views_[0].segments = segments_.get();
+    views_[0].segments = &grouping_.segments();
 #endif
   }
 
@@ -169,7 +166,7 @@ class Step {
     place_.Run([&]<typename... On>(On&... on) {
       if constexpr (sizeof...(On) != 0) {
         kernels::UniqueKeys(on..., occurrences_, keys_.as<Key>(), unique_.as<Key>(), inverse_.as<std::uint32_t>(),
-                            counts_.as<std::uint32_t>(), *sort_, *segments_);
+                            counts_.as<std::uint32_t>(), grouping_.sort(), grouping_.segments());
         n_unique_ = place_.Fetch(counts_.as<std::uint32_t>(), 1).front();
       } else {
         n_unique_ = kernels::UniqueKeys({keys_.as<Key>(), occurrences_}, unique_.as<Key>(),
@@ -210,6 +207,7 @@ class Step {
   Job job_;
   std::unique_ptr<worker::Model> model_;
   worker::Compute compute_;
+  Grouping grouping_;
   std::vector<HostBatch> batches_;
   std::size_t next_ = 0;
   std::unique_ptr<kernels::HotRows> cache_;
@@ -221,8 +219,6 @@ class Step {
   worker::Predictions predictions_;
 #if TARN_HAS_CUDA
   std::optional<kernels::GemmAlgorithms> algorithms_;
-  std::unique_ptr<kernels::SortScratch> sort_;
-  std::unique_ptr<kernels::Segments> segments_;
 #endif
 };
 
