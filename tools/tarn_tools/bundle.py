@@ -10,7 +10,7 @@ import sys
 import tarfile
 import tempfile
 
-from tarn_tools import launch_options
+from tarn_tools import bench, launch_options
 
 ROOT = launch_options.ROOT
 NAME = "tarn"
@@ -20,7 +20,9 @@ OF_THE_C_LIBRARY = re.compile(r"^(ld-linux-x86-64|lib(c|m|pthread|dl|rt|util|res
 OF_THE_DRIVER = re.compile(r"^lib(cuda|nvidia-\w+|nvcuvid)\.so")
 OF_CUDA = re.compile(r"^lib(cublas|cublasLt|cudart|nvJitLink|nvrtc\S*|cusparse|curand)\.so")
 ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim"}
-BENCHES = {"single_process", "row_store_bench", "cut_bench", "kernels_bench", "model_step"}
+# They show on the target that its GPU computes what it should: bench/gpu runs them under compute-sanitizer.
+GPU_TESTS = {"gpu_kernels_test", "gpu_stepper_test", "gpu_train_test"}
+BENCHES = {"single_process", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench"}
 FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "tools/launch", "tools/report", "tools/accuracy",
          "tools/tarn_tools"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
@@ -31,7 +33,7 @@ documents. Unpacked on another x86-64 Linux with the same C library or a newer o
 
   tools/bundle && scp tarn-bundle.tar.xz node: && ssh node 'tar xf tarn-bundle.tar.xz && tarn/tools/launch --help'
 
-tools/launch needs Python 3.11 there; the programs in tarn/bin need nothing.
+tools/launch needs Python 3.11 there; the programs in tarn/bin need nothing. tarn/bench/gpu there shows what its GPU reaches.
 """
 
 
@@ -53,7 +55,8 @@ def programs_in(folder, with_tests):
     found = [p for p in sorted(folder.iterdir()) if p.is_file() and os.access(p, os.X_OK)]
     if with_tests:
         return found
-    return [p for p in found if p.name in BENCHES or (p.name.startswith("tarn-") and p.name not in ONLY_FOR_TESTS)]
+    kept = BENCHES | GPU_TESTS
+    return [p for p in found if p.name in kept or (p.name.startswith("tarn-") and p.name not in ONLY_FOR_TESTS)]
 
 
 def libraries_of(programs, slim):
@@ -103,6 +106,7 @@ def fill(folder, programs, options):
         strip(folder / "lib" / name)
     for name in FILES + (["tests"] if options.with_tests else []):
         copy_tree(ROOT / name, folder / name)
+    (folder / "COMMIT").write_text(bench.commit() + "\n")
     return libraries
 
 

@@ -43,6 +43,17 @@ class Bundle(FleetCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads((run / "summary.json").read_text())["samples"], self.rows)
 
+    def test_its_gpu_bench_runs_without_the_checkout(self):
+        out = self.folder / "gpu"
+        command = [sys.executable, self.top / "bench/gpu", "--device", "cpu", "--tiny", "--only", "kernels", "hot_rows"]
+        done = subprocess.run([*command, "--out", out], capture_output=True, text=True, cwd=self.folder,
+                              env={"PATH": os.environ["PATH"]})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = (out / "table.md").read_text()
+        self.assertIn(f"- commit: {(self.top / 'COMMIT').read_text().strip()}\n", table)
+        self.assertIn("| hot_rows.find |", table)
+        self.assertTrue((self.top / "bench/gpu_bench/torch_peer").exists())
+
     def test_help_says_what_it_is(self):
         told = subprocess.run([ROOT / "tools/bundle", "--help"], capture_output=True, text=True, check=True).stdout
         self.assertIn("--slim", told)
