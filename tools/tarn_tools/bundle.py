@@ -19,10 +19,11 @@ NAME = "tarn"
 OF_THE_C_LIBRARY = re.compile(r"^(ld-linux-x86-64|lib(c|m|pthread|dl|rt|util|resolv|anl|nss_\w+|mvec))\.so")
 OF_THE_DRIVER = re.compile(r"^lib(cuda|nvidia-\w+|nvcuvid)\.so")
 OF_CUDA = re.compile(r"^lib(cublas|cublasLt|cudart|nvJitLink|nvrtc\S*|cusparse|curand)\.so")
-ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim"}
+ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim", "tarn-crash-at.so", "tarn-slow-open.so"}
 # They show on the target that its GPU computes what it should: bench/gpu runs them under compute-sanitizer.
 GPU_TESTS = {"gpu_kernels_test", "gpu_stepper_test", "gpu_train_test"}
-BENCHES = {"single_process", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench"}
+BENCHES = {"single_process", "row_store", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench",
+           "scale_model", "tiered", "eviction_policies"}
 FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "tools/launch", "tools/report", "tools/accuracy",
          "tools/tarn_tools"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
