@@ -1,6 +1,6 @@
 // The rows of the batches in flight: asked for when a batch enters the pipeline, kept together until all are here, and
 // given back once its gradients are on their way. Rows come from servers, or, with train.hot_rows, from what the worker
-// keeps of sparse tables: then only what is missing there is asked for.
+// keeps of sparse tables, where it computes: then only what is missing there is asked for.
 //
 //   stage->Begin(plans, use, train, now, &out, &rows);
 //   stage->OnPull(&pull_done, &rows);      // until rows.ready()
