@@ -38,6 +38,7 @@ class HotBatch {
   struct Part {
     std::size_t begin = 0, count = 0, missing = 0;
   };
+
   std::uint64_t number_ = 0;
   Clock use_;
   std::vector<Part> parts_;
@@ -45,7 +46,7 @@ class HotBatch {
   std::vector<std::uint32_t> missing_at_;  // places in the plan
   bool arrived_ = false;
   Clock version_;  // of what has arrived
-  Buffer values_;  // the same, if `rows_` point there
+  Buffer values_;  // the same, if `rows_` points there
   bool read_ = false;
   std::uint64_t staleness_ = 0;
   // In the place.
