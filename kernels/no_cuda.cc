@@ -11,6 +11,7 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int) {
 Stream::Stream(std::unique_ptr<Native> native) : native_(std::move(native)) {}
 Stream::~Stream() = default;
 Status Stream::Wait() { return {}; }
+void Stream::WaitFor(Stream&) {}
 std::string Stream::device_name() const { return {}; }
 
 std::size_t Stream::free_bytes() const { return 0; }

@@ -34,6 +34,10 @@ class Stream {
   // by its name, with CUDA's reason. After an error of the device (an address out of bounds) every call fails.
   Status Wait();
 
+  // What this stream is given from now on is done behind what `other`, of the same GPU, has been given so far: the GPU
+  // waits, nobody else. What has failed there has failed here too.
+  void WaitFor(Stream& other);
+
   std::string device_name() const;
   // Of the GPU's memory, that which nobody has.
   std::size_t free_bytes() const;

@@ -15,6 +15,7 @@ Stream::Native::~Native() {
   gemm.reset();
   if (workspace != nullptr) cudaFreeAsync(workspace, stream);
   if (blas != nullptr) cublasLtDestroy(blas);
+  if (given != nullptr) cudaEventDestroy(given);
   if (stream != nullptr) cudaStreamDestroy(stream);
 }
 
@@ -41,6 +42,8 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
     return unavailable("use it", cudaGetErrorString(error));
   if (const cudaError_t error = cudaStreamCreateWithFlags(&native->stream, cudaStreamNonBlocking); error != cudaSuccess)
     return unavailable("make a stream", cudaGetErrorString(error));
+  if (const cudaError_t error = cudaEventCreateWithFlags(&native->given, cudaEventDisableTiming); error != cudaSuccess)
+    return unavailable("make an event", cudaGetErrorString(error));
   if (const cublasStatus_t status = cublasLtCreate(&native->blas); status != CUBLAS_STATUS_SUCCESS)
     return unavailable("start cuBLAS", cublasLtGetStatusString(status));
   if (const cudaError_t error = cudaMallocAsync(&native->workspace, Native::kWorkspaceBytes, native->stream);
@@ -59,6 +62,14 @@ Status Stream::Wait() {
   const char* failed = std::exchange(native_->failed, nullptr);
   return Fail(ErrorCode::kInternal,
               fmt::format("GPU {}: {}: {}", native_->device, failed, std::exchange(native_->reason, {})));
+}
+
+// The event may be recorded anew at once: a wait is for what it stood for when it was asked for.
+void Stream::WaitFor(Stream& other) {
+  Native& first = *other.native_;
+  if (first.failed != nullptr) native_->Note(first.reason, first.failed);
+  native_->Note(cudaEventRecord(first.given, first.stream), "record an event");
+  native_->Note(cudaStreamWaitEvent(native_->stream, first.given, 0), "wait for another stream");
 }
 
 std::string Stream::device_name() const {

@@ -130,6 +130,7 @@ class DeviceArrays : public StepArrays {
   };
 
   bool IsDense(std::size_t t) const { return model_.tables()[t].rows == RowsNeeded::kAll; }
+  const std::string& NameOf(std::size_t t) const { return model_.tables()[t].spec.name; }
   double* Losses() { return scores_.as<double>(); }
   std::uint32_t* Correct() { return reinterpret_cast<std::uint32_t*>(Losses() + source_.batch->rows); }
 
@@ -157,22 +158,32 @@ class DeviceArrays : public StepArrays {
   Status BringTable(std::size_t t) {
     const Plan& plan = *source_.plans[t];
     Table& table = tables_[t];
-    const std::string& name = model_.tables()[t].spec.name;
+    const std::size_t floats = plan.keys.size() * plan.dim;
+    views_[t] = {.rows = source_.PlacedAt(t), .unique = plan.keys.size()};
+    if (views_[t].rows == nullptr) TARN_RETURN_IF_ERROR(BringRows(t));
+    if (!IsDense(t)) {
+      TARN_RETURN_IF_ERROR(table.index.Bring(stream_, std::span<const std::uint32_t>(plan.index), "a batch's index"));
+      views_[t].index = table.index.device.as<std::uint32_t>();
+    }
+    if (!source_.train) return {};
+    TARN_RETURN_IF_ERROR(table.gradients.Resize(stream_, floats * sizeof(float), "gradients of table " + NameOf(t)));
+    views_[t].gradients = table.gradients.device.as<float>();
+    kernels::Fill(stream_, floats, 0.0f, views_[t].gradients);
+    return {};
+  }
+
+  Status BringRows(std::size_t t) {
+    const Plan& plan = *source_.plans[t];
+    Mirror& rows = tables_[t].rows;
     const std::span<const float> pulled = source_.values[t].as<float>();
     if (IsDense(t)) {
-      TARN_RETURN_IF_ERROR(table.rows.Resize(stream_, pulled.size_bytes(), "rows of table " + name));
-      kernels::GatherByIndex(plan.dim, plan.keys.size(), pulled.data(), plan.index.data(), table.rows.host.as<float>());
-      table.rows.ToDevice(stream_);
+      TARN_RETURN_IF_ERROR(rows.Resize(stream_, pulled.size_bytes(), "rows of table " + NameOf(t)));
+      kernels::GatherByIndex(plan.dim, plan.keys.size(), pulled.data(), plan.index.data(), rows.host.as<float>());
+      rows.ToDevice(stream_);
     } else {
-      TARN_RETURN_IF_ERROR(table.rows.Bring(stream_, pulled, "rows of table " + name));
-      TARN_RETURN_IF_ERROR(table.index.Bring(stream_, std::span<const std::uint32_t>(plan.index), "a batch's index"));
+      TARN_RETURN_IF_ERROR(rows.Bring(stream_, pulled, "rows of table " + NameOf(t)));
     }
-    views_[t] = {.rows = table.rows.device.as<float>(), .unique = plan.keys.size()};
-    if (!IsDense(t)) views_[t].index = table.index.device.as<std::uint32_t>();
-    if (!source_.train) return {};
-    TARN_RETURN_IF_ERROR(table.gradients.Resize(stream_, pulled.size_bytes(), "gradients of table " + name));
-    views_[t].gradients = table.gradients.device.as<float>();
-    kernels::Fill(stream_, pulled.size(), 0.0f, views_[t].gradients);
+    views_[t].rows = rows.device.as<float>();
     return {};
   }
 

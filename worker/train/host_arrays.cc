@@ -7,7 +7,7 @@
 namespace tarn::worker {
 namespace {
 
-// Sparse tables are used where the pull left them.
+// Sparse tables are used where they lie.
 class HostArrays : public StepArrays {
  public:
   explicit HostArrays(const Model& model) : model_(model), rows_(model.tables().size()), gradients_(rows_.size()) {
@@ -55,7 +55,8 @@ class HostArrays : public StepArrays {
       out_[t] = Buffer::Allocate(floats * sizeof(float));
       kernels::Fill(floats, 0.0f, out_[t].as_mutable<float>().data());
     }
-    const float* pulled = source_.values[t].as<float>().data();
+    const float* placed = source_.PlacedAt(t);
+    const float* pulled = placed != nullptr ? placed : source_.values[t].as<float>().data();
     if (IsDense(t)) {
       // A dense table's plan is ordered by partition; models see rows 0, 1, 2, ...
       rows_[t].resize(floats);

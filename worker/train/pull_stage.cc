@@ -49,6 +49,11 @@ Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) 
           fmt::format("train.hot_rows = {} with worker_cache = {} for table '{}': its rows would be kept twice; "
                       "expected one of the two",
                       job.train.hot_rows.rows, ToByteSize(cache.bytes), spec.name));
+    if (place_ == nullptr) {
+      auto place = MakePlace(job.train);
+      if (!place) return std::unexpected(std::move(place).error());
+      place_ = std::move(*place);
+    }
     auto table = HotTable::Make(place_.get(), spec, {.keep = job.train.hot_rows, .own_pushes = cache.own_pushes});
     if (!table) return std::unexpected(table.error());
     hot_[t] = std::move(*table);
@@ -69,6 +74,7 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
   rows->use = use;
   rows->asked_at = Trace::SteadyClock::now();
   rows->values.resize(tables);
+  rows->placed.resize(tables);
   if (!spare_.empty()) {
     rows->hot = std::move(spare_.back());
     spare_.pop_back();
@@ -121,13 +127,16 @@ double PullStage::busy_seconds() const {
   return batches_waiting_ == 0 ? busy_seconds_ : busy_seconds_ + SecondsSince(busy_since_);
 }
 
-void PullStage::Read(BatchRows* rows) {
+Status PullStage::Read(BatchRows* rows, kernels::Stream* user) {
+  if (place_ == nullptr) return {};
   for (std::size_t t = 0; t < hot_.size(); ++t) {
     if (hot_[t] == nullptr) continue;
-    const Plan& plan = *rows->plans[t];
-    rows->values[t] = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
-    hot_[t]->Read(&rows->hot[t], rows->values[t].as_mutable<float>().data());
+    const auto placed = hot_[t]->Read(&rows->hot[t]);
+    if (!placed) return std::unexpected(placed.error());
+    rows->placed[t] = *placed;
   }
+  place_->HandOver(user);
+  return {};
 }
 
 Status PullStage::End(BatchRows* rows, bool pushed) {

@@ -17,9 +17,13 @@ namespace tarn::worker {
 
 // What a step starts from, as of Stepper::Run; it lives until the gradients are back.
 struct StepSource {
+  // The rows of table t where the model computes; null: they are in values[t].
+  const float* PlacedAt(std::size_t t) const { return placed.empty() ? nullptr : placed[t]; }
+
   const Batch* batch = nullptr;
   std::span<const Plan* const> plans;
   std::span<const Buffer> values;
+  std::span<const float* const> placed;
   bool train = true;
 };
 

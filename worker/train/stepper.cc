@@ -47,10 +47,11 @@ Stepper::Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> 
       arrays_(MakeHostArrays(*model)) {}
 
 Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const Plan* const> plans,
-                                           std::span<const Buffer> values, bool train, QualityTally* quality) {
+                                           std::span<const Buffer> values, bool train, QualityTally* quality,
+                                           std::span<const float* const> placed) {
   const kernels::SubnormalsAreZero fast;
   activation_bytes_ = 0;
-  TARN_RETURN_IF_ERROR(arrays_->Bring({&batch, plans, values, train}));
+  TARN_RETURN_IF_ERROR(arrays_->Bring({&batch, plans, values, placed, train}));
   const std::size_t part = train_.accumulate == 1 ? batch.rows : PartRows(train_);
   for (std::size_t begin = 0; begin < batch.rows; begin += part)
     TARN_RETURN_IF_ERROR(RunPart(batch, begin, std::min(part, batch.rows - begin), train, quality));

@@ -24,12 +24,17 @@ class Stepper {
   // empty. kUnavailable, kUnsupported: there is no such GPU; the message says why, and what to do.
   static Expected<std::unique_ptr<Stepper>> Make(const Job& job, Model* model, const std::string& algorithms_file = {});
 
-  // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). Returns gradients in the same
-  // shape and order if `train`, else nothing; nothing either for a batch to be passed over, whose gradients do not fit
-  // fp16 (LossScale). plans[t] must outlive the call. kIo: the GPU's memory does not suffice; the message says for what
-  // and which part of the batch would fit. kInternal: the GPU failed.
+  // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). placed[t], if it is not null, is
+  // the same where the model computes, there until this returns, and values[t] is not used (row_place.h). Returns
+  // gradients in the same shape and order if `train`, else nothing; nothing either for a batch to be passed over, whose
+  // gradients do not fit fp16 (LossScale). plans[t] must outlive the call. kIo: the GPU's memory does not suffice; the
+  // message says for what and which part of the batch would fit. kInternal: the GPU failed.
   Expected<std::vector<Buffer>> Run(const Batch& batch, std::span<const Plan* const> plans,
-                                    std::span<const Buffer> values, bool train, QualityTally* quality);
+                                    std::span<const Buffer> values, bool train, QualityTally* quality,
+                                    std::span<const float* const> placed = {});
+
+  // What it computes on; null: the CPU.
+  kernels::Stream* stream() const { return stream_.get(); }
 
   // The most memory for activations that a part of the last batch took.
   std::size_t activation_bytes() const { return activation_bytes_; }

@@ -322,8 +322,9 @@ void Trainer::ProcessFront() {
   const std::uint64_t rows_before = lease_quality_.sums().rows;
   const double cpu_before = CpuSeconds();
   Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
-  pulls_->Read(&batch.rows);
-  auto gradients = stepper_->Run(batch.prepared.batch, batch.rows.plans, batch.rows.values, train, &lease_quality_);
+  if (Status s = pulls_->Read(&batch.rows, stepper_->stream()); !s) return FailJob(s.error());
+  auto gradients = stepper_->Run(batch.prepared.batch, batch.rows.plans, batch.rows.values, train, &lease_quality_,
+                                 batch.rows.placed);
   times_.compute += compute.End();
   compute_cpu_seconds_ += CpuSeconds() - cpu_before;
   if (!gradients) return FailJob(gradients.error());

@@ -63,6 +63,26 @@ TEST_P(GpuStepperTest, AgreesWithTheCpu) {
   }
 }
 
+// Written there on another stream, which the step is behind.
+TEST_P(GpuStepperTest, RowsMayLieOnTheGpu) {
+  StepCase pulled(GetParam(), OnGpu({}), 300), placed(GetParam(), OnGpu({}), 300);
+  if (Status made = pulled.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
+  ASSERT_TRUE(placed.MakeStepper().has_value());
+  auto stream = kernels::Stream::Make();
+  ASSERT_TRUE(stream.has_value());
+  std::vector<kernels::DeviceBuffer> arrays;
+  placed.PlaceRows([&](const Buffer& rows) {
+    auto array = kernels::DeviceBuffer::Allocate(**stream, rows.size() + 1, "a test's rows");
+    EXPECT_TRUE(array.has_value());
+    kernels::CopyToDevice(**stream, rows.data(), rows.size(), array->data());
+    placed.stream()->WaitFor(**stream);
+    return arrays.emplace_back(std::move(*array)).as<float>();
+  });
+  for (const std::size_t rows : {300u, 1u, 700u})
+    for (const bool train : {true, false})
+      ExpectNear(placed.Run(rows, rows, train), pulled.Run(rows, rows, train), 1e-5);
+}
+
 // Gradients of parameters so large that they overflow: the batch is passed over, the next one is not.
 TEST(GpuLossScaleTest, ABatchThatDoesNotFitFp16IsPassedOver) {
   StepCase gpu({ModelKind::kDlrm, 3, 4, 2}, {.precision = Precision::kFp16, .device = "gpu"}, 1);

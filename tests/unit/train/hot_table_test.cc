@@ -73,8 +73,9 @@ class Scene {
   std::vector<std::uint64_t> Finish(bool pushes = true) {
     InFlight& batch = batches_.front();
     const std::size_t n = batch.plan.keys.size();
-    std::vector<float> rows(n * kDim, -1);
-    table_->Read(&batch.hot, rows.data());
+    const auto read = table_->Read(&batch.hot);
+    EXPECT_TRUE(read) << read.error().message;
+    const float* rows = *read;
     std::vector<std::uint64_t> versions;
     std::uint64_t oldest = batch.use.value;
     for (std::size_t i = 0; i < n; ++i) {

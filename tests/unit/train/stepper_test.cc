@@ -57,6 +57,14 @@ TEST_P(StepperTest, RecomputationChangesNoBit) {
   }
 }
 
+TEST_P(StepperTest, RowsMayLieWhereItComputes) {
+  StepCase pulled(GetParam(), {}, kRows), placed(GetParam(), {}, kRows);
+  ASSERT_TRUE(pulled.MakeStepper() && placed.MakeStepper());
+  std::vector<Buffer> kept;
+  placed.PlaceRows([&](const Buffer& rows) { return kept.emplace_back(rows).as_mutable<float>().data(); });
+  EXPECT_EQ(placed.Run(kRows, 1).gradients, pulled.Run(kRows, 1).gradients);
+}
+
 TEST_P(StepperTest, PartsTakeLessMemory) {
   constexpr std::size_t kMany = 8'000;  // rows, beside which weights are small
   const std::size_t whole = RunOnce(GetParam(), {}, kMany, kMany).activation_bytes;

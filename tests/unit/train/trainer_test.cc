@@ -11,59 +11,16 @@
 #include <vector>
 
 #include "server/row_store.h"
-#include "tests/unit/data/temp_dir.h"
 #include "tests/unit/train/local_fleet.h"
+#include "tests/unit/train/local_job.h"
 
 namespace tarn::worker {
 namespace {
 
+using testing::kTrainRows;
 using testing::LocalFleet;
-using testing::TempDir;
-
-constexpr std::size_t kTrainRows = 70, kScoredRows = 30;
-
-// Rows whose label is that of their first key, or the opposite.
-std::string Rows(std::size_t rows, bool opposite) {
-  std::string text;
-  for (std::size_t i = 0; i < rows; ++i) {
-    const bool positive = i % 3 == 0;
-    text += positive != opposite ? "1 " : "0 ";
-    text += (positive ? "1 " : "2 ") + std::to_string(10 + i % 7) + "\n";
-  }
-  return text;
-}
-
-struct Scene {
-  TempDir dir;
-  Job job;
-
-  // `contrary`: the validation set contradicts what is learnt, so that each epoch is worse than the one before.
-  explicit Scene(bool contrary) {
-    dir.Write("train", Rows(kTrainRows, false));
-    dir.Write("valid", Rows(kScoredRows, contrary));
-    dir.Write("test", Rows(kScoredRows, false));
-    std::filesystem::create_directory(dir.path() + "/logs");
-    job.job.name = "local";
-    job.fleet.servers = 1;
-    job.fleet.shards = 2;
-    job.fleet.workers = 1;
-    job.fleet.partition_bits = 3;
-    job.fleet.heartbeat_seconds = 0.02;
-    job.fleet.lease_seconds = 3000;
-    job.data.dir = dir.path();
-    job.data.format = DataFormat::kLibsvm;
-    job.data.train = "train";
-    job.data.valid = "valid";
-    job.data.test = "test";
-    job.data.split_rows = 16;
-    job.train.batch_rows = 8;
-    job.train.epochs = 10;
-    job.train.patience = 1;
-    job.optimizer.linear.learning_rate = 0.5f;
-  }
-
-  TrainerOptions Options() const { return {.scheduler = "local", .nonce = 7, .run_dir = dir.path()}; }
-};
+using testing::RunToTheEnd;
+using Scene = testing::LocalJob;
 
 TEST(Trainer, StopsEarlyAfterAnEpochThatIsNoBetter) {
   Scene scene(true);
@@ -114,15 +71,6 @@ TEST(Trainer, TheSameJobGivesTheSameBits) {
   const std::uint64_t first = run();
   EXPECT_NE(first, 0u);
   EXPECT_EQ(run(), first);
-}
-
-// Of a whole run.
-scheduler::Progress RunToTheEnd(const Scene& scene) {
-  LocalFleet fleet(scene.job);
-  Trainer trainer(scene.Options(), &fleet);
-  EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
-  EXPECT_TRUE(fleet.Settle());
-  return fleet.scheduler().progress();
 }
 
 TEST(Trainer, HotRowsChangeNoBitUnderBsp) {
