@@ -1,5 +1,6 @@
 #include "kernels/loss.h"
 
+#include "core/error.h"
 #include "kernels/cpu/reduce.h"
 #include "kernels/math.h"
 
@@ -101,6 +102,7 @@ SoftmaxResult SoftmaxCrossEntropy(std::size_t n, std::uint32_t classes, const fl
   for (std::size_t i = 0; i < n; ++i) {
     const float* row = logits + i * classes;
     const std::uint32_t label = labels[i];
+    TARN_CHECK(label < classes, "readers know the classes");
     const std::uint32_t best = FirstLargest(classes, row);
     const double shift = double(row[best]);
     const double sum = HWY_DYNAMIC_DISPATCH(SumOfExp)(classes, row, shift);

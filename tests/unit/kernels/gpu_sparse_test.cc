@@ -423,6 +423,7 @@ TEST_F(GpuSparseTest, SoftmaxCrossEntropy) {
 TEST_F(GpuSparseTest, SoftmaxOfWhatIsNotFinite) {
   const std::vector<float> logits = {kPoison, 1, 2, 1, kPoison, 2, HUGE_VALF, 1, 2, -HUGE_VALF, 3, 3};
   const Indices labels = {0, 2, 0, 1};
+  const std::vector<float> classes = {0, 2, 0, 1};
   std::vector<float> grad = Poisoned(12);
   DeviceBuffer d_logits = Upload(logits), d_labels = Upload(labels), d_grad = Upload(grad);
   DeviceBuffer d_loss = Upload(std::vector<double>(kLossParts)),
@@ -434,6 +435,13 @@ TEST_F(GpuSparseTest, SoftmaxOfWhatIsNotFinite) {
   EXPECT_TRUE(std::isnan(Download<double>(d_loss)[0]));
   EXPECT_EQ(Download<std::size_t>(d_correct)[0], correct);
   ExpectSameNumbers(Download<float>(d_grad), grad);
+  DeviceBuffer d_classes = Upload(classes), d_losses = Upload(std::vector<double>(4)),
+               d_corrects = Upload(std::vector<std::uint32_t>(4, 9));
+  SoftmaxCrossEntropyByRow(stream(), 4, 3, d_logits.as<float>(), d_classes.as<float>(), 0.5f, d_grad.as<float>(),
+                           d_losses.as<double>(), d_corrects.as<std::uint32_t>());
+  const std::vector<double> losses = Download<double>(d_losses);
+  for (const std::size_t i : {0, 1, 2}) EXPECT_TRUE(std::isnan(losses[i])) << i;
+  EXPECT_NEAR(losses[3], std::log(2), 1e-12);
 }
 
 }  // namespace

@@ -149,6 +149,30 @@ TEST(LossTest, SoftmaxTiesAndExtremes) {
   for (const float g : grad) EXPECT_TRUE(std::isfinite(g));
 }
 
+TEST(LossTest, ALabelThatIsNoClassIsAnError) {
+  const std::vector<float> logits = {1, 2, 3};
+  const std::uint32_t label = 3;
+  EXPECT_DEATH(SoftmaxCrossEntropy(1, 3, logits.data(), &label, 1.0f, nullptr), "readers know the classes");
+}
+
+// At the label, at the best, elsewhere, first: by row, so that no other row's NaN stands in.
+TEST(LossTest, SoftmaxOfNaNIsNaN) {
+  const std::vector<float> labels = {0, 1, 2};
+  ForEachTarget([&](const char* name) {
+    for (const float nan : {kPoison, -kPoison})
+      for (const std::size_t at : {0, 1, 2}) {
+        std::vector<float> logits, grad = Poisoned(9);
+        for (int row = 0; row < 3; ++row) logits.insert(logits.end(), {1, 3, 2});
+        for (int row = 0; row < 3; ++row) logits[row * 3 + at] = nan;
+        std::vector<double> losses(3);
+        std::vector<std::uint32_t> correct(3);
+        SoftmaxCrossEntropyByRow(3, 3, logits.data(), labels.data(), 1.0f, grad.data(), losses.data(), correct.data());
+        for (int row = 0; row < 3; ++row) EXPECT_TRUE(std::isnan(losses[row])) << name << " " << row << " " << at;
+        for (const float g : grad) EXPECT_TRUE(std::isnan(g)) << name;
+      }
+  });
+}
+
 TEST(LossTest, SameBitsOnEveryTargetAndAlignment) {
   SplitMix random(4);
   const std::vector<float> logits = RandomFloats(37 * 27, random, -10, 10);
