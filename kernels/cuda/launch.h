@@ -14,7 +14,6 @@ namespace tarn::kernels::cuda {
 cudaError_t Fill(cudaStream_t stream, std::size_t n, float value, float* out);
 cudaError_t Add(cudaStream_t stream, std::size_t n, const float* in, float* out);
 cudaError_t Scale(cudaStream_t stream, std::size_t n, float factor, float* out);
-cudaError_t Axpy(cudaStream_t stream, std::size_t n, float factor, const float* in, float* out);
 cudaError_t Relu(cudaStream_t stream, std::size_t n, float* out);
 cudaError_t ReluBackward(cudaStream_t stream, std::size_t n, const float* y, float* dy);
 cudaError_t AddSquaredNorm(cudaStream_t stream, std::size_t n, const float* in, double* parts);
