@@ -122,7 +122,6 @@ cudaError_t FmBackwardOfOwnRows(cudaStream_t stream, std::size_t samples, std::u
                                 const float* sums, float* grad_rows);
 
 // loss.cu
-cudaError_t Sigmoid(cudaStream_t stream, std::size_t n, const float* logits, float* out);
 cudaError_t LogisticLoss(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
                          float* grad, double* loss);
 cudaError_t LogisticGradient(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
