@@ -1,5 +1,6 @@
-// Operations on flat arrays of n floats; n may be 0. The same bits on every x86-64, whatever the alignment. Arrays
-// are equal (in place) where said, else they do not overlap. Any thread.
+// Operations on flat arrays of n floats; n may be 0. The same bits on every x86-64 in one mode of subnormals
+// (kernels/subnormals.h), whatever the alignment. Arrays are equal (in place) where said, else they do not overlap. Any
+// thread.
 //
 // Reductions have one fixed shape: element i is added, in double, to partial sum i mod 8, in the order of i; then
 // ((s0+s4)+(s2+s6)) + ((s1+s5)+(s3+s7)).

@@ -78,7 +78,7 @@ TEST(ElementwiseTest, SameBitsOnEveryTargetAndAlignment) {
 TEST(ElementwiseTest, TargetsAreReallySwitched) {
   std::set<std::size_t> indices;
   std::size_t targets = 0;
-  ForEachTarget([&](const char*) {
+  ForEachTargetInThisMode([&](const char*) {
     Fill(0, 0.0f, nullptr);
     indices.insert(hwy::GetChosenTarget().GetIndex());
     ++targets;

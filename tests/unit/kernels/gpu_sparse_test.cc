@@ -366,8 +366,10 @@ TEST_F(GpuSparseTest, FactorizationMachineOfRowsOfItsOwn) {
     }
 }
 
+// With gradients that are subnormal as floats.
 std::vector<float> RandomLogits(std::size_t n, SplitMix& random) {
   std::vector<float> logits = RandomFloats(n, random, -30, 30);
+  for (std::size_t i = 0; i < n; i += 53) logits[i] = float(-86 - 18 * random.Unit());
   for (std::size_t i = 0; i + 3 < n; i += 97) std::ranges::copy(std::vector{1000.0f, -1000.0f, 0.0f}, &logits[i]);
   return logits;
 }
