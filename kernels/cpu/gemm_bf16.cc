@@ -1,5 +1,6 @@
 #include "kernels/cpu/gemm_bf16.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <dnnl.hpp>
 #include <map>
@@ -15,10 +16,6 @@ namespace tarn::kernels {
 namespace {
 
 using dnnl::memory;
-
-// What oneDNN makes anew for each shape: a fraction of a millisecond, so products are kept. Batches and layers give
-// few shapes; should they not, the oldest are made again.
-constexpr std::size_t kProductsMax = 256;
 
 using Key = std::tuple<std::size_t, std::size_t, std::size_t, Transpose, Transpose, std::size_t>;
 
@@ -38,9 +35,14 @@ class Library {
   // Null if there is none for this processor.
   const dnnl::matmul* Find(const GemmShape& shape, Transpose a, Transpose b, std::size_t c_stride) {
     const Key key{shape.m, shape.n, shape.k, a, b, c_stride};
-    if (const auto found = products_.find(key); found != products_.end()) return Get(found->second);
-    if (products_.size() >= kProductsMax) products_.clear();
-    return Get(products_.emplace(key, Make(shape, a, b, c_stride)).first->second);
+    auto found = products_.find(key);
+    if (found == products_.end()) {
+      if (products_.size() >= kBf16ShapesMax) DropOldest();
+      found = products_.emplace(key, Known{Make(shape, a, b, c_stride), 0}).first;
+    }
+    found->second.used = ++uses_;
+    const std::optional<dnnl::matmul>& product = found->second.product;
+    return product ? &*product : nullptr;
   }
 
   void Run(const dnnl::matmul& product, const GemmShape& shape, MatrixIn a, MatrixIn b, float* c,
@@ -57,7 +59,14 @@ class Library {
   }
 
  private:
-  static const dnnl::matmul* Get(const std::optional<dnnl::matmul>& product) { return product ? &*product : nullptr; }
+  struct Known {
+    std::optional<dnnl::matmul> product;  // nothing: there is none for this processor
+    std::uint64_t used = 0;
+  };
+
+  void DropOldest() {
+    products_.erase(std::ranges::min_element(products_, {}, [](const auto& item) { return item.second.used; }));
+  }
 
   static memory::desc PackedDesc(std::size_t rows, std::size_t columns, Transpose transpose) {
     const std::size_t stride = transpose == Transpose::kYes ? rows : columns;
@@ -89,18 +98,20 @@ class Library {
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  std::map<Key, std::optional<dnnl::matmul>> products_;
+  std::map<Key, Known> products_;
+  std::uint64_t uses_ = 0;
   std::vector<std::uint16_t> a_, b_;
 };
 
-// `in` rounded to bf16, without gaps.
-MatrixIn Round(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<float>* to) {
+// `in` rounded to bf16, without gaps; `row` is working memory.
+MatrixIn Round(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<float>* to,
+               std::vector<std::uint16_t>* row) {
   if (in.transpose == Transpose::kYes) std::swap(rows, columns);
   to->resize(rows * columns);
-  std::vector<std::uint16_t> row(columns);
+  row->resize(columns);
   for (std::size_t i = 0; i < rows; ++i) {
-    FloatToBf16(columns, in.data + i * in.stride, row.data());
-    Bf16ToFloat(columns, row.data(), to->data() + i * columns);
+    FloatToBf16(columns, in.data + i * in.stride, row->data());
+    Bf16ToFloat(columns, row->data(), to->data() + i * columns);
   }
   return {to->data(), columns, in.transpose};
 }
@@ -116,8 +127,10 @@ bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, st
 }
 
 void GemmBf16Emulated(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
-  std::vector<float> a_rounded, b_rounded;
-  const MatrixIn left = Round(shape.m, shape.k, a, &a_rounded), right = Round(shape.k, shape.n, b, &b_rounded);
+  thread_local std::vector<float> a_rounded, b_rounded;  // megabytes, which a call would have to fetch page by page
+  thread_local std::vector<std::uint16_t> row;
+  const MatrixIn left = Round(shape.m, shape.k, a, &a_rounded, &row),
+                 right = Round(shape.k, shape.n, b, &b_rounded, &row);
   Gemm(shape, 1.0f, left, right, 0.0f, c, c_stride);
 }
 

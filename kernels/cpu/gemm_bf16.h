@@ -5,6 +5,10 @@
 
 namespace tarn::kernels {
 
+// What oneDNN makes anew for each shape, a fraction of a millisecond, is kept for as many shapes of a thread. Batches
+// and layers give few; should they not, the one that has not been used for the longest time is dropped.
+inline constexpr std::size_t kBf16ShapesMax = 256;
+
 // With the processor's bf16 instructions; false, and C untouched, if oneDNN has no such product here.
 bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride);
 
