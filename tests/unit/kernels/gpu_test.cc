@@ -105,7 +105,7 @@ TEST_F(GpuTest, Int8Rows) {
     const std::size_t bytes = 300 * Int8RowBytes(dim);
     std::vector<std::byte> expected(bytes);
     EncodeInt8Rows(dim, 300, in.data(), expected.data());
-    DeviceBuffer device = Upload(in), encoded = Upload(std::vector<std::byte>(bytes));
+    DeviceBuffer device = Upload(in), encoded = Upload(std::vector<std::byte>(bytes, std::byte{0x5a}));
     EncodeInt8Rows(stream(), dim, 300, device.as<float>(), encoded.as<std::byte>());
     EXPECT_EQ(Download<std::byte>(encoded), expected);
     DecodeInt8Rows(stream(), dim, 300, encoded.as<std::byte>(), device.as<float>());
