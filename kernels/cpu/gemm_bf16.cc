@@ -45,15 +45,15 @@ class Library {
     return product ? &*product : nullptr;
   }
 
-  void Run(const dnnl::matmul& product, const GemmShape& shape, MatrixIn a, MatrixIn b, float* c,
+  // The factors of the product that comes next. A may be that of several, as it lies in memory or transposed.
+  void SetA(const GemmShape& shape, MatrixIn a) { Pack(shape.m, shape.k, a, &a_); }
+  void SetB(const GemmShape& shape, MatrixIn b) { Pack(shape.k, shape.n, b, &b_); }
+
+  void Run(const dnnl::matmul& product, const GemmShape& shape, Transpose a, Transpose b, float* c,
            std::size_t c_stride) {
-    using Type = memory::data_type;
-    const memory::desc a_desc = PackedDesc(shape.m, shape.k, a.transpose),
-                       b_desc = PackedDesc(shape.k, shape.n, b.transpose);
-    const memory::desc c_desc = Describe(shape.m, shape.n, c_stride, Transpose::kNo, Type::f32);
-    memory in(a_desc, engine_, Pack(shape.m, shape.k, a, &a_)),
-        weights(b_desc, engine_, Pack(shape.k, shape.n, b, &b_));
-    memory out(c_desc, engine_, c);
+    memory in(PackedDesc(shape.m, shape.k, a), engine_, a_.data());
+    memory weights(PackedDesc(shape.k, shape.n, b), engine_, b_.data());
+    memory out(Describe(shape.m, shape.n, c_stride, Transpose::kNo, memory::data_type::f32), engine_, c);
     product.execute(stream_, {{DNNL_ARG_SRC, in}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, out}});
     stream_.wait();
   }
@@ -85,7 +85,7 @@ class Library {
   }
 
   // The matrix as it lies in memory, in bf16, without gaps.
-  std::uint16_t* Pack(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<std::uint16_t>* to) {
+  void Pack(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<std::uint16_t>* to) {
     if (in.transpose == Transpose::kYes) std::swap(rows, columns);
     to->resize(rows * columns);
     if (in.stride == columns) {
@@ -93,7 +93,6 @@ class Library {
     } else {
       for (std::size_t i = 0; i < rows; ++i) FloatToBf16(columns, in.data + i * in.stride, to->data() + i * columns);
     }
-    return to->data();
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
@@ -116,14 +115,47 @@ MatrixIn Round(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<f
   return {to->data(), columns, in.transpose};
 }
 
+Library& LibraryOfThread() {
+  thread_local Library library;
+  return library;
+}
+
+bool GradientsNative(const LinearShape& layer, const float* x, const float* w, const float* dy, float* dx, float* dw) {
+  const auto [rows, in, out, precision] = layer;
+  const GemmShape of_w{.m = out, .n = in, .k = rows}, of_x{.m = rows, .n = in, .k = out};
+  const OneThread one_thread;
+  Library& library = LibraryOfThread();
+  const dnnl::matmul* for_w = library.Find(of_w, Transpose::kYes, Transpose::kNo, in);
+  const dnnl::matmul* for_x = dx != nullptr ? library.Find(of_x, Transpose::kNo, Transpose::kNo, in) : nullptr;
+  if (for_w == nullptr || (dx != nullptr && for_x == nullptr)) return false;
+  library.SetA(of_x, {.data = dy, .stride = out});
+  library.SetB(of_w, {.data = x, .stride = in});
+  library.Run(*for_w, of_w, Transpose::kYes, Transpose::kNo, dw, in);
+  if (dx == nullptr) return true;
+  library.SetB(of_x, {.data = w, .stride = in});
+  library.Run(*for_x, of_x, Transpose::kNo, Transpose::kNo, dx, in);
+  return true;
+}
+
 }  // namespace
 
 bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
   const OneThread one_thread;
-  thread_local Library library;
+  Library& library = LibraryOfThread();
   const dnnl::matmul* product = library.Find(shape, a.transpose, b.transpose, c_stride);
-  if (product != nullptr) library.Run(*product, shape, a, b, c, c_stride);
-  return product != nullptr;
+  if (product == nullptr) return false;
+  library.SetA(shape, a);
+  library.SetB(shape, b);
+  library.Run(*product, shape, a.transpose, b.transpose, c, c_stride);
+  return true;
+}
+
+void GradientsBf16(const LinearShape& shape, const float* x, const float* w, const float* dy, float* dx, float* dw) {
+  const auto [rows, in, out, precision] = shape;
+  if (rows != 0 && in != 0 && out != 0 && GradientsNative(shape, x, w, dy, dx, dw)) return;
+  GemmBf16({.m = out, .n = in, .k = rows}, {.data = dy, .stride = out, .transpose = Transpose::kYes},
+           {.data = x, .stride = in}, dw, in);
+  if (dx != nullptr) GemmBf16({.m = rows, .n = in, .k = out}, {.data = dy, .stride = out}, {w, in}, dx, in);
 }
 
 void GemmBf16Emulated(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
