@@ -225,6 +225,7 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
   } else if (batch.last_of_lease) {
     LeaseDone done{batch.lease.lease, {}};
     for (std::uint64_t i = 0; i < batch.lease.rows; ++i) done.quality.AddBinary(0.1f * float(i % 7) - 0.2f, i % 3 == 0);
+    done.quality.AddLoss(0.7 * double(batch.lease.rows));
     done_.push_back(done);
   }
   Advance(now, out);
@@ -266,6 +267,7 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   if (batch->last_of_lease) {
     LeaseDone done{batch->lease.lease, {}};
     for (std::uint64_t i = 0; i < batch->lease.rows; ++i) done.quality.AddBinary(float(i % 5) - 2.0f, i % 4 == 0);
+    done.quality.AddLoss(0.9 * double(batch->lease.rows));
     done_at_tick_[client_.clock().value] = done;
   }
 }

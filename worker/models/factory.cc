@@ -1,5 +1,7 @@
 #include "worker/models/factory.h"
 
+#include "kernels/loss.h"
+
 namespace tarn::worker {
 
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape) {
@@ -16,11 +18,14 @@ Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& sha
 }
 
 void Tally(const Predictions& predictions, std::span<const float> labels, QualityTally* quality) {
-  for (std::size_t r = 0; r < labels.size(); ++r)
-    if (predictions.logits != nullptr)
-      quality->AddBinary(predictions.logits[r], labels[r] > 0.5f);
-    else
-      quality->AddClass(predictions.losses[r], predictions.correct[r] != 0);
+  const auto& [logits, loss, losses, correct] = predictions;
+  const std::size_t n = labels.size();
+  if (logits == nullptr) {
+    for (std::size_t r = 0; r < n; ++r) quality->AddClass(losses[r], correct[r] != 0);
+    return;
+  }
+  for (std::size_t r = 0; r < n; ++r) quality->AddBinary(logits[r], labels[r] > 0.5f);
+  quality->AddLoss(loss ? *loss : kernels::LogisticLoss(n, logits, labels.data(), 1.0f, nullptr));
 }
 
 }  // namespace tarn::worker

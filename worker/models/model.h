@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -49,8 +50,9 @@ struct StepInput {
 
 // What a step says of each of its rows, made before any update; memory of the side that computes, until it is reset.
 struct Predictions {
-  // Of two classes: the logits.
+  // Of two classes: the logits, and the sum of the logistic losses where the step knows it (Compute::LogisticLoss).
   const float* logits = nullptr;
+  std::optional<double> loss;
   // Of more: the cross-entropies, and 1 where the best class was right.
   const double* losses = nullptr;
   const std::uint32_t* correct = nullptr;
@@ -69,7 +71,7 @@ class Model {
   std::vector<TableUse> tables_;
 };
 
-// Adds predictions in this process's memory, one for each label, to `quality`.
+// Adds predictions in this process's memory, one for each label, to `quality`; the losses too if they have none.
 void Tally(const Predictions& predictions, std::span<const float> labels, QualityTally* quality);
 
 // What the data looks like to a model.

@@ -1,5 +1,5 @@
 // What the tests of a GPU's operations share: a stream, or a skip that says why there is none, and arrays there and
-// back.
+// back. The CPU counts subnormals as zero, as the GPU does.
 #pragma once
 
 #include <memory>
@@ -39,6 +39,7 @@ class GpuFixture : public ::testing::Test {
   }
 
  private:
+  const SubnormalsAreZero as_on_the_gpu_;
   std::unique_ptr<Stream> stream_;
 };
 
