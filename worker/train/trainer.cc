@@ -149,7 +149,7 @@ void Trainer::Exchange() {
   const std::int64_t wait = WaitUs();
   const auto begin = std::chrono::steady_clock::now();
   transport_->Receive(&received_, kReceiveMax, wait);
-  if (wait > 0 && set_up_ && !finished_) {
+  if (wait > 0 && times_.started() && !finished_) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     (window_.empty() ? times_.await_data : times_.await_rows) += seconds;
   }
@@ -242,7 +242,6 @@ Status Trainer::StartPipeline() {
   auto pulls = PullStage::Make(job_, uses_, bits, &client_, &trace_);
   if (!pulls) return std::unexpected(pulls.error());
   pulls_ = std::move(*pulls);
-  times_.Start();
   source_ = std::make_unique<BatchSource>(job_, DatasetSet{datasets_[0].get(), datasets_[1].get(), datasets_[2].get()},
                                           uses_, bits, &trace_, [this] { transport_->Wake(); });
   return {};
@@ -258,6 +257,7 @@ void Trainer::OnEvent(ClientEvent event) {
     }
   } else if (auto* leases = std::get_if<LeasesGranted>(&event)) {
     asked_ = false;
+    if (!leases->reply.grants.empty()) times_.Start();
     for (const LeaseGrant& grant : leases->reply.grants) source_->AddLease(grant);
     finished_ = finished_ || leases->reply.finished;
     if (leases->reply.grants.empty() && !finished_) jump_to_ = leases->reply.jump_to;

@@ -159,6 +159,22 @@ TEST(Trainer, HotRowsSparePullsWithinTheBound) {
   EXPECT_LT(with.epochs.back().train.log_loss, with.epochs.front().train.log_loss);
 }
 
+// What came before the first lease is of no stage.
+TEST(Trainer, TheLoopsStagesFitIntoItsTime) {
+  Scene scene(true);
+  LocalFleet fleet(scene.job);
+  fleet.SlowUntil("LeaseRequest", std::chrono::milliseconds(100));
+  Trainer trainer(scene.Options(), &fleet);
+  ASSERT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+  ASSERT_TRUE(fleet.Settle());
+  const auto counters = fleet.scheduler().progress().counters;
+  double stages = 0;
+  for (const std::string stage : {"compute", "push", "pull", "wait"})
+    stages += counters.at("stage." + stage + "_seconds");
+  EXPECT_GT(counters.at("stage.compute_seconds"), 0);
+  EXPECT_LE(stages, counters.at("stage.wall_seconds"));
+}
+
 TEST(Trainer, AJobThatKeepsATableTwiceIsRefused) {
   Scene scene(true);
   scene.job.train.hot_rows.rows = 1000;
