@@ -63,8 +63,7 @@ void PullStage::DropKeptRows() {
 }
 
 Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
-  if (!train && !evaluates_) DropKeptRows();
-  evaluates_ = !train;
+  if (evaluation_.Before(train, use)) DropKeptRows();
   const std::size_t tables = dense_plans_.size();
   rows->use = use;
   rows->asked_at = Trace::SteadyClock::now();
