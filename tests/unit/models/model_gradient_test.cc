@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "core/hash.h"
-#include "worker/models/model.h"
+#include "tests/unit/models/reference_model.h"
+#include "worker/models/factory.h"
 
 namespace tarn::worker {
 namespace {
@@ -168,6 +169,42 @@ TEST(MakeModelErrors, NameWhatToChange) {
   EXPECT_NE(wide.error().message.find("4096"), std::string::npos);
   job.model.embedding_dim = 511;
   EXPECT_TRUE(MakeModel(job, {.fields = 8}).has_value());
+}
+
+// Nothing of such data could be learnt: the labels are 0 to 9, or there are no keys.
+TEST(MakeModelErrors, DataThatAModelCannotLearnAreRefused) {
+  const ModelShape images{.dense_columns = 784, .classes = 10}, pairs{.dense_columns = 784, .classes = 2},
+      rows{.classes = 10};
+  for (const ModelKind kind : {ModelKind::kLogisticRegression, ModelKind::kFm, ModelKind::kWideDeep, ModelKind::kDeepFm,
+                               ModelKind::kDlrm, ModelKind::kDcnV2}) {
+    Job job;
+    job.model.kind = kind;
+    for (const ModelShape& shape : {images, rows}) {
+      const auto many = MakeModel(job, shape);
+      ASSERT_FALSE(many.has_value()) << Name(kind);
+      EXPECT_EQ(many.error().code, ErrorCode::kInvalidArgument);
+      EXPECT_NE(many.error().message.find("data.classes = 10: expected model.kind = \"mlp\""), std::string::npos);
+    }
+    const auto no_keys = MakeModel(job, pairs);
+    ASSERT_FALSE(no_keys.has_value()) << Name(kind);
+    EXPECT_NE(no_keys.error().message.find("none, only 784 dense columns: expected model.kind = \"mlp\""),
+              std::string::npos);
+  }
+  Job job;
+  job.model.kind = ModelKind::kMlp;
+  for (const ModelShape& shape : {images, pairs}) EXPECT_TRUE(MakeModel(job, shape).has_value());
+}
+
+TEST(MakeModelErrors, WhatAModelDoesNotLookAtIsSaid) {
+  const ModelShape both{.fields = 26, .dense_columns = 13};
+  for (const ModelKind kind :
+       {ModelKind::kLogisticRegression, ModelKind::kFm, ModelKind::kWideDeep, ModelKind::kDeepFm}) {
+    EXPECT_NE(UnusedInputs(kind, both).find("13 dense columns (data.dense_integers)"), std::string::npos);
+    EXPECT_EQ(UnusedInputs(kind, {.fields = 26}), "");
+  }
+  EXPECT_NE(UnusedInputs(ModelKind::kMlp, both).find("26 keys"), std::string::npos);
+  EXPECT_EQ(UnusedInputs(ModelKind::kMlp, {.dense_columns = 784, .classes = 10}), "");
+  for (const ModelKind kind : {ModelKind::kDlrm, ModelKind::kDcnV2}) EXPECT_EQ(UnusedInputs(kind, both), "");
 }
 
 }  // namespace
