@@ -9,6 +9,7 @@
 #include "kernels/subnormals.h"
 
 namespace tarn::worker {
+
 namespace {
 
 std::size_t PartRows(const TrainSection& train) {
@@ -17,8 +18,7 @@ std::size_t PartRows(const TrainSection& train) {
 
 }  // namespace
 
-Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model,
-                                                 [[maybe_unused]] const std::string& algorithms_file) {
+Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, const StepperOptions& options) {
   std::unique_ptr<kernels::Stream> stream;
   if (const auto gpu = GpuOf(job.train)) {
     auto made = kernels::Stream::Make(*gpu);
@@ -33,7 +33,7 @@ Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model,
   std::unique_ptr<Stepper> stepper(new Stepper(job, model, std::move(stream)));
 #if TARN_HAS_CUDA
   if (stepper->stream_ != nullptr)
-    stepper->arrays_ = MakeDeviceArrays(*model, stepper->stream_.get(), &stepper->compute_, algorithms_file);
+    stepper->arrays_ = MakeDeviceArrays(*model, stepper->stream_.get(), &stepper->compute_, options.algorithms_file);
 #endif
   return stepper;
 }

@@ -16,13 +16,20 @@
 
 namespace tarn::worker {
 
+struct StepperOptions {
+  std::uint32_t rank = 0;       // of the worker: several of a machine take its GPUs in turns
+  std::string algorithms_file;  // what is known of matrix products on GPUs, from run to run; empty: nothing
+  // For tests: other arrays in place of the host's. The loss is then scaled as train.precision says.
+  std::function<std::unique_ptr<StepArrays>(const Model&)> make_arrays;
+};
+
 // Computes where train.device says, in the parts that train.accumulate asks for. Not thread-safe: it keeps working
 // memory, and on a GPU it belongs to the thread that made it.
 class Stepper {
  public:
-  // Of the job it takes [train]. algorithms_file: what is known of matrix products on the GPU, from run to run; may be
-  // empty. kUnavailable, kUnsupported: there is no such GPU; the message says why, and what to do.
-  static Expected<std::unique_ptr<Stepper>> Make(const Job& job, Model* model, const std::string& algorithms_file = {});
+  // Of the job it takes [train]. kUnavailable, kUnsupported: there is no such GPU; the message says why, and what to
+  // do.
+  static Expected<std::unique_ptr<Stepper>> Make(const Job& job, Model* model, const StepperOptions& options = {});
 
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). Returns gradients in the same
   // shape and order if `train`, else nothing; nothing either for a batch to be passed over, whose gradients do not fit

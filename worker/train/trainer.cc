@@ -226,8 +226,8 @@ Status Trainer::MakeTables() {
   if (!model) return std::unexpected(model.error());
   model_ = std::move(*model);
   uses_ = model_->tables();
-  const std::string& folder = options_.run_dir;
-  auto stepper = Stepper::Make(job_, model_.get(), folder.empty() ? folder : folder + "/gemm-algorithms");
+  options_.stepper.rank = client_.welcome().rank;
+  auto stepper = Stepper::Make(job_, model_.get(), options_.stepper);
   if (!stepper) return std::unexpected(stepper.error());
   stepper_ = std::move(*stepper);
   for (const TableUse& use : uses_) client_.CreateTable(use.spec, Now(), &outbox_);

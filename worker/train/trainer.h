@@ -33,6 +33,7 @@ struct TrainerOptions {
   std::string run_dir;           // metrics.jsonl, traces; empty: neither
   std::string record;            // file of worker/train/record.h; empty: none
   double join_seconds_max = 60;  // give up when no Welcome comes
+  StepperOptions stepper;        // but the rank, which is the one that the scheduler gave
 };
 
 // How a worker process ends.
