@@ -7,8 +7,15 @@
 
 #include "core/log.h"
 #include "kernels/subnormals.h"
+#include "kernels/visible_gpus.h"
 
 namespace tarn::worker {
+
+std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int visible) {
+  const std::optional<int> named = GpuOf(train);
+  if (train.device != "gpu" || visible == 0) return named;
+  return static_cast<int>(rank % static_cast<std::uint32_t>(visible));
+}
 
 namespace {
 
@@ -20,13 +27,14 @@ std::size_t PartRows(const TrainSection& train) {
 
 Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, const StepperOptions& options) {
   std::unique_ptr<kernels::Stream> stream;
-  if (const auto gpu = GpuOf(job.train)) {
+  const int visible = job.train.device == "cpu" ? 0 : kernels::VisibleGpus();  // who needs none starts no driver
+  if (const auto gpu = GpuFor(job.train, options.rank, visible)) {
     auto made = kernels::Stream::Make(*gpu);
     if (!made)
       return Fail(made.error().code, fmt::format("train.device = \"{}\": {}; train.device = \"cpu\" needs none",
                                                  job.train.device, made.error().message));
     stream = std::move(*made);
-    LogInfo("computing on {}", stream->device_name());
+    LogInfo("computing on GPU {}, {}", *gpu, stream->device_name());
   } else if (job.train.precision == Precision::kTf32 || job.train.precision == Precision::kFp16) {
     LogWarning("train.precision = \"{}\" is a format of GPUs: this worker computes in fp32", Name(job.train.precision));
   }

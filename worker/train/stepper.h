@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ struct StepperOptions {
   // For tests: other arrays in place of the host's. The loss is then scaled as train.precision says.
   std::function<std::unique_ptr<StepArrays>(const Model&)> make_arrays;
 };
+
+// The GPU that a worker computes on, of `visible` ones: "gpu:N" is the N-th, "gpu" that of its rank, counted around.
+// Nothing: the CPU.
+std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int visible);
 
 // Computes where train.device says, in the parts that train.accumulate asks for. Not thread-safe: it keeps working
 // memory, and on a GPU it belongs to the thread that made it.

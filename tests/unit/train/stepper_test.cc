@@ -102,6 +102,17 @@ TEST(StepperSubnormalTest, NoGradientIsOne) {
       for (const float g : gradients) ASSERT_NE(std::fpclassify(g), FP_SUBNORMAL) << g << " of seed " << seed;
 }
 
+TEST(StepperDeviceTest, WorkersOfAMachineTakeItsGpusInTurns) {
+  const TrainSection any{.device = "gpu"}, third{.device = "gpu:3"};
+  for (std::uint32_t rank = 0; rank < 20; ++rank) {
+    EXPECT_EQ(GpuFor(any, rank, 8), int(rank % 8));
+    EXPECT_EQ(GpuFor(any, rank, 1), 0);
+    EXPECT_EQ(GpuFor(any, rank, 0), 0) << "which is not there: that is the error";
+    EXPECT_EQ(GpuFor(third, rank, 8), 3);
+    EXPECT_EQ(GpuFor({}, rank, 8), std::nullopt);
+  }
+}
+
 TEST(StepperDeviceTest, AGpuThatIsNotThereIsAnErrorThatSaysWhatToDo) {
   StepCase step({ModelKind::kFm, 3, 0, 2}, {.device = "gpu:999"}, kRows);
   const Status made = step.MakeStepper();
