@@ -17,13 +17,10 @@ std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int vis
   return static_cast<int>(rank % static_cast<std::uint32_t>(visible));
 }
 
-namespace {
-
-std::size_t PartRows(const TrainSection& train) {
+std::size_t PartRows(const TrainSection& train, bool on_gpu, std::size_t batch_rows) {
+  if (train.accumulate == 1 && !on_gpu) return batch_rows;
   return (std::size_t{train.batch_rows} + train.accumulate - 1) / train.accumulate;
 }
-
-}  // namespace
 
 Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, const StepperOptions& options) {
   std::unique_ptr<kernels::Stream> stream;
@@ -59,7 +56,7 @@ Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const P
   const kernels::SubnormalsAreZero fast;
   activation_bytes_ = 0;
   TARN_RETURN_IF_ERROR(arrays_->Bring({&batch, plans, values, train}));
-  const std::size_t part = train_.accumulate == 1 ? batch.rows : PartRows(train_);
+  const std::size_t part = PartRows(train_, stream_ != nullptr, batch.rows);
   for (std::size_t begin = 0; begin < batch.rows; begin += part)
     TARN_RETURN_IF_ERROR(RunPart(batch, begin, std::min(part, batch.rows - begin), train, quality));
   const float unit = loss_scale_.value();

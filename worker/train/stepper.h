@@ -28,6 +28,10 @@ struct StepperOptions {
 // Nothing: the CPU.
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int visible);
 
+// Into how many rows a batch is cut. What training was fitted to by `accumulate` holds for the larger batches of an
+// evaluation too, and on a GPU always, since its memory may not take more.
+std::size_t PartRows(const TrainSection& train, bool on_gpu, std::size_t batch_rows);
+
 // Computes where train.device says, in the parts that train.accumulate asks for. Not thread-safe: it keeps working
 // memory, and on a GPU it belongs to the thread that made it.
 class Stepper {

@@ -63,7 +63,16 @@ TEST_P(GpuStepperTest, AgreesWithTheCpu) {
   }
 }
 
-// Gradients of parameters so large that they overflow: the batch is passed over, the next one is not.
+TEST_P(GpuStepperTest, EvaluationTakesNoMoreMemoryThanTraining) {
+  constexpr std::size_t kBatchRows = 64, kManyRows = 2'048;
+  StepCase gpu(GetParam(), OnGpu({}), kBatchRows);
+  if (Status made = gpu.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
+  const std::size_t trained = gpu.Run(kBatchRows, 1).activation_bytes;
+  EXPECT_LE(gpu.Run(kManyRows, 2, /*train=*/false).activation_bytes, trained);
+}
+
+// Gradients of parameters so large that they overflow: the batch is passed over, its losses with it, the next one is
+// not.
 TEST(GpuLossScaleTest, ABatchThatDoesNotFitFp16IsPassedOver) {
   StepCase gpu({ModelKind::kDlrm, 3, 4, 2}, {.precision = Precision::kFp16, .device = "gpu"}, 1);
   if (Status made = gpu.MakeStepper(); !made) GTEST_SKIP() << made.error().message;

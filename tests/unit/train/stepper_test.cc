@@ -102,6 +102,13 @@ TEST(StepperSubnormalTest, NoGradientIsOne) {
       for (const float g : gradients) ASSERT_NE(std::fpclassify(g), FP_SUBNORMAL) << g << " of seed " << seed;
 }
 
+TEST(StepperPartsTest, EvaluationOnAGpuKeepsToThePartsOfTraining) {
+  const TrainSection whole{.batch_rows = 64}, parts{.batch_rows = 65, .accumulate = 4};
+  EXPECT_EQ(PartRows(whole, /*on_gpu=*/true, 2'048), 64u);
+  EXPECT_EQ(PartRows(whole, /*on_gpu=*/false, 2'048), 2'048u) << "a CPU has the memory, and likes them large";
+  for (const bool on_gpu : {true, false}) EXPECT_EQ(PartRows(parts, on_gpu, 2'048), 17u);
+}
+
 TEST(StepperDeviceTest, WorkersOfAMachineTakeItsGpusInTurns) {
   const TrainSection any{.device = "gpu"}, third{.device = "gpu:3"};
   for (std::uint32_t rank = 0; rank < 20; ++rank) {
