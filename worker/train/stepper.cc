@@ -22,6 +22,16 @@ std::size_t PartRows(const TrainSection& train, bool on_gpu, std::size_t batch_r
   return (std::size_t{train.batch_rows} + train.accumulate - 1) / train.accumulate;
 }
 
+std::string AdviceFor(const TrainSection& train, std::size_t fitting) {
+  const std::string recompute = train.recompute ? "" : ", or train.recompute = true";
+  if (fitting == 0 || train.accumulate == train.batch_rows)  // parts of one row
+    return "not even one row fits: a smaller model or another GPU is needed" + recompute;
+  const std::size_t parts =
+      std::max<std::size_t>((train.batch_rows + fitting - 1) / fitting, std::size_t{train.accumulate} + 1);
+  return fmt::format("about {} rows would fit: train.accumulate = {}{}", fitting,
+                     std::min<std::size_t>(parts, train.batch_rows), recompute);
+}
+
 Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, const StepperOptions& options) {
   std::unique_ptr<kernels::Stream> stream;
   const int visible = job.train.device == "cpu" ? 0 : kernels::VisibleGpus();  // who needs none starts no driver
@@ -86,12 +96,8 @@ Error Stepper::NoRoom(std::size_t rows) {
   (void)stream_->Wait();
   const std::size_t there = compute_.memory().held_bytes() + stream_->free_bytes();
   const std::size_t fitting = rows * (there >> 10) / std::max<std::size_t>(needed >> 10, 1);
-  std::string advice = "not even one row fits: a smaller model or another GPU is needed";
-  if (fitting != 0)
-    advice = fmt::format("about {} rows would fit: train.accumulate = {}, or train.recompute = true", fitting,
-                         std::max<std::size_t>((train_.batch_rows + fitting - 1) / fitting, train_.accumulate + 1));
   return {ErrorCode::kIo, fmt::format("{}; activations of {} rows take {} MiB of which {} are there; {}", why, rows,
-                                      needed >> 20, there >> 20, advice)};
+                                      needed >> 20, there >> 20, AdviceFor(train_, fitting))};
 }
 
 }  // namespace tarn::worker

@@ -32,6 +32,9 @@ std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int vis
 // evaluation too, and on a GPU always, since its memory may not take more.
 std::size_t PartRows(const TrainSection& train, bool on_gpu, std::size_t batch_rows);
 
+// What to do where the activations of no more than `fitting` rows fit into the GPU's memory.
+std::string AdviceFor(const TrainSection& train, std::size_t fitting);
+
 // Computes where train.device says, in the parts that train.accumulate asks for. Not thread-safe: it keeps working
 // memory, and on a GPU it belongs to the thread that made it.
 class Stepper {

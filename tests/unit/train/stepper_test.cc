@@ -109,6 +109,19 @@ TEST(StepperPartsTest, EvaluationOnAGpuKeepsToThePartsOfTraining) {
   for (const bool on_gpu : {true, false}) EXPECT_EQ(PartRows(parts, on_gpu, 2'048), 17u);
 }
 
+// Only of keys that the job file takes, and that are not set already.
+TEST(StepperPartsTest, WhatToDoWhereTheMemoryDoesNotSuffice) {
+  EXPECT_EQ(AdviceFor({.batch_rows = 1'000}, 300),
+            "about 300 rows would fit: train.accumulate = 4, or train.recompute = true");
+  EXPECT_EQ(AdviceFor({.batch_rows = 1'000, .accumulate = 6, .recompute = true}, 300),
+            "about 300 rows would fit: train.accumulate = 7");
+  EXPECT_EQ(AdviceFor({.batch_rows = 2, .recompute = true}, 1), "about 1 rows would fit: train.accumulate = 2");
+  const std::string none = "not even one row fits: a smaller model or another GPU is needed";
+  EXPECT_EQ(AdviceFor({.batch_rows = 1'000, .recompute = true}, 0), none);
+  EXPECT_EQ(AdviceFor({.batch_rows = 1, .recompute = true}, 1), none);
+  EXPECT_EQ(AdviceFor({.batch_rows = 4, .accumulate = 4}, 1), none + ", or train.recompute = true");
+}
+
 TEST(StepperDeviceTest, WorkersOfAMachineTakeItsGpusInTurns) {
   const TrainSection any{.device = "gpu"}, third{.device = "gpu:3"};
   for (std::uint32_t rank = 0; rank < 20; ++rank) {
