@@ -23,11 +23,11 @@ class HostArrays : public StepArrays {
   }
 
   void Keep(const Predictions& predictions, std::size_t begin, std::size_t rows, QualityTally* quality) override {
-    Tally(predictions, std::span(source_.batch->labels).subspan(begin, rows), quality);
+    worker::Tally(predictions, std::span(source_.batch->labels).subspan(begin, rows), quality);
   }
 
-  // Nothing has a unit here: the loss is scaled under fp16 alone, which is of GPUs.
-  Expected<Gradients> Finish(const GradientRule& rule, QualityTally*) override {
+  // Nothing has a unit here, and every batch counts: the loss is scaled under fp16 alone, which is of GPUs.
+  Expected<Gradients> Finish(const GradientRule& rule) override {
     if (!source_.train) return Gradients{};
     double norm = 0;
     for (std::size_t t = 0; t < out_.size(); ++t) {

@@ -50,6 +50,10 @@ Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, c
   if (stepper->stream_ != nullptr)
     stepper->arrays_ = MakeDeviceArrays(*model, stepper->stream_.get(), &stepper->compute_, options.algorithms_file);
 #endif
+  if (options.make_arrays) {
+    stepper->arrays_ = options.make_arrays(*model);
+    stepper->loss_scale_ = LossScale(job.train.precision);
+  }
   return stepper;
 }
 
@@ -70,11 +74,14 @@ Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const P
   for (std::size_t begin = 0; begin < batch.rows; begin += part)
     TARN_RETURN_IF_ERROR(RunPart(batch, begin, std::min(part, batch.rows - begin), train, quality));
   const float unit = loss_scale_.value();
-  auto gradients = arrays_->Finish({unit, static_cast<float>(train_.clip_global_norm)}, quality);
+  auto gradients = arrays_->Finish({unit, static_cast<float>(train_.clip_global_norm)});
   if (!gradients) return std::unexpected(std::move(gradients).error());
-  if (!train || loss_scale_.Settle(gradients->finite)) return std::move(gradients->values);
-  LogInfo("gradients do not fit fp16: this batch is passed over, and the loss is scaled by {}", loss_scale_.value());
-  return std::vector<Buffer>{};
+  if (train && !loss_scale_.Settle(gradients->finite)) {
+    LogInfo("gradients do not fit fp16: this batch is passed over, and the loss is scaled by {}", loss_scale_.value());
+    return std::vector<Buffer>{};
+  }
+  arrays_->Tally(quality);
+  return std::move(gradients->values);
 }
 
 Status Stepper::RunPart(const Batch& batch, std::size_t begin, std::size_t rows, bool train, QualityTally* quality) {

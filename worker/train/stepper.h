@@ -2,6 +2,7 @@
 // no protocol, so that the training loop and a single process without servers run the same arithmetic.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,8 +46,8 @@ class Stepper {
 
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). Returns gradients in the same
   // shape and order if `train`, else nothing; nothing either for a batch to be passed over, whose gradients do not fit
-  // fp16 (LossScale). plans[t] must outlive the call. kIo: the GPU's memory does not suffice; the message says for what
-  // and which part of the batch would fit. kInternal: the GPU failed.
+  // fp16 (LossScale) and whose rows `quality` does not count. plans[t] must outlive the call. kIo: the GPU's memory
+  // does not suffice; the message says for what and which part of the batch would fit. kInternal: the GPU failed.
   Expected<std::vector<Buffer>> Run(const Batch& batch, std::span<const Plan* const> plans,
                                     std::span<const Buffer> values, bool train, QualityTally* quality);
 

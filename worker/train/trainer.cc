@@ -327,12 +327,14 @@ void Trainer::ProcessFront() {
   times_.compute += compute.End();
   compute_cpu_seconds_ += CpuSeconds() - cpu_before;
   if (!gradients) return FailJob(gradients.error());
+  const bool pushes = !gradients->empty();
   if (train) {
+    batches_passed_over_ += pushes ? 0 : 1;
     loss_sum_ += lease_quality_.sums().loss_sum - loss_before;
     loss_rows_ += lease_quality_.sums().rows - rows_before;
     FinishTrain(&batch, std::move(*gradients));
   }
-  if (Status s = pulls_->End(&batch.rows, /*pushed=*/train); !s) FailJob(s.error());
+  if (Status s = pulls_->End(&batch.rows, pushes); !s) FailJob(s.error());
   if (batch.prepared.last_of_lease) {
     LeaseDone done{batch.prepared.lease.lease, lease_quality_.Take()};
     if (train)
@@ -393,6 +395,7 @@ void Trainer::ReportMetrics() {
   const std::initializer_list<Counter> of_training = {
       {"samples_trained", double(samples_)},
       {"batches", double(batches_)},
+      {"batches_passed_over", double(batches_passed_over_)},
       {"loss_sum", loss_sum_},
       {"loss_rows", double(loss_rows_)},
       {"hot_rows", double(pulls_->hot_looked_for())},

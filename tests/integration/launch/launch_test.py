@@ -303,6 +303,9 @@ class ReportTest(unittest.TestCase):
         spared = {"cache_rows": 2000, "cache_hits": 500, "combined_pushes": 7}
         self.assertEqual(summary.cache_text(spared), "25.0% of 2,000 rows, 7 pushes combined")
         self.assertEqual(summary.hot_text({"hot_rows": 200, "hot_hits": 150}), "75.0% of 200 rows")
+        self.assertIsNone(summary.passed_over_text({"batches_passed_over": 0}))
+        passed_over = {"status": "done", "batches_passed_over": 3}
+        self.assertIn(("batches passed over", "3 (their gradients do not fit fp16)"), summary.rows(passed_over))
         self.assertEqual(summary.fleet_text(1, 2, 1), "1 server with 2 shards each, 1 worker")
         self.assertEqual(charts.short(4e7, " ") + "B/s", "40 MB/s")
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}
