@@ -21,7 +21,7 @@ def merge(run_dir):
     start = min((event["ts"] for event in events if "ts" in event), default=0)
     for event in events:
         if "ts" in event:
-            event["ts"] = round(event["ts"] - start, 1)
+            event["ts"] = round(event["ts"] - start, 3)
     path = run_dir / "trace.json"
     with open(path, "w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
