@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = HERE.parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
-from tarn_tools import charts, launch_options, progress, report, series, stages, summary
+from tarn_tools import charts, launch_options, progress, report, series, stages, summary, trace
 
 FLEET = '[job]\nname = "fake"\n[fleet]\nservers = 2\nshards = 2\nworkers = 2\nworker_restarts = 2\n[fake]\n'
 
@@ -311,6 +311,20 @@ class ReportTest(unittest.TestCase):
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}
         self.assertEqual(progress.plain_line(record), " 50%  3 s left  1,000 samples  AUC 0.7500")
         self.assertEqual(progress.plain_line({"samples": 0, "state": "waiting"}), "waiting")
+
+    def test_traces_are_joined_and_keep_what_they_say_of_themselves(self):
+        def part(begin, one_slice_in):
+            span = {"ph": "X", "name": "pull", "pid": 0, "tid": 3, "ts": begin, "dur": 0.001}
+            return json.dumps({"traceEvents": [span], "otherData": {"one_slice_in": one_slice_in}})
+
+        (self.run_dir / "logs").mkdir()
+        (self.run_dir / "logs/trace-worker-0-3.json").write_text(part(2000000000.125, 1))
+        (self.run_dir / "logs/trace-worker-1-4.json").write_text(part(2000000000.126, 4))
+        (self.run_dir / "logs/trace-worker-2-5.json").write_text("[]")
+        joined = json.loads(trace.merge(self.run_dir).read_text())
+        self.assertEqual([event["ts"] for event in joined["traceEvents"]], [0, 0.001])
+        self.assertEqual(joined["otherData"], {"worker-0-3": {"one_slice_in": 1}, "worker-1-4": {"one_slice_in": 4}})
+        self.assertEqual([file.name for file in (self.run_dir / "logs").iterdir()], ["trace-worker-2-5.json"])
 
     def test_a_summary_says_what_bounds_the_job(self):
         seconds = {"read": 2, "plan": 1, "room": 6, "flight": 5, "pull": 1, "compute": 6, "push": 1, "wait": 1, "wall": 10}
