@@ -54,7 +54,8 @@ TEST_P(GpuStepperTest, AgreesWithTheCpu) {
     StepCase cpu(GetParam(), reference, 300), gpu(GetParam(), OnGpu(train), 300);
     ASSERT_TRUE(cpu.MakeStepper().has_value());
     if (Status made = gpu.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
-    for (const std::size_t rows : {std::size_t{300}, std::size_t{1}, std::size_t{257}, std::size_t{700}}) {
+    for (const std::size_t rows :
+         {std::size_t{0}, std::size_t{300}, std::size_t{1}, std::size_t{257}, std::size_t{700}}) {
       ExpectNear(gpu.Run(rows, rows), cpu.Run(rows, rows), tolerance);
       const StepResult evaluated = gpu.Run(rows, rows, /*train=*/false);
       EXPECT_TRUE(evaluated.gradients.empty());

@@ -42,9 +42,9 @@ TEST_P(StepperTest, PartsAddUpToTheBatch) {
   for (const std::uint32_t parts : {2u, 7u, 300u}) ExpectNear(RunOnce(GetParam(), {.accumulate = parts}), whole);
 }
 
-// The last batch of a set, and the larger ones of an evaluation.
+// The last batch of a set, which has no row where all its lines are malformed, and the larger ones of an evaluation.
 TEST_P(StepperTest, PartsOfABatchThatIsNotTheJobs) {
-  for (const std::size_t rows : {std::size_t{1}, std::size_t{64}, std::size_t{700}})
+  for (const std::size_t rows : {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{700}})
     ExpectNear(RunOnce(GetParam(), {.accumulate = 4}, kRows, rows), RunOnce(GetParam(), {}, kRows, rows));
 }
 
