@@ -68,8 +68,10 @@ class GemmAlgorithms {
   // nothing was added; the message names the path and what was expected.
   Status Load(const std::string& path);
 
-  // Writes the choices at once or not at all (WriteFileAtomic), beside those of other GPUs and libraries that the file
-  // has. A damaged file is replaced; a file of another kind or version is left alone: kMalformed, kUnsupported.
+  // Writes the choices at once or not at all (WriteFileAtomic), beside those that the file has, of other GPUs and
+  // libraries too; makes its folder. Several processes may do so: one waits for the other (FileLock on PATH.lock, some
+  // seconds at most, then kUnavailable). A damaged file is replaced; a file of another kind or version is left alone:
+  // kMalformed, kUnsupported.
   Status Save(const std::string& path);
 
   // Null: not measured yet.

@@ -1,5 +1,6 @@
 // kernels/stream.h in a build without CUDA.
 #include "kernels/stream.h"
+#include "kernels/visible_gpus.h"
 
 namespace tarn::kernels {
 
@@ -26,5 +27,6 @@ PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept = default;
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept = default;
 void CopyToDevice(Stream&, const void*, std::size_t, void*) {}
 void CopyToHost(Stream&, const void*, std::size_t, void*) {}
+int VisibleGpus() { return 0; }
 
 }  // namespace tarn::kernels

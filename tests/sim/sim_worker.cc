@@ -176,8 +176,7 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   const bool train = batch->lease.purpose == LeasePurpose::kTrain;
   batch->clock = train ? std::max(next_clock_, client_.clock()) : client_.clock();
   if (train) next_clock_ = batch->clock + 1;
-  if (!train && !evaluates_) client_.DropKeptRows();
-  evaluates_ = !train;
+  if (evaluation_.Before(train, batch->clock)) client_.DropKeptRows();
   batch->mark = oracle_->records();
   if (scenario_.tier_bytes != 0 && batch->first_row % 2 == 0) client_.Prefetch(batch->sparse, now, out);
   const RequestId sparse = client_.Pull(batch->sparse, batch->clock, now, out);

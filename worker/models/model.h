@@ -81,8 +81,9 @@ struct ModelShape {
   std::uint32_t classes = 2;
 };
 
-// The job's model. Errors name what does not fit: DLRM without dense columns, a deep model over rows of varying
-// length, a layer wider than a row may be.
+// The job's model. Errors name what does not fit, and what to change: a model of two classes for more of them, or over
+// data without keys, DLRM without dense columns, a deep model over rows of varying length, a layer wider than a row may
+// be. What the model does not look at is a warning in the log.
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape);
 
 }  // namespace tarn::worker

@@ -108,18 +108,24 @@ class DeviceArrays : public StepArrays {
     }
   }
 
-  Expected<Gradients> Finish(const GradientRule& rule, QualityTally* quality) override {
+  Expected<Gradients> Finish(const GradientRule& rule) override {
     const bool measured = source_.train && (rule.unit != 1.0f || rule.norm_max > 0);
     if (measured) TARN_RETURN_IF_ERROR(Condition(rule));
     if (source_.train)
       for (Table& table : tables_) table.gradients.ToHost(stream_);
     TARN_RETURN_IF_ERROR(stream_.Wait());
     SaveAlgorithms();
-    TallyKept(quality);
     if (!source_.train) return Gradients{};
     Gradients gradients{.finite = !measured || std::isfinite(*norm_.host.as<double>())};
     for (std::size_t t = 0; t < tables_.size(); ++t) gradients.values.push_back(Return(t));
     return gradients;
+  }
+
+  void Tally(QualityTally* quality) override {
+    if (source_.batch->rows == 0) return;
+    const Predictions kept = of_classes_ ? Predictions{.losses = Losses(), .correct = Correct()}
+                                         : Predictions{.logits = scores_.as<float>()};
+    worker::Tally(kept, source_.batch->labels, quality);
   }
 
  private:
@@ -224,13 +230,6 @@ class DeviceArrays : public StepArrays {
     return {};
   }
   std::size_t FloatsOf(std::size_t t) const { return tables_[t].gradients.bytes / sizeof(float); }
-
-  void TallyKept(QualityTally* quality) {
-    if (source_.batch->rows == 0) return;
-    const Predictions kept = of_classes_ ? Predictions{.losses = Losses(), .correct = Correct()}
-                                         : Predictions{.logits = scores_.as<float>()};
-    Tally(kept, source_.batch->labels, quality);
-  }
 
   Buffer Return(std::size_t t) {
     const Plan& plan = *source_.plans[t];

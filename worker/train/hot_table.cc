@@ -25,8 +25,11 @@ Expected<std::unique_ptr<HotTable>> HotTable::Make(RowPlace* place, const TableS
                                    .batch_keys_max = options.keys_at_once,
                                    .score = options.keep.score});
   if (!cache)
-    return Fail(cache.error().code,
-                fmt::format("hot_rows = {} for table '{}': {}", options.keep.rows, spec.name, cache.error().message));
+    return Fail(
+        cache.error().code,
+        fmt::format("hot_rows = {} for table '{}': {}; each worker keeps so many of each sparse table, {} bytes "
+                    "a row: expected fewer",
+                    options.keep.rows, spec.name, cache.error().message, kernels::HotRowBytes(spec.dim)));
   table->cache_ = std::move(*cache);
   return table;
 }

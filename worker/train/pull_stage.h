@@ -17,6 +17,7 @@
 #include "core/job.h"
 #include "core/message.h"
 #include "worker/client.h"
+#include "worker/evaluation_start.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
 #include "worker/train/hot_table.h"
@@ -47,7 +48,7 @@ class PullStage {
                                                    std::uint32_t partition_bits, Client* client, Trace* trace);
 
   // Asks for the rows of a batch that will be used at clock `use`, to train or to evaluate. `plans` has those of sparse
-  // tables, and stays until End. When evaluation begins, with no batch in flight, all kept rows go (rule H5).
+  // tables, and stays until End. When an evaluation begins, with no batch in flight, all kept rows go (rule H5).
   Status Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows);
   // False: it is not an answer to this batch.
   Expected<bool> OnPull(PullDone* pull, BatchRows* rows);
@@ -75,7 +76,7 @@ class PullStage {
   std::vector<Plan> dense_plans_;               // by table; empty where sparse
   std::vector<std::unique_ptr<HotTable>> hot_;  // by table; null where no rows are kept
   std::vector<std::vector<HotBatch>> spare_;    // memory of batches that have ended
-  bool evaluates_ = false;                      // the batch before did
+  EvaluationStart evaluation_;
   std::size_t batches_waiting_ = 0;
   Trace::SteadyClock::time_point busy_since_;  // if batches wait
   double busy_seconds_ = 0;

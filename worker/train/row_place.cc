@@ -56,9 +56,9 @@ std::size_t WithRoom(std::size_t bytes) { return std::max<std::size_t>(bytes + b
 
 }  // namespace
 
-Expected<std::unique_ptr<RowPlace>> MakePlace([[maybe_unused]] const TrainSection& train) {
+Expected<std::unique_ptr<RowPlace>> MakePlace([[maybe_unused]] std::optional<int> gpu) {
 #if TARN_HAS_CUDA
-  if (const auto gpu = GpuOf(train)) return MakeDevicePlace(*gpu);
+  if (gpu) return MakeDevicePlace(*gpu);
 #endif
   return MakeHostPlace();
 }

@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "core/error.h"
-#include "core/job.h"
 #include "kernels/hot_rows.h"
 
 namespace tarn::kernels {
@@ -63,8 +63,8 @@ class RowPlace {
   virtual void HandOver(kernels::Stream* user) = 0;
 };
 
-// Where the job computes. Errors are the GPU's: it cannot be used.
-Expected<std::unique_ptr<RowPlace>> MakePlace(const TrainSection& train);
+// On that GPU; none: in the host's memory. Errors are the GPU's: it cannot be used.
+Expected<std::unique_ptr<RowPlace>> MakePlace(std::optional<int> gpu);
 
 std::unique_ptr<RowPlace> MakeHostPlace();
 // In builds with CUDA. What is exchanged goes through pinned memory.

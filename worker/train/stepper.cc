@@ -7,34 +7,57 @@
 
 #include "core/log.h"
 #include "kernels/subnormals.h"
+#include "kernels/visible_gpus.h"
 
 namespace tarn::worker {
-namespace {
 
-std::size_t PartRows(const TrainSection& train) {
+std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int visible) {
+  const std::optional<int> named = GpuOf(train);
+  if (train.device != "gpu" || visible == 0) return named;
+  return static_cast<int>(rank % static_cast<std::uint32_t>(visible));
+}
+
+// Who needs none starts no driver.
+std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank) {
+  return GpuFor(train, rank, train.device == "cpu" ? 0 : kernels::VisibleGpus());
+}
+
+std::size_t PartRows(const TrainSection& train, bool on_gpu, std::size_t batch_rows) {
+  if (train.accumulate == 1 && !on_gpu) return batch_rows;
   return (std::size_t{train.batch_rows} + train.accumulate - 1) / train.accumulate;
 }
 
-}  // namespace
+std::string AdviceFor(const TrainSection& train, std::size_t fitting) {
+  const std::string recompute = train.recompute ? "" : ", or train.recompute = true";
+  if (fitting == 0 || train.accumulate == train.batch_rows)  // parts of one row
+    return "not even one row fits: a smaller model or another GPU is needed" + recompute;
+  const std::size_t parts =
+      std::max<std::size_t>((train.batch_rows + fitting - 1) / fitting, std::size_t{train.accumulate} + 1);
+  return fmt::format("about {} rows would fit: train.accumulate = {}{}", fitting,
+                     std::min<std::size_t>(parts, train.batch_rows), recompute);
+}
 
-Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model,
-                                                 [[maybe_unused]] const std::string& algorithms_file) {
+Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, const StepperOptions& options) {
   std::unique_ptr<kernels::Stream> stream;
-  if (const auto gpu = GpuOf(job.train)) {
+  if (const auto gpu = GpuFor(job.train, options.rank)) {
     auto made = kernels::Stream::Make(*gpu);
     if (!made)
       return Fail(made.error().code, fmt::format("train.device = \"{}\": {}; train.device = \"cpu\" needs none",
                                                  job.train.device, made.error().message));
     stream = std::move(*made);
-    LogInfo("computing on {}", stream->device_name());
+    LogInfo("computing on GPU {}, {}", *gpu, stream->device_name());
   } else if (job.train.precision == Precision::kTf32 || job.train.precision == Precision::kFp16) {
     LogWarning("train.precision = \"{}\" is a format of GPUs: this worker computes in fp32", Name(job.train.precision));
   }
   std::unique_ptr<Stepper> stepper(new Stepper(job, model, std::move(stream)));
 #if TARN_HAS_CUDA
   if (stepper->stream_ != nullptr)
-    stepper->arrays_ = MakeDeviceArrays(*model, stepper->stream_.get(), &stepper->compute_, algorithms_file);
+    stepper->arrays_ = MakeDeviceArrays(*model, stepper->stream_.get(), &stepper->compute_, options.algorithms_file);
 #endif
+  if (options.make_arrays) {
+    stepper->arrays_ = options.make_arrays(*model);
+    stepper->loss_scale_ = LossScale(job.train.precision);
+  }
   return stepper;
 }
 
@@ -52,15 +75,18 @@ Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const P
   const kernels::SubnormalsAreZero fast;
   activation_bytes_ = 0;
   TARN_RETURN_IF_ERROR(arrays_->Bring({&batch, plans, values, placed, train}));
-  const std::size_t part = train_.accumulate == 1 ? batch.rows : PartRows(train_);
+  const std::size_t part = PartRows(train_, stream_ != nullptr, batch.rows);
   for (std::size_t begin = 0; begin < batch.rows; begin += part)
     TARN_RETURN_IF_ERROR(RunPart(batch, begin, std::min(part, batch.rows - begin), train, quality));
   const float unit = loss_scale_.value();
-  auto gradients = arrays_->Finish({unit, static_cast<float>(train_.clip_global_norm)}, quality);
+  auto gradients = arrays_->Finish({unit, static_cast<float>(train_.clip_global_norm)});
   if (!gradients) return std::unexpected(std::move(gradients).error());
-  if (!train || loss_scale_.Settle(gradients->finite)) return std::move(gradients->values);
-  LogInfo("gradients do not fit fp16: this batch is passed over, and the loss is scaled by {}", loss_scale_.value());
-  return std::vector<Buffer>{};
+  if (train && !loss_scale_.Settle(gradients->finite)) {
+    LogInfo("gradients do not fit fp16: this batch is passed over, and the loss is scaled by {}", loss_scale_.value());
+    return std::vector<Buffer>{};
+  }
+  arrays_->Tally(quality);
+  return std::move(gradients->values);
 }
 
 Status Stepper::RunPart(const Batch& batch, std::size_t begin, std::size_t rows, bool train, QualityTally* quality) {
@@ -82,12 +108,8 @@ Error Stepper::NoRoom(std::size_t rows) {
   (void)stream_->Wait();
   const std::size_t there = compute_.memory().held_bytes() + stream_->free_bytes();
   const std::size_t fitting = rows * (there >> 10) / std::max<std::size_t>(needed >> 10, 1);
-  std::string advice = "not even one row fits: a smaller model or another GPU is needed";
-  if (fitting != 0)
-    advice = fmt::format("about {} rows would fit: train.accumulate = {}, or train.recompute = true", fitting,
-                         std::max<std::size_t>((train_.batch_rows + fitting - 1) / fitting, train_.accumulate + 1));
   return {ErrorCode::kIo, fmt::format("{}; activations of {} rows take {} MiB of which {} are there; {}", why, rows,
-                                      needed >> 20, there >> 20, advice)};
+                                      needed >> 20, there >> 20, AdviceFor(train_, fitting))};
 }
 
 }  // namespace tarn::worker

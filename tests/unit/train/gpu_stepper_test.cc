@@ -54,7 +54,8 @@ TEST_P(GpuStepperTest, AgreesWithTheCpu) {
     StepCase cpu(GetParam(), reference, 300), gpu(GetParam(), OnGpu(train), 300);
     ASSERT_TRUE(cpu.MakeStepper().has_value());
     if (Status made = gpu.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
-    for (const std::size_t rows : {std::size_t{300}, std::size_t{1}, std::size_t{257}, std::size_t{700}}) {
+    for (const std::size_t rows :
+         {std::size_t{0}, std::size_t{300}, std::size_t{1}, std::size_t{257}, std::size_t{700}}) {
       ExpectNear(gpu.Run(rows, rows), cpu.Run(rows, rows), tolerance);
       const StepResult evaluated = gpu.Run(rows, rows, /*train=*/false);
       EXPECT_TRUE(evaluated.gradients.empty());
@@ -83,12 +84,23 @@ TEST_P(GpuStepperTest, RowsMayLieOnTheGpu) {
       ExpectNear(placed.Run(rows, rows, train), pulled.Run(rows, rows, train), 1e-5);
 }
 
-// Gradients of parameters so large that they overflow: the batch is passed over, the next one is not.
+TEST_P(GpuStepperTest, EvaluationTakesNoMoreMemoryThanTraining) {
+  constexpr std::size_t kBatchRows = 64, kManyRows = 2'048;
+  StepCase gpu(GetParam(), OnGpu({}), kBatchRows);
+  if (Status made = gpu.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
+  const std::size_t trained = gpu.Run(kBatchRows, 1).activation_bytes;
+  EXPECT_LE(gpu.Run(kManyRows, 2, /*train=*/false).activation_bytes, trained);
+}
+
+// Gradients of parameters so large that they overflow: the batch is passed over, its losses with it, the next one is
+// not.
 TEST(GpuLossScaleTest, ABatchThatDoesNotFitFp16IsPassedOver) {
   StepCase gpu({ModelKind::kDlrm, 3, 4, 2}, {.precision = Precision::kFp16, .device = "gpu"}, 1);
   if (Status made = gpu.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
   EXPECT_FALSE(gpu.Run(300, 1, true, 0.1).gradients.empty());
-  EXPECT_TRUE(gpu.Run(300, 1, true, 20).gradients.empty());
+  const StepResult passed_over = gpu.Run(300, 1, true, 20);
+  EXPECT_TRUE(passed_over.gradients.empty());
+  EXPECT_EQ(passed_over.quality.rows, 0u);
   EXPECT_FALSE(gpu.Run(300, 1, true, 0.1).gradients.empty());
 }
 

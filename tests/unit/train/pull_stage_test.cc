@@ -187,6 +187,17 @@ TEST(PullStage, EvaluationBeginsWithNothing) {
   EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
 }
 
+// A worker that had no lease in the epoch between goes from one evaluation to the next, within the bound.
+TEST(PullStage, EachEvaluationBeginsWithNothing) {
+  Scene scene;
+  scene.Start();
+  scene.At(4);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
+  scene.At(6);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 6, /*train=*/false), 50u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 6, /*train=*/false), 0u);
+}
+
 TEST(PullStage, OwnPushesTakeRowsOutIfTheJobSaysSo) {
   Scene scene;
   scene.job.worker_cache.own_pushes = OwnPushes::kSeen;
