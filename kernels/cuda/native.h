@@ -18,9 +18,11 @@ struct GemmState;  // kernels/cuda/gemm_state.h
 struct Stream::Native {
   Native();
   ~Native();
-  // Keeps the first failure for Wait.
+  // Keeps the first failure for Wait. The next launch, which asks CUDA for its last error, is not blamed for it.
   void Note(cudaError_t error, const char* operation) {
-    if (error != cudaSuccess) Note(cudaGetErrorString(error), operation);
+    if (error == cudaSuccess) return;
+    cudaGetLastError();
+    Note(cudaGetErrorString(error), operation);
   }
   void Note(cublasStatus_t status, const char* operation) {
     if (status != CUBLAS_STATUS_SUCCESS) Note(cublasLtGetStatusString(status), operation);
