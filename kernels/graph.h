@@ -31,8 +31,8 @@ class Graph {
 
   // Calls `work` and records the operations that it gives to the stream, none of which is done: those of kernels/*.h
   // and copies from and to pinned memory. What was recorded before is replaced and must be over; where CUDA can, its
-  // executable is changed in place (cudaGraphExecUpdate), else a new one is made: some hundred microseconds for a
-  // hundred operations.
+  // executable is changed in place (cudaGraphExecUpdate), else a new one is made, which takes many times as long as a
+  // launch.
   //
   // After an error nothing is recorded, nothing was done, and the stream is as it was.
   // kUnavailable: the work asked for memory, waited, or multiplied matrices of a shape that is new to the stream, whose

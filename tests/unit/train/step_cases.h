@@ -68,6 +68,8 @@ class StepCase {
     return {};
   }
 
+  Stepper& stepper() { return *stepper_; }
+
   // A step over so many random rows, with parameters within +-reach.
   StepResult Run(std::size_t rows, std::uint64_t seed, bool train = true, double reach = 0.5) {
     SplitMix random(seed);
