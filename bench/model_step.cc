@@ -37,7 +37,7 @@ struct Options {
   std::vector<std::uint32_t> bottom = {512, 256}, hidden;  // hidden: empty for the model's own
   double rate = 0.1, skew = 1.05;
   std::uint32_t accumulate = 1;
-  bool recompute = false;
+  bool recompute = false, no_graphs = false;
   std::string dump, precision = "fp32", device = "cpu";
 };
 
@@ -124,6 +124,7 @@ class Bench {
     if (!model) return std::unexpected(model.error());
     auto stepper = Stepper::Make(job, model->get());
     if (!stepper) return std::unexpected(stepper.error());
+    (*stepper)->UseGraphs(!options.no_graphs);
     return std::unique_ptr<Bench>(new Bench(options, job, shape, std::move(*model), std::move(*stepper)));
   }
 
@@ -175,6 +176,7 @@ class Bench {
 
   const ModelShape& shape() const { return shape_; }
   std::size_t activation_bytes() const { return stepper_->activation_bytes(); }
+  std::uint64_t graphs_launched() const { return stepper_->graphs_launched(); }
   double plan = 0, gather = 0, compute = 0, apply = 0;  // seconds
 
  private:
@@ -264,7 +266,7 @@ int Measure(const Options& options) {
   JsonWriter json;
   json.BeginObject().Member("model", options.model).Member("rows", options.rows).Member("steps", options.steps);
   json.Member("samples_per_second", double(options.rows) * options.steps / seconds);
-  json.Member("activation_bytes", b.activation_bytes());
+  json.Member("activation_bytes", b.activation_bytes()).Member("graphs_launched", b.graphs_launched());
   json.Member("plan", b.plan).Member("gather", b.gather).Member("compute", b.compute).Member("apply", b.apply);
   json.Key("losses").BeginArray();
   for (double loss : losses) json.Value(loss);
@@ -299,6 +301,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "cpu, gpu or gpu:N")->capture_default_str();
   app.add_option("--accumulate", options.accumulate, "parts of a batch")->capture_default_str();
   app.add_flag("--recompute", options.recompute, "activations, in the backward pass");
+  app.add_flag("--no-graphs", options.no_graphs, "on a GPU: give it every operation by itself");
   app.add_option("--dump", options.dump, "folder for the batches and initial parameters");
   CLI11_PARSE(app, argc, argv);
   return Measure(options);

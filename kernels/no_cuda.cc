@@ -1,4 +1,5 @@
-// kernels/stream.h in a build without CUDA.
+// kernels/stream.h and kernels/graph.h in a build without CUDA.
+#include "kernels/graph.h"
 #include "kernels/stream.h"
 #include "kernels/visible_gpus.h"
 
@@ -28,5 +29,12 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept = default;
 void CopyToDevice(Stream&, const void*, std::size_t, void*) {}
 void CopyToHost(Stream&, const void*, std::size_t, void*) {}
 int VisibleGpus() { return 0; }
+
+struct Graph::Native {};
+Graph::Graph(Stream* stream) : stream_(*stream) {}
+Graph::~Graph() = default;
+Status Graph::Record(const std::function<void()>&) { return Fail(ErrorCode::kUnsupported, "this build has no CUDA"); }
+void Graph::Launch() {}
+std::uint64_t MemoryVersion(Stream&) { return 0; }
 
 }  // namespace tarn::kernels

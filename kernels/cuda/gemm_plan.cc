@@ -348,26 +348,22 @@ bool Make(Stream::Native& native, const Product& product, const GemmKey& key, Ge
   if (algorithms != nullptr) {
     if (const GemmChoice* choice = algorithms->Find(key); choice != nullptr && planner.Restore(*choice, plan))
       return true;
-    if (!IsCapturing(native))
-      if (const auto choice = planner.Measure(plan)) {
-        algorithms->Keep(key, *choice);
-        return true;
-      }
+    if (const auto choice = planner.Measure(plan)) {
+      algorithms->Keep(key, *choice);
+      return true;
+    }
   }
   return planner.First(plan);
 }
 
 }  // namespace
 
-bool IsCapturing(const Stream::Native& native) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  return cudaStreamIsCapturing(native.stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
-}
-
 const GemmPlan* PlanOf(Stream::Native& native, const Product& product) {
   auto& plans = native.gemm->plans;
   const GemmKey key = KeyOf(product);
   if (const auto found = plans.find(key); found != plans.end()) return &found->second;
+  // Measuring takes memory and waits; and the first run of a kernel may load it.
+  if (native.Refuses("a matrix product is of a new shape")) return nullptr;
   GemmPlan plan;
   if (!Make(native, product, key, &plan)) return nullptr;
   if (plans.size() >= GemmState::kPlansMax) plans.clear();

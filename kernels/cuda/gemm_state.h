@@ -49,11 +49,8 @@ struct GemmState {
   std::size_t factor_bytes = 0;
 };
 
-// Whether work is being recorded into a graph, so that nothing can be measured or allocated.
-bool IsCapturing(const Stream::Native& native);
-
 // The plan of a product of which no extent is 0, made if it is not there. Null, and the error noted, if cuBLASLt has
-// none. It is good until the next call.
+// none, or if it would have to be made while work is recorded. It is good until the next call.
 const GemmPlan* PlanOf(Stream::Native& native, const Product& product);
 
 // The product as planned, with its epilogue.

@@ -57,6 +57,7 @@ Stream::Stream(std::unique_ptr<Native> native) : native_(std::move(native)) {}
 Stream::~Stream() = default;
 
 Status Stream::Wait() {
+  if (native_->Refuses("it waits")) return Fail(ErrorCode::kInternal, "what is being recorded is never done");
   native_->Note(cudaStreamSynchronize(native_->stream), "the work before");
   if (native_->failed == nullptr) return {};
   const char* failed = std::exchange(native_->failed, nullptr);
@@ -82,20 +83,34 @@ std::size_t Stream::free_bytes() const {
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
 
+namespace {
+
+std::unexpected<Error> NotWhileRecording(std::string_view what, std::size_t bytes) {
+  return Fail(ErrorCode::kIo, fmt::format("no memory for {}: {} bytes asked for while work is recorded", what, bytes));
+}
+
+}  // namespace
+
 Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
   DeviceBuffer buffer;
   buffer.stream_ = &stream;
   buffer.size_ = bytes;
   if (bytes == 0) return buffer;
-  const cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, stream.native().stream);
+  Stream::Native& native = stream.native();
+  if (native.Refuses("it asks for memory")) return NotWhileRecording(what, bytes);
+  ++native.memory_version;
+  const cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, native.stream);
   if (error == cudaSuccess) return buffer;
   buffer.data_ = nullptr;
-  const Stream::Native& native = stream.native();
   return Fail(ErrorCode::kIo, fmt::format("GPU {}: {}", native.device, native.NoMemory(what, bytes, error)));
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (data_ != nullptr) cudaFreeAsync(data_, stream_->native().stream);
+  if (data_ == nullptr) return;
+  Stream::Native& native = stream_->native();
+  TARN_CHECK(!native.recording, "memory that recorded work uses stays");
+  ++native.memory_version;
+  cudaFreeAsync(data_, native.stream);
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
@@ -111,6 +126,8 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
   PinnedBuffer buffer;
   if (bytes == 0) return buffer;
+  if (stream.native().Refuses("it asks for pinned memory")) return NotWhileRecording(what, bytes);
+  ++stream.native().memory_version;
   if (const cudaError_t error = cudaMallocHost(&buffer.data_, bytes); error != cudaSuccess) {
     buffer.data_ = nullptr;
     cudaGetLastError();

@@ -62,7 +62,8 @@ class Model {
  public:
   virtual ~Model() = default;
   const std::vector<TableUse>& tables() const { return tables_; }
-  // Predicts and, when training, adds gradients to those of the views.
+  // Predicts and, when training, adds gradients to those of the views. Which operations it asks for, and with what, is
+  // told by `input` alone, not by what the batches before held: a step on a GPU is recorded and done again.
   virtual Predictions Step(Compute& compute, const StepInput& input) = 0;
 
  protected:

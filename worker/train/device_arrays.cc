@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <string_view>
@@ -84,6 +85,8 @@ class DeviceArrays : public StepArrays {
     source_ = source;
     TARN_RETURN_IF_ERROR(BringBatch());
     for (std::size_t t = 0; t < tables_.size(); ++t) TARN_RETURN_IF_ERROR(BringTable(t));
+    // Of a batch that needs a few rows more the step is the same (StepGraphs).
+    for (TableView& view : views_) view.unique = std::bit_ceil(view.unique);
     if (source.train) TARN_RETURN_IF_ERROR(FitSegments());
     return {};
   }

@@ -67,17 +67,26 @@ Stepper::Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> 
       stream_(std::move(stream)),
       compute_(stream_.get()),
       loss_scale_(stream_ != nullptr ? job.train.precision : Precision::kFp32),
-      arrays_(MakeHostArrays(*model)) {}
+      arrays_(MakeHostArrays(*model)) {
+  UseGraphs(true);
+}
+
+void Stepper::UseGraphs(bool use) {
+  graphs_.reset();
+  if (use && stream_ != nullptr) graphs_ = std::make_unique<StepGraphs>(stream_.get());
+}
 
 Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const Plan* const> plans,
                                            std::span<const Buffer> values, bool train, QualityTally* quality,
                                            std::span<const float* const> placed) {
   const kernels::SubnormalsAreZero fast;
-  activation_bytes_ = 0;
   TARN_RETURN_IF_ERROR(arrays_->Bring({&batch, plans, values, placed, train}));
-  const std::size_t part = PartRows(train_, stream_ != nullptr, batch.rows);
-  for (std::size_t begin = 0; begin < batch.rows; begin += part)
-    TARN_RETURN_IF_ERROR(RunPart(batch, begin, std::min(part, batch.rows - begin), train, quality));
+  compute_.memory().Reset();  // joins what came in pieces: its address is known before the step is
+  const std::vector<StepInput> parts = PartsOf(batch, train);
+  const auto step = [&] { return RunParts(parts, quality); };
+  const StepOutcome outcome = graphs_ != nullptr ? graphs_->Run(parts, step) : step();
+  activation_bytes_ = outcome.activation_bytes;
+  if (outcome.rows_without_room != 0) return std::unexpected(NoRoom(outcome.rows_without_room));
   const float unit = loss_scale_.value();
   auto gradients = arrays_->Finish({unit, static_cast<float>(train_.clip_global_norm)});
   if (!gradients) return std::unexpected(std::move(gradients).error());
@@ -89,16 +98,35 @@ Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const P
   return std::move(gradients->values);
 }
 
-Status Stepper::RunPart(const Batch& batch, std::size_t begin, std::size_t rows, bool train, QualityTally* quality) {
-  compute_.memory().Reset();
-  const BatchView part = arrays_->batch().Slice(begin, rows, batch.offsets[begin]);
-  arrays_->Select(part);
+std::vector<StepInput> Stepper::PartsOf(const Batch& batch, bool train) const {
+  const std::size_t rows = PartRows(train_, stream_ != nullptr, batch.rows);
   const float scale = 1.0f / static_cast<float>(train_.batch_rows) * loss_scale_.value();
-  const Predictions predictions = model_->Step(compute_, {part, arrays_->views(), scale, train});
-  activation_bytes_ = std::max(activation_bytes_, compute_.memory().peak_bytes());
-  if (compute_.memory().failed()) return std::unexpected(NoRoom(rows));
-  arrays_->Keep(predictions, begin, rows, quality);
-  return {};
+  std::vector<StepInput> parts;
+  for (std::size_t begin = 0; begin < batch.rows; begin += rows) {
+    const BatchView part = arrays_->batch().Slice(begin, std::min(rows, batch.rows - begin), batch.offsets[begin]);
+    parts.push_back({part, arrays_->views(), scale, train});
+  }
+  return parts;
+}
+
+// StepGraphs may record what this gives to the GPU and do it again without calling this: what it leaves on the host is
+// the same then.
+StepOutcome Stepper::RunParts(std::span<const StepInput> parts, QualityTally* quality) {
+  StepOutcome outcome;
+  std::size_t begin = 0;
+  for (const StepInput& part : parts) {
+    compute_.memory().Reset();
+    arrays_->Select(part.batch);
+    const Predictions predictions = model_->Step(compute_, part);
+    outcome.activation_bytes = std::max(outcome.activation_bytes, compute_.memory().peak_bytes());
+    if (compute_.memory().failed()) {
+      outcome.rows_without_room = part.batch.rows;
+      break;
+    }
+    arrays_->Keep(predictions, begin, part.batch.rows, quality);
+    begin += part.batch.rows;
+  }
+  return outcome;
 }
 
 // Activations grow with the rows.

@@ -2,6 +2,7 @@
 // no protocol, so that the training loop and a single process without servers run the same arithmetic.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "worker/plan.h"
 #include "worker/train/loss_scale.h"
 #include "worker/train/step_arrays.h"
+#include "worker/train/step_graphs.h"
 
 namespace tarn::worker {
 
@@ -62,9 +64,16 @@ class Stepper {
   // The most memory for activations that a part of the last batch took.
   std::size_t activation_bytes() const { return activation_bytes_; }
 
+  // Whether steps on a GPU are recorded when they come again (step_graphs.h); they are, unless it is told not to, to
+  // find an error or to compare. The bits are the same.
+  void UseGraphs(bool use);
+  // Steps that were launched as graphs.
+  std::uint64_t graphs_launched() const { return graphs_ == nullptr ? 0 : graphs_->launched(); }
+
  private:
   Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> stream);
-  Status RunPart(const Batch& batch, std::size_t begin, std::size_t rows, bool train, QualityTally* quality);
+  std::vector<StepInput> PartsOf(const Batch& batch, bool train) const;
+  StepOutcome RunParts(std::span<const StepInput> parts, QualityTally* quality);
   Error NoRoom(std::size_t rows);
 
   TrainSection train_;
@@ -73,6 +82,7 @@ class Stepper {
   Compute compute_;
   LossScale loss_scale_;
   std::unique_ptr<StepArrays> arrays_;
+  std::unique_ptr<StepGraphs> graphs_;  // null: steps are not recorded
   std::size_t activation_bytes_ = 0;
 };
 

@@ -75,6 +75,8 @@ class StepCase {
   // From now on the rows of sparse tables are not handed in as values: they lie where `place` says, for good.
   void PlaceRows(std::function<const float*(const Buffer& rows)> place) { place_ = std::move(place); }
 
+  Stepper& stepper() { return *stepper_; }
+
   // A step over so many random rows, with parameters within +-reach.
   StepResult Run(std::size_t rows, std::uint64_t seed, bool train = true, double reach = 0.5) {
     SplitMix random(seed);
