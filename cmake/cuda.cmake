@@ -24,6 +24,8 @@ if(TARN_CUDA AND NOT TARN_SANITIZE AND NOT TARN_FUZZ)
     find_package(CUDAToolkit REQUIRED)
     if(TARGET CUDA::cublasLt)
       set(TARN_HAS_CUDA ON)
+      # Programs load cuBLASLt when they use a GPU (kernels/cuda/cublas_lt.h).
+      list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
     else()
       message(STATUS "CUDA: ${CMAKE_CUDA_COMPILER} has no cuBLAS beside it; tools/install cuda brings both")
     endif()

@@ -23,8 +23,9 @@ namespace tarn::kernels {
 
 class Stream {
  public:
-  // On device `device`, counted as CUDA does. kUnsupported: built without CUDA. kUnavailable: no such GPU, or its
-  // driver does not serve this build; the message says which.
+  // On device `device`, counted as CUDA does. kUnsupported: built without CUDA. kUnavailable: no such GPU, its driver
+  // does not serve this build, or cuBLAS is not where it is looked for (kernels/cuda_libraries.h); the message says
+  // which.
   static Expected<std::unique_ptr<Stream>> Make(int device = 0);
   ~Stream();
   Stream(const Stream&) = delete;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/gemm_state.h"
 #include "kernels/cuda/native.h"
 
@@ -41,6 +42,7 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
     return unavailable("use it", cudaGetErrorString(error));
   if (const cudaError_t error = cudaStreamCreateWithFlags(&native->stream, cudaStreamNonBlocking); error != cudaSuccess)
     return unavailable("make a stream", cudaGetErrorString(error));
+  if (const Status loaded = LoadCublasLt(); !loaded) return unavailable("load cuBLAS", loaded.error().message);
   if (const cublasStatus_t status = cublasLtCreate(&native->blas); status != CUBLAS_STATUS_SUCCESS)
     return unavailable("start cuBLAS", cublasLtGetStatusString(status));
   if (const cudaError_t error = cudaMallocAsync(&native->workspace, Native::kWorkspaceBytes, native->stream);
