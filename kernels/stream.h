@@ -9,7 +9,8 @@
 //   CopyToHost(**stream, x->data(), n * 4, values.data());
 //   Status status = (*stream)->Wait();                              // done, or what went wrong first
 //
-// A stream and its buffers belong to one thread at a time.
+// A stream and its buffers belong to one thread at a time, whichever made them. An operation makes the stream's GPU the
+// calling thread's (cudaSetDevice), so that a thread may use streams of several.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +41,8 @@ class Stream {
   std::size_t free_bytes() const;
 
   struct Native;  // kernels/cuda/native.h
-  Native& native() { return *native_; }
+  // For operations: from here on the calling thread's GPU is the stream's.
+  Native& native();
 
  private:
   explicit Stream(std::unique_ptr<Native> native);

@@ -18,7 +18,9 @@ struct GemmState;  // kernels/cuda/gemm_state.h
 struct Stream::Native {
   Native();
   ~Native();
-  // Keeps the first failure for Wait.
+  // Makes the GPU that of the calling thread.
+  void Use();
+  // Keeps the first failure for Wait. The next launch asks CUDA for the last error: it does not find this one again.
   void Note(cudaError_t error, const char* operation) {
     if (error != cudaSuccess) Note(cudaGetErrorString(error), operation);
   }

@@ -13,10 +13,16 @@ namespace tarn::kernels {
 Stream::Native::Native() = default;
 
 Stream::Native::~Native() {
+  Use();
   gemm.reset();
   if (workspace != nullptr) cudaFreeAsync(workspace, stream);
   if (blas != nullptr) cublasLtDestroy(blas);
   if (stream != nullptr) cudaStreamDestroy(stream);
+}
+
+void Stream::Native::Use() {
+  int current = -1;
+  if (cudaGetDevice(&current) != cudaSuccess || current != device) Note(cudaSetDevice(device), "use the GPU");
 }
 
 std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const {
@@ -36,13 +42,13 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
     return unavailable("find any", cudaGetErrorString(error));
   if (device < 0 || device >= devices)
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: there are {}, counted from 0", device, devices));
+  if (const Status loaded = LoadCublasLt(); !loaded) return unavailable("load cuBLAS", loaded.error().message);
   auto native = std::make_unique<Native>();
   native->device = device;
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess)
     return unavailable("use it", cudaGetErrorString(error));
   if (const cudaError_t error = cudaStreamCreateWithFlags(&native->stream, cudaStreamNonBlocking); error != cudaSuccess)
     return unavailable("make a stream", cudaGetErrorString(error));
-  if (const Status loaded = LoadCublasLt(); !loaded) return unavailable("load cuBLAS", loaded.error().message);
   if (const cublasStatus_t status = cublasLtCreate(&native->blas); status != CUBLAS_STATUS_SUCCESS)
     return unavailable("start cuBLAS", cublasLtGetStatusString(status));
   if (const cudaError_t error = cudaMallocAsync(&native->workspace, Native::kWorkspaceBytes, native->stream);
@@ -55,7 +61,13 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
 Stream::Stream(std::unique_ptr<Native> native) : native_(std::move(native)) {}
 Stream::~Stream() = default;
 
+Stream::Native& Stream::native() {
+  native_->Use();
+  return *native_;
+}
+
 Status Stream::Wait() {
+  native_->Use();
   native_->Note(cudaStreamSynchronize(native_->stream), "the work before");
   if (native_->failed == nullptr) return {};
   const char* failed = std::exchange(native_->failed, nullptr);
@@ -69,6 +81,7 @@ std::string Stream::device_name() const {
 }
 
 std::size_t Stream::free_bytes() const {
+  native_->Use();
   std::size_t free = 0, total = 0;
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
@@ -102,11 +115,12 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
   PinnedBuffer buffer;
   if (bytes == 0) return buffer;
+  const Stream::Native& native = stream.native();
   if (const cudaError_t error = cudaMallocHost(&buffer.data_, bytes); error != cudaSuccess) {
     buffer.data_ = nullptr;
     cudaGetLastError();
     return Fail(ErrorCode::kIo, fmt::format("GPU {}: no pinned memory of the host for {}: {} bytes asked for: {}",
-                                            stream.native().device, what, bytes, cudaGetErrorString(error)));
+                                            native.device, what, bytes, cudaGetErrorString(error)));
   }
   buffer.size_ = bytes;
   return buffer;
