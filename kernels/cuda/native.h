@@ -22,7 +22,9 @@ struct Stream::Native {
   void Use();
   // Keeps the first failure for Wait. The next launch asks CUDA for the last error: it does not find this one again.
   void Note(cudaError_t error, const char* operation) {
-    if (error != cudaSuccess) Note(cudaGetErrorString(error), operation);
+    if (error == cudaSuccess) return;
+    cudaGetLastError();
+    Note(cudaGetErrorString(error), operation);
   }
   void Note(cublasStatus_t status, const char* operation) {
     if (status != CUBLAS_STATUS_SUCCESS) Note(cublasLtGetStatusString(status), operation);
