@@ -95,7 +95,7 @@ class PinnedBuffer {
   std::size_t size_ = 0;
 };
 
-// In the order of the stream. The host's memory may be used again after Wait, or, if it is pageable, at once.
+// In the order of the stream. The host's memory may be used again after Wait.
 void CopyToDevice(Stream& stream, const void* host, std::size_t bytes, void* device);
 void CopyToHost(Stream& stream, const void* device, std::size_t bytes, void* host);
 
