@@ -23,8 +23,8 @@ namespace tarn::kernels {
 namespace {
 
 constexpr int kCandidates = 16;
-constexpr std::uint32_t kAlignmentMax = 256;  // what cuBLASLt distinguishes
-constexpr std::uint32_t kBiasAlignment = 16;
+constexpr std::uint32_t kAlignmentMax = 256;      // what cuBLASLt distinguishes
+constexpr std::uint32_t kEpilogueAlignment = 16;  // of a bias and a mask that are fused
 
 cudaDataType_t TypeOf(Element element) {
   switch (element) {
@@ -67,16 +67,21 @@ std::uint32_t AlignmentOf(const void* p) {
 // are.
 bool CanFuse(const Product& p) {
   if (p.epilogue == Epilogue::kNone) return false;
-  if (HasBias(p.epilogue) && AlignmentOf(p.bias) < kBiasAlignment) return false;
+  if (HasBias(p.epilogue) && AlignmentOf(p.bias) < kEpilogueAlignment) return false;
   const bool gradient = WritesBias(p.epilogue) || p.epilogue == Epilogue::kReluGradient;
   return !(gradient && p.shape.k == 1) && !(p.epilogue == Epilogue::kBiasGradient && p.shape.m == 1);
 }
 
-// Of all arrays: a plan is good for whatever is aligned so.
+// What is planned of a product: where its epilogue is a pass of its own anyway, the product alone.
+Product PlannedOf(const Product& p) {
+  Product planned = p;
+  if (!CanFuse(p)) planned.epilogue = Epilogue::kNone, planned.bias = nullptr, planned.mask = nullptr;
+  return planned;
+}
+
+// Of the matrices: a plan is good for whatever is aligned so.
 std::uint32_t AlignmentOf(const Product& p) {
-  return std::min({AlignmentOf(p.a.data), AlignmentOf(p.b.data), AlignmentOf(p.c.data),
-                   HasBias(p.epilogue) ? AlignmentOf(p.bias) : kAlignmentMax,
-                   HasMask(p.epilogue) ? AlignmentOf(p.mask) : kAlignmentMax});
+  return std::min({AlignmentOf(p.a.data), AlignmentOf(p.b.data), AlignmentOf(p.c.data)});
 }
 
 GemmKey KeyOf(const Product& p) {
@@ -150,11 +155,11 @@ cublasStatus_t MakeOperation(const Product& p, bool fused, GemmPlan* plan) {
   return attributes.status();
 }
 
-// All of a plan but its algorithm. Whoever only asks about it looks at the alignment of pointers: they get one that is
-// aligned as the plan may rely on, and no more.
+// All of a plan but its algorithm. Whoever only asks about it looks at the alignment of pointers: a bias and a mask get
+// one that is aligned as the plan may rely on, and no more.
 cublasStatus_t Describe(const Stream::Native& native, const Product& p, bool fused, GemmPlan* plan) {
   const auto [m, n, k] = p.shape;
-  const std::byte* const aligned = static_cast<const std::byte*>(native.workspace) + AlignmentOf(p) % kAlignmentMax;
+  const std::byte* const aligned = static_cast<const std::byte*>(native.workspace) + kEpilogueAlignment;
   cublasStatus_t status = MakeOperation(p, fused, plan);
   if (status == CUBLAS_STATUS_SUCCESS) status = SetPointers(*plan, p.epilogue, aligned, aligned);
   if (status == CUBLAS_STATUS_SUCCESS) status = MakeFactorLayout(m, k, p.a, &plan->a);
@@ -403,8 +408,9 @@ bool IsCapturing(const Stream::Native& native) {
   return cudaStreamIsCapturing(native.stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
 }
 
-const GemmPlan* PlanOf(Stream::Native& native, const Product& product) {
+const GemmPlan* PlanOf(Stream::Native& native, const Product& of) {
   auto& plans = native.gemm->plans;
+  const Product product = PlannedOf(of);
   const GemmKey key = KeyOf(product);
   if (const auto found = plans.find(key); found != plans.end()) return &found->second;
   GemmPlan plan;
