@@ -324,7 +324,7 @@ class StopWatch {
 // Makes plans of one product.
 class Planner {
  public:
-  Planner(Stream::Native& native, const Product& product) : native_(native), product_(product) {}
+  Planner(const Stream::Native& native, const Product& product) : native_(native), product_(product) {}
 
   // What was chosen before, if it still is an algorithm here.
   bool Restore(const GemmChoice& choice, GemmPlan* plan) {
@@ -362,15 +362,16 @@ class Planner {
   }
 
   // What cuBLASLt expects to be the fastest, fused if it can be.
-  bool First(GemmPlan* plan) {
-    for (const bool fused : {true, false})
-      if (const auto candidates = Find(fused, plan); !candidates.empty()) {
-        plan->algorithm = candidates.front();
-        return true;
-      }
-    native_.Note(status_ == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status_, "a matrix product");
-    return false;
+  bool First(GemmPlan* plan) { return Expect(true, plan) || Expect(false, plan); }
+
+  // What it expects to be the next, after one that it refused to run.
+  bool Next(GemmPlan* plan) {
+    if (!plan->expected) return First(plan);
+    return TakeNext(plan) || (plan->fused && Expect(false, plan));
   }
+
+  // Why there was no candidate.
+  cublasStatus_t status() const { return status_ == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status_; }
 
  private:
   std::vector<cublasLtMatmulAlgo_t> Find(bool fused, GemmPlan* plan) {
@@ -381,7 +382,21 @@ class Planner {
     return candidates;
   }
 
-  Stream::Native& native_;
+  bool Expect(bool fused, GemmPlan* plan) {
+    plan->others = Find(fused, plan);
+    plan->expected = true;
+    std::ranges::reverse(plan->others);
+    return TakeNext(plan);
+  }
+
+  static bool TakeNext(GemmPlan* plan) {
+    if (plan->others.empty()) return false;
+    plan->algorithm = plan->others.back();
+    plan->others.pop_back();
+    return true;
+  }
+
+  const Stream::Native& native_;
   const Product& product_;
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;  // of the last question
 };
@@ -398,7 +413,15 @@ bool Make(Stream::Native& native, const Product& product, const GemmKey& key, Ge
         return true;
       }
   }
-  return planner.First(plan);
+  if (planner.First(plan)) return true;
+  native.Note(planner.status(), "a matrix product");
+  return false;
+}
+
+// Whether an algorithm is at fault, and not the GPU.
+bool IsRefusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
 }  // namespace
@@ -408,7 +431,7 @@ bool IsCapturing(const Stream::Native& native) {
   return cudaStreamIsCapturing(native.stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
 }
 
-const GemmPlan* PlanOf(Stream::Native& native, const Product& of) {
+GemmPlan* PlanOf(Stream::Native& native, const Product& of) {
   auto& plans = native.gemm->plans;
   const Product product = PlannedOf(of);
   const GemmKey key = KeyOf(product);
@@ -419,9 +442,17 @@ const GemmPlan* PlanOf(Stream::Native& native, const Product& of) {
   return &plans.emplace(key, std::move(plan)).first->second;
 }
 
-void RunPlan(Stream::Native& native, const GemmPlan& plan, const Product& product) {
-  native.Note(RunProduct(native, plan, product), "a matrix product");
-  if (!plan.fused) native.Note(RunEpilogue(native, product), "the epilogue of a matrix product");
+// What cuBLASLt says it can do it may still refuse when it is to do it: epilogues above all.
+void RunPlan(Stream::Native& native, GemmPlan* plan, const Product& product) {
+  cublasStatus_t status = RunProduct(native, *plan, product);
+  const Product planned = PlannedOf(product);
+  for (Planner planner(native, planned); IsRefusal(status) && planner.Next(plan);)
+    status = RunProduct(native, *plan, product);
+  native.Note(status, "a matrix product");
+  if (status != CUBLAS_STATUS_SUCCESS)
+    native.gemm->plans.erase(KeyOf(planned));
+  else if (!plan->fused)
+    native.Note(RunEpilogue(native, product), "the epilogue of a matrix product");
 }
 
 cudaError_t RunEpilogue(const Stream::Native& native, const Product& p) {
