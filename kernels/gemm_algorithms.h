@@ -15,7 +15,7 @@
 //
 // The first tells the format, the last the sum of all bytes before it. In between, one line a product, its fields
 // separated by one blank: extents; fp32, bf16, tf32 or fp16; elements of the factors and of C; N or T for A and for B;
-// strides in elements; 1 if beta is not 0; bytes to which all arrays are aligned; the epilogue's name; 1 if it is
+// strides in elements; 1 if beta is not 0; bytes to which all matrices are aligned; the epilogue's name; 1 if it is
 // fused; what was measured, in microseconds; cublasLtMatmulAlgo_t as 128 hexadecimal digits; cublasLtGetVersion(); the
 // GPU's name to the end of the line. An algorithm means something only to the same version of the library on the same
 // model of GPU: lines of others are kept as they are, so that a file can be shared by different machines.
@@ -41,9 +41,9 @@ struct GemmKey {
   Element factors = Element::kFp32, c = Element::kFp32;
   Transpose a_transpose = Transpose::kNo, b_transpose = Transpose::kNo;
   std::size_t a_stride = 0, b_stride = 0, c_stride = 0;
-  bool beta = false;            // is not 0
-  std::uint32_t alignment = 0;  // bytes, of all arrays: a power of two, at most 256
-  Epilogue epilogue = Epilogue::kNone;
+  bool beta = false;                    // is not 0
+  std::uint32_t alignment = 0;          // bytes, of all matrices: a power of two, at most 256
+  Epilogue epilogue = Epilogue::kNone;  // none, too, where it cannot be fused
   friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
 };
 

@@ -12,6 +12,7 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int) {
 }
 Stream::Stream(std::unique_ptr<Native> native) : native_(std::move(native)) {}
 Stream::~Stream() = default;
+Stream::Native& Stream::native() { return *native_; }
 Status Stream::Wait() { return {}; }
 void Stream::WaitFor(Stream&) {}
 std::string Stream::device_name() const { return {}; }

@@ -88,11 +88,10 @@ void MultiplyEmpty(Stream::Native& native, const Product& p) {
 void Multiply(Stream& stream, const Product& product) {
   Check(product);
   Stream::Native& native = stream.native();
-  native.Note(cudaSetDevice(native.device), "a matrix product");
   if (product.shape.m == 0 || product.shape.n == 0 || product.shape.k == 0) return MultiplyEmpty(native, product);
   Product rounded = product;
   if (!RoundFactors(native, &rounded)) return;
-  if (const GemmPlan* plan = PlanOf(native, rounded); plan != nullptr) RunPlan(native, *plan, rounded);
+  if (GemmPlan* plan = PlanOf(native, rounded); plan != nullptr) RunPlan(native, plan, rounded);
 }
 
 void UseGemmAlgorithms(Stream& stream, GemmAlgorithms* algorithms) {

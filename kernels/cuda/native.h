@@ -19,6 +19,8 @@ struct GemmState;  // kernels/cuda/gemm_state.h
 struct Stream::Native {
   Native();
   ~Native();
+  // Makes the GPU that of the calling thread.
+  void Use();
   // Keeps the first failure for Wait. The next launch, which asks CUDA for its last error, is not blamed for it.
   void Note(cudaError_t error, const char* operation) {
     if (error == cudaSuccess) return;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/gemm_state.h"
 #include "kernels/cuda/native.h"
 
@@ -12,11 +13,17 @@ namespace tarn::kernels {
 Stream::Native::Native() = default;
 
 Stream::Native::~Native() {
+  Use();
   gemm.reset();
   if (workspace != nullptr) cudaFreeAsync(workspace, stream);
   if (blas != nullptr) cublasLtDestroy(blas);
   if (given != nullptr) cudaEventDestroy(given);
   if (stream != nullptr) cudaStreamDestroy(stream);
+}
+
+void Stream::Native::Use() {
+  int current = -1;
+  if (cudaGetDevice(&current) != cudaSuccess || current != device) Note(cudaSetDevice(device), "use the GPU");
 }
 
 std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const {
@@ -36,6 +43,7 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
     return unavailable("find any", cudaGetErrorString(error));
   if (device < 0 || device >= devices)
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: there are {}, counted from 0", device, devices));
+  if (const Status loaded = LoadCublasLt(); !loaded) return unavailable("load cuBLAS", loaded.error().message);
   auto native = std::make_unique<Native>();
   native->device = device;
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess)
@@ -56,8 +64,14 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
 Stream::Stream(std::unique_ptr<Native> native) : native_(std::move(native)) {}
 Stream::~Stream() = default;
 
+Stream::Native& Stream::native() {
+  native_->Use();
+  return *native_;
+}
+
 Status Stream::Wait() {
   if (native_->Refuses("it waits")) return Fail(ErrorCode::kInternal, "what is being recorded is never done");
+  native_->Use();
   native_->Note(cudaStreamSynchronize(native_->stream), "the work before");
   if (native_->failed == nullptr) return {};
   const char* failed = std::exchange(native_->failed, nullptr);
@@ -79,6 +93,7 @@ std::string Stream::device_name() const {
 }
 
 std::size_t Stream::free_bytes() const {
+  native_->Use();
   std::size_t free = 0, total = 0;
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
@@ -126,13 +141,14 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
   PinnedBuffer buffer;
   if (bytes == 0) return buffer;
-  if (stream.native().Refuses("it asks for pinned memory")) return NotWhileRecording(what, bytes);
-  ++stream.native().memory_version;
+  Stream::Native& native = stream.native();
+  if (native.Refuses("it asks for pinned memory")) return NotWhileRecording(what, bytes);
+  ++native.memory_version;
   if (const cudaError_t error = cudaMallocHost(&buffer.data_, bytes); error != cudaSuccess) {
     buffer.data_ = nullptr;
     cudaGetLastError();
     return Fail(ErrorCode::kIo, fmt::format("GPU {}: no pinned memory of the host for {}: {} bytes asked for: {}",
-                                            stream.native().device, what, bytes, cudaGetErrorString(error)));
+                                            native.device, what, bytes, cudaGetErrorString(error)));
   }
   buffer.size_ = bytes;
   return buffer;

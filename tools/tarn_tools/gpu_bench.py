@@ -493,6 +493,7 @@ def find_programs(options):
         if subprocess.run([ROOT / "tools/build", "release", *PROGRAMS, *tests]).returncode:
             return False
     options.bin_dir = (options.bin_dir or (ROOT / "bin" if IN_BUNDLE else ROOT / "build/release/bin")).resolve()
+    launch_options.use_fallback_libraries(options.bin_dir)
     return True
 
 

@@ -18,4 +18,5 @@ def folder(bench, names):
     for name in names:
         if not (ROOT / "bin" / name).is_file():
             sys.exit(f"{bench}: no program {name} in {ROOT / 'bin'}; the bundle was made without it")
+    launch_options.use_fallback_libraries(ROOT / "bin")
     return ROOT / "bin"

@@ -26,6 +26,7 @@ class GpuFixture : public ::testing::Test {
     auto buffer = DeviceBuffer::Allocate(stream(), values.size() * sizeof(T), "a test's array");
     EXPECT_TRUE(buffer.has_value()) << buffer.error().message;
     CopyToDevice(stream(), static_cast<const void*>(values.data()), values.size() * sizeof(T), buffer->data());
+    EXPECT_TRUE(stream().Wait().has_value()) << "the values may be a temporary";
     return std::move(*buffer);
   }
 
