@@ -33,9 +33,11 @@ using SteadyClock = std::chrono::steady_clock;
 struct Options {
   std::string model = "dlrm";
   std::uint32_t rows = 2048, steps = 100, warmup = 10, fields = 26, field_keys = 10'000, dim = 64, dense = 13;
+  std::uint32_t cross_layers = 3, cross_rank = 0;
+  std::vector<std::uint32_t> bottom = {512, 256}, hidden;  // hidden: empty for the model's own
   double rate = 0.1, skew = 1.05;
   std::uint32_t accumulate = 1;
-  bool recompute = false;
+  bool recompute = false, no_graphs = false;
   std::string dump, precision = "fp32", device = "cpu";
 };
 
@@ -56,12 +58,12 @@ Job JobOf(const Options& options) {
   job.train.accumulate = options.accumulate;
   job.train.recompute = options.recompute;
   job.model.embedding_dim = options.dim;
-  if (job.model.kind == ModelKind::kMlp) {
-    job.model.hidden = {512, 256};
-  } else {
-    job.model.bottom = {512, 256};
-    job.model.hidden = {512, 512, 256};
-  }
+  job.model.bottom = options.bottom;
+  job.model.hidden = options.hidden;
+  if (options.hidden.empty())
+    job.model.hidden = job.model.kind == ModelKind::kMlp ? std::vector{512u, 256u} : std::vector{512u, 512u, 256u};
+  job.model.cross_layers = options.cross_layers;
+  job.model.cross_rank = options.cross_rank;
   for (OptimizerSpec* spec : {&job.optimizer.linear, &job.optimizer.embedding, &job.optimizer.dense})
     *spec = {.kind = OptimizerKind::kSgd, .learning_rate = static_cast<float>(options.rate)};
   return job;
@@ -122,6 +124,7 @@ class Bench {
     if (!model) return std::unexpected(model.error());
     auto stepper = Stepper::Make(job, model->get());
     if (!stepper) return std::unexpected(stepper.error());
+    (*stepper)->UseGraphs(!options.no_graphs);
     return std::unique_ptr<Bench>(new Bench(options, job, shape, std::move(*model), std::move(*stepper)));
   }
 
@@ -173,6 +176,7 @@ class Bench {
 
   const ModelShape& shape() const { return shape_; }
   std::size_t activation_bytes() const { return stepper_->activation_bytes(); }
+  std::uint64_t graphs_launched() const { return stepper_->graphs_launched(); }
   double plan = 0, gather = 0, compute = 0, apply = 0;  // seconds
 
  private:
@@ -262,7 +266,7 @@ int Measure(const Options& options) {
   JsonWriter json;
   json.BeginObject().Member("model", options.model).Member("rows", options.rows).Member("steps", options.steps);
   json.Member("samples_per_second", double(options.rows) * options.steps / seconds);
-  json.Member("activation_bytes", b.activation_bytes());
+  json.Member("activation_bytes", b.activation_bytes()).Member("graphs_launched", b.graphs_launched());
   json.Member("plan", b.plan).Member("gather", b.gather).Member("compute", b.compute).Member("apply", b.apply);
   json.Key("losses").BeginArray();
   for (double loss : losses) json.Value(loss);
@@ -285,6 +289,10 @@ int main(int argc, char** argv) {
   app.add_option("--fields", options.fields, "keys a row")->capture_default_str()->check(CLI::Range(1u, 1000u));
   app.add_option("--field-keys", options.field_keys, "different keys of a field")->capture_default_str();
   app.add_option("--dim", options.dim, "width of an embedding")->capture_default_str()->check(CLI::Range(1u, 4096u));
+  app.add_option("--bottom", options.bottom, "layers from the dense columns: 512,256")->delimiter(',');
+  app.add_option("--hidden", options.hidden, "layers to the output: 512,512,256, of the MLP 512,256")->delimiter(',');
+  app.add_option("--cross-layers", options.cross_layers, "of DCN v2")->capture_default_str();
+  app.add_option("--cross-rank", options.cross_rank, "of their matrices; 0: full")->capture_default_str();
   app.add_option("--rate", options.rate, "of SGD")->capture_default_str();
   app.add_option("--skew", options.skew, "of the keys: Zipf's exponent")->capture_default_str();
   app.add_option("--precision", options.precision, "of matrix products")
@@ -293,6 +301,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "cpu, gpu or gpu:N")->capture_default_str();
   app.add_option("--accumulate", options.accumulate, "parts of a batch")->capture_default_str();
   app.add_flag("--recompute", options.recompute, "activations, in the backward pass");
+  app.add_flag("--no-graphs", options.no_graphs, "on a GPU: give it every operation by itself");
   app.add_option("--dump", options.dump, "folder for the batches and initial parameters");
   CLI11_PARSE(app, argc, argv);
   return Measure(options);

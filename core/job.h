@@ -129,7 +129,7 @@ struct TrainSection {
   std::uint32_t prefetch = 2;              // batches read and planned ahead; pulls ahead as far as the bound allows
   bool key_caching = true;                 // shards hold lists of keys, which then travel once
   HotRowsSpec hot_rows;
-  std::string device = "cpu";    // where workers compute: "cpu", "gpu" (the first) or "gpu:N"
+  std::string device = "cpu";    // where workers compute: "cpu", "gpu" (by rank) or "gpu:N"
   std::uint32_t accumulate = 1;  // parts of a batch, computed one after the other
   bool recompute = false;        // activations of layers, for the backward pass
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
@@ -177,7 +177,8 @@ struct Job {
 // What the job says of this table put over `spec`.
 void ApplyOverride(const TableOverride& own, TableSpec* spec);
 
-// The GPU that `device` of [train] names, counted from 0; nothing: the CPU.
+// The GPU that `device` of [train] names, counted from 0, of "gpu" the first: which one a worker takes depends on its
+// rank (worker/train/stepper.h). Nothing: the CPU.
 std::optional<int> GpuOf(const TrainSection& train);
 
 // What workers do for the table of this name.

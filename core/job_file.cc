@@ -305,8 +305,13 @@ Status CheckHotRows(const SectionReader& in, const Job& job) {
                                   "kept twice; expected one of the two (for dense tables worker_cache can stand in "
                                   "their [tables.NAME])",
                                   rows, ToByteSize(job.worker_cache.bytes)));
+  if (job.model.kind == ModelKind::kMlp)
+    return in.Refusal({"hot_rows"}, fmt::format("hot_rows = {} with model.kind = \"mlp\": it has no sparse table, and "
+                                                "no others keep rows there; expected 0",
+                                                rows));
   const auto has_bound = [](const auto& table) {
-    return table.second.has_consistency && table.second.consistency.mode != ConsistencyMode::kAsp;
+    const bool sparse = table.first == "linear" || table.first == "embedding";  // of the built-in models
+    return sparse && table.second.has_consistency && table.second.consistency.mode != ConsistencyMode::kAsp;
   };
   if (job.consistency.mode == ConsistencyMode::kAsp && std::ranges::none_of(job.tables, has_bound))
     return in.Refusal({"hot_rows"}, fmt::format("hot_rows = {} with mode = \"asp\": nothing says when a kept row is "

@@ -132,8 +132,6 @@ std::string ToString(const BinRule& rule) {
 
 namespace {
 
-// kAll: every key. kSaid: without lanes, and without those that came later and have their defaults, so that a job keeps
-// its fingerprint: logs and checkpoints know theirs by it.
 // kAll: every key. kSaid: without those that came later and have their defaults, so that a job keeps its fingerprint:
 // logs and checkpoints know theirs by it. Nor with those that are a worker's own affair: a run may go on where there is
 // no GPU.

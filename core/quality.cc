@@ -17,17 +17,10 @@ std::uint32_t BucketOf(float logit) {
   return std::min(static_cast<std::uint32_t>(place), Quality::kBuckets - 1);
 }
 
-// log(1 + exp(z)) - z * label, written so that neither end overflows or cancels.
-double LogisticLoss(double z, bool positive) {
-  return std::max(z, 0.0) - (positive ? z : 0.0) + std::log1p(std::exp(-std::abs(z)));
-}
-
-// Everything but the bucket.
-void AddToSums(float logit, bool positive, Quality* sums) {
+void AddToCounts(float logit, bool positive, Quality* sums) {
   ++sums->rows;
   sums->positives += positive ? 1 : 0;
   sums->correct += (logit > 0) == positive ? 1 : 0;
-  sums->loss_sum += LogisticLoss(logit, positive);
 }
 
 void AddToBucket(bool positive, Quality::Bucket* bucket) { ++(positive ? bucket->positives : bucket->negatives); }
@@ -35,7 +28,7 @@ void AddToBucket(bool positive, Quality::Bucket* bucket) { ++(positive ? bucket-
 }  // namespace
 
 void Quality::AddBinary(float logit, bool positive) {
-  AddToSums(logit, positive, this);
+  AddToCounts(logit, positive, this);
   AddToBucket(positive, &At(BucketOf(logit)));
 }
 
@@ -96,7 +89,7 @@ double Quality::NormalizedEntropy() const {
 }
 
 void QualityTally::AddBinary(float logit, bool positive) {
-  AddToSums(logit, positive, &sums_);
+  AddToCounts(logit, positive, &sums_);
   const std::uint32_t index = BucketOf(logit);
   touched_[index / 64] |= std::uint64_t{1} << (index % 64);
   AddToBucket(positive, &grid_[index]);

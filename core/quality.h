@@ -14,8 +14,10 @@ class Quality {
   // Logits are cut to [-16, 16] and fall into 2^16 equal buckets (0.0005 wide).
   static constexpr std::uint32_t kBuckets = 1u << 16;
 
-  // One row with the model's logit and the label 0/1; its logistic loss is added.
+  // One row with the model's logit and the label 0/1; its loss comes by AddLoss.
   void AddBinary(float logit, bool positive);
+  // The sum of the losses of rows that AddBinary counts (kernels/loss.h).
+  void AddLoss(double loss) { loss_sum += loss; }
   // One row of a classifier: its cross-entropy and whether the best class was right.
   void AddClass(double loss, bool correct);
   void Merge(const Quality& other);
@@ -51,6 +53,7 @@ class QualityTally {
 
   // As in Quality.
   void AddBinary(float logit, bool positive);
+  void AddLoss(double loss) { sums_.AddLoss(loss); }
   void AddClass(double loss, bool correct) { sums_.AddClass(loss, correct); }
 
   // What was added since the last Take.

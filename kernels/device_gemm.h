@@ -10,8 +10,8 @@
 //   LinearBackward(stream, shape, {.x = x, .w = w, .dy = dy, .dw = dw, .dbias = dbias, .dx = dx, .x_mask = x_mask});
 //
 // The first product of a shape asks cuBLASLt, and measures if UseGemmAlgorithms says so (tens of milliseconds, and
-// memory for another C for so long); the next ones find the answer. In a stream that is being captured into a graph
-// nothing is measured and nothing allocated: each product has run once before.
+// memory for another C for so long); the next ones find the answer. A shape can be recorded (kernels/graph.h) once it
+// has run.
 //
 // Fastest where all strides are multiples of 16 bytes and all extents of 64: pad 479 inputs to 512.
 #pragma once

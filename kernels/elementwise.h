@@ -1,5 +1,6 @@
-// Operations on flat arrays of n floats; n may be 0. The same bits on every x86-64, whatever the alignment. Arrays
-// are equal (in place) where said, else they do not overlap. Any thread.
+// Operations on flat arrays of n floats; n may be 0. The same bits on every x86-64 in one mode of subnormals
+// (kernels/subnormals.h), whatever the alignment. Arrays are equal (in place) where said, else they do not overlap. Any
+// thread.
 //
 // Reductions have one fixed shape: element i is added, in double, to partial sum i mod 8, in the order of i; then
 // ((s0+s4)+(s2+s6)) + ((s1+s5)+(s3+s7)).
@@ -20,10 +21,7 @@ void Add(std::size_t n, const float* in, float* out);
 // out[i] *= factor.
 void Scale(std::size_t n, float factor, float* out);
 
-// out[i] += factor * in[i], rounded twice.
-void Axpy(std::size_t n, float factor, const float* in, float* out);
-
-// out[i] = max(out[i], 0); a NaN becomes 0.
+// out[i] = max(out[i], 0). A NaN becomes 0, as in cuBLASLt's fused layers: both sides shall agree.
 void Relu(std::size_t n, float* out);
 
 // dy[i] = 0 where y[i] is 0; y is what Relu gave.
@@ -46,7 +44,6 @@ float ClipScale(double squared_norm, float norm_max);
 void Fill(Stream& stream, std::size_t n, float value, float* out);
 void Add(Stream& stream, std::size_t n, const float* in, float* out);
 void Scale(Stream& stream, std::size_t n, float factor, float* out);
-void Axpy(Stream& stream, std::size_t n, float factor, const float* in, float* out);
 void Relu(Stream& stream, std::size_t n, float* out);
 void ReluBackward(Stream& stream, std::size_t n, const float* y, float* dy);
 

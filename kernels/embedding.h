@@ -23,7 +23,7 @@ void EmbeddingBagForward(std::size_t samples, std::uint32_t dim, const float* ro
                          const std::uint32_t* offsets, const float* weights, float* out);
 
 // The weights by which a bag's sum is its mean: out[o] = weights[o] / (size of the bag of o), for all occurrences of
-// the bags given; `weights` as above. out may be weights.
+// the bags given; `weights` as above. out may be weights. No job can ask for means: the built-in models take sums.
 void BagMeanWeights(std::size_t samples, const std::uint32_t* offsets, const float* weights, float* out);
 
 // grad_rows[inverse[o]] += weights[o] * grad_out[s], grad_out samples x dim.

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <chrono>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,8 @@ namespace tarn::kernels {
 namespace {
 
 constexpr std::string_view kTitle = "tarn gemm algorithms ", kVersion = "1", kSum = "crc32c ";
+
+constexpr std::chrono::seconds kPatience(5);  // writing takes milliseconds
 
 constexpr Named<Precision> kPrecisions[] = {
     {Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kTf32, "tf32"}, {Precision::kFp16, "fp16"}};
@@ -181,6 +186,10 @@ Status GemmAlgorithms::Load(const std::string& path) {
 }
 
 Status GemmAlgorithms::Save(const std::string& path) {
+  std::error_code ignored;  // the lock says what is wrong
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const auto lock = FileLock::Take(path + ".lock", "another process is writing it", kPatience);
+  if (!lock) return std::unexpected(lock.error());
   auto contents = Read(path, gpu_, library_);
   if (!contents && contents.error().code != ErrorCode::kNotFound && contents.error().code != ErrorCode::kCorrupt)
     return std::unexpected(contents.error());

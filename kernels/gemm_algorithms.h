@@ -15,7 +15,7 @@
 //
 // The first tells the format, the last the sum of all bytes before it. In between, one line a product, its fields
 // separated by one blank: extents; fp32, bf16, tf32 or fp16; elements of the factors and of C; N or T for A and for B;
-// strides in elements; 1 if beta is not 0; bytes to which all arrays are aligned; the epilogue's name; 1 if it is
+// strides in elements; 1 if beta is not 0; bytes to which all matrices are aligned; the epilogue's name; 1 if it is
 // fused; what was measured, in microseconds; cublasLtMatmulAlgo_t as 128 hexadecimal digits; cublasLtGetVersion(); the
 // GPU's name to the end of the line. An algorithm means something only to the same version of the library on the same
 // model of GPU: lines of others are kept as they are, so that a file can be shared by different machines.
@@ -41,9 +41,9 @@ struct GemmKey {
   Element factors = Element::kFp32, c = Element::kFp32;
   Transpose a_transpose = Transpose::kNo, b_transpose = Transpose::kNo;
   std::size_t a_stride = 0, b_stride = 0, c_stride = 0;
-  bool beta = false;            // is not 0
-  std::uint32_t alignment = 0;  // bytes, of all arrays: a power of two, at most 256
-  Epilogue epilogue = Epilogue::kNone;
+  bool beta = false;                    // is not 0
+  std::uint32_t alignment = 0;          // bytes, of all matrices: a power of two, at most 256
+  Epilogue epilogue = Epilogue::kNone;  // none, too, where it cannot be fused
   friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
 };
 
@@ -68,8 +68,10 @@ class GemmAlgorithms {
   // nothing was added; the message names the path and what was expected.
   Status Load(const std::string& path);
 
-  // Writes the choices at once or not at all (WriteFileAtomic), beside those of other GPUs and libraries that the file
-  // has. A damaged file is replaced; a file of another kind or version is left alone: kMalformed, kUnsupported.
+  // Writes the choices at once or not at all (WriteFileAtomic), beside those that the file has, of other GPUs and
+  // libraries too; makes its folder. Several processes may do so: one waits for the other (FileLock on PATH.lock, some
+  // seconds at most, then kUnavailable). A damaged file is replaced; a file of another kind or version is left alone:
+  // kMalformed, kUnsupported.
   Status Save(const std::string& path);
 
   // Null: not measured yet.

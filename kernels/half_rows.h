@@ -1,5 +1,6 @@
 // Rows that are kept in 16 bits: out of a store and back into it. All functions touch n rows of `dim` values once,
-// allocate nothing and may be called from any thread. Nothing overlaps. The same bits on every x86-64.
+// allocate nothing and may be called from any thread. Nothing overlaps. The same bits on every x86-64 in one mode of
+// subnormals (kernels/subnormals.h).
 #pragma once
 
 #include <cstddef>

@@ -16,10 +16,11 @@
 //             the last of them has unpinned it
 // A pinned row is never overwritten: a newer one of the same key gets another slot, and the old one is detached.
 //
-// Which row goes when a bucket is full: of those that are not pinned one that is too old to answer anything, else the
-// one of the lowest score, of equal ones the one in the lowest slot. The score is the number of the last Find that
-// found it (kLru), or how many Finds did (kLfu), which Age halves, so that what was hot once does not stay for ever
-// (as TinyLFU does: Einziger, Friedman, Manes, ACM Transactions on Storage 2017).
+// Which row goes when a bucket is full: of those that are not pinned one that is too old to answer anything, else one
+// of the others; of these the one of the lowest score, of equal ones the one in the lowest slot. The score is the
+// number of the last batch that looked for the row (kLru), or of how many have since it is here (kLfu), which Age
+// halves, so that what was hot once does not stay for ever (as TinyLFU does: Einziger, Friedman, Manes, ACM
+// Transactions on Storage 2017). A row that is too old and comes anew goes on with its score.
 //
 // Staleness: a version is the clock of the shard when it answered: the row holds every push of clocks below. A Find
 // names the least version that it may use; what is older counts as missing. A slot that was inserted and not yet
@@ -64,9 +65,9 @@ class HotRows {
   virtual void Find(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots, std::uint32_t* missing,
                     std::uint32_t* missing_count) = 0;
 
-  // For each i with slots[i] == kNoSlot a slot of its own, pinned, whose row is still to be filled; in order of i, and
-  // kNoSlot where all slots of the bucket are pinned: such a row is not kept. `least` as in Find: the version that the
-  // rows will have at least.
+  // For each i with slots[i] == kNoSlot a slot of its own, pinned, whose row is still to be filled; in order of i, but
+  // first those of which an older row is here, and kNoSlot where all slots of the bucket are pinned: such a row is not
+  // kept. `least` as in Find: the version that the rows will have at least.
   virtual void Insert(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots) = 0;
 
   // The row in slots[positions[j]] becomes rows[j] (n x dim), of `version`; kNoSlot is passed over. `positions` may be

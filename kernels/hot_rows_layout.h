@@ -52,14 +52,15 @@ constexpr std::uint8_t DigestOf(std::uint64_t hash) {
 
 constexpr bool IsYoungEnough(std::uint64_t stamp, std::uint64_t least) { return stamp > least; }
 
-// The slot of the lowest rank is taken, of equal ones the first.
+// The slot of the lowest rank is taken, of equal ones the first: what is free, then what is too old, then the others,
+// each by its score.
 constexpr std::uint64_t RankOf(std::uint8_t digest, const Slot& slot, std::uint64_t least) {
   if (slot.pins != 0) return kPinned;
   if (digest == kNoDigest) return 0;
-  return IsYoungEnough(slot.stamp, least) ? 2 + std::uint64_t{slot.score} : 1;
+  return 1 + std::uint64_t{slot.score} + (IsYoungEnough(slot.stamp, least) ? std::uint64_t{1} << 32 : 0);
 }
 
-// Scores of a row that came in, and of one that was found, at `now`.
+// Scores of a row that came in, and of one that was looked for where there was one already, at `now`.
 constexpr std::uint32_t FirstScore(bool counts, std::uint32_t now) { return counts ? 1 : now; }
 constexpr std::uint32_t NextScore(bool counts, std::uint32_t score, std::uint32_t now) {
   if (!counts) return now;

@@ -1,5 +1,7 @@
-// kernels/stream.h in a build without CUDA.
+// kernels/stream.h and kernels/graph.h in a build without CUDA.
+#include "kernels/graph.h"
 #include "kernels/stream.h"
+#include "kernels/visible_gpus.h"
 
 namespace tarn::kernels {
 
@@ -10,7 +12,9 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int) {
 }
 Stream::Stream(std::unique_ptr<Native> native) : native_(std::move(native)) {}
 Stream::~Stream() = default;
+Stream::Native& Stream::native() { return *native_; }
 Status Stream::Wait() { return {}; }
+void Stream::WaitFor(Stream&) {}
 std::string Stream::device_name() const { return {}; }
 
 std::size_t Stream::free_bytes() const { return 0; }
@@ -25,5 +29,13 @@ PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept = default;
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept = default;
 void CopyToDevice(Stream&, const void*, std::size_t, void*) {}
 void CopyToHost(Stream&, const void*, std::size_t, void*) {}
+int VisibleGpus() { return 0; }
+
+struct Graph::Native {};
+Graph::Graph(Stream* stream) : stream_(*stream) {}
+Graph::~Graph() = default;
+Status Graph::Record(const std::function<void()>&) { return Fail(ErrorCode::kUnsupported, "this build has no CUDA"); }
+void Graph::Launch() {}
+std::uint64_t MemoryVersion(Stream&) { return 0; }
 
 }  // namespace tarn::kernels

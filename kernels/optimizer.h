@@ -6,7 +6,8 @@
 //
 // Every function is pure (no state of its own) and may be called from any thread on disjoint rows. The bits of
 // the result are the same on every x86-64, for every batch size and order of distinct rows: only IEEE + - * /
-// and sqrt, no contraction, reductions of one fixed shape (kernels/elementwise.h).
+// and sqrt, no contraction, reductions of one fixed shape (kernels/elementwise.h). Among threads of one mode of
+// subnormals, that is: those of shards count them as zero (kernels/subnormals.h).
 //
 // With w the values, g the gradient, lr = LearningRate(spec, push_clock), one row takes one step like this:
 //   g += l2 * w                                     if l2 > 0

@@ -19,9 +19,6 @@ void GatherRows(std::uint32_t dim, std::size_t n, const float* const* rows, floa
 // point into a frame.
 void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const float* const* rows, std::byte* out);
 
-// *rows[i] = in[i], in order: of a row that is named twice the last one stays.
-void ScatterRows(std::uint32_t dim, std::size_t n, const float* in, float* const* rows);
-
 // *rows[i] += in[i], in order: a row that is named twice gets both.
 void AddRows(std::uint32_t dim, std::size_t n, const float* in, float* const* rows);
 

@@ -9,7 +9,8 @@
 //   CopyToHost(**stream, x->data(), n * 4, values.data());
 //   Status status = (*stream)->Wait();                              // done, or what went wrong first
 //
-// A stream and its buffers belong to one thread at a time.
+// A stream and its buffers belong to one thread at a time, whichever made them. An operation makes the stream's GPU the
+// calling thread's (cudaSetDevice), so that a thread may use streams of several.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,9 @@ namespace tarn::kernels {
 
 class Stream {
  public:
-  // On device `device`, counted as CUDA does. kUnsupported: built without CUDA. kUnavailable: no such GPU, or its
-  // driver does not serve this build; the message says which.
+  // On device `device`, counted as CUDA does. kUnsupported: built without CUDA. kUnavailable: no such GPU, its driver
+  // does not serve this build, or cuBLAS is not where it is looked for (kernels/cuda_libraries.h); the message says
+  // which.
   static Expected<std::unique_ptr<Stream>> Make(int device = 0);
   ~Stream();
   Stream(const Stream&) = delete;
@@ -34,12 +36,17 @@ class Stream {
   // by its name, with CUDA's reason. After an error of the device (an address out of bounds) every call fails.
   Status Wait();
 
+  // What this stream is given from now on is done behind what `other`, of the same GPU, has been given so far: the GPU
+  // waits, nobody else. What has failed there has failed here too.
+  void WaitFor(Stream& other);
+
   std::string device_name() const;
   // Of the GPU's memory, that which nobody has.
   std::size_t free_bytes() const;
 
   struct Native;  // kernels/cuda/native.h
-  Native& native() { return *native_; }
+  // For operations: from here on the calling thread's GPU is the stream's.
+  Native& native();
 
  private:
   explicit Stream(std::unique_ptr<Native> native);
@@ -92,7 +99,7 @@ class PinnedBuffer {
   std::size_t size_ = 0;
 };
 
-// In the order of the stream. The host's memory may be used again after Wait, or, if it is pageable, at once.
+// In the order of the stream. The host's memory may be used again after Wait.
 void CopyToDevice(Stream& stream, const void* host, std::size_t bytes, void* device);
 void CopyToHost(Stream& stream, const void* device, std::size_t bytes, void* host);
 

@@ -1,6 +1,7 @@
 // Numbers nearer to zero than the smallest normal float (2^-126; 2^-1022 in double) count as zero, as operands and as
 // results. Once a model is sure of its samples its gradients are such numbers, and a processor takes some hundred
-// cycles for each: a DLRM then trains at a quarter of its speed. CUDA's kernels are compiled likewise.
+// cycles for each: a DLRM then trains at a quarter of its speed. CUDA's kernels are compiled so for floats: they have
+// the bits that the CPU has while one of these lives.
 #pragma once
 
 #include <xmmintrin.h>

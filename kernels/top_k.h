@@ -13,12 +13,9 @@ class Stream;       // kernels/stream.h
 
 class TopKScratch {
  public:
-  TopKScratch() : counts_(kBuckets) {}
-
  private:
   friend void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values,
                    TopKScratch& scratch);
-  static constexpr std::size_t kBuckets = std::size_t{1} << 16;
   std::vector<std::uint32_t> counts_;
 };
 

@@ -151,9 +151,10 @@ void WriteBound(JsonWriter* json, const ConsistencySpec& consistency) {
 }
 
 // What the workers' caches and hot rows have spared: rows looked for there and found, pushes that went along with later
-// ones.
+// ones; and the batches that were not pushed (rule A4).
 void WriteSpared(JsonWriter* json, const Progress& progress) {
-  for (const char* name : {"cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes"})
+  for (const char* name :
+       {"cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes", "batches_passed_over"})
     json->Member(name, Whole(CounterOf(progress, name)));
 }
 

@@ -164,6 +164,7 @@ class ShardLoop {
     for (CheckpointPart& part : store_.TakeWritten()) {
       LogPart(part);
       shard_->OnCheckpointWritten(std::move(part), now, &out_);
+      trimmer_->Begin();  // a heap keeps the holes of each, and the next one's are others
     }
     for (const BlobWritten& written : blobs_.TakeWritten()) shard_->OnBlobWritten(written, now, &out_);
     shard_->OnLogSynced(now, &out_);

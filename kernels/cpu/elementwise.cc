@@ -25,10 +25,6 @@ void ScaleLoop(std::size_t n, float factor, float* out) {
   for (std::size_t i = 0; i < n; ++i) out[i] *= factor;
 }
 
-void AxpyLoop(std::size_t n, float factor, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] += factor * in[i];
-}
-
 void ReluLoop(std::size_t n, float* out) {
   for (std::size_t i = 0; i < n; ++i) out[i] = out[i] > 0.0f ? out[i] : 0.0f;
 }
@@ -58,7 +54,6 @@ namespace tarn::kernels {
 HWY_EXPORT(FillLoop);
 HWY_EXPORT(AddLoop);
 HWY_EXPORT(ScaleLoop);
-HWY_EXPORT(AxpyLoop);
 HWY_EXPORT(ReluLoop);
 HWY_EXPORT(ReluBackwardLoop);
 HWY_EXPORT(SumLoop);
@@ -69,10 +64,6 @@ void Fill(std::size_t n, float value, float* out) { HWY_DYNAMIC_DISPATCH(FillLoo
 void Add(std::size_t n, const float* in, float* out) { HWY_DYNAMIC_DISPATCH(AddLoop)(n, in, out); }
 
 void Scale(std::size_t n, float factor, float* out) { HWY_DYNAMIC_DISPATCH(ScaleLoop)(n, factor, out); }
-
-void Axpy(std::size_t n, float factor, const float* in, float* out) {
-  HWY_DYNAMIC_DISPATCH(AxpyLoop)(n, factor, in, out);
-}
 
 void Relu(std::size_t n, float* out) { HWY_DYNAMIC_DISPATCH(ReluLoop)(n, out); }
 

@@ -3,6 +3,7 @@
 #include <dnnl.h>
 
 #include "core/error.h"
+#include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/one_thread.h"
 #include "kernels/elementwise.h"
 
@@ -41,6 +42,15 @@ void Product(Precision precision, const GemmShape& shape, MatrixIn a, MatrixIn b
   Gemm(shape, 1.0f, a, b, 0.0f, c, c_stride);
 }
 
+// dw = dy^T x and, unless dx is null, dx = dy w.
+void Gradients(const LinearShape& shape, const float* x, const float* w, const float* dy, float* dx, float* dw) {
+  const auto [rows, in, out, precision] = shape;
+  if (precision == Precision::kBf16) return GradientsBf16(shape, x, w, dy, dx, dw);
+  Gemm({.m = out, .n = in, .k = rows}, 1.0f, {.data = dy, .stride = out, .transpose = Transpose::kYes}, {x, in}, 0.0f,
+       dw, in);
+  if (dx != nullptr) Gemm({.m = rows, .n = in, .k = out}, 1.0f, {dy, out}, {w, in}, 0.0f, dx, in);
+}
+
 }  // namespace
 
 void LinearForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y) {
@@ -57,14 +67,11 @@ void LinearBackward(const LinearShape& shape, const float* x, const float* w, co
                     float* dx, float* dw, float* dbias) {
   const auto [rows, in, out, precision] = shape;
   if (relu) ReluBackward(rows * out, y, dy);
-  Product(precision, {.m = out, .n = in, .k = rows}, {.data = dy, .stride = out, .transpose = Transpose::kYes},
-          {.data = x, .stride = in}, dw, in);
+  Gradients(shape, x, w, dy, dx, dw);
   if (dbias != nullptr) {
     Fill(out, 0.0f, dbias);
     for (std::size_t i = 0; i < rows; ++i) Add(out, dy + i * out, dbias);
   }
-  if (dx == nullptr) return;
-  Product(precision, {.m = rows, .n = in, .k = out}, {.data = dy, .stride = out}, {.data = w, .stride = in}, dx, in);
 }
 
 }  // namespace tarn::kernels

@@ -1,5 +1,6 @@
 #include "kernels/cpu/gemm_bf16.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <dnnl.hpp>
 #include <map>
@@ -15,10 +16,6 @@ namespace tarn::kernels {
 namespace {
 
 using dnnl::memory;
-
-// What oneDNN makes anew for each shape: a fraction of a millisecond, so products are kept. Batches and layers give
-// few shapes; should they not, the oldest are made again.
-constexpr std::size_t kProductsMax = 256;
 
 using Key = std::tuple<std::size_t, std::size_t, std::size_t, Transpose, Transpose, std::size_t>;
 
@@ -38,26 +35,38 @@ class Library {
   // Null if there is none for this processor.
   const dnnl::matmul* Find(const GemmShape& shape, Transpose a, Transpose b, std::size_t c_stride) {
     const Key key{shape.m, shape.n, shape.k, a, b, c_stride};
-    if (const auto found = products_.find(key); found != products_.end()) return Get(found->second);
-    if (products_.size() >= kProductsMax) products_.clear();
-    return Get(products_.emplace(key, Make(shape, a, b, c_stride)).first->second);
+    auto found = products_.find(key);
+    if (found == products_.end()) {
+      if (products_.size() >= kBf16ShapesMax) DropOldest();
+      found = products_.emplace(key, Known{Make(shape, a, b, c_stride), 0}).first;
+    }
+    found->second.used = ++uses_;
+    const std::optional<dnnl::matmul>& product = found->second.product;
+    return product ? &*product : nullptr;
   }
 
-  void Run(const dnnl::matmul& product, const GemmShape& shape, MatrixIn a, MatrixIn b, float* c,
+  // The factors of the product that comes next. A may be that of several, as it lies in memory or transposed.
+  void SetA(const GemmShape& shape, MatrixIn a) { Pack(shape.m, shape.k, a, &a_); }
+  void SetB(const GemmShape& shape, MatrixIn b) { Pack(shape.k, shape.n, b, &b_); }
+
+  void Run(const dnnl::matmul& product, const GemmShape& shape, Transpose a, Transpose b, float* c,
            std::size_t c_stride) {
-    using Type = memory::data_type;
-    const memory::desc a_desc = PackedDesc(shape.m, shape.k, a.transpose),
-                       b_desc = PackedDesc(shape.k, shape.n, b.transpose);
-    const memory::desc c_desc = Describe(shape.m, shape.n, c_stride, Transpose::kNo, Type::f32);
-    memory in(a_desc, engine_, Pack(shape.m, shape.k, a, &a_)),
-        weights(b_desc, engine_, Pack(shape.k, shape.n, b, &b_));
-    memory out(c_desc, engine_, c);
+    memory in(PackedDesc(shape.m, shape.k, a), engine_, a_.data());
+    memory weights(PackedDesc(shape.k, shape.n, b), engine_, b_.data());
+    memory out(Describe(shape.m, shape.n, c_stride, Transpose::kNo, memory::data_type::f32), engine_, c);
     product.execute(stream_, {{DNNL_ARG_SRC, in}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, out}});
     stream_.wait();
   }
 
  private:
-  static const dnnl::matmul* Get(const std::optional<dnnl::matmul>& product) { return product ? &*product : nullptr; }
+  struct Known {
+    std::optional<dnnl::matmul> product;  // nothing: there is none for this processor
+    std::uint64_t used = 0;
+  };
+
+  void DropOldest() {
+    products_.erase(std::ranges::min_element(products_, {}, [](const auto& item) { return item.second.used; }));
+  }
 
   static memory::desc PackedDesc(std::size_t rows, std::size_t columns, Transpose transpose) {
     const std::size_t stride = transpose == Transpose::kYes ? rows : columns;
@@ -76,7 +85,7 @@ class Library {
   }
 
   // The matrix as it lies in memory, in bf16, without gaps.
-  std::uint16_t* Pack(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<std::uint16_t>* to) {
+  void Pack(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<std::uint16_t>* to) {
     if (in.transpose == Transpose::kYes) std::swap(rows, columns);
     to->resize(rows * columns);
     if (in.stride == columns) {
@@ -84,40 +93,76 @@ class Library {
     } else {
       for (std::size_t i = 0; i < rows; ++i) FloatToBf16(columns, in.data + i * in.stride, to->data() + i * columns);
     }
-    return to->data();
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  std::map<Key, std::optional<dnnl::matmul>> products_;
+  std::map<Key, Known> products_;
+  std::uint64_t uses_ = 0;
   std::vector<std::uint16_t> a_, b_;
 };
 
-// `in` rounded to bf16, without gaps.
-MatrixIn Round(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<float>* to) {
+// `in` rounded to bf16, without gaps; `row` is working memory.
+MatrixIn Round(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<float>* to,
+               std::vector<std::uint16_t>* row) {
   if (in.transpose == Transpose::kYes) std::swap(rows, columns);
   to->resize(rows * columns);
-  std::vector<std::uint16_t> row(columns);
+  row->resize(columns);
   for (std::size_t i = 0; i < rows; ++i) {
-    FloatToBf16(columns, in.data + i * in.stride, row.data());
-    Bf16ToFloat(columns, row.data(), to->data() + i * columns);
+    FloatToBf16(columns, in.data + i * in.stride, row->data());
+    Bf16ToFloat(columns, row->data(), to->data() + i * columns);
   }
   return {to->data(), columns, in.transpose};
+}
+
+Library& LibraryOfThread() {
+  thread_local Library library;
+  return library;
+}
+
+bool GradientsNative(const LinearShape& layer, const float* x, const float* w, const float* dy, float* dx, float* dw) {
+  const auto [rows, in, out, precision] = layer;
+  const GemmShape of_w{.m = out, .n = in, .k = rows}, of_x{.m = rows, .n = in, .k = out};
+  const OneThread one_thread;
+  Library& library = LibraryOfThread();
+  const dnnl::matmul* for_w = library.Find(of_w, Transpose::kYes, Transpose::kNo, in);
+  const dnnl::matmul* for_x = dx != nullptr ? library.Find(of_x, Transpose::kNo, Transpose::kNo, in) : nullptr;
+  if (for_w == nullptr || (dx != nullptr && for_x == nullptr)) return false;
+  library.SetA(of_x, {.data = dy, .stride = out});
+  library.SetB(of_w, {.data = x, .stride = in});
+  library.Run(*for_w, of_w, Transpose::kYes, Transpose::kNo, dw, in);
+  if (dx == nullptr) return true;
+  library.SetB(of_x, {.data = w, .stride = in});
+  library.Run(*for_x, of_x, Transpose::kNo, Transpose::kNo, dx, in);
+  return true;
 }
 
 }  // namespace
 
 bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
   const OneThread one_thread;
-  thread_local Library library;
+  Library& library = LibraryOfThread();
   const dnnl::matmul* product = library.Find(shape, a.transpose, b.transpose, c_stride);
-  if (product != nullptr) library.Run(*product, shape, a, b, c, c_stride);
-  return product != nullptr;
+  if (product == nullptr) return false;
+  library.SetA(shape, a);
+  library.SetB(shape, b);
+  library.Run(*product, shape, a.transpose, b.transpose, c, c_stride);
+  return true;
+}
+
+void GradientsBf16(const LinearShape& shape, const float* x, const float* w, const float* dy, float* dx, float* dw) {
+  const auto [rows, in, out, precision] = shape;
+  if (rows != 0 && in != 0 && out != 0 && GradientsNative(shape, x, w, dy, dx, dw)) return;
+  GemmBf16({.m = out, .n = in, .k = rows}, {.data = dy, .stride = out, .transpose = Transpose::kYes},
+           {.data = x, .stride = in}, dw, in);
+  if (dx != nullptr) GemmBf16({.m = rows, .n = in, .k = out}, {.data = dy, .stride = out}, {w, in}, dx, in);
 }
 
 void GemmBf16Emulated(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
-  std::vector<float> a_rounded, b_rounded;
-  const MatrixIn left = Round(shape.m, shape.k, a, &a_rounded), right = Round(shape.k, shape.n, b, &b_rounded);
+  thread_local std::vector<float> a_rounded, b_rounded;  // megabytes, which a call would have to fetch page by page
+  thread_local std::vector<std::uint16_t> row;
+  const MatrixIn left = Round(shape.m, shape.k, a, &a_rounded, &row),
+                 right = Round(shape.k, shape.n, b, &b_rounded, &row);
   Gemm(shape, 1.0f, left, right, 0.0f, c, c_stride);
 }
 

@@ -51,6 +51,8 @@ class HostHotRows final : public HotRows {
   void Insert(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots) override {
     TARN_CHECK(n <= batch_keys_max_, "a batch is as large as was said");
     for (std::size_t i = 0; i < n; ++i)
+      if (slots[i] == kNoSlot && SlotOf(keys[i]) != kNoSlot) slots[i] = Place(keys[i], least);
+    for (std::size_t i = 0; i < n; ++i)
       if (slots[i] == kNoSlot) slots[i] = Place(keys[i], least);
   }
 
@@ -139,13 +141,15 @@ class HostHotRows final : public HotRows {
   // A pinned slot for a row of `key` that is still to come, or kNoSlot.
   std::uint32_t Place(Key key, Clock least) {
     const std::uint64_t hash = hot::HashOf(key);
-    std::uint32_t slot = SlotOf(key);
-    if (slot != kNoSlot && table_.slots[slot].pins != 0) table_.digests[slot] = hot::kNoDigest;
-    if (slot == kNoSlot || table_.slots[slot].pins != 0) slot = Victim(hot::BucketOf(hash, table_.buckets), least);
+    const std::uint32_t older = SlotOf(key);
+    const bool again = older != kNoSlot && table_.slots[older].pins == 0;  // its slot is free to take the new row
+    const std::uint32_t score = older == kNoSlot ? hot::FirstScore(table_.counts, now_)
+                                                 : hot::NextScore(table_.counts, table_.slots[older].score, now_);
+    if (older != kNoSlot && !again) table_.digests[older] = hot::kNoDigest;
+    const std::uint32_t slot = again ? older : Victim(hot::BucketOf(hash, table_.buckets), least);
     if (slot == kNoSlot) return kNoSlot;
     table_.digests[slot] = hot::DigestOf(hash);
-    table_.slots[slot] = {
-        .key = key, .stamp = least.value + 1, .score = hot::FirstScore(table_.counts, now_), .pins = 1};
+    table_.slots[slot] = {.key = key, .stamp = least.value + 1, .score = score, .pins = 1};
     return slot;
   }
 

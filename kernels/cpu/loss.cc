@@ -1,5 +1,6 @@
 #include "kernels/loss.h"
 
+#include "core/error.h"
 #include "kernels/cpu/reduce.h"
 #include "kernels/math.h"
 
@@ -18,37 +19,45 @@ HWY_INLINE double SigmoidOf(double x, double exp_minus_abs) {
   return numerator / (1.0 + exp_minus_abs);
 }
 
-void SigmoidLoop(std::size_t n, const float* logits, float* out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const double x = double(logits[i]);
-    out[i] = float(SigmoidOf(x, math::Exp(x < 0.0 ? x : -x)));
-  }
-}
-
-void LogisticGradientLoop(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels,
-                          float scale, float* HWY_RESTRICT grad) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const double x = double(logits[i]);
-    const double p = SigmoidOf(x, math::Exp(x < 0.0 ? x : -x));
-    grad[i] = float(double(scale) * (p - double(labels[i])));
-  }
-}
-
-// The terms of a tile are computed side by side, then summed in their order.
-double LogisticSum(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels) {
-  constexpr std::size_t kTile = 256;
-  double terms[kTile];
-  double sum = 0;
+// The terms max(x, 0) - x label + log(1 + e) of a tile, e = exp(-|x|). Its logarithms are one for each partial sum: of
+// a product of factors in [1, 2], few enough to fit a double.
+template <bool kWithGradient>
+double LogisticLossLoop(std::size_t n, const float* HWY_RESTRICT logits, const float* HWY_RESTRICT labels, float scale,
+                        float* HWY_RESTRICT grad) {
+  constexpr std::size_t kTile = 512;
+  double linear[kTile], factors[kTile], sums[kPartialSums] = {};
   for (std::size_t begin = 0; begin < n; begin += kTile) {
     const std::size_t count = n - begin < kTile ? n - begin : kTile;
     for (std::size_t i = 0; i < count; ++i) {
-      const double x = double(logits[begin + i]);
-      const double positive = x < 0.0 ? 0.0 : x;
-      terms[i] = (positive - x * double(labels[begin + i])) + math::Log1p(math::Exp(x < 0.0 ? x : -x));
+      const double x = double(logits[begin + i]), label = double(labels[begin + i]);
+      const double e = math::Exp(x < 0.0 ? x : -x);
+      linear[i] = (x < 0.0 ? 0.0 : x) - x * label;
+      factors[i] = 1.0 + e;
+      if (kWithGradient) grad[begin + i] = float(double(scale) * (SigmoidOf(x, e) - label));
     }
-    for (std::size_t i = 0; i < count; ++i) sum += terms[i];
+    std::size_t padded = count;
+    for (; padded % kPartialSums != 0; ++padded) {
+      linear[padded] = 0.0;
+      factors[padded] = 1.0;
+    }
+    double products[kPartialSums];
+    for (double& product : products) product = 1.0;
+    for (std::size_t i = 0; i < padded; i += kPartialSums)
+      for (std::size_t j = 0; j < kPartialSums; ++j) {
+        sums[j] += linear[i + j];
+        products[j] *= factors[i + j];
+      }
+    for (std::size_t j = 0; j < kPartialSums; ++j) sums[j] += math::Log(products[j]);
   }
-  return sum;
+  return SumOfPartialSums(sums);
+}
+
+double LogisticLossAlone(std::size_t n, const float* logits, const float* labels) {
+  return LogisticLossLoop<false>(n, logits, labels, 0.0f, nullptr);
+}
+
+double LogisticLossAndGradient(std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
+  return LogisticLossLoop<true>(n, logits, labels, scale, grad);
 }
 
 double SumOfExp(std::size_t n, const float* logits, double shift) {
@@ -67,21 +76,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace tarn::kernels {
 
-HWY_EXPORT(SigmoidLoop);
-HWY_EXPORT(LogisticGradientLoop);
-HWY_EXPORT(LogisticSum);
+HWY_EXPORT(LogisticLossAlone);
+HWY_EXPORT(LogisticLossAndGradient);
 HWY_EXPORT(SumOfExp);
 HWY_EXPORT(SoftmaxGradient);
 
-void Sigmoid(std::size_t n, const float* logits, float* out) { HWY_DYNAMIC_DISPATCH(SigmoidLoop)(n, logits, out); }
-
-void LogisticGradient(std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
-  HWY_DYNAMIC_DISPATCH(LogisticGradientLoop)(n, logits, labels, scale, grad);
-}
-
 double LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
-  if (grad != nullptr) LogisticGradient(n, logits, labels, scale, grad);
-  return HWY_DYNAMIC_DISPATCH(LogisticSum)(n, logits, labels);
+  if (grad == nullptr) return HWY_DYNAMIC_DISPATCH(LogisticLossAlone)(n, logits, labels);
+  return HWY_DYNAMIC_DISPATCH(LogisticLossAndGradient)(n, logits, labels, scale, grad);
 }
 
 namespace {
@@ -101,6 +103,7 @@ SoftmaxResult SoftmaxCrossEntropy(std::size_t n, std::uint32_t classes, const fl
   for (std::size_t i = 0; i < n; ++i) {
     const float* row = logits + i * classes;
     const std::uint32_t label = labels[i];
+    TARN_CHECK(label < classes, "readers know the classes");
     const std::uint32_t best = FirstLargest(classes, row);
     const double shift = double(row[best]);
     const double sum = HWY_DYNAMIC_DISPATCH(SumOfExp)(classes, row, shift);

@@ -5,6 +5,12 @@
 
 namespace tarn::kernels {
 
+inline constexpr std::size_t kPartialSums = 8;
+
+[[gnu::always_inline]] inline double SumOfPartialSums(const double* s) {
+  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+
 // The sum of term(i), a double, for i in [0, n).
 template <typename Term>
 [[gnu::always_inline]] inline double SumOfTerms(std::size_t n, Term term) {
@@ -27,7 +33,8 @@ template <typename Term>
   if (i + 4 < n) s4 += term(i + 4);
   if (i + 5 < n) s5 += term(i + 5);
   if (i + 6 < n) s6 += term(i + 6);
-  return ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7));
+  const double sums[kPartialSums] = {s0, s1, s2, s3, s4, s5, s6, s7};
+  return SumOfPartialSums(sums);
 }
 
 }  // namespace tarn::kernels

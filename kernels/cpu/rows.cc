@@ -91,15 +91,6 @@ void GatherRowsEncoded(ValueCodec codec, std::uint32_t dim, std::size_t n, const
   }
 }
 
-void ScatterRows(std::uint32_t dim, std::size_t n, const float* in, float* const* rows) {
-  WithWidth(dim, [=](auto width) {
-    for (std::size_t i = 0; i < n; ++i) {
-      if (i + kRowsAhead < n) PrefetchRow(rows[i + kRowsAhead], width);
-      std::memcpy(rows[i], in + i * width, width * sizeof(float));
-    }
-  });
-}
-
 void AddRows(std::uint32_t dim, std::size_t n, const float* in, float* const* rows) {
   HWY_DYNAMIC_DISPATCH(AddToPointers)(dim, n, in, rows);
 }

@@ -1,8 +1,8 @@
 #include "kernels/top_k.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 
 #include "core/error.h"
 #include "kernels/elementwise.h"
@@ -10,10 +10,13 @@
 namespace tarn::kernels {
 namespace {
 
+constexpr int kMagnitudeBits = 31;
+constexpr std::size_t kFew = 1 << 14;
+
 std::uint32_t Magnitude(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu; }
 
 // The bucket, from the top, in which the k-th falls; takes from k what lies above it.
-std::uint32_t BucketOf(std::size_t* k, const std::vector<std::uint32_t>& counts) {
+std::uint32_t BucketOf(std::size_t* k, std::span<const std::uint32_t> counts) {
   for (std::size_t bucket = counts.size(); bucket-- > 0;) {
     if (counts[bucket] >= *k) return static_cast<std::uint32_t>(bucket);
     *k -= counts[bucket];
@@ -21,20 +24,34 @@ std::uint32_t BucketOf(std::size_t* k, const std::vector<std::uint32_t>& counts)
   TARN_CHECK(false, "k is at most n");
 }
 
+// Extends `prefix`, the kKnown leading bits of the k-th magnitude, by the kDigit bits that follow.
+template <int kKnown, int kDigit>
+std::uint32_t NextDigit(std::span<const float> in, std::uint32_t prefix, std::size_t* k,
+                        std::vector<std::uint32_t>* counts) {
+  constexpr int kBelow = kMagnitudeBits - kKnown - kDigit;
+  counts->assign(std::size_t{1} << kDigit, 0);
+  std::uint32_t* const count = counts->data();
+  for (const float x : in) {
+    const std::uint32_t leading = Magnitude(x) >> kBelow;
+    if (kKnown == 0 || leading >> kDigit == prefix) ++count[leading & ((1u << kDigit) - 1)];
+  }
+  return prefix << kDigit | BucketOf(k, *counts);
+}
+
+// Few values are counted by short digits, which have few counters. Leaves in k the rank among its equals.
+std::uint32_t KthMagnitude(std::span<const float> in, std::size_t* k, std::vector<std::uint32_t>* counts) {
+  if (in.size() >= kFew) return NextDigit<15, 16>(in, NextDigit<0, 15>(in, 0, k, counts), k, counts);
+  const std::uint32_t high = NextDigit<0, 11>(in, 0, k, counts);
+  return NextDigit<21, 10>(in, NextDigit<11, 10>(in, high, k, counts), k, counts);
+}
+
 }  // namespace
 
 void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values, TopKScratch& scratch) {
   TARN_CHECK(k <= n && n < (std::size_t{1} << 31), "at most as many as there are");
   if (k == 0) return;
-  std::vector<std::uint32_t>& counts = scratch.counts_;
-  std::size_t rank = k;  // among those that agree with the threshold so far
-  std::ranges::fill(counts, 0);
-  for (std::size_t i = 0; i < n; ++i) ++counts[Magnitude(in[i]) >> 16];
-  const std::uint32_t high = BucketOf(&rank, counts);
-  std::ranges::fill(counts, 0);
-  for (std::size_t i = 0; i < n; ++i)
-    if (const std::uint32_t m = Magnitude(in[i]); m >> 16 == high) ++counts[m & 0xffffu];
-  const std::uint32_t threshold = high << 16 | BucketOf(&rank, counts);
+  std::size_t rank = k;
+  const std::uint32_t threshold = KthMagnitude({in, n}, &rank, &scratch.counts_);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < n && kept < k; ++i) {
     const std::uint32_t m = Magnitude(in[i]);

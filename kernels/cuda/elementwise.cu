@@ -173,10 +173,6 @@ cudaError_t Scale(cudaStream_t stream, std::size_t n, float factor, float* out) 
   return Map(stream, n, out, [=] __device__(float v) { return v * factor; });
 }
 
-cudaError_t Axpy(cudaStream_t stream, std::size_t n, float factor, const float* in, float* out) {
-  return Map2(stream, n, in, out, [=] __device__(float a, float b) { return b + factor * a; });
-}
-
 cudaError_t Relu(cudaStream_t stream, std::size_t n, float* out) {
   return Map(stream, n, out, [] __device__(float v) { return v > 0.0f ? v : 0.0f; });
 }

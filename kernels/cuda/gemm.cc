@@ -42,10 +42,8 @@ std::byte* FactorMemory(Stream::Native& native, const Product& p, std::size_t by
   constexpr const char* kWhat = "rounding the factors of a matrix product";
   GemmState& state = *native.gemm;
   if (state.factor_bytes >= bytes) return static_cast<std::byte*>(state.factors);
-  if (IsCapturing(native)) {
-    native.Note("needs memory: it must have run once before it is captured", kWhat);
-    return nullptr;
-  }
+  if (native.Refuses("a matrix product asks for memory")) return nullptr;
+  ++native.memory_version;
   if (state.factors != nullptr) native.Note(cudaFreeAsync(std::exchange(state.factors, nullptr), native.stream), kWhat);
   state.factor_bytes = 0;
   if (const cudaError_t error = cudaMallocAsync(&state.factors, bytes, native.stream); error != cudaSuccess) {
@@ -90,11 +88,10 @@ void MultiplyEmpty(Stream::Native& native, const Product& p) {
 void Multiply(Stream& stream, const Product& product) {
   Check(product);
   Stream::Native& native = stream.native();
-  native.Note(cudaSetDevice(native.device), "a matrix product");
   if (product.shape.m == 0 || product.shape.n == 0 || product.shape.k == 0) return MultiplyEmpty(native, product);
   Product rounded = product;
   if (!RoundFactors(native, &rounded)) return;
-  if (const GemmPlan* plan = PlanOf(native, rounded); plan != nullptr) RunPlan(native, *plan, rounded);
+  if (GemmPlan* plan = PlanOf(native, rounded); plan != nullptr) RunPlan(native, plan, rounded);
 }
 
 void UseGemmAlgorithms(Stream& stream, GemmAlgorithms* algorithms) {

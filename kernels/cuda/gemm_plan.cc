@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,8 +23,8 @@ namespace tarn::kernels {
 namespace {
 
 constexpr int kCandidates = 16;
-constexpr std::uint32_t kAlignmentMax = 256;  // what cuBLASLt distinguishes
-constexpr std::uint32_t kBiasAlignment = 16;
+constexpr std::uint32_t kAlignmentMax = 256;      // what cuBLASLt distinguishes
+constexpr std::uint32_t kEpilogueAlignment = 16;  // of a bias and a mask that are fused
 
 cudaDataType_t TypeOf(Element element) {
   switch (element) {
@@ -65,16 +67,21 @@ std::uint32_t AlignmentOf(const void* p) {
 // are.
 bool CanFuse(const Product& p) {
   if (p.epilogue == Epilogue::kNone) return false;
-  if (HasBias(p.epilogue) && AlignmentOf(p.bias) < kBiasAlignment) return false;
+  if (HasBias(p.epilogue) && AlignmentOf(p.bias) < kEpilogueAlignment) return false;
   const bool gradient = WritesBias(p.epilogue) || p.epilogue == Epilogue::kReluGradient;
   return !(gradient && p.shape.k == 1) && !(p.epilogue == Epilogue::kBiasGradient && p.shape.m == 1);
 }
 
-// Of all arrays: a plan is good for whatever is aligned so.
+// What is planned of a product: where its epilogue is a pass of its own anyway, the product alone.
+Product PlannedOf(const Product& p) {
+  Product planned = p;
+  if (!CanFuse(p)) planned.epilogue = Epilogue::kNone, planned.bias = nullptr, planned.mask = nullptr;
+  return planned;
+}
+
+// Of the matrices: a plan is good for whatever is aligned so.
 std::uint32_t AlignmentOf(const Product& p) {
-  return std::min({AlignmentOf(p.a.data), AlignmentOf(p.b.data), AlignmentOf(p.c.data),
-                   HasBias(p.epilogue) ? AlignmentOf(p.bias) : kAlignmentMax,
-                   HasMask(p.epilogue) ? AlignmentOf(p.mask) : kAlignmentMax});
+  return std::min({AlignmentOf(p.a.data), AlignmentOf(p.b.data), AlignmentOf(p.c.data)});
 }
 
 GemmKey KeyOf(const Product& p) {
@@ -148,11 +155,11 @@ cublasStatus_t MakeOperation(const Product& p, bool fused, GemmPlan* plan) {
   return attributes.status();
 }
 
-// All of a plan but its algorithm. Whoever only asks about it looks at the alignment of pointers: they get one that is
-// aligned as the plan may rely on, and no more.
+// All of a plan but its algorithm. Whoever only asks about it looks at the alignment of pointers: a bias and a mask get
+// one that is aligned as the plan may rely on, and no more.
 cublasStatus_t Describe(const Stream::Native& native, const Product& p, bool fused, GemmPlan* plan) {
   const auto [m, n, k] = p.shape;
-  const std::byte* const aligned = static_cast<const std::byte*>(native.workspace) + AlignmentOf(p) % kAlignmentMax;
+  const std::byte* const aligned = static_cast<const std::byte*>(native.workspace) + kEpilogueAlignment;
   cublasStatus_t status = MakeOperation(p, fused, plan);
   if (status == CUBLAS_STATUS_SUCCESS) status = SetPointers(*plan, p.epilogue, aligned, aligned);
   if (status == CUBLAS_STATUS_SUCCESS) status = MakeFactorLayout(m, k, p.a, &plan->a);
@@ -243,14 +250,35 @@ class TrialMemory {
   void* memory_ = nullptr;
 };
 
+using Recording = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Destroyer<cudaGraphDestroy>>;
+using Replay = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroyer<cudaGraphExecDestroy>>;
+
+// `runs` of `f`, to be launched at once; null if that does not go.
+template <typename F>
+Replay Record(cudaStream_t stream, int runs, F f) {
+  if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return nullptr;
+  bool well = true;
+  for (int run = 0; run < runs; ++run) well = well && f();
+  cudaGraph_t graph = nullptr;
+  well = cudaStreamEndCapture(stream, &graph) == cudaSuccess && well;
+  const Recording recording(graph);
+  cudaGraphExec_t replay = nullptr;
+  if (!well || cudaGraphInstantiate(&replay, graph, 0) != cudaSuccess) return nullptr;
+  return Replay(replay);
+}
+
+// Times work on a stream. A small product takes the GPU less time than the host needs to launch it: many are recorded
+// into a graph, and the graph is launched several times in a row, of which the first only covers the launch of the
+// next.
 class StopWatch {
  public:
   explicit StopWatch(cudaStream_t stream) : stream_(stream) {
-    ok_ = cudaEventCreate(&start_) == cudaSuccess && cudaEventCreate(&stop_) == cudaSuccess;
+    for (cudaEvent_t& event : events_) ok_ = cudaEventCreate(&event) == cudaSuccess && ok_;
   }
   ~StopWatch() {
-    if (start_ != nullptr) cudaEventDestroy(start_);
-    if (stop_ != nullptr) cudaEventDestroy(stop_);
+    for (const cudaEvent_t event : events_)
+      if (event != nullptr) cudaEventDestroy(event);
+    cudaGetLastError();  // of what did not go
   }
   StopWatch(const StopWatch&) = delete;
   StopWatch& operator=(const StopWatch&) = delete;
@@ -258,31 +286,45 @@ class StopWatch {
   // Microseconds of one run of `f`, which says whether it went well; the best of three tries. Infinite if not.
   template <typename F>
   float Measure(F f) {
-    constexpr int kTries = 3, kRuns = 4;
-    float best = std::numeric_limits<float>::infinity();
-    if (!ok_ || !f()) return best;
-    for (int i = 0; i < kTries; ++i) {
-      bool well = cudaEventRecord(start_, stream_) == cudaSuccess;
-      for (int run = 0; run < kRuns; ++run) well = well && f();
-      well = well && cudaEventRecord(stop_, stream_) == cudaSuccess && cudaEventSynchronize(stop_) == cudaSuccess;
+    constexpr float kTryUs = 500.0f;
+    if (!ok_ || !f()) return kNever;  // the first run may load the kernel
+    const float once = Best(1, f);
+    if (once == kNever) return kNever;
+    const int runs = static_cast<int>(std::clamp(kTryUs / std::max(once, 1.0f), 1.0f, 100.0f));
+    const Replay replay = Record(stream_, runs, f);
+    if (replay == nullptr) return kNever;
+    return Best(kTries, [&] { return cudaGraphLaunch(replay.get(), stream_) == cudaSuccess; }) /
+           static_cast<float>(runs);
+  }
+
+ private:
+  static constexpr int kTries = 3;
+  static constexpr float kNever = std::numeric_limits<float>::infinity();
+
+  // Of so many tries behind one that is not timed.
+  template <typename F>
+  float Best(int tries, F f) {
+    bool well = f() && cudaEventRecord(events_[0], stream_) == cudaSuccess;
+    for (int i = 1; i <= tries; ++i) well = well && f() && cudaEventRecord(events_[i], stream_) == cudaSuccess;
+    if (!well || cudaEventSynchronize(events_[tries]) != cudaSuccess) return kNever;
+    float best = kNever;
+    for (int i = 1; i <= tries; ++i) {
       float ms = 0;
-      if (!well || cudaEventElapsedTime(&ms, start_, stop_) != cudaSuccess)
-        return std::numeric_limits<float>::infinity();
-      best = std::min(best, ms * 1000 / kRuns);
+      if (cudaEventElapsedTime(&ms, events_[i - 1], events_[i]) != cudaSuccess) return kNever;
+      best = std::min(best, ms * 1000);
     }
     return best;
   }
 
- private:
   cudaStream_t stream_;
-  cudaEvent_t start_ = nullptr, stop_ = nullptr;
-  bool ok_;
+  std::array<cudaEvent_t, kTries + 1> events_ = {};
+  bool ok_ = true;
 };
 
 // Makes plans of one product.
 class Planner {
  public:
-  Planner(Stream::Native& native, const Product& product) : native_(native), product_(product) {}
+  Planner(const Stream::Native& native, const Product& product) : native_(native), product_(product) {}
 
   // What was chosen before, if it still is an algorithm here.
   bool Restore(const GemmChoice& choice, GemmPlan* plan) {
@@ -296,10 +338,12 @@ class Planner {
            result.workspaceSize <= Stream::Native::kWorkspaceBytes;
   }
 
-  // The fastest of all candidates, fused and not; none if there is no memory to try them or none that runs.
+  // The fastest of all candidates, fused and not; none if there is no memory to try them or none that runs. Of those
+  // that are about as fast the first, which cuBLASLt expects to be the best.
   std::optional<GemmChoice> Measure(GemmPlan* plan) {
     const TrialMemory trial(native_, product_);
     StopWatch watch(native_.stream);
+    constexpr float kClearly = 0.97f;
     GemmChoice best{.us = std::numeric_limits<float>::infinity()};
     if (!trial.ok()) return std::nullopt;
     for (const bool fused : {true, false}) {
@@ -310,7 +354,7 @@ class Planner {
           return RunProduct(native_, candidate, trial.product()) == CUBLAS_STATUS_SUCCESS &&
                  (fused || RunEpilogue(native_, trial.product()) == cudaSuccess);
         });
-        if (us < best.us) best = {.fused = fused, .us = us, .algorithm = std::to_array(algorithm.data)};
+        if (us < kClearly * best.us) best = {.fused = fused, .us = us, .algorithm = std::to_array(algorithm.data)};
       }
     }
     if (best.us == std::numeric_limits<float>::infinity() || !Restore(best, plan)) return std::nullopt;
@@ -318,15 +362,16 @@ class Planner {
   }
 
   // What cuBLASLt expects to be the fastest, fused if it can be.
-  bool First(GemmPlan* plan) {
-    for (const bool fused : {true, false})
-      if (const auto candidates = Find(fused, plan); !candidates.empty()) {
-        plan->algorithm = candidates.front();
-        return true;
-      }
-    native_.Note(status_ == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status_, "a matrix product");
-    return false;
+  bool First(GemmPlan* plan) { return Expect(true, plan) || Expect(false, plan); }
+
+  // What it expects to be the next, after one that it refused to run.
+  bool Next(GemmPlan* plan) {
+    if (!plan->expected) return First(plan);
+    return TakeNext(plan) || (plan->fused && Expect(false, plan));
   }
+
+  // Why there was no candidate.
+  cublasStatus_t status() const { return status_ == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status_; }
 
  private:
   std::vector<cublasLtMatmulAlgo_t> Find(bool fused, GemmPlan* plan) {
@@ -337,7 +382,21 @@ class Planner {
     return candidates;
   }
 
-  Stream::Native& native_;
+  bool Expect(bool fused, GemmPlan* plan) {
+    plan->others = Find(fused, plan);
+    plan->expected = true;
+    std::ranges::reverse(plan->others);
+    return TakeNext(plan);
+  }
+
+  static bool TakeNext(GemmPlan* plan) {
+    if (plan->others.empty()) return false;
+    plan->algorithm = plan->others.back();
+    plan->others.pop_back();
+    return true;
+  }
+
+  const Stream::Native& native_;
   const Product& product_;
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;  // of the last question
 };
@@ -348,35 +407,48 @@ bool Make(Stream::Native& native, const Product& product, const GemmKey& key, Ge
   if (algorithms != nullptr) {
     if (const GemmChoice* choice = algorithms->Find(key); choice != nullptr && planner.Restore(*choice, plan))
       return true;
-    if (!IsCapturing(native))
-      if (const auto choice = planner.Measure(plan)) {
-        algorithms->Keep(key, *choice);
-        return true;
-      }
+    if (const auto choice = planner.Measure(plan)) {
+      algorithms->Keep(key, *choice);
+      return true;
+    }
   }
-  return planner.First(plan);
+  if (planner.First(plan)) return true;
+  native.Note(planner.status(), "a matrix product");
+  return false;
+}
+
+// Whether an algorithm is at fault, and not the GPU.
+bool IsRefusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
 }  // namespace
 
-bool IsCapturing(const Stream::Native& native) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  return cudaStreamIsCapturing(native.stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
-}
-
-const GemmPlan* PlanOf(Stream::Native& native, const Product& product) {
+GemmPlan* PlanOf(Stream::Native& native, const Product& of) {
   auto& plans = native.gemm->plans;
+  const Product product = PlannedOf(of);
   const GemmKey key = KeyOf(product);
   if (const auto found = plans.find(key); found != plans.end()) return &found->second;
+  // Measuring takes memory and waits; and the first run of a kernel may load it.
+  if (native.Refuses("a matrix product is of a new shape")) return nullptr;
   GemmPlan plan;
   if (!Make(native, product, key, &plan)) return nullptr;
   if (plans.size() >= GemmState::kPlansMax) plans.clear();
   return &plans.emplace(key, std::move(plan)).first->second;
 }
 
-void RunPlan(Stream::Native& native, const GemmPlan& plan, const Product& product) {
-  native.Note(RunProduct(native, plan, product), "a matrix product");
-  if (!plan.fused) native.Note(RunEpilogue(native, product), "the epilogue of a matrix product");
+// What cuBLASLt says it can do it may still refuse when it is to do it: epilogues above all.
+void RunPlan(Stream::Native& native, GemmPlan* plan, const Product& product) {
+  cublasStatus_t status = RunProduct(native, *plan, product);
+  const Product planned = PlannedOf(product);
+  for (Planner planner(native, planned); IsRefusal(status) && planner.Next(plan);)
+    status = RunProduct(native, *plan, product);
+  native.Note(status, "a matrix product");
+  if (status != CUBLAS_STATUS_SUCCESS)
+    native.gemm->plans.erase(KeyOf(planned));
+  else if (!plan->fused)
+    native.Note(RunEpilogue(native, product), "the epilogue of a matrix product");
 }
 
 cudaError_t RunEpilogue(const Stream::Native& native, const Product& p) {

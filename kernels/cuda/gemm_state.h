@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/cuda/native.h"
 #include "kernels/gemm_algorithms.h"
@@ -30,6 +31,9 @@ struct GemmPlan {
   LtLayout a, b, c;
   cublasLtMatmulAlgo_t algorithm = {};
   bool fused = false;  // the epilogue
+  // Of what cuBLASLt expects, and not measured; then `others` are what it expects to be slower, the fastest last.
+  bool expected = false;
+  std::vector<cublasLtMatmulAlgo_t> others;
 };
 
 struct GemmState {
@@ -49,15 +53,13 @@ struct GemmState {
   std::size_t factor_bytes = 0;
 };
 
-// Whether work is being recorded into a graph, so that nothing can be measured or allocated.
-bool IsCapturing(const Stream::Native& native);
-
 // The plan of a product of which no extent is 0, made if it is not there. Null, and the error noted, if cuBLASLt has
-// none. It is good until the next call.
-const GemmPlan* PlanOf(Stream::Native& native, const Product& product);
+// none, or if it would have to be made while work is recorded. It is good until the next call.
+GemmPlan* PlanOf(Stream::Native& native, const Product& product);
 
-// The product as planned, with its epilogue.
-void RunPlan(Stream::Native& native, const GemmPlan& plan, const Product& product);
+// The product as planned, with its epilogue. A plan that cuBLASLt refuses to run is replaced by the next that it
+// expects to run; where there is none, it is dropped and the error noted.
+void RunPlan(Stream::Native& native, GemmPlan* plan, const Product& product);
 
 // The epilogue as passes of their own over C, which holds the product.
 cudaError_t RunEpilogue(const Stream::Native& native, const Product& product);

@@ -186,11 +186,18 @@ __device__ inline void SetDigest(const hot::Table& table, LaneSlots* l, unsigned
   table.digests[l->first + q] = digest;
 }
 
+__device__ inline unsigned WayOf(const hot::Table& table, const LaneSlots& l, std::uint64_t key) {
+  return WayOf(table, l.digests, hot::DigestOf(hot::HashOf(key)), l.first, key);
+}
+
 // A pinned slot for a row of `key` that is still to come, or kNone; the same on all lanes.
 __device__ std::uint32_t Place(const hot::Table& table, LaneSlots* l, std::uint32_t bucket, std::uint64_t key,
                                std::uint64_t least, std::uint32_t now, unsigned lane) {
-  const std::uint8_t digest = hot::DigestOf(hot::HashOf(key));
-  const unsigned mine = WayOf(table, l->digests, digest, l->first, key);
+  const unsigned mine = WayOf(table, *l, key);
+  const unsigned older = __ballot_sync(kAllLanes, mine != kPerLane);
+  std::uint32_t score = hot::FirstScore(table.counts, now);
+  if (mine != kPerLane) score = hot::NextScore(table.counts, table.slots[l->first + mine].score, now);
+  if (older != 0) score = __shfl_sync(kAllLanes, score, __ffs(older) - 1);
   bool again = false;  // the slot that has the key is free to take the new row
   if (mine != kPerLane) {
 #pragma unroll
@@ -203,14 +210,14 @@ __device__ std::uint32_t Place(const hot::Table& table, LaneSlots* l, std::uint3
       holder != 0 ? __shfl_sync(kAllLanes, l->first + mine, __ffs(holder) - 1) : Victim(*l, bucket, lane);
   if (slot == hot::kNone || slot - l->first >= kPerLane) return slot;
   const unsigned q = slot - l->first;
-  SetDigest(table, l, q, digest);
+  SetDigest(table, l, q, hot::DigestOf(hot::HashOf(key)));
 #pragma unroll
   for (unsigned r = 0; r < kPerLane; ++r)
     if (r == q) l->ranks[r] = hot::kPinned;
   hot::Slot taken;
   taken.key = key;
   taken.stamp = least + 1;
-  taken.score = hot::FirstScore(table.counts, now);
+  taken.score = score;
   taken.pins = 1;
   table.slots[slot] = taken;
   return slot;
@@ -224,10 +231,14 @@ __global__ void InsertKernel(hot::Table table, HotScratch scratch, std::size_t n
     if (bucket == table.buckets) return;  // from here on all have a slot
     if (begin > 0 && scratch.sorted_buckets[begin - 1] == bucket) continue;
     LaneSlots l = LoadLane(table, bucket, lane, least);
-    for (std::size_t j = begin; j < n && scratch.sorted_buckets[j] == bucket; ++j) {
-      const std::uint32_t i = scratch.sorted_positions[j];
-      const std::uint32_t slot = Place(table, &l, bucket, keys[i], least, now, lane);
-      if (lane == 0) slots[i] = slot;
+    for (const bool older : {true, false}) {
+      for (std::size_t j = begin; j < n && scratch.sorted_buckets[j] == bucket; ++j) {
+        const std::uint32_t i = scratch.sorted_positions[j];
+        if (older ? !__any_sync(kAllLanes, WayOf(table, l, keys[i]) != kPerLane) : slots[i] != hot::kNone) continue;
+        const std::uint32_t slot = Place(table, &l, bucket, keys[i], least, now, lane);
+        if (lane == 0) slots[i] = slot;
+      }
+      __syncwarp();  // who comes second sees the slots of the first
     }
   }
 }

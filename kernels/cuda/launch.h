@@ -14,7 +14,6 @@ namespace tarn::kernels::cuda {
 cudaError_t Fill(cudaStream_t stream, std::size_t n, float value, float* out);
 cudaError_t Add(cudaStream_t stream, std::size_t n, const float* in, float* out);
 cudaError_t Scale(cudaStream_t stream, std::size_t n, float factor, float* out);
-cudaError_t Axpy(cudaStream_t stream, std::size_t n, float factor, const float* in, float* out);
 cudaError_t Relu(cudaStream_t stream, std::size_t n, float* out);
 cudaError_t ReluBackward(cudaStream_t stream, std::size_t n, const float* y, float* dy);
 cudaError_t AddSquaredNorm(cudaStream_t stream, std::size_t n, const float* in, double* parts);
@@ -123,7 +122,6 @@ cudaError_t FmBackwardOfOwnRows(cudaStream_t stream, std::size_t samples, std::u
                                 const float* sums, float* grad_rows);
 
 // loss.cu
-cudaError_t Sigmoid(cudaStream_t stream, std::size_t n, const float* logits, float* out);
 cudaError_t LogisticLoss(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
                          float* grad, double* loss);
 cudaError_t LogisticGradient(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,

@@ -104,13 +104,6 @@ cudaError_t SumParts(cudaStream_t stream, T* parts) {
 
 }  // namespace
 
-cudaError_t Sigmoid(cudaStream_t stream, std::size_t n, const float* logits, float* out) {
-  return ForEach(stream, n, [=] __device__(std::size_t i) {
-    const double x = double(logits[i]);
-    out[i] = float(SigmoidOf(x, ExpMinusAbs(x)));
-  });
-}
-
 cudaError_t LogisticLoss(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
                          float* grad, double* loss) {
   LogisticKernel<<<kBlocks, kBlock, 0, stream>>>(n, logits, labels, scale, grad, loss);

@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,9 +19,13 @@ struct GemmState;  // kernels/cuda/gemm_state.h
 struct Stream::Native {
   Native();
   ~Native();
-  // Keeps the first failure for Wait.
+  // Makes the GPU that of the calling thread.
+  void Use();
+  // Keeps the first failure for Wait. The next launch, which asks CUDA for its last error, is not blamed for it.
   void Note(cudaError_t error, const char* operation) {
-    if (error != cudaSuccess) Note(cudaGetErrorString(error), operation);
+    if (error == cudaSuccess) return;
+    cudaGetLastError();
+    Note(cudaGetErrorString(error), operation);
   }
   void Note(cublasStatus_t status, const char* operation) {
     if (status != CUBLAS_STATUS_SUCCESS) Note(cublasLtGetStatusString(status), operation);
@@ -30,17 +35,26 @@ struct Stream::Native {
     failed = operation;
     reason = std::move(why);
   }
+  // Whether work is being recorded (kernels/graph.h): then `what` is not to be done, and the recording is given up.
+  bool Refuses(const char* what) {
+    if (recording && refused == nullptr) refused = what;
+    return recording;
+  }
   // "no memory for WHAT: N bytes asked for, M of L free: REASON"; later calls do not see this error again.
   std::string NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const;
 
   int device = 0;
   cudaStream_t stream = nullptr;
+  cudaEvent_t given = nullptr;  // how far it has to be for those that wait for it
   cublasLtHandle_t blas = nullptr;
   void* workspace = nullptr;  // of matrix products
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
   std::unique_ptr<GemmState> gemm;
   const char* failed = nullptr;  // operation
   std::string reason;
+  bool recording = false;
+  const char* refused = nullptr;     // what the recorded work asked for and cannot have, first
+  std::uint64_t memory_version = 0;  // allocations and releases
 };
 
 }  // namespace tarn::kernels

@@ -21,9 +21,6 @@ void Add(Stream& s, std::size_t n, const float* in, float* out) {
 void Scale(Stream& s, std::size_t n, float factor, float* out) {
   s.native().Note(cuda::Scale(s.native().stream, n, factor, out), "Scale");
 }
-void Axpy(Stream& s, std::size_t n, float factor, const float* in, float* out) {
-  s.native().Note(cuda::Axpy(s.native().stream, n, factor, in, out), "Axpy");
-}
 void Relu(Stream& s, std::size_t n, float* out) { s.native().Note(cuda::Relu(s.native().stream, n, out), "Relu"); }
 void ReluBackward(Stream& s, std::size_t n, const float* y, float* dy) {
   s.native().Note(cuda::ReluBackward(s.native().stream, n, y, dy), "ReluBackward");

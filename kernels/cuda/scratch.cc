@@ -30,9 +30,10 @@ Expected<std::unique_ptr<SortScratch>> SortScratch::Make(Stream& stream, std::si
   auto native = std::make_unique<Native>();
   cuda::SortBuffers& buffers = native->buffers;
   native->items_max = items_max;
+  const int device = stream.native().device;  // from here on the thread's: CUB asks it
   if (const cudaError_t error = cuda::SortTempBytes(items_max, &buffers.temp_bytes); error != cudaSuccess)
-    return Fail(ErrorCode::kInternal, fmt::format("GPU {}: what a sort of {} items needs: {}", stream.native().device,
-                                                  items_max, cudaGetErrorString(error)));
+    return Fail(ErrorCode::kInternal,
+                fmt::format("GPU {}: what a sort of {} items needs: {}", device, items_max, cudaGetErrorString(error)));
   buffers.temp_bytes += buffers.temp_bytes == 0 ? 1 : 0;  // CUB takes no memory for a question
   TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint32_t), "what is sorted", &native->identity));
   TARN_RETURN_IF_ERROR(Get(stream, items_max * sizeof(std::uint64_t), "sorted keys", &native->keys));

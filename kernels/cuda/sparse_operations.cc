@@ -96,9 +96,6 @@ void FmBackward(Stream& s, std::size_t samples, std::uint32_t dim, const float* 
                     "FmBackward");
 }
 
-void Sigmoid(Stream& s, std::size_t n, const float* logits, float* out) {
-  s.native().Note(cuda::Sigmoid(s.native().stream, n, logits, out), "Sigmoid");
-}
 void LogisticLoss(Stream& s, std::size_t n, const float* logits, const float* labels, float scale, float* grad,
                   double* loss) {
   s.native().Note(cuda::LogisticLoss(s.native().stream, n, logits, labels, scale, grad, loss), "LogisticLoss");

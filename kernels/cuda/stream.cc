@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/gemm_state.h"
 #include "kernels/cuda/native.h"
 
@@ -12,10 +13,17 @@ namespace tarn::kernels {
 Stream::Native::Native() = default;
 
 Stream::Native::~Native() {
+  Use();
   gemm.reset();
   if (workspace != nullptr) cudaFreeAsync(workspace, stream);
   if (blas != nullptr) cublasLtDestroy(blas);
+  if (given != nullptr) cudaEventDestroy(given);
   if (stream != nullptr) cudaStreamDestroy(stream);
+}
+
+void Stream::Native::Use() {
+  int current = -1;
+  if (cudaGetDevice(&current) != cudaSuccess || current != device) Note(cudaSetDevice(device), "use the GPU");
 }
 
 std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const {
@@ -35,12 +43,15 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
     return unavailable("find any", cudaGetErrorString(error));
   if (device < 0 || device >= devices)
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: there are {}, counted from 0", device, devices));
+  if (const Status loaded = LoadCublasLt(); !loaded) return unavailable("load cuBLAS", loaded.error().message);
   auto native = std::make_unique<Native>();
   native->device = device;
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess)
     return unavailable("use it", cudaGetErrorString(error));
   if (const cudaError_t error = cudaStreamCreateWithFlags(&native->stream, cudaStreamNonBlocking); error != cudaSuccess)
     return unavailable("make a stream", cudaGetErrorString(error));
+  if (const cudaError_t error = cudaEventCreateWithFlags(&native->given, cudaEventDisableTiming); error != cudaSuccess)
+    return unavailable("make an event", cudaGetErrorString(error));
   if (const cublasStatus_t status = cublasLtCreate(&native->blas); status != CUBLAS_STATUS_SUCCESS)
     return unavailable("start cuBLAS", cublasLtGetStatusString(status));
   if (const cudaError_t error = cudaMallocAsync(&native->workspace, Native::kWorkspaceBytes, native->stream);
@@ -53,12 +64,27 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
 Stream::Stream(std::unique_ptr<Native> native) : native_(std::move(native)) {}
 Stream::~Stream() = default;
 
+Stream::Native& Stream::native() {
+  native_->Use();
+  return *native_;
+}
+
 Status Stream::Wait() {
+  if (native_->Refuses("it waits")) return Fail(ErrorCode::kInternal, "what is being recorded is never done");
+  native_->Use();
   native_->Note(cudaStreamSynchronize(native_->stream), "the work before");
   if (native_->failed == nullptr) return {};
   const char* failed = std::exchange(native_->failed, nullptr);
   return Fail(ErrorCode::kInternal,
               fmt::format("GPU {}: {}: {}", native_->device, failed, std::exchange(native_->reason, {})));
+}
+
+// The event may be recorded anew at once: a wait is for what it stood for when it was asked for.
+void Stream::WaitFor(Stream& other) {
+  Native& first = *other.native_;
+  if (first.failed != nullptr) native_->Note(first.reason, first.failed);
+  native_->Note(cudaEventRecord(first.given, first.stream), "record an event");
+  native_->Note(cudaStreamWaitEvent(native_->stream, first.given, 0), "wait for another stream");
 }
 
 std::string Stream::device_name() const {
@@ -67,24 +93,39 @@ std::string Stream::device_name() const {
 }
 
 std::size_t Stream::free_bytes() const {
+  native_->Use();
   std::size_t free = 0, total = 0;
   return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
 }
+
+namespace {
+
+std::unexpected<Error> NotWhileRecording(std::string_view what, std::size_t bytes) {
+  return Fail(ErrorCode::kIo, fmt::format("no memory for {}: {} bytes asked for while work is recorded", what, bytes));
+}
+
+}  // namespace
 
 Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
   DeviceBuffer buffer;
   buffer.stream_ = &stream;
   buffer.size_ = bytes;
   if (bytes == 0) return buffer;
-  const cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, stream.native().stream);
+  Stream::Native& native = stream.native();
+  if (native.Refuses("it asks for memory")) return NotWhileRecording(what, bytes);
+  ++native.memory_version;
+  const cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, native.stream);
   if (error == cudaSuccess) return buffer;
   buffer.data_ = nullptr;
-  const Stream::Native& native = stream.native();
   return Fail(ErrorCode::kIo, fmt::format("GPU {}: {}", native.device, native.NoMemory(what, bytes, error)));
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (data_ != nullptr) cudaFreeAsync(data_, stream_->native().stream);
+  if (data_ == nullptr) return;
+  Stream::Native& native = stream_->native();
+  TARN_CHECK(!native.recording, "memory that recorded work uses stays");
+  ++native.memory_version;
+  cudaFreeAsync(data_, native.stream);
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
@@ -100,11 +141,14 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
   PinnedBuffer buffer;
   if (bytes == 0) return buffer;
+  Stream::Native& native = stream.native();
+  if (native.Refuses("it asks for pinned memory")) return NotWhileRecording(what, bytes);
+  ++native.memory_version;
   if (const cudaError_t error = cudaMallocHost(&buffer.data_, bytes); error != cudaSuccess) {
     buffer.data_ = nullptr;
     cudaGetLastError();
     return Fail(ErrorCode::kIo, fmt::format("GPU {}: no pinned memory of the host for {}: {} bytes asked for: {}",
-                                            stream.native().device, what, bytes, cudaGetErrorString(error)));
+                                            native.device, what, bytes, cudaGetErrorString(error)));
   }
   buffer.size_ = bytes;
   return buffer;

@@ -232,6 +232,8 @@ MUTANTS = [
      "Clock(use.value - std::min(use.value, bound));", "Clock(use.value - std::min(use.value, bound + 1));"),
     ("kept-row-of-the-clock-it-was-asked-for", "worker/client_pulls.cc",
      "ask.parts, whole.values, reply.min_clock);", "ask.parts, whole.values, whole.clock);"),
+    ("kept-row-of-the-evaluation-before", "worker/evaluation_start.h", "return !train && last != use;",
+     "return !train && !last;"),
     ("pushed-row-kept", "worker/client_cache.cc", "  table->rows.Drop(plan.keys);\n", ""),
     ("row-asked-for-before-a-push-kept", "worker/client_cache.cc",
      "    if (table_->sees_own_pushes && section.sequence < table_->pushed[section.partition.value]) continue;\n", ""),

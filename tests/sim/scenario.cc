@@ -300,6 +300,20 @@ void ChooseCache(std::uint64_t seed, Scenario* s) {
   s->reads_again = rng.Chance(0.5);
 }
 
+// Epochs of so few splits that a worker may have none, and goes from one evaluation to the next within the bound.
+// Drawn apart, too.
+void ChooseShortEpochs(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x73686f7274));
+  const bool keeps_rows = s->counts.mode == ConsistencyMode::kSsp && s->counts_cache.bytes != 0;
+  if (!keeps_rows || s->workers == 1 || !rng.Chance(0.3)) return;
+  Job& job = s->job;
+  job.train.epochs = std::uint32_t(30 + rng.Below(20));
+  job.data.split_rows = job.train.batch_rows * (1 + rng.Below(2));
+  s->train_rows = job.data.split_rows * (1 + rng.Below(s->workers));
+  s->valid_rows = 10 + rng.Below(30);
+  job.data.valid = "valid";
+}
+
 }  // namespace
 
 Scenario MakeScenario(std::uint64_t seed) {
@@ -370,6 +384,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseLists(seed, &s);
   ChooseLanes(seed, &s);
   ChooseCache(seed, &s);
+  ChooseShortEpochs(seed, &s);
   ChooseTopK(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
     s.counts_pull_codec = it->second.pull_codec;

@@ -176,8 +176,7 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   const bool train = batch->lease.purpose == LeasePurpose::kTrain;
   batch->clock = train ? std::max(next_clock_, client_.clock()) : client_.clock();
   if (train) next_clock_ = batch->clock + 1;
-  if (!train && !evaluates_) client_.DropKeptRows();
-  evaluates_ = !train;
+  if (evaluation_.Before(train, batch->clock)) client_.DropKeptRows();
   batch->mark = oracle_->records();
   if (scenario_.tier_bytes != 0 && batch->first_row % 2 == 0) client_.Prefetch(batch->sparse, now, out);
   const RequestId sparse = client_.Pull(batch->sparse, batch->clock, now, out);
@@ -225,6 +224,7 @@ void SimWorker::OnCompute(TimeUs now, Outbox* out) {
   } else if (batch.last_of_lease) {
     LeaseDone done{batch.lease.lease, {}};
     for (std::uint64_t i = 0; i < batch.lease.rows; ++i) done.quality.AddBinary(0.1f * float(i % 7) - 0.2f, i % 3 == 0);
+    done.quality.AddLoss(0.7 * double(batch.lease.rows));
     done_.push_back(done);
   }
   Advance(now, out);
@@ -266,6 +266,7 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   if (batch->last_of_lease) {
     LeaseDone done{batch->lease.lease, {}};
     for (std::uint64_t i = 0; i < batch->lease.rows; ++i) done.quality.AddBinary(float(i % 5) - 2.0f, i % 4 == 0);
+    done.quality.AddLoss(0.9 * double(batch->lease.rows));
     done_at_tick_[client_.clock().value] = done;
   }
 }

@@ -13,6 +13,7 @@
 #include "tests/sim/oracle.h"
 #include "tests/sim/top_k_model.h"
 #include "worker/client.h"
+#include "worker/evaluation_start.h"
 
 namespace tarn::sim {
 
@@ -82,8 +83,8 @@ class SimWorker {
   std::map<std::uint64_t, LeaseDone> done_at_tick_;                  // clock -> lease that is done when the tick is
   std::map<RequestId, std::pair<std::size_t, std::size_t>> pushes_;  // request -> record, sections
   std::map<RequestId, std::size_t> layer_pushes_;                    // of the dense table: request -> sections
-  bool evaluates_ = false;                                           // the batch before did
-  std::uint64_t spared_ = 0;                                         // told to the oracle
+  worker::EvaluationStart evaluation_;
+  std::uint64_t spared_ = 0;  // told to the oracle
   bool asked_ = false, leaving_ = false, finished_ = false;
   std::optional<Clock> jump_to_;
   DataPosition position_;

@@ -19,6 +19,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/quality.h"
+#include "kernels/loss.h"
 
 namespace tarn::generate {
 namespace {
@@ -42,18 +43,22 @@ struct PartSummary {
 
 struct Chunk {
   std::string text;
-  std::vector<std::pair<float, bool>> scores;  // logit and label of each row
+  std::vector<float> logits, labels;  // of each row
+  double loss = 0;                    // of all
 
   void Make(const Generator& generator, std::uint64_t first, std::uint64_t rows) {
     text.resize(rows * kGeneratedLineBytesMax);
-    scores.clear();
+    logits.clear();
+    labels.clear();
     char* out = text.data();
     Row row;
     for (std::uint64_t i = 0; i < rows; ++i) {
       generator.Make(first + i, &row);
       out = WriteLine(row, out);
-      scores.emplace_back(static_cast<float>(row.logit), row.label);
+      logits.push_back(static_cast<float>(row.logit));
+      labels.push_back(row.label ? 1.0f : 0.0f);
     }
+    loss = kernels::LogisticLoss(rows, logits.data(), labels.data(), 1.0f, nullptr);
     text.resize(static_cast<std::size_t>(out - text.data()));
   }
 };
@@ -134,7 +139,9 @@ Status WritePart(const Generator& generator, const Part& part, const SetOptions&
     for (std::size_t i = 0; i < chunks.size() && rows_of(i) > 0; ++i) {
       TARN_RETURN_IF_ERROR(file.Write(chunks[i].text));
       summary->bytes += chunks[i].text.size();
-      for (const auto& [logit, label] : chunks[i].scores) best.AddBinary(logit, label);
+      for (std::size_t r = 0; r < chunks[i].logits.size(); ++r)
+        best.AddBinary(chunks[i].logits[r], chunks[i].labels[r] > 0.5f);
+      best.AddLoss(chunks[i].loss);
       round_rows += rows_of(i);
     }
     done += round_rows;

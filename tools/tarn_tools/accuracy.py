@@ -4,6 +4,7 @@ import argparse
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,16 +40,39 @@ MODES = {
 }
 FLEET = ["fleet.servers=2", "fleet.workers=4"]
 
+ABOUT = """\
+Test results of the examples beside those of one thread, with 4 workers and 2 servers: `bsp` aggregated, `ssp` with
+bound 4 and `asp` both immediate. ok: no more than the tolerance below the reference, which is an AUC where nothing
+else is said. s: training and evaluation, in seconds, with whatever else the machine did."""
+BESIDE_ABOUT = """\
+Test results of the examples with `{}` beside those without, 4 workers and 2 servers: means of {} seeds, the smallest
+and the largest. ok: the mean is no more than what is allowed below the other."""
+
+BESIDE_HEADER = """\
+| set | model | mode | figure | without | with | difference | allowed | ok |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+
 HEADER = """\
 | set | model | mode | test AUC | log-loss | accuracy | reference | tolerance | ok | s |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
+# That have no reference, and can be compared with themselves.
+GENERATED = ["criteo-dlrm", "criteo-dcn_v2"]
+AUC_BESIDE = 0.001  # that --beside may cost
+
 DESCRIPTION = """\
 Trains the examples with 4 workers and 2 servers in bsp (aggregated), ssp (bound 4, immediate) and asp (immediate),
 prints their test results as a Markdown table and compares them with the reference results.
+
+With --beside, compares each example under that setting with the same example without it instead: the mean of
+some seeds may be lower by 0.001 of AUC, or where there is none by the tolerance of the accuracy.
 """
 
 EPILOG = """\
+  tools/accuracy                                              all, about 6 minutes on 2 cores
+  tools/accuracy --mode asp flights-fm                        one of them
+  tools/accuracy --mode bsp --beside train.precision=bf16     what bf16 costs
+
 exit codes  0 all within the tolerance or better    1 one missed it or failed
             2 bad usage                             77 none missed, but some were skipped for want of data
 """
@@ -69,13 +93,21 @@ def parse_arguments(argv):
     parser.add_argument(
         "--set", action="append", default=[], metavar="section.key=value", dest="overrides", help="for every job"
     )
+    parser.add_argument(
+        "--beside", metavar="section.key=value", help="compare runs with this setting with runs without it"
+    )
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="with --beside: runs of each (%(default)s)")
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="of one run (%(default)s)")
     parser.set_defaults(quiet=True)  # the table alone goes to stdout
     options = parser.parse_args(argv)
+    known = [*REFERENCES, *GENERATED] if options.beside else list(REFERENCES)
     for name in options.examples:
-        if name not in REFERENCES:
-            parser.error(f"no reference for '{name}'; there are: {', '.join(REFERENCES)}")
-    options.examples = options.examples or list(REFERENCES)
+        if name not in known:
+            parser.error(f"no reference for '{name}'; there are: {', '.join(known)}")
+    if options.seeds < 1:
+        parser.error("--seeds: at least 1")
+    options.all = not options.examples
+    options.examples = options.examples or known
     options.mode = options.mode or list(MODES)
     return options
 
@@ -92,17 +124,19 @@ def missing_data(example):
     return None
 
 
-def command(example, mode, run_dir, options):
-    settings = [argument for each in FLEET + MODES[mode] + options.overrides for argument in ("--set", each)]
+def command(example, mode, run_dir, options, more=()):
+    settings = [argument for each in [*FLEET, *MODES[mode], *options.overrides, *more] for argument in ("--set", each)]
     return [LAUNCH, EXAMPLES / f"{example}.toml", "--quiet", "--plain", "--run-dir", run_dir, "--bin-dir", options.bin_dir, *settings]
 
 
-def train(example, mode, folder, options):
+def train(example, mode, folder, options, more=()):
     """Runs one fleet to its end. Returns its summary, empty if it failed, and what it printed."""
-    run_dir = pathlib.Path(folder) / f"{example}-{mode}"
-    process = subprocess.Popen(
-        command(example, mode, run_dir, options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    with tempfile.TemporaryDirectory(dir=folder) as inner:
+        return train_in(pathlib.Path(inner) / "run", command(example, mode, pathlib.Path(inner) / "run", options, more), options)
+
+
+def train_in(run_dir, arguments, options):
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         output, _ = process.communicate(timeout=options.timeout)
     except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
@@ -157,13 +191,47 @@ def run_all(options):
                 print(f"SKIP {example}: {missing} is missing", file=sys.stderr, flush=True)
             for mode in options.mode:
                 if missing:
-                    yield "skipped", row(example, mode, {}, "skipped")
+                    blank = beside_row(example, mode, "eval_auc", [], [], 0, "skipped")
+                    yield "skipped", blank if options.beside else row(example, mode, {}, "skipped")
+                    continue
+                if options.beside:
+                    yield compare(example, mode, folder, options)
                     continue
                 record, output = train(example, mode, folder, options)
                 if not record:
                     print(f"{example}, {mode} failed:\n{output}", file=sys.stderr, flush=True)
                 verdict = "failed" if not record else "yes" if is_good(example, record) else "NO"
                 yield verdict, row(example, mode, record, verdict)
+
+
+def seed_of(index):
+    return [f"job.seed={index + 1}"]
+
+
+def compare(example, mode, folder, options):
+    """Trains an example with and without options.beside: the verdict and a line of the table."""
+    metric = "eval_accuracy" if "eval_auc" not in REFERENCES.get(example, {"eval_auc": 0}) else "eval_auc"
+    allowed = AUC_BESIDE if metric == "eval_auc" else REFERENCES[example][metric][1]
+    values = {(): [], (options.beside,): []}
+    for index in range(options.seeds):
+        for more, found in values.items():
+            record, output = train(example, mode, folder, options, [*more, *seed_of(index)])
+            if not record:
+                print(f"{example}, {mode} failed:\n{output}", file=sys.stderr, flush=True)
+                return "failed", beside_row(example, mode, metric, [], [], allowed, "failed")
+            found.append(record[metric])
+    without, with_it = values.values()
+    verdict = "yes" if statistics.mean(with_it) >= statistics.mean(without) - allowed else "NO"
+    return verdict, beside_row(example, mode, metric, without, with_it, allowed, verdict)
+
+
+def beside_row(example, mode, metric, without, with_it, allowed, verdict):
+    def figure(values):
+        return f"{statistics.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})" if values else "-"
+
+    difference = f"{statistics.mean(with_it) - statistics.mean(without):+.4f}" if without else "-"
+    cells = [*example.split("-", 1), mode, NAMES[metric], figure(without), figure(with_it), difference, f"{allowed:g}", verdict]
+    return f"| {' | '.join(cells)} |"
 
 
 def machine():
@@ -184,17 +252,17 @@ def commit():
 
 
 def page(lines, options):
-    chosen = [*options.examples] if options.examples != list(REFERENCES) else []
+    chosen = [] if options.all else [*options.examples]
     if options.mode != list(MODES):
         chosen += [f"--mode {mode}" for mode in options.mode]
     arguments = chosen + [f"--set {each}" for each in options.overrides]
-    table = "\n".join([HEADER, *lines])
+    if options.beside:
+        arguments += [f"--beside {options.beside}", f"--seeds {options.seeds}"]
+    table = "\n".join([BESIDE_HEADER if options.beside else HEADER, *lines])
     return f"""\
 # Accuracy of distributed training
 
-Test results of the examples beside those of one thread, with 4 workers and 2 servers: `bsp` aggregated, `ssp` with
-bound 4 and `asp` both immediate. ok: no more than the tolerance below the reference, which is an AUC where nothing
-else is said. s: training and evaluation, in seconds, with whatever else the machine did.
+{BESIDE_ABOUT.format(options.beside, options.seeds) if options.beside else ABOUT}
 
 - Command: `{" ".join(["tools/accuracy", *arguments])}`
 - Date: {time.strftime("%Y-%m-%d", time.gmtime())}
@@ -216,7 +284,7 @@ def main(argv):
         print(f"tools/accuracy: {getattr(error, 'stdout', None) or error}", file=sys.stderr)
         return EXIT_USAGE
     lines, verdicts = [], set()
-    print(HEADER, flush=True)
+    print(BESIDE_HEADER if options.beside else HEADER, flush=True)
     try:
         for verdict, line in run_all(options):
             print(line, flush=True)

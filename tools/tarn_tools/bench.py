@@ -8,6 +8,7 @@ import pathlib
 import platform
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -243,11 +244,20 @@ def first_line(path, prefix):
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(prefix)), "")
 
 
+def commit():
+    """That of this checkout, or the one that a bundle was made of; "unknown" where nothing tells."""
+    if (ROOT / "COMMIT").exists():
+        return (ROOT / "COMMIT").read_text().strip()
+    if not (ROOT / ".git").exists() or not shutil.which("git"):
+        return "unknown"
+    git = ["git", "-C", str(ROOT)]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True).stdout.strip()
+    return (head or "unknown") + (", changed" if changed else "")
+
+
 def circumstances(argv):
     """Where and how the figures came about: (what, value) pairs."""
-    git = ["git", "-C", str(ROOT)]
-    commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True).stdout.strip()
     memory_kb = int(first_line("/proc/meminfo", "MemTotal").split()[0])
     return [
         ("date", time.strftime("%Y-%m-%d %H:%M")),
@@ -255,7 +265,7 @@ def circumstances(argv):
         ("cores", str(len(os.sched_getaffinity(0)))),
         ("memory", f"{memory_kb / 2**20:.0f} GiB"),
         ("kernel", platform.release()),
-        ("commit", (commit or "unknown") + (", changed" if changed else "")),
+        ("commit", commit()),
         ("command", shlex.join(["tools/bench", *argv])),
     ]
 

@@ -10,7 +10,7 @@ import sys
 import tarfile
 import tempfile
 
-from tarn_tools import launch_options
+from tarn_tools import bench, launch_options
 
 ROOT = launch_options.ROOT
 NAME = "tarn"
@@ -19,19 +19,31 @@ NAME = "tarn"
 OF_THE_C_LIBRARY = re.compile(r"^(ld-linux-x86-64|lib(c|m|pthread|dl|rt|util|resolv|anl|nss_\w+|mvec))\.so")
 OF_THE_DRIVER = re.compile(r"^lib(cuda|nvidia-\w+|nvcuvid)\.so")
 OF_CUDA = re.compile(r"^lib(cublas|cublasLt|cudart|nvJitLink|nvrtc\S*|cusparse|curand)\.so")
-ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim"}
-BENCHES = {"single_process", "row_store_bench", "cut_bench", "kernels_bench", "model_step"}
+LOADED_BY_NAME = re.compile(rb"libcublasLt\.so\.[0-9]+")  # kernels/cuda/cublas_lt.h; where there is no CUDA, none is
+# The compiler's. The target's own are older or newer together with its C library, which ours may find too old.
+OF_THE_COMPILER = {"libstdc++.so.6", "libgcc_s.so.1"}
+ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim", "tarn-crash-at.so", "tarn-slow-open.so"}
+# They show on the target that its GPU computes what it should: bench/gpu runs them under compute-sanitizer.
+GPU_TESTS = {"gpu_kernels_test", "gpu_stepper_test", "gpu_train_test"}
+BENCHES = {"single_process", "row_store", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench",
+           "scale_model", "tiered", "eviction_policies"}
 FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "tools/launch", "tools/report", "tools/accuracy",
          "tools/tarn_tools"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
 
 DESCRIPTION = """\
 Builds the programs and packs them with the shared libraries that they need, the Python tools, the examples and the
-documents. Unpacked on another x86-64 Linux with the same C library or a newer one, it runs as it is:
+documents. Unpacked on another x86-64 Linux whose C library is new enough (it prints which one is), it runs as it is:
 
   tools/bundle && scp tarn-bundle.tar.xz node: && ssh node 'tar xf tarn-bundle.tar.xz && tarn/tools/launch --help'
 
-tools/launch needs Python 3.11 there; the programs in tarn/bin need nothing.
+tools/launch needs Python 3.11 there; the programs in tarn/bin need libstdc++ of GCC 12 or newer. Where the target has
+none, that in tarn/lib/fallback serves if the C library is Debian 12's or newer: tools/launch finds out, and programs
+that are started by hand get LD_LIBRARY_PATH=tarn/lib/fallback.
+
+On a GPU a driver of version 580 or newer is needed, and cuBLAS of CUDA 13: in the bundle, or with --slim on the target,
+in $TARN_CUDA_LIBRARIES, where the loader looks, in /usr/local/cuda*/lib64 or where pip puts nvidia-cublas. A worker
+without a GPU needs neither. tarn/bench/gpu there shows what the GPU reaches.
 """
 
 
@@ -53,7 +65,8 @@ def programs_in(folder, with_tests):
     found = [p for p in sorted(folder.iterdir()) if p.is_file() and os.access(p, os.X_OK)]
     if with_tests:
         return found
-    return [p for p in found if p.name in BENCHES or (p.name.startswith("tarn-") and p.name not in ONLY_FOR_TESTS)]
+    kept = BENCHES | GPU_TESTS
+    return [p for p in found if p.name in kept or (p.name.startswith("tarn-") and p.name not in ONLY_FOR_TESTS)]
 
 
 def libraries_of(programs, slim):
@@ -75,6 +88,37 @@ def libraries_of(programs, slim):
     return found
 
 
+def loaded_by_name(programs):
+    """The names of the libraries that programs load by themselves when they use a GPU."""
+    return {name.decode() for program in programs for name in LOADED_BY_NAME.findall(program.read_bytes())}
+
+
+def search_path(program):
+    """The folders of this machine in which the loader looks first for the program."""
+    told = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
+    paths = re.findall(r"Library rpath: \[(.*)\]", told)
+    return [pathlib.Path(p) for path in paths for p in path.split(":") if not p.startswith("$")]
+
+
+def cuda_libraries_of(programs):
+    """As libraries_of, of those that are loaded by name and what they need. Raises LookupError for a missing one."""
+    found = {}
+    for program in programs:
+        for name in loaded_by_name([program]):
+            path = next((p / name for p in search_path(program) if (p / name).exists()), None)
+            if path is None:
+                raise LookupError(f"{program.name} loads {name}, which is not on this machine; --slim leaves it out")
+            found |= {name: path.resolve()} | libraries_of([path], slim=False)
+    return found
+
+
+def glibc_needed(paths):
+    """The newest version of the C library that any of them asks for, as '2.34'."""
+    told = subprocess.run(["readelf", "-V", *paths], capture_output=True, text=True, check=True).stdout
+    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"Name: GLIBC_([0-9.]+)", told)}
+    return ".".join(map(str, max(versions)))
+
+
 def strip(path):
     """Without the tables that only a debugger reads; a program that strip does not know stays as it is."""
     if shutil.which("strip"):
@@ -92,17 +136,21 @@ def copy_tree(source, target):
 def fill(folder, programs, options):
     """Lays the bundle out in `folder`; returns its programs and libraries."""
     libraries = libraries_of(programs, options.slim)
-    for sub in ("bin", "lib"):
+    if not options.slim:
+        libraries |= cuda_libraries_of(programs)
+    for sub in ("bin", "lib/fallback"):
         (folder / sub).mkdir(parents=True)
     for program in programs:
         shutil.copy2(program, folder / "bin" / program.name)
         strip(folder / "bin" / program.name)
     for name, path in libraries.items():
-        shutil.copy2(path, folder / "lib" / name)
-        (folder / "lib" / name).chmod(0o644)
-        strip(folder / "lib" / name)
+        copy = folder / ("lib/fallback" if name in OF_THE_COMPILER else "lib") / name
+        shutil.copy2(path, copy)
+        copy.chmod(0o644)
+        strip(copy)
     for name in FILES + (["tests"] if options.with_tests else []):
         copy_tree(ROOT / name, folder / name)
+    (folder / "COMMIT").write_text(bench.commit() + "\n")
     return libraries
 
 
@@ -120,6 +168,7 @@ def main(argv):
         with tempfile.TemporaryDirectory(prefix="tarn-bundle-") as scratch:
             top = pathlib.Path(scratch) / NAME
             libraries = fill(top, programs, options)
+            glibc = glibc_needed([*(top / "bin").iterdir(), *(top / "lib").glob("*.so*")])
             part = pathlib.Path(f"{options.out}.part")
             with tarfile.open(part, "w:xz" if options.out.endswith(".xz") else "w:gz") as archive:
                 archive.add(top, NAME)
@@ -129,5 +178,9 @@ def main(argv):
         return 1
     size = pathlib.Path(options.out).stat().st_size
     print(f"{options.out}: {len(programs)} programs, {len(libraries)} libraries, {size / 1e6:.1f} MB")
+    cuda = "without CUDA (tools/install cuda)"
+    if loaded_by_name(programs):
+        cuda = "with CUDA, whose libraries the target has" if options.slim else "with CUDA"
+    print(f"  {cuda}; runs where the C library is glibc {glibc} or newer")
     print(f"  tar xf {os.path.basename(options.out)} && {NAME}/tools/launch {NAME}/examples/criteo-fm.toml --help")
     return 0

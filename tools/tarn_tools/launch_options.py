@@ -12,6 +12,7 @@ from tarn_tools import manifest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
+LOADER_FAILED = 127  # exit code of a program whose libraries are not there, or too old
 
 HELP_EPILOG = """\
 Ctrl-C (or SIGTERM) stops cleanly: the scheduler cuts a checkpoint and ends the fleet; a second one kills it.
@@ -165,11 +166,25 @@ def find_programs(options):
         missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
         if missing:
             raise FileNotFoundError(f"no program {missing[0]} in {folder}")
+        use_fallback_libraries(folder)
         return folder
     if not (ROOT / "tools/build").exists():
+        use_fallback_libraries(ROOT / "bin")
         return ROOT / "bin"
     build_programs(options.quiet)
     return ROOT / "build/release/bin"
+
+
+def use_fallback_libraries(folder):
+    """Where the programs of a bundle do not find a C++ library that does, those that are started from here get the
+    bundle's."""
+    fallback = folder.parent / "lib/fallback"
+    if not fallback.exists():
+        return
+    tried = subprocess.run([folder / PROGRAMS[0], "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if tried.returncode == LOADER_FAILED:
+        before = os.environ.get("LD_LIBRARY_PATH")
+        os.environ["LD_LIBRARY_PATH"] = f"{fallback.resolve()}:{before}" if before else str(fallback.resolve())
 
 
 def build_programs(quiet):

@@ -17,6 +17,7 @@ FROM_METRICS = (
     "hot_rows",
     "hot_hits",
     "combined_pushes",
+    "batches_passed_over",
     "workers_died",
 )
 FROM_SCHEDULER = ("eval_auc", "eval_logloss", "eval_accuracy", "parameters_hash")  # known at the end alone
@@ -90,6 +91,12 @@ def bound_text(record):
     return f"{found[0]}: {found[1]}" if found else None
 
 
+def passed_over_text(record):
+    """How many batches were not pushed because their gradients did not fit fp16; None without any."""
+    batches = number(record, "batches_passed_over") or 0
+    return f"{batches:,.0f} (their gradients do not fit fp16)" if batches else None
+
+
 def cache_text(record):
     """{"cache_rows": 200, "cache_hits": 50} -> "25.0% of 200 rows"; None if no worker has a cache or combines pushes."""
     combined = number(record, "combined_pushes") or 0
@@ -147,6 +154,7 @@ def rows(record):
             ("worker cache", cache_text(record)),
             ("hot rows", hot_text(record)),
             ("bound by", bound_text(record)),
+            ("batches passed over", passed_over_text(record)),
             ("workers died", get("workers_died") if record.get("workers_died") else None),
             ("batches repeated", get("batches_repeated") if record.get("batches_repeated") else None),
             ("parameters", record.get("parameters_hash")),

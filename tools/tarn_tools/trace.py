@@ -6,27 +6,29 @@ import json
 def merge(run_dir):
     """Joins logs/trace-*.json into trace.json, with times from the first event on, and removes the parts.
 
-    Returns the path; None if no worker left a trace. Parts that cannot be read are left where they are.
+    `otherData` has by worker what each says of its sample (worker/train/trace.h). Returns the path; None if no worker
+    left a trace. Parts that cannot be read are left where they are.
     """
-    events, read = [], []
+    events, others, read = [], {}, []
     for part in sorted((run_dir / "logs").glob("trace-*.json")):
         try:
-            found = json.loads(part.read_text(encoding="utf-8"))["traceEvents"]
+            found = json.loads(part.read_text(encoding="utf-8"))
+            events += found["traceEvents"]
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        events += found
+        others[part.stem.removeprefix("trace-")] = found.get("otherData", {})
         read.append(part)
     if not read:
         return None
     start = min((event["ts"] for event in events if "ts" in event), default=0)
     for event in events:
         if "ts" in event:
-            event["ts"] = round(event["ts"] - start, 1)
+            event["ts"] = round(event["ts"] - start, 3)
     path = run_dir / "trace.json"
     with open(path, "w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
         file.write(",\n".join(json.dumps(event, separators=(",", ":")) for event in events))
-        file.write("\n]}\n")
+        file.write(f'\n],"otherData":{json.dumps(others, separators=(",", ":"))}}}\n')
     for part in read:
         part.unlink()
     return path

@@ -134,8 +134,16 @@ void Compute::CrossBackward(std::size_t n, const float* x0, const float* y, cons
   Run([=](auto&... on) { kernels::CrossBackward(on..., n, x0, y, grad_out, grad_y, grad_x0); });
 }
 
-void Compute::LogisticGradient(std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
-  Run([=](auto&... on) { kernels::LogisticGradient(on..., n, logits, labels, scale, grad); });
+std::optional<double> Compute::LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale,
+                                            float* grad) {
+  std::optional<double> loss;
+  Run([&]<typename... On>(On&... on) {
+    if constexpr (!kOnGpu<On...>)
+      loss = kernels::LogisticLoss(n, logits, labels, scale, grad);
+    else if (grad != nullptr)
+      kernels::LogisticGradient(on..., n, logits, labels, scale, grad);
+  });
+  return loss;
 }
 
 void Compute::SoftmaxByRow(std::size_t n, std::uint32_t classes, const float* logits, const float* labels, float scale,

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/precision.h"
 #include "kernels/device_gemm.h"
@@ -64,7 +65,9 @@ class Compute {
                      float* grad_x0);
 
   // kernels/loss.h
-  void LogisticGradient(std::size_t n, const float* logits, const float* labels, float scale, float* grad);
+  // The sum of the losses. On a GPU it is not known yet: Tally makes it of the logits, once they are back. `grad` may
+  // be null.
+  std::optional<double> LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale, float* grad);
   void SoftmaxByRow(std::size_t n, std::uint32_t classes, const float* logits, const float* labels, float scale,
                     float* grad, double* losses, std::uint32_t* correct);
 

@@ -84,12 +84,12 @@ class DcnV2 : public Model {
     const float* x = x0;
     for (CrossLayer& layer : cross_) x = layer.Forward(compute, batch.rows, x0, x, views);
     const float* logits = top_->Forward(compute, batch.rows, x, views);
-    if (!train) return {.logits = logits};
+    float* grad = train ? compute.Get<float>(batch.rows) : nullptr;
+    const auto loss = compute.LogisticLoss(batch.rows, logits, batch.labels, scale, grad);
+    if (!train) return {.logits = logits, .loss = loss};
 
-    float* grad = compute.Get<float>(batch.rows);
-    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
     Backward(compute, input, x0, x, grad);
-    return {.logits = logits};
+    return {.logits = logits, .loss = loss};
   }
 
  private:

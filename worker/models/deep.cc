@@ -28,16 +28,16 @@ class Deep : public Model {
     compute.ConcatForward(batch, dim_, embedding, x, width_);
     compute.Add(batch.rows, stack_.Forward(compute, batch.rows, x, views), logits);
     if (with_fm_) AddPairs(compute, batch, embedding, sums, logits);
-    if (!train) return {.logits = logits};
+    float* grad = train ? compute.Get<float>(batch.rows) : nullptr;
+    const auto loss = compute.LogisticLoss(batch.rows, logits, batch.labels, scale, grad);
+    if (!train) return {.logits = logits, .loss = loss};
 
-    float* grad = compute.Get<float>(batch.rows);
     float* dx = compute.Get<float>(batch.rows * width_);
-    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
     LinearTermBackward(compute, batch, grad, linear);
     if (with_fm_) compute.FmBackward(batch, dim_, grad, sums, embedding);
     stack_.Backward(compute, batch.rows, x, grad, dx, views);
     compute.ConcatBackward(batch, dim_, dx, width_, embedding);
-    return {.logits = logits};
+    return {.logits = logits, .loss = loss};
   }
 
  private:

@@ -29,19 +29,19 @@ class Dlrm : public Model {
     compute.ConcatForward(batch, dim_, embedding, vectors + dim_, sample_);
     compute.InteractionForward(batch.rows, vectors_, dim_, vectors, features);
     const float* logits = top_.Forward(compute, batch.rows, features, views);
-    if (!train) return {.logits = logits};
+    float* grad = train ? compute.Get<float>(batch.rows) : nullptr;
+    const auto loss = compute.LogisticLoss(batch.rows, logits, batch.labels, scale, grad);
+    if (!train) return {.logits = logits, .loss = loss};
 
-    float* grad = compute.Get<float>(batch.rows);
     float* grad_features = compute.Get<float>(batch.rows * width_);
     float* grad_vectors = compute.Get<float>(batch.rows * sample_);
     float* grad_bottom = compute.Get<float>(batch.rows * dim_);
-    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
     top_.Backward(compute, batch.rows, features, grad, grad_features, views);
     compute.InteractionBackward(batch.rows, vectors_, dim_, vectors, grad_features, grad_vectors);
     compute.ConcatBackward(batch, dim_, grad_vectors + dim_, sample_, embedding);
     compute.CopyColumns(batch.rows, dim_, grad_vectors, sample_, grad_bottom, dim_);
     bottom_.Backward(compute, batch.rows, batch.dense, grad_bottom, nullptr, views);
-    return {.logits = logits};
+    return {.logits = logits, .loss = loss};
   }
 
  private:

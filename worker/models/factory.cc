@@ -1,8 +1,43 @@
 #include "worker/models/factory.h"
 
+#include <fmt/format.h>
+
+#include "core/log.h"
+#include "kernels/loss.h"
+
 namespace tarn::worker {
+namespace {
+
+Status CheckLearnable(ModelKind kind, const ModelShape& shape) {
+  if (kind == ModelKind::kMlp) return {};
+  if (shape.classes > 2)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("model.kind = \"{}\" tells two classes apart, and data.classes = {}: expected model.kind = "
+                            "\"mlp\" over dense columns, or data.classes = 2",
+                            Name(kind), shape.classes));
+  if (shape.fields == 0 && shape.dense_columns != 0)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("model.kind = \"{}\" learns from keys, and rows of these data have none, only {} dense "
+                            "columns: expected model.kind = \"mlp\", or data with categories",
+                            Name(kind), shape.dense_columns));
+  return {};
+}
+
+}  // namespace
+
+std::string UnusedInputs(ModelKind kind, const ModelShape& shape) {
+  if (kind == ModelKind::kMlp)
+    return shape.fields == 0
+               ? ""
+               : fmt::format("the {} keys of each row are of no use to model.kind = \"mlp\"", shape.fields);
+  if (kind == ModelKind::kDlrm || kind == ModelKind::kDcnV2 || shape.dense_columns == 0) return "";
+  return fmt::format("the {} dense columns (data.dense_integers) are of no use to model.kind = \"{}\"",
+                     shape.dense_columns, Name(kind));
+}
 
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape) {
+  TARN_RETURN_IF_ERROR(CheckLearnable(job.model.kind, shape));
+  if (const std::string unused = UnusedInputs(job.model.kind, shape); !unused.empty()) LogWarning("{}", unused);
   switch (job.model.kind) {
     case ModelKind::kLogisticRegression: return MakeLogisticRegression(job, shape);
     case ModelKind::kFm: return MakeFm(job, shape);
@@ -16,11 +51,14 @@ Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& sha
 }
 
 void Tally(const Predictions& predictions, std::span<const float> labels, QualityTally* quality) {
-  for (std::size_t r = 0; r < labels.size(); ++r)
-    if (predictions.logits != nullptr)
-      quality->AddBinary(predictions.logits[r], labels[r] > 0.5f);
-    else
-      quality->AddClass(predictions.losses[r], predictions.correct[r] != 0);
+  const auto& [logits, loss, losses, correct] = predictions;
+  const std::size_t n = labels.size();
+  if (logits == nullptr) {
+    for (std::size_t r = 0; r < n; ++r) quality->AddClass(losses[r], correct[r] != 0);
+    return;
+  }
+  for (std::size_t r = 0; r < n; ++r) quality->AddBinary(logits[r], labels[r] > 0.5f);
+  quality->AddLoss(loss ? *loss : kernels::LogisticLoss(n, logits, labels.data(), 1.0f, nullptr));
 }
 
 }  // namespace tarn::worker

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "worker/models/model.h"
 
 namespace tarn::worker {
+
+// What of such data a model does not look at, for a warning; empty: it uses all.
+std::string UnusedInputs(ModelKind kind, const ModelShape& shape);
 
 Expected<std::unique_ptr<Model>> MakeLogisticRegression(const Job& job, const ModelShape& shape);
 Expected<std::unique_ptr<Model>> MakeFm(const Job& job, const ModelShape& shape);

@@ -19,12 +19,12 @@ class Fm : public Model {
     LinearTerm(compute, batch, linear, logits);
     compute.FmForward(batch, dim_, factors, pairs, sums);
     compute.Add(batch.rows, pairs, logits);
-    if (!train) return {.logits = logits};
-    float* grad = compute.Get<float>(batch.rows);
-    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
+    float* grad = train ? compute.Get<float>(batch.rows) : nullptr;
+    const auto loss = compute.LogisticLoss(batch.rows, logits, batch.labels, scale, grad);
+    if (!train) return {.logits = logits, .loss = loss};
     LinearTermBackward(compute, batch, grad, linear);
     compute.FmBackward(batch, dim_, grad, sums, factors);
-    return {.logits = logits};
+    return {.logits = logits, .loss = loss};
   }
 
  private:

@@ -14,11 +14,11 @@ class LogisticRegression : public Model {
     const auto& [batch, views, scale, train] = input;
     float* logits = compute.Get<float>(batch.rows);
     LinearTerm(compute, batch, views[0], logits);
-    if (!train) return {.logits = logits};
-    float* grad = compute.Get<float>(batch.rows);
-    compute.LogisticGradient(batch.rows, logits, batch.labels, scale, grad);
+    float* grad = train ? compute.Get<float>(batch.rows) : nullptr;
+    const auto loss = compute.LogisticLoss(batch.rows, logits, batch.labels, scale, grad);
+    if (!train) return {.logits = logits, .loss = loss};
     LinearTermBackward(compute, batch, grad, views[0]);
-    return {.logits = logits};
+    return {.logits = logits, .loss = loss};
   }
 };
 

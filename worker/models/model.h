@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -49,8 +50,9 @@ struct StepInput {
 
 // What a step says of each of its rows, made before any update; memory of the side that computes, until it is reset.
 struct Predictions {
-  // Of two classes: the logits.
+  // Of two classes: the logits, and the sum of the logistic losses where the step knows it (Compute::LogisticLoss).
   const float* logits = nullptr;
+  std::optional<double> loss;
   // Of more: the cross-entropies, and 1 where the best class was right.
   const double* losses = nullptr;
   const std::uint32_t* correct = nullptr;
@@ -60,7 +62,8 @@ class Model {
  public:
   virtual ~Model() = default;
   const std::vector<TableUse>& tables() const { return tables_; }
-  // Predicts and, when training, adds gradients to those of the views.
+  // Predicts and, when training, adds gradients to those of the views. Which operations it asks for, and with what, is
+  // told by `input` alone, not by what the batches before held: a step on a GPU is recorded and done again.
   virtual Predictions Step(Compute& compute, const StepInput& input) = 0;
 
  protected:
@@ -69,7 +72,7 @@ class Model {
   std::vector<TableUse> tables_;
 };
 
-// Adds predictions in this process's memory, one for each label, to `quality`.
+// Adds predictions in this process's memory, one for each label, to `quality`; the losses too if they have none.
 void Tally(const Predictions& predictions, std::span<const float> labels, QualityTally* quality);
 
 // What the data looks like to a model.
@@ -79,8 +82,9 @@ struct ModelShape {
   std::uint32_t classes = 2;
 };
 
-// The job's model. Errors name what does not fit: DLRM without dense columns, a deep model over rows of varying
-// length, a layer wider than a row may be.
+// The job's model. Errors name what does not fit, and what to change: a model of two classes for more of them, or over
+// data without keys, DLRM without dense columns, a deep model over rows of varying length, a layer wider than a row may
+// be. What the model does not look at is a warning in the log.
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape);
 
 }  // namespace tarn::worker

@@ -48,12 +48,13 @@ struct BatchView {
   }
 };
 
-// One table as one batch sees it. Sparse: `unique` rows without duplicates, index[o] says which is the row of
-// occurrence o of the whole batch (the bias is the last occurrence). Dense: all rows in order, index is null.
+// One table as one batch sees it. Sparse: rows without duplicates, index[o] says which is the row of occurrence o of
+// the whole batch (the bias is the last occurrence). Dense: all rows in order, index is null.
 struct TableView {
   const float* rows = nullptr;
   float* gradients = nullptr;  // like rows, zeroed by the caller; null when not training
   const std::uint32_t* index = nullptr;
+  // How many rows there are; on a GPU the next power of two, so that the next batches are the same work.
   std::size_t unique = 0;
   // On a GPU, of a sparse table: the occurrences of the rows of the BatchView beside it, without the bias, by row.
   kernels::Segments* segments = nullptr;

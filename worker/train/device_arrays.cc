@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <string_view>
@@ -84,6 +85,8 @@ class DeviceArrays : public StepArrays {
     source_ = source;
     TARN_RETURN_IF_ERROR(BringBatch());
     for (std::size_t t = 0; t < tables_.size(); ++t) TARN_RETURN_IF_ERROR(BringTable(t));
+    // Of a batch that needs a few rows more the step is the same (StepGraphs).
+    for (TableView& view : views_) view.unique = std::bit_ceil(view.unique);
     if (source.train) TARN_RETURN_IF_ERROR(FitSegments());
     return {};
   }
@@ -108,18 +111,24 @@ class DeviceArrays : public StepArrays {
     }
   }
 
-  Expected<Gradients> Finish(const GradientRule& rule, QualityTally* quality) override {
+  Expected<Gradients> Finish(const GradientRule& rule) override {
     const bool measured = source_.train && (rule.unit != 1.0f || rule.norm_max > 0);
     if (measured) TARN_RETURN_IF_ERROR(Condition(rule));
     if (source_.train)
       for (Table& table : tables_) table.gradients.ToHost(stream_);
     TARN_RETURN_IF_ERROR(stream_.Wait());
     SaveAlgorithms();
-    TallyKept(quality);
     if (!source_.train) return Gradients{};
     Gradients gradients{.finite = !measured || std::isfinite(*norm_.host.as<double>())};
     for (std::size_t t = 0; t < tables_.size(); ++t) gradients.values.push_back(Return(t));
     return gradients;
+  }
+
+  void Tally(QualityTally* quality) override {
+    if (source_.batch->rows == 0) return;
+    const Predictions kept = of_classes_ ? Predictions{.losses = Losses(), .correct = Correct()}
+                                         : Predictions{.logits = scores_.as<float>()};
+    worker::Tally(kept, source_.batch->labels, quality);
   }
 
  private:
@@ -130,6 +139,7 @@ class DeviceArrays : public StepArrays {
   };
 
   bool IsDense(std::size_t t) const { return model_.tables()[t].rows == RowsNeeded::kAll; }
+  const std::string& NameOf(std::size_t t) const { return model_.tables()[t].spec.name; }
   double* Losses() { return scores_.as<double>(); }
   std::uint32_t* Correct() { return reinterpret_cast<std::uint32_t*>(Losses() + source_.batch->rows); }
 
@@ -157,22 +167,32 @@ class DeviceArrays : public StepArrays {
   Status BringTable(std::size_t t) {
     const Plan& plan = *source_.plans[t];
     Table& table = tables_[t];
-    const std::string& name = model_.tables()[t].spec.name;
+    const std::size_t floats = plan.keys.size() * plan.dim;
+    views_[t] = {.rows = source_.PlacedAt(t), .unique = plan.keys.size()};
+    if (views_[t].rows == nullptr) TARN_RETURN_IF_ERROR(BringRows(t));
+    if (!IsDense(t)) {
+      TARN_RETURN_IF_ERROR(table.index.Bring(stream_, std::span<const std::uint32_t>(plan.index), "a batch's index"));
+      views_[t].index = table.index.device.as<std::uint32_t>();
+    }
+    if (!source_.train) return {};
+    TARN_RETURN_IF_ERROR(table.gradients.Resize(stream_, floats * sizeof(float), "gradients of table " + NameOf(t)));
+    views_[t].gradients = table.gradients.device.as<float>();
+    kernels::Fill(stream_, floats, 0.0f, views_[t].gradients);
+    return {};
+  }
+
+  Status BringRows(std::size_t t) {
+    const Plan& plan = *source_.plans[t];
+    Mirror& rows = tables_[t].rows;
     const std::span<const float> pulled = source_.values[t].as<float>();
     if (IsDense(t)) {
-      TARN_RETURN_IF_ERROR(table.rows.Resize(stream_, pulled.size_bytes(), "rows of table " + name));
-      kernels::GatherByIndex(plan.dim, plan.keys.size(), pulled.data(), plan.index.data(), table.rows.host.as<float>());
-      table.rows.ToDevice(stream_);
+      TARN_RETURN_IF_ERROR(rows.Resize(stream_, pulled.size_bytes(), "rows of table " + NameOf(t)));
+      kernels::GatherByIndex(plan.dim, plan.keys.size(), pulled.data(), plan.index.data(), rows.host.as<float>());
+      rows.ToDevice(stream_);
     } else {
-      TARN_RETURN_IF_ERROR(table.rows.Bring(stream_, pulled, "rows of table " + name));
-      TARN_RETURN_IF_ERROR(table.index.Bring(stream_, std::span<const std::uint32_t>(plan.index), "a batch's index"));
+      TARN_RETURN_IF_ERROR(rows.Bring(stream_, pulled, "rows of table " + NameOf(t)));
     }
-    views_[t] = {.rows = table.rows.device.as<float>(), .unique = plan.keys.size()};
-    if (!IsDense(t)) views_[t].index = table.index.device.as<std::uint32_t>();
-    if (!source_.train) return {};
-    TARN_RETURN_IF_ERROR(table.gradients.Resize(stream_, pulled.size_bytes(), "gradients of table " + name));
-    views_[t].gradients = table.gradients.device.as<float>();
-    kernels::Fill(stream_, pulled.size(), 0.0f, views_[t].gradients);
+    views_[t].rows = rows.device.as<float>();
     return {};
   }
 
@@ -213,13 +233,6 @@ class DeviceArrays : public StepArrays {
     return {};
   }
   std::size_t FloatsOf(std::size_t t) const { return tables_[t].gradients.bytes / sizeof(float); }
-
-  void TallyKept(QualityTally* quality) {
-    if (source_.batch->rows == 0) return;
-    const Predictions kept = of_classes_ ? Predictions{.losses = Losses(), .correct = Correct()}
-                                         : Predictions{.logits = scores_.as<float>()};
-    Tally(kept, source_.batch->labels, quality);
-  }
 
   Buffer Return(std::size_t t) {
     const Plan& plan = *source_.plans[t];

@@ -1,4 +1,6 @@
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "kernels/rows.h"
 #include "kernels/stream.h"
@@ -7,47 +9,83 @@
 namespace tarn::worker {
 namespace {
 
+using kernels::DeviceBuffer;
+using kernels::PinnedBuffer;
+
+// Pinned memory that copies may still use.
+using Outlived = std::vector<PinnedBuffer>;
+
 class DeviceArray final : public PlacedArray {
  public:
-  explicit DeviceArray(kernels::DeviceBuffer buffer)
-      : PlacedArray(buffer.data(), buffer.size()), buffer_(std::move(buffer)) {}
+  DeviceArray(DeviceBuffer buffer, PinnedBuffer pinned, Outlived* outlived)
+      : PlacedArray(buffer.data(), buffer.size(), pinned.as<std::byte>()),
+        buffer_(std::move(buffer)),
+        pinned_(std::move(pinned)),
+        outlived_(*outlived) {}
+  ~DeviceArray() override {
+    if (pinned_.size() != 0) outlived_.push_back(std::move(pinned_));
+  }
+  PinnedBuffer& pinned() { return pinned_; }
 
  private:
-  kernels::DeviceBuffer buffer_;
+  DeviceBuffer buffer_;
+  PinnedBuffer pinned_;
+  Outlived& outlived_;
 };
 
 class DevicePlace final : public RowPlace {
  public:
-  explicit DevicePlace(kernels::Stream* stream) : stream_(stream) {}
+  explicit DevicePlace(std::unique_ptr<kernels::Stream> stream) : stream_(std::move(stream)) {}
+  ~DevicePlace() override { (void)Wait(); }
 
   Expected<std::unique_ptr<kernels::HotRows>> MakeHotRows(const kernels::HotRowsOptions& options) override {
     return kernels::MakeHotRows(*stream_, options);
   }
 
-  Expected<std::unique_ptr<PlacedArray>> Allocate(std::size_t bytes, std::string_view what) override {
-    auto buffer = kernels::DeviceBuffer::Allocate(*stream_, bytes, what);
-    if (!buffer) return std::unexpected(buffer.error());
-    return std::make_unique<DeviceArray>(std::move(*buffer));
+  Expected<std::unique_ptr<PlacedArray>> Allocate(std::size_t bytes, std::string_view what,
+                                                  Exchanged exchanged) override {
+    auto buffer = DeviceBuffer::Allocate(*stream_, bytes, what);
+    if (!buffer) return std::unexpected(std::move(buffer).error());
+    PinnedBuffer pinned;
+    if (exchanged == Exchanged::kYes) {
+      auto got = PinnedBuffer::Allocate(*stream_, bytes, what);
+      if (!got) return std::unexpected(std::move(got).error());
+      pinned = std::move(*got);
+    }
+    return std::make_unique<DeviceArray>(std::move(*buffer), std::move(pinned), &outlived_);
   }
 
   const void* Bring(const void* host, std::size_t bytes, PlacedArray* array) override {
-    kernels::CopyToDevice(*stream_, host, bytes, array->data());
+    void* const pinned = static_cast<DeviceArray*>(array)->pinned().data();
+    if (bytes != 0) std::memcpy(pinned, host, bytes);
+    kernels::CopyToDevice(*stream_, pinned, bytes, array->data());
     return array->data();
   }
-  void Fetch(const void* placed, std::size_t bytes, void* host) override {
-    kernels::CopyToHost(*stream_, placed, bytes, host);
+  void Fetch(PlacedArray* array, std::size_t offset, std::size_t bytes) override {
+    std::byte* const pinned = static_cast<DeviceArray*>(array)->pinned().as<std::byte>();
+    kernels::CopyToHost(*stream_, static_cast<const std::byte*>(array->data()) + offset, bytes, pinned + offset);
   }
   void Scatter(std::uint32_t dim, std::size_t n, const float* rows, const std::uint32_t* index, float* out) override {
     kernels::ScatterByIndex(*stream_, dim, n, rows, index, out);
   }
-  Status Wait() override { return stream_->Wait(); }
+  Status Wait() override {
+    Status status = stream_->Wait();
+    outlived_.clear();
+    return status;
+  }
+  void HandOver(kernels::Stream* user) override { user->WaitFor(*stream_); }
 
  private:
-  kernels::Stream* stream_;
+  std::unique_ptr<kernels::Stream> stream_;
+  Outlived outlived_;
 };
 
 }  // namespace
 
-std::unique_ptr<RowPlace> MakeDevicePlace(kernels::Stream* stream) { return std::make_unique<DevicePlace>(stream); }
+Expected<std::unique_ptr<RowPlace>> MakeDevicePlace(int gpu) {
+  auto stream = kernels::Stream::Make(gpu);
+  if (!stream) return std::unexpected(std::move(stream).error());
+  return std::make_unique<DevicePlace>(std::move(*stream));
+}
 
 }  // namespace tarn::worker

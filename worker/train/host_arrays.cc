@@ -7,7 +7,7 @@
 namespace tarn::worker {
 namespace {
 
-// Sparse tables are used where the pull left them.
+// Sparse tables are used where they lie.
 class HostArrays : public StepArrays {
  public:
   explicit HostArrays(const Model& model) : model_(model), rows_(model.tables().size()), gradients_(rows_.size()) {
@@ -23,11 +23,11 @@ class HostArrays : public StepArrays {
   }
 
   void Keep(const Predictions& predictions, std::size_t begin, std::size_t rows, QualityTally* quality) override {
-    Tally(predictions, std::span(source_.batch->labels).subspan(begin, rows), quality);
+    worker::Tally(predictions, std::span(source_.batch->labels).subspan(begin, rows), quality);
   }
 
-  // Nothing has a unit here: the loss is scaled under fp16 alone, which is of GPUs.
-  Expected<Gradients> Finish(const GradientRule& rule, QualityTally*) override {
+  // Nothing has a unit here, and every batch counts: the loss is scaled under fp16 alone, which is of GPUs.
+  Expected<Gradients> Finish(const GradientRule& rule) override {
     if (!source_.train) return Gradients{};
     double norm = 0;
     for (std::size_t t = 0; t < out_.size(); ++t) {
@@ -51,21 +51,29 @@ class HostArrays : public StepArrays {
   void BringTable(std::size_t t) {
     const Plan& plan = *source_.plans[t];
     const std::size_t floats = plan.keys.size() * plan.dim;
-    if (source_.train) {
-      out_[t] = Buffer::Allocate(floats * sizeof(float));
-      kernels::Fill(floats, 0.0f, out_[t].as_mutable<float>().data());
-    }
-    const float* pulled = source_.values[t].as<float>().data();
+    const float* placed = source_.PlacedAt(t);
+    const float* pulled = placed != nullptr ? placed : source_.values[t].as<float>().data();
     if (IsDense(t)) {
       // A dense table's plan is ordered by partition; models see rows 0, 1, 2, ...
       rows_[t].resize(floats);
-      gradients_[t].assign(floats, 0.0f);
       kernels::GatherByIndex(plan.dim, plan.keys.size(), pulled, plan.index.data(), rows_[t].data());
-      views_[t] = {rows_[t].data(), gradients_[t].data(), nullptr, plan.keys.size()};
+      views_[t] = {rows_[t].data(), nullptr, nullptr, plan.keys.size()};
     } else {
-      float* gradients = source_.train ? out_[t].as_mutable<float>().data() : nullptr;
-      views_[t] = {pulled, gradients, plan.index.data(), plan.keys.size()};
+      views_[t] = {pulled, nullptr, plan.index.data(), plan.keys.size()};
     }
+    if (source_.train) views_[t].gradients = MakeGradients(t, floats);
+  }
+
+  // Zeros, where the model adds to them.
+  float* MakeGradients(std::size_t t, std::size_t floats) {
+    out_[t] = Buffer::Allocate(floats * sizeof(float));
+    if (IsDense(t)) {
+      gradients_[t].assign(floats, 0.0f);
+      return gradients_[t].data();
+    }
+    float* gradients = out_[t].as_mutable<float>().data();
+    kernels::Fill(floats, 0.0f, gradients);
+    return gradients;
   }
 
   const Model& model_;

@@ -4,7 +4,7 @@
 //
 //   table->Look(plan, use, &batch);                     // batch.missing() is pulled, for use at `use`
 //   table->Arrive(std::move(values), version, &batch);  // its rows; may be left out if nothing was missing
-//   table->Read(&batch, rows);                          // all rows of the plan, to compute with
+//   table->Read(&batch);                                // all rows of the plan, to compute with
 //   table->Push(batch);                                 // if its gradients were pushed
 //   table->End(&batch);
 //
@@ -38,15 +38,6 @@ class HotBatch {
   struct Part {
     std::size_t begin = 0, count = 0, missing = 0;
   };
-  // Grows, and loses what it held then.
-  struct Array {
-    std::unique_ptr<PlacedArray> memory;
-    Status Reserve(RowPlace* place, std::size_t bytes, std::string_view what);
-    template <typename T>
-    T* as() const {
-      return static_cast<T*>(memory->data());
-    }
-  };
 
   std::uint64_t number_ = 0;
   Clock use_;
@@ -55,13 +46,14 @@ class HotBatch {
   std::vector<std::uint32_t> missing_at_;  // places in the plan
   bool arrived_ = false;
   Clock version_;  // of what has arrived
-  Buffer values_;  // the same, which `rows_` may point to
+  Buffer values_;  // the same, if `rows_` points there
+  bool read_ = false;
   std::uint64_t staleness_ = 0;
-  std::vector<std::uint64_t> oldest_;  // version read, by part
   // In the place.
   const Key* keys_ = nullptr;
   const float* rows_ = nullptr;
-  Array keys_array_, rows_array_, slots_, absent_, counts_;
+  PlacedRoom keys_room_, rows_room_, slots_, absent_;
+  PlacedRoom counts_;  // of a part that looks: the rows missing; of parts that have read: their oldest versions
 };
 
 struct HotTableOptions {
@@ -80,10 +72,11 @@ class HotTable {
   Status Look(const Plan& plan, Clock use, HotBatch* batch);
   // values: rows of missing(), in its order; `version`: the least minimum clock among the replies.
   Status Arrive(Buffer values, Clock version, HotBatch* batch);
-  // out: in the place, rows of the plan x dim.
-  void Read(HotBatch* batch, float* out);
+  // All rows of the plan x dim, in the place, there until End.
+  Expected<const float*> Read(HotBatch* batch);
   // The worker has pushed to all rows of the batch.
   void Push(const HotBatch& batch);
+  // Nobody uses the rows any more.
   Status End(HotBatch* batch);
 
   // Forgets all rows. With a batch between Look and End its rows stay its own.
@@ -103,7 +96,7 @@ class HotTable {
   TableSpec spec_;
   HotTableOptions options_;
   std::unique_ptr<kernels::HotRows> cache_;
-  std::vector<std::uint32_t> absent_;    // of a part, on the host
+  PlacedRoom read_;                      // the rows of the batch between Read and End
   std::uint64_t begun_ = 0, ended_ = 0;  // batches
   std::uint64_t looked_for_ = 0, found_ = 0, aged_at_ = 0;
 };

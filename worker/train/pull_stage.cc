@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
 #include "core/byte_size.h"
+#include "core/log.h"
 #include "core/position.h"
+#include "worker/client_cache.h"
+#include "worker/train/stepper.h"
 
 namespace tarn::worker {
 namespace {
@@ -23,6 +27,25 @@ Plan PlanOfAll(const TableSpec& spec, std::uint64_t seed, Planner* planner) {
   return plan;
 }
 
+// Why training finds none of a table's kept rows; empty: it does.
+std::string_view WhyNoneIsFound(const ConsistencySpec& consistency, OwnPushes own_pushes) {
+  if (SeesOwnPushes(consistency, own_pushes))
+    return "own_pushes = \"seen\" takes out what a worker pushes; \"bounded\" does not";
+  if (consistency.mode == ConsistencyMode::kBsp)
+    return "mode = \"bsp\" lets nothing stay beyond its clock; \"ssp\" does";
+  return {};
+}
+
+void WarnOfRowsThatAreNeverFound(const Job& job, std::span<const TableUse> uses) {
+  if (job.train.hot_rows.rows == 0) return;
+  for (const TableUse& use : uses) {
+    if (use.spec.kind != TableKind::kSparse || use.spec.consistency.mode == ConsistencyMode::kAsp) continue;
+    const OwnPushes own_pushes = WorkerCacheOf(job, use.spec.name).own_pushes;
+    if (const std::string_view why = WhyNoneIsFound(use.spec.consistency, own_pushes); !why.empty())
+      LogWarning("train.hot_rows: only evaluation will find rows of table '{}': {}", use.spec.name, why);
+  }
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<PullStage>> PullStage::Make(const Job& job, std::span<const TableUse> uses,
@@ -32,6 +55,7 @@ Expected<std::unique_ptr<PullStage>> PullStage::Make(const Job& job, std::span<c
   stage->dense_plans_.resize(uses.size());
   for (std::size_t t = 0; t < uses.size(); ++t)
     if (uses[t].rows == RowsNeeded::kAll) stage->dense_plans_[t] = PlanOfAll(uses[t].spec, job.job.seed, &planner);
+  WarnOfRowsThatAreNeverFound(job, uses);
   TARN_RETURN_IF_ERROR(stage->MakeHotTables(job, uses));
   return stage;
 }
@@ -49,6 +73,11 @@ Status PullStage::MakeHotTables(const Job& job, std::span<const TableUse> uses) 
           fmt::format("train.hot_rows = {} with worker_cache = {} for table '{}': its rows would be kept twice; "
                       "expected one of the two",
                       job.train.hot_rows.rows, ToByteSize(cache.bytes), spec.name));
+    if (place_ == nullptr) {
+      auto place = MakePlace(GpuFor(job.train, client_->welcome().rank));
+      if (!place) return std::unexpected(std::move(place).error());
+      place_ = std::move(*place);
+    }
     auto table = HotTable::Make(place_.get(), spec, {.keep = job.train.hot_rows, .own_pushes = cache.own_pushes});
     if (!table) return std::unexpected(table.error());
     hot_[t] = std::move(*table);
@@ -63,12 +92,12 @@ void PullStage::DropKeptRows() {
 }
 
 Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows) {
-  if (!train && !evaluates_) DropKeptRows();
-  evaluates_ = !train;
+  if (evaluation_.Before(train, use)) DropKeptRows();
   const std::size_t tables = dense_plans_.size();
   rows->use = use;
   rows->asked_at = Trace::SteadyClock::now();
   rows->values.resize(tables);
+  rows->placed.resize(tables);
   if (!spare_.empty()) {
     rows->hot = std::move(spare_.back());
     spare_.pop_back();
@@ -121,13 +150,16 @@ double PullStage::busy_seconds() const {
   return batches_waiting_ == 0 ? busy_seconds_ : busy_seconds_ + SecondsSince(busy_since_);
 }
 
-void PullStage::Read(BatchRows* rows) {
+Status PullStage::Read(BatchRows* rows, kernels::Stream* user) {
+  if (place_ == nullptr) return {};
   for (std::size_t t = 0; t < hot_.size(); ++t) {
     if (hot_[t] == nullptr) continue;
-    const Plan& plan = *rows->plans[t];
-    rows->values[t] = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
-    hot_[t]->Read(&rows->hot[t], rows->values[t].as_mutable<float>().data());
+    const auto placed = hot_[t]->Read(&rows->hot[t]);
+    if (!placed) return std::unexpected(placed.error());
+    rows->placed[t] = *placed;
   }
+  place_->HandOver(user);
+  return {};
 }
 
 Status PullStage::End(BatchRows* rows, bool pushed) {

@@ -1,11 +1,11 @@
 // The rows of the batches in flight: asked for when a batch enters the pipeline, kept together until all are here, and
 // given back once its gradients are on their way. Rows come from servers, or, with train.hot_rows, from what the worker
-// keeps of sparse tables: then only what is missing there is asked for.
+// keeps of sparse tables, where it computes: then only what is missing there is asked for.
 //
 //   stage->Begin(plans, use, train, now, &out, &rows);
 //   stage->OnPull(&pull_done, &rows);      // until rows.ready()
-//   stage->Read(&rows);                    // rows.values is complete
-//   stage->End(&rows, pushed);
+//   stage->Read(&rows, stream);            // rows.values and rows.placed are complete
+//   stage->End(&rows, pushed);             // once nobody computes with them
 //
 // One thread, which drives the client too.
 #pragma once
@@ -17,6 +17,7 @@
 #include "core/job.h"
 #include "core/message.h"
 #include "worker/client.h"
+#include "worker/evaluation_start.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
 #include "worker/train/hot_table.h"
@@ -27,11 +28,12 @@ namespace tarn::worker {
 
 // The rows of one batch.
 struct BatchRows {
-  std::vector<const Plan*> plans;  // by table of the model, as all below
-  std::vector<Buffer> values;      // rows of the plan x dim, once they are read
-  std::vector<RequestId> pulls;    // 0: nothing is asked for
-  std::vector<HotBatch> hot;       // of tables that keep rows
-  std::size_t waiting = 0;         // pulls without an answer
+  std::vector<const Plan*> plans;    // by table of the model, as all below
+  std::vector<Buffer> values;        // rows of the plan x dim, once they are read, of tables that keep none
+  std::vector<const float*> placed;  // of the others, where the model computes, until End; else null
+  std::vector<RequestId> pulls;      // 0: nothing is asked for
+  std::vector<HotBatch> hot;         // of tables that keep rows
+  std::size_t waiting = 0;           // pulls without an answer
   Clock use;
   Trace::SteadyClock::time_point asked_at;
 
@@ -46,13 +48,14 @@ class PullStage {
                                                    std::uint32_t partition_bits, Client* client, Trace* trace);
 
   // Asks for the rows of a batch that will be used at clock `use`, to train or to evaluate. `plans` has those of sparse
-  // tables, and stays until End. When evaluation begins, with no batch in flight, all kept rows go (rule H5).
+  // tables, and stays until End. When an evaluation begins, with no batch in flight, all kept rows go (rule H5).
   Status Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows);
   // False: it is not an answer to this batch.
   Expected<bool> OnPull(PullDone* pull, BatchRows* rows);
-  // Batches are read, and end, in the order in which they began.
-  void Read(BatchRows* rows);
-  // `pushed`: the gradients of all its rows were given to the client.
+  // Batches are read, and end, in the order in which they began. `user` is the stream that computes with the rows: it
+  // is behind them from here on. Null: the CPU computes.
+  Status Read(BatchRows* rows, kernels::Stream* user);
+  // Nobody computes with the rows any more. `pushed`: the gradients of all of them were given to the client.
   Status End(BatchRows* rows, bool pushed);
 
   std::uint64_t hot_looked_for() const;  // rows
@@ -69,11 +72,11 @@ class PullStage {
 
   Client* client_;
   Trace* trace_;
-  std::unique_ptr<RowPlace> place_ = MakeHostPlace();
+  std::unique_ptr<RowPlace> place_;             // of hot rows; null without
   std::vector<Plan> dense_plans_;               // by table; empty where sparse
   std::vector<std::unique_ptr<HotTable>> hot_;  // by table; null where no rows are kept
   std::vector<std::vector<HotBatch>> spare_;    // memory of batches that have ended
-  bool evaluates_ = false;                      // the batch before did
+  EvaluationStart evaluation_;
   std::size_t batches_waiting_ = 0;
   Trace::SteadyClock::time_point busy_since_;  // if batches wait
   double busy_seconds_ = 0;

@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <utility>
 
+#include "core/buffer.h"
 #include "kernels/rows.h"
 
 namespace tarn::worker {
@@ -14,11 +15,10 @@ namespace {
 
 class HostArray final : public PlacedArray {
  public:
-  HostArray(std::unique_ptr<std::byte[]> bytes, std::size_t size)
-      : PlacedArray(bytes.get(), size), bytes_(std::move(bytes)) {}
+  explicit HostArray(Buffer bytes) : PlacedArray(bytes.data(), bytes.size(), bytes.data()), bytes_(std::move(bytes)) {}
 
  private:
-  std::unique_ptr<std::byte[]> bytes_;
+  Buffer bytes_;
 };
 
 Error TooLarge(std::size_t bytes, std::string_view what) {
@@ -35,26 +35,44 @@ class HostPlace final : public RowPlace {
     }
   }
 
-  Expected<std::unique_ptr<PlacedArray>> Allocate(std::size_t bytes, std::string_view what) override {
+  Expected<std::unique_ptr<PlacedArray>> Allocate(std::size_t bytes, std::string_view what, Exchanged) override {
     try {
-      return std::make_unique<HostArray>(std::make_unique_for_overwrite<std::byte[]>(bytes), bytes);
+      return std::make_unique<HostArray>(Buffer::Allocate(bytes));
     } catch (const std::bad_alloc&) {
       return std::unexpected(TooLarge(bytes, what));
     }
   }
 
   const void* Bring(const void* host, std::size_t, PlacedArray*) override { return host; }
-  void Fetch(const void* placed, std::size_t bytes, void* host) override {
-    if (bytes != 0) std::memcpy(host, placed, bytes);
-  }
+  void Fetch(PlacedArray*, std::size_t, std::size_t) override {}
   void Scatter(std::uint32_t dim, std::size_t n, const float* rows, const std::uint32_t* index, float* out) override {
     kernels::ScatterByIndex(dim, n, rows, index, out);
   }
   Status Wait() override { return {}; }
+  void HandOver(kernels::Stream*) override {}
 };
+
+std::size_t WithRoom(std::size_t bytes) { return std::max<std::size_t>(bytes + bytes / 4, 1); }
 
 }  // namespace
 
+Expected<std::unique_ptr<RowPlace>> MakePlace([[maybe_unused]] std::optional<int> gpu) {
+#if TARN_HAS_CUDA
+  if (gpu) return MakeDevicePlace(*gpu);
+#endif
+  return MakeHostPlace();
+}
+
 std::unique_ptr<RowPlace> MakeHostPlace() { return std::make_unique<HostPlace>(); }
+
+Status PlacedRoom::Reserve(RowPlace* place, std::size_t bytes, std::string_view what, Exchanged exchanged) {
+  if (array_ != nullptr && array_->size() >= bytes) return {};
+  array_.reset();
+  auto array = place->Allocate(WithRoom(bytes), what, exchanged);
+  if (!array && bytes != 0) array = place->Allocate(bytes, what, exchanged);
+  if (!array) return std::unexpected(std::move(array).error());
+  array_ = std::move(*array);
+  return {};
+}
 
 }  // namespace tarn::worker

@@ -1,9 +1,11 @@
-// Where the wall time of a worker's pipeline goes. The reader's thread reads and plans, or waits for room: its batches
-// lie ready. The training loop computes and pushes, or waits for rows or for data; what is left of its time goes to
-// messages. Pulls are under way beside both. docs/job-file.md tells users how the report shows it.
+// Where the wall time of a worker's pipeline goes, from its first lease on. The reader's thread reads and plans, or
+// waits for room: its batches lie ready. The training loop computes and pushes, or waits for rows or for data; what is
+// left of its time goes to messages. Pulls are under way beside both. docs/job-file.md tells users how the report shows
+// it.
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "core/message.h"
@@ -12,11 +14,14 @@ namespace tarn::worker {
 
 class StageTimes {
  public:
-  // Seconds of the training loop. `await_rows`: with batches in flight; `await_data`: without.
+  // Seconds of the training loop since Start. `await_rows`: with batches in flight; `await_data`: without.
   double compute = 0, push = 0, await_rows = 0, await_data = 0;
 
-  // The pipeline's time begins.
-  void Start() { begin_ = std::chrono::steady_clock::now(); }
+  // The pipeline's time begins; only the first call counts.
+  void Start() {
+    if (!begin_) begin_ = std::chrono::steady_clock::now();
+  }
+  bool started() const { return begin_.has_value(); }
 
   // What other threads and stages have measured, in seconds.
   struct Others {
@@ -25,7 +30,8 @@ class StageTimes {
   };
   // As metrics "stage.NAME_seconds".
   std::vector<Counter> Metrics(const Others& others) const {
-    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begin_;
+    std::chrono::duration<double> wall{0};
+    if (begin_) wall = std::chrono::steady_clock::now() - *begin_;
     return {{"stage.read_seconds", others.read},
             {"stage.plan_seconds", others.plan},
             {"stage.room_seconds", others.await_room},
@@ -38,7 +44,7 @@ class StageTimes {
   }
 
  private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::optional<std::chrono::steady_clock::time_point> begin_;
 };
 
 }  // namespace tarn::worker

@@ -17,9 +17,13 @@ namespace tarn::worker {
 
 // What a step starts from, as of Stepper::Run; it lives until the gradients are back.
 struct StepSource {
+  // The rows of table t where the model computes; null: they are in values[t].
+  const float* PlacedAt(std::size_t t) const { return placed.empty() ? nullptr : placed[t]; }
+
   const Batch* batch = nullptr;
   std::span<const Plan* const> plans;
   std::span<const Buffer> values;
+  std::span<const float* const> placed;
   bool train = true;
 };
 
@@ -31,7 +35,7 @@ struct GradientRule {
 };
 
 // One thread at a time. In the order of a step: Bring, then for each part of the batch Select, the model's step and
-// Keep, then Finish.
+// Keep, then Finish, and Tally if the batch counts.
 class StepArrays {
  public:
   virtual ~StepArrays() = default;
@@ -41,7 +45,8 @@ class StepArrays {
   std::span<const TableView> views() const { return views_; }
   // Makes the views those of this part of the batch.
   virtual void Select(const BatchView&) {}
-  // The predictions for its rows, from row `begin` of the batch on.
+  // The predictions for its rows, from row `begin` of the batch on. Where every batch counts they go to `quality` at
+  // once.
   virtual void Keep(const Predictions& predictions, std::size_t begin, std::size_t rows, QualityTally* quality) = 0;
 
   struct Gradients {
@@ -49,7 +54,9 @@ class StepArrays {
     bool finite = true;          // known with a unit other than 1 alone
   };
   // Waits until all is done.
-  virtual Expected<Gradients> Finish(const GradientRule& rule, QualityTally* quality) = 0;
+  virtual Expected<Gradients> Finish(const GradientRule& rule) = 0;
+  // Adds the predictions that were kept to `quality`, unless Keep has.
+  virtual void Tally(QualityTally*) {}
 
  protected:
   BatchView batch_;

@@ -8,6 +8,40 @@
 #include "core/file.h"
 
 namespace tarn::worker {
+namespace {
+
+// Viewers count in fractions of a microsecond, and round.
+constexpr std::chrono::microseconds kApart{1};
+
+std::string NameOf(int track) {
+  if (track == kReaderTrack) return "reader";
+  if (track == kComputeTrack) return "training loop";
+  if (track == kPullTrack) return "pulls under way";
+  return fmt::format("pulls under way, {}", track - kPullTrack + 1);
+}
+
+}  // namespace
+
+// Of each event: its own, and of pulls the lowest one that is free.
+std::vector<int> Trace::Tracks() const {
+  std::vector<std::size_t> pulls;
+  std::vector<int> tracks;
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    tracks.push_back(events_[i].track);
+    if (events_[i].track == kPullTrack) pulls.push_back(i);
+  }
+  std::ranges::stable_sort(pulls, {}, [this](std::size_t i) { return events_[i].begin; });
+  std::vector<SteadyClock::time_point> ends;  // by track
+  for (const std::size_t i : pulls) {
+    const auto free = std::ranges::find_if(ends, [&](auto end) { return end + kApart <= events_[i].begin; });
+    tracks[i] += static_cast<int>(free - ends.begin());
+    if (free == ends.end())
+      ends.push_back(events_[i].end);
+    else
+      *free = events_[i].end;
+  }
+  return tracks;
+}
 
 bool Trace::Kept(const Event& event) const {
   const auto slice = static_cast<std::uint64_t>(std::max(event.begin - start_, SteadyClock::duration(0)) / kSlice);
@@ -38,14 +72,17 @@ Status Trace::Write(const std::string& path, std::uint32_t rank) const {
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   auto out = std::back_inserter(text);
   fmt::format_to(out, R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"worker {}"}}}})", rank, rank);
-  const char* const tracks[] = {"reader", "training loop", "pulls under way"};
-  for (int track = kReaderTrack; track <= kPullTrack; ++track)
+  const std::vector<int> tracks = Tracks();
+  const int last = tracks.empty() ? kPullTrack : std::max(kPullTrack, std::ranges::max(tracks));
+  for (int track = kReaderTrack; track <= last; ++track)
     fmt::format_to(out,
                    ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}",
-                   rank, track, tracks[track - 1]);
-  for (const Event& e : events_)
-    fmt::format_to(out, ",\n{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.1f},\"dur\":{:.1f}}}",
-                   e.name, rank, e.track, micros(e.begin.time_since_epoch()), micros(e.end - e.begin));
+                   rank, track, NameOf(track));
+  for (std::size_t i = 0; i < events_.size(); ++i) {
+    const Event& e = events_[i];
+    fmt::format_to(out, ",\n{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}}}",
+                   e.name, rank, tracks[i], micros(e.begin.time_since_epoch()), micros(e.end - e.begin));
+  }
   fmt::format_to(out, "\n],\"otherData\":{{\"slice_ms\":{},\"one_slice_in\":{},\"spans_left_out\":{}}}}}\n",
                  kSlice.count(), one_slice_in_, left_out_);
   return WriteFileAtomic(path, text);

@@ -14,7 +14,7 @@ namespace tarn::worker {
 
 inline constexpr int kReaderTrack = 1;   // the reader's thread
 inline constexpr int kComputeTrack = 2;  // the training loop
-inline constexpr int kPullTrack = 3;     // pulls under way, which overlap the others
+inline constexpr int kPullTrack = 3;  // pulls under way, which overlap the others and each other; as many as it takes
 
 // Thread-safe. Keeps all spans while they are few, and of a long run a sample from beginning to end: time is cut into
 // slices, and whenever there are more than `events_max` spans, every second of the slices kept so far is left out, and
@@ -30,6 +30,8 @@ class Trace {
 
   void Add(const char* name, int track, SteadyClock::time_point begin, SteadyClock::time_point end);
   // Writes {"traceEvents": [...], "otherData": {"slice_ms", "one_slice_in", "spans_left_out"}} with process id `rank`.
+  // Spans of one thread id never overlap (viewers drop what does, and does not nest): pulls have ids from kPullTrack
+  // on.
   Status Write(const std::string& path, std::uint32_t rank) const;
 
  private:
@@ -39,6 +41,7 @@ class Trace {
     SteadyClock::time_point begin, end;
   };
   bool Kept(const Event& event) const;
+  std::vector<int> Tracks() const;
 
   const std::size_t events_max_;
   mutable std::mutex mutex_;

@@ -149,7 +149,7 @@ void Trainer::Exchange() {
   const std::int64_t wait = WaitUs();
   const auto begin = std::chrono::steady_clock::now();
   transport_->Receive(&received_, kReceiveMax, wait);
-  if (wait > 0 && set_up_ && !finished_) {
+  if (wait > 0 && times_.started() && !finished_) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     (window_.empty() ? times_.await_data : times_.await_rows) += seconds;
   }
@@ -226,8 +226,8 @@ Status Trainer::MakeTables() {
   if (!model) return std::unexpected(model.error());
   model_ = std::move(*model);
   uses_ = model_->tables();
-  const std::string& folder = options_.run_dir;
-  auto stepper = Stepper::Make(job_, model_.get(), folder.empty() ? folder : folder + "/gemm-algorithms");
+  options_.stepper.rank = client_.welcome().rank;
+  auto stepper = Stepper::Make(job_, model_.get(), options_.stepper);
   if (!stepper) return std::unexpected(stepper.error());
   stepper_ = std::move(*stepper);
   for (const TableUse& use : uses_) client_.CreateTable(use.spec, Now(), &outbox_);
@@ -242,7 +242,6 @@ Status Trainer::StartPipeline() {
   auto pulls = PullStage::Make(job_, uses_, bits, &client_, &trace_);
   if (!pulls) return std::unexpected(pulls.error());
   pulls_ = std::move(*pulls);
-  times_.Start();
   source_ = std::make_unique<BatchSource>(job_, DatasetSet{datasets_[0].get(), datasets_[1].get(), datasets_[2].get()},
                                           uses_, bits, &trace_, [this] { transport_->Wake(); });
   return {};
@@ -258,6 +257,7 @@ void Trainer::OnEvent(ClientEvent event) {
     }
   } else if (auto* leases = std::get_if<LeasesGranted>(&event)) {
     asked_ = false;
+    if (!leases->reply.grants.empty()) times_.Start();
     for (const LeaseGrant& grant : leases->reply.grants) source_->AddLease(grant);
     finished_ = finished_ || leases->reply.finished;
     if (leases->reply.grants.empty() && !finished_) jump_to_ = leases->reply.jump_to;
@@ -322,17 +322,20 @@ void Trainer::ProcessFront() {
   const std::uint64_t rows_before = lease_quality_.sums().rows;
   const double cpu_before = CpuSeconds();
   Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
-  pulls_->Read(&batch.rows);
-  auto gradients = stepper_->Run(batch.prepared.batch, batch.rows.plans, batch.rows.values, train, &lease_quality_);
+  if (Status s = pulls_->Read(&batch.rows, stepper_->stream()); !s) return FailJob(s.error());
+  auto gradients = stepper_->Run(batch.prepared.batch, batch.rows.plans, batch.rows.values, train, &lease_quality_,
+                                 batch.rows.placed);
   times_.compute += compute.End();
   compute_cpu_seconds_ += CpuSeconds() - cpu_before;
   if (!gradients) return FailJob(gradients.error());
+  const bool pushes = !gradients->empty();
   if (train) {
+    batches_passed_over_ += pushes ? 0 : 1;
     loss_sum_ += lease_quality_.sums().loss_sum - loss_before;
     loss_rows_ += lease_quality_.sums().rows - rows_before;
     FinishTrain(&batch, std::move(*gradients));
   }
-  if (Status s = pulls_->End(&batch.rows, /*pushed=*/train); !s) FailJob(s.error());
+  if (Status s = pulls_->End(&batch.rows, pushes); !s) FailJob(s.error());
   if (batch.prepared.last_of_lease) {
     LeaseDone done{batch.prepared.lease.lease, lease_quality_.Take()};
     if (train)
@@ -393,6 +396,7 @@ void Trainer::ReportMetrics() {
   const std::initializer_list<Counter> of_training = {
       {"samples_trained", double(samples_)},
       {"batches", double(batches_)},
+      {"batches_passed_over", double(batches_passed_over_)},
       {"loss_sum", loss_sum_},
       {"loss_rows", double(loss_rows_)},
       {"hot_rows", double(pulls_->hot_looked_for())},

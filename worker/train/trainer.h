@@ -33,6 +33,7 @@ struct TrainerOptions {
   std::string run_dir;           // metrics.jsonl, traces; empty: neither
   std::string record;            // file of worker/train/record.h; empty: none
   double join_seconds_max = 60;  // give up when no Welcome comes
+  StepperOptions stepper;        // but the rank, which is the one that the scheduler gave
 };
 
 // How a worker process ends.
@@ -110,8 +111,8 @@ class Trainer {
   bool asked_ = false, leaving_ = false, finished_ = false;
   std::optional<Clock> jump_to_;
 
-  std::uint64_t samples_ = 0, batches_ = 0, loss_rows_ = 0;
-  double loss_sum_ = 0;  // over the training rows seen, of the predictions before each update
+  std::uint64_t samples_ = 0, batches_ = 0, batches_passed_over_ = 0, loss_rows_ = 0;
+  double loss_sum_ = 0;  // over the training rows seen but those passed over, of the predictions before each update
   StageTimes times_;
   double compute_cpu_seconds_ = 0, push_cpu_seconds_ = 0;  // parts of the CPU time of this thread
   TimeUs next_metrics_ = 0;

@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = HERE.parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
-from tarn_tools import charts, launch_options, progress, report, series, stages, summary
+from tarn_tools import charts, launch_options, progress, report, series, stages, summary, trace
 
 FLEET = '[job]\nname = "fake"\n[fleet]\nservers = 2\nshards = 2\nworkers = 2\nworker_restarts = 2\n[fake]\n'
 
@@ -303,11 +303,28 @@ class ReportTest(unittest.TestCase):
         spared = {"cache_rows": 2000, "cache_hits": 500, "combined_pushes": 7}
         self.assertEqual(summary.cache_text(spared), "25.0% of 2,000 rows, 7 pushes combined")
         self.assertEqual(summary.hot_text({"hot_rows": 200, "hot_hits": 150}), "75.0% of 200 rows")
+        self.assertIsNone(summary.passed_over_text({"batches_passed_over": 0}))
+        passed_over = {"status": "done", "batches_passed_over": 3}
+        self.assertIn(("batches passed over", "3 (their gradients do not fit fp16)"), summary.rows(passed_over))
         self.assertEqual(summary.fleet_text(1, 2, 1), "1 server with 2 shards each, 1 worker")
         self.assertEqual(charts.short(4e7, " ") + "B/s", "40 MB/s")
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}
         self.assertEqual(progress.plain_line(record), " 50%  3 s left  1,000 samples  AUC 0.7500")
         self.assertEqual(progress.plain_line({"samples": 0, "state": "waiting"}), "waiting")
+
+    def test_traces_are_joined_and_keep_what_they_say_of_themselves(self):
+        def part(begin, one_slice_in):
+            span = {"ph": "X", "name": "pull", "pid": 0, "tid": 3, "ts": begin, "dur": 0.001}
+            return json.dumps({"traceEvents": [span], "otherData": {"one_slice_in": one_slice_in}})
+
+        (self.run_dir / "logs").mkdir()
+        (self.run_dir / "logs/trace-worker-0-3.json").write_text(part(2000000000.125, 1))
+        (self.run_dir / "logs/trace-worker-1-4.json").write_text(part(2000000000.126, 4))
+        (self.run_dir / "logs/trace-worker-2-5.json").write_text("[]")
+        joined = json.loads(trace.merge(self.run_dir).read_text())
+        self.assertEqual([event["ts"] for event in joined["traceEvents"]], [0, 0.001])
+        self.assertEqual(joined["otherData"], {"worker-0-3": {"one_slice_in": 1}, "worker-1-4": {"one_slice_in": 4}})
+        self.assertEqual([file.name for file in (self.run_dir / "logs").iterdir()], ["trace-worker-2-5.json"])
 
     def test_a_summary_says_what_bounds_the_job(self):
         seconds = {"read": 2, "plan": 1, "room": 6, "flight": 5, "pull": 1, "compute": 6, "push": 1, "wait": 1, "wall": 10}

@@ -1,5 +1,5 @@
-"""Shows that a bundle is complete: unpacked elsewhere, its programs find every library but the C library's in it, and
-its tools/launch trains with them."""
+"""Shows that a bundle is complete: unpacked elsewhere, its programs find every library but those of C and C++ in it,
+its tools/launch trains with them, and needs no library of CUDA's for that."""
 
 import json
 import os
@@ -7,11 +7,14 @@ import subprocess
 import sys
 import tarfile
 import unittest
+import unittest.mock
 
 from fleet_case import BIN, ROOT, FleetCase
 
 sys.path.insert(0, str(ROOT / "tools"))
-from tarn_tools.bundle import OF_THE_C_LIBRARY  # noqa: E402
+from tarn_tools.bundle import (  # noqa: E402
+    OF_CUDA, OF_THE_C_LIBRARY, OF_THE_COMPILER, cuda_libraries_of, glibc_needed, loaded_by_name)
+from tarn_tools.launch_options import use_fallback_libraries  # noqa: E402
 
 
 class Bundle(FleetCase):
@@ -19,8 +22,8 @@ class Bundle(FleetCase):
     def setUpClass(cls):
         super().setUpClass()
         archive = cls.folder / "b.tar.gz"
-        subprocess.run([ROOT / "tools/bundle", "--bin-dir", BIN, "--out", archive], check=True,
-                       stdout=subprocess.DEVNULL)
+        cls.said = subprocess.run([ROOT / "tools/bundle", "--slim", "--bin-dir", BIN, "--out", archive], check=True,
+                                  capture_output=True, text=True).stdout
         with tarfile.open(archive) as packed:
             packed.extractall(cls.folder / "elsewhere", filter="fully_trusted")
         cls.top = cls.folder / "elsewhere/tarn"
@@ -32,9 +35,42 @@ class Bundle(FleetCase):
             told = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
             for line in told.splitlines():
                 name, arrow, path = line.strip().partition(" => ")
-                if arrow and not OF_THE_C_LIBRARY.match(name):
+                self.assertFalse(OF_CUDA.match(name), f"{program.name} does not start without {name}")
+                if arrow and not OF_THE_C_LIBRARY.match(name) and name not in OF_THE_COMPILER:
                     self.assertIn(str(self.top / "lib"), os.path.realpath(path.split(" (0x")[0]),
                                   f"{program.name}: {line}")
+
+    def test_only_what_is_a_fallback_asks_for_a_newer_c_library(self):
+        fallback = self.top / "lib/fallback"
+        self.assertEqual({path.name for path in fallback.iterdir()}, OF_THE_COMPILER)
+        needed = glibc_needed([*(self.top / "bin").iterdir(), *(self.top / "lib").glob("*.so*")])
+        self.assertIn(f"glibc {needed} or newer", self.said)
+
+        def version(text):
+            return tuple(map(int, text.split(".")))
+
+        self.assertLess(version(needed), version(glibc_needed(fallback.iterdir())))
+
+    def test_programs_that_find_no_library_get_the_fallback(self):
+        program = self.folder / "bundle/bin/tarn-scheduler"
+        for folder in ("bin", "lib/fallback"):
+            (self.folder / "bundle" / folder).mkdir(parents=True, exist_ok=True)
+        for code, expected in ((0, None), (127, str(self.folder.resolve() / "bundle/lib/fallback"))):
+            program.write_text(f"#!/bin/sh\nexit {code}\n")
+            program.chmod(0o755)
+            with unittest.mock.patch.dict(os.environ):
+                os.environ.pop("LD_LIBRARY_PATH", None)
+                use_fallback_libraries(program.parent)
+                self.assertEqual(os.environ.get("LD_LIBRARY_PATH"), expected)
+
+    def test_without_slim_it_would_have_the_libraries_that_programs_load(self):
+        programs = [BIN / "tarn-worker"]
+        names = cuda_libraries_of(programs)
+        self.assertLessEqual(loaded_by_name(programs), set(names))
+        self.assertEqual([name for name in names if not OF_CUDA.match(name)], [])
+
+    def test_it_says_whether_it_has_cuda(self):
+        self.assertRegex(self.said, "with CUDA, whose libraries the target has|without CUDA")
 
     def test_it_trains(self):
         run = self.folder / "run"
@@ -42,6 +78,17 @@ class Bundle(FleetCase):
                               capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads((run / "summary.json").read_text())["samples"], self.rows)
+
+    def test_its_gpu_bench_runs_without_the_checkout(self):
+        out = self.folder / "gpu"
+        command = [sys.executable, self.top / "bench/gpu", "--device", "cpu", "--tiny", "--only", "kernels", "hot_rows"]
+        done = subprocess.run([*command, "--out", out], capture_output=True, text=True, cwd=self.folder,
+                              env={"PATH": os.environ["PATH"]})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = (out / "table.md").read_text()
+        self.assertIn(f"- commit: {(self.top / 'COMMIT').read_text().strip()}\n", table)
+        self.assertIn("| hot_rows.find |", table)
+        self.assertTrue((self.top / "bench/gpu_bench/torch_peer").exists())
 
     def test_help_says_what_it_is(self):
         told = subprocess.run([ROOT / "tools/bundle", "--help"], capture_output=True, text=True, check=True).stdout

@@ -274,8 +274,12 @@ TEST(JobError, HotRowsThatDoNotFit) {
   EXPECT_EQ(ErrorOf(asp + hot),
             "job.toml:4: train.hot_rows: hot_rows = 1000 with mode = \"asp\": nothing says when a kept row is too old; "
             "expected \"ssp\", whose staleness does");
-  EXPECT_EQ(ErrorOf(asp + hot + "[tables.rows]\nmode = \"ssp\"\nstaleness = 4\n"), "accepted");
-  EXPECT_NE(ErrorOf(asp + hot + "[tables.rows]\npull_codec = \"bf16\"\n"), "accepted");
+  EXPECT_EQ(ErrorOf(asp + hot + "[tables.embedding]\nmode = \"ssp\"\nstaleness = 4\n"), "accepted");
+  EXPECT_NE(ErrorOf(asp + hot + "[tables.\"layer.0\"]\nmode = \"ssp\"\nstaleness = 4\n"), "accepted") << "dense";
+  EXPECT_NE(ErrorOf(asp + hot + "[tables.embedding]\npull_codec = \"bf16\"\n"), "accepted");
+  EXPECT_EQ(ErrorOf("[model]\nkind = \"mlp\"\n" + hot),
+            "job.toml:4: train.hot_rows: hot_rows = 1000 with model.kind = \"mlp\": it has no sparse table, and no "
+            "others keep rows there; expected 0");
 }
 
 TEST(JobError, PushEveryThatDoesNotFit) {

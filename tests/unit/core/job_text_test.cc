@@ -88,7 +88,7 @@ Job RandomJob(std::uint64_t seed) {
   job.consistency = {ConsistencyMode::kSsp, std::uint32_t(seed % 9), ApplyMode(seed % 2)};
   job.worker_cache = {(seed % 3) << 20, OwnPushes(seed % 2), 1};
   VisitHotRows(random, job.train.hot_rows);
-  if (job.worker_cache.bytes != 0) job.train.hot_rows.rows = 0;
+  if (job.worker_cache.bytes != 0 || job.model.kind == ModelKind::kMlp) job.train.hot_rows.rows = 0;
   TableOverride& factors = job.tables["factors"];
   factors.has_consistency = factors.has_worker_cache = factors.has_pull_codec = true;
   factors.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};

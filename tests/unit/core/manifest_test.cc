@@ -51,6 +51,7 @@ Manifest Small() {
   m.data.trained = {30, 10, 0, 10};
   m.data.quality.AddBinary(0.5f, true);
   m.data.quality.AddBinary(-1.5f, false);
+  m.data.quality.AddLoss(0.675);
   EpochResult epoch;
   epoch.epoch = 1;
   epoch.best = true;

@@ -117,7 +117,10 @@ TEST(Generator, BatchesHaveTheirShareOfUniqueKeys) {
 
 Quality BestOf(const std::vector<Row>& rows) {
   Quality best;
-  for (const Row& row : rows) best.AddBinary(static_cast<float>(row.logit), row.label);
+  for (const Row& row : rows) {
+    best.AddBinary(static_cast<float>(row.logit), row.label);
+    best.AddLoss(std::log1p(std::exp(row.label ? -row.logit : row.logit)));
+  }
   return best;
 }
 

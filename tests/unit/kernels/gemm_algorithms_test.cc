@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "core/crc32c.h"
 #include "core/file.h"
@@ -18,11 +20,14 @@ namespace {
 
 class GemmAlgorithmsTest : public ::testing::Test {
  protected:
-  GemmAlgorithmsTest() { std::filesystem::remove(path_); }
-  ~GemmAlgorithmsTest() override { std::filesystem::remove(path_); }
+  GemmAlgorithmsTest() { std::filesystem::remove_all(folder_); }
+  ~GemmAlgorithmsTest() override { std::filesystem::remove_all(folder_); }
 
   std::string Text() const { return ReadFile(path_, 1 << 20).value_or("none"); }
-  void Write(const std::string& text) { ASSERT_TRUE(WriteFileAtomic(path_, text)); }
+  void Write(const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(path_).parent_path());
+    ASSERT_TRUE(WriteFileAtomic(path_, text));
+  }
   // A sum that fits.
   static std::string Sealed(const std::string& text) {
     char line[32];
@@ -30,7 +35,8 @@ class GemmAlgorithmsTest : public ::testing::Test {
     return text + line;
   }
 
-  const std::string path_ = ::testing::TempDir() + "gemm_algorithms_test-" + std::to_string(::getpid());
+  const std::string folder_ = ::testing::TempDir() + "gemm_algorithms_test-" + std::to_string(::getpid());
+  const std::string path_ = folder_ + "/cache/tarn/gemm-algorithms";  // there is none of these folders yet
 };
 
 GemmKey Key(std::size_t m) {
@@ -112,6 +118,48 @@ TEST_F(GemmAlgorithmsTest, OthersKeepTheirLines) {
   EXPECT_EQ(*read(Algorithms()).Find(Key(1)), Choice(3));
   EXPECT_EQ(*read(Algorithms()).Find(Key(2)), Choice(4));
   EXPECT_EQ(read({"NVIDIA H100", 130101}).size(), 0u);
+}
+
+// Every writer adds to what it has read: without a lock the last of two would write what it read before the first.
+TEST_F(GemmAlgorithmsTest, WritersAtOnceLoseNothing) {
+  constexpr std::size_t kProcesses = 4, kEach = 8;
+  std::vector<pid_t> writers;
+  for (std::size_t p = 0; p < kProcesses; ++p) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid != 0) {
+      writers.push_back(pid);
+      continue;
+    }
+    bool written = true;
+    for (std::size_t i = 0; i < kEach; ++i) {
+      GemmAlgorithms fresh = Algorithms();
+      fresh.Keep(Key(p * kEach + i), Choice(i));
+      Status saved = fresh.Save(path_);
+      while (!saved && saved.error().code == ErrorCode::kUnavailable) saved = fresh.Save(path_);  // a busy machine
+      written &= saved.has_value();
+    }
+    ::_exit(written ? 0 : 1);
+  }
+  for (const pid_t pid : writers) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+  }
+  GemmAlgorithms read = Algorithms();
+  ASSERT_TRUE(read.Load(path_));
+  EXPECT_EQ(read.size(), kProcesses * kEach);
+}
+
+TEST_F(GemmAlgorithmsTest, AFolderThatCannotBeMadeIsAnError) {
+  std::filesystem::create_directories(folder_);
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/cache", "not a folder"));
+  GemmAlgorithms algorithms = Algorithms();
+  algorithms.Keep(Key(1), Choice(1));
+  const Status status = algorithms.Save(path_);
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().message.find(path_), std::string::npos) << status.error().message;
+  EXPECT_TRUE(algorithms.changed());
 }
 
 TEST_F(GemmAlgorithmsTest, NoFileIsNotFound) { EXPECT_EQ(Algorithms().Load(path_).error().code, ErrorCode::kNotFound); }

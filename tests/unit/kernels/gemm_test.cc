@@ -160,6 +160,8 @@ constexpr LinearShape kShapes[] = {{1, 1, 1},
                                    {33, 100, 17},
                                    {0, 3, 4},
                                    {3, 0, 4},
+                                   {0, 3, 4, Precision::kBf16},
+                                   {3, 0, 4, Precision::kBf16},
                                    {5, 3, 7, Precision::kBf16},
                                    {33, 100, 17, Precision::kBf16}};
 

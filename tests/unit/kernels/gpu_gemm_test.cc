@@ -297,6 +297,39 @@ TEST_F(GpuEpilogueTest, AllOfThem) {
           Check({shape, precision, factors, c, epilogue, bias_aligned}, random);
 }
 
+// Sums that are exactly 0, of integers that every element holds: their bits are not set, whichever way the mask comes
+// about. A bias that is not aligned is never fused.
+TEST_F(GpuGemmTest, MasksAtExactZeros) {
+  const std::size_t m = 64, n = 128, k = 32;
+  for (const Precision precision : {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16})
+    for (const std::size_t shift : {0, 1}) {
+      const Element element = ElementOf(precision);
+      std::vector<float> a(m * k, 1.0f), b(n * k, 0.0f), bias(n + 1);
+      for (std::size_t j = 0; j < n; ++j) {  // what is multiplied is j % 3 - 1 in column j
+        b[j * k] = float(j % 3) - 1.0f;
+        bias[j + shift] = float(j % 4) - 1.0f;
+      }
+      DeviceBuffer da = UploadAs(a, element), db = UploadAs(b, element), dbias = UploadAs(bias, element);
+      DeviceBuffer dc = UploadAs(Poisoned(m * n), element);
+      DeviceBuffer dmask = Upload(std::vector<std::uint32_t>(ReluMaskWords(m, n), 0xdeadbeef));
+      Multiply(stream(), {.shape = {m, n, k},
+                          .precision = precision,
+                          .a = {da.data(), element, k},
+                          .b = {db.data(), element, k, Transpose::kYes},
+                          .c = {dc.data(), element, n},
+                          .epilogue = Epilogue::kReluBiasMask,
+                          .bias = static_cast<std::byte*>(dbias.data()) + shift * (element == Element::kFp32 ? 4 : 2),
+                          .mask = dmask.as<std::uint32_t>()});
+      const std::vector<std::uint32_t> mask = Download<std::uint32_t>(dmask);
+      for (std::size_t i = 0; i < m; ++i)
+        for (std::size_t j = 0; j < n; ++j) {
+          const float sum = float(j % 3) - 1.0f + float(j % 4) - 1.0f;
+          ASSERT_EQ(BitOf(mask, n, i, j), sum > 0)
+              << "precision " << int(precision) << (shift == 0 ? "" : ", not fused") << ": " << sum;
+        }
+    }
+}
+
 // Fused or not is then a question of speed.
 TEST_F(GpuEpilogueTest, AllOfThemWithMeasuredAlgorithms) {
   SplitMix random(4);

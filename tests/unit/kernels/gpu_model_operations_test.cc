@@ -88,7 +88,7 @@ TEST_F(GpuModelOperationsTest, LossesRowByRow) {
       std::vector<float> binary = Poisoned(n);
       DeviceBuffer d_binary = Upload(binary);
       LogisticGradient(stream(), n, d_logits.as<float>(), d_labels.as<float>(), 0.25f, d_binary.as<float>());
-      LogisticGradient(n, logits.data(), labels.data(), 0.25f, binary.data());
+      LogisticLoss(n, logits.data(), labels.data(), 0.25f, binary.data());
       EXPECT_TRUE(SameBits(Download<float>(d_binary), binary));
     }
 }

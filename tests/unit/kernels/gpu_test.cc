@@ -40,7 +40,6 @@ TEST_F(GpuTest, FlatArrays) {
   for (const std::size_t n : kSizes) {
     const std::vector<float> in = RandomFloats(n, random), out = RandomFloats(n, random);
     ExpectSame(in, out, [&](auto a, auto b) { Add(n, a, b); }, [&](auto a, auto b) { Add(s, n, a, b); });
-    ExpectSame(in, out, [&](auto a, auto b) { Axpy(n, 0.3f, a, b); }, [&](auto a, auto b) { Axpy(s, n, 0.3f, a, b); });
     ExpectSame(in, out, [&](auto, auto b) { Scale(n, 1.7f, b); }, [&](auto, auto b) { Scale(s, n, 1.7f, b); });
     ExpectSame(in, out, [&](auto, auto b) { Relu(n, b); }, [&](auto, auto b) { Relu(s, n, b); });
     ExpectSame(in, Poisoned(n), [&](auto, auto b) { Fill(n, 2.5f, b); }, [&](auto, auto b) { Fill(s, n, 2.5f, b); });
@@ -120,7 +119,7 @@ TEST_F(GpuTest, Int8Rows) {
     const std::size_t bytes = 300 * Int8RowBytes(dim);
     std::vector<std::byte> expected(bytes);
     EncodeInt8Rows(dim, 300, in.data(), expected.data());
-    DeviceBuffer device = Upload(in), encoded = Upload(std::vector<std::byte>(bytes));
+    DeviceBuffer device = Upload(in), encoded = Upload(std::vector<std::byte>(bytes, std::byte{0x5a}));
     EncodeInt8Rows(stream(), dim, 300, device.as<float>(), encoded.as<std::byte>());
     EXPECT_EQ(Download<std::byte>(encoded), expected);
     DecodeInt8Rows(stream(), dim, 300, encoded.as<std::byte>(), device.as<float>());

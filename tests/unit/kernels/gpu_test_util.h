@@ -1,5 +1,5 @@
 // What the tests of a GPU's operations share: a stream, or a skip that says why there is none, and arrays there and
-// back.
+// back. The CPU counts subnormals as zero, as the GPU does.
 #pragma once
 
 #include <memory>
@@ -26,6 +26,7 @@ class GpuFixture : public ::testing::Test {
     auto buffer = DeviceBuffer::Allocate(stream(), values.size() * sizeof(T), "a test's array");
     EXPECT_TRUE(buffer.has_value()) << buffer.error().message;
     CopyToDevice(stream(), static_cast<const void*>(values.data()), values.size() * sizeof(T), buffer->data());
+    EXPECT_TRUE(stream().Wait().has_value()) << "the values may be a temporary";
     return std::move(*buffer);
   }
 
@@ -39,6 +40,7 @@ class GpuFixture : public ::testing::Test {
   }
 
  private:
+  const SubnormalsAreZero as_on_the_gpu_;
   std::unique_ptr<Stream> stream_;
 };
 

@@ -235,6 +235,32 @@ TEST(HotRowsTest, RowsTooOldToAnswerAnythingGoBeforeAll) {
   EXPECT_EQ(cache.Keep({1000}, 5), old);
 }
 
+TEST(HotRowsTest, ARowThatComesAnewKeepsItsScore) {
+  Cache cache = OneBucket(HotScore::kLfu);
+  const std::vector<std::uint32_t> slots = cache.Keep(Keys(0, kBucket), 0);
+  for (int i = 0; i < 3; ++i) cache.Has({0, 1});  // a score of 4, the others' is 1
+  const std::vector<std::uint32_t> pinned = cache.Find({1}, 0);
+  std::vector<Key> batch = Keys(1000, kBucket - 1);  // more than the others have slots
+  batch.insert(batch.end(), {0, 1});
+  const std::vector<std::uint32_t> anew = cache.Keep(batch, 5);
+  EXPECT_EQ(anew[kBucket - 1], slots[0]) << "nobody of its own batch takes its place";
+  EXPECT_NE(anew[kBucket], kNoSlot);
+  EXPECT_NE(anew[kBucket], slots[1]) << "who has it pinned keeps the old one";
+  cache.Unpin(pinned);
+  // Both come anew with their scores: of the rest, each of which came once, the first ones go.
+  for (Key key = 2000; key < 2000 + kBucket; ++key) cache.Keep({key}, 5);
+  EXPECT_EQ(Count(cache.Has({0, 1}, 5)), 2u);
+}
+
+TEST(HotRowsTest, OfRowsThatAreTooOldTheLowestScoreGoesFirst) {
+  Cache cache = OneBucket(HotScore::kLfu);
+  const std::vector<std::uint32_t> slots = cache.Keep(Keys(0, kBucket), 0);
+  std::vector<Key> warm = Keys(0, kBucket);
+  warm.erase(warm.begin() + 50);
+  cache.Has(warm);
+  EXPECT_EQ(cache.Keep({1000}, 5)[0], slots[50]);
+}
+
 // As many keys of one bucket and one digest as a bucket holds: only the keys tell them apart.
 TEST(HotRowsTest, KeysOfOneDigestAreToldApart) {
   constexpr std::uint32_t kBuckets = 4;

@@ -1,5 +1,5 @@
 // Shows that the interaction is every pair's dot product behind the first vector, that its gradient is that of finite
-// differences, and that the bits are the same on every instruction set.
+// differences, and that the bits are those of plain sums in the order of their terms, on every instruction set.
 #include "kernels/interaction.h"
 
 #include "tests/unit/kernels/kernel_test_util.h"
@@ -59,6 +59,67 @@ TEST(InteractionTest, BackwardIsTheGradientOfFiniteDifferences) {
         EXPECT_NEAR((up - down) / (high - low), grad[i], 1e-5);
       }
     }
+}
+
+// One sum at a time, in floats; backward over the vectors in their order, the vector itself with a pair of 0.
+std::vector<float> PlainForward(std::size_t samples, std::size_t vectors, std::size_t dim,
+                                const std::vector<float>& in) {
+  std::vector<float> out;
+  for (std::size_t s = 0; s < samples; ++s) {
+    const float* x = in.data() + s * vectors * dim;
+    out.insert(out.end(), x, x + dim);
+    for (std::size_t i = 0; i < vectors; ++i)
+      for (std::size_t j = 0; j < i; ++j) {
+        float dot = 0;
+        for (std::size_t d = 0; d < dim; ++d) dot += x[i * dim + d] * x[j * dim + d];
+        out.push_back(dot);
+      }
+  }
+  return out;
+}
+
+std::vector<float> PlainBackward(std::size_t samples, std::size_t vectors, std::size_t dim,
+                                 const std::vector<float>& in, const std::vector<float>& grad_out) {
+  std::vector<float> grad(in.size());
+  const std::size_t width = grad_out.size() / samples;
+  for (std::size_t s = 0; s < samples; ++s) {
+    const float *x = in.data() + s * vectors * dim, *first = grad_out.data() + s * width, *pairs = first + dim;
+    for (std::size_t i = 0; i < vectors; ++i)
+      for (std::size_t d = 0; d < dim; ++d) {
+        float sum = 0;
+        for (std::size_t j = 0; j < vectors; ++j) {
+          const std::size_t high = std::max(i, j), low = std::min(i, j);
+          sum += (i == j ? 0.0f : pairs[high * (high - 1) / 2 + low]) * x[j * dim + d];
+        }
+        grad[(s * vectors + i) * dim + d] = i == 0 ? first[d] + sum : sum;
+      }
+  }
+  return grad;
+}
+
+void ExpectPlainBits(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, SplitMix& random) {
+  const std::vector<float> in = RandomFloats(samples * vectors * dim, random);
+  const std::vector<float> grad_out = RandomFloats(samples * InteractionWidth(vectors, dim), random);
+  std::vector<float> out = Poisoned(grad_out.size()), grad = Poisoned(in.size());
+  InteractionForward(samples, vectors, dim, in.data(), out.data());
+  InteractionBackward(samples, vectors, dim, in.data(), grad_out.data(), grad.data());
+  EXPECT_TRUE(SameBits(out, PlainForward(samples, vectors, dim, in))) << vectors << " x " << dim;
+  EXPECT_TRUE(SameBits(grad, PlainBackward(samples, vectors, dim, in, grad_out))) << vectors << " x " << dim;
+}
+
+// Every number of rows of a tile, with one block of lanes and more, whole ones and rests.
+TEST(InteractionTest, BitsAreThoseOfPlainSums) {
+  SplitMix random(4);
+  ForEachTarget([&](const char* name) {
+    SCOPED_TRACE(name);
+    for (const std::uint32_t vectors : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 16u, 17u, 18u, 27u, 33u, 50u, 67u})
+      for (const std::uint32_t dim : {1u, 8u, 15u, 16u, 17u, 32u, 48u, 64u}) ExpectPlainBits(2, vectors, dim, random);
+  });
+}
+
+TEST(InteractionTest, ManySamples) {
+  SplitMix random(5);
+  ExpectPlainBits(70'001, 3, 8, random);
 }
 
 TEST(InteractionTest, SameBitsOnEveryTargetAndAlignment) {

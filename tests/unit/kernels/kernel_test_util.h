@@ -1,5 +1,5 @@
 // What the kernel tests share: random and poisoned arrays, comparison by bits, and a run of the same code on every
-// instruction set that the kernels were built for and that this processor has.
+// instruction set that the kernels were built for and that this processor has, with subnormals and without.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 
 #include "core/hash.h"
 #include "hwy/targets.h"
+#include "kernels/subnormals.h"
 
 namespace tarn::kernels {
 
@@ -54,9 +55,21 @@ inline void ExpectNear(const std::vector<float>& actual, const std::vector<doubl
   }
 }
 
+// Calls f() as callers outside training do, then as jobs train (kernels/subnormals.h).
+template <typename F>
+void InBothModes(F f) {
+  {
+    SCOPED_TRACE("with subnormals");
+    f();
+  }
+  SCOPED_TRACE("subnormals are zero");
+  const SubnormalsAreZero as_in_training;
+  f();
+}
+
 // Calls f(name) once for each instruction set; the best one is in force again afterwards.
 template <typename F>
-void ForEachTarget(F f) {
+void ForEachTargetInThisMode(F f) {
   const std::int64_t available = hwy::SupportedTargets();
   for (const std::int64_t target : {HWY_AVX3, HWY_AVX2, HWY_SCALAR}) {
     if ((target & available) == 0 && target != HWY_SCALAR) continue;
@@ -68,18 +81,25 @@ void ForEachTarget(F f) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-// Runs `compute`, which returns floats, on every instruction set; all must give the bits of the first.
+template <typename F>
+void ForEachTarget(F f) {
+  InBothModes([&] { ForEachTargetInThisMode(f); });
+}
+
+// Runs `compute`, which returns floats, on every instruction set; in either mode all must give the bits of the first.
 template <typename F>
 void ExpectSameBitsOnEveryTarget(F compute) {
-  std::vector<float> first;
-  bool have_first = false;
-  ForEachTarget([&](const char* name) {
-    const std::vector<float> result = compute();
-    if (have_first)
-      EXPECT_TRUE(SameBits(first, result)) << "on " << name;
-    else
-      first = result;
-    have_first = true;
+  InBothModes([&] {
+    std::vector<float> first;
+    bool have_first = false;
+    ForEachTargetInThisMode([&](const char* name) {
+      const std::vector<float> result = compute();
+      if (have_first)
+        EXPECT_TRUE(SameBits(first, result)) << "on " << name;
+      else
+        first = result;
+      have_first = true;
+    });
   });
 }
 

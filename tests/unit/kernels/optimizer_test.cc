@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/limits.h"
 #include "tests/unit/kernels/kernel_test_util.h"
 #include "tests/unit/kernels/optimizer_cases.h"
 
@@ -120,6 +121,28 @@ TEST(OptimizerTest, FollowsTheReferenceOverManySteps) {
       }
       ExpectNear(row.values, reference.values(), 3e-5);
     }
+}
+
+// With conditioned gradients, which are kept beside the row meanwhile.
+TEST(OptimizerTest, RowsOfTheLargestWidth) {
+  constexpr std::uint32_t kDim = limits::kRowDimMax;
+  SplitMix random(11);
+  const std::vector<float> start = RandomFloats(kDim, random, -0.5, 0.5);
+  for (const OptimizerCase& c : OptimizerCases()) {
+    SCOPED_TRACE(c.name);
+    Row row(c.spec, start);
+    Reference reference(c.spec, start);
+    for (std::uint64_t clock = 0; clock < 3; ++clock) {
+      const std::vector<float> gradient = RandomFloats(kDim, random);
+      row.Step(c.spec, clock, gradient);
+      reference.Step(double(LearningRate(c.spec, Clock(clock))), gradient.data());
+    }
+    ExpectNear(row.values, reference.values(), 3e-5);
+  }
+  Row row({}, start);
+  float* value_pointer = row.values.data();
+  const std::vector<float> gradient(kDim + 1);
+  EXPECT_DEATH(ApplyOptimizer({}, Clock(0), kDim + 1, 1, &value_pointer, nullptr, gradient.data()), "1..kRowDimMax");
 }
 
 TEST(OptimizerTest, DescendsAValley) {

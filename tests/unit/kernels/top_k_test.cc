@@ -35,8 +35,8 @@ void ExpectTopK(const std::vector<float>& in, std::size_t k, TopKScratch& scratc
 TEST(TopKTest, IsTheHeadOfASort) {
   SplitMix random(1);
   TopKScratch scratch;
-  for (const std::size_t n : {0, 1, 2, 63, 1000})
-    for (const std::size_t k : {0, 1, 2, 10, 62, 63, 999, 1000})
+  for (const std::size_t n : {0, 1, 2, 63, 1000, 70'001})
+    for (const std::size_t k : {0, 1, 2, 10, 62, 63, 999, 1000, 35'000, 70'001})
       if (k <= n) ExpectTopK(RandomFloats(n, random), k, scratch);
 }
 
@@ -54,12 +54,14 @@ TEST(TopKTest, ZerosInfinityAndNaN) {
   for (std::size_t k = 0; k <= in.size(); ++k) ExpectTopK(in, k, scratch);
 }
 
-// Neighbours in the low bits fall into different buckets of the second count only.
+// Neighbours in the low bits fall into different buckets of the last count only.
 TEST(TopKTest, LowBitsCount) {
   TopKScratch scratch;
-  std::vector<float> in;
-  for (std::uint32_t i = 0; i < 3000; ++i) in.push_back(std::bit_cast<float>(0x3f800000u + (i * 7919) % 3000));
-  for (const std::size_t k : {1, 1500, 2999}) ExpectTopK(in, k, scratch);
+  for (const std::uint32_t n : {3000u, 65'537u}) {
+    std::vector<float> in;
+    for (std::uint32_t i = 0; i < n; ++i) in.push_back(std::bit_cast<float>(0x3f800000u + (i * 7919) % n));
+    for (const std::size_t k : {1u, n / 2, n - 1}) ExpectTopK(in, k, scratch);
+  }
 }
 
 TEST(TopKTest, AllEqual) {

@@ -67,6 +67,7 @@ TEST(Summary, HasAllThatReadersExpect) {
                           "hot_rows",
                           "hot_hits",
                           "combined_pushes",
+                          "batches_passed_over",
                           "parameters_hash",
                           "epochs",
                           "best_epoch",

@@ -23,8 +23,12 @@ class GpuHotTableTest : public kernels::GpuFixture {
     spec_.name = "users";
     spec_.dim = kDim;
     spec_.consistency = {ConsistencyMode::kSsp, kBound, ApplyMode::kImmediate};
+    host_.reset();
+    device_.reset();
     host_place_ = MakeHostPlace();
-    device_place_ = MakeDevicePlace(&stream());
+    auto place = MakeDevicePlace(0);
+    ASSERT_TRUE(place.has_value()) << place.error().message;
+    device_place_ = std::move(*place);
     host_ = Table(host_place_.get(), options);
     device_ = Table(device_place_.get(), options);
   }
@@ -51,11 +55,13 @@ class GpuHotTableTest : public kernels::GpuFixture {
 
   void Finish() {
     InFlight& batch = batches_.front();
+    const auto here = host_->Read(&batch.host), there = device_->Read(&batch.device);
+    ASSERT_TRUE(here && there);
     std::vector<float> rows(batch.plan.keys.size() * kDim, -1);
-    kernels::DeviceBuffer there = Upload(rows);
-    host_->Read(&batch.host, rows.data());
-    device_->Read(&batch.device, there.as<float>());
-    EXPECT_TRUE(kernels::SameBits(Download<float>(there), rows));
+    device_place_->HandOver(&stream());
+    kernels::CopyToHost(stream(), *there, rows.size() * sizeof(float), rows.data());
+    EXPECT_TRUE(stream().Wait());
+    EXPECT_TRUE(kernels::SameBits(rows, {*here, *here + rows.size()}));
     host_->Push(batch.host);
     device_->Push(batch.device);
     EXPECT_TRUE(host_->End(&batch.host));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 namespace tarn::testing {
@@ -117,6 +118,7 @@ void LocalFleet::Send(Peer to, const Message& message) {
 
 std::size_t LocalFleet::Receive(std::vector<net::Received>* out, std::size_t max, std::int64_t timeout_us) {
   Deliver();
+  if (timeout_us > 0 && slow_by_.count() != 0 && !sent_.contains(slow_until_)) std::this_thread::sleep_for(slow_by_);
   if (inbox_.empty() && timeout_us > 0) {
     std::unique_lock lock(mutex_);
     const bool woken = changed_.wait_for(lock, kIdle, [this] { return woken_; });

@@ -2,6 +2,7 @@
 // sends is carried out while it receives. Their time is no clock's: it moves on only when nothing else can happen.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -33,6 +34,8 @@ class LocalFleet final : public net::Transport {
   void KillScheduler() { scheduler_dead_ = true; }
   // The scheduler is asked to stop when the worker has sent its first message of that kind, "Join" and so on.
   void StopAt(std::string kind) { stop_at_ = std::move(kind); }
+  // The worker waits so much longer for each message until it has sent its first one of that kind.
+  void SlowUntil(std::string kind, std::chrono::milliseconds by) { slow_until_ = std::move(kind), slow_by_ = by; }
   // After the worker's end: until the scheduler and the shards have ended too. False: they do not.
   bool Settle();
 
@@ -71,7 +74,8 @@ class LocalFleet final : public net::Transport {
   std::deque<Mail> mail_;
   std::deque<net::Received> inbox_;  // of the worker
   std::map<std::string, int> sent_;
-  std::string stop_at_;
+  std::string stop_at_, slow_until_;
+  std::chrono::milliseconds slow_by_{0};
   std::uint32_t lanes_ = 1, connected_lanes_ = 0;
   bool scheduler_dead_ = false;
 

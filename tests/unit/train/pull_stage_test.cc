@@ -85,17 +85,22 @@ struct Scene {
     InFlight batch = std::move(batches.front());
     batches.pop_front();
     EXPECT_TRUE(batch.rows.ready());
-    stage->Read(&batch.rows);
+    EXPECT_TRUE(stage->Read(&batch.rows, nullptr));
     std::map<Key, float> shifts;
     const Plan& plan = batch.plans[0];
-    const auto rows = std::as_const(batch.rows.values[0]).as<float>();
-    EXPECT_EQ(rows.size(), plan.keys.size() * plan.dim);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t floats = plan.keys.size() * plan.dim;
+    const float* rows = batch.rows.placed[0];
+    if (rows == nullptr) {
+      EXPECT_EQ(batch.rows.values[0].size(), floats * sizeof(float));
+      rows = std::as_const(batch.rows.values[0]).as<float>().data();
+    }
+    for (std::size_t i = 0; i < floats; ++i) {
       const Key key = plan.keys[i / plan.dim];
       const float shift = rows[i] - ValueOf(kUsers, key, std::uint32_t(i % plan.dim));
       EXPECT_EQ(shifts.try_emplace(key, shift).first->second, shift) << "all of a row is of one version";
     }
     EXPECT_EQ(batch.rows.values[1].size(), 20 * 3 * sizeof(float));
+    EXPECT_EQ(batch.rows.placed[1], nullptr);
     EXPECT_TRUE(stage->End(&batch.rows, pushed));
     return shifts;
   }
@@ -182,6 +187,17 @@ TEST(PullStage, EvaluationBeginsWithNothing) {
   EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
 }
 
+// A worker that had no lease in the epoch between goes from one evaluation to the next, within the bound.
+TEST(PullStage, EachEvaluationBeginsWithNothing) {
+  Scene scene;
+  scene.Start();
+  scene.At(4);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
+  scene.At(6);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 6, /*train=*/false), 50u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 6, /*train=*/false), 0u);
+}
+
 TEST(PullStage, OwnPushesTakeRowsOutIfTheJobSaysSo) {
   Scene scene;
   scene.job.worker_cache.own_pushes = OwnPushes::kSeen;
@@ -209,7 +225,7 @@ TEST(PullStage, ABatchBehindAFailedPullIsNeverComputed) {
   scene.Exchange();
   EXPECT_FALSE(scene.batches[0].rows.ready());
   EXPECT_TRUE(scene.batches[1].rows.ready());
-  EXPECT_DEATH(scene.stage->Read(&scene.batches[1].rows), "in the order in which they looked")
+  EXPECT_DEATH((void)scene.stage->Read(&scene.batches[1].rows, nullptr), "in the order in which they looked")
       << "it has found rows that will never come";
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -68,6 +69,14 @@ class StepCase {
     return {};
   }
 
+  // What the model computes on; null: the CPU.
+  kernels::Stream* stream() const { return stepper_->stream(); }
+
+  // From now on the rows of sparse tables are not handed in as values: they lie where `place` says, for good.
+  void PlaceRows(std::function<const float*(const Buffer& rows)> place) { place_ = std::move(place); }
+
+  Stepper& stepper() { return *stepper_; }
+
   // A step over so many random rows, with parameters within +-reach.
   StepResult Run(std::size_t rows, std::uint64_t seed, bool train = true, double reach = 0.5) {
     SplitMix random(seed);
@@ -75,14 +84,18 @@ class StepCase {
     std::vector<Plan> plans(model_->tables().size());
     std::vector<const Plan*> pointers;
     std::vector<Buffer> values;
+    std::vector<const float*> placed(plans.size());
     for (std::size_t t = 0; t < plans.size(); ++t) {
       MakePlan(t, &plans[t]);
       pointers.push_back(&plans[t]);
       values.push_back(Buffer::Allocate(plans[t].keys.size() * plans[t].dim * sizeof(float)));
       for (float& v : values[t].as_mutable<float>()) v = float((random.Unit() * 2 - 1) * reach);
+      if (place_ == nullptr || model_->tables()[t].rows == RowsNeeded::kAll) continue;
+      placed[t] = place_(values[t]);
+      values[t] = {};
     }
     QualityTally tally;
-    auto gradients = stepper_->Run(batch_, pointers, values, train, &tally);
+    auto gradients = stepper_->Run(batch_, pointers, values, train, &tally, placed);
     EXPECT_TRUE(gradients.has_value()) << gradients.error().message;
     StepResult result{.quality = tally.Take(), .activation_bytes = stepper_->activation_bytes()};
     for (const Buffer& buffer : *gradients)
@@ -127,6 +140,7 @@ class StepCase {
   Job job_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Stepper> stepper_;
+  std::function<const float*(const Buffer& rows)> place_;
   Batch batch_;
 };
 

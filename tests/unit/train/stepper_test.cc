@@ -42,9 +42,9 @@ TEST_P(StepperTest, PartsAddUpToTheBatch) {
   for (const std::uint32_t parts : {2u, 7u, 300u}) ExpectNear(RunOnce(GetParam(), {.accumulate = parts}), whole);
 }
 
-// The last batch of a set, and the larger ones of an evaluation.
+// The last batch of a set, which has no row where all its lines are malformed, and the larger ones of an evaluation.
 TEST_P(StepperTest, PartsOfABatchThatIsNotTheJobs) {
-  for (const std::size_t rows : {std::size_t{1}, std::size_t{64}, std::size_t{700}})
+  for (const std::size_t rows : {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{700}})
     ExpectNear(RunOnce(GetParam(), {.accumulate = 4}, kRows, rows), RunOnce(GetParam(), {}, kRows, rows));
 }
 
@@ -55,6 +55,14 @@ TEST_P(StepperTest, RecomputationChangesNoBit) {
     EXPECT_EQ(again.gradients, kept.gradients);
     EXPECT_EQ(again.quality.loss_sum, kept.quality.loss_sum);
   }
+}
+
+TEST_P(StepperTest, RowsMayLieWhereItComputes) {
+  StepCase pulled(GetParam(), {}, kRows), placed(GetParam(), {}, kRows);
+  ASSERT_TRUE(pulled.MakeStepper() && placed.MakeStepper());
+  std::vector<Buffer> kept;
+  placed.PlaceRows([&](const Buffer& rows) { return kept.emplace_back(rows).as_mutable<float>().data(); });
+  EXPECT_EQ(placed.Run(kRows, 1).gradients, pulled.Run(kRows, 1).gradients);
 }
 
 TEST_P(StepperTest, PartsTakeLessMemory) {
@@ -100,6 +108,37 @@ TEST(StepperSubnormalTest, NoGradientIsOne) {
   for (std::uint64_t seed = 0; seed < 400; ++seed)  // logits of which many are between -87 and -103
     for (const auto& gradients : step.Run(1, seed, true, 60).gradients)
       for (const float g : gradients) ASSERT_NE(std::fpclassify(g), FP_SUBNORMAL) << g << " of seed " << seed;
+}
+
+TEST(StepperPartsTest, EvaluationOnAGpuKeepsToThePartsOfTraining) {
+  const TrainSection whole{.batch_rows = 64}, parts{.batch_rows = 65, .accumulate = 4};
+  EXPECT_EQ(PartRows(whole, /*on_gpu=*/true, 2'048), 64u);
+  EXPECT_EQ(PartRows(whole, /*on_gpu=*/false, 2'048), 2'048u) << "a CPU has the memory, and likes them large";
+  for (const bool on_gpu : {true, false}) EXPECT_EQ(PartRows(parts, on_gpu, 2'048), 17u);
+}
+
+// Only of keys that the job file takes, and that are not set already.
+TEST(StepperPartsTest, WhatToDoWhereTheMemoryDoesNotSuffice) {
+  EXPECT_EQ(AdviceFor({.batch_rows = 1'000}, 300),
+            "about 300 rows would fit: train.accumulate = 4, or train.recompute = true");
+  EXPECT_EQ(AdviceFor({.batch_rows = 1'000, .accumulate = 6, .recompute = true}, 300),
+            "about 300 rows would fit: train.accumulate = 7");
+  EXPECT_EQ(AdviceFor({.batch_rows = 2, .recompute = true}, 1), "about 1 rows would fit: train.accumulate = 2");
+  const std::string none = "not even one row fits: a smaller model or another GPU is needed";
+  EXPECT_EQ(AdviceFor({.batch_rows = 1'000, .recompute = true}, 0), none);
+  EXPECT_EQ(AdviceFor({.batch_rows = 1, .recompute = true}, 1), none);
+  EXPECT_EQ(AdviceFor({.batch_rows = 4, .accumulate = 4}, 1), none + ", or train.recompute = true");
+}
+
+TEST(StepperDeviceTest, WorkersOfAMachineTakeItsGpusInTurns) {
+  const TrainSection any{.device = "gpu"}, third{.device = "gpu:3"};
+  for (std::uint32_t rank = 0; rank < 20; ++rank) {
+    EXPECT_EQ(GpuFor(any, rank, 8), int(rank % 8));
+    EXPECT_EQ(GpuFor(any, rank, 1), 0);
+    EXPECT_EQ(GpuFor(any, rank, 0), 0) << "which is not there: that is the error";
+    EXPECT_EQ(GpuFor(third, rank, 8), 3);
+    EXPECT_EQ(GpuFor({}, rank, 8), std::nullopt);
+  }
 }
 
 TEST(StepperDeviceTest, AGpuThatIsNotThereIsAnErrorThatSaysWhatToDo) {

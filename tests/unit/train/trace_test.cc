@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "core/file.h"
+#include "core/hash.h"
 #include "tests/unit/data/temp_dir.h"
 
 namespace tarn::worker {
@@ -70,6 +72,43 @@ TEST(Trace, ALongRunIsSampledFromBeginningToEnd) {
   for (const auto& [slice, spans] : slices) EXPECT_EQ(spans, 100) << slice;  // whole
   EXPECT_EQ(slices.begin()->first, 0);
   EXPECT_GT(slices.rbegin()->first, kMs / 100 * 3 / 4);
+}
+
+// With batches in flight pulls overlap; viewers drop what overlaps on one track and does not nest.
+TEST(Trace, SpansOfOneTrackNeverOverlap) {
+  Trace trace;
+  const Trace::SteadyClock::time_point start{std::chrono::hours(1)};
+  SplitMix random(5);
+  std::size_t pulls = 0;
+  for (int i = 0; i < 400; ++i) {
+    const auto at = start + std::chrono::nanoseconds(i * 1'000'003);
+    trace.Add("compute", kComputeTrack, at, at + std::chrono::nanoseconds(1'000'003));
+    if (i % 7 == 6) continue;
+    trace.Add("pull", kPullTrack, at, at + std::chrono::nanoseconds(random.Below(4'000'000)));
+    ++pulls;
+  }
+  std::map<int, std::map<long, long>> ends;  // in ns by track and begin
+  std::size_t seen = 0;
+  const std::string text = Write(trace).text;
+  for (std::size_t at = 0; (at = text.find("\"tid\":", at)) != std::string::npos; ++at) {
+    int track = 0;
+    double begin = 0, duration = 0;
+    if (std::sscanf(text.c_str() + at, "\"tid\":%d,\"ts\":%lf,\"dur\":%lf", &track, &begin, &duration) != 3) continue;
+    const long ns = std::lround(begin * 1000);
+    EXPECT_TRUE(ends[track].emplace(ns, ns + std::lround(duration * 1000)).second);
+    seen += track >= kPullTrack ? 1 : 0;
+  }
+  EXPECT_EQ(seen, pulls);
+  EXPECT_GE(ends.size(), 5u) << "up to four pulls are under way at once";
+  EXPECT_LE(ends.size(), 7u) << "and a track is used again";
+  for (const auto& [track, spans] : ends) {
+    EXPECT_NE(text.find("\"tid\":" + std::to_string(track) + ",\"args\""), std::string::npos) << "it has a name";
+    long last = 0;
+    for (const auto& [begin, end] : spans) {
+      EXPECT_GE(begin, last) << "on track " << track;
+      last = end;
+    }
+  }
 }
 
 TEST(Trace, ASliceThatIsFullByItselfHoldsToTheBound) {

@@ -5,65 +5,27 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/row_store.h"
-#include "tests/unit/data/temp_dir.h"
 #include "tests/unit/train/local_fleet.h"
+#include "tests/unit/train/local_job.h"
 
 namespace tarn::worker {
 namespace {
 
+using testing::kTrainRows;
 using testing::LocalFleet;
-using testing::TempDir;
-
-constexpr std::size_t kTrainRows = 70, kScoredRows = 30;
-
-// Rows whose label is that of their first key, or the opposite.
-std::string Rows(std::size_t rows, bool opposite) {
-  std::string text;
-  for (std::size_t i = 0; i < rows; ++i) {
-    const bool positive = i % 3 == 0;
-    text += positive != opposite ? "1 " : "0 ";
-    text += (positive ? "1 " : "2 ") + std::to_string(10 + i % 7) + "\n";
-  }
-  return text;
-}
-
-struct Scene {
-  TempDir dir;
-  Job job;
-
-  // `contrary`: the validation set contradicts what is learnt, so that each epoch is worse than the one before.
-  explicit Scene(bool contrary) {
-    dir.Write("train", Rows(kTrainRows, false));
-    dir.Write("valid", Rows(kScoredRows, contrary));
-    dir.Write("test", Rows(kScoredRows, false));
-    std::filesystem::create_directory(dir.path() + "/logs");
-    job.job.name = "local";
-    job.fleet.servers = 1;
-    job.fleet.shards = 2;
-    job.fleet.workers = 1;
-    job.fleet.partition_bits = 3;
-    job.fleet.heartbeat_seconds = 0.02;
-    job.fleet.lease_seconds = 3000;
-    job.data.dir = dir.path();
-    job.data.format = DataFormat::kLibsvm;
-    job.data.train = "train";
-    job.data.valid = "valid";
-    job.data.test = "test";
-    job.data.split_rows = 16;
-    job.train.batch_rows = 8;
-    job.train.epochs = 10;
-    job.train.patience = 1;
-    job.optimizer.linear.learning_rate = 0.5f;
-  }
-
-  TrainerOptions Options() const { return {.scheduler = "local", .nonce = 7, .run_dir = dir.path()}; }
-};
+using testing::RunToTheEnd;
+using Scene = testing::LocalJob;
 
 TEST(Trainer, StopsEarlyAfterAnEpochThatIsNoBetter) {
   Scene scene(true);
@@ -116,15 +78,6 @@ TEST(Trainer, TheSameJobGivesTheSameBits) {
   EXPECT_EQ(run(), first);
 }
 
-// Of a whole run.
-scheduler::Progress RunToTheEnd(const Scene& scene) {
-  LocalFleet fleet(scene.job);
-  Trainer trainer(scene.Options(), &fleet);
-  EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
-  EXPECT_TRUE(fleet.Settle());
-  return fleet.scheduler().progress();
-}
-
 TEST(Trainer, HotRowsChangeNoBitUnderBsp) {
   Scene scene(true);
   scene.job.data.shuffle = true;
@@ -157,6 +110,115 @@ TEST(Trainer, HotRowsSparePullsWithinTheBound) {
   ASSERT_LE(with.staleness.size(), 6u) << "the bound";
   EXPECT_GT(with.staleness.size(), without.staleness.size()) << "what is found is older than what servers have";
   EXPECT_LT(with.epochs.back().train.log_loss, with.epochs.front().train.log_loss);
+}
+
+// The host's arrays as a GPU's are under fp16: the loss is scaled, and the gradients of some batches are said not to
+// fit; the losses of these are not finite.
+class UnfitArrays final : public StepArrays {
+ public:
+  using Unfit = std::function<bool(std::size_t batch)>;
+  UnfitArrays(const Model& model, Unfit unfit, std::vector<float>* scales)
+      : host_(MakeHostArrays(model)), unfit_(std::move(unfit)), scales_(*scales) {}
+
+  Status Bring(const StepSource& source) override {
+    source_ = source;
+    scores_.clear();
+    TARN_RETURN_IF_ERROR(host_->Bring(source));
+    batch_ = host_->batch();
+    views_.assign(host_->views().begin(), host_->views().end());
+    return {};
+  }
+  void Keep(const Predictions& predictions, std::size_t, std::size_t rows, QualityTally*) override {
+    const bool lost = source_.train && unfit_(scales_.size());
+    for (std::size_t r = 0; r < rows; ++r) scores_.push_back(lost ? std::nanf("") : predictions.logits[r]);
+  }
+  Expected<Gradients> Finish(const GradientRule& rule) override {
+    auto gradients = host_->Finish(rule);
+    if (!source_.train || !gradients) return gradients;
+    gradients->finite = !unfit_(scales_.size());
+    scales_.push_back(rule.unit);
+    for (Buffer& table : gradients->values)
+      for (float& g : table.as_mutable<float>()) g /= rule.unit;
+    return gradients;
+  }
+  void Tally(QualityTally* quality) override {
+    worker::Tally({.logits = scores_.data()}, source_.batch->labels, quality);
+  }
+
+ private:
+  std::unique_ptr<StepArrays> host_;
+  Unfit unfit_;
+  std::vector<float>& scales_;  // of each training batch so far
+  StepSource source_;
+  std::vector<float> scores_;
+};
+
+struct UnfitRun {
+  std::vector<float> scales;
+  scheduler::Progress progress;
+  std::map<std::string, int> sent;
+};
+
+UnfitRun RunUnfit(Scene* scene, const UnfitArrays::Unfit& unfit) {
+  scene->job.train.epochs = 1;
+  scene->job.train.precision = Precision::kFp16;
+  LocalFleet fleet(scene->job);
+  UnfitRun run;
+  TrainerOptions options = scene->Options();
+  options.stepper.make_arrays = [&](const Model& model) {
+    return std::make_unique<UnfitArrays>(model, unfit, &run.scales);
+  };
+  Trainer trainer(options, &fleet);
+  EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+  EXPECT_TRUE(fleet.Settle());
+  run.progress = fleet.scheduler().progress();
+  run.sent = fleet.sent();
+  return run;
+}
+
+// Rule A4.
+TEST(Trainer, ABatchPassedOverIsTickedAndTrainedButNotPushed) {
+  Scene scene(true);
+  const UnfitRun all = RunUnfit(&scene, [](std::size_t) { return false; });
+  const UnfitRun without = RunUnfit(&scene, [](std::size_t batch) { return batch == 3; });
+  EXPECT_EQ(without.scales, (std::vector<float>{65536, 65536, 65536, 65536, 32768, 32768, 32768, 32768, 32768}));
+  EXPECT_EQ(without.progress.counters.at("batches_passed_over"), 1);
+  EXPECT_EQ(all.progress.counters.at("batches_passed_over"), 0);
+  for (const std::string same : {"samples_trained", "batches"})
+    EXPECT_EQ(without.progress.counters.at(same), all.progress.counters.at(same)) << same;
+  EXPECT_EQ(without.progress.max_clock, all.progress.max_clock);
+  EXPECT_EQ(without.progress.samples, kTrainRows);
+  EXPECT_LT(without.sent.at("Push"), all.sent.at("Push"));
+  EXPECT_NE(without.progress.state_hash, all.progress.state_hash);
+  EXPECT_EQ(without.progress.counters.at("loss_rows"), double(kTrainRows - scene.job.train.batch_rows));
+  EXPECT_TRUE(std::isfinite(without.progress.counters.at("loss_sum")));
+  EXPECT_TRUE(std::isfinite(without.progress.epochs.at(0).train.log_loss));
+}
+
+TEST(Trainer, WithoutABatchThatFitsItEndsWithNothingPushed) {
+  Scene scene(true);
+  const UnfitRun run = RunUnfit(&scene, [](std::size_t) { return true; });
+  EXPECT_EQ(run.scales.back(), 256.0f);  // halved by each of 9 batches but for the last
+  EXPECT_EQ(run.progress.counters.at("batches_passed_over"), 9);
+  EXPECT_EQ(run.progress.samples, kTrainRows);
+  EXPECT_FALSE(run.sent.contains("Push"));
+  EXPECT_EQ(run.progress.phase, "done");
+}
+
+// What came before the first lease is of no stage.
+TEST(Trainer, TheLoopsStagesFitIntoItsTime) {
+  Scene scene(true);
+  LocalFleet fleet(scene.job);
+  fleet.SlowUntil("LeaseRequest", std::chrono::milliseconds(100));
+  Trainer trainer(scene.Options(), &fleet);
+  ASSERT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+  ASSERT_TRUE(fleet.Settle());
+  const auto counters = fleet.scheduler().progress().counters;
+  double stages = 0;
+  for (const std::string stage : {"compute", "push", "pull", "wait"})
+    stages += counters.at("stage." + stage + "_seconds");
+  EXPECT_GT(counters.at("stage.compute_seconds"), 0);
+  EXPECT_LE(stages, counters.at("stage.wall_seconds"));
 }
 
 TEST(Trainer, AJobThatKeepsATableTwiceIsRefused) {

@@ -1,0 +1,184 @@
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bench/gpu_bench/limits.h"
+#include "core/hash.h"
+
+namespace tarn::bench {
+namespace {
+
+constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
+constexpr int kCandidates = 64;  // algorithms of a product that are tried
+
+void Need(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) Die(std::string(what) + ": " + cudaGetErrorString(error));
+}
+void Need(cublasStatus_t status, const char* what) {
+  if (status != CUBLAS_STATUS_SUCCESS) Die(std::string(what) + ": " + cublasLtGetStatusString(status));
+}
+
+class Memory {
+ public:
+  Memory(std::size_t bytes, const char* what) { Need(cudaMalloc(&data_, bytes), what); }
+  ~Memory() { cudaFree(data_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+// Numbers between -1 and 1: a product of zeros is faster than any other.
+void FillWithBf16(const Memory& memory, std::size_t n) {
+  std::vector<std::uint16_t> block(std::min(n, std::size_t{1} << 20));
+  SplitMix random(n);
+  for (std::uint16_t& v : block) {
+    const auto bits = random.Next();
+    v = static_cast<std::uint16_t>((bits & 0x807f) | ((119 + (bits >> 32) % 8) << 7));
+  }
+  auto* const to = static_cast<std::uint16_t*>(memory.data());
+  for (std::size_t at = 0; at < n; at += block.size())
+    Need(cudaMemcpy(to + at, block.data(), std::min(block.size(), n - at) * 2, cudaMemcpyHostToDevice), "a matrix");
+}
+
+// What cuBLASLt is told of a product. It counts by columns: a row-major C is its C^T = op(B)^T op(A)^T.
+class Description {
+ public:
+  explicit Description(const ProductShape& s) {
+    Need(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a product");
+    const auto transpose = [&](cublasLtMatmulDescAttributes_t attribute, bool yes) {
+      const std::int32_t value = yes ? CUBLAS_OP_T : CUBLAS_OP_N;
+      Need(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value), "a product");
+    };
+    transpose(CUBLASLT_MATMUL_DESC_TRANSA, s.b_transposed);
+    transpose(CUBLASLT_MATMUL_DESC_TRANSB, s.a_transposed);
+    Layout(&first_, CUDA_R_16BF, s.b_transposed ? s.n : s.k, s.b_transposed ? s.k : s.n);
+    Layout(&second_, CUDA_R_16BF, s.a_transposed ? s.k : s.m, s.a_transposed ? s.m : s.k);
+    Layout(&result_, s.wide_c ? CUDA_R_32F : CUDA_R_16BF, s.m, s.n);
+    Need(cublasLtMatmulPreferenceCreate(&preference_), "a product");
+    const std::uint64_t workspace = kWorkspaceBytes;
+    Need(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                              sizeof workspace),
+         "a product");
+  }
+  ~Description() {
+    cublasLtMatmulPreferenceDestroy(preference_);
+    for (cublasLtMatrixLayout_t layout : {first_, second_, result_}) cublasLtMatrixLayoutDestroy(layout);
+    cublasLtMatmulDescDestroy(operation_);
+  }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+
+  std::vector<cublasLtMatmulAlgo_t> Algorithms(cublasLtHandle_t blas) const {
+    std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results = {};
+    int found = 0;
+    Need(cublasLtMatmulAlgoGetHeuristic(blas, operation_, first_, second_, result_, result_, preference_, kCandidates,
+                                        results.data(), &found),
+         "the algorithms of a product");
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    for (int i = 0; i < found; ++i)
+      if (results[i].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(results[i].algo);
+    return algorithms;
+  }
+
+  cublasStatus_t Run(cublasLtHandle_t blas, const cublasLtMatmulAlgo_t& algorithm, const Memory& a, const Memory& b,
+                     const Memory& c, const Memory& workspace, cudaStream_t stream) const {
+    const float one = 1, zero = 0;
+    return cublasLtMatmul(blas, operation_, &one, b.data(), first_, a.data(), second_, &zero, c.data(), result_,
+                          c.data(), result_, &algorithm, workspace.data(), kWorkspaceBytes, stream);
+  }
+
+ private:
+  // Of a row-major matrix of so many rows and columns.
+  static void Layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, std::size_t rows, std::size_t columns) {
+    Need(cublasLtMatrixLayoutCreate(layout, type, columns, rows, static_cast<std::int64_t>(columns)), "a matrix");
+  }
+
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+class CudaLimits : public Limits {
+ public:
+  explicit CudaLimits(const Timing& timing) : timing_(timing), workspace_(kWorkspaceBytes, "a workspace") {
+    Need(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream");
+    Need(cudaEventCreate(&begin_), "an event");
+    Need(cudaEventCreate(&end_), "an event");
+    Need(cublasLtCreate(&blas_), "cuBLASLt");
+  }
+  ~CudaLimits() override {
+    cublasLtDestroy(blas_);
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+    cudaStreamDestroy(stream_);
+  }
+
+  double CopyBytesPerSecond(std::size_t bytes) override {
+    const Memory from(bytes, "a copy"), to(bytes, "a copy");
+    Need(cudaMemset(from.data(), 1, bytes), "a copy");
+    const auto copy = [&] {
+      Need(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream_), "a copy");
+    };
+    return 2 * double(bytes) / Median(copy);
+  }
+
+  double ProductSeconds(const ProductShape& shape) override {
+    const Memory a(shape.m * shape.k * 2, "A"), b(shape.k * shape.n * 2, "B"), c(shape.m * shape.n * 4, "C");
+    FillWithBf16(a, shape.m * shape.k);
+    FillWithBf16(b, shape.k * shape.n);
+    const Description product(shape);
+    const std::vector<cublasLtMatmulAlgo_t> algorithms = product.Algorithms(blas_);
+    const cublasLtMatmulAlgo_t* best = nullptr;
+    double best_seconds = std::numeric_limits<double>::infinity();
+    for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+      const auto run = [&] { return product.Run(blas_, algorithm, a, b, c, workspace_, stream_); };
+      if (run() != CUBLAS_STATUS_SUCCESS) continue;
+      const double seconds = Seconds(3, [&] { Need(run(), "a product"); });
+      if (seconds < best_seconds) best = &algorithm, best_seconds = seconds;
+    }
+    if (best == nullptr) Die("cuBLASLt has no algorithm for a product of bf16");
+    return Median([&] { Need(product.Run(blas_, *best, a, b, c, workspace_, stream_), "a product"); });
+  }
+
+ private:
+  // Of one call.
+  template <typename Call>
+  double Seconds(std::size_t calls, Call call) {
+    Need(cudaEventRecord(begin_, stream_), "an event");
+    for (std::size_t i = 0; i < calls; ++i) call();
+    Need(cudaEventRecord(end_, stream_), "an event");
+    Need(cudaEventSynchronize(end_), "what is measured");
+    float ms = 0;
+    Need(cudaEventElapsedTime(&ms, begin_, end_), "an event");
+    return double(ms) / 1e3 / double(calls);
+  }
+
+  template <typename Call>
+  double Median(Call call) {
+    const double once = std::max(Seconds(2, call), 1e-6);
+    const auto calls = std::size_t(std::clamp(timing_.seconds / double(timing_.repetitions) / once, 1.0, 2000.0));
+    std::vector<double> times;
+    for (std::size_t r = 0; r < timing_.repetitions; ++r) times.push_back(Seconds(calls, call));
+    return Quantile(&times, 0.5);
+  }
+
+  Timing timing_;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  cublasLtHandle_t blas_ = nullptr;
+  Memory workspace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Limits> MakeGpuLimits(const Timing& timing) { return std::make_unique<CudaLimits>(timing); }
+
+}  // namespace tarn::bench

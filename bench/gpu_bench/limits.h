@@ -1,0 +1,32 @@
+// What the machine can do at most, measured without tarn's kernels: copies within its memory, and matrix products by
+// the library that makes them, each by the fastest of the library's algorithms.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "bench/gpu_bench/place.h"
+
+namespace tarn::bench {
+
+// C (m x n) = op(A) op(B), k the extent that is summed over; row-major and packed. A and B in bf16, C in bf16 or fp32.
+struct ProductShape {
+  std::size_t m = 0, n = 0, k = 0;
+  bool a_transposed = false, b_transposed = false;
+  bool wide_c = false;  // fp32
+};
+
+class Limits {
+ public:
+  virtual ~Limits() = default;
+  // Bytes a second, read and written, of a copy of so many.
+  virtual double CopyBytesPerSecond(std::size_t bytes) = 0;
+  virtual double ProductSeconds(const ProductShape& shape) = 0;
+};
+
+// Of this thread: memcpy, and kernels/gemm.h in fp32.
+std::unique_ptr<Limits> MakeHostLimits(const Timing& timing);
+// Of the GPU that this thread uses, with a stream of its own, by CUDA and cuBLASLt. In builds with CUDA.
+std::unique_ptr<Limits> MakeGpuLimits(const Timing& timing);
+
+}  // namespace tarn::bench

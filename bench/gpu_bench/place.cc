@@ -1,0 +1,79 @@
+#include "bench/gpu_bench/place.h"
+
+#include <charconv>
+#include <cstring>
+
+#include "core/hash.h"
+
+namespace tarn::bench {
+
+Expected<std::unique_ptr<Place>> Place::Make(std::string_view device) {
+  std::unique_ptr<kernels::Stream> stream;
+  if (device != "cpu") {
+    int number = 0;
+    if (device.starts_with("gpu:")) std::from_chars(device.data() + 4, device.data() + device.size(), number);
+    auto made = kernels::Stream::Make(number);
+    if (!made) return std::unexpected(std::move(made).error());
+    stream = std::move(*made);
+  }
+  return std::unique_ptr<Place>(new Place(std::move(stream)));
+}
+
+Array Place::Allocate(std::size_t bytes, std::string_view what) {
+  if (!on_gpu()) return Array(Buffer::Allocate(bytes));
+  return Array(Need(kernels::DeviceBuffer::Allocate(*stream_, bytes, what)));
+}
+
+Array Place::AllocateOnHost(std::size_t bytes, std::string_view what) {
+  if (!on_gpu()) return Array(Buffer::Allocate(bytes));
+  return Array(Need(kernels::PinnedBuffer::Allocate(*stream_, bytes, what)));
+}
+
+Array Place::Floats(std::size_t n, std::string_view what, float scale) {
+  // The same block again and again: making different ones would take longer than measuring.
+  std::vector<float> block(std::min(n, std::size_t{1} << 20));
+  SplitMix random(n);
+  for (float& v : block) v = scale * static_cast<float>(random.Unit() * 2 - 1);
+  Array array = Allocate(n * sizeof(float), what);
+  for (std::size_t at = 0; at < n; at += block.size())
+    Bring(block.data(), std::min(block.size(), n - at) * sizeof(float), array.as<float>() + at);
+  Wait();
+  return array;
+}
+
+void Place::Bring(const void* host, std::size_t bytes, void* placed) {
+  if (on_gpu())
+    kernels::CopyToDevice(*stream_, host, bytes, placed);
+  else if (bytes != 0)
+    std::memcpy(placed, host, bytes);
+}
+
+void Place::FetchBytes(const void* placed, std::size_t bytes, void* host) {
+  if (on_gpu())
+    kernels::CopyToHost(*stream_, placed, bytes, host);
+  else if (bytes != 0)
+    std::memcpy(host, placed, bytes);
+}
+
+std::unique_ptr<kernels::HotRows> Place::MakeHotRows(const kernels::HotRowsOptions& options) {
+#if TARN_HAS_CUDA
+  if (on_gpu()) return Need(kernels::MakeHotRows(*stream_, options));
+#endif
+  return kernels::MakeHotRows(options);
+}
+
+Grouping::Grouping([[maybe_unused]] Place& place, [[maybe_unused]] std::size_t occurrences,
+                   [[maybe_unused]] std::uint32_t dim) {
+#if TARN_HAS_CUDA
+  if (!place.on_gpu()) return;
+  sort_ = Need(kernels::SortScratch::Make(*place.stream(), occurrences));
+  segments_ = Need(kernels::Segments::Make(*place.stream(), {occurrences, occurrences, dim}));
+#endif
+}
+
+void Place::Wait() {
+  if (!on_gpu()) return;
+  if (const Status status = stream_->Wait(); !status) Die(status.error().message);
+}
+
+}  // namespace tarn::bench

@@ -1,0 +1,14 @@
+#include "kernels/visible_gpus.h"
+
+#include <cuda_runtime_api.h>
+
+namespace tarn::kernels {
+
+int VisibleGpus() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) == cudaSuccess) return devices;
+  cudaGetLastError();  // nobody else shall take it for his own
+  return 0;
+}
+
+}  // namespace tarn::kernels

@@ -1,0 +1,283 @@
+"""Shows, without a GPU, that bench/gpu is ready for one: its programs say every figure that its table promises (on the
+CPU), the table compares each with its ceiling, target and peer, and whoever has no GPU, or a part that fails, is told."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
+TOOL = ROOT / "bench/gpu"
+TORCH_PEER = ROOT / "bench/gpu_bench/torch_peer"
+sys.path.insert(0, str(ROOT / "tools"))
+
+from tarn_tools import bench, gpu_bench, gpu_table  # noqa: E402
+
+# A GPU, should the machine have one, is not for these tests.
+ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+
+
+def run(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600, env=ENVIRONMENT)
+
+
+def promised(*parts):
+    return {row.name for part in parts for row in gpu_table.PARTS[part]}
+
+
+def figure(name, value, unit, **more):
+    return {"name": name, "value": value, "unit": unit, "settings": {"device": "NVIDIA H100"}, **more}
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tarn-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.out = self.folder / "out"
+
+    def stand_ins(self, **scripts):
+        """A folder with all programs of bench/gpu, each a script of sh; those not named do nothing."""
+        folder = self.folder / "bin"
+        folder.mkdir()
+        for name in (*gpu_bench.PROGRAMS, *(name for name in scripts if name in gpu_bench.TESTS)):
+            (folder / name).write_text("#!/bin/sh\n" + scripts.get(name, ""))
+            (folder / name).chmod(0o755)
+        return folder
+
+    def lines(self):
+        return {line["name"]: line for line in map(json.loads, (self.out / "results.jsonl").read_text().splitlines())}
+
+
+class ProgramTest(Folder):
+    def test_says_every_figure_that_the_table_promises(self):
+        done = run(BIN / "gpu_bench", "--device", "cpu", "--tiny")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [bench.figure_of("gpu_bench", line) for line in done.stdout.splitlines()]
+        names = [line["name"] for line in lines]
+        self.assertEqual(len(set(names)), len(names), "a name came twice")
+        expected = promised("limits", *gpu_bench.OF_GPU_BENCH)
+        self.assertLessEqual(expected, set(names))
+        self.assertTrue(all(name.startswith("product.") for name in set(names) - expected))
+        for line in lines:
+            self.assertGreater(line["value"], 0, line)
+            self.assertEqual(line["settings"]["device"], "cpu")
+
+    def test_parts_are_chosen_and_the_limits_come_first(self):
+        done = run(BIN / "gpu_bench", "--device", "cpu", "--tiny", "--only", "hot_rows")
+        names = [json.loads(line)["name"] for line in done.stdout.splitlines()]
+        self.assertEqual(names[:3], [row.name for row in gpu_table.PARTS["limits"]])
+        self.assertEqual(set(names[3:]), promised("hot_rows"))
+
+    def test_without_a_gpu_it_says_so(self):
+        done = run(BIN / "gpu_bench")
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertIn("no GPU: nothing was measured: ", done.stderr)
+
+    def test_bad_options_are_told(self):
+        for words, expected in [(["--only", "magic"], "magic"), (["--batch", "0"], "--batch")]:
+            done = run(BIN / "gpu_bench", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(expected, done.stderr)
+
+    def test_torch_is_measured_or_said_to_be_missing(self):
+        small = ["--batch", "8", "--fields", "2", "--dim", "4", "--field-keys", "50", "--steps", "1", "--warmup", "1"]
+        done = run(sys.executable, TORCH_PEER, "--device", "cpu", "--no-compile", "--repetitions", "1", *small)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({json.loads(line)["name"] for line in done.stdout.splitlines()}, promised("torch"))
+        done = run(sys.executable, TORCH_PEER)
+        for line in map(json.loads, done.stdout.splitlines()):
+            self.assertRegex(line["skipped"], "has no torch|finds no GPU")
+
+
+class ToolTest(Folder):
+    def test_without_a_gpu_nothing_is_measured(self):
+        done = run(TOOL, "--bin-dir", BIN, "--out", self.out)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("bench/gpu: no GPU: nothing was measured: ", done.stderr)
+        self.assertFalse(self.out.exists())
+
+    def test_every_part_runs_on_a_cpu_and_the_table_says_that_it_is_none(self):
+        done = run(TOOL, "--bin-dir", BIN, "--out", self.out, "--device", "cpu", "--tiny", "--limit", "500", "--minutes", "60", "--only",
+                   "kernels", "hot_rows", "stepper", "fleet", "sanitizer")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines, table = self.lines(), (self.out / "table.md").read_text()
+        self.assertEqual(set(lines), promised("limits", "kernels", "hot_rows", "stepper", "fleet", "sanitizer"))
+        for name in promised("fleet", "stepper"):
+            self.assertGreater(lines[name]["value"], 0)
+        self.assertEqual(lines["fleet.pulled"]["settings"]["samples"], 4 * 64)
+        self.assertIn("of rows found", lines["fleet.hot"]["note"])
+        self.assertNotIn("of rows found", lines["fleet.pulled"]["note"])
+        self.assertEqual(lines["sanitizer.memcheck"]["skipped"], "no GPU")
+        self.assertIn("measures nothing", table)
+        self.assertNotIn("yes |", table)
+        self.assertNotIn("**no**", table)
+        for words in ("- GPU: cpu", "- driver: ", "- commit: ", "bench/gpu --bin-dir"):
+            self.assertIn(words, table)
+
+    def test_a_part_that_fails_is_told_and_the_others_are_measured(self):
+        copy = json.dumps(figure("limit.copy", 3000.0, "GB/s"))
+        tell = f"case $* in *--probe*) echo H100;; *) echo '{copy}';; esac\n"
+        programs = self.stand_ins(gpu_bench=tell, model_step="echo the GPU is on fire >&2; exit 1\n")
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "kernels", "stepper")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the GPU is on fire", done.stderr)
+        table = (self.out / "table.md").read_text()
+        self.assertIn("not measured: " + str(programs / "model_step"), table)
+        self.assertIn("| limit.copy | copy within the GPU's memory, read and written | 3,000 GB/s |", table)
+        self.assertIn("not measured: its program did not say it", table)
+
+    def test_a_program_that_does_not_end_is_ended(self):
+        programs = self.stand_ins(gpu_bench="case $* in *--probe*) echo H100;; *) sleep 600;; esac\n")
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "products", "--limit", "0.3")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not done after 0.3 s", done.stderr)
+
+    def test_parts_for_which_there_is_no_time_are_told(self):
+        programs = self.stand_ins(gpu_bench="case $* in *--probe*) echo H100;; *) sleep 600;; esac\n")
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "products", "stepper", "--minutes", "0.05")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no time left of 0.05 minutes", self.lines()["stepper.dlrm"]["skipped"])
+
+    def test_a_missing_library_is_told_with_what_helps(self):
+        programs = self.stand_ins(
+            gpu_bench='echo "$LD_LIBRARY_PATH: error while loading shared libraries: libcublasLt.so.13" >&2; exit 127\n')
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--cuda-lib", "/opt/cuda")
+        self.assertEqual(done.returncode, 1)
+        for words in ("/opt/cuda", "libcublasLt.so.13", "--cuda-lib DIR says where it is"):
+            self.assertIn(words, done.stderr)
+
+    def test_compute_sanitizer_counts(self):
+        sanitizer = self.folder / "compute-sanitizer"
+        probe = "echo H100\n"
+        for errors, code, verdict in ((0, 0, "yes"), (2, 86, "**no**")):
+            sanitizer.write_text(f"#!/bin/sh\necho '========= ERROR SUMMARY: {errors} errors'\nexit {code}\n")
+            sanitizer.chmod(0o755)
+            programs = self.folder / "bin"
+            if not programs.exists():
+                programs = self.stand_ins(gpu_bench=probe, gpu_kernels_test="", gpu_stepper_test="")
+            done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", sanitizer)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            line = self.lines()["sanitizer.memcheck"]
+            self.assertEqual(line["value"], 2 * errors)
+            self.assertEqual(line["settings"]["tests"], "gpu_kernels_test gpu_stepper_test")
+            self.assertIn(f"| at most 0 | {verdict} |", (self.out / "table.md").read_text())
+        sanitizer.write_text("#!/bin/sh\necho 'no such device' >&2\nexit 1\n")
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", sanitizer)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no such device", done.stderr)
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", "/no/such")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not measured: [Errno 2]", (self.out / "table.md").read_text())
+
+    def test_bad_usage_says_what_is_expected(self):
+        for words, expected in [
+            (["--only", "magic"], "magic"),
+            (["--device", "tpu"], "expected gpu, gpu:N or cpu"),
+            (["--limit", "0"], "--limit"),
+            (["--bin-dir", self.folder], "expected the programs"),
+        ]:
+            done = run(TOOL, *words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(expected, done.stderr)
+
+    def test_help_says_what_it_takes(self):
+        told = run(TOOL, "--help").stdout
+        for part in gpu_bench.PARTS:
+            self.assertIn(f"\n  {part} ", told)
+        self.assertIn("no GPU: nothing was measured", told)
+
+    def test_draws_again_what_an_earlier_run_found(self):
+        self.out.mkdir()
+        lines = [figure("limit.copy", 4000.0, "GB/s"), figure("kernel.optimizer_adam", 3700.0, "GB/s")]
+        (self.out / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (self.out / "circumstances.json").write_text('[["GPU", "NVIDIA H100"]]')
+        done = run(TOOL, "--draw", self.out / "results.jsonl")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = (self.out / "table.md").read_text()
+        self.assertIn("- GPU: NVIDIA H100", table)
+        self.assertIn("| 92.5% | 90% | yes |", table)
+
+
+class TableTest(unittest.TestCase):
+    LINES = [
+        figure("limit.copy", 3000.0, "GB/s"),
+        figure("limit.product", 700.0, "TFLOP/s"),
+        figure("kernel.embedding_forward", 2800.0, "GB/s"),
+        figure("kernel.optimizer_adam", 2600.0, "GB/s"),
+        figure("kernel.unique_keys", 5e9, "keys/s"),
+        figure("product.dlrm", 500.0, "TFLOP/s", limit=550.0),
+        figure("product.512x256_relu", 400.0, "TFLOP/s", limit=500.0),
+        figure("step.dlrm", 12e6, "samples/s"),
+        figure("step.dcn_v2", 2e6, "samples/s"),
+        figure("torch.dlrm", 4e6, "samples/s", note="without torch.compile, which failed: no gcc"),
+        {"name": "torch.dcn_v2", "skipped": "out of memory"},
+    ]
+
+    def row(self, name, parts=("kernels", "products", "steps", "torch")):
+        text = gpu_table.document([("GPU", "NVIDIA H100")], self.LINES, parts)
+        found = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
+        self.assertEqual(len(found), 1, text)
+        return [cell.strip() for cell in found[0].split("|")[3:-1]]
+
+    def test_every_figure_stands_beside_its_ceiling_target_and_peer(self):
+        self.assertEqual(self.row("kernel.embedding_forward"), ["2,800 GB/s", "3,000 GB/s", "93.3%", "90%", "yes", ""])
+        self.assertEqual(self.row("kernel.optimizer_adam"), ["2,600 GB/s", "3,000 GB/s", "86.7%", "90%", "**no**", ""])
+        self.assertEqual(self.row("kernel.unique_keys"), ["5G keys/s", "", "", "", "", ""])
+        self.assertEqual(self.row("product.dlrm"), ["500 TFLOP/s", "550 TFLOP/s", "90.9%", "85%", "yes", ""])
+        self.assertEqual(self.row("product.512x256_relu"), ["400 TFLOP/s", "500 TFLOP/s", "80.0%", "", "", ""])
+        self.assertEqual(self.row("step.dlrm"), ["12M samples/s", "", "", "10M samples/s", "yes", "3.00x"])
+        self.assertEqual(self.row("step.dcn_v2"), ["2M samples/s", "", "", "2.6M samples/s", "**no**", ""])
+
+    def test_what_is_missing_says_why(self):
+        self.assertEqual(self.row("torch.dcn_v2")[0], "not measured: out of memory")
+        self.assertEqual(self.row("kernel.optimizer_sgd")[0], "not measured: its program did not say it")
+
+    def test_only_the_parts_that_were_asked_for_are_shown(self):
+        text = gpu_table.document([], self.LINES, ["steps"])
+        self.assertIn("## limits", text)
+        self.assertIn("## steps", text)
+        self.assertNotIn("## kernels", text)
+        self.assertIn("- torch.dlrm: without torch.compile", text)
+
+    def test_a_cpu_reaches_no_target(self):
+        lines = [{**line, "settings": {"device": "cpu"}} for line in self.LINES if "skipped" not in line]
+        text = gpu_table.document([], lines, ["kernels", "steps"])
+        self.assertIn("measures nothing", text)
+        self.assertNotIn("yes |", text)
+
+    def test_the_names_of_parts_and_targets_are_those_of_the_issue(self):
+        rows = {row.name: row for part in gpu_table.PARTS.values() for row in part}
+        self.assertEqual(len(rows), sum(map(len, gpu_table.PARTS.values())), "a name is there twice")
+        self.assertEqual(rows["kernel.embedding_backward_adagrad"].share, 0.60)
+        self.assertEqual(rows["fleet.pulled"].at_least, 2.5e6)
+        self.assertEqual(rows["hot_rows.find"].at_least, 4e9)
+        for row in rows.values():
+            self.assertTrue(row.ceiling in ("", "own") or row.ceiling in rows)
+            self.assertTrue(row.peer == "" or row.peer in rows)
+
+
+class FleetTest(unittest.TestCase):
+    def test_the_rate_leaves_out_the_start(self):
+        def line(at, samples, role="scheduler", epoch=0):
+            return json.dumps({"time": at, "role": role, "samples": samples, "epoch": epoch}) + "\n"
+
+        text = line(0, 0) + line(20, 1000) + line(21, 3000, "worker") + line(22, 3000) + line(25, 6000) + line(40, 6000)
+        self.assertEqual(gpu_bench.steady_rate(text), 1000.0)
+        text = line(1, 1000) + line(11, 3000, epoch=1) + line(21, 8000, epoch=2)
+        self.assertEqual(gpu_bench.steady_rate(text, epoch=1), 500.0)
+        self.assertIsNone(gpu_bench.steady_rate(line(0, 0)))
+        self.assertIsNone(gpu_bench.steady_rate(line(0, 100) + line(1, 900)))
+
+    def test_errors_of_all_kinds_are_counted(self):
+        self.assertEqual(gpu_bench.errors_told("== ERROR SUMMARY: 0 errors\n"), 0)
+        self.assertEqual(gpu_bench.errors_told("== ERROR SUMMARY: 1 error\n== ERROR SUMMARY: 12 errors\n"), 13)
+        self.assertIsNone(gpu_bench.errors_told("nothing"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

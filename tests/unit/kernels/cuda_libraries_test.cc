@@ -1,0 +1,87 @@
+// Shows where CUDA's libraries are looked for, in which order, what is taken of several, and that the error tells all
+// places and why a file that is there does not do. On libraries of our own making: a link to the math library.
+#include "kernels/cuda_libraries.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace tarn::kernels {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kName = "libtarn-test.so.13";
+
+class CudaLibrariesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    top_ = fs::path(::testing::TempDir()) / ("cuda_libraries_test-" + std::to_string(::getpid()));
+    fs::create_directories(top_);
+  }
+  void TearDown() override { fs::remove_all(top_); }
+
+  std::string Folder(const std::string& name) {
+    fs::create_directories(top_ / name);
+    return top_ / name;
+  }
+  std::string With(const std::string& name) {
+    Dl_info math = {};
+    EXPECT_NE(dladdr(reinterpret_cast<void*>(static_cast<double (*)(double)>(std::cos)), &math), 0);
+    fs::create_symlink(fs::canonical(math.dli_fname), fs::path(Folder(name)) / kName);
+    return top_ / name;
+  }
+
+  fs::path top_;
+};
+
+TEST_F(CudaLibrariesTest, TheFirstPlaceThatHasItIsTaken) {
+  EXPECT_TRUE(LoadCudaLibrary(kName, {"", Folder("empty"), With("there")}).has_value());
+  EXPECT_TRUE(LoadCudaLibrary(kName, {(top_ / "th*").string()}).has_value()) << "places are patterns";
+}
+
+TEST_F(CudaLibrariesTest, WhatTheLoaderKnowsNeedsNoPlace) {
+  EXPECT_TRUE(LoadCudaLibrary("libm.so.6", {""}).has_value());
+}
+
+TEST_F(CudaLibrariesTest, OfSeveralTheLastByNameIsTriedFirst) {
+  const std::string older = With("cuda-13.0"), newer = Folder("cuda-13.1");
+  std::ofstream(newer + "/" + kName) << "no library";
+  const auto both = LoadCudaLibrary(kName, {(top_ / "cuda-*").string()});
+  EXPECT_TRUE(both.has_value()) << "the older one does, if the newer one does not";
+  fs::remove(older + "/" + kName);
+  const auto broken = LoadCudaLibrary(kName, {(top_ / "cuda-*").string()});
+  ASSERT_FALSE(broken.has_value());
+  EXPECT_NE(broken.error().message.find(newer + "/" + kName), std::string::npos) << broken.error().message;
+}
+
+TEST_F(CudaLibrariesTest, AnErrorTellsAllPlaces) {
+  const std::string one = Folder("one"), two = Folder("two");
+  const auto nowhere = LoadCudaLibrary(kName, {one, "", two});
+  ASSERT_FALSE(nowhere.has_value());
+  EXPECT_EQ(nowhere.error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ(nowhere.error().message, std::string("no ") + kName + " in: " + one + ", where the loader looks, " + two +
+                                         "; TARN_CUDA_LIBRARIES may name its folder");
+}
+
+TEST_F(CudaLibrariesTest, ThePlaces) {
+  ::setenv("TARN_CUDA_LIBRARIES", "/a:/b", 1);
+  ::setenv("VIRTUAL_ENV", "/venv", 1);
+  const std::vector<std::string> folders = CudaLibraryFolders();
+  ::unsetenv("TARN_CUDA_LIBRARIES");
+  ::unsetenv("VIRTUAL_ENV");
+  ASSERT_GE(folders.size(), 6u);
+  EXPECT_EQ(std::vector(folders.begin(), folders.begin() + 6),
+            (std::vector<std::string>{"/a", "/b", "", "/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64",
+                                      "/venv/lib/python3*/*-packages/nvidia/cu*/lib"}));
+  EXPECT_EQ(folders.back(), "/usr/lib/python3*/*-packages/nvidia/cu*/lib");
+  EXPECT_EQ(CudaLibraryFolders().front(), "") << "without the variable the loader is asked first";
+}
+
+}  // namespace
+}  // namespace tarn::kernels

@@ -1,0 +1,522 @@
+"""bench/gpu: runs what shows what a GPU reaches, beside its limits and PyTorch, and writes what came out."""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from tarn_tools import bench, bench_table, bundle, fleet, gpu_table, launch_options, stages, summary
+
+ROOT = launch_options.ROOT
+IN_BUNDLE = not (ROOT / "tools/build").exists()
+PROGRAMS = ("gpu_bench", "model_step", "tarn-generate", *launch_options.PROGRAMS)
+TESTS = sorted(bundle.GPU_TESTS)
+TORCH_PEER = ROOT / "bench/gpu_bench/torch_peer"
+PEERS_PYTHON = ROOT / "build/peers/bin/python3"
+# The parts of gpu_bench behind a part; the others are run here.
+OF_GPU_BENCH = {
+    "kernels": ["embedding", "optimizers"],
+    "products": ["products"],
+    "hot_rows": ["hot_rows"],
+    "steps": ["steps"],
+}
+PARTS = [part for part in gpu_table.PARTS if part != "limits"]
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NO_GPU, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+GRACE_SECONDS = 15  # from SIGTERM to SIGKILL
+HOT_STALENESS = 10_000  # clocks: more than a run has, so that a row is pulled once
+STEADY_SECONDS_MIN = 3  # the fleet tells once a second
+SAID_SHOWN = 400  # characters of what a program said at its end
+
+DESCRIPTION = """\
+Shows what a GPU reaches with tarn, beside what it can do at most and beside PyTorch on the same GPU: kernels, matrix
+products, the hot-row cache, training steps, a whole fleet on this machine, compute-sanitizer over the GPU's tests. Prints
+every figure as it comes and writes into the folder of --out:
+
+  results.jsonl  every line of every program
+  table.md       every figure beside its ceiling, its target and its peer; the GPU, the driver, the command
+
+Where there is no GPU it says 'no GPU: nothing was measured' and exits with 3.
+"""
+
+EPILOG = """\
+parts (--only), and what they take on an H100
+  kernels    embeddings, optimizers, interaction beside copying                 20 s
+  products   the models' matrix products beside cuBLASLt's fastest              20 s
+  hot_rows   finding rows in the cache                                          15 s
+  steps      DLRM and DCN v2 with all rows in the cache                         20 s
+  stepper    the same through the worker's compute stage, rows from the host    60 s
+  fleet      DLRM with servers and a worker on this machine, rows generated     90 s
+  torch      PyTorch, where a Python has it                                     90 s
+  sanitizer  compute-sanitizer, where it is installed                          what is left of --minutes
+
+  bench/gpu                                             everything
+  bench/gpu --only kernels products --out runs/kernels
+  bench/gpu --device cpu --tiny                         on the CPU, at sizes of no meaning: shows that all of it works
+
+On a machine without packages: unpack a bundle (tools/bundle) there and run its tarn/bench/gpu, which needs Python 3.11;
+tarn/bin/gpu_bench alone needs nothing. A slim bundle has no cuBLAS: name the folder of libcublasLt.so with --cuda-lib.
+Other work on the GPU or the machine spoils the figures.
+
+exit codes  0 done    1 a part failed; the others are in the table    2 bad usage    3 no GPU    130 interrupted
+"""
+
+
+class NoGpu(Exception):
+    """There is none: nothing was measured."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FleetSizes:
+    """Of the job that a fleet trains."""
+
+    batch: int = 65536
+    batches: int = 32  # of an epoch
+    epochs: int = 3
+    dim: int = 128
+    bottom: tuple = (512, 256)
+    hidden: tuple = (1024, 1024, 512, 256)
+    hot_rows: int = 16_000_000  # more than the set has keys
+
+
+TINY_FLEET = FleetSizes(batch=64, batches=4, epochs=1, dim=4, bottom=(8,), hidden=(8,), hot_rows=10_000)
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(
+        prog="bench/gpu",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    positive = bench.positive
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=PARTS, help="these parts (all)")
+    parser.add_argument("--device", default="gpu", metavar="gpu|gpu:N|cpu", help="where it computes (%(default)s)")
+    parser.add_argument("--tiny", action="store_true", help="small sizes: shows that it works, measures nothing")
+    parser.add_argument("--batch", type=positive(int), metavar="N", help="rows of batches (65536)")
+    parser.add_argument("--servers", type=positive(int), default=1, metavar="N", help="of the fleet (%(default)s)")
+    parser.add_argument("--shards", type=positive(int), metavar="N", help="of a server: threads (half of the cores, 8 at most)")
+    parser.add_argument("--workers", type=positive(int), default=1, metavar="N", help="of the fleet, on one GPU (%(default)s)")
+    parser.add_argument("--limit", type=positive(float), default=150, metavar="S", help="seconds of any program (%(default)s)")
+    parser.add_argument("--minutes", type=positive(float), default=10, metavar="M", help="of all of them (%(default)s)")
+    parser.add_argument("--python", metavar="FILE", help="a Python that has torch (this one, build/peers/bin/python3)")
+    parser.add_argument("--sanitizer", metavar="FILE", help="compute-sanitizer (that of the PATH or of /usr/local/cuda)")
+    parser.add_argument("--cuda-lib", metavar="DIR", help="CUDA's libraries, where programs do not find them")
+    parser.add_argument("--bin-dir", type=pathlib.Path, metavar="DIR", help="where the programs are (built, or the bundle's)")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER", help="(runs/gpu-DATE-TIME)")
+    parser.add_argument("--draw", type=pathlib.Path, metavar="FILE", help="measure nothing: the table of this results.jsonl")
+    options = parser.parse_args(argv)
+    if not re.fullmatch(r"cpu|gpu(:\d+)?", options.device):
+        parser.error(f"--device {options.device}: expected gpu, gpu:N or cpu")
+    options.shards = options.shards or max(1, min(8, len(os.sched_getaffinity(0)) // 2))
+    options.out = options.out or ROOT / "runs" / time.strftime("gpu-%Y%m%d-%H%M%S")
+    return options
+
+
+class Results:
+    """Lines of figures, in a file too as they come."""
+
+    def __init__(self, path):
+        self.lines, self._path = [], path
+        with bench.writing_out():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+
+    def add(self, line):
+        self.lines.append(line)
+        with bench.writing_out(), open(self._path, "a", encoding="utf-8") as out:
+            out.write(json.dumps({"bench": "gpu", **line}) + "\n")
+        print(f"  {bench_table.in_words(line)}", flush=True)
+
+    def skip(self, part, why):
+        """The whole part: its rows that have not come."""
+        have = {line["name"] for line in self.lines}
+        for row in gpu_table.PARTS[part]:
+            if row.name not in have:
+                self.add({"name": row.name, "skipped": why})
+
+
+def environment(options):
+    """That of the programs."""
+    if not options.cuda_lib:
+        return None
+    behind = os.environ.get("LD_LIBRARY_PATH")
+    return {**os.environ, "LD_LIBRARY_PATH": options.cuda_lib + (f":{behind}" if behind else "")}
+
+
+def end(process, number):
+    """A signal to a program and what it has started in its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def why_it_failed(code, said):
+    """In words; said: the last line on stderr."""
+    hint = "; --cuda-lib DIR says where it is" if "libcublas" in said and "shared" in said else ""
+    return f"{fleet.describe_exit(code)}: {said[:SAID_SHOWN]}{hint}"
+
+
+def run(command, options, on_line):
+    """Runs a program, which dies with this one and where its time is over; on_line gets what it prints. Failed where it
+    fails; NoGpu where it finds none."""
+    limit = min(options.limit, options.ends - time.monotonic())
+    if limit <= 0:
+        raise bench.Failed(f"no time left of {options.minutes:g} minutes (--minutes)")
+    command = [str(word) for word in command]
+    print(f"bench/gpu: {shlex.join([pathlib.Path(command[0]).name, *command[1:]])}", flush=True)
+    parent, program = os.getpid(), bench.program_of(command)
+    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace", env=environment(options),
+        start_new_session=True, preexec_fn=lambda: fleet.die_with(parent)
+    ) as process:
+        late = threading.Event()
+        timers = [
+            threading.Timer(limit, lambda: (late.set(), end(process, signal.SIGTERM))),
+            threading.Timer(limit + GRACE_SECONDS, lambda: end(process, signal.SIGKILL)),
+        ]
+        for timer in timers:
+            timer.start()
+        try:
+            for line in process.stdout:
+                on_line(line)
+            process.wait()
+        except BaseException:
+            end(process, signal.SIGTERM)
+            raise
+        finally:
+            for timer in timers:
+                timer.cancel()
+        errors.seek(0)
+        said = errors.read().strip().splitlines() or [""]
+    if late.is_set():
+        raise bench.Failed(f"{program}: not done after {limit:.3g} s (--limit, --minutes)")
+    if process.returncode == EXIT_NO_GPU and program.endswith("gpu_bench"):
+        raise NoGpu(said[-1].partition(": ")[2])
+    if process.returncode:
+        raise bench.Failed(f"{program}: {why_it_failed(process.returncode, said[-1])}")
+
+
+def measure_by_gpu_bench(options, results):
+    """The parts that one program measures, beside its limits."""
+    words = [word for part in OF_GPU_BENCH if part in options.only for word in OF_GPU_BENCH[part]]
+    command = [options.bin_dir / "gpu_bench", "--device", options.device, *(["--tiny"] if options.tiny else [])]
+    command += ["--batch", options.batch] if options.batch else []
+    run([*command, "--only", *words], options, lambda line: results.add(bench.figure_of("gpu_bench", line)))
+
+
+def precision_of(options):
+    return "fp32" if options.device == "cpu" else "bf16"
+
+
+def joined(sizes):
+    """(512, 256) -> "512,256"."""
+    return ",".join(map(str, sizes))
+
+
+def measure_stepper(options, results):
+    """Steps of the worker's compute stage: a batch's rows from memory of the host, gradients back into it."""
+    sizes = TINY_FLEET if options.tiny else FleetSizes()
+    batch, precision = options.batch or sizes.batch, precision_of(options)
+    for model in ("dlrm", "dcn_v2"):
+        told = []
+        command = [options.bin_dir / "model_step", "--model", model, "--device", options.device, "--rows", batch]
+        command += ["--dim", sizes.dim, "--bottom", joined(sizes.bottom), "--hidden", joined(sizes.hidden)]
+        command += ["--cross-layers", 3, "--cross-rank", 512, "--field-keys", 100 if options.tiny else 100_000]
+        command += ["--steps", 8, "--warmup", 4]
+        run([*command, "--precision", precision], options, told.append)
+        record = json.loads(told[-1])
+        results.add({
+            "name": f"stepper.{model}",
+            "value": record["rows"] * record["steps"] / record["compute"],
+            "unit": "samples/s",
+            "settings": {"device": options.gpu, "batch": batch, "dim": sizes.dim, "steps": record["steps"],
+                         "precision": precision},
+        })
+
+
+def job_text(options, sizes, data, hot_rows):
+    """The job of a fleet: DLRM in MLPerf's shape on generated rows."""
+    return f"""\
+[job]
+name = "gpu-{'hot' if hot_rows else 'pulled'}"
+[fleet]
+servers = {options.servers}
+shards = {options.shards}
+workers = {options.workers}
+[consistency]
+mode = "ssp"
+staleness = {HOT_STALENESS if hot_rows else 8}
+own_pushes = "bounded"
+[storage]
+durability = "none"
+checkpoint_final = false
+[data]
+dir = {json.dumps(str(data))}
+format = "criteo"
+train = "train.tsv"
+bins = ["none"]
+dense_integers = true
+split_rows = {8 * sizes.batch}
+[model]
+kind = "dlrm"
+embedding_dim = {sizes.dim}
+bottom = [{joined(sizes.bottom)}]
+hidden = [{joined(sizes.hidden)}]
+[train]
+batch_rows = {sizes.batch}
+epochs = {sizes.epochs}
+device = "{options.device}"
+precision = "{precision_of(options)}"
+prefetch = 4
+hot_rows = {hot_rows}
+[optimizer]
+kind = "row_wise_adagrad"
+learning_rate = 0.02
+[optimizer.dense]
+kind = "sgd"
+learning_rate = 0.01
+[tables.embedding]
+pull_codec = "bf16"
+push_codec = "bf16"
+"""
+
+
+def steady_rate(text, epoch=0):
+    """Samples a second from this epoch on, from metrics.jsonl; None if it took too short.
+
+    Before the first batch programs start, data is opened and algorithms of matrix products are tried."""
+    records = [json.loads(line) for line in text.splitlines() if '"scheduler"' in line]
+    lines = [record for record in records if (record.get("samples") or 0) > 0 and record["epoch"] >= epoch]
+    if not lines:
+        return None
+    most = lines[-1]["samples"]
+    end = next(r for r in lines if r["samples"] == most)
+    seconds = end["time"] - lines[0]["time"]
+    return (most - lines[0]["samples"]) / seconds if seconds >= STEADY_SECONDS_MIN else None
+
+
+def fleet_figure(name, options, sizes, run_dir):
+    record = summary.read(run_dir / "summary.json")
+    if not record.get("samples_per_second"):
+        raise bench.Failed("summary.json does not say how fast it was")
+    found = steady_rate((run_dir / "metrics.jsonl").read_text())
+    bound = stages.bound(record)
+    asked = record.get("hot_rows") or 0
+    note = [f"{'' if found else 'with its start, too short without; '}{record['samples_per_second']:,.0f} samples/s over all"]
+    note += [f"bound by {bound[0]}: {bound[1]}"] if bound else []
+    note += [f"{100 * record['hot_hits'] / asked:.1f}% of rows found"] if asked else []
+    return {
+        "name": name,
+        "value": found or record["samples_per_second"],
+        "unit": "samples/s",
+        "settings": {"device": options.gpu, "batch": sizes.batch, "dim": sizes.dim, "samples": record["samples"],
+                     "servers": options.servers, "shards": options.shards, "workers": options.workers},
+        "cores": len(os.sched_getaffinity(0)),
+        "note": "; ".join(note),
+    }
+
+
+def measure_fleet(options, results):
+    sizes = TINY_FLEET if options.tiny else FleetSizes()
+    sizes = dataclasses.replace(sizes, batch=options.batch or sizes.batch)
+    with tempfile.TemporaryDirectory(prefix="tarn-gpu-") as scratch:
+        scratch = pathlib.Path(scratch)
+        generate = [options.bin_dir / "tarn-generate", "--out", scratch / "data", "--valid", 0, "--test", 0]
+        run([*generate, "--rows", sizes.batch * sizes.batches], options, lambda line: None)
+        for name, hot_rows in (("fleet.pulled", 0), ("fleet.hot", sizes.hot_rows)):
+            job, run_dir = scratch / f"{name}.toml", scratch / name
+            job.write_text(job_text(options, sizes, scratch / "data", hot_rows))
+            command = [sys.executable, ROOT / "tools/launch", job, "--bin-dir", options.bin_dir, "--run-dir", run_dir]
+            try:
+                run([*command, "--quiet"], options, lambda line: None)
+                results.add(fleet_figure(name, options, sizes, run_dir))
+            except bench.Failed as failure:
+                keep_logs(run_dir, options.out / name)
+                raise bench.Failed(f"{name}: {failure}; its logs: {options.out / name}") from failure
+
+
+def keep_logs(run_dir, folder):
+    if (run_dir / "logs").is_dir():
+        shutil.copytree(run_dir / "logs", folder, dirs_exist_ok=True)
+
+
+def torch_python(options):
+    """A Python that has torch, or this one, which then says that it has not."""
+    if options.python:
+        return options.python
+    for python in (sys.executable, PEERS_PYTHON, shutil.which("python3")):
+        if python and pathlib.Path(python).exists():
+            if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+                return python
+    return sys.executable
+
+
+def measure_torch(options, results):
+    small = ["--fields", 5, "--dim", 8, "--field-keys", 100, "--steps", 1, "--warmup", 1, "--repetitions", 1, "--no-compile"]
+    batch = options.batch or (TINY_FLEET.batch if options.tiny else FleetSizes.batch)
+    command = [torch_python(options), TORCH_PEER, "--batch", batch, *(small if options.tiny else [])]
+    command += ["--device", "cpu" if options.device == "cpu" else "gpu"]
+    run(command, options, lambda line: results.add(bench.figure_of("torch_peer", line)))
+
+
+def find_sanitizer(options):
+    if options.sanitizer:
+        return options.sanitizer
+    places = [shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer"]
+    return next((place for place in places if place and os.access(place, os.X_OK)), None)
+
+
+def why_no_sanitizer(options, sanitizer, tests):
+    if options.device == "cpu":
+        return "no GPU"
+    if not sanitizer:
+        return "compute-sanitizer is not installed"
+    return "" if tests else "the GPU's tests are not there; tools/build makes them where there is a CUDA toolkit"
+
+
+def errors_told(text):
+    """The errors that compute-sanitizer counts, or None."""
+    found = re.findall(r"ERROR SUMMARY: (\d+) error", text)
+    return sum(map(int, found)) if found else None
+
+
+def measure_sanitizer(options, results):
+    sanitizer = find_sanitizer(options)
+    tests = [options.bin_dir / name for name in TESTS if (options.bin_dir / name).exists()]
+    if why := why_no_sanitizer(options, sanitizer, tests):
+        results.skip("sanitizer", why)
+        return
+    errors = sum(errors_of_test(options, sanitizer, test) for test in tests)
+    ran = " ".join(test.name for test in tests)
+    results.add({"name": "sanitizer.memcheck", "value": errors, "unit": "errors", "settings": {"tests": ran}})
+
+
+def errors_of_test(options, sanitizer, test):
+    lines = []
+    try:
+        run([sanitizer, "--tool", "memcheck", "--error-exitcode", "86", test], options, lines.append)
+    except bench.Failed as failure:
+        if not errors_told("".join(lines)):
+            raise bench.Failed(f"{test.name} under compute-sanitizer: {failure}") from failure
+    told = errors_told("".join(lines))
+    if told is None:
+        raise bench.Failed(f"{test.name}: compute-sanitizer did not say how many errors there are")
+    return told
+
+
+MEASURES = {"stepper": measure_stepper, "fleet": measure_fleet, "torch": measure_torch, "sanitizer": measure_sanitizer}
+
+
+def measure(options, results):
+    """Whether no part failed. A part that fails does not keep the others from being measured."""
+    good = True
+    own = [part for part in OF_GPU_BENCH if part in options.only]
+    steps = [(own, measure_by_gpu_bench)] if own else []
+    steps += [([part], MEASURES[part]) for part in MEASURES if part in options.only]
+    for parts, measure_part in steps:
+        try:
+            measure_part(options, results)
+        except (bench.Failed, OSError, ValueError) as failure:
+            print(f"bench/gpu: {failure}", file=sys.stderr)
+            good = False
+            for part in parts:
+                results.skip(part, str(failure))
+    return good
+
+
+def gpu_of(options):
+    """The device's name. NoGpu where it is not there; Failed where the program does not even start."""
+    told = []
+    run([options.bin_dir / "gpu_bench", "--device", options.device, "--probe"], options, told.append)
+    return "".join(told).strip()
+
+
+def driver():
+    """The version of NVIDIA's driver, or "unknown"."""
+    try:
+        text = pathlib.Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return "none"
+    found = re.search(r"Kernel Module\D*([\d.]+)", text)
+    return found[1] if found else "unknown"
+
+
+def circumstances(argv, gpu):
+    where = [(what, value) for what, value in bench.circumstances(argv) if what != "command"]
+    return [*where[:1], ("GPU", gpu), ("driver", driver()), *where[1:], ("command", shlex.join(["bench/gpu", *argv]))]
+
+
+def write(options, where, lines, parts):
+    text = gpu_table.document(where, lines, parts)
+    with bench.writing_out():
+        (options.out / "table.md").write_text(text)
+        (options.out / "circumstances.json").write_text(json.dumps(where) + "\n")
+    print(f"\n{text}\nbench/gpu: {options.out / 'table.md'} and results.jsonl")
+
+
+def draw(options):
+    """The table of an earlier run, into its folder."""
+    lines = [json.loads(line) for line in options.draw.read_text().splitlines()]
+    told = options.draw.with_name("circumstances.json")
+    where = [tuple(pair) for pair in json.loads(told.read_text())] if told.exists() else []
+    names = {line["name"] for line in lines}
+    parts = [part for part, rows in gpu_table.PARTS.items() if part != "limits" and any(row.name in names for row in rows)]
+    options.out = options.draw.parent
+    write(options, where, lines, parts)
+
+
+def measure_and_write(argv, options):
+    began = time.monotonic()
+    options.ends = began + 60 * options.minutes
+    options.gpu = gpu_of(options)
+    where, results = circumstances(argv, options.gpu), Results(options.out / "results.jsonl")
+    good = measure(options, results)
+    where.append(("took", f"{(time.monotonic() - began) / 60:.1f} minutes"))
+    write(options, where, results.lines, options.only)
+    return EXIT_OK if good else EXIT_FAILED
+
+
+def find_programs(options):
+    """Sets --bin-dir: the bundle's programs as they are, or the build's, brought up to date. False: the build failed."""
+    if options.bin_dir is None and not IN_BUNDLE:
+        tests = TESTS if "sanitizer" in options.only and (ROOT / "build/cuda-toolkit").exists() else ()
+        if subprocess.run([ROOT / "tools/build", "release", *PROGRAMS, *tests]).returncode:
+            return False
+    options.bin_dir = (options.bin_dir or (ROOT / "bin" if IN_BUNDLE else ROOT / "build/release/bin")).resolve()
+    launch_options.use_fallback_libraries(options.bin_dir)
+    return True
+
+
+def main(argv):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options = parse_arguments(argv)
+    try:
+        if options.draw:
+            draw(options)
+            return EXIT_OK
+        if not find_programs(options):
+            return EXIT_FAILED
+        for program in PROGRAMS:
+            if not (options.bin_dir / program).exists():
+                print(f"bench/gpu: {options.bin_dir / program}: not there; expected the programs", file=sys.stderr)
+                return EXIT_USAGE
+        return measure_and_write(argv, options)
+    except NoGpu as why:
+        print(f"bench/gpu: {why}", file=sys.stderr)
+        return EXIT_NO_GPU
+    except (bench.Failed, OSError, ValueError) as error:
+        print(f"bench/gpu: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print(f"\nbench/gpu: interrupted; what was measured is in {options.out / 'results.jsonl'}", file=sys.stderr)
+        return EXIT_INTERRUPTED

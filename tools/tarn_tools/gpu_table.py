@@ -1,0 +1,166 @@
+"""What bench/gpu found, as Markdown: every figure beside its ceiling, its target and its peer."""
+
+import dataclasses
+import typing
+
+from tarn_tools import bench_table
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A line of the table. The ceiling is another figure, "own" a number that came with the figure."""
+
+    name: str
+    about: str
+    ceiling: str = ""
+    share: typing.Optional[float] = None  # of the ceiling, to be reached
+    at_least: typing.Optional[float] = None
+    at_most: typing.Optional[float] = None
+    peer: str = ""
+
+
+COPY = "limit.copy"
+OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "row_wise_adagrad", "rmsprop", "adam", "adamw", "ftrl")
+
+# What is promised, by the part of bench/gpu that measures it. Figures that are not here are shown without a target.
+PARTS = {
+    "limits": [
+        Row(COPY, "copy within the GPU's memory, read and written"),
+        Row("limit.product", "the largest matrix product, by cuBLASLt's fastest algorithm"),
+        Row("limit.from_host", "copy from pinned memory of the host"),
+    ],
+    "kernels": [
+        Row("kernel.embedding_forward", "embeddings side by side, every row another", COPY, 0.90),
+        Row("kernel.embedding_forward_power_law", "the same, rows of a power law: hot ones come from the L2 cache", COPY, 0.90),
+        Row("kernel.embedding_bag_forward", "embeddings summed, every row another", COPY, 0.90),
+        Row("kernel.embedding_backward_adagrad", "backward with row-wise Adagrad, grouping by row included", COPY, 0.60),
+        Row("kernel.embedding_backward_adagrad_grouped", "the same, grouped before", COPY),
+        Row("kernel.unique_keys", "removing duplicates of a batch's keys"),
+        Row("kernel.interaction_forward", "dot interaction", COPY),
+        Row("kernel.interaction_backward", "dot interaction, backward", COPY),
+        Row("kernel.fp32_to_bf16", "fp32 to bf16", COPY),
+        *(Row(f"kernel.optimizer_{kind}", f"{kind} of rows in random order", COPY, 0.90) for kind in OPTIMIZERS),
+    ],
+    "products": [
+        Row("product.dlrm", "DLRM's layers, forward and backward, beside cuBLASLt's fastest bare products", "own", 0.85),
+        Row("product.dcn_v2", "DCN v2's layers, likewise", "own", 0.85),
+    ],
+    "hot_rows": [
+        Row("hot_rows.find", "hot-row cache half full: find", at_least=4e9),
+        Row("hot_rows.find_and_read", "find, and the rows copied out", at_least=4e9),
+        Row("hot_rows.find_full", "full: find", at_least=4e9),
+        Row("hot_rows.find_and_read_full", "full: find, and the rows copied out", at_least=4e9),
+    ],
+    "steps": [
+        Row("step.dlrm", "DLRM, all rows in the hot-row cache, nothing pushed", at_least=10e6, peer="torch.dlrm"),
+        Row("step.dcn_v2", "DCN v2 of MLPerf's shape, likewise", at_least=2.6e6, peer="torch.dcn_v2"),
+    ],
+    "stepper": [
+        Row("stepper.dlrm", "DLRM, rows brought from the host, gradients brought back: the worker's compute stage"),
+        Row("stepper.dcn_v2", "DCN v2, likewise"),
+    ],
+    "fleet": [
+        Row("fleet.pulled", "DLRM, every row pulled from servers on this machine, every gradient pushed", at_least=2.5e6),
+        Row("fleet.hot", "DLRM, rows kept in the hot-row cache, every gradient pushed", at_least=10e6),
+    ],
+    "torch": [
+        Row("torch.dlrm", "PyTorch: DLRM, tables in the GPU's memory, forward and backward"),
+        Row("torch.dlrm_sgd", "PyTorch: the same with a step of SGD"),
+        Row("torch.dcn_v2", "PyTorch: DCN v2, forward and backward"),
+        Row("torch.dcn_v2_sgd", "PyTorch: the same with a step of SGD"),
+    ],
+    "sanitizer": [Row("sanitizer.memcheck", "compute-sanitizer over the GPU's tests", at_most=0)],
+}
+HEAD = ["figure", "what", "measured", "ceiling", "share", "target", "reached", "beside PyTorch"]
+
+
+def amount(value, unit):
+    return f"{bench_table.number(value, unit)} {unit}" if unit.endswith("s/s") else f"{value:,.4g} {unit}"
+
+
+def ceiling_of(row, figure, figures):
+    """The number that the figure cannot exceed, in its unit; None: there is none."""
+    if row.ceiling == "own":
+        return figure.get("limit")
+    found = figures.get(row.ceiling, {})
+    return found.get("value") if found.get("unit") == figure["unit"] else None
+
+
+def target_text(row, unit):
+    if row.share is not None:
+        return f"{100 * row.share:.0f}%"
+    if row.at_least is not None:
+        return amount(row.at_least, unit)
+    return "" if row.at_most is None else f"at most {row.at_most:g}"
+
+
+def reached(row, value, ceiling):
+    """Whether the target is; None: there is none, or no ceiling to compare with."""
+    if row.share is not None:
+        return None if not ceiling else value / ceiling >= row.share
+    if row.at_least is not None:
+        return value >= row.at_least
+    return None if row.at_most is None else value <= row.at_most
+
+
+def cells(row, figure, figures, counts):
+    """Of one line. counts: whether it is a measurement, whose target may be reached."""
+    value, unit = figure["value"], figure["unit"]
+    ceiling = ceiling_of(row, figure, figures)
+    peer = figures.get(row.peer, {}).get("value")
+    verdict = reached(row, value, ceiling) if counts else None
+    return [
+        row.name,
+        row.about,
+        amount(value, unit),
+        amount(ceiling, unit) if ceiling else "",
+        f"{100 * value / ceiling:.1f}%" if ceiling else "",
+        target_text(row, unit),
+        {True: "yes", False: "**no**", None: ""}[verdict],
+        f"{value / peer:.2f}x" if peer else "",
+    ]
+
+
+def of_part(name, part):
+    """Whether a figure that no row expects belongs to a part: product.512x256 to products."""
+    return name.split(".")[0] == part.removesuffix("s") or name.split(".")[0] == part
+
+
+def table(part, figures, skipped, counts):
+    rows = []
+    for row in PARTS[part]:
+        if row.name in figures:
+            rows.append(cells(row, figures[row.name], figures, counts))
+        else:
+            why = skipped.get(row.name) or skipped.get(part) or "its program did not say it"
+            rows.append([row.name, row.about, f"not measured: {why}", "", "", "", "", ""])
+    known = {row.name for row in PARTS[part]}
+    for name, figure in figures.items():
+        if name not in known and of_part(name, part):
+            rows.append(cells(Row(name, "", "own"), figure, figures, counts))
+    return bench_table.table(HEAD, rows)
+
+
+def document(where, lines, parts):
+    """where: (what, value) pairs; lines: those of the programs; parts: those that were asked for."""
+    figures = {line["name"]: line for line in lines if "skipped" not in line}
+    skipped = {line["name"]: line["skipped"] for line in lines if "skipped" in line}
+    device = next((f["settings"]["device"] for f in figures.values() if "device" in f.get("settings", {})), "")
+    counts = device != "cpu"
+    text = ["# GPU\n", "\n".join(f"- {what}: {value}" for what, value in where) + "\n"]
+    if not counts:
+        text.append("**Computed on a CPU, at sizes of no meaning: this shows that the benchmark works and measures nothing.**\n")
+    for part in (part for part in PARTS if part in parts or (part == "limits" and COPY in figures)):
+        text += [f"## {part}\n", table(part, figures, skipped, counts)]
+    notes = [f"- {name}: {line['note']}" for name, line in figures.items() if line.get("note")]
+    if notes:
+        text += ["Notes:\n", "\n".join(notes) + "\n"]
+    return "\n".join(text)
+
+
+def missed(lines):
+    """The names of the rows whose target was measured and not reached."""
+    figures = {line["name"]: line for line in lines if "skipped" not in line}
+    rows = [row for part in PARTS.values() for row in part if row.name in figures]
+    return [row.name for row in rows
+            if reached(row, figures[row.name]["value"], ceiling_of(row, figures[row.name], figures)) is False]
