@@ -20,8 +20,11 @@ void Check(std::uint32_t by, SplitMix& random) {
     const auto multiple = std::uint32_t(by * random.Below(kEnd / by + 1));
     numbers.insert(numbers.end(), {std::uint32_t(random.Below(kEnd)), multiple, multiple - 1});
   }
-  for (const std::uint32_t n : numbers)
-    if (n < kEnd) ASSERT_EQ(divisor.Quotient(n), n / by) << n << " / " << by;
+  for (const std::uint32_t n : numbers) {
+    if (n < kEnd) {
+      ASSERT_EQ(divisor.Quotient(n), n / by) << n << " / " << by;
+    }
+  }
 }
 
 TEST(DivisorTest, DividesAsTheProcessorDoes) {
