@@ -56,11 +56,11 @@ class GpuHotRowsTest : public GpuFixture {
     host_->Fill(b.missing.size(), b.missing.data(), b.slots.data(), rows.data() + shift, version);
     device_->Fill(b.missing.size(), b.d_missing.as<std::uint32_t>(), b.d_slots.as<std::uint32_t>(),
                   d_rows.as<float>() + shift, version);
-    for (const std::size_t shift : {0, 1}) {  // rows on 16 bytes, where their width allows it, and not
-      std::vector<float> out = Poisoned(b.keys.size() * dim_ + shift);
+    for (const std::size_t offset : {0, 1}) {  // rows on 16 bytes, where their width allows it, and not
+      std::vector<float> out = Poisoned(b.keys.size() * dim_ + offset);
       DeviceBuffer d_out = Upload(out);
-      host_->Read(b.keys.size(), b.slots.data(), out.data() + shift);
-      device_->Read(b.keys.size(), b.d_slots.as<std::uint32_t>(), d_out.as<float>() + shift);
+      host_->Read(b.keys.size(), b.slots.data(), out.data() + offset);
+      device_->Read(b.keys.size(), b.d_slots.as<std::uint32_t>(), d_out.as<float>() + offset);
       EXPECT_TRUE(SameBits(Download<float>(d_out), out));
     }
     std::uint64_t oldest = 0;

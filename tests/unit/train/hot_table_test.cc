@@ -343,8 +343,8 @@ TEST(HotTable, MoreThanThereIsSaysSo) {
   ASSERT_FALSE(table.has_value());
   EXPECT_EQ(table.error().code, ErrorCode::kTooLarge);
   EXPECT_EQ(table.error().message,
-            "hot_rows = 2147483648 for table 'users': hot rows: this machine has no memory for 9007252941832192 bytes; "
-            "each worker keeps so many of each sparse table, 4194329 bytes a row: expected fewer");
+            "hot_rows = 2147483648 for table 'users': hot rows: this machine has no memory for 9007270121701376 bytes; "
+            "each worker keeps so many of each sparse table, 4194337 bytes a row: expected fewer");
 }
 #endif
 
