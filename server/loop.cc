@@ -44,6 +44,8 @@ constexpr std::uint64_t kFewRows = 16;
 // Of a shard's part of the budget: rows that wait to be written to a checkpoint, and those that are being sorted.
 constexpr std::size_t kCheckpointShare = 64, kCheckpointBytesMin = std::size_t{1} << 20;
 constexpr TimeUs kMemoryWarningPeriodUs = 60'000'000;
+// Behind a part of a checkpoint, when its writer has let go of what it took.
+constexpr TimeUs kTrimDelayUs = 2'000'000;
 
 TimeUs Now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -164,8 +166,9 @@ class ShardLoop {
     for (CheckpointPart& part : store_.TakeWritten()) {
       LogPart(part);
       shard_->OnCheckpointWritten(std::move(part), now, &out_);
-      trimmer_->Begin();  // a heap keeps the holes of each, and the next one's are others
+      trim_at_ = now + kTrimDelayUs;
     }
+    TrimIfDue(now);
     for (const BlobWritten& written : blobs_.TakeWritten()) shard_->OnBlobWritten(written, now, &out_);
     shard_->OnLogSynced(now, &out_);
     shard_->OnTier(now, &out_);
@@ -180,6 +183,13 @@ class ShardLoop {
     }
     if (metrics_ && now >= next_metrics_) WriteMetrics(now);
     return CheckScheduler(now);
+  }
+
+  // The heap keeps the holes of each checkpoint, and the next one's are others.
+  void TrimIfDue(TimeUs now) {
+    if (trim_at_ == 0 || now < trim_at_) return;
+    trim_at_ = 0;
+    trimmer_->Begin();
   }
 
   void Flush() {
@@ -293,6 +303,7 @@ class ShardLoop {
   TimeUs next_metrics_ = 0;
   std::size_t budget_ = 0;  // the job's; 0: none
   TimeUs next_memory_ = 0;
+  TimeUs trim_at_ = 0;  // 0: not wanted
   TimeUs next_memory_warning_ = 0;
   std::vector<net::Received> batch_;
   Outbox out_;

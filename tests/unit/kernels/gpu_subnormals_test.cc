@@ -4,7 +4,7 @@
 
 #include <cfloat>
 
-#include "kernels/elementwise.h"
+#include "kernels/cross.h"
 #include "kernels/quantize.h"
 #include "tests/unit/kernels/gpu_test_util.h"
 
@@ -33,15 +33,15 @@ TEST_F(GpuSubnormalsTest, Int8RowsNextToZero) {
 
 TEST_F(GpuSubnormalsTest, SumsAndProductsNextToZero) {
   const std::vector<float> in = {FLT_MIN, FLT_MIN / 2, -FLT_MIN, 1.5f * FLT_MIN, FLT_TRUE_MIN, 0.0f, -FLT_TRUE_MIN};
-  const std::vector<float> out = {-0.5f * FLT_MIN, FLT_MIN / 2, 1.25f * FLT_MIN, -FLT_MIN, FLT_TRUE_MIN, 0.0f, 0.0f};
-  DeviceBuffer device_in = Upload(in), device_out = Upload(out);
-  Scale(stream(), in.size(), 0.75f, device_in.as<float>());
-  Add(stream(), in.size(), device_in.as<float>(), device_out.as<float>());
-  std::vector<float> scaled = in, expected = out;
+  const std::vector<float> factors(in.size(), 0.75f);
+  const std::vector<float> added = {-0.5f * FLT_MIN, FLT_MIN / 2, 1.25f * FLT_MIN, -FLT_MIN, FLT_TRUE_MIN, 0.0f, 0.0f};
+  DeviceBuffer device_in = Upload(in), device_factors = Upload(factors), device_out = Upload(added);
+  CrossForward(stream(), in.size(), device_in.as<float>(), device_factors.as<float>(), device_out.as<float>(),
+               device_out.as<float>());
+  std::vector<float> expected(in.size());
   {
     const SubnormalsAreZero zero;
-    Scale(in.size(), 0.75f, scaled.data());
-    Add(in.size(), scaled.data(), expected.data());
+    CrossForward(in.size(), in.data(), factors.data(), added.data(), expected.data());
   }
   EXPECT_TRUE(SameBits(Download<float>(device_out), expected));
 }
