@@ -19,7 +19,8 @@ NAME = "tarn"
 OF_THE_C_LIBRARY = re.compile(r"^(ld-linux-x86-64|lib(c|m|pthread|dl|rt|util|resolv|anl|nss_\w+|mvec))\.so")
 OF_THE_DRIVER = re.compile(r"^lib(cuda|nvidia-\w+|nvcuvid)\.so")
 OF_CUDA = re.compile(r"^lib(cublas|cublasLt|cudart|nvJitLink|nvrtc\S*|cusparse|curand)\.so")
-LOADED_BY_NAME = re.compile(rb"libcublasLt\.so\.[0-9]+")  # kernels/cuda/cublas_lt.h; where there is no CUDA, none is
+# kernels/cuda/cublas_lt.cc; where there is no CUDA, none is. Whole: compilers keep parts of a text besides.
+LOADED_BY_NAME = re.compile(rb"(libcublasLt\.so\.[0-9]+)\0")
 # The compiler's. The target's own are older or newer together with its C library, which ours may find too old.
 OF_THE_COMPILER = {"libstdc++.so.6", "libgcc_s.so.1"}
 ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim", "tarn-crash-at.so", "tarn-slow-open.so"}
