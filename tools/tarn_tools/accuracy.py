@@ -131,12 +131,10 @@ def command(example, mode, run_dir, options, more=()):
 
 def train(example, mode, folder, options, more=()):
     """Runs one fleet to its end. Returns its summary, empty if it failed, and what it printed."""
-    with tempfile.TemporaryDirectory(dir=folder) as inner:
-        return train_in(pathlib.Path(inner) / "run", command(example, mode, pathlib.Path(inner) / "run", options, more), options)
-
-
-def train_in(run_dir, arguments, options):
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run_dir = pathlib.Path(tempfile.mkdtemp(dir=folder)) / "run"
+    process = subprocess.Popen(
+        command(example, mode, run_dir, options, more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         output, _ = process.communicate(timeout=options.timeout)
     except (subprocess.TimeoutExpired, KeyboardInterrupt) as reason:
@@ -204,18 +202,16 @@ def run_all(options):
                 yield verdict, row(example, mode, record, verdict)
 
 
-def seed_of(index):
-    return [f"job.seed={index + 1}"]
-
-
 def compare(example, mode, folder, options):
     """Trains an example with and without options.beside: the verdict and a line of the table."""
-    metric = "eval_accuracy" if "eval_auc" not in REFERENCES.get(example, {"eval_auc": 0}) else "eval_auc"
-    allowed = AUC_BESIDE if metric == "eval_auc" else REFERENCES[example][metric][1]
+    metric, allowed = "eval_auc", AUC_BESIDE
+    if example in REFERENCES and metric not in REFERENCES[example]:
+        metric = "eval_accuracy"
+        allowed = REFERENCES[example][metric][1]
     values = {(): [], (options.beside,): []}
-    for index in range(options.seeds):
+    for seed in range(1, options.seeds + 1):
         for more, found in values.items():
-            record, output = train(example, mode, folder, options, [*more, *seed_of(index)])
+            record, output = train(example, mode, folder, options, [*more, f"job.seed={seed}"])
             if not record:
                 print(f"{example}, {mode} failed:\n{output}", file=sys.stderr, flush=True)
                 return "failed", beside_row(example, mode, metric, [], [], allowed, "failed")

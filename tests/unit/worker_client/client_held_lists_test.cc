@@ -2,27 +2,10 @@
 // at once and in order (rules W3 and W4).
 #include <gtest/gtest.h>
 
-#include "core/hash.h"
-#include "tests/unit/worker_client/fake_fleet.h"
+#include "tests/unit/worker_client/two_tables.h"
 
 namespace tarn::worker {
 namespace {
-
-constexpr TableId kUsers{1};
-constexpr TableId kItems{2};
-
-FleetOptions Options() {
-  FleetOptions options;
-  options.client.nonce = 1;
-  options.tables = {SparseTable("users", 4), SparseTable("items", 2)};
-  return options;
-}
-
-std::vector<Key> Keys(std::size_t n, std::uint64_t salt = 0) {
-  std::vector<Key> keys(n);
-  for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(i + 1 + (salt << 32));
-  return keys;
-}
 
 // Pulls some keys, and then pushes them.
 void PullThenPush(FakeFleet* fleet, const Plan& plan) {
@@ -32,7 +15,7 @@ void PullThenPush(FakeFleet* fleet, const Plan& plan) {
 }
 
 TEST(ClientHeldLists, W3KeysThatWerePulledDoNotTravelAgain) {
-  FakeFleet fleet(Options());
+  FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(1000));
   PullThenPush(&fleet, plan);
@@ -54,7 +37,7 @@ TEST(ClientHeldLists, W3KeysThatWerePulledDoNotTravelAgain) {
 }
 
 TEST(ClientHeldLists, W3KeysTravelWhereTheJobWantsIt) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   FakeFleet fleet(options);
   fleet.job.train.key_caching = false;
   fleet.Run();
@@ -67,7 +50,7 @@ TEST(ClientHeldLists, W3KeysTravelWhereTheJobWantsIt) {
 }
 
 TEST(ClientHeldLists, W4WhatAShardDoesNotHoldIsSentAgainWithItsKeysOnceAndInOrder) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   options.heartbeat_seconds = 1;
   FakeFleet fleet(options);
@@ -96,7 +79,7 @@ TEST(ClientHeldLists, W4WhatAShardDoesNotHoldIsSentAgainWithItsKeysOnceAndInOrde
 }
 
 TEST(ClientHeldLists, W4APullThatTravelsWithAPushIsAskedForAgainAtOnceAsWell) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   FakeFleet fleet(options);
   fleet.Run();
@@ -118,7 +101,7 @@ TEST(ClientHeldLists, W4APullThatTravelsWithAPushIsAskedForAgainAtOnceAsWell) {
 }
 
 TEST(ClientHeldLists, W4RandomLossesOfMessagesAndListsLoseNothing) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.client.piece_bytes = 1000;
   options.client.held_keys_bytes = 2000;
   options.heartbeat_seconds = 0.1;

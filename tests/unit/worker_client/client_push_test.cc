@@ -5,28 +5,11 @@
 #include <map>
 #include <numeric>
 
-#include "core/hash.h"
 #include "kernels/convert.h"
-#include "tests/unit/worker_client/fake_fleet.h"
+#include "tests/unit/worker_client/two_tables.h"
 
 namespace tarn::worker {
 namespace {
-
-constexpr TableId kUsers{1};
-constexpr TableId kItems{2};
-
-FleetOptions Options() {
-  FleetOptions options;
-  options.client.nonce = 1;
-  options.tables = {SparseTable("users", 4), SparseTable("items", 2)};
-  return options;
-}
-
-std::vector<Key> Keys(std::size_t n, std::uint64_t salt = 0) {
-  std::vector<Key> keys(n);
-  for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(i + 1 + (salt << 32));
-  return keys;
-}
 
 std::size_t BytesOf(const std::vector<Message>& messages) {
   std::size_t bytes = 0;
@@ -36,7 +19,7 @@ std::size_t BytesOf(const std::vector<Message>& messages) {
 }
 
 TEST(ClientPush, SequencesHaveNoGapsOverTablesAndEachSectionGoesOnce) {
-  FakeFleet fleet(Options());
+  FakeFleet fleet(TwoTables());
   fleet.Run();
   for (int i = 0; i < 10; ++i) {
     const Plan users = fleet.MakePlan(kUsers, Keys(50));
@@ -59,7 +42,7 @@ TEST(ClientPush, SequencesHaveNoGapsOverTablesAndEachSectionGoesOnce) {
 }
 
 TEST(ClientPush, PiecesHoldToTheirSizeAndMayCutARun) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.partition_bits = 0;
   options.shards = 1;
   options.client.piece_bytes = 24 * 10;  // ten rows of 8 + 16 bytes
@@ -85,7 +68,7 @@ TEST(ClientPush, PiecesHoldToTheirSizeAndMayCutARun) {
 }
 
 TEST(ClientPush, RowsWiderThanAPieceGoOneByOne) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.client.piece_bytes = 1;
   FakeFleet fleet(options);
   fleet.Run();
@@ -97,7 +80,7 @@ TEST(ClientPush, RowsWiderThanAPieceGoOneByOne) {
 }
 
 TEST(ClientPush, NeighbouringKeysTravelAsARange) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.tables.push_back(DenseTable("weights", 3, 100));
   options.partition_bits = 0;
   options.shards = 1;
@@ -118,7 +101,7 @@ TEST(ClientPush, NeighbouringKeysTravelAsARange) {
 
 TEST(ClientPush, ValuesTravelInTheTablesCodec) {
   for (ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8}) {
-    FleetOptions options = Options();
+    FleetOptions options = TwoTables();
     options.tables[0].push_codec = codec;
     FakeFleet fleet(options);
     fleet.Run();
@@ -135,7 +118,7 @@ TEST(ClientPush, ValuesTravelInTheTablesCodec) {
 }
 
 TEST(ClientPush, AnEmptyPushIsDoneAtOnce) {
-  FakeFleet fleet(Options());
+  FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, {});
   fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
@@ -144,7 +127,7 @@ TEST(ClientPush, AnEmptyPushIsDoneAtOnce) {
 }
 
 TEST(ClientPush, CreditsBoundWhatIsInFlightToTheByteAndOneMessageAlwaysGoes) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   options.partition_bits = 0;
   const std::size_t message = 128 + 10 * 24;  // what one piece of ten rows counts
@@ -175,7 +158,7 @@ TEST(ClientPush, CreditsBoundWhatIsInFlightToTheByteAndOneMessageAlwaysGoes) {
 }
 
 TEST(ClientPush, AfterALossEverythingInFlightIsRepeatedOnceInOrder) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   options.partition_bits = 0;
   FakeFleet fleet(options);
@@ -195,7 +178,7 @@ TEST(ClientPush, AfterALossEverythingInFlightIsRepeatedOnceInOrder) {
 }
 
 TEST(ClientPush, LostAcknowledgementsAreAskedForAgainWithGrowingPauses) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   FakeFleet fleet(options);
   fleet.Run();
@@ -220,7 +203,7 @@ TEST(ClientPush, LostAcknowledgementsAreAskedForAgainWithGrowingPauses) {
 
 TEST(ClientPush, RandomLossesNeverLoseNorRepeatASection) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
-    FleetOptions options = Options();
+    FleetOptions options = TwoTables();
     options.shards = 3;
     options.client.piece_bytes = 100 + seed * 20;
     options.client.credit_bytes = 1000;
@@ -244,7 +227,7 @@ TEST(ClientPush, RandomLossesNeverLoseNorRepeatASection) {
 }
 
 TEST(ClientPush, RepeatedAndForeignAcknowledgementsChangeNothing) {
-  FakeFleet fleet(Options());
+  FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(5));
   const RequestId id = fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
@@ -267,7 +250,7 @@ TEST(ClientPush, RepeatedAndForeignAcknowledgementsChangeNothing) {
 }
 
 TEST(ClientPush, ARefusalThatMayPassIsFollowedByAnotherTry) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   for (ErrorCode code : {ErrorCode::kStaleEpoch, ErrorCode::kUnavailable, ErrorCode::kWrongShard,
                          ErrorCode::kOverloaded, ErrorCode::kNotFound}) {
@@ -291,7 +274,7 @@ TEST(ClientPush, ARefusalThatMayPassIsFollowedByAnotherTry) {
 }
 
 TEST(ClientPush, ARefusalForGoodFailsThePushAndStopsTheClient) {
-  FakeFleet fleet(Options());
+  FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(5));
   const RequestId id = fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
@@ -316,7 +299,7 @@ void RefusePushes(FakeFleet* fleet, ErrorCode code, bool named, TimeUs us) {
 }
 
 TEST(ClientPush, ARefusalThatDoesNotPassEndsTheClientAfterTwoLeases) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
@@ -361,7 +344,7 @@ void RefuseFirstOfPartition(FakeFleet* fleet, ErrorCode first, TimeUs us) {
 }
 
 TEST(ClientPush, WhatIsOutOfOrderBehindAnOverloadIsRepeatedWithoutEnd) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   options.partition_bits = 0;
   options.lease_seconds = 5;
@@ -387,7 +370,7 @@ TEST(ClientPush, WhatIsOutOfOrderBehindAnOverloadIsRepeatedWithoutEnd) {
 
 // A push over two partitions, of which one is full and the other out of order.
 TEST(ClientPush, AnOverloadBehindAnotherSectionsRefusalIsRepeatedWithoutEnd) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   options.partition_bits = 1;
   options.lease_seconds = 5;
@@ -410,7 +393,7 @@ TEST(ClientPush, AnOverloadBehindAnotherSectionsRefusalIsRepeatedWithoutEnd) {
 }
 
 TEST(ClientPush, ANewRouteMapOrAnAcknowledgementRenewsThePatience) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 1;
   options.lease_seconds = 5;
   options.heartbeat_seconds = 2;
@@ -433,7 +416,7 @@ TEST(ClientPush, ANewRouteMapOrAnAcknowledgementRenewsThePatience) {
 }
 
 TEST(ClientPush, AnUnknownTableOrAnotherShapeFailsWithoutASequence) {
-  FakeFleet fleet(Options());
+  FakeFleet fleet(TwoTables());
   fleet.Run();
   Plan plan = fleet.MakePlan(kUsers, Keys(5));
   plan.table = TableId(9);
@@ -450,7 +433,7 @@ TEST(ClientPush, AnUnknownTableOrAnotherShapeFailsWithoutASequence) {
 }
 
 TEST(ClientPush, ANewRouteMapRegroupsAndRepeatsWhatIsNotAcknowledged) {
-  FleetOptions options = Options();
+  FleetOptions options = TwoTables();
   options.shards = 3;
   FakeFleet fleet(options);
   fleet.Run();
