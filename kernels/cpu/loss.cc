@@ -60,6 +60,54 @@ double LogisticLossAndGradient(std::size_t n, const float* logits, const float* 
   return LogisticLossLoop<true>(n, logits, labels, scale, grad);
 }
 
+// Softmax works on tiles of whole rows, whose values are one array: rows of few classes fill vectors together. A row of
+// more values than a tile holds is one of its own, whose exponentials are made anew where they are used.
+constexpr std::size_t kTileValues = 1024;
+constexpr std::size_t kTileRows = 128;
+constexpr std::size_t kGroup = 8;  // values that Spread writes at a time
+
+std::size_t RowsOfTile(std::uint32_t classes) {
+  const std::size_t rows = kTileValues / classes;
+  return rows < 1 ? 1 : rows < kTileRows ? rows : kTileRows;
+}
+
+// The place of the first of the largest. A NaN in front stays the largest, others never are.
+HWY_INLINE std::uint32_t FirstLargest(std::uint32_t n, const float* x) {
+  constexpr std::uint32_t kLanes = 16;
+  float largest = x[0];
+  std::uint32_t best = 0, i = 1;
+  if (n >= 2 * kLanes) {
+    float lanes[kLanes];
+    std::uint32_t at[kLanes] = {};
+    for (float& lane : lanes) lane = largest;
+    for (i = 0; i + kLanes <= n; i += kLanes)
+      for (std::uint32_t j = 0; j < kLanes; ++j) {
+        const bool larger = x[i + j] > lanes[j];
+        lanes[j] = larger ? x[i + j] : lanes[j];
+        at[j] = larger ? i + j : at[j];
+      }
+    for (std::uint32_t j = 0; j < kLanes; ++j)
+      if (lanes[j] > largest || (lanes[j] == largest && at[j] < best)) {
+        largest = lanes[j];
+        best = at[j];
+      }
+  }
+  for (; i < n; ++i) {
+    const float value = x[i];
+    best = value > largest ? i : best;
+    largest = value > largest ? value : largest;
+  }
+  return best;
+}
+
+// out[r * classes + c] = of_row[r], in whole groups: the last one may end up to kGroup - 1 numbers behind the rows.
+HWY_INLINE void Spread(std::size_t rows, std::uint32_t classes, const double* HWY_RESTRICT of_row,
+                       double* HWY_RESTRICT out) {
+  for (std::size_t r = 0; r < rows; ++r, out += classes)
+    for (std::uint32_t c = 0; c < classes; c += kGroup)
+      for (std::uint32_t j = 0; j < kGroup; ++j) out[c + j] = of_row[r];
+}
+
 double SumOfExp(std::size_t n, const float* logits, double shift) {
   return SumOfTerms(n, [=](std::size_t i) HWY_ATTR { return math::Exp(double(logits[i]) - shift); });
 }
@@ -67,6 +115,97 @@ double SumOfExp(std::size_t n, const float* logits, double shift) {
 void SoftmaxGradient(std::size_t n, const float* HWY_RESTRICT logits, double shift, double factor,
                      float* HWY_RESTRICT grad) {
   for (std::size_t i = 0; i < n; ++i) grad[i] = float(math::Exp(double(logits[i]) - shift) * factor);
+}
+
+// A tile on its way.
+struct TileOfRows {
+  // Of each row the largest logit, how much less the label's is, and the sum of e^(logit - shift).
+  double shifts[kTileRows], of_label[kTileRows], sums[kTileRows];
+  double e[kTileValues];  // these powers, if the tile fits
+  double spread[kTileValues + kGroup];
+};
+
+void LookAtRows(std::size_t rows, std::uint32_t classes, const float* logits, const std::uint32_t* labels,
+                TileOfRows* tile, std::uint32_t* correct) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    const float* row = logits + r * classes;
+    TARN_CHECK(labels[r] < classes, "readers know the classes");
+    const std::uint32_t best = FirstLargest(classes, row);
+    correct[r] = best == labels[r];
+    tile->shifts[r] = double(row[best]);
+    tile->of_label[r] = double(row[labels[r]]) - tile->shifts[r];
+  }
+}
+
+void SumRows(std::size_t rows, std::uint32_t classes, const float* HWY_RESTRICT logits, TileOfRows* tile) {
+  const std::size_t values = rows * classes;
+  if (values > kTileValues) {
+    tile->sums[0] = SumOfExp(classes, logits, tile->shifts[0]);
+    return;
+  }
+  Spread(rows, classes, tile->shifts, tile->spread);
+  for (std::size_t i = 0; i < values; ++i) tile->e[i] = math::Exp(double(logits[i]) - tile->spread[i]);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const double* row = tile->e + r * classes;
+    tile->sums[r] = SumOfTerms(classes, [=](std::size_t i) HWY_ATTR { return row[i]; });
+  }
+}
+
+void GradientOfRows(std::size_t rows, std::uint32_t classes, const float* logits, const std::uint32_t* labels,
+                    float scale, TileOfRows* tile, float* HWY_RESTRICT grad) {
+  const std::size_t values = rows * classes;
+  double factors[kTileRows];
+  for (std::size_t r = 0; r < rows; ++r) factors[r] = double(scale) / tile->sums[r];
+  if (values > kTileValues) {
+    SoftmaxGradient(classes, logits, tile->shifts[0], factors[0], grad);
+  } else {
+    Spread(rows, classes, factors, tile->spread);
+    for (std::size_t i = 0; i < values; ++i) grad[i] = float(tile->e[i] * tile->spread[i]);
+  }
+  double at_label[kTileRows];
+  for (std::size_t r = 0; r < rows; ++r)
+    at_label[r] = double(scale) * (math::Exp(tile->of_label[r]) / tile->sums[r] - 1.0);
+  for (std::size_t r = 0; r < rows; ++r) grad[r * classes + labels[r]] = float(at_label[r]);
+}
+
+// Of each row its loss and whether the label is the best class; the gradient unless it is null.
+void SoftmaxTile(std::size_t rows, std::uint32_t classes, const float* logits, const std::uint32_t* labels, float scale,
+                 float* grad, double* HWY_RESTRICT losses, std::uint32_t* correct) {
+  TileOfRows tile;
+  LookAtRows(rows, classes, logits, labels, &tile, correct);
+  SumRows(rows, classes, logits, &tile);
+  for (std::size_t r = 0; r < rows; ++r) losses[r] = math::Log(tile.sums[r]) - tile.of_label[r];
+  if (grad != nullptr) GradientOfRows(rows, classes, logits, labels, scale, &tile, grad);
+}
+
+SoftmaxResult SoftmaxLoop(std::size_t n, std::uint32_t classes, const float* logits, const std::uint32_t* labels,
+                          float scale, float* grad) {
+  SoftmaxResult result;
+  double losses[kTileRows];
+  std::uint32_t correct[kTileRows];
+  const std::size_t tile = RowsOfTile(classes);
+  for (std::size_t begin = 0; begin < n; begin += tile) {
+    const std::size_t rows = n - begin < tile ? n - begin : tile, at = begin * classes;
+    SoftmaxTile(rows, classes, logits + at, labels + begin, scale, grad == nullptr ? nullptr : grad + at, losses,
+                correct);
+    for (std::size_t r = 0; r < rows; ++r) {
+      result.loss += losses[r];
+      result.correct += correct[r];
+    }
+  }
+  return result;
+}
+
+void SoftmaxByRowLoop(std::size_t n, std::uint32_t classes, const float* logits, const float* labels, float scale,
+                      float* grad, double* losses, std::uint32_t* correct) {
+  std::uint32_t whole[kTileRows];
+  const std::size_t tile = RowsOfTile(classes);
+  for (std::size_t begin = 0; begin < n; begin += tile) {
+    const std::size_t rows = n - begin < tile ? n - begin : tile, at = begin * classes;
+    for (std::size_t r = 0; r < rows; ++r) whole[r] = static_cast<std::uint32_t>(labels[begin + r]);
+    SoftmaxTile(rows, classes, logits + at, whole, scale, grad == nullptr ? nullptr : grad + at, losses + begin,
+                correct + begin);
+  }
 }
 
 }  // namespace
@@ -78,55 +217,22 @@ namespace tarn::kernels {
 
 HWY_EXPORT(LogisticLossAlone);
 HWY_EXPORT(LogisticLossAndGradient);
-HWY_EXPORT(SumOfExp);
-HWY_EXPORT(SoftmaxGradient);
+HWY_EXPORT(SoftmaxLoop);
+HWY_EXPORT(SoftmaxByRowLoop);
 
 double LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
   if (grad == nullptr) return HWY_DYNAMIC_DISPATCH(LogisticLossAlone)(n, logits, labels);
   return HWY_DYNAMIC_DISPATCH(LogisticLossAndGradient)(n, logits, labels, scale, grad);
 }
 
-namespace {
-
-std::uint32_t FirstLargest(std::uint32_t classes, const float* logits) {
-  std::uint32_t best = 0;
-  for (std::uint32_t c = 1; c < classes; ++c)
-    if (logits[c] > logits[best]) best = c;
-  return best;
-}
-
-}  // namespace
-
 SoftmaxResult SoftmaxCrossEntropy(std::size_t n, std::uint32_t classes, const float* logits,
                                   const std::uint32_t* labels, float scale, float* grad) {
-  SoftmaxResult result;
-  for (std::size_t i = 0; i < n; ++i) {
-    const float* row = logits + i * classes;
-    const std::uint32_t label = labels[i];
-    TARN_CHECK(label < classes, "readers know the classes");
-    const std::uint32_t best = FirstLargest(classes, row);
-    const double shift = double(row[best]);
-    const double sum = HWY_DYNAMIC_DISPATCH(SumOfExp)(classes, row, shift);
-    result.loss += math::Log(sum) - (double(row[label]) - shift);
-    result.correct += best == label;
-    if (grad == nullptr) continue;
-    float* grad_row = grad + i * classes;
-    const double factor = double(scale) / sum;
-    HWY_DYNAMIC_DISPATCH(SoftmaxGradient)(classes, row, shift, factor, grad_row);
-    grad_row[label] = float(double(scale) * (math::Exp(double(row[label]) - shift) / sum - 1.0));
-  }
-  return result;
+  return HWY_DYNAMIC_DISPATCH(SoftmaxLoop)(n, classes, logits, labels, scale, grad);
 }
 
 void SoftmaxCrossEntropyByRow(std::size_t n, std::uint32_t classes, const float* logits, const float* labels,
                               float scale, float* grad, double* losses, std::uint32_t* correct) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto label = static_cast<std::uint32_t>(labels[i]);
-    const SoftmaxResult row = SoftmaxCrossEntropy(1, classes, logits + i * classes, &label, scale,
-                                                  grad == nullptr ? nullptr : grad + i * classes);
-    losses[i] = row.loss;
-    correct[i] = static_cast<std::uint32_t>(row.correct);
-  }
+  HWY_DYNAMIC_DISPATCH(SoftmaxByRowLoop)(n, classes, logits, labels, scale, grad, losses, correct);
 }
 
 }  // namespace tarn::kernels

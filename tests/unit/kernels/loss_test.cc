@@ -156,6 +156,78 @@ TEST(LossTest, PartsOfALossAreThoseOfTheWhole) {
   EXPECT_EQ(sum.correct, expected.correct);
 }
 
+// Of few classes and of more than are worked on together, rows enough for several tiles.
+TEST(LossTest, ARowIsTheSameAmongOthersAndAlone) {
+  SplitMix random(9);
+  for (const std::uint32_t classes : {1u, 2u, 7u, 8u, 10u, 33u, 500u, 1023u, 1024u, 1025u, 3001u})
+    for (const std::size_t n : {1, 2, 127, 128, 129, 300}) {
+      if (n * classes > 100'000) continue;
+      const std::vector<float> logits = RandomFloats(n * classes, random, -9, 9);
+      const std::vector<std::uint32_t> labels = RandomIndices(n, classes, random);
+      std::vector<float> grad = Poisoned(logits.size()), alone = Poisoned(logits.size());
+      const SoftmaxResult all = SoftmaxCrossEntropy(n, classes, logits.data(), labels.data(), 0.5f, grad.data());
+      SoftmaxResult sum;
+      for (std::size_t i = 0; i < n; ++i) {
+        const SoftmaxResult row =
+            SoftmaxCrossEntropy(1, classes, logits.data() + i * classes, &labels[i], 0.5f, alone.data() + i * classes);
+        sum.loss += row.loss;
+        sum.correct += row.correct;
+      }
+      EXPECT_TRUE(SameBits(grad, alone)) << n << " x " << classes;
+      EXPECT_EQ(all.loss, sum.loss) << n << " x " << classes;
+      EXPECT_EQ(all.correct, sum.correct) << n << " x " << classes;
+      EXPECT_NEAR(all.loss, Softmax64(n, classes, logits, labels), 1e-12 * (1 + all.loss)) << n << " x " << classes;
+      EXPECT_EQ(all.loss, SoftmaxCrossEntropy(n, classes, logits.data(), labels.data(), 0.5f, nullptr).loss);
+    }
+}
+
+// A faster shape must not make another training of a job than it was.
+TEST(LossTest, SoftmaxBitsAreStable) {
+  ForEachTarget([](const char* name) {
+    SplitMix random(10);
+    std::uint64_t state = 0;
+    for (const std::uint32_t classes : {1u, 3u, 10u, 37u, 1024u, 2500u}) {
+      const std::size_t n = 10'000 / classes;
+      const std::vector<float> logits = RandomFloats(n * classes, random, -9, 9);
+      std::vector<float> labels(n), grad = Poisoned(logits.size());
+      for (std::size_t i = 0; i < n; ++i) {  // the best, whose loss is the logarithm of the sum
+        const auto row = logits.begin() + std::ptrdiff_t(i * classes);
+        labels[i] = float(std::max_element(row, row + classes) - row);
+      }
+      std::vector<double> losses(n, NAN);
+      std::vector<std::uint32_t> correct(n, 9);
+      SoftmaxCrossEntropyByRow(n, classes, logits.data(), labels.data(), 0.1f, grad.data(), losses.data(),
+                               correct.data());
+      for (const double loss : losses) state = HashCombine(state, std::bit_cast<std::uint64_t>(loss));
+      for (const float g : grad) state = HashCombine(state, std::bit_cast<std::uint32_t>(g));
+    }
+    EXPECT_EQ(state, 928310123426876461ULL) << name;
+  });
+}
+
+// Wherever two equal ones stand, the first counts; a NaN in front is the largest, one elsewhere never.
+TEST(LossTest, TheBestOfManyClasses) {
+  ForEachTarget([](const char* name) {
+    for (const std::uint32_t classes : {2u, 10u, 31u, 32u, 50u, 100u})
+      for (std::uint32_t first = 0; first < classes; ++first)
+        for (const std::uint32_t second : {first + 1, first + 15, first + 16, first + 17, classes - 1}) {
+          if (second <= first || second >= classes) continue;
+          std::vector<float> logits(classes, -1.0f);
+          logits[first] = logits[second] = 2.0f;
+          const auto is_best = [&](std::uint32_t label) {
+            return SoftmaxCrossEntropy(1, classes, logits.data(), &label, 1.0f, nullptr).correct == 1;
+          };
+          EXPECT_TRUE(is_best(first)) << name << " " << classes << ": " << first << ", " << second;
+          EXPECT_FALSE(is_best(second)) << name << " " << classes << ": " << first << ", " << second;
+          logits[second] = kPoison;
+          EXPECT_TRUE(is_best(first)) << name << " " << classes << ": " << first << ", NaN at " << second;
+          if (first == 0) continue;
+          logits[0] = kPoison;
+          EXPECT_TRUE(is_best(0)) << name << " " << classes << ": NaN in front";
+        }
+  });
+}
+
 TEST(LossTest, SoftmaxTiesAndExtremes) {
   const std::vector<float> logits = {2, 2, 2, 1e30f, -1e30f, 0};
   const std::vector<std::uint32_t> labels = {0, 1};
