@@ -21,4 +21,8 @@ namespace tarn::kernels {
 // the same bits on every x86-64.
 void InitializeRow(const InitializerSpec& spec, std::uint64_t table_salt, Key key, std::span<float> row);
 
+// The same for the rows of many keys, written one behind the other (keys x dim): of narrow rows several times as fast.
+void InitializeRows(const InitializerSpec& spec, std::uint64_t table_salt, std::span<const Key> keys, std::size_t dim,
+                    float* out);
+
 }  // namespace tarn::kernels

@@ -16,8 +16,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {
 
-constexpr std::size_t kChunk = 64;  // values at a time
-constexpr std::size_t kLanes = 8;   // loops run over whole groups of these; what is beyond the row is left
+// Values at a time, of one row or of several: so many that their tails, a seventh of them, fill vectors whose long
+// chains of operations overlap.
+constexpr std::size_t kChunk = 256;
+constexpr std::size_t kLanes = 8;  // loops run over whole groups of these; what is beyond the values is left
 
 // Word i of SplitMix(state) is Mix64(state + (i + 1) * kStep).
 constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15ULL;
@@ -45,12 +47,10 @@ void TailQuantiles(std::size_t n, const double* HWY_RESTRICT u, double* HWY_REST
 // Whether the distance has to be looked at: e^-25 is about 1.4e-11.
 bool MayBeFar(double u) { return u < 1e-10 || u > 1.0 - 1e-10; }
 
-// Up to kChunk values from the words behind `state`: the centre for all of them, then the tails for those that lie
-// there.
-void NormalChunk(std::size_t n, std::uint64_t state, double mean, double deviation, float* out) {
-  alignas(64) double u[kChunk], z[kChunk], tail_u[kChunk], tail_z[kChunk];
-  std::size_t tail_at[kChunk];
-  Units(n, state, u);
+// Up to kChunk values of the uniform `u`: the centre for all of them, then the tails for those that lie there.
+void NormalChunk(std::size_t n, const double* u, double mean, double deviation, float* out) {
+  alignas(64) double z[kChunk], tail_u[kChunk + 1], tail_z[kChunk];
+  std::size_t tail_at[kChunk + 1];
   CentralQuantiles(n, u, z);
   std::size_t tails = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -65,9 +65,23 @@ void NormalChunk(std::size_t n, std::uint64_t state, double mean, double deviati
   for (std::size_t i = 0; i < n; ++i) out[i] = float(mean + deviation * z[i]);
 }
 
-void NormalLoop(std::size_t n, std::uint64_t state, double mean, double deviation, float* out) {
-  for (std::size_t i = 0; i < n; i += kChunk)
-    NormalChunk(std::min(kChunk, n - i), state + i * kStep, mean, deviation, out + i);
+void NormalLoop(std::size_t rows, std::size_t dim, std::uint64_t salt, const Key* keys, double mean, double deviation,
+                float* out) {
+  alignas(64) double u[kChunk + kLanes];
+  std::size_t filled = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::uint64_t state = HashCombine(salt, keys[row]);
+    for (std::size_t i = 0; i < dim;) {
+      const std::size_t count = std::min(kChunk - filled, dim - i);
+      Units(count, state + i * kStep, u + filled);
+      filled += count;
+      i += count;
+      if (filled < kChunk && (row + 1 < rows || i < dim)) continue;
+      NormalChunk(filled, u, mean, deviation, out);
+      out += filled;
+      filled = 0;
+    }
+  }
 }
 
 }  // namespace
@@ -79,18 +93,27 @@ namespace tarn::kernels {
 
 HWY_EXPORT(NormalLoop);
 
-void InitializeRow(const InitializerSpec& spec, std::uint64_t table_salt, Key key, std::span<float> row) {
-  const std::uint64_t state = HashCombine(table_salt, key);
-  SplitMix words(state);
+void InitializeRows(const InitializerSpec& spec, std::uint64_t table_salt, std::span<const Key> keys, std::size_t dim,
+                    float* out) {
+  const std::size_t values = keys.size() * dim;
   const double a = double(spec.a), b = double(spec.b);
   switch (spec.kind) {
-    case InitializerKind::kZero: std::fill(row.begin(), row.end(), 0.0f); return;
-    case InitializerKind::kConstant: std::fill(row.begin(), row.end(), spec.a); return;
+    case InitializerKind::kZero: std::fill_n(out, values, 0.0f); return;
+    case InitializerKind::kConstant: std::fill_n(out, values, spec.a); return;
     case InitializerKind::kUniform:
-      for (float& value : row) value = float(a + (b - a) * words.Unit());
+      for (const Key key : keys) {
+        SplitMix words(HashCombine(table_salt, key));
+        for (std::size_t i = 0; i < dim; ++i) *out++ = float(a + (b - a) * words.Unit());
+      }
       return;
-    case InitializerKind::kNormal: HWY_DYNAMIC_DISPATCH(NormalLoop)(row.size(), state, a, b, row.data()); return;
+    case InitializerKind::kNormal:
+      HWY_DYNAMIC_DISPATCH(NormalLoop)(keys.size(), dim, table_salt, keys.data(), a, b, out);
+      return;
   }
+}
+
+void InitializeRow(const InitializerSpec& spec, std::uint64_t table_salt, Key key, std::span<float> row) {
+  InitializeRows(spec, table_salt, {&key, 1}, row.size(), row.data());
 }
 
 }  // namespace tarn::kernels

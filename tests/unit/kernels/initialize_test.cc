@@ -36,6 +36,40 @@ TEST(InitializeTest, DependsOnSaltKeyAndIndexAlone) {
   }
 }
 
+// Rows of any width, fewer and more values than are worked on together, on every instruction set.
+TEST(InitializeTest, RowsOfManyKeysAreThoseOfEach) {
+  ForEachTarget([](const char* name) {
+    for (const auto kind :
+         {InitializerKind::kZero, InitializerKind::kConstant, InitializerKind::kUniform, InitializerKind::kNormal})
+      for (const std::size_t dim : {0, 1, 3, 8, 10, 16, 255, 256, 257, 600})
+        for (const std::size_t n : {0, 1, 2, 33}) {
+          const InitializerSpec spec{kind, 0.25f, 1};
+          std::vector<Key> keys(n);
+          std::vector<float> expected;
+          for (std::size_t i = 0; i < n; ++i) {
+            keys[i] = Mix64(i);
+            const std::vector<float> row = Row(spec, 7, keys[i], dim);
+            expected.insert(expected.end(), row.begin(), row.end());
+          }
+          expected.push_back(kPoison);  // what is behind the rows stays
+          std::vector<float> rows = Poisoned(n * dim + 1);
+          InitializeRows(spec, 7, keys, dim, rows.data());
+          EXPECT_TRUE(SameBits(rows, expected)) << name << " dim " << dim << " rows " << n;
+        }
+  });
+}
+
+TEST(InitializeTest, SameBitsOnEveryTarget) {
+  std::vector<Key> keys(100);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+  for (const auto kind : {InitializerKind::kUniform, InitializerKind::kNormal})
+    ExpectSameBitsOnEveryTarget([&] {
+      std::vector<float> rows = Poisoned(keys.size() * 37);
+      InitializeRows({kind, -0.125f, 0.75f}, 42, keys, 37, rows.data());
+      return rows;
+    });
+}
+
 TEST(InitializeTest, UniformFillsItsRangeEvenly) {
   const InitializerSpec spec{InitializerKind::kUniform, -0.5f, 1.5f};
   std::vector<int> histogram(10, 0);
