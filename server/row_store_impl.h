@@ -135,7 +135,8 @@ struct RowStore::Table {
   bool has_life() const { return layout.life_words != 0; }
   std::uint32_t row_words() const { return layout.words(); }
   std::size_t row_bytes() const { return row_words() * sizeof(std::uint32_t); }
-  void Initialize(Key key, float* row) const;
+  // Initial values of rows that lie one behind the other, layout.value_words each.
+  void Initialize(std::span<const Key> keys, float* rows) const;
   std::uint64_t RowCount() const {
     std::uint64_t rows = 0;
     for (std::uint32_t place = 0; place < (is_dense() ? dense.size() : sparse.size()); ++place) rows += RowCount(place);

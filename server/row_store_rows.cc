@@ -40,12 +40,15 @@ std::size_t DistinctRows(std::size_t n, float* const* rows) {
 
 }  // namespace
 
-void RowStore::Table::Initialize(Key key, float* row) const {
-  if (spec.row_codec == ValueCodec::kFp32) return kernels::InitializeRow(spec.initializer, salt, key, {row, spec.dim});
+void RowStore::Table::Initialize(std::span<const Key> keys, float* rows) const {
+  if (spec.row_codec == ValueCodec::kFp32) return kernels::InitializeRows(spec.initializer, salt, keys, spec.dim, rows);
   float wide[limits::kRowDimMax];
-  kernels::InitializeRow(spec.initializer, salt, key, {wide, spec.dim});
-  row[layout.value_words - 1] = 0;  // an odd last value has zero bits behind it
-  kernels::EncodeValues(spec.row_codec, spec.dim, wide, reinterpret_cast<std::byte*>(row));
+  for (const Key key : keys) {
+    kernels::InitializeRow(spec.initializer, salt, key, {wide, spec.dim});
+    rows[layout.value_words - 1] = 0;  // an odd last value has zero bits behind it
+    kernels::EncodeValues(spec.row_codec, spec.dim, wide, reinterpret_cast<std::byte*>(rows));
+    rows += layout.value_words;
+  }
 }
 
 RowStore::SparsePartition& RowStore::Sparse(Table& table, std::uint32_t place) {
@@ -64,10 +67,14 @@ RowStore::DensePartition& RowStore::BornDense(Table& table, std::uint32_t place)
   const std::size_t rows = partition.range.count;
   auto* values = static_cast<float*>(arena_.Allocate(rows * table.spec.dim * sizeof(float)));
   partition.slots = static_cast<float*>(arena_.Allocate(rows * table.layout.slot_words * sizeof(float)));
-  for (std::size_t i = 0; i < rows; ++i) {
-    table.Initialize(partition.range.KeyAt(i), values + i * table.spec.dim);
-    kernels::InitSlots(table.spec.optimizer, table.spec.dim, partition.slots + i * table.layout.slot_words);
+  for (std::size_t i = 0; i < rows; i += kGroupKeys) {
+    Key keys[kGroupKeys];
+    const std::size_t n = std::min(kGroupKeys, rows - i);
+    for (std::size_t j = 0; j < n; ++j) keys[j] = partition.range.KeyAt(i + j);
+    table.Initialize({keys, n}, values + i * table.spec.dim);
   }
+  for (std::size_t i = 0; i < rows; ++i)
+    kernels::InitSlots(table.spec.optimizer, table.spec.dim, partition.slots + i * table.layout.slot_words);
   partition.values = values;
   return partition;
 }
@@ -212,13 +219,15 @@ void RowStore::ValuesOf(const Table& table, const Group& group, const float** ro
         table.resident->CountUse(place, group.numbers[i]);
     }
   }
-  const std::size_t stride = table.layout.value_words;
+  Key absent[kGroupKeys];
+  std::size_t n_absent = 0;
   for (std::size_t i = 0; i < group.n; ++i) {
     if (rows[i] != nullptr) continue;
-    absent_.resize(kGroupKeys * stride);
-    table.Initialize(group.keys[i], absent_.data() + i * stride);
-    rows[i] = absent_.data() + i * stride;
+    if (n_absent == 0) absent_.resize(kGroupKeys * table.layout.value_words);
+    rows[i] = absent_.data() + n_absent * table.layout.value_words;
+    absent[n_absent++] = group.keys[i];
   }
+  if (n_absent != 0) table.Initialize({absent, n_absent}, absent_.data());
 }
 
 void RowStore::Gather(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
@@ -267,7 +276,7 @@ std::uint32_t RowStore::BirthOf(const Table& table, SparsePartition& partition, 
   const std::uint32_t number = partition.index.FindOrInsert(hash, key, partition.NextNumber());
   partition.TakeNumber(table.has_life());
   const RowParts born = table.SparseRow(partition, number);
-  table.Initialize(key, born.values);
+  table.Initialize({&key, 1}, born.values);
   kernels::InitSlots(table.spec.optimizer, table.spec.dim, born.slots);
   if (born.life != nullptr) CountLife(table, partition, *born.life = table.rules->Born(table.now));
   return number;
