@@ -28,6 +28,9 @@ void Bf16ToFloat(std::size_t n, const std::uint16_t* in, float* out);
 void FloatToFp16(std::size_t n, const float* in, std::uint16_t* out);
 void Fp16ToFloat(std::size_t n, const std::uint16_t* in, float* out);
 
+// The place of the first number that fp16 has no room for, a finite one that would become infinity; n if there is none.
+std::size_t FirstBeyondFp16(std::size_t n, const float* in);
+
 // On a GPU. A NaN stays one, with a fraction of the GPU's own.
 void FloatToBf16(Stream& stream, std::size_t n, const float* in, std::uint16_t* out);
 void Bf16ToFloat(Stream& stream, std::size_t n, const std::uint16_t* in, float* out);

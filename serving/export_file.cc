@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "core/file.h"
-#include "core/half.h"
 #include "core/limits.h"
 #include "export_generated.h"
+#include "kernels/convert.h"
 #include "serving/export_format.h"
 
 namespace tarn::serving {
@@ -221,15 +221,7 @@ ExportFile::Found ExportFile::Find(const ExportTable& table, Key key) const {
 
 void DecodeValues(ValueCodec codec, std::span<const std::byte> row, std::span<float> out) {
   TARN_CHECK(row.size() == out.size() * CodecBytes(codec), "a row of so many values");
-  if (codec == ValueCodec::kFp32) {
-    std::memcpy(out.data(), row.data(), row.size());
-    return;
-  }
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, row.data() + i * sizeof half, sizeof half);
-    out[i] = codec == ValueCodec::kBf16 ? FloatFromBf16(half) : FloatFromFp16(half);
-  }
+  kernels::DecodeValues(codec, out.size(), row.data(), out.data());
 }
 
 }  // namespace tarn::serving

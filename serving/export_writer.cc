@@ -2,17 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "core/file.h"
-#include "core/half.h"
 #include "core/names.h"
 #include "core/table_shape.h"
 #include "export_generated.h"
+#include "kernels/convert.h"
 #include "serving/export_format.h"
 
 namespace tarn::serving {
@@ -22,16 +20,9 @@ namespace {
 constexpr std::size_t kSectionBytes = std::size_t{4} << 20;
 
 void AppendValues(std::span<const float> values, ValueCodec codec, std::vector<std::byte>* out) {
-  if (codec == ValueCodec::kFp32) {
-    const auto bytes = std::as_bytes(values);
-    out->insert(out->end(), bytes.begin(), bytes.end());
-    return;
-  }
-  for (float value : values) {
-    const std::uint16_t half = codec == ValueCodec::kBf16 ? Bf16FromFloat(value) : Fp16FromFloat(value);
-    const auto bytes = std::as_bytes(std::span(&half, 1));
-    out->insert(out->end(), bytes.begin(), bytes.end());
-  }
+  const std::size_t before = out->size();
+  out->resize(before + values.size() * CodecBytes(codec));
+  kernels::EncodeValues(codec, values.size(), values.data(), out->data() + before);
 }
 
 }  // namespace
@@ -86,15 +77,12 @@ class ExportWriter::Impl {
   Status CheckRange(Key key, std::span<const float> values) const {
     const Table& table = tables_.back();
     if (table.codec != ValueCodec::kFp16) return {};
-    const auto fits = [](float value) {
-      return !std::isfinite(value) || std::isfinite(FloatFromFp16(Fp16FromFloat(value)));
-    };
-    const auto beyond = std::ranges::find_if_not(values, fits);
-    if (beyond == values.end()) return {};
+    const std::size_t beyond = kernels::FirstBeyondFp16(values.size(), values.data());
+    if (beyond == values.size()) return {};
     return Fail(
         ErrorCode::kInvalidArgument,
         fmt::format("table {}, key {}: {} does not fit fp16, whose largest value is 65504: expected bf16 or fp32",
-                    Quoted(table.spec.name), key, *beyond));
+                    Quoted(table.spec.name), key, values[beyond]));
   }
 
   // Ends the section at hand if the key goes into another one.

@@ -63,6 +63,21 @@ void FromFp16(std::size_t n, const std::uint16_t* HWY_RESTRICT in, float* HWY_RE
   }
 }
 
+// Finite, and 65520 at least: halfway to what would be the next number.
+HWY_INLINE bool IsBeyondFp16(float value) {
+  constexpr std::uint32_t kFirst = 0x477ff000u, kInfinity = 0x7f800000u;
+  return (std::bit_cast<std::uint32_t>(value) & 0x7fffffffu) - kFirst < kInfinity - kFirst;
+}
+
+std::size_t FirstBeyond(std::size_t n, const float* in) {
+  std::uint32_t some = 0;
+  for (std::size_t i = 0; i < n; ++i) some |= IsBeyondFp16(in[i]) ? 1u : 0u;
+  if (some == 0) return n;
+  std::size_t first = 0;
+  while (!IsBeyondFp16(in[first])) ++first;
+  return first;
+}
+
 }  // namespace
 }  // namespace tarn::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -74,11 +89,13 @@ HWY_EXPORT(ToBf16);
 HWY_EXPORT(FromBf16);
 HWY_EXPORT(ToFp16);
 HWY_EXPORT(FromFp16);
+HWY_EXPORT(FirstBeyond);
 
 void FloatToBf16(std::size_t n, const float* in, std::uint16_t* out) { HWY_DYNAMIC_DISPATCH(ToBf16)(n, in, out); }
 void Bf16ToFloat(std::size_t n, const std::uint16_t* in, float* out) { HWY_DYNAMIC_DISPATCH(FromBf16)(n, in, out); }
 void FloatToFp16(std::size_t n, const float* in, std::uint16_t* out) { HWY_DYNAMIC_DISPATCH(ToFp16)(n, in, out); }
 void Fp16ToFloat(std::size_t n, const std::uint16_t* in, float* out) { HWY_DYNAMIC_DISPATCH(FromFp16)(n, in, out); }
+std::size_t FirstBeyondFp16(std::size_t n, const float* in) { return HWY_DYNAMIC_DISPATCH(FirstBeyond)(n, in); }
 
 namespace {
 constexpr std::size_t kTile = 1024;  // values that pass through aligned memory at a time

@@ -10,6 +10,7 @@
 
 #include "core/json.h"
 #include "core/position.h"
+#include "kernels/elementwise.h"
 #include "tools/inspector/source.h"
 
 namespace tarn::inspector {
@@ -27,11 +28,7 @@ struct Answer {
   std::vector<float> values, slots;
 };
 
-double NormOf(std::span<const float> values) {
-  double sum = 0;
-  for (float value : values) sum += double(value) * double(value);
-  return std::sqrt(sum);
-}
+double NormOf(std::span<const float> values) { return std::sqrt(kernels::SquaredNorm(values.size(), values.data())); }
 
 // The largest first, and before them those that are not numbers: they are what one looks for.
 double ByNorm(std::span<const float> values) {

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/half.h"
 #include "core/job.h"
+#include "kernels/convert.h"
 
 namespace tarn::inspector {
 
@@ -64,14 +64,7 @@ RowDecoder::RowDecoder(const TableSpec& table)
 
 DecodedRow RowDecoder::Decode(std::span<const std::uint32_t> words) {
   const std::uint32_t* at = words.data();
-  if (table_.row_codec == ValueCodec::kFp32) {
-    std::memcpy(values_.data(), at, values_.size() * sizeof(float));
-  } else {
-    for (std::uint32_t i = 0; i < table_.dim; ++i) {
-      const auto half = static_cast<std::uint16_t>(at[i / 2] >> (16 * (i % 2)));
-      values_[i] = table_.row_codec == ValueCodec::kBf16 ? FloatFromBf16(half) : FloatFromFp16(half);
-    }
-  }
+  kernels::DecodeValues(table_.row_codec, table_.dim, reinterpret_cast<const std::byte*>(at), values_.data());
   if (!slots_.empty()) std::memcpy(slots_.data(), at + layout_.value_words, slots_.size() * sizeof(float));
   DecodedRow row{values_, slots_, {}, {}};
   if (layout_.life_words == 0) return row;

@@ -51,6 +51,25 @@ TEST(ConvertTest, WideningIsExactForEveryPattern) {
   });
 }
 
+TEST(ConvertTest, FindsTheFirstThatFp16HasNoRoomFor) {
+  const std::vector<float> in = HardFloats();
+  ForEachTarget([&](const char* name) {
+    for (const float v : in) {
+      const bool beyond = std::isfinite(v) && std::isinf(FloatFromFp16(Fp16FromFloat(v)));
+      ASSERT_EQ(FirstBeyondFp16(1, &v), beyond ? 0u : 1u) << name << " " << v;
+    }
+    EXPECT_EQ(FirstBeyondFp16(0, nullptr), 0u);
+    for (const std::size_t at : {0, 7, 8, 30, 99}) {
+      std::vector<float> values(100, 65519.0f);
+      values[20] = HUGE_VALF;
+      EXPECT_EQ(FirstBeyondFp16(100, values.data()), 100u) << name;
+      values[at] = -65520.0f;
+      values[99] = 1e30f;
+      EXPECT_EQ(FirstBeyondFp16(100, values.data()), at) << name;
+    }
+  });
+}
+
 TEST(ConvertTest, RoundsTiesToEvenAndOverflowsToInfinity) {
   EXPECT_EQ(Bf16FromFloat(1.0f + 0x1p-8f), 0x3f80);  // halfway between 1 and 1 + 2^-7: the even one
   EXPECT_EQ(Bf16FromFloat(1.0f + 0x3p-8f), 0x3f82);
