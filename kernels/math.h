@@ -86,6 +86,19 @@ TARN_HOST_DEVICE inline double Log(double x) {
 // log(1 + x) for x in [0, 1], relative error below 1e-15. NaN: NaN.
 TARN_HOST_DEVICE inline double Log1p(double x) { return TwiceAtanh(x / (2.0 + x)); }
 
+// The base-2 logarithm of a finite number above 0, to about 1e-12: of a power of two exactly.
+TARN_HOST_DEVICE inline double Log2(double x) {
+  constexpr double kTwoOverLn2 = 2.885390081777926814720;
+  const std::uint64_t bits = __builtin_bit_cast(std::uint64_t, x);
+  const int exponent = static_cast<int>(bits >> 52) - 1023;
+  if (exponent == -1023) return Log2(x * 0x1p60) - 60;  // subnormal
+  const double m = __builtin_bit_cast(double, (bits & 0xfffffffffffffULL) | 0x3ff0000000000000ULL);
+  const double z = (m - 1) / (m + 1), square = z * z;  // m in [1, 2): log2(m) = 2 / ln(2) atanh(z)
+  double sum = 0;
+  for (int k = 23; k >= 1; k -= 2) sum = sum * square + 1.0 / k;
+  return exponent + kTwoOverLn2 * z * sum;
+}
+
 // cos(pi t) for t in [0, 1], absolute error below 1e-15: sin(pi (1/2 - t)) by Taylor to x^21.
 TARN_HOST_DEVICE inline double CosPi(double t) {
   const double x = kPi * (0.5 - t);

@@ -1,11 +1,14 @@
 #include "server/life.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
+#include "kernels/math.h"
+
 namespace tarn::server {
+
+using kernels::math::Log2;
 
 namespace {
 
@@ -13,32 +16,11 @@ constexpr std::uint32_t kTimeMax = std::numeric_limits<std::uint32_t>::max();
 constexpr std::uint32_t kPeriodsPerLife = 16;  // of a life in seconds
 constexpr std::uint32_t kStepsPerPeriod = 8;
 
-// x to the n, by squaring: the same bits everywhere.
-double Power(double x, std::uint32_t n) {
-  double result = 1;
-  for (; n != 0 && result != 0; n >>= 1, x *= x)
-    if ((n & 1) != 0) result *= x;
-  return result;
-}
-
 std::uint32_t Clamped(double time) {
   return time >= kTimeMax ? kTimeMax : static_cast<std::uint32_t>(std::max(time, 0.0));
 }
 
 }  // namespace
-
-// log2(m) = 2 / ln(2) * atanh((m - 1) / (m + 1)) for m in [1, 2), by the series of atanh.
-double Log2(double x) {
-  constexpr double kTwoOverLn2 = 2.885390081777926814720;
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  const int exponent = static_cast<int>(bits >> 52) - 1023;
-  if (exponent == -1023) return Log2(x * 0x1p60) - 60;  // subnormal
-  const double m = std::bit_cast<double>((bits & 0xfffffffffffffULL) | 0x3ff0000000000000ULL);
-  const double z = (m - 1) / (m + 1), square = z * z;
-  double sum = 0;
-  for (int k = 23; k >= 1; k -= 2) sum = sum * square + 1.0 / k;
-  return exponent + kTwoOverLn2 * z * sum;
-}
 
 LifeRules::LifeRules(const LifeSpec& spec)
     : decay_(spec.score_decay), rows_max_(spec.rows_max), in_seconds_(spec.expire_seconds != 0) {
@@ -57,7 +39,7 @@ LifeRules::LifeRules(const LifeSpec& spec)
 
 RowLife LifeRules::Touched(RowLife life, std::uint32_t now) const {
   const std::uint32_t age = now > life.last ? now - life.last : 0;
-  const double score = decay_ == 1 ? life.score : life.score * Power(decay_, age);
+  const double score = decay_ == 1 ? life.score : life.score * kernels::math::Power(decay_, age);
   return {std::max(now, life.last), static_cast<float>(score + 1)};
 }
 

@@ -19,9 +19,6 @@ struct RowLife {
   float score = 0;         // at that time
 };
 
-// Base-2 logarithm of a finite number above 0, to about 1e-12.
-double Log2(double x);
-
 class LifeRules {
  public:
   explicit LifeRules(const LifeSpec& spec);

@@ -49,6 +49,18 @@ TEST(MathTest, Log1pIsAccurate) {
   EXPECT_TRUE(std::isnan(Log1p(NAN)));
 }
 
+TEST(MathTest, Log2IsAccurate) {
+  SplitMix random(4);
+  for (int i = 0; i < 100000; ++i) {
+    const double x = std::ldexp(0.5 + random.Unit(), int(random.Below(2000)) - 1000);
+    ASSERT_NEAR(Log2(x), double(std::log2(static_cast<long double>(x))), 1e-12 * (1 + std::abs(std::log2(x)))) << x;
+  }
+  for (const double x : {1.0, 2.0, 0.5, 1e-30, 0.999999, 1e-310})
+    EXPECT_NEAR(Log2(x), std::log2(x), 1e-12 * (1 + std::abs(std::log2(x)))) << x;
+  for (const int exponent : {-1074, -1023, -1022, 0, 5, 1023})
+    EXPECT_EQ(Log2(std::ldexp(1.0, exponent)), exponent) << exponent;
+}
+
 TEST(MathTest, CosPiIsAccurate) {
   for (int i = 0; i <= 10000; ++i) {
     const double t = i / 10000.0;

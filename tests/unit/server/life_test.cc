@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdint>
 #include <map>
 
@@ -14,11 +13,6 @@
 
 namespace tarn::server {
 namespace {
-
-TEST(LifeTest, Log2) {
-  for (const double x : {1.0, 2.0, 0.5, 3.0, 0.9, 1e-30, 1e30, 0.999999, 1e-310})
-    EXPECT_NEAR(Log2(x), std::log2(x), 1e-9 * (1 + std::abs(std::log2(x)))) << x;
-}
 
 TEST(LifeTest, AScoreDecaysAndGrows) {
   const LifeRules rules({.on = true, .score_decay = 0.5f});
