@@ -6,7 +6,9 @@
 //
 //   kernels_bench            a Markdown table
 //   kernels_bench --json     a JSON object a line
+//   kernels_bench --blas libopenblas.so.0        products by OpenBLAS beside ours (tools/install bench has it)
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +18,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +54,30 @@ struct Options {
   std::uint32_t repetitions = 7;
   std::size_t mib = 256;  // of a stream
   bool json = false;
+  std::string blas;  // a library with the C interface of BLAS; empty: none
+};
+
+// Another library's matrix product, on one thread: C = A * B, all row-major and packed.
+class OtherBlas {
+ public:
+  explicit OtherBlas(const std::string& library) {
+    void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) throw CLI::ValidationError("--blas", dlerror());
+    sgemm_ = reinterpret_cast<Sgemm>(dlsym(handle, "cblas_sgemm"));
+    if (sgemm_ == nullptr) throw CLI::ValidationError("--blas", library + " has no cblas_sgemm");
+    if (auto* threads = reinterpret_cast<void (*)(int)>(dlsym(handle, "openblas_set_num_threads"))) threads(1);
+  }
+
+  void Multiply(std::size_t m, std::size_t n, std::size_t k, const float* a, const float* b, float* c) const {
+    constexpr int kRowMajor = 101, kNoTranspose = 111;
+    const auto rows = int(m), columns = int(n), inner = int(k);
+    sgemm_(kRowMajor, kNoTranspose, kNoTranspose, rows, columns, inner, 1, a, inner, b, columns, 0, c, columns);
+  }
+
+ private:
+  using Sgemm = void (*)(int order, int a_transposed, int b_transposed, int m, int n, int k, float alpha, const float* a,
+                         int lda, const float* b, int ldb, float beta, float* c, int ldc);
+  Sgemm sgemm_;
 };
 
 struct Figure {
@@ -69,7 +96,9 @@ std::vector<float> Floats(std::size_t n) {
 
 class Bench {
  public:
-  explicit Bench(const Options& options) : options_(options), n_(options.mib * (std::size_t{1} << 20) / 4) {}
+  explicit Bench(const Options& options) : options_(options), n_(options.mib * (std::size_t{1} << 20) / 4) {
+    if (!options.blas.empty()) other_blas_.emplace(options.blas);
+  }
 
   void Run() {
     Limits();
@@ -349,10 +378,21 @@ class Bench {
       Multiplies(fmt::format("layer {} to {}, forward in bf16", in, out), operations, [&] {
         LinearForward({2048, in, out, Precision::kBf16}, x.data(), w.data(), bias.data(), true, y.data());
       });
+      if (other_blas_) CompareProducts(in, out, x.data(), w.data(), y.data());
     }
   }
 
+  // Without bias and ReLU.
+  void CompareProducts(std::size_t in, std::size_t out, const float* x, const float* w, float* y) {
+    const double operations = 2.0 * 2048 * double(in) * double(out);
+    Multiplies(fmt::format("layer {} to {}, its product alone", in, out), operations,
+               [&] { Gemm({2048, out, in}, 1, {x, in}, {w, out}, 0, y, out); });
+    Multiplies(fmt::format("layer {} to {}, the same by {}", in, out, options_.blas), operations,
+               [&] { other_blas_->Multiply(2048, out, in, x, w, y); });
+  }
+
   Options options_;
+  std::optional<OtherBlas> other_blas_;
   std::size_t n_;
   std::vector<float> a_, b_;
   double copy_ = 0, peak_ = 0;
@@ -369,7 +409,12 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1u, 1000u));
   app.add_option("--mib", options.mib, "of a stream, in MiB")->capture_default_str()->check(CLI::Range(16, 8192));
   app.add_flag("--json", options.json, "a JSON object a line instead of a table");
+  app.add_option("--blas", options.blas, "products by this library too, beside ours: libopenblas.so.0");
   CLI11_PARSE(app, argc, argv);
   const SubnormalsAreZero as_in_training;
-  Bench(options).Run();
+  try {
+    Bench(options).Run();
+  } catch (const CLI::Error& error) {
+    return app.exit(error);
+  }
 }
