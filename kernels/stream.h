@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,6 +41,14 @@ class Stream {
   // waits, nobody else. What has failed there has failed here too.
   void WaitFor(Stream& other);
 
+  // Whether Wait would return at once: everything given to the stream is done, or the GPU has failed.
+  bool Done();
+  // Calls *told, on a thread of the driver's, once all that the stream has been given so far is done. It stays until
+  // then and uses no GPU. When the GPU fails it may never be called.
+  void Tell(const std::function<void()>* told);
+
+  // Counted as CUDA does.
+  int device() const;
   std::string device_name() const;
   // Of the GPU's memory, that which nobody has.
   std::size_t free_bytes() const;

@@ -87,6 +87,19 @@ void Stream::WaitFor(Stream& other) {
   native_->Note(cudaStreamWaitEvent(native_->stream, first.given, 0), "wait for another stream");
 }
 
+bool Stream::Done() {
+  native_->Use();
+  return cudaStreamQuery(native_->stream) != cudaErrorNotReady;
+}
+
+void Stream::Tell(const std::function<void()>* told) {
+  const auto call = [](void* function) { (*static_cast<const std::function<void()>*>(function))(); };
+  native_->Use();
+  native_->Note(cudaLaunchHostFunc(native_->stream, call, const_cast<std::function<void()>*>(told)), "be told");
+}
+
+int Stream::device() const { return native_->device; }
+
 std::string Stream::device_name() const {
   cudaDeviceProp properties;
   return cudaGetDeviceProperties(&properties, native_->device) == cudaSuccess ? properties.name : "unknown";

@@ -59,26 +59,66 @@ struct Mirror {
   }
 };
 
-// Dense tables lie in natural order, which the copy into pinned memory makes of the plan's and back.
-class DeviceArrays : public StepArrays {
+// What a stream knows of matrix products, from run to run.
+class KnownAlgorithms {
  public:
-  DeviceArrays(const Model& model, Stream* stream, Compute* compute, const std::string& algorithms_file)
-      : model_(model),
-        stream_(*stream),
-        compute_(*compute),
-        algorithms_(kernels::MakeGemmAlgorithms(*stream)),
-        algorithms_file_(algorithms_file),
-        tables_(model.tables().size()) {
-    views_.resize(tables_.size());
-    if (algorithms_file_.empty()) return;
-    if (Status s = algorithms_.Load(algorithms_file_); !s && s.error().code != ErrorCode::kNotFound)
+  KnownAlgorithms(Stream* stream, std::string file)
+      : stream_(*stream), algorithms_(kernels::MakeGemmAlgorithms(*stream)), file_(std::move(file)) {
+    if (file_.empty()) return;
+    if (Status s = algorithms_.Load(file_); !s && s.error().code != ErrorCode::kNotFound)
       LogWarning("{}; the algorithms of matrix products are measured again", s.error().message);
     kernels::UseGemmAlgorithms(stream_, &algorithms_);
+  }
+  ~KnownAlgorithms() {
+    (void)stream_.Wait();
+    kernels::UseGemmAlgorithms(stream_, nullptr);
+  }
+  KnownAlgorithms(const KnownAlgorithms&) = delete;
+  KnownAlgorithms& operator=(const KnownAlgorithms&) = delete;
+
+  void Save() {
+    if (file_.empty() || !algorithms_.changed()) return;
+    if (Status s = algorithms_.Save(file_); !s) {
+      LogWarning("{}; the algorithms of matrix products are measured again in the next run", s.error().message);
+      file_.clear();
+    }
+  }
+
+ private:
+  Stream& stream_;
+  kernels::GemmAlgorithms algorithms_;
+  std::string file_;  // empty: not kept
+};
+
+// What the sets of arrays have together.
+struct Shared {
+  Shared(Stream* stream, DeviceArraysOptions options)
+      : algorithms(stream, std::move(options.algorithms_file)), done(std::move(options.done)) {}
+  KnownAlgorithms algorithms;
+  std::function<void()> done;
+};
+
+// Dense tables lie in natural order, which the copy into pinned memory makes of the plan's and back.
+//
+// Two streams: the model's computes; the set's own, `way_`, brings the batch and fetches the gradients. What one writes
+// for the other is ordered by WaitFor. Memory is of the stream that writes it first, and changes hands or goes only
+// between steps of the set, when both are through with it.
+class DeviceArrays : public StepArrays {
+ public:
+  DeviceArrays(const Model& model, Stream* stream, Compute* compute, std::unique_ptr<Stream> way,
+               std::shared_ptr<Shared> shared)
+      : model_(model),
+        shared_(std::move(shared)),
+        stream_(*stream),
+        way_(std::move(way)),
+        compute_(*compute),
+        tables_(model.tables().size()) {
+    views_.resize(tables_.size());
   }
 
   ~DeviceArrays() override {
     (void)stream_.Wait();
-    kernels::UseGemmAlgorithms(stream_, nullptr);
+    (void)way_->Wait();
   }
 
   Status Bring(const StepSource& source) override {
@@ -88,6 +128,7 @@ class DeviceArrays : public StepArrays {
     // Of a batch that needs a few rows more the step is the same (StepGraphs).
     for (TableView& view : views_) view.unique = std::bit_ceil(view.unique);
     if (source.train) TARN_RETURN_IF_ERROR(FitSegments());
+    stream_.WaitFor(*way_);
     return {};
   }
 
@@ -111,16 +152,25 @@ class DeviceArrays : public StepArrays {
     }
   }
 
-  Expected<Gradients> Finish(const GradientRule& rule) override {
-    const bool measured = source_.train && (rule.unit != 1.0f || rule.norm_max > 0);
-    if (measured) TARN_RETURN_IF_ERROR(Condition(rule));
+  Status Return(const GradientRule& rule) override {
+    measured_ = source_.train && (rule.unit != 1.0f || rule.norm_max > 0);
+    if (measured_) TARN_RETURN_IF_ERROR(Condition(rule));
+    way_->WaitFor(stream_);
+    if (measured_) norm_.ToHost(*way_);
     if (source_.train)
-      for (Table& table : tables_) table.gradients.ToHost(stream_);
-    TARN_RETURN_IF_ERROR(stream_.Wait());
-    SaveAlgorithms();
+      for (Table& table : tables_) table.gradients.ToHost(*way_);
+    if (shared_->done) way_->Tell(&shared_->done);
+    return {};
+  }
+
+  bool Done() override { return way_->Done(); }
+
+  Expected<Gradients> Finish() override {
+    TARN_RETURN_IF_ERROR(way_->Wait());
+    shared_->algorithms.Save();
     if (!source_.train) return Gradients{};
-    Gradients gradients{.finite = !measured || std::isfinite(*norm_.host.as<double>())};
-    for (std::size_t t = 0; t < tables_.size(); ++t) gradients.values.push_back(Return(t));
+    Gradients gradients{.finite = !measured_ || std::isfinite(*norm_.host.as<double>())};
+    for (std::size_t t = 0; t < tables_.size(); ++t) gradients.values.push_back(Take(t));
     return gradients;
   }
 
@@ -150,10 +200,10 @@ class DeviceArrays : public StepArrays {
 
   Status BringBatch() {
     const Batch& batch = *source_.batch;
-    TARN_RETURN_IF_ERROR(labels_.Bring(stream_, std::span<const float>(batch.labels), "a batch's labels"));
-    TARN_RETURN_IF_ERROR(dense_.Bring(stream_, std::span<const float>(batch.dense), "a batch's dense columns"));
-    TARN_RETURN_IF_ERROR(offsets_.Bring(stream_, std::span<const std::uint32_t>(batch.offsets), "a batch's rows"));
-    TARN_RETURN_IF_ERROR(weights_.Bring(stream_, std::span<const float>(batch.weights), "a batch's weights"));
+    TARN_RETURN_IF_ERROR(labels_.Bring(*way_, std::span<const float>(batch.labels), "a batch's labels"));
+    TARN_RETURN_IF_ERROR(dense_.Bring(*way_, std::span<const float>(batch.dense), "a batch's dense columns"));
+    TARN_RETURN_IF_ERROR(offsets_.Bring(*way_, std::span<const std::uint32_t>(batch.offsets), "a batch's rows"));
+    TARN_RETURN_IF_ERROR(weights_.Bring(*way_, std::span<const float>(batch.weights), "a batch's weights"));
     TARN_RETURN_IF_ERROR(
         Fit(stream_, batch.rows * (sizeof(double) + sizeof(std::uint32_t)), "a batch's predictions", &scores_));
     batch_ = BatchView::Of(batch);
@@ -171,7 +221,7 @@ class DeviceArrays : public StepArrays {
     views_[t] = {.rows = source_.PlacedAt(t), .unique = plan.keys.size()};
     if (views_[t].rows == nullptr) TARN_RETURN_IF_ERROR(BringRows(t));
     if (!IsDense(t)) {
-      TARN_RETURN_IF_ERROR(table.index.Bring(stream_, std::span<const std::uint32_t>(plan.index), "a batch's index"));
+      TARN_RETURN_IF_ERROR(table.index.Bring(*way_, std::span<const std::uint32_t>(plan.index), "a batch's index"));
       views_[t].index = table.index.device.as<std::uint32_t>();
     }
     if (!source_.train) return {};
@@ -186,11 +236,11 @@ class DeviceArrays : public StepArrays {
     Mirror& rows = tables_[t].rows;
     const std::span<const float> pulled = source_.values[t].as<float>();
     if (IsDense(t)) {
-      TARN_RETURN_IF_ERROR(rows.Resize(stream_, pulled.size_bytes(), "rows of table " + NameOf(t)));
+      TARN_RETURN_IF_ERROR(rows.Resize(*way_, pulled.size_bytes(), "rows of table " + NameOf(t)));
       kernels::GatherByIndex(plan.dim, plan.keys.size(), pulled.data(), plan.index.data(), rows.host.as<float>());
-      rows.ToDevice(stream_);
+      rows.ToDevice(*way_);
     } else {
-      TARN_RETURN_IF_ERROR(rows.Bring(stream_, pulled, "rows of table " + NameOf(t)));
+      TARN_RETURN_IF_ERROR(rows.Bring(*way_, pulled, "rows of table " + NameOf(t)));
     }
     views_[t].rows = rows.device.as<float>();
     return {};
@@ -229,12 +279,11 @@ class DeviceArrays : public StepArrays {
       kernels::AddSquaredNorm(stream_, FloatsOf(t), views_[t].gradients, parts);
     kernels::ClipScale(stream_, parts, rule.unit, rule.norm_max, factor);
     for (std::size_t t = 0; t < tables_.size(); ++t) kernels::Scale(stream_, FloatsOf(t), factor, views_[t].gradients);
-    norm_.ToHost(stream_);
     return {};
   }
   std::size_t FloatsOf(std::size_t t) const { return tables_[t].gradients.bytes / sizeof(float); }
 
-  Buffer Return(std::size_t t) {
+  Buffer Take(std::size_t t) {
     const Plan& plan = *source_.plans[t];
     Mirror& gradients = tables_[t].gradients;
     if (!IsDense(t)) return Buffer::Copy(gradients.host.data(), gradients.bytes);
@@ -244,20 +293,13 @@ class DeviceArrays : public StepArrays {
     return out;
   }
 
-  void SaveAlgorithms() {
-    if (algorithms_file_.empty() || !algorithms_.changed()) return;
-    if (Status s = algorithms_.Save(algorithms_file_); !s) {
-      LogWarning("{}; the algorithms of matrix products are measured again in the next run", s.error().message);
-      algorithms_file_.clear();
-    }
-  }
-
   const Model& model_;
+  std::shared_ptr<Shared> shared_;
   Stream& stream_;
+  std::unique_ptr<Stream> way_;  // there and back
   Compute& compute_;
-  kernels::GemmAlgorithms algorithms_;
-  std::string algorithms_file_;  // empty: not kept
   StepSource source_;
+  bool measured_ = false;
   Mirror labels_, dense_, offsets_, weights_, norm_;
   PinnedBuffer scores_;  // of each row: its logit, or its loss, and behind all losses whether the best class was right
   bool of_classes_ = false;
@@ -268,9 +310,17 @@ class DeviceArrays : public StepArrays {
 
 }  // namespace
 
-std::unique_ptr<StepArrays> MakeDeviceArrays(const Model& model, Stream* stream, Compute* compute,
-                                             const std::string& algorithms_file) {
-  return std::make_unique<DeviceArrays>(model, stream, compute, algorithms_file);
+Expected<std::vector<std::unique_ptr<StepArrays>>> MakeDeviceArrays(const Model& model, Stream* stream,
+                                                                    Compute* compute, DeviceArraysOptions options) {
+  std::vector<std::unique_ptr<StepArrays>> sets;
+  const std::size_t steps = options.steps;
+  const auto shared = std::make_shared<Shared>(stream, std::move(options));
+  for (std::size_t i = 0; i < steps; ++i) {
+    auto way = Stream::Make(stream->device());
+    if (!way) return std::unexpected(std::move(way).error());
+    sets.push_back(std::make_unique<DeviceArrays>(model, stream, compute, std::move(*way), shared));
+  }
+  return sets;
 }
 
 }  // namespace tarn::worker

@@ -27,8 +27,8 @@ class HostArrays : public StepArrays {
   }
 
   // Nothing has a unit here, and every batch counts: the loss is scaled under fp16 alone, which is of GPUs.
-  Expected<Gradients> Finish(const GradientRule& rule) override {
-    if (!source_.train) return Gradients{};
+  Status Return(const GradientRule& rule) override {
+    if (!source_.train) return {};
     double norm = 0;
     for (std::size_t t = 0; t < out_.size(); ++t) {
       const Plan& plan = *source_.plans[t];
@@ -42,6 +42,11 @@ class HostArrays : public StepArrays {
         auto out = buffer.as_mutable<float>();
         kernels::Scale(out.size(), scale, out.data());
       }
+    return {};
+  }
+
+  Expected<Gradients> Finish() override {
+    if (!source_.train) return Gradients{};
     return Gradients{.values = std::move(out_)};
   }
 

@@ -106,15 +106,21 @@ Status HotTable::Arrive(Buffer values, Clock version, HotBatch* batch) {
 
 // What has arrived goes to its places first: there may be no slot for some of it.
 Expected<const float*> HotTable::Read(HotBatch* batch) {
-  TARN_CHECK(batch->arrived_ && batch->number_ == ended_, "batches read in the order in which they looked");
+  TARN_CHECK(batch->arrived_ && batch->number_ == std::max(next_read_, ended_),
+             "batches read in the order in which they looked");
+  next_read_ = batch->number_ + 1;
   std::size_t keys = 0;
   for (const HotBatch::Part& part : batch->parts_) keys += part.count;
-  TARN_RETURN_IF_ERROR(read_.Reserve(place_, keys * spec_.dim * sizeof(float), "a batch's rows"));
+  if (!spare_.empty()) {
+    batch->all_rows_ = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  TARN_RETURN_IF_ERROR(batch->all_rows_.Reserve(place_, keys * spec_.dim * sizeof(float), "a batch's rows"));
   const float* rows = batch->rows_;
   for (std::size_t p = 0; p < batch->parts_.size(); ++p) {
     const HotBatch::Part& part = batch->parts_[p];
     const auto* slots = batch->slots_.as<std::uint32_t>() + part.begin;
-    float* here = read_.as<float>() + part.begin * spec_.dim;
+    float* here = batch->all_rows_.as<float>() + part.begin * spec_.dim;
     if (part.missing != 0)
       place_->Scatter(spec_.dim, part.missing, rows, batch->absent_.as<std::uint32_t>() + part.begin, here);
     cache_->Read(part.count, slots, here);
@@ -123,7 +129,7 @@ Expected<const float*> HotTable::Read(HotBatch* batch) {
   }
   place_->Fetch(batch->counts_.array(), 0, batch->parts_.size() * sizeof(std::uint64_t));
   batch->read_ = true;
-  return read_.as<float>();
+  return batch->all_rows_.as<float>();
 }
 
 void HotTable::Push(const HotBatch& batch) {
@@ -131,11 +137,9 @@ void HotTable::Push(const HotBatch& batch) {
   for (const HotBatch::Part& part : batch.parts_) cache_->Evict(part.count, batch.keys_ + part.begin);
 }
 
-// Waits before anything new is asked for: what is read has long come.
-Status HotTable::End(HotBatch* batch) {
+void HotTable::End(HotBatch* batch) {
   TARN_CHECK(batch->arrived_ && batch->number_ == ended_, "batches end in the order in which they looked");
   ++ended_;
-  TARN_RETURN_IF_ERROR(place_->Wait());
   for (const HotBatch::Part& part : batch->parts_)
     cache_->Unpin(part.count, batch->slots_.as<std::uint32_t>() + part.begin);
   std::uint64_t oldest = batch->missing_at_.empty() ? std::numeric_limits<std::uint64_t>::max() : batch->version_.value;
@@ -144,7 +148,7 @@ Status HotTable::End(HotBatch* batch) {
       oldest = std::min(oldest, version);
   batch->staleness_ = batch->use_.value - std::min(batch->use_.value, oldest);
   batch->values_ = {};
-  return {};
+  if (batch->read_) spare_.push_back(std::move(batch->all_rows_));
 }
 
 }  // namespace tarn::worker

@@ -9,7 +9,7 @@
 //   table->End(&batch);
 //
 // Several batches are between Look and End at once. A row that one of them waits for may be read by the next ones: so
-// they Read and End in the order of their Looks, which is checked. One thread; errors are of the place's memory.
+// they Read in the order of their Looks, and End in it, which is checked. One thread; errors are of the place's memory.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,8 @@ class HotBatch {
   const Key* keys_ = nullptr;
   const float* rows_ = nullptr;
   PlacedRoom keys_room_, rows_room_, slots_, absent_;
-  PlacedRoom counts_;  // of a part that looks: the rows missing; of parts that have read: their oldest versions
+  PlacedRoom all_rows_;  // between Read and End
+  PlacedRoom counts_;    // of a part that looks: the rows missing; of parts that have read: their oldest versions
 };
 
 struct HotTableOptions {
@@ -72,12 +73,13 @@ class HotTable {
   Status Look(const Plan& plan, Clock use, HotBatch* batch);
   // values: rows of missing(), in its order; `version`: the least minimum clock among the replies.
   Status Arrive(Buffer values, Clock version, HotBatch* batch);
-  // All rows of the plan x dim, in the place, there until End.
+  // All rows of the plan x dim, in the place, there until End. Ordered there: nobody waits.
   Expected<const float*> Read(HotBatch* batch);
   // The worker has pushed to all rows of the batch.
   void Push(const HotBatch& batch);
-  // Nobody uses the rows any more.
-  Status End(HotBatch* batch);
+  // Nobody uses the rows any more, and the place is through with Read: it was waited for, or whoever the rows were
+  // handed to was (RowPlace::HandOver).
+  void End(HotBatch* batch);
 
   // Forgets all rows. With a batch between Look and End its rows stay its own.
   void Clear() { cache_->Clear(); }
@@ -96,8 +98,8 @@ class HotTable {
   TableSpec spec_;
   HotTableOptions options_;
   std::unique_ptr<kernels::HotRows> cache_;
-  PlacedRoom read_;                      // the rows of the batch between Read and End
-  std::uint64_t begun_ = 0, ended_ = 0;  // batches
+  std::vector<PlacedRoom> spare_;                        // for the rows of a batch between Read and End
+  std::uint64_t begun_ = 0, next_read_ = 0, ended_ = 0;  // batches
   std::uint64_t looked_for_ = 0, found_ = 0, aged_at_ = 0;
 };
 

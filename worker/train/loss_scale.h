@@ -19,10 +19,12 @@ class LossScale {
 
   float value() const { return value_; }
 
-  // After a batch with this scale. Whether its gradients may be used: not if they overflowed and a smaller scale may
-  // help; at 1 they are what they are.
-  bool Settle(bool finite) {
+  // After a batch whose loss was scaled by `used`. Whether its gradients may be used: not if they overflowed and a
+  // smaller scale may help; at 1 they are what they are. A batch that began before the scale changed says nothing about
+  // the scale that is now.
+  bool Settle(bool finite, float used) {
     if (!on_) return true;
+    if (used != value_) return finite || used == 1.0f;
     if (finite) {
       if (++finite_batches_ < kGrowsAfter) return true;
       value_ = std::min(2 * value_, kMax);

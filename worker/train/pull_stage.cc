@@ -162,15 +162,14 @@ Status PullStage::Read(BatchRows* rows, kernels::Stream* user) {
   return {};
 }
 
-Status PullStage::End(BatchRows* rows, bool pushed) {
+void PullStage::End(BatchRows* rows, bool pushed) {
   for (std::size_t t = 0; t < hot_.size(); ++t) {
     if (hot_[t] == nullptr) continue;
     if (pushed) hot_[t]->Push(rows->hot[t]);
-    TARN_RETURN_IF_ERROR(hot_[t]->End(&rows->hot[t]));
+    hot_[t]->End(&rows->hot[t]);
     if (!rows->plans[t]->keys.empty()) client_->CountPull(rows->hot[t].staleness());
   }
   spare_.push_back(std::move(rows->hot));
-  return {};
 }
 
 std::uint64_t PullStage::hot_looked_for() const {

@@ -52,11 +52,12 @@ class PullStage {
   Status Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows);
   // False: it is not an answer to this batch.
   Expected<bool> OnPull(PullDone* pull, BatchRows* rows);
-  // Batches are read, and end, in the order in which they began. `user` is the stream that computes with the rows: it
-  // is behind them from here on. Null: the CPU computes.
+  // Batches are read in the order in which they began, and end in it. `user` is the stream that computes with the rows:
+  // it is behind them from here on. Null: the CPU computes.
   Status Read(BatchRows* rows, kernels::Stream* user);
-  // Nobody computes with the rows any more. `pushed`: the gradients of all of them were given to the client.
-  Status End(BatchRows* rows, bool pushed);
+  // What computes with the rows is over and was waited for. `pushed`: the gradients of all of them were given to the
+  // client.
+  void End(BatchRows* rows, bool pushed);
 
   std::uint64_t hot_looked_for() const;  // rows
   std::uint64_t hot_found() const;

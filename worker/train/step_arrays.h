@@ -2,6 +2,7 @@
 // its predictions and gradients, brought back. One for this process's memory, one for a GPU's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,7 +16,7 @@
 
 namespace tarn::worker {
 
-// What a step starts from, as of Stepper::Run; it lives until the gradients are back.
+// What a step starts from, as of Stepper::Start; it lives until the gradients are back.
 struct StepSource {
   // The rows of table t where the model computes; null: they are in values[t].
   const float* PlacedAt(std::size_t t) const { return placed.empty() ? nullptr : placed[t]; }
@@ -35,7 +36,7 @@ struct GradientRule {
 };
 
 // One thread at a time. In the order of a step: Bring, then for each part of the batch Select, the model's step and
-// Keep, then Finish, and Tally if the batch counts.
+// Keep, then Return, later Finish, and Tally if the batch counts. Where others compute, nothing but Finish waits.
 class StepArrays {
  public:
   virtual ~StepArrays() = default;
@@ -49,12 +50,16 @@ class StepArrays {
   // once.
   virtual void Keep(const Predictions& predictions, std::size_t begin, std::size_t rows, QualityTally* quality) = 0;
 
+  // The step is over once its gradients have come back under this rule.
+  virtual Status Return(const GradientRule& rule) = 0;
+  // Whether it is: Finish does not wait.
+  virtual bool Done() { return true; }
   struct Gradients {
     std::vector<Buffer> values;  // in the plans' order; none if not training
     bool finite = true;          // known with a unit other than 1 alone
   };
-  // Waits until all is done.
-  virtual Expected<Gradients> Finish(const GradientRule& rule) = 0;
+  // Waits until it is.
+  virtual Expected<Gradients> Finish() = 0;
   // Adds the predictions that were kept to `quality`, unless Keep has.
   virtual void Tally(QualityTally*) {}
 
@@ -65,9 +70,16 @@ class StepArrays {
 
 std::unique_ptr<StepArrays> MakeHostArrays(const Model& model);
 
-// Over pinned memory; matrix products by the algorithms of the file, measured and added where they are not in it
-// (kernels/gemm_algorithms.h; empty: none). `compute` and its stream outlive it. In builds with CUDA alone.
-std::unique_ptr<StepArrays> MakeDeviceArrays(const Model& model, kernels::Stream* stream, Compute* compute,
-                                             const std::string& algorithms_file);
+struct DeviceArraysOptions {
+  std::size_t steps = 1;        // that may be under way at a time
+  std::string algorithms_file;  // kernels/gemm_algorithms.h; those that are not in it are added; empty: none
+  std::function<void()> done;   // a step may be over; called by another thread; may be empty
+};
+
+// A set of arrays for each of the steps, to be used in turns. A batch goes there, and gradients come back, over pinned
+// memory on a stream of the set's own: while the step before computes, and while the one behind does. `compute` and its
+// stream outlive them. Errors are the GPU's. In builds with CUDA alone.
+Expected<std::vector<std::unique_ptr<StepArrays>>> MakeDeviceArrays(const Model& model, kernels::Stream* stream,
+                                                                    Compute* compute, DeviceArraysOptions options);
 
 }  // namespace tarn::worker

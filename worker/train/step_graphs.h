@@ -35,7 +35,7 @@ class StepGraphs {
   // as many buffers as batches are in flight.
   static constexpr std::size_t kGraphsMax = 8;
 
-  // The stream outlives it, and is done (Wait) with a step before the next.
+  // The stream outlives it. Fewer steps than kGraphsMax are under way at a time.
   explicit StepGraphs(kernels::Stream* stream) : stream_(*stream) {}
   ~StepGraphs() { (void)stream_.Wait(); }
   StepGraphs(const StepGraphs&) = delete;

@@ -10,6 +10,16 @@
 #include "kernels/visible_gpus.h"
 
 namespace tarn::worker {
+namespace {
+
+FinishedStep::Counted CountedBy(const QualityTally& quality) { return {quality.sums().loss_sum, quality.sums().rows}; }
+
+FinishedStep::Counted Since(const FinishedStep::Counted& before, const QualityTally& quality) {
+  const FinishedStep::Counted now = CountedBy(quality);
+  return {now.loss_sum - before.loss_sum, now.rows - before.rows};
+}
+
+}  // namespace
 
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int visible) {
   const std::optional<int> named = GpuOf(train);
@@ -50,14 +60,7 @@ Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, c
     LogWarning("train.precision = \"{}\" is a format of GPUs: this worker computes in fp32", Name(job.train.precision));
   }
   std::unique_ptr<Stepper> stepper(new Stepper(job, model, std::move(stream)));
-#if TARN_HAS_CUDA
-  if (stepper->stream_ != nullptr)
-    stepper->arrays_ = MakeDeviceArrays(*model, stepper->stream_.get(), &stepper->compute_, options.algorithms_file);
-#endif
-  if (options.make_arrays) {
-    stepper->arrays_ = options.make_arrays(*model);
-    stepper->loss_scale_ = LossScale(job.train.precision);
-  }
+  TARN_RETURN_IF_ERROR(stepper->MakeArrays(job, options));
   return stepper;
 }
 
@@ -66,9 +69,28 @@ Stepper::Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> 
       model_(model),
       stream_(std::move(stream)),
       compute_(stream_.get()),
-      loss_scale_(stream_ != nullptr ? job.train.precision : Precision::kFp32),
-      arrays_(MakeHostArrays(*model)) {
+      loss_scale_(stream_ != nullptr ? job.train.precision : Precision::kFp32) {
   UseGraphs(true);
+}
+
+Status Stepper::MakeArrays(const Job& job, const StepperOptions& options) {
+  if (options.make_arrays) {
+    for (std::size_t i = 0; i < options.steps; ++i) arrays_.push_back(options.make_arrays(*model_));
+    loss_scale_ = LossScale(job.train.precision);
+    return {};
+  }
+#if TARN_HAS_CUDA
+  if (stream_ != nullptr) {
+    auto made =
+        MakeDeviceArrays(*model_, stream_.get(), &compute_,
+                         {.steps = kStepsOnGpu, .algorithms_file = options.algorithms_file, .done = options.done});
+    if (!made) return std::unexpected(std::move(made).error());
+    arrays_ = std::move(*made);
+    return {};
+  }
+#endif
+  arrays_.push_back(MakeHostArrays(*model_));
+  return {};
 }
 
 void Stepper::UseGraphs(bool use) {
@@ -79,51 +101,82 @@ void Stepper::UseGraphs(bool use) {
 Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const Plan* const> plans,
                                            std::span<const Buffer> values, bool train, QualityTally* quality,
                                            std::span<const float* const> placed) {
-  const kernels::SubnormalsAreZero fast;
-  TARN_RETURN_IF_ERROR(arrays_->Bring({&batch, plans, values, placed, train}));
-  compute_.memory().Reset();  // joins what came in pieces: its address is known before the step is
-  const std::vector<StepInput> parts = PartsOf(batch, train);
-  const auto step = [&] { return RunParts(parts, quality); };
-  const StepOutcome outcome = graphs_ != nullptr ? graphs_->Run(parts, step) : step();
-  activation_bytes_ = outcome.activation_bytes;
-  if (outcome.rows_without_room != 0) return std::unexpected(NoRoom(outcome.rows_without_room));
-  const float unit = loss_scale_.value();
-  auto gradients = arrays_->Finish({unit, static_cast<float>(train_.clip_global_norm)});
-  if (!gradients) return std::unexpected(std::move(gradients).error());
-  if (train && !loss_scale_.Settle(gradients->finite)) {
-    LogInfo("gradients do not fit fp16: this batch is passed over, and the loss is scaled by {}", loss_scale_.value());
-    return std::vector<Buffer>{};
-  }
-  arrays_->Tally(quality);
-  return std::move(gradients->values);
+  TARN_RETURN_IF_ERROR(Start(batch, plans, values, train, quality, placed));
+  auto result = Finish();
+  if (!result) return std::unexpected(std::move(result).error());
+  return std::move(result->gradients);
 }
 
-std::vector<StepInput> Stepper::PartsOf(const Batch& batch, bool train) const {
+Status Stepper::Start(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values,
+                      bool train, QualityTally* quality, std::span<const float* const> placed) {
+  TARN_CHECK(steps_.size() < arrays_.size(), "a step is finished first");
+  const kernels::SubnormalsAreZero fast;
+  StepArrays* const arrays = FreeArrays();
+  Step started{.arrays = arrays, .unit = loss_scale_.value(), .train = train, .quality = quality};
+  TARN_RETURN_IF_ERROR(arrays->Bring({&batch, plans, values, placed, train}));
+  compute_.memory().Reset();  // joins what came in pieces: its address is known before the step is
+  const std::vector<StepInput> parts = PartsOf(*arrays, batch, train);
+  const auto step = [&] { return RunParts(parts, arrays, quality); };
+  const FinishedStep::Counted before = CountedBy(*quality);
+  const StepOutcome outcome = graphs_ != nullptr ? graphs_->Run(parts, step) : step();
+  started.counted = Since(before, *quality);
+  activation_bytes_ = outcome.activation_bytes;
+  if (outcome.rows_without_room != 0) return std::unexpected(NoRoom(outcome.rows_without_room));
+  TARN_RETURN_IF_ERROR(arrays->Return({started.unit, static_cast<float>(train_.clip_global_norm)}));
+  steps_.push_back(started);
+  return {};
+}
+
+// The first set, so that one step at a time is always the same one (StepGraphs).
+StepArrays* Stepper::FreeArrays() const {
+  const auto is_free = [&](const auto& set) { return !std::ranges::contains(steps_, set.get(), &Step::arrays); };
+  return std::ranges::find_if(arrays_, is_free)->get();
+}
+
+Expected<FinishedStep> Stepper::Finish() {
+  const kernels::SubnormalsAreZero fast;
+  TARN_CHECK(!steps_.empty(), "a step is started first");
+  const Step step = steps_.front();
+  steps_.pop_front();
+  auto gradients = step.arrays->Finish();
+  if (!gradients) return std::unexpected(std::move(gradients).error());
+  if (step.train && !loss_scale_.Settle(gradients->finite, step.unit)) {
+    LogInfo("gradients do not fit fp16: this batch is passed over, and the loss is scaled by {}", loss_scale_.value());
+    return FinishedStep{};
+  }
+  const FinishedStep::Counted before = CountedBy(*step.quality);
+  step.arrays->Tally(step.quality);
+  const FinishedStep::Counted now = Since(before, *step.quality);
+  return FinishedStep{.gradients = std::move(gradients->values),
+                      .counted = {step.counted.loss_sum + now.loss_sum, step.counted.rows + now.rows}};
+}
+
+std::vector<StepInput> Stepper::PartsOf(const StepArrays& arrays, const Batch& batch, bool train) const {
   const std::size_t rows = PartRows(train_, stream_ != nullptr, batch.rows);
   const float scale = 1.0f / static_cast<float>(train_.batch_rows) * loss_scale_.value();
   std::vector<StepInput> parts;
   for (std::size_t begin = 0; begin < batch.rows; begin += rows) {
-    const BatchView part = arrays_->batch().Slice(begin, std::min(rows, batch.rows - begin), batch.offsets[begin]);
-    parts.push_back({part, arrays_->views(), scale, train});
+    const BatchView part = arrays.batch().Slice(begin, std::min(rows, batch.rows - begin), batch.offsets[begin]);
+    parts.push_back({part, arrays.views(), scale, train});
   }
   return parts;
 }
 
 // StepGraphs may record what this gives to the GPU and do it again without calling this: what it leaves on the host is
 // the same then.
-StepOutcome Stepper::RunParts(std::span<const StepInput> parts, QualityTally* quality) {
+StepOutcome Stepper::RunParts(std::span<const StepInput> parts, StepArrays* arrays, QualityTally* quality) {
   StepOutcome outcome;
   std::size_t begin = 0;
   for (const StepInput& part : parts) {
     compute_.memory().Reset();
-    arrays_->Select(part.batch);
+    arrays->Select(part.batch);
     const Predictions predictions = model_->Step(compute_, part);
     outcome.activation_bytes = std::max(outcome.activation_bytes, compute_.memory().peak_bytes());
     if (compute_.memory().failed()) {
       outcome.rows_without_room = part.batch.rows;
       break;
     }
-    arrays_->Keep(predictions, begin, part.batch.rows, quality);
+    arrays->Keep(predictions, begin, part.batch.rows, quality);
     begin += part.batch.rows;
   }
   return outcome;

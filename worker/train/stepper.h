@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,8 +24,23 @@ namespace tarn::worker {
 struct StepperOptions {
   std::uint32_t rank = 0;       // of the worker: several of a machine take its GPUs in turns
   std::string algorithms_file;  // what is known of matrix products on GPUs, from run to run; empty: nothing
-  // For tests: other arrays in place of the host's. The loss is then scaled as train.precision says.
+  std::function<void()> done;   // a step that was started on a GPU may be over; called by another thread; may be empty
+  // For tests: other arrays in place of the host's, for so many steps at a time. The loss is then scaled as
+  // train.precision says.
   std::function<std::unique_ptr<StepArrays>(const Model&)> make_arrays;
+  std::size_t steps = 1;
+};
+
+struct FinishedStep {
+  // Of the plans, unique rows x dim, in their order. None if not training, nor of a batch to be passed over, whose
+  // gradients do not fit fp16 (LossScale).
+  std::vector<Buffer> gradients;
+  // Of the rows that count: those of a batch that is passed over do not.
+  struct Counted {
+    double loss_sum = 0;
+    std::uint64_t rows = 0;
+  };
+  Counted counted;
 };
 
 // The GPU that a worker computes on, of `visible` ones: "gpu:N" is the N-th, "gpu" that of its rank, counted around.
@@ -42,18 +58,35 @@ std::string AdviceFor(const TrainSection& train, std::size_t fitting);
 
 // Computes where train.device says, in the parts that train.accumulate asks for. Not thread-safe: it keeps working
 // memory, and on a GPU it belongs to the thread that made it.
+//
+//   stepper->Start(batch, plans, values, true, &quality);   // while the step before is computed, if it is on a GPU
+//   if (stepper->Done()) auto result = stepper->Finish();   // of the first one
+//
+// A GPU has two steps at a time: one is brought there, or its gradients back, while the other one is computed.
 class Stepper {
  public:
+  static constexpr std::size_t kStepsOnGpu = 2;
+
   // Of the job it takes [train]. kUnavailable, kUnsupported: there is no such GPU; the message says why, and what to
   // do.
   static Expected<std::unique_ptr<Stepper>> Make(const Job& job, Model* model, const StepperOptions& options = {});
 
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). placed[t], if it is not null, is
-  // the same where the model computes, there until this returns, and values[t] is not used (row_place.h). Returns
-  // gradients in the same shape and order if `train`, else nothing; nothing either for a batch to be passed over, whose
-  // gradients do not fit fp16 (LossScale) and whose rows `quality` does not count. plans[t] must outlive the call. kIo:
-  // the GPU's memory does not suffice; the message says for what and which part of the batch would fit. kInternal: the
-  // GPU failed.
+  // the same where the model computes, and values[t] is not used (row_place.h). All of it stays until Finish, by which
+  // `quality` has counted the rows that count. On the CPU the step is done when this returns. kIo: the GPU's memory
+  // does not suffice; the message says for what and which part of the batch would fit. After an error nothing has
+  // begun.
+  Status Start(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values, bool train,
+               QualityTally* quality, std::span<const float* const> placed = {});
+  std::size_t steps_max() const { return arrays_.size(); }
+  // That were started and are not finished.
+  std::size_t steps() const { return steps_.size(); }
+  // Whether Finish would not wait: the oldest step is over.
+  bool Done() const { return !steps_.empty() && steps_.front().arrays->Done(); }
+  // Of the oldest step, once it is over. kInternal: the GPU failed.
+  Expected<FinishedStep> Finish();
+
+  // Start and Finish: the gradients.
   Expected<std::vector<Buffer>> Run(const Batch& batch, std::span<const Plan* const> plans,
                                     std::span<const Buffer> values, bool train, QualityTally* quality,
                                     std::span<const float* const> placed = {});
@@ -71,9 +104,20 @@ class Stepper {
   std::uint64_t graphs_launched() const { return graphs_ == nullptr ? 0 : graphs_->launched(); }
 
  private:
+  // One that was started.
+  struct Step {
+    StepArrays* arrays;
+    float unit;  // of the gradients: the scale of the loss
+    bool train;
+    QualityTally* quality;
+    FinishedStep::Counted counted;  // so far
+  };
+
   Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> stream);
-  std::vector<StepInput> PartsOf(const Batch& batch, bool train) const;
-  StepOutcome RunParts(std::span<const StepInput> parts, QualityTally* quality);
+  Status MakeArrays(const Job& job, const StepperOptions& options);
+  StepArrays* FreeArrays() const;
+  std::vector<StepInput> PartsOf(const StepArrays& arrays, const Batch& batch, bool train) const;
+  StepOutcome RunParts(std::span<const StepInput> parts, StepArrays* arrays, QualityTally* quality);
   Error NoRoom(std::size_t rows);
 
   TrainSection train_;
@@ -81,8 +125,9 @@ class Stepper {
   std::unique_ptr<kernels::Stream> stream_;  // null: the CPU
   Compute compute_;
   LossScale loss_scale_;
-  std::unique_ptr<StepArrays> arrays_;
-  std::unique_ptr<StepGraphs> graphs_;  // null: steps are not recorded
+  std::vector<std::unique_ptr<StepArrays>> arrays_;  // a set for each step at a time
+  std::deque<Step> steps_;                           // the oldest first
+  std::unique_ptr<StepGraphs> graphs_;               // null: steps are not recorded
   std::size_t activation_bytes_ = 0;
 };
 

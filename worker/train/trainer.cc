@@ -29,6 +29,9 @@ double CpuSeconds() {
 struct Trainer::InFlight {
   PreparedBatch prepared;
   BatchRows rows;
+  Trace::SteadyClock::time_point started_at;  // to be computed
+
+  bool train() const { return prepared.lease.purpose == LeasePurpose::kTrain; }
 };
 
 Trainer::Trainer(TrainerOptions options, net::Transport* transport)
@@ -37,7 +40,8 @@ Trainer::Trainer(TrainerOptions options, net::Transport* transport)
       client_({.rank = options_.rank, .nonce = options_.nonce}),
       start_(std::chrono::steady_clock::now()) {}
 
-Trainer::~Trainer() = default;
+// Steps that are under way use what goes with the others.
+Trainer::~Trainer() { stepper_.reset(); }
 
 TimeUs Trainer::Now() const {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start_).count();
@@ -70,7 +74,8 @@ Status Trainer::Round() {
   if (source_ == nullptr) return {};
   if (auto error = source_->error()) FailJob(*error);
   if (!failed_) Fill();
-  if (FrontReady()) ProcessFront();
+  if (StepCanStart()) StartStep();
+  if (StepCanFinish()) FinishStep();
   AskForWork();
   if (Now() >= next_metrics_) ReportMetrics();
   return {};
@@ -128,7 +133,7 @@ Status Trainer::CheckScheduler() const {
 
 // How long the next Receive may wait.
 std::int64_t Trainer::WaitUs() const {
-  if (FrontReady()) return 0;
+  if (StepCanStart() || StepCanFinish()) return 0;
   return std::clamp<std::int64_t>(client_.NextTimer() - Now(), 0, kWaitMaxUs);
 }
 
@@ -151,7 +156,7 @@ void Trainer::Exchange() {
   transport_->Receive(&received_, kReceiveMax, wait);
   if (wait > 0 && times_.started() && !finished_) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    (window_.empty() ? times_.await_data : times_.await_rows) += seconds;
+    if (stepper_->steps() == 0) (window_.empty() ? times_.await_data : times_.await_rows) += seconds;
   }
   for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), Now());
   if (!received_.empty()) client_.Settle(Now(), &outbox_);
@@ -227,6 +232,7 @@ Status Trainer::MakeTables() {
   model_ = std::move(*model);
   uses_ = model_->tables();
   options_.stepper.rank = client_.welcome().rank;
+  options_.stepper.done = [this] { transport_->Wake(); };
   auto stepper = Stepper::Make(job_, model_.get(), options_.stepper);
   if (!stepper) return std::unexpected(stepper.error());
   stepper_ = std::move(*stepper);
@@ -286,7 +292,7 @@ void Trainer::Fill() {
     if (!purpose) break;
     // Evaluation stands at one clock: it does not overlap with training.
     const bool train = *purpose == LeasePurpose::kTrain;
-    if (!window_.empty() && train != (window_.back().prepared.lease.purpose == LeasePurpose::kTrain)) break;
+    if (!window_.empty() && train != window_.back().train()) break;
     InFlight& batch = window_.emplace_back();
     batch.prepared = std::move(*source_->TryTake());
     const Clock use = train ? std::max(next_clock_, client_.clock()) : client_.clock();
@@ -307,43 +313,65 @@ void Trainer::StageNext() {
     if (uses_[t].rows != RowsNeeded::kAll) client_.Prefetch(next->plans[t], Now(), &outbox_);
 }
 
-bool Trainer::FrontReady() const {
-  if (failed_ || window_.empty() || !window_.front().rows.ready()) return false;
+// The first batch that is not being computed.
+bool Trainer::StepCanStart() const {
+  if (failed_ || stepper_ == nullptr || stepper_->steps() == stepper_->steps_max()) return false;
+  if (stepper_->steps() >= window_.size()) return false;
+  const InFlight& next = window_[stepper_->steps()];
+  if (!next.rows.ready()) return false;
   // Ticks held back (a proposal is open, the scheduler is silent) hold training back too.
-  const InFlight& front = window_.front();
-  return front.prepared.lease.purpose != LeasePurpose::kTrain || front.rows.use == client_.clock();
+  return !next.train() || next.rows.use == client_.clock() + stepper_->steps();
 }
 
-void Trainer::ProcessFront() {
+void Trainer::StartStep() {
+  InFlight& batch = window_[stepper_->steps()];
+  const double cpu_before = CpuSeconds();
+  batch.started_at = Trace::SteadyClock::now();
+  if (Status s = pulls_->Read(&batch.rows, stepper_->stream()); !s) return FailJob(s.error());
+  const Status started = stepper_->Start(batch.prepared.batch, batch.rows.plans, batch.rows.values, batch.train(),
+                                         &lease_quality_, batch.rows.placed);
+  compute_cpu_seconds_ += CpuSeconds() - cpu_before;
+  if (!started) FailJob(started.error());
+}
+
+// Its push is of the present clock.
+bool Trainer::StepCanFinish() const {
+  if (failed_ || stepper_ == nullptr || !stepper_->Done()) return false;
+  return !window_.front().train() || window_.front().rows.use == client_.clock();
+}
+
+void Trainer::FinishStep() {
+  const double cpu_before = CpuSeconds();
+  auto result = stepper_->Finish();
+  compute_cpu_seconds_ += CpuSeconds() - cpu_before;
+  if (!result) return FailJob(result.error());
   InFlight batch = std::move(window_.front());
   window_.pop_front();
-  const bool train = batch.prepared.lease.purpose == LeasePurpose::kTrain;
-  const double loss_before = lease_quality_.sums().loss_sum;
-  const std::uint64_t rows_before = lease_quality_.sums().rows;
-  const double cpu_before = CpuSeconds();
-  Span compute(&trace_, train ? "compute" : "evaluate", kComputeTrack);
-  if (Status s = pulls_->Read(&batch.rows, stepper_->stream()); !s) return FailJob(s.error());
-  auto gradients = stepper_->Run(batch.prepared.batch, batch.rows.plans, batch.rows.values, train, &lease_quality_,
-                                 batch.rows.placed);
-  times_.compute += compute.End();
-  compute_cpu_seconds_ += CpuSeconds() - cpu_before;
-  if (!gradients) return FailJob(gradients.error());
-  const bool pushes = !gradients->empty();
-  if (train) {
+  CountCompute(batch);
+  const bool pushes = !result->gradients.empty();
+  if (batch.train()) {
     batches_passed_over_ += pushes ? 0 : 1;
-    loss_sum_ += lease_quality_.sums().loss_sum - loss_before;
-    loss_rows_ += lease_quality_.sums().rows - rows_before;
-    FinishTrain(&batch, std::move(*gradients));
+    loss_sum_ += result->counted.loss_sum;
+    loss_rows_ += result->counted.rows;
+    FinishTrain(&batch, std::move(result->gradients));
   }
-  if (Status s = pulls_->End(&batch.rows, pushes); !s) FailJob(s.error());
+  pulls_->End(&batch.rows, pushes);
   if (batch.prepared.last_of_lease) {
     LeaseDone done{batch.prepared.lease.lease, lease_quality_.Take()};
-    if (train)
+    if (batch.train())
       done_at_tick_.emplace(client_.clock().value, std::move(done));
     else
       done_.push_back(std::move(done));
   }
   source_->Recycle(std::move(batch.prepared));
+  step_over_at_ = Trace::SteadyClock::now();
+}
+
+// Of two steps at a time the second one holds the loop up once it is through with the first one.
+void Trainer::CountCompute(const InFlight& batch) {
+  const auto begin = std::max(batch.started_at, step_over_at_), end = Trace::SteadyClock::now();
+  trace_.Add(batch.train() ? "compute" : "evaluate", kComputeTrack, begin, end);
+  times_.compute += std::chrono::duration<double>(end - begin).count();
 }
 
 void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {

@@ -1,5 +1,6 @@
 // The training loop of a worker process: leases in, batches through pull, compute and push, ticks and results out. One
-// thread drives the client state machine, its sockets and the compute; a second one reads and plans ahead.
+// thread drives the client state machine, its sockets and the compute; a second one reads and plans ahead. While a GPU
+// computes, the loop goes on with messages and the batches around.
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,7 @@ struct TrainerOptions {
   std::string run_dir;           // metrics.jsonl, traces; empty: neither
   std::string record;            // file of worker/train/record.h; empty: none
   double join_seconds_max = 60;  // give up when no Welcome comes
-  StepperOptions stepper;        // but the rank, which is the one that the scheduler gave
+  StepperOptions stepper;        // but the rank, which is the one that the scheduler gave, and `done`
 };
 
 // How a worker process ends.
@@ -73,8 +74,11 @@ class Trainer {
   void Fill();
   void StageNext();
   void OnPull(PullDone pull);
-  bool FrontReady() const;
-  void ProcessFront();
+  bool StepCanStart() const;
+  void StartStep();
+  bool StepCanFinish() const;
+  void FinishStep();
+  void CountCompute(const InFlight& batch);
   void FinishTrain(InFlight* batch, std::vector<Buffer> gradients);
   void AskForWork();
   void ReportMetrics();
@@ -100,7 +104,7 @@ class Trainer {
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<PullStage> pulls_;
 
-  std::deque<InFlight> window_;
+  std::deque<InFlight> window_;  // the first stepper_->steps() of them are being computed
   Clock next_clock_;
   std::pair<LeaseId, std::uint64_t> staged_;  // the batch of which servers have heard ahead: its lease, and its end
   std::uint64_t connected_routes_ = 0;
@@ -114,6 +118,7 @@ class Trainer {
   std::uint64_t samples_ = 0, batches_ = 0, batches_passed_over_ = 0, loss_rows_ = 0;
   double loss_sum_ = 0;  // over the training rows seen but those passed over, of the predictions before each update
   StageTimes times_;
+  Trace::SteadyClock::time_point step_over_at_;            // the last one, and all that follows it
   double compute_cpu_seconds_ = 0, push_cpu_seconds_ = 0;  // parts of the CPU time of this thread
   TimeUs next_metrics_ = 0;
   std::stop_source stop_loading_;

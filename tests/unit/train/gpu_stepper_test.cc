@@ -1,9 +1,13 @@
 // Shows that a step of every model gives on a GPU what it gives on the CPU: predictions and gradients, in every
 // precision, in parts, recomputed and clipped, batch after batch of other sizes; and that steps which are recorded have
 // the bits of those which are not. Skipped, with the reason, where there is no GPU.
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <deque>
+#include <memory>
+#include <thread>
 
 #include "tests/unit/train/step_cases.h"
 
@@ -140,6 +144,51 @@ TEST_P(GpuStepperTest, RecordedStepsHaveTheSameBits) {
     }
     EXPECT_GE(recorded.stepper().graphs_launched(), 6u);
     EXPECT_EQ(plain.stepper().graphs_launched(), 0u);
+  }
+}
+
+// While one step is computed, the next one is brought.
+TEST_P(GpuStepperTest, TwoStepsAtATimeHaveTheBitsOfOneAfterTheOther) {
+  const TrainSection variants[] = {
+      {}, {.clip_global_norm = 0.01, .accumulate = 3}, {.precision = Precision::kFp16, .recompute = true}};
+  for (const TrainSection& train : variants) {
+    SCOPED_TRACE(std::string(Name(train.precision)));
+    StepCase two(GetParam(), OnGpu(train), 300), one(GetParam(), OnGpu(train), 300);
+    if (Status made = two.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
+    ASSERT_TRUE(one.MakeStepper().has_value());
+    one.stepper().UseGraphs(false);
+    std::deque<std::unique_ptr<StepCase::Prepared>> started;
+    std::deque<StepResult> expected;
+    const auto finish = [&] {
+      ASSERT_NO_FATAL_FAILURE(ExpectSameBits(two.Finish(started.front().get()), expected.front()));
+      started.pop_front();
+      expected.pop_front();
+    };
+    std::uint64_t seed = 1;
+    for (const auto& [rows, training] : kSteps) {
+      SCOPED_TRACE(seed);
+      if (started.size() == Stepper::kStepsOnGpu) finish();
+      expected.push_back(one.Run(rows, seed % 3, training));
+      started.push_back(two.Prepare(rows, seed % 3));
+      two.Start(started.back().get(), training);
+      ++seed;
+    }
+    while (!started.empty()) finish();
+    EXPECT_GE(two.stepper().graphs_launched(), 4u);
+  }
+}
+
+TEST(GpuStepperOrderTest, IsDoneSoonerOrLaterAndSaysSo) {
+  std::atomic<int> told = 0;
+  StepCase step({ModelKind::kDlrm, 3, 4, 2}, {.device = "gpu"}, 300);
+  if (Status made = step.MakeStepper([&] { ++told; }); !made) GTEST_SKIP() << made.error().message;
+  EXPECT_FALSE(step.stepper().Done()) << "nothing was started";
+  for (int i = 1; i <= 3; ++i) {
+    const auto prepared = step.Prepare(300, 1);
+    step.Start(prepared.get(), true);
+    while (!step.stepper().Done()) std::this_thread::yield();
+    while (told < i) std::this_thread::yield();
+    EXPECT_FALSE(step.Finish(prepared.get()).gradients.empty());
   }
 }
 

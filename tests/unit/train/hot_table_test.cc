@@ -91,7 +91,7 @@ class Scene {
       oldest = std::min(oldest, pull.version);
     }
     if (pushes) Push(batch);
-    EXPECT_TRUE(table_->End(&batch.hot));
+    table_->End(&batch.hot);
     EXPECT_EQ(batch.hot.staleness(), batch.use.value - oldest);
     batches_.pop_front();
     return versions;
@@ -347,6 +347,40 @@ TEST(HotTable, MoreThanThereIsSaysSo) {
             "each worker keeps so many of each sparse table, 4194337 bytes a row: expected fewer");
 }
 #endif
+
+// A GPU computes with the rows of one batch while those of the next are brought together.
+TEST(HotTable, TheRowsOfABatchStayWhileTheNextIsRead) {
+  const auto place = MakeHostPlace();
+  TableSpec spec;
+  spec.name = "users";
+  spec.dim = kDim;
+  spec.consistency = Ssp(8);
+  auto table = HotTable::Make(place.get(), spec, {.keep = {.rows = kBucket}});
+  ASSERT_TRUE(table.has_value());
+  constexpr std::size_t kBatches = 6, kAtATime = 2;
+  std::deque<std::unique_ptr<Plan>> plans;
+  std::vector<HotBatch> batches(kBatches);
+  std::vector<const float*> rows(kBatches);
+  Planner planner(kPartitionBits);
+  const auto end = [&](std::size_t b) {
+    const Plan& plan = *plans[b];
+    for (std::size_t i = 0; i < plan.keys.size(); ++i) EXPECT_EQ(rows[b][i * kDim], float(plan.keys[i])) << b;
+    (*table)->End(&batches[b]);
+  };
+  for (std::size_t b = 0; b < kBatches; ++b) {
+    if (b >= kAtATime) end(b - kAtATime);
+    planner.Make(TableId(1), kDim, Positioner(spec, 5), Keys(100 * b, 20 + b), plans.emplace_back(new Plan).get());
+    ASSERT_TRUE((*table)->Look(*plans[b], Clock(b), &batches[b]));
+    const Plan& missing = batches[b].missing();
+    Buffer values = Buffer::Allocate(missing.keys.size() * kDim * sizeof(float));
+    for (std::size_t i = 0; i < missing.keys.size(); ++i) values.as_mutable<float>()[i * kDim] = float(missing.keys[i]);
+    ASSERT_TRUE((*table)->Arrive(std::move(values), Clock(b), &batches[b]));
+    const auto read = (*table)->Read(&batches[b]);
+    ASSERT_TRUE(read.has_value());
+    rows[b] = *read;
+  }
+  for (std::size_t b = kBatches - kAtATime; b < kBatches; ++b) end(b);
+}
 
 TEST(HotTableDeathTest, MisuseIsRefused) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -62,8 +62,8 @@ class StepCase {
   }
 
   // Where it computes; a GPU may not be there.
-  Status MakeStepper() {
-    auto stepper = Stepper::Make(job_, model_.get());
+  Status MakeStepper(std::function<void()> done = {}) {
+    auto stepper = Stepper::Make(job_, model_.get(), {.done = std::move(done)});
     if (!stepper) return std::unexpected(stepper.error());
     stepper_ = std::move(*stepper);
     return {};
@@ -77,57 +77,88 @@ class StepCase {
 
   Stepper& stepper() { return *stepper_; }
 
-  // A step over so many random rows, with parameters within +-reach.
-  StepResult Run(std::size_t rows, std::uint64_t seed, bool train = true, double reach = 0.5) {
-    SplitMix random(seed);
-    MakeBatch(rows, random);
-    std::vector<Plan> plans(model_->tables().size());
+  // A batch and its rows.
+  struct Prepared {
+    Batch batch;
+    std::vector<Plan> plans;
     std::vector<const Plan*> pointers;
     std::vector<Buffer> values;
-    std::vector<const float*> placed(plans.size());
-    for (std::size_t t = 0; t < plans.size(); ++t) {
-      MakePlan(t, &plans[t]);
-      pointers.push_back(&plans[t]);
-      values.push_back(Buffer::Allocate(plans[t].keys.size() * plans[t].dim * sizeof(float)));
-      for (float& v : values[t].as_mutable<float>()) v = float((random.Unit() * 2 - 1) * reach);
-      if (place_ == nullptr || model_->tables()[t].rows == RowsNeeded::kAll) continue;
-      placed[t] = place_(values[t]);
-      values[t] = {};
-    }
+    std::vector<const float*> placed;
     QualityTally tally;
-    auto gradients = stepper_->Run(batch_, pointers, values, train, &tally, placed);
+  };
+
+  // So many random rows, with parameters within +-reach.
+  std::unique_ptr<Prepared> Prepare(std::size_t rows, std::uint64_t seed, double reach = 0.5) {
+    SplitMix random(seed);
+    auto step = std::make_unique<Prepared>();
+    MakeBatch(rows, random, &step->batch);
+    step->plans.resize(model_->tables().size());
+    step->placed.resize(step->plans.size());
+    for (std::size_t t = 0; t < step->plans.size(); ++t) {
+      Plan& plan = step->plans[t];
+      MakePlan(t, step->batch, &plan);
+      step->pointers.push_back(&plan);
+      Buffer& values = step->values.emplace_back(Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float)));
+      for (float& v : values.as_mutable<float>()) v = float((random.Unit() * 2 - 1) * reach);
+      if (place_ == nullptr || model_->tables()[t].rows == RowsNeeded::kAll) continue;
+      step->placed[t] = place_(values);
+      values = {};
+    }
+    return step;
+  }
+
+  void Start(Prepared* step, bool train) {
+    const Status started =
+        stepper_->Start(step->batch, step->pointers, step->values, train, &step->tally, step->placed);
+    EXPECT_TRUE(started.has_value()) << started.error().message;
+  }
+
+  StepResult Finish(Prepared* step) {
+    auto finished = stepper_->Finish();
+    EXPECT_TRUE(finished.has_value()) << finished.error().message;
+    EXPECT_EQ(finished->counted.rows, step->tally.sums().rows);
+    EXPECT_EQ(finished->counted.loss_sum, step->tally.sums().loss_sum);
+    return ResultOf(step, finished->gradients);
+  }
+
+  StepResult Run(std::size_t rows, std::uint64_t seed, bool train = true, double reach = 0.5) {
+    const auto step = Prepare(rows, seed, reach);
+    auto gradients = stepper_->Run(step->batch, step->pointers, step->values, train, &step->tally, step->placed);
     EXPECT_TRUE(gradients.has_value()) << gradients.error().message;
-    StepResult result{.quality = tally.Take(), .activation_bytes = stepper_->activation_bytes()};
-    for (const Buffer& buffer : *gradients)
-      result.gradients.emplace_back(buffer.as<float>().begin(), buffer.as<float>().end());
-    return result;
+    return ResultOf(step.get(), *gradients);
   }
 
  private:
   static constexpr std::uint32_t kKeys = 40;
 
-  void MakeBatch(std::size_t rows, SplitMix& random) {
-    batch_.Clear();
-    batch_.rows = rows;
-    batch_.fields = shape_.fields;
-    batch_.dense_columns = shape_.dense_columns;
+  StepResult ResultOf(Prepared* step, const std::vector<Buffer>& gradients) {
+    StepResult result{.quality = step->tally.Take(), .activation_bytes = stepper_->activation_bytes()};
+    for (const Buffer& buffer : gradients)
+      result.gradients.emplace_back(buffer.as<float>().begin(), buffer.as<float>().end());
+    return result;
+  }
+
+  void MakeBatch(std::size_t rows, SplitMix& random, Batch* batch) {
+    batch->rows = rows;
+    batch->fields = shape_.fields;
+    batch->dense_columns = shape_.dense_columns;
     for (std::size_t r = 0; r < rows; ++r) {
-      batch_.labels.push_back(float(random.Below(shape_.classes)));
-      for (std::uint32_t d = 0; d < shape_.dense_columns; ++d) batch_.dense.push_back(float(random.Unit() * 2 - 1));
+      batch->labels.push_back(float(random.Below(shape_.classes)));
+      for (std::uint32_t d = 0; d < shape_.dense_columns; ++d) batch->dense.push_back(float(random.Unit() * 2 - 1));
       const bool has_keys = shape_.kind != ModelKind::kMlp;
       const std::size_t keys = shape_.fields != 0 ? shape_.fields : (has_keys ? random.Below(6) : 0);
       for (std::size_t k = 0; k < keys; ++k) {
-        batch_.keys.push_back(1 + random.Below(kKeys));
-        if (shape_.weighted) batch_.weights.push_back(float(random.Unit() + 0.5));
+        batch->keys.push_back(1 + random.Below(kKeys));
+        if (shape_.weighted) batch->weights.push_back(float(random.Unit() + 0.5));
       }
-      batch_.offsets.push_back(std::uint32_t(batch_.keys.size()));
+      batch->offsets.push_back(std::uint32_t(batch->keys.size()));
     }
   }
 
-  void MakePlan(std::size_t t, Plan* plan) {
+  void MakePlan(std::size_t t, const Batch& batch, Plan* plan) {
     TableUse use = model_->tables()[t];
     use.spec.id = TableId(static_cast<std::uint32_t>(t));
-    std::vector<Key> keys = batch_.keys;
+    std::vector<Key> keys = batch.keys;
     if (use.rows == RowsNeeded::kBatchKeysAndBias) keys.push_back(kBiasKey);
     if (use.rows == RowsNeeded::kAll) {
       keys.resize(use.spec.rows);
@@ -141,7 +172,6 @@ class StepCase {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Stepper> stepper_;
   std::function<const float*(const Buffer& rows)> place_;
-  Batch batch_;
 };
 
 }  // namespace tarn::worker

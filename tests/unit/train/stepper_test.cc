@@ -153,30 +153,44 @@ TEST(StepperDeviceTest, AGpuThatIsNotThereIsAnErrorThatSaysWhatToDo) {
 TEST(LossScaleTest, HalvesAtOnceAndDoublesAfterManyBatches) {
   LossScale scale(Precision::kFp16);
   EXPECT_EQ(scale.value(), 65'536.0f);
-  EXPECT_FALSE(scale.Settle(false));
+  EXPECT_FALSE(scale.Settle(false, scale.value()));
   EXPECT_EQ(scale.value(), 32'768.0f);
-  for (std::uint32_t i = 0; i < LossScale::kGrowsAfter - 1; ++i) EXPECT_TRUE(scale.Settle(true));
+  for (std::uint32_t i = 0; i < LossScale::kGrowsAfter - 1; ++i) EXPECT_TRUE(scale.Settle(true, scale.value()));
   EXPECT_EQ(scale.value(), 32'768.0f);
-  EXPECT_TRUE(scale.Settle(true));
+  EXPECT_TRUE(scale.Settle(true, scale.value()));
   EXPECT_EQ(scale.value(), 65'536.0f);
 }
 
 // What no scale mends is for the servers to see, as it is in fp32.
 TEST(LossScaleTest, StaysWithinItsBounds) {
   LossScale small(Precision::kFp16);
-  for (int i = 0; i < 16; ++i) EXPECT_FALSE(small.Settle(false));
+  for (int i = 0; i < 16; ++i) EXPECT_FALSE(small.Settle(false, small.value()));
   EXPECT_EQ(small.value(), 1.0f);
-  EXPECT_TRUE(small.Settle(false));
+  EXPECT_TRUE(small.Settle(false, small.value()));
   EXPECT_EQ(small.value(), 1.0f);
   LossScale large(Precision::kFp16);
-  for (std::uint32_t i = 0; i < 20 * LossScale::kGrowsAfter; ++i) EXPECT_TRUE(large.Settle(true));
+  for (std::uint32_t i = 0; i < 20 * LossScale::kGrowsAfter; ++i) EXPECT_TRUE(large.Settle(true, large.value()));
   EXPECT_EQ(large.value(), LossScale::kMax);
+}
+
+// Two steps at a time: the second one began before the first one was found not to fit.
+TEST(LossScaleTest, ABatchThatBeganBeforeItChangedDoesNotChangeIt) {
+  LossScale scale(Precision::kFp16);
+  const float before = scale.value();
+  EXPECT_FALSE(scale.Settle(false, before));
+  EXPECT_FALSE(scale.Settle(false, before));
+  EXPECT_EQ(scale.value(), before / 2);
+  for (std::uint32_t i = 0; i < LossScale::kGrowsAfter; ++i) EXPECT_TRUE(scale.Settle(true, before));
+  EXPECT_EQ(scale.value(), before / 2);
+  while (scale.value() != 1.0f) EXPECT_FALSE(scale.Settle(false, scale.value()));
+  EXPECT_FALSE(scale.Settle(false, 2.0f));
+  EXPECT_TRUE(scale.Settle(false, 1.0f));
 }
 
 TEST(LossScaleTest, OtherPrecisionsHaveNone) {
   for (const Precision precision : {Precision::kFp32, Precision::kTf32, Precision::kBf16}) {
     LossScale scale(precision);
-    EXPECT_TRUE(scale.Settle(false));
+    EXPECT_TRUE(scale.Settle(false, scale.value()));
     EXPECT_EQ(scale.value(), 1.0f);
   }
 }

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -112,33 +113,46 @@ TEST(Trainer, HotRowsSparePullsWithinTheBound) {
   EXPECT_LT(with.epochs.back().train.log_loss, with.epochs.front().train.log_loss);
 }
 
-// The host's arrays as a GPU's are under fp16: the loss is scaled, and the gradients of some batches are said not to
-// fit; the losses of these are not finite.
-class UnfitArrays final : public StepArrays {
+// The host's arrays as a GPU's are: a step is over some looks after it was given. Under fp16 the loss is scaled, and
+// the gradients of some batches are said not to fit; the losses of these are not finite.
+class LateArrays final : public StepArrays {
  public:
-  using Unfit = std::function<bool(std::size_t batch)>;
-  UnfitArrays(const Model& model, Unfit unfit, std::vector<float>* scales)
-      : host_(MakeHostArrays(model)), unfit_(std::move(unfit)), scales_(*scales) {}
+  using Unfit = std::function<bool(std::size_t batch)>;  // the n-th training batch
+  struct Log {
+    std::size_t batches = 0, under_way = 0, most_under_way = 0;
+    std::vector<float> scales;  // of each training batch so far
+  };
+
+  LateArrays(const Model& model, Unfit unfit, Log* log)
+      : host_(MakeHostArrays(model)), unfit_(std::move(unfit)), log_(*log) {}
 
   Status Bring(const StepSource& source) override {
     source_ = source;
     scores_.clear();
+    lost_ = source.train && unfit_(log_.batches++);
+    log_.most_under_way = std::max(log_.most_under_way, ++log_.under_way);
     TARN_RETURN_IF_ERROR(host_->Bring(source));
     batch_ = host_->batch();
     views_.assign(host_->views().begin(), host_->views().end());
     return {};
   }
   void Keep(const Predictions& predictions, std::size_t, std::size_t rows, QualityTally*) override {
-    const bool lost = source_.train && unfit_(scales_.size());
-    for (std::size_t r = 0; r < rows; ++r) scores_.push_back(lost ? std::nanf("") : predictions.logits[r]);
+    for (std::size_t r = 0; r < rows; ++r) scores_.push_back(lost_ ? std::nanf("") : predictions.logits[r]);
   }
-  Expected<Gradients> Finish(const GradientRule& rule) override {
-    auto gradients = host_->Finish(rule);
+  Status Return(const GradientRule& rule) override {
+    unit_ = rule.unit;
+    looks_left_ = kLooks;
+    return host_->Return(rule);
+  }
+  bool Done() override { return looks_left_ == 0 || --looks_left_ == 0; }
+  Expected<Gradients> Finish() override {
+    --log_.under_way;
+    auto gradients = host_->Finish();
     if (!source_.train || !gradients) return gradients;
-    gradients->finite = !unfit_(scales_.size());
-    scales_.push_back(rule.unit);
+    gradients->finite = !lost_;
+    log_.scales.push_back(unit_);
     for (Buffer& table : gradients->values)
-      for (float& g : table.as_mutable<float>()) g /= rule.unit;
+      for (float& g : table.as_mutable<float>()) g /= unit_;
     return gradients;
   }
   void Tally(QualityTally* quality) override {
@@ -146,28 +160,33 @@ class UnfitArrays final : public StepArrays {
   }
 
  private:
+  static constexpr int kLooks = 7;
+
   std::unique_ptr<StepArrays> host_;
   Unfit unfit_;
-  std::vector<float>& scales_;  // of each training batch so far
+  Log& log_;
   StepSource source_;
   std::vector<float> scores_;
+  bool lost_ = false;
+  float unit_ = 1;
+  int looks_left_ = 0;
 };
 
-struct UnfitRun {
-  std::vector<float> scales;
+struct LateRun {
+  LateArrays::Log log;
   scheduler::Progress progress;
   std::map<std::string, int> sent;
 };
 
-UnfitRun RunUnfit(Scene* scene, const UnfitArrays::Unfit& unfit) {
-  scene->job.train.epochs = 1;
-  scene->job.train.precision = Precision::kFp16;
-  LocalFleet fleet(scene->job);
-  UnfitRun run;
-  TrainerOptions options = scene->Options();
+LateRun RunLate(
+    const Scene& scene, std::size_t steps, const LateArrays::Unfit& unfit = [](std::size_t) { return false; }) {
+  LocalFleet fleet(scene.job);
+  LateRun run;
+  TrainerOptions options = scene.Options();
   options.stepper.make_arrays = [&](const Model& model) {
-    return std::make_unique<UnfitArrays>(model, unfit, &run.scales);
+    return std::make_unique<LateArrays>(model, unfit, &run.log);
   };
+  options.stepper.steps = steps;
   Trainer trainer(options, &fleet);
   EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
   EXPECT_TRUE(fleet.Settle());
@@ -176,12 +195,48 @@ UnfitRun RunUnfit(Scene* scene, const UnfitArrays::Unfit& unfit) {
   return run;
 }
 
+LateRun RunUnfit(Scene* scene, const LateArrays::Unfit& unfit, std::size_t steps = 1) {
+  scene->job.train.epochs = 1;
+  scene->job.train.precision = Precision::kFp16;
+  return RunLate(*scene, steps, unfit);
+}
+
+// A step that is brought while another one is computed has rows as young as the bound asks for, and changes no bit
+// where there is no bound.
+TEST(Trainer, TwoStepsAtATime) {
+  Scene scene(true);
+  scene.job.train.prefetch = 3;
+  const LateRun one = RunLate(scene, 1), two = RunLate(scene, 2);
+  EXPECT_EQ(one.progress.state_hash, RunToTheEnd(scene).state_hash);
+  EXPECT_EQ(two.progress.state_hash, one.progress.state_hash);
+  EXPECT_EQ(one.log.most_under_way, 1u);
+  EXPECT_EQ(two.progress.samples, one.progress.samples);
+  EXPECT_EQ(two.progress.counters.at("loss_sum"), one.progress.counters.at("loss_sum"));
+
+  scene.job.consistency = {ConsistencyMode::kSsp, 5, ApplyMode::kImmediate};
+  scene.job.worker_cache.own_pushes = OwnPushes::kBounded;
+  scene.job.train.patience = 0;
+  for (const std::uint64_t hot_rows : {0u, 1000u}) {
+    scene.job.train.hot_rows.rows = hot_rows;
+    const LateRun bounded = RunLate(scene, 2);
+    EXPECT_EQ(bounded.log.most_under_way, 2u);
+    EXPECT_LE(bounded.progress.staleness.size(), 6u) << "the bound";
+    EXPECT_EQ(bounded.progress.samples, 10 * kTrainRows);
+    EXPECT_EQ(bounded.progress.counters.at("batches"), 10.0 * 9);
+    EXPECT_EQ(bounded.progress.counters.at("loss_rows"), 10.0 * kTrainRows);
+    ASSERT_EQ(bounded.progress.epochs.size(), 10u);
+    for (const auto& epoch : bounded.progress.epochs)
+      EXPECT_EQ(epoch.train.rows, kTrainRows) << "each batch in its lease";
+    EXPECT_LT(bounded.progress.epochs.back().train.log_loss, bounded.progress.epochs.front().train.log_loss);
+  }
+}
+
 // Rule A4.
 TEST(Trainer, ABatchPassedOverIsTickedAndTrainedButNotPushed) {
   Scene scene(true);
-  const UnfitRun all = RunUnfit(&scene, [](std::size_t) { return false; });
-  const UnfitRun without = RunUnfit(&scene, [](std::size_t batch) { return batch == 3; });
-  EXPECT_EQ(without.scales, (std::vector<float>{65536, 65536, 65536, 65536, 32768, 32768, 32768, 32768, 32768}));
+  const LateRun all = RunUnfit(&scene, [](std::size_t) { return false; });
+  const LateRun without = RunUnfit(&scene, [](std::size_t batch) { return batch == 3; });
+  EXPECT_EQ(without.log.scales, (std::vector<float>{65536, 65536, 65536, 65536, 32768, 32768, 32768, 32768, 32768}));
   EXPECT_EQ(without.progress.counters.at("batches_passed_over"), 1);
   EXPECT_EQ(all.progress.counters.at("batches_passed_over"), 0);
   for (const std::string same : {"samples_trained", "batches"})
@@ -195,10 +250,23 @@ TEST(Trainer, ABatchPassedOverIsTickedAndTrainedButNotPushed) {
   EXPECT_TRUE(std::isfinite(without.progress.epochs.at(0).train.log_loss));
 }
 
+// The one behind it began with the scale that did not fit, and fits: it counts, and halves nothing once more.
+TEST(Trainer, ABatchPassedOverWhileTheNextIsComputed) {
+  Scene scene(true);
+  scene.job.train.prefetch = 3;
+  scene.job.consistency = {ConsistencyMode::kSsp, 5, ApplyMode::kImmediate};
+  const LateRun run = RunUnfit(&scene, [](std::size_t batch) { return batch == 3; }, 2);
+  EXPECT_EQ(run.log.most_under_way, 2u);
+  EXPECT_EQ(run.log.scales, (std::vector<float>{65536, 65536, 65536, 65536, 65536, 32768, 32768, 32768, 32768}));
+  EXPECT_EQ(run.progress.counters.at("batches_passed_over"), 1);
+  EXPECT_EQ(run.progress.counters.at("loss_rows"), double(kTrainRows - scene.job.train.batch_rows));
+  EXPECT_EQ(run.progress.samples, kTrainRows);
+}
+
 TEST(Trainer, WithoutABatchThatFitsItEndsWithNothingPushed) {
   Scene scene(true);
-  const UnfitRun run = RunUnfit(&scene, [](std::size_t) { return true; });
-  EXPECT_EQ(run.scales.back(), 256.0f);  // halved by each of 9 batches but for the last
+  const LateRun run = RunUnfit(&scene, [](std::size_t) { return true; });
+  EXPECT_EQ(run.log.scales.back(), 256.0f);  // halved by each of 9 batches but for the last
   EXPECT_EQ(run.progress.counters.at("batches_passed_over"), 9);
   EXPECT_EQ(run.progress.samples, kTrainRows);
   EXPECT_FALSE(run.sent.contains("Push"));
