@@ -75,8 +75,8 @@ class OtherBlas {
   }
 
  private:
-  using Sgemm = void (*)(int order, int a_transposed, int b_transposed, int m, int n, int k, float alpha, const float* a,
-                         int lda, const float* b, int ldb, float beta, float* c, int ldc);
+  using Sgemm = void (*)(int order, int a_transposed, int b_transposed, int m, int n, int k, float alpha,
+                         const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
   Sgemm sgemm_;
 };
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <new>
 
 #include "core/hash.h"
 #include "core/permutation.h"
@@ -125,7 +126,7 @@ void BatchSource::Run() {
     for (std::uint64_t offset = lease.skip_rows; offset < lease.rows;) {
       PreparedBatch batch;
       if (!AwaitRoom(&batch)) return;
-      const Status status = Prepare(lease, offset, &batch);
+      const Status status = PrepareWithinMemory(lease, offset, &batch);
       offset += batch.lines;
       {
         const std::lock_guard lock(mutex_);
@@ -137,6 +138,15 @@ void BatchSource::Run() {
       wake_();
       if (!status) return;
     }
+  }
+}
+
+// A batch may be larger than this machine.
+Status BatchSource::PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out) {
+  try {
+    return Prepare(lease, offset, out);
+  } catch (const std::bad_alloc&) {
+    return Fail(ErrorCode::kTooLarge, kNoMemoryForBatches);
   }
 }
 

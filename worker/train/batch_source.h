@@ -38,6 +38,10 @@ using DatasetSet = std::array<const Dataset*, 3>;
 Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::uint32_t epoch, std::uint64_t first_row,
                 std::uint64_t rows, Batch* batch);
 
+inline constexpr char kNoMemoryForBatches[] =
+    "this worker's machine has no memory for what it reads and computes: train.batch_rows, train.prefetch, "
+    "train.hot_rows or the model may be smaller";
+
 // AddLease, TryTake, Recycle and error may be called from one other thread than the reader's own.
 class BatchSource {
  public:
@@ -71,6 +75,7 @@ class BatchSource {
   void Run();
   // Waits for a place for one more batch ready; false if there will be none.
   bool AwaitRoom(PreparedBatch* batch);
+  Status PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
   Status Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
   void MakePlans(PreparedBatch* out);
 

@@ -78,10 +78,10 @@ class KnownAlgorithms {
 
   void Save() {
     if (file_.empty() || !algorithms_.changed()) return;
-    if (Status s = algorithms_.Save(file_); !s) {
-      LogWarning("{}; the algorithms of matrix products are measured again in the next run", s.error().message);
-      file_.clear();
-    }
+    const Status saved = algorithms_.Save(file_);
+    if (saved || saved.error().code == ErrorCode::kUnavailable) return;  // another one writes it: later
+    LogWarning("{}; the algorithms of matrix products are measured again in the next run", saved.error().message);
+    file_.clear();
   }
 
  private:
@@ -153,7 +153,7 @@ class DeviceArrays : public StepArrays {
   }
 
   Status Return(const GradientRule& rule) override {
-    measured_ = source_.train && (rule.unit != 1.0f || rule.norm_max > 0);
+    measured_ = source_.train && (rule.checked || rule.norm_max > 0);
     if (measured_) TARN_RETURN_IF_ERROR(Condition(rule));
     way_->WaitFor(stream_);
     if (measured_) norm_.ToHost(*way_);
@@ -249,8 +249,9 @@ class DeviceArrays : public StepArrays {
   Status FitSegments() {
     const std::size_t occurrences = source_.batch->keys.size();
     if (sort_ == nullptr || occurrences > sorted_max_) {
-      sorted_max_ = WithRoom(occurrences);
-      auto sort = kernels::SortScratch::Make(stream_, sorted_max_);
+      sort_.reset();  // its memory may be what the larger one needs
+      auto sort = kernels::SortScratch::Make(stream_, sorted_max_ = WithRoom(occurrences));
+      if (!sort) sort = kernels::SortScratch::Make(stream_, sorted_max_ = occurrences);
       if (!sort) return std::unexpected(std::move(sort).error());
       sort_ = std::move(*sort);
     }
@@ -258,8 +259,14 @@ class DeviceArrays : public StepArrays {
       Table& table = tables_[t];
       if (IsDense(t)) continue;
       if (table.segments == nullptr || occurrences > table.room.occurrences || views_[t].unique > table.room.rows) {
-        table.room = {WithRoom(occurrences), WithRoom(views_[t].unique), source_.plans[t]->dim};
+        table.segments.reset();
+        const std::size_t rows = views_[t].unique;
+        table.room = {WithRoom(occurrences), WithRoom(rows), source_.plans[t]->dim};
         auto segments = kernels::Segments::Make(stream_, table.room);
+        if (!segments) {
+          table.room = {occurrences, rows, source_.plans[t]->dim};
+          segments = kernels::Segments::Make(stream_, table.room);
+        }
         if (!segments) return std::unexpected(std::move(segments).error());
         table.segments = std::move(*segments);
       }

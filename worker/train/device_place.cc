@@ -55,7 +55,9 @@ class DevicePlace final : public RowPlace {
     return std::make_unique<DeviceArray>(std::move(*buffer), std::move(pinned), &outlived_);
   }
 
-  const void* Bring(const void* host, std::size_t bytes, PlacedArray* array) override {
+  Expected<const void*> Bring(const void* host, std::size_t bytes, std::string_view what, PlacedRoom* room) override {
+    TARN_RETURN_IF_ERROR(room->Reserve(this, bytes, what, Exchanged::kYes));
+    PlacedArray* const array = room->array();
     void* const pinned = static_cast<DeviceArray*>(array)->pinned().data();
     if (bytes != 0) std::memcpy(pinned, host, bytes);
     kernels::CopyToDevice(*stream_, pinned, bytes, array->data());

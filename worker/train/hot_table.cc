@@ -37,7 +37,6 @@ Expected<std::unique_ptr<HotTable>> HotTable::Make(RowPlace* place, const TableS
 Status HotTable::Reserve(const Plan& plan, HotBatch* batch) {
   const std::size_t keys = plan.keys.size(), parts = (keys + options_.keys_at_once - 1) / options_.keys_at_once;
   const std::size_t words = keys * sizeof(std::uint32_t), counts = parts * sizeof(std::uint64_t);
-  TARN_RETURN_IF_ERROR(batch->keys_room_.Reserve(place_, keys * sizeof(Key), "a batch's keys", Exchanged::kYes));
   TARN_RETURN_IF_ERROR(batch->slots_.Reserve(place_, words, "a batch's slots"));
   TARN_RETURN_IF_ERROR(batch->absent_.Reserve(place_, words, "a batch's missing rows", Exchanged::kYes));
   return batch->counts_.Reserve(place_, counts, "a batch's counts", Exchanged::kYes);
@@ -51,7 +50,9 @@ Status HotTable::Look(const Plan& plan, Clock use, HotBatch* batch) {
   batch->parts_.clear();
   batch->missing_at_.clear();
   batch->read_ = false;
-  batch->keys_ = static_cast<const Key*>(place_->Bring(plan.keys.data(), n * sizeof(Key), batch->keys_room_.array()));
+  const auto keys = place_->Bring(plan.keys.data(), n * sizeof(Key), "a batch's keys", &batch->keys_room_);
+  if (!keys) return std::unexpected(keys.error());
+  batch->keys_ = static_cast<const Key*>(*keys);
   for (std::size_t begin = 0; begin < n; begin += options_.keys_at_once)
     TARN_RETURN_IF_ERROR(LookForPart(OldestAllowed(spec_.consistency, use), begin,
                                      std::min<std::size_t>(n - begin, options_.keys_at_once), batch));
@@ -89,9 +90,10 @@ void HotTable::Age() {
 Status HotTable::Arrive(Buffer values, Clock version, HotBatch* batch) {
   const std::size_t bytes = batch->missing_at_.size() * spec_.dim * sizeof(float);
   TARN_CHECK(!batch->arrived_ && values.size() == bytes, "once, a row for each key that is missing");
-  TARN_RETURN_IF_ERROR(batch->rows_room_.Reserve(place_, bytes, "a batch's pulled rows", Exchanged::kYes));
   const void* const pulled = std::as_const(values).data();
-  batch->rows_ = static_cast<const float*>(place_->Bring(pulled, bytes, batch->rows_room_.array()));
+  const auto placed = place_->Bring(pulled, bytes, "a batch's pulled rows", &batch->rows_room_);
+  if (!placed) return std::unexpected(placed.error());
+  batch->rows_ = static_cast<const float*>(*placed);
   if (batch->rows_ == pulled) batch->values_ = std::move(values);
   batch->version_ = version;
   batch->arrived_ = true;

@@ -17,6 +17,7 @@ class LossScale {
   // Of another precision than fp16 it is 1 and stays so.
   explicit LossScale(Precision precision) : on_(precision == Precision::kFp16), value_(on_ ? kFirst : 1.0f) {}
 
+  bool on() const { return on_; }
   float value() const { return value_; }
 
   // After a batch whose loss was scaled by `used`. Whether its gradients may be used: not if they overflowed and a

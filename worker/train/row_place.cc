@@ -43,7 +43,7 @@ class HostPlace final : public RowPlace {
     }
   }
 
-  const void* Bring(const void* host, std::size_t, PlacedArray*) override { return host; }
+  Expected<const void*> Bring(const void* host, std::size_t, std::string_view, PlacedRoom*) override { return host; }
   void Fetch(PlacedArray*, std::size_t, std::size_t) override {}
   void Scatter(std::uint32_t dim, std::size_t n, const float* rows, const std::uint32_t* index, float* out) override {
     kernels::ScatterByIndex(dim, n, rows, index, out);

@@ -40,6 +40,8 @@ class PlacedArray {
 // Whether bytes come into an array from the host's memory, or go there.
 enum class Exchanged : std::uint8_t { kNo, kYes };
 
+class PlacedRoom;
+
 class RowPlace {
  public:
   virtual ~RowPlace() = default;
@@ -49,9 +51,10 @@ class RowPlace {
   virtual Expected<std::unique_ptr<PlacedArray>> Allocate(std::size_t bytes, std::string_view what,
                                                           Exchanged exchanged) = 0;
 
-  // Where these bytes of the host are in the place: in `array`, which they fit into, and are free at once; or where
-  // they are: then they stay as they are as long as they are used. An array is brought into once between two Waits.
-  virtual const void* Bring(const void* host, std::size_t bytes, PlacedArray* array) = 0;
+  // Where these bytes of the host are in the place: in `room`, made large enough, and are free at once; or where they
+  // are: then they stay as they are as long as they are used. A room is brought into once between two Waits. kIo: there
+  // is not so much memory; the message says for `what`.
+  virtual Expected<const void*> Bring(const void* host, std::size_t bytes, std::string_view what, PlacedRoom* room) = 0;
   // Bytes [offset, offset + bytes) of the array are there in array->host() after Wait.
   virtual void Fetch(PlacedArray* array, std::size_t offset, std::size_t bytes) = 0;
   // kernels::ScatterByIndex.

@@ -33,6 +33,7 @@ struct StepSource {
 struct GradientRule {
   float unit = 1;
   float norm_max = 0;
+  bool checked = false;  // whether they are finite is asked for
 };
 
 // One thread at a time. In the order of a step: Bring, then for each part of the batch Select, the model's step and
@@ -56,7 +57,7 @@ class StepArrays {
   virtual bool Done() { return true; }
   struct Gradients {
     std::vector<Buffer> values;  // in the plans' order; none if not training
-    bool finite = true;          // known with a unit other than 1 alone
+    bool finite = true;          // where it is asked for
   };
   // Waits until it is.
   virtual Expected<Gradients> Finish() = 0;

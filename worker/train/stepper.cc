@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "core/log.h"
+#include "core/thread_time.h"
 #include "kernels/subnormals.h"
 #include "kernels/visible_gpus.h"
 
@@ -59,14 +61,16 @@ Expected<std::unique_ptr<Stepper>> Stepper::Make(const Job& job, Model* model, c
   } else if (job.train.precision == Precision::kTf32 || job.train.precision == Precision::kFp16) {
     LogWarning("train.precision = \"{}\" is a format of GPUs: this worker computes in fp32", Name(job.train.precision));
   }
-  std::unique_ptr<Stepper> stepper(new Stepper(job, model, std::move(stream)));
+  std::unique_ptr<Stepper> stepper(new Stepper(job, model, options, std::move(stream)));
   TARN_RETURN_IF_ERROR(stepper->MakeArrays(job, options));
   return stepper;
 }
 
-Stepper::Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> stream)
+Stepper::Stepper(const Job& job, Model* model, const StepperOptions& options, std::unique_ptr<kernels::Stream> stream)
     : train_(job.train),
       model_(model),
+      done_(options.done),
+      long_step_seconds_(options.long_step_seconds),
       stream_(std::move(stream)),
       compute_(stream_.get()),
       loss_scale_(stream_ != nullptr ? job.train.precision : Precision::kFp32) {
@@ -110,45 +114,92 @@ Expected<std::vector<Buffer>> Stepper::Run(const Batch& batch, std::span<const P
 Status Stepper::Start(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values,
                       bool train, QualityTally* quality, std::span<const float* const> placed) {
   TARN_CHECK(steps_.size() < arrays_.size(), "a step is finished first");
+  Step& step = steps_.emplace_back(Step{.arrays = FreeArrays(),
+                                        .source = {&batch, plans, values, placed, train},
+                                        .unit = loss_scale_.value(),
+                                        .quality = quality});
+  if (IsLong(batch.rows)) {
+    step.beside = std::async(std::launch::async, [this, &step] {
+      Status computed = ComputeStep(&step);
+      if (done_) done_();
+      return computed;
+    });
+    return {};
+  }
+  Status computed = ComputeStep(&step);
+  if (!computed) steps_.pop_back();
+  return computed;
+}
+
+bool Stepper::IsLong(std::size_t rows) const {
+  if (stream_ != nullptr || arrays_.size() > 1) return false;
+  return !seconds_a_row_ || *seconds_a_row_ * static_cast<double>(rows) > long_step_seconds_;
+}
+
+// All of it on the CPU; on a GPU it is given there.
+Status Stepper::ComputeStep(Step* step) {
   const kernels::SubnormalsAreZero fast;
-  StepArrays* const arrays = FreeArrays();
-  Step started{.arrays = arrays, .unit = loss_scale_.value(), .train = train, .quality = quality};
-  TARN_RETURN_IF_ERROR(arrays->Bring({&batch, plans, values, placed, train}));
+  const double cpu_before = ThreadCpuSeconds();
+  const auto begin = std::chrono::steady_clock::now();
+  const StepSource& source = step->source;
+  TARN_RETURN_IF_ERROR(step->arrays->Bring(source));
   compute_.memory().Reset();  // joins what came in pieces: its address is known before the step is
-  const std::vector<StepInput> parts = PartsOf(*arrays, batch, train);
-  const auto step = [&] { return RunParts(parts, arrays, quality); };
-  const FinishedStep::Counted before = CountedBy(*quality);
-  const StepOutcome outcome = graphs_ != nullptr ? graphs_->Run(parts, step) : step();
-  started.counted = Since(before, *quality);
+  const std::vector<StepInput> parts = PartsOf(*step->arrays, *source.batch, source.train);
+  const auto compute = [&] { return RunParts(parts, step->arrays, step->quality); };
+  const FinishedStep::Counted before = CountedBy(*step->quality);
+  const StepOutcome outcome = graphs_ != nullptr ? graphs_->Run(parts, compute) : compute();
+  step->counted = Since(before, *step->quality);
   activation_bytes_ = outcome.activation_bytes;
   if (outcome.rows_without_room != 0) return std::unexpected(NoRoom(outcome.rows_without_room));
-  TARN_RETURN_IF_ERROR(arrays->Return({started.unit, static_cast<float>(train_.clip_global_norm)}));
-  steps_.push_back(started);
+  TARN_RETURN_IF_ERROR(
+      step->arrays->Return({step->unit, static_cast<float>(train_.clip_global_norm), loss_scale_.on()}));
+  step->cpu_seconds = ThreadCpuSeconds() - cpu_before;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (source.batch->rows != 0) seconds_a_row_ = seconds.count() / static_cast<double>(source.batch->rows);
   return {};
 }
 
-// The first set, so that one step at a time is always the same one (StepGraphs).
-StepArrays* Stepper::FreeArrays() const {
-  const auto is_free = [&](const auto& set) { return !std::ranges::contains(steps_, set.get(), &Step::arrays); };
-  return std::ranges::find_if(arrays_, is_free)->get();
+bool Stepper::Done() const {
+  if (steps_.empty()) return false;
+  const Step& step = steps_.front();
+  if (!step.beside.valid()) return step.arrays->Done();
+  return step.beside.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
 Expected<FinishedStep> Stepper::Finish() {
-  const kernels::SubnormalsAreZero fast;
   TARN_CHECK(!steps_.empty(), "a step is started first");
-  const Step step = steps_.front();
+  Step& oldest = steps_.front();
+  const bool beside = oldest.beside.valid();
+  Status computed;
+  if (beside) computed = oldest.beside.get();
+  const Step step = std::move(oldest);
   steps_.pop_front();
+  if (!computed) return std::unexpected(std::move(computed).error());
+
+  const kernels::SubnormalsAreZero fast;
+  const double cpu_before = ThreadCpuSeconds();
   auto gradients = step.arrays->Finish();
   if (!gradients) return std::unexpected(std::move(gradients).error());
-  if (step.train && !loss_scale_.Settle(gradients->finite, step.unit)) {
+  FinishedStep finished{.gradients = {}, .counted = {}, .cpu_seconds = step.cpu_seconds, .beside = beside};
+  if (step.source.train && !loss_scale_.Settle(gradients->finite, step.unit)) {
     LogInfo("gradients do not fit fp16: this batch is passed over, and the loss is scaled by {}", loss_scale_.value());
-    return FinishedStep{};
+    return finished;
   }
   const FinishedStep::Counted before = CountedBy(*step.quality);
   step.arrays->Tally(step.quality);
   const FinishedStep::Counted now = Since(before, *step.quality);
-  return FinishedStep{.gradients = std::move(gradients->values),
-                      .counted = {step.counted.loss_sum + now.loss_sum, step.counted.rows + now.rows}};
+  finished.counted = {step.counted.loss_sum + now.loss_sum, step.counted.rows + now.rows};
+  finished.gradients = std::move(gradients->values);
+  finished.cpu_seconds += ThreadCpuSeconds() - cpu_before;
+  return finished;
+}
+
+// The first set, so that one step at a time is always the same one (StepGraphs).
+StepArrays* Stepper::FreeArrays() const {
+  const auto is_free = [&](const auto& set) {
+    return std::ranges::find(steps_, set.get(), &Step::arrays) == steps_.end();
+  };
+  return std::ranges::find_if(arrays_, is_free)->get();
 }
 
 std::vector<StepInput> Stepper::PartsOf(const StepArrays& arrays, const Batch& batch, bool train) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,7 +25,9 @@ namespace tarn::worker {
 struct StepperOptions {
   std::uint32_t rank = 0;       // of the worker: several of a machine take its GPUs in turns
   std::string algorithms_file;  // what is known of matrix products on GPUs, from run to run; empty: nothing
-  std::function<void()> done;   // a step that was started on a GPU may be over; called by another thread; may be empty
+  std::function<void()> done;   // a step that was started may be over; called by another thread; may be empty
+  // On the CPU a step that would take longer is computed by a thread of its own; the first one too, as nobody knows.
+  double long_step_seconds = 0.5;
   // For tests: other arrays in place of the host's, for so many steps at a time. The loss is then scaled as
   // train.precision says.
   std::function<std::unique_ptr<StepArrays>(const Model&)> make_arrays;
@@ -41,6 +44,8 @@ struct FinishedStep {
     std::uint64_t rows = 0;
   };
   Counted counted;
+  double cpu_seconds = 0;  // of whatever thread
+  bool beside = false;     // it was computed by a thread of its own
 };
 
 // The GPU that a worker computes on, of `visible` ones: "gpu:N" is the N-th, "gpu" that of its rank, counted around.
@@ -62,7 +67,9 @@ std::string AdviceFor(const TrainSection& train, std::size_t fitting);
 //   stepper->Start(batch, plans, values, true, &quality);   // while the step before is computed, if it is on a GPU
 //   if (stepper->Done()) auto result = stepper->Finish();   // of the first one
 //
-// A GPU has two steps at a time: one is brought there, or its gradients back, while the other one is computed.
+// A GPU has two steps at a time: one is brought there, or its gradients back, while the other one is computed. A CPU
+// has one, which is over when Start returns, unless it is a long one: the caller is not kept from what it does every
+// second.
 class Stepper {
  public:
   static constexpr std::size_t kStepsOnGpu = 2;
@@ -72,17 +79,16 @@ class Stepper {
   static Expected<std::unique_ptr<Stepper>> Make(const Job& job, Model* model, const StepperOptions& options = {});
 
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). placed[t], if it is not null, is
-  // the same where the model computes, and values[t] is not used (row_place.h). All of it stays until Finish, by which
-  // `quality` has counted the rows that count. On the CPU the step is done when this returns. kIo: the GPU's memory
-  // does not suffice; the message says for what and which part of the batch would fit. After an error nothing has
-  // begun.
+  // the same where the model computes, and values[t] is not used (row_place.h). All of it stays as it is until Finish,
+  // by which `quality` has counted the rows that count. kIo: the GPU's memory does not suffice; the message says for
+  // what and which part of the batch would fit. After an error nothing has begun.
   Status Start(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values, bool train,
                QualityTally* quality, std::span<const float* const> placed = {});
   std::size_t steps_max() const { return arrays_.size(); }
   // That were started and are not finished.
   std::size_t steps() const { return steps_.size(); }
   // Whether Finish would not wait: the oldest step is over.
-  bool Done() const { return !steps_.empty() && steps_.front().arrays->Done(); }
+  bool Done() const;
   // Of the oldest step, once it is over. kInternal: the GPU failed.
   Expected<FinishedStep> Finish();
 
@@ -107,28 +113,35 @@ class Stepper {
   // One that was started.
   struct Step {
     StepArrays* arrays;
+    StepSource source;
     float unit;  // of the gradients: the scale of the loss
-    bool train;
     QualityTally* quality;
     FinishedStep::Counted counted;  // so far
+    double cpu_seconds = 0;
+    std::future<Status> beside;  // of the thread that computes it, if it is not the caller's
   };
 
-  Stepper(const Job& job, Model* model, std::unique_ptr<kernels::Stream> stream);
+  Stepper(const Job& job, Model* model, const StepperOptions& options, std::unique_ptr<kernels::Stream> stream);
   Status MakeArrays(const Job& job, const StepperOptions& options);
   StepArrays* FreeArrays() const;
+  bool IsLong(std::size_t rows) const;
+  Status ComputeStep(Step* step);
   std::vector<StepInput> PartsOf(const StepArrays& arrays, const Batch& batch, bool train) const;
   StepOutcome RunParts(std::span<const StepInput> parts, StepArrays* arrays, QualityTally* quality);
   Error NoRoom(std::size_t rows);
 
   TrainSection train_;
   Model* model_;
+  std::function<void()> done_;
+  double long_step_seconds_;
   std::unique_ptr<kernels::Stream> stream_;  // null: the CPU
   Compute compute_;
   LossScale loss_scale_;
   std::vector<std::unique_ptr<StepArrays>> arrays_;  // a set for each step at a time
-  std::deque<Step> steps_;                           // the oldest first
   std::unique_ptr<StepGraphs> graphs_;               // null: steps are not recorded
   std::size_t activation_bytes_ = 0;
+  std::optional<double> seconds_a_row_;  // of the last step
+  std::deque<Step> steps_;               // the oldest first; goes first, and waits
 };
 
 }  // namespace tarn::worker

@@ -1,11 +1,12 @@
 #include "worker/train/trainer.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
+#include <new>
 
 #include "core/log.h"
+#include "core/thread_time.h"
 
 namespace tarn::worker {
 namespace {
@@ -16,13 +17,6 @@ constexpr TimeUs kMetricsPeriodUs = 500'000;
 constexpr TimeUs kFailurePeriodUs = 1'000'000;
 // Leases asked for at a time: one in work, one ahead.
 constexpr std::uint32_t kLeasesAhead = 2;
-
-// Of the calling thread.
-double CpuSeconds() {
-  timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return double(used.tv_sec) + 1e-9 * double(used.tv_nsec);
-}
 
 }  // namespace
 
@@ -51,7 +45,7 @@ TrainerEnd Trainer::Run() {
   Status going = transport_->Connect(kSchedulerPeer, options_.scheduler);
   if (going && !options_.record.empty()) going = record_.Open(options_.record);
   if (going) client_.Start(Now(), &outbox_);
-  while (going && !abort_ && InFleet()) going = Round();
+  while (going && !abort_ && InFleet()) going = RoundWithinMemory();
   stop_loading_.request_stop();
   Send();  // the answer to Shutdown is among it (rule S1)
   WriteTrace();
@@ -60,6 +54,16 @@ TrainerEnd Trainer::Run() {
 
 bool Trainer::InFleet() const {
   return client_.state() == ClientState::kJoining || client_.state() == ClientState::kRunning;
+}
+
+// A batch may be larger than this machine.
+Status Trainer::RoundWithinMemory() {
+  try {
+    return Round();
+  } catch (const std::bad_alloc&) {
+    FailJob({ErrorCode::kTooLarge, kNoMemoryForBatches});
+    return {};
+  }
 }
 
 // An error: there is nobody to tell it to.
@@ -319,32 +323,28 @@ bool Trainer::StepCanStart() const {
   if (stepper_->steps() >= window_.size()) return false;
   const InFlight& next = window_[stepper_->steps()];
   if (!next.rows.ready()) return false;
-  // Ticks held back (a proposal is open, the scheduler is silent) hold training back too.
-  return !next.train() || next.rows.use == client_.clock() + stepper_->steps();
+  // What servers do not acknowledge holds training back: pulls do not where all rows are kept.
+  return !next.train() || client_.pending_bytes() <= options_.waiting_bytes_max;
 }
 
 void Trainer::StartStep() {
   InFlight& batch = window_[stepper_->steps()];
-  const double cpu_before = CpuSeconds();
+  const double cpu_before = ThreadCpuSeconds();
   batch.started_at = Trace::SteadyClock::now();
   if (Status s = pulls_->Read(&batch.rows, stepper_->stream()); !s) return FailJob(s.error());
+  compute_cpu_seconds_ += ThreadCpuSeconds() - cpu_before;
   const Status started = stepper_->Start(batch.prepared.batch, batch.rows.plans, batch.rows.values, batch.train(),
                                          &lease_quality_, batch.rows.placed);
-  compute_cpu_seconds_ += CpuSeconds() - cpu_before;
   if (!started) FailJob(started.error());
 }
 
-// Its push is of the present clock.
-bool Trainer::StepCanFinish() const {
-  if (failed_ || stepper_ == nullptr || !stepper_->Done()) return false;
-  return !window_.front().train() || window_.front().rows.use == client_.clock();
-}
+bool Trainer::StepCanFinish() const { return !failed_ && stepper_ != nullptr && stepper_->Done(); }
 
 void Trainer::FinishStep() {
-  const double cpu_before = CpuSeconds();
   auto result = stepper_->Finish();
-  compute_cpu_seconds_ += CpuSeconds() - cpu_before;
   if (!result) return FailJob(result.error());
+  compute_cpu_seconds_ += result->cpu_seconds;
+  if (result->beside) beside_cpu_seconds_ += result->cpu_seconds;
   InFlight batch = std::move(window_.front());
   window_.pop_front();
   CountCompute(batch);
@@ -375,7 +375,8 @@ void Trainer::CountCompute(const InFlight& batch) {
 }
 
 void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
-  const double cpu_before = CpuSeconds();
+  TARN_CHECK(batch->rows.use == client_.clock(), "a batch is trained at each clock");
+  const double cpu_before = ThreadCpuSeconds();
   Span push(&trace_, "push", kComputeTrack);
   const std::uint64_t lines = batch->prepared.lines;
   if (Status s = record_.Batch(client_.welcome().incarnation, batch->prepared.lease, batch->prepared.after.rows - lines,
@@ -389,7 +390,7 @@ void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
   samples_ += batch->prepared.batch.rows;
   ++batches_;
   times_.push += push.End();
-  push_cpu_seconds_ += CpuSeconds() - cpu_before;
+  push_cpu_seconds_ += ThreadCpuSeconds() - cpu_before;
 }
 
 void Trainer::AskForWork() {
@@ -431,7 +432,7 @@ void Trainer::ReportMetrics() {
       {"hot_hits", double(pulls_->hot_found())},
       {"cpu.compute_seconds", compute_cpu_seconds_},
       {"cpu.push_seconds", push_cpu_seconds_},
-      {"cpu.loop_seconds", CpuSeconds()},
+      {"cpu.loop_seconds", ThreadCpuSeconds() + beside_cpu_seconds_},
   };
   metrics.insert(metrics.end(), of_training);
   const BatchSource::Seconds reader = source_->seconds();

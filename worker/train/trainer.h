@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/job.h"
+#include "core/limits.h"
 #include "net/transport.h"
 #include "worker/client.h"
 #include "worker/train/batch_source.h"
@@ -34,7 +35,9 @@ struct TrainerOptions {
   std::string run_dir;           // metrics.jsonl, traces; empty: neither
   std::string record;            // file of worker/train/record.h; empty: none
   double join_seconds_max = 60;  // give up when no Welcome comes
-  StepperOptions stepper;        // but the rank, which is the one that the scheduler gave, and `done`
+  // Of pushes that servers have not acknowledged; with more of them no further step of training starts.
+  std::size_t waiting_bytes_max = limits::kQueuedBytesMax;
+  StepperOptions stepper;  // but the rank, which is the one that the scheduler gave, and `done`
 };
 
 // How a worker process ends.
@@ -56,6 +59,7 @@ class Trainer {
 
   TimeUs Now() const;
   bool InFleet() const;
+  Status RoundWithinMemory();
   Status Round();
   Status Prepare();
   void WriteTrace() const;
@@ -119,7 +123,8 @@ class Trainer {
   double loss_sum_ = 0;  // over the training rows seen but those passed over, of the predictions before each update
   StageTimes times_;
   Trace::SteadyClock::time_point step_over_at_;            // the last one, and all that follows it
-  double compute_cpu_seconds_ = 0, push_cpu_seconds_ = 0;  // parts of the CPU time of this thread
+  double compute_cpu_seconds_ = 0, push_cpu_seconds_ = 0;  // parts of the CPU time of the loop
+  double beside_cpu_seconds_ = 0;                          // of long steps, which other threads compute
   TimeUs next_metrics_ = 0;
   std::stop_source stop_loading_;
   std::future<Status> loading_;  // its destructor waits for it

@@ -181,7 +181,7 @@ TEST_P(GpuStepperTest, TwoStepsAtATimeHaveTheBitsOfOneAfterTheOther) {
 TEST(GpuStepperOrderTest, IsDoneSoonerOrLaterAndSaysSo) {
   std::atomic<int> told = 0;
   StepCase step({ModelKind::kDlrm, 3, 4, 2}, {.device = "gpu"}, 300);
-  if (Status made = step.MakeStepper([&] { ++told; }); !made) GTEST_SKIP() << made.error().message;
+  if (Status made = step.MakeStepper({.done = [&] { ++told; }}); !made) GTEST_SKIP() << made.error().message;
   EXPECT_FALSE(step.stepper().Done()) << "nothing was started";
   for (int i = 1; i <= 3; ++i) {
     const auto prepared = step.Prepare(300, 1);

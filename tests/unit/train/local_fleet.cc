@@ -73,7 +73,11 @@ void LocalFleet::Deliver() {
     mail_.pop_front();
     Outbox out;
     if (mail.to == kWorker) {
-      inbox_.push_back({mail.from, std::move(mail.message)});
+      net::Received received{mail.from, std::move(mail.message)};
+      if (ack_delay_ != 0 && std::holds_alternative<PushAck>(received.message.body))
+        delayed_.emplace_back(calls_ + ack_delay_, std::move(received));
+      else
+        inbox_.push_back(std::move(received));
     } else if (mail.to == kScheduler) {
       if (!scheduler_dead_) scheduler_->OnMessage(mail.from, std::move(mail.message), now_, &out);
     } else {
@@ -117,6 +121,9 @@ void LocalFleet::Send(Peer to, const Message& message) {
 }
 
 std::size_t LocalFleet::Receive(std::vector<net::Received>* out, std::size_t max, std::int64_t timeout_us) {
+  ++calls_;
+  for (; !delayed_.empty() && delayed_.front().first <= calls_; delayed_.pop_front())
+    inbox_.push_back(std::move(delayed_.front().second));
   Deliver();
   if (timeout_us > 0 && slow_by_.count() != 0 && !sent_.contains(slow_until_)) std::this_thread::sleep_for(slow_by_);
   if (inbox_.empty() && timeout_us > 0) {

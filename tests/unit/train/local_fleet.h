@@ -36,6 +36,9 @@ class LocalFleet final : public net::Transport {
   void StopAt(std::string kind) { stop_at_ = std::move(kind); }
   // The worker waits so much longer for each message until it has sent its first one of that kind.
   void SlowUntil(std::string kind, std::chrono::milliseconds by) { slow_until_ = std::move(kind), slow_by_ = by; }
+  // The worker hears of what servers have taken so many calls of Receive later.
+  void DelayAcks(int calls) { ack_delay_ = calls; }
+  std::size_t delayed_acks() const { return delayed_.size(); }
   // After the worker's end: until the scheduler and the shards have ended too. False: they do not.
   bool Settle();
 
@@ -73,6 +76,8 @@ class LocalFleet final : public net::Transport {
   std::vector<std::unique_ptr<server::Shard>> shards_;
   std::deque<Mail> mail_;
   std::deque<net::Received> inbox_;  // of the worker
+  std::deque<std::pair<int, net::Received>> delayed_;
+  int calls_ = 0, ack_delay_ = 0;
   std::map<std::string, int> sent_;
   std::string stop_at_, slow_until_;
   std::chrono::milliseconds slow_by_{0};

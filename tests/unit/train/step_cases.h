@@ -62,8 +62,8 @@ class StepCase {
   }
 
   // Where it computes; a GPU may not be there.
-  Status MakeStepper(std::function<void()> done = {}) {
-    auto stepper = Stepper::Make(job_, model_.get(), {.done = std::move(done)});
+  Status MakeStepper(const StepperOptions& options = {}) {
+    auto stepper = Stepper::Make(job_, model_.get(), options);
     if (!stepper) return std::unexpected(stepper.error());
     stepper_ = std::move(*stepper);
     return {};

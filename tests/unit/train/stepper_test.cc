@@ -2,7 +2,9 @@
 // memory, and what is said of a GPU that is not there and of gradients that do not fit fp16.
 #include "worker/train/stepper.h"
 
+#include <atomic>
 #include <cmath>
+#include <thread>
 
 #include "tests/unit/train/step_cases.h"
 
@@ -102,6 +104,26 @@ TEST(StepperMemoryTest, RecomputationTakesLess) {
 }
 
 // Subnormals would take the processor most of its time once a model is sure of its samples.
+// Nobody knows how long the first step takes.
+TEST(StepperLongTest, IsComputedByAThreadOfItsOwnWithTheSameBits) {
+  const StepShape shape{ModelKind::kDlrm, 3, 4, 2};
+  StepCase beside(shape, {}, kRows), within(shape, {}, kRows);
+  std::atomic<int> told = 0;
+  ASSERT_TRUE(beside.MakeStepper({.done = [&] { ++told; }, .long_step_seconds = 0}).has_value());
+  ASSERT_TRUE(within.MakeStepper({.long_step_seconds = 1e9}).has_value());
+  for (int i = 1; i <= 3; ++i) {
+    const auto here = beside.Prepare(kRows, 1), there = within.Prepare(kRows, 1);
+    beside.Start(here.get(), true);
+    within.Start(there.get(), true);
+    if (i > 1) EXPECT_TRUE(within.stepper().Done());
+    while (!beside.stepper().Done()) std::this_thread::yield();
+    EXPECT_EQ(told, i);
+    const StepResult result = beside.Finish(here.get()), expected = within.Finish(there.get());
+    EXPECT_EQ(result.gradients, expected.gradients);
+    EXPECT_EQ(result.quality.loss_sum, expected.quality.loss_sum);
+  }
+}
+
 TEST(StepperSubnormalTest, NoGradientIsOne) {
   StepCase step({ModelKind::kLogisticRegression, 3, 0, 2}, {}, 1);
   ASSERT_TRUE(step.MakeStepper().has_value());

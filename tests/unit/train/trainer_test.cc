@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -172,6 +173,30 @@ class LateArrays final : public StepArrays {
   int looks_left_ = 0;
 };
 
+// The host's arrays, and somebody who looks at every step that begins.
+class WatchedArrays final : public StepArrays {
+ public:
+  WatchedArrays(const Model& model, std::function<void(const StepSource&)> watch)
+      : host_(MakeHostArrays(model)), watch_(std::move(watch)) {}
+
+  Status Bring(const StepSource& source) override {
+    watch_(source);
+    TARN_RETURN_IF_ERROR(host_->Bring(source));
+    batch_ = host_->batch();
+    views_.assign(host_->views().begin(), host_->views().end());
+    return {};
+  }
+  void Keep(const Predictions& predictions, std::size_t begin, std::size_t rows, QualityTally* quality) override {
+    host_->Keep(predictions, begin, rows, quality);
+  }
+  Status Return(const GradientRule& rule) override { return host_->Return(rule); }
+  Expected<Gradients> Finish() override { return host_->Finish(); }
+
+ private:
+  std::unique_ptr<StepArrays> host_;
+  std::function<void(const StepSource&)> watch_;
+};
+
 struct LateRun {
   LateArrays::Log log;
   scheduler::Progress progress;
@@ -228,6 +253,69 @@ TEST(Trainer, TwoStepsAtATime) {
     for (const auto& epoch : bounded.progress.epochs)
       EXPECT_EQ(epoch.train.rows, kTrainRows) << "each batch in its lease";
     EXPECT_LT(bounded.progress.epochs.back().train.log_loss, bounded.progress.epochs.front().train.log_loss);
+  }
+}
+
+// A step that takes longer than a heartbeat may: the loop goes on beside it, and the bits are the same.
+TEST(Trainer, LongStepsAreComputedBesideTheLoop) {
+  Scene scene(true);
+  scene.job.data.shuffle = true;
+  const auto run = [&](double long_step_seconds) {
+    LocalFleet fleet(scene.job);
+    TrainerOptions options = scene.Options();
+    options.stepper.long_step_seconds = long_step_seconds;
+    Trainer trainer(options, &fleet);
+    EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+    EXPECT_TRUE(fleet.Settle());
+    return fleet.scheduler().progress();
+  };
+  const scheduler::Progress within = run(1e9), beside = run(0);
+  EXPECT_EQ(beside.state_hash, within.state_hash);
+  EXPECT_EQ(beside.counters.at("loss_sum"), within.counters.at("loss_sum"));
+  EXPECT_EQ(beside.samples, within.samples);
+  EXPECT_GT(beside.counters.at("cpu.compute_seconds"), 0);
+  EXPECT_GE(beside.counters.at("cpu.loop_seconds"), beside.counters.at("cpu.compute_seconds"));
+}
+
+// Where no pull tells a worker that servers are behind.
+TEST(Trainer, PushesThatNobodyAcknowledgesHoldTrainingBack) {
+  Scene scene(false);
+  scene.job.train.epochs = 2;
+  scene.job.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};
+  for (const std::size_t bytes : {std::size_t{0}, limits::kQueuedBytesMax}) {
+    LocalFleet fleet(scene.job);
+    fleet.DelayAcks(5);
+    TrainerOptions options = scene.Options();
+    options.waiting_bytes_max = bytes;
+    options.stepper.long_step_seconds = 1e9;  // within the loop, with which it looks
+    std::size_t waiting = 0;
+    options.stepper.make_arrays = [&](const Model& model) {
+      return std::make_unique<WatchedArrays>(model, [&](const StepSource& source) {
+        if (source.train) waiting = std::max(waiting, fleet.delayed_acks());
+      });
+    };
+    Trainer trainer(options, &fleet);
+    ASSERT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
+    EXPECT_EQ(waiting == 0, bytes == 0) << waiting;
+    EXPECT_TRUE(fleet.Settle());
+    EXPECT_EQ(fleet.scheduler().progress().samples, 2 * kTrainRows);
+  }
+}
+
+TEST(Trainer, ABatchThatTheMachineHasNoMemoryForIsAnErrorOfTheJob) {
+  for (const double long_step_seconds : {0.0, 1e9}) {
+    Scene scene(false);
+    LocalFleet fleet(scene.job);
+    TrainerOptions options = scene.Options();
+    options.stepper.long_step_seconds = long_step_seconds;
+    options.stepper.make_arrays = [](const Model& model) {
+      return std::make_unique<WatchedArrays>(model, [](const StepSource&) { throw std::bad_alloc(); });
+    };
+    Trainer trainer(options, &fleet);
+    EXPECT_EQ(trainer.Run(), TrainerEnd::kFailed);
+    EXPECT_EQ(trainer.error().code, ErrorCode::kTooLarge);
+    EXPECT_NE(trainer.error().message.find("train.batch_rows"), std::string::npos) << trainer.error().message;
+    EXPECT_TRUE(fleet.Settle());
   }
 }
 
