@@ -212,7 +212,7 @@ TEST(GpuStepGraphsTest, ALossScaleThatChanged) {
 TEST(GpuStepGraphsTest, MemoryThatMoved) {
   const StepShape shape{ModelKind::kMlp, 0, 6, 4};
   constexpr std::size_t kRows = 10'000, kMoreRows = 12'000;
-  StepCase recorded(shape, {.device = "gpu"}, kRows), plain(shape, {.device = "gpu"}, kRows);
+  StepCase recorded(shape, {.device = "gpu"}, kMoreRows), plain(shape, {.device = "gpu"}, kMoreRows);
   if (Status made = recorded.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
   ASSERT_TRUE(plain.MakeStepper().has_value());
   plain.stepper().UseGraphs(false);

@@ -139,6 +139,7 @@ class StepCase {
   }
 
   void MakeBatch(std::size_t rows, SplitMix& random, Batch* batch) {
+    batch->Clear();
     batch->rows = rows;
     batch->fields = shape_.fields;
     batch->dense_columns = shape_.dense_columns;
