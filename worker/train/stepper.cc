@@ -149,7 +149,7 @@ Status Stepper::ComputeStep(Step* step) {
   const FinishedStep::Counted before = CountedBy(*step->quality);
   const StepOutcome outcome = graphs_ != nullptr ? graphs_->Run(parts, compute) : compute();
   step->counted = Since(before, *step->quality);
-  activation_bytes_ = outcome.activation_bytes;
+  step->activation_bytes = outcome.activation_bytes;
   if (outcome.rows_without_room != 0) return std::unexpected(NoRoom(outcome.rows_without_room));
   TARN_RETURN_IF_ERROR(
       step->arrays->Return({step->unit, static_cast<float>(train_.clip_global_norm), loss_scale_.on()}));
@@ -175,6 +175,7 @@ Expected<FinishedStep> Stepper::Finish() {
   const Step step = std::move(oldest);
   steps_.pop_front();
   if (!computed) return std::unexpected(std::move(computed).error());
+  activation_bytes_ = step.activation_bytes;
 
   const kernels::SubnormalsAreZero fast;
   const double cpu_before = ThreadCpuSeconds();

@@ -100,7 +100,7 @@ class Stepper {
   // What it computes on; null: the CPU.
   kernels::Stream* stream() const { return stream_.get(); }
 
-  // The most memory for activations that a part of the last batch took.
+  // The most memory for activations that a part of the batch that was finished last took.
   std::size_t activation_bytes() const { return activation_bytes_; }
 
   // Whether steps on a GPU are recorded when they come again (step_graphs.h); they are, unless it is told not to, to
@@ -117,6 +117,7 @@ class Stepper {
     float unit;  // of the gradients: the scale of the loss
     QualityTally* quality;
     FinishedStep::Counted counted;  // so far
+    std::size_t activation_bytes = 0;
     double cpu_seconds = 0;
     std::future<Status> beside;  // of the thread that computes it, if it is not the caller's
   };
