@@ -1,17 +1,21 @@
 // The training step of a model alone, on one thread: plan, gather, forward and backward, apply, over batches made up
-// beforehand. With --dump it leaves the batches, the initial parameters and the losses in a folder, so that another
-// framework can train the same steps (bench/compare_pytorch does).
+// beforehand. With --dump it leaves the batches and the initial parameters in a folder, so that another framework can
+// train the same steps (bench/compare_pytorch does). On a GPU matrix products are by the algorithms that workers use,
+// of the same file; the first steps measure those that it lacks.
 //
 //   model_step --model dlrm --rows 2048 --steps 100
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +26,7 @@
 #include "server/row_store.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
+#include "worker/train/algorithms_file.h"
 #include "worker/train/stepper.h"
 
 namespace {
@@ -122,17 +127,22 @@ class Bench {
                                  : ModelShape{.fields = options.fields, .dense_columns = options.dense, .classes = 2};
     auto model = MakeModel(job, shape);
     if (!model) return std::unexpected(model.error());
-    auto stepper = Stepper::Make(job, model->get());
+    const std::string file = AlgorithmsFile(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"), "");
+    auto stepper = Stepper::Make(job, model->get(), {.algorithms_file = file});
     if (!stepper) return std::unexpected(stepper.error());
     (*stepper)->UseGraphs(!options.no_graphs);
     return std::unique_ptr<Bench>(new Bench(options, job, shape, std::move(*model), std::move(*stepper)));
   }
 
-  // Trains every batch once; the loss of each step.
-  std::vector<double> Run(std::span<const Batch> batches) {
-    std::vector<double> losses;
-    for (const Batch& batch : batches) losses.push_back(Step(batch));
-    return losses;
+  // Trains every batch once and appends the loss of each step: nothing for a batch that was passed over, whose
+  // gradients do not fit fp16. Errors as those of Stepper::Run.
+  Status Run(std::span<const Batch> batches, std::vector<std::optional<double>>* losses) {
+    for (const Batch& batch : batches) {
+      auto loss = Step(batch);
+      if (!loss) return std::unexpected(std::move(loss).error());
+      losses->push_back(*loss);
+    }
+    return {};
   }
 
   // The parameters that the next step would see, and the batches, as raw little-endian arrays.
@@ -202,7 +212,7 @@ class Bench {
   }
   bool use_all(std::size_t t) const { return uses_[t].rows == RowsNeeded::kAll; }
 
-  double Step(const Batch& batch) {
+  Expected<std::optional<double>> Step(const Batch& batch) {
     auto begin = SteadyClock::now();
     std::vector<const Plan*> plans;
     for (std::size_t t = 0; t < uses_.size(); ++t) {
@@ -218,8 +228,9 @@ class Bench {
     }
     gather += Lap(&begin);
     const auto gradients = stepper_->Run(batch, plans, values, true, &quality_);
-    TARN_CHECK(gradients.has_value(), gradients.error().message.c_str());
+    if (!gradients) return std::unexpected(std::move(gradients).error());
     compute += Lap(&begin);
+    if (gradients->empty()) return std::nullopt;
     for (std::size_t t = 0; t < gradients->size(); ++t)
       rows_.Apply(uses_[t].spec.id, Sections(t), plans_[t].keys, ValueCodec::kFp32, (*gradients)[t].data(), clock_);
     clock_ = clock_ + 1;
@@ -258,18 +269,24 @@ int Measure(const Options& options) {
   const std::span<const Batch> all(batches);
   if (!options.dump.empty())
     if (auto status = b.Dump(all); !status) return Failed(status.error());
-  std::vector<double> losses = b.Run(all.first(options.warmup));
+  std::vector<std::optional<double>> losses;
+  if (auto status = b.Run(all.first(options.warmup), &losses); !status) return Failed(status.error());
   b.plan = b.gather = b.compute = b.apply = 0;
-  const std::vector<double> timed = b.Run(all.subspan(options.warmup));
-  losses.insert(losses.end(), timed.begin(), timed.end());
+  if (auto status = b.Run(all.subspan(options.warmup), &losses); !status) return Failed(status.error());
   const double seconds = b.plan + b.gather + b.compute + b.apply;
   JsonWriter json;
   json.BeginObject().Member("model", options.model).Member("rows", options.rows).Member("steps", options.steps);
   json.Member("samples_per_second", double(options.rows) * options.steps / seconds);
   json.Member("activation_bytes", b.activation_bytes()).Member("graphs_launched", b.graphs_launched());
   json.Member("plan", b.plan).Member("gather", b.gather).Member("compute", b.compute).Member("apply", b.apply);
+  json.Member("batches_passed_over", std::ranges::count_if(losses, [](const auto& loss) { return !loss; }));
   json.Key("losses").BeginArray();
-  for (double loss : losses) json.Value(loss);
+  for (const std::optional<double>& loss : losses) {
+    if (loss)
+      json.Value(*loss);
+    else
+      json.Null();
+  }
   json.EndArray().EndObject();
   fmt::print("{}\n", json.text());
   return 0;

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
+#include "worker/train/algorithms_file.h"
 #include "worker/train/batch_source.h"
 #include "worker/train/stepper.h"
 
@@ -95,7 +97,9 @@ Expected<std::unique_ptr<SingleProcess>> SingleProcess::Make(const Job& job) {
   }
   self->plans_.resize(self->uses_.size());
   self->sections_.resize(self->uses_.size());
-  auto stepper = Stepper::Make(job, self->model_.get());
+  const StepperOptions options{.algorithms_file =
+                                   AlgorithmsFile(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"), "")};
+  auto stepper = Stepper::Make(job, self->model_.get(), options);
   if (!stepper) return std::unexpected(stepper.error());
   self->stepper_ = std::move(*stepper);
   return self;

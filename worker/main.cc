@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <random>
 
-#include "core/cache_folder.h"
 #include "core/job.h"
 #include "core/log.h"
 #include "net/zmq_transport.h"
+#include "worker/train/algorithms_file.h"
 #include "worker/train/trainer.h"
 
 namespace {
@@ -64,9 +64,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
     return kExitFailure;
   }
-  const std::string cache = CacheFolder(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
-  if (const std::string& folder = cache.empty() ? options.run_dir : cache; !folder.empty())
-    options.stepper.algorithms_file = folder + "/gemm-algorithms";
+  options.stepper.algorithms_file =
+      worker::AlgorithmsFile(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"), options.run_dir);
   std::random_device random;
   options.nonce = (std::uint64_t{random()} << 32) | random() | 1;
 
