@@ -23,9 +23,9 @@ struct HostBatch {
   Array keys, labels, dense;
 };
 
-// What a GPU's worker does for a batch whose rows all are in its cache: the batch goes there, duplicates of its keys
-// are removed, the rows are found and read, the model computes, and the gradients of rows and layers lie summed in the
-// place's memory. They are not pushed.
+// The GPU's work alone, from a batch's keys to its gradients, where all rows are in the cache: the batch goes there,
+// duplicates of its keys are removed, the rows are found and read, the model computes, and the gradients of rows and
+// layers lie summed in the place's memory. A worker reads, plans for its servers and pushes besides.
 class Step {
  public:
   Step(const Run& run, ModelKind kind)

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -35,7 +36,11 @@ PARTS = [part for part in gpu_table.PARTS if part != "limits"]
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NO_GPU, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 GRACE_SECONDS = 15  # from SIGTERM to SIGKILL
 HOT_STALENESS = 10_000  # clocks: more than a run has, so that a row is pulled once
-STEADY_SECONDS_MIN = 3  # the fleet tells once a second
+FLEET_SECONDS = 20  # over which a fleet that reaches its target is measured
+FLEET_SECONDS_MAX = 90  # of a fleet, with its start: a slower one is ended, and what it reached until then counts
+STEADY_SECONDS_MIN = 3
+TOLD_SECONDS = 1  # between two lines of a fleet
+SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 SAID_SHOWN = 400  # characters of what a program said at its end
 
 DESCRIPTION = """\
@@ -50,18 +55,19 @@ Where there is no GPU it says 'no GPU: nothing was measured' and exits with 3.
 """
 
 EPILOG = """\
-parts (--only), and what they take on an H100
-  kernels    embeddings, optimizers, interaction beside copying                 20 s
-  products   the models' matrix products beside cuBLASLt's fastest              20 s
-  hot_rows   finding rows in the cache                                          15 s
-  steps      DLRM and DCN v2 with all rows in the cache                         20 s
-  stepper    the same through the worker's compute stage, rows from the host    60 s
-  fleet      DLRM with servers and a worker on this machine, rows generated     90 s
-  torch      PyTorch, where a Python has it                                     90 s
-  sanitizer  compute-sanitizer, where it is installed                          what is left of --minutes
+parts (--only), in this order until --minutes are over; the first four are estimated at 20 s each on an H100
+  kernels    embeddings, optimizers, interaction beside copying
+  products   the models' matrix products beside cuBLASLt's fastest
+  hot_rows   finding rows in the cache
+  steps      DLRM and DCN v2 with all rows in the cache: what the GPU does alone
+  stepper    the same through the worker's compute stage, rows from the host
+  fleet      DLRM with servers and a worker on this machine, twice, at most 90 s each; 2 GB of rows in $TMPDIR
+  torch      PyTorch, where a Python has it
+  sanitizer  compute-sanitizer, where it is installed: four of its tools, which slow programs down many times
 
   bench/gpu                                             everything
   bench/gpu --only kernels products --out runs/kernels
+  bench/gpu --only sanitizer --minutes 60 --limit 900   it takes longer than all others together
   bench/gpu --device cpu --tiny                         on the CPU, at sizes of no meaning: shows that all of it works
 
 On a machine without packages: unpack a bundle (tools/bundle) there and run its tarn/bench/gpu, which needs Python 3.11;
@@ -76,20 +82,31 @@ class NoGpu(Exception):
     """There is none: nothing was measured."""
 
 
+class Late(bench.Failed):
+    """A program whose time was over before it was done."""
+
+
 @dataclasses.dataclass(frozen=True)
 class FleetSizes:
     """Of the job that a fleet trains."""
 
     batch: int = 65536
-    batches: int = 32  # of an epoch
-    epochs: int = 3
+    rows: int = 1 << 23  # of an epoch: nearly a second at the highest target, so that its end weighs little
+    target: bool = True  # whether there are as many epochs as measuring at the target takes, or two
     dim: int = 128
     bottom: tuple = (512, 256)
     hidden: tuple = (1024, 1024, 512, 256)
-    hot_rows: int = 16_000_000  # more than the set has keys
+    hot_rows: int = 24_000_000  # more than the set should have keys; the note tells how many were found
+
+    def epochs(self, name):
+        """Of the fleet with this name: the first, in which all is cold, and what comes behind it."""
+        if not self.target:
+            return 2
+        at_least = next(row.at_least for row in gpu_table.PARTS["fleet"] if row.name == name)
+        return 1 + math.ceil(at_least * (FLEET_SECONDS + 2 * TOLD_SECONDS) / self.rows)
 
 
-TINY_FLEET = FleetSizes(batch=64, batches=4, epochs=1, dim=4, bottom=(8,), hidden=(8,), hot_rows=10_000)
+TINY_FLEET = FleetSizes(batch=64, rows=256, target=False, dim=4, bottom=(8,), hidden=(8,), hot_rows=10_000)
 
 
 def parse_arguments(argv):
@@ -166,10 +183,10 @@ def why_it_failed(code, said):
     return f"{fleet.describe_exit(code)}: {said[:SAID_SHOWN]}{hint}"
 
 
-def run(command, options, on_line):
+def run(command, options, on_line, seconds=math.inf):
     """Runs a program, which dies with this one and where its time is over; on_line gets what it prints. Failed where it
-    fails; NoGpu where it finds none."""
-    limit = min(options.limit, options.ends - time.monotonic())
+    fails, Late where its time is over; NoGpu where it finds none."""
+    limit = min(options.limit, options.ends - time.monotonic(), seconds)
     if limit <= 0:
         raise bench.Failed(f"no time left of {options.minutes:g} minutes (--minutes)")
     command = [str(word) for word in command]
@@ -199,7 +216,7 @@ def run(command, options, on_line):
         errors.seek(0)
         said = errors.read().strip().splitlines() or [""]
     if late.is_set():
-        raise bench.Failed(f"{program}: not done after {limit:.3g} s (--limit, --minutes)")
+        raise Late(f"{program}: not done after {limit:.3g} s (--limit, --minutes)")
     if process.returncode == EXIT_NO_GPU and program.endswith("gpu_bench"):
         raise NoGpu(said[-1].partition(": ")[2])
     if process.returncode:
@@ -244,11 +261,11 @@ def measure_stepper(options, results):
         })
 
 
-def job_text(options, sizes, data, hot_rows):
+def job_text(name, options, sizes, data, hot_rows):
     """The job of a fleet: DLRM in MLPerf's shape on generated rows."""
     return f"""\
 [job]
-name = "gpu-{'hot' if hot_rows else 'pulled'}"
+name = "{name.replace('.', '-')}"
 [fleet]
 servers = {options.servers}
 shards = {options.shards}
@@ -274,7 +291,7 @@ bottom = [{joined(sizes.bottom)}]
 hidden = [{joined(sizes.hidden)}]
 [train]
 batch_rows = {sizes.batch}
-epochs = {sizes.epochs}
+epochs = {sizes.epochs(name)}
 device = "{options.device}"
 precision = "{precision_of(options)}"
 prefetch = 4
@@ -291,39 +308,60 @@ push_codec = "bf16"
 """
 
 
-def steady_rate(text, epoch=0):
-    """Samples a second from this epoch on, from metrics.jsonl; None if it took too short.
+def steady_lines(text):
+    """The lines of metrics.jsonl between which a fleet is measured, the first and the last; nothing: it tells too few.
 
-    Before the first batch programs start, data is opened and algorithms of matrix products are tried."""
+    From the second epoch on: before the first batch programs start, data is opened and algorithms of matrix products are
+    tried, and in the first epoch the hot-row cache is empty. To the last line before the last sample: when that one was
+    trained, between two lines, nobody says."""
     records = [json.loads(line) for line in text.splitlines() if '"scheduler"' in line]
-    lines = [record for record in records if (record.get("samples") or 0) > 0 and record["epoch"] >= epoch]
-    if not lines:
-        return None
-    most = lines[-1]["samples"]
-    end = next(r for r in lines if r["samples"] == most)
-    seconds = end["time"] - lines[0]["time"]
-    return (most - lines[0]["samples"]) / seconds if seconds >= STEADY_SECONDS_MIN else None
+    told = [record for record in records if record.get("samples")]
+    lines = [record for record in told if record["epoch"] >= 1 and record["samples"] < told[-1]["samples"]]
+    return (lines[0], lines[-1]) if len(lines) > 1 else None
 
 
-def fleet_figure(name, options, sizes, run_dir):
+def steady_rate(text):
+    """Samples a second between these lines; None if it took too short."""
+    first, last = steady_lines(text) or ({"time": 0}, {"time": 0})
+    seconds = last["time"] - first["time"]
+    return (last["samples"] - first["samples"]) / seconds if seconds >= STEADY_SECONDS_MIN else None
+
+
+def fleet_figure(name, options, sizes, run_dir, ended=False):
+    """ended: before it was done, since its time was over."""
     record = summary.read(run_dir / "summary.json")
-    if not record.get("samples_per_second"):
-        raise bench.Failed("summary.json does not say how fast it was")
-    found = steady_rate((run_dir / "metrics.jsonl").read_text())
+    metrics = run_dir / "metrics.jsonl"
+    found = steady_rate(metrics.read_text()) if metrics.exists() else None
+    whole = None if ended else record.get("samples_per_second")
+    if not found and not whole:
+        raise bench.Failed("its files do not say how fast it was")
     bound = stages.bound(record)
     asked = record.get("hot_rows") or 0
-    note = [f"{'' if found else 'with its start, too short without; '}{record['samples_per_second']:,.0f} samples/s over all"]
+    note = [] if found else ["with its start, too short without"]
+    note += [f"{whole:,.0f} samples/s over all"] if whole else ["ended before it was done"]
     note += [f"bound by {bound[0]}: {bound[1]}"] if bound else []
     note += [f"{100 * record['hot_hits'] / asked:.1f}% of rows found"] if asked else []
     return {
         "name": name,
-        "value": found or record["samples_per_second"],
+        "value": found or whole,
         "unit": "samples/s",
-        "settings": {"device": options.gpu, "batch": sizes.batch, "dim": sizes.dim, "samples": record["samples"],
+        "settings": {"device": options.gpu, "batch": sizes.batch, "dim": sizes.dim, "samples": record.get("samples"),
                      "servers": options.servers, "shards": options.shards, "workers": options.workers},
         "cores": len(os.sched_getaffinity(0)),
         "note": "; ".join(note),
     }
+
+
+def train_fleet(name, command, options, sizes, run_dir):
+    """The figure of one that is done, or was so slow that it had to be ended."""
+    try:
+        run(command, options, lambda line: None, FLEET_SECONDS_MAX)
+    except Late as late:
+        try:
+            return fleet_figure(name, options, sizes, run_dir, ended=True)
+        except bench.Failed:
+            raise late
+    return fleet_figure(name, options, sizes, run_dir)
 
 
 def measure_fleet(options, results):
@@ -332,14 +370,13 @@ def measure_fleet(options, results):
     with tempfile.TemporaryDirectory(prefix="tarn-gpu-") as scratch:
         scratch = pathlib.Path(scratch)
         generate = [options.bin_dir / "tarn-generate", "--out", scratch / "data", "--valid", 0, "--test", 0]
-        run([*generate, "--rows", sizes.batch * sizes.batches], options, lambda line: None)
+        run([*generate, "--rows", sizes.rows], options, lambda line: None)
         for name, hot_rows in (("fleet.pulled", 0), ("fleet.hot", sizes.hot_rows)):
             job, run_dir = scratch / f"{name}.toml", scratch / name
-            job.write_text(job_text(options, sizes, scratch / "data", hot_rows))
+            job.write_text(job_text(name, options, sizes, scratch / "data", hot_rows))
             command = [sys.executable, ROOT / "tools/launch", job, "--bin-dir", options.bin_dir, "--run-dir", run_dir]
             try:
-                run([*command, "--quiet"], options, lambda line: None)
-                results.add(fleet_figure(name, options, sizes, run_dir))
+                results.add(train_fleet(name, [*command, "--quiet"], options, sizes, run_dir))
             except bench.Failed as failure:
                 keep_logs(run_dir, options.out / name)
                 raise bench.Failed(f"{name}: {failure}; its logs: {options.out / name}") from failure
@@ -385,9 +422,15 @@ def why_no_sanitizer(options, sanitizer, tests):
 
 
 def errors_told(text):
-    """The errors that compute-sanitizer counts, or None."""
-    found = re.findall(r"ERROR SUMMARY: (\d+) error", text)
-    return sum(map(int, found)) if found else None
+    """The errors and hazards that compute-sanitizer counts, or None."""
+    found = re.findall(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", text)
+    return sum(int(errors or hazards) for errors, hazards in found) if found else None
+
+
+def tests_passed(text):
+    """As the test program says; 0 where all were skipped or none ran."""
+    found = re.findall(r"\[  PASSED  \] (\d+) test", text)
+    return sum(map(int, found))
 
 
 def measure_sanitizer(options, results):
@@ -396,22 +439,35 @@ def measure_sanitizer(options, results):
     if why := why_no_sanitizer(options, sanitizer, tests):
         results.skip("sanitizer", why)
         return
-    errors = sum(errors_of_test(options, sanitizer, test) for test in tests)
-    ran = " ".join(test.name for test in tests)
-    results.add({"name": "sanitizer.memcheck", "value": errors, "unit": "errors", "settings": {"tests": ran}})
+    failures = []
+    for tool in SANITIZERS:
+        try:
+            found = [sanitized(options, sanitizer, tool, test) for test in tests]
+        except bench.Failed as failure:
+            results.add({"name": f"sanitizer.{tool}", "skipped": str(failure)})
+            failures.append(str(failure))
+            continue
+        ran = " ".join(f"{test.name}: {passed}" for test, (_, passed) in zip(tests, found))
+        results.add({"name": f"sanitizer.{tool}", "value": sum(errors for errors, _ in found), "unit": "errors",
+                     "settings": {"device": options.gpu, "passed": ran}})
+    if failures:
+        raise bench.Failed("; ".join(failures))
 
 
-def errors_of_test(options, sanitizer, test):
+def sanitized(options, sanitizer, tool, test):
+    """The errors that a tool finds in a test program, and how many of its tests passed: of skipped ones it says nothing."""
     lines = []
     try:
-        run([sanitizer, "--tool", "memcheck", "--error-exitcode", "86", test], options, lines.append)
+        run([sanitizer, "--tool", tool, "--error-exitcode", "86", test], options, lines.append)
     except bench.Failed as failure:
         if not errors_told("".join(lines)):
-            raise bench.Failed(f"{test.name} under compute-sanitizer: {failure}") from failure
-    told = errors_told("".join(lines))
+            raise bench.Failed(f"{test.name} under {tool}: {failure}") from failure
+    told, passed = errors_told("".join(lines)), tests_passed("".join(lines))
     if told is None:
-        raise bench.Failed(f"{test.name}: compute-sanitizer did not say how many errors there are")
-    return told
+        raise bench.Failed(f"{test.name}: {tool} did not say how many errors there are")
+    if passed == 0:
+        raise bench.Failed(f"{test.name} under {tool}: no test passed, all were skipped or none ran")
+    return told, passed
 
 
 MEASURES = {"stepper": measure_stepper, "fleet": measure_fleet, "torch": measure_torch, "sanitizer": measure_sanitizer}

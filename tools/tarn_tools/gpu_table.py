@@ -52,7 +52,7 @@ PARTS = {
         Row("hot_rows.find_and_read_full", "full: find, and the rows copied out", at_least=4e9),
     ],
     "steps": [
-        Row("step.dlrm", "DLRM, all rows in the hot-row cache, nothing pushed", at_least=10e6, peer="torch.dlrm"),
+        Row("step.dlrm", "DLRM, the GPU's work alone: all rows in the hot-row cache, nothing read or pushed", at_least=10e6, peer="torch.dlrm"),
         Row("step.dcn_v2", "DCN v2 of MLPerf's shape, likewise", at_least=2.6e6, peer="torch.dcn_v2"),
     ],
     "stepper": [
@@ -69,7 +69,12 @@ PARTS = {
         Row("torch.dcn_v2", "PyTorch: DCN v2, forward and backward"),
         Row("torch.dcn_v2_sgd", "PyTorch: the same with a step of SGD"),
     ],
-    "sanitizer": [Row("sanitizer.memcheck", "compute-sanitizer over the GPU's tests", at_most=0)],
+    "sanitizer": [
+        Row("sanitizer.memcheck", "the GPU's tests under compute-sanitizer: accesses out of bounds", at_most=0),
+        Row("sanitizer.racecheck", "likewise: races in shared memory", at_most=0),
+        Row("sanitizer.synccheck", "likewise: barriers that not all threads reach", at_most=0),
+        Row("sanitizer.initcheck", "likewise: reads of memory that nobody wrote", at_most=0),
+    ],
 }
 HEAD = ["figure", "what", "measured", "ceiling", "share", "target", "reached", "beside PyTorch"]
 

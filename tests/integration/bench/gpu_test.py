@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
@@ -109,10 +110,11 @@ class ToolTest(Folder):
         self.assertEqual(set(lines), promised("limits", "kernels", "hot_rows", "stepper", "fleet", "sanitizer"))
         for name in promised("fleet", "stepper"):
             self.assertGreater(lines[name]["value"], 0)
-        self.assertEqual(lines["fleet.pulled"]["settings"]["samples"], 4 * 64)
+        self.assertEqual(lines["fleet.pulled"]["settings"]["samples"], 2 * 4 * 64)
         self.assertIn("of rows found", lines["fleet.hot"]["note"])
         self.assertNotIn("of rows found", lines["fleet.pulled"]["note"])
-        self.assertEqual(lines["sanitizer.memcheck"]["skipped"], "no GPU")
+        for name in promised("sanitizer"):
+            self.assertEqual(lines[name]["skipped"], "no GPU")
         self.assertIn("measures nothing", table)
         self.assertNotIn("yes |", table)
         self.assertNotIn("**no**", table)
@@ -151,28 +153,6 @@ class ToolTest(Folder):
         for words in ("/opt/cuda", "libcublasLt.so.13", "--cuda-lib DIR says where it is"):
             self.assertIn(words, done.stderr)
 
-    def test_compute_sanitizer_counts(self):
-        sanitizer = self.folder / "compute-sanitizer"
-        probe = "echo H100\n"
-        for errors, code, verdict in ((0, 0, "yes"), (2, 86, "**no**")):
-            sanitizer.write_text(f"#!/bin/sh\necho '========= ERROR SUMMARY: {errors} errors'\nexit {code}\n")
-            sanitizer.chmod(0o755)
-            programs = self.folder / "bin"
-            if not programs.exists():
-                programs = self.stand_ins(gpu_bench=probe, gpu_kernels_test="", gpu_stepper_test="")
-            done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", sanitizer)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            line = self.lines()["sanitizer.memcheck"]
-            self.assertEqual(line["value"], 2 * errors)
-            self.assertEqual(line["settings"]["tests"], "gpu_kernels_test gpu_stepper_test")
-            self.assertIn(f"| at most 0 | {verdict} |", (self.out / "table.md").read_text())
-        sanitizer.write_text("#!/bin/sh\necho 'no such device' >&2\nexit 1\n")
-        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", sanitizer)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("no such device", done.stderr)
-        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", "/no/such")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("not measured: [Errno 2]", (self.out / "table.md").read_text())
 
     def test_bad_usage_says_what_is_expected(self):
         for words, expected in [
@@ -261,22 +241,151 @@ class TableTest(unittest.TestCase):
             self.assertTrue(row.peer == "" or row.peer in rows)
 
 
-class FleetTest(unittest.TestCase):
-    def test_the_rate_leaves_out_the_start(self):
-        def line(at, samples, role="scheduler", epoch=0):
-            return json.dumps({"time": at, "role": role, "samples": samples, "epoch": epoch}) + "\n"
+class SanitizerTest(Folder):
+    CLEAN = "========= ERROR SUMMARY: 0 errors"
+    RACES = "========= RACECHECK SUMMARY: {} hazards displayed (0 errors, {} warnings)"
+    PASSED = "[  PASSED  ] 7 tests."
+    # What gtest prints where every test was skipped, and where none fits its filter.
+    SKIPPED = "[  PASSED  ] 0 tests.\n[  SKIPPED ] 7 tests, listed below:"
+    NONE = "[==========] 0 tests from 0 test suites ran. (0 ms total)\n[  PASSED  ] 0 tests."
 
-        text = line(0, 0) + line(20, 1000) + line(21, 3000, "worker") + line(22, 3000) + line(25, 6000) + line(40, 6000)
-        self.assertEqual(gpu_bench.steady_rate(text), 1000.0)
-        text = line(1, 1000) + line(11, 3000, epoch=1) + line(21, 8000, epoch=2)
-        self.assertEqual(gpu_bench.steady_rate(text, epoch=1), 500.0)
-        self.assertIsNone(gpu_bench.steady_rate(line(0, 0)))
-        self.assertIsNone(gpu_bench.steady_rate(line(0, 100) + line(1, 900)))
+    def sanitize(self, code=0, errors=CLEAN, races=RACES.format(0, 0), tests=PASSED):
+        """A run of the part, with a sanitizer that says this of each of two test programs."""
+        sanitizer = self.folder / "compute-sanitizer"
+        sanitizer.write_text(f"#!/bin/sh\necho '{tests}'\ncase $2 in racecheck) echo '{races}';; *) echo '{errors}';; esac\n"
+                             f"echo 'no such device' >&2\nexit {code}\n")
+        sanitizer.chmod(0o755)
+        programs = self.folder / "bin"
+        if not programs.exists():
+            self.stand_ins(gpu_bench="echo H100\n", gpu_kernels_test="", gpu_stepper_test="")
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", sanitizer)
+        return done, self.lines(), (self.out / "table.md").read_text()
 
-    def test_errors_of_all_kinds_are_counted(self):
-        self.assertEqual(gpu_bench.errors_told("== ERROR SUMMARY: 0 errors\n"), 0)
+    def test_all_tools_find_nothing(self):
+        done, lines, table = self.sanitize()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(set(lines), {f"sanitizer.{tool}" for tool in ("memcheck", "racecheck", "synccheck", "initcheck")})
+        for line in lines.values():
+            self.assertEqual(line["value"], 0)
+            self.assertEqual(line["settings"]["passed"], "gpu_kernels_test: 7 gpu_stepper_test: 7")
+        self.assertEqual(table.count("| at most 0 | yes |"), 4)
+
+    def test_errors_and_hazards_count(self):
+        done, lines, table = self.sanitize(86, "========= ERROR SUMMARY: 2 errors", self.RACES.format(3, 3))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({name: line["value"] for name, line in lines.items()},
+                         {"sanitizer.memcheck": 4, "sanitizer.racecheck": 6, "sanitizer.synccheck": 4, "sanitizer.initcheck": 4})
+        self.assertEqual(table.count("| at most 0 | **no** |"), 4)
+
+    def test_tests_that_did_not_run_are_not_clean(self):
+        for tests in (self.SKIPPED, self.NONE, ""):
+            done, lines, table = self.sanitize(tests=tests)
+            self.assertEqual(done.returncode, 1)
+            for tool in gpu_bench.SANITIZERS:
+                self.assertIn(f"under {tool}: no test passed", lines[f"sanitizer.{tool}"]["skipped"])
+            self.assertNotIn("yes |", table)
+
+    def test_a_tool_that_fails_is_told_and_the_others_go_on(self):
+        done, lines, table = self.sanitize(races="killed")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("racecheck did not say how many errors", lines["sanitizer.racecheck"]["skipped"])
+        self.assertEqual(table.count("| at most 0 | yes |"), 3)
+        done, lines, table = self.sanitize(code=1)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no such device", lines["sanitizer.memcheck"]["skipped"])
+
+    def test_a_sanitizer_that_is_not_there(self):
+        programs = self.stand_ins(gpu_bench="echo H100\n", gpu_kernels_test="")
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", "/no/such")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not measured: [Errno 2]", (self.out / "table.md").read_text())
+
+    def test_errors_of_several_programs_add_up(self):
         self.assertEqual(gpu_bench.errors_told("== ERROR SUMMARY: 1 error\n== ERROR SUMMARY: 12 errors\n"), 13)
+        self.assertEqual(gpu_bench.errors_told("== RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)\n"), 1)
         self.assertIsNone(gpu_bench.errors_told("nothing"))
+
+
+def told(at, samples, epoch=0, role="scheduler"):
+    return json.dumps({"time": at, "role": role, "samples": samples, "epoch": epoch}) + "\n"
+
+
+class FleetTest(Folder):
+    SIZES = gpu_bench.FleetSizes()
+    TARGETS = {row.name: row.at_least for row in gpu_table.PARTS["fleet"]}
+    START, COLD = 12.0, 0.25  # seconds before the first batch; the first epoch's share of the rate
+
+    def metrics(self, name, rate):
+        """Of a fleet that trains at this rate from its second epoch on, as told once a second, in whole batches."""
+        rows, cold_seconds = self.SIZES.rows, self.SIZES.rows / (self.COLD * rate)
+        every = rows * self.SIZES.epochs(name)
+        lines, at, samples = [], 0.3, 0
+        while at < 400 and samples < every:
+            at += 1
+            warm = max(0, at - self.START - cold_seconds)
+            cold = min(max(0, at - self.START), cold_seconds)
+            samples = min(every, int(self.COLD * rate * cold + rate * warm))
+            samples -= samples % self.SIZES.batch
+            lines.append(told(at, samples, min(samples // rows, self.SIZES.epochs(name) - 1)))
+            lines.append(told(at, samples, role="worker"))
+        return "".join([*lines, told(at + 1, samples, self.SIZES.epochs(name) - 1)])
+
+    def test_a_fleet_below_at_and_above_its_target_is_told_as_it_is(self):
+        for name, target in self.TARGETS.items():
+            for times in (0.3, 0.9, 1, 1.1, 2, 4):
+                found = gpu_bench.steady_rate(self.metrics(name, times * target))
+                self.assertIsNotNone(found, f"{name} at {times} times its target")
+                self.assertAlmostEqual(found / (times * target), 1, delta=0.02, msg=f"{name} at {times} times its target")
+
+    def test_at_its_target_it_is_measured_for_twenty_seconds(self):
+        for name, target in self.TARGETS.items():
+            first, last = gpu_bench.steady_lines(self.metrics(name, target))
+            self.assertGreaterEqual(last["time"] - first["time"], 20)
+            self.assertGreaterEqual(first["epoch"], 1)
+            self.assertLess(last["time"] - first["time"], 26)
+
+    def test_the_rate_leaves_out_the_first_epoch_and_the_end(self):
+        text = told(0, 0) + told(20, 1000) + told(21, 2000, 1) + told(24, 5000, 1, "worker") + told(26, 7000, 1)
+        self.assertEqual(gpu_bench.steady_rate(text + told(27, 7500, 1) + told(40, 7500, 1)), 1000.0)
+        self.assertIsNone(gpu_bench.steady_rate(told(0, 0)))
+        self.assertIsNone(gpu_bench.steady_rate(""))
+        self.assertIsNone(gpu_bench.steady_rate(told(0, 100, 1) + told(1, 900, 1) + told(2, 1700, 1)), "too short")
+        self.assertIsNone(gpu_bench.steady_rate(told(0, 100) + told(9, 900) + told(20, 1700)), "no second epoch")
+
+    def options(self):
+        return gpu_bench.parse_arguments(["--out", str(self.out)])
+
+    def figure_of(self, text, record=None, **more):
+        (self.folder / "metrics.jsonl").write_text(text)
+        (self.folder / "summary.json").write_text(json.dumps(record or {}))
+        options = self.options()
+        options.gpu = "H100"
+        return gpu_bench.fleet_figure("fleet.hot", options, self.SIZES, self.folder, **more)
+
+    def test_a_fleet_that_was_too_slow_is_told_with_what_it_reached(self):
+        rate = 0.1 * self.TARGETS["fleet.hot"]
+        text = "".join(line + "\n" for line in self.metrics("fleet.hot", rate).splitlines()
+                       if json.loads(line)["time"] < gpu_bench.FLEET_SECONDS_MAX)
+        found = self.figure_of(text, ended=True)
+        self.assertAlmostEqual(found["value"] / rate, 1, delta=0.02)
+        self.assertIn("ended before it was done", found["note"])
+        with self.assertRaises(bench.Failed):
+            self.figure_of(told(0, 0), {"samples_per_second": 9}, ended=True)
+
+    def test_a_fleet_that_trained_too_shortly_says_so(self):
+        found = self.figure_of(told(0, 0), {"samples_per_second": 9, "samples": 20})
+        self.assertEqual(found["value"], 9)
+        self.assertIn("with its start, too short without", found["note"])
+
+    def test_a_fleet_whose_time_is_over_is_ended(self):
+        with unittest.mock.patch.object(gpu_bench, "run", side_effect=gpu_bench.Late("not done after 90 s")):
+            options = self.options()
+            options.gpu = "H100"
+            with self.assertRaisesRegex(gpu_bench.Late, "not done after 90 s"):
+                gpu_bench.train_fleet("fleet.hot", ["launch"], options, self.SIZES, self.folder)
+            (self.folder / "metrics.jsonl").write_text(self.metrics("fleet.hot", 1e6))
+            figure_found = gpu_bench.train_fleet("fleet.hot", ["launch"], options, self.SIZES, self.folder)
+            self.assertAlmostEqual(figure_found["value"], 1e6, delta=2e4)
 
 
 if __name__ == "__main__":
