@@ -1,6 +1,7 @@
 """tools/accuracy: the examples that have a reference result, trained by real fleets in every mode of consistency."""
 
 import argparse
+import math
 import os
 import pathlib
 import signal
@@ -15,6 +16,7 @@ from tarn_tools import launch_options, summary
 LAUNCH = launch_options.ROOT / "tools/launch"
 EXAMPLES = launch_options.ROOT / "examples"
 EXIT_OK, EXIT_MISSED, EXIT_USAGE, EXIT_SKIPPED = 0, 1, 2, 77
+CANNOT_TELL = "cannot tell"
 STOP_SECONDS_MAX = 60.0  # for a run that has been told to stop
 
 # What tests are compared with: metric of summary.json -> (reference, tolerance). A run is good if it is no more than
@@ -46,11 +48,13 @@ bound 4 and `asp` both immediate. ok: no more than the tolerance below the refer
 else is said. s: training and evaluation, in seconds, with whatever else the machine did."""
 BESIDE_ABOUT = """\
 Test results of the examples with `{}` beside those without, 4 workers and 2 servers: means of {} seeds, the smallest
-and the largest. ok: the mean is no more than what is allowed below the other."""
+and the largest. Difference: the mean over the seeds of the difference of two runs with the same seed, and its standard
+error. ok: the mean difference is no more than what is allowed, in either direction. Where the standard error is larger
+than that it cannot be told, unless the difference is further off than three of them."""
 
 BESIDE_HEADER = """\
-| set | model | mode | figure | without | with | difference | allowed | ok |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
+| set | model | mode | figure | seeds | without | with | difference | allowed | ok |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 HEADER = """\
 | set | model | mode | test AUC | log-loss | accuracy | reference | tolerance | ok | s |
@@ -58,23 +62,27 @@ HEADER = """\
 
 # That have no reference, and can be compared with themselves.
 GENERATED = ["criteo-dlrm", "criteo-dcn_v2"]
-AUC_BESIDE = 0.001  # that --beside may cost
+AUC_BESIDE = 0.001  # by which --beside may change it
+FAR = 3  # standard errors beyond what is allowed: a difference that is not chance, however few the seeds
 
 DESCRIPTION = """\
 Trains the examples with 4 workers and 2 servers in bsp (aggregated), ssp (bound 4, immediate) and asp (immediate),
 prints their test results as a Markdown table and compares them with the reference results.
 
-With --beside, compares each example under that setting with the same example without it instead: the mean of
-some seeds may be lower by 0.001 of AUC, or where there is none by the tolerance of the accuracy.
+With --beside, compares each example under that setting with the same example without it instead, both with the same
+seeds: the mean of the differences may be 0.001 of AUC up or down, or where there is none the tolerance of the accuracy.
+A difference of few seeds may be chance: where its standard error is larger than what is allowed, the table says that it
+cannot tell, and how many seeds should do.
 """
 
 EPILOG = """\
   tools/accuracy                                              all, about 6 minutes on 2 cores
   tools/accuracy --mode asp flights-fm                        one of them
   tools/accuracy --mode bsp --beside train.precision=bf16     what bf16 costs
+  tools/accuracy --mode bsp --beside train.precision=bf16 --seeds 8 criteo-dlrm
 
-exit codes  0 all within the tolerance or better    1 one missed it or failed
-            2 bad usage                             77 none missed, but some were skipped for want of data
+exit codes  0 all within the tolerance or better    1 one missed it, could not be told or failed
+            2 bad usage                             77 none of these, but some were skipped for want of data
 """
 
 
@@ -189,8 +197,8 @@ def run_all(options):
                 print(f"SKIP {example}: {missing} is missing", file=sys.stderr, flush=True)
             for mode in options.mode:
                 if missing:
-                    blank = beside_row(example, mode, "eval_auc", [], [], 0, "skipped")
-                    yield "skipped", blank if options.beside else row(example, mode, {}, "skipped")
+                    made = beside_row(example, mode, [], "skipped") if options.beside else row(example, mode, {}, "skipped")
+                    yield "skipped", made
                     continue
                 if options.beside:
                     yield compare(example, mode, folder, options)
@@ -202,31 +210,67 @@ def run_all(options):
                 yield verdict, row(example, mode, record, verdict)
 
 
+def allowed_beside(example):
+    """The metric of an example that --beside compares, and how far it may change."""
+    if example in GENERATED or "eval_auc" in REFERENCES[example]:
+        return "eval_auc", AUC_BESIDE
+    return "eval_accuracy", REFERENCES[example]["eval_accuracy"][1]
+
+
 def compare(example, mode, folder, options):
     """Trains an example with and without options.beside: the verdict and a line of the table."""
-    metric, allowed = "eval_auc", AUC_BESIDE
-    if example in REFERENCES and metric not in REFERENCES[example]:
-        metric = "eval_accuracy"
-        allowed = REFERENCES[example][metric][1]
-    values = {(): [], (options.beside,): []}
+    metric, allowed = allowed_beside(example)
+    pairs = []
     for seed in range(1, options.seeds + 1):
-        for more, found in values.items():
+        pair = []
+        for more in ([], [options.beside]):
             record, output = train(example, mode, folder, options, [*more, f"job.seed={seed}"])
             if not record:
                 print(f"{example}, {mode} failed:\n{output}", file=sys.stderr, flush=True)
-                return "failed", beside_row(example, mode, metric, [], [], allowed, "failed")
-            found.append(record[metric])
-    without, with_it = values.values()
-    verdict = "yes" if statistics.mean(with_it) >= statistics.mean(without) - allowed else "NO"
-    return verdict, beside_row(example, mode, metric, without, with_it, allowed, verdict)
+                return "failed", beside_row(example, mode, [], "failed")
+            pair.append(record[metric])
+        pairs.append(pair)
+        print(f"{example}, {mode}, seed {seed}: {pair[0]:.4f} and {pair[1]:.4f}", file=sys.stderr, flush=True)
+    verdict, why = judge(pairs, allowed)
+    return verdict, beside_row(example, mode, pairs, f"{verdict}{why}")
 
 
-def beside_row(example, mode, metric, without, with_it, allowed, verdict):
+def difference(pairs):
+    """The mean of (without, with) pairs' differences and its standard error, which one pair does not have: infinite."""
+    found = [with_it - without for without, with_it in pairs]
+    error = statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else math.inf
+    return statistics.mean(found), error
+
+
+def judge(pairs, allowed):
+    """Whether the mean difference is within what is allowed, up and down, and where nobody can tell, why."""
+    slack = 1e-9  # of decimal fractions
+    mean, error = difference(pairs)
+    if math.isinf(error):
+        return CANNOT_TELL, ": one seed"
+    if abs(mean) - FAR * error > allowed + slack:
+        return "NO", ""
+    if error > allowed + slack:
+        return CANNOT_TELL, f": {seeds_to_tell(error, len(pairs), allowed)} seeds would do"
+    return ("yes" if abs(mean) <= allowed + slack else "NO"), ""
+
+
+def seeds_to_tell(error, seeds, allowed):
+    """With how many the standard error should be as small as what is allowed: it falls with the root of their number."""
+    return math.ceil(seeds * (error / allowed) ** 2 - 1e-9) if allowed else "no number of"
+
+
+def beside_row(example, mode, pairs, verdict):
     def figure(values):
-        return f"{statistics.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})" if values else "-"
+        return f"{statistics.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
 
-    difference = f"{statistics.mean(with_it) - statistics.mean(without):+.4f}" if without else "-"
-    cells = [*example.split("-", 1), mode, NAMES[metric], figure(without), figure(with_it), difference, f"{allowed:g}", verdict]
+    metric, allowed = allowed_beside(example)
+    figures = ["-"] * 3
+    if pairs:
+        without, with_it = zip(*pairs)
+        mean, error = difference(pairs)
+        figures = [figure(without), figure(with_it), f"{mean:+.4f}" + ("" if math.isinf(error) else f" ± {error:.4f}")]
+    cells = [*example.split("-", 1), mode, NAMES[metric], str(len(pairs) or "-"), *figures, f"{allowed:g}", verdict]
     return f"| {' | '.join(cells)} |"
 
 
@@ -290,6 +334,6 @@ def main(argv):
         return 128 + signal.SIGINT
     if options.out:
         pathlib.Path(options.out).write_text(page(lines, options), encoding="utf-8")
-    if verdicts & {"NO", "failed"}:
+    if verdicts & {"NO", "failed", CANNOT_TELL}:
         return EXIT_MISSED
     return EXIT_SKIPPED if "skipped" in verdicts else EXIT_OK

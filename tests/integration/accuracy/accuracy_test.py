@@ -1,0 +1,104 @@
+"""Shows that tools/accuracy --beside compares runs of the same seed, that too much is too much in both directions, and
+that it says so where its seeds are too few to tell."""
+
+import contextlib
+import io
+import pathlib
+import sys
+import types
+import unittest
+import unittest.mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tools"))
+
+from tarn_tools import accuracy  # noqa: E402
+
+
+def pairs(*differences, base=0.77, spread=0.01):
+    """Runs whose seeds differ among one another by much more than what is compared."""
+    return [(base + spread * i, base + spread * i + each) for i, each in enumerate(differences)]
+
+
+class JudgeTest(unittest.TestCase):
+    def test_what_is_allowed_is_allowed_up_and_down(self):
+        for sign in (-1, 1):
+            self.assertEqual(accuracy.judge(pairs(sign * 0.0009, sign * 0.0011), 0.001), ("yes", ""))
+            self.assertEqual(accuracy.judge(pairs(sign * 0.0012, sign * 0.0011), 0.001), ("NO", ""))
+
+    def test_the_seeds_are_compared_in_pairs(self):
+        self.assertEqual(accuracy.judge(pairs(0.0001, -0.0001, 0.0002), 0.001), ("yes", ""))
+        mean, error = accuracy.difference(pairs(0.001, 0.003, 0.002))
+        self.assertAlmostEqual(mean, 0.002)
+        self.assertAlmostEqual(error, 0.001 / 3**0.5)
+
+    def test_it_cannot_tell_where_the_spread_is_larger_than_what_is_allowed(self):
+        verdict, why = accuracy.judge(pairs(0.004, -0.004), 0.001)
+        self.assertEqual((verdict, why), ("cannot tell", ": 32 seeds would do"))
+        self.assertEqual(accuracy.judge(pairs(0.0), 0.001), ("cannot tell", ": one seed"))
+        # As many as it says do, if they differ as these do.
+        many = pairs(*[0.004, -0.004] * 16)
+        self.assertLessEqual(accuracy.difference(many)[1], 0.001)
+        self.assertEqual(accuracy.judge(many, 0.001), ("yes", ""))
+
+    def test_a_difference_far_beyond_is_told_with_few_seeds(self):
+        self.assertEqual(accuracy.judge(pairs(0.02, 0.023), 0.001), ("NO", ""))
+
+    def test_equal_runs_are_equal_where_nothing_is_allowed(self):
+        self.assertEqual(accuracy.judge(pairs(0.0, 0.0), 0.0), ("yes", ""))
+        self.assertEqual(accuracy.judge(pairs(0.0, 0.1), 0.0), ("cannot tell", ": no number of seeds would do"))
+
+
+class TableTest(unittest.TestCase):
+    def compare(self, example, *values, key="eval_auc"):
+        """Of a fleet that says these values, in turns without and with the setting."""
+        records = iter([({key: value}, "") for value in values])
+        self.asked = []
+
+        def train(example, mode, folder, options, more):
+            self.asked.append(more)
+            return next(records)
+
+        options = types.SimpleNamespace(beside="train.precision=bf16", seeds=len(values) // 2)
+        with unittest.mock.patch.object(accuracy, "train", train), contextlib.redirect_stderr(io.StringIO()):
+            return accuracy.compare(example, "bsp", "", options)
+
+    def test_each_seed_is_trained_with_and_without(self):
+        verdict, line = self.compare("criteo-dlrm", 0.770, 0.7705, 0.780, 0.7799)
+        self.assertEqual(verdict, "yes")
+        self.assertEqual(line, "| criteo | dlrm | bsp | AUC | 2 | 0.7750 (0.7700 to 0.7800) | 0.7752 (0.7705 to 0.7799) | "
+                               "+0.0002 ± 0.0003 | 0.001 | yes |")
+        both = [[f"job.seed={seed}"] for seed in (1, 2)]
+        self.assertEqual(self.asked, [both[0], ["train.precision=bf16", *both[0]], both[1], ["train.precision=bf16", *both[1]]])
+
+    def test_what_cannot_be_told_is_said_in_the_table(self):
+        verdict, line = self.compare("criteo-dlrm", 0.770, 0.774, 0.780, 0.776)
+        self.assertEqual(verdict, "cannot tell")
+        self.assertIn("| +0.0000 ± 0.0040 | 0.001 | cannot tell: 32 seeds would do |", line)
+
+    def test_accuracy_where_there_is_no_auc(self):
+        verdict, line = self.compare("fashion-mlp", 0.892, 0.897, 0.892, 0.897, key="eval_accuracy")
+        self.assertEqual(verdict, "yes")
+        self.assertIn("| accuracy | 2 |", line)
+        self.assertIn("| 0.006 | yes |", line)
+
+    def test_a_run_that_fails_is_told(self):
+        with unittest.mock.patch.object(accuracy, "train", lambda *_: ({}, "no")), contextlib.redirect_stderr(io.StringIO()):
+            options = types.SimpleNamespace(beside="a.b=c", seeds=2)
+            verdict, line = accuracy.compare("criteo-dlrm", "bsp", "", options)
+        self.assertEqual(verdict, "failed")
+        self.assertEqual(line, "| criteo | dlrm | bsp | AUC | - | - | - | - | 0.001 | failed |")
+
+
+class ExitTest(unittest.TestCase):
+    def status(self, verdict):
+        with unittest.mock.patch.object(accuracy, "run_all", lambda options: [(verdict, "|")]), \
+                unittest.mock.patch.object(accuracy.launch_options, "find_programs"), \
+                contextlib.redirect_stdout(io.StringIO()):
+            return accuracy.main(["--beside", "a.b=c"])
+
+    def test_what_cannot_be_told_is_not_well(self):
+        self.assertEqual([self.status(verdict) for verdict in ("yes", "NO", "cannot tell", "failed", "skipped")], [0, 1, 1, 1, 77])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
