@@ -30,6 +30,8 @@ void Fp16ToFloat(std::size_t n, const std::uint16_t* in, float* out);
 
 // The place of the first number that fp16 has no room for, a finite one that would become infinity; n if there is none.
 std::size_t FirstBeyondFp16(std::size_t n, const float* in);
+// What Bf16ToFloat makes of FloatToBf16, at one go.
+void RoundToBf16(std::size_t n, const float* in, float* out);
 
 // On a GPU. A NaN stays one, with a fraction of the GPU's own.
 void FloatToBf16(Stream& stream, std::size_t n, const float* in, std::uint16_t* out);

@@ -37,7 +37,8 @@ struct MatrixIn {
 void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c, std::size_t c_stride);
 
 // C = op(A) * op(B) of A and B rounded to bf16 (to nearest, ties to even), summed in fp32. C is only written. On a
-// processor without bf16 instructions the same is done with fp32 ones, slower than Gemm.
+// processor with AMX its instructions for bf16 do it; on others the rounded factors are multiplied as fp32 ones, which
+// takes a little longer than Gemm.
 void GemmBf16(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride);
 
 // x: rows x in, w: out x in, bias: out, y: rows x out, all packed. With kBf16 every product below is a GemmBf16; kTf32

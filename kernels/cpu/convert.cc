@@ -13,8 +13,8 @@
 #include "hwy/foreach_target.h"  // compiles the loops below once for each instruction set
 #include "hwy/highway.h"
 
-// The bits are those of core/half.h. fp16 is written anew, with integers and exact float operations and without
-// branches, so that the loops become vectors on every instruction set.
+// The bits are those of core/half.h. fp16 and rounding are written anew, with integers and exact float operations and
+// without branches, so that the loops become vectors on every instruction set.
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {
@@ -25,6 +25,16 @@ void ToBf16(std::size_t n, const float* HWY_RESTRICT in, std::uint16_t* HWY_REST
 
 void FromBf16(std::size_t n, const std::uint16_t* HWY_RESTRICT in, float* HWY_RESTRICT out) {
   for (std::size_t i = 0; i < n; ++i) out[i] = FloatFromBf16(in[i]);
+}
+
+void RoundBf16(std::size_t n, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
+  constexpr std::uint32_t kKept = 0xffff0000u;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(in[i]);
+    const std::uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+    const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    out[i] = std::bit_cast<float>((is_nan ? bits | 0x400000u : rounded) & kKept);
+  }
 }
 
 void ToFp16(std::size_t n, const float* HWY_RESTRICT in, std::uint16_t* HWY_RESTRICT out) {
@@ -90,12 +100,14 @@ HWY_EXPORT(FromBf16);
 HWY_EXPORT(ToFp16);
 HWY_EXPORT(FromFp16);
 HWY_EXPORT(FirstBeyond);
+HWY_EXPORT(RoundBf16);
 
 void FloatToBf16(std::size_t n, const float* in, std::uint16_t* out) { HWY_DYNAMIC_DISPATCH(ToBf16)(n, in, out); }
 void Bf16ToFloat(std::size_t n, const std::uint16_t* in, float* out) { HWY_DYNAMIC_DISPATCH(FromBf16)(n, in, out); }
 void FloatToFp16(std::size_t n, const float* in, std::uint16_t* out) { HWY_DYNAMIC_DISPATCH(ToFp16)(n, in, out); }
 void Fp16ToFloat(std::size_t n, const std::uint16_t* in, float* out) { HWY_DYNAMIC_DISPATCH(FromFp16)(n, in, out); }
 std::size_t FirstBeyondFp16(std::size_t n, const float* in) { return HWY_DYNAMIC_DISPATCH(FirstBeyond)(n, in); }
+void RoundToBf16(std::size_t n, const float* in, float* out) { HWY_DYNAMIC_DISPATCH(RoundBf16)(n, in, out); }
 
 namespace {
 constexpr std::size_t kTile = 1024;  // values that pass through aligned memory at a time

@@ -10,7 +10,6 @@
 
 #include "kernels/convert.h"
 #include "kernels/cpu/one_thread.h"
-#include "kernels/elementwise.h"
 
 namespace tarn::kernels {
 namespace {
@@ -18,6 +17,13 @@ namespace {
 using dnnl::memory;
 
 using Key = std::tuple<std::size_t, std::size_t, std::size_t, Transpose, Transpose, std::size_t>;
+
+// At least n items. It never shrinks: items that come back would be cleared first.
+template <typename T>
+T* Grow(std::vector<T>* memory_of_thread, std::size_t n) {
+  if (memory_of_thread->size() < n) memory_of_thread->resize(n);
+  return memory_of_thread->data();
+}
 
 memory::dim Dim(std::size_t n) { return static_cast<memory::dim>(n); }
 
@@ -87,12 +93,9 @@ class Library {
   // The matrix as it lies in memory, in bf16, without gaps.
   void Pack(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<std::uint16_t>* to) {
     if (in.transpose == Transpose::kYes) std::swap(rows, columns);
-    to->resize(rows * columns);
-    if (in.stride == columns) {
-      FloatToBf16(rows * columns, in.data, to->data());
-    } else {
-      for (std::size_t i = 0; i < rows; ++i) FloatToBf16(columns, in.data + i * in.stride, to->data() + i * columns);
-    }
+    std::uint16_t* const out = Grow(to, rows * columns);
+    if (in.stride == columns) return FloatToBf16(rows * columns, in.data, out);
+    for (std::size_t i = 0; i < rows; ++i) FloatToBf16(columns, in.data + i * in.stride, out + i * columns);
   }
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
@@ -102,25 +105,63 @@ class Library {
   std::vector<std::uint16_t> a_, b_;
 };
 
-// `in` rounded to bf16, without gaps; `row` is working memory.
-MatrixIn Round(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<float>* to,
-               std::vector<std::uint16_t>* row) {
-  if (in.transpose == Transpose::kYes) std::swap(rows, columns);
-  to->resize(rows * columns);
-  row->resize(columns);
-  for (std::size_t i = 0; i < rows; ++i) {
-    FloatToBf16(columns, in.data + i * in.stride, row->data());
-    Bf16ToFloat(columns, row->data(), to->data() + i * columns);
-  }
-  return {to->data(), columns, in.transpose};
-}
-
 Library& LibraryOfThread() {
   thread_local Library library;
   return library;
 }
 
-bool GradientsNative(const LinearShape& layer, const float* x, const float* w, const float* dy, float* dx, float* dw) {
+// `in` rounded to bf16, without gaps.
+MatrixIn Round(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<float>* to) {
+  if (in.transpose == Transpose::kYes) std::swap(rows, columns);
+  float* const out = Grow(to, rows * columns);
+  if (in.stride == columns)
+    RoundToBf16(rows * columns, in.data, out);
+  else
+    for (std::size_t i = 0; i < rows; ++i) RoundToBf16(columns, in.data + i * in.stride, out + i * columns);
+  return {out, columns, in.transpose};
+}
+
+struct RoundedFactors {
+  std::vector<float> a, b;
+};
+
+RoundedFactors& FactorsOfThread() {
+  thread_local RoundedFactors factors;
+  return factors;
+}
+
+}  // namespace
+
+bool HasBf16Tiles() {
+  static const bool has = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+  return has;
+}
+
+bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
+  const OneThread one_thread;
+  Library& library = LibraryOfThread();
+  const dnnl::matmul* product = library.Find(shape, a.transpose, b.transpose, c_stride);
+  if (product == nullptr) return false;
+  library.SetA(shape, a);
+  library.SetB(shape, b);
+  library.Run(*product, shape, a.transpose, b.transpose, c, c_stride);
+  return true;
+}
+
+void GemmBf16Emulated(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
+  RoundedFactors& factors = FactorsOfThread();
+  const MatrixIn left = Round(shape.m, shape.k, a, &factors.a), right = Round(shape.k, shape.n, b, &factors.b);
+  Gemm(shape, 1.0f, left, right, 0.0f, c, c_stride);
+}
+
+void GemmBf16(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
+  const bool empty = shape.m == 0 || shape.n == 0 || shape.k == 0;
+  if (!empty && HasBf16Tiles() && GemmBf16Native(shape, a, b, c, c_stride)) return;
+  GemmBf16Emulated(shape, a, b, c, c_stride);
+}
+
+bool GradientsBf16Native(const LinearShape& layer, const float* x, const float* w, const float* dy, float* dx,
+                         float* dw) {
   const auto [rows, in, out, precision] = layer;
   const GemmShape of_w{.m = out, .n = in, .k = rows}, of_x{.m = rows, .n = in, .k = out};
   const OneThread one_thread;
@@ -137,42 +178,21 @@ bool GradientsNative(const LinearShape& layer, const float* x, const float* w, c
   return true;
 }
 
-}  // namespace
-
-bool GemmBf16Native(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
-  const OneThread one_thread;
-  Library& library = LibraryOfThread();
-  const dnnl::matmul* product = library.Find(shape, a.transpose, b.transpose, c_stride);
-  if (product == nullptr) return false;
-  library.SetA(shape, a);
-  library.SetB(shape, b);
-  library.Run(*product, shape, a.transpose, b.transpose, c, c_stride);
-  return true;
+void GradientsBf16Emulated(const LinearShape& layer, const float* x, const float* w, const float* dy, float* dx,
+                           float* dw) {
+  const auto [rows, in, out, precision] = layer;
+  RoundedFactors& factors = FactorsOfThread();
+  const MatrixIn rounded = Round(rows, out, {dy, out}, &factors.a);
+  Gemm({.m = out, .n = in, .k = rows}, 1.0f, {rounded.data, out, Transpose::kYes}, Round(rows, in, {x, in}, &factors.b),
+       0.0f, dw, in);
+  if (dx == nullptr) return;
+  Gemm({.m = rows, .n = in, .k = out}, 1.0f, rounded, Round(out, in, {w, in}, &factors.b), 0.0f, dx, in);
 }
 
-void GradientsBf16(const LinearShape& shape, const float* x, const float* w, const float* dy, float* dx, float* dw) {
-  const auto [rows, in, out, precision] = shape;
-  if (rows != 0 && in != 0 && out != 0 && GradientsNative(shape, x, w, dy, dx, dw)) return;
-  GemmBf16({.m = out, .n = in, .k = rows}, {.data = dy, .stride = out, .transpose = Transpose::kYes},
-           {.data = x, .stride = in}, dw, in);
-  if (dx != nullptr) GemmBf16({.m = rows, .n = in, .k = out}, {.data = dy, .stride = out}, {w, in}, dx, in);
-}
-
-void GemmBf16Emulated(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
-  thread_local std::vector<float> a_rounded, b_rounded;  // megabytes, which a call would have to fetch page by page
-  thread_local std::vector<std::uint16_t> row;
-  const MatrixIn left = Round(shape.m, shape.k, a, &a_rounded, &row),
-                 right = Round(shape.k, shape.n, b, &b_rounded, &row);
-  Gemm(shape, 1.0f, left, right, 0.0f, c, c_stride);
-}
-
-void GemmBf16(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride) {
-  if (shape.m == 0 || shape.n == 0) return;
-  if (shape.k == 0) {
-    for (std::size_t i = 0; i < shape.m; ++i) Fill(shape.n, 0.0f, c + i * c_stride);
-    return;
-  }
-  if (!GemmBf16Native(shape, a, b, c, c_stride)) GemmBf16Emulated(shape, a, b, c, c_stride);
+void GradientsBf16(const LinearShape& layer, const float* x, const float* w, const float* dy, float* dx, float* dw) {
+  const bool empty = layer.rows == 0 || layer.in == 0 || layer.out == 0;
+  if (!empty && HasBf16Tiles() && GradientsBf16Native(layer, x, w, dy, dx, dw)) return;
+  GradientsBf16Emulated(layer, x, w, dy, dx, dw);
 }
 
 }  // namespace tarn::kernels

@@ -36,6 +36,19 @@ TEST(ConvertTest, NarrowingMatchesTheScalarFunctions) {
   });
 }
 
+TEST(ConvertTest, RoundingAtOneGoIsNarrowingAndWidening) {
+  const std::vector<float> in = HardFloats();
+  ForEachTarget([&](const char* name) {
+    std::vector<float> out = Poisoned(in.size());
+    RoundToBf16(in.size(), in.data(), out.data());
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const float expected = FloatFromBf16(Bf16FromFloat(in[i]));
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(out[i]), std::bit_cast<std::uint32_t>(expected))
+          << name << " " << std::hex << std::bit_cast<std::uint32_t>(in[i]);
+    }
+  });
+}
+
 TEST(ConvertTest, WideningIsExactForEveryPattern) {
   std::vector<std::uint16_t> in(0x10000);
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = std::uint16_t(i);
