@@ -27,6 +27,7 @@ inline constexpr std::uint64_t kJobInt64Max = std::numeric_limits<std::int64_t>:
 inline constexpr std::uint64_t kHotRowsMax = std::numeric_limits<std::uint32_t>::max() - 1;  // of kernels/hot_rows.h
 inline constexpr double kJobSecondsMax = 1e7;                                                // about 16 weeks
 inline constexpr std::uint32_t kJobLanesMax = 16;
+inline constexpr std::uint32_t kJobUnitsMax = limits::kRowDimMax - 1;  // of a layer: inputs of the next, with a bias
 
 template <typename Visitor, typename Section>
 void VisitJobSection(Visitor& visitor, Section& section) {
@@ -100,10 +101,10 @@ template <typename Visitor, typename Section>
 void VisitModel(Visitor& visitor, Section& section) {
   visitor.Name("kind", section.kind);
   visitor.Integer("embedding_dim", section.embedding_dim, 1, limits::kRowDimMax);
-  visitor.Integers("hidden", section.hidden, 1, limits::kLayerUnitsMax, limits::kLayersMax);
-  visitor.Integers("bottom", section.bottom, 1, limits::kLayerUnitsMax, limits::kLayersMax);
+  visitor.Integers("hidden", section.hidden, 1, kJobUnitsMax, limits::kLayersMax);
+  visitor.Integers("bottom", section.bottom, 1, kJobUnitsMax, limits::kLayersMax);
   visitor.Integer("cross_layers", section.cross_layers, 0, limits::kLayersMax);
-  visitor.Integer("cross_rank", section.cross_rank, 0, limits::kRowDimMax - 1);
+  visitor.Integer("cross_rank", section.cross_rank, 0, kJobUnitsMax);
   visitor.Number("init_stddev", section.init_stddev, Range{0, 1000});
 }
 

@@ -126,9 +126,9 @@ Expected<std::unique_ptr<Model>> MakeDcnV2(const Job& job, const ModelShape& sha
   const std::uint32_t vectors = shape.fields + (shape.dense_columns != 0 ? 1 : 0);
   const std::uint32_t width = vectors * job.model.embedding_dim;
   if (shape.dense_columns != 0)
-    TARN_RETURN_IF_ERROR(CheckLayers("bottom", shape.dense_columns, With(job.model.bottom, job.model.embedding_dim)));
-  if (job.model.cross_layers != 0) TARN_RETURN_IF_ERROR(CheckLayers("cross", width, {width}));
-  TARN_RETURN_IF_ERROR(CheckLayers("top", width, job.model.hidden));
+    TARN_RETURN_IF_ERROR(CheckLayers("bottom", shape.dense_columns, "model.bottom", job.model.bottom));
+  if (job.model.cross_layers != 0) TARN_RETURN_IF_ERROR(CheckInputs("cross.0", width));
+  TARN_RETURN_IF_ERROR(CheckLayers("top", width, "model.hidden", job.model.hidden));
   return std::make_unique<DcnV2>(job, shape);
 }
 

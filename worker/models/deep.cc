@@ -57,7 +57,7 @@ Expected<std::unique_ptr<Model>> MakeDeep(const Job& job, const ModelShape& shap
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("model.kind = \"{}\" needs rows with the same number of keys (format criteo), not libsvm",
                             Name(job.model.kind)));
-  TARN_RETURN_IF_ERROR(CheckLayers("layer", shape.fields * job.model.embedding_dim, job.model.hidden));
+  TARN_RETURN_IF_ERROR(CheckLayers("layer", shape.fields * job.model.embedding_dim, "model.hidden", job.model.hidden));
   return std::make_unique<Deep>(job, shape, with_fm);
 }
 

@@ -61,8 +61,8 @@ Expected<std::unique_ptr<Model>> MakeDlrm(const Job& job, const ModelShape& shap
   if (shape.fields == 0)
     return Fail(ErrorCode::kInvalidArgument, "model.kind = \"dlrm\" needs rows with the same number of keys");
   const auto width = kernels::InteractionWidth(shape.fields + 1, job.model.embedding_dim);
-  TARN_RETURN_IF_ERROR(CheckLayers("bottom", shape.dense_columns, With(job.model.bottom, job.model.embedding_dim)));
-  TARN_RETURN_IF_ERROR(CheckLayers("top", static_cast<std::uint32_t>(width), job.model.hidden));
+  TARN_RETURN_IF_ERROR(CheckLayers("bottom", shape.dense_columns, "model.bottom", job.model.bottom));
+  TARN_RETURN_IF_ERROR(CheckLayers("top", static_cast<std::uint32_t>(width), "model.hidden", job.model.hidden));
   return std::make_unique<Dlrm>(job, shape);
 }
 

@@ -201,15 +201,28 @@ void LayerStack::Backward(Compute& compute, std::size_t rows, const float* x, fl
   compute.memory().Release(mark);
 }
 
-Status CheckLayers(const std::string& name, std::uint32_t in, const std::vector<std::uint32_t>& sizes) {
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const std::uint32_t inputs = i == 0 ? in : sizes[i - 1];
-    if (inputs + 1 > limits::kRowDimMax)
+namespace {
+
+constexpr std::uint32_t kInputsMax = limits::kRowDimMax - 1;
+
+}  // namespace
+
+Status CheckInputs(const std::string& layer, std::uint32_t in) {
+  if (in <= kInputsMax) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("layer {} has {} inputs; a row holds at most {} and a bias: use fewer columns or a smaller "
+                          "model.embedding_dim",
+                          layer, in, kInputsMax));
+}
+
+Status CheckLayers(const std::string& name, std::uint32_t in, std::string_view key,
+                   const std::vector<std::uint32_t>& units) {
+  TARN_RETURN_IF_ERROR(CheckInputs(name + ".0", in));
+  for (std::size_t i = 0; i < units.size(); ++i)
+    if (units[i] > kInputsMax)
       return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("layer {}.{} has {} inputs; a row holds at most {} values: use fewer fields, a smaller "
-                              "model.embedding_dim or narrower layers",
-                              name, i, inputs, limits::kRowDimMax - 1));
-  }
+                  fmt::format("{}[{}] = {}: they are the inputs of layer {}.{}; a row holds at most {} and a bias", key,
+                              i, units[i], name, i + 1, kInputsMax));
   return {};
 }
 

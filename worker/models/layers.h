@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/job.h"
@@ -78,8 +79,11 @@ class LayerStack {
   const float* output_ = nullptr;
 };
 
-// Checks that a layer's row (inputs and bias) fits limits::kRowDimMax.
-Status CheckLayers(const std::string& name, std::uint32_t in, const std::vector<std::uint32_t>& sizes);
+// Checks that a layer's row, an input each and a bias, fits limits::kRowDimMax.
+Status CheckInputs(const std::string& layer, std::uint32_t in);
+// The same for the layers "<name>.<i>": in -> units[0] -> ... -> units[n-1] -> an output. `key` names units in the job.
+Status CheckLayers(const std::string& name, std::uint32_t in, std::string_view key,
+                   const std::vector<std::uint32_t>& units);
 
 // `sizes`, and one more behind them.
 std::vector<std::uint32_t> With(std::vector<std::uint32_t> sizes, std::uint32_t last);

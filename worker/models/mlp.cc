@@ -35,7 +35,7 @@ Expected<std::unique_ptr<Model>> MakeMlp(const Job& job, const ModelShape& shape
   if (shape.dense_columns == 0)
     return Fail(ErrorCode::kInvalidArgument,
                 "model.kind = \"mlp\" needs dense columns: images (format idx) or data.dense_integers = true");
-  TARN_RETURN_IF_ERROR(CheckLayers("layer", shape.dense_columns, job.model.hidden));
+  TARN_RETURN_IF_ERROR(CheckLayers("layer", shape.dense_columns, "model.hidden", job.model.hidden));
   return std::make_unique<Mlp>(job, shape);
 }
 

@@ -205,9 +205,16 @@ TEST(JobError, Arrays) {
   EXPECT_EQ(ErrorOf("[model]\nhidden = [" + layers + "]\n"), "accepted");
   EXPECT_EQ(ErrorOf("[model]\nhidden = [" + layers + ", 1]\n"),
             "job.toml:2: model.hidden: expected at most 16 items, found 17");
-  EXPECT_EQ(ErrorOf("[model]\nbottom = [64, 0]\n"), "job.toml:2: model.bottom[1]: expected 1 to 16384, found 0");
-  EXPECT_EQ(ErrorOf("[model]\nbottom = [16384]\n"), "accepted");
-  EXPECT_EQ(ErrorOf("[model]\nbottom = [16385]\n"), "job.toml:2: model.bottom[0]: expected 1 to 16384, found 16385");
+  EXPECT_EQ(ErrorOf("[model]\nbottom = [64, 0]\n"), "job.toml:2: model.bottom[1]: expected 1 to 4095, found 0");
+}
+
+// The next layer's rows have a value for each unit, and a bias: 4,096 is the widest row.
+TEST(JobError, LayersAsWideAsRowsAllow) {
+  for (const std::string key : {"hidden", "bottom"}) {
+    EXPECT_EQ(ErrorOf("[model]\n" + key + " = [4095, 4095]\n"), "accepted");
+    EXPECT_EQ(ErrorOf("[model]\n" + key + " = [4095, 4096]\n"),
+              "job.toml:2: model." + key + "[1]: expected 1 to 4095, found 4096");
+  }
 }
 
 TEST(JobError, FleetThatDoesNotFit) {

@@ -8,9 +8,11 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/hash.h"
+#include "core/limits.h"
 #include "tests/unit/models/reference_model.h"
 #include "worker/models/factory.h"
 
@@ -176,6 +178,32 @@ TEST(MakeModelErrors, NameWhatToChange) {
   EXPECT_NE(wide.error().message.find("4096"), std::string::npos);
   job.model.embedding_dim = 511;
   EXPECT_TRUE(MakeModel(job, {.fields = 8}).has_value());
+}
+
+// Each layer is the input of the next one, whose row must hold it and a bias.
+TEST(MakeModelErrors, LayersAsWideAsRowsAllow) {
+  const ModelShape both{.fields = 3, .dense_columns = 4};
+  const auto with = [](ModelKind kind, std::vector<std::uint32_t> hidden, std::vector<std::uint32_t> bottom) {
+    Job job;
+    job.model.kind = kind;
+    job.model.hidden = std::move(hidden);
+    job.model.bottom = std::move(bottom);
+    return job;
+  };
+  for (const ModelKind kind :
+       {ModelKind::kWideDeep, ModelKind::kDeepFm, ModelKind::kDlrm, ModelKind::kDcnV2, ModelKind::kMlp}) {
+    const auto widest = MakeModel(with(kind, {8, limits::kRowDimMax - 1}, {limits::kRowDimMax - 1}), both);
+    ASSERT_TRUE(widest.has_value()) << widest.error().message;
+    for (const TableUse& use : (*widest)->tables()) EXPECT_TRUE(Validate(use.spec)) << use.spec.name;
+    const auto wider = MakeModel(with(kind, {8, limits::kRowDimMax}, {8}), both);
+    ASSERT_FALSE(wider.has_value()) << Name(kind);
+    EXPECT_TRUE(wider.error().message.starts_with("model.hidden[1] = 4096")) << wider.error().message;
+  }
+  for (const ModelKind kind : {ModelKind::kDlrm, ModelKind::kDcnV2}) {
+    const auto wider = MakeModel(with(kind, {8}, {limits::kRowDimMax}), both);
+    ASSERT_FALSE(wider.has_value()) << Name(kind);
+    EXPECT_TRUE(wider.error().message.starts_with("model.bottom[0] = 4096")) << wider.error().message;
+  }
 }
 
 // Nothing of such data could be learnt: the labels are 0 to 9, or there are no keys.
