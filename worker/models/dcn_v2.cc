@@ -43,7 +43,7 @@ class CrossLayer {
   void Backward(Compute& compute, std::size_t rows, const float* x0, const float* grad_out, float* grad_x0,
                 float* grad_x, std::span<const TableView> views) {
     const Workspace::Mark mark = compute.memory().mark();
-    if (recompute_) y_ = inner_.Forward(compute, rows, x_, views);
+    if (recompute_) y_ = inner_.ForwardAgain(compute, rows, x_, views);
     float* grad_y = compute.Get<float>(rows * width_);
     compute.CrossBackward(rows * width_, x0, y_, grad_out, grad_y, grad_x0);
     inner_.Backward(compute, rows, x_, grad_y, grad_x, views);

@@ -145,13 +145,23 @@ void LayerStack::RunAs(Compute& compute, std::size_t rows, const float* x, float
     Run<float>(compute, rows, x, y, views);
 }
 
-float* LayerStack::Forward(Compute& compute, std::size_t rows, const float* x, std::span<const TableView> views) {
+float* LayerStack::RunForward(Compute& compute, std::size_t rows, const float* x, bool keep,
+                              std::span<const TableView> views) {
   float* y = compute.Get<float>(rows * layers_.back().out);
   const Workspace::Mark mark = compute.memory().mark();
   RunAs(compute, rows, x, y, views);
-  if (recompute_) compute.memory().Release(mark);
+  if (!keep) compute.memory().Release(mark);
+  has_kept_ = keep;
   output_ = y;
   return y;
+}
+
+float* LayerStack::Forward(Compute& compute, std::size_t rows, const float* x, std::span<const TableView> views) {
+  return RunForward(compute, rows, x, !recompute_, views);
+}
+
+float* LayerStack::ForwardAgain(Compute& compute, std::size_t rows, const float* x, std::span<const TableView> views) {
+  return RunForward(compute, rows, x, true, views);
 }
 
 template <typename T>
@@ -192,7 +202,7 @@ void LayerStack::Backward(Compute& compute, std::size_t rows, const float* x, fl
                           std::span<const TableView> views) {
   const Workspace::Mark mark = compute.memory().mark();
   const DenseLayer& last = layers_.back();
-  if (recompute_) RunAs(compute, rows, x, nullptr, views);
+  if (!has_kept_) RunAs(compute, rows, x, nullptr, views);
   if (last.options.relu) compute.ReluBackward(rows * last.out, output_, dy);
   if (compute.SixteenBits(precision_))
     RunBackward<std::uint16_t>(compute, rows, dy, dx, views);

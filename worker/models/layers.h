@@ -53,6 +53,9 @@ class LayerStack {
 
   // x: rows x in, which must live until Backward. Returns rows x out of the compute's memory.
   float* Forward(Compute& compute, std::size_t rows, const float* x, std::span<const TableView> views);
+  // The same for a Backward that follows at once: what it needs is kept, whatever train.recompute says, for as long as
+  // the caller keeps the compute's memory.
+  float* ForwardAgain(Compute& compute, std::size_t rows, const float* x, std::span<const TableView> views);
   // dy: rows x out, changed in place. dx: rows x in, or null; overwritten. Adds to the gradients of the views.
   void Backward(Compute& compute, std::size_t rows, const float* x, float* dy, float* dx,
                 std::span<const TableView> views);
@@ -64,6 +67,7 @@ class LayerStack {
     std::uint32_t* mask = nullptr;  // of its output
   };
 
+  float* RunForward(Compute& compute, std::size_t rows, const float* x, bool keep, std::span<const TableView> views);
   // Of x, all layers' inputs and, unless null, the output.
   template <typename T>
   void Run(Compute& compute, std::size_t rows, const float* x, float* y, std::span<const TableView> views);
@@ -76,6 +80,7 @@ class LayerStack {
   Precision precision_;
   bool recompute_;
   std::vector<Kept> kept_;  // since Run
+  bool has_kept_ = false;   // it is in the compute's memory still
   const float* output_ = nullptr;
 };
 
