@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/limits.h"
 #include "core/log.h"
 #include "kernels/loss.h"
 
@@ -37,6 +38,7 @@ std::string UnusedInputs(ModelKind kind, const ModelShape& shape) {
 
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape) {
   TARN_RETURN_IF_ERROR(CheckLearnable(job.model.kind, shape));
+  TARN_RETURN_IF_ERROR(CheckBatchKeys(job.train.batch_rows, std::uint64_t{job.train.batch_rows} * shape.fields));
   if (const std::string unused = UnusedInputs(job.model.kind, shape); !unused.empty()) LogWarning("{}", unused);
   switch (job.model.kind) {
     case ModelKind::kLogisticRegression: return MakeLogisticRegression(job, shape);
@@ -48,6 +50,15 @@ Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& sha
     case ModelKind::kMlp: return MakeMlp(job, shape);
   }
   return Fail(ErrorCode::kUnsupported, "model.kind: not one that this build knows");
+}
+
+Status CheckBatchKeys(std::uint64_t rows, std::uint64_t keys) {
+  constexpr std::uint64_t kKeysMax = limits::kPlanKeysMax - 1;  // and the bias
+  if (keys <= kKeysMax) return {};
+  return Fail(ErrorCode::kTooLarge,
+              fmt::format("train.batch_rows: a batch of {} rows has {} keys (data.integer_columns and "
+                          "data.categorical_columns of each row, or what its line has): expected at most {}",
+                          rows, keys, kKeysMax));
 }
 
 void Tally(const Predictions& predictions, std::span<const float> labels, QualityTally* quality) {

@@ -84,7 +84,11 @@ struct ModelShape {
 
 // The job's model. Errors name what does not fit, and what to change: a model of two classes for more of them, or over
 // data without keys, DLRM without dense columns, a deep model over rows of varying length, a layer wider than a row may
-// be. What the model does not look at is a warning in the log.
+// be, batches of too many keys. What the model does not look at is a warning in the log.
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape);
+
+// Whether a batch of so many rows may have so many keys: with the bias at most limits::kPlanKeysMax, else kTooLarge
+// says which keys of the job to lower. Where rows have varying numbers of keys, only the batch itself tells.
+Status CheckBatchKeys(std::uint64_t rows, std::uint64_t keys);
 
 }  // namespace tarn::worker

@@ -163,6 +163,7 @@ Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, Prepa
   Span read(trace_, "read", kReaderTrack);
   TARN_RETURN_IF_ERROR(
       ReadRows(*set, job_, lease.purpose, lease.epoch, lease.first_row + offset, out->lines, &out->batch));
+  TARN_RETURN_IF_ERROR(CheckBatchKeys(out->lines, out->batch.keys.size()));
   const double read_s = read.End();
   Span plan(trace_, "plan", kReaderTrack);
   MakePlans(out);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/limits.h"
 #include "core/log.h"
 #include "kernels/device_gemm.h"
 #include "kernels/elementwise.h"
@@ -24,6 +25,8 @@ using kernels::Stream;
 
 // Batches differ a little in size: room for a quarter more spares most of the allocations.
 std::size_t WithRoom(std::size_t n) { return n + n / 4; }
+// The same of keys and rows, whose places have 31 bits.
+std::size_t PlacesFor(std::size_t n) { return std::min(WithRoom(n), limits::kPlanKeysMax); }
 
 template <typename BufferType>
 Status Fit(Stream& stream, std::size_t bytes, std::string_view what, BufferType* buffer) {
@@ -126,7 +129,7 @@ class DeviceArrays : public StepArrays {
     TARN_RETURN_IF_ERROR(BringBatch());
     for (std::size_t t = 0; t < tables_.size(); ++t) TARN_RETURN_IF_ERROR(BringTable(t));
     // Of a batch that needs a few rows more the step is the same (StepGraphs).
-    for (TableView& view : views_) view.unique = std::bit_ceil(view.unique);
+    for (TableView& view : views_) view.unique = std::min(std::bit_ceil(view.unique), limits::kPlanKeysMax);
     if (source.train) TARN_RETURN_IF_ERROR(FitSegments());
     stream_.WaitFor(*way_);
     return {};
@@ -250,7 +253,7 @@ class DeviceArrays : public StepArrays {
     const std::size_t occurrences = source_.batch->keys.size();
     if (sort_ == nullptr || occurrences > sorted_max_) {
       sort_.reset();  // its memory may be what the larger one needs
-      auto sort = kernels::SortScratch::Make(stream_, sorted_max_ = WithRoom(occurrences));
+      auto sort = kernels::SortScratch::Make(stream_, sorted_max_ = PlacesFor(occurrences));
       if (!sort) sort = kernels::SortScratch::Make(stream_, sorted_max_ = occurrences);
       if (!sort) return std::unexpected(std::move(sort).error());
       sort_ = std::move(*sort);
@@ -261,7 +264,7 @@ class DeviceArrays : public StepArrays {
       if (table.segments == nullptr || occurrences > table.room.occurrences || views_[t].unique > table.room.rows) {
         table.segments.reset();
         const std::size_t rows = views_[t].unique;
-        table.room = {WithRoom(occurrences), WithRoom(rows), source_.plans[t]->dim};
+        table.room = {PlacesFor(occurrences), PlacesFor(rows), source_.plans[t]->dim};
         auto segments = kernels::Segments::Make(stream_, table.room);
         if (!segments) {
           table.room = {occurrences, rows, source_.plans[t]->dim};

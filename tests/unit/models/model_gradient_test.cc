@@ -206,6 +206,26 @@ TEST(MakeModelErrors, LayersAsWideAsRowsAllow) {
   }
 }
 
+// Places of keys have 31 bits; the bias is one more.
+TEST(MakeModelErrors, BatchesOfTooManyKeys) {
+  Job job;
+  const ModelShape rows{.fields = 2'114};
+  job.train.batch_rows = 1'015'839;
+  ASSERT_EQ(std::uint64_t{job.train.batch_rows} * rows.fields + 1, limits::kPlanKeysMax);
+  EXPECT_TRUE(MakeModel(job, rows).has_value());
+  ++job.train.batch_rows;
+  const auto more = MakeModel(job, rows);
+  ASSERT_FALSE(more.has_value());
+  EXPECT_EQ(more.error().code, ErrorCode::kTooLarge);
+  for (const std::string key : {"train.batch_rows", "data.integer_columns", "data.categorical_columns"})
+    EXPECT_NE(more.error().message.find(key), std::string::npos) << more.error().message;
+  job.train.batch_rows = limits::kBatchRowsMax;  // what a job may ask for
+  EXPECT_FALSE(MakeModel(job, {.fields = limits::kColumnsMax}).has_value());
+  EXPECT_TRUE(MakeModel(job, {.fields = 0}).has_value()) << "each batch is looked at when it has been read";
+  EXPECT_TRUE(CheckBatchKeys(1, limits::kPlanKeysMax - 1));
+  EXPECT_FALSE(CheckBatchKeys(1, limits::kPlanKeysMax));
+}
+
 // Nothing of such data could be learnt: the labels are 0 to 9, or there are no keys.
 TEST(MakeModelErrors, DataThatAModelCannotLearnAreRefused) {
   const ModelShape images{.dense_columns = 784, .classes = 10}, pairs{.dense_columns = 784, .classes = 2},
