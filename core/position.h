@@ -24,6 +24,9 @@ class Positioner {
     return static_cast<Position>((static_cast<unsigned __int128>(key) << 64) / rows_) + salt_;
   }
 
+  bool dense() const { return dense_; }
+  std::uint64_t salt() const { return salt_; }
+
  private:
   bool dense_ = false;
   std::uint64_t rows_ = 1;

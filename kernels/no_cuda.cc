@@ -32,6 +32,7 @@ PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept = default;
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept = default;
 void CopyToDevice(Stream&, const void*, std::size_t, void*) {}
 void CopyToHost(Stream&, const void*, std::size_t, void*) {}
+void CopyOnDevice(Stream&, const void*, std::size_t, void*) {}
 int VisibleGpus() { return 0; }
 
 struct Graph::Native {};

@@ -111,5 +111,7 @@ class PinnedBuffer {
 // In the order of the stream. The host's memory may be used again after Wait.
 void CopyToDevice(Stream& stream, const void* host, std::size_t bytes, void* device);
 void CopyToHost(Stream& stream, const void* device, std::size_t bytes, void* host);
+// From one place of the GPU's memory to another; they do not overlap.
+void CopyOnDevice(Stream& stream, const void* from, std::size_t bytes, void* to);
 
 }  // namespace tarn::kernels

@@ -33,7 +33,8 @@ std::size_t UniqueKeys(std::span<const Key> keys, Key* unique, std::uint32_t* in
 
 // On a GPU, by sorting: the distinct keys come in ascending order, and how many there are to *n_unique, in device
 // memory too. The occurrences of the keys are grouped by their row in `unique` along the way: `segments` are what
-// GroupByRow would make of `inverse`. n is within the scratch and within the segments' occurrences and rows.
+// GroupByRow would make of `inverse`. n is within the scratch and within the segments' occurrences and rows. `unique`
+// may be the array of `keys` here too.
 void UniqueKeys(Stream& stream, std::size_t n, const Key* keys, Key* unique, std::uint32_t* inverse,
                 std::uint32_t* n_unique, SortScratch& scratch, Segments& segments);
 

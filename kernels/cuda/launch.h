@@ -96,6 +96,12 @@ cudaError_t TopK(cudaStream_t stream, std::size_t n, std::size_t k, const float*
                  float* values, const SortBuffers& sort);
 cudaError_t RowNorms(cudaStream_t stream, std::uint32_t dim, std::size_t n, const float* rows, float* norms);
 
+// positions.cu
+cudaError_t PositionsOf(cudaStream_t stream, std::size_t n, const std::uint64_t* keys, std::uint64_t salt,
+                        std::uint64_t* positions);
+cudaError_t KeysAt(cudaStream_t stream, std::size_t n, const std::uint64_t* positions, std::uint64_t salt,
+                   std::uint64_t* keys);
+
 // embedding.cu
 cudaError_t BiasForward(cudaStream_t stream, std::size_t samples, const float* rows, const std::uint32_t* row,
                         float* out);

@@ -6,6 +6,7 @@
 #include "kernels/fm.h"
 #include "kernels/loss.h"
 #include "kernels/partition.h"
+#include "kernels/positions.h"
 #include "kernels/top_k.h"
 #include "kernels/unique.h"
 
@@ -37,6 +38,13 @@ void UniqueKeys(Stream& s, std::size_t n, const Key* keys, Key* unique, std::uin
   s.native().Note(cuda::UniqueKeys(s.native().stream, keys, unique, inverse, n_unique, BuffersFor(n, scratch),
                                    Begin(segments, n, n)),
                   "UniqueKeys");
+}
+
+void PositionsOf(Stream& s, std::size_t n, const Key* keys, std::uint64_t salt, Position* positions) {
+  s.native().Note(cuda::PositionsOf(s.native().stream, n, keys, salt, positions), "PositionsOf");
+}
+void KeysAt(Stream& s, std::size_t n, const Position* positions, std::uint64_t salt, Key* keys) {
+  s.native().Note(cuda::KeysAt(s.native().stream, n, positions, salt, keys), "KeysAt");
 }
 
 void GroupByRow(Stream& s, std::size_t n, const std::uint32_t* inverse, std::size_t n_rows, SortScratch& scratch,

@@ -192,4 +192,10 @@ void CopyToHost(Stream& stream, const void* device, std::size_t bytes, void* hos
   native.Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, native.stream), "copy to the host");
 }
 
+void CopyOnDevice(Stream& stream, const void* from, std::size_t bytes, void* to) {
+  if (bytes == 0) return;
+  Stream::Native& native = stream.native();
+  native.Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native.stream), "copy within the device");
+}
+
 }  // namespace tarn::kernels

@@ -8,6 +8,7 @@
 #include "kernels/fm.h"
 #include "kernels/loss.h"
 #include "kernels/partition.h"
+#include "kernels/positions.h"
 #include "kernels/segments.h"
 #include "kernels/top_k.h"
 #include "kernels/unique.h"
@@ -227,6 +228,12 @@ TEST_F(GpuSparseTest, UniqueKeysAscendAndGroupTheirOccurrences) {
       unique.resize(expected.size());
       EXPECT_EQ(unique, expected);
       EXPECT_EQ(Download<std::uint32_t>(d_inverse), expected_inverse);
+      UniqueKeys(stream(), n, d_keys.as<Key>(), d_keys.as<Key>(), d_inverse.as<std::uint32_t>(),
+                 d_count.as<std::uint32_t>(), *scratch, *segments);
+      std::vector<Key> in_place = Download<Key>(d_keys);
+      in_place.resize(expected.size());
+      EXPECT_EQ(in_place, expected);
+      EXPECT_EQ(Download<std::uint32_t>(d_inverse), expected_inverse);
 
       const std::vector<float> grad_out = RandomFloats(n * kDim, random), there(expected.size() * kDim, 0.0f);
       DeviceBuffer d_out = Upload(grad_out), d_rows = Upload(there);
@@ -234,6 +241,23 @@ TEST_F(GpuSparseTest, UniqueKeysAscendAndGroupTheirOccurrences) {
       const Sums sums = Expected(kDim, expected_inverse, there,
                                  [&](std::size_t o, std::uint32_t j) { return grad_out[o * kDim + j]; });
       ExpectSums(Download<float>(d_rows), sums, n);
+    }
+}
+
+TEST_F(GpuSparseTest, PositionsAndTheWayBack) {
+  SplitMix random(9);
+  for (const std::size_t n : {0, 1, 257, 100'003})
+    for (const std::uint64_t salt : {std::uint64_t{0}, ~std::uint64_t{0}, random.Next()}) {
+      std::vector<Key> keys = RandomKeys(n, ~std::uint64_t{0}, random);
+      if (n > 2) keys[1] = 0, keys[n - 1] = ~Key{0};
+      std::vector<Position> positions(n);
+      PositionsOf(n, keys.data(), salt, positions.data());
+      DeviceBuffer d_keys = Upload(keys), d_positions = Upload(std::vector<Position>(n, kNothing));
+      PositionsOf(stream(), n, d_keys.as<Key>(), salt, d_positions.as<Position>());
+      EXPECT_EQ(Download<Position>(d_positions), positions);
+      DeviceBuffer d_back = Upload(std::vector<Key>(n, kNothing));
+      KeysAt(stream(), n, d_positions.as<Position>(), salt, d_back.as<Key>());
+      EXPECT_EQ(Download<Key>(d_back), keys);
     }
 }
 

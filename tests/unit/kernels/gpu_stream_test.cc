@@ -1,5 +1,5 @@
-// Shows that a GPU's streams serve whichever thread has them, streams of several GPUs in one thread too, and that an
-// error which was reported is over. Skipped, with the reason, where there is no GPU.
+// Shows that a GPU's streams serve whichever thread has them, streams of several GPUs in one thread too, that bytes are
+// copied within its memory, and that an error which was reported is over. Skipped, with the reason, where there is no GPU.
 #include <span>
 #include <thread>
 
@@ -71,6 +71,14 @@ TEST_F(GpuStreamTest, ThreadsUseStreamsThatOthersMade) {
 TEST_F(GpuStreamTest, OneThreadUsesAllOfThem) {
   std::vector<Work> all = WorkOnAll();
   DoInTurns(all);
+}
+
+TEST_F(GpuStreamTest, CopiesWithinTheGpu) {
+  const std::vector<std::uint8_t> bytes = {1, 2, 3, 4, 5, 6, 7};
+  DeviceBuffer from = Upload(bytes), to = Upload(std::vector<std::uint8_t>(7, 9));
+  CopyOnDevice(stream(), from.data(), 0, nullptr);
+  CopyOnDevice(stream(), from.as<std::uint8_t>() + 1, 5, to.as<std::uint8_t>() + 2);
+  EXPECT_EQ(Download<std::uint8_t>(to), (std::vector<std::uint8_t>{9, 9, 2, 3, 4, 5, 6}));
 }
 
 TEST_F(GpuStreamTest, AnErrorThatWasReportedIsOver) {
