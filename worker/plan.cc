@@ -9,6 +9,7 @@ namespace tarn::worker {
 
 void Planner::Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys,
                    Plan* plan) {
+  TARN_CHECK(plan->placed == nullptr, "what a GPU has of the plan would never come back");
   plan->table = table;
   plan->dim = dim;
   // Sizes of vectors only change where they must, so that warm ones are never filled anew.
@@ -56,10 +57,12 @@ Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places) {
 }
 
 void SumDuplicates(const Plan& plan, std::uint32_t dim, const float* per_occurrence, float* unique) {
+  TARN_CHECK(plan.placed == nullptr, "the index is here");
   kernels::ReduceByIndex(plan.index.size(), dim, per_occurrence, plan.index.data(), plan.keys.size(), unique);
 }
 
 void Expand(const Plan& plan, std::uint32_t dim, const float* unique, float* per_occurrence) {
+  TARN_CHECK(plan.placed == nullptr, "the index is here");
   kernels::GatherByIndex(dim, plan.index.size(), unique, plan.index.data(), per_occurrence);
 }
 

@@ -25,15 +25,9 @@ Status ReadRows(const Dataset& set, const Job& job, LeasePurpose purpose, std::u
   return {};
 }
 
-BatchSource::BatchSource(const Job& job, DatasetSet sets, std::vector<TableUse> tables, std::uint32_t partition_bits,
-                         Trace* trace, std::function<void()> wake)
-    : job_(job),
-      sets_(sets),
-      tables_(std::move(tables)),
-      planner_(partition_bits),
-      trace_(trace),
-      wake_(std::move(wake)) {
-  for (const TableUse& use : tables_) positioners_.emplace_back(use.spec, TableSalt(job.job.seed, use.spec.name));
+BatchSource::BatchSource(const Job& job, DatasetSet sets, BatchPlanner planner, Trace* trace,
+                         std::function<void()> wake)
+    : job_(job), sets_(sets), planner_(std::move(planner)), trace_(trace), wake_(std::move(wake)) {
   thread_ = std::jthread([this] { Run(); });
   pthread_setname_np(thread_.native_handle(), "tarn-reader");
 }
@@ -166,25 +160,12 @@ Status BatchSource::Prepare(const LeaseGrant& lease, std::uint64_t offset, Prepa
   TARN_RETURN_IF_ERROR(CheckBatchKeys(out->lines, out->batch.keys.size()));
   const double read_s = read.End();
   Span plan(trace_, "plan", kReaderTrack);
-  MakePlans(out);
+  TARN_RETURN_IF_ERROR(planner_.Make(&out->batch.keys, &out->plans));
   const double plan_s = plan.End();
   const std::lock_guard lock(mutex_);
   seconds_.read += read_s;
   seconds_.plan += plan_s;
   return {};
-}
-
-void BatchSource::MakePlans(PreparedBatch* out) {
-  out->plans.resize(tables_.size());
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    const TableUse& use = tables_[t];
-    if (use.rows == RowsNeeded::kAll) continue;
-    std::vector<Key>& keys = out->batch.keys;
-    // The bias is one more occurrence at the end, taken off again behind the plan.
-    if (use.rows == RowsNeeded::kBatchKeysAndBias) keys.push_back(kBiasKey);
-    planner_.Make(use.spec.id, use.spec.dim, positioners_[t], keys, &out->plans[t]);
-    if (use.rows == RowsNeeded::kBatchKeysAndBias) keys.pop_back();
-  }
 }
 
 }  // namespace tarn::worker

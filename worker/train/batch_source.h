@@ -15,8 +15,8 @@
 #include "core/message.h"
 #include "worker/batch.h"
 #include "worker/data/dataset.h"
-#include "worker/models/model.h"
 #include "worker/plan.h"
+#include "worker/train/batch_planner.h"
 #include "worker/train/trace.h"
 
 namespace tarn::worker {
@@ -45,10 +45,9 @@ inline constexpr char kNoMemoryForBatches[] =
 // AddLease, TryTake, Recycle and error may be called from one other thread than the reader's own.
 class BatchSource {
  public:
-  // `tables` are the model's, with ids. `wake` is called from the reader's thread when a batch is ready or reading
-  // has failed.
-  BatchSource(const Job& job, DatasetSet sets, std::vector<TableUse> tables, std::uint32_t partition_bits, Trace* trace,
-              std::function<void()> wake);
+  // `wake` is called from the reader's thread when a batch is ready or reading has failed.
+  BatchSource(const Job& job, DatasetSet sets, BatchPlanner planner, Trace* trace, std::function<void()> wake);
+  // What plans have in a GPU's memory goes with the source: no work that uses them is under way.
   ~BatchSource();
 
   void AddLease(const LeaseGrant& lease);
@@ -58,7 +57,7 @@ class BatchSource {
   const PreparedBatch* Next() const;
   // The purpose of what TryTake would give, if something is ready.
   std::optional<LeasePurpose> NextPurpose() const;
-  // Gives memory back for reuse.
+  // Gives memory back for reuse. Nobody uses the batch any more, a GPU neither.
   void Recycle(PreparedBatch batch);
   // Leases that have not been taken to their end yet.
   std::size_t leases_open() const;
@@ -77,16 +76,12 @@ class BatchSource {
   bool AwaitRoom(PreparedBatch* batch);
   Status PrepareWithinMemory(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
   Status Prepare(const LeaseGrant& lease, std::uint64_t offset, PreparedBatch* out);
-  void MakePlans(PreparedBatch* out);
 
   const Job& job_;
   DatasetSet sets_;
-  std::vector<TableUse> tables_;
-  std::vector<Positioner> positioners_;
-  Planner planner_;
+  BatchPlanner planner_;
   Trace* trace_;
   std::function<void()> wake_;
-  std::vector<Key> keys_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

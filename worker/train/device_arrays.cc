@@ -14,6 +14,7 @@
 #include "kernels/gemm_algorithms.h"
 #include "kernels/rows.h"
 #include "kernels/segments.h"
+#include "worker/device_memory.h"
 #include "worker/train/step_arrays.h"
 
 namespace tarn::worker {
@@ -23,21 +24,8 @@ using kernels::DeviceBuffer;
 using kernels::PinnedBuffer;
 using kernels::Stream;
 
-// Batches differ a little in size: room for a quarter more spares most of the allocations.
-std::size_t WithRoom(std::size_t n) { return n + n / 4; }
-// The same of keys and rows, whose places have 31 bits.
+// Room for a few more keys or rows, whose places have 31 bits.
 std::size_t PlacesFor(std::size_t n) { return std::min(WithRoom(n), limits::kPlanKeysMax); }
-
-template <typename BufferType>
-Status Fit(Stream& stream, std::size_t bytes, std::string_view what, BufferType* buffer) {
-  if (buffer->size() >= bytes) return {};
-  *buffer = BufferType();
-  auto larger = BufferType::Allocate(stream, WithRoom(bytes), what);
-  if (!larger) larger = BufferType::Allocate(stream, bytes, what);
-  if (!larger) return std::unexpected(std::move(larger).error());
-  *buffer = std::move(*larger);
-  return {};
-}
 
 // An array of the GPU, and pinned memory on its way there or back.
 struct Mirror {
@@ -224,13 +212,23 @@ class DeviceArrays : public StepArrays {
     views_[t] = {.rows = source_.PlacedAt(t), .unique = plan.keys.size()};
     if (views_[t].rows == nullptr) TARN_RETURN_IF_ERROR(BringRows(t));
     if (!IsDense(t)) {
-      TARN_RETURN_IF_ERROR(table.index.Bring(*way_, std::span<const std::uint32_t>(plan.index), "a batch's index"));
+      TARN_RETURN_IF_ERROR(BringIndex(plan, &table.index));
       views_[t].index = table.index.device.as<std::uint32_t>();
     }
     if (!source_.train) return {};
     TARN_RETURN_IF_ERROR(table.gradients.Resize(stream_, floats * sizeof(float), "gradients of table " + NameOf(t)));
     views_[t].gradients = table.gradients.device.as<float>();
     kernels::Fill(stream_, floats, 0.0f, views_[t].gradients);
+    return {};
+  }
+
+  // That of a plan which the GPU made is copied too: an index that stays where it is lets steps come again.
+  Status BringIndex(const Plan& plan, Mirror* index) {
+    constexpr std::string_view kWhat = "a batch's index";
+    if (plan.placed == nullptr) return index->Bring(*way_, std::span<const std::uint32_t>(plan.index), kWhat);
+    const std::size_t bytes = plan.placed->occurrences * sizeof(std::uint32_t);
+    TARN_RETURN_IF_ERROR(Fit(*way_, bytes, kWhat, &index->device));
+    kernels::CopyOnDevice(*way_, plan.placed->index, bytes, index->device.data());
     return {};
   }
 

@@ -35,8 +35,10 @@ class DeviceArray final : public PlacedArray {
 
 class DevicePlace final : public RowPlace {
  public:
-  explicit DevicePlace(std::unique_ptr<kernels::Stream> stream) : stream_(std::move(stream)) {}
+  DevicePlace(int gpu, std::unique_ptr<kernels::Stream> stream) : gpu_(gpu), stream_(std::move(stream)) {}
   ~DevicePlace() override { (void)Wait(); }
+
+  std::optional<int> gpu() const override { return gpu_; }
 
   Expected<std::unique_ptr<kernels::HotRows>> MakeHotRows(const kernels::HotRowsOptions& options) override {
     return kernels::MakeHotRows(*stream_, options);
@@ -78,6 +80,7 @@ class DevicePlace final : public RowPlace {
   void HandOver(kernels::Stream* user) override { user->WaitFor(*stream_); }
 
  private:
+  int gpu_;
   std::unique_ptr<kernels::Stream> stream_;
   Outlived outlived_;
 };
@@ -87,7 +90,7 @@ class DevicePlace final : public RowPlace {
 Expected<std::unique_ptr<RowPlace>> MakeDevicePlace(int gpu) {
   auto stream = kernels::Stream::Make(gpu);
   if (!stream) return std::unexpected(std::move(stream).error());
-  return std::make_unique<DevicePlace>(std::move(*stream));
+  return std::make_unique<DevicePlace>(gpu, std::move(*stream));
 }
 
 }  // namespace tarn::worker

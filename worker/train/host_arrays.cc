@@ -55,6 +55,7 @@ class HostArrays : public StepArrays {
 
   void BringTable(std::size_t t) {
     const Plan& plan = *source_.plans[t];
+    TARN_CHECK(plan.placed == nullptr, "who computes here plans here");
     const std::size_t floats = plan.keys.size() * plan.dim;
     const float* placed = source_.PlacedAt(t);
     const float* pulled = placed != nullptr ? placed : source_.values[t].as<float>().data();

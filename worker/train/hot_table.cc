@@ -15,6 +15,11 @@ namespace {
 // Scores are halved whenever so many rows have been looked for as the cache holds, times this: the sample of TinyLFU.
 constexpr std::uint64_t kLooksPerRow = 10;
 
+// Whether the plan's keys are in the place already: its GPU made the plan.
+bool IsThere(const Plan& plan, const RowPlace& place) {
+  return plan.placed != nullptr && place.gpu() == plan.placed->gpu;
+}
+
 }  // namespace
 
 Expected<std::unique_ptr<HotTable>> HotTable::Make(RowPlace* place, const TableSpec& spec,
@@ -42,6 +47,18 @@ Status HotTable::Reserve(const Plan& plan, HotBatch* batch) {
   return batch->counts_.Reserve(place_, counts, "a batch's counts", Exchanged::kYes);
 }
 
+Status HotTable::BringKeys(const Plan& plan, HotBatch* batch) {
+  if (IsThere(plan, *place_)) {
+    batch->keys_ = plan.placed->keys;
+    return {};
+  }
+  const auto keys =
+      place_->Bring(plan.keys.data(), plan.keys.size() * sizeof(Key), "a batch's keys", &batch->keys_room_);
+  if (!keys) return std::unexpected(keys.error());
+  batch->keys_ = static_cast<const Key*>(*keys);
+  return {};
+}
+
 Status HotTable::Look(const Plan& plan, Clock use, HotBatch* batch) {
   TARN_RETURN_IF_ERROR(Reserve(plan, batch));
   const std::size_t n = plan.keys.size();
@@ -50,9 +67,7 @@ Status HotTable::Look(const Plan& plan, Clock use, HotBatch* batch) {
   batch->parts_.clear();
   batch->missing_at_.clear();
   batch->read_ = false;
-  const auto keys = place_->Bring(plan.keys.data(), n * sizeof(Key), "a batch's keys", &batch->keys_room_);
-  if (!keys) return std::unexpected(keys.error());
-  batch->keys_ = static_cast<const Key*>(*keys);
+  TARN_RETURN_IF_ERROR(BringKeys(plan, batch));
   for (std::size_t begin = 0; begin < n; begin += options_.keys_at_once)
     TARN_RETURN_IF_ERROR(LookForPart(OldestAllowed(spec_.consistency, use), begin,
                                      std::min<std::size_t>(n - begin, options_.keys_at_once), batch));

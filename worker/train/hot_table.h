@@ -91,6 +91,7 @@ class HotTable {
   HotTable(RowPlace* place, const TableSpec& spec, const HotTableOptions& options)
       : place_(place), spec_(spec), options_(options) {}
   Status Reserve(const Plan& plan, HotBatch* batch);
+  Status BringKeys(const Plan& plan, HotBatch* batch);
   Status LookForPart(Clock least, std::size_t begin, std::size_t count, HotBatch* batch);
   void Age();
 

@@ -27,6 +27,7 @@ Error TooLarge(std::size_t bytes, std::string_view what) {
 
 class HostPlace final : public RowPlace {
  public:
+  std::optional<int> gpu() const override { return std::nullopt; }
   Expected<std::unique_ptr<kernels::HotRows>> MakeHotRows(const kernels::HotRowsOptions& options) override {
     try {
       return kernels::MakeHotRows(options);

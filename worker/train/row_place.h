@@ -46,6 +46,8 @@ class RowPlace {
  public:
   virtual ~RowPlace() = default;
 
+  // None: the host's memory.
+  virtual std::optional<int> gpu() const = 0;
   // kIo, kTooLarge: there is not so much memory.
   virtual Expected<std::unique_ptr<kernels::HotRows>> MakeHotRows(const kernels::HotRowsOptions& options) = 0;
   virtual Expected<std::unique_ptr<PlacedArray>> Allocate(std::size_t bytes, std::string_view what,

@@ -252,8 +252,12 @@ Status Trainer::StartPipeline() {
   auto pulls = PullStage::Make(job_, uses_, bits, &client_, &trace_);
   if (!pulls) return std::unexpected(pulls.error());
   pulls_ = std::move(*pulls);
+  BatchPlanner planner(job_, uses_,
+                       {.partition_bits = bits,
+                        .gpu = GpuFor(job_.train, client_.welcome().rank),
+                        .device_keys_min = options_.device_plan_keys_min});
   source_ = std::make_unique<BatchSource>(job_, DatasetSet{datasets_[0].get(), datasets_[1].get(), datasets_[2].get()},
-                                          uses_, bits, &trace_, [this] { transport_->Wake(); });
+                                          std::move(planner), &trace_, [this] { transport_->Wake(); });
   return {};
 }
 

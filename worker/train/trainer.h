@@ -38,6 +38,8 @@ struct TrainerOptions {
   // Of pushes that servers have not acknowledged; with more of them no further step of training starts.
   std::size_t waiting_bytes_max = limits::kQueuedBytesMax;
   StepperOptions stepper;  // but the rank, which is the one that the scheduler gave, and `done`
+  // Keys from which on a GPU plans a batch: fewer for tests alone.
+  std::size_t device_plan_keys_min = BatchPlannerOptions::kDeviceKeysMin;
 };
 
 // How a worker process ends.
@@ -99,7 +101,6 @@ class Trainer {
   Job job_;
   bool set_up_ = false;
   std::unique_ptr<Model> model_;
-  std::unique_ptr<Stepper> stepper_;
   std::vector<TableUse> uses_;
   std::size_t ready_tables_ = 0;
   std::array<std::unique_ptr<Dataset>, 3> datasets_;
@@ -107,6 +108,7 @@ class Trainer {
   Record record_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<PullStage> pulls_;
+  std::unique_ptr<Stepper> stepper_;  // goes first, and waits: its GPU may read what the others have there
 
   std::deque<InFlight> window_;  // the first stepper_->steps() of them are being computed
   Clock next_clock_;

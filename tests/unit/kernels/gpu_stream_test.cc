@@ -1,5 +1,6 @@
 // Shows that a GPU's streams serve whichever thread has them, streams of several GPUs in one thread too, that bytes are
-// copied within its memory, and that an error which was reported is over. Skipped, with the reason, where there is no GPU.
+// copied within its memory, and that an error which was reported is over. Skipped, with the reason, where there is no
+// GPU.
 #include <span>
 #include <thread>
 

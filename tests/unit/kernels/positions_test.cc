@@ -1,5 +1,5 @@
-// Shows that positions are the Positioner's of a sparse table, and that the way back gives the keys, on every instruction
-// set and in place.
+// Shows that positions are the Positioner's of a sparse table, and that the way back gives the keys, on every
+// instruction set and in place.
 #include "kernels/positions.h"
 
 #include "core/position.h"

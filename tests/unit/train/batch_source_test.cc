@@ -1,6 +1,6 @@
 // Shows that the reader's thread gives batches in the order of leases, cut at the ends of leases, from where a lease
 // that was taken over stands; that plans cover each batch's keys; that a random order of rows covers every row once and
-// is the same for every worker; and that a reading error is told and stops it.
+// is the same for every worker; and that an error of reading, or of a GPU that was to plan, is told and stops it.
 
 #include "worker/train/batch_source.h"
 
@@ -48,6 +48,10 @@ std::vector<TableUse> Tables() {
   return {linear, embedding};
 }
 
+BatchPlanner PlannerOf(const Job& job, std::optional<int> gpu = {}) {
+  return {job, Tables(), {.partition_bits = 4, .gpu = gpu, .device_keys_min = 0}};
+}
+
 PreparedBatch Take(BatchSource* source) {
   for (int i = 0; i < 5'000; ++i) {
     if (auto batch = source->TryTake()) return std::move(*batch);
@@ -61,7 +65,7 @@ TEST(BatchSource, FollowsLeasesAndCutsAtTheirEnds) {
   const Job job = MakeJob();
   const auto set = MakeSet(job);
   std::atomic<int> wakes = 0;
-  BatchSource source(job, {set.get(), nullptr, nullptr}, Tables(), 4, nullptr, [&] { ++wakes; });
+  BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [&] { ++wakes; });
   source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 20});
   source.AddLease({.lease = LeaseId(2), .first_row = 20, .rows = 16, .skip_rows = 8});
   const struct {
@@ -114,7 +118,7 @@ TEST(BatchSource, RandomOrderCoversEveryRowOnceAndIsTheSameEverywhere) {
 TEST(BatchSource, TellsWhyReadingStopped) {
   const Job job = MakeJob();
   const auto set = MakeSet(job, 12);
-  BatchSource source(job, {set.get(), nullptr, nullptr}, Tables(), 4, nullptr, [] {});
+  BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
   source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = 20});
   EXPECT_EQ(Take(&source).lines, 8u);
   for (int i = 0; i < 5'000 && !source.error(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -122,10 +126,21 @@ TEST(BatchSource, TellsWhyReadingStopped) {
   EXPECT_NE(source.error()->message.find("test:13"), std::string::npos) << source.error()->message;
 }
 
+TEST(BatchSource, TellsThatTheGpuCannotPlan) {
+  constexpr int kNoGpu = 1000;
+  const Job job = MakeJob();
+  const auto set = MakeSet(job);
+  BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job, kNoGpu), nullptr, [] {});
+  source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = kRows});
+  for (int i = 0; i < 5'000 && !source.error(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(source.error().has_value());
+  EXPECT_EQ(source.error()->message.find("planning 16 keys on GPU 1000: "), 0u) << source.error()->message;
+}
+
 TEST(BatchSource, StopsWhileFull) {
   const Job job = MakeJob();
   const auto set = MakeSet(job);
-  BatchSource source(job, {set.get(), nullptr, nullptr}, Tables(), 4, nullptr, [] {});
+  BatchSource source(job, {set.get(), nullptr, nullptr}, PlannerOf(job), nullptr, [] {});
   source.AddLease({.lease = LeaseId(1), .first_row = 0, .rows = kRows});
   Take(&source);
 }  // the destructor must not wait for what nobody takes

@@ -4,6 +4,7 @@
 
 #include "core/hash.h"
 #include "tests/unit/kernels/gpu_test_util.h"
+#include "worker/device_planner.h"
 #include "worker/train/hot_table.h"
 
 namespace tarn::worker {
@@ -41,8 +42,13 @@ class GpuHotTableTest : public kernels::GpuFixture {
 
   void Look(const std::vector<Key>& keys, Clock use, SplitMix& random) {
     InFlight& batch = batches_.emplace_back();
-    Planner planner(3);
-    planner.Make(TableId(1), kDim, Positioner(spec_, 5), keys, &batch.plan);
+    const Positioner positioner(spec_, 5);
+    if (device_planner_ == nullptr) {
+      Planner(3).Make(TableId(1), kDim, positioner, keys, &batch.plan);
+    } else {
+      ASSERT_TRUE(device_planner_->Bring(keys));
+      ASSERT_TRUE(device_planner_->Make(TableId(1), kDim, positioner, keys.size(), &batch.plan));
+    }
     EXPECT_TRUE(host_->Look(batch.plan, use, &batch.host));
     EXPECT_TRUE(device_->Look(batch.plan, use, &batch.device));
     ASSERT_EQ(batch.device.missing().keys, batch.host.missing().keys);
@@ -67,12 +73,25 @@ class GpuHotTableTest : public kernels::GpuFixture {
     host_->End(&batch.host);
     device_->End(&batch.device);
     EXPECT_EQ(batch.device.staleness(), batch.host.staleness());
+    if (device_planner_ != nullptr) device_planner_->TakeBack(&batch.plan);
     batches_.pop_front();
+  }
+
+  void RunBatches(SplitMix& random) {
+    for (std::uint64_t clock = 0; clock < 200; ++clock) {
+      std::vector<Key> keys(random.Below(600));
+      for (Key& key : keys) key = random.Below(random.Chance(0.5) ? 200 : 5000);
+      ASSERT_NO_FATAL_FAILURE(Look(keys, Clock(clock), random));
+      if (random.Chance(0.02)) host_->Clear(), device_->Clear();
+      if (batches_.size() == 3) ASSERT_NO_FATAL_FAILURE(Finish());
+    }
+    while (!batches_.empty()) ASSERT_NO_FATAL_FAILURE(Finish());
   }
 
   TableSpec spec_;
   std::unique_ptr<RowPlace> host_place_, device_place_;
   std::unique_ptr<HotTable> host_, device_;
+  std::unique_ptr<DevicePlanner> device_planner_;  // null: the host plans
   std::deque<InFlight> batches_;
 };
 
@@ -81,15 +100,20 @@ TEST_F(GpuHotTableTest, RandomBatchesInFlight) {
   for (const OwnPushes own : {OwnPushes::kBounded, OwnPushes::kSeen})
     for (const std::uint32_t keys_at_once : {100u, 1u << 16}) {
       Make({.keep = {.rows = 1024}, .own_pushes = own, .keys_at_once = keys_at_once});
-      for (std::uint64_t clock = 0; clock < 200; ++clock) {
-        std::vector<Key> keys(random.Below(600));
-        for (Key& key : keys) key = random.Below(random.Chance(0.5) ? 200 : 5000);
-        Look(keys, Clock(clock), random);
-        if (random.Chance(0.02)) host_->Clear(), device_->Clear();
-        if (batches_.size() == 3) Finish();
-      }
-      while (!batches_.empty()) Finish();
+      RunBatches(random);
     }
+}
+
+// Keys that are there already are those that would be brought.
+TEST_F(GpuHotTableTest, PlansOfTheGpu) {
+  SplitMix random(4);
+  auto planner = MakeDevicePlanner(0, 3);
+  ASSERT_TRUE(planner.has_value()) << planner.error().message;
+  device_planner_ = std::move(*planner);
+  for (const std::uint32_t keys_at_once : {100u, 1u << 16}) {
+    Make({.keep = {.rows = 1024}, .own_pushes = OwnPushes::kSeen, .keys_at_once = keys_at_once});
+    RunBatches(random);
+  }
 }
 
 }  // namespace

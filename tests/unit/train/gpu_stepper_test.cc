@@ -192,6 +192,28 @@ TEST(GpuStepperOrderTest, IsDoneSoonerOrLaterAndSaysSo) {
   }
 }
 
+// Somewhere else each time, as the plans of batches in flight are. A step comes again all the same.
+TEST_P(GpuStepperTest, IndexesMayLieOnTheGpu) {
+  StepCase here(GetParam(), OnGpu({}), 300), there(GetParam(), OnGpu({}), 300);
+  if (Status made = here.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
+  ASSERT_TRUE(there.MakeStepper().has_value());
+  auto stream = kernels::Stream::Make();
+  ASSERT_TRUE(stream.has_value());
+  std::vector<kernels::DeviceBuffer> arrays;
+  there.PlaceIndexes([&](const std::vector<std::uint32_t>& index) {
+    const std::size_t bytes = index.size() * sizeof(std::uint32_t);
+    auto array = kernels::DeviceBuffer::Allocate(**stream, bytes, "a test's index");
+    EXPECT_TRUE(array.has_value());
+    kernels::CopyToDevice(**stream, index.data(), bytes, array->data());
+    EXPECT_TRUE((*stream)->Wait());
+    return arrays.emplace_back(std::move(*array)).as<std::uint32_t>();
+  });
+  for (const auto& [rows, train] : kSteps)
+    ASSERT_NO_FATAL_FAILURE(ExpectSameBits(there.Run(rows, rows, train), here.Run(rows, rows, train)));
+  EXPECT_GE(there.stepper().graphs_launched(), 6u);
+  EXPECT_EQ(there.stepper().graphs_launched(), here.stepper().graphs_launched());
+}
+
 // The loss is scaled by a number of the recorded step: after gradients that did not fit it is another step.
 TEST(GpuStepGraphsTest, ALossScaleThatChanged) {
   const StepShape shape{ModelKind::kDlrm, 3, 4, 2};

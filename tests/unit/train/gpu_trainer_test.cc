@@ -1,5 +1,6 @@
 // Shows whole jobs of one worker that computes on a GPU with hot rows in its memory: under bsp they change no bit, and
-// the scores are those of the CPU; within a bound they spare pulls. Skipped, with the reason, where there is no GPU.
+// the scores are those of the CPU; within a bound they spare pulls; plans that the GPU makes change no bit. Skipped,
+// with the reason, where there is no GPU.
 #include "kernels/stream.h"
 #include "tests/unit/train/local_job.h"
 
@@ -47,6 +48,22 @@ TEST_P(GpuTrainerTest, HotRowsChangeNoBitUnderBsp) {
     EXPECT_GT(with.counters.at("hot_rows"), 0);
     ExpectSameScores(with, on_cpu);
   }
+}
+
+// Those of every batch, and those of the larger ones of evaluation alone.
+TEST_P(GpuTrainerTest, PlansOfTheGpuChangeNoBit) {
+  LocalJob scene(true);
+  Prepare(&scene);
+  scene.job.train.device = "gpu";
+  const scheduler::Progress of_host = RunToTheEnd(scene);
+  for (const std::size_t keys_min : {0u, 30u})
+    for (const std::uint64_t hot_rows : {0u, 100'000u}) {
+      scene.device_plan_keys_min = keys_min;
+      scene.job.train.hot_rows.rows = hot_rows;
+      const scheduler::Progress of_gpu = RunToTheEnd(scene);
+      EXPECT_EQ(of_gpu.state_hash, of_host.state_hash);
+      ExpectSameScores(of_gpu, of_host);
+    }
 }
 
 TEST_P(GpuTrainerTest, HotRowsSparePullsWithinTheBound) {

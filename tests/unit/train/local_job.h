@@ -17,6 +17,7 @@ inline constexpr std::size_t kTrainRows = 70, kScoredRows = 30;
 struct LocalJob {
   TempDir dir;
   Job job;
+  std::size_t device_plan_keys_min = worker::BatchPlannerOptions::kDeviceKeysMin;
 
   // `contrary`: the validation set contradicts what is learnt, so that each epoch is worse than the one before.
   explicit LocalJob(bool contrary) {
@@ -43,7 +44,9 @@ struct LocalJob {
     job.optimizer.linear.learning_rate = 0.5f;
   }
 
-  worker::TrainerOptions Options() const { return {.scheduler = "local", .nonce = 7, .run_dir = dir.path()}; }
+  worker::TrainerOptions Options() const {
+    return {.scheduler = "local", .nonce = 7, .run_dir = dir.path(), .device_plan_keys_min = device_plan_keys_min};
+  }
 
   static std::string Rows(std::size_t rows, bool opposite) {
     std::string text;

@@ -75,6 +75,11 @@ class StepCase {
   // From now on the rows of sparse tables are not handed in as values: they lie where `place` says, for good.
   void PlaceRows(std::function<const float*(const Buffer& rows)> place) { place_ = std::move(place); }
 
+  // From now on plans of sparse tables are as a GPU makes them: their index lies where `place` says alone.
+  void PlaceIndexes(std::function<const std::uint32_t*(const std::vector<std::uint32_t>& index)> place) {
+    place_index_ = std::move(place);
+  }
+
   Stepper& stepper() { return *stepper_; }
 
   // A batch and its rows.
@@ -83,6 +88,7 @@ class StepCase {
     std::vector<Plan> plans;
     std::vector<const Plan*> pointers;
     std::vector<Buffer> values;
+    std::vector<PlacedPlan> on_gpu;
     std::vector<const float*> placed;
     QualityTally tally;
   };
@@ -94,13 +100,20 @@ class StepCase {
     MakeBatch(rows, random, &step->batch);
     step->plans.resize(model_->tables().size());
     step->placed.resize(step->plans.size());
+    step->on_gpu.resize(step->plans.size());
     for (std::size_t t = 0; t < step->plans.size(); ++t) {
       Plan& plan = step->plans[t];
       MakePlan(t, step->batch, &plan);
       step->pointers.push_back(&plan);
       Buffer& values = step->values.emplace_back(Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float)));
       for (float& v : values.as_mutable<float>()) v = float((random.Unit() * 2 - 1) * reach);
-      if (place_ == nullptr || model_->tables()[t].rows == RowsNeeded::kAll) continue;
+      if (model_->tables()[t].rows == RowsNeeded::kAll) continue;
+      if (place_index_ != nullptr) {
+        step->on_gpu[t] = {.occurrences = plan.index.size(), .index = place_index_(plan.index)};
+        plan.index.clear();
+        plan.placed = &step->on_gpu[t];
+      }
+      if (place_ == nullptr) continue;
       step->placed[t] = place_(values);
       values = {};
     }
@@ -173,6 +186,7 @@ class StepCase {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Stepper> stepper_;
   std::function<const float*(const Buffer& rows)> place_;
+  std::function<const std::uint32_t*(const std::vector<std::uint32_t>& index)> place_index_;
 };
 
 }  // namespace tarn::worker
