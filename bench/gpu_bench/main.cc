@@ -22,8 +22,8 @@ constexpr int kExitNoGpu = 3;
 
 // In the order in which they run.
 const std::vector<std::pair<std::string, void (*)(const Run&)>> kParts = {
-    {"embedding", MeasureEmbedding}, {"optimizers", MeasureOptimizers}, {"products", MeasureProducts},
-    {"hot_rows", MeasureHotRows},    {"steps", MeasureSteps},
+    {"embedding", MeasureEmbedding}, {"plans", MeasurePlans},      {"optimizers", MeasureOptimizers},
+    {"products", MeasureProducts},   {"hot_rows", MeasureHotRows}, {"steps", MeasureSteps},
 };
 
 struct Options {

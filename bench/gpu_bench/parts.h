@@ -41,6 +41,7 @@ struct Run {
 
 void MeasureLimits(const Run& run);
 void MeasureEmbedding(const Run& run);
+void MeasurePlans(const Run& run);
 void MeasureOptimizers(const Run& run);
 void MeasureProducts(const Run& run);
 void MeasureHotRows(const Run& run);

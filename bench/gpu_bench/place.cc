@@ -9,14 +9,14 @@ namespace tarn::bench {
 
 Expected<std::unique_ptr<Place>> Place::Make(std::string_view device) {
   std::unique_ptr<kernels::Stream> stream;
+  int number = 0;
   if (device != "cpu") {
-    int number = 0;
     if (device.starts_with("gpu:")) std::from_chars(device.data() + 4, device.data() + device.size(), number);
     auto made = kernels::Stream::Make(number);
     if (!made) return std::unexpected(std::move(made).error());
     stream = std::move(*made);
   }
-  return std::unique_ptr<Place>(new Place(std::move(stream)));
+  return std::unique_ptr<Place>(new Place(number, std::move(stream)));
 }
 
 Array Place::Allocate(std::size_t bytes, std::string_view what) {

@@ -53,6 +53,7 @@ class Place {
   static Expected<std::unique_ptr<Place>> Make(std::string_view device);
 
   bool on_gpu() const { return stream_ != nullptr; }
+  int gpu() const { return gpu_; }  // its number, if it is one
   // Null on this thread.
   kernels::Stream* stream() const { return stream_.get(); }
   // What figures say of where they were measured.
@@ -91,9 +92,10 @@ class Place {
   }
 
  private:
-  explicit Place(std::unique_ptr<kernels::Stream> stream) : stream_(std::move(stream)) {}
+  Place(int gpu, std::unique_ptr<kernels::Stream> stream) : gpu_(gpu), stream_(std::move(stream)) {}
   void FetchBytes(const void* placed, std::size_t bytes, void* host);
 
+  int gpu_;
   std::unique_ptr<kernels::Stream> stream_;
 };
 

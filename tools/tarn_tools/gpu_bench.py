@@ -27,7 +27,7 @@ TORCH_PEER = ROOT / "bench/gpu_bench/torch_peer"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
 # The parts of gpu_bench behind a part; the others are run here.
 OF_GPU_BENCH = {
-    "kernels": ["embedding", "optimizers"],
+    "kernels": ["embedding", "plans", "optimizers"],
     "products": ["products"],
     "hot_rows": ["hot_rows"],
     "steps": ["steps"],
@@ -56,7 +56,7 @@ Where there is no GPU it says 'no GPU: nothing was measured' and exits with 3.
 
 EPILOG = """\
 parts (--only), in this order until --minutes are over; the first four are estimated at 20 s each on an H100
-  kernels    embeddings, optimizers, interaction beside copying
+  kernels    embeddings, plans, optimizers, interaction beside copying
   products   the models' matrix products beside cuBLASLt's fastest
   hot_rows   finding rows in the cache
   steps      DLRM and DCN v2 with all rows in the cache: what the GPU does alone

@@ -36,6 +36,8 @@ PARTS = {
         Row("kernel.embedding_backward_adagrad", "backward with row-wise Adagrad, grouping by row included", COPY, 0.60),
         Row("kernel.embedding_backward_adagrad_grouped", "the same, grouped before", COPY),
         Row("kernel.unique_keys", "removing duplicates of a batch's keys"),
+        Row("plan.batch", "a batch's plan: keys to the GPU, duplicates removed there, by partition, unique keys back"),
+        Row("plan.batch_on_host", "the same by one thread of the host"),
         Row("kernel.interaction_forward", "dot interaction", COPY),
         Row("kernel.interaction_backward", "dot interaction, backward", COPY),
         Row("kernel.fp32_to_bf16", "fp32 to bf16", COPY),
