@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
 #include <utility>
 
 #include "core/position.h"
@@ -37,8 +38,9 @@ Status BatchPlanner::Make(std::vector<Key>* keys, std::vector<Plan>* plans) {
   }
   keys->pop_back();
   if (made) return {};
-  return Fail(made.error().code,
-              fmt::format("planning {} keys on GPU {}: {}", of_batch, *options_.gpu, made.error().message));
+  const std::string_view advice =
+      made.error().code == ErrorCode::kIo ? "; a smaller train.batch_rows or train.prefetch needs less" : "";
+  return Fail(made.error().code, fmt::format("planning {} keys: {}{}", of_batch, made.error().message, advice));
 }
 
 Status BatchPlanner::BringToDevice([[maybe_unused]] std::span<const Key> keys) {
