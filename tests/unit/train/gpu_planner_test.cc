@@ -113,9 +113,10 @@ TEST_F(GpuPlannerTest, PlansStayUntilTheyAreTakenBack) {
     Made& gone = all[random.Below(all.size())];
     planner->TakeBack(&gone.plan);
     EXPECT_EQ(gone.plan.placed, nullptr);
-    for (const Made& made : all)
-      if (made.plan.placed != nullptr)
-        ASSERT_NO_FATAL_FAILURE(ExpectPlanOf(made.keys, made.positioner, kBits, made.plan));
+    for (const Made& made : all) {
+      if (made.plan.placed == nullptr) continue;
+      ASSERT_NO_FATAL_FAILURE(ExpectPlanOf(made.keys, made.positioner, kBits, made.plan));
+    }
   }
 }
 
