@@ -83,7 +83,8 @@ TEST_F(GpuPlannerTest, AgreesWithTheHostWhateverTheKeysAndPartitions) {
         const std::vector<Key> keys = RandomKeys(n, distinct, random);
         const Positioner positioner(TableSpec{.kind = TableKind::kSparse}, random.Next());
         ASSERT_TRUE(planner->Bring(keys));
-        ASSERT_TRUE(planner->Make(TableId(3), kDim, positioner, n, &plan));
+        const Status made = planner->Make(TableId(3), kDim, positioner, n, &plan);
+        ASSERT_TRUE(made) << made.error().message;
         ASSERT_NO_FATAL_FAILURE(ExpectPlanOf(keys, positioner, bits, plan));
       }
   }
@@ -141,7 +142,8 @@ TEST_F(GpuPlannerTest, BatchesOfSeveralTablesAndTheBias) {
   for (const std::size_t n : {500u, 499u, 2000u, 0u, 0u, 700u, 1u, 500u}) {
     std::vector<Key> keys = RandomKeys(n, 300, random);
     const std::vector<Key> of_batch = keys;
-    ASSERT_TRUE(planner.Make(&keys, &plans));
+    const Status made = planner.Make(&keys, &plans);
+    ASSERT_TRUE(made) << made.error().message;
     EXPECT_EQ(keys, of_batch);
     EXPECT_TRUE(plans[1].keys.empty());
     keys.push_back(kBiasKey);
