@@ -9,9 +9,12 @@
 //   // dw, dbias in fp32; dx already is the gradient before the ReLU that made x
 //   LinearBackward(stream, shape, {.x = x, .w = w, .dy = dy, .dw = dw, .dbias = dbias, .dx = dx, .x_mask = x_mask});
 //
-// The first product of a shape asks cuBLASLt, and measures if UseGemmAlgorithms says so (tens of milliseconds, and
-// memory for another C for so long); the next ones find the answer. A shape can be recorded (kernels/graph.h) once it
-// has run.
+// The first product of a shape asks cuBLASLt and takes what that expects to be the fastest; the next ones find the
+// answer. If UseGemmAlgorithms says so, the algorithms are measured when the same product comes again, its second
+// factor in the same place: what comes once, as the last batch of a file does, is not worth it. That takes two runs of
+// each candidate and some milliseconds, at most 0.3 seconds and the run under way then, and memory for another C for so
+// long. A shape can be recorded (kernels/graph.h) once it has run, and where it is to be measured, once it has been: a
+// recording that asks for it is given up, and the next run measures.
 //
 // Fastest where all strides are multiples of 16 bytes and all extents of 64: pad 479 inputs to 512.
 #pragma once
@@ -115,8 +118,8 @@ struct LinearGradients {
 void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<float>& arrays);
 void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<std::uint16_t>& arrays);
 
-// From now on the stream's products are those that were measured to be the fastest, by this stream or by whoever filled
-// `algorithms`, which outlives the stream. Null: what cuBLASLt expects to be.
+// From now on the stream's products are those that were measured to be the fastest, by this stream when they came for
+// the second time or by whoever filled `algorithms`, which outlives the stream. Null: what cuBLASLt expects to be.
 void UseGemmAlgorithms(Stream& stream, GemmAlgorithms* algorithms);
 // An empty collection for the stream's GPU and cuBLASLt.
 GemmAlgorithms MakeGemmAlgorithms(Stream& stream);

@@ -35,8 +35,9 @@ class Graph {
   // launch.
   //
   // After an error nothing is recorded, nothing was done, and the stream is as it was.
-  // kUnavailable: the work asked for memory, waited, or multiplied matrices of a shape that is new to the stream, whose
-  // algorithm has yet to be measured. It records once it has run as it is. Or the stream had failed before.
+  // kUnavailable: the work asked for memory, waited, or multiplied matrices of a shape that is new to the stream or
+  // whose algorithm has yet to be measured. It records once it has run as it is, which measures. Or the stream had
+  // failed before.
   // kUnsupported: CUDA does not record this, and will not; the message says what failed.
   Status Record(const std::function<void()>& work);
 

@@ -91,7 +91,7 @@ void Multiply(Stream& stream, const Product& product) {
   if (product.shape.m == 0 || product.shape.n == 0 || product.shape.k == 0) return MultiplyEmpty(native, product);
   Product rounded = product;
   if (!RoundFactors(native, &rounded)) return;
-  if (GemmPlan* plan = PlanOf(native, rounded); plan != nullptr) RunPlan(native, plan, rounded);
+  if (GemmPlan* plan = PlanOf(native, rounded, product.b.data); plan != nullptr) RunPlan(native, plan, rounded);
 }
 
 void UseGemmAlgorithms(Stream& stream, GemmAlgorithms* algorithms) {

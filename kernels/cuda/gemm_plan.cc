@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -23,8 +24,9 @@ namespace tarn::kernels {
 namespace {
 
 constexpr int kCandidates = 16;
-constexpr std::uint32_t kAlignmentMax = 256;      // what cuBLASLt distinguishes
-constexpr std::uint32_t kEpilogueAlignment = 16;  // of a bias and a mask that are fused
+constexpr std::chrono::milliseconds kSearch(300);  // of one product: no candidate is tried after it
+constexpr std::uint32_t kAlignmentMax = 256;       // what cuBLASLt distinguishes
+constexpr std::uint32_t kEpilogueAlignment = 16;   // of a bias and a mask that are fused
 
 cudaDataType_t TypeOf(Element element) {
   switch (element) {
@@ -219,11 +221,11 @@ cublasStatus_t RunProduct(const Stream::Native& native, const GemmPlan& plan, co
 // The outputs of products that are only measured: the caller's stay as they are.
 class TrialMemory {
  public:
-  TrialMemory(const Stream::Native& native, const Product& p) : stream_(native.stream), product_(p) {
+  TrialMemory(Stream::Native& native, const Product& p) : native_(native), product_(p) {
     const std::size_t c = Rounded(p.shape.m * p.c.stride * (p.c.element == Element::kFp32 ? 4 : 2));
     const std::size_t bias = Rounded(std::max(p.shape.m, p.shape.n) * sizeof(float));
     const std::size_t mask = Rounded(ReluMaskWords(p.shape.m, p.shape.n) * sizeof(std::uint32_t));
-    if (cudaMallocAsync(&memory_, c + bias + mask, stream_) != cudaSuccess) {
+    if (cudaMallocAsync(&memory_, c + bias + mask, native_.stream) != cudaSuccess) {
       cudaGetLastError();
       memory_ = nullptr;
       return;
@@ -234,7 +236,7 @@ class TrialMemory {
     if (WritesMask(p.epilogue)) product_.mask = reinterpret_cast<std::uint32_t*>(at + c + bias);
   }
   ~TrialMemory() {
-    if (memory_ != nullptr) cudaFreeAsync(memory_, stream_);
+    if (memory_ != nullptr) native_.Note(cudaFreeAsync(memory_, native_.stream), "giving back a trial's memory");
   }
   TrialMemory(const TrialMemory&) = delete;
   TrialMemory& operator=(const TrialMemory&) = delete;
@@ -245,7 +247,7 @@ class TrialMemory {
  private:
   static std::size_t Rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-  cudaStream_t stream_;
+  Stream::Native& native_;
   Product product_;
   void* memory_ = nullptr;
 };
@@ -269,7 +271,7 @@ Replay Record(cudaStream_t stream, int runs, F f) {
 
 // Times work on a stream. A small product takes the GPU less time than the host needs to launch it: many are recorded
 // into a graph, and the graph is launched several times in a row, of which the first only covers the launch of the
-// next.
+// next. A large one tells by a single run what it takes.
 class StopWatch {
  public:
   explicit StopWatch(cudaStream_t stream) : stream_(stream) {
@@ -283,23 +285,33 @@ class StopWatch {
   StopWatch(const StopWatch&) = delete;
   StopWatch& operator=(const StopWatch&) = delete;
 
-  // Microseconds of one run of `f`, which says whether it went well; the best of three tries. Infinite if not.
+  static constexpr float kNever = std::numeric_limits<float>::infinity();
+
+  // Microseconds of one run of `f`, which says whether it went well. kNever if it did not, or if its first run shows
+  // that it is much slower than another that was measured here.
   template <typename F>
   float Measure(F f) {
-    constexpr float kTryUs = 500.0f;
-    if (!ok_ || !f()) return kNever;  // the first run may load the kernel
-    const float once = Best(1, f);
-    if (once == kNever) return kNever;
-    const int runs = static_cast<int>(std::clamp(kTryUs / std::max(once, 1.0f), 1.0f, 100.0f));
+    const float us = ok_ ? Try(f) : kNever;
+    if (us == kNever) cudaGetLastError();  // of what did not go
+    return us;
+  }
+
+ private:
+  static constexpr int kTries = 3;
+
+  template <typename F>
+  float Try(F f) {
+    constexpr float kTryUs = 500.0f, kLaunchUs = 10.0f, kMuchSlower = 1.5f;
+    const float once = Best(1, f);  // the run before it may load the kernel
+    if (once > kMuchSlower * (shortest_ + kLaunchUs)) return kNever;
+    shortest_ = std::min(shortest_, once);
+    if (once >= kTryUs) return once;
+    const int runs = static_cast<int>(std::min(kTryUs / std::max(once, 1.0f), 100.0f));
     const Replay replay = Record(stream_, runs, f);
     if (replay == nullptr) return kNever;
     return Best(kTries, [&] { return cudaGraphLaunch(replay.get(), stream_) == cudaSuccess; }) /
            static_cast<float>(runs);
   }
-
- private:
-  static constexpr int kTries = 3;
-  static constexpr float kNever = std::numeric_limits<float>::infinity();
 
   // Of so many tries behind one that is not timed.
   template <typename F>
@@ -319,12 +331,13 @@ class StopWatch {
   cudaStream_t stream_;
   std::array<cudaEvent_t, kTries + 1> events_ = {};
   bool ok_ = true;
+  float shortest_ = kNever;  // single run, its launch with it
 };
 
 // Makes plans of one product.
 class Planner {
  public:
-  Planner(const Stream::Native& native, const Product& product) : native_(native), product_(product) {}
+  Planner(Stream::Native& native, const Product& product) : native_(native), product_(product) {}
 
   // What was chosen before, if it still is an algorithm here.
   bool Restore(const GemmChoice& choice, GemmPlan* plan) {
@@ -338,26 +351,31 @@ class Planner {
            result.workspaceSize <= Stream::Native::kWorkspaceBytes;
   }
 
-  // The fastest of all candidates, fused and not; none if there is no memory to try them or none that runs. Of those
-  // that are about as fast the first, which cuBLASLt expects to be the best.
+  // The fastest of the candidates, fused and not in turns, that could be tried in kSearch; none if there is no memory
+  // to try them or none that runs. Of those that are about as fast the first, which cuBLASLt expects to be the best.
   std::optional<GemmChoice> Measure(GemmPlan* plan) {
-    const TrialMemory trial(native_, product_);
-    StopWatch watch(native_.stream);
     constexpr float kClearly = 0.97f;
-    GemmChoice best{.us = std::numeric_limits<float>::infinity()};
-    if (!trial.ok()) return std::nullopt;
-    for (const bool fused : {true, false}) {
-      GemmPlan candidate;
-      for (const cublasLtMatmulAlgo_t& algorithm : Find(fused, &candidate)) {
-        candidate.algorithm = algorithm;
+    const TrialMemory trial(native_, product_);
+    if (!trial.ok() || cudaStreamSynchronize(native_.stream) != cudaSuccess) return std::nullopt;
+    StopWatch watch(native_.stream);
+    GemmPlan described[2];
+    const std::vector<cublasLtMatmulAlgo_t> candidates[] = {Find(false, &described[0]), Find(true, &described[1])};
+    GemmChoice best{.us = StopWatch::kNever};
+    const auto end = std::chrono::steady_clock::now() + kSearch;
+    for (std::size_t i = 0; i < kCandidates; ++i)
+      for (const bool fused : {true, false}) {
+        if (i >= candidates[fused].size()) continue;
+        if (best.us != StopWatch::kNever && std::chrono::steady_clock::now() > end) break;
+        GemmPlan& candidate = described[fused];
+        candidate.algorithm = candidates[fused][i];
         const float us = watch.Measure([&] {
           return RunProduct(native_, candidate, trial.product()) == CUBLAS_STATUS_SUCCESS &&
                  (fused || RunEpilogue(native_, trial.product()) == cudaSuccess);
         });
-        if (us < kClearly * best.us) best = {.fused = fused, .us = us, .algorithm = std::to_array(algorithm.data)};
+        if (us < kClearly * best.us)
+          best = {.fused = fused, .us = us, .algorithm = std::to_array(candidate.algorithm.data)};
       }
-    }
-    if (best.us == std::numeric_limits<float>::infinity() || !Restore(best, plan)) return std::nullopt;
+    if (best.us == StopWatch::kNever || !Restore(best, plan)) return std::nullopt;
     return best;
   }
 
@@ -396,25 +414,41 @@ class Planner {
     return true;
   }
 
-  const Stream::Native& native_;
+  Stream::Native& native_;
   const Product& product_;
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;  // of the last question
 };
 
+// Of a product that is new to the stream: what was measured before, else what cuBLASLt expects.
 bool Make(Stream::Native& native, const Product& product, const GemmKey& key, GemmPlan* plan) {
   Planner planner(native, product);
   GemmAlgorithms* const algorithms = native.gemm->algorithms;
   if (algorithms != nullptr) {
     if (const GemmChoice* choice = algorithms->Find(key); choice != nullptr && planner.Restore(*choice, plan))
       return true;
-    if (const auto choice = planner.Measure(plan)) {
-      algorithms->Keep(key, *choice);
-      return true;
-    }
+    plan->search = Search::kWhenItComesAgain;
   }
   if (planner.First(plan)) return true;
   native.Note(planner.status(), "a matrix product");
   return false;
+}
+
+// Whether this is the product that made the plan, once more, and not another of its shape: layers that are alike differ
+// in their second factors, weights or inputs. Memory that moved may be another layer's now.
+bool ComesAgain(const Stream::Native& native, const void* b, GemmPlan* plan) {
+  if (plan->met.b != nullptr && plan->met.memory_version == native.memory_version) return plan->met.b == b;
+  plan->met = {.b = b, .memory_version = native.memory_version};
+  return false;
+}
+
+// The fastest becomes the plan's, which stays as it is where none can be measured.
+void Measure(Stream::Native& native, const Product& product, const GemmKey& key, GemmPlan* plan) {
+  GemmPlan measured;
+  if (const auto choice = Planner(native, product).Measure(&measured)) {
+    native.gemm->algorithms->Keep(key, *choice);
+    *plan = std::move(measured);
+  }
+  plan->search = Search::kOver;
 }
 
 // Whether an algorithm is at fault, and not the GPU.
@@ -425,17 +459,28 @@ bool IsRefusal(cublasStatus_t status) {
 
 }  // namespace
 
-GemmPlan* PlanOf(Stream::Native& native, const Product& of) {
+GemmPlan* PlanOf(Stream::Native& native, const Product& of, const void* b) {
   auto& plans = native.gemm->plans;
   const Product product = PlannedOf(of);
   const GemmKey key = KeyOf(product);
-  if (const auto found = plans.find(key); found != plans.end()) return &found->second;
-  // Measuring takes memory and waits; and the first run of a kernel may load it.
-  if (native.Refuses("a matrix product is of a new shape")) return nullptr;
-  GemmPlan plan;
-  if (!Make(native, product, key, &plan)) return nullptr;
-  if (plans.size() >= GemmState::kPlansMax) plans.clear();
-  return &plans.emplace(key, std::move(plan)).first->second;
+  auto found = plans.find(key);
+  if (found == plans.end()) {
+    // The first run of a kernel may load it.
+    if (native.Refuses("a matrix product is of a new shape")) return nullptr;
+    GemmPlan made;
+    if (!Make(native, product, key, &made)) return nullptr;
+    if (plans.size() >= GemmState::kPlansMax) plans.clear();
+    found = plans.emplace(key, std::move(made)).first;
+  }
+  GemmPlan* const plan = &found->second;
+  if (plan->search == Search::kOver) return plan;
+  // Measuring takes memory and waits.
+  if (native.Refuses("the algorithm of a matrix product has yet to be measured")) {
+    plan->search = Search::kNow;
+    return nullptr;
+  }
+  if (plan->search == Search::kNow || ComesAgain(native, b, plan)) Measure(native, product, key, plan);
+  return plan;
 }
 
 // What cuBLASLt says it can do it may still refuse when it is to do it: epilogues above all.

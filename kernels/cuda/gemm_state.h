@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <type_traits>
@@ -25,6 +26,13 @@ struct Destroyer {
 using LtOperation = std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, Destroyer<cublasLtMatmulDescDestroy>>;
 using LtLayout = std::unique_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>, Destroyer<cublasLtMatrixLayoutDestroy>>;
 
+// When a plan's algorithm is to be measured: what comes once only, as the last batch of a file does, is not worth it.
+enum class Search : std::uint8_t {
+  kOver,              // it has been, or nobody asks for it
+  kWhenItComesAgain,  // or is about to be recorded
+  kNow,
+};
+
 // How a product is computed. The layouts are of the product's a, b and c; cuBLASLt gets b first.
 struct GemmPlan {
   LtOperation operation;
@@ -34,6 +42,13 @@ struct GemmPlan {
   // Of what cuBLASLt expects, and not measured; then `others` are what it expects to be slower, the fastest last.
   bool expected = false;
   std::vector<cublasLtMatmulAlgo_t> others;
+  // Where the second factor was when the product came first, and the version of the stream's memory then.
+  struct Met {
+    const void* b = nullptr;
+    std::uint64_t memory_version = 0;
+  };
+  Search search = Search::kOver;
+  Met met;
 };
 
 struct GemmState {
@@ -53,9 +68,10 @@ struct GemmState {
   std::size_t factor_bytes = 0;
 };
 
-// The plan of a product of which no extent is 0, made if it is not there. Null, and the error noted, if cuBLASLt has
-// none, or if it would have to be made while work is recorded. It is good until the next call.
-GemmPlan* PlanOf(Stream::Native& native, const Product& product);
+// The plan of a product of which no extent is 0, made if it is not there; `b` is where its second factor was before it
+// was rounded. Null, and the error noted, if cuBLASLt has none, or if it would have to be made or measured while work
+// is recorded. It is good until the next call.
+GemmPlan* PlanOf(Stream::Native& native, const Product& product, const void* b);
 
 // The product as planned, with its epilogue. A plan that cuBLASLt refuses to run is replaced by the next that it
 // expects to run; where there is none, it is dropped and the error noted.

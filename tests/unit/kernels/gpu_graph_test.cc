@@ -6,6 +6,7 @@
 #include "kernels/device_gemm.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
+#include "kernels/gemm_algorithms.h"
 #include "kernels/segments.h"
 #include "tests/unit/kernels/gpu_test_util.h"
 
@@ -140,6 +141,37 @@ TEST_F(GpuGraphTest, ProductsAreRecordedOnceTheyHaveRun) {
   ASSERT_TRUE(recorded.has_value()) << recorded.error().message;
   graph.Launch();
   EXPECT_EQ(Download<float>(c), Download<float>(d));
+}
+
+// Neither what has run once nor what a recording has asked for is measured before it runs again.
+TEST_F(GpuGraphTest, ProductsAreRecordedOnceTheyHaveBeenMeasured) {
+  const GemmShape shape{33, 20, 65};
+  SplitMix random(4);
+  DeviceBuffer a = Upload(RandomFloats(shape.m * shape.k, random)), b = Upload(RandomFloats(shape.k * shape.n, random));
+  DeviceBuffer c = Upload(Poisoned(shape.m * shape.n)), d = Upload(Poisoned(shape.m * shape.n));
+  GemmAlgorithms algorithms = MakeGemmAlgorithms(stream());
+  UseGemmAlgorithms(stream(), &algorithms);
+  const auto work = [&](DeviceBuffer& out) {
+    Gemm(stream(), shape, 1.0f, {a.as<float>(), shape.k}, {b.as<float>(), shape.n}, 0.0f, out.as<float>(), shape.n);
+  };
+  work(d);
+  Graph graph(&stream());
+  for (int i = 0; i < 2; ++i) {
+    const Status early = graph.Record([&] { work(c); });
+    ASSERT_FALSE(early.has_value());
+    EXPECT_EQ(early.error().code, ErrorCode::kUnavailable) << early.error().message;
+    EXPECT_NE(early.error().message.find("has yet to be measured"), std::string::npos) << early.error().message;
+    EXPECT_TRUE(stream().Wait().has_value()) << "the error was the recording's";
+  }
+  EXPECT_EQ(algorithms.size(), 0u);
+  DeviceBuffer moved = Upload(std::vector<float>(1));  // now only the recording knows that it comes again
+  work(d);
+  EXPECT_EQ(algorithms.size(), 1u);
+  const Status recorded = graph.Record([&] { work(c); });
+  EXPECT_TRUE(recorded.has_value()) << recorded.error().message;
+  graph.Launch();
+  EXPECT_EQ(Download<float>(c), Download<float>(d));
+  UseGemmAlgorithms(stream(), nullptr);
 }
 
 TEST_F(GpuGraphTest, WhatCannotBeRecordedLeavesTheStreamAsItWas) {
