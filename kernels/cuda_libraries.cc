@@ -26,6 +26,12 @@ std::vector<std::string> FilesLike(const std::string& pattern) {
   return {files.rbegin(), files.rend()};
 }
 
+// Why the loader did not find or load a library of that name; empty if there is none where it looks.
+std::string WhyTheLoaderFailed(const std::string& name) {
+  const std::string why = dlerror();
+  return why.starts_with(name + ": cannot open shared object file: No such file") ? "" : why;
+}
+
 }  // namespace
 
 std::vector<std::string> CudaLibraryFolders() {
@@ -41,13 +47,22 @@ std::vector<std::string> CudaLibraryFolders() {
   return folders;
 }
 
-Expected<void*> LoadCudaLibrary(const std::string& name, const std::vector<std::string>& folders) {
+Expected<void*> LoadCudaLibrary(const std::string& name, const std::vector<std::string>& folders,
+                                const std::function<std::string(void*)>& lacks) {
   std::vector<std::string> places, refused;
   for (const std::string& folder : folders) {
     places.push_back(folder.empty() ? "where the loader looks" : folder);
     for (const std::string& file : folder.empty() ? std::vector{name} : FilesLike(folder + "/" + name)) {
-      if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
-      if (!folder.empty()) refused.push_back(fmt::format("; {}", dlerror()));
+      void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+      std::string why;
+      if (library == nullptr)
+        why = folder.empty() ? WhyTheLoaderFailed(file) : dlerror();
+      else if (const std::string missing = lacks ? lacks(library) : ""; !missing.empty())
+        why = fmt::format("{} has no {}", file, missing);
+      else
+        return library;
+      if (library != nullptr) dlclose(library);
+      if (!why.empty()) refused.push_back("; " + why);
     }
   }
   return Fail(ErrorCode::kUnavailable, fmt::format("no {} in: {}{}; TARN_CUDA_LIBRARIES may name its folder", name,

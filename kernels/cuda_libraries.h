@@ -9,6 +9,7 @@
 // Of several in one place the last by name is taken, which mostly is the newest. Any thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,10 @@ namespace tarn::kernels {
 // Those places, as patterns of glob(3); empty for what the loader knows.
 std::vector<std::string> CudaLibraryFolders();
 
-// Loads the library of that name (libcublasLt.so.13) from the first of `folders` where it can be. It stays loaded; the
-// handle is dlopen's. kUnavailable: nowhere; the message tells the places, and why one that is there cannot be loaded.
-Expected<void*> LoadCudaLibrary(const std::string& name, const std::vector<std::string>& folders);
+// Loads the library of that name (libcublasLt.so.13) from the first of `folders` where it can be, and where `lacks`, if
+// it is given, says with nothing that the library will do. It stays loaded; the handle is dlopen's. kUnavailable:
+// nowhere; the message tells the places, and why one that is there cannot be loaded or what it lacks.
+Expected<void*> LoadCudaLibrary(const std::string& name, const std::vector<std::string>& folders,
+                                const std::function<std::string(void* library)>& lacks = {});
 
 }  // namespace tarn::kernels

@@ -2,7 +2,8 @@
 
 #include <cublasLt.h>
 #include <dlfcn.h>
-#include <fmt/format.h>
+
+#include <string>
 
 #include "kernels/cuda_libraries.h"
 
@@ -49,29 +50,33 @@ class Symbols {
   const char* missing_ = nullptr;
 };
 
+// The name of one that the library does not have; empty if it has all.
+std::string TakeFunctions(void* library, Functions* f) {
+  Symbols symbols(library);
+  symbols.Take("cublasLtCreate", &f->create)
+      .Take("cublasLtDestroy", &f->destroy)
+      .Take("cublasLtGetVersion", &f->get_version)
+      .Take("cublasLtGetStatusString", &f->get_status_string)
+      .Take("cublasLtMatmul", &f->matmul)
+      .Take("cublasLtMatmulAlgoCheck", &f->algo_check)
+      .Take("cublasLtMatmulAlgoGetHeuristic", &f->algo_get_heuristic)
+      .Take("cublasLtMatmulDescCreate", &f->desc_create)
+      .Take("cublasLtMatmulDescDestroy", &f->desc_destroy)
+      .Take("cublasLtMatmulDescSetAttribute", &f->desc_set_attribute)
+      .Take("cublasLtMatmulPreferenceCreate", &f->preference_create)
+      .Take("cublasLtMatmulPreferenceDestroy", &f->preference_destroy)
+      .Take("cublasLtMatmulPreferenceSetAttribute", &f->preference_set_attribute)
+      .Take("cublasLtMatrixLayoutCreate", &f->layout_create)
+      .Take("cublasLtMatrixLayoutDestroy", &f->layout_destroy);
+  return symbols.missing() == nullptr ? "" : symbols.missing();
+}
+
 Expected<Functions> Load() {
-  const auto library = LoadCudaLibrary(kLibrary, CudaLibraryFolders());
+  Functions functions;
+  const auto library =
+      LoadCudaLibrary(kLibrary, CudaLibraryFolders(), [&](void* handle) { return TakeFunctions(handle, &functions); });
   if (!library) return std::unexpected(library.error());
-  Functions f;
-  Symbols symbols(*library);
-  symbols.Take("cublasLtCreate", &f.create)
-      .Take("cublasLtDestroy", &f.destroy)
-      .Take("cublasLtGetVersion", &f.get_version)
-      .Take("cublasLtGetStatusString", &f.get_status_string)
-      .Take("cublasLtMatmul", &f.matmul)
-      .Take("cublasLtMatmulAlgoCheck", &f.algo_check)
-      .Take("cublasLtMatmulAlgoGetHeuristic", &f.algo_get_heuristic)
-      .Take("cublasLtMatmulDescCreate", &f.desc_create)
-      .Take("cublasLtMatmulDescDestroy", &f.desc_destroy)
-      .Take("cublasLtMatmulDescSetAttribute", &f.desc_set_attribute)
-      .Take("cublasLtMatmulPreferenceCreate", &f.preference_create)
-      .Take("cublasLtMatmulPreferenceDestroy", &f.preference_destroy)
-      .Take("cublasLtMatmulPreferenceSetAttribute", &f.preference_set_attribute)
-      .Take("cublasLtMatrixLayoutCreate", &f.layout_create)
-      .Take("cublasLtMatrixLayoutDestroy", &f.layout_destroy);
-  if (symbols.missing() != nullptr)
-    return Fail(ErrorCode::kUnavailable, fmt::format("{} has no {}", kLibrary, symbols.missing()));
-  return f;
+  return functions;
 }
 
 const Expected<Functions>& Loaded() {

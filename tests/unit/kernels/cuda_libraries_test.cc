@@ -69,6 +69,35 @@ TEST_F(CudaLibrariesTest, AnErrorTellsAllPlaces) {
                                          "; TARN_CUDA_LIBRARIES may name its folder");
 }
 
+// The loader is asked for a path here, since nothing else is in its folders.
+TEST_F(CudaLibrariesTest, WhyWhatTheLoaderFindsCannotBeLoadedIsTold) {
+  const std::string path = Folder("broken") + "/" + kName;
+  const auto absent = LoadCudaLibrary(path, {""});
+  ASSERT_FALSE(absent.has_value());
+  EXPECT_EQ(absent.error().message,
+            "no " + path + " in: where the loader looks; TARN_CUDA_LIBRARIES may name its folder");
+  std::ofstream(path) << "cut off";
+  const auto broken = LoadCudaLibrary(path, {""});
+  ASSERT_FALSE(broken.has_value());
+  EXPECT_NE(broken.error().message.find("where the loader looks; " + path + ": "), std::string::npos)
+      << broken.error().message;
+}
+
+TEST_F(CudaLibrariesTest, ALibraryThatLacksWhatIsNeededIsPassedOver) {
+  const std::string older = With("cuda-13.0"), newer = With("cuda-13.1");
+  int asked = 0;
+  const auto second = LoadCudaLibrary(kName, {(top_ / "cuda-*").string()}, [&](void* library) {
+    EXPECT_NE(dlsym(library, "cos"), nullptr);
+    return ++asked == 1 ? "tarnSolve" : "";
+  });
+  EXPECT_TRUE(second.has_value());
+  EXPECT_EQ(asked, 2);
+  const auto none = LoadCudaLibrary(kName, {older, newer}, [](void*) { return "tarnSolve"; });
+  ASSERT_FALSE(none.has_value());
+  EXPECT_NE(none.error().message.find(older + "/" + kName + " has no tarnSolve; " + newer), std::string::npos)
+      << none.error().message;
+}
+
 TEST_F(CudaLibrariesTest, ThePlaces) {
   ::setenv("TARN_CUDA_LIBRARIES", "/a:/b", 1);
   ::setenv("VIRTUAL_ENV", "/venv", 1);
