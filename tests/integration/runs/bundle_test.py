@@ -1,5 +1,6 @@
 """Shows that a bundle is complete: unpacked elsewhere, its programs find every library but those of C and C++ in it,
-its tools/launch trains with them, and needs no library of CUDA's for that."""
+its tools/launch trains with them, and needs no library of CUDA's for that. Where TARN_SLIM_MB_MAX says so, that it is
+smaller than this, packed as well as it goes."""
 
 import json
 import os
@@ -17,14 +18,17 @@ from tarn_tools.bundle import (  # noqa: E402
 from tarn_tools.launch_options import use_fallback_libraries  # noqa: E402
 
 
+SLIM_MB_MAX = os.environ.get("TARN_SLIM_MB_MAX")
+
+
 class Bundle(FleetCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        archive = cls.folder / "b.tar.gz"
-        cls.said = subprocess.run([ROOT / "tools/bundle", "--slim", "--bin-dir", BIN, "--out", archive], check=True,
+        cls.archive = cls.folder / ("b.tar.xz" if SLIM_MB_MAX else "b.tar.gz")
+        cls.said = subprocess.run([ROOT / "tools/bundle", "--slim", "--bin-dir", BIN, "--out", cls.archive], check=True,
                                   capture_output=True, text=True).stdout
-        with tarfile.open(archive) as packed:
+        with tarfile.open(cls.archive) as packed:
             packed.extractall(cls.folder / "elsewhere", filter="fully_trusted")
         cls.top = cls.folder / "elsewhere/tarn"
 
@@ -39,6 +43,15 @@ class Bundle(FleetCase):
                 if arrow and not OF_THE_C_LIBRARY.match(name) and name not in OF_THE_COMPILER:
                     self.assertIn(str(self.top / "lib"), os.path.realpath(path.split(" (0x")[0]),
                                   f"{program.name}: {line}")
+
+    def test_a_slim_one_has_nothing_of_cudas(self):
+        names = [path.name for path in (self.top / "lib").rglob("*")]
+        self.assertIn("libstdc++.so.6", names)
+        self.assertEqual([name for name in names if OF_CUDA.match(name)], [])
+
+    @unittest.skipUnless(SLIM_MB_MAX, "TARN_SLIM_MB_MAX is not set")
+    def test_a_slim_one_is_small(self):
+        self.assertLess(self.archive.stat().st_size, int(SLIM_MB_MAX) * 1_000_000)
 
     def test_only_what_is_a_fallback_asks_for_a_newer_c_library(self):
         fallback = self.top / "lib/fallback"
