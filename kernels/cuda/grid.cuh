@@ -8,15 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/blocks.h"
+
 namespace tarn::kernels::cuda {
 
 inline constexpr unsigned kBlock = 256;
 inline constexpr unsigned kWarp = 32;
-// Waves of a large GPU: so many that a last one which is not full costs little; the loops stride over the rest.
-inline constexpr std::size_t kBlocksMax = 132 * 64;
-
 inline unsigned BlocksFor(std::size_t threads) {
-  return static_cast<unsigned>(std::clamp<std::size_t>((threads + kBlock - 1) / kBlock, 1, kBlocksMax));
+  return static_cast<unsigned>(std::clamp<std::size_t>((threads + kBlock - 1) / kBlock, 1, BlocksMax()));
 }
 
 __device__ inline std::size_t FirstThread() { return std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; }

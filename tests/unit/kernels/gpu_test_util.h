@@ -1,11 +1,15 @@
 // What the tests of a GPU's operations share: a stream, or a skip that says why there is none, and arrays there and
-// back. The CPU counts subnormals as zero, as the GPU does.
+// back. The CPU counts subnormals as zero, as the GPU does. Where TARN_TEST_BLOCKS says so, kernels are launched with
+// at most so many blocks: then a small array takes them several trips.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/blocks.h"
 #include "kernels/stream.h"
 #include "tests/unit/kernels/kernel_test_util.h"
 
@@ -17,6 +21,7 @@ class GpuFixture : public ::testing::Test {
     auto stream = Stream::Make();
     if (!stream) GTEST_SKIP() << stream.error().message;
     stream_ = std::move(*stream);
+    if (const char* blocks = std::getenv("TARN_TEST_BLOCKS")) few_blocks_.emplace(std::strtoul(blocks, nullptr, 10));
   }
 
   Stream& stream() { return *stream_; }
@@ -42,6 +47,7 @@ class GpuFixture : public ::testing::Test {
  private:
   const SubnormalsAreZero as_on_the_gpu_;
   std::unique_ptr<Stream> stream_;
+  std::optional<cuda::FewBlocks> few_blocks_;
 };
 
 // Of a NaN only that it is one.
