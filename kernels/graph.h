@@ -50,8 +50,8 @@ class Graph {
   std::unique_ptr<Native> native_;
 };
 
-// Grows whenever memory is allocated or freed through the stream. Addresses that were its memory mean what they did as
-// long as it stays.
+// Grows whenever memory, of the GPU or pinned, is allocated or freed through the stream. Addresses that were its memory
+// mean what they did as long as it stays.
 std::uint64_t MemoryVersion(Stream& stream);
 
 }  // namespace tarn::kernels

@@ -25,9 +25,9 @@ namespace tarn::kernels {
 
 class Stream {
  public:
-  // On device `device`, counted as CUDA does. kUnsupported: built without CUDA. kUnavailable: no such GPU, its driver
-  // does not serve this build, or cuBLAS is not where it is looked for (kernels/cuda_libraries.h); the message says
-  // which.
+  // On device `device`, counted as CUDA does. kUnsupported: built without CUDA. kUnavailable: no such GPU, it is older
+  // than compute capability 8.0, its driver does not serve this build, or cuBLAS is not where it is looked for
+  // (kernels/cuda_libraries.h); the message says which.
   static Expected<std::unique_ptr<Stream>> Make(int device = 0);
   ~Stream();
   Stream(const Stream&) = delete;
@@ -104,6 +104,7 @@ class PinnedBuffer {
   }
 
  private:
+  Stream* stream_ = nullptr;
   void* data_ = nullptr;
   std::size_t size_ = 0;
 };

@@ -9,6 +9,8 @@
 namespace tarn::kernels::cuda {
 namespace {
 
+__global__ void EmptyKernel() {}
+
 // f.At<4>(i), then f.At<1>(i): of elements i ... i + 4, by fours if `aligned`, and of element i.
 template <typename F>
 cudaError_t ForFours(cudaStream_t stream, std::size_t n, bool aligned, F f) {
@@ -159,6 +161,11 @@ cudaError_t ClipScale(cudaStream_t stream, double* parts, float unit, float norm
 
 cudaError_t ScaleByFactor(cudaStream_t stream, std::size_t n, const float* factor, float* out) {
   return Map(stream, n, out, [=] __device__(float v) { return v * *factor; });
+}
+
+cudaError_t FindKernels() {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&EmptyKernel));
 }
 
 cudaError_t Fill(cudaStream_t stream, std::size_t n, float value, float* out) {

@@ -13,6 +13,22 @@
 namespace tarn::kernels {
 namespace {
 
+// cuBLASLt's handle and workspace, made where they are not there: many a stream multiplies nothing. False, and the
+// error noted, if that does not go.
+bool Begin(Stream::Native& native) {
+  constexpr const char* kWhat = "beginning matrix products";
+  if (native.workspace != nullptr) return true;
+  if (native.Refuses("the first matrix product is of a new shape")) return false;
+  if (native.blas == nullptr) native.Note(cublasLtCreate(&native.blas), kWhat);
+  if (native.blas == nullptr) return false;
+  ++native.memory_version;
+  const cudaError_t error = cudaMallocAsync(&native.workspace, Stream::Native::kWorkspaceBytes, native.stream);
+  if (error == cudaSuccess) return true;
+  native.workspace = nullptr;
+  native.Note(native.NoMemory("the workspace of matrix products", Stream::Native::kWorkspaceBytes, error), kWhat);
+  return false;
+}
+
 // What factors are held in.
 Element ElementOf(Precision precision) {
   if (precision == Precision::kBf16) return Element::kBf16;
@@ -88,6 +104,7 @@ void MultiplyEmpty(Stream::Native& native, const Product& p) {
 void Multiply(Stream& stream, const Product& product) {
   Check(product);
   Stream::Native& native = stream.native();
+  if (!Begin(native)) return;
   if (product.shape.m == 0 || product.shape.n == 0 || product.shape.k == 0) return MultiplyEmpty(native, product);
   Product rounded = product;
   if (!RoundFactors(native, &rounded)) return;
@@ -142,8 +159,8 @@ void BackwardWeights(Stream& stream, const LinearShape& shape, Element element, 
                     .c = {arrays.dw, Element::kFp32, in},
                     .epilogue = together ? Epilogue::kBiasGradient : Epilogue::kNone,
                     .bias = arrays.dbias});
-  if (!apart) return;
   Stream::Native& native = stream.native();
+  if (!apart || native.workspace == nullptr) return;
   native.Note(cuda::SumColumns(native.stream, rows, out, arrays.dy, element, out, arrays.dbias, Element::kFp32,
                                static_cast<float*>(native.workspace), Stream::Native::kWorkspaceBytes / sizeof(float)),
               "a bias gradient");

@@ -11,6 +11,7 @@
 namespace tarn::kernels::cuda {
 
 // elementwise.cu
+cudaError_t FindKernels();  // whether this build has kernels that the calling thread's GPU and its driver can run
 cudaError_t Fill(cudaStream_t stream, std::size_t n, float value, float* out);
 cudaError_t Add(cudaStream_t stream, std::size_t n, const float* in, float* out);
 cudaError_t Scale(cudaStream_t stream, std::size_t n, float factor, float* out);

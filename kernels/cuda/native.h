@@ -45,9 +45,9 @@ struct Stream::Native {
 
   int device = 0;
   cudaStream_t stream = nullptr;
-  cudaEvent_t given = nullptr;  // how far it has to be for those that wait for it
-  cublasLtHandle_t blas = nullptr;
-  void* workspace = nullptr;  // of matrix products
+  cudaEvent_t given = nullptr;      // how far it has to be for those that wait for it
+  cublasLtHandle_t blas = nullptr;  // made with the workspace for the first matrix product
+  void* workspace = nullptr;        // of matrix products
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
   std::unique_ptr<GemmState> gemm;
   const char* failed = nullptr;  // operation

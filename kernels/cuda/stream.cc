@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/gemm_state.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/native.h"
 
 namespace tarn::kernels {
@@ -19,6 +20,7 @@ Stream::Native::~Native() {
   if (blas != nullptr) cublasLtDestroy(blas);
   if (given != nullptr) cudaEventDestroy(given);
   if (stream != nullptr) cudaStreamDestroy(stream);
+  cudaGetLastError();  // of what did not go
 }
 
 void Stream::Native::Use() {
@@ -34,6 +36,25 @@ std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, c
                      cudaGetErrorString(error));
 }
 
+namespace {
+
+constexpr int kCapabilityMin = 8;  // the oldest that cmake/cuda.cmake compiles for
+
+// Why our kernels do not run on the GPU, which is the calling thread's; empty if they do.
+std::string WhyNoKernels(int device) {
+  int major = 0, minor = 0;
+  cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  if (error == cudaSuccess && major < kCapabilityMin)
+    return fmt::format("compute capability {}.{}, {}.0 or newer is needed", major, minor, kCapabilityMin);
+  if (error == cudaSuccess) error = cuda::FindKernels();
+  if (error == cudaSuccess) return {};
+  cudaGetLastError();
+  return cudaGetErrorString(error);
+}
+
+}  // namespace
+
 Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
   const auto unavailable = [device](std::string_view what, std::string_view why) {
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: cannot {}: {}", device, what, why));
@@ -48,15 +69,11 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
   native->device = device;
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess)
     return unavailable("use it", cudaGetErrorString(error));
+  if (const std::string why = WhyNoKernels(device); !why.empty()) return unavailable("run this build's kernels", why);
   if (const cudaError_t error = cudaStreamCreateWithFlags(&native->stream, cudaStreamNonBlocking); error != cudaSuccess)
     return unavailable("make a stream", cudaGetErrorString(error));
   if (const cudaError_t error = cudaEventCreateWithFlags(&native->given, cudaEventDisableTiming); error != cudaSuccess)
     return unavailable("make an event", cudaGetErrorString(error));
-  if (const cublasStatus_t status = cublasLtCreate(&native->blas); status != CUBLAS_STATUS_SUCCESS)
-    return unavailable("start cuBLAS", cublasLtGetStatusString(status));
-  if (const cudaError_t error = cudaMallocAsync(&native->workspace, Native::kWorkspaceBytes, native->stream);
-      error != cudaSuccess)
-    return unavailable("start", native->NoMemory("the workspace of matrix products", Native::kWorkspaceBytes, error));
   native->gemm = std::make_unique<GemmState>(native->stream);
   return std::unique_ptr<Stream>(new Stream(std::move(native)));
 }
@@ -138,7 +155,7 @@ DeviceBuffer::~DeviceBuffer() {
   Stream::Native& native = stream_->native();
   TARN_CHECK(!native.recording, "memory that recorded work uses stays");
   ++native.memory_version;
-  cudaFreeAsync(data_, native.stream);
+  native.Note(cudaFreeAsync(data_, native.stream), "giving back memory");
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
@@ -153,6 +170,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 
 Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream& stream, std::size_t bytes, std::string_view what) {
   PinnedBuffer buffer;
+  buffer.stream_ = &stream;
   if (bytes == 0) return buffer;
   Stream::Native& native = stream.native();
   if (native.Refuses("it asks for pinned memory")) return NotWhileRecording(what, bytes);
@@ -168,13 +186,18 @@ Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream& stream, std::size_t bytes,
 }
 
 PinnedBuffer::~PinnedBuffer() {
-  if (data_ != nullptr) cudaFreeHost(data_);
+  if (data_ == nullptr) return;
+  Stream::Native& native = stream_->native();
+  TARN_CHECK(!native.recording, "memory that recorded work uses stays");
+  ++native.memory_version;
+  native.Note(cudaFreeHost(data_), "giving back pinned memory");
 }
 
 PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : stream_(other.stream_), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
+  std::swap(stream_, other.stream_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;

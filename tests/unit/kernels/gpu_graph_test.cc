@@ -239,6 +239,23 @@ TEST_F(GpuGraphTest, TheVersionOfMemoryGrowsWithWhatIsAllocatedAndFreed) {
     EXPECT_EQ(MemoryVersion(stream()), held);
   }
   EXPECT_GT(MemoryVersion(stream()), held);
+  {
+    auto pinned = PinnedBuffer::Allocate(stream(), 100, "a test");
+    ASSERT_TRUE(pinned.has_value());
+    PinnedBuffer moved = std::move(*pinned);
+    held = MemoryVersion(stream());
+  }
+  EXPECT_EQ(MemoryVersion(stream()), held + 1);
+}
+
+TEST_F(GpuGraphTest, AStreamThatMultipliesNothingHasNoMemoryForIt) {
+  DeviceBuffer x = Upload(std::vector<float>{2, 3});
+  const std::uint64_t before = MemoryVersion(stream());
+  Relu(stream(), 2, x.as<float>());
+  EXPECT_EQ(MemoryVersion(stream()), before);
+  Gemm(stream(), {1, 1, 1}, 1.0f, {x.as<float>(), 1}, {x.as<float>(), 1}, 0.0f, x.as<float>() + 1, 1);
+  EXPECT_EQ(MemoryVersion(stream()), before + 1);
+  EXPECT_EQ(Download<float>(x), (std::vector<float>{2, 4}));
 }
 
 }  // namespace
