@@ -3,8 +3,8 @@
 //
 // in: samples x vectors x dim, vector 0 first. out: samples x InteractionWidth(vectors, dim):
 //   [vector 0 (dim floats) | <1,0> | <2,0> <2,1> | <3,0> <3,1> <3,2> | ...]
-// Each dot product sums in the order of the dimensions; the same bits on every x86-64. vectors >= 1,
-// vectors * dim <= kInteractionFloatsMax. Nothing overlaps. Any thread.
+// Each dot product sums in the order of the dimensions; the same bits on every x86-64. The shape is within the bounds
+// below. Nothing overlaps. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,14 @@ namespace tarn::kernels {
 
 class Stream;  // kernels/stream.h
 
-// Bound of vectors * dim of one sample.
+// Bounds of one sample: vectors * dim, and vectors, whose pairs have 32 bits. Neither is 0.
 inline constexpr std::size_t kInteractionFloatsMax = std::size_t{1} << 18;
+inline constexpr std::uint32_t kInteractionVectorsMax = 1u << 16;
+
+constexpr bool IsInteraction(std::uint32_t vectors, std::uint32_t dim) {
+  return vectors >= 1 && vectors <= kInteractionVectorsMax && dim >= 1 &&
+         std::size_t{vectors} * dim <= kInteractionFloatsMax;
+}
 
 constexpr std::size_t InteractionWidth(std::uint32_t vectors, std::uint32_t dim) {
   return dim + std::size_t{vectors} * (vectors - 1) / 2;

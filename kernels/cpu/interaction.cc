@@ -151,17 +151,8 @@ namespace tarn::kernels {
 HWY_EXPORT(Forward);
 HWY_EXPORT(Backward);
 
-namespace {
-
-void Check(std::uint32_t vectors, std::uint32_t dim) {
-  TARN_CHECK(vectors >= 1 && std::size_t{vectors} * dim <= kInteractionFloatsMax,
-             "a sample has at least the bottom's vector and at most kInteractionFloatsMax floats");
-}
-
-}  // namespace
-
 void InteractionForward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in, float* out) {
-  Check(vectors, dim);
+  TARN_CHECK(IsInteraction(vectors, dim), "a sample is within the bounds of an interaction");
   std::vector<float> transposed(dim * Padded(vectors));
   std::vector<float> dots(kTileRows * Padded(vectors));
   HWY_DYNAMIC_DISPATCH(Forward)(samples, vectors, dim, in, out, transposed.data(), dots.data());
@@ -169,7 +160,7 @@ void InteractionForward(std::size_t samples, std::uint32_t vectors, std::uint32_
 
 void InteractionBackward(std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
                          const float* grad_out, float* grad_in) {
-  Check(vectors, dim);
+  TARN_CHECK(IsInteraction(vectors, dim), "a sample is within the bounds of an interaction");
   std::vector<float> pairs(std::size_t{vectors} * vectors);
   const std::size_t floats = Padded(dim) == dim ? 0 : vectors * Padded(dim);
   std::vector<float> padded(floats), product(floats);

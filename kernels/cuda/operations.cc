@@ -1,4 +1,6 @@
 // The operations of kernels/*.h on a Stream: launches (kernels/cuda/launch.h) whose errors the stream keeps.
+#include "core/error.h"
+#include "core/limits.h"
 #include "kernels/convert.h"
 #include "kernels/cross.h"
 #include "kernels/cuda/launch.h"
@@ -57,9 +59,11 @@ void Fp16ToFloat(Stream& s, std::size_t n, const std::uint16_t* in, float* out) 
   s.native().Note(cuda::Fp16ToFloat(s.native().stream, n, in, out), "Fp16ToFloat");
 }
 void EncodeInt8Rows(Stream& s, std::uint32_t dim, std::size_t n, const float* in, std::byte* out) {
+  TARN_CHECK(dim >= 1 && dim <= limits::kRowDimMax, "a row's width is 1..kRowDimMax");
   s.native().Note(cuda::EncodeInt8Rows(s.native().stream, dim, n, in, out), "EncodeInt8Rows");
 }
 void DecodeInt8Rows(Stream& s, std::uint32_t dim, std::size_t n, const std::byte* in, float* out) {
+  TARN_CHECK(dim >= 1 && dim <= limits::kRowDimMax, "a row's width is 1..kRowDimMax");
   s.native().Note(cuda::DecodeInt8Rows(s.native().stream, dim, n, in, out), "DecodeInt8Rows");
 }
 
@@ -100,10 +104,12 @@ void BiasBackward(Stream& s, std::size_t samples, const float* grad_out, const s
 
 void InteractionForward(Stream& s, std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
                         float* out) {
+  TARN_CHECK(IsInteraction(vectors, dim), "a sample is within the bounds of an interaction");
   s.native().Note(cuda::InteractionForward(s.native().stream, samples, vectors, dim, in, out), "InteractionForward");
 }
 void InteractionBackward(Stream& s, std::size_t samples, std::uint32_t vectors, std::uint32_t dim, const float* in,
                          const float* grad_out, float* grad_in) {
+  TARN_CHECK(IsInteraction(vectors, dim), "a sample is within the bounds of an interaction");
   s.native().Note(cuda::InteractionBackward(s.native().stream, samples, vectors, dim, in, grad_out, grad_in),
                   "InteractionBackward");
 }
@@ -129,6 +135,7 @@ cuda::Rule RuleOf(OptimizerKind kind) {
 
 void ApplyOptimizer(Stream& s, const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n,
                     float* const* values, float* const* slots, const float* gradients) {
+  TARN_CHECK(dim >= 1 && dim <= limits::kRowDimMax, "a row's width is 1..kRowDimMax");
   const cuda::OptimizerStep step{.rule = RuleOf(spec.kind),
                                  .rate = LearningRate(spec, push_clock),
                                  .momentum = spec.momentum,

@@ -1,5 +1,6 @@
 // The operations of kernels/*.h on a Stream that group, choose and sum by row, and the losses: launches
 // (kernels/cuda/launch.h) whose errors the stream keeps.
+#include "core/limits.h"
 #include "kernels/cuda/native.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/embedding.h"
@@ -89,6 +90,7 @@ void EmbeddingConcatBackward(Stream& s, std::size_t samples, std::uint32_t field
 
 void FmForward(Stream& s, std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                const std::uint32_t* offsets, const float* weights, float* out, float* sums) {
+  TARN_CHECK(dim >= 1 && dim <= limits::kRowDimMax, "a row's width is 1..kRowDimMax");
   s.native().Note(cuda::FmForward(s.native().stream, samples, dim, rows, inverse, offsets, weights, out, sums),
                   "FmForward");
 }

@@ -2,6 +2,8 @@
 // differences, and that the bits are those of plain sums in the order of their terms, on every instruction set.
 #include "kernels/interaction.h"
 
+#include <array>
+
 #include "tests/unit/kernels/kernel_test_util.h"
 
 namespace tarn::kernels {
@@ -120,6 +122,17 @@ TEST(InteractionTest, BitsAreThoseOfPlainSums) {
 TEST(InteractionTest, ManySamples) {
   SplitMix random(5);
   ExpectPlainBits(70'001, 3, 8, random);
+}
+
+TEST(InteractionDeathTest, AShapeBeyondTheBoundsIsRefused) {
+  EXPECT_TRUE(IsInteraction(kInteractionVectorsMax, 4));
+  InteractionForward(0, kInteractionVectorsMax, 4, nullptr, nullptr);
+  constexpr std::array<std::uint32_t, 2> kShapes[] = {
+      {kInteractionVectorsMax + 1, 2}, {kInteractionVectorsMax, 5}, {0, 4}, {4, 0}};
+  for (const auto& [vectors, dim] : kShapes) {
+    EXPECT_DEATH(InteractionForward(0, vectors, dim, nullptr, nullptr), "within the bounds of an interaction");
+    EXPECT_DEATH(InteractionBackward(0, vectors, dim, nullptr, nullptr, nullptr), "within the bounds");
+  }
 }
 
 TEST(InteractionTest, SameBitsOnEveryTargetAndAlignment) {
