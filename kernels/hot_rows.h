@@ -81,7 +81,8 @@ class HotRows {
   // *oldest becomes the least version of the rows in these slots, ~0 where there is none.
   virtual void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) = 0;
 
-  // Takes back one pin of each slot but kNoSlot. A slot is named once.
+  // Takes back one pin of each slot but kNoSlot. A slot is named once. One that is not pinned is a programmer's error:
+  // it ends the process, or on a GPU all work there, which Wait tells.
   virtual void Unpin(std::size_t n, const std::uint32_t* slots) = 0;
 
   // The rows of these keys can no longer be found: their worker has pushed to them, or a pull failed.

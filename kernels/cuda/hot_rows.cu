@@ -354,7 +354,10 @@ cudaError_t HotOldest(cudaStream_t stream, const hot::Table& table, std::size_t 
 
 cudaError_t HotUnpin(cudaStream_t stream, const hot::Table& table, std::size_t n, const std::uint32_t* slots) {
   return ForEach(stream, n, [=] __device__(std::size_t i) {
-    if (slots[i] != hot::kNone) --table.slots[slots[i]].pins;
+    if (slots[i] == hot::kNone) return;
+    std::uint32_t& pins = table.slots[slots[i]].pins;
+    if (pins == 0) __trap();  // else nobody could ever take the slot again
+    --pins;
   });
 }
 

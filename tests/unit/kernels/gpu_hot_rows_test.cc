@@ -1,5 +1,7 @@
 // Shows that the hot-row cache in a GPU's memory does what the one in the host's memory does, call by call: the same
 // slots, the same misses, the same rows. Skipped, with the reason, where there is no GPU.
+#include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <set>
 
@@ -112,6 +114,27 @@ TEST_F(GpuHotRowsTest, RandomBatchesInFlight) {
       device_.reset();
       ASSERT_TRUE(stream().Wait().has_value());
     }
+}
+
+// In a process of its own: what fails there fails for all that use the GPU.
+TEST(GpuHotRowsDeathTest, UnpinningWhatIsNotPinnedFails) {
+  if (const auto stream = Stream::Make(); !stream) GTEST_SKIP() << stream.error().message;
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto misuse = [] {
+    const auto stream = Stream::Make();
+    const auto cache = MakeHotRows(**stream, {.dim = 1, .rows = 128, .batch_keys_max = 1});
+    auto slot = DeviceBuffer::Allocate(**stream, sizeof(std::uint32_t), "a slot");
+    (*cache)->Unpin(0, slot->as<std::uint32_t>());
+    const std::uint32_t five = 5;
+    CopyToDevice(**stream, &five, sizeof five, slot->data());
+    if (!(*stream)->Wait()) std::_Exit(1);
+    (*cache)->Unpin(1, slot->as<std::uint32_t>());
+    const Status status = (*stream)->Wait();
+    if (status) std::_Exit(0);
+    std::fputs(status.error().message.c_str(), stderr);
+    std::_Exit(3);
+  };
+  EXPECT_EXIT(misuse(), ::testing::ExitedWithCode(3), "GPU 0: ");
 }
 
 TEST_F(GpuHotRowsTest, NotEnoughMemorySaysWhatWouldFit) {
