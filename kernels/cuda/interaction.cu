@@ -9,8 +9,6 @@
 namespace tarn::kernels::cuda {
 namespace {
 
-constexpr std::size_t kSharedBytesMax = std::size_t{48} << 10;
-
 // Pair p of <1,0> <2,0> <2,1> <3,0> ...: the larger of its two vectors.
 __device__ inline std::uint32_t LargerOf(std::uint32_t p) {
   auto i = static_cast<std::uint32_t>((1.0f + sqrtf(1.0f + 8.0f * static_cast<float>(p))) / 2.0f);
@@ -58,7 +56,7 @@ __global__ void __launch_bounds__(kBlock) BackwardKernel(std::size_t samples, st
 }
 
 // How a sample's vectors lie in shared memory: `stride` floats each, of which the first `padded`, a multiple of 4, may
-// be read: zeros behind the vector's end, which change no sum, since none is -0.
+// be read: zeros behind the vector's end. A sum takes none of them: it may be -0, where a negative one is next to zero.
 struct Held {
   std::uint32_t padded, stride;
   Divisor fours;  // of `padded`
@@ -125,22 +123,28 @@ struct Squares {
 struct Products {
   float of[kSide][kSide] = {};
 
-  __device__ Products(std::uint32_t padded, const float* const (&a)[kSide], const float* const (&b)[kSide]) {
+  __device__ Products(std::uint32_t dim, const float* const (&a)[kSide], const float* const (&b)[kSide]) {
+    std::uint32_t d = 0;
 #pragma unroll 2
-    for (std::uint32_t d = 0; d < padded; d += 4) {
-      Floats<4> left[kSide], right[kSide];
+    for (; d + 4 <= dim; d += 4) Add<4>(d, a, b);
+    for (; d < dim; ++d) Add<1>(d, a, b);
+  }
+
+ private:
+  template <int kWidth>
+  __device__ void Add(std::uint32_t d, const float* const (&a)[kSide], const float* const (&b)[kSide]) {
+    Floats<kWidth> left[kSide], right[kSide];
 #pragma unroll
-      for (std::uint32_t k = 0; k < kSide; ++k) {
-        left[k] = Load<4>(a[k] + d);
-        right[k] = Load<4>(b[k] + d);
-      }
-#pragma unroll
-      for (unsigned e = 0; e < 4; ++e)
-#pragma unroll
-        for (std::uint32_t k = 0; k < kSide; ++k)
-#pragma unroll
-          for (std::uint32_t l = 0; l < kSide; ++l) of[k][l] += left[k].v[e] * right[l].v[e];
+    for (std::uint32_t k = 0; k < kSide; ++k) {
+      left[k] = Load<kWidth>(a[k] + d);
+      right[k] = Load<kWidth>(b[k] + d);
     }
+#pragma unroll
+    for (unsigned e = 0; e < kWidth; ++e)
+#pragma unroll
+      for (std::uint32_t k = 0; k < kSide; ++k)
+#pragma unroll
+        for (std::uint32_t l = 0; l < kSide; ++l) of[k][l] += left[k].v[e] * right[l].v[e];
   }
 };
 
@@ -163,7 +167,7 @@ __global__ void __launch_bounds__(kBlock)
         a[k] = values + min(one + k * shape.classes, vectors - 1) * shape.held.stride;
         b[k] = values + min(other + k * shape.classes, vectors - 1) * shape.held.stride;
       }
-      const Products products(shape.held.padded, a, b);
+      const Products products(dim, a, b);
 #pragma unroll
       for (std::uint32_t k = 0; k < kSide; ++k)
 #pragma unroll
@@ -265,7 +269,25 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-unsigned BlocksOf(std::size_t samples) { return static_cast<unsigned>(std::min(samples, kBlocksMax)); }
+// Lets launches of the kernel have so much shared memory, which beyond 48 KB has to be asked for. *enough says whether
+// the GPU has it.
+template <typename Kernel>
+cudaError_t AskForShared(Kernel* kernel, std::size_t bytes, bool* enough) {
+  constexpr std::size_t kUnasked = std::size_t{48} << 10;
+  *enough = bytes <= kUnasked;
+  if (*enough) return cudaSuccess;
+  int device = 0, most = 0;
+  if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;
+  if (const cudaError_t error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+      error != cudaSuccess)
+    return error;
+  *enough = bytes <= static_cast<std::size_t>(most);
+  if (!*enough) return cudaSuccess;
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(bytes));
+}
+
+unsigned BlocksOf(std::size_t samples) { return static_cast<unsigned>(std::min(samples, BlocksMax())); }
 
 // As many as there is work for, in whole warps.
 unsigned ThreadsFor(std::uint32_t work) { return std::min((work + kWarp - 1) / kWarp * kWarp, kBlock); }
@@ -276,14 +298,14 @@ cudaError_t InteractionForward(cudaStream_t stream, std::size_t samples, std::ui
                                const float* in, float* out) {
   if (samples == 0 || dim == 0) return cudaSuccess;
   const Squares shape(vectors, dim);
-  if (shape.shared_bytes > kSharedBytesMax)
-    ForwardKernel<<<BlocksOf(samples), kBlock, 0, stream>>>(samples, vectors, dim, in, out);
-  else if (dim % 4 == 0 && IsAligned16(in))
-    ForwardSquaresKernel<4><<<BlocksOf(samples), ThreadsFor(shape.squares), shape.shared_bytes, stream>>>(
-        samples, vectors, dim, shape, in, out);
+  const auto kernel = dim % 4 == 0 && IsAligned16(in) ? &ForwardSquaresKernel<4> : &ForwardSquaresKernel<1>;
+  bool fits = false;
+  if (const cudaError_t error = AskForShared(kernel, shape.shared_bytes, &fits); error != cudaSuccess) return error;
+  if (fits)
+    kernel<<<BlocksOf(samples), ThreadsFor(shape.squares), shape.shared_bytes, stream>>>(samples, vectors, dim, shape,
+                                                                                         in, out);
   else
-    ForwardSquaresKernel<1><<<BlocksOf(samples), ThreadsFor(shape.squares), shape.shared_bytes, stream>>>(
-        samples, vectors, dim, shape, in, out);
+    ForwardKernel<<<BlocksOf(samples), kBlock, 0, stream>>>(samples, vectors, dim, in, out);
   return cudaGetLastError();
 }
 
@@ -292,14 +314,15 @@ cudaError_t InteractionBackward(cudaStream_t stream, std::size_t samples, std::u
   if (samples == 0 || dim == 0) return cudaSuccess;
   const Bands shape(vectors, dim);
   const unsigned threads = ThreadsFor(shape.bands * shape.held.fours.by());
-  if (shape.shared_bytes > kSharedBytesMax)
-    BackwardKernel<<<BlocksOf(samples), kBlock, 0, stream>>>(samples, vectors, dim, in, grad_out, grad_in);
-  else if (dim % 4 == 0 && IsAligned16(in) && IsAligned16(grad_in))
-    BackwardBandsKernel<4><<<BlocksOf(samples), threads, shape.shared_bytes, stream>>>(samples, vectors, dim, shape, in,
-                                                                                       grad_out, grad_in);
+  const bool aligned = dim % 4 == 0 && IsAligned16(in) && IsAligned16(grad_in);
+  const auto kernel = aligned ? &BackwardBandsKernel<4> : &BackwardBandsKernel<1>;
+  bool fits = false;
+  if (const cudaError_t error = AskForShared(kernel, shape.shared_bytes, &fits); error != cudaSuccess) return error;
+  if (fits)
+    kernel<<<BlocksOf(samples), threads, shape.shared_bytes, stream>>>(samples, vectors, dim, shape, in, grad_out,
+                                                                       grad_in);
   else
-    BackwardBandsKernel<1><<<BlocksOf(samples), threads, shape.shared_bytes, stream>>>(samples, vectors, dim, shape, in,
-                                                                                       grad_out, grad_in);
+    BackwardKernel<<<BlocksOf(samples), kBlock, 0, stream>>>(samples, vectors, dim, in, grad_out, grad_in);
   return cudaGetLastError();
 }
 

@@ -202,7 +202,7 @@ __device__ inline void Step(const OptimizerStep& s, const RowNumbers& of_row, fl
   } else if constexpr (kRule == Rule::kAdam) {
     Adam(s, of_row, g, w, a, b);
   } else if constexpr (kRule == Rule::kAdamW) {
-    if (const float decay = s.rate * s.weight_decay; decay != 0.0f) *w -= decay * *w;
+    *w -= s.rate * s.weight_decay * *w;
     Adam(s, of_row, g, w, a, b);
   } else {
     Ftrl(s, g, w, a, b);

@@ -210,7 +210,7 @@ TEST_F(GpuTest, Interaction) {
        {Case{0, 27, 64, 0}, Case{1, 1, 8, 0}, Case{70, 2, 1, 0}, Case{3, 3, 4, 0}, Case{3, 4, 16, 0}, Case{3, 5, 3, 0},
         Case{3, 9, 20, 0}, Case{3, 10, 130, 0}, Case{70, 27, 64, 0}, Case{9, 27, 64, 1}, Case{70, 27, 128, 0},
         Case{9, 27, 13, 1}, Case{3, 28, 8, 0}, Case{3, 29, 8, 0}, Case{3, 90, 20, 0}, Case{5, 40, 512, 0},
-        Case{5, 40, 512, 1}}) {
+        Case{5, 40, 512, 1}, Case{3, 130, 512, 0}, Case{3, 130, 512, 1}}) {
     const auto n = std::uint32_t(vectors), width = std::uint32_t(dim);
     const std::size_t out_floats = samples * InteractionWidth(n, width);
     const std::vector<float> in = RandomFloats(samples * vectors * dim + shift, random);
@@ -225,6 +225,39 @@ TEST_F(GpuTest, Interaction) {
     EXPECT_TRUE(SameBits(out, Download<float>(d_out))) << vectors << " x " << dim;
     EXPECT_TRUE(SameBits(grad_in, Download<float>(d_grad_in))) << vectors << " x " << dim;
   }
+}
+
+// Sums that are next to zero, below it, are -0: what the vectors are padded with does not make them +0.
+TEST_F(GpuTest, InteractionNextToZero) {
+  constexpr float kMin = 0x1p-126f;
+  for (const std::uint32_t dim : {2u, 3u, 4u, 5u, 7u}) {
+    std::vector<float> in(2 * dim, -0.0f), out = Poisoned(InteractionWidth(2, dim));
+    in[0] = kMin, in[1] = 1.5f * kMin, in[dim] = 1.0f, in[dim + 1] = -1.0f;
+    DeviceBuffer d_in = Upload(in), d_out = Upload(out);
+    InteractionForward(stream(), 1, 2, dim, d_in.as<float>(), d_out.as<float>());
+    InteractionForward(1, 2, dim, in.data(), out.data());
+    EXPECT_TRUE(SameBits(out, Download<float>(d_out))) << dim;
+    if (dim == 2) {
+      EXPECT_TRUE(std::signbit(out[2]));
+    }
+  }
+}
+
+// A rate of 0 decays nothing: -0 becomes +0, as on the CPU.
+TEST_F(GpuTest, AdamWWithoutDecay) {
+  OptimizerSpec spec{.kind = OptimizerKind::kAdamW};
+  spec.learning_rate = 0;
+  spec.weight_decay = 0.1f;
+  std::vector<float> row(4 + SlotFloats(spec.kind, 4), 0.0f);
+  row[0] = -0.0f, row[1] = 1.0f, row[2] = HUGE_VALF;
+  const std::vector<float> gradients(4, 1.0f);
+  DeviceBuffer d_row = Upload(row), d_gradients = Upload(gradients);
+  DeviceBuffer d_values = Upload(std::vector<float*>{d_row.as<float>()});
+  DeviceBuffer d_slots = Upload(std::vector<float*>{d_row.as<float>() + 4});
+  ApplyOptimizer(stream(), spec, Clock(0), 4, 1, d_values.as<float*>(), d_slots.as<float*>(), d_gradients.as<float>());
+  float *values = row.data(), *slots = row.data() + 4;
+  ApplyOptimizer(spec, Clock(0), 4, 1, &values, &slots, gradients.data());
+  ExpectSameNumbers(Download<float>(d_row), row);
 }
 
 // Every rule and every way to condition a gradient, over several steps, rows on 16 bytes (`unit` 4, where the width
