@@ -70,9 +70,9 @@ struct Node {
     options.cut_slice_bytes = 1;
     if (memory_limit != 0)
       options.make_tier = [this, memory_limit, late](const Job&) -> Expected<Tier> {
-        auto store = late ? std::make_unique<MemoryColdStore>([] {}) : std::make_unique<MemoryColdStore>();
-        cold = store.get();
-        return Tier{std::move(store), memory_limit};
+        auto rows = late ? std::make_unique<MemoryColdStore>([] {}) : std::make_unique<MemoryColdStore>();
+        cold = rows.get();
+        return Tier{std::move(rows), memory_limit};
       };
     shard.emplace(options, &store, nullptr);
     shard->Start(now, &out);
