@@ -41,10 +41,11 @@ class Stream {
   // waits, nobody else. What has failed there has failed here too.
   void WaitFor(Stream& other);
 
-  // Whether Wait would return at once: everything given to the stream is done, or the GPU has failed.
+  // Whether all that the stream was given before the last Tell is done, or if there was none, all; or the GPU has
+  // failed.
   bool Done();
-  // Calls *told, on a thread of the driver's, once all that the stream has been given so far is done. It stays until
-  // then and uses no GPU. When the GPU fails it may never be called.
+  // Calls *told, on a thread of the driver's, once all that the stream has been given so far is done, which Done says
+  // from then on. It stays until then and uses no GPU. When the GPU fails it may never be called.
   void Tell(const std::function<void()>* told);
 
   // Counted as CUDA does.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/limits.h"
 #include "kernels/positions.h"
 #include "kernels/segments.h"
 #include "kernels/sort_scratch.h"
@@ -85,13 +86,18 @@ class StreamPlanner final : public DevicePlanner {
     if (sort_ != nullptr && n <= sorted_max_) return {};
     sort_.reset();
     segments_.reset();
-    sorted_max_ = WithRoom(n);
-    auto sort = kernels::SortScratch::Make(*stream_, sorted_max_);
+    if (MakeSorting(std::min(WithRoom(n), limits::kPlanKeysMax))) return {};
+    return MakeSorting(n);
+  }
+
+  Status MakeSorting(std::size_t n) {
+    auto sort = kernels::SortScratch::Make(*stream_, n);
     if (!sort) return std::unexpected(std::move(sort).error());
-    auto segments = kernels::Segments::Make(*stream_, {.occurrences = sorted_max_, .rows = sorted_max_});
+    auto segments = kernels::Segments::Make(*stream_, {.occurrences = n, .rows = n});
     if (!segments) return std::unexpected(std::move(segments).error());
     sort_ = std::move(*sort);
     segments_ = std::move(*segments);
+    sorted_max_ = n;
     return {};
   }
 

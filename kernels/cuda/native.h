@@ -46,6 +46,7 @@ struct Stream::Native {
   int device = 0;
   cudaStream_t stream = nullptr;
   cudaEvent_t given = nullptr;      // how far it has to be for those that wait for it
+  cudaEvent_t told = nullptr;       // how far it was at the last Tell; null: there was none
   cublasLtHandle_t blas = nullptr;  // made with the workspace for the first matrix product
   void* workspace = nullptr;        // of matrix products
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;

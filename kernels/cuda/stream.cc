@@ -19,6 +19,7 @@ Stream::Native::~Native() {
   if (workspace != nullptr) cudaFreeAsync(workspace, stream);
   if (blas != nullptr) cublasLtDestroy(blas);
   if (given != nullptr) cudaEventDestroy(given);
+  if (told != nullptr) cudaEventDestroy(told);
   if (stream != nullptr) cudaStreamDestroy(stream);
   cudaGetLastError();  // of what did not go
 }
@@ -106,12 +107,17 @@ void Stream::WaitFor(Stream& other) {
 
 bool Stream::Done() {
   native_->Use();
-  return cudaStreamQuery(native_->stream) != cudaErrorNotReady;
+  const cudaError_t state = native_->told != nullptr ? cudaEventQuery(native_->told) : cudaStreamQuery(native_->stream);
+  return state != cudaErrorNotReady;
 }
 
 void Stream::Tell(const std::function<void()>* told) {
   const auto call = [](void* function) { (*static_cast<const std::function<void()>*>(function))(); };
   native_->Use();
+  // The stream itself is not done as long as the function is called.
+  if (native_->told == nullptr)
+    native_->Note(cudaEventCreateWithFlags(&native_->told, cudaEventDisableTiming), "make an event");
+  native_->Note(cudaEventRecord(native_->told, native_->stream), "record an event");
   native_->Note(cudaLaunchHostFunc(native_->stream, call, const_cast<std::function<void()>*>(told)), "be told");
 }
 

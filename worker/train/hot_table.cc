@@ -47,8 +47,9 @@ Status HotTable::Reserve(const Plan& plan, HotBatch* batch) {
   return batch->counts_.Reserve(place_, counts, "a batch's counts", Exchanged::kYes);
 }
 
+// A plan's own memory is another batch's once this one is over: what is pushed is taken out later than that.
 Status HotTable::BringKeys(const Plan& plan, HotBatch* batch) {
-  if (IsThere(plan, *place_)) {
+  if (IsThere(plan, *place_) && !SeesOwnPushes(spec_.consistency, options_.own_pushes)) {
     batch->keys_ = plan.placed->keys;
     return {};
   }

@@ -72,8 +72,7 @@ bool StepGraphs::Record(const std::function<StepOutcome()>& step, Known* known) 
   const Status recorded = known->graph.Record([&] { known->outcome = step(); });
   known->recorded = recorded.has_value();
   if (known->recorded) return true;
-  known->key.clear();  // it has to run as it is once more
-  if (recorded.error().code == ErrorCode::kUnavailable) return false;
+  if (recorded.error().code == ErrorCode::kUnavailable) return false;  // once it has run as it is
   LogWarning("{}; steps are given to the GPU one operation at a time", recorded.error().message);
   off_ = true;
   return false;

@@ -3,11 +3,11 @@
 //
 // A step is told by all that its operations are given: what the model sees of each part of the batch, addresses
 // included, and the version of the stream's memory. The first time it is given to the GPU as it is: memory grows,
-// algorithms of matrix products are measured, kernels are loaded. When the same comes again it is recorded, which takes
-// the caller about as long as giving it does, and from then on it is one launch. Steps that never come again, of data
-// whose rows have different numbers of keys, are never recorded. What differs from batch to batch is kept out of a
-// step: how many rows were pulled is rounded up (TableView::unique), and they are brought, and their gradients zeroed,
-// clipped and fetched, beside it (StepArrays).
+// kernels are loaded. When the same comes again it is recorded, which takes the caller about as long as giving it does,
+// and from then on it is one launch; where algorithms of its matrix products have yet to be measured, that is done
+// first, and the next one is recorded. Steps that never come again, of data whose rows have different numbers of keys,
+// are never recorded. What differs from batch to batch is kept out of a step: how many rows were pulled is rounded up
+// (TableView::unique), and they are brought, and their gradients zeroed, clipped and fetched, beside it (StepArrays).
 #pragma once
 
 #include <cstddef>

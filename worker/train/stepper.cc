@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <system_error>
 #include <utility>
 
 #include "core/log.h"
@@ -118,14 +120,7 @@ Status Stepper::Start(const Batch& batch, std::span<const Plan* const> plans, st
                                         .source = {&batch, plans, values, placed, train},
                                         .unit = loss_scale_.value(),
                                         .quality = quality});
-  if (IsLong(batch.rows)) {
-    step.beside = std::async(std::launch::async, [this, &step] {
-      Status computed = ComputeStep(&step);
-      if (done_) done_();
-      return computed;
-    });
-    return {};
-  }
+  if (IsLong(batch.rows) && ComputeBeside(&step)) return {};
   Status computed = ComputeStep(&step);
   if (!computed) steps_.pop_back();
   return computed;
@@ -134,6 +129,26 @@ Status Stepper::Start(const Batch& batch, std::span<const Plan* const> plans, st
 bool Stepper::IsLong(std::size_t rows) const {
   if (stream_ != nullptr || arrays_.size() > 1) return false;
   return !seconds_a_row_ || *seconds_a_row_ * static_cast<double>(rows) > long_step_seconds_;
+}
+
+// False: the machine has no thread for it. Who is told that it is over finds it so.
+bool Stepper::ComputeBeside(Step* step) {
+  std::promise<Status> promise;
+  step->beside = promise.get_future();
+  try {
+    step->thread = std::jthread([this, step, computed = std::move(promise)]() mutable {
+      try {
+        computed.set_value(ComputeStep(step));
+      } catch (...) {
+        computed.set_exception(std::current_exception());
+      }
+      if (done_) done_();
+    });
+  } catch (const std::system_error&) {
+    step->beside = {};
+    return false;
+  }
+  return true;
 }
 
 // All of it on the CPU; on a GPU it is given there.

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/buffer.h"
@@ -81,7 +82,7 @@ class Stepper {
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). placed[t], if it is not null, is
   // the same where the model computes, and values[t] is not used (row_place.h). All of it stays as it is until Finish,
   // by which `quality` has counted the rows that count. kIo: the GPU's memory does not suffice; the message says for
-  // what and which part of the batch would fit. After an error nothing has begun.
+  // what and which part of the batch would fit. After an error a stepper is of no use any more.
   Status Start(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values, bool train,
                QualityTally* quality, std::span<const float* const> placed = {});
   std::size_t steps_max() const { return arrays_.size(); }
@@ -120,6 +121,7 @@ class Stepper {
     std::size_t activation_bytes = 0;
     double cpu_seconds = 0;
     std::future<Status> beside;  // of the thread that computes it, if it is not the caller's
+    std::jthread thread;
   };
 
   Stepper(const Job& job, Model* model, const StepperOptions& options, std::unique_ptr<kernels::Stream> stream);
@@ -127,6 +129,7 @@ class Stepper {
   StepArrays* FreeArrays() const;
   bool IsLong(std::size_t rows) const;
   Status ComputeStep(Step* step);
+  bool ComputeBeside(Step* step);
   std::vector<StepInput> PartsOf(const StepArrays& arrays, const Batch& batch, bool train) const;
   StepOutcome RunParts(std::span<const StepInput> parts, StepArrays* arrays, QualityTally* quality);
   Error NoRoom(std::size_t rows);
