@@ -108,7 +108,9 @@ void Stream::WaitFor(Stream& other) {
 bool Stream::Done() {
   native_->Use();
   const cudaError_t state = native_->told != nullptr ? cudaEventQuery(native_->told) : cudaStreamQuery(native_->stream);
-  return state != cudaErrorNotReady;
+  if (state != cudaErrorNotReady) return true;
+  cudaGetLastError();  // it is none, but CUDA keeps it as one
+  return false;
 }
 
 void Stream::Tell(const std::function<void()>* told) {
