@@ -23,6 +23,14 @@ FinishedStep::Counted Since(const FinishedStep::Counted& before, const QualityTa
   return {now.loss_sum - before.loss_sum, now.rows - before.rows};
 }
 
+// What a batch takes besides activations grows with its rows, and with those that are kept.
+Error WithAdvice(Error error, const Batch& batch) {
+  if (error.code == ErrorCode::kIo)
+    error.message += fmt::format(
+        "; it is for a batch of {} rows: a smaller train.batch_rows or fewer train.hot_rows fit", batch.rows);
+  return error;
+}
+
 }  // namespace
 
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int visible) {
@@ -157,7 +165,8 @@ Status Stepper::ComputeStep(Step* step) {
   const double cpu_before = ThreadCpuSeconds();
   const auto begin = std::chrono::steady_clock::now();
   const StepSource& source = step->source;
-  TARN_RETURN_IF_ERROR(step->arrays->Bring(source));
+  if (Status brought = step->arrays->Bring(source); !brought)
+    return std::unexpected(WithAdvice(std::move(brought).error(), *source.batch));
   compute_.memory().Reset();  // joins what came in pieces: its address is known before the step is
   const std::vector<StepInput> parts = PartsOf(*step->arrays, *source.batch, source.train);
   const auto compute = [&] { return RunParts(parts, step->arrays, step->quality); };
