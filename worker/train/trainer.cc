@@ -34,7 +34,7 @@ Trainer::Trainer(TrainerOptions options, net::Transport* transport)
       client_({.rank = options_.rank, .nonce = options_.nonce}),
       start_(std::chrono::steady_clock::now()) {}
 
-// Steps that are under way use what goes with the others.
+// Waits for steps that are under way: they use the batches of the window, their rows and the tally of a lease.
 Trainer::~Trainer() { stepper_.reset(); }
 
 TimeUs Trainer::Now() const {

@@ -108,7 +108,7 @@ class Trainer {
   Record record_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<PullStage> pulls_;
-  std::unique_ptr<Stepper> stepper_;  // goes first, and waits: its GPU may read what the others have there
+  std::unique_ptr<Stepper> stepper_;  // the destructor ends it before all others
 
   std::deque<InFlight> window_;  // the first stepper_->steps() of them are being computed
   Clock next_clock_;
