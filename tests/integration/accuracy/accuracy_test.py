@@ -89,6 +89,27 @@ class TableTest(unittest.TestCase):
         self.assertEqual(line, "| criteo | dlrm | bsp | AUC | - | - | - | - | 0.001 | failed |")
 
 
+class ModeTest(unittest.TestCase):
+    def trained(self, example, beside=None):
+        """The modes in which it is."""
+        modes = []
+
+        def train(example, mode, *_):
+            modes.append(mode)
+            return {"eval_auc": 0.5}, ""
+
+        options = types.SimpleNamespace(examples=[example], mode=list(accuracy.MODES), beside=beside, seeds=1)
+        with unittest.mock.patch.object(accuracy, "train", train), \
+                unittest.mock.patch.object(accuracy, "missing_data", lambda _: None), contextlib.redirect_stderr(io.StringIO()):
+            list(accuracy.run_all(options))
+        return modes
+
+    def test_a_reference_of_bsp_is_not_for_late_gradients(self):
+        self.assertEqual(self.trained("flights-fm"), ["bsp", "ssp", "asp"])
+        self.assertEqual(self.trained("criteo-dlrm"), ["bsp"])
+        self.assertEqual(self.trained("criteo-dlrm", beside="a.b=c"), ["bsp", "bsp", "ssp", "ssp", "asp", "asp"])
+
+
 class ExitTest(unittest.TestCase):
     def status(self, verdict):
         with unittest.mock.patch.object(accuracy, "run_all", lambda options: [(verdict, "|")]), \
