@@ -212,7 +212,7 @@ int Main(int argc, char** argv) {
   CLI::App app("What the row store's rows cost in time and memory");
   std::uint32_t rows = 10'000'000, only_dim = 0;
   std::string only;
-  app.add_option("--rows", rows, "rows of the table")->check(CLI::PositiveNumber);
+  app.add_option("--rows", rows, "rows of the table")->check(CLI::Range(1L, 1L << 40));
   app.add_option("--dim", only_dim, "only this dim; 0: 16 and 64");
   app.add_option("--only", only, "only settings whose names contain this");
   CLI11_PARSE(app, argc, argv);

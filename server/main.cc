@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
       "the interface that leads to the scheduler");
   app.add_option("--join-seconds", options.join_seconds, "how long to wait until the whole fleet is there")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 1e9));
   app.add_option("--keys", options.keys,
                  "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_flag("--insecure", options.insecure, "allow addresses other than loopback without keys");

@@ -1,8 +1,11 @@
 #include "bench/data_plane/child.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,6 +99,18 @@ double Child::CpuSeconds() const {
   double user = 0, system = 0;
   fields >> user >> system;
   return (user + system) / double(sysconf(_SC_CLK_TCK));
+}
+
+std::uint16_t FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  Require(fd >= 0 && bind(fd, generic, size) == 0 && getsockname(fd, generic, &size) == 0, "a port on loopback");
+  close(fd);
+  return ntohs(address.sin_port);
 }
 
 CpuMeter::CpuMeter(std::function<double()> server_seconds)

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -46,6 +47,9 @@ Child Spawn(const std::vector<std::string>& command, const std::string& output);
 
 // All of a file, as of a program's output; nothing of one that cannot be read.
 std::string ReadText(const std::string& path);
+
+// A port of loopback at which nobody listens.
+std::uint16_t FreePort();
 
 // Takes the CPU time of a server and of this process, the worker, from its construction on.
 class CpuMeter {

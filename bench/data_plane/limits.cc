@@ -47,7 +47,7 @@ void AddOptions(CLI::App* app, LimitOptions* o, std::vector<std::string>* only) 
       ->check(CLI::IsMember({"copy", "rows", "zmq", "sockets", "shm"}));
   app->add_option("--for", o->operations, "only limits of sparse, dense or small operations; may be repeated (all)")
       ->check(CLI::IsMember({"sparse", "dense", "small"}));
-  app->add_option("--rows", o->rows, "rows of the array")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--rows", o->rows, "rows of the array")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
   app->add_option("--dim", o->dim, "fp32 values of a row")
       ->capture_default_str()
       ->check(CLI::Range(1u, limits::kRowDimMax));
@@ -60,7 +60,7 @@ void AddOptions(CLI::App* app, LimitOptions* o, std::vector<std::string>* only) 
       ->check(CLI::Range(2, 1024));
   app->add_option("--seconds", o->duration.seconds, "of each figure, after a quarter more to warm up")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 1e9));
 }
 
 int Main(int argc, char** argv) {

@@ -81,13 +81,13 @@ void AddOptions(CLI::App* app, Flags* flags) {
       ->check(CLI::IsMember(kTransports));
   app->add_option("--only", flags->only, "sparse, dense or small; may be repeated (all)")
       ->check(CLI::IsMember({"sparse", "dense", "small"}));
-  app->add_option("--rows", o.rows, "rows of a sparse table")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--rows", o.rows, "rows of a sparse table")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
   app->add_option("--dim", o.dim, "fp32 values of a row")
       ->capture_default_str()
       ->check(CLI::Range(1u, limits::kRowDimMax));
   app->add_option("--batch", o.batch, "keys of a sparse request, all different: at most --rows")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1L, 1L << 40));
   app->add_option("--depth", o.depth, "sparse requests in flight; the client holds back what exceeds its credit")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
@@ -102,7 +102,7 @@ void AddOptions(CLI::App* app, Flags* flags) {
       ->check(CLI::Range(1u, kJobLanesMax));
   app->add_option("--seconds", o.duration.seconds, "of each figure, after a quarter more to warm up")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 1e9));
 }
 
 }  // namespace

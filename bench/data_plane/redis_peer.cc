@@ -104,18 +104,6 @@ std::string Values(std::size_t rows) {
   return out;
 }
 
-std::uint16_t FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  Require(fd >= 0 && bind(fd, generic, size) == 0 && getsockname(fd, generic, &size) == 0, "a port on loopback");
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
 // A connected socket, or -1 while nobody listens.
 int ConnectTcp(std::uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -246,12 +234,12 @@ int Main(int argc, char** argv) {
       "  redis_peer --rows 1000000\n\n"
       "Exit status: 0 done or skipped, 1 failed, 2 bad usage."};
   app.add_option("--program", options.program, "the server, on the PATH or with its folder")->capture_default_str();
-  app.add_option("--rows", options.rows, "keys")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--rows", options.rows, "keys")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
   app.add_option("--batch", options.batch, "keys of a request")->capture_default_str()->check(CLI::Range(1, 500'000));
   app.add_option("--depth", options.depth, "requests in flight")->capture_default_str()->check(CLI::Range(1, 1024));
   app.add_option("--seconds", options.duration.seconds, "of each figure, after a quarter more to warm up")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 1e9));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

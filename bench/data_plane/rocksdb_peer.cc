@@ -159,13 +159,13 @@ int Main(int argc, char** argv) {
       "  rocksdb_peer --rows 1000000\n\n"
       "Exit status: 0 done, 1 failed, 2 bad usage."};
   std::size_t depth = 1;
-  app.add_option("--rows", options.rows, "rows")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--rows", options.rows, "rows")->capture_default_str()->check(CLI::Range(1L, 1L << 40));
   app.add_option("--dim", options.dim, "fp32 values of a row")->capture_default_str()->check(CLI::Range(1, 4096));
   app.add_option("--batch", options.batch, "keys of a request")->capture_default_str()->check(CLI::Range(1, 1'000'000));
-  app.add_option("--depth", depth, "taken and ignored: its calls answer at once")->check(CLI::PositiveNumber);
+  app.add_option("--depth", depth, "taken and ignored: its calls answer at once")->check(CLI::Range(1, 1024));
   app.add_option("--seconds", options.duration.seconds, "of each figure, after a quarter more to warm up")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 1e9));
   try {
     app.parse(argc, argv);
     if (options.batch > options.rows)

@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
   AddJob(calibrate, &a);
   calibrate->add_option("--out", a.out, "file to write")->capture_default_str();
   calibrate->add_option("--seconds", a.calibrate.seconds, "of each measurement")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(0.001, 1e9))
       ->capture_default_str();
   CLI::App* run = app.add_subcommand("run", "one fleet in simulated time; prints one line of JSON");
   AddJob(run, &a);

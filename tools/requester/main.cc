@@ -117,7 +117,7 @@ int main(int argc, char** argv) {
   app.add_option("--keys", flags.keys, "the fleet's key file, if it has one");
   app.add_option("--silence-seconds", flags.silence_seconds, "give up when the scheduler has said nothing for so long")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0.001, 1e9));
   app.add_flag("--insecure", flags.insecure, "allow addresses other than loopback without keys");
   try {
     app.parse(argc, argv);

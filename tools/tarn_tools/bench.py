@@ -20,37 +20,42 @@ ROOT = launch_options.ROOT
 BIN = ROOT / "build/release/bin"
 SCRIPTS = ROOT / "bench/data_plane"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
-PROGRAMS = ("push_pull", "data_plane_limits", "redis_peer", "rocksdb_peer", "tarn-scheduler", "tarn-server")
-BATCH_MAX = {"data_plane_limits": 1_000_000, "redis_peer": 500_000, "rocksdb_peer": 1_000_000}  # what these programs take
+PROGRAMS = ("push_pull", "data_plane_limits", "ps_lite_peer", "redis_peer", "rocksdb_peer", "tarn-scheduler", "tarn-server")
+# What these programs take.
+BATCH_MAX = {"data_plane_limits": 1_000_000, "ps_lite_peer": 1_000_000, "redis_peer": 500_000, "rocksdb_peer": 1_000_000}
 LINE_SHOWN = 200  # characters of a line that is no figure
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 # What each bench is for, and its programs with their arguments; "rows" marks those that take --rows.
 BENCHES = {
     "sparse": (
-        "random rows of a large table; beside raw ZeroMQ, the row store alone, an array, shared memory, Redis, RocksDB, "
-        "torch's RPC",
+        "random rows of a large table; beside raw ZeroMQ, the row store alone, an array, shared memory, ps-lite, Redis, "
+        "RocksDB, torch's RPC",
         [
             ("push_pull", ["--only", "sparse"], True),
             ("data_plane_limits", ["--for", "sparse", "--only", "rows", "zmq", "sockets", "shm"], True),
+            ("ps_lite_peer", ["--only", "sparse"], True),
             ("redis_peer", [], True),
             ("rocksdb_peer", [], True),
             ("torch_peer", ["--only", "rpc_sparse"], True),
         ],
     ),
     "dense": (
-        "tensors of 1 MB and 16 MB; beside raw ZeroMQ, plain sockets, shared memory, memory copy, torch with gloo",
+        "tensors of 1 MB and 16 MB; beside raw ZeroMQ, plain sockets, shared memory, memory copy, ps-lite, torch with gloo",
         [
             ("push_pull", ["--only", "dense"], True),
             ("data_plane_limits", ["--for", "dense", "--only", "copy", "zmq", "sockets", "shm"], True),
+            ("ps_lite_peer", ["--only", "dense"], True),
             ("torch_peer", ["--only", "gloo_dense"], False),
         ],
     ),
     "small": (
-        "rows of 1 KB, many in flight and one; beside raw ZeroMQ, plain sockets, shared memory, torch with gloo and RPC",
+        "rows of 1 KB, many in flight and one; beside raw ZeroMQ, plain sockets, shared memory, ps-lite, torch with gloo and "
+        "RPC",
         [
             ("push_pull", ["--only", "small"], True),
             ("data_plane_limits", ["--for", "small", "--only", "zmq", "sockets", "shm"], True),
+            ("ps_lite_peer", ["--only", "small"], True),
             ("torch_peer", ["--only", "gloo_small", "rpc_small"], False),
         ],
     ),
@@ -73,8 +78,8 @@ peers, in turns. Prints every figure as it comes and, at the end, a Markdown tab
 """
 
 EPILOG = """\
-A peer that is not installed is skipped, and said so: tools/install bench installs Redis; torch is looked for in this
-Python and in build/peers. Other work on the machine spoils the figures: `nice -n -10 tools/bench` as root helps.
+A peer that is not installed is skipped, and said so: tools/install bench installs Redis; ps-lite is built from its sources
+in build/peers/ps-lite; torch is looked for in this Python and in build/peers. Other work on the machine spoils the figures: `nice -n -10 tools/bench` as root helps.
 
 exit codes  0 done    1 a program or writing failed    2 bad usage    130 interrupted
 """

@@ -5,8 +5,9 @@ import statistics
 
 from tarn_tools import charts
 
-# Columns beside tarn: title -> the figures' names, the first that was measured. {T}: tcp or ipc; {OP}: the operation;
-# {WIRE}: the operation whose messages have the same size; {SIZE}: 1mb or 16mb; {VERB}: Redis' word for it.
+# Columns beside tarn: title -> the figures' names, the first that was measured. {T}: tcp or ipc; {HOST}: tcp, or ipc
+# between processes of one host; {OP}: the operation; {WIRE}: the operation whose messages have the same size; {SIZE}:
+# 1mb or 16mb; {VERB}: Redis' word for it.
 COLUMNS = {
     "raw ZeroMQ": ["zmq.{T}.{WIRE}"],
     "plain sockets": ["socket.{T}.{WIRE}"],
@@ -14,6 +15,8 @@ COLUMNS = {
     "row store alone": ["store.{OP}"],
     "array": ["array.{OP}"],
     "memory copy": ["memory.copy_{SIZE}"],
+    "ps-lite": ["ps_lite.{HOST}.{OP}"],
+    "ps-lite, array": ["ps_lite_array.{HOST}.{OP}"],
     "Redis": ["redis.{T}.{VERB}", "redis.unix.{VERB}"],
     "RocksDB": ["rocksdb.{OP}"],
     "torch, gloo": ["gloo.{T}.{WIRE}"],
@@ -21,7 +24,7 @@ COLUMNS = {
 }
 SERVERS = "servers"  # the bench
 COLOURS = ["#2f6bd8", "#d9762b", "#23947a", "#8a55c8", "#c23f77", "#7c8494", "#4c9f38", "#b8860b", "#506070",
-           "#a05a2c", "#1f9fb4"]
+           "#a05a2c", "#1f9fb4", "#6b7f2a", "#94566f"]
 WIDTH, LEFT, RIGHT, BAR, GAP, HEAD = 900, 250, 120, 14, 16, 46
 
 
@@ -55,6 +58,7 @@ def beside(name, values):
     operation = operation.removesuffix("_planned")
     words = {
         "T": "tcp" if transport in ("shm", "spin") else transport,
+        "HOST": "tcp" if transport == "tcp" else "ipc",
         "OP": operation,
         "WIRE": operation.replace("adagrad", "sparse"),
         "SIZE": operation.rsplit("_", 1)[1],

@@ -186,6 +186,13 @@ class BenchTest(unittest.TestCase):
         only = self.figures(sys.executable, TORCH_PEER, "--seconds", "0.02", "--only", "gloo_small")
         self.assertEqual(set(only), {"gloo.tcp.small_pull_one"})
 
+    def test_ps_lite_is_measured_or_said_to_be_missing(self):
+        ways = [f"{prefix}.{way}" for prefix in ("ps_lite", "ps_lite_array") for way in ("tcp", "ipc")]
+        found = self.figures(BIN / "ps_lite_peer", *TINY)
+        self.assertEqual(set(found), names(ways, WIRE["sparse"]) | names(ways[:2], WIRE["dense"] + WIRE["small"]))
+        only = self.figures(BIN / "ps_lite_peer", *TINY, "--only", "small")
+        self.assertEqual(set(only), names(ways[:2], WIRE["small"]))
+
     def test_rocksdb_is_measured(self):
         found = self.figures(BIN / "rocksdb_peer", *TINY)
         self.assertEqual(set(found), {"rocksdb.sparse_pull", "rocksdb.sparse_push"})
@@ -193,7 +200,7 @@ class BenchTest(unittest.TestCase):
             self.assertGreater(line["value"], 0)
 
     def test_bad_options_are_told_in_one_line(self):
-        for program in ("push_pull", "data_plane_limits", "redis_peer", "rocksdb_peer"):
+        for program in ("push_pull", "data_plane_limits", "ps_lite_peer", "redis_peer", "rocksdb_peer"):
             self.assert_usage_error([BIN / program, "--rows", "0"], "--rows")
             self.assert_usage_error([BIN / program, "--seconds", "none"], "--seconds")
         self.assert_usage_error([BIN / "push_pull", "--transport", "rdma"], "--transport", "rdma")

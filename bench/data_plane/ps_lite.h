@@ -1,0 +1,33 @@
+// ps-lite between processes of this machine: what ps_lite_peer measures. Without ps-lite's sources there is a build
+// that knows none (no_ps_lite.cc). One thread, but for ps-lite's own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/data_plane/measure.h"
+
+namespace tarn::bench {
+
+struct PsLiteOptions {
+  std::vector<std::string> only;  // sparse, dense, small
+  std::uint64_t rows = 10'000'000;
+  std::uint64_t dim = 16;
+  std::size_t batch = 10'000;
+  std::size_t depth = 8;
+  std::size_t small_depth = 64;
+  Duration duration;
+
+  bool Wants(const std::string& what) const;
+};
+
+// Whether this build has ps-lite.
+bool HasPsLite();
+
+// Prints the figures over tcp, or over ps-lite's own path between processes of one host. Starts scheduler, server and
+// worker as processes; dies of a failure. To be called while no other thread runs.
+void MeasurePsLite(const PsLiteOptions& options, const std::string& transport);
+
+}  // namespace tarn::bench
