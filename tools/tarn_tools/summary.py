@@ -163,10 +163,18 @@ def rows(record):
     ]
 
 
+def can_go_on(record, run_dir):
+    """Whether a run that is not done has left something to resume from."""
+    left = (run_dir / "scheduler.state").exists() or any(run_dir.glob("checkpoints/*/MANIFEST"))
+    return record.get("status") in ("stopped", "failed") and left
+
+
 def table(record, run_dir, page):
-    """The whole table, with where the run's files lie."""
+    """The whole table, with where the run's files lie and how to go on with one that is not done."""
     lines = rows(record) + [("run", str(run_dir))]
     if page is not None:
         lines.append(("report", str(page)))
+    if can_go_on(record, run_dir):
+        lines.append(("go on", f"tools/launch --resume {run_dir}"))
     width = max(len(name) for name, _ in lines)
     return "\n".join(["", str(record.get("job", "job"))] + [f"  {name:<{width}}  {text}" for name, text in lines])

@@ -2,8 +2,8 @@
 
 [fake] keys: seconds (how long the job runs), worker_crashes (how many starts of each rank end in a crash),
 crashing_rank, server_dies, scheduler_dies (by SIGKILL, after the seconds), bad_job, deaf (ignores signals), prints (a
-line for stderr), worker_fails_at_stop, slow_seconds (before the scheduler listens), ends_badly (everybody with exit
-code 1, servers first, and the scheduler's summary says why).
+line for stderr), worker_fails_at_stop, slow_seconds (before the scheduler listens), cuts (a checkpoint when stopped),
+ends_badly (everybody with exit code 1, servers first, and the scheduler's summary says why).
 """
 
 import json
@@ -78,6 +78,9 @@ def scheduler():
         time.sleep(3)
         (RUN_DIR / "summary.json").write_text(json.dumps({"status": "failed", "reason": "worker 1: no such file"}))
         sys.exit(1)
+    if stops and fake.get("cuts"):
+        (RUN_DIR / "checkpoints/ckpt-1").mkdir(parents=True)
+        (RUN_DIR / "checkpoints/ckpt-1/MANIFEST").touch()
     summary = {"job": "fake", "status": "stopped" if stops else "finished", "samples": 1000, "eval_auc": 0.75}
     (RUN_DIR / "summary.json").write_text(json.dumps(summary))
     (RUN_DIR / "done").touch()

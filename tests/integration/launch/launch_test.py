@@ -161,6 +161,14 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(self.lines("signals"), [f"scheduler {int(signal.SIGINT)}"])
         self.assert_nothing_left()
 
+    def test_who_stops_a_run_is_told_how_to_go_on(self):
+        for fake, told in (("seconds = 60\ncuts = true\n", True), ("seconds = 60\n", False)):
+            self.run_dir = self.folder / f"run-{told}"
+            launcher = self.launch_in_background(fake, processes=5)
+            launcher.send_signal(signal.SIGINT)
+            output, _ = launcher.communicate(timeout=20)
+            self.assertEqual(f"tools/launch --resume {self.run_dir}" in output, told, output)
+
     def test_ctrl_c_before_the_scheduler_listens_starts_nobody_else(self):
         launcher = subprocess.Popen(
             self.command("seconds = 60\nslow_seconds = 1.5\n"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
