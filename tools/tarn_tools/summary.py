@@ -107,6 +107,15 @@ def cache_text(record):
     return ", ".join(part for part in parts if part) or None
 
 
+def loss_text(record):
+    """The training log-loss; of a run that is done and has none, why."""
+    loss = number(record, "train_logloss")
+    if loss is not None:
+        return f"{loss:.4f}"
+    diverged = record.get("status") == "done" and "train_logloss" in record and number(record, "samples")
+    return "not a finite number: training has diverged" if diverged else None
+
+
 def rows(record):
     """(name, text) pairs for a summary; fields that it lacks are left out."""
 
@@ -136,7 +145,7 @@ def rows(record):
             ("samples", get("samples")),
             ("time", None if seconds is None else duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"),
             ("samples/s", get("samples_per_second")),
-            ("train log-loss", get("train_logloss", "{:.4f}")),
+            ("train log-loss", loss_text(record)),
             (
                 "eval AUC",
                 joined(get("eval_auc", "{:.4f}"), best and f"best possible {best:.4f}") if get("eval_auc") else None,

@@ -339,6 +339,10 @@ class ReportTest(unittest.TestCase):
         self.assertIsNone(summary.passed_over_text({"batches_passed_over": 0}))
         passed_over = {"status": "done", "batches_passed_over": 3}
         self.assertIn(("batches passed over", "3 (their gradients do not fit fp16)"), summary.rows(passed_over))
+        diverged = {"status": "done", "samples": 9, "train_logloss": None}
+        self.assertEqual(summary.loss_text(diverged), "not a finite number: training has diverged")
+        self.assertIsNone(summary.loss_text(diverged | {"status": "stopped"}))
+        self.assertEqual(summary.loss_text(diverged | {"train_logloss": 0.5}), "0.5000")
         self.assertEqual(summary.fleet_text(1, 2, 1), "1 server with 2 shards each, 1 worker")
         self.assertEqual(charts.short(4e7, " ") + "B/s", "40 MB/s")
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}
