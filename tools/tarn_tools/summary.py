@@ -107,6 +107,13 @@ def cache_text(record):
     return ", ".join(part for part in parts if part) or None
 
 
+def held_out(record):
+    """What the scores of the end are of: the test set, or the validation set where there is no other."""
+    if number(record, "test_rows"):
+        return "test"
+    return "validation" if number(record, "valid_rows") else "eval"
+
+
 def loss_text(record):
     """The training log-loss; of a run that is done and has none, why."""
     loss = number(record, "train_logloss")
@@ -131,7 +138,7 @@ def rows(record):
     if mode == "ssp":
         mode = joined("ssp", get("staleness_bound", "bound {:.0f}"))
     seconds, pulled, pushed = (number(record, key) for key in ("seconds", "pull_bytes", "push_bytes"))
-    best = number(record, "best_possible_auc")
+    best, scored = number(record, "best_possible_auc"), held_out(record)
     fleet = [number(record, key) for key in ("servers", "shards", "workers")]
     return [
         (name, text)
@@ -147,11 +154,11 @@ def rows(record):
             ("samples/s", get("samples_per_second")),
             ("train log-loss", loss_text(record)),
             (
-                "eval AUC",
+                f"{scored} AUC",
                 joined(get("eval_auc", "{:.4f}"), best and f"best possible {best:.4f}") if get("eval_auc") else None,
             ),
-            ("eval log-loss", get("eval_logloss", "{:.4f}")),
-            ("eval accuracy", get("eval_accuracy", "{:.4f}")),
+            (f"{scored} log-loss", get("eval_logloss", "{:.4f}")),
+            (f"{scored} accuracy", get("eval_accuracy", "{:.4f}")),
             ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
             (
                 "traffic",

@@ -343,6 +343,9 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(summary.loss_text(diverged), "not a finite number: training has diverged")
         self.assertIsNone(summary.loss_text(diverged | {"status": "stopped"}))
         self.assertEqual(summary.loss_text(diverged | {"train_logloss": 0.5}), "0.5000")
+        scores = {"eval_auc": 0.75, "valid_rows": 5, "test_rows": 9}
+        self.assertEqual(summary.rows(scores), [("test AUC", "0.7500")])
+        self.assertEqual(summary.rows(scores | {"test_rows": 0}), [("validation AUC", "0.7500")])
         self.assertEqual(summary.fleet_text(1, 2, 1), "1 server with 2 shards each, 1 worker")
         self.assertEqual(charts.short(4e7, " ") + "B/s", "40 MB/s")
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}
