@@ -44,6 +44,7 @@ function(tarn_library name)
   add_library(tarn_${name} STATIC ${arg_SOURCES})
   add_library(tarn::${name} ALIAS tarn_${name})
   target_include_directories(tarn_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_compile_features(tarn_${name} PUBLIC cxx_std_23)
   target_link_libraries(tarn_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_PRIVATE_LINK})
 endfunction()
 

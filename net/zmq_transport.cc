@@ -51,8 +51,10 @@ TimeUs NowUs() {
 }
 
 // ZeroMQ takes "99999" for 34463.
-bool HasValidPort(std::string_view endpoint) {
-  if (!endpoint.starts_with("tcp://") || endpoint.ends_with(":*")) return true;
+bool IsAddress(std::string_view endpoint) {
+  if (endpoint.starts_with("ipc://") || endpoint.starts_with("inproc://")) return true;
+  if (!endpoint.starts_with("tcp://")) return false;
+  if (endpoint.ends_with(":*")) return true;
   const std::string_view digits = endpoint.substr(endpoint.rfind(':') + 1);
   std::uint32_t port = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
@@ -256,7 +258,7 @@ class ZmqTransport::Impl {
   }
 
   Status CheckAddress(const std::string& endpoint) const {
-    if (!HasValidPort(endpoint))
+    if (!IsAddress(endpoint))
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: expected tcp://HOST:PORT with a port up to 65535", endpoint));
     if (options_.insecure || context_.keys() != nullptr || IsLoopback(endpoint)) return {};

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "scheduler/impl.h"
@@ -191,6 +192,11 @@ void Scheduler::Impl::AfterScoring() {
     note += fmt::format(", validation log-loss {:.5f}, AUC {:.5f}", result.valid->log_loss, result.valid->auc);
   if (result.test) note += fmt::format(", test log-loss {:.5f}, AUC {:.5f}", result.test->log_loss, result.test->auc);
   Say(note + (result.best ? ", the best so far" : ""));
+  if (result.train.rows != 0 && !std::isfinite(result.train.log_loss))
+    Warn(
+        fmt::format("epoch {}: the training log-loss is not a finite number: training has diverged; a lower "
+                    "learning_rate or train.clip_global_norm may help",
+                    result.epoch));
   if (!result.best || options_.job.storage.durability == Durability::kNone) {
     NextEpoch();
     return;

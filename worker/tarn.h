@@ -114,8 +114,9 @@ class Client {
 
   // The table of that name, once somebody has created it; kTimeout if nobody does.
   Expected<Table> OpenTable(const std::string& name);
-  // Creates it on every shard if it is not there (the id of `spec` is ignored); kAlreadyExists if another table has
-  // the name.
+  // Creates it on every shard if it is not there; kAlreadyExists if another table has the name. Its consistency and
+  // what [tables.NAME] says are the job's, and the id is the scheduler's, whatever `spec` has there; all else is from
+  // `spec`, the optimizer too. Table::spec is what came of it.
   Expected<Table> OpenTable(const TableSpec& spec);
 
   // The rows of `keys` as they are to be used at this client's clock. Waits inside the fleet as long as the table's

@@ -56,7 +56,7 @@ class Node:
         self.restarts = 0
         self.process = None
         self.output = b""  # the unfinished last line of what it printed
-        self.said = ""  # the last line that it printed since its last start
+        self.said, self.said_at = "", 0.0  # the last line that it printed since its last start, and when (monotonic)
 
     @property
     def running(self):
@@ -97,7 +97,7 @@ class Fleet:
             start_new_session=True,
             preexec_fn=lambda: die_with(parent),
         )
-        node.said = ""
+        node.said, node.said_at = "", 0.0
         os.set_blocking(node.process.stdout.fileno(), False)
         self._selector.register(node.process.stdout, selectors.EVENT_READ, node)
         if node not in self.nodes:

@@ -14,9 +14,12 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
 PROGRAM_BAD_USAGE = 2  # exit code of the programs: trying again does not help
 ADDRESS_SECONDS_MAX = 120.0  # a scheduler that resumes verifies the checkpoint before it listens
 SHUTDOWN_SECONDS_MAX = 30.0  # for servers and workers, after the scheduler has ended
+STOPPED_SECONDS_MAX = 5.0  # likewise, of a run that was stopped: who had not joined by then has not heard of it
+VERDICT_SECONDS_MAX = 5.0  # for the scheduler to say why the job ended, once a server has
 RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each time
 RESTART_SECONDS_MAX = 4.0
 TAIL_LINES = 8
+LAST_WORDS_SECONDS = 5.0  # what a process printed within so long before its end is why
 SAME_LINE_CHARS = 60  # lines that end alike so far and come so soon say the same
 SAME_LINE_SECONDS = 5.0
 
@@ -111,10 +114,12 @@ class Launch:
         self._say(
             f"launch: {summary.fleet_text(servers, sizes.get('shards', 1), workers)}; scheduler at {address}"
         )
-        for rank in range(servers):
-            self._node("server", rank, ["--scheduler", address, "--rank", str(rank), *self._data_plane])
-        for rank in range(workers):
-            self._node("worker", rank, ["--scheduler", address, "--rank", str(rank), *self._data_plane])
+        for role, count in (("server", servers), ("worker", workers)):
+            for rank in range(count):
+                self._handle_signals()
+                if self._stopping:
+                    return
+                self._node(role, rank, ["--scheduler", address, "--rank", str(rank), *self._data_plane])
 
     def _await_address(self):
         """The scheduler's address once it listens; None if it ended cleanly before."""
@@ -123,7 +128,7 @@ class Launch:
             for node in self._fleet.wait(0.02):
                 self._on_exit(node)
             self._handle_signals()
-            if not self._scheduler.running:
+            if not self._scheduler.running or self._stopping:
                 return None
             try:
                 text = self._port_file.read_text()
@@ -150,23 +155,34 @@ class Launch:
                 continue
             self._restarts_due.clear()
             if shutdown_deadline is None:
-                shutdown_deadline = time.monotonic() + SHUTDOWN_SECONDS_MAX
+                shutdown_deadline = time.monotonic() + (STOPPED_SECONDS_MAX if self._stopping else SHUTDOWN_SECONDS_MAX)
             elif time.monotonic() > shutdown_deadline:
+                if self._stopping:
+                    return
                 names = ", ".join(node.name for node in self._fleet.running())
                 raise Failure(f"still running {SHUTDOWN_SECONDS_MAX:.0f} s after the scheduler had ended: {names}")
 
     def _on_exit(self, node):
         code = node.process.returncode
         self._note(f"{node.name}: {fleets.describe_exit(code)}")
-        if code == 0:
-            return
+        if code == 0 or (self._stopping and node is self._scheduler and code == -signal.SIGINT):
+            return  # SIGINT: it was asked to stop before it listened to signals
         if node.role == "worker" and code != PROGRAM_BAD_USAGE:
             self._on_worker_death(node)
             return
         bad_job = node.role == "scheduler" and code == PROGRAM_BAD_USAGE
         if not bad_job:
             self._show_death(node)
+        if node.role == "server" and code > 0:
+            self._await_verdict()
         raise Failure(self._death(node), EXIT_USAGE if bad_job else EXIT_FAILED)
+
+    def _await_verdict(self):
+        """A server that ends by itself may only have heard why before the scheduler has written it down."""
+        deadline = time.monotonic() + VERDICT_SECONDS_MAX
+        while self._scheduler.running and time.monotonic() < deadline:
+            for node in self._fleet.wait(0.05):
+                self._note(f"{node.name}: {fleets.describe_exit(node.process.returncode)}")
 
     def _on_worker_death(self, node):
         self._show_death(node)
@@ -223,7 +239,7 @@ class Launch:
 
     def _on_output(self, node, line):
         """Shows what a process prints; what ends a job is said by all of its processes, and shown once."""
-        node.said = line
+        node.said, node.said_at = line, time.monotonic()
         self._note(f"{node.name}: {line}")
         if self._killing:
             return
@@ -233,14 +249,18 @@ class Launch:
         self._shown[ending] = now
         self._display.fail(f"{node.name}: {line}")
 
+    def _last_words(self, node):
+        """What it said of its end; what it said long before is of something else."""
+        return node.said if time.monotonic() - node.said_at < LAST_WORDS_SECONDS else ""
+
     def _death(self, node):
         """How it ended, why if it said so, and where its log lies."""
-        why = node.said.removeprefix(f"tarn-{node.role}: ")
+        why = self._last_words(node).removeprefix(f"tarn-{node.role}: ")
         return f"{node.name} died: {fleets.describe_exit(node.process.returncode)}{why and f' ({why})'}; log: {node.log}"
 
     def _show_death(self, node):
         self._fail(f"launch: {node.name} died: {fleets.describe_exit(node.process.returncode)}; log: {node.log}")
-        if not node.said:
+        if not self._last_words(node):
             for line in fleets.tail(node.log, TAIL_LINES):
                 self._display.fail(f"    {line}")
 

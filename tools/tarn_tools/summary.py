@@ -107,6 +107,22 @@ def cache_text(record):
     return ", ".join(part for part in parts if part) or None
 
 
+def held_out(record):
+    """What the scores of the end are of: the test set, or the validation set where there is no other."""
+    if number(record, "test_rows"):
+        return "test"
+    return "validation" if number(record, "valid_rows") else "eval"
+
+
+def loss_text(record):
+    """The training log-loss; of a run that is done and has none, why."""
+    loss = number(record, "train_logloss")
+    if loss is not None:
+        return f"{loss:.4f}"
+    diverged = record.get("status") == "done" and "train_logloss" in record and number(record, "samples")
+    return "not a finite number: training has diverged" if diverged else None
+
+
 def rows(record):
     """(name, text) pairs for a summary; fields that it lacks are left out."""
 
@@ -122,7 +138,7 @@ def rows(record):
     if mode == "ssp":
         mode = joined("ssp", get("staleness_bound", "bound {:.0f}"))
     seconds, pulled, pushed = (number(record, key) for key in ("seconds", "pull_bytes", "push_bytes"))
-    best = number(record, "best_possible_auc")
+    best, scored = number(record, "best_possible_auc"), held_out(record)
     fleet = [number(record, key) for key in ("servers", "shards", "workers")]
     return [
         (name, text)
@@ -136,13 +152,13 @@ def rows(record):
             ("samples", get("samples")),
             ("time", None if seconds is None else duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"),
             ("samples/s", get("samples_per_second")),
-            ("train log-loss", get("train_logloss", "{:.4f}")),
+            ("train log-loss", loss_text(record)),
             (
-                "eval AUC",
+                f"{scored} AUC",
                 joined(get("eval_auc", "{:.4f}"), best and f"best possible {best:.4f}") if get("eval_auc") else None,
             ),
-            ("eval log-loss", get("eval_logloss", "{:.4f}")),
-            ("eval accuracy", get("eval_accuracy", "{:.4f}")),
+            (f"{scored} log-loss", get("eval_logloss", "{:.4f}")),
+            (f"{scored} accuracy", get("eval_accuracy", "{:.4f}")),
             ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
             (
                 "traffic",
@@ -163,10 +179,18 @@ def rows(record):
     ]
 
 
+def can_go_on(record, run_dir):
+    """Whether a run that is not done has left something to resume from."""
+    left = (run_dir / "scheduler.state").exists() or any(run_dir.glob("checkpoints/*/MANIFEST"))
+    return record.get("status") in ("stopped", "failed") and left
+
+
 def table(record, run_dir, page):
-    """The whole table, with where the run's files lie."""
+    """The whole table, with where the run's files lie and how to go on with one that is not done."""
     lines = rows(record) + [("run", str(run_dir))]
     if page is not None:
         lines.append(("report", str(page)))
+    if can_go_on(record, run_dir):
+        lines.append(("go on", f"tools/launch --resume {run_dir}"))
     width = max(len(name) for name, _ in lines)
     return "\n".join(["", str(record.get("job", "job"))] + [f"  {name:<{width}}  {text}" for name, text in lines])

@@ -1,9 +1,14 @@
 #include "worker/models/factory.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/names.h"
+#include "core/nearest.h"
 #include "kernels/loss.h"
 
 namespace tarn::worker {
@@ -24,6 +29,33 @@ Status CheckLearnable(ModelKind kind, const ModelShape& shape) {
   return {};
 }
 
+Expected<std::unique_ptr<Model>> MakeKind(const Job& job, const ModelShape& shape) {
+  switch (job.model.kind) {
+    case ModelKind::kLogisticRegression: return MakeLogisticRegression(job, shape);
+    case ModelKind::kFm: return MakeFm(job, shape);
+    case ModelKind::kWideDeep: return MakeWideDeep(job, shape);
+    case ModelKind::kDeepFm: return MakeDeepFm(job, shape);
+    case ModelKind::kDlrm: return MakeDlrm(job, shape);
+    case ModelKind::kDcnV2: return MakeDcnV2(job, shape);
+    case ModelKind::kMlp: return MakeMlp(job, shape);
+  }
+  return Fail(ErrorCode::kUnsupported, "model.kind: not one that this build knows");
+}
+
+// A misspelt [tables.NAME] would change nothing, and nobody would know.
+Status CheckTableNames(const Job& job, const std::vector<TableUse>& tables) {
+  std::vector<std::string_view> names;
+  for (const TableUse& use : tables) names.push_back(use.spec.name);
+  for (const auto& [name, own] : job.tables) {
+    if (std::ranges::find(names, name) == names.end())
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("[tables.{}]: model.kind = \"{}\" has no such table: expected one of {}; the nearest is {}", name,
+                      Name(job.model.kind), fmt::join(names, ", "), Quoted(NearestWord(name, names))));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string UnusedInputs(ModelKind kind, const ModelShape& shape) {
@@ -40,16 +72,9 @@ Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& sha
   TARN_RETURN_IF_ERROR(CheckLearnable(job.model.kind, shape));
   TARN_RETURN_IF_ERROR(CheckBatchKeys(job.train.batch_rows, std::uint64_t{job.train.batch_rows} * shape.fields));
   if (const std::string unused = UnusedInputs(job.model.kind, shape); !unused.empty()) LogWarning("{}", unused);
-  switch (job.model.kind) {
-    case ModelKind::kLogisticRegression: return MakeLogisticRegression(job, shape);
-    case ModelKind::kFm: return MakeFm(job, shape);
-    case ModelKind::kWideDeep: return MakeWideDeep(job, shape);
-    case ModelKind::kDeepFm: return MakeDeepFm(job, shape);
-    case ModelKind::kDlrm: return MakeDlrm(job, shape);
-    case ModelKind::kDcnV2: return MakeDcnV2(job, shape);
-    case ModelKind::kMlp: return MakeMlp(job, shape);
-  }
-  return Fail(ErrorCode::kUnsupported, "model.kind: not one that this build knows");
+  auto model = MakeKind(job, shape);
+  if (model) TARN_RETURN_IF_ERROR(CheckTableNames(job, (*model)->tables()));
+  return model;
 }
 
 Status CheckBatchKeys(std::uint64_t rows, std::uint64_t keys) {

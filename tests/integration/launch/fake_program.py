@@ -2,7 +2,8 @@
 
 [fake] keys: seconds (how long the job runs), worker_crashes (how many starts of each rank end in a crash),
 crashing_rank, server_dies, scheduler_dies (by SIGKILL, after the seconds), bad_job, deaf (ignores signals), prints (a
-line for stderr), worker_fails_at_stop.
+line for stderr), worker_fails_at_stop, slow_seconds (before the scheduler listens), cuts (a checkpoint when stopped),
+ends_badly (everybody with exit code 1, servers first, and the scheduler's summary says why).
 """
 
 import json
@@ -45,6 +46,7 @@ def scheduler():
         signal.signal(number, lambda n, _: (record("signals", f"{ROLE} {n}"), stops.append(n)))
     record("arguments", json.dumps(sys.argv))
     shutil.copyfile(job_file, RUN_DIR / "job.toml")
+    time.sleep(fake.get("slow_seconds", 0))
     listener = socket.create_server(("127.0.0.1", 0))
     pathlib.Path(flag("--port-file")).write_text(f"tcp://127.0.0.1:{listener.getsockname()[1]}\n")
     if fake.get("prints"):
@@ -71,6 +73,14 @@ def scheduler():
     if fake.get("worker_fails_at_stop"):
         (RUN_DIR / "stopping").touch()
         time.sleep(0.5)
+    if fake.get("ends_badly"):
+        (RUN_DIR / "over").touch()
+        time.sleep(3)
+        (RUN_DIR / "summary.json").write_text(json.dumps({"status": "failed", "reason": "worker 1: no such file"}))
+        sys.exit(1)
+    if stops and fake.get("cuts"):
+        (RUN_DIR / "checkpoints/ckpt-1").mkdir(parents=True)
+        (RUN_DIR / "checkpoints/ckpt-1/MANIFEST").touch()
     summary = {"job": "fake", "status": "stopped" if stops else "finished", "samples": 1000, "eval_auc": 0.75}
     (RUN_DIR / "summary.json").write_text(json.dumps(summary))
     (RUN_DIR / "done").touch()
@@ -91,6 +101,9 @@ def node():
         os.abort()
     while not (RUN_DIR / "done").exists():
         time.sleep(0.02)
+        if ROLE == "server" and (RUN_DIR / "over").exists():
+            print("tarn-server: not-found: worker 1: no such file", file=sys.stderr)
+            sys.exit(1)
         if ROLE == "worker" and RANK == 1 and (RUN_DIR / "stopping").exists():
             log("cannot write")
             sys.exit(1)

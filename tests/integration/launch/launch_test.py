@@ -161,6 +161,27 @@ class LaunchTest(unittest.TestCase):
         self.assertEqual(self.lines("signals"), [f"scheduler {int(signal.SIGINT)}"])
         self.assert_nothing_left()
 
+    def test_who_stops_a_run_is_told_how_to_go_on(self):
+        for fake, told in (("seconds = 60\ncuts = true\n", True), ("seconds = 60\n", False)):
+            self.run_dir = self.folder / f"run-{told}"
+            launcher = self.launch_in_background(fake, processes=5)
+            launcher.send_signal(signal.SIGINT)
+            output, _ = launcher.communicate(timeout=20)
+            self.assertEqual(f"tools/launch --resume {self.run_dir}" in output, told, output)
+
+    def test_ctrl_c_before_the_scheduler_listens_starts_nobody_else(self):
+        launcher = subprocess.Popen(
+            self.command("seconds = 60\nslow_seconds = 1.5\n"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, cwd=self.folder)
+        self.addCleanup(launcher.stdout.close)
+        self.addCleanup(launcher.kill)
+        self.assertTrue(eventually(lambda: (self.run_dir / "job.toml").exists()))
+        launcher.send_signal(signal.SIGINT)
+        output, _ = launcher.communicate(timeout=20)
+        self.assertEqual(launcher.returncode, 0, output)
+        self.assertEqual(len(self.pids()), 1, output)
+        self.assert_nothing_left()
+
     def test_a_second_ctrl_c_kills(self):
         launcher = self.launch_in_background("seconds = 60\ndeaf = true\n", processes=5)
         launcher.send_signal(signal.SIGTERM)
@@ -199,6 +220,18 @@ class LaunchTest(unittest.TestCase):
         for key in ("seconds", "samples_per_second", "eval_auc", "eval_logloss", "eval_accuracy", "staleness_mean",
                     "pull_bytes", "push_bytes", "parameters_hash"):
             self.assertIn(key, told)
+
+    def test_what_a_process_said_long_before_is_not_why_it_died(self):
+        lately = self.launch('prints = "disk is slow"\nscheduler_dies = true\n')
+        self.assertIn("killed by SIGKILL (disk is slow); log: ", lately.stdout)
+        self.run_dir = self.folder / "later"
+        later = self.launch('prints = "disk is slow"\nscheduler_dies = true\nseconds = 6\n')
+        self.assertIn("failed: scheduler died: killed by SIGKILL; log: ", later.stdout)
+
+    def test_the_reason_is_the_schedulers_though_a_server_ends_first(self):
+        done = self.launch("ends_badly = true\n")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("failed: worker 1: no such file\n", done.stdout)
 
     def test_who_dies_while_the_fleet_stops_is_told(self):
         launcher = self.launch_in_background("seconds = 60\nworker_fails_at_stop = true\n", processes=5)
@@ -306,6 +339,13 @@ class ReportTest(unittest.TestCase):
         self.assertIsNone(summary.passed_over_text({"batches_passed_over": 0}))
         passed_over = {"status": "done", "batches_passed_over": 3}
         self.assertIn(("batches passed over", "3 (their gradients do not fit fp16)"), summary.rows(passed_over))
+        diverged = {"status": "done", "samples": 9, "train_logloss": None}
+        self.assertEqual(summary.loss_text(diverged), "not a finite number: training has diverged")
+        self.assertIsNone(summary.loss_text(diverged | {"status": "stopped"}))
+        self.assertEqual(summary.loss_text(diverged | {"train_logloss": 0.5}), "0.5000")
+        scores = {"eval_auc": 0.75, "valid_rows": 5, "test_rows": 9}
+        self.assertEqual(summary.rows(scores), [("test AUC", "0.7500")])
+        self.assertEqual(summary.rows(scores | {"test_rows": 0}), [("validation AUC", "0.7500")])
         self.assertEqual(summary.fleet_text(1, 2, 1), "1 server with 2 shards each, 1 worker")
         self.assertEqual(charts.short(4e7, " ") + "B/s", "40 MB/s")
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}

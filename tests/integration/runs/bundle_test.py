@@ -92,6 +92,10 @@ class Bundle(FleetCase):
                               capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads((run / "summary.json").read_text())["samples"], self.rows)
+        listed = subprocess.run([self.top / "tools/inspect", "list", run], capture_output=True, text=True)
+        self.assertEqual((listed.returncode, listed.stderr), (0, ""))
+        self.assertTrue((self.top / "tools/checkpoint").exists())
+        self.assertTrue((self.top / "python/tarn/export.py").exists())
 
     def test_its_gpu_bench_runs_without_the_checkout(self):
         out = self.folder / "gpu"

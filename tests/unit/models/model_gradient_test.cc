@@ -250,6 +250,20 @@ TEST(MakeModelErrors, DataThatAModelCannotLearnAreRefused) {
   for (const ModelShape& shape : {images, pairs}) EXPECT_TRUE(MakeModel(job, shape).has_value());
 }
 
+TEST(MakeModelErrors, SettingsOfATableThatTheModelDoesNotHaveAreRefused) {
+  Job job;
+  job.model.kind = ModelKind::kFm;
+  job.tables["embedding"] = {};
+  EXPECT_TRUE(MakeModel(job, {.fields = 26}).has_value());
+  job.tables["embeddings"] = {};
+  const auto model = MakeModel(job, {.fields = 26});
+  ASSERT_FALSE(model.has_value());
+  EXPECT_EQ(
+      model.error().message,
+      "[tables.embeddings]: model.kind = \"fm\" has no such table: expected one of linear, embedding; the nearest "
+      "is 'embedding'");
+}
+
 TEST(MakeModelErrors, WhatAModelDoesNotLookAtIsSaid) {
   const ModelShape both{.fields = 26, .dense_columns = 13};
   for (const ModelKind kind :

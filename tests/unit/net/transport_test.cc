@@ -254,6 +254,11 @@ TEST_F(TransportTest, AddressesThatAreNone) {
     ASSERT_FALSE(bound) << endpoint;
     EXPECT_EQ(bound.error().code, ErrorCode::kInvalidArgument) << endpoint << " " << bound.error().message;
   }
+  for (const char* endpoint : {"127.0.0.1:7700", "http://127.0.0.1:7700", ""}) {
+    const Status connected = transport->Connect(kSchedulerPeer, endpoint);
+    ASSERT_FALSE(connected) << endpoint;
+    EXPECT_EQ(connected.error().message, std::string(endpoint) + ": expected tcp://HOST:PORT with a port up to 65535");
+  }
   EXPECT_FALSE(transport->Connect(kSchedulerPeer, "tcp://"));
   EXPECT_FALSE(transport->Connect(kSchedulerPeer, "nonsense"));
 }

@@ -356,7 +356,7 @@ void FakeFleet::TrainBatch(FakeWorker& worker) {
   done.lease = lease.lease;
   done.quality.rows = lease.rows - lease.skip_rows;
   done.quality.loss_sum =
-      static_cast<double>(done.quality.rows) * (lease.purpose == LeasePurpose::kValidate ? valid_loss : 0.5);
+      static_cast<double>(done.quality.rows) * (lease.purpose == LeasePurpose::kValidate ? valid_loss : other_loss);
   worker.done.push_back(done);
   worker.leases.erase(worker.leases.begin());
   worker.trained = worker.leases.empty() ? 0 : worker.leases.front().skip_rows;

@@ -147,6 +147,7 @@ class FakeFleet {
   std::vector<std::string> notes;
   std::function<void(const Outgoing&)> on_send;  // before it is delivered
   double valid_loss = 1;                         // log-loss that workers report of validation splits
+  double other_loss = 0.5;                       // and of all others
 
  private:
   struct Batch {

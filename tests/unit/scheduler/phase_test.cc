@@ -2,6 +2,7 @@
 // patience, the end and clean stops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -48,6 +49,18 @@ TEST(Phase, EpochsWithEvaluationRunToTheEnd) {
   EXPECT_TRUE(fleet.store.manifests.empty());
   for (const auto& worker : fleet.workers) EXPECT_EQ(worker->shutdown->code, ErrorCode::kOk);
   for (const auto& shard : fleet.shards) EXPECT_EQ(shard->shutdown->code, ErrorCode::kOk);
+}
+
+TEST(Phase, TrainingThatDivergesIsSaid) {
+  for (const bool diverges : {false, true}) {
+    FakeFleet fleet(SmallJob(1, 1));
+    fleet.rows[0] = 60;
+    if (diverges) fleet.other_loss = std::nan("");
+    fleet.AddAll();
+    ASSERT_TRUE(fleet.RunToEnd());
+    EXPECT_EQ(std::ranges::any_of(fleet.notes, [](const std::string& n) { return n.contains("has diverged"); }),
+              diverges);
+  }
 }
 
 // The answer to a Leave is lost: were the scheduler gone by then, the worker would wait for its lease.
