@@ -23,9 +23,13 @@ COLUMNS = {
     "torch, RPC": ["torch_rpc.{T}.{OP}"],
 }
 SERVERS = "servers"  # the bench
-COLOURS = ["#2f6bd8", "#d9762b", "#23947a", "#8a55c8", "#c23f77", "#7c8494", "#4c9f38", "#b8860b", "#506070",
-           "#a05a2c", "#1f9fb4", "#6b7f2a", "#94566f"]
-WIDTH, LEFT, RIGHT, BAR, GAP, HEAD = 900, 250, 120, 14, 16, 46
+OURS = {"shm": "tarn, shared memory", "spin": "tarn, busy polling", "ipc": "tarn, ipc", "tcp": "tarn, tcp"}  # as drawn
+PEERS = ["ps-lite", "Redis", "RocksDB", "torch, gloo", "torch, RPC"]
+# What an operation is drawn beside; limits that are many times faster would leave nothing to see of the others.
+BESIDE = {"sparse": ["row store alone", "ps-lite, array", *PEERS], "adagrad": ["row store alone"]}
+LIMITS = ["raw ZeroMQ", "plain sockets", *PEERS]
+OUR_COLOUR, PEER_COLOUR, LIMIT_COLOUR = "#2f6bd8", "#d9762b", "#b4bac4"
+PANEL, PANELS, HEAD, TITLE, NAME, NUMBER, BAR = 400, 3, 58, 26, 132, 84, 17  # pixels; panels in a row
 
 
 def number(value, unit):
@@ -152,34 +156,68 @@ def document(where, figures):
     return "\n".join(parts)
 
 
-def bar(y, title, value, unit, longest, colour):
-    width = max(1.0, value / longest * (WIDTH - LEFT - RIGHT))
-    return (
-        f'<text x="{LEFT - 8}" y="{y + BAR - 3}" text-anchor="end">{html.escape(title)}</text>'
-        f'<rect x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR - 2}" rx="2" fill="{colour}"/>'
-        f'<text x="{LEFT + width + 6:.1f}" y="{y + BAR - 3}">{number(value, unit)} {html.escape(unit)}</text>'
-    )
+def bars_of(operation, values, units):
+    """[(title, name, colour)]: every transport of tarn, limits over tcp, and peers over what serves them best."""
+    found, others = [], {}
+    for transport, title in OURS.items():
+        if (name := f"tarn.{transport}.{operation}") in values:
+            found.append((title, name, OUR_COLOUR))
+            for other, each in beside(name, values):
+                others.setdefault(other, []).append(each)
+    best = min if units[found[0][1]] == "us" else max
+    for title in BESIDE.get(operation.split("_")[0], LIMITS):
+        if title in PEERS and title in others:
+            name = best(others[title], key=lambda each: statistics.median(values[each].values()))
+            way = name.split(".")[1]
+            found.append((f"{title}, {way}" if way in ("ipc", "unix") else title, name, PEER_COLOUR))
+        elif title in others:
+            found.append((title, others[title][-1], LIMIT_COLOUR))  # of tcp, which comes last
+    return found
+
+
+def panel(x, y, operation, bars, values, units):
+    """An operation, with a scale of its own."""
+    unit = units[bars[0][1]]
+    medians = [statistics.median(values[name].values()) for _, name, _ in bars]
+    better = ", less is better" if unit == "us" else ""
+    parts = [f'<text x="{x}" y="{y + 14}" font-weight="600">{html.escape(operation)}, {html.escape(unit)}{better}</text>']
+    for i, ((title, _, colour), value) in enumerate(zip(bars, medians)):
+        top = y + TITLE + i * BAR
+        width = max(1.0, value / (max(medians) or 1) * (PANEL - NAME - NUMBER))
+        parts.append(
+            f'<text x="{x + NAME - 6}" y="{top + BAR - 5}" text-anchor="end">{html.escape(title)}</text>'
+            f'<rect x="{x + NAME}" y="{top}" width="{width:.1f}" height="{BAR - 4}" rx="2" fill="{colour}"/>'
+            f'<text x="{x + NAME + width + 5:.1f}" y="{top + BAR - 5}">{number(value, unit)}</text>'
+        )
+    return "".join(parts)
+
+
+def operations(values):
+    """Those of tarn, each once, without those of plans made before."""
+    names = [name.split(".")[2] for name in values if name.startswith("tarn.")]
+    return list(dict.fromkeys(name for name in names if not name.endswith("_planned")))
 
 
 def picture(figures):
-    """An SVG: one group of bars for each figure of tarn but those of the bench "servers", each group with a scale of its
-    own."""
+    """An SVG: a panel for each operation, in which tarn stands beside limits and peers; without the bench "servers"."""
     values, units, _ = by_name(of_servers(figures)[1])
+    drawn = [(operation, bars_of(operation, values, units)) for operation in operations(values)]
     parts, y = [], HEAD
-    for name in (name for name in values if name.startswith("tarn.")):
-        group = [("tarn", name), *beside(name, values)]
-        medians = [statistics.median(values[each].values()) for _, each in group]
-        parts.append(f'<text x="{LEFT}" y="{y}" font-weight="600">{html.escape(name.removeprefix("tarn."))}</text>')
-        y += 6
-        for (title, _), value in zip(group, medians):
-            colour = COLOURS[0] if title == "tarn" else COLOURS[1 + list(COLUMNS).index(title)]
-            parts.append(bar(y, title, value, units[name], max(medians) or 1, colour))
-            y += BAR
-        y += GAP + BAR
+    for begin in range(0, len(drawn), PANELS):
+        row = drawn[begin : begin + PANELS]
+        for i, (operation, bars) in enumerate(row):
+            parts.append(panel(20 + i * PANEL, y, operation, bars, values, units))
+        y += TITLE + BAR * max(len(bars) for _, bars in row) + 20
+    width = 20 + PANEL * min(PANELS, max(1, len(drawn)))
+    legend = ((OUR_COLOUR, "tarn"), (LIMIT_COLOUR, "limits"), (PEER_COLOUR, "peers"))
+    keys = "".join(
+        f'<rect x="{20 + i * 70}" y="34" width="11" height="11" rx="2" fill="{colour}"/><text x="{35 + i * 70}" y="44">{name}</text>'
+        for i, (colour, name) in enumerate(legend)
+    )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" font-family="sans-serif" font-size="12">'
-        f'<rect width="{WIDTH}" height="{y}" fill="#ffffff"/>'
-        f'<text x="{LEFT}" y="22" font-size="15" font-weight="600">Data plane: medians; each group has its own scale</text>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" font-family="sans-serif" font-size="12">'
+        f'<rect width="{width}" height="{y}" fill="#ffffff"/>'
+        f'<text x="20" y="22" font-size="15" font-weight="600">Push and pull: medians, each panel with its own scale</text>{keys}'
         + "".join(parts)
         + "</svg>\n"
     )
