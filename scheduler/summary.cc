@@ -151,10 +151,10 @@ void WriteBound(JsonWriter* json, const ConsistencySpec& consistency) {
 }
 
 // What the workers' caches and hot rows have spared: rows looked for there and found, pushes that went along with later
-// ones; and the batches that were not pushed (rule A4).
+// ones; the batches that were not pushed (rule A4), and the lines that were none.
 void WriteSpared(JsonWriter* json, const Progress& progress) {
-  for (const char* name :
-       {"cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes", "batches_passed_over"})
+  for (const char* name : {"cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes", "batches_passed_over",
+                           "malformed_lines"})
     json->Member(name, Whole(CounterOf(progress, name)));
 }
 

@@ -60,6 +60,7 @@ def headline(record):
         ),
         ("Worker cache", summary.cache_text(record), None),
         ("Hot rows", summary.hot_text(record), None),
+        ("Malformed lines", summary.malformed_text(record), None),
         ("Batches passed over", summary.passed_over_text(record), None),
         (
             "Workers died",

@@ -18,6 +18,7 @@ FROM_METRICS = (
     "hot_hits",
     "combined_pushes",
     "batches_passed_over",
+    "malformed_lines",
     "workers_died",
 )
 FROM_SCHEDULER = ("eval_auc", "eval_logloss", "eval_accuracy", "parameters_hash")  # known at the end alone
@@ -97,6 +98,12 @@ def passed_over_text(record):
     return f"{batches:,.0f} (their gradients do not fit fp16)" if batches else None
 
 
+def malformed_text(record):
+    """How often training has skipped a line of its files; None if it never did."""
+    lines = number(record, "malformed_lines") or 0
+    return f"{lines:,.0f}, skipped (in the workers' logs)" if lines else None
+
+
 def cache_text(record):
     """{"cache_rows": 200, "cache_hits": 50} -> "25.0% of 200 rows"; None if no worker has a cache or combines pushes."""
     combined = number(record, "combined_pushes") or 0
@@ -170,6 +177,7 @@ def rows(record):
             ("worker cache", cache_text(record)),
             ("hot rows", hot_text(record)),
             ("bound by", bound_text(record)),
+            ("malformed lines", malformed_text(record)),
             ("batches passed over", passed_over_text(record)),
             ("workers died", get("workers_died") if record.get("workers_died") else None),
             ("batches repeated", get("batches_repeated") if record.get("batches_repeated") else None),

@@ -392,6 +392,7 @@ void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
   position_ = batch->prepared.after;
   client_.Tick(position_, Now(), &outbox_);
   samples_ += batch->prepared.batch.rows;
+  malformed_lines_ += lines - batch->prepared.batch.rows;
   ++batches_;
   times_.push += push.End();
   push_cpu_seconds_ += ThreadCpuSeconds() - cpu_before;
@@ -428,6 +429,7 @@ void Trainer::ReportMetrics() {
   std::vector<Counter> metrics = MetricsOf(client_.counters());
   const std::initializer_list<Counter> of_training = {
       {"samples_trained", double(samples_)},
+      {"malformed_lines", double(malformed_lines_)},
       {"batches", double(batches_)},
       {"batches_passed_over", double(batches_passed_over_)},
       {"loss_sum", loss_sum_},

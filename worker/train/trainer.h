@@ -121,7 +121,7 @@ class Trainer {
   bool asked_ = false, leaving_ = false, finished_ = false;
   std::optional<Clock> jump_to_;
 
-  std::uint64_t samples_ = 0, batches_ = 0, batches_passed_over_ = 0, loss_rows_ = 0;
+  std::uint64_t samples_ = 0, malformed_lines_ = 0, batches_ = 0, batches_passed_over_ = 0, loss_rows_ = 0;
   double loss_sum_ = 0;  // over the training rows seen but those passed over, of the predictions before each update
   StageTimes times_;
   Trace::SteadyClock::time_point step_over_at_;            // the last one, and all that follows it

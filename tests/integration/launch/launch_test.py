@@ -339,6 +339,8 @@ class ReportTest(unittest.TestCase):
         self.assertIsNone(summary.passed_over_text({"batches_passed_over": 0}))
         passed_over = {"status": "done", "batches_passed_over": 3}
         self.assertIn(("batches passed over", "3 (their gradients do not fit fp16)"), summary.rows(passed_over))
+        self.assertEqual(summary.malformed_text({"malformed_lines": 2}), "2, skipped (in the workers' logs)")
+        self.assertIsNone(summary.malformed_text({"malformed_lines": 0}))
         diverged = {"status": "done", "samples": 9, "train_logloss": None}
         self.assertEqual(summary.loss_text(diverged), "not a finite number: training has diverged")
         self.assertIsNone(summary.loss_text(diverged | {"status": "stopped"}))

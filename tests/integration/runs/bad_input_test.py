@@ -62,8 +62,9 @@ class BadInputTest(FleetCase):
         job = self.edited('train = "train.tsv"', 'train = "broken.tsv"')
         output = self.fails(job, "malformed")
         self.assertIn("broken.tsv:100", output)
-        # Within the limit it is counted and skipped.
-        self.run_ok(job, "malformed-allowed", "--set", "data.malformed_max=1")
+        # Within the limit it is counted, in every epoch, and skipped.
+        summary = self.run_ok(job, "malformed-allowed", "--set", "data.malformed_max=1", "--set", "train.epochs=2")
+        self.assertEqual(summary["malformed_lines"], 2)
 
     def test_port_in_use(self):
         with socket.socket() as taken:

@@ -68,6 +68,7 @@ TEST(Summary, HasAllThatReadersExpect) {
                           "hot_hits",
                           "combined_pushes",
                           "batches_passed_over",
+                          "malformed_lines",
                           "parameters_hash",
                           "epochs",
                           "best_epoch",
