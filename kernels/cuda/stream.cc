@@ -58,6 +58,7 @@ std::string WhyNoKernels(int device) {
 
 Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
   const auto unavailable = [device](std::string_view what, std::string_view why) {
+    cudaGetLastError();  // streams of other GPUs go on
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: cannot {}: {}", device, what, why));
   };
   int devices = 0;
@@ -152,8 +153,14 @@ Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes,
   Stream::Native& native = stream.native();
   if (native.Refuses("it asks for memory")) return NotWhileRecording(what, bytes);
   ++native.memory_version;
-  const cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, native.stream);
-  if (error == cudaSuccess) return buffer;
+  cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, native.stream);
+  // What the stream has given back is there for other sizes once the stream is beyond it.
+  if (error == cudaErrorMemoryAllocation && cudaStreamSynchronize(native.stream) == cudaSuccess)
+    error = cudaMallocAsync(&buffer.data_, bytes, native.stream);
+  if (error == cudaSuccess) {
+    cudaGetLastError();  // of the first try
+    return buffer;
+  }
   buffer.data_ = nullptr;
   return Fail(ErrorCode::kIo, fmt::format("GPU {}: {}", native.device, native.NoMemory(what, bytes, error)));
 }
