@@ -41,6 +41,16 @@ namespace {
 
 constexpr int kCapabilityMin = 8;  // the oldest that cmake/cuda.cmake compiles for
 
+// CUDA has the same words for a driver that is too old and for none.
+std::string WhyNoGpus(cudaError_t error) {
+  int driver = 0;  // what it serves, as 1000 major + 10 minor; 0: it is not there
+  if (error != cudaErrorInsufficientDriver || cudaDriverGetVersion(&driver) != cudaSuccess)
+    return cudaGetErrorString(error);
+  if (driver == 0) return "NVIDIA's driver is not there";
+  const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
+  return fmt::format("the driver serves CUDA {}, this build is of CUDA {}", version(driver), version(CUDART_VERSION));
+}
+
 // Why our kernels do not run on the GPU, which is the calling thread's; empty if they do.
 std::string WhyNoKernels(int device) {
   int major = 0, minor = 0;
@@ -63,7 +73,7 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
   };
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
-    return unavailable("find any", cudaGetErrorString(error));
+    return unavailable("find any", WhyNoGpus(error));
   if (device < 0 || device >= devices)
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: there are {}, counted from 0", device, devices));
   if (const Status loaded = LoadCublasLt(); !loaded) return unavailable("load cuBLAS", loaded.error().message);
