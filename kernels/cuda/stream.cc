@@ -29,6 +29,16 @@ void Stream::Native::Use() {
   if (cudaGetDevice(&current) != cudaSuccess || current != device) Note(cudaSetDevice(device), "use the GPU");
 }
 
+cudaError_t Stream::Native::Allocate(std::size_t bytes, void** memory) {
+  cudaError_t error = cudaMallocAsync(memory, bytes, stream);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    if (cudaStreamSynchronize(stream) == cudaSuccess) error = cudaMallocAsync(memory, bytes, stream);
+  }
+  if (error != cudaSuccess) *memory = nullptr;
+  return error;
+}
+
 std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const {
   cudaGetLastError();
   std::size_t free = 0, total = 0;
@@ -163,15 +173,8 @@ Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes,
   Stream::Native& native = stream.native();
   if (native.Refuses("it asks for memory")) return NotWhileRecording(what, bytes);
   ++native.memory_version;
-  cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, native.stream);
-  // What the stream has given back is there for other sizes once the stream is beyond it.
-  if (error == cudaErrorMemoryAllocation && cudaStreamSynchronize(native.stream) == cudaSuccess)
-    error = cudaMallocAsync(&buffer.data_, bytes, native.stream);
-  if (error == cudaSuccess) {
-    cudaGetLastError();  // of the first try
-    return buffer;
-  }
-  buffer.data_ = nullptr;
+  const cudaError_t error = native.Allocate(bytes, &buffer.data_);
+  if (error == cudaSuccess) return buffer;
   return Fail(ErrorCode::kIo, fmt::format("GPU {}: {}", native.device, native.NoMemory(what, bytes, error)));
 }
 
