@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <glob.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <ranges>
 #include <string_view>
 
@@ -15,6 +18,18 @@ namespace {
 std::string FromEnvironment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+// PREFIX of every PREFIX/bin/python3 that a shell would look at: of one that nobody has activated too.
+std::vector<std::string> PythonsOnPath() {
+  constexpr std::string_view kBin = "/bin";
+  std::vector<std::string> prefixes;
+  for (const auto part : std::views::split(FromEnvironment("PATH"), ':')) {
+    const std::string folder{std::string_view(part)};
+    if (folder.ends_with(kBin) && access((folder + "/python3").c_str(), X_OK) == 0)
+      prefixes.push_back(folder.substr(0, folder.size() - kBin.size()));
+  }
+  return prefixes;
 }
 
 // The last by name first.
@@ -39,11 +54,14 @@ std::vector<std::string> CudaLibraryFolders() {
   for (const auto folder : std::views::split(FromEnvironment("TARN_CUDA_LIBRARIES"), ':'))
     if (!folder.empty()) folders.emplace_back(std::string_view(folder));
   folders.insert(folders.end(), {"", "/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64"});
-  const std::string home = FromEnvironment("HOME");
-  for (const std::string& prefix :
-       {FromEnvironment("VIRTUAL_ENV"), FromEnvironment("CONDA_PREFIX"), home.empty() ? home : home + "/.local",
-        std::string("/usr/local"), std::string("/usr")})
-    if (!prefix.empty()) folders.push_back(prefix + "/lib/python3*/*-packages/nvidia/cu*/lib");
+  std::vector<std::string> prefixes = {FromEnvironment("VIRTUAL_ENV"), FromEnvironment("CONDA_PREFIX")};
+  std::ranges::copy(PythonsOnPath(), std::back_inserter(prefixes));
+  if (const std::string home = FromEnvironment("HOME"); !home.empty()) prefixes.push_back(home + "/.local");
+  prefixes.insert(prefixes.end(), {"/usr/local", "/usr"});
+  for (const std::string& prefix : prefixes) {
+    const std::string pattern = prefix + "/lib/python3*/*-packages/nvidia/cu*/lib";
+    if (!prefix.empty() && std::ranges::find(folders, pattern) == folders.end()) folders.push_back(pattern);
+  }
   return folders;
 }
 

@@ -4,8 +4,8 @@
 //   the folders of $TARN_CUDA_LIBRARIES, divided by ':'
 //   what the loader knows: ../lib beside the program, $LD_LIBRARY_PATH, ldconfig's folders
 //   /usr/local/cuda/lib64, then /usr/local/cuda-*/lib64
-//   nvidia/cu*/lib of the Python packages of $VIRTUAL_ENV, $CONDA_PREFIX, ~/.local, /usr/local and /usr, where
-//   `pip install nvidia-cublas` puts it
+//   nvidia/cu*/lib of the Python packages of $VIRTUAL_ENV, $CONDA_PREFIX, every python3 of $PATH, ~/.local, /usr/local
+//   and /usr, where `pip install nvidia-cublas` puts it, and torch with it
 // Of several in one place the last by name is taken, which mostly is the newest. Any thread.
 #pragma once
 

@@ -56,8 +56,8 @@ enum class Epilogue : std::uint8_t {
   kBiasGradient,      // C; writes to bias (m) the sums of the rows of op(A), which must be a transposed matrix
 };
 
-// A mask has a bit for every element of an m x n matrix, set where it is above 0: bit j % 32 of word j / 32 of its row.
-// Rows are a multiple of 128 bits, and their first one is aligned to 16 bytes.
+// A mask has a bit for every element of an m x n matrix, bit j % 32 of word j / 32 of its row: set above 0, not below,
+// at 0 as cuBLASLt's kernel does it. Rows are a multiple of 128 bits, and their first one is aligned to 16 bytes.
 constexpr std::size_t ReluMaskStride(std::size_t n) { return (n + 127) / 128 * 4; }  // in words
 constexpr std::size_t ReluMaskWords(std::size_t m, std::size_t n) { return m * ReluMaskStride(n); }
 

@@ -5,6 +5,7 @@
 
 #include "bench/gpu_bench/models.h"
 #include "bench/gpu_bench/parts.h"
+#include "kernels/convert.h"
 #include "kernels/device_gemm.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_algorithms.h"
@@ -121,7 +122,7 @@ class Products {
   Array Sixteen(std::size_t n, const char* what) {
     const Array wide = place_.Floats(n, what);
     Array narrow = place_.Allocate(n * sizeof(std::uint16_t), what);
-    kernels::PadMatrix(*place_.stream(), Precision::kBf16, 1, n, wide.as<float>(), n, narrow.as<std::uint16_t>(), 1, n);
+    kernels::FloatToBf16(*place_.stream(), n, wide.as<float>(), narrow.as<std::uint16_t>());
     place_.Wait();
     return narrow;
   }

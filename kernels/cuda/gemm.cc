@@ -22,9 +22,8 @@ bool Begin(Stream::Native& native) {
   if (native.blas == nullptr) native.Note(cublasLtCreate(&native.blas), kWhat);
   if (native.blas == nullptr) return false;
   ++native.memory_version;
-  const cudaError_t error = cudaMallocAsync(&native.workspace, Stream::Native::kWorkspaceBytes, native.stream);
+  const cudaError_t error = native.Allocate(Stream::Native::kWorkspaceBytes, &native.workspace);
   if (error == cudaSuccess) return true;
-  native.workspace = nullptr;
   native.Note(native.NoMemory("the workspace of matrix products", Stream::Native::kWorkspaceBytes, error), kWhat);
   return false;
 }
@@ -62,8 +61,7 @@ std::byte* FactorMemory(Stream::Native& native, const Product& p, std::size_t by
   ++native.memory_version;
   if (state.factors != nullptr) native.Note(cudaFreeAsync(std::exchange(state.factors, nullptr), native.stream), kWhat);
   state.factor_bytes = 0;
-  if (const cudaError_t error = cudaMallocAsync(&state.factors, bytes, native.stream); error != cudaSuccess) {
-    state.factors = nullptr;
+  if (const cudaError_t error = native.Allocate(bytes, &state.factors); error != cudaSuccess) {
     const auto [m, n, k] = p.shape;
     native.Note(native.NoMemory(fmt::format("the 16-bit factors of a product {} x {} x {}", m, n, k), bytes, error),
                 kWhat);

@@ -76,6 +76,8 @@ class DeviceHotRows final : public HotRows {
     scratch_.cub = cub;
     Zero(digests_, "HotRows: clear digests");
     Zero(slots_, "HotRows: clear slots");
+    // It is loaded in place of what has no slot, before anybody has written it perhaps.
+    Note(cudaMemsetAsync(table_.rows, 0, table_.dim * sizeof(float), queue()), "HotRows: clear a row");
     return stream_.Wait();
   }
 

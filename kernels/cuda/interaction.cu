@@ -66,14 +66,15 @@ struct Held {
 };
 
 // Calls load(k, i), then store(k, i), for the i of [0, n) that are the thread's, kAtOnce at a time: all loads are under
-// way before the first store waits for one. Behind the end comes the last i again.
+// way before the first store waits for one. Behind the end the last i is loaded again, and not stored.
 template <unsigned kAtOnce, typename Loads, typename Stores>
 __device__ inline void InBatches(std::uint32_t n, Loads load, Stores store) {
   for (std::uint32_t begin = threadIdx.x; begin < n; begin += kAtOnce * blockDim.x) {
 #pragma unroll
     for (unsigned k = 0; k < kAtOnce; ++k) load(k, min(begin + k * blockDim.x, n - 1));
 #pragma unroll
-    for (unsigned k = 0; k < kAtOnce; ++k) store(k, min(begin + k * blockDim.x, n - 1));
+    for (unsigned k = 0; k < kAtOnce; ++k)
+      if (begin + k * blockDim.x < n) store(k, begin + k * blockDim.x);
   }
 }
 
@@ -269,8 +270,8 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// Lets launches of the kernel have so much shared memory, which beyond 48 KB has to be asked for. *enough says whether
-// the GPU has it.
+// Lets launches of the kernel have so much shared memory, which beyond 48 KB has to be asked for: all that there is,
+// since other threads and recorded work may need more. *enough says whether the GPU has so much.
 template <typename Kernel>
 cudaError_t AskForShared(Kernel* kernel, std::size_t bytes, bool* enough) {
   constexpr std::size_t kUnasked = std::size_t{48} << 10;
@@ -283,8 +284,7 @@ cudaError_t AskForShared(Kernel* kernel, std::size_t bytes, bool* enough) {
     return error;
   *enough = bytes <= static_cast<std::size_t>(most);
   if (!*enough) return cudaSuccess;
-  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(bytes));
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, most);
 }
 
 unsigned BlocksOf(std::size_t samples) { return static_cast<unsigned>(std::min(samples, BlocksMax())); }

@@ -40,6 +40,9 @@ struct Stream::Native {
     if (recording && refused == nullptr) refused = what;
     return recording;
   }
+  // cudaMallocAsync; null after an error. What the stream has given back may be kept for other sizes until it has come
+  // so far and somebody has waited: where there is no memory, that is done first.
+  cudaError_t Allocate(std::size_t bytes, void** memory);
   // "no memory for WHAT: N bytes asked for, M of L free: REASON"; later calls do not see this error again.
   std::string NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const;
 

@@ -29,6 +29,16 @@ void Stream::Native::Use() {
   if (cudaGetDevice(&current) != cudaSuccess || current != device) Note(cudaSetDevice(device), "use the GPU");
 }
 
+cudaError_t Stream::Native::Allocate(std::size_t bytes, void** memory) {
+  cudaError_t error = cudaMallocAsync(memory, bytes, stream);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    if (cudaStreamSynchronize(stream) == cudaSuccess) error = cudaMallocAsync(memory, bytes, stream);
+  }
+  if (error != cudaSuccess) *memory = nullptr;
+  return error;
+}
+
 std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const {
   cudaGetLastError();
   std::size_t free = 0, total = 0;
@@ -40,6 +50,16 @@ std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, c
 namespace {
 
 constexpr int kCapabilityMin = 8;  // the oldest that cmake/cuda.cmake compiles for
+
+// CUDA has the same words for a driver that is too old and for none.
+std::string WhyNoGpus(cudaError_t error) {
+  int driver = 0;  // what it serves, as 1000 major + 10 minor; 0: it is not there
+  if (error != cudaErrorInsufficientDriver || cudaDriverGetVersion(&driver) != cudaSuccess)
+    return cudaGetErrorString(error);
+  if (driver == 0) return "NVIDIA's driver is not there";
+  const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
+  return fmt::format("the driver serves CUDA {}, this build is of CUDA {}", version(driver), version(CUDART_VERSION));
+}
 
 // Why our kernels do not run on the GPU, which is the calling thread's; empty if they do.
 std::string WhyNoKernels(int device) {
@@ -58,11 +78,12 @@ std::string WhyNoKernels(int device) {
 
 Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
   const auto unavailable = [device](std::string_view what, std::string_view why) {
+    cudaGetLastError();  // streams of other GPUs go on
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: cannot {}: {}", device, what, why));
   };
   int devices = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&devices); error != cudaSuccess)
-    return unavailable("find any", cudaGetErrorString(error));
+    return unavailable("find any", WhyNoGpus(error));
   if (device < 0 || device >= devices)
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: there are {}, counted from 0", device, devices));
   if (const Status loaded = LoadCublasLt(); !loaded) return unavailable("load cuBLAS", loaded.error().message);
@@ -152,9 +173,8 @@ Expected<DeviceBuffer> DeviceBuffer::Allocate(Stream& stream, std::size_t bytes,
   Stream::Native& native = stream.native();
   if (native.Refuses("it asks for memory")) return NotWhileRecording(what, bytes);
   ++native.memory_version;
-  const cudaError_t error = cudaMallocAsync(&buffer.data_, bytes, native.stream);
+  const cudaError_t error = native.Allocate(bytes, &buffer.data_);
   if (error == cudaSuccess) return buffer;
-  buffer.data_ = nullptr;
   return Fail(ErrorCode::kIo, fmt::format("GPU {}: {}", native.device, native.NoMemory(what, bytes, error)));
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -99,9 +100,12 @@ TEST_F(CudaLibrariesTest, ALibraryThatLacksWhatIsNeededIsPassedOver) {
 }
 
 TEST_F(CudaLibrariesTest, ThePlaces) {
+  const std::string path = std::getenv("PATH");
   ::setenv("TARN_CUDA_LIBRARIES", "/a:/b", 1);
   ::setenv("VIRTUAL_ENV", "/venv", 1);
+  ::unsetenv("PATH");
   const std::vector<std::string> folders = CudaLibraryFolders();
+  ::setenv("PATH", path.c_str(), 1);
   ::unsetenv("TARN_CUDA_LIBRARIES");
   ::unsetenv("VIRTUAL_ENV");
   ASSERT_GE(folders.size(), 6u);
@@ -110,6 +114,21 @@ TEST_F(CudaLibrariesTest, ThePlaces) {
                                       "/venv/lib/python3*/*-packages/nvidia/cu*/lib"}));
   EXPECT_EQ(folders.back(), "/usr/lib/python3*/*-packages/nvidia/cu*/lib");
   EXPECT_EQ(CudaLibraryFolders().front(), "") << "without the variable the loader is asked first";
+}
+
+// A machine may have torch in an environment that is on the PATH and that nobody has activated.
+TEST_F(CudaLibrariesTest, ThePythonsOnThePath) {
+  const std::string bin = Folder("env/bin"), path = std::getenv("PATH");
+  fs::create_symlink("/bin/sh", bin + "/python3");
+  ::setenv("PATH", ("relative:" + Folder("none/bin") + ":" + bin + ":" + bin + ":" + path).c_str(), 1);
+  const std::vector<std::string> folders = CudaLibraryFolders();
+  ::setenv("PATH", path.c_str(), 1);
+  const auto times = [&](const std::string& prefix) {
+    return std::ranges::count(folders, prefix + "/lib/python3*/*-packages/nvidia/cu*/lib");
+  };
+  EXPECT_EQ(times(top_ / "env"), 1);
+  EXPECT_EQ(times(top_ / "none"), 0) << "it has no Python";
+  EXPECT_EQ(times("/usr"), 1);
 }
 
 }  // namespace

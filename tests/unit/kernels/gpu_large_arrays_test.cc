@@ -1,7 +1,9 @@
 // Shows that rows are found behind the 2^32nd byte, and where there is memory, behind the 2^32nd float. Only the rows
-// that are looked at are ever written. Skipped, with the reason, where there is no GPU or it has less memory.
+// that are looked at are ever written. And that memory which is given back can be had again. Skipped, with the reason,
+// where there is no GPU or it has less memory.
 #include <algorithm>
 
+#include "kernels/elementwise.h"
 #include "kernels/hot_rows.h"
 #include "kernels/rows.h"
 #include "tests/unit/kernels/gpu_test_util.h"
@@ -67,6 +69,17 @@ TEST_F(GpuLargeArraysTest, HotRows) {
   ASSERT_TRUE(stream().Wait().has_value());
   const auto expected = in.begin() + std::ptrdiff_t(last * kDim);
   EXPECT_TRUE(SameBits(row, {expected, expected + kDim})) << "it is where the host finds it";
+}
+
+// More than half of what is free, each time a little more: what was there before is what the next one needs.
+TEST_F(GpuLargeArraysTest, MemoryThatIsGivenBackIsThereForOtherSizes) {
+  const std::size_t free = stream().free_bytes();
+  for (const std::size_t sixteenths : {9u, 10u, 9u, 11u}) {
+    auto large = DeviceBuffer::Allocate(stream(), free / 16 * sixteenths, "a test's array");
+    ASSERT_TRUE(large.has_value()) << sixteenths << ": " << large.error().message;
+    Fill(stream(), 1000, 1.0f, large->as<float>());
+  }
+  EXPECT_TRUE(stream().Wait().has_value());
 }
 
 }  // namespace

@@ -68,13 +68,24 @@ class GpuHotTableTest : public kernels::GpuFixture {
     kernels::CopyToHost(stream(), *there, rows.size() * sizeof(float), rows.data());
     EXPECT_TRUE(stream().Wait());
     EXPECT_TRUE(kernels::SameBits(rows, {*here, *here + rows.size()}));
+    if (device_planner_ != nullptr) PlanAnother(&batch.plan);
     host_->Push(batch.host);
     device_->Push(batch.device);
     host_->End(&batch.host);
     device_->End(&batch.device);
     EXPECT_EQ(batch.device.staleness(), batch.host.staleness());
-    if (device_planner_ != nullptr) device_planner_->TakeBack(&batch.plan);
     batches_.pop_front();
+  }
+
+  // What the plan has in the GPU's memory is that of another batch before this one is pushed.
+  void PlanAnother(Plan* plan) {
+    std::vector<Key> keys = plan->keys;
+    for (Key& key : keys) key = ~key;
+    device_planner_->TakeBack(plan);
+    Plan another;
+    EXPECT_TRUE(device_planner_->Bring(keys));
+    EXPECT_TRUE(device_planner_->Make(TableId(1), kDim, Positioner(spec_, 5), keys.size(), &another));
+    device_planner_->TakeBack(&another);
   }
 
   void RunBatches(SplitMix& random) {
