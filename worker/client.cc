@@ -375,6 +375,7 @@ Status Client::CheckScheduler(TimeUs now, const std::string& scheduler) const {
 
 const View& Client::view() const { return impl_->desk.view; }
 const Welcome& Client::welcome() const { return impl_->desk.welcome; }
+std::uint64_t Client::job() const { return impl_->desk.job; }
 Clock Client::clock() const { return impl_->ticks.asked(); }
 
 RequestId Client::Pull(const Plan& plan, PullWhen when, TimeUs now, Outbox* out) {

@@ -107,6 +107,7 @@ class Client {
   TimeUs scheduler_heard() const;  // last; before that: the time of Start
   const View& view() const;        // endpoints: the loop connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid once running
+  std::uint64_t job() const;       // its fingerprint; 0 before the welcome
   Clock clock() const;             // ticks asked for so far (start clock + ...)
 
   // Requests; valid while kRunning (otherwise they are dropped). The plan and buffers may be released on return,

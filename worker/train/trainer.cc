@@ -190,7 +190,7 @@ void Trainer::FailJob(Error error) {
 void Trainer::TellFailure() {
   next_failure_ = Now() + kFailurePeriodUs;
   Message message;
-  message.job = Fingerprint(job_);
+  message.job = client_.job();  // the trainer may not have looked at it yet
   message.sender = {Role::kWorker, client_.welcome().rank, client_.welcome().incarnation};
   message.body = Shutdown{failed_->code, failed_->message};
   outbox_.push_back({kSchedulerPeer, std::move(message)});
