@@ -112,6 +112,7 @@ class Shard::Impl {
     Outgoing outgoing;
   };
   std::deque<Held> held_;
+  std::optional<Heartbeat> said_;  // the last heartbeat that has left
 
  private:
   // shard.cc
@@ -155,7 +156,9 @@ class Shard::Impl {
   Status OnGetBlob(Peer from, const GetBlob& wanted, const Message& message);
 
   // shard_durable.cc
+  bool IsDurable() const { return !logging_ || synced_ >= appended_; }
   void SendWhenDurable(Peer to, Body body);
+  void SayAlive(Heartbeat beat);
   void Log(LogRecord record);
   void LogPush(const Push& push, const Message& message, std::span<const Key> keys);
   void LogView(const View& view);
