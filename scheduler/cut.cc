@@ -58,6 +58,7 @@ void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
   }
   if (!cut.hash_only()) checkpoint_requests_.Ordered(cut.order.id);
   membership_.SetOrder(cut.order);
+  if (cuts_at_clock_) ordered_version_ = membership_.view().version;
 }
 
 Status Scheduler::Impl::MayCutNow() const {

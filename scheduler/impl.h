@@ -165,6 +165,7 @@ class Scheduler::Impl {
   Agreement agreement_ = Agreement::kNone;
   bool agreement_is_cut_ = false;
   ViewVersion agreement_version_;    // kConfirming: all shards must confirm it
+  ViewVersion ordered_version_;      // of the view that brought the last order to cut at a clock
   bool cuts_at_clock_ = false;       // rule K1 rather than K2
   std::optional<CutReason> wanted_;  // a checkpoint that is not ordered yet
   bool state_is_cut_ = false;        // the newest cut holds the state as it is now
