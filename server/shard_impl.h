@@ -21,6 +21,7 @@
 #include "server/log/shard_log.h"
 #include "server/parked_pulls.h"
 #include "server/reply_budget.h"
+#include "server/row_loader.h"
 #include "server/row_store.h"
 #include "server/shard.h"
 #include "server/tier/cold_gate.h"
@@ -127,7 +128,8 @@ class Shard::Impl {
   void OnShutdown();
   void OnWelcome(const Message& message);
   Status Enter(const Message& message, const Welcome& welcome);
-  Status AddAndLoad(const std::vector<TableSpec>& tables, const std::string& resume_directory);
+  Status AddAndLoad(const std::vector<TableSpec>& tables, const std::string& resume_directory,
+                    RowLoader::Unknown unknown = RowLoader::Unknown::kRefused);
   Status Adopt(const View& view);
   Status AdoptRoutes(const View& view);
   void AdoptMembers(const View& view);
