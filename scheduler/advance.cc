@@ -111,6 +111,8 @@ bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
     }
     return true;
   }
+  // A shard that had not heard of the order would go beyond its clock with the first pushes of another epoch.
+  if (!membership_.Confirmed(ordered_version_)) return false;
   switch (phase_) {
     case Phase::kWaiting: return false;
     case Phase::kTrain: return EndTraining(now);

@@ -35,6 +35,7 @@ bool Scheduler::Impl::WantsWholeHash(CutReason reason) const {
 
 bool Scheduler::Impl::BeginWanted(TimeUs now) {
   if (checkpoints_.pending() != nullptr) return true;  // one at a time
+  if (membership_.restarting()) return true;           // the clocks of those who trained before are not known yet
   if (cuts_at_clock_ && !AtBoundary()) return false;
   PlaceOrder(leases_.ceiling(), now);
   return true;
@@ -58,6 +59,7 @@ void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
   }
   if (!cut.hash_only()) checkpoint_requests_.Ordered(cut.order.id);
   membership_.SetOrder(cut.order);
+  if (cuts_at_clock_) ordered_version_ = membership_.view().version;
 }
 
 Status Scheduler::Impl::MayCutNow() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/listening.h"
 #include "core/manifest.h"
 #include "scheduler/barriers.h"
 #include "scheduler/checkpoint_requests.h"
@@ -164,6 +165,7 @@ class Scheduler::Impl {
   Agreement agreement_ = Agreement::kNone;
   bool agreement_is_cut_ = false;
   ViewVersion agreement_version_;    // kConfirming: all shards must confirm it
+  ViewVersion ordered_version_;      // of the view that brought the last order to cut at a clock
   bool cuts_at_clock_ = false;       // rule K1 rather than K2
   std::optional<CutReason> wanted_;  // a checkpoint that is not ordered yet
   bool state_is_cut_ = false;        // the newest cut holds the state as it is now
@@ -181,7 +183,8 @@ class Scheduler::Impl {
   TimeUs stop_since_ = 0, stop_told_ = 0, stop_heard_ = 0;
   std::map<Incarnation, Peer> to_stop_;  // told, and not known to have stopped
 
-  TimeUs next_timer_ = 0, last_step_ = 0, listening_since_ = 0, workers_seen_ = 0;
+  TimeUs next_timer_ = 0, workers_seen_ = 0;
+  Listening listening_;  // to the nodes
   TimeUs now_ = 0;
   bool heard_ = false;  // something that is not settled
   Outbox answers_;      // to that

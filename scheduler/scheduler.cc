@@ -146,7 +146,8 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
 }
 
 void Scheduler::Impl::Start(TimeUs now) {
-  now_ = last_step_ = listening_since_ = workers_seen_ = now;
+  now_ = workers_seen_ = now;
+  listening_.Begin(now);
   next_timer_ = now + heartbeat_us_ / 2;
 }
 
@@ -297,9 +298,7 @@ void Scheduler::Impl::OnShutdownRequest(const std::string& who, const Shutdown& 
 void Scheduler::Impl::OnTimer(TimeUs now, Outbox* out) {
   now_ = now;
   if (stopped_) return;
-  // If this process itself was not running for long, it could not hear anybody.
-  if (now - last_step_ > lease_us_ / 2) listening_since_ = now;
-  last_step_ = now;
+  listening_.Note(now, lease_us_ / 2);
   next_timer_ = now + heartbeat_us_ / 2;
   if (stop_) {
     RepeatStop(now, out);
@@ -310,8 +309,8 @@ void Scheduler::Impl::OnTimer(TimeUs now, Outbox* out) {
 }
 
 void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
-  membership_.DropSilentJoiners(now, listening_since_);
-  if (auto shard = membership_.SilentShard(now, listening_since_)) {
+  membership_.DropSilentJoiners(now, listening_.since());
+  if (auto shard = membership_.SilentShard(now, listening_.since())) {
     Fail(ErrorCode::kUnavailable,
          fmt::format("shard {} ({}) has not been heard for {:g} s: {}", shard->value,
                      membership_.shards()[shard->value].endpoint, options_.job.fleet.lease_seconds,
@@ -319,7 +318,7 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
          now, out);
     return;
   }
-  for (Incarnation id : membership_.SilentWorkers(now, listening_since_)) {
+  for (Incarnation id : membership_.SilentWorkers(now, listening_.since())) {
     Warn(fmt::format("worker {} (incarnation {}) has not been heard for {:g} s: it is dead",
                      membership_.workers().at(id).rank.value, id.value, options_.job.fleet.lease_seconds));
     membership_.Fence(id);
@@ -377,7 +376,7 @@ void Scheduler::Impl::WatchForWorkers(TimeUs now, Outbox* out) {
     workers_seen_ = now;
     return;
   }
-  workers_seen_ = std::max(workers_seen_, listening_since_);
+  workers_seen_ = std::max(workers_seen_, listening_.since());
   if (now - workers_seen_ <= kWorkerlessLeasesMax * lease_us_) return;
   WantStop({ErrorCode::kUnavailable,
             fmt::format("no worker is left, and none has come back for {:g} s; once workers can run again, resume from "

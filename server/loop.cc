@@ -14,6 +14,7 @@
 
 #include "core/byte_size.h"
 #include "core/json.h"
+#include "core/listening.h"
 #include "core/log.h"
 #include "core/metrics.h"
 #include "kernels/subnormals.h"
@@ -87,8 +88,9 @@ class ShardLoop {
 
   Status Run() {
     TARN_RETURN_IF_ERROR(Open());
-    started_ = Now();
-    shard_->Start(started_, &out_);
+    const TimeUs started = Now();
+    listening_.Begin(started);
+    shard_->Start(started, &out_);
     Flush();
     while (!shard_->ended()) {
       if (stop_.load(std::memory_order_relaxed)) {
@@ -176,12 +178,12 @@ class ShardLoop {
     Flush();
     if (budget_ != 0 && now >= next_memory_) ShareMemory(now);
     if (!was_joined && shard_->joined()) {
-      loaded_ = Now();
       transport_.SetBusyPoll(shard_->busy_poll_us());
       LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
               shard_->rows().row_count());
     }
     if (metrics_ && now >= next_metrics_) WriteMetrics(now);
+    listening_.Note(now, shard_->lease_us());
     return CheckScheduler(now);
   }
 
@@ -219,11 +221,11 @@ class ShardLoop {
         tier->resident_rows());
   }
 
-  // While it loaded rows, this thread could not hear anybody.
+  // Rule N7.
   Status CheckScheduler(TimeUs now) const {
     if (shard_->stopped()) return {};
-    const TimeUs heard = shard_->joined() ? std::max(shard_->scheduler_heard(), loaded_) : started_;
-    const double silent = static_cast<double>(now - heard) * 1e-6;
+    const TimeUs silence = listening_.Silence(shard_->scheduler_heard(), now, shard_->lease_us());
+    const double silent = static_cast<double>(silence) * 1e-6;
     const double limit = shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
     if (silent <= limit) return {};
     return Fail(ErrorCode::kUnavailable,
@@ -299,7 +301,7 @@ class ShardLoop {
   std::optional<Shard> shard_;
   std::optional<MetricsFile> metrics_;
   LogLimiter metrics_limiter_;
-  TimeUs started_ = 0, loaded_ = 0;
+  Listening listening_;  // to the scheduler
   TimeUs next_metrics_ = 0;
   std::size_t budget_ = 0;  // the job's; 0: none
   TimeUs next_memory_ = 0;

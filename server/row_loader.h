@@ -11,19 +11,27 @@ namespace tarn::server {
 
 class RowLoader : public RowSink {
  public:
+  // Of tables that `rows` does not have: kEmpty where they came after this shard's part was cut, while others still
+  // wrote theirs. The manifest names them, and has no rows of them that this shard owns.
+  enum class Unknown { kRefused, kEmpty };
+
   // `rows` has the tables of the job and outlives the loader.
-  explicit RowLoader(RowStore* rows) : rows_(rows) {}
+  explicit RowLoader(RowStore* rows, Unknown unknown = Unknown::kRefused) : rows_(rows), unknown_(unknown) {}
 
   // What the store owns; everything if it is cut into another number of partitions than the checkpoint.
   bool Wants(PartitionId partition, std::uint32_t partition_bits) const override;
-  // kInvalidArgument, naming the table and what differs; kNotFound if the job has no such table.
+  // kInvalidArgument, naming the table and what differs; kNotFound if there must be such a table and is none.
   Status OnTable(const TableSpec& spec) override;
   Status OnRows(std::span<const Key> keys, std::span<const std::uint32_t> rows) override;
   Status OnRemoved(std::span<const Key> keys) override;
   Status OnSeen(std::span<const Seen> seen) override;
 
  private:
+  Status CheckKnown() const;
+
   RowStore* rows_;
+  Unknown unknown_;
+  bool known_ = false;  // the table at hand
   TableId table_;
 };
 

@@ -70,7 +70,7 @@ void Shard::Impl::SendHeartbeat() {
     beat.log_bytes = options_.log->bytes();
   }
   beat.counters = CountersOf(counters_, *rows_, buckets_.bytes(), replies_.bytes());
-  SendWhenDurable(kSchedulerPeer, std::move(beat));
+  SayAlive(std::move(beat));
   next_beat_ = now_ + heartbeat_us_;
 }
 
@@ -139,10 +139,11 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
   return Adopt(welcome.view);
 }
 
-Status Shard::Impl::AddAndLoad(const std::vector<TableSpec>& tables, const std::string& resume_directory) {
+Status Shard::Impl::AddAndLoad(const std::vector<TableSpec>& tables, const std::string& resume_directory,
+                               RowLoader::Unknown unknown) {
   for (const TableSpec& spec : tables) TARN_RETURN_IF_ERROR(rows_->AddTable(spec));
   if (resume_directory.empty()) return {};
-  RowLoader loader(rows_.get());
+  RowLoader loader(rows_.get(), unknown);
   resumed_ = true;
   return store_->Load(resume_directory, loader);
 }

@@ -62,8 +62,18 @@ LoggedView ViewOf(const View& view, CheckpointId newest_order) {
 
 // Rule L1: what tells of the state leaves once the inputs behind it are durable.
 void Shard::Impl::SendWhenDurable(Peer to, Body body) {
-  if (!logging_ || synced_ >= appended_) return Send(to, std::move(body));
+  if (IsDurable()) return Send(to, std::move(body));
   held_.push_back({appended_, {to, Make(std::move(body))}});
+}
+
+// A disk that does not answer keeps back what is new, and must not make the shard seem dead: what it said last it may
+// say again.
+void Shard::Impl::SayAlive(Heartbeat beat) {
+  if (IsDurable())
+    said_ = beat;
+  else if (said_)
+    Send(kSchedulerPeer, *said_);
+  SendWhenDurable(kSchedulerPeer, std::move(beat));
 }
 
 void Shard::Impl::OnLogSynced(TimeUs now, Outbox* out) {
@@ -75,8 +85,10 @@ void Shard::Impl::OnLogSynced(TimeUs now, Outbox* out) {
     return StopWith(synced.error().code,
                     fmt::format("shard {}: log: {}", options_.shard.value, synced.error().message));
   synced_ = *synced;
-  for (; !held_.empty() && held_.front().until <= synced_; held_.pop_front())
+  for (; !held_.empty() && held_.front().until <= synced_; held_.pop_front()) {
+    if (const auto* beat = std::get_if<Heartbeat>(&held_.front().outgoing.message.body)) said_ = *beat;
     out_->push_back(std::move(held_.front().outgoing));
+  }
 }
 
 void Shard::Impl::Log(LogRecord record) { appended_ = options_.log->Append(std::move(record)); }

@@ -21,6 +21,7 @@
 #include "server/log/shard_log.h"
 #include "server/parked_pulls.h"
 #include "server/reply_budget.h"
+#include "server/row_loader.h"
 #include "server/row_store.h"
 #include "server/shard.h"
 #include "server/tier/cold_gate.h"
@@ -112,6 +113,7 @@ class Shard::Impl {
     Outgoing outgoing;
   };
   std::deque<Held> held_;
+  std::optional<Heartbeat> said_;  // the last heartbeat that has left
 
  private:
   // shard.cc
@@ -126,7 +128,8 @@ class Shard::Impl {
   void OnShutdown();
   void OnWelcome(const Message& message);
   Status Enter(const Message& message, const Welcome& welcome);
-  Status AddAndLoad(const std::vector<TableSpec>& tables, const std::string& resume_directory);
+  Status AddAndLoad(const std::vector<TableSpec>& tables, const std::string& resume_directory,
+                    RowLoader::Unknown unknown = RowLoader::Unknown::kRefused);
   Status Adopt(const View& view);
   Status AdoptRoutes(const View& view);
   void AdoptMembers(const View& view);
@@ -155,7 +158,9 @@ class Shard::Impl {
   Status OnGetBlob(Peer from, const GetBlob& wanted, const Message& message);
 
   // shard_durable.cc
+  bool IsDurable() const { return !logging_ || synced_ >= appended_; }
   void SendWhenDurable(Peer to, Body body);
+  void SayAlive(Heartbeat beat);
   void Log(LogRecord record);
   void LogPush(const Push& push, const Message& message, std::span<const Key> keys);
   void LogView(const View& view);

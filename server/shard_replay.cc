@@ -125,7 +125,8 @@ Status Shard::Impl::Restore(const LoggedHead& head, const std::string& resume_di
   if (head.partition_bits != rows_->partition_bits())
     return Corrupt(
         fmt::format("a log of 2^{} partitions, expected 2^{}", head.partition_bits, rows_->partition_bits()));
-  TARN_RETURN_IF_ERROR(AddAndLoad(head.view.tables, resume_directory));
+  // The manifest names the tables that there were when the last part was written: later records bring them.
+  TARN_RETURN_IF_ERROR(AddAndLoad(head.view.tables, resume_directory, RowLoader::Unknown::kEmpty));
   if (head.rows_clock) rows_->AdvanceClock(*head.rows_clock);
   if (head.rows_seconds) rows_->AdvanceSeconds(*head.rows_seconds);
   view_.version = head.view.version;

@@ -27,7 +27,7 @@ class Client::Impl {
   // Every entry goes through a step: afterwards whatever has become possible is sent.
   template <typename Action>
   auto Step(TimeUs now, Outbox* out, Action action) {
-    desk.now = now;
+    desk.Begin(now);
     desk.out = out;
     std::ranges::move(answers, std::back_inserter(*out));
     answers.clear();
@@ -310,6 +310,7 @@ Client::~Client() = default;
 void Client::Start(TimeUs now, Outbox* out) {
   impl_->Step(now, out, [&] {
     impl_->desk.heard = now;
+    impl_->desk.listening.Begin(now);
     impl_->control.Join();
   });
 }
@@ -320,7 +321,7 @@ void Client::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
 }
 
 void Client::Hear(Peer from, Message message, TimeUs now) {
-  impl_->desk.now = now;
+  impl_->desk.Begin(now);
   impl_->desk.out = &impl_->answers;
   impl_->OnMessage(from, std::move(message));
   impl_->desk.out = nullptr;
@@ -359,8 +360,12 @@ TimeUs Client::busy_poll_us() const { return impl_->desk.busy_poll_us; }
 std::uint32_t Client::lanes() const { return impl_->desk.job_file.fleet.lanes; }
 TimeUs Client::scheduler_heard() const { return impl_->desk.heard; }
 
+TimeUs Client::SchedulerSilence(TimeUs now) const {
+  return impl_->desk.listening.Silence(impl_->desk.heard, now, impl_->desk.lease_us);
+}
+
 Status Client::CheckScheduler(TimeUs now, const std::string& scheduler) const {
-  const TimeUs silent = now - impl_->desk.heard;
+  const TimeUs silent = SchedulerSilence(now);
   if (!impl_->desk.running() || silent < kLeasesUntilLost * impl_->desk.lease_us) return {};
   return Fail(ErrorCode::kUnavailable,
               fmt::format("the scheduler at {} has not been heard for {:.1f} seconds (a lease "
@@ -370,6 +375,7 @@ Status Client::CheckScheduler(TimeUs now, const std::string& scheduler) const {
 
 const View& Client::view() const { return impl_->desk.view; }
 const Welcome& Client::welcome() const { return impl_->desk.welcome; }
+std::uint64_t Client::job() const { return impl_->desk.job; }
 Clock Client::clock() const { return impl_->ticks.asked(); }
 
 RequestId Client::Pull(const Plan& plan, PullWhen when, TimeUs now, Outbox* out) {

@@ -97,14 +97,17 @@ class Client {
 
   ClientState state() const;
   const Shutdown& stop_reason() const;
-  // Rule N7: an error once the scheduler has not been heard for kLeasesUntilLost leases while this client runs. The
-  // loop around it then ends. `scheduler` is its address, for the message.
+  // For how long the scheduler has not been heard, though this client was listening; before the welcome since Start.
+  TimeUs SchedulerSilence(TimeUs now) const;
+  // Rule N7: an error once that is kLeasesUntilLost leases while this client runs. The loop around it then ends.
+  // `scheduler` is its address, for the message.
   Status CheckScheduler(TimeUs now, const std::string& scheduler) const;
   TimeUs busy_poll_us() const;     // the job's wish, once welcomed; of the loop, not of the state machine
   std::uint32_t lanes() const;     // to each shard; likewise
   TimeUs scheduler_heard() const;  // last; before that: the time of Start
   const View& view() const;        // endpoints: the loop connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid once running
+  std::uint64_t job() const;       // its fingerprint; 0 before the welcome
   Clock clock() const;             // ticks asked for so far (start clock + ...)
 
   // Requests; valid while kRunning (otherwise they are dropped). The plan and buffers may be released on return,

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/job.h"
+#include "core/listening.h"
 #include "core/message.h"
 #include "worker/client.h"
 #include "worker/client_sender.h"
@@ -53,6 +54,7 @@ struct ClientDesk {
   std::vector<std::uint64_t> staleness;
   KeyLists lists{options.held_keys_min, options.held_keys_bytes};
   TimeUs heard = 0;              // the scheduler, last
+  Listening listening;           // to it
   bool wants_heartbeat = false;  // something the scheduler should hear of at once
 
   // Of the step in progress.
@@ -61,6 +63,11 @@ struct ClientDesk {
 
   bool running() const { return state == ClientState::kRunning; }
   bool paused() const { return now - heard >= lease_us; }  // rule N5
+  // A step is about to be taken: there is one for each heartbeat at least, which are less than a lease apart.
+  void Begin(TimeUs step) {
+    now = step;
+    listening.Note(now, lease_us);
+  }
   // Counts a refusal that may pass. True: it has lasted for so long that it will not (rule E7).
   bool GivesUp(Patience* patience) const {
     return patience->Refused(now, kLeasesUntilLost * lease_us, options.resend_us);

@@ -55,7 +55,7 @@ Status ClientLoop::Join(const std::string& scheduler, double seconds) {
   client_.Start(Now(), &outbox_);
   thread_ = std::thread([this] { driver_->Run(); });
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return joined_ || ended_; });
+  changed_.wait_for(lock, WaitTime(seconds), [&] { return joined_ || ended_; });
   if (ended_) return std::unexpected(*ended_);
   if (joined_) return {};
   return Fail(ErrorCode::kTimeout,

@@ -2,6 +2,7 @@
 // public faces are RowsFuture and StatusFuture of worker/tarn.h.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -17,6 +18,12 @@
 #include "worker/plan.h"
 
 namespace tarn::worker {
+
+// For waits: "for ever" is more than a clock's nanoseconds can count.
+inline std::chrono::duration<double> WaitTime(double seconds) {
+  constexpr double kSecondsMax = 1e9;
+  return std::chrono::duration<double>(std::min(seconds, kSecondsMax));
+}
 
 struct ClientResult {
   // Written by the I/O thread before Finish, read by callers after Wait.
@@ -69,7 +76,7 @@ struct ClientResult {
   // kTimeout after `seconds`.
   Status WaitFor(double seconds) const {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return done_; }))
+    if (!changed_.wait_for(lock, WaitTime(seconds), [&] { return done_; }))
       return Fail(ErrorCode::kTimeout, "no answer yet");
     return Outcome();
   }

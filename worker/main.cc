@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
 
   // Ctrl-C reaches the whole terminal's group; the scheduler is the one that acts on it.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, OnTerminate);
 

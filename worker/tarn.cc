@@ -40,6 +40,9 @@ Status CheckOptions(const ConnectOptions& options) {
   if (options.io_threads < 1)
     return Fail(ErrorCode::kInvalidArgument,
                 "io_threads: expected at least 1, found " + std::to_string(options.io_threads));
+  if (!(options.timeout_seconds >= 0))
+    return Fail(ErrorCode::kInvalidArgument,
+                "timeout_seconds: expected at least 0, found " + std::to_string(options.timeout_seconds));
   if (options.credit_bytes <= kCreditBytesMax) return {};
   return Fail(ErrorCode::kInvalidArgument, "credit_bytes = " + std::to_string(options.credit_bytes) +
                                                ": expected at most " + std::to_string(kCreditBytesMax));

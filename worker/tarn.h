@@ -91,7 +91,7 @@ class StatusFuture {
 struct ConnectOptions {
   std::string scheduler;                                   // "tcp://127.0.0.1:7700"
   std::uint32_t rank = kAnyRank;                           // the scheduler chooses
-  double timeout_seconds = 60;                             // for the welcome, and for OpenTable by name
+  double timeout_seconds = 60;                             // for the welcome and OpenTable by name; may be infinite
   std::string keys;                                        // the fleet's key file (tarn-keys); empty: plain connections
   bool insecure = false;                                   // plain connections may leave this machine
   bool shm = true;                                         // share memory with servers of this host

@@ -128,9 +128,9 @@ Status RocksDbColdStore::Files::Hold(const std::string& directory) {
 
 Status RocksDbColdStore::Files::Empty(const std::string& directory) const {
   std::error_code failure;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, failure)) {
-    if (entry.path().filename() == kMarker) continue;
-    fs::remove_all(entry.path(), failure);
+  for (fs::directory_iterator it(directory, failure), end; !failure && it != end; it.increment(failure)) {
+    if (it->path().filename() == kMarker) continue;
+    fs::remove_all(it->path(), failure);
     if (failure) break;
   }
   if (failure) return Fail(ErrorCode::kIo, fmt::format("{}: cannot empty: {}", directory, failure.message()));

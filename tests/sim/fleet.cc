@@ -486,6 +486,7 @@ RunResult Fleet::Run() {
   if (resume_) TakeBlobs();
   PlanFaults();
   PlanOutages();
+  PlanSlowSyncs();
   PlanTimeJumps();
   const TimeUs limit = scenario_.faults.until_us + kSettleUs;
   while ((Scheduler() == nullptr || !Scheduler()->stopped()) && !oracle_.failed()) {

@@ -69,6 +69,8 @@ class Fleet {
   scheduler::Scheduler* Scheduler();  // null while everything is down
   // fleet_outages.cc
   void PlanOutages();
+  void PlanSlowSyncs();
+  TimeUs SlowSync();
   void AwaitOutage();
   void Outage();
   void EndEverything();

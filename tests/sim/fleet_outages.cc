@@ -31,6 +31,24 @@ void Fleet::PlanOutages() {
     events_.At(50'000 + TimeUs(outage_rng_.Below(std::uint64_t(f.until_us))), [this] { AwaitOutage(); });
 }
 
+// The disk of some shard will not answer for longer than a lease.
+void Fleet::PlanSlowSyncs() {
+  SplitMix rng(Mix64(scenario_.draw ^ 0x64697364));
+  for (std::uint32_t i = 0; i < scenario_.faults.slow_syncs; ++i)
+    events_.At(50'000 + TimeUs(rng.Below(std::uint64_t(scenario_.faults.until_us))),
+               [this, which = rng.Below(scenario_.shards)] {
+                 const auto shard = processes_.find(shard_ids_[which]);
+                 if (shard == processes_.end()) return;
+                 shard->second->slow_sync = true;
+                 ++other_faults_;
+               });
+}
+
+TimeUs Fleet::SlowSync() {
+  const auto lease = TimeUs(scenario_.job.fleet.lease_seconds * 1e6);
+  return lease + TimeUs(time_rng_.Below(2 * std::uint64_t(lease)));
+}
+
 // An outage is due: now, or when something has just happened that must not be forgotten.
 void Fleet::AwaitOutage() {
   if (!outage_rng_.Chance(scenario_.faults.outage_awaits)) return Outage();
@@ -134,7 +152,7 @@ void Fleet::TendLog(ProcessId id, Process& p) {
       if (const auto it = processes_.find(id); it != processes_.end()) run(*it->second);
     };
   };
-  const TimeUs write = events_.now() + some(), sync = write + some();
+  const TimeUs write = events_.now() + some(), sync = write + (std::exchange(p.slow_sync, false) ? SlowSync() : some());
   events_.At(write, with([](Process& process) { process.log->files().Write(); }));
   events_.At(sync, with([this, id](Process& process) {
                process.log->files().Sync(rng_.Chance(0.2));

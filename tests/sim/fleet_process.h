@@ -15,8 +15,9 @@ struct Fleet::Process {
   std::unique_ptr<SimShardStore> store;
   std::unique_ptr<SimBlobStore> blobs;
   std::unique_ptr<SimLog> log;
-  bool log_busy = false;  // a write or a sync is under way
-  LogSequence witnessed;  // shard: the last record whose state was noted
+  bool log_busy = false;   // a write or a sync is under way
+  bool slow_sync = false;  // the next one will be
+  LogSequence witnessed;   // shard: the last record whose state was noted
   std::unique_ptr<ShardChecker> checker;
   std::unique_ptr<server::Shard> shard;
   server::MemoryColdStore* cold = nullptr;  // the shard's

@@ -112,6 +112,7 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   }
   if (s->KeepsStep() && rng.Chance(0.4)) ChooseBehind(rng, s);
   s->tells_at_once |= rng.Chance(0.3);
+  s->faults.slow_syncs = SplitMix(Mix64(seed ^ 0x73796e63)).Chance(0.2) ? 2 : 0;
   // Fixed bits are worth most where nothing else disturbs them.
   if (!rng.Chance(0.5)) return;
   s->faults.crashes = s->faults.doubles = 0;
@@ -410,7 +411,7 @@ std::string Scenario::Describe() const {
       "{:.2f} reorder {:.2f} "
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
-      "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {} tier {} {:.2f}/{}/{} time jumps "
+      "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time jumps "
       "{}/{:.2f} top-k {} lanes {}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
@@ -422,8 +423,8 @@ std::string Scenario::Describe() const {
       faults.cut_at_change, faults.slow_store, faults.fail_store, faults.fail_manifest, faults.full_store,
       faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
       Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
-      faults.outage_awaits, faults.outage_again, faults.sync_max_us, tier_bytes, faults.slow_tier, faults.fail_tier,
-      faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, job.fleet.lanes);
+      faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes, faults.slow_tier,
+      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, job.fleet.lanes);
 }
 
 }  // namespace tarn::sim

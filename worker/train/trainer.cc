@@ -128,7 +128,7 @@ TrainerEnd Trainer::HowItEnded(const Status& going) {
 
 Status Trainer::CheckScheduler() const {
   TARN_RETURN_IF_ERROR(client_.CheckScheduler(Now(), options_.scheduler));
-  const double silent = double(Now() - client_.scheduler_heard()) * 1e-6;
+  const double silent = double(client_.SchedulerSilence(Now())) * 1e-6;
   if (client_.state() != ClientState::kJoining || silent <= options_.join_seconds_max) return {};
   return Fail(ErrorCode::kUnavailable,
               fmt::format("the scheduler at {} has not been heard for {:.0f} seconds; is it running?",
@@ -190,7 +190,7 @@ void Trainer::FailJob(Error error) {
 void Trainer::TellFailure() {
   next_failure_ = Now() + kFailurePeriodUs;
   Message message;
-  message.job = Fingerprint(job_);
+  message.job = client_.job();  // the trainer may not have looked at it yet
   message.sender = {Role::kWorker, client_.welcome().rank, client_.welcome().incarnation};
   message.body = Shutdown{failed_->code, failed_->message};
   outbox_.push_back({kSchedulerPeer, std::move(message)});

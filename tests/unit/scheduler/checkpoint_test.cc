@@ -59,6 +59,31 @@ TEST(Checkpoint, NeverBeyondTheCeiling) {
   EXPECT_EQ(manifest->samples, 120u);
 }
 
+// Between two epochs no proposal holds the workers back.
+TEST(Checkpoint, NoEpochBeginsBeforeEveryShardKnowsOfTheOrder) {
+  Job job = Durable(2, 2);
+  job.train.epochs = 3;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 120;
+  fleet.rows[1] = 20;
+  fleet.AddAll();
+  const auto scores_the_second = [&] {
+    const Progress progress = fleet.scheduler.progress();
+    return progress.epoch == 1 && progress.phase == "validate";
+  };
+  for (int i = 0; i < 1000 && !scores_the_second(); ++i) fleet.Step();
+  ASSERT_TRUE(scores_the_second());
+  fleet.shards[1]->deaf = true;
+  fleet.RequestCheckpoint();
+  const CheckpointOrder order = fleet.scheduler.view().checkpoint;
+  ASSERT_TRUE(order.at_clock);
+  for (int i = 0; i < 60; ++i) fleet.Step();
+  for (const auto& worker : fleet.workers) EXPECT_EQ(worker->clock, order.clock);
+  fleet.shards[1]->deaf = false;
+  EXPECT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.scheduler.progress().epochs.size(), 3u);
+}
+
 TEST(Checkpoint, ImmediateTablesAreCutWhereTheyStand) {
   Job job = Durable(2, 2);
   job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};

@@ -184,8 +184,9 @@ TEST(State, WhatCannotBeWrittenIsNotTold) {
 // Everything ends after so many batches; a new fleet goes on from the state and what the shards' logs hold.
 class Restart {
  public:
-  Restart(const Job& job, int batches, std::uint64_t rows) : before(job) {
+  Restart(const Job& job, int batches, std::uint64_t rows, std::uint64_t valid = 0) : before(job) {
     before.rows[0] = rows;
+    before.rows[1] = valid;
     before.AddAll();
     for (int i = 0; i < batches; ++i)
       for (auto& worker : before.workers) before.Work(*worker);
@@ -286,6 +287,22 @@ TEST(State, WorkersAreTakenBackToOneClock) {
   for (const auto& worker : fleet.workers) EXPECT_EQ(worker->start, together);
   ASSERT_TRUE(fleet.RunToEnd());
   EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
+}
+
+// In an evaluation no proposal asks the workers for their clocks: the verdicts must come first.
+TEST(State, NoCheckpointIsOrderedBeforeTheClocksAreKnown) {
+  Restart restart(LogJob(2, 2), 12, 60, 400);
+  ASSERT_EQ(restart.before.scheduler.progress().phase, "validate");
+  const Clock closed = restart.before.workers[0]->clock;
+  FakeFleet& fleet = restart.Shards();
+  for (auto& shard : fleet.shards) shard->deaf = true;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) fleet.AddWorker(rank);
+  fleet.RequestCheckpoint();
+  fleet.Pass(0.5);
+  EXPECT_EQ(fleet.scheduler.view().checkpoint.id, CheckpointId(0));
+  for (auto& shard : fleet.shards) shard->deaf = false;
+  ASSERT_TRUE(fleet.RunToEnd());
+  for (const auto& [directory, manifest] : fleet.store.manifests) EXPECT_GE(manifest.resume_clock, closed) << directory;
 }
 
 // Rule G3: a worker goes while a shard reads its log. The others wait for its next start, and all join at one clock.

@@ -332,6 +332,19 @@ TEST_F(RowStoreTest, RefusesATableOfAnotherShapeByName) {
   EXPECT_EQ(loader.OnTable(unknown).error().code, ErrorCode::kNotFound);
 }
 
+TEST_F(RowStoreTest, ATableThatCameAfterTheCutMustBeEmpty) {
+  RowLoader loader(&rows_, RowLoader::Unknown::kEmpty);
+  TableSpec later = sparse_;
+  later.name = "later";
+  EXPECT_TRUE(loader.OnTable(later));
+  const Key key = 1;
+  EXPECT_EQ(loader.OnRows({&key, 1}, {}).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(loader.OnRemoved({&key, 1}).error().code, ErrorCode::kCorrupt);
+  EXPECT_EQ(loader.OnSeen({}).error().code, ErrorCode::kCorrupt);
+  EXPECT_TRUE(loader.OnTable(sparse_));
+  EXPECT_TRUE(loader.OnRemoved({&key, 1}));
+}
+
 TEST_F(RowStoreTest, ATableMayChangeItsSettings) {
   TableSpec faster = sparse_;
   faster.optimizer.learning_rate *= 2;

@@ -127,6 +127,31 @@ TEST_F(ShardWithLog, HeartbeatsTellWhatIsDurable) {
   EXPECT_EQ(beats[0].clock, Clock(3));
 }
 
+// A disk that does not answer must not make a shard seem dead; what it has not made durable it must not tell.
+TEST_F(ShardWithLog, WhileTheDiskIsSilentTheLastHeartbeatIsSaidAgain) {
+  const auto beats_after_a_while = [this] {
+    node_.now += 2'000'000;
+    node_.shard->OnTimer(node_.now, &node_.out);
+    return node_.Take<Heartbeat>();
+  };
+  Join();
+  EXPECT_TRUE(beats_after_a_while().empty()) << "nothing was ever durable";
+  node_.Commit();
+  EXPECT_FALSE(node_.Take<Heartbeat>().empty());
+  for (std::uint64_t clock = 1; clock <= 3; ++clock) {
+    Tick(clock);
+    for (int again = 0; again < 2; ++again) {
+      const auto beats = beats_after_a_while();
+      ASSERT_EQ(beats.size(), 1u);
+      EXPECT_EQ(beats[0].clock, Clock(clock - 1));
+    }
+    node_.Commit();
+    const auto beats = node_.Take<Heartbeat>();
+    ASSERT_EQ(beats.size(), 2u) << "those that waited";
+    EXPECT_EQ(beats[1].clock, Clock(clock));
+  }
+}
+
 TEST_F(ShardWithLog, AJobWithALogNeedsOne) {
   view_ = FirstView({LiveWorker(0, 10)});
   node_.Welcomed(view_, {}, "");

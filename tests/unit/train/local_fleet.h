@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,8 @@ class LocalFleet final : public net::Transport {
   // Every kind of message that the worker has sent, and how often.
   const std::map<std::string, int>& sent() const { return sent_; }
   std::uint32_t connected_lanes() const { return connected_lanes_; }  // asked for when the last node was connected to
+  // Shards cannot be connected to.
+  void RefuseShards(Error why) { no_shards_ = std::move(why); }
   // From now on the scheduler gets nothing and does nothing.
   void KillScheduler() { scheduler_dead_ = true; }
   // The scheduler is asked to stop when the worker has sent its first message of that kind, "Join" and so on.
@@ -43,7 +46,8 @@ class LocalFleet final : public net::Transport {
   bool Settle();
 
   Expected<std::string> Bind(const std::string& endpoint) override { return endpoint; }
-  Status Connect(Peer, const std::string&) override {
+  Status Connect(Peer peer, const std::string&) override {
+    if (peer != kSchedulerPeer && no_shards_) return std::unexpected(*no_shards_);
     connected_lanes_ = lanes_;
     return {};
   }
@@ -83,6 +87,7 @@ class LocalFleet final : public net::Transport {
   std::chrono::milliseconds slow_by_{0};
   std::uint32_t lanes_ = 1, connected_lanes_ = 0;
   bool scheduler_dead_ = false;
+  std::optional<Error> no_shards_;
 
   std::mutex mutex_;  // of woken_: Wake may come from another thread
   std::condition_variable changed_;

@@ -402,6 +402,19 @@ TEST(Trainer, DataThatIsMissingFailsTheJobAndTellsTheFleet) {
   EXPECT_NE(fleet.scheduler().stop_reason().reason.find("nowhere"), std::string::npos);
 }
 
+// In the step in which it is welcomed, before it has looked at the job.
+TEST(Trainer, AShardThatItCannotConnectToFailsTheJobAndTellsTheFleet) {
+  Scene scene(true);
+  LocalFleet fleet(scene.job);
+  fleet.RefuseShards(
+      {ErrorCode::kInvalidArgument, "CURVE keys are required for non-loopback address tcp://10.0.0.1:1"});
+  Trainer trainer(scene.Options(), &fleet);
+  EXPECT_EQ(trainer.Run(), TrainerEnd::kFailed);
+  EXPECT_EQ(trainer.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(fleet.Settle());
+  EXPECT_NE(fleet.scheduler().stop_reason().reason.find("CURVE keys"), std::string::npos);
+}
+
 // Before the fleet is complete, while the data are being opened, while it trains.
 TEST(Trainer, ToldToStopItEndsAtOnceWhereverItIs) {
   for (const std::string kind : {"Join", "Heartbeat", "Tick"}) {

@@ -285,6 +285,23 @@ TEST(ClientControl, ASchedulerSilentForTwoLeasesIsLost) {
   EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));
 }
 
+// Stopped with all of its fleet, it has heard nobody because it did not listen.
+TEST(ClientControl, WhatItSleptIsNoSilenceOfTheScheduler) {
+  FleetOptions options = Options();
+  options.lease_seconds = 5;
+  options.heartbeat_seconds = 2;
+  FakeFleet fleet(options);
+  fleet.Run();
+  fleet.Wait(4'000'000);
+  fleet.now += 3'600'000'000;
+  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1")) << "before its first step";
+  EXPECT_EQ(fleet.client.SchedulerSilence(fleet.now), 0);
+  fleet.Wait(9'999'999);
+  EXPECT_TRUE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1"));
+  fleet.Wait(1);
+  EXPECT_FALSE(fleet.client.CheckScheduler(fleet.now, "tcp://s:1")) << "it is awake now, and hears nobody";
+}
+
 TEST(ClientControl, LeavesOnlyWhenNothingIsPendingAndThenInsists) {
   FakeFleet fleet(Options());
   fleet.Run();

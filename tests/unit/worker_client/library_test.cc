@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -287,6 +288,15 @@ TEST(Library, ConnectTimesOutOrSaysWhyItIsRefused) {
   options.scheduler = "nonsense";
   EXPECT_EQ(Client::Connect(options, std::make_unique<FakeTransport>(&world)).error().code,
             ErrorCode::kInvalidArgument);
+}
+
+TEST(Library, WaitsForEverIfToldTo) {
+  FakeWorld world;
+  auto client = ConnectTo(&world, std::numeric_limits<double>::infinity());
+  ASSERT_TRUE(client) << ToString(client.error());
+  EXPECT_TRUE(client->OpenTable("users"));
+  for (const double seconds : {-1.0, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_EQ(ConnectTo(&world, seconds).error().code, ErrorCode::kInvalidArgument) << seconds;
 }
 
 TEST(Library, ManyThreadsShareAClient) {
