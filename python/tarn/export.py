@@ -299,6 +299,10 @@ class Model:
             raise KeyError(f"no table '{name}'; there are {', '.join(self.names) or 'none'}")
         return tables
 
+    def dense_rows(self, name):
+        """How many rows a dense table has; 0: it is sparse."""
+        return self._of(name)[0].dense_rows
+
     def lookup(self, name, keys):
         """values [len(keys), dim], found [len(keys)]; a key without a row has zeros. Keys that are no whole numbers are a
         TypeError, those that no row can have (below 0, 2**64 and above) a ValueError."""

@@ -295,6 +295,13 @@ class Encoder:
                     dense=np.array(dense, np.float32).reshape(len(offsets) - 1, self.dense_columns))
 
 
+def dense_rows(values):
+    """Rows without keys, of dense values [rows, columns]: of format idx the pixels / 255."""
+    dense = np.ascontiguousarray(values, np.float32)
+    return Rows(fields=0, keys=np.empty(0, np.uint64), weights=np.empty(0, np.float32),
+                offsets=np.zeros(len(dense) + 1, np.int64), dense=dense)
+
+
 def open_lines(path):
     """A file of lines, plain or gzip, which its first bytes tell."""
     with open(path, "rb") as file:
