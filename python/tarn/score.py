@@ -10,7 +10,8 @@
     rows = encoder.lines(open_lines("test.tsv"))
     probabilities = scorer.probabilities(rows)   # float64 [rows], of label 1; mlp: [rows, classes]
 
-docs/serving.md has the formulas. A key without a row counts as zeros. Needs NumPy and nothing else, and memory for the
+docs/serving.md has the formulas. A key without a row counts as zeros, or with Scorer(..., initial=True) as the initial
+values that evaluation in training takes: for the figures of a run's summary.json. Needs NumPy and nothing else, and memory for the
 embeddings of the rows of a call: give it thousands at a time, not millions.
 """
 
@@ -45,8 +46,8 @@ class Scorer:
     """Reads dense layers at once: after Model.apply make another. `job`: the job file as a dict, of which it looks at
     model.kind. Raises ScoreError where the export has not what such a model has."""
 
-    def __init__(self, model, job):
-        self._model, self.kind = model, job.get("model", {}).get("kind", "logistic_regression")
+    def __init__(self, model, job, initial=False):
+        self._model, self._initial, self.kind = model, initial, job.get("model", {}).get("kind", "logistic_regression")
         kinds = {"logistic_regression": self._linear, "fm": self._fm, "wide_deep": self._wide_deep,
                  "deepfm": self._deepfm, "dlrm": self._dlrm, "dcn_v2": self._dcn_v2, "mlp": self._mlp}
         if self.kind not in kinds:
@@ -107,7 +108,7 @@ class Scorer:
     def _values(self, table, rows):
         """The table's row of each of the rows' keys."""
         every, place = np.unique(rows.keys, return_inverse=True)
-        return self._model.lookup(table, every)[0][place]
+        return self._model.lookup(table, every, self._initial)[0][place]
 
     def _embeddings(self, rows):
         """[rows, keys a row, dim]"""

@@ -42,7 +42,7 @@ class ScoreTest(FleetCase):
         summary, job, model = self.train(kind, *settings, **more)
         with open_lines(f"{job['data']['dir']}/{job['data']['test']}") as lines:
             rows = Encoder(job["data"]).lines(lines)
-        scorer, positive = Scorer(model, job), rows.labels > 0.5
+        scorer, positive = Scorer(model, job, initial=True), rows.labels > 0.5
         p = scorer.probabilities(rows)
         if p.ndim == 2:
             np.testing.assert_allclose(p.sum(axis=1), 1)
@@ -57,17 +57,27 @@ class ScoreTest(FleetCase):
     def test_logistic_regression(self):
         self.check("logistic_regression", test="test.tsv", valid="valid.tsv")
 
-    # Of the others the set is one whose every key has a row: evaluation scores new ones by random initial values.
     def test_fm(self):
-        self.check("fm", test="train.tsv")
+        self.check("fm", test="test.tsv")
+
+    def test_new_keys(self):
+        """They have no row: zeros or, as in evaluation, initial values."""
+        _, job, model = self.train("fm", test="test.tsv")
+        row = [1] * 13 + ["never seen"] * 26
+        rows = Encoder(job["data"]).rows([row, ["" for _ in row]])
+        zeros, initial = (Scorer(model, job, initial=own).logits(rows) for own in (False, True))
+        self.assertNotEqual(zeros[0], initial[0])
+        values, found = model.lookup("embedding", rows.keys[13:39], initial=True)
+        self.assertFalse(found.any())
+        self.assertAlmostEqual(values.std(), 0.01, delta=0.003)
 
     def test_wide_deep(self):
-        self.check("wide_deep", test="train.tsv")
+        self.check("wide_deep", test="test.tsv")
 
     def test_deepfm(self):
-        scorer, rows = self.check("deepfm", "model.hidden=[]", test="train.tsv")
+        scorer, rows = self.check("deepfm", "model.hidden=[]", test="test.tsv")
         p = scorer.probabilities(rows)
-        with open_lines(self.data / "train.tsv") as lines:
+        with open_lines(self.data / "test.tsv") as lines:
             one = Encoder({}).lines([next(lines)])
         np.testing.assert_allclose(scorer.probabilities(one), p[:1], rtol=1e-6)
         self.assertEqual(len(scorer.probabilities(Encoder({}).rows([]))), 0)
@@ -77,13 +87,13 @@ class ScoreTest(FleetCase):
             scorer.logits(Encoder({"format": "libsvm"}).rows([{1: 1}]))
 
     def test_dlrm(self):
-        self.check("dlrm", "data.dense_integers=true", "data.bins=['none']", test="train.tsv")
+        self.check("dlrm", "data.dense_integers=true", "data.bins=['none']", test="test.tsv")
 
     def test_dcn_v2(self):
-        self.check("dcn_v2", "data.dense_integers=true", "data.bins=['width:10']", test="train.tsv")
+        self.check("dcn_v2", "data.dense_integers=true", "data.bins=['width:10']", test="test.tsv")
 
     def test_dcn_v2_of_low_rank_without_dense_values(self):
-        self.check("dcn_v2", "model.cross_rank=3", "model.cross_layers=2", test="train.tsv")
+        self.check("dcn_v2", "model.cross_rank=3", "model.cross_layers=2", test="test.tsv")
 
     def test_mlp(self):
         scorer, rows = self.check("mlp", "data.dense_integers=true", test="test.tsv")
