@@ -29,7 +29,7 @@ _DIM_MAX = 4096
 _PARTITION_BITS_MAX = 12
 
 
-class ExportError(Exception):
+class ExportError(ValueError):
     """A file that is no export, is damaged, or does not fit; the message names it."""
 
 

@@ -265,12 +265,13 @@ class Encoder:
         categories (text or bytes); None or "" is missing. libsvm: {column: value}, or pairs of them. Raises RowError."""
         return self._gather(map(self._format.row, rows))
 
-    def lines(self, lines):
-        """Of lines with labels, as bytes or text, with or without their ends. Raises RowError for a malformed one."""
+    def lines(self, lines, first=1):
+        """Of lines with labels, as bytes or text, with or without their ends. Raises RowError for a malformed one, with its
+        number, counted from `first`."""
         labels = []
 
         def parsed():
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(lines, first):
                 line = line.encode() if isinstance(line, str) else line
                 try:
                     label, row = self._format.line(line.removesuffix(b"\n").removesuffix(b"\r"))

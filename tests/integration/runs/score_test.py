@@ -1,6 +1,7 @@
 """Shows that Python scores a set by an export as the run that trained the model did: the log-loss, AUC and accuracy of
 summary.json, for every model and both formats of lines; and that it refuses what does not fit together."""
 
+import gzip
 import random
 import subprocess
 import sys
@@ -70,6 +71,29 @@ class ScoreTest(FleetCase):
         values, found = model.lookup("embedding", rows.keys[13:39], initial=True)
         self.assertFalse(found.any())
         self.assertAlmostEqual(values.std(), 0.01, delta=0.003)
+
+    def predict(self, *arguments, lines=None):
+        return subprocess.run([sys.executable, ROOT / "tools/predict", *arguments], capture_output=True, input=lines)
+
+    def test_predict(self):
+        scorer, rows = self.check("fm", test="test.tsv")
+        run, out, test = self.folder / ("run-" + self.id()), self.folder / f"{self.id()}.tarn", self.data / "test.tsv"
+        done = self.predict(run, out, test, "--initial")
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        np.testing.assert_allclose([float(p) for p in done.stdout.split()], scorer.probabilities(rows), rtol=1e-6)
+        bare = b"".join(line.split(b"\t", 1)[1] for line in test.read_bytes().splitlines(keepends=True))
+        again = self.predict(run / "job.toml", out, "-", "--initial", "--unlabelled", lines=bare)
+        self.assertEqual((again.returncode, again.stdout), (0, done.stdout))
+        many = self.predict(run, out, "-", "--unlabelled", lines=bare * 3 + b"x\n")
+        self.assertEqual(many.returncode, 1)
+        self.assertIn(f"line {3 * len(rows) + 1}: ".encode(), many.stderr)
+        damaged = self.folder / "damaged.gz"
+        damaged.write_bytes(gzip.compress(test.read_bytes())[:2000] + b"x" * 100)
+        for broken in ((run, out, damaged), (self.folder, out, test), (run, test, test), (run, self.folder / "none", test), (run, out, out),
+                       (run, out, test, "--delta", out)):
+            done = self.predict(*broken)
+            self.assertEqual(done.returncode, 1, broken)
+            self.assertTrue(done.stderr.startswith(b"tools/predict: ") and done.stderr.count(b"\n") == 1, done.stderr)
 
     def test_wide_deep(self):
         self.check("wide_deep", test="test.tsv")
