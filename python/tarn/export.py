@@ -12,6 +12,8 @@ mapped, not read: only `verify` and what is looked up touch its pages.
 """
 
 import operator
+import re
+import statistics
 import struct
 import zlib
 
@@ -27,7 +29,7 @@ _DIM_MAX = 4096
 _PARTITION_BITS_MAX = 12
 
 
-class ExportError(Exception):
+class ExportError(ValueError):
     """A file that is no export, is damaged, or does not fit; the message names it."""
 
 
@@ -90,6 +92,27 @@ def _mix64(x):
     return x ^ (x >> np.uint64(31))
 
 
+_STEP = np.uint64(0x9e3779b97f4a7c15)
+
+
+def initial_rows(initializer, salt, keys, dim):
+    """float32 [len(keys), dim]: what rows begin as (kernels/initialize.h) by an initializer in words, "normal(0, 0.01)"."""
+    kind, *numbers = re.findall(r"[a-z]+|[-+.e0-9]+", initializer) or [""]
+    a, b = [float(np.float32(number)) for number in (*numbers, 0, 0)][:2]
+    if kind in ("zero", "constant"):
+        return np.full((len(keys), dim), a, np.float32)
+    with np.errstate(over="ignore"):
+        state = _mix64(np.uint64(salt) + _STEP + _mix64(keys + _STEP))
+        words = _mix64(state[:, None] + np.arange(1, dim + 1, dtype=np.uint64) * _STEP)
+    if kind == "uniform":
+        return (a + (b - a) * ((words >> np.uint64(11)).astype(np.float64) * 2.0**-53)).astype(np.float32)
+    if kind != "normal":
+        raise ExportError(f"initializer '{initializer}' is not known")
+    quantile = statistics.NormalDist().inv_cdf
+    u = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return (a + b * np.array([quantile(x) for x in u.ravel()])).astype(np.float32).reshape(u.shape)
+
+
 class Table:
     """One table of one file."""
 
@@ -124,6 +147,10 @@ class Table:
                     or (before is not None and place <= before)):
                 raise ExportError(f"a section of table '{self.name}' at {s['offset']} makes no sense")
             before = (place[0], int(s["last"]))
+
+    def initial(self, keys):
+        """What the servers begin rows of these uint64 keys as; with a row_codec other than fp32 they round it besides."""
+        return initial_rows(self.initializer, self._salt, keys, self.dim)
 
     def verify(self):
         for s in self.sections:
@@ -299,15 +326,23 @@ class Model:
             raise KeyError(f"no table '{name}'; there are {', '.join(self.names) or 'none'}")
         return tables
 
-    def lookup(self, name, keys):
-        """values [len(keys), dim], found [len(keys)]; a key without a row has zeros. Keys that are no whole numbers are a
-        TypeError, those that no row can have (below 0, 2**64 and above) a ValueError."""
+    def dense_rows(self, name):
+        """How many rows a dense table has; 0: it is sparse."""
+        return self._of(name)[0].dense_rows
+
+    def lookup(self, name, keys, initial=False):
+        """values [len(keys), dim], found [len(keys)]; a key without a row has zeros, or with `initial`, in a sparse table,
+        what its row would begin as. Keys that are no whole numbers are a TypeError, those that no row can have (below 0,
+        2**64 and above) a ValueError."""
         tables = self._of(name)
         keys = _as_keys(keys)
         values = np.zeros((len(keys), tables[0].dim), np.float32)
         state = np.zeros(len(keys), np.uint8)
         for table in tables:  # the newest that knows a key decides
             table.find(keys, values, state)
+        if initial and not tables[0].dense:
+            absent = state != 1
+            values[absent] = tables[0].initial(keys[absent])
         return values, state == 1
 
     def table(self, name):

@@ -29,7 +29,7 @@ GPU_TESTS = {"gpu_kernels_test", "gpu_stepper_test", "gpu_train_test"}
 BENCHES = {"single_process", "row_store", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench",
            "scale_model", "tiered", "eviction_policies"}
 FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "python", "tools/launch", "tools/report",
-         "tools/inspect", "tools/checkpoint", "tools/accuracy", "tools/tarn_tools"]
+         "tools/inspect", "tools/checkpoint", "tools/predict", "tools/accuracy", "tools/tarn_tools"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
 
 DESCRIPTION = """\

@@ -96,6 +96,9 @@ class Bundle(FleetCase):
         self.assertEqual((listed.returncode, listed.stderr), (0, ""))
         self.assertTrue((self.top / "tools/checkpoint").exists())
         self.assertTrue((self.top / "python/tarn/export.py").exists())
+        scored = subprocess.run([sys.executable, self.top / "tools/predict", run, self.folder / "none", "-"],
+                                capture_output=True, text=True)
+        self.assertIn("No such file or directory", scored.stderr)
 
     def test_its_gpu_bench_runs_without_the_checkout(self):
         out = self.folder / "gpu"

@@ -1,0 +1,310 @@
+"""Rows of data as tarn's workers read them: the keys, weights and dense values that a job's [data] section makes of them.
+
+    import tomllib
+    from tarn.keys import Encoder
+
+    job = tomllib.load(open("runs/mine/job.toml", "rb"))
+    encoder = Encoder(job["data"])
+    rows = encoder.rows([[3, None, 17, "05db9164", "", "Zürich"]])   # criteo: the integers, then the categories
+    rows = encoder.rows([{7: 1, 12: 0.5}])                           # libsvm: {column: value}, or pairs of them
+    rows = encoder.lines(open_lines("test.tsv.gz"))                  # lines with labels, as files have them
+
+docs/serving.md says how a field becomes a key. The C++ side of it: worker/data/keys.h, bins.h and the parsers there.
+Needs NumPy and nothing else.
+"""
+
+import bisect
+import dataclasses
+import decimal
+import gzip
+import math
+import operator
+import re
+
+import numpy as np
+
+_VALUE_BITS = 48
+_HASHED = 1 << 47
+_MISSING = _HASHED - 1
+_BIN_BASE = 1 << 46
+_EXACT = 1 << 45
+_WORD = 2**64 - 1
+_STEP = 0x9e3779b97f4a7c15
+_LIBSVM_END = 1 << 47
+
+_HEX8 = re.compile(rb"[0-9a-f]{8}")
+_INTEGER = re.compile(rb"-?[0-9]+")
+_NUMBER = re.compile(rb"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+class RowError(ValueError):
+    """A row that is not of the format; the message says what was expected."""
+
+
+@dataclasses.dataclass
+class Rows:
+    """Row r has keys[offsets[r]:offsets[r + 1]]. `fields`: keys a row, 0 if that varies."""
+
+    fields: int
+    keys: np.ndarray  # uint64
+    weights: np.ndarray  # float32, one a key
+    offsets: np.ndarray  # int64 [rows + 1]
+    dense: np.ndarray  # float32 [rows, dense columns]
+    labels: np.ndarray | None = None  # float32 [rows], of lines alone
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+
+def mix64(x):
+    """core/hash.h: Mix64."""
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9 & _WORD
+    x = (x ^ x >> 27) * 0x94d049bb133111eb & _WORD
+    return x ^ x >> 31
+
+
+def hash_bytes(data):
+    """core/hash.h: HashBytes."""
+    state = mix64(len(data) * _STEP & _WORD)
+    whole = len(data) // 8 * 8
+    for at in range(0, whole, 8):
+        state = _combine(state, data[at:at + 8])
+    return _combine(state, data[whole:])
+
+
+def _combine(state, word):
+    return mix64((state + _STEP + mix64((int.from_bytes(word, "little") + _STEP) & _WORD)) & _WORD)
+
+
+def integer_value(v):
+    """The 48-bit value of a 64-bit integer that stands for itself."""
+    if not -_EXACT < v < _EXACT:
+        return _HASHED | mix64(v & _WORD) >> 17
+    return 2 * v if v >= 0 else -2 * v - 1
+
+
+def category_value(text):
+    """The 48-bit value of a category: bytes, or a string, which is taken as UTF-8; None or "" is missing."""
+    if text is None or text in ("", b""):
+        return _MISSING
+    if isinstance(text, str):
+        text = text.encode()
+    if not isinstance(text, bytes):
+        raise TypeError(f"a category of type {type(text).__name__}: expected text or bytes")
+    if _HEX8.fullmatch(text):
+        return int(text, 16)
+    return _HASHED | hash_bytes(text) >> 17
+
+
+def key(column, value):
+    """Columns count from 0; `value` has 48 bits."""
+    return (column + 1) << _VALUE_BITS | value
+
+
+def _log2_begins():
+    """Where each bin of the rule "log2" begins, up to 2^63."""
+    begins = [1]
+    while (begin := math.ceil(math.exp(math.sqrt(len(begins))))) < 2**63:
+        begins.append(begin)
+    return begins
+
+
+_LOG2_BEGINS = _log2_begins()
+
+
+def _log2_value(v):
+    return integer_value(v) if v <= 2 else _BIN_BASE + bisect.bisect_right(_LOG2_BEGINS, v) - 1
+
+
+def _width_rule(width):
+    if not 0 < width <= 1e15:
+        raise ValueError(f"bin rule 'width:{width}': expected a width above 0, at most 1e15")
+    return lambda v: integer_value(int(min(max(math.floor(float(v) / width), -2**62), 2**62)))
+
+
+def _rule(text):
+    """A function from an integer to its 48-bit value; None for the rule "none"."""
+    if text.startswith("width:"):
+        return _width_rule(float(text.removeprefix("width:")))
+    rules = {"log2": _log2_value, "identity": integer_value, "none": None}
+    if text not in rules:
+        raise ValueError(f"bin rule '{text}': expected 'log2', 'width:W', 'identity' or 'none'")
+    return rules[text]
+
+
+def _dense_value(v):
+    if v is None or v <= 0:
+        return 0.0
+    return math.log1p(v) if v < 4096 else math.log(float(v) + 1)
+
+
+def _integer(field):
+    """None if it is missing."""
+    if field is None or field in ("", b""):
+        return None
+    if isinstance(field, str):
+        field = field.encode()
+    if isinstance(field, bytes):
+        digits = field.removeprefix(b"-").lstrip(b"0")
+        if not _INTEGER.fullmatch(field) or len(digits) > 19:
+            raise RowError(f"{field!r}: expected a 64-bit integer or nothing")
+        field = int(digits or b"0") * (-1 if field.startswith(b"-") else 1)
+    v = operator.index(field)
+    if not -2**63 <= v < 2**63:
+        raise RowError(f"{v}: expected a 64-bit integer or nothing")
+    return v
+
+
+def _float32(text):
+    """A decimal number as the nearest float32: by way of a float64 it would be rounded twice."""
+    wide = float(text)
+    with np.errstate(over="ignore"):
+        near = np.float32(wide)
+    if not np.isfinite(near):
+        raise RowError(f"{text!r}: expected a number that fp32 can hold")
+    exact = decimal.Decimal(text.decode())
+    for other in (np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))):
+        if (float(near) + float(other)) / 2 == wide and exact != wide and (exact > wide) == (other > near):
+            return other
+    return near
+
+
+class _Criteo:
+    def __init__(self, data):
+        self._integers = data.get("integer_columns", 13)
+        self._categories = data.get("categorical_columns", 26)
+        bins = data.get("bins", []) or ["log2"]
+        if len(bins) == 1:
+            bins = bins * self._integers
+        if len(bins) != self._integers:
+            raise ValueError(f"data.bins has {len(bins)} rules: expected none, one for all, or one for each of the "
+                             f"{self._integers} integer columns")
+        self._rules = [_rule(text) for text in bins]
+        self._dense = data.get("dense_integers", False)
+        self.fields = self._categories + sum(rule is not None for rule in self._rules)
+        self.dense_columns = self._integers if self._dense else 0
+
+    def row(self, row):
+        """keys, weights, dense values of a row."""
+        if len(row) != self._integers + self._categories:
+            raise RowError(f"{len(row)} fields: expected {self._integers} integers and {self._categories} categories")
+        integers = [_integer(field) for field in row[:self._integers]]
+        keys = [key(column, _MISSING if v is None else rule(v))
+                for column, (rule, v) in enumerate(zip(self._rules, integers)) if rule is not None]
+        keys += [key(column, category_value(text)) for column, text in enumerate(row[self._integers:], self._integers)]
+        return keys, [1.0] * len(keys), [_dense_value(v) for v in integers] if self._dense else []
+
+    def line(self, line):
+        """The label, and what row() makes of the rest."""
+        label, *row = line.split(b"\t")
+        if label not in (b"0", b"1"):
+            raise RowError(f"label {label!r}: expected 0 or 1")
+        return float(label), self.row(row)
+
+
+class _Libsvm:
+    fields, dense_columns = 0, 0
+
+    def __init__(self, data):
+        self._classes = data.get("classes", 2)
+
+    def row(self, row):
+        """The same of pairs of a column and a number, or a mapping of one to the other."""
+        pairs = [(operator.index(column), float(x)) for column, x in (row.items() if hasattr(row, "items") else row)]
+        for column, x in pairs:
+            if not 0 <= column < _LIBSVM_END or not math.isfinite(x):
+                raise RowError(f"{column}:{x}: expected a column from 0 to 2^47 - 1 and a finite number")
+        return [key(0, column) for column, _ in pairs], [x for _, x in pairs], []
+
+    def line(self, line):
+        tokens = re.findall(rb"[^ \t]+", line.split(b"#", 1)[0])
+        if not tokens:
+            raise RowError("empty line")
+        return self._label(tokens[0]), self.row([self._feature(token) for token in tokens[1:]])
+
+    def _label(self, token):
+        number = token[1:] if token[:1] == b"+" and token[1:2] != b"-" else token
+        value = float(_float32(number)) if _NUMBER.fullmatch(number) else math.nan
+        if self._classes == 2 and value == -1:
+            return 0.0
+        if not value.is_integer() or not 0 <= value < self._classes:
+            raise RowError(f"label {token!r}: expected " + ("-1, 0 or 1" if self._classes == 2 else
+                                                            f"0 to {self._classes - 1}"))
+        return value + 0.0
+
+    @staticmethod
+    def _feature(token):
+        column, colon, x = token.partition(b":")
+        digits = column.lstrip(b"0") or b"0"
+        if not column.isdigit() or len(digits) > 15:
+            raise RowError(f"{token!r}: expected index:value or index, with an index from 0 to 2^47 - 1")
+        if not colon or x == b"1":
+            return int(digits), 1.0
+        if not _NUMBER.fullmatch(x):
+            raise RowError(f"{token!r}: expected a finite number behind the colon")
+        return int(digits), _float32(x)
+
+
+class Encoder:
+    """By the [data] section of a job file, as a dict; what it leaves out has the defaults of docs/job-file.md.
+
+    `fields`: keys a row, 0 if that varies; `dense_columns`. The formats criteo and libsvm. A column of libsvm's keys is
+    one of the data's: the same in every row. Raises ValueError for a section that makes no sense.
+    """
+
+    def __init__(self, data):
+        formats = {"criteo": _Criteo, "libsvm": _Libsvm}
+        name = data.get("format", "criteo")
+        if name not in formats:
+            raise ValueError(f"data.format is '{name}': expected " + " or ".join(f"'{known}'" for known in formats))
+        self._format = formats[name](data)
+        self.fields, self.dense_columns = self._format.fields, self._format.dense_columns
+
+    def rows(self, rows):
+        """Of each row its fields, without the label. criteo: the integers (whole numbers, or text that is one), then the
+        categories (text or bytes); None or "" is missing. libsvm: {column: value}, or pairs of them. Raises RowError."""
+        return self._gather(map(self._format.row, rows))
+
+    def lines(self, lines, first=1):
+        """Of lines with labels, as bytes or text, with or without their ends. Raises RowError for a malformed one, with its
+        number, counted from `first`."""
+        labels = []
+
+        def parsed():
+            for number, line in enumerate(lines, first):
+                line = line.encode() if isinstance(line, str) else line
+                try:
+                    label, row = self._format.line(line.removesuffix(b"\n").removesuffix(b"\r"))
+                except RowError as error:
+                    raise RowError(f"line {number}: {error}") from None
+                labels.append(label)
+                yield row
+
+        rows = self._gather(parsed())
+        rows.labels = np.array(labels, np.float32)
+        return rows
+
+    def _gather(self, rows):
+        keys, weights, dense, offsets = [], [], [], [0]
+        for row_keys, row_weights, row_dense in rows:
+            keys += row_keys
+            weights += row_weights
+            dense += row_dense
+            offsets.append(len(keys))
+        return Rows(fields=self.fields, keys=np.array(keys, np.uint64), weights=np.array(weights, np.float32),
+                    offsets=np.array(offsets, np.int64),
+                    dense=np.array(dense, np.float32).reshape(len(offsets) - 1, self.dense_columns))
+
+
+def dense_rows(values):
+    """Rows without keys, of dense values [rows, columns]: of format idx the pixels / 255."""
+    dense = np.ascontiguousarray(values, np.float32)
+    return Rows(fields=0, keys=np.empty(0, np.uint64), weights=np.empty(0, np.float32),
+                offsets=np.zeros(len(dense) + 1, np.int64), dense=dense)
+
+
+def open_lines(path):
+    """A file of lines, plain or gzip, which its first bytes tell."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if packed else open(path, "rb")

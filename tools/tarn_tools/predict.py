@@ -1,0 +1,89 @@
+"""tools/predict: probabilities of the rows of a file, by an export of trained parameters."""
+
+import argparse
+import itertools
+import os
+import pathlib
+import sys
+import tomllib
+import zlib
+
+ROWS_AT_ONCE = 4096
+
+DESCRIPTION = """\
+Scores the rows of a file of lines (criteo, libsvm) by an export and prints the probability of label 1 of each, one a line;
+of model.kind = "mlp" those of all classes, separated by blanks.
+
+  tools/inspect export runs/mine model.tarn
+  tools/predict runs/mine model.tarn rows.tsv > probabilities
+  tools/predict runs/mine model.tarn - --unlabelled < rows.tsv    lines without the label in front
+
+docs/serving.md has the formulas; python/tarn/score.py does this in a program of yours. Needs NumPy.
+"""
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(
+        prog="tools/predict", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("job", metavar="JOB", help="the job file, or the run's folder, which has one")
+    parser.add_argument("export", metavar="EXPORT", help="a full export, of tools/inspect export")
+    parser.add_argument("file", metavar="FILE", help="lines as the job's [data] section says, plain or gzip; -: plain, stdin")
+    parser.add_argument(
+        "--delta", action="append", default=[], metavar="EXPORT", help="goes on top of it; any number of times, in order"
+    )
+    parser.add_argument("--unlabelled", action="store_true", help="lines have no label, and criteo's no tab behind it")
+    parser.add_argument(
+        "--initial",
+        action="store_true",
+        help="keys without a row count as their initial values, as in evaluation during training, not as zeros",
+    )
+    return parser.parse_args(argv)
+
+
+def read_job(path):
+    path = pathlib.Path(path)
+    with open(path / "job.toml" if path.is_dir() else path, "rb") as file:
+        return tomllib.load(file)
+
+
+def labelled(lines, data):
+    """Lines without a label, with one in front."""
+    label = b"0\t" if data.get("format", "criteo") == "criteo" else b"0 "
+    return (label + line for line in lines)
+
+
+def predict(options, out):
+    from tarn.export import Model
+    from tarn.keys import Encoder, open_lines
+    from tarn.score import Scorer
+
+    job = read_job(options.job)
+    data = job.get("data", {})
+    model, encoder = Model(options.export), Encoder(data)
+    for path in options.delta:
+        model.apply(path)
+    scorer = Scorer(model, job, options.initial)
+    with sys.stdin.buffer if options.file == "-" else open_lines(options.file) as file:
+        lines, first = labelled(file, data) if options.unlabelled else file, 1
+        while some := list(itertools.islice(lines, ROWS_AT_ONCE)):
+            p = scorer.probabilities(encoder.lines(some, first))
+            out.writelines(" ".join(f"{x:.9g}" for x in row) + "\n" for row in p.reshape(len(p), -1))
+            first += len(some)
+    out.flush()
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    try:
+        predict(options, sys.stdout)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+        return 1
+    except ModuleNotFoundError as error:
+        print(f"tools/predict: {error}: it needs NumPy", file=sys.stderr)
+        return 1
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # tarn's are ValueErrors
+        print(f"tools/predict: {error}", file=sys.stderr)
+        return 1
+    return 0
