@@ -49,6 +49,7 @@ std::string AfterALostShard(const SchedulerOptions& options) {
 Membership::Options MembershipOptions(const SchedulerOptions& options) {
   Membership::Options out;
   out.shards = options.job.fleet.servers * options.job.fleet.shards;
+  out.shards_per_server = options.job.fleet.shards;
   out.workers = options.job.fleet.workers;
   out.partition_bits = options.job.fleet.partition_bits;
   out.lease_us = ToUs(options.job.fleet.lease_seconds);

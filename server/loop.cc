@@ -123,6 +123,7 @@ class ShardLoop {
     shard_.emplace(ShardOptions{.shard = shard_id_,
                                 .nonce = options_.nonces[index_],
                                 .endpoint = *advertised,
+                                .shards_per_server = options_.shards,
                                 .log = log_.get(),
                                 .blobs = &blobs_,
                                 .make_tier = [this](const Job& job) { return MakeTier(job); },
