@@ -82,6 +82,7 @@ class Scheduler::Impl {
   void StopAsWanted(TimeUs now, Outbox* out);
   bool AnythingDone() const;
   void WatchForWorkers(TimeUs now, Outbox* out);
+  void SayWaits(TimeUs now);
 
   // advance.cc: decisions; each returns whether anything changed.
   void Advance(TimeUs now, Outbox* out);
@@ -182,6 +183,7 @@ class Scheduler::Impl {
   std::map<Incarnation, Peer> to_stop_;  // told, and not known to have stopped
 
   TimeUs next_timer_ = 0, last_step_ = 0, listening_since_ = 0, workers_seen_ = 0;
+  TimeUs next_waits_ = 0;
   TimeUs now_ = 0;
   bool heard_ = false;  // something that is not settled
   Outbox answers_;      // to that

@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/table_shape.h"
 #include "scheduler/impl.h"
+#include "scheduler/waits.h"
 
 namespace tarn::scheduler {
 namespace {
@@ -149,6 +150,7 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
 void Scheduler::Impl::Start(TimeUs now) {
   now_ = last_step_ = listening_since_ = workers_seen_ = now;
   next_timer_ = now + heartbeat_us_ / 2;
+  next_waits_ = now + kWaitsPeriodUs;
 }
 
 void Scheduler::Impl::Hear(Peer from, const Message& message, TimeUs now) {
@@ -326,6 +328,7 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
     membership_.Fence(id);
   }
   WatchForWorkers(now, out);
+  SayWaits(now);
   if (stop_wanted_ && now >= stop_deadline_) {
     if (stop_as_.code == ErrorCode::kOk)
       stop_as_ = {ErrorCode::kTimeout, "stopped without a checkpoint: it did not come to an end in time"};
@@ -334,6 +337,14 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
   const bool periodic = phase_ == Phase::kTrain && !AtBoundary() && !stop_wanted_ && AnythingDone();
   if (periodic && !CutUnderWay() && checkpoints_.Due(now, membership_.MinClock(), membership_.LogBytes()))
     WantCut(CutReason::kPeriodic);
+}
+
+void Scheduler::Impl::SayWaits(TimeUs now) {
+  if (now < next_waits_) return;
+  std::string text = WaitsFor(membership_, options_.job.fleet, now, listening_since_);
+  if (text.empty()) return;
+  Warn(std::move(text));
+  next_waits_ = now + kWaitsPeriodUs;
 }
 
 void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {

@@ -220,12 +220,23 @@ class ShardLoop {
         tier->resident_rows());
   }
 
+  // The shards of a server wait alike: the first speaks for all.
+  void SayWait(TimeUs waited, double left_seconds) {
+    if (index_ != 0 || waited < next_wait_note_) return;
+    next_wait_note_ = waited + kWaitNotePeriodUs;
+    Tell(LogLevel::kWarning, kProgram,
+         fmt::format("server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once all "
+                     "servers and workers are there; gives up in {:.0f} s",
+                     options_.rank.value, static_cast<double>(waited) * 1e-6, options_.scheduler, left_seconds));
+  }
+
   // While it loaded rows, this thread could not hear anybody.
-  Status CheckScheduler(TimeUs now) const {
+  Status CheckScheduler(TimeUs now) {
     if (shard_->stopped()) return {};
     const TimeUs heard = shard_->joined() ? std::max(shard_->scheduler_heard(), loaded_) : started_;
     const double silent = static_cast<double>(now - heard) * 1e-6;
     const double limit = shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
+    if (!shard_->joined()) SayWait(now - heard, std::max(0.0, limit - silent));
     if (silent <= limit) return {};
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("shard {}: the scheduler at {} {} for {:.0f} s", shard_id_.value, options_.scheduler,
@@ -301,6 +312,7 @@ class ShardLoop {
   std::optional<MetricsFile> metrics_;
   LogLimiter metrics_limiter_;
   TimeUs started_ = 0, loaded_ = 0;
+  TimeUs next_wait_note_ = kWaitNotePeriodUs;  // after the start
   TimeUs next_metrics_ = 0;
   std::size_t budget_ = 0;  // the job's; 0: none
   TimeUs next_memory_ = 0;
