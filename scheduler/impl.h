@@ -71,6 +71,7 @@ class Scheduler::Impl {
   void PutTable(const TableSpec& spec);
   void OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out);
   void OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out);
+  void WarnOfIdleWorkers();  // more workers than splits
   void WatchFleet(TimeUs now, Outbox* out);
   // Ends the run: tells every node. `phase` is what progress() says from now on.
   void Stop(ErrorCode code, std::string reason, const char* phase, TimeUs now, Outbox* out);

@@ -276,6 +276,7 @@ void Scheduler::Impl::PutTable(const TableSpec& spec) {
 
 void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out) {
   const Incarnation id = worker->incarnation;
+  const bool sizes_were_known = leases_.sizes_known();
   if (auto sizes = leases_.SetSizes(request.rows); !sizes) {
     if (!leases_.sizes_known()) {  // nobody could do better
       Fail(sizes.error().code, sizes.error().message, now_, out);
@@ -286,8 +287,18 @@ void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& req
     membership_.Fence(id);
     return;
   }
+  if (leases_.sizes_known() && !sizes_were_known) WarnOfIdleWorkers();
   for (const LeaseDone& done : request.done) leases_.Done(id, done);
   if (auto again = requests_.Ask(id, request.number, request.want)) Mail(out).Send(worker->peer, *again);
+}
+
+void Scheduler::Impl::WarnOfIdleWorkers() {
+  const std::uint64_t splits = leases_.train().size(), workers = options_.job.fleet.workers;
+  if (splits >= workers) return;
+  Warn(
+      fmt::format("the training set has {} rows in {} split{} of {} rows, for {} workers: {} of them get no data in an "
+                  "epoch; expected fewer workers, or a smaller train.batch_rows or data.split_rows",
+                  leases_.rows()[0], splits, splits == 1 ? "" : "s", leases_.split_rows(), workers, workers - splits));
 }
 
 void Scheduler::Impl::OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out) {

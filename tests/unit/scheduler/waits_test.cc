@@ -69,5 +69,25 @@ TEST(Waits, AShardThatLoadsItsRowsIsNotCalledLost) {
   EXPECT_EQ(WaitsOf(&fleet), Texts{"waits for shard 0, not heard for 10 s: rows may be loading"});
 }
 
+TEST(Waits, WorkersWithoutDataAreCountedOnce) {
+  const auto warnings = [](std::uint32_t workers, std::uint64_t rows) {
+    Job job = SmallJob(1, workers);
+    job.train.epochs = 2;
+    FakeFleet fleet(job);  // splits of 30 rows
+    fleet.rows[0] = rows;
+    fleet.AddAll();
+    EXPECT_TRUE(fleet.RunToEnd());
+    Texts found;
+    for (const std::string& note : fleet.notes)
+      if (note.find("get no data") != std::string::npos) found.push_back(note);
+    return found;
+  };
+  EXPECT_EQ(
+      warnings(3, 31),
+      Texts{"the training set has 31 rows in 2 splits of 30 rows, for 3 workers: 1 of them get no data in an epoch; "
+            "expected fewer workers, or a smaller train.batch_rows or data.split_rows"});
+  EXPECT_EQ(warnings(2, 31), Texts{});
+}
+
 }  // namespace
 }  // namespace tarn::scheduler
