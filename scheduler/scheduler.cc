@@ -304,8 +304,9 @@ void Scheduler::Impl::WarnOfIdleWorkers() {
 void Scheduler::Impl::OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out) {
   if (shutdown.code == ErrorCode::kOk)
     RequestStop(now, out);
-  else
-    Fail(shutdown.code, fmt::format("{}: {}", who, shutdown.reason), now, out);
+  else  // most reasons of shards already begin with the shard
+    Fail(shutdown.code, shutdown.reason.starts_with(who + ": ") ? shutdown.reason : who + ": " + shutdown.reason, now,
+         out);
 }
 
 void Scheduler::Impl::OnTimer(TimeUs now, Outbox* out) {
