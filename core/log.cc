@@ -4,6 +4,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -71,6 +72,18 @@ void Log(LogLevel level, std::string_view message) {
   } else if (LogEnabled(level)) {
     std::fprintf(stderr, "tarn: %.*s\n", int(message.size()), message.data());
   }
+}
+
+void Tell(LogLevel level, std::string_view program, std::string_view message) {
+  Log(level, message);
+  const auto* logger = Current();
+  const auto is_stderr = [](const spdlog::sink_ptr& sink) {
+    return dynamic_cast<const spdlog::sinks::stderr_sink_mt*>(sink.get()) != nullptr;
+  };
+  const bool seen =
+      logger == nullptr ? LogEnabled(level) : std::any_of(logger->sinks().begin(), logger->sinks().end(), is_stderr);
+  if (!seen)
+    std::fprintf(stderr, "%.*s: %.*s\n", int(program.size()), program.data(), int(message.size()), message.data());
 }
 
 bool LogLimiter::Allow(TimeUs now, std::uint64_t& suppressed) {

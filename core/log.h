@@ -37,7 +37,12 @@ Status InitLog(const LogOptions& options);
 // Warnings and errors reach the file at once, other lines within a second; this forces them out.
 void FlushLog();
 
+// How often whoever waits says for whom.
+inline constexpr TimeUs kWaitNotePeriodUs = 10'000'000;
+
 bool LogEnabled(LogLevel level);
+// For whoever started `program` too: besides the log a line "PROGRAM: MESSAGE" on stderr, unless the log goes there.
+void Tell(LogLevel level, std::string_view program, std::string_view message);
 void Log(LogLevel level, std::string_view message);
 
 template <typename... Args>

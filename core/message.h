@@ -157,7 +157,8 @@ struct Join {
   std::uint32_t rank = kAnyRank;  // shard: its ShardId; worker: its rank, or kAnyRank
   std::uint64_t nonce = 0;
   std::uint32_t protocol_version = 0;
-  std::string endpoint;  // shard: where its ROUTER is bound
+  std::string endpoint;                 // shard: where its ROUTER is bound
+  std::uint32_t shards_per_server = 0;  // shard: of its process; 0: it does not say
 };
 
 // What a shard does about its log (rules L1 to L6); for durability "log".

@@ -244,8 +244,12 @@ class Reader {
             Epoch(m.epoch())};
   }
   Join Read(const wire::Join& m) {
-    return {Enum<Role>(m.role(), "role"), m.rank(), m.nonce(), m.protocol_version(),
-            String(m.endpoint(), limits::kEndpointBytesMax, "endpoint")};
+    return {Enum<Role>(m.role(), "role"),
+            m.rank(),
+            m.nonce(),
+            m.protocol_version(),
+            String(m.endpoint(), limits::kEndpointBytesMax, "endpoint"),
+            m.shards_per_server()};
   }
   Welcome Read(const wire::Welcome& m) {
     return {m.nonce(),

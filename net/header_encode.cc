@@ -206,7 +206,8 @@ class Writer {
 
   Offset<wire::Join> Write(const Join& m) {
     const auto endpoint = String(m.endpoint, limits::kEndpointBytesMax, "endpoint");
-    return wire::CreateJoin(b_, Cast<wire::Role>(m.role), m.rank, m.nonce, m.protocol_version, endpoint);
+    return wire::CreateJoin(b_, Cast<wire::Role>(m.role), m.rank, m.nonce, m.protocol_version, endpoint,
+                            m.shards_per_server);
   }
 
   Offset<wire::Welcome> Write(const Welcome& m) {

@@ -1,5 +1,7 @@
 #include "net/shm_peers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -40,6 +42,33 @@ std::size_t ShmPeers::Forget(Peer peer) {
   const std::size_t lost = End(&found->second);
   peers_.erase(found);
   return lost;
+}
+
+// Whom we connected to is known by its number, who connected to us by what it sends.
+std::string ShmPeers::NameOf(Peer peer, const State& state) {
+  if (peer == kSchedulerPeer) return "the scheduler";
+  if (peer.value < kFirstAcceptedPeer) return fmt::format("shard {}", peer.value - ShardPeer(ShardId(0)).value);
+  if (!state.sender) return fmt::format("client {}", peer.value - kFirstAcceptedPeer);
+  return fmt::format("{} {}", state.sender->role == Role::kWorker ? "worker" : "client", state.sender->rank);
+}
+
+void ShmPeers::Meet(Peer peer, const Sender& sender) {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end() || found->second.sender) return;
+  found->second.sender = sender;
+  if (found->second.lane) SayLane(peer, found->second);
+  LookForStrangers();
+}
+
+void ShmPeers::LookForStrangers() {
+  strangers_ = std::any_of(peers_.begin(), peers_.end(),
+                           [](const auto& p) { return p.second.lane && IsStranger(p.first, p.second); });
+}
+
+bool ShmPeers::IsStranger(Peer peer, const State& state) { return peer.value >= kFirstAcceptedPeer && !state.sender; }
+
+void ShmPeers::SayLane(Peer peer, const State& state) {
+  LogInfo("shared memory with {}, two rings of {} KiB", NameOf(peer, state), state.lane->ring_bytes() >> 10);
 }
 
 // The lane, with what waits in it. Returns how many messages that were.
@@ -87,7 +116,8 @@ void ShmPeers::OnOffer(Peer from, const ShmWord& word) {
   if (guest)
     peers_[from].guest.emplace(std::move(*guest));
   else
-    LogInfo("shared memory: the socket of peer {} {}; going on over the network", from.value, guest.error().message);
+    LogInfo("shared memory: the socket of {} {}; going on over the network", NameOf(from, peers_[from]),
+            guest.error().message);
 }
 
 void ShmPeers::TakeLane(Peer peer, State* state, ShmLane lane, TimeUs now) {
@@ -95,7 +125,10 @@ void ShmPeers::TakeLane(Peer peer, State* state, ShmLane lane, TimeUs now) {
   state->asks = false;
   state->lane.emplace(std::move(lane));
   if (options_.lends) state->lane->SetLending();
-  LogInfo("shared memory with peer {}, two rings of {} KiB", peer.value, state->lane->ring_bytes() >> 10);
+  if (IsStranger(peer, *state))
+    strangers_ = true;
+  else
+    SayLane(peer, *state);
   state->through_by = now + kThroughUs;
   Schedule(state->through_by);
 }
@@ -108,7 +141,7 @@ void ShmPeers::TakeGuest(Peer peer, State* state, TimeUs now) {
     state->must_say = true;
     return;
   }
-  LogInfo("shared memory: peer {} {}; going on over the network", peer.value, lane->error().message);
+  LogInfo("shared memory: {} {}; going on over the network", NameOf(peer, *state), lane->error().message);
   state->guest.reset();
   AskLater(peer, state, now);
 }
@@ -135,11 +168,12 @@ std::size_t ShmPeers::TendAll(TimeUs now) {
     TendOne(peer, &state, now);
     const bool over = state.lane && (state.lane->ended() || (!state.heard && now >= state.through_by));
     if (!over) continue;
-    LogInfo("shared memory with peer {} has ended", peer.value);
+    LogInfo("shared memory with {} has ended", NameOf(peer, state));
     lost += End(&state);
     AskLater(peer, &state, now);
   }
   std::erase_if(peers_, [](const auto& p) { return !p.second.asks && !p.second.guest && !p.second.lane; });
+  LookForStrangers();
   return lost;
 }
 

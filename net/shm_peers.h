@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/message.h"
 #include "core/types.h"
 #include "net/backlog.h"
 #include "net/shm_door.h"
@@ -41,6 +42,9 @@ class ShmPeers {
   // Returns how many messages were lost.
   std::size_t Forget(Peer peer);
   void OnWord(Peer from, const ShmWord& word, TimeUs now);
+  // Whether memory is shared with somebody whose name is not known, and the name, for the log.
+  bool strangers() const { return strangers_; }
+  void Meet(Peer peer, const Sender& sender);
 
   bool Sends(Peer to) const {
     const auto found = peers_.find(to);
@@ -109,6 +113,7 @@ class ShmPeers {
     bool heard = false;     // the other side's Through
     TimeUs through_by = 0;  // or the lane ends: the word is lost
     TimeUs pause = 0;       // before it asks again; doubles
+    std::optional<Sender> sender;
   };
 
   // Whether the lane may have more.
@@ -122,6 +127,10 @@ class ShmPeers {
     return true;
   }
 
+  static std::string NameOf(Peer peer, const State& state);
+  static bool IsStranger(Peer peer, const State& state);
+  void LookForStrangers();
+  static void SayLane(Peer peer, const State& state);
   bool HasLent() const;
   std::size_t TendAll(TimeUs now);
   void OnAsk(Peer from, const std::string& boot_id);
@@ -138,6 +147,7 @@ class ShmPeers {
   std::string boot_id_;
   std::optional<ShmDoor> door_;
   bool door_waits_ = false;
+  bool strangers_ = false;
   TimeUs listen_at_ = 0;
   std::map<Peer, State> peers_;
   TimeUs next_time_ = 0;

@@ -408,6 +408,7 @@ class ZmqTransport::Impl {
     shm_may_hold_ = shm_.Drain(&of_memory, [&](Peer from, ShmFrames* frames) {
       if (IsAccepted(from)) accepted_.Touch(from);
       AcceptAll(from, frames->views(), frames, out);
+      if (shm_.strangers() && !out->empty() && out->back().from == from) shm_.Meet(from, out->back().message.sender);
     });
     budget += of_memory;
     ready_.clear();

@@ -72,6 +72,7 @@ class Scheduler::Impl {
   void PutTable(const TableSpec& spec);
   void OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out);
   void OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out);
+  void WarnOfIdleWorkers();  // more workers than splits
   void WatchFleet(TimeUs now, Outbox* out);
   // Ends the run: tells every node. `phase` is what progress() says from now on.
   void Stop(ErrorCode code, std::string reason, const char* phase, TimeUs now, Outbox* out);
@@ -83,6 +84,7 @@ class Scheduler::Impl {
   void StopAsWanted(TimeUs now, Outbox* out);
   bool AnythingDone() const;
   void WatchForWorkers(TimeUs now, Outbox* out);
+  void SayWaits(TimeUs now);
 
   // advance.cc: decisions; each returns whether anything changed.
   void Advance(TimeUs now, Outbox* out);
@@ -183,7 +185,7 @@ class Scheduler::Impl {
   TimeUs stop_since_ = 0, stop_told_ = 0, stop_heard_ = 0;
   std::map<Incarnation, Peer> to_stop_;  // told, and not known to have stopped
 
-  TimeUs next_timer_ = 0, workers_seen_ = 0;
+  TimeUs next_timer_ = 0, workers_seen_ = 0, next_waits_ = 0;
   Listening listening_;  // to the nodes
   TimeUs now_ = 0;
   bool heard_ = false;  // something that is not settled

@@ -27,6 +27,7 @@ class Leases {
 
   bool sizes_known() const { return sizes_known_; }
   const std::uint64_t* rows() const { return rows_; }
+  std::uint64_t split_rows() const { return split_rows_; }  // of the training set; its last split may be shorter
   // The first call fixes the sizes and opens the epoch; later ones must agree.
   Status SetSizes(const std::uint64_t (&rows)[3]);
 

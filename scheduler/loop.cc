@@ -124,8 +124,7 @@ void Loop::Flush() {
       LogInfo("{}", note.text);
       continue;
     }
-    LogWarning("{}", note.text);
-    fmt::print(stderr, "tarn-scheduler: {}\n", note.text);
+    Tell(LogLevel::kWarning, "tarn-scheduler", note.text);
   }
   if (!notes.empty()) FlushLog();
   transport_->Send(outbox_);

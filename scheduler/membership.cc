@@ -49,6 +49,15 @@ std::string Membership::OnJoin(Peer from, const Join& join, TimeUs now, const Ma
 }
 
 std::string Membership::OnShardJoin(Peer from, const Join& join, TimeUs now, const Mailer& mail) {
+  if (join.shards_per_server != 0 && join.shards_per_server != options_.shards_per_server) {
+    const std::uint32_t server = join.rank / join.shards_per_server;
+    Refuse(from, ErrorCode::kInvalidArgument,
+           fmt::format("server {}: it has --shards {}, expected {} as in the job (fleet.shards)", server,
+                       join.shards_per_server, options_.shards_per_server),
+           mail);
+    return fmt::format("refused shard {}: its server {} has --shards {}, the job has {} a server", join.rank, server,
+                       join.shards_per_server, options_.shards_per_server);
+  }
   if (join.rank >= shards_.size()) {
     Refuse(from, ErrorCode::kInvalidArgument,
            fmt::format("shard {}: the job has {} shards, numbered from 0", join.rank, shards_.size()), mail);

@@ -74,7 +74,7 @@ struct Verdict {
 class Membership {
  public:
   struct Options {
-    std::uint32_t shards = 1, workers = 1, partition_bits = 6;
+    std::uint32_t shards = 1, shards_per_server = 1, workers = 1, partition_bits = 6;
     TimeUs lease_us = 0, heartbeat_us = 0;
     std::string job_text, resume_directory;
     std::map<WorkerRank, std::uint64_t> blob_bytes;  // of the workers' state in that checkpoint (rule K10)

@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/table_shape.h"
 #include "scheduler/impl.h"
+#include "scheduler/waits.h"
 
 namespace tarn::scheduler {
 namespace {
@@ -49,6 +50,7 @@ std::string AfterALostShard(const SchedulerOptions& options) {
 Membership::Options MembershipOptions(const SchedulerOptions& options) {
   Membership::Options out;
   out.shards = options.job.fleet.servers * options.job.fleet.shards;
+  out.shards_per_server = options.job.fleet.shards;
   out.workers = options.job.fleet.workers;
   out.partition_bits = options.job.fleet.partition_bits;
   out.lease_us = ToUs(options.job.fleet.lease_seconds);
@@ -149,6 +151,7 @@ void Scheduler::Impl::Start(TimeUs now) {
   now_ = workers_seen_ = now;
   listening_.Begin(now);
   next_timer_ = now + heartbeat_us_ / 2;
+  next_waits_ = now + kWaitsPeriodUs;
 }
 
 void Scheduler::Impl::Hear(Peer from, const Message& message, TimeUs now) {
@@ -274,6 +277,7 @@ void Scheduler::Impl::PutTable(const TableSpec& spec) {
 
 void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out) {
   const Incarnation id = worker->incarnation;
+  const bool sizes_were_known = leases_.sizes_known();
   if (auto sizes = leases_.SetSizes(request.rows); !sizes) {
     if (!leases_.sizes_known()) {  // nobody could do better
       Fail(sizes.error().code, sizes.error().message, now_, out);
@@ -284,15 +288,26 @@ void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& req
     membership_.Fence(id);
     return;
   }
+  if (leases_.sizes_known() && !sizes_were_known) WarnOfIdleWorkers();
   for (const LeaseDone& done : request.done) leases_.Done(id, done);
   if (auto again = requests_.Ask(id, request.number, request.want)) Mail(out).Send(worker->peer, *again);
+}
+
+void Scheduler::Impl::WarnOfIdleWorkers() {
+  const std::uint64_t splits = leases_.train().size(), workers = options_.job.fleet.workers;
+  if (splits >= workers) return;
+  Warn(
+      fmt::format("the training set has {} rows in {} split{} of {} rows, for {} workers: {} of them get no data in an "
+                  "epoch; expected fewer workers, or a smaller train.batch_rows or data.split_rows",
+                  leases_.rows()[0], splits, splits == 1 ? "" : "s", leases_.split_rows(), workers, workers - splits));
 }
 
 void Scheduler::Impl::OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out) {
   if (shutdown.code == ErrorCode::kOk)
     RequestStop(now, out);
-  else
-    Fail(shutdown.code, fmt::format("{}: {}", who, shutdown.reason), now, out);
+  else  // most reasons of shards already begin with the shard
+    Fail(shutdown.code, shutdown.reason.starts_with(who + ": ") ? shutdown.reason : who + ": " + shutdown.reason, now,
+         out);
 }
 
 void Scheduler::Impl::OnTimer(TimeUs now, Outbox* out) {
@@ -324,6 +339,7 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
     membership_.Fence(id);
   }
   WatchForWorkers(now, out);
+  SayWaits(now);
   if (stop_wanted_ && now >= stop_deadline_) {
     if (stop_as_.code == ErrorCode::kOk)
       stop_as_ = {ErrorCode::kTimeout, "stopped without a checkpoint: it did not come to an end in time"};
@@ -332,6 +348,14 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
   const bool periodic = phase_ == Phase::kTrain && !AtBoundary() && !stop_wanted_ && AnythingDone();
   if (periodic && !CutUnderWay() && checkpoints_.Due(now, membership_.MinClock(), membership_.LogBytes()))
     WantCut(CutReason::kPeriodic);
+}
+
+void Scheduler::Impl::SayWaits(TimeUs now) {
+  if (now < next_waits_) return;
+  std::string text = WaitsFor(membership_, options_.job.fleet, now, listening_.since());
+  if (text.empty()) return;
+  Warn(std::move(text));
+  next_waits_ = now + kWaitsPeriodUs;
 }
 
 void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {

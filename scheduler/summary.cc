@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +15,7 @@ namespace tarn::scheduler {
 namespace {
 
 constexpr double kRateWindowSeconds = 5;
+constexpr double kSettledSeconds = 4;  // a window of one point a second that is full
 constexpr std::size_t kGenerateBytesMax = 1 << 20;
 
 struct Staleness {
@@ -166,7 +168,14 @@ void Rate::Add(double time_seconds, const Progress& progress) {
     points_.clear();
     return;
   }
-  points_.push_back({time_seconds, static_cast<double>(progress.samples)});
+  const Point point{time_seconds, static_cast<double>(progress.samples)};
+  // While workers read their first data nothing is slow.
+  if (points_.size() == 1 && points_.front().samples == point.samples) points_.clear();
+  if (!points_.empty()) {
+    seconds_ += point.seconds - points_.back().seconds;
+    samples_ += point.samples - points_.back().samples;
+  }
+  points_.push_back(point);
   while (points_.size() > 2 && points_.front().seconds < time_seconds - kRateWindowSeconds) points_.pop_front();
 }
 
@@ -174,6 +183,12 @@ double Rate::per_second() const {
   if (points_.size() < 2) return 0;
   const double seconds = points_.back().seconds - points_.front().seconds;
   return seconds > 0 ? (points_.back().samples - points_.front().samples) / seconds : 0;
+}
+
+double Rate::lasting_per_second() const {
+  const double window = points_.empty() ? 0 : points_.back().seconds - points_.front().seconds;
+  if (window >= kSettledSeconds) return per_second();
+  return seconds_ >= kSettledSeconds ? std::max(0.0, samples_ / seconds_) : 0;
 }
 
 std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused,
@@ -193,7 +208,8 @@ std::string MetricsLine(const Job& job, const Progress& progress, const Rate& ra
   if (progress.samples_total > 0) {
     const auto total = static_cast<double>(progress.samples_total);
     json.Member("progress", static_cast<double>(progress.samples) / total);
-    if (per_second > 0) json.Member("eta_seconds", (total - static_cast<double>(progress.samples)) / per_second);
+    const double lasting = rate.lasting_per_second();
+    if (lasting > 0) json.Member("eta_seconds", (total - static_cast<double>(progress.samples)) / lasting);
   }
   json.Member("workers_live", progress.workers_live).Member("workers_died", progress.workers_died);
   json.Member("pull_bytes", Whole(CounterOf(progress, "pull_bytes")));

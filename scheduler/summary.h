@@ -17,6 +17,9 @@ class Rate {
  public:
   void Add(double time_seconds, const Progress& progress);
   double per_second() const;
+  // The rate to judge the rest of the job by: the one above once its window is full, else that of all training so far;
+  // 0 before a few seconds of training, for the first batches are no measure.
+  double lasting_per_second() const;
 
  private:
   struct Point {
@@ -24,6 +27,7 @@ class Rate {
     double samples;
   };
   std::deque<Point> points_;
+  double seconds_ = 0, samples_ = 0;  // of all training
 };
 
 // What the scheduler's transport has refused so far: bytes that are no message, messages over a limit or of another

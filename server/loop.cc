@@ -125,6 +125,7 @@ class ShardLoop {
     shard_.emplace(ShardOptions{.shard = shard_id_,
                                 .nonce = options_.nonces[index_],
                                 .endpoint = *advertised,
+                                .shards_per_server = options_.shards,
                                 .log = log_.get(),
                                 .blobs = &blobs_,
                                 .make_tier = [this](const Job& job) { return MakeTier(job); },
@@ -221,12 +222,23 @@ class ShardLoop {
         tier->resident_rows());
   }
 
+  // The shards of a server wait alike: the first speaks for all.
+  void SayWait(TimeUs waited, double left_seconds) {
+    if (index_ != 0 || waited < next_wait_note_) return;
+    next_wait_note_ = waited + kWaitNotePeriodUs;
+    Tell(LogLevel::kWarning, kProgram,
+         fmt::format("server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once all "
+                     "servers and workers are there; gives up in {:.0f} s",
+                     options_.rank.value, static_cast<double>(waited) * 1e-6, options_.scheduler, left_seconds));
+  }
+
   // Rule N7.
-  Status CheckScheduler(TimeUs now) const {
+  Status CheckScheduler(TimeUs now) {
     if (shard_->stopped()) return {};
     const TimeUs silence = listening_.Silence(shard_->scheduler_heard(), now, shard_->lease_us());
     const double silent = static_cast<double>(silence) * 1e-6;
     const double limit = shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
+    if (!shard_->joined()) SayWait(silence, std::max(0.0, limit - silent));
     if (silent <= limit) return {};
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("shard {}: the scheduler at {} {} for {:.0f} s", shard_id_.value, options_.scheduler,
@@ -301,7 +313,8 @@ class ShardLoop {
   std::optional<Shard> shard_;
   std::optional<MetricsFile> metrics_;
   LogLimiter metrics_limiter_;
-  Listening listening_;  // to the scheduler
+  Listening listening_;                        // to the scheduler
+  TimeUs next_wait_note_ = kWaitNotePeriodUs;  // after the start
   TimeUs next_metrics_ = 0;
   std::size_t budget_ = 0;  // the job's; 0: none
   TimeUs next_memory_ = 0;

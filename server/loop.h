@@ -15,6 +15,8 @@
 
 namespace tarn::server {
 
+inline constexpr char kProgram[] = "tarn-server";
+
 struct ServerOptions {
   std::string scheduler;  // its endpoint
   ServerRank rank;

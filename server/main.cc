@@ -36,9 +36,8 @@ void OnTerminate(int) {
 }
 
 int Fail(const std::string& message) {
-  tarn::LogError("{}", message);
+  tarn::Tell(tarn::LogLevel::kError, tarn::server::kProgram, message);
   tarn::FlushLog();
-  fmt::print(stderr, "tarn-server: {}\n", message);
   return kExitFailure;
 }
 

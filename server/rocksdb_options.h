@@ -24,10 +24,13 @@ inline rocksdb::Options CheckpointFileOptions() {
   return options;
 }
 
-// RocksDB's messages name the path on most errors only.
+// RocksDB's messages name the path on most errors only; ours name it once.
 inline Error RocksDbError(const std::string& path, const char* what, const rocksdb::Status& status) {
   const ErrorCode code = status.IsCorruption() ? ErrorCode::kCorrupt : ErrorCode::kIo;
-  return {code, fmt::format("{}: cannot {}: {}", path, what, status.ToString())};
+  std::string text = status.ToString();
+  const std::string again = path + ": ";
+  for (std::size_t at = text.find(again); at != std::string::npos; at = text.find(again)) text.erase(at, again.size());
+  return {code, fmt::format("{}: cannot {}: {}", path, what, text)};
 }
 
 }  // namespace tarn::server

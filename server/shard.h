@@ -40,8 +40,9 @@ struct Tier {
 
 struct ShardOptions {
   ShardId shard;
-  std::uint64_t nonce = 0;  // random per process start (rule N1)
-  std::string endpoint;     // where clients reach this shard
+  std::uint64_t nonce = 0;              // random per process start (rule N1)
+  std::string endpoint;                 // where clients reach this shard
+  std::uint32_t shards_per_server = 0;  // of this process, which must be the job's; 0: nobody asks (rule N1)
   // Aggregated pushes that wait for their clock. Beyond, a push of a clock that is not the next to close is refused
   // with kOverloaded; beyond twice as much, every one is. (The next to close is what the others wait for.)
   std::size_t bucket_bytes_max = limits::kBucketBytesMax;

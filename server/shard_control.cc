@@ -54,7 +54,8 @@ void Shard::Impl::SendJoin() {
                             .rank = options_.shard.value,
                             .nonce = options_.nonce,
                             .protocol_version = limits::kProtocolVersion,
-                            .endpoint = options_.endpoint});
+                            .endpoint = options_.endpoint,
+                            .shards_per_server = options_.shards_per_server});
   next_beat_ = now_ + heartbeat_us_;
 }
 

@@ -87,8 +87,7 @@ int main(int argc, char** argv) {
   const worker::TrainerEnd end = trainer.Run();
   running = nullptr;
   if (end == worker::TrainerEnd::kDone) return 0;
-  LogError("{}", ToString(trainer.error()));
+  Tell(LogLevel::kError, worker::kProgram, trainer.error().message);
   FlushLog();
-  fmt::print(stderr, "tarn-worker: {}\n", trainer.error().message);
   return end == worker::TrainerEnd::kFenced ? kExitFenced : kExitFailure;
 }

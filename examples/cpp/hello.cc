@@ -3,6 +3,10 @@
 //   tarn-scheduler --job examples/cpp/hello.toml --run-dir runs/hello --bind tcp://127.0.0.1:7700 &
 //   tarn-server --scheduler tcp://127.0.0.1:7700 --rank 0 --shards 2 &
 //   tarn-hello --scheduler tcp://127.0.0.1:7700
+//   kill %1
+//
+// The fleet has no data of its own to come to an end with: it waits for the next worker until its scheduler is stopped,
+// here by the last line, else by Ctrl-C.
 //
 // Learns x[k] = k for a handful of keys by plain gradient descent on (x[k] - k)^2 / 2, and prints what comes of it.
 
@@ -55,7 +59,10 @@ int Run(const std::string& scheduler) {
     std::printf("x[%2lu] = %7.4f\n", static_cast<unsigned long>(keys[i]),
                 static_cast<double>((*values)[i * table->dim()]));
   const tarn::Status left = ps->Leave();
-  return left ? 0 : Complain(left.error());
+  if (!left) return Complain(left.error());
+  std::printf(
+      "done; the fleet waits for more workers until its scheduler is stopped (Ctrl-C, or kill of its process)\n");
+  return 0;
 }
 
 }  // namespace

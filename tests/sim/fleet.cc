@@ -196,6 +196,7 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   p->blobs = MakeBlobs(id, ShardId(index));
   server::ShardOptions options;
   options.shard = ShardId(index);
+  options.shards_per_server = scenario_.job.fleet.shards;
   options.held_lists_bytes_max = scenario_.held_lists_bytes_max;
   options.held_lists_peer_bytes_max = 2 * scenario_.held_keys_bytes;
   if (scenario_.parked_pulls_max != 0) options.parked_pulls_max = scenario_.parked_pulls_max;

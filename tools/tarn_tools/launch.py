@@ -20,7 +20,7 @@ RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each tim
 RESTART_SECONDS_MAX = 4.0
 TAIL_LINES = 8
 LAST_WORDS_SECONDS = 5.0  # what a process printed within so long before its end is why
-SAME_LINE_CHARS = 60  # lines that end alike so far and come so soon say the same
+SAME_LINE_CHARS = 60  # lines that end alike so far, or one like all of the other, and come so soon say the same
 SAME_LINE_SECONDS = 5.0
 
 
@@ -49,7 +49,8 @@ class Launch:
         self._port_file = self._run_dir / ".scheduler-address"
         self._fleet = fleets.Fleet(self._on_output)
         self._scheduler = None
-        self._shown = {}  # endings of lines, and when they were shown
+        self._shown = []  # (node, line, when), the latest only
+        self._shards = 1  # of a server
 
     def execute(self):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
@@ -111,6 +112,7 @@ class Launch:
         sizes = launch_options.read_toml(self._run_dir / "job.toml").get("fleet", {})
         self._restarts_max = sizes.get("worker_restarts", 3)
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
+        self._shards = sizes.get("shards", 1)
         self._say(
             f"launch: {summary.fleet_text(servers, sizes.get('shards', 1), workers)}; scheduler at {address}"
         )
@@ -171,18 +173,24 @@ class Launch:
             self._on_worker_death(node)
             return
         bad_job = node.role == "scheduler" and code == PROGRAM_BAD_USAGE
-        if not bad_job:
-            self._show_death(node)
-        if node.role == "server" and code > 0:
-            self._await_verdict()
+        others = self._await_verdict() if node.role == "server" and code > 0 else []
+        for dead in [node, *others]:
+            if not bad_job:
+                self._show_death(dead)
         raise Failure(self._death(node), EXIT_USAGE if bad_job else EXIT_FAILED)
 
     def _await_verdict(self):
-        """A server that ends by itself may only have heard why before the scheduler has written it down."""
+        """A server that ends by itself may only have heard why before the scheduler has written it down.
+
+        Returns who else died meanwhile.
+        """
+        dead = []
         deadline = time.monotonic() + VERDICT_SECONDS_MAX
         while self._scheduler.running and time.monotonic() < deadline:
             for node in self._fleet.wait(0.05):
                 self._note(f"{node.name}: {fleets.describe_exit(node.process.returncode)}")
+                dead += [node] if node.process.returncode != 0 else []
+        return dead
 
     def _on_worker_death(self, node):
         self._show_death(node)
@@ -243,11 +251,19 @@ class Launch:
         self._note(f"{node.name}: {line}")
         if self._killing:
             return
-        now, ending = time.monotonic(), line[-SAME_LINE_CHARS:]
-        if len(ending) == SAME_LINE_CHARS and now - self._shown.get(ending, -SAME_LINE_SECONDS) < SAME_LINE_SECONDS:
-            return
-        self._shown[ending] = now
-        self._display.fail(f"{node.name}: {line}")
+        if not self._was_shown(node, line.removeprefix(f"tarn-{node.role}: ")):
+            self._display.fail(f"{node.name}: {line}")
+
+    def _was_shown(self, node, line):
+        """Whether some process has just said the same; remembers the line if not. Short ones, another process."""
+        now = time.monotonic()
+        self._shown = [entry for entry in self._shown if now - entry[2] < SAME_LINE_SECONDS]
+        for other, shown, _ in self._shown:
+            long = min(len(line), len(shown)) >= SAME_LINE_CHARS and line[-SAME_LINE_CHARS:] == shown[-SAME_LINE_CHARS:]
+            if long or (other is not node and shown and (line.endswith(shown) or shown.endswith(line))):
+                return True
+        self._shown.append((node, line, now))
+        return False
 
     def _last_words(self, node):
         """What it said of its end; what it said long before is of something else."""
@@ -258,7 +274,24 @@ class Launch:
         why = self._last_words(node).removeprefix(f"tarn-{node.role}: ")
         return f"{node.name} died: {fleets.describe_exit(node.process.returncode)}{why and f' ({why})'}; log: {node.log}"
 
+    def _obeyed(self, node):
+        """Whether it ended because the job had failed, of which something else was the cause."""
+        reason = self._reason()
+        if node.process.returncode <= 0 or not reason:
+            return False
+        first, shards = node.rank * self._shards, range(self._shards)
+        own = [f"shard {first + i}: " for i in shards] if node.role == "server" else [f"{node.role} {node.rank}: "]
+        told = node.role == "scheduler" or self._last_words(node).endswith(reason.splitlines()[-1])
+        return told and not reason.startswith(tuple(own))
+
+    def _reason(self):
+        """Why the scheduler says that the job failed; empty if it has not said."""
+        record = summary.read(self._run_dir / "summary.json")
+        return record.get("reason") if record.get("status") == "failed" else ""
+
     def _show_death(self, node):
+        if self._obeyed(node):
+            return
         self._fail(f"launch: {node.name} died: {fleets.describe_exit(node.process.returncode)}; log: {node.log}")
         if not self._last_words(node):
             for line in fleets.tail(node.log, TAIL_LINES):

@@ -170,7 +170,8 @@ class Display:
             self._outlet.write(erased + self._shown)
         elif not self._quiet and time.monotonic() - self._last_line >= LINE_SECONDS:
             self._last_line = time.monotonic()
-            self._outlet.write(plain_line(record) + "\n")
+            if line := plain_line(record):  # while workers read their first data there is nothing to tell
+                self._outlet.write(line + "\n")
 
     def finish(self):
         """Leaves the last progress line in the scrollback."""

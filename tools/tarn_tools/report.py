@@ -34,6 +34,8 @@ def joined(*texts, by=", "):
 
 def headline(record):
     """The numbers that a reader looks for first."""
+    if trained_nothing(record):
+        return ""
 
     def text(key, form):
         value = number(record, key)
@@ -199,6 +201,22 @@ def details(title, text):
     return f"<div class=card><details>{body}</details></div>"
 
 
+def trained_nothing(record):
+    return number(record, "samples") == 0
+
+
+def figures(metrics, record):
+    """All that was measured."""
+    if trained_nothing(record):
+        return ["<p class=under>Nothing was trained, so there is nothing to draw.</p>"]
+    return [
+        "<h2>Learning</h2><div class=charts>" + "".join(learning_charts(metrics, record)) + "</div>",
+        epoch_table(record),
+        "<h2>Cost</h2><div class=charts>" + "".join(cost_charts(metrics, record)) + "</div>",
+        stage_table(record),
+    ]
+
+
 def page(run_dir):
     record = summary.read(run_dir / "summary.json")
     metrics = series.Metrics.load(run_dir / "metrics.jsonl")
@@ -214,10 +232,7 @@ def page(run_dir):
         f"<p class=under>{html.escape(' · '.join(about))}</p>",
         f"<p class=reason>{html.escape(str(reason))}</p>" if reason else "",
         headline(record),
-        "<h2>Learning</h2><div class=charts>" + "".join(learning_charts(metrics, record)) + "</div>",
-        epoch_table(record),
-        "<h2>Cost</h2><div class=charts>" + "".join(cost_charts(metrics, record)) + "</div>",
-        stage_table(record),
+        *figures(metrics, record),
         "<h2>Files</h2>",
     ]
     try:

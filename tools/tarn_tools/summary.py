@@ -21,6 +21,7 @@ FROM_METRICS = (
     "malformed_lines",
     "workers_died",
 )
+MEASURED = ("samples_per_second", "staleness_mean", "staleness_max", "pull_bytes", "push_bytes")
 FROM_SCHEDULER = ("eval_auc", "eval_logloss", "eval_accuracy", "parameters_hash")  # known at the end alone
 
 
@@ -145,6 +146,9 @@ def rows(record):
     if mode == "ssp":
         mode = joined("ssp", get("staleness_bound", "bound {:.0f}"))
     seconds, pulled, pushed = (number(record, key) for key in ("seconds", "pull_bytes", "push_bytes"))
+    if number(record, "samples") == 0:  # what was never measured is not zero
+        record = {key: value for key, value in record.items() if key not in MEASURED}
+        pulled = pushed = None
     best, scored = number(record, "best_possible_auc"), held_out(record)
     fleet = [number(record, key) for key in ("servers", "shards", "workers")]
     return [

@@ -126,10 +126,23 @@ TrainerEnd Trainer::HowItEnded(const Status& going) {
   return TrainerEnd::kFailed;
 }
 
-Status Trainer::CheckScheduler() const {
+void Trainer::SayWait(TimeUs silent) {
+  if (silent < kWaitNotePeriodUs) next_wait_note_ = kWaitNotePeriodUs;
+  if (silent < next_wait_note_) return;
+  next_wait_note_ = silent + kWaitNotePeriodUs;
+  const double seconds = double(silent) * 1e-6;
+  Tell(LogLevel::kWarning, kProgram,
+       fmt::format("the scheduler at {} has not been heard for {:.0f} s; gives up in {:.0f} s", options_.scheduler,
+                   seconds, std::max(0.0, options_.join_seconds_max - seconds)));
+}
+
+Status Trainer::CheckScheduler() {
   TARN_RETURN_IF_ERROR(client_.CheckScheduler(Now(), options_.scheduler));
-  const double silent = double(client_.SchedulerSilence(Now())) * 1e-6;
-  if (client_.state() != ClientState::kJoining || silent <= options_.join_seconds_max) return {};
+  if (client_.state() != ClientState::kJoining) return {};
+  const TimeUs unheard = client_.SchedulerSilence(Now());
+  SayWait(unheard);
+  const double silent = double(unheard) * 1e-6;
+  if (silent <= options_.join_seconds_max) return {};
   return Fail(ErrorCode::kUnavailable,
               fmt::format("the scheduler at {} has not been heard for {:.0f} seconds; is it running?",
                           options_.scheduler, silent));

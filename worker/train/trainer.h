@@ -17,6 +17,7 @@
 
 #include "core/job.h"
 #include "core/limits.h"
+#include "core/log.h"
 #include "net/transport.h"
 #include "worker/client.h"
 #include "worker/train/batch_source.h"
@@ -27,6 +28,8 @@
 #include "worker/train/trace.h"
 
 namespace tarn::worker {
+
+inline constexpr char kProgram[] = "tarn-worker";
 
 struct TrainerOptions {
   std::string scheduler;  // its endpoint
@@ -69,7 +72,8 @@ class Trainer {
   Status Setup();       // once welcomed: the job; begins to open the data
   Status MakeTables();  // once they are open: the model; asks for its tables
   void TellFailure();
-  Status CheckScheduler() const;  // it is there, or may still come
+  void SayWait(TimeUs silent);
+  Status CheckScheduler();  // it is there, or may still come
   Status OpenData();
   bool TablesReady() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
   Status StartPipeline();
@@ -128,6 +132,7 @@ class Trainer {
   double compute_cpu_seconds_ = 0, push_cpu_seconds_ = 0;  // parts of the CPU time of the loop
   double beside_cpu_seconds_ = 0;                          // of long steps, which other threads compute
   TimeUs next_metrics_ = 0;
+  TimeUs next_wait_note_ = kWaitNotePeriodUs;  // of silence while it joins
   std::stop_source stop_loading_;
   std::future<Status> loading_;  // its destructor waits for it
   TimeUs next_failure_ = 0;

@@ -3,7 +3,7 @@
 [fake] keys: seconds (how long the job runs), worker_crashes (how many starts of each rank end in a crash),
 crashing_rank, server_dies, scheduler_dies (by SIGKILL, after the seconds), bad_job, deaf (ignores signals), prints (a
 line for stderr), worker_fails_at_stop, slow_seconds (before the scheduler listens), cuts (a checkpoint when stopped),
-ends_badly (everybody with exit code 1, servers first, and the scheduler's summary says why).
+ends_badly (everybody with exit code 1, servers first, and the scheduler's summary says why), reason (that one).
 """
 
 import json
@@ -33,6 +33,10 @@ def record(name, text):
 
 def log(text):
     record(f"logs/{ROLE}-{RANK}.log", text)
+
+
+def reason(fake):
+    return fake.get("reason", "worker 1: no such file")
 
 
 def scheduler():
@@ -76,7 +80,7 @@ def scheduler():
     if fake.get("ends_badly"):
         (RUN_DIR / "over").touch()
         time.sleep(3)
-        (RUN_DIR / "summary.json").write_text(json.dumps({"status": "failed", "reason": "worker 1: no such file"}))
+        (RUN_DIR / "summary.json").write_text(json.dumps({"status": "failed", "reason": reason(fake)}))
         sys.exit(1)
     if stops and fake.get("cuts"):
         (RUN_DIR / "checkpoints/ckpt-1").mkdir(parents=True)
@@ -102,7 +106,7 @@ def node():
     while not (RUN_DIR / "done").exists():
         time.sleep(0.02)
         if ROLE == "server" and (RUN_DIR / "over").exists():
-            print("tarn-server: not-found: worker 1: no such file", file=sys.stderr)
+            print(f"tarn-server: not-found: {reason(fake)}", file=sys.stderr)
             sys.exit(1)
         if ROLE == "worker" and RANK == 1 and (RUN_DIR / "stopping").exists():
             log("cannot write")

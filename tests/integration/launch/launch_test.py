@@ -232,6 +232,21 @@ class LaunchTest(unittest.TestCase):
         done = self.launch("ends_badly = true\n")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("failed: worker 1: no such file\n", done.stdout)
+        # Both servers have said it, and ended because they were told to.
+        self.assertEqual(done.stdout.count("worker 1: no such file"), 2, done.stdout)
+        self.assertNotIn("died", done.stdout)
+
+    def test_a_reason_of_two_lines_is_shown_once(self):
+        done = self.launch('ends_badly = true\nreason = """worker 1: bad rows:\n  train:3: no label"""\n')
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertEqual(done.stdout.count("train:3: no label"), 2, done.stdout)
+        self.assertNotIn("died", done.stdout)
+
+    def test_who_fails_by_itself_is_told(self):
+        done = self.launch('ends_badly = true\nreason = "shard 3: disk is full"\n')
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("server-1 died: exit code 1; log: ", done.stdout)
+        self.assertNotIn("server-0 died", done.stdout)
 
     def test_who_dies_while_the_fleet_stops_is_told(self):
         launcher = self.launch_in_background("seconds = 60\nworker_fails_at_stop = true\n", processes=5)
@@ -353,6 +368,16 @@ class ReportTest(unittest.TestCase):
         record = {"progress": 0.5, "loss": float("nan"), "auc": 0.75, "samples": 1000, "eta_seconds": 3}
         self.assertEqual(progress.plain_line(record), " 50%  3 s left  1,000 samples  AUC 0.7500")
         self.assertEqual(progress.plain_line({"samples": 0, "state": "waiting"}), "waiting")
+
+    def test_a_run_that_never_trained_shows_no_zeros(self):
+        record = {"status": "failed", "samples": 0, "seconds": 0.0, "samples_per_second": 0.0, "staleness_mean": 0.0,
+                  "staleness_max": 0, "pull_bytes": 0, "push_bytes": 0}
+        names = [name for name, _ in summary.rows(record)]
+        self.assertEqual(names, ["status", "samples", "time"])
+        (self.run_dir / "summary.json").write_text(json.dumps(record))
+        page = report.write(self.run_dir).read_text()
+        self.assertNotIn("no data", page)
+        self.assertIn("Nothing was trained", page)
 
     def test_traces_are_joined_and_keep_what_they_say_of_themselves(self):
         def part(begin, one_slice_in):

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/file.h"
+#include "core/log.h"
 #include "net/frame.h"
 #include "net/shm_door.h"
 #include "net/shm_lane.h"
@@ -54,6 +56,26 @@ TEST_F(ShmTransportTest, TransportsOfOneHostShareMemory) {
   auto client = Make();
   ASSERT_TRUE(client->Connect(kServer, *server->Bind("tcp://127.0.0.1:*")));
   EXPECT_TRUE(Share(client.get(), server.get()));
+}
+
+TEST_F(ShmTransportTest, TheLogNamesWorkersAndShards) {
+  const std::string path = std::filesystem::temp_directory_path() / ("tarn-shm-log-" + std::to_string(::getpid()));
+  ASSERT_TRUE(InitLog({.role = "test", .path = path}));
+  auto server = Make();
+  auto client = Make();
+  ASSERT_TRUE(client->Connect(ShardPeer(ShardId(5)), *server->Bind("tcp://127.0.0.1:*")));
+  ASSERT_TRUE(Share(client.get(), server.get()));
+  Message hello = NumberedTick(1);
+  hello.sender = {Role::kWorker, 3, Incarnation(7)};
+  client->Send(ShardPeer(ShardId(5)), std::move(hello));
+  EXPECT_EQ(Move(client.get(), server.get(), 1).size(), 1u);
+  FlushLog();
+  const std::string text = ReadFile(path, 1 << 20).value_or("");
+  std::filesystem::remove(path);
+  ASSERT_TRUE(InitLog({.role = "test", .level = LogLevel::kError}));
+  EXPECT_NE(text.find("shared memory with worker 3, two rings of "), std::string::npos) << text;
+  EXPECT_NE(text.find("shared memory with shard 5, two rings of "), std::string::npos) << text;
+  EXPECT_EQ(text.find("429496"), std::string::npos) << text;
 }
 
 TEST_F(ShmTransportTest, WhoDoesNotWantItGetsNone) {

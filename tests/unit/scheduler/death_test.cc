@@ -129,6 +129,13 @@ TEST(Death, AFailingShardEndsTheJob) {
   EXPECT_EQ(fleet.scheduler.stop_reason().reason, "shard 0: disk full");
 }
 
+TEST(Death, AReasonNamesItsShardOnce) {
+  FakeFleet fleet(SmallJob(1, 1));
+  fleet.AddAll();
+  fleet.Send(*fleet.shards[0], Shutdown{ErrorCode::kIo, "shard 0: checkpoint: disk full"});
+  EXPECT_EQ(fleet.scheduler.stop_reason().reason, "shard 0: checkpoint: disk full");
+}
+
 // Only Shutdown{kOk} says that a node has understood (rule S2).
 TEST(Death, AFailingShardThatSaysWhyAgainHasNotUnderstood) {
   FakeFleet fleet(SmallJob(1, 1));

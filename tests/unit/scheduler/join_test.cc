@@ -112,6 +112,40 @@ TEST(Join, RefusesOtherVersionsJobsAndRanks) {
   EXPECT_EQ(other.shutdown->code, ErrorCode::kWrongJob);
 }
 
+// Shard 1 of one server would take the place of the next server's only one.
+TEST(Join, AServerWithAnotherNumberOfShardsIsRefused) {
+  Job job = SmallJob(1, 1);
+  job.fleet.servers = 2;
+  FakeFleet fleet(job);
+  std::vector<Shutdown> answers;
+  fleet.on_send = [&](const Outgoing& sent) {
+    if (const auto* shutdown = std::get_if<Shutdown>(&sent.message.body)) answers.push_back(*shutdown);
+  };
+  const auto joins = [&](std::uint32_t shard, std::uint32_t shards_per_server) {
+    Message join;
+    join.sender = {Role::kShard, shard, Incarnation(0)};
+    join.body = Join{.role = Role::kShard,
+                     .rank = shard,
+                     .nonce = 900 + shard,
+                     .protocol_version = limits::kProtocolVersion,
+                     .endpoint = "tcp://shard",
+                     .shards_per_server = shards_per_server};
+    fleet.SendFrom(Peer(kFirstAcceptedPeer + 900 + shard), join);
+  };
+  joins(0, 2);
+  joins(1, 2);
+  EXPECT_EQ(fleet.scheduler.progress().shards_joined, 0u);
+  ASSERT_EQ(answers.size(), 2u);
+  for (const Shutdown& answer : answers) {
+    EXPECT_EQ(answer.code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(answer.reason, "server 0: it has --shards 2, expected 1 as in the job (fleet.shards)");
+  }
+  joins(0, 1);
+  joins(1, 0);  // does not say
+  EXPECT_EQ(fleet.scheduler.progress().shards_joined, 2u);
+  EXPECT_EQ(answers.size(), 2u);
+}
+
 TEST(Join, ASilentJoinerIsForgotten) {
   FakeFleet fleet(SmallJob(1, 2));
   fleet.AddShard(0);

@@ -162,15 +162,42 @@ TEST(WorkerLines, TellWhatEachWorkerDidSinceTheLineBefore) {
   EXPECT_FALSE(nlohmann::json::parse(lines.Make(p, 57)[0]).contains("samples_per_second"));
 }
 
+// The first batches are slow, and before them nobody trains at all.
+TEST(Rate, SaysHowLongAJobLastsOnlyWhenItKnows) {
+  Progress p = SomeProgress();
+  p.phase = "train";
+  Rate rate;
+  const auto add = [&](double time_seconds, std::uint64_t samples) {
+    p.samples = samples;
+    rate.Add(time_seconds, p);
+  };
+  for (int second = 0; second <= 20; ++second) add(second, 0);
+  add(21, 1);
+  EXPECT_EQ(rate.per_second(), 1);
+  EXPECT_EQ(rate.lasting_per_second(), 0);
+  EXPECT_FALSE(nlohmann::json::parse(MetricsLine(Job{}, p, rate, {}, 0)).contains("eta_seconds"));
+  add(22, 101);
+  add(23, 201);
+  EXPECT_EQ(rate.lasting_per_second(), 0);
+  add(24, 301);
+  EXPECT_EQ(rate.lasting_per_second(), 301.0 / 4);
+  p.phase = "validate";
+  add(25, 301);
+  p.phase = "train";
+  add(26, 301);
+  add(27, 500);
+  EXPECT_EQ(rate.lasting_per_second(), 500.0 / 5) << "of all training, while the window is short";
+}
+
 TEST(MetricsLine, ShowsProgressAndRate) {
   Progress p = SomeProgress();
   p.phase = "train";
   Rate rate;
   p.samples = 500;
-  rate.Add(10, p);
+  rate.Add(8, p);
   p.samples = 1000;
   rate.Add(12, p);
-  EXPECT_EQ(rate.per_second(), 250);
+  EXPECT_EQ(rate.per_second(), 125);
   const std::string line = MetricsLine(Job{}, p, rate, {.malformed = 1, .handshakes = 4}, 1700000000.5);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const auto json = nlohmann::json::parse(line);
@@ -178,7 +205,7 @@ TEST(MetricsLine, ShowsProgressAndRate) {
   EXPECT_EQ(json["state"], "train");
   EXPECT_EQ(json["time"], 1700000000.5);
   EXPECT_EQ(json["progress"], 0.5);
-  EXPECT_EQ(json["eta_seconds"], 4.0);
+  EXPECT_EQ(json["eta_seconds"], 8.0);
   EXPECT_EQ(json["pull_bytes"], 100);
   EXPECT_EQ(json["refused_malformed"], 1);
   EXPECT_EQ(json["refused_too_large"], 0);

@@ -275,7 +275,9 @@ TEST_F(RocksDbCheckpointStoreTest, AFullDiskIsToldWithThePath) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(part.code, ErrorCode::kIo);
-  EXPECT_NE(part.message.find(directory_ + "/1-shard-0.sst"), std::string::npos) << part.message;
+  const std::string path = directory_ + "/1-shard-0.sst";
+  EXPECT_NE(part.message.find(path), std::string::npos) << part.message;
+  EXPECT_EQ(part.message.find(path), part.message.rfind(path)) << "named twice: " << part.message;
 }
 
 // A store and the cut of a row store that goes into it.

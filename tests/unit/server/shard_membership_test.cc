@@ -19,7 +19,7 @@ class ShardMembershipTest : public ShardTest {
 };
 
 TEST_F(ShardMembershipTest, N1JoinIsRepeatedUntilWelcome) {
-  Shard shard({.shard = ShardId(3), .nonce = 8, .endpoint = "tcp://127.0.0.1:9"}, nullptr);
+  Shard shard({.shard = ShardId(3), .nonce = 8, .endpoint = "tcp://127.0.0.1:9", .shards_per_server = 2}, nullptr);
   shard.Start(now_, &out_);
   ASSERT_EQ(out_.size(), 1u);
   EXPECT_EQ(out_[0].to, kSchedulerPeer);
@@ -29,6 +29,7 @@ TEST_F(ShardMembershipTest, N1JoinIsRepeatedUntilWelcome) {
   EXPECT_EQ(join.nonce, 8u);
   EXPECT_EQ(join.protocol_version, limits::kProtocolVersion);
   EXPECT_EQ(join.endpoint, "tcp://127.0.0.1:9");
+  EXPECT_EQ(join.shards_per_server, 2u);
   EXPECT_EQ(out_[0].message.job, 0u);
   out_.clear();
   shard.OnTimer(shard.NextTimer() - 1, &out_);

@@ -1,0 +1,67 @@
+#include "scheduler/waits.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <vector>
+
+namespace tarn::scheduler {
+namespace {
+
+constexpr std::size_t kNamedMax = 8;
+
+// "worker 3", "workers 0, 3" or "workers 0, 1, 2, 3, 4, 5, 6, 7 and 92 more".
+std::string Named(std::string_view what, const std::set<std::uint32_t>& all) {
+  const std::vector<std::uint32_t> ids(all.begin(), all.end());
+  const auto named = std::span(ids).first(std::min(ids.size(), kNamedMax));
+  std::string text = fmt::format("{}{} {}", what, ids.size() == 1 ? "" : "s", fmt::join(named, ", "));
+  if (ids.size() > kNamedMax) text += fmt::format(" and {} more", ids.size() - kNamedMax);
+  return text;
+}
+
+std::string Missing(const Membership& membership, const FleetSection& fleet) {
+  std::set<std::uint32_t> servers, workers;
+  for (const ShardNode& shard : membership.shards())
+    if (!shard.joined) servers.insert(shard.shard.value / fleet.shards);
+  for (std::uint32_t rank = 0; rank < fleet.workers; ++rank) workers.insert(rank);
+  for (const auto& [id, worker] : membership.workers())
+    if (worker.state == WorkerNode::State::kWaiting) workers.erase(worker.rank.value);
+  std::vector<std::string> parts;
+  if (!servers.empty()) parts.push_back(Named("server", servers));
+  if (!workers.empty()) parts.push_back(Named("worker", workers));
+  if (parts.empty()) return {};
+  return fmt::format("waits for {} to join", fmt::join(parts, " and "));
+}
+
+}  // namespace
+
+std::string WaitsFor(const Membership& membership, const FleetSection& fleet, TimeUs now, TimeUs listening_since) {
+  if (!membership.formed()) return Missing(membership, fleet);
+  const auto lease_us = static_cast<TimeUs>(fleet.lease_seconds * 1e6);
+  const auto silence = [&](TimeUs heard) { return now - std::max(heard, listening_since); };
+  TimeUs longest = 0;
+  std::set<std::uint32_t> shards, loading, workers;
+  const auto see = [&](TimeUs heard, std::uint32_t id, std::set<std::uint32_t>* silent) {
+    if (silence(heard) < std::min(kWaitsPeriodUs, lease_us / 2)) return;
+    silent->insert(id);
+    longest = std::max(longest, silence(heard));
+  };
+  for (const ShardNode& shard : membership.shards())
+    see(shard.heard, shard.shard.value, shard.confirmed.value == 0 ? &loading : &shards);
+  for (const WorkerNode* worker : membership.Live()) see(worker->heard, worker->rank.value, &workers);
+  if (!shards.empty() || !workers.empty()) {
+    std::vector<std::string> parts;
+    if (!shards.empty()) parts.push_back(Named("shard", shards));
+    if (!workers.empty()) parts.push_back(Named("worker", workers));
+    return fmt::format("waits for {}, not heard for {} s: whoever is silent for {:g} s is given up",
+                       fmt::join(parts, " and "), longest / 1'000'000, fleet.lease_seconds);
+  }
+  if (loading.empty()) return {};
+  return fmt::format("waits for {}, not heard for {} s: rows may be loading", Named("shard", loading),
+                     longest / 1'000'000);
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,93 @@
+// Whom the fleet waits for is said every ten seconds, by name.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/scheduler/fake_fleet.h"
+
+namespace tarn::scheduler {
+namespace {
+
+std::vector<std::string> WaitsOf(FakeFleet* fleet) {
+  std::vector<std::string> waits;
+  for (std::string& note : fleet->notes)
+    if (note.starts_with("waits for ")) waits.push_back(std::move(note));
+  fleet->notes.clear();
+  return waits;
+}
+
+using Texts = std::vector<std::string>;
+
+TEST(Waits, WhoHasNotJoinedIsNamed) {
+  Job job = SmallJob(2, 12);
+  job.fleet.servers = 2;
+  job.fleet.lease_seconds = 60;
+  FakeFleet fleet(job);
+  for (std::uint32_t shard : {0u, 1u, 2u}) fleet.AddShard(shard);
+  fleet.AddWorker(3);
+  fleet.Pass(9);
+  EXPECT_EQ(WaitsOf(&fleet), Texts{});
+  fleet.Pass(12);
+  const std::string all = "waits for server 1 and workers 0, 1, 2, 4, 5, 6, 7, 8 and 3 more to join";
+  EXPECT_EQ(WaitsOf(&fleet), (Texts{all, all}));
+  fleet.AddShard(3);
+  for (std::uint32_t rank = 0; rank < 11; ++rank)
+    if (rank != 3) fleet.AddWorker(rank);
+  fleet.Pass(10);
+  EXPECT_EQ(WaitsOf(&fleet), Texts{"waits for worker 11 to join"});
+  fleet.AddWorker(11);
+  fleet.Pass(30);
+  EXPECT_EQ(WaitsOf(&fleet), Texts{});
+}
+
+TEST(Waits, WhoFallsSilentIsNamedUntilItIsGivenUp) {
+  Job job = SmallJob(1, 2);
+  job.fleet.lease_seconds = 30;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  fleet.Pass(30);
+  EXPECT_EQ(WaitsOf(&fleet), Texts{});
+  fleet.Kill(*fleet.workers[1]);
+  fleet.Pass(29);
+  EXPECT_EQ(WaitsOf(&fleet), (Texts{"waits for worker 1, not heard for 10 s: whoever is silent for 30 s is given up",
+                                    "waits for worker 1, not heard for 20 s: whoever is silent for 30 s is given up"}));
+  fleet.Pass(2);
+  fleet.notes.clear();
+  fleet.Pass(30);
+  EXPECT_EQ(WaitsOf(&fleet), Texts{});
+}
+
+TEST(Waits, AShardThatLoadsItsRowsIsNotCalledLost) {
+  Job job = SmallJob(1, 1);
+  job.fleet.lease_seconds = 30;
+  FakeFleet fleet(job);
+  fleet.AddShard(0).silent = true;
+  fleet.AddWorker(0);
+  fleet.Pass(11);
+  EXPECT_EQ(WaitsOf(&fleet), Texts{"waits for shard 0, not heard for 10 s: rows may be loading"});
+}
+
+TEST(Waits, WorkersWithoutDataAreCountedOnce) {
+  const auto warnings = [](std::uint32_t workers, std::uint64_t rows) {
+    Job job = SmallJob(1, workers);
+    job.train.epochs = 2;
+    FakeFleet fleet(job);  // splits of 30 rows
+    fleet.rows[0] = rows;
+    fleet.AddAll();
+    EXPECT_TRUE(fleet.RunToEnd());
+    Texts found;
+    for (const std::string& note : fleet.notes)
+      if (note.find("get no data") != std::string::npos) found.push_back(note);
+    return found;
+  };
+  EXPECT_EQ(
+      warnings(3, 31),
+      Texts{"the training set has 31 rows in 2 splits of 30 rows, for 3 workers: 1 of them get no data in an epoch; "
+            "expected fewer workers, or a smaller train.batch_rows or data.split_rows"});
+  EXPECT_EQ(warnings(2, 31), Texts{});
+}
+
+}  // namespace
+}  // namespace tarn::scheduler
