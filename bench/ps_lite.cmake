@@ -11,7 +11,7 @@ if(header AND PROTOC AND PROTOBUF_LITE AND NOT TARN_SANITIZE AND NOT TARN_FUZZ)
   add_custom_command(OUTPUT ${generated}/meta.pb.cc ${generated}/meta.pb.h
     COMMAND ${PROTOC} --cpp_out=${generated} --proto_path=${sources}/src ${sources}/src/meta.proto
     DEPENDS ${sources}/src/meta.proto)
-  add_library(ps_lite STATIC ${sources}/src/customer.cc ${sources}/src/postoffice.cc ${sources}/src/van.cc
+  add_library(ps_lite STATIC EXCLUDE_FROM_ALL ${sources}/src/customer.cc ${sources}/src/postoffice.cc ${sources}/src/van.cc
     ${generated}/meta.pb.cc)
   target_include_directories(ps_lite SYSTEM PUBLIC ${sources}/include PRIVATE ${sources}/src ${generated})
   target_compile_options(ps_lite PRIVATE -w)

@@ -259,6 +259,7 @@ void Scheduler::Impl::Answer(Outbox* out) {
         if (!training_) train_since_ = now_;
         training_ = true;
         state_is_cut_ = false;
+        if (Cut* cut = checkpoints_.pending()) cut->at_boundary = false;
       }
       mail.Send(peer_of(worker), requests_.Answer(worker, std::move(*reply)));
       again = true;

@@ -33,7 +33,7 @@ struct Cut {
   CheckpointOrder order;
   Manifest manifest;                // K2: noted at the order; K1: filled in at the end
   std::uint64_t samples_noted = 0;  // K2
-  bool at_boundary = false;         // nothing was being trained when it was ordered: it holds all there is
+  bool at_boundary = false;  // nothing was being trained when it was ordered, nor has been since: it holds all there is
   std::map<ShardId, CheckpointPart> shards;
   std::map<Incarnation, CheckpointPart> workers;
   std::map<Incarnation, CheckpointFile> blobs;  // of workers, whole (rule K9)

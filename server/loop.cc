@@ -185,7 +185,22 @@ class ShardLoop {
     }
     if (metrics_ && now >= next_metrics_) WriteMetrics(now);
     listening_.Note(now, shard_->lease_us());
+    WatchLog(now);
     return CheckScheduler(now);
+  }
+
+  // Rule L1: whoever waits for acknowledgements waits for the disk then, and nobody else can tell.
+  void WatchLog(TimeUs now) {
+    if (shard_->log_is_durable() || shard_->log_synced() != log_synced_) {
+      log_synced_ = shard_->log_synced();
+      log_moved_ = now;
+      next_log_note_ = now + kWaitNotePeriodUs;
+    }
+    if (now < next_log_note_) return;
+    next_log_note_ = now + kWaitNotePeriodUs;
+    Tell(LogLevel::kWarning, kProgram,
+         fmt::format("shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
+                     shard_id_.value, static_cast<double>(now - log_moved_) * 1e-6));
   }
 
   // The heap keeps the holes of each checkpoint, and the next one's are others.
@@ -224,6 +239,7 @@ class ShardLoop {
 
   // The shards of a server wait alike: the first speaks for all.
   void SayWait(TimeUs waited, double left_seconds) {
+    if (waited < kWaitNotePeriodUs) next_wait_note_ = kWaitNotePeriodUs;
     if (index_ != 0 || waited < next_wait_note_) return;
     next_wait_note_ = waited + kWaitNotePeriodUs;
     Tell(LogLevel::kWarning, kProgram,
@@ -315,6 +331,8 @@ class ShardLoop {
   LogLimiter metrics_limiter_;
   Listening listening_;                        // to the scheduler
   TimeUs next_wait_note_ = kWaitNotePeriodUs;  // after the start
+  LogSequence log_synced_;
+  TimeUs log_moved_ = 0, next_log_note_ = 0;
   TimeUs next_metrics_ = 0;
   std::size_t budget_ = 0;  // the job's; 0: none
   TimeUs next_memory_ = 0;

@@ -177,6 +177,8 @@ Clock Shard::minimum_clock() const { return impl_->cohort_.minimum(); }
 const RowStore& Shard::rows() const { return *impl_->rows_; }
 const ShardCounters& Shard::counters() const { return impl_->counters_; }
 TimeUs Shard::scheduler_heard() const { return impl_->heard_; }
+LogSequence Shard::log_synced() const { return impl_->synced_; }
+bool Shard::log_is_durable() const { return impl_->IsDurable(); }
 TimeUs Shard::lease_us() const { return impl_->lease_us_; }
 TimeUs Shard::busy_poll_us() const { return impl_->busy_poll_us_; }
 bool Shard::joined() const { return impl_->joined_; }

@@ -141,6 +141,9 @@ class Shard {
   TimeUs lease_us() const;
   TimeUs busy_poll_us() const;  // the job's wish; of the loop, not of the state machine
   bool joined() const;          // Welcome has come
+  // How far the log is durable, and whether that is all of it (rule L1).
+  LogSequence log_synced() const;
+  bool log_is_durable() const;
   // Hash of the whole state: rows, slots, clocks, watermarks. For determinism checks.
   std::uint64_t StateHash() const;
   // Hash of what a log keeps of it: rows, slots, clocks, watermarks, gathered pushes. The same after a recovery.

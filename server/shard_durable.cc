@@ -73,6 +73,7 @@ void Shard::Impl::SayAlive(Heartbeat beat) {
     said_ = beat;
   else if (said_)
     Send(kSchedulerPeer, *said_);
+  if (!held_.empty() && held_.back().until == appended_ && held_.back().is_heartbeat()) held_.pop_back();  // as new
   SendWhenDurable(kSchedulerPeer, std::move(beat));
 }
 

@@ -111,9 +111,12 @@ class Shard::Impl {
   struct Held {
     LogSequence until;  // leaves once this is durable
     Outgoing outgoing;
+
+    bool is_heartbeat() const { return std::holds_alternative<Heartbeat>(outgoing.message.body); }
   };
   std::deque<Held> held_;
   std::optional<Heartbeat> said_;  // the last heartbeat that has left
+  bool IsDurable() const { return !logging_ || synced_ >= appended_; }
 
  private:
   // shard.cc
@@ -158,7 +161,6 @@ class Shard::Impl {
   Status OnGetBlob(Peer from, const GetBlob& wanted, const Message& message);
 
   // shard_durable.cc
-  bool IsDurable() const { return !logging_ || synced_ >= appended_; }
   void SendWhenDurable(Peer to, Body body);
   void SayAlive(Heartbeat beat);
   void Log(LogRecord record);

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kApp = 0;
 constexpr float kInitial = 0.5f, kRate = 0.1f;
-constexpr std::size_t kBatches = 64;
+constexpr std::size_t kBatches = 256;
 constexpr std::size_t kSmallRows = 4096, kSmallDim = 256;  // 1 KB
 
 struct Tensor {
@@ -75,7 +75,8 @@ void Serve(const ps::KVMeta& request, const ps::KVPairs<float>& data, ps::KVServ
   ps::KVPairs<float> answer;
   if (request.pull) {
     answer.keys = data.keys;
-    answer.vals.resize(data.keys.size() * rows.dim);
+    const std::size_t n = data.keys.size() * rows.dim;
+    answer.vals.reset(new float[n], n, [](float* values) { delete[] values; });  // resize would write zeros first
   }
   for (std::size_t i = 0; i < data.keys.size(); ++i) {
     float* row = rows.of(data.keys.data()[i]);

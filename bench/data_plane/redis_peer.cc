@@ -30,7 +30,7 @@ namespace {
 
 constexpr int kExitUsage = 2;
 constexpr std::size_t kValueBytes = 64;
-constexpr std::size_t kBatches = 64;
+constexpr std::size_t kBatches = 256;
 constexpr std::size_t kLoadBatch = 10'000;
 constexpr double kStartSeconds = 30;
 constexpr double kProgressSeconds = 2;

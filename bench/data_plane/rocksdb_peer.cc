@@ -24,7 +24,7 @@ namespace tarn::bench {
 namespace {
 
 constexpr int kExitUsage = 2;
-constexpr std::size_t kBatches = 64;
+constexpr std::size_t kBatches = 256;
 constexpr std::size_t kLoadBatch = 4096;
 constexpr double kProgressSeconds = 2;
 constexpr std::size_t kBufferBytes = std::size_t{64} << 20;

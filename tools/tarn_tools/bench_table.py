@@ -24,9 +24,9 @@ COLUMNS = {
 }
 SERVERS = "servers"  # the bench
 OURS = {"shm": "tarn, shared memory", "spin": "tarn, busy polling", "ipc": "tarn, ipc", "tcp": "tarn, tcp"}  # as drawn
-PEERS = ["ps-lite", "Redis", "RocksDB", "torch, gloo", "torch, RPC"]
+PEERS = ["ps-lite", "ps-lite, array", "Redis", "RocksDB", "torch, gloo", "torch, RPC"]
 # What an operation is drawn beside; limits that are many times faster would leave nothing to see of the others.
-BESIDE = {"sparse": ["row store alone", "ps-lite, array", *PEERS], "adagrad": ["row store alone"]}
+BESIDE = {"sparse": ["row store alone", *PEERS], "adagrad": ["row store alone"]}
 LIMITS = ["raw ZeroMQ", "plain sockets", *PEERS]
 OUR_COLOUR, PEER_COLOUR, LIMIT_COLOUR = "#2f6bd8", "#d9762b", "#b4bac4"
 PANEL, PANELS, HEAD, TITLE, NAME, NUMBER, BAR = 400, 3, 58, 26, 132, 84, 17  # pixels; panels in a row

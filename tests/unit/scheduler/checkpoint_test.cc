@@ -84,6 +84,33 @@ TEST(Checkpoint, NoEpochBeginsBeforeEveryShardKnowsOfTheOrder) {
   EXPECT_EQ(fleet.scheduler.progress().epochs.size(), 3u);
 }
 
+// Ordered while the second epoch is scored, it becomes whole when the third and last one is trained, and lacks it.
+TEST(Checkpoint, WhatIsTrainedWhileACheckpointIsWrittenIsNotInIt) {
+  Job job = Durable(2, 2);
+  job.train.epochs = 3;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 120;
+  fleet.rows[1] = 20;
+  fleet.AddAll();
+  const auto scores_the_second = [&] {
+    const Progress progress = fleet.scheduler.progress();
+    return progress.epoch == 1 && progress.phase == "validate";
+  };
+  for (int i = 0; i < 1000 && !scores_the_second(); ++i) fleet.Step();
+  ASSERT_TRUE(scores_the_second());
+  fleet.shards[0]->writes_parts = false;
+  fleet.RequestCheckpoint();
+  const CheckpointId requested = fleet.scheduler.view().checkpoint.id;
+  for (int i = 0; i < 1000 && fleet.scheduler.progress().samples < 3 * 120; ++i) fleet.Step();
+  ASSERT_EQ(fleet.scheduler.progress().samples, 3 * 120u);
+  ASSERT_EQ(fleet.scheduler.view().checkpoint.id, requested);
+  fleet.shards[0]->writes_parts = true;
+  EXPECT_TRUE(fleet.RunToEnd());
+  std::uint64_t samples = 0;
+  for (const auto& [directory, manifest] : fleet.store.manifests) samples = std::max(samples, manifest.samples);
+  EXPECT_EQ(samples, 3 * 120u);
+}
+
 TEST(Checkpoint, ImmediateTablesAreCutWhereTheyStand) {
   Job job = Durable(2, 2);
   job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
