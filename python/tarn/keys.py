@@ -119,7 +119,7 @@ def _log2_value(v):
 def _width_rule(width):
     if not 0 < width <= 1e15:
         raise ValueError(f"bin rule 'width:{width}': expected a width above 0, at most 1e15")
-    return lambda v: integer_value(int(min(max(math.floor(float(v) / width), -2**62), 2**62)))
+    return lambda v: integer_value(math.floor(min(max(float(v) / width, -2.0**62), 2.0**62)))
 
 
 def _rule(text):

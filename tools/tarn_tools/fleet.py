@@ -57,6 +57,7 @@ class Node:
         self.process = None
         self.output = b""  # the unfinished last line of what it printed
         self.said, self.said_at = "", 0.0  # the last line that it printed since its last start, and when (monotonic)
+        self.ended_at = 0.0  # when its end was seen (monotonic); of a process that runs, nothing
 
     @property
     def running(self):
@@ -112,9 +113,14 @@ class Fleet:
                 self._read(key.data)
         ended = [node for node in self.nodes if node.running and node.process.poll() is not None]
         for node in ended:
-            self._read(node)
-            self._close(node)
+            self._end(node)
         return ended
+
+    def _end(self, node):
+        """Passes on what is left of a process that has ended."""
+        node.ended_at = time.monotonic()
+        self._read(node)
+        self._close(node)
 
     def _read(self, node):
         """Passes on what the process has printed so far; closes the pipe at its end."""
@@ -153,8 +159,7 @@ class Fleet:
         self._signal_all(signal.SIGKILL)
         for node in self.running():
             node.process.wait()
-            self._read(node)
-            self._close(node)
+            self._end(node)
 
     def _signal_all(self, number):
         for node in self.running():

@@ -266,8 +266,8 @@ class Launch:
         return False
 
     def _last_words(self, node):
-        """What it said of its end; what it said long before is of something else."""
-        return node.said if time.monotonic() - node.said_at < LAST_WORDS_SECONDS else ""
+        """What an ended process said of its end; what it said long before is of something else."""
+        return node.said if node.ended_at - node.said_at < LAST_WORDS_SECONDS else ""
 
     def _death(self, node):
         """How it ended, why if it said so, and where its log lies."""

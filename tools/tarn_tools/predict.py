@@ -12,7 +12,8 @@ ROWS_AT_ONCE = 4096
 
 DESCRIPTION = """\
 Scores the rows of a file of lines (criteo, libsvm) by an export and prints the probability of label 1 of each, one a line;
-of model.kind = "mlp" those of all classes, separated by blanks.
+of model.kind = "mlp" those of all classes, separated by blanks. A malformed line ends it, whatever data.malformed_max says:
+each line of the output is one of the file.
 
   tools/inspect export runs/mine model.tarn
   tools/predict runs/mine model.tarn rows.tsv > probabilities

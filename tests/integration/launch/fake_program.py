@@ -1,9 +1,10 @@
 """Stands in for tarn-scheduler, tarn-server and tarn-worker in launch_test.py; acts by the job's [fake] section.
 
 [fake] keys: seconds (how long the job runs), worker_crashes (how many starts of each rank end in a crash),
-crashing_rank, server_dies, scheduler_dies (by SIGKILL, after the seconds), bad_job, deaf (ignores signals), prints (a
-line for stderr), worker_fails_at_stop, slow_seconds (before the scheduler listens), cuts (a checkpoint when stopped),
-ends_badly (everybody with exit code 1, servers first, and the scheduler's summary says why), reason (that one).
+crashing_rank, server_dies, server_gives_up (says why, exit code 1), scheduler_dies (by SIGKILL, after the seconds),
+bad_job, deaf (ignores signals), prints (a line for stderr), worker_fails_at_stop, slow_seconds (before the scheduler
+listens), cuts (a checkpoint when stopped), ends_badly (everybody with exit code 1, servers first, and the scheduler's
+summary says why), reason (that one).
 """
 
 import json
@@ -103,6 +104,9 @@ def node():
         time.sleep(0.3)
         log("disk is full")
         os.abort()
+    if ROLE == "server" and RANK == 1 and fake.get("server_gives_up"):
+        print("tarn-server: unavailable: disk is full", file=sys.stderr)
+        sys.exit(1)
     while not (RUN_DIR / "done").exists():
         time.sleep(0.02)
         if ROLE == "server" and (RUN_DIR / "over").exists():

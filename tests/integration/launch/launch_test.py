@@ -146,6 +146,12 @@ class LaunchTest(unittest.TestCase):
             "server-1 died", json.loads((self.run_dir / "summary.json").read_text()).get("reason")
         )
 
+    def test_what_a_server_said_at_its_end_is_kept_while_the_scheduler_goes_on(self):
+        done = self.launch("seconds = 60\nserver_gives_up = true\n")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("failed: server-1 died: exit code 1 (unavailable: disk is full); log: ", done.stdout)
+        self.assertNotIn("    start 1", done.stdout)  # it has said why: no need for its log
+
     def test_a_bad_job_is_told_and_leaves_no_folder(self):
         done = self.launch("bad_job = true\n")
         self.assertEqual(done.returncode, 2, done.stdout)

@@ -85,7 +85,8 @@ class KeysTest(unittest.TestCase):
         return len(good), len(bad)
 
     def test_criteo_odd_fields(self):
-        for bins in ([], ["log2"], ["width:5"], ["width:0.3"], ["width:1e15"], ["identity"], ["none"]):
+        for bins in ([], ["log2"], ["width:5"], ["width:0.3"], ["width:1e15"], ["width:1e-300"],
+                     ["identity"], ["none"]):
             data = {"format": "criteo", "integer_columns": 1, "categorical_columns": 1, "bins": bins,
                     "dense_integers": True}
             lines = [b"1\t" + field + b"\tx" for field in ODD_INTEGERS]
@@ -175,6 +176,11 @@ class KeysTest(unittest.TestCase):
                 Encoder(data)
         with self.assertRaises(RowError):
             Encoder({"format": "libsvm"}).rows([{-1: 1}])
+
+    def test_a_tiny_width_cuts(self):
+        tiny = Encoder({"integer_columns": 1, "categorical_columns": 0, "bins": ["width:1e-300"]})
+        self.assertEqual(tiny.rows([[2**63 - 1], [-2**63], [0]]).keys.tolist(),
+                         [keys.key(0, keys.integer_value(v)) for v in (2**62, -2**62, 0)])
 
     def test_plain_and_gzip(self):
         (self.folder / "plain").write_bytes(b"a\nb\n")

@@ -87,6 +87,10 @@ class ScoreTest(FleetCase):
         many = self.predict(run, out, "-", "--unlabelled", lines=bare * 3 + b"x\n")
         self.assertEqual(many.returncode, 1)
         self.assertIn(f"line {3 * len(rows) + 1}: ".encode(), many.stderr)
+        patient = self.folder / "patient.toml"
+        patient.write_text((run / "job.toml").read_text().replace("malformed_max = 0", "malformed_max = 1"))
+        self.assertIn("malformed_max = 1", patient.read_text())
+        self.assertEqual(self.predict(patient, out, "-", "--unlabelled", lines=b"x\n").returncode, 1)
         damaged = self.folder / "damaged.gz"
         damaged.write_bytes(gzip.compress(test.read_bytes())[:2000] + b"x" * 100)
         for broken in ((run, out, damaged), (self.folder, out, test), (run, test, test), (run, self.folder / "none", test), (run, out, out),
