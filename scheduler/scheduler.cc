@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "core/log.h"
 #include "core/table_shape.h"
 #include "scheduler/impl.h"
 #include "scheduler/waits.h"
@@ -151,7 +152,7 @@ void Scheduler::Impl::Start(TimeUs now) {
   now_ = workers_seen_ = now;
   listening_.Begin(now);
   next_timer_ = now + heartbeat_us_ / 2;
-  next_waits_ = now + kWaitsPeriodUs;
+  next_waits_ = now + kWaitNotePeriodUs;
 }
 
 void Scheduler::Impl::Hear(Peer from, const Message& message, TimeUs now) {
@@ -355,7 +356,7 @@ void Scheduler::Impl::SayWaits(TimeUs now) {
   std::string text = WaitsFor(membership_, options_.job.fleet, now, listening_.since());
   if (text.empty()) return;
   Warn(std::move(text));
-  next_waits_ = now + kWaitsPeriodUs;
+  next_waits_ = now + kWaitNotePeriodUs;
 }
 
 void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {

@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "core/log.h"
+
 namespace tarn::scheduler {
 namespace {
 
@@ -45,7 +47,7 @@ std::string WaitsFor(const Membership& membership, const FleetSection& fleet, Ti
   TimeUs longest = 0;
   std::set<std::uint32_t> shards, loading, workers;
   const auto see = [&](TimeUs heard, std::uint32_t id, std::set<std::uint32_t>* silent) {
-    if (silence(heard) < std::min(kWaitsPeriodUs, lease_us / 2)) return;
+    if (silence(heard) < std::min(kWaitNotePeriodUs, lease_us / 2)) return;
     silent->insert(id);
     longest = std::max(longest, silence(heard));
   };

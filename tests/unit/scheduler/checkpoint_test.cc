@@ -59,20 +59,29 @@ TEST(Checkpoint, NeverBeyondTheCeiling) {
   EXPECT_EQ(manifest->samples, 120u);
 }
 
-// Between two epochs no proposal holds the workers back.
-TEST(Checkpoint, NoEpochBeginsBeforeEveryShardKnowsOfTheOrder) {
+Job ThreeEpochs() {
   Job job = Durable(2, 2);
   job.train.epochs = 3;
-  FakeFleet fleet(job);
-  fleet.rows[0] = 120;
-  fleet.rows[1] = 20;
-  fleet.AddAll();
-  const auto scores_the_second = [&] {
-    const Progress progress = fleet.scheduler.progress();
-    return progress.epoch == 1 && progress.phase == "validate";
-  };
-  for (int i = 0; i < 1000 && !scores_the_second(); ++i) fleet.Step();
-  ASSERT_TRUE(scores_the_second());
+  return job;
+}
+
+// Trains until the second epoch is scored. False: it never is.
+bool ScoresTheSecond(FakeFleet* fleet) {
+  fleet->rows[0] = 120;
+  fleet->rows[1] = 20;
+  fleet->AddAll();
+  for (int i = 0; i < 1000; ++i) {
+    const Progress progress = fleet->scheduler.progress();
+    if (progress.epoch == 1 && progress.phase == "validate") return true;
+    fleet->Step();
+  }
+  return false;
+}
+
+// Between two epochs no proposal holds the workers back.
+TEST(Checkpoint, NoEpochBeginsBeforeEveryShardKnowsOfTheOrder) {
+  FakeFleet fleet(ThreeEpochs());
+  ASSERT_TRUE(ScoresTheSecond(&fleet));
   fleet.shards[1]->deaf = true;
   fleet.RequestCheckpoint();
   const CheckpointOrder order = fleet.scheduler.view().checkpoint;
@@ -86,18 +95,8 @@ TEST(Checkpoint, NoEpochBeginsBeforeEveryShardKnowsOfTheOrder) {
 
 // Ordered while the second epoch is scored, it becomes whole when the third and last one is trained, and lacks it.
 TEST(Checkpoint, WhatIsTrainedWhileACheckpointIsWrittenIsNotInIt) {
-  Job job = Durable(2, 2);
-  job.train.epochs = 3;
-  FakeFleet fleet(job);
-  fleet.rows[0] = 120;
-  fleet.rows[1] = 20;
-  fleet.AddAll();
-  const auto scores_the_second = [&] {
-    const Progress progress = fleet.scheduler.progress();
-    return progress.epoch == 1 && progress.phase == "validate";
-  };
-  for (int i = 0; i < 1000 && !scores_the_second(); ++i) fleet.Step();
-  ASSERT_TRUE(scores_the_second());
+  FakeFleet fleet(ThreeEpochs());
+  ASSERT_TRUE(ScoresTheSecond(&fleet));
   fleet.shards[0]->writes_parts = false;
   fleet.RequestCheckpoint();
   const CheckpointId requested = fleet.scheduler.view().checkpoint.id;
