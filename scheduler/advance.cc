@@ -189,7 +189,7 @@ void Scheduler::Impl::AfterValidation() {
 void Scheduler::Impl::AfterScoring() {
   schedule_.EndScoring();
   const EpochResult& result = schedule_.finished().back();
-  std::string note = fmt::format("epoch {}: train log-loss {:.5f}", result.epoch, result.train.log_loss);
+  std::string note = fmt::format("epoch {}: train log-loss {:.5f}", EpochNumber(result.epoch), result.train.log_loss);
   if (result.valid)
     note += fmt::format(", validation log-loss {:.5f}, AUC {:.5f}", result.valid->log_loss, result.valid->auc);
   if (result.test) note += fmt::format(", test log-loss {:.5f}, AUC {:.5f}", result.test->log_loss, result.test->auc);
@@ -198,7 +198,7 @@ void Scheduler::Impl::AfterScoring() {
     Warn(
         fmt::format("epoch {}: the training log-loss is not a finite number: training has diverged; a lower "
                     "learning_rate or train.clip_global_norm may help",
-                    result.epoch));
+                    EpochNumber(result.epoch)));
   if (!result.best || options_.job.storage.durability == Durability::kNone) {
     NextEpoch();
     return;

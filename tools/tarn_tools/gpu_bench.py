@@ -316,7 +316,7 @@ def steady_lines(text):
     trained, between two lines, nobody says."""
     records = [json.loads(line) for line in text.splitlines() if '"scheduler"' in line]
     told = [record for record in records if record.get("samples")]
-    lines = [record for record in told if record["epoch"] >= 1 and record["samples"] < told[-1]["samples"]]
+    lines = [record for record in told if record["epoch"] >= 2 and record["samples"] < told[-1]["samples"]]
     return (lines[0], lines[-1]) if len(lines) > 1 else None
 
 

@@ -427,7 +427,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("What bounds this job: compute; it is busy 60% of the time.", report.stage_table({"stages": seconds}))
 
     def test_the_live_line_keeps_its_columns(self):
-        record = {"progress": 0.5, "eta_seconds": 3, "samples": 1000, "epoch": 0, "samples_per_second": 912345.6,
+        record = {"progress": 0.5, "eta_seconds": 3, "samples": 1000, "epoch": 1, "samples_per_second": 912345.6,
                   "loss": 0.5, "auc": 0.75, "staleness_mean": 1.25}
         line = progress.live_line(record, 99)
         self.assertEqual(
