@@ -334,7 +334,7 @@ class Launch:
             page = report.write(self._run_dir)
         except Exception as error:  # a page that cannot be drawn must not turn a good run into a failed one
             self._fail(f"launch: no report: {type(error).__name__}: {error}")
-        self._display.fail(summary.table(record, self._run_dir, page))
+        self._display.fail(summary.table(record, self._run_dir, page, launch_options.go_on_command(self._options)))
         if reason:
             progress.Outlet(sys.stderr).write(f"failed: {reason}\n")
         self._journal.close()
@@ -347,7 +347,8 @@ def main(argv):
         bin_dir = launch_options.find_programs(options)
         folder = launch_options.make_run_dir(options)
     except OSError as error:
-        print(f"tools/launch: {error}", file=sys.stderr)
+        told = f"{error.filename}: {error.strerror}" if error.filename else error
+        print(f"tools/launch: {told}", file=sys.stderr)
         return EXIT_USAGE
     except subprocess.CalledProcessError as error:
         print(f"tools/launch: the programs cannot be built:\n{error.stdout or ''}", end="", file=sys.stderr)

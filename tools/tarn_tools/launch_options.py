@@ -3,6 +3,7 @@
 import argparse
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import time
@@ -59,11 +60,23 @@ def parse_arguments(argv):
         parser.error(f"no such run or checkpoint: {options.resume}")
     if options.job is None and not os.path.isfile(manifest_of(options)):  # a checkpoint holds its job
         options.job = os.path.join(options.resume, "job.toml")
+        if not os.path.isfile(options.job):
+            parser.error(f"--resume {options.resume}: neither a run (job.toml) nor a checkpoint (MANIFEST) is in it")
     if options.job is not None and not os.path.isfile(options.job):
         parser.error(f"no such job file: {options.job}")
     if options.keys and not os.path.isfile(options.keys):
         parser.error(f"no such key file: {options.keys} (tarn-keys makes one)")
     return options
+
+
+def go_on_command(options):
+    """How to resume a run of these options, but for the run's folder at the end."""
+    words = ["tools/launch"]
+    for flag, value in (("--bin-dir", options.bin_dir), ("--keys", options.keys)):
+        words += [flag, value] if value else []
+    for flag, given in (("--insecure", options.insecure), ("--no-shm", options.no_shm)):
+        words += [flag] if given else []
+    return shlex.join([*words, "--resume"])
 
 
 def manifest_of(options):

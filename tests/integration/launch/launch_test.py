@@ -173,7 +173,17 @@ class LaunchTest(unittest.TestCase):
             launcher = self.launch_in_background(fake, processes=5)
             launcher.send_signal(signal.SIGINT)
             output, _ = launcher.communicate(timeout=20)
-            self.assertEqual(f"tools/launch --resume {self.run_dir}" in output, told, output)
+            command = f"tools/launch --bin-dir {self.bin_dir} --resume {self.run_dir}\n"
+            self.assertEqual(command in output, told, output)
+
+    def test_a_run_goes_on_with_the_keys_that_it_had(self):
+        keys = self.folder / "my fleet.keys"
+        keys.touch()
+        self.command()
+        options = launch_options.parse_arguments([str(self.folder / "job.toml"), "--keys", str(keys), "--no-shm", "--quiet"])
+        self.assertEqual(launch_options.go_on_command(options), f"tools/launch --keys '{keys}' --no-shm --resume")
+        plain = launch_options.parse_arguments([str(self.folder / "job.toml")])
+        self.assertEqual(launch_options.go_on_command(plain), "tools/launch --resume")
 
     def test_ctrl_c_before_the_scheduler_listens_starts_nobody_else(self):
         launcher = subprocess.Popen(
@@ -321,6 +331,17 @@ class LaunchTest(unittest.TestCase):
         missing = subprocess.run([sys.executable, str(TOOLS / "launch"), "no.toml"], capture_output=True, text=True)
         self.assertEqual(missing.returncode, 2)
         self.assertIn("no such job file: no.toml", missing.stderr)
+
+    def test_folders_that_cannot_be_used_are_named(self):
+        self.run_dir.mkdir()
+        nothing = self.command()[:2] + ["--resume", str(self.run_dir)]
+        done = subprocess.run(nothing, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"--resume {self.run_dir}: neither a run (job.toml) nor a checkpoint (MANIFEST)", done.stderr)
+        self.run_dir = self.folder / "job.toml/run"
+        done = self.launch()
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stdout, f"tools/launch: {self.run_dir}/logs: Not a directory\n")
 
 
 class ReportTest(unittest.TestCase):
