@@ -309,6 +309,20 @@ TEST(JobFile, DirIsRelativeToTheJobFile) {
   EXPECT_EQ(here->data.dir, fs::current_path().string());
 }
 
+TEST(JobFile, PathsOfOverridesAreRelativeToTheCurrentFolder) {
+  const std::string here = fs::current_path().string();
+  const std::string text = "[data]\ntrain = \"x\"\ndir = \"d\"\n[storage]\ntier_dir = \"t\"\n";
+  for (const char* said : {"data.dir=mine/", "data.dir=\"mine\"", "data={dir=\"mine\"}", "data.dir = ./x/../mine"})
+    EXPECT_EQ(Parsed(text, {said}).data.dir, here + "/mine") << said;
+  EXPECT_EQ(Parsed(text, {"data.dir=../a"}).data.dir, (fs::current_path().parent_path() / "a").string());
+  EXPECT_EQ(Parsed(text, {"data.train=other"}).data.dir, "/jobs/d");
+  EXPECT_EQ(Parsed(text, {"data.train=other"}).data.train, "other");  // in data.dir, whoever says it
+  EXPECT_EQ(Parsed(text).storage.tier_dir, "t");
+  EXPECT_EQ(Parsed(text, {"storage.tier_dir=fast/tier/"}).storage.tier_dir, here + "/fast/tier");
+  EXPECT_EQ(Parsed(text, {"storage.tier_dir=/fast"}).storage.tier_dir, "/fast");
+  EXPECT_EQ(Parsed(text, {"storage.tier_dir="}).storage.tier_dir, "");
+}
+
 TEST(JobFile, LoadJobReadsAFile) {
   const fs::path folder = fs::temp_directory_path() / ("tarn-job-" + std::to_string(::getpid()));
   fs::create_directories(folder);
