@@ -126,7 +126,8 @@ WorkerProgress SomeWorker(double samples, double loss_sum, double waiting, std::
                      {"loss_rows", samples},
                      {"stage.pull_seconds", waiting / 2},
                      {"stage.wait_seconds", waiting / 2},
-                     {"pull_bytes", 77}};
+                     {"pull_bytes", 77},
+                     {"residual_rows", 5}};
   worker.staleness = std::move(staleness);
   return worker;
 }
@@ -146,6 +147,7 @@ TEST(WorkerLines, TellWhatEachWorkerDidSinceTheLineBefore) {
   EXPECT_EQ(json["acked_clock"], 11);
   EXPECT_EQ(json["samples"], 100);
   EXPECT_EQ(json["pull_bytes"], 77);
+  EXPECT_EQ(json["residual_rows"], 5);
   EXPECT_FALSE(json.contains("samples_per_second"));
   p.workers = {SomeWorker(300, 170, 1.5, {4, 1, 3})};
   json = nlohmann::json::parse(lines.Make(p, 54)[0]);
