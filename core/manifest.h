@@ -47,7 +47,7 @@ constexpr std::uint32_t EpochNumber(std::uint32_t epoch) { return epoch + 1; }
 
 struct EpochResult {
   std::uint32_t epoch = 0;  // 0, 1, ...
-  Scores train;  // progressive: of the predictions before each update
+  Scores train;             // progressive: of the predictions before each update
   std::optional<Scores> valid, test;
   bool best = false;  // when it was scored
   friend bool operator==(const EpochResult&, const EpochResult&) = default;

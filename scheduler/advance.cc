@@ -167,7 +167,9 @@ bool Scheduler::Impl::EndTraining(TimeUs now) {
   const bool cuts = options_.job.storage.durability != Durability::kNone;
   const bool scores = leases_.rows()[1] != 0 || leases_.rows()[2] != 0;
   if ((cuts || scores) && !EverybodyAtCeiling()) return false;
-  schedule_.BeginScoring(leases_.epoch(), ScoresOf(leases_.train().quality()));
+  const Quality quality = leases_.train().quality();
+  WarnOfOneClass(quality);
+  schedule_.BeginScoring(leases_.epoch(), ScoresOf(quality));
   if (leases_.rows()[1] == 0) {
     AfterValidation();
     return true;
@@ -175,6 +177,13 @@ bool Scheduler::Impl::EndTraining(TimeUs now) {
   leases_.BeginEvaluation(LeasePurpose::kValidate);
   phase_ = Phase::kValidate;
   return true;
+}
+
+void Scheduler::Impl::WarnOfOneClass(const Quality& train) {
+  const bool binary = !train.buckets.empty();
+  if (binary && (train.positives == 0 || train.positives == train.rows))
+    Warn(fmt::format("epoch {}: all {} labels of the training set are {}: there is nothing to tell apart",
+                     EpochNumber(leases_.epoch()), train.rows, train.positives == 0 ? 0 : 1));
 }
 
 void Scheduler::Impl::AfterValidation() {

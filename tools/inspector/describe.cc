@@ -166,7 +166,9 @@ std::string ShowJson(const Checkpoint& checkpoint) {
   JsonWriter json(2);
   json.BeginObject().Member("checkpoint", m.id.value).Member("directory", checkpoint.directory);
   json.Member("job", checkpoint.job_name).Member("fingerprint", fmt::format("{:016x}", m.fingerprint));
-  json.Member("seed", checkpoint.job_seed).Member("clock", m.resume_clock.value).Member("epoch", EpochNumber(m.data.epoch));
+  json.Member("seed", checkpoint.job_seed)
+      .Member("clock", m.resume_clock.value)
+      .Member("epoch", EpochNumber(m.data.epoch));
   json.Member("samples", m.samples).Member("seconds", m.seconds).Member("written", TimeOf(checkpoint.directory));
   json.Member("best", IsBest(m, checkpoint.directory)).Member("best_checkpoint", m.best_checkpoint);
   json.Member("partition_bits", m.partition_bits).Member("bytes", totals.bytes).Member("new_bytes", totals.own_bytes);
