@@ -202,9 +202,7 @@ class Launch:
             return
         others = [worker for worker in self._fleet.of_role("worker") if worker.running]
         if not others and not self._restarts_due:
-            raise Failure(
-                f"{node.name} died, was restarted {node.restarts} times, and no worker is left; log: {node.log}"
-            )
+            raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times, and no worker is left")
         self._fail(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
 
     def _restart_due_workers(self):

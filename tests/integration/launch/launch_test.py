@@ -133,7 +133,8 @@ class LaunchTest(unittest.TestCase):
         command[2] = str(path)
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("no worker is left", done.stdout)
+        self.assertIn("failed: worker-0 died: exit code 1; log: ", done.stdout)
+        self.assertIn("; it was restarted 2 times, and no worker is left", done.stdout)
         self.assert_nothing_left()
 
     def test_a_dead_server_fails_the_run(self):
