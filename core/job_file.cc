@@ -408,6 +408,8 @@ Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::stri
 
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides) {
   auto text = ReadFile(path, limits::kJobBytesMax);
+  if (!text && text.error().code == ErrorCode::kTooLarge)
+    return Fail(ErrorCode::kTooLarge, text.error().message + ": expected a job file");
   if (!text) return std::unexpected(text.error());
   return ParseJob(*text, path, std::filesystem::path(path).parent_path().string(), overrides);
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/job.h"
+#include "core/limits.h"
 
 namespace tarn {
 namespace {
@@ -337,6 +338,10 @@ TEST(JobFile, LoadJobReadsAFile) {
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(job->data.dir, (folder / "d").string());
   EXPECT_EQ(job->fleet.workers, 3u);
+  std::ofstream(folder / "a.toml") << std::string(limits::kJobBytesMax + 1, '#');
+  const auto large = LoadJob((folder / "a.toml").string());
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().message, (folder / "a.toml").string() + ": more than 262144 bytes: expected a job file");
   fs::remove_all(folder);
   const auto missing = LoadJob((folder / "a.toml").string());
   ASSERT_FALSE(missing);
