@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+from tarn_tools import errors
 from tarn_tools import fleet as fleets
 from tarn_tools import launch_options, progress, report, summary, trace
 
@@ -345,8 +346,7 @@ def main(argv):
         bin_dir = launch_options.find_programs(options)
         folder = launch_options.make_run_dir(options)
     except OSError as error:
-        told = f"{error.filename}: {error.strerror}" if error.filename else error
-        print(f"tools/launch: {told}", file=sys.stderr)
+        print(f"tools/launch: {errors.told(error)}", file=sys.stderr)
         return EXIT_USAGE
     except subprocess.CalledProcessError as error:
         print(f"tools/launch: the programs cannot be built:\n{error.stdout or ''}", end="", file=sys.stderr)

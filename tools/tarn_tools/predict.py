@@ -9,6 +9,8 @@ import sys
 import tomllib
 import zlib
 
+from tarn_tools import errors
+
 ROWS_AT_ONCE = 4096
 
 DESCRIPTION = """\
@@ -92,7 +94,6 @@ def main(argv):
         print(f"tools/predict: {error}: it needs NumPy", file=sys.stderr)
         return 1
     except (OSError, ValueError) as error:  # tarn's are ValueErrors
-        named = isinstance(error, OSError) and error.filename
-        print(f"tools/predict: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr)
+        print(f"tools/predict: {errors.told(error)}", file=sys.stderr)
         return 1
     return 0
