@@ -67,18 +67,15 @@ struct ClientResult {
     if (driver != nullptr && !Ready()) driver->Help([this] { return Ready(); });
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
-    const bool first = std::exchange(unread_, false);
-    lock.unlock();
-    if (first) driver->OnRead();
-    return Outcome();
+    return Read(std::move(lock));
   }
 
-  // kTimeout after `seconds`.
-  Status WaitFor(double seconds) const {
+  // kTimeout after `seconds`; one may wait again.
+  Status WaitFor(double seconds) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, WaitTime(seconds), [&] { return done_; }))
       return Fail(ErrorCode::kTimeout, "no answer yet");
-    return Outcome();
+    return Read(std::move(lock));
   }
 
   // The rows as the caller wants them. After a successful Wait; any thread.
@@ -93,6 +90,13 @@ struct ClientResult {
   }
 
  private:
+  Status Read(std::unique_lock<std::mutex> lock) {
+    const bool first = std::exchange(unread_, false);
+    lock.unlock();
+    if (first) driver->OnRead();
+    return Outcome();
+  }
+
   // Of one that is done.
   Status Outcome() const {
     if (error_.code == ErrorCode::kOk) return {};
