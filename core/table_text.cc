@@ -44,7 +44,7 @@ Expected<TableSpec> ParseTable(std::string_view name, std::string_view text) {
   if (!root) return std::unexpected(root.error());
   TableSpec spec;
   spec.name = name;
-  SectionReader in(&*root, "", origin);
+  SectionReader in(&*root, "", origin, "key");
   in.Name("kind", spec.kind);
   in.Integer("dim", spec.dim, 1, limits::kRowDimMax);
   in.Integer("rows", spec.rows, 0, kJobInt64Max);

@@ -1,5 +1,5 @@
-// A table described by text, for programs that have no TableSpec at hand (worker/tarn_c.h, Python): TOML, with the names
-// and ranges of the job file.
+// A table described by text, for programs that have no TableSpec at hand (worker/tarn_c.h, Python): TOML, with the
+// names and ranges of the job file.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ namespace tarn {
 //   kind = "adagrad"
 //   learning_rate = 0.05
 //
-// Consistency, codecs and life are the job's (its [consistency] and [tables.NAME]). kInvalidArgument names the table, the
-// line, the key and what was expected, and the nearest key of one that is unknown.
+// Consistency, codecs and life are the job's (its [consistency] and [tables.NAME]). kInvalidArgument names the table,
+// the line, the key and what was expected, and the nearest key of one that is unknown.
 Expected<TableSpec> ParseTable(std::string_view name, std::string_view text);
 
 }  // namespace tarn
