@@ -38,7 +38,7 @@ def parse_arguments(argv):
         default=[],
         metavar="section.key=value",
         dest="overrides",
-        help="overrides one key of the job; may be repeated",
+        help="overrides one key of the job; may be repeated; data.dir=DIR counts from the current folder",
     )
     parser.add_argument(
         "--resume",
