@@ -1,4 +1,4 @@
-"""tools/launch: one job, one local fleet, from start to table of results."""
+"""tools/launch: one job, one fleet, from start to table of results."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ import sys
 import time
 
 from tarn_tools import fleet as fleets
-from tarn_tools import launch_options, progress, report, summary, trace
+from tarn_tools import deployment, launch_options, progress, report, summary, trace
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
 PROGRAM_BAD_USAGE = 2  # exit code of the programs: trying again does not help
@@ -44,11 +44,11 @@ class Launch:
         self._stopping = self._killing = False
         self._restarts_due = []  # (time, node)
         self._restarts_max = 0
-        self._security = launch_options.security_flags(options)
-        self._data_plane = self._security + (["--no-shm"] if options.no_shm else [])
+        self._deployment = deployment.Deployment(options, bin_dir, self._run_dir)
         self._port_file = self._run_dir / ".scheduler-address"
         self._fleet = fleets.Fleet(self._on_output)
         self._scheduler = None
+        self._begun = False
         self._shown = []  # (node, line, when), the latest only
         self._shards = 1  # of a server
 
@@ -60,10 +60,11 @@ class Launch:
         try:
             self._start_all()
             self._supervise()
-        except Failure as failure:
-            code, reason = failure.code, str(failure)
+        except (Failure, deployment.CannotDeploy) as failure:
+            code, reason = getattr(failure, "code", EXIT_FAILED), str(failure)
         finally:
             self._kill()
+            self._leave_hosts()
             self._port_file.unlink(missing_ok=True)
             if self._metrics.poll():
                 self._display.progress(self._metrics.latest)
@@ -73,21 +74,33 @@ class Launch:
 
     def _kill(self):
         for node in self._fleet.wait(0):
-            if node.process.returncode != 0:
+            if node.code != 0:
                 self._show_death(node)
         # What they say of being killed tells nobody anything.
         self._killing = True
         self._fleet.kill()
 
+    def _leave_hosts(self):
+        self._signals.clear()  # whoever is in a hurry says so once more
+        for place in self._deployment.close(self._begun, lambda: bool(self._signals)):
+            self._fail(f"launch: logs could not be fetched and are left: {place}")
+
     # --- starting ---
 
-    def _node(self, role, rank, arguments):
-        name = role if role == "scheduler" else f"{role}-{rank}"
-        argv = [str(self._bin_dir / f"tarn-{role}"), *arguments, "--run-dir", str(self._run_dir)]
-        node = fleets.Node(role, rank, argv, self._run_dir / f"logs/{role}-{rank}.log")
+    def _node(self, role, rank, arguments, sizes=None):
+        node = self._deployment.node(role, rank, arguments, sizes)
+        self._await_room(node)
+        if self._stopping:
+            return node
         self._start(node)
-        self._note(f"{name}: pid {node.process.pid}: {' '.join(argv)}")
+        self._note(f"{node.name}: pid {node.process.pid}: {node.told_as()}")
         return node
+
+    def _await_room(self, node):
+        while not self._deployment.has_room_for(node, self._fleet.running()) and not self._stopping:
+            for ended in self._fleet.wait(0.05):
+                self._on_exit(ended)
+            self._handle_signals()
 
     def _start(self, node):
         try:
@@ -96,15 +109,19 @@ class Launch:
             raise Failure(f"cannot run {node.argv[0]}: {error.strerror}") from error
 
     def _start_all(self):
+        self._deployment.prepare(lambda: bool(self._signals))
+        self._handle_signals()
+        if self._stopping:
+            return
+        self._begun = True
         self._port_file.unlink(missing_ok=True)
-        arguments = ["--port-file", str(self._port_file)]
+        arguments = ["--port-file", str(self._port_file), *self._deployment.scheduler_arguments()]
         if self._options.job is not None:
             arguments += ["--job", self._options.job]
         for override in self._options.overrides:
             arguments += ["--set", override]
         if self._options.resume:
             arguments += ["--resume", self._options.resume]
-        arguments += self._security
         self._scheduler = self._node("scheduler", 0, arguments)
         address = self._await_address()
         if not address:
@@ -114,14 +131,15 @@ class Launch:
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
         self._shards = sizes.get("shards", 1)
         self._say(
-            f"launch: {summary.fleet_text(servers, sizes.get('shards', 1), workers)}; scheduler at {address}"
+            f"launch: {summary.fleet_text(servers, sizes.get('shards', 1), workers)}{self._deployment.where()}; "
+            f"scheduler at {address}"
         )
         for role, count in (("server", servers), ("worker", workers)):
             for rank in range(count):
                 self._handle_signals()
                 if self._stopping:
                     return
-                self._node(role, rank, ["--scheduler", address, "--rank", str(rank), *self._data_plane])
+                self._node(role, rank, ["--scheduler", address, "--rank", str(rank)], sizes)
 
     def _await_address(self):
         """The scheduler's address once it listens; None if it ended cleanly before."""
@@ -165,8 +183,8 @@ class Launch:
                 raise Failure(f"still running {SHUTDOWN_SECONDS_MAX:.0f} s after the scheduler had ended: {names}")
 
     def _on_exit(self, node):
-        code = node.process.returncode
-        self._note(f"{node.name}: {fleets.describe_exit(code)}")
+        code = node.code
+        self._note(f"{node.name}: {node.how_it_ended()}")
         if code == 0 or (self._stopping and node is self._scheduler and code == -signal.SIGINT):
             return  # SIGINT: it was asked to stop before it listened to signals
         if node.role == "worker" and code != PROGRAM_BAD_USAGE:
@@ -188,8 +206,8 @@ class Launch:
         deadline = time.monotonic() + VERDICT_SECONDS_MAX
         while self._scheduler.running and time.monotonic() < deadline:
             for node in self._fleet.wait(0.05):
-                self._note(f"{node.name}: {fleets.describe_exit(node.process.returncode)}")
-                dead += [node] if node.process.returncode != 0 else []
+                self._note(f"{node.name}: {node.how_it_ended()}")
+                dead += [node] if node.code != 0 else []
         return dead
 
     def _on_worker_death(self, node):
@@ -203,7 +221,7 @@ class Launch:
         others = [worker for worker in self._fleet.of_role("worker") if worker.running]
         if not others and not self._restarts_due:
             raise Failure(
-                f"{node.name} died, was restarted {node.restarts} times, and no worker is left; log: {node.log}"
+                f"{node.name} died, was restarted {node.restarts} times, and no worker is left; log: {node.log_hint}"
             )
         self._fail(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
 
@@ -247,8 +265,10 @@ class Launch:
 
     def _on_output(self, node, line):
         """Shows what a process prints; what ends a job is said by all of its processes, and shown once."""
-        node.said, node.said_at = line, time.monotonic()
         self._note(f"{node.name}: {line}")
+        if node.is_greeting(line):
+            return
+        node.said, node.said_at = line, time.monotonic()
         if self._killing:
             return
         if not self._was_shown(node, line.removeprefix(f"tarn-{node.role}: ")):
@@ -272,12 +292,12 @@ class Launch:
     def _death(self, node):
         """How it ended, why if it said so, and where its log lies."""
         why = self._last_words(node).removeprefix(f"tarn-{node.role}: ")
-        return f"{node.name} died: {fleets.describe_exit(node.process.returncode)}{why and f' ({why})'}; log: {node.log}"
+        return f"{node.name} died: {node.how_it_ended()}{why and f' ({why})'}; log: {node.log_hint}"
 
     def _obeyed(self, node):
         """Whether it ended because the job had failed, of which something else was the cause."""
         reason = self._reason()
-        if node.process.returncode <= 0 or not reason:
+        if node.code <= 0 or not reason:
             return False
         first, shards = node.rank * self._shards, range(self._shards)
         own = [f"shard {first + i}: " for i in shards] if node.role == "server" else [f"{node.role} {node.rank}: "]
@@ -292,7 +312,8 @@ class Launch:
     def _show_death(self, node):
         if self._obeyed(node):
             return
-        self._fail(f"launch: {node.name} died: {fleets.describe_exit(node.process.returncode)}; log: {node.log}")
+        self._deployment.fetch_log(node)
+        self._fail(f"launch: {node.name} died: {node.how_it_ended()}; log: {node.log_hint}")
         if not self._last_words(node):
             for line in fleets.tail(node.log, TAIL_LINES):
                 self._display.fail(f"    {line}")
@@ -319,7 +340,9 @@ class Launch:
         return record, reason
 
     def _conclude(self, code, reason, seconds):
-        if code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists():
+        if not self._begun or (code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists()):
+            for line in reason.splitlines() if not self._begun else []:
+                progress.Outlet(sys.stderr).write(f"tools/launch: {line}\n")
             self._journal.close()
             self._folder.remove()  # nothing was trained, and what is wrong has been said
             return code
@@ -344,7 +367,7 @@ class Launch:
 def main(argv):
     options = launch_options.parse_arguments(argv)
     try:
-        bin_dir = launch_options.find_programs(options)
+        bin_dir = launch_options.find_programs(options, launch_options.programs(options))
         folder = launch_options.make_run_dir(options)
     except OSError as error:
         print(f"tools/launch: {error}", file=sys.stderr)

@@ -91,7 +91,13 @@ def scheduler():
     (RUN_DIR / "done").touch()
 
 
+def take_keys():
+    if flag("--keys") == "/dev/stdin":
+        record("keys", f"{ROLE} {RANK} {sys.stdin.read().split()}")
+
+
 def node():
+    take_keys()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda n, _: (record("signals", f"{ROLE} {n}"), os._exit(1)))
     fake = tomllib.loads((RUN_DIR / "job.toml").read_text()).get("fake", {})
