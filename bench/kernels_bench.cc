@@ -1,8 +1,7 @@
 // The kernels one by one, on one thread, each beside what bounds it: memory copy for what moves bytes, the largest
-// matrix product measured for what multiplies. Medians of several passes. Streams and random rows are larger than
-// caches
-// (--mib); the layers are those of a batch of 2,048 samples, which caches may hold, as in training: their share of a
-// memory copy can be above 100%.
+// matrix product measured for what multiplies, and that product beside multiply-adds on registers alone. Medians of
+// several passes. Streams and random rows are larger than caches (--mib); the layers are those of a batch of 2,048
+// samples, which caches may hold, as in training: their share of a memory copy can be above 100%.
 //
 //   kernels_bench            a Markdown table
 //   kernels_bench --json     a JSON object a line
@@ -22,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/multiply_adds.h"
 #include "core/hash.h"
 #include "core/json.h"
 #include "kernels/convert.h"
@@ -157,11 +157,15 @@ class Bench {
     const double bytes = 2.0 * static_cast<double>(n_) * 4;
     copy_ = bytes / Seconds([&] { std::memcpy(b_.data(), a_.data(), n_ * 4); }) / 1e9;
     Print({"memory copy", copy_, "GB/s", 0});
+    double done = 0;
+    const double seconds = Seconds([&] { done = bench::MultiplyAdds(4e9); });
+    const double multiply_adds = done / seconds / 1e9;
+    Print({"multiply-adds on registers", multiply_adds, "GFLOP/s", 0});
     const std::size_t m = 1536;
     const std::vector<float> x = Floats(m * m), w = Floats(m * m);
     std::vector<float> y(m * m);
     peak_ = 2.0 * m * m * m / Seconds([&] { Gemm({m, m, m}, 1, {x.data(), m}, {w.data(), m}, 0, y.data(), m); }) / 1e9;
-    Print({"matrix product of 1,536 x 1,536", peak_, "GFLOP/s", 0});
+    Print({"matrix product of 1,536 x 1,536", peak_, "GFLOP/s", multiply_adds});
   }
 
   void Streams() {

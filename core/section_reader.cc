@@ -66,8 +66,9 @@ std::string ShowValue(const ConfigNode& node) {
   }
 }
 
-SectionReader::SectionReader(const ConfigNode* node, std::string path, std::string_view origin)
-    : node_(node), path_(std::move(path)), origin_(origin) {
+SectionReader::SectionReader(const ConfigNode* node, std::string path, std::string_view origin,
+                             std::string_view members)
+    : node_(node), path_(std::move(path)), origin_(origin), members_(members) {
   if (node == nullptr) return;
   if (node->kind != ConfigNode::Kind::kTable)
     Fail(node->place, fmt::format("{}: expected a table, [{}], found {}", path_, path_, KindName(node->kind)));
@@ -222,7 +223,8 @@ Status SectionReader::Finish() {
   const std::vector<std::string_view> known(known_.begin(), known_.end());
   for (const ConfigMember& member : node_->members) {
     if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
-    const std::string what = path_.empty() ? "unknown section" : fmt::format("{}: unknown key", path_);
+    const std::string what =
+        path_.empty() ? fmt::format("unknown {}", members_) : fmt::format("{}: unknown key", path_);
     Fail(member.value.place, fmt::format("{} {}; the nearest known one is {}", what, Quoted(member.key),
                                          Quoted(NearestWord(member.key, known))));
     break;

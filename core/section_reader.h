@@ -18,8 +18,10 @@ namespace tarn {
 class SectionReader {
  public:
   // `node` is the section's table, or nullptr if the file has none: then nothing is read. `path` names it
-  // ("optimizer.linear"); `origin` is the place of errors where the file says nothing.
-  SectionReader(const ConfigNode* node, std::string path, std::string_view origin);
+  // ("optimizer.linear"); `origin` is the place of errors where the file says nothing. A whole file has no path, and
+  // `members` says what is in it.
+  SectionReader(const ConfigNode* node, std::string path, std::string_view origin,
+                std::string_view members = "section");
 
   template <typename T>
   void Integer(std::string_view key, T& out, std::uint64_t low, std::uint64_t high) {
@@ -80,6 +82,7 @@ class SectionReader {
   const ConfigNode* node_;
   std::string path_;
   std::string origin_;
+  std::string members_;
   std::vector<std::string> known_;
   Status status_;
 };

@@ -17,6 +17,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <mutex>
 
 #include "core/types.h"
@@ -26,11 +27,12 @@ namespace tarn::worker {
 class ClientDriver {
  public:
   static constexpr int kLeftMax = 8;
+  static constexpr TimeUs kForEver = std::numeric_limits<TimeUs>::max();
   // One side of a loop's turn each: Act runs what was posted and delivers what has come, Exchange waits for messages.
   // Act says false once the loop is over. Both are called by one thread at a time.
   struct Loop {
     std::function<bool()> act;
-    std::function<void()> exchange;
+    std::function<void(TimeUs at_most)> exchange;
     std::function<void()> wake;  // out of exchange; any thread
   };
   // rest_us: for tests.
@@ -41,12 +43,12 @@ class ClientDriver {
     while (TakeTurn()) Rest();
   }
 
-  // A caller's thread: takes turns until done(), or until others should; true: it is done.
+  // A caller's thread: takes turns until done(), for as long at most, or until others should; true: it is done.
   template <typename Done>
-  bool Help(Done done) {
+  bool Help(Done done, TimeUs at_most = kForEver) {
     const bool alone = callers_.fetch_add(1) == 0;
     if (!alone) Crowd();
-    if (alone && !IsCrowded()) TakeTurns(done);
+    if (alone && !IsCrowded()) TakeTurns(done, at_most);
     callers_.fetch_sub(1);
     return done();
   }
@@ -106,12 +108,13 @@ class ClientDriver {
   bool TakeTurn() {
     const std::lock_guard turn(turn_);
     if (over_ || !Act()) return false;
-    if (!GivesWay()) loop_.exchange();
+    if (!GivesWay()) loop_.exchange(kForEver);
     return true;
   }
 
   template <typename Done>
-  void TakeTurns(Done done) {
+  void TakeTurns(Done done, TimeUs at_most) {
+    const TimeUs begin = at_most == kForEver ? 0 : Now();
     std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) {
       // The wake-up alone may be lost: another's may be taken for both, and the loop's thread lock again before us.
@@ -120,7 +123,11 @@ class ClientDriver {
       turn.lock();
       wanted_ = false;
     }
-    while (!over_ && Act() && !done() && !IsCrowded()) loop_.exchange();
+    TimeUs left = at_most;
+    while (!over_ && Act() && !done() && !IsCrowded() && left > 0) {
+      loop_.exchange(left);
+      if (at_most != kForEver) left = begin + at_most - Now();
+    }
     helped_at_.store(Now(), std::memory_order_relaxed);
     if (IsCrowded()) Disturb();
   }

@@ -29,9 +29,10 @@ ClientLoop::ClientLoop(ClientOptions options, std::size_t queued_bytes_max, std:
     : client_(options),
       transport_(std::move(transport)),
       queued_bytes_max_(queued_bytes_max),
-      driver_(std::make_shared<ClientDriver>(ClientDriver::Loop{.act = [this] { return Act(); },
-                                                                .exchange = [this] { Exchange(); },
-                                                                .wake = [this] { transport_->Wake(); }})) {}
+      driver_(
+          std::make_shared<ClientDriver>(ClientDriver::Loop{.act = [this] { return Act(); },
+                                                            .exchange = [this](TimeUs at_most) { Exchange(at_most); },
+                                                            .wake = [this] { transport_->Wake(); }})) {}
 
 ClientLoop::~ClientLoop() {
   {
@@ -247,9 +248,10 @@ void ClientLoop::RunCommands() {
   posted_.insert(posted_.begin(), std::make_move_iterator(next), std::make_move_iterator(commands.end()));
 }
 
-void ClientLoop::Exchange() {
+void ClientLoop::Exchange(TimeUs at_most) {
   received_.clear();
-  transport_->Receive(&received_, kReceiveMax, std::clamp<std::int64_t>(client_.NextTimer() - Now(), 0, kWaitMaxUs));
+  const TimeUs wait = std::clamp<TimeUs>(client_.NextTimer() - Now(), 0, std::min(kWaitMaxUs, at_most));
+  transport_->Receive(&received_, kReceiveMax, wait);
   for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), Now());
   if (!received_.empty()) client_.Settle(Now(), &outbox_);
   const TimeUs now = Now();

@@ -73,7 +73,7 @@ class ClientLoop {
   bool Act();
   bool Stops() const;
   void RunCommands();
-  void Exchange();
+  void Exchange(TimeUs at_most);
   void Publish();
   Status ConnectShards();
   void Deliver(ClientEvent event);

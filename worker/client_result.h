@@ -19,10 +19,10 @@
 
 namespace tarn::worker {
 
-// For waits: "for ever" is more than a clock's nanoseconds can count.
+// For waits: "for ever" is more than a clock's nanoseconds can count, and no number is no time.
 inline std::chrono::duration<double> WaitTime(double seconds) {
   constexpr double kSecondsMax = 1e9;
-  return std::chrono::duration<double>(std::min(seconds, kSecondsMax));
+  return std::chrono::duration<double>(seconds > 0 ? std::min(seconds, kSecondsMax) : 0.0);
 }
 
 struct ClientResult {
@@ -67,18 +67,18 @@ struct ClientResult {
     if (driver != nullptr && !Ready()) driver->Help([this] { return Ready(); });
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
-    const bool first = std::exchange(unread_, false);
-    lock.unlock();
-    if (first) driver->OnRead();
-    return Outcome();
+    return Read(std::move(lock));
   }
 
-  // kTimeout after `seconds`.
-  Status WaitFor(double seconds) const {
+  // kTimeout after `seconds`; one may wait again.
+  Status WaitFor(double seconds) {
+    using std::chrono::steady_clock;
+    const auto wait = std::chrono::ceil<std::chrono::microseconds>(WaitTime(seconds));
+    const auto deadline = steady_clock::now() + wait;
+    if (driver != nullptr && !Ready()) driver->Help([this] { return Ready(); }, wait.count());
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, WaitTime(seconds), [&] { return done_; }))
-      return Fail(ErrorCode::kTimeout, "no answer yet");
-    return Outcome();
+    if (!changed_.wait_until(lock, deadline, [&] { return done_; })) return Fail(ErrorCode::kTimeout, "no answer yet");
+    return Read(std::move(lock));
   }
 
   // The rows as the caller wants them. After a successful Wait; any thread.
@@ -93,6 +93,13 @@ struct ClientResult {
   }
 
  private:
+  Status Read(std::unique_lock<std::mutex> lock) {
+    const bool first = std::exchange(unread_, false);
+    lock.unlock();
+    if (first) driver->OnRead();
+    return Outcome();
+  }
+
   // Of one that is done.
   Status Outcome() const {
     if (error_.code == ErrorCode::kOk) return {};

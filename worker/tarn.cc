@@ -63,9 +63,14 @@ Expected<std::span<const float>> RowsFuture::Wait() const {
   TARN_RETURN_IF_ERROR(result_->Wait());
   return result_->Rows();
 }
+Expected<std::span<const float>> RowsFuture::WaitFor(double seconds) const {
+  TARN_RETURN_IF_ERROR(result_->WaitFor(seconds));
+  return result_->Rows();
+}
 
 bool StatusFuture::Ready() const { return result_->Ready(); }
 Status StatusFuture::Wait() const { return result_->Wait(); }
+Status StatusFuture::WaitFor(double seconds) const { return result_->WaitFor(seconds); }
 
 class Client::Impl {
  public:

@@ -70,6 +70,8 @@ class RowsFuture {
   // Blocks. The floats live as long as this future or a copy of it; one row a key, in the order of the keys (with a
   // plan: in the order of plan.keys).
   Expected<std::span<const float>> Wait() const;
+  // Blocks for at most so long, which may be infinite; after kTimeout one may wait again.
+  Expected<std::span<const float>> WaitFor(double seconds) const;
   // After a successful Wait: how many clocks the rows may be behind the clock they were asked for.
   std::uint64_t staleness() const;
 
@@ -83,6 +85,7 @@ class StatusFuture {
   explicit StatusFuture(std::shared_ptr<worker::ClientResult> result) : result_(std::move(result)) {}
   bool Ready() const;
   Status Wait() const;
+  Status WaitFor(double seconds) const;  // likewise
 
  private:
   std::shared_ptr<worker::ClientResult> result_;

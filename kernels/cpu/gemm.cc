@@ -3,6 +3,7 @@
 #include <dnnl.h>
 
 #include "core/error.h"
+#include "kernels/cpu/fused_layer.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/one_thread.h"
 #include "kernels/elementwise.h"
@@ -55,6 +56,8 @@ void Gradients(const LinearShape& shape, const float* x, const float* w, const f
 
 void LinearForward(const LinearShape& shape, const float* x, const float* w, const float* bias, bool relu, float* y) {
   const auto [rows, in, out, precision] = shape;
+  const bool large = rows >= kFusedRowsMin && out >= kFusedOutMin && in > 0;
+  if (large && precision != Precision::kBf16 && FusedForward(shape, x, w, bias, relu, y)) return;
   Product(precision, {.m = rows, .n = out, .k = in}, {.data = x, .stride = in},
           {.data = w, .stride = in, .transpose = Transpose::kYes}, y, out);
   for (std::size_t i = 0; i < rows; ++i) {

@@ -1,15 +1,15 @@
 #include "kernels/cpu/gemm_bf16.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <dnnl.hpp>
-#include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "kernels/convert.h"
 #include "kernels/cpu/one_thread.h"
+#include "kernels/cpu/shape_cache.h"
 
 namespace tarn::kernels {
 namespace {
@@ -41,13 +41,7 @@ class Library {
   // Null if there is none for this processor.
   const dnnl::matmul* Find(const GemmShape& shape, Transpose a, Transpose b, std::size_t c_stride) {
     const Key key{shape.m, shape.n, shape.k, a, b, c_stride};
-    auto found = products_.find(key);
-    if (found == products_.end()) {
-      if (products_.size() >= kBf16ShapesMax) DropOldest();
-      found = products_.emplace(key, Known{Make(shape, a, b, c_stride), 0}).first;
-    }
-    found->second.used = ++uses_;
-    const std::optional<dnnl::matmul>& product = found->second.product;
+    const std::optional<dnnl::matmul>& product = products_.Find(key, [&] { return Make(shape, a, b, c_stride); });
     return product ? &*product : nullptr;
   }
 
@@ -65,15 +59,6 @@ class Library {
   }
 
  private:
-  struct Known {
-    std::optional<dnnl::matmul> product;  // nothing: there is none for this processor
-    std::uint64_t used = 0;
-  };
-
-  void DropOldest() {
-    products_.erase(std::ranges::min_element(products_, {}, [](const auto& item) { return item.second.used; }));
-  }
-
   static memory::desc PackedDesc(std::size_t rows, std::size_t columns, Transpose transpose) {
     const std::size_t stride = transpose == Transpose::kYes ? rows : columns;
     return Describe(rows, columns, stride, transpose, memory::data_type::bf16);
@@ -100,8 +85,7 @@ class Library {
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  std::map<Key, Known> products_;
-  std::uint64_t uses_ = 0;
+  ShapeCache<Key, std::optional<dnnl::matmul>> products_;  // nothing: there is none for this processor
   std::vector<std::uint16_t> a_, b_;
 };
 

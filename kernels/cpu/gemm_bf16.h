@@ -9,10 +9,6 @@
 
 namespace tarn::kernels {
 
-// What oneDNN makes anew for each shape, a fraction of a millisecond, is kept for as many shapes of a thread. Batches
-// and layers give few; should they not, the one that has not been used for the longest time is dropped.
-inline constexpr std::size_t kBf16ShapesMax = 256;
-
 // Whether oneDNN uses AMX here: the processor has it, the kernel grants it, and ONEDNN_MAX_CPU_ISA does not exclude it.
 bool HasBf16Tiles();
 

@@ -24,6 +24,7 @@ LOADED_BY_NAME = re.compile(rb"(libcublasLt\.so\.[0-9]+)\0")
 # The compiler's. The target's own are older or newer together with its C library, which ours may find too old.
 OF_THE_COMPILER = {"libstdc++.so.6", "libgcc_s.so.1"}
 ONLY_FOR_TESTS = {"tarn-garbage", "tarn-sim", "tarn-crash-at.so", "tarn-slow-open.so"}
+LIBRARY = "lib/libtarn.so"  # of programs in other languages (python/); beside the folder of ours
 # They show on the target that its GPU computes what it should: bench/gpu runs them under compute-sanitizer.
 GPU_TESTS = {"gpu_kernels_test", "gpu_stepper_test", "gpu_train_test"}
 BENCHES = {"single_process", "row_store", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench",
@@ -33,8 +34,8 @@ FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "python", "tools/l
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
 
 DESCRIPTION = """\
-Builds the programs and packs them with the shared libraries that they need, the Python tools, the examples and the
-documents. Unpacked on another x86-64 Linux whose C library is new enough (it prints which one is), it runs as it is:
+Builds the programs and packs them with the shared libraries that they need, libtarn.so and the Python client, the tools,
+the examples and the documents. Unpacked on another x86-64 Linux whose C library is new enough (it prints which one is), it runs as it is:
 
   tools/bundle && scp tarn-bundle.tar.xz node: && ssh node 'tar xf tarn-bundle.tar.xz && tarn/tools/launch --help'
 
@@ -136,7 +137,9 @@ def copy_tree(source, target):
 
 def fill(folder, programs, options):
     """Lays the bundle out in `folder`; returns its programs and libraries."""
-    libraries = libraries_of(programs, options.slim)
+    library = programs[0].parent.parent / LIBRARY
+    own = {library.name: library} if library.exists() else {}
+    libraries = own | libraries_of([*programs, *own.values()], options.slim)
     if not options.slim:
         libraries |= cuda_libraries_of(programs)
     for sub in ("bin", "lib/fallback"):

@@ -6,6 +6,7 @@
 #include <cpuid.h>
 
 #include "core/half.h"
+#include "kernels/cpu/fused_layer.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "tests/unit/kernels/kernel_test_util.h"
 
@@ -171,7 +172,11 @@ constexpr LinearShape kShapes[] = {{1, 1, 1},
                                    {5, 3, 7},
                                    {64, 33, 1},
                                    {33, 100, 17},
+                                   {kFusedRowsMin, 13, kFusedOutMin},
+                                   {kFusedRowsMin + 1, 70, 33},
                                    {0, 3, 4},
+                                   {kFusedRowsMin, 0, 12},
+                                   {kFusedRowsMin, 7, 0},
                                    {3, 0, 4},
                                    {0, 3, 4, Precision::kBf16},
                                    {3, 0, 4, Precision::kBf16},
@@ -191,6 +196,42 @@ TEST(LinearTest, ForwardAgreesWithFloat64) {
       LinearForward(shape, l.x.data(), l.w.data(), nullptr, relu, y.data());
       ExpectNear(y, Forward64(without), 2e-5);
     }
+}
+
+// LinearForward asks for it where that pays.
+TEST(LinearTest, TheFusedLayerAgreesWithFloat64) {
+  SplitMix random(13);
+  for (const LinearShape& shape : {LinearShape{1, 1, 1}, LinearShape{5, 3, 7}, LinearShape{65, 129, 31},
+                                   LinearShape{700, 13, 100}, LinearShape{3, 3, 7}, LinearShape{65, 129, 31}})
+    for (const bool relu : {false, true}) {
+      const Layer l = RandomLayer(shape, relu, random);
+      std::vector<float> y = Poisoned(shape.rows * shape.out);
+      if (!FusedForward(shape, l.x.data(), l.w.data(), l.bias.data(), relu, y.data()))
+        GTEST_SKIP() << "oneDNN has none";
+      ExpectNear(y, Forward64(l), 2e-5);
+      Layer without = l;
+      without.bias.assign(shape.out, 0.0f);
+      y = Poisoned(y.size());
+      ASSERT_TRUE(FusedForward(shape, l.x.data(), l.w.data(), nullptr, relu, y.data()));
+      ExpectNear(y, Forward64(without), 2e-5);
+    }
+}
+
+// A gradient that is no number must not vanish in a layer of many rows and stay in one of few.
+TEST(LinearTest, WhatIsNoNumberIsTheSameForFewRowsAndMany) {
+  for (const std::size_t rows : {std::size_t{4}, kFusedRowsMin}) {
+    const std::vector<float> x(rows * 3, std::nanf("")), w(3 * kFusedOutMin, 1.0f), bias(kFusedOutMin, 0.0f);
+    for (const bool relu : {false, true}) {
+      std::vector<float> y = Poisoned(rows * kFusedOutMin);
+      LinearForward({rows, 3, kFusedOutMin}, x.data(), w.data(), bias.data(), relu, y.data());
+      for (const float v : y) {
+        if (relu)
+          ASSERT_EQ(v, 0.0f) << rows;
+        else
+          ASSERT_TRUE(std::isnan(v)) << rows;
+      }
+    }
+  }
 }
 
 TEST(LinearTest, BackwardAgreesWithFloat64) {

@@ -22,8 +22,9 @@ namespace {
 class EchoLoop {
  public:
   explicit EchoLoop(TimeUs rest_us = 1'000)
-      : driver_({.act = [this] { return Act(); }, .exchange = [this] { Exchange(); }, .wake = [this] { Wake(); }},
-                rest_us),
+      : driver_(
+            {.act = [this] { return Act(); }, .exchange = [this](TimeUs) { Exchange(); }, .wake = [this] { Wake(); }},
+            rest_us),
         thread_([this] { driver_.Run(); }) {}
   ~EchoLoop() {
     Stop();
@@ -221,7 +222,7 @@ TEST(ClientDriverTest, WhoeverWaitsForATurnGetsIt) {
     std::unique_lock lock(mutex);
     changed.wait(lock, condition);
   };
-  ClientDriver driver({.act = act, .exchange = exchange, .wake = wake});
+  ClientDriver driver({.act = act, .exchange = [&](TimeUs) { exchange(); }, .wake = wake});
   std::thread thread([&] { driver.Run(); });
   wait_until([&] { return exchanges == 1; });
   std::thread caller([&] { driver.Help([] { return true; }); });

@@ -414,6 +414,32 @@ TEST(Library, PushBlocksWhenTooMuchWaitsAndGoesOnWhenItIsAcknowledged) {
   EXPECT_EQ(world.shards[0].applied.size() + world.shards[1].applied.size(), 3u);
 }
 
+TEST(Library, WhoWaitsForATimeMayWaitAgain) {
+  FakeWorld world;
+  world.deaf = true;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  const std::vector<Key> keys = {4, 4};
+  const auto rows = client->Pull(*users, keys);
+  const auto pushed = client->Push(*users, keys, std::vector<float>(6, 1.0f));
+  constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+  for (const double seconds : {-1.0, 0.0, 0.01, kNotANumber}) {
+    EXPECT_EQ(rows.WaitFor(seconds).error().code, ErrorCode::kTimeout) << seconds;
+    EXPECT_EQ(pushed.WaitFor(seconds).error().code, ErrorCode::kTimeout) << seconds;
+  }
+  {
+    const std::lock_guard lock(world.mutex);
+    world.deaf = false;  // the next repeat arrives
+  }
+  const auto values = rows.WaitFor(std::numeric_limits<double>::infinity());
+  ASSERT_TRUE(values);
+  EXPECT_EQ(values->size(), 6u);
+  EXPECT_TRUE(pushed.WaitFor(1e300));
+  EXPECT_TRUE(pushed.WaitFor(0));
+}
+
 TEST(Library, BeingFencedFailsEverythingThatWaits) {
   FakeWorld world;
   for (FakeShard& shard : world.shards) shard.minimum = Clock(0);

@@ -1,0 +1,389 @@
+"""A program's way to the parameters of a running fleet, from Python.
+
+    import tarn
+
+    with tarn.connect("tcp://127.0.0.1:7700") as ps:
+        users = ps.table("users", dim=16, optimizer={"kind": "adagrad", "learning_rate": 0.05})
+        rows = users.pull([7, 42, 7])              # a future; duplicates are fine
+        values = rows.wait()                       # float32 [3, 16], in the order of the keys
+        users.push([7, 42, 7], gradients)          # acknowledged in the background
+        ps.tick()                                  # this clock is done
+
+What pulls, pushes and ticks mean, how stale rows may be and what is carried out in which order: worker/tarn.h, of which
+this is a thin layer. Threads: any. Processes: connect in each one, after a fork. Waiting lets other threads of Python
+run, and Ctrl-C ends it. Needs NumPy and libtarn.so, which `tools/build` makes.
+"""
+
+import ctypes
+import math
+import operator
+import os
+import pathlib
+import threading
+
+import numpy as np
+
+_VERSION = 1  # of worker/tarn_c.h
+_TIMEOUT = 13
+_PATIENCE_SECONDS = 0.1  # between looks for Ctrl-C
+
+
+class Error(Exception):
+    """What the fleet or the library says; `code` is one of worker/tarn_c.h."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+
+
+class InvalidArgument(Error, ValueError):
+    """Sizes that do not fit, a key that is too large, a description that is wrong; the message says which."""
+
+
+class Timeout(Error, TimeoutError):
+    """Not ready, or not there, in the time given."""
+
+
+class Gone(Error, ConnectionError):
+    """The fleet is gone or has ended, or has declared this worker dead: connect anew, or stop."""
+
+
+_KINDS = {1: InvalidArgument, 5: InvalidArgument, 7: Gone, 12: Gone, _TIMEOUT: Timeout, 17: Gone}
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("keys", ctypes.c_char_p), ("timeout_seconds", ctypes.c_double),
+                ("rank_plus_1", ctypes.c_uint32), ("insecure", ctypes.c_int), ("no_shm", ctypes.c_int)]
+
+
+_P, _TEXT, _KEYS, _FLOATS = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_float)
+_OUT = ctypes.POINTER(_P)
+_FUNCTIONS = {
+    "c_version": (ctypes.c_uint32, ()),
+    "last_error": (_TEXT, ()),
+    "connect": (ctypes.c_int, (_TEXT, ctypes.POINTER(_Options), _OUT)),
+    "leave": (ctypes.c_int, (_P,)),
+    "close": (None, (_P,)),
+    "rank": (ctypes.c_uint32, (_P,)),
+    "clock": (ctypes.c_uint64, (_P,)),
+    "job_text": (_TEXT, (_P,)),
+    "open_table": (ctypes.c_int, (_P, _TEXT, _OUT)),
+    "create_table": (ctypes.c_int, (_P, _TEXT, _TEXT, _OUT)),
+    "table_dim": (ctypes.c_uint32, (_P,)),
+    "table_rows": (ctypes.c_uint64, (_P,)),
+    "table_free": (None, (_P,)),
+    "pull": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, ctypes.c_int, _OUT)),
+    "prefetch": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t)),
+    "push": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _FLOATS, _OUT)),
+    "tick": (ctypes.c_int, (_P, _OUT)),
+    "barrier": (ctypes.c_int, (_P,)),
+    "ready": (ctypes.c_int, (_P,)),
+    "wait": (ctypes.c_int, (_P, ctypes.c_double)),
+    "rows": (ctypes.c_int, (_P, ctypes.c_double, ctypes.POINTER(_FLOATS), ctypes.POINTER(ctypes.c_uint64))),
+    "future_free": (None, (_P,)),
+}
+
+
+def _find_library():
+    """TARN_LIBRARY; else what this checkout has built, or lies beside this folder in a bundle."""
+    if given := os.environ.get("TARN_LIBRARY"):
+        return given
+    root = pathlib.Path(__file__).resolve().parents[2]
+    places = [root / "build/release/lib/libtarn.so", root / "lib/libtarn.so"]
+    for place in places:
+        if place.exists():
+            return str(place)
+    raise ImportError(f"libtarn.so is not at {places[0]}: build it with tools/build, or say in TARN_LIBRARY where it is")
+
+
+class _Library:
+    """The functions of worker/tarn_c.h, with their types. Those of `int` raise what went wrong."""
+
+    def __init__(self):
+        path = _find_library()
+        library = ctypes.CDLL(path)
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, "tarn_" + name, None)
+            if function is None:
+                raise ImportError(f"{path} has no tarn_{name}: expected version {_VERSION} of libtarn.so")
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, self._raising(function) if result is ctypes.c_int and name != "ready" else function)
+        if self.c_version() != _VERSION:
+            raise ImportError(f"{path} is version {self.c_version()} of libtarn.so, expected {_VERSION}")
+
+    def _raising(self, function):
+        def call(*arguments):
+            if code := function(*arguments):
+                message = self.last_error().decode("utf-8", "replace")
+                raise _KINDS.get(code, Error)(code, message)
+
+        return call
+
+
+_library, _library_lock = None, threading.Lock()
+
+
+def _lib():
+    global _library
+    with _library_lock:
+        if _library is None:
+            _library = _Library()
+    return _library
+
+
+def _interruptible(call, *arguments):
+    """The same from a thread of its own, so that Ctrl-C ends the waiting for it."""
+    if threading.current_thread() is not threading.main_thread():
+        return call(*arguments)
+    outcome = []
+
+    def run():
+        try:
+            outcome.append((call(*arguments), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_PATIENCE_SECONDS)
+    result, error = outcome[0]
+    if error is not None:
+        raise error
+    return result
+
+
+class _Handle:
+    """What the library gave, given back when nobody has it any more."""
+
+    def __init__(self, pointer, free):
+        self.pointer, self._free = pointer, free
+
+    def __del__(self):
+        self._free(self.pointer)
+
+
+def _text(value):
+    return value.encode() if isinstance(value, str) else os.fsencode(value)
+
+
+def _toml(value):
+    """A value as TOML; of a string, one that stands for itself."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in value) + '"'
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return repr(float(value))
+    raise TypeError(f"expected a text or a number, found {type(value).__name__}")
+
+
+def _section(name, settings):
+    if isinstance(settings, str):
+        settings = {"kind": settings}
+    return [f"[{name}]"] + [f"{_toml(str(key))} = {_toml(value)}" for key, value in settings.items()]
+
+
+def _as_keys(keys):
+    array = np.asarray(keys)
+    if array.size == 0:
+        array = array.astype(np.uint64)
+    if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.size and array.min() < 0):
+        raise InvalidArgument(1, f"keys: expected integers from 0, found {array.dtype} {'below 0' if array.dtype.kind == 'i' else ''}".rstrip())
+    return np.ascontiguousarray(array.reshape(-1), dtype=np.uint64)
+
+
+class Future:
+    """Something that is being done. Dropping it drops only the answer."""
+
+    def __init__(self, pointer):
+        self._handle = _Handle(pointer, _lib().future_free)
+
+    def ready(self):
+        return bool(_lib().ready(self._handle.pointer))
+
+    def wait(self, timeout=math.inf):
+        """Until it is done; `timeout` in seconds, then a Timeout, after which one may wait again."""
+        self._wait(lambda seconds: _lib().wait(self._handle.pointer, seconds), timeout)
+
+    @staticmethod
+    def _wait(call, timeout):
+        while True:
+            seconds = min(timeout, _PATIENCE_SECONDS)
+            try:
+                return call(seconds)
+            except Timeout:
+                timeout -= seconds
+                if timeout <= 0:
+                    raise
+
+
+class Rows(Future):
+    """Rows that are on their way."""
+
+    def __init__(self, pointer, shape):
+        super().__init__(pointer)
+        self._shape = shape
+
+    def wait(self, timeout=math.inf):
+        """float32 [..., dim], in the order and the shape of the keys; read-only, and good as long as anybody has it."""
+        return self._values(timeout)[0]
+
+    def staleness(self):
+        """How many clocks the rows may be behind the clock they were asked for. Waits for them."""
+        return self._values(math.inf)[1]
+
+    def _values(self, timeout):
+        rows, staleness = _FLOATS(), ctypes.c_uint64()
+        self._wait(lambda seconds: _lib().rows(self._handle.pointer, seconds, rows, staleness), timeout)
+        count = math.prod(self._shape)
+        if count == 0:
+            return np.empty(self._shape, np.float32), staleness.value
+        memory = (ctypes.c_float * count).from_address(ctypes.addressof(rows.contents))
+        memory.owner = self._handle  # the array keeps the memory, which keeps the future
+        values = np.frombuffer(memory, np.float32).reshape(self._shape)
+        values.flags.writeable = False
+        return values, staleness.value
+
+
+class Table:
+    """A table of the fleet, good for the whole run."""
+
+    def __init__(self, client, name, pointer):
+        self._client, self.name = client, name
+        self._handle = _Handle(pointer, _lib().table_free)
+        self.dim = _lib().table_dim(pointer)
+        self.rows = _lib().table_rows(pointer) or None  # of a dense table
+
+    def __repr__(self):
+        return f"<tarn.Table {self.name!r}, {'sparse' if self.rows is None else f'{self.rows} rows'}, dim {self.dim}>"
+
+    def pull(self, keys, priority=0):
+        """The rows of `keys`, an array of any shape, as they are to be used at this client's clock: a Rows future."""
+        array, pointer = _as_keys(keys), _P()
+        _lib().pull(self._client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
+                    operator.index(priority), pointer)
+        return Rows(pointer, np.shape(keys) + (self.dim,))
+
+    def prefetch(self, keys):
+        """Tells servers that these rows will be pulled soon: those that they keep on disk come to memory meanwhile."""
+        array = _as_keys(keys)
+        _lib().prefetch(self._client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size)
+
+    def push(self, keys, gradients):
+        """Gives each key its gradient, [..., dim]; those of the same key are summed. A Future; no need to wait for it.
+
+        Blocks only while very much is on its way.
+        """
+        array, pointer = _as_keys(keys), _P()
+        values = np.ascontiguousarray(gradients, dtype=np.float32)
+        if values.shape != np.shape(keys) + (self.dim,):
+            raise InvalidArgument(1, f"table {self.name!r}: gradients are {list(values.shape)}, expected {list(np.shape(keys)) + [self.dim]}")
+        _lib().push(self._client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
+                    values.ctypes.data_as(_FLOATS), pointer)
+        return Future(pointer)
+
+
+class Client:
+    """A worker of the fleet. Leaves it at the end of a `with`."""
+
+    def __init__(self, pointer):
+        self._pointer = pointer
+
+    @property
+    def pointer(self):
+        if self._pointer is None:
+            raise Gone(17, "the client is closed")
+        return self._pointer
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if kind is None:
+            self.leave()
+        self.close()
+
+    def __del__(self):
+        self.close()
+
+    @property
+    def rank(self):
+        return _lib().rank(self.pointer)
+
+    @property
+    def clock(self):
+        """What the next pull and push belong to."""
+        return _lib().clock(self.pointer)
+
+    @property
+    def job_text(self):
+        """The job as resolved TOML."""
+        return _lib().job_text(self.pointer).decode()
+
+    def table(self, name, dim=None, rows=None, initializer=None, optimizer=None):
+        """The table of that name.
+
+        With `dim` it is created if it is not there: a sparse one, or a dense one of `rows` rows, whose keys are
+        0..rows-1. `initializer` and `optimizer` are the name of a kind or a dict of settings: "zero" (the default),
+        {"kind": "normal", "stddev": 0.01}, "uniform" (low, high), "constant" (value); "sgd" (the default) or any other
+        of the job file's [optimizer] with its keys. Consistency, codecs and life are the job's. Without `dim`, waits
+        until somebody has created it.
+        """
+        pointer = _P()
+        if dim is None:
+            if not (rows is None and initializer is None and optimizer is None):
+                raise InvalidArgument(1, f"table {name!r}: a table that is described needs its dim")
+            _interruptible(_lib().open_table, self.pointer, _text(name), pointer)
+            return Table(self, name, pointer)
+        lines = [f"dim = {_toml(operator.index(dim))}"]
+        if rows is not None:
+            lines += ['kind = "dense"', f"rows = {_toml(operator.index(rows))}"]
+        if initializer is not None:
+            lines += _section("initializer", initializer)
+        if optimizer is not None:
+            lines += _section("optimizer", optimizer)
+        _interruptible(_lib().create_table, self.pointer, _text(name), "\n".join(lines).encode(), pointer)
+        return Table(self, name, pointer)
+
+    def tick(self):
+        """This clock is done. A Future, ready once every shard knows; there is no need to wait for it."""
+        pointer = _P()
+        _lib().tick(self.pointer, pointer)
+        return Future(pointer)
+
+    def barrier(self):
+        """Waits until every live worker of the fleet has called it as often."""
+        _interruptible(_lib().barrier, self.pointer)
+
+    def leave(self):
+        """Waits until everything is acknowledged and the fleet has let this worker go. Then nothing works any more."""
+        _interruptible(_lib().leave, self.pointer)
+
+    def close(self):
+        """Leaves without much patience, if that has not been done."""
+        pointer, self._pointer = self._pointer, None
+        if pointer is not None:
+            _lib().close(pointer)
+
+
+def connect(scheduler=None, *, keys=None, timeout=60.0, rank=None, insecure=False, shm=True):
+    """Joins the fleet as a worker and waits until the fleet is complete.
+
+    scheduler: its address, "tcp://127.0.0.1:7700"; by default TARN_SCHEDULER of the environment. keys: the fleet's key
+    file (tarn-keys makes one); by default TARN_KEYS; without any, plain connections, which leave this machine only where
+    `insecure` allows it. timeout: seconds, also of waiting for somebody else's table; math.inf waits for ever. rank: 0 and
+    on; by default TARN_RANK, else the scheduler chooses. shm: memory shared with servers of this machine.
+    """
+    scheduler = scheduler or os.environ.get("TARN_SCHEDULER")
+    if not scheduler:
+        raise InvalidArgument(1, 'no scheduler: give its address, such as "tcp://127.0.0.1:7700", or set TARN_SCHEDULER')
+    keys = keys or os.environ.get("TARN_KEYS")
+    rank = int(os.environ["TARN_RANK"]) if rank is None and os.environ.get("TARN_RANK") else rank
+    options = _Options(size=ctypes.sizeof(_Options), keys=_text(keys) if keys else None, timeout_seconds=timeout,
+                       rank_plus_1=0 if rank is None else rank + 1, insecure=insecure, no_shm=not shm)
+    pointer = _P()
+    _interruptible(_lib().connect, _text(scheduler), options, pointer)
+    return Client(pointer)

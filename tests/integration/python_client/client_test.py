@@ -1,0 +1,260 @@
+"""tarn.connect over real fleets: values, futures, errors, several workers, Ctrl-C."""
+
+import gc
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
+sys.path.insert(0, str(ROOT / "python"))
+
+try:
+    import numpy as np
+except ImportError:
+    print("skipped: no NumPy")
+    sys.exit(0)
+
+import tarn  # noqa: E402
+
+PATIENCE_SECONDS = 60
+
+
+class Fleet:
+    """A scheduler and its servers, killed at the end of a `with`. `address` is the scheduler's."""
+
+    def __init__(self, workers=1, mode="bsp", apply="aggregated", staleness=0, more=""):
+        self._folder = tempfile.TemporaryDirectory(prefix="tarn-test-")
+        self.folder = pathlib.Path(self._folder.name)
+        job = self.folder / "job.toml"
+        job.write_text(f"""
+[job]
+name = "python"
+seed = 5
+[fleet]
+servers = 2
+shards = 2
+workers = {workers}
+lease_seconds = 5
+heartbeat_seconds = 0.2
+[consistency]
+mode = "{mode}"
+staleness = {staleness}
+apply = "{apply}"
+[storage]
+durability = "none"
+{more}
+""")
+        self._processes = []
+        port_file = self.folder / "address"
+        self._start("scheduler", "--job", job, "--port-file", port_file)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (port_file.exists() and port_file.read_text().endswith("\n")):
+            assert time.monotonic() < deadline, "the scheduler does not listen"
+            time.sleep(0.01)
+        self.address = port_file.read_text().strip()
+        for rank in range(2):
+            self._start("server", "--scheduler", self.address, "--rank", str(rank))
+
+    def _start(self, role, *arguments):
+        self._processes.append(subprocess.Popen([BIN / f"tarn-{role}", *arguments, "--run-dir", self.folder / "run"],
+                                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def stop(self):
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self._folder.cleanup()
+
+
+class ValuesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.fleet = Fleet()
+        cls.ps = tarn.connect(cls.fleet.address)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.ps.leave()
+        cls.ps.close()
+        cls.fleet.__exit__()
+
+    def test_a_gradient_step_is_what_sgd_says(self):
+        table = self.ps.table("sgd", dim=3, optimizer={"kind": "sgd", "learning_rate": 0.5})
+        keys = [7, 42, 7]
+        self.assertTrue((table.pull(keys).wait() == 0).all())
+        gradients = np.arange(9, dtype=np.float32).reshape(3, 3)
+        table.push(keys, gradients)
+        self.ps.tick()
+        values = table.pull(keys).wait()
+        summed = -0.5 * (gradients[0] + gradients[2])
+        np.testing.assert_array_equal(values, [summed, -0.5 * gradients[1], summed])
+
+    def test_shapes_are_those_of_the_keys(self):
+        table = self.ps.table("shapes", dim=2, initializer={"kind": "constant", "value": 3})
+        self.assertEqual(table.pull(5).wait().shape, (2,))
+        self.assertEqual(table.pull([]).wait().shape, (0, 2))
+        keys = np.arange(12, dtype=np.int32).reshape(3, 4)
+        self.assertEqual(table.pull(keys).wait().shape, (3, 4, 2))
+        self.assertEqual(table.pull(keys[:, ::2]).wait().shape, (3, 2, 2))
+        table.push(keys[:, ::2], np.ones((3, 2, 2)))  # not contiguous, and of float64
+        table.push(2**64 - 1, [1, 2])
+        self.ps.tick()
+        values = table.pull(keys).wait()
+        self.assertTrue((values[:, 1::2] == 3).all())
+        np.testing.assert_allclose(values[:, ::2], 3 - 0.01)
+        np.testing.assert_allclose(table.pull(np.uint64(2**64 - 1)).wait(), [2.99, 2.98])
+
+    def test_a_dense_table_has_its_rows(self):
+        table = self.ps.table("dense", dim=2, rows=4, initializer={"kind": "uniform", "low": 1, "high": 2})
+        self.assertEqual((table.dim, table.rows), (2, 4))
+        values = table.pull(range(4)).wait()
+        self.assertTrue(((values >= 1) & (values <= 2)).all() and np.unique(values).size == 8)
+        with self.assertRaisesRegex(tarn.InvalidArgument, "rows 0..3, but a key is 4"):
+            table.pull([0, 4]).wait()
+        self.assertEqual(self.ps.table("dense").rows, 4)
+
+    def test_values_live_as_long_as_anybody_has_them(self):
+        table = self.ps.table("living", dim=4, initializer="normal")
+        with self.assertRaises(tarn.InvalidArgument):
+            self.ps.table("living", dim=4, initializer={"kind": "normal", "stddev": 1})
+        table = self.ps.table("normal", dim=64, initializer={"kind": "normal", "stddev": 1})
+        values = table.pull(np.arange(5000)).wait()
+        kept = values.copy()
+        gc.collect()
+        for _ in range(20):
+            table.pull(np.arange(5000, 10000)).wait()
+        np.testing.assert_array_equal(values, kept)
+        self.assertAlmostEqual(float(values.std()), 1, places=2)
+        with self.assertRaises(ValueError):
+            values[0, 0] = 1
+
+    def test_what_does_not_fit_is_said(self):
+        table = self.ps.table("fits", dim=2)
+        for wrong, said in [
+            (lambda: table.pull([1.5]), "expected integers from 0, found float64"),
+            (lambda: table.pull([3, -1]), "expected integers from 0"),
+            (lambda: table.push([1, 2], [[1, 2]]), r"gradients are \[1, 2\], expected \[2, 2\]"),
+            (lambda: self.ps.table("fits", dim=3), "exists with another shape"),
+            (lambda: self.ps.table("no", dim=0), "expected 1 to 4096, found 0"),
+            (lambda: self.ps.table("no", dim=2, optimizer="adagrat"), "the nearest is 'adagrad'"),
+            (lambda: self.ps.table("no", dim=2, optimizer={"kind": "adam", "learning_rat": 1}), "learning_rate"),
+            (lambda: self.ps.table("no", dim=2, optimizer={"kind": 'a"\n[b'}), "unknown optimizer"),
+            (lambda: self.ps.table("no", rows=2), "needs its dim"),
+        ]:
+            with self.assertRaisesRegex(tarn.InvalidArgument, said):
+                wrong()
+        self.assertTrue(issubclass(tarn.InvalidArgument, ValueError))
+
+    def test_futures_tell_whether_they_are_ready(self):
+        table = self.ps.table("futures", dim=2)
+        pushed = table.push([1], [[1, 1]])
+        self.assertIsNone(pushed.wait(timeout=PATIENCE_SECONDS))
+        self.assertTrue(pushed.ready())
+        clock = self.ps.clock
+        self.ps.tick().wait()
+        self.assertEqual(self.ps.clock, clock + 1)
+        self.assertEqual(table.pull([1]).staleness(), 0)
+        table.prefetch([1, 2])
+        self.ps.barrier()
+        self.assertEqual(self.ps.rank, 0)
+        self.assertIn('name = "python"', self.ps.job_text)
+
+    def test_threads_share_a_client(self):
+        table = self.ps.table("threads", dim=1, optimizer={"kind": "sgd", "learning_rate": 1})
+
+        def work(key):
+            for _ in range(200):
+                table.push([key], [[-1]])
+                table.pull([key]).wait()
+
+        threads = [threading.Thread(target=work, args=(key,)) for key in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.ps.tick()
+        np.testing.assert_array_equal(table.pull(range(4)).wait(), [[200]] * 4)
+
+
+class FleetsTest(unittest.TestCase):
+    def test_workers_wait_for_each_other_as_the_job_says(self):
+        with Fleet(workers=2) as fleet:
+            first = []
+            other = threading.Thread(target=lambda: first.append(tarn.connect(fleet.address, rank=1)))
+            other.start()
+            with tarn.connect(fleet.address, rank=0) as ps:
+                other.join()
+                users, theirs = ps.table("users", dim=1), first[0].table("users")
+                users.push([1], [[100]])
+                ps.tick()
+                rows = users.pull([1])  # of a clock that the other has not ended
+                with self.assertRaises(tarn.Timeout):
+                    rows.wait(timeout=0.2)
+                self.assertFalse(rows.ready())
+                theirs.push([1], [[300]])
+                first[0].tick()
+                np.testing.assert_allclose(rows.wait(), [[-2]])  # the mean of both, at a rate of 0.01
+                first[0].leave()
+                with self.assertRaises(tarn.Gone):
+                    theirs.pull([1]).wait()
+
+    def test_who_is_not_there_is_named(self):
+        began = time.monotonic()
+        with self.assertRaisesRegex(tarn.Timeout, "tcp://127.0.0.1:1"):
+            tarn.connect("tcp://127.0.0.1:1", timeout=0.3)
+        self.assertLess(time.monotonic() - began, PATIENCE_SECONDS)
+        with self.assertRaisesRegex(tarn.InvalidArgument, "TARN_SCHEDULER"):
+            tarn.connect()
+        with Fleet() as fleet, tarn.connect(fleet.address, timeout=0.3) as ps:
+            with self.assertRaisesRegex(tarn.Timeout, "nobody has created it"):
+                ps.table("nobodys")
+
+    def test_a_fleet_that_dies_ends_what_waits(self):
+        with Fleet(workers=1) as fleet:
+            ps = tarn.connect(fleet.address)
+            users = ps.table("users", dim=1)
+            fleet.stop()
+            with self.assertRaises(tarn.Gone):
+                users.pull([1]).wait()
+            ps.close()
+            with self.assertRaises(tarn.Gone):
+                ps.tick()
+
+    def test_ctrl_c_ends_the_waiting(self):
+        waits = {
+            "connect": "tarn.connect('tcp://127.0.0.1:1')",
+            "table": "ps.table('nobodys')",
+            "pull": "ps.tick(); ps.table('t', dim=1).pull([1]).wait()",
+            "barrier": "ps.barrier()",
+        }
+        for what, wait in waits.items():
+            with self.subTest(what), Fleet(workers=2) as fleet:
+                program = ("import tarn, threading\nothers = []\n"
+                           f"join = lambda: others.append(tarn.connect('{fleet.address}'))\n"
+                           "threading.Thread(target=join, daemon=True).start()\n"
+                           f"ps = tarn.connect('{fleet.address}')\nprint('waits', flush=True)\n"
+                           f"try:\n    {wait}\nexcept KeyboardInterrupt:\n    print('interrupted', flush=True)\n"
+                           "import os\nos._exit(0)\n")
+                process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+                                           env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+                self.assertEqual(process.stdout.readline(), "waits\n")
+                time.sleep(0.3)
+                process.send_signal(signal.SIGINT)
+                self.assertEqual(process.communicate(timeout=PATIENCE_SECONDS)[0], "interrupted\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
