@@ -7,7 +7,7 @@ import socket
 import subprocess
 import tarfile
 
-from tarn_tools import fleet, hosts, launch_options, preflight, remote, summary
+from tarn_tools import fleet, hosts, launch_options, own_program, preflight, remote, summary
 
 KEYS_NAME = "fleet.keys"  # in the run's folder, where tarn-checkpoint looks for it
 EVERY_INTERFACE = "tcp://0.0.0.0"
@@ -129,6 +129,20 @@ class Deployment:
             return fleet.Node(role, rank, argv, log)
         return self._remote_node(role, rank, host, arguments + sizes_as_flags(role, sizes), log)
 
+    def program_node(self, address, rank, sizes):
+        """The user's own program as the worker of that rank, not started yet."""
+        host = self._places.get(("worker", rank))
+        here = host is None or host.here
+        keys = self._keys if here or not self._keys else "/dev/stdin"
+        run_dir = os.path.abspath(self._run_dir) if here else self._remote_run_dir
+        told = own_program.variables(self._options, address, rank, sizes, keys, run_dir)
+        bin_dir = os.path.abspath(self._bin_dir) if here else self._found[host.name].programs
+        command = own_program.command(self._options.program, os.getcwd(), bin_dir, here, told)
+        log = self._run_dir / f"logs/worker-{rank}.log"
+        node = fleet.Node("worker", rank, command, log) if here else self._through_ssh("worker", rank, host, command, log)
+        node.ours = False
+        return node
+
     def _options_of(self, role):
         no_shm = role != "scheduler" and self._options.no_shm
         return (["--insecure"] if self._options.insecure else []) + (["--no-shm"] if no_shm else [])
@@ -136,11 +150,12 @@ class Deployment:
     def _remote_node(self, role, rank, host, arguments, log):
         found = self._found[host.name]
         command = [f"{found.programs}/tarn-{role}", *arguments, "--run-dir", self._remote_run_dir]
-        keys = b""
-        if self._keys:
-            command += ["--keys", "/dev/stdin"]
-            keys = pathlib.Path(self._keys).read_bytes()
-        return remote.RemoteNode(role, rank, self._ssh, host.name, command, log, found.libraries, keys)
+        command += ["--keys", "/dev/stdin"] if self._keys else []
+        return self._through_ssh(role, rank, host, command, log)
+
+    def _through_ssh(self, role, rank, host, command, log):
+        keys = pathlib.Path(self._keys).read_bytes() if self._keys else b""
+        return remote.RemoteNode(role, rank, self._ssh, host.name, command, log, self._found[host.name].libraries, keys)
 
     @staticmethod
     def has_room_for(node, running):

@@ -36,15 +36,15 @@ def child_options():
     return {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True, "preexec_fn": dies_with_us()}
 
 
-def describe_exit(code):
-    """What a Popen.returncode means, in words."""
+def describe_exit(code, ours=True):
+    """What a Popen.returncode means, in words; of a program that is not ours, less."""
     if code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"
         except ValueError:
             return f"killed by signal {-code}"
     meanings = {0: "clean", 2: "bad usage or bad job", 3: "fenced"}
-    return f"exit code {code} ({meanings[code]})" if code in meanings else f"exit code {code}"
+    return f"exit code {code} ({meanings[code]})" if ours and code in meanings else f"exit code {code}"
 
 
 def tail(path, lines):
@@ -63,6 +63,7 @@ class Node:
     GRACE_SECONDS = 2.0  # between being asked to end and being killed
     host = None  # the name of the other machine that it runs on, if it is one
     connecting = False  # whether it is still on its way there
+    ours = True  # a program of tarn, not of the user's own
 
     def __init__(self, role, rank, argv, log):
         self.role, self.rank, self.argv, self.log = role, rank, argv, log
@@ -83,7 +84,7 @@ class Node:
         return self.process.returncode
 
     def how_it_ended(self):
-        return describe_exit(self.code)
+        return describe_exit(self.code, self.ours)
 
     @property
     def log_hint(self):

@@ -15,11 +15,20 @@ from tarn_tools import hosts, manifest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
 MAKES_KEYS = "tarn-keys"
+CLIENT_TARGET = "tarn_c"  # of the build: libtarn.so
 ADDRESS = re.compile(rf"({hosts.ADDRESS.pattern})(:([0-9]{{1,5}}))?")
 PORT_MAX = 65535
 LOADER_FAILED = 127  # exit code of a program whose libraries are not there, or too old
 
 HELP_EPILOG = """\
+a program of your own instead of tarn-worker, once for each worker of the job, behind two dashes:
+
+  tools/launch examples/python/factorization.toml -- python3 examples/python/factorization.py
+
+  It joins by tarn.connect(), which finds the fleet in the environment: TARN_SCHEDULER, TARN_RANK, TARN_KEYS; there too:
+  TARN_WORKERS, how many there are, and TARN_RUN_DIR, where files of the run may go. The run is done when all of them
+  have ended. One that fails ends it, unless the job file allows fleet.worker_restarts.
+
 several machines, with HOSTS a file such as this one, whose counts replace fleet.servers and fleet.workers of the job:
 
   local  servers=1               # this machine, where the scheduler runs; needs no ssh
@@ -45,6 +54,7 @@ exit codes  0 the run finished or was stopped cleanly    1 it failed
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(
         prog="tools/launch",
+        usage="tools/launch [options] [JOB.toml] [-- PROGRAM [ARGUMENT...]]",
         description="Trains one job with a scheduler, servers and workers: on this machine, or on those of --hosts.",
         epilog=HELP_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -72,7 +82,11 @@ def parse_arguments(argv):
     parser.add_argument("--quiet", action="store_true", help="only failures and the result")
     parser.add_argument("--plain", action="store_true", help="lines instead of one updating line")
     add_hosts_options(parser)
-    options = parser.parse_args(argv)
+    words, dashes, program = split_at_dashes(argv)
+    options = parser.parse_args(words)
+    options.program = program
+    if dashes and not program:
+        parser.error("a program is missing behind --")
     if options.job is None and options.resume is None:
         parser.error("JOB.toml is missing")
     if options.resume and not os.path.isdir(options.resume):
@@ -88,6 +102,11 @@ def parse_arguments(argv):
     except (OSError, ValueError) as error:
         parser.error(str(error))
     return options
+
+
+def split_at_dashes(argv):
+    at = argv.index("--") if "--" in argv else len(argv)
+    return argv[:at], argv[at:at + 1], argv[at + 1:]
 
 
 def add_hosts_options(parser):
@@ -244,7 +263,8 @@ def given_run_dir(path):
 def programs(options):
     """Those that the launcher itself runs."""
     away = any(not host.here for host in options.hosts)
-    return (*PROGRAMS, MAKES_KEYS) if away and not options.keys and not options.insecure else PROGRAMS
+    names = PROGRAMS[:-1] if options.program else PROGRAMS
+    return (*names, MAKES_KEYS) if away and not options.keys and not options.insecure else names
 
 
 def find_programs(options, names=PROGRAMS):
@@ -260,7 +280,7 @@ def find_programs(options, names=PROGRAMS):
     if not (ROOT / "tools/build").exists():
         use_fallback_libraries(ROOT / "bin")
         return ROOT / "bin"
-    build_programs(options.quiet, names)
+    build_programs(options.quiet, (*names, CLIENT_TARGET) if options.program else names)
     return ROOT / "build/release/bin"
 
 

@@ -38,6 +38,44 @@ class LaunchTest(LaunchCase):
         self.assertIn("gradient is not finite", done.stdout)
         self.assertEqual(len(self.pids()), 6)
 
+    def test_programs_of_the_users_own_are_the_workers(self):
+        done = self.launch("seconds = 60\n", "--", "sh", "-c", 'echo "$TARN_RANK of $TARN_WORKERS: $TARN_SCHEDULER $0"', "a b")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for rank in range(2):
+            self.assertRegex(done.stdout, f"worker-{rank}: {rank} of 2: tcp://127.0.0.1:[0-9]+ a b\n")
+        self.assertEqual(self.lines("signals")[0], "scheduler 2", "it is stopped once all programs have ended")
+        self.assertEqual(len(self.pids()), 3)
+        record = json.loads((self.run_dir / "summary.json").read_text())
+        self.assertEqual((record["status"], record["samples"]), ("done", None))
+        self.assertRegex((self.run_dir / "logs/worker-1.log").read_text(), "1 of 2")
+
+    def test_a_program_that_fails_ends_the_run_where_it_may_not_begin_anew(self):
+        fails = ("--", "sh", "-c", "echo no data >&2; test $TARN_RANK = 0 || exit 3; sleep 60")
+        job = FLEET.replace("worker_restarts = 2\n", "")
+        with unittest.mock.patch("launch_case.FLEET", job):
+            done = self.launch("seconds = 60\n", *fails)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("failed: worker-1 died: exit code 3 (no data); log: ", done.stdout)
+        record = json.loads((self.run_dir / "summary.json").read_text())
+        self.assertEqual(record["status"], "failed")
+
+    def test_a_program_begins_anew_where_the_job_says_so(self):
+        once = 'test -e "$TARN_RUN_DIR/$TARN_RANK" || { touch "$TARN_RUN_DIR/$TARN_RANK"; exit 1; }; echo again'
+        done = self.launch("seconds = 60\n", "--", "sh", "-c", once)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for rank in range(2):
+            self.assertIn(f"launch: worker-{rank} restarted (1 of 2)", done.stdout)
+            self.assertIn(f"worker-{rank}: again", done.stdout)
+
+    def test_a_program_that_is_not_there_is_not_tried_again(self):
+        done = self.launch("seconds = 60\n", "--", "./nosuch")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stdout, "failed: worker-[01] died: exit code 127 .*nosuch")
+        self.assertNotIn("restarted", done.stdout)
+        done = self.launch("", "--")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("a program is missing behind --", done.stdout)
+
     def test_a_worker_that_dies_for_ever_is_left_out(self):
         done = self.launch("seconds = 3.0\nworker_crashes = 9\n")
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -221,7 +259,7 @@ class LaunchTest(LaunchCase):
         builder.write_text('#!/bin/sh\necho "$@" >> "$(dirname "$0")/calls"\n')
         builder.chmod(0o755)
         with unittest.mock.patch.object(launch_options, "ROOT", root):
-            options = argparse.Namespace(bin_dir=None, quiet=True)
+            options = argparse.Namespace(bin_dir=None, quiet=True, program=[])
             self.assertEqual(launch_options.find_programs(options), root / "build/release/bin")
             builder.write_text("#!/bin/sh\necho does not compile; exit 1\n")
             with self.assertRaises(subprocess.CalledProcessError) as failed:

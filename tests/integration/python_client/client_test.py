@@ -3,6 +3,7 @@
 import gc
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -187,6 +188,20 @@ class ValuesTest(unittest.TestCase):
             thread.join()
         self.ps.tick()
         np.testing.assert_array_equal(table.pull(range(4)).wait(), [[200]] * 4)
+
+
+class LaunchTest(unittest.TestCase):
+    def test_the_example_learns_what_the_ratings_are_made_of(self):
+        with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:
+            done = subprocess.run(
+                [sys.executable, ROOT / "tools/launch", ROOT / "examples/python/factorization.toml", "--bin-dir", BIN,
+                 "--run-dir", f"{folder}/run", "--", sys.executable, ROOT / "examples/python/factorization.py"],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        errors = [float(error) for error in re.findall("test error ([0-9.]+)", done.stdout)]
+        self.assertEqual(len(errors), 10, done.stdout)
+        self.assertLess(errors[-1], 0.12, done.stdout)
+        self.assertRegex(done.stdout, "status +done")
 
 
 class FleetsTest(unittest.TestCase):
