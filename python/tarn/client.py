@@ -25,6 +25,8 @@ import numpy as np
 
 _VERSION = 1  # of worker/tarn_c.h
 _TIMEOUT = 13
+_ANY_RANK = 2**32 - 1
+_NO_TIME = 1e-9  # seconds; 0 means the default to the library
 _PATIENCE_SECONDS = 0.1  # between looks for Ctrl-C
 
 
@@ -385,8 +387,11 @@ def connect(scheduler=None, *, keys=None, timeout=60.0, rank=None, insecure=Fals
         scheduler, keys = told["TARN_SCHEDULER"], keys or told.get("TARN_KEYS")
         rank = int(told["TARN_RANK"]) if rank is None and "TARN_RANK" in told else rank
         insecure, shm = insecure or "TARN_INSECURE" in told, shm and "TARN_NO_SHM" not in told
-    options = _Options(size=ctypes.sizeof(_Options), keys=_text(keys) if keys else None, timeout_seconds=timeout,
-                       rank_plus_1=0 if rank is None else rank + 1, insecure=insecure, no_shm=not shm)
+    if rank is not None and not 0 <= operator.index(rank) < _ANY_RANK:
+        raise InvalidArgument(1, f"rank: expected 0 to {_ANY_RANK - 1}, found {rank}")
+    options = _Options(size=ctypes.sizeof(_Options), keys=_text(keys) if keys else None,
+                       timeout_seconds=timeout or _NO_TIME, rank_plus_1=0 if rank is None else rank + 1,
+                       insecure=insecure, no_shm=not shm)
     pointer = _P()
     _interruptible(_lib().connect, _text(scheduler), options, pointer)
     return Client(pointer)

@@ -231,8 +231,13 @@ class FleetsTest(unittest.TestCase):
         with self.assertRaisesRegex(tarn.Timeout, "tcp://127.0.0.1:1"):
             tarn.connect("tcp://127.0.0.1:1", timeout=0.3)
         self.assertLess(time.monotonic() - began, PATIENCE_SECONDS)
+        with self.assertRaises(tarn.Timeout):
+            tarn.connect("tcp://127.0.0.1:1", timeout=0)
         with self.assertRaisesRegex(tarn.InvalidArgument, "TARN_SCHEDULER"):
             tarn.connect()
+        for rank in (-1, 2**32 - 1):
+            with self.assertRaisesRegex(tarn.InvalidArgument, f"found {rank}"):
+                tarn.connect("tcp://127.0.0.1:1", rank=rank)
         with Fleet() as fleet, tarn.connect(fleet.address, timeout=0.3) as ps:
             with self.assertRaisesRegex(tarn.Timeout, "nobody has created it"):
                 ps.table("nobodys")
