@@ -3,6 +3,7 @@ of a fleet on this machine: where the hosts share the run's folder, stopped at a
 each has a folder of its own, of which nothing is left there; that a killed worker is replaced; and that tools/checkpoint
 finds the keys of such a run by itself."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -92,6 +93,15 @@ class RemoteTest(FleetCase):
         self.assertIn("    ", output.partition("worker-1 died")[2])  # the end of its log
         self.assertIn("worker-1 restarted (1 of 3)", output)
         self.assertEqual(processes.naming(ours), {})
+
+    @unittest.skipUnless((BIN.parent / "lib/libtarn.so").exists(), "this build has no libtarn.so")
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "no NumPy")
+    def test_programs_of_the_users_own(self):
+        example = ROOT / "examples/python/factorization"
+        run_dir = self.place / "run"
+        summary = self.run_ok(f"{example}.toml", run_dir, *self.away, "--", sys.executable, f"{example}.py")
+        self.assertEqual((summary["status"], summary["servers"], summary["workers"]), ("done", 2, 2))
+        self.assertRegex((run_dir / "logs/worker-0.log").read_text(), "epoch 10: test error 0.1[01]")
 
     @staticmethod
     def text(path):
