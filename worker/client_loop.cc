@@ -153,7 +153,7 @@ void ClientLoop::TickTo(std::optional<Clock> clock, MaybePosition position, Resu
 
 void ClientLoop::CreateTable(TableSpec spec, ResultPtr result) {
   Post({[=, this] {
-          creators_.emplace(spec.name, result);
+          creators_.emplace_back(spec, result);
           client_.CreateTable(spec, Now(), &outbox_);
         },
         0,
@@ -321,12 +321,12 @@ void ClientLoop::OnTickDone(Clock clock) {
 }
 
 void ClientLoop::OnTableReady(const TableReady& ready) {
-  const auto [first, last] = creators_.equal_range(ready.spec.name);
-  for (auto it = first; it != last; ++it) {
-    it->second->table = ready.spec;
-    it->second->Finish({ready.code, ready.message});
-  }
-  creators_.erase(first, last);
+  std::erase_if(creators_, [&](const auto& creator) {
+    if (creator.first != ready.wanted) return false;
+    creator.second->table = ready.spec;
+    creator.second->Finish({ready.code, ready.message});
+    return true;
+  });
 }
 
 void ClientLoop::Deliver(ClientEvent event) {
@@ -371,8 +371,8 @@ void ClientLoop::End(Error error) {
   for (const ResultPtr& result : leavers_) result->Finish(left ? Fine() : error);
   for (const Posted& p : posted)
     for (const ResultPtr& result : p.results) result->Finish(error);
-  for (const auto* waiting : {&creators_, &finders_})
-    for (const auto& [name, result] : *waiting) result->Finish(error);
+  for (const auto& [wanted, result] : creators_) result->Finish(error);
+  for (const auto& [name, result] : finders_) result->Finish(error);
   for (const auto* waiting : {&barriers_, &leases_})
     for (const ResultPtr& result : *waiting) result->Finish(error);
   for (const auto& [clock, result] : ticks_) result->Finish(error);

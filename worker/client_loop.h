@@ -92,7 +92,8 @@ class ClientLoop {
   std::vector<net::Received> received_;
   std::map<RequestId, ResultPtr> requests_;
   std::multimap<Clock, ResultPtr> ticks_;
-  std::multimap<std::string, ResultPtr> creators_, finders_;
+  std::vector<std::pair<TableSpec, ResultPtr>> creators_;  // as wanted
+  std::multimap<std::string, ResultPtr> finders_;
   std::deque<ResultPtr> barriers_, leases_, leavers_;
   ViewVersion seen_view_;
   TimeUs next_metrics_ = 0;

@@ -2,7 +2,9 @@
 // with duplicate keys, many threads at once, a caller that is slowed down, errors, leaving and being told to stop.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <condition_variable>
 #include <deque>
 #include <limits>
@@ -51,6 +53,14 @@ struct FakeWorld {
     view.tables.push_back(spec);
     for (FakeShard& shard : shards) shard.tables[spec.id] = spec;
     return spec;
+  }
+
+  CreateTable Create(TableSpec spec) {
+    const auto there = std::ranges::find(view.tables, spec.name, &TableSpec::name);
+    if (there == view.tables.end()) return {AddTable(spec), ErrorCode::kOk, ""};
+    spec.id = there->id;
+    if (spec == *there) return {spec, ErrorCode::kOk, ""};
+    return {spec, ErrorCode::kAlreadyExists, "another shape"};
   }
 
   void Answer(Peer from, Body body, Buffer values = {}) {
@@ -123,7 +133,7 @@ class FakeTransport final : public net::Transport {
         world_->Answer(kSchedulerPeer,
                        Welcome{join->nonce, 0, Incarnation(5), Clock(0), world_->job_text, "", world_->view});
     } else if (const auto* table = std::get_if<CreateTable>(&message.body)) {
-      world_->Answer(kSchedulerPeer, CreateTable{world_->AddTable(table->spec), ErrorCode::kOk, ""});
+      world_->Answer(kSchedulerPeer, world_->Create(table->spec));
     } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
       world_->Answer(kSchedulerPeer, *barrier);
     } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
@@ -256,6 +266,28 @@ TEST(Library, PlansLeasesBarriersAndTables) {
   EXPECT_TRUE(leases->finished);
   EXPECT_EQ(client->counters().pulls, 1u);
   EXPECT_EQ(client->staleness(), (std::vector<std::uint64_t>{1}));
+}
+
+TEST(Library, OfTwoThreadsThatDisagreeAboutATableOneIsRefused) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  for (int round = 0; round < 200; ++round) {
+    const std::string name = "items" + std::to_string(round);
+    std::barrier begin(2);
+    std::atomic<int> opened = 0, refused = 0;
+    const auto open = [&](std::uint32_t dim) {
+      begin.arrive_and_wait();
+      const auto table = client->OpenTable(SparseTable(name, dim));
+      if (table && table->dim() == dim) ++opened;
+      if (!table && table.error().code == ErrorCode::kAlreadyExists) ++refused;
+    };
+    std::thread other(open, 4);
+    open(8);
+    other.join();
+    EXPECT_EQ(opened, 1);
+    EXPECT_EQ(refused, 1);
+  }
 }
 
 TEST(Library, RefusesWhatDoesNotFitBeforeAnythingIsSent) {
