@@ -206,11 +206,11 @@ class ShardLoop {
     }
     if (now < next_log_note_) return;
     next_log_note_ = now + kWaitNotePeriodUs;
-    notes_->Do([text = fmt::format(
-                    "shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
-                    shard_id_.value, static_cast<double>(now - log_moved_) * 1e-6)] {
-      Tell(LogLevel::kWarning, kProgram, text);
-    });
+    notes_->Do(
+        [text = fmt::format("shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
+                            shard_id_.value, static_cast<double>(now - log_moved_) * 1e-6)] {
+          Tell(LogLevel::kWarning, kProgram, text);
+        });
   }
 
   // The heap keeps the holes of each checkpoint, and the next one's are others.
@@ -389,8 +389,7 @@ Status Server::Run() {
       pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());
       const kernels::SubnormalsAreZero fast;
       Status status;
-      const Status memory =
-          CatchExhaustion([&] { status = ShardLoop(options_, index, shared).Run(); });
+      const Status memory = CatchExhaustion([&] { status = ShardLoop(options_, index, shared).Run(); });
       if (!memory) status = memory;
       if (status) return;
       // One shard less is no server: the others end too, and the first reason is the one that is told.

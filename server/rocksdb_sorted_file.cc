@@ -73,9 +73,10 @@ Expected<CheckpointFile> SortedFile::Close() {
   const auto sum = SumFile(path(), true);
   if (!sum) return std::unexpected(sum.error());
   if (const std::uint32_t written = SumOf(info.file_checksum); sum->crc32c != written)
-    return Fail(ErrorCode::kCorrupt, fmt::format("{}: damaged while it was written: the CRC-32C of what is read back is "
-                                                 "{:08x}, expected {:08x}",
-                                                 path(), sum->crc32c, written));
+    return Fail(ErrorCode::kCorrupt,
+                fmt::format("{}: damaged while it was written: the CRC-32C of what is read back is "
+                            "{:08x}, expected {:08x}",
+                            path(), sum->crc32c, written));
   file_.bytes = sum->bytes;
   file_.crc32c = sum->crc32c;
   return file_;

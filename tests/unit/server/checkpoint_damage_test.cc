@@ -74,7 +74,8 @@ TEST_F(CheckpointDamageTest, AByteThatFlipsWhileAFileIsWritten) {
     ASSERT_EQ(closed.has_value(), !flips);
     if (flips) {
       EXPECT_EQ(closed.error().code, ErrorCode::kCorrupt);
-      EXPECT_TRUE(closed.error().message.starts_with(path + ": damaged while it was written")) << closed.error().message;
+      EXPECT_TRUE(closed.error().message.starts_with(path + ": damaged while it was written"))
+          << closed.error().message;
     }
     file.Remove();
   }
