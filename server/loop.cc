@@ -253,9 +253,10 @@ class ShardLoop {
     if (index_ != 0 || waited < next_wait_note_) return;
     next_wait_note_ = waited + kWaitNotePeriodUs;
     Tell(LogLevel::kWarning, kProgram,
-         fmt::format("server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once all "
-                     "servers and workers are there; gives up in {:.0f} s",
-                     options_.rank.value, static_cast<double>(waited) * 1e-6, options_.scheduler, left_seconds));
+         fmt::format(
+             "server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once it runs and "
+             "all servers and workers are there; gives up in {:.0f} s",
+             options_.rank.value, static_cast<double>(waited) * 1e-6, options_.scheduler, left_seconds));
   }
 
   // Rule N7.
@@ -266,9 +267,14 @@ class ShardLoop {
     const double limit = shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
     if (!shard_->joined()) SayWait(silence, std::max(0.0, limit - silent));
     if (silent <= limit) return {};
+    if (shard_->joined())
+      return Fail(ErrorCode::kUnavailable, fmt::format("shard {}: the scheduler at {} was not heard for {:.0f} s",
+                                                       shard_id_.value, options_.scheduler, silent));
     return Fail(ErrorCode::kUnavailable,
-                fmt::format("shard {}: the scheduler at {} {} for {:.0f} s", shard_id_.value, options_.scheduler,
-                            shard_->joined() ? "was not heard" : "did not welcome it", silent));
+                fmt::format("shard {}: the scheduler at {} did not welcome it for {:.0f} s: is it running, is that its "
+                            "address, and is everybody else there? Its log says for whom it waits; --join-seconds lets "
+                            "a server wait longer",
+                            shard_id_.value, options_.scheduler, silent));
   }
 
   void LogPart(const CheckpointPart& part) const {
