@@ -95,20 +95,16 @@ void ClientControl::CreateTable(const TableSpec& spec) {
   if (!asked) Repeat(tarn::CreateTable{spec, ErrorCode::kOk, ""});
 }
 
-// What the job makes of a table, whatever its id: so it comes back in the answer.
-TableSpec ClientControl::AsRun(TableSpec spec) const {
-  spec.id = TableId(0);
-  spec.consistency = desk_->job_file.consistency;
-  const auto own = desk_->job_file.tables.find(spec.name);
-  if (own != desk_->job_file.tables.end()) ApplyOverride(own->second, &spec);
-  return spec;
-}
-
+// An answer has the table as the job runs it.
 void ClientControl::OnCreateTable(const tarn::CreateTable& answer) {
   TableSpec wanted;
-  const TableSpec answered = AsRun(answer.spec);
+  const auto as_run = [this](TableSpec spec) {
+    spec.id = TableId(0);
+    return AsRun(desk_->job_file, std::move(spec));
+  };
+  const TableSpec answered = as_run(answer.spec);
   const auto matches = [&](const tarn::CreateTable& r) {
-    if (r.spec.name != answer.spec.name || AsRun(r.spec) != answered) return false;
+    if (as_run(r.spec) != answered) return false;
     wanted = r.spec;
     return true;
   };

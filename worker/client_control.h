@@ -48,7 +48,6 @@ class ClientControl {
 
   void Repeat(Body body);
   bool MustWait(const Repeating& r) const;
-  TableSpec AsRun(TableSpec spec) const;
   template <typename Kind, typename Matches>
   bool Answered(const Matches& matches);
   void FollowPart();

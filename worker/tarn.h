@@ -99,7 +99,7 @@ struct ConnectOptions {
   int io_threads = 1;                                      // of ZeroMQ: one for each two of the job's fleet.lanes
   std::size_t credit_bytes = limits::kCreditBytes;         // in flight per shard; 128 MiB at most
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;  // of pushes that wait; beyond, Push blocks
-  std::size_t asked_bytes_max = std::size_t{4} << 30;      // of pulls that wait, keys and rows; beyond, they fail
+  std::size_t asked_bytes_max = limits::kAskedBytesMax;    // of pulls that wait, keys and rows; beyond, they fail
 };
 
 class Client {
