@@ -32,7 +32,7 @@ class LaunchTest(LaunchCase):
         self.assertIn("eval AUC", done.stdout)
 
     def test_a_dead_worker_is_restarted(self):
-        done = self.launch("seconds = 2.0\nworker_crashes = 1\ncrashing_rank = 1\n")
+        done = self.launch("starts = 6\ndeaths = 1\nworker_crashes = 1\ncrashing_rank = 1\n")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("worker-1 restarted (1 of 2)", done.stdout)
         self.assertIn("gradient is not finite", done.stdout)
@@ -77,7 +77,7 @@ class LaunchTest(LaunchCase):
         self.assertIn("a program is missing behind --", done.stdout)
 
     def test_a_worker_that_dies_for_ever_is_left_out(self):
-        done = self.launch("seconds = 3.0\nworker_crashes = 9\n")
+        done = self.launch("starts = 7\ndeaths = 3\nworker_crashes = 9\n")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("worker-0 was restarted 2 times; going on without it", done.stdout)
         self.assertEqual(len(self.pids()), 7)
