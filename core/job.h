@@ -177,6 +177,9 @@ struct Job {
 // What the job says of this table put over `spec`.
 void ApplyOverride(const TableOverride& own, TableSpec* spec);
 
+// The spec as this job runs it: the job's consistency, and what [tables.NAME] says about it and the codecs.
+TableSpec AsRun(const Job& job, TableSpec spec);
+
 // The GPU that `device` of [train] names, counted from 0, of "gpu" the first: which one a worker takes depends on its
 // rank (worker/train/stepper.h). Nothing: the CPU.
 std::optional<int> GpuOf(const TrainSection& train);

@@ -393,6 +393,12 @@ void ApplyOverride(const TableOverride& own, TableSpec* spec) {
   if (own.has_top_k) spec->top_k = own.top_k;
 }
 
+TableSpec AsRun(const Job& job, TableSpec spec) {
+  spec.consistency = job.consistency;
+  if (const auto own = job.tables.find(spec.name); own != job.tables.end()) ApplyOverride(own->second, &spec);
+  return spec;
+}
+
 const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table) {
   const auto own = job.tables.find(table);
   return own != job.tables.end() && own->second.has_worker_cache ? own->second.worker_cache : job.worker_cache;

@@ -73,13 +73,13 @@ inline constexpr std::uint32_t kBatchRowsMax = 1u << 20;
 inline constexpr std::uint32_t kEpochsMax = 1'000'000;
 inline constexpr std::uint32_t kPrefetchMax = 64;  // batches
 inline constexpr std::uint32_t kLayersMax = 16;
-inline constexpr std::uint32_t kLayerUnitsMax = 16384;
 inline constexpr std::uint32_t kClassesMax = 4096;
 
 // Client.
 inline constexpr std::size_t kCreditBytes = std::size_t{32} << 20;       // in flight per shard, requests and replies
 inline constexpr std::size_t kPlanKeysMax = (std::size_t{1} << 31) - 1;  // of one request, with duplicates
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;   // waiting for credit, per client
+inline constexpr std::size_t kAskedBytesMax = std::size_t{4} << 30;      // of pulls without an answer, per client
 
 inline constexpr std::size_t kGatheredBytesMax = std::size_t{32} << 20;  // pushes of several clocks, per client
 

@@ -76,7 +76,6 @@ void Log(LogLevel level, std::string_view message) {
 
 void Tell(LogLevel level, std::string_view program, std::string_view message) {
   const auto* logger = Current();
-  if (logger != nullptr) Log(level, message);
   const auto is_stderr = [](const spdlog::sink_ptr& sink) {
     return dynamic_cast<const spdlog::sinks::stderr_sink_mt*>(sink.get()) != nullptr;
   };
@@ -84,6 +83,7 @@ void Tell(LogLevel level, std::string_view program, std::string_view message) {
       logger == nullptr ? !LogEnabled(level) : std::any_of(logger->sinks().begin(), logger->sinks().end(), is_stderr);
   if (!seen)
     std::fprintf(stderr, "%.*s: %.*s\n", int(program.size()), program.data(), int(message.size()), message.data());
+  if (logger != nullptr) Log(level, message);  // last: its disk may stall
 }
 
 bool LogLimiter::Allow(TimeUs now, std::uint64_t& suppressed) {

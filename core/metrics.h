@@ -17,9 +17,12 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/background.h"
 #include "core/error.h"
 #include "core/histogram.h"
+#include "core/log.h"
 #include "core/types.h"
 
 namespace tarn {
@@ -98,6 +101,24 @@ class MetricsFile {
 
   int fd_ = -1;
   std::string path_;
+};
+
+// The same for those who must not wait for a disk: a thread of its own writes the lines. The run is worth more than its
+// metrics: what cannot be written is logged, and what finds kWaitingMax calls before it is dropped. Any thread.
+class MetricsWriter {
+ public:
+  static constexpr std::size_t kWaitingMax = 64;
+
+  static Expected<std::unique_ptr<MetricsWriter>> Open(const std::string& path);
+  explicit MetricsWriter(MetricsFile file) : file_(std::move(file)) {}
+
+  // Returns at once.
+  void Append(std::vector<std::string> lines);
+
+ private:
+  MetricsFile file_;
+  LogLimiter limiter_;
+  Background disk_{"metrics", kWaitingMax};
 };
 
 }  // namespace tarn

@@ -25,6 +25,11 @@ void AddToCounts(float logit, bool positive, Quality* sums) {
 
 void AddToBucket(bool positive, Quality::Bucket* bucket) { ++(positive ? bucket->positives : bucket->negatives); }
 
+// A full bucket stays full: what wraps around would take its rows out of the AUC.
+std::uint32_t AddUpToMax(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{a} + b, UINT32_MAX));
+}
+
 }  // namespace
 
 void Quality::AddBinary(float logit, bool positive) {
@@ -57,8 +62,8 @@ void Quality::Merge(const Quality& other) {
     while (mine != buckets.end() && mine->first < index) both.push_back(*mine++);
     Bucket sum = from;
     if (mine != buckets.end() && mine->first == index) {
-      sum.negatives += mine->second.negatives;
-      sum.positives += mine->second.positives;
+      sum.negatives = AddUpToMax(sum.negatives, mine->second.negatives);
+      sum.positives = AddUpToMax(sum.positives, mine->second.positives);
       ++mine;
     }
     both.emplace_back(index, sum);

@@ -20,6 +20,7 @@ class Quality {
   void AddLoss(double loss) { loss_sum += loss; }
   // One row of a classifier: its cross-entropy and whether the best class was right.
   void AddClass(double loss, bool correct);
+  // Exact, but for a bucket with 2^32 rows of a label: it counts one less for good.
   void Merge(const Quality& other);
 
   // Area under the ROC curve, ties counted half; 0.5 if one class is missing.

@@ -40,7 +40,8 @@ SchedulerState Scheduler::Impl::Capture() const {
   state.whole_files = whole_files_;
   if (const Cut* cut = checkpoints_.pending(); cut != nullptr) state.pending_directory = cut->order.directory;
   state.kept = checkpoints_.kept();
-  state.outdated = outdated_;
+  state.outdated = store_->Removing();
+  state.outdated.insert(state.outdated.end(), outdated_.begin(), outdated_.end());
   return state;
 }
 

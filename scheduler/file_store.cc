@@ -14,8 +14,14 @@ namespace tarn::scheduler {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr std::size_t kRemovalsMax = 4096;  // that wait; beyond, the scheduler waits too
+
+}  // namespace
+
 FileStore::FileStore(std::string run_dir, std::string checkpoints_directory)
-    : run_dir_(std::move(run_dir)), root_(std::move(checkpoints_directory)) {}
+    : run_dir_(std::move(run_dir)), root_(std::move(checkpoints_directory)), disk_("removals", kRemovalsMax) {}
 
 Status FileStore::WriteState(const SchedulerState& state) {
   const std::string path = run_dir_ + "/" + kStateName;
@@ -53,10 +59,11 @@ void FileStore::RemoveOldLogs() {
 }
 
 void FileStore::RemovePartial() {
+  disk_.Drain();
   const auto found = ListCheckpoints(run_dir_);
   if (!found) return;
   for (const CheckpointDirectory& checkpoint : *found)
-    if (!checkpoint.has_manifest) RemoveCheckpoint(checkpoint.path);
+    if (!checkpoint.has_manifest) Remove(checkpoint.path);
 }
 
 Status FileStore::WriteManifest(const std::string& directory, const Manifest& manifest) {
@@ -64,6 +71,24 @@ Status FileStore::WriteManifest(const std::string& directory, const Manifest& ma
 }
 
 void FileStore::RemoveCheckpoint(const std::string& directory) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!removing_.insert(directory).second) return;
+  }
+  const auto remove = [this, directory] {
+    Remove(directory);
+    const std::lock_guard lock(mutex_);
+    removing_.erase(directory);
+  };
+  if (!disk_.Do(remove)) remove();
+}
+
+std::vector<std::string> FileStore::Removing() const {
+  const std::lock_guard lock(mutex_);
+  return {removing_.begin(), removing_.end()};
+}
+
+void FileStore::Remove(const std::string& directory) {
   // Only this run's checkpoints: a state may name its folder as it was called before.
   const auto id = CheckpointIdOf(directory);
   if (!id) return;

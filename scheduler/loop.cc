@@ -79,9 +79,9 @@ Status Loop::Begin() {
   const auto advertised = net::AdvertisedEndpoint(*endpoint, options_.advertise, "");
   if (!advertised) return std::unexpected(advertised.error());
   TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.run_dir + "/job.toml", ToToml(options_.job)));
-  auto metrics = MetricsFile::Open(options_.run_dir + "/metrics.jsonl");
+  auto metrics = MetricsWriter::Open(options_.run_dir + "/metrics.jsonl");
   if (!metrics) return std::unexpected(metrics.error());
-  metrics_.emplace(std::move(*metrics));
+  metrics_ = *std::move(metrics);
   LogInfo("job '{}': {} servers x {} shards, {} workers, {}; listening on {}, reached at {}", options_.job.job.name,
           options_.job.fleet.servers, options_.job.fleet.shards, options_.job.fleet.workers,
           Name(options_.job.consistency.mode), *endpoint, *advertised);
@@ -147,8 +147,7 @@ void Loop::WriteMetrics() {
   const double time = UnixSeconds();
   std::vector<std::string> lines = worker_lines_.Make(progress, time);
   lines.push_back(MetricsLine(options_.job, progress, rate_, refused, time));
-  for (const std::string& line : lines)
-    if (Status status = metrics_->Append(line); !status) LogWarning(metrics_limiter_, "{}", status.error().message);
+  metrics_->Append(std::move(lines));
 }
 
 Status Loop::End() {

@@ -63,8 +63,7 @@ class Loop {
   net::Transport* transport_;
   std::unique_ptr<FileStore> store_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::optional<MetricsFile> metrics_;
-  LogLimiter metrics_limiter_;
+  std::unique_ptr<MetricsWriter> metrics_;
   Rate rate_;
   WorkerLines worker_lines_;
   Outbox outbox_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -35,10 +36,11 @@ struct Flags {
   std::optional<FileLock> lock;  // of the run's folder
 };
 
-scheduler::Loop* running = nullptr;  // for the signal handler only
+std::atomic<scheduler::Loop*> running{nullptr};  // for the signal handler only
+static_assert(decltype(running)::is_always_lock_free);
 
 void OnSignal(int) {
-  if (running != nullptr) running->RequestStop();
+  if (auto* loop = running.load()) loop->RequestStop();
 }
 
 // One that has lost its MANIFEST looks like one that was never finished: whoever asks for the newest hears of it.

@@ -10,6 +10,17 @@
 namespace tarn::scheduler {
 namespace {
 
+// Of two shards of one rank the first is there if it repeats its Join, which it does every half second, when so much
+// time has passed since the second came: what was on its way from a process that has died is here by then. If it does
+// not for so long, it is gone.
+constexpr TimeUs kStillThereUs = 1'000'000, kGoneUs = 3'000'000;
+
+void NoteRival(ShardNode* shard, std::uint64_t nonce, TimeUs now) {
+  if (std::exchange(shard->rival, nonce) != nonce) shard->rival_since = now;
+}
+
+bool StillThere(const ShardNode& shard) { return shard.heard - shard.rival_since > kStillThereUs; }
+
 // The fleet is not complete, or shards load their rows: whoever hears nothing for long gives the scheduler up.
 void AskToWait(Peer to, const Mailer& mail) { mail.Send(to, HeartbeatAck{}); }
 
@@ -70,11 +81,27 @@ std::string Membership::OnShardJoin(Peer from, const Join& join, TimeUs now, con
     if (formed_) SendWelcome(from, shard.nonce, join.rank, shard.incarnation, options_.start_clock, mail, LogOf(shard));
     return {};
   }
+  const std::uint32_t server = join.rank / options_.shards_per_server;
   if (formed_) {
-    // Its rows went with the process that was here before; the job ends when that one's lease runs out.
+    // The rows are with the process that was here before; the job ends when that one's lease runs out.
     Refuse(from, ErrorCode::kFenced,
-           fmt::format("shard {} of this run is gone: {}", join.rank, options_.after_a_lost_shard), mail);
+           fmt::format("server {}: the run has one of this rank, at {}, expected one a rank. If that has died: {}",
+                       server, shard.endpoint, options_.after_a_lost_shard),
+           mail);
     return fmt::format("refused a second start of shard {}", join.rank);
+  }
+  if (shard.joined) NoteRival(&shard, join.nonce, now);
+  if (shard.joined && StillThere(shard)) {
+    Refuse(from, ErrorCode::kAlreadyExists,
+           fmt::format("server {}: another one of this rank, at {}, has joined, expected one a rank", server,
+                       shard.endpoint),
+           mail);
+    return fmt::format("refused shard {} at {}: another server of its rank, at {}, has joined", join.rank,
+                       join.endpoint, shard.endpoint);
+  }
+  if (shard.joined && now - shard.rival_since <= kGoneUs) {
+    AskToWait(from, mail);
+    return {};
   }
   shard.joined = true;
   shard.nonce = join.nonce;
@@ -82,6 +109,7 @@ std::string Membership::OnShardJoin(Peer from, const Join& join, TimeUs now, con
   shard.peer = from;
   shard.endpoint = join.endpoint;
   shard.heard = now;
+  shard.rival = 0;
   return fmt::format("shard {} joined: {}", join.rank, join.endpoint);
 }
 

@@ -39,6 +39,9 @@ struct ShardNode {
   CheckpointId writing;  // as of `confirmed`
   LogSequence logged;    // durable in its log
   std::uint64_t log_bytes = 0;
+  // A second process of this rank, before the fleet has formed.
+  std::uint64_t rival = 0;  // its nonce; 0: none
+  TimeUs rival_since = 0;
 };
 
 struct WorkerNode {

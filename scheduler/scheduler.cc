@@ -136,7 +136,7 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
   leases_.Resume(resume_->data);
   std::vector<TableSpec> tables = resume_->tables;
   for (TableSpec& table : tables) {
-    table = tables_.Resolve(table);
+    table = AsRun(options_.job, table);
     tables_.Resumed(table);
   }
   membership_.SetTables(std::move(tables));

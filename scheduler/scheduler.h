@@ -18,12 +18,14 @@
 namespace tarn::scheduler {
 
 // What the scheduler needs done outside: files. The real one writes to the run's directory; the simulator's keeps
-// it in memory. Calls return when the effect is durable.
+// it in memory. Calls return when the effect is durable, but for removals.
 class SchedulerStore {
  public:
   virtual ~SchedulerStore() = default;
   virtual Status WriteManifest(const std::string& directory, const Manifest& manifest) = 0;
+  // May return before it is gone, which can take long.
   virtual void RemoveCheckpoint(const std::string& directory) = 0;
+  virtual std::vector<std::string> Removing() const { return {}; }  // what is not gone yet
   // Runs with durability "log": replaces the state (rule G1); forgets it, at the end. Others never call them.
   virtual Status WriteState(const SchedulerState&) { return {}; }
   virtual Status RemoveState() { return {}; }

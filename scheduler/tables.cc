@@ -18,16 +18,10 @@ std::string Difference(const TableSpec& wanted, const TableSpec& existing) {
 
 }  // namespace
 
-TableSpec Tables::Resolve(TableSpec spec) const {
-  spec.consistency = consistency_;
-  if (const auto it = overrides_.find(spec.name); it != overrides_.end()) ApplyOverride(it->second, &spec);
-  return spec;
-}
-
 std::optional<TableSpec> Tables::Ask(Incarnation worker, const TableSpec& wanted,
                                      const std::vector<TableSpec>& existing, std::uint32_t partition_bits) {
   CreateTable& answer = waiting_[{worker, wanted.name}];
-  answer = CreateTable{.spec = Resolve(wanted), .code = ErrorCode::kOk, .message = {}};
+  answer = CreateTable{.spec = AsRun(job_, wanted), .code = ErrorCode::kOk, .message = {}};
   auto refuse = [&](ErrorCode code, std::string message) {
     answer.code = code;
     answer.message = std::move(message);

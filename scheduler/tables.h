@@ -16,10 +16,7 @@ namespace tarn::scheduler {
 
 class Tables {
  public:
-  explicit Tables(const Job& job) : consistency_(job.consistency), overrides_(job.tables) {}
-
-  // The spec as this job runs it: the job's consistency, and what [tables.NAME] says about it and the codecs.
-  TableSpec Resolve(TableSpec spec) const;
+  explicit Tables(Job job) : job_(std::move(job)) {}
 
   // A checkpoint brought this table. Whoever asks for it first may change its settings, not its shape (rule K5).
   void Resumed(const TableSpec& spec) { resumed_.insert(spec.name); }
@@ -40,8 +37,7 @@ class Tables {
  private:
   std::optional<TableSpec> AskResumed(const TableSpec& stored, std::uint32_t partition_bits, CreateTable* answer);
 
-  ConsistencySpec consistency_;
-  std::map<std::string, TableOverride> overrides_;
+  Job job_;
   std::set<std::string> resumed_;             // not asked for yet
   std::map<std::string, ViewVersion> since_;  // not here: since the first view
   std::map<std::pair<Incarnation, std::string>, CreateTable> waiting_;

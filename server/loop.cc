@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/background.h"
 #include "core/byte_size.h"
 #include "core/json.h"
 #include "core/listening.h"
@@ -47,6 +48,7 @@ constexpr std::size_t kCheckpointShare = 64, kCheckpointBytesMin = std::size_t{1
 constexpr TimeUs kMemoryWarningPeriodUs = 60'000'000;
 // Behind a part of a checkpoint, when its writer has let go of what it took.
 constexpr TimeUs kTrimDelayUs = 2'000'000;
+constexpr std::size_t kNotesMax = 64;
 
 TimeUs Now() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -67,18 +69,29 @@ double WallSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// What the shards of a server have together.
+struct Shared {
+  net::ZmqContext* context;
+  MemoryMeter* memory;
+  HeapTrimmer* trimmer;
+  MetricsWriter* metrics;  // null without a run folder
+  Background* notes;       // tells of a disk that stalls: the log may be on the same
+  const std::atomic<bool>* stop;
+};
+
 // One shard on its thread.
 class ShardLoop {
  public:
-  ShardLoop(const ServerOptions& options, std::uint32_t index, net::ZmqContext* context, MemoryMeter* memory,
-            HeapTrimmer* trimmer, const std::atomic<bool>* stop)
+  ShardLoop(const ServerOptions& options, std::uint32_t index, const Shared& shared)
       : options_(options),
         shard_id_(options.rank.value * options.shards + index),
         index_(index),
-        memory_(memory),
-        trimmer_(trimmer),
-        stop_(*stop),
-        transport_(context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
+        memory_(shared.memory),
+        trimmer_(shared.trimmer),
+        metrics_(shared.metrics),
+        notes_(shared.notes),
+        stop_(*shared.stop),
+        transport_(shared.context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
         store_([this] { transport_.Wake(); }),
         blobs_([this] { transport_.Wake(); }) {
     if (options.run_dir.empty()) return;
@@ -99,7 +112,7 @@ class ShardLoop {
       }
       TARN_RETURN_IF_ERROR(Turn());
     }
-    if (metrics_) WriteMetrics(Now());  // the last line is of the whole run
+    if (metrics_ != nullptr) WriteMetrics(Now());  // the last line is of the whole run
     const Shutdown& reason = shard_->stop_reason();
     LogInfo("shard {}: stopped: {} {}", shard_id_.value, ErrorName(reason.code), reason.reason);
     if (reason.code == ErrorCode::kOk) return {};
@@ -108,11 +121,6 @@ class ShardLoop {
 
  private:
   Status Open() {
-    if (!options_.run_dir.empty()) {
-      auto file = MetricsFile::Open(options_.run_dir + "/metrics.jsonl");
-      if (!file) return std::unexpected(file.error());
-      metrics_.emplace(std::move(*file));
-    }
     const auto wanted = ShardEndpoint(options_.bind, index_);
     if (!wanted) return std::unexpected(wanted.error());
     const auto endpoint = transport_.Bind(*wanted);
@@ -183,7 +191,7 @@ class ShardLoop {
       LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
               shard_->rows().row_count());
     }
-    if (metrics_ && now >= next_metrics_) WriteMetrics(now);
+    if (metrics_ != nullptr && now >= next_metrics_) WriteMetrics(now);
     listening_.Note(now, shard_->lease_us());
     WatchLog(now);
     return CheckScheduler(now);
@@ -198,9 +206,11 @@ class ShardLoop {
     }
     if (now < next_log_note_) return;
     next_log_note_ = now + kWaitNotePeriodUs;
-    Tell(LogLevel::kWarning, kProgram,
-         fmt::format("shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
-                     shard_id_.value, static_cast<double>(now - log_moved_) * 1e-6));
+    notes_->Do(
+        [text = fmt::format("shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
+                            shard_id_.value, static_cast<double>(now - log_moved_) * 1e-6)] {
+          Tell(LogLevel::kWarning, kProgram, text);
+        });
   }
 
   // The heap keeps the holes of each checkpoint, and the next one's are others.
@@ -243,9 +253,10 @@ class ShardLoop {
     if (index_ != 0 || waited < next_wait_note_) return;
     next_wait_note_ = waited + kWaitNotePeriodUs;
     Tell(LogLevel::kWarning, kProgram,
-         fmt::format("server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once all "
-                     "servers and workers are there; gives up in {:.0f} s",
-                     options_.rank.value, static_cast<double>(waited) * 1e-6, options_.scheduler, left_seconds));
+         fmt::format(
+             "server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once it runs and "
+             "all servers and workers are there; gives up in {:.0f} s",
+             options_.rank.value, static_cast<double>(waited) * 1e-6, options_.scheduler, left_seconds));
   }
 
   // Rule N7.
@@ -256,9 +267,14 @@ class ShardLoop {
     const double limit = shard_->joined() ? 2e-6 * static_cast<double>(shard_->lease_us()) : options_.join_seconds;
     if (!shard_->joined()) SayWait(silence, std::max(0.0, limit - silent));
     if (silent <= limit) return {};
+    if (shard_->joined())
+      return Fail(ErrorCode::kUnavailable, fmt::format("shard {}: the scheduler at {} was not heard for {:.0f} s",
+                                                       shard_id_.value, options_.scheduler, silent));
     return Fail(ErrorCode::kUnavailable,
-                fmt::format("shard {}: the scheduler at {} {} for {:.0f} s", shard_id_.value, options_.scheduler,
-                            shard_->joined() ? "was not heard" : "did not welcome it", silent));
+                fmt::format("shard {}: the scheduler at {} did not welcome it for {:.0f} s: is it running, is that its "
+                            "address, and is everybody else there? Its log says for whom it waits; --join-seconds lets "
+                            "a server wait longer",
+                            shard_id_.value, options_.scheduler, silent));
   }
 
   void LogPart(const CheckpointPart& part) const {
@@ -301,9 +317,7 @@ class ShardLoop {
     if (const Residency* tier = shard_->rows().tier()) WriteTier(*tier, &json);
     json.Member("shm_peers", net.shm_peers);
     json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();
-    // The run is worth more than its metrics.
-    if (auto status = metrics_->Append(json.text()); !status)
-      LogWarning(metrics_limiter_, "{}", status.error().message);
+    metrics_->Append({json.text()});
   }
 
   void WriteTier(const Residency& tier, JsonWriter* json) const {
@@ -321,14 +335,14 @@ class ShardLoop {
   std::uint32_t index_;
   MemoryMeter* memory_;
   HeapTrimmer* trimmer_;
+  MetricsWriter* metrics_;
+  Background* notes_;
   const std::atomic<bool>& stop_;
   net::ZmqTransport transport_;
   RocksDbCheckpointStore store_;       // wakes the transport, so it goes first
   FileBlobStore blobs_;                // and so does it
   std::unique_ptr<FileShardLog> log_;  // so does it; null without a run folder
   std::optional<Shard> shard_;
-  std::optional<MetricsFile> metrics_;
-  LogLimiter metrics_limiter_;
   Listening listening_;                        // to the scheduler
   TimeUs next_wait_note_ = kWaitNotePeriodUs;  // after the start
   LogSequence log_synced_;
@@ -365,6 +379,14 @@ Status Server::Run() {
     malloc_trim(0);
     meter.Trimmed(before, ResidentBytes());
   });
+  std::unique_ptr<MetricsWriter> metrics;
+  if (!options_.run_dir.empty()) {
+    auto opened = MetricsWriter::Open(options_.run_dir + "/metrics.jsonl");
+    if (!opened) return std::unexpected(opened.error());
+    metrics = *std::move(opened);
+  }
+  Background notes("notes", kNotesMax);
+  const Shared shared{&context, &meter, &trimmer, metrics.get(), &notes, &stop_};
   std::mutex mutex;
   Status result;
   std::vector<std::thread> threads;
@@ -373,8 +395,7 @@ Status Server::Run() {
       pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());
       const kernels::SubnormalsAreZero fast;
       Status status;
-      const Status memory =
-          CatchExhaustion([&] { status = ShardLoop(options_, index, &context, &meter, &trimmer, &stop_).Run(); });
+      const Status memory = CatchExhaustion([&] { status = ShardLoop(options_, index, shared).Run(); });
       if (!memory) status = memory;
       if (status) return;
       // One shard less is no server: the others end too, and the first reason is the one that is told.

@@ -30,6 +30,7 @@ constexpr const char* kAbout =
     "Exit status: 0 done, 1 failed, 2 bad usage.";
 
 std::atomic<tarn::server::Server*> running{nullptr};  // for the signal handler only
+static_assert(decltype(running)::is_always_lock_free);
 
 void OnTerminate(int) {
   if (auto* server = running.load()) server->RequestStop();

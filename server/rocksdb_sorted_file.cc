@@ -1,6 +1,7 @@
 #include "server/rocksdb_sorted_file.h"
 
 #include <fcntl.h>
+#include <rocksdb/file_checksum.h>
 #include <rocksdb/sst_file_writer.h>
 #include <unistd.h>
 
@@ -24,6 +25,13 @@ bool CanWriteDirectly(const std::string& directory) {
   return ::pwrite(file.get(), block, kBlockBytes, 0) == ssize_t{kBlockBytes};
 }
 
+// RocksDB gives its sum as four bytes, the highest first.
+std::uint32_t SumOf(const std::string& bytes) {
+  std::uint32_t sum = 0;
+  for (const char byte : bytes) sum = sum << 8 | static_cast<unsigned char>(byte);
+  return sum;
+}
+
 }  // namespace
 
 SortedFile::SortedFile(std::string directory, std::string name) : directory_(std::move(directory)) {
@@ -41,7 +49,9 @@ Status SortedFile::Open() {
 Status SortedFile::OpenWriter(bool direct) {
   rocksdb::EnvOptions files;
   files.use_direct_writes = direct;
-  writer_ = std::make_unique<rocksdb::SstFileWriter>(files, CheckpointFileOptions());
+  rocksdb::Options options = CheckpointFileOptions();
+  options.file_checksum_gen_factory = rocksdb::GetFileChecksumGenCrc32cFactory();
+  writer_ = std::make_unique<rocksdb::SstFileWriter>(files, options);
   if (auto status = writer_->Open(path()); !status.ok()) return std::unexpected(RocksDbError(path(), "create", status));
   return {};
 }
@@ -58,9 +68,15 @@ Status SortedFile::Put(const CheckpointKey& key, std::span<const std::byte> valu
 }
 
 Expected<CheckpointFile> SortedFile::Close() {
-  if (auto status = writer_->Finish(); !status.ok()) return std::unexpected(RocksDbError(path(), "write", status));
+  rocksdb::ExternalSstFileInfo info;
+  if (auto status = writer_->Finish(&info); !status.ok()) return std::unexpected(RocksDbError(path(), "write", status));
   const auto sum = SumFile(path(), true);
   if (!sum) return std::unexpected(sum.error());
+  if (const std::uint32_t written = SumOf(info.file_checksum); sum->crc32c != written)
+    return Fail(ErrorCode::kCorrupt,
+                fmt::format("{}: damaged while it was written: the CRC-32C of what is read back is "
+                            "{:08x}, expected {:08x}",
+                            path(), sum->crc32c, written));
   file_.bytes = sum->bytes;
   file_.crc32c = sum->crc32c;
   return file_;

@@ -24,7 +24,8 @@ class SortedFile {
 
   Status Open();
   Status Put(const CheckpointKey& key, std::span<const std::byte> value);
-  // Makes it durable; its size and checksum, what else it holds is the caller's to say.
+  // Makes it durable and reads it back: kCorrupt if that is not what was written. Its size and checksum; what else it
+  // holds is the caller's to say.
   Expected<CheckpointFile> Close();
   void Remove();
 

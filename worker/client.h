@@ -63,6 +63,7 @@ struct TableReady {
   TableSpec spec;  // with its id; or code != kOk and why
   ErrorCode code = ErrorCode::kOk;
   std::string message;
+  TableSpec wanted;  // as CreateTable was called with
 };
 struct BarrierDone {
   std::uint64_t number = 0;

@@ -95,11 +95,22 @@ void ClientControl::CreateTable(const TableSpec& spec) {
   if (!asked) Repeat(tarn::CreateTable{spec, ErrorCode::kOk, ""});
 }
 
+// An answer has the table as the job runs it.
 void ClientControl::OnCreateTable(const tarn::CreateTable& answer) {
-  const auto matches = [&](const tarn::CreateTable& r) { return r.spec.name == answer.spec.name; };
+  TableSpec wanted;
+  const auto as_run = [this](TableSpec spec) {
+    spec.id = TableId(0);
+    return AsRun(desk_->job_file, std::move(spec));
+  };
+  const TableSpec answered = as_run(answer.spec);
+  const auto matches = [&](const tarn::CreateTable& r) {
+    if (as_run(r.spec) != answered) return false;
+    wanted = r.spec;
+    return true;
+  };
   if (!Answered<tarn::CreateTable>(matches)) return;
   if (answer.code == ErrorCode::kOk) desk_->tables.insert_or_assign(answer.spec.id, answer.spec);
-  desk_->events.push_back(TableReady{answer.spec, answer.code, answer.message});
+  desk_->events.push_back(TableReady{answer.spec, answer.code, answer.message, std::move(wanted)});
 }
 
 void ClientControl::Barrier() { Repeat(tarn::Barrier{++barriers_}); }
@@ -115,10 +126,15 @@ void ClientControl::RequestLeases(LeaseRequest request) {
 }
 
 // A barrier or a request for leases behind an unanswered one: the scheduler takes a newer number for the end of the
-// older.
+// older. Likewise another table of the same name.
 bool ClientControl::MustWait(const Repeating& r) const {
-  if (!std::holds_alternative<LeaseRequest>(r.body) && !std::holds_alternative<tarn::Barrier>(r.body)) return false;
-  const auto same = [&](const Repeating& other) { return other.body.index() == r.body.index(); };
+  const auto* table = std::get_if<tarn::CreateTable>(&r.body);
+  const bool one_by_one = std::holds_alternative<LeaseRequest>(r.body) || std::holds_alternative<tarn::Barrier>(r.body);
+  if (table == nullptr && !one_by_one) return false;
+  const auto same = [&](const Repeating& other) {
+    if (other.body.index() != r.body.index()) return false;
+    return table == nullptr || std::get<tarn::CreateTable>(other.body).spec.name == table->spec.name;
+  };
   return &r != &*std::find_if(repeating_.begin(), repeating_.end(), same);
 }
 

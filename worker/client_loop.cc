@@ -1,8 +1,13 @@
 #include "worker/client_loop.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iterator>
+
+#include "core/log.h"
 
 namespace tarn::worker {
 namespace {
@@ -11,6 +16,7 @@ constexpr std::size_t kReceiveMax = 256;
 constexpr std::int64_t kWaitMaxUs = 100'000;
 constexpr std::size_t kShortHistogram = 64;  // buckets; longer ones are not copied in every turn
 constexpr TimeUs kMetricsPeriodUs = 500'000;
+constexpr double kHeardSeconds = 5;  // a scheduler that is there answers each second
 
 Error Fine() { return {ErrorCode::kOk, ""}; }
 
@@ -25,10 +31,10 @@ Error EndOf(const Client& client) {
 
 }  // namespace
 
-ClientLoop::ClientLoop(ClientOptions options, std::size_t queued_bytes_max, std::unique_ptr<net::Transport> transport)
+ClientLoop::ClientLoop(ClientOptions options, const Bounds& bounds, std::unique_ptr<net::Transport> transport)
     : client_(options),
       transport_(std::move(transport)),
-      queued_bytes_max_(queued_bytes_max),
+      bounds_(bounds),
       driver_(
           std::make_shared<ClientDriver>(ClientDriver::Loop{.act = [this] { return Act(); },
                                                             .exchange = [this](TimeUs at_most) { Exchange(at_most); },
@@ -50,17 +56,38 @@ TimeUs ClientLoop::Now() const {
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
 }
 
-Status ClientLoop::Join(const std::string& scheduler, double seconds) {
+Status ClientLoop::Join(const std::string& scheduler, double seconds, double note_seconds) {
   TARN_RETURN_IF_ERROR(transport_->Connect(kSchedulerPeer, scheduler));
   scheduler_ = scheduler;
-  client_.Start(Now(), &outbox_);
+  join_begun_ = scheduler_heard_ = Now();
+  client_.Start(join_begun_, &outbox_);
   thread_ = std::thread([this] { driver_->Run(); });
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, WaitTime(seconds), [&] { return joined_ || ended_; });
+  const auto settled = [this] { return joined_ || ended_; };
+  for (double waited = 0; !settled() && waited < seconds; waited += note_seconds) {
+    if (waited > 0) {
+      const std::string note = JoinNote(waited);
+      lock.unlock();
+      LogWarning("{}{}", note, std::isfinite(seconds) ? fmt::format("; gives up in {:.0f} s", seconds - waited) : "");
+      lock.lock();
+    }
+    changed_.wait_for(lock, WaitTime(std::min(note_seconds, seconds - waited)), settled);
+  }
   if (ended_) return std::unexpected(*ended_);
   if (joined_) return {};
-  return Fail(ErrorCode::kTimeout,
-              "no welcome from the scheduler at " + scheduler + ": is it running, and has the whole fleet joined?");
+  return Fail(ErrorCode::kTimeout, JoinNote(seconds));
+}
+
+// What a caller of Connect waits for. With mutex_ held.
+std::string ClientLoop::JoinNote(double waited) const {
+  const double silent = static_cast<double>(Now() - scheduler_heard_) * 1e-6;
+  if (scheduler_heard_ == join_begun_ || silent > kHeardSeconds)
+    return fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, and is that its address?)",
+                       scheduler_, silent);
+  return fmt::format(
+      "the scheduler at {} has had no place for this worker for {:.0f} s: its fleet is not complete (its "
+      "log says who is missing), or has all of its workers",
+      scheduler_, waited);
 }
 
 void ClientLoop::Post(Posted posted, bool may_wait) {
@@ -85,11 +112,29 @@ void ClientLoop::WaitForSpace(std::size_t bytes) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
     const std::size_t waiting = posted_bytes_ + pending_bytes_;
-    return ended_ || waiting == 0 || waiting + bytes <= queued_bytes_max_;
+    return ended_ || waiting == 0 || waiting + bytes <= bounds_.queued_bytes_max;
   });
 }
 
+// What an unanswered pull may take: its keys, and its rows once the first of them have come.
+bool ClientLoop::TakeRoom(const Plan& plan, ClientResult* pull) {
+  const std::size_t bytes = plan.keys.size() * (sizeof(Key) + plan.dim * sizeof(float));
+  const std::size_t before = asked_bytes_->fetch_add(bytes);
+  if (before == 0 || before + bytes <= bounds_.asked_bytes_max) {
+    pull->asked = asked_bytes_;
+    pull->asked_bytes = bytes;
+    return true;
+  }
+  asked_bytes_->fetch_sub(bytes);
+  pull->Finish({ErrorCode::kOverloaded,
+                fmt::format("pulls of {} bytes are not answered yet, and this one is for {} more: expected at most {} "
+                            "(ConnectOptions::asked_bytes_max); wait for earlier ones first",
+                            before, bytes, bounds_.asked_bytes_max)});
+  return false;
+}
+
 void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, int priority, ResultPtr result) {
+  if (!TakeRoom(*plan, result.get())) return;
   result->driver = driver_;
   result->awaited = true;
   Post({[=, this] {
@@ -119,6 +164,10 @@ void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulle
 }
 
 void ClientLoop::PushPull(PlanPtr plan, Buffer gradients, MaybePosition position, ResultPtr pushed, ResultPtr pulled) {
+  if (!TakeRoom(*plan, pulled.get())) {
+    Push(std::move(plan), std::move(gradients), {}, std::move(pushed));
+    return TickTo({}, position, std::make_shared<ClientResult>());
+  }
   const std::size_t bytes = gradients.size();
   pushed->driver = pulled->driver = driver_;
   WaitForSpace(bytes);
@@ -154,7 +203,7 @@ void ClientLoop::TickTo(std::optional<Clock> clock, MaybePosition position, Resu
 
 void ClientLoop::CreateTable(TableSpec spec, ResultPtr result) {
   Post({[=, this] {
-          creators_.emplace(spec.name, result);
+          creators_.emplace_back(spec, result);
           client_.CreateTable(spec, Now(), &outbox_);
         },
         0,
@@ -268,6 +317,7 @@ void ClientLoop::Publish() {
     posted_bytes_ = 0;
     for (const Posted& posted : posted_) posted_bytes_ += posted.bytes;
     pending_bytes_ = client_.pending_bytes();
+    scheduler_heard_ = client_.scheduler_heard();
     counters_ = client_.counters();
     if (pulled_ && (client_.staleness().size() <= kShortHistogram || Now() >= next_staleness_)) {
       pulled_ = false;
@@ -323,12 +373,12 @@ void ClientLoop::OnTickDone(Clock clock) {
 }
 
 void ClientLoop::OnTableReady(const TableReady& ready) {
-  const auto [first, last] = creators_.equal_range(ready.spec.name);
-  for (auto it = first; it != last; ++it) {
-    it->second->table = ready.spec;
-    it->second->Finish({ready.code, ready.message});
-  }
-  creators_.erase(first, last);
+  std::erase_if(creators_, [&](const auto& creator) {
+    if (creator.first != ready.wanted) return false;
+    creator.second->table = ready.spec;
+    creator.second->Finish({ready.code, ready.message});
+    return true;
+  });
 }
 
 void ClientLoop::Deliver(ClientEvent event) {
@@ -373,8 +423,8 @@ void ClientLoop::End(Error error) {
   for (const ResultPtr& result : leavers_) result->Finish(left ? Fine() : error);
   for (const Posted& p : posted)
     for (const ResultPtr& result : p.results) result->Finish(error);
-  for (const auto* waiting : {&creators_, &finders_})
-    for (const auto& [name, result] : *waiting) result->Finish(error);
+  for (const auto& [wanted, result] : creators_) result->Finish(error);
+  for (const auto& [name, result] : finders_) result->Finish(error);
   for (const auto* waiting : {&barriers_, &leases_})
     for (const ResultPtr& result : *waiting) result->Finish(error);
   for (const auto& [clock, result] : ticks_) result->Finish(error);

@@ -5,6 +5,7 @@
 // All public functions may be called from any thread, unless they say otherwise.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -30,18 +31,23 @@ class ClientLoop {
   using ResultPtr = std::shared_ptr<ClientResult>;
   using PlanPtr = std::shared_ptr<const Plan>;
 
-  ClientLoop(ClientOptions options, std::size_t queued_bytes_max, std::unique_ptr<net::Transport> transport);
+  struct Bounds {
+    std::size_t queued_bytes_max;  // of pushes that are not acknowledged; beyond, Push blocks
+    std::size_t asked_bytes_max;   // of pulls that are not answered; beyond, they fail
+  };
+  ClientLoop(ClientOptions options, const Bounds& bounds, std::unique_ptr<net::Transport> transport);
   // Ends the thread; whatever is still waited for fails with kCancelled. Nobody may be in a call.
   ~ClientLoop();
 
-  // Starts the thread and waits until the scheduler has welcomed us. Once.
-  Status Join(const std::string& scheduler, double seconds);
+  // Starts the thread and waits until the scheduler has welcomed us; says so in the log every `note_seconds`. Once.
+  Status Join(const std::string& scheduler, double seconds, double note_seconds);
   // After a successful Join: as the scheduler sent it, without the view.
   const Welcome& welcome() const { return welcome_; }
   std::uint32_t partition_bits() const { return partition_bits_; }
 
   // Requests, executed in the order of the calls of a thread. Each ends in its result. Without a clock: the client's
-  // own at the time of execution.
+  // own at the time of execution. A pull ends in kOverloaded if with it more than asked_bytes_max were asked for and
+  // not answered; a single one always goes.
   void Pull(PlanPtr plan, std::optional<Clock> use_clock, int priority, ResultPtr result);
   void Prefetch(PlanPtr plan);
   // Blocks while with this one more than queued_bytes_max of pushes would wait; a single one always goes.
@@ -69,6 +75,8 @@ class ClientLoop {
   // may_wait: for others that the caller posts soon, to travel with them (client_driver.h).
   void Post(Posted posted, bool may_wait = false);
   void WaitForSpace(std::size_t bytes);
+  bool TakeRoom(const Plan& plan, ClientResult* pull);
+  std::string JoinNote(double waited) const;
   Clock AdvanceClock(std::optional<Clock> to);
   bool Act();
   bool Stops() const;
@@ -92,7 +100,8 @@ class ClientLoop {
   std::vector<net::Received> received_;
   std::map<RequestId, ResultPtr> requests_;
   std::multimap<Clock, ResultPtr> ticks_;
-  std::multimap<std::string, ResultPtr> creators_, finders_;
+  std::vector<std::pair<TableSpec, ResultPtr>> creators_;  // as wanted
+  std::multimap<std::string, ResultPtr> finders_;
   std::deque<ResultPtr> barriers_, leases_, leavers_;
   ViewVersion seen_view_;
   TimeUs next_metrics_ = 0;
@@ -100,12 +109,14 @@ class ClientLoop {
   bool pulled_ = false;  // since the last Publish
 
   // Shared.
-  const std::size_t queued_bytes_max_;
+  const Bounds bounds_;
+  const std::shared_ptr<std::atomic<std::size_t>> asked_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Posted> posted_;
   std::size_t posted_bytes_ = 0, pending_bytes_ = 0;
   bool joined_ = false, stop_ = false;
+  TimeUs join_begun_ = 0, scheduler_heard_ = 0;
   std::optional<Error> ended_;
   Clock clock_;
   Client::Counters counters_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -35,6 +36,9 @@ struct ClientResult {
   std::shared_ptr<ClientDriver> driver;
   // Set with `driver`: whoever asked waits for the answer before long.
   bool awaited = false;
+  // Set before the request is posted: the pull counts so many bytes there until it is finished.
+  std::shared_ptr<std::atomic<std::size_t>> asked;
+  std::size_t asked_bytes = 0;
   // Set by the caller before the request is posted: the rows are wanted one per occurrence of a key.
   std::shared_ptr<const Plan> expand_by;
 
@@ -52,6 +56,7 @@ struct ClientResult {
       if (done_) return;
       error_ = std::move(error);
       done_ = true;
+      if (asked != nullptr) asked->fetch_sub(asked_bytes);
       unread_ = awaited && driver != nullptr;
       if (unread_) driver->OnAnswered();
     }

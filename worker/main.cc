@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -21,10 +22,11 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitFenced = 3;
 
-tarn::worker::Trainer* running = nullptr;  // for the signal handler only
+std::atomic<tarn::worker::Trainer*> running{nullptr};  // for the signal handler only
+static_assert(decltype(running)::is_always_lock_free);
 
 void OnTerminate(int) {
-  if (running != nullptr) running->RequestAbort();
+  if (auto* trainer = running.load()) trainer->RequestAbort();
 }
 
 }  // namespace
@@ -74,7 +76,6 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
   std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, OnTerminate);
 
   if (io_threads == 0) io_threads = net::IoThreadsFor(FleetOfRun(options.run_dir).value_or(FleetSection{}).lanes);
   net::ZmqContext context({.io_threads = io_threads});
@@ -85,6 +86,7 @@ int main(int argc, char** argv) {
   net::ZmqTransport transport(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
   worker::Trainer trainer(options, &transport);
   running = &trainer;
+  std::signal(SIGTERM, OnTerminate);
   const worker::TrainerEnd end = trainer.Run();
   running = nullptr;
   if (end == worker::TrainerEnd::kDone) return 0;

@@ -43,6 +43,9 @@ Status CheckOptions(const ConnectOptions& options) {
   if (!(options.timeout_seconds >= 0))
     return Fail(ErrorCode::kInvalidArgument,
                 "timeout_seconds: expected at least 0, found " + std::to_string(options.timeout_seconds));
+  if (!(options.wait_note_seconds > 0))
+    return Fail(ErrorCode::kInvalidArgument,
+                "wait_note_seconds: expected more than 0, found " + std::to_string(options.wait_note_seconds));
   if (options.credit_bytes <= kCreditBytesMax) return {};
   return Fail(ErrorCode::kInvalidArgument, "credit_bytes = " + std::to_string(options.credit_bytes) +
                                                ": expected at most " + std::to_string(kCreditBytesMax));
@@ -78,14 +81,15 @@ class Client::Impl {
       : options(std::move(connect_options)),
         context(std::move(zmq)),
         loop({.rank = options.rank, .nonce = RandomNonce(), .credit_bytes = options.credit_bytes},
-             options.queued_bytes_max, std::move(transport)) {}
+             {.queued_bytes_max = options.queued_bytes_max, .asked_bytes_max = options.asked_bytes_max},
+             std::move(transport)) {}
 
   ~Impl() {
     if (joined) Leave(kFarewellSeconds);
   }
 
   Status Join() {
-    TARN_RETURN_IF_ERROR(loop.Join(options.scheduler, options.timeout_seconds));
+    TARN_RETURN_IF_ERROR(loop.Join(options.scheduler, options.timeout_seconds, options.wait_note_seconds));
     joined = true;
     auto job = ParseJob(loop.welcome().job_text, "the scheduler's job", "/");
     if (!job) return std::unexpected(job.error());

@@ -95,17 +95,21 @@ struct ConnectOptions {
   std::string scheduler;                                   // "tcp://127.0.0.1:7700"
   std::uint32_t rank = kAnyRank;                           // the scheduler chooses
   double timeout_seconds = 60;                             // for the welcome and OpenTable by name; may be infinite
+  double wait_note_seconds = 10;                           // how often Connect says in the log for what it waits
   std::string keys;                                        // the fleet's key file (tarn-keys); empty: plain connections
   bool insecure = false;                                   // plain connections may leave this machine
   bool shm = true;                                         // share memory with servers of this host
   int io_threads = 1;                                      // of ZeroMQ: one for each two of the job's fleet.lanes
   std::size_t credit_bytes = limits::kCreditBytes;         // in flight per shard; 128 MiB at most
   std::size_t queued_bytes_max = limits::kQueuedBytesMax;  // of pushes that wait; beyond, Push blocks
+  std::size_t asked_bytes_max = limits::kAskedBytesMax;    // of pulls that wait, keys and rows; beyond, they fail
 };
 
 class Client {
  public:
-  // Joins the fleet as a worker and waits until the fleet is complete. kTimeout, or why the scheduler refuses.
+  // Joins the fleet as a worker and waits until the fleet is complete. kTimeout, which says whether the scheduler was
+  // heard, or why it refuses. While it waits, it logs a warning now and then (core/log.h: to stderr, unless the program
+  // has begun a log).
   static Expected<Client> Connect(ConnectOptions options);
   // The same over a transport of the caller's (tests, other networks).
   static Expected<Client> Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport);
@@ -126,6 +130,8 @@ class Client {
   // consistency asks. An absent row has its initial values. While answers to earlier pulls are there and not waited
   // for, a pull or a push may stay here for up to 2 ms, to travel with those that follow. Of pulls that wait for their
   // turn (ConnectOptions::credit_bytes) those of an earlier clock go first, then those of a higher priority.
+  // kOverloaded if too much was asked for before and is not answered (asked_bytes_max): a pull cannot block for that,
+  // since its answer may wait for a tick of this very thread. A single pull always goes.
   RowsFuture Pull(const Table& table, std::span<const Key> keys, int priority = 0);
   // Tells servers that the rows of `keys` will be pulled soon: those that they keep on disk (storage.memory) come to
   // memory meanwhile. Not answered, and lost with a connection: a hint. kInvalidArgument as of Pull.

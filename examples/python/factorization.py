@@ -50,7 +50,7 @@ def train(ps, mine):
             staleness.append(rows_u.staleness())
         if ps.rank == 0:
             print(f"epoch {epoch + 1}: test error {rmse(users, items, test):.4f}, at best {NOISE}, "
-                  f"rows {np.mean(staleness):.2f} clocks behind", flush=True)
+                  f"rows {np.mean(staleness):.2f} clocks behind")
 
 
 if __name__ == "__main__":

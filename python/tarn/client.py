@@ -25,6 +25,8 @@ import numpy as np
 
 _VERSION = 1  # of worker/tarn_c.h
 _TIMEOUT = 13
+_ANY_RANK = 2**32 - 1
+_NO_TIME = 1e-9  # seconds; 0 means the default to the library
 _PATIENCE_SECONDS = 0.1  # between looks for Ctrl-C
 
 
@@ -372,18 +374,24 @@ class Client:
 def connect(scheduler=None, *, keys=None, timeout=60.0, rank=None, insecure=False, shm=True):
     """Joins the fleet as a worker and waits until the fleet is complete.
 
-    scheduler: its address, "tcp://127.0.0.1:7700"; by default TARN_SCHEDULER of the environment. keys: the fleet's key
-    file (tarn-keys makes one); by default TARN_KEYS; without any, plain connections, which leave this machine only where
-    `insecure` allows it. timeout: seconds, also of waiting for somebody else's table; math.inf waits for ever. rank: 0 and
-    on; by default TARN_RANK, else the scheduler chooses. shm: memory shared with servers of this machine.
+    scheduler: its address, "tcp://127.0.0.1:7700". keys: the fleet's key file (tarn-keys makes one); without any, plain
+    connections, which leave this machine only where `insecure` allows it. timeout: seconds, also of waiting for somebody
+    else's table; math.inf waits for ever. rank: 0 and on, or the scheduler chooses. shm: memory shared with servers of
+    this machine. Without `scheduler` all but the timeout come from the environment, as `tools/launch JOB -- PROGRAM` sets
+    it: TARN_SCHEDULER, and TARN_KEYS, TARN_RANK, TARN_INSECURE, TARN_NO_SHM where they are set.
     """
-    scheduler = scheduler or os.environ.get("TARN_SCHEDULER")
     if not scheduler:
-        raise InvalidArgument(1, 'no scheduler: give its address, such as "tcp://127.0.0.1:7700", or set TARN_SCHEDULER')
-    keys = keys or os.environ.get("TARN_KEYS")
-    rank = int(os.environ["TARN_RANK"]) if rank is None and os.environ.get("TARN_RANK") else rank
-    options = _Options(size=ctypes.sizeof(_Options), keys=_text(keys) if keys else None, timeout_seconds=timeout,
-                       rank_plus_1=0 if rank is None else rank + 1, insecure=insecure, no_shm=not shm)
+        told = os.environ
+        if not told.get("TARN_SCHEDULER"):
+            raise InvalidArgument(1, 'no scheduler: give its address, such as "tcp://127.0.0.1:7700", or set TARN_SCHEDULER')
+        scheduler, keys = told["TARN_SCHEDULER"], keys or told.get("TARN_KEYS")
+        rank = int(told["TARN_RANK"]) if rank is None and "TARN_RANK" in told else rank
+        insecure, shm = insecure or "TARN_INSECURE" in told, shm and "TARN_NO_SHM" not in told
+    if rank is not None and not 0 <= operator.index(rank) < _ANY_RANK:
+        raise InvalidArgument(1, f"rank: expected 0 to {_ANY_RANK - 1}, found {rank}")
+    options = _Options(size=ctypes.sizeof(_Options), keys=_text(keys) if keys else None,
+                       timeout_seconds=timeout or _NO_TIME, rank_plus_1=0 if rank is None else rank + 1,
+                       insecure=insecure, no_shm=not shm)
     pointer = _P()
     _interruptible(_lib().connect, _text(scheduler), options, pointer)
     return Client(pointer)

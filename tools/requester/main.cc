@@ -54,6 +54,13 @@ Expected<std::string> AddressOf(const std::string& run_dir) {
                                                scheduler::AddressFile(run_dir)));
 }
 
+// What tools/launch leaves in the run's folder for as long as the run lasts.
+std::string KeysOf(const Flags& flags) {
+  const std::string made = flags.run_dir + "/fleet.keys";
+  std::error_code ignored;
+  return flags.keys.empty() && std::filesystem::exists(made, ignored) ? made : flags.keys;
+}
+
 // The directory of the checkpoint.
 Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::uint64_t job) {
   std::random_device random;
@@ -98,7 +105,7 @@ Status Run(const Flags& flags) {
   const auto job = LoadJob(flags.run_dir + "/job.toml");
   if (!job) return std::unexpected(job.error());
   net::ZmqContext context;
-  TARN_RETURN_IF_ERROR(context.SecureFromFile(flags.keys));
+  TARN_RETURN_IF_ERROR(context.SecureFromFile(KeysOf(flags)));
   net::ZmqTransport transport(&context, {.insecure = flags.insecure, .shm = false});
   TARN_RETURN_IF_ERROR(transport.Connect(kSchedulerPeer, *address));
   const auto directory = Ask(flags, &transport, Fingerprint(*job));
@@ -114,7 +121,8 @@ int main(int argc, char** argv) {
   Flags flags;
   CLI::App app{kAbout};
   app.add_option("RUN_DIR", flags.run_dir, "the run's folder")->required();
-  app.add_option("--keys", flags.keys, "the fleet's key file, if it has one");
+  app.add_option("--keys", flags.keys,
+                 "the fleet's key file, if it has one; that which tools/launch --hosts makes is found by itself");
   app.add_option("--silence-seconds", flags.silence_seconds, "give up when the scheduler has said nothing for so long")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));

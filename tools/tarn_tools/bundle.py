@@ -39,9 +39,9 @@ the examples and the documents. Unpacked on another x86-64 Linux whose C library
 
   tools/bundle && scp tarn-bundle.tar.xz node: && ssh node 'tar xf tarn-bundle.tar.xz && tarn/tools/launch --help'
 
-tools/launch needs Python 3.11 there; the programs in tarn/bin need libstdc++ of GCC 12 or newer. Where the target has
-none, that in tarn/lib/fallback serves if the C library is Debian 12's or newer: tools/launch finds out, and programs
-that are started by hand get LD_LIBRARY_PATH=tarn/lib/fallback.
+tools/launch needs Python 3.11 there, but not on the hosts of --hosts; the programs in tarn/bin need libstdc++ of GCC 12
+or newer. Where the target has none, that in tarn/lib/fallback serves if the C library is Debian 12's or newer:
+tools/launch finds out, and programs that are started by hand get LD_LIBRARY_PATH=tarn/lib/fallback.
 
 On a GPU a driver of version 580 or newer is needed, and cuBLAS of CUDA 13: in the bundle, or with --slim on the target,
 in $TARN_CUDA_LIBRARIES, where the loader looks, in /usr/local/cuda*/lib64 or where pip puts nvidia-cublas. A worker

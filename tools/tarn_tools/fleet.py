@@ -1,4 +1,4 @@
-"""The processes of a local fleet: started, watched, and gone when the launcher is gone.
+"""The processes of a fleet: started, watched, and gone when the launcher is gone.
 
 Every child gets a session of its own, so that Ctrl-C in the terminal reaches only the launcher, and asks the kernel
 to be killed when the launcher dies: even kill -9 of the launcher leaves no process behind. All functions are for the
@@ -13,7 +13,6 @@ import subprocess
 import time
 
 PR_SET_PDEATHSIG = 1
-KILL_GRACE_SECONDS = 2.0
 TAIL_BYTES = 64 * 1024
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -26,15 +25,26 @@ def die_with(parent_pid):
         os._exit(1)
 
 
-def describe_exit(code):
-    """What a Popen.returncode means, in words."""
+def dies_with_us():
+    """For a preexec_fn: the child is killed with the process that calls this."""
+    parent = os.getpid()
+    return lambda: die_with(parent)
+
+
+def child_options():
+    """How every child is started, as arguments of Popen."""
+    return {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": True, "preexec_fn": dies_with_us()}
+
+
+def describe_exit(code, ours=True):
+    """What a Popen.returncode means, in words; of a program that is not ours, less."""
     if code < 0:
         try:
             return f"killed by {signal.Signals(-code).name}"
         except ValueError:
             return f"killed by signal {-code}"
     meanings = {0: "clean", 2: "bad usage or bad job", 3: "fenced"}
-    return f"exit code {code} ({meanings[code]})" if code in meanings else f"exit code {code}"
+    return f"exit code {code} ({meanings[code]})" if ours and code in meanings else f"exit code {code}"
 
 
 def tail(path, lines):
@@ -50,6 +60,11 @@ def tail(path, lines):
 class Node:
     """One process. `restarts` counts how often its rank was started anew."""
 
+    GRACE_SECONDS = 2.0  # between being asked to end and being killed
+    host = None  # the name of the other machine that it runs on, if it is one
+    connecting = False  # whether it is still on its way there
+    ours = True  # a program of tarn, not of the user's own
+
     def __init__(self, role, rank, argv, log):
         self.role, self.rank, self.argv, self.log = role, rank, argv, log
         self.name = role if role == "scheduler" else f"{role}-{rank}"
@@ -62,6 +77,43 @@ class Node:
     @property
     def running(self):
         return self.process is not None and self.process.returncode is None
+
+    @property
+    def code(self):
+        """How it ended, as Popen.returncode."""
+        return self.process.returncode
+
+    def how_it_ended(self):
+        return describe_exit(self.code, self.ours)
+
+    @property
+    def log_hint(self):
+        """Where a person finds its log."""
+        return str(self.log)
+
+    def told_as(self):
+        """Its command, for the journal of the run."""
+        return " ".join(self.argv)
+
+    def is_greeting(self, line):
+        """Whether the line only says that it has begun."""
+        return False
+
+    def popen(self):
+        """Starts it. Raises OSError when the program cannot be run."""
+        return subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, **child_options())
+
+    def ask_to_end(self):
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number):
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def close_input(self):
+        """Once it has ended: lets go of what it read from, if it was anything."""
 
 
 class Fleet:
@@ -89,15 +141,7 @@ class Fleet:
 
     def start(self, node):
         """Starts the process of a node, new or dead. Raises OSError when the program cannot be run."""
-        parent = os.getpid()
-        node.process = subprocess.Popen(
-            node.argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=lambda: die_with(parent),
-        )
+        node.process = node.popen()
         node.said, node.said_at = "", 0.0
         os.set_blocking(node.process.stdout.fileno(), False)
         self._selector.register(node.process.stdout, selectors.EVENT_READ, node)
@@ -121,6 +165,7 @@ class Fleet:
         node.ended_at = time.monotonic()
         self._read(node)
         self._close(node)
+        node.close_input()
 
     def _read(self, node):
         """Passes on what the process has printed so far; closes the pipe at its end."""
@@ -149,24 +194,19 @@ class Fleet:
 
     def kill(self):
         """Ends every process: SIGTERM, and SIGKILL for who is still there two seconds later."""
-        self._signal_all(signal.SIGTERM)
-        deadline = time.monotonic() + KILL_GRACE_SECONDS
-        while self.running() and time.monotonic() < deadline:
+        asked_at = time.monotonic()
+        for node in self.running():
+            node.ask_to_end()
+        while any(time.monotonic() < asked_at + node.GRACE_SECONDS for node in self.running()):
             self.wait(0.05)
         self.kill_now()
 
     def kill_now(self):
-        self._signal_all(signal.SIGKILL)
+        for node in self.running():
+            node.signal(signal.SIGKILL)
         for node in self.running():
             node.process.wait()
             self._end(node)
-
-    def _signal_all(self, number):
-        for node in self.running():
-            try:
-                os.killpg(node.process.pid, number)
-            except ProcessLookupError:
-                pass
 
     def close(self):
         signal.set_wakeup_fd(-1)

@@ -1,4 +1,4 @@
-"""tools/launch: one job, one local fleet, from start to table of results."""
+"""tools/launch: one job, one fleet, from start to table of results."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import time
 
 from tarn_tools import errors
 from tarn_tools import fleet as fleets
-from tarn_tools import launch_options, progress, report, summary, trace
+from tarn_tools import deployment, launch_options, own_program, progress, report, summary, trace
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
 PROGRAM_BAD_USAGE = 2  # exit code of the programs: trying again does not help
@@ -43,13 +43,16 @@ class Launch:
         self._journal = open(self._run_dir / "logs/launch.log", "a", buffering=1)
         self._signals = []
         self._stopping = self._killing = False
+        self._ended = []  # nodes whose ends are still to be handled
         self._restarts_due = []  # (time, node)
         self._restarts_max = 0
-        self._security = launch_options.security_flags(options)
-        self._data_plane = self._security + (["--no-shm"] if options.no_shm else [])
+        self._deployment = deployment.Deployment(options, bin_dir, self._run_dir)
         self._port_file = self._run_dir / ".scheduler-address"
         self._fleet = fleets.Fleet(self._on_output)
         self._scheduler = None
+        self._begun = False
+        self._complete = False  # everything has been started once
+        self._programs_done = False  # all of the user's own
         self._shown = []  # (node, line, when), the latest only
         self._shards = 1  # of a server
 
@@ -61,10 +64,11 @@ class Launch:
         try:
             self._start_all()
             self._supervise()
-        except Failure as failure:
-            code, reason = failure.code, str(failure)
+        except (Failure, deployment.CannotDeploy) as failure:
+            code, reason = getattr(failure, "code", EXIT_FAILED), str(failure)
         finally:
             self._kill()
+            self._leave_hosts()
             self._port_file.unlink(missing_ok=True)
             if self._metrics.poll():
                 self._display.progress(self._metrics.latest)
@@ -73,22 +77,32 @@ class Launch:
         return self._conclude(code, reason, time.time() - started)
 
     def _kill(self):
-        for node in self._fleet.wait(0):
-            if node.process.returncode != 0:
+        for node in self._newly_ended(0):
+            if node.code != 0:
                 self._show_death(node)
         # What they say of being killed tells nobody anything.
         self._killing = True
         self._fleet.kill()
 
+    def _leave_hosts(self):
+        self._signals.clear()  # whoever is in a hurry says so once more
+        for place in self._deployment.close(self._begun, lambda: bool(self._signals)):
+            self._fail(f"launch: logs could not be fetched and are left: {place}")
+
     # --- starting ---
 
-    def _node(self, role, rank, arguments):
-        name = role if role == "scheduler" else f"{role}-{rank}"
-        argv = [str(self._bin_dir / f"tarn-{role}"), *arguments, "--run-dir", str(self._run_dir)]
-        node = fleets.Node(role, rank, argv, self._run_dir / f"logs/{role}-{rank}.log")
+    def _begin(self, node):
+        self._await_room(node)
+        if self._stopping:
+            return node
         self._start(node)
-        self._note(f"{name}: pid {node.process.pid}: {' '.join(argv)}")
+        self._note(f"{node.name}: pid {node.process.pid}: {node.told_as()}")
         return node
+
+    def _await_room(self, node):
+        while not self._deployment.has_room_for(node, self._fleet.running()) and not self._stopping:
+            self._handle_ends(0.05)
+            self._handle_signals()
 
     def _start(self, node):
         try:
@@ -97,39 +111,57 @@ class Launch:
             raise Failure(f"cannot run {node.argv[0]}: {error.strerror}") from error
 
     def _start_all(self):
+        self._deployment.prepare(lambda: bool(self._signals))
+        self._handle_signals()
+        if self._stopping:
+            return
+        self._begun = True
         self._port_file.unlink(missing_ok=True)
-        arguments = ["--port-file", str(self._port_file)]
+        arguments = ["--port-file", str(self._port_file), *self._deployment.scheduler_arguments()]
         if self._options.job is not None:
             arguments += ["--job", self._options.job]
         for override in self._options.overrides:
             arguments += ["--set", override]
         if self._options.resume:
             arguments += ["--resume", self._options.resume]
-        arguments += self._security
-        self._scheduler = self._node("scheduler", 0, arguments)
+        self._scheduler = self._begin(self._deployment.node("scheduler", 0, arguments))
         address = self._await_address()
         if not address:
             return  # stopped before anything else began
         sizes = launch_options.read_toml(self._run_dir / "job.toml").get("fleet", {})
-        self._restarts_max = sizes.get("worker_restarts", 3)
+        self._restarts_max = self._allowed_restarts(sizes)
         servers, workers = sizes.get("servers", 1), sizes.get("workers", 1)
         self._shards = sizes.get("shards", 1)
         self._say(
-            f"launch: {summary.fleet_text(servers, sizes.get('shards', 1), workers)}; scheduler at {address}"
+            f"launch: {summary.fleet_text(servers, sizes.get('shards', 1), workers)}{self._deployment.where()}; "
+            f"scheduler at {address}"
         )
         for role, count in (("server", servers), ("worker", workers)):
             for rank in range(count):
                 self._handle_signals()
                 if self._stopping:
                     return
-                self._node(role, rank, ["--scheduler", address, "--rank", str(rank), *self._data_plane])
+                self._begin(self._node(role, rank, address, sizes))
+        self._complete = True
+        self._end_with_programs()
+
+    def _node(self, role, rank, address, sizes):
+        if role == "worker" and self._options.program:
+            return self._deployment.program_node(address, rank, sizes)
+        return self._deployment.node(role, rank, ["--scheduler", address, "--rank", str(rank)], sizes)
+
+    def _allowed_restarts(self, sizes):
+        """Of a dead worker. A program of the user's own begins anew only where the job says that it can."""
+        if self._options.program:
+            sizes = launch_options.section(launch_options.effective_job(self._options), "fleet")
+            return sizes.get("worker_restarts", 0)
+        return sizes.get("worker_restarts", 3)
 
     def _await_address(self):
         """The scheduler's address once it listens; None if it ended cleanly before."""
         deadline = time.monotonic() + ADDRESS_SECONDS_MAX
         while time.monotonic() < deadline:
-            for node in self._fleet.wait(0.02):
-                self._on_exit(node)
+            self._handle_ends(0.02)
             self._handle_signals()
             if not self._scheduler.running or self._stopping:
                 return None
@@ -148,8 +180,7 @@ class Launch:
         """Until the whole fleet has ended."""
         shutdown_deadline = None
         while self._fleet.running() or self._restarts_due:
-            for node in self._fleet.wait(0.2):
-                self._on_exit(node)
+            self._handle_ends(0.2)
             self._handle_signals()
             if self._metrics.poll():
                 self._display.progress(self._metrics.latest)
@@ -165,12 +196,23 @@ class Launch:
                 names = ", ".join(node.name for node in self._fleet.running())
                 raise Failure(f"still running {SHUTDOWN_SECONDS_MAX:.0f} s after the scheduler had ended: {names}")
 
+    def _newly_ended(self, seconds):
+        """Waits as Fleet.wait does; who ended in the same moment as one that ended the run is among them."""
+        ended, self._ended = self._ended + self._fleet.wait(seconds), []
+        return ended
+
+    def _handle_ends(self, seconds):
+        self._ended += self._fleet.wait(seconds)
+        while self._ended:
+            self._on_exit(self._ended.pop(0))
+
     def _on_exit(self, node):
-        code = node.process.returncode
-        self._note(f"{node.name}: {fleets.describe_exit(code)}")
+        code = node.code
+        self._note(f"{node.name}: {node.how_it_ended()}")
         if code == 0 or (self._stopping and node is self._scheduler and code == -signal.SIGINT):
+            self._end_with_programs()
             return  # SIGINT: it was asked to stop before it listened to signals
-        if node.role == "worker" and code != PROGRAM_BAD_USAGE:
+        if node.role == "worker" and code not in (own_program.NOT_STARTED if self._is_own(node) else (PROGRAM_BAD_USAGE,)):
             self._on_worker_death(node)
             return
         bad_job = node.role == "scheduler" and code == PROGRAM_BAD_USAGE
@@ -180,6 +222,14 @@ class Launch:
                 self._show_death(dead)
         raise Failure(self._death(node), EXIT_USAGE if bad_job else EXIT_FAILED)
 
+    def _end_with_programs(self):
+        """A fleet of the user's own programs has no data to come to an end with: it is done when they are."""
+        workers = self._fleet.of_role("worker")
+        ended = self._complete and not self._restarts_due and not any(worker.running for worker in workers)
+        if self._options.program and ended and self._scheduler.running and not (self._stopping or self._programs_done):
+            self._programs_done = True
+            self._scheduler.signal(signal.SIGINT)
+
     def _await_verdict(self):
         """A server that ends by itself may only have heard why before the scheduler has written it down.
 
@@ -188,15 +238,17 @@ class Launch:
         dead = []
         deadline = time.monotonic() + VERDICT_SECONDS_MAX
         while self._scheduler.running and time.monotonic() < deadline:
-            for node in self._fleet.wait(0.05):
-                self._note(f"{node.name}: {fleets.describe_exit(node.process.returncode)}")
-                dead += [node] if node.process.returncode != 0 else []
+            for node in self._newly_ended(0.05):
+                self._note(f"{node.name}: {node.how_it_ended()}")
+                dead += [node] if node.code != 0 else []
         return dead
 
     def _on_worker_death(self, node):
         self._show_death(node)
         if self._stopping or not self._scheduler.running:
             return
+        if self._options.program and not self._restarts_max:
+            raise Failure(self._death(node))
         if node.restarts < self._restarts_max:
             delay = min(RESTART_SECONDS * 2**node.restarts, RESTART_SECONDS_MAX)
             self._restarts_due.append((time.monotonic() + delay, node))
@@ -205,6 +257,7 @@ class Launch:
         if not others and not self._restarts_due:
             raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times, and no worker is left")
         self._fail(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
+        self._end_with_programs()
 
     def _restart_due_workers(self):
         now = time.monotonic()
@@ -246,12 +299,27 @@ class Launch:
 
     def _on_output(self, node, line):
         """Shows what a process prints; what ends a job is said by all of its processes, and shown once."""
-        node.said, node.said_at = line, time.monotonic()
         self._note(f"{node.name}: {line}")
+        if node.is_greeting(line):
+            return
+        node.said, node.said_at = line, time.monotonic()
+        if self._is_own(node):
+            self._on_program_output(node, line)
+            return
         if self._killing:
             return
         if not self._was_shown(node, line.removeprefix(f"tarn-{node.role}: ")):
             self._display.fail(f"{node.name}: {line}")
+
+    def _is_own(self, node):
+        return node.role == "worker" and bool(self._options.program)
+
+    def _on_program_output(self, node, line):
+        """All that a program prints is the user's, though not what it says of being stopped."""
+        with open(node.log, "a") as log:
+            log.write(line + "\n")
+        if not self._killing and not self._stopping:
+            self._display.say(f"{node.name}: {line}")
 
     def _was_shown(self, node, line):
         """Whether some process has just said the same; remembers the line if not. Short ones, another process."""
@@ -271,12 +339,12 @@ class Launch:
     def _death(self, node):
         """How it ended, why if it said so, and where its log lies."""
         why = self._last_words(node).removeprefix(f"tarn-{node.role}: ")
-        return f"{node.name} died: {fleets.describe_exit(node.process.returncode)}{why and f' ({why})'}; log: {node.log}"
+        return f"{node.name} died: {node.how_it_ended()}{why and f' ({why})'}; log: {node.log_hint}"
 
     def _obeyed(self, node):
         """Whether it ended because the job had failed, of which something else was the cause."""
         reason = self._reason()
-        if node.process.returncode <= 0 or not reason:
+        if node.code <= 0 or not reason:
             return False
         first, shards = node.rank * self._shards, range(self._shards)
         own = [f"shard {first + i}: " for i in shards] if node.role == "server" else [f"{node.role} {node.rank}: "]
@@ -289,9 +357,10 @@ class Launch:
         return record.get("reason") if record.get("status") == "failed" else ""
 
     def _show_death(self, node):
-        if self._obeyed(node):
+        if self._obeyed(node) or (self._stopping and self._is_own(node)):
             return
-        self._fail(f"launch: {node.name} died: {fleets.describe_exit(node.process.returncode)}; log: {node.log}")
+        self._deployment.fetch_log(node)
+        self._fail(f"launch: {node.name} died: {node.how_it_ended()}; log: {node.log_hint}")
         if not self._last_words(node):
             for line in fleets.tail(node.log, TAIL_LINES):
                 self._display.fail(f"    {line}")
@@ -303,6 +372,9 @@ class Launch:
         path = self._run_dir / "summary.json"
         record = summary.read(path)
         if not code and record:
+            if self._options.program:
+                record = self._of_programs(record, seconds)
+                self._write_summary(record)
             return record, ""
         if record.get("status") == "failed" and record.get("reason"):
             return record, record["reason"]  # the scheduler knows what began it
@@ -312,13 +384,25 @@ class Launch:
         told = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
         record = summary.complete(told, job, self._metrics.latest or {})
         record |= {"status": "failed" if code else "stopped", "reason": reason}
-        whole = path.with_name("summary.json.new")  # who is killed while writing leaves the old one
-        whole.write_text(json.dumps(record, indent=2) + "\n")
-        whole.replace(path)
+        record = self._of_programs(record, seconds) if self._options.program else record
+        self._write_summary(record)
         return record, reason
 
+    def _of_programs(self, record, seconds):
+        """The summary of a scheduler that has seen no samples and was told to stop when all was done."""
+        unknown = dict.fromkeys(("model", "samples", "samples_per_second", "train_seconds"))
+        done = {"status": "done", "reason": ""} if self._programs_done else {}
+        return record | unknown | done | {"seconds": round(seconds, 3)}
+
+    def _write_summary(self, record):
+        whole = self._run_dir / "summary.json.new"  # who is killed while writing leaves the old one
+        whole.write_text(json.dumps(record, indent=2) + "\n")
+        whole.replace(self._run_dir / "summary.json")
+
     def _conclude(self, code, reason, seconds):
-        if code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists():
+        if not self._begun or (code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists()):
+            for line in reason.splitlines() if not self._begun else []:
+                progress.Outlet(sys.stderr).write(f"tools/launch: {line}\n")
             self._journal.close()
             self._folder.remove()  # nothing was trained, and what is wrong has been said
             return code
@@ -333,7 +417,8 @@ class Launch:
             page = report.write(self._run_dir)
         except Exception as error:  # a page that cannot be drawn must not turn a good run into a failed one
             self._fail(f"launch: no report: {type(error).__name__}: {error}")
-        self._display.fail(summary.table(record, self._run_dir, page, launch_options.go_on_command(self._options)))
+        go_on = launch_options.go_on_command(self._options, self._run_dir)
+        self._display.fail(summary.table(record, self._run_dir, page, go_on))
         if reason:
             progress.Outlet(sys.stderr).write(f"failed: {reason}\n")
         self._journal.close()
@@ -343,7 +428,7 @@ class Launch:
 def main(argv):
     options = launch_options.parse_arguments(argv)
     try:
-        bin_dir = launch_options.find_programs(options)
+        bin_dir = launch_options.find_programs(options, launch_options.programs(options))
         folder = launch_options.make_run_dir(options)
     except OSError as error:
         print(f"tools/launch: {errors.told(error)}", file=sys.stderr)

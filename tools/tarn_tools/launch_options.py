@@ -3,19 +3,46 @@
 import argparse
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
 import time
 import tomllib
 
-from tarn_tools import manifest
+from tarn_tools import hosts, manifest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
+MAKES_KEYS = "tarn-keys"
+CLIENT_TARGET = "tarn_c"  # of the build: libtarn.so
+ADDRESS = re.compile(rf"({hosts.ADDRESS.pattern})(:([0-9]{{1,5}}))?")
+PORT_MAX = 65535
 LOADER_FAILED = 127  # exit code of a program whose libraries are not there, or too old
 
 HELP_EPILOG = """\
+a program of your own instead of tarn-worker, once for each worker of the job, behind two dashes:
+
+  tools/launch examples/python/factorization.toml -- python3 examples/python/factorization.py
+
+  It joins by tarn.connect(), which finds the fleet in the environment: TARN_SCHEDULER, TARN_RANK, TARN_KEYS; there too:
+  TARN_WORKERS, how many there are, and TARN_RUN_DIR, where files of the run may go. The run is done when all of them
+  have ended. One that fails ends it, unless the job file allows fleet.worker_restarts.
+
+several machines, with HOSTS a file such as this one, whose counts replace fleet.servers and fleet.workers of the job:
+
+  local  servers=1               # this machine, where the scheduler runs; needs no ssh
+  node1  servers=1 workers=4     # a name that ssh knows; address=HOST: under which workers reach its servers
+  node2  workers=4
+
+  tools/launch JOB.toml --hosts HOSTS --run-dir /shared/runs/mine
+
+  Each host has the programs (--remote-dir), the data under the path that it has here, and lets you in by ssh without a
+  question. Checkpoints need a run folder that all hosts with servers share, at the same path: --run-dir, or else
+  --set storage.durability=none. All of this is looked at before anything starts. Hosts reach one another and this
+  machine on any port, by connections that are encrypted with keys made for the run, unless --keys or --insecure is
+  given. However the launcher ends, nothing goes on running on any host.
+
 Ctrl-C (or SIGTERM) stops cleanly: the scheduler cuts a checkpoint and ends the fleet; a second one kills it.
 A dead worker is started again, fleet.worker_restarts times at most; a dead server or scheduler fails the run.
 
@@ -27,7 +54,8 @@ exit codes  0 the run finished or was stopped cleanly    1 it failed
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(
         prog="tools/launch",
-        description="Trains one job with a scheduler, servers and workers on this machine.",
+        usage="tools/launch [options] [JOB.toml] [-- PROGRAM [ARGUMENT...]]",
+        description="Trains one job with a scheduler, servers and workers: on this machine, or on those of --hosts.",
         epilog=HELP_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -53,7 +81,12 @@ def parse_arguments(argv):
     parser.add_argument("--no-shm", action="store_true", help="no shared memory on one host: everything over sockets")
     parser.add_argument("--quiet", action="store_true", help="only failures and the result")
     parser.add_argument("--plain", action="store_true", help="lines instead of one updating line")
-    options = parser.parse_args(argv)
+    add_hosts_options(parser)
+    words, dashes, program = split_at_dashes(argv)
+    options = parser.parse_args(words)
+    options.program = program
+    if dashes and not program:
+        parser.error("a program is missing behind --")
     if options.job is None and options.resume is None:
         parser.error("JOB.toml is missing")
     if options.resume and not os.path.isdir(options.resume):
@@ -66,17 +99,73 @@ def parse_arguments(argv):
         parser.error(f"no such job file: {options.job}")
     if options.keys and not os.path.isfile(options.keys):
         parser.error(f"no such key file: {options.keys} (tarn-keys makes one)")
+    try:
+        take_hosts(options)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     return options
 
 
-def go_on_command(options):
-    """How to resume a run of these options, but for the run's folder at the end."""
-    words = ["tools/launch"]
-    for flag, value in (("--bin-dir", options.bin_dir), ("--keys", options.keys)):
+def go_on_command(options, run_dir):
+    """How to resume a run of these options. A run on several machines needs a folder that they share for what follows."""
+    ssh = options.ssh if options.ssh != "ssh" else None
+    following = f"{run_dir}-2" if options.hosts and not (run_dir / "scheduler.state").exists() else None
+    words = ["tools/launch", "--resume", str(run_dir)]
+    for flag, value in (("--run-dir", following), ("--bin-dir", options.bin_dir), ("--keys", options.keys),
+                        ("--hosts", options.hosts_file), ("--address", options.address), ("--ssh", ssh),
+                        ("--remote-dir", options.remote_dir)):
         words += [flag, value] if value else []
     for flag, given in (("--insecure", options.insecure), ("--no-shm", options.no_shm)):
         words += [flag] if given else []
-    return shlex.join([*words, "--resume"])
+    return shlex.join([*words, "--", *options.program] if options.program else words)
+
+
+def split_at_dashes(argv):
+    at = argv.index("--") if "--" in argv else len(argv)
+    return argv[:at], argv[at:at + 1], argv[at + 1:]
+
+
+def add_hosts_options(parser):
+    several = parser.add_argument_group("several machines")
+    several.add_argument("--hosts", metavar="FILE", help="where the servers and workers run, a line a host (see below)")
+    several.add_argument(
+        "--address",
+        metavar="HOST[:PORT]",
+        default="",
+        help="where the hosts reach the scheduler (the address of this machine on the way to the first of them, any port)",
+    )
+    several.add_argument("--ssh", metavar="COMMAND", default="ssh", help="what to reach them with, such as 'ssh -p 2222'")
+    several.add_argument(
+        "--remote-dir",
+        metavar="DIR",
+        help="where tarn lies there, a built checkout or an unpacked bundle; a relative one counts from the home (as here)",
+    )
+
+
+def take_hosts(options):
+    """Reads the file of --hosts into options.hosts; its counts become those of the job. Raises OSError and ValueError."""
+    options.hosts_file = options.hosts
+    if options.hosts is None:
+        for name in ("address", "ssh", "remote_dir"):
+            if getattr(options, name) not in (None, "", "ssh"):
+                raise ValueError(f"--{name.replace('_', '-')} is of use with --hosts FILE alone")
+        options.hosts = []
+        return
+    address = ADDRESS.fullmatch(options.address)
+    if options.address and not (address and int(address[3] or 1) in range(1, PORT_MAX + 1)):
+        raise ValueError(f"--address {options.address}: expected HOST or HOST:PORT, with a name or an IPv4 address")
+    if not shlex.split(options.ssh):
+        raise ValueError("--ssh: expected a command, such as 'ssh -p 2222'")
+    if not os.path.exists(options.hosts):
+        raise ValueError(f"no such file of hosts: {options.hosts}")
+    path, options.hosts = options.hosts, hosts.read(options.hosts)
+    told = section(overridden({}, options.overrides), "fleet")
+    for role, count in hosts.counts(options.hosts).items():
+        if told.get(role, count) != count:
+            raise ValueError(
+                f"{path}: {role}={count} in all, but --set says fleet.{role}={told[role]}: expected the same, or one of them"
+            )
+        options.overrides.append(f"fleet.{role}={count}")
 
 
 def manifest_of(options):
@@ -96,12 +185,35 @@ def read_toml(path):
         return {}
 
 
-def job_name(options):
-    name = read_job(options).get("job", {}).get("name", "job")
-    for override in options.overrides:
+def section(job, name):
+    """That section of a job; empty if it is missing or no section."""
+    found = job.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def effective_job(options):
+    """The job with what --set says of keys of its sections; of a job that cannot be read, that alone."""
+    return overridden(read_job(options), options.overrides)
+
+
+def overridden(job, overrides):
+    for override in overrides:
         key, _, value = override.partition("=")
-        if key.strip() == "job.name":
-            name = value.strip().strip("\"'")
+        name, _, key = key.strip().partition(".")
+        job = job | {name: section(job, name) | {key: toml_value(value)}}
+    return job
+
+
+def toml_value(text):
+    """As the programs take the value of --set: what is no TOML is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text.strip()
+
+
+def job_name(options):
+    name = section(effective_job(options), "job").get("name", "job")
     kept = "".join(c if c.isalnum() or c in "-_." else "-" for c in str(name)).lstrip(".")
     return kept or "job"
 
@@ -165,18 +277,19 @@ def given_run_dir(path):
     return RunDir(path, made)
 
 
-def security_flags(options):
-    """What every program of the fleet is told about keys."""
-    keys = ["--keys", os.path.abspath(options.keys)] if options.keys else []
-    return keys + (["--insecure"] if options.insecure else [])
+def programs(options):
+    """Those that the launcher itself runs."""
+    away = any(not host.here for host in options.hosts)
+    names = PROGRAMS[:-1] if options.program else PROGRAMS
+    return (*names, MAKES_KEYS) if away and not options.keys and not options.insecure else names
 
 
-def find_programs(options):
-    """The folder of the three programs: those of --bin-dir or of a bundle (tools/bundle) as they are, or
+def find_programs(options, names=PROGRAMS):
+    """The folder of these programs: those of --bin-dir or of a bundle (tools/bundle) as they are, or
     build/release/bin, brought up to date."""
     if options.bin_dir:
         folder = pathlib.Path(options.bin_dir)
-        missing = [name for name in PROGRAMS if not os.access(folder / name, os.X_OK)]
+        missing = [name for name in names if not os.access(folder / name, os.X_OK)]
         if missing:
             raise FileNotFoundError(f"no program {missing[0]} in {folder}")
         use_fallback_libraries(folder)
@@ -184,7 +297,7 @@ def find_programs(options):
     if not (ROOT / "tools/build").exists():
         use_fallback_libraries(ROOT / "bin")
         return ROOT / "bin"
-    build_programs(options.quiet)
+    build_programs(options.quiet, (*names, CLIENT_TARGET) if options.program else names)
     return ROOT / "build/release/bin"
 
 
@@ -200,9 +313,9 @@ def use_fallback_libraries(folder):
         os.environ["LD_LIBRARY_PATH"] = f"{fallback.resolve()}:{before}" if before else str(fallback.resolve())
 
 
-def build_programs(quiet):
+def build_programs(quiet, names):
     """Shows the progress of the build, if there is any to show. Raises CalledProcessError with what was not shown."""
-    command = [ROOT / "tools/build", "release", *PROGRAMS]
+    command = [ROOT / "tools/build", "release", *names]
     hidden = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as build:
         for line in build.stdout:

@@ -15,9 +15,7 @@ TableSpec BaseSpec(const Job& job, const std::string& name, const OptimizerSpec&
   TableSpec spec;
   spec.name = name;
   spec.optimizer = optimizer;
-  spec.consistency = job.consistency;
-  if (auto it = job.tables.find(name); it != job.tables.end()) ApplyOverride(it->second, &spec);
-  return spec;
+  return AsRun(job, std::move(spec));
 }
 
 }  // namespace

@@ -143,9 +143,10 @@ Status Trainer::CheckScheduler() {
   SayWait(unheard);
   const double silent = double(unheard) * 1e-6;
   if (silent <= options_.join_seconds_max) return {};
-  return Fail(ErrorCode::kUnavailable,
-              fmt::format("the scheduler at {} has not been heard for {:.0f} seconds; is it running?",
-                          options_.scheduler, silent));
+  return Fail(
+      ErrorCode::kUnavailable,
+      fmt::format("the scheduler at {} has not been heard for {:.0f} seconds: is it running, and is that its address?",
+                  options_.scheduler, silent));
 }
 
 // How long the next Receive may wait.

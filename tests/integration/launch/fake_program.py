@@ -1,6 +1,7 @@
 """Stands in for tarn-scheduler, tarn-server and tarn-worker in launch_test.py; acts by the job's [fake] section.
 
-[fake] keys: seconds (how long the job runs), worker_crashes (how many starts of each rank end in a crash),
+[fake] keys: seconds (how long the job runs), starts and deaths (which it awaits first: how many processes of the fleet
+have begun, and how many have ended and were seen to), worker_crashes (how many starts of each rank end in a crash),
 crashing_rank, server_dies, server_gives_up (says why, exit code 1), scheduler_dies (by SIGKILL, after the seconds),
 bad_job, deaf (ignores signals), prints (a line for stderr), worker_fails_at_stop, slow_seconds (before the scheduler
 listens), cuts (a checkpoint when stopped), ends_badly (everybody with exit code 1, servers first, and the scheduler's
@@ -36,6 +37,12 @@ def log(text):
     record(f"logs/{ROLE}-{RANK}.log", text)
 
 
+def awaited(fake):
+    pids = [line.split()[2] for line in (RUN_DIR / "pids").read_text().splitlines()]
+    gone = [pid for pid in pids if not os.path.exists(f"/proc/{pid}")]  # the launcher has asked how it ended
+    return len(pids) >= fake.get("starts", 0) and len(gone) >= fake.get("deaths", 0)
+
+
 def reason(fake):
     return fake.get("reason", "worker 1: no such file")
 
@@ -58,6 +65,8 @@ def scheduler():
         print(fake["prints"], file=sys.stderr)
     end = time.monotonic() + fake.get("seconds", 0.5)
     while time.monotonic() < end and (not stops or fake.get("deaf")):
+        if not awaited(fake):
+            end = time.monotonic() + fake.get("seconds", 0.5)
         record(
             "metrics.jsonl",
             json.dumps(
@@ -91,7 +100,13 @@ def scheduler():
     (RUN_DIR / "done").touch()
 
 
+def take_keys():
+    if flag("--keys") == "/dev/stdin":
+        record("keys", f"{ROLE} {RANK} {sys.stdin.read().split()}")
+
+
 def node():
+    take_keys()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda n, _: (record("signals", f"{ROLE} {n}"), os._exit(1)))
     fake = tomllib.loads((RUN_DIR / "job.toml").read_text()).get("fake", {})

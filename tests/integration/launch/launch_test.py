@@ -3,7 +3,6 @@ stop, and leaves no process behind however it ends. Fake programs stand in for t
 
 import argparse
 import json
-import os
 import pathlib
 import signal
 import subprocess
@@ -13,92 +12,12 @@ import time
 import unittest
 import unittest.mock
 
-HERE = pathlib.Path(__file__).resolve().parent
-TOOLS = HERE.parents[2] / "tools"
-sys.path.insert(0, str(TOOLS))
+from launch_case import FLEET, TOOLS, LaunchCase, eventually
 
 from tarn_tools import charts, launch_options, progress, report, series, stages, summary, trace
 
-FLEET = '[job]\nname = "fake"\n[fleet]\nservers = 2\nshards = 2\nworkers = 2\nworker_restarts = 2\n[fake]\n'
 
-
-def alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def eventually(condition, seconds=10.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-class LaunchTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.bin_dir = self.folder / "bin"
-        self.bin_dir.mkdir()
-        body = f"#!{sys.executable} -S\n" + (HERE / "fake_program.py").read_text()
-        for name in ("tarn-scheduler", "tarn-server", "tarn-worker"):
-            (self.bin_dir / name).write_text(body)
-            (self.bin_dir / name).chmod(0o755)
-        self.run_dir = self.folder / "run"
-
-    def command(self, fake="", *more):
-        job = self.folder / "job.toml"
-        job.write_text(FLEET + fake)
-        return [
-            sys.executable,
-            str(TOOLS / "launch"),
-            str(job),
-            "--bin-dir",
-            str(self.bin_dir),
-            "--run-dir",
-            str(self.run_dir),
-            *more,
-        ]
-
-    def launch(self, fake="", *more):
-        done = subprocess.run(
-            self.command(fake, *more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-            cwd=self.folder,
-        )
-        self.assert_nothing_left()
-        return done
-
-    def launch_in_background(self, fake, processes):
-        """The running launcher, once that many processes of the fleet have begun."""
-        launcher = subprocess.Popen(
-            self.command(fake), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder
-        )
-        self.addCleanup(launcher.stdout.close)
-        self.addCleanup(launcher.kill)
-        self.assertTrue(eventually(lambda: len(self.pids()) >= processes and (self.run_dir / "metrics.jsonl").exists()))
-        time.sleep(0.2)  # until the fakes have set their signal handlers
-        return launcher
-
-    def lines(self, name):
-        path = self.run_dir / name
-        return path.read_text().splitlines() if path.exists() else []
-
-    def pids(self):
-        return [int(line.split()[2]) for line in self.lines("pids")]
-
-    def assert_nothing_left(self):
-        self.assertTrue(eventually(lambda: not any(alive(pid) for pid in self.pids()), 3.0), "processes are left")
-        self.assertEqual(list(self.folder.glob("**/.scheduler-address")), [])
-
+class LaunchTest(LaunchCase):
     def test_a_run_ends_with_a_table_and_a_report(self):
         done = self.launch('prints = "disk is slow"\n')
         self.assertEqual(done.returncode, 0, done.stdout)
@@ -113,14 +32,52 @@ class LaunchTest(unittest.TestCase):
         self.assertIn("eval AUC", done.stdout)
 
     def test_a_dead_worker_is_restarted(self):
-        done = self.launch("seconds = 2.0\nworker_crashes = 1\ncrashing_rank = 1\n")
+        done = self.launch("starts = 6\ndeaths = 1\nworker_crashes = 1\ncrashing_rank = 1\n")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("worker-1 restarted (1 of 2)", done.stdout)
         self.assertIn("gradient is not finite", done.stdout)
         self.assertEqual(len(self.pids()), 6)
 
+    def test_programs_of_the_users_own_are_the_workers(self):
+        done = self.launch("seconds = 60\n", "--", "sh", "-c", 'echo "$TARN_RANK of $TARN_WORKERS: $TARN_SCHEDULER $0"', "a b")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for rank in range(2):
+            self.assertRegex(done.stdout, f"worker-{rank}: {rank} of 2: tcp://127.0.0.1:[0-9]+ a b\n")
+        self.assertEqual(self.lines("signals")[0], "scheduler 2", "it is stopped once all programs have ended")
+        self.assertEqual(len(self.pids()), 3)
+        record = json.loads((self.run_dir / "summary.json").read_text())
+        self.assertEqual((record["status"], record["samples"]), ("done", None))
+        self.assertRegex((self.run_dir / "logs/worker-1.log").read_text(), "1 of 2")
+
+    def test_a_program_that_fails_ends_the_run_where_it_may_not_begin_anew(self):
+        fails = ("--", "sh", "-c", "echo no data >&2; test $TARN_RANK = 0 || exit 3; sleep 60")
+        job = FLEET.replace("worker_restarts = 2\n", "")
+        with unittest.mock.patch("launch_case.FLEET", job):
+            done = self.launch("seconds = 60\n", *fails)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("failed: worker-1 died: exit code 3 (no data); log: ", done.stdout)
+        record = json.loads((self.run_dir / "summary.json").read_text())
+        self.assertEqual(record["status"], "failed")
+
+    def test_a_program_begins_anew_where_the_job_says_so(self):
+        once = 'test -e "$TARN_RUN_DIR/$TARN_RANK" || { touch "$TARN_RUN_DIR/$TARN_RANK"; exit 1; }; echo again'
+        done = self.launch("seconds = 60\n", "--", "sh", "-c", once)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for rank in range(2):
+            self.assertIn(f"launch: worker-{rank} restarted (1 of 2)", done.stdout)
+            self.assertIn(f"worker-{rank}: again", done.stdout)
+
+    def test_a_program_that_is_not_there_is_not_tried_again(self):
+        done = self.launch("seconds = 60\n", "--", "./nosuch")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stdout, "failed: worker-[01] died: exit code 127 .*nosuch")
+        self.assertNotIn("restarted", done.stdout)
+        done = self.launch("", "--")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("a program is missing behind --", done.stdout)
+
     def test_a_worker_that_dies_for_ever_is_left_out(self):
-        done = self.launch("seconds = 3.0\nworker_crashes = 9\n")
+        done = self.launch("starts = 7\ndeaths = 3\nworker_crashes = 9\n")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertIn("worker-0 was restarted 2 times; going on without it", done.stdout)
         self.assertEqual(len(self.pids()), 7)
@@ -174,17 +131,25 @@ class LaunchTest(unittest.TestCase):
             launcher = self.launch_in_background(fake, processes=5)
             launcher.send_signal(signal.SIGINT)
             output, _ = launcher.communicate(timeout=20)
-            command = f"tools/launch --bin-dir {self.bin_dir} --resume {self.run_dir}\n"
+            command = f"tools/launch --resume {self.run_dir} --bin-dir {self.bin_dir}\n"
             self.assertEqual(command in output, told, output)
 
-    def test_a_run_goes_on_with_the_keys_that_it_had(self):
-        keys = self.folder / "my fleet.keys"
+    def test_a_run_goes_on_with_the_options_that_it_had(self):
+        keys, hosts, run = self.folder / "my fleet.keys", self.folder / "hosts", pathlib.Path("runs/a b")
         keys.touch()
+        hosts.write_text("local servers=1 workers=1\n")
         self.command()
-        options = launch_options.parse_arguments([str(self.folder / "job.toml"), "--keys", str(keys), "--no-shm", "--quiet"])
-        self.assertEqual(launch_options.go_on_command(options), f"tools/launch --keys '{keys}' --no-shm --resume")
-        plain = launch_options.parse_arguments([str(self.folder / "job.toml")])
-        self.assertEqual(launch_options.go_on_command(plain), "tools/launch --resume")
+
+        def go_on(*options):
+            parsed = launch_options.parse_arguments([str(self.folder / "job.toml"), *options])
+            return launch_options.go_on_command(parsed, run)
+
+        begin = "tools/launch --resume 'runs/a b'"
+        self.assertEqual(go_on("--set", "fleet.workers=3", "--quiet"), begin)
+        self.assertEqual(go_on("--keys", str(keys), "--no-shm"), f"{begin} --keys '{keys}' --no-shm")
+        self.assertEqual(go_on("--", "python3", "my program.py"), f"{begin} -- python3 'my program.py'")
+        self.assertEqual(go_on("--hosts", str(hosts), "--ssh", "ssh -p 2"),
+                         f"{begin} --run-dir 'runs/a b-2' --hosts {hosts} --ssh 'ssh -p 2'")
 
     def test_ctrl_c_before_the_scheduler_listens_starts_nobody_else(self):
         launcher = subprocess.Popen(
@@ -313,7 +278,7 @@ class LaunchTest(unittest.TestCase):
         builder.write_text('#!/bin/sh\necho "$@" >> "$(dirname "$0")/calls"\n')
         builder.chmod(0o755)
         with unittest.mock.patch.object(launch_options, "ROOT", root):
-            options = argparse.Namespace(bin_dir=None, quiet=True)
+            options = argparse.Namespace(bin_dir=None, quiet=True, program=[])
             self.assertEqual(launch_options.find_programs(options), root / "build/release/bin")
             builder.write_text("#!/bin/sh\necho does not compile; exit 1\n")
             with self.assertRaises(subprocess.CalledProcessError) as failed:

@@ -3,6 +3,7 @@
 import gc
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -189,6 +190,20 @@ class ValuesTest(unittest.TestCase):
         np.testing.assert_array_equal(table.pull(range(4)).wait(), [[200]] * 4)
 
 
+class LaunchTest(unittest.TestCase):
+    def test_the_example_learns_what_the_ratings_are_made_of(self):
+        with tempfile.TemporaryDirectory(prefix="tarn-test-") as folder:
+            done = subprocess.run(
+                [sys.executable, ROOT / "tools/launch", ROOT / "examples/python/factorization.toml", "--bin-dir", BIN,
+                 "--run-dir", f"{folder}/run", "--", sys.executable, ROOT / "examples/python/factorization.py"],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        errors = [float(error) for error in re.findall("test error ([0-9.]+)", done.stdout)]
+        self.assertEqual(len(errors), 10, done.stdout)
+        self.assertLess(errors[-1], 0.12, done.stdout)
+        self.assertRegex(done.stdout, "status +done")
+
+
 class FleetsTest(unittest.TestCase):
     def test_workers_wait_for_each_other_as_the_job_says(self):
         with Fleet(workers=2) as fleet:
@@ -216,8 +231,13 @@ class FleetsTest(unittest.TestCase):
         with self.assertRaisesRegex(tarn.Timeout, "tcp://127.0.0.1:1"):
             tarn.connect("tcp://127.0.0.1:1", timeout=0.3)
         self.assertLess(time.monotonic() - began, PATIENCE_SECONDS)
+        with self.assertRaises(tarn.Timeout):
+            tarn.connect("tcp://127.0.0.1:1", timeout=0)
         with self.assertRaisesRegex(tarn.InvalidArgument, "TARN_SCHEDULER"):
             tarn.connect()
+        for rank in (-1, 2**32 - 1):
+            with self.assertRaisesRegex(tarn.InvalidArgument, f"found {rank}"):
+                tarn.connect("tcp://127.0.0.1:1", rank=rank)
         with Fleet() as fleet, tarn.connect(fleet.address, timeout=0.3) as ps:
             with self.assertRaisesRegex(tarn.Timeout, "nobody has created it"):
                 ps.table("nobodys")

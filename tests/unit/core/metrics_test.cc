@@ -1,7 +1,10 @@
 // Metrics: counts from several threads are exact, a line is one JSON object, processes share a file line by line.
 #include "core/metrics.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -73,6 +76,27 @@ TEST(Metrics, FileTakesLinesFromSeveralWriters) {
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) ASSERT_NO_THROW({ auto parsed = json::parse(line); });
   EXPECT_EQ(count, 400);
+  std::filesystem::remove(path);
+}
+
+// A pipe that nobody reads stands in for a disk that stalls.
+TEST(Metrics, AWriterNeverWaitsForItsFile) {
+  const auto path = (std::filesystem::temp_directory_path() / ("tarn-pipe-" + std::to_string(::getpid()))).string();
+  std::filesystem::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const int reader = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  {
+    auto writer = MetricsWriter::Open(path);
+    ASSERT_TRUE(writer);
+    for (std::size_t i = 0; i < 4 * MetricsWriter::kWaitingMax; ++i) (*writer)->Append({std::string(65536, 'x')});
+    std::jthread disk([&](const std::stop_token& over) {  // it answers again: the writer may end
+      std::string some(1 << 20, ' ');
+      while (!over.stop_requested()) (void)!::read(reader, some.data(), some.size());
+    });
+    writer->reset();
+  }
+  ::close(reader);
   std::filesystem::remove(path);
 }
 

@@ -28,7 +28,9 @@ class MemoryStore : public SchedulerStore {
   void RemoveCheckpoint(const std::string& directory) override {
     manifests.erase(directory);
     removed.push_back(directory);
+    if (slow_removals) removing.push_back(directory);
   }
+  std::vector<std::string> Removing() const override { return removing; }
   Status WriteState(const SchedulerState& written) override {
     if (fail_state) return Fail(ErrorCode::kIo, "run/scheduler.state: No space left on device");
     state = written;
@@ -42,7 +44,8 @@ class MemoryStore : public SchedulerStore {
   bool fail_state = false;
   std::size_t generations_max = SIZE_MAX;  // of a manifest
   std::map<std::string, Manifest> manifests;
-  std::vector<std::string> removed;
+  std::vector<std::string> removed, removing;
+  bool slow_removals = false;
   bool fail = false;
 };
 

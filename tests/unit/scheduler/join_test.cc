@@ -146,6 +146,86 @@ TEST(Join, AServerWithAnotherNumberOfShardsIsRefused) {
   EXPECT_EQ(answers.size(), 2u);
 }
 
+// Servers that a test lets join as it likes: repeated Joins are its own.
+class ServersOfOneRank : public testing::Test {
+ protected:
+  struct Server {
+    std::uint64_t nonce;
+    const char* endpoint;
+  };
+  static constexpr Server kFirst{901, "tcp://first"}, kSecond{902, "tcp://second"};
+
+  ServersOfOneRank() {
+    fleet.on_send = [this](const Outgoing& sent) {
+      if (const auto* welcome = std::get_if<Welcome>(&sent.message.body)) welcomed = welcome->nonce;
+      if (const auto* shutdown = std::get_if<Shutdown>(&sent.message.body)) refused[sent.to] = *shutdown;
+    };
+  }
+
+  static Peer PeerOf(const Server& server) { return Peer(kFirstAcceptedPeer + server.nonce); }
+  void Join(const Server& server) {
+    Message join;
+    join.sender = {Role::kShard, 0, Incarnation(0)};
+    join.body = tarn::Join{.role = Role::kShard,
+                           .rank = 0,
+                           .nonce = server.nonce,
+                           .protocol_version = limits::kProtocolVersion,
+                           .endpoint = server.endpoint,
+                           .shards_per_server = 1};
+    fleet.SendFrom(PeerOf(server), join);
+  }
+  void JoinFor(double seconds, const std::vector<Server>& servers) {
+    for (double passed = 0; passed < seconds; passed += 0.5) {
+      for (const Server& server : servers)
+        if (!refused.contains(PeerOf(server))) Join(server);
+      fleet.Pass(0.5);
+    }
+  }
+
+  FakeFleet fleet{SmallJob(1, 1)};
+  std::map<Peer, Shutdown> refused;
+  std::uint64_t welcomed = 0;
+};
+
+TEST_F(ServersOfOneRank, TheSecondIsRefusedWhileTheFirstWaits) {
+  JoinFor(1, {kFirst});
+  JoinFor(3, {kFirst, kSecond});
+  ASSERT_EQ(refused.size(), 1u);
+  const Shutdown& refusal = refused.at(PeerOf(kSecond));
+  EXPECT_EQ(refusal.code, ErrorCode::kAlreadyExists);
+  EXPECT_EQ(refusal.reason, "server 0: another one of this rank, at tcp://first, has joined, expected one a rank");
+  fleet.AddWorker(0);
+  EXPECT_EQ(welcomed, kFirst.nonce);
+  EXPECT_EQ(fleet.scheduler.view().routes.endpoints, std::vector<std::string>{"tcp://first"});
+}
+
+TEST_F(ServersOfOneRank, TheSecondTakesThePlaceOfOneThatHasDied) {
+  JoinFor(1, {kFirst});
+  JoinFor(0.5, {kSecond});
+  Join(kFirst);  // the last that it sent
+  JoinFor(3, {kSecond});
+  EXPECT_EQ(fleet.scheduler.view().version, ViewVersion(0));
+  JoinFor(1, {kSecond});
+  EXPECT_TRUE(refused.empty());
+  fleet.AddWorker(0);
+  EXPECT_EQ(welcomed, kSecond.nonce);
+  Join(kFirst);
+  ASSERT_TRUE(refused.contains(PeerOf(kFirst)));
+  EXPECT_EQ(refused.at(PeerOf(kFirst)).code, ErrorCode::kFenced);
+}
+
+TEST_F(ServersOfOneRank, OneOfARunThatHasItsServerIsRefused) {
+  JoinFor(1, {kFirst});
+  fleet.AddWorker(0);
+  Join(kSecond);
+  ASSERT_TRUE(refused.contains(PeerOf(kSecond)));
+  const Shutdown& refusal = refused.at(PeerOf(kSecond));
+  EXPECT_EQ(refusal.code, ErrorCode::kFenced);
+  EXPECT_TRUE(refusal.reason.starts_with("server 0: the run has one of this rank, at tcp://first, expected one a rank"))
+      << refusal.reason;
+  EXPECT_EQ(welcomed, kFirst.nonce);
+}
+
 TEST(Join, ASilentJoinerIsForgotten) {
   FakeFleet fleet(SmallJob(1, 2));
   fleet.AddShard(0);

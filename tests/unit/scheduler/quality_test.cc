@@ -79,6 +79,19 @@ TEST(Quality, MergingIsExact) {
   EXPECT_NEAR(merged.LogLoss(), whole.LogLoss(), 1e-12);
 }
 
+TEST(Quality, ABucketThatIsFullStaysFull) {
+  Quality quality, more;
+  quality.AddBinary(-1, false);
+  quality.AddBinary(1, true);
+  for (auto& [index, bucket] : quality.buckets)
+    (bucket.positives == 0 ? bucket.negatives : bucket.positives) = UINT32_MAX - 1;
+  more.AddBinary(-1, false);
+  more.AddBinary(1, true);
+  for (int i = 0; i < 3; ++i) quality.Merge(more);
+  EXPECT_EQ(quality.Auc(), 1);
+  for (const auto& [index, bucket] : quality.buckets) EXPECT_EQ(bucket.positives + bucket.negatives, UINT32_MAX);
+}
+
 TEST(Quality, ATallyIsTheSame) {
   QualityTally tally;
   for (std::size_t count : {3000, 0, 500}) {  // nothing is left of what was taken

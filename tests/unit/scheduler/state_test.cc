@@ -353,6 +353,28 @@ TEST(State, OutdatedCheckpointsGoAlsoAtTheEndAndAfterACrash) {
   EXPECT_EQ(std::count(again.store.removed.begin(), again.store.removed.end(), last->outdated[0]), 1);
 }
 
+// Nor those of which a slow disk is not rid yet when everything ends.
+TEST(State, KnowsWhatIsStillBeingRemoved) {
+  Job job = LogJob(2, 2);
+  job.storage.checkpoints_kept = 1;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 3000;
+  fleet.store.slow_removals = true;
+  fleet.AddAll();
+  const auto cut = [&] {
+    fleet.RequestCheckpoint();
+    for (int step = 0; step < 5; ++step)
+      for (auto& worker : fleet.workers) fleet.Work(*worker);
+    fleet.Pass(0.5);
+  };
+  for (int i = 0; i < 40 && fleet.store.removing.empty(); ++i) cut();
+  const std::vector<std::string> slow = fleet.store.removing;
+  ASSERT_FALSE(slow.empty());
+  cut();
+  const std::vector<std::string>& outdated = fleet.store.state->outdated;
+  for (const std::string& directory : slow) EXPECT_EQ(std::ranges::count(outdated, directory), 1) << directory;
+}
+
 TEST(State, OutdatedCheckpointsGoWhereTheRunEndsWithTheNewest) {
   Job job = LogJob(2, 2);
   job.storage.checkpoints_kept = 1;

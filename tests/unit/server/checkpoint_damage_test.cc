@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "core/file.h"
+#include "server/rocksdb_sorted_file.h"
 #include "tests/unit/server/chain_fixture.h"
 
 namespace tarn::server {
@@ -54,6 +55,30 @@ TEST_F(CheckpointDamageTest, EveryFlippedByteOfEveryFile) {
     Put(name, good);
   }
   EXPECT_EQ(Read(2).value(), state_);
+}
+
+// Between a buffer of the writer and the disk: the sum that goes into the manifest must not be that of the damage.
+TEST_F(CheckpointDamageTest, AByteThatFlipsWhileAFileIsWritten) {
+  for (const bool flips : {false, true}) {
+    SortedFile file(Directory(2), "3-shard-0.sst");
+    ASSERT_TRUE(file.Open());
+    const std::vector<std::byte> row(1024, std::byte{7});
+    for (Key key = 0; key < 8192; ++key) ASSERT_TRUE(file.Put({TableId(1), PartitionId(0), key}, row));
+    const std::string path = Directory(2) + "/3-shard-0.sst";
+    ASSERT_GT(fs::file_size(path), 4096u) << "some of it is on its way to the disk";
+    if (flips) {
+      std::fstream bytes(path, std::ios::binary | std::ios::in | std::ios::out);
+      bytes.seekp(2000).put('\x08');
+    }
+    const auto closed = file.Close();
+    ASSERT_EQ(closed.has_value(), !flips);
+    if (flips) {
+      EXPECT_EQ(closed.error().code, ErrorCode::kCorrupt);
+      EXPECT_TRUE(closed.error().message.starts_with(path + ": damaged while it was written"))
+          << closed.error().message;
+    }
+    file.Remove();
+  }
 }
 
 TEST_F(CheckpointDamageTest, MissingCutAndLongerFiles) {

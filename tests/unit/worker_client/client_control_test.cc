@@ -179,6 +179,38 @@ TEST(ClientControl, FencedByTheSchedulerByAShardOrByTheView) {
   }
 }
 
+// Threads of one program may disagree about a table: each hears of its own request.
+TEST(ClientControl, TwoTablesOfOneNameAreAskedForOneAfterTheOther) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  fleet.TakeSent(kSchedulerPeer);
+  TableSpec four = SparseTable("items", 4), eight = SparseTable("items", 8);
+  fleet.client.CreateTable(four, fleet.now, &fleet.out);
+  fleet.client.CreateTable(eight, fleet.now, &fleet.out);
+  const auto wants = [&](std::uint32_t dim) {
+    const auto asked = BodiesOf<CreateTable>(fleet.TakeSent(kSchedulerPeer));
+    return asked.size() == 1 && asked[0].spec.dim == dim;
+  };
+  EXPECT_TRUE(wants(4));
+  const auto with_id = [](TableSpec spec) {
+    spec.id = TableId(2);
+    return spec;
+  };
+  const CreateTable created{with_id(four), ErrorCode::kOk, ""};
+  fleet.FromScheduler(created);
+  EXPECT_TRUE(wants(8));
+  fleet.FromScheduler(created);  // once more
+  EXPECT_FALSE(fleet.client.idle());
+  fleet.FromScheduler(CreateTable{with_id(eight), ErrorCode::kAlreadyExists, "another shape"});
+  EXPECT_TRUE(fleet.client.idle());
+  const auto ready = fleet.EventsOf<TableReady>();
+  ASSERT_EQ(ready.size(), 2u);
+  EXPECT_EQ(ready[0].wanted, four);
+  EXPECT_EQ(ready[0].code, ErrorCode::kOk);
+  EXPECT_EQ(ready[1].wanted, eight);
+  EXPECT_EQ(ready[1].code, ErrorCode::kAlreadyExists);
+}
+
 TEST(ClientControl, TablesBarriersAndLeasesAreAskedForUntilAnswered) {
   FakeFleet fleet(Options());
   fleet.Run();

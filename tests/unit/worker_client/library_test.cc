@@ -1,16 +1,22 @@
 // Shows the threaded library over a transport that answers from scripted shards within the process: pulls and pushes
 // with duplicate keys, many threads at once, a caller that is slowed down, errors, leaving and being told to stop.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
 
+#include "core/file.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "net/transport.h"
 #include "tests/unit/worker_client/fake_fleet.h"
 #include "worker/tarn.h"
@@ -28,7 +34,8 @@ struct FakeWorld {
   std::deque<net::Received> inbox;
   bool woken = false;
   bool welcome_all = true;
-  bool deaf = false;  // shards lose what they are sent
+  bool says_wait = false;  // to whom it does not welcome
+  bool deaf = false;       // shards lose what they are sent
   bool scheduler_dead = false;
   std::vector<DataPosition> ticks;  // positions, as they came to shard 0
   std::size_t prefetched = 0;       // keys
@@ -51,6 +58,14 @@ struct FakeWorld {
     view.tables.push_back(spec);
     for (FakeShard& shard : shards) shard.tables[spec.id] = spec;
     return spec;
+  }
+
+  CreateTable Create(TableSpec spec) {
+    const auto there = std::ranges::find(view.tables, spec.name, &TableSpec::name);
+    if (there == view.tables.end()) return {AddTable(spec), ErrorCode::kOk, ""};
+    spec.id = there->id;
+    if (spec == *there) return {spec, ErrorCode::kOk, ""};
+    return {spec, ErrorCode::kAlreadyExists, "another shape"};
   }
 
   void Answer(Peer from, Body body, Buffer values = {}) {
@@ -122,8 +137,10 @@ class FakeTransport final : public net::Transport {
       if (world_->welcome_all)
         world_->Answer(kSchedulerPeer,
                        Welcome{join->nonce, 0, Incarnation(5), Clock(0), world_->job_text, "", world_->view});
+      else if (world_->says_wait)
+        world_->Answer(kSchedulerPeer, HeartbeatAck{});
     } else if (const auto* table = std::get_if<CreateTable>(&message.body)) {
-      world_->Answer(kSchedulerPeer, CreateTable{world_->AddTable(table->spec), ErrorCode::kOk, ""});
+      world_->Answer(kSchedulerPeer, world_->Create(table->spec));
     } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
       world_->Answer(kSchedulerPeer, *barrier);
     } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
@@ -258,6 +275,28 @@ TEST(Library, PlansLeasesBarriersAndTables) {
   EXPECT_EQ(client->staleness(), (std::vector<std::uint64_t>{1}));
 }
 
+TEST(Library, OfTwoThreadsThatDisagreeAboutATableOneIsRefused) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  for (int round = 0; round < 200; ++round) {
+    const std::string name = "items" + std::to_string(round);
+    std::barrier begin(2);
+    std::atomic<int> opened = 0, refused = 0;
+    const auto open = [&](std::uint32_t dim) {
+      begin.arrive_and_wait();
+      const auto table = client->OpenTable(SparseTable(name, dim));
+      if (table && table->dim() == dim) ++opened;
+      if (!table && table.error().code == ErrorCode::kAlreadyExists) ++refused;
+    };
+    std::thread other(open, 4);
+    open(8);
+    other.join();
+    EXPECT_EQ(opened, 1);
+    EXPECT_EQ(refused, 1);
+  }
+}
+
 TEST(Library, RefusesWhatDoesNotFitBeforeAnythingIsSent) {
   FakeWorld world;
   TableSpec dense = worker::DenseTable("weights", 2, 10);
@@ -288,6 +327,69 @@ TEST(Library, ConnectTimesOutOrSaysWhyItIsRefused) {
   options.scheduler = "nonsense";
   EXPECT_EQ(Client::Connect(options, std::make_unique<FakeTransport>(&world)).error().code,
             ErrorCode::kInvalidArgument);
+}
+
+TEST(Library, ConnectSaysForWhatItWaits) {
+  const auto path = (std::filesystem::temp_directory_path() / ("tarn-library-" + std::to_string(::getpid()))).string();
+  for (const auto& [says_wait, text] :
+       {std::pair(false, "the scheduler at fake://scheduler has not been heard for "),
+        {true, "the scheduler at fake://scheduler has had no place for this worker for "}}) {
+    ASSERT_TRUE(InitLog({.role = "test", .path = path}));
+    FakeWorld world;
+    world.welcome_all = false;
+    world.says_wait = says_wait;
+    ConnectOptions options;
+    options.scheduler = "fake://scheduler";
+    options.timeout_seconds = 0.5;
+    options.wait_note_seconds = 0.2;
+    const auto client = Client::Connect(options, std::make_unique<FakeTransport>(&world));
+    ASSERT_FALSE(client);
+    EXPECT_EQ(client.error().code, ErrorCode::kTimeout);
+    EXPECT_TRUE(client.error().message.starts_with(text)) << client.error().message;
+    const std::string log = ReadFile(path, 1 << 20).value();
+    EXPECT_EQ(std::ranges::count(log, '\n'), 2) << log;
+    EXPECT_NE(log.find(text), std::string::npos) << log;
+    EXPECT_NE(log.find("; gives up in 0 s"), std::string::npos) << log;
+    std::filesystem::remove(path);
+  }
+  ASSERT_TRUE(InitLog({.role = "test", .path = ""}));
+}
+
+TEST(Library, PullsThatNobodyWaitsForHaveABound) {
+  FakeWorld world;
+  for (FakeShard& shard : world.shards) shard.minimum = Clock(0);
+  ConnectOptions options;
+  options.scheduler = "fake://scheduler";
+  options.asked_bytes_max = 2 * (8 + 3 * 4);  // two keys
+  auto client = Client::Connect(options, std::make_unique<FakeTransport>(&world));
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  client->Tick();
+  const auto pull = [&](std::vector<Key> keys) { return client->Pull(*users, keys); };
+  const auto large = pull({1, 2, 3});  // of clock 1: held back
+  EXPECT_FALSE(large.Ready());
+  EXPECT_EQ(pull({4}).Wait().error().code, ErrorCode::kOverloaded);
+  const auto both = client->PushPull(*users, std::vector<Key>{4}, std::vector<float>(3, 1));
+  EXPECT_TRUE(both.pushed.Wait());
+  EXPECT_EQ(both.pulled.Wait().error().code, ErrorCode::kOverloaded);
+  EXPECT_EQ(client->clock(), Clock(2));
+  {
+    const std::lock_guard lock(world.mutex);
+    for (std::uint32_t s = 0; s < world.shards.size(); ++s) {
+      world.shards[s].minimum = Clock(1);
+      std::vector<Buffer> values;
+      auto bodies = world.shards[s].Release(&values);
+      for (std::size_t i = 0; i < bodies.size(); ++i)
+        world.Answer(ShardPeer(ShardId(s)), std::move(bodies[i]), std::move(values[i]));
+    }
+  }
+  EXPECT_TRUE(large.Wait());
+  client->Tick();
+  const auto first = pull({4}), second = pull({5});
+  EXPECT_EQ(pull({6}).Wait().error().code, ErrorCode::kOverloaded);
+  EXPECT_FALSE(first.Ready());
+  EXPECT_FALSE(second.Ready());
 }
 
 TEST(Library, WaitsForEverIfToldTo) {

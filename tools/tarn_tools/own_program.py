@@ -1,0 +1,52 @@
+"""tools/launch JOB.toml -- PROGRAM: a program of the user's own in the place of tarn-worker."""
+
+import os
+import pathlib
+
+from tarn_tools import launch_options
+
+IN_FOLDER = 'cd "$1" && shift && exec "$@"'
+NOT_STARTED = (2, 126, 127)  # exit codes: bad usage or no such script, not executable, not found
+
+
+def command(program, folder, bin_dir, here, variables):
+    """The command line of one process: in that folder, with `variables` in its environment.
+
+    `bin_dir` is that of tarn's programs on the machine in question, this one or another: the Python client lies near it.
+    """
+    python, library = beside(pathlib.Path(bin_dir), here)
+    before = os.environ.get("PYTHONPATH") if here else None
+    variables = {
+        **variables,
+        "PYTHONPATH": f"{python}:{before}" if before else python,
+        "PYTHONUNBUFFERED": 1,  # or what it prints comes late
+        "TARN_LIBRARY": library,
+    }
+    words = [f"{name}={value}" for name, value in variables.items()]
+    return ["sh", "-c", IN_FOLDER, "tarn-launch", folder, "env", *words, *program]
+
+
+def beside(bin_dir, here):
+    """The folder of the Python client and libtarn.so, in a checkout or in a bundle."""
+    checkout = bin_dir.parts[-3:] == ("build", "release", "bin")
+    python = (bin_dir.parents[2] if checkout else bin_dir.parent) / "python"
+    if here and not python.is_dir():  # programs from elsewhere
+        python = launch_options.ROOT / "python"
+    return python, bin_dir.parent / "lib/libtarn.so"
+
+
+def variables(options, address, rank, sizes, keys, run_dir):
+    """What a program needs to know to join; tarn.connect() takes all of it from there."""
+    found = {
+        "TARN_SCHEDULER": address,
+        "TARN_RANK": rank,
+        "TARN_WORKERS": sizes.get("workers", 1),
+        "TARN_RUN_DIR": run_dir,
+    }
+    if keys:
+        found["TARN_KEYS"] = keys
+    if options.insecure:
+        found["TARN_INSECURE"] = 1
+    if options.no_shm:
+        found["TARN_NO_SHM"] = 1
+    return found

@@ -1,0 +1,115 @@
+"""What must hold on the hosts of a fleet before anything is started: all of them are asked at once."""
+
+import dataclasses
+import os
+import pathlib
+import secrets
+
+from tarn_tools import remote
+
+TOKEN_NAME = ".launch-token"  # in remote_check.sh too
+SECONDS_MAX = 60.0
+ANSWER = "tarn-launch: "
+SAID_LINES = 2
+PROBLEMS = {  # by what remote_check.sh says
+    "absent": "no {}: workers read the data under the same path on every host (--set data.dir=DIR)",
+    "do-not-load": "the programs in {} do not start there: libraries are missing, which an unpacked tools/bundle has",
+    "occupied": "{} is there already, and is not the run's folder of this machine: name a new one, --run-dir DIR",
+    "cannot-make": "the run's folder cannot be made ({}): name another, --run-dir DIR",
+    "no-tool": "there is no program {}",
+}
+NOT_SHARED = (
+    "servers there would write checkpoints where nobody else finds them: {} is not the folder that it is on this "
+    "machine. Name one that all hosts share, --run-dir DIR, or do without checkpoints: --set storage.durability=none"
+)
+
+
+@dataclasses.dataclass
+class Needs:
+    """What a run asks of its hosts."""
+
+    run_dir: str
+    folders: list  # where the programs may be, the first that has them counts
+    data: list = dataclasses.field(default_factory=list)  # what workers read
+    resumed: str = ""  # what servers read
+    checkpoints: bool = True  # whether servers write any, into the run's folder
+
+    def files(self, host):
+        return (self.data if host.workers else []) + ([self.resumed] if host.servers and self.resumed else [])
+
+
+@dataclasses.dataclass
+class Found:
+    """What a host has. `made`: the run's folder is its own, made for this run."""
+
+    programs: str = ""
+    libraries: str = ""
+    made: bool = False
+    problems: list = dataclasses.field(default_factory=list)
+
+
+def data_files(data, base_dir):
+    """What every worker reads, from the job's [data]; no more than can be known without knowing the format."""
+    folder, train = data.get("dir"), data.get("train")
+    if not isinstance(train, str) or not train or folder == "" or not isinstance(folder, (str, type(None))):
+        return []
+    folder = os.path.normpath(os.path.join(base_dir, folder or "."))
+    if data.get("format") == "idx":  # each name stands for several files
+        return [folder]
+    names = [data.get(name) for name in ("train", "valid", "test")]
+    return [os.path.join(folder, name) for name in names if isinstance(name, str) and name]
+
+
+def check(ssh, hosts, needs, given_up):
+    """{host's name: Found}. `given_up()` says when nobody waits for the answers any more. Raises OSError."""
+    token = pathlib.Path(needs.run_dir) / TOKEN_NAME
+    token.write_text(secrets.token_hex(16))
+    try:
+        commands = {host.name: _command(host, needs, token.read_text()) for host in hosts}
+        results = ssh.run_on_all(commands, SECONDS_MAX, given_up)
+    finally:
+        token.unlink()
+    return {host.name: _understand(host, *results[host.name], needs, ssh) for host in hosts}
+
+
+def _command(host, needs, token):
+    lists = (_programs(host), needs.folders, needs.files(host))
+    return remote.script("remote_check.sh", needs.run_dir, token, *("\n".join(items) for items in lists))
+
+
+def _programs(host):
+    return [f"tarn-{role}" for role in ("server", "worker") if getattr(host, f"{role}s")]
+
+
+def _understand(host, code, output, needs, ssh):
+    lines = output.decode("utf-8", "replace").splitlines()
+    answers = [line.removeprefix(ANSWER).partition(" ")[::2] for line in lines if line.startswith(ANSWER)]
+    told = dict(answers)
+    found = Found(told.get("programs", ""), told.get("libraries", ""), "made" in told)
+    if "end" not in told:
+        found.problems.append(_no_answer(code, lines, ssh.to_try(host.name)))
+        return found
+    if not found.programs and "do-not-load" not in told:
+        found.problems.append(_no_programs(host, needs))
+    found.problems += [_problem(word, text, needs) for word, text in answers if word in PROBLEMS]
+    if host.servers and needs.checkpoints and found.made:
+        found.problems.append(NOT_SHARED.format(needs.run_dir))
+    return found
+
+
+def _no_answer(code, lines, to_try):
+    said = " / ".join(line.strip() for line in lines[-SAID_LINES:] if line.strip())
+    how = {None: "does not answer", remote.SSH_FAILED: "cannot be reached"}.get(code, f"answers with exit code {code}")
+    return f"{how}{said and f' ({said})'}; try: {to_try}"
+
+
+def _no_programs(host, needs):
+    names, folders = " and ".join(_programs(host)), " or ".join(needs.folders)
+    return (f"expected {names} in {folders}, of a checkout that is built (tools/build) or of an unpacked tools/bundle; "
+            "--remote-dir DIR says where it lies on the hosts")
+
+
+def _problem(word, text, needs):
+    if word == "absent" and text == needs.resumed:
+        return f"no {text}: servers read the run to go on from under the same path on every host"
+    return PROBLEMS[word].format(text)
