@@ -192,7 +192,7 @@ Status Run(const Job& job) {
     fmt::print(
         "epoch {}: {:.0f} samples/s ({:.2f} s: read {:.2f} plan {:.2f} gather {:.2f} compute {:.2f} apply {:.2f}), "
         "train log-loss {:.5f} AUC {}\n",
-        epoch, double(run.train_rows()) / seconds, seconds, stages.read, stages.plan, stages.gather, stages.compute,
+        epoch + 1, double(run.train_rows()) / seconds, seconds, stages.read, stages.plan, stages.gather, stages.compute,
         stages.apply, train->LogLoss(), AucText(job, *train));
     bool improved = true;
     if (run.valid() != nullptr) {

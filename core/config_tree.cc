@@ -75,6 +75,7 @@ Status ConvertArray(const toml::array& from, const Origin& origin, int depth, Co
 Expected<ConfigNode> Convert(const toml::node& from, const Origin& origin, int depth) {
   ConfigNode to;
   to.place = origin.Place(from.source());
+  to.overrides = !origin.has_lines;
   if (depth > kDepthMax) return Invalid(to.place, fmt::format("nested deeper than {}", kDepthMax));
   if (const auto* table = from.as_table()) {
     TARN_RETURN_IF_ERROR(ConvertTable(*table, origin, depth, to));
@@ -147,6 +148,7 @@ Expected<ConfigNode> OverrideValue(std::string_view text, const Origin& origin) 
   ConfigNode bare;
   bare.kind = ConfigNode::Kind::kString;
   bare.place = origin.name;
+  bare.overrides = true;
   bare.text = text;
   return bare;
 }

@@ -19,6 +19,7 @@ struct ConfigNode {
 
   Kind kind = Kind::kTable;
   std::string place;                  // "job.toml:12" or "override 'fleet.workers=4'"
+  bool overrides = false;             // said by an override
   std::vector<ConfigMember> members;  // kTable, in alphabetical order of the keys
   std::vector<ConfigNode> items;      // kArray
   std::string text;                   // kString

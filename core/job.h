@@ -188,14 +188,15 @@ std::optional<int> GpuOf(const TrainSection& train);
 const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
 
 // Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates.
-// data.dir becomes absolute, relative to the job file's folder.
+// data.dir becomes absolute: it counts from the job file's folder, in an override from the current one, as does
+// storage.tier_dir there.
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {});
 
 // [fleet] of the job in a run's folder (RUN_DIR/job.toml), as the scheduler has written it; the defaults if there is
 // none.
 Expected<FleetSection> FleetOfRun(const std::string& run_dir);
 
-// LoadJob from text; `origin` names it in errors ("job.toml"), `base_dir` is what data.dir is relative to.
+// LoadJob from text; `origin` names it in errors ("job.toml"), `base_dir` is what its data.dir is relative to.
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
                        std::span<const std::string> overrides = {});
 

@@ -123,9 +123,22 @@ Status ReadConsistency(SectionReader& in, TableRules& rules) {
   return CheckWorkerCache(in, rules);
 }
 
+// `path`, made absolute: a relative one counts from `base_dir`.
+std::string Resolve(const std::string& path, std::string_view base_dir) {
+  std::error_code ignored;
+  auto base = std::filesystem::absolute(std::filesystem::path(base_dir), ignored);
+  if (ignored || base.empty()) base = std::filesystem::current_path(ignored);
+  std::filesystem::path resolved = (base / path).lexically_normal();
+  if (!resolved.has_filename() && resolved.has_relative_path()) resolved = resolved.parent_path();  // no slash behind
+  return resolved.string();
+}
+
+constexpr std::string_view kCurrentDir = "";  // what a path on a command line counts from
+
 Status ReadStorage(SectionReader in, StorageSection& out) {
   VisitStorage(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
+  if (in.IsOverride("tier_dir") && !out.tier_dir.empty()) out.tier_dir = Resolve(out.tier_dir, kCurrentDir);
   if (out.memory != 0 && out.memory < limits::kServerMemoryMin)
     return in.Refusal({"memory"}, fmt::format("{}: expected 0 (no limit) or at least {}", ToByteSize(out.memory),
                                               ToByteSize(limits::kServerMemoryMin)));
@@ -145,23 +158,13 @@ Status CheckColumns(const SectionReader& in, const DataSection& data) {
   return {};
 }
 
-// data.dir, made absolute; left out, it is the job file's folder.
-std::string Resolve(const std::string& dir, std::string_view base_dir) {
-  std::error_code ignored;
-  auto base = std::filesystem::absolute(std::filesystem::path(base_dir), ignored);
-  if (ignored || base.empty()) base = std::filesystem::current_path(ignored);
-  std::filesystem::path path = (base / dir).lexically_normal();
-  if (!path.has_filename() && path.has_relative_path()) path = path.parent_path();  // no slash at the end
-  return path.string();
-}
-
 Status ReadData(SectionReader in, bool in_file, std::string_view base_dir, DataSection& out) {
   VisitData(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
   if (in_file && !in.Has("train")) return in.Refusal({}, "no key 'train': expected the name of the training file");
   if (out.format == DataFormat::kCriteo) TARN_RETURN_IF_ERROR(CheckColumns(in, out));
   const bool said_to_be_empty = in.Has("dir") && out.dir.empty();
-  if (in_file && !said_to_be_empty) out.dir = Resolve(out.dir, base_dir);
+  if (in_file && !said_to_be_empty) out.dir = Resolve(out.dir, in.IsOverride("dir") ? kCurrentDir : base_dir);
   return {};
 }
 
@@ -411,6 +414,8 @@ Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::stri
 
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides) {
   auto text = ReadFile(path, limits::kJobBytesMax);
+  if (!text && text.error().code == ErrorCode::kTooLarge)
+    return Fail(ErrorCode::kTooLarge, text.error().message + ": expected a job file");
   if (!text) return std::unexpected(text.error());
   return ParseJob(*text, path, std::filesystem::path(path).parent_path().string(), overrides);
 }

@@ -42,9 +42,12 @@ struct Scores {
   friend bool operator==(const Scores&, const Scores&) = default;
 };
 
+// An epoch as people count: code and files of a run count from 0, what is written for readers from 1.
+constexpr std::uint32_t EpochNumber(std::uint32_t epoch) { return epoch + 1; }
+
 struct EpochResult {
-  std::uint32_t epoch = 0;
-  Scores train;  // progressive: of the predictions before each update
+  std::uint32_t epoch = 0;  // 0, 1, ...
+  Scores train;             // progressive: of the predictions before each update
   std::optional<Scores> valid, test;
   bool best = false;  // when it was scored
   friend bool operator==(const EpochResult&, const EpochResult&) = default;

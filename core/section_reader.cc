@@ -7,6 +7,7 @@
 
 #include "core/byte_size.h"
 #include "core/job_fields.h"
+#include "core/job_sections.h"
 #include "core/limits.h"
 #include "core/names.h"
 
@@ -225,8 +226,11 @@ Status SectionReader::Finish() {
     if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
     const std::string what =
         path_.empty() ? fmt::format("unknown {}", members_) : fmt::format("{}: unknown key", path_);
-    Fail(member.value.place, fmt::format("{} {}; the nearest known one is {}", what, Quoted(member.key),
-                                         Quoted(NearestWord(member.key, known))));
+    const std::vector<std::string> sections = SectionsWithKey(member.key);
+    const std::string hint = sections.empty()
+                                 ? fmt::format("the nearest known one is {}", Quoted(NearestWord(member.key, known)))
+                                 : fmt::format("it is a key of {}", fmt::join(sections, " and of "));
+    Fail(member.value.place, fmt::format("{} {}; {}", what, Quoted(member.key), hint));
     break;
   }
   return std::move(status_);

@@ -58,6 +58,7 @@ class SectionReader {
   const ConfigNode* Section(std::string_view key) { return Take(key); }
 
   bool Has(std::string_view key) const { return node_ != nullptr && node_->Find(key) != nullptr; }
+  bool IsOverride(std::string_view key) const { return Has(key) && node_->Find(key)->overrides; }
 
   // The first error; without one, an unknown key is it. Call it when all keys are read.
   Status Finish();

@@ -167,7 +167,9 @@ bool Scheduler::Impl::EndTraining(TimeUs now) {
   const bool cuts = options_.job.storage.durability != Durability::kNone;
   const bool scores = leases_.rows()[1] != 0 || leases_.rows()[2] != 0;
   if ((cuts || scores) && !EverybodyAtCeiling()) return false;
-  schedule_.BeginScoring(leases_.epoch(), ScoresOf(leases_.train().quality()));
+  const Quality quality = leases_.train().quality();
+  WarnOfOneClass(quality);
+  schedule_.BeginScoring(leases_.epoch(), ScoresOf(quality));
   if (leases_.rows()[1] == 0) {
     AfterValidation();
     return true;
@@ -175,6 +177,13 @@ bool Scheduler::Impl::EndTraining(TimeUs now) {
   leases_.BeginEvaluation(LeasePurpose::kValidate);
   phase_ = Phase::kValidate;
   return true;
+}
+
+void Scheduler::Impl::WarnOfOneClass(const Quality& train) {
+  const bool binary = !train.buckets.empty();
+  if (binary && (train.positives == 0 || train.positives == train.rows))
+    Warn(fmt::format("epoch {}: all {} labels of the training set are {}: there is nothing to tell apart",
+                     EpochNumber(leases_.epoch()), train.rows, train.positives == 0 ? 0 : 1));
 }
 
 void Scheduler::Impl::AfterValidation() {
@@ -189,7 +198,7 @@ void Scheduler::Impl::AfterValidation() {
 void Scheduler::Impl::AfterScoring() {
   schedule_.EndScoring();
   const EpochResult& result = schedule_.finished().back();
-  std::string note = fmt::format("epoch {}: train log-loss {:.5f}", result.epoch, result.train.log_loss);
+  std::string note = fmt::format("epoch {}: train log-loss {:.5f}", EpochNumber(result.epoch), result.train.log_loss);
   if (result.valid)
     note += fmt::format(", validation log-loss {:.5f}, AUC {:.5f}", result.valid->log_loss, result.valid->auc);
   if (result.test) note += fmt::format(", test log-loss {:.5f}, AUC {:.5f}", result.test->log_loss, result.test->auc);
@@ -198,7 +207,7 @@ void Scheduler::Impl::AfterScoring() {
     Warn(
         fmt::format("epoch {}: the training log-loss is not a finite number: training has diverged; a lower "
                     "learning_rate or train.clip_global_norm may help",
-                    result.epoch));
+                    EpochNumber(result.epoch)));
   if (!result.best || options_.job.storage.durability == Durability::kNone) {
     NextEpoch();
     return;

@@ -93,6 +93,7 @@ class Scheduler::Impl {
   bool AdvanceAgreement(TimeUs now);
   bool AdvancePhase(TimeUs now, Outbox* out);
   bool EndTraining(TimeUs now);
+  void WarnOfOneClass(const Quality& train);
   void AfterValidation();
   void AfterScoring();
   void NextEpoch();

@@ -87,7 +87,11 @@ Status Loop::Begin() {
           Name(options_.job.consistency.mode), *endpoint, *advertised);
   if (options_.resume)
     LogInfo("resumes checkpoint {} at clock {}, epoch {}: {}", options_.resume->id.value,
-            options_.resume->resume_clock.value, options_.resume->data.epoch, options_.resume_directory);
+            options_.resume->resume_clock.value, EpochNumber(options_.resume->data.epoch), options_.resume_directory);
+  if (options_.resume && options_.resume->epochs.size() >= options_.job.train.epochs)
+    Tell(LogLevel::kWarning, "tarn-scheduler",
+         fmt::format("nothing is left to train: all epochs are done (train.epochs = {}); a larger number goes on",
+                     options_.job.train.epochs));
   TARN_RETURN_IF_ERROR(WriteFileAtomic(AddressFile(options_.run_dir), *advertised + "\n"));
   scheduler_->Start(Now());
   scheduler_->OnTimer(Now(), &outbox_);  // its state is on disk before anybody can reach it

@@ -100,6 +100,9 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
 
 // A run that is not over is not begun anew in its folder: without its state nobody could go on from its logs.
 Status CheckFolderIsFree(const std::string& run_dir) {
+  std::error_code ignored;
+  if (std::filesystem::exists(run_dir, ignored) && !std::filesystem::is_directory(run_dir, ignored))
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("--run-dir {}: expected a folder, found a file", run_dir));
   TARN_RETURN_IF_ERROR(scheduler::CheckLogsHaveState(run_dir));
   const auto state = scheduler::ReadState(run_dir);
   if (state ? !state->begun : state.error().code == ErrorCode::kNotFound) return {};

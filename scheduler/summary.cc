@@ -52,7 +52,7 @@ void WriteScores(JsonWriter* json, std::string_view key, const Scores& scores) {
 void WriteEpochs(JsonWriter* json, const Progress& progress) {
   json->Key("epochs").BeginArray();
   for (const EpochResult& epoch : progress.epochs) {
-    json->BeginObject().Member("epoch", epoch.epoch).Member("best", epoch.best);
+    json->BeginObject().Member("epoch", EpochNumber(epoch.epoch)).Member("best", epoch.best);
     WriteScores(json, "train", epoch.train);
     if (epoch.valid) WriteScores(json, "valid", *epoch.valid);
     if (epoch.test) WriteScores(json, "test", *epoch.test);
@@ -78,7 +78,7 @@ std::optional<Scores> Evaluation(const Progress& progress) {
 void WriteEvaluation(JsonWriter* json, const Job& job, const Progress& progress) {
   const EpochResult* best = BestEpoch(progress);
   if (best != nullptr)
-    json->Member("best_epoch", best->epoch);
+    json->Member("best_epoch", EpochNumber(best->epoch));
   else
     json->Key("best_epoch").Null();
   const auto scores = Evaluation(progress);
@@ -196,7 +196,7 @@ std::string MetricsLine(const Job& job, const Progress& progress, const Rate& ra
   const Staleness staleness = StalenessOf(progress.staleness);
   JsonWriter json;
   json.BeginObject().Member("time", time_seconds).Member("role", "scheduler").Member("state", progress.phase);
-  json.Member("epoch", progress.epoch).Member("clock", progress.min_clock.value);
+  json.Member("epoch", EpochNumber(progress.epoch)).Member("clock", progress.min_clock.value);
   json.Member("samples", progress.samples);
   const double per_second = rate.per_second();
   if (per_second > 0) json.Member("samples_per_second", per_second);

@@ -36,7 +36,7 @@ struct Refused {
   std::uint64_t malformed = 0, too_large = 0, version = 0, handshakes = 0;
 };
 
-// {"time": ..., "role": "scheduler", "state": "train", "epoch": 0, "samples": ..., ...} without a line end.
+// {"time": ..., "role": "scheduler", "state": "train", "epoch": 1, "samples": ..., ...} without a line end.
 // time_seconds: since 1970.
 std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused,
                         double time_seconds);

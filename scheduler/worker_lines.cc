@@ -49,7 +49,7 @@ std::vector<std::string> WorkerLines::Make(const Progress& progress, double time
     json.Member("clock", worker.clock.value).Member("acked_clock", worker.acked_clock.value);
     json.Member("samples", Whole(seen.samples)).Member("staleness_max", MaxOf(worker.staleness));
     for (const char* name : {"batches", "batches_passed_over", "malformed_lines", "pull_bytes", "push_bytes", "repeats",
-                             "cache_rows", "cache_hits", "hot_rows", "hot_hits"})
+                             "cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes", "residual_rows"})
       json.Member(name, Whole(CounterOf(worker, name)));
     if (const auto before = last_.find(worker.incarnation); before != last_.end()) {
       const Seen& last = before->second;

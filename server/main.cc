@@ -86,7 +86,8 @@ int main(int argc, char** argv) {
   app.add_option("--keys", options.keys,
                  "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_flag("--insecure", options.insecure, "allow addresses other than loopback without keys");
-  app.add_flag("!--no-shm", options.shm, "no shared memory with workers of this host: everything over sockets");
+  app.add_flag_callback(
+      "--no-shm", [&] { options.shm = false; }, "no shared memory with workers of this host: everything over sockets");
   options.io_threads = 0;
   app.add_option("--io-threads", options.io_threads,
                  "threads of ZeroMQ; 0: one for each two of fleet.lanes, as RUN_DIR/job.toml says, else 1")

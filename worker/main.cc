@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
   app.add_option("--record", options.record, "for tests: append what is pushed and ticked to this file");
   app.add_flag("--insecure", insecure, "allow addresses other than loopback without keys");
   bool shm = true;
-  app.add_flag("!--no-shm", shm, "no shared memory with servers of this host: everything over sockets");
+  app.add_flag_callback(
+      "--no-shm", [&] { shm = false; }, "no shared memory with servers of this host: everything over sockets");
   int io_threads = 0;
   app.add_option("--io-threads", io_threads,
                  "threads of ZeroMQ; 0: one for each two of fleet.lanes, as RUN_DIR/job.toml says, else 1")

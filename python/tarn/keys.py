@@ -138,6 +138,12 @@ def _dense_value(v):
     return math.log1p(v) if v < 4096 else math.log(float(v) + 1)
 
 
+def _shown(field):
+    """Bytes of a file as a message has them."""
+    text = field.decode("utf-8", "replace")
+    return repr(text[:64]) + ("..." if len(text) > 64 else "")
+
+
 def _integer(field):
     """None if it is missing."""
     if field is None or field in ("", b""):
@@ -147,7 +153,7 @@ def _integer(field):
     if isinstance(field, bytes):
         digits = field.removeprefix(b"-").lstrip(b"0")
         if not _INTEGER.fullmatch(field) or len(digits) > 19:
-            raise RowError(f"{field!r}: expected a 64-bit integer or nothing")
+            raise RowError(f"{_shown(field)}: expected a 64-bit integer or nothing")
         field = int(digits or b"0") * (-1 if field.startswith(b"-") else 1)
     v = operator.index(field)
     if not -2**63 <= v < 2**63:
@@ -161,7 +167,7 @@ def _float32(text):
     with np.errstate(over="ignore"):
         near = np.float32(wide)
     if not np.isfinite(near):
-        raise RowError(f"{text!r}: expected a number that fp32 can hold")
+        raise RowError(f"{_shown(text)}: expected a number that fp32 can hold")
     exact = decimal.Decimal(text.decode())
     for other in (np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))):
         if (float(near) + float(other)) / 2 == wide and exact != wide and (exact > wide) == (other > near):
@@ -188,17 +194,31 @@ class _Criteo:
         """keys, weights, dense values of a row."""
         if len(row) != self._integers + self._categories:
             raise RowError(f"{len(row)} fields: expected {self._integers} integers and {self._categories} categories")
-        integers = [_integer(field) for field in row[:self._integers]]
+        integers = self._whole(row[:self._integers])
         keys = [key(column, _MISSING if v is None else rule(v))
                 for column, (rule, v) in enumerate(zip(self._rules, integers)) if rule is not None]
         keys += [key(column, category_value(text)) for column, text in enumerate(row[self._integers:], self._integers)]
         return keys, [1.0] * len(keys), [_dense_value(v) for v in integers] if self._dense else []
 
+    @staticmethod
+    def _whole(fields):
+        found = []
+        for field in fields:
+            try:
+                found.append(_integer(field))
+            except RowError as error:
+                raise RowError(f"integer column {len(found) + 1} is {error}") from None
+        return found
+
     def line(self, line):
         """The label, and what row() makes of the rest."""
         label, *row = line.split(b"\t")
+        if len(row) != self._integers + self._categories:
+            found, expected = 1 + len(row), 1 + self._integers + self._categories
+            raise RowError(f"{found} tab-separated field{'s' if row else ''}: expected {expected} "
+                           f"(label, {self._integers} integers, {self._categories} categorical)")
         if label not in (b"0", b"1"):
-            raise RowError(f"label {label!r}: expected 0 or 1")
+            raise RowError(f"label {_shown(label)}: expected 0 or 1")
         return float(label), self.row(row)
 
 
@@ -228,7 +248,7 @@ class _Libsvm:
         if self._classes == 2 and value == -1:
             return 0.0
         if not value.is_integer() or not 0 <= value < self._classes:
-            raise RowError(f"label {token!r}: expected " + ("-1, 0 or 1" if self._classes == 2 else
+            raise RowError(f"label {_shown(token)}: expected " + ("-1, 0 or 1" if self._classes == 2 else
                                                             f"0 to {self._classes - 1}"))
         return value + 0.0
 
@@ -237,11 +257,11 @@ class _Libsvm:
         column, colon, x = token.partition(b":")
         digits = column.lstrip(b"0") or b"0"
         if not column.isdigit() or len(digits) > 15:
-            raise RowError(f"{token!r}: expected index:value or index, with an index from 0 to 2^47 - 1")
+            raise RowError(f"{_shown(token)}: expected index:value or index, with an index from 0 to 2^47 - 1")
         if not colon or x == b"1":
             return int(digits), 1.0
         if not _NUMBER.fullmatch(x):
-            raise RowError(f"{token!r}: expected a finite number behind the colon")
+            raise RowError(f"{_shown(token)}: expected a finite number behind the colon")
         return int(digits), _float32(x)
 
 

@@ -86,7 +86,7 @@ std::string Phase(const Manifest& manifest) {
   std::uint64_t trained = 0;
   for (std::uint64_t rows : data.trained) trained += rows;
   if (data.rows[0] == 0) return "data not known yet";
-  return fmt::format("epoch {}, {} of {} rows", data.epoch, Count(trained), Count(data.rows[0]));
+  return fmt::format("epoch {}, {} of {} rows", EpochNumber(data.epoch), Count(trained), Count(data.rows[0]));
 }
 
 bool IsBest(const Manifest& manifest, const std::string& directory) {
@@ -112,7 +112,7 @@ std::string ShowText(const Checkpoint& checkpoint) {
   if (m.batches_behind > 0)
     text += fmt::format("  repeated    {} batches behind the cut are trained again by a resume\n", m.batches_behind);
   for (const EpochResult& epoch : m.epochs) {
-    text += fmt::format("  epoch {:<5} train log-loss {:.5f}", epoch.epoch, epoch.train.log_loss);
+    text += fmt::format("  epoch {:<5} train log-loss {:.5f}", EpochNumber(epoch.epoch), epoch.train.log_loss);
     if (epoch.valid) text += fmt::format(", validation {:.5f} (AUC {:.5f})", epoch.valid->log_loss, epoch.valid->auc);
     if (epoch.test) text += fmt::format(", test {:.5f} (AUC {:.5f})", epoch.test->log_loss, epoch.test->auc);
     text += epoch.best ? ", the best so far\n" : "\n";
@@ -166,7 +166,9 @@ std::string ShowJson(const Checkpoint& checkpoint) {
   JsonWriter json(2);
   json.BeginObject().Member("checkpoint", m.id.value).Member("directory", checkpoint.directory);
   json.Member("job", checkpoint.job_name).Member("fingerprint", fmt::format("{:016x}", m.fingerprint));
-  json.Member("seed", checkpoint.job_seed).Member("clock", m.resume_clock.value).Member("epoch", m.data.epoch);
+  json.Member("seed", checkpoint.job_seed)
+      .Member("clock", m.resume_clock.value)
+      .Member("epoch", EpochNumber(m.data.epoch));
   json.Member("samples", m.samples).Member("seconds", m.seconds).Member("written", TimeOf(checkpoint.directory));
   json.Member("best", IsBest(m, checkpoint.directory)).Member("best_checkpoint", m.best_checkpoint);
   json.Member("partition_bits", m.partition_bits).Member("bytes", totals.bytes).Member("new_bytes", totals.own_bytes);
@@ -239,7 +241,7 @@ std::string ListText(const std::string& run_dir, const std::vector<Listed>& all)
     }
     const Totals totals = TotalsOf(*listed.manifest);
     table.Add({name, TimeOf(listed.directory.path), std::to_string(listed.manifest->resume_clock.value),
-               std::to_string(listed.manifest->data.epoch), totals.rows ? Count(*totals.rows) : "?",
+               std::to_string(EpochNumber(listed.manifest->data.epoch)), totals.rows ? Count(*totals.rows) : "?",
                Bytes(totals.own_bytes), Bytes(totals.bytes), Kind(*listed.manifest), listed.best ? "best" : ""});
   }
   return table.Text("") + (problems.empty() ? "" : "\n" + problems);
@@ -254,7 +256,7 @@ std::string ListJson(const std::vector<Listed>& all) {
     if (listed.manifest) {
       const Totals totals = TotalsOf(*listed.manifest);
       json.Member("written", TimeOf(listed.directory.path)).Member("clock", listed.manifest->resume_clock.value);
-      json.Member("epoch", listed.manifest->data.epoch).Member("bytes", totals.bytes);
+      json.Member("epoch", EpochNumber(listed.manifest->data.epoch)).Member("bytes", totals.bytes);
       json.Member("new_bytes", totals.own_bytes).Key("rows");
       totals.rows ? json.Value(*totals.rows) : json.Null();
       json.Key("generations").BeginArray();

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from tarn_tools import launch_options, summary
+from tarn_tools import errors, launch_options, summary
 
 LAUNCH = launch_options.ROOT / "tools/launch"
 EXAMPLES = launch_options.ROOT / "examples"
@@ -326,7 +326,7 @@ def main(argv):
     try:
         options.bin_dir = launch_options.find_programs(options)
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"tools/accuracy: {getattr(error, 'stdout', None) or error}", file=sys.stderr)
+        print(f"tools/accuracy: {getattr(error, 'stdout', None) or errors.told(error)}", file=sys.stderr)
         return EXIT_USAGE
     lines, verdicts = [], set()
     print(BESIDE_HEADER if options.beside else HEADER, flush=True)

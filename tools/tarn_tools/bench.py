@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from tarn_tools import bench_table, fleet, launch_options
+from tarn_tools import bench_table, errors, fleet, launch_options
 
 ROOT = launch_options.ROOT
 BIN = ROOT / "build/release/bin"
@@ -209,7 +209,7 @@ def writing_out():
     try:
         yield
     except OSError as error:
-        raise Failed(f"--out: {error}") from error
+        raise Failed(f"--out: {errors.told(error)}") from error
 
 
 def measure(options):
@@ -309,7 +309,7 @@ def main(argv):
     try:
         measure_and_write(argv, options)
     except (Failed, OSError) as error:
-        print(f"tools/bench: {error}", file=sys.stderr)
+        print(f"tools/bench: {errors.told(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         print(f"\ntools/bench: interrupted; what was measured is in {options.out / 'results.jsonl'}", file=sys.stderr)

@@ -10,7 +10,7 @@ import sys
 import tarfile
 import tempfile
 
-from tarn_tools import bench, launch_options
+from tarn_tools import bench, errors, launch_options
 
 ROOT = launch_options.ROOT
 NAME = "tarn"
@@ -178,7 +178,7 @@ def main(argv):
                 archive.add(top, NAME)
             part.rename(options.out)
     except (LookupError, OSError, subprocess.CalledProcessError) as error:
-        print(f"tools/bundle: {error}", file=sys.stderr)
+        print(f"tools/bundle: {errors.told(error)}", file=sys.stderr)
         return 1
     size = pathlib.Path(options.out).stat().st_size
     print(f"{options.out}: {len(programs)} programs, {len(libraries)} libraries, {size / 1e6:.1f} MB")

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 
-from tarn_tools import bench, bench_table, bundle, fleet, gpu_table, launch_options, stages, summary
+from tarn_tools import bench, bench_table, bundle, errors, fleet, gpu_table, launch_options, stages, summary
 
 ROOT = launch_options.ROOT
 IN_BUNDLE = not (ROOT / "tools/build").exists()
@@ -316,7 +316,7 @@ def steady_lines(text):
     trained, between two lines, nobody says."""
     records = [json.loads(line) for line in text.splitlines() if '"scheduler"' in line]
     told = [record for record in records if record.get("samples")]
-    lines = [record for record in told if record["epoch"] >= 1 and record["samples"] < told[-1]["samples"]]
+    lines = [record for record in told if record["epoch"] >= 2 and record["samples"] < told[-1]["samples"]]
     return (lines[0], lines[-1]) if len(lines) > 1 else None
 
 
@@ -493,7 +493,7 @@ def measure(options, results):
         try:
             measure_part(options, results)
         except (bench.Failed, OSError, ValueError) as failure:
-            print(f"bench/gpu: {failure}", file=sys.stderr)
+            print(f"bench/gpu: {errors.told(failure)}", file=sys.stderr)
             good = False
             for part in parts:
                 results.skip(part, str(failure))
@@ -581,7 +581,7 @@ def main(argv):
         print(f"bench/gpu: {why}", file=sys.stderr)
         return EXIT_NO_GPU
     except (bench.Failed, OSError, ValueError) as error:
-        print(f"bench/gpu: {error}", file=sys.stderr)
+        print(f"bench/gpu: {errors.told(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         print(f"\nbench/gpu: interrupted; what was measured is in {options.out / 'results.jsonl'}", file=sys.stderr)

@@ -8,7 +8,7 @@ import sys
 import time
 
 from tarn_tools import fleet as fleets
-from tarn_tools import deployment, launch_options, own_program, progress, report, summary, trace
+from tarn_tools import deployment, errors, launch_options, own_program, progress, report, summary, trace
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
 PROGRAM_BAD_USAGE = 2  # exit code of the programs: trying again does not help
@@ -254,9 +254,7 @@ class Launch:
             return
         others = [worker for worker in self._fleet.of_role("worker") if worker.running]
         if not others and not self._restarts_due:
-            raise Failure(
-                f"{node.name} died, was restarted {node.restarts} times, and no worker is left; log: {node.log_hint}"
-            )
+            raise Failure(f"{self._death(node)}; it was restarted {node.restarts} times, and no worker is left")
         self._fail(f"launch: {node.name} was restarted {node.restarts} times; going on without it")
         self._end_with_programs()
 
@@ -418,7 +416,7 @@ class Launch:
             page = report.write(self._run_dir)
         except Exception as error:  # a page that cannot be drawn must not turn a good run into a failed one
             self._fail(f"launch: no report: {type(error).__name__}: {error}")
-        self._display.fail(summary.table(record, self._run_dir, page))
+        self._display.fail(summary.table(record, self._run_dir, page, launch_options.go_on_command(self._options, self._run_dir)))
         if reason:
             progress.Outlet(sys.stderr).write(f"failed: {reason}\n")
         self._journal.close()
@@ -431,7 +429,7 @@ def main(argv):
         bin_dir = launch_options.find_programs(options, launch_options.programs(options))
         folder = launch_options.make_run_dir(options)
     except OSError as error:
-        print(f"tools/launch: {error}", file=sys.stderr)
+        print(f"tools/launch: {errors.told(error)}", file=sys.stderr)
         return EXIT_USAGE
     except subprocess.CalledProcessError as error:
         print(f"tools/launch: the programs cannot be built:\n{error.stdout or ''}", end="", file=sys.stderr)

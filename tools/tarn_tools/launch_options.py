@@ -17,6 +17,7 @@ PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
 MAKES_KEYS = "tarn-keys"
 CLIENT_TARGET = "tarn_c"  # of the build: libtarn.so
 ADDRESS = re.compile(rf"({hosts.ADDRESS.pattern})(:([0-9]{{1,5}}))?")
+PATHS = (("data", "dir"), ("storage", "tier_dir"))  # those of --set count from the current folder
 PORT_MAX = 65535
 LOADER_FAILED = 127  # exit code of a program whose libraries are not there, or too old
 
@@ -66,7 +67,7 @@ def parse_arguments(argv):
         default=[],
         metavar="section.key=value",
         dest="overrides",
-        help="overrides one key of the job; may be repeated",
+        help="overrides one key of the job; may be repeated; data.dir=DIR counts from the current folder",
     )
     parser.add_argument(
         "--resume",
@@ -93,6 +94,8 @@ def parse_arguments(argv):
         parser.error(f"no such run or checkpoint: {options.resume}")
     if options.job is None and not os.path.isfile(manifest_of(options)):  # a checkpoint holds its job
         options.job = os.path.join(options.resume, "job.toml")
+        if not os.path.isfile(options.job):
+            parser.error(f"--resume {options.resume}: neither a run (job.toml) nor a checkpoint (MANIFEST) is in it")
     if options.job is not None and not os.path.isfile(options.job):
         parser.error(f"no such job file: {options.job}")
     if options.keys and not os.path.isfile(options.keys):
@@ -128,6 +131,7 @@ def add_hosts_options(parser):
 
 def take_hosts(options):
     """Reads the file of --hosts into options.hosts; its counts become those of the job. Raises OSError and ValueError."""
+    options.hosts_file = options.hosts
     if options.hosts is None:
         for name in ("address", "ssh", "remote_dir"):
             if getattr(options, name) not in (None, "", "ssh"):
@@ -149,6 +153,18 @@ def take_hosts(options):
                 f"{path}: {role}={count} in all, but --set says fleet.{role}={told[role]}: expected the same, or one of them"
             )
         options.overrides.append(f"fleet.{role}={count}")
+
+
+def go_on_command(options, run_dir):
+    """How to resume a run of these options."""
+    words = ["tools/launch"]
+    ssh = options.ssh if options.ssh != "ssh" else None
+    for flag, value in (("--bin-dir", options.bin_dir), ("--keys", options.keys), ("--hosts", options.hosts_file),
+                        ("--address", options.address), ("--ssh", ssh), ("--remote-dir", options.remote_dir)):
+        words += [flag, value] if value else []
+    for flag, given in (("--insecure", options.insecure), ("--no-shm", options.no_shm)):
+        words += [flag] if given else []
+    return shlex.join([*words, "--resume", str(run_dir), *(["--", *options.program] if options.program else [])])
 
 
 def manifest_of(options):
@@ -183,7 +199,10 @@ def overridden(job, overrides):
     for override in overrides:
         key, _, value = override.partition("=")
         name, _, key = key.strip().partition(".")
-        job = job | {name: section(job, name) | {key: toml_value(value)}}
+        value = toml_value(value)
+        if (name, key) in PATHS and isinstance(value, str) and value:
+            value = os.path.abspath(value)
+        job = job | {name: section(job, name) | {key: value}}
     return job
 
 

@@ -1,12 +1,15 @@
 """tools/predict: probabilities of the rows of a file, by an export of trained parameters."""
 
 import argparse
+import gzip
 import itertools
 import os
 import pathlib
 import sys
 import tomllib
 import zlib
+
+from tarn_tools import errors
 
 ROWS_AT_ONCE = 4096
 
@@ -45,7 +48,10 @@ def parse_arguments(argv):
 def read_job(path):
     path = pathlib.Path(path)
     with open(path / "job.toml" if path.is_dir() else path, "rb") as file:
-        return tomllib.load(file)
+        try:
+            return tomllib.load(file)
+        except ValueError as error:
+            raise ValueError(f"{file.name}: {error}") from None
 
 
 def labelled(lines, data):
@@ -56,7 +62,7 @@ def labelled(lines, data):
 
 def predict(options, out):
     from tarn.export import Model
-    from tarn.keys import Encoder, open_lines
+    from tarn.keys import Encoder, RowError, open_lines
     from tarn.score import Scorer
 
     job = read_job(options.job)
@@ -67,10 +73,13 @@ def predict(options, out):
     scorer = Scorer(model, job, options.initial)
     with sys.stdin.buffer if options.file == "-" else open_lines(options.file) as file:
         lines, first = labelled(file, data) if options.unlabelled else file, 1
-        while some := list(itertools.islice(lines, ROWS_AT_ONCE)):
-            p = scorer.probabilities(encoder.lines(some, first))
-            out.writelines(" ".join(f"{x:.9g}" for x in row) + "\n" for row in p.reshape(len(p), -1))
-            first += len(some)
+        try:
+            while some := list(itertools.islice(lines, ROWS_AT_ONCE)):
+                p = scorer.probabilities(encoder.lines(some, first))
+                out.writelines(" ".join(f"{x:.9g}" for x in row) + "\n" for row in p.reshape(len(p), -1))
+                first += len(some)
+        except (RowError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{'stdin' if options.file == '-' else options.file}: {error}") from None
     out.flush()
 
 
@@ -84,7 +93,7 @@ def main(argv):
     except ModuleNotFoundError as error:
         print(f"tools/predict: {error}: it needs NumPy", file=sys.stderr)
         return 1
-    except (OSError, EOFError, ValueError, zlib.error) as error:  # tarn's are ValueErrors
-        print(f"tools/predict: {error}", file=sys.stderr)
+    except (OSError, ValueError) as error:  # tarn's are ValueErrors
+        print(f"tools/predict: {errors.told(error)}", file=sys.stderr)
         return 1
     return 0

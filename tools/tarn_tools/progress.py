@@ -102,7 +102,7 @@ def progress_parts(record):
     for key, text in formats.items():
         value = number(record, key)
         if value is not None:
-            parts[key] = text.format(value + 1 if key == "epoch" else value)
+            parts[key] = text.format(value)
     return parts
 
 

@@ -191,7 +191,7 @@ def epoch_table(record):
         cells = [epoch_score(entry, data_set, score) for data_set, score, _ in columns]
         text = "".join(f"<td>{'' if value is None else f'{value:.4f}'}</td>" for value in cells)
         best = index == best_index
-        label = f"{int(entry.get('epoch', index)) + 1}{' (best)' if best else ''}"
+        label = f"{int(entry.get('epoch', index + 1))}{' (best)' if best else ''}"
         rows.append(f"<tr{' class=best' if best else ''}><td>{label}</td>{text}</tr>")
     return "<h2>Evaluation</h2><div class=card><table>" + "".join(rows) + "</table></div>"
 

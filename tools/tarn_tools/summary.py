@@ -1,6 +1,7 @@
 """The result table that tools/launch prints at the end."""
 
 import json
+import shlex
 
 from tarn_tools import stages
 from tarn_tools.progress import duration, number
@@ -197,12 +198,12 @@ def can_go_on(record, run_dir):
     return record.get("status") in ("stopped", "failed") and left
 
 
-def table(record, run_dir, page):
+def table(record, run_dir, page, go_on=None):
     """The whole table, with where the run's files lie and how to go on with one that is not done."""
     lines = rows(record) + [("run", str(run_dir))]
     if page is not None:
         lines.append(("report", str(page)))
     if can_go_on(record, run_dir):
-        lines.append(("go on", f"tools/launch --resume {run_dir}"))
+        lines.append(("go on", go_on or f"tools/launch --resume {shlex.quote(str(run_dir))}"))
     width = max(len(name) for name, _ in lines)
     return "\n".join(["", str(record.get("job", "job"))] + [f"  {name:<{width}}  {text}" for name, text in lines])

@@ -49,6 +49,14 @@ Status CheckRows(const std::string& name, std::uint64_t rows, std::uint64_t firs
               fmt::format("rows {} to {} of {}: expected rows below {}", first, first + count, name, rows));
 }
 
+std::string ExplainFirst(std::string_view line, const std::string& why) {
+  if (line.starts_with("\xEF\xBB\xBF")) return "begins with a byte order mark: expected the label";
+  if (line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF"))
+    return "begins with the byte order mark of UTF-16: expected UTF-8, or any encoding that has ASCII as it is";
+  const bool words = line.find_first_of("0123456789+-") != 0;
+  return words ? why + "; if this is a header, data.malformed_max = 1 passes over it" : why;
+}
+
 Expected<std::unique_ptr<Dataset>> Dataset::Open(const DataSection& section, const std::string& file,
                                                  const DatasetOptions& options) {
   if (file.empty()) return Fail(ErrorCode::kInvalidArgument, "data file without a name: expected one in [data]");

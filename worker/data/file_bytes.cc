@@ -66,9 +66,22 @@ Expected<std::unique_ptr<File>> MakeCacheFile(const std::string& dir) {
   return file;
 }
 
-bool IsGzip(int file) {
-  unsigned char magic[2] = {};
-  return ::pread(file, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
+// How files of some kinds begin; no data file of ours begins like the others.
+struct Kind {
+  std::string_view magic, name;
+};
+constexpr std::string_view kGzip = "gzip";
+constexpr Kind kKinds[] = {{"\x1F\x8B", kGzip},   {"\x28\xB5\x2F\xFD", "zstd"}, {"BZh", "bzip2"},
+                           {"\xFD\x37zXZ", "xz"}, {"PK\x03\x04", "zip"},        {"PAR1", "Parquet"}};
+
+// The name of the file's kind; empty if it has none of these.
+std::string_view KindOf(int file) {
+  char head[8] = {};
+  const ssize_t got = ::pread(file, head, sizeof(head), 0);
+  const std::string_view begin(head, got > 0 ? static_cast<std::size_t>(got) : 0);
+  for (const Kind& kind : kKinds)
+    if (begin.starts_with(kind.magic)) return kind.name;
+  return {};
 }
 
 }  // namespace
@@ -84,8 +97,11 @@ Expected<FileBytes> FileBytes::Open(const std::string& path, std::string_view ex
   if (::fstat(file.number, &status) != 0) return std::unexpected(SystemError(path, "stat the data file", errno));
   if (!S_ISREG(status.st_mode))
     return Fail(ErrorCode::kMalformed, fmt::format("data file {} is not a regular file: expected {}", path, expected));
+  const std::string_view kind = KindOf(file.number);
+  if (!kind.empty() && kind != kGzip)
+    return Fail(ErrorCode::kMalformed, fmt::format("data file {} is a {} file: expected {}", path, kind, expected));
   FileBytes result;
-  TARN_RETURN_IF_ERROR(IsGzip(file.number) ? result.Inflate(path, options) : result.Map(file.number, path));
+  TARN_RETURN_IF_ERROR(kind == kGzip ? result.Inflate(path, options) : result.Map(file.number, path));
   return result;
 }
 

@@ -73,6 +73,8 @@ LibsvmParser::Fault LibsvmParser::ParseInto(std::string_view line, Batch* batch)
   const std::string_view first = NextToken(&line);
   if (first.empty()) return {"empty line", {}};
   float label = 0;
+  if (first.find(',') != std::string_view::npos)
+    return {"expected a label, then index:value or index, separated by blanks and not by commas", first};
   if (!ParseLabel(first, &label))
     return {classes_ > 2 ? "expected a label from 0 to data.classes - 1" : "expected a label -1, 0 or 1", first};
   batch->labels.push_back(label);

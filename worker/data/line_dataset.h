@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,9 @@ namespace tarn::worker {
 
 // kInvalidArgument if rows [first, first + count) are not all below `rows`.
 Status CheckRows(const std::string& name, std::uint64_t rows, std::uint64_t first, std::size_t count);
+
+// Why the first line of a file is malformed: a byte order mark, else `why`; and what to do if it looks like a header.
+std::string ExplainFirst(std::string_view line, const std::string& why);
 
 // Parser: fields(), dense_columns(), Reserve, Parse and Explain as in worker/data/criteo_parser.h.
 template <typename Parser>
@@ -60,7 +64,8 @@ class LineDataset final : public Dataset {
       if (line.ends_with('\r')) line.remove_suffix(1);
       if (parser_.Parse(line, batch)) [[likely]]
         return {};
-      return malformed_.Add(row, parser_.Explain(line));
+      const std::string why = parser_.Explain(line);
+      return malformed_.Add(row, row == 0 ? ExplainFirst(line, why) : why);
     }
     return malformed_.Add(row,
                           fmt::format("line of {} bytes: expected at most {}", line.size(), limits::kLineBytesMax));

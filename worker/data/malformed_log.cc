@@ -17,7 +17,8 @@ Status MalformedLog::Add(std::uint64_t row, const std::string& why) {
 }
 
 Status MalformedLog::TooMany() const {
-  std::string message = fmt::format("{}: more than {} malformed lines (data.malformed_max):", file_, lines_max_);
+  std::string message = fmt::format("{}: {} malformed line{}, more than data.malformed_max = {}:", file_, rows_.size(),
+                                    rows_.size() == 1 ? "" : "s", lines_max_);
   for (const std::string& line : messages_) message += "\n  " + line;
   return Fail(ErrorCode::kMalformed, std::move(message));
 }

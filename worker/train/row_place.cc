@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <exception>
+#include <fstream>
+#include <limits>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "core/buffer.h"
@@ -25,14 +28,26 @@ Error TooLarge(std::size_t bytes, std::string_view what) {
   return {ErrorCode::kTooLarge, fmt::format("{}: this machine has no memory for {} bytes", what, bytes)};
 }
 
+// Of this machine, without pushing anybody else out; the largest number there is if the kernel does not say.
+std::size_t AvailableBytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string name, unit;
+  for (std::size_t kib = 0; file >> name >> kib >> unit;)
+    if (name == "MemAvailable:") return kib << 10;
+  return std::numeric_limits<std::size_t>::max();
+}
+
 class HostPlace final : public RowPlace {
  public:
   std::optional<int> gpu() const override { return std::nullopt; }
   Expected<std::unique_ptr<kernels::HotRows>> MakeHotRows(const kernels::HotRowsOptions& options) override {
+    const std::size_t bytes = options.rows * kernels::HotRowBytes(options.dim);
+    // Asked for and not there, memory is not refused but ends processes, and not always the one that asked.
+    if (bytes > AvailableBytes()) return std::unexpected(TooLarge(bytes, "hot rows"));
     try {
       return kernels::MakeHotRows(options);
     } catch (const std::exception&) {  // std::bad_alloc, or more than a vector may ever hold
-      return std::unexpected(TooLarge(options.rows * kernels::HotRowBytes(options.dim), "hot rows"));
+      return std::unexpected(TooLarge(bytes, "hot rows"));
     }
   }
 

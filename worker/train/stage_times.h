@@ -1,7 +1,7 @@
 // Where the wall time of a worker's pipeline goes, from its first lease on. The reader's thread reads and plans, or
 // waits for room: its batches lie ready. The training loop computes and pushes, or waits for rows or for data; what is
 // left of its time goes to messages, but while a GPU computes: then they are done beside it, and the time is of
-// compute. Pulls are under way beside both. docs/job-file.md tells users how the report shows it.
+// compute. Pulls are under way beside both. docs/run.md tells users how the report shows it.
 #pragma once
 
 #include <chrono>

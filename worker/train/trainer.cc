@@ -242,7 +242,9 @@ Status Trainer::Setup() {
 }
 
 Status Trainer::MakeTables() {
-  if (datasets_[0] == nullptr) return Fail(ErrorCode::kInvalidArgument, "data.train: no file is named");
+  if (datasets_[0] == nullptr)
+    return Fail(ErrorCode::kInvalidArgument,
+                "data.train: no file is named: expected one, or a program of yours (worker/tarn.h) for tarn-worker");
   auto model = MakeModel(
       job_,
       {.fields = datasets_[0]->fields(), .dense_columns = datasets_[0]->dense_columns(), .classes = job_.data.classes});

@@ -306,7 +306,7 @@ class SanitizerTest(Folder):
         self.assertIsNone(gpu_bench.errors_told("nothing"))
 
 
-def told(at, samples, epoch=0, role="scheduler"):
+def told(at, samples, epoch=1, role="scheduler"):
     return json.dumps({"time": at, "role": role, "samples": samples, "epoch": epoch}) + "\n"
 
 
@@ -326,9 +326,9 @@ class FleetTest(Folder):
             cold = min(max(0, at - self.START), cold_seconds)
             samples = min(every, int(self.COLD * rate * cold + rate * warm))
             samples -= samples % self.SIZES.batch
-            lines.append(told(at, samples, min(samples // rows, self.SIZES.epochs(name) - 1)))
+            lines.append(told(at, samples, min(samples // rows + 1, self.SIZES.epochs(name))))
             lines.append(told(at, samples, role="worker"))
-        return "".join([*lines, told(at + 1, samples, self.SIZES.epochs(name) - 1)])
+        return "".join([*lines, told(at + 1, samples, self.SIZES.epochs(name))])
 
     def test_a_fleet_below_at_and_above_its_target_is_told_as_it_is(self):
         for name, target in self.TARGETS.items():
@@ -341,15 +341,15 @@ class FleetTest(Folder):
         for name, target in self.TARGETS.items():
             first, last = gpu_bench.steady_lines(self.metrics(name, target))
             self.assertGreaterEqual(last["time"] - first["time"], 20)
-            self.assertGreaterEqual(first["epoch"], 1)
+            self.assertGreaterEqual(first["epoch"], 2)
             self.assertLess(last["time"] - first["time"], 26)
 
     def test_the_rate_leaves_out_the_first_epoch_and_the_end(self):
-        text = told(0, 0) + told(20, 1000) + told(21, 2000, 1) + told(24, 5000, 1, "worker") + told(26, 7000, 1)
-        self.assertEqual(gpu_bench.steady_rate(text + told(27, 7500, 1) + told(40, 7500, 1)), 1000.0)
+        text = told(0, 0) + told(20, 1000) + told(21, 2000, 2) + told(24, 5000, 2, "worker") + told(26, 7000, 2)
+        self.assertEqual(gpu_bench.steady_rate(text + told(27, 7500, 2) + told(40, 7500, 2)), 1000.0)
         self.assertIsNone(gpu_bench.steady_rate(told(0, 0)))
         self.assertIsNone(gpu_bench.steady_rate(""))
-        self.assertIsNone(gpu_bench.steady_rate(told(0, 100, 1) + told(1, 900, 1) + told(2, 1700, 1)), "too short")
+        self.assertIsNone(gpu_bench.steady_rate(told(0, 100, 2) + told(1, 900, 2) + told(2, 1700, 2)), "too short")
         self.assertIsNone(gpu_bench.steady_rate(told(0, 100) + told(9, 900) + told(20, 1700)), "no second epoch")
 
     def options(self):

@@ -3,6 +3,7 @@ stop, and leaves no process behind however it ends. Fake programs stand in for t
 
 import argparse
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -90,7 +91,8 @@ class LaunchTest(LaunchCase):
         command[2] = str(path)
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("no worker is left", done.stdout)
+        self.assertIn("failed: worker-0 died: exit code 1; log: ", done.stdout)
+        self.assertIn("; it was restarted 2 times, and no worker is left", done.stdout)
         self.assert_nothing_left()
 
     def test_a_dead_server_fails_the_run(self):
@@ -130,7 +132,28 @@ class LaunchTest(LaunchCase):
             launcher = self.launch_in_background(fake, processes=5)
             launcher.send_signal(signal.SIGINT)
             output, _ = launcher.communicate(timeout=20)
-            self.assertEqual(f"tools/launch --resume {self.run_dir}" in output, told, output)
+            command = f"tools/launch --bin-dir {self.bin_dir} --resume {self.run_dir}\n"
+            self.assertEqual(command in output, told, output)
+
+    def test_a_run_goes_on_with_the_keys_that_it_had(self):
+        keys = self.folder / "my fleet.keys"
+        keys.touch()
+        self.command()
+        options = launch_options.parse_arguments([str(self.folder / "job.toml"), "--keys", str(keys), "--no-shm", "--quiet"])
+        self.assertEqual(launch_options.go_on_command(options, "a b"), f"tools/launch --keys '{keys}' --no-shm --resume 'a b'")
+        plain = launch_options.parse_arguments([str(self.folder / "job.toml")])
+        self.assertEqual(launch_options.go_on_command(plain, "run"), "tools/launch --resume run")
+        hosts = self.folder / "hosts"
+        hosts.write_text("node1 servers=2 workers=2\n")
+        away = launch_options.parse_arguments(
+            [str(self.folder / "job.toml"), "--hosts", str(hosts), "--ssh", "ssh -p 22", "--", "python3", "a b.py"])
+        self.assertEqual(launch_options.go_on_command(away, "run"),
+                         f"tools/launch --hosts {hosts} --ssh 'ssh -p 22' --resume run -- python3 'a b.py'")
+
+    def test_paths_of_overrides_count_from_the_current_folder(self):
+        job = launch_options.overridden({"data": {"dir": "here", "train": "t"}}, ["data.dir=there", "storage.tier_dir=/x"])
+        self.assertEqual(job["data"], {"dir": f"{os.getcwd()}/there", "train": "t"})
+        self.assertEqual(job["storage"], {"tier_dir": "/x"})
 
     def test_ctrl_c_before_the_scheduler_listens_starts_nobody_else(self):
         launcher = subprocess.Popen(
@@ -279,6 +302,17 @@ class LaunchTest(LaunchCase):
         self.assertEqual(missing.returncode, 2)
         self.assertIn("no such job file: no.toml", missing.stderr)
 
+    def test_folders_that_cannot_be_used_are_named(self):
+        self.run_dir.mkdir()
+        nothing = self.command()[:2] + ["--resume", str(self.run_dir)]
+        done = subprocess.run(nothing, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(f"--resume {self.run_dir}: neither a run (job.toml) nor a checkpoint (MANIFEST)", done.stderr)
+        self.run_dir = self.folder / "job.toml/run"
+        done = self.launch()
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stdout, f"tools/launch: {self.run_dir}/logs: Not a directory\n")
+
 
 class ReportTest(unittest.TestCase):
     def setUp(self):
@@ -384,7 +418,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn("What bounds this job: compute; it is busy 60% of the time.", report.stage_table({"stages": seconds}))
 
     def test_the_live_line_keeps_its_columns(self):
-        record = {"progress": 0.5, "eta_seconds": 3, "samples": 1000, "epoch": 0, "samples_per_second": 912345.6,
+        record = {"progress": 0.5, "eta_seconds": 3, "samples": 1000, "epoch": 1, "samples_per_second": 912345.6,
                   "loss": 0.5, "auc": 0.75, "staleness_mean": 1.25}
         line = progress.live_line(record, 99)
         self.assertEqual(

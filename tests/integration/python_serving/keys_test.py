@@ -169,8 +169,11 @@ class KeysTest(unittest.TestCase):
                            ([1.5, "x"], TypeError), ([1, 7], TypeError)):
             with self.assertRaises(error, msg=row):
                 encoder.rows([row])
-        with self.assertRaisesRegex(RowError, "line 2: 3 fields"):
-            encoder.lines(["1\t1\tx", "1\t1\tx\ty"])
+        for line, why in (("1\t1\tx\ty", "4 tab-separated fields: expected 3 .label, 1 integers, 1 categorical"),
+                          ("1\t1.5\tx", "integer column 1 is '1.5': expected a 64-bit integer"),
+                          ("x" * 99 + "\t1\tx", f"label '{'x' * 64}'...: expected 0 or 1")):
+            with self.assertRaisesRegex(RowError, f"line 2: {why}"):
+                encoder.lines(["1\t1\tx", line])
         for data in ({"format": "idx"}, {"bins": ["log"]}, {"bins": ["width:0"]}, {"bins": ["log2", "log2"]}):
             with self.assertRaises(ValueError):
                 Encoder(data)

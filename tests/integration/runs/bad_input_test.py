@@ -66,6 +66,38 @@ class BadInputTest(FleetCase):
         summary = self.run_ok(job, "malformed-allowed", "--set", "data.malformed_max=1", "--set", "train.epochs=2")
         self.assertEqual(summary["malformed_lines"], 2)
 
+    def test_a_training_set_of_one_class_is_told(self):
+        lines = (self.data / "train.tsv").read_text().splitlines()
+        (self.data / "zeros.tsv").write_text("".join(f"0{line[1:]}\n" for line in lines))
+        job = self.edited('train = "train.tsv"', 'train = "zeros.tsv"')
+        code, _, output = self.launch(job, "one-class")
+        self.assertEqual(code, 0, output)
+        self.assertIn(f"epoch 1: all {len(lines)} labels of the training set are 0", output)
+
+    def test_a_resume_with_nothing_left_to_train_says_so(self):
+        job = self.job(durability="checkpoint", checkpoint_final=True)
+        self.run_ok(job, "whole")
+        code, summary, output = self.launch(job, "again", "--resume", self.folder / "whole")
+        self.assertEqual((code, summary["samples"]), (0, self.rows), output)
+        self.assertIn("nothing is left to train: all epochs are done (train.epochs = 1)", output)
+        code, _, output = self.launch(job, "more", "--resume", self.folder / "whole", "--set", "train.epochs=2")
+        self.assertEqual(code, 0, output)
+        self.assertNotIn("nothing is left", output)
+
+    def test_a_path_of_the_command_line_counts_from_the_current_folder(self):
+        elsewhere = self.folder / "jobs"
+        elsewhere.mkdir()
+        job = shutil.move(self.edited(f'dir = "{self.data}"', 'dir = "nowhere"'), elsewhere / "job.toml")
+        command = self.command(job, self.folder / "from-here", "--set", f"data.dir={self.data.name}")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a_file_is_no_folder_for_a_run(self):
+        job = self.job()
+        done = subprocess.run([BIN / "tarn-scheduler", "--job", job, "--run-dir", job], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr, f"tarn-scheduler: --run-dir {job}: expected a folder, found a file\n")
+
     def test_port_in_use(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))

@@ -1,11 +1,13 @@
 """Shows, in real fleets on small data, what options of a job promise: early stopping keeps the best epoch, no pull is
 staler than the bound, half-precision codecs halve the bytes of values without harm, int8 and held keys take less still, and clipping holds
-training back."""
+training back. And that docs/run.md knows every field that a run leaves."""
 
+import json
 import math
+import re
 import unittest
 
-from fleet_case import FleetCase
+from fleet_case import ROOT, FleetCase
 
 CHANCE_LOGLOSS = math.log(2)  # of a model that has learnt nothing
 
@@ -13,6 +15,13 @@ CHANCE_LOGLOSS = math.log(2)  # of a model that has learnt nothing
 def settings(**values):
     """--set arguments; section__key=value stands for section.key."""
     return [part for key, value in values.items() for part in ("--set", f"{key.replace('__', '.')}={value}")]
+
+
+def fields(value):
+    """The names of all fields in a JSON value."""
+    if isinstance(value, dict):
+        return set(value).union(*(fields(inner) for inner in value.values()))
+    return set().union(*(fields(inner) for inner in value)) if isinstance(value, list) else set()
 
 
 class OptionsTest(FleetCase):
@@ -29,10 +38,21 @@ class OptionsTest(FleetCase):
         best = losses.index(min(losses))
         self.assertLess(len(epochs), 30)
         self.assertEqual(len(epochs), best + 1 + 2, losses)
-        self.assertEqual(summary["best_epoch"], best)
+        self.assertEqual(summary["best_epoch"], best + 1)
+        self.assertEqual(epochs[best]["epoch"], best + 1)
         self.assertEqual(summary["eval_logloss"], epochs[best]["test"]["logloss"])
         self.assertEqual(summary["samples"], len(epochs) * self.rows)
         self.assertTrue(summary["best_checkpoint"])
+
+    def test_every_field_is_documented(self):
+        job = self.job(durability="log", memory="64MiB", valid="valid.tsv", test="test.tsv", epochs=2)
+        told = fields(self.run_with("documented", job))
+        for line in (self.folder / "documented/metrics.jsonl").read_text().splitlines():
+            told |= fields(json.loads(line))
+        for source in ("scheduler/summary.cc", "scheduler/worker_lines.cc", "server/loop.cc"):  # some are seldom there
+            told |= set(re.findall(r'(?:Member|Key)\("(\w+)"', (ROOT / source).read_text()))
+        known = set(re.findall(r"`(\w+)`", (ROOT / "docs/run.md").read_text()))
+        self.assertEqual(sorted(told - known), [])
 
     def test_no_pull_is_staler_than_the_bound(self):
         for mode, bound in (("ssp", 0), ("ssp", 1), ("ssp", 3), ("bsp", 0)):

@@ -86,7 +86,7 @@ class ScoreTest(FleetCase):
         self.assertEqual((again.returncode, again.stdout), (0, done.stdout))
         many = self.predict(run, out, "-", "--unlabelled", lines=bare * 3 + b"x\n")
         self.assertEqual(many.returncode, 1)
-        self.assertIn(f"line {3 * len(rows) + 1}: ".encode(), many.stderr)
+        self.assertIn(f"stdin: line {3 * len(rows) + 1}: ".encode(), many.stderr)
         patient = self.folder / "patient.toml"
         patient.write_text((run / "job.toml").read_text().replace("malformed_max = 0", "malformed_max = 1"))
         self.assertIn("malformed_max = 1", patient.read_text())
@@ -98,6 +98,8 @@ class ScoreTest(FleetCase):
             done = self.predict(*broken)
             self.assertEqual(done.returncode, 1, broken)
             self.assertTrue(done.stderr.startswith(b"tools/predict: ") and done.stderr.count(b"\n") == 1, done.stderr)
+            self.assertNotIn(b"[Errno", done.stderr)
+        self.assertIn(b"damaged.gz: ", self.predict(run, out, damaged).stderr)
 
     def test_wide_deep(self):
         self.check("wide_deep", test="test.tsv")

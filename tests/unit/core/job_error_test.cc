@@ -30,7 +30,13 @@ TEST(JobError, WhereAndHowAWorkerComputes) {
 
 TEST(JobError, UnknownNames) {
   EXPECT_EQ(ErrorOf("[job]\n\n[flet]\n"), "job.toml:3: unknown section 'flet'; the nearest known one is 'fleet'");
-  EXPECT_EQ(ErrorOf("workers = 3\n"), "job.toml:1: unknown section 'workers'; the nearest known one is 'model'");
+  EXPECT_EQ(ErrorOf("workers = 3\n"), "job.toml:1: unknown section 'workers'; it is a key of [fleet]");
+  EXPECT_EQ(ErrorOf("[train]\nlearning_rate = 3\n"),
+            "job.toml:2: train: unknown key 'learning_rate'; it is a key of [optimizer]");
+  EXPECT_EQ(ErrorOf("kind = \"fm\"\n"),
+            "job.toml:1: unknown section 'kind'; it is a key of [model] and of [optimizer]");
+  EXPECT_EQ(ErrorOf("[consistency]\npush_codec = \"int8\"\n"),
+            "job.toml:2: consistency: unknown key 'push_codec'; it is a key of [tables.NAME]");
   EXPECT_EQ(ErrorOf("[fleet]\nservers = 2\nwrokers = 3\n"),
             "job.toml:3: fleet: unknown key 'wrokers'; the nearest known one is 'workers'");
   EXPECT_EQ(ErrorOf("[optimizer]\nlearningrate = 1\n"),
@@ -345,8 +351,7 @@ TEST(JobError, OverridesAreNamed) {
             "override 'fleet.workers=many': fleet.workers: expected an integer, found a string");
   EXPECT_EQ(ErrorOf("", {"fleet.wokers=2"}),
             "override 'fleet.wokers=2': fleet: unknown key 'wokers'; the nearest known one is 'workers'");
-  EXPECT_EQ(ErrorOf("", {"workers=2"}),
-            "override 'workers=2': unknown section 'workers'; the nearest known one is 'model'");
+  EXPECT_EQ(ErrorOf("", {"workers=2"}), "override 'workers=2': unknown section 'workers'; it is a key of [fleet]");
   EXPECT_EQ(ErrorOf("", {"train.epochs"}), "override 'train.epochs': expected section.key=value on one line");
   EXPECT_EQ(ErrorOf("[consistency]\napply = \"aggregated\"\n", {"consistency.mode=asp"}).substr(0, 37),
             "job.toml:2: consistency.apply: apply ");

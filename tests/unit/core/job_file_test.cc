@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/job.h"
+#include "core/limits.h"
 
 namespace tarn {
 namespace {
@@ -309,6 +310,20 @@ TEST(JobFile, DirIsRelativeToTheJobFile) {
   EXPECT_EQ(here->data.dir, fs::current_path().string());
 }
 
+TEST(JobFile, PathsOfOverridesAreRelativeToTheCurrentFolder) {
+  const std::string here = fs::current_path().string();
+  const std::string text = "[data]\ntrain = \"x\"\ndir = \"d\"\n[storage]\ntier_dir = \"t\"\n";
+  for (const char* said : {"data.dir=mine/", "data.dir=\"mine\"", "data={dir=\"mine\"}", "data.dir = ./x/../mine"})
+    EXPECT_EQ(Parsed(text, {said}).data.dir, here + "/mine") << said;
+  EXPECT_EQ(Parsed(text, {"data.dir=../a"}).data.dir, (fs::current_path().parent_path() / "a").string());
+  EXPECT_EQ(Parsed(text, {"data.train=other"}).data.dir, "/jobs/d");
+  EXPECT_EQ(Parsed(text, {"data.train=other"}).data.train, "other");  // in data.dir, whoever says it
+  EXPECT_EQ(Parsed(text).storage.tier_dir, "t");
+  EXPECT_EQ(Parsed(text, {"storage.tier_dir=fast/tier/"}).storage.tier_dir, here + "/fast/tier");
+  EXPECT_EQ(Parsed(text, {"storage.tier_dir=/fast"}).storage.tier_dir, "/fast");
+  EXPECT_EQ(Parsed(text, {"storage.tier_dir="}).storage.tier_dir, "");
+}
+
 TEST(JobFile, LoadJobReadsAFile) {
   const fs::path folder = fs::temp_directory_path() / ("tarn-job-" + std::to_string(::getpid()));
   fs::create_directories(folder);
@@ -323,6 +338,10 @@ TEST(JobFile, LoadJobReadsAFile) {
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(job->data.dir, (folder / "d").string());
   EXPECT_EQ(job->fleet.workers, 3u);
+  std::ofstream(folder / "a.toml") << std::string(limits::kJobBytesMax + 1, '#');
+  const auto large = LoadJob((folder / "a.toml").string());
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().message, (folder / "a.toml").string() + ": more than 262144 bytes: expected a job file");
   fs::remove_all(folder);
   const auto missing = LoadJob((folder / "a.toml").string());
   ASSERT_FALSE(missing);

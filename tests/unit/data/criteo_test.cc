@@ -131,7 +131,9 @@ TEST(Criteo, MalformedLinesAreNamed) {
       {"1\t-\t2\ta\tb", "integer column 1 is '-'"},
       {"1\t+1\t2\ta\tb", "integer column 1 is '+1'"},
       {"1\t9223372036854775808\t2\ta\tb", "integer column 1 is '9223372036854775808'"},
-      {"1", "1 tab-separated fields"},
+      {"1", "1 tab-separated field: expected 5 (label, 2 integers, 2 categorical)"},
+      {"1,3,4,a,b", "1 tab-separated field: expected 5 (label, 2 integers, 2 categorical); 4 commas, which separate"},
+      {"\"1\"\t1\t2\ta\tb", "label '\"1\"': expected 0 or 1"},
       {"1\t", "2 tab-separated fields"},
   };
   for (const Bad& bad : cases) {
@@ -141,6 +143,22 @@ TEST(Criteo, MalformedLinesAreNamed) {
     ASSERT_FALSE(read) << bad.line;
     EXPECT_EQ(read.error().code, ErrorCode::kMalformed);
     EXPECT_NE(read.error().message.find(std::string("small.tsv:2: ") + bad.why), std::string::npos)
+        << read.error().message;
+  }
+}
+
+TEST(Criteo, AFirstLineThatIsNoRowIsExplained) {
+  const Bad cases[] = {
+      {"label\tI1\tI2\tC1\tC2", "label 'label': expected 0 or 1; if this is a header, data.malformed_max = 1"},
+      {"\xEF\xBB\xBF\x31\t1\t2\ta\tb", "begins with a byte order mark: expected the label"},
+      {"\xFF\xFE\x31", "begins with the byte order mark of UTF-16"},
+  };
+  for (const Bad& bad : cases) {
+    const auto dataset = Make(Small(), std::string(bad.line) + "\n0\t1\t1\ta\tb\n");
+    Batch batch;
+    const Status read = dataset->Read(0, 2, &batch);
+    ASSERT_FALSE(read) << bad.line;
+    EXPECT_NE(read.error().message.find(std::string("small.tsv:1: ") + bad.why), std::string::npos)
         << read.error().message;
   }
 }
@@ -177,7 +195,9 @@ TEST(Criteo, OnePastTheLimitIsAnError) {
   EXPECT_TRUE(dataset->Read(0, 3, &batch));
   const Status read = dataset->Read(0, 5, &batch);
   ASSERT_FALSE(read);
-  EXPECT_NE(read.error().message.find("more than 2 malformed lines"), std::string::npos) << read.error().message;
+  EXPECT_NE(read.error().message.find("small.tsv: 3 malformed lines, more than data.malformed_max = 2:"),
+            std::string::npos)
+      << read.error().message;
   EXPECT_EQ(batch.rows, 1u);
 }
 

@@ -202,6 +202,12 @@ TEST(Files, FoldersEmptyAndBrokenFilesAreRefused) {
   gzip[gzip.size() / 2] = static_cast<char>(gzip[gzip.size() / 2] ^ 0x55);
   dir.Write("flipped.gz", gzip);
   EXPECT_HAS(ErrorOf(Section(dir), "flipped.gz", ErrorCode::kMalformed), "flipped.gz is not whole gzip");
+  for (const auto& [begin, name] : {std::pair<std::string, std::string>("PAR1\x15\x04", "a Parquet file"),
+                                    {"\x28\xB5\x2F\xFD\x04", "a zstd file"},
+                                    {"PK\x03\x04", "a zip file"}}) {
+    dir.Write("other", begin + Text());
+    EXPECT_HAS(ErrorOf(Section(dir), "other", ErrorCode::kMalformed), "other is " + name + ": expected Criteo format");
+  }
   const DatasetOptions nowhere{.inflated_ram_bytes_max = 10, .cache_dir = dir.path() + "/nowhere"};
   EXPECT_HAS(ErrorOf(Section(dir), "whole.gz", ErrorCode::kNotFound, nowhere), "create a cache file");
 }

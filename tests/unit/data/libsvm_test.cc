@@ -58,6 +58,7 @@ TEST(Libsvm, MalformedLinesAreNamed) {
       {"   ", "empty line"},
       {"# only a comment", "empty line"},
       {"2 1:1", "'2': expected a label -1, 0 or 1"},
+      {"1,3:1,4:1", "'1,3:1,4:1': expected a label, then index:value or index, separated by blanks"},
       {"0.5 1:1", "'0.5': expected a label"},
       {"nan 1:1", "'nan': expected a label"},
       {"+-1 1:1", "'+-1': expected a label"},

@@ -82,13 +82,14 @@ TEST(Summary, HasAllThatReadersExpect) {
   EXPECT_EQ(json["samples_per_second"], 250.0);
   EXPECT_EQ(json["train_logloss"], 0.4);
   EXPECT_EQ(json["eval_auc"], 0.69);  // of the best epoch's test set
-  EXPECT_EQ(json["best_epoch"], 0);
+  EXPECT_EQ(json["best_epoch"], 1);
   EXPECT_EQ(json["staleness_mean"], 0.5);
   EXPECT_EQ(json["staleness_max"], 2);
   EXPECT_EQ(json["staleness_histogram"].dump(), "[[0,6],[2,2]]");
   EXPECT_EQ(json["parameters_hash"], "0000000000000abc");
   EXPECT_EQ(json["stages"].dump(), R"({"read":1.5})");
   EXPECT_EQ(json["cpu"].dump(), R"({"loop":2.5})");
+  EXPECT_EQ(json["epochs"][1]["epoch"], 2);
   EXPECT_EQ(json["epochs"][1]["valid"]["logloss"], 0.8);
 }
 
@@ -125,7 +126,8 @@ WorkerProgress SomeWorker(double samples, double loss_sum, double waiting, std::
                      {"loss_rows", samples},
                      {"stage.pull_seconds", waiting / 2},
                      {"stage.wait_seconds", waiting / 2},
-                     {"pull_bytes", 77}};
+                     {"pull_bytes", 77},
+                     {"residual_rows", 5}};
   worker.staleness = std::move(staleness);
   return worker;
 }
@@ -145,6 +147,7 @@ TEST(WorkerLines, TellWhatEachWorkerDidSinceTheLineBefore) {
   EXPECT_EQ(json["acked_clock"], 11);
   EXPECT_EQ(json["samples"], 100);
   EXPECT_EQ(json["pull_bytes"], 77);
+  EXPECT_EQ(json["residual_rows"], 5);
   EXPECT_FALSE(json.contains("samples_per_second"));
   p.workers = {SomeWorker(300, 170, 1.5, {4, 1, 3})};
   json = nlohmann::json::parse(lines.Make(p, 54)[0]);
@@ -203,6 +206,7 @@ TEST(MetricsLine, ShowsProgressAndRate) {
   const auto json = nlohmann::json::parse(line);
   EXPECT_EQ(json["role"], "scheduler");
   EXPECT_EQ(json["state"], "train");
+  EXPECT_EQ(json["epoch"], 1);
   EXPECT_EQ(json["time"], 1700000000.5);
   EXPECT_EQ(json["progress"], 0.5);
   EXPECT_EQ(json["eta_seconds"], 8.0);

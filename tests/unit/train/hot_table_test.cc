@@ -333,7 +333,6 @@ TEST(HotTable, WhatWasHotOnceDoesNotStayForEver) {
   EXPECT_EQ(missing, 0u) << "there is room for 128";
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end a program that asks for so much
 TEST(HotTable, MoreThanThereIsSaysSo) {
   const auto place = MakeHostPlace();
   TableSpec spec;
@@ -346,7 +345,6 @@ TEST(HotTable, MoreThanThereIsSaysSo) {
             "hot_rows = 2147483648 for table 'users': hot rows: this machine has no memory for 9007270121701376 bytes; "
             "each worker keeps so many of each sparse table, 4194337 bytes a row: expected fewer");
 }
-#endif
 
 // A GPU computes with the rows of one batch while those of the next are brought together.
 TEST(HotTable, TheRowsOfABatchStayWhileTheNextIsRead) {

@@ -1,0 +1,8 @@
+"""What tools say of an error."""
+
+
+def told(error):
+    """An operating system's with the file's name in front and without its number; any other as it is."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
