@@ -7,9 +7,8 @@ import subprocess
 import sys
 import time
 
-from tarn_tools import errors
 from tarn_tools import fleet as fleets
-from tarn_tools import deployment, launch_options, own_program, progress, report, summary, trace
+from tarn_tools import deployment, errors, launch_options, own_program, progress, report, summary, trace
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
 PROGRAM_BAD_USAGE = 2  # exit code of the programs: trying again does not help
@@ -417,8 +416,7 @@ class Launch:
             page = report.write(self._run_dir)
         except Exception as error:  # a page that cannot be drawn must not turn a good run into a failed one
             self._fail(f"launch: no report: {type(error).__name__}: {error}")
-        go_on = launch_options.go_on_command(self._options, self._run_dir)
-        self._display.fail(summary.table(record, self._run_dir, page, go_on))
+        self._display.fail(summary.table(record, self._run_dir, page, launch_options.go_on_command(self._options, self._run_dir)))
         if reason:
             progress.Outlet(sys.stderr).write(f"failed: {reason}\n")
         self._journal.close()

@@ -17,6 +17,7 @@ PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
 MAKES_KEYS = "tarn-keys"
 CLIENT_TARGET = "tarn_c"  # of the build: libtarn.so
 ADDRESS = re.compile(rf"({hosts.ADDRESS.pattern})(:([0-9]{{1,5}}))?")
+PATHS = (("data", "dir"), ("storage", "tier_dir"))  # those of --set count from the current folder
 PORT_MAX = 65535
 LOADER_FAILED = 127  # exit code of a program whose libraries are not there, or too old
 
@@ -106,20 +107,6 @@ def parse_arguments(argv):
     return options
 
 
-def go_on_command(options, run_dir):
-    """How to resume a run of these options. A run on several machines needs a folder that they share for what follows."""
-    ssh = options.ssh if options.ssh != "ssh" else None
-    following = f"{run_dir}-2" if options.hosts and not (run_dir / "scheduler.state").exists() else None
-    words = ["tools/launch", "--resume", str(run_dir)]
-    for flag, value in (("--run-dir", following), ("--bin-dir", options.bin_dir), ("--keys", options.keys),
-                        ("--hosts", options.hosts_file), ("--address", options.address), ("--ssh", ssh),
-                        ("--remote-dir", options.remote_dir)):
-        words += [flag, value] if value else []
-    for flag, given in (("--insecure", options.insecure), ("--no-shm", options.no_shm)):
-        words += [flag] if given else []
-    return shlex.join([*words, "--", *options.program] if options.program else words)
-
-
 def split_at_dashes(argv):
     at = argv.index("--") if "--" in argv else len(argv)
     return argv[:at], argv[at:at + 1], argv[at + 1:]
@@ -168,6 +155,18 @@ def take_hosts(options):
         options.overrides.append(f"fleet.{role}={count}")
 
 
+def go_on_command(options, run_dir):
+    """How to resume a run of these options."""
+    words = ["tools/launch"]
+    ssh = options.ssh if options.ssh != "ssh" else None
+    for flag, value in (("--bin-dir", options.bin_dir), ("--keys", options.keys), ("--hosts", options.hosts_file),
+                        ("--address", options.address), ("--ssh", ssh), ("--remote-dir", options.remote_dir)):
+        words += [flag, value] if value else []
+    for flag, given in (("--insecure", options.insecure), ("--no-shm", options.no_shm)):
+        words += [flag] if given else []
+    return shlex.join([*words, "--resume", str(run_dir), *(["--", *options.program] if options.program else [])])
+
+
 def manifest_of(options):
     return os.path.join(options.resume, "MANIFEST")
 
@@ -200,7 +199,10 @@ def overridden(job, overrides):
     for override in overrides:
         key, _, value = override.partition("=")
         name, _, key = key.strip().partition(".")
-        job = job | {name: section(job, name) | {key: toml_value(value)}}
+        value = toml_value(value)
+        if (name, key) in PATHS and isinstance(value, str) and value:
+            value = os.path.abspath(value)
+        job = job | {name: section(job, name) | {key: value}}
     return job
 
 

@@ -197,12 +197,12 @@ def can_go_on(record, run_dir):
     return record.get("status") in ("stopped", "failed") and left
 
 
-def table(record, run_dir, page, go_on):
-    """The whole table, with where the run's files lie and the command that goes on with one that is not done."""
+def table(record, run_dir, page, go_on=None):
+    """The whole table, with where the run's files lie and how to go on with one that is not done."""
     lines = rows(record) + [("run", str(run_dir))]
     if page is not None:
         lines.append(("report", str(page)))
     if can_go_on(record, run_dir):
-        lines.append(("go on", go_on))
+        lines.append(("go on", go_on or f"tools/launch --resume {shlex.quote(str(run_dir))}"))
     width = max(len(name) for name, _ in lines)
     return "\n".join(["", str(record.get("job", "job"))] + [f"  {name:<{width}}  {text}" for name, text in lines])

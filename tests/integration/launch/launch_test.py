@@ -3,6 +3,7 @@ stop, and leaves no process behind however it ends. Fake programs stand in for t
 
 import argparse
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -139,17 +140,21 @@ class LaunchTest(LaunchCase):
         keys.touch()
         hosts.write_text("local servers=1 workers=1\n")
         self.command()
+        options = launch_options.parse_arguments([str(self.folder / "job.toml"), "--keys", str(keys), "--no-shm", "--quiet"])
+        self.assertEqual(launch_options.go_on_command(options, "a b"), f"tools/launch --keys '{keys}' --no-shm --resume 'a b'")
+        plain = launch_options.parse_arguments([str(self.folder / "job.toml")])
+        self.assertEqual(launch_options.go_on_command(plain, "run"), "tools/launch --resume run")
+        hosts = self.folder / "hosts"
+        hosts.write_text("node1 servers=2 workers=2\n")
+        away = launch_options.parse_arguments(
+            [str(self.folder / "job.toml"), "--hosts", str(hosts), "--ssh", "ssh -p 22", "--", "python3", "a b.py"])
+        self.assertEqual(launch_options.go_on_command(away, "run"),
+                         f"tools/launch --hosts {hosts} --ssh 'ssh -p 22' --resume run -- python3 'a b.py'")
 
-        def go_on(*options):
-            parsed = launch_options.parse_arguments([str(self.folder / "job.toml"), *options])
-            return launch_options.go_on_command(parsed, run)
-
-        begin = "tools/launch --resume 'runs/a b'"
-        self.assertEqual(go_on("--set", "fleet.workers=3", "--quiet"), begin)
-        self.assertEqual(go_on("--keys", str(keys), "--no-shm"), f"{begin} --keys '{keys}' --no-shm")
-        self.assertEqual(go_on("--", "python3", "my program.py"), f"{begin} -- python3 'my program.py'")
-        self.assertEqual(go_on("--hosts", str(hosts), "--ssh", "ssh -p 2"),
-                         f"{begin} --run-dir 'runs/a b-2' --hosts {hosts} --ssh 'ssh -p 2'")
+    def test_paths_of_overrides_count_from_the_current_folder(self):
+        job = launch_options.overridden({"data": {"dir": "here", "train": "t"}}, ["data.dir=there", "storage.tier_dir=/x"])
+        self.assertEqual(job["data"], {"dir": f"{os.getcwd()}/there", "train": "t"})
+        self.assertEqual(job["storage"], {"tier_dir": "/x"})
 
     def test_ctrl_c_before_the_scheduler_listens_starts_nobody_else(self):
         launcher = subprocess.Popen(
