@@ -156,10 +156,12 @@ def take_hosts(options):
 
 
 def go_on_command(options, run_dir):
-    """How to resume a run of these options."""
+    """How to resume a run of these options. What follows one on several machines needs a folder that they share."""
     words = ["tools/launch"]
     ssh = options.ssh if options.ssh != "ssh" else None
-    for flag, value in (("--bin-dir", options.bin_dir), ("--keys", options.keys), ("--hosts", options.hosts_file),
+    in_its_own = os.path.exists(os.path.join(run_dir, "scheduler.state"))
+    following = f"{run_dir}-2" if options.hosts and not in_its_own else None
+    for flag, value in (("--run-dir", following), ("--bin-dir", options.bin_dir), ("--keys", options.keys), ("--hosts", options.hosts_file),
                         ("--address", options.address), ("--ssh", ssh), ("--remote-dir", options.remote_dir)):
         words += [flag, value] if value else []
     for flag, given in (("--insecure", options.insecure), ("--no-shm", options.no_shm)):

@@ -1,6 +1,7 @@
 """The result table that tools/launch prints at the end."""
 
 import json
+import shlex
 
 from tarn_tools import stages
 from tarn_tools.progress import duration, number

@@ -132,13 +132,12 @@ class LaunchTest(LaunchCase):
             launcher = self.launch_in_background(fake, processes=5)
             launcher.send_signal(signal.SIGINT)
             output, _ = launcher.communicate(timeout=20)
-            command = f"tools/launch --resume {self.run_dir} --bin-dir {self.bin_dir}\n"
+            command = f"tools/launch --bin-dir {self.bin_dir} --resume {self.run_dir}\n"
             self.assertEqual(command in output, told, output)
 
-    def test_a_run_goes_on_with_the_options_that_it_had(self):
-        keys, hosts, run = self.folder / "my fleet.keys", self.folder / "hosts", pathlib.Path("runs/a b")
+    def test_a_run_goes_on_with_the_keys_that_it_had(self):
+        keys = self.folder / "my fleet.keys"
         keys.touch()
-        hosts.write_text("local servers=1 workers=1\n")
         self.command()
         options = launch_options.parse_arguments([str(self.folder / "job.toml"), "--keys", str(keys), "--no-shm", "--quiet"])
         self.assertEqual(launch_options.go_on_command(options, "a b"), f"tools/launch --keys '{keys}' --no-shm --resume 'a b'")
@@ -149,7 +148,7 @@ class LaunchTest(LaunchCase):
         away = launch_options.parse_arguments(
             [str(self.folder / "job.toml"), "--hosts", str(hosts), "--ssh", "ssh -p 22", "--", "python3", "a b.py"])
         self.assertEqual(launch_options.go_on_command(away, "run"),
-                         f"tools/launch --hosts {hosts} --ssh 'ssh -p 22' --resume run -- python3 'a b.py'")
+                         f"tools/launch --run-dir run-2 --hosts {hosts} --ssh 'ssh -p 22' --resume run -- python3 'a b.py'")
 
     def test_paths_of_overrides_count_from_the_current_folder(self):
         job = launch_options.overridden({"data": {"dir": "here", "train": "t"}}, ["data.dir=there", "storage.tier_dir=/x"])
