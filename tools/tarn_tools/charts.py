@@ -9,6 +9,9 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 38
 POINTS_MAX = 400
 
 
+EMPTY = '<p class="empty">no data</p>'
+
+
 def short(value, space=""):
     """12 -> "12", 1500 -> "1.5k", 2e6 -> "2M", 0.1234 -> "0.123"; `space` goes before the unit."""
     if value == 0:
@@ -80,7 +83,7 @@ def figure(title, body, note="", names=()):
 
 
 def empty(title):
-    return figure(title, '<p class="empty">no data</p>')
+    return figure(title, EMPTY)
 
 
 def svg(parts, title, height=HEIGHT):

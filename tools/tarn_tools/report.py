@@ -205,10 +205,18 @@ def trained_nothing(record):
     return number(record, "samples") == 0
 
 
+def of_own_programs(record):
+    """Whether the workers were programs of the user's own, of whose samples and losses nobody here knows."""
+    return "model" in record and record["model"] is None
+
+
 def figures(metrics, record):
     """All that was measured."""
     if trained_nothing(record):
         return ["<p class=under>Nothing was trained, so there is nothing to draw.</p>"]
+    if of_own_programs(record):
+        known = [chart for chart in cost_charts(metrics, record) if charts.EMPTY not in chart]
+        return ["<h2>Cost</h2><div class=charts>" + "".join(known) + "</div>"]
     return [
         "<h2>Learning</h2><div class=charts>" + "".join(learning_charts(metrics, record)) + "</div>",
         epoch_table(record),

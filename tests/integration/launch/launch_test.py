@@ -48,6 +48,9 @@ class LaunchTest(LaunchCase):
         self.assertEqual(len(self.pids()), 3)
         record = json.loads((self.run_dir / "summary.json").read_text())
         self.assertEqual((record["status"], record["samples"]), ("done", None))
+        page = (self.run_dir / "report.html").read_text()
+        self.assertNotIn("Learning", page)
+        self.assertNotIn("no data", page)
         self.assertRegex((self.run_dir / "logs/worker-1.log").read_text(), "1 of 2")
 
     def test_a_program_that_fails_ends_the_run_where_it_may_not_begin_anew(self):
