@@ -7,8 +7,6 @@ import math
 WIDTH, HEIGHT = 560, 250
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 38
 POINTS_MAX = 400
-
-
 EMPTY = '<p class="empty">no data</p>'
 
 
