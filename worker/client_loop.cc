@@ -119,13 +119,13 @@ void ClientLoop::WaitForSpace(std::size_t bytes) {
 // What an unanswered pull may take: its keys, and its rows once the first of them have come.
 bool ClientLoop::TakeRoom(const Plan& plan, ClientResult* pull) {
   const std::size_t bytes = plan.keys.size() * (sizeof(Key) + plan.dim * sizeof(float));
-  const std::size_t before = asked_bytes_->fetch_add(bytes);
-  if (before == 0 || before + bytes <= bounds_.asked_bytes_max) {
+  std::size_t before = asked_bytes_->load();
+  while (before == 0 || before + bytes <= bounds_.asked_bytes_max) {
+    if (!asked_bytes_->compare_exchange_weak(before, before + bytes)) continue;
     pull->asked = asked_bytes_;
     pull->asked_bytes = bytes;
     return true;
   }
-  asked_bytes_->fetch_sub(bytes);
   pull->Finish({ErrorCode::kOverloaded,
                 fmt::format("pulls of {} bytes are not answered yet, and this one is for {} more: expected at most {} "
                             "(ConnectOptions::asked_bytes_max); wait for earlier ones first",
