@@ -12,6 +12,7 @@
 // Threads: any. Futures that outlive the client hold the driver; Close tells it that the loop is gone.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -43,7 +44,8 @@ class ClientDriver {
     while (TakeTurn()) Rest();
   }
 
-  // A caller's thread: takes turns until done(), for as long at most, or until others should; true: it is done.
+  // A caller's thread: takes turns until done(), for as long at most, or until others should; true: it is done. With no
+  // time it takes a turn all the same, which delivers what has come.
   template <typename Done>
   bool Help(Done done, TimeUs at_most = kForEver) {
     const bool alone = callers_.fetch_add(1) == 0;
@@ -123,9 +125,11 @@ class ClientDriver {
       turn.lock();
       wanted_ = false;
     }
+    // Without time left too: while callers take turns, the loop's thread looks for no messages.
     TimeUs left = at_most;
-    while (!over_ && Act() && !done() && !IsCrowded() && left > 0) {
-      loop_.exchange(left);
+    for (bool last = false; !over_ && Act() && !done() && !IsCrowded() && !last;) {
+      last = left <= 0;
+      loop_.exchange(std::max<TimeUs>(left, 0));
       if (at_most != kForEver) left = begin + at_most - Now();
     }
     helped_at_.store(Now(), std::memory_order_relaxed);

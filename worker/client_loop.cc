@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
+#include <new>
 
 #include "core/log.h"
 
@@ -35,10 +36,9 @@ ClientLoop::ClientLoop(ClientOptions options, const Bounds& bounds, std::unique_
     : client_(options),
       transport_(std::move(transport)),
       bounds_(bounds),
-      driver_(
-          std::make_shared<ClientDriver>(ClientDriver::Loop{.act = [this] { return Act(); },
-                                                            .exchange = [this](TimeUs at_most) { Exchange(at_most); },
-                                                            .wake = [this] { transport_->Wake(); }})) {}
+      driver_(std::make_shared<ClientDriver>(ClientDriver::Loop{.act = [this] { return TryAct(); },
+                                                                .exchange = [this](TimeUs most) { TryExchange(most); },
+                                                                .wake = [this] { transport_->Wake(); }})) {}
 
 ClientLoop::~ClientLoop() {
   {
@@ -119,13 +119,13 @@ void ClientLoop::WaitForSpace(std::size_t bytes) {
 // What an unanswered pull may take: its keys, and its rows once the first of them have come.
 bool ClientLoop::TakeRoom(const Plan& plan, ClientResult* pull) {
   const std::size_t bytes = plan.keys.size() * (sizeof(Key) + plan.dim * sizeof(float));
-  const std::size_t before = asked_bytes_->fetch_add(bytes);
-  if (before == 0 || before + bytes <= bounds_.asked_bytes_max) {
+  std::size_t before = asked_bytes_->load();
+  while (before == 0 || before + bytes <= bounds_.asked_bytes_max) {
+    if (!asked_bytes_->compare_exchange_weak(before, before + bytes)) continue;
     pull->asked = asked_bytes_;
     pull->asked_bytes = bytes;
     return true;
   }
-  asked_bytes_->fetch_sub(bytes);
   pull->Finish({ErrorCode::kOverloaded,
                 fmt::format("pulls of {} bytes are not answered yet, and this one is for {} more: expected at most {} "
                             "(ConnectOptions::asked_bytes_max); wait for earlier ones first",
@@ -261,6 +261,24 @@ std::vector<std::uint64_t> ClientLoop::staleness() const {
   return staleness_;
 }
 
+// Whoever takes the turn, the loop's thread or a caller, is not who asked for what there is no memory for.
+bool ClientLoop::TryAct() {
+  try {
+    if (!exhausted_) return Act();
+  } catch (const std::bad_alloc&) {
+  }
+  End({ErrorCode::kIo, "out of memory"});
+  return false;
+}
+
+void ClientLoop::TryExchange(TimeUs at_most) {
+  try {
+    Exchange(at_most);
+  } catch (const std::bad_alloc&) {
+    exhausted_ = true;
+  }
+}
+
 // The first half of a turn. False: everything that waits has been told that nothing more will come.
 bool ClientLoop::Act() {
   const auto end = [this](Error error) {
@@ -285,16 +303,17 @@ bool ClientLoop::Stops() const {
 
 void ClientLoop::RunCommands() {
   if (client_.state() != ClientState::kRunning) return;
-  std::vector<Posted> commands;
   {
     const std::lock_guard lock(mutex_);
-    commands.swap(posted_);
+    taken_.swap(posted_);
   }
-  auto next = commands.begin();
-  while (next != commands.end() && client_.state() == ClientState::kRunning) (next++)->run();
-  if (next == commands.end()) return;
-  const std::lock_guard lock(mutex_);  // one of them was the client's end: the others are told
-  posted_.insert(posted_.begin(), std::make_move_iterator(next), std::make_move_iterator(commands.end()));
+  auto next = taken_.begin();
+  while (next != taken_.end() && client_.state() == ClientState::kRunning) (next++)->run();
+  if (next != taken_.end()) {  // one of them was the client's end: the others are told
+    const std::lock_guard lock(mutex_);
+    posted_.insert(posted_.begin(), std::make_move_iterator(next), std::make_move_iterator(taken_.end()));
+  }
+  taken_.clear();
 }
 
 void ClientLoop::Exchange(TimeUs at_most) {
@@ -421,8 +440,9 @@ void ClientLoop::End(Error error) {
   changed_.notify_all();
   const bool left = client_.state() == ClientState::kStopped && client_.stop_reason().code == ErrorCode::kOk;
   for (const ResultPtr& result : leavers_) result->Finish(left ? Fine() : error);
-  for (const Posted& p : posted)
-    for (const ResultPtr& result : p.results) result->Finish(error);
+  for (const auto* commands : {&taken_, &posted})
+    for (const Posted& p : *commands)
+      for (const ResultPtr& result : p.results) result->Finish(error);
   for (const auto& [wanted, result] : creators_) result->Finish(error);
   for (const auto& [name, result] : finders_) result->Finish(error);
   for (const auto* waiting : {&barriers_, &leases_})

@@ -78,6 +78,8 @@ class ClientLoop {
   bool TakeRoom(const Plan& plan, ClientResult* pull);
   std::string JoinNote(double waited) const;
   Clock AdvanceClock(std::optional<Clock> to);
+  bool TryAct();
+  void TryExchange(TimeUs at_most);
   bool Act();
   bool Stops() const;
   void RunCommands();
@@ -97,6 +99,8 @@ class ClientLoop {
   Client client_;
   std::unique_ptr<net::Transport> transport_;
   Outbox outbox_;
+  std::vector<Posted> taken_;  // of posted_, in this turn
+  bool exhausted_ = false;     // there was no memory: what the step had changed is undefined
   std::vector<net::Received> received_;
   std::map<RequestId, ResultPtr> requests_;
   std::multimap<Clock, ResultPtr> ticks_;

@@ -21,7 +21,8 @@
 //
 // Errors: kInvalidArgument (sizes that do not fit, a dense key that is too large), kFenced (the fleet has declared
 // this worker dead: connect anew), kCancelled (the job is over, or the client is gone), kUnavailable (the scheduler has
-// been silent for two leases: everything that waits ends, and the client with it), kTimeout (where said).
+// been silent for two leases: everything that waits ends, and the client with it), kIo (likewise: no memory for what
+// has come), kTimeout (where said).
 #pragma once
 
 #include <cstdint>

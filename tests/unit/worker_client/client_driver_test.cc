@@ -53,6 +53,10 @@ class EchoLoop {
     ++asked_;
     if (!driver_.TryAct(true)) Wake();
   }
+  // Whether all that was asked is answered; looks for answers that have come, and waits for none.
+  bool Look() {
+    return driver_.Help([&] { return answered_ == asked_; }, 0);
+  }
   ClientDriver& driver() { return driver_; }
   int acts() const { return acts_; }
 
@@ -193,6 +197,16 @@ TEST(ClientDriverTest, TheThreadTakesWhatWasLeft) {
     loop.Post();
     while (loop.acts() == before) std::this_thread::yield();
     loop.driver().OnForgotten();
+  }
+}
+
+// One that asks again and again whether its answer is there keeps the loop's thread away, so it must take it itself.
+TEST(ClientDriverTest, WhoeverWaitsForNoTimeGetsWhatHasCome) {
+  EchoLoop loop(kForEverUs);
+  LetRest(&loop);
+  for (int i = 0; i < 100; ++i) {
+    loop.Post();
+    ASSERT_TRUE(loop.Look());
   }
 }
 

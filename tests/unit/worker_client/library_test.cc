@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "core/file.h"
@@ -36,6 +37,7 @@ struct FakeWorld {
   bool welcome_all = true;
   bool says_wait = false;  // to whom it does not welcome
   bool deaf = false;       // shards lose what they are sent
+  bool no_memory = false;  // for what they answer
   bool scheduler_dead = false;
   std::vector<DataPosition> ticks;  // positions, as they came to shard 0
   std::size_t prefetched = 0;       // keys
@@ -112,6 +114,7 @@ class FakeTransport final : public net::Transport {
     world_->changed.wait_for(lock, std::chrono::microseconds(timeout_us),
                              [&] { return world_->woken || !world_->inbox.empty(); });
     world_->woken = false;
+    if (world_->no_memory) throw std::bad_alloc();
     std::size_t taken = 0;
     for (; taken < max && !world_->inbox.empty(); ++taken) {
       out->push_back(std::move(world_->inbox.front()));
@@ -540,6 +543,30 @@ TEST(Library, WhoWaitsForATimeMayWaitAgain) {
   EXPECT_EQ(values->size(), 6u);
   EXPECT_TRUE(pushed.WaitFor(1e300));
   EXPECT_TRUE(pushed.WaitFor(0));
+}
+
+TEST(Library, AnAnswerWithoutMemoryEndsTheClientAndNotTheProgram) {
+  for (const bool waits : {false, true}) {
+    FakeWorld world;
+    world.deaf = true;
+    auto client = ConnectTo(&world);
+    ASSERT_TRUE(client);
+    auto users = client->OpenTable("users");
+    ASSERT_TRUE(users);
+    const auto rows = client->Pull(*users, std::vector<Key>{4});
+    {
+      const std::lock_guard lock(world.mutex);
+      world.no_memory = true;
+    }
+    const auto outcome = [&] {
+      if (waits) return rows.Wait().error();
+      while (!rows.Ready()) std::this_thread::yield();
+      return rows.Wait().error();
+    };
+    EXPECT_EQ(ToString(outcome()), "io: out of memory");
+    EXPECT_EQ(client->Pull(*users, std::vector<Key>{5}).Wait().error().code, ErrorCode::kIo);
+    EXPECT_EQ(client->Leave().error().code, ErrorCode::kIo);
+  }
 }
 
 TEST(Library, BeingFencedFailsEverythingThatWaits) {
