@@ -188,8 +188,17 @@ def _section(name, settings):
     return [f"[{name}]"] + [f"{_toml(str(key))} = {_toml(value)}" for key, value in settings.items()]
 
 
+def _as_whole_numbers(keys, array):
+    """NumPy takes a list of integers below and above 2^63 for floats: here they are what they were."""
+    objects = np.asarray(keys, dtype=object)
+    whole = all(isinstance(key, (int, np.integer)) and 0 <= key < 2**64 for key in objects.flat)
+    return objects.astype(np.uint64) if whole else array
+
+
 def _as_keys(keys):
     array = np.asarray(keys)
+    if array.dtype == np.float64 and array.size and not isinstance(keys, np.ndarray):
+        array = _as_whole_numbers(keys, array)
     if array.size == 0:
         array = array.astype(np.uint64)
     if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.size and array.min() < 0):
@@ -292,10 +301,12 @@ class Client:
     """A worker of the fleet. Leaves it at the end of a `with`."""
 
     def __init__(self, pointer):
-        self._pointer = pointer
+        self._pointer, self._process = pointer, os.getpid()
 
     @property
     def pointer(self):
+        if self._process != os.getpid():  # the threads of the library have not come along
+            raise Gone(17, "this client is of the process before the fork: connect anew")
         if self._pointer is None:
             raise Gone(17, "the client is closed")
         return self._pointer
@@ -367,7 +378,7 @@ class Client:
     def close(self):
         """Leaves without much patience, if that has not been done."""
         pointer, self._pointer = self._pointer, None
-        if pointer is not None:
+        if pointer is not None and self._process == os.getpid():
             _lib().close(pointer)
 
 

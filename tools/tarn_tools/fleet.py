@@ -14,6 +14,9 @@ import time
 
 PR_SET_PDEATHSIG = 1
 TAIL_BYTES = 64 * 1024
+READ_BYTES = 4096  # at a time: lines of a program that prints without end take long to pass on
+LINE_BYTES_MAX = 64 * 1024  # a longer line is passed on in pieces
+LEFT_BYTES_MAX = 1024 * 1024  # what the kernel may hold of a pipe
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,6 +48,15 @@ def describe_exit(code, ours=True):
             return f"killed by signal {-code}"
     meanings = {0: "clean", 2: "bad usage or bad job", 3: "fenced"}
     return f"exit code {code} ({meanings[code]})" if ours and code in meanings else f"exit code {code}"
+
+
+def signal_group(group, number):
+    """Whether anybody is there to get it."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def tail(path, lines):
@@ -107,10 +119,7 @@ class Node:
         self.signal(signal.SIGTERM)
 
     def signal(self, number):
-        try:
-            os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
+        signal_group(self.process.pid, number)
 
     def close_input(self):
         """Once it has ended: lets go of what it read from, if it was anything."""
@@ -124,6 +133,7 @@ class Fleet:
 
     def __init__(self, on_output):
         self.nodes = []
+        self._left = []  # groups in which a process is there that its leader, which has ended, had started
         self._on_output = on_output
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
@@ -149,12 +159,12 @@ class Fleet:
             self.nodes.append(node)
 
     def wait(self, timeout_seconds):
-        """Passes on output until a signal comes or the time is over; then returns the nodes that ended."""
+        """Waits for output, a signal or the time to be over; passes on some output, and returns the nodes that ended."""
         for key, _ in self._selector.select(timeout_seconds):
             if key.data is None:
                 os.read(self._wake_read, 4096)
             else:
-                self._read(key.data)
+                self._read(key.data, READ_BYTES)  # no more: who prints without end must not keep us from all else
         ended = [node for node in self.nodes if node.running and node.process.poll() is not None]
         for node in ended:
             self._end(node)
@@ -163,22 +173,27 @@ class Fleet:
     def _end(self, node):
         """Passes on what is left of a process that has ended."""
         node.ended_at = time.monotonic()
-        self._read(node)
+        self._read(node, LEFT_BYTES_MAX)
         self._close(node)
         node.close_input()
+        if signal_group(node.process.pid, 0):
+            self._left.append(node.process.pid)
 
-    def _read(self, node):
-        """Passes on what the process has printed so far; closes the pipe at its end."""
+    def _read(self, node, bytes_max):
+        """Passes on about so much of what the process has printed; closes the pipe at its end."""
         pipe = node.process.stdout
-        while not pipe.closed:
+        while not pipe.closed and bytes_max > 0:
             try:
-                data = os.read(pipe.fileno(), 65536)
+                data = os.read(pipe.fileno(), READ_BYTES)
             except BlockingIOError:
                 return
             if not data:
                 self._close(node)
                 return
+            bytes_max -= len(data)
             *lines, node.output = (node.output + data).split(b"\n")
+            if len(node.output) >= LINE_BYTES_MAX:
+                lines, node.output = [*lines, node.output], b""
             for line in lines:
                 self._on_output(node, line.decode("utf-8", "replace").rstrip())
 
@@ -193,13 +208,22 @@ class Fleet:
             node.output = b""
 
     def kill(self):
-        """Ends every process: SIGTERM, and SIGKILL for who is still there two seconds later."""
+        """Ends every process: SIGTERM, and SIGKILL for who is still there two seconds later.
+
+        With them those that they have started and not taken along, unless these have gone to a session of their own.
+        """
         asked_at = time.monotonic()
         for node in self.running():
             node.ask_to_end()
         while any(time.monotonic() < asked_at + node.GRACE_SECONDS for node in self.running()):
             self.wait(0.05)
         self.kill_now()
+        asked_at = time.monotonic()
+        left = [group for group in self._left if signal_group(group, signal.SIGTERM)]
+        while any(signal_group(group, 0) for group in left) and time.monotonic() < asked_at + Node.GRACE_SECONDS:
+            time.sleep(0.05)
+        for group in left:
+            signal_group(group, signal.SIGKILL)
 
     def kill_now(self):
         for node in self.running():

@@ -14,7 +14,8 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
 PROGRAM_BAD_USAGE = 2  # exit code of the programs: trying again does not help
 ADDRESS_SECONDS_MAX = 120.0  # a scheduler that resumes verifies the checkpoint before it listens
 SHUTDOWN_SECONDS_MAX = 30.0  # for servers and workers, after the scheduler has ended
-STOPPED_SECONDS_MAX = 5.0  # likewise, of a run that was stopped: who had not joined by then has not heard of it
+STOPPED_SECONDS_MAX = 5.0  # likewise, of a run that was stopped or whose programs are done: who had not joined by
+# then has not heard of it
 VERDICT_SECONDS_MAX = 5.0  # for the scheduler to say why the job ended, once a server has
 RESTART_SECONDS = 0.25  # before the first restart of a worker, doubled each time
 RESTART_SECONDS_MAX = 4.0
@@ -187,10 +188,11 @@ class Launch:
                 self._restart_due_workers()
                 continue
             self._restarts_due.clear()
+            stopped = self._stopping or self._programs_done
             if shutdown_deadline is None:
-                shutdown_deadline = time.monotonic() + (STOPPED_SECONDS_MAX if self._stopping else SHUTDOWN_SECONDS_MAX)
+                shutdown_deadline = time.monotonic() + (STOPPED_SECONDS_MAX if stopped else SHUTDOWN_SECONDS_MAX)
             elif time.monotonic() > shutdown_deadline:
-                if self._stopping:
+                if stopped:
                     return
                 names = ", ".join(node.name for node in self._fleet.running())
                 raise Failure(f"still running {SHUTDOWN_SECONDS_MAX:.0f} s after the scheduler had ended: {names}")

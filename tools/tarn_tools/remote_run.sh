@@ -1,7 +1,8 @@
 # Runs one program of a fleet on a host of tools/launch --hosts: remote_run.sh LIBRARIES PROGRAM ARGUMENT...
 # The launcher holds the other end of stdin. First come the lines of the key file and "end", then nothing for as long as
 # the program may run. When stdin ends, because the launcher wants that, is dead or cut off, the program's group gets
-# TERM, and KILL if it is there two seconds later. It ends as the program does; 128 + n is a death by signal n.
+# TERM, and KILL if it is there two seconds later; what the program leaves in it when it ends, too, after a second. It
+# ends as the program does; 128 + n is a death by signal n.
 
 libraries=$1
 shift
@@ -52,4 +53,11 @@ while kill -0 "$program"; do # a signal of ours may end the wait
   code=$?
 done
 kill "$watch"
+# What it has left in its group would hold the connection.
+tries=0
+while [ $tries -lt 10 ] && kill -0 "-$program"; do
+  sleep 0.1
+  tries=$((tries + 1))
+done
+kill -0 "-$program" && stop
 exit $code

@@ -118,6 +118,26 @@ class ValuesTest(unittest.TestCase):
         np.testing.assert_allclose(values[:, ::2], 3 - 0.01)
         np.testing.assert_allclose(table.pull(np.uint64(2**64 - 1)).wait(), [2.99, 2.98])
 
+    def test_lists_of_keys_below_and_above_2_to_the_63_are_no_floats(self):
+        table = self.ps.table("wide", dim=1, optimizer={"kind": "sgd", "learning_rate": 1})
+        table.push([1, 2**63 + 1], [[-1], [-2]])
+        self.ps.tick()
+        np.testing.assert_array_equal(table.pull([2**63, 1, 2**63 + 1]).wait(), [[0], [1], [2]])
+
+    def test_a_fork_ends_and_is_told_to_connect_anew(self):
+        table = self.ps.table("forked", dim=1)
+        child = os.fork()
+        if child == 0:
+            said = ""
+            try:
+                table.pull([1])
+            except tarn.Gone as error:
+                said = str(error)
+            self.ps.close()
+            os._exit(0 if "connect anew" in said else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(table.pull([1]).wait().shape, (1, 1))
+
     def test_a_dense_table_has_its_rows(self):
         table = self.ps.table("dense", dim=2, rows=4, initializer={"kind": "uniform", "low": 1, "high": 2})
         self.assertEqual((table.dim, table.rows), (2, 4))
