@@ -166,7 +166,10 @@ class _Handle:
 
 
 def _text(value):
-    return value.encode() if isinstance(value, str) else os.fsencode(value)
+    text = value.encode() if isinstance(value, str) else os.fsencode(value)
+    if b"\0" in text:
+        raise InvalidArgument(1, f"{value!r}: expected a text without NUL")
+    return text
 
 
 def _toml(value):
@@ -185,6 +188,8 @@ def _toml(value):
 def _section(name, settings):
     if isinstance(settings, str):
         settings = {"kind": settings}
+    if not isinstance(settings, dict):
+        raise InvalidArgument(1, f"{name}: expected the name of a kind or a dict, found {type(settings).__name__}")
     return [f"[{name}]"] + [f"{_toml(str(key))} = {_toml(value)}" for key, value in settings.items()]
 
 
@@ -215,12 +220,13 @@ class Future:
     def ready(self):
         return bool(_lib().ready(self._handle.pointer))
 
-    def wait(self, timeout=math.inf):
+    def wait(self, timeout=None):
         """Until it is done; `timeout` in seconds, then a Timeout, after which one may wait again."""
         self._wait(lambda seconds: _lib().wait(self._handle.pointer, seconds), timeout)
 
     @staticmethod
     def _wait(call, timeout):
+        timeout = math.inf if timeout is None else timeout
         while True:
             seconds = min(timeout, _PATIENCE_SECONDS)
             try:
@@ -238,13 +244,13 @@ class Rows(Future):
         super().__init__(pointer)
         self._shape = shape
 
-    def wait(self, timeout=math.inf):
+    def wait(self, timeout=None):
         """float32 [..., dim], in the order and the shape of the keys; read-only, and good as long as anybody has it."""
         return self._values(timeout)[0]
 
     def staleness(self):
         """How many clocks the rows may be behind the clock they were asked for. Waits for them."""
-        return self._values(math.inf)[1]
+        return self._values(None)[1]
 
     def _values(self, timeout):
         rows, staleness = _FLOATS(), ctypes.c_uint64()
@@ -290,7 +296,7 @@ class Table:
         """
         array, pointer = _as_keys(keys), _P()
         values = np.ascontiguousarray(gradients, dtype=np.float32)
-        if values.shape != np.shape(keys) + (self.dim,):
+        if values.shape != np.shape(keys) + (self.dim,) and (values.size or array.size):
             raise InvalidArgument(1, f"table {self.name!r}: gradients are {list(values.shape)}, expected {list(np.shape(keys)) + [self.dim]}")
         _lib().push(self._client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
                     values.ctypes.data_as(_FLOATS), pointer)
@@ -382,6 +388,12 @@ class Client:
             _lib().close(pointer)
 
 
+def _as_rank(text):
+    if not text.isdecimal():
+        raise InvalidArgument(1, f"TARN_RANK: expected a rank, such as 0, found {text!r}")
+    return int(text)
+
+
 def connect(scheduler=None, *, keys=None, timeout=60.0, rank=None, insecure=False, shm=True):
     """Joins the fleet as a worker and waits until the fleet is complete.
 
@@ -396,13 +408,17 @@ def connect(scheduler=None, *, keys=None, timeout=60.0, rank=None, insecure=Fals
         if not told.get("TARN_SCHEDULER"):
             raise InvalidArgument(1, 'no scheduler: give its address, such as "tcp://127.0.0.1:7700", or set TARN_SCHEDULER')
         scheduler, keys = told["TARN_SCHEDULER"], keys or told.get("TARN_KEYS")
-        rank = int(told["TARN_RANK"]) if rank is None and "TARN_RANK" in told else rank
+        rank = _as_rank(told["TARN_RANK"]) if rank is None and "TARN_RANK" in told else rank
         insecure, shm = insecure or "TARN_INSECURE" in told, shm and "TARN_NO_SHM" not in told
     if rank is not None and not 0 <= operator.index(rank) < _ANY_RANK:
         raise InvalidArgument(1, f"rank: expected 0 to {_ANY_RANK - 1}, found {rank}")
     options = _Options(size=ctypes.sizeof(_Options), keys=_text(keys) if keys else None,
                        timeout_seconds=timeout or _NO_TIME, rank_plus_1=0 if rank is None else rank + 1,
                        insecure=insecure, no_shm=not shm)
-    pointer = _P()
-    _interruptible(_lib().connect, _text(scheduler), options, pointer)
-    return Client(pointer)
+
+    def join():  # a client that nobody waits for any more leaves when it is thrown away
+        pointer = _P()
+        _lib().connect(_text(scheduler), options, pointer)
+        return Client(pointer)
+
+    return _interruptible(join)

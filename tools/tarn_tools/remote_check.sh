@@ -24,6 +24,7 @@ loads() {
 check_programs() {
   for folder in $folders; do
     has_programs "$folder" || continue
+    folder=$(cd "$folder" && pwd) || continue
     fallback=$folder/../lib/fallback
     if loads "$folder"; then
       say "programs $folder"

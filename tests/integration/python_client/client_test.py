@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
@@ -106,7 +107,8 @@ class ValuesTest(unittest.TestCase):
     def test_shapes_are_those_of_the_keys(self):
         table = self.ps.table("shapes", dim=2, initializer={"kind": "constant", "value": 3})
         self.assertEqual(table.pull(5).wait().shape, (2,))
-        self.assertEqual(table.pull([]).wait().shape, (0, 2))
+        self.assertEqual(table.pull([]).wait(timeout=None).shape, (0, 2))
+        table.push([], []).wait()
         keys = np.arange(12, dtype=np.int32).reshape(3, 4)
         self.assertEqual(table.pull(keys).wait().shape, (3, 4, 2))
         self.assertEqual(table.pull(keys[:, ::2]).wait().shape, (3, 2, 2))
@@ -174,6 +176,8 @@ class ValuesTest(unittest.TestCase):
             (lambda: self.ps.table("no", dim=2, optimizer={"kind": "adam", "learning_rat": 1}), "learning_rate"),
             (lambda: self.ps.table("no", dim=2, optimizer={"kind": 'a"\n[b'}), "unknown optimizer"),
             (lambda: self.ps.table("no", rows=2), "needs its dim"),
+            (lambda: self.ps.table("n\0o", dim=2), "without NUL"),
+            (lambda: self.ps.table("no", dim=2, optimizer=["adam"]), "expected the name of a kind or a dict, found list"),
         ]:
             with self.assertRaisesRegex(tarn.InvalidArgument, said):
                 wrong()
@@ -261,6 +265,24 @@ class FleetsTest(unittest.TestCase):
         with Fleet() as fleet, tarn.connect(fleet.address, timeout=0.3) as ps:
             with self.assertRaisesRegex(tarn.Timeout, "nobody has created it"):
                 ps.table("nobodys")
+
+    def test_a_rank_that_is_none_is_named(self):
+        with unittest.mock.patch.dict(os.environ, {"TARN_SCHEDULER": "tcp://127.0.0.1:1", "TARN_RANK": "first"}):
+            with self.assertRaisesRegex(tarn.InvalidArgument, "TARN_RANK: expected a rank, such as 0, found 'first'"):
+                tarn.connect()
+
+    def test_a_connect_that_was_interrupted_keeps_no_place(self):
+        with Fleet() as fleet:
+            program = ("import sys, tarn, threading, _thread\n"
+                       "threading.Timer(0.2, _thread.interrupt_main).start()\n"
+                       "import time; from tarn import client\nlibrary = client._lib()\nconnect = library.connect\n"
+                       "library.connect = lambda *arguments: (time.sleep(0.6), connect(*arguments))\n"
+                       f"try:\n    tarn.connect('{fleet.address}')\nexcept KeyboardInterrupt:\n    pass\n"
+                       "time.sleep(1.5)\nlibrary.connect = connect\n"
+                       f"with tarn.connect('{fleet.address}', timeout=20) as ps:\n    print('joined', ps.rank)\n")
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                                  timeout=PATIENCE_SECONDS, env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+        self.assertEqual(done.stdout, "joined 0\n", done.stderr)
 
     def test_a_fleet_that_dies_ends_what_waits(self):
         with Fleet(workers=1) as fleet:
