@@ -428,7 +428,8 @@ class Launch:
 def main(argv):
     options = launch_options.parse_arguments(argv)
     try:
-        bin_dir = launch_options.find_programs(options, launch_options.programs(options))
+        libraries = [launch_options.CLIENT_TARGET] if options.program else []
+        bin_dir = launch_options.find_programs(options, launch_options.programs(options), libraries)
         folder = launch_options.make_run_dir(options)
     except OSError as error:
         print(f"tools/launch: {errors.told(error)}", file=sys.stderr)

@@ -288,9 +288,9 @@ def programs(options):
     return (*names, MAKES_KEYS) if away and not options.keys and not options.insecure else names
 
 
-def find_programs(options, names=PROGRAMS):
+def find_programs(options, names=PROGRAMS, libraries=()):
     """The folder of these programs: those of --bin-dir or of a bundle (tools/bundle) as they are, or
-    build/release/bin, brought up to date."""
+    build/release/bin, brought up to date, and these targets of the build with it."""
     if options.bin_dir:
         folder = pathlib.Path(options.bin_dir)
         missing = [name for name in names if not os.access(folder / name, os.X_OK)]
@@ -301,7 +301,7 @@ def find_programs(options, names=PROGRAMS):
     if not (ROOT / "tools/build").exists():
         use_fallback_libraries(ROOT / "bin")
         return ROOT / "bin"
-    build_programs(options.quiet, (*names, CLIENT_TARGET) if options.program else names)
+    build_programs(options.quiet, (*names, *libraries))
     return ROOT / "build/release/bin"
 
 

@@ -285,7 +285,7 @@ class LaunchTest(LaunchCase):
         builder.write_text('#!/bin/sh\necho "$@" >> "$(dirname "$0")/calls"\n')
         builder.chmod(0o755)
         with unittest.mock.patch.object(launch_options, "ROOT", root):
-            options = argparse.Namespace(bin_dir=None, quiet=True, program=[])
+            options = argparse.Namespace(bin_dir=None, quiet=True)
             self.assertEqual(launch_options.find_programs(options), root / "build/release/bin")
             builder.write_text("#!/bin/sh\necho does not compile; exit 1\n")
             with self.assertRaises(subprocess.CalledProcessError) as failed:
