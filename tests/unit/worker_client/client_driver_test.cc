@@ -112,8 +112,12 @@ class EchoLoop {
   std::thread thread_;
 };
 
+// Not on the stack, where ThreadSanitizer takes the mutexes of two tests at one address for the same.
+std::unique_ptr<EchoLoop> MakeLoop(TimeUs rest_us = 1'000) { return std::make_unique<EchoLoop>(rest_us); }
+
 TEST(ClientDriverTest, ACallerAloneTakesItsTurns) {
-  EchoLoop loop;
+  const auto kept = MakeLoop();
+  EchoLoop& loop = *kept;
   EXPECT_TRUE(loop.Ask());
   loop.ForgetTurns();
   for (int i = 0; i < 1'000; ++i) ASSERT_TRUE(loop.Ask());
@@ -121,7 +125,8 @@ TEST(ClientDriverTest, ACallerAloneTakesItsTurns) {
 }
 
 TEST(ClientDriverTest, ManyCallersAllGetAnswers) {
-  EchoLoop loop;
+  const auto kept = MakeLoop();
+  EchoLoop& loop = *kept;
   std::vector<std::thread> callers;
   for (int t = 0; t < 4; ++t)
     callers.emplace_back([&] {
@@ -132,7 +137,8 @@ TEST(ClientDriverTest, ManyCallersAllGetAnswers) {
 
 // One that does not wait: its requests are carried out all the same.
 TEST(ClientDriverTest, TheThreadComesBack) {
-  EchoLoop loop;
+  const auto kept = MakeLoop();
+  EchoLoop& loop = *kept;
   for (int i = 0; i < 5; ++i) {
     for (int k = 0; k < 20; ++k) ASSERT_TRUE(loop.Ask());
     loop.ForgetTurns();
@@ -150,7 +156,8 @@ void LetRest(EchoLoop* loop) {
 }
 
 TEST(ClientDriverTest, WhatIsPostedBeforeAnswersAreReadGoesTogether) {
-  EchoLoop loop(kForEverUs);
+  const auto kept = MakeLoop(kForEverUs);
+  EchoLoop& loop = *kept;
   LetRest(&loop);
   for (int i = 0; i < 3; ++i) loop.driver().OnAnswered();
   const int before = loop.acts();
@@ -166,7 +173,8 @@ TEST(ClientDriverTest, WhatIsPostedBeforeAnswersAreReadGoesTogether) {
 }
 
 TEST(ClientDriverTest, ManyPostsDoNotWaitForEachOther) {
-  EchoLoop loop(kForEverUs);
+  const auto kept = MakeLoop(kForEverUs);
+  EchoLoop& loop = *kept;
   LetRest(&loop);
   loop.driver().OnAnswered();
   const int before = loop.acts();
@@ -177,7 +185,8 @@ TEST(ClientDriverTest, ManyPostsDoNotWaitForEachOther) {
 }
 
 TEST(ClientDriverTest, WhoeverWaitsTakesWhatWasLeft) {
-  EchoLoop loop(kForEverUs);
+  const auto kept = MakeLoop(kForEverUs);
+  EchoLoop& loop = *kept;
   LetRest(&loop);
   loop.driver().OnAnswered();
   for (int i = 0; i < 100; ++i) {
@@ -189,7 +198,8 @@ TEST(ClientDriverTest, WhoeverWaitsTakesWhatWasLeft) {
 }
 
 TEST(ClientDriverTest, TheThreadTakesWhatWasLeft) {
-  EchoLoop loop;
+  const auto kept = MakeLoop();
+  EchoLoop& loop = *kept;
   for (int i = 0; i < 5; ++i) {
     LetRest(&loop);
     loop.driver().OnAnswered();
@@ -202,7 +212,8 @@ TEST(ClientDriverTest, TheThreadTakesWhatWasLeft) {
 
 // One that asks again and again whether its answer is there keeps the loop's thread away, so it must take it itself.
 TEST(ClientDriverTest, WhoeverWaitsForNoTimeGetsWhatHasCome) {
-  EchoLoop loop(kForEverUs);
+  const auto kept = MakeLoop(kForEverUs);
+  EchoLoop& loop = *kept;
   LetRest(&loop);
   for (int i = 0; i < 100; ++i) {
     loop.Post();
@@ -236,7 +247,9 @@ TEST(ClientDriverTest, WhoeverWaitsForATurnGetsIt) {
     std::unique_lock lock(mutex);
     changed.wait(lock, condition);
   };
-  ClientDriver driver({.act = act, .exchange = [&](TimeUs) { exchange(); }, .wake = wake});
+  const auto kept = std::make_unique<ClientDriver>(
+      ClientDriver::Loop{.act = act, .exchange = [&](TimeUs) { exchange(); }, .wake = wake});
+  ClientDriver& driver = *kept;
   std::thread thread([&] { driver.Run(); });
   wait_until([&] { return exchanges == 1; });
   std::thread caller([&] { driver.Help([] { return true; }); });
@@ -261,7 +274,8 @@ TEST(ClientDriverTest, WhoeverWaitsForATurnGetsIt) {
 
 TEST(ClientDriverTest, TheEndReachesEverybody) {
   for (int round = 0; round < 20; ++round) {
-    EchoLoop loop;
+    const auto kept = MakeLoop();
+    EchoLoop& loop = *kept;
     std::vector<std::thread> callers;
     for (int t = 0; t < 1 + round % 3; ++t)
       callers.emplace_back([&] {
