@@ -17,11 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 BIN = pathlib.Path(os.environ.get("TARN_BIN_DIR", ROOT / "build/release/bin"))
 sys.path.insert(0, str(ROOT / "python"))
 
-try:
-    import numpy as np
-except ImportError:
-    print("skipped: no NumPy")
-    sys.exit(0)
+import numpy as np  # noqa: E402
 
 import tarn  # noqa: E402
 

@@ -3,7 +3,6 @@ of a fleet on this machine: where the hosts share the run's folder, stopped at a
 each has a folder of its own, of which nothing is left there; that a killed worker is replaced; and that tools/checkpoint
 finds the keys of such a run by itself."""
 
-import importlib.util
 import json
 import os
 import pathlib
@@ -95,7 +94,6 @@ class RemoteTest(FleetCase):
         self.assertEqual(processes.naming(ours), {})
 
     @unittest.skipUnless((BIN.parent / "lib/libtarn.so").exists(), "this build has no libtarn.so")
-    @unittest.skipUnless(importlib.util.find_spec("numpy"), "no NumPy")
     def test_programs_of_the_users_own(self):
         example = ROOT / "examples/python/factorization"
         run_dir = self.place / "run"
