@@ -27,6 +27,7 @@ std::string_view ErrorName(ErrorCode code) {
     case ErrorCode::kCancelled: return "cancelled";
     case ErrorCode::kInternal: return "internal";
     case ErrorCode::kUnknownKeys: return "unknown-keys";
+    case ErrorCode::kDiverged: return "diverged";
   }
   return "unknown";
 }

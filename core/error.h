@@ -38,6 +38,7 @@ enum class ErrorCode : std::uint8_t {
   kCancelled,
   kInternal,
   kUnknownKeys,  // a list of keys that the receiver does not hold: send the keys
+  kDiverged,     // training has diverged: a loss that is not a finite number
 };
 
 // The code's name as logs print it, such as "stale-epoch".

@@ -16,7 +16,7 @@ namespace {
 
 static_assert(SameEnd(wire::Role::MAX, Role::kWorker));
 static_assert(SameEnd(wire::KeyCodec::MAX, KeyCodec::kHeld));
-static_assert(SameEnd(wire::ErrorCode::MAX, ErrorCode::kUnknownKeys));
+static_assert(SameEnd(wire::ErrorCode::MAX, ErrorCode::kDiverged));
 static_assert(SameEnd(wire::WorkerState::MAX, WorkerState::kEnded));
 static_assert(SameEnd(wire::LeasePurpose::MAX, LeasePurpose::kTest));
 static_assert(static_cast<std::size_t>(wire::Body::MAX) == std::variant_size_v<Body>);

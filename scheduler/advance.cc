@@ -115,16 +115,16 @@ bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
   if (!membership_.Confirmed(ordered_version_)) return false;
   switch (phase_) {
     case Phase::kWaiting: return false;
-    case Phase::kTrain: return EndTraining(now);
+    case Phase::kTrain: return EndTraining(now, out);
     case Phase::kValidate:
       if (!leases_.EvaluationDone()) return false;
       schedule_.SetValidation(ScoresOf(leases_.evaluation().quality()));
-      AfterValidation();
+      AfterValidation(now, out);
       return true;
     case Phase::kTest:
       if (!leases_.EvaluationDone()) return false;
       schedule_.SetTest(ScoresOf(leases_.evaluation().quality()));
-      AfterScoring();
+      AfterScoring(now, out);
       return true;
     case Phase::kBestCheckpoint:
       if (CutUnderWay() || now < best_again_) return false;
@@ -147,7 +147,7 @@ bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
   return false;
 }
 
-bool Scheduler::Impl::EndTraining(TimeUs now) {
+bool Scheduler::Impl::EndTraining(TimeUs now, Outbox* out) {
   if (!leases_.TrainDone()) return false;
   if (training_) {
     training_ = false;
@@ -171,7 +171,7 @@ bool Scheduler::Impl::EndTraining(TimeUs now) {
   WarnOfOneClass(quality);
   schedule_.BeginScoring(leases_.epoch(), ScoresOf(quality));
   if (leases_.rows()[1] == 0) {
-    AfterValidation();
+    AfterValidation(now, out);
     return true;
   }
   leases_.BeginEvaluation(LeasePurpose::kValidate);
@@ -186,16 +186,16 @@ void Scheduler::Impl::WarnOfOneClass(const Quality& train) {
                      EpochNumber(leases_.epoch()), train.rows, train.positives == 0 ? 0 : 1));
 }
 
-void Scheduler::Impl::AfterValidation() {
+void Scheduler::Impl::AfterValidation(TimeUs now, Outbox* out) {
   if (!schedule_.IsBest() || leases_.rows()[2] == 0) {
-    AfterScoring();
+    AfterScoring(now, out);
     return;
   }
   leases_.BeginEvaluation(LeasePurpose::kTest);
   phase_ = Phase::kTest;
 }
 
-void Scheduler::Impl::AfterScoring() {
+void Scheduler::Impl::AfterScoring(TimeUs now, Outbox* out) {
   schedule_.EndScoring();
   const EpochResult& result = schedule_.finished().back();
   std::string note = fmt::format("epoch {}: train log-loss {:.5f}", EpochNumber(result.epoch), result.train.log_loss);
@@ -203,11 +203,15 @@ void Scheduler::Impl::AfterScoring() {
     note += fmt::format(", validation log-loss {:.5f}, AUC {:.5f}", result.valid->log_loss, result.valid->auc);
   if (result.test) note += fmt::format(", test log-loss {:.5f}, AUC {:.5f}", result.test->log_loss, result.test->auc);
   Say(note + (result.best ? ", the best so far" : ""));
-  if (result.train.rows != 0 && !std::isfinite(result.train.log_loss))
-    Warn(
-        fmt::format("epoch {}: the training log-loss is not a finite number: training has diverged; a lower "
-                    "learning_rate or train.clip_global_norm may help",
-                    EpochNumber(result.epoch)));
+  // Workers report no such lease (OnLeaseRequest), but sums of finite losses may overflow.
+  const auto diverged = [](const Scores& scores) { return scores.rows != 0 && !std::isfinite(scores.log_loss); };
+  if (diverged(result.train) || (result.valid && diverged(*result.valid)) || (result.test && diverged(*result.test))) {
+    Fail(ErrorCode::kDiverged,
+         fmt::format("training has diverged by clock {}: a log-loss of epoch {} is not a finite number",
+                     membership_.MinClock().value, EpochNumber(result.epoch)),
+         now, out);
+    return;
+  }
   if (!result.best || options_.job.storage.durability == Durability::kNone) {
     NextEpoch();
     return;

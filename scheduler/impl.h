@@ -92,10 +92,10 @@ class Scheduler::Impl {
   bool AdvanceVerdicts();
   bool AdvanceAgreement(TimeUs now);
   bool AdvancePhase(TimeUs now, Outbox* out);
-  bool EndTraining(TimeUs now);
+  bool EndTraining(TimeUs now, Outbox* out);
   void WarnOfOneClass(const Quality& train);
-  void AfterValidation();
-  void AfterScoring();
+  void AfterValidation(TimeUs now, Outbox* out);
+  void AfterScoring(TimeUs now, Outbox* out);
   void NextEpoch();
   bool EverybodyAtCeiling() const;
   void Answer(Outbox* out);

@@ -26,6 +26,7 @@ using namespace tarn;
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
+constexpr int kExitDiverged = 4;
 
 struct Flags {
   std::string job, run_dir, resume;
@@ -177,7 +178,8 @@ int RunLoop(Flags flags) {
   std::signal(SIGTERM, SIG_IGN);
   running = nullptr;
   FlushLog();
-  return status ? 0 : Complain(kExitFailure, status.error());
+  if (status) return 0;
+  return Complain(status.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, status.error());
 }
 
 }  // namespace
@@ -189,7 +191,7 @@ int main(int argc, char** argv) {
       "tools/launch starts whole fleets; by hand:\n\n"
       "  tarn-scheduler --job job.toml --run-dir runs/mine --bind tcp://127.0.0.1:7700\n\n"
       "Ctrl-C (or SIGTERM) cuts a checkpoint and stops the fleet; a second one does not wait for the checkpoint.\n"
-      "Exit status: 0 done or stopped, 1 failed, 2 bad usage or bad job."};
+      "Exit status: 0 done or stopped, 1 failed, 2 bad usage or bad job, 4 the training diverged."};
   auto* job = app.add_option("--job", flags.job, "the job file; may be left out with --resume");
   app.add_option("--run-dir", flags.run_dir, "folder for logs, metrics and checkpoints; made if need be")->required();
   app.add_option("--set", flags.overrides, "section.key=value: overrides the job file; may be given several times")

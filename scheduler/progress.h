@@ -28,7 +28,7 @@ struct WorkerProgress {
 
 struct Progress {
   std::string phase;  // "waiting", "train", "validate", "test", "checkpoint", "finishing",
-                      // "done", "stopped" or "failed"
+                      // "done", "stopped", "failed" or "diverged"
   std::uint32_t epoch = 0;
   std::uint64_t samples = 0;        // trained rows that are acknowledged, over all epochs
   std::uint64_t samples_here = 0;   // of them since this scheduler started (less after a resume)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -290,7 +291,17 @@ void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& req
     return;
   }
   if (leases_.sizes_known() && !sizes_were_known) WarnOfIdleWorkers();
-  for (const LeaseDone& done : request.done) leases_.Done(id, done);
+  for (const LeaseDone& done : request.done) {
+    if (!std::isfinite(done.quality.loss_sum)) {
+      Fail(ErrorCode::kDiverged,
+           fmt::format("worker {}: training has diverged by clock {}: the loss that it reports of lease {} is not a "
+                       "finite number",
+                       worker->rank.value, worker->clock.value, done.lease.value),
+           now_, out);
+      return;
+    }
+    leases_.Done(id, done);
+  }
   if (auto again = requests_.Ask(id, request.number, request.want)) Mail(out).Send(worker->peer, *again);
 }
 
@@ -418,7 +429,7 @@ void Scheduler::Impl::RequestCheckpoint(TimeUs now, Outbox* out) {
 }
 
 void Scheduler::Impl::Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out) {
-  Stop(code, std::move(reason), "failed", now, out);
+  Stop(code, std::move(reason), code == ErrorCode::kDiverged ? "diverged" : "failed", now, out);
 }
 
 void Scheduler::Impl::Stop(ErrorCode code, std::string reason, const char* phase, TimeUs now, Outbox* out) {

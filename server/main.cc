@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
+constexpr int kExitDiverged = 4;
 
 constexpr const char* kAbout =
     "A server of a tarn fleet. It owns a share of the rows of all tables, in one shard or more: each is a thread with\n"
@@ -27,7 +28,7 @@ constexpr const char* kAbout =
     "  tarn-server --scheduler tcp://127.0.0.1:7700 --rank 0 --shards 2 --run-dir runs/mine\n"
     "  tarn-server --scheduler tcp://127.0.0.1:7700 --rank 1 --shards 2 --run-dir runs/mine\n\n"
     "SIGTERM ends it at once; SIGINT (Ctrl-C) is left to the scheduler, which stops the fleet after a checkpoint.\n"
-    "Exit status: 0 done, 1 failed, 2 bad usage.";
+    "Exit status: 0 done, 1 failed, 2 bad usage, 4 the training diverged.";
 
 std::atomic<tarn::server::Server*> running{nullptr};  // for the signal handler only
 static_assert(decltype(running)::is_always_lock_free);
@@ -36,10 +37,10 @@ void OnTerminate(int) {
   if (auto* server = running.load()) server->RequestStop();
 }
 
-int Fail(const std::string& message) {
+int Fail(const std::string& message, int code = kExitFailure) {
   tarn::Tell(tarn::LogLevel::kError, tarn::server::kProgram, message);
   tarn::FlushLog();
-  return kExitFailure;
+  return code;
 }
 
 // What was left to the job.
@@ -116,7 +117,9 @@ int main(int argc, char** argv) {
   const Status status = server.Run();
   std::signal(SIGTERM, SIG_IGN);
   running = nullptr;
-  if (!status) return Fail(ToString(status.error()));
+  if (!status)
+    return Fail(ToString(status.error()),
+                status.error().code == tarn::ErrorCode::kDiverged ? kExitDiverged : kExitFailure);
   LogInfo("done");
   FlushLog();
   return 0;

@@ -21,6 +21,7 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitFenced = 3;
+constexpr int kExitDiverged = 4;
 
 std::atomic<tarn::worker::Trainer*> running{nullptr};  // for the signal handler only
 static_assert(decltype(running)::is_always_lock_free);
@@ -40,7 +41,8 @@ int main(int argc, char** argv) {
       "A worker of a tarn fleet. It joins the scheduler, gets the job from it, reads the data that is leased to it,\n"
       "pulls rows, computes gradients and pushes them. tools/launch starts workers; by hand:\n\n"
       "  tarn-worker --scheduler tcp://127.0.0.1:7700\n\n"
-      "Exit status: 0 done, 1 failed, 2 bad usage, 3 declared dead by the scheduler (start it again)."};
+      "Exit status: 0 done, 1 failed, 2 bad usage, 3 declared dead by the scheduler (start it again),\n"
+      "4 the training diverged."};
   app.add_option("--scheduler", options.scheduler, "the scheduler's address, tcp://HOST:PORT")->required();
   std::int64_t rank = -1;
   app.add_option("--rank", rank, "this worker's rank; -1: the scheduler chooses")->check(CLI::Range(-1, 16383));
@@ -92,5 +94,6 @@ int main(int argc, char** argv) {
   if (end == worker::TrainerEnd::kDone) return 0;
   Tell(LogLevel::kError, worker::kProgram, trainer.error().message);
   FlushLog();
-  return end == worker::TrainerEnd::kFenced ? kExitFenced : kExitFailure;
+  if (end == worker::TrainerEnd::kFenced) return kExitFenced;
+  return trainer.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure;
 }

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 
 #include "core/log.h"
 #include "core/thread_time.h"
+#include "worker/train/divergence.h"
 
 namespace tarn::worker {
 namespace {
@@ -363,6 +365,7 @@ bool Trainer::StepCanFinish() const { return !failed_ && stepper_ != nullptr && 
 void Trainer::FinishStep() {
   auto result = stepper_->Finish();
   if (!result) return FailJob(result.error());
+  if (!std::isfinite(result->counted.loss_sum)) return FailJob(Divergence(window_.front()));
   compute_cpu_seconds_ += result->cpu_seconds;
   if (result->beside) beside_cpu_seconds_ += result->cpu_seconds;
   InFlight batch = std::move(window_.front());
@@ -385,6 +388,22 @@ void Trainer::FinishStep() {
   }
   source_->Recycle(std::move(batch.prepared));
   step_over_at_ = Trace::SteadyClock::now();
+}
+
+Error Trainer::Divergence(const InFlight& batch) const {
+  std::vector<std::span<const float>> rows(uses_.size());
+  for (std::size_t t = 0; t < uses_.size(); ++t) {
+    const Plan& plan = *batch.rows.plans[t];
+    if (batch.rows.placed[t] == nullptr)
+      rows[t] = batch.rows.values[t].as<float>();
+    else if (stepper_->stream() == nullptr)  // else they are in the memory of a GPU
+      rows[t] = {batch.rows.placed[t], plan.keys.size() * plan.dim};
+  }
+  return DivergenceOf({.lease = &batch.prepared.lease,
+                       .clock = batch.rows.use,
+                       .uses = uses_,
+                       .plans = batch.rows.plans,
+                       .rows = rows});
 }
 
 // Of two steps at a time the second one holds the loop up once it is through with the first one.

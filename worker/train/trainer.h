@@ -89,6 +89,7 @@ class Trainer {
   bool StepCanFinish() const;
   void FinishStep();
   void CountCompute(const InFlight& batch);
+  Error Divergence(const InFlight& batch) const;
   void FinishTrain(InFlight* batch, std::vector<Buffer> gradients);
   void AskForWork();
   void ReportMetrics();

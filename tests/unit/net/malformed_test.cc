@@ -175,7 +175,7 @@ TEST(Malformed, EnumsWithoutAName) {
     return BodyError(wire::Body::Shutdown, [&](FlatBufferBuilder& b) { return wire::CreateShutdown(b, code).Union(); });
   };
   EXPECT_EQ(error(wire::ErrorCode::MAX), "");
-  EXPECT_EQ(error(wire::ErrorCode(20)), "malformed: Shutdown.code: value 20, expected 0 to 19");
+  EXPECT_EQ(error(wire::ErrorCode(21)), "malformed: Shutdown.code: value 21, expected 0 to 20");
   EXPECT_EQ(BodyError(wire::Body(27), [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
             "malformed: .body: type 27, expected 1 to 26");
   EXPECT_EQ(BodyError(wire::Body::NONE, [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),

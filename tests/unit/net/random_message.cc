@@ -27,7 +27,7 @@ constexpr KeyCodec kLast<KeyCodec> = KeyCodec::kHeld;
 template <>
 constexpr ValueCodec kLast<ValueCodec> = ValueCodec::kTopK;
 template <>
-constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kUnknownKeys;
+constexpr ErrorCode kLast<ErrorCode> = ErrorCode::kDiverged;
 template <>
 constexpr WorkerState kLast<WorkerState> = WorkerState::kEnded;
 template <>

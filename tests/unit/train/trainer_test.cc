@@ -197,6 +197,109 @@ class WatchedArrays final : public StepArrays {
   std::function<void(const StepSource&)> watch_;
 };
 
+// The host's arrays, with predictions that are no numbers for the batches that are chosen.
+class PoisonedArrays final : public StepArrays {
+ public:
+  using Choose = std::function<bool(const StepSource&)>;
+  PoisonedArrays(const Model& model, Choose choose) : host_(MakeHostArrays(model)), choose_(std::move(choose)) {}
+
+  Status Bring(const StepSource& source) override {
+    source_ = source;
+    poisoned_ = choose_(source);
+    TARN_RETURN_IF_ERROR(host_->Bring(source));
+    batch_ = host_->batch();
+    views_.assign(host_->views().begin(), host_->views().end());
+    return {};
+  }
+  void Keep(const Predictions& predictions, std::size_t begin, std::size_t rows, QualityTally* quality) override {
+    if (!poisoned_) return host_->Keep(predictions, begin, rows, quality);
+    const std::vector<float> logits(rows, std::nanf(""));
+    worker::Tally({.logits = logits.data()}, std::span(source_.batch->labels).subspan(begin, rows), quality);
+  }
+  Status Return(const GradientRule& rule) override { return host_->Return(rule); }
+  Expected<Gradients> Finish() override { return host_->Finish(); }
+
+ private:
+  std::unique_ptr<StepArrays> host_;
+  Choose choose_;
+  StepSource source_;
+  bool poisoned_ = false;
+};
+
+struct DivergedRun {
+  TrainerEnd end;
+  Error error;
+  std::string phase;
+  Shutdown reason;
+  std::map<std::string, int> sent;
+};
+
+DivergedRun RunDiverging(const Scene& scene, const TrainerOptions& options) {
+  LocalFleet fleet(scene.job);
+  Trainer trainer(options, &fleet);
+  DivergedRun run{.end = trainer.Run(), .error = trainer.error(), .phase = {}, .reason = {}, .sent = {}};
+  EXPECT_TRUE(fleet.Settle());
+  run.phase = fleet.scheduler().progress().phase;
+  run.reason = fleet.scheduler().stop_reason();
+  run.sent = fleet.sent();
+  return run;
+}
+
+// The loss of the fourth batch is no number: it is never pushed, and the error names clock 3 and the largest value.
+TEST(Trainer, ALossThatIsNoNumberEndsTheJobBeforeAnythingOfItsBatchIsPushed) {
+  Scene scene(true);
+  scene.job.train.prefetch = 0;
+  for (const std::uint64_t hot_rows : {0u, 1000u}) {
+    scene.job.train.hot_rows.rows = hot_rows;
+    std::size_t batches = 0;
+    TrainerOptions options = scene.Options();
+    options.stepper.make_arrays = [&](const Model& model) {
+      return std::make_unique<PoisonedArrays>(model,
+                                              [&](const StepSource& source) { return source.train && ++batches == 4; });
+    };
+    const DivergedRun run = RunDiverging(scene, options);
+    EXPECT_EQ(run.end, TrainerEnd::kFailed);
+    EXPECT_EQ(run.error.code, ErrorCode::kDiverged);
+    EXPECT_EQ(run.phase, "diverged");
+    EXPECT_EQ(run.reason.reason, "worker 0: " + run.error.message);
+    EXPECT_TRUE(
+        run.error.message.starts_with("training has diverged at clock 3 (epoch 1): the log-loss of a batch of the "
+                                      "training set is not a finite number"))
+        << run.error.message;
+    EXPECT_TRUE(run.error.message.contains("in table 'linear', key ")) << run.error.message;
+    EXPECT_EQ(batches, 4u);
+    EXPECT_EQ(run.sent.at("Push"), 3 * 2) << "of three batches, to two shards";
+  }
+}
+
+TEST(Trainer, AnEvaluationThatIsNoNumberEndsTheJobAsDiverged) {
+  Scene scene(true);
+  TrainerOptions options = scene.Options();
+  options.stepper.make_arrays = [](const Model& model) {
+    return std::make_unique<PoisonedArrays>(model, [](const StepSource& source) { return !source.train; });
+  };
+  const DivergedRun run = RunDiverging(scene, options);
+  EXPECT_EQ(run.phase, "diverged");
+  EXPECT_TRUE(
+      run.error.message.starts_with("training has diverged at clock 9 (epoch 1): the log-loss of a batch of the "
+                                    "validation set"))
+      << run.error.message;
+}
+
+// With a rate that is far too high rows overflow on the servers: the error names a table and a key that has one.
+TEST(Trainer, ALearningRateThatIsTooHighEndsTheJobAsDiverged) {
+  Scene scene(true);
+  scene.job.model.kind = ModelKind::kFm;
+  scene.job.optimizer.linear.kind = scene.job.optimizer.embedding.kind = OptimizerKind::kSgd;
+  scene.job.optimizer.linear.learning_rate = scene.job.optimizer.embedding.learning_rate = 1e6f;
+  scene.job.train.patience = 0;
+  const DivergedRun run = RunDiverging(scene, scene.Options());
+  EXPECT_EQ(run.end, TrainerEnd::kFailed);
+  EXPECT_EQ(run.phase, "diverged");
+  EXPECT_TRUE(run.error.message.contains("table 'embedding'") || run.error.message.contains("table 'linear'"))
+      << run.error.message;
+}
+
 struct LateRun {
   LateArrays::Log log;
   scheduler::Progress progress;
@@ -359,6 +462,23 @@ TEST(Trainer, WithoutABatchThatFitsItEndsWithNothingPushed) {
   EXPECT_EQ(run.progress.samples, kTrainRows);
   EXPECT_FALSE(run.sent.contains("Push"));
   EXPECT_EQ(run.progress.phase, "done");
+}
+
+// A factor of the loss that is too large is no divergence (rule A4); a loss that is no number at a factor of 1 is.
+TEST(Trainer, UnderFp16OnlyABatchThatIsNotPassedOverDiverges) {
+  Scene scene(true);
+  scene.job.train.precision = Precision::kFp16;
+  scene.job.train.patience = 0;
+  LateArrays::Log log;
+  TrainerOptions options = scene.Options();
+  options.stepper.make_arrays = [&](const Model& model) {
+    return std::make_unique<LateArrays>(model, [](std::size_t) { return true; }, &log);
+  };
+  const DivergedRun run = RunDiverging(scene, options);
+  EXPECT_EQ(run.phase, "diverged");
+  EXPECT_EQ(log.scales.size(), 17u) << "16 batches that halve the factor to 1, and one more";
+  EXPECT_EQ(log.scales.back(), 1.0f);
+  EXPECT_TRUE(run.error.message.contains(" at clock 16 (epoch 2)")) << run.error.message;
 }
 
 // What came before the first lease is of no stage.
