@@ -135,9 +135,10 @@ void WriteStaleness(JsonWriter* json, const Progress& progress) {
   json->EndArray();
 }
 
-// Of the last epoch that was finished; before one is, of what leases and then workers have reported of the first.
+// Of the best epoch, like the evaluation; before one is finished, of what leases and then workers have reported.
 std::optional<double> TrainLogLoss(const Progress& progress) {
-  if (!progress.epochs.empty()) return progress.epochs.back().train.log_loss;
+  if (const EpochResult* best = BestEpoch(progress))
+    return best->train.rows > 0 ? std::optional(best->train.log_loss) : std::nullopt;
   if (progress.train.rows > 0) return progress.train.LogLoss();
   const double rows = CounterOf(progress, "loss_rows");
   return rows > 0 ? std::optional(CounterOf(progress, "loss_sum") / rows) : std::nullopt;

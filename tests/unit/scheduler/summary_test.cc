@@ -24,12 +24,12 @@ Progress SomeProgress() {
                 {"cpu.loop_seconds", 2.5},
                 {"server.pulls", 3}};
   EpochResult first, second;
-  first.train.log_loss = 0.6;
+  first.train = {.rows = 20, .log_loss = 0.6};
   first.valid = Scores{.rows = 10, .log_loss = 0.5, .auc = 0.7};
   first.test = Scores{.rows = 12, .log_loss = 0.55, .auc = 0.69, .accuracy = 0.9};
   first.best = true;
   second.epoch = 1;
-  second.train.log_loss = 0.4;
+  second.train = {.rows = 20, .log_loss = 0.4};
   second.valid = Scores{.rows = 10, .log_loss = 0.8, .auc = 0.6};
   p.epochs = {first, second};
   p.state_hash = 0xabc;
@@ -80,8 +80,8 @@ TEST(Summary, HasAllThatReadersExpect) {
     EXPECT_TRUE(json.contains(key)) << key;
   EXPECT_EQ(json["staleness_bound"], 4);
   EXPECT_EQ(json["samples_per_second"], 250.0);
-  EXPECT_EQ(json["train_logloss"], 0.4);
-  EXPECT_EQ(json["eval_auc"], 0.69);  // of the best epoch's test set
+  EXPECT_EQ(json["train_logloss"], 0.6);  // of the best epoch, like eval_*
+  EXPECT_EQ(json["eval_auc"], 0.69);      // of the best epoch's test set
   EXPECT_EQ(json["best_epoch"], 1);
   EXPECT_EQ(json["staleness_mean"], 0.5);
   EXPECT_EQ(json["staleness_max"], 2);
@@ -113,6 +113,8 @@ TEST(Summary, OfARunStoppedInItsFirstEpochTellsTheLossSeen) {
   p.train.rows = 10;  // of leases that are
   p.train.loss_sum = 5;
   EXPECT_EQ(loss(p), 0.5);
+  p.epochs.emplace_back().best = true;  // all of its batches were passed over: nothing was scored
+  EXPECT_TRUE(loss(p).is_null());
 }
 
 WorkerProgress SomeWorker(double samples, double loss_sum, double waiting, std::vector<std::uint64_t> staleness) {
