@@ -13,6 +13,7 @@
 #include "tools/inspector/export.h"
 #include "tools/inspector/npz.h"
 #include "tools/inspector/rows.h"
+#include "tools/inspector/source.h"
 #include "tools/inspector/verify.h"
 
 namespace {
@@ -24,7 +25,8 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
 constexpr const char* kAbout =
-    "Looks into checkpoints. CHECKPOINT is a checkpoint's directory, or a run's folder: then its newest whole one.\n"
+    "Looks into checkpoints. CHECKPOINT is a checkpoint's directory, or a run's folder: then its newest whole one, or\n"
+    "for export and npz its best one where the job validates; --newest, --best and --checkpoint N choose.\n"
     "Nothing here changes a checkpoint, and a running job may go on.";
 
 constexpr const char* kFooter =
@@ -35,12 +37,15 @@ constexpr const char* kFooter =
     "  tools/inspect rows runs/mine --table users --key 42 --key 43  two rows\n"
     "  tools/inspect rows runs/mine --table users --largest 20       the largest by norm\n"
     "  tools/inspect npz runs/mine out.npz                           numpy.load(\"out.npz\")[\"users.values\"]\n"
-    "  tools/inspect export runs/mine model.tarn --codec fp16        parameters for serving\n"
+    "  tools/inspect export runs/mine model.tarn --codec fp16        parameters for serving, of the best epoch\n"
+    "  tools/inspect export runs/mine model.tarn --checkpoint 7      of checkpoint 7\n"
     "  tools/inspect export runs/mine delta.tarn --since 5           what changed since checkpoint 5\n\n"
     "Exit status: 0 fine, 1 not (what is wrong is printed, with the file's name), 2 bad usage.";
 
 struct Flags {
   std::string path, out;
+  bool newest = false, best = false;
+  std::uint64_t number = 0;  // of a checkpoint; 0: not given
   bool json = false;
   RowsQuestion rows;
   std::uint32_t largest = 0, oldest = 0;
@@ -50,11 +55,36 @@ struct Flags {
   std::string codec = "fp32";
 };
 
+constexpr const char* kBestOfRun =
+    "the one of its best epoch where the job validates, else, and with --since, its newest whole one";
+
 // Each command's answer.
 using Command = std::function<Expected<std::string>()>;
 
-CLI::Option* AddPath(CLI::App* command, Flags* flags) {
-  return command->add_option("CHECKPOINT", flags->path, "a checkpoint, or a run: its newest whole one")->required();
+// `otherwise`: what a run's folder means where no flag says it.
+void AddPath(CLI::App* command, Flags* flags, const std::string& otherwise = "its newest whole one") {
+  command->add_option("CHECKPOINT", flags->path, "a checkpoint, or a run: " + otherwise)->required();
+  auto* newest = command->add_flag("--newest", flags->newest, "of a run, the newest whole one");
+  auto* best = command->add_flag("--best", flags->best, "of a run, the one of its best epoch");
+  auto* number = command->add_option("--checkpoint", flags->number, "of a run, the one of this number")
+                     ->check(CLI::Range(std::uint64_t{1}, std::numeric_limits<std::uint64_t>::max()));
+  newest->excludes(best)->excludes(number);
+  best->excludes(number);
+}
+
+// Runs the command on the checkpoint that is chosen; its answer tells which one, where that is not the newest.
+Expected<std::string> WithChosen(const Flags& flags, CheckpointChoice::Which otherwise,
+                                 const std::function<Expected<std::string>(const std::string& directory)>& command) {
+  using Which = CheckpointChoice::Which;
+  CheckpointChoice choice{.which = otherwise, .number = flags.number};
+  if (flags.newest) choice.which = Which::kNewest;
+  if (flags.best) choice.which = Which::kBest;
+  if (flags.number != 0) choice.which = Which::kNumber;
+  const auto chosen = ChooseCheckpoint(flags.path, choice);
+  if (!chosen) return std::unexpected(chosen.error());
+  auto answer = command(chosen->directory);
+  if (answer && !chosen->note.empty() && !flags.json && !flags.rows.json) *answer += chosen->note + "\n";
+  return answer;
 }
 
 // What is wrong with the text of a key; nothing if it is one.
@@ -89,13 +119,14 @@ Command AddRows(CLI::App* app, Flags* flags) {
     if (!question.keys.empty()) question.which = Which::kKeys;
     if (flags->largest != 0) question.which = Which::kLargest, question.count = flags->largest;
     if (flags->oldest != 0) question.which = Which::kOldest, question.count = flags->oldest;
-    return AnswerRows(flags->path, question);
+    return WithChosen(*flags, CheckpointChoice::Which::kNewest,
+                      [&](const std::string& directory) { return AnswerRows(directory, question); });
   };
 }
 
 Command AddNpz(CLI::App* app, Flags* flags) {
   auto* command = app->add_subcommand("npz", "converts to NumPy arrays: TABLE.keys, TABLE.values, TABLE.slots, ...");
-  AddPath(command, flags);
+  AddPath(command, flags, kBestOfRun);
   command->add_option("OUT", flags->out, "the .npz file to write; larger than memory is fine")->required();
   command->add_option("--table", flags->npz.tables, "only this table; may be given several times")
       ->allow_extra_args(false);
@@ -103,13 +134,14 @@ Command AddNpz(CLI::App* app, Flags* flags) {
   return [flags] {
     NpzOptions options = flags->npz;
     options.slots = !flags->no_slots;
-    return ConvertToNpz(flags->path, flags->out, options);
+    return WithChosen(*flags, CheckpointChoice::Which::kBestIfEvaluated,
+                      [&](const std::string& directory) { return ConvertToNpz(directory, flags->out, options); });
   };
 }
 
 Command AddExport(CLI::App* app, Flags* flags) {
   auto* command = app->add_subcommand("export", "writes parameters for serving, all or what changed");
-  AddPath(command, flags);
+  AddPath(command, flags, kBestOfRun);
   command->add_option("OUT", flags->out, "the file to write (serving/export_format.h, python/tarn/export.py)")
       ->required();
   command->add_option("--since", flags->exported.since,
@@ -124,7 +156,11 @@ Command AddExport(CLI::App* app, Flags* flags) {
     if (!IsPlain(options.codec))
       return Fail(ErrorCode::kInvalidArgument,
                   "--codec int8: expected fp32, bf16 or fp16 (int8 is for rows on their way)");
-    return ExportCheckpoint(flags->path, flags->out, options);
+    // Deltas follow a run that goes on.
+    const auto otherwise =
+        options.since.empty() ? CheckpointChoice::Which::kBestIfEvaluated : CheckpointChoice::Which::kNewest;
+    return WithChosen(*flags, otherwise,
+                      [&](const std::string& directory) { return ExportCheckpoint(directory, flags->out, options); });
   };
 }
 
@@ -139,13 +175,16 @@ Command AddShow(CLI::App* app, Flags* flags) {
   auto* command = app->add_subcommand("show", "one checkpoint: tables, rows, bytes, generations, where training stood");
   AddPath(command, flags);
   command->add_flag("--json", flags->json, "for programs");
-  return [flags] { return ShowCheckpoint(flags->path, flags->json); };
+  return [flags] {
+    return WithChosen(*flags, CheckpointChoice::Which::kNewest,
+                      [&](const std::string& directory) { return ShowCheckpoint(directory, flags->json); });
+  };
 }
 
 Command AddVerify(CLI::App* app, Flags* flags) {
   auto* command = app->add_subcommand("verify", "reads all of it: every byte, every count, the hash of all rows");
   AddPath(command, flags);
-  return [flags] { return VerifyCheckpoint(flags->path); };
+  return [flags] { return WithChosen(*flags, CheckpointChoice::Which::kNewest, VerifyCheckpoint); };
 }
 
 }  // namespace

@@ -35,6 +35,68 @@ Expected<std::string> ResolveCheckpoint(const std::string& path) {
                           path, kManifestName));
 }
 
+namespace {
+
+// Where it lies now: a run's folder may have been moved since. One that the run was resumed from is of another folder.
+Expected<std::string> FindBest(const std::string& run_dir, const Manifest& newest) {
+  if (newest.best_checkpoint.empty())
+    return Fail(ErrorCode::kNotFound, fmt::format("{}: no best checkpoint: no epoch of the run was finished; --newest "
+                                                  "takes its newest one",
+                                                  run_dir));
+  std::error_code ignored;
+  const fs::path named = newest.best_checkpoint, here = fs::path(run_dir) / "checkpoints" / named.filename();
+  for (const fs::path& place : {here, named})
+    if (fs::exists(place / kManifestName, ignored)) return place.string();
+  return Fail(ErrorCode::kNotFound,
+              fmt::format("{}: the best checkpoint of the run is not there any more; --newest takes its newest one",
+                          here.string()));
+}
+
+Expected<ChosenCheckpoint> ChooseBest(const std::string& run_dir, bool if_evaluated) {
+  auto newest = ResolveCheckpoint(run_dir);
+  if (!newest) return std::unexpected(newest.error());
+  const auto manifest = ReadManifest(*newest);
+  if (!manifest) return std::unexpected(manifest.error());
+  const auto validated = [](const EpochResult& epoch) { return epoch.valid.has_value(); };
+  if (if_evaluated && (manifest->best_checkpoint.empty() || std::ranges::none_of(manifest->epochs, validated)))
+    return ChosenCheckpoint{std::move(*newest), {}};
+  auto best = FindBest(run_dir, *manifest);
+  if (!best) return std::unexpected(best.error());
+  const auto id = CheckpointIdOf(*best);
+  if (!id || *id == manifest->id) return ChosenCheckpoint{std::move(*best), {}};
+  const auto epochs = std::ranges::find(manifest->epochs.rbegin(), manifest->epochs.rend(), true, &EpochResult::best);
+  return ChosenCheckpoint{
+      std::move(*best),
+      fmt::format("checkpoint {} is the best{}; the newest is {}", id->value,
+                  epochs == manifest->epochs.rend() ? "" : fmt::format(", of epoch {}", EpochNumber(epochs->epoch)),
+                  manifest->id.value)};
+}
+
+}  // namespace
+
+Expected<ChosenCheckpoint> ChooseCheckpoint(const std::string& path, const CheckpointChoice& choice) {
+  using Which = CheckpointChoice::Which;
+  std::error_code ignored;
+  const bool itself = fs::exists(fs::path(path) / kManifestName, ignored);
+  const bool asked = choice.which == Which::kBest || choice.which == Which::kNumber;
+  if (itself && asked)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: this is a checkpoint, expected a run's folder with --best and --checkpoint", path));
+  const bool exists = fs::exists(path, ignored);
+  if (!itself && exists && choice.which == Which::kNumber) {
+    const fs::path directory = fs::path(path) / "checkpoints" / fmt::format("ckpt-{}", choice.number);
+    if (fs::exists(directory / kManifestName, ignored)) return ChosenCheckpoint{directory.string(), {}};
+    return Fail(ErrorCode::kNotFound,
+                fmt::format("{}: no whole checkpoint; tools/inspect list {} shows those that there are",
+                            directory.string(), path));
+  }
+  if (!itself && exists && choice.which != Which::kNewest)
+    return ChooseBest(path, choice.which == Which::kBestIfEvaluated);
+  auto directory = ResolveCheckpoint(path);
+  if (!directory) return std::unexpected(directory.error());
+  return ChosenCheckpoint{std::move(*directory), {}};
+}
+
 Expected<Checkpoint> OpenCheckpoint(const std::string& path, server::CheckpointRowsOptions options) {
   auto directory = ResolveCheckpoint(path);
   if (!directory) return std::unexpected(directory.error());

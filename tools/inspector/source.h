@@ -22,6 +22,25 @@ namespace tarn::inspector {
 // it. kNotFound says what was looked for.
 Expected<std::string> ResolveCheckpoint(const std::string& path);
 
+// Which checkpoint of a run is meant.
+struct CheckpointChoice {
+  enum class Which : std::uint8_t {
+    kNewest,
+    kBest,             // of the epoch with the least validation log-loss
+    kBestIfEvaluated,  // that one where an epoch was validated, else the newest
+    kNumber,
+  };
+  Which which = Which::kNewest;
+  std::uint64_t number = 0;
+};
+struct ChosenCheckpoint {
+  std::string directory;
+  std::string note;  // "checkpoint 3 is the best, of epoch 2; the newest is 7"; empty: it is the newest
+};
+// `path`: a checkpoint, which is chosen itself unless it is asked for another, or a run's folder. kNotFound: no such
+// one is there. kInvalidArgument: a checkpoint and a choice.
+Expected<ChosenCheckpoint> ChooseCheckpoint(const std::string& path, const CheckpointChoice& choice);
+
 struct Checkpoint {
   std::string directory;
   std::unique_ptr<server::CheckpointRows> rows;

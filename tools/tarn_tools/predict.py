@@ -1,17 +1,21 @@
 """tools/predict: probabilities of the rows of a file, by an export of trained parameters."""
 
 import argparse
+import contextlib
 import gzip
 import itertools
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import tomllib
 import zlib
 
 from tarn_tools import errors
 
 ROWS_AT_ONCE = 4096
+INSPECT = pathlib.Path(__file__).resolve().parents[1] / "inspect"
 
 DESCRIPTION = """\
 Scores the rows of a file of lines (criteo, libsvm) by an export and prints the probability of label 1 of each, one a line;
@@ -21,6 +25,7 @@ each line of the output is one of the file.
   tools/inspect export runs/mine model.tarn
   tools/predict runs/mine model.tarn rows.tsv > probabilities
   tools/predict runs/mine model.tarn - --unlabelled < rows.tsv    lines without the label in front
+  tools/predict runs/mine runs/mine rows.tsv > probabilities      exports first: the best epoch where the job validates
 
 docs/serving.md has the formulas; python/tarn/score.py does this in a program of yours. Needs NumPy.
 """
@@ -31,11 +36,18 @@ def parse_arguments(argv):
         prog="tools/predict", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("job", metavar="JOB", help="the job file, or the run's folder, which has one")
-    parser.add_argument("export", metavar="EXPORT", help="a full export, of tools/inspect export")
+    parser.add_argument(
+        "export", metavar="EXPORT", help="a full export, of tools/inspect export; or a run's folder or a checkpoint, exported first"
+    )
     parser.add_argument("file", metavar="FILE", help="lines as the job's [data] section says, plain or gzip; -: plain, stdin")
     parser.add_argument(
         "--delta", action="append", default=[], metavar="EXPORT", help="goes on top of it; any number of times, in order"
     )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--best", action="store_true", help="of a run's folder: its best checkpoint")
+    which.add_argument("--newest", action="store_true", help="of a run's folder: its newest checkpoint")
+    which.add_argument("--checkpoint", metavar="N", help="of a run's folder: checkpoint N")
+    parser.add_argument("--bin-dir", metavar="DIR", help="programs for the export, rather than what tools/build makes")
     parser.add_argument("--unlabelled", action="store_true", help="lines have no label, and criteo's no tab behind it")
     parser.add_argument(
         "--initial",
@@ -60,14 +72,44 @@ def labelled(lines, data):
     return (label + line for line in lines)
 
 
+def choice(options):
+    """Which checkpoint is meant, as arguments of tools/inspect export."""
+    if options.checkpoint is not None:
+        return ["--checkpoint", options.checkpoint]
+    return ["--best"] if options.best else ["--newest"] if options.newest else []
+
+
+@contextlib.contextmanager
+def export_of(options):
+    """The path of the export; one that was made of a checkpoint goes at the end."""
+    if not os.path.isdir(options.export):
+        if choice(options):
+            raise ValueError(f"{options.export}: this is an export, expected a run's folder with {choice(options)[0]}")
+        yield options.export
+        return
+    with tempfile.TemporaryDirectory(prefix="tarn-predict-") as folder:
+        path = os.path.join(folder, "model.tarn")
+        programs = ["--bin-dir", options.bin_dir] if options.bin_dir else []
+        command = [INSPECT, *programs, "export", options.export, path, *choice(options)]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise ValueError(done.stderr.strip().removeprefix("tarn-inspect: ") or "the export failed")
+        yield path
+
+
 def predict(options, out):
+    with export_of(options) as export:
+        score(options, export, out)
+
+
+def score(options, export, out):
     from tarn.export import Model
     from tarn.keys import Encoder, RowError, open_lines
     from tarn.score import Scorer
 
     job = read_job(options.job)
     data = job.get("data", {})
-    model, encoder = Model(options.export), Encoder(data)
+    model, encoder = Model(export), Encoder(data)
     for path in options.delta:
         model.apply(path)
     scorer = Scorer(model, job, options.initial)

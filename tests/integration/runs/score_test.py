@@ -91,6 +91,9 @@ class ScoreTest(FleetCase):
         patient.write_text((run / "job.toml").read_text().replace("malformed_max = 0", "malformed_max = 1"))
         self.assertIn("malformed_max = 1", patient.read_text())
         self.assertEqual(self.predict(patient, out, "-", "--unlabelled", lines=b"x\n").returncode, 1)
+        exported = self.predict(run, run, test, "--initial", "--bin-dir", BIN)
+        self.assertEqual((exported.returncode, exported.stdout), (0, done.stdout), exported.stderr)
+        self.assertIn(b"expected a run's folder with --best", self.predict(run, out, test, "--best").stderr)
         damaged = self.folder / "damaged.gz"
         damaged.write_bytes(gzip.compress(test.read_bytes())[:2000] + b"x" * 100)
         for broken in ((run, out, damaged), (self.folder, out, test), (run, test, test), (run, self.folder / "none", test), (run, out, out),

@@ -10,6 +10,7 @@
 #include "tools/inspector/export.h"
 #include "tools/inspector/npz.h"
 #include "tools/inspector/rows.h"
+#include "tools/inspector/source.h"
 #include "tools/inspector/verify.h"
 
 namespace tarn::inspector {
@@ -39,6 +40,49 @@ class InspectorTest : public server::ChainFixture {
   }
   SplitMix random_{7};
 };
+
+// Of three checkpoints the second is of the best epoch, and the run's folder was moved since.
+TEST_F(InspectorTest, TheBestCheckpointIsChosenWhereTheJobValidates) {
+  using Choose = CheckpointChoice::Which;
+  CutThree();
+  const std::string run = root_.string();
+  const auto choose = [&](Choose which, std::uint64_t number = 0) { return ChooseCheckpoint(run, {which, number}); };
+  const auto note = [&](bool validated, const std::string& best) {
+    Manifest manifest = manifests_.at(3);
+    EpochResult first, second;
+    first.best = true;
+    second.epoch = 1;
+    if (validated) first.valid = second.valid = Scores{};
+    manifest.epochs = {first, second};
+    manifest.best_checkpoint = best;
+    return WriteManifest(Directory(3), manifest);
+  };
+  EXPECT_EQ(choose(Choose::kNewest)->directory, Directory(3));
+  EXPECT_EQ(choose(Choose::kBestIfEvaluated)->directory, Directory(3)) << "no epoch is finished";
+  EXPECT_EQ(choose(Choose::kBest).error().code, ErrorCode::kNotFound);
+
+  ASSERT_TRUE(note(true, "/moved/since/checkpoints/ckpt-2"));
+  for (const Choose which : {Choose::kBest, Choose::kBestIfEvaluated}) {
+    const auto chosen = choose(which);
+    ASSERT_TRUE(chosen) << chosen.error().message;
+    EXPECT_EQ(chosen->directory, Directory(2));
+    EXPECT_EQ(chosen->note, "checkpoint 2 is the best, of epoch 1; the newest is 3");
+  }
+  EXPECT_EQ(choose(Choose::kNewest)->directory, Directory(3));
+  EXPECT_EQ(choose(Choose::kNumber, 1)->directory, Directory(1));
+  EXPECT_EQ(choose(Choose::kNumber, 4).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(ChooseCheckpoint(Directory(1), {Choose::kBestIfEvaluated})->directory, Directory(1));
+  EXPECT_EQ(ChooseCheckpoint(Directory(1), {Choose::kBest}).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(ChooseCheckpoint(Out("nowhere"), {Choose::kBest}).error().code, ErrorCode::kNotFound);
+
+  ASSERT_TRUE(note(false, Directory(2)));
+  EXPECT_EQ(choose(Choose::kBestIfEvaluated)->directory, Directory(3)) << "nothing was validated";
+  EXPECT_EQ(choose(Choose::kBest)->directory, Directory(2));
+  ASSERT_TRUE(note(true, "/moved/since/checkpoints/ckpt-9"));
+  const auto gone = choose(Choose::kBestIfEvaluated);
+  ASSERT_FALSE(gone) << "a worse one in silence";
+  EXPECT_TRUE(gone.error().message.contains("ckpt-9: the best checkpoint of the run is not there any more; --newest"));
+}
 
 TEST_F(InspectorTest, NoCountCanBeWrong) {
   CutThree();
