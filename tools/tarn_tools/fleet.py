@@ -46,7 +46,7 @@ def describe_exit(code, ours=True):
             return f"killed by {signal.Signals(-code).name}"
         except ValueError:
             return f"killed by signal {-code}"
-    meanings = {0: "clean", 2: "bad usage or bad job", 3: "fenced"}
+    meanings = {0: "clean", 2: "bad usage or bad job", 3: "fenced", 4: "diverged"}
     return f"exit code {code} ({meanings[code]})" if ours and code in meanings else f"exit code {code}"
 
 

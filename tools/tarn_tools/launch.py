@@ -10,8 +10,10 @@ import time
 from tarn_tools import fleet as fleets
 from tarn_tools import deployment, errors, launch_options, own_program, progress, report, summary, trace
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_KILLED = 0, 1, 2, 130
-PROGRAM_BAD_USAGE = 2  # exit code of the programs: trying again does not help
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_DIVERGED, EXIT_KILLED = 0, 1, 2, 4, 130
+# Exit codes of the programs after which trying again does not help: bad usage, diverged.
+PROGRAM_FINAL = (2, EXIT_DIVERGED)
+ENDED_BADLY = ("failed", "diverged")  # statuses with a reason
 ADDRESS_SECONDS_MAX = 120.0  # a scheduler that resumes verifies the checkpoint before it listens
 SHUTDOWN_SECONDS_MAX = 30.0  # for servers and workers, after the scheduler has ended
 STOPPED_SECONDS_MAX = 5.0  # likewise, of a run that was stopped or whose programs are done: who had not joined by
@@ -213,15 +215,16 @@ class Launch:
         if code == 0 or (self._stopping and node is self._scheduler and code == -signal.SIGINT):
             self._end_with_programs()
             return  # SIGINT: it was asked to stop before it listened to signals
-        if node.role == "worker" and code not in (own_program.NOT_STARTED if self._is_own(node) else (PROGRAM_BAD_USAGE,)):
+        if node.role == "worker" and code not in (own_program.NOT_STARTED if self._is_own(node) else PROGRAM_FINAL):
             self._on_worker_death(node)
             return
-        bad_job = node.role == "scheduler" and code == PROGRAM_BAD_USAGE
-        others = self._await_verdict() if node.role == "server" and code > 0 else []
+        bad_job = node.role == "scheduler" and code == EXIT_USAGE
+        diverged = self._diverged(node)
+        others = self._await_verdict() if (node.role == "server" and code > 0) or diverged else []
         for dead in [node, *others]:
             if not bad_job:
                 self._show_death(dead)
-        raise Failure(self._death(node), EXIT_USAGE if bad_job else EXIT_FAILED)
+        raise Failure(self._death(node), EXIT_USAGE if bad_job else EXIT_DIVERGED if diverged else EXIT_FAILED)
 
     def _end_with_programs(self):
         """A fleet of the user's own programs has no data to come to an end with: it is done when they are."""
@@ -232,7 +235,8 @@ class Launch:
             self._scheduler.signal(signal.SIGINT)
 
     def _await_verdict(self):
-        """A server that ends by itself may only have heard why before the scheduler has written it down.
+        """A server that ends by itself may only have heard why before the scheduler has written it down; a worker whose
+        training diverges ends when the scheduler has heard of it.
 
         Returns who else died meanwhile.
         """
@@ -352,13 +356,17 @@ class Launch:
         told = node.role == "scheduler" or self._last_words(node).endswith(reason.splitlines()[-1])
         return told and not reason.startswith(tuple(own))
 
+    def _diverged(self, node):
+        """Whether it ended because the training has diverged: a result, not a death."""
+        return node.code == EXIT_DIVERGED and not self._is_own(node)
+
     def _reason(self):
         """Why the scheduler says that the job failed; empty if it has not said."""
         record = summary.read(self._run_dir / "summary.json")
-        return record.get("reason") if record.get("status") == "failed" else ""
+        return record.get("reason") if record.get("status") in ENDED_BADLY else ""
 
     def _show_death(self, node):
-        if self._obeyed(node) or (self._stopping and self._is_own(node)):
+        if self._obeyed(node) or self._diverged(node) or (self._stopping and self._is_own(node)):
             return
         self._deployment.fetch_log(node)
         self._fail(f"launch: {node.name} died: {node.how_it_ended()}; log: {node.log_hint}")
@@ -377,17 +385,21 @@ class Launch:
                 record = self._of_programs(record, seconds)
                 self._write_summary(record)
             return record, ""
-        if record.get("status") == "failed" and record.get("reason"):
+        if record.get("status") in ENDED_BADLY and record.get("reason"):
             return record, record["reason"]  # the scheduler knows what began it
         if record.get("status") == "done":
             return record, reason  # whoever died then had nothing left to do but to clean up
         job = launch_options.read_toml(self._run_dir / "job.toml") or launch_options.read_job(self._options)
         told = {"job": launch_options.job_name(self._options), "seconds": round(seconds, 3)} | record
         record = summary.complete(told, job, self._metrics.latest or {})
-        record |= {"status": "failed" if code else "stopped", "reason": reason}
+        status = "diverged" if code == EXIT_DIVERGED else "failed" if code else "stopped"
+        record |= {"status": status, "reason": reason}
         record = self._of_programs(record, seconds) if self._options.program else record
         self._write_summary(record)
         return record, reason
+
+    def _go_on_command(self, start, *overrides):
+        return launch_options.go_on_command(self._options, start, overrides)
 
     def _of_programs(self, record, seconds):
         """The summary of a scheduler that has seen no samples and was told to stop when all was done."""
@@ -408,8 +420,11 @@ class Launch:
             self._folder.remove()  # nothing was trained, and what is wrong has been said
             return code
         record, reason = self._settle_summary(code, reason, seconds)
+        status = "diverged" if record.get("status") == "diverged" else "failed"
+        if status == "diverged":
+            code = EXIT_DIVERGED  # whoever was seen to end first
         if reason:
-            self._note(f"failed: {reason}")
+            self._note(f"{status}: {reason}")
         if code == EXIT_OK and not (self._run_dir / "scheduler.state").exists():
             shutil.rmtree(self._run_dir / "log", ignore_errors=True)  # nothing goes on from the logs of a run that is over
         page = None
@@ -418,9 +433,9 @@ class Launch:
             page = report.write(self._run_dir)
         except Exception as error:  # a page that cannot be drawn must not turn a good run into a failed one
             self._fail(f"launch: no report: {type(error).__name__}: {error}")
-        self._display.fail(summary.table(record, self._run_dir, page, launch_options.go_on_command(self._options, self._run_dir)))
+        self._display.fail(summary.table(record, self._run_dir, page, self._go_on_command))
         if reason:
-            progress.Outlet(sys.stderr).write(f"failed: {reason}\n")
+            progress.Outlet(sys.stderr).write(f"{status}: {reason}\n")
         self._journal.close()
         return code
 

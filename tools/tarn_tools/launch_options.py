@@ -48,7 +48,8 @@ Ctrl-C (or SIGTERM) stops cleanly: the scheduler cuts a checkpoint and ends the 
 A dead worker is started again, fleet.worker_restarts times at most; a dead server or scheduler fails the run.
 
 exit codes  0 the run finished or was stopped cleanly    1 it failed
-            2 bad usage or bad job                       130 killed by a second Ctrl-C
+            2 bad usage or bad job                       4 the training diverged
+            130 killed by a second Ctrl-C
 """
 
 
@@ -155,7 +156,7 @@ def take_hosts(options):
         options.overrides.append(f"fleet.{role}={count}")
 
 
-def go_on_command(options, run_dir):
+def go_on_command(options, run_dir, overrides=()):
     """How to resume a run of these options. What follows one on several machines needs a folder that they share."""
     words = ["tools/launch"]
     ssh = options.ssh if options.ssh != "ssh" else None
@@ -166,7 +167,10 @@ def go_on_command(options, run_dir):
         words += [flag, value] if value else []
     for flag, given in (("--insecure", options.insecure), ("--no-shm", options.no_shm)):
         words += [flag] if given else []
-    return shlex.join([*words, "--resume", str(run_dir), *(["--", *options.program] if options.program else [])])
+    words += ["--resume", str(run_dir)]
+    for override in overrides:
+        words += ["--set", override]
+    return shlex.join([*words, *(["--", *options.program] if options.program else [])])
 
 
 def manifest_of(options):

@@ -1,6 +1,7 @@
 """The result table that tools/launch prints at the end."""
 
 import json
+import pathlib
 import shlex
 
 from tarn_tools import stages
@@ -124,12 +125,21 @@ def held_out(record):
 
 
 def loss_text(record):
-    """The training log-loss; of a run that is done and has none, why."""
+    """The training log-loss; of a run that is done and has none, why: all of its batches were passed over."""
     loss = number(record, "train_logloss")
     if loss is not None:
         return f"{loss:.4f}"
-    diverged = record.get("status") == "done" and "train_logloss" in record and number(record, "samples")
-    return "not a finite number: training has diverged" if diverged else None
+    unknown = record.get("status") == "done" and "train_logloss" in record and number(record, "samples")
+    return "none: no batch was pushed" if unknown else None
+
+
+def best_text(record):
+    """Which epoch the log-losses and scores are of, and its checkpoint; None of a run that has finished less than two."""
+    best, epochs = number(record, "best_epoch"), len(record.get("epochs") or [])
+    if best is None or epochs < 2:
+        return None
+    kept = pathlib.Path(record.get("best_checkpoint") or "").name
+    return f"{best:.0f} of {epochs}{kept and f' ({kept})'}: its losses and scores follow"
 
 
 def rows(record):
@@ -164,6 +174,7 @@ def rows(record):
             ("samples", get("samples")),
             ("time", None if seconds is None else duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"),
             ("samples/s", get("samples_per_second")),
+            ("best epoch", best_text(record)),
             ("train log-loss", loss_text(record)),
             (
                 f"{scored} AUC",
@@ -192,18 +203,34 @@ def rows(record):
     ]
 
 
-def can_go_on(record, run_dir):
-    """Whether a run that is not done has left something to resume from."""
-    left = (run_dir / "scheduler.state").exists() or any(run_dir.glob("checkpoints/*/MANIFEST"))
-    return record.get("status") in ("stopped", "failed") and left
+def resumable(record, run_dir):
+    """(folder to resume from, overrides) of a run that is not done; None if it has left nothing.
+
+    One that has diverged goes on from its best checkpoint, whose evaluation was finite, else its newest, and otherwise
+    than before.
+    """
+    checkpoints = sorted(run_dir.glob("checkpoints/ckpt-*/MANIFEST"), key=lambda path: int(path.parent.name[5:]))
+    status = record.get("status")
+    if status in ("stopped", "failed") and ((run_dir / "scheduler.state").exists() or checkpoints):
+        return run_dir, ()
+    if status == "diverged":
+        best = pathlib.Path(record.get("best_checkpoint") or "") / "MANIFEST"  # may be of the run that this one resumed
+        start = best if record.get("best_checkpoint") and best.is_file() else next(reversed(checkpoints), None)
+        return start and (start.parent, ("optimizer.learning_rate=SMALLER",))
+    return None
 
 
-def table(record, run_dir, page, go_on=None):
-    """The whole table, with where the run's files lie and how to go on with one that is not done."""
+def resume_command(start, *overrides):
+    return shlex.join(["tools/launch", "--resume", str(start), *(word for text in overrides for word in ("--set", text))])
+
+
+def table(record, run_dir, page, go_on=resume_command):
+    """The whole table, with where the run's files lie and how to go on with one that is not done: go_on(folder, *overrides)
+    is the command."""
     lines = rows(record) + [("run", str(run_dir))]
     if page is not None:
         lines.append(("report", str(page)))
-    if can_go_on(record, run_dir):
-        lines.append(("go on", go_on or f"tools/launch --resume {shlex.quote(str(run_dir))}"))
+    if (start := resumable(record, run_dir)) is not None:
+        lines.append(("go on", go_on(start[0], *start[1])))
     width = max(len(name) for name, _ in lines)
     return "\n".join(["", str(record.get("job", "job"))] + [f"  {name:<{width}}  {text}" for name, text in lines])

@@ -5,7 +5,7 @@ have begun, and how many have ended and were seen to), worker_crashes (how many 
 crashing_rank, server_dies, server_gives_up (says why, exit code 1), scheduler_dies (by SIGKILL, after the seconds),
 bad_job, deaf (ignores signals), prints (a line for stderr), worker_fails_at_stop, slow_seconds (before the scheduler
 listens), cuts (a checkpoint when stopped), ends_badly (everybody with exit code 1, servers first, and the scheduler's
-summary says why), reason (that one).
+summary says why), reason (that one), diverges (worker 1 says so, exit code 4, the others likewise, and a checkpoint is there).
 """
 
 import json
@@ -26,6 +26,7 @@ def flag(name, default=None):
 ROLE = os.path.basename(sys.argv[0]).removeprefix("tarn-")
 RANK = int(flag("--rank", "0"))
 RUN_DIR = pathlib.Path(flag("--run-dir"))
+DIVERGED = "worker 1: training has diverged at clock 7 (epoch 1)"
 
 
 def record(name, text):
@@ -64,7 +65,7 @@ def scheduler():
     if fake.get("prints"):
         print(fake["prints"], file=sys.stderr)
     end = time.monotonic() + fake.get("seconds", 0.5)
-    while time.monotonic() < end and (not stops or fake.get("deaf")):
+    while time.monotonic() < end and (not stops or fake.get("deaf")) and not (RUN_DIR / "over").exists():
         if not awaited(fake):
             end = time.monotonic() + fake.get("seconds", 0.5)
         record(
@@ -87,6 +88,15 @@ def scheduler():
     if fake.get("worker_fails_at_stop"):
         (RUN_DIR / "stopping").touch()
         time.sleep(0.5)
+    if fake.get("diverges"):
+        for number in (1, 2, 10):
+            (RUN_DIR / f"checkpoints/ckpt-{number}").mkdir(parents=True)
+            (RUN_DIR / f"checkpoints/ckpt-{number}/MANIFEST").touch()
+        time.sleep(0.5)
+        best = str(RUN_DIR / "checkpoints/ckpt-2")
+        told = {"job": "fake", "status": "diverged", "reason": DIVERGED, "best_checkpoint": best, "samples": 10}
+        (RUN_DIR / "summary.json").write_text(json.dumps(told))
+        sys.exit(4)
     if fake.get("ends_badly"):
         (RUN_DIR / "over").touch()
         time.sleep(3)
@@ -122,8 +132,14 @@ def node():
     if ROLE == "server" and RANK == 1 and fake.get("server_gives_up"):
         print("tarn-server: unavailable: disk is full", file=sys.stderr)
         sys.exit(1)
+    if ROLE == "worker" and RANK == 1 and fake.get("diverges"):
+        (RUN_DIR / "over").touch()
+        print("tarn-worker: " + DIVERGED.removeprefix("worker 1: "), file=sys.stderr)
+        sys.exit(4)
     while not (RUN_DIR / "done").exists():
         time.sleep(0.02)
+        if fake.get("diverges") and (RUN_DIR / "over").exists():
+            sys.exit(4)
         if ROLE == "server" and (RUN_DIR / "over").exists():
             print(f"tarn-server: not-found: {reason(fake)}", file=sys.stderr)
             sys.exit(1)

@@ -237,6 +237,30 @@ class LaunchTest(LaunchCase):
         self.assertIn("server-1 died: exit code 1; log: ", done.stdout)
         self.assertNotIn("server-0 died", done.stdout)
 
+    def test_a_diverged_run_is_no_success(self):
+        done = self.launch("diverges = true\nseconds = 60\n")
+        self.assertEqual(done.returncode, 4, done.stdout)
+        self.assertIn("diverged: worker 1: training has diverged at clock 7 (epoch 1)\n", done.stdout)
+        self.assertRegex(done.stdout, "status +diverged\n")
+        for text in ("died", "restarted", "done"):
+            self.assertNotIn(text, done.stdout)
+        best = self.run_dir / "checkpoints/ckpt-2"
+        self.assertIn(f"--resume {best} --set optimizer.learning_rate=SMALLER\n", done.stdout)
+        page = (self.run_dir / "report.html").read_text()
+        self.assertIn('<span class="badge bad">diverged</span>', page)
+        self.assertIn("training has diverged at clock 7", page)
+
+    def test_a_diverged_run_without_a_good_checkpoint_goes_on_from_its_newest(self):
+        for number in (9, 10):
+            (self.run_dir / f"checkpoints/ckpt-{number}").mkdir(parents=True)
+            (self.run_dir / f"checkpoints/ckpt-{number}/MANIFEST").touch()
+        record = {"status": "diverged", "best_checkpoint": ""}
+        overrides = ("optimizer.learning_rate=SMALLER",)
+        self.assertEqual(summary.resumable(record, self.run_dir), (self.run_dir / "checkpoints/ckpt-10", overrides))
+        self.assertEqual(summary.resumable({"status": "stopped"}, self.run_dir), (self.run_dir, ()))
+        self.assertIsNone(summary.resumable({"status": "done"}, self.run_dir))
+        self.assertIsNone(summary.resumable(record, self.folder))
+
     def test_who_dies_while_the_fleet_stops_is_told(self):
         launcher = self.launch_in_background("seconds = 60\nworker_fails_at_stop = true\n", processes=5)
         launcher.send_signal(signal.SIGTERM)
@@ -356,10 +380,13 @@ class ReportTest(unittest.TestCase):
         self.assertIn(("batches passed over", "3 (their gradients do not fit fp16)"), summary.rows(passed_over))
         self.assertEqual(summary.malformed_text({"malformed_lines": 2}), "2, skipped (in the workers' logs)")
         self.assertIsNone(summary.malformed_text({"malformed_lines": 0}))
-        diverged = {"status": "done", "samples": 9, "train_logloss": None}
-        self.assertEqual(summary.loss_text(diverged), "not a finite number: training has diverged")
-        self.assertIsNone(summary.loss_text(diverged | {"status": "stopped"}))
-        self.assertEqual(summary.loss_text(diverged | {"train_logloss": 0.5}), "0.5000")
+        passed = {"status": "done", "samples": 9, "train_logloss": None}
+        self.assertEqual(summary.loss_text(passed), "none: no batch was pushed")
+        self.assertIsNone(summary.loss_text(passed | {"status": "stopped"}))
+        self.assertEqual(summary.loss_text(passed | {"train_logloss": 0.5}), "0.5000")
+        epochs = {"best_epoch": 1, "epochs": [{}, {}], "best_checkpoint": "/x/checkpoints/ckpt-3"}
+        self.assertEqual(summary.rows(epochs), [("best epoch", "1 of 2 (ckpt-3): its losses and scores follow")])
+        self.assertEqual(summary.rows(epochs | {"epochs": [{}]}), [])
         scores = {"eval_auc": 0.75, "valid_rows": 5, "test_rows": 9}
         self.assertEqual(summary.rows(scores), [("test AUC", "0.7500")])
         self.assertEqual(summary.rows(scores | {"test_rows": 0}), [("validation AUC", "0.7500")])
