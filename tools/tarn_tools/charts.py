@@ -5,8 +5,10 @@ import html
 import math
 
 WIDTH, HEIGHT = 560, 250
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 38
+LEFT, RIGHT, TOP, BOTTOM = 72, 14, 12, 42
 POINTS_MAX = 400
+DOTS_MAX = 12  # of a line that shows all of its points
+MARK_NAME_WIDTH, MARK_NAME_HEIGHT = 62, 14
 EMPTY = '<p class="empty">no data</p>'
 
 
@@ -35,13 +37,28 @@ def ticks(low, high, count=5):
     return [round(i * step, 12) for i in range(first, int(math.floor(high / step + 1e-9)) + 1)]
 
 
+def pieces(points):
+    """[[(x, y), ...], ...]: the points between one None and the next."""
+    found = [[]]
+    for point in points:
+        if point is None:
+            found.append([])
+        else:
+            found[-1].append(point)
+    return [piece for piece in found if piece]
+
+
 def thinned(points):
-    """At most POINTS_MAX points: means of equal runs."""
-    if len(points) <= POINTS_MAX:
-        return points
-    size = math.ceil(len(points) / POINTS_MAX)
-    runs = [points[i : i + size] for i in range(0, len(points), size)]
-    return [(sum(x for x, _ in run) / len(run), sum(y for _, y in run) / len(run)) for run in runs]
+    """Pieces of the line, with about POINTS_MAX points together: means of equal runs."""
+    found = pieces(points)
+    size = math.ceil(sum(len(piece) for piece in found) / POINTS_MAX)
+    if size <= 1:
+        return found
+    thin = []
+    for piece in found:
+        runs = [piece[i : i + size] for i in range(0, len(piece), size)]
+        thin.append([(sum(x for x, _ in run) / len(run), sum(y for _, y in run) / len(run)) for run in runs])
+    return thin
 
 
 def value_range(values, from_zero):
@@ -68,7 +85,8 @@ def frame(x_ticks, y_ticks, scale_x, scale_y, x_format, y_format, x_title):
     base = HEIGHT - BOTTOM
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{base}" y2="{base}"/>')
     for value in x_ticks:
-        parts.append(tick(scale_x(value), base + 16, "middle", x_format(value)))
+        at_end = scale_x(value) > WIDTH - RIGHT - 12
+        parts.append(tick(scale_x(value), base + 17, "end" if at_end else "middle", x_format(value)))
     parts.append(tick(WIDTH - RIGHT, HEIGHT - 4, "end", x_title))
     return parts
 
@@ -92,40 +110,52 @@ def svg(parts, title, height=HEIGHT):
     )
 
 
-def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero=False, reference=None, note=None):
-    """series: [(name, [(x, y), ...]), ...]. reference: (value, name) of a dashed level, drawn if given."""
-    series = [(name, thinned(points)) for name, points in series if points]
+def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero=False, marks=(), note=None):
+    """series: [(name, [(x, y), ...]), ...], with None in the place of a point where a line is interrupted.
+
+    marks: [(x, name), ...] of vertical lines; as many names as have room. A line of few points has a dot at each.
+    """
+    series = [(name, thinned(points)) for name, points in series]
+    series = [(name, lines) for name, lines in series if lines]
     if not series:
         return empty(title)
-    x_values = [x for _, points in series for x, _ in points]
-    y_values = [y for _, points in series for _, y in points] + ([reference[0]] if reference else [])
+    all_points = [point for _, lines in series for line in lines for point in line]
+    x_values, y_values = [x for x, _ in all_points], [y for _, y in all_points]
     x_low, x_high = min(0, *x_values), max(x_values)
     if x_high == x_low:
         x_high = x_low + 1
     y_low, y_high = value_range(y_values, from_zero)
+    top = TOP + (MARK_NAME_HEIGHT if marks else 0)
 
     def scale_x(x):
         return LEFT + (x - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
 
     def scale_y(y):
-        return HEIGHT - BOTTOM - (y - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM)
+        return HEIGHT - BOTTOM - (y - y_low) / (y_high - y_low) * (HEIGHT - top - BOTTOM)
 
     parts = frame(ticks(x_low, x_high, 6), ticks(y_low, y_high), scale_x, scale_y, x_format, y_format, x_title)
-    if reference:
-        y = scale_y(reference[0])
-        parts.append(f'<line class="reference" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(tick(LEFT + 6, y + 14, "start", reference[1]))
-    for index, (name, points) in enumerate(series):
-        path = " ".join(f"{scale_x(x):.1f},{scale_y(y):.1f}" for x, y in points)
-        x, y = scale_x(points[-1][0]), scale_y(points[-1][1])
-        parts.append(f'<polyline class="line c{index % 6 + 1}" points="{path}"/>')
-        parts.append(
-            f'<circle class="dot c{index % 6 + 1}" cx="{x:.1f}" cy="{y:.1f}" r="3.5">'
-            f"<title>{html.escape(name)}: {y_format(points[-1][1])}</title></circle>"
-        )
+    room = 0.0  # from where on a name does not touch the one before
+    for x, name in marks:
+        at = scale_x(x)
+        if not LEFT <= at < WIDTH - RIGHT - 2:
+            continue
+        parts.append(f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
+        if at >= room and at + MARK_NAME_WIDTH <= WIDTH:
+            parts.append(tick(at + 4, TOP + 8, "start", name))
+            room = at + MARK_NAME_WIDTH
+    for index, (name, lines) in enumerate(series):
+        for line in lines:
+            path = " ".join(f"{scale_x(x):.1f},{scale_y(y):.1f}" for x, y in line)
+            parts.append(f'<polyline class="line c{index % 6 + 1}" points="{path}"/>')
+        dots = [point for line in lines for point in line]
+        for x, y in dots if len(dots) <= DOTS_MAX else dots[-1:]:
+            parts.append(
+                f'<circle class="dot c{index % 6 + 1}" cx="{scale_x(x):.1f}" cy="{scale_y(y):.1f}" r="3.5">'
+                f"<title>{html.escape(name)}: {y_format(y)}</title></circle>"
+            )
     if len(series) > 1:
         return figure(title, svg(parts, title), names=[name for name, _ in series])
-    return figure(title, svg(parts, title), note or f"last {y_format(series[0][1][-1][1])}")
+    return figure(title, svg(parts, title), note or f"last {y_format(series[0][1][-1][-1][1])}")
 
 
 def column_chart(title, columns, x_title, note=""):
@@ -162,7 +192,7 @@ def bar_chart(title, bars, value_format, note="", beside=()):
         return empty(title)
     total = sum(value for name, value in bars if name not in beside) or 1.0
     high = max(value for _, value in bars) or 1.0
-    left, right, row = 96, 150, 30
+    left, right, row = 116, 150, 30
     parts = []
     for index, (name, value) in enumerate(bars):
         y = 8 + index * row

@@ -8,7 +8,7 @@ import sys
 import time
 
 from tarn_tools import fleet as fleets
-from tarn_tools import deployment, errors, launch_options, own_program, progress, report, summary, trace
+from tarn_tools import cores, deployment, errors, launch_options, own_program, progress, report, summary, trace
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_DIVERGED, EXIT_KILLED = 0, 1, 2, 4, 130
 # Exit codes of the programs after which trying again does not help: bad usage, diverged.
@@ -57,6 +57,7 @@ class Launch:
         self._programs_done = False  # all of the user's own
         self._shown = []  # (node, line, when), the latest only
         self._shards = 1  # of a server
+        self._cores = cores.Cores()  # while this machine trains
 
     def execute(self):
         for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
@@ -186,6 +187,7 @@ class Launch:
             self._handle_signals()
             if self._metrics.poll():
                 self._display.progress(self._metrics.latest)
+            self._watch_cores()
             if self._scheduler.running:
                 self._restart_due_workers()
                 continue
@@ -198,6 +200,15 @@ class Launch:
                     return
                 names = ", ".join(node.name for node in self._fleet.running())
                 raise Failure(f"still running {SHUTDOWN_SECONDS_MAX:.0f} s after the scheduler had ended: {names}")
+
+    def _watch_cores(self):
+        """From the first sample to the end of the scheduler, where all of the fleet is on this machine."""
+        if self._options.hosts:
+            return
+        if not self._scheduler.running:
+            self._cores.stop()
+        elif progress.number(self._metrics.latest or {}, "samples"):
+            self._cores.start()
 
     def _newly_ended(self, seconds):
         """Waits as Fleet.wait does; who ended in the same moment as one that ended the run is among them."""
@@ -380,6 +391,10 @@ class Launch:
         """The summary and why the run failed; writes summary.json where the scheduler could not."""
         path = self._run_dir / "summary.json"
         record = summary.read(path)
+        self._cores.stop()
+        if record and (more := self._cores.record()):
+            record |= more
+            self._write_summary(record)
         if not code and record:
             if self._options.program:
                 record = self._of_programs(record, seconds)

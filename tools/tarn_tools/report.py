@@ -18,7 +18,9 @@ STAGES = ("read", "plan", "pull", "compute", "push", "wait")
 NO_STAGES = ("room", "flight", "wall")  # times that are no part of the others' sum
 EPOCH_SETS = (("train", "training"), ("valid", "validation"), ("test", "test"))
 EPOCH_SCORES = (("logloss", "log-loss"), ("auc", "AUC"), ("accuracy", "accuracy"))
-GOOD = ("done", "stopped", "finished")
+# Colours of a status: a run that was stopped is neither a success nor a failure.
+TONES = {"done": "good", "finished": "good", "stopped": "halted", "unfinished": "halted"}
+MARKS_MAX = 40  # epochs of which a chart shows where each began
 STAGE_NAMES = {"read": "read ahead", "plan": "plan ahead", "pull": "await pulls", "wait": "await data"}
 
 
@@ -82,25 +84,43 @@ def average(record, key, form):
     return None if value is None else "mean " + form.format(value)
 
 
+def finished_epochs(record):
+    return [entry for entry in record.get("epochs") or [] if isinstance(entry, dict)]
+
+
+def validation(metrics, record, score, axis):
+    """[(x, score)] of the validation set, each where its epoch's training ended."""
+    epochs = finished_epochs(record)
+    if not epochs:  # of a run that did not come to its end: as it was told
+        points = metrics.scheduler(f"valid_{score}", axis)
+        return [point for i, point in enumerate(points) if i == 0 or point[1] != points[i - 1][1]]
+    ends = metrics.epoch_ends(len(epochs), number(record, "train_rows"), axis)
+    scored = [(ends.get(int(entry.get("epoch", i + 1))), epoch_score(entry, "valid", score)) for i, entry in enumerate(epochs)]
+    return [(x, y) for x, y in scored if x is not None and y is not None]
+
+
+def epoch_marks(metrics, record, axis):
+    """[(x, "epoch 2"), ...]: where each epoch but the first began."""
+    begun = min(metrics.epochs_begun(), MARKS_MAX)
+    ends = metrics.epoch_ends(begun - 1, number(record, "train_rows"), axis)
+    return [(x, f"epoch {epoch + 1}") for epoch, x in ends.items()]
+
+
 def learning_charts(metrics, record):
-    best = number(record, "best_possible_auc")
-    reference = (best, f"best possible {best:.4f}") if best else None
-    by_time, by_samples = {"x_title": "seconds", "x_format": charts.short}, {
-        "x_title": "samples",
-        "x_format": charts.short,
-    }
     drawn = []
-    for title, key, level in (("Log-loss, training", "loss", None), ("AUC, training", "auc", reference)):
-        for axis, options in (("time", by_time), ("samples", by_samples)):
-            points = metrics.scheduler(key, axis)
+    for axis, x_title in (("samples", "samples"), ("time", "seconds")):
+        for title, key, score in (("Log-loss", "loss", "logloss"), ("AUC", "auc", "auc")):
+            training, held_out = metrics.by_epoch(key, axis), validation(metrics, record, score, axis)
+            if not training and key == "auc":  # of several classes
+                continue
             drawn.append(
                 charts.line_chart(
                     f"{title}, by {axis}",
-                    [(key, points)],
+                    [("training, mean of the epoch", training), ("validation", held_out)],
+                    x_title,
                     y_format=lambda v: f"{v:.4g}",
-                    note=f"last {points[-1][1]:.4f}" if points else None,
-                    reference=level,
-                    **options,
+                    note=f"training, last {training[-1][1]:.4f}" if training else None,
+                    marks=epoch_marks(metrics, record, axis),
                 )
             )
     drawn.append(
@@ -140,10 +160,9 @@ def cost_charts(metrics, record):
             beside=[STAGE_NAMES["read"], STAGE_NAMES["plan"]],
         ),
         charts.line_chart(
-            "Traffic",
+            "Traffic, bytes a second",
             [("pulled", metrics.rate("pull_bytes")), ("pushed", metrics.rate("push_bytes"))],
             "seconds",
-            y_format=lambda v: f"{charts.short(v, ' ')}B/s",
             from_zero=True,
         ),
     ]
@@ -162,7 +181,7 @@ def stage_table(record):
         return ""
     head = "<tr><th>stage</th><th>busy</th><th>waits</th><th>for</th></tr>"
     body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in line) + "</tr>" for line in lines)
-    return f"<div class=card><p>{html.escape(stages.sentence(record))}</p><table>{head}{body}</table></div>"
+    return f"<div class=card><p>{html.escape(stages.sentence(record))}</p><table class=stages>{head}{body}</table></div>"
 
 
 def epoch_score(entry, data_set, score):
@@ -173,19 +192,41 @@ def epoch_score(entry, data_set, score):
     return number(entry, f"{data_set}_{score}")
 
 
+def best_possible(record, columns):
+    """The last row of the table of epochs: what is known of the set that the scores of the end are of."""
+    known = {"auc": number(record, "best_possible_auc"), "logloss": number(record, "best_possible_logloss")}
+    data_set = {"test": "test", "validation": "valid"}.get(summary.held_out(record))
+    cells = [known.get(score) if column_set == data_set else None for column_set, score, _ in columns]
+    if not any(cells):
+        return ""
+    text = "".join(f"<td>{'' if value is None else f'{value:.4f}'}</td>" for value in cells)
+    return f"<tr class=possible><td>best possible</td>{text}</tr>"
+
+
+def epoch_heading(columns):
+    """Two rows: the data sets, and the scores of each."""
+    groups = []
+    for data_set, _, _ in columns:
+        if not groups or groups[-1][0] != data_set:
+            groups.append([data_set, 0])
+        groups[-1][1] += 1
+    names = dict(EPOCH_SETS)
+    above = "".join(f"<th colspan={count}>{names[data_set]}</th>" for data_set, count in groups)
+    below = "".join(f"<th>{name}</th>" for _, _, name in columns)
+    return [f"<tr><th rowspan=2>epoch</th>{above}</tr>", f"<tr>{below}</tr>"]
+
+
 def epoch_table(record):
-    epochs = [entry for entry in record.get("epochs") or [] if isinstance(entry, dict)]
+    epochs = finished_epochs(record)
     columns = [
-        (data_set, score, f"{set_name} {score_name}")
-        for data_set, set_name in EPOCH_SETS
-        for score, score_name in EPOCH_SCORES
+        (data_set, score, score_name) for data_set, _ in EPOCH_SETS for score, score_name in EPOCH_SCORES
     ]
     columns = [column for column in columns if any(epoch_score(entry, *column[:2]) is not None for entry in epochs)]
     if any(score == "auc" for _, score, _ in columns):
         columns = [column for column in columns if column[1] != "accuracy"]
     if not columns:
         return ""
-    rows = ["<tr><th>epoch</th>" + "".join(f"<th>{name}</th>" for _, _, name in columns) + "</tr>"]
+    rows = epoch_heading(columns)
     best_index = max((index for index, entry in enumerate(epochs) if entry.get("best") is True), default=None)
     for index, entry in enumerate(epochs):
         cells = [epoch_score(entry, data_set, score) for data_set, score, _ in columns]
@@ -193,7 +234,8 @@ def epoch_table(record):
         best = index == best_index
         label = f"{int(entry.get('epoch', index + 1))}{' (best)' if best else ''}"
         rows.append(f"<tr{' class=best' if best else ''}><td>{label}</td>{text}</tr>")
-    return "<h2>Evaluation</h2><div class=card><table>" + "".join(rows) + "</table></div>"
+    rows.append(best_possible(record, columns))
+    return "<h2>Evaluation</h2><div class=card><table class=epochs>" + "".join(rows) + "</table></div>"
 
 
 def details(title, text):
@@ -213,7 +255,8 @@ def of_own_programs(record):
 def figures(metrics, record):
     """All that was measured."""
     if trained_nothing(record):
-        return ["<p class=under>Nothing was trained, so there is nothing to draw.</p>"]
+        why = "Nothing was trained" if record.get("status") != "diverged" else "No row was acknowledged before the end"
+        return [f"<p class=under>{why}, so there is nothing to draw.</p>"]
     if of_own_programs(record):
         known = [chart for chart in cost_charts(metrics, record) if charts.EMPTY not in chart]
         return ["<h2>Cost</h2><div class=charts>" + "".join(known) + "</div>"]
@@ -230,15 +273,16 @@ def page(run_dir):
     metrics = series.Metrics.load(run_dir / "metrics.jsonl")
     job = str(record.get("job") or run_dir.name)
     status = str(record.get("status") or "unfinished")
-    good = status in GOOD
+    tone = TONES.get(status, "bad")
     about = [summary_text for name, summary_text in summary.rows(record) if name in ("fleet", "mode")]
     if metrics.start:
         about.append(time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(metrics.start)))
-    reason = None if good else record.get("reason")
+    reason = record.get("reason") if tone == "bad" or record.get("reason") != status else None
+    reason = None if tone == "good" else reason
     body = [
-        f'<h1>{html.escape(job)} <span class="badge {"good" if good else "bad"}">{html.escape(status)}</span></h1>',
+        f'<h1>{html.escape(job)} <span class="badge {tone}">{html.escape(status)}</span></h1>',
         f"<p class=under>{html.escape(' · '.join(about))}</p>",
-        f"<p class=reason>{html.escape(str(reason))}</p>" if reason else "",
+        f'<p class="reason {tone}">{html.escape(str(reason))}</p>' if reason else "",
         headline(record),
         *figures(metrics, record),
         "<h2>Files</h2>",

@@ -58,6 +58,49 @@ class Metrics:
                 points.append((x, y))
         return points
 
+    def by_epoch(self, key, axis):
+        """The same with None between two epochs, where figures of an epoch begin anew; lines after training count too."""
+        points, epoch = [], None
+        for when, record in self._of_role("scheduler"):
+            x = when - self.start if axis == "time" else number(record, "samples")
+            y = number(record, key)
+            if x is None or y is None or number(record, "samples") == 0:
+                continue
+            if points and number(record, "epoch") != epoch:
+                points.append(None)
+            epoch = number(record, "epoch")
+            points.append((x, y))
+        return points
+
+    def epochs_begun(self):
+        return int(max((number(record, "epoch") or 1 for _, record in self._of_role("scheduler")), default=1))
+
+    def epoch_ends(self, epochs, train_rows, axis):
+        """{epoch: x} where each of the epochs 1, 2, ... was trained to its end; those that this run has not seen are left
+        out."""
+        lines = [(when - self.start, number(record, "samples")) for when, record in self._of_role("scheduler")]
+        lines = [(when, samples) for when, samples in lines if samples is not None]
+        if not lines or not train_rows:
+            return {}
+        first = min(samples for _, samples in lines)  # more than 0: the run was resumed
+        ends = {}
+        for epoch in range(1, epochs + 1):
+            target = epoch * train_rows
+            reached = next((i for i, (_, samples) in enumerate(lines) if samples >= target), None)
+            if reached is None or (target <= first and first > 0):
+                continue
+            ends[epoch] = target if axis == "samples" else self._crossing(lines, reached, target)
+        return ends
+
+    @staticmethod
+    def _crossing(lines, reached, target):
+        """When the samples were so many, between the line before and that one."""
+        when, samples = lines[reached]
+        if reached == 0 or samples == lines[reached - 1][1]:
+            return when
+        earlier, fewer = lines[reached - 1]
+        return earlier + (when - earlier) * (target - fewer) / (samples - fewer)
+
     def throughput(self):
         """Samples per second, from the growth of the sample count."""
         lines = [(when, record) for when, record in self._of_role("scheduler") if record.get("state") in TRAINING]

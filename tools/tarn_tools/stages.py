@@ -22,6 +22,32 @@ def shares(record):
     return found
 
 
+CORES_BUSY = 0.85  # from here on processes wait for one another
+CORE_SHARE = 0.75  # of the time in which a thread computes: with less, others had the core
+
+
+def contention(record):
+    """("more processes than cores", why) if that is what the run shows; else None.
+
+    Training loops that compute most of the time are bound by computing, as long as they have their cores for it.
+    """
+    cores, busy = number(record, "cores"), number(record, "cores_busy")
+    fleet = [number(record, key) for key in ("servers", "shards", "workers")]
+    if not cores or busy is None or busy < CORES_BUSY or None in fleet:
+        return None
+    servers, shards, workers = fleet
+    if servers * shards + workers <= cores:
+        return None
+    part, used = shares(record), record.get("cpu") or {}
+    stages = record.get("stages") or {}
+    wanted = (number(stages, "compute") or 0) + (number(stages, "push") or 0)
+    had = (number(used, "compute") or 0) + (number(used, "push") or 0)
+    if part["compute"] + part["push"] > 0.5 and had >= CORE_SHARE * wanted:
+        return None
+    threads = f"{servers * shards:.0f} shards and {workers:.0f} workers share {cores:.0f} core{'' if cores == 1 else 's'}"
+    return "more processes than cores", f"{threads}, busy {percent(busy)} of the time"
+
+
 def percent(share):
     return f"{100 * share:.0f}%"
 
@@ -56,6 +82,8 @@ def bound(record):
     part = shares(record)
     if not part:
         return None
+    if crowded := contention(record):
+        return crowded
     largest = max(("compute", "push", "pull", "wait", "messages"), key=part.get)
     share, reads = percent(part[largest]), part["read"] + part["plan"]
     if largest in ("compute", "push"):
