@@ -99,6 +99,42 @@ Expected<ConfigNode> Convert(const toml::node& from, const Origin& origin, int d
   return to;
 }
 
+std::string_view Trim(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
+}
+
+std::string_view LineOf(std::string_view text, std::size_t number) {
+  for (std::size_t line = 1; line < number; ++line) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) return {};
+    text.remove_prefix(end + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+// What a line that is no TOML should be, where it shows: text without quotes, a decimal comma, "True". Else empty.
+std::string Remedy(std::string_view line) {
+  constexpr std::size_t kShownMax = 64;
+  line = line.substr(0, line.find('#'));
+  const std::size_t equals = line.find('=');
+  if (equals == std::string_view::npos) return {};
+  const std::string_view key = Trim(line.substr(0, equals)), value = Trim(line.substr(equals + 1));
+  if (key.empty() || value.empty() || key.size() > kShownMax || value.size() > kShownMax) return {};
+  const std::string shown = fmt::format("{} = {}", Printable(key), Printable(value));
+  if (const std::string number = WithDecimalPoint(value); !number.empty())
+    return fmt::format("{}: expected a decimal point and no comma: {}", shown, number);
+  if (value.find_first_of("\"'[]{}=") != std::string_view::npos) return {};
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 'a' - 'A') : c; };
+  std::string lower(value);
+  std::ranges::transform(lower, lower.begin(), small);
+  if (lower == "true" || lower == "false") return fmt::format("{}: expected true or false in lower case", shown);
+  const bool is_text =
+      (lower.front() >= 'a' && lower.front() <= 'z') || std::string_view("./~_").contains(lower.front());
+  return is_text ? fmt::format("{}: a string needs quotes: {} = \"{}\"", shown, Printable(key), Printable(value)) : "";
+}
+
 Expected<ConfigNode> Parse(std::string_view text, const Origin& origin) {
   const std::string& name = origin.name;
   if (text.size() > limits::kJobBytesMax)
@@ -107,7 +143,11 @@ Expected<ConfigNode> Parse(std::string_view text, const Origin& origin) {
   if (std::size_t(std::count(text.begin(), text.end(), '.')) > limits::kJobDotsMax)
     return Fail(ErrorCode::kTooLarge, fmt::format("{}: more than {} dots", name, limits::kJobDotsMax));
   const toml::parse_result result = toml::parse(text);
-  if (!result) return Invalid(origin.Place(result.error().source()), Printable(result.error().description()));
+  if (!result) {
+    const toml::source_region& source = result.error().source();
+    const std::string remedy = origin.has_lines ? Remedy(LineOf(text, source.begin.line)) : "";
+    return Invalid(origin.Place(source), remedy.empty() ? Printable(result.error().description()) : remedy);
+  }
   return Convert(result.table(), origin, 0);
 }
 
@@ -134,12 +174,6 @@ void Merge(ConfigNode& into, ConfigNode from) {
   }
 }
 
-std::string_view Trim(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 Expected<ConfigNode> OverrideValue(std::string_view text, const Origin& origin) {
   auto parsed = Parse(fmt::format("v = {}", text), origin);
   if (parsed) return std::move(parsed->members.front().value);
@@ -161,6 +195,15 @@ const ConfigNode* ConfigNode::Find(std::string_view key) const {
   return nullptr;
 }
 
+std::string WithDecimalPoint(std::string_view text) {
+  const std::size_t comma = text.find(',');
+  const auto is_digit = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
+  if (comma == std::string_view::npos || comma == 0 || !is_digit(comma - 1) || !is_digit(comma + 1)) return {};
+  if (text.find_first_not_of("0123456789+-eE", comma + 1) != std::string_view::npos) return {};
+  if (text.substr(0, comma).find_first_not_of("0123456789+-") != std::string_view::npos) return {};
+  return fmt::format("{}.{}", text.substr(0, comma), text.substr(comma + 1));
+}
+
 std::string_view KindName(ConfigNode::Kind kind) {
   switch (kind) {
     case ConfigNode::Kind::kTable: return "a table";
@@ -179,7 +222,7 @@ Expected<ConfigNode> ParseConfig(std::string_view text, std::string_view origin)
 }
 
 Status ApplyOverride(ConfigNode& root, std::string_view assignment) {
-  const Origin origin{"override " + Quoted(assignment), false};
+  const Origin origin{"--set " + Quoted(assignment), false};
   const auto equals = assignment.find('=');
   if (!IsUtf8(assignment)) return Invalid(origin.name, "not UTF-8");
   if (equals == std::string_view::npos || assignment.find_first_of("\r\n") != std::string_view::npos)

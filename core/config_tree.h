@@ -18,7 +18,7 @@ struct ConfigNode {
   enum class Kind : std::uint8_t { kTable, kArray, kString, kInteger, kFloat, kBoolean, kTime };
 
   Kind kind = Kind::kTable;
-  std::string place;                  // "job.toml:12" or "override 'fleet.workers=4'"
+  std::string place;                  // "job.toml:12" or "--set 'fleet.workers=4'"
   bool overrides = false;             // said by an override
   std::vector<ConfigMember> members;  // kTable, in alphabetical order of the keys
   std::vector<ConfigNode> items;      // kArray
@@ -36,6 +36,9 @@ struct ConfigMember {
   ConfigNode value;
 };
 
+// "0.1" for "0,1": a number with a decimal comma, written with a point; empty for anything else.
+std::string WithDecimalPoint(std::string_view text);
+
 // "a table", "an integer", ...: as error messages say it.
 std::string_view KindName(ConfigNode::Kind kind);
 
@@ -44,7 +47,7 @@ std::string_view KindName(ConfigNode::Kind kind);
 Expected<ConfigNode> ParseConfig(std::string_view text, std::string_view origin);
 
 // Sets one value: "section.key=value". The value is TOML; what is none and does not begin like a string, array or
-// table counts as a string, so that quotes can be left out. Errors begin with "override 'section.key=value'".
+// table counts as a string, so that quotes can be left out. Errors begin with "--set 'section.key=value'".
 Status ApplyOverride(ConfigNode& root, std::string_view assignment);
 
 }  // namespace tarn

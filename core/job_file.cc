@@ -160,7 +160,12 @@ Status CheckColumns(const SectionReader& in, const DataSection& data) {
 
 Status ReadData(SectionReader in, bool in_file, std::string_view base_dir, DataSection& out) {
   VisitData(in, out);
-  TARN_RETURN_IF_ERROR(in.Finish());
+  if (Status read = in.Finish(); !read) {
+    if (read.error().message.find(": data.format: unknown format") == std::string::npos) return read;
+    return Fail(read.error().code, read.error().message +
+                                       "; criteo is tab-separated text, and other formats are converted first "
+                                       "(docs/job-file.md, Formats)");
+  }
   if (in_file && !in.Has("train")) return in.Refusal({}, "no key 'train': expected the name of the training file");
   if (out.format == DataFormat::kCriteo) TARN_RETURN_IF_ERROR(CheckColumns(in, out));
   const bool said_to_be_empty = in.Has("dir") && out.dir.empty();

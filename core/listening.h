@@ -4,10 +4,14 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include "core/types.h"
 
 namespace tarn {
+
+// For messages of a node that the scheduler does not answer: without the fleet's keys it looks like one that is gone.
+inline constexpr std::string_view kSameKeys = "and do both have the same key file (--keys)";
 
 class Listening {
  public:

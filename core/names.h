@@ -37,7 +37,8 @@ constexpr std::string_view NameIn(const Named<E> (&list)[N], E value) {
   return "unknown";
 }
 
-// Fails with `unknown apply mode 'agregated': expected one of immediate, aggregated; the nearest is 'aggregated'`.
+// Fails with `unknown apply mode 'agregated': expected one of immediate, aggregated; the nearest is 'aggregated'`,
+// without the last part where none is near.
 template <typename E, std::size_t N>
 Status ParseIn(const Named<E> (&list)[N], std::string_view what, std::string_view text, E& out) {
   std::vector<std::string_view> names;
@@ -50,8 +51,10 @@ Status ParseIn(const Named<E> (&list)[N], std::string_view what, std::string_vie
     names.push_back(entry.name);
     all += (all.empty() ? "" : ", ") + std::string(entry.name);
   }
-  return Fail(ErrorCode::kInvalidArgument, "unknown " + std::string(what) + " " + Quoted(text) + ": expected one of " +
-                                               all + "; the nearest is " + Quoted(NearestWord(text, names)));
+  const std::string_view nearest = NearestWord(text, names);
+  return Fail(ErrorCode::kInvalidArgument,
+              "unknown " + std::string(what) + " " + Quoted(text) + ": expected one of " + all +
+                  (IsNear(text, nearest) ? "; the nearest is " + Quoted(nearest) : std::string()));
 }
 
 }  // namespace tarn

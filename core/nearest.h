@@ -45,4 +45,9 @@ inline std::string_view NearestWord(std::string_view word, std::span<const std::
   return best;
 }
 
+// Whether `word` may be a misspelt `known`: it takes no more edits than half its length.
+inline bool IsNear(std::string_view word, std::string_view known) {
+  return EditDistance(word.substr(0, 64), known) * 2 <= word.size();
+}
+
 }  // namespace tarn

@@ -98,7 +98,9 @@ void SectionReader::OutOfRange(std::string_view key, std::string_view expected) 
 }
 
 void SectionReader::WrongType(const ConfigNode& node, std::string_view dotted, std::string_view expected) {
-  Fail(node.place, fmt::format("{}: expected {}, found {}", dotted, expected, KindName(node.kind)));
+  const std::string number = node.kind == ConfigNode::Kind::kString ? WithDecimalPoint(node.text) : "";
+  Fail(node.place, fmt::format("{}: expected {}, found {}{}", dotted, expected, KindName(node.kind),
+                               number.empty() ? "" : "; with a decimal point: " + number));
 }
 
 Status SectionReader::Refusal(std::initializer_list<std::string_view> keys, std::string_view reason) const {

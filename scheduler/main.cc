@@ -145,6 +145,7 @@ Status LoadAll(Flags* flags) {
   if (!job) return std::unexpected(job.error());
   options.job = std::move(*job);
   if (!options.resume) return {};
+  TARN_RETURN_IF_ERROR(scheduler::CheckEpochs(options.job, *options.resume, options.resume_directory));
   return scheduler::CheckSameJob(options.job, *options.resume, options.resume_directory);
 }
 

@@ -53,7 +53,14 @@ std::string FindLog(const std::string& run_dir) {
 Expected<std::string> ResolveCheckpoint(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::path(path) / kManifestName, ignored)) return path;
-  return FindNewestCheckpoint(path);
+  auto newest = FindNewestCheckpoint(path);
+  if (newest) return newest;
+  const auto job = LoadJob(path + "/job.toml");
+  if (!job || job->storage.durability != Durability::kNone) return newest;
+  return Fail(ErrorCode::kNotFound,
+              fmt::format("--resume {}: this run wrote no checkpoint: its job has storage.durability = \"none\". Start "
+                          "it again from the beginning, with --set storage.durability=checkpoint or log",
+                          path));
 }
 
 Status CheckLogsHaveState(const std::string& run_dir) {
@@ -132,6 +139,18 @@ Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string&
                             it == there.end() ? std::string("absent") : it->second, directory));
   }
   return {};
+}
+
+Status CheckEpochs(const Job& job, const Manifest& manifest, const std::string& directory) {
+  const auto begun = std::uint64_t{manifest.data.epoch} + 1;
+  const bool midway = manifest.epochs.size() < begun &&
+                      std::ranges::any_of(manifest.data.trained, [](std::uint64_t rows) { return rows != 0; });
+  if (!midway || job.train.epochs >= begun) return {};
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("resume: [train] epochs is {}, but the checkpoint {} is of the middle of epoch {}: expected at "
+                  "least {}",
+                  job.train.epochs, directory, begun, begun));
 }
 
 }  // namespace tarn::scheduler

@@ -11,7 +11,8 @@
 
 namespace tarn::scheduler {
 
-// The checkpoint that `path` means: itself if it holds a MANIFEST, else the newest whole one of the run in it.
+// The checkpoint that `path` means: itself if it holds a MANIFEST, else the newest whole one of the run in it. The
+// error names durability "none" where that is why there is none.
 Expected<std::string> ResolveCheckpoint(const std::string& path);
 
 // That the logs in the folder of a run, if there are any, have the state beside them without which nobody can go on
@@ -26,6 +27,10 @@ Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& re
 // the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument: the error names
 // the section, the key and both values.
 Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory);
+
+// Whether `job` has the epoch in which a checkpoint of `manifest` was cut. kInvalidArgument names train.epochs and what
+// is expected at least.
+Status CheckEpochs(const Job& job, const Manifest& manifest, const std::string& directory);
 
 // Rule G5: makes `state` one of the folder `run_dir`, in which it lies now: its checkpoints are those in there,
 // wherever the folder lay when it was written. Returns the manifest of the checkpoint that its logs go back to, none if

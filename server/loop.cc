@@ -270,11 +270,12 @@ class ShardLoop {
     if (shard_->joined())
       return Fail(ErrorCode::kUnavailable, fmt::format("shard {}: the scheduler at {} was not heard for {:.0f} s",
                                                        shard_id_.value, options_.scheduler, silent));
-    return Fail(ErrorCode::kUnavailable,
-                fmt::format("shard {}: the scheduler at {} did not welcome it for {:.0f} s: is it running, is that its "
-                            "address, and is everybody else there? Its log says for whom it waits; --join-seconds lets "
-                            "a server wait longer",
-                            shard_id_.value, options_.scheduler, silent));
+    return Fail(
+        ErrorCode::kUnavailable,
+        fmt::format("shard {}: the scheduler at {} did not welcome it for {:.0f} s: is it running, is that its "
+                    "address, {}, and is everybody else there? Its log says for whom it waits; --join-seconds lets "
+                    "a server wait longer",
+                    shard_id_.value, options_.scheduler, silent, kSameKeys));
   }
 
   void LogPart(const CheckpointPart& part) const {

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <new>
 
+#include "core/listening.h"
 #include "core/log.h"
 
 namespace tarn::worker {
@@ -82,8 +83,8 @@ Status ClientLoop::Join(const std::string& scheduler, double seconds, double not
 std::string ClientLoop::JoinNote(double waited) const {
   const double silent = static_cast<double>(Now() - scheduler_heard_) * 1e-6;
   if (scheduler_heard_ == join_begun_ || silent > kHeardSeconds)
-    return fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, and is that its address?)",
-                       scheduler_, silent);
+    return fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?)",
+                       scheduler_, silent, kSameKeys);
   return fmt::format(
       "the scheduler at {} has had no place for this worker for {:.0f} s: its fleet is not complete (its "
       "log says who is missing), or has all of its workers",

@@ -15,6 +15,10 @@
    return an int return 0, or one of the codes below, and then tarn_last_error() says why; the pointers that they would
    have set are untouched. No C++ exception leaves them: without memory they return TARN_NO_MEMORY.
 
+   A null pointer where one is needed is TARN_INVALID_ARGUMENT, and the error names it; functions without a code return
+   0 or an empty string. Null may be: `options`, `keys` and `gradients` with n = 0, and what is said to be optional
+   below.
+
    Threads: any, also at the same time with the same client, table or future; only the ..._free and tarn_close functions
    want to be the last to use what they free. A null pointer may be freed. Futures and tables outlive the client. */
 #ifndef TARN_WORKER_TARN_C_H_

@@ -69,6 +69,7 @@ int Run(const std::string& scheduler) {
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::string(argv[1]) == "--scheduler") return Run(argv[2]);
-  std::fprintf(stderr, "usage: %s --scheduler tcp://HOST:PORT\n", argv[0]);
-  return 2;
+  const bool help = argc == 2 && (std::string(argv[1]) == "--help" || std::string(argv[1]) == "-h");
+  std::fprintf(help ? stdout : stderr, "usage: %s --scheduler tcp://HOST:PORT\n", argv[0]);
+  return help ? 0 : 2;
 }

@@ -257,7 +257,7 @@ class _Libsvm:
         column, colon, x = token.partition(b":")
         digits = column.lstrip(b"0") or b"0"
         if not column.isdigit() or len(digits) > 15:
-            raise RowError(f"{_shown(token)}: expected index:value or index, with an index from 0 to 2^47 - 1")
+            raise RowError(f"{_shown(token)}: expected column:value or column, with a column from 0 to 2^47 - 1")
         if not colon or x == b"1":
             return int(digits), 1.0
         if not _NUMBER.fullmatch(x):

@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   using namespace tarn;
   using namespace tarn::serving;
-  if (argc != 2) return std::fprintf(stderr, "usage: export_corpus FOLDER\n"), 2;
+  if (argc != 2 || argv[1][0] == '-') return std::fprintf(stderr, "usage: export_corpus FOLDER\n"), 2;
   const std::string folder = argv[1];
   const TableContent users{SparseSpec(), SomeRows(9, 3, 1.5f), {}};
   const TableContent layer{DenseSpec(), SomeRows(1, 2, 2), {}, ValueCodec::kBf16};

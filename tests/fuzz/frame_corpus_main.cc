@@ -28,7 +28,7 @@ std::string InputOf(const std::vector<tarn::Buffer>& frames) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return std::fprintf(stderr, "usage: frame_corpus FOLDER\n"), 2;
+  if (argc != 2 || argv[1][0] == '-') return std::fprintf(stderr, "usage: frame_corpus FOLDER\n"), 2;
   tarn::SplitMix random(42);
   for (std::size_t body = 0; body < std::variant_size_v<tarn::Body>; ++body)
     for (const std::size_t size : {std::size_t{3}, std::size_t{60}}) {

@@ -38,7 +38,7 @@ void Write(const std::string& path, char flags, const std::vector<LogRecord>& fi
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return std::fputs("usage: log_corpus FOLDER\n", stderr), 2;
+  if (argc != 2 || argv[1][0] == '-') return std::fputs("usage: log_corpus FOLDER\n", stderr), 2;
   const std::string folder = argv[1];
   Write(folder + "/two-batches", 0, {RecordOf(4, 8, 12)}, {RecordOf(1, 0, 0), RecordOf(2, 3, 4)});
   Write(folder + "/own-header", 1, {RecordOf(4, 8, 12)}, {RecordOf(1, 0, 0)});

@@ -12,6 +12,7 @@
 
 #include "core/file.h"
 #include "core/job.h"
+#include "core/listening.h"
 #include "net/zmq_transport.h"
 #include "scheduler/loop.h"
 
@@ -89,7 +90,8 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
     }
     if (SecondsSince(heard) > flags.silence_seconds)
       return Fail(ErrorCode::kUnavailable,
-                  fmt::format("the scheduler has not answered for {:.0f} s; is it still alive?", SecondsSince(heard)));
+                  fmt::format("the scheduler has not answered for {:.0f} s: is it still alive, {}?",
+                              SecondsSince(heard), kSameKeys));
     if (SecondsSince(start) < kTellAfterSeconds) continue;
     const bool terminal = ::isatty(STDERR_FILENO) != 0;
     if (terminal || !told)

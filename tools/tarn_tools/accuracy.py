@@ -71,6 +71,10 @@ DESCRIPTION = """\
 Trains the examples with 4 workers and 2 servers in bsp (aggregated), ssp (bound 4, immediate) and asp (immediate),
 prints their test results as a Markdown table and compares them with the reference results.
 
+An example whose data is missing is skipped. README.md says where each looks for its set; --data DIR names a folder that has
+the sets in folders of the same names: DIR/flights, DIR/adult, DIR/libsvm, DIR/fashion-mnist, DIR/criteo-1m (which
+tools/quickstart makes in data/).
+
 With --beside, compares each example under that setting with the same example without it instead, both with the same
 seeds: the mean of the differences may be 0.001 of AUC up or down, or where there is none the tolerance of the accuracy.
 A difference of few seeds may be chance: where its standard error is larger than what is allowed, the table says that it
@@ -98,6 +102,7 @@ def parse_arguments(argv):
     parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help="only these, such as flights-fm (all)")
     parser.add_argument("--mode", action="append", choices=list(MODES), help="only this mode; may be repeated (all)")
     parser.add_argument("--list", action="store_true", help="say which examples there are, and stop")
+    parser.add_argument("--data", metavar="DIR", help="look for the sets there first, each in its own folder (see above)")
     parser.add_argument("--out", metavar="FILE", help="write the table there too, with date, machine and commit")
     parser.add_argument("--bin-dir", metavar="DIR", help="where the programs are (build/release/bin, built)")
     parser.add_argument(
@@ -114,6 +119,8 @@ def parse_arguments(argv):
     for name in options.examples:
         if name not in known:
             parser.error(f"no reference for '{name}'; there are: {', '.join(known)}")
+    if options.data and not os.path.isdir(options.data):
+        parser.error(f"--data {options.data}: no such folder")
     if options.seeds < 1:
         parser.error("--seeds: at least 1")
     options.all = not options.examples
@@ -122,20 +129,30 @@ def parse_arguments(argv):
     return options
 
 
-def missing_data(example):
+def data_settings(example, options):
+    """The --set of an example's data.dir by --data, if its set is there; a data.dir of --set counts for all."""
+    if not options.data:
+        return []
+    name = pathlib.Path(launch_options.read_toml(EXAMPLES / f"{example}.toml")["data"]["dir"]).name
+    folder = pathlib.Path(options.data).absolute() / name
+    return [f"data.dir={folder}"] if folder.is_dir() else []
+
+
+def missing_data(example, options):
     """The first data file that an example names and that is not there, or None."""
     path = EXAMPLES / f"{example}.toml"
-    data = launch_options.read_toml(path)["data"]
-    suffix = "-images-idx3-ubyte.gz" if data["format"] == "idx" else ""
+    settings = [*data_settings(example, options), *options.overrides]
+    data = launch_options.overridden(launch_options.read_toml(path), settings)["data"]
+    endings = ("-images-idx3-ubyte", "-images-idx3-ubyte.gz") if data["format"] == "idx" else ("",)
     for part in ("train", "valid", "test"):
-        file = path.parent / data["dir"] / (data[part] + suffix) if data.get(part) else None
-        if file and not file.exists():
-            return file.resolve()
+        files = [path.parent / data["dir"] / (data[part] + ending) for ending in endings if data.get(part)]
+        if files and not any(file.exists() for file in files):
+            return files[-1].resolve()
     return None
 
 
 def command(example, mode, run_dir, options, more=()):
-    settings = [argument for each in [*FLEET, *MODES[mode], *options.overrides, *more] for argument in ("--set", each)]
+    settings = [argument for each in [*FLEET, *MODES[mode], *data_settings(example, options), *options.overrides, *more] for argument in ("--set", each)]
     return [LAUNCH, EXAMPLES / f"{example}.toml", "--quiet", "--plain", "--run-dir", run_dir, "--bin-dir", options.bin_dir, *settings]
 
 
@@ -194,7 +211,7 @@ def run_all(options):
     """Yields a verdict and a line of the table for each example and mode."""
     with tempfile.TemporaryDirectory(prefix="tarn-accuracy-") as folder:
         for example in options.examples:
-            missing = missing_data(example)
+            missing = missing_data(example, options)
             if missing:
                 print(f"SKIP {example}: {missing} is missing", file=sys.stderr, flush=True)
             for mode in options.mode:
@@ -339,6 +356,9 @@ def main(argv):
         return 128 + signal.SIGINT
     if options.out:
         pathlib.Path(options.out).write_text(page(lines, options), encoding="utf-8")
+    if "skipped" in verdicts:
+        print("tools/accuracy: examples without data were skipped; --data DIR says where the sets are (see --help)",
+              file=sys.stderr)
     if verdicts & {"NO", "failed", CANNOT_TELL}:
         return EXIT_MISSED
     return EXIT_SKIPPED if "skipped" in verdicts or not verdicts else EXIT_OK

@@ -324,7 +324,8 @@ class Launch:
             return
         if self._killing:
             return
-        if not self._was_shown(node, line.removeprefix(f"tarn-{node.role}: ")):
+        line = line.removeprefix(f"tarn-{node.role}: ")
+        if not self._was_shown(node, line):
             self._display.fail(f"{node.name}: {line}")
 
     def _is_own(self, node):

@@ -85,8 +85,11 @@ def parse_arguments(argv):
     parser.add_argument("--plain", action="store_true", help="lines instead of one updating line")
     add_hosts_options(parser)
     words, dashes, program = split_at_dashes(argv)
-    options = parser.parse_args(words)
+    options, unknown = parser.parse_known_args(words)
     options.program = program
+    check_overrides(parser, options, words)
+    if unknown:
+        parser.error(f"unrecognized arguments: {shlex.join(unknown)}{hint_of_dashes(options, words, unknown, dashes)}")
     if dashes and not program:
         parser.error("a program is missing behind --")
     if options.job is None and options.resume is None:
@@ -106,6 +109,28 @@ def parse_arguments(argv):
     except (OSError, ValueError) as error:
         parser.error(str(error))
     return options
+
+
+def check_overrides(parser, options, words):
+    """Ends with an error for a --set without an equals sign, and shows it with one where the value follows."""
+    for override in options.overrides:
+        if "=" in override:
+            continue
+        behind = words[words.index(override) + 1:] if override in words else []
+        value = behind[0] if behind and not behind[0].startswith("--") else "VALUE"
+        parser.error(f"--set {override}: expected section.key=value, such as --set {shlex.quote(f'{override}={value}')}")
+
+
+def hint_of_dashes(options, words, unknown, dashes):
+    """What to write where a program seems to follow the job without the two dashes; else empty."""
+    first = unknown[0]
+    if options.job in words and not os.path.isfile(options.job):
+        first = options.job  # of --resume RUN PROGRAM: no job file is named
+    if dashes or first.startswith("-") or first not in words:
+        return ""
+    at = words.index(first)
+    command = shlex.join(["tools/launch", *words[:at], "--", *words[at:]])
+    return f". A program of your own, as each worker, follows two dashes: {command}"
 
 
 def split_at_dashes(argv):

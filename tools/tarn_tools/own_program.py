@@ -20,8 +20,9 @@ def command(program, folder, bin_dir, here, variables):
         **variables,
         "PYTHONPATH": f"{python}:{before}" if before else python,
         "PYTHONUNBUFFERED": 1,  # or what it prints comes late
-        "TARN_LIBRARY": library,
     }
+    if not (here and os.environ.get("TARN_LIBRARY")):  # what the user has exported counts
+        variables["TARN_LIBRARY"] = library
     words = [f"{name}={value}" for name, value in variables.items()]
     return ["sh", "-c", IN_FOLDER, "tarn-launch", folder, "env", *words, *program]
 

@@ -11,7 +11,7 @@
 //   criteo  label 0/1, integer columns, categorical columns, separated by tabs; an empty field is missing. One key a
 //           column (worker/data/keys.h), but none for an integer column whose rule is "none". With dense_integers,
 //           also log(1 + max(v, 0)) of the integer columns as dense floats, 0 if missing.
-//   libsvm  label, then `index:value` or `index`; "#" begins a comment. Labels -1 and 0 are 0, 1 is 1; above two
+//   libsvm  label, then `column:value` or `column`; "#" begins a comment. Labels -1 and 0 are 0, 1 is 1; above two
 //           classes, 0..classes-1. Keys have column 0 and the index as value; weights are the values (left out of a
 //           batch in which all are 1).
 //   idx     the pair PREFIX-images-idx3-ubyte and PREFIX-labels-idx1-ubyte, each with .gz or without: pixels scaled

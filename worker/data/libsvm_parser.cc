@@ -39,7 +39,7 @@ Status LibsvmParser::Validate(const DataSection& section) {
 }
 
 std::string LibsvmParser::Describe(const DataSection&) {
-  return "libsvm format, plain or gzip (label, then index:value or index, separated by blanks)";
+  return "libsvm format, plain or gzip (label, then column:value or column, separated by blanks)";
 }
 
 void LibsvmParser::Reserve(std::size_t rows, Batch* batch) const {
@@ -74,7 +74,7 @@ LibsvmParser::Fault LibsvmParser::ParseInto(std::string_view line, Batch* batch)
   if (first.empty()) return {"empty line", {}};
   float label = 0;
   if (first.find(',') != std::string_view::npos)
-    return {"expected a label, then index:value or index, separated by blanks and not by commas", first};
+    return {"expected a label, then column:value or column, separated by blanks and not by commas", first};
   if (!ParseLabel(first, &label))
     return {classes_ > 2 ? "expected a label from 0 to data.classes - 1" : "expected a label -1, 0 or 1", first};
   batch->labels.push_back(label);
@@ -87,7 +87,7 @@ LibsvmParser::Fault LibsvmParser::ParseFeature(std::string_view token, Batch* ba
   const std::size_t colon = token.find(':');
   std::uint64_t index = 0;
   if (!ParseWhole(token.substr(0, colon), &index) || index >= kIndexEnd)
-    return {"expected index:value or index, with an index from 0 to 2^47 - 1", token};
+    return {"expected column:value or column, with a column from 0 to 2^47 - 1", token};
   float value = 1;
   if (colon != std::string_view::npos && token.substr(colon + 1) != "1" &&
       (!ParseWhole(token.substr(colon + 1), &value) || !std::isfinite(value)))

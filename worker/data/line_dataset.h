@@ -65,10 +65,20 @@ class LineDataset final : public Dataset {
       if (parser_.Parse(line, batch)) [[likely]]
         return {};
       const std::string why = parser_.Explain(line);
-      return malformed_.Add(row, row == 0 ? ExplainFirst(line, why) : why);
+      return Malformed(row, row == 0 ? ExplainFirst(line, why) : why);
     }
-    return malformed_.Add(row,
-                          fmt::format("line of {} bytes: expected at most {}", line.size(), limits::kLineBytesMax));
+    return Malformed(row, fmt::format("line of {} bytes: expected at most {}", line.size(), limits::kLineBytesMax));
+  }
+
+  // Of a file that is another than the job says, the first line is named too: reading begins anywhere.
+  Status Malformed(std::uint64_t row, const std::string& why) const {
+    Status within = malformed_.Add(row, why);
+    if (within || row == 0) return within;
+    std::string_view first = bytes_.bytes().substr(0, LineEnd(bytes_.bytes(), 0));
+    if (first.ends_with('\r')) first.remove_suffix(1);
+    Batch scratch{.offsets = {0}};
+    if (first.size() > limits::kLineBytesMax || parser_.Parse(first, &scratch)) return within;
+    return malformed_.AddFirst(ExplainFirst(first, parser_.Explain(first)));
   }
 
   const Parser parser_;

@@ -16,6 +16,12 @@ Status MalformedLog::Add(std::uint64_t row, const std::string& why) {
   return rows_.size() <= lines_max_ ? Status{} : TooMany();
 }
 
+Status MalformedLog::AddFirst(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (rows_.insert(0).second) messages_.insert(messages_.begin(), fmt::format("{}:1: {}", file_, why));
+  return TooMany();
+}
+
 Status MalformedLog::TooMany() const {
   std::string message = fmt::format("{}: {} malformed line{}, more than data.malformed_max = {}:", file_, rows_.size(),
                                     rows_.size() == 1 ? "" : "s", lines_max_);

@@ -24,6 +24,9 @@ class MalformedLog {
   // more than lines_max lines are.
   Status Add(std::uint64_t row, const std::string& why);
 
+  // After Add has failed, where the file's first line is malformed too: names it before the others.
+  Status AddFirst(const std::string& why);
+
   std::uint64_t count() const;
   // The first few, as "FILE:LINE: WHY".
   std::vector<std::string> messages() const;
@@ -35,7 +38,7 @@ class MalformedLog {
   const std::uint32_t lines_max_;
   const std::function<void(const std::string&)> report_;
   mutable std::mutex mutex_;
-  std::set<std::uint64_t> rows_;  // at most lines_max + 1
+  std::set<std::uint64_t> rows_;  // at most lines_max + 2
   std::vector<std::string> messages_;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <new>
 
+#include "core/listening.h"
 #include "core/log.h"
 #include "core/thread_time.h"
 #include "worker/train/divergence.h"
@@ -134,8 +135,10 @@ void Trainer::SayWait(TimeUs silent) {
   next_wait_note_ = silent + kWaitNotePeriodUs;
   const double seconds = double(silent) * 1e-6;
   Tell(LogLevel::kWarning, kProgram,
-       fmt::format("the scheduler at {} has not been heard for {:.0f} s; gives up in {:.0f} s", options_.scheduler,
-                   seconds, std::max(0.0, options_.join_seconds_max - seconds)));
+       fmt::format(
+           "the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?); gives up in "
+           "{:.0f} s",
+           options_.scheduler, seconds, kSameKeys, std::max(0.0, options_.join_seconds_max - seconds)));
 }
 
 Status Trainer::CheckScheduler() {
@@ -147,8 +150,8 @@ Status Trainer::CheckScheduler() {
   if (silent <= options_.join_seconds_max) return {};
   return Fail(
       ErrorCode::kUnavailable,
-      fmt::format("the scheduler at {} has not been heard for {:.0f} seconds: is it running, and is that its address?",
-                  options_.scheduler, silent));
+      fmt::format("the scheduler at {} has not been heard for {:.0f} seconds: is it running, is that its address, {}?",
+                  options_.scheduler, silent, kSameKeys));
 }
 
 // How long the next Receive may wait.
@@ -246,7 +249,8 @@ Status Trainer::Setup() {
 Status Trainer::MakeTables() {
   if (datasets_[0] == nullptr)
     return Fail(ErrorCode::kInvalidArgument,
-                "data.train: no file is named: expected one, or a program of yours (worker/tarn.h) for tarn-worker");
+                "the job names no training file: set data.train, or give the program that trains in its place: "
+                "tools/launch JOB.toml -- PROGRAM [ARGUMENT...]");
   auto model = MakeModel(
       job_,
       {.fields = datasets_[0]->fields(), .dense_columns = datasets_[0]->dense_columns(), .classes = job_.data.classes});

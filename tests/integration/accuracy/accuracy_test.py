@@ -5,6 +5,7 @@ import contextlib
 import io
 import pathlib
 import sys
+import tempfile
 import types
 import unittest
 import unittest.mock
@@ -46,6 +47,37 @@ class JudgeTest(unittest.TestCase):
     def test_equal_runs_are_equal_where_nothing_is_allowed(self):
         self.assertEqual(accuracy.judge(pairs(0.0, 0.0), 0.0), ("yes", ""))
         self.assertEqual(accuracy.judge(pairs(0.0, 0.1), 0.0), ("cannot tell", ": no number of seeds would do"))
+
+
+class DataTest(unittest.TestCase):
+    def options(self, *words):
+        return accuracy.parse_arguments(["a9a-logistic_regression", *words])
+
+    def test_data_may_be_anywhere(self):
+        example = "a9a-logistic_regression"
+        with tempfile.TemporaryDirectory() as folder:
+            options = self.options("--data", folder)
+            self.assertEqual(accuracy.data_settings(example, options), [])  # no set of that name: where it always was
+            (pathlib.Path(folder) / "libsvm").mkdir()
+            self.assertEqual(accuracy.data_settings(example, options), [f"data.dir={folder}/libsvm"])
+            self.assertTrue(str(accuracy.missing_data(example, options)).startswith(f"{folder}/libsvm/"))
+            options.bin_dir = "bin"
+            self.assertIn(f"data.dir={folder}/libsvm", accuracy.command(example, "bsp", "run", options))
+            data = accuracy.launch_options.read_toml(accuracy.EXAMPLES / f"{example}.toml")["data"]
+            for part in ("train", "valid", "test"):
+                if data.get(part):
+                    (pathlib.Path(folder) / "libsvm" / data[part]).touch()
+            self.assertIsNone(accuracy.missing_data(example, options))
+            self.assertIsNone(accuracy.missing_data(example, self.options("--set", f"data.dir={folder}/libsvm")))
+
+    def test_without_data_it_says_what_to_do(self):
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()), \
+                contextlib.redirect_stderr(io.StringIO()) as told, \
+                unittest.mock.patch.object(accuracy.launch_options, "find_programs"):
+            code = accuracy.main(["a9a-logistic_regression", "--set", f"data.dir={folder}"])
+        self.assertEqual(code, 77)
+        self.assertIn(f"SKIP a9a-logistic_regression: {folder}", told.getvalue())
+        self.assertIn("--data DIR says where the sets are", told.getvalue())
 
 
 class TableTest(unittest.TestCase):
@@ -98,9 +130,9 @@ class ModeTest(unittest.TestCase):
             modes.append(mode)
             return {"eval_auc": 0.5}, ""
 
-        options = types.SimpleNamespace(examples=[example], mode=list(accuracy.MODES), beside=beside, seeds=1)
+        options = types.SimpleNamespace(examples=[example], mode=list(accuracy.MODES), beside=beside, seeds=1, data=None)
         with unittest.mock.patch.object(accuracy, "train", train), \
-                unittest.mock.patch.object(accuracy, "missing_data", lambda _: None), contextlib.redirect_stderr(io.StringIO()):
+                unittest.mock.patch.object(accuracy, "missing_data", lambda *_: None), contextlib.redirect_stderr(io.StringIO()):
             list(accuracy.run_all(options))
         return modes
 

@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import unittest.mock
 
 from launch_case import FLEET, TOOLS, LaunchCase, eventually
 
-from tarn_tools import charts, launch_options, progress, report, series, stages, summary, trace
+from tarn_tools import charts, launch_options, own_program, progress, report, series, stages, summary, trace
 
 
 class LaunchTest(LaunchCase):
@@ -113,6 +114,44 @@ class LaunchTest(LaunchCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("failed: server-1 died: exit code 1 (unavailable: disk is full); log: ", done.stdout)
         self.assertNotIn("    start 1", done.stdout)  # it has said why: no need for its log
+
+    def refused(self, *words):
+        """What tools/launch says of a command line; nothing may start."""
+        command = [sys.executable, str(TOOLS / "launch"), "--bin-dir", str(self.bin_dir), "--run-dir", str(self.run_dir), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=self.folder)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertFalse(self.run_dir.exists())
+        return done.stderr.splitlines()[-1]
+
+    def test_a_program_without_dashes_is_shown_with_them(self):
+        self.command()
+        head = f"tools/launch --bin-dir {self.bin_dir} --run-dir {self.run_dir}"
+        for program in (["python3", "my.py", "--rate", "3"], ["sh", "-c", "echo a b"], ["./mine"]):
+            self.assertIn(f"two dashes: {head} job.toml -- {shlex.join(program)}", self.refused("job.toml", *program))
+        self.assertIn(f"two dashes: {head} --resume . -- python3 my.py", self.refused("--resume", ".", "python3", "my.py"))
+        self.assertNotIn("dashes", self.refused("job.toml", "--epochs", "3"))
+        self.assertIn("unrecognized arguments: --epochs 3", self.refused("job.toml", "--epochs", "3"))
+
+    def test_an_override_without_an_equals_sign_is_shown_with_one(self):
+        self.command()
+        for words in (["job.toml", "--set", "fleet.workers", "3"], ["--set", "fleet.workers", "3", "job.toml"]):
+            self.assertIn("--set fleet.workers: expected section.key=value, such as --set fleet.workers=3", self.refused(*words))
+        self.assertIn("such as --set fleet.workers=VALUE", self.refused("job.toml", "--set", "fleet.workers"))
+
+    def test_a_library_that_the_user_exports_counts_here_and_not_on_other_hosts(self):
+        with unittest.mock.patch.dict(os.environ, {"TARN_LIBRARY": "/mine/libtarn.so"}):
+            self.assertFalse([word for word in own_program.command(["x"], "/", "/b/bin", True, {}) if "TARN_LIBRARY" in word])
+            self.assertIn("TARN_LIBRARY=/b/lib/libtarn.so", own_program.command(["x"], "/", "/b/bin", False, {}))
+            done = self.launch("seconds = 60\n", "--", "sh", "-c", 'echo "it is $TARN_LIBRARY"')
+        self.assertIn("worker-0: it is /mine/libtarn.so", done.stdout)
+        with unittest.mock.patch.dict(os.environ):
+            os.environ.pop("TARN_LIBRARY", None)
+            self.assertIn("TARN_LIBRARY=/b/lib/libtarn.so", own_program.command(["x"], "/", "/b/bin", True, {}))
+
+    def test_what_a_process_prints_has_its_name_once(self):
+        done = self.launch('prints = "tarn-scheduler: disk is slow"\n')
+        self.assertIn("scheduler: disk is slow\n", done.stdout)
+        self.assertNotIn("tarn-scheduler", done.stdout)
 
     def test_a_bad_job_is_told_and_leaves_no_folder(self):
         done = self.launch("bad_job = true\n")

@@ -1,5 +1,6 @@
 """tarn.connect over real fleets: values, futures, errors, several workers, Ctrl-C."""
 
+import ctypes
 import gc
 import os
 import pathlib
@@ -75,6 +76,60 @@ durability = "none"
     def __exit__(self, *_):
         self.stop()
         self._folder.cleanup()
+
+
+class NullTest(unittest.TestCase):
+    """The C functions refuse null pointers by name; ctypes passes None as one."""
+
+    def setUp(self):
+        self.library = ctypes.CDLL(os.environ.get("TARN_LIBRARY", str(BIN.parent / "lib/libtarn.so")))
+        self.library.tarn_last_error.restype = self.library.tarn_job_text.restype = ctypes.c_char_p
+        self.out = ctypes.c_void_p()
+
+    def refused(self, name, missing, *arguments):
+        self.assertEqual(getattr(self.library, name)(*arguments), 1, name)
+        self.assertIn(f"{name}: {missing} is a null pointer", self.library.tarn_last_error().decode())
+        self.assertIsNone(self.out.value)
+
+    def test_codes(self):
+        out, keys, none, zero = ctypes.byref(self.out), (ctypes.c_uint64 * 1)(), None, ctypes.c_size_t(0)
+        one, seconds = ctypes.c_size_t(1), ctypes.c_double(0)
+        self.refused("tarn_connect", "scheduler", none, none, out)
+        self.refused("tarn_connect", "client", b"tcp://127.0.0.1:1", none, none)
+        for name in ("tarn_leave", "tarn_barrier"):
+            self.refused(name, "client", none)
+        self.refused("tarn_tick", "client", none, out)
+        self.refused("tarn_open_table", "client", none, b"t", out)
+        self.refused("tarn_create_table", "client", none, b"t", b"dim = 1", out)
+        self.refused("tarn_pull", "client", none, none, keys, one, 0, out)
+        self.refused("tarn_prefetch", "client", none, none, keys, zero)
+        self.refused("tarn_push", "client", none, none, none, one, none, none)
+        self.refused("tarn_wait", "future", none, seconds)
+        self.refused("tarn_rows", "future", none, seconds, out, none)
+
+    def test_values_of_nothing(self):
+        for name in ("tarn_rank", "tarn_clock", "tarn_table_dim", "tarn_table_rows", "tarn_ready"):
+            self.assertEqual(getattr(self.library, name)(None), 0, name)
+        self.assertEqual(self.library.tarn_job_text(None), b"")
+        for name in ("tarn_close", "tarn_table_free", "tarn_future_free"):
+            getattr(self.library, name)(None)
+
+    def test_of_a_client(self):
+        out, none, one = ctypes.byref(self.out), None, ctypes.c_size_t(1)
+        with Fleet() as fleet:
+            client, table = ctypes.c_void_p(), ctypes.c_void_p()
+            self.assertEqual(self.library.tarn_connect(fleet.address.encode(), none, ctypes.byref(client)), 0)
+            self.refused("tarn_open_table", "name", client, none, out)
+            self.refused("tarn_open_table", "table", client, b"t", none)
+            self.refused("tarn_create_table", "description", client, b"t", none, out)
+            self.assertEqual(self.library.tarn_create_table(client, b"t", b"dim = 2", ctypes.byref(table)), 0)
+            self.refused("tarn_pull", "keys", client, table, none, one, 0, out)
+            self.refused("tarn_pull", "future", client, table, none, ctypes.c_size_t(0), 0, none)
+            self.refused("tarn_push", "gradients", client, table, (ctypes.c_uint64 * 1)(), one, none, none)
+            self.assertEqual(self.library.tarn_push(client, table, none, ctypes.c_size_t(0), none, none), 0)
+            self.assertEqual(self.library.tarn_leave(client), 0)
+            self.library.tarn_table_free(table)
+            self.library.tarn_close(client)
 
 
 class ValuesTest(unittest.TestCase):

@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from fleet_case import BIN, FleetCase
+from fleet_case import BIN, ROOT, FleetCase
 
 
 class BadInputTest(FleetCase):
@@ -49,6 +49,76 @@ class BadInputTest(FleetCase):
         output = self.fails(self.job(mode="asp", apply="aggregated"), "asp", code=2)
         self.assertIn("asp", output)
         self.assertIn("aggregated", output)
+
+    def test_help_of_every_program_starts_nothing(self):
+        empty = self.folder / "empty"
+        empty.mkdir()
+        programs = [path for path in sorted(BIN.glob("tarn-*")) if not path.suffix and os.access(path, os.X_OK)]
+        self.assertIn(BIN / "tarn-worker", programs)
+        for program in programs:
+            done = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=30, cwd=empty)
+            self.assertEqual(done.returncode, 0, f"{program}: {done.stderr}")
+            self.assertIn("usage", done.stdout.lower(), program)
+            self.assertEqual(os.listdir(empty), [], program)
+
+    def test_the_job_of_the_readme_runs_as_it_is_pasted(self):
+        text = (ROOT / "README.md").read_text().partition("```toml\n")[2].partition("```")[0]
+        root = self.folder / "root"
+        (root / "data").mkdir(parents=True)
+        (root / "data/criteo-1m").symlink_to(self.data)  # as tools/quickstart makes it, and smaller
+        (root / "my-fm.toml").write_text(text)
+        done = subprocess.run(self.command("my-fm.toml", "run"), capture_output=True, text=True, timeout=240, cwd=root)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a_job_without_data_shows_how_a_program_is_given(self):
+        path = self.folder / "no-data.toml"
+        path.write_text("[job]\n")
+        output = self.fails(path, "no-data")
+        self.assertIn("the job names no training file", output)
+        self.assertIn("tools/launch JOB.toml -- PROGRAM", output)
+
+    def test_errors_of_a_job_begin_with_what_is_wrong(self):
+        for override, why in (("a=3", "scheduler: --set 'a=3': unknown section 'a'"),
+                              ("optimizer.learning_rate=0,1", "with a decimal point: 0.1"),
+                              ("data.format=csv", "criteo is tab-separated text")):
+            output = self.fails(self.job(), "wrong", "--set", override, code=2)
+            self.assertIn(why, output)
+            self.assertNotIn("tarn-scheduler", output)
+
+    def test_a_run_without_checkpoints_says_so_when_it_is_resumed(self):
+        self.run_ok(self.job(), "fleeting")
+        output = self.fails(self.job(), "fleeting-2", "--resume", self.folder / "fleeting", code=2)
+        self.assertIn('this run wrote no checkpoint: its job has storage.durability = "none"', output)
+
+    def test_the_first_line_of_another_format_is_named(self):
+        lines = (self.data / "train.tsv").read_text().splitlines()
+        (self.data / "narrow.tsv").write_text("".join(line.rpartition("\t")[0] + "\n" for line in lines))
+        job = self.edited('train = "train.tsv"', 'train = "narrow.tsv"', workers=3, split_rows=256)
+        self.assertIn("narrow.tsv:1: 39 tab-separated fields: expected 40", self.fails(job, "narrow"))
+
+    def test_a_node_without_the_keys_is_asked_for_them(self):
+        keys, run_dir = self.folder / "fleet.keys", self.folder / "keyed"
+        subprocess.run([BIN / "tarn-keys", keys], check=True, stdout=subprocess.DEVNULL)
+        port = self.folder / "port-keyed"
+        scheduler = subprocess.Popen(
+            [BIN / "tarn-scheduler", "--job", self.job(), "--run-dir", run_dir, "--keys", keys, "--port-file", port],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        nodes = []
+        try:
+            while not port.exists():
+                self.assertIsNone(scheduler.poll())
+                time.sleep(0.01)
+            for program, *more in (["tarn-worker"], ["tarn-server", "--rank", "0"]):
+                command = [BIN / program, "--scheduler", port.read_text().strip(), *more]
+                nodes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+            for node in nodes:  # the first note comes after ten seconds, and a node gives up in the end
+                self.assertIn("(--keys)", next(line for line in node.stderr if "--keys" in line))
+        finally:
+            for process in (scheduler, *nodes):
+                process.kill()
+                process.wait()
+            for node in nodes:
+                node.stderr.close()
 
     def test_missing_data_file_is_named(self):
         output = self.fails(self.edited('train = "train.tsv"', 'train = "nothing.tsv"'), "missing")

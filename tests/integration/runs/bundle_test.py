@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import unittest
 import unittest.mock
 
@@ -28,8 +27,8 @@ class Bundle(FleetCase):
         cls.archive = cls.folder / ("b.tar.xz" if SLIM_MB_MAX else "b.tar.gz")
         cls.said = subprocess.run([ROOT / "tools/bundle", "--slim", "--bin-dir", BIN, "--out", cls.archive], check=True,
                                   capture_output=True, text=True).stdout
-        with tarfile.open(cls.archive) as packed:
-            packed.extractall(cls.folder / "elsewhere", filter="fully_trusted")
+        (cls.folder / "elsewhere").mkdir()
+        subprocess.run(["tar", "-xf", cls.archive, "-C", cls.folder / "elsewhere"], check=True)
         cls.top = cls.folder / "elsewhere/tarn"
 
     def test_every_library_is_in_it(self):

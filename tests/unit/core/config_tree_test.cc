@@ -103,7 +103,7 @@ TEST(Override, ValuesAreTomlOrBareWords) {
   EXPECT_EQ(s.Find("i")->text, "a b");
   EXPECT_EQ(s.Find("j")->text, "2.0.1");
   EXPECT_EQ(root.Find("t")->Find("x")->Find("y")->integer, 1);
-  EXPECT_EQ(s.Find("a")->place, "override 's.a=2'");
+  EXPECT_EQ(s.Find("a")->place, "--set 's.a=2'");
 }
 
 TEST(Override, LaterOnesWinAndTablesMerge) {
@@ -125,14 +125,14 @@ std::string OverrideError(std::string_view assignment) {
 }
 
 TEST(Override, ErrorsNameTheOverride) {
-  EXPECT_EQ(OverrideError("fleet.workers"), "override 'fleet.workers': expected section.key=value on one line");
-  EXPECT_EQ(OverrideError("a.b=1\nc=2"), "override 'a.b=1?c=2': expected section.key=value on one line");
-  EXPECT_EQ(OverrideError("a.b=x\xff").substr(9), "'a.b=x\xff': not UTF-8");
-  EXPECT_EQ(OverrideError("=3"), "override '=3': '' is not a key: expected section.key=value");
-  EXPECT_EQ(OverrideError("a b=3"), "override 'a b=3': 'a b' is not a key: expected section.key=value");
-  EXPECT_EQ(OverrideError("[x]=3"), "override '[x]=3': '[x]' is not a key: expected section.key=value");
-  EXPECT_EQ(OverrideError("a.b=[1,").substr(0, 20), "override 'a.b=[1,': ");
-  EXPECT_EQ(OverrideError("a.b=\"x").substr(0, 19), "override 'a.b=\"x': ");
+  EXPECT_EQ(OverrideError("fleet.workers"), "--set 'fleet.workers': expected section.key=value on one line");
+  EXPECT_EQ(OverrideError("a.b=1\nc=2"), "--set 'a.b=1?c=2': expected section.key=value on one line");
+  EXPECT_EQ(OverrideError("a.b=x\xff").substr(6), "'a.b=x\xff': not UTF-8");
+  EXPECT_EQ(OverrideError("=3"), "--set '=3': '' is not a key: expected section.key=value");
+  EXPECT_EQ(OverrideError("a b=3"), "--set 'a b=3': 'a b' is not a key: expected section.key=value");
+  EXPECT_EQ(OverrideError("[x]=3"), "--set '[x]=3': '[x]' is not a key: expected section.key=value");
+  EXPECT_EQ(OverrideError("a.b=[1,").substr(0, 17), "--set 'a.b=[1,': ");
+  EXPECT_EQ(OverrideError("a.b=\"x").substr(0, 16), "--set 'a.b=\"x': ");
 }
 
 }  // namespace

@@ -82,14 +82,14 @@ TEST(JobError, UnknownValues) {
   EXPECT_EQ(ErrorOf("[consistency]\nmode = \"spp\"\n"),
             "job.toml:2: consistency.mode: unknown mode 'spp': expected one of bsp, ssp, asp; the nearest is 'ssp'");
   EXPECT_EQ(ErrorOf("[data]\nformat = \"csv\"\n"),
-            "job.toml:2: data.format: unknown format 'csv': expected one of criteo, libsvm, idx; the nearest is "
-            "'idx'");
+            "job.toml:2: data.format: unknown format 'csv': expected one of criteo, libsvm, idx; criteo is "
+            "tab-separated text, and other formats are converted first (docs/job-file.md, Formats)");
+  EXPECT_EQ(ErrorOf("[data]\nformat = \"libsv\"\n").find("the nearest is 'libsvm'") == std::string::npos, false);
   EXPECT_EQ(ErrorOf("[model]\nkind = \"deep_fm\"\n"),
             "job.toml:2: model.kind: unknown model 'deep_fm': expected one of logistic_regression, fm, wide_deep, "
             "deepfm, dlrm, dcn_v2, mlp; the nearest is 'deepfm'");
   EXPECT_EQ(ErrorOf("[storage]\ndurability = \"chian\"\n"),
-            "job.toml:2: storage.durability: unknown durability 'chian': expected one of none, checkpoint, log; the "
-            "nearest is 'none'");
+            "job.toml:2: storage.durability: unknown durability 'chian': expected one of none, checkpoint, log");
   EXPECT_EQ(ErrorOf("[tables.t]\npull_codec = \"int4\"\n"),
             "job.toml:2: tables.t.pull_codec: unknown codec 'int4': expected one of fp32, bf16, fp16, int8, topk; the "
             "nearest "
@@ -348,13 +348,31 @@ TEST(JobError, OptimizerThatDoesNotFit) {
 
 TEST(JobError, OverridesAreNamed) {
   EXPECT_EQ(ErrorOf("[fleet]\nworkers = 2\n", {"fleet.workers=many"}),
-            "override 'fleet.workers=many': fleet.workers: expected an integer, found a string");
+            "--set 'fleet.workers=many': fleet.workers: expected an integer, found a string");
   EXPECT_EQ(ErrorOf("", {"fleet.wokers=2"}),
-            "override 'fleet.wokers=2': fleet: unknown key 'wokers'; the nearest known one is 'workers'");
-  EXPECT_EQ(ErrorOf("", {"workers=2"}), "override 'workers=2': unknown section 'workers'; it is a key of [fleet]");
-  EXPECT_EQ(ErrorOf("", {"train.epochs"}), "override 'train.epochs': expected section.key=value on one line");
+            "--set 'fleet.wokers=2': fleet: unknown key 'wokers'; the nearest known one is 'workers'");
+  EXPECT_EQ(ErrorOf("", {"workers=2"}), "--set 'workers=2': unknown section 'workers'; it is a key of [fleet]");
+  EXPECT_EQ(ErrorOf("", {"train.epochs"}), "--set 'train.epochs': expected section.key=value on one line");
   EXPECT_EQ(ErrorOf("[consistency]\napply = \"aggregated\"\n", {"consistency.mode=asp"}).substr(0, 37),
             "job.toml:2: consistency.apply: apply ");
+}
+
+TEST(JobError, WhatIsNoTomlIsToldWithARemedy) {
+  EXPECT_EQ(ErrorOf("[model]\nkind = fm  # small\n"), "job.toml:2: kind = fm: a string needs quotes: kind = \"fm\"");
+  EXPECT_EQ(ErrorOf("[data]\r\ndir = ../data/criteo-1m\r\n"),
+            "job.toml:2: dir = ../data/criteo-1m: a string needs quotes: dir = \"../data/criteo-1m\"");
+  EXPECT_EQ(ErrorOf("[optimizer]\nlearning_rate = 0,05\n"),
+            "job.toml:2: learning_rate = 0,05: expected a decimal point and no comma: 0.05");
+  EXPECT_EQ(ErrorOf("[data]\nshuffle = True\n"), "job.toml:2: shuffle = True: expected true or false in lower case");
+  // Nothing is guessed of what may mean anything.
+  EXPECT_EQ(ErrorOf("[fleet]\nworkers = 1,000,000\n").find("decimal"), std::string::npos);
+  EXPECT_EQ(ErrorOf("[model]\nhidden = [8, x]\n").find("quotes"), std::string::npos);
+}
+
+TEST(JobError, ADecimalCommaOfAnOverride) {
+  EXPECT_EQ(ErrorOf("", {"optimizer.learning_rate=0,1"}),
+            "--set 'optimizer.learning_rate=0,1': optimizer.learning_rate: expected a number, found a string; with a "
+            "decimal point: 0.1");
 }
 
 TEST(JobError, TooManyTables) {

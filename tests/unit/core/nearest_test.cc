@@ -26,6 +26,13 @@ TEST(EditDistance, IsSymmetric) {
     for (std::string_view b : {"dlrm", "wide_deep", "fm"}) EXPECT_EQ(EditDistance(a, b), EditDistance(b, a));
 }
 
+TEST(IsNear, AtMostHalfOfTheWordDiffers) {
+  EXPECT_TRUE(IsNear("spp", "ssp"));
+  EXPECT_TRUE(IsNear("lr", "l2"));
+  EXPECT_FALSE(IsNear("csv", "idx"));
+  EXPECT_FALSE(IsNear("", "x"));
+}
+
 TEST(NearestWord, FirstOfTheNearest) {
   constexpr std::string_view kKnown[] = {"servers", "shards", "workers"};
   EXPECT_EQ(NearestWord("wokers", kKnown), "workers");

@@ -201,6 +201,24 @@ TEST(Criteo, OnePastTheLimitIsAnError) {
   EXPECT_EQ(batch.rows, 1u);
 }
 
+// Workers begin anywhere in a file: one that is another than the job says is malformed from its first line on.
+TEST(Criteo, TheFirstLineIsNamedWhereTheWholeFileIsAnother) {
+  const auto dataset = Make(Small(), "1\t1\t1\ta\n0\t1\t1\ta\n1\t1\t1\ta\n");
+  Batch batch;
+  const Status read = dataset->Read(2, 1, &batch);
+  ASSERT_FALSE(read);
+  const std::string& why = read.error().message;
+  const std::size_t first = why.find("\n  small.tsv:1: 4 tab-separated fields: expected 5"),
+                    third = why.find("\n  small.tsv:3: ");
+  EXPECT_LT(first, third) << why;
+  EXPECT_NE(third, std::string::npos) << why;
+  // One that is sound at its beginning is not suspected.
+  const auto sound = Make(Small(), "1\t1\t1\ta\tb\n0\t1\t1\ta\n");
+  const Status late = sound->Read(1, 1, &batch);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().message.find("small.tsv:1: "), std::string::npos) << late.error().message;
+}
+
 TEST(Criteo, LinesUpToTheLimitOfBytes) {
   DataSection section = Small();
   section.malformed_max = 1;

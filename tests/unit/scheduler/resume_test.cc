@@ -70,6 +70,28 @@ TEST(Resume, AnotherRunsCheckpointsAreNotTakenOver) {
   fs::remove_all(root);
 }
 
+TEST(Resume, AnEpochThatIsHalfTrainedIsOfTheJob) {
+  Job job;
+  Manifest manifest;
+  manifest.data.epoch = 1;
+  manifest.data.trained = {0, 17};
+  manifest.epochs.resize(1);
+  job.train.epochs = 1;
+  const Status refused = CheckEpochs(job, manifest, "ckpt-3");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "resume: [train] epochs is 1, but the checkpoint ckpt-3 is of the middle of epoch 2: expected at least 2");
+  job.train.epochs = 2;
+  EXPECT_TRUE(CheckEpochs(job, manifest, "ckpt-3"));
+  // Nothing of the second epoch is trained yet, or all of it.
+  job.train.epochs = 1;
+  manifest.data.trained = {0, 0};
+  EXPECT_TRUE(CheckEpochs(job, manifest, "ckpt-3"));
+  manifest.data.trained = {100, 17};
+  manifest.epochs.resize(2);
+  EXPECT_TRUE(CheckEpochs(job, manifest, "ckpt-3"));
+}
+
 TEST(Resume, AnotherJobIsRefusedByItsSection) {
   Job job;
   job.data.train = "train.tsv";

@@ -1,0 +1,161 @@
+"""Shows that --help of every script builds, installs and starts nothing, that tools/inspect and tools/checkpoint take
+--bin-dir wherever it stands, that tools/install cuda shows why pip failed, and that Python sources need no Python newer
+than Debian 12's. Stubs stand in for the programs that would do something; each leaves a mark."""
+
+import ast
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+FOLDERS = (".ci", "bench", "examples", "python", "tests", "tools")
+IGNORED = shutil.ignore_patterns("__pycache__", "corpus", "results", "*.cc", "*.h")
+DOES_SOMETHING = ("apt-get", "cargo", "cmake", "ctest", "debootstrap", "dpkg-query", "g++", "git", "make", "ninja", "redis-server",
+                  "ssh", "unshare")
+
+# What Python 3.11.2 does not have. Methods and functions of the standard library:
+NEWER_NAMES = {"batched", "sumprod", "binomialvariate", "process_cpu_count", "get_annotate", "full_match", "from_uri"}
+# Keyword arguments, of functions with these names; None: of any.
+NEWER_KEYWORDS = {"filter": {"extract", "extractall", "unpack_archive"}, "onexc": {"rmtree"}, "delete_on_close": None,
+                  "walk_up": None, "follow_symlinks": {"glob", "rglob", "exists", "is_file", "is_dir"}, "case_sensitive": None,
+                  "recurse_symlinks": None, "deprecated": {"add_argument", "add_parser"}}
+
+
+def write(path, text, mode=0o755):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+class Tools(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tarn-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.top, self.marks = self.folder / "top", self.folder / "marks"
+        self.stub = f'#!/bin/sh\necho "$0 $*" >>{self.marks}\nexit 1\n'
+        for name in DOES_SOMETHING:
+            write(self.folder / "path" / name, self.stub)
+
+    def copy(self):
+        for name in FOLDERS:
+            shutil.copytree(ROOT / name, self.top / name, ignore=IGNORED)
+
+    def run_in(self, *command, **more):
+        environment = os.environ | {"PATH": f"{self.folder / 'path'}:{os.environ['PATH']}"}
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, cwd=self.top,
+                              env=environment, **more)
+
+    def marked(self):
+        return self.marks.read_text() if self.marks.exists() else ""
+
+    def files(self):
+        return sorted(str(path) for path in self.top.rglob("*") if "__pycache__" not in path.parts)
+
+    def test_help_starts_nothing(self):
+        self.copy()
+        scripts = [path for path in sorted(self.top.rglob("*")) if path.is_file() and os.access(path, os.X_OK)]
+        names = [str(path.relative_to(self.top)) for path in scripts]
+        self.assertIn("tools/inspect", names)
+        self.assertIn("tests/fuzz/run", names)
+        before = self.files()
+        for option in ("--help", "-h"):
+            for path, name in zip(scripts, names):
+                with self.subTest(f"{name} {option}"):
+                    done = self.run_in(path, option)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
+                    self.assertIn("usage", done.stdout.lower())
+                    self.assertEqual(self.marked(), "")
+        self.assertEqual(self.files(), before)
+
+    def test_help_of_a_command_of_a_program_builds_nothing(self):
+        self.copy()
+        for tool in ("inspect", "checkpoint"):
+            done = self.run_in(self.top / "tools" / tool, "list", "--help")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("--bin-dir", done.stdout)
+            self.assertIn(f"tools/build release tarn-{tool}", done.stdout)
+        self.assertEqual(self.marked(), "")
+
+    def test_programs_of_another_folder_are_run_as_they_are(self):
+        self.copy()
+        for tool in ("inspect", "checkpoint"):
+            programs = self.folder / f"a folder for {tool}"
+            write(programs / f"tarn-{tool}", '#!/bin/sh\nprintf "<%s>" "$@"\n')
+            command = self.top / "tools" / tool
+            for words in (["--bin-dir", programs, "list", "a b"], ["list", "a b", "--bin-dir", programs],
+                          ["list", f"--bin-dir={programs}", "a b"]):
+                done = self.run_in(command, *words)
+                self.assertEqual((done.returncode, done.stdout), (0, "<list><a b>"), done.stderr)
+            helped = self.run_in(command, "--help", "--bin-dir", programs)
+            self.assertEqual(helped.returncode, 0, helped.stderr)
+            self.assertIn("--bin-dir DIR", helped.stdout)
+            self.assertTrue(helped.stdout.endswith("<--help>"), helped.stdout)
+            for words, why in ((["list", "--bin-dir"], "--bin-dir needs a folder"),
+                               (["--bin-dir", self.folder, "list"], f"no program tarn-{tool} in it")):
+                done = self.run_in(command, *words)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(why, done.stderr)
+        self.assertEqual(self.marked(), "")
+
+    def test_install_cuda_shows_why_pip_failed(self):
+        self.copy()
+        write(self.folder / "path/dpkg-query", "#!/bin/sh\necho installed python3-venv\n")
+        # As pip does: what a retry says is a warning, which --quiet --quiet hides.
+        pip = '#!/bin/sh\ncase "$*" in *--quiet*--quiet*) ;; *) echo "WARNING: connection refused by the proxy" >&2 ;; esac\nexit 1\n'
+        write(self.folder / "pip", pip)
+        write(self.folder / "path/python3", f'#!/bin/sh\nmkdir -p "$3/bin" && cp {self.folder}/pip "$3/bin/pip"\n')
+        done = self.run_in(self.top / "tools/install", "cuda")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("connection refused by the proxy", done.stderr)
+        self.assertRegex(done.stderr, "tools/install: failed: .*pip install .*nvidia-cublas")
+        write(self.folder / "path/python3", "#!/bin/sh\necho ensurepip is not available\nexit 1\n")
+        done = self.run_in(self.top / "tools/install", "cuda")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ensurepip is not available", done.stderr)
+
+    def test_bare_machine_refuses_bad_usage(self):
+        self.copy()
+        for words, why in ((["--mirrors", "x"], "unknown option '--mirrors'"), (["--base"], "--base needs a value")):
+            done = self.run_in(self.top / "tools/bare-machine", *words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(why, done.stderr)
+        self.assertEqual(self.marked(), "")
+
+
+class OldPython(unittest.TestCase):
+    """tests run with whatever Python is there; users may have 3.11.2."""
+
+    @staticmethod
+    def newer(tree):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                for keyword in node.keywords:
+                    of = NEWER_KEYWORDS.get(keyword.arg, ())
+                    if of is None or name in of:
+                        yield node.lineno, f"{name}({keyword.arg}=)"
+            elif isinstance(node, ast.Attribute) and node.attr in NEWER_NAMES:
+                yield node.lineno, node.attr
+
+    def test_nothing_is_newer_than_debian_12(self):
+        checked = 0
+        for folder in FOLDERS:
+            for path in sorted((ROOT / folder).rglob("*")):
+                if not path.is_file() or (path.suffix != ".py" and not path.read_bytes().startswith(b"#!/usr/bin/env python3")):
+                    continue
+                tree = ast.parse(path.read_text(), str(path), feature_version=(3, 11))
+                self.assertEqual(list(self.newer(tree)), [], path)
+                checked += 1
+        self.assertGreater(checked, 50)
+
+    def test_it_is_found(self):
+        tree = ast.parse("a.extractall(b, filter='data')\nitertools.batched(x, 2)\nextract(x)\nfilter(f, x)\n")
+        self.assertEqual([line for line, _ in self.newer(tree)], [1, 2])
+
+
+if __name__ == "__main__":
+    unittest.main()
