@@ -197,7 +197,7 @@ bool Membership::Form(TimeUs now) {
   if (view_.routes.owners.empty()) view_.routes.owners = EvenOwners(options_.partition_bits, options_.shards);
   for (ShardNode& shard : shards_) {
     view_.routes.endpoints.push_back(shard.endpoint);
-    shard.heard = now;
+    shard.heard = shard.welcomed = now;
   }
   Changed();
   for (auto& [id, worker] : workers_) {

@@ -34,6 +34,7 @@ struct ShardNode {
   std::string endpoint;
   bool joined = false;
   TimeUs heard = 0, view_sent = 0;
+  TimeUs welcomed = 0;  // when the fleet was complete: from then until it confirms a view it loads its rows
   ViewVersion confirmed;
   Clock min_clock;
   CheckpointId writing;  // as of `confirmed`

@@ -82,6 +82,7 @@ class Fleet {
   void RecoverSlowly();
   void OnWorkerTold(const Process& worker, const Message& message);
   bool IsAhead(Incarnation worker) const;
+  void SayLoading(ProcessId id, const Message& heartbeat, TimeUs until);
   void OnSchedulerTold(const Message& message);
   std::unique_ptr<SimLog> MakeLog(ProcessId id, std::uint32_t index);
   void OnRecovered(ProcessId id, LogSequence last);
