@@ -131,15 +131,23 @@ Positions Membership::LivePositions() const {
   return positions;
 }
 
-void Membership::OpenProposal() {
+void Membership::OpenProposal(bool drain) {
   Changed();
   ++view_.proposal.id;
   view_.proposal.open = true;
+  view_.proposal.drain = drain;
 }
 
 void Membership::CloseProposal() {
   Changed();
-  view_.proposal.open = false;
+  view_.proposal.open = view_.proposal.drain = false;
+}
+
+bool Membership::AllDrained() const {
+  if (AnyFencing()) return false;
+  const auto live = Live();
+  return std::all_of(live.begin(), live.end(),
+                     [&](const WorkerNode* worker) { return worker->drained == view_.proposal.id; });
 }
 
 bool Membership::AllReported() const {

@@ -465,6 +465,19 @@ void Fleet::CheckEnd() {
   oracle_.CheckData();
 }
 
+// Rule K11. Who was cut off for a lease is not waited for, and the scheduler has said so.
+void Fleet::CheckStop(RunResult* result) {
+  result->stopped = true;
+  const auto late = [](const scheduler::Note& note) {
+    return note.text.find("without waiting for it") != std::string::npos;
+  };
+  const bool undrained = std::ranges::any_of(Scheduler()->TakeNotes(), late);
+  const auto newest = std::ranges::max_element(disk_->manifests, {}, [](const auto& m) { return m.second.id; });
+  if (newest == disk_->manifests.end() || undrained || scenario_.CutsAtClock()) return;
+  result->drained = true;
+  oracle_.CheckStopped(newest->second, ValuesIn(*disk_, {newest->second, newest->first}));
+}
+
 std::uint64_t Fleet::StateHash() const {
   std::uint64_t hash = HashCombine(scenario_.seed, events_.executed());
   for (const auto& [id, p] : processes_) {
@@ -525,7 +538,8 @@ RunResult Fleet::Run() {
     oracle_.Fail("the job failed: " + scheduler.stop_reason().reason);
   // A disk that has failed, or lies, may be noticed only now.
   const Status readable = server::CatchExhaustion([&] {
-    if (!oracle_.failed() && !result.job_failed) CheckEnd();
+    if (!oracle_.failed() && !result.job_failed)
+      scheduler.progress().phase == "stopped" ? CheckStop(&result) : CheckEnd();
     result.state_hash = StateHash();
     for (ProcessId id : shard_ids_) result.parameters_hash += processes_.at(id)->shard->rows().StateHash();
   });
