@@ -50,8 +50,8 @@ TEST(JobInherits, EveryKeyOfTheOptimizer) {
   ASSERT_GE(others.overrides.size(), 19u);
   for (const std::string& other : others.overrides) {
     const std::string override = "optimizer." + other;
-    for (const std::string text : {std::string(), std::string(kOptimizers)}) {
-      const std::string at_once = Resolved(text + "", {override});
+    for (const std::string& text : {std::string(), std::string(kOptimizers)}) {
+      const std::string at_once = Resolved(text, {override});
       if (text.empty() && other == "schedule=cosine") {
         EXPECT_NE(at_once.find("period_clocks = 0"), std::string::npos) << "it is refused for another reason";
       } else {
