@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -160,6 +161,18 @@ struct TableOverride {
   friend bool operator==(const TableOverride&, const TableOverride&) = default;
 };
 
+// Which keys that may be inherited the job names itself, so that a later override of an inherited key reaches the
+// sections that only inherited it (ToToml writes no others there). No part of what the job means: all compare equal.
+struct SaidKeys {
+  OptimizerSpec optimizer;                                  // of [optimizer], what the roles inherit
+  std::map<std::string, std::set<std::string>> by_section;  // such as "optimizer.dense" -> {"kind"}
+  bool Has(const std::string& section, std::string_view key) const {
+    const auto found = by_section.find(section);
+    return found != by_section.end() && found->second.contains(std::string(key));
+  }
+  friend bool operator==(const SaidKeys&, const SaidKeys&) { return true; }
+};
+
 struct Job {
   JobSection job;
   FleetSection fleet;
@@ -171,6 +184,7 @@ struct Job {
   TrainSection train;
   OptimizerSection optimizer;
   std::map<std::string, TableOverride> tables;
+  SaidKeys said;
   friend bool operator==(const Job&, const Job&) = default;
 };
 
@@ -190,7 +204,11 @@ const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
 // Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates.
 // data.dir becomes absolute: it counts from the job file's folder, in an override from the current one, as does
 // storage.tier_dir there.
-Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {});
+// `notes`, unless null, gets a sentence for each key of the file that an override makes meaningless and that is reset
+// (such as a staleness bound when the override sets mode = "asp"), and for each override that some section does not
+// inherit. An override that no section would inherit is refused.
+Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {},
+                      std::vector<std::string>* notes = nullptr);
 
 // [fleet] of the job in a run's folder (RUN_DIR/job.toml), as the scheduler has written it; the defaults if there is
 // none.
@@ -198,10 +216,15 @@ Expected<FleetSection> FleetOfRun(const std::string& run_dir);
 
 // LoadJob from text; `origin` names it in errors ("job.toml"), `base_dir` is what its data.dir is relative to.
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
-                       std::span<const std::string> overrides = {});
+                       std::span<const std::string> overrides = {}, std::vector<std::string>* notes = nullptr);
 
-// The job with every key written out: what runs/<job>/job.toml holds. ParseJob(ToToml(job)) == job.
+// The job with every key written out where it counts: what runs/<job>/job.toml holds. A section that inherits
+// ([optimizer.ROLE], [tables.NAME]) has the keys alone in which it differs or that the job gives there; `apply` of
+// [consistency] stands in a comment where it follows from the mode. ParseJob(ToToml(job)) == job.
 std::string ToToml(const Job& job);
+
+// Likewise, with every inherited key in every [optimizer.ROLE] and no [optimizer]: to compare what two jobs mean.
+std::string ResolvedToml(const Job& job);
 
 std::string_view Name(DataFormat v);
 std::string_view Name(ModelKind v);

@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/job.h"
 #include "core/job_fields.h"
+#include "core/job_inherits.h"
 #include "core/limits.h"
 #include "core/names.h"
 #include "core/section_reader.h"
@@ -54,10 +55,38 @@ Status ReadFleet(SectionReader in, FleetSection& out) {
 struct TableRules {
   ConsistencySpec consistency;
   WorkerCacheSpec worker_cache;
+  bool mode_is_new = false;  // an override has set it, so what the file says may be of another
 };
 
-bool MayCombine(const ConsistencySpec& spec) {
-  return spec.mode != ConsistencyMode::kBsp && spec.apply == ApplyMode::kImmediate;
+using Notes = std::vector<std::string>;
+
+// The visitor of core/job_fields.h that notes which keys a section has.
+class KeyFinder {
+ public:
+  KeyFinder(const SectionReader& in, std::set<std::string>* out) : in_(in), out_(out) {}
+  void Integer(std::string_view key, std::uint64_t, std::uint64_t, std::uint64_t) { Look(key); }
+  void Number(std::string_view key, double, Range) { Look(key); }
+  template <typename E>
+  void Name(std::string_view key, E) {
+    Look(key);
+  }
+  void Bytes(std::string_view key, std::uint64_t) { Look(key); }
+
+ private:
+  void Look(std::string_view key) {
+    if (in_.Has(key)) out_->emplace(key);
+  }
+
+  const SectionReader& in_;
+  std::set<std::string>* out_;
+};
+
+void NoteConsistencyKeys(const SectionReader& in, SaidKeys* said, const std::string& section) {
+  KeyFinder finder(in, &said->by_section[section]);
+  const ConsistencySpec consistency;
+  const WorkerCacheSpec worker_cache;
+  VisitConsistency(finder, consistency);
+  VisitWorkerCache(finder, worker_cache);
 }
 
 // A worker's clock stands still for the fleet while it sums pushes (rule H6): no other table may wait for it sooner.
@@ -104,22 +133,38 @@ Status CheckWorkerCache(const SectionReader& in, const TableRules& rules) {
 
 // Reads the keys over `rules`, which hold what they inherit. What was not said follows from the mode: staleness belongs
 // to ssp alone, only bsp gathers a clock's pushes unless told otherwise, and what a mode does not know is off.
-Status ReadConsistency(SectionReader& in, TableRules& rules) {
+// Where an override has changed the mode, what the file says for the one before is reset too, with a note.
+Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
   ConsistencySpec& out = rules.consistency;
-  const ConsistencyMode inherited = out.mode;
+  const ConsistencySpec above = out;
+  const WorkerCacheSpec cache_above = rules.worker_cache;
   VisitConsistency(in, out);
   VisitWorkerCache(in, rules.worker_cache);
   TARN_RETURN_IF_ERROR(in.Finish());
-  if (out.mode != inherited && !in.Has("apply"))
-    out.apply = out.mode == ConsistencyMode::kBsp ? ApplyMode::kAggregated : ApplyMode::kImmediate;
-  if (out.mode != inherited && !in.Has("staleness")) out.staleness = 0;
+  if (in.Has("mode")) rules.mode_is_new = in.IsOverride("mode");
+  const auto resets = [&](std::string_view key, const auto& value, const auto& instead) {
+    if (!rules.mode_is_new || !in.Has(key) || in.IsOverride(key) || value == instead) return false;
+    notes->push_back(
+        in.Note(key, fmt::format("mode = \"{}\" does not know it; it is {} in this run", Name(out.mode), instead)));
+    return true;
+  };
+  const ConsistencySpec follows = InheritedConsistency(above, out.mode);
+  if (!in.Has("apply")) out.apply = follows.apply;
+  if (!in.Has("staleness")) out.staleness = follows.staleness;
+  if (out.mode == ConsistencyMode::kAsp && resets("apply", Name(out.apply), Name(ApplyMode::kImmediate)))
+    out.apply = ApplyMode::kImmediate;
+  if (out.mode != ConsistencyMode::kSsp && resets("staleness", out.staleness, 0u)) out.staleness = 0;
   if (out.mode != ConsistencyMode::kSsp && out.staleness != 0)
     return in.Refusal({"staleness", "mode"},
                       fmt::format("{} with mode = \"{}\": only \"ssp\" has a bound; leave staleness out or 0",
                                   out.staleness, Name(out.mode)));
   if (Status fits = Validate(out); !fits) return in.Refusal({"apply", "mode"}, fits.error().message);
-  if (out.mode == ConsistencyMode::kAsp && !in.Has("worker_cache")) rules.worker_cache.bytes = 0;
-  if (!MayCombine(out) && !in.Has("push_every")) rules.worker_cache.push_every = 1;
+  const WorkerCacheSpec kept = InheritedWorkerCache(cache_above, out);
+  if (!in.Has("worker_cache")) rules.worker_cache.bytes = kept.bytes;
+  if (!in.Has("push_every")) rules.worker_cache.push_every = kept.push_every;
+  if (out.mode == ConsistencyMode::kAsp && resets("worker_cache", rules.worker_cache.bytes, std::uint64_t{0}))
+    rules.worker_cache.bytes = 0;
+  if (!MayCombine(out) && resets("push_every", rules.worker_cache.push_every, 1u)) rules.worker_cache.push_every = 1;
   return CheckWorkerCache(in, rules);
 }
 
@@ -195,24 +240,54 @@ Status CheckOptimizer(const SectionReader& in, const OptimizerSpec& spec) {
   return {};
 }
 
-Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& inherited, OptimizerSpec& out) {
+Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& inherited, OptimizerSpec& out,
+                         std::set<std::string>* said) {
   out = inherited;
+  KeyFinder finder(in, said);
+  VisitOptimizer(finder, out);
   VisitOptimizer(in, out);
   TARN_RETURN_IF_ERROR(in.Finish());
   return CheckOptimizer(in, out);
 }
 
-Status ReadOptimizer(SectionReader in, OptimizerSection& out) {
-  OptimizerSpec base;
+// An override of [optimizer] reaches the roles that do not give the key themselves: those that do are noted, and where
+// all do it is refused, since it would change nothing.
+Status CheckReach(const SectionReader& in, const SaidKeys& said, Notes* notes) {
+  std::set<std::string> keys;
+  KeyFinder finder(in, &keys);
+  VisitOptimizer(finder, said.optimizer);
+  for (const std::string& key : keys) {
+    if (!in.IsOverride(key)) continue;
+    std::vector<std::string> own;
+    for (const char* role : {"optimizer.linear", "optimizer.embedding", "optimizer.dense"})
+      if (said.Has(role, key)) own.push_back(fmt::format("[{}]", role));
+    if (own.empty()) continue;
+    const std::string who = fmt::format("{}", fmt::join(own, ", "));
+    if (own.size() == 3)
+      return in.Refusal({key}, fmt::format("it would change nothing: {} give it themselves; override theirs, such as "
+                                           "optimizer.dense.{}",
+                                           who, key));
+    notes->push_back(
+        in.Note(key, fmt::format("without effect on {}, which give{} it", who, own.size() == 1 ? "s" : "")));
+  }
+  return {};
+}
+
+Status ReadOptimizer(SectionReader in, OptimizerSection& out, SaidKeys& said, Notes* notes) {
+  OptimizerSpec& base = said.optimizer;
   VisitOptimizer(in, base);
   const ConfigNode* linear = in.Section("linear");
   const ConfigNode* embedding = in.Section("embedding");
   const ConfigNode* dense = in.Section("dense");
   TARN_RETURN_IF_ERROR(in.Finish());
   TARN_RETURN_IF_ERROR(CheckOptimizer(in, base));
-  TARN_RETURN_IF_ERROR(ReadOptimizerRole({linear, "optimizer.linear", {}}, base, out.linear));
-  TARN_RETURN_IF_ERROR(ReadOptimizerRole({embedding, "optimizer.embedding", {}}, base, out.embedding));
-  return ReadOptimizerRole({dense, "optimizer.dense", {}}, base, out.dense);
+  TARN_RETURN_IF_ERROR(
+      ReadOptimizerRole({linear, "optimizer.linear", {}}, base, out.linear, &said.by_section["optimizer.linear"]));
+  TARN_RETURN_IF_ERROR(ReadOptimizerRole({embedding, "optimizer.embedding", {}}, base, out.embedding,
+                                         &said.by_section["optimizer.embedding"]));
+  TARN_RETURN_IF_ERROR(
+      ReadOptimizerRole({dense, "optimizer.dense", {}}, base, out.dense, &said.by_section["optimizer.dense"]));
+  return CheckReach(in, said, notes);
 }
 
 // A key of a life says that there is one.
@@ -243,7 +318,7 @@ Status ReadTopK(SectionReader& in, TableOverride& out) {
   return {};
 }
 
-Status ReadTable(SectionReader in, const Job& job, TableOverride& out) {
+Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, TableOverride& out, Notes* notes) {
   out.has_pull_codec = in.Has("pull_codec");
   out.has_push_codec = in.Has("push_codec");
   out.has_row_codec = in.Has("row_codec");
@@ -255,8 +330,8 @@ Status ReadTable(SectionReader in, const Job& job, TableOverride& out) {
     return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
                                                  "push_codec, topk for push_codec)",
                                                  Name(out.row_codec)));
-  TableRules rules{job.consistency, job.worker_cache};
-  TARN_RETURN_IF_ERROR(ReadConsistency(in, rules));
+  TableRules rules = inherited;
+  TARN_RETURN_IF_ERROR(ReadConsistency(in, rules, notes));
   if (out.has_consistency) out.consistency = rules.consistency;
   out.has_worker_cache =
       rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") || in.Has("push_every");
@@ -270,7 +345,8 @@ Status ReadTable(SectionReader in, const Job& job, TableOverride& out) {
   return {};
 }
 
-Status ReadTables(const ConfigNode* node, std::string_view origin, Job& job) {
+Status ReadTables(const ConfigNode* node, std::string_view origin, const TableRules& inherited, Job& job,
+                  Notes* notes) {
   if (node == nullptr) return {};
   SectionReader tables(node, "tables", origin);
   if (node->members.size() > limits::kTablesMax)
@@ -280,9 +356,21 @@ Status ReadTables(const ConfigNode* node, std::string_view origin, Job& job) {
     if (!FitsRule(member.key, TextRule::kName))
       return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: tables: name {}: expected {}", table->place,
                                                            Quoted(member.key), DescribeRule(TextRule::kName)));
-    TARN_RETURN_IF_ERROR(ReadTable({table, "tables." + member.key, origin}, job, job.tables[member.key]));
+    const std::string section = "tables." + member.key;
+    NoteConsistencyKeys({table, section, origin}, &job.said, section);
+    TARN_RETURN_IF_ERROR(ReadTable({table, section, origin}, job, inherited, job.tables[member.key], notes));
   }
   return tables.Finish();
+}
+
+// An override of [consistency] reaches the tables that do not give the key themselves.
+void NoteReach(const SectionReader& in, const Job& job, Notes* notes) {
+  for (const std::string_view key : {"mode", "staleness", "apply", "worker_cache", "own_pushes", "push_every"}) {
+    if (!in.IsOverride(key)) continue;
+    for (const auto& [name, own] : job.tables)
+      if (job.said.Has("tables." + name, key))
+        notes->push_back(in.Note(key, fmt::format("without effect on [tables.{}], which gives it", name)));
+  }
 }
 
 // Ticks are of all tables: pushes of several clocks may wait in the worker only as long as the strictest table allows.
@@ -304,7 +392,7 @@ Status CheckCombining(const SectionReader& in, const Job& job) {
 }
 
 // Which tables are sparse, only the model knows: here is what none of them could have.
-Status CheckHotRows(const SectionReader& in, const Job& job) {
+Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, Notes* notes) {
   const std::uint64_t rows = job.train.hot_rows.rows;
   if (rows == 0) return {};
   if (job.worker_cache.bytes != 0)
@@ -321,14 +409,20 @@ Status CheckHotRows(const SectionReader& in, const Job& job) {
     const bool sparse = table.first == "linear" || table.first == "embedding";  // of the built-in models
     return sparse && table.second.has_consistency && table.second.consistency.mode != ConsistencyMode::kAsp;
   };
-  if (job.consistency.mode == ConsistencyMode::kAsp && std::ranges::none_of(job.tables, has_bound))
+  const bool unbounded = job.consistency.mode == ConsistencyMode::kAsp && std::ranges::none_of(job.tables, has_bound);
+  if (unbounded && rules.mode_is_new && !in.IsOverride("hot_rows")) {
+    notes->push_back(in.Note("hot_rows", "mode = \"asp\" does not know it; it is 0 in this run"));
+    job.train.hot_rows.rows = 0;
+    return {};
+  }
+  if (unbounded)
     return in.Refusal({"hot_rows"}, fmt::format("hot_rows = {} with mode = \"asp\": nothing says when a kept row is "
                                                 "too old; expected \"ssp\", whose staleness does",
                                                 rows));
   return {};
 }
 
-Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::string_view base_dir) {
+Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::string_view base_dir, Notes* notes) {
   SectionReader top(&root, "", origin);
   const auto section = [&](std::string name) {
     const ConfigNode* node = top.Section(name);
@@ -344,17 +438,19 @@ Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::stri
   TARN_RETURN_IF_ERROR(ReadJobSection(std::move(job_section), job.job));
   TARN_RETURN_IF_ERROR(ReadFleet(std::move(fleet), job.fleet));
   TableRules rules;
-  TARN_RETURN_IF_ERROR(ReadConsistency(consistency, rules));
+  TARN_RETURN_IF_ERROR(ReadConsistency(consistency, rules, notes));
+  NoteConsistencyKeys(consistency, &job.said, "consistency");
   job.consistency = rules.consistency;
   job.worker_cache = rules.worker_cache;
   TARN_RETURN_IF_ERROR(ReadStorage(std::move(storage), job.storage));
   TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
   TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
   TARN_RETURN_IF_ERROR(ReadTrain(train, job.train));
-  TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer));
-  TARN_RETURN_IF_ERROR(ReadTables(tables, origin, job));
+  TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.said, notes));
+  TARN_RETURN_IF_ERROR(ReadTables(tables, origin, rules, job, notes));
   TARN_RETURN_IF_ERROR(CheckCombining(consistency, job));
-  TARN_RETURN_IF_ERROR(CheckHotRows(train, job));
+  TARN_RETURN_IF_ERROR(CheckHotRows(train, rules, job, notes));
+  NoteReach(consistency, job, notes);
   return job;
 }
 
@@ -410,19 +506,21 @@ const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table) {
 }
 
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
-                       std::span<const std::string> overrides) {
+                       std::span<const std::string> overrides, std::vector<std::string>* notes) {
   auto root = ParseConfig(text, origin);
   if (!root) return std::unexpected(root.error());
   for (const std::string& assignment : overrides) TARN_RETURN_IF_ERROR(ApplyOverride(*root, assignment));
-  return ReadJob(*root, origin, base_dir);
+  std::vector<std::string> unread;
+  return ReadJob(*root, origin, base_dir, notes != nullptr ? notes : &unread);
 }
 
-Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides) {
+Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides,
+                      std::vector<std::string>* notes) {
   auto text = ReadFile(path, limits::kJobBytesMax);
   if (!text && text.error().code == ErrorCode::kTooLarge)
     return Fail(ErrorCode::kTooLarge, text.error().message + ": expected a job file");
   if (!text) return std::unexpected(text.error());
-  return ParseJob(*text, path, std::filesystem::path(path).parent_path().string(), overrides);
+  return ParseJob(*text, path, std::filesystem::path(path).parent_path().string(), overrides, notes);
 }
 
 Expected<FleetSection> FleetOfRun(const std::string& run_dir) {

@@ -1,10 +1,15 @@
 // A job as text: names of its enumerations, the resolved job file and its fingerprint.
 #include <fmt/format.h>
 
+#include <functional>
+#include <map>
+#include <utility>
+
 #include "core/byte_size.h"
 #include "core/hash.h"
 #include "core/job.h"
 #include "core/job_fields.h"
+#include "core/job_inherits.h"
 #include "core/names.h"
 #include "core/top_k_fields.h"
 
@@ -49,6 +54,11 @@ class SectionWriter {
 
   void Begin(std::string_view path) { out_ += fmt::format("{}[{}]\n", out_.empty() ? "" : "\n", path); }
 
+  // Of the keys that follow, those alone for which it is true.
+  void Only(std::function<bool(std::string_view)> wanted) { wanted_ = std::move(wanted); }
+  void All() { wanted_ = nullptr; }
+  void Comment(std::string_view text) { out_ += fmt::format("# {}\n", text); }
+
   template <typename T>
   void Integer(std::string_view key, T value, std::uint64_t, std::uint64_t) {
     Line(key, fmt::format("{}", value));
@@ -75,7 +85,9 @@ class SectionWriter {
   }
 
  private:
-  void Line(std::string_view key, std::string_view value) { out_ += fmt::format("{} = {}\n", key, value); }
+  void Line(std::string_view key, std::string_view value) {
+    if (!wanted_ || wanted_(key)) out_ += fmt::format("{} = {}\n", key, value);
+  }
 
   // The shortest digits that read back as the same number of this type, and never as an integer.
   template <typename T>
@@ -86,17 +98,96 @@ class SectionWriter {
   }
 
   std::string& out_;
+  std::function<bool(std::string_view)> wanted_;
 };
+
+// The visitor of core/job_fields.h that keeps each value as text.
+class ValueTexts {
+ public:
+  template <typename T>
+  void Integer(std::string_view key, T value, std::uint64_t, std::uint64_t) {
+    texts[std::string(key)] = fmt::format("{}", value);
+  }
+  template <typename T>
+  void Number(std::string_view key, T value, Range) {
+    texts[std::string(key)] = fmt::format("{}", value);
+  }
+  template <typename E>
+  void Name(std::string_view key, E value) {
+    texts[std::string(key)] = tarn::Name(value);
+  }
+  void Bytes(std::string_view key, std::uint64_t value) { texts[std::string(key)] = fmt::format("{}", value); }
+
+  std::map<std::string, std::string, std::less<>> texts;
+};
+
+// Whether a key of a section that inherits has to be written: the job gives it there, or it is not what it would
+// inherit.
+std::function<bool(std::string_view)> Own(const Job& job, std::string section, ValueTexts mine, ValueTexts inherited) {
+  return [&job, section = std::move(section), mine = std::move(mine.texts),
+          inherited = std::move(inherited.texts)](std::string_view key) {
+    return job.said.Has(section, key) || mine.find(key)->second != inherited.find(key)->second;
+  };
+}
+
+void WriteRole(SectionWriter& out, const Job& job, const std::string& role, const OptimizerSpec& spec) {
+  ValueTexts mine, inherited;
+  VisitOptimizer(mine, spec);
+  VisitOptimizer(inherited, job.said.optimizer);
+  out.Begin("optimizer." + role);
+  out.Only(Own(job, "optimizer." + role, std::move(mine), std::move(inherited)));
+  VisitOptimizer(out, spec);
+  out.All();
+}
+
+// `apply` where the job does not give it: as it follows from the mode.
+void WriteConsistency(SectionWriter& out, const Job& job, bool derived_in_comment) {
+  ConsistencySpec spec = job.consistency;
+  if (!derived_in_comment || job.said.Has("consistency", "apply") || spec.apply != DefaultApply(spec.mode))
+    return VisitConsistency(out, spec);
+  out.Only([](std::string_view key) { return key != "apply"; });
+  VisitConsistency(out, spec);
+  out.All();
+  out.Comment(fmt::format("apply = {}", TomlString(Name(spec.apply))));
+}
+
+// Of what a table inherits, its own keys.
+void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table) {
+  const std::string section = "tables." + name;
+  const ConsistencySpec& consistency = table.has_consistency ? table.consistency : job.consistency;
+  if (table.has_consistency) {
+    const ConsistencySpec follows = InheritedConsistency(job.consistency, consistency.mode);
+    ValueTexts mine, inherited;
+    VisitConsistency(mine, consistency);
+    VisitConsistency(inherited, follows);
+    inherited.texts["mode"] = Name(job.consistency.mode);
+    const bool nothing = mine.texts == inherited.texts && !job.said.by_section.contains(section);
+    if (nothing) inherited.texts["mode"].clear();  // it is known by a key
+    out.Only(Own(job, section, std::move(mine), std::move(inherited)));
+    VisitConsistency(out, consistency);
+    out.All();
+  }
+  if (table.has_worker_cache) {
+    const WorkerCacheSpec follows = InheritedWorkerCache(job.worker_cache, consistency);
+    ValueTexts mine, inherited;
+    VisitWorkerCache(mine, table.worker_cache);
+    VisitWorkerCache(inherited, follows);
+    out.Only(Own(job, section, std::move(mine), std::move(inherited)));
+    VisitWorkerCache(out, table.worker_cache);
+    out.All();
+  }
+}
 
 void WriteOptimizer(SectionWriter& out, std::string_view role, const OptimizerSpec& spec) {
   out.Begin(fmt::format("optimizer.{}", role));
   VisitOptimizer(out, spec);
 }
 
-void WriteTable(SectionWriter& out, const std::string& name, const TableOverride& table) {
+void WriteTable(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table, bool own) {
   out.Begin("tables." + TomlString(name));
-  if (table.has_consistency) VisitConsistency(out, table.consistency);
-  if (table.has_worker_cache) VisitWorkerCache(out, table.worker_cache);
+  if (own) WriteInheritedKeys(out, job, name, table);
+  if (!own && table.has_consistency) VisitConsistency(out, table.consistency);
+  if (!own && table.has_worker_cache) VisitWorkerCache(out, table.worker_cache);
   if (table.has_pull_codec) out.Name("pull_codec", table.pull_codec);
   if (table.has_push_codec) out.Name("push_codec", table.push_codec);
   if (table.has_row_codec) out.Name("row_codec", table.row_codec);
@@ -137,7 +228,11 @@ namespace {
 // no GPU.
 enum class Keys { kAll, kSaid };
 
-std::string Text(const Job& job, Keys keys) {
+// kOwn: sections that inherit have their own keys. kEverywhere: they have all.
+enum class Inherited { kOwn, kEverywhere };
+
+std::string Text(const Job& job, Keys keys, Inherited inherited) {
+  const bool own = inherited == Inherited::kOwn;
   std::string text;
   SectionWriter out(text);
   out.Begin("job");
@@ -146,7 +241,7 @@ std::string Text(const Job& job, Keys keys) {
   VisitFleet(out, job.fleet);
   if (keys == Keys::kAll) VisitLanes(out, job.fleet);
   out.Begin("consistency");
-  VisitConsistency(out, job.consistency);
+  WriteConsistency(out, job, own);
   if (keys == Keys::kAll || job.worker_cache != WorkerCacheSpec()) VisitWorkerCache(out, job.worker_cache);
   out.Begin("storage");
   VisitStorage(out, job.storage);
@@ -158,22 +253,29 @@ std::string Text(const Job& job, Keys keys) {
   VisitTrain(out, job.train);
   if (keys == Keys::kAll || job.train.hot_rows != HotRowsSpec()) VisitHotRows(out, job.train.hot_rows);
   if (keys == Keys::kAll) VisitTrainMeans(out, job.train);
-  WriteOptimizer(out, "linear", job.optimizer.linear);
-  WriteOptimizer(out, "embedding", job.optimizer.embedding);
-  WriteOptimizer(out, "dense", job.optimizer.dense);
-  for (const auto& [name, table] : job.tables) WriteTable(out, name, table);
+  if (own) {
+    out.Begin("optimizer");
+    VisitOptimizer(out, job.said.optimizer);
+  }
+  for (const auto& [role, spec] :
+       {std::pair("linear", &job.optimizer.linear), std::pair("embedding", &job.optimizer.embedding),
+        std::pair("dense", &job.optimizer.dense)})
+    own ? WriteRole(out, job, role, *spec) : WriteOptimizer(out, role, *spec);
+  for (const auto& [name, table] : job.tables) WriteTable(out, job, name, table, own);
   return text;
 }
 
 }  // namespace
 
-std::string ToToml(const Job& job) { return Text(job, Keys::kAll); }
+std::string ToToml(const Job& job) { return Text(job, Keys::kAll, Inherited::kOwn); }
+
+std::string ResolvedToml(const Job& job) { return Text(job, Keys::kAll, Inherited::kEverywhere); }
 
 std::uint64_t Fingerprint(const Job& job) {
   Job shared = job;
   shared.data.dir.clear();  // nodes may keep their copies of the data in different places
   shared.fleet.worker_restarts = 0;
-  return HashBytes(Text(shared, Keys::kSaid));
+  return HashBytes(Text(shared, Keys::kSaid, Inherited::kEverywhere));
 }
 
 }  // namespace tarn

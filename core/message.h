@@ -209,6 +209,8 @@ struct Heartbeat {
   std::vector<WorkerTick> fenced_ticks;  // shard: what it holds of ticks before those in `fenced`, in order
   LogSequence log_synced;                // shard: durable in its log
   std::uint64_t log_bytes = 0;           // shard: of its log
+  // Worker: the newest proposal with `drain` for which all that it sent is acknowledged, and in `position`; 0: none.
+  std::uint64_t drained = 0;
 };
 struct HeartbeatAck {
   ViewVersion view;  // newest; a ViewUpdate follows if the sender's is older

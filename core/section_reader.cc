@@ -111,6 +111,11 @@ Status SectionReader::Refusal(std::initializer_list<std::string_view> keys, std:
   return tarn::Fail(ErrorCode::kInvalidArgument, fmt::format("{}: {}: {}", origin_, path_, reason));
 }
 
+std::string SectionReader::Note(std::string_view key, std::string_view text) const {
+  const ConfigNode& node = *node_->Find(key);
+  return fmt::format("{}: {} = {}: {}", node.place, Dotted(key), ShowValue(node), text);
+}
+
 bool SectionReader::ReadInteger(const ConfigNode* node, std::string_view dotted, std::uint64_t low, std::uint64_t high,
                                 std::uint64_t& out) {
   if (node == nullptr) return false;

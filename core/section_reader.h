@@ -67,6 +67,9 @@ class SectionReader {
   // else at the section.
   Status Refusal(std::initializer_list<std::string_view> keys, std::string_view reason) const;
 
+  // "PLACE: section.key = VALUE: TEXT", of a key that the section has.
+  std::string Note(std::string_view key, std::string_view text) const;
+
  private:
   const ConfigNode* Take(std::string_view key);
   std::string Dotted(std::string_view key) const;

@@ -43,9 +43,12 @@ struct WorkerEntry {
 
 // While a proposal is open, each live worker reports (proposal, clock) once and then ticks at most to
 // clock + kProposalSlack; the scheduler derives from the reports a clock that nobody has passed.
+// With `drain` it stops them instead: each live worker finishes the clock of which it has sent a push, if there is one,
+// sends nothing of a later one, and says so (Heartbeat.drained) once every shard has acknowledged all that it sent.
 struct Proposal {
   std::uint64_t id = 0;  // 0: none yet; grows
   bool open = false;
+  bool drain = false;
 };
 inline constexpr std::uint64_t kProposalSlack = 8;
 

@@ -158,7 +158,7 @@ class Reader {
                                     [this](const auto& items, auto i) { return Worker(*items.Get(i)); });
     out.tables = List<TableSpec>(m->tables(), limits::kTablesMax, "view.tables",
                                  [this](const auto& items, auto i) { return Spec(items.Get(i)); });
-    out.proposal = {m->proposal()->id(), m->proposal()->open()};
+    out.proposal = {m->proposal()->id(), m->proposal()->open(), m->proposal()->drain()};
     out.checkpoint = Order(m->checkpoint());
     out.whole = CheckpointId(m->whole());
     return out;
@@ -287,6 +287,7 @@ class Reader {
         });
     out.log_synced = LogSequence(m.log_synced());
     out.log_bytes = m.log_bytes();
+    out.drained = m.drained();
     return out;
   }
   HeartbeatAck Read(const wire::HeartbeatAck& m) { return {ViewVersion(m.view())}; }

@@ -132,7 +132,7 @@ class Writer {
         });
     const auto tables = Tables<wire::TableSpec>(m.tables, limits::kTablesMax, "view.tables",
                                                 [this](const TableSpec& spec) { return Spec(spec); });
-    const wire::Proposal proposal(m.proposal.id, m.proposal.open);
+    const wire::Proposal proposal(m.proposal.id, m.proposal.open, m.proposal.drain);
     const auto directory = String(m.checkpoint.directory, limits::kPathBytesMax, "view.checkpoint.directory");
     const auto base = String(m.checkpoint.base_directory, limits::kPathBytesMax, "view.checkpoint.base_directory");
     const auto checkpoint = wire::CreateCheckpointOrder(b_, m.checkpoint.id.value, m.checkpoint.at_clock,
@@ -236,7 +236,8 @@ class Writer {
         m.fenced_ticks, limits::kFencedTicksMax, "fenced_ticks",
         [](const WorkerTick& t) { return wire::WorkerTick(t.incarnation.value, t.clock.value, Position(t.position)); });
     return wire::CreateHeartbeat(b_, m.view.value, m.proposal, m.clock.value, m.acked_clock.value, &position, fenced,
-                                 counters, staleness, m.writing.value, ticks, m.log_synced.value, m.log_bytes);
+                                 counters, staleness, m.writing.value, ticks, m.log_synced.value, m.log_bytes,
+                                 m.drained);
   }
 
   Offset<wire::HeartbeatAck> Write(const HeartbeatAck& m) { return wire::CreateHeartbeatAck(b_, m.view.value); }

@@ -59,13 +59,17 @@ bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
     case Agreement::kNone: {
       const bool join = membership_.JoinersReady() && phase_ != Phase::kLeaving;
       if (!join && (!wanted_ || BeginWanted(now))) return false;
-      membership_.OpenProposal();
       agreement_ = Agreement::kReporting;
       agreement_is_cut_ = !join;
+      agreement_drains_ = !join && DrainsFor(*wanted_);
+      drain_deadline_ = now + lease_us_;
+      membership_.OpenProposal(agreement_drains_);
       return true;
     }
     case Agreement::kReporting: {
-      if (!membership_.AllReported()) return false;
+      const bool drains = agreement_drains_, late = drains && now >= drain_deadline_;
+      if (!(drains ? membership_.AllDrained() : membership_.AllReported()) && !late) return false;
+      if (late) WarnOfUndrained();
       const Clock free = membership_.FreeClock();
       if (!agreement_is_cut_) {
         for (const WorkerNode& worker : membership_.AdmitJoiners(free)) {
@@ -82,6 +86,7 @@ bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
       return true;
     }
     case Agreement::kConfirming:
+      if (agreement_drains_) return PlaceWanted(now);
       if (!membership_.Confirmed(agreement_version_)) return false;
       membership_.CloseProposal();
       agreement_ = Agreement::kNone;

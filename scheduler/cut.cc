@@ -36,7 +36,7 @@ bool Scheduler::Impl::WantsWholeHash(CutReason reason) const {
 bool Scheduler::Impl::BeginWanted(TimeUs now) {
   if (checkpoints_.pending() != nullptr) return true;  // one at a time
   if (membership_.restarting()) return true;           // the clocks of those who trained before are not known yet
-  if (cuts_at_clock_ && !AtBoundary()) return false;
+  if (!AtBoundary() && (cuts_at_clock_ || DrainsFor(*wanted_))) return false;
   PlaceOrder(leases_.ceiling(), now);
   return true;
 }
@@ -60,6 +60,28 @@ void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
   if (!cut.hash_only()) checkpoint_requests_.Ordered(cut.order.id);
   membership_.SetOrder(cut.order);
   if (cuts_at_clock_) ordered_version_ = membership_.view().version;
+}
+
+// Where shards cut where they stand, workers stop first, so that nothing is pushed beyond the noted positions. Programs
+// without leases have none, and may never tick.
+bool Scheduler::Impl::DrainsFor(CutReason reason) const {
+  return reason == CutReason::kStop && !cuts_at_clock_ && leases_.granted_any();
+}
+
+// A checkpoint that has to be cut again, of a fleet that has drained.
+bool Scheduler::Impl::PlaceWanted(TimeUs now) {
+  if (!wanted_ || checkpoints_.pending() != nullptr) return false;
+  PlaceOrder(leases_.ceiling(), now);
+  return true;
+}
+
+void Scheduler::Impl::WarnOfUndrained() {
+  for (const WorkerNode* worker : membership_.Live())
+    if (worker->drained != view().proposal.id)
+      Warn(
+          fmt::format("worker {} has not finished its batch for {:g} s: the checkpoint is cut without waiting for it, "
+                      "and what it trains meanwhile may be trained again after a resume",
+                      worker->rank.value, options_.job.fleet.lease_seconds));
 }
 
 Status Scheduler::Impl::MayCutNow() const {

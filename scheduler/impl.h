@@ -107,6 +107,9 @@ class Scheduler::Impl {
   bool WantsWholeHash(CutReason reason) const;
   bool BeginWanted(TimeUs now);  // if it needs no proposal
   void PlaceOrder(Clock clock, TimeUs now);
+  bool PlaceWanted(TimeUs now);
+  bool DrainsFor(CutReason reason) const;
+  void WarnOfUndrained();
   bool AdvanceCut(TimeUs now, Outbox* out);
   bool PartsMissing() const;
   bool WorkersKeepSome() const;
@@ -167,6 +170,8 @@ class Scheduler::Impl {
   Phase phase_ = Phase::kWaiting;
   Agreement agreement_ = Agreement::kNone;
   bool agreement_is_cut_ = false;
+  bool agreement_drains_ = false;    // for the checkpoint of a stop (rule K11): it stays open until the end
+  TimeUs drain_deadline_ = 0;        // from when on such a checkpoint is cut without those who have not drained
   ViewVersion agreement_version_;    // kConfirming: all shards must confirm it
   ViewVersion ordered_version_;      // of the view that brought the last order to cut at a clock
   bool cuts_at_clock_ = false;       // rule K1 rather than K2

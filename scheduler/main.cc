@@ -68,6 +68,15 @@ Status LoadCheckpoint(Flags* flags, const std::string& path) {
   return {};
 }
 
+// The job of the file, or else `kept`, as `origin` has kept it; with what --set says.
+Expected<Job> ReadJob(const Flags& flags, const std::string& kept, const std::string& origin) {
+  std::vector<std::string> notes;
+  auto job = flags.job.empty() ? ParseJob(kept, origin, "/", flags.overrides, &notes)
+                               : LoadJob(flags.job, flags.overrides, &notes);
+  for (const std::string& note : notes) fmt::print(stderr, "tarn-scheduler: {}\n", note);
+  return job;
+}
+
 // A run that ended with all of its processes goes on where its logs end: in its own folder, as the same job.
 Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   auto& options = flags->loop;
@@ -77,14 +86,13 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
                 fmt::format("--resume {0}: this run has a log that it goes on from, in its own folder: --run-dir {0}. "
                             "To begin another from its newest checkpoint, name that: {0}/checkpoints/ckpt-N",
                             flags->resume));
-  auto job = flags->job.empty() ? ParseJob(state.progress.job_text, flags->resume, "/", flags->overrides)
-                                : LoadJob(flags->job, flags->overrides);
+  auto job = ReadJob(*flags, state.progress.job_text, flags->resume);
   if (!job) return std::unexpected(job.error());
   options.job = std::move(*job);
   // As this build reads it: a key that is newer than the run has its default in both.
   const auto was = ParseJob(state.progress.job_text, flags->resume, "/");
   if (!was) return std::unexpected(was.error());
-  if (ToToml(options.job) != ToToml(*was))
+  if (ResolvedToml(options.job) != ResolvedToml(*was))
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("--resume {0}: a run goes on from its log as it was, and this job differs from it. To "
                             "change it, resume from a checkpoint: {0}/checkpoints/ckpt-N",
@@ -140,8 +148,7 @@ Status LoadAll(Flags* flags) {
   }
   TARN_RETURN_IF_ERROR(CheckFolderIsFree(flags->run_dir));
   TARN_RETURN_IF_ERROR(scheduler::CheckCheckpointsAreOurs(flags->run_dir, options.resume_directory));
-  auto job = flags->job.empty() ? ParseJob(options.resume->job_text, options.resume_directory, "/", flags->overrides)
-                                : LoadJob(flags->job, flags->overrides);
+  auto job = ReadJob(*flags, options.resume ? options.resume->job_text : std::string(), options.resume_directory);
   if (!job) return std::unexpected(job.error());
   options.job = std::move(*job);
   if (!options.resume) return {};

@@ -197,7 +197,7 @@ bool Membership::Form(TimeUs now) {
   if (view_.routes.owners.empty()) view_.routes.owners = EvenOwners(options_.partition_bits, options_.shards);
   for (ShardNode& shard : shards_) {
     view_.routes.endpoints.push_back(shard.endpoint);
-    shard.heard = now;
+    shard.heard = shard.welcomed = now;
   }
   Changed();
   for (auto& [id, worker] : workers_) {
@@ -288,6 +288,7 @@ void Membership::OnHeartbeat(ShardNode* shard, const Heartbeat& heartbeat) {
 void Membership::OnHeartbeat(WorkerNode* worker, const Heartbeat& heartbeat) {
   worker->confirmed = std::max(worker->confirmed, std::min(heartbeat.view, view_.version));
   worker->proposal = std::max(worker->proposal, std::min(heartbeat.proposal, view_.proposal.id));
+  worker->drained = std::max(worker->drained, std::min(heartbeat.drained, view_.proposal.id));
   worker->clock = std::max(worker->clock, heartbeat.clock);
   if (heartbeat.acked_clock < worker->acked_clock) return;  // came late
   worker->acked_clock = heartbeat.acked_clock;

@@ -34,6 +34,7 @@ struct ShardNode {
   std::string endpoint;
   bool joined = false;
   TimeUs heard = 0, view_sent = 0;
+  TimeUs welcomed = 0;  // when the fleet was complete: from then until it confirms a view it loads its rows
   ViewVersion confirmed;
   Clock min_clock;
   CheckpointId writing;  // as of `confirmed`
@@ -60,6 +61,7 @@ struct WorkerNode {
   ViewVersion live_version;  // the view that made it live
   ViewVersion confirmed;
   std::uint64_t proposal = 0;  // newest obeyed
+  std::uint64_t drained = 0;   // newest for which it has drained
   Clock join, clock, acked_clock;
   DataPosition position;
 };
@@ -130,8 +132,9 @@ class Membership {
   std::vector<Verdict> TakeVerdicts();
 
   // M1.
-  void OpenProposal();
+  void OpenProposal(bool drain);
   bool AllReported() const;  // and no verdict is outstanding
+  bool AllDrained() const;   // likewise: every push that was sent is acknowledged, and in its worker's position
   Clock FreeClock() const;   // E; valid when AllReported
   void CloseProposal();
   // M2.

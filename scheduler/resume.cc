@@ -10,7 +10,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// "section.key" -> value, of the text that ToToml writes: one key a line.
+// "section.key" -> value, of the text that ResolvedToml writes: one key a line.
 std::map<std::string, std::string> Keys(const std::string& toml) {
   std::map<std::string, std::string> keys;
   std::string section;
@@ -128,7 +128,7 @@ Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string&
   const std::string origin = directory + "/" + kManifestName;
   auto old = ParseJob(manifest.job_text, origin, "/");
   if (!old) return std::unexpected(old.error());
-  const auto here = Keys(ToToml(job)), there = Keys(ToToml(*old));
+  const auto here = Keys(ResolvedToml(job)), there = Keys(ResolvedToml(*old));
   for (const auto& [key, value] : here) {
     auto it = there.find(key);
     if (!MustAgree(key) || (it != there.end() && it->second == value)) continue;

@@ -24,6 +24,12 @@ constexpr int kWorkerlessLeasesMax = 20;
 
 TimeUs ToUs(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
 
+// Said beside a shard that loads its rows (rule N4): it has adopted no view yet.
+bool IsOfLoading(const Message& message) {
+  const auto* heartbeat = std::get_if<Heartbeat>(&message.body);
+  return heartbeat != nullptr && heartbeat->view.value == 0;
+}
+
 // Whether every table is bsp and aggregated: then the bits of the parameters follow from the data alone.
 bool IsExact(const Job& job) {
   auto exact = [](const ConsistencySpec& spec) {
@@ -206,8 +212,9 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
     return;
   }
   if (ShardNode* shard = membership_.FindShard(sender)) {
-    shard->peer = from;
     shard->heard = now;
+    if (IsOfLoading(message)) return;  // over a connection of its own: the shard is answered at another
+    shard->peer = from;
     FromShard(shard, message, now, out);
   } else if (WorkerNode* worker = membership_.FindWorker(sender)) {
     worker->peer = from;

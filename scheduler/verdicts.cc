@@ -5,20 +5,10 @@
 #include "scheduler/membership.h"
 
 namespace tarn::scheduler {
-namespace {
-
-// How many leases a shard may be silent while it loads a checkpoint.
-constexpr TimeUs kLoadingLeases = 60;
-
-}  // namespace
-
 std::optional<ShardId> Membership::SilentShard(TimeUs now, TimeUs listening_since) const {
   if (!formed_) return std::nullopt;
-  for (const ShardNode& shard : shards_) {
-    // A shard that has not confirmed a view yet may be loading a checkpoint, which no message interrupts.
-    const TimeUs lease_us = shard.confirmed.value == 0 ? kLoadingLeases * options_.lease_us : options_.lease_us;
-    if (now - std::max(shard.heard, listening_since) > lease_us) return shard.shard;
-  }
+  for (const ShardNode& shard : shards_)
+    if (now - std::max(shard.heard, listening_since) > options_.lease_us) return shard.shard;
   return std::nullopt;
 }
 
@@ -141,15 +131,23 @@ Positions Membership::LivePositions() const {
   return positions;
 }
 
-void Membership::OpenProposal() {
+void Membership::OpenProposal(bool drain) {
   Changed();
   ++view_.proposal.id;
   view_.proposal.open = true;
+  view_.proposal.drain = drain;
 }
 
 void Membership::CloseProposal() {
   Changed();
-  view_.proposal.open = false;
+  view_.proposal.open = view_.proposal.drain = false;
+}
+
+bool Membership::AllDrained() const {
+  if (AnyFencing()) return false;
+  const auto live = Live();
+  return std::all_of(live.begin(), live.end(),
+                     [&](const WorkerNode* worker) { return worker->drained == view_.proposal.id; });
 }
 
 bool Membership::AllReported() const {

@@ -44,16 +44,17 @@ std::string WaitsFor(const Membership& membership, const FleetSection& fleet, Ti
   if (!membership.formed()) return Missing(membership, fleet);
   const auto lease_us = static_cast<TimeUs>(fleet.lease_seconds * 1e6);
   const auto silence = [&](TimeUs heard) { return now - std::max(heard, listening_since); };
-  TimeUs longest = 0;
+  TimeUs longest = 0, longest_loading = 0;
   std::set<std::uint32_t> shards, loading, workers;
-  const auto see = [&](TimeUs heard, std::uint32_t id, std::set<std::uint32_t>* silent) {
+  const auto see = [&](TimeUs heard, std::uint32_t id, std::set<std::uint32_t>* silent, TimeUs* most) {
     if (silence(heard) < std::min(kWaitNotePeriodUs, lease_us / 2)) return;
     silent->insert(id);
-    longest = std::max(longest, silence(heard));
+    *most = std::max(*most, silence(heard));
   };
   for (const ShardNode& shard : membership.shards())
-    see(shard.heard, shard.shard.value, shard.confirmed.value == 0 ? &loading : &shards);
-  for (const WorkerNode* worker : membership.Live()) see(worker->heard, worker->rank.value, &workers);
+    shard.confirmed.value == 0 ? see(shard.welcomed, shard.shard.value, &loading, &longest_loading)
+                               : see(shard.heard, shard.shard.value, &shards, &longest);
+  for (const WorkerNode* worker : membership.Live()) see(worker->heard, worker->rank.value, &workers, &longest);
   if (!shards.empty() || !workers.empty()) {
     std::vector<std::string> parts;
     if (!shards.empty()) parts.push_back(Named("shard", shards));
@@ -62,8 +63,8 @@ std::string WaitsFor(const Membership& membership, const FleetSection& fleet, Ti
                        fmt::join(parts, " and "), longest / 1'000'000, fleet.lease_seconds);
   }
   if (loading.empty()) return {};
-  return fmt::format("waits for {}, not heard for {} s: rows may be loading", Named("shard", loading),
-                     longest / 1'000'000);
+  return fmt::format("waits for {}, which {} loading rows for {} s", Named("shard", loading),
+                     loading.size() == 1 ? "has been" : "have been", longest_loading / 1'000'000);
 }
 
 }  // namespace tarn::scheduler

@@ -24,6 +24,7 @@
 #include "server/exhaustion.h"
 #include "server/file_blob_store.h"
 #include "server/heap_trimmer.h"
+#include "server/loading_beacon.h"
 #include "server/log/file_shard_log.h"
 #include "server/memory_meter.h"
 #include "server/rocksdb_checkpoint_store.h"
@@ -84,6 +85,7 @@ class ShardLoop {
  public:
   ShardLoop(const ServerOptions& options, std::uint32_t index, const Shared& shared)
       : options_(options),
+        context_(shared.context),
         shard_id_(options.rank.value * options.shards + index),
         index_(index),
         memory_(shared.memory),
@@ -173,6 +175,7 @@ class ShardLoop {
     batch_.clear();
     transport_.Receive(&batch_, kMessagesPerTurn, std::clamp<TimeUs>(shard_->NextTimer() - Now(), 0, kTurnUsMax));
     const bool was_joined = shard_->joined();
+    const std::unique_ptr<LoadingBeacon> beacon = was_joined ? nullptr : BeaconFor(batch_);
     const TimeUs now = HandOver(&batch_, &*shard_, Now, &out_, [this] { Flush(); });
     for (CheckpointPart& part : store_.TakeWritten()) {
       LogPart(part);
@@ -195,6 +198,23 @@ class ShardLoop {
     listening_.Note(now, shard_->lease_us());
     WatchLog(now);
     return CheckScheduler(now);
+  }
+
+  // While this thread loads what the Welcome among these messages names.
+  std::unique_ptr<LoadingBeacon> BeaconFor(const std::vector<net::Received>& batch) const {
+    for (const net::Received& received : batch) {
+      const auto* welcome = std::get_if<Welcome>(&received.message.body);
+      if (welcome == nullptr || welcome->nonce != options_.nonces[index_]) continue;
+      const auto job = ParseJob(welcome->job_text, "the scheduler's job", ".");
+      if (!job) return nullptr;  // the shard says why
+      return std::make_unique<LoadingBeacon>(
+          LoadingBeacon::Options{.context = context_,
+                                 .insecure = options_.insecure,
+                                 .scheduler = options_.scheduler,
+                                 .period_us = static_cast<TimeUs>(job->fleet.heartbeat_seconds * 1e6),
+                                 .heartbeat = LoadingHeartbeat(received.message)});
+    }
+    return nullptr;
   }
 
   // Rule L1: whoever waits for acknowledgements waits for the disk then, and nobody else can tell.
@@ -332,6 +352,7 @@ class ShardLoop {
   }
 
   const ServerOptions& options_;
+  net::ZmqContext* context_;
   ShardId shard_id_;
   std::uint32_t index_;
   MemoryMeter* memory_;

@@ -41,7 +41,7 @@ class Client::Impl {
   void Dispatch() {
     if (desk.running()) {
       combiner.SetApart(PushesGoApart());
-      pushes.Dispatch(ticks.limit());
+      pushes.Dispatch([this](Clock clock) { return ticks.MayPush(clock); });
       pulls.Dispatch();
       ticks.Dispatch();
       blob.Dispatch(ticks.asked());
@@ -281,6 +281,7 @@ RequestId Client::Impl::Push(const Plan& plan, const Buffer& gradients, const Cl
   const TableSpec* spec = TableOf(plan, &id);
   if (spec == nullptr) return id;
   TARN_CHECK(gradients.size() == plan.keys.size() * spec->dim * sizeof(float), "one gradient row per unique key");
+  if (what.clock == ticks.asked()) ticks.OnPush();
   if (combiner.Combines(*spec)) return combiner.Add(plan, *spec, gradients, what);
   Residuals::Sent sent{&plan, gradients};
   if (spec->push_codec == ValueCodec::kTopK && !plan.keys.empty()) sent = Compress(plan, *spec, gradients, what.clock);

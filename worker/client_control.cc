@@ -173,6 +173,7 @@ void ClientControl::SendHeartbeat() {
   beat.clock = ticks_->reported();
   beat.acked_clock = ticks_->acked();
   beat.position = ticks_->acked_position();
+  beat.drained = ticks_->drained();
   beat.counters = metrics_;
   beat.staleness = desk_->staleness;
   desk_->SendToScheduler(std::move(beat));

@@ -74,19 +74,16 @@ void ClientPushes::Enqueue(Pending pending) {
   messages_.emplace(order, std::move(pending));
 }
 
-void ClientPushes::Dispatch(Clock limit) {
-  for (Lane& lane : lanes_) {
-    while (!lane.queue.empty()) {
-      const Order order = lane.queue.front();
-      Pending& pending = messages_.at(order);
-      if (pending.clock > limit || (!lane.in_flight.empty() && !lane.credit.Fits(pending.bytes()))) break;
-      lane.queue.pop_front();
-      if (lane.in_flight.empty()) lane.due = desk_->now + RepeatPause(desk_->options.resend_us, 0);
-      lane.credit.Take(pending.bytes());
-      lane.in_flight.emplace(order, &pending);
-      Transmit(&pending);
-    }
-  }
+bool ClientPushes::SendFirst(Lane* lane) {
+  const Order order = lane->queue.front();
+  Pending& pending = messages_.at(order);
+  if (!lane->in_flight.empty() && !lane->credit.Fits(pending.bytes())) return false;
+  lane->queue.pop_front();
+  if (lane->in_flight.empty()) lane->due = desk_->now + RepeatPause(desk_->options.resend_us, 0);
+  lane->credit.Take(pending.bytes());
+  lane->in_flight.emplace(order, &pending);
+  Transmit(&pending);
+  return true;
 }
 
 void ClientPushes::Transmit(Pending* p) {

@@ -46,8 +46,12 @@ class ClientPushes {
   void OnError(ShardId from, const ErrorReply& error);
   void OnTimer();
   TimeUs NextTimer() const;
-  // Sends what credits allow; pushes of clocks > limit wait (rule M1).
-  void Dispatch(Clock limit);
+  // Sends what credits allow; pushes of clocks for which `may_go` is false wait, and those behind them (rule M1).
+  template <typename MayGo>
+  void Dispatch(const MayGo& may_go) {
+    for (Lane& lane : lanes_)
+      while (!lane.queue.empty() && may_go(messages_.at(lane.queue.front()).clock) && SendFirst(&lane)) continue;
+  }
   void Reroute();
 
   // The last sequence given out for a partition: what a later pull must see.
@@ -100,6 +104,7 @@ class ClientPushes {
   void Number(KeyList* keys);
   void Enqueue(Pending pending);
   void Split(const Pending& pending, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner);
+  bool SendFirst(Lane* lane);  // false: it has no credit left
   void Transmit(Pending* pending);
   void AckThrough(PartitionId partition, Sequence sequence);
   void Finish(Order order);

@@ -16,6 +16,7 @@ void ClientTicks::Begin(Clock start) {
 void ClientTicks::Ask(Clock clock, const MaybePosition& position) {
   if (clock <= asked_) return;
   asked_ = clock;
+  if (drains_ && !drain_to_) drain_to_ = clock;
   if (position) asked_position_ = *position;
   waiting_.push_back({clock, asked_position_});
 }
@@ -87,6 +88,20 @@ void ClientTicks::Advance() {
     TakePart(finished);
     desk_->events.push_back(TickDone{finished.clock});
   }
+  NoteDrained();
+}
+
+// The clock of which a push has gone out is finished first: a checkpoint would have the push, but not its position.
+void ClientTicks::BeginDrain() {
+  drain_to_.reset();
+  if (pushed_ != asked_) drain_to_ = asked_;
+  NoteDrained();
+}
+
+void ClientTicks::NoteDrained() {
+  if (!drains_ || !drain_to_ || acked_ < *drain_to_ || drained_ == proposal_) return;
+  drained_ = proposal_;
+  desk_->wants_heartbeat = true;
 }
 
 // The position that goes with the order's clock is that of the first tick which reaches it; ticks behind it, which
@@ -102,11 +117,14 @@ void ClientTicks::TakePart(const Finished& at) {
 
 void ClientTicks::AdoptView() {
   const Proposal& proposal = desk_->view.proposal;
-  if (proposal.open && proposal.id > proposal_) {
+  const bool is_new = proposal.open && proposal.id > proposal_;
+  if (is_new) {
     proposal_ = proposal.id;
     proposal_clock_ = asked_;
   }
   capped_ = proposal.open;
+  drains_ = proposal.open && proposal.drain;
+  if (is_new && drains_) BeginDrain();
   if (part_ && part_->id != desk_->view.checkpoint.id) part_.reset();
   TakePart({acked_, acked_position_});
 }
@@ -138,7 +156,7 @@ void ClientTicks::Reroute() {
 
 std::uint64_t ClientTicks::Hash() const {
   std::uint64_t hash = HashCombine(asked_.value, sent_.value);
-  hash = HashCombine(HashCombine(hash, acked_.value), proposal_);
+  hash = HashCombine(HashCombine(HashCombine(hash, acked_.value), proposal_), drained_);
   for (const ShardState& state : shards_) hash = HashCombine(HashCombine(hash, state.acked.value), state.due);
   return hash;
 }

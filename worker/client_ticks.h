@@ -30,8 +30,16 @@ class ClientTicks {
   void Reroute();  // what is not acknowledged goes to every shard again
 
   Clock asked() const { return asked_; }
-  // While a proposal is open, no tick goes beyond this clock and no push is of a later one.
-  Clock limit() const { return capped_ ? proposal_clock_ + kProposalSlack : Clock(UINT64_MAX); }
+  // A push of the clock that the worker is in was asked for.
+  void OnPush() { pushed_ = asked_; }
+  // While a proposal is open, no tick goes beyond this clock and no push is of a later one (a drain: nor of this one).
+  Clock limit() const {
+    if (drains_) return drain_to_.value_or(asked_);
+    return capped_ ? proposal_clock_ + kProposalSlack : Clock(UINT64_MAX);
+  }
+  bool MayPush(Clock clock) const { return drains_ && drain_to_ ? clock < *drain_to_ : clock <= limit(); }
+  // The newest proposal for which the worker has drained; 0: none.
+  std::uint64_t drained() const { return drained_; }
   bool capped() const { return capped_; }  // a proposal is open
   Clock acked() const { return acked_; }   // by every shard
   const DataPosition& acked_position() const { return acked_position_; }
@@ -57,6 +65,8 @@ class ClientTicks {
 
   void Advance();
   void TakePart(const Finished& at);
+  void BeginDrain();
+  void NoteDrained();
   void Transmit(ShardId shard);
   bool Held(Clock clock) const;
 
@@ -69,6 +79,10 @@ class ClientTicks {
   std::uint64_t proposal_ = 0;
   Clock proposal_clock_;
   bool capped_ = false;
+  bool drains_ = false;
+  std::optional<Clock> drain_to_;  // of a drain: where it ends; nothing: at the next tick
+  std::optional<Clock> pushed_;    // the newest clock of which there is a push
+  std::uint64_t drained_ = 0;
   std::optional<CheckpointPart> part_;
 };
 

@@ -26,6 +26,17 @@ constexpr TimeUs kUnixUs = 1'700'000'000'000'000, kLaterUnixUs = kUnixUs + 1'000
 constexpr std::uint64_t kTurnUs = 300;  // in which a loop receives messages together, at most
 constexpr TimeUs kFastTierUs = 3'000, kSlowTierUs = 3'000'000;
 
+constexpr TimeUs kHeartbeatUs = 200'000;
+
+Message LoadingOf(const Message& message) {
+  const Welcome& welcome = std::get<Welcome>(message.body);
+  Message out;
+  out.job = message.job;
+  out.sender = {Role::kShard, welcome.rank, welcome.incarnation};
+  out.body = Heartbeat{};
+  return out;
+}
+
 // The oracle table as a checkpoint has it.
 std::map<Key, float> ValuesIn(const SimDisk& disk, const ResumePoint& point) {
   std::map<Key, float> values;
@@ -270,8 +281,10 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
     Trace(fmt::format("{} <- {:x} {}{}", it->second->node, from.value, BodyName(message.body),
                       error == nullptr ? "" : fmt::format(" {}: {}", ErrorName(error->code), error->message)));
   }
-  if (it->second->recovers_us != 0 && std::holds_alternative<Welcome>(message.body))
+  if (it->second->recovers_us != 0 && std::holds_alternative<Welcome>(message.body)) {
     it->second->paused_until = events_.now() + std::exchange(it->second->recovers_us, 0);
+    SayLoading(to, LoadingOf(message), it->second->paused_until);
+  }
   Step(to, [this, to, from, message = std::move(message)](Process& p, Outbox* out) {
     if (p.scheduler) {
       if (message.sender.role == Role::kShard) heard_[1 + message.sender.rank] = events_.now();
@@ -288,6 +301,14 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
     }
     if (!p.shard) SettleSoon(to, p, out);
   });
+}
+
+// As server/loading_beacon.h does beside the shard.
+void Fleet::SayLoading(ProcessId id, const Message& heartbeat, TimeUs until) {
+  if (events_.now() >= until || !processes_.contains(id)) return;
+  said_[processes_.at(id)->node] = events_.now();
+  network_.Send(id, kSchedulerPeer, heartbeat);
+  events_.At(events_.now() + kHeartbeatUs, [this, id, heartbeat, until] { SayLoading(id, heartbeat, until); });
 }
 
 // Half of the payloads are lent, as those are that lie in shared memory, and taken back at once.
@@ -444,6 +465,19 @@ void Fleet::CheckEnd() {
   oracle_.CheckData();
 }
 
+// Rule K11. Who was cut off for a lease is not waited for, and the scheduler has said so.
+void Fleet::CheckStop(RunResult* result) {
+  result->stopped = true;
+  const auto late = [](const scheduler::Note& note) {
+    return note.text.find("without waiting for it") != std::string::npos;
+  };
+  const bool undrained = std::ranges::any_of(Scheduler()->TakeNotes(), late);
+  const auto newest = std::ranges::max_element(disk_->manifests, {}, [](const auto& m) { return m.second.id; });
+  if (newest == disk_->manifests.end() || undrained || scenario_.CutsAtClock()) return;
+  result->drained = true;
+  oracle_.CheckStopped(newest->second, ValuesIn(*disk_, {newest->second, newest->first}));
+}
+
 std::uint64_t Fleet::StateHash() const {
   std::uint64_t hash = HashCombine(scenario_.seed, events_.executed());
   for (const auto& [id, p] : processes_) {
@@ -504,7 +538,8 @@ RunResult Fleet::Run() {
     oracle_.Fail("the job failed: " + scheduler.stop_reason().reason);
   // A disk that has failed, or lies, may be noticed only now.
   const Status readable = server::CatchExhaustion([&] {
-    if (!oracle_.failed() && !result.job_failed) CheckEnd();
+    if (!oracle_.failed() && !result.job_failed)
+      scheduler.progress().phase == "stopped" ? CheckStop(&result) : CheckEnd();
     result.state_hash = StateHash();
     for (ProcessId id : shard_ids_) result.parameters_hash += processes_.at(id)->shard->rows().StateHash();
   });

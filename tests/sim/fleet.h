@@ -35,6 +35,8 @@ struct RunResult {
   std::uint64_t workers_died = 0;                         // as the scheduler saw it
   bool job_failed = false;  // as it had to: a shard was silent for too long, or a store refused to write
   bool resumed = false;     // and went on from a checkpoint
+  bool stopped = false;     // cleanly, before its end
+  bool drained = false;     // and every worker had finished what it had begun
   bool bits_fixed = true;   // nobody died but in outages
   std::uint64_t outages = 0, power_cuts = 0;
   std::uint64_t recoveries = 0;  // of shards, after which the state was compared
@@ -80,6 +82,7 @@ class Fleet {
   void OnMoment(Moment moment);
   void OnJump(Incarnation worker);
   void RecoverSlowly();
+  void SayLoading(ProcessId id, const Message& heartbeat, TimeUs until);
   void OnWorkerTold(const Process& worker, const Message& message);
   bool IsAhead(Incarnation worker) const;
   void OnSchedulerTold(const Message& message);
@@ -122,6 +125,7 @@ class Fleet {
   void ArmTimer(ProcessId id, Process& process);
   void ConnectToShards(ProcessId id, Process& process);
   void CheckEnd();
+  void CheckStop(RunResult* result);
   void CheckFinal(Key key);
   std::uint64_t StateHash() const;
   void Trace(const std::string& what);

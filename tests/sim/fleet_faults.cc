@@ -37,6 +37,12 @@ void Fleet::PlanFaults() {
       Step(scheduler_id_,
            [this](Process& process, Outbox* out) { process.scheduler->RequestCheckpoint(events_.now(), out); });
     });
+  if (f.stop_us != 0)
+    events_.At(f.stop_us, [this] {
+      Trace("somebody stops the run");
+      Step(scheduler_id_,
+           [this](Process& process, Outbox* out) { process.scheduler->RequestStop(events_.now(), out); });
+    });
   events_.At(f.until_us, [this] { network_.Heal(); });
 }
 

@@ -242,6 +242,44 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
                      most));
 }
 
+// Of a worker that has ended its verdict decides, of another the acknowledgement.
+bool Oracle::IsKept(const Record& record) const {
+  const auto it = entries_.find(record.incarnation);
+  return it != entries_.end() && it->second.state == WorkerState::kLive ? record.acked : Counts(record);
+}
+
+void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& values) {
+  std::vector<std::uint32_t> kept(scenario_.train_rows, 0);
+  for (const Record& r : records_)
+    if (r.epoch == manifest.data.epoch && IsKept(r))
+      for (std::uint64_t row = r.first_row; row < r.first_row + r.rows; ++row) ++kept[row];
+  for (std::size_t split = 0; split < manifest.data.trained.size(); ++split)
+    for (std::uint64_t i = 0; i < manifest.data.split_rows; ++i) {
+      const std::uint64_t row = split * manifest.data.split_rows + i;
+      const std::uint32_t covered = i < manifest.data.trained[split] ? 1 : 0;
+      if (row < kept.size() && kept[row] != covered)
+        return Fail(fmt::format("stopped in epoch {}: row {} was trained {} times, and the checkpoint counts {}",
+                                manifest.data.epoch, row, kept[row], covered));
+    }
+  for (const Key key : Keys()) {
+    double least = Base(key), most = least;
+    if (const auto it = by_key_.find(key); it != by_key_.end())
+      for (const Contribution& c : it->second) {
+        const Record& r = records_[c.record];
+        const auto entry = entries_.find(r.incarnation);
+        const bool live = entry != entries_.end() && entry->second.state == WorkerState::kLive;
+        if (IsKept(r)) least += c.count;
+        if (IsKept(r) || !live) most += c.count;  // what a dead worker pushed beyond its end may be there
+      }
+    Widen(scenario_, &least, &most);
+    const auto found = values.find(key);
+    const double value = found == values.end() ? 0 : double(found->second);
+    if (value < least - kTolerance || value > most + kTolerance)
+      return Fail(
+          fmt::format("the checkpoint of a stop has {} for key {:x}, must be {} to {}", value, key, least, most));
+  }
+}
+
 void Oracle::CheckData() {
   for (std::uint32_t epoch = first_epoch_; epoch < scenario_.job.train.epochs; ++epoch) {
     std::vector<std::uint32_t> trained(scenario_.train_rows, 0);

@@ -7,6 +7,7 @@
 //   - versions, epochs, clocks and minimum clocks never go back
 //   - each row of data is trained exactly once an epoch, by pushes that count
 //   - rows of an aggregated table come and go as their pushes say (life_model.h), if nothing else decides
+//   - a checkpoint of a clean stop holds every row of data whose push was acknowledged, and no other
 //   - a checkpoint at a clock holds what was pushed before it and nothing else
 //   - what a worker that sends the largest rows alone has kept is in the checkpoint, as of its clock
 //   - a checkpoint holds every row as it was at its cut, whatever was pushed while it was copied (sim_store.h)
@@ -81,6 +82,8 @@ class Oracle {
   void CheckFinalValue(Key key, float value, Clock minimum);
   // A checkpoint at this clock has this value for a key (rule K1).
   void CheckCutValue(Clock cut, Key key, float value);
+  // The run was stopped behind this checkpoint, in which the oracle table has these values (rule K11).
+  void CheckStopped(const Manifest& manifest, const std::map<Key, float>& values);
   void CheckData();
 
   void Fail(std::string what);
@@ -108,6 +111,7 @@ class Oracle {
   double Base(Key key) const;
   double Cohort(Clock clock) const;
   bool Counts(const Record& record) const;  // by the verdicts known, aggregated
+  bool IsKept(const Record& record) const;  // by the checkpoint of a stop
   std::vector<ClockPart> PartsOf(Key key) const;
   void Narrow(Key key, Clock minimum, double* least, double* most) const;
 

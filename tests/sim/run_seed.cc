@@ -1,4 +1,5 @@
 // One seed: its fleet, its twin without faults, and what goes on from a checkpoint.
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <optional>
@@ -35,22 +36,30 @@ Scenario Resumed(const Scenario& scenario) {
   resumed.tier_bytes = scenario.tier_bytes;
   if (scenario.seed % 2 == 0) return resumed;
   resumed.faults = scenario.faults;
+  resumed.faults.stop_us = 0;
   resumed.faults.fail_store = resumed.faults.fail_manifest = 0;
   resumed.faults.shard_sleeps = resumed.faults.fail_tier = resumed.faults.damage_tier = false;
   return resumed;
 }
 
-std::optional<ResumePoint> Choose(const SimDisk& disk, std::uint64_t draw) {
+// Any checkpoint; the newest of a run that was stopped.
+std::optional<ResumePoint> Choose(const SimDisk& disk, std::uint64_t draw, bool newest) {
   if (disk.manifests.empty()) return std::nullopt;
+  if (newest) {
+    const auto last = std::ranges::max_element(disk.manifests, {}, [](const auto& m) { return m.second.id; });
+    return ResumePoint{last->second, last->first};
+  }
   const auto it = std::next(disk.manifests.begin(), std::ptrdiff_t(SplitMix(draw).Below(disk.manifests.size())));
   return ResumePoint{it->second, it->first};
 }
 
 void Resume(const Scenario& first, SimDisk* disk, std::optional<std::uint64_t> bits, bool verbose, RunResult* result) {
-  const auto point = Choose(*disk, first.draw);
+  const auto point = Choose(*disk, first.draw, result->stopped);
   if (!point) return;
   const RunResult second = Fleet(Resumed(first), disk, &*point, verbose).Run();
   result->resumed = true;
+  if (result->drained && point->manifest.batches_behind != 0)
+    result->failure = "the checkpoint of a stop counts batches that are trained again";
   result->outages += second.outages;
   result->power_cuts += second.power_cuts;
   result->recoveries += second.recoveries;
@@ -75,7 +84,7 @@ RunResult RunSeed(std::uint64_t seed, bool verbose) {
   for (const auto& [directory, manifest] : disk.manifests) fleet.CheckCheckpoint({manifest, directory});
   result.failure = fleet.failure();
   if (!result.failure.empty()) return result;
-  const bool goes_on = scenario.resume || result.job_failed;
+  const bool goes_on = scenario.resume || result.job_failed || result.stopped;
   std::optional<std::uint64_t> bits;
   if (scenario.KeepsStep() && result.bits_fixed && (!result.job_failed || !disk.manifests.empty())) {
     SimDisk another;
@@ -83,7 +92,7 @@ RunResult RunSeed(std::uint64_t seed, bool verbose) {
     bits = twin.parameters_hash;
     if (!twin.failure.empty())
       result.failure = "without faults: " + twin.failure;
-    else if (!result.job_failed && twin.parameters_hash != result.parameters_hash)
+    else if (!result.job_failed && !result.stopped && twin.parameters_hash != result.parameters_hash)
       result.failure = "bsp + aggregated: faults and another number of shards changed the bits of the parameters";
   }
   if (goes_on && result.failure.empty()) Resume(scenario, &disk, bits, verbose, &result);

@@ -315,6 +315,20 @@ void ChooseShortEpochs(std::uint64_t seed, Scenario* s) {
   job.data.valid = "valid";
 }
 
+// Somebody stops the run cleanly, which then goes on from the checkpoint of the stop. Drawn apart, too.
+void ChooseStop(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x73746f70));
+  if (s->job.storage.durability == Durability::kNone || !rng.Chance(0.25)) return;
+  // Mostly while batches are under way, and in modes in which workers are apart.
+  s->faults.stop_us = 300'000 + TimeUs(rng.Below(3'000'000));
+  if (s->KeepsStep() || !rng.Chance(0.7)) return;
+  s->job.consistency = {rng.Chance(0.5) ? ConsistencyMode::kAsp : ConsistencyMode::kSsp, 0, ApplyMode::kImmediate};
+  if (s->job.consistency.mode == ConsistencyMode::kSsp) s->job.consistency.staleness = std::uint32_t(1 + rng.Below(4));
+  s->counts = s->layer = s->job.consistency;
+  s->counts_cache = {};
+  for (auto& [name, own] : s->job.tables) own.has_consistency = own.has_worker_cache = false;
+}
+
 }  // namespace
 
 Scenario MakeScenario(std::uint64_t seed) {
@@ -387,6 +401,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseCache(seed, &s);
   ChooseShortEpochs(seed, &s);
   ChooseTopK(seed, &s);
+  ChooseStop(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
     s.counts_pull_codec = it->second.pull_codec;
   return s;
@@ -412,7 +427,7 @@ std::string Scenario::Describe() const {
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time jumps "
-      "{}/{:.2f} top-k {} lanes {}",
+      "{}/{:.2f} top-k {} lanes {} stop {}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
@@ -424,7 +439,8 @@ std::string Scenario::Describe() const {
       faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
       Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
       faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes, faults.slow_tier,
-      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, job.fleet.lanes);
+      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, job.fleet.lanes,
+      faults.stop_us);
 }
 
 }  // namespace tarn::sim

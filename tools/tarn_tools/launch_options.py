@@ -1,6 +1,8 @@
 """What tools/launch was asked to do: its command line, the folder of the run and the programs."""
 
 import argparse
+import contextlib
+import fcntl
 import os
 import pathlib
 import re
@@ -19,6 +21,7 @@ CLIENT_TARGET = "tarn_c"  # of the build: libtarn.so
 ADDRESS = re.compile(rf"({hosts.ADDRESS.pattern})(:([0-9]{{1,5}}))?")
 PATHS = (("data", "dir"), ("storage", "tier_dir"))  # those of --set count from the current folder
 PORT_MAX = 65535
+LOCK_NAME = "launch.lock"  # in a run's folder, held by flock
 LOADER_FAILED = 127  # exit code of a program whose libraries are not there, or too old
 
 HELP_EPILOG = """\
@@ -252,10 +255,13 @@ def job_name(options):
 
 
 class RunDir:
-    """The folder of a run. `path` has logs/ in it and nothing else, once make_run_dir has returned it."""
+    """The folder of a run, which this launcher alone uses until its process ends: it holds LOCK_NAME in it by flock.
 
-    def __init__(self, path, made, keep=False):
-        self.path, self._made, self._keep = path, made, keep
+    `path` has logs/ and the lock in it and nothing else, once make_run_dir has returned it.
+    """
+
+    def __init__(self, path, made, lock, keep=False):
+        self.path, self._made, self._lock, self._keep = path, made, lock, keep
 
     def remove(self):
         """Leaves nothing of the run; an empty folder that was there before is left empty, one that goes on as it is."""
@@ -264,10 +270,36 @@ class RunDir:
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
-            else:
+            elif entry.name != LOCK_NAME:
                 entry.unlink(missing_ok=True)
+        (self.path / LOCK_NAME).unlink(missing_ok=True)  # last: until then no other launcher begins here
         if self._made:
-            self.path.rmdir()
+            with contextlib.suppress(OSError):  # another launcher has begun here since
+                self.path.rmdir()
+
+
+def hold(path):
+    """Locks the folder for this launcher. Returns the open lock file; its end, or the process's, releases the lock.
+
+    Raises OSError if another launcher holds it, and where the file system does not support flock.
+    """
+    name = path / LOCK_NAME
+    while True:
+        lock = open(name, "ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise BlockingIOError(
+                f"{path}: another tools/launch runs in this folder (it holds {LOCK_NAME}). Wait until it has ended, or stop it"
+            ) from None
+        except OSError as error:
+            lock.close()
+            raise OSError(error.errno, f"cannot lock this file: {error.strerror}", str(name)) from None
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock.fileno()), os.stat(name)):
+                return lock
+        lock.close()  # whoever held it has removed it
 
 
 def goes_on(options):
@@ -280,9 +312,12 @@ def make_run_dir(options):
         path = pathlib.Path(options.resume)
         if options.run_dir and not (os.path.exists(options.run_dir) and os.path.samefile(options.run_dir, path)):
             raise FileExistsError(f"--run-dir {options.run_dir}: a run with a log goes on in its own folder, {path}")
+        lock = hold(path)
+        if not goes_on(options):
+            raise FileNotFoundError(f"{path}: the run has ended meanwhile; to begin another from its newest checkpoint, repeat this")
         (path / "logs").mkdir(exist_ok=True)
         (path / "summary.json").unlink(missing_ok=True)  # of how it ended before
-        return RunDir(path, made=False, keep=True)
+        return RunDir(path, made=False, lock=lock, keep=True)
     if options.run_dir:
         return given_run_dir(pathlib.Path(options.run_dir))
     base = f"{job_name(options)}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
@@ -292,8 +327,9 @@ def make_run_dir(options):
             path.mkdir(parents=True)
         except FileExistsError:
             continue
+        lock = hold(path)
         (path / "logs").mkdir()
-        return RunDir(path, made=True)
+        return RunDir(path, made=True, lock=lock)
     raise FileExistsError(f"runs/{base} and 998 more exist")
 
 
@@ -301,13 +337,22 @@ def given_run_dir(path):
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"--run-dir {path}: this is a file; name a new or an empty folder")
     made = not path.exists()
-    if not made and any(path.iterdir()):
+    require_empty(path)
+    path.mkdir(parents=True, exist_ok=True)
+    lock = hold(path)
+    require_empty(path)  # another launcher may have begun and ended here meanwhile
+    (path / "logs").mkdir()
+    return RunDir(path, made, lock)
+
+
+def require_empty(path):
+    if path.exists() and any(entry.name != LOCK_NAME for entry in path.iterdir()):
+        if (path / LOCK_NAME).exists():
+            hold(path).close()  # in the folder of a run that goes on that is what stands in the way
         raise FileExistsError(
             f"--run-dir {path}: this folder is not empty. Name a new or an empty one, or leave --run-dir out for a new "
             f"one under runs/. To go on with the run that is in it: --resume {path}"
         )
-    (path / "logs").mkdir(parents=True)
-    return RunDir(path, made)
 
 
 def programs(options):

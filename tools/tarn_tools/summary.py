@@ -44,13 +44,14 @@ def complete(record, job, latest):
     """
     fleet, consistency = job.get("fleet", {}), job.get("consistency", {})
     mode = consistency.get("mode")
+    applies = {"bsp": "aggregated", "ssp": "immediate", "asp": "immediate"}  # where the job does not say it
     bounds = {"bsp": 0, "ssp": consistency.get("staleness")}
     told = {
         "job": job.get("job", {}).get("name"),
         "model": job.get("model", {}).get("kind"),
         "seed": job.get("job", {}).get("seed"),
         "mode": mode,
-        "apply": consistency.get("apply"),
+        "apply": consistency.get("apply", applies.get(mode)),
         "staleness_bound": bounds.get(mode),
         "train_logloss": latest.get("loss"),
     }

@@ -236,6 +236,52 @@ class LaunchTest(LaunchCase):
         self.assertEqual(arguments[arguments.index("--resume") + 1], str(first))
         self.assertEqual(arguments[arguments.index("--job") + 1], str(first / "job.toml"))
 
+    def test_a_run_is_resumed_by_one_launcher_at_a_time(self):
+        """Also while the first still waits for its scheduler: the second must not take that one's address for its own."""
+        for slow_seconds in (0, 3):
+            with self.subTest(slow_seconds=slow_seconds):
+                self.run_dir = self.folder / f"crashed-{slow_seconds}"
+                self.run_dir.mkdir()
+                (self.run_dir / "scheduler.state").touch()  # a run with a log, which ended with a crash
+                resume = [*self.command(f"seconds = 60\nslow_seconds = {slow_seconds}\n"), "--resume", str(self.run_dir)]
+                first = subprocess.Popen(resume, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder)
+                self.addCleanup(first.stdout.close)
+                self.addCleanup(first.kill)
+                self.assertTrue(eventually(lambda: len(self.pids()) >= (1 if slow_seconds else 5)))
+                (self.run_dir / "summary.json").write_text("{}")
+                second = subprocess.run(resume, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+                                        cwd=self.folder)
+                self.assertEqual(second.returncode, 2, second.stdout)
+                self.assertIn(f"{self.run_dir}: another tools/launch runs in this folder", second.stdout)
+                self.assertTrue((self.run_dir / "summary.json").exists(), "it changed the folder of the first")
+                self.assertTrue(eventually(lambda: len(self.pids()) == 5))
+                self.assertIsNone(first.poll())
+                first.send_signal(signal.SIGINT)
+                output, _ = first.communicate(timeout=20)
+                self.assertEqual(first.returncode, 0, output)
+                self.assertEqual(len(self.pids()), 5, "the second has started processes")
+
+    def test_a_launcher_that_was_killed_holds_no_folder(self):
+        self.run_dir.mkdir()
+        (self.run_dir / "scheduler.state").touch()
+        launcher = self.launch_in_background("seconds = 60\n", 5, "--resume", str(self.run_dir))
+        launcher.kill()
+        launcher.wait()
+        done = self.launch("", "--resume", str(self.run_dir))
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_a_new_folder_is_used_by_one_launcher(self):
+        """Of several that begin at once in one --run-dir; a folder with the lock of one that is gone is still empty."""
+        self.run_dir.mkdir()
+        (self.run_dir / "launch.lock").touch()
+        command = self.command("seconds = 2\n")
+        launchers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.folder)
+                     for _ in range(4)]
+        outputs = [launcher.communicate(timeout=60)[0] for launcher in launchers]
+        self.assertEqual(sorted(launcher.returncode for launcher in launchers), [0, 2, 2, 2], outputs)
+        self.assertEqual(sum("another tools/launch runs in this folder" in output for output in outputs), 3, outputs)
+        self.assertEqual(len(self.pids()), 5)
+
     def test_a_dead_scheduler_fails_the_run_and_leaves_a_whole_summary(self):
         done = self.launch('scheduler_dies = true\n[consistency]\nmode = "ssp"\nstaleness = 4\napply = "immediate"\n')
         self.assertEqual(done.returncode, 1, done.stdout)
@@ -377,7 +423,7 @@ class LaunchTest(LaunchCase):
         self.run_dir = self.folder / "job.toml/run"
         done = self.launch()
         self.assertEqual(done.returncode, 2)
-        self.assertEqual(done.stdout, f"tools/launch: {self.run_dir}/logs: Not a directory\n")
+        self.assertEqual(done.stdout, f"tools/launch: {self.run_dir}: Not a directory\n")
 
 
 class ReportTest(unittest.TestCase):

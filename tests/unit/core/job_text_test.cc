@@ -155,6 +155,7 @@ TEST(JobText, DocumentedDefaultsAreTheDefaults) {
   std::string section;
   int keys = 0;
   for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# ")) line = line.substr(2);  // it follows from another
     if (line.starts_with("[")) section = line.starts_with("[optimizer") ? "[optimizer]" : line;
     const auto equals = line.find(" = ");
     if (equals == std::string::npos) continue;

@@ -240,7 +240,7 @@ std::string ViewError(std::uint32_t bits, const std::vector<std::uint32_t>& owne
   return BodyError(wire::Body::ViewUpdate, [&](FlatBufferBuilder& b) {
     const std::vector<std::string> endpoints(shards, "tcp://127.0.0.1:1");
     const auto routes = wire::CreateRouteMap(b, 1, bits, b.CreateVector(owners), b.CreateVectorOfStrings(endpoints));
-    const wire::Proposal proposal(0, false);
+    const wire::Proposal proposal(0, false, false);
     const auto order = wire::CreateCheckpointOrder(b);
     return wire::CreateViewUpdate(b, wire::CreateView(b, 1, routes, 0, 0, &proposal, order)).Union();
   });

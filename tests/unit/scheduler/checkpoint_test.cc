@@ -420,6 +420,60 @@ TEST(Resume, CoversEveryRowOnceWhoeverDiedDuringTheCut) {
         }
 }
 
+// Rule K11: where shards cut where they stand, a stop waits for the batches that are under way, and nobody begins
+// another.
+TEST(Stop, WhatAStoppedRunHasTrainedIsNotTrainedAgain) {
+  for (const ConsistencyMode mode : {ConsistencyMode::kSsp, ConsistencyMode::kAsp})
+    for (int steps = 4; steps < 60; steps += 5) {
+      Job job = Durable(2, 3);
+      job.consistency = {mode, mode == ConsistencyMode::kSsp ? 3u : 0u, ApplyMode::kImmediate};
+      FakeFleet fleet(job);
+      fleet.rows[0] = 605;
+      fleet.AddAll();
+      for (int i = 0; i < steps; ++i) fleet.Step();
+      fleet.shards[0]->writes_parts = false;  // it takes a while
+      fleet.RequestStop();
+      for (int i = 0; i < 20; ++i) fleet.Step();
+      EXPECT_FALSE(fleet.scheduler.stopping());
+      fleet.shards[0]->writes_parts = true;
+      for (int i = 0; i < 100 && !fleet.scheduler.stopped(); ++i) fleet.Step();
+      ASSERT_EQ(fleet.scheduler.progress().phase, "stopped");
+      ASSERT_EQ(fleet.store.manifests.size(), 1u);
+      const Manifest manifest = fleet.store.manifests.begin()->second;
+      EXPECT_EQ(manifest.batches_behind, 0u);
+
+      FakeFleet resumed(job, &manifest);
+      resumed.rows[0] = 605;
+      resumed.AddAll();
+      ASSERT_TRUE(resumed.RunToEnd());
+      auto times = fleet.trained;
+      for (const auto& [row, more] : resumed.trained) times[row] += more;
+      ASSERT_EQ(times.size(), 605u);
+      for (const auto& [row, count] : times) ASSERT_EQ(count, 1) << "row " << row.second << ", " << steps;
+    }
+}
+
+// Who does not finish its batch in a lease is not waited for; what is trained meanwhile is counted.
+TEST(Stop, AWorkerThatDoesNotDrainHoldsTheStopUpForALease) {
+  Job job = Durable(2, 2);
+  job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
+  FakeFleet fleet(job);
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  for (int i = 0; i < 12; ++i) fleet.Step();
+  fleet.workers[1]->drains = false;
+  fleet.RequestStop();
+  fleet.Pass(job.fleet.lease_seconds - 1.5);
+  EXPECT_TRUE(fleet.store.manifests.empty());
+  fleet.Pass(3);
+  EXPECT_EQ(fleet.store.manifests.size(), 1u);
+  EXPECT_EQ(fleet.scheduler.progress().phase, "stopped");
+  EXPECT_EQ(
+      std::ranges::count_if(
+          fleet.notes, [](const auto& note) { return note.find("worker 1 has not finished") != std::string::npos; }),
+      1);
+}
+
 TEST(Resume, AFinishedRunEndsAtOnce) {
   FakeFleet fleet(Durable(1, 1));
   fleet.rows[0] = 60;

@@ -2,6 +2,8 @@
 // and every row of every epoch trained exactly once whenever and however a worker dies.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/scheduler/fake_fleet.h"
 
 namespace tarn::scheduler {
@@ -52,6 +54,31 @@ TEST(Death, NoVerdictBeforeEveryShardHasReported) {
   fleet.shards[1]->silent = false;
   fleet.Pass(2);
   EXPECT_EQ(EntryOf(fleet.scheduler.view(), fleet.workers[0]->incarnation)->state, WorkerState::kEnded);
+}
+
+// Rule N4: a shard that loads is heard over another connection; one that is silent while it loads is gone.
+TEST(Death, AShardThatLoadsIsHeardAndOneThatIsGoneIsNot) {
+  FakeFleet fleet(SmallJob(2, 1));
+  fleet.AddShard(0);
+  FakeShard& loads = fleet.AddShard(1);
+  loads.silent = true;
+  fleet.AddWorker(0);
+  ASSERT_EQ(fleet.scheduler.progress().phase, "train");
+  const double lease = fleet.job.fleet.lease_seconds;
+  const Incarnation incarnation(2);  // of the second that joined
+  std::vector<Peer> answered;
+  fleet.on_send = [&](const Outgoing& sent) { answered.push_back(sent.to); };
+  const Peer beacon(kFirstAcceptedPeer + 900);
+  for (int i = 0; i < 20; ++i) {
+    fleet.Pass(lease / 4);
+    fleet.SendFrom(beacon,
+                   {.job = Fingerprint(fleet.job), .sender = {Role::kShard, 1, incarnation}, .body = Heartbeat{}});
+  }
+  EXPECT_FALSE(fleet.scheduler.stopping()) << fleet.scheduler.stop_reason().reason;
+  EXPECT_EQ(std::ranges::count(answered, beacon), 0) << "its Welcome would go there";
+  fleet.Pass(lease + 1);
+  EXPECT_TRUE(fleet.scheduler.stopping());
+  EXPECT_TRUE(fleet.scheduler.stop_reason().reason.starts_with("shard 1 ")) << fleet.scheduler.stop_reason().reason;
 }
 
 TEST(Death, RepeatedBatchesOfImmediateTablesAreCounted) {

@@ -252,7 +252,8 @@ void FakeFleet::Adopt(FakeWorker& worker, const View& view) {
   worker.view = view;
   if (view.proposal.open && view.proposal.id > worker.obeyed) {
     worker.obeyed = view.proposal.id;
-    worker.limit = worker.clock + kProposalSlack;
+    worker.limit = worker.clock + (view.proposal.drain ? 0 : kProposalSlack);
+    if (view.proposal.drain && worker.drains) worker.drained = view.proposal.id;
   }
   if (!view.proposal.open) {
     worker.obeyed = std::max(worker.obeyed, view.proposal.id);
@@ -266,6 +267,7 @@ void FakeFleet::Heartbeat(FakeWorker& worker) {
   tarn::Heartbeat beat;
   beat.view = worker.view.version;
   beat.proposal = worker.obeyed;
+  beat.drained = worker.drained;
   beat.clock = beat.acked_clock = worker.clock;
   beat.position = worker.position;
   Send(worker, beat);

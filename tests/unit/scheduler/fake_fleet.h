@@ -81,7 +81,9 @@ struct FakeWorker {
   bool silent = false;
   Clock clock, start;
   std::uint64_t obeyed = 0;  // newest proposal
-  Clock limit{UINT64_MAX};   // while the proposal is open
+  std::uint64_t drained = 0;
+  bool drains = true;       // says that it has drained
+  Clock limit{UINT64_MAX};  // while the proposal is open
   DataPosition position;
   std::vector<LeaseGrant> leases;  // not finished, in order
   std::uint64_t trained = 0;       // rows of leases.front(), skip_rows among them

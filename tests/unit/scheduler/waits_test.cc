@@ -66,7 +66,7 @@ TEST(Waits, AShardThatLoadsItsRowsIsNotCalledLost) {
   fleet.AddShard(0).silent = true;
   fleet.AddWorker(0);
   fleet.Pass(11);
-  EXPECT_EQ(WaitsOf(&fleet), Texts{"waits for shard 0, not heard for 10 s: rows may be loading"});
+  EXPECT_EQ(WaitsOf(&fleet), Texts{"waits for shard 0, which has been loading rows for 10 s"});
 }
 
 TEST(Waits, WorkersWithoutDataAreCountedOnce) {

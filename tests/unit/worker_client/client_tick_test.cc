@@ -264,6 +264,64 @@ TEST(ClientTick, AProposalHoldsPushesBehindItsCapUntilItCloses) {
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
 }
 
+// Rule K11. The clock of which a push has gone out is finished, nothing of the next one begins.
+TEST(ClientTick, ADrainFinishesTheClockThatHasAPushAndNoOther) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  TickTimes(&fleet, 2);
+  const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+  const auto push = [&] {
+    fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);
+  };
+  push();  // of clock 102, which is under way
+  fleet.Exchange();
+  fleet.TakeSent(kSchedulerPeer);
+  fleet.EventsOf<PushDone>();
+  fleet.view.version = ViewVersion(2);
+  fleet.view.proposal = {1, true, true};
+  fleet.FromScheduler(ViewUpdate{fleet.view});
+  push();  // another of that clock
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
+  for (const Heartbeat& beat : BodiesOf<Heartbeat>(fleet.TakeSent(kSchedulerPeer))) EXPECT_EQ(beat.drained, 0u);
+  TickTimes(&fleet, 1);
+  push();  // of clock 103
+  TickTimes(&fleet, 1);
+  fleet.Exchange();
+  EXPECT_TRUE(fleet.EventsOf<PushDone>().empty());
+  EXPECT_EQ(fleet.shards[0].ticked, Clock(103));
+  const auto beats = BodiesOf<Heartbeat>(fleet.TakeSent(kSchedulerPeer));
+  ASSERT_FALSE(beats.empty());
+  EXPECT_EQ(beats.back().drained, 1u);
+  EXPECT_EQ(beats.back().acked_clock, Clock(103));
+  fleet.view.version = ViewVersion(3);
+  fleet.view.proposal = {1, false, false};
+  fleet.FromScheduler(ViewUpdate{fleet.view});
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
+  EXPECT_EQ(fleet.shards[0].ticked, Clock(104));
+}
+
+TEST(ClientTick, BetweenTwoClocksAWorkerHasDrainedAtOnce) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  TickTimes(&fleet, 2);
+  fleet.Exchange();
+  fleet.TakeSent(kSchedulerPeer);
+  fleet.view.version = ViewVersion(2);
+  fleet.view.proposal = {1, true, true};
+  fleet.FromScheduler(ViewUpdate{fleet.view});
+  const auto beats = BodiesOf<Heartbeat>(fleet.TakeSent(kSchedulerPeer));
+  ASSERT_FALSE(beats.empty());
+  EXPECT_EQ(beats.back().drained, 1u);
+  const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+  fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);
+  TickTimes(&fleet, 1);
+  fleet.Exchange();
+  EXPECT_TRUE(fleet.EventsOf<PushDone>().empty());
+  EXPECT_EQ(fleet.shards[0].ticked, Clock(102));
+}
+
 TEST(ClientTick, AProposalThatTheWelcomeBringsCountsToo) {
   FakeFleet fleet(Options());
   fleet.view.proposal = {9, true};
