@@ -22,7 +22,7 @@ Pull PullOf(const PushPull& both) {
 
 void Shard::Impl::OnData(Peer from, Message message) {
   if (!joined_ || Paused()) return;
-  if (!IsAppliedAtOnce(message)) TakeOver(&message);
+  TakeOver(&message, IsAppliedAtOnce(message) ? Part::kKeys : Part::kAll);
   DecodeParts(&message);
   if (rows_->tier() != nullptr) {
     TendTier();
@@ -31,18 +31,23 @@ void Shard::Impl::OnData(Peer from, Message message) {
   Handle(from, std::move(message));
 }
 
-// Whether nothing of the message is kept: then its rows may be taken from where they lie, in memory shared with its
-// worker.
+// Whether nothing of the message is kept, and no check depends on its values: then its rows may be taken from where
+// they lie, in memory shared with its worker.
 bool Shard::Impl::IsAppliedAtOnce(const Message& message) const {
   const auto* push = std::get_if<Push>(&message.body);
-  if (push == nullptr || logging_ || rows_->tier() != nullptr) return false;
+  if (push == nullptr || push->codec == ValueCodec::kTopK || logging_ || rows_->tier() != nullptr) return false;
   const TableSpec* table = rows_->FindTable(push->table);
   return table != nullptr && table->consistency.apply == ApplyMode::kImmediate;
 }
 
-void Shard::Impl::TakeOver(Message* message) {
-  for (Buffer* payload : {&message->keys, &message->values})
+// The worker can write to memory that it shares while the shard reads it. So keys are always copied before they are
+// decoded and checked: a key that changed behind its check would be written outside of its partition's rows.
+void Shard::Impl::TakeOver(Message* message, Part part) {
+  const auto copy = [](Buffer* payload) {
     if (payload->lent()) *payload = Buffer::Copy(payload->data(), payload->size());
+  };
+  copy(&message->keys);
+  if (part == Part::kAll) copy(&message->values);
 }
 
 // Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat; what waits in the gate

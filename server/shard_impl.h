@@ -194,7 +194,8 @@ class Shard::Impl {
   void Refuse(Peer to, const Body& body, const Error& error);
   // Once more does nothing.
   bool IsAppliedAtOnce(const Message& message) const;
-  static void TakeOver(Message* message);
+  enum class Part { kKeys, kAll };
+  static void TakeOver(Message* message, Part part);
   void DecodeParts(Message* message);
   void PutKeys(Message* message);
   void PutValues(Message* message);

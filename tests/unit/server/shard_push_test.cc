@@ -283,5 +283,44 @@ TEST_F(ShardPushTest, PushPullRefusedTellsOfBoth) {
   EXPECT_EQ(Take<ErrorReply>().size(), 2u);
 }
 
+// Memory that a worker shares with the shard may change at any time: what was checked is what is applied. Before keys
+// were copied, this wrote far outside of the dense rows.
+TEST_F(ShardPushTest, KeysThatAreLentMayChangeBehindTheirCheck) {
+  for (const TableKind kind : {TableKind::kDense, TableKind::kSparse}) {
+    TableSpec table = CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate);
+    table.kind = kind;
+    if (kind == TableKind::kDense) table.rows = 64;
+    Join({LiveWorker(0, 10)}, table);
+    const Key checked = KeyIn(0);
+    const Key foreign = kind == TableKind::kDense ? Key{1} << 24 : KeyIn(1);
+    Message message = PushOf(0, 10, checked, 1, 0, 3.0f);
+    std::get<Push>(message.body).keys.list = 1;  // to be held
+    alignas(8) Key shared = checked;
+    const auto lender = std::make_shared<int>(0);
+    message.keys = Buffer::Lend(reinterpret_cast<std::byte*>(&shared), sizeof shared, lender);
+    Buffer gradients = message.values;
+    message.values = Buffer::Lend(gradients.data(), gradients.size(), lender);
+    out_.clear();
+    events_.before_rows = [&] { shared = foreign; };
+    Deliver(message);
+    events_.before_rows = nullptr;
+    EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+    EXPECT_EQ(Value(checked), -3.0f);
+    if (kind == TableKind::kSparse) {
+      EXPECT_EQ(shard_->rows().row_count(), 1u);
+      EXPECT_EQ(Value(foreign), 0.0f);
+    }
+    // The list that the shard holds is that of the checked keys.
+    Message named = PushOf(0, 10, checked, 2, 0, 1.0f);
+    Push& push = std::get<Push>(named.body);
+    push.keys.codec = KeyCodec::kHeld;
+    push.keys.list = 1;
+    named.keys = Buffer();
+    Deliver(named);
+    EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+    EXPECT_EQ(Value(checked), -4.0f);
+  }
+}
+
 }  // namespace
 }  // namespace tarn::server
