@@ -188,6 +188,7 @@ Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, 
     const Sequence expected(ledger_.Watermark(incarnation, section.partition).value + 1);
     ack.sections.push_back({section.partition, section.sequence, code, expected});
   }
+  if (!fits && NeverFits(push, ack)) return {};
   const bool any = std::ranges::find(taken_, true) != taken_.end();
   if (any) LogPush(push, message, *keys);
   Perform(push, message, *keys);
@@ -298,6 +299,25 @@ void Shard::Impl::Gather(const Push& push, const Message& message) {
 bool Shard::Impl::BucketFits(Clock clock, const Message& message) const {
   const std::size_t times = clock == cohort_.minimum() ? 2 : 1;
   return buckets_.bytes() + message.keys.size() + message.values.size() <= times * options_.bucket_bytes_max;
+}
+
+// Rule A2: the clock that closes next waits for this push, and nothing makes room before it closes, unless a worker is
+// dead. The job cannot go on: the shard ends it.
+bool Shard::Impl::NeverFits(const Push& push, const PushAck& ack) {
+  const TableSpec& table = *rows_->FindTable(push.table);
+  const bool refused = std::ranges::any_of(
+      ack.sections, [](const SectionAck& section) { return section.code == ErrorCode::kOverloaded; });
+  if (!refused || table.consistency.apply != ApplyMode::kAggregated || push.clock != cohort_.minimum() ||
+      !cohort_.Fenced().empty())
+    return false;
+  StopWith(
+      ErrorCode::kTooLarge,
+      fmt::format("shard {}: the pushes of clock {} do not fit in memory: {} bytes of aggregated pushes wait for their "
+                  "clock, and one of {} rows for table '{}' is refused; expected at most {} bytes for each shard. "
+                  "Lower train.batch_rows, raise fleet.servers or fleet.shards, or use a smaller push_codec",
+                  options_.shard.value, push.clock.value, buckets_.bytes(), push.keys.count, table.name,
+                  2 * options_.bucket_bytes_max));
+  return true;
 }
 
 Status Shard::Impl::OnPull(Peer from, Pull pull, const Message& message) {

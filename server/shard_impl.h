@@ -210,6 +210,7 @@ class Shard::Impl {
   void Apply(const Push& push, const Message& message, std::span<const Key> keys);
   void Gather(const Push& push, const Message& message);
   bool BucketFits(Clock clock, const Message& message) const;
+  bool NeverFits(const Push& push, const PushAck& ack);
   Status AnswerOrPark(ParkedPull parked);
   bool HasOwnPushes(const ParkedPull& parked) const;
   Status Answer(const ParkedPull& parked);
