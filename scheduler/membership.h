@@ -61,6 +61,7 @@ struct WorkerNode {
   ViewVersion confirmed;
   std::uint64_t proposal = 0;  // newest obeyed
   Clock join, clock, acked_clock;
+  TimeUs ticked = 0;  // when acked_clock was heard to grow, or it became live
   DataPosition position;
 };
 
