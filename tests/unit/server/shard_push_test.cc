@@ -2,6 +2,7 @@
 // send.
 #include <limits>
 
+#include "kernels/convert.h"
 #include "tests/unit/server/shard_fixture.h"
 
 namespace tarn::server {
@@ -320,6 +321,69 @@ TEST_F(ShardPushTest, KeysThatAreLentMayChangeBehindTheirCheck) {
     EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
     EXPECT_EQ(Value(checked), -4.0f);
   }
+}
+
+// Rule A5: such a row is neither stepped nor born; the push counts, and the rest of it is applied.
+TEST_F(ShardPushTest, A5RowsThatAreNotFiniteAreSkipped) {
+  for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8}) {
+    for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
+      constexpr int kRows = 70;  // more than two groups
+      std::vector<Key> keys;
+      std::vector<float> values;
+      for (int n = 0; n < kRows; ++n) {
+        keys.push_back(KeyIn(0, n));
+        values.insert(values.end(), {n % 7 == 0 ? bad : 1.0f, 1.0f});
+      }
+      Message message = PushOf(0, 10, keys[0], 1, 0);
+      Push& push = std::get<Push>(message.body);
+      push.codec = codec;
+      push.keys.count = push.keys.sections[0].count = kRows;
+      message.keys = Buffer::CopyOf(std::span<const Key>(keys));
+      message.values = Buffer::Allocate(kRows * CodecRowBytes(codec, 2));
+      kernels::EncodeRows(codec, 2, kRows, values.data(), message.values.data());
+      out_.clear();
+      Deliver(message);
+      EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+      for (int n = 0; n < kRows; ++n) EXPECT_FLOAT_EQ(Value(keys[n]), n % 7 == 0 ? 0.0f : -1.0f) << n;
+      EXPECT_EQ(shard_->rows().row_count(), 60u);
+      EXPECT_EQ(shard_->rows().counters().not_finite, 10u);
+      const auto by_table = shard_->rows().not_finite();
+      ASSERT_EQ(by_table.size(), 1u);
+      EXPECT_EQ(by_table[0].table, "t");
+      EXPECT_EQ(by_table[0].rows, 10u);
+      EXPECT_EQ(by_table[0].key, keys[63]);
+      // The watermark has moved.
+      Deliver(message);
+      EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+      EXPECT_EQ(shard_->counters().pushes_repeated, 1u);
+    }
+  }
+}
+
+// Rule E6, immediate: as many steps, in order, as by pushes of their own.
+TEST_F(ShardPushTest, E6AKeyNamedTwiceTakesTwoSteps) {
+  TableSpec table = CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate);
+  table.optimizer.kind = OptimizerKind::kAdagrad;
+  std::vector<std::uint64_t> hashes;
+  for (const bool together : {false, true}) {
+    Join({LiveWorker(0, 10)}, table);
+    if (together) {
+      const Key keys[] = {key_, key_};
+      Message message = PushOf(0, 10, key_, 1, 0);
+      auto& list = std::get<Push>(message.body).keys;
+      list.count = list.sections[0].count = 2;
+      const float values[] = {1, 1, 2, 2};
+      message.keys = Buffer::CopyOf(std::span<const Key>(keys));
+      message.values = Buffer::CopyOf(std::span<const float>(values));
+      Deliver(message);
+    } else {
+      Deliver(PushOf(0, 10, key_, 1, 0, 1.0f));
+      Deliver(PushOf(0, 10, key_, 2, 0, 2.0f));
+    }
+    hashes.push_back(shard_->rows().StateHash());
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
 }
 
 }  // namespace
