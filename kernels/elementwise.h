@@ -36,6 +36,9 @@ double Dot(std::size_t n, const float* a, const float* b);
 // Sum of in[i]^2.
 double SquaredNorm(std::size_t n, const float* in);
 
+// Whether no in[i] is infinite or NaN.
+bool AllFinite(std::size_t n, const float* in);
+
 // The factor that brings a gradient of this squared norm (over all of its arrays) to at most norm_max: norm_max /
 // norm where it is longer, else 1; 1 if norm_max is 0 (off). A gradient that is not finite gives NaN.
 float ClipScale(double squared_norm, float norm_max);

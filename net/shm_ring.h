@@ -3,7 +3,7 @@
 //
 // The memory is mapped twice in a row, so that what wraps around its end lies in one piece all the same. The counters
 // are the other side's to spoil: each look at them is checked, and a ring whose counters make no sense is broken for
-// good.
+// good. Both ends begin at 0, whatever the shared words hold by then.
 //
 // Sleep and wake: a reader that is about to sleep says so (Sleep), and the writer learns from Publish that it must be
 // woken; a writer that waits for room says so (WaitForRoom), and the reader learns it from GiveBack. How to wake is the
@@ -33,7 +33,7 @@ class RingWriter {
  public:
   // `bytes`: 2 x capacity, mapped twice; capacity is a power of two.
   RingWriter(RingWords* words, std::byte* bytes, std::size_t capacity)
-      : words_(words), bytes_(bytes), capacity_(capacity), written_(words->written.load(std::memory_order_relaxed)) {}
+      : words_(words), bytes_(bytes), capacity_(capacity) {}
 
   // Bytes that can be written now; 0 in a broken ring.
   std::size_t Room() {
@@ -68,18 +68,14 @@ class RingWriter {
   RingWords* words_;
   std::byte* bytes_;
   std::size_t capacity_;
-  std::uint64_t written_;
+  std::uint64_t written_ = 0;
   bool broken_ = false;
 };
 
 class RingReader {
  public:
   RingReader(RingWords* words, const std::byte* bytes, std::size_t capacity)
-      : words_(words),
-        bytes_(bytes),
-        capacity_(capacity),
-        read_(words->read.load(std::memory_order_relaxed)),
-        seen_(read_) {}
+      : words_(words), bytes_(bytes), capacity_(capacity) {}
 
   // Bytes that can be read now; 0 in a broken ring.
   std::size_t Available() {
@@ -116,9 +112,9 @@ class RingReader {
   RingWords* words_;
   const std::byte* bytes_;
   std::size_t capacity_;
-  std::uint64_t read_;
-  std::uint64_t given_;  // back; up to read_
-  std::uint64_t seen_;   // what the writer had written at the last look
+  std::uint64_t read_ = 0;
+  std::uint64_t given_ = 0;  // back; up to read_
+  std::uint64_t seen_ = 0;   // what the writer had written at the last look
   bool broken_ = false;
 };
 

@@ -103,7 +103,7 @@ void Scheduler::Impl::OnCheckpointRequest(Peer from, const CheckpointRequest& re
   else if (state_is_cut_ && !checkpoints_.newest().empty())
     answer = checkpoint_requests_.Reply(request.number, ErrorCode::kOk, checkpoints_.newest());
   if (answer) return SendAnswers({*answer}, out);
-  Mail(out).Send(from, CheckpointRequest{request.number, ErrorCode::kOk, {}, {}});
+  Mail(out).Send(from, CheckpointRequest{request.number, ErrorCode::kOk, WaitText(now_), {}});
   if (checkpoint_requests_.Unordered()) WantCut(CutReason::kRequested);
 }
 

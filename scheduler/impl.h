@@ -85,6 +85,7 @@ class Scheduler::Impl {
   bool AnythingDone() const;
   void WatchForWorkers(TimeUs now, Outbox* out);
   void SayWaits(TimeUs now);
+  std::string WaitText(TimeUs now) const;
 
   // advance.cc: decisions; each returns whether anything changed.
   void Advance(TimeUs now, Outbox* out);

@@ -216,6 +216,7 @@ bool Membership::Form(TimeUs now) {
 void Membership::MakeLive(WorkerNode* worker, Clock join) {
   worker->state = WorkerNode::State::kLive;
   worker->join = worker->clock = worker->acked_clock = join;
+  worker->ticked = worker->heard;
   worker->live_version = view_.version;
   WorkerEntry entry;
   entry.rank = worker->rank;
@@ -291,6 +292,7 @@ void Membership::OnHeartbeat(WorkerNode* worker, const Heartbeat& heartbeat) {
   worker->drained = std::max(worker->drained, std::min(heartbeat.drained, view_.proposal.id));
   worker->clock = std::max(worker->clock, heartbeat.clock);
   if (heartbeat.acked_clock < worker->acked_clock) return;  // came late
+  if (heartbeat.acked_clock > worker->acked_clock) worker->ticked = worker->heard;
   worker->acked_clock = heartbeat.acked_clock;
   worker->position = heartbeat.position;
 }

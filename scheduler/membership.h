@@ -63,6 +63,7 @@ struct WorkerNode {
   std::uint64_t proposal = 0;  // newest obeyed
   std::uint64_t drained = 0;   // newest for which it has drained
   Clock join, clock, acked_clock;
+  TimeUs ticked = 0;  // when acked_clock was heard to grow, or it became live
   DataPosition position;
 };
 

@@ -369,9 +369,25 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
     WantCut(CutReason::kPeriodic);
 }
 
+// Whom the fleet waits for; empty: nobody.
+std::string Scheduler::Impl::WaitText(TimeUs now) const {
+  std::string text = WaitsFor(membership_, options_.job.fleet, now, listening_.since());
+  if (!text.empty() || !membership_.formed()) return text;
+  TickWaits waits;
+  const auto bound = [&](const ConsistencySpec& spec) {
+    if (spec.mode == ConsistencyMode::kAsp) return;
+    const std::uint64_t clocks = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+    waits.bound = std::min(waits.bound.value_or(clocks), clocks);
+  };
+  for (const TableSpec& table : view().tables) bound(table.consistency);
+  const Cut* cut = checkpoints_.pending();
+  if (cut != nullptr && cut->order.at_clock && PartsMissing()) waits.cut = cut->order.clock;
+  return WaitsForTicks(membership_, waits, now, listening_.since());
+}
+
 void Scheduler::Impl::SayWaits(TimeUs now) {
   if (now < next_waits_) return;
-  std::string text = WaitsFor(membership_, options_.job.fleet, now, listening_.since());
+  std::string text = WaitText(now);
   if (text.empty()) return;
   Warn(std::move(text));
   next_waits_ = now + kWaitNotePeriodUs;

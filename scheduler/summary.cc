@@ -159,6 +159,7 @@ void WriteSpared(JsonWriter* json, const Progress& progress) {
   for (const char* name : {"cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes", "batches_passed_over",
                            "malformed_lines"})
     json->Member(name, Whole(CounterOf(progress, name)));
+  json->Member("rows_not_finite", Whole(CounterOf(progress, "server.shard_rows_not_finite")));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <tuple>
 
 #include "core/hash.h"
@@ -19,13 +20,15 @@ constexpr std::size_t kFlushFloats = 128 << 10;
 
 auto Order(const Contribution& c) { return std::tuple(c.table, c.partition, c.rank, c.incarnation, c.sequence); }
 
-// Calls visit(key) for each key in order.
-template <typename Visit>
-void ForEachKey(const Contribution& c, Visit visit) {
+// Adds the keys, in order.
+void AppendKeys(const Contribution& c, std::vector<Key>* keys) {
+  const std::size_t first = keys->size();
   if (c.key_codec == KeyCodec::kRange) {
-    for (std::size_t i = 0; i < c.count; ++i) visit(c.first_key + i);
+    keys->resize(first + c.count);
+    std::iota(keys->begin() + static_cast<std::ptrdiff_t>(first), keys->end(), c.first_key);
   } else {
-    for (Key key : c.keys.as<Key>().subspan(c.key_offset, c.count)) visit(key);
+    const std::span<const Key> all = c.keys.as<Key>().subspan(c.key_offset, c.count);
+    keys->insert(keys->end(), all.begin(), all.end());
   }
 }
 
@@ -68,17 +71,19 @@ void BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, s
     const Contribution* next = begin;
     while (next != end && next->table == begin->table && next->partition == begin->partition) ++next;
     const TableSpec& spec = *rows->FindTable(begin->table);
-    SumPartition(spec.dim, begin, next);
+    SumPartition(begin, next, spec.dim, rows);
     if (next == end || next->table != begin->table || sums_.size() >= kFlushFloats) Flush(spec, clock, scale, rows);
     begin = next;
   }
 }
 
-void BucketCloser::SumPartition(std::uint32_t dim, const Contribution* begin, const Contribution* end) {
+void BucketCloser::SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, RowStore* rows) {
   const std::size_t first = keys_.size();
-  const bool only = end - begin == 1;
-  if (!only) ClearPlaces(begin, end);
-  for (const Contribution* c = begin; c != end; ++c) AddContribution(dim, *c, only);
+  if (end - begin == 1) AddOnly(dim, *begin);
+  if (keys_.size() == first) {
+    ClearPlaces(begin, end);
+    for (const Contribution* c = begin; c != end; ++c) AddContribution(dim, *c, rows);
+  }
   sections_.push_back({begin->partition, static_cast<std::uint32_t>(keys_.size() - first), {}});
 }
 
@@ -94,29 +99,75 @@ void BucketCloser::ClearPlaces(const Contribution* begin, const Contribution* en
   }
 }
 
-void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, bool only) {
-  const std::byte* values = c.values.data() + c.value_offset;
-  const std::size_t floats = std::size_t{c.count} * dim;
-  if (only) {
-    ForEachKey(c, [&](Key key) { keys_.push_back(key); });
-    const std::size_t at = sums_.size();
-    sums_.resize(at + floats);
-    kernels::DecodeRows(c.codec, dim, c.count, values, sums_.data() + at);
-    return;
+// The only contribution to a partition needs no sums, unless it names a key twice (rule E6): then it adds nothing.
+// RowStore::Apply finds what is not finite in it.
+void BucketCloser::AddOnly(std::uint32_t dim, const Contribution& c) {
+  const std::size_t first = keys_.size();
+  AppendKeys(c, &keys_);
+  if (c.key_codec != KeyCodec::kRange && NamesAKeyTwice(std::span(keys_).subspan(first))) return keys_.resize(first);
+  const std::size_t at = sums_.size();
+  sums_.resize(at + std::size_t{c.count} * dim);
+  kernels::DecodeRows(c.codec, dim, c.count, c.values.data() + c.value_offset, sums_.data() + at);
+}
+
+// A filter of Bloom's kind, of one word and three bits a key, spares nearly all keys the search.
+bool BucketCloser::NamesAKeyTwice(std::span<const Key> keys) {
+  if (keys.size() < 2) return false;
+  const std::size_t words = std::bit_ceil(keys.size());
+  const int shift = 64 - std::countr_zero(words);
+  filter_.assign(words, 0);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::uint64_t hash = keys[i] * 0x9e3779b97f4a7c15;
+    const std::uint64_t low = hash >> 20;  // the lowest bits of a product depend on those of the key alone
+    const std::uint64_t bits =
+        std::uint64_t{1} << (low & 63) | std::uint64_t{1} << (low >> 6 & 63) | std::uint64_t{1} << (low >> 12 & 63);
+    std::uint64_t& word = filter_[hash >> shift];
+    if ((word & bits) == bits && std::ranges::find(keys.first(i), keys[i]) != keys.first(i).end()) return true;
+    word |= bits;
   }
-  places_.clear();
-  ForEachKey(c, [&](Key key) { places_.push_back(PlaceOf(key)); });
-  // x + (-0) is x for every x: so the first contribution to a row stays as it is.
-  sums_.resize(keys_.size() * dim, -0.0f);
-  targets_.resize(c.count);
-  for (std::size_t i = 0; i < c.count; ++i) targets_[i] = sums_.data() + std::size_t{places_[i]} * dim;
+  return false;
+}
+
+void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, RowStore* rows) {
+  const std::byte* values = c.values.data() + c.value_offset;
   const float* gradients = reinterpret_cast<const float*>(values);
+  std::size_t count = c.count;
   if (c.codec != ValueCodec::kFp32) {
-    decoded_.resize(floats);
-    kernels::DecodeRows(c.codec, dim, c.count, values, decoded_.data());
+    decoded_.resize(count * dim);
+    kernels::DecodeRows(c.codec, dim, count, values, decoded_.data());
     gradients = decoded_.data();
   }
-  kernels::AddRows(dim, c.count, gradients, targets_.data());
+  added_.clear();
+  AppendKeys(c, &added_);
+  if (!kernels::AllFinite(count * dim, gradients)) [[unlikely]] {
+    count = DropNotFinite(dim, gradients, c.table, rows);
+    gradients = decoded_.data();
+  }
+  places_.clear();
+  for (const Key key : added_) places_.push_back(PlaceOf(key));
+  // x + (-0) is x for every x: so the first contribution to a row stays as it is.
+  sums_.resize(keys_.size() * dim, -0.0f);
+  targets_.resize(count);
+  for (std::size_t i = 0; i < count; ++i) targets_[i] = sums_.data() + std::size_t{places_[i]} * dim;
+  kernels::AddRows(dim, count, gradients, targets_.data());
+}
+
+// Leaves in added_ and decoded_ the keys and rows that are finite; how many.
+std::size_t BucketCloser::DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, RowStore* rows) {
+  std::vector<float> kept;
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < added_.size(); ++i) {
+    const float* row = gradients + i * dim;
+    if (!kernels::AllFinite(dim, row)) {
+      rows->SkipNotFinite(table, added_[i]);
+      continue;
+    }
+    kept.insert(kept.end(), row, row + dim);
+    added_[n++] = added_[i];
+  }
+  added_.resize(n);
+  decoded_ = std::move(kept);
+  return n;
 }
 
 std::uint32_t BucketCloser::PlaceOf(Key key) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "core/buffer.h"
@@ -58,15 +59,19 @@ class ClockBuckets {
 
 // Applies the pushes of one clock: sums each row's contributions in the order (worker rank, incarnation, sequence),
 // beginning with the first as it is, multiplies by 1.0f / cohort size, and applies each row once. Keeps its scratch
-// memory between clocks.
+// memory between clocks. A row of a contribution that is not finite is left out (rule A5), as if its key were not in
+// it.
 class BucketCloser {
  public:
   void Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size, RowStore* rows);
 
  private:
-  void SumPartition(std::uint32_t dim, const Contribution* begin, const Contribution* end);
+  void SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, RowStore* rows);
   void ClearPlaces(const Contribution* begin, const Contribution* end);
-  void AddContribution(std::uint32_t dim, const Contribution& contribution, bool only);
+  void AddOnly(std::uint32_t dim, const Contribution& contribution);
+  void AddContribution(std::uint32_t dim, const Contribution& contribution, RowStore* rows);
+  bool NamesAKeyTwice(std::span<const Key> keys);
+  std::size_t DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, RowStore* rows);
   std::uint32_t PlaceOf(Key key);
   void Flush(const TableSpec& spec, Clock clock, float scale, RowStore* rows);
 
@@ -85,6 +90,8 @@ class BucketCloser {
   std::uint32_t stamp_ = 0;
   std::vector<std::uint32_t> places_;
   std::vector<float*> targets_;
+  std::vector<Key> added_;             // of one contribution
+  std::vector<std::uint64_t> filter_;  // of NamesAKeyTwice
   std::vector<float> decoded_;
 };
 

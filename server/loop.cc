@@ -197,6 +197,7 @@ class ShardLoop {
     if (metrics_ != nullptr && now >= next_metrics_) WriteMetrics(now);
     listening_.Note(now, shard_->lease_us());
     WatchLog(now);
+    WarnOfNotFinite(now);
     return CheckScheduler(now);
   }
 
@@ -322,7 +323,8 @@ class ShardLoop {
     json.Member("row_bytes", shard_->rows().memory_bytes());
     const RowCounters& lives = shard_->rows().counters();
     json.Member("rows_admitted", lives.admitted).Member("rows_refused", lives.refused);
-    json.Member("rows_expired", lives.expired);
+    json.Member("rows_expired", lives.expired).Member("rows_not_finite", lives.not_finite);
+    if (lives.not_finite != 0) WriteNotFinite(&json);
     json.Member("pulls", shard.pulls).Member("pulls_parked", shard.pulls_parked).Member("pull_rows", shard.pull_rows);
     json.Member("pushes", shard.pushes).Member("push_rows", shard.push_rows);
     json.Member("pushes_repeated", shard.pushes_repeated).Member("pushes_out_of_order", shard.pushes_out_of_order);
@@ -339,6 +341,25 @@ class ShardLoop {
     json.Member("shm_peers", net.shm_peers);
     json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();
     metrics_->Append({json.text()});
+  }
+
+  // Rule A5, by table.
+  void WriteNotFinite(JsonWriter* json) const {
+    json->Key("rows_not_finite_by_table").BeginObject();
+    for (const NotFiniteRows& of : shard_->rows().not_finite()) json->Member(of.table, of.rows);
+    json->EndObject();
+  }
+
+  void WarnOfNotFinite(TimeUs now) {
+    const std::uint64_t skipped = shard_->rows().counters().not_finite;
+    if (skipped == not_finite_ || now < next_not_finite_note_) return;
+    not_finite_ = skipped;
+    next_not_finite_note_ = now + kWaitNotePeriodUs;
+    for (const NotFiniteRows& of : shard_->rows().not_finite())
+      LogWarning(
+          "shard {}: table '{}': {} gradients with infinite or NaN values so far, the last of key {}; their rows were "
+          "left as they were",
+          shard_id_.value, of.table, of.rows, of.key);
   }
 
   void WriteTier(const Residency& tier, JsonWriter* json) const {
@@ -369,6 +390,8 @@ class ShardLoop {
   TimeUs next_wait_note_ = kWaitNotePeriodUs;  // after the start
   LogSequence log_synced_;
   TimeUs log_moved_ = 0, next_log_note_ = 0;
+  std::uint64_t not_finite_ = 0;  // rows skipped, when they were last logged
+  TimeUs next_not_finite_note_ = 0;
   TimeUs next_metrics_ = 0;
   std::size_t budget_ = 0;  // the job's; 0: none
   TimeUs next_memory_ = 0;

@@ -47,9 +47,17 @@ struct RowStoreOptions {
 };
 
 struct RowCounters {
-  std::uint64_t admitted = 0;  // rows born in tables with a life
-  std::uint64_t refused = 0;   // gradients of keys that got no row
-  std::uint64_t expired = 0;   // rows
+  std::uint64_t admitted = 0;    // rows born in tables with a life
+  std::uint64_t refused = 0;     // gradients of keys that got no row
+  std::uint64_t expired = 0;     // rows
+  std::uint64_t not_finite = 0;  // gradients that were skipped (rule A5)
+};
+
+// Of one table: gradients that were skipped since they hold an infinity or a NaN.
+struct NotFiniteRows {
+  std::string table;
+  std::uint64_t rows = 0;
+  Key key = 0;  // of the last one
 };
 
 struct CutRequest {
@@ -100,11 +108,17 @@ class RowStore {
   // The values of one row of a partition that is owned; as Gather. For tools and checks.
   std::vector<float> Values(TableId table, Key key) const;
 
-  // One optimizer step for each key that has or gets a row, in order, with gradients keys.size() rows in the codec and
-  // the schedule at `clock`. `push` tells it from other pushes of that clock: by key, clock and it is rounded what is
-  // kept in 16 bits. The keys must have passed CheckKeys.
+  // One optimizer step for each key that has or gets a row, in order; a row whose gradient has a value that is infinite
+  // or NaN is left as it is, and gets no row if it has none (rule A5). A key that is named twice takes two steps.
+  // Gradients are keys.size() rows in the codec, the schedule is that at `clock`. `push` tells it from other pushes of
+  // that clock: by key, clock and it is rounded what is kept in 16 bits. The keys must have passed CheckKeys.
   void Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
              const std::byte* gradients, Clock clock, std::uint64_t push = 0);
+
+  // Rule A5: counts a gradient that is not finite, and is left out. Apply does so by itself.
+  void SkipNotFinite(TableId table, Key key);
+  // The tables that have skipped some.
+  std::vector<NotFiniteRows> not_finite() const;
 
   // Filling the store from a checkpoint, not within a cut. Keys of partitions that are not owned are left out; none
   // counts as changed. Load sets rows from keys.size() records, a later one of a key over an earlier one; Remove takes
@@ -152,7 +166,7 @@ class RowStore {
   bool sweeping() const { return sweeps_due_ != 0 && !(cutting_ && tier_); }
   void ContinueSweep(std::size_t rows);
   const RowCounters& counters() const { return counters_; }
-  void ForgetCounters() { counters_ = {}; }
+  void ForgetCounters();
 
   // Sum of RowHash (server/snapshot.h) over all rows there are, and of SeenHash over the keys seen without: the
   // same however rows are spread over shards.
@@ -175,7 +189,7 @@ class RowStore {
 
  private:
   static constexpr std::uint32_t kNotOwned = 0xffffffff;
-  static constexpr std::size_t kGroupKeys = 32;
+  static constexpr std::size_t kGroupKeys = 32;  // as many as a word has bits
   struct SparsePartition;
   struct DensePartition;
   struct PartitionCut;
@@ -228,7 +242,8 @@ class RowStore {
   void ValuesOf(const Table& table, const Group& group, const float** rows) const;
   void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows,
                     std::byte* out) const;
-  void StepGroup(Table& table, Clock clock, const Group& group, const float* gradients);
+  void StepGroup(Table& table, Clock clock, const Group& group, const float* gradients, std::uint32_t left_out);
+  std::uint32_t NotFinite(Table& table, const Group& group, const float* gradients);
   void Step(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,
             const float* gradients);
   void StepHalves(const Table& table, Clock clock, std::size_t n, const Key* keys, float** values, float** slots,

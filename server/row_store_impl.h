@@ -131,6 +131,9 @@ struct RowStore::Table {
   std::uint32_t now = 0, boundary = 0;
   bool started = false;  // the time is known
 
+  std::uint64_t not_finite = 0;  // gradients skipped (rule A5), and the key of the last one
+  Key not_finite_key = 0;
+
   bool is_dense() const { return spec.kind == TableKind::kDense; }
   bool has_life() const { return layout.life_words != 0; }
   std::uint32_t row_words() const { return layout.words(); }

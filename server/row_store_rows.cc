@@ -7,6 +7,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "kernels/convert.h"
+#include "kernels/elementwise.h"
 #include "kernels/half_rows.h"
 #include "kernels/initialize.h"
 #include "kernels/optimizer.h"
@@ -342,14 +343,54 @@ RowStore::RowParts RowStore::DenseRowForApply(Table& table, std::uint32_t place,
   return row;
 }
 
-// Steps the rows of a group; those of keys that get none are left out.
-void RowStore::StepGroup(Table& table, Clock clock, const Group& group, const float* gradients) {
+// Rule A5: a bit for each row of the group whose gradient is not finite, by its place in the group.
+std::uint32_t RowStore::NotFinite(Table& table, const Group& group, const float* gradients) {
+  static_assert(kGroupKeys == 32);
+  const std::uint32_t dim = table.spec.dim;
+  if (kernels::AllFinite(group.n * dim, gradients)) [[likely]]
+    return 0;
+  std::uint32_t found = 0;
+  for (std::size_t i = 0; i < group.n; ++i) {
+    if (kernels::AllFinite(dim, gradients + i * dim)) continue;
+    found |= std::uint32_t{1} << i;
+    SkipNotFinite(table.spec.id, group.keys[i]);
+  }
+  return found;
+}
+
+void RowStore::SkipNotFinite(TableId id, Key key) {
+  Table& table = const_cast<Table&>(At(id));
+  ++counters_.not_finite;
+  ++table.not_finite;
+  table.not_finite_key = key;
+}
+
+std::vector<NotFiniteRows> RowStore::not_finite() const {
+  std::vector<NotFiniteRows> found;
+  for (const auto& table : tables_)
+    if (table && table->not_finite != 0) found.push_back({table->spec.name, table->not_finite, table->not_finite_key});
+  return found;
+}
+
+void RowStore::ForgetCounters() {
+  counters_ = {};
+  for (const auto& table : tables_)
+    if (table) table->not_finite = 0;
+}
+
+// Steps the rows of a group; those of keys that get none, and those whose bit is in `left_out`, are left out.
+void RowStore::StepGroup(Table& table, Clock clock, const Group& group, const float* gradients,
+                         std::uint32_t left_out) {
   const std::uint32_t dim = table.spec.dim;
   float* values[kGroupKeys];
   float* slots[kGroupKeys];
   // A row that is there and of which nothing else has to be known or kept.
   const bool plain = !table.is_dense() && !table.has_life() && table.resident == nullptr && table.cut.empty();
   for (std::size_t i = 0; i < group.n; ++i) {
+    if ((left_out >> i & 1) != 0) {
+      values[i] = nullptr;
+      continue;
+    }
     if (plain && group.rows[i] != nullptr) {
       table.sparse[group.places[i]]->changed.Set(group.numbers[i]);
       values[i] = group.rows[i];
@@ -376,7 +417,8 @@ void RowStore::Apply(TableId id, std::span<const Section> sections, std::span<co
   if (encoded) decoded_.resize(kGroupKeys * dim);
   const auto step = [&](const Group& group) {
     if (encoded) kernels::DecodeRows(codec, dim, group.n, gradients, decoded_.data());
-    StepGroup(table, clock, group, encoded ? decoded_.data() : reinterpret_cast<const float*>(gradients));
+    const float* rows = encoded ? decoded_.data() : reinterpret_cast<const float*>(gradients);
+    StepGroup(table, clock, group, rows, NotFinite(table, group, rows));
     gradients += group.n * CodecRowBytes(codec, dim);
   };
   try {

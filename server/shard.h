@@ -44,7 +44,8 @@ struct ShardOptions {
   std::string endpoint;                 // where clients reach this shard
   std::uint32_t shards_per_server = 0;  // of this process, which must be the job's; 0: nobody asks (rule N1)
   // Aggregated pushes that wait for their clock. Beyond, a push of a clock that is not the next to close is refused
-  // with kOverloaded; beyond twice as much, every one is. (The next to close is what the others wait for.)
+  // with kOverloaded. The next to close is what the others wait for: it may take twice as much, and a push of it that
+  // is beyond ends the job with kTooLarge.
   std::size_t bucket_bytes_max = limits::kBucketBytesMax;
   // Pulls that wait; beyond, they are refused with kOverloaded.
   std::size_t parked_pulls_max = limits::kParkedPullsMax;

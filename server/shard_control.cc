@@ -32,6 +32,7 @@ std::vector<Counter> CountersOf(const ShardCounters& c, const RowStore& rows, st
                                    counter("shard_rows_admitted", rows.counters().admitted),
                                    counter("shard_rows_refused", rows.counters().refused),
                                    counter("shard_rows_expired", rows.counters().expired),
+                                   counter("shard_rows_not_finite", rows.counters().not_finite),
                                    counter("shard_row_bytes", rows.memory_bytes()),
                                    counter("shard_bucket_bytes", bucket_bytes),
                                    counter("shard_reply_bytes", reply_bytes)};

@@ -22,7 +22,7 @@ Pull PullOf(const PushPull& both) {
 
 void Shard::Impl::OnData(Peer from, Message message) {
   if (!joined_ || Paused()) return;
-  if (!IsAppliedAtOnce(message)) TakeOver(&message);
+  TakeOver(&message, IsAppliedAtOnce(message) ? Part::kKeys : Part::kAll);
   DecodeParts(&message);
   if (rows_->tier() != nullptr) {
     TendTier();
@@ -31,18 +31,23 @@ void Shard::Impl::OnData(Peer from, Message message) {
   Handle(from, std::move(message));
 }
 
-// Whether nothing of the message is kept: then its rows may be taken from where they lie, in memory shared with its
-// worker.
+// Whether nothing of the message is kept, and no check depends on its values: then its rows may be taken from where
+// they lie, in memory shared with its worker.
 bool Shard::Impl::IsAppliedAtOnce(const Message& message) const {
   const auto* push = std::get_if<Push>(&message.body);
-  if (push == nullptr || logging_ || rows_->tier() != nullptr) return false;
+  if (push == nullptr || push->codec == ValueCodec::kTopK || logging_ || rows_->tier() != nullptr) return false;
   const TableSpec* table = rows_->FindTable(push->table);
   return table != nullptr && table->consistency.apply == ApplyMode::kImmediate;
 }
 
-void Shard::Impl::TakeOver(Message* message) {
-  for (Buffer* payload : {&message->keys, &message->values})
+// The worker can write to memory that it shares while the shard reads it. So keys are always copied before they are
+// decoded and checked: a key that changed behind its check would be written outside of its partition's rows.
+void Shard::Impl::TakeOver(Message* message, Part part) {
+  const auto copy = [](Buffer* payload) {
     if (payload->lent()) *payload = Buffer::Copy(payload->data(), payload->size());
+  };
+  copy(&message->keys);
+  if (part == Part::kAll) copy(&message->values);
 }
 
 // Rule N5: a shard that does not hear the scheduler may have been given up. Clients repeat; what waits in the gate
@@ -183,6 +188,7 @@ Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, 
     const Sequence expected(ledger_.Watermark(incarnation, section.partition).value + 1);
     ack.sections.push_back({section.partition, section.sequence, code, expected});
   }
+  if (!fits && NeverFits(push, ack)) return {};
   const bool any = std::ranges::find(taken_, true) != taken_.end();
   if (any) LogPush(push, message, *keys);
   Perform(push, message, *keys);
@@ -293,6 +299,25 @@ void Shard::Impl::Gather(const Push& push, const Message& message) {
 bool Shard::Impl::BucketFits(Clock clock, const Message& message) const {
   const std::size_t times = clock == cohort_.minimum() ? 2 : 1;
   return buckets_.bytes() + message.keys.size() + message.values.size() <= times * options_.bucket_bytes_max;
+}
+
+// Rule A2: the clock that closes next waits for this push, and nothing makes room before it closes, unless a worker is
+// dead. The job cannot go on: the shard ends it.
+bool Shard::Impl::NeverFits(const Push& push, const PushAck& ack) {
+  const TableSpec& table = *rows_->FindTable(push.table);
+  const bool refused = std::ranges::any_of(
+      ack.sections, [](const SectionAck& section) { return section.code == ErrorCode::kOverloaded; });
+  if (!refused || table.consistency.apply != ApplyMode::kAggregated || push.clock != cohort_.minimum() ||
+      !cohort_.Fenced().empty())
+    return false;
+  StopWith(
+      ErrorCode::kTooLarge,
+      fmt::format("shard {}: the pushes of clock {} do not fit in memory: {} bytes of aggregated pushes wait for their "
+                  "clock, and one of {} rows for table '{}' is refused; expected at most {} bytes for each shard. "
+                  "Lower train.batch_rows, raise fleet.servers or fleet.shards, or use a smaller push_codec",
+                  options_.shard.value, push.clock.value, buckets_.bytes(), push.keys.count, table.name,
+                  2 * options_.bucket_bytes_max));
+  return true;
 }
 
 Status Shard::Impl::OnPull(Peer from, Pull pull, const Message& message) {

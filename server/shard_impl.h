@@ -194,7 +194,8 @@ class Shard::Impl {
   void Refuse(Peer to, const Body& body, const Error& error);
   // Once more does nothing.
   bool IsAppliedAtOnce(const Message& message) const;
-  static void TakeOver(Message* message);
+  enum class Part { kKeys, kAll };
+  static void TakeOver(Message* message, Part part);
   void DecodeParts(Message* message);
   void PutKeys(Message* message);
   void PutValues(Message* message);
@@ -209,6 +210,7 @@ class Shard::Impl {
   void Apply(const Push& push, const Message& message, std::span<const Key> keys);
   void Gather(const Push& push, const Message& message);
   bool BucketFits(Clock clock, const Message& message) const;
+  bool NeverFits(const Push& push, const PushAck& ack);
   Status AnswerOrPark(ParkedPull parked);
   bool HasOwnPushes(const ParkedPull& parked) const;
   Status Answer(const ParkedPull& parked);

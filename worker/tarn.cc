@@ -1,12 +1,15 @@
 #include "worker/tarn.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <utility>
 
 #include "core/job.h"
+#include "kernels/elementwise.h"
 #include "net/zmq_transport.h"
 #include "worker/client_loop.h"
 
@@ -58,6 +61,17 @@ Status CheckSizes(const Table& table, std::size_t keys, std::size_t gradients) {
                                                std::to_string(keys * table.dim()));
 }
 
+// Rule A5: `rows` has one row a key of the plan.
+Status CheckFinite(const std::string& table, const Plan& plan, std::span<const float> rows) {
+  if (kernels::AllFinite(rows.size(), rows.data())) return {};
+  const std::size_t at =
+      static_cast<std::size_t>(std::ranges::find_if_not(rows, [](float x) { return std::isfinite(x); }) - rows.begin());
+  return Fail(ErrorCode::kInvalidArgument, "table '" + table + "': the gradient of key " +
+                                               std::to_string(plan.keys[at / plan.dim]) + " is " +
+                                               std::to_string(rows[at]) + " at value " + std::to_string(at % plan.dim) +
+                                               ", expected a finite number; nothing of this push was sent");
+}
+
 }  // namespace
 
 bool RowsFuture::Ready() const { return result_->Ready(); }
@@ -107,11 +121,17 @@ class Client::Impl {
     return left;
   }
 
-  Table MakeTable(TableSpec spec) const {
+  Table MakeTable(TableSpec spec) {
     const std::uint64_t salt = TableSalt(seed, spec.name);
+    const std::lock_guard lock(mutex_);
+    names_[spec.id] = spec.name;
     return Table(std::move(spec), salt);
   }
 
+  std::string NameOf(TableId table) {
+    const std::lock_guard lock(mutex_);
+    return names_[table];
+  }
   Expected<PlanPtr> MakePlan(const Table& table, std::span<const Key> keys);
   std::unique_ptr<Planner> BorrowPlanner();
 
@@ -125,6 +145,7 @@ class Client::Impl {
 
  private:
   std::mutex mutex_;
+  std::map<TableId, std::string> names_;            // of the tables that were opened
   std::vector<std::unique_ptr<Planner>> planners_;  // idle ones; as many as threads that plan at once
 };
 
@@ -225,6 +246,8 @@ StatusFuture Client::Push(const Table& table, std::span<const Key> keys, std::sp
   if (!plan) return StatusFuture(Failed(plan.error()));
   Buffer sums = Buffer::Allocate((*plan)->keys.size() * table.dim() * sizeof(float));
   SumDuplicates(**plan, table.dim(), gradients.data(), sums.as_mutable<float>().data());
+  if (Status finite = CheckFinite(table.spec().name, **plan, sums.as<float>()); !finite)
+    return StatusFuture(Failed(finite.error()));
   auto result = NewResult();
   impl_->loop.Push(*plan, std::move(sums), {}, result);
   return StatusFuture(std::move(result));
@@ -240,6 +263,7 @@ Client::PushPullFutures Client::PushPull(const Table& table, std::span<const Key
   if (!plan) return fail(plan.error());
   Buffer sums = Buffer::Allocate((*plan)->keys.size() * table.dim() * sizeof(float));
   SumDuplicates(**plan, table.dim(), gradients.data(), sums.as_mutable<float>().data());
+  if (Status finite = CheckFinite(table.spec().name, **plan, sums.as<float>()); !finite) return fail(finite.error());
   auto pushed = NewResult();
   auto pulled = NewResult();
   pulled->expand_by = *plan;
@@ -289,6 +313,8 @@ StatusFuture Client::Push(PlanPtr plan, Buffer gradients, Clock pulled_clock) {
     return StatusFuture(Failed(
         {ErrorCode::kInvalidArgument,
          std::to_string(gradients.size()) + " bytes of gradients for a plan, expected " + std::to_string(expected)}));
+  if (Status finite = CheckFinite(impl_->NameOf(plan->table), *plan, gradients.as<float>()); !finite)
+    return StatusFuture(Failed(finite.error()));
   auto result = NewResult();
   impl_->loop.Push(std::move(plan), std::move(gradients), pulled_clock, result);
   return StatusFuture(std::move(result));

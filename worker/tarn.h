@@ -139,7 +139,9 @@ class Client {
   Status Prefetch(const Table& table, std::span<const Key> keys);
   // gradients: keys.size() x dim, one row a key; those of the same key are summed, in order. Blocks only while
   // ConnectOptions::queued_bytes_max of pushes wait for their acknowledgements. Ready once every shard has
-  // acknowledged.
+  // acknowledged. kInvalidArgument, naming table and key, if a gradient (of several of one key, their sum) is infinite
+  // or NaN: then nothing of the push is sent, and the clock goes on without it. So is a PushPull, which then does not
+  // tick.
   StatusFuture Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients);
   // Push at this clock, tick, and pull the same rows for the next.
   struct PushPullFutures {

@@ -154,7 +154,13 @@ int tarn_push(tarn_client* client, const tarn_table* table, const uint64_t* keys
                      {{"client", client}, {"table", table}, Array("keys", keys, n), Array("gradients", gradients, n)},
                      [&] {
                        const std::span values(gradients, n * table->table.dim());
-                       return GiveFuture(client->client.Push(table->table, {keys, n}, values), future);
+                       tarn::StatusFuture pushed = client->client.Push(table->table, {keys, n}, values);
+                       // What is wrong with the arguments must not be missed by a caller who wants no future.
+                       if (pushed.Ready())
+                         if (const auto done = pushed.Wait();
+                             !done && done.error().code == ErrorCode::kInvalidArgument)
+                           return Failed(done.error());
+                       return GiveFuture(std::move(pushed), future);
                      });
 }
 int tarn_tick(tarn_client* client, tarn_future** future) {

@@ -86,7 +86,9 @@ TARN_C_API uint32_t tarn_table_dim(const tarn_table* table);
 TARN_C_API uint64_t tarn_table_rows(const tarn_table* table); /* 0: sparse */
 TARN_C_API void tarn_table_free(tarn_table* table);
 
-/* `keys`: n of them, copied; `gradients`: n x dim, copied. A null `future`: nobody will ask for the outcome. */
+/* `keys`: n of them, copied; `gradients`: n x dim, copied. A null `future`: nobody will ask for the outcome. tarn_push
+   returns TARN_INVALID_ARGUMENT, and sends nothing, if a gradient is infinite or NaN, or a key of a dense table too
+   large. */
 TARN_C_API int tarn_pull(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n, int priority,
                          tarn_future** future);
 TARN_C_API int tarn_prefetch(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n);

@@ -1,6 +1,8 @@
 #include "kernels/elementwise.h"
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "kernels/cpu/reduce.h"
 
@@ -36,6 +38,13 @@ void ReluBackwardLoop(std::size_t n, const float* HWY_RESTRICT y, float* HWY_RES
   }
 }
 
+bool AllFiniteLoop(std::size_t n, const float* in) {
+  constexpr std::uint32_t kExponent = 0x7f800000;  // all of its bits: infinite or NaN
+  std::uint32_t found = 0;
+  for (std::size_t i = 0; i < n; ++i) found |= (std::bit_cast<std::uint32_t>(in[i]) & kExponent) == kExponent ? 1 : 0;
+  return found == 0;
+}
+
 double SumLoop(std::size_t n, const float* in) {
   return SumOfTerms(n, [in](std::size_t i) { return double(in[i]); });
 }
@@ -56,6 +65,7 @@ HWY_EXPORT(AddLoop);
 HWY_EXPORT(ScaleLoop);
 HWY_EXPORT(ReluLoop);
 HWY_EXPORT(ReluBackwardLoop);
+HWY_EXPORT(AllFiniteLoop);
 HWY_EXPORT(SumLoop);
 HWY_EXPORT(DotLoop);
 
@@ -68,6 +78,8 @@ void Scale(std::size_t n, float factor, float* out) { HWY_DYNAMIC_DISPATCH(Scale
 void Relu(std::size_t n, float* out) { HWY_DYNAMIC_DISPATCH(ReluLoop)(n, out); }
 
 void ReluBackward(std::size_t n, const float* y, float* dy) { HWY_DYNAMIC_DISPATCH(ReluBackwardLoop)(n, y, dy); }
+
+bool AllFinite(std::size_t n, const float* in) { return HWY_DYNAMIC_DISPATCH(AllFiniteLoop)(n, in); }
 
 double Sum(std::size_t n, const float* in) { return HWY_DYNAMIC_DISPATCH(SumLoop)(n, in); }
 

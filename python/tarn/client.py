@@ -292,6 +292,7 @@ class Table:
     def push(self, keys, gradients):
         """Gives each key its gradient, [..., dim]; those of the same key are summed. A Future; no need to wait for it.
 
+        Raises InvalidArgument, naming table and key, if a gradient is infinite or NaN: nothing of the push is sent then.
         Blocks only while very much is on its way.
         """
         array, pointer = _as_keys(keys), _P()

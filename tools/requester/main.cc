@@ -36,6 +36,7 @@ constexpr const char* kAbout =
 struct Flags {
   std::string run_dir, keys;
   double silence_seconds = 15;
+  double timeout_seconds = 600;
   bool insecure = false;
 };
 
@@ -72,7 +73,7 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
   const std::uint64_t number = std::get<CheckpointRequest>(request.body).number;
   const auto start = Clock::now();
   auto heard = start;
-  bool told = false;
+  std::string told, waits;  // what was printed; whom the fleet waits for
   std::vector<net::Received> received;
   for (;;) {
     transport->Send(kSchedulerPeer, request);
@@ -84,6 +85,7 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
         if (answer->number != number) continue;
         if (answer->code != ErrorCode::kOk) return Fail(answer->code, answer->message);
         if (!answer->directory.empty()) return answer->directory;
+        waits = answer->message.empty() ? "" : "; the fleet " + answer->message;
       } else if (const auto* shutdown = std::get_if<Shutdown>(&message.message.body)) {
         return Fail(ErrorCode::kCancelled, "the run is over: " + shutdown->reason);
       }
@@ -92,12 +94,20 @@ Expected<std::string> Ask(const Flags& flags, net::Transport* transport, std::ui
       return Fail(ErrorCode::kUnavailable,
                   fmt::format("the scheduler has not answered for {:.0f} s: is it still alive, {}?",
                               SecondsSince(heard), kSameKeys));
+    if (SecondsSince(start) > flags.timeout_seconds)
+      return Fail(ErrorCode::kTimeout,
+                  fmt::format("no checkpoint for {:.0f} s{}; it may still come (tools/inspect list shows it), "
+                              "--timeout-seconds waits longer",
+                              SecondsSince(start), waits));
     if (SecondsSince(start) < kTellAfterSeconds) continue;
     const bool terminal = ::isatty(STDERR_FILENO) != 0;
-    if (terminal || !told)
-      fmt::print(stderr, "{}waiting for the checkpoint: {:.0f} s{}", terminal ? "\r" : "", SecondsSince(start),
-                 terminal ? "\033[K" : "\n");
-    told = true;
+    // Its seconds and clocks change: in a log one line for each worker that is waited for is enough.
+    const std::string what = "waiting for the checkpoint" + waits.substr(0, waits.find(':'));
+    if (terminal)
+      fmt::print(stderr, "\r{:.0f} s: waiting for the checkpoint{}\033[K", SecondsSince(start), waits);
+    else if (what != told)
+      fmt::print(stderr, "waiting for the checkpoint: {:.0f} s{}\n", SecondsSince(start), waits);
+    told = what;
   }
 }
 
@@ -126,6 +136,10 @@ int main(int argc, char** argv) {
   app.add_option("--keys", flags.keys,
                  "the fleet's key file, if it has one; that which tools/launch --hosts makes is found by itself");
   app.add_option("--silence-seconds", flags.silence_seconds, "give up when the scheduler has said nothing for so long")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 1e9));
+  app.add_option("--timeout-seconds", flags.timeout_seconds,
+                 "give up when there is no checkpoint after so long, though the scheduler answers")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
   app.add_flag("--insecure", flags.insecure, "allow addresses other than loopback without keys");

@@ -221,6 +221,8 @@ class ValuesTest(unittest.TestCase):
             (lambda: table.pull([1.5]), "expected integers from 0, found float64"),
             (lambda: table.pull([3, -1]), "expected integers from 0"),
             (lambda: table.push([1, 2], [[1, 2]]), r"gradients are \[1, 2\], expected \[2, 2\]"),
+            (lambda: table.push([1, 2], [[1, 2], [3, np.nan]]), "table 'fits': the gradient of key 2 is nan at value 1"),
+            (lambda: table.push([1], [[np.inf, 2]]), "the gradient of key 1 is inf"),
             (lambda: self.ps.table("fits", dim=3), "exists with another shape"),
             (lambda: self.ps.table("no", dim=0), "expected 1 to 4096, found 0"),
             (lambda: self.ps.table("no", dim=2, optimizer="adagrat"), "the nearest is 'adagrad'"),

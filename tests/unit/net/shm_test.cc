@@ -170,6 +170,20 @@ TEST(ShmLaneTest, ALargeFrameIsTakenWithoutACopy) {
   EXPECT_EQ(std::memcmp(taken.data(), sent[2].data(), taken.size()), 0);
 }
 
+// The other side has the memory before this side looks at it. Counters that it set by then must not move where a ring
+// begins: frames would be misaligned.
+TEST(ShmRingTest, BeginsAtItsBeginningWhateverTheOtherSideHasWritten) {
+  RingWords words;
+  std::vector<std::byte> bytes(2 * kRing);
+  words.written = words.read = 3;
+  RingReader reader(&words, bytes.data(), kRing);
+  EXPECT_EQ(reader.Place(), bytes.data());
+  RingWriter writer(&words, bytes.data(), kRing);
+  EXPECT_EQ(writer.Place(), bytes.data());
+  EXPECT_EQ(writer.Room(), 0u);  // 3 bytes were read of none
+  EXPECT_TRUE(writer.broken());
+}
+
 TEST(ShmLaneTest, LentPayloadsStayUntilTheyAreGivenBack) {
   SplitMix random(11);
   Ends ends = MakeEnds(16 * kRing);

@@ -69,6 +69,7 @@ TEST(Summary, HasAllThatReadersExpect) {
                           "combined_pushes",
                           "batches_passed_over",
                           "malformed_lines",
+                          "rows_not_finite",
                           "parameters_hash",
                           "epochs",
                           "best_epoch",

@@ -69,6 +69,35 @@ TEST(Waits, AShardThatLoadsItsRowsIsNotCalledLost) {
   EXPECT_EQ(WaitsOf(&fleet), Texts{"waits for shard 0, which has been loading rows for 10 s"});
 }
 
+// It sends heartbeats, so it is not given up; without its ticks nobody else goes on.
+TEST(Waits, WhoIsHeardButDoesNotTickIsNamedWithClockAndAge) {
+  for (const ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kAsp}) {
+    Job job = SmallJob(1, 2);
+    job.consistency.mode = mode;
+    job.fleet.lease_seconds = 60;
+    FakeFleet fleet(job);
+    fleet.rows[0] = 1000;
+    fleet.AddAll();
+    TableSpec table;
+    table.name = "t";
+    fleet.Send(*fleet.workers[0], CreateTable{table, ErrorCode::kOk, {}});
+    fleet.Pass(2);
+    fleet.workers[0]->clock = Clock(1);  // has ticked, and waits for the other
+    fleet.Pass(30);
+    const Texts waits = WaitsOf(&fleet);
+    if (mode == ConsistencyMode::kAsp) {
+      EXPECT_EQ(waits, Texts{});
+      continue;
+    }
+    ASSERT_EQ(waits.size(), 3u);  // once every ten seconds
+    EXPECT_TRUE(waits[0].starts_with("waits for worker 1 to tick: heard, but at clock 0 for 1")) << waits[0];
+    EXPECT_NE(waits[0].find("others are at clock 1"), std::string::npos) << waits[0];
+    fleet.workers[1]->clock = Clock(1);
+    fleet.Pass(30);
+    EXPECT_EQ(WaitsOf(&fleet), Texts{});
+  }
+}
+
 TEST(Waits, WorkersWithoutDataAreCountedOnce) {
   const auto warnings = [](std::uint32_t workers, std::uint64_t rows) {
     Job job = SmallJob(1, workers);

@@ -177,10 +177,96 @@ TEST_F(ShardClockTest, A2BucketsAreBoundedButTheNextClockHasRoom) {
   EXPECT_GT(ahead, 0u);
   EXPECT_EQ(push(3), ErrorCode::kOverloaded);
   EXPECT_EQ(push(0), ErrorCode::kOk);
-  while (push(0) == ErrorCode::kOk) ASSERT_LT(sequence, 100u);
   Tick(0, 10, 3);
   EXPECT_EQ(Value(5), -float(sequence - ahead));
   EXPECT_EQ(push(3), ErrorCode::kOk);
+}
+
+// Refused for ever, such a push would stop the fleet without a word.
+TEST_F(ShardClockTest, A2AClockThatNeverFitsEndsTheJob) {
+  ShardOptions options;
+  options.bucket_bytes_max = 700;
+  Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated), options);
+  std::uint64_t sequence = 0;
+  while (!shard_->stopped()) {
+    ASSERT_LT(sequence, 100u);
+    out_.clear();
+    Deliver(PushOf(0, 10, 5, ++sequence, 0));
+  }
+  EXPECT_GT(sequence, 2u);
+  const auto ends = Take<Shutdown>();
+  ASSERT_EQ(ends.size(), 1u);
+  EXPECT_EQ(ends[0].code, ErrorCode::kTooLarge);
+  for (const char* part :
+       {"shard 0", "clock 0", "table 't'", "at most 1400 bytes", "train.batch_rows", "fleet.servers"})
+    EXPECT_NE(ends[0].reason.find(part), std::string::npos) << part << " in: " << ends[0].reason;
+}
+
+// What a dying worker has pushed of the clock may be void before long: then there is room.
+TEST_F(ShardClockTest, A2AFullClockWaitsForTheVerdictOfADeadWorker) {
+  ShardOptions options;
+  options.bucket_bytes_max = 700;
+  Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated), options);
+  Deliver(PushOf(1, 11, 5, 1, 0));
+  view_.workers[1].state = WorkerState::kFencing;
+  NextView();
+  std::uint64_t sequence = 0;
+  for (ErrorCode code = ErrorCode::kOk; code == ErrorCode::kOk; ++sequence) {
+    ASSERT_LT(sequence, 100u);
+    out_.clear();
+    Deliver(PushOf(0, 10, 5, sequence + 1, 0));
+    code = TakeAck().code;
+    EXPECT_TRUE(code == ErrorCode::kOk || code == ErrorCode::kOverloaded);
+  }
+  EXPECT_FALSE(shard_->stopped());
+  view_.workers[1].state = WorkerState::kEnded;
+  NextView();
+  out_.clear();
+  Deliver(PushOf(0, 10, 5, sequence, 0));
+  EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+}
+
+// Rule A5: the row of a worker that is not finite is left out, those of others count; bits of the rest are the same.
+TEST_F(ShardClockTest, A5AggregatedRowsThatAreNotFiniteAreLeftOut) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    Join({LiveWorker(0, 10), LiveWorker(1, 11)}, CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
+    const Key both = KeyIn(0, 0), alone = KeyIn(0, 1), only = KeyIn(1);
+    Deliver(PushOf(0, 10, both, 1, 0, bad));
+    Deliver(PushOf(1, 11, both, 1, 0, 4.0f));
+    Deliver(PushOf(0, 10, alone, 2, 0, bad));
+    Deliver(PushOf(0, 10, only, 1, 0, bad));  // the only contribution to its partition
+    for (const auto& ack : Take<PushAck>()) EXPECT_EQ(ack.sections[0].code, ErrorCode::kOk);
+    Tick(0, 10, 1);
+    Tick(1, 11, 1);
+    EXPECT_EQ(Value(both), -2.0f);
+    EXPECT_EQ(shard_->rows().row_count(), 1u);  // the others were not born
+    EXPECT_EQ(shard_->rows().counters().not_finite, 3u);
+  }
+}
+
+// Rule E6, aggregated: one step with the sum, also where nothing else is summed.
+TEST_F(ShardClockTest, E6AKeyNamedTwiceIsSummed) {
+  for (const bool another : {false, true}) {
+    TableSpec table = CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated);
+    table.optimizer.kind = OptimizerKind::kAdagrad;
+    table.optimizer.epsilon = 1e-10f;
+    table.optimizer.initial_accumulator = 0;
+    Join({LiveWorker(0, 10)}, table);
+    const Key key = KeyIn(0);
+    const Key keys[] = {key, KeyIn(0, 1), key};
+    Message message = PushOf(0, 10, key, 1, 0);
+    auto& list = std::get<Push>(message.body).keys;
+    list.count = list.sections[0].count = 3;
+    const float values[] = {1, 1, 5, 5, 2, 2};
+    message.keys = Buffer::CopyOf(std::span<const Key>(keys));
+    message.values = Buffer::CopyOf(std::span<const float>(values));
+    Deliver(message);
+    if (another) Deliver(PushOf(0, 10, KeyIn(0, 2), 2, 0));
+    Tick(0, 10, 1);
+    EXPECT_EQ(Value(key), -1.0f);  // 3 / sqrt(9), not 1 / 1 + 2 / sqrt(5)
+    EXPECT_EQ(Value(KeyIn(0, 1)), -1.0f);
+  }
 }
 
 // Any order of arrival, and any split of the workers' pushes over messages, gives the same bits.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,16 @@ constexpr Peer kWorkerPeer{kFirstAcceptedPeer + 1};
 
 // What the observer saw.
 struct Events : ShardObserver {
-  void OnPushApplied(Incarnation, PartitionId, Sequence sequence, Clock) override { applied.push_back(sequence); }
+  void OnPushApplied(Incarnation, PartitionId, Sequence sequence, Clock) override {
+    applied.push_back(sequence);
+    if (before_rows) before_rows();
+  }
   void OnPushVoided(Incarnation, PartitionId, Sequence sequence, Clock) override { voided.push_back(sequence); }
   void OnPullServed(Incarnation, TableId, Clock use, Clock) override { served.push_back(use); }
   void OnClockClosed(Clock clock) override { closed.push_back(clock); }
   std::vector<Sequence> applied, voided;
   std::vector<Clock> served, closed;
+  std::function<void()> before_rows;  // called after a push was checked, before its rows are touched
 };
 
 inline TableSpec CountingTable(ConsistencyMode mode, ApplyMode apply, std::uint32_t staleness = 0) {

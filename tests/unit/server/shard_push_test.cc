@@ -2,6 +2,7 @@
 // send.
 #include <limits>
 
+#include "kernels/convert.h"
 #include "tests/unit/server/shard_fixture.h"
 
 namespace tarn::server {
@@ -281,6 +282,108 @@ TEST_F(ShardPushTest, PushPullRefusedTellsOfBoth) {
   message.body = both;
   Deliver(message);
   EXPECT_EQ(Take<ErrorReply>().size(), 2u);
+}
+
+// Memory that a worker shares with the shard may change at any time: what was checked is what is applied. Before keys
+// were copied, this wrote far outside of the dense rows.
+TEST_F(ShardPushTest, KeysThatAreLentMayChangeBehindTheirCheck) {
+  for (const TableKind kind : {TableKind::kDense, TableKind::kSparse}) {
+    TableSpec table = CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate);
+    table.kind = kind;
+    if (kind == TableKind::kDense) table.rows = 64;
+    Join({LiveWorker(0, 10)}, table);
+    const Key checked = KeyIn(0);
+    const Key foreign = kind == TableKind::kDense ? Key{1} << 24 : KeyIn(1);
+    Message message = PushOf(0, 10, checked, 1, 0, 3.0f);
+    std::get<Push>(message.body).keys.list = 1;  // to be held
+    alignas(8) Key shared = checked;
+    const auto lender = std::make_shared<int>(0);
+    message.keys = Buffer::Lend(reinterpret_cast<std::byte*>(&shared), sizeof shared, lender);
+    Buffer gradients = message.values;
+    message.values = Buffer::Lend(gradients.data(), gradients.size(), lender);
+    out_.clear();
+    events_.before_rows = [&] { shared = foreign; };
+    Deliver(message);
+    events_.before_rows = nullptr;
+    EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+    EXPECT_EQ(Value(checked), -3.0f);
+    if (kind == TableKind::kSparse) {
+      EXPECT_EQ(shard_->rows().row_count(), 1u);
+      EXPECT_EQ(Value(foreign), 0.0f);
+    }
+    // The list that the shard holds is that of the checked keys.
+    Message named = PushOf(0, 10, checked, 2, 0, 1.0f);
+    Push& push = std::get<Push>(named.body);
+    push.keys.codec = KeyCodec::kHeld;
+    push.keys.list = 1;
+    named.keys = Buffer();
+    Deliver(named);
+    EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+    EXPECT_EQ(Value(checked), -4.0f);
+  }
+}
+
+// Rule A5: such a row is neither stepped nor born; the push counts, and the rest of it is applied.
+TEST_F(ShardPushTest, A5RowsThatAreNotFiniteAreSkipped) {
+  for (const ValueCodec codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8}) {
+    for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
+      constexpr int kRows = 70;  // more than two groups
+      std::vector<Key> keys;
+      std::vector<float> values;
+      for (int n = 0; n < kRows; ++n) {
+        keys.push_back(KeyIn(0, n));
+        values.insert(values.end(), {n % 7 == 0 ? bad : 1.0f, 1.0f});
+      }
+      Message message = PushOf(0, 10, keys[0], 1, 0);
+      Push& push = std::get<Push>(message.body);
+      push.codec = codec;
+      push.keys.count = push.keys.sections[0].count = kRows;
+      message.keys = Buffer::CopyOf(std::span<const Key>(keys));
+      message.values = Buffer::Allocate(kRows * CodecRowBytes(codec, 2));
+      kernels::EncodeRows(codec, 2, kRows, values.data(), message.values.data());
+      out_.clear();
+      Deliver(message);
+      EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+      for (int n = 0; n < kRows; ++n) EXPECT_FLOAT_EQ(Value(keys[n]), n % 7 == 0 ? 0.0f : -1.0f) << n;
+      EXPECT_EQ(shard_->rows().row_count(), 60u);
+      EXPECT_EQ(shard_->rows().counters().not_finite, 10u);
+      const auto by_table = shard_->rows().not_finite();
+      ASSERT_EQ(by_table.size(), 1u);
+      EXPECT_EQ(by_table[0].table, "t");
+      EXPECT_EQ(by_table[0].rows, 10u);
+      EXPECT_EQ(by_table[0].key, keys[63]);
+      // The watermark has moved.
+      Deliver(message);
+      EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+      EXPECT_EQ(shard_->counters().pushes_repeated, 1u);
+    }
+  }
+}
+
+// Rule E6, immediate: as many steps, in order, as by pushes of their own.
+TEST_F(ShardPushTest, E6AKeyNamedTwiceTakesTwoSteps) {
+  TableSpec table = CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate);
+  table.optimizer.kind = OptimizerKind::kAdagrad;
+  std::vector<std::uint64_t> hashes;
+  for (const bool together : {false, true}) {
+    Join({LiveWorker(0, 10)}, table);
+    if (together) {
+      const Key keys[] = {key_, key_};
+      Message message = PushOf(0, 10, key_, 1, 0);
+      auto& list = std::get<Push>(message.body).keys;
+      list.count = list.sections[0].count = 2;
+      const float values[] = {1, 1, 2, 2};
+      message.keys = Buffer::CopyOf(std::span<const Key>(keys));
+      message.values = Buffer::CopyOf(std::span<const float>(values));
+      Deliver(message);
+    } else {
+      Deliver(PushOf(0, 10, key_, 1, 0, 1.0f));
+      Deliver(PushOf(0, 10, key_, 2, 0, 2.0f));
+    }
+    hashes.push_back(shard_->rows().StateHash());
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -106,6 +107,42 @@ TEST(Library, PushPullTicksAndAsksForTheNextClock) {
   const auto values = both.pulled.Wait();
   ASSERT_TRUE(values);
   EXPECT_EQ(values->size(), 9u);
+}
+
+// Rule A5: nothing is numbered, so what is pushed next is the first push.
+TEST(Library, RefusesGradientsThatAreNotFinite) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  const std::vector<Key> keys = {1, 42, 1};
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> gradients(9, 1.0f);
+    gradients[5] = bad;  // of key 42
+    const auto check = [](const Status& status) {
+      ASSERT_FALSE(status);
+      EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+      EXPECT_NE(status.error().message.find("table 'users': the gradient of key 42 is "), std::string::npos)
+          << status.error().message;
+    };
+    check(client->Push(*users, keys, gradients).Wait());
+    const auto both = client->PushPull(*users, keys, gradients);
+    check(both.pushed.Wait());
+    EXPECT_FALSE(both.pulled.Wait());
+    EXPECT_EQ(client->clock(), Clock(0));
+    const auto plan = client->MakePlan(*users, std::vector<Key>{42});
+    ASSERT_TRUE(plan);
+    check(client->Push(*plan, Buffer::CopyOf(std::span<const float>(std::vector<float>(3, bad))), Clock(0)).Wait());
+  }
+  // Two of one key that are finite alone, and overflow together.
+  std::vector<float> large(9, 1.0f);
+  large[0] = large[6] = 3e38f;
+  EXPECT_EQ(client->Push(*users, keys, large).Wait().error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(client->Push(*users, keys, std::vector<float>(9, 1.0f)).Wait());
+  for (const FakeShard& shard : world.shards)
+    for (const auto& applied : shard.applied)
+      for (const float value : applied.values) EXPECT_TRUE(std::isfinite(value));
 }
 
 TEST(Library, PlansLeasesBarriersAndTables) {
