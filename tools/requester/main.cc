@@ -30,6 +30,7 @@ constexpr const char* kAbout =
     "training goes on meanwhile. Several may ask at once; who asks while one is being cut gets a later one.\n\n"
     "  tools/checkpoint runs/mine\n"
     "  tools/inspect show \"$(tools/checkpoint runs/mine)\"\n\n"
+    "A fleet on one machine takes requests of its own user alone.\n"
     "Exit status: 0 it is whole, 1 there is none (the reason is printed), 2 bad usage.";
 
 struct Flags {
@@ -126,7 +127,7 @@ int main(int argc, char** argv) {
   app.add_option("--silence-seconds", flags.silence_seconds, "give up when the scheduler has said nothing for so long")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
-  app.add_flag("--insecure", flags.insecure, "allow addresses other than loopback without keys");
+  app.add_flag("--insecure", flags.insecure, "ask a fleet that was started with --insecure");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
