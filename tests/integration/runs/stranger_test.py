@@ -48,7 +48,7 @@ def doors(run_dir):
     """Names of the sockets without a file on which the processes of a run listen."""
     held = processes.sockets(run_dir)
     lines = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]]
-    return [fields[7] for fields in lines if len(fields) == 8 and fields[6] in held and fields[7].startswith("@tarn")]
+    return sorted({fields[7] for fields in lines if len(fields) == 8 and fields[6] in held and fields[7].startswith("@tarn")})
 
 
 @unittest.skipUnless(can_run_as_nobody(), "needs root and setpriv, and programs that another user may run")
@@ -60,6 +60,9 @@ class StrangerTest(FleetCase):
         run_dir = self.folder / name
         process = subprocess.Popen(self.command(self.long_job(), run_dir, *more), stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
         deadline = time.time() + 60
         while time.time() < deadline and not self.trains(run_dir):
             time.sleep(0.05)
