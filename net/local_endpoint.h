@@ -36,8 +36,8 @@ Expected<std::string> SchedulerEndpoint(const std::string& text, double seconds)
 // the scheduler, which holds the run's folder.
 void RemoveSockets(const std::string& run_dir, bool stale_only);
 
-// The folders of a process's local endpoints. Outlives ZeroMQ's sockets, which connect again beneath their folders; then
-// removes the files of those that Make has named. Free to use from any thread.
+// The folders of a process's local endpoints. Outlives ZeroMQ's sockets, which connect again beneath their folders;
+// then removes the files of those that Make has named. Free to use from any thread.
 class LocalFolders {
  public:
   LocalFolders() = default;
