@@ -1,7 +1,7 @@
 // How a loop exchanges messages with other nodes: it owns one Transport, on one thread, and calls Receive in a loop.
 // Links may lose, repeat and reorder (across reconnects); the state machines repeat what must arrive.
 //
-//   transport->Connect(kSchedulerPeer, "tcp://127.0.0.1:7700");
+//   transport->Connect(kSchedulerPeer, "ipc:///home/me/runs/mine/sockets/scheduler");
 //   std::vector<Received> batch;
 //   transport->Receive(&batch, 256, 10'000);
 //   for (Received& r : batch) node.OnMessage(r.from, std::move(r.message), now, &out);

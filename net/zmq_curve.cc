@@ -98,10 +98,7 @@ Status ApplyCurveKeys(const CurveKeys& keys, bool server, void* socket) {
     return SetText(socket, ZMQ_CURVE_SERVERKEY, "ZMQ_CURVE_SERVERKEY", keys.public_key);
   }
   const int yes = 1;
-  constexpr std::string_view kDomain = "tarn";
-  if (zmq_setsockopt(socket, ZMQ_CURVE_SERVER, &yes, sizeof(yes)) == 0 &&
-      zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, kDomain.data(), kDomain.size()) == 0)
-    return {};
+  if (zmq_setsockopt(socket, ZMQ_CURVE_SERVER, &yes, sizeof(yes)) == 0) return {};
   return Fail(ErrorCode::kIo, fmt::format("cannot set ZMQ_CURVE_SERVER: {}", ZmqText()));
 }
 

@@ -50,10 +50,13 @@ TimeUs NowUs() {
   return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
 }
 
+constexpr std::string_view kTcp = "tcp://";
+constexpr std::string_view kIpc = "ipc://";
+
 // ZeroMQ takes "99999" for 34463.
 bool IsAddress(std::string_view endpoint) {
-  if (endpoint.starts_with("ipc://") || endpoint.starts_with("inproc://")) return true;
-  if (!endpoint.starts_with("tcp://")) return false;
+  if (endpoint.starts_with("inproc://")) return true;
+  if (!endpoint.starts_with(kTcp)) return false;
   if (endpoint.ends_with(":*")) return true;
   const std::string_view digits = endpoint.substr(endpoint.rfind(':') + 1);
   std::uint32_t port = 0;
@@ -83,18 +86,6 @@ void Pause() {
 
 }  // namespace
 
-bool IsLoopback(const std::string& endpoint) {
-  const std::string_view text = endpoint;
-  constexpr std::string_view kTcp = "tcp://";
-  if (text.starts_with("ipc://") || text.starts_with("inproc://")) return true;
-  if (!text.starts_with(kTcp)) return false;
-  const std::string_view address = text.substr(kTcp.size());
-  const std::string_view host = address.substr(0, address.rfind(':'));
-  if (host == "localhost" || host == "[::1]") return true;
-  // "127.example.org" is a name like any other.
-  return host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos;
-}
-
 class ZmqTransport::Impl {
  public:
   Impl(ZmqContext* context, const ZmqTransportOptions& options)
@@ -122,22 +113,26 @@ class ZmqTransport::Impl {
   }
 
   Expected<std::string> Bind(const std::string& endpoint) {
-    TARN_RETURN_IF_ERROR(CheckAddress(endpoint));
+    const Expected<std::string> address = AddressOf(endpoint);
+    if (!address) return std::unexpected(address.error());
     if (!router_) TARN_RETURN_IF_ERROR(OpenRouter());
-    TARN_RETURN_IF_ERROR(router_->socket.Bind(endpoint));
+    if (endpoint.starts_with(kTcp) && context_.keys() == nullptr)
+      LogWarning("insecure: {} takes plain connections: whoever reaches it can read and change the job", endpoint);
+    TARN_RETURN_IF_ERROR(router_->socket.Bind(*address));
     if (options_.shm) shm_.Open();
-    return router_->socket.LastEndpoint();
+    return endpoint.starts_with(kIpc) ? endpoint : router_->socket.LastEndpoint();
   }
 
   Status Connect(Peer peer, const std::string& endpoint) {
     TARN_CHECK(!IsAccepted(peer), "accepted peers connect to us");
-    TARN_RETURN_IF_ERROR(CheckAddress(endpoint));
+    const Expected<std::string> address = AddressOf(endpoint);
+    if (!address) return std::unexpected(address.error());
     if (links_.Leads(peer, endpoint)) return {};
     std::vector<Lane> lanes;
     while (lanes.size() < (peer == kSchedulerPeer ? 1 : options_.lanes)) {
       Expected<Socket> socket = OpenSocket(ZMQ_DEALER);
       if (!socket) return std::unexpected(socket.error());
-      TARN_RETURN_IF_ERROR(socket->Connect(endpoint));
+      TARN_RETURN_IF_ERROR(socket->Connect(*address));
       lanes.emplace_back(std::move(*socket));
     }
     links_.Put(peer, endpoint, std::move(lanes));
@@ -257,14 +252,20 @@ class ZmqTransport::Impl {
                options_.backlog_bytes_max >> 20);
   }
 
-  Status CheckAddress(const std::string& endpoint) const {
+  // What ZeroMQ is given for `endpoint`, if those who can reach it have to prove that they may, or `insecure` lets
+  // them.
+  Expected<std::string> AddressOf(const std::string& endpoint) {
+    const bool open = options_.insecure || context_.keys() != nullptr;
+    if (endpoint.starts_with(kIpc)) return context_.folders().Reach(endpoint, !open);
     if (!IsAddress(endpoint))
       return Fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: expected tcp://HOST:PORT with a port up to 65535", endpoint));
-    if (options_.insecure || context_.keys() != nullptr || IsLoopback(endpoint)) return {};
+    if (open || !endpoint.starts_with(kTcp)) return endpoint;
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format("CURVE keys are required for non-loopback address {}; --insecure says otherwise", endpoint));
+        fmt::format("{}: every user of its host can connect to a TCP address: expected keys (--keys FILE, which "
+                    "tarn-keys makes), or ipc:// in a folder of mode 0700; --insecure goes without",
+                    endpoint));
   }
 
   // ZMQ_ROUTER or ZMQ_DEALER, with the fleet's keys if there are any.

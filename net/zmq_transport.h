@@ -3,7 +3,7 @@
 //
 //   ZmqContext context({.io_threads = 1});              // one per process, outlives its transports
 //   ZmqTransport transport(&context, {});
-//   auto endpoint = transport.Bind("tcp://127.0.0.1:*");
+//   auto endpoint = transport.Bind(*context.folders().Make(run_dir, "shard-0"));
 //
 // A peer that connects again (its process, or its link, was restarted) is a new Peer, and so is each of its lanes: what
 // is asked by one is answered by it. What arrives and is no message
@@ -23,7 +23,8 @@
 namespace tarn::net {
 
 struct ZmqTransportOptions {
-  // Lets plain connections leave this machine. Anyone who reaches the port can then read and change the job.
+  // Accepts plain TCP connections, and Unix sockets in any folder. Anyone who reaches them can then read and change the
+  // job.
   bool insecure = false;
   int linger_ms = 1000;     // how long unsent messages may outlive the transport
   int heartbeat_ms = 1000;  // ZeroMQ's own, per connection; silent for 5 of them: disconnected
@@ -42,16 +43,14 @@ struct ZmqTransportOptions {
   std::size_t shm_ring_bytes = limits::kShmRingBytes;  // of each direction; a power of two, 64 KiB at least
 };
 
-// Whether `endpoint` stays on this machine: ipc, inproc, or tcp on 127.0.0.0/8, [::1] or localhost.
-bool IsLoopback(const std::string& endpoint);
-
 class ZmqTransport final : public Transport {
  public:
   ZmqTransport(ZmqContext* context, const ZmqTransportOptions& options);
   ~ZmqTransport() override;
 
-  // kAlreadyExists: the port is in use. kInvalidArgument: not an endpoint, or not loopback while neither keys nor
-  // `insecure` are given.
+  // Returns the address with the port that the system chose. kAlreadyExists: the port is in use. kInvalidArgument: not
+  // an endpoint; or, while neither keys nor `insecure` are given, one that other users of this host can reach: TCP, or
+  // a Unix socket in a folder that is not private (net/local_endpoint.h).
   Expected<std::string> Bind(const std::string& endpoint) override;
   Status Connect(Peer peer, const std::string& endpoint) override;
   void Send(Peer to, const Message& message) override;

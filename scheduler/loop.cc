@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "net/advertise.h"
+#include "net/local_endpoint.h"
 
 namespace tarn::scheduler {
 namespace {
@@ -27,7 +28,7 @@ double UnixSeconds() {
 
 }  // namespace
 
-std::string AddressFile(const std::string& run_dir) { return run_dir + "/scheduler.address"; }
+std::string AddressFile(const std::string& run_dir) { return net::AddressFile(run_dir); }
 
 Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(options)), transport_(transport) {
   const std::string checkpoints = options_.run_dir + "/checkpoints";
@@ -156,6 +157,7 @@ Status Loop::End() {
   if (scheduler_->stopped()) store_->RemovePartial();
   std::error_code ignored;
   std::filesystem::remove(AddressFile(options_.run_dir), ignored);
+  net::RemoveSockets(options_.run_dir, false);
   const Progress progress = scheduler_->progress();
   Shutdown reason = scheduler_->stop_reason();
   if (!scheduler_->stopping()) reason = {.code = ErrorCode::kCancelled, .reason = "left without telling the fleet"};

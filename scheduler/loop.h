@@ -22,7 +22,7 @@ namespace tarn::scheduler {
 struct LoopOptions {
   Job job;
   std::string run_dir;  // must exist
-  std::string bind = "tcp://127.0.0.1:*";
+  std::string bind;
   std::string advertise;  // host for others to reach it; empty: see net/advertise.h
   std::string port_file;  // gets the address and a line end, atomically; empty: none
   std::optional<Manifest> resume;

@@ -15,6 +15,7 @@
 
 #include "core/file.h"
 #include "core/log.h"
+#include "core/process_limits.h"
 #include "net/zmq_transport.h"
 #include "scheduler/loop.h"
 #include "scheduler/resume.h"
@@ -161,7 +162,14 @@ int Complain(int code, const Error& error) {
   return code;
 }
 
+Status CheckLimits(const Job& job) {
+  const std::uint64_t shards = std::uint64_t{job.fleet.servers} * job.fleet.shards, workers = job.fleet.workers;
+  const std::string what = fmt::format("the connections of {} shards and {} workers", shards, workers);
+  return RequireFiles(net::SchedulerFiles(shards, workers), what);
+}
+
 int RunLoop(Flags flags) {
+  if (Status s = CheckLimits(flags.loop.job); !s) return Complain(kExitFailure, s.error());
   std::error_code error;
   std::filesystem::create_directories(flags.run_dir + "/checkpoints", error);
   if (error)
@@ -174,6 +182,13 @@ int RunLoop(Flags flags) {
 
   net::ZmqContext context;
   if (Status s = context.SecureFromFile(flags.keys); !s) return Complain(kExitFailure, s.error());
+  if (flags.loop.bind.empty()) flags.loop.bind = net::DefaultBind(!flags.keys.empty(), flags.insecure);
+  net::RemoveSockets(flags.loop.run_dir, true);
+  if (flags.loop.bind == net::kAnyLocalEndpoint) {
+    const auto endpoint = context.folders().Make(flags.loop.run_dir, "scheduler");
+    if (!endpoint) return Complain(kExitFailure, endpoint.error());
+    flags.loop.bind = *endpoint;
+  }
   net::ZmqTransport transport(&context, {.insecure = flags.insecure, .shm = false});
   scheduler::Loop loop(std::move(flags.loop), &transport);
   running = &loop;
@@ -181,7 +196,7 @@ int RunLoop(Flags flags) {
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
   std::signal(SIGINT, OnSignal);
   std::signal(SIGTERM, OnSignal);
-  const Status status = loop.Run();
+  const Status status = CatchLimits([&] { return loop.Run(); });
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   running = nullptr;
@@ -197,7 +212,7 @@ int main(int argc, char** argv) {
   CLI::App app{
       "The scheduler of a tarn fleet. It reads the job, waits for servers and workers, and leads the run to its end.\n"
       "tools/launch starts whole fleets; by hand:\n\n"
-      "  tarn-scheduler --job job.toml --run-dir runs/mine --bind tcp://127.0.0.1:7700\n\n"
+      "  tarn-scheduler --job job.toml --run-dir runs/mine\n\n"
       "Ctrl-C (or SIGTERM) cuts a checkpoint and stops the fleet; a second one does not wait for the checkpoint.\n"
       "Exit status: 0 done or stopped, 1 failed, 2 bad usage or bad job, 4 the training diverged."};
   auto* job = app.add_option("--job", flags.job, "the job file; may be left out with --resume");
@@ -205,13 +220,16 @@ int main(int argc, char** argv) {
   app.add_option("--set", flags.overrides, "section.key=value: overrides the job file; may be given several times")
       ->allow_extra_args(false);
   auto* resume = app.add_option("--resume", flags.resume, "a run's folder (its newest checkpoint) or a checkpoint");
-  app.add_option("--bind", flags.loop.bind, "address to listen on; port *: the system chooses")->capture_default_str();
+  app.add_option("--bind", flags.loop.bind,
+                 "address to listen on, tcp://HOST:PORT (port *: the system chooses) or ipc:///FOLDER/NAME; default: a "
+                 "socket in RUN_DIR/sockets that only this user can reach; with --keys or --insecure "
+                 "tcp://127.0.0.1:*");
   app.add_option("--advertise", flags.loop.advertise,
                  "the host under which the others reach it, for --port-file; else where it is bound, and if that is a "
                  "wildcard (0.0.0.0, *) the interface that leads out of this machine");
   app.add_option("--port-file", flags.loop.port_file, "file that gets the address once it is bound");
   app.add_option("--keys", flags.keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
-  app.add_flag("--insecure", flags.insecure, "allow addresses other than loopback without keys");
+  app.add_flag("--insecure", flags.insecure, "TCP without keys: whoever reaches a port can change the job");
   try {
     app.parse(argc, argv);
     if (job->count() == 0 && resume->count() == 0) throw CLI::RequiredError("--job");
@@ -219,5 +237,10 @@ int main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
   if (Status s = LoadAll(&flags); !s) return Complain(kExitUsage, s.error());
-  return RunLoop(std::move(flags));
+  int code = kExitFailure;
+  const Status status = CatchLimits([&]() -> Status {
+    code = RunLoop(std::move(flags));
+    return {};
+  });
+  return status ? code : Complain(kExitFailure, status.error());
 }

@@ -18,8 +18,10 @@
 #include "core/listening.h"
 #include "core/log.h"
 #include "core/metrics.h"
+#include "core/process_limits.h"
 #include "kernels/subnormals.h"
 #include "net/advertise.h"
+#include "net/local_endpoint.h"
 #include "net/zmq_transport.h"
 #include "server/exhaustion.h"
 #include "server/file_blob_store.h"
@@ -93,6 +95,7 @@ class ShardLoop {
         metrics_(shared.metrics),
         notes_(shared.notes),
         stop_(*shared.stop),
+        context_(shared.context),
         transport_(shared.context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
         store_([this] { transport_.Wake(); }),
         blobs_([this] { transport_.Wake(); }) {
@@ -123,7 +126,9 @@ class ShardLoop {
 
  private:
   Status Open() {
-    const auto wanted = ShardEndpoint(options_.bind, index_);
+    const bool local = options_.bind == net::kAnyLocalEndpoint;
+    const auto wanted =
+        local ? context_->folders().Make(options_.run_dir, LocalName()) : ShardEndpoint(options_.bind, index_);
     if (!wanted) return std::unexpected(wanted.error());
     const auto endpoint = transport_.Bind(*wanted);
     if (!endpoint) return std::unexpected(endpoint.error());
@@ -142,6 +147,11 @@ class ShardLoop {
                                 .unix_us_at_zero = static_cast<TimeUs>(WallSeconds() * 1e6) - Now()},
                    &store_);
     return {};
+  }
+
+  // No other start of a server has it: what is bound takes the place of a socket of its name.
+  std::string LocalName() const {
+    return fmt::format("shard-{}-{:08x}", shard_id_.value, static_cast<std::uint32_t>(options_.nonces[index_]));
   }
 
   Expected<Tier> MakeTier(const Job& job) {
@@ -381,6 +391,7 @@ class ShardLoop {
   MetricsWriter* metrics_;
   Background* notes_;
   const std::atomic<bool>& stop_;
+  net::ZmqContext* context_;
   net::ZmqTransport transport_;
   RocksDbCheckpointStore store_;       // wakes the transport, so it goes first
   FileBlobStore blobs_;                // and so does it
@@ -416,6 +427,10 @@ Expected<std::string> ShardEndpoint(const std::string& bind, std::uint32_t index
 
 Status Server::Run() {
   TARN_CHECK(options_.nonces.size() == options_.shards, "a nonce a shard");
+  auto scheduler = net::SchedulerEndpoint(options_.scheduler, options_.join_seconds);
+  if (!scheduler) return std::unexpected(scheduler.error());
+  options_.scheduler = *std::move(scheduler);
+  if (options_.bind.empty()) options_.bind = net::DefaultBind(!options_.keys.empty(), options_.insecure);
   net::ZmqContext context({.io_threads = options_.io_threads});
   TARN_RETURN_IF_ERROR(context.SecureFromFile(options_.keys));
   MemoryMeter meter(options_.shards);
@@ -435,20 +450,27 @@ Status Server::Run() {
   std::mutex mutex;
   Status result;
   std::vector<std::thread> threads;
-  for (std::uint32_t index = 0; index < options_.shards; ++index) {
-    threads.emplace_back([&, index] {
-      pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());
-      const kernels::SubnormalsAreZero fast;
-      Status status;
-      const Status memory = CatchExhaustion([&] { status = ShardLoop(options_, index, shared).Run(); });
-      if (!memory) status = memory;
-      if (status) return;
-      // One shard less is no server: the others end too, and the first reason is the one that is told.
-      const std::lock_guard lock(mutex);
-      if (result) result = status;
-      stop_.store(true, std::memory_order_relaxed);
+  // One shard less is no server: the others end too, and the first reason is the one that is told.
+  const auto give_up = [&](const Status& status) {
+    const std::lock_guard lock(mutex);
+    if (result) result = status;
+    stop_.store(true, std::memory_order_relaxed);
+  };
+  const auto run = [&](std::uint32_t index) {
+    pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());
+    const kernels::SubnormalsAreZero fast;
+    const Status status = CatchLimits([&] {
+      Status ended;
+      const Status memory = CatchExhaustion([&] { ended = ShardLoop(options_, index, shared).Run(); });
+      return memory ? ended : memory;
     });
-  }
+    if (!status) give_up(status);
+  };
+  const Status started = CatchLimits([&]() -> Status {
+    for (std::uint32_t index = 0; index < options_.shards; ++index) threads.emplace_back(run, index);
+    return {};
+  });
+  if (!started) give_up(started);
   for (std::thread& thread : threads) thread.join();
   return result;
 }

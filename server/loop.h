@@ -18,19 +18,20 @@ namespace tarn::server {
 inline constexpr char kProgram[] = "tarn-server";
 
 struct ServerOptions {
-  std::string scheduler;  // its endpoint
+  std::string scheduler;  // its endpoint, or the folder of its run
   ServerRank rank;
   std::uint32_t shards = 1;
   std::vector<std::uint64_t> nonces;  // one a shard, random
-  // Where shards are bound. With a port that is not '*', shard i of the server is bound to port + i.
-  std::string bind = "tcp://127.0.0.1:*";
+  // Where shards are bound. With a port that is not '*', shard i of the server is bound to port + i. Empty:
+  // net::DefaultBind.
+  std::string bind;
   // Where workers reach the shards, a name or an address; empty: where they are bound, or for a wildcard the interface
   // that leads to the scheduler (net/advertise.h).
   std::string advertise;
   std::string run_dir;        // metrics.jsonl; empty: none
   double join_seconds = 600;  // how long to wait for the scheduler's welcome
   std::string keys;           // the fleet's key file; empty: plain connections
-  bool insecure = false;      // allow addresses other than loopback without keys
+  bool insecure = false;      // TCP without keys
   bool shm = true;            // share memory with workers of this host
   int io_threads = 1;         // of ZeroMQ, for all shards
 };

@@ -1,9 +1,9 @@
 // tarn-server: owns partitions of the tables, one thread a shard.
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -12,6 +12,7 @@
 #include "core/job.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/process_limits.h"
 #include "net/zmq_context.h"
 #include "server/loop.h"
 
@@ -25,8 +26,8 @@ constexpr const char* kAbout =
     "A server of a tarn fleet. It owns a share of the rows of all tables, in one shard or more: each is a thread with\n"
     "its own socket, to which workers connect. It joins the scheduler, gets the job from it, and ends when told to.\n"
     "tools/launch starts servers; by hand, for a job with servers = 2, shards = 2 under [fleet]:\n\n"
-    "  tarn-server --scheduler tcp://127.0.0.1:7700 --rank 0 --shards 2 --run-dir runs/mine\n"
-    "  tarn-server --scheduler tcp://127.0.0.1:7700 --rank 1 --shards 2 --run-dir runs/mine\n\n"
+    "  tarn-server --scheduler runs/mine --rank 0 --shards 2 --run-dir runs/mine\n"
+    "  tarn-server --scheduler runs/mine --rank 1 --shards 2 --run-dir runs/mine\n\n"
     "SIGTERM ends it at once; SIGINT (Ctrl-C) is left to the scheduler, which stops the fleet after a checkpoint.\n"
     "Exit status: 0 done, 1 failed, 2 bad usage, 4 the training diverged.";
 
@@ -52,22 +53,34 @@ tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
   return {};
 }
 
-// A tier has a file open for each of its segments: as many as the system allows this process at all.
-void AllowManyFiles() {
-  rlimit files;
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);  // only a wish
+// Of the address space of a server without its rows: its libraries and heap, the threads that it has whatever the job,
+// those of a shard, and its rings to a worker.
+constexpr std::uint64_t kServerBytes = std::uint64_t{256} << 20, kServerThreads = 8, kShardThreads = 2;
+
+// Also raises the limit of open files as far as the system allows: a tier has a file open for each of its segments.
+tarn::Status CheckLimits(const tarn::server::ServerOptions& options) {
+  using namespace tarn;
+  const FleetSection fleet = FleetOfRun(options.run_dir).value_or(FleetSection{});
+  const std::string what =
+      fmt::format("{} shards, {} workers and {} lanes", options.shards, fleet.workers, fleet.lanes);
+  TARN_RETURN_IF_ERROR(RequireFiles(net::ServerFiles(options.shards, fleet.workers, fleet.lanes), what));
+  const std::uint64_t rings = options.shm ? std::min<std::uint64_t>(fleet.workers, limits::kShmLanesMax) : 0;
+  std::uint64_t rows = 0;
+  if (const auto job = LoadJob(options.run_dir + "/job.toml")) rows = job->storage.memory;
+  const std::uint64_t bytes = kServerBytes + options.shards * rings * 2 * limits::kShmRingBytes + rows;
+  return RequireAddressSpace(bytes, kServerThreads + options.shards * kShardThreads,
+                             rows == 0 ? what : what + fmt::format(" with storage.memory = {} MiB", rows >> 20));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace tarn;
-  AllowManyFiles();
   server::ServerOptions options;
   CLI::App app{kAbout};
-  app.add_option("--scheduler", options.scheduler, "the scheduler's address, tcp://HOST:PORT")->required();
+  app.add_option("--scheduler", options.scheduler,
+                 "the scheduler's address, tcp://HOST:PORT or ipc://PATH, or the folder of its run")
+      ->required();
   app.add_option("--rank", options.rank.value, "this server's rank, 0 .. servers - 1")
       ->required()
       ->check(CLI::Range(0u, limits::kShardsMax - 1));
@@ -75,8 +88,10 @@ int main(int argc, char** argv) {
   app.add_option("--shards", options.shards, "shards of this and every server; 0: as RUN_DIR/job.toml says, else 1")
       ->check(CLI::Range(0u, limits::kShardsMax));
   app.add_option("--run-dir", options.run_dir, "the run's folder, for logs/server-RANK.log and metrics.jsonl");
-  app.add_option("--bind", options.bind, "where workers reach it; port *: any, a number: shard i gets port + i")
-      ->capture_default_str();
+  app.add_option("--bind", options.bind,
+                 "where workers reach it, tcp://HOST:PORT; port *: any, a number: shard i gets port + i; default: "
+                 "sockets in RUN_DIR/sockets that only this user can reach; with --keys or --insecure "
+                 "tcp://127.0.0.1:*");
   app.add_option(
       "--advertise", options.advertise,
       "the host under which workers reach it; else where it is bound, and if that is a wildcard (0.0.0.0, *) "
@@ -86,7 +101,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.001, 1e9));
   app.add_option("--keys", options.keys,
                  "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
-  app.add_flag("--insecure", options.insecure, "allow addresses other than loopback without keys");
+  app.add_flag("--insecure", options.insecure, "TCP without keys: whoever reaches a port can change the job");
   app.add_flag_callback(
       "--no-shm", [&] { options.shm = false; }, "no shared memory with workers of this host: everything over sockets");
   options.io_threads = 0;
@@ -104,6 +119,7 @@ int main(int argc, char** argv) {
   if (Status s = InitLog({.role = role, .path = log_path, .also_stderr = log_path.empty()}); !s)
     return Fail(s.error().message);
   if (const Status taken = TakeFromRun(&options); !taken) return Fail(taken.error().message);
+  if (const Status limits = CheckLimits(options); !limits) return Fail(limits.error().message);
   std::random_device random;
   for (std::uint32_t i = 0; i < options.shards; ++i)
     options.nonces.push_back((std::uint64_t{random()} << 32) | random() | 1);
@@ -114,7 +130,7 @@ int main(int argc, char** argv) {
   server::Server server(options);
   running = &server;
   std::signal(SIGTERM, OnTerminate);
-  const Status status = server.Run();
+  const Status status = CatchLimits([&] { return server.Run(); });
   std::signal(SIGTERM, SIG_IGN);
   running = nullptr;
   if (!status)

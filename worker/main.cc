@@ -12,6 +12,7 @@
 
 #include "core/job.h"
 #include "core/log.h"
+#include "core/process_limits.h"
 #include "net/zmq_transport.h"
 #include "worker/train/algorithms_file.h"
 #include "worker/train/trainer.h"
@@ -22,12 +23,25 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitFenced = 3;
 constexpr int kExitDiverged = 4;
+constexpr double kSchedulerSeconds = 600;  // for a scheduler that has not begun, as long as for its welcome
 
 std::atomic<tarn::worker::Trainer*> running{nullptr};  // for the signal handler only
 static_assert(decltype(running)::is_always_lock_free);
 
 void OnTerminate(int) {
   if (auto* trainer = running.load()) trainer->RequestAbort();
+}
+
+int Complain(const tarn::Error& error) {
+  tarn::Tell(tarn::LogLevel::kError, tarn::worker::kProgram, error.message);
+  tarn::FlushLog();
+  return kExitFailure;
+}
+
+tarn::Status CheckLimits(const tarn::FleetSection& fleet) {
+  const std::uint64_t shards = std::uint64_t{fleet.servers} * fleet.shards;
+  const std::string what = fmt::format("the connections to {} shards by {} lanes", shards, fleet.lanes);
+  return tarn::RequireFiles(tarn::net::WorkerFiles(shards, fleet.lanes), what);
 }
 
 }  // namespace
@@ -40,16 +54,18 @@ int main(int argc, char** argv) {
   CLI::App app{
       "A worker of a tarn fleet. It joins the scheduler, gets the job from it, reads the data that is leased to it,\n"
       "pulls rows, computes gradients and pushes them. tools/launch starts workers; by hand:\n\n"
-      "  tarn-worker --scheduler tcp://127.0.0.1:7700\n\n"
+      "  tarn-worker --scheduler runs/mine\n\n"
       "Exit status: 0 done, 1 failed, 2 bad usage, 3 declared dead by the scheduler (start it again),\n"
       "4 the training diverged."};
-  app.add_option("--scheduler", options.scheduler, "the scheduler's address, tcp://HOST:PORT")->required();
+  app.add_option("--scheduler", options.scheduler,
+                 "the scheduler's address, tcp://HOST:PORT or ipc://PATH, or the folder of its run")
+      ->required();
   std::int64_t rank = -1;
   app.add_option("--rank", rank, "this worker's rank; -1: the scheduler chooses")->check(CLI::Range(-1, 16383));
   app.add_option("--run-dir", options.run_dir, "the run's folder, for logs and traces");
   app.add_option("--keys", keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_option("--record", options.record, "for tests: append what is pushed and ticked to this file");
-  app.add_flag("--insecure", insecure, "allow addresses other than loopback without keys");
+  app.add_flag("--insecure", insecure, "TCP without keys: whoever reaches a port can change the job");
   bool shm = true;
   app.add_flag_callback(
       "--no-shm", [&] { shm = false; }, "no shared memory with servers of this host: everything over sockets");
@@ -79,18 +95,28 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
   std::signal(SIGINT, SIG_IGN);
 
-  if (io_threads == 0) io_threads = net::IoThreadsFor(FleetOfRun(options.run_dir).value_or(FleetSection{}).lanes);
+  const FleetSection fleet = FleetOfRun(options.run_dir).value_or(FleetSection{});
+  if (Status s = CheckLimits(fleet); !s) return Complain(s.error());
+  if (io_threads == 0) io_threads = net::IoThreadsFor(fleet.lanes);
   net::ZmqContext context({.io_threads = io_threads});
   if (Status s = context.SecureFromFile(keys); !s) {
     fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
     return kExitFailure;
   }
+  const auto scheduler = net::SchedulerEndpoint(options.scheduler, kSchedulerSeconds);
+  if (!scheduler) return Complain(scheduler.error());
+  options.scheduler = *scheduler;
   net::ZmqTransport transport(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
   worker::Trainer trainer(options, &transport);
   running = &trainer;
   std::signal(SIGTERM, OnTerminate);
-  const worker::TrainerEnd end = trainer.Run();
+  worker::TrainerEnd end{};
+  const Status limits = CatchLimits([&]() -> Status {
+    end = trainer.Run();
+    return {};
+  });
   running = nullptr;
+  if (!limits) return Complain(limits.error());
   if (end == worker::TrainerEnd::kDone) return 0;
   Tell(LogLevel::kError, worker::kProgram, trainer.error().message);
   FlushLog();

@@ -187,6 +187,9 @@ Expected<Client> Client::Connect(ConnectOptions options) {
   auto context = std::make_unique<net::ZmqContext>(net::ZmqContextOptions{.io_threads = options.io_threads});
   TARN_RETURN_IF_ERROR(context->SecureFromFile(options.keys));
   net::ZmqTransportOptions transport_options;
+  auto scheduler = net::SchedulerEndpoint(options.scheduler, options.timeout_seconds);
+  if (!scheduler) return std::unexpected(scheduler.error());
+  options.scheduler = *std::move(scheduler);
   transport_options.insecure = options.insecure;
   transport_options.shm = options.shm;
   transport_options.lend_payloads = true;

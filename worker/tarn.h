@@ -2,7 +2,7 @@
 //
 //   #include "worker/tarn.h"
 //
-//   auto ps = tarn::Client::Connect({.scheduler = "tcp://127.0.0.1:7700"});
+//   auto ps = tarn::Client::Connect({.scheduler = "runs/mine"});
 //   if (!ps) return Complain(ps.error());
 //   auto users = ps->OpenTable("users");                        // or a tarn::TableSpec, which creates it
 //   const std::vector<tarn::Key> keys = {7, 42, 7};             // duplicates are fine
@@ -93,12 +93,12 @@ class StatusFuture {
 };
 
 struct ConnectOptions {
-  std::string scheduler;                                   // "tcp://127.0.0.1:7700"
+  std::string scheduler;                                   // the run's folder, ipc://PATH, or tcp://HOST:PORT with keys
   std::uint32_t rank = kAnyRank;                           // the scheduler chooses
   double timeout_seconds = 60;                             // for the welcome and OpenTable by name; may be infinite
   double wait_note_seconds = 10;                           // how often Connect says in the log for what it waits
   std::string keys;                                        // the fleet's key file (tarn-keys); empty: plain connections
-  bool insecure = false;                                   // plain connections may leave this machine
+  bool insecure = false;                                   // TCP without keys
   bool shm = true;                                         // share memory with servers of this host
   int io_threads = 1;                                      // of ZeroMQ: one for each two of the job's fleet.lanes
   std::size_t credit_bytes = limits::kCreditBytes;         // in flight per shard; 128 MiB at most

@@ -4,7 +4,7 @@
      tarn_table* users;
      tarn_future* rows;
      const float* values;
-     if (tarn_connect("tcp://127.0.0.1:7700", NULL, &ps) != 0) return complain(tarn_last_error());
+     if (tarn_connect("runs/mine", NULL, &ps) != 0) return complain(tarn_last_error());
      if (tarn_create_table(ps, "users", "dim = 16\n[optimizer]\nkind = 'adagrad'", &users) != 0) ...
      if (tarn_pull(ps, users, keys, n, 0, &rows) != 0 || tarn_rows(rows, INFINITY, &values, NULL) != 0) ...
      tarn_push(ps, users, keys, n, gradients, NULL);      the future is not wanted: acknowledged in the background
@@ -62,11 +62,11 @@ typedef struct {
   const char* keys;       /* the fleet's key file; null: plain connections */
   double timeout_seconds; /* until the fleet is complete, and for tarn_open_table; 0: 60; may be infinite */
   uint32_t rank_plus_1;   /* 0: the scheduler chooses the rank */
-  int insecure;           /* plain connections may leave this machine */
+  int insecure;           /* TCP without keys */
   int no_shm;             /* no memory shared with servers of this host */
 } tarn_options;
 
-/* `options` may be null. */
+/* `scheduler`: the folder of the run, on this machine, or tcp://HOST:PORT, with keys. `options` may be null. */
 TARN_C_API int tarn_connect(const char* scheduler, const tarn_options* options, tarn_client** client);
 /* Everything acknowledged, and this worker gone; then only tarn_close is of use. */
 TARN_C_API int tarn_leave(tarn_client* client);

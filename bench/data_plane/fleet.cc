@@ -43,7 +43,7 @@ Status Fleet::StartScheduler() {
   std::ofstream(folder + "/job.toml") << fmt::format(fmt::runtime(kJob), options_.servers, options_.busy_poll_us,
                                                      options_.lanes);
   scheduler_ = Spawn({options_.programs + "/tarn-scheduler", "--job", folder + "/job.toml", "--run-dir",
-                      folder + "/run", "--bind", "tcp://127.0.0.1:*", "--port-file", folder + "/address"},
+                      folder + "/run", "--bind", "tcp://127.0.0.1:*", "--insecure", "--port-file", folder + "/address"},
                      folder + "/output");
   for (const double begin = Now(); Now() - begin < kStartSeconds;) {
     scheduler_endpoint_ = ReadText(folder + "/address");
@@ -69,7 +69,8 @@ Status Fleet::StartServers() {
                                         "--run-dir",
                                         folder_.path() + "/run",
                                         "--bind",
-                                        bind};
+                                        bind,
+                                        "--insecure"};
     if (options_.transport != "shm") command.push_back("--no-shm");
     servers_.push_back(Spawn(command, folder_.path() + "/output"));
   }
@@ -91,6 +92,7 @@ Status Fleet::CheckAlive() {
 Expected<Client> Fleet::Connect() {
   auto client = Client::Connect({.scheduler = scheduler_endpoint_,
                                  .timeout_seconds = kStartSeconds,
+                                 .insecure = true,
                                  .shm = options_.transport == "shm",
                                  .io_threads = net::IoThreadsFor(options_.lanes)});
   // Why it came to nothing is told best by who has ended.

@@ -1,8 +1,8 @@
 // The shortest way to train something of one's own on a tarn fleet: a table, pulls, pushes, ticks.
 //
-//   tarn-scheduler --job examples/cpp/hello.toml --run-dir runs/hello --bind tcp://127.0.0.1:7700 &
-//   tarn-server --scheduler tcp://127.0.0.1:7700 --rank 0 --shards 2 &
-//   tarn-hello --scheduler tcp://127.0.0.1:7700
+//   tarn-scheduler --job examples/cpp/hello.toml --run-dir runs/hello &
+//   tarn-server --scheduler runs/hello --rank 0 --shards 2 &
+//   tarn-hello --scheduler runs/hello
 //   kill %1
 //
 // The fleet has no data of its own to come to an end with: it waits for the next worker until its scheduler is stopped,
@@ -70,6 +70,6 @@ int Run(const std::string& scheduler) {
 int main(int argc, char** argv) {
   if (argc == 3 && std::string(argv[1]) == "--scheduler") return Run(argv[2]);
   const bool help = argc == 2 && (std::string(argv[1]) == "--help" || std::string(argv[1]) == "-h");
-  std::fprintf(help ? stdout : stderr, "usage: %s --scheduler tcp://HOST:PORT\n", argv[0]);
+  std::fprintf(help ? stdout : stderr, "usage: %s --scheduler RUN_DIR|ADDRESS\n", argv[0]);
   return help ? 0 : 2;
 }

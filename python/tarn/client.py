@@ -2,7 +2,7 @@
 
     import tarn
 
-    with tarn.connect("tcp://127.0.0.1:7700") as ps:
+    with tarn.connect("runs/mine") as ps:
         users = ps.table("users", dim=16, optimizer={"kind": "adagrad", "learning_rate": 0.05})
         rows = users.pull([7, 42, 7])              # a future; duplicates are fine
         values = rows.wait()                       # float32 [3, 16], in the order of the keys
@@ -398,8 +398,8 @@ def _as_rank(text):
 def connect(scheduler=None, *, keys=None, timeout=60.0, rank=None, insecure=False, shm=True):
     """Joins the fleet as a worker and waits until the fleet is complete.
 
-    scheduler: its address, "tcp://127.0.0.1:7700". keys: the fleet's key file (tarn-keys makes one); without any, plain
-    connections, which leave this machine only where `insecure` allows it. timeout: seconds, also of waiting for somebody
+    scheduler: the folder of the run, "runs/mine", of a fleet that this user has on this machine; or an address,
+    "tcp://host:7700", with keys: the fleet's key file (tarn-keys makes one), or `insecure`. timeout: seconds, also of waiting for somebody
     else's table; math.inf waits for ever. rank: 0 and on, or the scheduler chooses. shm: memory shared with servers of
     this machine. Without `scheduler` all but the timeout come from the environment, as `tools/launch JOB -- PROGRAM` sets
     it: TARN_SCHEDULER, and TARN_KEYS, TARN_RANK, TARN_INSECURE, TARN_NO_SHM where they are set.
@@ -407,7 +407,7 @@ def connect(scheduler=None, *, keys=None, timeout=60.0, rank=None, insecure=Fals
     if not scheduler:
         told = os.environ
         if not told.get("TARN_SCHEDULER"):
-            raise InvalidArgument(1, 'no scheduler: give its address, such as "tcp://127.0.0.1:7700", or set TARN_SCHEDULER')
+            raise InvalidArgument(1, 'no scheduler: give the folder of its run or its address, such as "tcp://host:7700", or set TARN_SCHEDULER')
         scheduler, keys = told["TARN_SCHEDULER"], keys or told.get("TARN_KEYS")
         rank = _as_rank(told["TARN_RANK"]) if rank is None and "TARN_RANK" in told else rank
         insecure, shm = insecure or "TARN_INSECURE" in told, shm and "TARN_NO_SHM" not in told

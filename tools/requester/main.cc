@@ -31,6 +31,7 @@ constexpr const char* kAbout =
     "training goes on meanwhile. Several may ask at once; who asks while one is being cut gets a later one.\n\n"
     "  tools/checkpoint runs/mine\n"
     "  tools/inspect show \"$(tools/checkpoint runs/mine)\"\n\n"
+    "A fleet on one machine takes requests of its own user alone.\n"
     "Exit status: 0 it is whole, 1 there is none (the reason is printed), 2 bad usage.";
 
 struct Flags {
@@ -142,7 +143,7 @@ int main(int argc, char** argv) {
                  "give up when there is no checkpoint after so long, though the scheduler answers")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e9));
-  app.add_flag("--insecure", flags.insecure, "allow addresses other than loopback without keys");
+  app.add_flag("--insecure", flags.insecure, "ask a fleet that was started with --insecure");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

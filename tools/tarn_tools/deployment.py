@@ -23,7 +23,8 @@ class CannotDeploy(Exception):
 
 
 class Deployment:
-    """Of one run. Without --hosts everything is started here, as ever."""
+    """Of one run. Without --hosts everything is started here: the programs connect through sockets in the run's folder that
+    only this user can reach, or with --keys or --insecure through ports of the loopback interface."""
 
     def __init__(self, options, bin_dir, run_dir):
         self._options, self._bin_dir, self._run_dir = options, bin_dir, run_dir

@@ -119,6 +119,8 @@ class Launch:
         if self._stopping:
             return
         self._begun = True
+        if self._options.insecure and not self._options.keys:
+            self._fail("launch: warning: --insecure: whoever reaches a port of this fleet can read and change the job")
         self._port_file.unlink(missing_ok=True)
         arguments = ["--port-file", str(self._port_file), *self._deployment.scheduler_arguments()]
         if self._options.job is not None:

@@ -82,7 +82,7 @@ def parse_arguments(argv):
     parser.add_argument("--run-dir", metavar="DIR", help="where the run leaves its files (runs/<job>-<UTC time>)")
     parser.add_argument("--bin-dir", metavar="DIR", help="use these programs as they are (build/release/bin, built)")
     parser.add_argument("--keys", metavar="FILE", help="the fleet's key file (tarn-keys makes one), for all programs")
-    parser.add_argument("--insecure", action="store_true", help="allow addresses other than loopback without keys")
+    parser.add_argument("--insecure", action="store_true", help="TCP without keys: whoever reaches a port can change the job")
     parser.add_argument("--no-shm", action="store_true", help="no shared memory on one host: everything over sockets")
     parser.add_argument("--quiet", action="store_true", help="only failures and the result")
     parser.add_argument("--plain", action="store_true", help="lines instead of one updating line")

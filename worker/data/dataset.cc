@@ -21,6 +21,7 @@ Expected<std::unique_ptr<Dataset>> Make(const DataSection& section, std::string 
   auto set =
       std::make_unique<LineDataset<Parser>>(Parser(section), std::move(name), std::move(bytes), section, options);
   if (options.stop.stop_requested()) return Fail(ErrorCode::kCancelled, "opening a data file was given up");
+  TARN_RETURN_IF_ERROR(set->CheckWhole());
   return set;
 }
 

@@ -1,14 +1,19 @@
 #include "worker/data/file_bytes.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -30,6 +35,70 @@ struct File {
     if (number >= 0) ::close(number);
   }
 };
+
+// The mappings of this process, for the handler of SIGBUS, which may take no lock.
+struct Range {
+  std::atomic<std::uintptr_t> begin{0}, end{0};  // 0: free
+  std::atomic<bool> cut{false};                  // bytes of it were gone when they were read
+};
+constexpr std::size_t kRanges = 256;  // of a job's files; those beyond are not guarded
+std::array<Range, kRanges> ranges;
+struct sigaction handler_before;
+
+// Maps zeros in the place of what is gone, to the mapping's end, and goes on.
+void OnBusError(int signal, siginfo_t* info, void* context) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  for (Range& range : ranges) {
+    const std::uintptr_t begin = range.begin.load(), end = range.end.load();
+    if (address < begin || address >= end) continue;
+    const std::uintptr_t page = address & ~(static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE)) - 1);
+    const int saved = errno;
+    void* const zeros =
+        ::mmap(reinterpret_cast<void*>(page), end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = saved;
+    if (zeros == MAP_FAILED) break;
+    range.cut.store(true);
+    return;
+  }
+  if ((handler_before.sa_flags & SA_SIGINFO) != 0 && handler_before.sa_sigaction != nullptr)
+    return handler_before.sa_sigaction(signal, info, context);
+  if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN)
+    return handler_before.sa_handler(signal);
+  // It happens again, and ends the process.
+  ::sigaction(SIGBUS, &handler_before, nullptr);
+}
+
+void InstallHandler() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action{};
+    action.sa_sigaction = OnBusError;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(SIGBUS, &action, &handler_before);
+  });
+}
+
+// Null: all are taken.
+Range* Guard(std::uintptr_t begin, std::uintptr_t end) {
+  InstallHandler();
+  for (Range& range : ranges) {
+    std::uintptr_t free = 0;
+    if (!range.begin.compare_exchange_strong(free, begin)) continue;
+    range.cut.store(false);
+    range.end.store(end);
+    return &range;
+  }
+  return nullptr;
+}
+
+std::string_view NameOf(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe (FIFO)";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return "no regular file";
+}
 
 struct GzipCloser {
   void operator()(gzFile file) const { ::gzclose_r(file); }
@@ -86,9 +155,34 @@ std::string_view KindOf(int file) {
 
 }  // namespace
 
+// Of a file that stays open, to look at its size.
+struct FileBytes::Mapping {
+  Mapping(void* memory, std::size_t size, int descriptor, std::string name)
+      : begin(memory), bytes(size), file(descriptor), path(std::move(name)) {
+    const auto first = reinterpret_cast<std::uintptr_t>(memory);
+    range = Guard(first, first + size);
+  }
+  ~Mapping() {
+    if (range != nullptr) {
+      range->end.store(0);
+      range->begin.store(0);
+    }
+    ::munmap(begin, bytes);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  void* begin;
+  std::size_t bytes;
+  File file;
+  std::string path;
+  Range* range;
+};
+
 Expected<FileBytes> FileBytes::Open(const std::string& path, std::string_view expected,
                                     const FileBytesOptions& options) {
-  File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Opening a pipe would wait for its writer.
+  File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.number < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return std::unexpected(MissingFile(path, expected));
     return std::unexpected(SystemError(path, "open the data file", errno));
@@ -96,12 +190,15 @@ Expected<FileBytes> FileBytes::Open(const std::string& path, std::string_view ex
   struct stat status{};
   if (::fstat(file.number, &status) != 0) return std::unexpected(SystemError(path, "stat the data file", errno));
   if (!S_ISREG(status.st_mode))
-    return Fail(ErrorCode::kMalformed, fmt::format("data file {} is not a regular file: expected {}", path, expected));
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("data file {} is {}, which has no rows that can be read by number: expected {}, in a "
+                            "regular file",
+                            path, NameOf(status.st_mode), expected));
   const std::string_view kind = KindOf(file.number);
   if (!kind.empty() && kind != kGzip)
     return Fail(ErrorCode::kMalformed, fmt::format("data file {} is a {} file: expected {}", path, kind, expected));
   FileBytes result;
-  TARN_RETURN_IF_ERROR(kind == kGzip ? result.Inflate(path, options) : result.Map(file.number, path));
+  TARN_RETURN_IF_ERROR(kind == kGzip ? result.Inflate(file.number, path, options) : result.Map(file.number, path));
   return result;
 }
 
@@ -119,15 +216,29 @@ Status FileBytes::Map(int file, const std::string& path) {
   const auto size = static_cast<std::size_t>(status.st_size);
   void* mapping = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
   if (mapping == MAP_FAILED) return std::unexpected(SystemError(path, "map", errno));
-  mapping_ = mapping;
-  mapping_bytes_ = size;
+  mapping_ = std::make_unique<Mapping>(mapping, size, ::fcntl(file, F_DUPFD_CLOEXEC, 0), path);
   bytes_ = {static_cast<const char*>(mapping), size};
   return {};
 }
 
-Status FileBytes::Inflate(const std::string& path, const FileBytesOptions& options) {
+Status FileBytes::CheckWhole() const {
+  if (mapping_ == nullptr) return {};
+  struct stat status{};
+  const bool known = ::fstat(mapping_->file.number, &status) == 0;
+  const auto size = known ? static_cast<std::size_t>(status.st_size) : mapping_->bytes;
+  const bool cut = mapping_->range != nullptr && mapping_->range->cut.load();
+  if (size >= mapping_->bytes && !cut) return {};
+  return Fail(ErrorCode::kIo,
+              fmt::format("data file {} was cut short while it was read: it has {} bytes, expected {} as "
+                          "when it was opened: put the whole file there and start again",
+                          mapping_->path, size, mapping_->bytes));
+}
+
+Status FileBytes::Inflate(int file, const std::string& path, const FileBytesOptions& options) {
   constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
-  GzipFile gzip(::gzopen(path.c_str(), "rbe"));
+  const int own = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
+  GzipFile gzip(::gzdopen(own, "rb"));
+  if (!gzip && own >= 0) ::close(own);
   if (!gzip) return std::unexpected(SystemError(path, "open the gzip file", errno));
   ::gzbuffer(gzip.get(), 256 << 10);
   auto text = std::make_unique<std::string>();
@@ -164,21 +275,16 @@ Status FileBytes::Inflate(const std::string& path, const FileBytesOptions& optio
 }
 
 FileBytes::FileBytes(FileBytes&& other) noexcept
-    : bytes_(std::exchange(other.bytes_, {})),
-      owned_(std::move(other.owned_)),
-      mapping_(std::exchange(other.mapping_, nullptr)),
-      mapping_bytes_(std::exchange(other.mapping_bytes_, 0)) {}
+    : bytes_(std::exchange(other.bytes_, {})), owned_(std::move(other.owned_)), mapping_(std::move(other.mapping_)) {}
 
 FileBytes& FileBytes::operator=(FileBytes&& other) noexcept {
   std::swap(bytes_, other.bytes_);
   std::swap(owned_, other.owned_);
   std::swap(mapping_, other.mapping_);
-  std::swap(mapping_bytes_, other.mapping_bytes_);
   return *this;
 }
 
-FileBytes::~FileBytes() {
-  if (mapping_) ::munmap(mapping_, mapping_bytes_);
-}
+FileBytes::FileBytes() = default;
+FileBytes::~FileBytes() = default;
 
 }  // namespace tarn::worker

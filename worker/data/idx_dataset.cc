@@ -68,7 +68,8 @@ class IdxDataset final : public Dataset {
     std::ranges::transform(pixels, batch->dense.begin() + static_cast<std::ptrdiff_t>(before),
                            [this](char c) { return scaled_[static_cast<unsigned char>(c)]; });
     batch->rows += rows;
-    return {};
+    TARN_RETURN_IF_ERROR(images_.CheckWhole());
+    return labels_.CheckWhole();
   }
 
  private:
@@ -113,6 +114,8 @@ Expected<std::unique_ptr<Dataset>> OpenIdx(const DataSection& section, const std
     return Fail(ErrorCode::kMalformed, fmt::format("{} has {} labels: expected {}, one for each image of {}",
                                                    labels_path, BigEndian32(classes, 4), rows, images_path));
   if (rows == 0) return Fail(ErrorCode::kInvalidArgument, fmt::format("data file {} has no images", images_path));
+  TARN_RETURN_IF_ERROR(images->CheckWhole());
+  TARN_RETURN_IF_ERROR(labels->CheckWhole());
   TARN_RETURN_IF_ERROR(CheckClasses(labels_path, classes.substr(kLabelsHeaderBytes), section.classes));
   return std::make_unique<IdxDataset>(prefix, std::move(*images), std::move(*labels),
                                       options.limit_rows == 0 ? rows : std::min(rows, options.limit_rows),

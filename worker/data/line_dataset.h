@@ -1,6 +1,7 @@
 // Data sets whose rows are lines, over a parser of one line.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,6 +36,9 @@ class LineDataset final : public Dataset {
         index_(bytes_.bytes(), options.limit_rows, options.stop),
         malformed_(name_, section.malformed_max, options.report_malformed) {}
 
+  // Whether the file was as long all the while that its lines were counted.
+  Status CheckWhole() const { return bytes_.CheckWhole(); }
+
   std::uint64_t rows() const override { return index_.lines(); }
   std::uint32_t fields() const override { return parser_.fields(); }
   std::uint32_t dense_columns() const override { return parser_.dense_columns(); }
@@ -52,10 +56,14 @@ class LineDataset final : public Dataset {
     std::size_t begin = index_.Offset(first_row);
     for (std::uint64_t row = first_row; row < first_row + rows; ++row) {
       const std::size_t end = LineEnd(text, begin);
-      TARN_RETURN_IF_ERROR(AppendLine(row, text.substr(begin, end - begin), batch));
-      begin = end + 1;
+      // Lines of a file that was cut short are malformed, but that is not what is wrong with it.
+      if (const Status read = AppendLine(row, text.substr(begin, end - begin), batch); !read) {
+        TARN_RETURN_IF_ERROR(bytes_.CheckWhole());
+        return read;
+      }
+      begin = std::min(end + 1, text.size());
     }
-    return {};
+    return bytes_.CheckWhole();
   }
 
  private:

@@ -1,5 +1,7 @@
 #include "worker/data/line_index.h"
 
+#include <algorithm>
+
 namespace tarn::worker {
 
 LineIndex::LineIndex(std::string_view text, std::uint64_t lines_max, const std::stop_token& stop) : text_(text) {
@@ -13,7 +15,8 @@ LineIndex::LineIndex(std::string_view text, std::uint64_t lines_max, const std::
 
 std::size_t LineIndex::Offset(std::uint64_t line) const {
   std::size_t offset = offsets_[line / kStride];
-  for (std::uint64_t i = line % kStride; i > 0; --i) offset = LineEnd(text_, offset) + 1;
+  // A file that was cut short has fewer lines than it had.
+  for (std::uint64_t i = line % kStride; i > 0; --i) offset = std::min(LineEnd(text_, offset) + 1, text_.size());
   return offset;
 }
 

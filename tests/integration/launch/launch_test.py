@@ -369,6 +369,11 @@ class LaunchTest(LaunchCase):
             self.assertIn(f"--keys {keys}", line)
             self.assertIn("--insecure", line)
 
+    def test_insecure_is_told(self):
+        done = self.launch("", "--insecure")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("launch: warning: --insecure: whoever reaches a port of this fleet can", done.stdout)
+
     def test_a_reader_that_goes_away_does_no_harm(self):
         with subprocess.Popen(
             self.command("seconds = 3.0\n"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder

@@ -306,10 +306,14 @@ class FleetsTest(unittest.TestCase):
     def test_who_is_not_there_is_named(self):
         began = time.monotonic()
         with self.assertRaisesRegex(tarn.Timeout, "tcp://127.0.0.1:1"):
-            tarn.connect("tcp://127.0.0.1:1", timeout=0.3)
+            tarn.connect("tcp://127.0.0.1:1", timeout=0.3, insecure=True)
         self.assertLess(time.monotonic() - began, PATIENCE_SECONDS)
         with self.assertRaises(tarn.Timeout):
-            tarn.connect("tcp://127.0.0.1:1", timeout=0)
+            tarn.connect("tcp://127.0.0.1:1", timeout=0, insecure=True)
+        with self.assertRaisesRegex(tarn.InvalidArgument, "every user of its host can connect"):
+            tarn.connect("tcp://127.0.0.1:1")
+        with self.assertRaisesRegex(tarn.Timeout, "no scheduler runs here"):
+            tarn.connect("/no/such/run", timeout=0.1)
         with self.assertRaisesRegex(tarn.InvalidArgument, "TARN_SCHEDULER"):
             tarn.connect()
         for rank in (-1, 2**32 - 1):
@@ -350,7 +354,7 @@ class FleetsTest(unittest.TestCase):
 
     def test_ctrl_c_ends_the_waiting(self):
         waits = {
-            "connect": "tarn.connect('tcp://127.0.0.1:1')",
+            "connect": "tarn.connect('tcp://127.0.0.1:1', insecure=True)",
             "table": "ps.table('nobodys')",
             "pull": "ps.tick(); ps.table('t', dim=1).pull([1]).wait()",
             "barrier": "ps.barrier()",

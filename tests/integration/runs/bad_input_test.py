@@ -124,6 +124,47 @@ class BadInputTest(FleetCase):
         output = self.fails(self.edited('train = "train.tsv"', 'train = "nothing.tsv"'), "missing")
         self.assertIn("nothing.tsv", output)
 
+    def test_a_pipe_as_data_file_is_refused_at_once(self):
+        os.mkfifo(self.data / "pipe.tsv")
+        output = self.fails(self.edited('train = "train.tsv"', 'train = "pipe.tsv"'), "pipe")
+        self.assertIn(f"data file {self.data}/pipe.tsv is a pipe (FIFO)", output)
+
+    def test_a_data_file_that_is_cut_short_is_named(self):
+        whole = self.data / "short.tsv"
+        shutil.copy(self.data / "train.tsv", whole)
+        path = self.edited('train = "train.tsv"', 'train = "short.tsv"', epochs=400)
+        run_dir = self.folder / "short"
+        process = subprocess.Popen(self.command(path, run_dir), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        deadline = time.time() + 60
+        metrics = run_dir / "metrics.jsonl"
+        while time.time() < deadline and not (metrics.exists() and '"state":"train"' in metrics.read_text()):
+            time.sleep(0.05)
+        bytes_before = whole.stat().st_size
+        os.truncate(whole, 100)
+        output, _ = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 1, output)
+        self.assertIn(f"data file {whole} was cut short while it was read: it has 100 bytes, expected {bytes_before}", output)
+        self.assertNotIn("SIGBUS", output)
+
+    def limited(self, limit, name):
+        """What a launch under that ulimit says before it fails, and how long that takes."""
+        began = time.time()
+        command = ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *self.command(self.job(), self.folder / name)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        return done.stdout, time.time() - began
+
+    def test_too_few_files_are_named_at_the_start(self):
+        output, seconds = self.limited("-n 24", "files")
+        self.assertIn("this process may open 24 files (ulimit -Hn), expected at least", output)
+        self.assertLess(seconds, 60)
+
+    def test_too_little_address_space_is_named_at_the_start(self):
+        output, seconds = self.limited("-v 300000", "space")
+        self.assertIn("this process may have 292 MiB of address space (ulimit -v 300000), expected at least", output)
+        self.assertNotIn("SIGABRT", output)
+        self.assertLess(seconds, 60)
+
     def test_malformed_data_names_file_and_line(self):
         shutil.copy(self.data / "train.tsv", self.data / "broken.tsv")
         lines = (self.data / "broken.tsv").read_text().splitlines()
@@ -176,7 +217,7 @@ class BadInputTest(FleetCase):
             run_dir = self.folder / "port"
             (run_dir / "logs").mkdir(parents=True)
             done = subprocess.run(
-                [BIN / "tarn-scheduler", "--job", self.job(), "--run-dir", run_dir, "--bind", f"tcp://127.0.0.1:{port}"],
+                [BIN / "tarn-scheduler", "--job", self.job(), "--run-dir", run_dir, "--insecure", "--bind", f"tcp://127.0.0.1:{port}"],
                 capture_output=True, text=True, timeout=30)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(str(port), done.stdout + done.stderr)

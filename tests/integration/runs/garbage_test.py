@@ -16,7 +16,7 @@ class GarbageTest(FleetCase):
         job = self.job(servers=1, shards=2, epochs=12)
         alone = self.run_ok(job, "alone")
         run_dir = self.folder / "pestered"
-        process = subprocess.Popen(self.command(job, run_dir), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(self.command(job, run_dir, "--insecure"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         ports = {}
         deadline = time.time() + 30
         while len(ports) < 3 and time.time() < deadline:

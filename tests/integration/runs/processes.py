@@ -32,8 +32,8 @@ def workers(run_dir):
     return [pid for pid, program in of_run(run_dir).items() if program == "tarn-worker"]
 
 
-def listening_ports(run_dir):
-    """{port: program} of what the processes of a run listen on."""
+def sockets(run_dir):
+    """{inode: program} of all sockets that the processes of a run hold."""
     inodes = {}
     for pid, program in of_run(run_dir).items():
         try:
@@ -41,6 +41,12 @@ def listening_ports(run_dir):
         except OSError:
             continue
         inodes |= {target[8:-1]: program for target in targets if target.startswith("socket:[")}
+    return inodes
+
+
+def listening_ports(run_dir):
+    """{port: program} of what the processes of a run listen on."""
+    inodes = sockets(run_dir)
     ports = {}
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()

@@ -1,6 +1,7 @@
 // Shows that files are read as what they are: plain and gzip alike, in memory or through a cache file; ranges equal
 // to the whole; many threads at once; missing, empty, broken files refused by name; idx pairs checked and scaled.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -189,7 +190,7 @@ TEST(Files, MissingFilesAreNamedWithWhatWasExpected) {
 TEST(Files, FoldersEmptyAndBrokenFilesAreRefused) {
   TempDir dir;
   std::filesystem::create_directory(dir.path() + "/folder");
-  EXPECT_HAS(ErrorOf(Section(dir), "folder", ErrorCode::kMalformed), "not a regular file");
+  EXPECT_HAS(ErrorOf(Section(dir), "folder", ErrorCode::kMalformed), "folder is a folder, which has no rows");
   dir.Write("empty.tsv", "");
   EXPECT_HAS(ErrorOf(Section(dir), "empty.tsv", ErrorCode::kInvalidArgument), "is empty");
   dir.WriteGzip("empty.gz", "");
@@ -210,6 +211,46 @@ TEST(Files, FoldersEmptyAndBrokenFilesAreRefused) {
   }
   const DatasetOptions nowhere{.inflated_ram_bytes_max = 10, .cache_dir = dir.path() + "/nowhere"};
   EXPECT_HAS(ErrorOf(Section(dir), "whole.gz", ErrorCode::kNotFound, nowhere), "create a cache file");
+}
+
+// Opening a pipe for reading waits for a writer, and reading a terminal for its user.
+TEST(Files, PipesAndDevicesAreRefusedAtOnce) {
+  TempDir dir;
+  ASSERT_EQ(mkfifo((dir.path() + "/pipe").c_str(), 0600), 0);
+  EXPECT_HAS(ErrorOf(Section(dir), "pipe", ErrorCode::kMalformed), "pipe is a pipe (FIFO), which has no rows that can");
+  EXPECT_HAS(ErrorOf(Section(dir), "/dev/zero", ErrorCode::kMalformed), "/dev/zero is a device");
+}
+
+// Reading beyond the end of a mapped file is a SIGBUS.
+TEST(Files, AFileThatIsCutShortIsNamed) {
+  TempDir dir;
+  dir.Write("plain.tsv", Text());
+  const std::string path = dir.path() + "/plain.tsv";
+  ASSERT_GT(Text().size(), std::size_t{64} << 10);
+  for (const std::size_t left : {std::size_t{0}, std::size_t{100}, std::size_t{8192}, Text().size() - 1}) {
+    dir.Write("plain.tsv", Text());
+    const auto dataset = Dataset::Open(Section(dir), "plain.tsv");
+    ASSERT_TRUE(dataset) << dataset.error().message;
+    std::filesystem::resize_file(path, left);
+    Batch batch;
+    const Status read = (*dataset)->Read(0, kRows, &batch);
+    ASSERT_FALSE(read) << left;
+    EXPECT_EQ(read.error().code, ErrorCode::kIo);
+    EXPECT_HAS(read.error().message, path + " was cut short while it was read: it has " + std::to_string(left) +
+                                         " bytes, expected " + std::to_string(Text().size()));
+    EXPECT_FALSE((*dataset)->Read(kRows - 1, 1, &batch));
+  }
+}
+
+TEST(Files, AFileThatGrowsStaysAsItWasOpened) {
+  TempDir dir;
+  dir.Write("plain.tsv", Text());
+  const auto dataset = Dataset::Open(Section(dir), "plain.tsv");
+  ASSERT_TRUE(dataset);
+  dir.Write("plain.tsv", Text() + Text());
+  Batch batch;
+  EXPECT_TRUE((*dataset)->Read(0, kRows, &batch));
+  EXPECT_EQ((*dataset)->rows(), kRows);
 }
 
 std::string Idx(std::uint32_t magic, std::initializer_list<std::uint32_t> sizes, const std::string& bytes) {

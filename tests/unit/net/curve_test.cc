@@ -46,7 +46,7 @@ TEST(Curve, OnlyTheFleetGetsIn) {
   const std::string endpoint = *server.Bind("tcp://127.0.0.1:*");
 
   ZmqContext plain;
-  ZmqTransport stranger(&plain, Quick());
+  ZmqTransport stranger(&plain, {.insecure = true, .linger_ms = 0});
   ASSERT_TRUE(stranger.Connect(kSchedulerPeer, endpoint));
   EXPECT_FALSE(Reaches(&stranger, &server, 60));
   EXPECT_GT(server.counters().refused_handshakes, 0u);

@@ -35,8 +35,10 @@ inline std::uint64_t TickOf(const Received& r) { return std::get<Tick>(r.message
 
 class TransportTest : public ::testing::Test {
  protected:
+  // Over plain TCP.
   std::unique_ptr<ZmqTransport> Make(ZmqTransportOptions options = {}) {
     options.linger_ms = 0;
+    options.insecure = true;
     return std::make_unique<ZmqTransport>(&context_, options);
   }
 

@@ -5,15 +5,19 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <zmq.h>
 
 #include <array>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "core/descriptor.h"
 #include "core/hash.h"
 #include "core/limits.h"
 #include "net/frame.h"
@@ -73,6 +77,68 @@ TEST_F(TransportTest, GarbageIsCountedAnsweredAndWithoutEffect) {
   const std::vector<Received> got = Move(client.get(), server.get(), 1);
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(TickOf(got[0]), 9u);
+}
+
+// A TCP connection of which every byte is ours.
+class RawConnection {
+ public:
+  explicit RawConnection(const std::string& endpoint) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1))));
+    EXPECT_EQ(connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  }
+  void Send(std::string_view bytes) const {
+    [[maybe_unused]] const auto sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // Whether the other side ends it within five seconds, whatever it sends before.
+  bool IsEnded() const {
+    std::array<char, 512> bytes;
+    for (pollfd file{socket_.get(), POLLIN, 0}; poll(&file, 1, 5000) > 0;)
+      if (recv(socket_.get(), bytes.data(), bytes.size(), 0) <= 0) return true;
+    return false;
+  }
+
+ private:
+  Descriptor socket_;
+};
+
+using namespace std::string_literals;
+const std::string kUnversioned = "\3\0AB"s;                                    // its routing id
+const std::string kVersion1 = "\xff\0\0\0\0\0\0\0\1\x7f\0\5"s + kUnversioned;  // signature, revision 0, socket type
+const std::string kVersion2 = "\xff\0\0\0\0\0\0\0\1\x7f\1\5\0\2AB"s;           // revision 1
+
+// They could abort the process, see net/README.md.
+TEST_F(TransportTest, PeersOfOldProtocolsAreRejected) {
+  auto server = Make();
+  const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+  for (const std::string& greeting : {kUnversioned, kVersion1, kVersion2}) {
+    const RawConnection peer(endpoint);
+    peer.Send(greeting);
+    peer.Send("\6\0hello"s);
+    EXPECT_TRUE(peer.IsEnded()) << greeting;
+  }
+  EXPECT_EQ(server->counters().accepted_peers, 0u);
+  EXPECT_EQ(server->counters().refused_malformed, 0u);
+}
+
+// What is under way while a socket is being closed arrives at an engine whose pipe takes nothing any more.
+TEST_F(TransportTest, GarbageWhileItClosesDoesNotAbort) {
+  constexpr int kRounds = 30, kPeers = 60;
+  for (int round = 0; round < kRounds; ++round) {
+    ZmqContext context;
+    auto server = std::make_unique<ZmqTransport>(&context, ZmqTransportOptions{.insecure = true, .linger_ms = 0});
+    const std::string endpoint = *server->Bind("tcp://127.0.0.1:*");
+    std::vector<std::unique_ptr<RawConnection>> peers;
+    for (int i = 0; i < kPeers; ++i) peers.push_back(std::make_unique<RawConnection>(endpoint));
+    for (const auto& peer : peers) peer->Send("\3\0"s);
+    std::thread rest([&] {
+      for (const auto& peer : peers) peer->Send("AB");
+    });
+    server.reset();
+    rest.join();
+  }
 }
 
 // The same message as another version might send it: only the magic number and the version's place are known of it.

@@ -28,7 +28,7 @@ TEST(ShardEndpointTest, RefusesWhatIsNoPort) {
 // A server that is bound to `bind`; the endpoint that it tells the scheduler.
 std::string EndpointInJoin(const std::string& bind, const std::string& advertise) {
   net::ZmqContext context;
-  net::ZmqTransport scheduler(&context, {});
+  net::ZmqTransport scheduler(&context, {.insecure = true});
   ServerOptions options;
   options.scheduler = scheduler.Bind("tcp://127.0.0.1:*").value();
   options.nonces = {7};
