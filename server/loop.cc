@@ -25,6 +25,7 @@
 #include "server/file_blob_store.h"
 #include "server/heap_trimmer.h"
 #include "server/log/file_shard_log.h"
+#include "server/log_watch.h"
 #include "server/memory_meter.h"
 #include "server/rocksdb_checkpoint_store.h"
 #include "server/row_store.h"
@@ -199,16 +200,11 @@ class ShardLoop {
 
   // Rule L1: whoever waits for acknowledgements waits for the disk then, and nobody else can tell.
   void WatchLog(TimeUs now) {
-    if (shard_->log_is_durable() || shard_->log_synced() != log_synced_) {
-      log_synced_ = shard_->log_synced();
-      log_moved_ = now;
-      next_log_note_ = now + kWaitNotePeriodUs;
-    }
-    if (now < next_log_note_) return;
-    next_log_note_ = now + kWaitNotePeriodUs;
+    const auto silent = log_watch_.Note(now, shard_->log_is_durable(), shard_->log_synced());
+    if (!silent) return;
     notes_->Do(
         [text = fmt::format("shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
-                            shard_id_.value, static_cast<double>(now - log_moved_) * 1e-6)] {
+                            shard_id_.value, static_cast<double>(*silent) * 1e-6)] {
           Tell(LogLevel::kWarning, kProgram, text);
         });
   }
@@ -345,8 +341,7 @@ class ShardLoop {
   std::optional<Shard> shard_;
   Listening listening_;                        // to the scheduler
   TimeUs next_wait_note_ = kWaitNotePeriodUs;  // after the start
-  LogSequence log_synced_;
-  TimeUs log_moved_ = 0, next_log_note_ = 0;
+  LogWatch log_watch_;
   TimeUs next_metrics_ = 0;
   std::size_t budget_ = 0;  // the job's; 0: none
   TimeUs next_memory_ = 0;
