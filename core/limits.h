@@ -91,6 +91,8 @@ inline constexpr std::size_t kHeldListsBytesMax = std::size_t{256} << 20;  // li
 inline constexpr std::size_t kHeldListsPeerBytesMax =
     3 * kHeldKeysBytesMax;  // of one: more than it names in short ones
 inline constexpr std::size_t kParkedPullsMax = 65536;
+// Answers that wait one by one until the log is durable; further ones are merged by worker and partition.
+inline constexpr std::size_t kHeldAnswersMax = 65536;
 inline constexpr std::size_t kBucketBytesMax = std::size_t{4} << 30;       // aggregated pushes waiting for their clock
 inline constexpr std::size_t kReplyBytesMax = std::size_t{4} << 30;        // pull replies not yet taken by the network
 inline constexpr std::size_t kReplyPeerBytesMax = std::size_t{128} << 20;  // of them to one client: credits keep below

@@ -28,6 +28,7 @@
 #include "server/heap_trimmer.h"
 #include "server/loading_beacon.h"
 #include "server/log/file_shard_log.h"
+#include "server/log_watch.h"
 #include "server/memory_meter.h"
 #include "server/rocksdb_checkpoint_store.h"
 #include "server/row_store.h"
@@ -230,16 +231,11 @@ class ShardLoop {
 
   // Rule L1: whoever waits for acknowledgements waits for the disk then, and nobody else can tell.
   void WatchLog(TimeUs now) {
-    if (shard_->log_is_durable() || shard_->log_synced() != log_synced_) {
-      log_synced_ = shard_->log_synced();
-      log_moved_ = now;
-      next_log_note_ = now + kWaitNotePeriodUs;
-    }
-    if (now < next_log_note_) return;
-    next_log_note_ = now + kWaitNotePeriodUs;
+    const auto silent = log_watch_.Note(now, shard_->log_is_durable(), shard_->log_synced());
+    if (!silent) return;
     notes_->Do(
         [text = fmt::format("shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
-                            shard_id_.value, static_cast<double>(now - log_moved_) * 1e-6)] {
+                            shard_id_.value, static_cast<double>(*silent) * 1e-6)] {
           Tell(LogLevel::kWarning, kProgram, text);
         });
   }
@@ -399,8 +395,7 @@ class ShardLoop {
   std::optional<Shard> shard_;
   Listening listening_;                        // to the scheduler
   TimeUs next_wait_note_ = kWaitNotePeriodUs;  // after the start
-  LogSequence log_synced_;
-  TimeUs log_moved_ = 0, next_log_note_ = 0;
+  LogWatch log_watch_;
   std::uint64_t not_finite_ = 0;  // rows skipped, when they were last logged
   TimeUs next_not_finite_note_ = 0;
   TimeUs next_metrics_ = 0;

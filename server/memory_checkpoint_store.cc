@@ -24,6 +24,15 @@ bool MemoryCheckpointFiles::TakeOver(const std::string& base_directory, const st
   return true;
 }
 
+void MemoryCheckpointFiles::RemovePart(const std::string& directory, CheckpointId id, ShardId shard) {
+  const auto generations = directories_.find(directory);
+  if (generations == directories_.end()) return;
+  const auto parts = generations->second.find(id);
+  if (parts == generations->second.end()) return;
+  parts->second.erase(shard);
+  if (parts->second.empty()) generations->second.erase(parts);
+}
+
 const MemoryCheckpointFiles::Generations* MemoryCheckpointFiles::Find(const std::string& directory) const {
   const auto it = directories_.find(directory);
   return it == directories_.end() ? nullptr : &it->second;

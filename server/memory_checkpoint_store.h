@@ -31,6 +31,8 @@ class MemoryCheckpointFiles {
   // The newest generation's; the directory must be there.
   const Parts& Newest(const std::string& directory) const { return Find(directory)->rbegin()->second; }
   void Remove(const std::string& directory) { directories_.erase(directory); }
+  // One part is gone, as what was not synced is with the power. For simulated fleets.
+  void RemovePart(const std::string& directory, CheckpointId id, ShardId shard);
 
   // From now on writing fails with this error (code kOk: works again). Loading goes on working.
   void FailWrites(Error error) { write_error_ = std::move(error); }

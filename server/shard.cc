@@ -54,7 +54,7 @@ void Shard::Impl::StopWith(ErrorCode code, std::string reason) {
   stopped_ = true;
   stopped_at_ = now_;
   stop_reason_ = {code, std::move(reason)};
-  held_.clear();
+  held_.Clear();
   TellReason();
 }
 

@@ -151,9 +151,10 @@ Status Shard::Impl::OnTick(Peer from, const Tick& tick, const Message& message, 
                                                          tick.clock.value, member.tick.value, limits::kClocksAheadMax));
   const Clock before = cohort_.minimum();
   const Incarnation incarnation = message.sender.incarnation;
-  if (logging_ && cohort_.IsNews(incarnation, tick)) Log(EncodeRecord(LoggedTick{incarnation, tick}));
+  const bool news = logging_ && cohort_.IsNews(incarnation, tick);
+  if (news) Log(EncodeRecord(LoggedTick{incarnation, tick}));
   cohort_.Tick(incarnation, tick);
-  SendWhenDurable(from, TickAck{tick.clock});
+  AnswerWhenDurable(from, incarnation, TickAck{tick.clock}, news);
   if (cohort_.minimum() != before) Advance();
   return {};
 }
@@ -192,7 +193,7 @@ Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, 
   const bool any = std::ranges::find(taken_, true) != taken_.end();
   if (any) LogPush(push, message, *keys);
   Perform(push, message, *keys);
-  SendWhenDurable(from, std::move(ack));
+  AnswerWhenDurable(from, incarnation, std::move(ack), any);
   if (any) AnswerAfterPush(incarnation);
   return {};
 }

@@ -63,7 +63,13 @@ LoggedView ViewOf(const View& view, CheckpointId newest_order) {
 // Rule L1: what tells of the state leaves once the inputs behind it are durable.
 void Shard::Impl::SendWhenDurable(Peer to, Body body) {
   if (IsDurable()) return Send(to, std::move(body));
-  held_.push_back({appended_, {to, Make(std::move(body))}});
+  held_.Add(appended_, {to, Make(std::move(body))});
+}
+
+// Of a push or a tick. first: it changed the state.
+void Shard::Impl::AnswerWhenDurable(Peer to, Incarnation worker, Body body, bool first) {
+  if (IsDurable()) return Send(to, std::move(body));
+  held_.AddAnswer(appended_, {to, Make(std::move(body))}, worker, first);
 }
 
 // A disk that does not answer keeps back what is new, and must not make the shard seem dead: what it said last it may
@@ -73,7 +79,6 @@ void Shard::Impl::SayAlive(Heartbeat beat) {
     said_ = beat;
   else if (said_)
     Send(kSchedulerPeer, *said_);
-  if (!held_.empty() && held_.back().until == appended_ && held_.back().is_heartbeat()) held_.pop_back();  // as new
   SendWhenDurable(kSchedulerPeer, std::move(beat));
 }
 
@@ -86,10 +91,13 @@ void Shard::Impl::OnLogSynced(TimeUs now, Outbox* out) {
     return StopWith(synced.error().code,
                     fmt::format("shard {}: log: {}", options_.shard.value, synced.error().message));
   synced_ = *synced;
-  for (; !held_.empty() && held_.front().until <= synced_; held_.pop_front()) {
-    if (const auto* beat = std::get_if<Heartbeat>(&held_.front().outgoing.message.body)) said_ = *beat;
-    out_->push_back(std::move(held_.front().outgoing));
-  }
+  held_.TakeDurable(
+      synced_,
+      [this](Outgoing outgoing) {
+        if (const auto* beat = std::get_if<Heartbeat>(&outgoing.message.body)) said_ = *beat;
+        out_->push_back(std::move(outgoing));
+      },
+      [this](Peer to, Body body) { Send(to, std::move(body)); });
 }
 
 void Shard::Impl::Log(LogRecord record) { appended_ = options_.log->Append(std::move(record)); }

@@ -3,7 +3,6 @@
 // on disk, shard_durable.cc and shard_replay.cc with the log.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "server/checkpoint_store.h"
 #include "server/clock_buckets.h"
 #include "server/cohort.h"
+#include "server/held_answers.h"
 #include "server/key_lists.h"
 #include "server/ledger.h"
 #include "server/log/record.h"
@@ -108,13 +108,7 @@ class Shard::Impl {
   bool logging_ = false;  // inputs are logged, and what tells of them waits
   LogSequence appended_, synced_;
   CheckpointId dropped_before_;
-  struct Held {
-    LogSequence until;  // leaves once this is durable
-    Outgoing outgoing;
-
-    bool is_heartbeat() const { return std::holds_alternative<Heartbeat>(outgoing.message.body); }
-  };
-  std::deque<Held> held_;
+  HeldAnswers held_;
   std::optional<Heartbeat> said_;  // the last heartbeat that has left
   bool IsDurable() const { return !logging_ || synced_ >= appended_; }
 
@@ -162,6 +156,7 @@ class Shard::Impl {
 
   // shard_durable.cc
   void SendWhenDurable(Peer to, Body body);
+  void AnswerWhenDurable(Peer to, Incarnation worker, Body body, bool first);
   void SayAlive(Heartbeat beat);
   void Log(LogRecord record);
   void LogPush(const Push& push, const Message& message, std::span<const Key> keys);

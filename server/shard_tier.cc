@@ -63,7 +63,7 @@ FetchTicket Shard::Impl::BeginFetch(const Message& message) {
 // Whether the message has been taken: it waits for rows on disk, or behind one of its peer that does, or was refused.
 // A pull that has to wait for its clock, and a push that is only gathered, go on: their rows come meanwhile.
 bool Shard::Impl::Waits(Peer from, Message& message) {
-  if (gate_.HoldsRequest(from, message)) return true;  // the one that waits will be answered
+  if (gate_.TakesRepetition(from, message)) return true;  // the one that waits will be answered
   const auto needed = RowsNeeded(message);
   FetchTicket ticket = 0;
   if (needed && rows_->tier()->HasRoom())

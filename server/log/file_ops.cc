@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -179,6 +180,10 @@ class PosixFileOps final : public FileOps {
   }
   Status Remove(const std::string& path) override {
     if (::unlink(path.c_str()) != 0) return Failed(path, "remove");
+    return {};
+  }
+  Status Rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) return Failed(from, "rename");
     return {};
   }
   Status MakeDirectory(const std::string& path) override {

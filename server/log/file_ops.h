@@ -50,6 +50,8 @@ class FileOps {
   virtual Expected<std::unique_ptr<LogFile>> OpenToRead(const std::string& path) = 0;
   virtual Expected<std::unique_ptr<LogFile>> OpenToWrite(const std::string& path) = 0;  // as it is
   virtual Status Remove(const std::string& path) = 0;
+  // At once and whole: `to` is the file before or this one. Durable with the next SyncDirectory.
+  virtual Status Rename(const std::string& from, const std::string& to) = 0;
   // With those above it. Nothing if it is there.
   virtual Status MakeDirectory(const std::string& path) = 0;
   // Names of what is in a folder, sorted.

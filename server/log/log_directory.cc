@@ -44,7 +44,7 @@ Status ClearForNewLog(FileOps* files, const std::string& directory, const LogIde
   if (!names) return std::unexpected(names.error());
   std::vector<std::string> old;
   for (const std::string& name : *names)
-    if (name == kMarkName || SegmentNumber(name)) old.push_back(directory + "/" + name);
+    if (name == kMarkName || name == kRewrittenName || SegmentNumber(name)) old.push_back(directory + "/" + name);
   // All before any goes: what is refused stays as it was.
   for (const std::string& path : old)
     TARN_RETURN_IF_ERROR(CheckMayRemove(files, path, path == directory + "/" + kMarkName, identity));

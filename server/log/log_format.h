@@ -16,6 +16,9 @@
 //
 // A batch is durable before the next is written: a bad one with a good one behind it was damaged, not torn.
 //
+// A segment whose checkpoint is kGoesOn has no head: it holds records of the segment before once more, from its first
+// on, which are not read there. It is written as "rewritten.tmp" and gets its name when it is durable.
+//
 // Version 1 is the only one that is read, so a damaged version is refused. The checksums of a next one must cover it.
 #pragma once
 
@@ -63,6 +66,9 @@ std::string SegmentName(std::uint64_t number);
 // Nothing for other files.
 std::optional<std::uint64_t> SegmentNumber(std::string_view name);
 inline constexpr const char* kMarkName = "mark";
+inline constexpr const char* kRewrittenName = "rewritten.tmp";
+// SegmentHeader::cut of a segment without a head.
+inline constexpr CheckpointId kGoesOn{UINT64_MAX - 1};
 inline constexpr const char* kLockName = "LOCK";
 
 std::array<std::byte, kSegmentHeaderBytes> EncodeSegmentHeader(const SegmentHeader& header);

@@ -59,31 +59,8 @@ Status CheckHeader(const std::string& path, const SegmentHeader& header, std::ui
   return {};
 }
 
-// A batch at an offset, or why there is none.
-struct Batch {
-  BatchHeader header;
-  std::vector<std::byte> bytes;
-};
-
-Expected<Batch> ReadBatch(const Segment& segment, std::uint64_t offset) {
-  std::byte header[kBatchHeaderBytes];
-  const auto got = segment.file->Read(offset, header);
-  if (!got) return std::unexpected(got.error());
-  const auto batch = DecodeBatchHeader(std::span(header).first(*got));
-  if (!batch) return Corrupt(segment.path, offset, "no batch begins here");
-  const std::uint64_t room = segment.size - offset;
-  if (batch->bytes > room || kBatchHeaderBytes + batch->bytes > room)
-    return Corrupt(segment.path, offset,
-                   fmt::format("a batch of {} bytes, but the file has {} here", batch->bytes, room));
-  if (batch->segment != static_cast<std::uint32_t>(segment.header.number))
-    return Corrupt(segment.path, offset, fmt::format("a batch of segment {}", batch->segment));
-  Batch out{*batch, std::vector<std::byte>(kBatchHeaderBytes + batch->bytes)};
-  const auto all = segment.file->Read(offset, out.bytes);
-  if (!all) return std::unexpected(all.error());
-  const std::uint32_t sum = Crc32c(std::span(out.bytes).subspan(kBatchHeaderBytes), BatchHeaderCrc(out.bytes));
-  if (*all != out.bytes.size() || sum != batch->crc)
-    return Corrupt(segment.path, offset, fmt::format("checksum {:08x}, expected {:08x}", sum, batch->crc));
-  return out;
+Expected<LogBatch> ReadBatch(const Segment& segment, std::uint64_t offset) {
+  return server::ReadBatch(segment.file.get(), segment.path, segment.size, segment.header.number, offset);
 }
 
 // Reads the segments in order, and hands out what they hold.
@@ -103,6 +80,7 @@ class Reading {
                      fmt::format("the log ends with record {}, but record {} was durable: its end is damaged or cut "
                                  "off",
                                  tail_.last.value, wanted.value));
+    NoteUnproven();
     return std::move(tail_);
   }
 
@@ -215,6 +193,7 @@ class Reading {
     end_path_ = segment.path;
     while (tail_.last < until) {
       end_offset_ = offset;
+      if (last && tail_.last <= mark_) proven_ = {offset, LogSequence(tail_.last.value + 1)};
       auto batch = ReadBatch(segment, offset);
       if (!batch) {
         if (batch.error().code != ErrorCode::kCorrupt) return std::unexpected(batch.error());
@@ -231,7 +210,7 @@ class Reading {
     return {};
   }
 
-  Status HandOut(const Segment& segment, std::uint64_t offset, const Batch& batch) {
+  Status HandOut(const Segment& segment, std::uint64_t offset, const LogBatch& batch) {
     if (batch.header.first.value != tail_.last.value + 1)
       return Corrupt(
           segment.path, offset,
@@ -240,12 +219,25 @@ class Reading {
     if (!records) return Corrupt(segment.path, offset, records.error().message);
     for (LogRecord& record : *records) {
       const LogSequence sequence(tail_.last.value + 1);
-      if (auto status = sink_.OnRecord(sequence, sequence == segment.header.first, std::move(record)); !status)
+      const bool begins = sequence == segment.header.first && segment.header.cut != kGoesOn;
+      if (auto status = sink_.OnRecord(sequence, begins, std::move(record)); !status)
         return Fail(status.error().code, fmt::format("{}: offset {}: record {}: {}", segment.path, offset,
                                                      sequence.value, status.error().message));
       tail_.last = sequence;
     }
     return {};
+  }
+
+  // A process that was killed, or whose sync failed, may have left what can be read and is not on the disk: a second
+  // sync proves nothing (Linux marks pages clean that it could not write). All segments but the last were durable
+  // before the next was begun; of the last what the mark speaks for was.
+  void NoteUnproven() {
+    if (segments_.empty()) return;
+    const Segment& last = segments_.back();
+    if (last.header.first > mark_)
+      tail_.unproven = {kLogPage, last.header.first};
+    else if (tail_.last > mark_)
+      tail_.unproven = proven_;
   }
 
   Status CheckTorn(const Segment& segment, std::uint64_t offset, const Error& why) {
@@ -273,12 +265,34 @@ class Reading {
   std::vector<Segment> segments_;
   std::size_t start_ = 0;
   LogSequence mark_;
+  LogTail::Unproven proven_;  // of the last segment: up to here the mark speaks for it
   LogTail tail_;
   std::string end_path_;
   std::uint64_t end_offset_ = 0;
 };
 
 }  // namespace
+
+Expected<LogBatch> ReadBatch(LogFile* file, const std::string& path, std::uint64_t size, std::uint64_t segment,
+                             std::uint64_t offset) {
+  std::byte header[kBatchHeaderBytes];
+  const auto got = file->Read(offset, header);
+  if (!got) return std::unexpected(got.error());
+  const auto batch = DecodeBatchHeader(std::span(header).first(*got));
+  if (!batch) return Corrupt(path, offset, "no batch begins here");
+  const std::uint64_t room = size - offset;
+  if (batch->bytes > room || kBatchHeaderBytes + batch->bytes > room)
+    return Corrupt(path, offset, fmt::format("a batch of {} bytes, but the file has {} here", batch->bytes, room));
+  if (batch->segment != static_cast<std::uint32_t>(segment))
+    return Corrupt(path, offset, fmt::format("a batch of segment {}", batch->segment));
+  LogBatch out{*batch, std::vector<std::byte>(kBatchHeaderBytes + batch->bytes)};
+  const auto all = file->Read(offset, out.bytes);
+  if (!all) return std::unexpected(all.error());
+  const std::uint32_t sum = Crc32c(std::span(out.bytes).subspan(kBatchHeaderBytes), BatchHeaderCrc(out.bytes));
+  if (*all != out.bytes.size() || sum != batch->crc)
+    return Corrupt(path, offset, fmt::format("checksum {:08x}, expected {:08x}", sum, batch->crc));
+  return out;
+}
 
 Expected<std::vector<LogRecord>> DecodeBatch(std::span<const std::byte> bytes) {
   const auto header = DecodeBatchHeader(bytes);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,27 @@ struct LogTail {
   std::uint64_t next_number = 1;
   LogSequence last;               // handed out
   std::vector<std::string> torn;  // names of segments that hold nothing durable; to be removed
+  // Of the last segment, what may not be durable though it was read: its batches from this offset on, the first of
+  // them with this record; kLogPage: its header too. Nothing: all of it was durable.
+  struct Unproven {
+    std::uint64_t offset = 0;
+    LogSequence first;
+  };
+  std::optional<Unproven> unproven;
 };
 
 // As ShardLog::Recover.
 Expected<LogTail> ReadLog(FileOps* files, const std::string& directory, const LogIdentity& identity, CheckpointId from,
                           LogSequence at_least, LogSink& sink);
+
+// The batch of this segment at an offset of its file of `size` bytes, its header and checksum checked. kCorrupt: there
+// is none.
+struct LogBatch {
+  BatchHeader header;
+  std::vector<std::byte> bytes;  // with its header
+};
+Expected<LogBatch> ReadBatch(LogFile* file, const std::string& path, std::uint64_t size, std::uint64_t segment,
+                             std::uint64_t offset);
 
 // The records of one batch, checked: header and checksum are right. An error names no file. `bytes`: the batch with
 // its header, as long as the header says or longer.

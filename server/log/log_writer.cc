@@ -1,5 +1,7 @@
 #include "server/log/log_writer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -22,7 +24,8 @@ LogWriter::LogWriter(FileOps* files, std::string directory, const LogIdentity& i
       segments_(std::move(tail.segments)),
       next_number_(tail.next_number),
       last_(tail.last),
-      durable_(tail.last) {}
+      durable_(tail.last),
+      unproven_(tail.unproven) {}
 
 LogWriter::~LogWriter() = default;
 
@@ -38,14 +41,18 @@ Status LogWriter::BeginSegment(CheckpointId cut) {
   file_ = std::move(*file);
   names_changed_ = true;
   ++next_number_;
-  end_ = prepared_ = kLogPage;
   allocated_ = options_.allocate_bytes;
-  segments_.push_back({header.number, cut, end_});
+  segments_.push_back({header.number, cut, kLogPage});
+  TARN_RETURN_IF_ERROR(WriteHeader(header));
+  return file_->Sync();  // a batch behind a torn header would look like damage
+}
+
+Status LogWriter::WriteHeader(const SegmentHeader& header) {
+  end_ = prepared_ = kLogPage;
   TARN_RETURN_IF_ERROR(file_->Allocate(allocated_));
   const auto bytes = EncodeSegmentHeader(header);
   const std::span<const std::byte> parts[] = {bytes, std::span(kZeros).first(kLogPage - bytes.size())};
-  TARN_RETURN_IF_ERROR(file_->Write(0, parts));
-  return file_->Sync();  // a batch behind a torn header would look like damage
+  return file_->Write(0, parts);
 }
 
 Status LogWriter::Write(std::span<const LogRecord> records) {
@@ -113,20 +120,56 @@ Status LogWriter::Start(bool new_log) {
   auto mark = new_log ? files_->Create(Path(kMarkName)) : files_->OpenToWrite(Path(kMarkName));
   if (!mark) return std::unexpected(mark.error());
   mark_ = std::move(*mark);
-  if (!new_log) return SyncTail();
+  if (!new_log) return unproven_ ? Rewrite(*unproven_) : Status();
   TARN_RETURN_IF_ERROR(mark_->Allocate(2 * kLogPage));
   TARN_RETURN_IF_ERROR(WriteMark(true));
   return files_->SyncDirectory(directory_);
 }
 
-// What a reader found may have been written and not synced by a process that was killed. The segments before the last
-// were synced before it was begun.
-Status LogWriter::SyncTail() {
-  if (segments_.empty()) return {};
-  auto last = files_->OpenToWrite(Path(SegmentName(segments_.back().number)));
-  if (!last) return std::unexpected(last.error());
-  TARN_RETURN_IF_ERROR((*last)->Sync());
-  return files_->SyncDirectory(directory_);
+// Its place in the log is taken at once and whole: until then what was read stays as it is, for it may be durable, and
+// may have been acknowledged since the mark was.
+Status LogWriter::Rewrite(const LogTail::Unproven& from) {
+  const LogSegment old = segments_.back();
+  const LogSequence last = last_;
+  const bool whole = from.offset == kLogPage;
+  const SegmentHeader header{identity_, whole ? old.number : next_number_, from.first, whole ? old.cut : kGoesOn};
+  const std::string path = Path(kRewrittenName);
+  if (const auto removed = files_->Remove(path); !removed && removed.error().code != ErrorCode::kNotFound)
+    return removed;
+  auto file = files_->Create(path);
+  if (!file) return std::unexpected(file.error());
+  file_ = std::move(*file);
+  if (whole) segments_.pop_back();
+  segments_.push_back({header.number, header.cut, kLogPage});
+  next_number_ = std::max(next_number_, header.number + 1);
+  allocated_ = kLogPage + old.bytes - from.offset;
+  last_ = LogSequence(from.first.value - 1);
+  TARN_RETURN_IF_ERROR(WriteHeader(header));
+  TARN_RETURN_IF_ERROR(CopyBatches(old, from.offset));
+  if (last_ != last)
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: it ends with record {} now, and with {} when it was read before",
+                                                 Path(SegmentName(old.number)), last_.value, last.value));
+  TARN_RETURN_IF_ERROR(file_->Sync());
+  file_.reset();
+  TARN_RETURN_IF_ERROR(files_->Rename(path, Path(SegmentName(header.number))));
+  TARN_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
+  return WriteMark(true);
+}
+
+Status LogWriter::CopyBatches(const LogSegment& segment, std::uint64_t from) {
+  const std::string path = Path(SegmentName(segment.number));
+  auto file = files_->OpenToRead(path);
+  if (!file) return std::unexpected(file.error());
+  while (from < segment.bytes) {
+    const auto batch = ReadBatch(file->get(), path, segment.bytes, segment.number, from);
+    if (!batch) return std::unexpected(batch.error());
+    const auto records = DecodeBatch(batch->bytes);
+    if (!records)
+      return Fail(records.error().code, fmt::format("{}: offset {}: {}", path, from, records.error().message));
+    TARN_RETURN_IF_ERROR(WriteBatch(*records));
+    from += BatchFileBytes(batch->header);
+  }
+  return {};
 }
 
 Status LogWriter::WriteMark(bool sync) {

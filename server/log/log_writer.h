@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,7 +33,7 @@ class LogWriter {
   ~LogWriter();
 
   // Before anything else: makes the mark of a new log, durable, or takes that of an old one and makes what was read of
-  // it durable.
+  // it durable: what may not be (LogTail::unproven) is written again, into a new file.
   Status Start(bool new_log);
   // Makes what was written durable, and begins a segment whose first record has the sequence last() + 1.
   Status BeginSegment(CheckpointId cut);
@@ -57,7 +58,9 @@ class LogWriter {
  private:
   std::string Path(const std::string& name) const { return directory_ + "/" + name; }
   Status WriteBatch(std::span<const LogRecord> records);
-  Status SyncTail();
+  Status Rewrite(const LogTail::Unproven& from);
+  Status CopyBatches(const LogSegment& segment, std::uint64_t from);
+  Status WriteHeader(const SegmentHeader& header);
   Status WriteMark(bool sync);
 
   FileOps* files_;
@@ -69,6 +72,7 @@ class LogWriter {
   std::uint64_t next_number_;
   std::uint64_t end_ = 0, allocated_ = 0, prepared_ = 0;  // of the file that is written to
   LogSequence last_, durable_;
+  std::optional<LogTail::Unproven> unproven_;
   bool names_changed_ = false;  // in the directory, and not durable yet
   int mark_slot_ = 0;
   std::uint64_t written_ = 0, syncs_ = 0;

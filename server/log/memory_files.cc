@@ -21,7 +21,8 @@ std::unexpected<Error> NotThere(const std::string& path) {
 
 class MemoryFile final : public LogFile {
  public:
-  explicit MemoryFile(std::shared_ptr<MemoryDisk::Inode> inode) : inode_(std::move(inode)) {}
+  MemoryFile(MemoryDisk* disk, std::string path, std::shared_ptr<MemoryDisk::Inode> inode)
+      : disk_(disk), path_(std::move(path)), inode_(std::move(inode)) {}
 
   Status Write(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) override {
     for (const auto& part : parts) {
@@ -34,7 +35,15 @@ class MemoryFile final : public LogFile {
     return {};
   }
   Status Sync() override {
-    inode_->synced = inode_->bytes;
+    if (disk_->fails_ && disk_->fails_()) {
+      inode_->dirty.clear();
+      return Fail(ErrorCode::kIo, fmt::format("{}: cannot sync: Input/output error", path_));
+    }
+    inode_->synced.resize(inode_->bytes.size());
+    for (const std::size_t sector : inode_->dirty) {
+      const std::size_t begin = sector * kSector, end = std::min(begin + kSector, inode_->bytes.size());
+      if (begin < end) std::memcpy(inode_->synced.data() + begin, inode_->bytes.data() + begin, end - begin);
+    }
     inode_->dirty.clear();
     return {};
   }
@@ -63,6 +72,8 @@ class MemoryFile final : public LogFile {
  private:
   void Grow(std::uint64_t bytes) { inode_->bytes.resize(std::max<std::size_t>(inode_->bytes.size(), bytes)); }
 
+  MemoryDisk* disk_;
+  std::string path_;
   std::shared_ptr<MemoryDisk::Inode> inode_;
 };
 
@@ -83,18 +94,30 @@ class MemoryFileOps final : public FileOps {
   Expected<std::unique_ptr<LogFile>> Create(const std::string& path) override {
     if (disk_->files_.contains(path)) return Fail(ErrorCode::kIo, fmt::format("{}: cannot create: File exists", path));
     auto inode = disk_->files_[path] = std::make_shared<MemoryDisk::Inode>();
-    return std::make_unique<MemoryFile>(inode);
+    return std::make_unique<MemoryFile>(disk_, path, inode);
   }
   Expected<std::unique_ptr<LogFile>> OpenToRead(const std::string& path) override { return OpenToWrite(path); }
   Expected<std::unique_ptr<LogFile>> OpenToWrite(const std::string& path) override {
     const auto it = disk_->files_.find(path);
     if (it == disk_->files_.end()) return NotThere(path);
-    return std::make_unique<MemoryFile>(it->second);
+    return std::make_unique<MemoryFile>(disk_, path, it->second);
   }
   Status Remove(const std::string& path) override {
     auto node = disk_->files_.extract(path);
     if (!node) return NotThere(path);
     if (node.mapped()->named) disk_->removed_[path] = node.mapped();
+    return {};
+  }
+  // A name that was durable is one of the two files after a loss of power, whichever.
+  Status Rename(const std::string& from, const std::string& to) override {
+    auto node = disk_->files_.extract(from);
+    if (!node) return NotThere(from);
+    const auto inode = node.mapped();
+    if (inode->named) disk_->removed_[from] = inode;
+    inode->named = false;
+    const auto before = disk_->files_.find(to);
+    if (before != disk_->files_.end()) inode->replaces = before->second->named ? before->second : nullptr;
+    disk_->files_[to] = inode;
     return {};
   }
   Status MakeDirectory(const std::string&) override { return {}; }
@@ -106,7 +129,10 @@ class MemoryFileOps final : public FileOps {
   }
   Status SyncDirectory(const std::string& path) override {
     for (auto& [name, inode] : disk_->files_)
-      if (FolderOf(name) == path) inode->named = true;
+      if (FolderOf(name) == path) {
+        inode->named = true;
+        inode->replaces = nullptr;
+      }
     std::erase_if(disk_->removed_, [&](const auto& removed) { return FolderOf(removed.first) == path; });
     return {};
   }
@@ -122,7 +148,10 @@ class MemoryFileOps final : public FileOps {
 
 void MemoryDisk::LosePower(const std::function<std::uint64_t(std::uint64_t)>& dice) {
   locked_.clear();
-  std::erase_if(files_, [&](const auto& file) { return !file.second->named && dice(2) == 0; });
+  for (auto& [path, inode] : files_)
+    if (inode->replaces && dice(2) == 0) inode = inode->replaces;
+  std::erase_if(files_,
+                [&](const auto& file) { return !file.second->named && !file.second->replaces && dice(2) == 0; });
   for (auto& [path, inode] : removed_)
     if (!files_.contains(path) && dice(2) == 0) files_[path] = inode;
   removed_.clear();

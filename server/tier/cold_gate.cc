@@ -5,22 +5,47 @@
 
 namespace tarn::server {
 
+namespace {
+
+template <typename AnyMessage>
+auto PushIn(AnyMessage& message) -> decltype(std::get_if<Push>(&message.body)) {
+  if (auto* push = std::get_if<Push>(&message.body)) return push;
+  auto* both = std::get_if<PushPull>(&message.body);
+  return both == nullptr ? nullptr : &both->push;
+}
+
+bool SameSection(const Section& a, const Section& b) {
+  return a.partition == b.partition && a.sequence == b.sequence && a.count == b.count;
+}
+
+}  // namespace
+
 std::size_t ColdGate::BytesOf(const Message& message) {
   return sizeof(Waiting) + message.keys.size() + message.values.size();
 }
 
-// 0: a tick.
-RequestId ColdGate::RequestOf(const Message& message) {
-  if (const auto* pull = std::get_if<Pull>(&message.body)) return pull->request;
-  if (const auto* push = std::get_if<Push>(&message.body)) return push->request;
-  if (const auto* both = std::get_if<PushPull>(&message.body)) return both->push.request;
-  return RequestId(0);
+ColdGate::FirstPush ColdGate::FirstOf(const Message& message, const Push& push) {
+  if (push.keys.sections.empty()) return {message.sender.incarnation, {}, {}};
+  return {message.sender.incarnation, push.keys.sections[0].partition, push.keys.sections[0].sequence};
 }
 
-bool ColdGate::HoldsRequest(Peer peer, const Message& message) const {
+bool ColdGate::TakesRepetition(Peer peer, const Message& message) {
   const auto of_peer = peers_.find(peer);
-  const RequestId request = RequestOf(message);
-  return request.value != 0 && of_peer != peers_.end() && of_peer->second.requests.contains(request);
+  if (of_peer == peers_.end()) return false;
+  if (const auto* pull = std::get_if<Pull>(&message.body)) return of_peer->second.pulls.contains(pull->request);
+  const Push* again = PushIn(message);
+  if (again == nullptr) return false;
+  const auto it = of_peer->second.pushes.find(FirstOf(message, *again));
+  if (it == of_peer->second.pushes.end()) return false;
+  Message& waiting = waiting_.at(it->second).message;
+  Push* first = PushIn(waiting);
+  // One whose keys could not be read is repeated with its keys, one of an older route map is cut anew.
+  const bool has_keys = first->keys.codec != KeyCodec::kHeld || again->keys.codec == KeyCodec::kHeld;
+  if (!has_keys || waiting.epoch != message.epoch || first->table != again->table ||
+      !std::ranges::equal(first->keys.sections, again->keys.sections, SameSection))
+    return false;
+  first->request = again->request;
+  return true;
 }
 
 bool ColdGate::Add(Peer from, Message* message, FetchTicket ticket) {
@@ -30,7 +55,8 @@ bool ColdGate::Add(Peer from, Message* message, FetchTicket ticket) {
   bytes_ += bytes;
   OfPeer& of_peer = peers_[from];
   of_peer.messages.push_back(next_);
-  of_peer.requests.insert(RequestOf(*message));
+  if (const auto* pull = std::get_if<Pull>(&message->body)) of_peer.pulls.insert(pull->request);
+  if (const Push* push = PushIn(*message)) of_peer.pushes[FirstOf(*message, *push)] = next_;
   const Waiting& one = waiting_.emplace(next_, Waiting{from, std::move(*message), ticket}).first->second;
   if (ticket == kNotBegun)
     not_begun_.push_back(next_);
@@ -45,13 +71,21 @@ void ColdGate::NoteFirst(Number number, const Waiting& one) {
   if (one.ticket != kNotBegun && peers_.at(one.from).messages.front() == number) firsts_.emplace(one.ticket, number);
 }
 
+void ColdGate::Forget(const Message& message, Number number, OfPeer* of_peer) {
+  if (const auto* pull = std::get_if<Pull>(&message.body)) of_peer->pulls.erase(pull->request);
+  const Push* push = PushIn(message);
+  if (push == nullptr) return;
+  const auto it = of_peer->pushes.find(FirstOf(message, *push));
+  if (it != of_peer->pushes.end() && it->second == number) of_peer->pushes.erase(it);
+}
+
 std::vector<ColdGate::Waiting> ColdGate::Take(std::vector<Number> ready) {
   std::ranges::sort(ready);
   std::vector<Waiting> taken;
   for (Number number : ready) {
     Waiting one = std::move(waiting_.extract(number).mapped());
     bytes_ -= BytesOf(one.message);
-    peers_.at(one.from).requests.erase(RequestOf(one.message));
+    Forget(one.message, number, &peers_.at(one.from));
     taken.push_back(std::move(one));
   }
   for (const Waiting& one : taken)

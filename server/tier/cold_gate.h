@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <queue>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -36,8 +38,9 @@ class ColdGate {
   void SetBound(std::size_t bytes_max) { bytes_max_ = bytes_max; }
   // Whether messages of this peer wait.
   bool Holds(Peer peer) const { return peers_.contains(peer); }
-  // Whether a request of this peer waits already, of which `message` is a repetition (rule E5).
-  bool HoldsRequest(Peer peer, const Message& message) const;
+  // Whether `message` is a repetition (rule E5) of one of this peer that waits. That one is then the answer to the
+  // newest attempt: every attempt of a push has a request id of its own.
+  bool TakesRepetition(Peer peer, const Message& message);
   // Moves the message in; false, and nothing has happened, if there is no room. An empty gate takes any one message.
   bool Add(Peer from, Message* message, FetchTicket ticket);
   // Asks begin(message) for the tickets of messages that have none yet, in order, until it answers kNotBegun.
@@ -68,12 +71,16 @@ class ColdGate {
 
  private:
   using Number = std::uint64_t;  // of a message, in the order in which they came
+  // The push id of a push's first section.
+  using FirstPush = std::tuple<Incarnation, PartitionId, Sequence>;
   struct OfPeer {
     std::deque<Number> messages;
-    std::unordered_set<RequestId> requests;
+    std::unordered_set<RequestId> pulls;
+    std::map<FirstPush, Number> pushes;
   };
   static std::size_t BytesOf(const Message& message);
-  static RequestId RequestOf(const Message& message);
+  static FirstPush FirstOf(const Message& message, const Push& push);
+  void Forget(const Message& message, Number number, OfPeer* of_peer);
   void NoteFirst(Number number, const Waiting& one);
   std::vector<Waiting> Take(std::vector<Number> ready);
   // A peer's first message is ready: which of those behind it are, too.

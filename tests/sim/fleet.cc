@@ -66,6 +66,7 @@ Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume,
       outage_rng_(Mix64(scenario.draw ^ 0x6f757467)),
       time_rng_(Mix64(scenario.draw ^ 0x74696d65)),
       turn_rng_(Mix64(scenario.draw ^ 0x7475726e)),
+      death_rng_(Mix64(scenario.draw ^ 0x6469656d)),
       oracle_(scenario_),
       network_(&events_, scenario_.faults, scenario_.draw, scenario_.through_frames,
                [this](ProcessId to, Peer from, Message message) { Deliver(to, from, std::move(message)); }),
@@ -110,7 +111,7 @@ ProcessId Fleet::StartScheduler() {
   }
   p->scheduler = std::make_unique<scheduler::Scheduler>(std::move(options), &scheduler_store_);
   network_.AddProcess(id, p->node);
-  p->scheduler->Start(events_.now());
+  p->scheduler->Start(NowOf(*p));
   ArmTimer(id, *p);
   return id;
 }
@@ -198,8 +199,10 @@ ProcessId Fleet::StartShard(std::uint32_t index) {
   p->rank = index;
   network_.AddProcess(id, p->node);
   network_.Connect(id, kSchedulerPeer, scheduler_id_);
-  p->checker = std::make_unique<ShardChecker>(&oracle_, [this](TableId table) {
-    for (const TableSpec& spec : processes_.at(scheduler_id_)->scheduler->view().tables)
+  p->checker = std::make_unique<ShardChecker>(&oracle_, [this, id](TableId table) {
+    const scheduler::Scheduler* scheduler = Scheduler();
+    for (const TableSpec& spec :
+         scheduler != nullptr ? scheduler->view().tables : processes_.at(id)->shard->view().tables)
       if (spec.id == table) return scenario_.Of(spec.name);
     return ConsistencySpec();
   });
@@ -264,14 +267,12 @@ ProcessId Fleet::StartWorker(std::uint32_t rank) {
   options.credit_bytes = 256 + rng_.Below(65536);
   p->worker = std::make_unique<SimWorker>(scenario_, options, &oracle_, [this, id](TimeUs delay) {
     events_.At(events_.now() + delay, [this, id] {
-      Step(id, [this](Process& process, Outbox* out) { process.worker->OnCompute(events_.now(), out); });
+      Step(id, [this](Process& process, Outbox* out) { process.worker->OnCompute(NowOf(process), out); });
     });
   });
-  Step(id, [this](Process& process, Outbox* out) { process.worker->Start(events_.now(), out); });
+  Step(id, [this](Process& process, Outbox* out) { process.worker->Start(NowOf(process), out); });
   return id;
 }
-
-TimeUs Fleet::NowOf(const Process& process) const { return events_.now() + process.ahead; }
 
 void Fleet::Deliver(ProcessId to, Peer from, Message message) {
   auto it = processes_.find(to);
@@ -288,15 +289,16 @@ void Fleet::Deliver(ProcessId to, Peer from, Message message) {
   Step(to, [this, to, from, message = std::move(message)](Process& p, Outbox* out) {
     if (p.scheduler) {
       if (message.sender.role == Role::kShard) heard_[1 + message.sender.rank] = events_.now();
-      p.scheduler->Hear(from, message, events_.now());
+      p.scheduler->Hear(from, message, NowOf(p));
       OnSchedulerTold(message);
     }
     if (p.shard) {
       OverMemory(message, [&](Message m) { p.shard->OnMessage(from, std::move(m), NowOf(p), out); });
       CheckRefused(p, message, *out, from);
+      CheckPaused(p, message, *out, from);
     }
     if (p.worker) {
-      OverMemory(message, [&](Message m) { p.worker->Hear(from, std::move(m), events_.now()); });
+      OverMemory(message, [&](Message m) { p.worker->Hear(from, std::move(m), NowOf(p)); });
       OnWorkerTold(p, message);
     }
     if (!p.shard) SettleSoon(to, p, out);
@@ -329,8 +331,8 @@ void Fleet::OverMemory(const Message& message, const std::function<void(Message)
 void Fleet::SettleSoon(ProcessId id, Process& p, Outbox* out) {
   const auto settle = [this](Process& process, Outbox* its_out) {
     process.settles = false;
-    if (process.scheduler) process.scheduler->Settle(events_.now(), its_out);
-    if (process.worker) process.worker->Settle(events_.now(), its_out);
+    if (process.scheduler) process.scheduler->Settle(NowOf(process), its_out);
+    if (process.worker) process.worker->Settle(NowOf(process), its_out);
   };
   if (p.settles) return;
   if (turn_rng_.Chance(0.7)) return settle(p, out);
@@ -427,14 +429,14 @@ void Fleet::Restart(ProcessId id, std::uint32_t rank) {
 void Fleet::ConnectToShards(ProcessId id, Process& p) {
   if (p.worker->client().view().version.value == 0) return;
   for (std::uint32_t i = 0; i < scenario_.shards; ++i)
-    if (!network_.Connected(id, ShardPeer(ShardId(i))))
+    if (!network_.Connected(id, ShardPeer(ShardId(i))) && processes_.contains(shard_ids_[i]))
       network_.Connect(id, ShardPeer(ShardId(i)), shard_ids_[i], p.worker->client().lanes());
 }
 
 void Fleet::ArmTimer(ProcessId id, Process& p) {
-  const TimeUs at = p.scheduler ? p.scheduler->NextTimer()
-                    : p.shard   ? p.shard->NextTimer() - p.ahead
-                                : p.worker->client().NextTimer();
+  const TimeUs at = ToFleetTime(p, p.scheduler ? p.scheduler->NextTimer()
+                                   : p.shard   ? p.shard->NextTimer()
+                                               : p.worker->client().NextTimer());
   if (at == p.timer_at) return;
   p.timer_at = at;
   const std::uint64_t version = ++p.timer_version;
@@ -443,9 +445,9 @@ void Fleet::ArmTimer(ProcessId id, Process& p) {
     if (it == processes_.end() || it->second->timer_version != version) return;
     it->second->timer_at = -1;
     Step(id, [this](Process& process, Outbox* out) {
-      if (process.scheduler) process.scheduler->OnTimer(events_.now(), out);
+      if (process.scheduler) process.scheduler->OnTimer(NowOf(process), out);
       if (process.shard) process.shard->OnTimer(NowOf(process), out);
-      if (process.worker) process.worker->OnTimer(events_.now(), out);
+      if (process.worker) process.worker->OnTimer(NowOf(process), out);
     });
   });
 }
@@ -461,6 +463,8 @@ void Fleet::CheckFinal(Key key) {
 }
 
 void Fleet::CheckEnd() {
+  const auto is_there = [this](ProcessId id) { return processes_.contains(id); };
+  if (!std::ranges::all_of(shard_ids_, is_there)) return oracle_.Fail("the job is done, but a server had died");
   for (Key key : oracle_.Keys()) CheckFinal(key);
   oracle_.CheckData();
 }
@@ -523,36 +527,40 @@ RunResult Fleet::Run() {
   PlanOutages();
   PlanSlowSyncs();
   PlanTimeJumps();
+  PlanDeaths();
   const TimeUs limit = scenario_.faults.until_us + kSettleUs;
-  while ((Scheduler() == nullptr || !Scheduler()->stopped()) && !oracle_.failed()) {
+  while (!over_ && (Scheduler() == nullptr || !Scheduler()->stopped() || GoesOnInPlace()) && !oracle_.failed()) {
     if (!events_.RunOne() || events_.now() > limit) {
       oracle_.Fail("the run did not finish after faults had stopped:" + DescribeAll());
       break;
     }
   }
-  if (Scheduler() == nullptr) ComeBack();
-  scheduler::Scheduler& scheduler = *Scheduler();
+  if (Scheduler() == nullptr && !over_) ComeBack();
+  const scheduler::Scheduler* scheduler = Scheduler();
   RunResult result;
-  result.job_failed = scheduler.stop_reason().code != ErrorCode::kOk;
-  if (!oracle_.failed() && result.job_failed && !Excused(scheduler.stop_reason()))
-    oracle_.Fail("the job failed: " + scheduler.stop_reason().reason);
+  result.job_failed = over_ || scheduler->stop_reason().code != ErrorCode::kOk;
+  if (!oracle_.failed() && !over_ && result.job_failed && !Excused(scheduler->stop_reason()))
+    oracle_.Fail("the job failed: " + scheduler->stop_reason().reason);
   // A disk that has failed, or lies, may be noticed only now.
   const Status readable = server::CatchExhaustion([&] {
     if (!oracle_.failed() && !result.job_failed)
       scheduler.progress().phase == "stopped" ? CheckStop(&result) : CheckEnd();
     result.state_hash = StateHash();
-    for (ProcessId id : shard_ids_) result.parameters_hash += processes_.at(id)->shard->rows().StateHash();
+    for (ProcessId id : shard_ids_)
+      if (const auto it = processes_.find(id); it != processes_.end())
+        result.parameters_hash += it->second->shard->rows().StateHash();
   });
   if (!readable && disk_->failed == 0) oracle_.Fail("rows cannot be read at the end: " + readable.error().message);
   result.job_failed |= !readable;
   result.seed = scenario_.seed;
   result.failure = oracle_.failure();
   result.acked_push_ids = oracle_.acked_push_ids();
-  result.faults_fired = network_.counters().faults() + other_faults_ + crashes_ + outages_ + time_jumps_;
+  result.faults_fired = network_.counters().faults() + other_faults_ + crashes_ + outages_ + time_jumps_ + deaths_;
   result.messages = network_.counters().delivered;
   result.events = events_.executed();
   result.crashes = crashes_;
   for (ProcessId id : shard_ids_) {
+    if (!processes_.contains(id)) continue;
     const server::Shard& shard = *processes_.at(id)->shard;
     const server::Residency* tier = shard.rows().tier();
     if (tier == nullptr) continue;
@@ -561,13 +569,14 @@ RunResult Fleet::Run() {
   }
   result.spared = oracle_.spared();
   result.fenced = fenced_;
-  result.workers_died = scheduler.progress().workers_died;
+  result.workers_died = scheduler != nullptr ? scheduler->progress().workers_died : workers_died_;
   // What a worker has kept is of a checkpoint, and not in any log.
   result.bits_fixed = result.workers_died == deaths_in_outages_ && (!scenario_.top_k || outages_ == 0);
   result.outages = outages_;
   result.power_cuts = power_cuts_;
   result.recoveries = recoveries_;
   result.time_jumps = time_jumps_;
+  result.deaths = deaths_;
   result.simulated_us = events_.now();
   return result;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct RunResult {
   std::uint64_t outages = 0, power_cuts = 0;
   std::uint64_t recoveries = 0;  // of shards, after which the state was compared
   std::uint64_t time_jumps = 0;
+  std::uint64_t deaths = 0;  // of servers and schedulers alone, and syncs that failed
   TimeUs simulated_us = 0;
   bool busy() const { return acked_push_ids >= 1000 && faults_fired > 0; }
 };
@@ -76,6 +78,7 @@ class Fleet {
   void AwaitOutage();
   void Outage();
   void EndEverything();
+  void EndAll();
   void ComeBack();
   void EndDisks();
   void SetClocks();
@@ -110,6 +113,15 @@ class Fleet {
   void CutAtChange();
   void LoseFirstWord(const Process& shard);
   void CrashAtCut(Process& worker);
+  // fleet_deaths.cc
+  void PlanDeaths();
+  void EndServer();
+  void CheckServerIsMissed(std::uint32_t server, TimeUs died);
+  void EndScheduler();
+  bool GoesOnInPlace();
+  double RateOf(NodeId node) const;
+  TimeUs ToFleetTime(const Process& process, TimeUs at) const;
+  void CheckPaused(const Process& shard, const Message& message, const Outbox& out, Peer from);
   bool SilencedShard() const;                  // the network kept one from the scheduler for a lease
   bool Excused(const Shutdown& reason) const;  // the job could not but fail
 
@@ -136,7 +148,7 @@ class Fleet {
   SimDisk* disk_;
   std::optional<ResumePoint> resume_;
   EventQueue events_;
-  SplitMix rng_, tier_rng_, outage_rng_, time_rng_, turn_rng_;
+  SplitMix rng_, tier_rng_, outage_rng_, time_rng_, turn_rng_, death_rng_;
   Oracle oracle_;
   Network network_;
   SimSchedulerStore scheduler_store_;
@@ -154,8 +166,14 @@ class Fleet {
   TimeUs shard_slept_until_ = 0;
   std::map<NodeId, TimeUs> said_, heard_;  // by shard: to the scheduler, by it
   bool down_ = false;
-  std::optional<Moment> awaited_;  // by an outage that is due
-  std::uint32_t jumps_awaited_;    // by outages
+  bool over_ = false;                     // the scheduler died, and nothing goes on
+  std::uint64_t deaths_ = 0;              // of servers and schedulers alone, and failed syncs
+  std::uint64_t server_deaths_ = 0;       // of them, in this run of the fleet
+  std::set<std::uint32_t> failing_logs_;  // by shard: its next sync fails
+  bool sync_failed_ = false;              // in this run of the fleet
+  std::uint64_t workers_died_ = 0;        // as a scheduler that is gone saw it
+  std::optional<Moment> awaited_;         // by an outage that is due
+  std::uint32_t jumps_awaited_;           // by outages
   CheckpointId last_order_, last_whole_;
   std::uint64_t outages_ = 0, power_cuts_ = 0, deaths_in_outages_ = 0, recoveries_ = 0, time_jumps_ = 0;
   scheduler::SchedulerState restored_;  // what the scheduler at hand came back from

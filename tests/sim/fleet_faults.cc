@@ -35,7 +35,7 @@ void Fleet::PlanFaults() {
   for (std::uint32_t i = 0; i < scenario_.requests; ++i)
     events_.At(sometime(), [this] {
       Step(scheduler_id_,
-           [this](Process& process, Outbox* out) { process.scheduler->RequestCheckpoint(events_.now(), out); });
+           [this](Process& process, Outbox* out) { process.scheduler->RequestCheckpoint(NowOf(process), out); });
     });
   if (f.stop_us != 0)
     events_.At(f.stop_us, [this] {
@@ -187,7 +187,8 @@ void Fleet::CrashAtCut(Process& p) {
 }
 
 bool Fleet::SilencedShard() const {
-  const auto lease = TimeUs(scenario_.job.fleet.lease_seconds * 1e6);
+  // By the fastest clock.
+  const auto lease = TimeUs(scenario_.job.fleet.lease_seconds * 1e6 * (1 - 2 * scenario_.faults.clock_drift));
   return std::any_of(said_.begin(), said_.end(), [&](const auto& said) {
     const auto heard = heard_.find(said.first);
     return events_.now() - said.second < lease / 4 && (heard == heard_.end() || events_.now() - heard->second > lease);
@@ -196,9 +197,11 @@ bool Fleet::SilencedShard() const {
 
 bool Fleet::Excused(const Shutdown& reason) const {
   const bool damaged = scenario_.faults.damage_tier && reason.code == ErrorCode::kCorrupt;
+  if (sync_failed_ && reason.code == ErrorCode::kIo && reason.reason.find("cannot sync") != std::string::npos)
+    return true;
   if (disk_->failed > 0 && (reason.code == ErrorCode::kIo || damaged)) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
-         (shard_slept_until_ != 0 || SilencedShard());
+         (shard_slept_until_ != 0 || server_deaths_ != 0 || SilencedShard());
 }
 
 }  // namespace tarn::sim

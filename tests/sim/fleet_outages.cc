@@ -119,6 +119,12 @@ void Fleet::OnSchedulerTold(const Message& message) {
 }
 
 std::unique_ptr<SimLog> Fleet::MakeLog(ProcessId id, std::uint32_t index) {
+  logs_[index].FailSyncs([this, index] {
+    if (failing_logs_.erase(index) == 0) return false;
+    Trace(fmt::format("a sync of the log of shard {} fails", index));
+    ++deaths_;
+    return sync_failed_ = true;
+  });
   return std::make_unique<SimLog>(&logs_[index], fmt::format("shard-{}", index),
                                   [this, id](LogSequence last) { OnRecovered(id, last); });
 }
@@ -168,6 +174,10 @@ void Fleet::Outage() {
 void Fleet::EndEverything() {
   if (down_ || Scheduler() == nullptr || Scheduler()->stopping()) return;
   ++outages_;
+  EndAll();
+}
+
+void Fleet::EndAll() {
   down_ = true;
   for (auto& [id, p] : processes_) {
     if (p->worker) oracle_.OnWorkerGone(p->worker->client().welcome().incarnation);
@@ -180,6 +190,9 @@ void Fleet::EndEverything() {
   said_.clear();
   heard_.clear();
   shard_slept_until_ = 0;
+  server_deaths_ = 0;
+  sync_failed_ = false;
+  failing_logs_.clear();
   events_.At(events_.now() + TimeUs(outage_rng_.Below(kDownUs)), [this] { ComeBack(); });
 }
 
@@ -189,14 +202,18 @@ void Fleet::EndDisks() {
   bool any = false;
   for (auto& [shard, disk] : logs_) {
     const bool dark = apart ? outage_rng_.Chance(scenario_.faults.power) : power;
-    if (dark)
-      disk.LosePower([this](std::uint64_t below) { return outage_rng_.Below(below); });
-    else
+    const auto dice = [this](std::uint64_t below) { return outage_rng_.Below(below); };
+    if (dark) {
+      disk.LosePower(dice);
+      LoseUnsynced(disk_, ShardId(shard), dice);
+    } else {
       disk.EndProcess();
+    }
     Trace(fmt::format("shard {} {}", shard, dark ? "loses its power" : "is killed"));
     any |= dark;
   }
   power_cuts_ += any ? 1 : 0;
+  if (const auto missing = MissingOf(*disk_); !missing.empty()) oracle_.Fail(missing);
 }
 
 // Clocks are not what they were: a machine was off for long, or is set by another one.

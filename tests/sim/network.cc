@@ -96,7 +96,7 @@ void Network::Arrive(std::uint64_t id, bool to_server, Peer accepted_peer, const
   auto it = connections_.find(id);
   if (it == connections_.end()) return;
   const Connection& c = it->second;
-  if (!to_server && !node_of_.contains(c.client)) return;
+  if (!node_of_.contains(to_server ? c.server : c.client) || !node_of_.contains(c.server)) return;
   const NodeId server_node = node_of_.at(c.server);
   const NodeId from = to_server ? c.client_node : server_node;
   const NodeId to = to_server ? server_node : c.client_node;

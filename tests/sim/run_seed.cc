@@ -39,6 +39,8 @@ Scenario Resumed(const Scenario& scenario) {
   resumed.faults.stop_us = 0;
   resumed.faults.fail_store = resumed.faults.fail_manifest = 0;
   resumed.faults.shard_sleeps = resumed.faults.fail_tier = resumed.faults.damage_tier = false;
+  resumed.faults.failed_syncs = resumed.faults.server_deaths = 0;
+  resumed.faults.scheduler_dies = false;
   return resumed;
 }
 
@@ -62,6 +64,7 @@ void Resume(const Scenario& first, SimDisk* disk, std::optional<std::uint64_t> b
     result->failure = "the checkpoint of a stop counts batches that are trained again";
   result->outages += second.outages;
   result->power_cuts += second.power_cuts;
+  result->deaths += second.deaths;
   result->recoveries += second.recoveries;
   result->time_jumps += second.time_jumps;
   result->acked_push_ids += second.acked_push_ids;

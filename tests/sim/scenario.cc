@@ -121,6 +121,16 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
   s->faults.scheduler_sleeps = s->faults.shard_sleeps = false;
 }
 
+// What ends alone, and clocks that drift. Drawn apart, likewise.
+void ChooseDeaths(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x64656174));
+  if (rng.Chance(0.5)) s->faults.clock_drift = rng.Chance(0.8) ? 0.02 : 0.08;
+  if (rng.Chance(0.1)) s->faults.server_deaths = 1 + std::uint32_t(rng.Below(2));
+  s->faults.scheduler_dies = rng.Chance(0.08);
+  if (s->job.storage.durability == Durability::kLog && rng.Chance(0.3))
+    s->faults.failed_syncs = 1 + std::uint32_t(rng.Below(3));
+}
+
 // By a draw of its own: seeds without a tier stay what they were.
 void ChooseTier(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x74696572));
@@ -402,6 +412,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseShortEpochs(seed, &s);
   ChooseTopK(seed, &s);
   ChooseStop(seed, &s);
+  ChooseDeaths(seed, &s);
   if (auto it = job.tables.find("counts"); it != job.tables.end() && it->second.has_pull_codec)
     s.counts_pull_codec = it->second.pull_codec;
   return s;
@@ -427,7 +438,7 @@ std::string Scenario::Describe() const {
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time jumps "
-      "{}/{:.2f} top-k {} lanes {} stop {}",
+      "{}/{:.2f} top-k {} lanes {} stop {} drift {:.2f} deaths {}/{} failed syncs {}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
@@ -440,7 +451,7 @@ std::string Scenario::Describe() const {
       Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
       faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes, faults.slow_tier,
       faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, job.fleet.lanes,
-      faults.stop_us);
+      faults.stop_us, faults.clock_drift, faults.server_deaths, faults.scheduler_dies, faults.failed_syncs);
 }
 
 }  // namespace tarn::sim

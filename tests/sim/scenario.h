@@ -41,6 +41,10 @@ struct Faults {
   TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take
   std::uint32_t slow_syncs = 0;                              // of logs, each of some shard: longer than the lease
   TimeUs stop_us = 0;                                        // when somebody asks for a clean stop; 0: nobody
+  std::uint32_t failed_syncs = 0;                            // of logs: each of some shard; the job ends
+  std::uint32_t server_deaths = 0;                           // alone, all shards of one: the job ends
+  bool scheduler_dies = false;                               // once, alone: all nodes end two leases later
+  double clock_drift = 0;                                    // how much faster or slower a node's clock may run
   TimeUs until_us = 0;                                       // no new fault after this time
 };
 

@@ -35,6 +35,7 @@ void SimBlobStore::Write(server::BlobWrite write) {
     open_.insert(path);
     disk_->writing.insert(write.directory);
     disk_->blobs[path].clear();
+    disk_->unsynced_blobs[path] = options_.shard;
   } else if (!open_.contains(path) || disk_->blobs[path].size() != write.offset) {
     oracle_->Fail(fmt::format("{}: {} bytes came at {}", path, write.bytes.size(), write.offset));
   }
@@ -63,6 +64,7 @@ server::BlobWritten SimBlobStore::DoWrite(const server::BlobWrite& write) {
   bytes.append(reinterpret_cast<const char*>(write.bytes.data()), write.bytes.size());
   if (bytes.size() != write.total) return written;
   close();
+  disk_->unsynced_blobs.erase(path);
   written.file = {.name = server::BlobFileName(write.checkpoint, write.rank, write.worker),
                   .bytes = bytes.size(),
                   .crc32c = Crc32c(bytes)};

@@ -74,6 +74,32 @@ Expected<std::unique_ptr<server::RowStore>> Restore(const SimDisk& disk, const s
   return rows;
 }
 
+void LoseUnsynced(SimDisk* disk, ShardId shard, const std::function<std::uint64_t(std::uint64_t)>& dice) {
+  for (const auto& [directory, id] : disk->unsynced[shard])
+    if (dice(4) != 0) disk->files.RemovePart(directory, id, shard);
+  disk->unsynced.erase(shard);
+  std::erase_if(disk->unsynced_blobs, [&](const auto& blob) {
+    if (blob.second != shard) return false;
+    if (dice(4) != 0) disk->blobs.erase(blob.first);
+    return true;
+  });
+}
+
+std::string MissingOf(const SimDisk& disk) {
+  for (const auto& [directory, manifest] : disk.manifests) {
+    const auto* generations = disk.files.Find(directory);
+    for (const Generation& generation : manifest.generations) {
+      const auto parts = generations == nullptr ? decltype(generations->end()){} : generations->find(generation.id);
+      if (generations == nullptr || parts == generations->end() || parts->second.size() != generation.files.size())
+        return fmt::format("{}: files of checkpoint {} are gone with the power", directory, generation.id.value);
+    }
+    for (const WorkerBlob& blob : manifest.blobs)
+      if (!disk.blobs.contains(directory + "/" + blob.file.name))
+        return fmt::format("{}/{}: gone with the power", directory, blob.file.name);
+  }
+  return {};
+}
+
 void SimSchedulerStore::RemoveCheckpoint(const std::string& directory) {
   if (!stopping_ && disk_->writing.contains(directory))
     oracle_->Fail(fmt::format("{}: removed while a shard was writing into it", directory));
@@ -92,9 +118,9 @@ void SimShardStore::Begin(server::Snapshot head, std::string directory) {
   chunks_left_.reset();
   if (rng_.Chance(options_.fail)) chunks_left_ = rng_.Below(kChunksBeforeFailure);
   disk_->cut_hashes[directory][options_.shard] = now_hash;
-  auto written = [this, state_hash = now_hash](CheckpointPart part) {
+  auto written = [this, state_hash = now_hash, written_to = directory](CheckpointPart part) {
     CheckRows(part, state_hash);
-    hooks_.written(std::move(part));
+    SyncPart(std::move(part), written_to);
   };
   open_ = std::make_shared<server::MemoryCheckpointStore>(&disk_->files, options_.shard, std::move(written));
   const std::string base = head.base.value != 0 ? head.base_directory : "";
@@ -127,6 +153,18 @@ void SimShardStore::FillUp() {
   hooks_.later(Duration(), [this] {
     full_ = false;
     if (std::exchange(refused_, false)) hooks_.wake();
+  });
+}
+
+// A part that is written is durable, and reported, some time later.
+void SimShardStore::SyncPart(CheckpointPart part, const std::string& directory) {
+  if (part.code != ErrorCode::kOk) return hooks_.written(std::move(part));
+  disk_->writing.insert(directory);
+  disk_->unsynced[options_.shard].push_back({directory, part.id});
+  hooks_.later(Duration() / 2, [this, part = std::move(part), directory] {
+    disk_->writing.erase(disk_->writing.find(directory));
+    std::erase(disk_->unsynced[options_.shard], std::pair(directory, part.id));
+    hooks_.written(part);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/hash.h"
 #include "scheduler/scheduler.h"
@@ -31,8 +32,17 @@ struct SimDisk {
   std::set<std::string> lossy;  // directories that are not whole any more: no base for another
   std::map<std::string, std::map<ShardId, std::uint64_t>> cut_hashes;  // of the rows of each shard, by directory
   std::map<std::string, std::string> blobs;                            // of workers, by path: the bytes
+  // Written and not durable: a kill leaves it, a loss of power may take it. Parts by shard, blobs by path.
+  std::map<ShardId, std::vector<std::pair<std::string, CheckpointId>>> unsynced;
+  std::map<std::string, ShardId> unsynced_blobs;
   std::uint64_t failed = 0;  // writes that were made to fail, but for parts given up before it was told
 };
+
+// The machine of this shard loses its power.
+void LoseUnsynced(SimDisk* disk, ShardId shard, const std::function<std::uint64_t(std::uint64_t)>& dice);
+// What a whole checkpoint lacks, of all that its manifest names; empty: nothing. A part was durable before it was
+// reported, and a blob before it was named.
+std::string MissingOf(const SimDisk& disk);
 
 // All rows of a checkpoint, in one store that owns all partitions.
 Expected<std::unique_ptr<server::RowStore>> Restore(const SimDisk& disk, const std::string& directory,
@@ -107,6 +117,7 @@ class SimShardStore : public server::CheckpointStore {
 
  private:
   void End(bool abandoned);
+  void SyncPart(CheckpointPart part, const std::string& directory);
   void FailEarly();
   void LoseBase(const std::string& base);
   void Fail(CheckpointPart part, std::uint64_t counts);

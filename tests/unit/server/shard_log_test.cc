@@ -114,6 +114,41 @@ TEST_F(ShardWithLog, ARepeatedPushWaitsForTheFirst) {
   EXPECT_EQ(node_.Take<PushAck>().size(), 1u) << "durable long since";
 }
 
+// A worker repeats what is not acknowledged for as long as the disk is silent; one answer is enough (L7).
+TEST_F(ShardWithLog, RepetitionsOfASilentDiskWaitAsOne) {
+  Join();
+  node_.Commit();
+  node_.out.clear();
+  Push(1);
+  Push(2);
+  Push(4);  // refused: out of order
+  Tick(1);
+  for (int again = 0; again < 1000; ++again) {
+    Push(1);
+    Push(2);
+    Push(4);
+    Tick(1);
+    if (again % 10 == 0) {
+      node_.now += 1'000'000;
+      node_.shard->OnTimer(node_.now, &node_.out);
+    }
+  }
+  node_.out.clear();
+  node_.Commit();
+  std::vector<PushAck> acks;
+  std::size_t ticks = 0, beats = 0;
+  for (const Outgoing& outgoing : node_.out) {
+    if (const auto* ack = std::get_if<PushAck>(&outgoing.message.body)) acks.push_back(*ack);
+    ticks += std::holds_alternative<TickAck>(outgoing.message.body);
+    beats += std::holds_alternative<Heartbeat>(outgoing.message.body);
+  }
+  ASSERT_EQ(acks.size(), 3u) << "two pushes, and all that came again";
+  EXPECT_EQ(acks[2].sections[0].code, ErrorCode::kOk);
+  EXPECT_EQ(acks[2].sections[0].sequence, Sequence(2));
+  EXPECT_EQ(ticks, 2u);
+  EXPECT_LE(beats, 2u);
+}
+
 TEST_F(ShardWithLog, HeartbeatsTellWhatIsDurable) {
   Join();
   node_.Commit();

@@ -90,9 +90,64 @@ TEST_F(ColdGateTest, KnowsWhatWaitsAlready) {
   ColdGate gate;
   Message message = PullOf(7);
   ASSERT_TRUE(gate.Add(Peer(1), &message, NextTicket()));
-  EXPECT_TRUE(gate.HoldsRequest(Peer(1), PullOf(7)));
-  EXPECT_FALSE(gate.HoldsRequest(Peer(1), PullOf(8)));
-  EXPECT_FALSE(gate.HoldsRequest(Peer(2), PullOf(7)));
+  EXPECT_TRUE(gate.TakesRepetition(Peer(1), PullOf(7)));
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), PullOf(8)));
+  EXPECT_FALSE(gate.TakesRepetition(Peer(2), PullOf(7)));
+}
+
+Message PushOf(std::uint64_t request, std::uint64_t sequence, KeyCodec codec = KeyCodec::kRaw, bool with_pull = false) {
+  Message message;
+  message.sender = {Role::kWorker, 0, Incarnation(3)};
+  message.epoch = Epoch(1);
+  Push push{.request = RequestId(request), .table = TableId(1)};
+  push.keys = {codec, 0, 2, {{PartitionId(0), 1, Sequence(sequence)}, {PartitionId(2), 1, Sequence(sequence + 5)}}};
+  if (with_pull)
+    message.body = PushPull{.push = std::move(push), .pull_request = RequestId(request + 1)};
+  else
+    message.body = std::move(push);
+  return message;
+}
+
+// Every attempt of a push has a request id of its own; what waits is the push, whatever its attempt (T2).
+TEST_F(ColdGateTest, ARepeatedPushWaitsOnceAndAnswersToTheNewestAttempt) {
+  ColdGate gate(2, 1 << 20);
+  Message push = PushOf(10, 1), both = PushOf(20, 2, KeyCodec::kRaw, true);
+  const FetchTicket ticket = NextTicket();
+  ASSERT_TRUE(gate.Add(Peer(1), &push, ticket));
+  ASSERT_TRUE(gate.Add(Peer(1), &both, 0));
+  const std::size_t bytes = gate.bytes();
+  for (std::uint64_t attempt = 100; attempt < 1100; attempt += 2) {
+    EXPECT_TRUE(gate.TakesRepetition(Peer(1), PushOf(attempt, 1)));
+    EXPECT_TRUE(gate.TakesRepetition(Peer(1), PushOf(attempt + 1, 2)));
+  }
+  EXPECT_EQ(gate.size(), 2u);
+  EXPECT_EQ(gate.bytes(), bytes);
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), PushOf(2000, 3))) << "another push";
+  EXPECT_FALSE(gate.TakesRepetition(Peer(2), PushOf(2000, 1))) << "another connection";
+  Message cut_anew = PushOf(2000, 1);
+  std::get<Push>(cut_anew.body).keys.sections.pop_back();
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), cut_anew)) << "another cut of it";
+  cut_anew = PushOf(2000, 1);
+  cut_anew.epoch = Epoch(2);
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), cut_anew)) << "of a newer route map";
+  EndOne();
+  const auto ready = TakeReady(&gate);
+  ASSERT_EQ(ready.size(), 2u);
+  EXPECT_EQ(std::get<Push>(ready[0].message.body).request, RequestId(1098));
+  EXPECT_EQ(std::get<PushPull>(ready[1].message.body).push.request, RequestId(1099));
+  EXPECT_EQ(std::get<PushPull>(ready[1].message.body).pull_request, RequestId(21));
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), PushOf(3000, 1))) << "it waits no more";
+}
+
+// What names a list that the shard does not hold is repeated with its keys, which must not be dropped for it.
+TEST_F(ColdGateTest, APushWithItsKeysIsNoRepetitionOfOneWithout) {
+  ColdGate gate;
+  Message by_name = PushOf(1, 1, KeyCodec::kHeld), with_keys = PushOf(2, 1);
+  ASSERT_TRUE(gate.Add(Peer(1), &by_name, NextTicket()));
+  EXPECT_TRUE(gate.TakesRepetition(Peer(1), PushOf(5, 1, KeyCodec::kHeld)));
+  EXPECT_FALSE(gate.TakesRepetition(Peer(1), with_keys));
+  ASSERT_TRUE(gate.Add(Peer(1), &with_keys, 0));
+  EXPECT_TRUE(gate.TakesRepetition(Peer(1), PushOf(6, 1)));
 }
 
 TEST_F(ColdGateTest, TakesSoManyMessagesAndNoMore) {

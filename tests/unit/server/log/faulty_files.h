@@ -113,6 +113,9 @@ class FaultyFileOps final : public FileOps {
   Status Remove(const std::string& path) override {
     return internal::Fires(fault_, false) ? internal::Injected(path, "remove") : files_->Remove(path);
   }
+  Status Rename(const std::string& from, const std::string& to) override {
+    return internal::Fires(fault_, true) ? internal::Injected(from, "rename") : files_->Rename(from, to);
+  }
   Status MakeDirectory(const std::string& path) override {
     return internal::Fires(fault_, true) ? internal::Injected(path, "make") : files_->MakeDirectory(path);
   }

@@ -120,6 +120,73 @@ TEST(LogFaultTest, ThePowerMayGoAfterAFailure) {
   }
 }
 
+// A sync that failed has marked clean what it did not write: it is read from the cache until the power goes, and a
+// second sync succeeds and proves nothing. Whatever a recovery hands out, it has written again.
+TEST(LogFaultTest, AFailedSyncIsNotBelievedTheSecondTime) {
+  int rewritten = 0;
+  for (std::uint64_t n = 0;; ++n) {
+    bool fired = false;
+    for (std::uint64_t seed = 0; seed < 5; ++seed) {
+      MemoryDisk disk;
+      std::uint64_t syncs = 0;
+      disk.FailSyncs([&] { return syncs++ == n; });
+      auto files = MakeMemoryFileOps(&disk);
+      Life life = Live(files.get());
+      if (!(fired = syncs > n)) break;
+      ASSERT_FALSE(life.end.has_value()) << "sync " << n;
+      if (!life.begun) continue;
+      disk.EndProcess();
+
+      Driver next(files.get());
+      Kept handed;
+      const auto recovered = next.Recover(life.whole, life.durable, &handed);
+      ASSERT_TRUE(recovered.has_value()) << "sync " << n << ": " << recovered.error().message;
+      rewritten += handed.sequences.back() > life.durable ? 1 : 0;
+      life.durable = handed.sequences.back();
+      if (seed % 2 == 0) {
+        next.Begin(ShardLog::kContinues);
+        ASSERT_TRUE(next.Commit());
+        life.durable = next.durable();
+      }
+      life.written = std::max(life.written, life.durable.value);
+      SplitMix random(n * 10 + seed);
+      disk.LosePower([&](std::uint64_t below) { return random.Below(below); });
+      CheckRecovered(&disk, life, "sync " + std::to_string(n) + " seed " + std::to_string(seed));
+    }
+    if (!fired) break;
+  }
+  EXPECT_GT(rewritten, 20);
+}
+
+// The power may go at every operation of the rewriting too: what the mark does not know of may have been acknowledged.
+TEST(LogFaultTest, ThePowerMayGoWhileATailIsRewritten) {
+  for (std::uint64_t n = 0; n < 40; ++n) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      MemoryDisk disk;
+      Fault none, fault{.at = n, .kind = FaultKind::kHalt};
+      FaultyFileOps files(MakeMemoryFileOps(&disk), &none);
+      Driver first(&files);
+      ASSERT_TRUE(first.Open());
+      first.Begin({});
+      ASSERT_TRUE(first.Commit(true));
+      for (int i = 0; i < 5; ++i) {
+        first.Append(2);
+        ASSERT_TRUE(first.Commit());
+      }
+      SplitMix random(n * 100 + seed);
+      const auto dice = [&](std::uint64_t below) { return random.Below(below); };
+      disk.LosePower(dice);  // with the mark that knows of them, perhaps
+      const Life life{.durable = first.durable(), .written = 100, .begun = true};
+      FaultyFileOps failing(MakeMemoryFileOps(&disk), &fault);
+      Driver second(&failing);
+      Kept kept;
+      (void)second.Recover({}, life.durable, &kept);
+      disk.LosePower(dice);
+      CheckRecovered(&disk, life, "operation " + std::to_string(n) + " seed " + std::to_string(seed));
+    }
+  }
+}
+
 // What a killed process had written and not synced is read by the next one, which tells others of it: the power may go
 // then, and it is still there.
 TEST(LogFaultTest, WhatARecoveryHandedOutOutlivesThePower) {
