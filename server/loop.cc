@@ -282,8 +282,8 @@ class ShardLoop {
     Tell(LogLevel::kWarning, kProgram,
          fmt::format(
              "server {}: has waited {:.0f} s for a welcome from the scheduler at {}, which comes once it runs and "
-             "all servers and workers are there; gives up in {:.0f} s",
-             options_.rank.value, static_cast<double>(waited) * 1e-6, options_.scheduler, left_seconds));
+             "all servers and workers are there (is that its address, {}?); gives up in {:.0f} s",
+             options_.rank.value, static_cast<double>(waited) * 1e-6, options_.scheduler, kSameKeys, left_seconds));
   }
 
   // Rule N7.

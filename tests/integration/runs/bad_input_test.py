@@ -108,11 +108,11 @@ class BadInputTest(FleetCase):
             while not port.exists():
                 self.assertIsNone(scheduler.poll())
                 time.sleep(0.01)
-            for program, *more in (["tarn-worker"], ["tarn-server", "--rank", "0"]):
+            for program, *more in (["tarn-worker"], ["tarn-server", "--rank", "0", "--join-seconds", "40"]):
                 command = [BIN / program, "--scheduler", port.read_text().strip(), *more]
                 nodes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
             for node in nodes:  # the first note comes after ten seconds, and a node gives up in the end
-                self.assertIn("(--keys)", next(line for line in node.stderr if "--keys" in line))
+                self.assertIn("(--keys)", next((line for line in node.stderr if "--keys" in line), "no line"))
         finally:
             for process in (scheduler, *nodes):
                 process.kill()
