@@ -256,6 +256,13 @@ void ChooseRestart(std::uint64_t seed, Scenario* s) {
   s->faults.outages += 1;
 }
 
+// The scheduler's own disk. Drawn apart, too.
+void ChooseSchedulerDisk(std::uint64_t seed, Faults* f) {
+  SplitMix rng(Mix64(seed ^ 0x7374617465));
+  f->fail_state = rng.Chance(0.3) ? 0.2 * rng.Unit() : 0;
+  f->stall_state = rng.Chance(0.3) ? 0.05 * rng.Unit() : 0;
+}
+
 bool IsExact(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
 }
@@ -381,6 +388,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseTier(seed, &s);
   ChooseLife(seed, &s);
   ChooseRestart(seed, &s);
+  ChooseSchedulerDisk(seed, &s.faults);
   ChooseInt8(seed, &s);
   ChooseLists(seed, &s);
   ChooseLanes(seed, &s);
@@ -412,7 +420,7 @@ std::string Scenario::Describe() const {
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time jumps "
-      "{}/{:.2f} top-k {} lanes {}",
+      "{}/{:.2f} top-k {} lanes {} state {:.2f}/{:.2f}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
@@ -424,7 +432,8 @@ std::string Scenario::Describe() const {
       faults.lose_base, job.storage.checkpoint_chain, requests, faults.scheduler_sleeps, faults.shard_sleeps,
       Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
       faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes, faults.slow_tier,
-      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, job.fleet.lanes);
+      faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, job.fleet.lanes,
+      faults.fail_state, faults.stall_state);
 }
 
 }  // namespace tarn::sim

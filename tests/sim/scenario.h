@@ -40,6 +40,7 @@ struct Faults {
   double jump_at_cut = 0;                                    // chance of another, per checkpoint
   TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take
   std::uint32_t slow_syncs = 0;                              // of logs, each of some shard: longer than the lease
+  double fail_state = 0, stall_state = 0;                    // per write of the scheduler: for two leases and more
   TimeUs until_us = 0;                                       // no new fault after this time
 };
 
