@@ -119,6 +119,7 @@ inline constexpr std::uint32_t kBlobsMax = kWorkersMax;                  // of a
 
 // Control.
 inline constexpr std::uint32_t kLeasesPerWorkerMax = 64;
+inline constexpr std::size_t kHeldMessagesMax = 1u << 16;  // of the scheduler, that wait for its state to be on disk
 
 // Data.
 inline constexpr std::size_t kLineBytesMax = std::size_t{1} << 20;

@@ -90,6 +90,7 @@ struct Manifest {
   std::uint64_t workers_died = 0;
   double seconds = 0, train_seconds = 0;
   std::string best_checkpoint;    // directory; empty: none yet
+  bool best_lost = false;         // the best epoch is a later one, whose checkpoint could not be written
   std::vector<WorkerBlob> blobs;  // in order of rank, one of each at most; of this checkpoint alone
 };
 

@@ -107,7 +107,7 @@ std::string BodyOf(const Manifest& m) {
       b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, tables_at, {},
                             m.state_hash.value_or(0), m.next_incarnation.value, m.resume_clock.value, data, epochs_at,
                             m.samples, m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds,
-                            best, generations_at, m.state_hash.has_value(), blobs_at));
+                            best, generations_at, m.state_hash.has_value(), blobs_at, m.best_lost));
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
@@ -146,6 +146,7 @@ class Reader {
     out.seconds = m.seconds();
     out.train_seconds = m.train_seconds();
     out.best_checkpoint = Text(m.best_checkpoint());
+    out.best_lost = m.best_lost();
     return out;
   }
   const std::string& bad() const { return bad_; }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/limits.h"
@@ -9,7 +10,7 @@
 namespace tarn::scheduler {
 namespace {
 
-constexpr TimeUs kLongLogPauseUs = 60'000'000;
+constexpr TimeUs kFailedPauseUs = 1'000'000, kFailedPauseMaxUs = 60'000'000;
 
 }  // namespace
 
@@ -54,11 +55,17 @@ TimeUs Checkpoints::NextDue() const {
 }
 
 bool Checkpoints::Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes) const {
-  if (now >= NextDue()) return true;
-  if (log_bytes >= limits::kLogBytesMax && (!not_written_ || now >= last_time_ + kLongLogPauseUs)) return true;
+  if (now < not_before_) return false;
+  if (now >= NextDue() || log_bytes >= limits::kLogBytesMax) return true;
   const StorageSection& storage = options_.storage;
   return storage.durability != Durability::kNone && storage.checkpoint_clocks != 0 &&
          min_clock >= last_clock_ + storage.checkpoint_clocks;
+}
+
+void Checkpoints::NotWritten(TimeUs now) {
+  constexpr int kDoublingsMax = 6;
+  not_before_ = now + std::min(kFailedPauseUs << std::min(failures_, kDoublingsMax), kFailedPauseMaxUs);
+  ++failures_;
 }
 
 // Reading a chain costs all of its bytes: with this no restore reads more than twice what a full checkpoint has.
@@ -153,7 +160,8 @@ std::vector<std::string> Checkpoints::Complete(std::vector<Generation> generatio
   hash_ = hash.value_or(0);
   const Cut cut = std::move(*pending_);
   pending_.reset();
-  not_written_ = false;
+  failures_ = 0;
+  not_before_ = 0;
   if (cut.hash_only()) return {};
 
   const bool best = cut.reason == CutReason::kBest;

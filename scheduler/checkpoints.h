@@ -38,6 +38,7 @@ struct Cut {
   std::map<Incarnation, CheckpointPart> workers;
   std::map<Incarnation, CheckpointFile> blobs;  // of workers, whole (rule K9)
   std::set<Incarnation> had_workers;            // that were live when it was ordered
+  bool writes_manifest = false;                 // all parts are in, and nothing changes it any more
   bool hash_only() const { return order.directory.empty(); }
 };
 
@@ -56,8 +57,8 @@ class Checkpoints {
   };
   explicit Checkpoints(Options options);
 
-  // Whether a periodic one is due; counts from the last cut of any kind. log_bytes: of the longest log, for whose sake
-  // one that could not be written is tried again after a minute only.
+  // Whether a periodic one is due; counts from the last cut of any kind. log_bytes: of the longest log. Behind one that
+  // could not be written there is a pause: of a second, twice as long after each further one, and a minute at the most.
   bool Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes = 0) const;
   void StartCounting(TimeUs now) { last_time_ = now; }
   // When the next one by time is due; INT64_MAX: never.
@@ -84,7 +85,7 @@ class Checkpoints {
   // directories to remove.
   std::vector<std::string> Complete(std::vector<Generation> generations);
   // The pending one cannot be written.
-  void NotWritten() { not_written_ = true; }
+  void NotWritten(TimeUs now);
   // The newest whole one cannot be a base: the next one is full.
   void ForgetBase() { chain_.clear(); }
   // The generations of the newest whole one; none: it cannot be a base.
@@ -114,7 +115,8 @@ class Checkpoints {
   CheckpointId last_;
   TimeUs last_time_ = 0;
   Clock last_clock_;
-  bool not_written_ = false;  // the last one
+  int failures_ = 0;       // of those that could not be written, one after the other
+  TimeUs not_before_ = 0;  // behind them
   bool has_hash_ = false;
   std::uint64_t hash_ = 0;
   std::string newest_, best_;

@@ -123,6 +123,7 @@ void Scheduler::Impl::FillManifest(Manifest* manifest, const Positions& at, bool
   manifest->batches_repeated = batches_repeated_;
   manifest->seconds = Seconds(now_);
   manifest->train_seconds = TrainSeconds(now_);
+  manifest->best_lost = best_lost_;
 }
 
 // Whether workers have, or will have, something of their own: what the job says of tables holds before they are asked
@@ -136,7 +137,7 @@ bool Scheduler::Impl::WorkersKeepSome() const {
 // A table has come while a checkpoint is being written.
 void Scheduler::Impl::WidenOrder() {
   Cut* cut = checkpoints_.pending();
-  if (cut == nullptr || cut->hash_only() || cut->order.blobs || !WorkersKeepSome()) return;
+  if (cut == nullptr || cut->writes_manifest || cut->hash_only() || cut->order.blobs || !WorkersKeepSome()) return;
   cut->order.blobs = true;
   membership_.SetOrder(cut->order);
 }
@@ -176,7 +177,7 @@ bool Scheduler::Impl::PartsMissing() const {
 
 bool Scheduler::Impl::AdvanceCut(TimeUs now, Outbox* out) {
   RemoveAbandoned();
-  if (checkpoints_.pending() == nullptr) return false;
+  if (checkpoints_.pending() == nullptr || checkpoints_.pending()->writes_manifest) return false;
   ShardId shard;
   if (const CheckpointPart* failed = checkpoints_.Failed(&shard)) {
     if (failed->code == ErrorCode::kNotFound && checkpoints_.pending()->order.base.value != 0)
@@ -186,11 +187,11 @@ bool Scheduler::Impl::AdvanceCut(TimeUs now, Outbox* out) {
     return true;
   }
   if (PartsMissing()) return false;
-  CompleteCut(now, out);
+  WriteManifest(out);
   return true;
 }
 
-void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
+void Scheduler::Impl::WriteManifest(Outbox* out) {
   Cut& cut = *checkpoints_.pending();
   Manifest& manifest = cut.manifest;
   if (cut.order.at_clock) {
@@ -210,27 +211,40 @@ void Scheduler::Impl::CompleteCut(TimeUs now, Outbox* out) {
   manifest.next_incarnation = membership_.next_incarnation();
   manifest.workers_died = earlier_died_ + membership_.died();
   manifest.best_checkpoint = cut.reason == CutReason::kBest ? cut.order.directory : checkpoints_.best();
+  manifest.best_lost = cut.reason != CutReason::kBest && best_lost_;
   if (!cut.order.at_clock)
     for (const auto& [id, part] : cut.shards) manifest.resume_clock = std::max(manifest.resume_clock, part.max_clock);
   manifest.generations = checkpoints_.Generations(manifest.resume_clock);
   manifest.state_hash = checkpoints_.WholeHash();
   manifest.blobs = BlobsOf(cut);
+  if (cut.hash_only()) return CompleteCut(out);
+  cut.writes_manifest = true;
+  store_->WriteManifest(cut.order.id, cut.order.directory, manifest);
+}
+
+// Of one that was given up meanwhile the directory goes.
+void Scheduler::Impl::OnManifestWritten(const StoreWritten& written, TimeUs now, Outbox* out) {
+  const Cut* cut = checkpoints_.pending();
+  if (stop_ || cut == nullptr || !cut->writes_manifest || cut->order.id.value != written.number) return;
+  if (written.status) return CompleteCut(out);
+  const Error& error = written.status.error();
+  if (error.code == ErrorCode::kTooLarge && cut->order.base.value != 0)
+    CutInFull(error.message);
+  else
+    FailCut(error.code, error.message, now, out);
+}
+
+void Scheduler::Impl::CompleteCut(Outbox* out) {
+  Cut& cut = *checkpoints_.pending();
+  Manifest& manifest = cut.manifest;
   if (!cut.hash_only()) {
-    auto written = store_->WriteManifest(cut.order.directory, manifest);
-    if (!written && written.error().code == ErrorCode::kTooLarge && cut.order.base.value != 0) {
-      CutInFull(written.error().message);
-      return;
-    }
-    if (!written) {
-      FailCut(written.error().code, written.error().message, now, out);
-      return;
-    }
     Say(fmt::format("checkpoint {} ({}{}) is whole: {}", cut.order.id.value, Name(cut.reason),
                     cut.order.base.value == 0 ? "" : fmt::format(", changes since {}", cut.order.base.value),
                     cut.order.directory));
     SendAnswers(checkpoint_requests_.Ended(cut.order.id, ErrorCode::kOk, cut.order.directory), out);
   }
   state_is_cut_ = cut.at_boundary;
+  if (cut.reason == CutReason::kBest) best_lost_ = false;
   if (!cut.hash_only()) {
     whole_ = cut.order.id;
     whole_directory_ = cut.order.directory;
@@ -273,27 +287,39 @@ void Scheduler::Impl::CutInFull(const std::string& reason) {
   WantCut(why);
 }
 
-// The run does without a periodic or requested one: the next follows in time. Its result rests on the others.
+// The run does without it: another periodic or requested one follows in time, and what a best one would have held is
+// in the parameters that are trained on. The last word of the run it does not do without.
 void Scheduler::Impl::FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out) {
   const Cut& cut = *checkpoints_.pending();
   const CutReason why = cut.reason;
   const std::string text = fmt::format("checkpoint {} ({}) could not be written to {}: {}", cut.order.id.value,
                                        Name(why), cut.order.directory, reason);
   SendAnswers(checkpoint_requests_.Ended(cut.order.id, code, text), out);
-  checkpoints_.NotWritten();
+  checkpoints_.NotWritten(now);
   AbandonCut();
   Warn(text);
   if (why < CutReason::kBest) return;
-  if (why == CutReason::kBest && ++best_failures_ < kBestTriesMax)
+  if (why > CutReason::kBest) return Fail(code, text, now, out);
+  if (++best_failures_ < kBestTriesMax)
     best_again_ = now + kBestPauseUs;
   else
-    Fail(code, text, now, out);
+    LoseBest();
+}
+
+// Training goes on; what was promised is the result of all epochs, and that the best of them is kept where it can be.
+void Scheduler::Impl::LoseBest() {
+  best_lost_ = true;
+  const std::uint32_t epoch = EpochNumber(schedule_.finished().back().epoch);
+  Warn(fmt::format("epoch {} was the best so far, and its checkpoint could not be written in {} tries: {}", epoch,
+                   kBestTriesMax,
+                   checkpoints_.best().empty() ? std::string("no checkpoint of a best epoch is kept")
+                                               : "the best that is kept is an earlier one, " + checkpoints_.best()));
 }
 
 // A worker that ended beyond the clock of the cut without having said where it stood at it.
 void Scheduler::Impl::VoidCut(const Verdict& verdict) {
   const Cut* cut = checkpoints_.pending();
-  if (cut == nullptr || !cut->order.at_clock || cut->workers.contains(verdict.worker)) return;
+  if (cut == nullptr || cut->writes_manifest || !cut->order.at_clock || cut->workers.contains(verdict.worker)) return;
   if (verdict.join >= cut->order.clock || verdict.end <= cut->order.clock) return;
   const CutReason reason = cut->reason;
   checkpoint_requests_.Voided(cut->order.id);

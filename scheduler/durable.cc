@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "core/log.h"
 #include "scheduler/impl.h"
 
 namespace tarn::scheduler {
@@ -46,28 +47,61 @@ SchedulerState Scheduler::Impl::Capture() const {
 }
 
 void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
-  if (!durable() || stopped_ || state_is_over_) return;
-  // Also in the step that stops: shards may hear of a view that came before the end.
-  const std::uint64_t revision = RevisionHash();
-  if (revision != written_) {
-    if (Status status = store_->WriteState(Capture()); !status) {
-      out->erase(out->begin() + static_cast<std::ptrdiff_t>(sent), out->end());
-      const std::string why = "the scheduler's state: " + status.error().message;
-      return stop_ ? Warn(why) : Fail(status.error().code, why, now, out);
-    }
-    written_ = revision;
+  if (!durable() || state_is_over_) return;
+  if (stop_) gate_.End();
+  // Also in the step that stops: what a checkpoint replaces goes once the state speaks of that one.
+  gate_.Pass(RevisionHash(), sent, out);
+  if (gate_.MayBegin(now)) {
+    outdated_written_ = outdated_.size();
+    const SchedulerState state = Capture();
+    store_->WriteState(gate_.Begin(view().version, now), state);
   }
-  if (stop_) {
-    const bool over = stop_->code == ErrorCode::kOk && (stop_phase_ == "done" || kept_by_checkpoint_);
-    if (!over) return;
-    state_is_over_ = true;
-    if (Status removed = store_->RemoveState(); !removed) return Warn(removed.error().message);
-  }
-  RemoveOutdated();
+  WarnOfSlowState(now);
+  if (!stop_ || !gate_.durable()) return;
+  const bool over = stop_->code == ErrorCode::kOk && (stop_phase_ == "done" || kept_by_checkpoint_);
+  if (!over) return;
+  state_is_over_ = true;
+  store_->RemoveState();
 }
 
-void Scheduler::Impl::RemoveOutdated() {
-  for (const std::string& directory : std::exchange(outdated_, {})) store_->RemoveCheckpoint(directory);
+void Scheduler::Impl::OnWritten(const StoreWritten& written, TimeUs now, Outbox* out) {
+  now_ = now;
+  const bool is_state = written.what == StoreWritten::What::kState;
+  // What this releases has waited for it and leaves, whatever has changed since.
+  if (is_state && written.status && gate_.OnWritten(written.number, out))
+    RemoveOutdated(std::exchange(outdated_written_, 0));
+  const std::size_t sent = out->size();
+  if (is_state && !written.status) OnStateFailed(written, now, out);
+  if (!is_state) OnManifestWritten(written, now, out);
+  if (!stop_) Advance(now, out);
+  Persist(sent, now, out);
+}
+
+// A file that could not be synced is not synced again: the next state goes into a file of its own, whole.
+void Scheduler::Impl::OnStateFailed(const StoreWritten& written, TimeUs now, Outbox* out) {
+  if (!gate_.OnFailed(written.number, now)) return;
+  outdated_written_ = 0;
+  const Error& error = written.status.error();
+  const std::string why = "the scheduler's state: " + error.message;
+  if (stop_ || gate_.failures() < StateGate::kTriesMax)
+    Warn(why);
+  else
+    Fail(error.code, fmt::format("{} ({} tries)", why, gate_.failures()), now, out);
+}
+
+void Scheduler::Impl::WarnOfSlowState(TimeUs now) {
+  if (!gate_.writing() || now - gate_.since() < lease_us_ || now < next_slow_) return;
+  Warn(
+      fmt::format("the disk of the scheduler's state has not answered for {:.0f} s: no view and no lease goes out "
+                  "meanwhile",
+                  static_cast<double>(now - gate_.since()) * 1e-6));
+  next_slow_ = now + kWaitNotePeriodUs;
+}
+
+void Scheduler::Impl::RemoveOutdated(std::size_t count) {
+  const auto end = outdated_.begin() + static_cast<std::ptrdiff_t>(count);
+  for (auto it = outdated_.begin(); it != end; ++it) store_->RemoveCheckpoint(*it);
+  outdated_.erase(outdated_.begin(), end);
 }
 
 // What a state may speak of goes only once it does not any more.
@@ -86,8 +120,10 @@ void Scheduler::Impl::Restore(const SchedulerState& state) {
   best_wanted_ = state.best_wanted;
   membership_.Restore(state);
   leases_.Restore(state.leases, state.last_lease);
-  for (const std::string& directory : state.outdated) store_->RemoveCheckpoint(directory);
-  if (!state.pending_directory.empty()) store_->RemoveCheckpoint(state.pending_directory);
+  // Not before the first state of this start is on disk: what was read may come from the page cache alone, and the one
+  // that a loss of power brings back may go on from what this one calls outdated.
+  outdated_ = state.outdated;
+  if (!state.pending_directory.empty()) outdated_.push_back(state.pending_directory);
   Say(fmt::format("goes on behind a crash: {} workers of before, logs from checkpoint {} on", state.workers.size(),
                   state.whole.value));
 }

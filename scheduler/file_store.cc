@@ -14,30 +14,42 @@ namespace tarn::scheduler {
 
 namespace fs = std::filesystem;
 
-namespace {
+FileStore::FileStore(std::string run_dir, std::string checkpoints_directory, std::function<void()> wake)
+    : run_dir_(std::move(run_dir)), root_(std::move(checkpoints_directory)), wake_(std::move(wake)) {}
 
-constexpr std::size_t kRemovalsMax = 4096;  // that wait; beyond, the scheduler waits too
-
-}  // namespace
-
-FileStore::FileStore(std::string run_dir, std::string checkpoints_directory)
-    : run_dir_(std::move(run_dir)), root_(std::move(checkpoints_directory)), disk_("removals", kRemovalsMax) {}
-
-Status FileStore::WriteState(const SchedulerState& state) {
-  const std::string path = run_dir_ + "/" + kStateName;
-  const std::string bytes = EncodeState(state);
-  if (bytes.size() > limits::kStateBytesMax)
-    return Fail(ErrorCode::kTooLarge,
-                fmt::format("{}: {} bytes, expected at most {}", path, bytes.size(), limits::kStateBytesMax));
-  return WriteFileAtomic(path, bytes);
+void FileStore::WriteState(std::uint64_t number, const SchedulerState& state) {
+  writes_.Post([this, number, path = run_dir_ + "/" + kStateName, bytes = EncodeState(state)] {
+    Status status;
+    if (bytes.size() > limits::kStateBytesMax)
+      status = Fail(ErrorCode::kTooLarge,
+                    fmt::format("{}: {} bytes, expected at most {}", path, bytes.size(), limits::kStateBytesMax));
+    else
+      status = WriteFileAtomic(path, bytes);
+    Report({StoreWritten::What::kState, number, std::move(status)});
+  });
 }
 
-Status FileStore::RemoveState() {
-  over_ = true;
-  return {};
+void FileStore::WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) {
+  writes_.Post([this, id, directory, manifest] {
+    Report({StoreWritten::What::kManifest, id.value, tarn::WriteManifest(directory, manifest)});
+  });
+}
+
+void FileStore::Report(StoreWritten written) {
+  {
+    const std::lock_guard lock(mutex_);
+    written_.push_back(std::move(written));
+  }
+  wake_();
+}
+
+std::vector<StoreWritten> FileStore::TakeWritten() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(written_, {});
 }
 
 Status FileStore::Settle() {
+  Drain();
   if (!over_) return {};
   const std::string path = run_dir_ + "/" + kStateName;
   std::error_code error;
@@ -59,28 +71,27 @@ void FileStore::RemoveOldLogs() {
 }
 
 void FileStore::RemovePartial() {
-  disk_.Drain();
+  writes_.Drain();
+  removals_.Drain();
   const auto found = ListCheckpoints(run_dir_);
   if (!found) return;
   for (const CheckpointDirectory& checkpoint : *found)
     if (!checkpoint.has_manifest) Remove(checkpoint.path);
 }
 
-Status FileStore::WriteManifest(const std::string& directory, const Manifest& manifest) {
-  return tarn::WriteManifest(directory, manifest);
-}
-
+// Behind the writes that were begun before, and not in their way: a manifest is not written into what is being removed.
 void FileStore::RemoveCheckpoint(const std::string& directory) {
   {
     const std::lock_guard lock(mutex_);
     if (!removing_.insert(directory).second) return;
   }
-  const auto remove = [this, directory] {
-    Remove(directory);
-    const std::lock_guard lock(mutex_);
-    removing_.erase(directory);
-  };
-  if (!disk_.Do(remove)) remove();
+  writes_.Post([this, directory] {
+    removals_.Post([this, directory] {
+      Remove(directory);
+      const std::lock_guard lock(mutex_);
+      removing_.erase(directory);
+    });
+  });
 }
 
 std::vector<std::string> FileStore::Removing() const {

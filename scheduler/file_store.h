@@ -1,27 +1,39 @@
-// The SchedulerStore of a real run: checkpoints in a directory on disk. They are removed by a thread of their own: the
-// scheduler must not fall silent over gigabytes.
+// The SchedulerStore of a real run: files in its folder. A strand of a thread pool writes states and manifests, and
+// another removes checkpoints, for the scheduler must not fall silent over a disk that stalls or over gigabytes.
+//
+//   FileStore store(run_dir, checkpoints, [&] { transport.Wake(); });
+//   for (const StoreWritten& written : store.TakeWritten()) scheduler.OnWritten(written, now, &out);
+//
+// Not thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "core/background.h"
+#include "core/disk_pool.h"
 #include "scheduler/scheduler.h"
 
 namespace tarn::scheduler {
 
 class FileStore final : public SchedulerStore {
  public:
-  // Removes nothing but ckpt-<number> in `checkpoints_directory`, and its own state in `run_dir`.
-  FileStore(std::string run_dir, std::string checkpoints_directory);
-  Status WriteManifest(const std::string& directory, const Manifest& manifest) override;
+  // Removes nothing but ckpt-<number> in `checkpoints_directory`, and its own state in `run_dir`. `wake` is called from
+  // another thread whenever there is something to take.
+  FileStore(std::string run_dir, std::string checkpoints_directory, std::function<void()> wake = [] {});
+  void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
   std::vector<std::string> Removing() const override;
-  Status WriteState(const SchedulerState& state) override;
+  void WriteState(std::uint64_t number, const SchedulerState& state) override;
   // Only notes it: a run that is ended by force before its summary is there goes on, and gets one.
-  Status RemoveState() override;
+  void RemoveState() override { over_ = true; }
+  // What has been written since the last call.
+  std::vector<StoreWritten> TakeWritten();
+  // Waits until all writes that were begun have ended.
+  void Drain() { writes_.Drain(); }
   // The summary is there: removes the state if RemoveState was called, and then the shards' logs in the run's folder,
   // from which nobody can go on without it.
   Status Settle();
@@ -33,13 +45,18 @@ class FileStore final : public SchedulerStore {
 
  private:
   void Remove(const std::string& directory);
+  void Report(StoreWritten written);
 
   std::string run_dir_;
   std::string root_;
+  std::function<void()> wake_;
   bool over_ = false;
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards what follows, but for the pool
   std::set<std::string> removing_;
-  Background disk_;
+  std::vector<StoreWritten> written_;
+  DiskPool pool_{"disk", 2};
+  DiskPool::Strand removals_{&pool_};
+  DiskPool::Strand writes_{&pool_};  // goes first: it posts removals
 };
 
 }  // namespace tarn::scheduler

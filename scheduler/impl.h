@@ -20,6 +20,7 @@
 #include "scheduler/phase.h"
 #include "scheduler/progress.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/state_gate.h"
 #include "scheduler/tables.h"
 
 namespace tarn::scheduler {
@@ -43,9 +44,10 @@ class Scheduler::Impl {
   Progress progress() const;
   std::vector<Note> TakeNotes() { return std::exchange(notes_, {}); }
   std::uint64_t StateHash() const;
-  // Makes durable what the step has changed; a step that cannot sends nothing but the end of the run. `sent`: messages
-  // in `out` before the step.
+  // At the end of a step: begins to write what it has changed, and keeps back what may be sent only behind that.
+  // `sent`: messages in `out` before the step.
   void Persist(std::size_t sent, TimeUs now, Outbox* out);
+  void OnWritten(const StoreWritten& written, TimeUs now, Outbox* out);
 
  private:
   static constexpr std::size_t kNotesMax = 1000;  // that nobody has taken
@@ -117,7 +119,10 @@ class Scheduler::Impl {
   void WidenOrder();
   bool OwesBlob(const Cut& cut, const WorkerNode& worker) const;
   std::vector<WorkerBlob> BlobsOf(const Cut& cut);
-  void CompleteCut(TimeUs now, Outbox* out);
+  void WriteManifest(Outbox* out);
+  void OnManifestWritten(const StoreWritten& written, TimeUs now, Outbox* out);
+  void CompleteCut(Outbox* out);
+  void LoseBest();
   void FailCut(ErrorCode code, const std::string& reason, TimeUs now, Outbox* out);
   void OnCheckpointRequest(Peer from, const CheckpointRequest& request, Outbox* out);
   Status MayCutNow() const;
@@ -136,8 +141,10 @@ class Scheduler::Impl {
   SchedulerState Capture() const;
   std::uint64_t RevisionHash() const;
   bool durable() const { return options_.job.storage.durability == Durability::kLog; }
+  void OnStateFailed(const StoreWritten& written, TimeUs now, Outbox* out);
+  void WarnOfSlowState(TimeUs now);
   void RemoveCheckpoints(std::vector<std::string> directories);
-  void RemoveOutdated();
+  void RemoveOutdated(std::size_t count);
 
   double Seconds(TimeUs now) const;
   double TrainSeconds(TimeUs now) const;
@@ -158,14 +165,17 @@ class Scheduler::Impl {
   Checkpoints checkpoints_;
   CheckpointRequests checkpoint_requests_;
   std::vector<Abandoned> abandoned_;   // directories to be removed
-  std::vector<std::string> outdated_;  // to be removed once the state does not speak of them
+  std::vector<std::string> outdated_;  // to be removed once the state on disk says so
+  std::size_t outdated_written_ = 0;   // of them, those that the state being written lists
   CheckpointId whole_;                 // to which the logs go back, and where it lies
   std::string whole_directory_;
   std::uint64_t whole_files_ = 0;    // its FilesHash
   bool best_wanted_ = false;         // by a state: the best checkpoint is not whole
   bool kept_by_checkpoint_ = false;  // the run is stopped, and nothing is lost without its logs
-  std::uint64_t written_ = 0;        // RevisionHash of the state on disk
-  bool state_is_over_ = false;       // it is no state of a run that goes on any more
+  bool best_lost_ = false;           // the best epoch is one whose checkpoint could not be written
+  StateGate gate_;
+  TimeUs next_slow_ = 0;        // when a state that does not reach the disk is warned of again
+  bool state_is_over_ = false;  // it is no state of a run that goes on any more
   Totals totals_;
 
   Phase phase_ = Phase::kWaiting;

@@ -32,7 +32,7 @@ std::string AddressFile(const std::string& run_dir) { return net::AddressFile(ru
 
 Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(options)), transport_(transport) {
   const std::string checkpoints = options_.run_dir + "/checkpoints";
-  store_ = std::make_unique<FileStore>(options_.run_dir, checkpoints);
+  store_ = std::make_unique<FileStore>(options_.run_dir, checkpoints, [this] { transport_->Wake(); });
   SchedulerOptions scheduler;
   scheduler.job = options_.job;
   scheduler.job_text = ToToml(options_.job);
@@ -95,7 +95,9 @@ Status Loop::Begin() {
                      options_.job.train.epochs));
   TARN_RETURN_IF_ERROR(WriteFileAtomic(AddressFile(options_.run_dir), *advertised + "\n"));
   scheduler_->Start(Now());
-  scheduler_->OnTimer(Now(), &outbox_);  // its state is on disk before anybody can reach it
+  scheduler_->OnTimer(Now(), &outbox_);
+  store_->Drain();  // its state is on disk before anybody can reach it
+  HearStore();
   if (!options_.port_file.empty()) TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.port_file, *advertised + "\n"));
   next_metrics_ = Now();
   return {};
@@ -107,10 +109,17 @@ void Loop::Step() {
   transport_->Receive(&received_, kReceiveMax, std::clamp<std::int64_t>(until, 0, kWaitMaxUs));
   for (net::Received& received : received_) scheduler_->Hear(received.from, std::move(received.message), Now());
   scheduler_->Settle(Now(), &outbox_);
+  HearStore();
   HandleStops();
   if (const TimeUs now = Now(); now >= scheduler_->NextTimer()) scheduler_->OnTimer(now, &outbox_);
   Flush();
   if (Now() >= next_metrics_) WriteMetrics();
+}
+
+bool Loop::HearStore() {
+  const std::vector<StoreWritten> all = store_->TakeWritten();
+  for (const StoreWritten& written : all) scheduler_->OnWritten(written, Now(), &outbox_);
+  return !all.empty();
 }
 
 void Loop::HandleStops() {
@@ -153,6 +162,9 @@ void Loop::WriteMetrics() {
 
 Status Loop::End() {
   WriteMetrics();
+  do store_->Drain();  // a state that replaces another may follow it
+  while (HearStore());
+  Flush();
   // A shard may have begun to write behind the scheduler's back; one that was not told to stop may do so still.
   if (scheduler_->stopped()) store_->RemovePartial();
   std::error_code ignored;

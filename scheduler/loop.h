@@ -53,6 +53,7 @@ class Loop {
   void TakeOver(SchedulerOptions* scheduler);
   Status Begin();
   void Step();
+  bool HearStore();  // of what it has written; false: of nothing
   void HandleStops();
   void Flush();
   void WriteMetrics();

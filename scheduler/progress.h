@@ -48,6 +48,7 @@ struct Progress {
   bool has_state_hash = false;
   std::string last_checkpoint;  // directory of the newest whole one
   std::string best_checkpoint;
+  bool best_lost = false;  // it is not of the best epoch, whose own could not be written
 };
 
 // Cumulative counters and staleness histograms, one set a node of the fleet. What an incarnation last reported stays

@@ -152,6 +152,7 @@ Scheduler::Impl::Impl(SchedulerOptions options, SchedulerStore* store)
   earlier_died_ = resume_->workers_died;
   earlier_seconds_ = resume_->seconds;
   train_seconds_ = resume_->train_seconds;
+  best_lost_ = resume_->best_lost;
   if (restore != nullptr) Restore(*restore);
 }
 
@@ -519,6 +520,7 @@ Progress Scheduler::Impl::progress() const {
   out.state_hash = checkpoints_.hash();
   out.last_checkpoint = checkpoints_.newest();
   out.best_checkpoint = checkpoints_.best();
+  out.best_lost = best_lost_;
   return out;
 }
 
@@ -577,6 +579,10 @@ void Scheduler::OnTimer(TimeUs now, Outbox* out) {
   impl_->Persist(sent, now, out);
 }
 TimeUs Scheduler::NextTimer() const { return impl_->NextTimer(); }
+void Scheduler::OnWritten(const StoreWritten& written, TimeUs now, Outbox* out) {
+  impl_->Settle(now, out);
+  impl_->OnWritten(written, now, out);
+}
 void Scheduler::RequestStop(TimeUs now, Outbox* out) {
   impl_->Settle(now, out);
   const std::size_t sent = out->size();

@@ -17,18 +17,28 @@
 
 namespace tarn::scheduler {
 
+// How a write to a SchedulerStore has ended: durable, or not, and why. What failed may be there or not, in part or
+// whole.
+struct StoreWritten {
+  enum class What : std::uint8_t { kState, kManifest };
+  What what = What::kState;
+  std::uint64_t number = 0;  // of the state, or of the checkpoint
+  Status status;
+};
+
 // What the scheduler needs done outside: files. The real one writes to the run's directory; the simulator's keeps
-// it in memory. Calls return when the effect is durable, but for removals.
+// it in memory. Calls return at once. Each write is reported once, through Scheduler::OnWritten, when it has ended;
+// writes and removals take effect in the order of their calls, but a removal may take long, and holds up no write.
 class SchedulerStore {
  public:
   virtual ~SchedulerStore() = default;
-  virtual Status WriteManifest(const std::string& directory, const Manifest& manifest) = 0;
-  // May return before it is gone, which can take long.
+  virtual void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) = 0;
   virtual void RemoveCheckpoint(const std::string& directory) = 0;
   virtual std::vector<std::string> Removing() const { return {}; }  // what is not gone yet
-  // Runs with durability "log": replaces the state (rule G1); forgets it, at the end. Others never call them.
-  virtual Status WriteState(const SchedulerState&) { return {}; }
-  virtual Status RemoveState() { return {}; }
+  // Runs with durability "log": replaces the state by a new file (rule G1), one at a time; forgets it, at the end.
+  // Others never call them.
+  virtual void WriteState(std::uint64_t /*number*/, const SchedulerState&) {}
+  virtual void RemoveState() {}
 };
 
 struct SchedulerOptions {
@@ -66,6 +76,8 @@ class Scheduler {
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
+  // The store has ended a write: what waited for it leaves. Also once the scheduler has stopped.
+  void OnWritten(const StoreWritten& written, TimeUs now, Outbox* out);
 
   // Ctrl-C: cut a checkpoint (if the job's durability has them), then shut the fleet down; phase "stopped". A second
   // call does not wait for the checkpoint.

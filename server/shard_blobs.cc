@@ -17,7 +17,7 @@ void Shard::Impl::OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* 
   out_ = out;
   const auto answer = blobs_.OnWritten(written);
   if (!answer)
-    return FailPart({.id = written.checkpoint, .code = answer.error().code, .message = answer.error().message});
+    return ReportPart({.id = written.checkpoint, .code = answer.error().code, .message = answer.error().message});
   if (*answer) Send((*answer)->to, (*answer)->ack);
 }
 

@@ -98,11 +98,6 @@ void Shard::Impl::AbandonCut() {
   cut_.reset();
 }
 
-// The scheduler orders a full one then; nothing is wrong with this shard's storage.
-bool Shard::Impl::LostItsBase(const CheckpointPart& part) const {
-  return part.code == ErrorCode::kNotFound && view_.checkpoint.base.value != 0;
-}
-
 void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
   if (stopped_) return;
   now_ = now;
@@ -110,16 +105,16 @@ void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* o
   writing_.erase(part.id);
   // The folder of a checkpoint that is given up may be gone before its files are written.
   if (part.id != view_.checkpoint.id) return;
-  if (part.code != ErrorCode::kOk && !LostItsBase(part)) return FailPart(part);
-  part_ = std::move(part);
-  SendPart();
+  ReportPart(std::move(part));
 }
 
-// What the storage refused once it is not asked for again: the shard stops, the job resumes from the last checkpoint.
-void Shard::Impl::FailPart(const CheckpointPart& part) {
-  part_ = part;
+// A part that failed costs the checkpoint and nothing else: what to do without it the scheduler decides (rule K3). No
+// more rows are copied for it, and what comes of it later changes nothing.
+void Shard::Impl::ReportPart(CheckpointPart part) {
+  if (part_ && part_->id == part.id && part_->code != ErrorCode::kOk) return;
+  if (part.code != ErrorCode::kOk && cut_ && cut_->order.id == part.id) AbandonCut();
+  part_ = std::move(part);
   SendPart();
-  StopWith(part.code, fmt::format("shard {}: checkpoint: {}", options_.shard.value, part.message));
 }
 
 // Into whose directory something may still be written; 0: none.

@@ -142,13 +142,12 @@ class Shard::Impl {
   void AdoptOrder(const CheckpointOrder& order);
   void CutIfDue();
   bool KnowsBase(const CheckpointOrder& order) const;
-  bool LostItsBase(const CheckpointPart& part) const;
   void Cut();
   void ContinueCut();
   void FinishCut();
   void AbandonCut();
   CheckpointId OldestWritten() const;
-  void FailPart(const CheckpointPart& part);
+  void ReportPart(CheckpointPart part);
 
   // shard_blobs.cc
   Status OnPutBlob(Peer from, const PutBlob& piece, const Message& message);

@@ -39,7 +39,7 @@ double SecondsSince(std::chrono::steady_clock::time_point begin) {
 
 class NoStore : public scheduler::SchedulerStore {
  public:
-  Status WriteManifest(const std::string&, const Manifest&) override { return {}; }
+  void WriteManifest(CheckpointId, const std::string&, const Manifest&) override {}
   void RemoveCheckpoint(const std::string&) override {}
 };
 

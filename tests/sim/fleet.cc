@@ -70,14 +70,41 @@ Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume,
       oracle_(scenario_),
       network_(&events_, scenario_.faults, scenario_.draw, scenario_.through_frames,
                [this](ProcessId to, Peer from, Message message) { Deliver(to, from, std::move(message)); }),
-      scheduler_store_(disk, &oracle_, scenario_.faults.fail_manifest, scenario_.draw,
-                       [this](const auto& directory, const auto& manifest) {
-                         CheckCheckpoint({manifest, directory});
-                         CheckBlobs({manifest, directory});
-                       }),
+      scheduler_store_(MakeSchedulerStore()),
       jumps_awaited_(scenario_.faults.outages_at_jumps) {}
 
 Fleet::~Fleet() = default;
+
+SimSchedulerStore Fleet::MakeSchedulerStore() {
+  const Faults& f = scenario_.faults;
+  const auto lease = TimeUs(scenario_.job.fleet.lease_seconds * 1e6);
+  SimSchedulerStore::Hooks hooks;
+  hooks.now = [this] { return events_.now(); };
+  hooks.later = [this](TimeUs delay, std::function<void()> run) {
+    events_.At(events_.now() + delay, [this, id = scheduler_id_, run = std::move(run)] {
+      if (processes_.contains(id)) run();
+    });
+  };
+  hooks.written = [this](const scheduler::StoreWritten& written) {
+    Step(scheduler_id_,
+         [this, written](Process& process, Outbox* out) { process.scheduler->OnWritten(written, events_.now(), out); });
+  };
+  hooks.whole = [this](const auto& directory, const auto& manifest) {
+    CheckCheckpoint({manifest, directory});
+    CheckBlobs({manifest, directory});
+  };
+  return {{.fail_manifest = f.fail_manifest,
+           .slow_manifest = f.slow_store,
+           .fail_state = f.fail_state,
+           .stall = f.stall_state,
+           .sync_max_us = f.sync_max_us,
+           .stall_us = 2 * lease,
+           .until_us = f.until_us,
+           .seed = scenario_.draw},
+          disk_,
+          &oracle_,
+          std::move(hooks)};
+}
 
 void Fleet::Trace(const std::string& what) {
   if (verbose_) std::fprintf(stderr, "%10.6f  %s\n", double(events_.now()) * 1e-6, what.c_str());
@@ -92,11 +119,13 @@ ProcessId Fleet::StartScheduler() {
   options.job_text = ToToml(scenario_.job);
   options.checkpoints_directory = resume_ ? "resumed" : "checkpoints";
   options.run = scenario_.draw | 1;
-  if (!disk_->state.empty()) {
-    restored_ = *scheduler::DecodeState(disk_->state, "scheduler.state");
+  last_sent_view_ = {};
+  const std::string& state = disk_->state.bytes;
+  if (!state.empty()) {
+    restored_ = *scheduler::DecodeState(state, "scheduler.state");
     options.first_incarnation = restored_.progress.next_incarnation.value;
   }
-  const bool goes_on = !disk_->state.empty() && restored_.begun;
+  const bool goes_on = !state.empty() && restored_.begun;
   if (!goes_on) {
     oracle_.BeginAnew();
     witnesses_.clear();
@@ -368,6 +397,7 @@ void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
   if (process.shard) process.shard->OnLogSynced(NowOf(process), &out);  // as the loop does in every turn
   for (Outgoing& o : out) {
     if (process.shard && o.to == kSchedulerPeer) said_[process.node] = events_.now();
+    if (process.scheduler) OnTold(o.message);
     network_.Send(id, o.to, o.message);
   }
   AfterStep(id, process);
@@ -377,7 +407,6 @@ void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
 
 void Fleet::AfterStep(ProcessId id, Process& p) {
   if (p.scheduler) {
-    oracle_.OnView(p.scheduler->view());
     if (p.scheduler->stopping()) scheduler_store_.Stopping();
     if (p.scheduler->view().version != last_view_) OnNewView(p.scheduler->view());
   } else if (p.shard) {
@@ -405,6 +434,17 @@ void Fleet::AfterStep(ProcessId id, Process& p) {
     p.over = fenced || stopped;
   }
   if (!p.over) ArmTimer(id, p);
+}
+
+// A view counts once somebody may hear of it; before, the scheduler may forget it.
+void Fleet::OnTold(const Message& message) {
+  const auto* welcome = std::get_if<Welcome>(&message.body);
+  const auto* update = std::get_if<ViewUpdate>(&message.body);
+  if (welcome == nullptr && update == nullptr) return;
+  const View& view = welcome != nullptr ? welcome->view : update->view;
+  if (view.version <= last_sent_view_) return;
+  last_sent_view_ = view.version;
+  oracle_.OnView(view);
 }
 
 void Fleet::OnNewView(const View& view) {
@@ -518,7 +558,7 @@ scheduler::Scheduler* Fleet::Scheduler() {
 }
 
 RunResult Fleet::Run() {
-  disk_->state.clear();  // a run of its own, in a folder of its own
+  disk_->state = {};  // a run of its own, in a folder of its own
   for (std::uint32_t i = 0; i < scenario_.shards; ++i) unix_us_at_zero_[i] = resume_ ? kLaterUnixUs : kUnixUs;
   StartAll();
   if (resume_) oracle_.ResumeFrom(resume_->manifest, ValuesIn(*disk_, *resume_));
@@ -555,7 +595,9 @@ RunResult Fleet::Run() {
   result.seed = scenario_.seed;
   result.failure = oracle_.failure();
   result.acked_push_ids = oracle_.acked_push_ids();
-  result.faults_fired = network_.counters().faults() + other_faults_ + crashes_ + outages_ + time_jumps_ + deaths_;
+  result.stalls = scheduler_store_.stalls();
+  result.faults_fired = network_.counters().faults() + other_faults_ + crashes_ + outages_ + time_jumps_ + deaths_ +
+                        result.stalls;
   result.messages = network_.counters().delivered;
   result.events = events_.executed();
   result.crashes = crashes_;

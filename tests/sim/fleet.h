@@ -43,6 +43,7 @@ struct RunResult {
   std::uint64_t recoveries = 0;  // of shards, after which the state was compared
   std::uint64_t time_jumps = 0;
   std::uint64_t deaths = 0;  // of servers and schedulers alone, and syncs that failed
+  std::uint64_t stalls = 0;  // of the scheduler's disk, for longer than two leases
   TimeUs simulated_us = 0;
   bool busy() const { return acked_push_ids >= 1000 && faults_fired > 0; }
 };
@@ -94,6 +95,7 @@ class Fleet {
   void Witness(Process& shard);
   void TendLog(ProcessId id, Process& process);
   ProcessId StartShard(std::uint32_t index);
+  SimSchedulerStore MakeSchedulerStore();
   std::unique_ptr<SimShardStore> MakeStore(ProcessId id, ShardId shard);
   std::unique_ptr<SimBlobStore> MakeBlobs(ProcessId id, ShardId shard);
   void CheckBlobs(const ResumePoint& point);
@@ -132,6 +134,7 @@ class Fleet {
   void Deliver(ProcessId to, Peer from, Message message);
   void Step(ProcessId id, std::function<void(Process&, Outbox*)> step);
   void AfterStep(ProcessId id, Process& process);
+  void OnTold(const Message& message);
   void OnNewView(const View& view);
   TimeUs NowOf(const Process& process) const;
   void ArmTimer(ProcessId id, Process& process);
@@ -161,7 +164,7 @@ class Fleet {
   std::vector<ProcessId> shard_ids_;
   ProcessId next_process_ = 0;
   std::uint64_t other_faults_ = 0, crashes_ = 0, fenced_ = 0;
-  ViewVersion last_view_;
+  ViewVersion last_view_, last_sent_view_;    // of the scheduler at hand
   std::map<std::uint32_t, TimeUs> next_cut_;  // by shard: when it may be cut off again
   TimeUs shard_slept_until_ = 0;
   std::map<NodeId, TimeUs> said_, heard_;  // by shard: to the scheduler, by it

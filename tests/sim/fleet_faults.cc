@@ -196,10 +196,14 @@ bool Fleet::SilencedShard() const {
 }
 
 bool Fleet::Excused(const Shutdown& reason) const {
+  const auto says = [&](std::string_view text) { return reason.reason.find(text) != std::string::npos; };
   const bool damaged = scenario_.faults.damage_tier && reason.code == ErrorCode::kCorrupt;
-  if (sync_failed_ && reason.code == ErrorCode::kIo && reason.reason.find("cannot sync") != std::string::npos)
-    return true;
-  if (disk_->failed > 0 && (reason.code == ErrorCode::kIo || damaged)) return true;
+  if (sync_failed_ && reason.code == ErrorCode::kIo && says("cannot sync")) return true;
+  const bool tier_full = scenario_.faults.fail_tier && reason.code == ErrorCode::kIo && says("tier: ");
+  // The run does without any other checkpoint (rule K3).
+  const bool last_cut =
+      reason.code == ErrorCode::kIo && (says("(final) could not be written") || says("(stop) could not be written"));
+  if (disk_->failed > 0 && (damaged || tier_full || last_cut)) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
          (shard_slept_until_ != 0 || server_deaths_ != 0 || SilencedShard());
 }

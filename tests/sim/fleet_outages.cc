@@ -212,6 +212,8 @@ void Fleet::EndDisks() {
     Trace(fmt::format("shard {} {}", shard, dark ? "loses its power" : "is killed"));
     any |= dark;
   }
+  scheduler_store_.EndProcess();
+  if (apart ? outage_rng_.Chance(scenario_.faults.power) : power) scheduler_store_.LosePower();
   power_cuts_ += any ? 1 : 0;
   if (const auto missing = MissingOf(*disk_); !missing.empty()) oracle_.Fail(missing);
 }

@@ -67,6 +67,7 @@ void Resume(const Scenario& first, SimDisk* disk, std::optional<std::uint64_t> b
   result->deaths += second.deaths;
   result->recoveries += second.recoveries;
   result->time_jumps += second.time_jumps;
+  result->stalls += second.stalls;
   result->acked_push_ids += second.acked_push_ids;
   result->faults_fired += second.faults_fired;
   result->messages += second.messages;

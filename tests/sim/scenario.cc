@@ -266,6 +266,13 @@ void ChooseRestart(std::uint64_t seed, Scenario* s) {
   s->faults.outages += 1;
 }
 
+// The scheduler's own disk. Drawn apart, too.
+void ChooseSchedulerDisk(std::uint64_t seed, Faults* f) {
+  SplitMix rng(Mix64(seed ^ 0x7374617465));
+  f->fail_state = rng.Chance(0.3) ? 0.2 * rng.Unit() : 0;
+  f->stall_state = rng.Chance(0.3) ? 0.05 * rng.Unit() : 0;
+}
+
 bool IsExact(const ConsistencySpec& spec) {
   return spec.mode == ConsistencyMode::kBsp && spec.apply == ApplyMode::kAggregated;
 }
@@ -405,6 +412,7 @@ Scenario MakeScenario(std::uint64_t seed) {
   ChooseTier(seed, &s);
   ChooseLife(seed, &s);
   ChooseRestart(seed, &s);
+  ChooseSchedulerDisk(seed, &s.faults);
   ChooseInt8(seed, &s);
   ChooseLists(seed, &s);
   ChooseLanes(seed, &s);
@@ -438,7 +446,7 @@ std::string Scenario::Describe() const {
       "spike {:.3f} reconnects {} partitions {} pauses {} crashes {} doubles {} cuts {:.2f} store "
       "{:.2f}/{:.2f}/{:.2f}/{:.2f}/{:.2f} chain {} requests {} "
       "sleeps {}/{} {} outages {}+{}/{:.1f} power {} awaits {} again {} sync {}/{} tier {} {:.2f}/{}/{} time jumps "
-      "{}/{:.2f} top-k {} lanes {} stop {} drift {:.2f} deaths {}/{} failed syncs {}",
+      "{}/{:.2f} top-k {} lanes {} stop {} drift {:.2f} deaths {}/{} failed syncs {} state {:.2f}/{:.2f}",
 
       shards, workers, Name(job.consistency.mode), job.consistency.staleness, Name(job.consistency.apply),
       Name(counts.mode), counts.staleness, Name(counts.apply), Name(layer.mode), layer.staleness, Name(layer.apply),
@@ -451,7 +459,8 @@ std::string Scenario::Describe() const {
       Name(job.storage.durability), faults.outages, faults.outages_at_jumps, faults.slow_recovery, faults.power,
       faults.outage_awaits, faults.outage_again, faults.sync_max_us, faults.slow_syncs, tier_bytes, faults.slow_tier,
       faults.fail_tier, faults.damage_tier, faults.time_jumps, faults.jump_at_cut, top_k, job.fleet.lanes,
-      faults.stop_us, faults.clock_drift, faults.server_deaths, faults.scheduler_dies, faults.failed_syncs);
+      faults.stop_us, faults.clock_drift, faults.server_deaths, faults.scheduler_dies, faults.failed_syncs,
+      faults.fail_state, faults.stall_state);
 }
 
 }  // namespace tarn::sim

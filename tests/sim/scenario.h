@@ -45,6 +45,7 @@ struct Faults {
   std::uint32_t server_deaths = 0;                           // alone, all shards of one: the job ends
   bool scheduler_dies = false;                               // once, alone: all nodes end two leases later
   double clock_drift = 0;                                    // how much faster or slower a node's clock may run
+  double fail_state = 0, stall_state = 0;                    // per write of the scheduler: for two leases and more
   TimeUs until_us = 0;                                       // no new fault after this time
 };
 

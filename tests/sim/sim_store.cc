@@ -19,18 +19,75 @@ constexpr double kFailsGivenUp = 0.6;
 
 }  // namespace
 
-Status SimSchedulerStore::WriteManifest(const std::string& directory, const Manifest& manifest) {
-  if (rng_.Chance(fail_)) {
-    ++disk_->failed;
-    return Fail(ErrorCode::kIo, directory + "/MANIFEST: No space left on device");
+TimeUs SimSchedulerStore::Duration(double slow) {
+  if (hooks_.now() < options_.until_us && time_rng_.Chance(options_.stall)) {
+    ++stalls_;
+    return options_.stall_us + TimeUs(time_rng_.Below(std::uint64_t(options_.stall_us)));
   }
+  const TimeUs most = time_rng_.Chance(slow) ? kSlowUs : options_.sync_max_us;
+  return 1 + TimeUs(time_rng_.Below(std::uint64_t(most)));
+}
+
+// What failed may be there all the same: only the sync of its folder may have failed.
+void SimSchedulerStore::WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) {
+  using scheduler::StoreWritten;
+  if (manifest_) oracle_->Fail(fmt::format("{}: a manifest is written while another is", directory));
+  manifest_.emplace(directory, manifest);
   if (!IsThere(directory, manifest))
     oracle_->Fail(fmt::format("{}: a manifest was written, but the files of its shards are not there", directory));
   else
     CheckRestored(directory, manifest);
-  disk_->manifests[directory] = manifest;
-  written_(directory, manifest);
-  return {};
+  const bool fails = rng_.Chance(options_.fail_manifest);
+  hooks_.later(Duration(options_.slow_manifest), [this, id, fails] {
+    const auto [where, what] = *std::exchange(manifest_, std::nullopt);
+    StoreWritten end{StoreWritten::What::kManifest, id.value, {}};
+    if (fails) {
+      ++disk_->failed;
+      end.status = Fail(ErrorCode::kIo, where + "/MANIFEST: No space left on device");
+    }
+    if (!fails || rng_.Chance(0.3)) Put(where, what);
+    if (!fails && !disk_->removed.contains(where)) hooks_.whole(where, what);
+    hooks_.written(end);
+  });
+}
+
+// Of a checkpoint that was given up the directory goes behind the write.
+void SimSchedulerStore::Put(const std::string& directory, const Manifest& manifest) {
+  if (!disk_->removed.contains(directory)) disk_->manifests[directory] = manifest;
+}
+
+void SimSchedulerStore::WriteState(std::uint64_t number, const scheduler::SchedulerState& state) {
+  using scheduler::StoreWritten;
+  if (state_) oracle_->Fail("a state is written while another is");
+  state_ = scheduler::EncodeState(state);
+  const bool fails = failures_ + 1 < scheduler::StateGate::kTriesMax && rng_.Chance(options_.fail_state);
+  failures_ = fails ? failures_ + 1 : 0;
+  hooks_.later(Duration(0), [this, number, fails] {
+    SimFile& file = disk_->state;
+    std::string bytes = *std::exchange(state_, std::nullopt);
+    StoreWritten end{StoreWritten::What::kState, number, {}};
+    if (fails) {
+      ++disk_->failed;
+      end.status = Fail(ErrorCode::kIo, "scheduler.state: Input/output error");
+      if (rng_.Chance(0.5)) file.bytes = std::move(bytes);
+    } else {
+      file.bytes = file.durable = std::move(bytes);
+    }
+    hooks_.written(end);
+  });
+}
+
+void SimSchedulerStore::EndProcess() {
+  if (auto state = std::exchange(state_, std::nullopt); state && rng_.Chance(0.5)) disk_->state.bytes = *state;
+  if (auto manifest = std::exchange(manifest_, std::nullopt); manifest && rng_.Chance(0.5))
+    Put(manifest->first, manifest->second);
+  failures_ = 0;
+}
+
+void SimSchedulerStore::LosePower() {
+  SimFile& file = disk_->state;
+  if (rng_.Chance(0.7)) file.bytes = file.durable;
+  file.durable = file.bytes;
 }
 
 // Every file of every generation, each with the rows that its shard had written.

@@ -1,4 +1,5 @@
-// Checkpoints of a simulated fleet: in memory, slow and full now and then, and failing when told to. Watches that
+// Checkpoints and the scheduler's state of a simulated fleet: in memory, slow and full now and then, failing when told
+// to, and without what was not synced once the power was lost. Watches that
 // nobody removes a directory into which a shard still writes, that no manifest names what is not there, that a whole
 // checkpoint, restored with all its generations, has the rows as they were when its parts were begun, and that no slice
 // comes before there is room again.
@@ -15,6 +16,7 @@
 
 #include "core/hash.h"
 #include "scheduler/scheduler.h"
+#include "scheduler/state_gate.h"
 #include "server/memory_checkpoint_store.h"
 #include "server/row_store.h"
 #include "tests/sim/network.h"
@@ -22,9 +24,14 @@
 
 namespace tarn::sim {
 
+// A file that is replaced whole: what a process reads, and what a loss of power brings back at the worst.
+struct SimFile {
+  std::string bytes, durable;
+};
+
 // The disk that all processes of a run share.
 struct SimDisk {
-  std::string state;  // of the scheduler, as the file's bytes; empty: none
+  SimFile state;  // of the scheduler; empty: none
   server::MemoryCheckpointFiles files;
   std::map<std::string, Manifest> manifests;
   std::multiset<std::string> writing;  // directories into which a shard writes now
@@ -48,37 +55,59 @@ std::string MissingOf(const SimDisk& disk);
 Expected<std::unique_ptr<server::RowStore>> Restore(const SimDisk& disk, const std::string& directory,
                                                     const Manifest& manifest);
 
-// The scheduler's side.
+// The scheduler's side. Writes take their time, stall for longer than leases, and fail.
 class SimSchedulerStore : public scheduler::SchedulerStore {
  public:
-  using Written = std::function<void(const std::string& directory, const Manifest& manifest)>;
-  // written: there is a checkpoint, whole.
-  SimSchedulerStore(SimDisk* disk, Oracle* oracle, double fail, std::uint64_t seed, Written written)
-      : disk_(disk), oracle_(oracle), fail_(fail), rng_(Mix64(seed ^ 0x73746f)), written_(std::move(written)) {}
-  Status WriteManifest(const std::string& directory, const Manifest& manifest) override;
+  struct Options {
+    double fail_manifest = 0, slow_manifest = 0;  // chances per manifest
+    double fail_state = 0;                        // per state; never so often that the run ends
+    double stall = 0;                             // of any of them: longer than two leases
+    TimeUs sync_max_us = 0, stall_us = 0, until_us = 0;
+    std::uint64_t seed = 0;
+  };
+  struct Hooks {
+    std::function<TimeUs()> now;
+    // Calls `run` after the delay, unless the scheduler's process is gone by then.
+    std::function<void(TimeUs, std::function<void()> run)> later;
+    std::function<void(const scheduler::StoreWritten&)> written;  // a step of the scheduler
+    // There is a checkpoint, whole.
+    std::function<void(const std::string& directory, const Manifest& manifest)> whole;
+  };
+  SimSchedulerStore(Options options, SimDisk* disk, Oracle* oracle, Hooks hooks)
+      : options_(options),
+        disk_(disk),
+        oracle_(oracle),
+        hooks_(std::move(hooks)),
+        rng_(Mix64(options.seed ^ 0x73746f)),
+        time_rng_(Mix64(options.seed ^ 0x737464)) {}
+  void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
-  Status WriteState(const scheduler::SchedulerState& state) override {
-    disk_->state = scheduler::EncodeState(state);
-    return {};
-  }
-  Status RemoveState() override {
-    disk_->state.clear();
-    return {};
-  }
+  void WriteState(std::uint64_t number, const scheduler::SchedulerState& state) override;
+  void RemoveState() override { disk_->state = {}; }
   // Another scheduler begins.
   void Started() { stopping_ = false; }
   // The fleet has been told to stop: what is abandoned then goes without asking.
   void Stopping() { stopping_ = true; }
+  // The scheduler's process ends: what it was writing is there, or not. Then its machine loses its power.
+  void EndProcess();
+  void LosePower();
+  std::uint64_t stalls() const { return stalls_; }
 
  private:
   bool IsThere(const std::string& directory, const Manifest& manifest) const;
   void CheckRestored(const std::string& directory, const Manifest& manifest);
+  void Put(const std::string& directory, const Manifest& manifest);
+  TimeUs Duration(double slow);
 
+  Options options_;
   SimDisk* disk_;
   Oracle* oracle_;
-  double fail_;
-  SplitMix rng_;
-  Written written_;
+  Hooks hooks_;
+  SplitMix rng_, time_rng_;
+  std::optional<std::string> state_;                          // being written
+  std::optional<std::pair<std::string, Manifest>> manifest_;  // likewise
+  int failures_ = 0;                                          // of states, one after the other
+  std::uint64_t stalls_ = 0;
   bool stopping_ = false;
 };
 

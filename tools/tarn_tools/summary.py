@@ -108,6 +108,14 @@ def malformed_text(record):
     return f"{lines:,.0f}, skipped (in the workers' logs)" if lines else None
 
 
+def not_kept_text(record):
+    """Which epoch is the best and has no checkpoint; None if it has one, or the job keeps none."""
+    if record.get("best_kept") is not False:
+        return None
+    kept = "best_checkpoint is of an earlier one" if record.get("best_checkpoint") else "there is no best_checkpoint"
+    return f"epoch {number(record, 'best_epoch'):.0f} could not be kept: {kept} (logs/scheduler-0.log)"
+
+
 def cache_text(record):
     """{"cache_rows": 200, "cache_hits": 50} -> "25.0% of 200 rows"; None if no worker has a cache or combines pushes."""
     combined = number(record, "combined_pushes") or 0
@@ -183,6 +191,7 @@ def rows(record):
             ),
             (f"{scored} log-loss", get("eval_logloss", "{:.4f}")),
             (f"{scored} accuracy", get("eval_accuracy", "{:.4f}")),
+            ("best epoch", not_kept_text(record)),
             ("staleness", joined(get("staleness_mean", "mean {:.2f}"), get("staleness_max", "max {:.0f}"))),
             (
                 "traffic",

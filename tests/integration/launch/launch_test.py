@@ -462,6 +462,10 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(progress.duration(95), "1:35")
         self.assertEqual(summary.byte_count(1536), "1.5 kB")
         self.assertIsNone(summary.cache_text({"cache_rows": 0}))
+        lost = {"best_kept": False, "best_epoch": 3, "best_checkpoint": "run/checkpoints/ckpt-1"}
+        self.assertIn("epoch 3 could not be kept", dict(summary.rows(lost))["best epoch"])
+        for kept in (True, None):
+            self.assertNotIn("best epoch", dict(summary.rows(lost | {"best_kept": kept})))
         spared = {"cache_rows": 2000, "cache_hits": 500, "combined_pushes": 7}
         self.assertEqual(summary.cache_text(spared), "25.0% of 2,000 rows, 7 pushes combined")
         self.assertEqual(summary.hot_text({"hot_rows": 200, "hot_hits": 150}), "75.0% of 200 rows")

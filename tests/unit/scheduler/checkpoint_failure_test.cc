@@ -6,6 +6,7 @@
 
 #include "core/limits.h"
 #include "scheduler/checkpoints.h"
+#include "scheduler/summary.h"
 #include "tests/unit/scheduler/fake_fleet.h"
 
 namespace tarn::scheduler {
@@ -62,20 +63,57 @@ TEST(CheckpointFailure, TheBestIsTriedAgainBeforeTheNextEpoch) {
     for (int i = 0; i < 1000 && Count(fleet, "(best) could not be written") < 2; ++i) fleet.Step();
     ASSERT_EQ(Count(fleet, "(best) could not be written"), 2);
     EXPECT_FALSE(fleet.scheduler.stopping());
-    if (comes_back) fleet.store.fail = false;
+    for (int i = 0; !comes_back && i < 1000 && Count(fleet, "(best) could not be written") < 3; ++i) fleet.Step();
+    fleet.store.fail = false;
     ASSERT_TRUE(fleet.RunToEnd());
     const Progress progress = fleet.scheduler.progress();
-    EXPECT_EQ(progress.phase, comes_back ? "done" : "failed");
+    EXPECT_EQ(progress.phase, "done");
     EXPECT_EQ(Count(fleet, "(best) could not be written"), comes_back ? 2 : 3);
+    EXPECT_EQ(Count(fleet, "epoch 1 was the best so far, and its checkpoint could not be written in 3 tries"),
+              comes_back ? 0 : 1);
+    EXPECT_EQ(progress.best_lost, !comes_back);
+    const auto summary = SummaryJson(job, progress, {});
+    EXPECT_NE(summary.find(comes_back ? "\"best_kept\": true" : "\"best_kept\": false"), std::string::npos) << summary;
     if (!comes_back) continue;
     EXPECT_EQ(fleet.store.manifests.at(progress.best_checkpoint).epochs.size(), 1u);
   }
 }
 
-TEST(CheckpointFailure, ALogThatIsTooLongIsNoReasonToTryWithoutPause) {
+// That the checkpoint called the best is of an earlier epoch is known behind a resume too, until a better one is kept.
+TEST(CheckpointFailure, ThatTheBestIsLostIsRemembered) {
+  Job job = Durable(1, 1);
+  job.train.epochs = 2;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 60;
+  fleet.rows[1] = 20;
+  fleet.store.fail = true;
+  fleet.AddAll();
+  for (int i = 0; i < 2000 && Count(fleet, "(best) could not be written") < 3; ++i) fleet.Step();
+  fleet.store.fail = false;
+  fleet.valid_loss = 2;  // worse
+  ASSERT_TRUE(fleet.RunToEnd());
+  ASSERT_FALSE(fleet.store.manifests.empty());
+  const Manifest& last = fleet.store.manifests.rbegin()->second;
+  EXPECT_TRUE(last.best_lost);
+  EXPECT_TRUE(fleet.scheduler.progress().best_lost);
+  for (const double loss : {2.0, 0.5}) {
+    job.train.epochs = 3;
+    FakeFleet again(job, &last);
+    again.rows[0] = 60;
+    again.rows[1] = 20;
+    again.valid_loss = loss;
+    again.AddAll();
+    ASSERT_TRUE(again.RunToEnd());
+    EXPECT_EQ(again.scheduler.progress().best_lost, loss == 2.0);
+  }
+}
+
+// A disk that is full is not asked at every clock.
+TEST(CheckpointFailure, OneThatFailedIsTriedAgainAfterAPauseThatGrows) {
   StorageSection storage;
   storage.durability = Durability::kLog;
   storage.checkpoint_seconds = 0;
+  storage.checkpoint_clocks = 1;
   Checkpoints checkpoints({.storage = storage,
                            .directory = "run/checkpoints",
                            .last = {},
@@ -84,15 +122,24 @@ TEST(CheckpointFailure, ALogThatIsTooLongIsNoReasonToTryWithoutPause) {
                            .kept = {},
                            .resumed_directory = {},
                            .resumed = {}});
-  EXPECT_TRUE(checkpoints.Due(1, Clock(0), limits::kLogBytesMax));
-  checkpoints.Begin({}, 1, Clock(0));
-  checkpoints.NotWritten();
-  checkpoints.Abandon();
-  EXPECT_FALSE(checkpoints.Due(60'000'000, Clock(0), limits::kLogBytesMax));
-  EXPECT_TRUE(checkpoints.Due(60'000'001, Clock(0), limits::kLogBytesMax));
-  checkpoints.Begin({}, 60'000'001, Clock(0));
+  const auto due = [&](TimeUs now) {
+    const bool by_log = checkpoints.Due(now, Clock(0), limits::kLogBytesMax);
+    EXPECT_EQ(checkpoints.Due(now, Clock(UINT64_MAX), 0), by_log) << "by clock the same";
+    return by_log;
+  };
+  TimeUs now = 1;
+  EXPECT_TRUE(due(now));
+  for (const TimeUs pause : {1, 2, 4, 8, 16, 32, 60, 60}) {
+    checkpoints.Begin({}, now, Clock(0));
+    checkpoints.NotWritten(now + 5);
+    checkpoints.Abandon();
+    EXPECT_FALSE(due(now + 4 + pause * 1'000'000));
+    EXPECT_TRUE(due(now + 5 + pause * 1'000'000));
+    now += 5 + pause * 1'000'000;
+  }
+  checkpoints.Begin({}, now, Clock(0));
   checkpoints.Complete({});
-  EXPECT_TRUE(checkpoints.Due(60'000'002, Clock(0), limits::kLogBytesMax));
+  EXPECT_TRUE(due(now + 1));
 }
 
 TEST(CheckpointFailure, AnAbandonedDirectoryStaysWhileAShardMayWriteIntoIt) {

@@ -91,7 +91,6 @@ FakeWorker& FakeFleet::Newest(std::uint32_t rank) {
 
 void FakeFleet::SendFrom(Peer peer, Message message) {
   scheduler.OnMessage(peer, std::move(message), now, &out_);
-  for (Note& note : scheduler.TakeNotes()) notes.push_back(std::move(note.text));
   Deliver();
 }
 
@@ -120,7 +119,14 @@ std::vector<CheckpointRequest> FakeFleet::AskForCheckpoint(std::uint64_t number)
   return std::exchange(told_tool_, {});
 }
 
+void FakeFleet::HearStore() {
+  for (auto written = store.TakeWritten(); !written.empty(); written = store.TakeWritten())
+    for (const StoreWritten& end : written) scheduler.OnWritten(end, now, &out_);
+  for (Note& note : scheduler.TakeNotes()) notes.push_back(std::move(note.text));
+}
+
 void FakeFleet::Deliver() {
+  HearStore();
   Outbox taken = std::exchange(out_, {});
   for (const Outgoing& outgoing : taken) {
     if (on_send) on_send(outgoing);

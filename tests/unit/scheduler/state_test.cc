@@ -164,21 +164,175 @@ TEST(State, TheLastViewIsWrittenAlsoIfTheRunEndsWithIt) {
   fleet.scheduler.Settle(fleet.now, &out);
   ASSERT_TRUE(fleet.scheduler.stopping());
   EXPECT_GT(fleet.scheduler.view().version, before);
+  fleet.Pass(0.5);
   EXPECT_EQ(fleet.store.state->version, fleet.scheduler.view().version);
 }
 
-TEST(State, WhatCannotBeWrittenIsNotTold) {
+// Says in which messages nodes hear of what the state holds.
+bool TellsOfState(const Body& body) {
+  return std::holds_alternative<LeaseReply>(body) || std::holds_alternative<ViewUpdate>(body) ||
+         std::holds_alternative<Welcome>(body);
+}
+
+TEST(State, WhatCannotBeWrittenIsNotToldAndEndsTheRunAtTheThirdTry) {
   FakeFleet fleet(LogJob(1, 1));
   fleet.rows[0] = 300;
   fleet.AddAll();
   fleet.store.fail_state = true;
-  fleet.on_send = [](const Outgoing& outgoing) {
-    EXPECT_FALSE(std::holds_alternative<LeaseReply>(outgoing.message.body));
+  int heard = 0;
+  fleet.on_send = [&](const Outgoing& outgoing) {
+    EXPECT_FALSE(TellsOfState(outgoing.message.body));
+    heard += std::holds_alternative<HeartbeatAck>(outgoing.message.body);
   };
   fleet.Work(*fleet.workers[0]);
+  fleet.Pass(18);
+  EXPECT_FALSE(fleet.scheduler.stopping()) << fleet.scheduler.stop_reason().reason;
+  EXPECT_GE(heard, 36) << "heartbeats are answered";
+  EXPECT_EQ(fleet.scheduler.progress().workers_live, 1u);
+  fleet.Pass(4);
   EXPECT_TRUE(fleet.scheduler.stopping());
   EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kIo);
-  EXPECT_NE(fleet.scheduler.stop_reason().reason.find("No space left"), std::string::npos);
+  EXPECT_EQ(fleet.scheduler.stop_reason().reason,
+            "the scheduler's state: run/scheduler.state: No space left on device (3 tries)");
+}
+
+TEST(State, AFileThatFailedIsFollowedByAnother) {
+  FakeFleet fleet(LogJob(1, 1));
+  fleet.rows[0] = 300;
+  fleet.AddAll();
+  fleet.store.fail_state = true;
+  fleet.Work(*fleet.workers[0]);
+  fleet.Pass(5);
+  EXPECT_TRUE(fleet.workers[0]->leases.empty());
+  fleet.store.fail_state = false;
+  fleet.Pass(6);
+  EXPECT_FALSE(fleet.workers[0]->leases.empty());
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+  EXPECT_EQ(std::ranges::count(fleet.notes, "the scheduler's state: run/scheduler.state: No space left on device"), 1);
+}
+
+// The thread that renews leases never waits for a disk (DESIGN.md, 3).
+TEST(State, ADiskThatStallsForManyLeasesEndsNothing) {
+  FakeFleet fleet(LogJob(2, 2));
+  fleet.rows[0] = 300;
+  fleet.AddAll();
+  fleet.store.stalls = true;
+  int heard = 0;
+  fleet.on_send = [&](const Outgoing& outgoing) {
+    EXPECT_FALSE(TellsOfState(outgoing.message.body));
+    heard += std::holds_alternative<HeartbeatAck>(outgoing.message.body);
+  };
+  for (auto& worker : fleet.workers) fleet.Work(*worker);
+  EXPECT_EQ(fleet.store.under_way.size(), 1u);
+  fleet.Pass(4 * fleet.job.fleet.lease_seconds);
+  EXPECT_FALSE(fleet.scheduler.stopping()) << fleet.scheduler.stop_reason().reason;
+  EXPECT_GE(heard, 4 * 40);
+  EXPECT_EQ(fleet.store.under_way.size(), 1u) << "one write at a time";
+  EXPECT_TRUE(std::ranges::any_of(fleet.notes, [](const std::string& note) {
+    return note.starts_with("the disk of the scheduler's state has not answered for ");
+  }));
+  fleet.on_send = {};
+  fleet.store.stalls = false;
+  fleet.Pass(0.5);
+  EXPECT_FALSE(fleet.workers[0]->leases.empty());
+  ASSERT_TRUE(fleet.RunToEnd());
+  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+  EXPECT_EQ(fleet.scheduler.progress().samples, 300u);
+  EXPECT_EQ(fleet.scheduler.progress().workers_died, 0u);
+}
+
+TEST(State, AManifestThatStallsHoldsUpNobody) {
+  for (const Durability durability : {Durability::kCheckpoint, Durability::kLog}) {
+    Job job = LogJob(2, 2);
+    job.storage.durability = durability;
+    job.consistency.mode = ConsistencyMode::kAsp;
+    FakeFleet fleet(job);
+    fleet.rows[0] = 3000;
+    fleet.AddAll();
+    for (int i = 0; i < 10; ++i) fleet.Step();
+    fleet.store.stalls_at_manifest = true;
+    fleet.AskForCheckpoint(7);
+    const auto is_manifest = [](const auto& write) { return write.first.what == StoreWritten::What::kManifest; };
+    for (int i = 0; i < 100 && !std::ranges::any_of(fleet.store.under_way, is_manifest); ++i) fleet.Step();
+    ASSERT_TRUE(std::ranges::any_of(fleet.store.under_way, is_manifest));
+    fleet.Pass(3 * fleet.job.fleet.lease_seconds);
+    EXPECT_TRUE(fleet.AskForCheckpoint(7).empty());
+    EXPECT_FALSE(fleet.scheduler.stopping());
+    EXPECT_NE(fleet.scheduler.view().checkpoint.id, CheckpointId(0));
+    fleet.store.stalls_at_manifest = false;
+    fleet.Pass(1);
+    const std::vector<CheckpointRequest> told = fleet.AskForCheckpoint(7);
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_TRUE(fleet.store.manifests.contains(told[0].directory));
+    ASSERT_TRUE(fleet.RunToEnd());
+    EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
+  }
+}
+
+// A slow disk, and a state that changes faster than it is written: what waits for a write leaves behind it.
+TEST(State, WhatWaitedForAWriteLeavesThoughTheStateHasChangedSince) {
+  FakeFleet fleet(LogJob(2, 2));
+  fleet.rows[0] = 300;
+  fleet.AddAll();
+  fleet.store.stalls = true;
+  fleet.Work(*fleet.workers[0]);  // its lease is being written
+  fleet.Work(*fleet.workers[1]);  // and this one is not yet
+  ASSERT_EQ(fleet.store.under_way.size(), 1u);
+  fleet.store.stalls = false;
+  const auto first = fleet.store.TakeWritten();
+  fleet.store.stalls = true;
+  ASSERT_EQ(first.size(), 1u);
+  Outbox out;
+  fleet.scheduler.OnWritten(first[0], fleet.now, &out);
+  const auto replies_to = [&out](const FakeWorker& worker) {
+    return std::ranges::count_if(out, [&](const Outgoing& outgoing) {
+      return outgoing.to == worker.peer && std::holds_alternative<LeaseReply>(outgoing.message.body);
+    });
+  };
+  EXPECT_EQ(replies_to(*fleet.workers[0]), 1);
+  EXPECT_EQ(replies_to(*fleet.workers[1]), 0);
+  EXPECT_EQ(fleet.store.under_way.size(), 1u) << "the next";
+}
+
+// Behind a manifest that is on disk the state is not yet: a restart from it would remove the checkpoint.
+TEST(State, ACheckpointIsToldOfOnceTheStateKnowsIt) {
+  Job job = LogJob(1, 1);
+  FakeFleet fleet(job);
+  fleet.rows[0] = 3000;
+  fleet.AddAll();
+  for (int i = 0; i < 20; ++i) fleet.Step();
+  bool told = false;
+  fleet.on_send = [&](const Outgoing& outgoing) {
+    const auto* answer = std::get_if<CheckpointRequest>(&outgoing.message.body);
+    if (answer == nullptr || answer->directory.empty()) return;
+    told = true;
+    EXPECT_EQ(fleet.store.state->whole_directory, answer->directory);
+  };
+  fleet.AskForCheckpoint(7);
+  for (int i = 0; i < 100 && !told; ++i) fleet.Step();
+  EXPECT_TRUE(told);
+}
+
+// A manifest that ends to be written behind the end of the run: nobody names it, and its directory goes behind it.
+TEST(State, ARunMayEndWhileAManifestIsWritten) {
+  Job job = Durable(1, 1);
+  FakeFleet fleet(job);
+  fleet.rows[0] = 3000;
+  fleet.AddAll();
+  for (int i = 0; i < 5; ++i) fleet.Step();
+  fleet.store.stalls = true;
+  fleet.RequestCheckpoint();
+  for (int i = 0; i < 100 && fleet.store.under_way.empty(); ++i) fleet.Step();
+  ASSERT_EQ(fleet.store.under_way.size(), 1u);
+  fleet.RequestStop();
+  fleet.RequestStop();  // without waiting
+  fleet.Pass(3);
+  ASSERT_TRUE(fleet.scheduler.stopped());
+  EXPECT_EQ(fleet.store.removed, std::vector<std::string>{"run/checkpoints/ckpt-1"});
+  fleet.store.stalls = false;
+  fleet.Pass(1);
+  EXPECT_EQ(fleet.scheduler.progress().last_checkpoint, "");
 }
 
 // Everything ends after so many batches; a new fleet goes on from the state and what the shards' logs hold.
@@ -350,6 +504,11 @@ TEST(State, OutdatedCheckpointsGoAlsoAtTheEndAndAfterACrash) {
   EXPECT_EQ(fleet.store.manifests.size(), 2u) << "the newest and the best";
 
   FakeFleet again(fleet.job, nullptr, &*last);
+  again.store.stalls = true;
+  again.Pass(2);
+  EXPECT_TRUE(again.store.removed.empty()) << "what was read may be gone with the power: the state before needs them";
+  again.store.stalls = false;
+  again.Pass(0.5);
   EXPECT_EQ(std::count(again.store.removed.begin(), again.store.removed.end(), last->outdated[0]), 1);
 }
 

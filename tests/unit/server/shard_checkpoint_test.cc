@@ -320,18 +320,46 @@ TEST_F(ShardCheckpointTest, K3ThePartIsRepeatedUntilTheOrderIsGone) {
   EXPECT_TRUE(Take<CheckpointPart>().empty());
 }
 
-TEST_F(ShardCheckpointTest, K3AFailedPartSaysWhyAndStopsTheShard) {
+TEST_F(ShardCheckpointTest, K3AFailedPartSaysWhyAndTheShardGoesOn) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   files_.FailWrites({ErrorCode::kIo, "ckpt-1/shard-0.sst: No space left on device"});
   Order(1, false, 0, "ckpt-1");
   out_.clear();
   ReportWritten();
-  ASSERT_EQ(out_.size(), 2u);
+  ASSERT_EQ(out_.size(), 1u);
   const auto& part = std::get<CheckpointPart>(out_[0].message.body);
   EXPECT_EQ(part.code, ErrorCode::kIo);
   EXPECT_EQ(part.message, "ckpt-1/shard-0.sst: No space left on device");
-  EXPECT_TRUE(shard_->stopped());
-  EXPECT_EQ(shard_->stop_reason().code, ErrorCode::kIo);
+  EXPECT_FALSE(shard_->stopped());
+  shard_->OnTimer(shard_->NextTimer(), &out_);
+  EXPECT_EQ(Take<CheckpointPart>().size(), 1u) << "repeated until the order is gone";
+  out_.clear();
+  Deliver(PushOf(0, 10, 5, 1, 0));
+  EXPECT_EQ(Take<PushAck>().size(), 1u);
+  files_.FailWrites({ErrorCode::kOk, ""});
+  Order(2, false, 0, "ckpt-2");
+  out_.clear();
+  ReportWritten();
+  const auto next = Take<CheckpointPart>();
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].code, ErrorCode::kOk);
+}
+
+// Of a checkpoint that is lost anyway no more rows are copied.
+TEST_F(ShardCheckpointTest, K3AFailedPartEndsTheCut) {
+  Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
+  for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
+  Order(1, false, 0, "ckpt-1");
+  ASSERT_TRUE(shard_->rows().cutting());
+  shard_->OnCheckpointWritten({.id = CheckpointId(1), .code = ErrorCode::kIo, .message = "ckpt-1: full"}, now_, &out_);
+  EXPECT_FALSE(shard_->rows().cutting());
+  out_.clear();
+  ReportWritten();  // that it was given up: the store's part is over once, and the shard has said why
+  EXPECT_TRUE(Take<CheckpointPart>().empty());
+  shard_->OnTimer(shard_->NextTimer(), &out_);
+  const auto parts = Take<CheckpointPart>();
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].message, "ckpt-1: full");
 }
 
 TEST_F(ShardCheckpointTest, K5LoadsBeforeItConfirmsTheView) {

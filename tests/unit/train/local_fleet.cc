@@ -20,8 +20,11 @@ Peer AcceptedFrom(std::size_t node) { return Peer(kFirstAcceptedPeer + node); }
 
 class LocalFleet::Manifests final : public scheduler::SchedulerStore {
  public:
-  Status WriteManifest(const std::string&, const Manifest&) override { return {}; }
+  void WriteManifest(CheckpointId id, const std::string&, const Manifest&) override {
+    written.push_back({scheduler::StoreWritten::What::kManifest, id.value, {}});
+  }
   void RemoveCheckpoint(const std::string&) override {}
+  std::vector<scheduler::StoreWritten> written;
 };
 
 LocalFleet::LocalFleet(const Job& job) : manifests_(std::make_unique<Manifests>()) {
@@ -67,7 +70,15 @@ void LocalFleet::Post(std::size_t from, Outbox* out) {
   out->clear();
 }
 
+void LocalFleet::HearStore() {
+  Outbox out;
+  for (const scheduler::StoreWritten& written : std::exchange(manifests_->written, {}))
+    if (!scheduler_dead_) scheduler_->OnWritten(written, now_, &out);
+  Post(kScheduler, &out);
+}
+
 void LocalFleet::Deliver() {
+  HearStore();
   while (!mail_.empty()) {
     Mail mail = std::move(mail_.front());
     mail_.pop_front();
@@ -86,6 +97,7 @@ void LocalFleet::Deliver() {
       for (CheckpointPart& part : std::exchange(written_, {})) shard.OnCheckpointWritten(std::move(part), now_, &out);
     }
     Post(mail.to, &out);
+    HearStore();
   }
 }
 

@@ -1,0 +1,73 @@
+// A library for LD_PRELOAD: a disk that is full for a while, or that stalls.
+//
+//   TARN_TEST_FULL=PATTERN:NUMBER        the first NUMBER files that fit and would be made are not: ENOSPC
+//   TARN_TEST_STALL=PATTERN:SKIP:SECONDS the sync behind the first SKIP of files that fit takes SECONDS
+//
+// PATTERN is one of fnmatch(3) for the whole path; a file without a name (O_TMPFILE) is called FOLDER/#NUMBER
+// (deleted).
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <cstdarg>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+// The parts of a variable of the environment; none: it is not there.
+std::vector<std::string> Parts(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return {};
+  std::vector<std::string> parts(1);
+  for (; *text != '\0'; ++text) *text == ':' ? (void)parts.emplace_back() : parts.back().push_back(*text);
+  return parts;
+}
+
+bool IsFullFor(const char* path, int flags) {
+  static const std::vector<std::string> plan = Parts("TARN_TEST_FULL");
+  static std::atomic<int> refused = 0;
+  if (plan.size() != 2 || (flags & O_CREAT) == 0 || fnmatch(plan[0].c_str(), path, 0) != 0) return false;
+  return refused++ < std::atoi(plan[1].c_str());
+}
+
+using Open = int(const char*, int, ...);
+
+}  // namespace
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  std::va_list rest;
+  va_start(rest, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(rest, mode_t) : mode_t{0};
+  va_end(rest);
+  if (IsFullFor(path, flags)) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return reinterpret_cast<Open*>(::dlsym(RTLD_NEXT, "open"))(path, flags, mode);
+}
+
+// The same call on 64-bit Linux.
+int open64(const char* path, int flags, ...) __attribute__((alias("open")));
+
+int fsync(int fd) {
+  static const std::vector<std::string> plan = Parts("TARN_TEST_STALL");
+  static std::atomic<int> synced = 0;
+  if (plan.size() == 3) {
+    std::string path(PATH_MAX, '\0');
+    const ssize_t bytes = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path.data(), path.size());
+    path.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
+    if (fnmatch(plan[0].c_str(), path.c_str(), 0) == 0 && synced++ == std::atoi(plan[1].c_str()))
+      ::usleep(static_cast<useconds_t>(std::atof(plan[2].c_str()) * 1e6));
+  }
+  return reinterpret_cast<int (*)(int)>(::dlsym(RTLD_NEXT, "fsync"))(fd);
+}
+
+}  // extern "C"

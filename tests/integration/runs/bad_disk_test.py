@@ -1,0 +1,50 @@
+"""Shows that a disk costs a run what it must and no more: training goes on without a checkpoint that could not be
+written, and a disk that stalls for many leases under the scheduler's state ends nothing."""
+
+import time
+import unittest
+
+from fleet_case import BIN, FleetCase
+
+BAD_DISK = BIN / "tarn-bad-disk.so"
+STALL_SECONDS = 5
+
+
+class BadDiskTest(FleetCase):
+    rows = 6_000
+
+    def programs(self, name, program, **environment):
+        return self.recording_programs(name, self.folder / f"{name}-record", program,
+                                       {"LD_PRELOAD": BAD_DISK, **environment})
+
+    def log(self, name):
+        return (self.folder / name / "logs/scheduler-0.log").read_text()
+
+    def test_training_goes_on_without_a_checkpoint(self):
+        for durability in ("checkpoint", "log"):
+            job = self.job(durability=durability, checkpoint_clocks=5, checkpoint_final=True)
+            name = f"full-{durability}"
+            programs = self.programs(name, "tarn-server", TARN_TEST_FULL="*/ckpt-*/*.sst:1")
+            record = self.run_ok(job, name, "--bin-dir", programs)
+            self.assertEqual(record["samples"], self.rows)
+            log = self.log(name)
+            self.assertRegex(log, r"checkpoint 1 \(periodic\) could not be written .*No space left on device")
+            self.assertTrue(any((self.folder / name / "checkpoints").glob("ckpt-*/MANIFEST")))
+            self.assertFalse((self.folder / name / "checkpoints/ckpt-1").exists())
+
+    def test_a_state_that_takes_five_leases_to_write(self):
+        job = self.job(durability="log", checkpoint_final=False)
+        for skip in (2, 5, 8):
+            name = f"stall-{skip}"
+            programs = self.programs(name, "tarn-scheduler",
+                                     TARN_TEST_STALL=f"*/{name}/#*:{skip}:{STALL_SECONDS}")
+            begin = time.monotonic()
+            record = self.run_ok(job, name, "--bin-dir", programs, "--set", "fleet.lease_seconds=1")
+            self.assertGreater(time.monotonic() - begin, STALL_SECONDS, "nothing stalled")
+            self.assertEqual(record["samples"], self.rows)
+            self.assertEqual(record["workers_died"], 0)
+            self.assertFalse((self.folder / name / "log").exists(), "the run is over")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
