@@ -42,6 +42,7 @@ void Fleet::EndServer() {
   Trace(fmt::format("server {} {}", server, power ? "loses its power" : "is killed"));
   ++deaths_;
   ++server_deaths_;
+  died_early_ = Scheduler()->progress().phase != "finishing";
   const std::uint32_t each = scenario_.job.fleet.shards;
   for (std::uint32_t shard = server * each; shard < (server + 1) * each; ++shard) {
     const auto it = processes_.find(shard_ids_[shard]);
