@@ -173,6 +173,7 @@ class Fleet {
   std::uint64_t deaths_ = 0;              // of servers and schedulers alone, and failed syncs
   std::uint64_t server_deaths_ = 0;       // of them, in this run of the fleet
   std::set<std::uint32_t> failing_logs_;  // by shard: its next sync fails
+  bool died_early_ = false;               // the server: before the last checkpoint was ordered
   bool sync_failed_ = false;              // in this run of the fleet
   std::uint64_t workers_died_ = 0;        // as a scheduler that is gone saw it
   std::optional<Moment> awaited_;         // by an outage that is due

@@ -13,6 +13,8 @@ namespace {
 // A server that somebody starts again has another nonce, and its shards are refused (rule N1).
 constexpr double kServerComesBack = 0.5;
 constexpr TimeUs kServerBackUs = 3'000'000;
+// For so many leases the scheduler waits for a shard that loads.
+constexpr TimeUs kLoadingLeases = 60;
 
 }  // namespace
 
@@ -29,11 +31,18 @@ void Fleet::PlanDeaths() {
 
 void Fleet::EndServer() {
   if (down_ || over_ || Scheduler() == nullptr || Scheduler()->stopping() || server_deaths_ != 0) return;
+  // Before the fleet is complete another may take its place (rule N1).
+  const auto joined = [this](ProcessId id) {
+    const auto it = processes_.find(id);
+    return it != processes_.end() && it->second->shard->joined();
+  };
+  if (!std::ranges::all_of(shard_ids_, joined)) return;
   const auto server = std::uint32_t(death_rng_.Below(scenario_.job.fleet.servers));
   const bool power = death_rng_.Chance(scenario_.faults.power);
   Trace(fmt::format("server {} {}", server, power ? "loses its power" : "is killed"));
   ++deaths_;
   ++server_deaths_;
+  died_early_ = Scheduler()->progress().phase != "finishing";
   const std::uint32_t each = scenario_.job.fleet.shards;
   for (std::uint32_t shard = server * each; shard < (server + 1) * each; ++shard) {
     const auto it = processes_.find(shard_ids_[shard]);
@@ -62,10 +71,14 @@ void Fleet::EndServer() {
 // The job ends (rule N4), however its scheduler is doing.
 void Fleet::CheckServerIsMissed(std::uint32_t server, TimeUs died) {
   const auto lease = TimeUs(scenario_.job.fleet.lease_seconds * 1e6);
-  const TimeUs beyond_sleep = 2 * lease + 5'000'000;
-  events_.At(died + 2 * lease + beyond_sleep, [this, server, run = scheduler_id_] {
+  // One that has not confirmed its first view, as all have once a worker is welcome, counts as loading its rows.
+  const bool confirmed = std::ranges::any_of(processes_, [](const auto& entry) {
+    return entry.second->worker && entry.second->worker->client().welcome().incarnation.value != 0;
+  });
+  const TimeUs patience = (confirmed ? 4 : kLoadingLeases + 4) * lease + 5'000'000;
+  events_.At(died + patience, [this, server, run = scheduler_id_] {
     if (down_ || over_ || scheduler_id_ != run || Scheduler() == nullptr || Scheduler()->stopping()) return;
-    oracle_.Fail(fmt::format("server {} died four leases ago, and the job goes on", server));
+    oracle_.Fail(fmt::format("server {} died long ago, and the job goes on", server));
   });
 }
 

@@ -125,8 +125,8 @@ void ChooseLog(std::uint64_t seed, Scenario* s) {
 void ChooseDeaths(std::uint64_t seed, Scenario* s) {
   SplitMix rng(Mix64(seed ^ 0x64656174));
   if (rng.Chance(0.5)) s->faults.clock_drift = rng.Chance(0.8) ? 0.02 : 0.08;
-  if (rng.Chance(0.1)) s->faults.server_deaths = 1 + std::uint32_t(rng.Below(2));
-  s->faults.scheduler_dies = rng.Chance(0.08);
+  if (rng.Chance(0.06)) s->faults.server_deaths = 1 + std::uint32_t(rng.Below(2));
+  s->faults.scheduler_dies = rng.Chance(0.04);
   if (s->job.storage.durability == Durability::kLog && rng.Chance(0.3))
     s->faults.failed_syncs = 1 + std::uint32_t(rng.Below(3));
 }
