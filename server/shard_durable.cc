@@ -71,8 +71,8 @@ void Shard::Impl::SendWhenDurable(Peer to, Body body) {
 void Shard::Impl::SayAlive(Heartbeat beat) {
   if (IsDurable())
     said_ = beat;
-  else if (said_)
-    Send(kSchedulerPeer, *said_);
+  else
+    Send(kSchedulerPeer, said_.value_or(Heartbeat()));  // of view 0: it lives, and confirms nothing yet
   if (!held_.empty() && held_.back().until == appended_ && held_.back().is_heartbeat()) held_.pop_back();  // as new
   SendWhenDurable(kSchedulerPeer, std::move(beat));
 }
