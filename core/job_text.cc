@@ -1,6 +1,7 @@
 // A job as text: names of its enumerations, the resolved job file and its fingerprint.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <utility>
@@ -172,6 +173,10 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
     ValueTexts mine, inherited;
     VisitWorkerCache(mine, table.worker_cache);
     VisitWorkerCache(inherited, follows);
+    const bool said =
+        std::ranges::any_of(mine.texts, [&](const auto& key) { return job.said.Has(section, key.first); });
+    const bool nothing = mine.texts == inherited.texts && follows == job.worker_cache && !said;
+    if (nothing) inherited.texts["own_pushes"].clear();  // it is known by a key
     out.Only(Own(job, section, std::move(mine), std::move(inherited)));
     VisitWorkerCache(out, table.worker_cache);
     out.All();

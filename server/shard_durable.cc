@@ -77,8 +77,8 @@ void Shard::Impl::AnswerWhenDurable(Peer to, Incarnation worker, Body body, bool
 void Shard::Impl::SayAlive(Heartbeat beat) {
   if (IsDurable())
     said_ = beat;
-  else if (said_)
-    Send(kSchedulerPeer, *said_);
+  else
+    Send(kSchedulerPeer, said_.value_or(Heartbeat()));  // of view 0: it lives, and confirms nothing yet
   SendWhenDurable(kSchedulerPeer, std::move(beat));
 }
 

@@ -446,8 +446,11 @@ TEST(Stop, WhatAStoppedRunHasTrainedIsNotTrainedAgain) {
       resumed.rows[0] = 605;
       resumed.AddAll();
       ASSERT_TRUE(resumed.RunToEnd());
-      auto times = fleet.trained;
-      for (const auto& [row, more] : resumed.trained) times[row] += more;
+      EXPECT_EQ(manifest.samples, fleet.scheduler.progress().samples) << "trained behind the noted positions";
+      auto times = resumed.trained;
+      for (std::size_t i = 0; i < manifest.data.trained.size(); ++i)
+        for (std::uint64_t row = 0; row < manifest.data.trained[i]; ++row)
+          ++times[{manifest.data.epoch, i * manifest.data.split_rows + row}];
       ASSERT_EQ(times.size(), 605u);
       for (const auto& [row, count] : times) ASSERT_EQ(count, 1) << "row " << row.second << ", " << steps;
     }
