@@ -247,6 +247,7 @@ std::optional<LeaseReply> Scheduler::Impl::AnswerLease(Incarnation worker, std::
     return reply;
   }
   if (want == 0) return LeaseReply{};
+  if (phase_ == Phase::kTrain && stop_wanted_ && !cuts_at_clock_) return std::nullopt;  // rule K11: no new data
   switch (phase_) {
     case Phase::kTrain: return leases_.AnswerTraining(worker, want);
     case Phase::kValidate:

@@ -96,7 +96,6 @@ class ShardLoop {
         metrics_(shared.metrics),
         notes_(shared.notes),
         stop_(*shared.stop),
-        context_(shared.context),
         transport_(shared.context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
         store_([this] { transport_.Wake(); }),
         blobs_([this] { transport_.Wake(); }) {
@@ -387,7 +386,6 @@ class ShardLoop {
   MetricsWriter* metrics_;
   Background* notes_;
   const std::atomic<bool>& stop_;
-  net::ZmqContext* context_;
   net::ZmqTransport transport_;
   RocksDbCheckpointStore store_;       // wakes the transport, so it goes first
   FileBlobStore blobs_;                // and so does it

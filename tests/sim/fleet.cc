@@ -587,7 +587,7 @@ RunResult Fleet::Run() {
   // A disk that has failed, or lies, may be noticed only now.
   const Status readable = server::CatchExhaustion([&] {
     if (!oracle_.failed() && !result.job_failed)
-      scheduler.progress().phase == "stopped" ? CheckStop(&result) : CheckEnd();
+      scheduler->progress().phase == "stopped" ? CheckStop(&result) : CheckEnd();
     result.state_hash = StateHash();
     for (ProcessId id : shard_ids_)
       if (const auto it = processes_.find(id); it != processes_.end())
