@@ -350,19 +350,11 @@ TEST(JobError, OverridesAreNamed) {
   EXPECT_EQ(ErrorOf("[fleet]\nworkers = 2\n", {"fleet.workers=many"}),
             "--set 'fleet.workers=many': fleet.workers: expected an integer, found a string");
   EXPECT_EQ(ErrorOf("", {"fleet.wokers=2"}),
-<<<<<<< HEAD
             "--set 'fleet.wokers=2': fleet: unknown key 'wokers'; the nearest known one is 'workers'");
   EXPECT_EQ(ErrorOf("", {"workers=2"}), "--set 'workers=2': unknown section 'workers'; it is a key of [fleet]");
   EXPECT_EQ(ErrorOf("", {"train.epochs"}), "--set 'train.epochs': expected section.key=value on one line");
-  EXPECT_EQ(ErrorOf("[consistency]\napply = \"aggregated\"\n", {"consistency.mode=asp"}).substr(0, 37),
-            "job.toml:2: consistency.apply: apply ");
-=======
-            "override 'fleet.wokers=2': fleet: unknown key 'wokers'; the nearest known one is 'workers'");
-  EXPECT_EQ(ErrorOf("", {"workers=2"}), "override 'workers=2': unknown section 'workers'; it is a key of [fleet]");
-  EXPECT_EQ(ErrorOf("", {"train.epochs"}), "override 'train.epochs': expected section.key=value on one line");
   EXPECT_EQ(ErrorOf("", {"consistency.mode=asp", "consistency.apply=aggregated"}).substr(0, 63),
-            "override 'consistency.apply=aggregated': consistency.apply: app");
->>>>>>> resume
+            "--set 'consistency.apply=aggregated': consistency.apply: apply ");
 }
 
 TEST(JobError, WhatIsNoTomlIsToldWithARemedy) {

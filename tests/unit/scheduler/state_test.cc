@@ -263,7 +263,7 @@ TEST(State, AManifestThatStallsHoldsUpNobody) {
     fleet.store.stalls_at_manifest = false;
     fleet.Pass(1);
     const std::vector<CheckpointRequest> told = fleet.AskForCheckpoint(7);
-    ASSERT_EQ(told.size(), 1u);
+    ASSERT_FALSE(told.empty());  // when it was whole, and on being asked again
     EXPECT_TRUE(fleet.store.manifests.contains(told[0].directory));
     ASSERT_TRUE(fleet.RunToEnd());
     EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);

@@ -331,6 +331,7 @@ TEST_F(ShardCheckpointTest, K3AFailedPartSaysWhyAndTheShardGoesOn) {
   EXPECT_EQ(part.code, ErrorCode::kIo);
   EXPECT_EQ(part.message, "ckpt-1/shard-0.sst: No space left on device");
   EXPECT_FALSE(shard_->stopped());
+  out_.clear();
   shard_->OnTimer(shard_->NextTimer(), &out_);
   EXPECT_EQ(Take<CheckpointPart>().size(), 1u) << "repeated until the order is gone";
   out_.clear();
