@@ -59,7 +59,7 @@ std::vector<std::pair<Clock, Contribution>> ClockBuckets::Void(Incarnation incar
 }
 
 void BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size,
-                         RowStore* rows) {
+                         Store* rows) {
   std::sort(contributions.begin(), contributions.end(),
             [](const Contribution& a, const Contribution& b) { return Order(a) < Order(b); });
   const float scale = 1.0f / static_cast<float>(std::max(cohort_size, 1u));
@@ -132,7 +132,7 @@ std::uint32_t BucketCloser::PlaceOf(Key key) {
   }
 }
 
-void BucketCloser::Flush(const TableSpec& spec, Clock clock, float scale, RowStore* rows) {
+void BucketCloser::Flush(const TableSpec& spec, Clock clock, float scale, Store* rows) {
   if (scale != 1.0f) kernels::Scale(sums_.size(), scale, sums_.data());
   rows->Apply(spec.id, sections_, keys_, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(sums_.data()), clock);
   sections_.clear();

@@ -9,7 +9,7 @@
 
 #include "core/buffer.h"
 #include "core/message.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 namespace tarn::server {
 
@@ -61,14 +61,14 @@ class ClockBuckets {
 // memory between clocks.
 class BucketCloser {
  public:
-  void Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size, RowStore* rows);
+  void Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size, Store* rows);
 
  private:
   void SumPartition(std::uint32_t dim, const Contribution* begin, const Contribution* end);
   void ClearPlaces(const Contribution* begin, const Contribution* end);
   void AddContribution(std::uint32_t dim, const Contribution& contribution, bool only);
   std::uint32_t PlaceOf(Key key);
-  void Flush(const TableSpec& spec, Clock clock, float scale, RowStore* rows);
+  void Flush(const TableSpec& spec, Clock clock, float scale, Store* rows);
 
   // Summed rows that wait to be applied, partition by partition.
   std::vector<Section> sections_;

@@ -15,7 +15,7 @@
 #include "core/hash.h"
 #include "scheduler/scheduler.h"
 #include "server/memory_checkpoint_store.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "tests/sim/network.h"
 #include "tests/sim/oracle.h"
 
@@ -35,7 +35,7 @@ struct SimDisk {
 };
 
 // All rows of a checkpoint, in one store that owns all partitions.
-Expected<std::unique_ptr<server::RowStore>> Restore(const SimDisk& disk, const std::string& directory,
+Expected<std::unique_ptr<server::Store>> Restore(const SimDisk& disk, const std::string& directory,
                                                     const Manifest& manifest);
 
 // The scheduler's side.
