@@ -5,6 +5,7 @@
 
 #include "core/hash.h"
 #include "kernels/convert.h"
+#include "kernels/elementwise.h"
 #include "kernels/half_rows.h"
 #include "kernels/optimizer.h"
 #include "kernels/rows.h"
@@ -26,6 +27,22 @@ std::size_t DistinctRows(std::size_t n, float* const* rows) {
     seen[bit / 64] |= std::uint64_t{1} << (bit % 64);
   }
   return n;
+}
+
+// Rule A5: counts the rows of a group whose gradients are not finite; a bit for each, by its place in the group.
+std::uint32_t SkipNotFinite(const RowGroup& group, const float* gradients, Table* table, StoreContext* context) {
+  static_assert(kGroupKeys == 32, "a bit of a word for each key");
+  const std::uint32_t dim = table->dim();
+  if (kernels::AllFinite(group.n * dim, gradients)) [[likely]]
+    return 0;
+  std::uint32_t found = 0;
+  for (std::size_t i = 0; i < group.n; ++i) {
+    if (kernels::AllFinite(dim, gradients + i * dim)) continue;
+    found |= std::uint32_t{1} << i;
+    ++context->counters.not_finite;
+    table->CountNotFinite(group.keys[i]);
+  }
+  return found;
 }
 
 }  // namespace
@@ -99,21 +116,30 @@ RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std:
   return fragment.RowForApply(key, number, clock);
 }
 
-// Rows of keys that get none are left out.
-void RowStepper::Apply(const Table& table, const RowGroup& group, ValueCodec codec, const std::byte* gradients,
-                       const StoreContext& context) {
-  const std::uint32_t dim = table.dim();
+void RowStepper::Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients,
+                       StoreContext* context) {
   const auto* steps = reinterpret_cast<const float*>(gradients);
   if (codec != ValueCodec::kFp32) {
-    decoded_.resize(kGroupKeys * dim);
-    kernels::DecodeRows(codec, dim, group.n, gradients, decoded_.data());
+    decoded_.resize(kGroupKeys * table->dim());
+    kernels::DecodeRows(codec, table->dim(), group.n, gradients, decoded_.data());
     steps = decoded_.data();
   }
+  StepGroup(*table, group, steps, SkipNotFinite(group, steps, table, context), *context);
+}
+
+// Rows of keys that get none, and those whose bit is in `left_out`, are left out.
+void RowStepper::StepGroup(const Table& table, const RowGroup& group, const float* gradients, std::uint32_t left_out,
+                           const StoreContext& context) {
+  const std::uint32_t dim = table.dim();
   float* values[kGroupKeys];
   float* slots[kGroupKeys];
   // A row that is there and of which nothing else has to be known or kept.
   const bool plain = !table.is_dense() && !table.has_life() && table.resident() == nullptr && !context.cut.active;
   for (std::size_t i = 0; i < group.n; ++i) {
+    if ((left_out >> i & 1) != 0) {
+      values[i] = nullptr;
+      continue;
+    }
     if (plain && group.rows[i] != nullptr) {
       group.sparse(i)->MarkChanged(group.numbers[i]);
       values[i] = group.rows[i];
@@ -126,7 +152,7 @@ void RowStepper::Apply(const Table& table, const RowGroup& group, ValueCodec cod
   }
   for (std::size_t i = 0, end = 0; i < group.n; i = end + 1) {
     for (end = i; end < group.n && values[end] != nullptr;) ++end;
-    if (end != i) Step(table, end - i, group.keys + i, values + i, slots + i, steps + i * dim);
+    if (end != i) Step(table, end - i, group.keys + i, values + i, slots + i, gradients + i * dim);
   }
 }
 

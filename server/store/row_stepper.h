@@ -20,15 +20,17 @@ class RowStepper {
 
   // Steps that follow round what is kept in 16 bits by key, clock and `push`.
   void BeginPush(const Table& table, Clock clock, std::uint64_t push);
-  // One optimizer step for each key of a group that has or gets a row, with gradients group.n rows in the codec.
-  void Apply(const Table& table, const RowGroup& group, ValueCodec codec, const std::byte* gradients,
-             const StoreContext& context);
+  // One optimizer step for each key of a group that has or gets a row, with gradients group.n rows in the codec. Skips
+  // and counts those that are not finite (rule A5).
+  void Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients, StoreContext* context);
 
  private:
   void FindValues(const Table& table, const RowGroup& group, const float** rows);
   void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows, std::byte* out);
   static RowParts RowForApply(const Table& table, const RowGroup& group, std::size_t i, Clock clock,
                               const StoreContext& context);
+  void StepGroup(const Table& table, const RowGroup& group, const float* gradients, std::uint32_t left_out,
+                 const StoreContext& context);
   void Step(const Table& table, std::size_t n, const Key* keys, float** values, float** slots, const float* gradients);
   void StepHalves(const Table& table, std::size_t n, const Key* keys, float** values, float** slots,
                   const float* gradients);

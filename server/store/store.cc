@@ -194,7 +194,7 @@ std::vector<float> Store::Values(TableId id, Key key) const {
 
 void Store::Apply(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
                   const std::byte* gradients, Clock clock, std::uint64_t push) {
-  const Table& table = At(id);
+  Table& table = At(id);
   const std::size_t row_bytes = CodecRowBytes(codec, table.dim());
   const RowFinder finder(table, context_);
   stepper_.BeginPush(table, clock, push);
@@ -202,13 +202,32 @@ void Store::Apply(TableId id, std::span<const Section> sections, std::span<const
     for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kCreate); cursor.left() > 0;) {
       const std::size_t in_memory = table.resident() == nullptr ? cursor.left() : reader_.BringIn(table, cursor);
       finder.ForEachGroup(Ahead::kRows, in_memory, &cursor, [&](const RowGroup& group) {
-        stepper_.Apply(table, group, codec, gradients, context_);
+        stepper_.Apply(&table, group, codec, gradients, &context_);
         gradients += group.n * row_bytes;
       });
     }
   } catch (const std::bad_alloc& e) {
     ThrowExhausted(table, e);
   }
+}
+
+void Store::SkipNotFinite(TableId id, Key key) {
+  ++context_.counters.not_finite;
+  At(id).CountNotFinite(key);
+}
+
+std::vector<NotFiniteRows> Store::not_finite() const {
+  std::vector<NotFiniteRows> found;
+  for (const auto& table : tables_)
+    if (table && table->not_finite() != 0)
+      found.push_back({table->spec().name, table->not_finite(), table->not_finite_key()});
+  return found;
+}
+
+void Store::ForgetCounters() {
+  context_.counters = {};
+  for (const auto& table : tables_)
+    if (table) table->ForgetNotFinite();
 }
 
 void Store::ThrowExhausted(const Table& table, const std::bad_alloc& reason) const {

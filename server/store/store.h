@@ -52,6 +52,13 @@ struct StoreOptions {
   std::uint64_t removed_keys_max = limits::kRemovedKeysMax;
 };
 
+// Of one table: gradients that were skipped since they hold an infinity or a NaN.
+struct NotFiniteRows {
+  std::string table;
+  std::uint64_t rows = 0;
+  Key key = 0;  // of the last one
+};
+
 class Store {
  public:
   // With a tier, the rows of sparse tables stay within its budget and the others lie on its disk. Everything works as
@@ -93,11 +100,18 @@ class Store {
   // The values of one row of a partition that is owned; as Gather. For tools and checks.
   std::vector<float> Values(TableId table, Key key) const;
 
-  // One optimizer step for each key that has or gets a row, in order, with gradients keys.size() rows in the codec and
-  // the schedule at `clock`. `push` distinguishes it from other pushes of that clock: what is kept in 16 bits is rounded
-  // by key, clock and it. The keys must have passed CheckKeys.
+  // One optimizer step for each key that has or gets a row, in order; a row whose gradient has a value that is infinite
+  // or NaN keeps its values, and is not inserted if it does not exist (rule A5). A key that is named twice takes two
+  // steps. Gradients are keys.size() rows in the codec, the schedule is that at `clock`. `push` distinguishes it from
+  // other pushes of that clock: what is kept in 16 bits is rounded by key, clock and it. The keys must have passed
+  // CheckKeys.
   void Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
              const std::byte* gradients, Clock clock, std::uint64_t push = 0);
+
+  // Rule A5: counts a gradient that is not finite and was left out before Apply, which counts by itself.
+  void SkipNotFinite(TableId table, Key key);
+  // The tables that have skipped some.
+  std::vector<NotFiniteRows> not_finite() const;
 
   // Fills the store from a checkpoint, not within a cut. Keys of partitions that are not owned are left out; none
   // counts as changed. Load sets rows from keys.size() records, a later one of a key over an earlier one; Remove takes
@@ -145,7 +159,7 @@ class Store {
   bool sweeping() const { return context_.sweeps_due != 0 && !(cutting() && tier_); }
   void ContinueSweep(std::size_t rows);
   const RowCounters& counters() const { return context_.counters; }
-  void ForgetCounters() { context_.counters = {}; }
+  void ForgetCounters();
 
   // Sum of RowHash (server/snapshot.h) over all rows there are, and of SeenHash over the keys seen without: the
   // same however rows are spread over shards.

@@ -20,6 +20,7 @@ struct RowCounters {
   std::uint64_t admitted = 0;  // rows inserted into tables with a life
   std::uint64_t refused = 0;   // gradients of keys that got no row
   std::uint64_t expired = 0;   // rows
+  std::uint64_t not_finite = 0;  // gradients that were skipped (rule A5)
 };
 
 struct CutRequest {

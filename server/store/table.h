@@ -69,6 +69,15 @@ class Table {
   // first call only sets the time.
   bool Advance(std::uint32_t now);
 
+  // Gradients that were skipped since they hold an infinity or a NaN (rule A5), and the key of the last one.
+  void CountNotFinite(Key key) {
+    ++not_finite_;
+    not_finite_key_ = key;
+  }
+  std::uint64_t not_finite() const { return not_finite_; }
+  Key not_finite_key() const { return not_finite_key_; }
+  void ForgetNotFinite() { not_finite_ = 0; }
+
  private:
   TableSpec spec_;
   std::uint64_t salt_;
@@ -79,6 +88,8 @@ class Table {
   std::optional<LifeRules> rules_;
   std::uint32_t now_ = 0, boundary_ = 0;
   bool started_ = false;  // the time is known
+  std::uint64_t not_finite_ = 0;
+  Key not_finite_key_ = 0;
 };
 
 }  // namespace tarn::server
