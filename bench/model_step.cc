@@ -23,7 +23,7 @@
 #include "core/job.h"
 #include "core/json.h"
 #include "core/position.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
 #include "worker/train/algorithms_file.h"
@@ -247,7 +247,7 @@ class Bench {
   std::unique_ptr<Model> model_;
   std::vector<TableUse> uses_;
   Planner planner_;
-  server::RowStore rows_;
+  server::Store rows_;
   std::unique_ptr<Stepper> stepper_;
   std::vector<Positioner> positioners_;
   std::vector<std::vector<Key>> all_keys_;

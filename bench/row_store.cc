@@ -29,7 +29,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/rows.h"
 #include "server/arena.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 namespace tarn::server {
 namespace {
@@ -130,9 +130,9 @@ class Bench {
 
   double OfStore() {
     const std::size_t before = ResidentBytes();
-    RowStoreOptions options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
+    StoreOptions options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));
-    RowStore rows(options);
+    Store rows(options);
     if (!rows.AddTable(spec_)) std::abort();
     const Positioner position(spec_, TableSalt(1, spec_.name));
     const std::byte* gradients = reinterpret_cast<const std::byte*>(gradients_.data());

@@ -11,7 +11,7 @@
 #include "core/job.h"
 #include "core/position.h"
 #include "server/memory_checkpoint_store.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "server/shard.h"
 
 namespace tarn::server {
@@ -55,9 +55,9 @@ Batch MakeBatch(const TableSpec& spec, std::uint64_t seed, std::uint64_t rows) {
 
 struct Filled {
   explicit Filled(OptimizerKind optimizer, std::uint64_t row_count) : spec(MakeSpec(optimizer)) {
-    RowStoreOptions options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
+    StoreOptions options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));
-    rows = std::make_unique<RowStore>(options);
+    rows = std::make_unique<Store>(options);
     if (!rows->AddTable(spec)) std::abort();
     const Positioner position(spec, TableSalt(1, spec.name));
     for (std::uint64_t i = 0; i < row_count; ++i) {
@@ -69,7 +69,7 @@ struct Filled {
     for (std::uint64_t seed = 0; seed < kMessages; ++seed) batches.push_back(MakeBatch(spec, seed, row_count));
   }
   TableSpec spec;
-  std::unique_ptr<RowStore> rows;
+  std::unique_ptr<Store> rows;
   std::vector<Batch> batches;
   std::vector<float> gradients = std::vector<float>(kMessageKeys * 16, 0.001f);
 };
@@ -113,9 +113,9 @@ void BM_Born(benchmark::State& state) {
   for (std::uint64_t seed = 0; seed < kMessages; ++seed) batches.push_back(MakeBatch(spec, seed, ~std::uint64_t{0}));
   std::size_t keys = 0;
   for (auto _ : state) {
-    RowStoreOptions options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
+    StoreOptions options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));
-    RowStore rows(options);
+    Store rows(options);
     if (!rows.AddTable(spec)) std::abort();
     for (const Batch& batch : batches) {
       rows.Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32,

@@ -16,7 +16,7 @@
 #include "core/job.h"
 #include "core/position.h"
 #include "kernels/subnormals.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
@@ -49,8 +49,8 @@ class SingleProcess {
 
  private:
   explicit SingleProcess(const Job& job) : job_(job), planner_(job.fleet.partition_bits), rows_(StoreOptions(job)) {}
-  static server::RowStoreOptions StoreOptions(const Job& job) {
-    server::RowStoreOptions options{job.job.seed, job.fleet.partition_bits, {}};
+  static server::StoreOptions StoreOptions(const Job& job) {
+    server::StoreOptions options{job.job.seed, job.fleet.partition_bits, {}};
     for (std::uint32_t p = 0; p < (1u << job.fleet.partition_bits); ++p) options.owned.push_back(PartitionId(p));
     return options;
   }
@@ -59,7 +59,7 @@ class SingleProcess {
 
   Job job_;
   Planner planner_;
-  server::RowStore rows_;
+  server::Store rows_;
   std::unique_ptr<Dataset> train_, valid_, test_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Stepper> stepper_;

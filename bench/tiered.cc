@@ -31,7 +31,7 @@
 #include "core/row_layout.h"
 #include "kernels/optimizer.h"
 #include "server/memory_meter.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "server/tier/rocksdb_cold_store.h"
 
 namespace tarn::bench {
@@ -39,7 +39,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using server::Residency;
-using server::RowStore;
+using server::Store;
 
 constexpr std::uint32_t kBits = 6;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -122,7 +122,7 @@ struct Figures {
 class Store {
  public:
   Store(const Options& options, std::size_t limit_bytes) : options_(options), spec_(Spec(options)) {
-    server::RowStoreOptions rows{.job_seed = 1, .partition_bits = kBits, .owned = {}};
+    server::StoreOptions rows{.job_seed = 1, .partition_bits = kBits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) rows.owned.push_back(PartitionId(p));
     std::unique_ptr<Residency> tier;
     if (limit_bytes != 0) {
@@ -132,7 +132,7 @@ class Store {
       tier = std::make_unique<Residency>(server::ResidencyOptions{.limit_bytes = limit_bytes, .places = 1u << kBits},
                                          std::move(*cold));
     }
-    rows_ = std::make_unique<RowStore>(std::move(rows), std::move(tier));
+    rows_ = std::make_unique<Store>(std::move(rows), std::move(tier));
     if (!rows_->AddTable(spec_)) Die("no table");
   }
 
@@ -190,7 +190,7 @@ class Store {
     if (rows_->tier() != nullptr) figures.hit_rate = 1 - 2 * double(Misses() - misses) / double(Uses() - uses);
     return figures;
   }
-  const RowStore& rows() const { return *rows_; }
+  const Store& rows() const { return *rows_; }
 
  private:
   std::uint64_t Uses() const { return rows_->tier() == nullptr ? 0 : rows_->tier()->counters().uses; }
@@ -202,7 +202,7 @@ class Store {
   const Options& options_;
   TableSpec spec_;
   std::counting_semaphore<> events_{0};
-  std::unique_ptr<RowStore> rows_;
+  std::unique_ptr<Store> rows_;
 };
 
 // What one would do without any of this: rows as values of RocksDB, as much memory for its cache and buffers.

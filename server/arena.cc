@@ -42,6 +42,11 @@ std::byte* Arena::NewBlock(std::size_t bytes) {
 
 void* Arena::Allocate(std::size_t bytes) {
   bytes = RoundUp(std::max<std::size_t>(bytes, 1), kAlignment);
+  if (const auto released = released_.find(bytes); released != released_.end() && !released->second.empty()) {
+    void* piece = released->second.back();
+    released->second.pop_back();
+    return piece;
+  }
   if (bytes > left_) {
     // What is large for a block gets its own and leaves the current one in use.
     if (bytes * 4 > next_block_bytes_) return NewBlock(bytes);
@@ -53,6 +58,10 @@ void* Arena::Allocate(std::size_t bytes) {
   next_ += bytes;
   left_ -= bytes;
   return result;
+}
+
+void Arena::Release(void* piece, std::size_t bytes) {
+  released_[RoundUp(std::max<std::size_t>(bytes, 1), kAlignment)].push_back(piece);
 }
 
 }  // namespace tarn::server

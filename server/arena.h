@@ -1,8 +1,9 @@
-// Memory of one shard's rows: many small, aligned pieces that live as long as the arena. Large blocks ask for huge
-// pages. Not thread-safe.
+// Memory of one shard's rows: many small, aligned pieces. A piece that is released serves later pieces of the same
+// size; the system gets the memory back with the end of the arena. Large blocks ask for huge pages. Not thread-safe.
 #pragma once
 
 #include <cstddef>
+#include <unordered_map>
 #include <vector>
 
 namespace tarn::server {
@@ -21,6 +22,9 @@ class Arena {
   // arena that holds little costs little.
   void* Allocate(std::size_t bytes);
 
+  // Takes a piece back that was allocated with the same `bytes`.
+  void Release(void* piece, std::size_t bytes);
+
   // What the arena has taken from the system.
   std::size_t reserved_bytes() const { return reserved_bytes_; }
 
@@ -28,6 +32,7 @@ class Arena {
   std::byte* NewBlock(std::size_t bytes);
 
   std::vector<void*> blocks_;
+  std::unordered_map<std::size_t, std::vector<void*>> released_;  // by rounded size
   std::byte* next_ = nullptr;
   std::size_t left_ = 0;
   std::size_t next_block_bytes_ = std::size_t{16} << 10;

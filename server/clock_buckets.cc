@@ -62,7 +62,7 @@ std::vector<std::pair<Clock, Contribution>> ClockBuckets::Void(Incarnation incar
 }
 
 void BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size,
-                         RowStore* rows) {
+                         Store* rows) {
   std::sort(contributions.begin(), contributions.end(),
             [](const Contribution& a, const Contribution& b) { return Order(a) < Order(b); });
   const float scale = 1.0f / static_cast<float>(std::max(cohort_size, 1u));
@@ -77,7 +77,7 @@ void BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, s
   }
 }
 
-void BucketCloser::SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, RowStore* rows) {
+void BucketCloser::SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, Store* rows) {
   const std::size_t first = keys_.size();
   if (end - begin == 1) AddOnly(dim, *begin);
   if (keys_.size() == first) {
@@ -100,7 +100,7 @@ void BucketCloser::ClearPlaces(const Contribution* begin, const Contribution* en
 }
 
 // The only contribution to a partition needs no sums, unless it names a key twice (rule E6): then it adds nothing.
-// RowStore::Apply finds what is not finite in it.
+// Store::Apply finds what is not finite in it.
 void BucketCloser::AddOnly(std::uint32_t dim, const Contribution& c) {
   const std::size_t first = keys_.size();
   AppendKeys(c, &keys_);
@@ -128,7 +128,7 @@ bool BucketCloser::NamesAKeyTwice(std::span<const Key> keys) {
   return false;
 }
 
-void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, RowStore* rows) {
+void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, Store* rows) {
   const std::byte* values = c.values.data() + c.value_offset;
   const float* gradients = reinterpret_cast<const float*>(values);
   std::size_t count = c.count;
@@ -153,7 +153,7 @@ void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, Row
 }
 
 // Leaves in added_ and decoded_ the keys and rows that are finite; how many.
-std::size_t BucketCloser::DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, RowStore* rows) {
+std::size_t BucketCloser::DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, Store* rows) {
   std::vector<float> kept;
   std::size_t n = 0;
   for (std::size_t i = 0; i < added_.size(); ++i) {
@@ -183,7 +183,7 @@ std::uint32_t BucketCloser::PlaceOf(Key key) {
   }
 }
 
-void BucketCloser::Flush(const TableSpec& spec, Clock clock, float scale, RowStore* rows) {
+void BucketCloser::Flush(const TableSpec& spec, Clock clock, float scale, Store* rows) {
   if (scale != 1.0f) kernels::Scale(sums_.size(), scale, sums_.data());
   rows->Apply(spec.id, sections_, keys_, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(sums_.data()), clock);
   sections_.clear();

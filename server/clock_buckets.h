@@ -10,7 +10,7 @@
 
 #include "core/buffer.h"
 #include "core/message.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 namespace tarn::server {
 
@@ -63,17 +63,17 @@ class ClockBuckets {
 // it.
 class BucketCloser {
  public:
-  void Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size, RowStore* rows);
+  void Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size, Store* rows);
 
  private:
-  void SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, RowStore* rows);
+  void SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, Store* rows);
   void ClearPlaces(const Contribution* begin, const Contribution* end);
   void AddOnly(std::uint32_t dim, const Contribution& contribution);
-  void AddContribution(std::uint32_t dim, const Contribution& contribution, RowStore* rows);
+  void AddContribution(std::uint32_t dim, const Contribution& contribution, Store* rows);
   bool NamesAKeyTwice(std::span<const Key> keys);
-  std::size_t DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, RowStore* rows);
+  std::size_t DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, Store* rows);
   std::uint32_t PlaceOf(Key key);
-  void Flush(const TableSpec& spec, Clock clock, float scale, RowStore* rows);
+  void Flush(const TableSpec& spec, Clock clock, float scale, Store* rows);
 
   // Summed rows that wait to be applied, partition by partition.
   std::vector<Section> sections_;

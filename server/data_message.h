@@ -1,5 +1,5 @@
 // What data messages must fulfil before they touch a row (rule E3, the last part): counts, bytes, codecs. Pure
-// functions of the message and the table; whether keys lie in their partitions is RowStore::CheckKeys.
+// functions of the message and the table; whether keys lie in their partitions is Store::CheckKeys.
 #pragma once
 
 #include <cstddef>

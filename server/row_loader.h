@@ -5,7 +5,7 @@
 #include <span>
 
 #include "server/checkpoint_store.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 namespace tarn::server {
 
@@ -16,7 +16,7 @@ class RowLoader : public RowSink {
   enum class Unknown { kRefused, kEmpty };
 
   // `rows` has the tables of the job and outlives the loader.
-  explicit RowLoader(RowStore* rows, Unknown unknown = Unknown::kRefused) : rows_(rows), unknown_(unknown) {}
+  explicit RowLoader(Store* rows, Unknown unknown = Unknown::kRefused) : rows_(rows), unknown_(unknown) {}
 
   // What the store owns; everything if it is cut into another number of partitions than the checkpoint.
   bool Wants(PartitionId partition, std::uint32_t partition_bits) const override;
@@ -29,7 +29,7 @@ class RowLoader : public RowSink {
  private:
   Status CheckKnown() const;
 
-  RowStore* rows_;
+  Store* rows_;
   Unknown unknown_;
   bool known_ = false;  // the table at hand
   TableId table_;

@@ -48,6 +48,17 @@ class RowSlabs {
     return Row(size_++);
   }
 
+  // Returns the memory to the arena. The last call.
+  void Release() {
+    for (std::uint32_t first = 0; first < capacity_;) {
+      const std::uint32_t rows = SlabRows(first);
+      arena_->Release(Row(first), rows * row_bytes());
+      first += rows;
+    }
+    size_ = capacity_ = 0;
+    origins_.clear();
+  }
+
   std::uint32_t size() const { return size_; }
   // Memory taken for a row.
   std::size_t row_bytes() const { return stride_ * sizeof(float); }
@@ -67,9 +78,10 @@ class RowSlabs {
     const std::size_t rows = std::max<std::size_t>(1, bytes / row_bytes());
     return std::min(log2_max, static_cast<std::uint32_t>(std::bit_width(rows)) - 1);
   }
-  // As many rows as there are, at least those of the first slab and at most those of a full one.
+  // Rows of the slab behind `rows` others: as many, at least those of the first slab and at most those of a full one.
+  std::uint32_t SlabRows(std::uint32_t rows) const { return std::clamp(rows, 1u << first_log2_, 1u << full_log2_); }
   void AddSlab() {
-    const std::uint32_t rows = std::clamp(capacity_, 1u << first_log2_, 1u << full_log2_);
+    const std::uint32_t rows = SlabRows(capacity_);
     const auto slab = reinterpret_cast<std::uintptr_t>(arena_->Allocate(rows * row_bytes()));
     const std::size_t entries = capacity_ >> full_log2_ == 0 ? rows >> first_log2_ : 1;
     origins_.insert(origins_.end(), entries, slab - capacity_ * row_bytes());

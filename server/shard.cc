@@ -31,7 +31,7 @@ Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* o
       observer_(observer != nullptr ? observer : &nobody_),
       heartbeat_us_(kJoinPeriodUs),
       lease_us_(kLeaseBeforeWelcomeUs),
-      rows_(std::make_unique<RowStore>(RowStoreOptions{})),
+      rows_(std::make_unique<Store>(StoreOptions{})),
       parked_(options_.parked_pulls_max, options_.parked_bytes_max),
       replies_(options_.reply_bytes_max, options_.reply_peer_bytes_max),
       blobs_(options_.blobs),
@@ -174,7 +174,7 @@ bool Shard::ended() const { return impl_->ended_; }
 const Shutdown& Shard::stop_reason() const { return impl_->stop_reason_; }
 const View& Shard::view() const { return impl_->view_; }
 Clock Shard::minimum_clock() const { return impl_->cohort_.minimum(); }
-const RowStore& Shard::rows() const { return *impl_->rows_; }
+const Store& Shard::rows() const { return *impl_->rows_; }
 const ShardCounters& Shard::counters() const { return impl_->counters_; }
 TimeUs Shard::scheduler_heard() const { return impl_->heard_; }
 LogSequence Shard::log_synced() const { return impl_->synced_; }

@@ -28,7 +28,7 @@ namespace tarn::server {
 class BlobStore;        // server/blob_store.h
 class CheckpointStore;  // server/checkpoint_store.h
 class ColdStore;        // server/tier/cold_store.h
-class RowStore;         // server/row_store.h
+class Store;         // server/store/store.h
 class ShardLog;         // server/log/shard_log.h
 struct BlobWritten;     // server/blob_store.h
 
@@ -53,7 +53,7 @@ struct ShardOptions {
   // Rows that are copied for a checkpoint at one go, in bytes, and the least time between two goes.
   std::size_t cut_slice_bytes = limits::kCutSliceBytes;
   TimeUs cut_pause_us = 0;
-  // Keys of rows that are gone, remembered for the next checkpoint (RowStoreOptions); beyond, that one must be full.
+  // Keys of rows that are gone, remembered for the next checkpoint (StoreOptions); beyond, that one must be full.
   std::uint64_t removed_keys_max = limits::kRemovedKeysMax;
   // Pull replies that the network has not taken yet, of all clients and of one; beyond, pulls are refused with
   // kOverloaded.
@@ -135,7 +135,7 @@ class Shard {
 
   const View& view() const;
   Clock minimum_clock() const;
-  const RowStore& rows() const;
+  const Store& rows() const;
   const ShardCounters& counters() const;
   // When the scheduler was last heard (the start if never), and how long a node may go on without (rule N5).
   TimeUs scheduler_heard() const;

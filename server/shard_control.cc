@@ -14,7 +14,7 @@ namespace {
 
 TimeUs MicrosecondsOf(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
 
-std::vector<Counter> CountersOf(const ShardCounters& c, const RowStore& rows, std::size_t bucket_bytes,
+std::vector<Counter> CountersOf(const ShardCounters& c, const Store& rows, std::size_t bucket_bytes,
                                 std::size_t reply_bytes) {
   auto counter = [](const char* name, std::uint64_t value) { return Counter{name, static_cast<double>(value)}; };
   std::vector<Counter> counters = {counter("shard_pulls", c.pulls),
@@ -123,7 +123,7 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
                                                                                        << routes.partition_bits)
     return Fail(ErrorCode::kMalformed,
                 fmt::format("first view: {} owners of 2^{} partitions", routes.owners.size(), routes.partition_bits));
-  RowStoreOptions options{.job_seed = job->job.seed,
+  StoreOptions options{.job_seed = job->job.seed,
                           .partition_bits = routes.partition_bits,
                           .owned = {},
                           .removed_keys_max = options_.removed_keys_max};
@@ -131,7 +131,7 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
     if (routes.owners[p] == options_.shard) options.owned.push_back(PartitionId(p));
   auto tier = MakeTier(*job, options.owned.size());
   if (!tier) return std::unexpected(tier.error());
-  rows_ = std::make_unique<RowStore>(std::move(options), std::move(*tier));
+  rows_ = std::make_unique<Store>(std::move(options), std::move(*tier));
   resume_directory_ = welcome.resume_directory;
   ledger_ = Ledger(static_cast<std::uint32_t>(routes.owners.size()));
   view_.routes = routes;

@@ -22,7 +22,7 @@
 #include "server/parked_pulls.h"
 #include "server/reply_budget.h"
 #include "server/row_loader.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "server/shard.h"
 #include "server/tier/cold_gate.h"
 
@@ -72,7 +72,7 @@ class Shard::Impl {
   std::uint32_t tellings_ = 0;                // of why, in due time
 
   // The state.
-  std::unique_ptr<RowStore> rows_;
+  std::unique_ptr<Store> rows_;
   TimeUs next_time_ = 0;   // when the rows are told the time again
   TimeUs next_sweep_ = 0;  // when rows that have expired are looked for again
   Cohort cohort_;

@@ -28,7 +28,7 @@ struct PartitionRows {
 // What a cut hands out: all rows, or those changed since its base, and the keys removed since.
 enum class CutScope : std::uint8_t { kAll, kChanged };
 
-// A chunk of a cut (RowStore::ContinueCut): some rows of one partition.
+// A chunk of a cut (Store::ContinueCut): some rows of one partition.
 struct CutRows {
   TableId table;
   PartitionRows rows;

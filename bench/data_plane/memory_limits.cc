@@ -14,7 +14,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/rows.h"
 #include "server/arena.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 namespace tarn::bench {
 namespace {
@@ -124,9 +124,9 @@ void RowBench::OfArray(const Work& work) {
 }
 
 void RowBench::OfStore(const Work& work) {
-  server::RowStoreOptions store_options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
+  server::StoreOptions store_options{.job_seed = 1, .partition_bits = kBits, .owned = {}};
   for (std::uint32_t p = 0; p < 1u << kBits; ++p) store_options.owned.push_back(PartitionId(p));
-  server::RowStore store(store_options);
+  server::Store store(store_options);
   if (const Status added = store.AddTable(spec_); !added) Die(ToString(added.error()));
   const Positioner position(spec_, TableSalt(1, spec_.name));
   const auto* gradients = reinterpret_cast<const std::byte*>(gradients_.data());

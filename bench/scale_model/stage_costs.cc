@@ -11,7 +11,7 @@
 
 #include "bench/scale_model/meter.h"
 #include "core/position.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
@@ -34,9 +34,9 @@ class Stages {
     if (!model) return std::unexpected(model.error());
     made->model_ = std::move(*model);
     made->uses_ = made->model_->tables();
-    server::RowStoreOptions options{job.job.seed, job.fleet.partition_bits, {}};
+    server::StoreOptions options{job.job.seed, job.fleet.partition_bits, {}};
     for (std::uint32_t p = 0; p < (1u << job.fleet.partition_bits); ++p) options.owned.push_back(PartitionId(p));
-    made->rows_ = std::make_unique<server::RowStore>(std::move(options));
+    made->rows_ = std::make_unique<server::Store>(std::move(options));
     for (std::uint32_t t = 0; t < made->uses_.size(); ++t) {
       made->uses_[t].spec.id = TableId(t);
       TARN_RETURN_IF_ERROR(made->rows_->AddTable(made->uses_[t].spec));
@@ -112,7 +112,7 @@ class Stages {
   worker::Planner planner_;
   std::unique_ptr<worker::Model> model_;
   std::unique_ptr<worker::Stepper> stepper_;
-  std::unique_ptr<server::RowStore> rows_;
+  std::unique_ptr<server::Store> rows_;
   std::vector<worker::TableUse> uses_;
   std::vector<worker::Plan> plans_;
   worker::Batch batch_;

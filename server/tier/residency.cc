@@ -50,6 +50,11 @@ Residency::Residency(ResidencyOptions options, std::unique_ptr<ColdStore> store)
            {.segment_bytes = PartOf(options.limit_bytes, kSegments, kSegmentBytesMin, kSegmentBytesMax)}) {}
 Residency::~Residency() = default;
 
+void Residency::AddPlacesTo(std::uint32_t places) {
+  options_.places = std::max(options_.places, places);
+  for (const Table& table : tables_) table.rows->AddPlacesTo(places);
+}
+
 ResidentRows* Residency::AddTable(TableId table, std::size_t words) {
   log_.AddTable(table, words);
   tables_.push_back({table, std::make_unique<ResidentRows>(table, words, options_.places, chunk_bytes_, &log_)});

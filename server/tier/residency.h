@@ -56,6 +56,9 @@ class Residency : private ColdLogListener {
   // The row was asked for, and the disk gave another.
   Error AnotherRow(TableId table, RowOwner asked) const;
 
+  // Makes room for partitions with places below `places`.
+  void AddPlacesTo(std::uint32_t places);
+
   // Valid as long as the residency. `words` of a row that are kept.
   ResidentRows* AddTable(TableId table, std::size_t words);
 

@@ -36,6 +36,11 @@ class ResidentRows {
   ResidentRows(const ResidentRows&) = delete;
   ResidentRows& operator=(const ResidentRows&) = delete;
 
+  // Partitions have places below.
+  void AddPlacesTo(std::uint32_t places) {
+    if (words_.size() < places) words_.resize(places);
+  }
+
   // Null if the row is cold.
   float* Row(std::uint32_t place, std::uint32_t number) const {
     const std::uint32_t word = WordOf(place, number);

@@ -10,7 +10,7 @@
 
 #include "core/position.h"
 #include "server/exhaustion.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 namespace tarn::sim {
 namespace {

@@ -116,13 +116,13 @@ void SimSchedulerStore::CheckRestored(const std::string& directory, const Manife
                               manifest.generations.size()));
 }
 
-Expected<std::unique_ptr<server::RowStore>> Restore(const SimDisk& disk, const std::string& directory,
+Expected<std::unique_ptr<server::Store>> Restore(const SimDisk& disk, const std::string& directory,
                                                     const Manifest& manifest) {
   const auto job = ParseJob(manifest.job_text, directory, "/");
   if (!job) return std::unexpected(job.error());
-  server::RowStoreOptions options{.job_seed = job->job.seed, .partition_bits = manifest.partition_bits, .owned = {}};
+  server::StoreOptions options{.job_seed = job->job.seed, .partition_bits = manifest.partition_bits, .owned = {}};
   for (std::uint32_t p = 0; p < 1u << manifest.partition_bits; ++p) options.owned.push_back(PartitionId(p));
-  auto rows = std::make_unique<server::RowStore>(std::move(options));
+  auto rows = std::make_unique<server::Store>(std::move(options));
   for (const TableSpec& table : manifest.tables) TARN_RETURN_IF_ERROR(rows->AddTable(table));
   server::MemoryCheckpointFiles files = disk.files;
   server::MemoryCheckpointStore store(&files, ShardId(0), {});

@@ -18,7 +18,7 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/state_gate.h"
 #include "server/memory_checkpoint_store.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "tests/sim/network.h"
 #include "tests/sim/oracle.h"
 
@@ -52,7 +52,7 @@ void LoseUnsynced(SimDisk* disk, ShardId shard, const std::function<std::uint64_
 std::string MissingOf(const SimDisk& disk);
 
 // All rows of a checkpoint, in one store that owns all partitions.
-Expected<std::unique_ptr<server::RowStore>> Restore(const SimDisk& disk, const std::string& directory,
+Expected<std::unique_ptr<server::Store>> Restore(const SimDisk& disk, const std::string& directory,
                                                     const Manifest& manifest);
 
 // The scheduler's side. Writes take their time, stall for longer than leases, and fail.

@@ -22,7 +22,7 @@
 #include "server/rocksdb_checkpoint_reader.h"
 #include "server/rocksdb_checkpoint_writer.h"
 #include "server/row_loader.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 namespace tarn::server {
 

@@ -17,10 +17,10 @@ class CheckpointChainTest : public ChainFixture {
   void ExpectRestoredOnto(std::uint64_t id, std::uint32_t shards, std::uint32_t bits) {
     std::uint64_t hash = 0;
     for (std::uint32_t shard = 0; shard < shards; ++shard) {
-      RowStoreOptions options{.job_seed = kChainSeed, .partition_bits = bits, .owned = {}};
+      StoreOptions options{.job_seed = kChainSeed, .partition_bits = bits, .owned = {}};
       for (std::uint32_t p = 0; p < 1u << bits; ++p)
         if (p % shards == shard) options.owned.push_back(PartitionId(p));
-      RowStore rows(std::move(options));
+      Store rows(std::move(options));
       for (const TableSpec& table : tables_) {
         const Status added = rows.AddTable(table);
         ASSERT_TRUE(added) << added.error().message;

@@ -34,7 +34,7 @@ class ClockBucketsTest : public testing::Test {
   float Value(Key key) const { return rows_.Values(TableId(1), key)[0]; }
 
   TableSpec spec_;
-  RowStore rows_{{.job_seed = 1, .partition_bits = 0, .owned = {PartitionId(0)}}};
+  Store rows_{{.job_seed = 1, .partition_bits = 0, .owned = {PartitionId(0)}}};
   BucketCloser closer_;
 };
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 namespace tarn::server {
 
@@ -23,7 +23,7 @@ inline void Collect(std::vector<CutRows> chunks, std::vector<TableRows>* tables)
   }
 }
 
-inline std::vector<TableRows> CutAll(RowStore* rows, std::size_t slice_bytes = 1 << 20, CutRequest request = {}) {
+inline std::vector<TableRows> CutAll(Store* rows, std::size_t slice_bytes = 1 << 20, CutRequest request = {}) {
   std::vector<TableRows> tables = rows->BeginCut(request);
   std::vector<CutRows> chunks;
   while (!rows->ContinueCut(slice_bytes, &chunks)) {

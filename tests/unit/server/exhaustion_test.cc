@@ -91,7 +91,7 @@ TEST_F(ExhaustionTest, ADenseTableThatDoesNotFitIsNamed) {
     std::exit(shard_->stopped() && out_.size() == 1 ? 0 : 1);
   };
   EXPECT_EXIT(too_large(), testing::ExitedWithCode(0),
-              "shard 0: out of memory: table 't', a partition of its 17179869184 rows, born whole of 8 bytes each: "
+              "shard 0: out of memory: table 't', a partition of its 17179869184 rows, created whole of 8 bytes each: "
               "34359738368 bytes; the shard holds 0 rows in [0-9]* bytes");
 }
 #endif

@@ -20,7 +20,7 @@
 #include "server/checkpoint_format.h"
 #include "server/rocksdb_checkpoint_reader.h"
 #include "server/row_loader.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 namespace {
 
@@ -69,11 +69,11 @@ class RocksDbCheckpointStoreTest : public testing::Test {
   ~RocksDbCheckpointStoreTest() override { fs::remove_all(fs::path(directory_).parent_path()); }
 
   // The store of shard `shard` of `shards`, with its share of the rows if `filled`.
-  std::unique_ptr<RowStore> Rows(std::uint32_t shard, std::uint32_t shards, std::uint32_t bits, bool filled) {
-    RowStoreOptions options{.job_seed = kSeed, .partition_bits = bits, .owned = {}};
+  std::unique_ptr<Store> Rows(std::uint32_t shard, std::uint32_t shards, std::uint32_t bits, bool filled) {
+    StoreOptions options{.job_seed = kSeed, .partition_bits = bits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << bits; ++p)
       if (p * shards >> bits == shard) options.owned.push_back(PartitionId(p));
-    auto rows = std::make_unique<RowStore>(options);
+    auto rows = std::make_unique<Store>(options);
     for (const TableSpec& spec : {sparse_, dense_}) {
       EXPECT_TRUE(rows->AddTable(spec));
       if (!filled) continue;
@@ -89,14 +89,14 @@ class RocksDbCheckpointStoreTest : public testing::Test {
     }
     return rows;
   }
-  static Snapshot HeadOf(RowStore* rows, std::uint32_t shard) {
+  static Snapshot HeadOf(Store* rows, std::uint32_t shard) {
     return {.id = CheckpointId(1),
             .shard = ShardId(shard),
             .partition_bits = rows->partition_bits(),
             .max_clock = Clock(4),
             .tables = rows->BeginCut()};
   }
-  static CheckpointPart WriteRows(std::unique_ptr<RowStore> rows, std::uint32_t shard, const std::string& directory) {
+  static CheckpointPart WriteRows(std::unique_ptr<Store> rows, std::uint32_t shard, const std::string& directory) {
     RocksDbCheckpointWriter writer(HeadOf(rows.get(), shard), directory);
     if (const Status status = writer.Begin(); !status) return writer.Failed(status.error());
     std::vector<CutRows> chunks;
@@ -126,7 +126,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
     EXPECT_TRUE(WriteManifest(directory_, manifest));
     return hash;
   }
-  Status Load(RowStore* rows) {
+  Status Load(Store* rows) {
     RocksDbCheckpointStore store([] {});
     RowLoader loader(rows);
     return store.Load(directory_, loader);
@@ -284,7 +284,7 @@ TEST_F(RocksDbCheckpointStoreTest, AFullDiskIsToldWithThePath) {
 class RocksDbCheckpointStream : public RocksDbCheckpointStoreTest {
  protected:
   // Puts the next slice; false if that was the last.
-  bool PutSlice(RocksDbCheckpointStore* store, RowStore* rows) {
+  bool PutSlice(RocksDbCheckpointStore* store, Store* rows) {
     std::vector<CutRows> chunks;
     const bool done = rows->ContinueCut(512, &chunks);
     for (CutRows& chunk : chunks) store->Put(std::move(chunk));

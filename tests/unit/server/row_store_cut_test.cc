@@ -40,12 +40,12 @@ std::vector<PartitionId> AllPartitions() {
 class RowStoreCutTest : public testing::Test {
  protected:
   RowStoreCutTest() {
-    for (RowStore* rows : {&cut_, &frozen_, &free_})
+    for (Store* rows : {&cut_, &frozen_, &free_})
       for (const TableSpec& spec : {sparse_, dense_, wide_}) EXPECT_TRUE(rows->AddTable(spec));
   }
 
   // A push of some random keys.
-  void Push(std::initializer_list<RowStore*> stores, const TableSpec& spec, std::uint64_t key_space) {
+  void Push(std::initializer_list<Store*> stores, const TableSpec& spec, std::uint64_t key_space) {
     std::map<PartitionId, std::vector<Key>> parts;
     const Positioner position(spec, TableSalt(kSeed, spec.name));
     for (int i = 0; i < 5; ++i) {
@@ -61,11 +61,11 @@ class RowStoreCutTest : public testing::Test {
     }
     std::vector<float> gradients(keys.size() * spec.dim);
     for (float& g : gradients) g = static_cast<float>(random_.Unit()) - 0.5f;
-    for (RowStore* rows : stores)
+    for (Store* rows : stores)
       rows->Apply(spec.id, sections, keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(gradients.data()),
                   Clock(1));
   }
-  void PushAny(std::initializer_list<RowStore*> stores, std::uint64_t key_space) {
+  void PushAny(std::initializer_list<Store*> stores, std::uint64_t key_space) {
     const TableSpec* specs[] = {&sparse_, &dense_, &wide_};
     Push(stores, *specs[random_.Below(3)], key_space);
   }
@@ -95,10 +95,10 @@ class RowStoreCutTest : public testing::Test {
   SplitMix random_{17};
   TableSpec sparse_ = Spec(1, TableKind::kSparse, 4), dense_ = Spec(2, TableKind::kDense, 3),
             wide_ = Spec(5, TableKind::kSparse, 700);
-  RowStoreOptions options_{.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions()};
-  RowStore cut_{options_};     // of which a cut is made
-  RowStore frozen_{options_};  // gets nothing after the cut began
-  RowStore free_{options_};    // gets all pushes, without a cut
+  StoreOptions options_{.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions()};
+  Store cut_{options_};     // of which a cut is made
+  Store frozen_{options_};  // gets nothing after the cut began
+  Store free_{options_};    // gets all pushes, without a cut
 };
 
 TEST_F(RowStoreCutTest, HoldsTheRowsOfItsBeginningWhateverIsPushedBetweenSlices) {
@@ -185,7 +185,7 @@ TEST_F(RowStoreCutTest, HandsOutNoMoreThanASliceAtOnceOfWhatWasCopiedEarly) {
   constexpr std::size_t kSliceBytes = 100'000;
   constexpr std::size_t kEarlyChunkBytes = 17'000;  // what a chunk of rows that were copied early may hold, and more
   const std::uint32_t count = 40'000;
-  RowStore rows({.job_seed = kSeed, .partition_bits = 0, .owned = {PartitionId(0)}});
+  Store rows({.job_seed = kSeed, .partition_bits = 0, .owned = {PartitionId(0)}});
   ASSERT_TRUE(rows.AddTable(sparse_));
   std::vector<Key> keys(count);
   for (std::uint32_t i = 0; i < count; ++i) keys[i] = i;
@@ -230,7 +230,7 @@ TEST_F(RowStoreCutTest, CanBeGivenUpAndBegunAgain) {
 // What a chain of cuts gives, put into an empty store: the whole of the first and what changed from cut to cut.
 class Chain {
  public:
-  explicit Chain(const RowStoreOptions& options, const std::vector<TableSpec>& specs) : rows_(options) {
+  explicit Chain(const StoreOptions& options, const std::vector<TableSpec>& specs) : rows_(options) {
     for (const TableSpec& spec : specs) EXPECT_TRUE(rows_.AddTable(spec));
   }
   std::uint64_t Add(const std::vector<TableRows>& cut) {
@@ -243,10 +243,10 @@ class Chain {
       }
     return rows;
   }
-  RowStore& rows() { return rows_; }
+  Store& rows() { return rows_; }
 
  private:
-  RowStore rows_;
+  Store rows_;
 };
 
 TEST_F(RowStoreCutTest, AChainOfWhatChangedIsTheWhole) {
@@ -369,7 +369,7 @@ class RemovedKeysTest : public testing::Test {
   }
 
   TableSpec spec_ = Spec(1, TableKind::kSparse, 4);
-  RowStore rows_;
+  Store rows_;
   Key next_key_ = 0;
   Clock clock_;
 };
@@ -530,7 +530,7 @@ TEST_F(ManyRemovedKeysTest, ThatHadNotBeenSweptComeInChunks) {
 }
 
 TEST_F(RowStoreCutTest, OfNothingIsOverAtOnce) {
-  RowStore none(options_);
+  Store none(options_);
   EXPECT_TRUE(none.BeginCut().empty());
   std::vector<CutRows> chunks;
   EXPECT_TRUE(none.ContinueCut(1, &chunks));

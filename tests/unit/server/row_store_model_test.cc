@@ -208,10 +208,10 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
  protected:
   RowStoreProductTest() : spec_(SpecOf(GetParam())), model_(spec_), rows_(MakeStore()) {}
 
-  std::unique_ptr<RowStore> MakeStore() const {
-    RowStoreOptions options{.job_seed = kSeed, .partition_bits = kBits, .owned = {}};
+  std::unique_ptr<Store> MakeStore() const {
+    StoreOptions options{.job_seed = kSeed, .partition_bits = kBits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));
-    auto rows = std::make_unique<RowStore>(options);
+    auto rows = std::make_unique<Store>(options);
     EXPECT_TRUE(rows->AddTable(spec_));
     return rows;
   }
@@ -260,7 +260,7 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     Tell(rows_.get());
     model_.Advance(static_cast<std::uint32_t>(time_));
   }
-  void Tell(RowStore* rows) const {
+  void Tell(Store* rows) const {
     rows->AdvanceClock(Clock(time_));
     rows->AdvanceSeconds(time_);
   }
@@ -312,13 +312,13 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     std::vector<std::vector<TableRows>> chain = chain_;
     if (full) chain.clear();
     chain.push_back(std::move(cut));
-    const std::unique_ptr<RowStore> loaded = LoadChain(chain);
+    const std::unique_ptr<Store> loaded = LoadChain(chain);
     ASSERT_EQ(loaded->StateHash(), hash);
     ASSERT_EQ(loaded->row_count(), keys.size());
     if (previous_is_base_) chain_ = std::move(chain);
   }
 
-  std::unique_ptr<RowStore> LoadChain(const std::vector<std::vector<TableRows>>& chain) const {
+  std::unique_ptr<Store> LoadChain(const std::vector<std::vector<TableRows>>& chain) const {
     auto rows = MakeStore();
     for (const std::vector<TableRows>& cut : chain)
       for (const PartitionRows& partition : cut[0].partitions) {
@@ -342,7 +342,7 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
                          std::uint64_t(GetParam().admission))};
   TableSpec spec_;
   Model model_;
-  std::unique_ptr<RowStore> rows_;
+  std::unique_ptr<Store> rows_;
   std::uint64_t time_ = 0, window_ = 0;
   std::vector<std::vector<TableRows>> chain_;
   bool previous_is_base_ = false;

@@ -1,6 +1,6 @@
 // The row store against a simple model, a map from key to floats: any mixture of pushes and pulls over any widths,
 // dense and sparse, gives the same bits; rows are born by pushes only; copies and hashes hold every row.
-#include "server/row_store.h"
+#include "server/store/store.h"
 
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ class Model {
   std::map<Key, std::vector<float>> rows_;
 };
 
-std::vector<float> GatherAll(const RowStore& rows, const TableSpec& spec, const Batch& batch) {
+std::vector<float> GatherAll(const Store& rows, const TableSpec& spec, const Batch& batch) {
   std::vector<float> out(batch.keys.size() * spec.dim);
   rows.Gather(spec.id, batch.sections, batch.keys, ValueCodec::kFp32, reinterpret_cast<std::byte*>(out.data()));
   return out;
@@ -121,7 +121,7 @@ class RowStoreModelTest : public testing::TestWithParam<Case> {};
 TEST_P(RowStoreModelTest, AgreesWithAMap) {
   const Case& c = GetParam();
   const TableSpec spec = MakeSpec(3, c.kind, c.dim, c.optimizer);
-  RowStore rows({.job_seed = kSeed, .partition_bits = c.bits, .owned = AllPartitions(c.bits)});
+  Store rows({.job_seed = kSeed, .partition_bits = c.bits, .owned = AllPartitions(c.bits)});
   ASSERT_TRUE(rows.AddTable(spec));
   Model model(spec);
   SplitMix random(c.dim * 31 + c.bits);
@@ -181,7 +181,7 @@ class RowStoreTest : public testing::Test {
   static constexpr std::uint32_t kBits = 4;
   RowStoreTest() { Add(sparse_), Add(dense_); }
   void Add(const TableSpec& spec) { EXPECT_TRUE(rows_.AddTable(spec)); }
-  void Push(RowStore* rows, const TableSpec& spec, std::vector<Key> keys) {
+  void Push(Store* rows, const TableSpec& spec, std::vector<Key> keys) {
     const Batch batch = MakeBatch(spec, kBits, std::move(keys));
     const std::vector<float> ones(batch.keys.size() * spec.dim, 1.0f);
     rows->Apply(spec.id, batch.sections, batch.keys, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(ones.data()),
@@ -190,7 +190,7 @@ class RowStoreTest : public testing::Test {
 
   const TableSpec sparse_ = MakeSpec(1, TableKind::kSparse, 4, OptimizerKind::kAdagrad);
   const TableSpec dense_ = MakeSpec(2, TableKind::kDense, 4, OptimizerKind::kAdagrad);
-  RowStore rows_{{.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions(kBits)}};
+  Store rows_{{.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions(kBits)}};
 };
 
 TEST_F(RowStoreTest, APullOfAbsentRowsGivesInitialValuesAndLeavesThemAbsent) {
@@ -217,7 +217,7 @@ TEST_F(RowStoreTest, AnswersInEveryCodec) {
 }
 
 TEST_F(RowStoreTest, TakesEncodedGradients) {
-  RowStore other({.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions(kBits)});
+  Store other({.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions(kBits)});
   ASSERT_TRUE(other.AddTable(sparse_));
   std::vector<Key> keys;
   for (Key key = 0; key < 200; ++key) keys.push_back(key);
@@ -233,7 +233,7 @@ TEST_F(RowStoreTest, TakesEncodedGradients) {
 }
 
 TEST_F(RowStoreTest, TakesGradientsOfBytes) {
-  RowStore other({.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions(kBits)});
+  Store other({.job_seed = kSeed, .partition_bits = kBits, .owned = AllPartitions(kBits)});
   ASSERT_TRUE(other.AddTable(sparse_));
   std::vector<Key> keys;
   for (Key key = 0; key < 200; ++key) keys.push_back(key);
@@ -269,7 +269,7 @@ TEST_F(RowStoreTest, StateHashDoesNotDependOnHowRowsAreSpread) {
     std::vector<PartitionId> owned;
     for (std::uint32_t p = 0; p < 1u << kBits; ++p)
       if (p % 3 == shard) owned.push_back(PartitionId(p));
-    RowStore part({.job_seed = kSeed, .partition_bits = kBits, .owned = owned});
+    Store part({.job_seed = kSeed, .partition_bits = kBits, .owned = owned});
     for (const TableSpec& spec : {sparse_, dense_}) {
       ASSERT_TRUE(part.AddTable(spec));
       const Positioner position(spec, TableSalt(kSeed, spec.name));
@@ -286,7 +286,7 @@ TEST_F(RowStoreTest, StateHashDoesNotDependOnHowRowsAreSpread) {
 TEST_F(RowStoreTest, LoadsWhatItCopied) {
   Push(&rows_, sparse_, {1, 2, 3, 4, 5});
   Push(&rows_, dense_, {0, 100, 299});
-  RowStore other({.job_seed = kSeed, .partition_bits = kBits + 2, .owned = AllPartitions(kBits + 2)});
+  Store other({.job_seed = kSeed, .partition_bits = kBits + 2, .owned = AllPartitions(kBits + 2)});
   // Ids may differ: tables are found by name.
   TableSpec moved = sparse_;
   moved.id = TableId(9);
@@ -303,7 +303,7 @@ TEST_F(RowStoreTest, LoadsWhatItCopied) {
 
 TEST_F(RowStoreTest, LoadLeavesOutPartitionsOfOthers) {
   Push(&rows_, sparse_, {1, 2, 3, 4, 5, 6, 7, 8, 9});
-  RowStore part({.job_seed = kSeed, .partition_bits = kBits, .owned = {PartitionId(3)}});
+  Store part({.job_seed = kSeed, .partition_bits = kBits, .owned = {PartitionId(3)}});
   ASSERT_TRUE(part.AddTable(sparse_));
   std::uint64_t in_partition_3 = 0;
   for (const TableRows& table : CutAll(&rows_)) {
@@ -377,7 +377,7 @@ TEST_F(RowStoreTest, ADensePartitionHasALimit) {
 }
 
 TEST_F(RowStoreTest, RefusesKeysOfOtherPartitionsAndShards) {
-  RowStore part({.job_seed = kSeed, .partition_bits = kBits, .owned = {PartitionId(3), PartitionId(4)}});
+  Store part({.job_seed = kSeed, .partition_bits = kBits, .owned = {PartitionId(3), PartitionId(4)}});
   ASSERT_TRUE(part.AddTable(sparse_));
   ASSERT_TRUE(part.AddTable(dense_));
   for (const TableSpec& spec : {sparse_, dense_}) {
@@ -403,7 +403,7 @@ TEST_F(RowStoreTest, AMessageThatNamesAKeyTwiceStepsItTwice) {
     spec.initializer = {InitializerKind::kZero, 0, 0};
     spec.optimizer.learning_rate = 1;
     spec.row_codec = codec;
-    RowStore rows({.job_seed = kSeed, .partition_bits = 0, .owned = AllPartitions(0)});
+    Store rows({.job_seed = kSeed, .partition_bits = 0, .owned = AllPartitions(0)});
     ASSERT_TRUE(rows.AddTable(spec));
     const Batch batch = MakeBatch(spec, 0, {5, 6, 5});
     const float gradients[] = {-1, -2, -4, -8, -16, -32};
@@ -420,7 +420,7 @@ TEST_F(RowStoreTest, SmallStepsOfOneClockAddUp) {
   spec.initializer = {InitializerKind::kZero, 0, 0};
   spec.optimizer.learning_rate = 1;
   spec.row_codec = ValueCodec::kBf16;
-  RowStore rows({.job_seed = kSeed, .partition_bits = 0, .owned = AllPartitions(0)});
+  Store rows({.job_seed = kSeed, .partition_bits = 0, .owned = AllPartitions(0)});
   ASSERT_TRUE(rows.AddTable(spec));
   std::vector<Key> keys(500);
   std::iota(keys.begin(), keys.end(), Key{1});
@@ -438,7 +438,7 @@ TEST_F(RowStoreTest, SmallStepsOfOneClockAddUp) {
 }
 
 TEST_F(RowStoreTest, OverheadIsAtMost24BytesARow) {
-  RowStore rows({.job_seed = kSeed, .partition_bits = 2, .owned = AllPartitions(2)});
+  Store rows({.job_seed = kSeed, .partition_bits = 2, .owned = AllPartitions(2)});
   const TableSpec spec = MakeSpec(1, TableKind::kSparse, 16, OptimizerKind::kSgd);
   ASSERT_TRUE(rows.AddTable(spec));
   double overhead = 0;

@@ -12,7 +12,7 @@
 #include "core/job.h"
 #include "core/position.h"
 #include "server/memory_checkpoint_store.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "server/shard.h"
 
 namespace tarn::server {

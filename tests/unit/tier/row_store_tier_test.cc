@@ -10,7 +10,7 @@
 #include "core/position.h"
 #include "core/row_layout.h"
 #include "server/exhaustion.h"
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "server/tier/memory_cold_store.h"
 #include "tests/unit/server/cut_all.h"
 
@@ -45,18 +45,18 @@ class RowStoreTierTest : public testing::Test {
     Open(kLimit);
   }
 
-  static RowStoreOptions Options() {
-    RowStoreOptions options{.job_seed = kSeed, .partition_bits = kBits, .owned = {}};
+  static StoreOptions Options() {
+    StoreOptions options{.job_seed = kSeed, .partition_bits = kBits, .owned = {}};
     for (std::uint32_t p = 0; p + 1 < 1u << kBits; ++p) options.owned.push_back(PartitionId(p));  // the last is not
     return options;
   }
   void Open(std::size_t limit) {
     auto cold = std::make_unique<MemoryColdStore>([] {});
     cold_ = cold.get();
-    tiered_ = std::make_unique<RowStore>(
+    tiered_ = std::make_unique<Store>(
         Options(), std::make_unique<Residency>(ResidencyOptions{.limit_bytes = limit, .places = (1u << kBits) - 1},
                                                std::move(cold)));
-    plain_ = std::make_unique<RowStore>(Options());
+    plain_ = std::make_unique<Store>(Options());
     for (const TableSpec& spec : specs_) {
       ASSERT_TRUE(tiered_->AddTable(spec));
       ASSERT_TRUE(plain_->AddTable(spec));
@@ -94,7 +94,7 @@ class RowStoreTierTest : public testing::Test {
   void Push(const TableSpec& spec, const Keys& some) {
     std::vector<float> gradients(some.keys.size() * spec.dim);
     for (float& g : gradients) g = static_cast<float>(random_.Unit()) - 0.5f;
-    for (RowStore* rows : {tiered_.get(), plain_.get()})
+    for (Store* rows : {tiered_.get(), plain_.get()})
       rows->Apply(spec.id, some.sections, some.keys, ValueCodec::kFp32,
                   reinterpret_cast<const std::byte*>(gradients.data()), clock_);
   }
@@ -144,7 +144,7 @@ class RowStoreTierTest : public testing::Test {
   // Time passes for both; what has expired is swept away at other times.
   void Age() {
     clock_ = clock_ + 1;
-    for (RowStore* rows : {tiered_.get(), plain_.get()}) {
+    for (Store* rows : {tiered_.get(), plain_.get()}) {
       rows->AdvanceClock(clock_);
       for (std::size_t slices = random_.Below(20); slices != 0 && rows->sweeping(); --slices) rows->ContinueSweep(50);
     }
@@ -197,7 +197,7 @@ class RowStoreTierTest : public testing::Test {
 
   void ExpectSame() {
     EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
-    for (RowStore* rows : {tiered_.get(), plain_.get()})
+    for (Store* rows : {tiered_.get(), plain_.get()})
       while (rows->sweeping()) rows->ContinueSweep(1000);
     EXPECT_EQ(tiered_->row_count(), plain_->row_count());
     EXPECT_EQ(tiered_->StateHash(), plain_->StateHash());
@@ -206,7 +206,7 @@ class RowStoreTierTest : public testing::Test {
   std::vector<TableSpec> specs_;
   SplitMix random_{11};
   MemoryColdStore* cold_ = nullptr;
-  std::unique_ptr<RowStore> tiered_, plain_;
+  std::unique_ptr<Store> tiered_, plain_;
   FetchTicket ticket_ = 0;
   Clock clock_{1};
 };
@@ -351,7 +351,7 @@ TEST_F(RowStoreTierTest, AKeyMayBeNamedAgainGroupsLater) {
     for (int again = 0; again < 2; ++again) Push(spec, some);
     for (int time = 0; time < 30; ++time) {
       clock_ = clock_ + 1;
-      for (RowStore* rows : {tiered_.get(), plain_.get()}) rows->AdvanceClock(clock_);
+      for (Store* rows : {tiered_.get(), plain_.get()}) rows->AdvanceClock(clock_);
     }
     Push(spec, twice);
     if (i % 16 == 0) Turn();

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/row_store.h"
+#include "server/store/store.h"
 #include "tests/unit/train/local_fleet.h"
 #include "tests/unit/train/local_job.h"
 

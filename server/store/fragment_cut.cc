@@ -1,0 +1,217 @@
+#include "server/store/fragment_cut.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/limits.h"
+#include "server/exhaustion.h"
+
+namespace tarn::server {
+
+namespace {
+
+// Keys removed of a chunk.
+constexpr std::size_t kRemovedChunk = limits::kCutSliceBytes / sizeof(Key);
+
+}  // namespace
+
+std::size_t HeldBytes(const PartitionRows& chunk) {
+  return chunk.keys.capacity() * sizeof(Key) + chunk.rows.capacity() * sizeof(std::uint32_t);
+}
+
+void FragmentCut::Begin(std::uint64_t rows, Verdicts verdicts) {
+  open_ = true;
+  rows_ = rows;
+  verdicts_ = std::move(verdicts);
+  state_.reset();
+}
+
+void FragmentCut::Drop() {
+  open_ = false;
+  rows_ = 0;
+  verdicts_ = {};
+  state_.reset();
+}
+
+bool FragmentCut::IsExpired(const RowLife* life) const {
+  return !verdicts_.empty() && verdicts_.Expired(*table_.rules(), *life);
+}
+
+bool FragmentCut::IsWanted(std::uint64_t number) const {
+  return context_->cut.request.scope == CutScope::kAll || marks_.InCut(number);
+}
+
+bool FragmentCut::NeedsValues(std::uint64_t number, const RowLife* life) const {
+  return !IsExpired(life) && (context_->cut.request.hash_all || IsWanted(number));
+}
+
+bool FragmentCut::LooksAt(std::uint64_t number) const {
+  return number < rows_ && IsPending(number) &&
+         (context_->cut.request.hash_all || !verdicts_.empty() || IsWanted(number));
+}
+
+void FragmentCut::LeaveOut(std::uint64_t number) {
+  if (open_ && number < rows_) Touched().settled.Set(number);
+}
+
+bool FragmentCut::Keep(std::uint64_t number, Key key, const RowParts& row, std::vector<CutRows>* out) {
+  if (IsExpired(row.life)) return KeepExpired(number, key, out);
+  const bool wanted = IsWanted(number);
+  if (!wanted && !context_->cut.request.hash_all) return false;
+  State& state = Touched();
+  if (state.settled.Test(number)) return false;
+  state.settled.Set(number);
+  if (context_->cut.request.hash_all) {
+    context_->record.clear();
+    table_.AppendRecord(row, &context_->record);
+    context_->cut.hash += RowHash(table_.salt(), key, context_->record);
+  }
+  if (wanted) CopyRow(key, row, out);
+  return true;
+}
+
+// A row that had expired when the cut began is handed out as a removed key.
+bool FragmentCut::KeepExpired(std::uint64_t number, Key key, std::vector<CutRows>* out) {
+  if (context_->cut.request.scope == CutScope::kAll || Touched().settled.Test(number)) return false;
+  state_->settled.Set(number);
+  PartitionRows& to = ChunkOf(out == nullptr);
+  to.removed.push_back(key);
+  if (out != nullptr && to.removed.size() == kRemovedChunk) out->push_back({table_.id(), std::exchange(to, {})});
+  return true;
+}
+
+void FragmentCut::NameRemoved(Key key) { ChunkOf(true).removed.push_back(key); }
+
+std::size_t FragmentCut::ChunkRowsMax(bool early) const {
+  // Rows that changed early wait in many fragments at once, so their chunks are small.
+  const std::size_t bytes = early ? context_->cut.early_chunk_bytes : limits::kCutSliceBytes;
+  return std::min<std::uint64_t>(rows_, std::max<std::size_t>(1, bytes / table_.row_bytes()));
+}
+
+// The chunk that takes the next row: the walk's, or that of rows which wait for the walk.
+PartitionRows& FragmentCut::ChunkOf(bool early) {
+  State& state = Touched();
+  const std::size_t capacity = ChunkRowsMax(early);
+  const auto full = [capacity](const PartitionRows& chunk) {
+    return chunk.keys.size() >= capacity || chunk.removed.size() == kRemovedChunk;
+  };
+  if (early && !std::exchange(state.holds_early, true)) context_->cut.holding_early.push_back(this);
+  if (early && (state.early.empty() || full(state.early.back()))) state.early.emplace_back();
+  PartitionRows& chunk = early ? state.early.back() : state.chunk;
+  chunk.partition = partition_;
+  return chunk;
+}
+
+void FragmentCut::CopyRow(Key key, const RowParts& row, std::vector<CutRows>* out) {
+  const bool early = out == nullptr;
+  const std::size_t capacity = ChunkRowsMax(early);
+  if (early) context_->cut.early_bytes += table_.row_bytes();
+  PartitionRows& to = ChunkOf(early);
+  const std::size_t held = HeldBytes(to);
+  if (to.keys.empty()) {
+    to.keys.reserve(capacity);
+    to.rows.reserve(capacity * table_.row_words());
+  }
+  to.keys.push_back(key);
+  table_.AppendRecord(row, &to.rows);
+  if (early) return CountEarly(HeldBytes(to) - held);
+  if (to.keys.size() >= capacity) out->push_back({table_.id(), std::exchange(to, {})});
+}
+
+void FragmentCut::CountEarly(std::size_t bytes) {
+  CutContext& cut = context_->cut;
+  cut.early_held_bytes += bytes;
+  if (context_->tier == nullptr || !context_->tier->MustPutAside(cut.early_held_bytes)) return;
+  // Fragment by fragment, so that what a walk reads together lies together.
+  for (FragmentCut* fragment : std::exchange(cut.holding_early, {})) fragment->PutEarlyAside();
+}
+
+std::size_t FragmentCut::HandOutRest(std::size_t bytes, std::vector<CutRows>* out) {
+  std::size_t handed = 0;
+  if (state_) {
+    if (PartitionRows& last = state_->chunk; !last.keys.empty() || !last.removed.empty())
+      out->push_back({table_.id(), std::exchange(last, {})});
+    std::vector<PartitionRows>& chunks = state_->early;
+    for (; handed < bytes && !chunks.empty(); chunks.pop_back()) {
+      handed += ByteCount(chunks.back());
+      context_->cut.early_held_bytes -= HeldBytes(chunks.back());
+      out->push_back({table_.id(), std::move(chunks.back())});
+    }
+    if (!chunks.empty()) return handed;
+    if (!state_->aside.ids.empty()) return handed + HandOutAside(out);
+    if (state_->holds_early) std::erase(context_->cut.holding_early, this);
+  }
+  Drop();
+  return handed;
+}
+
+// The rows; keys that were removed stay in memory.
+void FragmentCut::PutEarlyAside() {
+  state_->holds_early = false;
+  for (PartitionRows& chunk : state_->early) {
+    for (std::size_t i = 0; i < chunk.keys.size(); ++i)
+      state_->aside.ids.push_back(context_->tier->PutAside(table_.id(), table_.row_words(), chunk.keys[i],
+                                                           chunk.rows.data() + i * table_.row_words()));
+    context_->cut.early_held_bytes -= HeldBytes(chunk);
+    chunk.keys = {};
+    chunk.rows = {};
+  }
+  std::erase_if(state_->early, [](const PartitionRows& chunk) { return chunk.removed.empty(); });
+}
+
+// Hands out a slice of the rows that were put aside, while the next is on its way. Returns what that cost, in bytes of
+// copies.
+std::size_t FragmentCut::HandOutAside(std::vector<CutRows>* out) {
+  AsideRows& aside = state_->aside;
+  const std::size_t taken = aside.fetching;
+  if (taken != 0) {
+    if (!context_->tier->HasForCut()) {
+      context_->cut.waits = true;
+      return 0;
+    }
+    TakeAside(out);
+  }
+  if (aside.next < aside.ids.size())
+    FetchAside();
+  else
+    aside = {};
+  return (taken + 1) * table_.row_bytes();
+}
+
+void FragmentCut::TakeAside(std::vector<CutRows>* out) {
+  AsideRows& aside = state_->aside;
+  std::vector<std::uint32_t> records;
+  context_->tier->TakeForCut(&records);
+  PartitionRows rows{.partition = partition_, .keys = {}, .rows = {}, .removed = {}, .seen = {}};
+  const std::size_t words = table_.row_words();
+  for (std::size_t i = 0; i < aside.fetching; ++i) {
+    const std::uint32_t* record = records.data() + i * (kOwnerWords + words);
+    const Key key = Key{record[0]} << 32 | record[1];
+    if (table_.PartitionOf(key) != partition_)
+      throw StorageFailed(context_->tier->AnotherAside(table_.id(), key, partition_));
+    rows.keys.push_back(key);
+    rows.rows.insert(rows.rows.end(), record + kOwnerWords, record + kOwnerWords + words);
+  }
+  out->push_back({table_.id(), std::move(rows)});
+  context_->tier->FreeAside(table_.id(), std::span(aside.ids).subspan(aside.next, aside.fetching));
+  aside.next += aside.fetching;
+  aside.fetching = 0;
+}
+
+void FragmentCut::FetchAside() {
+  AsideRows& aside = state_->aside;
+  aside.fetching =
+      std::min(aside.ids.size() - aside.next, std::max<std::size_t>(1, kCutFetchBytes / table_.row_bytes()));
+  const auto ids = std::span(aside.ids).subspan(aside.next, aside.fetching);
+  std::ranges::sort(ids);  // what lies together was put there together, but segments come in any order
+  context_->tier->FetchAsideForCut(table_.id(), {ids.begin(), ids.end()});
+  context_->tier->Poll();  // all of it may be in memory, not yet written
+}
+
+std::size_t FragmentCut::memory_bytes() const {
+  if (!state_) return 0;
+  return state_->settled.memory_bytes() + state_->aside.ids.capacity() * sizeof(ColdId) + HeldBytes(state_->chunk) +
+         state_->early.capacity() * sizeof(PartitionRows);
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,124 @@
+// One fragment in a cut: the rows as they were when the cut began, copied in slices between pushes. The walk copies
+// row after row; a row that a push is about to change before the walk has come to it is copied first (KeepFirst), and
+// with a memory budget such copies are put aside on disk as soon as they are many. A row is copied once.
+//
+//   cut.Begin(rows, verdicts);
+//   cut.KeepFirst(...) / cut.Keep(..., out);     // early, or by the walk
+//   cut.HandOutRest(bytes, out);                 // once the walk is through, until !cut.open()
+//
+// Rows have numbers: those of the fragment. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/bit_set.h"
+#include "server/row_index.h"
+#include "server/snapshot.h"
+#include "server/standings.h"
+#include "server/store/change_log.h"
+#include "server/store/store_context.h"
+#include "server/store/table.h"
+
+namespace tarn::server {
+
+class FragmentCut {
+ public:
+  // `marks` says which rows changed since the base; all outlive the cut.
+  FragmentCut(const Table& table, PartitionId partition, const ChangeMarks& marks, StoreContext* context)
+      : table_(table), partition_(partition), marks_(marks), context_(context) {}
+
+  // The cut has the rows with numbers below `rows`; `verdicts` expired some of them already.
+  void Begin(std::uint64_t rows, Verdicts verdicts);
+  // Forgets everything; nothing if there is no cut.
+  void Drop();
+  // There is something that was not handed out yet.
+  bool open() const { return open_; }
+  // Rows in the cut have numbers below.
+  std::uint64_t rows() const { return rows_; }
+
+  // Whether the row is in the cut and was neither copied nor left out yet.
+  bool IsPending(std::uint64_t number) const { return !(state_ && state_->settled.Test(number)); }
+  // Whether a copy needs the row's values: it is handed out, or hashed.
+  bool NeedsValues(std::uint64_t number, const RowLife* life) const;
+  // Whether the walk looks at the row at all.
+  bool LooksAt(std::uint64_t number) const;
+  // Copies a row that is about to change or to go, if it is in the cut and pending. cold() reads one that is on disk.
+  template <typename Cold>
+  void KeepFirst(std::uint64_t number, Key key, const RowParts& row, Cold cold) {
+    if (!open_ || number >= rows_) return;
+    if (row.values != nullptr || !NeedsValues(number, row.life)) {
+      Keep(number, key, row, nullptr);
+    } else if (IsPending(number)) {
+      Keep(number, key, cold(), nullptr);
+    }
+  }
+  // Copies a row into the walk's chunk (`out` takes chunks that are full) or, without `out`, as one copied early.
+  // True: it was copied now.
+  bool Keep(std::uint64_t number, Key key, const RowParts& row, std::vector<CutRows>* out);
+  // The number belongs to a row that was inserted since: it is in no cut, though its number may have been.
+  void LeaveOut(std::uint64_t number);
+  // Names a key as removed, as of the beginning of the cut.
+  void NameRemoved(Key key);
+  // What expired by earlier rules has been handed out: the rules change.
+  void ForgetVerdicts() { verdicts_.Clear(); }
+
+  // Once the walk is through: hands out what it left, and about `bytes` of what was copied early. Returns what that
+  // cost in bytes of copies; the cut is no longer open when that was all.
+  std::size_t HandOutRest(std::size_t bytes, std::vector<CutRows>* out);
+  // Moves the rows copied early from memory to the tier's disk.
+  void PutEarlyAside();
+
+  std::size_t memory_bytes() const;
+
+ private:
+  // Rows that were copied early and then put aside on the tier's disk.
+  struct AsideRows {
+    std::vector<ColdId> ids;
+    std::size_t next = 0;      // those before it have been handed out
+    std::size_t fetching = 0;  // from there on, that are on their way
+  };
+  struct State {
+    BitSet settled;                    // by number: copied, or not in this cut
+    std::vector<PartitionRows> early;  // what changed before the walk came to it, as it was
+    AsideRows aside;                   // with a tier: and so did this
+    PartitionRows chunk;               // of the walk, not yet full
+    bool holds_early = false;          // it is in CutContext::holding_early
+  };
+  State& Touched() {
+    if (!state_) state_ = std::make_unique<State>();
+    return *state_;
+  }
+  bool IsExpired(const RowLife* life) const;
+  bool IsWanted(std::uint64_t number) const;
+  bool KeepExpired(std::uint64_t number, Key key, std::vector<CutRows>* out);
+  void CopyRow(Key key, const RowParts& row, std::vector<CutRows>* out);
+  std::size_t ChunkRowsMax(bool early) const;
+  PartitionRows& ChunkOf(bool early);
+  void CountEarly(std::size_t bytes);
+  std::size_t HandOutAside(std::vector<CutRows>* out);
+  void TakeAside(std::vector<CutRows>* out);
+  void FetchAside();
+
+  const Table& table_;
+  PartitionId partition_;
+  const ChangeMarks& marks_;
+  StoreContext* context_;
+  bool open_ = false;
+  std::uint64_t rows_ = 0;
+  Verdicts verdicts_;  // at the beginning of the cut
+  std::unique_ptr<State> state_;
+};
+
+// Memory that a chunk of rows takes.
+std::size_t HeldBytes(const PartitionRows& chunk);
+
+// What the walk pays for looking at a row, in bytes of copies.
+inline constexpr std::size_t kCutLookCost = 16;
+// Bytes of records on disk that a cut fetches together.
+inline constexpr std::size_t kCutFetchBytes = std::size_t{256} << 10;
+
+}  // namespace tarn::server

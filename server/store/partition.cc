@@ -1,0 +1,57 @@
+#include "server/store/partition.h"
+
+#include <algorithm>
+
+namespace tarn::server {
+
+Partition::Partition(PartitionId id, std::uint32_t place, StoreContext* context)
+    : id_(id), place_(place), context_(context) {}
+
+Fragment& Partition::Obtain(const Table& table) {
+  const std::size_t at = table.id().value;
+  if (fragments_.size() <= at) fragments_.resize(at + 1);
+  if (!fragments_[at]) {
+    if (table.is_dense())
+      fragments_[at] = std::make_unique<DenseFragment>(table, id_, context_);
+    else
+      fragments_[at] = std::make_unique<SparseFragment>(table, id_, place_, context_);
+  }
+  return *fragments_[at];
+}
+
+std::uint64_t Partition::row_count() const {
+  std::uint64_t rows = 0;
+  ForEach([&](const Fragment& fragment) { rows += fragment.row_count(); });
+  return rows;
+}
+
+std::uint64_t Partition::StateHash() const {
+  std::uint64_t sum = 0;
+  ForEach([&](const Fragment& fragment) { sum += fragment.StateHash(); });
+  return sum;
+}
+
+std::size_t Partition::memory_bytes() const {
+  std::size_t bytes = 0;
+  ForEach([&](const Fragment& fragment) { bytes += fragment.memory_bytes(); });
+  return bytes;
+}
+
+bool Partition::KnowsChanges(bool base_is_previous) const {
+  return std::ranges::all_of(
+      fragments_, [&](const auto& fragment) { return !fragment || fragment->KnowsChanges(base_is_previous); });
+}
+
+void Partition::BeginCut() {
+  ForEach([](Fragment& fragment) { fragment.BeginCut(); });
+}
+
+void Partition::DropCut() {
+  ForEach([](Fragment& fragment) { fragment.DropCut(); });
+}
+
+void Partition::Release() {
+  ForEach([](Fragment& fragment) { fragment.Release(); });
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,140 @@
+// Finds the rows of a message's keys: group by group, with several groups under way at once, so that the cache lines
+// that one stage asks for have arrived by the next. The stages of a group of sparse keys: the first lines of the index;
+// the rows found there, and the second lines for the other keys; the rows of those. With a tier the words that say where
+// rows are come first, and then the rows.
+//
+//   for (KeyCursor cursor(partitions, table, sections, keys, create); cursor.left() > 0;)
+//     finder.ForEachGroup(Ahead::kRows, rows, &cursor, [&](const RowGroup& group) { ... });
+//
+// What the callback does to one group may outdate what was found of the next: their `generation` then differs from the
+// context's insert_generation. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/message.h"
+#include "core/types.h"
+#include "server/row_index.h"
+#include "server/store/partition.h"
+#include "server/store/store_context.h"
+#include "server/store/table.h"
+
+namespace tarn::server {
+
+inline constexpr std::size_t kGroupKeys = 32;
+
+// Some keys of a message, with what is known of each.
+struct RowGroup {
+  std::size_t n = 0;
+  const Key* keys = nullptr;
+  // The fragment of each key. Of a sparse table: null where there is none yet.
+  Fragment* fragments[kGroupKeys];
+  // Of sparse tables: where the index is looked at, the row's number (RowIndex::kNone: no row), and where it lies (null:
+  // it has none or is on disk).
+  const RowBucket* buckets[kGroupKeys];
+  std::uint32_t numbers[kGroupKeys];
+  float* rows[kGroupKeys];
+  std::uint32_t further[kGroupKeys];  // which keys are not in their first bucket and may be in another
+  std::size_t n_further = 0;
+  std::uint64_t generation = 0;  // insert_generation when the buckets were found
+
+  SparseFragment* sparse(std::size_t i) const { return static_cast<SparseFragment*>(fragments[i]); }
+  DenseFragment* dense(std::size_t i) const { return static_cast<DenseFragment*>(fragments[i]); }
+};
+
+// What is brought near before a group is worked on: the values of its rows, whole rows to be changed, or (with a tier)
+// the words that say where rows are.
+enum class Ahead { kValues, kRows, kWords };
+
+// The fragments that keys of a message may have: those that exist, or all that are named.
+enum class Missing { kLeaveOut, kCreate };
+
+// Walks the keys of a message in order. The sections' partitions are the store's.
+class KeyCursor {
+ public:
+  KeyCursor(const std::vector<std::unique_ptr<Partition>>& partitions, const Table& table,
+            std::span<const Section> sections, std::span<const Key> keys, Missing missing)
+      : partitions_(partitions), table_(table), sections_(sections), keys_(keys), missing_(missing) {}
+
+  std::size_t left() const { return keys_.size() - key_; }
+  // The next key.
+  const Key* keys() const { return keys_.data() + key_; }
+  // Goes over the next keys of one fragment, 1 to `keys_max` of those that are left; how many, and the fragment.
+  std::size_t Next(std::size_t keys_max, Fragment** fragment) {
+    if (in_section_ == section_count_) EnterSection();
+    const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(section_count_ - in_section_, keys_max));
+    *fragment = fragment_;
+    in_section_ += n;
+    key_ += n;
+    return n;
+  }
+
+ private:
+  void EnterSection() {
+    while (sections_[section_].count == 0) ++section_;
+    const Section& section = sections_[section_++];
+    Partition& partition = *partitions_[section.partition.value];
+    fragment_ = missing_ == Missing::kCreate ? &partition.Obtain(table_) : partition.Find(table_.id());
+    in_section_ = 0;
+    section_count_ = section.count;
+  }
+
+  const std::vector<std::unique_ptr<Partition>>& partitions_;
+  const Table& table_;
+  std::span<const Section> sections_;
+  std::span<const Key> keys_;
+  Missing missing_;
+  Fragment* fragment_ = nullptr;
+  std::size_t section_ = 0;  // the next
+  std::size_t key_ = 0;
+  std::uint32_t in_section_ = 0, section_count_ = 0;
+};
+
+class RowFinder {
+ public:
+  RowFinder(const Table& table, const StoreContext& context) : table_(table), context_(context) {}
+
+  // Calls work(group) for the next `rows` keys, group by group.
+  template <typename Work>
+  void ForEachGroup(Ahead ahead, std::size_t rows, KeyCursor* cursor, Work work) const {
+    constexpr std::size_t kStages = 4;
+    RowGroup groups[kStages];
+    const std::size_t n = (rows + kGroupKeys - 1) / kGroupKeys;
+    for (std::size_t step = 0; step < n + kStages - 1; ++step) {
+      if (step >= 2 && step - 2 < n) FindFurther(ahead, &groups[(step - 2) % kStages]);
+      if (step < n) {
+        RowGroup* group = &groups[step % kStages];
+        group->n = std::min(kGroupKeys, rows - step * kGroupKeys);
+        TakeKeys(cursor, group);
+      }
+      if (step >= 1 && step - 1 < n) FindNear(ahead, &groups[(step - 1) % kStages]);
+      if (step >= 3) work(groups[(step - 3) % kStages]);
+    }
+  }
+
+ private:
+  void TakeKeys(KeyCursor* cursor, RowGroup* group) const;
+  void FindBuckets(RowGroup* group) const;
+  void FindNear(Ahead ahead, RowGroup* group) const;
+  void FindNearInMemory(Ahead ahead, const SparseFragment& fragment, std::size_t i, std::size_t end,
+                        RowGroup* group) const;
+  void FindNearInTier(const SparseFragment& fragment, std::size_t i, std::size_t end, RowGroup* group) const;
+  void FindFurther(Ahead ahead, RowGroup* group) const;
+  float* BringNear(Ahead ahead, const SparseFragment& fragment, std::uint32_t number) const;
+
+  const Table& table_;
+  const StoreContext& context_;
+};
+
+// Asks for the first floats of a row that will be written; the kernels ask for the rest of long rows as they go.
+inline constexpr std::uint32_t kPrefetchedFloats = 64;
+[[gnu::always_inline]] inline void PrefetchForWrite(const float* row, std::uint32_t floats) {
+  for (std::uint32_t i = 0; i < std::min(floats, kPrefetchedFloats); i += 16) __builtin_prefetch(row + i, 1);
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,189 @@
+#include "server/store/row_stepper.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/hash.h"
+#include "kernels/convert.h"
+#include "kernels/elementwise.h"
+#include "kernels/half_rows.h"
+#include "kernels/optimizer.h"
+#include "kernels/rows.h"
+#include "server/tier/resident_rows.h"
+
+namespace tarn::server {
+
+namespace {
+
+constexpr std::uint64_t kRounding = 0x726f756e64;
+
+// How many rows there are before one comes again. Few that are not the same share a bit.
+std::size_t DistinctRows(std::size_t n, float* const* rows) {
+  constexpr int kBitsLog2 = 12;
+  std::uint64_t seen[(1 << kBitsLog2) / 64] = {};
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t bit = Mix64(reinterpret_cast<std::uintptr_t>(rows[i])) >> (64 - kBitsLog2);
+    if ((seen[bit / 64] >> (bit % 64) & 1) != 0 && std::find(rows, rows + i, rows[i]) != rows + i) return i;
+    seen[bit / 64] |= std::uint64_t{1} << (bit % 64);
+  }
+  return n;
+}
+
+// Rule A5: counts the rows of a group whose gradients are not finite; a bit for each, by its place in the group.
+std::uint32_t SkipNotFinite(const RowGroup& group, const float* gradients, Table* table, StoreContext* context) {
+  static_assert(kGroupKeys == 32, "a bit of a word for each key");
+  const std::uint32_t dim = table->dim();
+  if (kernels::AllFinite(group.n * dim, gradients)) [[likely]]
+    return 0;
+  std::uint32_t found = 0;
+  for (std::size_t i = 0; i < group.n; ++i) {
+    if (kernels::AllFinite(dim, gradients + i * dim)) continue;
+    found |= std::uint32_t{1} << i;
+    ++context->counters.not_finite;
+    table->CountNotFinite(group.keys[i]);
+  }
+  return found;
+}
+
+}  // namespace
+
+// Where the values of a group are; for absent rows, their initial values in absent_.
+void RowStepper::FindValues(const Table& table, const RowGroup& group, const float** rows) {
+  Key absent[kGroupKeys];
+  std::uint32_t absent_at[kGroupKeys];
+  std::size_t n_absent = 0;
+  for (std::size_t i = 0; i < group.n; ++i) {
+    if (table.is_dense()) {
+      rows[i] = group.dense(i)->Values(group.keys[i]);
+    } else {
+      rows[i] = group.rows[i];
+      if (rows[i] != nullptr && table.has_life() && group.sparse(i)->IsExpired(group.numbers[i])) rows[i] = nullptr;
+      if (rows[i] != nullptr && table.resident() != nullptr)
+        table.resident()->CountUse(group.sparse(i)->rows().place(), group.numbers[i]);
+    }
+    if (rows[i] != nullptr) continue;
+    absent_at[n_absent] = static_cast<std::uint32_t>(i);
+    absent[n_absent++] = group.keys[i];
+  }
+  if (n_absent == 0) return;
+  absent_.resize(kGroupKeys * table.layout().value_words);
+  table.Initialize({absent, n_absent}, absent_.data());
+  for (std::size_t j = 0; j < n_absent; ++j)
+    rows[absent_at[j]] = absent_.data() + j * table.layout().value_words;
+}
+
+void RowStepper::Gather(const Table& table, const RowGroup& group, ValueCodec codec, std::byte* out) {
+  const float* rows[kGroupKeys];
+  FindValues(table, group, rows);
+  if (table.spec().row_codec == ValueCodec::kFp32)
+    kernels::GatherRowsEncoded(codec, table.dim(), group.n, rows, out);
+  else
+    GatherHalves(table, codec, group.n, rows, out);
+}
+
+void RowStepper::GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows,
+                              std::byte* out) {
+  const std::uint32_t dim = table.dim();
+  if (codec == table.spec().row_codec) {
+    for (std::size_t i = 0; i < n; ++i) std::memcpy(out + i * dim * 2, rows[i], dim * 2);
+    return;
+  }
+  const std::uint16_t* halves[kGroupKeys];
+  for (std::size_t i = 0; i < n; ++i) halves[i] = reinterpret_cast<const std::uint16_t*>(rows[i]);
+  wide_.resize(kGroupKeys * dim);
+  kernels::WidenRows(table.spec().row_codec, dim, n, halves, wide_.data());
+  kernels::EncodeRows(codec, dim, n, wide_.data(), out);
+}
+
+void RowStepper::BeginPush(const Table& table, Clock clock, std::uint64_t push) {
+  clock_ = clock;
+  rounding_ = HashCombine(HashCombine(table.salt() ^ kRounding, clock.value), push);
+}
+
+RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std::size_t i, Clock clock,
+                                 const StoreContext& context) {
+  const Key key = group.keys[i];
+  if (table.is_dense()) {
+    const RowParts row = group.dense(i)->RowForApply(key);
+    PrefetchForWrite(row.slots, table.layout().slot_words);
+    PrefetchForWrite(row.values, table.dim());
+    return row;
+  }
+  SparseFragment& fragment = *group.sparse(i);
+  std::uint32_t number = group.numbers[i];
+  // A key that is named twice may have come or gone since.
+  if (number == RowIndex::kNone || group.generation != context.insert_generation) number = fragment.Find(key);
+  return fragment.RowForApply(key, number, clock);
+}
+
+void RowStepper::Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients,
+                       StoreContext* context) {
+  const auto* steps = reinterpret_cast<const float*>(gradients);
+  if (codec != ValueCodec::kFp32) {
+    decoded_.resize(kGroupKeys * table->dim());
+    kernels::DecodeRows(codec, table->dim(), group.n, gradients, decoded_.data());
+    steps = decoded_.data();
+  }
+  StepGroup(*table, group, steps, SkipNotFinite(group, steps, table, context), *context);
+}
+
+// Rows of keys that get none, and those whose bit is in `left_out`, are left out.
+void RowStepper::StepGroup(const Table& table, const RowGroup& group, const float* gradients, std::uint32_t left_out,
+                           const StoreContext& context) {
+  const std::uint32_t dim = table.dim();
+  float* values[kGroupKeys];
+  float* slots[kGroupKeys];
+  // A row that is there and of which nothing else has to be known or kept.
+  const bool plain = !table.is_dense() && !table.has_life() && table.resident() == nullptr && !context.cut.active;
+  for (std::size_t i = 0; i < group.n; ++i) {
+    if ((left_out >> i & 1) != 0) {
+      values[i] = nullptr;
+      continue;
+    }
+    if (plain && group.rows[i] != nullptr) {
+      group.sparse(i)->MarkChanged(group.numbers[i]);
+      values[i] = group.rows[i];
+      slots[i] = values[i] + table.layout().value_words;
+      continue;
+    }
+    const RowParts row = RowForApply(table, group, i, clock_, context);
+    values[i] = row.values;
+    slots[i] = row.slots;
+  }
+  for (std::size_t i = 0, end = 0; i < group.n; i = end + 1) {
+    for (end = i; end < group.n && values[end] != nullptr;) ++end;
+    if (end != i) Step(table, end - i, group.keys + i, values + i, slots + i, gradients + i * dim);
+  }
+}
+
+// One optimizer step for each of n rows. Of a row in 16 bits that is named twice the second sees what the first did.
+void RowStepper::Step(const Table& table, std::size_t n, const Key* keys, float** values, float** slots,
+                      const float* gradients) {
+  const std::uint32_t dim = table.dim();
+  if (table.spec().row_codec == ValueCodec::kFp32)
+    return kernels::ApplyOptimizer(table.spec().optimizer, clock_, dim, n, values, slots, gradients);
+  for (std::size_t i = 0, count = 0; i < n; i += count) {
+    count = DistinctRows(n - i, values + i);
+    StepHalves(table, count, keys + i, values + i, slots + i, gradients + i * dim);
+  }
+}
+
+// Distinct rows in 16 bits: they are widened for their step.
+void RowStepper::StepHalves(const Table& table, std::size_t n, const Key* keys, float** values, float** slots,
+                            const float* gradients) {
+  const std::uint32_t dim = table.dim();
+  std::uint16_t* halves[kGroupKeys];
+  float* wide[kGroupKeys];
+  std::uint64_t seeds[kGroupKeys];
+  wide_.resize(kGroupKeys * dim);
+  for (std::size_t i = 0; i < n; ++i) {
+    halves[i] = reinterpret_cast<std::uint16_t*>(values[i]);
+    wide[i] = wide_.data() + i * dim;
+    seeds[i] = HashCombine(rounding_, keys[i]);
+  }
+  kernels::WidenRows(table.spec().row_codec, dim, n, halves, wide_.data());
+  kernels::ApplyOptimizer(table.spec().optimizer, clock_, dim, n, wide, slots, gradients);
+  kernels::NarrowRows(table.spec().row_codec, dim, n, wide_.data(), seeds, halves);
+}
+
+}  // namespace tarn::server

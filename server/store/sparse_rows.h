@@ -1,0 +1,66 @@
+// Where the rows of one sparse fragment lie: an index from key to row number, and the rows by number, in slabs or, with
+// a memory budget, in the tier's slots or on its disk. A row keeps its number until it is removed; the numbers of
+// removed rows are used again. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "server/row_index.h"
+#include "server/row_slabs.h"
+#include "server/store/store_context.h"
+#include "server/store/table.h"
+#include "server/tier/resident_rows.h"
+
+namespace tarn::server {
+
+class SparseRows {
+ public:
+  // `place` is the fragment's partition in the tier.
+  SparseRows(const Table& table, std::uint32_t place, StoreContext* context);
+  SparseRows(const SparseRows&) = delete;
+  SparseRows& operator=(const SparseRows&) = delete;
+
+  const RowIndex& index() const { return index_; }
+  const RowSlabs& slabs() const { return slabs_; }  // empty with a tier
+  std::uint32_t place() const { return place_; }
+
+  // One past the highest number so far.
+  std::uint32_t NumberEnd() const { return resident_ != nullptr ? tier_end_ : slabs_.size(); }
+  // Null: on disk.
+  float* Row(std::uint32_t number) const {
+    return resident_ != nullptr ? resident_->Row(place_, number) : slabs_.Row(number);
+  }
+  RowLife* Life(std::uint32_t number) const { return reinterpret_cast<RowLife*>(lives_.Row(number)); }
+  RowParts Parts(std::uint32_t number) const { return PartsAt(Row(number), number); }
+  // The parts of a row whose values and slots are at `values`, or null.
+  RowParts PartsAt(float* values, std::uint32_t number) const {
+    return {values, values + value_words_, with_life_ ? Life(number) : nullptr};
+  }
+
+  // Gives a key that has no row a new, uninitialised one; its number.
+  std::uint32_t Insert(std::uint64_t hash, Key key);
+  // Removes the row of a key; its number, or RowIndex::kNone if it had none.
+  std::uint32_t Erase(std::uint64_t hash, Key key);
+
+  // Removes all rows and returns their memory to the arena, and their slots and disk to the tier. The last call.
+  void Release();
+
+  std::size_t memory_bytes() const { return index_.memory_bytes() + free_.capacity() * sizeof(free_[0]); }
+
+ private:
+  static constexpr std::uint32_t kLifeWords = sizeof(RowLife) / sizeof(float);
+
+  std::uint32_t value_words_;
+  bool with_life_;
+  RowIndex index_;
+  RowSlabs slabs_;           // values and slots, by number; empty with a tier
+  ResidentRows* resident_;   // the table's; null: no tier
+  std::uint32_t place_;      // there
+  std::uint32_t tier_end_ = 0;
+  RowSlabs lives_;           // by number; empty if the table has none
+  std::vector<std::uint32_t> free_;  // numbers of removed rows
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,469 @@
+#include "server/store/store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/table_shape.h"
+#include "server/exhaustion.h"
+#include "server/tier/resident_rows.h"
+
+namespace tarn::server {
+
+namespace {
+
+// What a slice of a cut pays for a fragment, however little there is in it.
+constexpr std::size_t kFragmentCost = 64;
+// Capacity of a chunk of rows that a cut copies early.
+constexpr std::size_t kEarlyChunkBytes = std::size_t{16} << 10, kEarlyChunkBytesMin = 1024;
+
+std::uint32_t Clamped(std::uint64_t time) {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(time, std::numeric_limits<std::uint32_t>::max()));
+}
+
+}  // namespace
+
+Store::Store(StoreOptions options, std::unique_ptr<Residency> tier)
+    : job_seed_(options.job_seed), tier_(std::move(tier)), reader_(&context_, [this] { return memory_bytes(); }) {
+  TARN_CHECK(options.partition_bits <= limits::kPartitionBitsMax, "too many partition bits");
+  context_.partition_bits = options.partition_bits;
+  context_.removed_keys_max = std::max<std::size_t>(1, options.removed_keys_max >> options.partition_bits);
+  context_.tier = tier_.get();
+  partitions_.resize(std::size_t{1} << options.partition_bits);
+  std::ranges::sort(options.owned);
+  for (const PartitionId partition : options.owned) AddPartition(partition);
+  if (tier_) tier_->NameRowsBy([this](TableId id, RowOwner owner) { return NameOf(id, owner); });
+}
+
+Store::~Store() = default;
+
+// Partitions.
+
+Partition& Store::AddPartition(PartitionId id) {
+  TARN_CHECK(id.value < partitions_.size() && !partitions_[id.value], "no such partition, or it is owned already");
+  TARN_CHECK(!cutting(), "partitions do not come within a cut");
+  std::uint32_t place = 0;
+  if (free_places_.empty()) {
+    place = places_++;
+    if (tier_) tier_->AddPlacesTo(places_);
+  } else {
+    place = free_places_.back();
+    free_places_.pop_back();
+  }
+  auto partition = std::make_unique<Partition>(id, place, &context_);
+  for (const auto& table : tables_)
+    if (table && table->is_dense()) partition->Obtain(*table);
+  return *(partitions_[id.value] = std::move(partition));
+}
+
+void Store::DropPartition(PartitionId id) {
+  TARN_CHECK(Owns(id) && !cutting(), "the partition is not owned, or a cut is under way");
+  partitions_[id.value]->Release();
+  free_places_.push_back(partitions_[id.value]->place());
+  partitions_[id.value].reset();
+  sweeper_.Restart();
+}
+
+std::vector<PartitionId> Store::owned() const {
+  std::vector<PartitionId> owned;
+  for (const auto& partition : partitions_)
+    if (partition) owned.push_back(partition->id());
+  return owned;
+}
+
+// Calls visit(fragment) for each fragment of a sparse table, in order of partition.
+template <typename Visit>
+void Store::ForEachSparse(const Table& table, Visit visit) const {
+  for (const auto& partition : partitions_)
+    if (SparseFragment* fragment = partition ? partition->FindSparse(table.id()) : nullptr) visit(*fragment);
+}
+
+// Tables.
+
+Status Store::AddTable(const TableSpec& spec) {
+  TARN_RETURN_IF_ERROR(Validate(spec));
+  TARN_RETURN_IF_ERROR(ValidatePartitions(spec, context_.partition_bits));
+  if (spec.id.value > limits::kTablesMax)
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("table '{}': id {} is above {}", spec.name, spec.id.value, limits::kTablesMax));
+  for (const TableSpec* known : {FindTable(spec.id), FindTable(spec.name)})
+    if (known != nullptr) return UpdateTable(At(known->id), spec);
+  if (tables_.size() <= spec.id.value) tables_.resize(spec.id.value + 1);
+  auto& table = tables_[spec.id.value] = std::make_unique<Table>(spec, job_seed_, context_.partition_bits);
+  if (table->is_dense()) {
+    for (const auto& partition : partitions_)
+      if (partition) partition->Obtain(*table);
+  } else if (tier_) {
+    table->set_resident(tier_->AddTable(spec.id, table->layout().value_words + table->layout().slot_words));
+  }
+  if (table->rules() != nullptr) SetTime(*table);
+  return {};
+}
+
+// What expired by the old rules is gone first.
+Status Store::UpdateTable(Table& table, const TableSpec& spec) {
+  const TableSpec& known = table.spec();
+  if (known.id != spec.id || known.name != spec.name || !ShapeDifference(known, "", spec, "").empty())
+    return Fail(ErrorCode::kAlreadyExists,
+                fmt::format("table '{}' (id {}): differs from the table '{}' (id {}) that exists", spec.name,
+                            spec.id.value, known.name, known.id.value));
+  const bool other_life = known.life != spec.life;
+  if (other_life)
+    ForEachSparse(table, [](SparseFragment& fragment) {
+      fragment.TakeExpired();
+      fragment.ForgetCutVerdicts();
+    });
+  table.Update(spec);
+  if (other_life) ForEachSparse(table, [](SparseFragment& fragment) { fragment.RecountLife(); });
+  return {};
+}
+
+const TableSpec* Store::FindTable(TableId id) const {
+  return id.value < tables_.size() && tables_[id.value] ? &tables_[id.value]->spec() : nullptr;
+}
+
+const TableSpec* Store::FindTable(std::string_view name) const {
+  for (const auto& table : tables_)
+    if (table && table->spec().name == name) return &table->spec();
+  return nullptr;
+}
+
+Table& Store::At(TableId id) const {
+  TARN_CHECK(FindTable(id) != nullptr, "unknown table");
+  return *tables_[id.value];
+}
+
+// Messages.
+
+Status Store::CheckSection(const Table& table, PartitionId id, std::span<const Key> keys) const {
+  const Partition* partition = Find(id);
+  if (partition == nullptr)
+    return Fail(ErrorCode::kWrongShard, fmt::format("partition {} is not of this shard", id.value));
+  bool all_in = true;
+  if (table.is_dense()) {
+    const DenseRange& range = partition->FindDense(table.id())->range();
+    for (Key key : keys) {
+      if (key >= table.spec().rows) [[unlikely]]
+        return Fail(ErrorCode::kInvalidArgument, fmt::format("table '{}': key {} of a dense table of {} rows",
+                                                             table.spec().name, key, table.spec().rows));
+      all_in &= range.IndexOf(key) < range.count;
+    }
+  } else {
+    for (Key key : keys) all_in &= table.PartitionOf(key) == id;
+  }
+  if (all_in) return {};
+  return Fail(ErrorCode::kWrongShard, fmt::format("table '{}': a key of partition {}'s section lies in another",
+                                                  table.spec().name, id.value));
+}
+
+Status Store::CheckKeys(TableId id, std::span<const Section> sections, std::span<const Key> keys) const {
+  const Table& table = At(id);
+  std::size_t next = 0;
+  for (const Section& section : sections) {
+    TARN_CHECK(section.count <= keys.size() - next, "sections do not match the keys");
+    TARN_RETURN_IF_ERROR(CheckSection(table, section.partition, keys.subspan(next, section.count)));
+    next += section.count;
+  }
+  TARN_CHECK(next == keys.size(), "sections do not match the keys");
+  return {};
+}
+
+void Store::Gather(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+                   std::byte* out) const {
+  const Table& table = At(id);
+  const std::size_t row_bytes = CodecRowBytes(codec, table.dim());
+  const RowFinder finder(table, context_);
+  for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kLeaveOut); cursor.left() > 0;) {
+    const std::size_t in_memory = table.resident() == nullptr ? cursor.left() : reader_.BringIn(table, cursor);
+    finder.ForEachGroup(Ahead::kValues, in_memory, &cursor, [&](const RowGroup& group) {
+      stepper_.Gather(table, group, codec, out);
+      out += group.n * row_bytes;
+    });
+  }
+}
+
+std::vector<float> Store::Values(TableId id, Key key) const {
+  const Table& table = At(id);
+  const Section section{table.PartitionOf(key), 1, {}};
+  TARN_CHECK(Owns(section.partition), "the row is another shard's");
+  std::vector<float> values(table.dim());
+  Gather(id, {&section, 1}, {&key, 1}, ValueCodec::kFp32, reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+void Store::Apply(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+                  const std::byte* gradients, Clock clock, std::uint64_t push) {
+  Table& table = At(id);
+  const std::size_t row_bytes = CodecRowBytes(codec, table.dim());
+  const RowFinder finder(table, context_);
+  stepper_.BeginPush(table, clock, push);
+  try {
+    for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kCreate); cursor.left() > 0;) {
+      const std::size_t in_memory = table.resident() == nullptr ? cursor.left() : reader_.BringIn(table, cursor);
+      finder.ForEachGroup(Ahead::kRows, in_memory, &cursor, [&](const RowGroup& group) {
+        stepper_.Apply(&table, group, codec, gradients, &context_);
+        gradients += group.n * row_bytes;
+      });
+    }
+  } catch (const std::bad_alloc& e) {
+    ThrowExhausted(table, e);
+  }
+}
+
+void Store::SkipNotFinite(TableId id, Key key) {
+  ++context_.counters.not_finite;
+  At(id).CountNotFinite(key);
+}
+
+std::vector<NotFiniteRows> Store::not_finite() const {
+  std::vector<NotFiniteRows> found;
+  for (const auto& table : tables_)
+    if (table && table->not_finite() != 0)
+      found.push_back({table->spec().name, table->not_finite(), table->not_finite_key()});
+  return found;
+}
+
+void Store::ForgetCounters() {
+  context_.counters = {};
+  for (const auto& table : tables_)
+    if (table) table->ForgetNotFinite();
+}
+
+void Store::ThrowExhausted(const Table& table, const std::bad_alloc& reason) const {
+  const std::string more = table.is_dense() ? fmt::format("a partition of its {} rows, created whole", table.spec().rows)
+                                            : "more rows";
+  throw OutOfMemory(fmt::format("table '{}', {} of {} bytes each: {}; the shard holds {} rows in {} bytes",
+                                table.spec().name, more, table.row_bytes(), reason.what(), row_count(),
+                                memory_bytes()));
+}
+
+// Loading.
+
+// Calls take(partition, first, count) for each run of keys that lie in one owned partition.
+template <typename Take>
+void Store::ForEachRun(const Table& table, std::span<const Key> keys, Take take) const {
+  for (std::size_t first = 0, end = 0; first < keys.size(); first = end) {
+    const PartitionId id = table.PartitionOf(keys[first]);
+    for (end = first + 1; end < keys.size() && table.PartitionOf(keys[end]) == id;) ++end;
+    if (Partition* partition = Find(id)) take(*partition, first, end - first);
+  }
+}
+
+Status Store::Load(TableId id, std::span<const Key> keys, std::span<const std::uint32_t> rows) {
+  const Table& table = At(id);
+  TARN_CHECK(rows.size() == keys.size() * table.row_words(), "rows do not match the keys");
+  TARN_CHECK(!cutting(), "nothing is loaded within a cut");
+  context_.has_base = true;
+  if (table.is_dense())
+    for (const Key key : keys)
+      if (key >= table.spec().rows)
+        return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': key {} of a dense table of {} rows",
+                                                     table.spec().name, key, table.spec().rows));
+  Status loaded;
+  try {
+    ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
+      if (!loaded) return;
+      const auto records = rows.subspan(first * table.row_words(), count * table.row_words());
+      loaded = partition.Load(table, keys.subspan(first, count), records);
+    });
+  } catch (const std::bad_alloc& e) {
+    ThrowExhausted(table, e);
+  }
+  if (!loaded || !tier_) return loaded;
+  reader_.Rebalance();
+  return {};
+}
+
+Status Store::Remove(TableId id, std::span<const Key> keys) {
+  const Table& table = At(id);
+  TARN_CHECK(!cutting(), "nothing is loaded within a cut");
+  if (table.is_dense() && !keys.empty())
+    return Fail(ErrorCode::kCorrupt,
+                fmt::format("table '{}': key {} removed of a dense table", table.spec().name, keys.front()));
+  ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
+    if (SparseFragment* fragment = partition.FindSparse(id)) fragment->Remove(keys.subspan(first, count));
+  });
+  return {};
+}
+
+Status Store::LoadSeen(TableId id, std::span<const Seen> seen) {
+  const Table& table = At(id);
+  TARN_CHECK(!cutting(), "nothing is loaded within a cut");
+  if (table.is_dense() && !seen.empty())
+    return Fail(ErrorCode::kCorrupt,
+                fmt::format("table '{}': key {} counted of a dense table", table.spec().name, seen.front().first));
+  std::vector<Key> keys;
+  for (const auto& [key, count] : seen) keys.push_back(key);
+  ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
+    static_cast<SparseFragment&>(partition.Obtain(table)).LoadSeen(seen.subspan(first, count));
+  });
+  return {};
+}
+
+// Cuts.
+
+std::vector<TableRows> Store::BeginCut(CutRequest request) {
+  TARN_CHECK(!cutting(), "one cut at a time");
+  CutContext& cut = context_.cut;
+  cut.active = context_.has_base = true;
+  cut.waits = false;
+  cut.request = request;
+  cut.hash = 0;
+  cut.early_chunk_bytes = kEarlyChunkBytes;
+  if (tier_ && !tables_.empty()) {
+    // Where memory is bounded, one for each fragment must have room.
+    const std::size_t each = tier_->HeldForCutMax() / (std::max<std::size_t>(1, owned().size()) * tables_.size());
+    cut.early_chunk_bytes = std::clamp(each, kEarlyChunkBytesMin, kEarlyChunkBytes);
+  }
+  cut_table_ = cut_partition_ = 0;
+  std::vector<TableRows> heads;
+  for (const auto& table : tables_) {
+    if (!table) continue;
+    heads.push_back({table->spec(), table->salt(), table->row_words(), 0, {}});
+    for (const auto& partition : partitions_)
+      if (const Fragment* fragment = partition ? partition->Find(table->id()) : nullptr)
+        heads.back().state_rows += fragment->row_count();
+  }
+  for (const auto& partition : partitions_)
+    if (partition) partition->BeginCut();
+  return heads;
+}
+
+bool Store::KnowsChanges(bool base_is_previous_cut) const {
+  return std::ranges::all_of(
+      partitions_, [&](const auto& partition) { return !partition || partition->KnowsChanges(base_is_previous_cut); });
+}
+
+void Store::DropCut() {
+  for (const auto& partition : partitions_)
+    if (partition) partition->DropCut();
+  CutContext& cut = context_.cut;
+  cut.active = cut.waits = false;
+  cut.early_held_bytes = 0;
+  cut.holding_early.clear();
+  if (!tier_) return;
+  tier_->DropForCut();
+  tier_->FreeAllAside();
+}
+
+// The fragment that the cut's walk is at, in order of table and partition; null: it is through.
+Fragment* Store::NextInCut() {
+  for (; cut_table_ < tables_.size(); ++cut_table_, cut_partition_ = 0) {
+    if (!tables_[cut_table_]) continue;
+    for (; cut_partition_ < partitions_.size(); ++cut_partition_) {
+      const Partition* partition = partitions_[cut_partition_].get();
+      Fragment* fragment = partition != nullptr ? partition->Find(tables_[cut_table_]->id()) : nullptr;
+      if (fragment != nullptr && fragment->cut().open()) return fragment;
+    }
+  }
+  return nullptr;
+}
+
+bool Store::ContinueCut(std::size_t bytes, std::vector<CutRows>* out) {
+  TARN_CHECK(cutting(), "no cut");
+  context_.cut.waits = false;
+  for (std::size_t spent = 0; spent < bytes && !context_.cut.waits;) {
+    Fragment* fragment = NextInCut();
+    if (fragment == nullptr) {
+      DropCut();
+      cut_state_hash_ = context_.cut.hash;
+      return true;
+    }
+    spent += kFragmentCost + fragment->ContinueCut(bytes - spent, out);
+  }
+  return false;
+}
+
+// Time.
+
+void Store::AdvanceClock(Clock clock) {
+  clock_ = std::max(clock_.value_or(clock), clock);
+  for (const auto& table : tables_)
+    if (table && table->rules() != nullptr && !table->rules()->in_seconds()) Advance(*table, clock.value);
+}
+
+void Store::AdvanceSeconds(std::uint64_t seconds) {
+  seconds_ = std::max(seconds_.value_or(seconds), seconds);
+  for (const auto& table : tables_)
+    if (table && table->rules() != nullptr && table->rules()->in_seconds()) Advance(*table, seconds);
+}
+
+// A new table has the time of the others: its first rows are inserted at it.
+void Store::SetTime(Table& table) {
+  if (table.rules()->in_seconds()) {
+    if (seconds_) Advance(table, *seconds_);
+  } else if (clock_) {
+    Advance(table, clock_->value);
+  }
+}
+
+void Store::Advance(Table& table, std::uint64_t now) {
+  if (table.Advance(Clamped(now))) ForEachSparse(table, [](SparseFragment& fragment) { fragment.OnBoundary(); });
+}
+
+bool Store::counts_seconds() const {
+  return std::ranges::any_of(tables_, [](const auto& table) {
+    return table && table->rules() != nullptr && table->rules()->in_seconds();
+  });
+}
+
+void Store::ContinueSweep(std::size_t rows) {
+  if (sweeping()) sweeper_.Continue(rows, tables_, partitions_, context_.sweeps_due);
+}
+
+// The tier.
+
+FetchTicket Store::FetchCold(TableId id, std::span<const Section> sections, std::span<const Key> keys) {
+  const Table& table = At(id);
+  return reader_.Fetch(table, KeyCursor(partitions_, table, sections, keys, Missing::kLeaveOut));
+}
+
+bool Store::HasCold(TableId id) const {
+  const ResidentRows* resident = At(id).resident();
+  return resident != nullptr && resident->cold() != 0;
+}
+
+void Store::Tend(std::size_t other_bytes) {
+  if (tier_) reader_.Tend(other_bytes);
+}
+
+// For an error: looks through the fragment for the key.
+std::string Store::NameOf(TableId id, RowOwner owner) const {
+  const std::string& table = At(id).spec().name;
+  const auto at = std::ranges::find_if(
+      partitions_, [&](const auto& partition) { return partition && partition->place() == owner.place; });
+  if (at == partitions_.end())
+    return fmt::format("table '{}': row {} of no partition of this shard", table, owner.number);
+  const std::uint32_t partition = (*at)->id().value;
+  const SparseFragment* fragment = (*at)->FindSparse(id);
+  if (const auto key = fragment != nullptr ? fragment->KeyOf(owner.number) : std::nullopt)
+    return fmt::format("table '{}': key {} in partition {}", table, *key, partition);
+  return fmt::format("table '{}': row {} of partition {}, which has none", table, owner.number, partition);
+}
+
+// Sums.
+
+std::uint64_t Store::StateHash() const {
+  std::uint64_t sum = 0;
+  for (const auto& partition : partitions_)
+    if (partition) sum += partition->StateHash();
+  return sum;
+}
+
+std::uint64_t Store::row_count() const {
+  std::uint64_t rows = 0;
+  for (const auto& partition : partitions_)
+    if (partition) rows += partition->row_count();
+  return rows;
+}
+
+std::uint64_t Store::memory_bytes() const {
+  std::uint64_t bytes = context_.arena.reserved_bytes() + context_.pages.reserved_bytes() +
+                        context_.cut.early_held_bytes + (tier_ ? tier_->memory_bytes() : 0);
+  for (const auto& partition : partitions_)
+    if (partition) bytes += partition->memory_bytes();
+  return bytes;
+}
+
+}  // namespace tarn::server

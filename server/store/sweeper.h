@@ -1,0 +1,31 @@
+// Takes expired rows away, in slices between messages: goes round the fragments that have a sweep due. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "server/row_index.h"
+#include "server/store/partition.h"
+#include "server/store/table.h"
+
+namespace tarn::server {
+
+class Sweeper {
+ public:
+  using Tables = std::vector<std::unique_ptr<Table>>;
+  using Partitions = std::vector<std::unique_ptr<Partition>>;
+
+  // Looks at about `rows` rows. `due` is how many fragments have a sweep due, and falls as they are done.
+  void Continue(std::size_t rows, const Tables& tables, const Partitions& partitions, const std::size_t& due);
+  // Partitions were added or dropped: begins anew where it was.
+  void Restart() { walk_ = {}; }
+
+ private:
+  SparseFragment* Next(const Tables& tables, const Partitions& partitions);
+
+  std::size_t table_ = 0, partition_ = 0;
+  RowIndex::Walk walk_;  // in their fragment
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,82 @@
+#include "server/store/tier_reader.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "server/tier/resident_rows.h"
+
+namespace tarn::server {
+
+namespace {
+
+// How often room is made for the rows of a message alone, before it is made for as many as they could be.
+constexpr int kAttempts = 4;
+// What else memory is spent on is counted anew once in so many spans.
+constexpr std::uint32_t kTendPeriod = 64;
+
+}  // namespace
+
+// Puts the owners of the rows on disk among the next `rows` of a message into the context. Returns how many keys have no
+// row yet. `spare`: the rows in memory are not the next to go.
+std::size_t TierReader::FindCold(const Table& table, KeyCursor cursor, std::size_t rows, bool spare) {
+  std::size_t absent = 0;
+  std::vector<RowOwner>& owners = context_->owners;
+  owners.clear();
+  RowFinder(table, *context_).ForEachGroup(Ahead::kWords, rows, &cursor, [&](const RowGroup& group) {
+    for (std::size_t i = 0; i < group.n; ++i) {
+      if (group.numbers[i] == RowIndex::kNone) {
+        ++absent;
+        continue;
+      }
+      const RowOwner owner{group.sparse(i)->rows().place(), group.numbers[i]};
+      if (table.resident()->IsCold(owner.place, owner.number))
+        owners.push_back(owner);
+      else if (spare)
+        table.resident()->Spare(owner.place, owner.number);
+    }
+  });
+  return absent;
+}
+
+std::size_t TierReader::BringIn(const Table& table, const KeyCursor& cursor) {
+  if (++spans_ % kTendPeriod == 0) CountOthers();
+  ResidentRows* resident = table.resident();
+  Residency& tier = *context_->tier;
+  const std::size_t rows = std::min(tier.SpanRows(*resident), cursor.left());
+  tier.CountUses(resident, rows);
+  if (resident->cold() == 0 && tier.Grow(resident, rows)) return rows;
+  // What is evicted for some of the rows may be others of them, which are then on disk too; hardly ever twice.
+  bool enough = false;
+  for (int attempt = 0; attempt < kAttempts && !enough; ++attempt) {
+    const std::size_t absent = FindCold(table, cursor, rows, attempt != 0);
+    enough = resident->free_slots() >= absent + context_->owners.size();
+    if (!enough && attempt != 0) tier.Reserve(resident, absent + context_->owners.size());
+  }
+  if (!enough) {
+    tier.Reserve(resident, rows);
+    FindCold(table, cursor, rows, false);
+  }
+  tier.BringIn(resident, &context_->owners);
+  return rows;
+}
+
+FetchTicket TierReader::Fetch(const Table& table, const KeyCursor& cursor) {
+  if (table.resident() == nullptr || table.resident()->cold() == 0) return 0;
+  FindCold(table, cursor, cursor.left(), false);
+  return context_->tier->Fetch(table.resident(), context_->owners);
+}
+
+void TierReader::Tend(std::size_t other_bytes) {
+  context_->tier->Poll();
+  other_bytes_ = other_bytes;
+  context_->tier->SetOtherBytes(other_bytes_ + index_bytes_);
+  context_->tier->Balance();
+}
+
+// Memory that is not the tier's: indices, lives and marks, which grow as rows are inserted.
+void TierReader::CountOthers() {
+  index_bytes_ = memory_bytes_() - context_->tier->memory_bytes();
+  context_->tier->SetOtherBytes(other_bytes_ + index_bytes_);
+}
+
+}  // namespace tarn::server
