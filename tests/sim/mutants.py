@@ -149,7 +149,7 @@ MUTANTS = [
     ("heartbeat-before-the-sync", "server/shard_control.cc",
      "SayAlive(std::move(beat));", "Send(kSchedulerPeer, std::move(beat));"),
     ("silent-while-the-disk-is", "server/shard_durable.cc",
-     "else if (said_)\n    Send(kSchedulerPeer, *said_);", ""),
+     "  else\n    Send(kSchedulerPeer, said_.value_or(Heartbeat()));", "  else\n    (void)0;"),
     ("tick-acknowledged-before-the-sync", "server/shard_data.cc",
      "AnswerWhenDurable(from, incarnation, TickAck{tick.clock}, news);", "Send(from, TickAck{tick.clock});"),
     ("tick-not-logged", "server/shard_data.cc",
