@@ -119,9 +119,9 @@ struct Figures {
 };
 
 // A row store, and a disk if it has a budget.
-class Store {
+class TieredStore {
  public:
-  Store(const Options& options, std::size_t limit_bytes) : options_(options), spec_(Spec(options)) {
+  TieredStore(const Options& options, std::size_t limit_bytes) : options_(options), spec_(Spec(options)) {
     server::StoreOptions rows{.job_seed = 1, .partition_bits = kBits, .owned = {}};
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) rows.owned.push_back(PartitionId(p));
     std::unique_ptr<Residency> tier;
@@ -334,7 +334,7 @@ void RunAll(const Options& options) {
   fmt::print("{:<22} {:>8} {:>12} {:>10} {:>10} {:>10} {:>9}\n", "", "pulls/s", "rows/s", "p50 ms", "p99 ms", "max ms",
              "hit rate");
   {
-    Store store(options, limit);
+    TieredStore store(options, limit);
     double start = Now();
     store.Fill();
     const double filled = Now() - start;
@@ -358,11 +358,11 @@ void RunAll(const Options& options) {
   }
   if (!options.fits) return;
   {
-    Store store(options, 0);
+    TieredStore store(options, 0);
     store.Fill();
     store.Run(messages).Print("no budget");
   }
-  Store store(options, 2 * options.rows * row_bytes + 512 * kMiB);
+  TieredStore store(options, 2 * options.rows * row_bytes + 512 * kMiB);
   store.Fill();
   store.Run(messages).Print("budget, all fits");
 }
