@@ -51,7 +51,7 @@ class Stream {
   // Counted as CUDA does.
   int device() const;
   std::string device_name() const;
-  // Of the GPU's memory, that which nobody has.
+  // Of the GPU's memory, that which nobody has: also what this process has given back and keeps for later.
   std::size_t free_bytes() const;
 
   struct Native;  // kernels/cuda/native.h

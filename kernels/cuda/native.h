@@ -40,13 +40,19 @@ struct Stream::Native {
     if (recording && refused == nullptr) refused = what;
     return recording;
   }
-  // cudaMallocAsync; null after an error. What the stream has given back may be kept for other sizes until it has come
-  // so far and somebody has waited: where there is no memory, that is done first.
+  // Looks whether the GPU has a pool of memory, and lets it keep what is given back: otherwise every wait returns it to
+  // the driver, and the next allocation maps it again.
+  void UsePool();
+  // From the pool, or where there is none from the GPU; null after an error. What the stream has given back may be kept
+  // for other sizes until it has come so far and somebody has waited: where there is no memory, that is done first.
   cudaError_t Allocate(std::size_t bytes, void** memory);
+  // Behind what the stream has been given. Without a pool it waits for the GPU.
+  cudaError_t Release(void* memory);
   // "no memory for WHAT: N bytes asked for, M of L free: REASON"; later calls do not see this error again.
   std::string NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const;
 
   int device = 0;
+  cudaMemPool_t pool = nullptr;  // null: the GPU has none
   cudaStream_t stream = nullptr;
   cudaEvent_t given = nullptr;      // how far it has to be for those that wait for it
   cudaEvent_t told = nullptr;       // how far it was at the last Tell; null: there was none

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 
 #include "kernels/cuda/cublas_lt.h"
@@ -16,7 +17,7 @@ Stream::Native::Native() = default;
 Stream::Native::~Native() {
   Use();
   gemm.reset();
-  if (workspace != nullptr) cudaFreeAsync(workspace, stream);
+  if (workspace != nullptr) Release(workspace);
   if (blas != nullptr) cublasLtDestroy(blas);
   if (given != nullptr) cudaEventDestroy(given);
   if (told != nullptr) cudaEventDestroy(told);
@@ -29,14 +30,32 @@ void Stream::Native::Use() {
   if (cudaGetDevice(&current) != cudaSuccess || current != device) Note(cudaSetDevice(device), "use the GPU");
 }
 
+void Stream::Native::UsePool() {
+  int has = 0;
+  if (cudaDeviceGetAttribute(&has, cudaDevAttrMemoryPoolsSupported, device) != cudaSuccess || has == 0 ||
+      cudaDeviceGetDefaultMemPool(&pool, device) != cudaSuccess)
+    pool = nullptr;
+  std::uint64_t kept = std::numeric_limits<std::uint64_t>::max();
+  if (pool != nullptr) cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
+  cudaGetLastError();  // of what did not go: then it is slower
+}
+
 cudaError_t Stream::Native::Allocate(std::size_t bytes, void** memory) {
-  cudaError_t error = cudaMallocAsync(memory, bytes, stream);
+  const auto allocate = [&] {
+    return pool != nullptr ? cudaMallocFromPoolAsync(memory, bytes, pool, stream) : cudaMalloc(memory, bytes);
+  };
+  cudaError_t error = allocate();
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    if (cudaStreamSynchronize(stream) == cudaSuccess) error = cudaMallocAsync(memory, bytes, stream);
+    if (cudaStreamSynchronize(stream) == cudaSuccess && (pool == nullptr || cudaMemPoolTrimTo(pool, 0) == cudaSuccess))
+      error = allocate();
   }
   if (error != cudaSuccess) *memory = nullptr;
   return error;
+}
+
+cudaError_t Stream::Native::Release(void* memory) {
+  return pool != nullptr ? cudaFreeAsync(memory, stream) : cudaFree(memory);
 }
 
 std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const {
@@ -96,7 +115,8 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
     return unavailable("make a stream", cudaGetErrorString(error));
   if (const cudaError_t error = cudaEventCreateWithFlags(&native->given, cudaEventDisableTiming); error != cudaSuccess)
     return unavailable("make an event", cudaGetErrorString(error));
-  native->gemm = std::make_unique<GemmState>(native->stream);
+  native->UsePool();
+  native->gemm = std::make_unique<GemmState>(native.get());
   return std::unique_ptr<Stream>(new Stream(std::move(native)));
 }
 
@@ -154,7 +174,13 @@ std::string Stream::device_name() const {
 std::size_t Stream::free_bytes() const {
   native_->Use();
   std::size_t free = 0, total = 0;
-  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return 0;
+  std::uint64_t kept = 0, used = 0;  // by the pool
+  if (native_->pool == nullptr ||
+      cudaMemPoolGetAttribute(native_->pool, cudaMemPoolAttrReservedMemCurrent, &kept) != cudaSuccess ||
+      cudaMemPoolGetAttribute(native_->pool, cudaMemPoolAttrUsedMemCurrent, &used) != cudaSuccess)
+    return free;
+  return free + (kept - used);
 }
 
 namespace {
@@ -183,7 +209,7 @@ DeviceBuffer::~DeviceBuffer() {
   Stream::Native& native = stream_->native();
   TARN_CHECK(!native.recording, "memory that recorded work uses stays");
   ++native.memory_version;
-  native.Note(cudaFreeAsync(data_, native.stream), "giving back memory");
+  native.Note(native.Release(data_), "giving back memory");
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
