@@ -53,12 +53,13 @@ struct Thread {
   Actor as;
   void* sp = nullptr;
   unsigned index = 0;
+  dim3 at;
   std::uint64_t value = 0, result = 0;
   unsigned lane = 0;  // of whom it wants the value
   bool done = false;
 };
 
-// What waits for the lanes of a mask, by the lowest of them.
+// What waits for the lanes of a mask.
 struct Gathering {
   unsigned mask = 0, arrived = 0;
   Meeting what = Meeting::kSync;
@@ -72,7 +73,7 @@ struct Block {
   unsigned size = 0, at_barrier = 0, done = 0;
   bool trapped = false;
   std::array<Thread, kThreadsMax> threads;
-  std::array<std::array<Gathering, kWarp>, kThreadsMax / kWarp> gatherings;
+  std::array<std::array<Gathering, 64>, kThreadsMax / kWarp> gatherings;  // by the masks that come
   std::vector<unsigned> ready, next;
   Thread* running = nullptr;
   void* scheduler_sp = nullptr;
@@ -129,6 +130,7 @@ void Prepare(unsigned index, std::uint32_t number) {
   Thread& thread = block.threads[index];
   thread.index = index;
   thread.done = false;
+  thread.at = {index % block.block.x, index / block.block.x % block.block.y, index / block.block.x / block.block.y};
   char* const stack = block.stacks + std::size_t{index} * kStackBytes;
   auto* top = reinterpret_cast<void**>(stack + kStackBytes) - 1;  // 8 below a multiple of 16, as behind a call
   *top = nullptr;
@@ -159,7 +161,8 @@ void Shuffled(std::vector<T>* items) {
 bool RunBlock(std::uint32_t number) {
   block.at = {number % block.grid.x, number / block.grid.x % block.grid.y, number / block.grid.x / block.grid.y};
   block.at_barrier = block.done = 0;
-  for (auto& of_warp : block.gatherings) of_warp.fill({});
+  for (unsigned warp = 0; warp * kWarp < block.size; ++warp)
+    for (Gathering* g = block.gatherings[warp].data(); g->mask != 0; ++g) *g = {};
   block.ready.resize(block.size);
   std::iota(block.ready.begin(), block.ready.end(), 0u);
   for (unsigned i = 0; i < block.size; ++i) Prepare(i, number);
@@ -205,8 +208,7 @@ bool RunKernel(Kernel* kernel, const Config& config, const Body& body) {
 }
 
 dim3 ThreadIndex() {
-  const unsigned i = block.running->index;
-  return {i % block.block.x, i / block.block.x % block.block.y, i / block.block.x / block.block.y};
+  return block.running->at;
 }
 dim3 BlockIndex() { return block.at; }
 dim3 BlockExtent() { return block.block; }
@@ -242,10 +244,11 @@ std::uint64_t Meet(unsigned mask, Meeting what, std::uint64_t value, unsigned la
   if ((mask >> mine & 1) == 0) Violation(NameOf(*block.kernel) + ": a lane is not in the mask that it names");
   if (what == Meeting::kShuffle && (mask >> lane & 1) == 0)
     Violation(NameOf(*block.kernel) + ": a value is asked of a lane that is not in the mask");
-  Gathering& gathering = block.gatherings[warp][static_cast<unsigned>(__builtin_ctz(mask))];
-  if (gathering.arrived == 0) gathering = {mask, 0, what};
-  if (gathering.mask != mask || gathering.what != what)
-    Violation(NameOf(*block.kernel) + ": lanes of a warp meet with different masks or for different things");
+  Gathering& gathering = *std::ranges::find_if(
+      block.gatherings[warp], [mask](const Gathering& g) { return g.mask == mask || g.mask == 0; });
+  gathering.mask = mask;
+  if (gathering.arrived == 0) gathering.what = what;
+  if (gathering.what != what) Violation(NameOf(*block.kernel) + ": lanes of a warp meet for different things");
   self.value = value;
   self.lane = lane;
   gathering.arrived |= 1u << mine;

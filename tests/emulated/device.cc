@@ -425,6 +425,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   Device& d = device();
   const Lock lock(d.mutex);
   const void* const host = kind == cudaMemcpyHostToDevice ? from : kind == cudaMemcpyDeviceToHost ? to : nullptr;
+  for (const void* p : {static_cast<const void*>(to), from})
+    if (p == nullptr || (p != host && !IsWithin(p, bytes))) return Set(cudaErrorInvalidValue);
   const bool pageable = host != nullptr && !AllPinned(host, bytes);
   return Give(stream, "a copy", [=] {
     Counts& c = device().counts;

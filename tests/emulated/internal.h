@@ -31,9 +31,9 @@ void ForgetSharedMemory(std::size_t bytes);
 void* Reserve(std::size_t bytes);
 void Born(void* memory);
 void Dead(void* memory);
-bool IsReserved(const void* memory);
+bool IsWithin(const void* memory, std::size_t bytes);  // one that is reserved
 std::size_t BytesInUse();
-constexpr std::size_t kMemoryBytes = std::size_t{4} << 30;
+constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
 constexpr std::size_t kSharedMax = 227 << 10, kSharedUnasked = 48 << 10;
 
 std::uint64_t Random();  // under the lock of the device

@@ -80,7 +80,8 @@ struct Suspect {
   const char* at = nullptr;
   std::size_t bytes = 0;
   char before[16];
-  std::string what;
+  const char* past_did = nullptr;
+  Touch past;
 };
 thread_local Suspect suspect;
 
@@ -108,13 +109,24 @@ std::string With(const char* first, const char* second, const Touch& past, const
          std::to_string(past.block) + " " + first + ", and nothing orders the two";
 }
 
-void Suspected(const Actor& a, const char* at, std::size_t bytes, std::string what) {
+void Suspected(const Actor& a, const char* at, std::size_t bytes, const char* past_did, const Touch& past) {
   if (suspect.by != nullptr) return;  // one finding is enough
   suspect.by = &a;
   suspect.at = at;
   suspect.bytes = std::min<std::size_t>(bytes, sizeof suspect.before);
   std::memcpy(suspect.before, at, suspect.bytes);
-  suspect.what = std::move(what);
+  suspect.past_did = past_did;
+  suspect.past = past;
+}
+
+// Kernels that look at more than they use: a key's finder at the whole slot of another key with the same digest, whose
+// pins and score that one's finder writes; at digests that are taken away meanwhile of other keys.
+// The teams of a warp that have no row left load the row of its first team, and keep nothing of it.
+bool MayReadWhatIsWritten(const Touch& past, const Actor& a) {
+  const std::string_view name = a.kernel->name;
+  if (name.find("PinFound") != name.npos || name.find("Detach") != name.npos) return true;
+  return name.find("Call = tarn::kernels::cuda::{anonymous}::Apply<") != name.npos && past.block == a.block &&
+         SameWarp(past, a);
 }
 
 Touch TouchOf(const Actor& a, std::uint8_t bytes) {
@@ -137,7 +149,7 @@ void Judge(Actor& a, Word* words, const char* base, const char* at, std::size_t 
     }
     const bool overlaps = (w.write.bytes & mask) != 0;
     if (!write) {
-      if (overlaps && !Ordered(w.write, a)) Violation(With("wrote", "reads", w.write, a));
+      if (overlaps && !Ordered(w.write, a) && !MayReadWhatIsWritten(w.write, a)) Violation(With("wrote", "reads", w.write, a));
       Touch now = TouchOf(a, mask);
       if (w.read.launch == a.launch && (w.read.bytes & mask) != 0) {
         now.bytes |= w.read.bytes;
@@ -150,8 +162,8 @@ void Judge(Actor& a, Word* words, const char* base, const char* at, std::size_t 
       w.read = now;
       continue;
     }
-    if (overlaps && !Ordered(w.write, a)) Suspected(a, at, bytes, With("wrote", "writes", w.write, a));
-    if ((w.read.bytes & mask) != 0 && !ReadsOrdered(w.read, a)) Suspected(a, at, bytes, With("read", "writes", w.read, a));
+    if (overlaps && !Ordered(w.write, a)) Suspected(a, at, bytes, "wrote", w.write);
+    if ((w.read.bytes & mask) != 0 && !ReadsOrdered(w.read, a) && !MayReadWhatIsWritten(w.read, a)) Suspected(a, at, bytes, "read", w.read);
     Touch now = TouchOf(a, mask);
     if (w.write.launch == a.launch && w.write.block == a.block && w.write.thread == a.thread) now.bytes |= w.write.bytes;
     w.write = now;
@@ -210,8 +222,9 @@ bool IsPinned(const void* at) {
 
 void SettleAccess() {
   if (suspect.by == nullptr) return;
-  suspect.by = nullptr;
-  if (std::memcmp(suspect.before, suspect.at, suspect.bytes) != 0) Violation(suspect.what);
+  const Actor& by = *std::exchange(suspect.by, nullptr);
+  if (std::memcmp(suspect.before, suspect.at, suspect.bytes) != 0)
+    Violation(With(suspect.past_did, "writes", suspect.past, by));
 }
 
 void* SharedMemory() { return memory().shared; }
@@ -238,10 +251,14 @@ void* Reserve(std::size_t bytes) {
   return begin;
 }
 
-bool IsReserved(const void* address) {
+bool IsWithin(const void* address, std::size_t bytes) {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
-  return m.arrays.contains(static_cast<const char*>(address));
+  const auto* const at = static_cast<const char*>(address);
+  const auto above = m.arrays.upper_bound(at);
+  if (above == m.arrays.begin()) return false;
+  const Array& array = std::prev(above)->second;
+  return at + bytes <= array.begin + array.bytes;
 }
 
 // What is in it is no number, until somebody writes.
