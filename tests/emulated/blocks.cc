@@ -47,7 +47,7 @@ thread_local Actor* actor = nullptr;
 namespace {
 
 constexpr unsigned kThreadsMax = 1024, kWarp = 32;
-constexpr std::size_t kStackBytes = 128 << 10;
+constexpr std::size_t kStackBytes = (64 << 10) + 17 * 64;  // no power of two: the cache holds the tops of many
 
 struct Thread {
   Actor as;
@@ -193,6 +193,7 @@ bool RunKernel(Kernel* kernel, const Config& config, const Body& body) {
   block.block = config.block;
   block.size = config.block.x * config.block.y * config.block.z;
   block.trapped = false;
+  kernel->threads += block.size * (std::uint64_t{config.grid.x} * config.grid.y * config.grid.z);
   std::vector<std::uint32_t> order(std::size_t{config.grid.x} * config.grid.y * config.grid.z);
   std::iota(order.begin(), order.end(), 0u);
   Shuffled(&order);

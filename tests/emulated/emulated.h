@@ -18,7 +18,7 @@ Counts CountsOf();
 // A kernel of the program, launched or not.
 struct KernelUse {
   std::string name, where;
-  std::uint64_t launches, read_bytes, written_bytes, touched_bytes;
+  std::uint64_t launches, threads, read_bytes, written_bytes, touched_bytes;
 };
 std::vector<KernelUse> Kernels();
 

@@ -51,7 +51,7 @@ struct Kernel {
   explicit Kernel(const char* name);
   const char* name;             // with what it was called by
   const char* where = nullptr;  // its launch; null: there was none
-  std::uint64_t launches = 0, read_bytes = 0, written_bytes = 0;  // as its threads asked
+  std::uint64_t launches = 0, threads = 0, read_bytes = 0, written_bytes = 0;  // as its threads asked
   std::uint64_t touched_bytes = 0;                                // every word once a launch
 };
 

@@ -1,5 +1,6 @@
 """Rewrites kernels/cuda/*.cu and *.cuh for a C++ compiler: launches become calls, and shared memory whose size the launch
-says becomes a pointer. usage: launches.py OUT FILE..."""
+says becomes a pointer. Headers of kernels/ get smaller grids of a fixed size, whose idle threads would take most of the
+time. usage: launches.py OUT FILE..."""
 
 import pathlib
 import re
@@ -55,11 +56,20 @@ def rewritten(text, name):
     return "".join(out) + text[at:]
 
 
+def smaller_grids(text, name):
+    text, found = re.subn(r"(inline constexpr std::size_t k(?:Norm|Loss)Parts) = 512;", r"\1 = 4;", text)
+    if found != 1:
+        raise ValueError(f"{name}: no size of a grid to be made smaller")
+    return text
+
+
 def main(out, files):
     for name in map(pathlib.Path, files):
-        path = pathlib.Path(out) / "kernels/cuda" / name.name
+        of_cuda = name.suffix != ".h"
+        path = pathlib.Path(out) / ("kernels/cuda" if of_cuda else "kernels") / name.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f'#line 1 "{name}"\n' + rewritten(name.read_text(), name.name))
+        text = rewritten(name.read_text(), name.name) if of_cuda else smaller_grids(name.read_text(), name)
+        path.write_text(f'#line 1 "{name}"\n' + text)
 
 
 main(sys.argv[1], sys.argv[2:])

@@ -1,7 +1,37 @@
-// Runs the GPU's tests on the emulated one.
+// Runs the GPU's tests on the emulated one. TARN_EMULATED_KERNELS=1 prints what kernels were launched and what they
+// asked of the memory; =all fails if one of them never was.
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+#include "tests/emulated/emulated.h"
+
+namespace {
+
+// Whether all kernels were launched.
+bool TellKernels() {
+  std::vector<emulated::KernelUse> kernels = emulated::Kernels();
+  std::ranges::sort(kernels, {}, &emulated::KernelUse::name);
+  bool all = true;
+  for (const emulated::KernelUse& k : kernels) {
+    std::cout << k.launches << " launches, " << k.threads << " threads, " << k.read_bytes << " bytes read, "
+              << k.written_bytes << " written: " << k.name << "\n";
+    all = all && k.launches != 0;
+  }
+  std::cout << kernels.size() << " kernels" << (all ? ", each was launched\n" : ", of which some were never launched\n");
+  return all;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
+  const int failed = RUN_ALL_TESTS();
+  const char* tell = std::getenv("TARN_EMULATED_KERNELS");
+  if (tell == nullptr) return failed;
+  const bool all = TellKernels();
+  return failed != 0 || (std::string_view(tell) == "all" && !all);
 }
