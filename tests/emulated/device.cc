@@ -374,7 +374,7 @@ cudaError_t cudaFree(void* memory) {
   return Result();
 }
 cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
-  if (bytes > kMemoryBytes) return Set(cudaErrorMemoryAllocation);
+  if (bytes > kPinnedMax) return Set(cudaErrorMemoryAllocation);
   *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   std::memset(*memory, 0xff, bytes);
   NotePinned(*memory, bytes, true);

@@ -33,7 +33,12 @@ void Born(void* memory);
 void Dead(void* memory);
 bool IsWithin(const void* memory, std::size_t bytes);  // one that is reserved
 std::size_t BytesInUse();
+#if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kMemoryBytes = std::size_t{1} << 30;
+#else
+constexpr std::size_t kMemoryBytes = std::size_t{40} << 30;  // of which only what is touched is there
+#endif
+constexpr std::size_t kPinnedMax = std::size_t{1} << 30;
 constexpr std::size_t kSharedMax = 227 << 10, kSharedUnasked = 48 << 10;
 
 std::uint64_t Random();  // under the lock of the device

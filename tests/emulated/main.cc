@@ -1,5 +1,6 @@
 // Runs the GPU's tests on the emulated one. TARN_EMULATED_KERNELS=1 prints what kernels were launched and what they
-// asked of the memory; =all fails if one of them never was.
+// asked of the memory; =all fails if one of them never was. TARN_EMULATED_PINNED=1 fails if the GPU copied from or to memory
+// of the host that is not pinned.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,12 @@ bool TellKernels() {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  const int failed = RUN_ALL_TESTS();
+  int failed = RUN_ALL_TESTS();
+  const std::uint64_t pageable = emulated::CountsOf().pageable_copies;
+  if (std::getenv("TARN_EMULATED_PINNED") != nullptr && pageable != 0) {
+    std::cout << pageable << " copies were from or to memory that is not pinned\n";
+    failed = 1;
+  }
   const char* tell = std::getenv("TARN_EMULATED_KERNELS");
   if (tell == nullptr) return failed;
   const bool all = TellKernels();

@@ -24,7 +24,8 @@ constexpr bool kJudges = false;
 constexpr bool kJudges = true;
 #endif
 
-constexpr std::size_t kArenaBytes = std::size_t{256} << 30, kPage = 4096, kOffset = 512;
+constexpr std::size_t kFilledMax = std::size_t{64} << 20;  // arrays beyond are as the system gives them: zeros
+constexpr std::size_t kArenaBytes = std::size_t{1} << 40, kPage = 4096, kOffset = 512;
 
 struct Array {
   char* begin = nullptr;
@@ -267,7 +268,7 @@ void Born(void* address) {
   const std::lock_guard lock(m.mutex);
   Array& array = m.arrays.at(static_cast<const char*>(address));
   array.born = true;
-  std::memset(address, 0xff, array.bytes);
+  if (array.bytes <= kFilledMax) std::memset(address, 0xff, array.bytes);
 }
 
 void Dead(void* address) {
