@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@ struct Stream::Native {
   void Use();
   // Keeps the first failure for Wait. The next launch, which asks CUDA for its last error, is not blamed for it.
   void Note(cudaError_t error, const char* operation) {
+    use.operations.fetch_add(1, std::memory_order_relaxed);
     if (error == cudaSuccess) return;
     cudaGetLastError();
     Note(cudaGetErrorString(error), operation);
@@ -50,6 +52,15 @@ struct Stream::Native {
   cudaError_t Release(void* memory);
   // "no memory for WHAT: N bytes asked for, M of L free: REASON"; later calls do not see this error again.
   std::string NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const;
+
+  // Of all streams (DeviceUse).
+  static inline struct Use {
+    std::atomic<std::uint64_t> operations, graphs, copies, bytes_to_device, bytes_to_host, bytes_within, waits, allocations;
+    void Copy(std::atomic<std::uint64_t>* way, std::size_t bytes) {
+      copies.fetch_add(1, std::memory_order_relaxed);
+      way->fetch_add(bytes, std::memory_order_relaxed);
+    }
+  } use = {};
 
   int device = 0;
   cudaMemPool_t pool = nullptr;  // null: the GPU has none

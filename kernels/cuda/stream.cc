@@ -41,6 +41,7 @@ void Stream::Native::UsePool() {
 }
 
 cudaError_t Stream::Native::Allocate(std::size_t bytes, void** memory) {
+  use.allocations.fetch_add(1, std::memory_order_relaxed);
   const auto allocate = [&] {
     return pool != nullptr ? cudaMallocFromPoolAsync(memory, bytes, pool, stream) : cudaMalloc(memory, bytes);
   };
@@ -131,6 +132,7 @@ Stream::Native& Stream::native() {
 Status Stream::Wait() {
   if (native_->Refuses("it waits")) return Fail(ErrorCode::kInternal, "what is being recorded is never done");
   native_->Use();
+  Native::use.waits.fetch_add(1, std::memory_order_relaxed);
   native_->Note(cudaStreamSynchronize(native_->stream), "the work before");
   if (native_->failed == nullptr) return {};
   const char* failed = std::exchange(native_->failed, nullptr);
@@ -257,20 +259,28 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
   return *this;
 }
 
+DeviceUse DeviceUseSoFar() {
+  const auto& u = Stream::Native::use;
+  return {u.operations, u.graphs, u.copies, u.bytes_to_device, u.bytes_to_host, u.bytes_within, u.waits, u.allocations};
+}
+
 void CopyToDevice(Stream& stream, const void* host, std::size_t bytes, void* device) {
   if (bytes == 0) return;
+  Stream::Native::use.Copy(&Stream::Native::use.bytes_to_device, bytes);
   Stream::Native& native = stream.native();
   native.Note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, native.stream), "copy to the device");
 }
 
 void CopyToHost(Stream& stream, const void* device, std::size_t bytes, void* host) {
   if (bytes == 0) return;
+  Stream::Native::use.Copy(&Stream::Native::use.bytes_to_host, bytes);
   Stream::Native& native = stream.native();
   native.Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, native.stream), "copy to the host");
 }
 
 void CopyOnDevice(Stream& stream, const void* from, std::size_t bytes, void* to) {
   if (bytes == 0) return;
+  Stream::Native::use.Copy(&Stream::Native::use.bytes_within, bytes);
   Stream::Native& native = stream.native();
   native.Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native.stream), "copy within the device");
 }

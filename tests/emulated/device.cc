@@ -1,9 +1,9 @@
 // Streams, events, graphs and memory: CUDA's runtime.
 //
 // What a stream is given is done when somebody waits for it, and no sooner: what has no order that it was told is done
-// as late as it can be. With TARN_EMULATED_SEED other than 0 (the default), each wait also lets other streams run, at
-// random; threads and blocks of kernels come in a random order in any case. Functions of the host are called by a
-// thread of the device's.
+// as late as it can be. TARN_EMULATED_SEED=1 (the default is 0): each wait lets the other streams do all that they can
+// before; 2 and more: some of it, at random. Threads and blocks of kernels come in a random order in any case. Functions
+// of the host are called by a thread of the device's.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -60,13 +60,15 @@ struct Stream {
 
 namespace {
 
+enum class Order { kLatest, kOthersFirst, kRandom };
+
 struct Device {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Stream*> streams;
   cudaError_t failed = cudaSuccess;  // stays
   std::uint64_t random = 0, done = 0;  // operations
-  bool eager = false;
+  Order order = Order::kLatest;
   bool has_host_thread = false;
   std::size_t host_functions = 0;
   std::map<const void*, std::size_t> shared_asked;
@@ -78,7 +80,7 @@ struct Device {
   Device() {
     const char* seed = std::getenv("TARN_EMULATED_SEED");
     random = seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10);
-    eager = random != 0;
+    order = random == 0 ? Order::kLatest : random == 1 ? Order::kOthersFirst : Order::kRandom;
   }
 };
 Device& device() {
@@ -131,22 +133,23 @@ void RunOne(Stream& stream, Lock& lock) {
   d.changed.notify_all();
 }
 
-// Lets a random stream do something, if any can.
-void RunAny(Lock& lock) {
+// Lets another stream than `than`, a random one, do up to so much, if it can.
+void RunAnother(const Stream& than, std::uint64_t ops_max, Lock& lock) {
   Device& d = device();
   std::vector<Stream*> able;
   for (Stream* stream : d.streams)
-    if (Runnable(*stream)) able.push_back(stream);
-  if (!able.empty()) RunOne(*able[Random() % able.size()], lock);
+    if (stream != &than && Runnable(*stream)) able.push_back(stream);
+  if (able.empty()) return;
+  Stream& stream = *able[Random() % able.size()];
+  for (std::uint64_t i = 0; i < ops_max && Runnable(stream); ++i) RunOne(stream, lock);
 }
 
 template <typename Done>
 void RunUntil(Stream& stream, Lock& lock, Done done) {
   while (!done() && !stream.ops.empty()) {
-    if (device().eager && Random() % 2 == 0)
-      RunAny(lock);
-    else
-      RunOne(stream, lock);
+    if (device().order == Order::kOthersFirst) RunAnother(stream, ~std::uint64_t{0}, lock);
+    if (device().order == Order::kRandom && Random() % 2 == 0) RunAnother(stream, 1 + Random() % 50, lock);
+    if (!stream.ops.empty()) RunOne(stream, lock);
   }
 }
 

@@ -41,6 +41,14 @@ T Shuffle(unsigned mask, T value, unsigned lane) {
 // What a GPU would not do, or not do reliably: says so on stderr and ends the process.
 [[noreturn]] void Violation(const std::string& what);
 
+// In a kernel: that it is aligned as what it points to.
+void CheckAligned(const void* memory, std::size_t alignment);
+template <typename T, typename U>
+T* Cast(U* p) {
+  CheckAligned(p, alignof(T));
+  return reinterpret_cast<T*>(p);
+}
+
 // Work of a library on a stream.
 cudaError_t Enqueue(const char* name, cudaStream_t stream, std::function<void()> work);
 // That so many bytes are of one array of the GPU that is there; `write`: they are written.

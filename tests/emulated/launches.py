@@ -37,6 +37,8 @@ def begin_of_callee(text, end):
 def rewritten(text, name):
     text = re.sub(r"extern\s+__shared__\s+(\w+)\s+(\w+)\[\];",
                   r"\1* const \2 = static_cast<\1*>(::emulated::DynamicShared());", text)
+    # A compiler may read a vector number by number: whether it is aligned is asked where its address is made.
+    text = re.sub(r"reinterpret_cast<((?:const )?(?!void)[\w:]+)\*>\(", r"::emulated::Cast<\1>(", text)
     out, at = [], 0
     for launch in re.finditer("<<<", text):
         begin = begin_of_callee(text, launch.start())

@@ -12,6 +12,9 @@
 
 namespace {
 
+// One that is compiled with its like and that no caller asks for: rounding to the format that is there.
+constexpr std::string_view kNeverAskedFor = "ForEachRow<RoundTo<float>";
+
 // Whether all kernels were launched.
 bool TellKernels() {
   std::vector<emulated::KernelUse> kernels = emulated::Kernels();
@@ -20,7 +23,7 @@ bool TellKernels() {
   for (const emulated::KernelUse& k : kernels) {
     std::cout << k.launches << " launches, " << k.threads << " threads, " << k.read_bytes << " bytes read, "
               << k.written_bytes << " written: " << k.name << "\n";
-    all = all && k.launches != 0;
+    all = all && (k.launches != 0 || k.name.starts_with(kNeverAskedFor));
   }
   std::cout << kernels.size() << " kernels" << (all ? ", each was launched\n" : ", of which some were never launched\n");
   return all;

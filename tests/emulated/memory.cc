@@ -61,6 +61,7 @@ struct Memory {
   Array** const array_at = kJudges ? reinterpret_cast<Array**>(Map(kArenaBytes / kPage * sizeof(Array*))) : nullptr;
   Word* const words = kJudges ? reinterpret_cast<Word*>(Map(kArenaBytes / 4 * sizeof(Word))) : nullptr;
   char* const shared = kJudges ? Map(kSharedMax) : static_cast<char*>(std::aligned_alloc(1024, kSharedMax + 1024 - kSharedMax % 1024));
+  std::size_t shared_bytes = 0;  // of the launch
   Word* const shared_words = kJudges ? reinterpret_cast<Word*>(Map(kSharedMax / 4 * sizeof(Word))) : nullptr;
   Word* const static_words =
       kJudges ? reinterpret_cast<Word*>(Map((static_cast<std::size_t>(&_end - &__data_start) / 4 + 8) * sizeof(Word))) : nullptr;
@@ -196,7 +197,7 @@ void Access(const void* address, std::size_t bytes, bool write, bool atomic = fa
     if (!array->born) Violation(Where(a) + " touches memory before its stream has come to its allocation");
     (write ? a.kernel->written_bytes : a.kernel->read_bytes) += bytes;
     if (!atomic) Judge(a, m.words, m.arena, at, bytes, write, false);
-  } else if (at >= m.shared && at + bytes <= m.shared + kSharedMax) {
+  } else if (at >= m.shared && at + bytes <= m.shared + m.shared_bytes) {
     Judge(a, m.shared_words, m.shared, at, bytes, write, true);
   } else if (at >= &__data_start && at < &_end) {
     Judge(a, m.static_words, &__data_start, at, bytes, write, true);
@@ -229,7 +230,10 @@ void SettleAccess() {
 }
 
 void* SharedMemory() { return memory().shared; }
-void ForgetSharedMemory(std::size_t bytes) { std::memset(memory().shared, 0xff, bytes); }
+void ForgetSharedMemory(std::size_t bytes) {
+  memory().shared_bytes = bytes;
+  std::memset(memory().shared, 0xff, bytes);
+}
 
 void* Reserve(std::size_t bytes) {
   Memory& m = memory();
@@ -320,6 +324,12 @@ bool AllPinned(const void* address, std::size_t bytes) {
   const auto* const at = static_cast<const char*>(address);
   const auto above = Pinned().upper_bound(at);
   return above != Pinned().begin() && at + bytes <= std::prev(above)->first + std::prev(above)->second;
+}
+
+void CheckAligned(const void* address, std::size_t alignment) {
+  if (actor != nullptr && reinterpret_cast<std::uintptr_t>(address) % alignment != 0)
+    Violation(Where(*actor) + " uses an address as one of vectors of " + std::to_string(alignment) +
+              " bytes, and it is not aligned so");
 }
 
 unsigned long long AtomicMin(unsigned long long* at, unsigned long long value) {

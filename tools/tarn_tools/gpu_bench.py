@@ -325,7 +325,9 @@ def measure_stepper(options, results):
             "unit": "samples/s",
             "settings": {"device": options.gpu, "batch": batch, "dim": sizes.dim, "steps": record["steps"],
                          "precision": precision},
-            "note": f"{record.get('graphs_launched', 0)} steps were launched as graphs",
+            "gpu_of_step": record.get("gpu_of_step", {}),
+            "note": f"{record.get('graphs_launched', 0)} steps were launched as graphs; a step: "
+                    + ", ".join(f"{count:,.1f} {name.replace('_', ' ')}" for name, count in record.get("gpu_of_step", {}).items()),
         })
 
     each(options, [(model, graphs) for model in ("dlrm", "dcn_v2") for graphs in (True, False)], measure_one)
