@@ -284,7 +284,7 @@ int Measure(const Options& options) {
   json.Member("plan", b.plan).Member("gather", b.gather).Member("compute", b.compute).Member("apply", b.apply);
   // What a GPU was asked for, a step; the work of a graph is counted when it is recorded.
   json.Key("gpu_of_step").BeginObject();
-  const auto of_step = [&](const char* name, std::uint64_t kernels::DeviceUse::*count) {
+  const auto of_step = [&](const char* name, std::uint64_t kernels::DeviceUse::* count) {
     json.Member(name, double(after.*count - before.*count) / options.steps);
   };
   of_step("operations", &kernels::DeviceUse::operations);

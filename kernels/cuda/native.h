@@ -55,7 +55,8 @@ struct Stream::Native {
 
   // Of all streams (DeviceUse).
   static inline struct Use {
-    std::atomic<std::uint64_t> operations, graphs, copies, bytes_to_device, bytes_to_host, bytes_within, waits, allocations;
+    std::atomic<std::uint64_t> operations, graphs, copies, bytes_to_device, bytes_to_host, bytes_within, waits,
+        allocations;
     void Copy(std::atomic<std::uint64_t>* way, std::size_t bytes) {
       copies.fetch_add(1, std::memory_order_relaxed);
       way->fetch_add(bytes, std::memory_order_relaxed);

@@ -139,8 +139,16 @@ void Prepare(unsigned index, std::uint32_t number) {
   std::fill_n(top, 6, nullptr);
   thread.sp = top;
   const auto* body = reinterpret_cast<const char*>(block.body);
-  thread.as = {block.kernel, launches, number, static_cast<std::uint16_t>(index), 0, 0, stack, stack + kStackBytes,
-               body, body + block.body->bytes};
+  thread.as = {block.kernel,
+               launches,
+               number,
+               static_cast<std::uint16_t>(index),
+               0,
+               0,
+               stack,
+               stack + kStackBytes,
+               body,
+               body + block.body->bytes};
 }
 
 template <typename T>
@@ -208,9 +216,7 @@ bool RunKernel(Kernel* kernel, const Config& config, const Body& body) {
   return well;
 }
 
-dim3 ThreadIndex() {
-  return block.running->at;
-}
+dim3 ThreadIndex() { return block.running->at; }
 dim3 BlockIndex() { return block.at; }
 dim3 BlockExtent() { return block.block; }
 dim3 GridExtent() { return block.grid; }
@@ -245,8 +251,8 @@ std::uint64_t Meet(unsigned mask, Meeting what, std::uint64_t value, unsigned la
   if ((mask >> mine & 1) == 0) Violation(NameOf(*block.kernel) + ": a lane is not in the mask that it names");
   if (what == Meeting::kShuffle && (mask >> lane & 1) == 0)
     Violation(NameOf(*block.kernel) + ": a value is asked of a lane that is not in the mask");
-  Gathering& gathering = *std::ranges::find_if(
-      block.gatherings[warp], [mask](const Gathering& g) { return g.mask == mask || g.mask == 0; });
+  Gathering& gathering = *std::ranges::find_if(block.gatherings[warp],
+                                               [mask](const Gathering& g) { return g.mask == mask || g.mask == 0; });
   gathering.mask = mask;
   if (gathering.arrived == 0) gathering.what = what;
   if (gathering.what != what) Violation(NameOf(*block.kernel) + ": lanes of a warp meet for different things");

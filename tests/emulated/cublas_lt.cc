@@ -55,7 +55,8 @@ Shape ShapeOf(const MatmulDesc& op, const MatrixLayout& a, const MatrixLayout& b
   if (rows(a, op.a) != s.m || rows(b, op.b) != s.k || columns(b, op.b) != s.n || c.rows != s.m || c.columns != s.n)
     Violation("cuBLASLt: the matrices' extents do not fit each other");
   for (const MatrixLayout* l : {&a, &b, &c, &d})
-    if (l->stride < static_cast<std::int64_t>(l->rows)) Violation("cuBLASLt: a leading dimension is less than the rows");
+    if (l->stride < static_cast<std::int64_t>(l->rows))
+      Violation("cuBLASLt: a leading dimension is less than the rows");
   if (a.type != b.type || c.type != d.type) Violation("cuBLASLt: factors of two types, or C and D");
   if (a.type == CUDA_R_32F && d.type != CUDA_R_32F) Violation("cuBLASLt: factors are wider than the result");
   if (a.type != CUDA_R_32F && d.type != CUDA_R_32F && a.type != d.type) Violation("cuBLASLt: two 16-bit types");
@@ -63,7 +64,8 @@ Shape ShapeOf(const MatmulDesc& op, const MatrixLayout& a, const MatrixLayout& b
   if (Has(op.epilogue, 128)) {
     if (op.aux == nullptr) Violation("cuBLASLt: a mask is asked for that has no address");
     if (op.aux_stride % 128 != 0) Violation("cuBLASLt: the mask's leading dimension is no multiple of 128");
-    if (op.aux_stride < static_cast<std::int64_t>(s.m)) Violation("cuBLASLt: the mask's leading dimension is less than the rows");
+    if (op.aux_stride < static_cast<std::int64_t>(s.m))
+      Violation("cuBLASLt: the mask's leading dimension is less than the rows");
     if (reinterpret_cast<std::uintptr_t>(op.aux) % 16 != 0) Violation("cuBLASLt: the mask is not aligned to 16 bytes");
   }
   if (Has(op.epilogue, 4 | 16 | 512)) {
@@ -80,7 +82,8 @@ bool Supported(const MatmulDesc& op, const Shape& s) {
 }
 
 std::uint64_t NumberOf(const MatmulDesc& op, const Shape& s) {
-  std::uint64_t x = s.m * 1000003 + s.n * 10007 + s.k * 101 + static_cast<std::uint64_t>(op.epilogue) * 7 + op.a * 2 + op.b;
+  std::uint64_t x =
+      s.m * 1000003 + s.n * 10007 + s.k * 101 + static_cast<std::uint64_t>(op.epilogue) * 7 + op.a * 2 + op.b;
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
   return x ^ x >> 27;
 }
@@ -152,7 +155,8 @@ void Compute(const Call& call) {
     for (std::uint64_t i = 0; i < m; ++i) {
       const std::uint64_t at = j * static_cast<std::uint64_t>(call.d.stride) + i;
       float v = call.alpha * column[i];
-      if (call.beta != 0) v += call.beta * Load(call.c_data, call.c.type, j * static_cast<std::uint64_t>(call.c.stride) + i);
+      if (call.beta != 0)
+        v += call.beta * Load(call.c_data, call.c.type, j * static_cast<std::uint64_t>(call.c.stride) + i);
       if (e & 4) v += Load(call.op.bias, bias_type, i);
       if (e & 2) v = v > 0 ? v : 0.0f;
       std::uint32_t& word = mask[e & 128 ? j * mask_stride + i / 32 : 0];
@@ -213,8 +217,20 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
       Violation("cuBLASLt: a matrix is aligned to less than the algorithm was chosen for");
   if (needed > workspace_bytes) Violation("cuBLASLt: the workspace is smaller than the algorithm needs");
   if (reinterpret_cast<std::uintptr_t>(workspace) % 16 != 0) Violation("cuBLASLt: the workspace is not aligned");
-  Call call{*operation, *a_layout, *b_layout, *c_layout, *d_layout, s, *static_cast<const float*>(alpha),
-            *static_cast<const float*>(beta), a, b, c, d, workspace, needed};
+  Call call{*operation,
+            *a_layout,
+            *b_layout,
+            *c_layout,
+            *d_layout,
+            s,
+            *static_cast<const float*>(alpha),
+            *static_cast<const float*>(beta),
+            a,
+            b,
+            c,
+            d,
+            workspace,
+            needed};
   const cudaError_t given = Enqueue("a product", stream, [call = std::move(call)] { Compute(call); });
   return given == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

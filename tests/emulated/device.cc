@@ -2,8 +2,8 @@
 //
 // What a stream is given is done when somebody waits for it, and no sooner: what has no order that it was told is done
 // as late as it can be. TARN_EMULATED_SEED=1 (the default is 0): each wait lets the other streams do all that they can
-// before; 2 and more: some of it, at random. Threads and blocks of kernels come in a random order in any case. Functions
-// of the host are called by a thread of the device's.
+// before; 2 and more: some of it, at random. Threads and blocks of kernels come in a random order in any case.
+// Functions of the host are called by a thread of the device's.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -66,7 +66,7 @@ struct Device {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Stream*> streams;
-  cudaError_t failed = cudaSuccess;  // stays
+  cudaError_t failed = cudaSuccess;    // stays
   std::uint64_t random = 0, done = 0;  // operations
   Order order = Order::kLatest;
   bool has_host_thread = false;
@@ -113,7 +113,8 @@ void RunOne(Stream& stream, Lock& lock) {
   Op& op = stream.ops.front();
   if (op.kind == Op::Kind::kWait && op.event->reached < op.generation) {
     Stream* const other = op.event->stream;
-    if (other == nullptr || other == &stream || other->ops.empty()) Violation("a stream waits for an event that nobody records");
+    if (other == nullptr || other == &stream || other->ops.empty())
+      Violation("a stream waits for an event that nobody records");
     return RunOne(*other, lock);
   }
   if (op.kind == Op::Kind::kHost) {
@@ -269,7 +270,8 @@ std::vector<KernelUse> Kernels() {
   const std::lock_guard lock(device().mutex);
   std::vector<KernelUse> uses;
   for (const Kernel* k : device().kernels)
-    uses.push_back({NameOf(*k), k->where == nullptr ? "" : k->where, k->launches, k->threads, k->read_bytes, k->written_bytes, k->touched_bytes});
+    uses.push_back({NameOf(*k), k->where == nullptr ? "" : k->where, k->launches, k->threads, k->read_bytes,
+                    k->written_bytes, k->touched_bytes});
   return uses;
 }
 
@@ -401,7 +403,8 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
   const Lock lock(device().mutex);
-  if (attribute == cudaMemPoolAttrReleaseThreshold) device().counts.release_threshold = *static_cast<std::uint64_t*>(value);
+  if (attribute == cudaMemPoolAttrReleaseThreshold)
+    device().counts.release_threshold = *static_cast<std::uint64_t*>(value);
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
@@ -485,13 +488,17 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   Lock lock(device().mutex);
   if (RefusedWhileCaptured(stream)) return Set(cudaErrorStreamCaptureUnsupported);
   if (Of(stream).ops.empty()) return Result();
-  if (Random() % 4 == 0 && Runnable(Of(stream))) RunOne(Of(stream), lock);  // whoever asks often enough is told in the end
+  if (Random() % 4 == 0 && Runnable(Of(stream)))
+    RunOne(Of(stream), lock);  // whoever asks often enough is told in the end
   return Set(Of(stream).ops.empty() ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Lock lock(device().mutex);
   if (event->state->recorded == 0) return Result();
-  return Give(stream, Op{.kind = Op::Kind::kWait, .name = "a wait", .work = {}, .event = event->state,
+  return Give(stream, Op{.kind = Op::Kind::kWait,
+                         .name = "a wait",
+                         .work = {},
+                         .event = event->state,
                          .generation = event->state->recorded});
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data) {
@@ -501,8 +508,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), voi
     std::thread(CallHostFunctions).detach();
     d.has_host_thread = true;
   }
-  const cudaError_t given = Give(stream, Op{.kind = Op::Kind::kHost, .name = "a function of the host",
-                                            .work = [=] { function(data); }, .event = nullptr});
+  const cudaError_t given = Give(
+      stream,
+      Op{.kind = Op::Kind::kHost, .name = "a function of the host", .work = [=] { function(data); }, .event = nullptr});
   if (given == cudaSuccess) ++d.host_functions;
   d.changed.notify_all();
   return given;
@@ -520,8 +528,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(device().mutex);
-  const cudaError_t given = Give(stream, Op{.kind = Op::Kind::kRecord, .name = "an event", .work = {},
-                                            .event = event->state, .generation = event->state->recorded + 1});
+  const cudaError_t given = Give(stream, Op{.kind = Op::Kind::kRecord,
+                                            .name = "an event",
+                                            .work = {},
+                                            .event = event->state,
+                                            .generation = event->state->recorded + 1});
   if (given != cudaSuccess) return given;
   ++event->state->recorded;
   event->state->stream = &Of(stream);

@@ -57,10 +57,10 @@ void CheckDevice(const void* memory, std::size_t bytes, bool write, const char* 
 // A kernel, as its template arguments make it, once it is in the program.
 struct Kernel {
   explicit Kernel(const char* name);
-  const char* name;             // with what it was called by
-  const char* where = nullptr;  // its launch; null: there was none
+  const char* name;                                                            // with what it was called by
+  const char* where = nullptr;                                                 // its launch; null: there was none
   std::uint64_t launches = 0, threads = 0, read_bytes = 0, written_bytes = 0;  // as its threads asked
-  std::uint64_t touched_bytes = 0;                                // every word once a launch
+  std::uint64_t touched_bytes = 0;                                             // every word once a launch
 };
 
 struct Config {

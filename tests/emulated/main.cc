@@ -1,6 +1,6 @@
 // Runs the GPU's tests on the emulated one. TARN_EMULATED_KERNELS=1 prints what kernels were launched and what they
-// asked of the memory; =all fails if one of them never was. TARN_EMULATED_PINNED=1 fails if the GPU copied from or to memory
-// of the host that is not pinned.
+// asked of the memory; =all fails if one of them never was. TARN_EMULATED_PINNED=1 fails if the GPU copied from or to
+// memory of the host that is not pinned.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ bool TellKernels() {
               << k.written_bytes << " written: " << k.name << "\n";
     all = all && (k.launches != 0 || k.name.starts_with(kNeverAskedFor));
   }
-  std::cout << kernels.size() << " kernels" << (all ? ", each was launched\n" : ", of which some were never launched\n");
+  std::cout << kernels.size() << " kernels"
+            << (all ? ", each was launched\n" : ", of which some were never launched\n");
   return all;
 }
 

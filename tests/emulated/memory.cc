@@ -1,9 +1,9 @@
 // The GPU's memory, and what kernels may do with it.
 //
 // The kernels are compiled with -fsanitize=thread, whose calls before every access of memory end here and not in a
-// sanitizer's library. So each access of a thread of a kernel is judged: whether it is within an array that is there, or
-// in shared or its own memory; whether it is aligned to its size, as a GPU demands; and whether another thread of the
-// same kernel has written there, or reads what is written here, without a barrier between the two. Under
+// sanitizer's library. So each access of a thread of a kernel is judged: whether it is within an array that is there,
+// or in shared or its own memory; whether it is aligned to its size, as a GPU demands; and whether another thread of
+// the same kernel has written there, or reads what is written here, without a barrier between the two. Under
 // AddressSanitizer, which does not go with those calls, arrays are the host's and it judges alone.
 #include <sys/mman.h>
 
@@ -37,16 +37,15 @@ struct Array {
 struct Touch {
   std::uint32_t launch = 0, block = 0;
   std::uint16_t thread = 0, barriers = 0, meetings = 0;
-  std::uint8_t bytes = 0;      // of the word, one bit each
-  std::uint8_t many = 0;       // reads, also by 1: others of the warp, 2: of the block, 4: other blocks
+  std::uint8_t bytes = 0;  // of the word, one bit each
+  std::uint8_t many = 0;   // reads, also by 1: others of the warp, 2: of the block, 4: other blocks
 };
 struct Word {
   Touch write, read;
 };
 
 char* Map(std::size_t bytes) {
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) Violation("no address space for the emulated GPU's memory");
   madvise(memory, bytes, MADV_DONTDUMP);
   return static_cast<char*>(memory);
@@ -60,11 +59,13 @@ struct Memory {
   std::size_t taken = 0;
   Array** const array_at = kJudges ? reinterpret_cast<Array**>(Map(kArenaBytes / kPage * sizeof(Array*))) : nullptr;
   Word* const words = kJudges ? reinterpret_cast<Word*>(Map(kArenaBytes / 4 * sizeof(Word))) : nullptr;
-  char* const shared = kJudges ? Map(kSharedMax) : static_cast<char*>(std::aligned_alloc(1024, kSharedMax + 1024 - kSharedMax % 1024));
+  char* const shared =
+      kJudges ? Map(kSharedMax) : static_cast<char*>(std::aligned_alloc(1024, kSharedMax + 1024 - kSharedMax % 1024));
   std::size_t shared_bytes = 0;  // of the launch
   Word* const shared_words = kJudges ? reinterpret_cast<Word*>(Map(kSharedMax / 4 * sizeof(Word))) : nullptr;
   Word* const static_words =
-      kJudges ? reinterpret_cast<Word*>(Map((static_cast<std::size_t>(&_end - &__data_start) / 4 + 8) * sizeof(Word))) : nullptr;
+      kJudges ? reinterpret_cast<Word*>(Map((static_cast<std::size_t>(&_end - &__data_start) / 4 + 8) * sizeof(Word)))
+              : nullptr;
 };
 Memory& memory() {
   static Memory& it = *new Memory;
@@ -151,7 +152,8 @@ void Judge(Actor& a, Word* words, const char* base, const char* at, std::size_t 
     }
     const bool overlaps = (w.write.bytes & mask) != 0;
     if (!write) {
-      if (overlaps && !Ordered(w.write, a) && !MayReadWhatIsWritten(w.write, a)) Violation(With("wrote", "reads", w.write, a));
+      if (overlaps && !Ordered(w.write, a) && !MayReadWhatIsWritten(w.write, a))
+        Violation(With("wrote", "reads", w.write, a));
       Touch now = TouchOf(a, mask);
       if (w.read.launch == a.launch && (w.read.bytes & mask) != 0) {
         now.bytes |= w.read.bytes;
@@ -165,9 +167,11 @@ void Judge(Actor& a, Word* words, const char* base, const char* at, std::size_t 
       continue;
     }
     if (overlaps && !Ordered(w.write, a)) Suspected(a, at, bytes, "wrote", w.write);
-    if ((w.read.bytes & mask) != 0 && !ReadsOrdered(w.read, a) && !MayReadWhatIsWritten(w.read, a)) Suspected(a, at, bytes, "read", w.read);
+    if ((w.read.bytes & mask) != 0 && !ReadsOrdered(w.read, a) && !MayReadWhatIsWritten(w.read, a))
+      Suspected(a, at, bytes, "read", w.read);
     Touch now = TouchOf(a, mask);
-    if (w.write.launch == a.launch && w.write.block == a.block && w.write.thread == a.thread) now.bytes |= w.write.bytes;
+    if (w.write.launch == a.launch && w.write.block == a.block && w.write.thread == a.thread)
+      now.bytes |= w.write.bytes;
     w.write = now;
   }
 }
@@ -205,7 +209,8 @@ void Access(const void* address, std::size_t bytes, bool write, bool atomic = fa
     // Constants.
   } else if (!IsPinned(at)) {
     Violation(Where(a) + (write ? " writes " : " reads ") + std::to_string(bytes) +
-              " bytes outside of every array of the GPU" + (at < m.arena || at >= m.arena + kArenaBytes ? ", in the host's memory" : ""));
+              " bytes outside of every array of the GPU" +
+              (at < m.arena || at >= m.arena + kArenaBytes ? ", in the host's memory" : ""));
   }
 }
 
@@ -252,7 +257,8 @@ void* Reserve(std::size_t bytes) {
   Array& array = m.arrays[begin];
   array = {begin, bytes, false};
   if (kJudges)
-    for (std::size_t at = 0; at < bytes + kOffset; at += kPage) m.array_at[static_cast<std::size_t>(begin - kOffset + at - m.arena) / kPage] = &array;
+    for (std::size_t at = 0; at < bytes + kOffset; at += kPage)
+      m.array_at[static_cast<std::size_t>(begin - kOffset + at - m.arena) / kPage] = &array;
   return begin;
 }
 
@@ -284,7 +290,8 @@ void Dead(void* address) {
   m.in_use -= array.bytes;
   if (kJudges) {
     char* const begin = array.begin - kOffset;
-    for (std::size_t at = 0; at < array.bytes + kOffset; at += kPage) m.array_at[static_cast<std::size_t>(begin + at - m.arena) / kPage] = nullptr;
+    for (std::size_t at = 0; at < array.bytes + kOffset; at += kPage)
+      m.array_at[static_cast<std::size_t>(begin + at - m.arena) / kPage] = nullptr;
     const std::size_t whole = (array.bytes + kOffset) / kPage * kPage + kPage;
     madvise(begin, whole, MADV_DONTNEED);
     madvise(m.words + (begin - m.arena) / 4, whole / 4 * sizeof(Word), MADV_DONTNEED);
@@ -355,10 +362,10 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_read(void**) {}
 void __tsan_vptr_update(void**, void*) {}
-#define TARN_ACCESS(bytes)                                                                        \
-  void __tsan_read##bytes(void* p) { emulated::Seen(p, bytes, false); }                           \
-  void __tsan_write##bytes(void* p) { emulated::Seen(p, bytes, true); }                           \
-  void __tsan_unaligned_read##bytes(void* p) { emulated::Seen(p, bytes, false); }                 \
+#define TARN_ACCESS(bytes)                                                        \
+  void __tsan_read##bytes(void* p) { emulated::Seen(p, bytes, false); }           \
+  void __tsan_write##bytes(void* p) { emulated::Seen(p, bytes, true); }           \
+  void __tsan_unaligned_read##bytes(void* p) { emulated::Seen(p, bytes, false); } \
   void __tsan_unaligned_write##bytes(void* p) { emulated::Seen(p, bytes, true); }
 TARN_ACCESS(1)
 TARN_ACCESS(2)
@@ -370,8 +377,12 @@ void __tsan_read_range(void* p, std::size_t bytes) { emulated::Seen(p, bytes, fa
 void __tsan_write_range(void* p, std::size_t bytes) { emulated::Seen(p, bytes, true); }
 // Of the host's code between the kernels.
 std::uint8_t __tsan_atomic8_load(const volatile std::uint8_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
-std::uint32_t __tsan_atomic32_load(const volatile std::uint32_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
-std::uint64_t __tsan_atomic64_load(const volatile std::uint64_t* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }
+std::uint32_t __tsan_atomic32_load(const volatile std::uint32_t* p, int) {
+  return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+std::uint64_t __tsan_atomic64_load(const volatile std::uint64_t* p, int) {
+  return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
 std::uint32_t __tsan_atomic32_fetch_add(volatile std::uint32_t* p, std::uint32_t v, int) {
   return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
 }

@@ -1,4 +1,5 @@
-// CUDA's runtime as far as tarn uses it, for a C++ compiler: see tests/emulated/README.md. Names and numbers are CUDA's.
+// CUDA's runtime as far as tarn uses it, for a C++ compiler: see tests/emulated/README.md. Names and numbers are
+// CUDA's.
 #pragma once
 
 #include <cmath>

@@ -59,14 +59,15 @@ cudaError_t Sort(void* temp, std::size_t& bytes, const K* keys_in, K* keys_out, 
 struct DeviceRadixSort {
   template <typename K, typename V, typename N>
   static cudaError_t SortPairs(void* temp, std::size_t& bytes, const K* keys_in, K* keys_out, const V* values_in,
-                               V* values_out, N n, int begin = 0, int end = sizeof(K) * 8, cudaStream_t stream = nullptr) {
+                               V* values_out, N n, int begin = 0, int end = sizeof(K) * 8,
+                               cudaStream_t stream = nullptr) {
     return emulated_algorithms::Sort(temp, bytes, keys_in, keys_out, values_in, values_out, std::size_t(n), begin, end,
                                      stream, false);
   }
   template <typename K, typename V, typename N>
   static cudaError_t SortPairsDescending(void* temp, std::size_t& bytes, const K* keys_in, K* keys_out,
-                                         const V* values_in, V* values_out, N n, int begin = 0,
-                                         int end = sizeof(K) * 8, cudaStream_t stream = nullptr) {
+                                         const V* values_in, V* values_out, N n, int begin = 0, int end = sizeof(K) * 8,
+                                         cudaStream_t stream = nullptr) {
     return emulated_algorithms::Sort(temp, bytes, keys_in, keys_out, values_in, values_out, std::size_t(n), begin, end,
                                      stream, true);
   }
