@@ -604,12 +604,12 @@ def measure_tests(options, results):
         run([options.bin_dir / "gpu_bench", "--device", options.device, "--tiny"], options, lines.append, seconds)
         results.add({"name": "tests.tiny", "value": len(lines), "unit": "figures", "settings": {"device": options.gpu}})
 
-    tests = [name for name in TESTS if (options.bin_dir / name).exists()]
+    on_cpu = options.device == "cpu"
+    tests = [name for name in TESTS if not on_cpu and (options.bin_dir / name).exists()]
     for name in TESTS:
         if name not in tests:
-            results.add({"name": f"tests.{name}", "skipped": "it is not there; tools/build makes it where there is a CUDA toolkit"})
-    if options.device == "cpu":
-        tests = []
+            why = "no GPU" if on_cpu else "it is not there; tools/build makes it where there is a CUDA toolkit"
+            results.add({"name": f"tests.{name}", "skipped": why})
     each(options, [(test_one, name) for name in tests] + [(run_tiny, "")], lambda what, seconds: what[0](what[1], seconds))
 
 
