@@ -23,6 +23,7 @@
 #include "core/job.h"
 #include "core/json.h"
 #include "core/position.h"
+#include "kernels/stream.h"
 #include "server/store/store.h"
 #include "worker/models/model.h"
 #include "worker/plan.h"
@@ -271,14 +272,29 @@ int Measure(const Options& options) {
     if (auto status = b.Dump(all); !status) return Failed(status.error());
   std::vector<std::optional<double>> losses;
   if (auto status = b.Run(all.first(options.warmup), &losses); !status) return Failed(status.error());
+  const kernels::DeviceUse before = kernels::DeviceUseSoFar();
   b.plan = b.gather = b.compute = b.apply = 0;
   if (auto status = b.Run(all.subspan(options.warmup), &losses); !status) return Failed(status.error());
+  const kernels::DeviceUse after = kernels::DeviceUseSoFar();
   const double seconds = b.plan + b.gather + b.compute + b.apply;
   JsonWriter json;
   json.BeginObject().Member("model", options.model).Member("rows", options.rows).Member("steps", options.steps);
   json.Member("samples_per_second", double(options.rows) * options.steps / seconds);
   json.Member("activation_bytes", b.activation_bytes()).Member("graphs_launched", b.graphs_launched());
   json.Member("plan", b.plan).Member("gather", b.gather).Member("compute", b.compute).Member("apply", b.apply);
+  // What a GPU was asked for, a step; the work of a graph is counted when it is recorded.
+  json.Key("gpu_of_step").BeginObject();
+  const auto of_step = [&](const char* name, std::uint64_t kernels::DeviceUse::* count) {
+    json.Member(name, double(after.*count - before.*count) / options.steps);
+  };
+  of_step("operations", &kernels::DeviceUse::operations);
+  of_step("graphs", &kernels::DeviceUse::graphs);
+  of_step("copies", &kernels::DeviceUse::copies);
+  of_step("bytes_to_device", &kernels::DeviceUse::bytes_to_device);
+  of_step("bytes_to_host", &kernels::DeviceUse::bytes_to_host);
+  of_step("waits", &kernels::DeviceUse::waits);
+  of_step("allocations", &kernels::DeviceUse::allocations);
+  json.EndObject();
   json.Member("batches_passed_over", std::ranges::count_if(losses, [](const auto& loss) { return !loss; }));
   json.Key("losses").BeginArray();
   for (const std::optional<double>& loss : losses) {

@@ -30,6 +30,7 @@ Expected<PinnedBuffer> PinnedBuffer::Allocate(Stream&, std::size_t, std::string_
 PinnedBuffer::~PinnedBuffer() = default;
 PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept = default;
 PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept = default;
+DeviceUse DeviceUseSoFar() { return {}; }
 void CopyToDevice(Stream&, const void*, std::size_t, void*) {}
 void CopyToHost(Stream&, const void*, std::size_t, void*) {}
 void CopyOnDevice(Stream&, const void*, std::size_t, void*) {}

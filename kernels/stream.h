@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -51,7 +52,7 @@ class Stream {
   // Counted as CUDA does.
   int device() const;
   std::string device_name() const;
-  // Of the GPU's memory, that which nobody has.
+  // Of the GPU's memory, that which nobody has: also what this process has given back and keeps for later.
   std::size_t free_bytes() const;
 
   struct Native;  // kernels/cuda/native.h
@@ -109,6 +110,16 @@ class PinnedBuffer {
   void* data_ = nullptr;
   std::size_t size_ = 0;
 };
+
+// What the streams of this process have been given so far, to compare with what was predicted.
+struct DeviceUse {
+  std::uint64_t operations = 0;  // given one by one or recorded, copies too
+  std::uint64_t graphs = 0;      // launched
+  std::uint64_t copies = 0, bytes_to_device = 0, bytes_to_host = 0, bytes_within = 0;
+  std::uint64_t waits = 0;        // of the host
+  std::uint64_t allocations = 0;  // of the GPU's memory
+};
+DeviceUse DeviceUseSoFar();
 
 // In the order of the stream. The host's memory may be used again after Wait.
 void CopyToDevice(Stream& stream, const void* host, std::size_t bytes, void* device);

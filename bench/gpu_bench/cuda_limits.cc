@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -32,6 +34,26 @@ class Memory {
   void* data() const { return data_; }
 
  private:
+  void* data_ = nullptr;
+};
+
+// Of the host: pinned, or as malloc gives it.
+class HostMemory {
+ public:
+  HostMemory(std::size_t bytes, bool pinned) : pinned_(pinned) {
+    if (pinned)
+      Need(cudaMallocHost(&data_, bytes), "pinned memory");
+    else if (data_ = std::malloc(bytes); data_ == nullptr)
+      Die("no memory of the host");
+    std::memset(data_, 1, bytes);
+  }
+  ~HostMemory() { pinned_ ? void(cudaFreeHost(data_)) : std::free(data_); }
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  bool pinned_;
   void* data_ = nullptr;
 };
 
@@ -128,6 +150,18 @@ class CudaLimits : public Limits {
       Need(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, stream_), "a copy");
     };
     return 2 * double(bytes) / Median(copy);
+  }
+
+  double HostCopyBytesPerSecond(std::size_t bytes, bool to_host, bool pinned) override {
+    const Memory placed(bytes, "a copy");
+    const HostMemory host(bytes, pinned);
+    const auto copy = [&] {
+      if (to_host)
+        Need(cudaMemcpyAsync(host.data(), placed.data(), bytes, cudaMemcpyDeviceToHost, stream_), "a copy");
+      else
+        Need(cudaMemcpyAsync(placed.data(), host.data(), bytes, cudaMemcpyHostToDevice, stream_), "a copy");
+    };
+    return double(bytes) / Median(copy);
   }
 
   double ProductSeconds(const ProductShape& shape) override {

@@ -19,6 +19,8 @@ class HostLimits : public Limits {
     return 2 * double(bytes) / seconds;
   }
 
+  double HostCopyBytesPerSecond(std::size_t bytes, bool, bool) override { return CopyBytesPerSecond(bytes) / 2; }
+
   double ProductSeconds(const ProductShape& shape) override {
     const auto [m, n, k, a_transposed, b_transposed, wide] = shape;
     const Array a = place_->Floats(m * k, "A"), b = place_->Floats(k * n, "B"), c = place_->Floats(m * n, "C");

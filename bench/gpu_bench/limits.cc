@@ -3,8 +3,22 @@
 #include <algorithm>
 
 #include "bench/gpu_bench/parts.h"
+#include "kernels/elementwise.h"
 
 namespace tarn::bench {
+
+namespace {
+
+// What an operation costs that has nothing to do: one of many that are given at once, and one that somebody waits for.
+void Launches(const Run& run) {
+  const Array one = run.place.Allocate(sizeof(float), "a number");
+  const auto launch = [&] { run.place.Run([&](auto&... on) { kernels::Fill(on..., 1, 0.0f, one.as<float>()); }); };
+  run.Tell("limit.launch", 1e6 * SecondsOf(run.place, run.timing, launch), "us", {});
+  const double waited = SecondsOf(run.place, run.timing, [&] { launch(), run.place.Wait(); });
+  run.Tell("limit.launch_and_wait", 1e6 * waited, "us", {});
+}
+
+}  // namespace
 
 void MeasureLimits(const Run& run) {
   const std::size_t bytes = run.sizes.limit_bytes;
@@ -18,11 +32,15 @@ void MeasureLimits(const Run& run) {
   run.Tell("limit.product", best / 1e12, "TFLOP/s",
            {{"extent", extent}, {"precision", std::string(run.place.on_gpu() ? "bf16" : "fp32")}});
   const std::size_t there = bytes / 8;
-  const Array host = run.place.AllocateOnHost(there, "a copy"), placed = run.place.Allocate(there, "a copy");
-  std::fill_n(host.as<char>(), there, '\1');
-  const double seconds =
-      SecondsOf(run.place, run.timing, [&] { run.place.Bring(host.as<char>(), there, placed.as<char>()); });
-  run.Tell("limit.from_host", double(there) / seconds / 1e9, "GB/s", {{"bytes", std::uint64_t{there}}});
+  const auto host_copy = [&](const char* name, bool to_host, bool pinned) {
+    const double rate = run.limits.HostCopyBytesPerSecond(there, to_host, pinned);
+    run.Tell(name, rate / 1e9, "GB/s", {{"bytes", std::uint64_t{there}}});
+  };
+  host_copy("limit.from_host", false, true);
+  host_copy("limit.to_host", true, true);
+  host_copy("limit.from_host_pageable", false, false);
+  host_copy("limit.to_host_pageable", true, false);
+  Launches(run);
 }
 
 }  // namespace tarn::bench

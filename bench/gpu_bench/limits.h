@@ -22,6 +22,9 @@ class Limits {
   // Bytes a second, read and written, of a copy of so many.
   virtual double CopyBytesPerSecond(std::size_t bytes) = 0;
   virtual double ProductSeconds(const ProductShape& shape) = 0;
+  // Bytes a second of a copy between the host's memory and the place's. Not pinned: by the driver, through its own
+  // pinned memory.
+  virtual double HostCopyBytesPerSecond(std::size_t bytes, bool to_host, bool pinned) = 0;
 };
 
 // Of this thread: memcpy, and kernels/gemm.h in fp32.

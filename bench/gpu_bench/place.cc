@@ -41,18 +41,37 @@ Array Place::Floats(std::size_t n, std::string_view what, float scale) {
   return array;
 }
 
+std::byte* Place::Staging() {
+  if (staging_.size() == 0)
+    staging_ = Need(kernels::PinnedBuffer::Allocate(*stream_, kStagingBytes, "copies from and to the host"));
+  return staging_.as<std::byte>();
+}
+
 void Place::Bring(const void* host, std::size_t bytes, void* placed) {
+  if (!on_gpu() && bytes != 0) std::memcpy(placed, host, bytes);
+  for (std::size_t at = 0; on_gpu() && at < bytes; at += kStagingBytes) {
+    const std::size_t n = std::min(kStagingBytes, bytes - at);
+    std::memcpy(Staging(), static_cast<const std::byte*>(host) + at, n);
+    kernels::CopyToDevice(*stream_, Staging(), n, static_cast<std::byte*>(placed) + at);
+    Wait();
+  }
+}
+
+void Place::BringFrom(const Array& host, std::size_t bytes, void* placed) {
   if (on_gpu())
-    kernels::CopyToDevice(*stream_, host, bytes, placed);
+    kernels::CopyToDevice(*stream_, host.as<void>(), bytes, placed);
   else if (bytes != 0)
-    std::memcpy(placed, host, bytes);
+    std::memcpy(placed, host.as<void>(), bytes);
 }
 
 void Place::FetchBytes(const void* placed, std::size_t bytes, void* host) {
-  if (on_gpu())
-    kernels::CopyToHost(*stream_, placed, bytes, host);
-  else if (bytes != 0)
-    std::memcpy(host, placed, bytes);
+  if (!on_gpu() && bytes != 0) std::memcpy(host, placed, bytes);
+  for (std::size_t at = 0; on_gpu() && at < bytes; at += kStagingBytes) {
+    const std::size_t n = std::min(kStagingBytes, bytes - at);
+    kernels::CopyToHost(*stream_, static_cast<const std::byte*>(placed) + at, n, Staging());
+    Wait();
+    std::memcpy(static_cast<std::byte*>(host) + at, Staging(), n);
+  }
 }
 
 std::unique_ptr<kernels::HotRows> Place::MakeHotRows(const kernels::HotRowsOptions& options) {

@@ -69,13 +69,15 @@ class Place {
     Bring(items.data(), items.size() * sizeof(T), array.as<T>());
     return array;
   }
-  // Host memory from AllocateOnHost stays as it is until Wait.
+  // From and to any memory of the host, by way of pinned memory: a GPU copies other memory only while somebody waits.
+  // Done when it returns.
   void Bring(const void* host, std::size_t bytes, void* placed);
+  // From memory of AllocateOnHost, which stays as it is until Wait.
+  void BringFrom(const Array& host, std::size_t bytes, void* placed);
   template <typename T>
   std::vector<T> Fetch(const T* placed, std::size_t n) {
     std::vector<T> items(n);
     FetchBytes(placed, n * sizeof(T), items.data());
-    Wait();
     return items;
   }
   std::unique_ptr<kernels::HotRows> MakeHotRows(const kernels::HotRowsOptions& options);
@@ -94,9 +96,13 @@ class Place {
  private:
   Place(int gpu, std::unique_ptr<kernels::Stream> stream) : gpu_(gpu), stream_(std::move(stream)) {}
   void FetchBytes(const void* placed, std::size_t bytes, void* host);
+  // The pinned memory through which other memory is copied, made when it is asked for.
+  std::byte* Staging();
 
+  static constexpr std::size_t kStagingBytes = std::size_t{8} << 20;
   int gpu_;
   std::unique_ptr<kernels::Stream> stream_;
+  kernels::PinnedBuffer staging_;
 };
 
 // `made`, or the end of the process with what went wrong.

@@ -9,6 +9,7 @@
 #include "kernels/device_gemm.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm_algorithms.h"
+#include "kernels/graph.h"
 #include "kernels/initialize.h"
 #include "kernels/unique.h"
 #include "worker/models/model.h"
@@ -21,6 +22,9 @@ constexpr std::size_t kBatches = 4;  // that take turns
 // A batch as the reader leaves it, in memory of the host.
 struct HostBatch {
   Array keys, labels, dense;
+#if TARN_HAS_CUDA
+  std::unique_ptr<kernels::Graph> graph;  // of the model's work, once it is recorded
+#endif
 };
 
 // The GPU's work alone, from a batch's keys to its gradients, where all rows are in the cache: the batch goes there,
@@ -69,6 +73,15 @@ class Step {
     for (std::size_t i = 0; i < kBatches; ++i) One();
     Check();
     const double seconds = SecondsOf(place_, {8 * run_.timing.seconds, run_.timing.repetitions}, [&] { One(); });
+    Tell(name, seconds);
+    Record();
+    const double recorded = SecondsOf(place_, {8 * run_.timing.seconds, run_.timing.repetitions}, [&] { One(); });
+    Check();
+    Tell(name + "_graph", recorded);
+  }
+
+ private:
+  void Tell(const std::string& name, double seconds) {
     run_.Tell(name, double(sizes_.batch) / seconds, "samples/s",
               {{"batch", std::uint64_t{sizes_.batch}},
                {"fields", std::uint64_t{sizes_.fields}},
@@ -77,7 +90,21 @@ class Step {
               {{"us", seconds * 1e6}, {"unique_rows", double(n_unique_)}});
   }
 
- private:
+  // From now on the model's work of each batch is launched as a whole. On this thread nothing is recorded.
+  void Record() {
+#if TARN_HAS_CUDA
+    for (std::size_t b = 0; place_.on_gpu() && b < kBatches; ++b) {
+      HostBatch& batch = batches_[next_++ % kBatches];
+      Enter(batch);
+      FindRows();
+      batch.graph = std::make_unique<kernels::Graph>(place_.stream());
+      if (const Status status = batch.graph->Record([this] { Compute(); }); !status) Die(status.error().message);
+      batch.graph->Launch();
+      cache_->Unpin(n_unique_, slots_.as<std::uint32_t>());
+    }
+#endif
+  }
+
   void MakeBatches() {
     std::set<Key> all;
     SplitMix random(9);
@@ -143,6 +170,16 @@ class Step {
     const HostBatch& batch = batches_[next_++ % kBatches];
     Enter(batch);
     FindRows();
+#if TARN_HAS_CUDA
+    if (batch.graph != nullptr)
+      batch.graph->Launch();
+    else
+#endif
+      Compute();
+    cache_->Unpin(n_unique_, slots_.as<std::uint32_t>());
+  }
+
+  void Compute() {
     for (std::size_t t = 0; t < views_.size(); ++t)
       compute_.Fill(views_[t].unique * model_->tables()[t].spec.dim, 0.0f, views_[t].gradients);
     compute_.memory().Reset();
@@ -155,14 +192,13 @@ class Step {
                                  .keys = occurrences_};
     predictions_ = model_->Step(compute_, {view, views_, 1.0f / float(sizes_.batch), true});
     if (compute_.memory().failed()) Die("no memory for the activations: " + compute_.memory().failure());
-    cache_->Unpin(n_unique_, slots_.as<std::uint32_t>());
   }
 
   // The batch in the place's memory, without duplicates.
   void Enter(const HostBatch& batch) {
-    place_.Bring(batch.keys.as<Key>(), occurrences_ * sizeof(Key), keys_.as<Key>());
-    place_.Bring(batch.labels.as<float>(), sizes_.batch * sizeof(float), labels_.as<float>());
-    place_.Bring(batch.dense.as<float>(), sizes_.batch * kDenseColumns * sizeof(float), dense_.as<float>());
+    place_.BringFrom(batch.keys, occurrences_ * sizeof(Key), keys_.as<Key>());
+    place_.BringFrom(batch.labels, sizes_.batch * sizeof(float), labels_.as<float>());
+    place_.BringFrom(batch.dense, sizes_.batch * kDenseColumns * sizeof(float), dense_.as<float>());
     place_.Run([&]<typename... On>(On&... on) {
       if constexpr (sizeof...(On) != 0) {
         kernels::UniqueKeys(on..., occurrences_, keys_.as<Key>(), unique_.as<Key>(), inverse_.as<std::uint32_t>(),

@@ -13,7 +13,8 @@ namespace {
 // The version whose header this is compiled with.
 #define TARN_TEXT_OF(number) #number
 #define TARN_LIBRARY_OF(version) "libcublasLt.so." TARN_TEXT_OF(version)
-constexpr const char* kLibrary = TARN_LIBRARY_OF(CUBLAS_VER_MAJOR);
+// Whole in the program, where tools/bundle looks for it: a compiler would build it of parts.
+[[gnu::used]] constexpr char kLibrary[] = TARN_LIBRARY_OF(CUBLAS_VER_MAJOR);
 
 struct Functions {
   decltype(&cublasLtCreate) create;

@@ -59,7 +59,7 @@ std::byte* FactorMemory(Stream::Native& native, const Product& p, std::size_t by
   if (state.factor_bytes >= bytes) return static_cast<std::byte*>(state.factors);
   if (native.Refuses("a matrix product asks for memory")) return nullptr;
   ++native.memory_version;
-  if (state.factors != nullptr) native.Note(cudaFreeAsync(std::exchange(state.factors, nullptr), native.stream), kWhat);
+  if (state.factors != nullptr) native.Note(native.Release(std::exchange(state.factors, nullptr)), kWhat);
   state.factor_bytes = 0;
   if (const cudaError_t error = native.Allocate(bytes, &state.factors); error != cudaSuccess) {
     const auto [m, n, k] = p.shape;

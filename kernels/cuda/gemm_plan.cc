@@ -225,7 +225,7 @@ class TrialMemory {
     const std::size_t c = Rounded(p.shape.m * p.c.stride * (p.c.element == Element::kFp32 ? 4 : 2));
     const std::size_t bias = Rounded(std::max(p.shape.m, p.shape.n) * sizeof(float));
     const std::size_t mask = Rounded(ReluMaskWords(p.shape.m, p.shape.n) * sizeof(std::uint32_t));
-    if (cudaMallocAsync(&memory_, c + bias + mask, native_.stream) != cudaSuccess) {
+    if (native_.Allocate(c + bias + mask, &memory_) != cudaSuccess) {
       cudaGetLastError();
       memory_ = nullptr;
       return;
@@ -236,7 +236,7 @@ class TrialMemory {
     if (WritesMask(p.epilogue)) product_.mask = reinterpret_cast<std::uint32_t*>(at + c + bias);
   }
   ~TrialMemory() {
-    if (memory_ != nullptr) native_.Note(cudaFreeAsync(memory_, native_.stream), "giving back a trial's memory");
+    if (memory_ != nullptr) native_.Note(native_.Release(memory_), "giving back a trial's memory");
   }
   TrialMemory(const TrialMemory&) = delete;
   TrialMemory& operator=(const TrialMemory&) = delete;

@@ -52,16 +52,16 @@ struct GemmPlan {
 };
 
 struct GemmState {
-  explicit GemmState(cudaStream_t of) : stream(of) {}
+  explicit GemmState(Stream::Native* of) : stream(*of) {}
   ~GemmState() {
-    if (factors != nullptr) cudaFreeAsync(factors, stream);
+    if (factors != nullptr) stream.Release(factors);
   }
   GemmState(const GemmState&) = delete;
   GemmState& operator=(const GemmState&) = delete;
 
   static constexpr std::size_t kPlansMax = 1024;  // then all are made again
 
-  cudaStream_t stream;
+  Stream::Native& stream;
   std::map<GemmKey, GemmPlan> plans;
   GemmAlgorithms* algorithms = nullptr;
   void* factors = nullptr;  // rounded to 16 bits, of the product that runs

@@ -87,6 +87,7 @@ Status Graph::Record(const std::function<void()>& work) {
 void Graph::Launch() {
   TARN_CHECK(native_->recorded, "only what is recorded can be launched");
   Stream::Native& stream = stream_.native();
+  Stream::Native::use.graphs.fetch_add(1, std::memory_order_relaxed);
   stream.Note(cudaGraphLaunch(native_->executable.get(), stream.stream), "a recorded step");
 }
 

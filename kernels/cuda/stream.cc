@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 
 #include "kernels/cuda/cublas_lt.h"
@@ -16,7 +17,7 @@ Stream::Native::Native() = default;
 Stream::Native::~Native() {
   Use();
   gemm.reset();
-  if (workspace != nullptr) cudaFreeAsync(workspace, stream);
+  if (workspace != nullptr) Release(workspace);
   if (blas != nullptr) cublasLtDestroy(blas);
   if (given != nullptr) cudaEventDestroy(given);
   if (told != nullptr) cudaEventDestroy(told);
@@ -29,14 +30,33 @@ void Stream::Native::Use() {
   if (cudaGetDevice(&current) != cudaSuccess || current != device) Note(cudaSetDevice(device), "use the GPU");
 }
 
+void Stream::Native::UsePool() {
+  int has = 0;
+  if (cudaDeviceGetAttribute(&has, cudaDevAttrMemoryPoolsSupported, device) != cudaSuccess || has == 0 ||
+      cudaDeviceGetDefaultMemPool(&pool, device) != cudaSuccess)
+    pool = nullptr;
+  std::uint64_t kept = std::numeric_limits<std::uint64_t>::max();
+  if (pool != nullptr) cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
+  cudaGetLastError();  // of what did not go: then it is slower
+}
+
 cudaError_t Stream::Native::Allocate(std::size_t bytes, void** memory) {
-  cudaError_t error = cudaMallocAsync(memory, bytes, stream);
+  use.allocations.fetch_add(1, std::memory_order_relaxed);
+  const auto allocate = [&] {
+    return pool != nullptr ? cudaMallocFromPoolAsync(memory, bytes, pool, stream) : cudaMalloc(memory, bytes);
+  };
+  cudaError_t error = allocate();
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    if (cudaStreamSynchronize(stream) == cudaSuccess) error = cudaMallocAsync(memory, bytes, stream);
+    if (cudaStreamSynchronize(stream) == cudaSuccess && (pool == nullptr || cudaMemPoolTrimTo(pool, 0) == cudaSuccess))
+      error = allocate();
   }
   if (error != cudaSuccess) *memory = nullptr;
   return error;
+}
+
+cudaError_t Stream::Native::Release(void* memory) {
+  return pool != nullptr ? cudaFreeAsync(memory, stream) : cudaFree(memory);
 }
 
 std::string Stream::Native::NoMemory(std::string_view what, std::size_t bytes, cudaError_t error) const {
@@ -96,7 +116,8 @@ Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
     return unavailable("make a stream", cudaGetErrorString(error));
   if (const cudaError_t error = cudaEventCreateWithFlags(&native->given, cudaEventDisableTiming); error != cudaSuccess)
     return unavailable("make an event", cudaGetErrorString(error));
-  native->gemm = std::make_unique<GemmState>(native->stream);
+  native->UsePool();
+  native->gemm = std::make_unique<GemmState>(native.get());
   return std::unique_ptr<Stream>(new Stream(std::move(native)));
 }
 
@@ -111,6 +132,7 @@ Stream::Native& Stream::native() {
 Status Stream::Wait() {
   if (native_->Refuses("it waits")) return Fail(ErrorCode::kInternal, "what is being recorded is never done");
   native_->Use();
+  Native::use.waits.fetch_add(1, std::memory_order_relaxed);
   native_->Note(cudaStreamSynchronize(native_->stream), "the work before");
   if (native_->failed == nullptr) return {};
   const char* failed = std::exchange(native_->failed, nullptr);
@@ -154,7 +176,13 @@ std::string Stream::device_name() const {
 std::size_t Stream::free_bytes() const {
   native_->Use();
   std::size_t free = 0, total = 0;
-  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) return 0;
+  std::uint64_t kept = 0, used = 0;  // by the pool
+  if (native_->pool == nullptr ||
+      cudaMemPoolGetAttribute(native_->pool, cudaMemPoolAttrReservedMemCurrent, &kept) != cudaSuccess ||
+      cudaMemPoolGetAttribute(native_->pool, cudaMemPoolAttrUsedMemCurrent, &used) != cudaSuccess)
+    return free;
+  return free + (kept - used);
 }
 
 namespace {
@@ -183,7 +211,7 @@ DeviceBuffer::~DeviceBuffer() {
   Stream::Native& native = stream_->native();
   TARN_CHECK(!native.recording, "memory that recorded work uses stays");
   ++native.memory_version;
-  native.Note(cudaFreeAsync(data_, native.stream), "giving back memory");
+  native.Note(native.Release(data_), "giving back memory");
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
@@ -231,20 +259,28 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
   return *this;
 }
 
+DeviceUse DeviceUseSoFar() {
+  const auto& u = Stream::Native::use;
+  return {u.operations, u.graphs, u.copies, u.bytes_to_device, u.bytes_to_host, u.bytes_within, u.waits, u.allocations};
+}
+
 void CopyToDevice(Stream& stream, const void* host, std::size_t bytes, void* device) {
   if (bytes == 0) return;
+  Stream::Native::use.Copy(&Stream::Native::use.bytes_to_device, bytes);
   Stream::Native& native = stream.native();
   native.Note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, native.stream), "copy to the device");
 }
 
 void CopyToHost(Stream& stream, const void* device, std::size_t bytes, void* host) {
   if (bytes == 0) return;
+  Stream::Native::use.Copy(&Stream::Native::use.bytes_to_host, bytes);
   Stream::Native& native = stream.native();
   native.Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, native.stream), "copy to the host");
 }
 
 void CopyOnDevice(Stream& stream, const void* from, std::size_t bytes, void* to) {
   if (bytes == 0) return;
+  Stream::Native::use.Copy(&Stream::Native::use.bytes_within, bytes);
   Stream::Native& native = stream.native();
   native.Note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native.stream), "copy within the device");
 }

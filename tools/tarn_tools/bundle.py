@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -29,6 +30,10 @@ LIBRARY = "lib/libtarn.so"  # of programs in other languages (python/); beside t
 GPU_TESTS = {"gpu_kernels_test", "gpu_stepper_test", "gpu_train_test"}
 BENCHES = {"single_process", "row_store", "row_store_bench", "cut_bench", "kernels_bench", "model_step", "gpu_bench",
            "scale_model", "tiered", "eviction_policies"}
+# What measuring on a GPU takes (bench/gpu), in a bundle that must hold code for it and be quick to send.
+OF_GPU = GPU_TESTS | {"gpu_bench", "model_step", "tarn-generate", "tarn-scheduler", "tarn-server", "tarn-worker"}
+GPU_MB_MAX = 50  # packed
+ARCHITECTURE = 90  # the H100's and H200's machine code, and PTX for what comes after
 FILES = ["README.md", "LICENSE", "docs", "examples", "bench", "python", "tools/launch", "tools/report",
          "tools/inspect", "tools/checkpoint", "tools/predict", "tools/accuracy", "tools/tarn_tools"]
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.cc", "CMakeLists.txt", "results")
@@ -45,7 +50,7 @@ tools/launch finds out, and programs that are started by hand get LD_LIBRARY_PAT
 
 On a GPU a driver of version 580 or newer is needed, and cuBLAS of CUDA 13: in the bundle, or with --slim on the target,
 in $TARN_CUDA_LIBRARIES, where the loader looks, in /usr/local/cuda*/lib64 or where pip puts nvidia-cublas. A worker
-without a GPU needs neither. tarn/bench/gpu there shows what the GPU reaches.
+without a GPU needs neither. tarn/bench/gpu there shows what the GPU reaches; --gpu packs what that needs and no more.
 """
 
 
@@ -55,11 +60,17 @@ def parse_arguments(argv):
     )
     parser.add_argument("--out", default="tarn-bundle.tar.xz", metavar="FILE", help="%(default)s; .tar.gz packs faster")
     parser.add_argument("--slim", action="store_true", help="without CUDA's libraries: the target has them")
+    parser.add_argument("--gpu", action="store_true",
+                        help="only what bench/gpu needs, slim; fails if there is no CUDA in it, no machine code of "
+                             f"sm_{ARCHITECTURE}, no PTX, or more than {GPU_MB_MAX} MB")
     parser.add_argument("--with-tests", action="store_true", help="test programs too, and what they read")
     parser.add_argument("--bin-dir", metavar="DIR", help="pack these programs as they are (build/release/bin, built)")
     options = parser.parse_args(argv)
     if not options.out.endswith((".tar.xz", ".tar.gz")):
         parser.error(f"--out {options.out}: expected a name that ends in .tar.xz or .tar.gz")
+    if options.gpu and options.with_tests:
+        parser.error("--gpu and --with-tests: one of them")
+    options.slim = options.slim or options.gpu
     return options
 
 
@@ -93,6 +104,38 @@ def libraries_of(programs, slim):
 def loaded_by_name(programs):
     """The names of the libraries that programs load by themselves when they use a GPU."""
     return {name.decode() for program in programs for name in LOADED_BY_NAME.findall(program.read_bytes())}
+
+
+def code_for_gpus(data):
+    """The code for GPUs in a program: ("ptx" or "sm", architecture) pairs, from the headers of what nvcc embeds."""
+    found, at = set(), 0
+    while (at := data.find(struct.pack("<IH", 0xBA55ED50, 1), at)) >= 0:
+        header_size, size = struct.unpack_from("<HQ", data, at + 6)
+        entry, end = at + header_size, at + header_size + size
+        while entry + 32 <= min(end, len(data)):
+            kind, _, entry_header_size, entry_size = struct.unpack_from("<HHIQ", data, entry)
+            if kind not in (1, 2) or entry_header_size == 0:
+                break
+            found.add(({1: "ptx", 2: "sm"}[kind], *struct.unpack_from("<I", data, entry + 28)))
+            entry += entry_header_size + entry_size
+        at += 4
+    return found
+
+
+def check_for_gpu(programs):
+    """Raises LookupError where a bundle of these could not measure on a GPU."""
+    names = {program.name for program in programs}
+    if missing := sorted(OF_GPU - names):
+        raise LookupError(f"--gpu: {', '.join(missing)} not there: built without CUDA? (tools/install cuda)")
+    for program in programs:
+        code = code_for_gpus(program.read_bytes())
+        if program.name in GPU_TESTS | {"gpu_bench", "model_step", "tarn-worker"}:
+            if not code or not loaded_by_name([program]):
+                raise LookupError(f"--gpu: {program.name} is built without CUDA (tools/install cuda)")
+            if ("sm", ARCHITECTURE) not in code:
+                raise LookupError(f"--gpu: {program.name} has no machine code of sm_{ARCHITECTURE}")
+            if not any(kind == "ptx" and version <= ARCHITECTURE for kind, version in code):
+                raise LookupError(f"--gpu: {program.name} has no PTX of compute_{ARCHITECTURE} or older")
 
 
 def search_path(program):
@@ -138,7 +181,7 @@ def copy_tree(source, target):
 def fill(folder, programs, options):
     """Lays the bundle out in `folder`; returns its programs and libraries."""
     library = programs[0].parent.parent / LIBRARY
-    own = {library.name: library} if library.exists() else {}
+    own = {library.name: library} if library.exists() and not options.gpu else {}
     libraries = own | libraries_of([*programs, *own.values()], options.slim)
     if not options.slim:
         libraries |= cuda_libraries_of(programs)
@@ -164,11 +207,16 @@ def main(argv):
         if options.bin_dir:
             folder = pathlib.Path(options.bin_dir)
         else:
-            subprocess.run([ROOT / "tools/build", "release"], check=True)
+            if options.gpu and not (ROOT / "build/cuda-toolkit").exists() and not shutil.which("nvcc"):
+                raise LookupError("--gpu: no CUDA toolkit here (tools/install cuda)")
+            subprocess.run([ROOT / "tools/build", "release", *(sorted(OF_GPU) if options.gpu else [])], check=True)
             folder = ROOT / "build/release/bin"
         programs = programs_in(folder, options.with_tests)
         if not programs:
             raise LookupError(f"no programs in {folder}")
+        if options.gpu:
+            programs = [program for program in programs if program.name in OF_GPU]
+            check_for_gpu(programs)
         with tempfile.TemporaryDirectory(prefix="tarn-bundle-") as scratch:
             top = pathlib.Path(scratch) / NAME
             libraries = fill(top, programs, options)
@@ -176,6 +224,10 @@ def main(argv):
             part = pathlib.Path(f"{options.out}.part")
             with tarfile.open(part, "w:xz" if options.out.endswith(".xz") else "w:gz") as archive:
                 archive.add(top, NAME)
+            if options.gpu and part.stat().st_size > GPU_MB_MAX * 1_000_000:
+                size = part.stat().st_size
+                part.unlink()
+                raise LookupError(f"--gpu: {size / 1e6:.1f} MB packed, more than {GPU_MB_MAX}")
             part.rename(options.out)
     except (LookupError, OSError, subprocess.CalledProcessError) as error:
         print(f"tools/bundle: {errors.told(error)}", file=sys.stderr)

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -25,47 +26,65 @@ PROGRAMS = ("gpu_bench", "model_step", "tarn-generate", *launch_options.PROGRAMS
 TESTS = sorted(bundle.GPU_TESTS)
 TORCH_PEER = ROOT / "bench/gpu_bench/torch_peer"
 PEERS_PYTHON = ROOT / "build/peers/bin/python3"
-# The parts of gpu_bench behind a part; the others are run here.
+# The parts of gpu_bench behind a part, each a process: an error of the GPU that stays costs one of them. The others are
+# run here.
 OF_GPU_BENCH = {
+    "limits": ["limits"],
     "kernels": ["embedding", "plans", "optimizers"],
     "products": ["products"],
     "hot_rows": ["hot_rows"],
     "steps": ["steps"],
 }
-PARTS = [part for part in gpu_table.PARTS if part != "limits"]
+PARTS = list(gpu_table.PARTS)
+OF_CHECK = ["tests", "sanitizer"]
+# What a part takes at most of the time that is left for it and those behind it: shares, about seconds of 8.5 minutes.
+SHARES = {"limits": 20, "kernels": 60, "products": 50, "hot_rows": 40, "steps": 60, "stepper": 60, "fleet": 140,
+          "torch": 80, "tests": 200, "sanitizer": 310}
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NO_GPU, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
-GRACE_SECONDS = 15  # from SIGTERM to SIGKILL
+GRACE_SECONDS = 5  # from SIGTERM to SIGKILL
+RESERVE_SECONDS = 10  # of all of them, behind the last program
 HOT_STALENESS = 10_000  # clocks: more than a run has, so that a row is pulled once
 FLEET_SECONDS = 20  # over which a fleet that reaches its target is measured
 FLEET_SECONDS_MAX = 90  # of a fleet, with its start: a slower one is ended, and what it reached until then counts
 STEADY_SECONDS_MIN = 3
 TOLD_SECONDS = 1  # between two lines of a fleet
 SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
+OF_QUICK_SANITIZER = ("memcheck", "racecheck")
+# Kernels of CUB and of cuBLAS, whose findings are known and not ours (NVIDIA/cccl 1891, 1903, 2104).
+OF_LIBRARIES = re.compile(r"\b(cub|thrust)::|cublas|cutlass|\bnvjet|xmma|\b(ampere|hopper|volta|sm\d\d)_|gemmk?\d|gemv|splitKreduce")
 SAID_SHOWN = 400  # characters of what a program said at its end
 
 DESCRIPTION = """\
 Shows what a GPU reaches with tarn, beside what it can do at most and beside PyTorch on the same GPU: kernels, matrix
-products, the hot-row cache, training steps, a whole fleet on this machine, compute-sanitizer over the GPU's tests. Prints
-every figure as it comes and writes into the folder of --out:
+products, the hot-row cache, training steps, a whole fleet on this machine; with --check, whether it computes what it
+should: the GPU's tests, and the same under compute-sanitizer. Prints every figure as it comes and writes into the folder
+of --out:
 
   results.jsonl  every line of every program
-  table.md       every figure beside its ceiling, its target and its peer; the GPU, the driver, the command
+  table.md       every figure beside its ceiling, its target and its peer; the GPU, the driver, the command; written again
+                 after every part
+  logs/          what every program printed
+
+and all of it into FOLDER.tar.gz. Every program is a process of its own: an error of the GPU that stays costs one part.
 
 Where there is no GPU it says 'no GPU: nothing was measured' and exits with 3.
 """
 
 EPILOG = """\
-parts (--only), in this order until --minutes are over; the first four are estimated at 20 s each on an H100
+parts (--only), in this order; each gets its share of the time that is left of --minutes
+  limits     the machine: copying, products, copies from and to the host, launches
   kernels    embeddings, plans, optimizers, interaction beside copying
   products   the models' matrix products beside cuBLASLt's fastest
   hot_rows   finding rows in the cache
   steps      DLRM and DCN v2 with all rows in the cache: what the GPU does alone
-  stepper    the same through the worker's compute stage, rows from the host
+  stepper    the same through the worker's compute stage, rows from the host; with graphs and without
   fleet      DLRM with servers and a worker on this machine, twice, at most 90 s each; 2 GB of rows in $TMPDIR
   torch      PyTorch, where a Python has it
-  sanitizer  compute-sanitizer, where it is installed: four of its tools, which slow programs down many times
+  tests      the GPU's tests, and every program at small sizes (not without --only or --check)
+  sanitizer  compute-sanitizer, where it is installed: four of its tools, which slow programs down many times (likewise)
 
-  bench/gpu                                             everything
+  bench/gpu --check                                     whether all is right: tests, memcheck, racecheck
+  bench/gpu                                             all figures
   bench/gpu --only kernels products --out runs/kernels
   bench/gpu --only sanitizer --minutes 60 --limit 900   it takes longer than all others together
   bench/gpu --device cpu --tiny                         on the CPU, at sizes of no meaning: shows that all of it works
@@ -117,15 +136,16 @@ def parse_arguments(argv):
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     positive = bench.positive
-    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=PARTS, help="these parts (all)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help="these parts (all that have figures)")
+    parser.add_argument("--check", action="store_true", help="tests, memcheck and racecheck instead of figures")
     parser.add_argument("--device", default="gpu", metavar="gpu|gpu:N|cpu", help="where it computes (%(default)s)")
     parser.add_argument("--tiny", action="store_true", help="small sizes: shows that it works, measures nothing")
     parser.add_argument("--batch", type=positive(int), metavar="N", help="rows of batches (65536)")
     parser.add_argument("--servers", type=positive(int), default=1, metavar="N", help="of the fleet (%(default)s)")
     parser.add_argument("--shards", type=positive(int), metavar="N", help="of a server: threads (half of the cores, 8 at most)")
     parser.add_argument("--workers", type=positive(int), default=1, metavar="N", help="of the fleet, on one GPU (%(default)s)")
-    parser.add_argument("--limit", type=positive(float), default=150, metavar="S", help="seconds of any program (%(default)s)")
-    parser.add_argument("--minutes", type=positive(float), default=10, metavar="M", help="of all of them (%(default)s)")
+    parser.add_argument("--limit", type=positive(float), default=300, metavar="S", help="seconds of any program (%(default)s)")
+    parser.add_argument("--minutes", type=positive(float), default=8.5, metavar="M", help="of all of them (%(default)s)")
     parser.add_argument("--python", metavar="FILE", help="a Python that has torch (this one, build/peers/bin/python3)")
     parser.add_argument("--sanitizer", metavar="FILE", help="compute-sanitizer (that of the PATH or of /usr/local/cuda)")
     parser.add_argument("--cuda-lib", metavar="DIR", help="CUDA's libraries, where programs do not find them")
@@ -135,6 +155,10 @@ def parse_arguments(argv):
     options = parser.parse_args(argv)
     if not re.fullmatch(r"cpu|gpu(:\d+)?", options.device):
         parser.error(f"--device {options.device}: expected gpu, gpu:N or cpu")
+    if options.check and options.only:
+        parser.error("--check and --only: one of them")
+    options.only = options.only or [part for part in PARTS if (part in OF_CHECK) == options.check]
+    options.sanitizers = OF_QUICK_SANITIZER if options.check else SANITIZERS
     options.shards = options.shards or max(1, min(8, len(os.sched_getaffinity(0)) // 2))
     options.out = options.out or ROOT / "runs" / time.strftime("gpu-%Y%m%d-%H%M%S")
     return options
@@ -183,16 +207,34 @@ def why_it_failed(code, said):
     return f"{fleet.describe_exit(code)}: {said[:SAID_SHOWN]}{hint}"
 
 
+@contextlib.contextmanager
+def log_of(options, command):
+    """The file with what a program prints: in the folder of --out, once that is there."""
+    if not options.out.is_dir():
+        with tempfile.TemporaryFile("w+") as log:
+            yield log
+        return
+    folder = options.out / "logs"
+    with bench.writing_out():
+        folder.mkdir(exist_ok=True)
+        name = "-".join(re.sub(r"[^\w.]+", "", pathlib.Path(word).name) for word in command if word and word != "env")
+        log = open(folder / f"{len(list(folder.iterdir())):02}-{name[:80]}.log", "w+", errors="replace")
+    with log:
+        log.write(shlex.join(command) + "\n")
+        log.flush()
+        yield log
+
+
 def run(command, options, on_line, seconds=math.inf):
     """Runs a program, which dies with this one and where its time is over; on_line gets what it prints. Failed where it
     fails, Late where its time is over; NoGpu where it finds none."""
-    limit = min(options.limit, options.ends - time.monotonic(), seconds)
+    limit = min(options.limit, options.ends - time.monotonic(), options.part_ends - time.monotonic(), seconds)
     if limit <= 0:
         raise bench.Failed(f"no time left of {options.minutes:g} minutes (--minutes)")
     command = [str(word) for word in command]
     print(f"bench/gpu: {shlex.join([pathlib.Path(command[0]).name, *command[1:]])}", flush=True)
     parent, program = os.getpid(), bench.program_of(command)
-    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(
+    with log_of(options, command) as log, tempfile.TemporaryFile("w+", errors="replace") as errors, subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace", env=environment(options),
         start_new_session=True, preexec_fn=lambda: fleet.die_with(parent)
     ) as process:
@@ -205,6 +247,7 @@ def run(command, options, on_line, seconds=math.inf):
             timer.start()
         try:
             for line in process.stdout:
+                log.write(line)
                 on_line(line)
             process.wait()
         except BaseException:
@@ -214,7 +257,9 @@ def run(command, options, on_line, seconds=math.inf):
             for timer in timers:
                 timer.cancel()
         errors.seek(0)
-        said = errors.read().strip().splitlines() or [""]
+        complaints = errors.read()
+        log.write(complaints + f"exit {process.returncode}\n")
+        said = complaints.strip().splitlines() or [""]
     if late.is_set():
         raise Late(f"{program}: not done after {limit:.3g} s (--limit, --minutes)")
     if process.returncode == EXIT_NO_GPU and program.endswith("gpu_bench"):
@@ -223,12 +268,30 @@ def run(command, options, on_line, seconds=math.inf):
         raise bench.Failed(f"{program}: {why_it_failed(process.returncode, said[-1])}")
 
 
-def measure_by_gpu_bench(options, results):
-    """The parts that one program measures, beside its limits."""
-    words = [word for part in OF_GPU_BENCH if part in options.only for word in OF_GPU_BENCH[part]]
-    command = [options.bin_dir / "gpu_bench", "--device", options.device, *(["--tiny"] if options.tiny else [])]
-    command += ["--batch", options.batch] if options.batch else []
-    run([*command, "--only", *words], options, lambda line: results.add(bench.figure_of("gpu_bench", line)))
+def each(options, commands, take):
+    """Runs take(what, seconds) for each of them with an even share of the part's time; one that fails does not keep the
+    others from running. Failed where any has."""
+    failures = []
+    for i, what in enumerate(commands):
+        seconds = (options.part_ends - time.monotonic()) / (len(commands) - i)
+        try:
+            take(what, seconds)
+        except (bench.Failed, OSError, ValueError) as failure:
+            failures.append(str(failure))
+    if failures:
+        raise bench.Failed("; ".join(failures))
+
+
+def measure_by_gpu_bench(part):
+    """The function that measures a part by gpu_bench."""
+
+    def measure_it(options, results):
+        command = [options.bin_dir / "gpu_bench", "--device", options.device, *(["--tiny"] if options.tiny else [])]
+        command += ["--batch", options.batch] if options.batch else []
+        take = lambda line: results.add(bench.figure_of("gpu_bench", line))
+        each(options, OF_GPU_BENCH[part], lambda word, seconds: run([*command, "--only", word], options, take, seconds))
+
+    return measure_it
 
 
 def precision_of(options):
@@ -244,21 +307,30 @@ def measure_stepper(options, results):
     """Steps of the worker's compute stage: a batch's rows from memory of the host, gradients back into it."""
     sizes = TINY_FLEET if options.tiny else FleetSizes()
     batch, precision = options.batch or sizes.batch, precision_of(options)
-    for model in ("dlrm", "dcn_v2"):
+
+    def measure_one(what, seconds):
+        model, graphs = what
         told = []
         command = [options.bin_dir / "model_step", "--model", model, "--device", options.device, "--rows", batch]
         command += ["--dim", sizes.dim, "--bottom", joined(sizes.bottom), "--hidden", joined(sizes.hidden)]
         command += ["--cross-layers", 3, "--cross-rank", 512, "--field-keys", 100 if options.tiny else 100_000]
         command += ["--steps", 8, "--warmup", 4]
-        run([*command, "--precision", precision], options, told.append)
-        record = json.loads(told[-1])
+        run([*command, "--precision", precision, *([] if graphs else ["--no-graphs"])], options, told.append, seconds)
+        record = json.loads(told[-1]) if told else {}
+        if "compute" not in record:
+            raise bench.Failed(f"model_step --model {model} did not say what it measured")
         results.add({
-            "name": f"stepper.{model}",
+            "name": f"stepper.{model}" + ("" if graphs else "_no_graphs"),
             "value": record["rows"] * record["steps"] / record["compute"],
             "unit": "samples/s",
             "settings": {"device": options.gpu, "batch": batch, "dim": sizes.dim, "steps": record["steps"],
                          "precision": precision},
+            "gpu_of_step": record.get("gpu_of_step", {}),
+            "note": f"{record.get('graphs_launched', 0)} steps were launched as graphs; a step: "
+                    + ", ".join(f"{count:,.1f} {name.replace('_', ' ')}" for name, count in record.get("gpu_of_step", {}).items()),
         })
+
+    each(options, [(model, graphs) for model in ("dlrm", "dcn_v2") for graphs in (True, False)], measure_one)
 
 
 def job_text(name, options, sizes, data, hot_rows):
@@ -352,10 +424,10 @@ def fleet_figure(name, options, sizes, run_dir, ended=False):
     }
 
 
-def train_fleet(name, command, options, sizes, run_dir):
+def train_fleet(name, command, options, sizes, run_dir, seconds=math.inf):
     """The figure of one that is done, or was so slow that it had to be ended."""
     try:
-        run(command, options, lambda line: None, FLEET_SECONDS_MAX)
+        run(command, options, lambda line: None, min(FLEET_SECONDS_MAX, seconds))
     except Late as late:
         try:
             return fleet_figure(name, options, sizes, run_dir, ended=True)
@@ -371,20 +443,29 @@ def measure_fleet(options, results):
         scratch = pathlib.Path(scratch)
         generate = [options.bin_dir / "tarn-generate", "--out", scratch / "data", "--valid", 0, "--test", 0]
         run([*generate, "--rows", sizes.rows], options, lambda line: None)
-        for name, hot_rows in (("fleet.pulled", 0), ("fleet.hot", sizes.hot_rows)):
+
+        def train_one(what, seconds):
+            name, hot_rows = what
             job, run_dir = scratch / f"{name}.toml", scratch / name
             job.write_text(job_text(name, options, sizes, scratch / "data", hot_rows))
             command = [sys.executable, ROOT / "tools/launch", job, "--bin-dir", options.bin_dir, "--run-dir", run_dir]
             try:
-                results.add(train_fleet(name, [*command, "--quiet"], options, sizes, run_dir))
+                results.add(train_fleet(name, [*command, "--quiet"], options, sizes, run_dir, seconds))
             except bench.Failed as failure:
-                keep_logs(run_dir, options.out / name)
-                raise bench.Failed(f"{name}: {failure}; its logs: {options.out / name}") from failure
+                raise bench.Failed(f"{name}: {failure}; its logs: {options.out / 'logs' / name}") from failure
+            finally:
+                keep_logs(run_dir, options.out / "logs" / name)
+
+        each(options, (("fleet.hot", sizes.hot_rows), ("fleet.pulled", 0)), train_one)
 
 
 def keep_logs(run_dir, folder):
+    """What a fleet wrote, but its checkpoints."""
     if (run_dir / "logs").is_dir():
         shutil.copytree(run_dir / "logs", folder, dirs_exist_ok=True)
+        for name in ("metrics.jsonl", "summary.json"):
+            if (run_dir / name).exists():
+                shutil.copy(run_dir / name, folder)
 
 
 def torch_python(options):
@@ -427,6 +508,21 @@ def errors_told(text):
     return sum(int(errors or hazards) for errors, hazards in found) if found else None
 
 
+def findings_in(text):
+    """How many findings compute-sanitizer shows, and how many of them are in kernels of CUDA's libraries. A finding begins
+    with a line that says what it is, and names its kernel in that line or in those that follow it."""
+    found = of_libraries = 0
+    for finding in re.split(r"^=+ (?=\S)", text, flags=re.MULTILINE)[1:]:
+        if re.match(r"(COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|LEAK SUMMARY|Target application)", finding):
+            continue
+        kernels = re.findall(r"(?:\bin |\bat )(?:0x[0-9a-f]+ in )?(?!block )([A-Za-z_][^\n]*\()", finding)
+        if not kernels:
+            continue
+        found += 1
+        of_libraries += all(OF_LIBRARIES.search(kernel) for kernel in kernels)
+    return found, of_libraries
+
+
 def tests_passed(text):
     """As the test program says; 0 where all were skipped or none ran."""
     found = re.findall(r"\[  PASSED  \] (\d+) test", text)
@@ -439,19 +535,22 @@ def measure_sanitizer(options, results):
     if why := why_no_sanitizer(options, sanitizer, tests):
         results.skip("sanitizer", why)
         return
-    failures = []
-    for tool in SANITIZERS:
+
+    def use(tool, seconds):
+        ends = time.monotonic() + seconds
         try:
-            found = [sanitized(options, sanitizer, tool, test) for test in tests]
+            found = [sanitized(options, sanitizer, tool, test, (ends - time.monotonic()) / (len(tests) - i))
+                     for i, test in enumerate(tests)]
         except bench.Failed as failure:
             results.add({"name": f"sanitizer.{tool}", "skipped": str(failure)})
-            failures.append(str(failure))
-            continue
-        ran = " ".join(f"{test.name}: {passed}" for test, (_, passed) in zip(tests, found))
-        results.add({"name": f"sanitizer.{tool}", "value": sum(errors for errors, _ in found), "unit": "errors",
-                     "settings": {"device": options.gpu, "passed": ran}})
-    if failures:
-        raise bench.Failed("; ".join(failures))
+            raise
+        ran = " ".join(f"{test.name}: {passed}" for test, (_, _, passed) in zip(tests, found))
+        left_out = sum(of_libraries for _, of_libraries, _ in found)
+        note = {"note": f"{left_out} findings in kernels of CUB and cuBLAS are left out"} if left_out else {}
+        results.add({"name": f"sanitizer.{tool}", "value": sum(errors for errors, _, _ in found), "unit": "errors",
+                     "settings": {"device": options.gpu, "passed": ran}, **note})
+
+    each(options, options.sanitizers, use)
 
 
 def sanitizer_command(sanitizer, tool, test):
@@ -464,11 +563,12 @@ def sanitizer_command(sanitizer, tool, test):
     return blocks + command + [test, "--gtest_filter=-*DeathTest*:GpuLargeArrays*"]
 
 
-def sanitized(options, sanitizer, tool, test):
-    """The errors that a tool finds in a test program, and how many of its tests passed: of skipped ones it says nothing."""
+def sanitized(options, sanitizer, tool, test, seconds=math.inf):
+    """The errors that a tool finds in a test program, those that it finds in CUDA's libraries, which are none of them, and
+    how many of its tests passed: of skipped ones it says nothing."""
     lines = []
     try:
-        run(sanitizer_command(sanitizer, tool, test), options, lines.append)
+        run(sanitizer_command(sanitizer, tool, test), options, lines.append, seconds)
     except bench.Failed as failure:
         if not errors_told("".join(lines)):
             raise bench.Failed(f"{test.name} under {tool}: {failure}") from failure
@@ -477,26 +577,70 @@ def sanitized(options, sanitizer, tool, test):
         raise bench.Failed(f"{test.name}: {tool} did not say how many errors there are")
     if passed == 0:
         raise bench.Failed(f"{test.name} under {tool}: no test passed, all were skipped or none ran")
-    return told, passed
+    _, of_libraries = findings_in("".join(lines))
+    return max(0, told - of_libraries), of_libraries, passed
 
 
-MEASURES = {"stepper": measure_stepper, "fleet": measure_fleet, "torch": measure_torch, "sanitizer": measure_sanitizer}
+def measure_tests(options, results):
+    """The GPU's tests, and every program at small sizes."""
+
+    def test_one(name, seconds):
+        lines, failure = [], None
+        try:
+            run([options.bin_dir / name, "--gtest_brief=1"], options, lines.append, seconds)
+        except bench.Failed as why:
+            failure = why
+        said = "".join(lines)
+        failed = sorted(set(re.findall(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", said, re.MULTILINE)))
+        if failed or not failure and tests_passed(said):
+            note = {"note": "failed: " + " ".join(failed)} if failed else {}
+            results.add({"name": f"tests.{name}", "value": len(failed), "unit": "failed",
+                         "settings": {"device": options.gpu, "passed": tests_passed(said)}, **note})
+        if failure or not tests_passed(said):
+            raise failure or bench.Failed(f"{name}: no test passed, all were skipped or none ran")
+
+    def run_tiny(_, seconds):
+        lines = []
+        run([options.bin_dir / "gpu_bench", "--device", options.device, "--tiny"], options, lines.append, seconds)
+        results.add({"name": "tests.tiny", "value": len(lines), "unit": "figures", "settings": {"device": options.gpu}})
+
+    on_cpu = options.device == "cpu"
+    tests = [name for name in TESTS if not on_cpu and (options.bin_dir / name).exists()]
+    for name in TESTS:
+        if name not in tests:
+            why = "no GPU" if on_cpu else "it is not there; tools/build makes it where there is a CUDA toolkit"
+            results.add({"name": f"tests.{name}", "skipped": why})
+    each(options, [(test_one, name) for name in tests] + [(run_tiny, "")], lambda what, seconds: what[0](what[1], seconds))
 
 
-def measure(options, results):
+MEASURES = {
+    **{part: measure_by_gpu_bench(part) for part in OF_GPU_BENCH},
+    "stepper": measure_stepper,
+    "fleet": measure_fleet,
+    "torch": measure_torch,
+    "tests": measure_tests,
+    "sanitizer": measure_sanitizer,
+}
+
+
+def measure(options, where, results):
     """Whether no part failed. A part that fails does not keep the others from being measured."""
     good = True
-    own = [part for part in OF_GPU_BENCH if part in options.only]
-    steps = [(own, measure_by_gpu_bench)] if own else []
-    steps += [([part], MEASURES[part]) for part in MEASURES if part in options.only]
-    for parts, measure_part in steps:
+    parts = [part for part in PARTS if part in options.only]
+    for i, part in enumerate(parts):
+        now = time.monotonic()
+        options.part_ends = now + (options.ends - now) * SHARES[part] / sum(SHARES[later] for later in parts[i:])
         try:
-            measure_part(options, results)
+            MEASURES[part](options, results)
         except (bench.Failed, OSError, ValueError) as failure:
             print(f"bench/gpu: {errors.told(failure)}", file=sys.stderr)
             good = False
-            for part in parts:
-                results.skip(part, str(failure))
+            results.skip(part, str(failure))
+        except NoGpu as failure:  # it was there before
+            print(f"bench/gpu: {failure}", file=sys.stderr)
+            good = False
+            results.skip(part, str(failure))
+        write(options, where, results.lines, options.only)
     return good
 
 
@@ -523,11 +667,33 @@ def circumstances(argv, gpu):
 
 
 def write(options, where, lines, parts):
+    """The table of what there is so far; returns it."""
     text = gpu_table.document(where, lines, parts)
     with bench.writing_out():
-        (options.out / "table.md").write_text(text)
-        (options.out / "circumstances.json").write_text(json.dumps(where) + "\n")
-    print(f"\n{text}\nbench/gpu: {options.out / 'table.md'} and results.jsonl")
+        for name, content in (("table.md", text), ("circumstances.json", json.dumps(where) + "\n")):
+            part = options.out / f"{name}.part"
+            part.write_text(content)
+            part.replace(options.out / name)
+    return text
+
+
+def pack(options):
+    """All that the folder of --out holds, in one file beside it."""
+    path = options.out.with_name(options.out.name + ".tar.gz")
+    with bench.writing_out():
+        part = path.with_name(path.name + ".part")
+        with tarfile.open(part, "w:gz") as archive:
+            archive.add(options.out, options.out.name)
+        part.replace(path)
+    return path
+
+
+def note_machine(options):
+    """What NVIDIA's own program says of the GPU, and what the processors are, into the logs."""
+    for command in (["nvidia-smi", "-q"], ["lscpu", "--extended"], ["nvidia-smi", "topo", "-m"]):
+        if shutil.which(command[0]):
+            with contextlib.suppress(bench.Failed, OSError):
+                run(command, options, lambda line: None, 10)
 
 
 def draw(options):
@@ -538,24 +704,27 @@ def draw(options):
     names = {line["name"] for line in lines}
     parts = [part for part, rows in gpu_table.PARTS.items() if part != "limits" and any(row.name in names for row in rows)]
     options.out = options.draw.parent
-    write(options, where, lines, parts)
+    print(f"{write(options, where, lines, parts)}\nbench/gpu: {options.out / 'table.md'}")
 
 
 def measure_and_write(argv, options):
     began = time.monotonic()
-    options.ends = began + 60 * options.minutes
+    options.ends = began + 60 * options.minutes - min(GRACE_SECONDS + RESERVE_SECONDS, 6 * options.minutes)
+    options.part_ends = options.ends
     options.gpu = gpu_of(options)
     where, results = circumstances(argv, options.gpu), Results(options.out / "results.jsonl")
-    good = measure(options, results)
+    note_machine(options)
+    good = measure(options, where, results)
     where.append(("took", f"{(time.monotonic() - began) / 60:.1f} minutes"))
-    write(options, where, results.lines, options.only)
+    print(f"\n{write(options, where, results.lines, options.only)}")
+    print(f"bench/gpu: {options.out / 'table.md'} and results.jsonl; with all logs: {pack(options)}")
     return EXIT_OK if good else EXIT_FAILED
 
 
 def find_programs(options):
     """Sets --bin-dir: the bundle's programs as they are, or the build's, brought up to date. False: the build failed."""
     if options.bin_dir is None and not IN_BUNDLE:
-        tests = TESTS if "sanitizer" in options.only and (ROOT / "build/cuda-toolkit").exists() else ()
+        tests = TESTS if set(OF_CHECK) & set(options.only) and (ROOT / "build/cuda-toolkit").exists() else ()
         if subprocess.run([ROOT / "tools/build", "release", *PROGRAMS, *tests]).returncode:
             return False
     options.bin_dir = (options.bin_dir or (ROOT / "bin" if IN_BUNDLE else ROOT / "build/release/bin")).resolve()

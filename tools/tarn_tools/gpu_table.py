@@ -28,6 +28,11 @@ PARTS = {
         Row(COPY, "copy within the GPU's memory, read and written"),
         Row("limit.product", "the largest matrix product, by cuBLASLt's fastest algorithm"),
         Row("limit.from_host", "copy from pinned memory of the host"),
+        Row("limit.to_host", "copy to pinned memory of the host"),
+        Row("limit.from_host_pageable", "copy from other memory of the host, by way of the driver's"),
+        Row("limit.to_host_pageable", "copy to other memory of the host"),
+        Row("limit.launch", "an operation that has nothing to do, one of many"),
+        Row("limit.launch_and_wait", "the same, one by one, until it is done"),
     ],
     "kernels": [
         Row("kernel.embedding_forward", "embeddings side by side, every row another", COPY, 0.90),
@@ -55,11 +60,15 @@ PARTS = {
     ],
     "steps": [
         Row("step.dlrm", "DLRM, the GPU's work alone: all rows in the hot-row cache, nothing read or pushed", at_least=10e6, peer="torch.dlrm"),
+        Row("step.dlrm_graph", "the same, the model's work launched as a graph", at_least=10e6, peer="torch.dlrm"),
         Row("step.dcn_v2", "DCN v2 of MLPerf's shape, likewise", at_least=2.6e6, peer="torch.dcn_v2"),
+        Row("step.dcn_v2_graph", "the same, the model's work launched as a graph", at_least=2.6e6, peer="torch.dcn_v2"),
     ],
     "stepper": [
         Row("stepper.dlrm", "DLRM, rows brought from the host, gradients brought back: the worker's compute stage"),
+        Row("stepper.dlrm_no_graphs", "the same, operations launched one by one"),
         Row("stepper.dcn_v2", "DCN v2, likewise"),
+        Row("stepper.dcn_v2_no_graphs", "the same, operations launched one by one"),
     ],
     "fleet": [
         Row("fleet.pulled", "DLRM, every row pulled from servers on this machine, every gradient pushed", at_least=2.5e6),
@@ -70,6 +79,12 @@ PARTS = {
         Row("torch.dlrm_sgd", "PyTorch: the same with a step of SGD"),
         Row("torch.dcn_v2", "PyTorch: DCN v2, forward and backward"),
         Row("torch.dcn_v2_sgd", "PyTorch: the same with a step of SGD"),
+    ],
+    "tests": [
+        Row("tests.gpu_kernels_test", "kernels beside the CPU's: tests that failed", at_most=0),
+        Row("tests.gpu_stepper_test", "steps of every model beside the CPU's, likewise", at_most=0),
+        Row("tests.gpu_train_test", "hot rows, plans and jobs, likewise", at_most=0),
+        Row("tests.tiny", "every part of gpu_bench at small sizes: figures that came", at_least=1),
     ],
     "sanitizer": [
         Row("sanitizer.memcheck", "the GPU's tests under compute-sanitizer: accesses out of bounds", at_most=0),

@@ -4,9 +4,12 @@ CPU), the table compares each with its ceiling, target and peer, and whoever has
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 import unittest
 import unittest.mock
 
@@ -61,18 +64,18 @@ class ProgramTest(Folder):
         lines = [bench.figure_of("gpu_bench", line) for line in done.stdout.splitlines()]
         names = [line["name"] for line in lines]
         self.assertEqual(len(set(names)), len(names), "a name came twice")
-        expected = promised("limits", *gpu_bench.OF_GPU_BENCH)
+        expected = promised(*gpu_bench.OF_GPU_BENCH)
         self.assertLessEqual(expected, set(names))
         self.assertTrue(all(name.startswith("product.") for name in set(names) - expected))
         for line in lines:
             self.assertGreater(line["value"], 0, line)
             self.assertEqual(line["settings"]["device"], "cpu")
 
-    def test_parts_are_chosen_and_the_limits_come_first(self):
-        done = run(BIN / "gpu_bench", "--device", "cpu", "--tiny", "--only", "hot_rows")
-        names = [json.loads(line)["name"] for line in done.stdout.splitlines()]
-        self.assertEqual(names[:3], [row.name for row in gpu_table.PARTS["limits"]])
-        self.assertEqual(set(names[3:]), promised("hot_rows"))
+    def test_parts_are_chosen(self):
+        for part in ("limits", "hot_rows"):
+            done = run(BIN / "gpu_bench", "--device", "cpu", "--tiny", "--only", part)
+            names = [json.loads(line)["name"] for line in done.stdout.splitlines()]
+            self.assertEqual(set(names), promised(part))
 
     def test_without_a_gpu_it_says_so(self):
         done = run(BIN / "gpu_bench")
@@ -104,10 +107,10 @@ class ToolTest(Folder):
 
     def test_every_part_runs_on_a_cpu_and_the_table_says_that_it_is_none(self):
         done = run(TOOL, "--bin-dir", BIN, "--out", self.out, "--device", "cpu", "--tiny", "--limit", "500", "--minutes", "60", "--only",
-                   "kernels", "hot_rows", "stepper", "fleet", "sanitizer")
+                   "limits", "kernels", "hot_rows", "steps", "stepper", "fleet", "tests", "sanitizer")
         self.assertEqual(done.returncode, 0, done.stderr)
         lines, table = self.lines(), (self.out / "table.md").read_text()
-        self.assertEqual(set(lines), promised("limits", "kernels", "hot_rows", "stepper", "fleet", "sanitizer"))
+        self.assertEqual(set(lines), promised("limits", "kernels", "hot_rows", "steps", "stepper", "fleet", "tests", "sanitizer"))
         for name in promised("fleet", "stepper"):
             self.assertGreater(lines[name]["value"], 0)
         self.assertEqual(lines["fleet.pulled"]["settings"]["samples"], 2 * 4 * 64)
@@ -120,12 +123,17 @@ class ToolTest(Folder):
         self.assertNotIn("**no**", table)
         for words in ("- GPU: cpu", "- driver: ", "- commit: ", "bench/gpu --bin-dir"):
             self.assertIn(words, table)
+        with tarfile.open(f"{self.out}.tar.gz") as archive:
+            names = archive.getnames()
+        for name in ("out/table.md", "out/results.jsonl", "out/logs/fleet.hot/metrics.jsonl"):
+            self.assertIn(name, names)
+        self.assertTrue(any(re.match(r"out/logs/\d+-gpu_bench.*limits", name) for name in names), names)
 
     def test_a_part_that_fails_is_told_and_the_others_are_measured(self):
         copy = json.dumps(figure("limit.copy", 3000.0, "GB/s"))
         tell = f"case $* in *--probe*) echo H100;; *) echo '{copy}';; esac\n"
         programs = self.stand_ins(gpu_bench=tell, model_step="echo the GPU is on fire >&2; exit 1\n")
-        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "kernels", "stepper")
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "limits", "stepper")
         self.assertEqual(done.returncode, 1)
         self.assertIn("the GPU is on fire", done.stderr)
         table = (self.out / "table.md").read_text()
@@ -139,11 +147,55 @@ class ToolTest(Folder):
         self.assertEqual(done.returncode, 1)
         self.assertIn("not done after 0.3 s", done.stderr)
 
-    def test_parts_for_which_there_is_no_time_are_told(self):
-        programs = self.stand_ins(gpu_bench="case $* in *--probe*) echo H100;; *) sleep 600;; esac\n")
-        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "products", "stepper", "--minutes", "0.05")
+    def test_a_part_that_does_not_end_leaves_the_others_their_share(self):
+        copy = json.dumps(figure("hot_rows.find", 5e9, "keys/s"))
+        hang = f"case $* in *--probe*) echo H100;; *products*) sleep 600;; *) echo '{copy}';; esac\n"
+        programs = self.stand_ins(gpu_bench=hang)
+        began = time.monotonic()
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "products", "hot_rows", "--minutes", "0.05")
+        self.assertLess(time.monotonic() - began, 30)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("no time left of 0.05 minutes", self.lines()["stepper.dlrm"]["skipped"])
+        self.assertIn("not done after", self.lines()["product.dlrm"]["skipped"])
+        self.assertEqual(self.lines()["hot_rows.find"]["value"], 5e9)
+
+    def test_an_error_that_stays_costs_one_process(self):
+        copy, plan = json.dumps(figure("kernel.unique_keys", 5e9, "keys/s")), json.dumps(figure("plan.batch", 5e9, "keys/s"))
+        fail = (f"case $* in *--probe*) echo H100;; *embedding*) echo '{copy}'; echo 'address out of bounds' >&2; exit 1;;"
+                f" *plans*) echo '{plan}';; esac\n")
+        done = run(TOOL, "--bin-dir", self.stand_ins(gpu_bench=fail), "--out", self.out, "--only", "kernels")
+        self.assertEqual(done.returncode, 1)
+        lines = self.lines()
+        self.assertEqual({name for name in lines if "value" in lines[name]}, {"kernel.unique_keys", "plan.batch"})
+        self.assertIn("address out of bounds", lines["kernel.embedding_forward"]["skipped"])
+
+    def test_the_table_is_there_after_every_part(self):
+        copy = json.dumps(figure("limit.copy", 3000.0, "GB/s"))
+        tell = (f"case $* in *--probe*) echo H100;; *limits*) echo '{copy}';; *) cp {self.out}/table.md {self.folder}/then;"
+                " kill -9 $PPID;; esac\n")
+        run(TOOL, "--bin-dir", self.stand_ins(gpu_bench=tell), "--out", self.out, "--only", "limits", "hot_rows")
+        self.assertIn("3,000 GB/s", (self.folder / "then").read_text())
+        self.assertIn("3,000 GB/s", (self.out / "table.md").read_text())
+
+    def test_by_default_there_are_figures_and_with_check_there_is_what_is_right(self):
+        parse = lambda *words: gpu_bench.parse_arguments(["--out", "x", *words])
+        self.assertEqual(set(gpu_bench.PARTS), {*parse().only, *parse("--check").only})
+        self.assertEqual(parse("--check").only, ["tests", "sanitizer"])
+        self.assertEqual(set(gpu_bench.SHARES), set(gpu_bench.PARTS))
+        self.assertLessEqual(parse().minutes, 8.5)
+
+    def test_tests_that_fail_or_do_not_run_are_told(self):
+        one_failed = "[  PASSED  ] 3 tests.\n[  FAILED  ] 1 test, listed below:\n[  FAILED  ] GpuTest.Relu\n"
+        programs = self.stand_ins(
+            gpu_bench="case $* in *--probe*) echo H100;; *--tiny*) echo '{}';; esac\n",
+            gpu_kernels_test=f"printf '{one_failed}'; exit 1\n",
+            gpu_stepper_test="echo '[  PASSED  ] 5 tests.'\n", gpu_train_test="echo '[  PASSED  ] 0 tests.'\n")
+        done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "tests")
+        self.assertEqual(done.returncode, 1)
+        lines, table = self.lines(), (self.out / "table.md").read_text()
+        self.assertEqual((lines["tests.gpu_kernels_test"]["value"], lines["tests.gpu_stepper_test"]["value"]), (1, 0))
+        self.assertIn("failed: GpuTest.Relu", table)
+        self.assertIn("no test passed", lines["tests.gpu_train_test"]["skipped"])
+        self.assertEqual(table.count("| at most 0 | **no** |"), 1)
 
     def test_a_missing_library_is_told_with_what_helps(self):
         programs = self.stand_ins(
@@ -299,6 +351,26 @@ class SanitizerTest(Folder):
         done = run(TOOL, "--bin-dir", programs, "--out", self.out, "--only", "sanitizer", "--sanitizer", "/no/such")
         self.assertEqual(done.returncode, 1)
         self.assertIn("not measured: [Errno 2]", (self.out / "table.md").read_text())
+
+    OF_CUB = """\
+========= Uninitialized __global__ memory read of size 4 bytes
+=========     at void cub::CUB_200700_800_NS::DeviceRadixSortOnesweepKernel<unsigned long>(int*, int)+0x1b10
+=========     by thread (5,0,0) in block (0,0,0)
+=========
+========= Warning: Race reported between Write access at void cub::DeviceScanKernel<int>(int)+0x70
+=========     and Read access at void cub::DeviceScanKernel<int>(int)+0x90 [16 hazards]
+"""
+    OF_OURS = """\
+========= Invalid __global__ read of size 16 bytes
+=========     at void tarn::kernels::cuda::MoveRowsKernel<4, false>(unsigned int)+0x70 in move_rows.cuh:39
+=========     by thread (0,0,0) in block (0,0,0)
+"""
+
+    def test_findings_in_the_kernels_of_libraries_are_left_out_and_counted(self):
+        self.assertEqual(gpu_bench.findings_in(self.OF_CUB + self.OF_OURS + "========= ERROR SUMMARY: 3 errors\n"), (3, 2))
+        done, lines, table = self.sanitize(86, self.OF_CUB + self.OF_OURS + "========= ERROR SUMMARY: 3 errors")
+        self.assertEqual(lines["sanitizer.memcheck"]["value"], 2)
+        self.assertIn("sanitizer.memcheck: 4 findings in kernels of CUB and cuBLAS are left out", table)
 
     def test_errors_of_several_programs_add_up(self):
         self.assertEqual(gpu_bench.errors_told("== ERROR SUMMARY: 1 error\n== ERROR SUMMARY: 12 errors\n"), 13)

@@ -4,8 +4,11 @@ smaller than this, packed as well as it goes."""
 
 import json
 import os
+import pathlib
+import struct
 import subprocess
 import sys
+import tempfile
 import unittest
 import unittest.mock
 
@@ -13,7 +16,7 @@ from fleet_case import BIN, ROOT, FleetCase
 
 sys.path.insert(0, str(ROOT / "tools"))
 from tarn_tools.bundle import (  # noqa: E402
-    OF_CUDA, OF_THE_C_LIBRARY, OF_THE_COMPILER, cuda_libraries_of, glibc_needed, loaded_by_name)
+    OF_CUDA, OF_GPU, OF_THE_C_LIBRARY, OF_THE_COMPILER, cuda_libraries_of, glibc_needed, loaded_by_name)
 from tarn_tools.launch_options import use_fallback_libraries  # noqa: E402
 
 
@@ -109,6 +112,41 @@ class Bundle(FleetCase):
         self.assertIn(f"- commit: {(self.top / 'COMMIT').read_text().strip()}\n", table)
         self.assertIn("| hot_rows.find |", table)
         self.assertTrue((self.top / "bench/gpu_bench/torch_peer").exists())
+
+    def bundle_for_a_gpu(self, folder):
+        out = self.folder / "gpu.tar.gz"
+        done = subprocess.run([ROOT / "tools/bundle", "--gpu", "--bin-dir", folder, "--out", out], capture_output=True,
+                              text=True)
+        self.assertEqual(done.returncode == 0, out.exists())
+        out.unlink(missing_ok=True)
+        return done
+
+    def programs_with(self, **code):
+        """A folder of programs, in which sections are as nvcc embeds code: {kind: architecture}."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        entries = b"".join(struct.pack("<HHIQ12xI32x", {"ptx": 1, "sm": 2}[kind], 0x101, 64, 0, architecture)
+                           for kind, architecture in code.items())
+        embedded = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries if code else b""
+        for name in OF_GPU:
+            (folder / name).write_bytes((BIN / "tarn-generate").read_bytes() + embedded + b"libcublasLt.so.13\0")
+            (folder / name).chmod(0o755)
+        return folder
+
+    def test_one_for_a_gpu_has_code_for_it_or_there_is_none(self):
+        for folder, expected in [
+            (self.programs_with(), "is built without CUDA"),
+            (self.programs_with(sm=80, ptx=90), "no machine code of sm_90"),
+            (self.programs_with(sm=90), "no PTX of compute_90 or older"),
+            (self.programs_with(sm=90, ptx=100), "no PTX of compute_90 or older"),
+        ]:
+            done = self.bundle_for_a_gpu(folder)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(expected, done.stderr)
+        (folder := self.programs_with(sm=90, ptx=90)).joinpath("gpu_kernels_test").unlink()
+        self.assertIn("gpu_kernels_test not there", self.bundle_for_a_gpu(folder).stderr)
+        done = self.bundle_for_a_gpu(self.programs_with(sm=90, ptx=80))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("with CUDA, whose libraries the target has", done.stdout)
 
     def test_help_says_what_it_is(self):
         told = subprocess.run([ROOT / "tools/bundle", "--help"], capture_output=True, text=True, check=True).stdout
