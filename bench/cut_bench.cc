@@ -29,8 +29,8 @@
 #include "core/position.h"
 #include "server/checkpoint_store.h"
 #include "server/rocksdb_checkpoint_store.h"
-#include "server/store/store.h"
 #include "server/shard.h"
+#include "server/store/store.h"
 #include "server/tier/rocksdb_cold_store.h"
 
 namespace tarn::server {

@@ -11,8 +11,8 @@
 #include "core/job.h"
 #include "core/position.h"
 #include "server/memory_checkpoint_store.h"
-#include "server/store/store.h"
 #include "server/shard.h"
+#include "server/store/store.h"
 
 namespace tarn::server {
 namespace {

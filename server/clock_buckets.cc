@@ -61,8 +61,7 @@ std::vector<std::pair<Clock, Contribution>> ClockBuckets::Void(Incarnation incar
   return voided;
 }
 
-void BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size,
-                         Store* rows) {
+void BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size, Store* rows) {
   std::sort(contributions.begin(), contributions.end(),
             [](const Contribution& a, const Contribution& b) { return Order(a) < Order(b); });
   const float scale = 1.0f / static_cast<float>(std::max(cohort_size, 1u));

@@ -31,8 +31,8 @@
 #include "server/log_watch.h"
 #include "server/memory_meter.h"
 #include "server/rocksdb_checkpoint_store.h"
-#include "server/store/store.h"
 #include "server/shard.h"
+#include "server/store/store.h"
 #include "server/tier/rocksdb_cold_store.h"
 #include "server/turn.h"
 

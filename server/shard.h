@@ -28,7 +28,7 @@ namespace tarn::server {
 class BlobStore;        // server/blob_store.h
 class CheckpointStore;  // server/checkpoint_store.h
 class ColdStore;        // server/tier/cold_store.h
-class Store;         // server/store/store.h
+class Store;            // server/store/store.h
 class ShardLog;         // server/log/shard_log.h
 struct BlobWritten;     // server/blob_store.h
 

@@ -124,9 +124,9 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
     return Fail(ErrorCode::kMalformed,
                 fmt::format("first view: {} owners of 2^{} partitions", routes.owners.size(), routes.partition_bits));
   StoreOptions options{.job_seed = job->job.seed,
-                          .partition_bits = routes.partition_bits,
-                          .owned = {},
-                          .removed_keys_max = options_.removed_keys_max};
+                       .partition_bits = routes.partition_bits,
+                       .owned = {},
+                       .removed_keys_max = options_.removed_keys_max};
   for (std::uint32_t p = 0; p < routes.owners.size(); ++p)
     if (routes.owners[p] == options_.shard) options.owned.push_back(PartitionId(p));
   auto tier = MakeTier(*job, options.owned.size());

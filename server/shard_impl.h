@@ -22,8 +22,8 @@
 #include "server/parked_pulls.h"
 #include "server/reply_budget.h"
 #include "server/row_loader.h"
-#include "server/store/store.h"
 #include "server/shard.h"
+#include "server/store/store.h"
 #include "server/tier/cold_gate.h"
 
 namespace tarn::server {

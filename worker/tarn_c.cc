@@ -157,8 +157,7 @@ int tarn_push(tarn_client* client, const tarn_table* table, const uint64_t* keys
                        tarn::StatusFuture pushed = client->client.Push(table->table, {keys, n}, values);
                        // What is wrong with the arguments must not be missed by a caller who wants no future.
                        if (pushed.Ready())
-                         if (const auto done = pushed.Wait();
-                             !done && done.error().code == ErrorCode::kInvalidArgument)
+                         if (const auto done = pushed.Wait(); !done && done.error().code == ErrorCode::kInvalidArgument)
                            return Failed(done.error());
                        return GiveFuture(std::move(pushed), future);
                      });

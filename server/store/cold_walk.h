@@ -43,8 +43,8 @@ class ColdWalk {
   FragmentCut* cut_;
   StoreContext* context_;
   std::vector<Row> found_;
-  std::size_t next_ = 0;        // those before it are done
-  std::vector<Row> fetching_;   // in order of id
+  std::size_t next_ = 0;       // those before it are done
+  std::vector<Row> fetching_;  // in order of id
 };
 
 }  // namespace tarn::server

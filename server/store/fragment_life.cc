@@ -21,9 +21,8 @@ std::uint32_t FragmentLife::CountOf(Key key) const {
 
 bool FragmentLife::IsDrawn(Key key, Clock clock) const {
   const LifeSpec& life = table_.spec().life;
-  return life.admit_probability >= 1 ||
-         UnitDouble(HashCombine(HashCombine(table_.salt() ^ kAdmission, key), clock.value)) <
-             double{life.admit_probability};
+  return life.admit_probability >= 1 || UnitDouble(HashCombine(HashCombine(table_.salt() ^ kAdmission, key),
+                                                               clock.value)) < double{life.admit_probability};
 }
 
 Candidates& FragmentLife::Candidate() {
@@ -50,8 +49,8 @@ void FragmentLife::TakenAway() {
 void FragmentLife::Decide(std::uint64_t rows) {
   const LifeRules& rules = *table_.rules();
   const std::uint64_t before = standings_.rows();
-  const std::uint32_t least = standings_.Decide(rules.LeastStanding(table_.boundary()),
-                                                rules.RowsMax(context_->partition_bits), rules.step());
+  const std::uint32_t least =
+      standings_.Decide(rules.LeastStanding(table_.boundary()), rules.RowsMax(context_->partition_bits), rules.step());
   verdicts_.Add({table_.boundary(), least});
   expired_ += before - standings_.rows();
   context_->counters.expired += before - standings_.rows();

@@ -74,7 +74,7 @@ class FragmentLife {
   StoreContext* context_;
   std::unique_ptr<Candidates> candidates_;  // null: none yet
   Standings standings_;
-  Verdicts verdicts_;  // to which rows may be subject that were not taken away yet
+  Verdicts verdicts_;          // to which rows may be subject that were not taken away yet
   std::uint64_t expired_ = 0;  // such rows; 0: no verdicts
   bool sweep_due_ = false;
   bool decided_in_sweep_ = false;  // a boundary came while the sweep was under way

@@ -70,9 +70,8 @@ void RowFinder::FindNearInMemory(Ahead ahead, const SparseFragment& fragment, st
   const bool all = ahead == Ahead::kRows;
   const std::uint32_t floats = table_.layout().value_words + (all ? table_.layout().slot_words : 0);
   std::uint32_t* further = group->further + group->n_further;
-  const std::size_t n =
-      LocateRows(fragment.rows().slabs(), std::min(floats, kPrefetchedFloats), end - i, group->keys + i,
-                 group->buckets + i, group->numbers + i, group->rows + i, further);
+  const std::size_t n = LocateRows(fragment.rows().slabs(), std::min(floats, kPrefetchedFloats), end - i,
+                                   group->keys + i, group->buckets + i, group->numbers + i, group->rows + i, further);
   for (std::size_t j = 0; j < n; ++j) further[j] += static_cast<std::uint32_t>(i);
   group->n_further += n;
   const bool lives = table_.has_life() && (all || fragment.has_verdicts());
@@ -127,8 +126,7 @@ void RowFinder::FindFurther(Ahead ahead, RowGroup* group) const {
   // Numbers may be outdated by now: the callback looks again then.
   if (table_.resident() == nullptr || ahead == Ahead::kWords || group->generation != context_.insert_generation) return;
   for (std::size_t i = 0; i < group->n; ++i)
-    if (group->numbers[i] != RowIndex::kNone)
-      group->rows[i] = BringNear(ahead, *group->sparse(i), group->numbers[i]);
+    if (group->numbers[i] != RowIndex::kNone) group->rows[i] = BringNear(ahead, *group->sparse(i), group->numbers[i]);
 }
 
 }  // namespace tarn::server

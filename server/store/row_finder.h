@@ -1,7 +1,7 @@
 // Finds the rows of a message's keys: group by group, with several groups under way at once, so that the cache lines
 // that one stage asks for have arrived by the next. The stages of a group of sparse keys: the first lines of the index;
-// the rows found there, and the second lines for the other keys; the rows of those. With a tier the words that say where
-// rows are come first, and then the rows.
+// the rows found there, and the second lines for the other keys; the rows of those. With a tier the words that say
+// where rows are come first, and then the rows.
 //
 //   for (KeyCursor cursor(partitions, table, sections, keys, create); cursor.left() > 0;)
 //     finder.ForEachGroup(Ahead::kRows, rows, &cursor, [&](const RowGroup& group) { ... });
@@ -34,8 +34,8 @@ struct RowGroup {
   const Key* keys = nullptr;
   // The fragment of each key. Of a sparse table: null where there is none yet.
   Fragment* fragments[kGroupKeys];
-  // Of sparse tables: where the index is looked at, the row's number (RowIndex::kNone: no row), and where it lies (null:
-  // it has none or is on disk).
+  // Of sparse tables: where the index is looked at, the row's number (RowIndex::kNone: no row), and where it lies
+  // (null: it has none or is on disk).
   const RowBucket* buckets[kGroupKeys];
   std::uint32_t numbers[kGroupKeys];
   float* rows[kGroupKeys];

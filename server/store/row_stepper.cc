@@ -68,8 +68,7 @@ void RowStepper::FindValues(const Table& table, const RowGroup& group, const flo
   if (n_absent == 0) return;
   absent_.resize(kGroupKeys * table.layout().value_words);
   table.Initialize({absent, n_absent}, absent_.data());
-  for (std::size_t j = 0; j < n_absent; ++j)
-    rows[absent_at[j]] = absent_.data() + j * table.layout().value_words;
+  for (std::size_t j = 0; j < n_absent; ++j) rows[absent_at[j]] = absent_.data() + j * table.layout().value_words;
 }
 
 void RowStepper::Gather(const Table& table, const RowGroup& group, ValueCodec codec, std::byte* out) {

@@ -24,9 +24,7 @@ class SparseFragment final : public Fragment {
   std::uint32_t Find(Key key) const { return rows_.index().Find(rows_.index().Hash(key), key); }
   bool has_verdicts() const { return life_.has_verdicts(); }
   // Whether the row counts as gone though it was not taken away yet.
-  bool IsExpired(std::uint32_t number) const {
-    return life_.has_verdicts() && life_.IsExpired(*rows_.Life(number));
-  }
+  bool IsExpired(std::uint32_t number) const { return life_.has_verdicts() && life_.IsExpired(*rows_.Life(number)); }
   // Brings near what marking a row as changed writes to.
   [[gnu::always_inline]] void PrefetchMark(std::uint32_t number) const { marks_.Prefetch(number); }
 
@@ -49,8 +47,8 @@ class SparseFragment final : public Fragment {
   void ForgetCutVerdicts() { cut_.ForgetVerdicts(); }
   // The table's time has passed a boundary at which rows expire.
   void OnBoundary() { life_.Decide(rows_.index().size()); }
-  // Takes away the expired ones of about `rows` rows; returns how many it looked at. `walk` is where the sweep is: it is
-  // through when walk->done.
+  // Takes away the expired ones of about `rows` rows; returns how many it looked at. `walk` is where the sweep is: it
+  // is through when walk->done.
   bool sweep_due() const { return life_.sweep_due(); }
   std::size_t Sweep(RowIndex::Walk* walk, std::size_t rows);
 
@@ -69,10 +67,10 @@ class SparseFragment final : public Fragment {
  private:
   // Of a cut: the lists of keys without a row, and how far the walk has come.
   struct CutWalk {
-    bool seen_kept = false;    // `seen` is as of the beginning of the cut
-    bool lists_out = false;    // the lists were handed out
+    bool seen_kept = false;  // `seen` is as of the beginning of the cut
+    bool lists_out = false;  // the lists were handed out
     std::vector<Seen> seen;
-    RowIndex::Walk removed;    // over those removed before the cut
+    RowIndex::Walk removed;  // over those removed before the cut
     RowIndex::Walk rows;
   };
 

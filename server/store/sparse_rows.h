@@ -55,11 +55,11 @@ class SparseRows {
   std::uint32_t value_words_;
   bool with_life_;
   RowIndex index_;
-  RowSlabs slabs_;           // values and slots, by number; empty with a tier
-  ResidentRows* resident_;   // the table's; null: no tier
-  std::uint32_t place_;      // there
+  RowSlabs slabs_;          // values and slots, by number; empty with a tier
+  ResidentRows* resident_;  // the table's; null: no tier
+  std::uint32_t place_;     // there
   std::uint32_t tier_end_ = 0;
-  RowSlabs lives_;           // by number; empty if the table has none
+  RowSlabs lives_;                   // by number; empty if the table has none
   std::vector<std::uint32_t> free_;  // numbers of removed rows
 };
 

@@ -153,8 +153,8 @@ Status Store::CheckSection(const Table& table, PartitionId id, std::span<const K
     for (Key key : keys) all_in &= table.PartitionOf(key) == id;
   }
   if (all_in) return {};
-  return Fail(ErrorCode::kWrongShard, fmt::format("table '{}': a key of partition {}'s section lies in another",
-                                                  table.spec().name, id.value));
+  return Fail(ErrorCode::kWrongShard,
+              fmt::format("table '{}': a key of partition {}'s section lies in another", table.spec().name, id.value));
 }
 
 Status Store::CheckKeys(TableId id, std::span<const Section> sections, std::span<const Key> keys) const {
@@ -231,8 +231,8 @@ void Store::ForgetCounters() {
 }
 
 void Store::ThrowExhausted(const Table& table, const std::bad_alloc& reason) const {
-  const std::string more = table.is_dense() ? fmt::format("a partition of its {} rows, created whole", table.spec().rows)
-                                            : "more rows";
+  const std::string more =
+      table.is_dense() ? fmt::format("a partition of its {} rows, created whole", table.spec().rows) : "more rows";
   throw OutOfMemory(fmt::format("table '{}', {} of {} bytes each: {}; the shard holds {} rows in {} bytes",
                                 table.spec().name, more, table.row_bytes(), reason.what(), row_count(),
                                 memory_bytes()));
@@ -403,9 +403,8 @@ void Store::Advance(Table& table, std::uint64_t now) {
 }
 
 bool Store::counts_seconds() const {
-  return std::ranges::any_of(tables_, [](const auto& table) {
-    return table && table->rules() != nullptr && table->rules()->in_seconds();
-  });
+  return std::ranges::any_of(
+      tables_, [](const auto& table) { return table && table->rules() != nullptr && table->rules()->in_seconds(); });
 }
 
 void Store::ContinueSweep(std::size_t rows) {

@@ -127,8 +127,8 @@ class Store {
   // partition, those of one partition in no particular order. True: that was all, and the cut is over. A row that is
   // about to change is copied before, within Apply. One cut at a time; DropCut gives it up.
   std::vector<TableRows> BeginCut(CutRequest request = {});
-  // Whether a cut of kChanged begun now would name every key removed since its base, as the request would define it: not
-  // if more were than are remembered. Of such a cut only the hash may be used.
+  // Whether a cut of kChanged begun now would name every key removed since its base, as the request would define it:
+  // not if more were than are remembered. Of such a cut only the hash may be used.
   bool KnowsChanges(bool base_is_previous_cut) const;
   bool ContinueCut(std::size_t bytes, std::vector<CutRows>* out);
   void DropCut();
@@ -153,9 +153,9 @@ class Store {
   // The latest times set.
   const std::optional<Clock>& clock() const { return clock_; }
   const std::optional<std::uint64_t>& seconds() const { return seconds_; }
-  // A row that has expired is as if it had never been, everywhere in this interface. ContinueSweep, which looks at about
-  // `rows` rows, frees the memory of many; there is something to do as long as sweeping(). With a tier that waits for
-  // the end of a cut, which would have to read what it still wants of them row by row.
+  // A row that has expired is as if it had never been, everywhere in this interface. ContinueSweep, which looks at
+  // about `rows` rows, frees the memory of many; there is something to do as long as sweeping(). With a tier that waits
+  // for the end of a cut, which would have to read what it still wants of them row by row.
   bool sweeping() const { return context_.sweeps_due != 0 && !(cutting() && tier_); }
   void ContinueSweep(std::size_t rows);
   const RowCounters& counters() const { return context_.counters; }

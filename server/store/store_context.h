@@ -17,9 +17,9 @@ namespace tarn::server {
 class FragmentCut;
 
 struct RowCounters {
-  std::uint64_t admitted = 0;  // rows inserted into tables with a life
-  std::uint64_t refused = 0;   // gradients of keys that got no row
-  std::uint64_t expired = 0;   // rows
+  std::uint64_t admitted = 0;    // rows inserted into tables with a life
+  std::uint64_t refused = 0;     // gradients of keys that got no row
+  std::uint64_t expired = 0;     // rows
   std::uint64_t not_finite = 0;  // gradients that were skipped (rule A5)
 };
 
@@ -39,10 +39,10 @@ struct CutContext {
   bool waits = false;  // for cold rows
   CutRequest request;
   std::uint64_t hash = 0;
-  std::uint64_t early_bytes = 0;             // copied before the walk came to them, by all cuts so far
-  std::size_t early_held_bytes = 0;          // of them, in memory now
-  std::size_t early_chunk_bytes = 0;         // capacity of one chunk of such rows
-  std::vector<FragmentCut*> holding_early;   // the fragments with such rows in memory
+  std::uint64_t early_bytes = 0;            // copied before the walk came to them, by all cuts so far
+  std::size_t early_held_bytes = 0;         // of them, in memory now
+  std::size_t early_chunk_bytes = 0;        // capacity of one chunk of such rows
+  std::vector<FragmentCut*> holding_early;  // the fragments with such rows in memory
 };
 
 struct StoreContext {

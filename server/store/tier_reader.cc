@@ -16,8 +16,8 @@ constexpr std::uint32_t kTendPeriod = 64;
 
 }  // namespace
 
-// Puts the owners of the rows on disk among the next `rows` of a message into the context. Returns how many keys have no
-// row yet. `spare`: the rows in memory are not the next to go.
+// Puts the owners of the rows on disk among the next `rows` of a message into the context. Returns how many keys have
+// no row yet. `spare`: the rows in memory are not the next to go.
 std::size_t TierReader::FindCold(const Table& table, KeyCursor cursor, std::size_t rows, bool spare) {
   std::size_t absent = 0;
   std::vector<RowOwner>& owners = context_->owners;

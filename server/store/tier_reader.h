@@ -19,8 +19,8 @@ class TierReader {
   TierReader(StoreContext* context, std::function<std::uint64_t()> memory_bytes)
       : context_(context), memory_bytes_(std::move(memory_bytes)) {}
 
-  // Makes room for the next rows of a message and reads those of them that are on disk. Returns how many rows that were:
-  // none of them leaves memory before they are done. The table has a budget.
+  // Makes room for the next rows of a message and reads those of them that are on disk. Returns how many rows that
+  // were: none of them leaves memory before they are done. The table has a budget.
   std::size_t BringIn(const Table& table, const KeyCursor& cursor);
   // Begins to read the rows of a message that are on disk, beside the shard's work; 0: they all are in memory.
   FetchTicket Fetch(const Table& table, const KeyCursor& cursor);

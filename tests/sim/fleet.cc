@@ -599,8 +599,8 @@ RunResult Fleet::Run() {
   result.failure = oracle_.failure();
   result.acked_push_ids = oracle_.acked_push_ids();
   result.stalls = scheduler_store_.stalls();
-  result.faults_fired = network_.counters().faults() + other_faults_ + crashes_ + outages_ + time_jumps_ + deaths_ +
-                        result.stalls;
+  result.faults_fired =
+      network_.counters().faults() + other_faults_ + crashes_ + outages_ + time_jumps_ + deaths_ + result.stalls;
   result.messages = network_.counters().delivered;
   result.events = events_.executed();
   result.crashes = crashes_;

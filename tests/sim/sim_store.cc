@@ -117,7 +117,7 @@ void SimSchedulerStore::CheckRestored(const std::string& directory, const Manife
 }
 
 Expected<std::unique_ptr<server::Store>> Restore(const SimDisk& disk, const std::string& directory,
-                                                    const Manifest& manifest) {
+                                                 const Manifest& manifest) {
   const auto job = ParseJob(manifest.job_text, directory, "/");
   if (!job) return std::unexpected(job.error());
   server::StoreOptions options{.job_seed = job->job.seed, .partition_bits = manifest.partition_bits, .owned = {}};

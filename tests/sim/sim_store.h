@@ -53,7 +53,7 @@ std::string MissingOf(const SimDisk& disk);
 
 // All rows of a checkpoint, in one store that owns all partitions.
 Expected<std::unique_ptr<server::Store>> Restore(const SimDisk& disk, const std::string& directory,
-                                                    const Manifest& manifest);
+                                                 const Manifest& manifest);
 
 // The scheduler's side. Writes take their time, stall for longer than leases, and fail.
 class SimSchedulerStore : public scheduler::SchedulerStore {
