@@ -125,16 +125,16 @@ TEST(JobInherits, AnotherModeResetsWhatItDoesNotKnow) {
 TEST(JobInherits, AnOverrideWithoutEffectIsNotedOrRefused) {
   Notes notes;
   Resolved(kOptimizers, {"optimizer.learning_rate=0.5"}, &notes);
-  EXPECT_EQ(notes, Notes{"override 'optimizer.learning_rate=0.5': optimizer.learning_rate = 0.5: without effect on "
+  EXPECT_EQ(notes, Notes{"--set 'optimizer.learning_rate=0.5': optimizer.learning_rate = 0.5: without effect on "
                          "[optimizer.dense], which gives it"});
   const std::string all = "[optimizer.linear]\nl2 = 1\n[optimizer.embedding]\nl2 = 1\n[optimizer.dense]\nl2 = 1\n";
   EXPECT_EQ(Resolved(all, {"optimizer.l2=2"}),
-            "override 'optimizer.l2=2': optimizer.l2: it would change nothing: [optimizer.linear], "
+            "--set 'optimizer.l2=2': optimizer.l2: it would change nothing: [optimizer.linear], "
             "[optimizer.embedding], [optimizer.dense] give it themselves; override theirs, such as "
             "optimizer.dense.l2");
   notes.clear();
   Resolved("[tables.a]\nmode = \"asp\"\n", {"consistency.mode=ssp"}, &notes);
-  EXPECT_EQ(notes, Notes{"override 'consistency.mode=ssp': consistency.mode = 'ssp': without effect on [tables.a], "
+  EXPECT_EQ(notes, Notes{"--set 'consistency.mode=ssp': consistency.mode = 'ssp': without effect on [tables.a], "
                          "which gives it"});
 }
 
