@@ -11,7 +11,7 @@ STALL_SECONDS = 5
 
 
 class BadDiskTest(FleetCase):
-    rows = 6_000
+    rows = 60_000
 
     def programs(self, name, program, **environment):
         return self.recording_programs(name, self.folder / f"{name}-record", program,
@@ -24,7 +24,8 @@ class BadDiskTest(FleetCase):
         for durability in ("checkpoint", "log"):
             job = self.job(durability=durability, checkpoint_clocks=5, checkpoint_final=True)
             name = f"full-{durability}"
-            programs = self.programs(name, "tarn-server", TARN_TEST_FULL="*/ckpt-*/*.sst:1")
+            # Two: a file that cannot be opened for direct writes is opened without.
+            programs = self.programs(name, "tarn-server", TARN_TEST_FULL="*/ckpt-*/*.sst:2")
             record = self.run_ok(job, name, "--bin-dir", programs)
             self.assertEqual(record["samples"], self.rows)
             log = self.log(name)
