@@ -14,8 +14,8 @@ constexpr std::size_t kWindow = 65536;
 }  // namespace
 
 void ColdWalk::Clear() {
-  found_ = {};
-  fetching_ = {};
+  found_ = std::vector<Row>();  // = {} would keep the memory
+  fetching_ = std::vector<Row>();
   next_ = 0;
 }
 

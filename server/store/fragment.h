@@ -49,7 +49,7 @@ class Fragment {
   virtual void BeginCut() = 0;
   // Copies about `bytes` more into `out`; returns what that cost, in bytes of copies. Over when !cut().open().
   virtual std::size_t ContinueCut(std::size_t bytes, std::vector<CutRows>* out) = 0;
-  void DropCut() { cut_.Drop(); }
+  virtual void DropCut() { cut_.Drop(); }
   const FragmentCut& cut() const { return cut_; }
 
  protected:

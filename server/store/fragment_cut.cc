@@ -153,8 +153,8 @@ void FragmentCut::PutEarlyAside() {
       state_->aside.ids.push_back(context_->tier->PutAside(table_.id(), table_.row_words(), chunk.keys[i],
                                                            chunk.rows.data() + i * table_.row_words()));
     context_->cut.early_held_bytes -= HeldBytes(chunk);
-    chunk.keys = {};
-    chunk.rows = {};
+    chunk.keys = std::vector<Key>();  // = {} would keep the memory, and it would be counted twice
+    chunk.rows = std::vector<std::uint32_t>();
   }
   std::erase_if(state_->early, [](const PartitionRows& chunk) { return chunk.removed.empty(); });
 }

@@ -34,7 +34,16 @@ SparseFragment::SparseFragment(const Table& table, PartitionId partition, std::u
       removed_(context->removed_keys_max),
       cold_(table, rows_, &cut_, context) {}
 
-void SparseFragment::Release() { rows_.Release(); }
+void SparseFragment::Release() {
+  if (life_.sweep_due()) --context_->sweeps_due;
+  rows_.Release();
+}
+
+void SparseFragment::DropCut() {
+  Fragment::DropCut();
+  cold_.Clear();
+  walk_.seen = std::vector<Seen>();
+}
 
 std::size_t SparseFragment::memory_bytes() const {
   return rows_.memory_bytes() + life_.memory_bytes() + marks_.memory_bytes() + removed_.memory_bytes() +

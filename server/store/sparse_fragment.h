@@ -62,6 +62,7 @@ class SparseFragment final : public Fragment {
   Status Load(std::span<const Key> keys, std::span<const std::uint32_t> records) override;
   bool KnowsChanges(bool base_is_previous) const override { return removed_.IsComplete(base_is_previous); }
   void BeginCut() override;
+  void DropCut() override;
   std::size_t ContinueCut(std::size_t bytes, std::vector<CutRows>* out) override;
 
  private:

@@ -173,6 +173,8 @@ TEST_P(PartitionUnderTrafficTest, MovesBetweenStores) {
     EXPECT_EQ(to->Find(kMoved)->row_count(), from->Find(kMoved)->row_count()) << "round " << round;
     from->DropPartition(kMoved);
     EXPECT_FALSE(from->Owns(kMoved));
+    for (int i = 0; i < 10 && from->sweeping(); ++i) from->ContinueSweep(1'000'000);
+    EXPECT_FALSE(from->sweeping()) << "a dropped fragment waits for no sweep";
     EXPECT_TRUE(to->Owns(kMoved));
   }
   push(10);
