@@ -60,7 +60,7 @@ class Table {
   // Overwrites the row with a record.
   void SetRecord(const std::uint32_t* record, const RowParts& row) const;
 
-  // Rules R1 to R5; null: rows live for ever.
+  // Rules R1 to R5; null: rows never expire.
   const LifeRules* rules() const { return rules_ ? &*rules_ : nullptr; }
   // The time at which pushes count, and the latest boundary at or before it.
   std::uint32_t now() const { return now_; }
