@@ -43,7 +43,8 @@ struct Address {
   sockaddr_un address{};
 };
 
-Descriptor NewSocket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)); }
+// Its connect never waits: a listener whose queue is full answers EAGAIN.
+Descriptor NewSocket() { return Descriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
 // Some file systems of shared folders know no sockets.
 bool HoldsSockets(int folder, const std::string& name) {

@@ -53,6 +53,8 @@ void Loop::TakeOver(SchedulerOptions* scheduler) {
   for (const std::string& path :
        {options_.run_dir + "/" + kStateName, options_.run_dir + "/job.toml", AddressFile(options_.run_dir)})
     RemoveUnfinished(path);
+  std::error_code ignored;
+  std::filesystem::remove(AddressFile(options_.run_dir), ignored);  // of one that was killed
   store_->RemoveOldLogs();
   const auto found = ListCheckpoints(options_.run_dir);
   if (!found) return;

@@ -263,10 +263,11 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
   WriteSeconds(&json, "cpu", "cpu.", progress);  // of the workers' training threads
   json.Member("checkpoint", progress.last_checkpoint).Member("best_checkpoint", progress.best_checkpoint);
   json.Key("best_kept");
-  if (BestEpoch(progress) == nullptr || job.storage.durability == Durability::kNone)
-    json.Null();
+  if (BestEpoch(progress) == nullptr || job.storage.durability == Durability::kNone ||
+      (!progress.best_lost && progress.best_checkpoint.empty()))
+    json.Null();  // stopped before its checkpoint was whole, the last one
   else
-    json.Value(!progress.best_lost && !progress.best_checkpoint.empty());
+    json.Value(!progress.best_lost);
   json.EndObject();
   return json.text() + "\n";
 }

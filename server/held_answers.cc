@@ -22,8 +22,10 @@ void HeldAnswers::AddAnswer(LogSequence until, Outgoing outgoing, Incarnation wo
     return;
   }
   if (const auto* tick = std::get_if<TickAck>(&outgoing.message.body)) {
-    HeldTick& held = ticks_[worker];
-    held = {until, outgoing.to, std::max(held.clock, tick->clock)};
+    const auto [it, added] = ticks_.try_emplace(worker, HeldTick{until, outgoing.to, tick->clock});
+    HeldTick& held = it->second;
+    held.to = outgoing.to;
+    if (!added && tick->clock > held.clock) held = {until, outgoing.to, tick->clock};
     return;
   }
   const auto& ack = std::get<PushAck>(outgoing.message.body);

@@ -13,8 +13,6 @@ namespace {
 // A server that somebody starts again has another nonce, and its shards are refused (rule N1).
 constexpr double kServerComesBack = 0.5;
 constexpr TimeUs kServerBackUs = 3'000'000;
-// For so many leases the scheduler waits for a shard that loads.
-constexpr TimeUs kLoadingLeases = 60;
 
 }  // namespace
 
@@ -71,11 +69,7 @@ void Fleet::EndServer() {
 // The job ends (rule N4), however its scheduler is doing.
 void Fleet::CheckServerIsMissed(std::uint32_t server, TimeUs died) {
   const auto lease = TimeUs(scenario_.job.fleet.lease_seconds * 1e6);
-  // One that has not confirmed its first view, as all have once a worker is welcome, counts as loading its rows.
-  const bool confirmed = std::ranges::any_of(processes_, [](const auto& entry) {
-    return entry.second->worker && entry.second->worker->client().welcome().incarnation.value != 0;
-  });
-  const TimeUs patience = (confirmed ? 4 : kLoadingLeases + 4) * lease + 5'000'000;
+  const TimeUs patience = 4 * lease + 5'000'000;
   events_.At(died + patience, [this, server, run = scheduler_id_] {
     if (down_ || over_ || scheduler_id_ != run || Scheduler() == nullptr || Scheduler()->stopping()) return;
     oracle_.Fail(fmt::format("server {} died long ago, and the job goes on", server));

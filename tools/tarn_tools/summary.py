@@ -21,6 +21,7 @@ FROM_METRICS = (
     "combined_pushes",
     "batches_passed_over",
     "malformed_lines",
+    "rows_not_finite",
     "workers_died",
 )
 MEASURED = ("samples_per_second", "staleness_mean", "staleness_max", "pull_bytes", "push_bytes")

@@ -40,7 +40,8 @@ class ResumeTest(FleetCase):
                 job = self.job(workers=3, mode=mode, apply=apply, staleness=staleness, batch_rows=16, durability="checkpoint")
                 run_dir, written = self.folder / f"stop-{mode}", self.folder / f"record-{mode}"
                 programs = self.recording_programs(mode, written)
-                launch = self.start(self.command(job, run_dir, bin_dir=programs))
+                # A worker that does not report within a lease is not waited for: a busy machine takes its time.
+                launch = self.start([*self.command(job, run_dir, bin_dir=programs), "--set", "fleet.lease_seconds=60"])
                 self.eventually(lambda: written.exists() and written.read_text().count("batch") > 100, launch)
                 launch.send_signal(signal.SIGINT)
                 output, _ = launch.communicate(timeout=WAIT_SECONDS_MAX)

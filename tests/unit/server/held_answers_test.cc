@@ -109,5 +109,14 @@ TEST(HeldAnswersTest, RepeatedTicksWaitAsOne) {
   EXPECT_EQ(std::get<TickAck>(taken[0].message.body).clock, Clock(9));
 }
 
+TEST(HeldAnswersTest, ARepeatedTickWaitsNoLongerThanTheFirst) {
+  HeldAnswers held;
+  held.AddAnswer(LogSequence(2), Of(Peer(1), TickAck{Clock(5)}), Incarnation(1), false);
+  held.AddAnswer(LogSequence(9), Of(Peer(3), TickAck{Clock(5)}), Incarnation(1), false);
+  const auto taken = Take(&held, 2);
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken[0].to, Peer(3));
+}
+
 }  // namespace
 }  // namespace tarn::server
