@@ -8,7 +8,7 @@
 
 #include "bench/data_plane/child.h"
 #include "bench/data_plane/limits.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 
 namespace tarn::bench {
 namespace {

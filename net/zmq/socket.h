@@ -1,5 +1,5 @@
 // One ZeroMQ socket, without exceptions and without blocking: the thin layer that knows ZeroMQ's calls. Only
-// net/zmq_*.cc include this.
+// net/zmq/ includes this.
 #pragma once
 
 #include <zmq.h>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "net/zmq_socket.h"
+#include "net/zmq/socket.h"
 
 namespace tarn::net {
 

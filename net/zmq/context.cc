@@ -1,4 +1,4 @@
-#include "net/zmq_context.h"
+#include "net/zmq/context.h"
 
 #include <malloc.h>
 #include <zmq.h>

@@ -1,4 +1,4 @@
-#include "net/zmq_curve.h"
+#include "net/zmq/curve.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "net/zmq_connections.h"
-#include "net/zmq_socket.h"
+#include "net/zmq/connections.h"
+#include "net/zmq/socket.h"
 
 namespace tarn::net {
 namespace {

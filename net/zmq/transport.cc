@@ -1,4 +1,4 @@
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -22,10 +22,10 @@
 #include "net/bundles.h"
 #include "net/frame.h"
 #include "net/shm_peers.h"
-#include "net/zmq_connections.h"
-#include "net/zmq_lane.h"
-#include "net/zmq_links.h"
-#include "net/zmq_socket.h"
+#include "net/zmq/connections.h"
+#include "net/zmq/lane.h"
+#include "net/zmq/links.h"
+#include "net/zmq/socket.h"
 
 namespace tarn::net {
 namespace {

@@ -1,4 +1,4 @@
-#include "net/zmq_connections.h"
+#include "net/zmq/connections.h"
 
 #include <fmt/format.h>
 #include <linux/tcp.h>

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "net/local_endpoint.h"
-#include "net/zmq_curve.h"
+#include "net/zmq/curve.h"
 
 namespace tarn::net {
 
