@@ -4,8 +4,7 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <utility>
+#include <memory>
 
 namespace tarn::net {
 namespace {
@@ -18,87 +17,94 @@ constexpr int kHeartbeatsMissed = 5;
 // if the socket is being closed (net/README.md).
 constexpr std::string_view kZapDomain = "tarn";
 
-Error ZmqError(std::string_view what) {
-  const int code = zmq_errno();
+Error ErrorOf(std::string_view what, const zmq::error_t& error) {
+  const int code = error.num();
   if (code == EADDRINUSE)
     return {ErrorCode::kAlreadyExists, fmt::format("{}: in use; choose another port, or '*' for a free one", what)};
   if (code == EINVAL || code == EPROTONOSUPPORT || code == ENODEV)
     return {ErrorCode::kInvalidArgument,
-            fmt::format("{}: {}; expected tcp://HOST:PORT or ipc://PATH", what, zmq_strerror(code))};
-  return {ErrorCode::kIo, fmt::format("{}: {}", what, zmq_strerror(code))};
+            fmt::format("{}: {}; expected tcp://HOST:PORT or ipc://PATH", what, error.what())};
+  return {ErrorCode::kIo, fmt::format("{}: {}", what, error.what())};
 }
 
-Status Set(void* socket, int option, const char* name, int value) {
-  if (zmq_setsockopt(socket, option, &value, sizeof(value)) == 0) return {};
-  return std::unexpected(ZmqError(name));
+template <typename Option, typename Value>
+Status Set(zmq::socket_t* socket, Option option, std::string_view name, const Value& value) {
+  try {
+    socket->set(option, value);
+    return {};
+  } catch (const zmq::error_t& error) {
+    return std::unexpected(ErrorOf(name, error));
+  }
 }
 
-Status SetAll(void* socket, int type, const SocketOptions& o) {
-  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_LINGER, "ZMQ_LINGER", o.linger_ms));
-  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_SNDHWM, "ZMQ_SNDHWM", o.high_water_mark));
-  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_RCVHWM, "ZMQ_RCVHWM", o.high_water_mark));
-  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_HANDSHAKE_IVL, "ZMQ_HANDSHAKE_IVL", kHandshakeMs));
-  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_HEARTBEAT_IVL, "ZMQ_HEARTBEAT_IVL", o.heartbeat_ms));
-  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_HEARTBEAT_TIMEOUT, "ZMQ_HEARTBEAT_TIMEOUT", kHeartbeatsMissed * o.heartbeat_ms));
-  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_HEARTBEAT_TTL, "ZMQ_HEARTBEAT_TTL", kHeartbeatsMissed * o.heartbeat_ms));
+Status SetAll(zmq::socket_t* socket, zmq::socket_type type, const SocketOptions& o) {
+  namespace option = zmq::sockopt;
+  const int silence_ms = kHeartbeatsMissed * o.heartbeat_ms;
+  TARN_RETURN_IF_ERROR(Set(socket, option::linger, "ZMQ_LINGER", o.linger_ms));
+  TARN_RETURN_IF_ERROR(Set(socket, option::sndhwm, "ZMQ_SNDHWM", o.high_water_mark));
+  TARN_RETURN_IF_ERROR(Set(socket, option::rcvhwm, "ZMQ_RCVHWM", o.high_water_mark));
+  TARN_RETURN_IF_ERROR(Set(socket, option::handshake_ivl, "ZMQ_HANDSHAKE_IVL", kHandshakeMs));
+  TARN_RETURN_IF_ERROR(Set(socket, option::heartbeat_ivl, "ZMQ_HEARTBEAT_IVL", o.heartbeat_ms));
+  TARN_RETURN_IF_ERROR(Set(socket, option::heartbeat_timeout, "ZMQ_HEARTBEAT_TIMEOUT", silence_ms));
+  TARN_RETURN_IF_ERROR(Set(socket, option::heartbeat_ttl, "ZMQ_HEARTBEAT_TTL", silence_ms));
   const std::int64_t frame_bytes_max = limits::kFrameBytesMax;
-  if (zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &frame_bytes_max, sizeof(frame_bytes_max)) != 0)
-    return std::unexpected(ZmqError("ZMQ_MAXMSGSIZE"));
-  // Without it a ROUTER drops silently what a peer cannot take.
-  if (type == ZMQ_ROUTER) {
-    if (zmq_setsockopt(socket, ZMQ_ZAP_DOMAIN, kZapDomain.data(), kZapDomain.size()) != 0)
-      return std::unexpected(ZmqError("ZMQ_ZAP_DOMAIN"));
-    return Set(socket, ZMQ_ROUTER_MANDATORY, "ZMQ_ROUTER_MANDATORY", 1);
+  TARN_RETURN_IF_ERROR(Set(socket, option::maxmsgsize, "ZMQ_MAXMSGSIZE", frame_bytes_max));
+  if (type == zmq::socket_type::router) {
+    TARN_RETURN_IF_ERROR(Set(socket, option::zap_domain, "ZMQ_ZAP_DOMAIN", kZapDomain));
+    // Without it a ROUTER drops silently what a peer cannot take.
+    return Set(socket, option::router_mandatory, "ZMQ_ROUTER_MANDATORY", true);
   }
   // Queue only to connections that stand: what waits stays in our own, bounded backlog.
-  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_IMMEDIATE, "ZMQ_IMMEDIATE", 1));
-  TARN_RETURN_IF_ERROR(Set(socket, ZMQ_RECONNECT_IVL, "ZMQ_RECONNECT_IVL", o.reconnect_ms));
-  return Set(socket, ZMQ_RECONNECT_IVL_MAX, "ZMQ_RECONNECT_IVL_MAX", kReconnectMsMax);
+  TARN_RETURN_IF_ERROR(Set(socket, option::immediate, "ZMQ_IMMEDIATE", true));
+  TARN_RETURN_IF_ERROR(Set(socket, option::reconnect_ivl, "ZMQ_RECONNECT_IVL", o.reconnect_ms));
+  return Set(socket, option::reconnect_ivl_max, "ZMQ_RECONNECT_IVL_MAX", kReconnectMsMax);
 }
 
 // Runs on a thread of ZeroMQ when the frame has left: the count of a Buffer's owners is atomic.
 void Release(void*, void* hint) noexcept { delete static_cast<Buffer*>(hint); }
 
-void InitPart(zmq_msg_t* part, const void* bytes, std::size_t size) {
-  TARN_CHECK(zmq_msg_init_size(part, size) == 0, "out of memory");
-  if (size != 0) std::memcpy(zmq_msg_data(part), bytes, size);
+template <typename... Arguments>
+zmq::message_t NewMessage(Arguments... arguments) {
+  try {
+    return zmq::message_t(arguments...);
+  } catch (const zmq::error_t&) {
+    TARN_CHECK(false, "out of memory");
+  }
 }
 
-void MakePart(zmq_msg_t* part, const FrameView& frame) { InitPart(part, frame.data, frame.size); }
-
-void MakePart(zmq_msg_t* part, const Buffer& frame) {
-  if (frame.size() <= Socket::kZeroCopyBytes) return InitPart(part, frame.data(), frame.size());
+zmq::message_t MakePart(const FrameView& frame) { return NewMessage(frame.data, frame.size); }
+zmq::message_t MakePart(const Buffer& frame) {
+  if (frame.size() <= Socket::kZeroCopyBytes) return NewMessage(frame.data(), frame.size());
   auto* owner = new Buffer(frame);
-  TARN_CHECK(zmq_msg_init_data(part, owner->data(), owner->size(), Release, owner) == 0, "out of memory");
+  return NewMessage(owner->data(), owner->size(), Release, owner);
 }
 
-SendResult SendPart(void* socket, zmq_msg_t* part, bool more) {
+// Only what is rare comes as an exception: a signal, or a receiver that is gone.
+SendResult SendPart(zmq::socket_t* socket, zmq::message_t part, bool more) {
+  const auto flags = more ? zmq::send_flags::dontwait | zmq::send_flags::sndmore : zmq::send_flags::dontwait;
   for (;;) {
-    if (zmq_msg_send(part, socket, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0)) >= 0) return SendResult::kSent;
-    if (zmq_errno() == EINTR) continue;
-    const SendResult result = zmq_errno() == EAGAIN ? SendResult::kFull : SendResult::kUnreachable;
-    zmq_msg_close(part);
-    return result;
+    try {
+      return socket->send(part, flags) ? SendResult::kSent : SendResult::kFull;
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) return SendResult::kUnreachable;
+    }
   }
 }
 
 // ZeroMQ says "full" only to the first part. If the connection breaks after it, the parts written are gone, and the
 // others must still be given to it: it drops them too, up to the last, so that no message begins in the middle.
 template <typename Frame>
-SendResult SendParts(void* socket, std::string_view identity, std::span<const Frame> frames) {
+SendResult SendParts(zmq::socket_t* socket, std::string_view identity, std::span<const Frame> frames) {
   bool begun = false;
   bool broken = false;
   if (!identity.empty()) {
-    zmq_msg_t part;
-    InitPart(&part, identity.data(), identity.size());
-    const SendResult result = SendPart(socket, &part, true);
+    const FrameView bytes{reinterpret_cast<const std::byte*>(identity.data()), identity.size()};
+    const SendResult result = SendPart(socket, MakePart(bytes), true);
     if (result != SendResult::kSent) return result;
     begun = true;
   }
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    zmq_msg_t part;
-    MakePart(&part, frames[i]);
-    const SendResult result = SendPart(socket, &part, i + 1 < frames.size());
+    const SendResult result = SendPart(socket, MakePart(frames[i]), i + 1 < frames.size());
     if (result != SendResult::kSent && !begun) return result;
     broken |= result != SendResult::kSent;
     begun = true;
@@ -108,90 +114,97 @@ SendResult SendParts(void* socket, std::string_view identity, std::span<const Fr
 
 }  // namespace
 
+bool ReceivePart(zmq::socket_t* socket, zmq::message_t* part) {
+  for (;;) {
+    try {
+      return socket->recv(*part, zmq::recv_flags::dontwait).has_value();
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) return false;
+    }
+  }
+}
+
 void Parts::Clear() {
-  for (std::size_t i = 0; i < count_; ++i) zmq_msg_close(&parts_[i]);
+  for (std::size_t i = 0; i < count_; ++i) parts_[i].rebuild();
   count_ = 0;
   bytes_ = 0;
   too_large_ = false;
 }
 
 Buffer Parts::Take(std::size_t i) {
-  auto* bytes = static_cast<std::byte*>(zmq_msg_data(&parts_[i]));
-  const std::size_t size = zmq_msg_size(&parts_[i]);
+  auto* bytes = parts_[i].data<std::byte>();
+  const std::size_t size = parts_[i].size();
   if (size <= Socket::kZeroCopyBytes || reinterpret_cast<std::uintptr_t>(bytes) % 8 != 0) return {};
-  auto* empty = new zmq_msg_t;
-  zmq_msg_init(empty);
-  const std::shared_ptr<zmq_msg_t> held(empty, [](zmq_msg_t* message) {
-    zmq_msg_close(message);
-    delete message;
-  });
-  zmq_msg_move(held.get(), &parts_[i]);
-  return Buffer::Hold(bytes, size, held);
+  return Buffer::Hold(bytes, size, std::make_shared<zmq::message_t>(std::move(parts_[i])));
 }
 
-Expected<Socket> Socket::Open(void* context, int type, const SocketOptions& options) {
-  void* handle = zmq_socket(context, type);
-  if (handle == nullptr) return std::unexpected(ZmqError("a new socket"));
-  Socket socket(handle);
-  TARN_RETURN_IF_ERROR(SetAll(handle, type, options));
-  return socket;
+// message_t::get throws where a message has none, as over inproc.
+int Parts::connection() { return zmq_msg_get(parts_[0].handle(), ZMQ_SRCFD); }
+
+Expected<Socket> Socket::Open(zmq::context_t* context, zmq::socket_type type, const SocketOptions& options) {
+  try {
+    Socket socket(zmq::socket_t(*context, type));
+    TARN_RETURN_IF_ERROR(SetAll(&socket.socket_, type, options));
+    return socket;
+  } catch (const zmq::error_t& error) {
+    return std::unexpected(ErrorOf("a new socket", error));
+  }
 }
 
 Status Socket::Bind(const std::string& endpoint) {
-  if (zmq_bind(socket_.get(), endpoint.c_str()) == 0) return {};
-  return std::unexpected(ZmqError(fmt::format("cannot bind {}", endpoint)));
+  try {
+    socket_.bind(endpoint);
+    return {};
+  } catch (const zmq::error_t& error) {
+    return std::unexpected(ErrorOf(fmt::format("cannot bind {}", endpoint), error));
+  }
 }
 
 Status Socket::Connect(const std::string& endpoint) {
-  if (zmq_connect(socket_.get(), endpoint.c_str()) == 0) return {};
-  return std::unexpected(ZmqError(fmt::format("cannot connect to {}", endpoint)));
+  try {
+    socket_.connect(endpoint);
+    return {};
+  } catch (const zmq::error_t& error) {
+    return std::unexpected(ErrorOf(fmt::format("cannot connect to {}", endpoint), error));
+  }
 }
 
 std::string Socket::LastEndpoint() const {
-  std::array<char, 512> text{};
-  std::size_t size = text.size();
-  if (zmq_getsockopt(socket_.get(), ZMQ_LAST_ENDPOINT, text.data(), &size) != 0) return {};
-  return text.data();
+  try {
+    return socket_.get(zmq::sockopt::last_endpoint);
+  } catch (const zmq::error_t&) {
+    return {};
+  }
 }
 
 SendResult Socket::Send(std::string_view identity, std::span<const Buffer> frames) {
-  return SendParts(socket_.get(), identity, frames);
+  return SendParts(&socket_, identity, frames);
 }
 
 SendResult Socket::Send(std::string_view identity, const FrameView& frame) {
-  return SendParts(socket_.get(), identity, std::span<const FrameView>(&frame, 1));
+  return SendParts(&socket_, identity, std::span<const FrameView>(&frame, 1));
 }
 
 int Socket::file() const {
-  int file = -1;
-  std::size_t size = sizeof(file);
-  TARN_CHECK(zmq_getsockopt(socket_.get(), ZMQ_FD, &file, &size) == 0, "every socket has a file");
-  return file;
+  try {
+    return socket_.get(zmq::sockopt::fd);
+  } catch (const zmq::error_t&) {
+    TARN_CHECK(false, "every socket has a file");
+  }
 }
 
-void Socket::DropUnsent() {
-  const int none = 0;
-  zmq_setsockopt(socket_.get(), ZMQ_LINGER, &none, sizeof(none));
-}
+void Socket::DropUnsent() { [[maybe_unused]] const Status set = Set(&socket_, zmq::sockopt::linger, "ZMQ_LINGER", 0); }
 
 bool Socket::Receive(Parts* parts) {
   parts->Clear();
   for (bool first = true;; first = false) {
-    zmq_msg_t* part = &parts->parts_[parts->count_];
-    zmq_msg_init(part);
-    int size = -1;
-    do {
-      size = zmq_msg_recv(part, socket_.get(), ZMQ_DONTWAIT);
-    } while (size < 0 && zmq_errno() == EINTR);
-    if (size < 0) {
-      zmq_msg_close(part);
-      return !first;
-    }
-    const bool more = zmq_msg_more(part) != 0;
-    parts->bytes_ += static_cast<std::size_t>(size);
+    zmq::message_t& part = parts->parts_[parts->count_];
+    if (!ReceivePart(&socket_, &part)) return !first;
+    const bool more = part.more();
+    parts->bytes_ += part.size();
     parts->too_large_ |= parts->count_ == Parts::kMax || parts->bytes_ > limits::kMessageBytesMax;
     if (parts->too_large_) {
-      zmq_msg_close(part);
+      part.rebuild();
     } else {
       ++parts->count_;
     }

@@ -130,7 +130,7 @@ class ZmqTransport::Impl {
     if (links_.Leads(peer, endpoint)) return {};
     std::vector<Lane> lanes;
     while (lanes.size() < (peer == kSchedulerPeer ? 1 : options_.lanes)) {
-      Expected<Socket> socket = OpenSocket(ZMQ_DEALER);
+      Expected<Socket> socket = OpenSocket(zmq::socket_type::dealer);
       if (!socket) return std::unexpected(socket.error());
       TARN_RETURN_IF_ERROR(socket->Connect(*address));
       lanes.emplace_back(std::move(*socket));
@@ -268,19 +268,19 @@ class ZmqTransport::Impl {
                     endpoint));
   }
 
-  // ZMQ_ROUTER or ZMQ_DEALER, with the fleet's keys if there are any.
-  Expected<Socket> OpenSocket(int type) {
-    Expected<Socket> socket = Socket::Open(context_.handle(), type, SocketSettings());
+  // A router or a dealer, with the fleet's keys if there are any.
+  Expected<Socket> OpenSocket(zmq::socket_type type) {
+    Expected<Socket> socket = Socket::Open(context_.raw(), type, SocketSettings());
     if (socket && context_.keys() != nullptr)
-      TARN_RETURN_IF_ERROR(ApplyCurveKeys(*context_.keys(), type == ZMQ_ROUTER, socket->handle()));
+      TARN_RETURN_IF_ERROR(ApplyCurveKeys(*context_.keys(), type == zmq::socket_type::router, &socket->raw()));
     return socket;
   }
 
   Status OpenRouter() {
-    Expected<Socket> socket = OpenSocket(ZMQ_ROUTER);
+    Expected<Socket> socket = OpenSocket(zmq::socket_type::router);
     if (!socket) return std::unexpected(socket.error());
     router_.emplace(std::move(*socket));
-    return connections_.Watch(context_.handle(), router_->socket.handle());
+    return connections_.Watch(context_.raw(), &router_->socket.raw());
   }
 
   // Whether nothing remains to be done for the message: it is sent, or its peer is gone.
@@ -366,19 +366,23 @@ class ZmqTransport::Impl {
   bool PollSockets(int wait_ms) {
     items_.clear();
     items_.push_back({nullptr, wake_, ZMQ_POLLIN, 0});
-    if (router_) items_.push_back({router_->socket.handle(), 0, ZMQ_POLLIN, 0});
+    if (router_) items_.push_back({router_->socket.raw().handle(), 0, ZMQ_POLLIN, 0});
     bool accepted_waits = false;
     backlog_.ForEachLane([&](const LaneId& id) { accepted_waits |= IsAccepted(id.peer); });
-    links_.ForEach([&](const LaneId& id, const Lane& lane) {
+    links_.ForEach([&](const LaneId& id, Lane& lane) {
       const int events = backlog_.Has(id) ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;
-      items_.push_back({lane.socket.handle(), 0, static_cast<short>(events), 0});
+      items_.push_back({lane.socket.raw().handle(), 0, static_cast<short>(events), 0});
     });
     if (accepted_waits) wait_ms = std::min(wait_ms, kRetryMs);
     const std::size_t shm = items_.size();
     files_.clear();
     shm_.AddFiles(&files_);
     for (const pollfd& file : files_) items_.push_back({nullptr, file.fd, ZMQ_POLLIN, 0});
-    if (zmq_poll(items_.data(), static_cast<int>(items_.size()), wait_ms) < 0) return false;
+    try {
+      zmq::poll(items_, std::chrono::milliseconds(wait_ms));
+    } catch (const zmq::error_t&) {
+      return false;
+    }
     for (std::size_t i = 0; i < files_.size(); ++i) files_[i].revents = items_[shm + i].revents;
     shm_.TakeFiles(files_.data());
     wake_waits_ = items_[0].revents != 0;
@@ -561,7 +565,7 @@ class ZmqTransport::Impl {
   TimeUs next_endless_ = 0;
   ZmqLinks links_;
   std::vector<pollfd> files_;
-  std::vector<zmq_pollitem_t> items_;
+  std::vector<zmq::pollitem_t> items_;
   std::vector<Ready> ready_;
   std::size_t turn_ = 0;
   TimeUs polled_ = 0;
