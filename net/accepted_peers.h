@@ -11,6 +11,9 @@
 
 namespace tarn::net {
 
+// Whether it connected to us; else we connected to it.
+inline bool IsAccepted(Peer peer) { return peer.value >= kFirstAcceptedPeer; }
+
 // Not thread-safe. Holds at most `max` peers: when full, the eighth of them that was unheard for longest is forgotten.
 class AcceptedPeers {
  public:

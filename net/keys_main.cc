@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "net/zmq_curve.h"
+#include "net/zmq/curve.h"
 
 int main(int argc, char** argv) {
   CLI::App app{

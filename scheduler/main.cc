@@ -16,7 +16,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/process_limits.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 #include "scheduler/loop.h"
 #include "scheduler/resume.h"
 #include "scheduler/state.h"

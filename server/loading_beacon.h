@@ -12,7 +12,7 @@
 
 #include "core/message.h"
 #include "core/types.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 
 namespace tarn::server {
 

@@ -22,7 +22,7 @@
 #include "kernels/subnormals.h"
 #include "net/advertise.h"
 #include "net/local_endpoint.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 #include "server/exhaustion.h"
 #include "server/file_blob_store.h"
 #include "server/heap_trimmer.h"

@@ -13,7 +13,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/process_limits.h"
-#include "net/zmq_context.h"
+#include "net/zmq/context.h"
 #include "server/loop.h"
 
 namespace {

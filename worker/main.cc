@@ -13,7 +13,7 @@
 #include "core/job.h"
 #include "core/log.h"
 #include "core/process_limits.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 #include "worker/train/algorithms_file.h"
 #include "worker/train/trainer.h"
 

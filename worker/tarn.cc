@@ -10,7 +10,7 @@
 
 #include "core/job.h"
 #include "kernels/elementwise.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 #include "worker/client_loop.h"
 
 namespace tarn {

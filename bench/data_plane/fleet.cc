@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "bench/data_plane/measure.h"
-#include "net/zmq_context.h"
+#include "net/zmq/context.h"
 
 namespace tarn::bench {
 namespace {

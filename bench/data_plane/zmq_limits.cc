@@ -1,14 +1,14 @@
 // Raw ZeroMQ: the best that anything above it can reach. As in tarn, one DEALER asks and one ROUTER answers.
 #include <unistd.h>
-#include <zmq.h>
 
 #include <cstring>
 #include <string>
 #include <vector>
+#include <zmq.hpp>
 
 #include "bench/data_plane/child.h"
 #include "bench/data_plane/limits.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 
 namespace tarn::bench {
 namespace {
@@ -16,63 +16,63 @@ namespace {
 constexpr std::size_t kCopiedBytes = 16 << 10;  // smaller ones are cheaper to copy than to hand over
 constexpr int kEndpointBytes = 128;
 
-void Check(bool good, const char* what) {
-  if (!good) Die(std::string("ZeroMQ: ") + what + ": " + zmq_strerror(zmq_errno()));
+// What `call` returns; ends the process where it throws.
+template <typename Call>
+decltype(auto) Check(const char* what, Call call) {
+  try {
+    return call();
+  } catch (const zmq::error_t& error) {
+    Die(std::string("ZeroMQ: ") + what + ": " + error.what());
+  }
 }
 
 // A socket and its context; both go with the process of the role.
-void* OpenSocket(int type) {
+zmq::socket_t* OpenSocket(zmq::socket_type type) {
   net::KeepLargeBlocks();
-  void* context = zmq_ctx_new();
-  Check(context != nullptr, "context");
-  void* socket = zmq_socket(context, type);
-  Check(socket != nullptr, "socket");
-  return socket;
+  auto* context = Check("context", [] { return new zmq::context_t; });
+  return Check("socket", [&] { return new zmq::socket_t(*context, type); });
 }
 
-void SendBytes(void* socket, std::byte* bytes, std::size_t size, int flags) {
-  zmq_msg_t message;
-  if (size <= kCopiedBytes) {
-    Check(zmq_msg_init_size(&message, size) == 0, "message");
-    std::memcpy(zmq_msg_data(&message), bytes, size);
-  } else {
-    Check(zmq_msg_init_data(&message, bytes, size, [](void*, void*) {}, nullptr) == 0, "message");
-  }
-  Check(zmq_msg_send(&message, socket, flags) >= 0, "send");
+void SendBytes(zmq::socket_t* socket, std::byte* bytes, std::size_t size) {
+  zmq::message_t message = Check("message", [&] {
+    return size <= kCopiedBytes ? zmq::message_t(static_cast<const void*>(bytes), size)
+                                : zmq::message_t(bytes, size, [](void*, void*) {}, nullptr);
+  });
+  Check("send", [&] { socket->send(message, zmq::send_flags::none); });
+}
+
+void Receive(zmq::socket_t* socket, zmq::message_t* message) {
+  Check("receive", [&] { [[maybe_unused]] const auto size = socket->recv(*message); });
 }
 
 // Every request begins with the bytes that its answer is to have.
 [[noreturn]] void Answer(const std::string& endpoint, int endpoint_pipe, std::size_t reply_bytes_max) {
-  void* router = OpenSocket(ZMQ_ROUTER);
-  Check(zmq_bind(router, endpoint.c_str()) == 0, "bind");
-  char bound[kEndpointBytes] = {};
-  std::size_t bound_size = sizeof bound;
-  Check(zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, bound, &bound_size) == 0, "endpoint");
-  Require(write(endpoint_pipe, bound, sizeof bound) == sizeof bound, "pipe");
+  zmq::socket_t* router = OpenSocket(zmq::socket_type::router);
+  Check("bind", [&] { router->bind(endpoint); });
+  std::string bound = Check("endpoint", [&] { return router->get(zmq::sockopt::last_endpoint); });
+  bound.resize(kEndpointBytes);
+  Require(write(endpoint_pipe, bound.data(), bound.size()) == kEndpointBytes, "pipe");
   std::vector<std::byte> reply(reply_bytes_max, std::byte{1});
-  zmq_msg_t identity, request;
-  zmq_msg_init(&identity);
-  zmq_msg_init(&request);
+  zmq::message_t identity, request;
   while (true) {
-    Check(zmq_msg_recv(&identity, router, 0) >= 0, "receive");
-    Check(zmq_msg_recv(&request, router, 0) >= 0, "receive");
+    Receive(router, &identity);
+    Receive(router, &request);
     std::size_t wanted = 0;
-    std::memcpy(&wanted, zmq_msg_data(&request), sizeof wanted);
-    Check(zmq_msg_send(&identity, router, ZMQ_SNDMORE) >= 0, "send");
-    SendBytes(router, reply.data(), wanted, 0);
+    std::memcpy(&wanted, request.data(), sizeof wanted);
+    Check("send", [&] { router->send(identity, zmq::send_flags::sndmore); });
+    SendBytes(router, reply.data(), wanted);
   }
 }
 
-void Measure(void* dealer, const Child& server, const char* prefix, const Exchange& exchange,
+void Measure(zmq::socket_t* dealer, const Child& server, const char* prefix, const Exchange& exchange,
              const Duration& duration) {
   std::vector<std::byte> request(exchange.request_bytes, std::byte{1});
   std::memcpy(request.data(), &exchange.reply_bytes, sizeof exchange.reply_bytes);
-  zmq_msg_t reply;
-  zmq_msg_init(&reply);
-  const auto start = [&] { return SendBytes(dealer, request.data(), request.size(), 0), 0; };
+  zmq::message_t reply;
+  const auto start = [&] { return SendBytes(dealer, request.data(), request.size()), 0; };
   const auto finish = [&](int) {
-    Check(zmq_msg_recv(&reply, dealer, 0) >= 0, "receive");
-    if (zmq_msg_size(&reply) != exchange.reply_bytes) Die("ZeroMQ: an answer of another size");
+    Receive(dealer, &reply);
+    if (reply.size() != exchange.reply_bytes) Die("ZeroMQ: an answer of another size");
   };
   Figure figure = ExchangeFigure(prefix, exchange);
   if (exchange.round_trip) return PrintLatencies(std::move(figure), Latencies(duration, [&] { finish(start()); }));
@@ -80,7 +80,6 @@ void Measure(void* dealer, const Child& server, const char* prefix, const Exchan
   figure.value = exchange.units * PerSecond(duration, exchange.depth, start, finish);
   figure.more = meter.Cores();
   Print(figure);
-  zmq_msg_close(&reply);
 }
 
 }  // namespace
@@ -101,8 +100,8 @@ void MeasureZmq(const LimitOptions& options) {
     if (read(pipe_ends[0], bound, sizeof bound) != sizeof bound) Die("ZeroMQ: the answering side has ended");
     close(pipe_ends[0]);
     Child worker = Fork([&] {
-      void* dealer = OpenSocket(ZMQ_DEALER);
-      Check(zmq_connect(dealer, bound) == 0, "connect");
+      zmq::socket_t* dealer = OpenSocket(zmq::socket_type::dealer);
+      Check("connect", [&] { dealer->connect(bound); });
       for (const Exchange& exchange : exchanges) Measure(dealer, server, prefix.c_str(), exchange, options.duration);
     });
     worker.WaitFor(&server);

@@ -9,7 +9,7 @@
 
 #include "bench/data_plane/child.h"
 #include "bench/data_plane/measure.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 
 namespace tarn::scale {
 namespace {

@@ -13,7 +13,7 @@
 #include "core/file.h"
 #include "core/job.h"
 #include "core/listening.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 #include "scheduler/loop.h"
 
 namespace {

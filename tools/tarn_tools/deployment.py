@@ -208,7 +208,7 @@ class Deployment:
 def sizes_as_flags(role, sizes):
     """For a program whose folder has no job.toml to read them from."""
     sizes = sizes or {}
-    flags = ["--io-threads", str((sizes.get("lanes", 1) + 1) // 2)]  # net/zmq_context.h
+    flags = ["--io-threads", str((sizes.get("lanes", 1) + 1) // 2)]  # net/zmq/context.h
     return flags + (["--shards", str(sizes.get("shards", 1))] if role == "server" else [])
 
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/unit/net/transport_fixture.h"
+#include "tests/unit/net/zmq/transport_fixture.h"
 
 namespace tarn::net {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "net/advertise.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 
 namespace tarn::server {
 namespace {

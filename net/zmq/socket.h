@@ -1,15 +1,14 @@
-// One ZeroMQ socket, without exceptions and without blocking: the thin layer that knows ZeroMQ's calls. Only
-// net/zmq_*.cc include this.
+// One ZeroMQ socket, without exceptions and without blocking: the thin layer that calls cppzmq and makes errors of its
+// exceptions. Only sources of net/zmq, and headers that only they include, include this.
 #pragma once
-
-#include <zmq.h>
 
 #include <array>
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <zmq.hpp>
 
 #include "core/buffer.h"
 #include "core/error.h"
@@ -18,33 +17,29 @@
 
 namespace tarn::net {
 
+// Receives one part without waiting. False: there is none.
+bool ReceivePart(zmq::socket_t* socket, zmq::message_t* part);
+
 // A received message's parts; owns them.
 class Parts {
  public:
-  Parts() = default;
-  ~Parts() { Clear(); }
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
-
   // Identity and frames; what comes beyond a limit is dropped as it is received.
   static constexpr std::size_t kMax = 1 + limits::kFramesMax;
 
   std::size_t count() const { return count_; }
-  FrameView operator[](std::size_t i) {
-    return {static_cast<const std::byte*>(zmq_msg_data(&parts_[i])), zmq_msg_size(&parts_[i])};
-  }
+  FrameView operator[](std::size_t i) const { return {parts_[i].data<std::byte>(), parts_[i].size()}; }
   // A large part's bytes without a copy, good after Clear; empty if the part is small or badly aligned.
   Buffer Take(std::size_t i);
   // The message had more parts or bytes than the limits allow; those kept are only its beginning.
   bool too_large() const { return too_large_; }
   std::size_t bytes() const { return bytes_; }
   // The file descriptor of the connection that it came over; below 0: unknown. Not empty.
-  int connection() { return zmq_msg_get(&parts_[0], ZMQ_SRCFD); }
+  int connection();
   void Clear();
 
  private:
   friend class Socket;
-  std::array<zmq_msg_t, kMax + 1> parts_;  // the last: while receiving
+  std::array<zmq::message_t, kMax + 1> parts_;  // the last: while receiving
   std::size_t count_ = 0;
   std::size_t bytes_ = 0;
   bool too_large_ = false;
@@ -62,8 +57,8 @@ struct SocketOptions {
 // Owned by one thread.
 class Socket {
  public:
-  // `type` is ZMQ_ROUTER or ZMQ_DEALER. kIo if the context has no more sockets or files.
-  static Expected<Socket> Open(void* context, int type, const SocketOptions& options);
+  // `type` is router or dealer. kIo if the context has no more sockets or files.
+  static Expected<Socket> Open(zmq::context_t* context, zmq::socket_type type, const SocketOptions& options);
 
   Status Bind(const std::string& endpoint);
   Status Connect(const std::string& endpoint);
@@ -80,7 +75,7 @@ class Socket {
   // Whether a message was there. Takes all of it from the socket, whatever its size.
   bool Receive(Parts* parts);
 
-  void* handle() const { return socket_.get(); }
+  zmq::socket_t& raw() { return socket_; }
 
   // A file that becomes readable when something has happened to the socket (ZMQ_FD). It says so once: what it announced
   // may be taken in by any Send or Receive, so only a Receive that finds nothing tells that it is safe to wait for it.
@@ -89,12 +84,9 @@ class Socket {
   static constexpr std::size_t kZeroCopyBytes = 16 << 10;
 
  private:
-  struct Close {
-    void operator()(void* socket) const { zmq_close(socket); }
-  };
-  explicit Socket(void* socket) : socket_(socket) {}
+  explicit Socket(zmq::socket_t socket) : socket_(std::move(socket)) {}
 
-  std::unique_ptr<void, Close> socket_;
+  zmq::socket_t socket_;
 };
 
 }  // namespace tarn::net

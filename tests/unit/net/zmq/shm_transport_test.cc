@@ -25,7 +25,7 @@
 #include "net/frame.h"
 #include "net/shm_door.h"
 #include "net/shm_lane.h"
-#include "tests/unit/net/transport_fixture.h"
+#include "tests/unit/net/zmq/transport_fixture.h"
 
 namespace tarn::net {
 namespace {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <zmq.hpp>
 
 #include "core/error.h"
 
@@ -24,9 +25,7 @@ class ConnectionWatch {
   ConnectionWatch& operator=(const ConnectionWatch&) = delete;
 
   // Before the socket is bound.
-  Status Watch(void* context, void* socket);
-  // A socket to poll; null before Watch.
-  void* handle() const { return events_; }
+  Status Watch(zmq::context_t* context, zmq::socket_t* socket);
 
   // Takes in what has happened. Returns how many connections have failed since the last call.
   std::uint64_t Take();
@@ -46,8 +45,8 @@ class ConnectionWatch {
     bool message = true;         // one has come since then
   };
 
-  void* watched_ = nullptr;
-  void* events_ = nullptr;
+  zmq::socket_ref watched_;
+  zmq::socket_t events_;
   std::map<int, Connection> connections_;  // by file descriptor
 };
 

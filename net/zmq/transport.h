@@ -18,7 +18,7 @@
 
 #include "core/limits.h"
 #include "net/transport.h"
-#include "net/zmq_context.h"
+#include "net/zmq/context.h"
 
 namespace tarn::net {
 

@@ -1,11 +1,10 @@
-#include "net/zmq_context.h"
+#include "net/zmq/context.h"
 
 #include <malloc.h>
-#include <zmq.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
+#include <zmq.hpp>
 
 #include "core/error.h"
 
@@ -16,16 +15,24 @@ void KeepLargeBlocks() {
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
 }
 
-ZmqContext::ZmqContext(const ZmqContextOptions& options) : context_(zmq_ctx_new()) {
-  TARN_CHECK(context_ != nullptr, "out of memory");
+ZmqContext::ZmqContext(const ZmqContextOptions& options) {
+  try {
+    context_ = std::make_unique<zmq::context_t>();
+  } catch (const zmq::error_t&) {
+    TARN_CHECK(false, "out of memory");
+  }
   KeepLargeBlocks();
-  zmq_ctx_set(context_, ZMQ_IO_THREADS, options.io_threads);
-  zmq_ctx_set(context_, ZMQ_MAX_SOCKETS, std::min(options.sockets_max, zmq_ctx_get(context_, ZMQ_SOCKET_LIMIT)));
+  try {
+    context_->set(zmq::ctxopt::io_threads, options.io_threads);
+    context_->set(zmq::ctxopt::max_sockets, std::min(options.sockets_max, context_->get(zmq::ctxopt::socket_limit)));
+  } catch (const zmq::error_t&) {
+    TARN_CHECK(false, "a context has threads and sockets");
+  }
 }
 
 Status ZmqContext::Secure(const CurveKeys& keys) {
   TARN_CHECK(!gate_, "a context gets its keys once");
-  auto gate = CurveGate::Start(context_, keys);
+  auto gate = CurveGate::Start(context_.get(), keys);
   if (!gate) return std::unexpected(gate.error());
   keys_ = keys;
   gate_ = std::move(*gate);
@@ -40,8 +47,7 @@ Status ZmqContext::SecureFromFile(const std::string& path) {
 
 ZmqContext::~ZmqContext() {
   gate_.reset();
-  while (zmq_ctx_term(context_) != 0 && zmq_errno() == EINTR) {
-  }
+  context_.reset();
 }
 
 }  // namespace tarn::net

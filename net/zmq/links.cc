@@ -1,4 +1,4 @@
-#include "net/zmq_links.h"
+#include "net/zmq/links.h"
 
 #include <algorithm>
 #include <utility>

@@ -10,7 +10,7 @@
 
 #include "net/backlog.h"
 #include "net/lane_id.h"
-#include "net/zmq_lane.h"
+#include "net/zmq/lane.h"
 
 namespace tarn::net {
 

@@ -7,6 +7,11 @@
 
 #include "core/error.h"
 
+namespace zmq {
+class context_t;
+class socket_t;
+}  // namespace zmq
+
 namespace tarn::net {
 
 // Both as 40 characters of Z85 (ZeroMQ RFC 32).
@@ -24,14 +29,14 @@ Status SaveCurveKeys(const CurveKeys& keys, const std::string& path);
 Expected<CurveKeys> LoadCurveKeys(const std::string& path);
 
 // Makes `socket` one of the fleet's: as the side that binds (`server`), or the one that connects.
-Status ApplyCurveKeys(const CurveKeys& keys, bool server, void* socket);
+Status ApplyCurveKeys(const CurveKeys& keys, bool server, zmq::socket_t* socket);
 
 // The thread that ZeroMQ asks about each connection (ZAP, ZeroMQ RFC 27). It admits those that have proved to hold
 // the pair, and nobody else. One per context; starts before any socket is bound and ends after they are closed.
 class CurveGate {
  public:
   // Also proves that the gate is shut: a connection with a throw-away key must fail. kInternal if it does not.
-  static Expected<std::unique_ptr<CurveGate>> Start(void* context, const CurveKeys& keys);
+  static Expected<std::unique_ptr<CurveGate>> Start(zmq::context_t* context, const CurveKeys& keys);
   ~CurveGate();
   CurveGate(const CurveGate&) = delete;
   CurveGate& operator=(const CurveGate&) = delete;

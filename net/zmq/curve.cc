@@ -1,11 +1,10 @@
-#include "net/zmq_curve.h"
+#include "net/zmq/curve.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include <array>
 #include <cerrno>
@@ -17,9 +16,10 @@
 #include <thread>
 #include <utility>
 #include <vector>
+#include <zmq.hpp>
 
-#include "net/zmq_connections.h"
-#include "net/zmq_socket.h"
+#include "net/zmq/connections.h"
+#include "net/zmq/socket.h"
 
 namespace tarn::net {
 namespace {
@@ -28,17 +28,20 @@ constexpr std::size_t kKeyText = 40;
 constexpr std::size_t kKeyBytes = 32;
 constexpr int kProofMs = 5000;
 
-std::string ZmqText() { return zmq_strerror(zmq_errno()); }
-
+// cppzmq has nothing for Z85 and for making keys: those are C functions.
 bool IsKey(const std::string& text) {
   std::array<std::uint8_t, kKeyBytes> bytes;
   return text.size() == kKeyText && zmq_z85_decode(bytes.data(), text.c_str()) != nullptr;
 }
 
-Status SetText(void* socket, int option, std::string_view what, const std::string& text) {
-  // Keys are taken with their final zero.
-  if (zmq_setsockopt(socket, option, text.c_str(), text.size() + 1) == 0) return {};
-  return Fail(ErrorCode::kIo, fmt::format("cannot set {}: {}", what, ZmqText()));
+template <typename Option>
+Status SetText(zmq::socket_t* socket, Option option, std::string_view what, const std::string& text) {
+  try {
+    socket->set(option, zmq::buffer(text.c_str(), text.size() + 1));  // keys are taken with their final zero
+    return {};
+  } catch (const zmq::error_t& error) {
+    return Fail(ErrorCode::kIo, fmt::format("cannot set {}: {}", what, error.what()));
+  }
 }
 
 }  // namespace
@@ -46,7 +49,7 @@ Status SetText(void* socket, int option, std::string_view what, const std::strin
 Expected<CurveKeys> MakeCurveKeys() {
   std::array<char, kKeyText + 1> public_key{}, secret_key{};
   if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0)
-    return Fail(ErrorCode::kUnsupported, fmt::format("cannot make keys: {}", ZmqText()));
+    return Fail(ErrorCode::kUnsupported, fmt::format("cannot make keys: {}", zmq::error_t().what()));
   return CurveKeys{public_key.data(), secret_key.data()};
 }
 
@@ -91,15 +94,19 @@ Expected<CurveKeys> LoadCurveKeys(const std::string& path) {
   return keys;
 }
 
-Status ApplyCurveKeys(const CurveKeys& keys, bool server, void* socket) {
-  TARN_RETURN_IF_ERROR(SetText(socket, ZMQ_CURVE_SECRETKEY, "ZMQ_CURVE_SECRETKEY", keys.secret_key));
+Status ApplyCurveKeys(const CurveKeys& keys, bool server, zmq::socket_t* socket) {
+  namespace option = zmq::sockopt;
+  TARN_RETURN_IF_ERROR(SetText(socket, option::curve_secretkey, "ZMQ_CURVE_SECRETKEY", keys.secret_key));
   if (!server) {
-    TARN_RETURN_IF_ERROR(SetText(socket, ZMQ_CURVE_PUBLICKEY, "ZMQ_CURVE_PUBLICKEY", keys.public_key));
-    return SetText(socket, ZMQ_CURVE_SERVERKEY, "ZMQ_CURVE_SERVERKEY", keys.public_key);
+    TARN_RETURN_IF_ERROR(SetText(socket, option::curve_publickey, "ZMQ_CURVE_PUBLICKEY", keys.public_key));
+    return SetText(socket, option::curve_serverkey, "ZMQ_CURVE_SERVERKEY", keys.public_key);
   }
-  const int yes = 1;
-  if (zmq_setsockopt(socket, ZMQ_CURVE_SERVER, &yes, sizeof(yes)) == 0) return {};
-  return Fail(ErrorCode::kIo, fmt::format("cannot set ZMQ_CURVE_SERVER: {}", ZmqText()));
+  try {
+    socket->set(option::curve_server, true);
+    return {};
+  } catch (const zmq::error_t& error) {
+    return Fail(ErrorCode::kIo, fmt::format("cannot set ZMQ_CURVE_SERVER: {}", error.what()));
+  }
 }
 
 class CurveGate::Impl {
@@ -110,18 +117,20 @@ class CurveGate::Impl {
       [[maybe_unused]] const auto written = write(stop_, &one, sizeof(one));
       thread_.join();
     }
-    if (socket_ != nullptr) zmq_close(socket_);
     if (stop_ >= 0) close(stop_);
   }
 
-  Status Start(void* context, const CurveKeys& keys) {
+  Status Start(zmq::context_t* context, const CurveKeys& keys) {
     TARN_CHECK(zmq_z85_decode(key_.data(), keys.public_key.c_str()) != nullptr, "keys are loaded or made");
-    stop_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    socket_ = zmq_socket(context, ZMQ_REP);
-    const int none = 0;
-    if (stop_ < 0 || socket_ == nullptr || zmq_setsockopt(socket_, ZMQ_LINGER, &none, sizeof(none)) != 0 ||
-        zmq_bind(socket_, "inproc://zeromq.zap.01") != 0)
-      return Fail(ErrorCode::kIo, fmt::format("cannot start the check of keys: {}", ZmqText()));
+    try {
+      stop_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+      if (stop_ < 0) throw zmq::error_t(errno);
+      socket_ = zmq::socket_t(*context, zmq::socket_type::rep);
+      socket_.set(zmq::sockopt::linger, 0);
+      socket_.bind("inproc://zeromq.zap.01");
+    } catch (const zmq::error_t& error) {
+      return Fail(ErrorCode::kIo, fmt::format("cannot start the check of keys: {}", error.what()));
+    }
     thread_ = std::thread([this] { Run(); });
     return {};
   }
@@ -131,9 +140,14 @@ class CurveGate::Impl {
   static constexpr std::size_t kRequestParts = 7;
 
   void Run() {
-    zmq_pollitem_t items[] = {{nullptr, stop_, ZMQ_POLLIN, 0}, {socket_, 0, ZMQ_POLLIN, 0}};
+    std::array<zmq::pollitem_t, 2> items = {{{nullptr, stop_, ZMQ_POLLIN, 0}, {socket_.handle(), 0, ZMQ_POLLIN, 0}}};
     for (;;) {
-      if (zmq_poll(items, 2, -1) < 0 && zmq_errno() != EINTR) return;  // nobody is admitted any more
+      try {
+        zmq::poll(items);
+      } catch (const zmq::error_t& error) {
+        if (error.num() == EINTR) continue;
+        return;  // nobody is admitted any more
+      }
       if ((items[0].revents & ZMQ_POLLIN) != 0) return;
       if ((items[1].revents & ZMQ_POLLIN) != 0) Answer();
     }
@@ -141,26 +155,27 @@ class CurveGate::Impl {
 
   void Answer() {
     std::vector<std::string> request;
-    for (bool more = true; more;) {
-      zmq_msg_t part;
-      zmq_msg_init(&part);
-      if (zmq_msg_recv(&part, socket_, ZMQ_DONTWAIT) < 0) return;
-      if (request.size() < kRequestParts + 1)
-        request.emplace_back(static_cast<const char*>(zmq_msg_data(&part)), zmq_msg_size(&part));
-      more = zmq_msg_more(&part) != 0;
-      zmq_msg_close(&part);
+    zmq::message_t part;
+    for (bool more = true; more; more = part.more()) {
+      if (!ReceivePart(&socket_, &part)) return;
+      if (request.size() < kRequestParts + 1) request.push_back(part.to_string());
     }
     const bool admitted = request.size() == kRequestParts && request[0] == "1.0" && request[5] == "CURVE" &&
                           request[6] == std::string_view(reinterpret_cast<const char*>(key_.data()), key_.size());
     const std::string id = request.size() > 1 ? request[1] : "";
     const std::string status = admitted ? "200" : "400";
     const std::array<std::string, 6> reply = {"1.0", id, status, admitted ? "" : "unknown key", "", ""};
-    for (std::size_t i = 0; i < reply.size(); ++i)
-      zmq_send(socket_, reply[i].data(), reply[i].size(), ZMQ_DONTWAIT | (i + 1 < reply.size() ? ZMQ_SNDMORE : 0));
+    try {
+      for (std::size_t i = 0; i < reply.size(); ++i)
+        socket_.send(zmq::buffer(reply[i]), i + 1 < reply.size() ? zmq::send_flags::dontwait | zmq::send_flags::sndmore
+                                                                 : zmq::send_flags::dontwait);
+    } catch (const zmq::error_t&) {
+      // Without an answer the connection is not admitted.
+    }
   }
 
   std::array<std::uint8_t, kKeyBytes> key_{};
-  void* socket_ = nullptr;
+  zmq::socket_t socket_;
   int stop_ = -1;
   std::thread thread_;
 };
@@ -168,21 +183,21 @@ class CurveGate::Impl {
 namespace {
 
 // Without a working gate ZeroMQ admits everybody who knows the public key: try with a key of nobody.
-Status ProveShut(void* context, const CurveKeys& keys) {
+Status ProveShut(zmq::context_t* context, const CurveKeys& keys) {
   const auto failed = [](const Status& status) {
     return Fail(status.error().code, "cannot check that unknown keys are refused: " + status.error().message);
   };
   const SocketOptions options{.high_water_mark = 4, .reconnect_ms = 100};
-  Expected<Socket> inside = Socket::Open(context, ZMQ_ROUTER, options);
-  Expected<Socket> outside = Socket::Open(context, ZMQ_DEALER, options);
+  Expected<Socket> inside = Socket::Open(context, zmq::socket_type::router, options);
+  Expected<Socket> outside = Socket::Open(context, zmq::socket_type::dealer, options);
   Expected<CurveKeys> throw_away = MakeCurveKeys();
   if (!inside || !outside || !throw_away) return Fail(ErrorCode::kIo, "cannot check that unknown keys are refused");
-  if (Status s = ApplyCurveKeys(keys, true, inside->handle()); !s) return failed(s);
-  if (Status s = ApplyCurveKeys(*throw_away, false, outside->handle()); !s) return failed(s);
-  if (Status s = SetText(outside->handle(), ZMQ_CURVE_SERVERKEY, "ZMQ_CURVE_SERVERKEY", keys.public_key); !s)
+  if (Status s = ApplyCurveKeys(keys, true, &inside->raw()); !s) return failed(s);
+  if (Status s = ApplyCurveKeys(*throw_away, false, &outside->raw()); !s) return failed(s);
+  if (Status s = SetText(&outside->raw(), zmq::sockopt::curve_serverkey, "ZMQ_CURVE_SERVERKEY", keys.public_key); !s)
     return failed(s);
   ConnectionWatch monitor;
-  if (Status s = monitor.Watch(context, inside->handle()); !s) return failed(s);
+  if (Status s = monitor.Watch(context, &inside->raw()); !s) return failed(s);
   if (Status s = inside->Bind("tcp://127.0.0.1:*"); !s) return failed(s);
   if (Status s = outside->Connect(inside->LastEndpoint()); !s) return failed(s);
 
@@ -204,7 +219,7 @@ Status ProveShut(void* context, const CurveKeys& keys) {
 CurveGate::CurveGate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CurveGate::~CurveGate() = default;
 
-Expected<std::unique_ptr<CurveGate>> CurveGate::Start(void* context, const CurveKeys& keys) {
+Expected<std::unique_ptr<CurveGate>> CurveGate::Start(zmq::context_t* context, const CurveKeys& keys) {
   auto impl = std::make_unique<Impl>();
   TARN_RETURN_IF_ERROR(impl->Start(context, keys));
   TARN_RETURN_IF_ERROR(ProveShut(context, keys));

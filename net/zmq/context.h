@@ -7,7 +7,11 @@
 
 #include "core/error.h"
 #include "net/local_endpoint.h"
-#include "net/zmq_curve.h"
+#include "net/zmq/curve.h"
+
+namespace zmq {
+class context_t;
+}
 
 namespace tarn::net {
 
@@ -53,13 +57,14 @@ class ZmqContext {
   // Folders of Unix sockets; they stay open until ZeroMQ has ended.
   LocalFolders& folders() { return folders_; }
 
-  void* handle() const { return context_; }
+  // For transports.
+  zmq::context_t* raw() { return context_.get(); }
   // Null: plain connections.
   const CurveKeys* keys() const { return gate_ ? &keys_ : nullptr; }
 
  private:
   LocalFolders folders_;
-  void* context_;
+  std::unique_ptr<zmq::context_t> context_;
   CurveKeys keys_;
   std::unique_ptr<CurveGate> gate_;
 };

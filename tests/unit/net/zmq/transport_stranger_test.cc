@@ -21,7 +21,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "net/frame.h"
-#include "tests/unit/net/transport_fixture.h"
+#include "tests/unit/net/zmq/transport_fixture.h"
 
 namespace tarn::net {
 namespace {

@@ -11,7 +11,7 @@
 #include "net/frame.h"
 #include "tests/unit/net/fields.h"
 #include "tests/unit/net/random_message.h"
-#include "tests/unit/net/transport_fixture.h"
+#include "tests/unit/net/zmq/transport_fixture.h"
 
 namespace tarn::net {
 namespace {

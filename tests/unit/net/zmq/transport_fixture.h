@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/message.h"
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 
 namespace tarn::net {
 

@@ -12,7 +12,7 @@
 
 #include "net/backlog.h"
 #include "net/bundles.h"
-#include "tests/unit/net/transport_fixture.h"
+#include "tests/unit/net/zmq/transport_fixture.h"
 
 namespace tarn::net {
 namespace {

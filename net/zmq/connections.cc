@@ -1,14 +1,15 @@
-#include "net/zmq_connections.h"
+#include "net/zmq/connections.h"
 
 #include <fmt/format.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <zmq.h>
 
 #include <cstring>
 #include <optional>
 #include <string>
+
+#include "net/zmq/socket.h"
 
 namespace tarn::net {
 namespace {
@@ -46,33 +47,32 @@ std::optional<std::uint64_t> BytesReceived(int connection) {
 }  // namespace
 
 ConnectionWatch::~ConnectionWatch() {
-  if (watched_ != nullptr) zmq_socket_monitor(watched_, nullptr, 0);
-  if (events_ != nullptr) zmq_close(events_);
+  if (watched_ != nullptr) zmq_socket_monitor(watched_.handle(), nullptr, 0);
 }
 
-Status ConnectionWatch::Watch(void* context, void* socket) {
-  const auto failed = [] {
-    return Fail(ErrorCode::kIo, fmt::format("cannot watch a socket: {}", zmq_strerror(zmq_errno())));
-  };
-  const std::string endpoint = fmt::format("inproc://tarn-connections-{}", fmt::ptr(socket));
-  if (zmq_socket_monitor(socket, endpoint.c_str(), kFailures | kChanges) != 0) return failed();
-  watched_ = socket;
-  events_ = zmq_socket(context, ZMQ_PAIR);
-  const int none = 0;
-  if (events_ == nullptr || zmq_setsockopt(events_, ZMQ_LINGER, &none, sizeof(none)) != 0) return failed();
-  // ZeroMQ's thread waits for room, with a lock that the destructor needs. The owner empties it in every Receive.
-  if (zmq_setsockopt(events_, ZMQ_RCVHWM, &none, sizeof(none)) != 0) return failed();
-  if (zmq_connect(events_, endpoint.c_str()) != 0) return failed();
-  return {};
+// Not zmq::monitor_t: that connects its socket before its high-water mark can be set.
+Status ConnectionWatch::Watch(zmq::context_t* context, zmq::socket_t* socket) {
+  const std::string endpoint = fmt::format("inproc://tarn-connections-{}", fmt::ptr(socket->handle()));
+  try {
+    if (zmq_socket_monitor(socket->handle(), endpoint.c_str(), kFailures | kChanges) != 0) throw zmq::error_t();
+    watched_ = *socket;
+    events_ = zmq::socket_t(*context, zmq::socket_type::pair);
+    events_.set(zmq::sockopt::linger, 0);
+    // ZeroMQ's thread waits for room, with a lock that the destructor needs. The owner empties it in every Receive.
+    events_.set(zmq::sockopt::rcvhwm, 0);
+    events_.connect(endpoint);
+    return {};
+  } catch (const zmq::error_t& error) {
+    return Fail(ErrorCode::kIo, fmt::format("cannot watch a socket: {}", error.what()));
+  }
 }
 
 std::uint64_t ConnectionWatch::Take() {
   std::uint64_t failures = 0;
-  zmq_msg_t part;
-  zmq_msg_init(&part);
-  while (events_ != nullptr && zmq_msg_recv(&part, events_, ZMQ_DONTWAIT) >= 0) {
-    if (zmq_msg_more(&part) == 0 || zmq_msg_size(&part) != kEventBytes) continue;  // the address
-    const auto* bytes = static_cast<const std::byte*>(zmq_msg_data(&part));
+  zmq::message_t part;
+  while (events_.handle() != nullptr && ReceivePart(&events_, &part)) {
+    if (!part.more() || part.size() != kEventBytes) continue;  // the address
+    const auto* bytes = part.data<std::byte>();
     Event event;
     std::memcpy(&event.what, bytes, sizeof(event.what));
     std::memcpy(&event.value, bytes + sizeof(event.what), sizeof(event.value));
@@ -82,7 +82,6 @@ std::uint64_t ConnectionWatch::Take() {
     const auto cookie = Cookie(event.value);
     if (cookie && BytesReceived(event.value)) connections_[event.value] = {.cookie = *cookie};
   }
-  zmq_msg_close(&part);
   return failures;
 }
 

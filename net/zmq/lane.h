@@ -6,12 +6,22 @@
 #include <string_view>
 #include <utility>
 
-#include "net/zmq_socket.h"
+#include "net/zmq/context.h"
+#include "net/zmq/socket.h"
 
 namespace tarn::net {
 
 // Owned by one thread.
 struct Lane {
+  // A new socket, with the keys of the context if there are any. Errors as of Socket::Open.
+  static Expected<Lane> Open(ZmqContext* context, zmq::socket_type type, const SocketOptions& options) {
+    Expected<Socket> socket = Socket::Open(context->raw(), type, options);
+    if (!socket) return std::unexpected(socket.error());
+    if (const CurveKeys* keys = context->keys())
+      TARN_RETURN_IF_ERROR(ApplyCurveKeys(*keys, type == zmq::socket_type::router, &socket->raw()));
+    return Lane(std::move(*socket));
+  }
+
   explicit Lane(Socket its_socket) : socket(std::move(its_socket)), file(socket.file()) {}
 
   template <typename Frames>

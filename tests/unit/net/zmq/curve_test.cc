@@ -1,6 +1,6 @@
 // Shows that with keys a fleet's nodes reach each other and nobody else does: neither without keys nor with others;
 // and that a key file is refused when it is not what it must be.
-#include "net/zmq_curve.h"
+#include "net/zmq/curve.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "net/zmq_transport.h"
+#include "net/zmq/transport.h"
 
 namespace tarn::net {
 namespace {

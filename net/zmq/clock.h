@@ -1,0 +1,15 @@
+// The time of the transport's own deadlines; it starts anywhere and never goes back.
+#pragma once
+
+#include <chrono>
+
+#include "core/types.h"
+
+namespace tarn::net {
+
+inline TimeUs NowUs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+}  // namespace tarn::net

@@ -1,0 +1,106 @@
+#include "net/zmq/event_wait.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+#include "net/accepted_peers.h"
+#include "net/zmq/clock.h"
+
+namespace tarn::net {
+namespace {
+
+// How long to wait before trying a ROUTER's full peers again: it cannot be polled for room.
+constexpr int kRetryMs = 1;
+// While it looks for messages instead of sleeping: looks at memory for each at files.
+constexpr int kLooksAtMemory = 64;
+
+// Leaves the core's other thread more, and the loop it stands in less to take back.
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+bool EventWait::Wait(TimeUs wait_us) {
+  bool fine = true;
+  if (wait_us > 0 && busy_poll_us_ > 0 && Look(std::min(wait_us, busy_poll_us_), &fine)) return fine;
+  if (wait_us <= 0) return Poll(0);
+  const bool not_woken = wake_->BeginSleep();
+  const bool sleep = shm_->Sleep() && not_woken;
+  fine = Poll(sleep ? wait_us : 0);
+  shm_->Awake();
+  wake_->EndSleep();
+  return fine;
+}
+
+bool EventWait::Look(TimeUs us, bool* fine) {
+  for (const TimeUs end = NowUs() + us; NowUs() < end;) {
+    for (int i = 0; i < kLooksAtMemory; ++i) {
+      if (shm_->Changed() || wake_->asked()) return true;
+      Pause();
+    }
+    if (*fine = Poll(0); !*fine) return true;
+    if (router_->MayHold() || links_->AnyMayHold() || shm_->NextTime() == 0) return true;
+  }
+  return false;
+}
+
+bool EventWait::Poll(TimeUs wait_us) {
+  constexpr TimeUs kLongestUs = TimeUs{3600} * 1'000'000;
+  const int wait_ms = static_cast<int>((std::clamp<TimeUs>(wait_us, 0, kLongestUs) + 999) / 1000);
+  return backlog_->empty() ? PollFiles(wait_ms) : PollSockets(wait_ms);
+}
+
+// One system call, whatever the number of sockets.
+bool EventWait::PollFiles(int wait_ms) {
+  Lane* router = router_->lane();
+  files_.clear();
+  files_.push_back({wake_->file(), POLLIN, 0});
+  if (router != nullptr) files_.push_back({router->file, POLLIN, 0});
+  links_->ForEach([&](const LaneId&, const Lane& lane) { files_.push_back({lane.file, POLLIN, 0}); });
+  const std::size_t shm = files_.size();
+  shm_->AddFiles(&files_);
+  if (poll(files_.data(), files_.size(), wait_ms) < 0) return false;
+  shm_->TakeFiles(files_.data() + shm);
+  wake_->SetReadable(files_[0].revents != 0);
+  std::size_t file = 1;
+  if (router != nullptr) router->may_hold |= files_[file++].revents != 0;
+  links_->ForEach([&](const LaneId&, Lane& lane) { lane.may_hold |= files_[file++].revents != 0; });
+  return true;
+}
+
+// The same, and for room in the sockets that have a backlog.
+bool EventWait::PollSockets(int wait_ms) {
+  Lane* router = router_->lane();
+  items_.clear();
+  items_.push_back({nullptr, wake_->file(), ZMQ_POLLIN, 0});
+  if (router != nullptr) items_.push_back({router->socket.raw().handle(), 0, ZMQ_POLLIN, 0});
+  bool accepted_waits = false;
+  backlog_->ForEachLane([&](const LaneId& id) { accepted_waits |= IsAccepted(id.peer); });
+  links_->ForEach([&](const LaneId& id, Lane& lane) {
+    const int events = backlog_->Has(id) ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;
+    items_.push_back({lane.socket.raw().handle(), 0, static_cast<short>(events), 0});
+  });
+  if (accepted_waits) wait_ms = std::min(wait_ms, kRetryMs);
+  const std::size_t shm = items_.size();
+  files_.clear();
+  shm_->AddFiles(&files_);
+  for (const pollfd& file : files_) items_.push_back({nullptr, file.fd, ZMQ_POLLIN, 0});
+  try {
+    zmq::poll(items_, std::chrono::milliseconds(wait_ms));
+  } catch (const zmq::error_t&) {
+    return false;
+  }
+  for (std::size_t i = 0; i < files_.size(); ++i) files_[i].revents = items_[shm + i].revents;
+  shm_->TakeFiles(files_.data());
+  wake_->SetReadable(items_[0].revents != 0);
+  std::size_t item = 1;
+  if (router != nullptr) router->may_hold |= items_[item++].revents != 0;
+  links_->ForEach([&](const LaneId&, Lane& lane) { lane.may_hold |= items_[item++].revents != 0; });
+  return true;
+}
+
+}  // namespace tarn::net

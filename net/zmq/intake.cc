@@ -1,0 +1,96 @@
+#include "net/zmq/intake.h"
+
+#include <fmt/format.h>
+
+#include "core/limits.h"
+#include "net/accepted_peers.h"
+
+namespace tarn::net {
+namespace {
+
+std::size_t BytesOf(std::span<const FrameView> frames) {
+  std::size_t bytes = 0;
+  for (const FrameView& frame : frames) bytes += frame.size;
+  return bytes;
+}
+
+// What a node of ours is told for a peer of another version, whose own words it cannot read.
+Message Farewell(const FrameView& first) {
+  Message message;
+  message.sender.role = Role::kScheduler;
+  message.body = Shutdown{ErrorCode::kWrongJob, fmt::format("this node speaks protocol {}, the fleet {}",
+                                                            limits::kProtocolVersion, VersionOf(first).value_or(0))};
+  return message;
+}
+
+}  // namespace
+
+void Intake::Accept(Peer from, std::span<const FrameView> frames, FrameOwner* owner, std::vector<Received>* out) {
+  if (frames.size() != 1 || !IsBundle(frames[0])) return AcceptOne(from, frames, owner, out);
+  const auto bundle = SplitBundle(frames[0]);
+  if (!bundle) return Refuse(from, bundle.error(), frames);
+  received_bytes_ += frames[0].size;
+  for (const FrameView& one : bundle->views()) {
+    received_bytes_ -= one.size;
+    AcceptOne(from, {&one, 1}, nullptr, out);
+  }
+}
+
+void Intake::AcceptOne(Peer from, std::span<const FrameView> frames, FrameOwner* owner, std::vector<Received>* out) {
+  Expected<Message> message = Decode(frames, owner);
+  if (message) {
+    ++received_messages_;
+    received_bytes_ += BytesOf(frames);
+    return out->push_back({from, std::move(*message)});
+  }
+  Refuse(from, message.error(), frames);
+  if (message.error().code == ErrorCode::kWrongJob && !IsAccepted(from)) out->push_back({from, Farewell(frames[0])});
+}
+
+void Intake::RefuseTooLarge(Peer from, std::span<const FrameView> frames, std::vector<Received>* out) {
+  const auto version = frames.empty() ? std::nullopt : VersionOf(frames[0]);
+  if (version.value_or(limits::kProtocolVersion) != limits::kProtocolVersion)
+    return AcceptOne(from, frames, nullptr, out);
+  Refuse(from,
+         {ErrorCode::kTooLarge,
+          fmt::format("message: more than {} frames or {} bytes", limits::kFramesMax, limits::kMessageBytesMax)},
+         frames);
+}
+
+void Intake::Refuse(Peer from, const Error& error, std::span<const FrameView> frames) {
+  LogLimiter* limiter = &malformed_limiter_;
+  if (error.code == ErrorCode::kTooLarge) {
+    ++too_large_;
+    limiter = &too_large_limiter_;
+  } else if (error.code == ErrorCode::kWrongJob) {
+    ++version_;
+    limiter = &version_limiter_;
+  } else {
+    ++malformed_;
+  }
+  LogWarning(*limiter, "refused {} bytes from peer {}: {}", BytesOf(frames), from.value, ToString(error));
+  // Nobody answers an answer: what comes over a link is one, or is from our own scheduler. Whoever speaks another
+  // version learns ours from the answer's prefix.
+  if (!IsAccepted(from)) return;
+  Message reply;
+  reply.body = ErrorReply{.code = error.code == ErrorCode::kWrongJob ? ErrorCode::kWrongJob : ErrorCode::kMalformed,
+                          .message = error.message};
+  Expected<Frames> answer = Encode(reply);
+  if (answer) answer_(from, std::move(*answer));
+}
+
+void Intake::CountEnded(std::uint64_t connections, std::size_t bytes_max) {
+  too_large_ += connections;
+  LogWarning(too_large_limiter_, "ended {} connections that had sent more than {} MB of one message", connections,
+             bytes_max >> 20);
+}
+
+void Intake::AddTo(TransportCounters* counters) const {
+  counters->received_messages += received_messages_;
+  counters->received_bytes += received_bytes_;
+  counters->refused_malformed += malformed_;
+  counters->refused_too_large += too_large_;
+  counters->refused_version += version_;
+}
+
+}  // namespace tarn::net

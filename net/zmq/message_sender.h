@@ -1,0 +1,58 @@
+// Encodes messages and sends them, by shared memory to those with whom it is shared and by sockets to all others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/log.h"
+#include "core/message.h"
+#include "net/backlog.h"
+#include "net/bundles.h"
+#include "net/frame.h"
+#include "net/lane_id.h"
+#include "net/shm_peers.h"
+#include "net/transport.h"
+#include "net/zmq/links.h"
+#include "net/zmq/socket_sender.h"
+
+namespace tarn::net {
+
+// Owned by the thread of those by which it sends, and which outlive it.
+class MessageSender {
+ public:
+  // `waiting_bytes_max` is what a peer may have waiting; for the log alone.
+  MessageSender(ZmqLinks* links, ShmPeers* shm, SocketSender* sockets, std::size_t waiting_bytes_max)
+      : links_(links), shm_(shm), sockets_(sockets), waiting_bytes_max_(waiting_bytes_max) {}
+
+  // Small messages leave with the next Flush at the latest. One that cannot be encoded, or for which there is no room,
+  // is dropped and counted.
+  void Add(Peer to, const Message& message);
+  void Flush();
+
+  // What shared memory took, and dropped_backlog, dropped_unencodable.
+  void AddTo(TransportCounters* counters) const;
+
+ private:
+  // For Bundles: frames to be shared, or one to be copied.
+  struct Carry {
+    MessageSender* sender;
+    template <typename What>
+    void operator()(const LaneId& to, What what) const;
+  };
+
+  LaneId LaneFor(Peer to, const Message& message);
+  // False: dropped.
+  template <typename What>
+  bool Send(const LaneId& to, What what);
+
+  ZmqLinks* links_;
+  ShmPeers* shm_;
+  SocketSender* sockets_;
+  std::size_t waiting_bytes_max_;
+  Encoder encoder_;
+  Bundles bundles_;
+  std::uint64_t sent_messages_ = 0, sent_bytes_ = 0, dropped_backlog_ = 0, dropped_unencodable_ = 0;
+  LogLimiter unencodable_limiter_, backlog_limiter_;
+};
+
+}  // namespace tarn::net

@@ -1,0 +1,57 @@
+// Takes what has come, from sockets and from shared memory in turns, and gives it to an Intake.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/message.h"
+#include "net/frame.h"
+#include "net/shm_peers.h"
+#include "net/transport.h"
+#include "net/zmq/intake.h"
+#include "net/zmq/lane.h"
+#include "net/zmq/links.h"
+#include "net/zmq/router.h"
+#include "net/zmq/socket.h"
+
+namespace tarn::net {
+
+// Owned by the thread of those from which it takes, and which outlive it.
+class Receiver {
+ public:
+  Receiver(Router* router, ZmqLinks* links, ShmPeers* shm, Intake* intake)
+      : router_(router), links_(links), shm_(shm), intake_(intake) {}
+
+  // Takes up to `budget` messages, good or bad, of the lanes that may hold some, in turns.
+  void Drain(std::size_t budget, std::vector<Received>* out);
+
+  // Whether there may be more that no file tells of: more than the last Drain took or could take, or in a socket that
+  // was not found empty.
+  bool MayHold() const { return shm_may_hold_ || router_->MayHold() || links_->AnyMayHold(); }
+
+ private:
+  struct Ready {
+    Lane* lane;
+    Peer peer;  // whom it connects to; none for the ROUTER
+  };
+
+  void DrainShm(std::size_t* budget, std::vector<Received>* out);
+  void DrainSockets(std::size_t budget, std::vector<Received>* out);
+  // Whether the lane may have more.
+  bool TakeTurn(const Ready& ready, std::vector<Received>* out, std::size_t* budget);
+  void Accept(const Ready& ready, std::vector<Received>* out);
+  // Whether the message is of those by which memory comes to be shared.
+  bool AcceptWord(Peer from, std::span<const FrameView> frames);
+
+  Router* router_;
+  ZmqLinks* links_;
+  ShmPeers* shm_;
+  Intake* intake_;
+  Parts parts_;
+  std::vector<Ready> ready_;
+  std::size_t turn_ = 0;
+  bool shm_may_hold_ = false;
+};
+
+}  // namespace tarn::net

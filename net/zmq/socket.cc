@@ -1,0 +1,215 @@
+#include "net/zmq/socket.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+
+namespace tarn::net {
+namespace {
+
+constexpr int kHandshakeMs = 3000;
+constexpr int kReconnectMsMax = 2000;
+constexpr int kHeartbeatsMissed = 5;
+// Of the sockets that bind. With a domain, and without a ZAP handler, libzmq admits peers of ZMTP 3 as it does without
+// one, and rejects those of ZMTP 1 and 2. Those end in zmtp_engine_t::process_routing_id_msg, which aborts the process
+// if the socket is being closed (net/README.md).
+constexpr std::string_view kZapDomain = "tarn";
+
+Error ErrorOf(std::string_view what, const zmq::error_t& error) {
+  const int code = error.num();
+  if (code == EADDRINUSE)
+    return {ErrorCode::kAlreadyExists, fmt::format("{}: in use; choose another port, or '*' for a free one", what)};
+  if (code == EINVAL || code == EPROTONOSUPPORT || code == ENODEV)
+    return {ErrorCode::kInvalidArgument,
+            fmt::format("{}: {}; expected tcp://HOST:PORT or ipc://PATH", what, error.what())};
+  return {ErrorCode::kIo, fmt::format("{}: {}", what, error.what())};
+}
+
+template <typename Option, typename Value>
+Status Set(zmq::socket_t* socket, Option option, std::string_view name, const Value& value) {
+  try {
+    socket->set(option, value);
+    return {};
+  } catch (const zmq::error_t& error) {
+    return std::unexpected(ErrorOf(name, error));
+  }
+}
+
+Status SetAll(zmq::socket_t* socket, zmq::socket_type type, const SocketOptions& o) {
+  namespace option = zmq::sockopt;
+  const int silence_ms = kHeartbeatsMissed * o.heartbeat_ms;
+  TARN_RETURN_IF_ERROR(Set(socket, option::linger, "ZMQ_LINGER", o.linger_ms));
+  TARN_RETURN_IF_ERROR(Set(socket, option::sndhwm, "ZMQ_SNDHWM", o.high_water_mark));
+  TARN_RETURN_IF_ERROR(Set(socket, option::rcvhwm, "ZMQ_RCVHWM", o.high_water_mark));
+  TARN_RETURN_IF_ERROR(Set(socket, option::handshake_ivl, "ZMQ_HANDSHAKE_IVL", kHandshakeMs));
+  TARN_RETURN_IF_ERROR(Set(socket, option::heartbeat_ivl, "ZMQ_HEARTBEAT_IVL", o.heartbeat_ms));
+  TARN_RETURN_IF_ERROR(Set(socket, option::heartbeat_timeout, "ZMQ_HEARTBEAT_TIMEOUT", silence_ms));
+  TARN_RETURN_IF_ERROR(Set(socket, option::heartbeat_ttl, "ZMQ_HEARTBEAT_TTL", silence_ms));
+  const std::int64_t frame_bytes_max = limits::kFrameBytesMax;
+  TARN_RETURN_IF_ERROR(Set(socket, option::maxmsgsize, "ZMQ_MAXMSGSIZE", frame_bytes_max));
+  if (type == zmq::socket_type::router) {
+    TARN_RETURN_IF_ERROR(Set(socket, option::zap_domain, "ZMQ_ZAP_DOMAIN", kZapDomain));
+    // Without it a ROUTER drops silently what a peer cannot take.
+    return Set(socket, option::router_mandatory, "ZMQ_ROUTER_MANDATORY", true);
+  }
+  // Queue only to connections that stand: what waits stays in our own, bounded backlog.
+  TARN_RETURN_IF_ERROR(Set(socket, option::immediate, "ZMQ_IMMEDIATE", true));
+  TARN_RETURN_IF_ERROR(Set(socket, option::reconnect_ivl, "ZMQ_RECONNECT_IVL", o.reconnect_ms));
+  return Set(socket, option::reconnect_ivl_max, "ZMQ_RECONNECT_IVL_MAX", kReconnectMsMax);
+}
+
+// Runs on a thread of ZeroMQ when the frame has left: the count of a Buffer's owners is atomic.
+void Release(void*, void* hint) noexcept { delete static_cast<Buffer*>(hint); }
+
+template <typename... Arguments>
+zmq::message_t NewMessage(Arguments... arguments) {
+  try {
+    return zmq::message_t(arguments...);
+  } catch (const zmq::error_t&) {
+    TARN_CHECK(false, "out of memory");
+  }
+}
+
+zmq::message_t MakePart(const FrameView& frame) { return NewMessage(frame.data, frame.size); }
+zmq::message_t MakePart(const Buffer& frame) {
+  if (frame.size() <= Socket::kZeroCopyBytes) return NewMessage(frame.data(), frame.size());
+  auto* owner = new Buffer(frame);
+  return NewMessage(owner->data(), owner->size(), Release, owner);
+}
+
+// Only what is rare comes as an exception: a signal, or a receiver that is gone.
+SendResult SendPart(zmq::socket_t* socket, zmq::message_t part, bool more) {
+  const auto flags = more ? zmq::send_flags::dontwait | zmq::send_flags::sndmore : zmq::send_flags::dontwait;
+  for (;;) {
+    try {
+      return socket->send(part, flags) ? SendResult::kSent : SendResult::kFull;
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) return SendResult::kUnreachable;
+    }
+  }
+}
+
+// ZeroMQ says "full" only to the first part. If the connection breaks after it, the parts written are gone, and the
+// others must still be given to it: it drops them too, up to the last, so that no message begins in the middle.
+template <typename Frame>
+SendResult SendParts(zmq::socket_t* socket, std::string_view identity, std::span<const Frame> frames) {
+  bool begun = false;
+  bool broken = false;
+  if (!identity.empty()) {
+    const FrameView bytes{reinterpret_cast<const std::byte*>(identity.data()), identity.size()};
+    const SendResult result = SendPart(socket, MakePart(bytes), true);
+    if (result != SendResult::kSent) return result;
+    begun = true;
+  }
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    const SendResult result = SendPart(socket, MakePart(frames[i]), i + 1 < frames.size());
+    if (result != SendResult::kSent && !begun) return result;
+    broken |= result != SendResult::kSent;
+    begun = true;
+  }
+  return broken ? SendResult::kUnreachable : SendResult::kSent;
+}
+
+}  // namespace
+
+bool ReceivePart(zmq::socket_t* socket, zmq::message_t* part) {
+  for (;;) {
+    try {
+      return socket->recv(*part, zmq::recv_flags::dontwait).has_value();
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) return false;
+    }
+  }
+}
+
+void Parts::Clear() {
+  for (std::size_t i = 0; i < count_; ++i) parts_[i].rebuild();
+  count_ = 0;
+  bytes_ = 0;
+  too_large_ = false;
+}
+
+Buffer Parts::Take(std::size_t i) {
+  auto* bytes = parts_[i].data<std::byte>();
+  const std::size_t size = parts_[i].size();
+  if (size <= Socket::kZeroCopyBytes || reinterpret_cast<std::uintptr_t>(bytes) % 8 != 0) return {};
+  return Buffer::Hold(bytes, size, std::make_shared<zmq::message_t>(std::move(parts_[i])));
+}
+
+// message_t::get throws where a message has none, as over inproc.
+int Parts::connection() { return zmq_msg_get(parts_[0].handle(), ZMQ_SRCFD); }
+
+Expected<Socket> Socket::Open(zmq::context_t* context, zmq::socket_type type, const SocketOptions& options) {
+  try {
+    Socket socket(zmq::socket_t(*context, type));
+    TARN_RETURN_IF_ERROR(SetAll(&socket.socket_, type, options));
+    return socket;
+  } catch (const zmq::error_t& error) {
+    return std::unexpected(ErrorOf("a new socket", error));
+  }
+}
+
+Status Socket::Bind(const std::string& endpoint) {
+  try {
+    socket_.bind(endpoint);
+    return {};
+  } catch (const zmq::error_t& error) {
+    return std::unexpected(ErrorOf(fmt::format("cannot bind {}", endpoint), error));
+  }
+}
+
+Status Socket::Connect(const std::string& endpoint) {
+  try {
+    socket_.connect(endpoint);
+    return {};
+  } catch (const zmq::error_t& error) {
+    return std::unexpected(ErrorOf(fmt::format("cannot connect to {}", endpoint), error));
+  }
+}
+
+std::string Socket::LastEndpoint() const {
+  try {
+    return socket_.get(zmq::sockopt::last_endpoint);
+  } catch (const zmq::error_t&) {
+    return {};
+  }
+}
+
+SendResult Socket::Send(std::string_view identity, std::span<const Buffer> frames) {
+  return SendParts(&socket_, identity, frames);
+}
+
+SendResult Socket::Send(std::string_view identity, const FrameView& frame) {
+  return SendParts(&socket_, identity, std::span<const FrameView>(&frame, 1));
+}
+
+int Socket::file() const {
+  try {
+    return socket_.get(zmq::sockopt::fd);
+  } catch (const zmq::error_t&) {
+    TARN_CHECK(false, "every socket has a file");
+  }
+}
+
+void Socket::DropUnsent() { [[maybe_unused]] const Status set = Set(&socket_, zmq::sockopt::linger, "ZMQ_LINGER", 0); }
+
+bool Socket::Receive(Parts* parts) {
+  parts->Clear();
+  for (bool first = true;; first = false) {
+    zmq::message_t& part = parts->parts_[parts->count_];
+    if (!ReceivePart(&socket_, &part)) return !first;
+    const bool more = part.more();
+    parts->bytes_ += part.size();
+    parts->too_large_ |= parts->count_ == Parts::kMax || parts->bytes_ > limits::kMessageBytesMax;
+    if (parts->too_large_) {
+      part.rebuild();
+    } else {
+      ++parts->count_;
+    }
+    if (!more) return true;
+  }
+}
+
+}  // namespace tarn::net
