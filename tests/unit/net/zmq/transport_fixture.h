@@ -1,37 +1,19 @@
-// What the tests of the transport share: transports of one context over loopback, and messages that can be told apart.
+// What the tests of the transport share: transports of one context over loopback.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
 
-#include "core/message.h"
 #include "net/zmq/transport.h"
+#include "tests/unit/net/zmq/messages.h"
 
 namespace tarn::net {
 
 inline constexpr std::int64_t kSecondUs = 1'000'000;
-
-inline Message NumberedTick(std::uint64_t n) {
-  Message message;
-  message.body = Tick{.clock = Clock(n)};
-  return message;
-}
-
-// A push of `bytes` of values whose first word is `n`.
-inline Message Piece(std::uint64_t n, std::size_t bytes) {
-  Message message;
-  message.body = PullReply{.request = RequestId(n), .count = 1024};
-  message.values = Buffer::Allocate(bytes);
-  std::memset(message.values.data(), static_cast<int>(n & 0xff), bytes);
-  return message;
-}
-
-inline std::uint64_t TickOf(const Received& r) { return std::get<Tick>(r.message.body).clock.value; }
 
 class TransportTest : public ::testing::Test {
  protected:

@@ -1,0 +1,53 @@
+// Shows which endpoints are taken, and which of them only where those who reach them must prove that they may.
+#include "net/zmq/address.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace tarn::net {
+namespace {
+
+TEST(ZmqAddress, TcpNeedsKeysOrConsent) {
+  LocalFolders folders;
+  EXPECT_EQ(ZmqAddress("tcp://127.0.0.1:7701", true, &folders), "tcp://127.0.0.1:7701");
+  EXPECT_EQ(ZmqAddress("tcp://127.0.0.1:*", true, &folders), "tcp://127.0.0.1:*");
+  const auto refused = ZmqAddress("tcp://127.0.0.1:7701", false, &folders);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(refused.error().message.starts_with("tcp://127.0.0.1:7701: every user of its host can connect"));
+}
+
+TEST(ZmqAddress, PortsAndProtocolsAreChecked) {
+  LocalFolders folders;
+  EXPECT_TRUE(ZmqAddress("tcp://host:65535", true, &folders));
+  for (const char* bad : {"tcp://host:65536", "tcp://host:99999", "tcp://host:", "tcp://host", "tcp://host:7x",
+                          "host:7", "udp://host:7", ""}) {
+    const auto refused = ZmqAddress(bad, true, &folders);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(refused.error().message, std::string(bad) + ": expected tcp://HOST:PORT with a port up to 65535");
+  }
+}
+
+TEST(ZmqAddress, WithinTheProcessNobodyElseReaches) {
+  LocalFolders folders;
+  EXPECT_EQ(ZmqAddress("inproc://here", false, &folders), "inproc://here");
+}
+
+TEST(ZmqAddress, UnixSocketsNeedAPrivateFolderUnlessOpen) {
+  std::string folder = std::filesystem::temp_directory_path() / "tarn-address-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  LocalFolders folders;
+  EXPECT_TRUE(ZmqAddress("ipc://" + folder + "/socket", false, &folders));
+  ASSERT_EQ(chmod(folder.c_str(), 0750), 0);
+  EXPECT_FALSE(ZmqAddress("ipc://" + folder + "/socket", false, &folders));
+  EXPECT_TRUE(ZmqAddress("ipc://" + folder + "/socket", true, &folders));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace tarn::net

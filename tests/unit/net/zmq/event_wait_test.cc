@@ -1,0 +1,116 @@
+// Shows what ends a wait: the time, a message, room for what waits, another thread; sleeping and looking.
+#include "net/zmq/event_wait.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "net/zmq/clock.h"
+#include "net/zmq/socket_sender.h"
+#include "tests/unit/net/zmq/sockets_fixture.h"
+
+namespace tarn::net {
+namespace {
+
+const Peer kShard = ShardPeer(ShardId(0));
+constexpr TimeUs kLongUs = 60'000'000, kShortUs = 20'000;
+
+class EventWaitTest : public SocketsTest {
+ protected:
+  void SetUp() override {
+    SocketsTest::SetUp();
+    shm_.Tend(NowUs());
+    Empty();
+  }
+  // Finds all lanes empty, as who waits must have done.
+  void Empty() {
+    Parts parts;
+    while (router_.lane()->Receive(&parts)) {
+    }
+    links_.ForEach([&](const LaneId&, Lane& lane) {
+      while (lane.Receive(&parts)) {
+      }
+    });
+  }
+  // Waits until `done`, for at most so many turns: events of ZeroMQ's own end a wait, too, until a Receive takes them.
+  template <typename Done>
+  bool WaitUntil(Done done) {
+    for (int i = 0; i < 20; ++i) {
+      if (done()) return true;
+      EXPECT_TRUE(wait_.Wait(kLongUs));
+    }
+    return false;
+  }
+
+  ShmPeers shm_{{}, [](Peer, const ShmWord&) { return false; }};
+  SocketSender sockets_{&router_, &links_, 1 << 20};
+  WakeEvent wake_;
+  EventWait wait_{&router_, &links_, &shm_, &sockets_.backlog(), &wake_};
+};
+
+TEST_F(EventWaitTest, TheTimePasses) {
+  const TimeUs begin = NowUs();
+  EXPECT_TRUE(wait_.Wait(0));
+  EXPECT_TRUE(wait_.Wait(-5));
+  while (NowUs() < begin + kShortUs) EXPECT_TRUE(wait_.Wait(begin + kShortUs - NowUs()));
+  EXPECT_FALSE(router_.MayHold());
+  EXPECT_FALSE(wake_.Take());
+}
+
+TEST_F(EventWaitTest, AMessageEndsIt) {
+  Lane lane = NewLane();
+  Empty();
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(lane.Send({}, FrameOf("x")), SendResult::kSent);
+  });
+  Parts parts;
+  EXPECT_TRUE(WaitUntil([&] { return router_.lane()->Receive(&parts); }));
+  other.join();
+}
+
+TEST_F(EventWaitTest, AnotherThreadEndsIt) {
+  for (const TimeUs busy_us : {TimeUs{0}, kLongUs}) {
+    wait_.SetBusyPoll(busy_us);
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      wake_.Wake();
+    });
+    EXPECT_TRUE(WaitUntil([&] { return Empty(), wake_.Take(); }));
+    other.join();
+  }
+}
+
+TEST_F(EventWaitTest, AWakeUpBeforeItIsNotMissed) {
+  wake_.Wake();
+  EXPECT_TRUE(wait_.Wait(kLongUs));
+  EXPECT_TRUE(wake_.Take());
+}
+
+// The poll of files would not tell of room.
+TEST_F(EventWaitTest, RoomForWhatWaitsEndsIt) {
+  Router shard({.socket = kOptions, .accepted_peers_max = 1});
+  ASSERT_TRUE(shard.Bind(&context_, "inproc://shard"));
+  std::vector<Lane> lanes;
+  lanes.push_back(NewLane("inproc://shard"));
+  links_.Put(kShard, "inproc://shard", std::move(lanes));
+  while (!sockets_.backlog().Has(kShard)) ASSERT_TRUE(sockets_.SendOrKeep(kShard, FrameOf("x")));
+  bool takes = false;
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    wake_.Wake();
+  });
+  EXPECT_TRUE(WaitUntil([&] { return Empty(), wake_.Take(); }));  // full: only the other thread ends it
+  EXPECT_TRUE(sockets_.backlog().Has(kShard));
+  other.join();
+  Parts parts;
+  while (shard.lane()->Receive(&parts)) takes = true;
+  EXPECT_TRUE(takes);
+  EXPECT_TRUE(WaitUntil([&] { return sockets_.Flush(), sockets_.backlog().empty(); }));
+}
+
+}  // namespace
+}  // namespace tarn::net

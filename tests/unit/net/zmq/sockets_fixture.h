@@ -1,0 +1,61 @@
+// What the tests of the transport's parts share: a bound Router, and links that lead to it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+#include <zmq.hpp>
+
+#include "core/buffer.h"
+#include "net/backlog.h"
+#include "net/zmq/context.h"
+#include "net/zmq/lane.h"
+#include "net/zmq/links.h"
+#include "net/zmq/router.h"
+
+namespace tarn::net {
+
+inline Frames FrameOf(std::string_view bytes) { return {Buffer::Copy(bytes.data(), bytes.size())}; }
+
+inline std::string TextOf(const FrameView& frame) { return {reinterpret_cast<const char*>(frame.data), frame.size}; }
+
+// Within the process a connection stands at once, and holds twice kHighWaterMark messages.
+class SocketsTest : public ::testing::Test {
+ protected:
+  static constexpr int kHighWaterMark = 4;
+  static constexpr SocketOptions kOptions = {.high_water_mark = kHighWaterMark, .reconnect_ms = 20};
+  static constexpr char kEndpoint[] = "inproc://router";
+
+  void SetUp() override { ASSERT_TRUE(router_.Bind(&context_, kEndpoint)); }
+
+  Lane NewLane(const std::string& endpoint = kEndpoint) {
+    Expected<Lane> lane = Lane::Open(&context_, zmq::socket_type::dealer, kOptions);
+    EXPECT_TRUE(lane && lane->socket.Connect(endpoint));
+    return std::move(*lane);
+  }
+  void Connect(Peer peer, std::size_t lanes = 1) {
+    std::vector<Lane> made;
+    while (made.size() < lanes) made.push_back(NewLane());
+    links_.Put(peer, kEndpoint, std::move(made));
+  }
+  // The frames of each message that the router holds, behind the identity.
+  std::vector<std::vector<std::string>> TakeFromRouter() {
+    std::vector<std::vector<std::string>> messages;
+    for (Parts parts; router_.lane()->Receive(&parts);) {
+      last_sender_ = router_.SenderOf(&parts);
+      messages.emplace_back();
+      for (std::size_t i = 1; i < parts.count(); ++i) messages.back().push_back(TextOf(parts[i]));
+    }
+    return messages;
+  }
+
+  ZmqContext context_;
+  Router router_{{.socket = kOptions, .accepted_peers_max = 100, .unfinished_bytes_max = 1 << 20}};
+  ZmqLinks links_;
+  Peer last_sender_;
+};
+
+}  // namespace tarn::net
