@@ -330,11 +330,11 @@ class FleetsTest(unittest.TestCase):
 
     def test_a_connect_that_was_interrupted_keeps_no_place(self):
         with Fleet() as fleet:
-            program = ("import sys, tarn, threading, _thread\n"
-                       "threading.Timer(0.2, _thread.interrupt_main).start()\n"
-                       "import time; from tarn import client\nlibrary = client._lib()\nconnect = library.connect\n"
+            program = ("import _thread, tarn, threading, time\nfrom tarn import client\n"
+                       "library = client._lib()\nconnect = library.connect\n"
                        "library.connect = lambda *arguments: (time.sleep(0.6), connect(*arguments))\n"
-                       f"try:\n    tarn.connect('{fleet.address}')\nexcept KeyboardInterrupt:\n    pass\n"
+                       "try:\n    threading.Timer(0.2, _thread.interrupt_main).start()\n"
+                       f"    tarn.connect('{fleet.address}')\nexcept KeyboardInterrupt:\n    pass\n"
                        "time.sleep(1.5)\nlibrary.connect = connect\n"
                        f"with tarn.connect('{fleet.address}', timeout=20) as ps:\n    print('joined', ps.rank)\n")
             done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
