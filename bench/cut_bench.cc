@@ -24,12 +24,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/job.h"
-#include "core/manifest.h"
+#include "core/codec/manifest.h"
+#include "core/job/job.h"
 #include "core/position.h"
-#include "server/checkpoint_store.h"
-#include "server/rocksdb_checkpoint_store.h"
-#include "server/shard.h"
+#include "server/checkpoint/checkpoint_store.h"
+#include "server/checkpoint/rocksdb_checkpoint_store.h"
+#include "server/shard/shard.h"
 #include "server/store/store.h"
 #include "server/tier/rocksdb_cold_store.h"
 

@@ -20,13 +20,13 @@
 #include <vector>
 
 #include "core/hash.h"
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/json.h"
 #include "core/position.h"
 #include "kernels/stream.h"
 #include "server/store/store.h"
+#include "worker/client/plan.h"
 #include "worker/models/model.h"
-#include "worker/plan.h"
 #include "worker/train/algorithms_file.h"
 #include "worker/train/stepper.h"
 

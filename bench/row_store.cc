@@ -28,7 +28,7 @@
 #include "core/row_layout.h"
 #include "kernels/optimizer.h"
 #include "kernels/rows.h"
-#include "server/arena.h"
+#include "server/store/arena.h"
 #include "server/store/store.h"
 
 namespace tarn::server {

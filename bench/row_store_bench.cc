@@ -8,11 +8,11 @@
 #include <memory>
 
 #include "core/hash.h"
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/position.h"
-#include "server/memory_checkpoint_store.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
 #include "server/store/store.h"
+#include "sim/disks/memory_checkpoint_store.h"
 
 namespace tarn::server {
 namespace {

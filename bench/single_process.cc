@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/position.h"
 #include "kernels/subnormals.h"
 #include "server/store/store.h"
+#include "worker/client/plan.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
-#include "worker/plan.h"
 #include "worker/train/algorithms_file.h"
 #include "worker/train/batch_source.h"
 #include "worker/train/stepper.h"

@@ -55,21 +55,52 @@ function(tarn_program name)
   target_link_libraries(${name} PRIVATE ${arg_LINK})
 endfunction()
 
-# tarn_test(hash_test LABEL unit SOURCES hash_test.cc LINK tarn::core): a GoogleTest program, one ctest entry.
+# tarn_join(unit_tests core_test): building unit_tests builds core_test, too.
+function(tarn_join group name)
+  if(NOT TARGET ${group})
+    add_custom_target(${group})
+  endif()
+  add_dependencies(${group} ${name})
+endfunction()
+
+# tarn_test(core_test LABEL unit SOURCES hash_test.cc fake.cc [THREADS hash_test.cc] LINK tarn::core): a GoogleTest
+# program, and a ctest entry for each of its files NAME_test.cc, called by the label and where it lies below tests/unit
+# (unit.core/hash_test). THREADS: those that ThreadSanitizer runs, too (label threads). The target unit_tests builds all
+# programs of the label unit, threads_tests those with THREADS.
 function(tarn_test name)
-  cmake_parse_arguments(arg "" "LABEL;TIMEOUT" "SOURCES;LINK;ARGS" ${ARGN})
+  cmake_parse_arguments(arg "" "LABEL;TIMEOUT" "SOURCES;THREADS;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gtest_main)
-  add_test(NAME ${arg_LABEL}.${name} COMMAND ${name} ${arg_ARGS})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} tarn::test_main)
+  tarn_join(${arg_LABEL}_tests ${name})
+  if(arg_THREADS)
+    tarn_join(threads_tests ${name})
+  endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  set_tests_properties(${arg_LABEL}.${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
-  if(arg_LABEL STREQUAL gpu)
-    # Nothing has failed if the list of what was skipped is the end.
-    set_tests_properties(${arg_LABEL}.${name} PROPERTIES
-      SKIP_REGULAR_EXPRESSION "tests?, listed below:\n(\\[  SKIPPED \\] [A-Za-z0-9_./]+\n)+$")
-  endif()
+  foreach(source ${arg_THREADS})
+    if(NOT source IN_LIST arg_SOURCES)
+      message(FATAL_ERROR "tarn_test(${name}): THREADS names ${source}, which is not in SOURCES")
+    endif()
+  endforeach()
+  foreach(source ${arg_SOURCES})
+    if(NOT source MATCHES "_test\\.cc$")
+      continue()
+    endif()
+    cmake_path(ABSOLUTE_PATH source OUTPUT_VARIABLE path)
+    cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    string(REGEX REPLACE "^tests/unit/(.*)\\.cc$" "${arg_LABEL}.\\1" test ${path})
+    add_test(NAME ${test} COMMAND ${name} --source=${path})
+    set_tests_properties(${test} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+    if(source IN_LIST arg_THREADS)
+      set_tests_properties(${test} PROPERTIES LABELS "${arg_LABEL};threads")
+    endif()
+    if(arg_LABEL STREQUAL gpu)
+      # Nothing has failed if the list of what was skipped is the end.
+      set_tests_properties(${test} PROPERTIES
+        SKIP_REGULAR_EXPRESSION "tests?, listed below:\n(\\[  SKIPPED \\] [A-Za-z0-9_./]+\n)+$")
+    endif()
+  endforeach()
 endfunction()
 
 # tarn_fuzz(job_file_fuzz SOURCES job_file_fuzz.cc LINK tarn::core CORPUS corpus/job_file): a program around
@@ -85,6 +116,7 @@ function(tarn_fuzz name)
     list(TRANSFORM arg_CORPUS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
     add_test(NAME unit.${name} COMMAND ${name} --runs 2000 --seed 1 ${arg_CORPUS})
     set_tests_properties(unit.${name} PROPERTIES LABELS unit TIMEOUT 300)
+    tarn_join(unit_tests ${name})
     add_test(NAME slow.${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/fuzz/run ${name} 1000000 ${arg_CORPUS})
     set_tests_properties(slow.${name} PROPERTIES LABELS slow TIMEOUT 7200 RUN_SERIAL ON)
   endif()

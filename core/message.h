@@ -11,8 +11,8 @@
 
 #include "core/buffer.h"
 #include "core/error.h"
+#include "core/job/table_spec.h"
 #include "core/quality.h"
-#include "core/table_spec.h"
 #include "core/types.h"
 #include "core/view.h"
 
@@ -286,11 +286,11 @@ struct CheckpointPart {
   ErrorCode code = ErrorCode::kOk;
   std::string message;
   std::vector<CheckpointFile> files;
-  Clock max_clock;                      // shard: highest clock of any worker at the cut
-  std::uint64_t state_hash = 0;         // shard: sum over rows in its files of the row's hash, see server/snapshot.h
-  DataPosition position;                // worker
-  Clock clock;                          // worker: the clock it ticked to
-  std::vector<CheckpointTable> tables;  // shard: in order of id
+  Clock max_clock;               // shard: highest clock of any worker at the cut
+  std::uint64_t state_hash = 0;  // shard: sum over rows in its files of the row's hash, see server/store/snapshot.h
+  DataPosition position;         // worker
+  Clock clock;                   // worker: the clock it ticked to
+  std::vector<CheckpointTable> tables;      // shard: in order of id
   std::optional<std::uint64_t> whole_hash;  // shard: over all its rows, where it is known
 };
 

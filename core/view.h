@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/table_spec.h"
+#include "core/job/table_spec.h"
 #include "core/types.h"
 
 namespace tarn {

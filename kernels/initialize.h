@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/table_spec.h"
+#include "core/job/table_spec.h"
 #include "core/types.h"
 
 namespace tarn::kernels {

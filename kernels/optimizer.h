@@ -37,7 +37,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/table_spec.h"
+#include "core/job/table_spec.h"
 #include "core/types.h"
 
 namespace tarn::kernels {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/table_spec.h"
+#include "core/job/table_spec.h"
 
 namespace tarn::kernels {
 

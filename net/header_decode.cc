@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/codec/table_codec.h"
 #include "core/limits.h"
-#include "core/table_codec.h"
 #include "net/header.h"
 #include "wire_generated.h"
 

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/codec/table_codec.h"
 #include "core/limits.h"
-#include "core/table_codec.h"
 #include "net/header.h"
 #include "wire_generated.h"
 

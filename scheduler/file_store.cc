@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/codec/manifest.h"
 #include "core/file.h"
 #include "core/limits.h"
 #include "core/log.h"
-#include "core/manifest.h"
 
 namespace tarn::scheduler {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/codec/manifest.h"
 #include "core/listening.h"
-#include "core/manifest.h"
 #include "scheduler/barriers.h"
 #include "scheduler/checkpoint_requests.h"
 #include "scheduler/checkpoints.h"

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "core/job.h"
+#include "core/codec/manifest.h"
+#include "core/job/job.h"
 #include "core/log.h"
-#include "core/manifest.h"
 #include "core/metrics.h"
 #include "net/transport.h"
 #include "scheduler/file_store.h"

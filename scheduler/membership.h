@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/limits.h"
 #include "core/message.h"
 #include "scheduler/mailer.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "scheduler/progress.h"
 
 namespace tarn::scheduler {

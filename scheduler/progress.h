@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/codec/manifest.h"
 #include "core/limits.h"
-#include "core/manifest.h"
 #include "core/message.h"
 #include "core/quality.h"
 

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "core/codec/manifest.h"
 #include "core/error.h"
-#include "core/job.h"
-#include "core/manifest.h"
+#include "core/job/job.h"
 #include "scheduler/state.h"
 
 namespace tarn::scheduler {

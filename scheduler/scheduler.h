@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/job.h"
-#include "core/manifest.h"
+#include "core/codec/manifest.h"
+#include "core/job/job.h"
 #include "core/message.h"
 #include "scheduler/progress.h"
 #include "scheduler/state.h"

@@ -2,7 +2,7 @@
 // where its shards' logs end (rules G1 to G5). Written whole, atomically, before anything that depends on it is sent.
 //
 // The file RUN_DIR/scheduler.state: a body, a FlatBuffer (schemas/scheduler_state.fbs), in the envelope of
-// core/sealed.h with the magic "TARNSTAT". It is there as long as the run is not over.
+// core/codec/sealed.h with the magic "TARNSTAT". It is there as long as the run is not over.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/codec/manifest.h"
 #include "core/error.h"
-#include "core/manifest.h"
 #include "core/types.h"
 #include "core/view.h"
 

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include "core/codec/sealed.h"
 #include "core/file.h"
 #include "core/limits.h"
-#include "core/sealed.h"
 #include "scheduler/state.h"
 #include "scheduler_state_generated.h"
 

@@ -6,7 +6,7 @@
 #include <deque>
 #include <string>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/message.h"
 #include "scheduler/progress.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/message.h"
 
 namespace tarn::scheduler {

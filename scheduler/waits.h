@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/types.h"
 #include "scheduler/membership.h"
 

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <random>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "core/process_limits.h"

@@ -9,7 +9,7 @@
 #include "core/message.h"
 #include "core/types.h"
 #include "net/transport.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
 
 namespace tarn::server {
 

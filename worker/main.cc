@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/log.h"
 #include "core/process_limits.h"
 #include "net/zmq/transport.h"

@@ -8,10 +8,10 @@
 #include <random>
 #include <utility>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "kernels/elementwise.h"
 #include "net/zmq/transport.h"
-#include "worker/client_loop.h"
+#include "worker/client/client_loop.h"
 
 namespace tarn {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "core/table_text.h"
+#include "core/job/table_text.h"
 #include "worker/tarn.h"
 
 struct tarn_client {

@@ -80,7 +80,7 @@ TARN_C_API const char* tarn_job_text(const tarn_client* client);
 
 /* A table that somebody creates within the timeout. */
 TARN_C_API int tarn_open_table(tarn_client* client, const char* name, tarn_table** table);
-/* Creates it if it is not there. `description` is TOML (core/table_text.h). */
+/* Creates it if it is not there. `description` is TOML (core/job/table_text.h). */
 TARN_C_API int tarn_create_table(tarn_client* client, const char* name, const char* description, tarn_table** table);
 TARN_C_API uint32_t tarn_table_dim(const tarn_table* table);
 TARN_C_API uint64_t tarn_table_rows(const tarn_table* table); /* 0: sparse */

@@ -8,7 +8,7 @@
 
 #include "bench/data_plane/fleet.h"
 #include "bench/data_plane/workloads.h"
-#include "core/job_fields.h"
+#include "core/job/job_fields.h"
 #include "core/limits.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/gpu_bench/parts.h"
-#include "core/job.h"
+#include "core/job/job.h"
 
 namespace tarn::bench {
 

@@ -1,5 +1,5 @@
 #include "bench/gpu_bench/parts.h"
-#include "core/job.h"
+#include "core/job/job.h"
 #include "kernels/optimizer.h"
 
 namespace tarn::bench {

@@ -1,8 +1,8 @@
 #include "bench/gpu_bench/parts.h"
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/position.h"
-#include "worker/device_planner.h"
-#include "worker/plan.h"
+#include "worker/client/plan.h"
+#include "worker/train/device_planner.h"
 
 namespace tarn::bench {
 namespace {

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "bench/scale_model/costs.h"
-#include "core/job.h"
+#include "core/job/job.h"
 
 namespace tarn::scale {
 

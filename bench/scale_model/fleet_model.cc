@@ -18,8 +18,8 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "scheduler/scheduler.h"
-#include "server/memory_checkpoint_store.h"
-#include "server/shard.h"
+#include "server/shard/shard.h"
+#include "sim/disks/memory_checkpoint_store.h"
 
 namespace tarn::scale {
 namespace {

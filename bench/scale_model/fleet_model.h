@@ -23,7 +23,7 @@
 #include "bench/scale_model/costs.h"
 #include "bench/scale_model/meter.h"
 #include "bench/scale_model/workload.h"
-#include "core/job.h"
+#include "core/job/job.h"
 
 namespace tarn::scale {
 

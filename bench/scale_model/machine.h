@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "tests/sim/event_queue.h"
+#include "sim/event_queue.h"
 
 namespace tarn::scale {
 

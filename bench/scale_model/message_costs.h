@@ -6,7 +6,7 @@
 
 #include "bench/scale_model/costs.h"
 #include "bench/scale_model/workload.h"
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/message.h"
 
 namespace tarn::scale {

@@ -12,9 +12,9 @@
 #include "bench/scale_model/meter.h"
 #include "core/position.h"
 #include "server/store/store.h"
+#include "worker/client/plan.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
-#include "worker/plan.h"
 #include "worker/train/batch_source.h"
 #include "worker/train/stepper.h"
 

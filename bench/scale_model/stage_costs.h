@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "bench/scale_model/costs.h"
-#include "core/job.h"
+#include "core/job/job.h"
 #include "worker/data/dataset.h"
 
 namespace tarn::scale {

@@ -12,7 +12,7 @@
 
 #include "bench/scale_model/meter.h"
 #include "bench/scale_model/workload.h"
-#include "worker/client.h"
+#include "worker/client/client.h"
 
 namespace tarn::scale {
 

@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "core/job.h"
-#include "worker/batch.h"
+#include "core/job/job.h"
+#include "worker/client/plan.h"
+#include "worker/data/batch.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
-#include "worker/plan.h"
 
 namespace tarn::scale {
 

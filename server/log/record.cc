@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "core/codec/table_codec.h"
 #include "core/limits.h"
-#include "core/table_codec.h"
 #include "log_generated.h"
 
 namespace tarn::server {

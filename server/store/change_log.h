@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "server/bit_set.h"
-#include "server/removed_keys.h"
+#include "server/store/bit_set.h"
+#include "server/store/removed_keys.h"
 
 namespace tarn::server {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/snapshot.h"
 #include "server/store/fragment_cut.h"
+#include "server/store/snapshot.h"
 #include "server/store/sparse_rows.h"
 #include "server/store/store_context.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "server/dense_range.h"
+#include "server/store/dense_range.h"
 #include "server/store/fragment.h"
 
 namespace tarn::server {

@@ -10,9 +10,9 @@
 
 #include "core/error.h"
 #include "core/types.h"
-#include "server/snapshot.h"
 #include "server/store/change_log.h"
 #include "server/store/fragment_cut.h"
+#include "server/store/snapshot.h"
 #include "server/store/store_context.h"
 #include "server/store/table.h"
 
@@ -34,7 +34,7 @@ class Fragment {
 
   // Rows there are: those that expired do not count.
   virtual std::uint64_t row_count() const = 0;
-  // Sum of RowHash (server/snapshot.h) over all rows, and of SeenHash over the keys counted without one.
+  // Sum of RowHash (server/store/snapshot.h) over all rows, and of SeenHash over the keys counted without one.
   virtual std::uint64_t StateHash() const = 0;
   // Memory besides that of the rows themselves, which lie in the context's arena and tier.
   virtual std::size_t memory_bytes() const = 0;

@@ -1,6 +1,6 @@
 #include "server/store/row_finder.h"
 
-#include "server/row_probe.h"
+#include "server/store/row_probe.h"
 #include "server/tier/resident_rows.h"
 
 namespace tarn::server {

@@ -19,8 +19,8 @@
 
 #include "core/message.h"
 #include "core/types.h"
-#include "server/row_index.h"
 #include "server/store/partition.h"
+#include "server/store/row_index.h"
 #include "server/store/store_context.h"
 #include "server/store/table.h"
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "server/row_index.h"
-#include "server/row_slabs.h"
+#include "server/store/row_index.h"
+#include "server/store/row_slabs.h"
 #include "server/store/store_context.h"
 #include "server/store/table.h"
 #include "server/tier/resident_rows.h"

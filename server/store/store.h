@@ -27,14 +27,14 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/job/table_spec.h"
 #include "core/limits.h"
 #include "core/message.h"
-#include "core/table_spec.h"
 #include "core/types.h"
-#include "server/snapshot.h"
 #include "server/store/partition.h"
 #include "server/store/row_finder.h"
 #include "server/store/row_stepper.h"
+#include "server/store/snapshot.h"
 #include "server/store/store_context.h"
 #include "server/store/sweeper.h"
 #include "server/store/table.h"
@@ -161,7 +161,7 @@ class Store {
   const RowCounters& counters() const { return context_.counters; }
   void ForgetCounters();
 
-  // Sum of RowHash (server/snapshot.h) over all rows there are, and of SeenHash over the keys seen without: the
+  // Sum of RowHash (server/store/snapshot.h) over all rows there are, and of SeenHash over the keys seen without: the
   // same however rows are spread over shards.
   std::uint64_t StateHash() const;
 

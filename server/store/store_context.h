@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "server/arena.h"
-#include "server/page_pool.h"
-#include "server/snapshot.h"
+#include "server/store/arena.h"
+#include "server/store/page_pool.h"
+#include "server/store/snapshot.h"
 #include "server/tier/residency.h"
 
 namespace tarn::server {

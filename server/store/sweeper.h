@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "server/row_index.h"
 #include "server/store/partition.h"
+#include "server/store/row_index.h"
 #include "server/store/table.h"
 
 namespace tarn::server {

@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
+#include "core/job/table_spec.h"
 #include "core/position.h"
 #include "core/row_layout.h"
-#include "core/table_spec.h"
 #include "core/types.h"
-#include "server/life.h"
+#include "server/store/life.h"
 
 namespace tarn::server {
 
@@ -29,7 +29,7 @@ struct RowParts {
 
 class Table {
  public:
-  // `spec` is valid (core/table_spec.h).
+  // `spec` is valid (core/job/table_spec.h).
   Table(const TableSpec& spec, std::uint64_t job_seed, std::uint32_t partition_bits);
 
   const TableSpec& spec() const { return spec_; }

@@ -6,7 +6,7 @@
 
 #include "server/log/log_format.h"
 #include "server/log/log_writer.h"
-#include "server/log/memory_files.h"
+#include "sim/disks/memory_files.h"
 
 namespace {
 

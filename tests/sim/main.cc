@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/sim/fleet.h"
-#include "tests/sim/scenario.h"
+#include "sim/fleet.h"
+#include "sim/scenario.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/row_layout.h"
-#include "server/snapshot.h"
+#include "server/store/snapshot.h"
 
 namespace tarn::inspector {
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "core/codec/manifest.h"
 #include "core/error.h"
-#include "core/manifest.h"
-#include "server/checkpoint_rows.h"
+#include "server/checkpoint/checkpoint_rows.h"
 
 namespace tarn::inspector {
 

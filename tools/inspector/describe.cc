@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
+#include "core/job/table_shape.h"
 #include "core/json.h"
-#include "core/table_shape.h"
 #include "tools/inspector/source.h"
 
 namespace tarn::inspector {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "core/codec/manifest.h"
 #include "core/error.h"
-#include "core/manifest.h"
-#include "core/table_spec.h"
+#include "core/job/table_spec.h"
 
 namespace tarn::inspector {
 

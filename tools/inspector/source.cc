@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "kernels/convert.h"
 
 namespace tarn::inspector {

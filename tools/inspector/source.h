@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "core/codec/manifest.h"
 #include "core/error.h"
-#include "core/manifest.h"
+#include "core/job/table_spec.h"
 #include "core/row_layout.h"
-#include "core/table_spec.h"
-#include "server/checkpoint_rows.h"
+#include "server/checkpoint/checkpoint_rows.h"
 
 namespace tarn::inspector {
 

@@ -7,10 +7,10 @@
 #include <set>
 #include <span>
 
+#include "core/codec/worker_blob.h"
 #include "core/file.h"
 #include "core/position.h"
-#include "core/worker_blob.h"
-#include "server/file_sum.h"
+#include "server/checkpoint/file_sum.h"
 #include "tools/inspector/counts.h"
 #include "tools/inspector/source.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/file.h"
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/listening.h"
 #include "net/zmq/transport.h"
 #include "scheduler/loop.h"

@@ -1,4 +1,4 @@
-"""The job in a checkpoint's MANIFEST (core/manifest.h), as far as the launcher needs it: the scheduler verifies it."""
+"""The job in a checkpoint's MANIFEST (core/codec/manifest.h), as far as the launcher needs it: the scheduler verifies it."""
 
 import struct
 import tomllib

@@ -1,11 +1,11 @@
-// Integers as categories: the rules of core/job.h's BinRule, as values of worker/data/keys.h.
+// Integers as categories: the rules of core/job/job.h's BinRule, as values of worker/data/keys.h.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
 
 namespace tarn::worker {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/job.h"
-#include "worker/batch.h"
+#include "core/job/job.h"
+#include "worker/data/batch.h"
 #include "worker/data/bins.h"
 
 namespace tarn::worker {

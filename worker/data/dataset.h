@@ -6,7 +6,7 @@
 //   Batch batch;
 //   Status read = (*train)->Read(first_row, 256, &batch);
 //
-// Formats (core/job.h's DataFormat), each plain or gzip, told by the first bytes; CRLF is taken for LF:
+// Formats (core/job/job.h's DataFormat), each plain or gzip, told by the first bytes; CRLF is taken for LF:
 //
 //   criteo  label 0/1, integer columns, categorical columns, separated by tabs; an empty field is missing. One key a
 //           column (worker/data/keys.h), but none for an integer column whose rule is "none". With dense_integers,
@@ -27,8 +27,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/job.h"
-#include "worker/batch.h"
+#include "core/job/job.h"
+#include "worker/data/batch.h"
 
 namespace tarn::worker {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/job.h"
-#include "worker/batch.h"
+#include "core/job/job.h"
+#include "worker/data/batch.h"
 
 namespace tarn::worker {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "worker/models/model.h"
 
 namespace tarn::worker {

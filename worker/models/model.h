@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
+#include "core/job/table_spec.h"
 #include "core/quality.h"
-#include "core/table_spec.h"
 #include "worker/models/compute.h"
 #include "worker/models/views.h"
 

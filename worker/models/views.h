@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "worker/batch.h"
+#include "worker/data/batch.h"
 
 namespace tarn::kernels {
 class Segments;  // kernels/segments.h
@@ -13,7 +13,7 @@ class Segments;  // kernels/segments.h
 
 namespace tarn::worker {
 
-// Some rows of a batch (worker/batch.h), next to each other, or all.
+// Some rows of a batch (worker/data/batch.h), next to each other, or all.
 struct BatchView {
   std::size_t rows = 0;
   std::uint32_t fields = 0;                // keys a row, or 0 if it varies

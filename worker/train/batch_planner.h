@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/job.h"
-#include "worker/device_planner.h"
+#include "core/job/job.h"
+#include "worker/client/plan.h"
 #include "worker/models/model.h"
-#include "worker/plan.h"
+#include "worker/train/device_planner.h"
 
 namespace tarn::worker {
 

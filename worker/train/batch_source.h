@@ -11,11 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/message.h"
-#include "worker/batch.h"
+#include "worker/client/plan.h"
+#include "worker/data/batch.h"
 #include "worker/data/dataset.h"
-#include "worker/plan.h"
 #include "worker/train/batch_planner.h"
 #include "worker/train/trace.h"
 

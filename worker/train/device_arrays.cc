@@ -14,7 +14,7 @@
 #include "kernels/gemm_algorithms.h"
 #include "kernels/rows.h"
 #include "kernels/segments.h"
-#include "worker/device_memory.h"
+#include "worker/train/device_memory.h"
 #include "worker/train/step_arrays.h"
 
 namespace tarn::worker {

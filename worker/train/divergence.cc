@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "core/manifest.h"
+#include "core/codec/manifest.h"
 
 namespace tarn::worker {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "core/message.h"
+#include "worker/client/plan.h"
 #include "worker/models/model.h"
-#include "worker/plan.h"
 
 namespace tarn::worker {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "worker/client_cache.h"
+#include "worker/client/client_cache.h"
 
 namespace tarn::worker {
 namespace {

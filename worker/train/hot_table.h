@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "core/buffer.h"
-#include "core/job.h"
+#include "core/job/job.h"
 #include "kernels/hot_rows.h"
-#include "worker/plan.h"
+#include "worker/client/plan.h"
 #include "worker/train/row_place.h"
 
 namespace tarn::worker {

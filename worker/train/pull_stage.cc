@@ -9,7 +9,7 @@
 #include "core/byte_size.h"
 #include "core/log.h"
 #include "core/position.h"
-#include "worker/client_cache.h"
+#include "worker/client/client_cache.h"
 #include "worker/train/stepper.h"
 
 namespace tarn::worker {

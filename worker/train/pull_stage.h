@@ -14,12 +14,12 @@
 #include <span>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/message.h"
-#include "worker/client.h"
-#include "worker/evaluation_start.h"
+#include "worker/client/client.h"
+#include "worker/client/evaluation_start.h"
+#include "worker/client/plan.h"
 #include "worker/models/model.h"
-#include "worker/plan.h"
 #include "worker/train/hot_table.h"
 #include "worker/train/row_place.h"
 #include "worker/train/trace.h"

@@ -11,8 +11,8 @@
 #include "core/buffer.h"
 #include "core/quality.h"
 #include "kernels/stream.h"
+#include "worker/client/plan.h"
 #include "worker/models/model.h"
-#include "worker/plan.h"
 
 namespace tarn::worker {
 

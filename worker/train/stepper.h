@@ -15,8 +15,8 @@
 
 #include "core/buffer.h"
 #include "core/quality.h"
+#include "worker/client/plan.h"
 #include "worker/models/model.h"
-#include "worker/plan.h"
 #include "worker/train/loss_scale.h"
 #include "worker/train/step_arrays.h"
 #include "worker/train/step_graphs.h"

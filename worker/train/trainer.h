@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "net/transport.h"
-#include "worker/client.h"
+#include "worker/client/client.h"
 #include "worker/train/batch_source.h"
 #include "worker/train/pull_stage.h"
 #include "worker/train/record.h"

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "core/job.h"
+#include "core/job/job.h"
 #include "worker/data/dataset.h"
 
 namespace {

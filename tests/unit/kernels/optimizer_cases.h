@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/table_spec.h"
+#include "core/job/table_spec.h"
 
 namespace tarn::kernels {
 

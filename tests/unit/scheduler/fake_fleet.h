@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/manifest.h"
+#include "core/codec/manifest.h"
 #include "scheduler/scheduler.h"
 
 namespace tarn::scheduler {

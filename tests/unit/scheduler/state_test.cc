@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "tests/unit/core/old_seal.h"
+#include "tests/unit/core/codec/old_seal.h"
 #include "tests/unit/scheduler/fake_fleet.h"
 
 namespace tarn::scheduler {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "tests/unit/server/shard_fixture.h"
+#include "tests/unit/server/shard/shard_fixture.h"
 
 namespace tarn::server {
 namespace {

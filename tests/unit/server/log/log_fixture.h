@@ -13,7 +13,7 @@
 #include "server/log/log_queue.h"
 #include "server/log/log_reader.h"
 #include "server/log/log_writer.h"
-#include "server/log/memory_files.h"
+#include "sim/disks/memory_files.h"
 
 namespace tarn::server {
 

@@ -11,8 +11,8 @@
 #include "core/position.h"
 #include "core/row_layout.h"
 #include "server/store/store.h"
-#include "server/tier/memory_cold_store.h"
-#include "tests/unit/server/cut_all.h"
+#include "sim/disks/memory_cold_store.h"
+#include "tests/unit/server/store/cut_all.h"
 
 namespace tarn::server {
 namespace {

@@ -1,0 +1,131 @@
+// MANIFEST: the file that makes a directory a checkpoint (rules K3-K5). It is written last, at once and whole; a
+// directory without it is not a checkpoint.
+//
+// The file: a body, a FlatBuffer (schemas/manifest.fbs), in the envelope of core/codec/sealed.h with the magic
+// "TARNCKPT".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/job/table_spec.h"
+#include "core/message.h"
+#include "core/quality.h"
+#include "core/types.h"
+
+namespace tarn {
+
+// Version 1 had one list of files; it is read as one generation. From version 3 on the sum covers the version too.
+inline constexpr std::uint32_t kManifestVersion = 3;
+inline constexpr const char* kManifestName = "MANIFEST";
+
+// Where the training stands in its data.
+struct DataState {
+  std::uint64_t rows[3] = {0, 0, 0};  // train, validation, test set; all 0: not known yet
+  std::uint64_t split_rows = 0;       // of the train set
+  std::uint32_t epoch = 0;
+  Clock base, ceiling;                 // of the epoch
+  std::vector<std::uint64_t> trained;  // rows, by split of the epoch; empty: none
+  Quality quality;                     // progressive, of leases of this epoch that are done
+};
+
+// The figures of a Quality, without its buckets.
+struct Scores {
+  std::uint64_t rows = 0;
+  double log_loss = 0;
+  double auc = 0.5;
+  double accuracy = 0;
+  double normalized_entropy = 1;
+  friend bool operator==(const Scores&, const Scores&) = default;
+};
+
+// An epoch as people count: code and files of a run count from 0, what is written for readers from 1.
+constexpr std::uint32_t EpochNumber(std::uint32_t epoch) { return epoch + 1; }
+
+struct EpochResult {
+  std::uint32_t epoch = 0;  // 0, 1, ...
+  Scores train;             // progressive: of the predictions before each update
+  std::optional<Scores> valid, test;
+  bool best = false;  // when it was scored
+  friend bool operator==(const EpochResult&, const EpochResult&) = default;
+};
+
+// What one checkpoint wrote. The first of a manifest's generations holds all rows of its cut; each later one the rows
+// that changed since the one before it, and the keys that went. Of a key that several hold, the latest counts.
+struct Generation {
+  CheckpointId id;  // of the checkpoint that wrote it
+  Clock clock;      // of its cut
+  std::vector<CheckpointFile> files;
+  std::vector<CheckpointTable> tables;  // in order of id; none: not known (version 1)
+  std::uint64_t state_hash = 0;         // of the rows in its files
+  std::uint64_t bytes() const;          // of its files
+};
+
+// What a worker had of its own at the cut (core/codec/worker_blob.h): goes to the same rank of a fleet that goes on
+// from here.
+struct WorkerBlob {
+  WorkerRank rank;
+  Incarnation incarnation;
+  CheckpointFile file;
+};
+
+struct Manifest {
+  std::string job_text;           // as resolved
+  std::uint64_t fingerprint = 0;  // of that job
+  CheckpointId id;
+  std::uint32_t partition_bits = 0;
+  std::vector<TableSpec> tables;            // in order of id
+  std::vector<Generation> generations;      // oldest first; names of files are relative to the directory
+  std::optional<std::uint64_t> state_hash;  // of all rows, where it is known
+  Incarnation next_incarnation;             // above all that were given out
+  Clock resume_clock;
+  DataState data;
+  std::vector<EpochResult> epochs;     // finished ones, with their scores
+  std::uint64_t samples = 0;           // trained rows that the checkpoint covers
+  std::uint64_t batches_repeated = 0;  // up to the cut
+  std::uint64_t batches_behind = 0;    // K2: trained after the positions were noted, and repeated by a resume
+  std::uint64_t workers_died = 0;
+  double seconds = 0, train_seconds = 0;
+  std::string best_checkpoint;    // directory; empty: none yet
+  bool best_lost = false;         // the best epoch is a later one, whose checkpoint could not be written
+  std::vector<WorkerBlob> blobs;  // in order of rank, one of each at most; of this checkpoint alone
+};
+
+// Replaces directory/MANIFEST so that a reader sees the old one or the new one, and makes it and the directory's
+// names durable; before that, every file that it names must be there with its size (kNotFound, kCorrupt). kTooLarge:
+// more than may be read again (limits::kManifestFilesMax, kManifestBytesMax). kIo, naming the path.
+Status WriteManifest(const std::string& directory, const Manifest& manifest);
+
+// Reads and verifies it: its checksum, its version, its fields, that it is of this checkpoint if the directory is
+// called ckpt-<number>, and that every file it names is there with its size. The error names the file and what was
+// expected: kNotFound, kCorrupt, kUnsupported, kIo.
+Expected<Manifest> ReadManifest(const std::string& directory);
+
+// The bytes of the file and back, without touching files; `origin` names it in errors.
+std::string EncodeManifest(const Manifest& manifest);
+Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& origin);
+
+// A number for the files of a checkpoint, of their names, sizes and checksums: with the same number the same rows.
+std::uint64_t FilesHash(const Manifest& manifest);
+
+// The number of a directory that is called ckpt-<number> (1 to limits::kCheckpointIdMax, without leading zeros); none:
+// it is called otherwise.
+std::optional<CheckpointId> CheckpointIdOf(const std::string& directory);
+
+struct CheckpointDirectory {
+  CheckpointId id;
+  std::string path;
+  bool has_manifest = false;  // false: begun and never finished, or being written
+};
+
+// The directories ckpt-<number> below RUN_DIR/checkpoints, in order of number. kNotFound if that cannot be read.
+Expected<std::vector<CheckpointDirectory>> ListCheckpoints(const std::string& run_dir);
+
+// The newest of them that holds a MANIFEST. kNotFound if none does.
+Expected<std::string> FindNewestCheckpoint(const std::string& run_dir);
+
+}  // namespace tarn

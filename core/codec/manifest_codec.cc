@@ -1,0 +1,306 @@
+// A Manifest as the bytes of its file, and back.
+#include <fmt/format.h>
+
+#include <set>
+
+#include "core/codec/manifest.h"
+#include "core/codec/sealed.h"
+#include "core/codec/table_codec.h"
+#include "core/limits.h"
+#include "manifest_generated.h"
+
+namespace tarn {
+namespace {
+
+namespace fb = tarn::manifest;
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+
+constexpr flatbuffers::uoffset_t kDepthMax = 16;
+constexpr SealedFormat kFormat{"TARNCKPT", "a checkpoint's manifest", 1, kManifestVersion, 3};
+
+Offset<wire::Quality> WriteQuality(FlatBufferBuilder& b, const Quality& quality) {
+  std::vector<std::uint16_t> bucket;
+  std::vector<std::uint32_t> negatives, positives;
+  for (const auto& [index, counts] : quality.buckets) {
+    bucket.push_back(static_cast<std::uint16_t>(index));
+    negatives.push_back(counts.negatives);
+    positives.push_back(counts.positives);
+  }
+  const auto buckets = b.CreateVector(bucket);
+  const auto negative = b.CreateVector(negatives);
+  const auto positive = b.CreateVector(positives);
+  return wire::CreateQuality(b, quality.rows, quality.positives, quality.correct, quality.loss_sum, buckets, negative,
+                             positive);
+}
+
+fb::Scores WriteScores(const Scores& s) {
+  return fb::Scores(s.rows, s.log_loss, s.auc, s.accuracy, s.normalized_entropy);
+}
+
+Offset<fb::EpochResult> WriteEpoch(FlatBufferBuilder& b, const EpochResult& epoch) {
+  const fb::Scores train = WriteScores(epoch.train);
+  const fb::Scores valid = WriteScores(epoch.valid.value_or(Scores{}));
+  const fb::Scores test = WriteScores(epoch.test.value_or(Scores{}));
+  return fb::CreateEpochResult(b, epoch.epoch, epoch.best, &train, epoch.valid ? &valid : nullptr,
+                               epoch.test ? &test : nullptr);
+}
+
+Offset<fb::DataState> WriteData(FlatBufferBuilder& b, const DataState& data) {
+  const auto rows = b.CreateVector(data.rows, 3);
+  const auto trained = b.CreateVector(data.trained);
+  const auto quality = WriteQuality(b, data.quality);
+  return fb::CreateDataState(b, rows, data.split_rows, data.epoch, data.base.value, data.ceiling.value, trained,
+                             quality);
+}
+
+Offset<wire::CheckpointFile> WriteFile(FlatBufferBuilder& b, const CheckpointFile& file) {
+  const auto name = b.CreateString(file.name);
+  return wire::CreateCheckpointFile(b, name, file.bytes, file.crc32c, file.rows, file.removed, file.seen,
+                                    file.first.value, file.last.value);
+}
+
+std::vector<Offset<wire::CheckpointFile>> WriteFiles(FlatBufferBuilder& b, const std::vector<CheckpointFile>& files) {
+  std::vector<Offset<wire::CheckpointFile>> out;
+  out.reserve(files.size());
+  for (const CheckpointFile& file : files) out.push_back(WriteFile(b, file));
+  return out;
+}
+
+std::vector<Offset<fb::WorkerBlob>> WriteBlobs(FlatBufferBuilder& b, const std::vector<WorkerBlob>& blobs) {
+  std::vector<Offset<fb::WorkerBlob>> out;
+  out.reserve(blobs.size());
+  for (const WorkerBlob& blob : blobs) {
+    const auto file = WriteFile(b, blob.file);
+    out.push_back(fb::CreateWorkerBlob(b, blob.rank.value, blob.incarnation.value, file));
+  }
+  return out;
+}
+
+Offset<fb::Generation> WriteGeneration(FlatBufferBuilder& b, const Generation& g) {
+  std::vector<wire::CheckpointTable> tables;
+  for (const CheckpointTable& t : g.tables) tables.emplace_back(t.table.value, t.rows, t.removed, t.seen, t.state_rows);
+  const auto files_at = b.CreateVector(WriteFiles(b, g.files));
+  const auto tables_at = b.CreateVectorOfStructs(tables);
+  return fb::CreateGeneration(b, g.id.value, g.clock.value, files_at, tables_at, g.state_hash);
+}
+
+std::string BodyOf(const Manifest& m) {
+  FlatBufferBuilder b;
+  const auto job_text = b.CreateString(m.job_text);
+  std::vector<Offset<wire::TableSpec>> tables;
+  tables.reserve(m.tables.size());
+  for (const TableSpec& spec : m.tables) tables.push_back(EncodeTable(&b, spec));
+  std::vector<Offset<fb::Generation>> generations;
+  generations.reserve(m.generations.size());
+  for (const Generation& generation : m.generations) generations.push_back(WriteGeneration(b, generation));
+  std::vector<Offset<fb::EpochResult>> epochs;
+  epochs.reserve(m.epochs.size());
+  for (const EpochResult& epoch : m.epochs) epochs.push_back(WriteEpoch(b, epoch));
+  const auto tables_at = b.CreateVector(tables);
+  const auto generations_at = b.CreateVector(generations);
+  const auto epochs_at = b.CreateVector(epochs);
+  const auto data = WriteData(b, m.data);
+  const auto best = b.CreateString(m.best_checkpoint);
+  const auto blobs_at = b.CreateVector(WriteBlobs(b, m.blobs));
+  fb::FinishManifestBuffer(
+      b, fb::CreateManifest(b, job_text, m.fingerprint, m.id.value, m.partition_bits, tables_at, {},
+                            m.state_hash.value_or(0), m.next_incarnation.value, m.resume_clock.value, data, epochs_at,
+                            m.samples, m.batches_repeated, m.batches_behind, m.workers_died, m.seconds, m.train_seconds,
+                            best, generations_at, m.state_hash.has_value(), blobs_at, m.best_lost));
+  return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
+}
+
+// Reads what the verifier has passed; `bad` names the first field that makes no sense.
+class Reader {
+ public:
+  Manifest Read(const fb::Manifest& m, std::uint32_t version) {
+    Manifest out;
+    out.job_text = Text(m.job_text());
+    out.fingerprint = m.fingerprint();
+    out.id = CheckpointId(m.id());
+    out.partition_bits = m.partition_bits();
+    if (out.partition_bits > limits::kPartitionBitsMax) bad_ = "partition_bits";
+    if (out.id.value > limits::kCheckpointIdMax) bad_ = "id";
+    if (m.tables() != nullptr)
+      for (const wire::TableSpec* spec : *m.tables()) out.tables.push_back(ReadSpec(spec));
+    CheckFieldsOfVersion(m, version);
+    if (version == 1) {
+      out.generations.push_back({out.id, Clock(m.resume_clock()), ReadFiles(m.files()), {}, m.state_hash()});
+    } else if (m.generations() != nullptr) {
+      for (const fb::Generation* generation : *m.generations()) out.generations.push_back(ReadGeneration(*generation));
+    }
+    if (m.blobs() != nullptr)
+      for (const fb::WorkerBlob* blob : *m.blobs()) out.blobs.push_back(ReadBlob(*blob));
+    CheckGenerations(out);
+    if (version == 1 || m.whole_hash()) out.state_hash = m.state_hash();
+    out.next_incarnation = Incarnation(m.next_incarnation());
+    out.resume_clock = Clock(m.resume_clock());
+    out.data = ReadData(*m.data());
+    if (m.epochs() != nullptr)
+      for (const fb::EpochResult* epoch : *m.epochs()) out.epochs.push_back(ReadEpoch(*epoch));
+    out.samples = m.samples();
+    out.batches_repeated = m.batches_repeated();
+    out.batches_behind = m.batches_behind();
+    out.workers_died = m.workers_died();
+    out.seconds = m.seconds();
+    out.train_seconds = m.train_seconds();
+    out.best_checkpoint = Text(m.best_checkpoint());
+    out.best_lost = m.best_lost();
+    return out;
+  }
+  const std::string& bad() const { return bad_; }
+
+ private:
+  static std::string Text(const flatbuffers::String* text) { return text == nullptr ? std::string() : text->str(); }
+
+  TableSpec ReadSpec(const wire::TableSpec* m) {
+    auto spec = DecodeTable(m);
+    Status status = spec ? Validate(*spec) : Status(std::unexpected(spec.error()));
+    if (status) return *std::move(spec);
+    if (bad_.empty()) bad_ = fmt::format("tables ({})", status.error().message);
+    return {};
+  }
+
+  static std::vector<CheckpointFile> ReadFiles(const flatbuffers::Vector<Offset<wire::CheckpointFile>>* files) {
+    std::vector<CheckpointFile> out;
+    if (files == nullptr) return out;
+    for (const wire::CheckpointFile* file : *files) out.push_back(ReadFile(*file));
+    return out;
+  }
+
+  static CheckpointFile ReadFile(const wire::CheckpointFile& file) {
+    return {Text(file.name()),
+            file.bytes(),
+            file.crc32c(),
+            file.rows(),
+            file.removed(),
+            file.seen(),
+            PartitionId(file.first_partition()),
+            PartitionId(file.last_partition())};
+  }
+
+  WorkerBlob ReadBlob(const fb::WorkerBlob& m) {
+    if (m.file() == nullptr) bad_ = "blobs (no file)";
+    return {WorkerRank(m.rank()), Incarnation(m.incarnation()),
+            m.file() == nullptr ? CheckpointFile() : ReadFile(*m.file())};
+  }
+
+  Generation ReadGeneration(const fb::Generation& m) {
+    Generation out{CheckpointId(m.id()), Clock(m.clock()), ReadFiles(m.files()), {}, m.state_hash()};
+    if (m.tables() == nullptr) return out;
+    // The verifier asks for 4 bytes only.
+    if (m.tables()->size() > 0 &&
+        reinterpret_cast<std::uintptr_t>(m.tables()->Data()) % alignof(wire::CheckpointTable) != 0) {
+      bad_ = "generations.tables (not aligned)";
+      return out;
+    }
+    for (const wire::CheckpointTable* t : *m.tables())
+      out.tables.push_back({TableId(t->table()), t->rows(), t->removed(), t->seen(), t->state_rows()});
+    return out;
+  }
+
+  // The sum of versions 1 and 2 does not cover the version: what only the other one has shows that it was damaged.
+  void CheckFieldsOfVersion(const fb::Manifest& m, std::uint32_t version) {
+    const bool has_files = m.files() != nullptr, has_generations = m.generations() != nullptr;
+    if (has_files == (version == 1) && has_generations == (version != 1)) return;
+    bad_ = fmt::format("{} (in format version {})", version == 1 ? "generations" : "files", version);
+  }
+
+  // In order, and no file or rank twice.
+  void CheckGenerations(const Manifest& m) {
+    std::set<std::string> names;
+    for (std::size_t i = 0; i < m.generations.size(); ++i) {
+      if (i > 0 && m.generations[i].id <= m.generations[i - 1].id) bad_ = "generations (not in ascending order)";
+      for (const CheckpointFile& file : m.generations[i].files)
+        if (!names.insert(file.name).second) bad_ = fmt::format("generations (file '{}' twice)", file.name);
+    }
+    if (m.blobs.size() > limits::kBlobsMax) bad_ = fmt::format("blobs ({} of them)", m.blobs.size());
+    for (std::size_t i = 0; i < m.blobs.size(); ++i) {
+      if (i > 0 && m.blobs[i].rank <= m.blobs[i - 1].rank) bad_ = "blobs (not in ascending order)";
+      if (!names.insert(m.blobs[i].file.name).second)
+        bad_ = fmt::format("blobs (file '{}' twice)", m.blobs[i].file.name);
+      if (m.blobs[i].file.bytes == 0 || m.blobs[i].file.bytes > limits::kBlobBytesMax)
+        bad_ = fmt::format("blobs (file '{}' of {} bytes)", m.blobs[i].file.name, m.blobs[i].file.bytes);
+    }
+  }
+
+  Quality ReadQuality(const wire::Quality* m) {
+    Quality out;
+    if (m == nullptr) return out;
+    out.rows = m->rows();
+    out.positives = m->positives();
+    out.correct = m->correct();
+    out.loss_sum = m->loss_sum();
+    const auto* bucket = m->bucket();
+    if (bucket == nullptr) return out;
+    if (m->bucket_negatives() == nullptr || m->bucket_positives() == nullptr ||
+        m->bucket_negatives()->size() != bucket->size() || m->bucket_positives()->size() != bucket->size()) {
+      bad_ = "data.quality";
+      return out;
+    }
+    for (flatbuffers::uoffset_t i = 0; i < bucket->size(); ++i) {
+      if (i > 0 && bucket->Get(i) <= bucket->Get(i - 1)) bad_ = "data.quality.bucket (not in ascending order)";
+      out.buckets.emplace_back(bucket->Get(i),
+                               Quality::Bucket{m->bucket_negatives()->Get(i), m->bucket_positives()->Get(i)});
+    }
+    return out;
+  }
+
+  DataState ReadData(const fb::DataState& m) {
+    DataState out;
+    if (m.rows() == nullptr || m.rows()->size() != 3) {
+      bad_ = "data.rows";
+      return out;
+    }
+    for (std::uint32_t i = 0; i < 3; ++i) out.rows[i] = m.rows()->Get(i);
+    out.split_rows = m.split_rows();
+    out.epoch = m.epoch();
+    out.base = Clock(m.base());
+    out.ceiling = Clock(m.ceiling());
+    if (m.trained() != nullptr) out.trained.assign(m.trained()->begin(), m.trained()->end());
+    if (out.rows[0] != 0 && (out.split_rows == 0 || out.trained.size() != (out.rows[0] - 1) / out.split_rows + 1))
+      bad_ = "data.trained";
+    out.quality = ReadQuality(m.quality());
+    return out;
+  }
+
+  static Scores ReadScores(const fb::Scores* m) {
+    if (m == nullptr) return {};
+    return {m->rows(), m->log_loss(), m->auc(), m->accuracy(), m->normalized_entropy()};
+  }
+
+  static EpochResult ReadEpoch(const fb::EpochResult& m) {
+    EpochResult out;
+    out.epoch = m.epoch();
+    out.best = m.best();
+    out.train = ReadScores(m.train());
+    if (m.valid() != nullptr) out.valid = ReadScores(m.valid());
+    if (m.test() != nullptr) out.test = ReadScores(m.test());
+    return out;
+  }
+
+  std::string bad_;
+};
+
+std::unexpected<Error> Corrupt(const std::string& origin, std::string_view what) {
+  return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
+}
+
+}  // namespace
+
+std::string EncodeManifest(const Manifest& manifest) { return Seal(kFormat, BodyOf(manifest)); }
+
+Expected<Manifest> DecodeManifest(std::string_view bytes, const std::string& origin) {
+  const auto unsealed = Unseal(kFormat, bytes, origin);
+  if (!unsealed) return std::unexpected(unsealed.error());
+  const auto body = unsealed->body();
+  flatbuffers::Verifier verifier(body.data(), body.size(), kDepthMax, limits::kManifestTablesMax);
+  if (!fb::VerifyManifestBuffer(verifier)) return Corrupt(origin, "its body does not verify");
+  Reader reader;
+  Manifest manifest = reader.Read(*fb::GetManifest(body.data()), unsealed->version);
+  if (!reader.bad().empty()) return Corrupt(origin, fmt::format("field {} makes no sense", reader.bad()));
+  return manifest;
+}
+
+}  // namespace tarn

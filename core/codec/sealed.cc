@@ -1,0 +1,85 @@
+#include "core/codec/sealed.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+#include "core/crc32c.h"
+
+namespace tarn {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers are copied as they are");
+
+constexpr std::size_t kMagicBytes = 8, kVersionAt = 8, kSumAt = 12, kSizeAt = 16, kBodyAt = 24;
+
+template <typename T>
+T At(std::string_view bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+template <typename T>
+void Append(std::string* out, T value) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// A damaged version must not pass for another one: the sum of the newest covers it.
+std::uint32_t SumOf(const SealedFormat& format, std::uint32_t version, std::string_view bytes) {
+  const std::uint32_t head = version < format.whole_sum_from ? 0 : Crc32c(bytes.substr(0, kSumAt));
+  return Crc32c(bytes.substr(kSizeAt), head);
+}
+
+std::string Versions(const SealedFormat& format) {
+  if (format.oldest == format.newest) return fmt::format("{}", format.newest);
+  return fmt::format("{} to {}", format.oldest, format.newest);
+}
+
+}  // namespace
+
+std::string Seal(const SealedFormat& format, std::string_view body) {
+  TARN_CHECK(format.magic.size() == kMagicBytes, "a magic of 8 bytes");
+  std::string out(format.magic);
+  out.reserve(kBodyAt + body.size());
+  Append(&out, format.newest);
+  Append(&out, std::uint32_t{0});
+  Append(&out, std::uint64_t{body.size()});
+  out += body;
+  const std::uint32_t sum = SumOf(format, format.newest, out);
+  std::memcpy(out.data() + kSumAt, &sum, sizeof sum);
+  return out;
+}
+
+std::size_t SealedSize(std::string_view bytes) {
+  if (bytes.size() < kBodyAt) return bytes.size();
+  const auto body = At<std::uint64_t>(bytes, kSizeAt);
+  return body > bytes.size() - kBodyAt ? bytes.size() : kBodyAt + body;
+}
+
+Expected<Unsealed> Unseal(const SealedFormat& format, std::string_view bytes, const std::string& origin) {
+  const auto corrupt = [&origin](std::string_view what) {
+    return Fail(ErrorCode::kCorrupt, fmt::format("{}: {}", origin, what));
+  };
+  if (bytes.size() < kBodyAt) return corrupt(fmt::format("{} bytes, expected at least {}", bytes.size(), kBodyAt));
+  if (!bytes.starts_with(format.magic))
+    return corrupt(fmt::format("not {}: expected it to begin with \"{}\"", format.what, format.magic));
+  Unsealed unsealed{.version = At<std::uint32_t>(bytes, kVersionAt), .words = {}, .size = 0};
+  if (unsealed.version < format.oldest || unsealed.version > format.newest)
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("{}: format version {}, expected {}{}", origin, unsealed.version, Versions(format),
+                            unsealed.version > format.newest ? ": a newer tarn wrote it" : ""));
+  const auto size = At<std::uint64_t>(bytes, kSizeAt);
+  if (size != bytes.size() - kBodyAt)
+    return corrupt(fmt::format("a body of {} bytes, expected {}", bytes.size() - kBodyAt, size));
+  const auto expected = At<std::uint32_t>(bytes, kSumAt);
+  const std::uint32_t sum = SumOf(format, unsealed.version, bytes);
+  if (sum != expected) return corrupt(fmt::format("checksum {:08x}, expected {:08x}", sum, expected));
+  unsealed.size = size;
+  unsealed.words.resize(size / sizeof(std::uint64_t) + 1);
+  std::memcpy(unsealed.words.data(), bytes.data() + kBodyAt, size);
+  return unsealed;
+}
+
+}  // namespace tarn

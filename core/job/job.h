@@ -1,0 +1,251 @@
+// A job: one training run, described by one TOML file. Parsing is strict: an unknown key, a value of the wrong
+// type or out of range is an error that names the file, the line and, for keys, the nearest known one.
+//
+//   auto job = LoadJob("examples/flights-fm.toml", {"fleet.workers=4", "consistency.mode=\"ssp\""});
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "core/hot_score.h"
+#include "core/job/table_spec.h"
+#include "core/precision.h"
+
+namespace tarn {
+
+// [job]
+struct JobSection {
+  std::string name = "job";
+  std::uint64_t seed = 1;
+  friend bool operator==(const JobSection&, const JobSection&) = default;
+};
+
+// [fleet]
+struct FleetSection {
+  std::uint32_t servers = 1;
+  std::uint32_t shards = 1;  // shards a server
+  std::uint32_t workers = 1;
+  std::uint32_t partition_bits = 6;  // 2^6 = 64 partitions
+  double lease_seconds = 30;         // a node unheard for so long is dead
+  double heartbeat_seconds = 1;
+  std::uint32_t worker_restarts = 3;  // per worker, by tools/launch
+  std::uint32_t busy_poll_us = 0;     // how long servers and workers look for messages before they sleep
+  std::uint32_t lanes = 1;            // connections of a worker to each shard, where they share no memory
+  friend bool operator==(const FleetSection&, const FleetSection&) = default;
+};
+
+// [consistency]: for the job; a [tables.NAME] section may override it for one table.
+using ConsistencySection = ConsistencySpec;
+
+// Whether a pull of an immediate table sees its worker's own pushes issued before it, or those that the staleness bound
+// asks for, as of everybody's.
+enum class OwnPushes : std::uint8_t { kSeen, kBounded };
+
+// The rest of [consistency], and of a [tables.NAME] section: how a worker spares messages (docs/protocol.md, "The
+// worker's cache"). Servers do not hear of it.
+struct WorkerCacheSpec {
+  std::uint64_t bytes = 0;  // of memory for rows of the table that were pulled; 0: none are kept
+  OwnPushes own_pushes = OwnPushes::kSeen;
+  std::uint32_t push_every = 1;  // clocks whose pushes are summed and travel as one
+  friend bool operator==(const WorkerCacheSpec&, const WorkerCacheSpec&) = default;
+};
+
+enum class Durability : std::uint8_t { kNone, kCheckpoint, kLog };
+
+// [storage]
+struct StorageSection {
+  Durability durability = Durability::kCheckpoint;
+  double checkpoint_seconds = 600;      // 0: no periodic ones by time
+  std::uint64_t checkpoint_clocks = 0;  // 0: no periodic ones by clock
+  bool checkpoint_final = true;
+  std::uint32_t checkpoints_kept = 3;  // the best epoch's is kept besides
+  std::uint32_t checkpoint_chain = 8;  // incremental ones behind a full one, at most; 0: all are full
+  std::uint64_t memory = 0;            // bytes a server; rows beyond lie on disk. 0: no limit
+  std::string tier_dir;                // where they lie; empty: in the run's folder
+  friend bool operator==(const StorageSection&, const StorageSection&) = default;
+};
+
+enum class DataFormat : std::uint8_t { kCriteo, kLibsvm, kIdx };
+
+// How one integer column becomes features.
+struct BinRule {
+  enum class Kind : std::uint8_t { kLog2, kWidth, kIdentity, kNone } kind = Kind::kLog2;
+  double width = 1;  // kWidth: floor(v / width)
+  friend bool operator==(const BinRule&, const BinRule&) = default;
+};
+
+// [data]
+struct DataSection {
+  std::string dir;  // relative paths below are below this; itself relative to the job file
+  DataFormat format = DataFormat::kCriteo;
+  std::string train, valid, test;  // file names; valid and test may be empty. idx: prefix of the pair of files
+  std::uint32_t integer_columns = 13;
+  std::uint32_t categorical_columns = 26;
+  // Criteo: integers as categories (keys), per column; default floor(ln(v)^2) above 2 for every column.
+  std::vector<BinRule> bins;        // empty, one for all, or one a column
+  bool dense_integers = false;      // Criteo: also log1p of the integers as dense floats (DLRM)
+  std::uint64_t limit_rows = 0;     // 0: all rows of the training file
+  std::uint32_t malformed_max = 0;  // malformed lines up to here are counted and skipped, beyond: an error
+  std::uint64_t split_rows = 0;     // rows of a leased split; 0: chosen from the size of the set
+  bool shuffle = false;             // train in a random order of rows, by seed and epoch; else in the file's
+  std::uint32_t classes = 2;        // idx: number of classes
+  friend bool operator==(const DataSection&, const DataSection&) = default;
+};
+
+enum class ModelKind : std::uint8_t { kLogisticRegression, kFm, kWideDeep, kDeepFm, kDlrm, kDcnV2, kMlp };
+
+// [model]
+struct ModelSection {
+  ModelKind kind = ModelKind::kLogisticRegression;
+  std::uint32_t embedding_dim = 8;               // FM factors, embeddings
+  std::vector<std::uint32_t> hidden = {64, 32};  // layers of the (top) MLP, without the output
+  std::vector<std::uint32_t> bottom = {64, 32};  // DLRM, DCN v2: layers of the bottom MLP, before embedding_dim
+  std::uint32_t cross_layers = 3;                // DCN v2
+  std::uint32_t cross_rank = 0;                  // DCN v2: of their matrices; 0: full
+  double init_stddev = 0.01;                     // of embeddings: N(0, init_stddev)
+  friend bool operator==(const ModelSection&, const ModelSection&) = default;
+};
+
+// Of [train]: rows of sparse tables that a worker keeps where it computes (docs/protocol.md, rule H9).
+struct HotRowsSpec {
+  std::uint64_t rows = 0;  // of each table; 0: none are kept
+  HotScore score = HotScore::kLfu;
+  friend bool operator==(const HotRowsSpec&, const HotRowsSpec&) = default;
+};
+
+// [train]
+struct TrainSection {
+  std::uint32_t batch_rows = 256;  // per worker and clock
+  std::uint32_t epochs = 1;
+  std::uint32_t patience = 0;              // epochs without a better validation log-loss before stopping; 0: never stop
+  double clip_global_norm = 0;             // worker side, over all gradients of a batch; 0: off
+  Precision precision = Precision::kFp32;  // of matrix products
+  std::uint32_t prefetch = 2;              // batches read and planned ahead; pulls ahead as far as the bound allows
+  bool key_caching = true;                 // shards hold lists of keys, which then travel once
+  HotRowsSpec hot_rows;
+  std::string device = "cpu";    // where workers compute: "cpu", "gpu" (by rank) or "gpu:N"
+  std::uint32_t accumulate = 1;  // parts of a batch, computed one after the other
+  bool recompute = false;        // activations of layers, for the backward pass
+  friend bool operator==(const TrainSection&, const TrainSection&) = default;
+};
+
+// [optimizer] gives the default; [optimizer.linear], [optimizer.embedding], [optimizer.dense] override it for a
+// role of tables: the linear weights, the embeddings or factors, the dense layers.
+struct OptimizerSection {
+  OptimizerSpec linear;
+  OptimizerSpec embedding;
+  OptimizerSpec dense;
+  friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
+};
+
+// [tables.NAME]: what may differ for one table from what the model asks for.
+struct TableOverride {
+  bool has_consistency = false, has_worker_cache = false;
+  ConsistencySpec consistency;
+  WorkerCacheSpec worker_cache;
+  bool has_pull_codec = false, has_push_codec = false;
+  ValueCodec pull_codec = ValueCodec::kFp32;
+  ValueCodec push_codec = ValueCodec::kFp32;
+  bool has_row_codec = false, has_life = false;
+  ValueCodec row_codec = ValueCodec::kFp32;
+  LifeSpec life;
+  bool has_top_k = false;
+  TopKSpec top_k;
+  friend bool operator==(const TableOverride&, const TableOverride&) = default;
+};
+
+// Which keys that may be inherited the job names itself, so that a later override of an inherited key reaches the
+// sections that only inherited it (ToToml writes no others there). No part of what the job means: all compare equal.
+struct SaidKeys {
+  OptimizerSpec optimizer;                                  // of [optimizer], what the roles inherit
+  std::map<std::string, std::set<std::string>> by_section;  // such as "optimizer.dense" -> {"kind"}
+  bool Has(const std::string& section, std::string_view key) const {
+    const auto found = by_section.find(section);
+    return found != by_section.end() && found->second.contains(std::string(key));
+  }
+  friend bool operator==(const SaidKeys&, const SaidKeys&) { return true; }
+};
+
+struct Job {
+  JobSection job;
+  FleetSection fleet;
+  ConsistencySection consistency;
+  WorkerCacheSpec worker_cache;
+  StorageSection storage;
+  DataSection data;
+  ModelSection model;
+  TrainSection train;
+  OptimizerSection optimizer;
+  std::map<std::string, TableOverride> tables;
+  SaidKeys said;
+  friend bool operator==(const Job&, const Job&) = default;
+};
+
+// What the job says of this table put over `spec`.
+void ApplyOverride(const TableOverride& own, TableSpec* spec);
+
+// The spec as this job runs it: the job's consistency, and what [tables.NAME] says about it and the codecs.
+TableSpec AsRun(const Job& job, TableSpec spec);
+
+// The GPU that `device` of [train] names, counted from 0, of "gpu" the first: which one a worker takes depends on its
+// rank (worker/train/stepper.h). Nothing: the CPU.
+std::optional<int> GpuOf(const TrainSection& train);
+
+// What workers do for the table of this name.
+const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
+
+// Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates.
+// data.dir becomes absolute: it counts from the job file's folder, in an override from the current one, as does
+// storage.tier_dir there.
+// `notes`, unless null, gets a sentence for each key of the file that an override makes meaningless and that is reset
+// (such as a staleness bound when the override sets mode = "asp"), and for each override that some section does not
+// inherit. An override that no section would inherit is refused.
+Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {},
+                      std::vector<std::string>* notes = nullptr);
+
+// [fleet] of the job in a run's folder (RUN_DIR/job.toml), as the scheduler has written it; the defaults if there is
+// none.
+Expected<FleetSection> FleetOfRun(const std::string& run_dir);
+
+// LoadJob from text; `origin` names it in errors ("job.toml"), `base_dir` is what its data.dir is relative to.
+Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
+                       std::span<const std::string> overrides = {}, std::vector<std::string>* notes = nullptr);
+
+// The job with every key written out where it counts: what runs/<job>/job.toml holds. A section that inherits
+// ([optimizer.ROLE], [tables.NAME]) has the keys alone in which it differs or that the job gives there; `apply` of
+// [consistency] stands in a comment where it follows from the mode. ParseJob(ToToml(job)) == job.
+std::string ToToml(const Job& job);
+
+// Likewise, with every inherited key in every [optimizer.ROLE] and no [optimizer]: to compare what two jobs mean.
+std::string ResolvedToml(const Job& job);
+
+std::string_view Name(DataFormat v);
+std::string_view Name(ModelKind v);
+std::string_view Name(Durability v);
+std::string_view Name(Precision v);
+std::string_view Name(OwnPushes v);
+std::string_view Name(HotScore v);
+
+// As ParseName of core/job/table_spec.h.
+Status ParseName(std::string_view name, DataFormat& out);
+Status ParseName(std::string_view name, ModelKind& out);
+Status ParseName(std::string_view name, Durability& out);
+Status ParseName(std::string_view name, Precision& out);
+Status ParseName(std::string_view name, OwnPushes& out);
+Status ParseName(std::string_view name, HotScore& out);
+
+// "log2", "width:5", "identity" or "none".
+std::string ToString(const BinRule& rule);
+Expected<BinRule> ParseBinRule(std::string_view text);
+
+// A 64-bit fingerprint of all that must agree between the nodes of a fleet; part of every Join.
+std::uint64_t Fingerprint(const Job& job);
+
+}  // namespace tarn

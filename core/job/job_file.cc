@@ -1,0 +1,534 @@
+// Reading and checking a job. What the keys are stands in core/job/job_fields.h, how one is read in
+// core/job/section_reader.h; here is what they mean together.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <system_error>
+
+#include "core/byte_size.h"
+#include "core/file.h"
+#include "core/job/config_tree.h"
+#include "core/job/job.h"
+#include "core/job/job_fields.h"
+#include "core/job/job_inherits.h"
+#include "core/job/section_reader.h"
+#include "core/job/top_k_fields.h"
+#include "core/limits.h"
+#include "core/names.h"
+
+namespace tarn {
+namespace {
+
+Status ReadJobSection(SectionReader in, JobSection& out) {
+  VisitJobSection(in, out);
+  return in.Finish();
+}
+
+Status ReadFleet(SectionReader in, FleetSection& out) {
+  VisitFleet(in, out);
+  VisitLanes(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  const std::uint64_t shards = std::uint64_t{out.servers} * out.shards;
+  if (shards > limits::kShardsMax)
+    return in.Refusal({"shards", "servers"},
+                      fmt::format("{} servers x {} shards = {}: expected at most {} shards in all", out.servers,
+                                  out.shards, shards, limits::kShardsMax));
+  if (shards > std::uint64_t{1} << out.partition_bits)
+    return in.Refusal({"partition_bits", "shards", "servers"},
+                      fmt::format("2^{} = {} partitions cannot occupy {} shards; raise partition_bits",
+                                  out.partition_bits, 1u << out.partition_bits, shards));
+  const std::uint64_t connections = std::uint64_t{out.workers} * out.lanes;
+  if (connections > limits::kAcceptedPeersMax)
+    return in.Refusal({"lanes", "workers"},
+                      fmt::format("{} workers x {} lanes = {}: a shard remembers at most {} connections", out.workers,
+                                  out.lanes, connections, limits::kAcceptedPeersMax));
+  if (out.heartbeat_seconds * 2 > out.lease_seconds)
+    return in.Refusal(
+        {"heartbeat_seconds", "lease_seconds"},
+        fmt::format("a lease of {} s must outlast two heartbeats of {} s", out.lease_seconds, out.heartbeat_seconds));
+  return {};
+}
+
+// The keys that a table may have for itself; they inherit from the job's.
+struct TableRules {
+  ConsistencySpec consistency;
+  WorkerCacheSpec worker_cache;
+  bool mode_is_new = false;  // an override has set it, so what the file says may be of another
+};
+
+using Notes = std::vector<std::string>;
+
+// The visitor of core/job/job_fields.h that notes which keys a section has.
+class KeyFinder {
+ public:
+  KeyFinder(const SectionReader& in, std::set<std::string>* out) : in_(in), out_(out) {}
+  void Integer(std::string_view key, std::uint64_t, std::uint64_t, std::uint64_t) { Look(key); }
+  void Number(std::string_view key, double, Range) { Look(key); }
+  template <typename E>
+  void Name(std::string_view key, E) {
+    Look(key);
+  }
+  void Bytes(std::string_view key, std::uint64_t) { Look(key); }
+
+ private:
+  void Look(std::string_view key) {
+    if (in_.Has(key)) out_->emplace(key);
+  }
+
+  const SectionReader& in_;
+  std::set<std::string>* out_;
+};
+
+void NoteConsistencyKeys(const SectionReader& in, SaidKeys* said, const std::string& section) {
+  KeyFinder finder(in, &said->by_section[section]);
+  const ConsistencySpec consistency;
+  const WorkerCacheSpec worker_cache;
+  VisitConsistency(finder, consistency);
+  VisitWorkerCache(finder, worker_cache);
+}
+
+// A worker's clock stands still for the fleet while it sums pushes (rule H6): no other table may wait for it sooner.
+std::uint64_t ClocksThatMayWait(const ConsistencySpec& spec) {
+  switch (spec.mode) {
+    case ConsistencyMode::kBsp: return 0;
+    case ConsistencyMode::kSsp: return spec.staleness;
+    case ConsistencyMode::kAsp: break;
+  }
+  return limits::kPushEveryMax;
+}
+
+Status CheckPushEvery(const SectionReader& in, const TableRules& rules) {
+  const std::uint32_t clocks = rules.worker_cache.push_every;
+  if (clocks == 1) return {};
+  const auto refuse = [&](std::string_view key, const std::string& why) {
+    return in.Refusal({"push_every", key}, fmt::format("push_every = {}: {}", clocks, why));
+  };
+  if (!MayCombine(rules.consistency))
+    return refuse("mode", fmt::format("with mode = \"{}\" and apply = \"{}\" each clock's pushes are waited for or "
+                                      "applied by themselves; expected \"ssp\" or \"asp\", and \"immediate\"",
+                                      Name(rules.consistency.mode), Name(rules.consistency.apply)));
+  if (rules.worker_cache.own_pushes == OwnPushes::kSeen)
+    return refuse("own_pushes", "no pull sees pushes that still lie in the worker; expected own_pushes = \"bounded\"");
+  if (const std::uint64_t bound = ClocksThatMayWait(rules.consistency); clocks > bound + 1)
+    return refuse(
+        "staleness",
+        fmt::format("a worker would wait for its own pushes; expected at most staleness + 1 = {}", bound + 1));
+  return {};
+}
+
+Status CheckWorkerCache(const SectionReader& in, const TableRules& rules) {
+  const std::uint64_t bytes = rules.worker_cache.bytes;
+  if (bytes != 0 && rules.consistency.mode == ConsistencyMode::kAsp)
+    return in.Refusal({"worker_cache", "mode"},
+                      fmt::format("worker_cache = {} with mode = \"asp\": nothing says when a kept row is too old; "
+                                  "expected \"ssp\", whose staleness does",
+                                  ToByteSize(bytes)));
+  if (bytes != 0 && bytes < limits::kWorkerCacheBytesMin)
+    return in.Refusal({"worker_cache"}, fmt::format("{}: expected 0 (nothing is kept) or at least {}",
+                                                    ToByteSize(bytes), ToByteSize(limits::kWorkerCacheBytesMin)));
+  return CheckPushEvery(in, rules);
+}
+
+// Reads the keys over `rules`, which hold what they inherit. What was not said follows from the mode: staleness belongs
+// to ssp alone, only bsp gathers a clock's pushes unless told otherwise, and what a mode does not know is off.
+// Where an override has changed the mode, what the file says for the one before is reset too, with a note.
+Status ReadConsistency(SectionReader& in, TableRules& rules, Notes* notes) {
+  ConsistencySpec& out = rules.consistency;
+  const ConsistencySpec above = out;
+  const WorkerCacheSpec cache_above = rules.worker_cache;
+  VisitConsistency(in, out);
+  VisitWorkerCache(in, rules.worker_cache);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (in.Has("mode")) rules.mode_is_new = in.IsOverride("mode");
+  const auto resets = [&](std::string_view key, const auto& value, const auto& instead) {
+    if (!rules.mode_is_new || !in.Has(key) || in.IsOverride(key) || value == instead) return false;
+    notes->push_back(
+        in.Note(key, fmt::format("mode = \"{}\" does not know it; it is {} in this run", Name(out.mode), instead)));
+    return true;
+  };
+  const ConsistencySpec follows = InheritedConsistency(above, out.mode);
+  if (!in.Has("apply")) out.apply = follows.apply;
+  if (!in.Has("staleness")) out.staleness = follows.staleness;
+  if (out.mode == ConsistencyMode::kAsp && resets("apply", Name(out.apply), Name(ApplyMode::kImmediate)))
+    out.apply = ApplyMode::kImmediate;
+  if (out.mode != ConsistencyMode::kSsp && resets("staleness", out.staleness, 0u)) out.staleness = 0;
+  if (out.mode != ConsistencyMode::kSsp && out.staleness != 0)
+    return in.Refusal({"staleness", "mode"},
+                      fmt::format("{} with mode = \"{}\": only \"ssp\" has a bound; leave staleness out or 0",
+                                  out.staleness, Name(out.mode)));
+  if (Status fits = Validate(out); !fits) return in.Refusal({"apply", "mode"}, fits.error().message);
+  const WorkerCacheSpec kept = InheritedWorkerCache(cache_above, out);
+  if (!in.Has("worker_cache")) rules.worker_cache.bytes = kept.bytes;
+  if (!in.Has("push_every")) rules.worker_cache.push_every = kept.push_every;
+  if (out.mode == ConsistencyMode::kAsp && resets("worker_cache", rules.worker_cache.bytes, std::uint64_t{0}))
+    rules.worker_cache.bytes = 0;
+  if (!MayCombine(out) && resets("push_every", rules.worker_cache.push_every, 1u)) rules.worker_cache.push_every = 1;
+  return CheckWorkerCache(in, rules);
+}
+
+// `path`, made absolute: a relative one counts from `base_dir`.
+std::string Resolve(const std::string& path, std::string_view base_dir) {
+  std::error_code ignored;
+  auto base = std::filesystem::absolute(std::filesystem::path(base_dir), ignored);
+  if (ignored || base.empty()) base = std::filesystem::current_path(ignored);
+  std::filesystem::path resolved = (base / path).lexically_normal();
+  if (!resolved.has_filename() && resolved.has_relative_path()) resolved = resolved.parent_path();  // no slash behind
+  return resolved.string();
+}
+
+constexpr std::string_view kCurrentDir = "";  // what a path on a command line counts from
+
+Status ReadStorage(SectionReader in, StorageSection& out) {
+  VisitStorage(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (in.IsOverride("tier_dir") && !out.tier_dir.empty()) out.tier_dir = Resolve(out.tier_dir, kCurrentDir);
+  if (out.memory != 0 && out.memory < limits::kServerMemoryMin)
+    return in.Refusal({"memory"}, fmt::format("{}: expected 0 (no limit) or at least {}", ToByteSize(out.memory),
+                                              ToByteSize(limits::kServerMemoryMin)));
+  return {};
+}
+
+Status CheckColumns(const SectionReader& in, const DataSection& data) {
+  const std::uint64_t columns = std::uint64_t{data.integer_columns} + data.categorical_columns;
+  if (columns < 1 || columns > limits::kColumnsMax)
+    return in.Refusal({"categorical_columns", "integer_columns"},
+                      fmt::format("{} integer and {} categorical columns: expected 1 to {} in all",
+                                  data.integer_columns, data.categorical_columns, limits::kColumnsMax));
+  if (data.bins.size() > 1 && data.bins.size() != data.integer_columns)
+    return in.Refusal({"bins"}, fmt::format("{} rules for {} integer columns: expected none, one for all, or one "
+                                            "for each",
+                                            data.bins.size(), data.integer_columns));
+  return {};
+}
+
+Status ReadData(SectionReader in, bool in_file, std::string_view base_dir, DataSection& out) {
+  VisitData(in, out);
+  if (Status read = in.Finish(); !read) {
+    if (read.error().message.find(": data.format: unknown format") == std::string::npos) return read;
+    return Fail(read.error().code, read.error().message +
+                                       "; criteo is tab-separated text, and other formats are converted first "
+                                       "(docs/job-file.md, Formats)");
+  }
+  if (in_file && !in.Has("train")) return in.Refusal({}, "no key 'train': expected the name of the training file");
+  if (out.format == DataFormat::kCriteo) TARN_RETURN_IF_ERROR(CheckColumns(in, out));
+  const bool said_to_be_empty = in.Has("dir") && out.dir.empty();
+  if (in_file && !said_to_be_empty) out.dir = Resolve(out.dir, in.IsOverride("dir") ? kCurrentDir : base_dir);
+  return {};
+}
+
+Status ReadModel(SectionReader in, ModelSection& out) {
+  VisitModel(in, out);
+  return in.Finish();
+}
+
+Status ReadTrain(SectionReader& in, TrainSection& out) {
+  VisitTrain(in, out);
+  VisitHotRows(in, out.hot_rows);
+  VisitTrainMeans(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (out.accumulate > out.batch_rows)
+    return in.Refusal({"accumulate", "batch_rows"},
+                      fmt::format("{} parts of {} rows: expected a row each at least", out.accumulate, out.batch_rows));
+  return {};
+}
+
+Status CheckOptimizer(const SectionReader& in, const OptimizerSpec& spec) {
+  if (Status fits = Validate(spec); !fits)
+    return in.Refusal({"schedule", "kind", "learning_rate"}, fits.error().message);
+  return {};
+}
+
+Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& inherited, OptimizerSpec& out,
+                         std::set<std::string>* said) {
+  out = inherited;
+  KeyFinder finder(in, said);
+  VisitOptimizer(finder, out);
+  VisitOptimizer(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  return CheckOptimizer(in, out);
+}
+
+// An override of [optimizer] reaches the roles that do not give the key themselves: those that do are noted, and where
+// all do it is refused, since it would change nothing.
+Status CheckReach(const SectionReader& in, const SaidKeys& said, Notes* notes) {
+  std::set<std::string> keys;
+  KeyFinder finder(in, &keys);
+  VisitOptimizer(finder, said.optimizer);
+  for (const std::string& key : keys) {
+    if (!in.IsOverride(key)) continue;
+    std::vector<std::string> own;
+    for (const char* role : {"optimizer.linear", "optimizer.embedding", "optimizer.dense"})
+      if (said.Has(role, key)) own.push_back(fmt::format("[{}]", role));
+    if (own.empty()) continue;
+    const std::string who = fmt::format("{}", fmt::join(own, ", "));
+    if (own.size() == 3)
+      return in.Refusal({key}, fmt::format("it would change nothing: {} give it themselves; override theirs, such as "
+                                           "optimizer.dense.{}",
+                                           who, key));
+    notes->push_back(
+        in.Note(key, fmt::format("without effect on {}, which give{} it", who, own.size() == 1 ? "s" : "")));
+  }
+  return {};
+}
+
+Status ReadOptimizer(SectionReader in, OptimizerSection& out, SaidKeys& said, Notes* notes) {
+  OptimizerSpec& base = said.optimizer;
+  VisitOptimizer(in, base);
+  const ConfigNode* linear = in.Section("linear");
+  const ConfigNode* embedding = in.Section("embedding");
+  const ConfigNode* dense = in.Section("dense");
+  TARN_RETURN_IF_ERROR(in.Finish());
+  TARN_RETURN_IF_ERROR(CheckOptimizer(in, base));
+  TARN_RETURN_IF_ERROR(
+      ReadOptimizerRole({linear, "optimizer.linear", {}}, base, out.linear, &said.by_section["optimizer.linear"]));
+  TARN_RETURN_IF_ERROR(ReadOptimizerRole({embedding, "optimizer.embedding", {}}, base, out.embedding,
+                                         &said.by_section["optimizer.embedding"]));
+  TARN_RETURN_IF_ERROR(
+      ReadOptimizerRole({dense, "optimizer.dense", {}}, base, out.dense, &said.by_section["optimizer.dense"]));
+  return CheckReach(in, said, notes);
+}
+
+// A key of a life says that there is one.
+void ReadLife(SectionReader& in, TableOverride& out) {
+  struct Finder {
+    const SectionReader& in;
+    bool any = false;
+    void Boolean(std::string_view key, bool) { any |= in.Has(key); }
+    void Number(std::string_view key, double, Range) { any |= in.Has(key); }
+    void Integer(std::string_view key, std::uint64_t, std::uint64_t, std::uint64_t) { any |= in.Has(key); }
+  } finder{in};
+  VisitLife(finder, out.life);
+  out.has_life = finder.any;
+  if (out.has_life && !in.Has("life")) out.life.on = true;
+  VisitLife(in, out.life);
+}
+
+// What topk is for, and what its keys are of.
+Status ReadTopK(SectionReader& in, TableOverride& out) {
+  out.has_top_k = in.Has("push_topk") || in.Has("residual_memory");
+  VisitTopK(in, out.top_k);
+  if (out.pull_codec == ValueCodec::kTopK)
+    return in.Refusal({"pull_codec"}, "\"topk\": expected fp32, bf16, fp16 or int8 (topk is for push_codec)");
+  if (out.has_top_k && out.push_codec != ValueCodec::kTopK)
+    return in.Refusal({"push_topk", "residual_memory"}, "means nothing without push_codec = \"topk\"");
+  if (Status fits = Validate(out.top_k); !fits)
+    return in.Refusal({"residual_memory", "push_topk"}, fits.error().message);
+  return {};
+}
+
+Status ReadTable(SectionReader in, const Job& job, const TableRules& inherited, TableOverride& out, Notes* notes) {
+  out.has_pull_codec = in.Has("pull_codec");
+  out.has_push_codec = in.Has("push_codec");
+  out.has_row_codec = in.Has("row_codec");
+  out.has_consistency = in.Has("mode") || in.Has("staleness") || in.Has("apply");
+  VisitCodecs(in, out);
+  ReadLife(in, out);
+  TARN_RETURN_IF_ERROR(ReadTopK(in, out));
+  if (!IsPlain(out.row_codec))
+    return in.Refusal({"row_codec"}, fmt::format("\"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
+                                                 "push_codec, topk for push_codec)",
+                                                 Name(out.row_codec)));
+  TableRules rules = inherited;
+  TARN_RETURN_IF_ERROR(ReadConsistency(in, rules, notes));
+  if (out.has_consistency) out.consistency = rules.consistency;
+  out.has_worker_cache =
+      rules.worker_cache != job.worker_cache || in.Has("worker_cache") || in.Has("own_pushes") || in.Has("push_every");
+  if (out.has_worker_cache) out.worker_cache = rules.worker_cache;
+  if (out.push_codec == ValueCodec::kTopK && rules.worker_cache.push_every > 1)
+    return in.Refusal({"push_codec"}, fmt::format("\"topk\" with push_every = {}: what a push leaves out goes with the "
+                                                  "next one already; expected push_every = 1 for this table",
+                                                  rules.worker_cache.push_every));
+  if (Status fits = Validate(out.life); !fits)
+    return in.Refusal({"min_score", "score_decay", "expire_seconds", "expire_clocks", "life"}, fits.error().message);
+  return {};
+}
+
+Status ReadTables(const ConfigNode* node, std::string_view origin, const TableRules& inherited, Job& job,
+                  Notes* notes) {
+  if (node == nullptr) return {};
+  SectionReader tables(node, "tables", origin);
+  if (node->members.size() > limits::kTablesMax)
+    return tables.Refusal({}, fmt::format("{} tables: expected at most {}", node->members.size(), limits::kTablesMax));
+  for (const ConfigMember& member : node->members) {
+    const ConfigNode* table = tables.Section(member.key);
+    if (!FitsRule(member.key, TextRule::kName))
+      return Fail(ErrorCode::kInvalidArgument, fmt::format("{}: tables: name {}: expected {}", table->place,
+                                                           Quoted(member.key), DescribeRule(TextRule::kName)));
+    const std::string section = "tables." + member.key;
+    NoteConsistencyKeys({table, section, origin}, &job.said, section);
+    TARN_RETURN_IF_ERROR(ReadTable({table, section, origin}, job, inherited, job.tables[member.key], notes));
+  }
+  return tables.Finish();
+}
+
+// An override of [consistency] reaches the tables that do not give the key themselves.
+void NoteReach(const SectionReader& in, const Job& job, Notes* notes) {
+  for (const std::string_view key : {"mode", "staleness", "apply", "worker_cache", "own_pushes", "push_every"}) {
+    if (!in.IsOverride(key)) continue;
+    for (const auto& [name, own] : job.tables)
+      if (job.said.Has("tables." + name, key))
+        notes->push_back(in.Note(key, fmt::format("without effect on [tables.{}], which gives it", name)));
+  }
+}
+
+// Ticks are of all tables: pushes of several clocks may wait in the worker only as long as the strictest table allows.
+Status CheckCombining(const SectionReader& in, const Job& job) {
+  std::uint32_t clocks = job.worker_cache.push_every;
+  std::uint64_t bound = ClocksThatMayWait(job.consistency);
+  std::string strictest = "[consistency]";
+  for (const auto& [name, own] : job.tables) {
+    if (own.has_worker_cache) clocks = std::max(clocks, own.worker_cache.push_every);
+    if (!own.has_consistency || ClocksThatMayWait(own.consistency) >= bound) continue;
+    bound = ClocksThatMayWait(own.consistency);
+    strictest = fmt::format("[tables.{}]", name);
+  }
+  if (clocks <= bound + 1) return {};
+  return in.Refusal({"push_every", "mode"},
+                    fmt::format("push_every = {}: a worker's clock stands still meanwhile, but {} lets it be behind "
+                                "by {} clocks; expected at most {}",
+                                clocks, strictest, bound, bound + 1));
+}
+
+// Which tables are sparse, only the model knows: here is what none of them could have.
+Status CheckHotRows(const SectionReader& in, const TableRules& rules, Job& job, Notes* notes) {
+  const std::uint64_t rows = job.train.hot_rows.rows;
+  if (rows == 0) return {};
+  if (job.worker_cache.bytes != 0)
+    return in.Refusal({"hot_rows"},
+                      fmt::format("hot_rows = {} with consistency.worker_cache = {}: rows of sparse tables would be "
+                                  "kept twice; expected one of the two (for dense tables worker_cache can stand in "
+                                  "their [tables.NAME])",
+                                  rows, ToByteSize(job.worker_cache.bytes)));
+  if (job.model.kind == ModelKind::kMlp)
+    return in.Refusal({"hot_rows"}, fmt::format("hot_rows = {} with model.kind = \"mlp\": it has no sparse table, and "
+                                                "no others keep rows there; expected 0",
+                                                rows));
+  const auto has_bound = [](const auto& table) {
+    const bool sparse = table.first == "linear" || table.first == "embedding";  // of the built-in models
+    return sparse && table.second.has_consistency && table.second.consistency.mode != ConsistencyMode::kAsp;
+  };
+  const bool unbounded = job.consistency.mode == ConsistencyMode::kAsp && std::ranges::none_of(job.tables, has_bound);
+  if (unbounded && rules.mode_is_new && !in.IsOverride("hot_rows")) {
+    notes->push_back(in.Note("hot_rows", "mode = \"asp\" does not know it; it is 0 in this run"));
+    job.train.hot_rows.rows = 0;
+    return {};
+  }
+  if (unbounded)
+    return in.Refusal({"hot_rows"}, fmt::format("hot_rows = {} with mode = \"asp\": nothing says when a kept row is "
+                                                "too old; expected \"ssp\", whose staleness does",
+                                                rows));
+  return {};
+}
+
+Expected<Job> ReadJob(const ConfigNode& root, std::string_view origin, std::string_view base_dir, Notes* notes) {
+  SectionReader top(&root, "", origin);
+  const auto section = [&](std::string name) {
+    const ConfigNode* node = top.Section(name);
+    return SectionReader(node, std::move(name), origin);
+  };
+  SectionReader job_section = section("job"), fleet = section("fleet"), consistency = section("consistency"),
+                storage = section("storage"), data = section("data"), model = section("model"),
+                train = section("train"), optimizer = section("optimizer");
+  const ConfigNode* tables = top.Section("tables");
+  TARN_RETURN_IF_ERROR(top.Finish());
+
+  Job job;
+  TARN_RETURN_IF_ERROR(ReadJobSection(std::move(job_section), job.job));
+  TARN_RETURN_IF_ERROR(ReadFleet(std::move(fleet), job.fleet));
+  TableRules rules;
+  TARN_RETURN_IF_ERROR(ReadConsistency(consistency, rules, notes));
+  NoteConsistencyKeys(consistency, &job.said, "consistency");
+  job.consistency = rules.consistency;
+  job.worker_cache = rules.worker_cache;
+  TARN_RETURN_IF_ERROR(ReadStorage(std::move(storage), job.storage));
+  TARN_RETURN_IF_ERROR(ReadData(std::move(data), top.Has("data"), base_dir, job.data));
+  TARN_RETURN_IF_ERROR(ReadModel(std::move(model), job.model));
+  TARN_RETURN_IF_ERROR(ReadTrain(train, job.train));
+  TARN_RETURN_IF_ERROR(ReadOptimizer(std::move(optimizer), job.optimizer, job.said, notes));
+  TARN_RETURN_IF_ERROR(ReadTables(tables, origin, rules, job, notes));
+  TARN_RETURN_IF_ERROR(CheckCombining(consistency, job));
+  TARN_RETURN_IF_ERROR(CheckHotRows(train, rules, job, notes));
+  NoteReach(consistency, job, notes);
+  return job;
+}
+
+}  // namespace
+
+std::optional<int> GpuOf(const TrainSection& train) {
+  constexpr std::string_view kGpu = "gpu";
+  const std::string_view device = train.device;
+  if (!device.starts_with(kGpu)) return std::nullopt;
+  int number = 0;
+  if (device.size() > kGpu.size())
+    std::from_chars(device.data() + kGpu.size() + 1, device.data() + device.size(), number);
+  return number;
+}
+
+Expected<BinRule> ParseBinRule(std::string_view text) {
+  constexpr std::string_view kWidth = "width:";
+  if (text == "log2") return BinRule{BinRule::Kind::kLog2};
+  if (text == "identity") return BinRule{BinRule::Kind::kIdentity};
+  if (text == "none") return BinRule{BinRule::Kind::kNone};
+  if (text.starts_with(kWidth)) {
+    BinRule rule{BinRule::Kind::kWidth, 0};
+    const std::string_view digits = text.substr(kWidth.size());
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), rule.width);
+    constexpr double kWidthMax = 1e15;
+    if (error == std::errc{} && end == digits.data() + digits.size() && rule.width > 0 && rule.width <= kWidthMax)
+      return rule;
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("bin rule {}: expected a width > 0 and <= 1e15, such as 'width:5'", Quoted(text)));
+  }
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("unknown bin rule {}: expected 'log2', 'width:W', 'identity' or 'none'", Quoted(text)));
+}
+
+void ApplyOverride(const TableOverride& own, TableSpec* spec) {
+  if (own.has_consistency) spec->consistency = own.consistency;
+  if (own.has_pull_codec) spec->pull_codec = own.pull_codec;
+  if (own.has_push_codec) spec->push_codec = own.push_codec;
+  if (own.has_row_codec) spec->row_codec = own.row_codec;
+  if (own.has_life) spec->life = own.life;
+  if (own.has_top_k) spec->top_k = own.top_k;
+}
+
+TableSpec AsRun(const Job& job, TableSpec spec) {
+  spec.consistency = job.consistency;
+  if (const auto own = job.tables.find(spec.name); own != job.tables.end()) ApplyOverride(own->second, &spec);
+  return spec;
+}
+
+const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table) {
+  const auto own = job.tables.find(table);
+  return own != job.tables.end() && own->second.has_worker_cache ? own->second.worker_cache : job.worker_cache;
+}
+
+Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
+                       std::span<const std::string> overrides, std::vector<std::string>* notes) {
+  auto root = ParseConfig(text, origin);
+  if (!root) return std::unexpected(root.error());
+  for (const std::string& assignment : overrides) TARN_RETURN_IF_ERROR(ApplyOverride(*root, assignment));
+  std::vector<std::string> unread;
+  return ReadJob(*root, origin, base_dir, notes != nullptr ? notes : &unread);
+}
+
+Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides,
+                      std::vector<std::string>* notes) {
+  auto text = ReadFile(path, limits::kJobBytesMax);
+  if (!text && text.error().code == ErrorCode::kTooLarge)
+    return Fail(ErrorCode::kTooLarge, text.error().message + ": expected a job file");
+  if (!text) return std::unexpected(text.error());
+  return ParseJob(*text, path, std::filesystem::path(path).parent_path().string(), overrides, notes);
+}
+
+Expected<FleetSection> FleetOfRun(const std::string& run_dir) {
+  const std::string path = run_dir + "/job.toml";
+  std::error_code ignored;
+  if (run_dir.empty() || !std::filesystem::exists(path, ignored)) return FleetSection();
+  const auto job = LoadJob(path);
+  return job ? Expected<FleetSection>(job->fleet) : std::unexpected(job.error());
+}
+
+}  // namespace tarn

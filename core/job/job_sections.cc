@@ -1,0 +1,81 @@
+#include "core/job/job_sections.h"
+
+#include "core/job/job.h"
+#include "core/job/job_fields.h"
+#include "core/job/top_k_fields.h"
+
+namespace tarn {
+namespace {
+
+// The visitor of core/job/job_fields.h that looks for a key.
+struct KeyFinder {
+  std::string_view key;
+  bool found = false;
+
+  void Look(std::string_view name) { found = found || name == key; }
+  template <typename... Rest>
+  void Integer(std::string_view name, Rest&&...) {
+    Look(name);
+  }
+  template <typename... Rest>
+  void Number(std::string_view name, Rest&&...) {
+    Look(name);
+  }
+  template <typename... Rest>
+  void Integers(std::string_view name, Rest&&...) {
+    Look(name);
+  }
+  template <typename T>
+  void Text(std::string_view name, const T&, TextRule) {
+    Look(name);
+  }
+  template <typename T>
+  void Name(std::string_view name, const T&) {
+    Look(name);
+  }
+  template <typename T>
+  void Bins(std::string_view name, const T&) {
+    Look(name);
+  }
+  void Bytes(std::string_view name, std::uint64_t) { Look(name); }
+  void Boolean(std::string_view name, bool) { Look(name); }
+};
+
+}  // namespace
+
+std::vector<std::string> SectionsWithKey(std::string_view key) {
+  const Job job;
+  std::vector<std::string> sections;
+  const auto look = [&](const char* section, auto visit) {
+    KeyFinder finder{key};
+    visit(finder);
+    if (finder.found) sections.emplace_back(section);
+  };
+  look("[job]", [&](auto& f) { VisitJobSection(f, job.job); });
+  look("[fleet]", [&](auto& f) {
+    VisitFleet(f, job.fleet);
+    VisitLanes(f, job.fleet);
+  });
+  look("[consistency]", [&](auto& f) {
+    VisitConsistency(f, job.consistency);
+    VisitWorkerCache(f, job.worker_cache);
+  });
+  look("[storage]", [&](auto& f) { VisitStorage(f, job.storage); });
+  look("[data]", [&](auto& f) { VisitData(f, job.data); });
+  look("[model]", [&](auto& f) { VisitModel(f, job.model); });
+  look("[train]", [&](auto& f) {
+    VisitTrain(f, job.train);
+    VisitHotRows(f, job.train.hot_rows);
+    VisitTrainMeans(f, job.train);
+  });
+  look("[optimizer]", [&](auto& f) { VisitOptimizer(f, job.optimizer.linear); });
+  const TableOverride table;
+  look("[tables.NAME]", [&](auto& f) {
+    VisitCodecs(f, table);
+    VisitTopK(f, table.top_k);
+    VisitLife(f, table.life);
+  });
+  return sections;
+}
+
+}  // namespace tarn

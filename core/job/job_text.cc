@@ -1,0 +1,286 @@
+// A job as text: names of its enumerations, the resolved job file and its fingerprint.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "core/byte_size.h"
+#include "core/hash.h"
+#include "core/job/job.h"
+#include "core/job/job_fields.h"
+#include "core/job/job_inherits.h"
+#include "core/job/top_k_fields.h"
+#include "core/names.h"
+
+namespace tarn {
+namespace {
+
+constexpr Named<DataFormat> kFormats[] = {
+    {DataFormat::kCriteo, "criteo"}, {DataFormat::kLibsvm, "libsvm"}, {DataFormat::kIdx, "idx"}};
+constexpr Named<ModelKind> kModels[] = {{ModelKind::kLogisticRegression, "logistic_regression"},
+                                        {ModelKind::kFm, "fm"},
+                                        {ModelKind::kWideDeep, "wide_deep"},
+                                        {ModelKind::kDeepFm, "deepfm"},
+                                        {ModelKind::kDlrm, "dlrm"},
+                                        {ModelKind::kDcnV2, "dcn_v2"},
+                                        {ModelKind::kMlp, "mlp"}};
+constexpr Named<Precision> kPrecisions[] = {
+    {Precision::kFp32, "fp32"}, {Precision::kBf16, "bf16"}, {Precision::kTf32, "tf32"}, {Precision::kFp16, "fp16"}};
+constexpr Named<OwnPushes> kOwnPushes[] = {{OwnPushes::kSeen, "seen"}, {OwnPushes::kBounded, "bounded"}};
+constexpr Named<HotScore> kHotScores[] = {{HotScore::kLru, "lru"}, {HotScore::kLfu, "lfu"}};
+constexpr Named<Durability> kDurabilities[] = {
+    {Durability::kNone, "none"}, {Durability::kCheckpoint, "checkpoint"}, {Durability::kLog, "log"}};
+
+// A TOML basic string.
+std::string TomlString(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (byte < 0x20 || byte == 0x7f)
+      out += fmt::format("\\u{:04X}", unsigned{byte});
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+// The visitor of core/job/job_fields.h that writes "key = value" lines.
+class SectionWriter {
+ public:
+  explicit SectionWriter(std::string& out) : out_(out) {}
+
+  void Begin(std::string_view path) { out_ += fmt::format("{}[{}]\n", out_.empty() ? "" : "\n", path); }
+
+  // Of the keys that follow, those alone for which it is true.
+  void Only(std::function<bool(std::string_view)> wanted) { wanted_ = std::move(wanted); }
+  void All() { wanted_ = nullptr; }
+  void Comment(std::string_view text) { out_ += fmt::format("# {}\n", text); }
+
+  template <typename T>
+  void Integer(std::string_view key, T value, std::uint64_t, std::uint64_t) {
+    Line(key, fmt::format("{}", value));
+  }
+  template <typename T>
+  void Number(std::string_view key, T value, Range) {
+    Line(key, Digits(value));
+  }
+  template <typename E>
+  void Name(std::string_view key, E value) {
+    Line(key, TomlString(tarn::Name(value)));
+  }
+  void Bytes(std::string_view key, std::uint64_t value) { Line(key, value == 0 ? "0" : TomlString(ToByteSize(value))); }
+  void Boolean(std::string_view key, bool value) { Line(key, value ? "true" : "false"); }
+  void Text(std::string_view key, const std::string& value, TextRule) { Line(key, TomlString(value)); }
+  void Integers(std::string_view key, const std::vector<std::uint32_t>& values, std::uint64_t, std::uint64_t,
+                std::size_t) {
+    Line(key, fmt::format("[{}]", fmt::join(values, ", ")));
+  }
+  void Bins(std::string_view key, const std::vector<BinRule>& rules) {
+    std::string items;
+    for (const BinRule& rule : rules) items += (items.empty() ? "" : ", ") + TomlString(ToString(rule));
+    Line(key, fmt::format("[{}]", items));
+  }
+
+ private:
+  void Line(std::string_view key, std::string_view value) {
+    if (!wanted_ || wanted_(key)) out_ += fmt::format("{} = {}\n", key, value);
+  }
+
+  // The shortest digits that read back as the same number of this type, and never as an integer.
+  template <typename T>
+  static std::string Digits(T value) {
+    std::string digits = fmt::format("{}", value);
+    if (digits.find_first_of(".en") == std::string::npos) digits += ".0";
+    return digits;
+  }
+
+  std::string& out_;
+  std::function<bool(std::string_view)> wanted_;
+};
+
+// The visitor of core/job/job_fields.h that keeps each value as text.
+class ValueTexts {
+ public:
+  template <typename T>
+  void Integer(std::string_view key, T value, std::uint64_t, std::uint64_t) {
+    texts[std::string(key)] = fmt::format("{}", value);
+  }
+  template <typename T>
+  void Number(std::string_view key, T value, Range) {
+    texts[std::string(key)] = fmt::format("{}", value);
+  }
+  template <typename E>
+  void Name(std::string_view key, E value) {
+    texts[std::string(key)] = tarn::Name(value);
+  }
+  void Bytes(std::string_view key, std::uint64_t value) { texts[std::string(key)] = fmt::format("{}", value); }
+
+  std::map<std::string, std::string, std::less<>> texts;
+};
+
+// Whether a key of a section that inherits has to be written: the job gives it there, or it is not what it would
+// inherit.
+std::function<bool(std::string_view)> Own(const Job& job, std::string section, ValueTexts mine, ValueTexts inherited) {
+  return [&job, section = std::move(section), mine = std::move(mine.texts),
+          inherited = std::move(inherited.texts)](std::string_view key) {
+    return job.said.Has(section, key) || mine.find(key)->second != inherited.find(key)->second;
+  };
+}
+
+void WriteRole(SectionWriter& out, const Job& job, const std::string& role, const OptimizerSpec& spec) {
+  ValueTexts mine, inherited;
+  VisitOptimizer(mine, spec);
+  VisitOptimizer(inherited, job.said.optimizer);
+  out.Begin("optimizer." + role);
+  out.Only(Own(job, "optimizer." + role, std::move(mine), std::move(inherited)));
+  VisitOptimizer(out, spec);
+  out.All();
+}
+
+// `apply` where the job does not give it: as it follows from the mode.
+void WriteConsistency(SectionWriter& out, const Job& job, bool derived_in_comment) {
+  ConsistencySpec spec = job.consistency;
+  if (!derived_in_comment || job.said.Has("consistency", "apply") || spec.apply != DefaultApply(spec.mode))
+    return VisitConsistency(out, spec);
+  out.Only([](std::string_view key) { return key != "apply"; });
+  VisitConsistency(out, spec);
+  out.All();
+  out.Comment(fmt::format("apply = {}", TomlString(Name(spec.apply))));
+}
+
+// Of what a table inherits, its own keys.
+void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table) {
+  const std::string section = "tables." + name;
+  const ConsistencySpec& consistency = table.has_consistency ? table.consistency : job.consistency;
+  if (table.has_consistency) {
+    const ConsistencySpec follows = InheritedConsistency(job.consistency, consistency.mode);
+    ValueTexts mine, inherited;
+    VisitConsistency(mine, consistency);
+    VisitConsistency(inherited, follows);
+    inherited.texts["mode"] = Name(job.consistency.mode);
+    const bool nothing = mine.texts == inherited.texts && !job.said.by_section.contains(section);
+    if (nothing) inherited.texts["mode"].clear();  // it is known by a key
+    out.Only(Own(job, section, std::move(mine), std::move(inherited)));
+    VisitConsistency(out, consistency);
+    out.All();
+  }
+  if (table.has_worker_cache) {
+    const WorkerCacheSpec follows = InheritedWorkerCache(job.worker_cache, consistency);
+    ValueTexts mine, inherited;
+    VisitWorkerCache(mine, table.worker_cache);
+    VisitWorkerCache(inherited, follows);
+    const bool said =
+        std::ranges::any_of(mine.texts, [&](const auto& key) { return job.said.Has(section, key.first); });
+    const bool nothing = mine.texts == inherited.texts && follows == job.worker_cache && !said;
+    if (nothing) inherited.texts["own_pushes"].clear();  // it is known by a key
+    out.Only(Own(job, section, std::move(mine), std::move(inherited)));
+    VisitWorkerCache(out, table.worker_cache);
+    out.All();
+  }
+}
+
+void WriteOptimizer(SectionWriter& out, std::string_view role, const OptimizerSpec& spec) {
+  out.Begin(fmt::format("optimizer.{}", role));
+  VisitOptimizer(out, spec);
+}
+
+void WriteTable(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table, bool own) {
+  out.Begin("tables." + TomlString(name));
+  if (own) WriteInheritedKeys(out, job, name, table);
+  if (!own && table.has_consistency) VisitConsistency(out, table.consistency);
+  if (!own && table.has_worker_cache) VisitWorkerCache(out, table.worker_cache);
+  if (table.has_pull_codec) out.Name("pull_codec", table.pull_codec);
+  if (table.has_push_codec) out.Name("push_codec", table.push_codec);
+  if (table.has_row_codec) out.Name("row_codec", table.row_codec);
+  if (table.has_top_k) VisitTopK(out, table.top_k);
+  if (table.has_life) VisitLife(out, table.life);
+}
+
+}  // namespace
+
+std::string_view Name(DataFormat v) { return NameIn(kFormats, v); }
+std::string_view Name(ModelKind v) { return NameIn(kModels, v); }
+std::string_view Name(Durability v) { return NameIn(kDurabilities, v); }
+std::string_view Name(Precision v) { return NameIn(kPrecisions, v); }
+std::string_view Name(OwnPushes v) { return NameIn(kOwnPushes, v); }
+std::string_view Name(HotScore v) { return NameIn(kHotScores, v); }
+
+Status ParseName(std::string_view name, DataFormat& out) { return ParseIn(kFormats, "format", name, out); }
+Status ParseName(std::string_view name, ModelKind& out) { return ParseIn(kModels, "model", name, out); }
+Status ParseName(std::string_view name, Precision& out) { return ParseIn(kPrecisions, "precision", name, out); }
+Status ParseName(std::string_view name, OwnPushes& out) { return ParseIn(kOwnPushes, "own_pushes", name, out); }
+Status ParseName(std::string_view name, HotScore& out) { return ParseIn(kHotScores, "hot_score", name, out); }
+Status ParseName(std::string_view name, Durability& out) { return ParseIn(kDurabilities, "durability", name, out); }
+
+std::string ToString(const BinRule& rule) {
+  switch (rule.kind) {
+    case BinRule::Kind::kLog2: return "log2";
+    case BinRule::Kind::kWidth: return fmt::format("width:{}", rule.width);
+    case BinRule::Kind::kIdentity: return "identity";
+    case BinRule::Kind::kNone: return "none";
+  }
+  return "none";
+}
+
+namespace {
+
+// kAll: every key. kSaid: without those that came later and have their defaults, so that a job keeps its fingerprint:
+// logs and checkpoints know theirs by it. Nor with those that are a worker's own affair: a run may go on where there is
+// no GPU.
+enum class Keys { kAll, kSaid };
+
+// kOwn: sections that inherit have their own keys. kEverywhere: they have all.
+enum class Inherited { kOwn, kEverywhere };
+
+std::string Text(const Job& job, Keys keys, Inherited inherited) {
+  const bool own = inherited == Inherited::kOwn;
+  std::string text;
+  SectionWriter out(text);
+  out.Begin("job");
+  VisitJobSection(out, job.job);
+  out.Begin("fleet");
+  VisitFleet(out, job.fleet);
+  if (keys == Keys::kAll) VisitLanes(out, job.fleet);
+  out.Begin("consistency");
+  WriteConsistency(out, job, own);
+  if (keys == Keys::kAll || job.worker_cache != WorkerCacheSpec()) VisitWorkerCache(out, job.worker_cache);
+  out.Begin("storage");
+  VisitStorage(out, job.storage);
+  out.Begin("data");
+  VisitData(out, job.data);
+  out.Begin("model");
+  VisitModel(out, job.model);
+  out.Begin("train");
+  VisitTrain(out, job.train);
+  if (keys == Keys::kAll || job.train.hot_rows != HotRowsSpec()) VisitHotRows(out, job.train.hot_rows);
+  if (keys == Keys::kAll) VisitTrainMeans(out, job.train);
+  if (own) {
+    out.Begin("optimizer");
+    VisitOptimizer(out, job.said.optimizer);
+  }
+  for (const auto& [role, spec] :
+       {std::pair("linear", &job.optimizer.linear), std::pair("embedding", &job.optimizer.embedding),
+        std::pair("dense", &job.optimizer.dense)})
+    own ? WriteRole(out, job, role, *spec) : WriteOptimizer(out, role, *spec);
+  for (const auto& [name, table] : job.tables) WriteTable(out, job, name, table, own);
+  return text;
+}
+
+}  // namespace
+
+std::string ToToml(const Job& job) { return Text(job, Keys::kAll, Inherited::kOwn); }
+
+std::string ResolvedToml(const Job& job) { return Text(job, Keys::kAll, Inherited::kEverywhere); }
+
+std::uint64_t Fingerprint(const Job& job) {
+  Job shared = job;
+  shared.data.dir.clear();  // nodes may keep their copies of the data in different places
+  shared.fleet.worker_restarts = 0;
+  return HashBytes(Text(shared, Keys::kSaid, Inherited::kEverywhere));
+}
+
+}  // namespace tarn

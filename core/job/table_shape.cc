@@ -1,0 +1,91 @@
+#include "core/job/table_shape.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "core/byte_size.h"
+#include "core/job/life_fields.h"
+#include "core/job/optimizer_fields.h"
+#include "core/job/top_k_fields.h"
+
+namespace tarn {
+
+std::string Describe(const InitializerSpec& spec) {
+  switch (spec.kind) {
+    case InitializerKind::kZero: return "zero";
+    case InitializerKind::kConstant: return fmt::format("constant {:g}", spec.a);
+    case InitializerKind::kUniform:
+    case InitializerKind::kNormal: return fmt::format("{}({:g}, {:g})", Name(spec.kind), spec.a, spec.b);
+  }
+  return "unknown";
+}
+
+namespace {
+
+std::string Describe(const ConsistencySpec& spec) {
+  return spec.mode == ConsistencyMode::kSsp ? fmt::format("ssp({}), {}", spec.staleness, Name(spec.apply))
+                                            : fmt::format("{}, {}", Name(spec.mode), Name(spec.apply));
+}
+
+std::string_view Describe(const LifeSpec& spec) {
+  if (!spec.on) return "none";
+  return spec.expire_seconds != 0 ? "in seconds" : "in clocks";
+}
+
+// Each setting with its value as text.
+struct Settings {
+  std::vector<std::pair<std::string, std::string>> all;
+  void Boolean(const char*, bool) {}  // part of the shape
+  void Number(const char* key, double value, Range) { all.emplace_back(key, fmt::format("{:g}", value)); }
+  template <typename Kind>
+  void Name(const char* key, const Kind& value) {
+    all.emplace_back(key, std::string(tarn::Name(value)));
+  }
+  void Integer(const char* key, const std::uint64_t& value, std::uint64_t, std::uint64_t) {
+    all.emplace_back(key, fmt::format("{}", value));
+  }
+  void Bytes(const char* key, std::uint64_t value) { all.emplace_back(key, ToByteSize(value)); }
+};
+
+Settings SettingsOf(const TableSpec& spec) {
+  Settings settings;
+  VisitOptimizer(settings, spec.optimizer);
+  settings.all.emplace_back("consistency", Describe(spec.consistency));
+  settings.Name("pull_codec", spec.pull_codec);
+  settings.Name("push_codec", spec.push_codec);
+  VisitTopK(settings, spec.top_k);
+  VisitLife(settings, spec.life);
+  return settings;
+}
+
+}  // namespace
+
+std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, const TableSpec& b,
+                            std::string_view place_of_b) {
+  auto differ = [&](std::string_view what, const auto& x, const auto& y) {
+    return fmt::format("{} is {} {} and {} {}", what, x, place_of_a, y, place_of_b);
+  };
+  if (a.kind != b.kind) return differ("kind", Name(a.kind), Name(b.kind));
+  if (a.dim != b.dim) return differ("dim", a.dim, b.dim);
+  if (a.rows != b.rows) return differ("rows", a.rows, b.rows);
+  if (a.optimizer.kind != b.optimizer.kind) return differ("optimizer", Name(a.optimizer.kind), Name(b.optimizer.kind));
+  if (a.initializer != b.initializer) return differ("initializer", Describe(a.initializer), Describe(b.initializer));
+  if (a.row_codec != b.row_codec) return differ("row_codec", Name(a.row_codec), Name(b.row_codec));
+  if (Describe(a.life) != Describe(b.life)) return differ("life", Describe(a.life), Describe(b.life));
+  return {};
+}
+
+std::string SettingsChange(const TableSpec& from, const TableSpec& to) {
+  const Settings before = SettingsOf(from), after = SettingsOf(to);
+  std::string text;
+  for (std::size_t i = 0; i < before.all.size(); ++i) {
+    const auto& [key, value] = before.all[i];
+    if (value == after.all[i].second) continue;
+    text += fmt::format("{}{} {} -> {}", text.empty() ? "" : ", ", key, value, after.all[i].second);
+  }
+  return text;
+}
+
+}  // namespace tarn

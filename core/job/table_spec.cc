@@ -1,0 +1,246 @@
+#include "core/job/table_spec.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "core/byte_size.h"
+#include "core/hash.h"
+#include "core/job/life_fields.h"
+#include "core/job/optimizer_fields.h"
+#include "core/job/top_k_fields.h"
+#include "core/limits.h"
+#include "core/names.h"
+
+namespace tarn {
+namespace {
+
+constexpr Named<TableKind> kTableKinds[] = {{TableKind::kDense, "dense"}, {TableKind::kSparse, "sparse"}};
+constexpr Named<InitializerKind> kInitializers[] = {{InitializerKind::kZero, "zero"},
+                                                    {InitializerKind::kConstant, "constant"},
+                                                    {InitializerKind::kUniform, "uniform"},
+                                                    {InitializerKind::kNormal, "normal"}};
+constexpr Named<OptimizerKind> kOptimizers[] = {{OptimizerKind::kSgd, "sgd"},
+                                                {OptimizerKind::kMomentum, "momentum"},
+                                                {OptimizerKind::kNesterov, "nesterov"},
+                                                {OptimizerKind::kAdagrad, "adagrad"},
+                                                {OptimizerKind::kRowWiseAdagrad, "row_wise_adagrad"},
+                                                {OptimizerKind::kRmsProp, "rmsprop"},
+                                                {OptimizerKind::kAdam, "adam"},
+                                                {OptimizerKind::kAdamW, "adamw"},
+                                                {OptimizerKind::kFtrl, "ftrl"}};
+constexpr Named<ScheduleKind> kSchedules[] = {
+    {ScheduleKind::kConstant, "constant"}, {ScheduleKind::kStep, "step"}, {ScheduleKind::kCosine, "cosine"}};
+constexpr Named<ConsistencyMode> kModes[] = {
+    {ConsistencyMode::kBsp, "bsp"}, {ConsistencyMode::kSsp, "ssp"}, {ConsistencyMode::kAsp, "asp"}};
+constexpr Named<ApplyMode> kApplyModes[] = {{ApplyMode::kImmediate, "immediate"},
+                                            {ApplyMode::kAggregated, "aggregated"}};
+constexpr Named<ValueCodec> kCodecs[] = {{ValueCodec::kFp32, "fp32"},
+                                         {ValueCodec::kBf16, "bf16"},
+                                         {ValueCodec::kFp16, "fp16"},
+                                         {ValueCodec::kInt8, "int8"},
+                                         {ValueCodec::kTopK, "topk"}};
+
+Status Invalid(std::string message) { return Fail(ErrorCode::kInvalidArgument, std::move(message)); }
+
+// Keeps the first field of an optimizer or a life that is out of its range.
+class RangeChecker {
+ public:
+  template <typename T>
+  void Number(std::string_view key, T value, Range range) {
+    if (status_ && !range.Holds(value))
+      status_ = Invalid(fmt::format("{} = {}: expected {}", key, value, Describe(range)));
+  }
+  void Boolean(std::string_view, bool) {}
+  void Integer(std::string_view key, std::uint64_t value, std::uint64_t low, std::uint64_t high) {
+    if (status_ && (value < low || value > high))
+      status_ = Invalid(fmt::format("{} = {}: expected {} to {}", key, value, low, high));
+  }
+  void Bytes(std::string_view key, std::uint64_t value) {
+    if (status_ && (value < limits::kResidualBytesMin || value > limits::kResidualBytesMax))
+      status_ = Invalid(fmt::format("{} = {}: expected {} to {}", key, ToByteSize(value),
+                                    ToByteSize(limits::kResidualBytesMin), ToByteSize(limits::kResidualBytesMax)));
+  }
+  template <typename E>
+  void Name(std::string_view key, E value) {
+    if (status_ && tarn::Name(value) == "unknown")
+      status_ = Invalid(fmt::format("{} = {}: not a known kind", key, int(value)));
+  }
+  Status Result() { return std::move(status_); }
+
+ private:
+  Status status_;
+};
+
+Status ValidateShape(const TableSpec& spec) {
+  if (spec.name.empty() || spec.name.size() > limits::kNameBytesMax)
+    return Invalid(fmt::format("table {}: name of {} bytes, expected 1 to {}", Quoted(spec.name), spec.name.size(),
+                               limits::kNameBytesMax));
+  if (Name(spec.kind) == "unknown" || Name(spec.pull_codec) == "unknown" || Name(spec.push_codec) == "unknown" ||
+      Name(spec.row_codec) == "unknown")
+    return Invalid(fmt::format("table {}: kind or codec is not a known one", Quoted(spec.name)));
+  if (spec.dim < 1 || spec.dim > limits::kRowDimMax)
+    return Invalid(
+        fmt::format("table {}: dim = {}: expected 1 to {}", Quoted(spec.name), spec.dim, limits::kRowDimMax));
+  if (spec.kind == TableKind::kDense && spec.rows == 0)
+    return Invalid(fmt::format("table {}: rows = 0: a dense table has at least one row", Quoted(spec.name)));
+  if (spec.kind == TableKind::kSparse && spec.rows != 0)
+    return Invalid(
+        fmt::format("table {}: rows = {}: a sparse table has no number of rows (0)", Quoted(spec.name), spec.rows));
+  if (spec.kind == TableKind::kDense && spec.row_codec != ValueCodec::kFp32)
+    return Invalid(
+        fmt::format("table {}: row_codec = \"{}\": a dense table keeps fp32", Quoted(spec.name), Name(spec.row_codec)));
+  if (spec.kind == TableKind::kDense && spec.life.on)
+    return Invalid(
+        fmt::format("table {}: a life: the rows of a dense table are there from beginning to end", Quoted(spec.name)));
+  return {};
+}
+
+// int8 is for rows in transit that it makes smaller, topk for gradients.
+Status ValidateCodecs(const TableSpec& spec) {
+  if (!IsPlain(spec.row_codec))
+    return Invalid(
+        fmt::format("table {}: row_codec = \"{}\": expected fp32, bf16 or fp16 (int8 is for pull_codec and "
+                    "push_codec, topk for push_codec)",
+                    Quoted(spec.name), Name(spec.row_codec)));
+  if (spec.pull_codec == ValueCodec::kTopK)
+    return Invalid(
+        fmt::format("table {}: pull_codec = \"topk\": expected fp32, bf16, fp16 or int8 (topk is for "
+                    "push_codec)",
+                    Quoted(spec.name)));
+  for (const auto& [key, codec] : {std::pair{"pull_codec", spec.pull_codec}, std::pair{"push_codec", spec.push_codec}})
+    if (CodecRowBytes(codec, spec.dim) > CodecRowBytes(ValueCodec::kFp32, spec.dim))
+      return Invalid(
+          fmt::format("table {}: {} = \"{}\" with dim = {}: a row would take {} bytes, more than the {} of "
+                      "fp32; expected fp32, bf16 or fp16",
+                      Quoted(spec.name), key, Name(codec), spec.dim, CodecRowBytes(codec, spec.dim),
+                      CodecRowBytes(ValueCodec::kFp32, spec.dim)));
+  return {};
+}
+
+Status Validate(const InitializerSpec& spec) {
+  if (Name(spec.kind) == "unknown") return Invalid("initializer: not a known kind");
+  if (!std::isfinite(spec.a) || !std::isfinite(spec.b)) return Invalid("initializer: a and b must be finite numbers");
+  if (spec.kind == InitializerKind::kUniform && spec.a > spec.b)
+    return Invalid(fmt::format("initializer: uniform from {} to {}: the low end comes first", spec.a, spec.b));
+  if (spec.kind == InitializerKind::kNormal && spec.b < 0)
+    return Invalid(fmt::format("initializer: normal with standard deviation {}: expected >= 0", spec.b));
+  return {};
+}
+
+}  // namespace
+
+std::string_view Name(TableKind v) { return NameIn(kTableKinds, v); }
+std::string_view Name(InitializerKind v) { return NameIn(kInitializers, v); }
+std::string_view Name(OptimizerKind v) { return NameIn(kOptimizers, v); }
+std::string_view Name(ScheduleKind v) { return NameIn(kSchedules, v); }
+std::string_view Name(ConsistencyMode v) { return NameIn(kModes, v); }
+std::string_view Name(ApplyMode v) { return NameIn(kApplyModes, v); }
+std::string_view Name(ValueCodec v) { return NameIn(kCodecs, v); }
+
+Status ParseName(std::string_view name, TableKind& out) { return ParseIn(kTableKinds, "table kind", name, out); }
+Status ParseName(std::string_view name, InitializerKind& out) {
+  return ParseIn(kInitializers, "initializer", name, out);
+}
+Status ParseName(std::string_view name, OptimizerKind& out) { return ParseIn(kOptimizers, "optimizer", name, out); }
+Status ParseName(std::string_view name, ScheduleKind& out) { return ParseIn(kSchedules, "schedule", name, out); }
+Status ParseName(std::string_view name, ConsistencyMode& out) { return ParseIn(kModes, "mode", name, out); }
+Status ParseName(std::string_view name, ApplyMode& out) { return ParseIn(kApplyModes, "apply mode", name, out); }
+Status ParseName(std::string_view name, ValueCodec& out) { return ParseIn(kCodecs, "codec", name, out); }
+
+std::string Describe(Range range) {
+  return fmt::format("a number {} {} and {} {}", range.without_low ? ">" : ">=", range.low,
+                     range.without_high ? "<" : "<=", range.high);
+}
+
+std::uint32_t SlotFloats(OptimizerKind kind, std::uint32_t dim) {
+  switch (kind) {
+    case OptimizerKind::kSgd: return 0;
+    case OptimizerKind::kMomentum:
+    case OptimizerKind::kNesterov:
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kRmsProp: return dim;
+    case OptimizerKind::kRowWiseAdagrad: return 1;
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW: return 2 * dim + 1;
+    case OptimizerKind::kFtrl: return 2 * dim;
+  }
+  return 0;
+}
+
+Status Validate(const OptimizerSpec& spec) {
+  RangeChecker checker;
+  VisitOptimizer(checker, spec);
+  TARN_RETURN_IF_ERROR(checker.Result());
+  if (spec.kind == OptimizerKind::kFtrl && spec.learning_rate == 0)
+    return Invalid("learning_rate = 0: ftrl divides by it, so it must be > 0");
+  if (spec.schedule.kind != ScheduleKind::kConstant && spec.schedule.period_clocks == 0)
+    return Invalid(fmt::format("period_clocks = 0: schedule = \"{}\" needs a period of at least 1 clock",
+                               Name(spec.schedule.kind)));
+  return {};
+}
+
+Status Validate(const ConsistencySpec& spec) {
+  if (Name(spec.mode) == "unknown" || Name(spec.apply) == "unknown") return Invalid("mode or apply is not a known one");
+  if (spec.mode == ConsistencyMode::kAsp && spec.apply == ApplyMode::kAggregated)
+    return Invalid(
+        "apply = \"aggregated\" with mode = \"asp\": a clock's pushes would wait for the whole cohort, for which "
+        "asp never waits; use apply = \"immediate\", or mode = \"bsp\" or \"ssp\"");
+  if (spec.staleness > limits::kStalenessMax)
+    return Invalid(fmt::format("staleness = {}: expected 0 to {}", spec.staleness, limits::kStalenessMax));
+  return {};
+}
+
+Status Validate(const LifeSpec& spec) {
+  RangeChecker checker;
+  VisitLife(checker, spec);
+  TARN_RETURN_IF_ERROR(checker.Result());
+  if (!spec.on)
+    return spec == LifeSpec{} ? Status{} : Invalid("life = false: the other keys of a life would mean nothing");
+  if (spec.expire_clocks != 0 && spec.expire_seconds != 0)
+    return Invalid("expire_clocks and expire_seconds: a row keeps the clock or the time of its last push, not both");
+  if (spec.min_score != 0 && spec.score_decay == 1)
+    return Invalid(fmt::format("min_score = {}: needs a score_decay below 1, or no score ever falls", spec.min_score));
+  if (spec.score_decay != 1 && (spec.expire_clocks != 0 || spec.expire_seconds != 0))
+    return Invalid("score_decay: rows go by their age (expire_clocks, expire_seconds) or by their score, not by both");
+  return {};
+}
+
+Status Validate(const TopKSpec& spec) {
+  RangeChecker checker;
+  VisitTopK(checker, spec);
+  return checker.Result();
+}
+
+Status Validate(const TableSpec& spec) {
+  TARN_RETURN_IF_ERROR(ValidateShape(spec));
+  TARN_RETURN_IF_ERROR(ValidateCodecs(spec));
+  Status parts[] = {Validate(spec.initializer), Validate(spec.optimizer), Validate(spec.consistency),
+                    Validate(spec.life), Validate(spec.top_k)};
+  for (Status& part : parts)
+    if (!part) return Invalid(fmt::format("table {}: {}", Quoted(spec.name), part.error().message));
+  return {};
+}
+
+Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits) {
+  if (spec.kind != TableKind::kDense || spec.rows == 0) return {};
+  const std::uint32_t slots = SlotFloats(spec.optimizer.kind, spec.dim);
+  const std::uint64_t row_bytes = (std::uint64_t{spec.dim} + slots) * sizeof(float);
+  const std::uint64_t rows = ((spec.rows - 1) >> partition_bits) + 1;  // of the largest partition
+  if (rows <= limits::kDensePartitionBytesMax / row_bytes) return {};
+  return Fail(ErrorCode::kTooLarge,
+              fmt::format("table {}: {} dense rows of dim {} and {} slots in {} partitions: {:.0f} bytes in one, at "
+                          "most {}; more partitions ([fleet] partition_bits) or fewer rows",
+                          Quoted(spec.name), spec.rows, spec.dim, slots, 1u << partition_bits,
+                          static_cast<double>(rows) * static_cast<double>(row_bytes), limits::kDensePartitionBytesMax));
+}
+
+std::uint64_t ResidualRowsMax(const TableSpec& spec) {
+  constexpr std::uint64_t kPerRow = 56;  // key, clock, neighbours, and the index
+  return spec.top_k.residual_bytes / (kPerRow + std::uint64_t{spec.dim} * sizeof(float));
+}
+
+std::uint64_t TableSalt(std::uint64_t job_seed, std::string_view table_name) { return HashBytes(table_name, job_seed); }
+
+}  // namespace tarn

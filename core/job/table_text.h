@@ -1,0 +1,29 @@
+// A table described by text, for programs that have no TableSpec at hand (worker/tarn_c.h, Python): TOML, with the
+// names and ranges of the job file.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/job/table_spec.h"
+
+namespace tarn {
+
+// The table `name` as `text` says; every key may be left out:
+//
+//   kind = "sparse"          # or "dense", which needs rows
+//   dim = 16                 # values a row (1)
+//   rows = 1000              # dense only: keys are 0..rows-1
+//   [initializer]
+//   kind = "normal"          # zero, constant (value), uniform (low, high), normal (mean, stddev)
+//   stddev = 0.01
+//   [optimizer]              # the keys of the job file's
+//   kind = "adagrad"
+//   learning_rate = 0.05
+//
+// Consistency, codecs and life are the job's (its [consistency] and [tables.NAME]). kInvalidArgument names the table,
+// the line, the key and what was expected, and the nearest key of one that is unknown.
+Expected<TableSpec> ParseTable(std::string_view name, std::string_view text);
+
+}  // namespace tarn

@@ -1,0 +1,20 @@
+// Every field of a TopKSpec with its key in the job file and its range: the one list that the job file's reader, its
+// writer, the comparison of two specs and Validate share.
+#pragma once
+
+#include <cstdint>
+
+#include "core/job/optimizer_fields.h"
+#include "core/job/table_spec.h"
+
+namespace tarn {
+
+// Calls visitor.Number(key, float&, Range) and visitor.Bytes(key, uint64&) for each field, in the order of the
+// documentation. Spec is TopKSpec or const TopKSpec.
+template <typename Visitor, typename Spec>
+void VisitTopK(Visitor& visitor, Spec& spec) {
+  visitor.Number("push_topk", spec.share, Range{0, 1, true});
+  visitor.Bytes("residual_memory", spec.residual_bytes);
+}
+
+}  // namespace tarn

@@ -1,0 +1,215 @@
+// Reading checkpoint files: their entries merged in order of key, the newest generation's first.
+#include <fmt/format.h>
+#include <rocksdb/iterator.h>
+#include <rocksdb/sst_file_reader.h>
+
+#include <algorithm>
+#include <compare>
+#include <cstring>
+#include <utility>
+
+#include "core/row_layout.h"
+#include "server/checkpoint/checkpoint_format.h"
+#include "server/checkpoint/checkpoint_rows.h"
+#include "server/checkpoint/rocksdb_options.h"
+
+namespace tarn::server {
+
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{256} << 10;
+constexpr std::size_t kSeenPerBatch = 4096;
+
+// One file, opened when it is first looked into.
+class Source {
+ public:
+  Source(std::string path, const CheckpointFile* file, std::size_t generation)
+      : path_(std::move(path)), file_(file), generation_(generation) {}
+
+  const CheckpointFile& file() const { return *file_; }
+  std::size_t generation() const { return generation_; }
+  const std::string& path() const { return path_; }
+  const CheckpointKey& key() const { return key_; }
+  rocksdb::Slice value() const { return it_->value(); }
+  void Close() {
+    it_.reset();
+    reader_.reset();
+  }
+
+  // Goes to the first entry at or behind `key`; false: there is none up to the end of `last`'s partition.
+  Expected<bool> Seek(const CheckpointKey& key, PartitionId last) {
+    if (!it_) TARN_RETURN_IF_ERROR(Open());
+    table_ = key.table;
+    last_ = last;
+    const auto bytes = EncodeCheckpointKey(key);
+    it_->Seek(rocksdb::Slice(bytes.data(), bytes.size()));
+    return Read();
+  }
+  Expected<bool> Next() {
+    it_->Next();
+    return Read();
+  }
+
+ private:
+  Status Open() {
+    reader_ = std::make_unique<rocksdb::SstFileReader>(CheckpointFileOptions());
+    if (auto status = reader_->Open(path_); !status.ok()) return std::unexpected(RocksDbError(path_, "read", status));
+    rocksdb::ReadOptions read;
+    read.verify_checksums = true;
+    read.readahead_size = kReadBytes;
+    read.fill_cache = false;
+    it_.reset(reader_->NewIterator(read));
+    return {};
+  }
+
+  Expected<bool> Read() {
+    if (!it_->Valid()) {
+      if (!it_->status().ok()) return std::unexpected(RocksDbError(path_, "read", it_->status()));
+      return false;
+    }
+    if (it_->key().size() != CheckpointKey::kBytes)
+      return Fail(ErrorCode::kCorrupt, fmt::format("{}: a key of {} bytes", path_, it_->key().size()));
+    key_ = DecodeCheckpointKey({it_->key().data(), it_->key().size()});
+    return key_.table == table_ && key_.partition <= last_;
+  }
+
+  std::string path_;
+  const CheckpointFile* file_;
+  std::size_t generation_;
+  std::unique_ptr<rocksdb::SstFileReader> reader_;
+  std::unique_ptr<rocksdb::Iterator> it_;  // behind its reader
+  TableId table_;
+  PartitionId last_;
+  CheckpointKey key_;
+};
+
+class RocksDbCheckpointRows : public CheckpointRows {
+ public:
+  RocksDbCheckpointRows(Manifest manifest, const std::string& directory, CheckpointRowsOptions options)
+      : manifest_(std::move(manifest)), options_(std::move(options)) {
+    for (std::size_t g = options_.first_generation; g < manifest_.generations.size(); ++g)
+      for (const CheckpointFile& file : manifest_.generations[g].files) {
+        Source source(directory + "/" + file.name, &file, g);
+        if (file.seen == 0)
+          sources_.push_back(std::move(source));
+        else if (g + 1 == manifest_.generations.size())  // older ones are replaced by its
+          seen_.push_back(std::move(source));
+      }
+  }
+
+  const Manifest& manifest() const override { return manifest_; }
+
+  Status Seek(const TableSpec& table, PartitionRun run, Key from) override {
+    row_words_ = RowWords(table);
+    table_ = &table;
+    heap_.clear();
+    for (Source& source : sources_) {
+      if (!MayHold(source.file(), run)) {
+        source.Close();
+        continue;
+      }
+      const auto found = source.Seek({table.id, run.first, from}, run.last);
+      if (!found) return std::unexpected(found.error());
+      if (*found) heap_.push_back(&source);
+    }
+    std::ranges::make_heap(heap_, IsLater);
+    return {};
+  }
+
+  Expected<bool> Next(StoredRow* row) override {
+    while (!heap_.empty()) {
+      // The one that the heap gives first is of the newest generation; older entries of its key are passed over.
+      const CheckpointKey key = heap_.front()->key();
+      TARN_RETURN_IF_ERROR(Take(key, row));
+      do {
+        TARN_RETURN_IF_ERROR(Show(*heap_.front()));
+        if (auto status = Advance(); !status) return std::unexpected(status.error());
+      } while (!heap_.empty() && heap_.front()->key().partition == key.partition &&
+               heap_.front()->key().key == key.key);
+      if (!row->words.empty() || options_.first_generation > 0) return true;
+    }
+    return false;
+  }
+
+  Status ReadSeen(const TableSpec& table, PartitionRun run,
+                  const std::function<Status(std::span<const Seen>)>& take) override {
+    std::vector<Seen> batch;
+    for (Source& source : seen_) {
+      if (!MayHold(source.file(), run)) continue;
+      auto more = source.Seek({table.id, run.first, 0}, run.last);
+      for (; more && *more; more = source.Next()) {
+        Seen& seen = batch.emplace_back(source.key().key, 0);
+        if (source.value().size() != sizeof seen.second)
+          return Fail(ErrorCode::kCorrupt,
+                      fmt::format("{}: a count of {} bytes", source.path(), source.value().size()));
+        std::memcpy(&seen.second, source.value().data(), sizeof seen.second);
+        TARN_RETURN_IF_ERROR(Show(source));
+        if (batch.size() < kSeenPerBatch) continue;
+        TARN_RETURN_IF_ERROR(take(batch));
+        batch.clear();
+      }
+      if (!more) return std::unexpected(more.error());
+      source.Close();
+    }
+    return batch.empty() ? Status{} : take(batch);
+  }
+
+ private:
+  // Of two entries, the later key; of one key, the older generation.
+  static bool IsLater(const Source* a, const Source* b) {
+    if (a->key().partition != b->key().partition) return a->key().partition > b->key().partition;
+    if (a->key().key != b->key().key) return a->key().key > b->key().key;
+    return a->generation() < b->generation();
+  }
+
+  Status Show(const Source& source) {
+    if (!options_.on_entry) return {};
+    const rocksdb::Slice value = source.value();
+    shown_.resize(value.size() / sizeof(std::uint32_t));
+    if (!shown_.empty()) std::memcpy(shown_.data(), value.data(), shown_.size() * sizeof(std::uint32_t));
+    return options_.on_entry({&source.file(), source.generation(), source.key().partition, source.key().key, shown_});
+  }
+
+  Status Take(const CheckpointKey& key, StoredRow* row) {
+    const Source& source = *heap_.front();
+    const rocksdb::Slice value = source.value();
+    if (value.size() != row_words_ * sizeof(std::uint32_t) && (!value.empty() || source.generation() == 0))
+      return Fail(ErrorCode::kCorrupt, fmt::format("{}: a row of {} bytes in table '{}', expected {}", source.path(),
+                                                   value.size(), table_->name, row_words_ * sizeof(std::uint32_t)));
+    words_.resize(value.size() / sizeof(std::uint32_t));
+    if (!value.empty()) std::memcpy(words_.data(), value.data(), value.size());
+    *row = {key.partition, key.key, words_, source.generation()};
+    return {};
+  }
+
+  // The first source of the heap goes on.
+  Status Advance() {
+    std::ranges::pop_heap(heap_, IsLater);
+    const auto more = heap_.back()->Next();
+    if (!more) return std::unexpected(more.error());
+    if (*more)
+      std::ranges::push_heap(heap_, IsLater);
+    else
+      heap_.pop_back();
+    return {};
+  }
+
+  Manifest manifest_;
+  CheckpointRowsOptions options_;
+  std::vector<Source> sources_, seen_;
+  std::vector<Source*> heap_;
+  const TableSpec* table_ = nullptr;
+  std::size_t row_words_ = 0;
+  std::vector<std::uint32_t> words_, shown_;
+};
+
+}  // namespace
+
+Expected<std::unique_ptr<CheckpointRows>> OpenCheckpointRows(const std::string& directory,
+                                                             CheckpointRowsOptions options) {
+  auto manifest = ReadManifest(directory);
+  if (!manifest) return std::unexpected(manifest.error());
+  return std::make_unique<RocksDbCheckpointRows>(std::move(*manifest), directory, std::move(options));
+}
+
+}  // namespace tarn::server

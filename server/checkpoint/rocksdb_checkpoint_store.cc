@@ -1,0 +1,145 @@
+#include "server/checkpoint/rocksdb_checkpoint_store.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "server/checkpoint/rocksdb_checkpoint_reader.h"
+#include "server/exhaustion.h"
+
+namespace tarn::server {
+
+RocksDbCheckpointStore::RocksDbCheckpointStore(std::function<void()> wake, std::size_t queued_bytes_max)
+    : wake_(std::move(wake)), queued_bytes_max_(queued_bytes_max), thread_([this] { WriteJobs(); }) {
+  pthread_setname_np(thread_.native_handle(), "checkpoint");
+}
+
+RocksDbCheckpointStore::~RocksDbCheckpointStore() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void RocksDbCheckpointStore::Begin(Snapshot head, std::string directory) {
+  ++parts_;
+  Queue(BeginJob{std::move(head), std::move(directory), run_bytes_max_}, 0);
+}
+
+// What waits, a run, its order, and what files and holes in the heap take beside them: measured.
+std::size_t RocksDbCheckpointStore::memory_max() const { return parts_ == 0 ? 0 : 10 * run_bytes_max_; }
+
+void RocksDbCheckpointStore::BoundMemory(std::size_t bytes) {
+  run_bytes_max_ = std::min(bytes, limits::kCheckpointRunBytes);
+  const std::lock_guard lock(mutex_);
+  queued_bytes_max_ = std::min(bytes, queued_bytes_max_);
+}
+
+void RocksDbCheckpointStore::Put(CutRows chunk) {
+  const std::size_t bytes = ByteCount(chunk.rows);
+  Queue(std::move(chunk), bytes);
+}
+
+void RocksDbCheckpointStore::Finish(std::optional<std::uint64_t> whole_hash) { Queue(FinishJob{whole_hash}, 0); }
+void RocksDbCheckpointStore::Abandon() { Queue(AbandonJob{}, 0); }
+
+void RocksDbCheckpointStore::Queue(Job job, std::size_t bytes) {
+  bool idle = false;
+  {
+    const std::lock_guard lock(mutex_);
+    idle = jobs_.empty();
+    jobs_.push_back(std::move(job));
+    queued_bytes_ += bytes;
+  }
+  if (idle) changed_.notify_all();  // else it is awake, and takes this one too
+}
+
+bool RocksDbCheckpointStore::HasRoom() {
+  const std::lock_guard lock(mutex_);
+  waited_for_ = queued_bytes_ >= queued_bytes_max_;
+  return !waited_for_;
+}
+
+void RocksDbCheckpointStore::WriteJobs() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return closing_ || !jobs_.empty(); });
+    if (closing_) return;
+    Job job = std::move(jobs_.front());
+    jobs_.pop_front();
+    if (const auto* chunk = std::get_if<CutRows>(&job)) queued_bytes_ -= ByteCount(chunk->rows);
+    // Half, so that the shard is not woken for every chunk.
+    const bool room = waited_for_ && queued_bytes_ <= queued_bytes_max_ / 2;
+    if (room) waited_for_ = false;
+    lock.unlock();
+    if (room) wake_();
+    DoOrReport(std::move(job));
+    lock.lock();
+  }
+}
+
+// Memory may end before there is a writer that knows what it was to write.
+void RocksDbCheckpointStore::DoOrReport(Job job) {
+  CheckpointPart begun;
+  if (const auto* begin = std::get_if<BeginJob>(&job))
+    begun = {.id = begin->head.id, .max_clock = begin->head.max_clock};
+  const Status memory = CatchExhaustion([&] { Do(std::move(job)); });
+  if (memory) return;
+  if (writer_) {
+    Report(writer_->Failed(memory.error()));
+    writer_.reset();
+  } else if (begun.id.value != 0) {
+    begun.code = memory.error().code;
+    begun.message = memory.error().message;
+    Report(std::move(begun));
+  }
+}
+
+// On the writing thread. What failed is reported at once; what comes of it after that is dropped.
+void RocksDbCheckpointStore::Do(Job job) {
+  if (auto* begin = std::get_if<BeginJob>(&job)) {
+    writer_ = std::make_unique<RocksDbCheckpointWriter>(std::move(begin->head), std::move(begin->directory),
+                                                        begin->run_bytes_max);
+    if (const Status status = writer_->Begin(); !status) {
+      Report(writer_->Failed(status.error()));
+      writer_.reset();
+    }
+  } else if (!writer_) {
+    return;
+  } else if (auto* chunk = std::get_if<CutRows>(&job)) {
+    if (const Status status = writer_->Put(std::move(*chunk)); !status) {
+      Report(writer_->Failed(status.error()));
+      writer_.reset();
+    }
+  } else if (const auto* finish = std::get_if<FinishJob>(&job)) {
+    Report(writer_->Finish(finish->whole_hash));
+    writer_.reset();
+  } else {
+    writer_->Abandon();
+    Report(writer_->Failed({ErrorCode::kCancelled, "given up"}));
+    writer_.reset();
+  }
+}
+
+void RocksDbCheckpointStore::Report(CheckpointPart part) {
+  {
+    const std::lock_guard lock(mutex_);
+    written_.push_back(std::move(part));
+  }
+  wake_();
+}
+
+std::vector<CheckpointPart> RocksDbCheckpointStore::TakeWritten() {
+  const std::lock_guard lock(mutex_);
+  parts_ -= written_.size();
+  return std::exchange(written_, {});
+}
+
+Status RocksDbCheckpointStore::Load(const std::string& directory, RowSink& sink) {
+  return ReadCheckpoint(directory, sink);
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,80 @@
+#include "server/shard/blob_desk.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace tarn::server {
+
+std::string BlobFileName(CheckpointId checkpoint, WorkerRank rank, Incarnation worker) {
+  return fmt::format("{}-worker-{}-{}.blob", checkpoint.value, rank.value, worker.value);
+}
+
+BlobDesk::Answer BlobDesk::AnswerOf(const Id& id, const Blob& blob) {
+  return {blob.peer, PutBlobAck{id.first, blob.received, blob.file}};
+}
+
+Expected<std::optional<BlobDesk::Answer>> BlobDesk::Put(Peer from, const Sender& sender, const PutBlob& piece,
+                                                        const Buffer& bytes, const CheckpointOrder& order) {
+  if (store_ == nullptr || piece.checkpoint != order.id || !order.blobs || order.directory.empty())
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("a blob for checkpoint {}: it is not being written here", piece.checkpoint.value));
+  const Id id{piece.checkpoint, sender.incarnation};
+  const auto [it, fresh] = blobs_.try_emplace(id);
+  Blob& blob = it->second;
+  if (fresh) blob = {.peer = from, .directory = order.directory, .rank = WorkerRank(sender.rank), .total = piece.total};
+  if (blob.total != piece.total)
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("a piece of a blob of {} bytes, expected one of {}", piece.total, blob.total));
+  blob.peer = from;
+  if (blob.busy || blob.given_up) return std::nullopt;
+  if (blob.whole() || piece.offset != blob.received) return AnswerOf(id, blob);
+  blob.busy = true;
+  store_->Write({id.first, blob.directory, id.second, blob.rank, piece.offset, piece.total, bytes});
+  return std::nullopt;
+}
+
+Expected<std::optional<BlobDesk::Answer>> BlobDesk::OnWritten(const BlobWritten& written) {
+  const auto it = blobs_.find({written.checkpoint, written.worker});
+  if (it == blobs_.end()) return std::nullopt;
+  Blob& blob = it->second;
+  if (written.code == ErrorCode::kCancelled) {
+    blobs_.erase(it);
+    return std::nullopt;
+  }
+  if (blob.given_up) return std::nullopt;  // that it is given up is reported behind this
+  if (written.code != ErrorCode::kOk) {
+    blobs_.erase(it);
+    // "Not found" of a checkpoint's part is its base.
+    return Fail(written.code == ErrorCode::kNotFound ? ErrorCode::kIo : written.code, written.message);
+  }
+  blob.busy = false;
+  blob.received = written.received;
+  blob.file = written.file;
+  return AnswerOf(it->first, blob);
+}
+
+void BlobDesk::GiveUp(const Id& id, Blob* blob) {
+  if (std::exchange(blob->given_up, true)) return;
+  store_->Abandon(id.first, blob->directory, id.second, blob->rank);
+}
+
+// Whole files belong to the checkpoint, which is whole too, or goes with its directory.
+void BlobDesk::Keep(CheckpointId checkpoint) {
+  std::erase_if(blobs_, [&](const auto& entry) { return entry.first.first != checkpoint && entry.second.whole(); });
+  for (auto& [id, blob] : blobs_)
+    if (id.first != checkpoint) GiveUp(id, &blob);
+}
+
+void BlobDesk::Drop(Incarnation worker) {
+  for (auto& [id, blob] : blobs_)
+    if (id.second == worker && !blob.whole()) GiveUp(id, &blob);
+}
+
+CheckpointId BlobDesk::writing() const {
+  for (const auto& [id, blob] : blobs_)
+    if (!blob.whole()) return id.first;
+  return CheckpointId(0);
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,109 @@
+#include "server/shard/data_message.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "core/limits.h"
+#include "kernels/key_delta.h"
+#include "kernels/sparse_values.h"
+
+namespace tarn::server {
+
+namespace {
+
+// Why the values of a push were not decoded: they cannot be, or the shard did not know their sender when they came.
+Status NotTopK(const Push& push, const Buffer& values, const TableSpec& table) {
+  std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
+  const Status status = kernels::DecodeSparse(rows.size(), {values.data(), values.size()}, rows.data());
+  if (status) return Fail(ErrorCode::kUnavailable, "the push came before its sender was known: repeat it");
+  return Fail(status.error().code, fmt::format("table '{}': {} rows of {}: {}", table.name, push.keys.count, table.dim,
+                                               status.error().message));
+}
+
+Status CheckCodec(ValueCodec codec) {
+  if (codec <= ValueCodec::kInt8) return {};
+  return Fail(ErrorCode::kMalformed, fmt::format("value codec {}: unknown", static_cast<int>(codec)));
+}
+
+}  // namespace
+
+void DecodeDelta(KeyList* list, Buffer* frame) {
+  if (list->codec != KeyCodec::kDelta || list->count > limits::kKeysPerMessageMax ||
+      frame->size() < DeltaBytesMin(list->count))
+    return;
+  Buffer keys = Buffer::Allocate(list->count * sizeof(Key));
+  if (!kernels::DecodeKeys(list->count, {frame->data(), frame->size()}, keys.as_mutable<Key>().data())) return;
+  list->codec = KeyCodec::kRaw;
+  *frame = std::move(keys);
+}
+
+void DecodeTopK(const TableSpec& table, Push* push, Buffer* values) {
+  if (push->codec != ValueCodec::kTopK) return;
+  const std::size_t n = std::size_t{push->keys.count} * table.dim;
+  if (n * sizeof(float) > limits::kFrameBytesMax) return;
+  Buffer rows = Buffer::Allocate(n * sizeof(float));
+  if (!kernels::DecodeSparse(n, {values->data(), values->size()}, rows.as_mutable<float>().data())) return;
+  push->codec = ValueCodec::kFp32;
+  *values = std::move(rows);
+}
+
+Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame, std::size_t row_bytes,
+                                        std::vector<Key>* scratch) {
+  std::uint64_t in_sections = 0;
+  for (const Section& section : list.sections) in_sections += section.count;
+  if (in_sections != list.count)
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("{} keys in the sections, {} in the message", in_sections, list.count));
+  if (list.count * std::max(row_bytes, sizeof(Key)) > limits::kFrameBytesMax)
+    return Fail(ErrorCode::kTooLarge, fmt::format("{} rows of {} bytes: a frame has at most {} bytes", list.count,
+                                                  row_bytes, limits::kFrameBytesMax));
+  if (list.codec == KeyCodec::kRaw) {
+    if (frame.size() != list.count * sizeof(Key))
+      return Fail(ErrorCode::kMalformed, fmt::format("{} bytes of keys, expected {} for {} keys", frame.size(),
+                                                     list.count * sizeof(Key), list.count));
+    return frame.as<Key>();
+  }
+  if (list.codec == KeyCodec::kHeld)
+    return Fail(ErrorCode::kUnknownKeys,
+                fmt::format("the list of {} keys numbered {}: not held", list.count, list.list));
+  if (list.codec == KeyCodec::kDelta)
+    return Fail(ErrorCode::kMalformed,
+                fmt::format("{} bytes of keys: not {} delta-coded ones", frame.size(), list.count));
+  if (list.codec != KeyCodec::kRange)
+    return Fail(ErrorCode::kMalformed, fmt::format("key codec {}: unknown", static_cast<int>(list.codec)));
+  if (!frame.empty()) return Fail(ErrorCode::kMalformed, fmt::format("{} bytes of keys with a range", frame.size()));
+  if (list.count != 0 && list.first_key > std::numeric_limits<Key>::max() - (list.count - 1))
+    return Fail(ErrorCode::kMalformed, fmt::format("{} keys from {} on: beyond 64 bits", list.count, list.first_key));
+  scratch->resize(list.count);
+  std::iota(scratch->begin(), scratch->end(), list.first_key);
+  return std::span<const Key>(*scratch);
+}
+
+Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table) {
+  if (push.codec == ValueCodec::kTopK) return NotTopK(push, values, table);
+  TARN_RETURN_IF_ERROR(CheckCodec(push.codec));
+  const std::size_t expected = push.keys.count * RowBytes(table, push.codec);
+  if (values.size() != expected)
+    return Fail(ErrorCode::kMalformed, fmt::format("table '{}': {} bytes of values, expected {} for {} rows of {}",
+                                                   table.name, values.size(), expected, push.keys.count, table.dim));
+  for (const Section& section : push.keys.sections)
+    if (section.sequence.value == 0)
+      return Fail(ErrorCode::kMalformed, fmt::format("partition {}: a push with sequence 0", section.partition.value));
+  return {};
+}
+
+Clock WantedMinimum(const ConsistencySpec& consistency, Clock use) {
+  switch (consistency.mode) {
+    case ConsistencyMode::kBsp: return use;
+    case ConsistencyMode::kSsp: return Clock(use.value - std::min<std::uint64_t>(use.value, consistency.staleness));
+    case ConsistencyMode::kAsp: break;
+  }
+  return Clock(0);
+}
+
+Status CheckPull(const Pull& pull) { return CheckCodec(pull.codec); }
+
+}  // namespace tarn::server

@@ -1,0 +1,47 @@
+#include "server/shard/reply_budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tarn::server {
+
+// Held by a reply's buffer.
+struct ReplyBudget::Lease {
+  Lease(std::shared_ptr<Count> of_all, std::shared_ptr<Count> of_worker, std::size_t size)
+      : all(std::move(of_all)), worker(std::move(of_worker)), bytes(size) {
+    *all += bytes;
+    *worker += bytes;
+  }
+  ~Lease() {
+    *all -= bytes;
+    *worker -= bytes;
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  std::shared_ptr<Count> all, worker;
+  std::size_t bytes;
+};
+
+Expected<Buffer> ReplyBudget::Allocate(Incarnation worker, std::size_t bytes) {
+  if (workers_.size() >= sweep_at_ && !workers_.contains(worker)) {
+    std::erase_if(workers_, [](const auto& entry) { return *entry.second == 0; });
+    sweep_at_ = std::max<std::size_t>(64, 2 * workers_.size());
+  }
+  auto& mine = workers_[worker];
+  if (!mine) mine = std::make_shared<Count>(0);
+  if (*mine + bytes > worker_bytes_max_)
+    return Fail(ErrorCode::kOverloaded,
+                fmt::format("{} bytes of replies to this worker are not taken yet: with {} more "
+                            "they would be over {}",
+                            mine->load(), bytes, worker_bytes_max_));
+  if (*all_ + bytes > bytes_max_)
+    return Fail(ErrorCode::kOverloaded,
+                fmt::format("{} bytes of replies are not taken yet: with {} more they would be over {}", all_->load(),
+                            bytes, bytes_max_));
+  return Buffer::Allocate(bytes, std::make_shared<Lease>(all_, mine, bytes));
+}
+
+}  // namespace tarn::server

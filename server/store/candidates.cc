@@ -1,0 +1,39 @@
+#include "server/store/candidates.h"
+
+#include <algorithm>
+
+namespace tarn::server {
+
+std::uint32_t Candidates::Count(Key key) const {
+  const std::uint32_t count = counts_->Find(counts_->Hash(key), key);
+  return count == RowIndex::kNone ? 0 : count;
+}
+
+void Candidates::Set(Key key, std::uint32_t count) {
+  const std::uint64_t hash = counts_->Hash(key);
+  if (counts_->Replace(hash, key, count)) return;
+  if (counts_->size() == keys_max_) ForgetLeast();
+  counts_->FindOrInsert(hash, key, count);
+}
+
+std::vector<Seen> Candidates::All() const {
+  std::vector<Seen> all;
+  all.reserve(counts_->size());
+  counts_->ForEach([&](Key key, std::uint32_t count) { all.emplace_back(key, count); });
+  return all;
+}
+
+// The others are put into a new index, in leaps: one that is filled in the order of another has long detours.
+void Candidates::ForgetLeast() {
+  constexpr std::size_t kLeap = 64;
+  std::vector<Seen> all = All();
+  auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::ranges::nth_element(all, middle, {}, &Seen::second);
+  std::erase_if(all, [most = middle->second](const Seen& seen) { return seen.second <= most; });
+  counts_.emplace(counts_->salt(), counts_->partition_bits());
+  for (std::size_t first = 0; first < std::min(kLeap, all.size()); ++first)
+    for (std::size_t i = first; i < all.size(); i += kLeap)
+      counts_->FindOrInsert(counts_->Hash(all[i].first), all[i].first, all[i].second);
+}
+
+}  // namespace tarn::server

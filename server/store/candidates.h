@@ -1,0 +1,45 @@
+// Keys of one partition that are pushed but have no row yet, and how often each was (LifeSpec::admit_count). Counted
+// exactly up to keys_max; when there are more, those counted least are forgotten, half of them at the least: a function
+// of what it holds alone. That, and All, take a few milliseconds of the shard's time at
+// limits::kCandidatesPartitionMax, which bounds keys_max whatever is asked for. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/limits.h"
+#include "server/store/row_index.h"
+#include "server/store/snapshot.h"
+
+namespace tarn::server {
+
+class Candidates {
+ public:
+  // `salt` and `partition_bits` as of RowIndex; keys_max at least 1.
+  Candidates(std::uint64_t salt, std::uint32_t partition_bits, std::size_t keys_max)
+      : counts_(std::in_place, salt, partition_bits),
+        keys_max_(std::min<std::size_t>(keys_max, limits::kCandidatesPartitionMax)) {}
+
+  // Pushes of the key so far.
+  std::uint32_t Count(Key key) const;
+  void Set(Key key, std::uint32_t count);
+  void Erase(Key key) { counts_->Erase(counts_->Hash(key), key); }
+
+  // Each key, in no particular order.
+  std::vector<Seen> All() const;
+  std::size_t size() const { return counts_->size(); }
+  std::size_t memory_bytes() const { return counts_->memory_bytes(); }
+
+ private:
+  void ForgetLeast();
+
+  std::optional<RowIndex> counts_;  // always there
+  std::size_t keys_max_;
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,76 @@
+// Copies of a shard's rows at the cut of a checkpoint, and the hash by which states are compared. Plain values: they
+// are handed to the thread that writes them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/job/table_spec.h"
+#include "core/types.h"
+
+namespace tarn::server {
+
+// A key without a row yet, and how often it was pushed (LifeSpec::admit_count).
+using Seen = std::pair<Key, std::uint32_t>;
+
+// Rows of one partition: row i has keys[i] and the record rows[i * row_words ...) (core/row_layout.h).
+struct PartitionRows {
+  PartitionId partition;
+  std::vector<Key> keys;
+  std::vector<std::uint32_t> rows;
+  std::vector<Key> removed;  // keys that the base may have and that have no row now; none is in `keys`
+  std::vector<Seen> seen;    // of the whole partition at the cut, whatever its scope: they replace what was before
+};
+
+// What a cut hands out: all rows, or those changed since its base, and the keys removed since.
+enum class CutScope : std::uint8_t { kAll, kChanged };
+
+// A chunk of a cut (Store::ContinueCut): some rows of one partition.
+struct CutRows {
+  TableId table;
+  PartitionRows rows;
+};
+
+struct TableRows {
+  TableSpec spec;
+  std::uint64_t salt = 0;        // TableSalt of the job and table
+  std::uint32_t row_words = 0;   // RowWords of the spec
+  std::uint64_t state_rows = 0;  // that the store had at the cut, whatever of them is handed out
+  std::vector<PartitionRows> partitions;
+};
+
+struct Snapshot {
+  CheckpointId id;
+  ShardId shard;
+  std::uint32_t partition_bits = 0;
+  Clock max_clock;  // highest clock of any worker at the cut
+  std::vector<TableRows> tables;
+  // Where the rows are those that changed since: the checkpoint whose files belong into the directory too, and of how
+  // many shards this one takes its share of them (rule K7). base 0: all rows.
+  CheckpointId base;
+  std::string base_directory;
+  std::uint32_t shards = 1;
+};
+
+// Hash of one row with all its bits; `table_salt` tells tables apart.
+std::uint64_t RowHash(std::uint64_t table_salt, Key key, std::span<const std::uint32_t> row);
+
+// Hash of one key that is counted without a row.
+std::uint64_t SeenHash(std::uint64_t table_salt, const Seen& seen);
+
+// Sum of RowHash over all rows and of SeenHash over all keys seen: independent of their order and of how they are
+// spread over shards.
+std::uint64_t StateHash(const std::vector<TableRows>& tables);
+
+// The same of some rows of one table.
+std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_words, const PartitionRows& rows);
+
+std::uint64_t RowCount(const std::vector<TableRows>& tables);
+// Bytes of keys and rows.
+std::uint64_t ByteCount(const std::vector<TableRows>& tables);
+std::uint64_t ByteCount(const PartitionRows& rows);
+
+}  // namespace tarn::server

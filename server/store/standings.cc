@@ -1,0 +1,45 @@
+#include "server/store/standings.h"
+
+#include <algorithm>
+
+namespace tarn::server {
+
+void Verdicts::Add(Verdict verdict) {
+  if (verdict.least_standing == 0) return;
+  while (!verdicts_.empty() && verdicts_.back().least_standing <= verdict.least_standing) verdicts_.pop_back();
+  verdicts_.push_back(verdict);
+}
+
+// Most pushes are of the newest class.
+void Standings::Add(std::uint32_t standing, std::uint32_t step) {
+  const std::uint32_t mine = standing / step;
+  ++rows_;
+  auto at = classes_.end();
+  if (!classes_.empty() && classes_.back().first >= mine)
+    at = std::ranges::lower_bound(classes_, mine, {}, &std::pair<std::uint32_t, std::uint32_t>::first);
+  if (at == classes_.end() || at->first != mine) at = classes_.insert(at, {mine, 0});
+  ++at->second;
+}
+
+void Standings::Drop(std::uint32_t standing, std::uint32_t step) {
+  const auto at =
+      std::ranges::lower_bound(classes_, standing / step, {}, &std::pair<std::uint32_t, std::uint32_t>::first);
+  if (at == classes_.end() || at->first != standing / step) return;  // of a checkpoint with another idea of the time
+  --rows_;
+  if (--at->second == 0) classes_.erase(at);
+}
+
+std::uint32_t Standings::Decide(std::uint32_t least, std::uint64_t rows_max, std::uint32_t step) {
+  auto keep = classes_.begin();
+  for (; keep != classes_.end(); ++keep) {
+    const bool over = rows_max != 0 && rows_ > rows_max && keep + 1 != classes_.end();
+    if (keep->first >= least / step && !over) break;
+    rows_ -= keep->second;
+  }
+  if (keep == classes_.begin()) return 0;
+  const std::uint32_t last_gone = (keep - 1)->first;
+  classes_.erase(classes_.begin(), keep);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>((std::uint64_t{last_gone} + 1) * step, ~std::uint32_t{0}));
+}
+
+}  // namespace tarn::server

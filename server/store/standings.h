@@ -1,0 +1,57 @@
+// How many rows of a partition have which standing (server/store/life.h), and which of them have expired: what a
+// partition needs for deciding at a boundary, without a look at its rows. Counts are of rows that have not expired, by
+// class of standing. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "server/store/life.h"
+
+namespace tarn::server {
+
+// What a boundary decided: rows that were pushed before it last and whose standing is lower have expired.
+struct Verdict {
+  std::uint32_t before = 0;
+  std::uint32_t least_standing = 0;
+  friend bool operator==(const Verdict&, const Verdict&) = default;
+};
+
+// Verdicts that rows may still be subject to. No later one makes up for an earlier, stricter one.
+class Verdicts {
+ public:
+  bool empty() const { return verdicts_.empty(); }
+  bool Expired(const LifeRules& rules, RowLife life) const {
+    for (const Verdict& verdict : verdicts_)
+      if (life.last < verdict.before && rules.Standing(life) < verdict.least_standing) return true;
+    return false;
+  }
+  void Add(Verdict verdict);
+  void Clear() { verdicts_.clear(); }
+
+ private:
+  std::vector<Verdict> verdicts_;  // each later than the one before, and less strict
+};
+
+class Standings {
+ public:
+  void Add(std::uint32_t standing, std::uint32_t step);
+  void Drop(std::uint32_t standing, std::uint32_t step);
+
+  // At a boundary: rows of lower standing than `least` expire, and then the lowest classes for as long as there are
+  // more than rows_max rows (0: any number) of more than one class. Returns the least standing that stays, a multiple
+  // of step; 0 if nothing expired.
+  std::uint32_t Decide(std::uint32_t least, std::uint64_t rows_max, std::uint32_t step);
+
+  std::uint64_t rows() const { return rows_; }
+  void Clear() { classes_.clear(), rows_ = 0; }
+  std::size_t memory_bytes() const { return classes_.capacity() * sizeof(classes_[0]); }
+
+ private:
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> classes_;  // (class, rows), ascending
+  std::uint64_t rows_ = 0;
+};
+
+}  // namespace tarn::server

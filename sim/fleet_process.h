@@ -1,0 +1,39 @@
+// One start of a node of the simulated fleet. Internal to fleet*.cc.
+#pragma once
+
+#include <memory>
+
+#include "sim/disks/memory_cold_store.h"
+#include "sim/fleet.h"
+#include "sim/sim_log.h"
+
+namespace tarn::sim {
+
+struct Fleet::Process {
+  NodeId node = 0;
+  std::unique_ptr<scheduler::Scheduler> scheduler;
+  std::unique_ptr<SimShardStore> store;
+  std::unique_ptr<SimBlobStore> blobs;
+  std::unique_ptr<SimLog> log;
+  bool log_busy = false;   // a write or a sync is under way
+  bool slow_sync = false;  // the next one will be
+  LogSequence witnessed;   // shard: the last record whose state was noted
+  std::unique_ptr<ShardChecker> checker;
+  std::unique_ptr<server::Shard> shard;
+  server::MemoryColdStore* cold = nullptr;  // the shard's
+  std::unique_ptr<SimWorker> worker;
+  std::uint32_t rank = 0;
+  bool settles = false;  // soon: scheduler, worker
+  TimeUs paused_until = 0;
+  TimeUs recovers_us = 0;  // shard: how long it reads once it is welcome; 0: no time
+  TimeUs ahead = 0;        // shard: what its clock shows beyond the fleet's
+  TimeUs timer_at = -1;
+  std::uint64_t timer_version = 0;
+  Clock last_clock;
+  CheckpointId order;             // worker: the newest seen
+  std::optional<Clock> crash_at;  // worker
+  bool stopped = false;           // shard: by itself; it says why until it is heard (rule S2)
+  bool over = false;
+};
+
+}  // namespace tarn::sim

@@ -1,0 +1,38 @@
+// What a table with a life holds of one key, worked out from its pushes alone (docs/protocol.md, rules R1 to R6): for
+// aggregated tables that count in clocks, where it depends on nothing else. Shares the arithmetic of lives with the
+// server, and nothing of how rows are kept.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/job/table_spec.h"
+#include "server/store/life.h"
+
+namespace tarn::sim {
+
+// What the pushes of a clock add to a key, all together.
+struct ClockPart {
+  Clock clock;
+  double value = 0;
+};
+
+class LifeModel {
+ public:
+  // `salt`: of the table (TableSalt).
+  LifeModel(const LifeSpec& spec, std::uint64_t salt) : spec_(spec), rules_(spec), salt_(salt) {}
+  // Whether a key's value depends on its own pushes only.
+  static bool Knows(const LifeSpec& spec) { return spec.on && spec.rows_max == 0 && spec.expire_seconds == 0; }
+  // The value once the minimum clock is `minimum`. `parts`: in order of clocks, each clock once.
+  double ValueAt(Key key, std::span<const ClockPart> parts, Clock minimum) const;
+
+ private:
+  bool IsOver(server::RowLife life, Clock now) const;
+  bool IsDrawn(Key key, Clock clock) const;
+
+  LifeSpec spec_;
+  server::LifeRules rules_;
+  std::uint64_t salt_;
+};
+
+}  // namespace tarn::sim

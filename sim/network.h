@@ -1,0 +1,85 @@
+// A network that delays, drops, repeats, reorders and cuts. Everything is drawn from one seed.
+//
+// A node is a place in the fleet (scheduler, shard i, worker rank r); a process is one start of a node. Processes
+// talk over connections: the connecting side names the other by a fixed Peer, the accepting side by a Peer that
+// changes with every reconnect, as with ZeroMQ. With several lanes the connecting side's pulls take connections of
+// their own, each of which has an order and a Peer of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/hash.h"
+#include "core/message.h"
+#include "sim/event_queue.h"
+#include "sim/scenario.h"
+
+namespace tarn::sim {
+
+using NodeId = std::uint32_t;
+using ProcessId = std::uint32_t;
+
+struct NetworkCounters {
+  std::uint64_t sent = 0, delivered = 0, dropped = 0, duplicated = 0, reordered = 0, spiked = 0, cut = 0;
+  std::uint64_t faults() const { return dropped + duplicated + reordered + spiked + cut; }
+};
+
+class Network {
+ public:
+  // deliver(process, from, message): hand over; called at the time of arrival.
+  using Deliver = std::function<void(ProcessId, Peer, Message)>;
+
+  Network(EventQueue* events, const Faults& faults, std::uint64_t seed, bool through_frames, Deliver deliver);
+
+  void AddProcess(ProcessId process, NodeId node);
+  // What the process had sent may still arrive; nothing reaches it.
+  void RemoveProcess(ProcessId process);
+  // `client` reaches `server` as `peer` from now on.
+  void Connect(ProcessId client, Peer peer, ProcessId server, std::uint32_t lanes = 1);
+  bool Connected(ProcessId client, Peer peer) const;
+  void Send(ProcessId from, Peer to, const Message& message);
+
+  // A random connection breaks: the accepting side sees a new Peer, part of what was under way is lost.
+  void ReconnectOne();
+  // Messages from a to b (and back, if both) are lost until `until`.
+  void Cut(NodeId a, NodeId b, bool both, TimeUs until);
+  void Heal();  // no more faults of any kind
+
+  const NetworkCounters& counters() const { return counters_; }
+
+ private:
+  struct Connection {
+    ProcessId client = 0, server = 0;
+    NodeId client_node = 0;
+    Peer server_peer;    // what the client calls the server
+    Peer accepted_peer;  // what the server calls the client now
+    TimeUs last_arrival[2] = {0, 0};
+    std::vector<std::uint64_t> pull_lanes;  // other connections, for the client's pulls in turns
+    std::size_t turn = 0;
+  };
+
+  std::uint64_t Open(ProcessId client, Peer peer, ProcessId server);
+
+  void Transmit(std::uint64_t connection, bool to_server, const Message& message);
+  void Arrive(std::uint64_t connection, bool to_server, Peer accepted_peer, const Message& message);
+
+  EventQueue* events_;
+  Faults faults_;
+  SplitMix rng_;
+  bool through_frames_;
+  bool healed_ = false;
+  Deliver deliver_;
+  std::map<ProcessId, NodeId> node_of_;
+  std::map<std::uint64_t, Connection> connections_;
+  std::map<std::pair<ProcessId, Peer>, std::uint64_t> by_client_, by_server_;
+  std::map<std::pair<NodeId, NodeId>, TimeUs> cut_until_;
+  std::uint64_t next_connection_ = 1;
+  std::uint64_t next_peer_ = kFirstAcceptedPeer;
+  NetworkCounters counters_;
+};
+
+}  // namespace tarn::sim

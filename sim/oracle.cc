@@ -1,0 +1,344 @@
+#include "sim/oracle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/hash.h"
+#include "core/position.h"
+
+namespace tarn::sim {
+namespace {
+
+constexpr double kTolerance = 1e-3;
+
+// What rounding to the codec may change of a value.
+double Rounding(ValueCodec codec, double value) {
+  switch (codec) {
+    case ValueCodec::kFp32: return 0;
+    case ValueCodec::kBf16: return std::abs(value) / 128;
+    case ValueCodec::kFp16: return std::abs(value) / 1024;
+    case ValueCodec::kTopK: return 0;
+    case ValueCodec::kInt8: return std::abs(value) * 1e-6;  // the values of a row are equal, so each is its largest
+  }
+  return 0;
+}
+
+// What a life and 16 bits a value leave of the bounds of a count: pushes may have been dropped, and what is rounded by
+// chance strays.
+void Widen(const Scenario& scenario, double* least, double* most) {
+  if (scenario.life.on) *least = 0;
+  if (scenario.counts_row_codec != ValueCodec::kFp32) *most = *most * 1.5 + 1;
+}
+
+}  // namespace
+
+void KeysOfRow(const Scenario& scenario, std::uint64_t row, std::vector<Key>* keys) {
+  keys->clear();
+  SplitMix rng(HashCombine(scenario.seed ^ 0x726f77, row));
+  for (std::uint32_t i = 0; i < scenario.keys_per_row; ++i) {
+    // Squared: some keys are hot.
+    const double u = rng.Unit();
+    keys->push_back(Mix64(std::uint64_t(u * u * double(scenario.key_space))));
+  }
+}
+
+Oracle::Oracle(const Scenario& scenario) : scenario_(scenario) {
+  if (scenario.counts.apply == ApplyMode::kAggregated && scenario.counts_row_codec == ValueCodec::kFp32 &&
+      LifeModel::Knows(scenario.life))
+    lives_.emplace(scenario.life, TableSalt(scenario.job.job.seed, "counts"));
+}
+
+void Oracle::Fail(std::string what) {
+  if (failure_.empty()) failure_ = std::move(what);
+}
+
+void Oracle::ResumeFrom(const Manifest& manifest, std::map<Key, float> values) {
+  base_ = std::move(values);
+  lives_.reset();  // how old they are is not in the values
+  first_epoch_ = manifest.data.epoch;
+  trained_before_.assign(scenario_.train_rows, false);
+  for (std::size_t split = 0; split < manifest.data.trained.size(); ++split)
+    for (std::uint64_t i = 0; i < manifest.data.trained[split]; ++i)
+      trained_before_.at(split * manifest.data.split_rows + i) = true;
+}
+
+std::vector<KeptCount> Oracle::TakeKept(WorkerRank rank) { return std::exchange(restored_[rank], {}); }
+
+void Oracle::OnKept(Incarnation worker, Clock clock, std::vector<KeptCount> kept) {
+  kept_[worker][clock] = std::move(kept);
+}
+
+const std::vector<KeptCount>* Oracle::KeptAt(Incarnation worker, Clock clock) const {
+  const auto known = kept_.find(worker);
+  if (known == kept_.end()) return nullptr;
+  const auto after = known->second.upper_bound(clock);
+  return after == known->second.begin() ? nullptr : &std::prev(after)->second;
+}
+
+double Oracle::Base(Key key) const {
+  const auto it = base_.find(key);
+  return it == base_.end() ? 0 : double(it->second);
+}
+
+void Oracle::OnClock(Incarnation worker, Clock clock) { clocks_[worker] = clock; }
+
+void Oracle::CheckGroundTruth(Clock use, std::uint64_t bound) {
+  for (const WorkerEntry& entry : view_.workers) {
+    if (entry.state != WorkerState::kLive) continue;
+    const auto it = clocks_.find(entry.incarnation);
+    const Clock clock = it == clocks_.end() ? entry.join : std::max(it->second, entry.join);
+    if (clock.value + bound < use.value)
+      Fail(fmt::format("a pull of clock {} was served while worker {} is at {}", use.value, entry.rank.value,
+                       clock.value));
+  }
+}
+
+void Oracle::OnView(const View& view) {
+  if (view.version == last_version_) return;
+  view_ = view;
+  if (view.version < last_version_) Fail("the scheduler's view version went back");
+  if (view.routes.epoch < last_epoch_) Fail("the route map's epoch went back");
+  last_version_ = view.version;
+  last_epoch_ = view.routes.epoch;
+  for (const WorkerEntry& entry : view.workers) {
+    auto [it, fresh] = entries_.try_emplace(entry.incarnation, entry);
+    if (fresh) continue;
+    if (it->second.state == WorkerState::kEnded && (entry.state != WorkerState::kEnded || entry.end != it->second.end))
+      Fail(fmt::format("incarnation {}: its verdict changed", entry.incarnation.value));
+    if (it->second.join != entry.join) Fail("a join clock changed");
+    it->second = entry;
+  }
+}
+
+std::size_t Oracle::OnPushIssued(Incarnation incarnation, Clock clock, std::uint32_t epoch, std::uint64_t first_row,
+                                 std::uint64_t rows, const std::map<Key, float>* sent) {
+  records_.push_back({incarnation, clock, epoch, first_row, rows});
+  if (sent != nullptr) {
+    for (const auto& [key, count] : *sent) by_key_[key].push_back({records_.size() - 1, count});
+    return records_.size() - 1;
+  }
+  std::map<Key, float> counts;
+  std::vector<Key> keys;
+  for (std::uint64_t r = first_row; r < first_row + rows; ++r) {
+    KeysOfRow(scenario_, r, &keys);
+    for (Key key : keys) ++counts[key];
+  }
+  for (auto [key, count] : counts) by_key_[key].push_back({records_.size() - 1, count});
+  return records_.size() - 1;
+}
+
+void Oracle::OnPushAcked(std::size_t record, std::size_t sections) {
+  records_[record].acked = true;
+  acked_push_ids_ += sections;
+}
+
+void Oracle::OnWorkerGone(Incarnation incarnation) { gone_[incarnation] = true; }
+
+double Oracle::Cohort(Clock clock) const {
+  return double(
+      std::count_if(entries_.begin(), entries_.end(), [&](const auto& e) { return e.second.InCohort(clock); }));
+}
+
+bool Oracle::Counts(const Record& record) const {
+  auto it = entries_.find(record.incarnation);
+  return it != entries_.end() && it->second.InCohort(record.clock);
+}
+
+// What all that counts adds to a key, by clocks.
+std::vector<ClockPart> Oracle::PartsOf(Key key) const {
+  std::map<Clock, double> sums;
+  if (const auto it = by_key_.find(key); it != by_key_.end())
+    for (const Contribution& c : it->second)
+      if (const Record& r = records_[c.record]; Counts(r)) sums[r.clock] += c.count / Cohort(r.clock);
+  std::vector<ClockPart> parts;
+  for (const auto& [clock, value] : sums) parts.push_back({clock, value});
+  return parts;
+}
+
+void Oracle::Narrow(Key key, Clock minimum, double* least, double* most) const {
+  if (lives_) *least = *most = lives_->ValueAt(key, PartsOf(key), minimum);
+}
+
+void Oracle::CheckStaleness(const ConsistencySpec& spec, std::uint64_t staleness) {
+  if (spec.mode == ConsistencyMode::kAsp) return;
+  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+  if (staleness > bound) Fail(fmt::format("a pull was {} clocks behind, at most {} are allowed", staleness, bound));
+}
+
+void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float value, std::size_t mark, bool settled) {
+  auto it = by_key_.find(key);
+  const std::vector<Contribution> none;
+  const ConsistencySpec& spec = scenario_.counts;
+  const bool aggregated = spec.apply == ApplyMode::kAggregated;
+  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp && !settled ? spec.staleness : 0;
+  const bool bounded = spec.mode != ConsistencyMode::kAsp || settled;
+  const WorkerCacheSpec& cache = scenario_.counts_cache;
+  const bool sees_own = cache.own_pushes == OwnPushes::kSeen || (cache.bytes == 0 && cache.push_every == 1);
+  double least = Base(key), most = least;
+  for (const Contribution& c : it == by_key_.end() ? none : it->second) {
+    const Record& r = records_[c.record];
+    const bool old = bounded && r.clock.value + bound < clock.value;
+    if (aggregated) {
+      const double part = Counts(r) ? c.count / Cohort(r.clock) : 0;
+      if (old) least += part;
+      if (old || spec.mode != ConsistencyMode::kBsp) most += part;
+      continue;
+    }
+    const bool dead = gone_.contains(r.incarnation) || !Counts(r);
+    const bool own = sees_own && r.incarnation == incarnation && c.record < mark;
+    if (own || (old && (!dead || (r.acked && Counts(r))))) least += c.count;
+    most += c.count;
+  }
+  const double tolerance = kTolerance + Rounding(scenario_.counts_pull_codec, value);
+  Widen(scenario_, &least, &most);
+  if (spec.mode == ConsistencyMode::kBsp) Narrow(key, clock, &least, &most);
+  if (value < least - tolerance || value > most + tolerance)
+    Fail(fmt::format("pull by incarnation {} at clock {}: key {:x} is {}, must be {} to {}", incarnation.value,
+                     clock.value, key, value, least, most));
+}
+
+void Oracle::CheckFinalValue(Key key, float value, Clock minimum) {
+  auto it = by_key_.find(key);
+  const std::vector<Contribution> none;
+  const bool aggregated = scenario_.counts.apply == ApplyMode::kAggregated;
+  double least = Base(key), most = least;
+  for (const Contribution& c : it == by_key_.end() ? none : it->second) {
+    const Record& r = records_[c.record];
+    if (aggregated) {
+      const double part = Counts(r) ? c.count / Cohort(r.clock) : 0;
+      least += part;
+      most += part;
+    } else {
+      if (r.acked) least += c.count;
+      most += c.count;
+    }
+  }
+  Widen(scenario_, &least, &most);
+  Narrow(key, minimum, &least, &most);
+  if (value < least - kTolerance || value > most + kTolerance)
+    Fail(fmt::format("at the end key {:x} is {}, must be {} to {}", key, value, least, most));
+}
+
+void Oracle::CheckCutValue(Clock cut, Key key, float value) {
+  const auto it = by_key_.find(key);
+  const std::vector<Contribution> none;
+  const bool aggregated = scenario_.counts.apply == ApplyMode::kAggregated;
+  double least = Base(key), most = least;
+  for (const Contribution& c : it == by_key_.end() ? none : it->second) {
+    const Record& r = records_[c.record];
+    const double part = aggregated && Counts(r) ? c.count / Cohort(r.clock) : c.count;
+    const bool inside = r.clock < cut && Counts(r);
+    if (inside) least += part;
+    // What a dead worker pushed beyond its end may be there if it was applied at once.
+    if (inside || (!aggregated && !Counts(r))) most += part;
+  }
+  Widen(scenario_, &least, &most);
+  Narrow(key, cut, &least, &most);
+  if (value < least - kTolerance || value > most + kTolerance)
+    Fail(fmt::format("the checkpoint at clock {} has {} for key {:x}, must be {} to {}", cut.value, value, key, least,
+                     most));
+}
+
+// Of a worker that has ended its verdict decides, of another the acknowledgement.
+bool Oracle::IsKept(const Record& record) const {
+  const auto it = entries_.find(record.incarnation);
+  return it != entries_.end() && it->second.state == WorkerState::kLive ? record.acked : Counts(record);
+}
+
+void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& values) {
+  std::vector<std::uint32_t> kept(scenario_.train_rows, 0);
+  for (const Record& r : records_)
+    if (r.epoch == manifest.data.epoch && IsKept(r))
+      for (std::uint64_t row = r.first_row; row < r.first_row + r.rows; ++row) ++kept[row];
+  for (std::size_t split = 0; split < manifest.data.trained.size(); ++split)
+    for (std::uint64_t i = 0; i < manifest.data.split_rows; ++i) {
+      const std::uint64_t row = split * manifest.data.split_rows + i;
+      const std::uint32_t covered = i < manifest.data.trained[split] ? 1 : 0;
+      if (row < kept.size() && kept[row] != covered)
+        return Fail(fmt::format("stopped in epoch {}: row {} was trained {} times, and the checkpoint counts {}",
+                                manifest.data.epoch, row, kept[row], covered));
+    }
+  for (const Key key : Keys()) {
+    double least = Base(key), most = least;
+    if (const auto it = by_key_.find(key); it != by_key_.end())
+      for (const Contribution& c : it->second) {
+        const Record& r = records_[c.record];
+        const auto entry = entries_.find(r.incarnation);
+        const bool live = entry != entries_.end() && entry->second.state == WorkerState::kLive;
+        if (IsKept(r)) least += c.count;
+        if (IsKept(r) || !live) most += c.count;  // what a dead worker pushed beyond its end may be there
+      }
+    Widen(scenario_, &least, &most);
+    const auto found = values.find(key);
+    const double value = found == values.end() ? 0 : double(found->second);
+    if (value < least - kTolerance || value > most + kTolerance)
+      return Fail(
+          fmt::format("the checkpoint of a stop has {} for key {:x}, must be {} to {}", value, key, least, most));
+  }
+}
+
+void Oracle::CheckData() {
+  for (std::uint32_t epoch = first_epoch_; epoch < scenario_.job.train.epochs; ++epoch) {
+    std::vector<std::uint32_t> trained(scenario_.train_rows, 0);
+    for (const Record& r : records_) {
+      if (r.epoch != epoch || !Counts(r)) continue;
+      for (std::uint64_t row = r.first_row; row < r.first_row + r.rows; ++row) ++trained[row];
+    }
+    for (std::uint64_t row = 0; row < trained.size(); ++row) {
+      const bool before = epoch == first_epoch_ && row < trained_before_.size() && trained_before_[row];
+      if (trained[row] != (before ? 0u : 1u))
+        return Fail(fmt::format("epoch {}: row {} was trained {} times{}", epoch, row, trained[row],
+                                before ? ", and before the checkpoint" : ""));
+    }
+  }
+}
+
+std::vector<Key> Oracle::Keys() const {
+  std::vector<Key> keys;
+  for (const auto& [key, contributions] : by_key_) keys.push_back(key);
+  for (const auto& [key, value] : base_) keys.push_back(key);
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  return keys;
+}
+
+void ShardChecker::OnPushApplied(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {
+  Sequence& last = last_[{incarnation, partition}];
+  if (sequence.value != last.value + 1)
+    oracle_->Fail(fmt::format("incarnation {} partition {}: applied sequence {} after {}", incarnation.value,
+                              partition.value, sequence.value, last.value));
+  last = sequence;
+}
+
+void ShardChecker::OnPushVoided(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {
+  Sequence& last = last_[{incarnation, partition}];
+  last = std::max(last, sequence);
+}
+
+Sequence ShardChecker::Last(Incarnation incarnation, PartitionId partition) const {
+  const auto it = last_.find({incarnation, partition});
+  return it == last_.end() ? Sequence() : it->second;
+}
+
+void ShardChecker::OnPullServed(Incarnation incarnation, TableId table, Clock use, Clock minimum) {
+  const ConsistencySpec spec = spec_of_(table);
+  if (minimum < last_minimum_) oracle_->Fail("a shard's minimum clock went back");
+  last_minimum_ = minimum;
+  if (spec.mode == ConsistencyMode::kAsp) return;
+  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+  if (minimum.value + bound < use.value)
+    oracle_->Fail(fmt::format("incarnation {}: pull of clock {} served at minimum clock {}", incarnation.value,
+                              use.value, minimum.value));
+  oracle_->CheckGroundTruth(use, bound);
+}
+
+void ShardChecker::OnClockClosed(Clock clock) {
+  if (closed_any_ && clock <= last_closed_) oracle_->Fail("clocks closed out of order");
+  closed_any_ = true;
+  last_closed_ = clock;
+}
+
+}  // namespace tarn::sim

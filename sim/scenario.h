@@ -1,0 +1,90 @@
+// What a seed means: the fleet, the job and the faults of one simulated run. A pure function of the seed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/job/job.h"
+
+namespace tarn::sim {
+
+// Chances are per message unless said otherwise; times in microseconds of simulated time.
+struct Faults {
+  double drop = 0;
+  double duplicate = 0;
+  double reorder = 0;  // a message that ignores its connection's order
+  double spike = 0;    // a message that takes up to spike_us longer
+  TimeUs spike_us = 0;
+  TimeUs delay_min_us = 100, delay_max_us = 2'000;
+  std::uint32_t reconnects = 0;  // events over the faulty time
+  std::uint32_t partitions = 0;
+  std::uint32_t pauses = 0;
+  std::uint32_t crashes = 0;  // of workers; each comes back
+  std::uint32_t doubles = 0;  // a worker is started while its process before still runs
+  double crash_at_cut = 0;    // of a worker beyond the clock of a checkpoint, its part lost
+  double cut_at_change = 0;   // of a shard from the scheduler, whenever the view changes; shorter than the lease
+  double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
+  double full_store = 0;                                     // per chunk of a cut
+  double lose_base = 0;                                      // per part of an incremental checkpoint
+  double slow_tier = 0;                                      // per thing done for rows on disk: takes seconds
+  bool fail_tier = false, damage_tier = false;               // once, of some shard: the job ends if it is noticed
+  bool scheduler_sleeps = false;                             // once, beyond the lease (rule N5)
+  bool shard_sleeps = false;                                 // once, beyond the lease: the job ends
+  std::uint32_t outages = 0;                                 // of jobs with a log: every process ends at once
+  double power = 0;                                          // chance of an outage to be one of the power
+  double outage_awaits = 0;                                  // chance of one to wait for a moment that matters
+  double outage_again = 0;                                   // chance of another in what comes back
+  std::uint32_t outages_at_jumps = 0;                        // more: when a worker is ahead by several clocks
+  double slow_recovery = 0;                                  // chance per outage: a shard reads long, a worker goes
+  std::uint32_t time_jumps = 0;                              // of the clocks of shards: by seconds to hours
+  double jump_at_cut = 0;                                    // chance of another, per checkpoint
+  TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take
+  std::uint32_t slow_syncs = 0;                              // of logs, each of some shard: longer than the lease
+  TimeUs stop_us = 0;                                        // when somebody asks for a clean stop; 0: nobody
+  std::uint32_t failed_syncs = 0;                            // of logs: each of some shard; the job ends
+  std::uint32_t server_deaths = 0;                           // alone, all shards of one: the job ends
+  bool scheduler_dies = false;                               // once, alone: all nodes end two leases later
+  double clock_drift = 0;                                    // how much faster or slower a node's clock may run
+  double fail_state = 0, stall_state = 0;                    // per write of the scheduler: for two leases and more
+  TimeUs until_us = 0;                                       // no new fault after this time
+};
+
+struct Scenario {
+  std::uint64_t seed = 0;
+  std::uint64_t draw = 0;  // of everything that happens; two runs of one seed's data differ in it
+  Job job;
+  ConsistencySpec counts, layer;  // of the two tables
+  ValueCodec counts_pull_codec = ValueCodec::kFp32, counts_row_codec = ValueCodec::kFp32;
+  WorkerCacheSpec counts_cache;  // of the workers, for counts
+  bool top_k = false;            // some table's pushes send the largest alone: workers have state of their own
+  LifeSpec life;                 // of counts: then a value may be any count of pushes since the row was born
+  std::uint32_t shards = 1;      // in all
+  std::uint32_t workers = 1;
+  std::uint64_t train_rows = 0, valid_rows = 0, test_rows = 0;
+  std::uint32_t keys_per_row = 4;
+  std::uint64_t key_space = 100;
+  bool reads_again = false;  // a worker pulls the rows of a batch twice
+  std::uint32_t depth = 1;   // batches whose pulls are under way at once
+  TimeUs compute_max_us = 5'000;
+  bool any_rank = false;                                   // workers take the rank that is free
+  bool resume = false;                                     // go on from a checkpoint afterwards, in another fleet
+  std::size_t parked_pulls_max = 0, bucket_bytes_max = 0;  // of a shard; 0: as ever
+  bool tells_at_once = false;                              // a worker says that a lease is done as soon as it is
+  bool push_pull = false;                                  // use PushPull where the loop allows
+  bool through_frames = false;                             // every message is encoded and decoded on its way
+  std::size_t cut_slice_bytes = 1;                         // of a checkpoint, between messages
+  TimeUs cut_pause_us = 0;
+  std::size_t tier_bytes = 0;  // a shard's memory, beyond which its rows lie on disk; 0: no limit
+  std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: as ever
+  std::size_t held_keys_bytes = 0, held_lists_bytes_max = 0;    // of a client for a shard, of a shard for all
+  std::uint32_t requests = 0;                                   // of checkpoints, by somebody outside
+  Faults faults;
+  bool CutsAtClock() const;  // rule K1
+  bool KeepsStep() const;    // bsp + aggregated throughout: the bits of the end are fixed
+  const ConsistencySpec& Of(const std::string& table) const { return table == "counts" ? counts : layer; }
+  std::string Describe() const;  // one line
+};
+
+Scenario MakeScenario(std::uint64_t seed);
+
+}  // namespace tarn::sim

@@ -1,0 +1,65 @@
+// The blobs of workers on the disk of a simulated fleet: slow now and then, and failing when told to.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/hash.h"
+#include "server/checkpoint/blob_store.h"
+#include "sim/sim_store.h"
+#include "sim/top_k_model.h"
+
+namespace tarn::sim {
+
+class SimBlobStore : public server::BlobStore {
+ public:
+  struct Options {
+    ShardId shard;
+    double fail = 0;  // chance of a write to fail
+    double slow = 0;  // chance of a write to take seconds
+    std::uint64_t seed = 0;
+  };
+  // As SimShardStore's.
+  struct Hooks {
+    std::function<TimeUs()> now;
+    std::function<void(TimeUs, std::function<void()> run)> later;
+    std::function<void(server::BlobWritten)> written;
+  };
+  SimBlobStore(Options options, SimDisk* disk, Oracle* oracle, Hooks hooks)
+      : options_(options),
+        disk_(disk),
+        oracle_(oracle),
+        hooks_(std::move(hooks)),
+        rng_(Mix64(options.seed ^ options.shard.value ^ 0x626c6f62)) {}
+
+  void Write(server::BlobWrite write) override;
+  void Abandon(CheckpointId checkpoint, const std::string& directory, Incarnation worker, WorkerRank rank) override;
+  Expected<server::BlobSlice> Read(const std::string& directory, WorkerRank rank, std::uint64_t offset,
+                                   std::size_t bytes_max) override;
+
+ private:
+  TimeUs NextDelay();
+  server::BlobWritten DoWrite(const server::BlobWrite& write);
+
+  Options options_;
+  SimDisk* disk_;
+  Oracle* oracle_;
+  Hooks hooks_;
+  SplitMix rng_;
+  TimeUs ends_ = 0;             // of what was begun last: all ends in order
+  std::set<std::string> open_;  // files, by path
+};
+
+// What a blob of a checkpoint says of the oracle table, and the clock at which it was taken.
+struct StoredResiduals {
+  Clock clock;
+  std::vector<KeptCount> kept;
+};
+Expected<StoredResiduals> ReadResiduals(const SimDisk& disk, const std::string& directory, const Manifest& manifest,
+                                        const WorkerBlob& blob);
+
+}  // namespace tarn::sim

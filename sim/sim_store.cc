@@ -1,0 +1,289 @@
+#include "sim/sim_store.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/job/job.h"
+#include "server/checkpoint/row_loader.h"
+
+namespace tarn::sim {
+namespace {
+
+constexpr TimeUs kFastUs = 50'000;
+constexpr TimeUs kSlowUs = 3'000'000;
+// Of a part that fails before its end.
+constexpr std::uint64_t kChunksBeforeFailure = 8;
+// Chance of a part that is given up to have failed before; nobody may mind.
+constexpr double kFailsGivenUp = 0.6;
+
+}  // namespace
+
+TimeUs SimSchedulerStore::Duration(double slow) {
+  if (hooks_.now() < options_.until_us && time_rng_.Chance(options_.stall)) {
+    ++stalls_;
+    return options_.stall_us + TimeUs(time_rng_.Below(std::uint64_t(options_.stall_us)));
+  }
+  const TimeUs most = time_rng_.Chance(slow) ? kSlowUs : options_.sync_max_us;
+  return 1 + TimeUs(time_rng_.Below(std::uint64_t(most)));
+}
+
+// What failed may be there all the same: only the sync of its folder may have failed.
+void SimSchedulerStore::WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) {
+  using scheduler::StoreWritten;
+  if (manifest_) oracle_->Fail(fmt::format("{}: a manifest is written while another is", directory));
+  manifest_.emplace(directory, manifest);
+  if (!IsThere(directory, manifest))
+    oracle_->Fail(fmt::format("{}: a manifest was written, but the files of its shards are not there", directory));
+  else
+    CheckRestored(directory, manifest);
+  const bool fails = rng_.Chance(options_.fail_manifest);
+  hooks_.later(Duration(options_.slow_manifest), [this, id, fails] {
+    const auto [where, what] = *std::exchange(manifest_, std::nullopt);
+    StoreWritten end{StoreWritten::What::kManifest, id.value, {}};
+    if (fails) {
+      ++disk_->failed;
+      end.status = Fail(ErrorCode::kIo, where + "/MANIFEST: No space left on device");
+    }
+    if (!fails || rng_.Chance(0.3)) Put(where, what);
+    if (!fails && !disk_->removed.contains(where)) hooks_.whole(where, what);
+    hooks_.written(end);
+  });
+}
+
+// Of a checkpoint that was given up the directory goes behind the write.
+void SimSchedulerStore::Put(const std::string& directory, const Manifest& manifest) {
+  if (!disk_->removed.contains(directory)) disk_->manifests[directory] = manifest;
+}
+
+void SimSchedulerStore::WriteState(std::uint64_t number, const scheduler::SchedulerState& state) {
+  using scheduler::StoreWritten;
+  if (state_) oracle_->Fail("a state is written while another is");
+  state_ = scheduler::EncodeState(state);
+  const bool fails = failures_ + 1 < scheduler::StateGate::kTriesMax && rng_.Chance(options_.fail_state);
+  failures_ = fails ? failures_ + 1 : 0;
+  hooks_.later(Duration(0), [this, number, fails] {
+    SimFile& file = disk_->state;
+    std::string bytes = *std::exchange(state_, std::nullopt);
+    StoreWritten end{StoreWritten::What::kState, number, {}};
+    if (fails) {
+      ++disk_->failed;
+      end.status = Fail(ErrorCode::kIo, "scheduler.state: Input/output error");
+      if (rng_.Chance(0.5)) file.bytes = std::move(bytes);
+    } else {
+      file.bytes = file.durable = std::move(bytes);
+    }
+    hooks_.written(end);
+  });
+}
+
+void SimSchedulerStore::EndProcess() {
+  if (auto state = std::exchange(state_, std::nullopt); state && rng_.Chance(0.5)) disk_->state.bytes = *state;
+  if (auto manifest = std::exchange(manifest_, std::nullopt); manifest && rng_.Chance(0.5))
+    Put(manifest->first, manifest->second);
+  failures_ = 0;
+}
+
+void SimSchedulerStore::LosePower() {
+  SimFile& file = disk_->state;
+  if (rng_.Chance(0.7)) file.bytes = file.durable;
+  file.durable = file.bytes;
+}
+
+// Every file of every generation, each with the rows that its shard had written.
+bool SimSchedulerStore::IsThere(const std::string& directory, const Manifest& manifest) const {
+  const auto* generations = disk_->files.Find(directory);
+  if (generations == nullptr || generations->size() != manifest.generations.size()) return false;
+  for (const Generation& generation : manifest.generations) {
+    const auto parts = generations->find(generation.id);
+    if (parts == generations->end() || parts->second.size() != generation.files.size()) return false;
+    std::uint64_t hash = 0;
+    for (const auto& [shard, snapshot] : parts->second) hash += server::StateHash(snapshot->tables);
+    if (hash != generation.state_hash) return false;
+  }
+  return true;
+}
+
+// What a chain holds all together is what the shards had at their cuts, to the bit.
+void SimSchedulerStore::CheckRestored(const std::string& directory, const Manifest& manifest) {
+  std::uint64_t expected = 0;
+  for (const auto& [shard, hash] : disk_->cut_hashes[directory]) expected += hash;
+  const auto restored = Restore(*disk_, directory, manifest);
+  if (!restored)
+    oracle_->Fail(fmt::format("{}: cannot be restored: {}", directory, restored.error().message));
+  else if ((*restored)->StateHash() != expected || manifest.state_hash.value_or(expected) != expected)
+    oracle_->Fail(fmt::format("{}: {} generations restored have other rows than the shards had at the cut", directory,
+                              manifest.generations.size()));
+}
+
+Expected<std::unique_ptr<server::Store>> Restore(const SimDisk& disk, const std::string& directory,
+                                                 const Manifest& manifest) {
+  const auto job = ParseJob(manifest.job_text, directory, "/");
+  if (!job) return std::unexpected(job.error());
+  server::StoreOptions options{.job_seed = job->job.seed, .partition_bits = manifest.partition_bits, .owned = {}};
+  for (std::uint32_t p = 0; p < 1u << manifest.partition_bits; ++p) options.owned.push_back(PartitionId(p));
+  auto rows = std::make_unique<server::Store>(std::move(options));
+  for (const TableSpec& table : manifest.tables) TARN_RETURN_IF_ERROR(rows->AddTable(table));
+  server::MemoryCheckpointFiles files = disk.files;
+  server::MemoryCheckpointStore store(&files, ShardId(0), {});
+  server::RowLoader loader(rows.get());
+  TARN_RETURN_IF_ERROR(store.Load(directory, loader));
+  return rows;
+}
+
+void LoseUnsynced(SimDisk* disk, ShardId shard, const std::function<std::uint64_t(std::uint64_t)>& dice) {
+  for (const auto& [directory, id] : disk->unsynced[shard])
+    if (dice(4) != 0) disk->files.RemovePart(directory, id, shard);
+  disk->unsynced.erase(shard);
+  std::erase_if(disk->unsynced_blobs, [&](const auto& blob) {
+    if (blob.second != shard) return false;
+    if (dice(4) != 0) disk->blobs.erase(blob.first);
+    return true;
+  });
+}
+
+std::string MissingOf(const SimDisk& disk) {
+  for (const auto& [directory, manifest] : disk.manifests) {
+    const auto* generations = disk.files.Find(directory);
+    for (const Generation& generation : manifest.generations) {
+      const auto parts = generations == nullptr ? decltype(generations->end()){} : generations->find(generation.id);
+      if (generations == nullptr || parts == generations->end() || parts->second.size() != generation.files.size())
+        return fmt::format("{}: files of checkpoint {} are gone with the power", directory, generation.id.value);
+    }
+    for (const WorkerBlob& blob : manifest.blobs)
+      if (!disk.blobs.contains(directory + "/" + blob.file.name))
+        return fmt::format("{}/{}: gone with the power", directory, blob.file.name);
+  }
+  return {};
+}
+
+void SimSchedulerStore::RemoveCheckpoint(const std::string& directory) {
+  if (!stopping_ && disk_->writing.contains(directory))
+    oracle_->Fail(fmt::format("{}: removed while a shard was writing into it", directory));
+  disk_->manifests.erase(directory);
+  disk_->files.Remove(directory);
+  std::erase_if(disk_->blobs, [&](const auto& blob) { return blob.first.starts_with(directory + "/"); });
+  disk_->removed.insert(directory);
+}
+
+void SimShardStore::Begin(server::Snapshot head, std::string directory) {
+  const std::uint64_t now_hash = hooks_.state_hash();  // may find that rows on disk cannot be read
+  disk_->writing.insert(directory);
+  id_ = head.id;
+  directory_ = directory;
+  refused_ = false;  // a first slice comes unasked
+  chunks_left_.reset();
+  if (rng_.Chance(options_.fail)) chunks_left_ = rng_.Below(kChunksBeforeFailure);
+  disk_->cut_hashes[directory][options_.shard] = now_hash;
+  auto written = [this, state_hash = now_hash, written_to = directory](CheckpointPart part) {
+    CheckRows(part, state_hash);
+    SyncPart(std::move(part), written_to);
+  };
+  open_ = std::make_shared<server::MemoryCheckpointStore>(&disk_->files, options_.shard, std::move(written));
+  const std::string base = head.base.value != 0 ? head.base_directory : "";
+  open_->Begin(std::move(head), std::move(directory));
+  if (!base.empty() && (rng_.Chance(options_.lose_base) || disk_->lossy.contains(base))) LoseBase(base);
+}
+
+// The rows that came in slices are those of the moment of the cut.
+void SimShardStore::CheckRows(const CheckpointPart& part, std::uint64_t state_hash) {
+  if (part.code == ErrorCode::kOk && part.whole_hash.value_or(state_hash) != state_hash)
+    oracle_->Fail(fmt::format("shard {}: checkpoint {} has other rows than the shard had at its cut",
+                              options_.shard.value, part.id.value));
+}
+
+void SimShardStore::Put(server::CutRows chunk) {
+  if (refused_) oracle_->Fail(fmt::format("{}: a slice came without room for it", directory_));
+  if (!full_ && rng_.Chance(options_.full)) FillUp();
+  if (!open_) return;
+  if (chunks_left_ && (*chunks_left_)-- == 0) return FailEarly();
+  open_->Put(std::move(chunk));
+}
+
+bool SimShardStore::HasRoom() {
+  refused_ = full_;
+  return !full_;
+}
+
+void SimShardStore::FillUp() {
+  full_ = true;
+  hooks_.later(Duration(), [this] {
+    full_ = false;
+    if (std::exchange(refused_, false)) hooks_.wake();
+  });
+}
+
+// A part that is written is durable, and reported, some time later.
+void SimShardStore::SyncPart(CheckpointPart part, const std::string& directory) {
+  if (part.code != ErrorCode::kOk) return hooks_.written(std::move(part));
+  disk_->writing.insert(directory);
+  disk_->unsynced[options_.shard].push_back({directory, part.id});
+  hooks_.later(Duration() / 2, [this, part = std::move(part), directory] {
+    disk_->writing.erase(disk_->writing.find(directory));
+    std::erase(disk_->unsynced[options_.shard], std::pair(directory, part.id));
+    hooks_.written(part);
+  });
+}
+
+void SimShardStore::FailEarly() { Fail(Failed(), 1); }
+
+// Somebody has removed a file of the base, for good.
+void SimShardStore::LoseBase(const std::string& base) {
+  disk_->lossy.insert(base);
+  CheckpointPart part = Failed();
+  part.code = ErrorCode::kNotFound;
+  Fail(std::move(part), 0);
+}
+
+// The shard hears of it some time later, and sends slices until then.
+void SimShardStore::Fail(CheckpointPart part, std::uint64_t counts) {
+  open_.reset();
+  wanted_ = std::make_shared<bool>(true);
+  hooks_.later(Duration(), [this, part = std::move(part), counts, directory = directory_, wanted = wanted_] {
+    disk_->writing.erase(disk_->writing.find(directory));
+    disk_->failed += *wanted ? counts : 0;
+    hooks_.written(part);
+  });
+}
+
+void SimShardStore::Finish(std::optional<std::uint64_t> whole_hash) {
+  whole_hash_ = whole_hash;
+  if (open_) End(false);
+}
+
+void SimShardStore::Abandon() {
+  if (open_) return End(true);
+  *wanted_ = false;
+}
+
+// The part is durable, has failed or is given up some time later.
+void SimShardStore::End(bool abandoned) {
+  const TimeUs delay = Duration();
+  const bool fails = rng_.Chance(abandoned ? kFailsGivenUp : options_.fail);
+  auto end = [this, store = std::move(open_), part = Failed(), directory = directory_, abandoned, fails,
+              whole_hash = whole_hash_] {
+    disk_->writing.erase(disk_->writing.find(directory));
+    if (fails) {
+      disk_->failed += abandoned ? 0 : 1;
+      return hooks_.written(part);
+    }
+    abandoned ? store->Abandon() : store->Finish(whole_hash);
+  };
+  hooks_.later(delay, std::move(end));
+}
+
+TimeUs SimShardStore::Duration() {
+  const TimeUs most = rng_.Chance(options_.slow) ? kSlowUs : kFastUs;
+  return 1'000 + TimeUs(rng_.Below(std::uint64_t(most)));
+}
+
+CheckpointPart SimShardStore::Failed() const {
+  return {.id = id_, .code = ErrorCode::kIo, .message = directory_ + ": No space left on device"};
+}
+
+Status SimShardStore::Load(const std::string& directory, server::RowSink& sink) {
+  server::MemoryCheckpointStore store(&disk_->files, options_.shard, {});
+  return store.Load(directory, sink);
+}
+
+}  // namespace tarn::sim

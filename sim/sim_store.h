@@ -1,0 +1,173 @@
+// Checkpoints and the scheduler's state of a simulated fleet: in memory, slow and full now and then, failing when told
+// to, and without what was not synced once the power was lost. Watches that
+// nobody removes a directory into which a shard still writes, that no manifest names what is not there, that a whole
+// checkpoint, restored with all its generations, has the rows as they were when its parts were begun, and that no slice
+// comes before there is room again.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/hash.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/state_gate.h"
+#include "server/store/store.h"
+#include "sim/disks/memory_checkpoint_store.h"
+#include "sim/network.h"
+#include "sim/oracle.h"
+
+namespace tarn::sim {
+
+// A file that is replaced whole: what a process reads, and what a loss of power brings back at the worst.
+struct SimFile {
+  std::string bytes, durable;
+};
+
+// The disk that all processes of a run share.
+struct SimDisk {
+  SimFile state;  // of the scheduler; empty: none
+  server::MemoryCheckpointFiles files;
+  std::map<std::string, Manifest> manifests;
+  std::multiset<std::string> writing;  // directories into which a shard writes now
+  std::set<std::string> removed;
+  std::set<std::string> lossy;  // directories that are not whole any more: no base for another
+  std::map<std::string, std::map<ShardId, std::uint64_t>> cut_hashes;  // of the rows of each shard, by directory
+  std::map<std::string, std::string> blobs;                            // of workers, by path: the bytes
+  // Written and not durable: a kill leaves it, a loss of power may take it. Parts by shard, blobs by path.
+  std::map<ShardId, std::vector<std::pair<std::string, CheckpointId>>> unsynced;
+  std::map<std::string, ShardId> unsynced_blobs;
+  std::uint64_t failed = 0;  // writes that were made to fail, but for parts given up before it was told
+};
+
+// The machine of this shard loses its power.
+void LoseUnsynced(SimDisk* disk, ShardId shard, const std::function<std::uint64_t(std::uint64_t)>& dice);
+// What a whole checkpoint lacks, of all that its manifest names; empty: nothing. A part was durable before it was
+// reported, and a blob before it was named.
+std::string MissingOf(const SimDisk& disk);
+
+// All rows of a checkpoint, in one store that owns all partitions.
+Expected<std::unique_ptr<server::Store>> Restore(const SimDisk& disk, const std::string& directory,
+                                                 const Manifest& manifest);
+
+// The scheduler's side. Writes take their time, stall for longer than leases, and fail.
+class SimSchedulerStore : public scheduler::SchedulerStore {
+ public:
+  struct Options {
+    double fail_manifest = 0, slow_manifest = 0;  // chances per manifest
+    double fail_state = 0;                        // per state; never so often that the run ends
+    double stall = 0;                             // of any of them: longer than two leases
+    TimeUs sync_max_us = 0, stall_us = 0, until_us = 0;
+    std::uint64_t seed = 0;
+  };
+  struct Hooks {
+    std::function<TimeUs()> now;
+    // Calls `run` after the delay, unless the scheduler's process is gone by then.
+    std::function<void(TimeUs, std::function<void()> run)> later;
+    std::function<void(const scheduler::StoreWritten&)> written;  // a step of the scheduler
+    // There is a checkpoint, whole.
+    std::function<void(const std::string& directory, const Manifest& manifest)> whole;
+  };
+  SimSchedulerStore(Options options, SimDisk* disk, Oracle* oracle, Hooks hooks)
+      : options_(options),
+        disk_(disk),
+        oracle_(oracle),
+        hooks_(std::move(hooks)),
+        rng_(Mix64(options.seed ^ 0x73746f)),
+        time_rng_(Mix64(options.seed ^ 0x737464)) {}
+  void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) override;
+  void RemoveCheckpoint(const std::string& directory) override;
+  void WriteState(std::uint64_t number, const scheduler::SchedulerState& state) override;
+  void RemoveState() override { disk_->state = {}; }
+  // Another scheduler begins.
+  void Started() { stopping_ = false; }
+  // The fleet has been told to stop: what is abandoned then goes without asking.
+  void Stopping() { stopping_ = true; }
+  // The scheduler's process ends: what it was writing is there, or not. Then its machine loses its power.
+  void EndProcess();
+  void LosePower();
+  std::uint64_t stalls() const { return stalls_; }
+
+ private:
+  bool IsThere(const std::string& directory, const Manifest& manifest) const;
+  void CheckRestored(const std::string& directory, const Manifest& manifest);
+  void Put(const std::string& directory, const Manifest& manifest);
+  TimeUs Duration(double slow);
+
+  Options options_;
+  SimDisk* disk_;
+  Oracle* oracle_;
+  Hooks hooks_;
+  SplitMix rng_, time_rng_;
+  std::optional<std::string> state_;                          // being written
+  std::optional<std::pair<std::string, Manifest>> manifest_;  // likewise
+  int failures_ = 0;                                          // of states, one after the other
+  std::uint64_t stalls_ = 0;
+  bool stopping_ = false;
+};
+
+// A shard's side.
+class SimShardStore : public server::CheckpointStore {
+ public:
+  struct Options {
+    ShardId shard;
+    double fail = 0;       // chance of a part to fail early, and with its last write
+    double slow = 0;       // chance of a write to take seconds
+    double lose_base = 0;  // chance that a file of the base is gone
+    double full = 0;       // chance of a chunk to leave no room for a while
+    std::uint64_t seed = 0;
+  };
+  // What it needs of the shard's process.
+  struct Hooks {
+    // Calls `run` after the delay, unless the process is gone by then.
+    std::function<void(TimeUs, std::function<void()> run)> later;
+    std::function<void(CheckpointPart)> written;  // a step of the shard
+    std::function<void()> wake;                   // a turn of the loop: there is room again
+    std::function<std::uint64_t()> state_hash;    // of the shard's rows now
+  };
+  SimShardStore(Options options, SimDisk* disk, Oracle* oracle, Hooks hooks)
+      : options_(options),
+        disk_(disk),
+        oracle_(oracle),
+        hooks_(std::move(hooks)),
+        rng_(Mix64(options.seed ^ options.shard.value)) {}
+
+  void Begin(server::Snapshot head, std::string directory) override;
+  void Put(server::CutRows chunk) override;
+  void Finish(std::optional<std::uint64_t> whole_hash) override;
+  void Abandon() override;
+  bool HasRoom() override;
+  Status Load(const std::string& directory, server::RowSink& sink) override;
+
+ private:
+  void End(bool abandoned);
+  void SyncPart(CheckpointPart part, const std::string& directory);
+  void FailEarly();
+  void LoseBase(const std::string& base);
+  void Fail(CheckpointPart part, std::uint64_t counts);
+  void FillUp();
+  void CheckRows(const CheckpointPart& part, std::uint64_t state_hash);
+  TimeUs Duration();
+  CheckpointPart Failed() const;
+
+  Options options_;
+  SimDisk* disk_;
+  Oracle* oracle_;
+  Hooks hooks_;
+  SplitMix rng_;
+  std::shared_ptr<server::MemoryCheckpointStore> open_;  // of the part begun; null once it has failed
+  std::shared_ptr<bool> wanted_;                         // the part that failed early, until it is given up
+  CheckpointId id_;
+  std::string directory_;
+  std::optional<std::uint64_t> whole_hash_;
+  std::optional<std::uint64_t> chunks_left_;  // until the part fails
+  bool full_ = false;
+  bool refused_ = false;  // HasRoom said no, and nothing was begun or drained since
+};
+
+}  // namespace tarn::sim

@@ -1,0 +1,85 @@
+// Tables described by text: all that can be said, what is left out, and every refusal with its place.
+#include "core/job/table_text.h"
+
+#include <gtest/gtest.h>
+
+namespace tarn {
+namespace {
+
+TEST(TableText, NothingIsADefaultTable) {
+  const auto spec = ParseTable("users", "");
+  ASSERT_TRUE(spec) << spec.error().message;
+  TableSpec expected;
+  expected.name = "users";
+  EXPECT_EQ(*spec, expected);
+}
+
+TEST(TableText, EverythingIsRead) {
+  const auto spec = ParseTable("w", R"(
+kind = "dense"
+dim = 3
+rows = 7
+[initializer]
+kind = "uniform"
+low = -0.5
+high = 2
+[optimizer]
+kind = "adam"
+learning_rate = 0.25
+beta1 = 0.5
+)");
+  ASSERT_TRUE(spec) << spec.error().message;
+  TableSpec expected;
+  expected.name = "w";
+  expected.kind = TableKind::kDense;
+  expected.dim = 3;
+  expected.rows = 7;
+  expected.initializer = {InitializerKind::kUniform, -0.5f, 2.0f};
+  expected.optimizer.kind = OptimizerKind::kAdam;
+  expected.optimizer.learning_rate = 0.25f;
+  expected.optimizer.beta1 = 0.5f;
+  EXPECT_EQ(*spec, expected);
+}
+
+TEST(TableText, InitializersHaveNamesForTheirNumbers) {
+  const auto initializer = [](const char* text) {
+    const auto spec = ParseTable("t", std::string("[initializer]\n") + text);
+    EXPECT_TRUE(spec) << spec.error().message;
+    return spec->initializer;
+  };
+  EXPECT_EQ(initializer("kind = 'zero'"), (InitializerSpec{InitializerKind::kZero, 0, 0}));
+  EXPECT_EQ(initializer("kind = 'constant'\nvalue = 2"), (InitializerSpec{InitializerKind::kConstant, 2, 0}));
+  EXPECT_EQ(initializer("kind = 'normal'\nmean = 1\nstddev = 0.5"),
+            (InitializerSpec{InitializerKind::kNormal, 1, 0.5}));
+  EXPECT_EQ(initializer("kind = 'normal'\nstddev = 0.5"), (InitializerSpec{InitializerKind::kNormal, 0, 0.5}));
+}
+
+TEST(TableText, RefusalsSayWhereWhatAndWhatWasExpected) {
+  const auto refusal = [](const char* text) {
+    const auto spec = ParseTable("t", text);
+    EXPECT_FALSE(spec) << text;
+    EXPECT_EQ(spec.error().code, ErrorCode::kInvalidArgument) << text;
+    return spec ? "" : spec.error().message;
+  };
+  EXPECT_EQ(refusal("dim = 0"), "table 't':1: dim: expected 1 to 4096, found 0");
+  EXPECT_EQ(refusal("dim = 'wide'"), "table 't':1: dim: expected an integer, found a string");
+  EXPECT_EQ(refusal("\ndims = 2"), "table 't':2: unknown key 'dims'; the nearest known one is 'dim'");
+  EXPECT_EQ(
+      refusal("[optimizer]\nkind = 'adagrat'"),
+      "table 't':2: optimizer.kind: unknown optimizer 'adagrat': expected one of sgd, momentum, nesterov, adagrad, "
+      "row_wise_adagrad, rmsprop, adam, adamw, ftrl; the nearest is 'adagrad'");
+  EXPECT_EQ(refusal("[optimizer]\nlearning_rate = -1"),
+            "table 't':2: optimizer.learning_rate: expected a number >= 0 and <= 1000000, found -1");
+  EXPECT_EQ(refusal("[initializer]\nkind = 'normal'\nlow = 1").substr(0, 45),
+            "table 't':3: initializer: unknown key 'low'; ");
+  EXPECT_EQ(refusal("initializer = 3"), "table 't':1: initializer: expected a table, [initializer], found an integer");
+  // What is wrong with the whole is Validate's to say.
+  EXPECT_NE(refusal("kind = 'dense'").find("'t'"), std::string::npos);
+  EXPECT_NE(refusal("[initializer]\nkind = 'uniform'\nlow = 1\nhigh = 0").find("the low end comes first"),
+            std::string::npos);
+  EXPECT_FALSE(ParseTable("", ""));
+  EXPECT_FALSE(ParseTable("t", "dim = = 3"));
+}
+
+}  // namespace
+}  // namespace tarn

@@ -1,0 +1,100 @@
+// The end of the memory: the shard says why and ends, and what it did not finish it did not acknowledge.
+#include "server/exhaustion.h"
+
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/unit/server/shard/shard_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+// Memory ends in the middle of a push: its sequence is counted already, nothing is applied yet.
+struct NoMemoryAtAPush : Events {
+  void OnPushApplied(Incarnation, PartitionId, Sequence sequence, Clock) override {
+    if (sequence != Sequence(2)) return;
+    if (too_long) throw std::length_error("vector::reserve");
+    throw OutOfMemory("table 't', more rows");
+  }
+  bool too_long = false;
+};
+
+class ExhaustionTest : public ShardTest {
+ protected:
+  void Begin() {
+    Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
+    shard_ = std::make_unique<Shard>(ShardOptions{.nonce = 77}, store_.get(), &failing_);
+    shard_->Start(now_, &out_);
+    SendWelcome("");
+    out_.clear();
+  }
+  NoMemoryAtAPush failing_;
+};
+
+TEST_F(ExhaustionTest, EndsTheShardWithTheReasonAndAcknowledgesNothing) {
+  Begin();
+  Deliver(PushOf(0, 10, 5, 1, 0));
+  EXPECT_EQ(TakeAck().code, ErrorCode::kOk);
+  Deliver(PushOf(0, 10, 5, 2, 0));
+  ASSERT_EQ(out_.size(), 1u);
+  EXPECT_EQ(out_[0].to, kSchedulerPeer);
+  const Shutdown& told = std::get<Shutdown>(out_[0].message.body);
+  EXPECT_EQ(told.code, ErrorCode::kIo);
+  EXPECT_EQ(told.reason, "shard 0: out of memory: table 't', more rows");
+  EXPECT_TRUE(shard_->stopped());
+  EXPECT_EQ(shard_->stop_reason().reason, told.reason);
+  out_.clear();
+  Deliver(PushOf(0, 10, 5, 2, 0));
+  Deliver(PullOf(0, 10, 5, 0, 3));
+  EXPECT_TRUE(out_.empty());
+}
+
+TEST_F(ExhaustionTest, EarlierAnswersOfTheOutboxStay) {
+  Begin();
+  Deliver(PushOf(0, 10, 5, 1, 0));
+  Deliver(PushOf(0, 10, 5, 2, 0));
+  ASSERT_EQ(out_.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<PushAck>(out_[0].message.body));
+}
+
+TEST_F(ExhaustionTest, AContainerThatIsTooLongIsTheSame) {
+  Begin();
+  failing_.too_long = true;
+  Deliver(PushOf(0, 10, 5, 1, 0));
+  Deliver(PushOf(0, 10, 5, 2, 0));
+  EXPECT_TRUE(shard_->stopped());
+  EXPECT_EQ(shard_->stop_reason().reason, "shard 0: out of memory: longer than anything can be: vector::reserve");
+}
+
+TEST_F(ExhaustionTest, WhatTheLoopCouldNotGetEndsTheShardToo) {
+  Begin();
+  shard_->Abandon({ErrorCode::kIo, "out of memory"}, &out_);
+  EXPECT_EQ(Take<Shutdown>().size(), 1u);
+  EXPECT_EQ(shard_->stop_reason().reason, "shard 0: out of memory");
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// A process of its own with an address space of 4 GiB: the table's only partition takes 32 GiB.
+TEST_F(ExhaustionTest, ADenseTableThatDoesNotFitIsNamed) {
+  auto too_large = [this] {
+    rlimit limit{std::uint64_t{4} << 30, std::uint64_t{4} << 30};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) std::exit(2);
+    TableSpec spec = CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate);
+    spec.kind = TableKind::kDense;
+    spec.rows = std::uint64_t{4} << 32;
+    Join({LiveWorker(0, 10)}, spec);
+    out_.clear();
+    Deliver(PushOf(0, 10, 5, 1, 0));
+    std::fprintf(stderr, "%s", shard_->stop_reason().reason.c_str());
+    std::exit(shard_->stopped() && out_.size() == 1 ? 0 : 1);
+  };
+  EXPECT_EXIT(too_large(), testing::ExitedWithCode(0),
+              "shard 0: out of memory: table 't', a partition of its 17179869184 rows, created whole of 8 bytes each: "
+              "34359738368 bytes; the shard holds 0 rows in [0-9]* bytes");
+}
+#endif
+
+}  // namespace
+}  // namespace tarn::server

@@ -1,0 +1,51 @@
+// Parked pulls by themselves: order, replacement, bounds.
+#include "server/shard/parked_pulls.h"
+
+#include <gtest/gtest.h>
+
+namespace tarn::server {
+namespace {
+
+ParkedPull Parked(std::uint64_t incarnation, std::uint64_t request, std::uint64_t clock, std::size_t bytes = 8) {
+  ParkedPull parked{.from = Peer(1), .incarnation = Incarnation(incarnation), .wanted_minimum = Clock(clock)};
+  parked.pull.request = RequestId(request);
+  parked.keys = Buffer::Allocate(bytes);
+  return parked;
+}
+
+TEST(ParkedPullsTest, ComeOutByClockThenIncarnationThenRequest) {
+  ParkedPulls parked(100, 1 << 20);
+  EXPECT_TRUE(parked.Park(Parked(2, 1, 5)));
+  EXPECT_TRUE(parked.Park(Parked(1, 2, 5)));
+  EXPECT_TRUE(parked.Park(Parked(1, 1, 5)));
+  EXPECT_TRUE(parked.Park(Parked(3, 9, 4)));
+  EXPECT_TRUE(parked.Park(Parked(1, 7, 6)));
+  std::vector<std::uint64_t> requests;
+  for (const ParkedPull& pull : parked.TakeOpened(Clock(5))) requests.push_back(pull.pull.request.value);
+  EXPECT_EQ(requests, (std::vector<std::uint64_t>{9, 1, 2, 1}));
+  EXPECT_EQ(parked.size(), 1u);
+}
+
+TEST(ParkedPullsTest, HoldBytesUpToTheLimit) {
+  ParkedPulls parked(100, 10'000);
+  EXPECT_TRUE(parked.Park(Parked(1, 1, 5, 8000)));
+  EXPECT_FALSE(parked.Park(Parked(1, 2, 5, 8000)));
+  EXPECT_TRUE(parked.Park(Parked(1, 1, 5, 8001)));  // replaces
+  parked.Drop(Incarnation(1));
+  EXPECT_EQ(parked.bytes(), 0u);
+  EXPECT_TRUE(parked.TakeOpened(Clock(9)).empty());
+}
+
+TEST(ParkedPullsTest, WhatWaitsForPushesComesOutWithThem) {
+  ParkedPulls parked(100, 10'000);
+  ParkedPull open = Parked(1, 1, 5);
+  open.clock_open = true;
+  EXPECT_TRUE(parked.Park(open));
+  EXPECT_TRUE(parked.Park(Parked(1, 2, 5)));
+  EXPECT_TRUE(parked.TakeWaitingForPush(Incarnation(2)).empty());
+  EXPECT_EQ(parked.TakeWaitingForPush(Incarnation(1)).size(), 1u);
+  EXPECT_EQ(parked.size(), 1u);
+}
+
+}  // namespace
+}  // namespace tarn::server

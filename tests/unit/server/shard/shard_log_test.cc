@@ -1,0 +1,334 @@
+// Shows that a shard with a log acknowledges only what is durable (L1), and that it comes back from its log bit for
+// bit, wherever it ended: random lives with pushes, ticks, deaths, joins, new tables and checkpoints, ended after each
+// input.
+#include <gtest/gtest.h>
+
+#include "tests/unit/server/shard/shard_life.h"
+
+namespace tarn::server {
+namespace {
+
+TEST(ShardLogTest, ComesBackFromEveryInputBitForBit) {
+  int from_checkpoint = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(seed);
+    Life life({.seed = seed});
+    for (int step = 0; step < 100; ++step) {
+      life.Step();
+      life.Commit();
+      life.Recover(false);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    EXPECT_EQ(life.compared, 100);
+    from_checkpoint += life.from_checkpoint;
+  }
+  EXPECT_GT(from_checkpoint, 500);
+}
+
+TEST(ShardLogTest, ComesBackFromLossesOfPower) {
+  int compared = 0;
+  for (std::uint64_t seed = 100; seed <= 160; ++seed) {
+    SCOPED_TRACE(seed);
+    Life life({.seed = seed});
+    SplitMix random(seed);
+    for (int step = 0; step < 80; ++step) {
+      life.Step();
+      if (random.Chance(0.3)) life.Write();
+      if (random.Chance(0.2)) life.Recover(true);
+      if (random.Chance(0.3)) life.Commit();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    compared += life.compared;
+  }
+  EXPECT_GT(compared, 400);
+}
+
+// A message of worker 10 to a shard of FirstView.
+Message FromWorker10(Body body) {
+  Message message;
+  message.job = kJobFingerprint;
+  message.sender = {Role::kWorker, 0, Incarnation(10)};
+  message.epoch = Epoch(1);
+  message.body = std::move(body);
+  return message;
+}
+
+Message PushOfOneKey(std::uint64_t sequence) {
+  const Key key = 7;
+  const TableSpec spec = TableOf(1);
+  const PartitionId partition = PartitionOf(Positioner(spec, TableSalt(kJobSeed, spec.name))(key), kBits);
+  Message message = FromWorker10(Push{RequestId(sequence),
+                                      spec.id,
+                                      Clock(0),
+                                      Clock(0),
+                                      ValueCodec::kFp32,
+                                      {KeyCodec::kRaw, 0, 1, {{partition, 1, Sequence(sequence)}}}});
+  message.keys = Buffer::Copy(&key, sizeof key);
+  message.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
+  return message;
+}
+
+class ShardWithLog : public testing::Test {
+ protected:
+  ShardWithLog() : node_(MemoryDisk(), &files_) {}
+  void Join() {
+    view_ = FirstView({LiveWorker(0, 10)});
+    node_.Welcomed(view_, {.run = kRun}, "");
+  }
+  void Deliver(Message message) { node_.shard->OnMessage(kWorkerPeer, std::move(message), node_.now, &node_.out); }
+  void Push(std::uint64_t sequence) { Deliver(PushOfOneKey(sequence)); }
+  void Tick(std::uint64_t clock) { Deliver(FromWorker10(tarn::Tick{Clock(clock), {LeaseId(1), clock}, {}})); }
+
+  MemoryCheckpointFiles files_;
+  Node node_;
+  View view_;
+};
+
+TEST_F(ShardWithLog, NothingIsConfirmedBeforeItIsDurable) {
+  Join();
+  for (const Heartbeat& beat : node_.Take<Heartbeat>())
+    EXPECT_EQ(beat.view, ViewVersion(0)) << "the view is not confirmed yet";
+  node_.Commit();
+  EXPECT_EQ(node_.Take<Heartbeat>().size(), 1u);
+  Push(1);
+  Tick(1);
+  EXPECT_TRUE(node_.out.empty());
+  node_.log.Write();
+  node_.shard->OnLogSynced(node_.now, &node_.out);
+  EXPECT_TRUE(node_.out.empty()) << "written is not durable";
+  node_.Commit();
+  ASSERT_EQ(node_.out.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<PushAck>(node_.out[0].message.body));
+  EXPECT_TRUE(std::holds_alternative<TickAck>(node_.out[1].message.body));
+}
+
+TEST_F(ShardWithLog, ARepeatedPushWaitsForTheFirst) {
+  Join();
+  node_.Commit();
+  node_.out.clear();
+  Push(1);
+  Push(1);
+  EXPECT_TRUE(node_.out.empty());
+  node_.Commit();
+  EXPECT_EQ(node_.Take<PushAck>().size(), 2u);
+  Push(1);
+  EXPECT_EQ(node_.Take<PushAck>().size(), 1u) << "durable long since";
+}
+
+// A worker repeats what is not acknowledged for as long as the disk is silent; one answer is enough (L7).
+TEST_F(ShardWithLog, RepetitionsOfASilentDiskWaitAsOne) {
+  Join();
+  node_.Commit();
+  node_.out.clear();
+  Push(1);
+  Push(2);
+  Push(4);  // refused: out of order
+  Tick(1);
+  for (int again = 0; again < 1000; ++again) {
+    Push(1);
+    Push(2);
+    Push(4);
+    Tick(1);
+    if (again % 10 == 0) {
+      node_.now += 1'000'000;
+      node_.shard->OnTimer(node_.now, &node_.out);
+    }
+  }
+  node_.out.clear();
+  node_.Commit();
+  std::vector<PushAck> acks;
+  std::size_t ticks = 0, beats = 0;
+  for (const Outgoing& outgoing : node_.out) {
+    if (const auto* ack = std::get_if<PushAck>(&outgoing.message.body)) acks.push_back(*ack);
+    ticks += std::holds_alternative<TickAck>(outgoing.message.body);
+    beats += std::holds_alternative<Heartbeat>(outgoing.message.body);
+  }
+  ASSERT_EQ(acks.size(), 3u) << "two pushes, and all that came again";
+  EXPECT_EQ(acks[2].sections[0].code, ErrorCode::kOk);
+  EXPECT_EQ(acks[2].sections[0].sequence, Sequence(2));
+  EXPECT_EQ(ticks, 2u);
+  EXPECT_LE(beats, 2u);
+}
+
+TEST_F(ShardWithLog, HeartbeatsTellWhatIsDurable) {
+  Join();
+  node_.Commit();
+  Tick(3);
+  node_.now += 2'000'000;
+  node_.shard->OnTimer(node_.now, &node_.out);
+  for (const Heartbeat& beat : node_.Take<Heartbeat>()) EXPECT_EQ(beat.clock, Clock(0));
+  node_.Commit();
+  const auto beats = node_.Take<Heartbeat>();
+  ASSERT_EQ(beats.size(), 1u);
+  EXPECT_EQ(beats[0].clock, Clock(3));
+}
+
+// A disk that does not answer must not make a shard seem dead; what it has not made durable it must not tell.
+TEST_F(ShardWithLog, WhileTheDiskIsSilentTheLastHeartbeatIsSaidAgain) {
+  const auto beats_after_a_while = [this] {
+    node_.now += 2'000'000;
+    node_.shard->OnTimer(node_.now, &node_.out);
+    return node_.Take<Heartbeat>();
+  };
+  Join();
+  const auto alive = beats_after_a_while();
+  ASSERT_FALSE(alive.empty());
+  for (const Heartbeat& beat : alive)
+    EXPECT_EQ(beat.view, ViewVersion(0)) << "nothing was ever durable: it lives, and confirms nothing";
+  node_.Commit();
+  EXPECT_FALSE(node_.Take<Heartbeat>().empty());
+  for (std::uint64_t clock = 1; clock <= 3; ++clock) {
+    Tick(clock);
+    for (int again = 0; again < 2; ++again) {
+      const auto beats = beats_after_a_while();
+      ASSERT_EQ(beats.size(), 1u);
+      EXPECT_EQ(beats[0].clock, Clock(clock - 1));
+    }
+    node_.Commit();
+    const auto beats = node_.Take<Heartbeat>();
+    ASSERT_EQ(beats.size(), 1u) << "of those that waited the last";
+    EXPECT_EQ(beats[0].clock, Clock(clock));
+  }
+}
+
+TEST_F(ShardWithLog, AJobWithALogNeedsOne) {
+  view_ = FirstView({LiveWorker(0, 10)});
+  node_.Welcomed(view_, {}, "");
+  EXPECT_TRUE(node_.shard->stopped());
+  EXPECT_EQ(node_.shard->stop_reason().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(ShardWithLog, ADamagedLogIsNotServedFrom) {
+  Join();
+  Push(1);
+  node_.Commit();
+  Push(2);
+  node_.Commit();
+  MemoryDisk disk = node_.disk.Copy();
+  (*disk.Find(std::string(kFolder) + "/" + SegmentName(1)))[kLogPage + 50] ^= std::byte{1};
+  Node again(std::move(disk), &files_);
+  again.Welcomed(view_, {.run = kRun, .recover = true}, "");
+  ASSERT_TRUE(again.shard->stopped());
+  EXPECT_EQ(again.shard->stop_reason().code, ErrorCode::kCorrupt);
+  const std::string& reason = again.shard->stop_reason().reason;
+  EXPECT_NE(reason.find(SegmentName(1)), std::string::npos) << reason;
+  EXPECT_NE(reason.find("there is no checkpoint from which to go on"), std::string::npos) << reason;
+}
+
+// A log that ends before what the scheduler knows to be in it.
+TEST_F(ShardWithLog, AnOlderLogIsNotServedFrom) {
+  Join();
+  node_.Commit();
+  Node again(node_.disk.Copy(), &files_);
+  again.Welcomed(view_, {.run = kRun, .recover = true, .at_least = LogSequence(3)}, "");
+  ASSERT_TRUE(again.shard->stopped());
+  EXPECT_EQ(again.shard->stop_reason().code, ErrorCode::kCorrupt);
+}
+
+// Rule G5: the scheduler starts from a state that is older than the log, which knows what that gives out again.
+TEST_F(ShardWithLog, AnOlderStateOfTheSchedulerIsRefused) {
+  Join();
+  for (std::uint64_t version = 2; version <= 3; ++version) {
+    view_.version = ViewVersion(version);
+    node_.FromScheduler(ViewUpdate{view_});
+  }
+  node_.Commit();
+  for (std::uint64_t version = 2; version <= 4; ++version) {
+    Node again(node_.disk.Copy(), &files_);
+    view_.version = ViewVersion(version);
+    again.Welcomed(view_, {.run = kRun, .recover = true}, "");
+    ASSERT_EQ(again.shard->stopped(), version <= 3) << version;
+    if (version == 4) continue;
+    EXPECT_EQ(again.shard->stop_reason().code, ErrorCode::kCorrupt);
+    EXPECT_NE(again.shard->stop_reason().reason.find("scheduler.state"), std::string::npos);
+  }
+}
+
+// A clock that a verdict closes just when the time is told again: rows are touched at the same second as they were.
+TEST_F(ShardWithLog, TimeAndViewsComeBackInTheirOrder) {
+  TableSpec table = TableOf(1);
+  table.consistency.apply = ApplyMode::kAggregated;
+  table.life = {.on = true, .expire_seconds = 1000};
+  view_ = FirstView({LiveWorker(0, 10), LiveWorker(1, 11)}, table);
+  node_.Welcomed(view_, {.run = kRun}, "");
+  Push(1);
+  Tick(1);
+  node_.now += 5'000'000;
+  view_.workers[1].state = WorkerState::kEnded;
+  ++view_.version.value;
+  node_.FromScheduler(ViewUpdate{view_});
+  ASSERT_EQ(node_.shard->rows().row_count(), 1u);
+  node_.Commit();
+
+  Node again(node_.disk.Copy(), &files_);
+  view_.version = ViewVersion(0);
+  again.Welcomed(view_, {.run = kRun, .recover = true}, "");
+  ASSERT_FALSE(again.shard->stopped()) << again.shard->stop_reason().reason;
+  EXPECT_EQ(again.shard->DurableHash(), node_.shard->DurableHash());
+}
+
+// Rows that are born before the time is told again live as long as all others.
+TEST_F(ShardWithLog, ATableThatComesLaterKnowsTheTime) {
+  TableSpec first = TableOf(3), later = TableOf(1);
+  first.life = later.life = {.on = true, .expire_seconds = 160};
+  node_.now = 1'000'000'000'000;
+  view_ = FirstView({LiveWorker(0, 10)}, first);
+  node_.Welcomed(view_, {.run = kRun}, "");
+  node_.now += 10'000;
+  view_.tables.push_back(later);
+  ++view_.version.value;
+  node_.FromScheduler(ViewUpdate{view_});
+  Push(1);
+  const std::uint64_t born = node_.shard->DurableHash();
+  for (int second = 0; second < 100; ++second) {
+    node_.now += 1'000'000;
+    node_.shard->OnTimer(node_.now, &node_.out);
+  }
+  EXPECT_EQ(node_.shard->DurableHash(), born) << "it has expired long before its time";
+}
+
+// Pushes until its log fails at operation n. Whatever failed, what was acknowledged comes back.
+void PushUntilItFails(FaultKind kind, std::uint64_t n, bool* failed) {
+  MemoryCheckpointFiles files;
+  Fault fault{.at = n, .kind = kind};
+  Node node(MemoryDisk(), &files, 0, false, &fault);
+  const View view = FirstView({LiveWorker(0, 10)});
+  node.Welcomed(view, {.run = kRun}, "");
+  std::uint64_t acked = 0;
+  bool begun = false;
+  for (std::uint64_t sequence = 1; sequence <= 6 && !node.shard->stopped(); ++sequence) {
+    node.Commit();
+    for (const Heartbeat& beat : node.Take<Heartbeat>()) begun |= beat.view != ViewVersion(0);
+    node.shard->OnMessage(kWorkerPeer, PushOfOneKey(sequence), node.now, &node.out);
+    node.Commit();
+    for (const PushAck& ack : node.Take<PushAck>()) acked = ack.sections[0].sequence.value;
+  }
+  *failed = node.shard->stopped();
+  if (*failed) {
+    EXPECT_EQ(node.shard->stop_reason().code, ErrorCode::kIo);
+    EXPECT_NE(node.shard->stop_reason().reason.find(kFolder), std::string::npos) << node.shard->stop_reason().reason;
+  }
+  if (!begun) return;
+  MemoryDisk disk = node.disk.Copy();
+  disk.EndProcess();
+  Node again(std::move(disk), &files);
+  View older = view;
+  older.version = ViewVersion(0);
+  again.Welcomed(older, {.run = kRun, .recover = true}, "");
+  ASSERT_FALSE(again.shard->stopped()) << again.shard->stop_reason().reason;
+  if (acked == 0) return;
+  again.shard->OnMessage(kWorkerPeer, PushOfOneKey(acked), again.now, &again.out);
+  EXPECT_EQ(again.shard->counters().pushes_repeated, 1u) << "operation " << n << ", push " << acked;
+}
+
+TEST(ShardLogTest, EveryOperationOfItsLogMayFail) {
+  for (FaultKind kind : {FaultKind::kError, FaultKind::kShortWrite, FaultKind::kFull, FaultKind::kHalt}) {
+    bool failed = true;
+    std::uint64_t n = 0;
+    for (; failed; ++n) PushUntilItFails(kind, n, &failed);
+    EXPECT_GT(n, 20u);
+  }
+}
+
+}  // namespace
+}  // namespace tarn::server

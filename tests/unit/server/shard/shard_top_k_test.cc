@@ -1,0 +1,95 @@
+// Pushes of the largest values alone (rule W5): what is applied, gathered and repeated is what was decoded, and what
+// cannot be decoded is refused by name and changes nothing.
+#include "kernels/sparse_values.h"
+#include "tests/unit/server/shard/shard_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+TableSpec Layer(ApplyMode apply) {
+  TableSpec spec = CountingTable(ConsistencyMode::kBsp, apply);
+  spec.kind = TableKind::kDense;
+  spec.rows = 8;
+  spec.push_codec = ValueCodec::kTopK;
+  return spec;
+}
+
+class ShardTopKTest : public ShardTest {
+ protected:
+  // Of all eight rows; values[i] is that of row i / 2.
+  Message PushAll(std::uint64_t sequence, std::uint64_t clock, const std::vector<float>& values) {
+    Push push{RequestId(100 + sequence), kTable, Clock(clock), Clock(clock), ValueCodec::kTopK, {}};
+    push.keys = {KeyCodec::kRaw, 0, 8, {}};
+    std::vector<Key> keys;
+    for (std::uint32_t p = 0; p < 1u << kBits; ++p) {
+      std::uint32_t count = 0;
+      for (Key key = 0; key < 8; ++key)
+        if (PartitionOfKey(key) == PartitionId(p)) keys.push_back(key), ++count;
+      push.keys.sections.push_back({PartitionId(p), count, Sequence(sequence)});
+    }
+    std::vector<float> ordered;
+    for (const Key key : keys) ordered.insert(ordered.end(), {values[2 * key], values[2 * key + 1]});
+    Message message = FromWorker(0, 10, push);
+    message.keys = Buffer::CopyOf(std::span<const Key>(keys));
+    message.values = Buffer::Allocate(kernels::SparseBytes(ordered.size(), ordered.data()));
+    kernels::EncodeSparse(ordered.size(), ordered.data(), message.values.data());
+    return message;
+  }
+  float ValueAt(Key key, int i) const { return shard_->rows().Values(kTable, key)[i]; }
+
+  const std::vector<float> some_ = {0, 0, 0, 2.5f, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 8};
+};
+
+TEST_F(ShardTopKTest, W5WhatArrivesIsApplied) {
+  Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
+  Deliver(PushAll(1, 0, some_));
+  Deliver(PushAll(1, 0, some_));  // repeated
+  for (Key key = 0; key < 8; ++key)
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(ValueAt(key, i), -some_[2 * key + i]) << key;
+}
+
+TEST_F(ShardTopKTest, W5WhatIsGatheredIsSummed) {
+  Join({LiveWorker(0, 10)}, Layer(ApplyMode::kAggregated));
+  Deliver(PushAll(1, 0, some_));
+  Deliver(PushAll(2, 0, some_));
+  EXPECT_EQ(ValueAt(7, 1), 0);
+  Tick(0, 10, 1);
+  for (Key key = 0; key < 8; ++key)
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(ValueAt(key, i), -2 * some_[2 * key + i]) << key;
+}
+
+TEST_F(ShardTopKTest, W5WhatCannotBeDecodedIsRefusedByName) {
+  Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
+  const auto refusal = [&](auto change) {
+    Message message = PushAll(1, 0, some_);
+    message.values = Buffer::Copy(message.values.data(), message.values.size());
+    change(&message);
+    out_.clear();
+    Deliver(std::move(message));
+    const auto errors = Take<ErrorReply>();
+    return errors.size() == 1 ? std::string(ErrorName(errors[0].code)) + ": " + errors[0].message : "accepted";
+  };
+  EXPECT_EQ(refusal([](Message* m) { m->values.data()[m->values.size() - 1] = std::byte{9}; }),
+            "malformed: table 't': 8 rows of 2: largest values: number 2 of 3 is at 17, expected below 16");
+  EXPECT_EQ(refusal([](Message* m) { m->values.data()[0] = std::byte{17}; }),
+            "malformed: table 't': 8 rows of 2: largest values: 17 of them, expected at most 16");
+  EXPECT_EQ(refusal([](Message* m) { m->values = m->values.Slice(0, m->values.size() - 1); }),
+            "malformed: table 't': 8 rows of 2: largest values: 18 bytes, expected at least 19 for 3 of them");
+  EXPECT_EQ(refusal([](Message* m) { std::get<Push>(m->body).keys.count = 0xffffffff; }),
+            "malformed: 8 keys in the sections, 4294967295 in the message");
+  for (Key key = 0; key < 8; ++key) EXPECT_EQ(ValueAt(key, 0), 0);
+  EXPECT_TRUE(events_.applied.empty());
+  EXPECT_EQ(refusal([](Message*) {}), "accepted");
+}
+
+TEST_F(ShardTopKTest, NoPullIsAnsweredSo) {
+  Join({LiveWorker(0, 10)}, Layer(ApplyMode::kImmediate));
+  Message pull = PullOf(0, 10, 3, 0, 50);
+  std::get<Pull>(pull.body).codec = ValueCodec::kTopK;
+  out_.clear();
+  Deliver(std::move(pull));
+  EXPECT_EQ(TakeError(), ErrorCode::kMalformed);
+}
+
+}  // namespace
+}  // namespace tarn::server

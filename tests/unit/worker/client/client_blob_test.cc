@@ -1,0 +1,323 @@
+// The client's blob: taken at the order's clock, sent piece by piece whatever is lost, told to the scheduler as a file
+// (rule K9), and fetched before a resumed worker begins (rule K10). And pushes of the largest alone, as messages (W5).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+#include "core/codec/worker_blob.h"
+#include "tests/unit/worker/client/fake_fleet.h"
+
+namespace tarn::worker {
+namespace {
+
+constexpr TableId kUsers{1};
+constexpr TableId kLayer{2};
+
+FleetOptions Options(float share = 0.25f) {
+  FleetOptions options;
+  options.client.nonce = 1;
+  options.client.blob_chunk_bytes = 60;
+  options.tables = {SparseTable("users", 2), DenseTable("layer", 2, 16)};
+  for (TableSpec& table : options.tables) {
+    table.push_codec = ValueCodec::kTopK;
+    table.top_k.share = share;
+  }
+  return options;
+}
+
+std::vector<Key> Keys(std::uint64_t from, std::uint64_t n) {
+  std::vector<Key> keys;
+  for (std::uint64_t i = 0; i < n; ++i) keys.push_back(from + i);
+  return keys;
+}
+
+class ClientBlobTest : public testing::Test {
+ protected:
+  void Push(FakeFleet* fleet, TableId table, const std::vector<Key>& keys) {
+    const Plan plan = fleet->MakePlan(table, keys);
+    fleet->client.Push(plan, fleet->Gradients(plan), fleet->client.clock(), fleet->now, &fleet->out);
+  }
+  void Order(FakeFleet* fleet, std::uint64_t id, bool at_clock, std::uint64_t clock) {
+    fleet->view.checkpoint = {.id = CheckpointId(id), .at_clock = at_clock, .clock = Clock(clock), .directory = "d"};
+    fleet->view.checkpoint.blobs = id != 0;
+    ++fleet->view.version.value;
+    fleet->FromScheduler(ViewUpdate{fleet->view});
+  }
+  static std::vector<Message> Puts(FakeFleet* fleet) {
+    std::vector<Message> puts;
+    for (Message& message : fleet->TakeSent(ShardPeer(ShardId(0))))
+      if (std::holds_alternative<PutBlob>(message.body)) puts.push_back(std::move(message));
+    return puts;
+  }
+  // Takes all pieces as a shard would; `lose`: but for every third message of either way.
+  std::string Receive(FakeFleet* fleet, bool lose) {
+    std::string bytes;
+    for (int i = 0; i < 200; ++i) {
+      for (const Message& message : Puts(fleet)) {
+        const PutBlob& put = std::get<PutBlob>(message.body);
+        if (lose && ++messages_ % 3 == 0) continue;
+        if (put.offset == bytes.size())
+          bytes.append(reinterpret_cast<const char*>(message.values.data()), message.values.size());
+        PutBlobAck ack{put.checkpoint, bytes.size(), {}};
+        if (bytes.size() == put.total) ack.file = {.name = "f", .bytes = put.total, .crc32c = 5};
+        if (lose && ++messages_ % 3 == 0) continue;
+        fleet->FromShard(0, ack);
+        if (!ack.file.name.empty()) return bytes;
+      }
+      fleet->Wait(2'000'000);
+    }
+    ADD_FAILURE() << "the blob was not sent";
+    return bytes;
+  }
+  static std::vector<CheckpointPart> Files(FakeFleet* fleet) {
+    std::vector<CheckpointPart> parts = BodiesOf<CheckpointPart>(fleet->TakeSent(kSchedulerPeer));
+    std::erase_if(parts, [](const CheckpointPart& part) { return part.files.empty(); });
+    return parts;
+  }
+  static std::map<Key, float> Kept(const std::string& bytes, Clock* clock) {
+    std::map<Key, float> kept;
+    const Status status =
+        ReadBlob(std::as_bytes(std::span(bytes)), {"blob", CheckpointId(3), WorkerRank(0)},
+                 [&](const BlobChunk& chunk) -> Status {
+                   *clock = chunk.clock;
+                   for (std::size_t i = 0; chunk.rows.table == "users" && i < chunk.rows.keys.size(); ++i)
+                     kept[chunk.rows.keys[i]] = chunk.rows.values[2 * i];
+                   return {};
+                 });
+    EXPECT_TRUE(status) << status.error().message;
+    return kept;
+  }
+  int messages_ = 0;
+};
+
+TEST_F(ClientBlobTest, K9TakenAtTheTickToTheClock) {
+  for (const bool lose : {false, true}) {
+    FakeFleet fleet(Options());
+    fleet.Run();
+    Push(&fleet, kUsers, Keys(1, 8));  // 8 and 7 go, 1 to 6 stay
+    Push(&fleet, kLayer, Keys(0, 16));
+    Order(&fleet, 3, true, 2);
+    fleet.client.Tick({}, fleet.now, &fleet.out);
+    EXPECT_TRUE(Puts(&fleet).empty());
+    Push(&fleet, kUsers, Keys(100, 4));            // 103 goes
+    fleet.client.Tick({}, fleet.now, &fleet.out);  // to clock 2
+    Push(&fleet, kUsers, Keys(200, 4));            // not of the cut
+    Clock clock;
+    const auto kept = Kept(Receive(&fleet, lose), &clock);
+    EXPECT_EQ(clock, Clock(2));
+    const std::map<Key, float> expected{{1, 1}, {2, 2},     {3, 3},     {4, 4},    {5, 5},
+                                        {6, 6}, {100, 100}, {101, 101}, {102, 102}};
+    EXPECT_EQ(kept, expected);
+    // The scheduler is told until the order is gone.
+    auto parts = Files(&fleet);
+    ASSERT_EQ(parts.size(), 1u);
+    EXPECT_EQ(parts[0].id, CheckpointId(3));
+    EXPECT_EQ(parts[0].files[0].name, "f");
+    fleet.Wait(20'000'000);
+    EXPECT_GE(Files(&fleet).size(), 2u);
+    EXPECT_TRUE(Puts(&fleet).empty());
+    Order(&fleet, 0, false, 0);
+    fleet.Wait(20'000'000);
+    EXPECT_TRUE(Files(&fleet).empty());
+  }
+}
+
+TEST_F(ClientBlobTest, K9AtOnceWhereNoClockIsNamed) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  Push(&fleet, kUsers, Keys(1, 4));
+  Order(&fleet, 3, false, 0);
+  Clock clock;
+  EXPECT_EQ(Kept(Receive(&fleet, false), &clock).size(), 3u);
+  EXPECT_FALSE(fleet.client.idle());
+}
+
+TEST_F(ClientBlobTest, K9AShardThatKnowsNothingOfItGetsItFromTheBeginning) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  Push(&fleet, kUsers, Keys(1, 20));
+  Order(&fleet, 3, false, 0);
+  const auto first = Puts(&fleet);
+  ASSERT_EQ(first.size(), 1u);
+  fleet.FromShard(0, PutBlobAck{CheckpointId(3), first[0].values.size(), {}});
+  const auto second = Puts(&fleet);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(std::get<PutBlob>(second[0].body).offset, first[0].values.size());
+  fleet.FromShard(0, PutBlobAck{CheckpointId(3), 0, {}});
+  const auto again = Puts(&fleet);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].values.data(), first[0].values.data()) << "the same bytes";
+  fleet.FromShard(0, PutBlobAck{CheckpointId(3), 1, {}});  // no piece ends there
+  fleet.FromShard(0, PutBlobAck{CheckpointId(2), 0, {}});
+  fleet.FromShard(1, PutBlobAck{CheckpointId(3), first[0].values.size(), {}});
+  EXPECT_TRUE(Puts(&fleet).empty());
+  EXPECT_EQ(fleet.client.counters().malformed, 1u);
+}
+
+TEST_F(ClientBlobTest, K9NobodyIsAskedWhereNoBlobIsWanted) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  Push(&fleet, kUsers, Keys(1, 4));
+  fleet.view.checkpoint = {.id = CheckpointId(3), .directory = "d"};
+  ++fleet.view.version.value;
+  fleet.FromScheduler(ViewUpdate{fleet.view});
+  EXPECT_TRUE(Puts(&fleet).empty());
+}
+
+TEST_F(ClientBlobTest, K10FetchedBeforeItBegins) {
+  FakeFleet before(Options());
+  before.Run();
+  Push(&before, kUsers, Keys(1, 8));
+  Push(&before, kLayer, Keys(0, 16));
+  Order(&before, 3, false, 0);
+  const std::string bytes = Receive(&before, false);
+
+  FakeFleet fleet(Options());
+  fleet.client.Start(fleet.now, &fleet.out);
+  fleet.out.clear();
+  Welcome welcome = fleet.MakeWelcome();
+  welcome.blob_bytes = bytes.size();
+  fleet.FromScheduler(welcome);
+  EXPECT_EQ(fleet.client.state(), ClientState::kJoining);
+  Push(&fleet, kUsers, Keys(1, 8));  // dropped: it does not run yet
+  EXPECT_TRUE(fleet.client.idle());
+  std::size_t asked = 0;
+  for (int i = 0; i < 500 && fleet.client.state() == ClientState::kJoining; ++i) {
+    for (const GetBlob& get : BodiesOf<GetBlob>(fleet.TakeSent(ShardPeer(ShardId(0))))) {
+      if (++asked % 3 == 0) continue;  // lost
+      const std::size_t size = std::min<std::size_t>(50, bytes.size() - get.offset);
+      fleet.FromShard(0, BlobPiece{get.offset, bytes.size()}, Buffer::Copy(bytes.data() + get.offset, size));
+      fleet.FromShard(0, BlobPiece{get.offset, bytes.size()}, Buffer::Copy(bytes.data() + get.offset, size));
+    }
+    fleet.Wait(2'000'000);
+  }
+  ASSERT_EQ(fleet.client.state(), ClientState::kRunning) << fleet.client.stop_reason().reason;
+  EXPECT_GT(asked, 5u);
+  // It goes on as the one before does.
+  for (FakeFleet* each : {&before, &fleet}) {
+    each->out.clear();
+    Push(each, kUsers, Keys(1, 8));
+    Push(each, kLayer, Keys(0, 16));
+  }
+  const auto bytes_of = [](FakeFleet* each) {
+    std::vector<std::string> sent;
+    for (std::uint32_t shard : {0, 1})
+      for (const Message& message : each->TakeSent(ShardPeer(ShardId(shard))))
+        if (std::holds_alternative<tarn::Push>(message.body))
+          sent.emplace_back(reinterpret_cast<const char*>(message.values.data()), message.values.size());
+    return sent;
+  };
+  EXPECT_EQ(bytes_of(&fleet), bytes_of(&before));
+}
+
+TEST_F(ClientBlobTest, K10ADamagedOneEndsTheWorker) {
+  FakeFleet fleet(Options());
+  fleet.client.Start(fleet.now, &fleet.out);
+  Welcome welcome = fleet.MakeWelcome();
+  welcome.blob_bytes = 30;
+  fleet.FromScheduler(welcome);
+  const std::string garbage(30, 'x');
+  fleet.FromShard(0, BlobPiece{0, 30}, Buffer::Copy(garbage.data(), garbage.size()));
+  EXPECT_EQ(fleet.client.state(), ClientState::kStopped);
+  EXPECT_EQ(fleet.client.stop_reason().code, ErrorCode::kCorrupt);
+  EXPECT_NE(fleet.client.stop_reason().reason.find("the blob of worker 0"), std::string::npos);
+}
+
+// What arrives, over many pushes with messages lost both ways, is what was given less what is kept.
+TEST_F(ClientBlobTest, W5EveryPushArrivesOnceWhateverIsLost) {
+  FakeFleet fleet(Options(0.3f));
+  fleet.options.client.piece_bytes = 100;
+  fleet.Run();
+  int n = 0;
+  fleet.lose = [&](const Message&) { return ++n % 4 == 0; };
+  std::map<std::pair<TableId, Key>, float> given;
+  for (int i = 0; i < 20; ++i) {
+    for (const Key key : Keys(std::uint64_t(i), 10)) given[{kUsers, key}] += float(key);
+    for (const Key key : Keys(0, 16)) given[{kLayer, key}] += float(key);
+    Push(&fleet, kUsers, Keys(std::uint64_t(i), 10));
+    Push(&fleet, kLayer, Keys(0, 16));
+    fleet.client.Tick({}, fleet.now, &fleet.out);
+    fleet.Exchange();
+    fleet.Wait(3'000'000);
+    fleet.Exchange();
+  }
+  fleet.lose = nullptr;
+  for (int i = 0; i < 20 && !fleet.client.idle(); ++i) {
+    fleet.Wait(10'000'000);
+    fleet.Exchange();
+  }
+  ASSERT_TRUE(fleet.client.idle());
+  std::map<std::pair<TableId, Key>, float> sums;
+  for (const FakeShard& shard : fleet.shards)
+    for (const Applied& applied : shard.applied)
+      for (std::size_t i = 0; i < applied.keys.size(); ++i)
+        sums[{applied.table, applied.keys[i]}] += applied.values[2 * i];
+  Order(&fleet, 3, false, 0);
+  Clock clock;
+  const std::map<Key, float> kept = Kept(Receive(&fleet, false), &clock);
+  for (const auto& [key, value] : given) {
+    if (key.first != kUsers) continue;
+    EXPECT_EQ(sums[key] + (kept.contains(key.second) ? kept.at(key.second) : 0), value);
+  }
+}
+
+// Rows were chosen, so that the pull asks for others than the push brings.
+TEST_F(ClientBlobTest, W5PushPull) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  for (const TableId table : {kUsers, kLayer}) {
+    const Plan plan = fleet.MakePlan(table, Keys(0, 16));
+    const auto ids =
+        fleet.client.PushPull(plan, fleet.Gradients(plan), fleet.client.clock(), {}, fleet.now, &fleet.out);
+    fleet.Exchange();
+    const auto pulled = fleet.EventsOf<PullDone>();
+    ASSERT_EQ(pulled.size(), 1u);
+    EXPECT_EQ(pulled[0].request, ids.pull);
+    EXPECT_EQ(pulled[0].values.size(), 16 * 2 * sizeof(float));
+    const auto pushed = fleet.EventsOf<PushDone>();
+    ASSERT_EQ(pushed.size(), 1u);
+    EXPECT_EQ(pushed[0].request, ids.push);
+  }
+  std::size_t rows = 0;
+  for (const FakeShard& shard : fleet.shards)
+    for (const Applied& applied : shard.applied) rows += applied.table == kUsers ? applied.keys.size() : 0;
+  EXPECT_EQ(rows, 4u);
+}
+
+// A new route map while a part of a message is acknowledged: the rest goes on its own, with the same values.
+TEST_F(ClientBlobTest, W5APushThatIsCutAnewBringsTheSameValues) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  Push(&fleet, kLayer, Keys(0, 16));
+  bool any = false;
+  for (std::uint32_t i = 0; i < 2; ++i)
+    for (const Message& message : fleet.TakeSent(ShardPeer(ShardId(i)))) {
+      const tarn::Push& push = std::get<tarn::Push>(message.body);
+      if (push.codec == ValueCodec::kTopK) any = true;
+      if (push.keys.sections.size() < 2) continue;
+      const Section& first = push.keys.sections.front();
+      fleet.FromShard(i, PushAck{push.request, {{first.partition, first.sequence, ErrorCode::kOk, Sequence(0)}}});
+      fleet.shards[i].watermark[first.partition] = first.sequence;
+    }
+  ASSERT_TRUE(any);
+  ++fleet.view.routes.epoch.value;
+  ++fleet.view.version.value;
+  fleet.FromScheduler(ViewUpdate{fleet.view});
+  fleet.Exchange();
+  EXPECT_TRUE(fleet.client.idle());
+  std::map<Key, std::pair<float, float>> applied;
+  for (const FakeShard& shard : fleet.shards)
+    for (const Applied& a : shard.applied)
+      for (std::size_t k = 0; k < a.keys.size(); ++k) applied[a.keys[k]] = {a.values[2 * k], a.values[2 * k + 1]};
+  EXPECT_FALSE(applied.empty());
+  // The eight largest of 0, 1, 1, 2, 2 ... 15, 15, 16: those from 13 on, and one of the two 12.
+  for (const auto& [key, row] : applied) {
+    if (key == 11 || key == 12) continue;
+    EXPECT_EQ(row.first, key >= 13 ? float(key) : 0.0f) << key;
+    EXPECT_EQ(row.second, key >= 13 ? float(key + 1) : 0.0f) << key;
+  }
+}
+
+}  // namespace
+}  // namespace tarn::worker

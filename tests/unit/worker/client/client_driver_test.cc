@@ -1,0 +1,293 @@
+// Shows that turns are taken by one thread at a time: by a caller that waits alone, by the loop's thread otherwise; and
+// that nobody who waits is forgotten, whoever comes and goes.
+#include "worker/client/client_driver.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "core/hash.h"
+
+namespace tarn::worker {
+namespace {
+
+// Answers each question a turn later, and notes who took turns.
+class EchoLoop {
+ public:
+  explicit EchoLoop(TimeUs rest_us = 1'000)
+      : driver_(
+            {.act = [this] { return Act(); }, .exchange = [this](TimeUs) { Exchange(); }, .wake = [this] { Wake(); }},
+            rest_us),
+        thread_([this] { driver_.Run(); }) {}
+  ~EchoLoop() {
+    Stop();
+    thread_.join();
+    driver_.Close();
+  }
+  void Stop() {
+    stop_ = true;
+    Wake();
+    driver_.Disturb();
+  }
+  // Asks, waits, and returns whether there was an answer before the loop ended.
+  bool Ask() {
+    const std::uint64_t mine = ++asked_;
+    if (!driver_.TryAct()) Wake();
+    const auto done = [&] { return answered_ >= mine || over_; };
+    if (!driver_.Help(done)) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, done);
+    }
+    return answered_ >= mine;
+  }
+
+  // Asks, and waits for nothing.
+  void Post() {
+    ++asked_;
+    if (!driver_.TryAct(true)) Wake();
+  }
+  // Whether all that was asked is answered; looks for answers that have come, and waits for none.
+  bool Look() {
+    return driver_.Help([&] { return answered_ == asked_; }, 0);
+  }
+  ClientDriver& driver() { return driver_; }
+  int acts() const { return acts_; }
+
+  std::set<std::thread::id> turns_of() {
+    const std::lock_guard lock(mutex_);
+    return turns_of_;
+  }
+  void ForgetTurns() {
+    const std::lock_guard lock(mutex_);
+    turns_of_.clear();
+  }
+  std::thread::id thread() const { return thread_.get_id(); }
+
+ private:
+  bool Act() {
+    EXPECT_FALSE(busy_.exchange(true)) << "two threads take turns at once";
+    ++acts_;
+    const std::lock_guard lock(mutex_);
+    turns_of_.insert(std::this_thread::get_id());
+    answered_ = read_.load();
+    over_ = over_ || stop_;
+    changed_.notify_all();
+    busy_ = false;
+    return !over_;
+  }
+  void Exchange() {
+    EXPECT_FALSE(busy_.exchange(true)) << "two threads take turns at once";
+    if (read_ < asked_) {
+      read_ = asked_.load();  // the answer is there
+    } else {
+      std::unique_lock lock(mutex_);
+      woken_changed_.wait(lock, [&] { return woken_; });
+      woken_ = false;
+    }
+    busy_ = false;
+  }
+  void Wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    woken_changed_.notify_all();
+  }
+
+  std::atomic<std::uint64_t> asked_{0}, read_{0}, answered_{0};
+  std::atomic<int> acts_{0};
+  std::atomic<bool> stop_{false}, over_{false}, busy_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_, woken_changed_;
+  bool woken_ = false;
+  std::set<std::thread::id> turns_of_;
+  ClientDriver driver_;
+  std::thread thread_;
+};
+
+// Not on the stack, where ThreadSanitizer takes the mutexes of two tests at one address for the same.
+std::unique_ptr<EchoLoop> MakeLoop(TimeUs rest_us = 1'000) { return std::make_unique<EchoLoop>(rest_us); }
+
+TEST(ClientDriverTest, ACallerAloneTakesItsTurns) {
+  const auto kept = MakeLoop();
+  EchoLoop& loop = *kept;
+  EXPECT_TRUE(loop.Ask());
+  loop.ForgetTurns();
+  for (int i = 0; i < 1'000; ++i) ASSERT_TRUE(loop.Ask());
+  EXPECT_TRUE(loop.turns_of().contains(std::this_thread::get_id()));
+}
+
+TEST(ClientDriverTest, ManyCallersAllGetAnswers) {
+  const auto kept = MakeLoop();
+  EchoLoop& loop = *kept;
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 2'000; ++i) ASSERT_TRUE(loop.Ask());
+    });
+  for (std::thread& caller : callers) caller.join();
+}
+
+// One that does not wait: its requests are carried out all the same.
+TEST(ClientDriverTest, TheThreadComesBack) {
+  const auto kept = MakeLoop();
+  EchoLoop& loop = *kept;
+  for (int i = 0; i < 5; ++i) {
+    for (int k = 0; k < 20; ++k) ASSERT_TRUE(loop.Ask());
+    loop.ForgetTurns();
+    while (!loop.turns_of().contains(loop.thread())) std::this_thread::yield();
+  }
+}
+
+constexpr TimeUs kForEverUs = 1'000'000'000;
+
+// Until the loop's thread gives way to callers.
+void LetRest(EchoLoop* loop) {
+  do {
+    ASSERT_TRUE(loop->Ask());
+  } while (!loop->driver().rests());
+}
+
+TEST(ClientDriverTest, WhatIsPostedBeforeAnswersAreReadGoesTogether) {
+  const auto kept = MakeLoop(kForEverUs);
+  EchoLoop& loop = *kept;
+  LetRest(&loop);
+  for (int i = 0; i < 3; ++i) loop.driver().OnAnswered();
+  const int before = loop.acts();
+  loop.Post();
+  loop.driver().OnRead();
+  loop.Post();
+  loop.driver().OnRead();
+  EXPECT_EQ(loop.acts(), before);
+  loop.driver().OnRead();
+  EXPECT_EQ(loop.acts(), before + 1);
+  loop.Post();
+  EXPECT_EQ(loop.acts(), before + 2);  // nothing is to be read: at once
+}
+
+TEST(ClientDriverTest, ManyPostsDoNotWaitForEachOther) {
+  const auto kept = MakeLoop(kForEverUs);
+  EchoLoop& loop = *kept;
+  LetRest(&loop);
+  loop.driver().OnAnswered();
+  const int before = loop.acts();
+  for (int i = 0; i < ClientDriver::kLeftMax; ++i) loop.Post();
+  EXPECT_EQ(loop.acts(), before);
+  loop.Post();
+  EXPECT_EQ(loop.acts(), before + 1);
+}
+
+TEST(ClientDriverTest, WhoeverWaitsTakesWhatWasLeft) {
+  const auto kept = MakeLoop(kForEverUs);
+  EchoLoop& loop = *kept;
+  LetRest(&loop);
+  loop.driver().OnAnswered();
+  for (int i = 0; i < 100; ++i) {
+    const int before = loop.acts();
+    loop.Post();
+    EXPECT_EQ(loop.acts(), before);
+    ASSERT_TRUE(loop.Ask());
+  }
+}
+
+TEST(ClientDriverTest, TheThreadTakesWhatWasLeft) {
+  const auto kept = MakeLoop();
+  EchoLoop& loop = *kept;
+  for (int i = 0; i < 5; ++i) {
+    LetRest(&loop);
+    loop.driver().OnAnswered();
+    const int before = loop.acts();
+    loop.Post();
+    while (loop.acts() == before) std::this_thread::yield();
+    loop.driver().OnForgotten();
+  }
+}
+
+// One that asks again and again whether its answer is there keeps the loop's thread away, so it must take it itself.
+TEST(ClientDriverTest, WhoeverWaitsForNoTimeGetsWhatHasCome) {
+  const auto kept = MakeLoop(kForEverUs);
+  EchoLoop& loop = *kept;
+  LetRest(&loop);
+  for (int i = 0; i < 100; ++i) {
+    loop.Post();
+    ASSERT_TRUE(loop.Look());
+  }
+}
+
+// Others may come meanwhile, and the wake-ups of all be taken for one.
+TEST(ClientDriverTest, WhoeverWaitsForATurnGetsIt) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int wakes = 0, exchanges = 0;
+  bool released = false, waited_out = false, stop = false;
+  const auto act = [&] {
+    const std::lock_guard lock(mutex);
+    return !stop;
+  };
+  const auto exchange = [&] {
+    std::unique_lock lock(mutex);
+    ++exchanges;
+    changed.notify_all();
+    waited_out |= !changed.wait_for(lock, std::chrono::seconds(5), [&] { return wakes > 0 && released; });
+    wakes = 0;
+  };
+  const auto wake = [&] {
+    const std::lock_guard lock(mutex);
+    ++wakes;
+    changed.notify_all();
+  };
+  const auto wait_until = [&](auto condition) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, condition);
+  };
+  const auto kept = std::make_unique<ClientDriver>(
+      ClientDriver::Loop{.act = act, .exchange = [&](TimeUs) { exchange(); }, .wake = wake});
+  ClientDriver& driver = *kept;
+  std::thread thread([&] { driver.Run(); });
+  wait_until([&] { return exchanges == 1; });
+  std::thread caller([&] { driver.Help([] { return true; }); });
+  wait_until([&] { return wakes == 1; });
+  driver.Help([] { return true; });
+  {
+    const std::lock_guard lock(mutex);
+    released = true;
+    changed.notify_all();
+  }
+  caller.join();
+  {
+    const std::lock_guard lock(mutex);
+    EXPECT_FALSE(waited_out);
+    stop = true;
+  }
+  wake();
+  driver.Disturb();
+  thread.join();
+  driver.Close();
+}
+
+TEST(ClientDriverTest, TheEndReachesEverybody) {
+  for (int round = 0; round < 20; ++round) {
+    const auto kept = MakeLoop();
+    EchoLoop& loop = *kept;
+    std::vector<std::thread> callers;
+    for (int t = 0; t < 1 + round % 3; ++t)
+      callers.emplace_back([&] {
+        while (loop.Ask()) {
+        }
+      });
+    SplitMix random(std::uint64_t(round) + 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(random.Next() % 3'000));
+    loop.Stop();
+    for (std::thread& caller : callers) caller.join();
+  }
+}
+
+}  // namespace
+}  // namespace tarn::worker

@@ -1,0 +1,415 @@
+// Shows that pulls put rows into the plan's order whatever pieces, codecs and shards they come in, that they name the
+// worker's own pushes, survive losses and wrong answers, and can never stop the pushes that they wait for.
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <memory>
+#include <numeric>
+
+#include "core/hash.h"
+#include "tests/unit/worker/client/fake_fleet.h"
+
+namespace tarn::worker {
+namespace {
+
+constexpr TableId kUsers{1};
+
+FleetOptions Options() {
+  FleetOptions options;
+  options.client.nonce = 1;
+  options.tables = {SparseTable("users", 4), DenseTable("weights", 3, 1000)};
+  return options;
+}
+
+std::vector<Key> Keys(std::size_t n, std::uint64_t salt = 0) {
+  std::vector<Key> keys(n);
+  for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(i + 1 + (salt << 32));
+  return keys;
+}
+
+void ExpectRows(const Plan& plan, const Buffer& values) {
+  const auto rows = values.as<float>();
+  ASSERT_EQ(rows.size(), plan.keys.size() * plan.dim);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    ASSERT_EQ(rows[i], ValueOf(plan.table, plan.keys[i / plan.dim], std::uint32_t(i % plan.dim)));
+}
+
+TEST(ClientPull, AssemblesPiecesOfManyShardsInThePlansOrder) {
+  for (std::size_t piece : {1u, 50u, 333u, 100'000u}) {
+    FleetOptions options = Options();
+    options.shards = 3;
+    options.client.piece_bytes = piece;
+    FakeFleet fleet(options);
+    fleet.Run();
+    const Plan users = fleet.MakePlan(kUsers, Keys(200));
+    std::vector<Key> dense(1000);
+    std::iota(dense.begin(), dense.end(), 0);
+    const Plan weights = fleet.MakePlan(TableId(2), dense);
+    const RequestId first = fleet.client.Pull(users, Clock(0), fleet.now, &fleet.out);
+    const RequestId second = fleet.client.Pull(weights, Clock(0), fleet.now, &fleet.out);
+    fleet.Exchange();
+    for (const PullDone& done : fleet.EventsOf<PullDone>()) {
+      ASSERT_TRUE(done.request == first || done.request == second);
+      ExpectRows(done.request == first ? users : weights, done.values);
+    }
+    EXPECT_TRUE(fleet.client.idle());
+    EXPECT_EQ(fleet.client.counters().pulls, 2u);
+  }
+}
+
+TEST(ClientPull, AnswersComeInTheTablesCodec) {
+  for (ValueCodec codec : {ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8}) {
+    FleetOptions options = Options();
+    options.tables[0].pull_codec = codec;
+    FakeFleet fleet(options);
+    fleet.Run();
+    const Plan plan = fleet.MakePlan(kUsers, Keys(20));
+    fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+    fleet.Exchange();
+    const auto done = fleet.EventsOf<PullDone>();
+    ASSERT_EQ(done.size(), 1u);
+    const auto rows = done[0].values.as<float>();
+    for (std::size_t i = 0; i < rows.size(); ++i) EXPECT_NEAR(rows[i], ValueOf(kUsers, plan.keys[i / 4], i % 4), 8.0f);
+  }
+}
+
+TEST(ClientPull, AnEmptyPullIsDoneAtOnce) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  fleet.client.Pull(fleet.MakePlan(kUsers, {}), Clock(0), fleet.now, &fleet.out);
+  const auto done = fleet.EventsOf<PullDone>();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_TRUE(done[0].values.empty());
+}
+
+TEST(ClientPull, NamesTheLastOwnPushOfEachPartitionAtTheTimeOfAsking) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(100));
+  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  std::size_t sections = 0;
+  for (std::uint32_t i = 0; i < 2; ++i)
+    for (const Pull& pull : BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(i)))))
+      for (const Section& section : pull.keys.sections) {
+        EXPECT_EQ(section.sequence, Sequence(2));
+        ++sections;
+      }
+  EXPECT_EQ(sections, 8u);
+}
+
+TEST(ClientPull, LostAsksAndAnswersAreRepeatedUnderTheSameNumber) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  FakeFleet fleet(options);
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(10));
+  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  const auto first = BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))));
+  fleet.Wait(1'000'000);
+  const auto second = BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))));
+  ASSERT_EQ(first.size(), 1u);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(first[0].request, second[0].request);
+  fleet.Wait(2'000'000);
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 1u);
+  EXPECT_EQ(fleet.client.counters().repeats, 2u);
+  fleet.Wait(30'000'000);
+  EXPECT_TRUE(BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0)))).empty());
+}
+
+TEST(ClientPull, WrongAnswersAreCountedAndAskedForAgain) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  FakeFleet fleet(options);
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(10));
+  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  const auto asked = BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))));
+  ASSERT_EQ(asked.size(), 1u);
+  PullReply reply{asked[0].request, kUsers, Clock(0), ValueCodec::kFp32, 10};
+  fleet.FromShard(0, reply, Buffer::Allocate(159));  // not 10 x 4 floats
+  reply.count = 9;
+  fleet.FromShard(0, reply, Buffer::Allocate(144));
+  reply.count = 10;
+  reply.table = TableId(2);
+  fleet.FromShard(0, reply, Buffer::Allocate(160));
+  EXPECT_EQ(fleet.client.counters().malformed, 3u);
+  EXPECT_TRUE(fleet.EventsOf<PullDone>().empty());
+  fleet.Wait(200'000);
+  EXPECT_EQ(BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0)))).size(), 1u);
+  fleet.Wait(4'000'000);
+  fleet.Exchange();
+  const auto done = fleet.EventsOf<PullDone>();
+  ASSERT_EQ(done.size(), 1u);
+  ExpectRows(plan, done[0].values);
+}
+
+TEST(ClientPull, RepeatedAnswersAndAnswersOfAnotherShardAreIgnored) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  std::vector<Buffer> values;
+  const auto asked = fleet.TakeSent(ShardPeer(ShardId(0)));
+  ASSERT_EQ(asked.size(), 1u);
+  const auto answers = fleet.shards[0].Handle(asked[0], &values);
+  fleet.FromShard(1, answers[0], values[0]);
+  EXPECT_TRUE(fleet.EventsOf<PullDone>().empty());
+  fleet.FromShard(0, answers[0], values[0]);
+  fleet.FromShard(0, answers[0], values[0]);
+  fleet.Exchange();
+  fleet.FromShard(0, answers[0], values[0]);
+  EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 1u);
+}
+
+TEST(ClientPull, ARefusalThatDoesNotPassFailsThePullAfterTwoLeases) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.lease_seconds = 5;
+  options.heartbeat_seconds = 2;
+  // kOk: a wrong answer; kUnknownKeys: of keys that have travelled
+  for (ErrorCode code : {ErrorCode::kWrongShard, ErrorCode::kNotFound, ErrorCode::kOk, ErrorCode::kUnknownKeys}) {
+    FakeFleet fleet(options);
+    fleet.Run();
+    const RequestId id = fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10)), Clock(0), fleet.now, &fleet.out);
+    const TimeUs start = fleet.now;
+    std::vector<RequestFailed> failed;
+    while (failed.empty() && fleet.now < start + 30'000'000) {
+      for (const Pull& pull : BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))))) {
+        if (code == ErrorCode::kOk) {
+          fleet.FromShard(0, PullReply{pull.request, kUsers, Clock(0), ValueCodec::kFp32, 9}, Buffer::Allocate(144));
+        } else {
+          fleet.FromShard(0, ErrorReply{pull.request, code, "not mine", Epoch(1)});
+        }
+      }
+      fleet.Wait(100'000);
+      failed = fleet.EventsOf<RequestFailed>();
+    }
+    ASSERT_EQ(failed.size(), 1u);
+    EXPECT_GE(fleet.now - start, 10'000'000);
+    EXPECT_LE(fleet.now - start, 15'000'000);
+    EXPECT_EQ(failed[0].request, id);
+    EXPECT_TRUE(failed[0].error.message.starts_with("shard 0 has refused a pull of table 'users' for 1"))
+        << failed[0].error.message;
+    EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
+    EXPECT_TRUE(fleet.client.idle());
+  }
+}
+
+TEST(ClientPull, ARefusalForGoodFailsThePullAlone) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+  const RequestId id = fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  const auto asked = BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(1))));
+  ASSERT_EQ(asked.size(), 1u);
+  fleet.FromShard(1, ErrorReply{asked[0].request, ErrorCode::kInvalidArgument, "no", Epoch(1)});
+  const auto failed = fleet.EventsOf<RequestFailed>();
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(failed[0].request, id);
+  EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
+  fleet.Exchange();
+  EXPECT_TRUE(fleet.EventsOf<PullDone>().empty());
+  EXPECT_TRUE(fleet.client.idle());
+}
+
+TEST(ClientPull, StalenessIsTheLargestOverTheShardsAndGoesIntoTheHistogram) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+  fleet.client.Pull(plan, Clock(10), fleet.now, &fleet.out);
+  const Clock minimum[] = {Clock(8), Clock(7)};
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    const auto asked = fleet.TakeSent(ShardPeer(ShardId(i)));
+    std::vector<Buffer> values;
+    auto answers = fleet.shards[i].Handle(asked[0], &values);
+    std::get<PullReply>(answers[0]).min_clock = minimum[i];
+    fleet.FromShard(i, answers[0], values[0]);
+  }
+  const auto done = fleet.EventsOf<PullDone>();
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].staleness, 3u);
+  EXPECT_EQ(fleet.client.staleness(), (std::vector<std::uint64_t>{0, 0, 0, 1}));
+}
+
+TEST(ClientPull, CreditsBoundRequestsAndExpectedAnswers) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.partition_bits = 0;
+  const std::size_t ask = 128 + 10 * 8 + 10 * 16;
+  for (const auto& [credit, expected] :
+       std::vector<std::pair<std::size_t, std::size_t>>{{2 * 2 * ask, 2}, {2 * 2 * ask - 2, 1}, {0, 1}}) {
+    options.client.credit_bytes = credit;
+    FakeFleet fleet(options);
+    fleet.Run();
+    for (std::uint64_t i = 0; i < 6; ++i)
+      fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10, i)), Clock(0), fleet.now, &fleet.out);
+    EXPECT_EQ(fleet.TakeSent(ShardPeer(ShardId(0))).size(), expected) << credit;
+    fleet.Wait(1'000'000);
+    fleet.Exchange();
+    EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 6u);
+  }
+}
+
+TEST(ClientPull, OfPullsThatWaitEarlierClocksGoFirstThenHigherPriorities) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.partition_bits = 0;
+  options.client.credit_bytes = 0;  // one of a clock at a time
+  FakeFleet fleet(options);
+  fleet.Run();
+  struct Asked {
+    std::uint64_t clock;
+    int priority;
+  };
+  const std::vector<Asked> asked = {{4, 0}, {5, 9}, {4, 0}, {4, -1}, {4, 7}, {4, 7}, {5, INT_MIN}, {5, INT_MAX}};
+  std::vector<RequestId> requests;
+  for (std::uint64_t i = 0; i < asked.size(); ++i)
+    requests.push_back(fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10, i)),
+                                         {Clock(asked[i].clock), asked[i].priority}, fleet.now, &fleet.out));
+  std::vector<RequestId> done;
+  fleet.Exchange();
+  for (const PullDone& pull : fleet.EventsOf<PullDone>()) done.push_back(pull.request);
+  std::vector<RequestId> expected;
+  for (std::size_t i : {0u, 4u, 5u, 2u, 3u, 7u, 1u, 6u}) expected.push_back(requests[i]);
+  EXPECT_EQ(done, expected);
+}
+
+TEST(ClientPull, AnAnswerThatIsTheWholePullIsNotCopiedUnlessItIsLent) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.partition_bits = 2;
+  for (const bool lent : {false, true}) {
+    FakeFleet fleet(options);
+    fleet.Run();
+    const Plan plan = fleet.MakePlan(kUsers, Keys(30));
+    fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+    const auto asked = fleet.TakeSent(ShardPeer(ShardId(0)));
+    ASSERT_EQ(asked.size(), 1u);
+    std::vector<Buffer> values;
+    const auto answers = fleet.shards[0].Handle(asked[0], &values);
+    const auto owner = std::make_shared<Buffer>(values[0]);
+    const Buffer answer = lent ? Buffer::Lend(owner->data(), owner->size(), owner) : values[0];
+    fleet.FromShard(0, answers[0], answer);
+    const auto done = fleet.EventsOf<PullDone>();
+    ASSERT_EQ(done.size(), 1u);
+    EXPECT_EQ(done[0].values.data() == answer.data(), !lent);
+    EXPECT_FALSE(done[0].values.lent());
+    ExpectRows(plan, done[0].values);
+  }
+}
+
+TEST(ClientPull, PullsThatAreHeldBackNeverStopThePushesAndPullsThatTheyWaitFor) {
+  FleetOptions options = Options();
+  options.shards = 1;
+  options.client.credit_bytes = 1000;
+  FakeFleet fleet(options);
+  fleet.Run();
+  fleet.shards[0].minimum = Clock(0);
+  for (std::uint64_t i = 0; i < 6; ++i)  // far ahead: uses up all credit, and is held back
+    fleet.client.Pull(fleet.MakePlan(kUsers, Keys(20, i)), Clock(1), fleet.now, &fleet.out);
+  fleet.Exchange();
+  EXPECT_TRUE(fleet.EventsOf<PullDone>().empty());
+  const Plan plan = fleet.MakePlan(kUsers, Keys(50));
+  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 1u);
+  for (int i = 0; i < 5; ++i) fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.client.Tick({}, fleet.now, &fleet.out);
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 5u);
+  EXPECT_EQ(fleet.shards[0].ticked, Clock(1));
+  fleet.shards[0].minimum = Clock(1);
+  fleet.Exchange();
+  EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 6u);
+}
+
+TEST(ClientPull, PushPullTravelsAsOneMessageAndTheTickFollowsTheAcknowledgements) {
+  FleetOptions options = Options();
+  options.shards = 2;
+  FakeFleet fleet(options);
+  fleet.Run();
+  for (FakeShard& shard : fleet.shards) shard.minimum = Clock(0);
+  const Plan plan = fleet.MakePlan(kUsers, Keys(60));
+  const auto ids =
+      fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(0), DataPosition{LeaseId(1), 8}, fleet.now, &fleet.out);
+  EXPECT_EQ(fleet.client.clock(), Clock(1));
+  for (const Outgoing& o : fleet.out) {
+    if (o.to == kSchedulerPeer) continue;
+    ASSERT_TRUE(std::holds_alternative<PushPull>(o.message.body)) << BodyName(o.message.body);
+    EXPECT_EQ(std::get<PushPull>(o.message.body).pull_clock, Clock(1));
+    EXPECT_EQ(std::get<PushPull>(o.message.body).push.clock, Clock(0));
+  }
+  fleet.Exchange();
+  const auto pushed = fleet.EventsOf<PushDone>();
+  ASSERT_EQ(pushed.size(), 1u);
+  EXPECT_EQ(pushed[0].request, ids.push);
+  EXPECT_TRUE(fleet.EventsOf<PullDone>().empty());
+  for (FakeShard& shard : fleet.shards) {
+    EXPECT_EQ(shard.ticked, Clock(1));
+    shard.minimum = Clock(1);
+  }
+  fleet.Exchange();
+  const auto pulled = fleet.EventsOf<PullDone>();
+  ASSERT_EQ(pulled.size(), 1u);
+  EXPECT_EQ(pulled[0].request, ids.pull);
+  ExpectRows(plan, pulled[0].values);
+}
+
+TEST(ClientPull, ALostPushPullComesBackAsAPushAndAPull) {
+  FleetOptions options = Options();
+  options.client.piece_bytes = 200;
+  options.client.credit_bytes = 1500;
+  FakeFleet fleet(options);
+  fleet.Run();
+  SplitMix random(5);
+  fleet.lose = [&](const Message&) { return random.Chance(0.4); };
+  std::vector<Plan> plans;
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    plans.push_back(fleet.MakePlan(kUsers, Keys(60, i)));
+    fleet.client.PushPull(plans.back(), fleet.Gradients(plans.back()), fleet.client.clock(),
+                          DataPosition{LeaseId(1), i}, fleet.now, &fleet.out);
+    fleet.Exchange();
+  }
+  for (int i = 0; i < 2000 && !fleet.client.idle(); ++i) {
+    fleet.Wait(300'000);
+    fleet.Exchange();
+  }
+  EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 10u);
+  EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 10u);
+  EXPECT_EQ(fleet.EventsOf<TickDone>().size(), 10u);
+  std::size_t sections = 0;
+  for (const FakeShard& shard : fleet.shards) sections += shard.applied.size();
+  std::size_t expected = 0;
+  for (const FakeShard& shard : fleet.shards)
+    for (const auto& [partition, sequence] : shard.watermark) expected += sequence.value;
+  EXPECT_EQ(sections, expected);
+}
+
+TEST(ClientPull, ANewRouteMapSendsUnansweredPullsToTheNewOwners) {
+  FleetOptions options = Options();
+  options.shards = 3;
+  FakeFleet fleet(options);
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(kUsers, Keys(90));
+  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  fleet.TakeSent(ShardPeer(ShardId(0)));
+  fleet.TakeSent(ShardPeer(ShardId(1)));
+  fleet.Exchange();  // only shard 2 answers
+  for (std::uint32_t p = 0; p < 8; ++p) fleet.view.routes.owners[p] = ShardId(p % 3);
+  fleet.view.version = ViewVersion(2);
+  fleet.view.routes.epoch = Epoch(2);
+  fleet.FromScheduler(ViewUpdate{fleet.view});
+  fleet.Exchange();
+  const auto done = fleet.EventsOf<PullDone>();
+  ASSERT_EQ(done.size(), 1u);
+  ExpectRows(plan, done[0].values);
+  EXPECT_TRUE(fleet.client.idle());
+}
+
+}  // namespace
+}  // namespace tarn::worker

@@ -1,0 +1,137 @@
+// A scripted scheduler and scripted shards around one worker::Client: a test says what is delivered, lost or refused.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/job/job.h"
+#include "core/message.h"
+#include "worker/client/client.h"
+
+namespace tarn::worker {
+
+// One section of a push that a shard applied.
+struct Applied {
+  PartitionId partition;
+  Sequence sequence;
+  TableId table;
+  Clock clock;
+  std::vector<Key> keys;
+  std::vector<float> values;
+};
+
+// Follows rules E2 and C3 for one worker; keeps what it applied.
+class FakeShard {
+ public:
+  // The answers to one data message, now or (a pull whose clock or pushes are not there yet) later.
+  std::vector<Body> Handle(const Message& message, std::vector<Buffer>* values);
+  // Parked pulls that may be answered now.
+  std::vector<Body> Release(std::vector<Buffer>* values);
+
+  std::map<PartitionId, Sequence> watermark;
+  std::map<std::uint64_t, std::vector<Key>> lists;  // that it holds
+  std::vector<Applied> applied;
+  std::optional<Clock> minimum;       // pulls of later clocks are parked; none: all are answered
+  std::optional<Clock> told_minimum;  // what replies say, if not that
+  float shift = 0;                    // added to all values
+  Clock ticked;
+  std::map<TableId, TableSpec> tables;
+
+ private:
+  struct Parked {
+    Pull pull;
+    std::vector<Key> keys;
+  };
+  std::optional<PullReply> Answer(const Parked& parked, Buffer* values);
+  // The keys of a message, of a list that it names if it does; none if that is not there.
+  std::optional<std::vector<Key>> TakeKeys(const KeyList& list, const Buffer& frame);
+  PushAck Apply(const Push& push, const Message& message, const std::vector<Key>& keys);
+  std::vector<Parked> parked_;
+};
+
+// The value of a row's element that shards answer.
+float ValueOf(TableId table, Key key, std::uint32_t column);
+
+std::vector<Key> KeysOf(const KeyList& list, const Buffer& frame);
+
+struct FleetOptions {
+  std::uint32_t shards = 2;
+  std::uint32_t partition_bits = 3;
+  Clock start;
+  ClientOptions client;
+  std::vector<TableSpec> tables;  // ids are given here: 1, 2, ...
+  double lease_seconds = 3000;
+  double heartbeat_seconds = 1000;  // out of the way
+};
+
+class FakeFleet {
+ public:
+  explicit FakeFleet(FleetOptions options);
+
+  // Starts the client and welcomes it.
+  void Run();
+  void FromScheduler(Body body);
+  void FromShard(std::uint32_t shard, Body body, Buffer values = {});
+  // Time passes; the client's timers go off on the way.
+  void Wait(TimeUs us);
+  // Takes what the client sent since the last call, for the scheduler or a shard.
+  std::vector<Message> TakeSent(Peer to);
+  // Delivers everything to the shards and their answers back, until nothing is under way. `lose` may drop messages
+  // either way.
+  void Exchange();
+
+  Plan MakePlan(TableId table, const std::vector<Key>& keys);
+  Buffer Gradients(const Plan& plan);  // row of key k: k % 1000 + column
+  Welcome MakeWelcome() const;
+  std::vector<ClientEvent> Events();
+  template <typename Event>
+  std::vector<Event> EventsOf() {
+    std::vector<Event> found;
+    Collect();
+    for (auto it = events_.begin(); it != events_.end();) {
+      if (auto* event = std::get_if<Event>(&*it)) {
+        found.push_back(std::move(*event));
+        it = events_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+    return found;
+  }
+
+  FleetOptions options;
+  Job job;
+  View view;
+  TimeUs now = 1'000'000;
+  Outbox out;
+  Client client;
+  std::vector<FakeShard> shards;
+  std::function<bool(const Message&)> lose;
+
+ private:
+  void Collect();
+  std::vector<ClientEvent> events_;
+};
+
+TableSpec SparseTable(std::string name, std::uint32_t dim);
+TableSpec DenseTable(std::string name, std::uint32_t dim, std::uint64_t rows);
+
+// The bodies of one kind among messages.
+template <typename Kind>
+std::vector<Kind> BodiesOf(const std::vector<Message>& messages) {
+  std::vector<Kind> out;
+  for (const Message& message : messages)
+    if (const auto* body = std::get_if<Kind>(&message.body)) out.push_back(*body);
+  return out;
+}
+
+// Everything that shards applied, by table and key, summed: of each row its first value.
+std::map<std::pair<TableId, Key>, float> AppliedSums(const FakeFleet& fleet);
+
+}  // namespace tarn::worker

@@ -1,0 +1,255 @@
+// Shows what a push of the largest alone sends and keeps: that nothing is lost and nothing sent twice, that the choice
+// is that of a plain model, that what is kept is bounded and goes with its row, and that a blob brings all of it back.
+#include "worker/client/residuals.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "core/hash.h"
+#include "core/limits.h"
+
+namespace tarn::worker {
+namespace {
+
+constexpr std::uint32_t kBits = 3;
+constexpr std::uint64_t kSeed = 7;
+
+TableSpec Sparse(std::uint32_t dim, float share) {
+  TableSpec spec;
+  spec.id = TableId(1);
+  spec.name = "rows";
+  spec.dim = dim;
+  spec.push_codec = ValueCodec::kTopK;
+  spec.top_k.share = share;
+  return spec;
+}
+
+TableSpec Dense(std::uint32_t dim, std::uint64_t rows, float share) {
+  TableSpec spec = Sparse(dim, share);
+  spec.name = "layer";
+  spec.kind = TableKind::kDense;
+  spec.rows = rows;
+  return spec;
+}
+
+Plan PlanOf(const TableSpec& spec, const std::vector<Key>& keys) {
+  Planner planner(kBits);
+  Plan plan;
+  planner.Make(spec.id, spec.dim, Positioner(spec, TableSalt(kSeed, spec.name)), keys, &plan);
+  return plan;
+}
+
+Buffer BufferOf(const std::vector<float>& values) { return Buffer::CopyOf(std::span<const float>(values)); }
+
+struct Case {
+  explicit Case(TableSpec table) : spec(std::move(table)) { residuals.Begin(kSeed); }
+
+  // Sends what `keys` and the rows of their gradients say; returns the rows that went out, by key.
+  std::map<Key, std::vector<float>> Push(const std::vector<Key>& keys, const std::map<Key, std::vector<float>>& rows,
+                                         std::uint64_t clock) {
+    const Plan plan = PlanOf(spec, keys);
+    std::vector<float> gradients;
+    for (const Key key : plan.keys) gradients.insert(gradients.end(), rows.at(key).begin(), rows.at(key).end());
+    const Residuals::Sent sent = residuals.Compress(plan, spec, kBits, BufferOf(gradients), Clock(clock));
+    CheckRuns(*sent.plan);
+    std::map<Key, std::vector<float>> out;
+    const auto values = sent.rows.as<float>();
+    EXPECT_EQ(values.size(), sent.plan->keys.size() * spec.dim);
+    for (std::size_t i = 0; i < sent.plan->keys.size(); ++i) {
+      const auto row = values.subspan(i * spec.dim, spec.dim);
+      EXPECT_TRUE(out.emplace(sent.plan->keys[i], std::vector<float>(row.begin(), row.end())).second) << "a key twice";
+    }
+    return out;
+  }
+
+  // Grouped by partition in ascending order, and every key where it belongs.
+  void CheckRuns(const Plan& plan) const {
+    const Positioner position(spec, TableSalt(kSeed, spec.name));
+    std::uint32_t next = 0;
+    for (std::size_t r = 0; r < plan.runs.size(); ++r) {
+      const PlanRun& run = plan.runs[r];
+      EXPECT_EQ(run.begin, next);
+      EXPECT_GT(run.count, 0u);
+      if (r > 0) {
+        EXPECT_GT(run.partition, plan.runs[r - 1].partition);
+      }
+      for (; next < run.begin + run.count; ++next)
+        EXPECT_EQ(PartitionOf(position(plan.keys[next]), kBits), run.partition);
+    }
+    EXPECT_EQ(next, plan.keys.size());
+  }
+
+  std::vector<Buffer> Blob(std::size_t chunk_bytes = limits::kBlobChunkBytes) const {
+    return residuals.Encode({CheckpointId(4), WorkerRank(2), Clock(9), 0, false, {}}, {{spec.id, spec}}, chunk_bytes);
+  }
+
+  TableSpec spec;
+  Residuals residuals;
+};
+
+Buffer Joined(const std::vector<Buffer>& chunks) {
+  std::string bytes;
+  for (const Buffer& chunk : chunks) bytes.append(reinterpret_cast<const char*>(chunk.data()), chunk.size());
+  return Buffer::Copy(bytes.data(), bytes.size());
+}
+
+TEST(Residuals, SparseSendsTheRowsOfTheLargestNorms) {
+  Case test(Sparse(2, 0.5f));
+  const auto first = test.Push({1, 2, 3, 4}, {{1, {3, 4}}, {2, {0, -6}}, {3, {1, 1}}, {4, {2, 0}}}, 0);
+  EXPECT_EQ(first, (std::map<Key, std::vector<float>>{{1, {3, 4}}, {2, {0, -6}}}));
+  EXPECT_EQ(test.residuals.counters().rows, 2u);
+  // What was kept counts.
+  const auto second = test.Push({3, 5}, {{3, {1, 1}}, {5, {2.5f, 0}}}, 1);
+  EXPECT_EQ(second, (std::map<Key, std::vector<float>>{{3, {2, 2}}}));
+  EXPECT_EQ(test.residuals.counters().rows, 2u) << "4 and 5";
+}
+
+TEST(Residuals, DenseSendsTheLargestValuesOfAllRows) {
+  Case test(Dense(2, 4, 0.25f));
+  const auto first = test.Push({0, 1, 2, 3}, {{0, {1, -9}}, {1, {2, 3}}, {2, {8, 0}}, {3, {1, 1}}}, 0);
+  EXPECT_EQ(first, (std::map<Key, std::vector<float>>{{0, {0, -9}}, {1, {0, 0}}, {2, {8, 0}}, {3, {0, 0}}}));
+  const auto second = test.Push({0, 1, 2, 3}, {{0, {1, 1}}, {1, {2, 3}}, {2, {1, 1}}, {3, {1, 1}}}, 1);
+  EXPECT_EQ(second, (std::map<Key, std::vector<float>>{{0, {0, 0}}, {1, {4, 6}}, {2, {0, 0}}, {3, {0, 0}}}));
+}
+
+TEST(Residuals, OneRowAtLeastAndTiesInTheOrderOfThePlan) {
+  Case test(Sparse(1, 0.001f));
+  const Plan plan = PlanOf(test.spec, {10, 20, 30});
+  const auto sent = test.Push({10, 20, 30}, {{10, {1}}, {20, {-1}}, {30, {1}}}, 0);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent.begin()->first, plan.keys[0]);
+}
+
+TEST(Residuals, AShareOfOneKeepsNothing) {
+  for (TableSpec spec : {Sparse(3, 1.0f), Dense(3, 100, 1.0f)}) {
+    Case test(spec);
+    const std::map<Key, std::vector<float>> rows{{1, {1, 2, 3}}, {2, {0, 0, 1e-30f}}};
+    EXPECT_EQ(test.Push({1, 2}, rows, 0), rows);
+    EXPECT_EQ(test.Push({1, 2}, rows, 1), rows);
+  }
+}
+
+// What is not finite goes out first, and does not stay.
+TEST(Residuals, WhatIsNotFiniteIsSent) {
+  Case test(Sparse(2, 0.34f));
+  const auto sent = test.Push({1, 2, 3}, {{1, {1e30f, 1e30f}}, {2, {0, std::nanf("")}}, {3, {5, 5}}}, 0);
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_TRUE(sent.contains(2));
+  const auto next = test.Push({2, 3}, {{2, {1, 1}}, {3, {1, 1}}}, 1);
+  EXPECT_EQ(next, (std::map<Key, std::vector<float>>{{3, {6, 6}}})) << "no trace of the NaN";
+}
+
+// A long run: all that was ever given is sent or kept, exactly (whole numbers), and a plain model sends the same.
+TEST(Residuals, NothingIsLostAndNothingSentTwice) {
+  SplitMix random(3);
+  for (const float share : {0.02f, 0.3f}) {
+    Case test(Sparse(2, share));
+    std::map<Key, float> given, sent, model;
+    for (std::uint64_t clock = 0; clock < 200; ++clock) {
+      std::vector<Key> keys;
+      std::map<Key, std::vector<float>> rows;
+      for (std::size_t i = 0; i < 30; ++i) {
+        const Key key = random.Below(300);
+        const float value = float(int(random.Below(19)) - 9);
+        if (!rows.emplace(key, std::vector<float>{value, -value}).second) continue;
+        keys.push_back(key);
+        given[key] += value;
+        model[key] += value;
+      }
+      const Plan plan = PlanOf(test.spec, keys);
+      std::vector<Key> order = plan.keys;
+      std::ranges::stable_sort(order, [&](Key a, Key b) { return std::abs(model[a]) > std::abs(model[b]); });
+      order.resize(std::clamp<std::size_t>(std::size_t(std::lround(double(share) * double(order.size()))), 1, 30));
+      const auto out = test.Push(keys, rows, clock);
+      ASSERT_EQ(out.size(), order.size());
+      for (const Key key : order) {
+        ASSERT_TRUE(out.contains(key));
+        EXPECT_EQ(out.at(key)[0], model[key]);
+        EXPECT_EQ(out.at(key)[1], -model[key]);
+        sent[key] += std::exchange(model[key], 0.0f);
+      }
+    }
+    for (const auto& [key, sum] : given) EXPECT_EQ(sent[key] + model[key], sum);
+  }
+}
+
+TEST(Residuals, WhatThereIsNoRoomForIsSent) {
+  Case test(Sparse(2, 0.001f));
+  test.spec.top_k.residual_bytes = limits::kResidualBytesMin;  // 16 rows
+  const std::uint64_t rows_max = ResidualRowsMax(test.spec);
+  EXPECT_EQ(rows_max, 16u);
+  std::map<Key, float> sent;
+  for (Key key = 1; key <= 100; key += 2)
+    for (const auto& [out, row] : test.Push({key, key + 1}, {{key, {2, 0}}, {key + 1, {1, 0}}}, key)) {
+      EXPECT_TRUE(sent.emplace(out, row[0]).second);
+      EXPECT_LE(test.residuals.counters().rows, rows_max);
+    }
+  // The larger of each two at once, the smaller ones in order once there are more than sixteen.
+  EXPECT_EQ(sent.size(), 100 - rows_max);
+  for (const auto& [key, value] : sent) EXPECT_EQ(value, key % 2 == 1 ? 2.0f : 1.0f);
+  for (Key key = 100; key > 100 - 2 * rows_max; key -= 2) EXPECT_FALSE(sent.contains(key));
+  EXPECT_EQ(test.residuals.counters().crowded, 50 - rows_max);
+}
+
+TEST(Residuals, GoWithTheirRow) {
+  Case test(Sparse(1, 0.001f));
+  test.spec.life = {.on = true, .expire_clocks = 10};
+  test.Push({1, 2}, {{1, {5}}, {2, {1}}}, 0);
+  test.Push({3, 4}, {{3, {5}}, {4, {1}}}, 5);
+  EXPECT_EQ(test.residuals.counters().rows, 2u);
+  test.Push({3}, {{3, {1}}}, 10);
+  EXPECT_EQ(test.residuals.counters().expired, 0u);
+  test.Push({3}, {{3, {1}}}, 11);
+  EXPECT_EQ(test.residuals.counters().expired, 1u);
+  EXPECT_EQ(test.Push({2}, {{2, {1}}}, 12).at(2), (std::vector<float>{1})) << "what was kept of it is gone";
+  EXPECT_EQ(test.Push({4}, {{4, {1}}}, 13).at(4), (std::vector<float>{2}));
+}
+
+TEST(Residuals, ABlobBringsAllOfItBack) {
+  for (const std::size_t chunk_bytes : {std::size_t{1}, std::size_t{100}, limits::kBlobChunkBytes}) {
+    Case test(Sparse(2, 0.1f));
+    test.spec.top_k.residual_bytes = limits::kResidualBytesMin;
+    SplitMix random(4);
+    const auto push = [&](Case* on, std::uint64_t clock, std::uint64_t seed) {
+      SplitMix draw(seed);
+      std::vector<Key> keys;
+      std::map<Key, std::vector<float>> rows;
+      for (int i = 0; i < 10; ++i)
+        if (const Key key = draw.Below(50); rows.emplace(key, std::vector<float>{float(draw.Unit()), 1e-3f}).second)
+          keys.push_back(key);
+      return on->Push(keys, rows, clock);
+    };
+    for (std::uint64_t clock = 0; clock < 20; ++clock) push(&test, clock, clock);
+    const std::vector<Buffer> chunks = test.Blob(chunk_bytes);
+    EXPECT_EQ(chunks.size(), chunk_bytes == 1 ? test.residuals.counters().rows + 1 : chunk_bytes == 100 ? 4u + 1 : 1u);
+    const Buffer blob = Joined(chunks);
+    Case again(test.spec);
+    const Status status = ReadBlob({blob.data(), blob.size()}, {"blob", CheckpointId(4), WorkerRank(2)},
+                                   [&](const BlobChunk& chunk) -> Status {
+                                     EXPECT_EQ(chunk.clock, Clock(9));
+                                     again.residuals.Restore(chunk.rows);
+                                     return {};
+                                   });
+    ASSERT_TRUE(status) << status.error().message;
+    EXPECT_EQ(again.residuals.Hash(), test.residuals.Hash()) << "the order too: who is crowded out first";
+    EXPECT_EQ(again.residuals.counters().rows, test.residuals.counters().rows);
+    for (std::uint64_t clock = 20; clock < 40; ++clock)
+      EXPECT_EQ(push(&again, clock, clock), push(&test, clock, clock));
+  }
+}
+
+TEST(Residuals, ABlobIsOfTablesThatStillPushSo) {
+  Case test(Sparse(1, 0.001f));
+  test.Push({1, 2}, {{1, {5}}, {2, {1}}}, 0);
+  const std::size_t with = Joined(test.Blob()).size();
+  test.spec.push_codec = ValueCodec::kFp32;
+  EXPECT_LT(Joined(test.Blob()).size(), with);
+}
+
+}  // namespace
+}  // namespace tarn::worker

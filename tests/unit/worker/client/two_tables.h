@@ -1,0 +1,28 @@
+// Two sparse tables, and keys for them: what tests of pushes and of held lists share.
+#pragma once
+
+#include <vector>
+
+#include "core/hash.h"
+#include "tests/unit/worker/client/fake_fleet.h"
+
+namespace tarn::worker {
+
+inline constexpr TableId kUsers{1};
+inline constexpr TableId kItems{2};
+
+inline FleetOptions TwoTables() {
+  FleetOptions options;
+  options.client.nonce = 1;
+  options.tables = {SparseTable("users", 4), SparseTable("items", 2)};
+  return options;
+}
+
+// Different ones for each salt.
+inline std::vector<Key> Keys(std::size_t n, std::uint64_t salt = 0) {
+  std::vector<Key> keys(n);
+  for (std::size_t i = 0; i < n; ++i) keys[i] = Mix64(i + 1 + (salt << 32));
+  return keys;
+}
+
+}  // namespace tarn::worker

@@ -1,0 +1,258 @@
+// Shows how batches in flight get their rows through a real client: what of a batch is asked for with hot rows and
+// without, what is counted (rules C4, H3, H9), when evaluation begins with nothing (H5), and which jobs are refused.
+#include "worker/train/pull_stage.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <set>
+
+#include "tests/unit/worker/client/fake_fleet.h"
+
+namespace tarn::worker {
+namespace {
+
+constexpr std::uint32_t kBound = 3;
+constexpr TableId kUsers{1};
+
+struct Scene {
+  struct InFlight {
+    std::vector<Plan> plans;
+    BatchRows rows;
+  };
+
+  // Tables "users", which keeps hot rows, and "weights", dense.
+  explicit Scene(std::uint64_t hot_rows = 1024,
+                 ConsistencySpec consistency = {ConsistencyMode::kSsp, kBound, ApplyMode::kImmediate})
+      : fleet(Options(consistency)) {
+    job.consistency = fleet.job.consistency = consistency;
+    job.worker_cache.own_pushes = OwnPushes::kBounded;
+    job.train.hot_rows.rows = hot_rows;
+    uses = {{fleet.view.tables[0], RowsNeeded::kBatchKeys}, {fleet.view.tables[1], RowsNeeded::kAll}};
+  }
+
+  static FleetOptions Options(const ConsistencySpec& consistency) {
+    FleetOptions options;
+    options.client.nonce = 1;
+    options.tables = {SparseTable("users", 4), DenseTable("weights", 3, 20)};
+    for (TableSpec& spec : options.tables) spec.consistency = consistency;
+    return options;
+  }
+
+  void Start() {
+    fleet.Run();
+    auto made = PullStage::Make(job, uses, fleet.options.partition_bits, &fleet.client, &trace);
+    ASSERT_TRUE(made) << made.error().message;
+    stage = std::move(*made);
+    fleet.lose = [this](const Message& message) {
+      if (const auto* pull = std::get_if<Pull>(&message.body); pull != nullptr && pull->table == kUsers)
+        asked += pull->keys.count;
+      return false;
+    };
+  }
+
+  // Shards answer with this minimum clock, and values shifted by as much.
+  void At(std::uint64_t minimum) {
+    for (FakeShard& shard : fleet.shards) {
+      shard.minimum = Clock(minimum + kBound);
+      shard.told_minimum = Clock(minimum);
+      shard.shift = float(minimum);
+    }
+  }
+
+  void Begin(const std::vector<Key>& keys, std::uint64_t use, bool train = true) {
+    InFlight& batch = batches.emplace_back();
+    batch.plans = {fleet.MakePlan(kUsers, keys), {}};
+    ASSERT_TRUE(stage->Begin(batch.plans, Clock(use), train, fleet.now, &fleet.out, &batch.rows));
+  }
+
+  void Exchange() {
+    fleet.Exchange();
+    for (PullDone& pull : fleet.EventsOf<PullDone>()) {
+      int taken = 0;
+      for (InFlight& batch : batches) {
+        const auto is_its = stage->OnPull(&pull, &batch.rows);
+        ASSERT_TRUE(is_its);
+        taken += *is_its;
+      }
+      EXPECT_EQ(taken, 1);
+    }
+  }
+
+  // The oldest batch; returns the shifts of its rows of "users", by key.
+  std::map<Key, float> Finish(bool pushed = true) {
+    InFlight batch = std::move(batches.front());
+    batches.pop_front();
+    EXPECT_TRUE(batch.rows.ready());
+    EXPECT_TRUE(stage->Read(&batch.rows, nullptr));
+    std::map<Key, float> shifts;
+    const Plan& plan = batch.plans[0];
+    const std::size_t floats = plan.keys.size() * plan.dim;
+    const float* rows = batch.rows.placed[0];
+    if (rows == nullptr) {
+      EXPECT_EQ(batch.rows.values[0].size(), floats * sizeof(float));
+      rows = std::as_const(batch.rows.values[0]).as<float>().data();
+    }
+    for (std::size_t i = 0; i < floats; ++i) {
+      const Key key = plan.keys[i / plan.dim];
+      const float shift = rows[i] - ValueOf(kUsers, key, std::uint32_t(i % plan.dim));
+      EXPECT_EQ(shifts.try_emplace(key, shift).first->second, shift) << "all of a row is of one version";
+    }
+    EXPECT_EQ(batch.rows.values[1].size(), 20 * 3 * sizeof(float));
+    EXPECT_EQ(batch.rows.placed[1], nullptr);
+    stage->End(&batch.rows, pushed);
+    return shifts;
+  }
+
+  // How many rows of "users" a batch has asked shards for.
+  std::uint32_t Run(const std::vector<Key>& keys, std::uint64_t use, bool train = true) {
+    asked = 0;
+    Begin(keys, use, train);
+    Exchange();
+    Finish(train);
+    return asked;
+  }
+
+  FakeFleet fleet;
+  Job job;
+  std::vector<TableUse> uses;
+  Trace trace;
+  std::unique_ptr<PullStage> stage;
+  std::deque<InFlight> batches;
+  std::uint32_t asked = 0;
+};
+
+std::vector<Key> Keys(Key first, std::size_t n) {
+  std::vector<Key> keys(n);
+  for (std::size_t i = 0; i < n; ++i) keys[i] = first + i;
+  return keys;
+}
+
+TEST(PullStage, WithoutHotRowsEverythingIsPulled) {
+  Scene scene(0);
+  scene.Start();
+  scene.At(1);
+  for (std::uint64_t use : {1, 1, 2}) EXPECT_EQ(scene.Run(Keys(0, 50), use), 50u);
+  EXPECT_EQ(scene.stage->hot_looked_for(), 0u);
+  EXPECT_EQ(scene.fleet.client.counters().pulls, 6u);
+  EXPECT_EQ(scene.fleet.client.staleness(), (std::vector<std::uint64_t>{4, 2}));
+}
+
+TEST(PullStage, OnlyWhatIsNotHotIsPulledAndAllIsCounted) {
+  Scene scene;
+  scene.Start();
+  scene.At(2);
+  EXPECT_EQ(scene.Run(Keys(0, 60), 4), 60u);  // 2 clocks behind
+  scene.At(5);
+  EXPECT_EQ(scene.Run(Keys(0, 60), 5), 0u);    // 3 behind: nothing is asked for
+  EXPECT_EQ(scene.Run(Keys(30, 60), 5), 30u);  // 3 behind: the oldest of what was there and what came
+  EXPECT_EQ(scene.Run(Keys(30, 60), 6), 30u);  // 1 behind: those of version 2 are too old now
+  EXPECT_EQ(scene.stage->hot_looked_for(), 240u);
+  EXPECT_EQ(scene.stage->hot_found(), 120u);
+  EXPECT_EQ(scene.fleet.client.counters().pulls, 8u);
+  // Of "users" 2, 3, 3, 1; of "weights" 2, 0, 0, 1.
+  EXPECT_EQ(scene.fleet.client.staleness(), (std::vector<std::uint64_t>{2, 2, 2, 2}));
+}
+
+TEST(PullStage, BatchesInFlightGetTheirRowsInAnyOrderOfAnswers) {
+  Scene scene;
+  scene.Start();
+  scene.At(0);
+  scene.Begin(Keys(0, 40), 1);
+  scene.Begin(Keys(20, 40), 2);
+  scene.Begin(Keys(0, 60), 3);
+  EXPECT_TRUE(scene.batches[2].rows.hot[0].missing().keys.empty()) << "all of it is on its way";
+  EXPECT_FALSE(scene.batches[2].rows.ready()) << "its dense rows are not";
+  std::vector<Message> first = scene.fleet.TakeSent(ShardPeer(ShardId(0)));
+  scene.Exchange();  // shard 0 has heard nothing yet
+  for (Message& message : first) scene.fleet.out.push_back({ShardPeer(ShardId(0)), std::move(message)});
+  for (FakeShard& shard : scene.fleet.shards) shard.shift = 1;
+  scene.Exchange();
+  std::set<float> versions;
+  for (const auto& [key, shift] : scene.Finish()) versions.insert(shift);
+  EXPECT_EQ(versions, (std::set<float>{0, 1}));
+  scene.Finish();
+  EXPECT_EQ(scene.Finish().size(), 60u);
+}
+
+TEST(PullStage, EvaluationBeginsWithNothing) {
+  Scene scene;
+  scene.Start();
+  scene.At(4);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4), 50u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 0u) << "its own rows stay";
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4), 0u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
+}
+
+// A worker that had no lease in the epoch between goes from one evaluation to the next, within the bound.
+TEST(PullStage, EachEvaluationBeginsWithNothing) {
+  Scene scene;
+  scene.Start();
+  scene.At(4);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
+  scene.At(6);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 6, /*train=*/false), 50u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 6, /*train=*/false), 0u);
+}
+
+TEST(PullStage, OwnPushesTakeRowsOutIfTheJobSaysSo) {
+  Scene scene;
+  scene.job.worker_cache.own_pushes = OwnPushes::kSeen;
+  scene.Start();
+  scene.At(4);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(scene.Run(Keys(0, 50), 4), 50u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 50u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4, /*train=*/false), 0u) << "evaluation pushes nothing";
+  EXPECT_EQ(scene.Run(Keys(0, 30), 4), 0u);
+  EXPECT_EQ(scene.Run(Keys(0, 50), 4), 30u);
+}
+
+TEST(PullStage, ABatchBehindAFailedPullIsNeverComputed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  Scene scene;
+  scene.Start();
+  scene.At(1);
+  scene.Begin(Keys(0, 50), 1);
+  for (std::uint32_t shard = 0; shard < 2; ++shard)
+    for (const Message& message : scene.fleet.TakeSent(ShardPeer(ShardId(shard))))
+      if (const auto* pull = std::get_if<Pull>(&message.body))
+        scene.fleet.FromShard(shard, ErrorReply{pull->request, ErrorCode::kInvalidArgument, "no", {}});
+  EXPECT_FALSE(scene.fleet.EventsOf<RequestFailed>().empty());
+  scene.Begin(Keys(0, 50), 1);
+  scene.Exchange();
+  EXPECT_FALSE(scene.batches[0].rows.ready());
+  EXPECT_TRUE(scene.batches[1].rows.ready());
+  EXPECT_DEATH((void)scene.stage->Read(&scene.batches[1].rows, nullptr), "in the order in which they looked")
+      << "it has found rows that will never come";
+}
+
+TEST(PullStage, TablesWithoutABoundKeepNothing) {
+  Scene scene(1024, {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate});
+  scene.Start();
+  scene.At(1);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(scene.Run(Keys(0, 50), 1), 50u);
+  EXPECT_EQ(scene.stage->hot_looked_for(), 0u);
+}
+
+TEST(PullStage, ATableHasOneCacheAtMost) {
+  Scene scene;
+  TableOverride& users = scene.job.tables["users"];
+  users.has_worker_cache = true;
+  users.worker_cache.bytes = 4096;
+  const auto make = [&] { return PullStage::Make(scene.job, scene.uses, 3, &scene.fleet.client, &scene.trace); };
+  const auto both = make();
+  ASSERT_FALSE(both);
+  EXPECT_EQ(both.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(both.error().message,
+            "train.hot_rows = 1024 with worker_cache = 4KiB for table 'users': its rows would be kept twice; expected "
+            "one of the two");
+  scene.job.tables["weights"] = users;  // dense: it keeps no hot rows
+  scene.job.tables.erase("users");
+  EXPECT_TRUE(make());
+}
+
+}  // namespace
+}  // namespace tarn::worker

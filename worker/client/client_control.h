@@ -1,0 +1,68 @@
+// Everything between a worker and the scheduler: joining, heartbeats, views, and the requests that are repeated until
+// they are answered. Rules N1, N3, N5 of docs/protocol.md. Internal to worker/; one thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/client/client_desk.h"
+#include "worker/client/client_ticks.h"
+
+namespace tarn::worker {
+
+class ClientControl {
+ public:
+  ClientControl(ClientDesk* desk, ClientTicks* ticks) : desk_(desk), ticks_(ticks) {}
+
+  void Join();
+  void CreateTable(const TableSpec& spec);
+  void Barrier();
+  void RequestLeases(LeaseRequest request);
+  void Leave(const DataPosition& position);
+  void SetMetrics(std::vector<Counter> metrics) { metrics_ = std::move(metrics); }
+
+  // Takes the identity, the job and the view of a Welcome. False: not for us, or it cannot be used.
+  bool OnWelcome(const Welcome& welcome, std::uint64_t job);
+  // False: not newer, or it cannot be used.
+  bool OnView(const View& view);
+  void OnCreateTable(const tarn::CreateTable& answer);
+  void OnBarrier(const tarn::Barrier& answer);
+  void OnLeaseReply(LeaseReply reply);
+
+  // Keeps the checkpoint part, the heartbeat and all repeats going; call once a step.
+  void Dispatch();
+  TimeUs NextTimer() const;
+  bool leaving() const { return leaving_; }
+  // The scheduler waits for a clock of this worker's.
+  bool awaited() const { return awaited_clock_.value != 0; }
+  // No request but the wish to leave waits for an answer.
+  bool idle() const;
+  std::uint64_t Hash() const;
+
+ private:
+  struct Repeating {
+    Body body;
+    TimeUs due = 0;  // at once
+    std::uint32_t repeats = 0;
+  };
+
+  void Repeat(Body body);
+  bool MustWait(const Repeating& r) const;
+  template <typename Kind, typename Matches>
+  bool Answered(const Matches& matches);
+  void FollowPart();
+  void AdoptTables();
+  void SendHeartbeat();
+
+  ClientDesk* desk_;
+  ClientTicks* ticks_;
+  std::vector<Repeating> repeating_;  // in order of issue
+  std::vector<Counter> metrics_;
+  TimeUs next_heartbeat_ = kNever;
+  std::uint64_t barriers_ = 0, lease_requests_ = 0;
+  CheckpointId part_sent_;
+  Clock awaited_clock_;  // the scheduler told this worker to tick to it; 0: nothing is awaited
+  bool leaving_ = false;
+};
+
+}  // namespace tarn::worker

@@ -1,0 +1,71 @@
+#include "worker/client/client_desk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tarn::worker {
+namespace {
+
+constexpr int kCounterBits = 40;
+
+}  // namespace
+
+Verdict Judge(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kFenced: return Verdict::kFenced;
+    case ErrorCode::kStaleEpoch:
+    case ErrorCode::kOutOfOrder:
+    case ErrorCode::kWrongShard:  // until the newer route map is here
+    case ErrorCode::kNotFound:    // a table of our view that the shard has yet to hear of
+    case ErrorCode::kOverloaded:
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kTimeout:
+    case ErrorCode::kUnknownKeys: return Verdict::kRetry;
+    default: return Verdict::kFatal;
+  }
+}
+
+RequestId ClientDesk::NewRequest() { return RequestId(welcome.incarnation.value << kCounterBits | next_request_++); }
+
+bool ClientDesk::IsOurs(RequestId request) const {
+  const std::uint64_t upper = welcome.incarnation.value << kCounterBits;
+  const std::uint64_t counter = request.value - upper;
+  return request.value >= upper && counter >= 1 && counter < next_request_;
+}
+
+void ClientDesk::Send(Peer to, Body body, Buffer keys, Buffer values) {
+  const std::uint32_t rank = state == ClientState::kJoining ? options.rank : welcome.rank;
+  Message message;
+  message.job = job;
+  message.sender = {Role::kWorker, rank, welcome.incarnation};
+  message.epoch = view.routes.epoch;
+  message.body = std::move(body);
+  message.keys = std::move(keys);
+  message.values = std::move(values);
+  out->push_back({to, std::move(message)});
+}
+
+std::string ClientDesk::Refusal(ShardId shard, const std::string& what, const std::string& why, TimeUs since) const {
+  const std::string lasting = now > since ? fmt::format(" for {:.1f} seconds", double(now - since) * 1e-6) : "";
+  return fmt::format("shard {} has refused {}{}: {}", shard.value, what, lasting, why);
+}
+
+std::string ClientDesk::NameOf(TableId table) const {
+  const auto spec = tables.find(table);
+  return spec == tables.end() ? fmt::format("table {}", table.value) : fmt::format("table '{}'", spec->second.name);
+}
+
+void ClientDesk::Stop(ErrorCode code, std::string reason) {
+  state = code == ErrorCode::kFenced ? ClientState::kFenced : ClientState::kStopped;
+  stop_reason = {code, std::move(reason)};
+}
+
+void ClientDesk::CountStaleness(std::uint64_t clocks) {
+  const std::size_t bucket = std::min<std::uint64_t>(clocks, limits::kStalenessBucketsMax - 1);
+  if (staleness.size() <= bucket) staleness.resize(bucket + 1);
+  ++staleness[bucket];
+}
+
+}  // namespace tarn::worker

@@ -1,0 +1,195 @@
+#include "worker/client/client_pieces.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/limits.h"
+#include "kernels/convert.h"
+#include "kernels/sparse_values.h"
+
+namespace tarn::worker {
+namespace {
+
+bool IsRange(std::span<const Key> keys) {
+  // Most lists that are no range differ at their ends already.
+  if (keys.empty() || keys.back() - keys.front() != keys.size() - 1) return false;
+  for (std::size_t i = 1; i < keys.size(); ++i)
+    if (keys[i] != keys[i - 1] + 1) return false;
+  return keys.back() >= keys.front();
+}
+
+void SetKeys(Buffer raw, KeyList* keys, Buffer* frame) {
+  const auto list = static_cast<const Buffer&>(raw).as<Key>();
+  if (IsRange(list)) {
+    keys->codec = KeyCodec::kRange;
+    keys->first_key = list.front();
+  } else {
+    keys->codec = KeyCodec::kRaw;
+    *frame = std::move(raw);
+  }
+}
+
+// Whether the parts follow each other in the plan.
+bool IsOneRun(std::span<const PlanRun> parts) {
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    if (parts[i].begin != parts[i - 1].begin + parts[i - 1].count) return false;
+  return !parts.empty();
+}
+
+}  // namespace
+
+std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes) {
+  // The keys of a dense table travel as ranges.
+  const std::size_t key = spec.kind == TableKind::kDense ? 0 : sizeof(Key);
+  const std::size_t row =
+      key + std::max(CodecRowBytes(spec.pull_codec, spec.dim), CodecRowBytes(spec.push_codec, spec.dim));
+  const std::size_t bytes = std::min(piece_bytes, limits::kFrameBytesMax);
+  return static_cast<std::uint32_t>(std::max<std::size_t>(1, bytes / row));
+}
+
+std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint32_t rows_max) {
+  std::vector<Piece> done;
+  std::vector<Piece> open(routes.endpoints.size());
+  for (const PlanRun& run : plan.runs) {
+    TARN_CHECK(run.partition.value < routes.owners.size(), "a plan of other partitions");
+    const ShardId shard = routes.OwnerOf(run.partition);
+    Piece& piece = open[shard.value];
+    piece.shard = shard;
+    for (std::uint32_t taken = 0; taken < run.count;) {
+      const std::uint32_t count = std::min(run.count - taken, rows_max - piece.rows);
+      piece.parts.push_back({run.partition, run.begin + taken, count});
+      piece.rows += count;
+      taken += count;
+      if (piece.rows < rows_max) continue;
+      done.push_back(std::move(piece));
+      piece = Piece{.shard = shard, .parts = {}, .rows = 0};
+    }
+  }
+  for (Piece& piece : open)
+    if (piece.rows != 0) done.push_back(std::move(piece));
+  return done;
+}
+
+KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* frame) {
+  KeyList keys;
+  keys.count = piece.rows;
+  keys.sections.reserve(piece.parts.size());
+  for (const PlanRun& part : piece.parts) keys.sections.push_back({part.partition, part.count, Sequence(0)});
+  if (IsOneRun(piece.parts)) {
+    const auto run = plan_keys.subspan(piece.parts.front().begin, piece.rows);
+    if (IsRange(run)) {
+      keys.codec = KeyCodec::kRange;
+      keys.first_key = run.front();
+    } else {
+      *frame = Buffer::CopyOf(run);
+    }
+    return keys;
+  }
+  Buffer raw = Buffer::Allocate(piece.rows * sizeof(Key));
+  Key* to = raw.as_mutable<Key>().data();
+  for (const PlanRun& part : piece.parts) {
+    std::memcpy(to, plan_keys.data() + part.begin, part.count * sizeof(Key));
+    to += part.count;
+  }
+  SetKeys(std::move(raw), &keys, frame);
+  return keys;
+}
+
+Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec) {
+  const std::size_t row_bytes = CodecRowBytes(codec, dim);
+  if (codec == ValueCodec::kFp32 && IsOneRun(piece.parts))
+    return rows.Slice(piece.parts.front().begin * row_bytes, piece.rows * row_bytes);
+  const auto floats = rows.as<float>();
+  Buffer values = Buffer::Allocate(piece.rows * row_bytes);
+  std::byte* to = values.data();
+  for (const PlanRun& part : piece.parts) {
+    const std::size_t first = std::size_t{part.begin} * dim;
+    kernels::EncodeRows(codec, dim, part.count, floats.data() + first, to);
+    to += part.count * row_bytes;
+  }
+  return values;
+}
+
+PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& piece) {
+  if (spec.push_codec != ValueCodec::kTopK)
+    return {spec.push_codec, EncodeRows(rows, spec.dim, piece, spec.push_codec)};
+  const Buffer whole = EncodeRows(rows, spec.dim, piece, ValueCodec::kFp32);
+  if (spec.kind == TableKind::kSparse) return {ValueCodec::kFp32, whole};
+  const auto floats = whole.as<float>();
+  const std::size_t bytes = kernels::SparseBytes(floats.size(), floats.data());
+  if (bytes >= whole.size()) return {ValueCodec::kFp32, whole};
+  Buffer values = Buffer::Allocate(bytes);
+  kernels::EncodeSparse(floats.size(), floats.data(), values.data());
+  return {ValueCodec::kTopK, std::move(values)};
+}
+
+PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count) {
+  if (push.codec != ValueCodec::kTopK) return push;
+  Buffer rows = Buffer::Allocate(count * dim * sizeof(float));
+  const Status status =
+      kernels::DecodeSparse(count * dim, {push.values.data(), push.values.size()}, rows.as_mutable<float>().data());
+  TARN_CHECK(status.has_value(), "values that EncodePush made");
+  return {ValueCodec::kFp32, std::move(rows)};
+}
+
+bool IsWholePlan(std::span<const PlanRun> parts, std::size_t rows) {
+  std::size_t count = 0;
+  for (const PlanRun& part : parts) count += part.count;
+  return count == rows && IsOneRun(parts);
+}
+
+bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun> parts, ValueCodec codec,
+                std::span<float> rows) {
+  const std::size_t row_bytes = CodecRowBytes(codec, dim);
+  std::size_t count = 0;
+  for (const PlanRun& part : parts) count += part.count;
+  if (values.size() != count * row_bytes) return false;
+  const std::byte* from = values.data();
+  for (const PlanRun& part : parts) {
+    const std::size_t first = std::size_t{part.begin} * dim;
+    kernels::DecodeRows(codec, dim, part.count, from, rows.data() + first);
+    from += part.count * row_bytes;
+  }
+  return true;
+}
+
+KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std::uint32_t> which, Buffer* selected) {
+  KeyList out;
+  for (std::uint32_t i : which) out.count += keys.sections[i].count;
+  Buffer raw = Buffer::Allocate(out.count * sizeof(Key));
+  Key* to = raw.as_mutable<Key>().data();
+  std::size_t offset = 0, next = 0;
+  for (std::uint32_t i = 0; i < keys.sections.size() && next < which.size(); ++i) {
+    const std::uint32_t count = keys.sections[i].count;
+    if (which[next] == i) {
+      for (std::uint32_t k = 0; k < count; ++k)
+        *to++ = keys.codec == KeyCodec::kRange ? keys.first_key + offset + k : frame.as<Key>()[offset + k];
+      out.sections.push_back(keys.sections[i]);
+      ++next;
+    }
+    offset += count;
+  }
+  SetKeys(std::move(raw), &out, selected);
+  return out;
+}
+
+Buffer SelectValues(const KeyList& keys, const Buffer& values, std::span<const std::uint32_t> which) {
+  const std::size_t row_bytes = values.size() / keys.count;
+  std::size_t rows = 0;
+  for (std::uint32_t i : which) rows += keys.sections[i].count;
+  Buffer out = Buffer::Allocate(rows * row_bytes);
+  std::byte* to = out.data();
+  std::size_t offset = 0, next = 0;
+  for (std::uint32_t i = 0; i < keys.sections.size() && next < which.size(); ++i) {
+    const std::size_t bytes = keys.sections[i].count * row_bytes;
+    if (which[next] == i) {
+      std::memcpy(to, values.data() + offset, bytes);
+      to += bytes;
+      ++next;
+    }
+    offset += bytes;
+  }
+  return out;
+}
+
+}  // namespace tarn::worker

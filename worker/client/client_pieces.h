@@ -1,0 +1,59 @@
+// Cuts the rows of a plan into pieces, one message each, and moves keys and values between a plan and a piece.
+//
+// A piece goes to one shard and has at most one part of each partition (rule E1); the parts of a partition follow
+// each other in the order of the plan over the pieces. Internal to worker/. Functions without state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/buffer.h"
+#include "core/message.h"
+#include "core/view.h"
+#include "worker/client/plan.h"
+
+namespace tarn::worker {
+
+struct Piece {
+  ShardId shard;
+  std::vector<PlanRun> parts;  // rows [begin, begin + count) of the plan each
+  std::uint32_t rows = 0;
+};
+
+// Rows that a piece may have: about `piece_bytes` of keys and values, at least one. The same both ways, so that the
+// push of what was pulled is cut as the pull was and its keys need not travel again.
+std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes);
+
+std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint32_t rows_max);
+
+// The keys of a piece; the sections' sequences are left 0. Neighbouring keys (n, n + 1, ...) need no frame.
+KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* frame);
+
+// The piece's rows of `rows` (fp32, the plan's order), encoded. What needs no change is shared, not copied.
+Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec);
+
+// The rows that a piece pushes, and in which codec: that of the table, unless whole rows in fp32 are smaller than their
+// largest values alone. Of a sparse table in kTopK the rows were chosen before (rule W5): they travel whole.
+struct PushValues {
+  ValueCodec codec = ValueCodec::kFp32;
+  Buffer values;
+};
+PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& piece);
+
+// The values of `count` rows that EncodePush made, in a codec in which each row has bytes of its own.
+PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count);
+
+// Whether the piece is the whole of a plan of `rows` rows, in its order.
+bool IsWholePlan(std::span<const PlanRun> parts, std::size_t rows);
+
+// A message's values into their places in the plan's order. False: the size is not that of the piece.
+bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun> parts, ValueCodec codec,
+                std::span<float> rows);
+
+// The part of a message that only the sections `which` (ascending) make up: its keys and its values.
+KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std::uint32_t> which, Buffer* selected);
+Buffer SelectValues(const KeyList& keys, const Buffer& values, std::span<const std::uint32_t> which);
+
+}  // namespace tarn::worker

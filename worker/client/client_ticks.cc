@@ -1,0 +1,164 @@
+#include "worker/client/client_ticks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/hash.h"
+
+namespace tarn::worker {
+
+void ClientTicks::Begin(Clock start) {
+  asked_ = sent_ = acked_ = start;
+  shards_.assign(desk_->shards(), {start});
+}
+
+void ClientTicks::Ask(Clock clock, const MaybePosition& position) {
+  if (clock <= asked_) return;
+  asked_ = clock;
+  if (drains_ && !drain_to_) drain_to_ = clock;
+  if (position) asked_position_ = *position;
+  waiting_.push_back({clock, asked_position_});
+}
+
+bool ClientTicks::Held(Clock clock) const { return clock > limit() || !pushes_->AllAckedBefore(clock); }
+
+// The newest tick that may go replaces older ones.
+void ClientTicks::Dispatch() {
+  const Finished* newest = nullptr;
+  for (const Finished& finished : waiting_) {
+    if (finished.clock <= sent_) continue;
+    if (Held(finished.clock)) break;
+    newest = &finished;
+  }
+  if (newest == nullptr || desk_->paused()) return;
+  sent_ = newest->clock;
+  sent_position_ = newest->position;
+  for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+    shards_[i].repeats = 0;
+    Transmit(ShardId(i));
+  }
+}
+
+void ClientTicks::Transmit(ShardId shard) {
+  ShardState& state = shards_[shard.value];
+  Tick tick{sent_, sent_position_, {}};
+  for (const Finished& finished : waiting_) {
+    if (finished.clock >= sent_) break;
+    if (tick.earlier.size() == limits::kTicksKeptMax) tick.earlier.erase(tick.earlier.begin());
+    tick.earlier.push_back({finished.clock, finished.position});
+  }
+  desk_->Send(ShardPeer(shard), std::move(tick));
+  state.due = desk_->now + RepeatPause(desk_->options.resend_us, state.repeats);
+}
+
+void ClientTicks::OnAck(ShardId from, Clock clock) {
+  ShardState& state = shards_[from.value];
+  if (clock > sent_ || clock <= state.acked) return;
+  state.acked = clock;
+  state.repeats = state.refusals = 0;
+  state.patience.Progress();
+  if (clock == sent_) state.due = kNever;
+  Advance();
+}
+
+bool ClientTicks::OnError(ShardId from, const ErrorReply& error) {
+  ShardState& state = shards_[from.value];
+  if (state.due == kNever) return false;
+  // "Malformed" may be said of anything that we sent.
+  const bool final = Judge(error.code) == Verdict::kFatal && error.code != ErrorCode::kMalformed;
+  if (final || desk_->GivesUp(&state.patience)) {
+    const std::string what = fmt::format("the tick to clock {}", sent_.value);
+    desk_->Stop(error.code, desk_->Refusal(from, what, error.message, final ? desk_->now : state.patience.since()));
+    return true;
+  }
+  state.due = std::min(state.due, desk_->now + RefusalPause(desk_->options.resend_us, state.refusals++));
+  return true;
+}
+
+// Finishes what every shard has.
+void ClientTicks::Advance() {
+  Clock least = sent_;
+  for (const ShardState& state : shards_) least = std::min(least, state.acked);
+  while (!waiting_.empty() && waiting_.front().clock <= least) {
+    const Finished finished = waiting_.front();
+    waiting_.pop_front();
+    acked_ = finished.clock;
+    acked_position_ = finished.position;
+    TakePart(finished);
+    desk_->events.push_back(TickDone{finished.clock});
+  }
+  NoteDrained();
+}
+
+// The clock of which a push has gone out is finished first: a checkpoint would have the push, but not its position.
+void ClientTicks::BeginDrain() {
+  drain_to_.reset();
+  if (pushed_ != asked_) drain_to_ = asked_;
+  NoteDrained();
+}
+
+void ClientTicks::NoteDrained() {
+  if (!drains_ || !drain_to_ || acked_ < *drain_to_ || drained_ == proposal_) return;
+  drained_ = proposal_;
+  desk_->wants_heartbeat = true;
+}
+
+// The position that goes with the order's clock is that of the first tick which reaches it; ticks behind it, which
+// may be asked for already, are none of the checkpoint's.
+void ClientTicks::TakePart(const Finished& at) {
+  const CheckpointOrder& order = desk_->view.checkpoint;
+  if (order.id.value == 0 || !order.at_clock || part_ || at.clock < order.clock) return;
+  part_.emplace();
+  part_->id = order.id;
+  part_->clock = part_->max_clock = at.clock;
+  part_->position = at.position;
+}
+
+void ClientTicks::AdoptView() {
+  const Proposal& proposal = desk_->view.proposal;
+  const bool is_new = proposal.open && proposal.id > proposal_;
+  if (is_new) {
+    proposal_ = proposal.id;
+    proposal_clock_ = asked_;
+  }
+  capped_ = proposal.open;
+  drains_ = proposal.open && proposal.drain;
+  if (is_new && drains_) BeginDrain();
+  if (part_ && part_->id != desk_->view.checkpoint.id) part_.reset();
+  TakePart({acked_, acked_position_});
+}
+
+void ClientTicks::OnTimer() {
+  if (desk_->paused()) return;
+  for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+    if (shards_[i].due > desk_->now) continue;
+    ++shards_[i].repeats;
+    ++desk_->counters.repeats;
+    Transmit(ShardId(i));
+  }
+}
+
+TimeUs ClientTicks::NextTimer() const {
+  TimeUs next = kNever;
+  if (desk_->paused()) return next;  // the scheduler's next message takes it up again
+  for (const ShardState& state : shards_) next = std::min(next, state.due);
+  return next;
+}
+
+void ClientTicks::Reroute() {
+  shards_.resize(desk_->shards(), {desk_->welcome.start_clock});
+  for (std::uint32_t i = 0; i < shards_.size(); ++i) {
+    shards_[i].patience.Progress();
+    if (shards_[i].acked < sent_) Transmit(ShardId(i));
+  }
+}
+
+std::uint64_t ClientTicks::Hash() const {
+  std::uint64_t hash = HashCombine(asked_.value, sent_.value);
+  hash = HashCombine(HashCombine(HashCombine(hash, acked_.value), proposal_), drained_);
+  for (const ShardState& state : shards_) hash = HashCombine(HashCombine(hash, state.acked.value), state.due);
+  return hash;
+}
+
+}  // namespace tarn::worker

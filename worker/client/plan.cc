@@ -1,0 +1,69 @@
+#include "worker/client/plan.h"
+
+#include <algorithm>
+
+#include "kernels/partition.h"
+#include "kernels/rows.h"
+
+namespace tarn::worker {
+
+void Planner::Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys,
+                   Plan* plan) {
+  TARN_CHECK(plan->placed == nullptr, "what a GPU has of the plan would never come back");
+  plan->table = table;
+  plan->dim = dim;
+  // Sizes of vectors only change where they must, so that warm ones are never filled anew.
+  unique_.resize(std::max(unique_.size(), keys.size()));
+  plan->index.resize(keys.size());
+  const std::size_t n = kernels::UniqueKeys(keys, unique_.data(), plan->index.data(), scratch_);
+  Group(positioner, std::span(unique_).first(n), plan);
+  for (std::uint32_t& place : plan->index) place = place_[place];
+}
+
+// Orders the unique keys by partition (first occurrence first within one) and notes where each has gone.
+void Planner::Group(const Positioner& positioner, std::span<const Key> unique, Plan* plan) {
+  const std::size_t n = unique.size();
+  const std::uint32_t partitions = 1u << partition_bits_;
+  partition_of_.resize(std::max(partition_of_.size(), n));
+  order_.resize(std::max(order_.size(), n));
+  place_.resize(std::max(place_.size(), n));
+  offsets_.resize(partitions + 1);
+  for (std::size_t i = 0; i < n; ++i) partition_of_[i] = PartitionOf(positioner(unique[i]), partition_bits_).value;
+  kernels::GroupByPartition(std::span(partition_of_).first(n), partitions, order_.data(), offsets_.data());
+  plan->keys.resize(n);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    plan->keys[i] = unique[order_[i]];
+    place_[order_[i]] = i;
+  }
+  plan->runs.clear();
+  for (std::uint32_t p = 0; p < partitions; ++p)
+    if (const std::uint32_t count = offsets_[p + 1] - offsets_[p]; count != 0)
+      plan->runs.push_back({PartitionId(p), offsets_[p], count});
+}
+
+Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places) {
+  Plan part{.table = plan.table, .dim = plan.dim, .keys = {}, .runs = {}, .index = {}};
+  part.keys.reserve(places.size());
+  auto run = plan.runs.begin();
+  for (const std::uint32_t place : places) {
+    while (place >= run->begin + run->count) ++run;
+    const auto next = static_cast<std::uint32_t>(part.keys.size());
+    if (part.runs.empty() || part.runs.back().partition != run->partition)
+      part.runs.push_back({run->partition, next, 0});
+    ++part.runs.back().count;
+    part.keys.push_back(plan.keys[place]);
+  }
+  return part;
+}
+
+void SumDuplicates(const Plan& plan, std::uint32_t dim, const float* per_occurrence, float* unique) {
+  TARN_CHECK(plan.placed == nullptr, "the index is here");
+  kernels::ReduceByIndex(plan.index.size(), dim, per_occurrence, plan.index.data(), plan.keys.size(), unique);
+}
+
+void Expand(const Plan& plan, std::uint32_t dim, const float* unique, float* per_occurrence) {
+  TARN_CHECK(plan.placed == nullptr, "the index is here");
+  kernels::GatherByIndex(dim, plan.index.size(), unique, plan.index.data(), per_occurrence);
+}
+
+}  // namespace tarn::worker

@@ -1,0 +1,110 @@
+#include "worker/client/push_combiner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/hash.h"
+#include "core/limits.h"
+#include "core/position.h"
+
+namespace tarn::worker {
+namespace {
+
+std::size_t BytesOf(std::size_t keys, const Buffer& gradients) { return keys * sizeof(Key) + gradients.size(); }
+
+}  // namespace
+
+void PushCombiner::Begin() {
+  const Job& job = desk_->job_file;
+  on_ = job.worker_cache.push_every > 1 ||
+        std::ranges::any_of(job.tables, [](const auto& table) { return table.second.worker_cache.push_every > 1; });
+  planner_ = std::make_unique<Planner>(desk_->view.routes.partition_bits);
+}
+
+std::uint32_t PushCombiner::ClocksOf(const TableSpec& spec) const {
+  const bool may = spec.consistency.mode != ConsistencyMode::kBsp && spec.consistency.apply == ApplyMode::kImmediate;
+  return may ? WorkerCacheOf(desk_->job_file, spec.name).push_every : 1;
+}
+
+RequestId PushCombiner::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients,
+                            const ClientPushes::What& what) {
+  if (plan.keys.empty()) return pushes_->Add(plan, spec, gradients, what);
+  const RequestId id = desk_->NewRequest();
+  pushes_->Open(what.clock);
+  const auto [it, fresh] = groups_.try_emplace(spec.id, Group{spec, what.pulled_clock, {}});
+  Group& group = it->second;
+  group.pulled_clock = std::min(group.pulled_clock, what.pulled_clock);
+  group.parts.push_back({{id, what.clock}, plan.keys, gradients});
+  bytes_ += BytesOf(plan.keys.size(), gradients);
+  due_ = desk_->now + kCombinePauseUs;
+  if (bytes_ > limits::kGatheredBytesMax) FlushAll();
+  return id;
+}
+
+void PushCombiner::OnTick(Clock before, Clock asked) {
+  if (groups_.empty()) return;
+  if (asked > before + 1) return FlushAll();
+  due_ = desk_->now + kCombinePauseUs;
+  for (auto it = groups_.begin(); it != groups_.end();) {
+    const Group& group = it->second;
+    if (asked < group.parts.front().push.clock + ClocksOf(group.spec)) {
+      ++it;
+      continue;
+    }
+    Flush(group);
+    it = groups_.erase(it);
+  }
+  if (groups_.empty()) due_ = kNever;
+}
+
+void PushCombiner::SetApart(bool apart) {
+  apart_ = apart;
+  if (apart) FlushAll();
+}
+
+void PushCombiner::FlushAll() {
+  for (const auto& [id, group] : groups_) Flush(group);
+  groups_.clear();
+  due_ = kNever;
+}
+
+void PushCombiner::OnTimer() {
+  if (due_ <= desk_->now) FlushAll();
+}
+
+// The clock of the whole is that of its last part: what a dead worker is said to have pushed (M3) is then not too
+// little.
+void PushCombiner::Flush(const Group& group) {
+  std::vector<ClientPushes::Gathered> gathered;
+  std::vector<Key> keys;
+  std::size_t gradient_bytes = 0;
+  for (const Part& part : group.parts) {
+    gathered.push_back(part.push);
+    keys.insert(keys.end(), part.keys.begin(), part.keys.end());
+    gradient_bytes += part.gradients.size();
+    bytes_ -= BytesOf(part.keys.size(), part.gradients);
+  }
+  Buffer all = Buffer::Allocate(gradient_bytes);
+  std::byte* to = all.data();
+  for (const Part& part : group.parts) {
+    std::memcpy(to, part.gradients.data(), part.gradients.size());
+    to += part.gradients.size();
+  }
+  const TableSpec& spec = group.spec;
+  Plan plan;
+  planner_->Make(spec.id, spec.dim, Positioner(spec, TableSalt(desk_->job_file.job.seed, spec.name)), keys, &plan);
+  Buffer sums = Buffer::Allocate(plan.keys.size() * spec.dim * sizeof(float));
+  SumDuplicates(plan, spec.dim, all.as<float>().data(), sums.as_mutable<float>().data());
+  desk_->counters.combined_pushes += gathered.size() - 1;
+  const ClientPushes::What what{gathered.back().clock, group.pulled_clock, {}};
+  pushes_->Add(plan, spec, sums, what, std::move(gathered));
+}
+
+std::uint64_t PushCombiner::Hash() const {
+  std::uint64_t hash = HashCombine(bytes_, due_ == kNever ? 0 : due_);
+  for (const auto& [table, group] : groups_) hash = HashCombine(HashCombine(hash, table.value), group.parts.size());
+  return hash;
+}
+
+}  // namespace tarn::worker
