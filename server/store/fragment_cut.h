@@ -15,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "server/store/standings.h"
 #include "server/store/bit_set.h"
 #include "server/store/change_log.h"
 #include "server/store/row_index.h"
 #include "server/store/snapshot.h"
+#include "server/store/standings.h"
 #include "server/store/store_context.h"
 #include "server/store/table.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/types.h"
-#include "server/store/standings.h"
 #include "server/store/candidates.h"
 #include "server/store/life.h"
+#include "server/store/standings.h"
 #include "server/store/store_context.h"
 #include "server/store/table.h"
 

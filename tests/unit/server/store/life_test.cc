@@ -7,9 +7,9 @@
 #include <map>
 
 #include "core/hash.h"
-#include "server/store/standings.h"
 #include "server/store/candidates.h"
 #include "server/store/page_pool.h"
+#include "server/store/standings.h"
 
 namespace tarn::server {
 namespace {
