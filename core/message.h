@@ -11,8 +11,8 @@
 
 #include "core/buffer.h"
 #include "core/error.h"
-#include "core/job/table_spec.h"
 #include "core/quality.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 #include "core/view.h"
 

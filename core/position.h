@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/hash.h"
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 
 namespace tarn {

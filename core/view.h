@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 
 namespace tarn {

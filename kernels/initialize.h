@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 
 namespace tarn::kernels {

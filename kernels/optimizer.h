@@ -37,7 +37,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 
 namespace tarn::kernels {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 
 namespace tarn::kernels {
 

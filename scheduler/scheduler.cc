@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/hash.h"
-#include "core/job/table_shape.h"
 #include "core/log.h"
+#include "core/table/table_shape.h"
 #include "scheduler/impl.h"
 #include "scheduler/waits.h"
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "core/job/table_shape.h"
 #include "core/limits.h"
 #include "core/names.h"
+#include "core/table/table_shape.h"
 
 namespace tarn::scheduler {
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/job/table_spec.h"
 #include "core/position.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 #include "serving/export_writer.h"
 

@@ -28,7 +28,7 @@
 #include <limits>
 #include <span>
 
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 
 namespace tarn::serving {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/file.h"
-#include "core/job/table_shape.h"
 #include "core/names.h"
+#include "core/table/table_shape.h"
 #include "export_generated.h"
 #include "kernels/convert.h"
 #include "serving/export_format.h"

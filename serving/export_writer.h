@@ -12,7 +12,7 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 
 namespace tarn::serving {

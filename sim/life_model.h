@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 #include "server/store/life.h"
 
 namespace tarn::sim {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 
 namespace tarn::sim {
 

@@ -33,9 +33,9 @@
 
 #include "core/buffer.h"
 #include "core/error.h"
-#include "core/job/table_spec.h"
 #include "core/message.h"
 #include "core/position.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 #include "worker/client/client.h"
 #include "worker/client/plan.h"

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/job/table_spec.h"
 #include "core/message.h"
 #include "core/quality.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 
 namespace tarn {

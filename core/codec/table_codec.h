@@ -4,7 +4,7 @@
 #pragma once
 
 #include "core/error.h"
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 #include "wire_generated.h"
 
 namespace tarn {
@@ -19,7 +19,7 @@ constexpr bool SameEnd(Wire wire_last, Core core_last) {
 flatbuffers::Offset<wire::TableSpec> EncodeTable(flatbuffers::FlatBufferBuilder* builder, const TableSpec& spec);
 
 // `table`: verified, or null. Checks that its parts are there, the enumerators, and the bytes of the name; not the
-// ranges, which are Validate's (core/job/table_spec.h). kMalformed or kTooLarge, naming the field as
+// ranges, which are Validate's (core/table/table_spec.h). kMalformed or kTooLarge, naming the field as
 // "table.optimizer.kind".
 Expected<TableSpec> DecodeTable(const wire::TableSpec* table);
 

@@ -15,8 +15,8 @@
 
 #include "core/error.h"
 #include "core/hot_score.h"
-#include "core/job/table_spec.h"
 #include "core/precision.h"
+#include "core/table/table_spec.h"
 
 namespace tarn {
 
@@ -233,7 +233,7 @@ std::string_view Name(Precision v);
 std::string_view Name(OwnPushes v);
 std::string_view Name(HotScore v);
 
-// As ParseName of core/job/table_spec.h.
+// As ParseName of core/table/table_spec.h.
 Status ParseName(std::string_view name, DataFormat& out);
 Status ParseName(std::string_view name, ModelKind& out);
 Status ParseName(std::string_view name, Durability& out);

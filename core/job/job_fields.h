@@ -11,9 +11,9 @@
 #include <limits>
 
 #include "core/job/job.h"
-#include "core/job/life_fields.h"
-#include "core/job/optimizer_fields.h"
 #include "core/limits.h"
+#include "core/table/life_fields.h"
+#include "core/table/optimizer_fields.h"
 
 namespace tarn {
 

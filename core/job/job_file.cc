@@ -14,9 +14,9 @@
 #include "core/job/job_fields.h"
 #include "core/job/job_inherits.h"
 #include "core/job/section_reader.h"
-#include "core/job/top_k_fields.h"
 #include "core/limits.h"
 #include "core/names.h"
+#include "core/table/top_k_fields.h"
 
 namespace tarn {
 namespace {

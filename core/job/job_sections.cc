@@ -2,7 +2,7 @@
 
 #include "core/job/job.h"
 #include "core/job/job_fields.h"
-#include "core/job/top_k_fields.h"
+#include "core/table/top_k_fields.h"
 
 namespace tarn {
 namespace {

@@ -11,8 +11,8 @@
 #include "core/job/job.h"
 #include "core/job/job_fields.h"
 #include "core/job/job_inherits.h"
-#include "core/job/top_k_fields.h"
 #include "core/names.h"
+#include "core/table/top_k_fields.h"
 
 namespace tarn {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 
 namespace tarn {
 

@@ -17,7 +17,7 @@
 
 #include "core/codec/manifest.h"
 #include "core/error.h"
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 #include "server/store/snapshot.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/job/table_spec.h"
 #include "core/message.h"
+#include "core/table/table_spec.h"
 #include "server/store/snapshot.h"
 
 namespace tarn::server {

@@ -12,6 +12,7 @@
 #include "server/checkpoint/checkpoint_format.h"
 #include "server/checkpoint/checkpoint_rows.h"
 #include "server/checkpoint/rocksdb_options.h"
+#include "server/tier/rocksdb_error.h"
 
 namespace tarn::server {
 

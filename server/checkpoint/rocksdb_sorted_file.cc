@@ -11,6 +11,7 @@
 
 #include "core/descriptor.h"
 #include "server/checkpoint/rocksdb_options.h"
+#include "server/tier/rocksdb_error.h"
 
 namespace tarn::server {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/job/table_shape.h"
+#include "core/table/table_shape.h"
 
 namespace tarn::server {
 

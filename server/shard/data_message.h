@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "core/job/table_spec.h"
 #include "core/message.h"
+#include "core/table/table_spec.h"
 
 namespace tarn::server {
 

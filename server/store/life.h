@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 
 namespace tarn::server {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/job/table_shape.h"
+#include "core/table/table_shape.h"
 #include "server/exhaustion.h"
 #include "server/tier/resident_rows.h"
 

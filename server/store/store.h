@@ -27,9 +27,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/job/table_spec.h"
 #include "core/limits.h"
 #include "core/message.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 #include "server/store/partition.h"
 #include "server/store/row_finder.h"

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "core/job/table_spec.h"
 #include "core/position.h"
 #include "core/row_layout.h"
+#include "core/table/table_spec.h"
 #include "core/types.h"
 #include "server/store/life.h"
 
@@ -29,7 +29,7 @@ struct RowParts {
 
 class Table {
  public:
-  // `spec` is valid (core/job/table_spec.h).
+  // `spec` is valid (core/table/table_spec.h).
   Table(const TableSpec& spec, std::uint64_t job_seed, std::uint32_t partition_bits);
 
   const TableSpec& spec() const { return spec_; }

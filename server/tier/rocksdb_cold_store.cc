@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "core/file.h"
-#include "server/checkpoint/rocksdb_options.h"
 #include "server/exhaustion.h"
+#include "server/tier/rocksdb_error.h"
 #include "server/tier/unsynced_files.h"
 
 namespace tarn::server {

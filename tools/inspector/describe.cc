@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/job/job.h"
-#include "core/job/table_shape.h"
 #include "core/json.h"
+#include "core/table/table_shape.h"
 #include "tools/inspector/source.h"
 
 namespace tarn::inspector {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/hash.h"
-#include "core/job/table_shape.h"
+#include "core/table/table_shape.h"
 #include "serving/export_writer.h"
 #include "tools/inspector/source.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/codec/manifest.h"
 #include "core/error.h"
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 
 namespace tarn::inspector {
 

@@ -12,8 +12,8 @@
 
 #include "core/codec/manifest.h"
 #include "core/error.h"
-#include "core/job/table_spec.h"
 #include "core/row_layout.h"
+#include "core/table/table_spec.h"
 #include "server/checkpoint/checkpoint_rows.h"
 
 namespace tarn::inspector {

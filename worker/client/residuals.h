@@ -17,8 +17,8 @@
 
 #include "core/buffer.h"
 #include "core/codec/worker_blob.h"
-#include "core/job/table_spec.h"
 #include "core/position.h"
+#include "core/table/table_spec.h"
 #include "kernels/top_k.h"
 #include "worker/client/plan.h"
 #include "worker/client/residual_table.h"

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "core/job/job.h"
-#include "core/job/table_spec.h"
 #include "core/quality.h"
+#include "core/table/table_spec.h"
 #include "worker/models/compute.h"
 #include "worker/models/views.h"
 

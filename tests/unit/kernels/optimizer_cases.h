@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 
 namespace tarn::kernels {
 

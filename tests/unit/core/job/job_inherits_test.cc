@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/job/job.h"
-#include "core/job/optimizer_fields.h"
+#include "core/table/optimizer_fields.h"
 
 namespace tarn {
 namespace {

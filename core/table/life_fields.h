@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "core/job/optimizer_fields.h"
-#include "core/job/table_spec.h"
 #include "core/limits.h"
+#include "core/table/optimizer_fields.h"
+#include "core/table/table_spec.h"
 
 namespace tarn {
 

@@ -1,4 +1,4 @@
-#include "core/job/table_shape.h"
+#include "core/table/table_shape.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/byte_size.h"
-#include "core/job/life_fields.h"
-#include "core/job/optimizer_fields.h"
-#include "core/job/top_k_fields.h"
+#include "core/table/life_fields.h"
+#include "core/table/optimizer_fields.h"
+#include "core/table/top_k_fields.h"
 
 namespace tarn {
 

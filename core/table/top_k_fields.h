@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "core/job/optimizer_fields.h"
-#include "core/job/table_spec.h"
+#include "core/table/optimizer_fields.h"
+#include "core/table/table_spec.h"
 
 namespace tarn {
 

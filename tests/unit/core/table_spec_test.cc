@@ -1,6 +1,6 @@
 // Table specs: names of all enumerators both ways, floats of optimizer state, every refusal of Validate at the limit
 // and one past it, and salts.
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <limits>
 #include <set>
 
-#include "core/job/table_shape.h"
 #include "core/limits.h"
 #include "core/row_layout.h"
+#include "core/table/table_shape.h"
 
 namespace tarn {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/job/table_spec.h"
+#include "core/table/table_spec.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 
 #include "core/byte_size.h"
 #include "core/hash.h"
-#include "core/job/life_fields.h"
-#include "core/job/optimizer_fields.h"
-#include "core/job/top_k_fields.h"
 #include "core/limits.h"
 #include "core/names.h"
+#include "core/table/life_fields.h"
+#include "core/table/optimizer_fields.h"
+#include "core/table/top_k_fields.h"
 
 namespace tarn {
 namespace {

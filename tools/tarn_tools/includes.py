@@ -1,0 +1,106 @@
+"""Which folder's C++ sources may include which: everything points downward, so that nothing below knows what uses it.
+
+  PYTHONPATH=tools python3 -m tarn_tools.includes [ROOT]
+
+Exit status 1 and a line for each include that points elsewhere.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# Bottom to top: a folder may include what stands above it in this list, and its own files. A name stands for the folder's
+# own files, not for the folders in it; one that ends in .h is a single file.
+LAYERS = (
+    "schemas",
+    "core",
+    "core/table",
+    "core/job",
+    "core/codec",
+    "kernels",
+    "net",
+    "net/zmq",
+    "serving",
+    "server/exhaustion.h",
+    "server/log",
+    "server/tier",
+    "server/store",
+    "server/checkpoint",
+    "server/shard",
+    "server",
+    "scheduler",
+    "worker/client",
+    "worker/data",
+    "worker/models",
+    "worker/train",
+    "worker",
+    "sim",
+    "tools",
+    "bench",
+    "examples",
+    "tests",
+)
+# Headers of one folder or library that name each other although one is above; neither part is used alone.
+TOGETHER = (
+    {"core", "core/table"},
+    {"net", "net/zmq"},
+)
+# What stands above and is of no concern all the same: programs of one kind know nothing of the others.
+APART = (
+    ("scheduler", "server"),
+    ("worker", "server"),
+    ("worker", "scheduler"),
+)
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+PARTS_OF = ("kernels", "sim", "tools", "bench", "examples", "tests", "schemas", "serving", "scheduler")
+
+
+def layer(path):
+    """The entry of LAYERS that a file belongs to; None if there is none."""
+    if path in LAYERS:
+        return path
+    folder = str(pathlib.PurePosixPath(path).parent)
+    if folder in LAYERS:
+        return folder
+    top = path.split("/")[0]
+    return top if top in PARTS_OF else None
+
+
+def allowed(user, used):
+    if user == used or any({user, used} <= both for both in TOGETHER):
+        return True
+    if any(user.split("/")[0] == one and used.split("/")[0] == other for one, other in APART):
+        return False
+    return LAYERS.index(used) < LAYERS.index(user)
+
+
+def complaints(path, text, exists):
+    """A line for each include of one file that points where it may not. `exists`: whether a path is in the repository."""
+    user, found = layer(path), []
+    if user is None:
+        return [f"{path}: its folder is not in LAYERS of tools/tarn_tools/includes.py: say there what it stands on"]
+    for number, line in enumerate(text.splitlines(), 1):
+        if (match := INCLUDE.match(line)) and exists(match[1]):
+            used = layer(match[1])
+            if used is None:
+                found.append(f"{path}:{number}: {match[1]} is in a folder that is not in LAYERS of tools/tarn_tools/includes.py")
+            elif not allowed(user, used):
+                found.append(f"{path}:{number}: {user} includes {match[1]}, but {used} is above it or apart from it")
+    return found
+
+
+def main(root):
+    listed = subprocess.run(["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", "*.cc", "*.h", "*.cu",
+                             "*.cuh"], capture_output=True, text=True, check=True).stdout.split()
+    known = set(listed)
+    found = []
+    for path in listed:
+        if (file := pathlib.Path(root, path)).is_file():
+            found += complaints(path, file.read_text(), known.__contains__)
+    print("\n".join(found) if found else f"lint: includes of {len(listed)} files point downward")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "."))
