@@ -571,9 +571,13 @@ RunResult Fleet::Run() {
   PlanSlowSyncs();
   PlanTimeJumps();
   PlanDeaths();
-  const TimeUs limit = scenario_.faults.until_us + kSettleUs;
+  // The scheduler leaves a disk alone for a while that has failed to write its state, and some fail to the end.
+  const auto limit = [&] {
+    return scenario_.faults.until_us + kSettleUs +
+           TimeUs(scheduler_store_.failed_states()) * scheduler::StateGate::kPauseUs;
+  };
   while (!over_ && (Scheduler() == nullptr || !Scheduler()->stopped() || GoesOnInPlace()) && !oracle_.failed()) {
-    if (!events_.RunOne() || events_.now() > limit) {
+    if (!events_.RunOne() || events_.now() > limit()) {
       oracle_.Fail("the run did not finish after faults had stopped:" + DescribeAll());
       break;
     }

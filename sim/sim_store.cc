@@ -62,6 +62,7 @@ void SimSchedulerStore::WriteState(std::uint64_t number, const scheduler::Schedu
   state_ = scheduler::EncodeState(state);
   const bool fails = failures_ + 1 < scheduler::StateGate::kTriesMax && rng_.Chance(options_.fail_state);
   failures_ = fails ? failures_ + 1 : 0;
+  if (fails) ++failed_states_;
   hooks_.later(Duration(0), [this, number, fails] {
     SimFile& file = disk_->state;
     std::string bytes = *std::exchange(state_, std::nullopt);

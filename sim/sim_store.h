@@ -92,6 +92,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   void EndProcess();
   void LosePower();
   std::uint64_t stalls() const { return stalls_; }
+  std::uint64_t failed_states() const { return failed_states_; }
 
  private:
   bool IsThere(const std::string& directory, const Manifest& manifest) const;
@@ -108,6 +109,7 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   std::optional<std::pair<std::string, Manifest>> manifest_;  // likewise
   int failures_ = 0;                                          // of states, one after the other
   std::uint64_t stalls_ = 0;
+  std::uint64_t failed_states_ = 0;
   bool stopping_ = false;
 };
 

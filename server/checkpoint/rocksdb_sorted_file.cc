@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/descriptor.h"
+#include "server/checkpoint/file_sum.h"
 #include "server/checkpoint/rocksdb_options.h"
 #include "server/tier/rocksdb_error.h"
 
