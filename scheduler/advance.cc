@@ -67,7 +67,8 @@ bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
       return true;
     }
     case Agreement::kReporting: {
-      const bool drains = agreement_drains_, late = drains && now >= drain_deadline_;
+      // A worker that is being fenced is waited for: its verdict says which of its pushes count.
+      const bool drains = agreement_drains_, late = drains && now >= drain_deadline_ && !membership_.AnyFencing();
       if (!(drains ? membership_.AllDrained() : membership_.AllReported()) && !late) return false;
       if (late) WarnOfUndrained();
       const Clock free = membership_.FreeClock();

@@ -86,8 +86,9 @@ SimSchedulerStore Fleet::MakeSchedulerStore() {
     });
   };
   hooks.written = [this](const scheduler::StoreWritten& written) {
-    Step(scheduler_id_,
-         [this, written](Process& process, Outbox* out) { process.scheduler->OnWritten(written, events_.now(), out); });
+    Step(scheduler_id_, [this, written](Process& process, Outbox* out) {
+      process.scheduler->OnWritten(written, NowOf(process), out);
+    });
   };
   hooks.whole = [this](const auto& directory, const auto& manifest) {
     CheckCheckpoint({manifest, directory});
@@ -184,14 +185,14 @@ std::unique_ptr<SimBlobStore> Fleet::MakeBlobs(ProcessId id, ShardId shard) {
       std::move(hooks));
 }
 
-// What every worker has kept is in a checkpoint, and in bsp it is that of the very clock.
+// What every worker has kept that was there before the cut is in a checkpoint, and in bsp it is that of the very clock.
 void Fleet::CheckBlobs(const ResumePoint& point) {
   if (!scenario_.top_k) return;
   const Clock cut = point.manifest.resume_clock;
   const auto in_step = [](const ConsistencySpec& spec) { return spec.mode == ConsistencyMode::kBsp; };
   const bool exact = in_step(scenario_.job.consistency) && in_step(scenario_.counts) && in_step(scenario_.layer);
   for (const WorkerEntry& entry : Scheduler()->view().workers) {
-    if (entry.state != WorkerState::kLive || entry.join > cut || !scenario_.CutsAtClock()) continue;
+    if (entry.state != WorkerState::kLive || entry.join >= cut || !scenario_.CutsAtClock()) continue;
     const auto blob = std::ranges::find(point.manifest.blobs, entry.rank, &WorkerBlob::rank);
     if (blob == point.manifest.blobs.end() || blob->incarnation != entry.incarnation)
       oracle_.Fail(fmt::format("{}: the state of worker {} is missing", point.directory, entry.rank.value));
@@ -571,10 +572,11 @@ RunResult Fleet::Run() {
   PlanSlowSyncs();
   PlanTimeJumps();
   PlanDeaths();
-  // The scheduler leaves a disk alone for a while that has failed to write its state, and some fail to the end.
+  // The scheduler leaves a disk alone for a while that has failed to write its state, and some fail to the end. Its
+  // clock may be slow.
   const auto limit = [&] {
     return scenario_.faults.until_us + kSettleUs +
-           TimeUs(scheduler_store_.failed_states()) * scheduler::StateGate::kPauseUs;
+           TimeUs(scheduler_store_.failed_states()) * scheduler::StateGate::kPauseUs * 5 / 4;
   };
   while (!over_ && (Scheduler() == nullptr || !Scheduler()->stopped() || GoesOnInPlace()) && !oracle_.failed()) {
     if (!events_.RunOne() || events_.now() > limit()) {
@@ -620,7 +622,7 @@ RunResult Fleet::Run() {
   result.fenced = fenced_;
   result.workers_died = scheduler != nullptr ? scheduler->progress().workers_died : workers_died_;
   // What a worker has kept is of a checkpoint, and not in any log.
-  result.bits_fixed = result.workers_died == deaths_in_outages_ && (!scenario_.top_k || outages_ == 0);
+  result.bits_fixed = result.workers_died == deaths_in_outages_ && (!scenario_.top_k || outages_ + restarts_ == 0);
   result.bits_fixed &= std::ranges::all_of(shard_ids_, [this](ProcessId id) { return processes_.contains(id); });
   result.outages = outages_;
   result.power_cuts = power_cuts_;

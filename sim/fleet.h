@@ -180,6 +180,7 @@ class Fleet {
   std::uint32_t jumps_awaited_;           // by outages
   CheckpointId last_order_, last_whole_;
   std::uint64_t outages_ = 0, power_cuts_ = 0, deaths_in_outages_ = 0, recoveries_ = 0, time_jumps_ = 0;
+  std::uint64_t restarts_ = 0;          // of a job that had ended, in its folder
   scheduler::SchedulerState restored_;  // what the scheduler at hand came back from
 };
 

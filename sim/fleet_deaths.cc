@@ -103,6 +103,7 @@ bool Fleet::GoesOnInPlace() {
   if (server_deaths_ == 0 && !sync_failed_) return false;
   if (!Excused(reason) || disk_->failed != 0) return false;
   Trace("the job ended, and goes on in its folder: " + reason.reason);
+  ++restarts_;
   EndAll();
   return true;
 }

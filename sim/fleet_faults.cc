@@ -9,6 +9,8 @@
 namespace tarn::sim {
 namespace {
 
+constexpr TimeUs kLongPauseUs = 100'000;  // between two slices of a cut
+
 // Between two cuts of a shard from the scheduler it is heard, so that no cut but a planned one outlasts the lease.
 constexpr TimeUs kBetweenCutsUs = 2'000'000;
 
@@ -204,6 +206,9 @@ bool Fleet::Excused(const Shutdown& reason) const {
   const bool last_cut =
       reason.code == ErrorCode::kIo && (says("(final) could not be written") || says("(stop) could not be written"));
   if (disk_->failed > 0 && (damaged || tier_full || last_cut)) return true;
+  // A stop waits for its checkpoint for a minute; a disk that stalls, or slices far apart, may take longer.
+  const bool late = reason.code == ErrorCode::kTimeout && says("did not come to an end in time");
+  if (late && (scheduler_store_.stalls() > 0 || scenario_.cut_pause_us > kLongPauseUs)) return true;
   return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
          (shard_slept_until_ != 0 || server_deaths_ != 0 || SilencedShard());
 }

@@ -242,11 +242,14 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
                      most));
 }
 
-// Of a worker that has ended its verdict decides, of another the acknowledgement.
-bool Oracle::IsKept(const Record& record) const {
-  const auto it = entries_.find(record.incarnation);
-  return it != entries_.end() && it->second.state == WorkerState::kLive ? record.acked : Counts(record);
+bool Oracle::HasEnded(Incarnation incarnation) const {
+  const auto it = entries_.find(incarnation);
+  return it == entries_.end() || it->second.state == WorkerState::kEnded;
 }
+
+// Of a worker that has ended its verdict decides, of another the acknowledgement: one that is still being fenced at the
+// end died behind the cut, which waits for verdicts.
+bool Oracle::IsKept(const Record& record) const { return HasEnded(record.incarnation) ? Counts(record) : record.acked; }
 
 void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& values) {
   std::vector<std::uint32_t> kept(scenario_.train_rows, 0);
@@ -266,10 +269,9 @@ void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& 
     if (const auto it = by_key_.find(key); it != by_key_.end())
       for (const Contribution& c : it->second) {
         const Record& r = records_[c.record];
-        const auto entry = entries_.find(r.incarnation);
-        const bool live = entry != entries_.end() && entry->second.state == WorkerState::kLive;
         if (IsKept(r)) least += c.count;
-        if (IsKept(r) || !live) most += c.count;  // what a dead worker pushed beyond its end may be there
+        if (IsKept(r) || HasEnded(r.incarnation))
+          most += c.count;  // what a dead worker pushed beyond its end may be there
       }
     Widen(scenario_, &least, &most);
     const auto found = values.find(key);

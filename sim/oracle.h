@@ -111,6 +111,7 @@ class Oracle {
   double Base(Key key) const;
   double Cohort(Clock clock) const;
   bool Counts(const Record& record) const;  // by the verdicts known, aggregated
+  bool HasEnded(Incarnation incarnation) const;
   bool IsKept(const Record& record) const;  // by the checkpoint of a stop
   std::vector<ClockPart> PartsOf(Key key) const;
   void Narrow(Key key, Clock minimum, double* least, double* most) const;

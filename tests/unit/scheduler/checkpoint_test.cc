@@ -478,6 +478,30 @@ TEST(Stop, AWorkerThatDoesNotDrainHoldsTheStopUpForALease) {
       1);
 }
 
+// A worker died before the stop, and a shard that was silent for most of a lease is late with the verdict: without it
+// the checkpoint would not count what the dead worker trained.
+TEST(Stop, TheVerdictOnADeadWorkerIsWaitedFor) {
+  Job job = Durable(2, 2);
+  job.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};
+  const double lease = job.fleet.lease_seconds;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  for (int i = 0; i < 12; ++i) fleet.Step();
+  fleet.Kill(*fleet.workers[1]);
+  fleet.Pass(lease - 1);
+  fleet.RequestStop();
+  fleet.Pass(0.7);
+  fleet.shards[0]->silent = true;
+  fleet.Pass(lease - 0.5);  // a lease after the stop, and less than one of the shard's silence
+  EXPECT_EQ(fleet.scheduler.view().checkpoint.id.value, 0u);
+  fleet.shards[0]->silent = false;
+  for (int i = 0; i < 100 && !fleet.scheduler.stopped(); ++i) fleet.Step();
+  ASSERT_EQ(fleet.scheduler.progress().phase, "stopped");
+  ASSERT_EQ(fleet.store.manifests.size(), 1u);
+  EXPECT_EQ(fleet.store.manifests.begin()->second.samples, fleet.scheduler.progress().samples);
+}
+
 TEST(Resume, AFinishedRunEndsAtOnce) {
   FakeFleet fleet(Durable(1, 1));
   fleet.rows[0] = 60;
