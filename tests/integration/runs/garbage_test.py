@@ -1,9 +1,15 @@
 """Shows that malformed messages on every port of a live fleet do no harm: 10,000 of them per port while it trains,
-and raw bytes that are no ZeroMQ at all; the run ends with the same bits as one that was left alone."""
+and raw bytes that are no ZeroMQ at all; the run ends with the same bits as one that was left alone. And that no program
+aborts that ends while hundreds of connections are half open or send garbage."""
 
+import itertools
 import json
+import os
+import random
+import shutil
 import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -11,17 +17,84 @@ import processes
 from fleet_case import BIN, FleetCase
 
 
+RUSHES = int(os.environ.get("TARN_RUSHES", "3"))
+HALF_OPEN, GARBAGE = 500, 200  # connections at a time
+GREETING = b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x00NULL"  # the beginning of ZMTP's, so that the other side waits for more
+
+
+class Rush:
+    """Keeps connections to ports open from threads of its own: some that stop within the greeting, others with garbage."""
+
+    def __init__(self, ports):
+        self._ports, self._over = ports, threading.Event()
+        self.opened = itertools.count()
+        self._threads = [threading.Thread(target=self._keep, args=(HALF_OPEN, self._half_open)),
+                         threading.Thread(target=self._keep, args=(GARBAGE, self._garbage))]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self):
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        return next(self.opened)
+
+    def _keep(self, count, send):
+        held, draw = [], random.Random(count)
+        while not self._over.is_set():
+            try:
+                held.append(socket.create_connection(("127.0.0.1", draw.choice(self._ports)), timeout=1))
+                send(held[-1], draw)
+                next(self.opened)
+            except OSError:
+                time.sleep(0.001)  # it has ended, or closes who sends garbage
+            if len(held) > count:
+                held.pop(draw.randrange(len(held))).close()
+        for connection in held:
+            connection.close()
+
+    @staticmethod
+    def _half_open(connection, draw):
+        connection.sendall(GREETING[:draw.randrange(len(GREETING))])
+
+    @staticmethod
+    def _garbage(connection, draw):
+        connection.sendall(draw.randbytes(draw.randrange(1, 4000)))
+
+
 class GarbageTest(FleetCase):
+    def ports_of(self, run_dir, count):
+        """The ports of a run that has begun, once there are so many."""
+        ports, deadline = {}, time.monotonic() + 30
+        while len(ports) < count and time.monotonic() < deadline:
+            time.sleep(0.05)
+            ports = processes.listening_ports(run_dir)
+        return ports
+
+    def test_nobody_aborts_who_ends_among_hundreds_of_connections(self):
+        job = self.job(servers=1, shards=2, epochs=6)
+        alone = self.run_ok(job, "undisturbed")
+        least = HALF_OPEN
+        for number in range(RUSHES):
+            run_dir = self.folder / f"rush-{number}"
+            process = subprocess.Popen(self.command(job, run_dir, "--insecure"), stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, text=True)
+            ports = self.ports_of(run_dir, 3)
+            rush = Rush(list(ports))
+            output, _ = process.communicate(timeout=240)
+            least = min(least, rush.end())
+            self.assertEqual(process.returncode, 0, f"run {number}: {output}")
+            rushed = json.loads((run_dir / "summary.json").read_text())
+            self.assertEqual(rushed["parameters_hash"], alone["parameters_hash"], f"run {number}")
+            shutil.rmtree(run_dir)
+        self.assertEqual(least, HALF_OPEN, "connections that were opened in a run")
+
     def test_garbage_on_every_port(self):
         job = self.job(servers=1, shards=2, epochs=12)
         alone = self.run_ok(job, "alone")
         run_dir = self.folder / "pestered"
         process = subprocess.Popen(self.command(job, run_dir, "--insecure"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        ports = {}
-        deadline = time.time() + 30
-        while len(ports) < 3 and time.time() < deadline:
-            time.sleep(0.05)
-            ports = processes.listening_ports(run_dir)
+        ports = self.ports_of(run_dir, 3)
         self.assertEqual(sorted(ports.values()), ["tarn-scheduler", "tarn-server", "tarn-server"])
         for number, port in enumerate(ports):
             with socket.create_connection(("127.0.0.1", port)) as raw:
