@@ -14,7 +14,6 @@ namespace {
 
 spdlog::level::level_enum ToSpdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
     case LogLevel::kInfo: return spdlog::level::info;
     case LogLevel::kWarning: return spdlog::level::warn;
     case LogLevel::kError: return spdlog::level::err;

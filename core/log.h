@@ -22,7 +22,7 @@
 
 namespace tarn {
 
-enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
+enum class LogLevel : std::uint8_t { kInfo, kWarning, kError };
 
 struct LogOptions {
   std::string role;  // who speaks: "scheduler", "server-0", "worker-3"
@@ -48,10 +48,6 @@ void Log(LogLevel level, std::string_view message);
 template <typename... Args>
 void LogAt(LogLevel level, fmt::format_string<Args...> format, Args&&... args) {
   if (LogEnabled(level)) Log(level, fmt::format(format, std::forward<Args>(args)...));
-}
-template <typename... Args>
-void LogDebug(fmt::format_string<Args...> format, Args&&... args) {
-  LogAt(LogLevel::kDebug, format, std::forward<Args>(args)...);
 }
 template <typename... Args>
 void LogInfo(fmt::format_string<Args...> format, Args&&... args) {

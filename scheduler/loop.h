@@ -10,7 +10,7 @@
 #include "core/codec/manifest.h"
 #include "core/job/job.h"
 #include "core/log.h"
-#include "core/metrics.h"
+#include "core/metrics_file.h"
 #include "net/transport.h"
 #include "scheduler/file_store.h"
 #include "scheduler/scheduler.h"

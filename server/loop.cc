@@ -17,7 +17,7 @@
 #include "core/json.h"
 #include "core/listening.h"
 #include "core/log.h"
-#include "core/metrics.h"
+#include "core/metrics_file.h"
 #include "core/process_limits.h"
 #include "kernels/subnormals.h"
 #include "net/advertise.h"

@@ -46,7 +46,6 @@ TEST_F(LogTest, LineHasTimeLevelRoleAndText) {
 TEST_F(LogTest, LevelsBelowTheSetOneAreDropped) {
   ASSERT_TRUE(InitLog({.role = "r", .path = path_, .level = LogLevel::kWarning}));
   EXPECT_FALSE(LogEnabled(LogLevel::kInfo));
-  LogDebug("no");
   LogInfo("no");
   LogWarning("yes");
   LogError("yes");

@@ -1,4 +1,4 @@
-#include "core/metrics.h"
+#include "core/metrics_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -7,50 +7,8 @@
 #include <utility>
 
 #include "core/file.h"
-#include "core/json.h"
 
 namespace tarn {
-
-void Metrics::SharedHistogram::Add(std::uint64_t value, std::uint64_t times) {
-  const std::lock_guard lock(mutex_);
-  histogram_.Add(value, times);
-}
-
-void Metrics::SharedHistogram::Merge(const Histogram& other) {
-  const std::lock_guard lock(mutex_);
-  histogram_.Merge(other);
-}
-
-Histogram Metrics::SharedHistogram::Snapshot() const {
-  const std::lock_guard lock(mutex_);
-  return histogram_;
-}
-
-template <typename T>
-T& Metrics::Get(ByName<T>& metrics, std::string_view name) {
-  const std::lock_guard lock(mutex_);
-  auto found = metrics.find(name);
-  if (found == metrics.end()) found = metrics.emplace(std::string(name), std::make_unique<T>()).first;
-  return *found->second;
-}
-
-Metrics::Counter& Metrics::GetCounter(std::string_view name) { return Get(counters_, name); }
-Metrics::Gauge& Metrics::GetGauge(std::string_view name) { return Get(gauges_, name); }
-Metrics::SharedHistogram& Metrics::GetHistogram(std::string_view name) { return Get(histograms_, name); }
-
-std::string Metrics::JsonLine(std::string_view role, TimeUs time) const {
-  JsonWriter json;
-  json.BeginObject().Member("time_us", time).Member("role", role);
-  const std::lock_guard lock(mutex_);
-  for (const auto& [name, counter] : counters_) json.Member(name, counter->value());
-  for (const auto& [name, gauge] : gauges_) json.Member(name, gauge->value());
-  for (const auto& [name, histogram] : histograms_) {
-    json.Key(name);
-    histogram->Snapshot().WriteJson(json);
-  }
-  json.EndObject();
-  return json.text();
-}
 
 Expected<MetricsFile> MetricsFile::Open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
