@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 
+#include "tests/unit/kernels/pinned_copies.h"
 #include "tests/unit/train/step_cases.h"
 
 namespace tarn::worker {
@@ -78,12 +79,12 @@ TEST_P(GpuStepperTest, RowsMayLieOnTheGpu) {
   ASSERT_TRUE(placed.MakeStepper().has_value());
   auto stream = kernels::Stream::Make();
   ASSERT_TRUE(stream.has_value());
+  kernels::PinnedCopies copies(stream->get());
   std::vector<kernels::DeviceBuffer> arrays;
   placed.PlaceRows([&](const Buffer& rows) {
     auto array = kernels::DeviceBuffer::Allocate(**stream, rows.size() + 1, "a test's rows");
     EXPECT_TRUE(array.has_value());
-    kernels::CopyToDevice(**stream, rows.data(), rows.size(), array->data());
-    EXPECT_TRUE((*stream)->Wait().has_value()) << "the rows are the caller's";
+    copies.ToDevice(rows.data(), rows.size(), array->data());
     return arrays.emplace_back(std::move(*array)).as<float>();
   });
   for (const std::size_t rows : {300u, 1u, 700u})
@@ -204,13 +205,13 @@ TEST_P(GpuStepperTest, IndexesMayLieOnTheGpu) {
   ASSERT_TRUE(there.MakeStepper().has_value());
   auto stream = kernels::Stream::Make();
   ASSERT_TRUE(stream.has_value());
+  kernels::PinnedCopies copies(stream->get());
   std::vector<kernels::DeviceBuffer> arrays;
   there.PlaceIndexes([&](const std::vector<std::uint32_t>& index) {
     const std::size_t bytes = index.size() * sizeof(std::uint32_t);
     auto array = kernels::DeviceBuffer::Allocate(**stream, bytes, "a test's index");
     EXPECT_TRUE(array.has_value());
-    kernels::CopyToDevice(**stream, index.data(), bytes, array->data());
-    EXPECT_TRUE((*stream)->Wait());
+    copies.ToDevice(index.data(), bytes, array->data());
     return arrays.emplace_back(std::move(*array)).as<std::uint32_t>();
   });
   for (const auto& [rows, train] : kSteps)
