@@ -122,6 +122,7 @@ void ReduceByIndex(std::size_t n, std::uint32_t dim, const float* in, const std:
 
 void CopyColumns(std::size_t rows, std::uint32_t columns, const float* in, std::size_t in_stride, float* out,
                  std::size_t out_stride) {
+  if (columns == 0) return;  // then there may be no arrays
   WithWidth(columns, [=](auto width) {
     for (std::size_t r = 0; r < rows; ++r) std::memcpy(out + r * out_stride, in + r * in_stride, width * sizeof(float));
   });

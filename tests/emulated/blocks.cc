@@ -12,6 +12,7 @@
 #include "tests/emulated/internal.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -132,6 +133,11 @@ void Prepare(unsigned index, std::uint32_t number) {
   thread.done = false;
   thread.at = {index % block.block.x, index / block.block.x % block.block.y, index / block.block.x / block.block.y};
   char* const stack = block.stacks + std::size_t{index} * kStackBytes;
+#if defined(__SANITIZE_ADDRESS__)
+  // The frames of the thread before, which never returned, left their borders.
+  if (auto* const before = static_cast<char*>(thread.sp); before != nullptr)
+    __asan_unpoison_memory_region(before, static_cast<std::size_t>(stack + kStackBytes - before));
+#endif
   auto* top = reinterpret_cast<void**>(stack + kStackBytes) - 1;  // 8 below a multiple of 16, as behind a call
   *top = nullptr;
   *--top = reinterpret_cast<void*>(&ThreadMain);

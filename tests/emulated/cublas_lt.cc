@@ -159,10 +159,10 @@ void Compute(const Call& call) {
         v += call.beta * Load(call.c_data, call.c.type, j * static_cast<std::uint64_t>(call.c.stride) + i);
       if (e & 4) v += Load(call.op.bias, bias_type, i);
       if (e & 2) v = v > 0 ? v : 0.0f;
-      std::uint32_t& word = mask[e & 128 ? j * mask_stride + i / 32 : 0];
+      const std::uint64_t word = j * mask_stride + i / 32;
       const std::uint32_t bit = std::uint32_t{1} << (i % 32);
-      if ((e & 128) && (e & 2)) word = v > 0 ? word | bit : word & ~bit;
-      if ((e & 8) && (word & bit) == 0) v = 0;
+      if ((e & 128) && (e & 2)) mask[word] = v > 0 ? mask[word] | bit : mask[word] & ~bit;
+      if ((e & 8) && (mask[word] & bit) == 0) v = 0;
       sums[i] += v;
       Store(call.d_data, call.d.type, at, v);
     }

@@ -1,6 +1,6 @@
 """Rewrites kernels/cuda/*.cu and *.cuh for a C++ compiler: launches become calls, and shared memory whose size the launch
-says becomes a pointer. Headers of kernels/ get smaller grids of a fixed size, whose idle threads would take most of the
-time. usage: launches.py OUT FILE..."""
+says becomes a pointer. Refuses kernels that nobody launches, since no test has them. Headers of kernels/ get smaller
+grids of a fixed size, whose idle threads would take most of the time. usage: launches.py OUT FILE..."""
 
 import pathlib
 import re
@@ -65,7 +65,18 @@ def smaller_grids(text, name):
     return text
 
 
+def never_launched(text):
+    """The kernels whose name stands nowhere but where they are defined."""
+    bounds = r"(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s+)?"
+    kernels = re.findall(rf"__global__\s+{bounds}void\s+{bounds}(\w+)\(", text)
+    if len(kernels) != text.count("__global__"):
+        raise ValueError(f"{text.count('__global__')} kernels, of which {len(kernels)} have a name that is found")
+    return [kernel for kernel in kernels if len(re.findall(rf"\b{kernel}\b", text)) == 1]
+
+
 def main(out, files):
+    if kernels := never_launched("".join(pathlib.Path(name).read_text() for name in files)):
+        raise ValueError(f"nobody launches {', '.join(kernels)}")
     for name in map(pathlib.Path, files):
         of_cuda = name.suffix != ".h"
         path = pathlib.Path(out) / ("kernels/cuda" if of_cuda else "kernels") / name.name

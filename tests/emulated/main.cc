@@ -1,12 +1,13 @@
-// Runs the GPU's tests on the emulated one. TARN_EMULATED_KERNELS=1 prints what kernels were launched and what they
-// asked of the memory; =all fails if one of them never was. TARN_EMULATED_PINNED=1 fails if the GPU copied from or to
-// memory of the host that is not pinned.
+// Runs the GPU's tests on the emulated one. A test fails if the GPU copied from or to memory of the host that is not
+// pinned: such a copy waits, on a GPU. TARN_EMULATED_KERNELS=1 prints what kernels were launched and what they asked of
+// the memory; =all fails if one of them never was.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <string_view>
+#include <utility>
 
 #include "tests/emulated/emulated.h"
 
@@ -14,6 +15,15 @@ namespace {
 
 // One that is compiled with its like and that no caller asks for: rounding to the format that is there.
 constexpr std::string_view kNeverAskedFor = "ForEachRow<RoundTo<float>";
+
+class CopiesArePinned : public testing::EmptyTestEventListener {
+  void OnTestEnd(const testing::TestInfo&) override {
+    const std::uint64_t before = std::exchange(pageable_, emulated::CountsOf().pageable_copies);
+    EXPECT_EQ(pageable_ - before, 0u) << "copies from or to memory of the host that is not pinned";
+  }
+
+  std::uint64_t pageable_ = 0;
+};
 
 // Whether all kernels were launched.
 bool TellKernels() {
@@ -34,12 +44,8 @@ bool TellKernels() {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  int failed = RUN_ALL_TESTS();
-  const std::uint64_t pageable = emulated::CountsOf().pageable_copies;
-  if (std::getenv("TARN_EMULATED_PINNED") != nullptr && pageable != 0) {
-    std::cout << pageable << " copies were from or to memory that is not pinned\n";
-    failed = 1;
-  }
+  testing::UnitTest::GetInstance()->listeners().Append(new CopiesArePinned);
+  const int failed = RUN_ALL_TESTS();
   const char* tell = std::getenv("TARN_EMULATED_KERNELS");
   if (tell == nullptr) return failed;
   const bool all = TellKernels();

@@ -35,7 +35,7 @@ MUTANTS = [
     ("copy-from-pageable-memory", "worker/train/device_arrays.cc",
      "    if (!items.empty()) std::memcpy(host.data(), items.data(), items.size_bytes());\n    ToDevice(stream);",
      "    kernels::CopyToDevice(stream, items.data(), bytes, device.data());",
-     ["worker/train/device_arrays.cc"], STEPPER, "*AgreesWithTheCpu/dlrm", {"TARN_EMULATED_PINNED": "1"}),
+     ["worker/train/device_arrays.cc"], STEPPER, "*AgreesWithTheCpu/dlrm", {}),
     ("graph-with-stale-pointers", CUDA + "graph.cc", "return stream.native().memory_version;", "return stream.native().memory_version * 0;",
      [CUDA + "graph.cc"], STEPPER, "*RecordedSteps*/dlrm:*RecordedSteps*/deepfm", {}),
     ("rows-used-before-they-come", "worker/train/device_place.cc", "{ user->WaitFor(*stream_); }", "{ (void)user; }",

@@ -1,6 +1,7 @@
 """Shows that --help of every script builds, installs and starts nothing, that tools/inspect and tools/checkpoint take
---bin-dir wherever it stands, that tools/install cuda shows why pip failed, and that Python sources need no Python newer
-than Debian 12's. Stubs stand in for the programs that would do something; each leaves a mark."""
+--bin-dir wherever it stands, that tools/install cuda shows why pip failed, that .ci/run fails where tests or the CUDA
+code do, and that Python sources need no Python newer than Debian 12's. Stubs stand in for the programs that would do
+something; each leaves a mark."""
 
 import ast
 import os
@@ -116,6 +117,31 @@ class Tools(unittest.TestCase):
         done = self.run_in(self.top / "tools/install", "cuda")
         self.assertEqual(done.returncode, 1)
         self.assertIn("ensurepip is not available", done.stderr)
+
+    def run_ci(self, tests, toolkit, cuda):
+        """.ci/run, where its parts end with these exit statuses."""
+        for name, status, said in (("test", tests, "=== summary (1 min)"), ("install", toolkit, "ERROR: no network"),
+                                   ("build", cuda, "x.cu(1): error: no such name"), ("bundle", 0, "x/gpu.tar.xz: 9 programs")):
+            write(self.top / "tools" / name, f'#!/bin/sh\necho "{said}"\necho "$0 $*" >>{self.marks}\nexit {status}\n')
+        done = self.run_in(self.top / ".ci/run", "--quick")
+        return done.returncode, done.stdout[done.stdout.rindex("=== summary"):]
+
+    def test_ci_fails_with_the_tests_and_with_the_cuda_code(self):
+        self.copy()
+        for tests, toolkit, cuda, expected, told in ((0, 0, 0, 0, "ok .* 9 programs"), (1, 0, 0, 1, "ok"),
+                                                     (0, 0, 1, 1, "FAILED .*x.cu.1.: error: no such name"),
+                                                     (0, 1, 1, 0, "skipped .*ERROR: no network"), (1, 1, 0, 1, "skipped")):
+            with self.subTest(tests=tests, toolkit=toolkit, cuda=cuda):
+                code, summary = self.run_ci(tests, toolkit, cuda)
+                self.assertEqual(code, expected)
+                self.assertRegex(summary, f"=== summary .*\ncuda +{told}")
+        self.assertIn("tools/test --ci --quick\n", self.marked())
+
+    def test_ci_refuses_what_tools_test_does(self):
+        self.copy()
+        code, _ = self.run_ci(2, 0, 0)
+        self.assertEqual(code, 2)
+        self.assertNotIn("tools/install", self.marked())
 
     def test_bare_machine_refuses_bad_usage(self):
         self.copy()

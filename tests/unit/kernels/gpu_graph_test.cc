@@ -111,7 +111,7 @@ TEST_F(GpuGraphTest, OccurrencesAreGroupedAgain) {
         row = static_cast<std::uint32_t>(random.Below(n));
         counts[row] += 1;
       }
-      CopyToDevice(stream(), rows.data(), n * sizeof(std::uint32_t), inverse.data());
+      Put(rows, inverse.data());
       Fill(stream(), n, 0.0f, out.as<float>());
       DeviceBuffer ones = Upload(std::vector<float>(n, 1.0f));
       graph.Launch();

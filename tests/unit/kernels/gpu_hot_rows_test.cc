@@ -126,8 +126,9 @@ TEST(GpuHotRowsDeathTest, UnpinningWhatIsNotPinnedFails) {
     auto slot = DeviceBuffer::Allocate(**stream, sizeof(std::uint32_t), "a slot");
     (*cache)->Unpin(0, slot->as<std::uint32_t>());
     const std::uint32_t five = 5;
-    CopyToDevice(**stream, &five, sizeof five, slot->data());
-    if (!(*stream)->Wait()) std::_Exit(1);
+    PinnedCopies copies(stream->get());
+    copies.ToDevice(&five, sizeof five, slot->data());
+    if (::testing::Test::HasFailure()) std::_Exit(1);
     (*cache)->Unpin(1, slot->as<std::uint32_t>());
     const Status status = (*stream)->Wait();
     if (status) std::_Exit(0);

@@ -38,9 +38,7 @@ TEST_F(GpuLargeArraysTest, RowsByIndex) {
   ScatterByIndex(stream(), kDim, index.size(), d_in.as<float>(), d_index.as<std::uint32_t>(), large->as<float>());
   GatherByIndex(stream(), kDim, index.size(), large->as<float>(), d_index.as<std::uint32_t>(), d_out.as<float>());
   EXPECT_TRUE(SameBits(Download<float>(d_out), in));
-  std::vector<float> last(kDim);
-  CopyToHost(stream(), large->as<float>() + (rows - 1) * kDim, kDim * sizeof(float), last.data());
-  ASSERT_TRUE(stream().Wait().has_value());
+  const std::vector<float> last = Fetch(large->as<const float>() + (rows - 1) * kDim, kDim);
   EXPECT_TRUE(SameBits(last, {in.begin(), in.begin() + kDim})) << "it is where the host finds it";
 }
 
@@ -64,9 +62,7 @@ TEST_F(GpuLargeArraysTest, HotRows) {
   const std::vector<std::uint32_t> taken = Download<std::uint32_t>(d_slots);
   const std::size_t last = std::size_t(std::ranges::max_element(taken) - taken.begin());
   EXPECT_GT(taken[last], rows - 1000) << "a row of the last buckets is among them";
-  std::vector<float> row(kDim);
-  CopyToHost(stream(), (*cache)->rows() + std::size_t{taken[last]} * kDim, kDim * sizeof(float), row.data());
-  ASSERT_TRUE(stream().Wait().has_value());
+  const std::vector<float> row = Fetch((*cache)->rows() + std::size_t{taken[last]} * kDim, kDim);
   const auto expected = in.begin() + std::ptrdiff_t(last * kDim);
   EXPECT_TRUE(SameBits(row, {expected, expected + kDim})) << "it is where the host finds it";
 }

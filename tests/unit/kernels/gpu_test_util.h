@@ -12,6 +12,7 @@
 #include "kernels/cuda/blocks.h"
 #include "kernels/stream.h"
 #include "tests/unit/kernels/kernel_test_util.h"
+#include "tests/unit/kernels/pinned_copies.h"
 
 namespace tarn::kernels {
 
@@ -21,6 +22,7 @@ class GpuFixture : public ::testing::Test {
     auto stream = Stream::Make();
     if (!stream) GTEST_SKIP() << stream.error().message;
     stream_ = std::move(*stream);
+    copies_.emplace(stream_.get());
     if (const char* blocks = std::getenv("TARN_TEST_BLOCKS")) few_blocks_.emplace(std::strtoul(blocks, nullptr, 10));
   }
 
@@ -30,23 +32,31 @@ class GpuFixture : public ::testing::Test {
   DeviceBuffer Upload(const std::vector<T>& values) {
     auto buffer = DeviceBuffer::Allocate(stream(), values.size() * sizeof(T), "a test's array");
     EXPECT_TRUE(buffer.has_value()) << buffer.error().message;
-    CopyToDevice(stream(), static_cast<const void*>(values.data()), values.size() * sizeof(T), buffer->data());
-    EXPECT_TRUE(stream().Wait().has_value()) << "the values may be a temporary";
+    Put(values, buffer->data());
     return std::move(*buffer);
   }
 
   template <typename T>
+  void Put(const std::vector<T>& values, void* placed) {
+    copies_->ToDevice(values.data(), values.size() * sizeof(T), placed);
+  }
+
+  template <typename T>
   std::vector<T> Download(DeviceBuffer& buffer) {
-    std::vector<T> values(buffer.size() / sizeof(T));
-    CopyToHost(stream(), buffer.data(), buffer.size(), values.data());
-    const Status status = stream().Wait();
-    EXPECT_TRUE(status.has_value()) << status.error().message;
+    return Fetch(buffer.as<const T>(), buffer.size() / sizeof(T));
+  }
+
+  template <typename T>
+  std::vector<T> Fetch(const T* placed, std::size_t n) {
+    std::vector<T> values(n);
+    copies_->ToHost(placed, n * sizeof(T), values.data());
     return values;
   }
 
  private:
   const SubnormalsAreZero as_on_the_gpu_;
   std::unique_ptr<Stream> stream_;
+  std::optional<PinnedCopies> copies_;
   std::optional<cuda::FewBlocks> few_blocks_;
 };
 

@@ -59,6 +59,12 @@ TEST(RowsTest, ColumnsAreCopiedAndAdded) {
     }
 }
 
+// UBSan tells what the standard library's copies do not take.
+TEST(RowsTest, NoColumnsNeedNoArrays) {
+  CopyColumns(3, 0, nullptr, 0, nullptr, 0);
+  AddColumns(3, 0, nullptr, 0, nullptr, 0);
+}
+
 TEST(RowsTest, EncodedGatherEqualsGatherThenEncode) {
   SplitMix random(2);
   for (const auto codec : {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16, ValueCodec::kInt8})

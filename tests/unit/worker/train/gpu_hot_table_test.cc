@@ -63,10 +63,8 @@ class GpuHotTableTest : public kernels::GpuFixture {
     InFlight& batch = batches_.front();
     const auto here = host_->Read(&batch.host), there = device_->Read(&batch.device);
     ASSERT_TRUE(here && there);
-    std::vector<float> rows(batch.plan.keys.size() * kDim, -1);
     device_place_->HandOver(&stream());
-    kernels::CopyToHost(stream(), *there, rows.size() * sizeof(float), rows.data());
-    EXPECT_TRUE(stream().Wait());
+    const std::vector<float> rows = Fetch(*there, batch.plan.keys.size() * kDim);
     EXPECT_TRUE(kernels::SameBits(rows, {*here, *here + rows.size()}));
     if (device_planner_ != nullptr) PlanAnother(&batch.plan);
     host_->Push(batch.host);

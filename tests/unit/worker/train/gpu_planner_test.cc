@@ -36,14 +36,6 @@ class GpuPlannerTest : public kernels::GpuFixture {
     return std::move(*planner);
   }
 
-  template <typename T>
-  std::vector<T> Fetch(const T* placed, std::size_t n) {
-    std::vector<T> items(n);
-    kernels::CopyToHost(stream(), placed, n * sizeof(T), items.data());
-    EXPECT_TRUE(stream().Wait());
-    return items;
-  }
-
   // `plan` is what the host makes of these keys.
   void ExpectPlanOf(std::span<const Key> keys, const Positioner& positioner, std::uint32_t bits, const Plan& plan) {
     Plan host;

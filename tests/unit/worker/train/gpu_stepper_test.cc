@@ -10,10 +10,20 @@
 #include <memory>
 #include <thread>
 
+#include "tests/unit/kernels/pinned_copies.h"
 #include "tests/unit/worker/train/step_cases.h"
 
 namespace tarn::worker {
 namespace {
+
+// Under AddressSanitizer each array of activations is memory of its own (worker/models/workspace.cc), and elsewhere in
+// every step: then none comes again.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kStepsComeAgain = false;
+#else
+constexpr bool kStepsComeAgain = true;
+#endif
+constexpr const char* kNoneComesAgain = "no step comes again under AddressSanitizer";
 
 class GpuStepperTest : public ::testing::TestWithParam<StepShape> {
  protected:
@@ -78,12 +88,12 @@ TEST_P(GpuStepperTest, RowsMayLieOnTheGpu) {
   ASSERT_TRUE(placed.MakeStepper().has_value());
   auto stream = kernels::Stream::Make();
   ASSERT_TRUE(stream.has_value());
+  kernels::PinnedCopies copies(stream->get());
   std::vector<kernels::DeviceBuffer> arrays;
   placed.PlaceRows([&](const Buffer& rows) {
     auto array = kernels::DeviceBuffer::Allocate(**stream, rows.size() + 1, "a test's rows");
     EXPECT_TRUE(array.has_value());
-    kernels::CopyToDevice(**stream, rows.data(), rows.size(), array->data());
-    EXPECT_TRUE((*stream)->Wait().has_value()) << "the rows are the caller's";
+    copies.ToDevice(rows.data(), rows.size(), array->data());
     return arrays.emplace_back(std::move(*array)).as<float>();
   });
   for (const std::size_t rows : {300u, 1u, 700u})
@@ -124,6 +134,7 @@ constexpr struct {
               {20, true},  {20, true},  {20, true},   {20, true},  {20, true},   {20, true},   {20, true}};
 
 TEST_P(GpuStepperTest, RecordedStepsHaveTheSameBits) {
+  if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const TrainSection variants[] = {{},
                                    {.clip_global_norm = 0.01, .accumulate = 3},
                                    {.recompute = true},
@@ -175,7 +186,7 @@ TEST_P(GpuStepperTest, TwoStepsAtATimeHaveTheBitsOfOneAfterTheOther) {
       ++seed;
     }
     while (!started.empty()) finish();
-    EXPECT_GE(two.stepper().graphs_launched(), 4u);
+    EXPECT_GE(two.stepper().graphs_launched(), kStepsComeAgain ? 4u : 0u);
   }
 }
 
@@ -204,23 +215,24 @@ TEST_P(GpuStepperTest, IndexesMayLieOnTheGpu) {
   ASSERT_TRUE(there.MakeStepper().has_value());
   auto stream = kernels::Stream::Make();
   ASSERT_TRUE(stream.has_value());
+  kernels::PinnedCopies copies(stream->get());
   std::vector<kernels::DeviceBuffer> arrays;
   there.PlaceIndexes([&](const std::vector<std::uint32_t>& index) {
     const std::size_t bytes = index.size() * sizeof(std::uint32_t);
     auto array = kernels::DeviceBuffer::Allocate(**stream, bytes, "a test's index");
     EXPECT_TRUE(array.has_value());
-    kernels::CopyToDevice(**stream, index.data(), bytes, array->data());
-    EXPECT_TRUE((*stream)->Wait());
+    copies.ToDevice(index.data(), bytes, array->data());
     return arrays.emplace_back(std::move(*array)).as<std::uint32_t>();
   });
   for (const auto& [rows, train] : kSteps)
     ASSERT_NO_FATAL_FAILURE(ExpectSameBits(there.Run(rows, rows, train), here.Run(rows, rows, train)));
-  EXPECT_GE(there.stepper().graphs_launched(), 6u);
+  EXPECT_GE(there.stepper().graphs_launched(), kStepsComeAgain ? 6u : 0u);
   EXPECT_EQ(there.stepper().graphs_launched(), here.stepper().graphs_launched());
 }
 
 // The loss is scaled by a number of the recorded step: after gradients that did not fit it is another step.
 TEST(GpuStepGraphsTest, ALossScaleThatChanged) {
+  if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const StepShape shape{ModelKind::kDlrm, 3, 4, 2};
   const TrainSection train{.precision = Precision::kFp16, .device = "gpu"};
   StepCase recorded(shape, train, 1), plain(shape, train, 1);
@@ -237,6 +249,7 @@ TEST(GpuStepGraphsTest, ALossScaleThatChanged) {
 
 // A larger batch takes more memory for activations, while what the model is given stays where it is.
 TEST(GpuStepGraphsTest, MemoryThatMoved) {
+  if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const StepShape shape{ModelKind::kMlp, 0, 6, 4};
   constexpr std::size_t kRows = 10'000, kMoreRows = 12'000;
   StepCase recorded(shape, {.device = "gpu"}, kMoreRows), plain(shape, {.device = "gpu"}, kMoreRows);
@@ -257,6 +270,7 @@ TEST(GpuStepGraphsTest, MemoryThatMoved) {
 
 // More kinds of steps than are kept, each thrice in a row, then all of them in turn.
 TEST(GpuStepGraphsTest, MoreSizesThanAreKept) {
+  if (!kStepsComeAgain) GTEST_SKIP() << kNoneComesAgain;
   const StepShape shape{ModelKind::kDlrm, 3, 4, 2};
   StepCase recorded(shape, {.device = "gpu"}, 300), plain(shape, {.device = "gpu"}, 300);
   if (Status made = recorded.MakeStepper(); !made) GTEST_SKIP() << made.error().message;
