@@ -46,8 +46,12 @@ TEST(Background, NobodyWaitsForOneThatStalls) {
 }
 
 TEST(Background, NothingToDoIsDoneAtOnce) {
+  bool done = false;
   Background background("test", 1);
   background.Drain();
+  EXPECT_TRUE(background.Do([&] { done = true; }));
+  background.Drain();
+  EXPECT_TRUE(done);
 }
 
 }  // namespace

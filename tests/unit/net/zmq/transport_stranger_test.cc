@@ -138,6 +138,8 @@ TEST_F(TransportTest, GarbageWhileItClosesDoesNotAbort) {
     });
     server.reset();
     rest.join();
+    ZmqTransport next(&context, {.insecure = true});
+    EXPECT_TRUE(next.Bind("tcp://127.0.0.1:*"));  // the context lives on
   }
 }
 

@@ -206,6 +206,7 @@ TEST(ClientDriverTest, TheThreadTakesWhatWasLeft) {
     const int before = loop.acts();
     loop.Post();
     while (loop.acts() == before) std::this_thread::yield();
+    EXPECT_EQ(loop.acts(), before + 1);
     loop.driver().OnForgotten();
   }
 }
@@ -286,6 +287,7 @@ TEST(ClientDriverTest, TheEndReachesEverybody) {
     std::this_thread::sleep_for(std::chrono::microseconds(random.Next() % 3'000));
     loop.Stop();
     for (std::thread& caller : callers) caller.join();
+    EXPECT_FALSE(loop.Ask());
   }
 }
 
