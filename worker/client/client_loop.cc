@@ -14,8 +14,6 @@
 namespace tarn::worker {
 namespace {
 
-constexpr std::size_t kReceiveMax = 256;
-constexpr std::int64_t kWaitMaxUs = 100'000;
 constexpr std::size_t kShortHistogram = 64;  // buckets; longer ones are not copied in every turn
 constexpr TimeUs kMetricsPeriodUs = 500'000;
 constexpr double kHeardSeconds = 5;  // a scheduler that is there answers each second
@@ -34,8 +32,8 @@ Error EndOf(const Client& client) {
 }  // namespace
 
 ClientLoop::ClientLoop(ClientOptions options, const Bounds& bounds, std::unique_ptr<net::Transport> transport)
-    : client_(options),
-      transport_(std::move(transport)),
+    : transport_(std::move(transport)),
+      exchange_(options, transport_.get()),
       bounds_(bounds),
       driver_(std::make_shared<ClientDriver>(ClientDriver::Loop{.act = [this] { return TryAct(); },
                                                                 .exchange = [this](TimeUs most) { TryExchange(most); },
@@ -52,16 +50,9 @@ ClientLoop::~ClientLoop() {
   driver_->Close();
 }
 
-TimeUs ClientLoop::Now() const {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
-}
-
 Status ClientLoop::Join(const std::string& scheduler, double seconds, double note_seconds) {
-  TARN_RETURN_IF_ERROR(transport_->Connect(kSchedulerPeer, scheduler));
-  scheduler_ = scheduler;
-  join_begun_ = scheduler_heard_ = Now();
-  client_.Start(join_begun_, &outbox_);
+  TARN_RETURN_IF_ERROR(exchange_.Start(scheduler));
+  join_begun_ = scheduler_heard_ = client().scheduler_heard();
   thread_ = std::thread([this] { driver_->Run(); });
   std::unique_lock lock(mutex_);
   const auto settled = [this] { return joined_ || ended_; };
@@ -84,11 +75,11 @@ std::string ClientLoop::JoinNote(double waited) const {
   const double silent = static_cast<double>(Now() - scheduler_heard_) * 1e-6;
   if (scheduler_heard_ == join_begun_ || silent > kHeardSeconds)
     return fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?)",
-                       scheduler_, silent, kSameKeys);
+                       exchange_.scheduler(), silent, kSameKeys);
   return fmt::format(
       "the scheduler at {} has had no place for this worker for {:.0f} s: its fleet is not complete (its "
       "log says who is missing), or has all of its workers",
-      scheduler_, waited);
+      exchange_.scheduler(), waited);
 }
 
 void ClientLoop::Post(Posted posted, bool may_wait) {
@@ -139,8 +130,8 @@ void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, int priority
   result->driver = driver_;
   result->awaited = true;
   Post({[=, this] {
-          const Clock clock = use_clock.value_or(client_.clock());
-          requests_[client_.Pull(*plan, {clock, priority}, Now(), &outbox_)] = result;
+          const Clock clock = use_clock.value_or(client().clock());
+          requests_[client().Pull(*plan, {clock, priority}, Now(), exchange_.outbox())] = result;
         },
         0,
         {result}},
@@ -148,7 +139,7 @@ void ClientLoop::Pull(PlanPtr plan, std::optional<Clock> use_clock, int priority
 }
 
 void ClientLoop::Prefetch(PlanPtr plan) {
-  Post({[=, this] { client_.Prefetch(*plan, Now(), &outbox_); }, 0, {}}, true);
+  Post({[=, this] { client().Prefetch(*plan, Now(), exchange_.outbox()); }, 0, {}}, true);
 }
 
 void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulled_clock, ResultPtr result) {
@@ -156,8 +147,8 @@ void ClientLoop::Push(PlanPtr plan, Buffer gradients, std::optional<Clock> pulle
   result->driver = driver_;
   WaitForSpace(bytes);
   Post({[=, this] {
-          const Clock pulled = pulled_clock.value_or(client_.clock());
-          requests_[client_.Push(*plan, gradients, pulled, Now(), &outbox_)] = result;
+          const Clock pulled = pulled_clock.value_or(client().clock());
+          requests_[client().Push(*plan, gradients, pulled, Now(), exchange_.outbox())] = result;
         },
         bytes,
         {result}},
@@ -174,8 +165,8 @@ void ClientLoop::PushPull(PlanPtr plan, Buffer gradients, MaybePosition position
   WaitForSpace(bytes);
   AdvanceClock({});
   Post({[=, this] {
-          const Clock clock = client_.clock();
-          const auto ids = client_.PushPull(*plan, gradients, clock, position, Now(), &outbox_);
+          const Clock clock = client().clock();
+          const auto ids = client().PushPull(*plan, gradients, clock, position, Now(), exchange_.outbox());
           requests_[ids.push] = pushed;
           requests_[ids.pull] = pulled;
         },
@@ -194,8 +185,8 @@ void ClientLoop::TickTo(std::optional<Clock> clock, MaybePosition position, Resu
   const Clock to = AdvanceClock(clock);
   result->driver = driver_;
   Post({[=, this] {
-          if (to <= client_.clock()) return result->Finish(Fine());
-          client_.TickTo(to, position, Now(), &outbox_);
+          if (to <= client().clock()) return result->Finish(Fine());
+          client().TickTo(to, position, Now(), exchange_.outbox());
           ticks_.emplace(to, result);
         },
         0,
@@ -205,7 +196,7 @@ void ClientLoop::TickTo(std::optional<Clock> clock, MaybePosition position, Resu
 void ClientLoop::CreateTable(TableSpec spec, ResultPtr result) {
   Post({[=, this] {
           creators_.emplace_back(spec, result);
-          client_.CreateTable(spec, Now(), &outbox_);
+          client().CreateTable(spec, Now(), exchange_.outbox());
         },
         0,
         {result}});
@@ -223,7 +214,7 @@ void ClientLoop::FindTable(std::string name, ResultPtr result) {
 void ClientLoop::Barrier(ResultPtr result) {
   Post({[=, this] {
           barriers_.push_back(result);
-          client_.Barrier(Now(), &outbox_);
+          client().Barrier(Now(), exchange_.outbox());
         },
         0,
         {result}});
@@ -232,7 +223,7 @@ void ClientLoop::Barrier(ResultPtr result) {
 void ClientLoop::RequestLeases(LeaseRequest request, ResultPtr result) {
   Post({[=, this] {
           leases_.push_back(result);
-          client_.RequestLeases(request, Now(), &outbox_);
+          client().RequestLeases(request, Now(), exchange_.outbox());
         },
         0,
         {result}});
@@ -241,7 +232,7 @@ void ClientLoop::RequestLeases(LeaseRequest request, ResultPtr result) {
 void ClientLoop::Leave(ResultPtr result) {
   Post({[=, this] {
           leavers_.push_back(result);
-          client_.Leave(Now(), &outbox_);
+          client().Leave(Now(), exchange_.outbox());
         },
         0,
         {result}});
@@ -287,13 +278,15 @@ bool ClientLoop::Act() {
     return false;
   };
   RunCommands();
-  for (ClientEvent& event : client_.TakeEvents()) Deliver(std::move(event));
-  if (Status status = ConnectShards(); !status) return end(status.error());
-  transport_->Send(outbox_);
-  outbox_.clear();
+  for (ClientEvent& event : client().TakeEvents()) Deliver(std::move(event));
+  const Expected<bool> new_view = exchange_.ConnectShards();
+  if (!new_view) return end(new_view.error());
+  if (*new_view) AnswerTableFinders();
+  exchange_.Send();
   Publish();
-  if (client_.state() == ClientState::kFenced || client_.state() == ClientState::kStopped) return end(EndOf(client_));
-  if (Status status = client_.CheckScheduler(Now(), scheduler_); !status) return end(status.error());
+  if (client().state() == ClientState::kFenced || client().state() == ClientState::kStopped)
+    return end(EndOf(client()));
+  if (Status status = exchange_.CheckScheduler(); !status) return end(status.error());
   return !Stops() || end({ErrorCode::kCancelled, "the client is gone"});
 }
 
@@ -303,13 +296,13 @@ bool ClientLoop::Stops() const {
 }
 
 void ClientLoop::RunCommands() {
-  if (client_.state() != ClientState::kRunning) return;
+  if (client().state() != ClientState::kRunning) return;
   {
     const std::lock_guard lock(mutex_);
     taken_.swap(posted_);
   }
   auto next = taken_.begin();
-  while (next != taken_.end() && client_.state() == ClientState::kRunning) (next++)->run();
+  while (next != taken_.end() && client().state() == ClientState::kRunning) (next++)->run();
   if (next != taken_.end()) {  // one of them was the client's end: the others are told
     const std::lock_guard lock(mutex_);
     posted_.insert(posted_.begin(), std::make_move_iterator(next), std::make_move_iterator(taken_.end()));
@@ -318,16 +311,12 @@ void ClientLoop::RunCommands() {
 }
 
 void ClientLoop::Exchange(TimeUs at_most) {
-  received_.clear();
-  const TimeUs wait = std::clamp<TimeUs>(client_.NextTimer() - Now(), 0, std::min(kWaitMaxUs, at_most));
-  transport_->Receive(&received_, kReceiveMax, wait);
-  for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), Now());
-  if (!received_.empty()) client_.Settle(Now(), &outbox_);
+  exchange_.Wait(at_most);
+  exchange_.Accept();
   const TimeUs now = Now();
-  if (now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
   if (now < next_metrics_) return;
   next_metrics_ = now + kMetricsPeriodUs;
-  client_.SetMetrics(MetricsOf(client_.counters()));
+  client().SetMetrics(MetricsOf(client().counters()));
 }
 
 // What other threads may see of the client.
@@ -336,39 +325,28 @@ void ClientLoop::Publish() {
     const std::lock_guard lock(mutex_);
     posted_bytes_ = 0;
     for (const Posted& posted : posted_) posted_bytes_ += posted.bytes;
-    pending_bytes_ = client_.pending_bytes();
-    scheduler_heard_ = client_.scheduler_heard();
-    counters_ = client_.counters();
-    if (pulled_ && (client_.staleness().size() <= kShortHistogram || Now() >= next_staleness_)) {
+    pending_bytes_ = client().pending_bytes();
+    scheduler_heard_ = client().scheduler_heard();
+    counters_ = client().counters();
+    if (pulled_ && (client().staleness().size() <= kShortHistogram || Now() >= next_staleness_)) {
       pulled_ = false;
       next_staleness_ = Now() + kMetricsPeriodUs;
-      staleness_ = client_.staleness();
+      staleness_ = client().staleness();
     }
-    clock_ = std::max(clock_, client_.clock());
-    if (!joined_ && client_.state() == ClientState::kRunning) {
-      welcome_ = client_.welcome();
-      clock_ = client_.clock();
-      partition_bits_ = client_.view().routes.partition_bits;
-      transport_->SetBusyPoll(client_.busy_poll_us());
+    clock_ = std::max(clock_, client().clock());
+    if (!joined_ && client().state() == ClientState::kRunning) {
+      welcome_ = client().welcome();
+      clock_ = client().clock();
+      partition_bits_ = client().view().routes.partition_bits;
+      transport_->SetBusyPoll(client().busy_poll_us());
       joined_ = true;
     }
   }
   changed_.notify_all();
 }
 
-Status ClientLoop::ConnectShards() {
-  const View& view = client_.view();
-  if (view.version == seen_view_) return {};
-  seen_view_ = view.version;
-  transport_->SetLanes(client_.lanes());
-  for (std::uint32_t i = 0; i < view.routes.endpoints.size(); ++i)
-    TARN_RETURN_IF_ERROR(transport_->Connect(ShardPeer(ShardId(i)), view.routes.endpoints[i]));
-  AnswerTableFinders();
-  return {};
-}
-
 void ClientLoop::AnswerTableFinders() {
-  for (const TableSpec& spec : client_.view().tables) {
+  for (const TableSpec& spec : client().view().tables) {
     const auto [first, last] = finders_.equal_range(spec.name);
     for (auto it = first; it != last; ++it) {
       it->second->table = spec;
@@ -439,7 +417,7 @@ void ClientLoop::End(Error error) {
     posted.swap(posted_);
   }
   changed_.notify_all();
-  const bool left = client_.state() == ClientState::kStopped && client_.stop_reason().code == ErrorCode::kOk;
+  const bool left = client().state() == ClientState::kStopped && client().stop_reason().code == ErrorCode::kOk;
   for (const ResultPtr& result : leavers_) result->Finish(left ? Fine() : error);
   for (const auto* commands : {&taken_, &posted})
     for (const Posted& p : *commands)

@@ -22,6 +22,7 @@
 #include "net/transport.h"
 #include "worker/client/client.h"
 #include "worker/client/client_driver.h"
+#include "worker/client/client_exchange.h"
 #include "worker/client/client_result.h"
 
 namespace tarn::worker {
@@ -85,29 +86,25 @@ class ClientLoop {
   void RunCommands();
   void Exchange(TimeUs at_most);
   void Publish();
-  Status ConnectShards();
   void Deliver(ClientEvent event);
   void Resolve(RequestId request, const std::function<void(ClientResult&)>& fill);
   void OnTickDone(Clock clock);
   void OnTableReady(const TableReady& ready);
   void AnswerTableFinders();
   void End(Error error);
-  TimeUs Now() const;
+  static TimeUs Now() { return ClientExchange::Now(); }
+  Client& client() { return exchange_.client(); }
 
   // Of whoever takes a turn, once the thread runs.
-  std::string scheduler_;
-  Client client_;
   std::unique_ptr<net::Transport> transport_;
-  Outbox outbox_;
+  ClientExchange exchange_;
   std::vector<Posted> taken_;  // of posted_, in this turn
   bool exhausted_ = false;     // there was no memory: what the step had changed is undefined
-  std::vector<net::Received> received_;
   std::map<RequestId, ResultPtr> requests_;
   std::multimap<Clock, ResultPtr> ticks_;
   std::vector<std::pair<TableSpec, ResultPtr>> creators_;  // as wanted
   std::multimap<std::string, ResultPtr> finders_;
   std::deque<ResultPtr> barriers_, leases_, leavers_;
-  ViewVersion seen_view_;
   TimeUs next_metrics_ = 0;
   TimeUs next_staleness_ = 0;
   bool pulled_ = false;  // since the last Publish

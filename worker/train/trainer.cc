@@ -14,8 +14,6 @@
 namespace tarn::worker {
 namespace {
 
-constexpr std::size_t kReceiveMax = 256;
-constexpr std::int64_t kWaitMaxUs = 100'000;
 constexpr TimeUs kMetricsPeriodUs = 500'000;
 constexpr TimeUs kFailurePeriodUs = 1'000'000;
 // Leases asked for at a time: one in work, one ahead.
@@ -34,20 +32,15 @@ struct Trainer::InFlight {
 Trainer::Trainer(TrainerOptions options, net::Transport* transport)
     : options_(std::move(options)),
       transport_(transport),
-      client_({.rank = options_.rank, .nonce = options_.nonce}),
-      start_(std::chrono::steady_clock::now()) {}
+      exchange_({.rank = options_.rank, .nonce = options_.nonce}, transport) {}
 
 // Waits for steps that are under way: they use the batches of the window, their rows and the tally of a lease.
 Trainer::~Trainer() { stepper_.reset(); }
 
-TimeUs Trainer::Now() const {
-  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start_).count();
-}
-
 TrainerEnd Trainer::Run() {
-  Status going = transport_->Connect(kSchedulerPeer, options_.scheduler);
-  if (going && !options_.record.empty()) going = record_.Open(options_.record);
-  if (going) client_.Start(Now(), &outbox_);
+  Status going;
+  if (!options_.record.empty()) going = record_.Open(options_.record);
+  if (going) going = exchange_.Start(options_.scheduler);
   while (going && !abort_ && InFleet()) going = RoundWithinMemory();
   stop_loading_.request_stop();
   Send();  // the answer to Shutdown is among it (rule S1)
@@ -56,7 +49,7 @@ TrainerEnd Trainer::Run() {
 }
 
 bool Trainer::InFleet() const {
-  return client_.state() == ClientState::kJoining || client_.state() == ClientState::kRunning;
+  return client().state() == ClientState::kJoining || client().state() == ClientState::kRunning;
 }
 
 // A batch may be larger than this machine.
@@ -74,7 +67,7 @@ Status Trainer::Round() {
   Exchange();
   if (!InFleet()) return {};
   TARN_RETURN_IF_ERROR(CheckScheduler());
-  if (client_.state() == ClientState::kJoining) return {};
+  if (client().state() == ClientState::kJoining) return {};
   if (failed_ && Now() >= next_failure_) TellFailure();
   if (failed_) return {};
   if (Status status = Prepare(); !status) FailJob(status.error());
@@ -102,7 +95,7 @@ Status Trainer::Prepare() {
 
 // A file for each incarnation: tools/launch joins those of workers that were started again.
 void Trainer::WriteTrace() const {
-  const Welcome& welcome = client_.welcome();
+  const Welcome& welcome = client().welcome();
   if (options_.run_dir.empty() || welcome.incarnation.value == 0) return;
   const std::string path =
       fmt::format("{}/logs/trace-worker-{}-{}.json", options_.run_dir, welcome.rank, welcome.incarnation.value);
@@ -110,8 +103,8 @@ void Trainer::WriteTrace() const {
 }
 
 TrainerEnd Trainer::HowItEnded(const Status& going) {
-  const Shutdown& reason = client_.stop_reason();
-  if (client_.state() == ClientState::kFenced) {
+  const Shutdown& reason = client().stop_reason();
+  if (client().state() == ClientState::kFenced) {
     error_ = {ErrorCode::kFenced, "this worker was declared dead; it must join anew"};
     return TrainerEnd::kFenced;
   }
@@ -142,9 +135,9 @@ void Trainer::SayWait(TimeUs silent) {
 }
 
 Status Trainer::CheckScheduler() {
-  TARN_RETURN_IF_ERROR(client_.CheckScheduler(Now(), options_.scheduler));
-  if (client_.state() != ClientState::kJoining) return {};
-  const TimeUs unheard = client_.SchedulerSilence(Now());
+  TARN_RETURN_IF_ERROR(exchange_.CheckScheduler());
+  if (client().state() != ClientState::kJoining) return {};
+  const TimeUs unheard = client().SchedulerSilence(Now());
   SayWait(unheard);
   const double silent = double(unheard) * 1e-6;
   if (silent <= options_.join_seconds_max) return {};
@@ -155,46 +148,30 @@ Status Trainer::CheckScheduler() {
 }
 
 // How long the next Receive may wait.
-std::int64_t Trainer::WaitUs() const {
-  if (StepCanStart() || StepCanFinish()) return 0;
-  return std::clamp<std::int64_t>(client_.NextTimer() - Now(), 0, kWaitMaxUs);
-}
+TimeUs Trainer::WaitUs() const { return StepCanStart() || StepCanFinish() ? 0 : ClientExchange::kWaitMaxUs; }
 
 void Trainer::Send() {
   Status recorded;
-  for (const Outgoing& o : outbox_) {
+  for (const Outgoing& o : *exchange_.outbox()) {
     const auto* tick = std::get_if<Tick>(&o.message.body);
-    if (tick != nullptr && recorded) recorded = record_.Tick(client_.welcome().incarnation, tick->clock);
+    if (tick != nullptr && recorded) recorded = record_.Tick(client().welcome().incarnation, tick->clock);
   }
-  transport_->Send(outbox_);
-  outbox_.clear();
+  exchange_.Send();
   if (!recorded) FailJob(recorded.error());
 }
 
 void Trainer::Exchange() {
   Send();
-  received_.clear();
-  const std::int64_t wait = WaitUs();
+  const TimeUs wait = WaitUs();
   const auto begin = std::chrono::steady_clock::now();
-  transport_->Receive(&received_, kReceiveMax, wait);
+  exchange_.Wait(wait);
   if (wait > 0 && times_.started() && !finished_) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (stepper_->steps() == 0) (window_.empty() ? times_.await_data : times_.await_rows) += seconds;
   }
-  for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), Now());
-  if (!received_.empty()) client_.Settle(Now(), &outbox_);
-  if (const TimeUs now = Now(); now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
-  ConnectShards();
-  for (ClientEvent& event : client_.TakeEvents()) OnEvent(std::move(event));
-}
-
-void Trainer::ConnectShards() {
-  const View& view = client_.view();
-  if (view.version.value == connected_routes_) return;
-  connected_routes_ = view.version.value;
-  transport_->SetLanes(client_.lanes());
-  for (std::uint32_t i = 0; i < view.routes.endpoints.size(); ++i)
-    if (Status s = transport_->Connect(ShardPeer(ShardId(i)), view.routes.endpoints[i]); !s) FailJob(s.error());
+  exchange_.Accept();
+  if (const Expected<bool> connected = exchange_.ConnectShards(); !connected) FailJob(connected.error());
+  for (ClientEvent& event : client().TakeEvents()) OnEvent(std::move(event));
 }
 
 void Trainer::FailJob(Error error) {
@@ -209,10 +186,10 @@ void Trainer::FailJob(Error error) {
 void Trainer::TellFailure() {
   next_failure_ = Now() + kFailurePeriodUs;
   Message message;
-  message.job = client_.job();  // the trainer may not have looked at it yet
-  message.sender = {Role::kWorker, client_.welcome().rank, client_.welcome().incarnation};
+  message.job = client().job();  // the trainer may not have looked at it yet
+  message.sender = {Role::kWorker, client().welcome().rank, client().welcome().incarnation};
   message.body = Shutdown{failed_->code, failed_->message};
-  outbox_.push_back({kSchedulerPeer, std::move(message)});
+  exchange_.outbox()->push_back({kSchedulerPeer, std::move(message)});
 }
 
 Status Trainer::OpenData() {
@@ -232,10 +209,10 @@ Status Trainer::OpenData() {
 }
 
 Status Trainer::Setup() {
-  auto job = ParseJob(client_.welcome().job_text, "the scheduler's job", "/");
+  auto job = ParseJob(client().welcome().job_text, "the scheduler's job", "/");
   if (!job) return std::unexpected(job.error());
   job_ = std::move(*job);
-  transport_->SetBusyPoll(client_.busy_poll_us());
+  transport_->SetBusyPoll(client().busy_poll_us());
   set_up_ = true;
   // Indexing a large file takes longer than a lease: heartbeats go on meanwhile.
   loading_ = std::async(std::launch::async, [this] {
@@ -257,26 +234,26 @@ Status Trainer::MakeTables() {
   if (!model) return std::unexpected(model.error());
   model_ = std::move(*model);
   uses_ = model_->tables();
-  options_.stepper.rank = client_.welcome().rank;
+  options_.stepper.rank = client().welcome().rank;
   options_.stepper.done = [this] { transport_->Wake(); };
   auto stepper = Stepper::Make(job_, model_.get(), options_.stepper);
   if (!stepper) return std::unexpected(stepper.error());
   stepper_ = std::move(*stepper);
-  for (const TableUse& use : uses_) client_.CreateTable(use.spec, Now(), &outbox_);
-  next_clock_ = client_.clock();
-  LogInfo("worker {} starts at clock {}: {} training rows, {} tables", client_.welcome().rank, client_.clock().value,
+  for (const TableUse& use : uses_) client().CreateTable(use.spec, Now(), exchange_.outbox());
+  next_clock_ = client().clock();
+  LogInfo("worker {} starts at clock {}: {} training rows, {} tables", client().welcome().rank, client().clock().value,
           datasets_[0]->rows(), uses_.size());
   return {};
 }
 
 Status Trainer::StartPipeline() {
-  const std::uint32_t bits = client_.view().routes.partition_bits;
-  auto pulls = PullStage::Make(job_, uses_, bits, &client_, &trace_);
+  const std::uint32_t bits = client().view().routes.partition_bits;
+  auto pulls = PullStage::Make(job_, uses_, bits, &client(), &trace_);
   if (!pulls) return std::unexpected(pulls.error());
   pulls_ = std::move(*pulls);
   BatchPlanner planner(job_, uses_,
                        {.partition_bits = bits,
-                        .gpu = GpuFor(job_.train, client_.welcome().rank),
+                        .gpu = GpuFor(job_.train, client().welcome().rank),
                         .device_keys_min = options_.device_plan_keys_min});
   source_ = std::make_unique<BatchSource>(job_, DatasetSet{datasets_[0].get(), datasets_[1].get(), datasets_[2].get()},
                                           std::move(planner), &trace_, [this] { transport_->Wake(); });
@@ -325,9 +302,9 @@ void Trainer::Fill() {
     if (!window_.empty() && train != window_.back().train()) break;
     InFlight& batch = window_.emplace_back();
     batch.prepared = std::move(*source_->TryTake());
-    const Clock use = train ? std::max(next_clock_, client_.clock()) : client_.clock();
+    const Clock use = train ? std::max(next_clock_, client().clock()) : client().clock();
     if (train) next_clock_ = use + 1;
-    if (Status s = pulls_->Begin(batch.prepared.plans, use, train, Now(), &outbox_, &batch.rows); !s)
+    if (Status s = pulls_->Begin(batch.prepared.plans, use, train, Now(), exchange_.outbox(), &batch.rows); !s)
       return FailJob(s.error());
   }
   if (job_.storage.memory != 0) StageNext();
@@ -340,7 +317,7 @@ void Trainer::StageNext() {
   const std::pair which(next->lease.lease, next->after.rows);
   if (std::exchange(staged_, which) == which) return;
   for (std::size_t t = 0; t < uses_.size(); ++t)
-    if (uses_[t].rows != RowsNeeded::kAll) client_.Prefetch(next->plans[t], Now(), &outbox_);
+    if (uses_[t].rows != RowsNeeded::kAll) client().Prefetch(next->plans[t], Now(), exchange_.outbox());
 }
 
 // The first batch that is not being computed.
@@ -350,7 +327,7 @@ bool Trainer::StepCanStart() const {
   const InFlight& next = window_[stepper_->steps()];
   if (!next.rows.ready()) return false;
   // What servers do not acknowledge holds training back: pulls do not where all rows are kept.
-  return !next.train() || client_.pending_bytes() <= options_.waiting_bytes_max;
+  return !next.train() || client().pending_bytes() <= options_.waiting_bytes_max;
 }
 
 void Trainer::StartStep() {
@@ -386,7 +363,7 @@ void Trainer::FinishStep() {
   if (batch.prepared.last_of_lease) {
     LeaseDone done{batch.prepared.lease.lease, lease_quality_.Take()};
     if (batch.train())
-      done_at_tick_.emplace(client_.clock().value, std::move(done));
+      done_at_tick_.emplace(client().clock().value, std::move(done));
     else
       done_.push_back(std::move(done));
   }
@@ -418,18 +395,18 @@ void Trainer::CountCompute(const InFlight& batch) {
 }
 
 void Trainer::FinishTrain(InFlight* batch, std::vector<Buffer> gradients) {
-  TARN_CHECK(batch->rows.use == client_.clock(), "a batch is trained at each clock");
+  TARN_CHECK(batch->rows.use == client().clock(), "a batch is trained at each clock");
   const double cpu_before = ThreadCpuSeconds();
   Span push(&trace_, "push", kComputeTrack);
   const std::uint64_t lines = batch->prepared.lines;
-  if (Status s = record_.Batch(client_.welcome().incarnation, batch->prepared.lease, batch->prepared.after.rows - lines,
-                               lines, batch->rows.use);
+  if (Status s = record_.Batch(client().welcome().incarnation, batch->prepared.lease,
+                               batch->prepared.after.rows - lines, lines, batch->rows.use);
       !s)
     return FailJob(s.error());
   for (std::size_t t = 0; t < gradients.size(); ++t)  // none: the batch is passed over
-    client_.Push(*batch->rows.plans[t], std::move(gradients[t]), batch->rows.use, Now(), &outbox_);
+    client().Push(*batch->rows.plans[t], std::move(gradients[t]), batch->rows.use, Now(), exchange_.outbox());
   position_ = batch->prepared.after;
-  client_.Tick(position_, Now(), &outbox_);
+  client().Tick(position_, Now(), exchange_.outbox());
   samples_ += batch->prepared.batch.rows;
   malformed_lines_ += lines - batch->prepared.batch.rows;
   ++batches_;
@@ -441,15 +418,15 @@ void Trainer::AskForWork() {
   if (asked_ || leaving_) return;
   const bool drained = source_->leases_open() == 0 && window_.empty();
   if (drained && jump_to_) {
-    if (*jump_to_ > client_.clock()) client_.TickTo(*jump_to_, position_, Now(), &outbox_);
-    next_clock_ = client_.clock();
+    if (*jump_to_ > client().clock()) client().TickTo(*jump_to_, position_, Now(), exchange_.outbox());
+    next_clock_ = client().clock();
     jump_to_.reset();
   }
   if (finished_) {
     if (!drained || !done_at_tick_.empty()) return;
     leaving_ = true;
     ReportMetrics();
-    client_.Leave(Now(), &outbox_);
+    client().Leave(Now(), exchange_.outbox());
     return;
   }
   const bool ahead = source_->leases_open() < kLeasesAhead && !jump_to_ && !drained;
@@ -460,12 +437,12 @@ void Trainer::AskForWork() {
   done_.clear();
   for (std::size_t i = 0; i < 3; ++i) request.rows[i] = datasets_[i] ? datasets_[i]->rows() : 0;
   asked_ = true;
-  client_.RequestLeases(std::move(request), Now(), &outbox_);
+  client().RequestLeases(std::move(request), Now(), exchange_.outbox());
 }
 
 void Trainer::ReportMetrics() {
   next_metrics_ = Now() + kMetricsPeriodUs;
-  std::vector<Counter> metrics = MetricsOf(client_.counters());
+  std::vector<Counter> metrics = MetricsOf(client().counters());
   const std::initializer_list<Counter> of_training = {
       {"samples_trained", double(samples_)},
       {"malformed_lines", double(malformed_lines_)},
@@ -483,7 +460,7 @@ void Trainer::ReportMetrics() {
   const BatchSource::Seconds reader = source_->seconds();
   const auto stages = times_.Metrics({reader.read, reader.plan, reader.await_room, pulls_->busy_seconds()});
   metrics.insert(metrics.end(), stages.begin(), stages.end());
-  client_.SetMetrics(std::move(metrics));
+  client().SetMetrics(std::move(metrics));
 }
 
 }  // namespace tarn::worker

@@ -19,7 +19,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "net/transport.h"
-#include "worker/client/client.h"
+#include "worker/client/client_exchange.h"
 #include "worker/train/batch_source.h"
 #include "worker/train/pull_stage.h"
 #include "worker/train/record.h"
@@ -62,7 +62,9 @@ class Trainer {
  private:
   struct InFlight;
 
-  TimeUs Now() const;
+  static TimeUs Now() { return ClientExchange::Now(); }
+  Client& client() { return exchange_.client(); }
+  const Client& client() const { return exchange_.client(); }
   bool InFleet() const;
   Status RoundWithinMemory();
   Status Round();
@@ -80,7 +82,6 @@ class Trainer {
   void Send();      // what is in the outbox; the record of ticks goes before
   void Exchange();  // one round: send, receive, timers, events
   void OnEvent(ClientEvent event);
-  void ConnectShards();
   void Fill();
   void StageNext();
   void OnPull(PullDone pull);
@@ -94,14 +95,11 @@ class Trainer {
   void AskForWork();
   void ReportMetrics();
   void FailJob(Error error);
-  std::int64_t WaitUs() const;
+  TimeUs WaitUs() const;  // of the next exchange, at most
 
   TrainerOptions options_;
   net::Transport* transport_;
-  Client client_;
-  Outbox outbox_;
-  std::vector<net::Received> received_;
-  std::chrono::steady_clock::time_point start_;
+  ClientExchange exchange_;
 
   Job job_;
   bool set_up_ = false;
@@ -118,7 +116,6 @@ class Trainer {
   std::deque<InFlight> window_;  // the first stepper_->steps() of them are being computed
   Clock next_clock_;
   std::pair<LeaseId, std::uint64_t> staged_;  // the batch of which servers have heard ahead: its lease, and its end
-  std::uint64_t connected_routes_ = 0;
   DataPosition position_;
   QualityTally lease_quality_;
   std::vector<LeaseDone> done_;

@@ -1,6 +1,7 @@
 // A fleet of scripted shards within the process and a transport to them: for tests of the threaded library.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
