@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
     return kExitFailure;
   }
-  options.stepper.algorithms_file =
+  options.pipeline.stepper.algorithms_file =
       worker::AlgorithmsFile(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"), options.run_dir);
   std::random_device random;
   options.nonce = (std::uint64_t{random()} << 32) | random() | 1;

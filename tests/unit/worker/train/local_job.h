@@ -45,7 +45,10 @@ struct LocalJob {
   }
 
   worker::TrainerOptions Options() const {
-    return {.scheduler = "local", .nonce = 7, .run_dir = dir.path(), .device_plan_keys_min = device_plan_keys_min};
+    return {.scheduler = "local",
+            .nonce = 7,
+            .run_dir = dir.path(),
+            .pipeline = {.device_plan_keys_min = device_plan_keys_min}};
   }
 
   static std::string Rows(std::size_t rows, bool opposite) {

@@ -253,7 +253,7 @@ TEST(Trainer, ALossThatIsNoNumberEndsTheJobBeforeAnythingOfItsBatchIsPushed) {
     scene.job.train.hot_rows.rows = hot_rows;
     std::size_t batches = 0;
     TrainerOptions options = scene.Options();
-    options.stepper.make_arrays = [&](const Model& model) {
+    options.pipeline.stepper.make_arrays = [&](const Model& model) {
       return std::make_unique<PoisonedArrays>(model,
                                               [&](const StepSource& source) { return source.train && ++batches == 4; });
     };
@@ -275,7 +275,7 @@ TEST(Trainer, ALossThatIsNoNumberEndsTheJobBeforeAnythingOfItsBatchIsPushed) {
 TEST(Trainer, AnEvaluationThatIsNoNumberEndsTheJobAsDiverged) {
   Scene scene(true);
   TrainerOptions options = scene.Options();
-  options.stepper.make_arrays = [](const Model& model) {
+  options.pipeline.stepper.make_arrays = [](const Model& model) {
     return std::make_unique<PoisonedArrays>(model, [](const StepSource& source) { return !source.train; });
   };
   const DivergedRun run = RunDiverging(scene, options);
@@ -311,10 +311,10 @@ LateRun RunLate(
   LocalFleet fleet(scene.job);
   LateRun run;
   TrainerOptions options = scene.Options();
-  options.stepper.make_arrays = [&](const Model& model) {
+  options.pipeline.stepper.make_arrays = [&](const Model& model) {
     return std::make_unique<LateArrays>(model, unfit, &run.log);
   };
-  options.stepper.steps = steps;
+  options.pipeline.stepper.steps = steps;
   Trainer trainer(options, &fleet);
   EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
   EXPECT_TRUE(fleet.Settle());
@@ -366,7 +366,7 @@ TEST(Trainer, LongStepsAreComputedBesideTheLoop) {
   const auto run = [&](double long_step_seconds) {
     LocalFleet fleet(scene.job);
     TrainerOptions options = scene.Options();
-    options.stepper.long_step_seconds = long_step_seconds;
+    options.pipeline.stepper.long_step_seconds = long_step_seconds;
     Trainer trainer(options, &fleet);
     EXPECT_EQ(trainer.Run(), TrainerEnd::kDone) << ToString(trainer.error());
     EXPECT_TRUE(fleet.Settle());
@@ -389,10 +389,10 @@ TEST(Trainer, PushesThatNobodyAcknowledgesHoldTrainingBack) {
     LocalFleet fleet(scene.job);
     fleet.DelayAcks(5);
     TrainerOptions options = scene.Options();
-    options.waiting_bytes_max = bytes;
-    options.stepper.long_step_seconds = 1e9;  // within the loop, with which it looks
+    options.pipeline.waiting_bytes_max = bytes;
+    options.pipeline.stepper.long_step_seconds = 1e9;  // within the loop, with which it looks
     std::size_t waiting = 0;
-    options.stepper.make_arrays = [&](const Model& model) {
+    options.pipeline.stepper.make_arrays = [&](const Model& model) {
       return std::make_unique<WatchedArrays>(model, [&](const StepSource& source) {
         if (source.train) waiting = std::max(waiting, fleet.delayed_acks());
       });
@@ -410,8 +410,8 @@ TEST(Trainer, ABatchThatTheMachineHasNoMemoryForIsAnErrorOfTheJob) {
     Scene scene(false);
     LocalFleet fleet(scene.job);
     TrainerOptions options = scene.Options();
-    options.stepper.long_step_seconds = long_step_seconds;
-    options.stepper.make_arrays = [](const Model& model) {
+    options.pipeline.stepper.long_step_seconds = long_step_seconds;
+    options.pipeline.stepper.make_arrays = [](const Model& model) {
       return std::make_unique<WatchedArrays>(model, [](const StepSource&) { throw std::bad_alloc(); });
     };
     Trainer trainer(options, &fleet);
@@ -471,7 +471,7 @@ TEST(Trainer, UnderFp16OnlyABatchThatIsNotPassedOverDiverges) {
   scene.job.train.patience = 0;
   LateArrays::Log log;
   TrainerOptions options = scene.Options();
-  options.stepper.make_arrays = [&](const Model& model) {
+  options.pipeline.stepper.make_arrays = [&](const Model& model) {
     return std::make_unique<LateArrays>(model, [](std::size_t) { return true; }, &log);
   };
   const DivergedRun run = RunDiverging(scene, options);

@@ -1,0 +1,35 @@
+// What a worker counts of its training, for metrics.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/message.h"
+#include "worker/train/stage_times.h"
+
+namespace tarn::worker {
+
+struct TrainingCounts {
+  std::uint64_t samples = 0, malformed_lines = 0, batches = 0;
+  std::uint64_t batches_passed_over = 0;  // whose gradients did not fit fp16
+  double loss_sum = 0;                    // of the predictions before each update, but of batches passed over
+  std::uint64_t loss_rows = 0;
+  StageTimes times;
+  // Of processor time: parts of the loop's, and of long steps, which other threads compute.
+  double compute_cpu_seconds = 0, push_cpu_seconds = 0, beside_cpu_seconds = 0;
+
+  // The counts, as metrics. loop_cpu_seconds: of the loop's thread.
+  std::vector<Counter> Metrics(double loop_cpu_seconds) const {
+    return {{"samples_trained", double(samples)},
+            {"malformed_lines", double(malformed_lines)},
+            {"batches", double(batches)},
+            {"batches_passed_over", double(batches_passed_over)},
+            {"loss_sum", loss_sum},
+            {"loss_rows", double(loss_rows)},
+            {"cpu.compute_seconds", compute_cpu_seconds},
+            {"cpu.push_seconds", push_cpu_seconds},
+            {"cpu.loop_seconds", loop_cpu_seconds + beside_cpu_seconds}};
+  }
+};
+
+}  // namespace tarn::worker

@@ -1,0 +1,69 @@
+// What a worker trains: the job as the scheduler sent it, its data sets, its model, and the model's tables.
+//
+//   job.Begin(welcome.job_text, wake);          // opens the data in a thread of its own
+//   if (*job.TakeOpened()) job.MakeModel();     // then create the tables of job.uses()
+//   job.OnTable(ready);                         // until job.tables_ready()
+//
+// One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/job/job.h"
+#include "worker/client/client.h"
+#include "worker/data/dataset.h"
+#include "worker/models/model.h"
+#include "worker/train/batch_source.h"
+
+namespace tarn::worker {
+
+class TrainingJob {
+ public:
+  TrainingJob() = default;
+  // Waits until the data's thread has ended.
+  ~TrainingJob() { StopOpening(); }
+  TrainingJob(const TrainingJob&) = delete;
+  TrainingJob& operator=(const TrainingJob&) = delete;
+
+  // Parses the job and begins to open its data: indexing a large file takes longer than a lease. `wake` is called from
+  // that thread at its end.
+  Status Begin(const std::string& job_text, std::function<void()> wake);
+  bool begun() const { return begun_; }
+  // True, once: the data sets are open. The error that opening them ended with. Else false.
+  Expected<bool> TakeOpened();
+  // Makes the thread that opens data end soon.
+  void StopOpening() { stop_.request_stop(); }
+  // kInvalidArgument: the job has no training data.
+  Status MakeModel();
+  // The scheduler's answer to the creation of a table of uses(), or why there is none.
+  Status OnTable(const TableReady& ready);
+  bool tables_ready() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
+
+  const Job& job() const { return job_; }
+  Model* model() const { return model_.get(); }
+  const std::vector<TableUse>& uses() const { return uses_; }
+  DatasetSet datasets() const { return {datasets_[0].get(), datasets_[1].get(), datasets_[2].get()}; }
+  std::array<std::uint64_t, 3> rows() const;  // of the training, validation and test set
+
+ private:
+  Status OpenData();
+
+  Job job_;
+  bool begun_ = false;
+  std::array<std::unique_ptr<Dataset>, 3> datasets_;
+  std::unique_ptr<Model> model_;
+  std::vector<TableUse> uses_;
+  std::size_t ready_tables_ = 0;
+  std::stop_source stop_;
+  std::future<Status> opening_;  // its destructor waits for it
+};
+
+}  // namespace tarn::worker
