@@ -135,39 +135,4 @@ bool Scheduler::Impl::KnowsMore(const Heartbeat& heartbeat) const {
          (std::ranges::any_of(heartbeat.fenced, unknown) || std::ranges::any_of(heartbeat.fenced_ticks, unknown));
 }
 
-void Membership::Capture(SchedulerState* state) const {
-  state->version = view_.version;
-  state->epoch = view_.routes.epoch;
-  state->owners = view_.routes.owners;
-  state->workers = view_.workers;
-  state->proposal = view_.proposal.id;
-  state->largest_end = largest_end_;
-  state->begun = begun();
-  for (const ShardNode& shard : shards_) state->logged.push_back(shard.logged);
-}
-
-void Membership::Restore(const SchedulerState& state) {
-  view_.version = state.version;
-  view_.routes.epoch = state.epoch;
-  view_.routes.owners = state.owners;
-  view_.workers = state.workers;
-  view_.proposal.id = state.proposal;
-  view_.whole = state.whole;
-  largest_end_ = std::max(largest_end_, state.largest_end);
-  begun_ = restarting_ = admit_together_ = true;
-  for (std::size_t i = 0; i < std::min(shards_.size(), state.logged.size()); ++i) shards_[i].logged = state.logged[i];
-  for (WorkerEntry& entry : view_.workers) {
-    if (entry.state == WorkerState::kEnded) continue;
-    if (entry.state == WorkerState::kLive) ++died_;
-    entry.state = WorkerState::kFencing;
-    WorkerNode worker;
-    worker.rank = entry.rank;
-    worker.incarnation = entry.incarnation;
-    worker.state = WorkerNode::State::kFencing;
-    worker.join = worker.clock = worker.acked_clock = entry.join;
-    workers_[entry.incarnation] = worker;
-    fenced_[entry.incarnation] = {};
-  }
-}
-
 }  // namespace tarn::scheduler

@@ -13,9 +13,9 @@
 #include "core/metrics_file.h"
 #include "net/transport.h"
 #include "scheduler/file_store.h"
+#include "scheduler/progress/summary.h"
+#include "scheduler/progress/worker_lines.h"
 #include "scheduler/scheduler.h"
-#include "scheduler/summary.h"
-#include "scheduler/worker_lines.h"
 
 namespace tarn::scheduler {
 

@@ -18,8 +18,8 @@
 #include "core/process_limits.h"
 #include "net/zmq/transport.h"
 #include "scheduler/loop.h"
-#include "scheduler/resume.h"
-#include "scheduler/state.h"
+#include "scheduler/state/resume.h"
+#include "scheduler/state/state.h"
 
 namespace {
 

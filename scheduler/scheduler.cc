@@ -11,7 +11,7 @@
 #include "core/log.h"
 #include "core/table/table_shape.h"
 #include "scheduler/impl.h"
-#include "scheduler/waits.h"
+#include "scheduler/membership/waits.h"
 
 namespace tarn::scheduler {
 namespace {

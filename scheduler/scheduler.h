@@ -12,8 +12,8 @@
 #include "core/codec/manifest.h"
 #include "core/job/job.h"
 #include "core/message.h"
-#include "scheduler/progress.h"
-#include "scheduler/state.h"
+#include "scheduler/progress/progress.h"
+#include "scheduler/state/state.h"
 
 namespace tarn::scheduler {
 

@@ -16,7 +16,7 @@
 
 #include "core/hash.h"
 #include "scheduler/scheduler.h"
-#include "scheduler/state_gate.h"
+#include "scheduler/state/state_gate.h"
 #include "server/store/store.h"
 #include "sim/disks/memory_checkpoint_store.h"
 #include "sim/network.h"

@@ -29,6 +29,12 @@ LAYERS = (
     "server/checkpoint",
     "server/shard",
     "server",
+    "scheduler/progress",
+    "scheduler/state",
+    "scheduler/leases",
+    "scheduler/membership",
+    "scheduler/checkpoints",
+    "scheduler/epochs",
     "scheduler",
     "worker/client",
     "worker/data",
@@ -53,7 +59,7 @@ APART = (
     ("worker", "scheduler"),
 )
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
-PARTS_OF = ("kernels", "sim", "tools", "bench", "examples", "tests", "schemas", "serving", "scheduler")
+PARTS_OF = ("kernels", "sim", "tools", "bench", "examples", "tests", "schemas", "serving")
 
 
 def layer(path):

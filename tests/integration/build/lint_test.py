@@ -24,7 +24,7 @@ class IncludesTest(unittest.TestCase):
 
     def test_upward_and_across_are_named(self):
         for user, used in (("server/store/store.cc", "server/shard/shard.h"), ("core/view.h", "core/job/job.h"),
-                           ("worker/client/client.cc", "server/store/life.h"), ("scheduler/leases.cc", "server/loop.h"),
+                           ("worker/client/client.cc", "server/store/life.h"), ("scheduler/leases/leases.cc", "server/loop.h"),
                            ("server/tier/residency.h", "server/store/store.h"), ("net/frame.h", "worker/tarn.h"),
                            ("worker/client/plan.h", "worker/train/trainer.h"), ("kernels/rows.h", "sim/fleet.h")):
             found = complaints(user, "core/types.h", used)

@@ -1,0 +1,127 @@
+// Coordinated checkpoints (rules K1-K6): when one is due, whose parts are in, which directories are kept. It orders
+// nothing itself; the scheduler puts orders into the view.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/codec/manifest.h"
+#include "core/job/job.h"
+#include "core/message.h"
+#include "scheduler/leases/splits.h"
+
+namespace tarn::scheduler {
+
+// Why a checkpoint is cut. Those of an earlier kind give way to those of a later one.
+enum class CutReason : std::uint8_t { kPeriodic, kRequested, kBest, kHash, kFinal, kStop };
+std::string_view Name(CutReason reason);
+
+struct CutWish {
+  CutReason reason = CutReason::kPeriodic;
+  bool at_clock = false;
+  Clock clock;
+  bool whole_hash = false;
+};
+
+// A checkpoint that is ordered and not complete.
+struct Cut {
+  CutReason reason = CutReason::kPeriodic;
+  CheckpointOrder order;
+  Manifest manifest;                // K2: noted at the order; K1: filled in at the end
+  std::uint64_t samples_noted = 0;  // K2
+  bool at_boundary = false;  // nothing was being trained when it was ordered, nor has been since: it holds all there is
+  std::map<ShardId, CheckpointPart> shards;
+  std::map<Incarnation, CheckpointPart> workers;
+  std::map<Incarnation, CheckpointFile> blobs;  // of workers, whole (rule K9)
+  std::set<Incarnation> had_workers;            // that were live when it was ordered
+  bool writes_manifest = false;                 // all parts are in, and nothing changes it any more
+  bool hash_only() const { return order.directory.empty(); }
+};
+
+class Checkpoints {
+ public:
+  struct Options {
+    StorageSection storage;
+    std::string directory;  // checkpoint n goes to <directory>/ckpt-<n>
+    CheckpointId last;      // highest number that is taken
+    std::string best;       // of an earlier run; not ours to remove
+    Clock start_clock;
+    std::vector<std::string> kept;  // directories of this run from before a restart, oldest first
+    // What was resumed from: the base of the first checkpoint. Empty: that is a full one.
+    std::string resumed_directory;
+    std::vector<Generation> resumed;
+  };
+  explicit Checkpoints(Options options);
+
+  // Whether a periodic one is due; counts from the last cut of any kind. log_bytes: of the longest log. Behind one that
+  // could not be written there is a pause: of a second, twice as long after each further one, and a minute at the most.
+  bool Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes = 0) const;
+  void StartCounting(TimeUs now) { last_time_ = now; }
+  // When the next one by time is due; INT64_MAX: never.
+  TimeUs NextDue() const;
+
+  // Begins a checkpoint: numbers it, names its directory and chooses its base (rule K7).
+  Cut& Begin(const CutWish& wish, TimeUs now, Clock min_clock);
+  Cut* pending() { return pending_ ? &*pending_ : nullptr; }
+  const Cut* pending() const { return pending_ ? &*pending_ : nullptr; }
+
+  // Keeps the part if it belongs to the pending checkpoint.
+  void OnShardPart(ShardId shard, const CheckpointPart& part);
+  void OnWorkerPart(Incarnation worker, const CheckpointPart& part);
+
+  // The first part that says that it failed.
+  const CheckpointPart* Failed(ShardId* shard) const;
+  bool AllShards(std::size_t shards) const { return pending_->shards.size() == shards; }
+
+  // The generations that the manifest of the pending one holds, its own with what its parts say at the end, and the
+  // hash of the whole state if all parts know theirs.
+  std::vector<Generation> Generations(Clock clock) const;
+  std::optional<std::uint64_t> WholeHash() const;
+  // The pending one is whole (its manifest, with these generations, is durable), or only its hash is known. Returns
+  // directories to remove.
+  std::vector<std::string> Complete(std::vector<Generation> generations);
+  // The pending one cannot be written.
+  void NotWritten(TimeUs now);
+  // The newest whole one cannot be a base: the next one is full.
+  void ForgetBase() { chain_.clear(); }
+  // The generations of the newest whole one; none: it cannot be a base.
+  const std::vector<Generation>& chain() const { return chain_; }
+  // It will never be whole. Returns its directory, empty if there is none.
+  std::string Abandon();
+
+  CheckpointId last() const { return last_; }  // given out
+  std::vector<std::string> kept() const;       // directories of whole ones that are not removed, oldest first
+
+  bool has_hash() const { return has_hash_; }
+  std::uint64_t hash() const { return hash_; }
+  const std::string& newest() const { return newest_; }
+  const std::string& best() const { return best_; }
+
+ private:
+  struct Kept {
+    std::string directory;
+    bool best = false;
+  };
+  bool NextIsFull() const;
+  std::vector<std::string> Prune();
+
+  Options options_;
+  std::optional<Cut> pending_;
+  std::vector<Kept> kept_;  // oldest first
+  CheckpointId last_;
+  TimeUs last_time_ = 0;
+  Clock last_clock_;
+  int failures_ = 0;       // of those that could not be written, one after the other
+  TimeUs not_before_ = 0;  // behind them
+  bool has_hash_ = false;
+  std::uint64_t hash_ = 0;
+  std::string newest_, best_;
+  std::string base_directory_;     // of the newest whole one, also of an earlier run
+  std::vector<Generation> chain_;  // its generations; empty: it cannot be a base
+};
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,195 @@
+#include "scheduler/leases/splits.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/hash.h"
+
+namespace tarn::scheduler {
+namespace {
+
+// Leases done that are kept of a worker that has not ended: more than a restart takes back.
+constexpr std::size_t kDoneKept = 16;
+
+std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+std::vector<std::uint64_t> BlockOrder(const SplitsOptions& options) {
+  std::vector<std::uint64_t> order(DivideUp(options.rows, options.split_rows));
+  std::iota(order.begin(), order.end(), std::uint64_t{0});
+  if (!options.shuffle) return order;
+  SplitMix random(HashCombine(options.seed, options.epoch));
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Below(i)]);
+  return order;
+}
+
+}  // namespace
+
+Splits::Splits(const SplitsOptions& options, const std::vector<std::uint64_t>& trained) : options_(options) {
+  for (std::uint64_t block : BlockOrder(options)) {
+    const auto index = static_cast<std::uint32_t>(splits_.size());
+    Split split;
+    split.first_row = block * options.split_rows;
+    split.rows = std::min(options.split_rows, options.rows - split.first_row);
+    if (index < trained.size()) split.restored = split.trained = std::min(trained[index], split.rows);
+    splits_.push_back(split);
+    Free(index);
+  }
+  most_owned_batches_ = CountOwnedBatches();
+}
+
+void Splits::Free(std::uint32_t index) {
+  if (splits_[index].trained == splits_[index].rows) {
+    ++done_;
+    return;
+  }
+  free_[OwnerOf(index)].insert(index);
+  ++free_count_;
+}
+
+std::optional<std::uint32_t> Splits::Next(WorkerRank rank, const std::set<WorkerRank>& live) const {
+  const std::uint32_t own = options_.owners == 0 ? 0 : rank.value;
+  if (auto it = free_.find(own); it != free_.end() && !it->second.empty()) return *it->second.begin();
+  std::optional<std::uint32_t> best;
+  for (const auto& [owner, splits] : free_) {
+    if (splits.empty() || live.contains(WorkerRank(owner))) continue;
+    if (!best || *splits.begin() < *best) best = *splits.begin();
+  }
+  return best;
+}
+
+std::uint64_t Splits::BatchesLeft(std::uint32_t split) const {
+  return DivideUp(splits_[split].rows - splits_[split].trained, options_.batch_rows);
+}
+
+LeaseGrant Splits::Grant(std::uint32_t index, LeaseId id, Incarnation owner) {
+  const Split& split = splits_[index];
+  TARN_CHECK(free_[OwnerOf(index)].erase(index) == 1, "only a free split can be leased");
+  --free_count_;
+  records_[id] = {.split = index, .owner = owner, .before = split.trained};
+  ++open_[owner];
+  return {.lease = id,
+          .purpose = options_.purpose,
+          .epoch = options_.epoch,
+          .first_row = split.first_row,
+          .rows = split.rows,
+          .skip_rows = split.trained};
+}
+
+bool Splits::Done(Incarnation owner, const LeaseDone& done) {
+  auto it = records_.find(done.lease);
+  if (it == records_.end() || it->second.owner != owner || it->second.outcome != Outcome::kOpen) return false;
+  it->second.outcome = Outcome::kDone;
+  --open_[owner];
+  Split& split = splits_[it->second.split];
+  split.trained = split.rows;
+  split.loss_sum += done.quality.loss_sum;
+  quality_.Merge(done.quality);
+  ++done_;
+  return true;
+}
+
+void Splits::Take(Incarnation owner, const DataPosition& position, bool hold, bool take_back) {
+  for (auto& [id, record] : records_) {
+    if (record.owner != owner || record.outcome == Outcome::kTaken) continue;
+    Split& split = splits_[record.split];
+    if (record.outcome == Outcome::kDone) {
+      const bool covered = id < position.lease || (id == position.lease && position.rows >= split.rows);
+      if (!take_back || covered) continue;
+      split.trained = record.before;
+      --done_;
+    }
+    record.outcome = Outcome::kTaken;
+    if (options_.purpose == LeasePurpose::kTrain) {
+      if (id < position.lease) split.trained = split.rows;
+      if (id == position.lease) split.trained = std::clamp(position.rows, split.trained, split.rows);
+    }
+    record.trained = split.trained;
+    if (hold && split.trained > 0 && split.trained < split.rows)
+      held_.insert(record.split);
+    else
+      Free(record.split);
+  }
+  open_.erase(owner);
+}
+
+std::vector<std::uint64_t> Splits::Capture(std::vector<KeptLease>* kept) const {
+  std::vector<std::uint64_t> trained;
+  trained.reserve(splits_.size());
+  for (const Split& split : splits_) trained.push_back(split.trained);
+  std::map<Incarnation, std::size_t> done;
+  for (auto it = records_.rbegin(); it != records_.rend(); ++it) {
+    const auto& [id, record] = *it;
+    const bool is_done = record.outcome == Outcome::kDone;
+    if (record.outcome == Outcome::kTaken || !open_.contains(record.owner)) continue;
+    if (is_done && ++done[record.owner] > kDoneKept) continue;
+    kept->push_back({id, record.owner, record.split, is_done});
+    trained[record.split] = record.before;
+  }
+  std::reverse(kept->begin(), kept->end());
+  return trained;
+}
+
+void Splits::Restore(const std::vector<KeptLease>& kept) {
+  for (const KeptLease& lease : kept) {
+    Split& split = splits_[lease.split];
+    if (free_[OwnerOf(lease.split)].erase(lease.split) == 0) continue;  // of a damaged state
+    --free_count_;
+    records_[lease.lease] = {.split = lease.split,
+                             .owner = lease.owner,
+                             .outcome = lease.done ? Outcome::kDone : Outcome::kOpen,
+                             .before = split.trained};
+    open_[lease.owner] += lease.done ? 0 : 1;
+    if (!lease.done) continue;
+    split.trained = split.rows;
+    ++done_;
+  }
+}
+
+void Splits::Release() {
+  for (std::uint32_t split : std::exchange(held_, {})) Free(split);
+}
+
+std::uint64_t Splits::OpenLeases(Incarnation owner) const {
+  auto it = open_.find(owner);
+  return it == open_.end() ? 0 : it->second;
+}
+
+std::uint64_t Splits::CountOwnedBatches() const {
+  if (options_.owners == 0) return 0;
+  std::vector<std::uint64_t> batches(options_.owners);
+  for (std::uint32_t i = 0; i < splits_.size(); ++i)
+    batches[OwnerOf(i)] += DivideUp(splits_[i].rows, options_.batch_rows);
+  return *std::max_element(batches.begin(), batches.end());
+}
+
+std::vector<std::uint64_t> Splits::Trained(const Positions& at, bool trust_done) const {
+  std::vector<std::uint64_t> trained;
+  trained.reserve(splits_.size());
+  for (const Split& split : splits_) trained.push_back(split.restored);
+  for (const auto& [id, record] : records_) {
+    std::uint64_t rows = 0;
+    const std::uint64_t all = splits_[record.split].rows;
+    const auto position = at.find(record.owner);
+    if (record.outcome == Outcome::kDone && (trust_done || position == at.end())) {
+      rows = all;
+    } else if (position != at.end()) {
+      if (id < position->second.lease) rows = all;
+      if (id == position->second.lease) rows = std::min(position->second.rows, all);
+    } else if (record.outcome == Outcome::kTaken) {
+      rows = record.trained;
+    }
+    trained[record.split] = std::max(trained[record.split], rows);
+  }
+  return trained;
+}
+
+Quality Splits::quality() const {
+  Quality sum = earlier_;
+  sum.Merge(quality_);
+  sum.loss_sum = earlier_.loss_sum;
+  for (const Split& split : splits_) sum.loss_sum += split.loss_sum;
+  return sum;
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,107 @@
+// The splits of one pass over one data set: which are free, leased, part-trained and done (rules D1, D2, D6).
+// Plain bookkeeping without clocks or messages.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "core/message.h"
+#include "scheduler/state/state.h"
+
+namespace tarn::scheduler {
+
+// Where each worker incarnation stands in its train leases.
+using Positions = std::map<Incarnation, DataPosition>;
+
+struct SplitsOptions {
+  LeasePurpose purpose = LeasePurpose::kTrain;
+  std::uint32_t epoch = 0;
+  std::uint64_t rows = 0;        // of the data set
+  std::uint64_t split_rows = 0;  // > 0; the last block of the set may be shorter
+  std::uint64_t batch_rows = 1;
+  std::uint32_t owners = 0;  // split i belongs to rank i mod owners; 0: to nobody
+  bool shuffle = false;      // the order of the blocks is drawn from `seed` and the epoch
+  std::uint64_t seed = 0;
+};
+
+class Splits {
+ public:
+  Splits() = default;
+  // trained[i]: rows of split i that are trained already, from a checkpoint; empty: none.
+  explicit Splits(const SplitsOptions& options, const std::vector<std::uint64_t>& trained = {});
+
+  // The next free split for a worker of this rank: its own, else one of a rank that has no live worker.
+  std::optional<std::uint32_t> Next(WorkerRank rank, const std::set<WorkerRank>& live) const;
+  // Batches that are left of a split.
+  std::uint64_t BatchesLeft(std::uint32_t split) const;
+  // Leases a free split.
+  LeaseGrant Grant(std::uint32_t split, LeaseId id, Incarnation owner);
+
+  // The owner says that a lease is done. False (and nothing happens) if it does not hold that lease.
+  bool Done(Incarnation owner, const LeaseDone& done);
+  // The owner's incarnation is over, and its position final: what it covers stays trained, the rest is free again.
+  // hold: part-trained splits stay out of reach until Release (rule K1).
+  // take_back: leases reported done that the position does not cover are not done after all (rule G4).
+  void Take(Incarnation owner, const DataPosition& position, bool hold, bool take_back = false);
+  void Release();
+
+  std::uint64_t size() const { return splits_.size(); }
+  std::uint64_t rows() const { return options_.rows; }
+  std::uint64_t done() const { return done_; }
+  bool AllDone() const { return done_ == splits_.size(); }
+  std::uint64_t free() const { return free_count_; }
+  std::uint64_t OpenLeases(Incarnation owner) const;
+  // The largest number of batches that one rank owns; 0 without owners.
+  std::uint64_t MostOwnedBatches() const { return most_owned_batches_; }
+
+  // Trained rows of each split. `at`: positions to go by; `trust_done`: leases reported done count as done whatever
+  // the position says. Incarnations not in `at` are taken as their reports and final positions say.
+  std::vector<std::uint64_t> Trained(const Positions& at, bool trust_done) const;
+
+  // Rows of each split that are trained but for the leases in `kept`: the open ones, and the last few done of owners
+  // that have not ended.
+  std::vector<std::uint64_t> Capture(std::vector<KeptLease>* kept) const;
+  // Right after construction with what Capture returned.
+  void Restore(const std::vector<KeptLease>& kept);
+
+  // Of all leases reported done; the loss is summed in the order of splits, so that its bits do not depend on who
+  // reported first.
+  Quality quality() const;
+  // Quality of an earlier part of this pass, from a checkpoint.
+  void SetEarlierQuality(const Quality& quality) { earlier_ = quality; }
+
+ private:
+  enum class Outcome : std::uint8_t { kOpen, kDone, kTaken };
+  struct Split {
+    std::uint64_t first_row = 0, rows = 0;
+    std::uint64_t restored = 0;  // trained before this scheduler started
+    std::uint64_t trained = 0;   // by leases that are over
+    double loss_sum = 0;
+  };
+  struct Record {
+    std::uint32_t split = 0;
+    Incarnation owner;
+    Outcome outcome = Outcome::kOpen;
+    std::uint64_t trained = 0;  // kTaken: rows of the split trained at the end
+    std::uint64_t before = 0;   // when it was granted
+  };
+
+  std::uint32_t OwnerOf(std::uint32_t split) const { return options_.owners == 0 ? 0 : split % options_.owners; }
+  void Free(std::uint32_t split);
+  std::uint64_t CountOwnedBatches() const;
+
+  SplitsOptions options_;
+  std::vector<Split> splits_;
+  std::map<std::uint32_t, std::set<std::uint32_t>> free_;  // by owning rank (0 without owners)
+  std::uint64_t free_count_ = 0;
+  std::set<std::uint32_t> held_;
+  std::map<LeaseId, Record> records_;
+  std::map<Incarnation, std::uint64_t> open_;
+  std::uint64_t done_ = 0, most_owned_batches_ = 0;
+  Quality quality_, earlier_;
+};
+
+}  // namespace tarn::scheduler

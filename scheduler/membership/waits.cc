@@ -1,0 +1,98 @@
+#include "scheduler/membership/waits.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "core/log.h"
+
+namespace tarn::scheduler {
+namespace {
+
+constexpr std::size_t kNamedMax = 8;
+
+// "worker 3", "workers 0, 3" or "workers 0, 1, 2, 3, 4, 5, 6, 7 and 92 more".
+std::string Named(std::string_view what, const std::set<std::uint32_t>& all) {
+  const std::vector<std::uint32_t> ids(all.begin(), all.end());
+  const auto named = std::span(ids).first(std::min(ids.size(), kNamedMax));
+  std::string text = fmt::format("{}{} {}", what, ids.size() == 1 ? "" : "s", fmt::join(named, ", "));
+  if (ids.size() > kNamedMax) text += fmt::format(" and {} more", ids.size() - kNamedMax);
+  return text;
+}
+
+std::string Missing(const Membership& membership, const FleetSection& fleet) {
+  std::set<std::uint32_t> servers, workers;
+  for (const ShardNode& shard : membership.shards())
+    if (!shard.joined) servers.insert(shard.shard.value / fleet.shards);
+  for (std::uint32_t rank = 0; rank < fleet.workers; ++rank) workers.insert(rank);
+  for (const auto& [id, worker] : membership.workers())
+    if (worker.state == WorkerNode::State::kWaiting) workers.erase(worker.rank.value);
+  std::vector<std::string> parts;
+  if (!servers.empty()) parts.push_back(Named("server", servers));
+  if (!workers.empty()) parts.push_back(Named("worker", workers));
+  if (parts.empty()) return {};
+  return fmt::format("waits for {} to join", fmt::join(parts, " and "));
+}
+
+}  // namespace
+
+std::string WaitsFor(const Membership& membership, const FleetSection& fleet, TimeUs now, TimeUs listening_since) {
+  if (!membership.formed()) return Missing(membership, fleet);
+  const auto lease_us = static_cast<TimeUs>(fleet.lease_seconds * 1e6);
+  const auto silence = [&](TimeUs heard) { return now - std::max(heard, listening_since); };
+  TimeUs longest = 0, longest_loading = 0;
+  std::set<std::uint32_t> shards, loading, workers;
+  const auto see = [&](TimeUs heard, std::uint32_t id, std::set<std::uint32_t>* silent, TimeUs* most) {
+    if (silence(heard) < std::min(kWaitNotePeriodUs, lease_us / 2)) return;
+    silent->insert(id);
+    *most = std::max(*most, silence(heard));
+  };
+  for (const ShardNode& shard : membership.shards())
+    shard.confirmed.value == 0 ? see(shard.welcomed, shard.shard.value, &loading, &longest_loading)
+                               : see(shard.heard, shard.shard.value, &shards, &longest);
+  for (const WorkerNode* worker : membership.Live()) see(worker->heard, worker->rank.value, &workers, &longest);
+  if (!shards.empty() || !workers.empty()) {
+    std::vector<std::string> parts;
+    if (!shards.empty()) parts.push_back(Named("shard", shards));
+    if (!workers.empty()) parts.push_back(Named("worker", workers));
+    return fmt::format("waits for {}, not heard for {} s: whoever is silent for {:g} s is given up",
+                       fmt::join(parts, " and "), longest / 1'000'000, fleet.lease_seconds);
+  }
+  if (loading.empty()) return {};
+  return fmt::format("waits for {}, which {} loading rows for {} s", Named("shard", loading),
+                     loading.size() == 1 ? "has been" : "have been", longest_loading / 1'000'000);
+}
+
+std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, TimeUs now, TimeUs listening_since) {
+  const auto live = membership.Live();
+  Clock furthest;
+  for (const WorkerNode* worker : live) furthest = std::max(furthest, worker->clock);
+  std::set<std::uint32_t> ranks;
+  const WorkerNode* first = nullptr;  // the slowest
+  TimeUs longest = 0;
+  bool for_cut = false;
+  for (const WorkerNode* worker : live) {
+    const TimeUs age = now - std::max(worker->ticked, listening_since);
+    const bool holds_cut = waits.cut && worker->acked_clock < *waits.cut;
+    const bool holds_others = waits.bound && worker->acked_clock.value + *waits.bound < furthest.value;
+    if (age < kWaitNotePeriodUs || (!holds_cut && !holds_others)) continue;
+    ranks.insert(worker->rank.value);
+    for_cut |= holds_cut;
+    longest = std::max(longest, age);
+    if (first == nullptr || worker->acked_clock < first->acked_clock) first = worker;
+  }
+  if (first == nullptr) return {};
+  return fmt::format(
+      "waits for {} to tick: heard, but at clock {} for {} s{}{}; a program must call Tick once its clock is done, and "
+      "a "
+      "worker that hangs must be stopped",
+      Named("worker", ranks), first->acked_clock.value, longest / 1'000'000,
+      furthest > first->acked_clock ? fmt::format(", others are at clock {}", furthest.value) : "",
+      for_cut ? fmt::format(", and a checkpoint waits for clock {}", waits.cut->value) : "");
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,47 @@
+// What a run leaves in figures: the scheduler's line of metrics.jsonl once a second, and summary.json at the end.
+// docs of both are the names themselves; units last.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "core/job/job.h"
+#include "core/message.h"
+#include "scheduler/progress/progress.h"
+
+namespace tarn::scheduler {
+
+// Trained rows per second over the last few seconds of training.
+class Rate {
+ public:
+  void Add(double time_seconds, const Progress& progress);
+  double per_second() const;
+  // The rate to judge the rest of the job by: the one above once its window is full, else that of all training so far;
+  // 0 before a few seconds of training, for the first batches are no measure.
+  double lasting_per_second() const;
+
+ private:
+  struct Point {
+    double seconds;
+    double samples;
+  };
+  std::deque<Point> points_;
+  double seconds_ = 0, samples_ = 0;  // of all training
+};
+
+// What the scheduler's transport has refused so far: bytes that are no message, messages over a limit or of another
+// protocol version, connections that are not admitted.
+struct Refused {
+  std::uint64_t malformed = 0, too_large = 0, version = 0, handshakes = 0;
+};
+
+// {"time": ..., "role": "scheduler", "state": "train", "epoch": 1, "samples": ..., ...} without a line end.
+// time_seconds: since 1970.
+std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused,
+                        double time_seconds);
+
+// The whole of summary.json. `end` is why the run ended; figures that the run does not have are null.
+std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown& end);
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,30 @@
+// The lines of metrics.jsonl about workers, one a second and live worker, made from what heartbeats carry.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "scheduler/progress/progress.h"
+
+namespace tarn::scheduler {
+
+class WorkerLines {
+ public:
+  // {"time": ..., "role": "worker", "rank": 0, "clock": ..., "samples": ..., "samples_per_second": ..., "loss": ...,
+  // "staleness_mean": ..., "waiting_share": ..., ...} without line ends. Rates, loss, staleness_mean and
+  // waiting_share are of the time since the worker's line before; they are left out of its first, and where nothing
+  // happened. time_seconds: since 1970.
+  std::vector<std::string> Make(const Progress& progress, double time_seconds);
+
+ private:
+  struct Seen {
+    double time_seconds = 0;
+    double samples = 0, loss_sum = 0, loss_rows = 0, waiting_seconds = 0, pulls = 0, staleness_sum = 0;
+  };
+  static Seen See(const WorkerProgress& worker, double time_seconds);
+
+  std::map<Incarnation, Seen> last_;  // of the live ones
+};
+
+}  // namespace tarn::scheduler

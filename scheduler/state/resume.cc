@@ -1,0 +1,156 @@
+#include "scheduler/state/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string_view>
+
+namespace tarn::scheduler {
+namespace {
+
+// "section.key" -> value, of the text that ResolvedToml writes: one key a line.
+std::map<std::string, std::string> Keys(const std::string& toml) {
+  std::map<std::string, std::string> keys;
+  std::string section;
+  std::size_t begin = 0;
+  while (begin < toml.size()) {
+    const std::size_t end = std::min(toml.find('\n', begin), toml.size());
+    const std::string line = toml.substr(begin, end - begin);
+    begin = end + 1;
+    const std::size_t equals = line.find(" = ");
+    if (line.starts_with('['))
+      section = line.substr(1, line.find_last_of(']') - 1);
+    else if (equals != std::string::npos)
+      keys[section + "." + line.substr(0, equals)] = line.substr(equals + 3);
+  }
+  return keys;
+}
+
+bool MustAgree(std::string_view key) {
+  if (key == "data.dir" || key == "data.malformed_max" || key == "data.split_rows") return false;
+  if (key.starts_with("data.") || key.starts_with("model.")) return true;
+  if (key.starts_with("optimizer.")) return key.ends_with(".kind") && !key.ends_with("schedule.kind");
+  return key == "job.seed" || key == "train.batch_rows";
+}
+
+// The first file of a shard's log (server/log/log_format.h) in the folder of a run; empty: none.
+std::string FindLog(const std::string& run_dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (fs::directory_iterator shard(fs::path(run_dir) / "log", error), end; !error && shard != end;
+       shard.increment(error)) {
+    std::error_code ignored;
+    for (fs::directory_iterator file(shard->path(), ignored), last; !ignored && file != last; file.increment(ignored))
+      if (file->path().filename().string().starts_with("segment-")) return file->path().string();
+  }
+  return {};
+}
+
+}  // namespace
+
+Expected<std::string> ResolveCheckpoint(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::path(path) / kManifestName, ignored)) return path;
+  auto newest = FindNewestCheckpoint(path);
+  if (newest) return newest;
+  const auto job = LoadJob(path + "/job.toml");
+  if (!job || job->storage.durability != Durability::kNone) return newest;
+  return Fail(ErrorCode::kNotFound,
+              fmt::format("--resume {}: this run wrote no checkpoint: its job has storage.durability = \"none\". Start "
+                          "it again from the beginning, with --set storage.durability=checkpoint or log",
+                          path));
+}
+
+Status CheckLogsHaveState(const std::string& run_dir) {
+  std::error_code ignored;
+  for (const char* name : {kStateName, kOverName})
+    if (std::filesystem::exists(std::filesystem::path(run_dir) / name, ignored)) return {};
+  const std::string log = FindLog(run_dir);
+  if (log.empty()) return {};
+  const auto newest = FindNewestCheckpoint(run_dir);
+  return Fail(
+      ErrorCode::kNotFound,
+      fmt::format(
+          "{}/{}: not there, but the run is not over: nobody can go on from its logs ({}) without this file. {}",
+          run_dir, kStateName, log,
+          newest ? fmt::format("To go on without what they hold beyond its newest checkpoint: --resume {}, in a "
+                               "new folder",
+                               *newest)
+                 : std::string("It has no checkpoint to go on from instead")));
+}
+
+Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& resumed) {
+  namespace fs = std::filesystem;
+  const auto newest = FindNewestCheckpoint(run_dir);
+  if (!newest) return {};
+  std::error_code ignored;
+  if (!resumed.empty() && fs::equivalent(fs::path(resumed).parent_path(), fs::path(*newest).parent_path(), ignored))
+    return {};
+  return Fail(
+      ErrorCode::kAlreadyExists,
+      fmt::format("{}: the checkpoint of another run lies in this folder, which a new one would remove in time: "
+                  "expected a folder without any. To go on from it: --resume {}",
+                  *newest, run_dir));
+}
+
+Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state) {
+  const auto is_ours = [&](const std::string& directory) {
+    return std::ranges::find(state->kept, directory) != state->kept.end();
+  };
+  const auto bring = [&](std::string* directory) {
+    *directory =
+        (std::filesystem::path(run_dir) / "checkpoints" / std::filesystem::path(*directory).filename()).string();
+  };
+  // Others may be of the run that this one was resumed from.
+  for (std::string* directory : {&state->progress.best_checkpoint, &state->whole_directory})
+    if (is_ours(*directory)) bring(directory);
+  for (std::string& directory : state->kept) bring(&directory);
+  for (std::string& directory : state->outdated) bring(&directory);
+  if (!state->pending_directory.empty()) bring(&state->pending_directory);
+  if (state->whole_directory.empty()) return std::nullopt;
+
+  auto manifest = ReadManifest(state->whole_directory);
+  if (!manifest)
+    return Fail(manifest.error().code, fmt::format("{}; the logs of the run in {} go on from this checkpoint",
+                                                   manifest.error().message, run_dir));
+  const std::uint64_t files = FilesHash(*manifest);
+  if (files == state->whole_files) return *std::move(manifest);
+  return Fail(
+      ErrorCode::kCorrupt,
+      fmt::format("{}/{}: its files ({:016x}) are not those of the checkpoint that the logs of the run in {} go "
+                  "on from ({:016x}): it is of another run",
+                  state->whole_directory, kManifestName, files, run_dir, state->whole_files));
+}
+
+Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory) {
+  const std::string origin = directory + "/" + kManifestName;
+  auto old = ParseJob(manifest.job_text, origin, "/");
+  if (!old) return std::unexpected(old.error());
+  const auto here = Keys(ResolvedToml(job)), there = Keys(ResolvedToml(*old));
+  for (const auto& [key, value] : here) {
+    auto it = there.find(key);
+    if (!MustAgree(key) || (it != there.end() && it->second == value)) continue;
+    const std::size_t dot = key.rfind('.');
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("resume: [{}] {} is {} in the job, but {} in the checkpoint {}: it is of another job",
+                            key.substr(0, dot), key.substr(dot + 1), value,
+                            it == there.end() ? std::string("absent") : it->second, directory));
+  }
+  return {};
+}
+
+Status CheckEpochs(const Job& job, const Manifest& manifest, const std::string& directory) {
+  const auto begun = std::uint64_t{manifest.data.epoch} + 1;
+  const bool midway = manifest.epochs.size() < begun &&
+                      std::ranges::any_of(manifest.data.trained, [](std::uint64_t rows) { return rows != 0; });
+  if (!midway || job.train.epochs >= begun) return {};
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("resume: [train] epochs is {}, but the checkpoint {} is of the middle of epoch {}: expected at "
+                  "least {}",
+                  job.train.epochs, directory, begun, begun));
+}
+
+}  // namespace tarn::scheduler
