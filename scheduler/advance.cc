@@ -25,7 +25,7 @@ void Scheduler::Impl::Advance(TimeUs now, Outbox* out) {
 
 bool Scheduler::Impl::AdvanceFormation(TimeUs now) {
   if (!membership_.Form(now)) return false;
-  for (const WorkerNode* worker : membership_.Live()) {
+  for (const WorkerNode* worker : membership_.workers().Live()) {
     leases_.Join(worker->incarnation, worker->rank, worker->join);
     barriers_.Join(worker->incarnation);
   }
@@ -45,8 +45,8 @@ bool Scheduler::Impl::AdvanceVerdicts() {
     barriers_.End(verdict.worker);
     totals_.End(verdict.worker);
     batches_repeated_ += verdict.repeated;
-    deserted_ = !membership_.Left(verdict.worker);
-    if (!membership_.Left(verdict.worker))
+    deserted_ = !membership_.workers().Left(verdict.worker);
+    if (!membership_.workers().Left(verdict.worker))
       Say(fmt::format("worker {} (incarnation {}) ended at clock {}, row {} of lease {}", verdict.rank.value,
                       verdict.worker.value, verdict.end.value, verdict.position.rows, verdict.position.lease.value));
     VoidCut(verdict);
@@ -73,7 +73,8 @@ bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
       if (late) WarnOfUndrained();
       const Clock free = membership_.FreeClock();
       if (!agreement_is_cut_) {
-        for (const WorkerNode& worker : membership_.AdmitJoiners(free)) {
+        for (const Incarnation id : membership_.AdmitJoiners(free)) {
+          const WorkerNode& worker = membership_.workers().at(id);
           leases_.Join(worker.incarnation, worker.rank, free);
           barriers_.Join(worker.incarnation);
           Say(fmt::format("worker {} (incarnation {}) begins at clock {}", worker.rank.value, worker.incarnation.value,
@@ -88,7 +89,7 @@ bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
     }
     case Agreement::kConfirming:
       if (agreement_drains_) return PlaceWanted(now);
-      if (!membership_.Confirmed(agreement_version_)) return false;
+      if (!membership_.shards().Confirmed(agreement_version_)) return false;
       membership_.CloseProposal();
       agreement_ = Agreement::kNone;
       return true;
@@ -97,7 +98,7 @@ bool Scheduler::Impl::AdvanceAgreement(TimeUs now) {
 }
 
 bool Scheduler::Impl::EverybodyAtCeiling() const {
-  const auto live = membership_.Live();
+  const auto live = membership_.workers().Live();
   const Clock ceiling = leases_.ceiling();
   return !live.empty() && !membership_.AnyFencing() &&
          std::all_of(live.begin(), live.end(),
@@ -118,7 +119,7 @@ bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
     return true;
   }
   // A shard that had not heard of the order would go beyond its clock with the first pushes of another epoch.
-  if (!membership_.Confirmed(ordered_version_)) return false;
+  if (!membership_.shards().Confirmed(ordered_version_)) return false;
   switch (phase_) {
     case Phase::kWaiting: return false;
     case Phase::kTrain: return EndTraining(now, out);
@@ -146,7 +147,7 @@ bool Scheduler::Impl::AdvancePhase(TimeUs now, Outbox* out) {
       phase_ = Phase::kLeaving;
       return true;
     case Phase::kLeaving:
-      if (!membership_.Live().empty()) return false;
+      if (!membership_.workers().Live().empty()) return false;
       Stop(ErrorCode::kOk, "done", "done", now, out);
       return true;
   }
@@ -214,7 +215,7 @@ void Scheduler::Impl::AfterScoring(TimeUs now, Outbox* out) {
   if (diverged(result.train) || (result.valid && diverged(*result.valid)) || (result.test && diverged(*result.test))) {
     Fail(ErrorCode::kDiverged,
          fmt::format("training has diverged by clock {}: a log-loss of epoch {} is not a finite number",
-                     membership_.MinClock().value, EpochNumber(result.epoch)),
+                     membership_.shards().MinClock().value, EpochNumber(result.epoch)),
          now, out);
     return;
   }
@@ -260,10 +261,7 @@ std::optional<LeaseReply> Scheduler::Impl::AnswerLease(Incarnation worker, std::
 void Scheduler::Impl::Answer(Outbox* out) {
   const Mailer mail = Mail(out);
   auto peer_of = [&](Incarnation worker) { return membership_.workers().at(worker).peer; };
-  auto live = [&](Incarnation worker) {
-    auto it = membership_.workers().find(worker);
-    return it != membership_.workers().end() && it->second.state == WorkerNode::State::kLive;
-  };
+  auto live = [&](Incarnation worker) { return membership_.workers().IsLive(worker); };
   // A grant may raise the ceiling for those that were looked at before.
   for (bool again = true; again;) {
     again = false;
@@ -285,9 +283,7 @@ void Scheduler::Impl::Answer(Outbox* out) {
       again = true;
     }
   }
-  ViewVersion confirmed = membership_.view().version;
-  for (const ShardNode& shard : membership_.shards()) confirmed = std::min(confirmed, shard.confirmed);
-  for (auto& [worker, answer] : tables_.Answers(confirmed))
+  for (auto& [worker, answer] : tables_.Answers(membership_.shards().LeastConfirmed()))
     if (live(worker)) mail.Send(peer_of(worker), std::move(answer));
   for (const Barriers::Answer& answer : barriers_.Answers())
     if (live(answer.worker)) mail.Send(peer_of(answer.worker), Barrier{.number = answer.number});

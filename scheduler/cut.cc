@@ -43,17 +43,17 @@ bool Scheduler::Impl::BeginWanted(TimeUs now) {
 
 void Scheduler::Impl::PlaceOrder(Clock clock, TimeUs now) {
   if (cuts_at_clock_ && leases_.by_rank() && leases_.sizes_known()) clock = std::min(clock, leases_.ceiling());
-  Cut& cut =
-      checkpoints_.Begin({*wanted_, cuts_at_clock_, clock, WantsWholeHash(*wanted_)}, now, membership_.MinClock());
+  Cut& cut = checkpoints_.Begin({*wanted_, cuts_at_clock_, clock, WantsWholeHash(*wanted_)}, now,
+                                membership_.shards().MinClock());
   wanted_.reset();
   cut.at_boundary = AtBoundary();
-  for (const WorkerNode* worker : membership_.Live()) cut.had_workers.insert(worker->incarnation);
+  for (const WorkerNode* worker : membership_.workers().Live()) cut.had_workers.insert(worker->incarnation);
   cut.order.blobs = !cut.hash_only() && WorkersKeepSome();
   if (cuts_at_clock_) {
     leases_.RaiseCeiling(clock);
     leases_.Hold();
   } else {
-    const Positions positions = membership_.LivePositions();
+    const Positions positions = membership_.workers().LivePositions();
     FillManifest(&cut.manifest, positions, true);
     cut.samples_noted = leases_.Samples(positions);
   }
@@ -76,7 +76,7 @@ bool Scheduler::Impl::PlaceWanted(TimeUs now) {
 }
 
 void Scheduler::Impl::WarnOfUndrained() {
-  for (const WorkerNode* worker : membership_.Live())
+  for (const WorkerNode* worker : membership_.workers().Live())
     if (worker->drained != view().proposal.id)
       Warn(
           fmt::format("worker {} has not finished its batch for {:g} s: the checkpoint is cut without waiting for it, "
@@ -150,7 +150,7 @@ bool Scheduler::Impl::OwesBlob(const Cut& cut, const WorkerNode& worker) const {
 
 std::vector<WorkerBlob> Scheduler::Impl::BlobsOf(const Cut& cut) {
   std::vector<WorkerBlob> blobs;
-  for (const auto& [id, worker] : membership_.workers()) {
+  for (const auto& [id, worker] : membership_.workers().all()) {
     if (OwesBlob(cut, worker))
       blobs.push_back({worker.rank, id, cut.blobs.at(id)});
     else if (cut.order.blobs && cut.had_workers.contains(id))
@@ -164,10 +164,10 @@ std::vector<WorkerBlob> Scheduler::Impl::BlobsOf(const Cut& cut) {
 bool Scheduler::Impl::PartsMissing() const {
   const Cut& cut = *checkpoints_.pending();
   if (!checkpoints_.AllShards(membership_.shards().size())) return true;
-  for (const auto& [id, worker] : membership_.workers())
+  for (const auto& [id, worker] : membership_.workers().all())
     if (OwesBlob(cut, worker) && !cut.blobs.contains(id)) return true;
   if (!cut.order.at_clock) return false;
-  for (const auto& [id, worker] : membership_.workers()) {
+  for (const auto& [id, worker] : membership_.workers().all()) {
     if (cut.workers.contains(id)) continue;
     if (worker.state == WorkerNode::State::kFencing) return true;  // its verdict will say where it was
     if (worker.state == WorkerNode::State::kLive && worker.join < cut.order.clock) return true;
@@ -196,7 +196,7 @@ void Scheduler::Impl::WriteManifest(Outbox* out) {
   Manifest& manifest = cut.manifest;
   if (cut.order.at_clock) {
     Positions at;
-    for (const WorkerNode* worker : membership_.Live()) at[worker->incarnation] = {};
+    for (const WorkerNode* worker : membership_.workers().Live()) at[worker->incarnation] = {};
     for (const auto& [id, part] : cut.workers) at[id] = part.position;
     FillManifest(&manifest, at, false);
     manifest.resume_clock = cut.order.clock;
@@ -269,7 +269,7 @@ void Scheduler::Impl::AbandonCut() {
 
 void Scheduler::Impl::RemoveAbandoned() {
   std::erase_if(abandoned_, [&](const Abandoned& gone) {
-    if (membership_.MayWrite(gone.id, gone.since)) return false;
+    if (membership_.shards().MayWrite(gone.id, gone.since)) return false;
     store_->RemoveCheckpoint(gone.directory);
     return true;
   });

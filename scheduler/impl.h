@@ -69,10 +69,10 @@ class Scheduler::Impl {
 
   // scheduler.cc: messages.
   void Dispatch(Peer from, const Message& message, TimeUs now, Outbox* out);
-  void FromShard(ShardNode* shard, const Message& message, TimeUs now, Outbox* out);
-  void FromWorker(WorkerNode* worker, const Message& message, TimeUs now, Outbox* out);
+  void FromShard(const ShardNode& shard, const Message& message, TimeUs now, Outbox* out);
+  void FromWorker(const WorkerNode& worker, const Message& message, TimeUs now, Outbox* out);
   void PutTable(const TableSpec& spec);
-  void OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out);
+  void OnLeaseRequest(const WorkerNode& worker, const LeaseRequest& request, Outbox* out);
   void OnShutdownRequest(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out);
   void WarnOfIdleWorkers();  // more workers than splits
   void WatchFleet(TimeUs now, Outbox* out);
@@ -148,7 +148,7 @@ class Scheduler::Impl {
 
   double Seconds(TimeUs now) const;
   double TrainSeconds(TimeUs now) const;
-  std::uint64_t Samples() const { return leases_.Samples(membership_.LivePositions()); }
+  std::uint64_t Samples() const { return leases_.Samples(membership_.workers().LivePositions()); }
 
   SchedulerOptions options_;
   SchedulerStore* store_;

@@ -212,51 +212,46 @@ void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Ou
     if (const auto* request = std::get_if<CheckpointRequest>(&message.body)) OnCheckpointRequest(from, *request, out);
     return;
   }
-  if (ShardNode* shard = membership_.FindShard(sender)) {
-    shard->heard = now;
-    if (IsOfLoading(message)) return;  // over a connection of its own: the shard is answered at another
-    shard->peer = from;
-    FromShard(shard, message, now, out);
-  } else if (WorkerNode* worker = membership_.FindWorker(sender)) {
-    worker->peer = from;
-    worker->heard = now;
-    FromWorker(worker, message, now, out);
+  // Sent while a shard loads, over a connection of its own: the shard is answered at another.
+  const bool of_loading = IsOfLoading(message);
+  if (const ShardNode* shard = membership_.HearShard(sender, of_loading ? std::nullopt : std::optional(from), now)) {
+    if (!of_loading) FromShard(*shard, message, now, out);
+  } else if (const WorkerNode* worker = membership_.HearWorker(sender, from, now)) {
+    FromWorker(*worker, message, now, out);
   } else if (std::holds_alternative<Shutdown>(message.body)) {
     membership_.OnFarewell(sender.incarnation);
   } else {
-    if (membership_.Left(sender.incarnation))
+    if (membership_.workers().Left(sender.incarnation))
       mail.Send(from, Shutdown{.code = ErrorCode::kOk, .reason = "left"});
     else
       mail.Send(from, Shutdown{.code = ErrorCode::kFenced, .reason = "this incarnation is over"});
   }
 }
 
-void Scheduler::Impl::FromShard(ShardNode* shard, const Message& message, TimeUs now, Outbox* out) {
+void Scheduler::Impl::FromShard(const ShardNode& shard, const Message& message, TimeUs now, Outbox* out) {
   if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
     if (KnowsMore(*heartbeat)) {
       Fail(ErrorCode::kCorrupt,
            fmt::format("the log of shard {} knows leases beyond {}, the last in the scheduler's state: the {} in the "
                        "run's folder is an older one, expected the last that the run wrote",
-                       shard->shard.value, leases_.last_lease().value, kStateName),
+                       shard.shard.value, leases_.last_lease().value, kStateName),
            now, out);
       return;
     }
-    membership_.OnHeartbeat(shard, *heartbeat);
+    membership_.OnHeartbeat(shard.shard, *heartbeat, now, Mail(out));
     totals_.OnHeartbeat(message.sender, *heartbeat);
-    membership_.Acknowledge(shard->peer, heartbeat->view, &shard->view_sent, now, Mail(out));
   } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
-    checkpoints_.OnShardPart(shard->shard, *part);
+    checkpoints_.OnShardPart(shard.shard, *part);
   } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
-    OnShutdownRequest(fmt::format("shard {}", shard->shard.value), *shutdown, now, out);
+    OnShutdownRequest(fmt::format("shard {}", shard.shard.value), *shutdown, now, out);
   }
 }
 
-void Scheduler::Impl::FromWorker(WorkerNode* worker, const Message& message, TimeUs now, Outbox* out) {
-  const Incarnation id = worker->incarnation;
+void Scheduler::Impl::FromWorker(const WorkerNode& worker, const Message& message, TimeUs now, Outbox* out) {
+  const Incarnation id = worker.incarnation;
   if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
-    membership_.OnHeartbeat(worker, *heartbeat);
+    membership_.OnHeartbeat(id, *heartbeat, now, Mail(out));
     totals_.OnHeartbeat(message.sender, *heartbeat);
-    membership_.Acknowledge(worker->peer, heartbeat->view, &worker->view_sent, now, Mail(out));
   } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
     OnLeaseRequest(worker, *request, out);
   } else if (const auto* create = std::get_if<CreateTable>(&message.body)) {
@@ -267,11 +262,11 @@ void Scheduler::Impl::FromWorker(WorkerNode* worker, const Message& message, Tim
   } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
     checkpoints_.OnWorkerPart(id, *part);
   } else if (const auto* leave = std::get_if<tarn::Leave>(&message.body)) {
-    const Peer peer = worker->peer;
+    const Peer peer = worker.peer;
     membership_.OnLeave(id, *leave);
     Mail(out).Send(peer, Shutdown{.code = ErrorCode::kOk, .reason = "left"});
   } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
-    OnShutdownRequest(fmt::format("worker {}", worker->rank.value), *shutdown, now, out);
+    OnShutdownRequest(fmt::format("worker {}", worker.rank.value), *shutdown, now, out);
   }
 }
 
@@ -285,16 +280,16 @@ void Scheduler::Impl::PutTable(const TableSpec& spec) {
   Say(std::move(note));
 }
 
-void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& request, Outbox* out) {
-  const Incarnation id = worker->incarnation;
+void Scheduler::Impl::OnLeaseRequest(const WorkerNode& worker, const LeaseRequest& request, Outbox* out) {
+  const Incarnation id = worker.incarnation;
   const bool sizes_were_known = leases_.sizes_known();
   if (auto sizes = leases_.SetSizes(request.rows); !sizes) {
     if (!leases_.sizes_known()) {  // nobody could do better
       Fail(sizes.error().code, sizes.error().message, now_, out);
       return;
     }
-    Mail(out).Send(worker->peer, Shutdown{.code = sizes.error().code, .reason = sizes.error().message});
-    Warn(fmt::format("refused worker {}: {}", worker->rank.value, sizes.error().message));
+    Mail(out).Send(worker.peer, Shutdown{.code = sizes.error().code, .reason = sizes.error().message});
+    Warn(fmt::format("refused worker {}: {}", worker.rank.value, sizes.error().message));
     membership_.Fence(id);
     return;
   }
@@ -304,13 +299,13 @@ void Scheduler::Impl::OnLeaseRequest(WorkerNode* worker, const LeaseRequest& req
       Fail(ErrorCode::kDiverged,
            fmt::format("worker {}: training has diverged by clock {}: the loss that it reports of lease {} is not a "
                        "finite number",
-                       worker->rank.value, worker->clock.value, done.lease.value),
+                       worker.rank.value, worker.clock.value, done.lease.value),
            now_, out);
       return;
     }
     leases_.Done(id, done);
   }
-  if (auto again = requests_.Ask(id, request.number, request.want)) Mail(out).Send(worker->peer, *again);
+  if (auto again = requests_.Ask(id, request.number, request.want)) Mail(out).Send(worker.peer, *again);
 }
 
 void Scheduler::Impl::WarnOfIdleWorkers() {
@@ -345,15 +340,15 @@ void Scheduler::Impl::OnTimer(TimeUs now, Outbox* out) {
 
 void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
   membership_.DropSilentJoiners(now, listening_.since());
-  if (auto shard = membership_.SilentShard(now, listening_.since())) {
+  if (auto shard = membership_.shards().Silent(now, listening_.since())) {
     Fail(ErrorCode::kUnavailable,
          fmt::format("shard {} ({}) has not been heard for {:g} s: {}", shard->value,
-                     membership_.shards()[shard->value].endpoint, options_.job.fleet.lease_seconds,
+                     membership_.shards().at(*shard).endpoint, options_.job.fleet.lease_seconds,
                      AfterALostShard(options_)),
          now, out);
     return;
   }
-  for (Incarnation id : membership_.SilentWorkers(now, listening_.since())) {
+  for (Incarnation id : membership_.workers().Silent(now, listening_.since())) {
     Warn(fmt::format("worker {} (incarnation {}) has not been heard for {:g} s: it is dead",
                      membership_.workers().at(id).rank.value, id.value, options_.job.fleet.lease_seconds));
     membership_.Fence(id);
@@ -366,7 +361,8 @@ void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
     StopAsWanted(now, out);
   }
   const bool periodic = phase_ == Phase::kTrain && !AtBoundary() && !stop_wanted_ && AnythingDone();
-  if (periodic && !CutUnderWay() && checkpoints_.Due(now, membership_.MinClock(), membership_.LogBytes()))
+  if (periodic && !CutUnderWay() &&
+      checkpoints_.Due(now, membership_.shards().MinClock(), membership_.shards().LogBytes()))
     WantCut(CutReason::kPeriodic);
 }
 
@@ -431,7 +427,7 @@ bool Scheduler::Impl::AnythingDone() const {
 
 // A fleet whose workers are all gone for long ends, rather than hold its machines until somebody looks.
 void Scheduler::Impl::WatchForWorkers(TimeUs now, Outbox* out) {
-  const bool there = !membership_.Live().empty() || membership_.workers_waiting() > 0;
+  const bool there = !membership_.workers().Live().empty() || membership_.workers().waiting() > 0;
   if (there || !deserted_ || phase_ == Phase::kLeaving || stop_wanted_) {
     workers_seen_ = now;
     return;
@@ -500,7 +496,7 @@ Progress Scheduler::Impl::progress() const {
   out.epochs = schedule_.finished();
   out.staleness = totals_.Staleness();
   out.counters = totals_.Counters();
-  for (const WorkerNode* worker : membership_.Live()) {
+  for (const WorkerNode* worker : membership_.workers().Live()) {
     WorkerProgress& entry = out.workers.emplace_back();
     entry.rank = worker->rank;
     entry.incarnation = worker->incarnation;
@@ -509,12 +505,12 @@ Progress Scheduler::Impl::progress() const {
     totals_.Fill(&entry);
   }
   out.workers_live = static_cast<std::uint32_t>(out.workers.size());
-  out.workers_waiting = membership_.workers_waiting();
-  out.shards_joined = membership_.shards_joined();
+  out.workers_waiting = membership_.workers().waiting();
+  out.shards_joined = membership_.shards().joined();
   out.workers_died = earlier_died_ + membership_.died();
   out.batches_repeated = batches_repeated_;
   std::copy(leases_.rows(), leases_.rows() + 3, out.rows);
-  out.min_clock = membership_.MinClock();
+  out.min_clock = membership_.shards().MinClock();
   out.max_clock = membership_.MaxClock();
   out.has_state_hash = checkpoints_.has_hash();
   out.state_hash = checkpoints_.hash();
@@ -544,11 +540,11 @@ std::uint64_t Scheduler::Impl::StateHash() const {
     add(entry.join.value);
     add(entry.end.value);
   }
-  for (const ShardNode& shard : membership_.shards()) {
+  for (const ShardNode& shard : membership_.shards().all()) {
     add(shard.confirmed.value);
     add(shard.min_clock.value);
   }
-  for (const auto& [id, worker] : membership_.workers()) {
+  for (const auto& [id, worker] : membership_.workers().all()) {
     add(id.value);
     add(worker.acked_clock.value);
     add(worker.position.lease.value);

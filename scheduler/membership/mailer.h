@@ -1,7 +1,8 @@
-// Puts the scheduler's name on what it sends.
+// Makes the scheduler's messages: adds the job, the sender and the epoch to a body.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "core/message.h"
@@ -20,6 +21,12 @@ class Mailer {
     message.body = std::move(body);
     out_->push_back({to, std::move(message)});
   }
+  // Tells a process that it is not, or no longer, part of the fleet.
+  void Refuse(Peer to, ErrorCode code, std::string reason) const {
+    Send(to, Shutdown{.code = code, .reason = std::move(reason)});
+  }
+  // A process that has to wait before it is welcomed: without any answer it would give up.
+  void AskToWait(Peer to) const { Send(to, HeartbeatAck{}); }
 
  private:
   std::uint64_t job_;

@@ -26,10 +26,10 @@ std::string Named(std::string_view what, const std::set<std::uint32_t>& all) {
 
 std::string Missing(const Membership& membership, const FleetSection& fleet) {
   std::set<std::uint32_t> servers, workers;
-  for (const ShardNode& shard : membership.shards())
+  for (const ShardNode& shard : membership.shards().all())
     if (!shard.joined) servers.insert(shard.shard.value / fleet.shards);
   for (std::uint32_t rank = 0; rank < fleet.workers; ++rank) workers.insert(rank);
-  for (const auto& [id, worker] : membership.workers())
+  for (const auto& [id, worker] : membership.workers().all())
     if (worker.state == WorkerNode::State::kWaiting) workers.erase(worker.rank.value);
   std::vector<std::string> parts;
   if (!servers.empty()) parts.push_back(Named("server", servers));
@@ -51,10 +51,11 @@ std::string WaitsFor(const Membership& membership, const FleetSection& fleet, Ti
     silent->insert(id);
     *most = std::max(*most, silence(heard));
   };
-  for (const ShardNode& shard : membership.shards())
+  for (const ShardNode& shard : membership.shards().all())
     shard.confirmed.value == 0 ? see(shard.welcomed, shard.shard.value, &loading, &longest_loading)
                                : see(shard.heard, shard.shard.value, &shards, &longest);
-  for (const WorkerNode* worker : membership.Live()) see(worker->heard, worker->rank.value, &workers, &longest);
+  for (const WorkerNode* worker : membership.workers().Live())
+    see(worker->heard, worker->rank.value, &workers, &longest);
   if (!shards.empty() || !workers.empty()) {
     std::vector<std::string> parts;
     if (!shards.empty()) parts.push_back(Named("shard", shards));
@@ -68,7 +69,7 @@ std::string WaitsFor(const Membership& membership, const FleetSection& fleet, Ti
 }
 
 std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, TimeUs now, TimeUs listening_since) {
-  const auto live = membership.Live();
+  const auto live = membership.workers().Live();
   Clock furthest;
   for (const WorkerNode* worker : live) furthest = std::max(furthest, worker->clock);
   std::set<std::uint32_t> ranks;

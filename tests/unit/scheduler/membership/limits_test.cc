@@ -45,10 +45,9 @@ struct Fleet {
     beat.clock = clock;
     for (const WorkerEntry& entry : membership.view().workers)
       if (entry.state == WorkerState::kFencing) beat.fenced.push_back({entry.incarnation, Clock(0), {}, Clock(0)});
-    ShardNode* shard = membership.FindShard({Role::kShard, 0, Incarnation(1)});
-    membership.OnHeartbeat(shard, beat);
+    membership.OnHeartbeat(ShardId(0), beat, 0, mail);
   }
-  Incarnation Newest() const { return membership.workers().rbegin()->first; }
+  Incarnation Newest() const { return membership.workers().all().rbegin()->first; }
 
   Outbox out;
   Mailer mail{0, &out, Epoch(1)};
@@ -67,12 +66,12 @@ TEST(Limits, TheOldestStartsAreForgottenNotAnyOthers) {
     fleet.JoinWith(0, with);
     nonces.push_back(with);
   }
-  EXPECT_EQ(fleet.membership.nonces_known(), 4u);  // at the limit: all are known
+  EXPECT_EQ(fleet.membership.workers().starts_known(), 4u);  // at the limit: all are known
   fleet.JoinWith(0, nonces[0]);
   EXPECT_TRUE(fleet.Refused());
   fleet.membership.TakeVerdicts();
   fleet.JoinWith(0, 87);  // one past it: the oldest that is over goes, which is the first of these three
-  EXPECT_EQ(fleet.membership.nonces_known(), 4u);
+  EXPECT_EQ(fleet.membership.workers().starts_known(), 4u);
   fleet.JoinWith(0, nonces[1]);
   EXPECT_TRUE(fleet.Refused());
   fleet.JoinWith(0, nonces[0]);
@@ -123,7 +122,7 @@ TEST(Limits, EndedWorkersAreKeptSoFar) {
     fleet.membership.AdmitJoiners(Clock(0));
     fleet.Confirm();
   }
-  EXPECT_TRUE(fleet.membership.Left(first));  // at the limit
+  EXPECT_TRUE(fleet.membership.workers().Left(first));  // at the limit
   for (int i = 0; i < 2; ++i) {
     fleet.JoinAs(0);
     fleet.Confirm();
@@ -133,7 +132,7 @@ TEST(Limits, EndedWorkersAreKeptSoFar) {
   }
   fleet.JoinAs(0);
   fleet.membership.AdmitJoiners(Clock(0));
-  EXPECT_FALSE(fleet.membership.Left(first));  // beyond
+  EXPECT_FALSE(fleet.membership.workers().Left(first));  // beyond
 }
 
 Heartbeat Beat(const std::string& name, double value) {

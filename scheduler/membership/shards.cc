@@ -1,0 +1,180 @@
+#include "scheduler/membership/shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tarn::scheduler {
+namespace {
+
+// Two processes may join as one shard before the fleet is complete. Both repeat their Join every half second. The first
+// keeps its place if it repeats its Join more than kStillThereUs after the second came: what a dead process had sent
+// has arrived by then. If it does not within kGoneUs, the second takes its place.
+constexpr TimeUs kStillThereUs = 1'000'000, kGoneUs = 3'000'000;
+
+void NoteRival(ShardNode* shard, std::uint64_t nonce, TimeUs now) {
+  if (std::exchange(shard->rival, nonce) != nonce) shard->rival_since = now;
+}
+
+bool StillThere(const ShardNode& shard) { return shard.heard - shard.rival_since > kStillThereUs; }
+
+}  // namespace
+
+Shards::Shards(Options options) : options_(std::move(options)), nodes_(options_.count) {
+  for (std::uint32_t i = 0; i < options_.count; ++i) nodes_[i].shard = ShardId(i);
+}
+
+void Shards::Restore(const std::vector<LogSequence>& logged) {
+  for (std::size_t i = 0; i < std::min(nodes_.size(), logged.size()); ++i) nodes_[i].logged = logged[i];
+}
+
+std::string Shards::RefuseMisfit(Peer from, const Join& join, const Mailer& mail) const {
+  if (join.shards_per_server != 0 && join.shards_per_server != options_.per_server) {
+    const std::uint32_t server = join.rank / join.shards_per_server;
+    mail.Refuse(from, ErrorCode::kInvalidArgument,
+                fmt::format("server {}: it has --shards {}, expected {} as in the job (fleet.shards)", server,
+                            join.shards_per_server, options_.per_server));
+    return fmt::format("refused shard {}: its server {} has --shards {}, the job has {} a server", join.rank, server,
+                       join.shards_per_server, options_.per_server);
+  }
+  if (join.rank >= nodes_.size()) {
+    mail.Refuse(from, ErrorCode::kInvalidArgument,
+                fmt::format("shard {}: the job has {} shards, numbered from 0", join.rank, nodes_.size()));
+    return fmt::format("refused shard {}: the job has {}", join.rank, nodes_.size());
+  }
+  return {};
+}
+
+std::string Shards::RefuseRival(Peer from, const Join& join, const ShardNode& shard, const Mailer& mail) const {
+  const std::uint32_t server = join.rank / options_.per_server;
+  if (formed_) {
+    // The first process owns the rows; the job ends when its lease runs out.
+    mail.Refuse(from, ErrorCode::kFenced,
+                fmt::format("server {}: the run has one of this rank, at {}, expected one a rank. If that has died: {}",
+                            server, shard.endpoint, options_.after_a_lost_shard));
+    return fmt::format("refused a second start of shard {}", join.rank);
+  }
+  mail.Refuse(from, ErrorCode::kAlreadyExists,
+              fmt::format("server {}: another one of this rank, at {}, has joined, expected one a rank", server,
+                          shard.endpoint));
+  return fmt::format("refused shard {} at {}: another server of its rank, at {}, has joined", join.rank, join.endpoint,
+                     shard.endpoint);
+}
+
+Shards::Joined Shards::OnJoin(Peer from, const Join& join, TimeUs now, Incarnations* incarnations, const Mailer& mail) {
+  if (std::string note = RefuseMisfit(from, join, mail); !note.empty()) return {std::move(note)};
+  ShardNode& shard = nodes_[join.rank];
+  if (shard.joined && shard.nonce == join.nonce) {
+    shard.peer = from;
+    shard.heard = now;
+    return {{}, formed_ ? &shard : nullptr};
+  }
+  if (formed_) return {RefuseRival(from, join, shard, mail)};
+  if (shard.joined) NoteRival(&shard, join.nonce, now);
+  if (shard.joined && StillThere(shard)) return {RefuseRival(from, join, shard, mail)};
+  if (shard.joined && now - shard.rival_since <= kGoneUs) {
+    mail.AskToWait(from);
+    return {};
+  }
+  shard.joined = true;
+  shard.nonce = join.nonce;
+  shard.incarnation = incarnations->Take();
+  shard.peer = from;
+  shard.endpoint = join.endpoint;
+  shard.heard = now;
+  shard.rival = 0;
+  return {fmt::format("shard {} joined: {}", join.rank, join.endpoint)};
+}
+
+std::vector<std::string> Shards::Form(TimeUs now) {
+  formed_ = true;
+  std::vector<std::string> endpoints;
+  for (ShardNode& shard : nodes_) {
+    endpoints.push_back(shard.endpoint);
+    shard.heard = shard.welcomed = now;
+  }
+  return endpoints;
+}
+
+const ShardNode* Shards::Hear(const Sender& sender, std::optional<Peer> from, TimeUs now) {
+  if (!formed_ || sender.role != Role::kShard || sender.rank >= nodes_.size()) return nullptr;
+  ShardNode& shard = nodes_[sender.rank];
+  if (shard.incarnation != sender.incarnation) return nullptr;
+  shard.heard = now;
+  if (from) shard.peer = *from;
+  return &shard;
+}
+
+void Shards::OnHeartbeat(ShardId id, const Heartbeat& heartbeat, ViewVersion newest, ViewVersion whole_since) {
+  ShardNode& shard = nodes_[id.value];
+  if (heartbeat.view >= shard.confirmed) shard.writing = heartbeat.writing;
+  shard.confirmed = std::max(shard.confirmed, std::min(heartbeat.view, newest));
+  shard.min_clock = std::max(shard.min_clock, heartbeat.clock);
+  shard.logged = std::max(shard.logged, heartbeat.log_synced);
+  if (heartbeat.view >= whole_since) shard.log_bytes = heartbeat.log_bytes;
+}
+
+void Shards::ForgetLogBytes() {
+  for (ShardNode& shard : nodes_) shard.log_bytes = 0;
+}
+
+std::optional<ShardId> Shards::Silent(TimeUs now, TimeUs listening_since) const {
+  if (!formed_) return std::nullopt;
+  for (const ShardNode& shard : nodes_)
+    if (now - std::max(shard.heard, listening_since) > options_.lease_us) return shard.shard;
+  return std::nullopt;
+}
+
+void Shards::DropSilent(TimeUs now, TimeUs listening_since) {
+  if (formed_) return;
+  for (ShardNode& shard : nodes_)
+    if (shard.joined && now - std::max(shard.heard, listening_since) > options_.lease_us) shard.joined = false;
+}
+
+std::uint32_t Shards::joined() const {
+  return static_cast<std::uint32_t>(std::ranges::count_if(nodes_, [](const auto& shard) { return shard.joined; }));
+}
+
+ViewVersion Shards::LeastConfirmed() const {
+  ViewVersion least = nodes_.front().confirmed;
+  for (const ShardNode& shard : nodes_) least = std::min(least, shard.confirmed);
+  return least;
+}
+
+bool Shards::MayWrite(CheckpointId id, ViewVersion version) const {
+  return std::ranges::any_of(nodes_, [&](const ShardNode& shard) {
+    return shard.confirmed < version || (shard.writing.value != 0 && shard.writing <= id);
+  });
+}
+
+Clock Shards::MinClock() const {
+  Clock least = nodes_.front().min_clock;
+  for (const ShardNode& shard : nodes_) least = std::min(least, shard.min_clock);
+  return least;
+}
+
+Clock Shards::MaxClock() const {
+  Clock highest;
+  for (const ShardNode& shard : nodes_) highest = std::max(highest, shard.min_clock);
+  return highest;
+}
+
+std::uint64_t Shards::LogBytes() const {
+  std::uint64_t most = 0;
+  for (const ShardNode& shard : nodes_) most = std::max(most, shard.log_bytes);
+  return most;
+}
+
+std::vector<LogSequence> Shards::Logged() const {
+  std::vector<LogSequence> logged;
+  for (const ShardNode& shard : nodes_) logged.push_back(shard.logged);
+  return logged;
+}
+
+void Shards::AddPeers(std::map<Incarnation, Peer>* peers) const {
+  for (const ShardNode& shard : nodes_)
+    if (shard.joined) (*peers)[shard.incarnation] = shard.peer;
+}
+
+}  // namespace tarn::scheduler

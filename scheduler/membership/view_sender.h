@@ -1,0 +1,46 @@
+// Sends the view: as a Welcome to nodes that may begin, in answers to heartbeats, and as an update to every node that
+// has not confirmed the newest one, at once and again after each heartbeat period (rules N1, N2).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/message.h"
+#include "scheduler/membership/current_view.h"
+#include "scheduler/membership/mailer.h"
+#include "scheduler/membership/nodes.h"
+
+namespace tarn::scheduler {
+
+class ViewSender {
+ public:
+  struct Options {
+    TimeUs heartbeat_us = 0;
+    std::string job_text, resume_directory;
+    Clock start_clock;  // of shards
+    LogOrder log;       // of shards; at_least is each shard's own
+  };
+  // `view` outlives it.
+  ViewSender(Options options, const CurrentView* view);
+
+  void Welcome(const ShardNode& shard, const Mailer& mail) const;
+  void Welcome(const WorkerNode& worker, const Mailer& mail) const;
+  // Answers the heartbeat of a node whose view is `theirs`, with the newest one if that is older.
+  void Acknowledge(Peer peer, ViewVersion theirs, ViewSent* sent, TimeUs now, const Mailer& mail) const;
+  void SendIfDue(const ShardNode& shard, ViewSent* sent, TimeUs now, const Mailer& mail) const;
+  // To a live worker. Its first is a Welcome, once every shard has confirmed the view that made it live: until
+  // `confirmed`.
+  void SendIfDue(WorkerNode* worker, ViewVersion confirmed, TimeUs now, const Mailer& mail) const;
+
+ private:
+  const View& view() const { return view_->get(); }
+  // When the newest view was sent; 0: it was not.
+  TimeUs SentAt(const ViewSent& sent) const { return sent.version == view().version ? sent.at : 0; }
+  bool IsDue(ViewVersion confirmed, const ViewSent& sent, TimeUs now) const;
+  void NoteSent(ViewSent* sent, TimeUs now) const;
+
+  Options options_;
+  const CurrentView* view_;
+};
+
+}  // namespace tarn::scheduler
