@@ -14,18 +14,6 @@ constexpr TimeUs kFailedPauseUs = 1'000'000, kFailedPauseMaxUs = 60'000'000;
 
 }  // namespace
 
-std::string_view Name(CutReason reason) {
-  switch (reason) {
-    case CutReason::kPeriodic: return "periodic";
-    case CutReason::kRequested: return "requested";
-    case CutReason::kBest: return "best";
-    case CutReason::kHash: return "hash";
-    case CutReason::kFinal: return "final";
-    case CutReason::kStop: return "stop";
-  }
-  return "unknown";
-}
-
 Checkpoints::Checkpoints(Options options)
     : options_(std::move(options)),
       last_(options_.last),

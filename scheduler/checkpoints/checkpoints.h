@@ -1,45 +1,25 @@
-// Coordinated checkpoints (rules K1-K6): when one is due, whose parts are in, which directories are kept. It orders
-// nothing itself; the scheduler puts orders into the view.
+// The checkpoints of a run (rules K2, K6, K7): when a periodic one is due, the number, directory and base of the next,
+// the one that is pending, and which directories are kept. It orders nothing itself; CheckpointCoordinator does.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "core/codec/manifest.h"
 #include "core/job/job.h"
 #include "core/message.h"
-#include "scheduler/leases/splits.h"
+#include "scheduler/checkpoints/cut.h"
 
 namespace tarn::scheduler {
-
-// Why a checkpoint is cut. Those of an earlier kind give way to those of a later one.
-enum class CutReason : std::uint8_t { kPeriodic, kRequested, kBest, kHash, kFinal, kStop };
-std::string_view Name(CutReason reason);
 
 struct CutWish {
   CutReason reason = CutReason::kPeriodic;
   bool at_clock = false;
   Clock clock;
   bool whole_hash = false;
-};
-
-// A checkpoint that is ordered and not complete.
-struct Cut {
-  CutReason reason = CutReason::kPeriodic;
-  CheckpointOrder order;
-  Manifest manifest;                // K2: noted at the order; K1: filled in at the end
-  std::uint64_t samples_noted = 0;  // K2
-  bool at_boundary = false;  // nothing was being trained when it was ordered, nor has been since: it holds all there is
-  std::map<ShardId, CheckpointPart> shards;
-  std::map<Incarnation, CheckpointPart> workers;
-  std::map<Incarnation, CheckpointFile> blobs;  // of workers, whole (rule K9)
-  std::set<Incarnation> had_workers;            // that were live when it was ordered
-  bool writes_manifest = false;                 // all parts are in, and nothing changes it any more
-  bool hash_only() const { return order.directory.empty(); }
 };
 
 class Checkpoints {
@@ -75,7 +55,6 @@ class Checkpoints {
 
   // The first part that says that it failed.
   const CheckpointPart* Failed(ShardId* shard) const;
-  bool AllShards(std::size_t shards) const { return pending_->shards.size() == shards; }
 
   // The generations that the manifest of the pending one holds, its own with what its parts say at the end, and the
   // hash of the whole state if all parts know theirs.

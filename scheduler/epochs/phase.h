@@ -1,14 +1,8 @@
-// What a run does next: train an epoch, score it, keep the best, begin another or end (rule D5). Pure decisions; the
-// scheduler carries them out.
+// What a run is doing.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
-#include <vector>
-
-#include "core/job/job.h"
-#include "scheduler/progress/progress.h"
 
 namespace tarn::scheduler {
 
@@ -24,32 +18,5 @@ enum class Phase : std::uint8_t {
 
 // As Progress.phase spells it.
 std::string_view Name(Phase phase);
-
-class Schedule {
- public:
-  Schedule(const TrainSection& train, std::vector<EpochResult> finished)
-      : epochs_max_(train.epochs), patience_(train.patience), finished_(std::move(finished)) {}
-
-  // An epoch's training is over; its scores follow.
-  void BeginScoring(std::uint32_t epoch, const Scores& train);
-  void SetValidation(const Scores& scores) { scoring_.valid = scores; }
-  void SetTest(const Scores& scores) { scoring_.test = scores; }
-  // Whether the epoch being scored is the best so far: the least validation log-loss, or no validation set.
-  bool IsBest() const;
-  // Scores are complete: the epoch is finished.
-  void EndScoring();
-
-  bool Finished(std::uint32_t epoch) const { return !finished_.empty() && finished_.back().epoch >= epoch; }
-  // Whether another epoch follows the last one finished.
-  bool Another() const;
-  const std::vector<EpochResult>& finished() const { return finished_; }
-
- private:
-  std::optional<std::uint32_t> Best() const;  // index into finished_
-
-  std::uint32_t epochs_max_, patience_;
-  std::vector<EpochResult> finished_;
-  EpochResult scoring_;
-};
 
 }  // namespace tarn::scheduler

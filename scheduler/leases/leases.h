@@ -1,5 +1,5 @@
-// Who works on which data, and the clocks that follow from it (rules D1-D6): sizes of the data sets, splits of the
-// epoch and of the evaluation under way, what a worker that asks gets, and the ceiling of the epoch's clocks.
+// Which worker trains or scores which rows, and the clocks that follow from it (rules D1-D6): the splits of the epoch
+// and of the evaluation under way, what a worker that asks gets, and the ceiling: the clock at which the epoch ends.
 //
 // A part of the scheduler's state machine: no messages, no time.
 #pragma once
@@ -15,6 +15,7 @@
 #include "core/codec/manifest.h"
 #include "core/job/job.h"
 #include "core/message.h"
+#include "scheduler/leases/data_sets.h"
 #include "scheduler/leases/splits.h"
 
 namespace tarn::scheduler {
@@ -22,13 +23,11 @@ namespace tarn::scheduler {
 class Leases {
  public:
   explicit Leases(const Job& job, Clock start_clock);
-  // Goes on where a checkpoint was cut; before any other call.
+  // Continues from a checkpoint; before any other call.
   void Resume(const DataState& state);
 
-  bool sizes_known() const { return sizes_known_; }
-  const std::uint64_t* rows() const { return rows_; }
-  std::uint64_t split_rows() const { return split_rows_; }  // of the training set; its last split may be shorter
-  // The first call fixes the sizes and opens the epoch; later ones must agree.
+  const DataSets& data() const { return data_; }
+  // The first call that knows the sizes opens the epoch; later ones must agree.
   Status SetSizes(const std::uint64_t (&rows)[3]);
 
   // Workers in the cohort. `end`: the clock of the verdict.
@@ -36,29 +35,27 @@ class Leases {
   // take_back: Splits::Take.
   void End(Incarnation worker, const DataPosition& position, Clock end, bool take_back = false);
 
-  // Training: answers a request; nothing: it has to wait.
+  // What a worker gets that asks for training data, or nothing: it has to wait.
   std::optional<LeaseReply> AnswerTraining(Incarnation worker, std::uint32_t want);
-  // Evaluation: as above, with splits of the set that is being scored.
+  // The same for the set that is being scored.
   std::optional<LeaseReply> AnswerEvaluation(Incarnation worker, std::uint32_t want);
-  // Tells the worker to tick to the ceiling, if it has not been told; nothing: it has.
+  // The order to tick to the ceiling, or nothing: the worker has it already.
   std::optional<LeaseReply> AnswerJump(Incarnation worker);
   void Done(Incarnation worker, const LeaseDone& done);
-  // Whether it holds leases that are not done.
+  // Whether the worker holds leases that are not done.
   bool HasOpen(Incarnation worker) const { return train_.OpenLeases(worker) + evaluation_.OpenLeases(worker) > 0; }
 
-  // While a checkpoint at a clock is under way (rule K1): by rank, nobody is granted what takes it beyond the
+  // While a checkpoint at a clock is under way (rule K1): by rank, no worker is granted splits that take it beyond the
   // ceiling; part-trained splits of workers that end meanwhile wait for Release.
-  void Hold();
+  void Hold() { holding_ = true; }
   void Release();
-  bool holding() const { return holding_; }
 
-  bool TrainDone() const { return sizes_known_ && train_.AllDone(); }
+  bool TrainDone() const { return data_.known() && train_.AllDone(); }
   void BeginEpoch(std::uint32_t epoch);  // at base = the ceiling of the one before
   void BeginEvaluation(LeasePurpose purpose);
   bool EvaluationDone() const { return evaluation_.AllDone(); }
 
   std::uint32_t epoch() const { return epoch_; }
-  bool by_rank() const { return by_rank_; }
   Clock ceiling() const;
   // The ceiling becomes at least this.
   void RaiseCeiling(Clock clock) {
@@ -68,14 +65,15 @@ class Leases {
   const Splits& train() const { return train_; }
   const Splits& evaluation() const { return evaluation_; }
   bool granted_any() const { return granted_any_; }
-  LeaseId last_lease() const { return last_lease_; }  // given out
+  LeaseId last_lease() const { return last_lease_; }  // the newest that was granted
 
   // For the scheduler's state, and back: after Resume, before any other call.
   DataState Capture(std::vector<KeptLease>* kept, LeaseId* last) const;
   void Restore(const std::vector<KeptLease>& kept, LeaseId last);
-  // Grows with whatever Capture would say anew.
+  // Grows with each change of what Capture returns.
   std::uint64_t revision() const { return revision_; }
 
+  // What a manifest says of the data. at, trust_done: Splits::Trained.
   DataState Snapshot(const Positions& at, bool trust_done) const;
   // Trained rows of all epochs.
   std::uint64_t Samples(const Positions& at) const;
@@ -83,21 +81,15 @@ class Leases {
  private:
   struct Worker {
     WorkerRank rank;
-    Clock told;   // its join clock, or the newest clock that it was told to jump to
-    Clock bound;  // no clock of it can pass this
+    Clock told;   // its join clock, or the newest clock that it was ordered to jump to
+    Clock bound;  // none of its clocks can pass this
   };
 
   LeaseReply Jump(Worker* worker, Clock clock);
   std::vector<LeaseGrant> Grant(Splits* splits, Incarnation id, Worker* worker, std::uint32_t want);
-  Splits MakeTrain(const std::vector<std::uint64_t>& trained) const;
-  std::uint64_t EvaluationSplitRows(std::uint64_t rows) const;
 
-  std::uint32_t ranks_, batch_rows_;
-  bool by_rank_, shuffle_;
-  std::uint64_t seed_, split_rows_;
-  bool sizes_known_ = false, holding_ = false, granted_any_ = false;
-  std::uint64_t rows_[3] = {0, 0, 0};
-  std::vector<std::uint64_t> resumed_;
+  DataSets data_;
+  bool holding_ = false, granted_any_ = false;
   std::uint32_t epoch_ = 0;
   Clock base_, floor_;
   Splits train_, evaluation_;

@@ -169,24 +169,6 @@ std::vector<Verdict> Membership::TakeVerdicts() {
   return std::exchange(verdicts_, {});
 }
 
-bool Membership::AllReported() const {
-  const auto reported = [&](const WorkerNode* worker) { return worker->proposal == view().proposal.id; };
-  return !AnyFencing() && std::ranges::all_of(workers_.Live(), reported);
-}
-
-bool Membership::AllDrained() const {
-  const auto drained = [&](const WorkerNode* worker) { return worker->drained == view().proposal.id; };
-  return !AnyFencing() && std::ranges::all_of(workers_.Live(), drained);
-}
-
-Clock Membership::FreeClock() const {
-  const auto live = workers_.Live();
-  if (live.empty()) return std::max(workers_.largest_end(), shards_.MinClock());
-  Clock highest = workers_.largest_end();
-  for (const WorkerNode* worker : live) highest = std::max(highest, worker->clock);
-  return highest + kProposalSlack + 1;
-}
-
 bool Membership::JoinersReady() const {
   if (!formed() || AnyFencing() || restarting()) return false;
   const std::uint32_t waiting = workers_.waiting();

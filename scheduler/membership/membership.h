@@ -89,9 +89,6 @@ class Membership {
 
   // M1.
   void OpenProposal(bool drain) { view_.OpenProposal(drain); }
-  bool AllReported() const;  // and no verdict is outstanding
-  bool AllDrained() const;   // likewise: every push that was sent is acknowledged, and in its worker's position
-  Clock FreeClock() const;   // E; valid when AllReported
   void CloseProposal() { view_.CloseProposal(); }
   // M2.
   bool JoinersReady() const;

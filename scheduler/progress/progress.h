@@ -1,5 +1,5 @@
-// How a run stands and what it has shown so far: what progress lines, metrics.jsonl and summary.json are made of.
-// Plain values.
+// The state of a run and its figures so far: what progress lines, metrics.jsonl and summary.json are made of. Plain
+// values.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/codec/manifest.h"
-#include "core/limits.h"
 #include "core/message.h"
 #include "core/quality.h"
 
@@ -17,7 +16,7 @@ namespace tarn::scheduler {
 
 Scores ScoresOf(const Quality& quality);
 
-// A live worker, as its last heartbeat told.
+// A live worker, as of its last heartbeat.
 struct WorkerProgress {
   WorkerRank rank;
   Incarnation incarnation;
@@ -49,31 +48,6 @@ struct Progress {
   std::string last_checkpoint;  // directory of the newest whole one
   std::string best_checkpoint;
   bool best_lost = false;  // it is not of the best epoch, whose own could not be written
-};
-
-// Cumulative counters and staleness histograms, one set a node of the fleet. What an incarnation last reported stays
-// in the totals when it has ended; its set goes.
-class Totals {
- public:
-  // Names of counters that are kept of workers which have ended; of further ones nothing is.
-  static constexpr std::size_t kEndedNamesMax = 4 * std::size_t{limits::kCountersMax};
-
-  void OnHeartbeat(const Sender& sender, const Heartbeat& heartbeat);
-  void End(Incarnation worker);
-  std::map<std::string, double> Counters() const;
-  std::vector<std::uint64_t> Staleness() const;
-  // What the worker last reported, into the fields of `out` that come from here.
-  void Fill(WorkerProgress* out) const;
-  std::size_t nodes() const { return workers_.size() + shards_.size(); }
-
- private:
-  struct Node {
-    std::vector<Counter> counters;
-    std::vector<std::uint64_t> staleness;
-  };
-  std::map<Incarnation, Node> workers_, shards_;
-  std::map<std::string, double> ended_counters_;
-  std::vector<std::uint64_t> ended_staleness_;
 };
 
 }  // namespace tarn::scheduler

@@ -35,6 +35,7 @@ LAYERS = (
     "scheduler/membership",
     "scheduler/checkpoints",
     "scheduler/epochs",
+    "scheduler/stopping",
     "scheduler",
     "worker/client",
     "worker/data",

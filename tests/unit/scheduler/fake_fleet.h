@@ -14,59 +14,9 @@
 
 #include "core/codec/manifest.h"
 #include "scheduler/scheduler.h"
+#include "tests/unit/scheduler/memory_store.h"
 
 namespace tarn::scheduler {
-
-// Writes end at once, unless it stalls.
-class MemoryStore : public SchedulerStore {
- public:
-  void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) override {
-    Write({StoreWritten::What::kManifest, id.value, TryManifest(directory, manifest)},
-          [this, directory, manifest] { manifests[directory] = manifest; });
-  }
-  void RemoveCheckpoint(const std::string& directory) override {
-    manifests.erase(directory);
-    removed.push_back(directory);
-    if (slow_removals) removing.push_back(directory);
-  }
-  std::vector<std::string> Removing() const override { return removing; }
-  void WriteState(std::uint64_t number, const SchedulerState& state_now) override {
-    Status status;
-    if (fail_state) status = Fail(ErrorCode::kIo, "run/scheduler.state: No space left on device");
-    Write({StoreWritten::What::kState, number, std::move(status)}, [this, state_now] { state = state_now; });
-  }
-  void RemoveState() override { state.reset(); }
-  // What has ended.
-  std::vector<StoreWritten> TakeWritten() {
-    std::vector<StoreWritten> out;
-    for (; !stalls && !under_way.empty(); under_way.erase(under_way.begin())) {
-      auto& [end, apply] = under_way.front();
-      if (stalls_at_manifest && end.what == StoreWritten::What::kManifest) break;
-      if (end.status) apply();
-      out.push_back(std::move(end));
-    }
-    return out;
-  }
-  std::optional<SchedulerState> state;
-  bool fail_state = false;
-  std::size_t generations_max = SIZE_MAX;  // of a manifest
-  std::map<std::string, Manifest> manifests;
-  std::vector<std::string> removed, removing;
-  bool slow_removals = false;
-  bool fail = false;
-  bool stalls = false, stalls_at_manifest = false;
-  std::vector<std::pair<StoreWritten, std::function<void()>>> under_way;
-
- private:
-  Status TryManifest(const std::string& directory, const Manifest& manifest) const {
-    if (fail) return Fail(ErrorCode::kIo, directory + "/MANIFEST: No space left on device");
-    if (manifest.generations.size() > generations_max) return Fail(ErrorCode::kTooLarge, directory + ": too long");
-    return {};
-  }
-  void Write(StoreWritten end, std::function<void()> apply) {
-    under_way.emplace_back(std::move(end), std::move(apply));
-  }
-};
 
 struct FakeShard {
   ShardId shard;

@@ -1,0 +1,272 @@
+#include "scheduler/checkpoints/checkpoint_coordinator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tarn::scheduler {
+
+CheckpointCoordinator::CheckpointCoordinator(Options options, const Context& context)
+    : options_(std::move(options)),
+      context_(context),
+      checkpoints_(options_.checkpoints),
+      removal_(options_.has_log, context.store),
+      whole_(options_.whole) {}
+
+void CheckpointCoordinator::Capture(SchedulerState* state) const {
+  state->progress.id = checkpoints_.last();
+  state->progress.best_checkpoint = checkpoints_.best();
+  state->progress.generations = checkpoints_.chain();
+  state->whole = whole_.id;
+  state->whole_directory = whole_.directory;
+  state->whole_files = whole_.files;
+  if (const Cut* cut = checkpoints_.pending(); cut != nullptr) state->pending_directory = cut->order.directory;
+  state->kept = checkpoints_.kept();
+  state->outdated = removal_.Outdated();
+}
+
+void CheckpointCoordinator::WantIfDue(TimeUs now) {
+  const Shards& shards = context_.membership->shards();
+  if (!UnderWay() && checkpoints_.Due(now, shards.MinClock(), shards.LogBytes())) Want(CutReason::kPeriodic);
+}
+
+// The hash of the whole state costs a look at every row: only checkpoints that may be the last of the run have it.
+bool CheckpointCoordinator::WantsWholeHash(CutReason reason, bool last_epoch) const {
+  switch (reason) {
+    case CutReason::kPeriodic:
+    case CutReason::kRequested: return false;
+    case CutReason::kBest: return last_epoch;
+    case CutReason::kHash:
+    case CutReason::kFinal:
+    case CutReason::kStop: return true;
+  }
+  return true;
+}
+
+// Where shards cut at once rather than at a clock, workers drain first, so that nothing is pushed beyond the noted
+// positions. Programs without leases have no positions, and may never tick.
+bool CheckpointCoordinator::DrainsFor(CutReason reason) const {
+  return reason == CutReason::kStop && !options_.at_clock && context_.leases->granted_any();
+}
+
+bool CheckpointCoordinator::NeedsAgreement(const CutMoment& moment) {
+  if (!wanted_ || checkpoints_.pending() != nullptr) return false;
+  if (context_.membership->restarting()) return false;  // clocks from before the restart are not known yet
+  if (!moment.at_boundary && (options_.at_clock || DrainsFor(*wanted_))) return true;
+  PlaceOrder(context_.leases->ceiling(), moment);
+  return false;
+}
+
+bool CheckpointCoordinator::PlaceOrder(Clock clock, const CutMoment& moment) {
+  if (!wanted_ || checkpoints_.pending() != nullptr) return false;
+  Membership& membership = *context_.membership;
+  Leases& leases = *context_.leases;
+  if (options_.at_clock && leases.data().by_rank() && leases.data().known()) clock = std::min(clock, leases.ceiling());
+  Cut& cut = checkpoints_.Begin({*wanted_, options_.at_clock, clock, WantsWholeHash(*wanted_, moment.last_epoch)},
+                                moment.now, membership.shards().MinClock());
+  wanted_.reset();
+  cut.at_boundary = moment.at_boundary;
+  for (const WorkerNode* worker : membership.workers().Live()) cut.had_workers.insert(worker->incarnation);
+  cut.order.blobs = !cut.hash_only() && WorkersKeepState();
+  if (options_.at_clock) {
+    leases.RaiseCeiling(clock);
+    leases.Hold();
+  } else {
+    const Positions positions = membership.workers().LivePositions();
+    cut.manifest = context_.manifests->Make(positions, true, moment.now);
+    cut.samples_noted = leases.Samples(positions);
+  }
+  if (!cut.hash_only()) requests_.Ordered(cut.order.id);
+  membership.SetOrder(cut.order);
+  if (options_.at_clock) ordered_version_ = membership.view().version;
+  return true;
+}
+
+// The job names tables before they are created; programs may create others.
+bool CheckpointCoordinator::WorkersKeepState() const {
+  return options_.workers_keep_state ||
+         std::ranges::any_of(context_.membership->view().tables,
+                             [](const TableSpec& table) { return table.push_codec == ValueCodec::kTopK; });
+}
+
+void CheckpointCoordinator::OnTable() {
+  Cut* cut = checkpoints_.pending();
+  if (cut == nullptr || cut->writes_manifest || cut->hash_only() || cut->order.blobs || !WorkersKeepState()) return;
+  cut->order.blobs = true;
+  context_.membership->SetOrder(cut->order);
+}
+
+void CheckpointCoordinator::OnVerdict(const Verdict& verdict) {
+  const Cut* cut = checkpoints_.pending();
+  if (cut == nullptr || !IsVoidedBy(*cut, verdict)) return;
+  const CutReason reason = cut->reason;
+  requests_.Voided(cut->order.id);
+  context_.notes->Warn(fmt::format("checkpoint {} ({}) is void: worker {} died beyond its clock", cut->order.id.value,
+                                   Name(reason), verdict.rank.value));
+  Abandon();
+  if (reason != CutReason::kPeriodic)
+    Want(reason);
+  else if (requests_.Unordered())
+    Want(CutReason::kRequested);
+}
+
+void CheckpointCoordinator::OnGrant() {
+  state_is_cut_ = false;
+  if (Cut* cut = checkpoints_.pending()) cut->at_boundary = false;
+}
+
+CheckpointCoordinator::Step CheckpointCoordinator::Advance(const CutMoment& moment, const Mailer& mail) {
+  removal_.RemoveAbandoned(context_.membership->shards());
+  const Cut* cut = checkpoints_.pending();
+  if (cut == nullptr || cut->writes_manifest) return {};
+  ShardId shard;
+  if (const CheckpointPart* failed = checkpoints_.Failed(&shard)) {
+    if (failed->code == ErrorCode::kNotFound && cut->order.base.value != 0) {
+      CutInFull(failed->message);
+      return {.changed = true};
+    }
+    const std::string reason = fmt::format("shard {}: {}", shard.value, failed->message);
+    return {.changed = true, .end = FailCut(failed->code, reason, moment.now, mail)};
+  }
+  if (PartsMissing(*cut, context_.membership->shards().size(), context_.membership->workers())) return {};
+  return {.changed = true, .end = WriteManifest(moment, mail)};
+}
+
+std::optional<CutEnd> CheckpointCoordinator::WriteManifest(const CutMoment& moment, const Mailer& mail) {
+  Cut& cut = *checkpoints_.pending();
+  const Membership& membership = *context_.membership;
+  Manifest& manifest = cut.manifest;
+  if (cut.order.at_clock) {
+    Positions at;
+    for (const WorkerNode* worker : membership.workers().Live()) at[worker->incarnation] = {};
+    for (const auto& [id, part] : cut.workers) at[id] = part.position;
+    manifest = context_.manifests->Make(at, false, moment.now);
+    manifest.resume_clock = cut.order.clock;
+  } else {
+    manifest.resume_clock = membership.MaxClock();
+    for (const auto& [id, part] : cut.shards) manifest.resume_clock = std::max(manifest.resume_clock, part.max_clock);
+    const std::uint64_t samples = context_.leases->Samples(membership.workers().LivePositions());
+    const std::uint64_t behind = samples - std::min(samples, cut.samples_noted);
+    manifest.batches_behind = (behind + options_.batch_rows - 1) / options_.batch_rows;
+  }
+  const bool is_best = cut.reason == CutReason::kBest;
+  manifest.id = cut.order.id;
+  manifest.tables = membership.view().tables;
+  manifest.next_incarnation = membership.next_incarnation();
+  manifest.workers_died = context_.manifests->workers_died();
+  manifest.best_checkpoint = is_best ? cut.order.directory : checkpoints_.best();
+  manifest.best_lost = !is_best && moment.best_lost;
+  manifest.generations = checkpoints_.Generations(manifest.resume_clock);
+  manifest.state_hash = checkpoints_.WholeHash();
+  manifest.blobs = BlobsOf(cut, membership.workers(), context_.notes);
+  if (cut.hash_only()) return Complete(mail);
+  cut.writes_manifest = true;
+  context_.store->WriteManifest(cut.order.id, cut.order.directory, manifest);
+  return std::nullopt;
+}
+
+std::optional<CutEnd> CheckpointCoordinator::OnManifestWritten(const StoreWritten& written, const CutMoment& moment,
+                                                               const Mailer& mail) {
+  const Cut* cut = checkpoints_.pending();
+  // The directory of a cut that was given up meanwhile is removed with its manifest.
+  if (cut == nullptr || !cut->writes_manifest || cut->order.id.value != written.number) return std::nullopt;
+  if (written.status) return Complete(mail);
+  const Error& error = written.status.error();
+  if (error.code != ErrorCode::kTooLarge || cut->order.base.value == 0)
+    return FailCut(error.code, error.message, moment.now, mail);
+  CutInFull(error.message);
+  return std::nullopt;
+}
+
+CutEnd CheckpointCoordinator::Complete(const Mailer& mail) {
+  Cut& cut = *checkpoints_.pending();
+  const CutReason reason = cut.reason;
+  if (!cut.hash_only()) {
+    context_.notes->Info(fmt::format(
+        "checkpoint {} ({}{}) is whole: {}", cut.order.id.value, Name(reason),
+        cut.order.base.value == 0 ? "" : fmt::format(", changes since {}", cut.order.base.value), cut.order.directory));
+    Send(requests_.Ended(cut.order.id, ErrorCode::kOk, cut.order.directory), mail);
+    whole_ = {cut.order.id, cut.order.directory, FilesHash(cut.manifest)};
+    if (options_.has_log) context_.membership->SetWhole(whole_.id);
+  }
+  state_is_cut_ = cut.at_boundary;
+  removal_.Replace(checkpoints_.Complete(std::move(cut.manifest.generations)));
+  EndCut();
+  return {reason, {}};
+}
+
+void CheckpointCoordinator::EndCut() {
+  context_.leases->Release();
+  context_.membership->SetOrder({});
+}
+
+void CheckpointCoordinator::Abandon() {
+  const CheckpointId id = checkpoints_.pending()->order.id;
+  std::string directory = checkpoints_.Abandon();
+  EndCut();
+  removal_.Abandon(id, std::move(directory), context_.membership->view().version);
+}
+
+// The base is gone, or a file of it; or a manifest with all increments would be too large.
+void CheckpointCoordinator::CutInFull(const std::string& reason) {
+  const Cut& cut = *checkpoints_.pending();
+  const CutReason why = cut.reason;
+  context_.notes->Warn(fmt::format("checkpoint {} ({}) cannot hold only what changed since {}, a full one follows: {}",
+                                   cut.order.id.value, Name(why), cut.order.base.value, reason));
+  requests_.Voided(cut.order.id);
+  Abandon();
+  checkpoints_.ForgetBase();
+  Want(why);
+}
+
+CutEnd CheckpointCoordinator::FailCut(ErrorCode code, const std::string& reason, TimeUs now, const Mailer& mail) {
+  const Cut& cut = *checkpoints_.pending();
+  const CutReason why = cut.reason;
+  const std::string text = fmt::format("checkpoint {} ({}) could not be written to {}: {}", cut.order.id.value,
+                                       Name(why), cut.order.directory, reason);
+  Send(requests_.Ended(cut.order.id, code, text), mail);
+  checkpoints_.NotWritten(now);
+  Abandon();
+  context_.notes->Warn(text);
+  return {why, Error{code, text}};
+}
+
+void CheckpointCoordinator::OnRequest(Peer from, const CheckpointRequest& request, const Status& may,
+                                      const std::string& waits, const Mailer& mail) {
+  if (AnswerAgain(from, request.number, mail)) return;
+  std::optional<CheckpointRequests::Answer> answer;
+  if (!may)
+    answer = requests_.Reply(request.number, may.error().code, may.error().message);
+  else if (state_is_cut_ && !checkpoints_.newest().empty())
+    answer = requests_.Reply(request.number, ErrorCode::kOk, checkpoints_.newest());
+  if (answer) return Send({*answer}, mail);
+  mail.Send(from, CheckpointRequest{request.number, ErrorCode::kOk, waits, {}});
+  if (requests_.Unordered()) Want(CutReason::kRequested);
+}
+
+bool CheckpointCoordinator::AnswerAgain(Peer from, std::uint64_t number, const Mailer& mail) {
+  const auto known = requests_.Ask(from, number);
+  if (known) mail.Send(from, *known);
+  return known.has_value();
+}
+
+void CheckpointCoordinator::Send(const std::vector<CheckpointRequests::Answer>& answers, const Mailer& mail) {
+  for (const auto& [to, reply] : answers) mail.Send(to, reply);
+}
+
+void CheckpointCoordinator::OnStop(const std::string& reason, const Mailer& mail) {
+  if (const Cut* cut = checkpoints_.pending(); cut != nullptr)
+    removal_.Abandon(cut->order.id, cut->order.directory, context_.membership->view().version);
+  Send(requests_.EndAll(ErrorCode::kCancelled, "the run ended before it: " + reason), mail);
+}
+
+std::optional<Clock> CheckpointCoordinator::AwaitedClock() const {
+  const Cut* cut = checkpoints_.pending();
+  if (cut == nullptr || !cut->order.at_clock) return std::nullopt;
+  const Membership& membership = *context_.membership;
+  if (!PartsMissing(*cut, membership.shards().size(), membership.workers())) return std::nullopt;
+  return cut->order.clock;
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,59 @@
+#include "scheduler/checkpoints/cut.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tarn::scheduler {
+namespace {
+
+// Whether the worker's own state belongs into the checkpoint (rule K9).
+bool OwesBlob(const Cut& cut, const WorkerNode& worker) {
+  if (!cut.order.blobs || !worker.live()) return false;
+  return cut.order.at_clock ? worker.join <= cut.order.clock : cut.had_workers.contains(worker.incarnation);
+}
+
+}  // namespace
+
+std::string_view Name(CutReason reason) {
+  switch (reason) {
+    case CutReason::kPeriodic: return "periodic";
+    case CutReason::kRequested: return "requested";
+    case CutReason::kBest: return "best";
+    case CutReason::kHash: return "hash";
+    case CutReason::kFinal: return "final";
+    case CutReason::kStop: return "stop";
+  }
+  return "unknown";
+}
+
+bool PartsMissing(const Cut& cut, std::size_t shards, const Workers& workers) {
+  if (cut.shards.size() != shards) return true;
+  for (const auto& [id, worker] : workers.all()) {
+    if (OwesBlob(cut, worker) && !cut.blobs.contains(id)) return true;
+    if (!cut.order.at_clock || cut.workers.contains(id)) continue;
+    if (worker.state == WorkerNode::State::kFencing) return true;
+    if (worker.live() && worker.join < cut.order.clock) return true;
+  }
+  return false;
+}
+
+std::vector<WorkerBlob> BlobsOf(const Cut& cut, const Workers& workers, Notes* notes) {
+  std::vector<WorkerBlob> blobs;
+  for (const auto& [id, worker] : workers.all()) {
+    if (OwesBlob(cut, worker))
+      blobs.push_back({worker.rank, id, cut.blobs.at(id)});
+    else if (cut.order.blobs && cut.had_workers.contains(id))
+      notes->Warn(fmt::format("checkpoint {} is without the state of worker {}, which is gone", cut.order.id.value,
+                              worker.rank.value));
+  }
+  std::ranges::sort(blobs, {}, &WorkerBlob::rank);
+  return blobs;
+}
+
+bool IsVoidedBy(const Cut& cut, const Verdict& verdict) {
+  if (cut.writes_manifest || !cut.order.at_clock || cut.workers.contains(verdict.worker)) return false;
+  return verdict.join < cut.order.clock && verdict.end > cut.order.clock;
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,222 @@
+#include "scheduler/impl.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/hash.h"
+#include "core/table/table_shape.h"
+
+namespace tarn::scheduler {
+namespace {
+
+// How long a stop waits for its checkpoint, at least.
+constexpr TimeUs kStopPatienceUs = 60'000'000;
+
+}  // namespace
+
+Scheduler::Impl::Impl(const SchedulerOptions& options, SchedulerStore* store)
+    : setup_(options),
+      membership_(MembershipOptions(options, setup_)),
+      desk_(options.job, setup_.start_clock, &notes_),
+      tables_(options.job),
+      epochs_(EpochsOptions(options), {.leases = &desk_.leases(), .membership = &membership_, .notes = &notes_}),
+      record_(RecordOptions(options, setup_),
+              {.membership = &membership_, .leases = &desk_.leases(), .epochs = &epochs_}),
+      agreement_(&membership_, &notes_, setup_.lease_us),
+      cuts_(CoordinatorOptions(options, setup_), {.membership = &membership_,
+                                                  .leases = &desk_.leases(),
+                                                  .store = store,
+                                                  .notes = &notes_,
+                                                  .manifests = &record_}),
+      stop_(setup_.heartbeat_us),
+      state_(setup_.has_log(), setup_.lease_us, store, &notes_),
+      watch_(options.job.fleet, &membership_, &notes_) {
+  if (options.resume == nullptr) return;
+  desk_.leases().Resume(options.resume->data);
+  std::vector<TableSpec> tables = options.resume->tables;
+  for (TableSpec& table : tables) {
+    table = AsRun(options.job, table);
+    tables_.Resumed(table);
+  }
+  membership_.SetTables(std::move(tables));
+  if (options.restore == nullptr) return;
+  const SchedulerState& state = *options.restore;  // rule G3
+  membership_.Restore(state);
+  desk_.leases().Restore(state.leases, state.last_lease);
+  cuts_.Restore(state);
+  notes_.Info(fmt::format("goes on behind a crash: {} workers of before, logs from checkpoint {} on",
+                          state.workers.size(), state.whole.value));
+}
+
+void Scheduler::Impl::Start(TimeUs now) {
+  turn_.now = now;
+  turn_.next_timer = now + setup_.heartbeat_us / 2;
+  watch_.Start(now);
+}
+
+void Scheduler::Impl::Hear(Peer from, const Message& message, TimeUs now) {
+  turn_.now = now;
+  if (stop_.over()) return;
+  Dispatch(from, message, now, &turn_.answers);
+  turn_.heard = true;
+}
+
+void Scheduler::Impl::Settle(TimeUs now, Outbox* out) {
+  if (!std::exchange(turn_.heard, false)) return;
+  turn_.now = now;
+  const std::size_t sent = out->size();
+  std::ranges::move(turn_.answers, std::back_inserter(*out));
+  turn_.answers.clear();
+  if (!stop_.begun()) Advance(now, out);
+  Persist(sent, now, out);
+}
+
+void Scheduler::Impl::OnTimer(TimeUs now, Outbox* out) {
+  turn_.now = now;
+  if (stop_.over()) return;
+  watch_.Note(now);
+  turn_.next_timer = now + setup_.heartbeat_us / 2;
+  if (stop_.begun()) {
+    if (stop_.Repeat(now, Mail(out))) cuts_.OnStopped();
+    return;
+  }
+  WatchFleet(now, out);
+  if (!stop_.begun()) Advance(now, out);
+}
+
+void Scheduler::Impl::WatchFleet(TimeUs now, Outbox* out) {
+  const TimeUs since = watch_.listening_since();
+  const double lease_seconds = setup_.job.fleet.lease_seconds;
+  membership_.DropSilentJoiners(now, since);
+  if (auto shard = membership_.shards().Silent(now, since))
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("shard {} ({}) has not been heard for {:g} s: {}", shard->value,
+                            membership_.shards().at(*shard).endpoint, lease_seconds, setup_.after_a_lost_shard),
+                now, out);
+  for (Incarnation id : membership_.workers().Silent(now, since)) {
+    notes_.Warn(fmt::format("worker {} (incarnation {}) has not been heard for {:g} s: it is dead",
+                            membership_.workers().at(id).rank.value, id.value, lease_seconds));
+    membership_.Fence(id);
+  }
+  if (watch_.Deserted(now, epochs_.phase() == Phase::kLeaving || stop_wish_.wanted()))
+    WantStop({ErrorCode::kUnavailable,
+              fmt::format("no worker is left, and none has come back for {:g} s; once workers can run again, resume "
+                          "from the last checkpoint",
+                          FleetWatch::kWorkerlessLeasesMax * lease_seconds)},
+             now, out);
+  watch_.WarnOfWaits(now, cuts_.AwaitedClock());
+  if (stop_wish_.Overdue(now)) {
+    if (stop_wish_.as().code == ErrorCode::kOk)
+      stop_wish_.ChangeReason({ErrorCode::kTimeout, "stopped without a checkpoint: it did not come to an end in time"});
+    Stop(stop_wish_.as(), stop_wish_.phase(), now, out);
+  }
+  const bool training = epochs_.phase() == Phase::kTrain && !epochs_.AtBoundary();
+  if (training && !stop_wish_.wanted() && AnythingDone()) cuts_.WantIfDue(now);
+}
+
+void Scheduler::Impl::RequestStop(TimeUs now, Outbox* out) {
+  turn_.now = now;
+  if (stop_.begun()) return;
+  if (!stop_wish_.wanted()) return WantStop({ErrorCode::kOk, "stopped"}, now, out);
+  stop_wish_.ChangeReason({ErrorCode::kOk, "stopped without waiting for the checkpoint"});
+  Stop(stop_wish_.as(), stop_wish_.phase(), now, out);
+}
+
+void Scheduler::Impl::WantStop(Shutdown as, TimeUs now, Outbox* out) {
+  stop_wish_.Want(std::move(as), now + std::max<TimeUs>(2 * setup_.lease_us, kStopPatienceUs));
+  if (setup_.keeps_checkpoints() && AnythingDone())
+    Advance(now, out);
+  else
+    Stop(stop_wish_.as(), stop_wish_.phase(), now, out);
+}
+
+// Whether there may be something that a checkpoint could keep. Workers that still read their data have done nothing,
+// and would not come to the clock at which it is cut.
+bool Scheduler::Impl::AnythingDone() const {
+  if (!membership_.formed()) return false;
+  if (desk_.leases().granted_any()) return true;
+  return setup_.cuts_at_clock ? membership_.MaxClock() > setup_.start_clock : !view().tables.empty();
+}
+
+Status Scheduler::Impl::MayCut() const {
+  if (!setup_.keeps_checkpoints())
+    return tarn::Fail(ErrorCode::kInvalidArgument,
+                      "the job keeps no checkpoints: its file has durability = \"none\" under [storage]");
+  if (epochs_.phase() == Phase::kWaiting || !AnythingDone())
+    return tarn::Fail(ErrorCode::kUnavailable, "nothing has been trained yet; try again once the training has begun");
+  if (epochs_.phase() == Phase::kLeaving || stop_wish_.wanted())
+    return tarn::Fail(ErrorCode::kCancelled, "the run is ending; its last checkpoint is the one to use");
+  return {};
+}
+
+void Scheduler::Impl::RequestCheckpoint(TimeUs now, Outbox* out) {
+  turn_.now = now;
+  if (stop_.begun() || !MayCut()) return;
+  cuts_.Want(CutReason::kRequested);
+  Advance(now, out);
+}
+
+void Scheduler::Impl::Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out) {
+  Stop({code, std::move(reason)}, code == ErrorCode::kDiverged ? "diverged" : "failed", now, out);
+}
+
+void Scheduler::Impl::Stop(Shutdown reason, std::string phase, TimeUs now, Outbox* out) {
+  if (stop_.begun()) return;
+  epochs_.OnStop(now);
+  cuts_.OnStop(reason.reason, Mail(out));
+  stop_.Begin(std::move(reason), std::move(phase), membership_.EveryPeer(), now);
+  if (stop_.Repeat(now, Mail(out))) cuts_.OnStopped();
+}
+
+void Scheduler::Impl::OnWritten(const StoreWritten& written, TimeUs now, Outbox* out) {
+  turn_.now = now;
+  const bool is_state = written.what == StoreWritten::What::kState;
+  // What this releases has waited for it and leaves, whatever has changed since.
+  if (is_state && written.status && state_.OnWritten(written.number, out)) cuts_.removal().OnStateWritten();
+  const std::size_t sent = out->size();
+  if (is_state && !written.status && state_.OnFailed(written.number, now)) {
+    cuts_.removal().OnStateFailed();
+    if (const auto error = state_.JudgeFailure(written.status.error(), stop_.begun()))
+      Fail(error->code, error->message, now, out);
+  }
+  if (!is_state && !stop_.begun())
+    if (const auto end = cuts_.OnManifestWritten(written, epochs_.Moment(now), Mail(out))) OnCutEnd(*end, now, out);
+  if (!stop_.begun()) Advance(now, out);
+  Persist(sent, now, out);
+}
+
+void Scheduler::Impl::Persist(std::size_t sent, TimeUs now, Outbox* out) {
+  if (!state_.active()) return;
+  if (stop_.begun()) state_.RunEnds();
+  // Also in the step that stops: what a checkpoint replaces is removed once the state names the new one.
+  state_.Hold(record_.StateRevision(cuts_), sent, out);
+  if (state_.MayWrite(now)) {
+    cuts_.removal().OnStateBegun();
+    SchedulerState state = record_.MakeState(turn_.now);
+    cuts_.Capture(&state);
+    state_.Write(state, now);
+  }
+  state_.WarnIfSlow(now);
+  if (!stop_.begun() || !state_.written() || stop_.reason().code != ErrorCode::kOk) return;
+  if (stop_.phase() == "done" || stop_wish_.kept()) state_.Remove();
+}
+
+Progress Scheduler::Impl::progress() const {
+  Progress out = record_.MakeProgress(turn_.now);
+  const Checkpoints& checkpoints = cuts_.checkpoints();
+  out.phase = stop_.PhaseOr(Name(epochs_.phase()));
+  out.has_state_hash = checkpoints.has_hash();
+  out.state_hash = checkpoints.hash();
+  out.last_checkpoint = checkpoints.newest();
+  out.best_checkpoint = checkpoints.best();
+  return out;
+}
+
+std::uint64_t Scheduler::Impl::StateHash() const {
+  return HashCombine(record_.AddTo(HashBytes(stop_.PhaseOr(Name(epochs_.phase())))), cuts_.checkpoints().hash());
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,90 @@
+#include "scheduler/leases/data_sets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace tarn::scheduler {
+namespace {
+
+constexpr std::uint64_t kSplitsMax = 1u << 22;  // of one set
+// Targets where the job does not say.
+constexpr std::uint64_t kSplitsPerWorker = 32, kEvaluationSplitsPerWorker = 4;
+constexpr std::uint64_t kSplitBatchesMax = 64;
+
+std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+// A multiple of the batch that cuts the set into at most kSplitsMax pieces.
+std::uint64_t Fit(std::uint64_t split_rows, std::uint64_t rows, std::uint64_t batch_rows) {
+  const std::uint64_t least = std::max<std::uint64_t>(DivideUp(rows, kSplitsMax), 1);
+  return DivideUp(std::max(split_rows, least), batch_rows) * batch_rows;
+}
+
+// About `splits` splits of at most kSplitBatchesMax batches each.
+std::uint64_t SplitRows(std::uint64_t rows, std::uint64_t batch_rows, std::uint64_t splits) {
+  const std::uint64_t batches = DivideUp(DivideUp(rows, batch_rows), splits);
+  return Fit(std::clamp<std::uint64_t>(batches, 1, kSplitBatchesMax) * batch_rows, rows, batch_rows);
+}
+
+}  // namespace
+
+DataSets::DataSets(const Job& job)
+    : ranks_(job.fleet.workers),
+      batch_rows_(job.train.batch_rows),
+      by_rank_(job.consistency.mode == ConsistencyMode::kBsp && job.consistency.apply == ApplyMode::kAggregated),
+      shuffle_(job.data.shuffle),
+      seed_(job.job.seed),
+      split_rows_(job.data.split_rows) {}
+
+void DataSets::Resume(const DataState& state) {
+  known_ = state.rows[0] != 0;
+  if (!known_) return;
+  std::copy(std::begin(state.rows), std::end(state.rows), rows_);
+  split_rows_ = state.split_rows;
+}
+
+void DataSets::Fill(DataState* state) const {
+  std::copy(std::begin(rows_), std::end(rows_), state->rows);
+  state->split_rows = split_rows_;
+}
+
+Status DataSets::Set(const std::uint64_t (&rows)[3]) {
+  if (rows[0] == 0 && rows[1] == 0 && rows[2] == 0) return {};
+  if (known_) {
+    if (std::equal(std::begin(rows), std::end(rows), rows_)) return {};
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("data: this worker sees {}, {} and {} rows of training, validation and test data, the "
+                            "job has {}, {} and {}: all workers must read the same files",
+                            rows[0], rows[1], rows[2], rows_[0], rows_[1], rows_[2]));
+  }
+  if (rows[0] == 0) return Fail(ErrorCode::kInvalidArgument, "data: the training set has no rows");
+  std::copy(std::begin(rows), std::end(rows), rows_);
+  const std::uint64_t splits = std::uint64_t{ranks_} * kSplitsPerWorker;
+  split_rows_ = split_rows_ != 0 ? Fit(split_rows_, rows_[0], batch_rows_) : SplitRows(rows_[0], batch_rows_, splits);
+  known_ = true;
+  return {};
+}
+
+Splits DataSets::MakeTraining(std::uint32_t epoch, const std::vector<std::uint64_t>& trained) const {
+  return Splits({.purpose = LeasePurpose::kTrain,
+                 .epoch = epoch,
+                 .rows = rows_[0],
+                 .split_rows = split_rows_,
+                 .batch_rows = batch_rows_,
+                 .owners = by_rank_ ? ranks_ : 0,
+                 .shuffle = shuffle_,
+                 .seed = seed_},
+                trained);
+}
+
+Splits DataSets::MakeEvaluation(LeasePurpose set, std::uint32_t epoch) const {
+  const std::uint64_t splits = std::uint64_t{ranks_} * kEvaluationSplitsPerWorker;
+  return Splits({.purpose = set,
+                 .epoch = epoch,
+                 .rows = rows(set),
+                 .split_rows = SplitRows(rows(set), batch_rows_, splits),
+                 .batch_rows = batch_rows_});
+}
+
+}  // namespace tarn::scheduler

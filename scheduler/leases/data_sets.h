@@ -1,0 +1,44 @@
+// The sizes of a job's data sets and how a pass over one is cut into splits (rules D1, D3). The first worker that asks
+// for data reports the sizes; all others must see the same.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/codec/manifest.h"
+#include "core/job/job.h"
+#include "core/message.h"
+#include "scheduler/leases/splits.h"
+
+namespace tarn::scheduler {
+
+class DataSets {
+ public:
+  explicit DataSets(const Job& job);
+  // As a checkpoint has them.
+  void Resume(const DataState& state);
+  void Fill(DataState* state) const;
+
+  bool known() const { return known_; }
+  std::uint64_t rows(LeasePurpose set) const { return rows_[static_cast<std::size_t>(set)]; }  // 0 while unknown
+  std::uint64_t split_rows() const { return split_rows_; }  // of the training set; its last split may be shorter
+  // Split i of the training set belongs to rank i mod ranks.
+  bool by_rank() const { return by_rank_; }
+
+  // The first call fixes the sizes; later ones must agree. A worker that does not read data reports zeros, which change
+  // nothing.
+  Status Set(const std::uint64_t (&rows)[3]);
+
+  // trained[i]: rows of split i that are trained already; empty: none.
+  Splits MakeTraining(std::uint32_t epoch, const std::vector<std::uint64_t>& trained) const;
+  Splits MakeEvaluation(LeasePurpose set, std::uint32_t epoch) const;
+
+ private:
+  std::uint32_t ranks_, batch_rows_;
+  bool by_rank_, shuffle_;
+  std::uint64_t seed_, split_rows_;
+  bool known_ = false;
+  std::uint64_t rows_[3] = {0, 0, 0};
+};
+
+}  // namespace tarn::scheduler

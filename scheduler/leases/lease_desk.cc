@@ -1,0 +1,83 @@
+#include "scheduler/leases/lease_desk.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+namespace tarn::scheduler {
+
+LeaseDesk::LeaseDesk(const Job& job, Clock start_clock, Notes* notes)
+    : leases_(job, start_clock), notes_(notes), workers_(job.fleet.workers) {}
+
+LeaseDesk::Heard LeaseDesk::OnRequest(WorkerRank rank, Incarnation worker, Clock clock, const LeaseRequest& request) {
+  const bool sizes_were_known = leases_.data().known();
+  if (auto sizes = leases_.SetSizes(request.rows); !sizes) {
+    Heard heard;
+    // Sizes that are wrong for the first worker are wrong for all.
+    (sizes_were_known ? heard.refuses : heard.ends_run) = sizes.error();
+    return heard;
+  }
+  if (leases_.data().known() && !sizes_were_known) WarnOfIdleWorkers();
+  for (const LeaseDone& done : request.done) {
+    if (!std::isfinite(done.quality.loss_sum))
+      return {.ends_run = Error{ErrorCode::kDiverged,
+                                fmt::format("worker {}: training has diverged by clock {}: the loss that it reports of "
+                                            "lease {} is not a finite number",
+                                            rank.value, clock.value, done.lease.value)}};
+    leases_.Done(worker, done);
+  }
+  return {.reply = requests_.Ask(worker, request.number, request.want)};
+}
+
+void LeaseDesk::WarnOfIdleWorkers() {
+  const std::uint64_t splits = leases_.train().size();
+  if (splits >= workers_) return;
+  notes_->Warn(
+      fmt::format("the training set has {} rows in {} split{} of {} rows, for {} workers: {} of them get no data in an "
+                  "epoch; expected fewer workers, or a smaller train.batch_rows or data.split_rows",
+                  leases_.data().rows(LeasePurpose::kTrain), splits, splits == 1 ? "" : "s",
+                  leases_.data().split_rows(), workers_, workers_ - splits));
+}
+
+std::optional<LeaseReply> LeaseDesk::TryAnswer(Incarnation worker, std::uint32_t want, LeaseSupply supply) {
+  if (supply == LeaseSupply::kFinished) {
+    LeaseReply reply;
+    reply.finished = true;
+    return reply;
+  }
+  if (want == 0) return LeaseReply{};
+  switch (supply) {
+    case LeaseSupply::kTraining: return leases_.AnswerTraining(worker, want);
+    case LeaseSupply::kEvaluation: return leases_.AnswerEvaluation(worker, want);
+    case LeaseSupply::kJumps: return leases_.AnswerJump(worker);
+    case LeaseSupply::kNone:
+    case LeaseSupply::kFinished: break;
+  }
+  return std::nullopt;
+}
+
+std::vector<LeaseDesk::Answer> LeaseDesk::Answers(LeaseSupply supply, const std::function<bool(Incarnation)>& is_live) {
+  std::vector<Answer> answers;
+  // A grant may raise the ceiling for workers that were looked at before.
+  for (bool again = true; again;) {
+    again = false;
+    for (const auto& [worker, waiting] : requests_.waiting()) {
+      if (!is_live(worker)) continue;
+      auto reply = TryAnswer(worker, waiting.want, supply);
+      // A worker that has leases in work does not have to wait: its next request reports what it has done meanwhile.
+      if (!reply && leases_.HasOpen(worker)) reply.emplace();
+      if (!reply) continue;
+      answers.push_back({worker, requests_.Answer(worker, std::move(*reply))});
+      again = true;
+    }
+  }
+  return answers;
+}
+
+void LeaseDesk::End(Incarnation worker, const DataPosition& position, Clock end, bool take_back) {
+  leases_.End(worker, position, end, take_back);
+  requests_.End(worker);
+}
+
+}  // namespace tarn::scheduler

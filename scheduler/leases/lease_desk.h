@@ -1,0 +1,67 @@
+// Answers workers' LeaseRequests: takes the reports in, and answers each number once and the same again, as soon as
+// there is something to answer (rules D1-D6). The caller sends what this returns.
+//
+//   LeaseDesk desk(job, start_clock, &notes);
+//   LeaseDesk::Heard heard = desk.OnRequest(worker, request);
+//   for (LeaseDesk::Answer& answer : desk.Answers(LeaseSupply::kTraining, is_live)) ...
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "core/error.h"
+#include "core/job/job.h"
+#include "core/message.h"
+#include "scheduler/leases/lease_requests.h"
+#include "scheduler/leases/leases.h"
+#include "scheduler/progress/notes.h"
+
+namespace tarn::scheduler {
+
+// What there is for workers that ask for data.
+enum class LeaseSupply : std::uint8_t {
+  kTraining,
+  kEvaluation,
+  kJumps,     // no data now: only the order to tick to the ceiling
+  kNone,      // rule K11: the run stops, and no new data is given out
+  kFinished,  // there is no more data
+};
+
+class LeaseDesk {
+ public:
+  // `notes` outlives it.
+  LeaseDesk(const Job& job, Clock start_clock, Notes* notes);
+
+  struct Heard {
+    std::optional<Error> ends_run;    // the run cannot continue
+    std::optional<Error> refuses;     // the worker cannot take part
+    std::optional<LeaseReply> reply;  // known already: the request is a repeated one
+  };
+  Heard OnRequest(WorkerRank rank, Incarnation worker, Clock clock, const LeaseRequest& request);
+
+  struct Answer {
+    Incarnation worker;
+    LeaseReply reply;
+  };
+  // The answers that are due, of workers that are live.
+  std::vector<Answer> Answers(LeaseSupply supply, const std::function<bool(Incarnation)>& is_live);
+
+  // The worker has ended; Leases::End.
+  void End(Incarnation worker, const DataPosition& position, Clock end, bool take_back);
+
+  Leases& leases() { return leases_; }
+  const Leases& leases() const { return leases_; }
+
+ private:
+  std::optional<LeaseReply> TryAnswer(Incarnation worker, std::uint32_t want, LeaseSupply supply);
+  void WarnOfIdleWorkers();
+
+  Leases leases_;
+  LeaseRequests requests_;
+  Notes* notes_;
+  std::uint32_t workers_;  // of the job
+};
+
+}  // namespace tarn::scheduler

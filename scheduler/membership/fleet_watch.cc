@@ -1,0 +1,54 @@
+#include "scheduler/membership/fleet_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/log.h"
+#include "scheduler/membership/waits.h"
+
+namespace tarn::scheduler {
+
+FleetWatch::FleetWatch(const FleetSection& fleet, const Membership* membership, Notes* notes)
+    : fleet_(fleet),
+      lease_us_(static_cast<TimeUs>(fleet.lease_seconds * 1e6)),
+      membership_(membership),
+      notes_(notes) {}
+
+void FleetWatch::Start(TimeUs now) {
+  workers_seen_ = now;
+  listening_.Begin(now);
+  next_waits_ = now + kWaitNotePeriodUs;
+}
+
+bool FleetWatch::Deserted(TimeUs now, bool may_be_empty) {
+  const bool there = !membership_->workers().Live().empty() || membership_->workers().waiting() > 0;
+  if (there || !deserted_ || may_be_empty) {
+    workers_seen_ = now;
+    return false;
+  }
+  workers_seen_ = std::max(workers_seen_, listening_.since());
+  return now - workers_seen_ > kWorkerlessLeasesMax * lease_us_;
+}
+
+std::string FleetWatch::WaitText(TimeUs now, std::optional<Clock> cut) const {
+  std::string text = WaitsFor(*membership_, fleet_, now, listening_.since());
+  if (!text.empty() || !membership_->formed()) return text;
+  TickWaits waits{.bound = {}, .cut = cut};
+  for (const TableSpec& table : membership_->view().tables) {
+    const ConsistencySpec& spec = table.consistency;
+    if (spec.mode == ConsistencyMode::kAsp) continue;
+    const std::uint64_t clocks = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+    waits.bound = std::min(waits.bound.value_or(clocks), clocks);
+  }
+  return WaitsForTicks(*membership_, waits, now, listening_.since());
+}
+
+void FleetWatch::WarnOfWaits(TimeUs now, std::optional<Clock> cut) {
+  if (now < next_waits_) return;
+  std::string text = WaitText(now, cut);
+  if (text.empty()) return;
+  notes_->Warn(std::move(text));
+  next_waits_ = now + kWaitNotePeriodUs;
+}
+
+}  // namespace tarn::scheduler

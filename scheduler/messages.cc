@@ -1,0 +1,138 @@
+// What each message leads to.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/table/table_shape.h"
+#include "scheduler/impl.h"
+
+namespace tarn::scheduler {
+namespace {
+
+// Sent while a shard loads its rows (rule N4): it has adopted no view yet.
+bool IsOfLoading(const Message& message) {
+  const auto* heartbeat = std::get_if<Heartbeat>(&message.body);
+  return heartbeat != nullptr && heartbeat->view.value == 0;
+}
+
+// Rule G5: whether a log has ticks of leases beyond `last`, the last that the restored state knows.
+bool HasLeaseBeyond(const Heartbeat& heartbeat, LeaseId last) {
+  const auto beyond = [last](const auto& tick) { return tick.position.lease > last; };
+  return std::ranges::any_of(heartbeat.fenced, beyond) || std::ranges::any_of(heartbeat.fenced_ticks, beyond);
+}
+
+}  // namespace
+
+void Scheduler::Impl::Dispatch(Peer from, const Message& message, TimeUs now, Outbox* out) {
+  if (stop_.begun()) return AfterStop(from, message, now, out);
+  const Mailer mail = Mail(out);
+  const Sender& sender = message.sender;
+  const auto* join = std::get_if<Join>(&message.body);
+  if (message.job != setup_.fingerprint && !(join != nullptr && message.job == 0))
+    return mail.Refuse(from, ErrorCode::kWrongJob, "this scheduler runs another job");
+  if (join != nullptr) {
+    auto note = membership_.OnJoin(from, *join, now, mail);
+    if (!note.empty()) notes_.Info(std::move(note));
+    return;
+  }
+  if (sender.role == Role::kScheduler) return FromTool(from, message, now, out);
+  // Sent over a connection of its own while a shard loads: the shard is answered at another.
+  const bool of_loading = IsOfLoading(message);
+  if (const ShardNode* shard = membership_.HearShard(sender, of_loading ? std::nullopt : std::optional(from), now)) {
+    if (!of_loading) FromShard(*shard, message, now, out);
+  } else if (const WorkerNode* worker = membership_.HearWorker(sender, from, now)) {
+    FromWorker(*worker, message, now, out);
+  } else if (std::holds_alternative<Shutdown>(message.body)) {
+    membership_.OnFarewell(sender.incarnation);
+  } else if (membership_.workers().Left(sender.incarnation)) {
+    mail.Refuse(from, ErrorCode::kOk, "left");
+  } else {
+    mail.Refuse(from, ErrorCode::kFenced, "this incarnation is over");
+  }
+}
+
+void Scheduler::Impl::AfterStop(Peer from, const Message& message, TimeUs now, Outbox* out) {
+  stop_.Hear(now);
+  const auto* request = std::get_if<CheckpointRequest>(&message.body);
+  if (request != nullptr && cuts_.AnswerAgain(from, request->number, Mail(out))) return;
+  if (stop_.OnMessage(from, message, Mail(out))) cuts_.OnStopped();
+}
+
+void Scheduler::Impl::FromTool(Peer from, const Message& message, TimeUs now, Outbox* out) {
+  if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) OnShutdown("a tool", *shutdown, now, out);
+  if (const auto* request = std::get_if<CheckpointRequest>(&message.body))
+    cuts_.OnRequest(from, *request, MayCut(), watch_.WaitText(now, cuts_.AwaitedClock()), Mail(out));
+}
+
+void Scheduler::Impl::FromShard(const ShardNode& shard, const Message& message, TimeUs now, Outbox* out) {
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
+    const LeaseId last = desk_.leases().last_lease();
+    if (membership_.restarting() && HasLeaseBeyond(*heartbeat, last))
+      return Fail(
+          ErrorCode::kCorrupt,
+          fmt::format("the log of shard {} knows leases beyond {}, the last in the scheduler's state: the {} in "
+                      "the run's folder is an older one, expected the last that the run wrote",
+                      shard.shard.value, last.value, kStateName),
+          now, out);
+    membership_.OnHeartbeat(shard.shard, *heartbeat, now, Mail(out));
+    record_.OnHeartbeat(message.sender, *heartbeat);
+  } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
+    cuts_.OnShardPart(shard.shard, *part);
+  } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
+    OnShutdown(fmt::format("shard {}", shard.shard.value), *shutdown, now, out);
+  }
+}
+
+void Scheduler::Impl::FromWorker(const WorkerNode& worker, const Message& message, TimeUs now, Outbox* out) {
+  const Incarnation id = worker.incarnation;
+  if (const auto* heartbeat = std::get_if<Heartbeat>(&message.body)) {
+    membership_.OnHeartbeat(id, *heartbeat, now, Mail(out));
+    record_.OnHeartbeat(message.sender, *heartbeat);
+  } else if (const auto* request = std::get_if<LeaseRequest>(&message.body)) {
+    OnLeaseRequest(worker, *request, now, out);
+  } else if (const auto* create = std::get_if<CreateTable>(&message.body)) {
+    if (auto table = tables_.Ask(id, create->spec, view().tables, view().routes.partition_bits)) PutTable(*table);
+  } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
+    barriers_.Enter(id, barrier->number);
+  } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
+    cuts_.OnWorkerPart(id, *part);
+  } else if (const auto* leave = std::get_if<Leave>(&message.body)) {
+    const Peer peer = worker.peer;
+    membership_.OnLeave(id, *leave);
+    Mail(out).Refuse(peer, ErrorCode::kOk, "left");
+  } else if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) {
+    OnShutdown(fmt::format("worker {}", worker.rank.value), *shutdown, now, out);
+  }
+}
+
+void Scheduler::Impl::PutTable(const TableSpec& spec) {
+  std::string note = fmt::format("table {}: {} {} x {}", spec.id.value, spec.name, Name(spec.kind), spec.dim);
+  for (const TableSpec& table : view().tables)
+    if (table.id == spec.id) note = fmt::format("table {} goes on with {}", spec.name, SettingsChange(table, spec));
+  membership_.PutTable(spec);
+  cuts_.OnTable();
+  tables_.Added(spec, view().version);
+  notes_.Info(std::move(note));
+}
+
+void Scheduler::Impl::OnLeaseRequest(const WorkerNode& worker, const LeaseRequest& request, TimeUs now, Outbox* out) {
+  const LeaseDesk::Heard heard = desk_.OnRequest(worker.rank, worker.incarnation, worker.clock, request);
+  if (heard.ends_run) return Fail(heard.ends_run->code, heard.ends_run->message, now, out);
+  if (heard.refuses) {
+    Mail(out).Refuse(worker.peer, heard.refuses->code, heard.refuses->message);
+    notes_.Warn(fmt::format("refused worker {}: {}", worker.rank.value, heard.refuses->message));
+    membership_.Fence(worker.incarnation);
+  }
+  if (heard.reply) Mail(out).Send(worker.peer, *heard.reply);
+}
+
+void Scheduler::Impl::OnShutdown(const std::string& who, const Shutdown& shutdown, TimeUs now, Outbox* out) {
+  if (shutdown.code == ErrorCode::kOk)
+    RequestStop(now, out);
+  else  // most reasons of shards already begin with the shard
+    Fail(shutdown.code, shutdown.reason.starts_with(who + ": ") ? shutdown.reason : who + ": " + shutdown.reason, now,
+         out);
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,56 @@
+#include "scheduler/progress/totals.h"
+
+#include <algorithm>
+
+namespace tarn::scheduler {
+namespace {
+
+void AddTo(const std::vector<std::uint64_t>& histogram, std::vector<std::uint64_t>* sums) {
+  if (histogram.size() > sums->size()) sums->resize(histogram.size());
+  for (std::size_t i = 0; i < histogram.size(); ++i) (*sums)[i] += histogram[i];
+}
+
+}  // namespace
+
+void Totals::OnHeartbeat(const Sender& sender, const Heartbeat& heartbeat) {
+  Node& node = (sender.role == Role::kWorker ? workers_ : shards_)[sender.incarnation];
+  if (!heartbeat.counters.empty()) node.counters = heartbeat.counters;
+  // An overtaken heartbeat holds an older histogram: totals never shrink.
+  if (heartbeat.staleness.size() > node.staleness.size()) node.staleness.resize(heartbeat.staleness.size());
+  for (std::size_t i = 0; i < heartbeat.staleness.size(); ++i)
+    node.staleness[i] = std::max(node.staleness[i], heartbeat.staleness[i]);
+}
+
+void Totals::End(Incarnation worker) {
+  const auto it = workers_.find(worker);
+  if (it == workers_.end()) return;
+  for (const Counter& counter : it->second.counters)
+    if (ended_counters_.size() < kEndedNamesMax || ended_counters_.contains(counter.name))
+      ended_counters_[counter.name] += counter.value;
+  AddTo(it->second.staleness, &ended_staleness_);
+  workers_.erase(it);
+}
+
+void Totals::Fill(WorkerProgress* out) const {
+  const auto it = workers_.find(out->incarnation);
+  if (it == workers_.end()) return;
+  out->counters = it->second.counters;
+  out->staleness = it->second.staleness;
+}
+
+std::map<std::string, double> Totals::Counters() const {
+  std::map<std::string, double> sums = ended_counters_;
+  for (const auto& [incarnation, node] : workers_)
+    for (const Counter& counter : node.counters) sums[counter.name] += counter.value;
+  for (const auto& [incarnation, node] : shards_)
+    for (const Counter& counter : node.counters) sums["server." + counter.name] += counter.value;
+  return sums;
+}
+
+std::vector<std::uint64_t> Totals::Staleness() const {
+  std::vector<std::uint64_t> sums = ended_staleness_;
+  for (const auto& [incarnation, node] : workers_) AddTo(node.staleness, &sums);
+  return sums;
+}
+
+}  // namespace tarn::scheduler

@@ -1,0 +1,40 @@
+// Sums of the counters and staleness histograms that nodes report in heartbeats. Plain bookkeeping.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/limits.h"
+#include "core/message.h"
+#include "scheduler/progress/progress.h"
+
+namespace tarn::scheduler {
+
+// One set of cumulative counters and a histogram for each node of the fleet. When an incarnation ends, its last report
+// stays in the sums and its set is dropped.
+class Totals {
+ public:
+  // Names of counters that are kept of workers which have ended; of further ones nothing is.
+  static constexpr std::size_t kEndedNamesMax = 4 * std::size_t{limits::kCountersMax};
+
+  void OnHeartbeat(const Sender& sender, const Heartbeat& heartbeat);
+  void End(Incarnation worker);
+  std::map<std::string, double> Counters() const;
+  std::vector<std::uint64_t> Staleness() const;
+  // What the worker last reported, into the fields of `out` that come from here.
+  void Fill(WorkerProgress* out) const;
+  std::size_t nodes() const { return workers_.size() + shards_.size(); }
+
+ private:
+  struct Node {
+    std::vector<Counter> counters;
+    std::vector<std::uint64_t> staleness;
+  };
+  std::map<Incarnation, Node> workers_, shards_;
+  std::map<std::string, double> ended_counters_;
+  std::vector<std::uint64_t> ended_staleness_;
+};
+
+}  // namespace tarn::scheduler

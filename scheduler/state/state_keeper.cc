@@ -1,0 +1,39 @@
+#include "scheduler/state/state_keeper.h"
+
+#include <fmt/format.h>
+
+#include "core/log.h"
+
+namespace tarn::scheduler {
+
+StateKeeper::StateKeeper(bool durable, TimeUs slow_us, SchedulerStore* store, Notes* notes)
+    : durable_(durable), slow_us_(slow_us), store_(store), notes_(notes) {}
+
+void StateKeeper::Write(const SchedulerState& state, TimeUs now) {
+  store_->WriteState(gate_.Begin(state.version, now), state);
+}
+
+void StateKeeper::WarnIfSlow(TimeUs now) {
+  if (!gate_.writing() || now - gate_.since() < slow_us_ || now < next_slow_) return;
+  notes_->Warn(
+      fmt::format("the disk of the scheduler's state has not answered for {:.0f} s: no view and no lease goes out "
+                  "meanwhile",
+                  static_cast<double>(now - gate_.since()) * 1e-6));
+  next_slow_ = now + kWaitNotePeriodUs;
+}
+
+void StateKeeper::Remove() {
+  over_ = true;
+  store_->RemoveState();
+}
+
+// A file that could not be synced is not synced again: the next state goes into a new file.
+std::optional<Error> StateKeeper::JudgeFailure(const Error& error, bool ends) {
+  std::string why = "the scheduler's state: " + error.message;
+  if (!ends && gate_.failures() >= StateGate::kTriesMax)
+    return Error{error.code, fmt::format("{} ({} tries)", why, gate_.failures())};
+  notes_->Warn(std::move(why));
+  return std::nullopt;
+}
+
+}  // namespace tarn::scheduler

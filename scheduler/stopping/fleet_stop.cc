@@ -1,0 +1,37 @@
+#include "scheduler/stopping/fleet_stop.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace tarn::scheduler {
+
+void FleetStop::Begin(Shutdown reason, std::string phase, std::map<Incarnation, Peer> peers, TimeUs now) {
+  reason_ = std::move(reason);
+  phase_ = std::move(phase);
+  peers_ = std::move(peers);
+  since_ = heard_ = now;
+}
+
+bool FleetStop::OnMessage(Peer from, const Message& message, const Mailer& mail) {
+  const bool is_tool = message.sender.role == Role::kScheduler;
+  // A node that reports why it fails has not learnt of the stop yet (rule S2).
+  const auto* farewell = std::get_if<Shutdown>(&message.body);
+  if (farewell == nullptr || (farewell->code != ErrorCode::kOk && !is_tool))
+    mail.Send(from, *reason_);
+  else if (!is_tool)
+    peers_.erase(message.sender.incarnation);
+  over_ |= peers_.empty();
+  return over_;
+}
+
+bool FleetStop::Repeat(TimeUs now, const Mailer& mail) {
+  const bool quiet = now - heard_ >= kQuietPeriods * heartbeat_us_;
+  over_ |= peers_.empty() || quiet || now - since_ >= kPeriodsMax * heartbeat_us_;
+  if (over_ || (told_ != 0 && now - told_ < heartbeat_us_)) return over_;
+  told_ = std::max<TimeUs>(now, 1);
+  for (const auto& [id, peer] : peers_) mail.Send(peer, *reason_);
+  return false;
+}
+
+}  // namespace tarn::scheduler

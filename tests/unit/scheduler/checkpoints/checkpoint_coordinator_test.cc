@@ -1,0 +1,264 @@
+// Shows CheckpointCoordinator alone, around a fleet that is driven by hand: from the wish to the manifest, and what
+// becomes of cuts that fail, lose their base or are voided.
+#include "scheduler/checkpoints/checkpoint_coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/scheduler/membership/formed_fleet.h"
+#include "tests/unit/scheduler/memory_store.h"
+
+namespace tarn::scheduler {
+namespace {
+
+class FixedManifest final : public ManifestSource {
+ public:
+  Manifest Make(const Positions&, bool, TimeUs) const override {
+    Manifest manifest;
+    manifest.job_text = "job";
+    return manifest;
+  }
+  std::uint64_t workers_died() const override { return 5; }
+};
+
+class CoordinatorTest : public testing::Test {
+ protected:
+  explicit CoordinatorTest(bool at_clock = false)
+      : cuts_(OptionsOf(at_clock), {.membership = &fleet_.membership,
+                                    .leases = &leases_,
+                                    .store = &store_,
+                                    .notes = &notes_,
+                                    .manifests = &manifests_}) {
+    for (const auto& [id, worker] : fleet_.membership.workers().all()) leases_.Join(id, worker.rank, worker.join);
+  }
+  static CheckpointCoordinator::Options OptionsOf(bool at_clock) {
+    CheckpointCoordinator::Options options;
+    options.at_clock = at_clock;
+    options.checkpoints.directory = "dir";
+    options.checkpoints.storage.checkpoint_chain = 8;
+    return options;
+  }
+  static Job TheJob() {
+    Job job;
+    job.fleet.workers = 2;
+    return job;
+  }
+  const CheckpointOrder& order() const { return fleet_.membership.view().checkpoint; }
+  // Orders a checkpoint at once.
+  void Order(CutReason reason) {
+    cuts_.Want(reason);
+    ASSERT_FALSE(cuts_.NeedsAgreement(moment_));
+    ASSERT_TRUE(cuts_.checkpoints().pending());
+  }
+  void SendPart(ErrorCode code = ErrorCode::kOk) {
+    CheckpointPart part;
+    part.id = order().id;
+    part.code = code;
+    part.message = "why";
+    part.max_clock = Clock(12);
+    part.files = {{"shard-0", 100, 1}};
+    part.whole_hash = 77;
+    cuts_.OnShardPart(ShardId(0), part);
+  }
+  CheckpointCoordinator::Step Advance() { return cuts_.Advance(moment_, fleet_.mail); }
+  // The store ends what it was given. The last cut that ended by it.
+  std::optional<CutEnd> EndWrites() {
+    std::optional<CutEnd> end;
+    for (const StoreWritten& written : store_.TakeWritten())
+      end = cuts_.OnManifestWritten(written, moment_, fleet_.mail);
+    return end;
+  }
+  std::string TakeNote() {
+    const auto notes = notes_.Take();
+    return notes.empty() ? std::string() : notes.back().text;
+  }
+
+  FormedFleet fleet_{2};
+  Leases leases_{TheJob(), Clock(0)};
+  MemoryStore store_;
+  Notes notes_;
+  FixedManifest manifests_;
+  CheckpointCoordinator cuts_;
+  CutMoment moment_{.now = 50};
+};
+
+class CoordinatorAtClockTest : public CoordinatorTest {
+ protected:
+  CoordinatorAtClockTest() : CoordinatorTest(true) {}
+};
+
+TEST_F(CoordinatorTest, FromTheWishToTheManifest) {
+  EXPECT_FALSE(cuts_.UnderWay());
+  moment_.at_boundary = true;
+  Order(CutReason::kRequested);
+  EXPECT_EQ(order().directory, "dir/ckpt-1");
+  EXPECT_FALSE(order().at_clock);
+  EXPECT_FALSE(Advance().changed);
+  SendPart();
+  EXPECT_TRUE(Advance().changed);
+  EXPECT_FALSE(Advance().changed);  // the manifest is being written
+  const auto end = EndWrites();
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->reason, CutReason::kRequested);
+  EXPECT_FALSE(end->failed);
+  EXPECT_EQ(order().id, CheckpointId(0));
+  EXPECT_FALSE(cuts_.UnderWay());
+  EXPECT_TRUE(cuts_.state_is_cut());
+  EXPECT_EQ(cuts_.whole().directory, "dir/ckpt-1");
+  EXPECT_EQ(TakeNote(), "checkpoint 1 (requested) is whole: dir/ckpt-1");
+  const Manifest& manifest = store_.manifests.at("dir/ckpt-1");
+  EXPECT_EQ(manifest.job_text, "job");
+  EXPECT_EQ(manifest.resume_clock, Clock(12));
+  EXPECT_EQ(manifest.workers_died, 5u);
+  EXPECT_EQ(manifest.state_hash, 77u);
+  cuts_.OnGrant();
+  EXPECT_FALSE(cuts_.state_is_cut());
+}
+
+TEST_F(CoordinatorTest, OneAtATimeAndTheStrongerWishStays) {
+  Order(CutReason::kPeriodic);
+  cuts_.Want(CutReason::kStop);
+  cuts_.Want(CutReason::kRequested);
+  EXPECT_FALSE(cuts_.NeedsAgreement(moment_));
+  EXPECT_EQ(order().id, CheckpointId(1));
+  SendPart();
+  Advance();
+  EndWrites();
+  EXPECT_FALSE(cuts_.NeedsAgreement(moment_));
+  EXPECT_EQ(order().id, CheckpointId(2));
+  EXPECT_EQ(cuts_.checkpoints().pending()->reason, CutReason::kStop);
+  EXPECT_EQ(order().base, CheckpointId(1));
+}
+
+TEST_F(CoordinatorTest, OfAHashNothingIsWritten) {
+  Order(CutReason::kHash);
+  EXPECT_TRUE(order().directory.empty());
+  SendPart();
+  const auto step = Advance();
+  ASSERT_TRUE(step.end);
+  EXPECT_FALSE(step.end->failed);
+  EXPECT_EQ(cuts_.checkpoints().hash(), 77u);
+  EXPECT_EQ(cuts_.whole().id, CheckpointId(0));
+  EXPECT_TRUE(store_.under_way.empty());
+}
+
+TEST_F(CoordinatorTest, AShardThatCannotWriteFailsIt) {
+  Order(CutReason::kFinal);
+  SendPart(ErrorCode::kIo);
+  const auto step = Advance();
+  ASSERT_TRUE(step.end && step.end->failed);
+  EXPECT_EQ(step.end->failed->code, ErrorCode::kIo);
+  EXPECT_EQ(step.end->failed->message, "checkpoint 1 (final) could not be written to dir/ckpt-1: shard 0: why");
+  EXPECT_EQ(TakeNote(), step.end->failed->message);
+  EXPECT_FALSE(cuts_.UnderWay());
+  EXPECT_TRUE(store_.removed.empty());
+  fleet_.Confirm();
+  Advance();
+  EXPECT_EQ(store_.removed, std::vector<std::string>{"dir/ckpt-1"});
+}
+
+TEST_F(CoordinatorTest, AManifestThatCannotBeWrittenFailsIt) {
+  store_.fail = true;
+  Order(CutReason::kBest);
+  SendPart();
+  Advance();
+  const auto end = EndWrites();
+  ASSERT_TRUE(end && end->failed);
+  EXPECT_EQ(end->reason, CutReason::kBest);
+  EXPECT_TRUE(cuts_.checkpoints().newest().empty());
+}
+
+TEST_F(CoordinatorTest, WithoutItsBaseAFullOneFollows) {
+  Order(CutReason::kPeriodic);
+  SendPart();
+  Advance();
+  EndWrites();
+  Order(CutReason::kPeriodic);
+  ASSERT_EQ(order().base, CheckpointId(1));
+  SendPart(ErrorCode::kNotFound);
+  const auto step = Advance();
+  EXPECT_TRUE(step.changed);
+  EXPECT_FALSE(step.end);
+  EXPECT_FALSE(cuts_.NeedsAgreement(moment_));
+  EXPECT_EQ(order().id, CheckpointId(3));
+  EXPECT_EQ(order().base, CheckpointId(0));
+}
+
+TEST_F(CoordinatorTest, AToolIsAnsweredOnceTheCheckpointIsWhole) {
+  fleet_.Clear();
+  cuts_.OnRequest(Peer(40), {.number = 6}, {}, "waits for worker 1", fleet_.mail);
+  ASSERT_NE(fleet_.Last<CheckpointRequest>(), nullptr);
+  EXPECT_EQ(fleet_.Last<CheckpointRequest>()->message, "waits for worker 1");
+  EXPECT_TRUE(cuts_.UnderWay());
+  cuts_.NeedsAgreement(moment_);
+  SendPart();
+  Advance();
+  EndWrites();
+  EXPECT_EQ(fleet_.Last<CheckpointRequest>()->directory, "dir/ckpt-1");
+  fleet_.Clear();
+  EXPECT_TRUE(cuts_.AnswerAgain(Peer(40), 6, fleet_.mail));
+  EXPECT_EQ(fleet_.Last<CheckpointRequest>()->directory, "dir/ckpt-1");
+  cuts_.OnRequest(Peer(40), {.number = 7}, Fail(ErrorCode::kCancelled, "the run is ending"), "", fleet_.mail);
+  EXPECT_EQ(fleet_.Last<CheckpointRequest>()->code, ErrorCode::kCancelled);
+}
+
+TEST_F(CoordinatorTest, AtTheStopToolsAreAnsweredAndTheDirectoryGoes) {
+  cuts_.OnRequest(Peer(40), {.number = 6}, {}, "", fleet_.mail);
+  cuts_.NeedsAgreement(moment_);
+  cuts_.OnStop("stopped", fleet_.mail);
+  EXPECT_EQ(fleet_.Last<CheckpointRequest>()->message, "the run ended before it: stopped");
+  EXPECT_TRUE(store_.removed.empty());
+  cuts_.OnStopped();
+  EXPECT_EQ(store_.removed, std::vector<std::string>{"dir/ckpt-1"});
+}
+
+TEST_F(CoordinatorTest, K9ATableOfWhichWorkersKeepStateWidensTheOrder) {
+  Order(CutReason::kPeriodic);
+  EXPECT_FALSE(order().blobs);
+  TableSpec table;
+  table.id = TableId(1);
+  table.push_codec = ValueCodec::kTopK;
+  fleet_.membership.PutTable(table);
+  cuts_.OnTable();
+  EXPECT_TRUE(order().blobs);
+  SendPart();
+  EXPECT_FALSE(Advance().changed);  // the workers' states are missing
+}
+
+TEST_F(CoordinatorAtClockTest, K1WorkersAgreeOnAClockWhileTheyTrain) {
+  cuts_.Want(CutReason::kPeriodic);
+  EXPECT_TRUE(cuts_.NeedsAgreement(moment_));
+  EXPECT_FALSE(cuts_.WantedDrains());
+  EXPECT_EQ(order().id, CheckpointId(0));
+  EXPECT_TRUE(cuts_.PlaceOrder(Clock(20), moment_));
+  EXPECT_FALSE(cuts_.PlaceOrder(Clock(20), moment_));
+  EXPECT_EQ(order().clock, Clock(20));
+  EXPECT_EQ(leases_.ceiling(), Clock(20));
+  EXPECT_EQ(cuts_.AwaitedClock(), Clock(20));
+  EXPECT_FALSE(cuts_.OrderConfirmed());
+  fleet_.Confirm();
+  EXPECT_TRUE(cuts_.OrderConfirmed());
+  SendPart();
+  EXPECT_FALSE(Advance().changed);  // the workers have not reached it
+  for (const WorkerNode* worker : fleet_.membership.workers().Live()) {
+    CheckpointPart part;
+    part.id = order().id;
+    cuts_.OnWorkerPart(worker->incarnation, part);
+  }
+  EXPECT_EQ(cuts_.AwaitedClock(), std::nullopt);
+  Advance();
+  ASSERT_TRUE(EndWrites());
+  EXPECT_EQ(store_.manifests.at("dir/ckpt-1").resume_clock, Clock(20));
+}
+
+TEST_F(CoordinatorAtClockTest, ADeathBeyondTheClockVoidsIt) {
+  cuts_.Want(CutReason::kBest);
+  cuts_.NeedsAgreement(moment_);
+  cuts_.PlaceOrder(Clock(20), moment_);
+  cuts_.OnVerdict({.worker = fleet_.Newest(), .rank = WorkerRank(1), .end = Clock(21)});
+  EXPECT_EQ(TakeNote(), "checkpoint 1 (best) is void: worker 1 died beyond its clock");
+  EXPECT_EQ(order().id, CheckpointId(0));
+  EXPECT_TRUE(cuts_.UnderWay());  // another follows
+}
+
+}  // namespace
+}  // namespace tarn::scheduler

@@ -1,0 +1,60 @@
+// Shows DataSets alone: sizes are fixed once, and passes are cut into splits that fit the fleet.
+#include "scheduler/leases/data_sets.h"
+
+#include <gtest/gtest.h>
+
+namespace tarn::scheduler {
+namespace {
+
+Job JobOf(std::uint32_t workers) {
+  Job job;
+  job.fleet.workers = workers;
+  job.train.batch_rows = 10;
+  job.data.split_rows = 25;
+  return job;
+}
+
+TEST(DataSets, TheFirstToReportFixesTheSizes) {
+  DataSets data(JobOf(2));
+  EXPECT_TRUE(data.Set({0, 0, 0}));  // a program that does not read data
+  EXPECT_FALSE(data.known());
+  EXPECT_FALSE(data.Set({0, 5, 0}));  // nothing to train
+  EXPECT_FALSE(data.known());
+  EXPECT_TRUE(data.Set({95, 40, 0}));
+  EXPECT_TRUE(data.known());
+  EXPECT_EQ(data.rows(LeasePurpose::kValidate), 40u);
+  EXPECT_EQ(data.split_rows(), 30u);  // whole batches
+  EXPECT_TRUE(data.Set({95, 40, 0}));
+  EXPECT_TRUE(data.Set({0, 0, 0}));
+  EXPECT_EQ(data.Set({96, 40, 0}).error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(DataSets, PassesAreCutIntoSplits) {
+  Job job = JobOf(2);
+  DataSets data(job);
+  ASSERT_TRUE(data.Set({95, 40, 0}));
+  EXPECT_EQ(data.MakeTraining(0, {}).size(), 4u);
+  EXPECT_EQ(data.MakeTraining(0, {30, 10}).done(), 1u);
+  const Splits evaluation = data.MakeEvaluation(LeasePurpose::kValidate, 0);
+  EXPECT_EQ(evaluation.rows(), 40u);
+  EXPECT_EQ(evaluation.size(), 4u);
+}
+
+TEST(DataSets, AResumedRunKeepsItsSplits) {
+  DataSets data(JobOf(2));
+  ASSERT_TRUE(data.Set({95, 40, 0}));
+  DataState state;
+  data.Fill(&state);
+  Job other = JobOf(3);
+  other.data.split_rows = 70;
+  DataSets resumed(other);
+  resumed.Resume(state);
+  EXPECT_TRUE(resumed.known());
+  EXPECT_EQ(resumed.split_rows(), 30u);
+  DataSets fresh(other);
+  fresh.Resume({});
+  EXPECT_FALSE(fresh.known());
+}
+
+}  // namespace
+}  // namespace tarn::scheduler

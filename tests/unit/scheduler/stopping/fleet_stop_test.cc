@@ -1,0 +1,106 @@
+// Shows FleetStop alone: who is told, how often, and when the stop is over (rules S1, S2).
+#include "scheduler/stopping/fleet_stop.h"
+
+#include <gtest/gtest.h>
+
+#include "scheduler/stopping/stop_wish.h"
+#include "tests/unit/scheduler/membership/nodes_fixture.h"
+
+namespace tarn::scheduler {
+namespace {
+
+constexpr TimeUs kBeatUs = 100;
+constexpr Incarnation kA{1}, kB{2};
+
+class FleetStopTest : public testing::Test {
+ protected:
+  void Begin() { stop_.Begin({ErrorCode::kTimeout, "why"}, "stopped", {{kA, Peer(11)}, {kB, Peer(12)}}, 0); }
+  std::size_t Repeat(TimeUs now) {
+    letters_.Clear();
+    stop_.Repeat(now, letters_.mail);
+    return letters_.out.size();
+  }
+  // What the node or tool gets that sends this.
+  std::size_t Answer(Role role, Incarnation incarnation, Body body) {
+    letters_.Clear();
+    Message message;
+    message.sender = {role, 0, incarnation};
+    message.body = std::move(body);
+    stop_.OnMessage(Peer(11), message, letters_.mail);
+    return letters_.out.size();
+  }
+
+  FleetStop stop_{kBeatUs};
+  Letters letters_;
+};
+
+TEST_F(FleetStopTest, EveryNodeIsToldOncePerHeartbeatPeriod) {
+  EXPECT_EQ(stop_.PhaseOr("train"), "train");
+  EXPECT_EQ(stop_.reason().code, ErrorCode::kOk);
+  Begin();
+  EXPECT_TRUE(stop_.begun());
+  EXPECT_EQ(stop_.PhaseOr("train"), "stopped");
+  EXPECT_EQ(Repeat(0), 2u);
+  EXPECT_EQ(letters_.Last<Shutdown>()->reason, "why");
+  EXPECT_EQ(Repeat(kBeatUs), 0u);  // time 0 counts as 1
+  EXPECT_EQ(Repeat(kBeatUs + 1), 2u);
+}
+
+TEST_F(FleetStopTest, ItIsOverOnceAllHaveConfirmed) {
+  Begin();
+  EXPECT_EQ(Answer(Role::kWorker, kA, Shutdown{}), 0u);
+  EXPECT_FALSE(stop_.over());
+  EXPECT_EQ(Answer(Role::kWorker, kB, Heartbeat{}), 1u);  // it has not heard yet
+  EXPECT_EQ(Answer(Role::kWorker, kB, Shutdown{ErrorCode::kIo, "mine"}), 1u);
+  EXPECT_EQ(Answer(Role::kScheduler, kB, Shutdown{}), 0u);  // a tool confirms nothing
+  EXPECT_FALSE(stop_.over());
+  EXPECT_EQ(Answer(Role::kShard, kB, Shutdown{}), 0u);
+  EXPECT_TRUE(stop_.over());
+}
+
+TEST_F(FleetStopTest, SilentNodesAreNotWaitedForLong) {
+  Begin();
+  Repeat(0);
+  stop_.Hear(kBeatUs);
+  Repeat(3 * kBeatUs - 1);
+  EXPECT_FALSE(stop_.over());
+  EXPECT_EQ(Repeat(3 * kBeatUs), 0u);
+  EXPECT_TRUE(stop_.over());
+}
+
+TEST_F(FleetStopTest, NorAreThoseThatNeverConfirm) {
+  Begin();
+  for (TimeUs now = 0; now < FleetStop::kPeriodsMax * kBeatUs; now += kBeatUs) {
+    stop_.Hear(now);
+    Repeat(now);
+    EXPECT_FALSE(stop_.over());
+  }
+  stop_.Hear(FleetStop::kPeriodsMax * kBeatUs);
+  Repeat(FleetStop::kPeriodsMax * kBeatUs);
+  EXPECT_TRUE(stop_.over());
+}
+
+TEST_F(FleetStopTest, AFleetWithoutNodesHasStopped) {
+  stop_.Begin({ErrorCode::kOk, "done"}, "done", {}, 0);
+  EXPECT_TRUE(stop_.Repeat(0, letters_.mail));
+}
+
+TEST(StopWish, IsOverdueAtItsDeadlineAndCutsOnce) {
+  StopWish wish;
+  EXPECT_FALSE(wish.Overdue(100));
+  wish.Want({ErrorCode::kOk, "stopped"}, 50);
+  EXPECT_TRUE(wish.wanted());
+  EXPECT_FALSE(wish.Overdue(49));
+  EXPECT_TRUE(wish.Overdue(50));
+  EXPECT_TRUE(wish.BeginCut());
+  EXPECT_FALSE(wish.BeginCut());
+  EXPECT_STREQ(wish.phase(), "stopped");
+  wish.ChangeReason({ErrorCode::kUnavailable, "no worker is left"});
+  EXPECT_STREQ(wish.phase(), "failed");
+  EXPECT_FALSE(wish.kept());
+  wish.Keep();
+  EXPECT_TRUE(wish.kept());
+}
+
+}  // namespace
+}  // namespace tarn::scheduler
