@@ -127,11 +127,9 @@ class Bench {
 
   void Print(const Figure& figure) {
     if (options_.json) {
-      JsonWriter json;
-      json.BeginObject().Member("kernel", figure.name).Member("value", figure.amount).Member("unit", figure.unit);
-      if (figure.limit != 0) json.Member("limit", figure.limit);
-      json.EndObject();
-      fmt::print("{}\n", json.text());
+      Json json = {{"kernel", figure.name}, {"value", figure.amount}, {"unit", figure.unit}};
+      if (figure.limit != 0) json["limit"] = figure.limit;
+      fmt::print("{}\n", JsonText(json));
     } else {
       const std::string share = figure.limit != 0 ? fmt::format("{:.0f}%", 100 * figure.amount / figure.limit) : "";
       fmt::print("| {} | {:.1f} {} | {} |\n", figure.name, figure.amount, figure.unit, share);
@@ -188,9 +186,13 @@ class Bench {
     std::vector<float> gradients(n_ / 4);
     Moves("logistic loss", 3 * n, [&] { LogisticLoss(n_ / 4, a_.data(), labels.data(), 1, gradients.data()); });
     const std::uint32_t classes = 10;
-    const std::vector<std::uint32_t> classes_of(n_ / classes, 3);
-    Moves("softmax cross-entropy, 10 classes", 8 * n,
-          [&] { SoftmaxCrossEntropy(n_ / classes, classes, a_.data(), classes_of.data(), 1, b_.data()); });
+    const std::vector<float> classes_of(n_ / classes, 3.0f);
+    std::vector<double> losses(classes_of.size());
+    std::vector<std::uint32_t> correct(classes_of.size());
+    Moves("softmax cross-entropy, 10 classes", 8 * n, [&] {
+      SoftmaxCrossEntropyByRow(classes_of.size(), classes, a_.data(), classes_of.data(), 1, b_.data(), losses.data(),
+                               correct.data());
+    });
     std::vector<std::byte> sparse(SparseBytesMax(n_ / 8));
     std::vector<float> tenth(n_ / 8);
     for (std::size_t i = 0; i < tenth.size(); i += 10) tenth[i] = a_[i];

@@ -22,10 +22,6 @@ class Stream;    // kernels/stream.h
 void EmbeddingBagForward(std::size_t samples, std::uint32_t dim, const float* rows, const std::uint32_t* inverse,
                          const std::uint32_t* offsets, const float* weights, float* out);
 
-// The weights by which a bag's sum is its mean: out[o] = weights[o] / (size of the bag of o), for all occurrences of
-// the bags given; `weights` as above. out may be weights. No job can ask for means: the built-in models take sums.
-void BagMeanWeights(std::size_t samples, const std::uint32_t* offsets, const float* weights, float* out);
-
 // grad_rows[inverse[o]] += weights[o] * grad_out[s], grad_out samples x dim.
 void EmbeddingBagBackward(std::size_t samples, std::uint32_t dim, const float* grad_out, const std::uint32_t* inverse,
                           const std::uint32_t* offsets, const float* weights, float* grad_rows);
@@ -53,8 +49,6 @@ void EmbeddingBagForward(Stream& stream, std::size_t samples, std::uint32_t dim,
                          const std::uint32_t* inverse, const std::uint32_t* offsets, const float* weights, float* out);
 void EmbeddingConcatForward(Stream& stream, std::size_t samples, std::uint32_t fields, std::uint32_t dim,
                             const float* rows, const std::uint32_t* inverse, float* out, std::size_t out_stride);
-void BagMeanWeights(Stream& stream, std::size_t samples, const std::uint32_t* offsets, const float* weights,
-                    float* out);
 
 // Backward on a GPU: `segments` in place of `inverse`, grouped of inverse[offsets[0]] ... inverse[offsets[samples] - 1]
 // or of inverse[0] ... inverse[samples * fields - 1], with rows of at most the width that they have room for. Sums run

@@ -18,29 +18,14 @@ class Stream;  // kernels/stream.h
 // logarithm of one product, an error of at most 2^-51 a row.
 double LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale, float* grad);
 
-struct SoftmaxResult {
-  double loss = 0;          // sum of -log p(label) over the rows, natural logarithm
-  std::size_t correct = 0;  // rows whose largest logit (the first of equal ones) is the label's
-};
-
-// Softmax cross-entropy of n x classes logits; labels[i] < classes. grad (n x classes) = scale * (p - onehot);
-// it may be null. classes >= 1. Rows are summed in their order.
-SoftmaxResult SoftmaxCrossEntropy(std::size_t n, std::uint32_t classes, const float* logits,
-                                  const std::uint32_t* labels, float scale, float* grad);
-
-// The same row by row: losses[i], and correct[i] is 1 or 0. Here labels are whole numbers held as floats.
+// Softmax cross-entropy of n x classes logits, row by row. labels[i]: a whole number below `classes`, which is at least
+// 1. losses[i] = -log p(label), natural logarithm; correct[i] is 1 if the row's largest logit (the first of equal ones)
+// is the label's, else 0. grad (n x classes) = scale * (p - onehot); it may be null.
 void SoftmaxCrossEntropyByRow(std::size_t n, std::uint32_t classes, const float* logits, const float* labels,
                               float scale, float* grad, double* losses, std::uint32_t* correct);
 
-// On a GPU. `loss` and `correct` are kLossParts numbers each of device memory: the first becomes the sum, the others
-// are working memory. What belongs to one row or element has the CPU's bits; the rows' losses are added in another
-// order, which depends on n alone.
-inline constexpr std::size_t kLossParts = 512;
-void LogisticLoss(Stream& stream, std::size_t n, const float* logits, const float* labels, float scale, float* grad,
-                  double* loss);
-void SoftmaxCrossEntropy(Stream& stream, std::size_t n, std::uint32_t classes, const float* logits,
-                         const std::uint32_t* labels, float scale, float* grad, double* loss, std::size_t* correct);
-// LogisticGradient: the gradient alone, for who makes the loss of logits that he fetches anyway.
+// On a GPU: the bits of the CPU. LogisticGradient is the gradient alone: the host makes the loss of the logits, which
+// it fetches anyway.
 void LogisticGradient(Stream& stream, std::size_t n, const float* logits, const float* labels, float scale,
                       float* grad);
 void SoftmaxCrossEntropyByRow(Stream& stream, std::size_t n, std::uint32_t classes, const float* logits,

@@ -83,9 +83,6 @@ TARN_HOST_DEVICE inline double Log(double x) {
   return x == x ? log_x : x;
 }
 
-// log(1 + x) for x in [0, 1], relative error below 1e-15. NaN: NaN.
-TARN_HOST_DEVICE inline double Log1p(double x) { return TwiceAtanh(x / (2.0 + x)); }
-
 // The base-2 logarithm of a finite number above 0, to about 1e-12: of a power of two exactly.
 TARN_HOST_DEVICE inline double Log2(double x) {
   constexpr double kTwoOverLn2 = 2.885390081777926814720;

@@ -132,7 +132,6 @@ void TrainerModel::OnComputed(TimeUs now, Outbox* out) {
   }
   position_ = {batch.lease.lease, batch.after};
   client_.Tick(position_, now, out);
-  ++batches_done_;
   if (batch.after == batch.lease.rows) done_at_tick_[client_.clock().value] = LeaseDone{batch.lease.lease, {}};
 }
 

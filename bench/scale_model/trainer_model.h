@@ -47,7 +47,6 @@ class TrainerModel {
   bool FrontReady() const;
   void OnComputed(TimeUs now, Outbox* out);
 
-  std::uint64_t batches_done() const { return batches_done_; }
   const worker::Client& client() const { return client_; }
 
  private:
@@ -82,7 +81,6 @@ class TrainerModel {
   std::vector<LeaseDone> done_;
   std::map<std::uint64_t, LeaseDone> done_at_tick_;
   std::optional<Clock> jump_to_;
-  std::uint64_t batches_done_ = 0;
 };
 
 }  // namespace tarn::scale

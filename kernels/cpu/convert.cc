@@ -13,8 +13,8 @@
 #include "hwy/foreach_target.h"  // compiles the loops below once for each instruction set
 #include "hwy/highway.h"
 
-// The bits are those of core/half.h. fp16 and rounding are written anew, with integers and exact float operations and
-// without branches, so that the loops become vectors on every instruction set.
+// fp16 and rounding use integers and exact float operations and no branches, so that the loops become vectors on every
+// instruction set.
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {

@@ -86,13 +86,6 @@ void EmbeddingBagBackward(std::size_t samples, std::uint32_t dim, const float* g
   HWY_DYNAMIC_DISPATCH(BagBackward)(samples, dim, grad_out, inverse, offsets, weights, grad_rows);
 }
 
-void BagMeanWeights(std::size_t samples, const std::uint32_t* offsets, const float* weights, float* out) {
-  for (std::size_t s = 0; s < samples; ++s) {
-    const float size = static_cast<float>(offsets[s + 1] - offsets[s]);
-    for (std::size_t o = offsets[s]; o < offsets[s + 1]; ++o) out[o] = (weights == nullptr ? 1.0f : weights[o]) / size;
-  }
-}
-
 void EmbeddingConcatForward(std::size_t samples, std::uint32_t fields, std::uint32_t dim, const float* rows,
                             const std::uint32_t* inverse, float* out, std::size_t out_stride) {
   WithWidth(dim, [=](auto width) {

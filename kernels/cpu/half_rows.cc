@@ -10,7 +10,7 @@
 #include "hwy/foreach_target.h"  // compiles the loops below once for each instruction set
 #include "hwy/highway.h"
 
-// The bits are those of core/half.h, written without branches, so that the loops become vectors.
+// Without branches, so that the loops become vectors.
 HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {

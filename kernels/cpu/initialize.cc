@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/hash.h"
-#include "kernels/cpu/normal_quantile.h"
+#include "kernels/normal_quantile.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/initialize.cc"

@@ -178,24 +178,6 @@ void SoftmaxTile(std::size_t rows, std::uint32_t classes, const float* logits, c
   if (grad != nullptr) GradientOfRows(rows, classes, logits, labels, scale, &tile, grad);
 }
 
-SoftmaxResult SoftmaxLoop(std::size_t n, std::uint32_t classes, const float* logits, const std::uint32_t* labels,
-                          float scale, float* grad) {
-  SoftmaxResult result;
-  double losses[kTileRows];
-  std::uint32_t correct[kTileRows];
-  const std::size_t tile = RowsOfTile(classes);
-  for (std::size_t begin = 0; begin < n; begin += tile) {
-    const std::size_t rows = n - begin < tile ? n - begin : tile, at = begin * classes;
-    SoftmaxTile(rows, classes, logits + at, labels + begin, scale, grad == nullptr ? nullptr : grad + at, losses,
-                correct);
-    for (std::size_t r = 0; r < rows; ++r) {
-      result.loss += losses[r];
-      result.correct += correct[r];
-    }
-  }
-  return result;
-}
-
 void SoftmaxByRowLoop(std::size_t n, std::uint32_t classes, const float* logits, const float* labels, float scale,
                       float* grad, double* losses, std::uint32_t* correct) {
   std::uint32_t whole[kTileRows];
@@ -217,17 +199,11 @@ namespace tarn::kernels {
 
 HWY_EXPORT(LogisticLossAlone);
 HWY_EXPORT(LogisticLossAndGradient);
-HWY_EXPORT(SoftmaxLoop);
 HWY_EXPORT(SoftmaxByRowLoop);
 
 double LogisticLoss(std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
   if (grad == nullptr) return HWY_DYNAMIC_DISPATCH(LogisticLossAlone)(n, logits, labels);
   return HWY_DYNAMIC_DISPATCH(LogisticLossAndGradient)(n, logits, labels, scale, grad);
-}
-
-SoftmaxResult SoftmaxCrossEntropy(std::size_t n, std::uint32_t classes, const float* logits,
-                                  const std::uint32_t* labels, float scale, float* grad) {
-  return HWY_DYNAMIC_DISPATCH(SoftmaxLoop)(n, classes, logits, labels, scale, grad);
 }
 
 void SoftmaxCrossEntropyByRow(std::size_t n, std::uint32_t classes, const float* logits, const float* labels,

@@ -1,5 +1,4 @@
-// The gradients of embeddings, from the samples back to the rows (the forward passes are in rows.cu), and the weights
-// of means.
+// The gradients of embeddings, from the samples back to the rows (the forward passes are in rows.cu).
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/divisor.h"
 #include "kernels/cuda/segment_sum.cuh"
@@ -74,15 +73,6 @@ cudaError_t SampleOf(cudaStream_t stream, std::size_t samples, const std::uint32
   return ForEachRow(stream, samples, [=] __device__(std::size_t s, unsigned lane) {
     const std::uint32_t base = offsets[0], end = offsets[s + 1];
     for (std::uint32_t o = offsets[s] + lane; o < end; o += kWarp) sample_of[o - base] = static_cast<std::uint32_t>(s);
-  });
-}
-
-cudaError_t BagMeanWeights(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, const float* weights,
-                           float* out) {
-  return ForEachRow(stream, samples, [=] __device__(std::size_t s, unsigned lane) {
-    const std::uint32_t begin = offsets[s], end = offsets[s + 1];
-    const float size = static_cast<float>(end - begin);
-    for (std::uint32_t o = begin + lane; o < end; o += kWarp) out[o] = (weights == nullptr ? 1.0f : weights[o]) / size;
   });
 }
 

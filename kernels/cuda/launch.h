@@ -109,8 +109,6 @@ cudaError_t BiasForward(cudaStream_t stream, std::size_t samples, const float* r
 cudaError_t BiasBackward(cudaStream_t stream, std::size_t samples, const float* grad_out, const std::uint32_t* row,
                          float* grad_rows);
 cudaError_t SampleOf(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, std::uint32_t* sample_of);
-cudaError_t BagMeanWeights(cudaStream_t stream, std::size_t samples, const std::uint32_t* offsets, const float* weights,
-                           float* out);
 cudaError_t EmbeddingBagBackward(cudaStream_t stream, std::size_t samples, std::uint32_t dim, const float* grad_out,
                                  const std::uint32_t* offsets, const float* weights, const SegmentsView& segments,
                                  float* grad_rows);
@@ -129,15 +127,10 @@ cudaError_t FmBackwardOfOwnRows(cudaStream_t stream, std::size_t samples, std::u
                                 const float* sums, float* grad_rows);
 
 // loss.cu
-cudaError_t LogisticLoss(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
-                         float* grad, double* loss);
 cudaError_t LogisticGradient(cudaStream_t stream, std::size_t n, const float* logits, const float* labels, float scale,
                              float* grad);
 cudaError_t SoftmaxCrossEntropyByRow(cudaStream_t stream, std::size_t n, std::uint32_t classes, const float* logits,
                                      const float* labels, float scale, float* grad, double* losses,
                                      std::uint32_t* correct);
-cudaError_t SoftmaxCrossEntropy(cudaStream_t stream, std::size_t n, std::uint32_t classes, const float* logits,
-                                const std::uint32_t* labels, float scale, float* grad, double* loss,
-                                std::size_t* correct);
 
 }  // namespace tarn::kernels::cuda

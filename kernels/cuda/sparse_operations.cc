@@ -71,9 +71,6 @@ void RowNorms(Stream& s, std::uint32_t dim, std::size_t n, const float* rows, fl
   s.native().Note(cuda::RowNorms(s.native().stream, dim, n, rows, norms), "RowNorms");
 }
 
-void BagMeanWeights(Stream& s, std::size_t samples, const std::uint32_t* offsets, const float* weights, float* out) {
-  s.native().Note(cuda::BagMeanWeights(s.native().stream, samples, offsets, weights, out), "BagMeanWeights");
-}
 void EmbeddingBagBackward(Stream& s, std::size_t samples, std::uint32_t dim, const float* grad_out,
                           const std::uint32_t* offsets, const float* weights, Segments& segments, float* grad_rows) {
   s.native().Note(cuda::EmbeddingBagBackward(s.native().stream, samples, dim, grad_out, offsets, weights,
@@ -106,10 +103,6 @@ void FmBackward(Stream& s, std::size_t samples, std::uint32_t dim, const float* 
                     "FmBackward");
 }
 
-void LogisticLoss(Stream& s, std::size_t n, const float* logits, const float* labels, float scale, float* grad,
-                  double* loss) {
-  s.native().Note(cuda::LogisticLoss(s.native().stream, n, logits, labels, scale, grad, loss), "LogisticLoss");
-}
 void LogisticGradient(Stream& s, std::size_t n, const float* logits, const float* labels, float scale, float* grad) {
   s.native().Note(cuda::LogisticGradient(s.native().stream, n, logits, labels, scale, grad), "LogisticGradient");
 }
@@ -118,11 +111,6 @@ void SoftmaxCrossEntropyByRow(Stream& s, std::size_t n, std::uint32_t classes, c
   s.native().Note(
       cuda::SoftmaxCrossEntropyByRow(s.native().stream, n, classes, logits, labels, scale, grad, losses, correct),
       "SoftmaxCrossEntropyByRow");
-}
-void SoftmaxCrossEntropy(Stream& s, std::size_t n, std::uint32_t classes, const float* logits,
-                         const std::uint32_t* labels, float scale, float* grad, double* loss, std::size_t* correct) {
-  s.native().Note(cuda::SoftmaxCrossEntropy(s.native().stream, n, classes, logits, labels, scale, grad, loss, correct),
-                  "SoftmaxCrossEntropy");
 }
 
 }  // namespace tarn::kernels

@@ -125,7 +125,7 @@ class Table:
         codec = entry.scalar(4, "<B")
         self._salt = np.uint64(entry.scalar(5, "<Q"))
         self.initializer = entry.text(6)
-        self.rows, self.removed_rows = entry.scalar(7, "<Q"), entry.scalar(8, "<Q")
+        self.rows = entry.scalar(7, "<Q")
         self.sections = entry.structs(9, _SECTION)
         if codec >= len(_CODECS) or not 0 < self.dim <= _DIM_MAX or (self.dense and self.dense_rows == 0):
             raise ExportError(f"table '{self.name}' makes no sense")

@@ -32,7 +32,7 @@ class _Layers:
         for (before, _), (w, _) in zip(layers, layers[1:]):
             if w.shape[1] != len(before):
                 raise ScoreError(f"a layer has {w.shape[1]} inputs, the one before it {len(before)} outputs")
-        self.inputs, self.outputs = layers[0][0].shape[1], len(layers[-1][0])
+        self.inputs = layers[0][0].shape[1]
 
     def __call__(self, x):
         for number, (w, bias) in enumerate(self._layers, 1):

@@ -28,9 +28,6 @@ class BitSet {
     if (words_.size() < other.words_.size()) words_.resize(other.words_.size());
     for (std::size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];
   }
-  bool Any() const {
-    return std::ranges::any_of(words_, [](std::uint64_t word) { return word != 0; });
-  }
   std::size_t memory_bytes() const { return words_.capacity() * sizeof(std::uint64_t); }
 
  private:

@@ -178,11 +178,3 @@ def document(where, lines, parts):
     if notes:
         text += ["Notes:\n", "\n".join(notes) + "\n"]
     return "\n".join(text)
-
-
-def missed(lines):
-    """The names of the rows whose target was measured and not reached."""
-    figures = {line["name"]: line for line in lines if "skipped" not in line}
-    rows = [row for part in PARTS.values() for row in part if row.name in figures]
-    return [row.name for row in rows
-            if reached(row, figures[row.name]["value"], ceiling_of(row, figures[row.name], figures)) is False]

@@ -26,8 +26,6 @@ inline constexpr std::uint64_t kBinBase = 1ULL << 46;
 
 // The column in its place within a key. Columns are below limits::kColumnsMax, so that 16 bits hold them.
 constexpr Key ColumnBits(std::uint32_t column) { return static_cast<Key>(column + 1) << kValueBits; }
-constexpr std::uint32_t ColumnOf(Key key) { return static_cast<std::uint32_t>(key >> kValueBits) - 1; }
-constexpr std::uint64_t ValueOf(Key key) { return key & ((1ULL << kValueBits) - 1); }
 
 // Integers of magnitude below 2^45 are themselves (0, -1, 1, -2, ... as 0, 1, 2, 3, ...), others are hashed.
 constexpr std::uint64_t IntegerValue(std::int64_t v) {

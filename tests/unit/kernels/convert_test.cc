@@ -1,9 +1,9 @@
-// Shows that the array conversions give the bits of core/half.h for every 16-bit pattern and for floats of every
+// Shows that the array conversions give the bits of scalar_half.h for every 16-bit pattern and for floats of every
 // kind, on every instruction set, at any alignment of the bytes.
 #include "kernels/convert.h"
 
-#include "core/half.h"
 #include "tests/unit/kernels/kernel_test_util.h"
+#include "tests/unit/kernels/scalar_half.h"
 
 namespace tarn::kernels {
 namespace {

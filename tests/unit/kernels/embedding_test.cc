@@ -63,28 +63,6 @@ TEST(EmbeddingTest, BagBackwardAddsToTheRows) {
       }
 }
 
-TEST(EmbeddingTest, MeanWeightsMakeTheMean) {
-  SplitMix random(9);
-  for (const bool weighted : {false, true}) {
-    const std::vector<std::uint32_t> offsets = RandomOffsets(40, 6, random);
-    const std::vector<float> given = RandomFloats(offsets.back(), random);
-    const std::vector<float> rows = RandomFloats(offsets.back() * 3, random);
-    std::vector<std::uint32_t> inverse(offsets.back());
-    for (std::uint32_t o = 0; o < inverse.size(); ++o) inverse[o] = o;
-    std::vector<float> weights = weighted ? given : Poisoned(offsets.back());
-    BagMeanWeights(40, offsets.data(), weighted ? weights.data() : nullptr, weights.data());
-    std::vector<float> out = Poisoned(40 * 3);
-    EmbeddingBagForward(40, 3, rows.data(), inverse.data(), offsets.data(), weights.data(), out.data());
-    std::vector<double> mean(40 * 3, 0.0);
-    for (std::size_t s = 0; s < 40; ++s)
-      for (std::size_t o = offsets[s]; o < offsets[s + 1]; ++o)
-        for (std::size_t j = 0; j < 3; ++j)
-          mean[s * 3 + j] +=
-              (weighted ? double(given[o]) : 1.0) * double(rows[o * 3 + j]) / double(offsets[s + 1] - offsets[s]);
-    ExpectNear(out, mean, 1e-6);
-  }
-}
-
 TEST(EmbeddingTest, ASliceOfABatchKeepsItsOffsets) {
   SplitMix random(3);
   const Bags b = RandomBags(8, 20, random);

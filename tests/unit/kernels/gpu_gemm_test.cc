@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <sstream>
 
-#include "core/half.h"
 #include "kernels/device_gemm.h"
 #include "kernels/gemm.h"
 #include "kernels/gemm_algorithms.h"
 #include "tests/unit/kernels/gpu_test_util.h"
+#include "tests/unit/kernels/scalar_half.h"
 
 namespace tarn::kernels {
 namespace {

@@ -63,11 +63,22 @@ TEST_F(GpuModelOperationsTest, Bias) {
   }
 }
 
+// With gradients that are subnormal as floats.
+std::vector<float> RandomLogits(std::size_t n, SplitMix& random) {
+  std::vector<float> logits = RandomFloats(n, random, -30, 30);
+  for (std::size_t i = 0; i < n; i += 53) logits[i] = float(-86 - 18 * random.Unit());
+  for (std::size_t i = 0; i + 3 < n; i += 97) std::ranges::copy(std::vector{1000.0f, -1000.0f, 0.0f}, &logits[i]);
+  return logits;
+}
+
 TEST_F(GpuModelOperationsTest, LossesRowByRow) {
   SplitMix random(3);
-  for (const std::uint32_t classes : {1u, 2u, 10u, 37u})
-    for (const std::size_t n : {0, 1, 20, 3'001}) {
-      const std::vector<float> logits = RandomFloats(n * classes, random, -20, 20);
+  for (const std::uint32_t classes : {1u, 2u, 7u, 8u, 10u, 37u, 1000u})
+    for (const std::size_t n : {0, 1, 20, 20'001}) {
+      if (n * classes > 2'000'000) continue;
+      std::vector<float> logits = RandomLogits(n * classes, random);
+      for (std::size_t i = 0; i < n; i += 3)
+        std::fill_n(logits.begin() + std::ptrdiff_t(i * classes), classes / 2, 31.0f);
       std::vector<float> labels(n), grad = Poisoned(logits.size());
       for (float& label : labels) label = float(random.Below(classes));
       std::vector<double> losses(n, NAN);
@@ -91,6 +102,26 @@ TEST_F(GpuModelOperationsTest, LossesRowByRow) {
       LogisticLoss(n, logits.data(), labels.data(), 0.25f, binary.data());
       EXPECT_TRUE(SameBits(Download<float>(d_binary), binary));
     }
+}
+
+// A NaN in a row, first or later, and infinities: the CPU's numbers, whatever they are.
+TEST_F(GpuModelOperationsTest, SoftmaxOfWhatIsNotFinite) {
+  const std::vector<float> logits = {kPoison, 1, 2, 1, kPoison, 2, HUGE_VALF, 1, 2, -HUGE_VALF, 3, 3};
+  const std::vector<float> classes = {0, 2, 0, 1};
+  std::vector<float> grad = Poisoned(12);
+  std::vector<double> losses(4);
+  std::vector<std::uint32_t> correct(4, 9);
+  DeviceBuffer d_logits = Upload(logits), d_classes = Upload(classes), d_grad = Upload(grad), d_losses = Upload(losses),
+               d_correct = Upload(correct);
+  SoftmaxCrossEntropyByRow(stream(), 4, 3, d_logits.as<float>(), d_classes.as<float>(), 0.5f, d_grad.as<float>(),
+                           d_losses.as<double>(), d_correct.as<std::uint32_t>());
+  SoftmaxCrossEntropyByRow(4, 3, logits.data(), classes.data(), 0.5f, grad.data(), losses.data(), correct.data());
+  ExpectSameNumbers(Download<float>(d_grad), grad);
+  EXPECT_EQ(Download<std::uint32_t>(d_correct), correct);
+  const std::vector<double> on_device = Download<double>(d_losses);
+  for (const std::size_t i : {0, 1, 2}) EXPECT_TRUE(std::isnan(losses[i]) && std::isnan(on_device[i])) << i;
+  EXPECT_NEAR(losses[3], std::log(2), 1e-12);
+  EXPECT_NEAR(on_device[3], std::log(2), 1e-12);
 }
 
 // Two arrays, the first in units of 8 and once more where nothing is on 16 bytes, which changes no bit.

@@ -6,7 +6,6 @@
 
 #include "kernels/embedding.h"
 #include "kernels/fm.h"
-#include "kernels/loss.h"
 #include "kernels/partition.h"
 #include "kernels/positions.h"
 #include "kernels/segments.h"
@@ -315,22 +314,6 @@ TEST_F(GpuSparseTest, RowNorms) {
     }
 }
 
-TEST_F(GpuSparseTest, MeanWeights) {
-  SplitMix random(10);
-  for (const std::size_t samples : {0, 1, 1000}) {
-    const Indices offsets = RandomOffsets(samples, 100, random);
-    const std::vector<float> weights = RandomFloats(offsets.back(), random);
-    DeviceBuffer d_offsets = Upload(offsets), d_weights = Upload(weights), d_out = Upload(Poisoned(weights.size()));
-    std::vector<float> ones = Poisoned(weights.size()), weighted = weights;
-    BagMeanWeights(stream(), samples, d_offsets.as<std::uint32_t>(), nullptr, d_out.as<float>());
-    BagMeanWeights(samples, offsets.data(), nullptr, ones.data());
-    EXPECT_TRUE(SameBits(Download<float>(d_out), ones));
-    BagMeanWeights(stream(), samples, d_offsets.as<std::uint32_t>(), d_weights.as<float>(), d_weights.as<float>());
-    BagMeanWeights(samples, offsets.data(), weighted.data(), weighted.data());
-    EXPECT_TRUE(SameBits(Download<float>(d_weights), weighted));
-  }
-}
-
 TEST_F(GpuSparseTest, FactorizationMachine) {
   SplitMix random(11);
   for (const auto& [n, rows, dim] : Shapes())
@@ -388,83 +371,6 @@ TEST_F(GpuSparseTest, FactorizationMachineOfRowsOfItsOwn) {
       EXPECT_TRUE(SameBits(Download<float>(d_out), out));
       EXPECT_TRUE(SameBits(Download<float>(d_grad), grad));
     }
-}
-
-// With gradients that are subnormal as floats.
-std::vector<float> RandomLogits(std::size_t n, SplitMix& random) {
-  std::vector<float> logits = RandomFloats(n, random, -30, 30);
-  for (std::size_t i = 0; i < n; i += 53) logits[i] = float(-86 - 18 * random.Unit());
-  for (std::size_t i = 0; i + 3 < n; i += 97) std::ranges::copy(std::vector{1000.0f, -1000.0f, 0.0f}, &logits[i]);
-  return logits;
-}
-
-TEST_F(GpuSparseTest, LogisticLoss) {
-  SplitMix random(13);
-  for (const std::size_t n : {0, 1, 13, 1000, 300'001}) {
-    const std::vector<float> logits = RandomLogits(n, random);
-    std::vector<float> labels(n), grad = Poisoned(n);
-    for (float& label : labels) label = random.Chance(0.3) ? 1.0f : 0.0f;
-    DeviceBuffer d_logits = Upload(logits), d_labels = Upload(labels), d_grad = Upload(grad);
-    DeviceBuffer d_loss = Upload(std::vector<double>(kLossParts, NAN)), again = Upload(std::vector<double>(kLossParts));
-    LogisticLoss(stream(), n, d_logits.as<float>(), d_labels.as<float>(), 0.1f, d_grad.as<float>(),
-                 d_loss.as<double>());
-    LogisticLoss(stream(), n, d_logits.as<float>(), d_labels.as<float>(), 0.1f, nullptr, again.as<double>());
-    const double expected = LogisticLoss(n, logits.data(), labels.data(), 0.1f, grad.data());
-    const double loss = Download<double>(d_loss)[0];
-    EXPECT_NEAR(loss, expected, 1e-12 * (1 + expected));
-    EXPECT_EQ(Download<double>(again)[0], loss);
-    EXPECT_TRUE(SameBits(Download<float>(d_grad), grad));
-  }
-}
-
-TEST_F(GpuSparseTest, SoftmaxCrossEntropy) {
-  SplitMix random(14);
-  for (const std::uint32_t classes : {1u, 2u, 7u, 8u, 10u, 37u, 1000u})
-    for (const std::size_t n : {0, 1, 20, 20'001}) {
-      if (n * classes > 2'000'000) continue;
-      std::vector<float> logits = RandomLogits(n * classes, random);
-      for (std::size_t i = 0; i < n; i += 3)
-        std::fill_n(logits.begin() + std::ptrdiff_t(i * classes), classes / 2, 31.0f);
-      const Indices labels = RandomIndices(n, classes, random);
-      std::vector<float> grad = Poisoned(logits.size());
-      DeviceBuffer d_logits = Upload(logits), d_labels = Upload(labels), d_grad = Upload(grad);
-      DeviceBuffer d_loss = Upload(std::vector<double>(kLossParts, NAN));
-      DeviceBuffer d_correct = Upload(std::vector<std::size_t>(kLossParts, kNothing));
-      SoftmaxCrossEntropy(stream(), n, classes, d_logits.as<float>(), d_labels.as<std::uint32_t>(), 0.5f,
-                          d_grad.as<float>(), d_loss.as<double>(), d_correct.as<std::size_t>());
-      const auto [loss, correct] = SoftmaxCrossEntropy(n, classes, logits.data(), labels.data(), 0.5f, grad.data());
-      EXPECT_NEAR(Download<double>(d_loss)[0], loss, 1e-12 * (1 + loss));
-      EXPECT_EQ(Download<std::size_t>(d_correct)[0], correct);
-      EXPECT_TRUE(SameBits(Download<float>(d_grad), grad)) << n << " x " << classes;
-      SoftmaxCrossEntropy(stream(), n, classes, d_logits.as<float>(), d_labels.as<std::uint32_t>(), 0.5f, nullptr,
-                          d_loss.as<double>(), d_correct.as<std::size_t>());
-      EXPECT_EQ(Download<std::size_t>(d_correct)[0], correct);
-    }
-}
-
-// A NaN in a row, first or later, and infinities: the CPU's numbers, whatever they are.
-TEST_F(GpuSparseTest, SoftmaxOfWhatIsNotFinite) {
-  const std::vector<float> logits = {kPoison, 1, 2, 1, kPoison, 2, HUGE_VALF, 1, 2, -HUGE_VALF, 3, 3};
-  const Indices labels = {0, 2, 0, 1};
-  const std::vector<float> classes = {0, 2, 0, 1};
-  std::vector<float> grad = Poisoned(12);
-  DeviceBuffer d_logits = Upload(logits), d_labels = Upload(labels), d_grad = Upload(grad);
-  DeviceBuffer d_loss = Upload(std::vector<double>(kLossParts)),
-               d_correct = Upload(std::vector<std::size_t>(kLossParts));
-  SoftmaxCrossEntropy(stream(), 4, 3, d_logits.as<float>(), d_labels.as<std::uint32_t>(), 0.5f, d_grad.as<float>(),
-                      d_loss.as<double>(), d_correct.as<std::size_t>());
-  const auto [loss, correct] = SoftmaxCrossEntropy(4, 3, logits.data(), labels.data(), 0.5f, grad.data());
-  EXPECT_TRUE(std::isnan(loss));
-  EXPECT_TRUE(std::isnan(Download<double>(d_loss)[0]));
-  EXPECT_EQ(Download<std::size_t>(d_correct)[0], correct);
-  ExpectSameNumbers(Download<float>(d_grad), grad);
-  DeviceBuffer d_classes = Upload(classes), d_losses = Upload(std::vector<double>(4)),
-               d_corrects = Upload(std::vector<std::uint32_t>(4, 9));
-  SoftmaxCrossEntropyByRow(stream(), 4, 3, d_logits.as<float>(), d_classes.as<float>(), 0.5f, d_grad.as<float>(),
-                           d_losses.as<double>(), d_corrects.as<std::uint32_t>());
-  const std::vector<double> losses = Download<double>(d_losses);
-  for (const std::size_t i : {0, 1, 2}) EXPECT_TRUE(std::isnan(losses[i])) << i;
-  EXPECT_NEAR(losses[3], std::log(2), 1e-12);
 }
 
 }  // namespace

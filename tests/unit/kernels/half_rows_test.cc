@@ -1,11 +1,11 @@
-// Rows in 16 bits: narrowing gives the bits of core/half.h on every instruction set, keeps what the format has, has no
-// bias, and widening gives back what was kept.
+// Rows in 16 bits: narrowing gives the bits of scalar_half.h on every instruction set, keeps what the format has, has
+// no bias, and widening gives back what was kept.
 #include "kernels/half_rows.h"
 
 #include <cmath>
 
-#include "core/half.h"
 #include "tests/unit/kernels/kernel_test_util.h"
+#include "tests/unit/kernels/scalar_half.h"
 
 namespace tarn::kernels {
 namespace {

@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "core/file.h"
-#include "core/half.h"
 #include "serving/export_file.h"
 #include "serving/export_format.h"
+#include "tests/unit/kernels/scalar_half.h"
 #include "tests/unit/serving/small_export.h"
 
 namespace tarn::serving {

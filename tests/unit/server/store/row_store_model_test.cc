@@ -10,13 +10,13 @@
 #include <optional>
 #include <set>
 
-#include "core/half.h"
 #include "core/hash.h"
 #include "core/position.h"
 #include "core/row_layout.h"
 #include "kernels/initialize.h"
 #include "kernels/optimizer.h"
 #include "server/store/life.h"
+#include "tests/unit/kernels/scalar_half.h"
 #include "tests/unit/server/store/cut_all.h"
 
 namespace tarn::server {

@@ -85,7 +85,7 @@ TEST(Criteo, RulesPerColumn) {
   EXPECT_EQ(batch.fields, 3u);
   ASSERT_EQ(batch.keys.size(), 3u);
   EXPECT_EQ(batch.keys[0], ColumnBits(1) | IntegerValue(2));
-  EXPECT_EQ(ColumnOf(batch.keys[1]), 2u);
+  EXPECT_EQ(batch.keys[1] >> kValueBits, ColumnBits(2) >> kValueBits);
   section.bins = {{BinRule::Kind::kIdentity, 1}};
   EXPECT_EQ(ReadAll(section, "0\t5\t25\ta\tb\n").keys[1], ColumnBits(1) | IntegerValue(25));
 }

@@ -1,6 +1,6 @@
 // bf16 and fp16: every pattern widens exactly and narrows back to itself; narrowing rounds to nearest even at every
 // boundary between two neighbours; overflow, subnormals, signs and NaN follow IEEE 754.
-#include "core/half.h"
+#include "tests/unit/kernels/scalar_half.h"
 
 #include <gtest/gtest.h>
 
