@@ -7,10 +7,13 @@
 #include <fmt/format.h>
 
 #include "core/hash.h"
-#include "tools/generate/portable_math.h"
+#include "kernels/math.h"
+#include "kernels/normal_quantile.h"
 
 namespace tarn::generate {
 namespace {
+
+namespace math = kernels::math;
 
 // Places of a row's random words; every use has its own.
 enum Slot : std::uint64_t {
@@ -35,9 +38,9 @@ double Unit(std::uint64_t word) { return (static_cast<double>(word >> 11) + 0.5)
 
 double Uniform(std::uint64_t key, std::uint64_t slot) { return Unit(Mix64(key + slot * 0x9e3779b97f4a7c15ULL)); }
 
-double Normal(std::uint64_t key, std::uint64_t slot) { return NormalQuantile(Uniform(key, slot)); }
+double Normal(std::uint64_t key, std::uint64_t slot) { return math::NormalQuantile(Uniform(key, slot)); }
 
-double Sigmoid(double z) { return 1 / (1 + PortableExp(-std::clamp(z, -500.0, 500.0))); }
+double Sigmoid(double z) { return 1 / (1 + math::Exp(-std::clamp(z, -500.0, 500.0))); }
 
 double Damping(std::uint32_t rank) { return 1 / std::sqrt(1 + (static_cast<double>(rank) - 1) / 300); }
 
@@ -53,7 +56,7 @@ double TailExponent(const CategoricalColumn& column, double skew) {
   return std::abs(s - 1) < 1e-6 ? 1 + 1e-6 : s;  // the closed form has no value at 1
 }
 
-double Power(double base, double exponent) { return PortableExp(exponent * PortableLog(base)); }
+double Power(double base, double exponent) { return math::Exp(exponent * math::Log(base)); }
 
 // A finalizer of 32-bit words, a bijection (MurmurHash3's fmix32, Austin Appleby, public domain).
 std::uint32_t Mix32(std::uint32_t x) {
@@ -132,8 +135,8 @@ void Generator::DrawIntegers(std::uint64_t key, Row* row) const {
       value = 0;
       continue;
     }
-    const double l = column.l_mean + column.l_sd * NormalQuantile((u - column.zero) / (1 - column.zero));
-    value = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::floor(PortableExp(std::min(l, 40.0)) - 0.5)));
+    const double l = column.l_mean + column.l_sd * math::NormalQuantile((u - column.zero) / (1 - column.zero));
+    value = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::floor(math::Exp(std::min(l, 40.0)) - 0.5)));
   }
 }
 
@@ -163,8 +166,7 @@ double Generator::Logit(const Row& row, std::uint64_t day) const {
     if (missing)
       numeric -= 0.7 * column.effect;
     else
-      numeric +=
-          1.6 * column.effect * (PortableLog(1 + static_cast<double>(row.integers[j])) - column.mean) / column.sd;
+      numeric += 1.6 * column.effect * (math::Log(1 + static_cast<double>(row.integers[j])) - column.mean) / column.sd;
   }
   double categorical = 0;
   std::array<std::array<double, kFactors>, kCategoricalColumns> factors;
@@ -193,7 +195,7 @@ void Generator::Make(std::uint64_t n, Row* row) const {
   double p = Sigmoid(row->logit);
   if (options_.label_noise > 0) {
     p = p * (1 - options_.label_noise) + (1 - p) * options_.label_noise;
-    row->logit = PortableLog(p / (1 - p));
+    row->logit = math::Log(p / (1 - p));
   }
   row->label = Uniform(key, kLabel) < p;
 }
@@ -217,17 +219,6 @@ char* WriteLine(const Row& row, char* out) {
   }
   *out++ = '\n';
   return out;
-}
-
-std::string CriteoText(const Generator& generator, std::uint64_t first, std::size_t rows) {
-  std::string text;
-  char line[kGeneratedLineBytesMax];
-  Row row;
-  for (std::size_t i = 0; i < rows; ++i) {
-    generator.Make(first + i, &row);
-    text.append(line, static_cast<std::size_t>(WriteLine(row, line) - line));
-  }
-  return text;
 }
 
 }  // namespace tarn::generate

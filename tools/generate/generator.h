@@ -11,8 +11,13 @@
 // missing category adds nothing. So z is known for every row, and with it the best AUC and log-loss that any model
 // can reach.
 //
+// Only additions, multiplications, divisions and square roots of IEEE 754 are used (kernels/math.h, not the C library,
+// whose functions differ in the last bit between versions): the same bytes on every machine.
+//
 //   Generator generator({.seed = 7});
-//   std::string text = CriteoText(generator, 0, 1000);
+//   Row row;
+//   generator.Make(0, &row);
+//   end = WriteLine(row, line);
 #pragma once
 
 #include <array>
@@ -94,8 +99,5 @@ inline constexpr std::size_t kGeneratedLineBytesMax = 2 + kIntegerColumns * 20 +
 
 // Writes the row's line, with its line feed, at `out`; returns its end. `out` has kGeneratedLineBytesMax bytes.
 char* WriteLine(const Row& row, char* out);
-
-// Lines of rows [first, first + rows): small sets for tests.
-std::string CriteoText(const Generator& generator, std::uint64_t first, std::size_t rows);
 
 }  // namespace tarn::generate

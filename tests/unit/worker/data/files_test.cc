@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/tools/generate/criteo_text.h"
 #include "tests/unit/worker/data/temp_dir.h"
-#include "tools/generate/generator.h"
 #include "worker/data/dataset.h"
 
 namespace tarn::worker {
