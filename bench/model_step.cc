@@ -163,11 +163,16 @@ class Bench {
       write("keys.i64", batch.keys.data(), batch.keys.size() * sizeof(Key), "ab");
       write("labels.f32", batch.labels.data(), batch.labels.size() * sizeof(float), "ab");
     }
-    JsonWriter json(2);
-    json.BeginObject().Member("model", options_.model).Member("rows", options_.rows).Member("steps", batches.size());
-    json.Member("dense", shape_.dense_columns).Member("fields", shape_.fields).Member("classes", shape_.classes);
-    json.Member("field_keys", options_.field_keys).Member("dim", options_.dim).Member("rate", options_.rate);
-    json.Key("tables").BeginArray();
+    Json json = {{"model", options_.model},
+                 {"rows", options_.rows},
+                 {"steps", batches.size()},
+                 {"dense", shape_.dense_columns},
+                 {"fields", shape_.fields},
+                 {"classes", shape_.classes},
+                 {"field_keys", options_.field_keys},
+                 {"dim", options_.dim},
+                 {"rate", options_.rate},
+                 {"tables", Json::array()}};
     for (const TableUse& use : uses_) {
       const std::uint64_t rows =
           use.rows == RowsNeeded::kAll ? use.spec.rows : std::uint64_t{shape_.fields} * options_.field_keys;
@@ -177,10 +182,10 @@ class Bench {
         values.insert(values.end(), row.begin(), row.end());
       }
       write(use.spec.name + ".f32", values.data(), values.size() * sizeof(float), "wb");
-      json.BeginObject().Member("name", use.spec.name).Member("rows", rows).Member("dim", use.spec.dim).EndObject();
+      json["tables"].push_back({{"name", use.spec.name}, {"rows", rows}, {"dim", use.spec.dim}});
     }
-    json.EndArray().EndObject();
-    write("config.json", json.text().data(), json.text().size(), "wb");
+    const std::string config = JsonText(json, 2);
+    write("config.json", config.data(), config.size(), "wb");
     if (!good) return Fail(ErrorCode::kIo, fmt::format("{}: cannot write there", options_.dump));
     return {};
   }
@@ -277,15 +282,10 @@ int Measure(const Options& options) {
   if (auto status = b.Run(all.subspan(options.warmup), &losses); !status) return Failed(status.error());
   const kernels::DeviceUse after = kernels::DeviceUseSoFar();
   const double seconds = b.plan + b.gather + b.compute + b.apply;
-  JsonWriter json;
-  json.BeginObject().Member("model", options.model).Member("rows", options.rows).Member("steps", options.steps);
-  json.Member("samples_per_second", double(options.rows) * options.steps / seconds);
-  json.Member("activation_bytes", b.activation_bytes()).Member("graphs_launched", b.graphs_launched());
-  json.Member("plan", b.plan).Member("gather", b.gather).Member("compute", b.compute).Member("apply", b.apply);
   // What a GPU was asked for, a step; the work of a graph is counted when it is recorded.
-  json.Key("gpu_of_step").BeginObject();
+  Json gpu = Json::object();
   const auto of_step = [&](const char* name, std::uint64_t kernels::DeviceUse::* count) {
-    json.Member(name, double(after.*count - before.*count) / options.steps);
+    gpu[name] = double(after.*count - before.*count) / options.steps;
   };
   of_step("operations", &kernels::DeviceUse::operations);
   of_step("graphs", &kernels::DeviceUse::graphs);
@@ -294,17 +294,22 @@ int Measure(const Options& options) {
   of_step("bytes_to_host", &kernels::DeviceUse::bytes_to_host);
   of_step("waits", &kernels::DeviceUse::waits);
   of_step("allocations", &kernels::DeviceUse::allocations);
-  json.EndObject();
-  json.Member("batches_passed_over", std::ranges::count_if(losses, [](const auto& loss) { return !loss; }));
-  json.Key("losses").BeginArray();
-  for (const std::optional<double>& loss : losses) {
-    if (loss)
-      json.Value(*loss);
-    else
-      json.Null();
-  }
-  json.EndArray().EndObject();
-  fmt::print("{}\n", json.text());
+  Json of_batches = Json::array();
+  for (const std::optional<double>& loss : losses) of_batches.push_back(loss ? Json(*loss) : Json());
+  const Json json = {{"model", options.model},
+                     {"rows", options.rows},
+                     {"steps", options.steps},
+                     {"samples_per_second", double(options.rows) * options.steps / seconds},
+                     {"activation_bytes", b.activation_bytes()},
+                     {"graphs_launched", b.graphs_launched()},
+                     {"plan", b.plan},
+                     {"gather", b.gather},
+                     {"compute", b.compute},
+                     {"apply", b.apply},
+                     {"gpu_of_step", std::move(gpu)},
+                     {"batches_passed_over", std::ranges::count_if(losses, [](const auto& loss) { return !loss; })},
+                     {"losses", std::move(of_batches)}};
+  fmt::print("{}\n", JsonText(json));
   return 0;
 }
 

@@ -322,37 +322,39 @@ class ShardLoop {
     next_metrics_ = now + kMetricsPeriodUs;
     const ShardCounters& shard = shard_->counters();
     const net::TransportCounters net = transport_.counters();
-    JsonWriter json;
-    json.BeginObject().Member("time", WallSeconds()).Member("role", "shard").Member("rank", shard_id_.value);
-    json.Member("clock", shard_->minimum_clock().value).Member("rows", shard_->rows().row_count());
-    json.Member("row_bytes", shard_->rows().memory_bytes());
     const RowCounters& lives = shard_->rows().counters();
-    json.Member("rows_admitted", lives.admitted).Member("rows_refused", lives.refused);
-    json.Member("rows_expired", lives.expired).Member("rows_not_finite", lives.not_finite);
-    if (lives.not_finite != 0) WriteNotFinite(&json);
-    json.Member("pulls", shard.pulls).Member("pulls_parked", shard.pulls_parked).Member("pull_rows", shard.pull_rows);
-    json.Member("pushes", shard.pushes).Member("push_rows", shard.push_rows);
-    json.Member("pushes_repeated", shard.pushes_repeated).Member("pushes_out_of_order", shard.pushes_out_of_order);
-    json.Member("refused_epoch", shard.refused_epoch).Member("refused_fenced", shard.refused_fenced);
-    json.Member("refused_other", shard.refused_other).Member("refused_malformed", net.refused_malformed);
-    json.Member("refused_too_large", net.refused_too_large).Member("checkpoints", shard.checkpoints);
+    Json json = {{"time", WallSeconds()},
+                 {"role", "shard"},
+                 {"rank", shard_id_.value},
+                 {"clock", shard_->minimum_clock().value},
+                 {"rows", shard_->rows().row_count()},
+                 {"row_bytes", shard_->rows().memory_bytes()},
+                 {"rows_admitted", lives.admitted},
+                 {"rows_refused", lives.refused},
+                 {"rows_expired", lives.expired},
+                 {"rows_not_finite", lives.not_finite}};
+    for (const NotFiniteRows& of : shard_->rows().not_finite()) json["rows_not_finite_by_table"][of.table] = of.rows;
+    json.update({{"pulls", shard.pulls},
+                 {"pulls_parked", shard.pulls_parked},
+                 {"pull_rows", shard.pull_rows},
+                 {"pushes", shard.pushes},
+                 {"push_rows", shard.push_rows},
+                 {"pushes_repeated", shard.pushes_repeated},
+                 {"pushes_out_of_order", shard.pushes_out_of_order},
+                 {"refused_epoch", shard.refused_epoch},
+                 {"refused_fenced", shard.refused_fenced},
+                 {"refused_other", shard.refused_other},
+                 {"refused_malformed", net.refused_malformed},
+                 {"refused_too_large", net.refused_too_large},
+                 {"checkpoints", shard.checkpoints}});
     if (log_)
-      json.Member("log_bytes", log_->bytes())
-          .Member("log_written_bytes", log_->written_bytes())
-          .Member("log_syncs", log_->syncs());
-    json.Member("cut_early_bytes", shard_->rows().cut_early_bytes());
-    json.Member("cut_held_bytes", shard_->rows().cut_held_bytes());
-    if (const Residency* tier = shard_->rows().tier()) WriteTier(*tier, &json);
-    json.Member("shm_peers", net.shm_peers);
-    json.Member("sent_bytes", net.sent_bytes).Member("received_bytes", net.received_bytes).EndObject();
-    metrics_->Append({json.text()});
-  }
-
-  // Rule A5, by table.
-  void WriteNotFinite(JsonWriter* json) const {
-    json->Key("rows_not_finite_by_table").BeginObject();
-    for (const NotFiniteRows& of : shard_->rows().not_finite()) json->Member(of.table, of.rows);
-    json->EndObject();
+      json.update(
+          {{"log_bytes", log_->bytes()}, {"log_written_bytes", log_->written_bytes()}, {"log_syncs", log_->syncs()}});
+    json["cut_early_bytes"] = shard_->rows().cut_early_bytes();
+    json["cut_held_bytes"] = shard_->rows().cut_held_bytes();
+    if (const Residency* tier = shard_->rows().tier()) json.update(TierMetrics(*tier));
+    json.update({{"shm_peers", net.shm_peers}, {"sent_bytes", net.sent_bytes}, {"received_bytes", net.received_bytes}});
+    metrics_->Append({JsonText(json)});
   }
 
   void WarnOfNotFinite(TimeUs now) {
@@ -367,14 +369,19 @@ class ShardLoop {
           shard_id_.value, of.table, of.rows, of.key);
   }
 
-  void WriteTier(const Residency& tier, JsonWriter* json) const {
+  Json TierMetrics(const Residency& tier) const {
     const ResidencyCounters& c = tier.counters();
-    json->Member("memory_limit", tier.limit_bytes()).Member("memory_bytes", shard_->memory_bytes());
-    json->Member("process_bytes", ResidentBytes());
-    json->Member("resident_rows", tier.resident_rows()).Member("cold_rows", tier.cold_rows());
-    json->Member("tier_uses", c.uses).Member("tier_read_waiting", c.read_waiting).Member("tier_fetched", c.fetched);
-    json->Member("tier_evicted", c.evicted).Member("tier_bytes", tier.disk_bytes());
-    json->Member("waited_for_rows", shard_->counters().waited_for_rows);
+    return {{"memory_limit", tier.limit_bytes()},
+            {"memory_bytes", shard_->memory_bytes()},
+            {"process_bytes", ResidentBytes()},
+            {"resident_rows", tier.resident_rows()},
+            {"cold_rows", tier.cold_rows()},
+            {"tier_uses", c.uses},
+            {"tier_read_waiting", c.read_waiting},
+            {"tier_fetched", c.fetched},
+            {"tier_evicted", c.evicted},
+            {"tier_bytes", tier.disk_bytes()},
+            {"waited_for_rows", shard_->counters().waited_for_rows}};
   }
 
   const ServerOptions& options_;

@@ -20,8 +20,8 @@ int CoresAllowed() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-void PrintLine(const JsonWriter& json) {
-  fmt::print("{}\n", json.text());
+void PrintLine(const Json& json) {
+  fmt::print("{}\n", JsonText(json));
   std::fflush(stdout);
 }
 
@@ -38,19 +38,16 @@ void Require(bool good, std::string_view what) {
 }
 
 void Print(const Figure& figure) {
-  JsonWriter json;
-  json.BeginObject().Member("name", figure.name).Member("value", figure.value).Member("unit", figure.unit);
-  json.Key("settings").BeginObject();
-  for (const auto& [key, value] : figure.settings) std::visit([&](const auto& v) { json.Member(key, v); }, value);
-  json.EndObject().Member("cores", CoresAllowed());
-  for (const auto& [key, value] : figure.more) json.Member(key, value);
-  PrintLine(json.EndObject());
+  Json settings = Json::object();
+  for (const auto& [key, value] : figure.settings) std::visit([&](const auto& v) { settings[key] = v; }, value);
+  Json json = {
+      {"name", figure.name}, {"value", figure.value}, {"unit", figure.unit}, {"settings", std::move(settings)}};
+  json["cores"] = CoresAllowed();
+  for (const auto& [key, value] : figure.more) json[key] = value;
+  PrintLine(json);
 }
 
-void PrintSkipped(const std::string& name, const std::string& why) {
-  JsonWriter json;
-  PrintLine(json.BeginObject().Member("name", name).Member("skipped", why).EndObject());
-}
+void PrintSkipped(const std::string& name, const std::string& why) { PrintLine({{"name", name}, {"skipped", why}}); }
 
 double Quantile(std::vector<double>* values, double share) {
   if (values->empty()) return 0;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
@@ -43,22 +42,23 @@ double CounterOf(const Progress& progress, const std::string& name) {
 
 std::uint64_t Whole(double value) { return value > 0 ? static_cast<std::uint64_t>(value) : 0; }
 
-void WriteScores(JsonWriter* json, std::string_view key, const Scores& scores) {
-  json->Key(key).BeginObject();
-  json->Member("rows", scores.rows).Member("logloss", scores.log_loss).Member("auc", scores.auc);
-  json->Member("accuracy", scores.accuracy).Member("normalized_entropy", scores.normalized_entropy).EndObject();
+Json ScoresJson(const Scores& scores) {
+  return {{"rows", scores.rows},
+          {"logloss", scores.log_loss},
+          {"auc", scores.auc},
+          {"accuracy", scores.accuracy},
+          {"normalized_entropy", scores.normalized_entropy}};
 }
 
-void WriteEpochs(JsonWriter* json, const Progress& progress) {
-  json->Key("epochs").BeginArray();
+Json EpochsJson(const Progress& progress) {
+  Json epochs = Json::array();
   for (const EpochResult& epoch : progress.epochs) {
-    json->BeginObject().Member("epoch", EpochNumber(epoch.epoch)).Member("best", epoch.best);
-    WriteScores(json, "train", epoch.train);
-    if (epoch.valid) WriteScores(json, "valid", *epoch.valid);
-    if (epoch.test) WriteScores(json, "test", *epoch.test);
-    json->EndObject();
+    Json& json = epochs.emplace_back(Json{{"epoch", EpochNumber(epoch.epoch)}, {"best", epoch.best}});
+    json["train"] = ScoresJson(epoch.train);
+    if (epoch.valid) json["valid"] = ScoresJson(*epoch.valid);
+    if (epoch.test) json["test"] = ScoresJson(*epoch.test);
   }
-  json->EndArray();
+  return epochs;
 }
 
 const EpochResult* BestEpoch(const Progress& progress) {
@@ -75,44 +75,34 @@ std::optional<Scores> Evaluation(const Progress& progress) {
   return best->test ? best->test : best->valid;
 }
 
-void WriteEvaluation(JsonWriter* json, const Job& job, const Progress& progress) {
+void WriteEvaluation(Json* json, const Job& job, const Progress& progress) {
   const EpochResult* best = BestEpoch(progress);
-  if (best != nullptr)
-    json->Member("best_epoch", EpochNumber(best->epoch));
-  else
-    json->Key("best_epoch").Null();
+  (*json)["best_epoch"] = best == nullptr ? Json() : Json(EpochNumber(best->epoch));
   const auto scores = Evaluation(progress);
-  for (const char* key : {"eval_auc", "eval_logloss", "eval_accuracy", "eval_normalized_entropy"}) {
-    const std::string_view name(key);
-    // A classifier of several classes has no AUC.
-    const bool binary_only = name == "eval_auc" || name == "eval_normalized_entropy";
-    if (!scores || (binary_only && job.data.format == DataFormat::kIdx && job.data.classes > 2)) {
-      json->Key(name).Null();
-      continue;
-    }
-    json->Member(name, name == "eval_auc"        ? scores->auc
-                       : name == "eval_logloss"  ? scores->log_loss
-                       : name == "eval_accuracy" ? scores->accuracy
-                                                 : scores->normalized_entropy);
-  }
+  // A classifier of several classes has no AUC.
+  const bool binary = job.data.format != DataFormat::kIdx || job.data.classes <= 2;
+  (*json)["eval_auc"] = scores && binary ? Json(scores->auc) : Json();
+  (*json)["eval_logloss"] = scores ? Json(scores->log_loss) : Json();
+  (*json)["eval_accuracy"] = scores ? Json(scores->accuracy) : Json();
+  (*json)["eval_normalized_entropy"] = scores && binary ? Json(scores->normalized_entropy) : Json();
 }
 
 // Counters PREFIXNAME_seconds of all workers as an object of NAMEs.
-void WriteSeconds(JsonWriter* json, std::string_view key, std::string_view prefix, const Progress& progress) {
+Json SecondsJson(std::string_view prefix, const Progress& progress) {
   constexpr std::string_view kSuffix = "_seconds";
-  json->Key(key).BeginObject();
+  Json json = Json::object();
   for (const auto& [name, value] : progress.counters) {
     if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
-    json->Member(name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size()), value);
+    json[name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size())] = value;
   }
-  json->EndObject();
+  return json;
 }
 
 // What the data generator says about the best that any model could reach on this set.
-void WriteBestPossible(JsonWriter* json, const Job& job) {
+void WriteBestPossible(Json* json, const Job& job) {
   auto text = ReadFile(job.data.dir + "/generate.json", kGenerateBytesMax);
   if (!text) return;
-  const auto report = nlohmann::json::parse(*text, nullptr, false);
+  const auto report = Json::parse(*text, nullptr, false);
   if (!report.is_object() || !report.contains("files") || !report["files"].is_object()) return;
   for (const std::string& name : {job.data.test, job.data.valid}) {
     if (name.empty() || !report["files"].contains(name)) continue;
@@ -120,19 +110,20 @@ void WriteBestPossible(JsonWriter* json, const Job& job) {
     for (const char* key : {"auc", "logloss"}) {
       const std::string from = std::string("best_") + key;
       if (file.contains(from) && file[from].is_number())
-        json->Member(std::string("best_possible_") + key, file[from].get<double>());
+        (*json)[std::string("best_possible_") + key] = file[from].get<double>();
     }
     return;
   }
 }
 
-void WriteStaleness(JsonWriter* json, const Progress& progress) {
+void WriteStaleness(Json* json, const Progress& progress) {
   const Staleness staleness = StalenessOf(progress.staleness);
-  json->Member("staleness_mean", staleness.mean).Member("staleness_max", staleness.max);
-  json->Key("staleness_histogram").BeginArray();
+  (*json)["staleness_mean"] = staleness.mean;
+  (*json)["staleness_max"] = staleness.max;
+  Json histogram = Json::array();
   for (std::size_t i = 0; i < progress.staleness.size(); ++i)
-    if (progress.staleness[i] != 0) json->BeginArray().Value(i).Value(progress.staleness[i]).EndArray();
-  json->EndArray();
+    if (progress.staleness[i] != 0) histogram.push_back(Json::array({i, progress.staleness[i]}));
+  (*json)["staleness_histogram"] = std::move(histogram);
 }
 
 // Of the best epoch, like the evaluation; before one is finished, of what leases and then workers have reported.
@@ -144,22 +135,31 @@ std::optional<double> TrainLogLoss(const Progress& progress) {
   return rows > 0 ? std::optional(CounterOf(progress, "loss_sum") / rows) : std::nullopt;
 }
 
-void WriteBound(JsonWriter* json, const ConsistencySpec& consistency) {
-  json->Key("staleness_bound");
+Json BoundOf(const ConsistencySpec& consistency) {
   switch (consistency.mode) {
-    case ConsistencyMode::kBsp: json->Value(0); break;
-    case ConsistencyMode::kSsp: json->Value(consistency.staleness); break;
-    case ConsistencyMode::kAsp: json->Null(); break;
+    case ConsistencyMode::kBsp: return 0;
+    case ConsistencyMode::kSsp: return consistency.staleness;
+    case ConsistencyMode::kAsp: break;
   }
+  return nullptr;
+}
+
+// Null before the first epoch is finished, without checkpoints, and where the job stopped before its last checkpoint
+// was whole.
+Json BestKept(const Job& job, const Progress& progress) {
+  if (BestEpoch(progress) == nullptr || job.storage.durability == Durability::kNone ||
+      (!progress.best_lost && progress.best_checkpoint.empty()))
+    return nullptr;
+  return !progress.best_lost;
 }
 
 // What the workers' caches and hot rows have spared: rows looked for there and found, pushes that went along with later
 // ones; the batches that were not pushed (rule A4), and the lines that were none.
-void WriteSpared(JsonWriter* json, const Progress& progress) {
+void WriteSpared(Json* json, const Progress& progress) {
   for (const char* name : {"cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes", "batches_passed_over",
                            "malformed_lines"})
-    json->Member(name, Whole(CounterOf(progress, name)));
-  json->Member("rows_not_finite", Whole(CounterOf(progress, "server.shard_rows_not_finite")));
+    (*json)[name] = Whole(CounterOf(progress, name));
+  (*json)["rows_not_finite"] = Whole(CounterOf(progress, "server.shard_rows_not_finite"));
 }
 
 }  // namespace
@@ -196,80 +196,80 @@ double Rate::lasting_per_second() const {
 std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused,
                         double time_seconds) {
   const Staleness staleness = StalenessOf(progress.staleness);
-  JsonWriter json;
-  json.BeginObject().Member("time", time_seconds).Member("role", "scheduler").Member("state", progress.phase);
-  json.Member("epoch", EpochNumber(progress.epoch)).Member("clock", progress.min_clock.value);
-  json.Member("samples", progress.samples);
+  Json json = {{"time", time_seconds},
+               {"role", "scheduler"},
+               {"state", progress.phase},
+               {"epoch", EpochNumber(progress.epoch)},
+               {"clock", progress.min_clock.value},
+               {"samples", progress.samples}};
   const double per_second = rate.per_second();
-  if (per_second > 0) json.Member("samples_per_second", per_second);
+  if (per_second > 0) json["samples_per_second"] = per_second;
   if (progress.train.rows > 0) {
-    json.Member("loss", progress.train.LogLoss());
-    if (job.data.format != DataFormat::kIdx) json.Member("auc", progress.train.Auc());
+    json["loss"] = progress.train.LogLoss();
+    if (job.data.format != DataFormat::kIdx) json["auc"] = progress.train.Auc();
   }
-  json.Member("staleness_mean", staleness.mean).Member("staleness_max", staleness.max);
+  json["staleness_mean"] = staleness.mean;
+  json["staleness_max"] = staleness.max;
   if (progress.samples_total > 0) {
     const auto total = static_cast<double>(progress.samples_total);
-    json.Member("progress", static_cast<double>(progress.samples) / total);
+    json["progress"] = static_cast<double>(progress.samples) / total;
     const double lasting = rate.lasting_per_second();
-    if (lasting > 0) json.Member("eta_seconds", (total - static_cast<double>(progress.samples)) / lasting);
+    if (lasting > 0) json["eta_seconds"] = (total - static_cast<double>(progress.samples)) / lasting;
   }
-  json.Member("workers_live", progress.workers_live).Member("workers_died", progress.workers_died);
-  json.Member("pull_bytes", Whole(CounterOf(progress, "pull_bytes")));
-  json.Member("push_bytes", Whole(CounterOf(progress, "push_bytes")));
+  json["workers_live"] = progress.workers_live;
+  json["workers_died"] = progress.workers_died;
+  json["pull_bytes"] = Whole(CounterOf(progress, "pull_bytes"));
+  json["push_bytes"] = Whole(CounterOf(progress, "push_bytes"));
   WriteSpared(&json, progress);
-  json.Member("refused_malformed", refused.malformed).Member("refused_too_large", refused.too_large);
-  json.Member("refused_version", refused.version).Member("refused_handshakes", refused.handshakes);
+  json.update({{"refused_malformed", refused.malformed},
+               {"refused_too_large", refused.too_large},
+               {"refused_version", refused.version},
+               {"refused_handshakes", refused.handshakes}});
   if (!progress.epochs.empty() && progress.epochs.back().valid) {
-    json.Member("valid_logloss", progress.epochs.back().valid->log_loss);
-    json.Member("valid_auc", progress.epochs.back().valid->auc);
+    json["valid_logloss"] = progress.epochs.back().valid->log_loss;
+    json["valid_auc"] = progress.epochs.back().valid->auc;
   }
-  json.EndObject();
-  return json.text();
+  return JsonText(json);
 }
 
 std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown& end) {
-  JsonWriter json(2);
-  json.BeginObject();
-  json.Member("job", job.job.name).Member("status", progress.phase).Member("reason", end.reason);
-  json.Member("model", Name(job.model.kind)).Member("seed", job.job.seed);
-  json.Member("mode", Name(job.consistency.mode)).Member("apply", Name(job.consistency.apply));
-  WriteBound(&json, job.consistency);
-  json.Member("servers", job.fleet.servers).Member("shards", job.fleet.shards).Member("workers", job.fleet.workers);
-  json.Member("samples", progress.samples).Member("seconds", progress.seconds);
-  json.Member("train_seconds", progress.train_seconds);
-  json.Member("samples_per_second",
-              progress.train_seconds > 0 ? static_cast<double>(progress.samples) / progress.train_seconds : 0.0);
-  json.Key("train_logloss");
-  if (const auto loss = TrainLogLoss(progress))
-    json.Value(*loss);
-  else
-    json.Null();
+  const auto loss = TrainLogLoss(progress);
+  const double seconds = progress.train_seconds;
+  Json json = {{"job", job.job.name},
+               {"status", progress.phase},
+               {"reason", end.reason},
+               {"model", Name(job.model.kind)},
+               {"seed", job.job.seed},
+               {"mode", Name(job.consistency.mode)},
+               {"apply", Name(job.consistency.apply)},
+               {"staleness_bound", BoundOf(job.consistency)},
+               {"servers", job.fleet.servers},
+               {"shards", job.fleet.shards},
+               {"workers", job.fleet.workers},
+               {"samples", progress.samples},
+               {"seconds", progress.seconds},
+               {"train_seconds", seconds},
+               {"samples_per_second", seconds > 0 ? static_cast<double>(progress.samples) / seconds : 0.0},
+               {"train_logloss", loss ? Json(*loss) : Json()}};
   WriteEvaluation(&json, job, progress);
   WriteBestPossible(&json, job);
   WriteStaleness(&json, progress);
-  json.Member("pull_bytes", Whole(CounterOf(progress, "pull_bytes")));
-  json.Member("push_bytes", Whole(CounterOf(progress, "push_bytes")));
+  json["pull_bytes"] = Whole(CounterOf(progress, "pull_bytes"));
+  json["push_bytes"] = Whole(CounterOf(progress, "push_bytes"));
   WriteSpared(&json, progress);
-  json.Key("parameters_hash");
-  if (progress.has_state_hash)
-    json.Value(fmt::format("{:016x}", progress.state_hash));
-  else
-    json.Null();
-  json.Member("workers_died", progress.workers_died).Member("batches_repeated", progress.batches_repeated);
-  json.Member("train_rows", progress.rows[0]).Member("valid_rows", progress.rows[1]);
-  json.Member("test_rows", progress.rows[2]);
-  WriteEpochs(&json, progress);
-  WriteSeconds(&json, "stages", "stage.", progress);
-  WriteSeconds(&json, "cpu", "cpu.", progress);  // of the workers' training threads
-  json.Member("checkpoint", progress.last_checkpoint).Member("best_checkpoint", progress.best_checkpoint);
-  json.Key("best_kept");
-  if (BestEpoch(progress) == nullptr || job.storage.durability == Durability::kNone ||
-      (!progress.best_lost && progress.best_checkpoint.empty()))
-    json.Null();  // stopped before its checkpoint was whole, the last one
-  else
-    json.Value(!progress.best_lost);
-  json.EndObject();
-  return json.text() + "\n";
+  json["parameters_hash"] = progress.has_state_hash ? Json(fmt::format("{:016x}", progress.state_hash)) : Json();
+  json.update({{"workers_died", progress.workers_died},
+               {"batches_repeated", progress.batches_repeated},
+               {"train_rows", progress.rows[0]},
+               {"valid_rows", progress.rows[1]},
+               {"test_rows", progress.rows[2]},
+               {"epochs", EpochsJson(progress)},
+               {"stages", SecondsJson("stage.", progress)},
+               {"cpu", SecondsJson("cpu.", progress)},  // of the workers' training threads
+               {"checkpoint", progress.last_checkpoint},
+               {"best_checkpoint", progress.best_checkpoint},
+               {"best_kept", BestKept(job, progress)}});
+  return JsonText(json, 2) + "\n";
 }
 
 }  // namespace tarn::scheduler

@@ -43,28 +43,31 @@ std::vector<std::string> WorkerLines::Make(const Progress& progress, double time
   std::map<Incarnation, Seen> now;
   for (const WorkerProgress& worker : progress.workers) {
     const Seen seen = now[worker.incarnation] = See(worker, time_seconds);
-    JsonWriter json;
-    json.BeginObject().Member("time", time_seconds).Member("role", "worker").Member("rank", worker.rank.value);
-    json.Member("incarnation", worker.incarnation.value).Member("state", progress.phase);
-    json.Member("clock", worker.clock.value).Member("acked_clock", worker.acked_clock.value);
-    json.Member("samples", Whole(seen.samples)).Member("staleness_max", MaxOf(worker.staleness));
+    Json json = {{"time", time_seconds},
+                 {"role", "worker"},
+                 {"rank", worker.rank.value},
+                 {"incarnation", worker.incarnation.value},
+                 {"state", progress.phase},
+                 {"clock", worker.clock.value},
+                 {"acked_clock", worker.acked_clock.value},
+                 {"samples", Whole(seen.samples)},
+                 {"staleness_max", MaxOf(worker.staleness)}};
     for (const char* name : {"batches", "batches_passed_over", "malformed_lines", "pull_bytes", "push_bytes", "repeats",
                              "cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes", "residual_rows"})
-      json.Member(name, Whole(CounterOf(worker, name)));
+      json[name] = Whole(CounterOf(worker, name));
     if (const auto before = last_.find(worker.incarnation); before != last_.end()) {
       const Seen& last = before->second;
       const double seconds = seen.time_seconds - last.time_seconds;
       if (seconds > 0) {
-        json.Member("samples_per_second", std::max(0.0, seen.samples - last.samples) / seconds);
-        json.Member("waiting_share", std::clamp((seen.waiting_seconds - last.waiting_seconds) / seconds, 0.0, 1.0));
+        json["samples_per_second"] = std::max(0.0, seen.samples - last.samples) / seconds;
+        json["waiting_share"] = std::clamp((seen.waiting_seconds - last.waiting_seconds) / seconds, 0.0, 1.0);
       }
       if (seen.loss_rows > last.loss_rows)
-        json.Member("loss", (seen.loss_sum - last.loss_sum) / (seen.loss_rows - last.loss_rows));
+        json["loss"] = (seen.loss_sum - last.loss_sum) / (seen.loss_rows - last.loss_rows);
       if (seen.pulls > last.pulls)
-        json.Member("staleness_mean", (seen.staleness_sum - last.staleness_sum) / (seen.pulls - last.pulls));
+        json["staleness_mean"] = (seen.staleness_sum - last.staleness_sum) / (seen.pulls - last.pulls);
     }
-    json.EndObject();
-    lines.push_back(json.text());
+    lines.push_back(JsonText(json));
   }
   last_ = std::move(now);
   return lines;

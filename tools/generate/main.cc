@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
+#include "core/json.h"
 #include "tools/generate/write_set.h"
 
 namespace {
@@ -89,7 +89,7 @@ void AddOptions(CLI::App* app, SetOptions* options) {
 }
 
 void PrintResult(const SetOptions& options, const SetResult& result, double seconds) {
-  const auto report = nlohmann::json::parse(result.report, nullptr, false);
+  const auto report = tarn::Json::parse(result.report, nullptr, false);
   if (result.existed)
     fmt::print("{}: this set is already there\n", options.dir);
   else

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/file.h"
 #include "core/json.h"
@@ -151,63 +150,54 @@ Status WritePart(const Generator& generator, const Part& part, const SetOptions&
   return file.Finish();
 }
 
-void WriteParameters(const SetOptions& options, JsonWriter* json) {
+Json ParametersJson(const SetOptions& options) {
   const GeneratorOptions& generator = options.generator;
-  json->Key("parameters").BeginObject();
-  json->Member("version", kVersion).Member("profile", options.profile).Member("seed", generator.seed);
-  json->Member("train_rows", options.train_rows)
-      .Member("valid_rows", options.valid_rows)
-      .Member("test_rows", options.test_rows);
-  json->Member("numeric", generator.teacher.numeric)
-      .Member("categorical", generator.teacher.categorical)
-      .Member("interaction", generator.teacher.interaction)
-      .Member("bias", generator.teacher.bias);
-  json->Member("skew", generator.skew).Member("label_noise", generator.label_noise);
-  json->Member("drift", generator.drift).Member("day_rows", generator.day_rows);
-  json->EndObject();
+  return {{"version", kVersion},
+          {"profile", options.profile},
+          {"seed", generator.seed},
+          {"train_rows", options.train_rows},
+          {"valid_rows", options.valid_rows},
+          {"test_rows", options.test_rows},
+          {"numeric", generator.teacher.numeric},
+          {"categorical", generator.teacher.categorical},
+          {"interaction", generator.teacher.interaction},
+          {"bias", generator.teacher.bias},
+          {"skew", generator.skew},
+          {"label_noise", generator.label_noise},
+          {"drift", generator.drift},
+          {"day_rows", generator.day_rows}};
 }
 
 double Rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
-void WriteQuality(const Quality& best, JsonWriter* json) {
-  json->Member("rows", best.rows);
-  json->Member("positive_share", Rounded(static_cast<double>(best.positives) / static_cast<double>(best.rows)));
-  json->Member("best_auc", Rounded(best.Auc())).Member("best_logloss", Rounded(best.LogLoss()));
+Json QualityJson(const Quality& best) {
+  return {{"rows", best.rows},
+          {"positive_share", Rounded(static_cast<double>(best.positives) / static_cast<double>(best.rows))},
+          {"best_auc", Rounded(best.Auc())},
+          {"best_logloss", Rounded(best.LogLoss())}};
 }
 
 std::string ReportOf(const SetOptions& options, const std::array<PartSummary, 3>& summaries) {
-  JsonWriter json(2);
-  json.BeginObject();
-  WriteParameters(options, &json);
   Quality all;
-  json.Key("files").BeginObject();
+  Json files = Json::object();
   const auto parts = PartsOf(options);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].rows == 0) continue;
-    json.Key(parts[i].name).BeginObject().Member("bytes", summaries[i].bytes);
-    WriteQuality(summaries[i].best, &json);
-    json.EndObject();
+    Json& file = files[parts[i].name] = {{"bytes", summaries[i].bytes}};
+    file.update(QualityJson(summaries[i].best));
     all.Merge(summaries[i].best);
   }
-  json.EndObject();
-  json.Key("all").BeginObject();
-  WriteQuality(all, &json);
-  json.EndObject().EndObject();
-  return json.text() + "\n";
+  const Json report = {{"parameters", ParametersJson(options)}, {"files", std::move(files)}, {"all", QualityJson(all)}};
+  return JsonText(report, 2) + "\n";
 }
 
 // Whether `report` is of these parameters and the files beside it have the sizes it names.
 bool IsWhole(const SetOptions& options, const std::string& report) {
-  const auto json = nlohmann::json::parse(report, nullptr, false);
-  JsonWriter expected;
-  expected.BeginObject();
-  WriteParameters(options, &expected);
-  expected.EndObject();
-  const auto parameters = nlohmann::json::parse(expected.text(), nullptr, false);
-  if (!json.is_object() || !json.contains("parameters") || json["parameters"] != parameters["parameters"]) return false;
+  const auto json = Json::parse(report, nullptr, false);
+  if (!json.is_object() || !json.contains("parameters") || json["parameters"] != ParametersJson(options)) return false;
   for (const Part& part : PartsOf(options)) {
     if (part.rows == 0) continue;
-    const auto bytes = nlohmann::json::json_pointer("/files/" + part.name + "/bytes");
+    const auto bytes = Json::json_pointer("/files/" + part.name + "/bytes");
     std::error_code failed;
     const std::uintmax_t size = fs::file_size(PathOf(options, part.name), failed);
     if (failed || !json.contains(bytes) || json[bytes] != size) return false;

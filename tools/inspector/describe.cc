@@ -148,50 +148,69 @@ std::string ShowText(const Checkpoint& checkpoint) {
   return text + "\n" + blobs.Text("  ");
 }
 
-void WriteGeneration(JsonWriter* json, const Generation& generation) {
-  json->BeginObject().Member("checkpoint", generation.id.value).Member("clock", generation.clock.value);
-  json->Member("state_hash", fmt::format("{:016x}", generation.state_hash)).Member("bytes", generation.bytes());
-  json->Key("files").BeginArray();
-  for (const CheckpointFile& file : generation.files) {
-    json->BeginObject().Member("name", file.name).Member("bytes", file.bytes);
-    json->Member("crc32c", fmt::format("{:08x}", file.crc32c)).Member("rows", file.rows);
-    json->Member("removed", file.removed).Member("seen", file.seen).EndObject();
+Json GenerationJson(const Generation& generation) {
+  Json files = Json::array();
+  for (const CheckpointFile& file : generation.files)
+    files.push_back({{"name", file.name},
+                     {"bytes", file.bytes},
+                     {"crc32c", fmt::format("{:08x}", file.crc32c)},
+                     {"rows", file.rows},
+                     {"removed", file.removed},
+                     {"seen", file.seen}});
+  return {{"checkpoint", generation.id.value},
+          {"clock", generation.clock.value},
+          {"state_hash", fmt::format("{:016x}", generation.state_hash)},
+          {"bytes", generation.bytes()},
+          {"files", std::move(files)}};
+}
+
+Json TablesJson(const Manifest& m) {
+  Json tables = Json::array();
+  for (const TableSpec& spec : m.tables) {
+    const CheckpointTable* counts = Find(m.generations.back(), spec.id);
+    tables.push_back({{"name", spec.name},
+                      {"kind", Name(spec.kind)},
+                      {"dim", spec.dim},
+                      {"optimizer", OptimizerOf(spec)},
+                      {"initializer", Describe(spec.initializer)},
+                      {"row_codec", Name(spec.row_codec)},
+                      {"life", spec.life.on},
+                      {"rows", counts == nullptr ? Json() : Json(counts->state_rows)},
+                      {"waiting", counts == nullptr ? 0 : counts->seen}});
   }
-  json->EndArray().EndObject();
+  return tables;
 }
 
 std::string ShowJson(const Checkpoint& checkpoint) {
   const Manifest& m = checkpoint.manifest();
   const Totals totals = TotalsOf(m);
-  JsonWriter json(2);
-  json.BeginObject().Member("checkpoint", m.id.value).Member("directory", checkpoint.directory);
-  json.Member("job", checkpoint.job_name).Member("fingerprint", fmt::format("{:016x}", m.fingerprint));
-  json.Member("seed", checkpoint.job_seed)
-      .Member("clock", m.resume_clock.value)
-      .Member("epoch", EpochNumber(m.data.epoch));
-  json.Member("samples", m.samples).Member("seconds", m.seconds).Member("written", TimeOf(checkpoint.directory));
-  json.Member("best", IsBest(m, checkpoint.directory)).Member("best_checkpoint", m.best_checkpoint);
-  json.Member("partition_bits", m.partition_bits).Member("bytes", totals.bytes).Member("new_bytes", totals.own_bytes);
-  json.Key("state_hash");
-  m.state_hash ? json.Value(fmt::format("{:016x}", *m.state_hash)) : json.Null();
-  json.Key("tables").BeginArray();
-  for (const TableSpec& spec : m.tables) {
-    const CheckpointTable* counts = Find(m.generations.back(), spec.id);
-    json.BeginObject().Member("name", spec.name).Member("kind", Name(spec.kind)).Member("dim", spec.dim);
-    json.Member("optimizer", OptimizerOf(spec)).Member("initializer", Describe(spec.initializer));
-    json.Member("row_codec", Name(spec.row_codec)).Member("life", spec.life.on);
-    json.Key("rows");
-    counts == nullptr ? json.Null() : json.Value(counts->state_rows);
-    json.Member("waiting", counts == nullptr ? 0 : counts->seen).EndObject();
-  }
-  json.EndArray().Key("generations").BeginArray();
-  for (const Generation& generation : m.generations) WriteGeneration(&json, generation);
-  json.EndArray().Key("blobs").BeginArray();
-  for (const WorkerBlob& blob : m.blobs) {
-    json.BeginObject().Member("name", blob.file.name).Member("rank", blob.rank.value);
-    json.Member("bytes", blob.file.bytes).Member("crc32c", fmt::format("{:08x}", blob.file.crc32c)).EndObject();
-  }
-  return json.EndArray().EndObject().text() + "\n";
+  Json generations = Json::array(), blobs = Json::array();
+  for (const Generation& generation : m.generations) generations.push_back(GenerationJson(generation));
+  for (const WorkerBlob& blob : m.blobs)
+    blobs.push_back({{"name", blob.file.name},
+                     {"rank", blob.rank.value},
+                     {"bytes", blob.file.bytes},
+                     {"crc32c", fmt::format("{:08x}", blob.file.crc32c)}});
+  const Json json = {{"checkpoint", m.id.value},
+                     {"directory", checkpoint.directory},
+                     {"job", checkpoint.job_name},
+                     {"fingerprint", fmt::format("{:016x}", m.fingerprint)},
+                     {"seed", checkpoint.job_seed},
+                     {"clock", m.resume_clock.value},
+                     {"epoch", EpochNumber(m.data.epoch)},
+                     {"samples", m.samples},
+                     {"seconds", m.seconds},
+                     {"written", TimeOf(checkpoint.directory)},
+                     {"best", IsBest(m, checkpoint.directory)},
+                     {"best_checkpoint", m.best_checkpoint},
+                     {"partition_bits", m.partition_bits},
+                     {"bytes", totals.bytes},
+                     {"new_bytes", totals.own_bytes},
+                     {"state_hash", m.state_hash ? Json(fmt::format("{:016x}", *m.state_hash)) : Json()},
+                     {"tables", TablesJson(m)},
+                     {"generations", std::move(generations)},
+                     {"blobs", std::move(blobs)}};
+  return JsonText(json, 2) + "\n";
 }
 
 // What a line of a list says of one directory.
@@ -247,27 +266,32 @@ std::string ListText(const std::string& run_dir, const std::vector<Listed>& all)
   return table.Text("") + (problems.empty() ? "" : "\n" + problems);
 }
 
-std::string ListJson(const std::vector<Listed>& all) {
-  JsonWriter json(2);
-  json.BeginArray();
-  for (const Listed& listed : all) {
-    json.BeginObject().Member("checkpoint", listed.directory.id.value).Member("directory", listed.directory.path);
-    json.Member("whole", listed.manifest.has_value()).Member("best", listed.best);
-    if (listed.manifest) {
-      const Totals totals = TotalsOf(*listed.manifest);
-      json.Member("written", TimeOf(listed.directory.path)).Member("clock", listed.manifest->resume_clock.value);
-      json.Member("epoch", EpochNumber(listed.manifest->data.epoch)).Member("bytes", totals.bytes);
-      json.Member("new_bytes", totals.own_bytes).Key("rows");
-      totals.rows ? json.Value(*totals.rows) : json.Null();
-      json.Key("generations").BeginArray();
-      for (const Generation& generation : listed.manifest->generations) json.Value(generation.id.value);
-      json.EndArray();
-    } else {
-      json.Member("problem", listed.problem);
-    }
-    json.EndObject();
+Json ListedJson(const Listed& listed) {
+  Json json = {{"checkpoint", listed.directory.id.value},
+               {"directory", listed.directory.path},
+               {"whole", listed.manifest.has_value()},
+               {"best", listed.best}};
+  if (!listed.manifest) {
+    json["problem"] = listed.problem;
+    return json;
   }
-  return json.EndArray().text() + "\n";
+  const Totals totals = TotalsOf(*listed.manifest);
+  Json generations = Json::array();
+  for (const Generation& generation : listed.manifest->generations) generations.push_back(generation.id.value);
+  json.update({{"written", TimeOf(listed.directory.path)},
+               {"clock", listed.manifest->resume_clock.value},
+               {"epoch", EpochNumber(listed.manifest->data.epoch)},
+               {"bytes", totals.bytes},
+               {"new_bytes", totals.own_bytes},
+               {"rows", totals.rows ? Json(*totals.rows) : Json()},
+               {"generations", std::move(generations)}});
+  return json;
+}
+
+std::string ListJson(const std::vector<Listed>& all) {
+  Json json = Json::array();
+  for (const Listed& listed : all) json.push_back(ListedJson(listed));
+  return JsonText(json, 2) + "\n";
 }
 
 }  // namespace

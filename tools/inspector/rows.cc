@@ -171,24 +171,24 @@ std::string Text(const TableSpec& table, const std::vector<Answer>& answers, boo
   return text;
 }
 
-std::string Json(const TableSpec& table, const std::vector<Answer>& answers) {
-  JsonWriter json;
-  json.BeginObject().Member("table", table.name).Key("rows").BeginArray();
+Json Floats(std::span<const float> values) {
+  Json json = Json::array();
+  for (const float value : values) json.push_back(ShortestNumber(value));
+  return json;
+}
+
+std::string RowsJson(const TableSpec& table, const std::vector<Answer>& answers) {
+  Json rows = Json::array();
   for (const Answer& answer : answers) {
-    json.BeginObject().Member("key", answer.key).Member("found", answer.found);
-    if (answer.found) {
-      json.Member("norm", answer.norm);
-      if (answer.last) json.Member("last", *answer.last);
-      if (answer.score) json.Member("score", *answer.score);
-      json.Key("values").BeginArray();
-      for (float value : answer.values) json.Value(value);
-      json.EndArray().Key("slots").BeginArray();
-      for (float value : answer.slots) json.Value(value);
-      json.EndArray();
-    }
-    json.EndObject();
+    Json& row = rows.emplace_back(Json{{"key", answer.key}, {"found", answer.found}});
+    if (!answer.found) continue;
+    row["norm"] = answer.norm;
+    if (answer.last) row["last"] = *answer.last;
+    if (answer.score) row["score"] = ShortestNumber(*answer.score);
+    row["values"] = Floats(answer.values);
+    row["slots"] = Floats(answer.slots);
   }
-  return json.EndArray().EndObject().text() + "\n";
+  return JsonText({{"table", table.name}, {"rows", std::move(rows)}}) + "\n";
 }
 
 }  // namespace
@@ -213,7 +213,7 @@ Expected<std::string> AnswerRows(const std::string& path, const RowsQuestion& qu
     case RowsQuestion::Which::kOldest: answers = Best(*checkpoint, *table, question); break;
   }
   if (!answers) return std::unexpected(answers.error());
-  return question.json ? Json(*table, *answers) : Text(*table, *answers, question.slots);
+  return question.json ? RowsJson(*table, *answers) : Text(*table, *answers, question.slots);
 }
 
 }  // namespace tarn::inspector
