@@ -1,6 +1,5 @@
 """What tools/bench found, as a Markdown table and a picture: each figure of tarn beside its limits and peers."""
 
-import html
 import statistics
 
 from tarn_tools import charts
@@ -28,8 +27,7 @@ PEERS = ["ps-lite", "ps-lite, array", "Redis", "RocksDB", "torch, gloo", "torch,
 # What an operation is drawn beside; limits that are many times faster would leave nothing to see of the others.
 BESIDE = {"sparse": ["row store alone", *PEERS], "adagrad": ["row store alone"]}
 LIMITS = ["raw ZeroMQ", "plain sockets", *PEERS]
-OUR_COLOUR, PEER_COLOUR, LIMIT_COLOUR = "#2f6bd8", "#d9762b", "#b4bac4"
-PANEL, PANELS, HEAD, TITLE, NAME, NUMBER, BAR = 400, 3, 58, 26, 132, 84, 17  # pixels; panels in a row
+OURS_CLASS, PEER_CLASS, LIMIT_CLASS = "c1", "c2", "c6"  # of charts.css
 
 
 def number(value, unit):
@@ -157,11 +155,11 @@ def document(where, figures):
 
 
 def bars_of(operation, values, units):
-    """[(title, name, colour)]: every transport of tarn, limits over tcp, and peers over what serves them best."""
+    """[(title, name, class)]: every transport of tarn, limits over tcp, and peers over what serves them best."""
     found, others = [], {}
     for transport, title in OURS.items():
         if (name := f"tarn.{transport}.{operation}") in values:
-            found.append((title, name, OUR_COLOUR))
+            found.append((title, name, OURS_CLASS))
             for other, each in beside(name, values):
                 others.setdefault(other, []).append(each)
     best = min if units[found[0][1]] == "us" else max
@@ -169,27 +167,19 @@ def bars_of(operation, values, units):
         if title in PEERS and title in others:
             name = best(others[title], key=lambda each: statistics.median(values[each].values()))
             way = name.split(".")[1]
-            found.append((f"{title}, {way}" if way in ("ipc", "unix") else title, name, PEER_COLOUR))
+            found.append((f"{title}, {way}" if way in ("ipc", "unix") else title, name, PEER_CLASS))
         elif title in others:
-            found.append((title, others[title][-1], LIMIT_COLOUR))  # of tcp, which comes last
+            found.append((title, others[title][-1], LIMIT_CLASS))  # of tcp, which comes last
     return found
 
 
-def panel(x, y, operation, bars, values, units):
+def panel(operation, bars, values, units):
     """An operation, with a scale of its own."""
     unit = units[bars[0][1]]
-    medians = [statistics.median(values[name].values()) for _, name, _ in bars]
     better = ", less is better" if unit == "us" else ""
-    parts = [f'<text x="{x}" y="{y + 14}" font-weight="600">{html.escape(operation)}, {html.escape(unit)}{better}</text>']
-    for i, ((title, _, colour), value) in enumerate(zip(bars, medians)):
-        top = y + TITLE + i * BAR
-        width = max(1.0, value / (max(medians) or 1) * (PANEL - NAME - NUMBER))
-        parts.append(
-            f'<text x="{x + NAME - 6}" y="{top + BAR - 5}" text-anchor="end">{html.escape(title)}</text>'
-            f'<rect x="{x + NAME}" y="{top}" width="{width:.1f}" height="{BAR - 4}" rx="2" fill="{colour}"/>'
-            f'<text x="{x + NAME + width + 5:.1f}" y="{top + BAR - 5}">{number(value, unit)}</text>'
-        )
-    return "".join(parts)
+    medians = [(title, statistics.median(values[name].values()), classes) for title, name, classes in bars]
+    drawn = [(title, value, number(value, unit), classes) for title, value, classes in medians]
+    return charts.bar_chart(f"{operation}, {unit}{better}", drawn, row=20)
 
 
 def operations(values):
@@ -201,23 +191,6 @@ def operations(values):
 def picture(figures):
     """An SVG: a panel for each operation, in which tarn stands beside limits and peers; without the bench "servers"."""
     values, units, _ = by_name(of_servers(figures)[1])
-    drawn = [(operation, bars_of(operation, values, units)) for operation in operations(values)]
-    parts, y = [], HEAD
-    for begin in range(0, len(drawn), PANELS):
-        row = drawn[begin : begin + PANELS]
-        for i, (operation, bars) in enumerate(row):
-            parts.append(panel(20 + i * PANEL, y, operation, bars, values, units))
-        y += TITLE + BAR * max(len(bars) for _, bars in row) + 20
-    width = 20 + PANEL * min(PANELS, max(1, len(drawn)))
-    legend = ((OUR_COLOUR, "tarn"), (LIMIT_COLOUR, "limits"), (PEER_COLOUR, "peers"))
-    keys = "".join(
-        f'<rect x="{20 + i * 70}" y="34" width="11" height="11" rx="2" fill="{colour}"/><text x="{35 + i * 70}" y="44">{name}</text>'
-        for i, (colour, name) in enumerate(legend)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" font-family="sans-serif" font-size="12">'
-        f'<rect width="{width}" height="{y}" fill="#ffffff"/>'
-        f'<text x="20" y="22" font-size="15" font-weight="600">Push and pull: medians, each panel with its own scale</text>{keys}'
-        + "".join(parts)
-        + "</svg>\n"
-    )
+    drawn = [panel(operation, bars_of(operation, values, units), values, units) for operation in operations(values)]
+    legend = [("tarn", OURS_CLASS), ("limits", LIMIT_CLASS), ("peers", PEER_CLASS)]
+    return charts.sheet("Push and pull: medians, each panel with its own scale", drawn, columns=3, names=legend)

@@ -1,14 +1,19 @@
-"""Small SVG charts as strings. Colours come from the page's CSS (classes c1..c6, grid, axis), so that one drawing
-suits light and dark."""
+"""Small SVG charts: in a page (Drawing.figure), where charts.css colours them for light and dark, or several on a sheet
+that is a file of its own (sheet)."""
 
+import dataclasses
 import html
 import math
+import pathlib
+import re
 
 WIDTH, HEIGHT = 560, 250
 LEFT, RIGHT, TOP, BOTTOM = 72, 14, 12, 42
 POINTS_MAX = 400
 DOTS_MAX = 12  # of a line that shows all of its points
 MARK_NAME_WIDTH, MARK_NAME_HEIGHT = 62, 14
+GAP, TITLE_HEIGHT, LEGEND_HEIGHT, LETTER_WIDTH = 20, 24, 18, 6.6  # on a sheet
+CSS = pathlib.Path(__file__).with_name("charts.css").read_text(encoding="utf-8")
 EMPTY = '<p class="empty">no data</p>'
 
 
@@ -22,8 +27,82 @@ def short(value, space=""):
     return f"{value:.3g}{space}"
 
 
-def seconds_label(value):
-    return f"{value:g} s" if value < 120 else f"{value / 60:.3g} min"
+def colour(index):
+    """The class of the n-th series."""
+    return f"c{index % 6 + 1}"
+
+
+@dataclasses.dataclass
+class Drawing:
+    """A chart: its title, what is drawn (nothing where there is no data), a note, and [(name, class)] for a legend."""
+
+    title: str
+    parts: list = dataclasses.field(default_factory=list)
+    height: float = HEIGHT
+    note: str = ""
+    names: list = dataclasses.field(default_factory=list)
+
+    def figure(self):
+        """Part of a page."""
+        body = EMPTY
+        if self.parts:
+            title = html.escape(self.title, quote=True)
+            body = f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{title}">{"".join(self.parts)}</svg>'
+        legend = "".join(f'<i class="{classes}"></i>{html.escape(name)} ' for name, classes in self.names)
+        note = f'<span class="note">{legend}{html.escape(self.note)}</span>' if self.note or legend else ""
+        return f"<figure><figcaption>{html.escape(self.title)}{note}</figcaption>{body}</figure>"
+
+    def placed(self, x, y):
+        """The SVG group of this chart on a sheet, and its height there."""
+        head, top = [text("title", 0, 15, "start", self.title)], TITLE_HEIGHT
+        if self.names:
+            head.append(legend(self.names, 0, TITLE_HEIGHT))
+            top += LEGEND_HEIGHT
+        body = f'<g transform="translate(0 {top})">{"".join(self.parts)}</g>'
+        return f'<g transform="translate({x} {y})">{"".join(head)}{body}</g>', top + self.height
+
+
+def text(classes, x, y, anchor, content):
+    return f'<text class="{classes}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(content)}</text>'
+
+
+def legend(names, x, y):
+    """Names with their colours, in a row."""
+    parts = []
+    for name, classes in names:
+        parts.append(f'<path class="line {classes}" d="M{x:.0f} {y + 6}h16"/>' + text("tick", x + 22, y + 10, "start", name))
+        x += 36 + LETTER_WIDTH * len(name)
+    return "".join(parts)
+
+
+def sheet_style():
+    """charts.css in its light colours and without variables, which some viewers of SVG files do not know."""
+    light = dict(re.findall(r"--(\w+): (#\w+)", CSS.split("@media")[0]))
+    rules = "\n".join(line for line in CSS.splitlines() if line.startswith("svg "))
+    return re.sub(r"var\(--(\w+)\)", lambda match: light[match.group(1)], rules)
+
+
+def sheet(title, drawings, columns=2, names=()):
+    """An SVG file: the drawings in rows of `columns`, under a title and a legend of them all."""
+    columns = min(columns, max(1, len(drawings)))
+    parts = [text("heading", GAP, 28, "start", title)]
+    y = 44
+    if names:
+        parts.append(legend(names, GAP, y))
+        y += LEGEND_HEIGHT + GAP // 2
+    for begin in range(0, len(drawings), columns):
+        heights = []
+        for column, drawing in enumerate(drawings[begin : begin + columns]):
+            part, height = drawing.placed(GAP + column * (WIDTH + GAP), y)
+            parts.append(part)
+            heights.append(height)
+        y += max(heights) + GAP
+    width = GAP + columns * (WIDTH + GAP)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" font-family="sans-serif" font-size="12">'
+        f"<style>{sheet_style()}</style>"
+        f'<rect class="card" width="{width}" height="{y}"/>{"".join(parts)}</svg>\n'
+    )
 
 
 def ticks(low, high, count=5):
@@ -72,7 +151,7 @@ def value_range(values, from_zero):
 
 def tick(x, y, anchor, content):
     """A small label of an axis or a mark."""
-    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(content)}</text>'
+    return text("tick", x, y, anchor, content)
 
 
 def frame(x_ticks, y_ticks, scale_x, scale_y, x_format, y_format, x_title):
@@ -91,37 +170,49 @@ def frame(x_ticks, y_ticks, scale_x, scale_y, x_format, y_format, x_title):
     return parts
 
 
-def figure(title, body, note="", names=()):
-    """A chart with its caption; `names` of several series become a legend."""
-    legend = "".join(f'<i class="c{index % 6 + 1}"></i>{html.escape(name)} ' for index, name in enumerate(names))
-    note = f'<span class="note">{legend}{html.escape(note)}</span>' if note or legend else ""
-    return f"<figure><figcaption>{html.escape(title)}{note}</figcaption>{body}</figure>"
+def draw_marks(marks, scale_x):
+    """Vertical lines, and as many of their names as have room."""
+    parts, room = [], 0.0  # room: from where on a name does not touch the one before
+    for x, name in marks:
+        at = scale_x(x)
+        if not LEFT <= at < WIDTH - RIGHT - 2:
+            continue
+        parts.append(f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
+        if at >= room and at + MARK_NAME_WIDTH <= WIDTH:
+            parts.append(tick(at + 4, TOP + 8, "start", name))
+            room = at + MARK_NAME_WIDTH
+    return parts
 
 
-def empty(title):
-    return figure(title, EMPTY)
+def draw_series(name, classes, lines, scale_x, scale_y, y_format):
+    """The pieces of a line; few points get a dot each, many the last one alone."""
+    parts = []
+    for line in lines:
+        path = " ".join(f"{scale_x(x):.1f},{scale_y(y):.1f}" for x, y in line)
+        parts.append(f'<polyline class="line {classes}" points="{path}"/>')
+    dots = [point for line in lines for point in line]
+    for x, y in dots if len(dots) <= DOTS_MAX else dots[-1:]:
+        parts.append(
+            f'<circle class="dot {classes}" cx="{scale_x(x):.1f}" cy="{scale_y(y):.1f}" r="3.5">'
+            f"<title>{html.escape(name)}: {y_format(y)}</title></circle>"
+        )
+    return parts
 
 
-def svg(parts, title, height=HEIGHT):
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html.escape(title, quote=True)}">'
-        + "".join(parts)
-        + "</svg>"
-    )
+def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero=False, marks=(), note=None, x_ticks=None):
+    """series: [(name, [(x, y), ...]), ...], with None in the place of a point where a line is interrupted; a third item
+    is the line's class ("c2 dashed"), which is otherwise the series' own.
 
-
-def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero=False, marks=(), note=None):
-    """series: [(name, [(x, y), ...]), ...], with None in the place of a point where a line is interrupted.
-
-    marks: [(x, name), ...] of vertical lines; as many names as have room. A line of few points has a dot at each.
+    marks: [(x, name), ...] of vertical lines. x_ticks: where the x axis has numbers, from its beginning to its end; the
+    axis begins at 0 without them.
     """
-    series = [(name, thinned(points)) for name, points in series]
-    series = [(name, lines) for name, lines in series if lines]
-    if not series:
-        return empty(title)
-    all_points = [point for _, lines in series for line in lines for point in line]
+    given = [(one[0], one[2] if len(one) > 2 else colour(index), thinned(one[1])) for index, one in enumerate(series)]
+    given = [one for one in given if one[2]]
+    if not given:
+        return Drawing(title)
+    all_points = [point for _, _, lines in given for line in lines for point in line]
     x_values, y_values = [x for x, _ in all_points], [y for _, y in all_points]
-    x_low, x_high = min(0, *x_values), max(x_values)
+    x_low, x_high = (x_ticks[0], x_ticks[-1]) if x_ticks else (min(0, *x_values), max(x_values))
     if x_high == x_low:
         x_high = x_low + 1
     y_low, y_high = value_range(y_values, from_zero)
@@ -133,35 +224,20 @@ def line_chart(title, series, x_title, x_format=short, y_format=short, from_zero
     def scale_y(y):
         return HEIGHT - BOTTOM - (y - y_low) / (y_high - y_low) * (HEIGHT - top - BOTTOM)
 
-    parts = frame(ticks(x_low, x_high, 6), ticks(y_low, y_high), scale_x, scale_y, x_format, y_format, x_title)
-    room = 0.0  # from where on a name does not touch the one before
-    for x, name in marks:
-        at = scale_x(x)
-        if not LEFT <= at < WIDTH - RIGHT - 2:
-            continue
-        parts.append(f'<line class="mark" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
-        if at >= room and at + MARK_NAME_WIDTH <= WIDTH:
-            parts.append(tick(at + 4, TOP + 8, "start", name))
-            room = at + MARK_NAME_WIDTH
-    for index, (name, lines) in enumerate(series):
-        for line in lines:
-            path = " ".join(f"{scale_x(x):.1f},{scale_y(y):.1f}" for x, y in line)
-            parts.append(f'<polyline class="line c{index % 6 + 1}" points="{path}"/>')
-        dots = [point for line in lines for point in line]
-        for x, y in dots if len(dots) <= DOTS_MAX else dots[-1:]:
-            parts.append(
-                f'<circle class="dot c{index % 6 + 1}" cx="{scale_x(x):.1f}" cy="{scale_y(y):.1f}" r="3.5">'
-                f"<title>{html.escape(name)}: {y_format(y)}</title></circle>"
-            )
-    if len(series) > 1:
-        return figure(title, svg(parts, title), names=[name for name, _ in series])
-    return figure(title, svg(parts, title), note or f"last {y_format(series[0][1][-1][-1][1])}")
+    x_ticks = x_ticks or ticks(x_low, x_high, 6)
+    parts = frame(x_ticks, ticks(y_low, y_high), scale_x, scale_y, x_format, y_format, x_title)
+    parts += draw_marks(marks, scale_x)
+    for name, classes, lines in given:
+        parts += draw_series(name, classes, lines, scale_x, scale_y, y_format)
+    if len(given) > 1:
+        return Drawing(title, parts, names=[(name, classes) for name, classes, _ in given])
+    return Drawing(title, parts, note=note or f"last {y_format(given[0][2][-1][-1][1])}")
 
 
 def column_chart(title, columns, x_title, note=""):
     """columns: [(label, value), ...] with values as shares of 1."""
     if not columns:
-        return empty(title)
+        return Drawing(title)
     high = max(value for _, value in columns) or 1.0
     step = (WIDTH - LEFT - RIGHT) / len(columns)
     base = HEIGHT - BOTTOM
@@ -182,23 +258,22 @@ def column_chart(title, columns, x_title, note=""):
             parts.append(tick(x + width / 2, base + 16, "middle", label))
         if len(columns) <= 9:
             parts.append(tick(x + width / 2, y - 5, "middle", f"{100 * value:.1f}%"))
-    return figure(title, svg(parts, title), note)
+    return Drawing(title, parts, note=note)
 
 
-def bar_chart(title, bars, value_format, note="", beside=()):
-    """Horizontal bars, one a row: [(name, value), ...], with shares of the sum of all but those named in `beside`."""
-    bars = [(name, value) for name, value in bars if value is not None]
+def bar_chart(title, bars, note="", row=30):
+    """Horizontal bars, one a row: [(name, value, words), ...]; the words stand behind the bar, whose class may follow."""
     if not bars:
-        return empty(title)
-    total = sum(value for name, value in bars if name not in beside) or 1.0
-    high = max(value for _, value in bars) or 1.0
-    left, right, row = 116, 150, 30
+        return Drawing(title)
+    high = max(bar[1] for bar in bars) or 1.0
+    left, right, thick = 150, 140, row * 2 / 3
     parts = []
-    for index, (name, value) in enumerate(bars):
+    for index, (name, value, words, *classes) in enumerate(bars):
         y = 8 + index * row
-        width = value / high * (WIDTH - left - right)
-        parts.append(f'<text class="name" x="{left - 10}" y="{y + 15}" text-anchor="end">{html.escape(name)}</text>')
-        parts.append(f'<rect class="c1" x="{left}" y="{y}" width="{max(width, 1):.1f}" height="20" rx="2"/>')
-        share = "" if name in beside else f", {100 * value / total:.0f}%"
-        parts.append(tick(left + width + 8, y + 15, "start", value_format(value) + share))
-    return figure(title, svg(parts, title, height=16 + row * len(bars)), note)
+        width = max(value / high * (WIDTH - left - right), 1)
+        parts.append(text("name", left - 10, y + thick * 0.75, "end", name))
+        parts.append(
+            f'<rect class="{classes[0] if classes else "c1"}" x="{left}" y="{y}" width="{width:.1f}" height="{thick:.1f}" rx="2"/>'
+        )
+        parts.append(tick(left + width + 8, y + thick * 0.75, "start", words))
+    return Drawing(title, parts, 16 + row * len(bars), note)

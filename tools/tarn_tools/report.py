@@ -13,8 +13,9 @@ import time
 from tarn_tools import charts, series, stages, summary
 from tarn_tools.progress import duration, number
 
-CSS = pathlib.Path(__file__).with_name("report.css")
+CSS = pathlib.Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 STAGES = ("read", "plan", "pull", "compute", "push", "wait")
+STAGES_AHEAD = ("read", "plan")
 NO_STAGES = ("room", "flight", "wall")  # times that are no part of the others' sum
 EPOCH_SETS = (("train", "training"), ("valid", "validation"), ("test", "test"))
 EPOCH_SCORES = (("logloss", "log-loss"), ("auc", "AUC"), ("accuracy", "accuracy"))
@@ -143,22 +144,23 @@ def learning_charts(metrics, record):
     return drawn
 
 
+def stage_bars(seconds):
+    """Shares are of the stages that follow each other; reading and planning run beside them."""
+    names = [name for name in STAGES if name in seconds]
+    names += [name for name in seconds if name not in STAGES + NO_STAGES]
+    times = {name: number(seconds, name) for name in names if number(seconds, name) is not None}
+    total = sum(time for name, time in times.items() if name not in STAGES_AHEAD) or 1.0
+    shares = {name: "" if name in STAGES_AHEAD else f", {100 * time / total:.0f}%" for name, time in times.items()}
+    return [(STAGE_NAMES.get(name, name), time, f"{time:,.1f} s{shares[name]}") for name, time in times.items()]
+
+
 def cost_charts(metrics, record):
     histogram = [(int(s), n) for s, n in record.get("staleness_histogram") or [] if n >= 0]
     pulls = sum(n for _, n in histogram)
     columns = [(str(s), n / pulls) for s, n in sorted(histogram)] if pulls else []
-    seconds = record.get("stages") or {}
-    names = [name for name in STAGES if name in seconds]
-    names += [name for name in seconds if name not in STAGES + NO_STAGES]
     drawn = [
         charts.column_chart("Measured staleness of pulls", columns, "clocks", f"{pulls:,.0f} pulls" if pulls else ""),
-        charts.bar_chart(
-            "Where the workers' time goes",
-            [(STAGE_NAMES.get(name, name), number(seconds, name)) for name in names],
-            lambda v: f"{v:,.1f} s",
-            "summed over workers",
-            beside=[STAGE_NAMES["read"], STAGE_NAMES["plan"]],
-        ),
+        charts.bar_chart("Where the workers' time goes", stage_bars(record.get("stages") or {}), "summed over workers"),
         charts.line_chart(
             "Traffic, bytes a second",
             [("pulled", metrics.rate("pull_bytes")), ("pushed", metrics.rate("push_bytes"))],
@@ -169,8 +171,9 @@ def cost_charts(metrics, record):
     shards = metrics.last_by_node("shard", ("rows", "rows_total", "pull_bytes", "requests"))
     if shards:
         key, values = shards
-        named = [(f"shard {node}", value) for node, value in values]
-        drawn.append(charts.bar_chart(f"Shards: {key.replace('_', ' ')}", named, charts.short))
+        total = sum(value for _, value in values) or 1.0
+        bars = [(f"shard {node}", value, f"{charts.short(value)}, {100 * value / total:.0f}%") for node, value in values]
+        drawn.append(charts.bar_chart(f"Shards: {key.replace('_', ' ')}", bars))
     return drawn
 
 
@@ -252,18 +255,21 @@ def of_own_programs(record):
     return "model" in record and record["model"] is None
 
 
+def section(title, drawings):
+    return f"<h2>{title}</h2><div class=charts>" + "".join(drawing.figure() for drawing in drawings) + "</div>"
+
+
 def figures(metrics, record):
     """All that was measured."""
     if trained_nothing(record):
         why = "Nothing was trained" if record.get("status") != "diverged" else "No row was acknowledged before the end"
         return [f"<p class=under>{why}, so there is nothing to draw.</p>"]
     if of_own_programs(record):
-        known = [chart for chart in cost_charts(metrics, record) if charts.EMPTY not in chart]
-        return ["<h2>Cost</h2><div class=charts>" + "".join(known) + "</div>"]
+        return [section("Cost", [drawing for drawing in cost_charts(metrics, record) if drawing.parts])]
     return [
-        "<h2>Learning</h2><div class=charts>" + "".join(learning_charts(metrics, record)) + "</div>",
+        section("Learning", learning_charts(metrics, record)),
         epoch_table(record),
-        "<h2>Cost</h2><div class=charts>" + "".join(cost_charts(metrics, record)) + "</div>",
+        section("Cost", cost_charts(metrics, record)),
         stage_table(record),
     ]
 
@@ -294,7 +300,7 @@ def page(run_dir):
     body.append(details("summary.json", json.dumps(record, indent=2)))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(job)} · tarn</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{CSS.read_text()}</style></head>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{charts.CSS}{CSS}</style></head>'
         f"<body><main>{''.join(body)}</main></body></html>\n"
     )
 

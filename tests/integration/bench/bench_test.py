@@ -298,7 +298,7 @@ class BenchTest(unittest.TestCase):
         svg = xml.etree.ElementTree.parse(out / "picture.svg").getroot()
         self.assertTrue(svg.tag.endswith("svg"))
         drawn = {line["name"] for line in ours if not line["name"].endswith("_planned")}
-        self.assertGreater(len(svg.findall("{*}rect")), len(drawn) + 3 * 2)  # beside tarn's, limits of each operation
+        self.assertGreater(len(svg.findall(".//{*}rect")), len(drawn) + 3 * 2)  # beside tarn's, limits of each operation
 
     def test_tool_measures_two_servers_beside_one(self):
         out = self.folder / "out"

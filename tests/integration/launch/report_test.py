@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2] / "tools"))
@@ -118,6 +119,22 @@ class ReportTest(unittest.TestCase):
         self.assertLess(len(first) + len(second), charts.POINTS_MAX + 2)
         self.assertEqual({y for _, y in second}, {2.0})
         self.assertEqual(charts.thinned([None, None]), [])
+
+    def test_a_sheet_is_a_file_of_its_own(self):
+        drawings = [
+            charts.line_chart("a & b", [("one", [(0, 1), (1, 2)]), ("two", [(0, 2), (1, 1)], "c2 dashed")], "x", x_ticks=[0, 1]),
+            charts.bar_chart("bars", [("first", 2.0, "2 s"), ("second", 1.0, "1 s", "c6")]),
+            charts.line_chart("nothing", [("none", [None])], "x"),
+        ]
+        text = charts.sheet("all", drawings, names=[("late", "c6")])
+        svg = xml.etree.ElementTree.fromstring(text)
+        self.assertEqual(len(svg.findall(".//{*}polyline")), 2)
+        self.assertEqual([bar.get("class") for bar in svg.findall(".//{*}rect")], ["card", "c1", "c6"])
+        words = [element.text for element in svg.iter() if element.tag.endswith("text")]
+        for word in ("all", "late", "a & b", "one", "two", "2 s", "nothing"):
+            self.assertIn(word, words)
+        self.assertNotIn("var(", text)
+        self.assertIn("svg .line.c2 { stroke: #d9762b; }", text)
 
 
 class CoresTest(unittest.TestCase):
