@@ -1,6 +1,7 @@
 // Writes a NumPy .npz archive of arrays whose lengths are not known before their end: a ZIP file without compression,
 // with 64-bit sizes (APPNOTE.TXT 6.3.9, 4.5.3), of .npy members (NEP 1, version 1.0). Holds a piece of the file and no
-// more. Blocks; one thread.
+// more. Blocks; one thread. It is written here because Debian has no writer of .npz for C++, and the ZIP libraries that
+// it has write a member from front to back, while the shape at the front of an array is known only at its end.
 //
 //   auto npz = NpzWriter::Create("rows.npz");
 //   npz->BeginArray("users.values", "<f4", 16);   // any number of rows of 16

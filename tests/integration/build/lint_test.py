@@ -40,6 +40,13 @@ class IncludesTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"includes of \d{3,} files point downward")
 
+    def test_bad_usage_says_what_is_expected(self):
+        for words, expected in ((["--since"], "needs a commit"), (["--since", "nowhere"], "no such commit: nowhere"),
+                                (["--nothing"], "unknown option"), (["nowhere.cc"], "no such file")):
+            done = subprocess.run([ROOT / "tools/lint", *words], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+            self.assertIn(expected, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
