@@ -1,4 +1,4 @@
-// tarn-sim: runs simulated fleets, one per seed, and checks what must hold. See tests/sim/README.md.
+// tarn-sim: runs simulated fleets, one per seed, and checks what must hold. See sim/README.md.
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "sim/fleet.h"
+#include "sim/fleet/run_seed.h"
 #include "sim/scenario.h"
 
 namespace {

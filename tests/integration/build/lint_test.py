@@ -20,13 +20,13 @@ class IncludesTest(unittest.TestCase):
         self.assertEqual(complaints("server/shard/shard.cc", "server/shard/shard.h", "server/store/store.h", "core/types.h"), [])
         self.assertEqual(complaints("server/tier/residency.cc", "server/exhaustion.h", "kernels/rows.h"), [])
         self.assertEqual(complaints("kernels/cpu/rows.cc", "kernels/rows.h", "wire_generated.h", "core/table/table_spec.h"), [])
-        self.assertEqual(complaints("tests/unit/core/hash_test.cc", "core/hash.h", "sim/fleet.h"), [])
+        self.assertEqual(complaints("tests/unit/core/hash_test.cc", "core/hash.h", "sim/fleet/fleet.h"), [])
 
     def test_upward_and_across_are_named(self):
         for user, used in (("server/store/store.cc", "server/shard/shard.h"), ("core/view.h", "core/job/job.h"),
                            ("worker/client/client.cc", "server/store/life.h"), ("scheduler/leases/leases.cc", "server/loop.h"),
                            ("server/tier/residency.h", "server/store/store.h"), ("net/frame.h", "worker/tarn.h"),
-                           ("worker/client/plan.h", "worker/train/trainer.h"), ("kernels/rows.h", "sim/fleet.h")):
+                           ("worker/client/plan.h", "worker/train/trainer.h"), ("kernels/rows.h", "sim/fleet/fleet.h")):
             found = complaints(user, "core/types.h", used)
             self.assertEqual(len(found), 1, f"{user} includes {used}: {found}")
             self.assertTrue(found[0].startswith(f"{user}:2: ") and used in found[0], found[0])

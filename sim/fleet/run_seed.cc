@@ -1,10 +1,11 @@
-// One seed: its fleet, its twin without faults, and what goes on from a checkpoint.
+#include "sim/fleet/run_seed.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <optional>
 
-#include "sim/fleet.h"
+#include "sim/fleet/fleet.h"
 
 namespace tarn::sim {
 namespace {

@@ -1,15 +1,24 @@
-// One start of a node of the simulated fleet. Internal to fleet*.cc.
+// One start of a node of the simulated fleet: a state machine with its stores. Plain values.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
+#include "scheduler/scheduler.h"
+#include "server/shard/shard.h"
 #include "sim/disks/memory_cold_store.h"
-#include "sim/fleet.h"
+#include "sim/network.h"
+#include "sim/oracle.h"
+#include "sim/sim_blobs.h"
 #include "sim/sim_log.h"
+#include "sim/sim_store.h"
+#include "sim/sim_worker.h"
 
 namespace tarn::sim {
 
-struct Fleet::Process {
+// One of scheduler, shard and worker is there.
+struct Process {
   NodeId node = 0;
   std::unique_ptr<scheduler::Scheduler> scheduler;
   std::unique_ptr<SimShardStore> store;
@@ -23,7 +32,7 @@ struct Fleet::Process {
   server::MemoryColdStore* cold = nullptr;  // the shard's
   std::unique_ptr<SimWorker> worker;
   std::uint32_t rank = 0;
-  bool settles = false;  // soon: scheduler, worker
+  bool settles = false;  // scheduler, worker: a call of Settle is planned
   TimeUs paused_until = 0;
   TimeUs recovers_us = 0;  // shard: how long it reads once it is welcome; 0: no time
   TimeUs ahead = 0;        // shard: what its clock shows beyond the fleet's
@@ -32,7 +41,7 @@ struct Fleet::Process {
   Clock last_clock;
   CheckpointId order;             // worker: the newest seen
   std::optional<Clock> crash_at;  // worker
-  bool stopped = false;           // shard: by itself; it says why until it is heard (rule S2)
+  bool stopped = false;           // shard: by itself; it reports why until it is answered (rule S2)
   bool over = false;
 };
 

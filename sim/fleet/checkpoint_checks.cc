@@ -1,0 +1,73 @@
+#include "sim/fleet/checkpoint_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "server/store/store.h"
+#include "sim/sim_blobs.h"
+
+namespace tarn::sim {
+
+std::map<Key, float> ValuesIn(const SimDisk& disk, const ResumePoint& point) {
+  std::map<Key, float> values;
+  const auto* generations = disk.files.Find(point.directory);
+  const auto restored = Restore(disk, point.directory, point.manifest);
+  if (generations == nullptr || !restored) return values;
+  const TableSpec* counts = (*restored)->FindTable("counts");
+  if (counts == nullptr) return values;
+  for (const auto& [id, parts] : *generations)
+    for (const auto& [shard, snapshot] : parts)
+      for (const server::TableRows& table : snapshot->tables)
+        for (const server::PartitionRows& partition : table.partitions)
+          if (table.spec.name == "counts")
+            for (const Key key : partition.keys) values[key] = (*restored)->Values(counts->id, key)[0];
+  return values;
+}
+
+void CheckCheckpoint(const Scenario& scenario, const SimDisk& disk, const ResumePoint& point, Oracle* oracle) {
+  if (!scenario.CutsAtClock()) return;
+  const std::map<Key, float> values = ValuesIn(disk, point);
+  for (Key key : oracle->Keys()) {
+    const auto it = values.find(key);
+    oracle->CheckCutValue(point.manifest.resume_clock, key, it == values.end() ? 0 : it->second);
+  }
+}
+
+void CheckBlobs(FleetContext& context, const ResumePoint& point) {
+  const Scenario& scenario = context.scenario;
+  if (!scenario.top_k) return;
+  const Clock cut = point.manifest.resume_clock;
+  const auto in_step = [](const ConsistencySpec& spec) { return spec.mode == ConsistencyMode::kBsp; };
+  const bool exact = in_step(scenario.job.consistency) && in_step(scenario.counts) && in_step(scenario.layer);
+  for (const WorkerEntry& entry : context.processes.scheduler()->view().workers) {
+    if (entry.state != WorkerState::kLive || entry.join >= cut || !scenario.CutsAtClock()) continue;
+    const auto blob = std::ranges::find(point.manifest.blobs, entry.rank, &WorkerBlob::rank);
+    if (blob == point.manifest.blobs.end() || blob->incarnation != entry.incarnation)
+      context.oracle.Fail(fmt::format("{}: the state of worker {} is missing", point.directory, entry.rank.value));
+  }
+  for (const WorkerBlob& blob : point.manifest.blobs) {
+    const auto stored = ReadResiduals(context.disk, point.directory, point.manifest, blob);
+    if (!stored) {
+      context.oracle.Fail(stored.error().message);
+      continue;
+    }
+    const auto* kept = context.oracle.KeptAt(blob.incarnation, cut);
+    if (exact && kept != nullptr && *kept != stored->kept)
+      context.oracle.Fail(fmt::format(
+          "{}: worker {} had kept {} counts at clock {}, and the checkpoint has other {}, of {}", point.directory,
+          blob.rank.value, kept->size(), cut.value, stored->kept.size(), stored->clock.value));
+  }
+}
+
+void TakeBlobs(FleetContext& context, const ResumePoint& point) {
+  for (const WorkerBlob& blob : point.manifest.blobs) {
+    const auto stored = ReadResiduals(context.disk, point.directory, point.manifest, blob);
+    if (stored)
+      context.oracle.PutKept(blob.rank, stored->kept);
+    else
+      context.oracle.Fail(stored.error().message);
+  }
+}
+
+}  // namespace tarn::sim

@@ -1,0 +1,102 @@
+#include "sim/fleet/delivery.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace tarn::sim {
+namespace {
+
+// What a worker finds in a payload that it has kept: transports may only lend them.
+constexpr int kSpoilt = 0xdb;
+constexpr std::uint64_t kTurnUs = 300;  // in which a loop receives messages together, at most
+constexpr TimeUs kHeartbeatUs = 200'000;
+
+Message LoadingOf(const Message& message) {
+  const Welcome& welcome = std::get<Welcome>(message.body);
+  Message out;
+  out.job = message.job;
+  out.sender = {Role::kShard, welcome.rank, welcome.incarnation};
+  out.body = Heartbeat{};
+  return out;
+}
+
+}  // namespace
+
+void Delivery::Deliver(ProcessId to, Peer from, Message message) {
+  Process* process = context_.processes.Find(to);
+  if (process == nullptr) return;
+  if (context_.verbose) {
+    const auto* error = std::get_if<ErrorReply>(&message.body);
+    context_.Trace(fmt::format("{} <- {:x} {}{}", process->node, from.value, BodyName(message.body),
+                               error == nullptr ? "" : fmt::format(" {}: {}", ErrorName(error->code), error->message)));
+  }
+  if (process->recovers_us != 0 && std::holds_alternative<Welcome>(message.body)) {
+    process->paused_until = context_.now() + std::exchange(process->recovers_us, 0);
+    SendLoading(to, LoadingOf(message), process->paused_until);
+  }
+  context_.control.Step(to, [this, to, from, message = std::move(message)](Process& p, Outbox* out) {
+    Hear(p, from, message, out);
+    if (!p.shard) SettleSoon(to, p, out);
+  });
+}
+
+void Delivery::Hear(Process& p, Peer from, const Message& message, Outbox* out) {
+  const TimeUs now = context_.clocks.NowOf(p);
+  if (p.scheduler) {
+    checks_->OnSchedulerHeard(message);
+    p.scheduler->Hear(from, message, now);
+    outages_->OnSchedulerHeard(message);
+  } else if (p.shard) {
+    OverMemory(message, [&](Message m) { p.shard->OnMessage(from, std::move(m), now, out); });
+    checks_->AfterShardHeard(p, message, *out, from);
+  } else if (p.worker) {
+    OverMemory(message, [&](Message m) { p.worker->Hear(from, std::move(m), now); });
+    outages_->OnWorkerHeard(p, message);
+  }
+}
+
+// As server/loading_beacon.h does beside the shard.
+void Delivery::SendLoading(ProcessId id, const Message& heartbeat, TimeUs until) {
+  const Process* process = context_.processes.Find(id);
+  if (context_.now() >= until || process == nullptr) return;
+  checks_->OnSentToScheduler(process->node);
+  context_.network.Send(id, kSchedulerPeer, heartbeat);
+  context_.events.At(context_.now() + kHeartbeatUs,
+                     [this, id, heartbeat, until] { SendLoading(id, heartbeat, until); });
+}
+
+// Half of the payloads are lent, as those are that lie in shared memory, and taken back at once.
+void Delivery::OverMemory(const Message& message, const std::function<void(Message)>& hand_over) {
+  if (context_.dice.turn.Chance(0.5)) return hand_over(message);
+  Message lent = message;
+  std::vector<std::shared_ptr<Buffer>> owners;
+  for (Buffer* payload : {&lent.keys, &lent.values}) {
+    if (payload->empty()) continue;
+    const auto& owner = owners.emplace_back(std::make_shared<Buffer>(Buffer::Copy(payload->data(), payload->size())));
+    *payload = Buffer::Lend(owner->data(), owner->size(), owner);
+  }
+  hand_over(std::move(lent));
+  for (const auto& owner : owners) std::memset(owner->data(), kSpoilt, owner->size());
+}
+
+// As a loop does that may have received several messages at once.
+void Delivery::SettleSoon(ProcessId id, Process& p, Outbox* out) {
+  const auto settle = [this](Process& process, Outbox* its_out) {
+    process.settles = false;
+    const TimeUs now = context_.clocks.NowOf(process);
+    if (process.scheduler) process.scheduler->Settle(now, its_out);
+    if (process.worker) process.worker->Settle(now, its_out);
+  };
+  if (p.settles) return;
+  SplitMix& dice = context_.dice.turn;
+  if (dice.Chance(0.7)) return settle(p, out);
+  p.settles = true;
+  context_.events.At(context_.now() + 1 + TimeUs(dice.Below(kTurnUs)),
+                     [this, id, settle] { context_.control.Step(id, settle); });
+}
+
+}  // namespace tarn::sim

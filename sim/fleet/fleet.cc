@@ -1,0 +1,301 @@
+#include "sim/fleet/fleet.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "server/exhaustion.h"
+#include "server/store/store.h"
+#include "sim/fleet/checkpoint_checks.h"
+
+namespace tarn::sim {
+namespace {
+
+// Simulated time that a run may take after the last fault before it counts as stuck.
+constexpr TimeUs kSettleUs = 600'000'000;
+constexpr TimeUs kRestartUs = 50'000;
+constexpr TimeUs kLongPauseUs = 100'000;  // between two slices of a cut
+
+}  // namespace
+
+Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume, bool verbose)
+    : resume_(resume != nullptr ? std::optional(*resume) : std::nullopt),
+      context_(scenario, disk, this, resume_.has_value(), verbose,
+               [this](ProcessId to, Peer from, Message message) { delivery_.Deliver(to, from, std::move(message)); }),
+      store_(MakeSchedulerStore(context_)),
+      checks_(context_),
+      faults_(context_),
+      logs_(context_, [this] { outages_.OnMoment(Outages::Moment::kRecovered); }),
+      outages_(context_, &logs_, &faults_, &store_),
+      deaths_(context_, &logs_, &outages_),
+      starter_(context_, &logs_, &faults_, &store_, &resume_),
+      delivery_(context_, &checks_, &outages_) {}
+
+void Fleet::StartAll() {
+  store_.Started();
+  seen_.sent_view = {};
+  starter_.StartScheduler();
+  Processes& processes = context_.processes;
+  processes.shards().clear();
+  processes.workers().clear();
+  for (std::uint32_t i = 0; i < context_.scenario.shards; ++i) processes.shards().push_back(starter_.StartShard(i));
+  for (std::uint32_t i = 0; i < context_.scenario.workers; ++i) processes.workers().push_back(starter_.StartWorker(i));
+}
+
+void Fleet::OnAllEnded() {
+  checks_.OnAllEnded();
+  faults_.OnAllEnded();
+  deaths_.OnAllEnded();
+  logs_.OnAllEnded();
+}
+
+void Fleet::Step(ProcessId id, std::function<void(Process&, Outbox*)> step) {
+  Process* process = context_.processes.Find(id);
+  if (process == nullptr || process->over) return;
+  if (context_.now() < process->paused_until) {  // what comes during a pause waits, in order
+    context_.events.At(process->paused_until, [this, id, step = std::move(step)] { Step(id, step); });
+    return;
+  }
+  Outbox out;
+  step(*process, &out);
+  // As the loop does in every turn.
+  if (process->shard) process->shard->OnLogSynced(context_.clocks.NowOf(*process), &out);
+  for (Outgoing& o : out) {
+    if (process->shard && o.to == kSchedulerPeer) checks_.OnSentToScheduler(process->node);
+    if (process->scheduler) OnSent(o.message);
+    context_.network.Send(id, o.to, o.message);
+  }
+  AfterStep(id, *process);
+  logs_.AfterStep(id, process);
+}
+
+void Fleet::AfterStep(ProcessId id, Process& p) {
+  if (p.scheduler) {
+    if (p.scheduler->stopping()) store_.Stopping();
+    if (p.scheduler->view().version != seen_.view) OnNewView(p.scheduler->view());
+  } else if (p.shard) {
+    checks_.AfterShardStep(&p);
+    if (p.shard->ended())
+      p.over = true;
+    else if (p.shard->stopped() && !std::exchange(p.stopped, true))
+      faults_.OnShardStopped(p);
+  } else if (p.worker) {
+    AfterWorkerStep(id, p);
+  }
+  if (!p.over) ArmTimer(id, p);
+}
+
+void Fleet::AfterWorkerStep(ProcessId id, Process& p) {
+  checks_.AfterWorkerStep(&p);
+  ConnectToShards(id, p);
+  faults_.AfterWorkerStep(&p);
+  const worker::Client& client = p.worker->client();
+  const bool fenced = client.state() == worker::ClientState::kFenced;
+  const bool stopped = client.state() == worker::ClientState::kStopped;
+  if (fenced || (stopped && client.stop_reason().code != ErrorCode::kOk)) {
+    seen_.fenced += fenced ? 1 : 0;
+    context_.oracle.OnWorkerGone(client.welcome().incarnation);
+    context_.Trace(fmt::format("worker {} ends: {}", p.rank, client.stop_reason().reason));
+    Restart(id, p.rank);
+  }
+  p.over = fenced || stopped;
+}
+
+// A view counts once a node may have got it; before, the scheduler may forget it.
+void Fleet::OnSent(const Message& message) {
+  const auto* welcome = std::get_if<Welcome>(&message.body);
+  const auto* update = std::get_if<ViewUpdate>(&message.body);
+  if (welcome == nullptr && update == nullptr) return;
+  const View& view = welcome != nullptr ? welcome->view : update->view;
+  if (view.version <= seen_.sent_view) return;
+  seen_.sent_view = view.version;
+  context_.oracle.OnView(view);
+}
+
+void Fleet::OnNewView(const View& view) {
+  faults_.OnNewView();
+  seen_.view = view.version;
+  if (std::exchange(seen_.whole, view.whole) < view.whole) outages_.OnMoment(Outages::Moment::kWhole);
+  if (std::exchange(seen_.order, view.checkpoint.id) < view.checkpoint.id) faults_.OnNewOrder();
+}
+
+// The process ends, and is started anew unless another has taken its place.
+void Fleet::Restart(ProcessId id, std::uint32_t rank) {
+  context_.events.At(context_.now() + kRestartUs, [this, id, rank] {
+    if (!context_.processes.contains(id)) return;
+    context_.network.RemoveProcess(id);
+    context_.processes.Remove(id);
+    ProcessId& place = context_.processes.workers()[rank];
+    if (place == id) place = starter_.StartWorker(rank);
+  });
+}
+
+void Fleet::ConnectToShards(ProcessId id, const Process& p) {
+  const worker::Client& client = p.worker->client();
+  if (client.view().version.value == 0) return;
+  for (std::uint32_t i = 0; i < context_.scenario.shards; ++i) {
+    const ProcessId shard = context_.processes.shards()[i];
+    if (!context_.network.Connected(id, ShardPeer(ShardId(i))) && context_.processes.contains(shard))
+      context_.network.Connect(id, ShardPeer(ShardId(i)), shard, client.lanes());
+  }
+}
+
+void Fleet::ArmTimer(ProcessId id, Process& p) {
+  const TimeUs at = context_.clocks.ToFleetTime(p, p.scheduler ? p.scheduler->NextTimer()
+                                                   : p.shard   ? p.shard->NextTimer()
+                                                               : p.worker->client().NextTimer());
+  if (at == p.timer_at) return;
+  p.timer_at = at;
+  const std::uint64_t version = ++p.timer_version;
+  context_.events.At(std::max(at, context_.now() + 1), [this, id, version] {
+    Process* armed = context_.processes.Find(id);
+    if (armed == nullptr || armed->timer_version != version) return;
+    armed->timer_at = -1;
+    Step(id, [this](Process& process, Outbox* out) {
+      const TimeUs now = context_.clocks.NowOf(process);
+      if (process.scheduler) process.scheduler->OnTimer(now, out);
+      if (process.shard) process.shard->OnTimer(now, out);
+      if (process.worker) process.worker->OnTimer(now, out);
+    });
+  });
+}
+
+void Fleet::Plan() {
+  faults_.Plan();
+  outages_.Plan();
+  logs_.PlanSlowSyncs();
+  faults_.PlanTimeJumps();
+  deaths_.Plan();
+}
+
+void Fleet::RunToTheEnd() {
+  // The scheduler leaves a disk alone for a while that has failed to write its state, and some fail to the end. Its
+  // clock may be slow.
+  const auto limit = [&] {
+    return context_.until_us() + kSettleUs + TimeUs(store_.failed_states()) * scheduler::StateGate::kPauseUs * 5 / 4;
+  };
+  const auto goes_on = [&] {
+    const scheduler::Scheduler* scheduler = context_.processes.scheduler();
+    return scheduler == nullptr || !scheduler->stopped() || deaths_.ContinuesInPlace(Excused(scheduler->stop_reason()));
+  };
+  while (!deaths_.over() && goes_on() && !context_.oracle.failed()) {
+    if (context_.events.RunOne() && context_.now() <= limit()) continue;
+    context_.oracle.Fail("the run did not finish after faults had stopped:" + Describe());
+    break;
+  }
+  if (context_.processes.scheduler() == nullptr && !deaths_.over()) outages_.ComeBack();
+}
+
+bool Fleet::Excused(const Shutdown& reason) const {
+  const Scenario& scenario = context_.scenario;
+  const auto has = [&](std::string_view text) { return reason.reason.contains(text); };
+  const bool io = reason.code == ErrorCode::kIo;
+  if (logs_.sync_failed() && io && has("cannot sync")) return true;
+  const bool damaged = scenario.faults.damage_tier && reason.code == ErrorCode::kCorrupt;
+  const bool tier_full = scenario.faults.fail_tier && io && has("tier: ");
+  // The run does without any other checkpoint (rule K3).
+  const bool last_cut = io && (has("(final) could not be written") || has("(stop) could not be written"));
+  if (context_.disk.failed > 0 && (damaged || tier_full || last_cut)) return true;
+  // A stop waits for its checkpoint for a minute; a disk that stalls, or slices far apart, may take longer.
+  const bool late = reason.code == ErrorCode::kTimeout && has("did not come to an end in time");
+  if (late && (store_.stalls() > 0 || scenario.cut_pause_us > kLongPauseUs)) return true;
+  return reason.code == ErrorCode::kUnavailable && reason.reason.starts_with("shard ") &&
+         (faults_.shard_slept() || deaths_.server_died() || checks_.SilencedShard());
+}
+
+RunResult Fleet::Run() {
+  context_.disk.state = {};  // a run of its own, in a folder of its own
+  StartAll();
+  if (resume_) {
+    context_.oracle.ResumeFrom(resume_->manifest, ValuesIn(context_.disk, *resume_));
+    TakeBlobs(context_, *resume_);
+  }
+  Plan();
+  RunToTheEnd();
+  RunResult result;
+  CheckResult(&result);
+  AddFigures(&result);
+  return result;
+}
+
+void Fleet::CheckResult(RunResult* result) {
+  Oracle& oracle = context_.oracle;
+  const scheduler::Scheduler* scheduler = context_.processes.scheduler();
+  result->job_failed = deaths_.over() || scheduler->stop_reason().code != ErrorCode::kOk;
+  if (!oracle.failed() && !deaths_.over() && result->job_failed && !Excused(scheduler->stop_reason()))
+    oracle.Fail("the job failed: " + scheduler->stop_reason().reason);
+  // A disk that has failed, or that returns wrong bytes, may be noticed only now.
+  const Status readable = server::CatchExhaustion([&] {
+    if (!oracle.failed() && !result->job_failed) {
+      if (scheduler->progress().phase == "stopped")
+        checks_.CheckStop(result);
+      else
+        checks_.CheckEnd(deaths_.died_early());
+    }
+    result->state_hash = StateHash();
+    for (ProcessId id : context_.processes.shards())
+      if (const Process* shard = context_.processes.Find(id))
+        result->parameters_hash += shard->shard->rows().StateHash();
+  });
+  if (!readable && context_.disk.failed == 0)
+    oracle.Fail("rows cannot be read at the end: " + readable.error().message);
+  result->job_failed |= !readable;
+  result->failure = oracle.failure();
+}
+
+void Fleet::AddFigures(RunResult* result) const {
+  const scheduler::Scheduler* scheduler = context_.processes.scheduler();
+  result->seed = context_.scenario.seed;
+  result->acked_push_ids = context_.oracle.acked_push_ids();
+  result->stalls = store_.stalls();
+  result->messages = context_.network.counters().delivered;
+  result->faults_fired = context_.network.counters().faults() + result->stalls;
+  faults_.AddTo(result);
+  logs_.AddTo(result);
+  outages_.AddTo(result);
+  deaths_.AddTo(result);
+  result->events = context_.events.executed();
+  for (ProcessId id : context_.processes.shards()) {
+    const Process* shard = context_.processes.Find(id);
+    const server::Residency* tier = shard != nullptr ? shard->shard->rows().tier() : nullptr;
+    if (tier == nullptr) continue;
+    result->rows_from_disk += tier->counters().read_waiting + tier->counters().fetched;
+    result->waited_for_rows += shard->shard->counters().waited_for_rows;
+  }
+  result->spared = context_.oracle.spared();
+  result->fenced = seen_.fenced;
+  if (scheduler != nullptr) result->workers_died = scheduler->progress().workers_died;
+  // What a worker has kept is in a checkpoint, and not in any log.
+  const bool kept_lost = context_.scenario.top_k && result->outages + deaths_.restarts() != 0;
+  result->bits_fixed =
+      result->workers_died == starter_.died_in_outages() && !kept_lost && context_.processes.AllShardsThere();
+  result->simulated_us = context_.now();
+}
+
+void Fleet::CheckCheckpoint(const ResumePoint& point) {
+  sim::CheckCheckpoint(context_.scenario, context_.disk, point, &context_.oracle);
+}
+
+std::uint64_t Fleet::StateHash() const {
+  std::uint64_t hash = HashCombine(context_.scenario.seed, context_.events.executed());
+  for (const auto& [id, p] : context_.processes.all()) {
+    hash = HashCombine(hash, id);
+    if (p->scheduler) hash = HashCombine(hash, p->scheduler->StateHash());
+    if (p->shard) hash = HashCombine(hash, p->shard->StateHash());
+    if (p->worker) hash = HashCombine(hash, p->worker->client().StateHash());
+  }
+  return hash;
+}
+
+std::string Fleet::Describe() const {
+  std::string text;
+  for (const auto& [id, p] : context_.processes.all()) {
+    if (p->scheduler) text += fmt::format("\n  scheduler: {}", p->scheduler->progress().phase);
+    if (p->shard) text += fmt::format("\n  shard {}: minimum clock {}", p->rank, p->shard->minimum_clock().value);
+    if (p->worker) text += fmt::format("\n  worker {}: {}", p->rank, p->worker->Describe());
+  }
+  return text;
+}
+
+}  // namespace tarn::sim

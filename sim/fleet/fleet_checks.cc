@@ -1,0 +1,110 @@
+#include "sim/fleet/fleet_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/position.h"
+#include "server/store/store.h"
+#include "sim/fleet/checkpoint_checks.h"
+
+namespace tarn::sim {
+namespace {
+
+// Whether it is an answer to a worker's request for data or to its tick.
+bool Answers(const Outgoing& outgoing, Peer to) {
+  const Body& body = outgoing.message.body;
+  return outgoing.to == to && (std::holds_alternative<PushAck>(body) || std::holds_alternative<PullReply>(body) ||
+                               std::holds_alternative<TickAck>(body));
+}
+
+}  // namespace
+
+void FleetChecks::OnSchedulerHeard(const Message& message) {
+  if (message.sender.role == Role::kShard) heard_[1 + message.sender.rank] = context_.now();
+}
+
+void FleetChecks::OnAllEnded() {
+  sent_.clear();
+  heard_.clear();
+}
+
+void FleetChecks::AfterShardHeard(const Process& shard, const Message& message, const Outbox& out, Peer from) const {
+  if (message.sender.role != Role::kWorker) return;
+  CheckRefused(shard, message, out, from);
+  CheckPaused(shard, out, from);
+}
+
+// Rule M3: a fenced worker is served no more. A step adopts no view and handles a worker's message.
+void FleetChecks::CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from) const {
+  for (const WorkerEntry& entry : shard.shard->view().workers) {
+    if (entry.incarnation != message.sender.incarnation || entry.state == WorkerState::kLive) continue;
+    if (std::ranges::any_of(out, [from](const Outgoing& o) { return Answers(o, from); }))
+      context_.oracle.Fail(fmt::format("shard {} answered {} of a fenced worker", shard.rank, BodyName(message.body)));
+  }
+}
+
+// Rule N5: a shard that has not heard its scheduler for a lease answers no worker.
+void FleetChecks::CheckPaused(const Process& p, const Outbox& out, Peer from) const {
+  if (!p.shard->joined()) return;
+  if (context_.clocks.NowOf(p) - p.shard->scheduler_heard() <= p.shard->lease_us()) return;
+  if (std::ranges::any_of(out, [from](const Outgoing& o) { return Answers(o, from); }))
+    context_.oracle.Fail(fmt::format("shard {} answered though it had not heard the scheduler for a lease", p.rank));
+}
+
+void FleetChecks::AfterShardStep(Process* p) const {
+  if (p->shard->minimum_clock() < p->last_clock) context_.oracle.Fail("a shard's minimum clock went back");
+  p->last_clock = p->shard->minimum_clock();
+}
+
+void FleetChecks::AfterWorkerStep(Process* p) const {
+  const worker::Client& client = p->worker->client();
+  if (client.clock() < p->last_clock) context_.oracle.Fail("a worker's clock went back");
+  p->last_clock = client.clock();
+  if (client.state() == worker::ClientState::kRunning)
+    context_.oracle.OnClock(client.welcome().incarnation, client.clock());
+}
+
+bool FleetChecks::SilencedShard() const {
+  // By the fastest clock.
+  const Scenario& scenario = context_.scenario;
+  const auto lease = TimeUs(scenario.job.fleet.lease_seconds * 1e6 * (1 - 2 * scenario.faults.clock_drift));
+  return std::ranges::any_of(sent_, [&](const auto& sent) {
+    const auto heard = heard_.find(sent.first);
+    return context_.now() - sent.second < lease / 4 &&
+           (heard == heard_.end() || context_.now() - heard->second > lease);
+  });
+}
+
+void FleetChecks::CheckFinal(Key key) const {
+  const View& view = context_.processes.scheduler()->view();
+  const auto spec = std::ranges::find(view.tables, "counts", &TableSpec::name);
+  if (spec == view.tables.end()) return context_.oracle.CheckFinalValue(key, 0, {});
+  const Position position = Positioner(*spec, TableSalt(context_.scenario.job.job.seed, spec->name))(key);
+  const ShardId owner = view.routes.OwnerOf(PartitionOf(position, view.routes.partition_bits));
+  const server::Shard& shard = *context_.processes.Find(context_.processes.shards()[owner.value])->shard;
+  context_.oracle.CheckFinalValue(key, shard.rows().Values(spec->id, key)[0], shard.minimum_clock());
+}
+
+void FleetChecks::CheckEnd(bool died_early) const {
+  if (context_.processes.AllShardsThere()) {
+    for (Key key : context_.oracle.Keys()) CheckFinal(key);
+  } else if (died_early) {  // otherwise its last part had arrived
+    return context_.oracle.Fail("the job is done, but a server had died");
+  }
+  context_.oracle.CheckData();
+}
+
+// Rule K11. Workers that were cut off for a lease are not waited for, and the scheduler has noted that.
+void FleetChecks::CheckStop(RunResult* result) const {
+  result->stopped = true;
+  const auto late = [](const scheduler::Note& note) { return note.text.contains("without waiting for it"); };
+  const bool undrained = std::ranges::any_of(context_.processes.scheduler()->TakeNotes(), late);
+  const auto& manifests = context_.disk.manifests;
+  const auto newest = std::ranges::max_element(manifests, {}, [](const auto& m) { return m.second.id; });
+  if (newest == manifests.end() || undrained || context_.scenario.CutsAtClock()) return;
+  result->drained = true;
+  context_.oracle.CheckStopped(newest->second, ValuesIn(context_.disk, {newest->second, newest->first}));
+}
+
+}  // namespace tarn::sim
