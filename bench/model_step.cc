@@ -178,7 +178,7 @@ class Bench {
           use.rows == RowsNeeded::kAll ? use.spec.rows : std::uint64_t{shape_.fields} * options_.field_keys;
       std::vector<float> values;
       for (Key key = 0; key < rows; ++key) {
-        const std::vector<float> row = rows_.Values(use.spec.id, key);
+        const std::vector<float> row = rows_.Values(use.spec.id, key).value();
         values.insert(values.end(), row.begin(), row.end());
       }
       write(use.spec.name + ".f32", values.data(), values.size() * sizeof(float), "wb");

@@ -1,6 +1,5 @@
-// Memory that cannot be had, and cold rows that cannot be read or written: thrown where it is noticed, because it can
-// be anywhere, and turned into an error where a loop or a state machine's step begins. What the step had changed is
-// then undefined: the shard ends.
+// Memory that cannot be had: thrown where it is noticed, because it can be anywhere, and turned into an error where a
+// loop or a state machine's step begins. What the step had changed is then undefined: the shard ends.
 #pragma once
 
 #include <memory>
@@ -23,18 +22,8 @@ class OutOfMemory : public std::bad_alloc {
   std::shared_ptr<const std::string> text_;  // copying an exception must not throw
 };
 
-// A disk that fails where there is no way on without it.
-class StorageFailed : public std::runtime_error {
- public:
-  explicit StorageFailed(const Error& error) : std::runtime_error(error.message), code_(error.code) {}
-  ErrorCode code() const noexcept { return code_; }
-
- private:
-  ErrorCode code_;
-};
-
 // Runs step(). kIo, "out of memory: " and what was asked for, if it needed memory that is not there, or a container
-// longer than can be; the storage's error if that failed.
+// longer than can be.
 template <typename Step>
 Status CatchExhaustion(Step&& step) {
   try {
@@ -44,8 +33,6 @@ Status CatchExhaustion(Step&& step) {
     return Fail(ErrorCode::kIo, std::string("out of memory: ") + e.what());
   } catch (const std::bad_alloc&) {
     return Fail(ErrorCode::kIo, "out of memory");
-  } catch (const StorageFailed& e) {
-    return Fail(e.code(), e.what());
   } catch (const std::length_error& e) {
     return Fail(ErrorCode::kIo, std::string("out of memory: longer than anything can be: ") + e.what());
   }

@@ -350,8 +350,8 @@ class ShardLoop {
     if (log_)
       json.update(
           {{"log_bytes", log_->bytes()}, {"log_written_bytes", log_->written_bytes()}, {"log_syncs", log_->syncs()}});
-    json["cut_early_bytes"] = shard_->rows().cut_early_bytes();
-    json["cut_held_bytes"] = shard_->rows().cut_held_bytes();
+    json["cut_early_bytes"] = shard_->rows().cut().early_bytes();
+    json["cut_held_bytes"] = shard_->rows().cut().held_bytes();
     if (const Residency* tier = shard_->rows().tier()) json.update(TierMetrics(*tier));
     json.update({{"shm_peers", net.shm_peers}, {"sent_bytes", net.sent_bytes}, {"received_bytes", net.received_bytes}});
     metrics_->Append({JsonText(json)});

@@ -109,6 +109,7 @@ bool SimSchedulerStore::IsThere(const std::string& directory, const Manifest& ma
 void SimSchedulerStore::CheckRestored(const std::string& directory, const Manifest& manifest) {
   std::uint64_t expected = 0;
   for (const auto& [shard, hash] : disk_->cut_hashes[directory]) expected += hash;
+  if (disk_->unreadable.contains(directory)) return;
   const auto restored = Restore(*disk_, directory, manifest);
   if (!restored)
     oracle_->Fail(fmt::format("{}: cannot be restored: {}", directory, restored.error().message));
@@ -168,14 +169,17 @@ void SimSchedulerStore::RemoveCheckpoint(const std::string& directory) {
 }
 
 void SimShardStore::Begin(server::Snapshot head, std::string directory) {
-  const std::uint64_t now_hash = hooks_.state_hash();  // may find that rows on disk cannot be read
+  const Expected<std::uint64_t> now_hash = hooks_.state_hash();
   disk_->writing.insert(directory);
   id_ = head.id;
   directory_ = directory;
   refused_ = false;  // a first slice comes unasked
   chunks_left_.reset();
   if (rng_.Chance(options_.fail)) chunks_left_ = rng_.Below(kChunksBeforeFailure);
-  disk_->cut_hashes[directory][options_.shard] = now_hash;
+  if (now_hash)
+    disk_->cut_hashes[directory][options_.shard] = *now_hash;
+  else
+    disk_->unreadable.insert(directory);
   auto written = [this, state_hash = now_hash, written_to = directory](CheckpointPart part) {
     CheckRows(part, state_hash);
     SyncPart(std::move(part), written_to);
@@ -187,8 +191,8 @@ void SimShardStore::Begin(server::Snapshot head, std::string directory) {
 }
 
 // The rows that came in slices are those of the moment of the cut.
-void SimShardStore::CheckRows(const CheckpointPart& part, std::uint64_t state_hash) {
-  if (part.code == ErrorCode::kOk && part.whole_hash.value_or(state_hash) != state_hash)
+void SimShardStore::CheckRows(const CheckpointPart& part, const Expected<std::uint64_t>& state_hash) {
+  if (part.code == ErrorCode::kOk && state_hash && part.whole_hash.value_or(*state_hash) != *state_hash)
     oracle_->Fail(fmt::format("shard {}: checkpoint {} has other rows than the shard had at its cut",
                               options_.shard.value, part.id.value));
 }

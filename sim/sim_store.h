@@ -38,7 +38,8 @@ struct SimDisk {
   std::set<std::string> removed;
   std::set<std::string> lossy;  // directories that are not whole any more: no base for another
   std::map<std::string, std::map<ShardId, std::uint64_t>> cut_hashes;  // of the rows of each shard, by directory
-  std::map<std::string, std::string> blobs;                            // of workers, by path: the bytes
+  std::set<std::string> unreadable;          // begun when rows could not be read: nothing to compare them with
+  std::map<std::string, std::string> blobs;  // of workers, by path: the bytes
   // Written and not durable: a kill leaves it, a loss of power may take it. Parts by shard, blobs by path.
   std::map<ShardId, std::vector<std::pair<std::string, CheckpointId>>> unsynced;
   std::map<std::string, ShardId> unsynced_blobs;
@@ -130,7 +131,7 @@ class SimShardStore : public server::CheckpointStore {
     std::function<void(TimeUs, std::function<void()> run)> later;
     std::function<void(CheckpointPart)> written;  // a step of the shard
     std::function<void()> wake;                   // a turn of the loop: there is room again
-    std::function<std::uint64_t()> state_hash;    // of the shard's rows now
+    std::function<Expected<std::uint64_t>()> state_hash;  // of the shard's rows now
   };
   SimShardStore(Options options, SimDisk* disk, Oracle* oracle, Hooks hooks)
       : options_(options),
@@ -153,7 +154,7 @@ class SimShardStore : public server::CheckpointStore {
   void LoseBase(const std::string& base);
   void Fail(CheckpointPart part, std::uint64_t counts);
   void FillUp();
-  void CheckRows(const CheckpointPart& part, std::uint64_t state_hash);
+  void CheckRows(const CheckpointPart& part, const Expected<std::uint64_t>& state_hash);
   TimeUs Duration();
   CheckpointPart Failed() const;
 

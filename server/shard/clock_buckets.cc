@@ -61,7 +61,8 @@ std::vector<std::pair<Clock, Contribution>> ClockBuckets::Void(Incarnation incar
   return voided;
 }
 
-void BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size, Store* rows) {
+Status BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size,
+                           Store* rows) {
   std::sort(contributions.begin(), contributions.end(),
             [](const Contribution& a, const Contribution& b) { return Order(a) < Order(b); });
   const float scale = 1.0f / static_cast<float>(std::max(cohort_size, 1u));
@@ -71,9 +72,11 @@ void BucketCloser::Close(Clock clock, std::vector<Contribution> contributions, s
     while (next != end && next->table == begin->table && next->partition == begin->partition) ++next;
     const TableSpec& spec = *rows->FindTable(begin->table);
     SumPartition(begin, next, spec.dim, rows);
-    if (next == end || next->table != begin->table || sums_.size() >= kFlushFloats) Flush(spec, clock, scale, rows);
+    if (next == end || next->table != begin->table || sums_.size() >= kFlushFloats)
+      TARN_RETURN_IF_ERROR(Flush(spec, clock, scale, rows));
     begin = next;
   }
+  return {};
 }
 
 void BucketCloser::SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, Store* rows) {
@@ -182,12 +185,14 @@ std::uint32_t BucketCloser::PlaceOf(Key key) {
   }
 }
 
-void BucketCloser::Flush(const TableSpec& spec, Clock clock, float scale, Store* rows) {
+Status BucketCloser::Flush(const TableSpec& spec, Clock clock, float scale, Store* rows) {
   if (scale != 1.0f) kernels::Scale(sums_.size(), scale, sums_.data());
-  rows->Apply(spec.id, sections_, keys_, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(sums_.data()), clock);
+  const auto* gradients = reinterpret_cast<const std::byte*>(sums_.data());
+  Status applied = rows->Apply(spec.id, sections_, keys_, ValueCodec::kFp32, gradients, clock);
   sections_.clear();
   keys_.clear();
   sums_.clear();
+  return applied;
 }
 
 }  // namespace tarn::server

@@ -63,7 +63,8 @@ class ClockBuckets {
 // it.
 class BucketCloser {
  public:
-  void Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size, Store* rows);
+  // An error is the tier's.
+  Status Close(Clock clock, std::vector<Contribution> contributions, std::uint32_t cohort_size, Store* rows);
 
  private:
   void SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, Store* rows);
@@ -73,7 +74,7 @@ class BucketCloser {
   bool NamesAKeyTwice(std::span<const Key> keys);
   std::size_t DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, Store* rows);
   std::uint32_t PlaceOf(Key key);
-  void Flush(const TableSpec& spec, Clock clock, float scale, Store* rows);
+  Status Flush(const TableSpec& spec, Clock clock, float scale, Store* rows);
 
   // Summed rows that wait to be applied, partition by partition.
   std::vector<Section> sections_;

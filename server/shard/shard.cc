@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/hash.h"
 #include "server/exhaustion.h"
@@ -58,6 +59,11 @@ void Shard::Impl::StopWith(ErrorCode code, std::string reason) {
   TellReason();
 }
 
+bool Shard::Impl::Note(const Status& status) {
+  if (!status && failure_) failure_ = status;
+  return status.has_value();
+}
+
 // Rule S2. The next time is set first: telling may meet the end of the memory.
 void Shard::Impl::TellReason() {
   const bool in_time = next_telling_ == 0 || now_ - next_telling_ < kReasonPeriodUs;
@@ -75,7 +81,9 @@ void Shard::Impl::Abandon(const Error& error, Outbox* out) {
 template <typename Step>
 void Shard::Impl::Guard(Outbox* out, Step step) {
   const std::size_t before = out->size();
-  if (const Status status = CatchExhaustion(step); !status) {
+  Status status = CatchExhaustion(step);
+  if (status) status = std::exchange(failure_, {});
+  if (!status) {
     out->erase(out->begin() + static_cast<std::ptrdiff_t>(before), out->end());
     Abandon(status.error(), out);
   }
@@ -115,7 +123,7 @@ void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
       TellReason();
     return;
   }
-  if (cut_ && now >= next_slice_ && !rows_->cut_waits() && store_->HasRoom()) ContinueCut();
+  if (cut_ && now >= next_slice_ && !rows_->cut().waits() && store_->HasRoom()) ContinueCut();
   ContinueLives();
   if (now < next_beat_) return;
   if (!joined_) return SendJoin();
@@ -127,12 +135,14 @@ void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
 TimeUs Shard::Impl::NextTimer() const {
   if (stopped_ && tellings_ < kTellingsMin) return next_telling_;
   if (stopped_) return std::min(next_telling_, stopped_at_ + lease_us_);
-  if (cut_ && next_slice_ < next_beat_ && !rows_->cut_waits() && store_->HasRoom()) return next_slice_;
+  if (cut_ && next_slice_ < next_beat_ && !rows_->cut().waits() && store_->HasRoom()) return next_slice_;
   return std::min(next_beat_, NextLives());
 }
 
-std::uint64_t Shard::Impl::StateHash() const {
-  std::uint64_t state = DurableHash();
+Expected<std::uint64_t> Shard::Impl::StateHash() const {
+  const auto durable = DurableHash();
+  if (!durable) return durable;
+  std::uint64_t state = *durable;
   auto add = [&state](auto... words) { ((state = HashCombine(state, words)), ...); };
   add(cut_ ? cut_->order.id.value : 0, parked_.size(), held_.size(), appended_.value, synced_.value, lists_.bytes());
   return state;
@@ -182,7 +192,7 @@ bool Shard::log_is_durable() const { return impl_->IsDurable(); }
 TimeUs Shard::lease_us() const { return impl_->lease_us_; }
 TimeUs Shard::busy_poll_us() const { return impl_->busy_poll_us_; }
 bool Shard::joined() const { return impl_->joined_; }
-std::uint64_t Shard::StateHash() const { return impl_->StateHash(); }
-std::uint64_t Shard::DurableHash() const { return impl_->DurableHash(); }
+Expected<std::uint64_t> Shard::StateHash() const { return impl_->StateHash(); }
+Expected<std::uint64_t> Shard::DurableHash() const { return impl_->DurableHash(); }
 
 }  // namespace tarn::server

@@ -145,10 +145,11 @@ class Shard {
   // How far the log is durable, and whether that is all of it (rule L1).
   LogSequence log_synced() const;
   bool log_is_durable() const;
-  // Hash of the whole state: rows, slots, clocks, watermarks. For determinism checks.
-  std::uint64_t StateHash() const;
+  // Hash of the whole state: rows, slots, clocks, watermarks. For determinism checks. An error is the tier's, here and
+  // below: a row on disk cannot be read.
+  Expected<std::uint64_t> StateHash() const;
   // Hash of what a log keeps of it: rows, slots, clocks, watermarks, gathered pushes. The same after a recovery.
-  std::uint64_t DurableHash() const;
+  Expected<std::uint64_t> DurableHash() const;
 
  private:
   class Impl;

@@ -133,7 +133,6 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
   if (!tier) return std::unexpected(tier.error());
   rows_ = std::make_unique<Store>(std::move(options), std::move(*tier));
   resume_directory_ = welcome.resume_directory;
-  ledger_ = Ledger(static_cast<std::uint32_t>(routes.owners.size()));
   view_.routes = routes;
   if (job->storage.durability == Durability::kLog) return EnterWithLog(welcome);
   TARN_RETURN_IF_ERROR(AddAndLoad(welcome.view.tables, welcome.resume_directory));
@@ -189,7 +188,7 @@ void Shard::Impl::AdoptMembers(const View& view) {
     lists_.Drop(incarnation);
     blobs_.Drop(incarnation);
     void_from(incarnation, cohort_.minimum());
-    ledger_.Drop(incarnation);
+    DropWatermarks(incarnation, rows_.get());
   }
 }
 
@@ -203,11 +202,11 @@ void Shard::Impl::Advance() {
 void Shard::Impl::CloseBelow(Clock clock) {
   while (buckets_.HasClockBelow(clock)) {
     auto [closing, contributions] = buckets_.TakeLowest();
-    rows_->AdvanceClock(closing);  // rule R4: of boundaries without a push in between the last is enough
-    closer_.Close(closing, std::move(contributions), cohort_.Size(closing), rows_.get());
+    rows_->expiry().AdvanceClock(closing);  // rule R4: of boundaries without a push in between the last is enough
+    Note(closer_.Close(closing, std::move(contributions), cohort_.Size(closing), rows_.get()));
     observer_->OnClockClosed(closing);
   }
-  rows_->AdvanceClock(clock);
+  rows_->expiry().AdvanceClock(clock);
 }
 
 }  // namespace tarn::server

@@ -31,7 +31,7 @@ void Shard::Impl::CutIfDue() {
 // when too many rows have gone since.
 bool Shard::Impl::KnowsBase(const CheckpointOrder& order) const {
   if (order.base.value == 0) return true;
-  if (!rows_->KnowsChanges(order.base == last_cut_)) return false;
+  if (!rows_->cut().KnowsChanges(order.base == last_cut_)) return false;
   if (last_cut_.value == 0) return resumed_;
   return order.base >= base_ && (resumed_ || order.base <= last_cut_);
 }
@@ -48,7 +48,7 @@ void Shard::Impl::Cut() {
   }
   cut_ = ActiveCut{.order = order, .max_clock = cohort_.maximum()};
   const bool all = order.base.value == 0 && !cut_->hash_only();
-  cut_->tables = rows_->BeginCut({.scope = all ? CutScope::kAll : CutScope::kChanged,
+  cut_->tables = rows_->cut().Begin({.scope = all ? CutScope::kAll : CutScope::kChanged,
                                   .base_is_previous_cut = order.base.value != 0 && order.base == last_cut_,
                                   .hash_all = order.whole_hash && !all});
   if (order.base.value != 0) base_ = order.base;
@@ -71,17 +71,17 @@ void Shard::Impl::Cut() {
 
 void Shard::Impl::ContinueCut() {
   chunks_.clear();
-  const bool done = rows_->ContinueCut(options_.cut_slice_bytes, &chunks_);
+  if (!Note(rows_->cut().Continue(options_.cut_slice_bytes, &chunks_))) return;
   if (!cut_->hash_only())
     for (CutRows& chunk : chunks_) store_->Put(std::move(chunk));
   next_slice_ = now_ + options_.cut_pause_us;
-  if (done) FinishCut();
+  if (!rows_->cut().active()) FinishCut();
 }
 
 void Shard::Impl::FinishCut() {
   const ActiveCut cut = *std::exchange(cut_, std::nullopt);
   std::optional<std::uint64_t> hash;  // of a full one, the store sums it up
-  if (cut.order.whole_hash && (cut.hash_only() || cut.order.base.value != 0)) hash = rows_->cut_state_hash();
+  if (cut.order.whole_hash && (cut.hash_only() || cut.order.base.value != 0)) hash = rows_->cut().state_hash();
   if (!cut.hash_only()) {
     store_->Finish(hash);
     ++counters_.checkpoints;
@@ -93,7 +93,7 @@ void Shard::Impl::FinishCut() {
 }
 
 void Shard::Impl::AbandonCut() {
-  rows_->DropCut();
+  rows_->cut().Drop();
   if (!cut_->hash_only()) store_->Abandon();
   cut_.reset();
 }

@@ -26,7 +26,7 @@ void Shard::Impl::OnData(Peer from, Message message) {
   DecodeParts(&message);
   if (rows_->tier() != nullptr) {
     TendTier();
-    if (stopped_ || Waits(from, message)) return;
+    if (stopped_ || !failure_ || Waits(from, message)) return;
   }
   Handle(from, std::move(message));
 }
@@ -186,7 +186,7 @@ Status Shard::Impl::OnPush(Peer from, const Push& push, const Message& message, 
   taken_.clear();
   for (const Section& section : push.keys.sections) {
     const ErrorCode code = Take(section, incarnation, fits);
-    const Sequence expected(ledger_.Watermark(incarnation, section.partition).value + 1);
+    const Sequence expected(rows_->Find(section.partition)->watermarks().Of(incarnation).value + 1);
     ack.sections.push_back({section.partition, section.sequence, code, expected});
   }
   if (!fits && NeverFits(push, ack)) return {};
@@ -228,16 +228,17 @@ bool Shard::Impl::MayTake(const Push& push, const TableSpec& table, const Messag
 // Rule E2 for one section: what to answer; taken_ says whether it is new and was counted.
 ErrorCode Shard::Impl::Take(const Section& section, Incarnation incarnation, bool fits) {
   taken_.push_back(false);
-  switch (ledger_.Judge(incarnation, section.partition, section.sequence)) {
-    case Ledger::Verdict::kRepeated: ++counters_.pushes_repeated; return ErrorCode::kOk;
-    case Ledger::Verdict::kBeyond: ++counters_.pushes_out_of_order; return ErrorCode::kOutOfOrder;
-    case Ledger::Verdict::kNext: break;
+  Watermarks& watermarks = rows_->Find(section.partition)->watermarks();
+  switch (watermarks.Judge(incarnation, section.sequence)) {
+    case Watermarks::Order::kRepeated: ++counters_.pushes_repeated; return ErrorCode::kOk;
+    case Watermarks::Order::kBeyond: ++counters_.pushes_out_of_order; return ErrorCode::kOutOfOrder;
+    case Watermarks::Order::kNext: break;
   }
   if (!fits) {
     ++counters_.refused_other;
     return ErrorCode::kOverloaded;
   }
-  ledger_.Advance(incarnation, section.partition);
+  watermarks.Advance(incarnation);
   taken_.back() = true;
   ++counters_.pushes;
   counters_.push_rows += section.count;
@@ -258,9 +259,9 @@ void Shard::Impl::Apply(const Push& push, const Message& message, std::span<cons
     const std::size_t first_key = key;
     for (; s < sections.size() && taken_[s]; ++s) key += sections[s].count;
     if (s != first_section) {
-      rows_->Apply(push.table, sections.subspan(first_section, s - first_section),
+      Note(rows_->Apply(push.table, sections.subspan(first_section, s - first_section),
                    keys.subspan(first_key, key - first_key), push.codec, message.values.data() + first_key * row_bytes,
-                   push.clock, which);
+                   push.clock, which));
       cohort_.NotePushed(message.sender.incarnation, push.clock);
     }
     for (; s < sections.size() && !taken_[s]; ++s) key += sections[s].count;
@@ -353,7 +354,7 @@ Status Shard::Impl::AnswerOrPark(ParkedPull parked) {
 
 bool Shard::Impl::HasOwnPushes(const ParkedPull& parked) const {
   return std::ranges::all_of(parked.pull.keys.sections, [&](const Section& section) {
-    return ledger_.Watermark(parked.incarnation, section.partition) >= section.sequence;
+    return rows_->Find(section.partition)->watermarks().Of(parked.incarnation) >= section.sequence;
   });
 }
 
@@ -366,7 +367,7 @@ Status Shard::Impl::Answer(const ParkedPull& parked) {
   auto values = replies_.Allocate(parked.incarnation, keys->size() * row_bytes);
   if (!values) return std::unexpected(values.error());
   reply.values = std::move(*values);
-  rows_->Gather(pull.table, pull.keys.sections, *keys, pull.codec, reply.values.data());
+  Note(rows_->Gather(pull.table, pull.keys.sections, *keys, pull.codec, reply.values.data()));
   out_->push_back({parked.from, std::move(reply)});
   ++counters_.pulls;
   counters_.pull_rows += pull.keys.count;

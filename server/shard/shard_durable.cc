@@ -129,10 +129,10 @@ LoggedHead Shard::Impl::MakeHead() const {
   LoggedHead head{.partition_bits = rows_->partition_bits(),
                   .view = ViewOf(view_, newest_order_),
                   .minimum = cohort_.minimum(),
-                  .watermarks = ledger_.watermarks(),
+                  .watermarks = WatermarksOf(*rows_),
                   .hash = SoftHash(),
-                  .rows_clock = rows_->clock(),
-                  .rows_seconds = rows_->seconds()};
+                  .rows_clock = rows_->expiry().clock(),
+                  .rows_seconds = rows_->expiry().seconds()};
   for (const auto& [incarnation, m] : cohort_.members())
     head.members.push_back({incarnation, m.tick, m.position, m.pushed, m.earlier});
   for (const auto& [clock, bucket] : buckets_.buckets()) head.gathered += bucket.size();
@@ -162,13 +162,17 @@ std::uint64_t Shard::Impl::SoftHash() const {
     for (const TickPoint& point : member.earlier)
       add(point.clock.value, point.position.lease.value, point.position.rows);
   }
-  for (const auto& [incarnation, watermarks] : ledger_.watermarks()) {
+  for (const auto& [incarnation, watermarks] : WatermarksOf(*rows_)) {
     add(incarnation.value);
     for (Sequence watermark : watermarks) add(watermark.value);
   }
   return state;
 }
 
-std::uint64_t Shard::Impl::DurableHash() const { return HashCombine(rows_->StateHash(), SoftHash()); }
+Expected<std::uint64_t> Shard::Impl::DurableHash() const {
+  const auto rows = rows_->StateHash();
+  if (!rows) return rows;
+  return HashCombine(*rows, SoftHash());
+}
 
 }  // namespace tarn::server

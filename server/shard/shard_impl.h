@@ -19,7 +19,7 @@
 #include "server/shard/cohort.h"
 #include "server/shard/held_answers.h"
 #include "server/shard/key_lists.h"
-#include "server/shard/ledger.h"
+#include "server/shard/watermark_table.h"
 #include "server/shard/parked_pulls.h"
 #include "server/shard/reply_budget.h"
 #include "server/shard/shard.h"
@@ -46,8 +46,8 @@ class Shard::Impl {
   template <typename Step>
   void Guard(Outbox* out, Step step);
   void OnLogSynced(TimeUs now, Outbox* out);
-  std::uint64_t StateHash() const;
-  std::uint64_t DurableHash() const;
+  Expected<std::uint64_t> StateHash() const;
+  Expected<std::uint64_t> DurableHash() const;
 
   ShardOptions options_;
   CheckpointStore* store_;
@@ -76,7 +76,7 @@ class Shard::Impl {
   TimeUs next_time_ = 0;   // when the rows are told the time again
   TimeUs next_sweep_ = 0;  // when rows that have expired are looked for again
   Cohort cohort_;
-  Ledger ledger_;
+  Status failure_;  // of the tier: the step ends the shard
   ClockBuckets buckets_;
   ParkedPulls parked_;
   ReplyBudget replies_;
@@ -117,6 +117,8 @@ class Shard::Impl {
   Message Make(Body body) const;
   void Send(Peer to, Body body);
   void StopWith(ErrorCode code, std::string reason);
+  // Keeps the first error of the tier. Whether there was none in this call.
+  bool Note(const Status& status);
   bool IsFromScheduler(Peer from, const Message& message) const;
   void TellReason();
 

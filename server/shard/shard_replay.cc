@@ -37,11 +37,11 @@ class Shard::Impl::Replayer final : public LogSink {
     if (begins) return Corrupt("no head where a segment begins");
     if (const auto* gathered = std::get_if<LoggedGathered>(&*body)) return OnGathered(*gathered);
     if (left_ != 0) return Corrupt(fmt::format("{} gathered pushes of the head are missing", left_));
-    if (shard_->rows_->tier() != nullptr) shard_->rows_->Tend(shard_->WaitingBytes());
+    TARN_RETURN_IF_ERROR(shard_->rows_->Tend(shard_->WaitingBytes()));
     if (const auto* push = std::get_if<LoggedPush>(&*body)) return shard_->Replay(*push);
     if (const auto* tick = std::get_if<LoggedTick>(&*body)) return shard_->Replay(*tick);
     if (const auto* time = std::get_if<LoggedTime>(&*body)) {
-      shard_->rows_->AdvanceSeconds(time->seconds);
+      shard_->rows_->expiry().AdvanceSeconds(time->seconds);
       return {};
     }
     return shard_->Replay(std::get<LoggedView>(*body));
@@ -74,7 +74,7 @@ class Shard::Impl::Replayer final : public LogSink {
   // What a cut held up for a moment closes now.
   void Restored() {
     restored_ = true;
-    if (shard_->rows_->clock()) shard_->CloseBelow(shard_->cohort_.minimum());
+    if (shard_->rows_->expiry().clock()) shard_->CloseBelow(shard_->cohort_.minimum());
   }
 
   Impl* shard_;
@@ -127,8 +127,8 @@ Status Shard::Impl::Restore(const LoggedHead& head, const std::string& resume_di
         fmt::format("a log of 2^{} partitions, expected 2^{}", head.partition_bits, rows_->partition_bits()));
   // The manifest names the tables that there were when the last part was written: later records bring them.
   TARN_RETURN_IF_ERROR(AddAndLoad(head.view.tables, resume_directory, RowLoader::Unknown::kEmpty));
-  if (head.rows_clock) rows_->AdvanceClock(*head.rows_clock);
-  if (head.rows_seconds) rows_->AdvanceSeconds(*head.rows_seconds);
+  if (head.rows_clock) rows_->expiry().AdvanceClock(*head.rows_clock);
+  if (head.rows_seconds) rows_->expiry().AdvanceSeconds(*head.rows_seconds);
   view_.version = head.view.version;
   view_.workers = head.view.workers;
   newest_order_ = head.view.newest_order;
@@ -142,7 +142,7 @@ Status Shard::Impl::Restore(const LoggedHead& head, const std::string& resume_di
     it->second = {it->second.entry, m.tick, m.position, m.pushed, m.earlier};
   }
   cohort_.Restore(std::move(members), head.minimum);
-  ledger_.Restore(head.watermarks);
+  TARN_RETURN_IF_ERROR(RestoreWatermarks(head.watermarks, rows_.get()));
   for (const auto& [incarnation, watermarks] : head.watermarks)
     for (std::uint32_t p = 0; p < watermarks.size(); ++p)
       observer_->OnWatermark(incarnation, PartitionId(p), watermarks[p]);
@@ -160,11 +160,12 @@ Status Shard::Impl::Replay(const LoggedPush& logged) {
   if (!keys) return Corrupt("a push: " + keys.error().message);
   taken_.clear();
   for (const Section& section : logged.push.keys.sections) {
-    if (ledger_.Judge(logged.incarnation, section.partition, section.sequence) != Ledger::Verdict::kNext)
+    Watermarks& watermarks = rows_->Find(section.partition)->watermarks();
+    if (watermarks.Judge(logged.incarnation, section.sequence) != Watermarks::Order::kNext)
       return Corrupt(fmt::format("push {} of incarnation {} to partition {}, expected {}", section.sequence.value,
                                  logged.incarnation.value, section.partition.value,
-                                 ledger_.Watermark(logged.incarnation, section.partition).value + 1));
-    ledger_.Advance(logged.incarnation, section.partition);
+                                 watermarks.Of(logged.incarnation).value + 1));
+    watermarks.Advance(logged.incarnation);
     taken_.push_back(true);
   }
   Perform(logged.push, message, *keys);

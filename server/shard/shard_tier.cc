@@ -43,12 +43,12 @@ void Shard::Impl::OnTier(TimeUs now, Outbox* out) {
 }
 
 void Shard::Impl::TendTier() {
-  rows_->Tend(WaitingBytes());
+  if (!Note(rows_->Tend(WaitingBytes()))) return;
   if (gate_.size() == 0 || Paused()) return;
   gate_.BeginFetches([this](const Message& message) { return BeginFetch(message); });
   for (ColdGate::Waiting& ready :
        gate_.TakeReady([this](FetchTicket ticket) { return rows_->tier()->Ended(ticket); })) {
-    if (stopped_) return;
+    if (stopped_ || !failure_) return;
     DecodeParts(&ready.message);  // its sender may not have been known when it came
     Handle(ready.from, std::move(ready.message));
   }

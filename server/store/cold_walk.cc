@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "server/exhaustion.h"
-
 namespace tarn::server {
 
 namespace {
@@ -52,8 +50,10 @@ void ColdWalk::Take(std::vector<CutRows>* out) {
     const Row& row = fetching_[i];
     std::uint32_t* record = records.data() + i * words;
     if (!cut_->IsPending(row.number)) continue;
-    if (record[0] != rows_.place() || record[1] != row.number)
-      throw StorageFailed(context_->tier->AnotherRow(table_.id(), {rows_.place(), row.number}));
+    if (record[0] != rows_.place() || record[1] != row.number) {
+      context_->Fail(context_->tier->AnotherRow(table_.id(), {rows_.place(), row.number}));
+      break;
+    }
     cut_->Keep(row.number, row.key, rows_.PartsAt(reinterpret_cast<float*>(record + kOwnerWords), row.number), out);
   }
   fetching_.clear();
@@ -78,7 +78,8 @@ void ColdWalk::FetchNext(std::vector<CutRows>* out) {
   std::vector<ColdId> ids;
   for (const Row& row : fetching_) ids.push_back(row.id);
   context_->tier->FetchForCut(table_.resident(), std::move(ids));
-  context_->tier->Poll();  // all of it may be in memory, not yet written
+  // All of it may be in memory, not yet written.
+  if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());
 }
 
 }  // namespace tarn::server

@@ -24,7 +24,7 @@ class ColdWalk {
   bool IsFull() const;
   void Add(std::uint32_t number, Key key);
   // Takes the slice that was fetched into the cut and fetches the next. Returns what that cost, in bytes of copies; the
-  // context says if the disk has to be waited for.
+  // context says if the disk has to be waited for, or has failed.
   std::size_t Continue(std::vector<CutRows>* out);
 
   std::size_t memory_bytes() const { return found_.capacity() * sizeof(Row); }

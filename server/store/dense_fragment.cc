@@ -48,7 +48,7 @@ RowParts DenseFragment::RowForApply(Key key) {
   return row;
 }
 
-std::uint64_t DenseFragment::StateHash() const {
+Expected<std::uint64_t> DenseFragment::StateHash() const {
   std::uint64_t sum = 0;
   for (std::uint64_t i = 0; i < row_count(); ++i) sum += HashOf(range_.KeyAt(i), Row(i));
   return sum;
@@ -62,7 +62,8 @@ Status DenseFragment::Load(std::span<const Key> keys, std::span<const std::uint3
 }
 
 void DenseFragment::BeginCut() {
-  marks_.BeginCut(context_->cut.request.base_is_previous_cut);
+  if (const CutRequest& request = context_->cut.request; request.counts_changes)
+    marks_.BeginCut(request.base_is_previous_cut);
   cut_.Begin(row_count(), {});
   cut_next_ = 0;
 }

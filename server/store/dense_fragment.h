@@ -25,7 +25,7 @@ class DenseFragment final : public Fragment {
 
   void Release() override;
   std::uint64_t row_count() const override { return values_ == nullptr ? 0 : range_.count; }
-  std::uint64_t StateHash() const override;
+  Expected<std::uint64_t> StateHash() const override;
   std::size_t memory_bytes() const override { return marks_.memory_bytes() + cut_.memory_bytes(); }
   Status Load(std::span<const Key> keys, std::span<const std::uint32_t> records) override;
   bool KnowsChanges(bool) const override { return true; }

@@ -34,8 +34,9 @@ class Fragment {
 
   // Rows there are: those that expired do not count.
   virtual std::uint64_t row_count() const = 0;
-  // Sum of RowHash (server/store/snapshot.h) over all rows, and of SeenHash over the keys counted without one.
-  virtual std::uint64_t StateHash() const = 0;
+  // Sum of RowHash (server/store/snapshot.h) over all rows, and of SeenHash over the keys counted without one. An error
+  // is the tier's, here and below.
+  virtual Expected<std::uint64_t> StateHash() const = 0;
   // Memory besides that of the rows themselves, which lie in the context's arena and tier.
   virtual std::size_t memory_bytes() const = 0;
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/limits.h"
-#include "server/exhaustion.h"
 
 namespace tarn::server {
 
@@ -149,9 +148,12 @@ std::size_t FragmentCut::HandOutRest(std::size_t bytes, std::vector<CutRows>* ou
 void FragmentCut::PutEarlyAside() {
   state_->holds_early = false;
   for (PartitionRows& chunk : state_->early) {
-    for (std::size_t i = 0; i < chunk.keys.size(); ++i)
-      state_->aside.ids.push_back(context_->tier->PutAside(table_.id(), table_.row_words(), chunk.keys[i],
-                                                           chunk.rows.data() + i * table_.row_words()));
+    for (std::size_t i = 0; i < chunk.keys.size(); ++i) {
+      const auto id = context_->tier->PutAside(table_.id(), table_.row_words(), chunk.keys[i],
+                                               chunk.rows.data() + i * table_.row_words());
+      if (!id) return context_->Fail(id.error());
+      state_->aside.ids.push_back(*id);
+    }
     context_->cut.early_held_bytes -= HeldBytes(chunk);
     chunk.keys = std::vector<Key>();  // = {} would keep the memory, and it would be counted twice
     chunk.rows = std::vector<std::uint32_t>();
@@ -188,7 +190,7 @@ void FragmentCut::TakeAside(std::vector<CutRows>* out) {
     const std::uint32_t* record = records.data() + i * (kOwnerWords + words);
     const Key key = Key{record[0]} << 32 | record[1];
     if (table_.PartitionOf(key) != partition_)
-      throw StorageFailed(context_->tier->AnotherAside(table_.id(), key, partition_));
+      return context_->Fail(context_->tier->AnotherAside(table_.id(), key, partition_));
     rows.keys.push_back(key);
     rows.rows.insert(rows.rows.end(), record + kOwnerWords, record + kOwnerWords + words);
   }
@@ -205,7 +207,8 @@ void FragmentCut::FetchAside() {
   const auto ids = std::span(aside.ids).subspan(aside.next, aside.fetching);
   std::ranges::sort(ids);  // what lies together was put there together, but segments come in any order
   context_->tier->FetchAsideForCut(table_.id(), {ids.begin(), ids.end()});
-  context_->tier->Poll();  // all of it may be in memory, not yet written
+  // All of it may be in memory, not yet written.
+  if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());
 }
 
 std::size_t FragmentCut::memory_bytes() const {

@@ -69,7 +69,7 @@ class FragmentCut {
   // Once the walk is through: hands out what it left, and about `bytes` of what was copied early. Returns what that
   // cost in bytes of copies; the cut is no longer open when that was all.
   std::size_t HandOutRest(std::size_t bytes, std::vector<CutRows>* out);
-  // Moves the rows copied early from memory to the tier's disk.
+  // Moves the rows copied early from memory to the tier's disk. The context keeps an error.
   void PutEarlyAside();
 
   std::size_t memory_bytes() const;

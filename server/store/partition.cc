@@ -1,5 +1,7 @@
 #include "server/store/partition.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace tarn::server {
@@ -19,15 +21,46 @@ Fragment& Partition::Obtain(const Table& table) {
   return *fragments_[at];
 }
 
+Status Partition::CheckKeys(const Table& table, std::span<const Key> keys) const {
+  bool all_in = true;
+  if (table.is_dense()) {
+    const DenseRange& range = FindDense(table.id())->range();
+    for (Key key : keys) {
+      if (key >= table.spec().rows) [[unlikely]]
+        return Fail(ErrorCode::kInvalidArgument, fmt::format("table '{}': key {} of a dense table of {} rows",
+                                                             table.spec().name, key, table.spec().rows));
+      all_in &= range.IndexOf(key) < range.count;
+    }
+  } else {
+    for (Key key : keys) all_in &= table.PartitionOf(key) == id_;
+  }
+  if (all_in) return {};
+  return Fail(ErrorCode::kWrongShard,
+              fmt::format("table '{}': a key of partition {}'s section lies in another", table.spec().name, id_.value));
+}
+
+void Partition::Remove(const Table& table, std::span<const Key> keys) {
+  if (SparseFragment* fragment = FindSparse(table.id())) fragment->Remove(keys);
+}
+
+void Partition::LoadSeen(const Table& table, std::span<const Seen> seen) {
+  static_cast<SparseFragment&>(Obtain(table)).LoadSeen(seen);
+}
+
 std::uint64_t Partition::row_count() const {
   std::uint64_t rows = 0;
   ForEach([&](const Fragment& fragment) { rows += fragment.row_count(); });
   return rows;
 }
 
-std::uint64_t Partition::StateHash() const {
+Expected<std::uint64_t> Partition::StateHash() const {
   std::uint64_t sum = 0;
-  ForEach([&](const Fragment& fragment) { sum += fragment.StateHash(); });
+  for (const auto& fragment : fragments_) {
+    if (!fragment) continue;
+    const auto hash = fragment->StateHash();
+    if (!hash) return hash;
+    sum += *hash;
+  }
   return sum;
 }
 

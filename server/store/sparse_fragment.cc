@@ -85,10 +85,11 @@ void SparseFragment::KeepFirst(std::uint32_t number, Key key) {
   cut_.KeepFirst(number, key, rows_.Parts(number), [&] { return ReadCold(number); });
 }
 
-// A row on disk; valid until the next one.
+// A row on disk; valid until the next one. Undefined after an error, which the context keeps.
 RowParts SparseFragment::ReadCold(std::uint32_t number) const {
   context_->owners.assign(1, {rows_.place(), number});
-  context_->tier->Read(table_.resident(), &context_->owners, &context_->cold_record);
+  const Status read = context_->tier->Read(table_.resident(), &context_->owners, &context_->cold_record);
+  if (!read) context_->Fail(read.error());
   return rows_.PartsAt(reinterpret_cast<float*>(context_->cold_record.data() + kOwnerWords), number);
 }
 
@@ -148,19 +149,19 @@ std::optional<Key> SparseFragment::KeyOf(std::uint32_t number) const {
   return found;
 }
 
-std::uint64_t SparseFragment::StateHash() const {
+Expected<std::uint64_t> SparseFragment::StateHash() const {
   std::uint64_t sum = 0;
   rows_.index().ForEach([&](Key key, std::uint32_t number) {
     const RowParts row = rows_.Parts(number);
     if (row.values != nullptr && !IsExpired(number)) sum += HashOf(key, row);
   });
-  if (table_.resident() != nullptr) HashCold(&sum);
+  if (table_.resident() != nullptr) TARN_RETURN_IF_ERROR(HashCold(&sum));
   for (const Seen& seen : life_.Waiting()) sum += SeenHash(table_.salt(), seen);
   return sum;
 }
 
 // Adds the hashes of the rows on disk, read in the order in which they lie there.
-void SparseFragment::HashCold(std::uint64_t* sum) const {
+Status SparseFragment::HashCold(std::uint64_t* sum) const {
   struct Row {
     ColdId id;
     std::uint32_t number;
@@ -179,17 +180,18 @@ void SparseFragment::HashCold(std::uint64_t* sum) const {
     owners.clear();
     for (std::size_t i = first; i < std::min(rows.size(), first + kHashedTogether); ++i)
       owners.push_back({rows_.place(), rows[i].number});
-    context_->tier->Read(table_.resident(), &owners, &records);
+    TARN_RETURN_IF_ERROR(context_->tier->Read(table_.resident(), &owners, &records));
     const std::size_t words = records.size() / owners.size();
     for (std::size_t i = 0; i < owners.size(); ++i) {
       auto* values = reinterpret_cast<float*>(records.data() + i * words + kOwnerWords);
       *sum += HashOf(rows[first + i].key, rows_.PartsAt(values, owners[i].number));
     }
   }
+  return {};
 }
 
-RowParts SparseFragment::RowForLoad(Key key) {
-  if (table_.resident() != nullptr) context_->tier->Reserve(table_.resident(), 1);
+Expected<RowParts> SparseFragment::RowForLoad(Key key) {
+  if (table_.resident() != nullptr) TARN_RETURN_IF_ERROR(context_->tier->Reserve(table_.resident(), 1));
   const std::uint64_t hash = rows_.index().Hash(key);
   std::uint32_t number = rows_.index().Find(hash, key);
   if (number == RowIndex::kNone)
@@ -207,10 +209,11 @@ Status SparseFragment::Load(std::span<const Key> keys, std::span<const std::uint
     if (table_.has_life() && !IsLife(record + layout.value_words + layout.slot_words))
       return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': the row of key {} has a score that no row can have",
                                                    table_.spec().name, keys[i]));
-    const RowParts row = RowForLoad(keys[i]);
-    if (row.life != nullptr) life_.Drop(*row.life);
-    table_.SetRecord(record, row);
-    if (row.life != nullptr) life_.Add(*row.life);
+    const auto row = RowForLoad(keys[i]);
+    if (!row) return std::unexpected(row.error());
+    if (row->life != nullptr) life_.Drop(*row->life);
+    table_.SetRecord(record, *row);
+    if (row->life != nullptr) life_.Add(*row->life);
   }
   return {};
 }
@@ -230,9 +233,10 @@ void SparseFragment::LoadSeen(std::span<const Seen> seen) {
 }
 
 void SparseFragment::BeginCut() {
-  const bool base_is_previous = context_->cut.request.base_is_previous_cut;
-  marks_.BeginCut(base_is_previous);
-  removed_.BeginCut(base_is_previous);
+  if (const CutRequest& request = context_->cut.request; request.counts_changes) {
+    marks_.BeginCut(request.base_is_previous_cut);
+    removed_.BeginCut(request.base_is_previous_cut);
+  }
   cut_.Begin(rows_.NumberEnd(), life_.verdicts());
   walk_ = {};
   walk_.rows.done = rows_.NumberEnd() == 0;

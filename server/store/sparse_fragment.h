@@ -57,7 +57,7 @@ class SparseFragment final : public Fragment {
 
   void Release() override;
   std::uint64_t row_count() const override { return rows_.index().size() - life_.expired(); }
-  std::uint64_t StateHash() const override;
+  Expected<std::uint64_t> StateHash() const override;
   std::size_t memory_bytes() const override;
   Status Load(std::span<const Key> keys, std::span<const std::uint32_t> records) override;
   bool KnowsChanges(bool base_is_previous) const override { return removed_.IsComplete(base_is_previous); }
@@ -76,13 +76,13 @@ class SparseFragment final : public Fragment {
   };
 
   std::uint32_t InsertRow(std::uint64_t hash, Key key);
-  RowParts RowForLoad(Key key);
+  Expected<RowParts> RowForLoad(Key key);
   RowParts ReadCold(std::uint32_t number) const;
   void KeepFirst(std::uint32_t number, Key key);
   void KeepSeen();
   void NoteReturn(Key key);
   void Take(std::uint32_t number, Key key);
-  void HashCold(std::uint64_t* sum) const;
+  Status HashCold(std::uint64_t* sum) const;
   std::size_t HandOutLists(std::size_t bytes, std::vector<CutRows>* out);
   std::size_t WalkRows(std::size_t rows, std::vector<CutRows>* out);
 

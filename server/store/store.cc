@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "core/table/table_shape.h"
 #include "server/exhaustion.h"
@@ -11,21 +10,12 @@
 
 namespace tarn::server {
 
-namespace {
-
-// What a slice of a cut pays for a fragment, however little there is in it.
-constexpr std::size_t kFragmentCost = 64;
-// Capacity of a chunk of rows that a cut copies early.
-constexpr std::size_t kEarlyChunkBytes = std::size_t{16} << 10, kEarlyChunkBytesMin = 1024;
-
-std::uint32_t Clamped(std::uint64_t time) {
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(time, std::numeric_limits<std::uint32_t>::max()));
-}
-
-}  // namespace
-
 Store::Store(StoreOptions options, std::unique_ptr<Residency> tier)
-    : job_seed_(options.job_seed), tier_(std::move(tier)), reader_(&context_, [this] { return memory_bytes(); }) {
+    : job_seed_(options.job_seed),
+      tier_(std::move(tier)),
+      reader_(&context_, [this] { return memory_bytes(); }),
+      cut_(tables_, partitions_, &context_),
+      expiry_(tables_, partitions_, &context_) {
   TARN_CHECK(options.partition_bits <= limits::kPartitionBitsMax, "too many partition bits");
   context_.partition_bits = options.partition_bits;
   context_.removed_keys_max = std::max<std::size_t>(1, options.removed_keys_max >> options.partition_bits);
@@ -42,7 +32,7 @@ Store::~Store() = default;
 
 Partition& Store::AddPartition(PartitionId id) {
   TARN_CHECK(id.value < partitions_.size() && !partitions_[id.value], "no such partition, or it is owned already");
-  TARN_CHECK(!cutting(), "partitions do not come within a cut");
+  TARN_CHECK(!cut_.active(), "partitions do not come within a cut");
   std::uint32_t place = 0;
   if (free_places_.empty()) {
     place = places_++;
@@ -58,11 +48,11 @@ Partition& Store::AddPartition(PartitionId id) {
 }
 
 void Store::DropPartition(PartitionId id) {
-  TARN_CHECK(Owns(id) && !cutting(), "the partition is not owned, or a cut is under way");
+  TARN_CHECK(Owns(id) && !cut_.active(), "the partition is not owned, or a cut is under way");
   partitions_[id.value]->Release();
   free_places_.push_back(partitions_[id.value]->place());
   partitions_[id.value].reset();
-  sweeper_.Restart();
+  expiry_.OnPartitionDropped();
 }
 
 std::vector<PartitionId> Store::owned() const {
@@ -70,13 +60,6 @@ std::vector<PartitionId> Store::owned() const {
   for (const auto& partition : partitions_)
     if (partition) owned.push_back(partition->id());
   return owned;
-}
-
-// Calls visit(fragment) for each fragment of a sparse table, in order of partition.
-template <typename Visit>
-void Store::ForEachSparse(const Table& table, Visit visit) const {
-  for (const auto& partition : partitions_)
-    if (SparseFragment* fragment = partition ? partition->FindSparse(table.id()) : nullptr) visit(*fragment);
 }
 
 // Tables.
@@ -97,7 +80,7 @@ Status Store::AddTable(const TableSpec& spec) {
   } else if (tier_) {
     table->set_resident(tier_->AddTable(spec.id, table->layout().value_words + table->layout().slot_words));
   }
-  if (table->rules() != nullptr) SetTime(*table);
+  expiry_.OnTableAdded(table.get());
   return {};
 }
 
@@ -110,13 +93,13 @@ Status Store::UpdateTable(Table& table, const TableSpec& spec) {
                             spec.id.value, known.name, known.id.value));
   const bool other_life = known.life != spec.life;
   if (other_life)
-    ForEachSparse(table, [](SparseFragment& fragment) {
+    ForEachSparse(partitions_, table, [](SparseFragment& fragment) {
       fragment.TakeExpired();
       fragment.ForgetCutVerdicts();
     });
   table.Update(spec);
-  if (other_life) ForEachSparse(table, [](SparseFragment& fragment) { fragment.RecountLife(); });
-  return {};
+  if (other_life) ForEachSparse(partitions_, table, [](SparseFragment& fragment) { fragment.RecountLife(); });
+  return context_.failure;
 }
 
 const TableSpec* Store::FindTable(TableId id) const {
@@ -136,79 +119,67 @@ Table& Store::At(TableId id) const {
 
 // Messages.
 
-Status Store::CheckSection(const Table& table, PartitionId id, std::span<const Key> keys) const {
-  const Partition* partition = Find(id);
-  if (partition == nullptr)
-    return Fail(ErrorCode::kWrongShard, fmt::format("partition {} is not of this shard", id.value));
-  bool all_in = true;
-  if (table.is_dense()) {
-    const DenseRange& range = partition->FindDense(table.id())->range();
-    for (Key key : keys) {
-      if (key >= table.spec().rows) [[unlikely]]
-        return Fail(ErrorCode::kInvalidArgument, fmt::format("table '{}': key {} of a dense table of {} rows",
-                                                             table.spec().name, key, table.spec().rows));
-      all_in &= range.IndexOf(key) < range.count;
-    }
-  } else {
-    for (Key key : keys) all_in &= table.PartitionOf(key) == id;
-  }
-  if (all_in) return {};
-  return Fail(ErrorCode::kWrongShard,
-              fmt::format("table '{}': a key of partition {}'s section lies in another", table.spec().name, id.value));
-}
-
 Status Store::CheckKeys(TableId id, std::span<const Section> sections, std::span<const Key> keys) const {
   const Table& table = At(id);
   std::size_t next = 0;
   for (const Section& section : sections) {
     TARN_CHECK(section.count <= keys.size() - next, "sections do not match the keys");
-    TARN_RETURN_IF_ERROR(CheckSection(table, section.partition, keys.subspan(next, section.count)));
+    const Partition* partition = Find(section.partition);
+    if (partition == nullptr)
+      return Fail(ErrorCode::kWrongShard, fmt::format("partition {} is not of this shard", section.partition.value));
+    TARN_RETURN_IF_ERROR(partition->CheckKeys(table, keys.subspan(next, section.count)));
     next += section.count;
   }
   TARN_CHECK(next == keys.size(), "sections do not match the keys");
   return {};
 }
 
-void Store::Gather(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
-                   std::byte* out) const {
+Status Store::Gather(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+                     std::byte* out) const {
   const Table& table = At(id);
   const std::size_t row_bytes = CodecRowBytes(codec, table.dim());
   const RowFinder finder(table, context_);
   for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kLeaveOut); cursor.left() > 0;) {
-    const std::size_t in_memory = table.resident() == nullptr ? cursor.left() : reader_.BringIn(table, cursor);
-    finder.ForEachGroup(Ahead::kValues, in_memory, &cursor, [&](const RowGroup& group) {
+    const auto in_memory = reader_.BringIn(table, cursor);
+    if (!in_memory) return std::unexpected(in_memory.error());
+    finder.ForEachGroup(Ahead::kValues, *in_memory, &cursor, [&](const RowGroup& group) {
       stepper_.Gather(table, group, codec, out);
       out += group.n * row_bytes;
     });
   }
+  return {};
 }
 
-std::vector<float> Store::Values(TableId id, Key key) const {
+Expected<std::vector<float>> Store::Values(TableId id, Key key) const {
   const Table& table = At(id);
   const Section section{table.PartitionOf(key), 1, {}};
   TARN_CHECK(Owns(section.partition), "the row is another shard's");
   std::vector<float> values(table.dim());
-  Gather(id, {&section, 1}, {&key, 1}, ValueCodec::kFp32, reinterpret_cast<std::byte*>(values.data()));
+  TARN_RETURN_IF_ERROR(
+      Gather(id, {&section, 1}, {&key, 1}, ValueCodec::kFp32, reinterpret_cast<std::byte*>(values.data())));
   return values;
 }
 
-void Store::Apply(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
-                  const std::byte* gradients, Clock clock, std::uint64_t push) {
+Status Store::Apply(TableId id, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
+                    const std::byte* gradients, Clock clock, std::uint64_t push) {
   Table& table = At(id);
   const std::size_t row_bytes = CodecRowBytes(codec, table.dim());
   const RowFinder finder(table, context_);
   stepper_.BeginPush(table, clock, push);
   try {
     for (KeyCursor cursor(partitions_, table, sections, keys, Missing::kCreate); cursor.left() > 0;) {
-      const std::size_t in_memory = table.resident() == nullptr ? cursor.left() : reader_.BringIn(table, cursor);
-      finder.ForEachGroup(Ahead::kRows, in_memory, &cursor, [&](const RowGroup& group) {
+      const auto in_memory = reader_.BringIn(table, cursor);
+      if (!in_memory) return std::unexpected(in_memory.error());
+      finder.ForEachGroup(Ahead::kRows, *in_memory, &cursor, [&](const RowGroup& group) {
         stepper_.Apply(&table, group, codec, gradients, &context_);
         gradients += group.n * row_bytes;
       });
+      if (!context_.failure) return context_.failure;
     }
   } catch (const std::bad_alloc& e) {
     ThrowExhausted(table, e);
   }
+  return {};
 }
 
 void Store::SkipNotFinite(TableId id, Key key) {
@@ -240,175 +211,62 @@ void Store::ThrowExhausted(const Table& table, const std::bad_alloc& reason) con
 
 // Loading.
 
-// Calls take(partition, first, count) for each run of keys that lie in one owned partition.
+// Calls take(partition, first, count) for each run of keys that lie in one owned partition; up to the first error.
 template <typename Take>
-void Store::ForEachRun(const Table& table, std::span<const Key> keys, Take take) const {
+Status Store::ForEachRun(const Table& table, std::span<const Key> keys, Take take) const {
   for (std::size_t first = 0, end = 0; first < keys.size(); first = end) {
     const PartitionId id = table.PartitionOf(keys[first]);
     for (end = first + 1; end < keys.size() && table.PartitionOf(keys[end]) == id;) ++end;
-    if (Partition* partition = Find(id)) take(*partition, first, end - first);
+    if (Partition* partition = Find(id)) TARN_RETURN_IF_ERROR(take(*partition, first, end - first));
   }
+  return {};
 }
 
 Status Store::Load(TableId id, std::span<const Key> keys, std::span<const std::uint32_t> rows) {
   const Table& table = At(id);
   TARN_CHECK(rows.size() == keys.size() * table.row_words(), "rows do not match the keys");
-  TARN_CHECK(!cutting(), "nothing is loaded within a cut");
+  TARN_CHECK(!cut_.active(), "nothing is loaded within a cut");
   context_.has_base = true;
   if (table.is_dense())
     for (const Key key : keys)
       if (key >= table.spec().rows)
         return Fail(ErrorCode::kCorrupt, fmt::format("table '{}': key {} of a dense table of {} rows",
                                                      table.spec().name, key, table.spec().rows));
-  Status loaded;
   try {
-    ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
-      if (!loaded) return;
+    TARN_RETURN_IF_ERROR(ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
       const auto records = rows.subspan(first * table.row_words(), count * table.row_words());
-      loaded = partition.Load(table, keys.subspan(first, count), records);
-    });
+      return partition.Load(table, keys.subspan(first, count), records);
+    }));
   } catch (const std::bad_alloc& e) {
     ThrowExhausted(table, e);
   }
-  if (!loaded || !tier_) return loaded;
-  reader_.Rebalance();
-  return {};
+  return tier_ ? reader_.Rebalance() : Status();
 }
 
 Status Store::Remove(TableId id, std::span<const Key> keys) {
   const Table& table = At(id);
-  TARN_CHECK(!cutting(), "nothing is loaded within a cut");
+  TARN_CHECK(!cut_.active(), "nothing is loaded within a cut");
   if (table.is_dense() && !keys.empty())
     return Fail(ErrorCode::kCorrupt,
                 fmt::format("table '{}': key {} removed of a dense table", table.spec().name, keys.front()));
-  ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
-    if (SparseFragment* fragment = partition.FindSparse(id)) fragment->Remove(keys.subspan(first, count));
+  return ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
+    partition.Remove(table, keys.subspan(first, count));
+    return Status();
   });
-  return {};
 }
 
 Status Store::LoadSeen(TableId id, std::span<const Seen> seen) {
   const Table& table = At(id);
-  TARN_CHECK(!cutting(), "nothing is loaded within a cut");
+  TARN_CHECK(!cut_.active(), "nothing is loaded within a cut");
   if (table.is_dense() && !seen.empty())
     return Fail(ErrorCode::kCorrupt,
                 fmt::format("table '{}': key {} counted of a dense table", table.spec().name, seen.front().first));
   std::vector<Key> keys;
   for (const auto& [key, count] : seen) keys.push_back(key);
-  ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
-    static_cast<SparseFragment&>(partition.Obtain(table)).LoadSeen(seen.subspan(first, count));
+  return ForEachRun(table, keys, [&](Partition& partition, std::size_t first, std::size_t count) {
+    partition.LoadSeen(table, seen.subspan(first, count));
+    return Status();
   });
-  return {};
-}
-
-// Cuts.
-
-std::vector<TableRows> Store::BeginCut(CutRequest request) {
-  TARN_CHECK(!cutting(), "one cut at a time");
-  CutContext& cut = context_.cut;
-  cut.active = context_.has_base = true;
-  cut.waits = false;
-  cut.request = request;
-  cut.hash = 0;
-  cut.early_chunk_bytes = kEarlyChunkBytes;
-  if (tier_ && !tables_.empty()) {
-    // Where memory is bounded, one for each fragment must have room.
-    const std::size_t each = tier_->HeldForCutMax() / (std::max<std::size_t>(1, owned().size()) * tables_.size());
-    cut.early_chunk_bytes = std::clamp(each, kEarlyChunkBytesMin, kEarlyChunkBytes);
-  }
-  cut_table_ = cut_partition_ = 0;
-  std::vector<TableRows> heads;
-  for (const auto& table : tables_) {
-    if (!table) continue;
-    heads.push_back({table->spec(), table->salt(), table->row_words(), 0, {}});
-    for (const auto& partition : partitions_)
-      if (const Fragment* fragment = partition ? partition->Find(table->id()) : nullptr)
-        heads.back().state_rows += fragment->row_count();
-  }
-  for (const auto& partition : partitions_)
-    if (partition) partition->BeginCut();
-  return heads;
-}
-
-bool Store::KnowsChanges(bool base_is_previous_cut) const {
-  return std::ranges::all_of(
-      partitions_, [&](const auto& partition) { return !partition || partition->KnowsChanges(base_is_previous_cut); });
-}
-
-void Store::DropCut() {
-  for (const auto& partition : partitions_)
-    if (partition) partition->DropCut();
-  CutContext& cut = context_.cut;
-  cut.active = cut.waits = false;
-  cut.early_held_bytes = 0;
-  cut.holding_early.clear();
-  if (!tier_) return;
-  tier_->DropForCut();
-  tier_->FreeAllAside();
-}
-
-// The fragment that the cut's walk is at, in order of table and partition; null: it is through.
-Fragment* Store::NextInCut() {
-  for (; cut_table_ < tables_.size(); ++cut_table_, cut_partition_ = 0) {
-    if (!tables_[cut_table_]) continue;
-    for (; cut_partition_ < partitions_.size(); ++cut_partition_) {
-      const Partition* partition = partitions_[cut_partition_].get();
-      Fragment* fragment = partition != nullptr ? partition->Find(tables_[cut_table_]->id()) : nullptr;
-      if (fragment != nullptr && fragment->cut().open()) return fragment;
-    }
-  }
-  return nullptr;
-}
-
-bool Store::ContinueCut(std::size_t bytes, std::vector<CutRows>* out) {
-  TARN_CHECK(cutting(), "no cut");
-  context_.cut.waits = false;
-  for (std::size_t spent = 0; spent < bytes && !context_.cut.waits;) {
-    Fragment* fragment = NextInCut();
-    if (fragment == nullptr) {
-      DropCut();
-      cut_state_hash_ = context_.cut.hash;
-      return true;
-    }
-    spent += kFragmentCost + fragment->ContinueCut(bytes - spent, out);
-  }
-  return false;
-}
-
-// Time.
-
-void Store::AdvanceClock(Clock clock) {
-  clock_ = std::max(clock_.value_or(clock), clock);
-  for (const auto& table : tables_)
-    if (table && table->rules() != nullptr && !table->rules()->in_seconds()) Advance(*table, clock.value);
-}
-
-void Store::AdvanceSeconds(std::uint64_t seconds) {
-  seconds_ = std::max(seconds_.value_or(seconds), seconds);
-  for (const auto& table : tables_)
-    if (table && table->rules() != nullptr && table->rules()->in_seconds()) Advance(*table, seconds);
-}
-
-// A new table has the time of the others: its first rows are inserted at it.
-void Store::SetTime(Table& table) {
-  if (table.rules()->in_seconds()) {
-    if (seconds_) Advance(table, *seconds_);
-  } else if (clock_) {
-    Advance(table, clock_->value);
-  }
-}
-
-void Store::Advance(Table& table, std::uint64_t now) {
-  if (table.Advance(Clamped(now))) ForEachSparse(table, [](SparseFragment& fragment) { fragment.OnBoundary(); });
-}
-
-bool Store::counts_seconds() const {
-  return std::ranges::any_of(
-      tables_, [](const auto& table) { return table && table->rules() != nullptr && table->rules()->in_seconds(); });
-}
-
-void Store::ContinueSweep(std::size_t rows) {
-  if (sweeping()) sweeper_.Continue(rows, tables_, partitions_, context_.sweeps_due);
 }
 
 // The tier.
@@ -423,9 +281,7 @@ bool Store::HasCold(TableId id) const {
   return resident != nullptr && resident->cold() != 0;
 }
 
-void Store::Tend(std::size_t other_bytes) {
-  if (tier_) reader_.Tend(other_bytes);
-}
+Status Store::Tend(std::size_t other_bytes) { return tier_ ? reader_.Tend(other_bytes) : Status(); }
 
 // For an error: looks through the fragment for the key.
 std::string Store::NameOf(TableId id, RowOwner owner) const {
@@ -443,10 +299,14 @@ std::string Store::NameOf(TableId id, RowOwner owner) const {
 
 // Sums.
 
-std::uint64_t Store::StateHash() const {
+Expected<std::uint64_t> Store::StateHash() const {
   std::uint64_t sum = 0;
-  for (const auto& partition : partitions_)
-    if (partition) sum += partition->StateHash();
+  for (const auto& partition : partitions_) {
+    if (!partition) continue;
+    const auto hash = partition->StateHash();
+    if (!hash) return hash;
+    sum += *hash;
+  }
   return sum;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "server/store/arena.h"
 #include "server/store/page_pool.h"
 #include "server/store/snapshot.h"
@@ -31,6 +32,8 @@ struct CutRequest {
   bool base_is_previous_cut = false;
   // Sum the hash of all rows at the cut, also of those that are not handed out.
   bool hash_all = false;
+  // Whether later cuts may count their changes from this one. If not, nothing changes for them.
+  bool counts_changes = true;
 };
 
 // The cut under way, over all fragments.
@@ -56,11 +59,18 @@ struct StoreContext {
   bool has_base = false;                // there may be a checkpoint that names keys which are removed now
   std::size_t sweeps_due = 0;           // fragments with expired rows to take away
   CutContext cut;
+  // The first error of the tier that was met where nothing can be returned: in the middle of a push, when a row on disk
+  // has to be copied for a cut. What is read from then on is undefined; who made the call returns the error.
+  Status failure;
   // Scratch of the call at hand.
   std::vector<std::pair<Key, std::uint32_t>> found;
   std::vector<std::uint32_t> record;
   std::vector<RowOwner> owners;
   std::vector<std::uint32_t> cold_record;
+
+  void Fail(const Error& error) {
+    if (failure) failure = std::unexpected(error);
+  }
 };
 
 }  // namespace tarn::server

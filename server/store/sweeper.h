@@ -2,20 +2,14 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
-#include <vector>
 
-#include "server/store/partition.h"
 #include "server/store/row_index.h"
-#include "server/store/table.h"
+#include "server/store/store_maps.h"
 
 namespace tarn::server {
 
 class Sweeper {
  public:
-  using Tables = std::vector<std::unique_ptr<Table>>;
-  using Partitions = std::vector<std::unique_ptr<Partition>>;
-
   // Looks at about `rows` rows. `due` is how many fragments have a sweep due, and falls as they are done.
   void Continue(std::size_t rows, const Tables& tables, const Partitions& partitions, const std::size_t& due);
   // Partitions were added or dropped: begins anew where it was.

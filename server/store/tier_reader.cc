@@ -38,7 +38,7 @@ std::size_t TierReader::FindCold(const Table& table, KeyCursor cursor, std::size
   return absent;
 }
 
-std::size_t TierReader::BringIn(const Table& table, const KeyCursor& cursor) {
+Expected<std::size_t> TierReader::BringInCold(const Table& table, const KeyCursor& cursor) {
   if (++spans_ % kTendPeriod == 0) CountOthers();
   ResidentRows* resident = table.resident();
   Residency& tier = *context_->tier;
@@ -50,13 +50,13 @@ std::size_t TierReader::BringIn(const Table& table, const KeyCursor& cursor) {
   for (int attempt = 0; attempt < kAttempts && !enough; ++attempt) {
     const std::size_t absent = FindCold(table, cursor, rows, attempt != 0);
     enough = resident->free_slots() >= absent + context_->owners.size();
-    if (!enough && attempt != 0) tier.Reserve(resident, absent + context_->owners.size());
+    if (!enough && attempt != 0) TARN_RETURN_IF_ERROR(tier.Reserve(resident, absent + context_->owners.size()));
   }
   if (!enough) {
-    tier.Reserve(resident, rows);
+    TARN_RETURN_IF_ERROR(tier.Reserve(resident, rows));
     FindCold(table, cursor, rows, false);
   }
-  tier.BringIn(resident, &context_->owners);
+  TARN_RETURN_IF_ERROR(tier.BringIn(resident, &context_->owners));
   return rows;
 }
 
@@ -66,11 +66,11 @@ FetchTicket TierReader::Fetch(const Table& table, const KeyCursor& cursor) {
   return context_->tier->Fetch(table.resident(), context_->owners);
 }
 
-void TierReader::Tend(std::size_t other_bytes) {
-  context_->tier->Poll();
+Status TierReader::Tend(std::size_t other_bytes) {
+  TARN_RETURN_IF_ERROR(context_->tier->Poll());
   other_bytes_ = other_bytes;
   context_->tier->SetOtherBytes(other_bytes_ + index_bytes_);
-  context_->tier->Balance();
+  return context_->tier->Balance();
 }
 
 // Memory that is not the tier's: indices, lives and marks, which grow as rows are inserted.

@@ -1,11 +1,12 @@
 // Brings the rows that a message needs from the tier's disk into memory before they are looked at, and keeps the
-// shard's memory within its budget. Only for stores with a tier. Not thread-safe.
+// shard's memory within its budget. Errors are the tier's, and final. Not thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 
+#include "core/error.h"
 #include "server/store/row_finder.h"
 #include "server/store/store_context.h"
 #include "server/store/table.h"
@@ -20,20 +21,24 @@ class TierReader {
       : context_(context), memory_bytes_(std::move(memory_bytes)) {}
 
   // Makes room for the next rows of a message and reads those of them that are on disk. Returns how many rows that
-  // were: none of them leaves memory before they are done. The table has a budget.
-  std::size_t BringIn(const Table& table, const KeyCursor& cursor);
+  // were: none of them leaves memory before they are done. Of a table without a budget: all that are left.
+  Expected<std::size_t> BringIn(const Table& table, const KeyCursor& cursor) {
+    if (table.resident() == nullptr) return cursor.left();
+    return BringInCold(table, cursor);
+  }
   // Begins to read the rows of a message that are on disk, beside the shard's work; 0: they all are in memory.
   FetchTicket Fetch(const Table& table, const KeyCursor& cursor);
 
   // Takes in what the disk has done and evicts what the budget has no room for.
-  void Tend(std::size_t other_bytes);
+  Status Tend(std::size_t other_bytes);
   // After rows were loaded: the same with memory counted anew.
-  void Rebalance() {
+  Status Rebalance() {
     CountOthers();
-    Tend(other_bytes_);
+    return Tend(other_bytes_);
   }
 
  private:
+  Expected<std::size_t> BringInCold(const Table& table, const KeyCursor& cursor);
   void CountOthers();
   std::size_t FindCold(const Table& table, KeyCursor cursor, std::size_t rows, bool spare);
 

@@ -343,10 +343,9 @@ Status ColdLog::Deliver(PendingFetch fetch) {
       std::memcpy(fetch.records.data() + fetch.from_store[i] * words, read.data() + i * bytes, bytes);
   }
   fetch_bytes_ -= (fetch.ids.size() + fetch.from_store.size()) * bytes;
-  if (!fetch.collecting)
-    listener_->OnFetched(fetch.table, fetch.ids, fetch.records);
-  else if (Status moved = MoveRows(fetch); !moved)
-    return failed_ = std::move(moved);
+  if (Status taken = fetch.collecting ? MoveRows(fetch) : listener_->OnFetched(fetch.table, fetch.ids, fetch.records);
+      !taken)
+    return failed_ = std::move(taken);
   // Only now: while a fetch touches a segment, none of its ids can become another row's.
   for (ColdId id : fetch.ids) {
     --family.Of(id).readers;

@@ -44,8 +44,8 @@ class ColdLogListener {
  public:
   virtual ~ColdLogListener() = default;
   // The oldest fetch has ended: records[i] is what ids[i] was when it was fetched. Some ids may have been freed since;
-  // none has been given to another row.
-  virtual void OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
+  // none has been given to another row. An error ends the log's Poll.
+  virtual Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
   // A row has another id from now on. `owner` is what the disk says; kCorrupt if no such row lies under `from`: its
   // table, the row and the directory are named, and the log has failed.
   virtual Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) = 0;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/limits.h"
-#include "server/exhaustion.h"
 
 namespace tarn::server {
 
@@ -34,10 +33,6 @@ constexpr double kLessWorth = 0.67;
 
 std::size_t PartOf(std::size_t bytes, std::size_t parts, std::size_t low, std::size_t high) {
   return std::clamp(std::bit_floor(bytes / parts), low, high);
-}
-
-void ThrowIf(const Status& status) {
-  if (!status) throw StorageFailed(status.error());
 }
 
 }  // namespace
@@ -109,18 +104,18 @@ ResidentRows* Residency::LeastWorth(ResidentRows* self) {
   return least;
 }
 
-void Residency::Evict(ResidentRows* rows, std::size_t wanted) {
+Status Residency::Evict(ResidentRows* rows, std::size_t wanted) {
   const std::size_t before = rows->resident();
-  const Status status = rows->Evict(wanted);
+  Status status = rows->Evict(wanted);
   counters_.evicted += before - rows->resident();
-  ThrowIf(status);
+  return status;
 }
 
-void Residency::Release(ResidentRows* rows) {
+Status Residency::Release(ResidentRows* rows) {
   const std::size_t before = rows->resident();
-  const Status status = rows->ReleaseChunk();
+  Status status = rows->ReleaseChunk();
   counters_.evicted += before - rows->resident();
-  ThrowIf(status);
+  return status;
 }
 
 bool Residency::Grow(ResidentRows* rows, std::size_t slots) {
@@ -129,41 +124,45 @@ bool Residency::Grow(ResidentRows* rows, std::size_t slots) {
   return true;
 }
 
-void Residency::Reserve(ResidentRows* rows, std::size_t slots) {
+Status Residency::Reserve(ResidentRows* rows, std::size_t slots) {
   while (!Grow(rows, slots)) {
     if (ResidentRows* least = LeastWorth(rows); least != rows) {
-      Release(least);
+      TARN_RETURN_IF_ERROR(Release(least));
     } else if (rows->resident() != 0) {
-      Evict(rows, std::max(slots - rows->free_slots(), EvictBatch(*rows)));
+      TARN_RETURN_IF_ERROR(Evict(rows, std::max(slots - rows->free_slots(), EvictBatch(*rows))));
     } else {
       // Less than one message needs: it goes beyond the budget.
       TARN_CHECK(rows->AddChunk(), "a message has more rows than there are slots");
     }
   }
+  return {};
 }
 
-void Residency::Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records) {
+Status Residency::Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records) {
   std::ranges::sort(*owners, {}, [rows](const RowOwner& owner) { return rows->cold_id(owner.place, owner.number); });
   ids_.clear();
   for (const RowOwner& owner : *owners) ids_.push_back(rows->cold_id(owner.place, owner.number));
   const std::size_t stride = log_.record_words(rows->table());
   records->resize(ids_.size() * stride);
-  ThrowIf(log_.Read(rows->table(), ids_, records->data()));
+  TARN_RETURN_IF_ERROR(log_.Read(rows->table(), ids_, records->data()));
   for (std::size_t i = 0; i < owners->size(); ++i) {
     const std::uint32_t* record = records->data() + i * stride;
-    if (RowOwner{record[0], record[1]} != (*owners)[i]) throw StorageFailed(AnotherRow(rows->table(), (*owners)[i]));
+    if (RowOwner{record[0], record[1]} != (*owners)[i])
+      return std::unexpected(AnotherRow(rows->table(), (*owners)[i]));
   }
+  return {};
 }
 
-void Residency::BringIn(ResidentRows* rows, std::vector<RowOwner>* owners) {
-  if (owners->empty()) return;
-  Read(rows, owners, &records_);
+Status Residency::BringIn(ResidentRows* rows, std::vector<RowOwner>* owners) {
+  if (owners->empty()) return {};
+  TARN_RETURN_IF_ERROR(Read(rows, owners, &records_));
   counters_.read_waiting += owners->size();
   const std::size_t stride = log_.record_words(rows->table());
   for (std::size_t i = 0; i < owners->size(); ++i) {
     const auto [place, number] = (*owners)[i];
     if (rows->IsCold(place, number)) rows->Install(place, number, records_.data() + i * stride + kOwnerWords);
   }
+  return {};
 }
 
 FetchTicket Residency::Fetch(ResidentRows* rows, std::span<const RowOwner> owners) {
@@ -190,18 +189,18 @@ FetchTicket Residency::Fetch(ResidentRows* rows, std::span<const RowOwner> owner
   return ticket;
 }
 
-void Residency::OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) {
+Status Residency::OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) {
   const Purpose purpose = purposes_.front();
   purposes_.pop_front();
   ++ended_;
-  if (purpose == Purpose::kDropped) return;
+  if (purpose == Purpose::kDropped) return {};
   if (purpose == Purpose::kCut) {
     for_cut_.emplace_back(records.begin(), records.end());
-    return;
+    return {};
   }
   const auto found = std::ranges::find(tables_, table, &Table::id);
   ResidentRows* rows = found->rows.get();
-  Reserve(rows, ids.size());
+  TARN_RETURN_IF_ERROR(Reserve(rows, ids.size()));
   const std::size_t stride = log_.record_words(table);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     in_flight_.erase(InFlightKey(table, ids[i]));
@@ -211,6 +210,7 @@ void Residency::OnFetched(TableId table, std::span<const ColdId> ids, std::span<
     rows->Install(record[0], record[1], record + kOwnerWords);
     rows->Spare(record[0], record[1]);
   }
+  return {};
 }
 
 Status Residency::OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) {
@@ -251,13 +251,11 @@ void Residency::DropForCut() {
 // The cold log's table of what is put aside of a table.
 TableId Residency::AsideOf(TableId table) { return TableId(limits::kTablesMax + 1 + table.value); }
 
-ColdId Residency::PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record) {
+Expected<ColdId> Residency::PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record) {
   if (aside_.insert(table).second) log_.AddTable(AsideOf(table), words, false);
-  if (!log_.HasRoom()) ThrowIf(log_.WaitForRoom());
+  if (!log_.HasRoom()) TARN_RETURN_IF_ERROR(log_.WaitForRoom());
   const RowOwner owner{static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
-  const auto id = log_.Append(AsideOf(table), owner, record);
-  if (!id) throw StorageFailed(id.error());
-  return *id;
+  return log_.Append(AsideOf(table), owner, record);
 }
 
 void Residency::FetchAsideForCut(TableId table, std::vector<ColdId> ids) {
@@ -291,11 +289,10 @@ void Residency::CountUses(ResidentRows* rows, std::uint64_t uses) {
   rows->Age(uses);
 }
 
-void Residency::Poll() { ThrowIf(log_.Poll()); }
-
-void Residency::Balance() {
-  if (Fits(0)) return;
-  if (ResidentRows* least = LeastWorth(nullptr)) Release(least);
+Status Residency::Balance() {
+  if (Fits(0)) return {};
+  ResidentRows* least = LeastWorth(nullptr);
+  return least != nullptr ? Release(least) : Status();
 }
 
 }  // namespace tarn::server

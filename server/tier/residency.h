@@ -8,8 +8,8 @@
 //   tier.BringIn(rows, cold_owners);
 //
 // Memory goes to the tables whose bytes are worth most: at the margin, the least used rows of each are used equally
-// often a byte. Reserve and BringIn throw StorageFailed (server/exhaustion.h) when the cold store fails: the shard
-// stops. Not thread-safe: the shard's thread owns it. Deterministic, apart from when the store is done with things.
+// often a byte. Every error is the cold store's (kIo, kCorrupt) and final: the shard stops. Not thread-safe: the
+// shard's thread owns it. Deterministic, apart from when the store is done with things.
 #pragma once
 
 #include <cstddef>
@@ -65,10 +65,10 @@ class Residency : private ColdLogListener {
   // Makes free slots if that takes memory only. False: it would take evictions.
   bool Grow(ResidentRows* rows, std::size_t slots);
   // Makes free slots. May evict any row of any table, so rows are looked up after it.
-  void Reserve(ResidentRows* rows, std::size_t slots);
+  Status Reserve(ResidentRows* rows, std::size_t slots);
   // Reads cold rows into free slots, of which there must be as many. `owners` are sorted on the way; one may be named
   // twice.
-  void BringIn(ResidentRows* rows, std::vector<RowOwner>* owners);
+  Status BringIn(ResidentRows* rows, std::vector<RowOwner>* owners);
   // Begins to read cold rows. What is returned has ended when they are in memory (for a while).
   FetchTicket Fetch(ResidentRows* rows, std::span<const RowOwner> owners);
   bool Ended(FetchTicket ticket) const { return ticket <= ended_; }
@@ -85,7 +85,7 @@ class Residency : private ColdLogListener {
   // until their turn comes. `words` of a whole record. They are read by FetchAsideForCut and TakeForCut, as whole
   // records of the key (its upper word first) and then the words, and are there until FreeAside. PutAside blocks where
   // the disk does not keep up.
-  ColdId PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record);
+  Expected<ColdId> PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record);
   void FetchAsideForCut(TableId table, std::vector<ColdId> ids);
   void FreeAside(TableId table, std::span<const ColdId> ids);
   void FreeAllAside();
@@ -97,14 +97,14 @@ class Residency : private ColdLogListener {
   // Bytes that it may hold of them in any case.
   std::size_t HeldForCutMax() const;
   // The same at once, for those who can wait: records of `owners`, which are sorted on the way.
-  void Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records);
+  Status Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records);
 
   // Rows were looked up: counts, and ages.
   void CountUses(ResidentRows* rows, std::uint64_t uses);
   // Takes in what the store has done.
-  void Poll();
+  Status Poll() { return log_.Poll(); }
   // Gives memory back if there is less for rows now. A chunk at the most: short.
-  void Balance();
+  Status Balance();
   // What else the shard holds, which the budget counts too.
   void SetOtherBytes(std::size_t bytes) { other_bytes_ = bytes; }
   void SetLimit(std::size_t bytes) { options_.limit_bytes = bytes; }
@@ -124,15 +124,15 @@ class Residency : private ColdLogListener {
     std::unique_ptr<ResidentRows> rows;
   };
 
-  void OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) override;
+  Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) override;
   Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) override;
 
   static TableId AsideOf(TableId table);
   static std::string NumbersOf(TableId table, RowOwner owner);
   bool Fits(std::size_t bytes) const;
   ResidentRows* LeastWorth(ResidentRows* self);
-  void Evict(ResidentRows* rows, std::size_t wanted);
-  void Release(ResidentRows* rows);
+  Status Evict(ResidentRows* rows, std::size_t wanted);
+  Status Release(ResidentRows* rows);
   std::size_t EvictBatch(const ResidentRows& rows) const;
   static std::uint64_t InFlightKey(TableId table, ColdId id) { return std::uint64_t{table.value} << 32 | id; }
 

@@ -21,7 +21,7 @@ std::map<Key, float> ValuesIn(const SimDisk& disk, const ResumePoint& point) {
       for (const server::TableRows& table : snapshot->tables)
         for (const server::PartitionRows& partition : table.partitions)
           if (table.spec.name == "counts")
-            for (const Key key : partition.keys) values[key] = (*restored)->Values(counts->id, key)[0];
+            for (const Key key : partition.keys) values[key] = (*restored)->Values(counts->id, key).value()[0];
   return values;
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "server/exhaustion.h"
 #include "server/store/store.h"
 #include "sim/fleet/checkpoint_checks.h"
 
@@ -226,22 +225,31 @@ void Fleet::CheckResult(RunResult* result) {
   if (!oracle.failed() && !deaths_.over() && result->job_failed && !Excused(scheduler->stop_reason()))
     oracle.Fail("the job failed: " + scheduler->stop_reason().reason);
   // A disk that has failed, or that returns wrong bytes, may be noticed only now.
-  const Status readable = server::CatchExhaustion([&] {
-    if (!oracle.failed() && !result->job_failed) {
-      if (scheduler->progress().phase == "stopped")
-        checks_.CheckStop(result);
-      else
-        checks_.CheckEnd(deaths_.died_early());
-    }
-    result->state_hash = StateHash();
-    for (ProcessId id : context_.processes.shards())
-      if (const Process* shard = context_.processes.Find(id))
-        result->parameters_hash += shard->shard->rows().StateHash();
-  });
+  const Status readable = ReadEnd(result);
   if (!readable && context_.disk.failed == 0)
     oracle.Fail("rows cannot be read at the end: " + readable.error().message);
   result->job_failed |= !readable;
   result->failure = oracle.failure();
+}
+
+Status Fleet::ReadEnd(RunResult* result) {
+  if (!context_.oracle.failed() && !result->job_failed) {
+    if (context_.processes.scheduler()->progress().phase == "stopped")
+      checks_.CheckStop(result);
+    else
+      TARN_RETURN_IF_ERROR(checks_.CheckEnd(deaths_.died_early()));
+  }
+  const auto hash = StateHash();
+  if (!hash) return std::unexpected(hash.error());
+  result->state_hash = *hash;
+  for (ProcessId id : context_.processes.shards()) {
+    const Process* shard = context_.processes.Find(id);
+    if (shard == nullptr) continue;
+    const auto rows = shard->shard->rows().StateHash();
+    if (!rows) return std::unexpected(rows.error());
+    result->parameters_hash += *rows;
+  }
+  return {};
 }
 
 void Fleet::AddFigures(RunResult* result) const {
@@ -277,12 +285,16 @@ void Fleet::CheckCheckpoint(const ResumePoint& point) {
   sim::CheckCheckpoint(context_.scenario, context_.disk, point, &context_.oracle);
 }
 
-std::uint64_t Fleet::StateHash() const {
+Expected<std::uint64_t> Fleet::StateHash() const {
   std::uint64_t hash = HashCombine(context_.scenario.seed, context_.events.executed());
   for (const auto& [id, p] : context_.processes.all()) {
     hash = HashCombine(hash, id);
     if (p->scheduler) hash = HashCombine(hash, p->scheduler->StateHash());
-    if (p->shard) hash = HashCombine(hash, p->shard->StateHash());
+    if (p->shard) {
+      const auto shard = p->shard->StateHash();
+      if (!shard) return shard;
+      hash = HashCombine(hash, *shard);
+    }
     if (p->worker) hash = HashCombine(hash, p->worker->client().StateHash());
   }
   return hash;

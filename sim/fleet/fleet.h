@@ -54,7 +54,9 @@ class Fleet final : private FleetControl {
   bool Excused(const Shutdown& reason) const;  // the job could not but fail
   void CheckResult(RunResult* result);
   void AddFigures(RunResult* result) const;
-  std::uint64_t StateHash() const;
+  // Fills in what is read from the state at the end. An error is a shard's: its rows cannot be read.
+  Status ReadEnd(RunResult* result);
+  Expected<std::uint64_t> StateHash() const;
   std::string Describe() const;
 
   struct Seen {

@@ -76,23 +76,31 @@ bool FleetChecks::SilencedShard() const {
   });
 }
 
-void FleetChecks::CheckFinal(Key key) const {
+Status FleetChecks::CheckFinal(Key key) const {
   const View& view = context_.processes.scheduler()->view();
   const auto spec = std::ranges::find(view.tables, "counts", &TableSpec::name);
-  if (spec == view.tables.end()) return context_.oracle.CheckFinalValue(key, 0, {});
+  if (spec == view.tables.end()) {
+    context_.oracle.CheckFinalValue(key, 0, {});
+    return {};
+  }
   const Position position = Positioner(*spec, TableSalt(context_.scenario.job.job.seed, spec->name))(key);
   const ShardId owner = view.routes.OwnerOf(PartitionOf(position, view.routes.partition_bits));
   const server::Shard& shard = *context_.processes.Find(context_.processes.shards()[owner.value])->shard;
-  context_.oracle.CheckFinalValue(key, shard.rows().Values(spec->id, key)[0], shard.minimum_clock());
+  const auto values = shard.rows().Values(spec->id, key);
+  if (!values) return std::unexpected(values.error());
+  context_.oracle.CheckFinalValue(key, (*values)[0], shard.minimum_clock());
+  return {};
 }
 
-void FleetChecks::CheckEnd(bool died_early) const {
+Status FleetChecks::CheckEnd(bool died_early) const {
   if (context_.processes.AllShardsThere()) {
-    for (Key key : context_.oracle.Keys()) CheckFinal(key);
+    for (Key key : context_.oracle.Keys()) TARN_RETURN_IF_ERROR(CheckFinal(key));
   } else if (died_early) {  // otherwise its last part had arrived
-    return context_.oracle.Fail("the job is done, but a server had died");
+    context_.oracle.Fail("the job is done, but a server had died");
+    return {};
   }
   context_.oracle.CheckData();
+  return {};
 }
 
 // Rule K11. Workers that were cut off for a lease are not waited for, and the scheduler has noted that.

@@ -26,15 +26,16 @@ class FleetChecks {
   // Whether the network kept a shard from the scheduler for a lease.
   bool SilencedShard() const;
 
-  // The job is done. died_early: a server had died before the last checkpoint was ordered.
-  void CheckEnd(bool died_early) const;
+  // The job is done. died_early: a server had died before the last checkpoint was ordered. An error is a shard's: its
+  // rows cannot be read.
+  Status CheckEnd(bool died_early) const;
   // The job was stopped cleanly; fills in what is known of that.
   void CheckStop(RunResult* result) const;
 
  private:
   void CheckRefused(const Process& shard, const Message& message, const Outbox& out, Peer from) const;
   void CheckPaused(const Process& shard, const Outbox& out, Peer from) const;
-  void CheckFinal(Key key) const;
+  Status CheckFinal(Key key) const;
 
   FleetContext& context_;
   std::map<NodeId, TimeUs> sent_, heard_;  // by shard

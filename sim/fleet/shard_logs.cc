@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "server/exhaustion.h"
-
 namespace tarn::sim {
 
 ShardLogs::ShardLogs(FleetContext& context, std::function<void()> recovered)
@@ -60,7 +58,8 @@ void ShardLogs::OnRecovered(ProcessId id, LogSequence last) {
   LogWitness& witness = witnesses_[p.rank];
   std::string wrong = witness.CheckWatermarks(
       workers_, [&p](Incarnation worker, PartitionId partition) { return p.checker->Last(worker, partition); });
-  if (wrong.empty()) wrong = witness.CheckState(last, p.shard->DurableHash(), &recoveries_);
+  const auto hash = p.shard->DurableHash();
+  if (wrong.empty() && hash) wrong = witness.CheckState(last, *hash, &recoveries_);
   if (!wrong.empty()) context_.oracle.Fail(fmt::format("shard {} {}", p.rank, wrong));
   recovered_();
 }
@@ -75,7 +74,7 @@ void ShardLogs::Witness(Process* p) {
   const LogSequence last = p->log->files().appended();
   if (context_.scenario.faults.outages == 0 || last == p->witnessed || p->shard->stopped()) return;
   p->witnessed = last;
-  (void)server::CatchExhaustion([&] { witnesses_[p->rank].OnState(last, p->shard->DurableHash()); });
+  if (const auto hash = p->shard->DurableHash()) witnesses_[p->rank].OnState(last, *hash);
 }
 
 void ShardLogs::Tend(ProcessId id, Process* p) {

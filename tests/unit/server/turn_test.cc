@@ -25,9 +25,9 @@ TEST_F(TurnTest, ACutGoesOnWithinIt) {
   for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
   view_.checkpoint = {CheckpointId(1), false, Clock(0), "ckpt-1"};
   NextView();
-  ASSERT_TRUE(shard_->rows().cutting());
+  ASSERT_TRUE(shard_->rows().cut().active());
   TakeTurn(200, kTurnTimerUs - 1);  // every second message
-  EXPECT_FALSE(shard_->rows().cutting());
+  EXPECT_FALSE(shard_->rows().cut().active());
   EXPECT_EQ(written_.size(), 1u);
 }
 

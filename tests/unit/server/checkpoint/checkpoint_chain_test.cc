@@ -28,7 +28,7 @@ class CheckpointChainTest : public ChainFixture {
       RowLoader loader(&rows);
       const Status status = ReadCheckpoint(Directory(id), loader);
       ASSERT_TRUE(status) << status.error().message;
-      hash += rows.StateHash();
+      hash += rows.StateHash().value();
     }
     EXPECT_EQ(hash, HashOfState()) << shards << " shards, " << bits << " bits";
   }

@@ -21,6 +21,7 @@
 #include "server/checkpoint/rocksdb_checkpoint_reader.h"
 #include "server/checkpoint/row_loader.h"
 #include "server/store/store.h"
+#include "tests/unit/server/store/cut_all.h"
 
 namespace {
 
@@ -94,13 +95,13 @@ class RocksDbCheckpointStoreTest : public testing::Test {
             .shard = ShardId(shard),
             .partition_bits = rows->partition_bits(),
             .max_clock = Clock(4),
-            .tables = rows->BeginCut()};
+            .tables = rows->cut().Begin()};
   }
   static CheckpointPart WriteRows(std::unique_ptr<Store> rows, std::uint32_t shard, const std::string& directory) {
     RocksDbCheckpointWriter writer(HeadOf(rows.get(), shard), directory);
     if (const Status status = writer.Begin(); !status) return writer.Failed(status.error());
     std::vector<CutRows> chunks;
-    while (!rows->ContinueCut(512, &chunks)) {
+    while (!ContinueCut(rows.get(), 512, &chunks)) {
     }
     for (CutRows& chunk : chunks)
       if (const Status status = writer.Put(std::move(chunk)); !status) return writer.Failed(status.error());
@@ -145,7 +146,7 @@ TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnyNumberOfShards) {
       auto rows = Rows(shard, shards, kBits, false);
       const Status status = Load(rows.get());
       ASSERT_TRUE(status) << status.error().message;
-      sum += rows->StateHash();
+      sum += rows->StateHash().value();
     }
     EXPECT_EQ(sum, hash) << shards;
   }
@@ -157,8 +158,8 @@ TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnotherNumberOfPartitions) {
   ASSERT_TRUE(Load(rows.get()));
   const auto before = Rows(0, 1, kBits, true);
   for (Key i = 0; i < 100; ++i) {
-    EXPECT_EQ(rows->Values(sparse_.id, i << 48), before->Values(sparse_.id, i << 48));
-    EXPECT_EQ(rows->Values(dense_.id, i), before->Values(dense_.id, i));
+    EXPECT_EQ(rows->Values(sparse_.id, i << 48).value(), before->Values(sparse_.id, i << 48).value());
+    EXPECT_EQ(rows->Values(dense_.id, i).value(), before->Values(dense_.id, i).value());
   }
 }
 
@@ -197,7 +198,7 @@ TEST_F(RocksDbCheckpointStoreTest, AFileWithoutRowsOfTheShardIsLeftAlone) {
   auto even = Rows(0, 2, kBits, false), odd = Rows(1, 2, kBits, false);
   const Status mine = Load(even.get());
   EXPECT_TRUE(mine) << mine.error().message;
-  EXPECT_EQ(even->StateHash(), Rows(0, 2, kBits, true)->StateHash());
+  EXPECT_EQ(even->StateHash().value(), Rows(0, 2, kBits, true)->StateHash().value());
   EXPECT_EQ(Load(odd.get()).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(odd->row_count(), 0u);
 }
@@ -286,7 +287,7 @@ class RocksDbCheckpointStream : public RocksDbCheckpointStoreTest {
   // Puts the next slice; false if that was the last.
   bool PutSlice(RocksDbCheckpointStore* store, Store* rows) {
     std::vector<CutRows> chunks;
-    const bool done = rows->ContinueCut(512, &chunks);
+    const bool done = ContinueCut(rows, 512, &chunks);
     for (CutRows& chunk : chunks) store->Put(std::move(chunk));
     return !done;
   }
@@ -313,7 +314,7 @@ TEST_F(RocksDbCheckpointStream, WritesBesideAndWakesTheShard) {
   store.Finish({});
   const CheckpointPart part = Wait(&store);
   EXPECT_EQ(part.id, CheckpointId(1));
-  EXPECT_EQ(part.state_hash, rows->StateHash());
+  EXPECT_EQ(part.state_hash, rows->StateHash().value());
   ASSERT_EQ(part.files.size(), 1u);
   EXPECT_EQ(part.files[0].name, "1-shard-2.sst");
   EXPECT_EQ(part.files[0].bytes, fs::file_size(directory_ + "/1-shard-2.sst"));
@@ -336,7 +337,7 @@ TEST_F(RocksDbCheckpointStream, HasNoRoomAtItsBoundAndWakesWhenThereIsAgain) {
     more = PutSlice(&store, rows.get());
   }
   store.Finish({});
-  EXPECT_EQ(Wait(&store).state_hash, rows->StateHash());
+  EXPECT_EQ(Wait(&store).state_hash, rows->StateHash().value());
   // One chunk is over the bound of this test.
   EXPECT_GT(waited, 0u);
 }
@@ -392,7 +393,7 @@ TEST_F(RocksDbCheckpointStream, WhatIsGivenUpIsRemovedAndSaysSo) {
   RocksDbCheckpointStore store([&] { woken_.release(); });
   store.Begin(HeadOf(rows.get(), 0), directory_);
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(PutSlice(&store, rows.get()));
-  rows->DropCut();
+  rows->cut().Drop();
   store.Abandon();
   store.Begin(HeadOf(rows.get(), 1), directory_);
   while (PutSlice(&store, rows.get())) {

@@ -31,7 +31,7 @@ class ClockBucketsTest : public testing::Test {
             .values = Buffer::CopyOf(std::span<const float>(gradients)),
             .bytes = keys.size() * 12};
   }
-  float Value(Key key) const { return rows_.Values(TableId(1), key)[0]; }
+  float Value(Key key) const { return rows_.Values(TableId(1), key).value()[0]; }
 
   TableSpec spec_;
   Store rows_{{.job_seed = 1, .partition_bits = 0, .owned = {PartitionId(0)}}};
@@ -63,7 +63,7 @@ TEST_F(ClockBucketsTest, AContributionAloneIsKeptToTheBit) {
   c.table = other.table = TableId(2);
   closer_.Close(Clock(0), {other, c}, 1, &rows_);
   EXPECT_EQ(Value(7), 0.0f);
-  EXPECT_EQ(rows_.Values(TableId(2), 8)[0], -1e-42f);
+  EXPECT_EQ(rows_.Values(TableId(2), 8).value()[0], -1e-42f);
 }
 
 TEST_F(ClockBucketsTest, DividesByTheCohort) {

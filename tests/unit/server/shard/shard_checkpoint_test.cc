@@ -75,7 +75,7 @@ TEST_F(ShardCheckpointTest, K2CutsAtOnce) {
   Deliver(PushOf(0, 10, 5, 1, 0));
   Order(1, false, 0, "ckpt-1");
   ASSERT_EQ(written_.size(), 1u);
-  EXPECT_EQ(written_[0].state_hash, shard_->rows().StateHash());
+  EXPECT_EQ(written_[0].state_hash, shard_->rows().StateHash().value());
 }
 
 // Slices of one row: what is pushed between them is not in the checkpoint.
@@ -85,7 +85,7 @@ TEST_F(ShardCheckpointTest, K2PushesGoOnBetweenTheSlicesOfACut) {
   std::map<PartitionId, std::uint64_t> sequences;
   auto push = [&](Key key) { Deliver(PushOf(0, 10, key, ++sequences[PartitionOfKey(key)], 0)); };
   for (Key key = 0; key < 200; ++key) push(key);
-  const std::uint64_t hash = shard_->rows().StateHash();
+  const std::uint64_t hash = shard_->rows().StateHash().value();
   Order(1, false, 0, "ckpt-1");
   SplitMix random(5);
   std::size_t slices = 0;
@@ -105,7 +105,7 @@ TEST_F(ShardCheckpointTest, K2PushesGoOnBetweenTheSlicesOfACut) {
   EXPECT_EQ(StateHash(snapshot.tables), hash);
   for (const PartitionRows& partition : snapshot.tables[0].partitions)
     for (std::uint32_t word : partition.rows) EXPECT_EQ(std::bit_cast<float>(word), -1.0f);
-  EXPECT_NE(shard_->rows().StateHash(), hash);
+  EXPECT_NE(shard_->rows().StateHash().value(), hash);
 }
 
 TEST_F(ShardCheckpointTest, K1ClocksCloseBetweenTheSlicesOfACut) {
@@ -127,7 +127,7 @@ TEST_F(ShardCheckpointTest, AnOrderThatIsGoneEndsItsCut) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
   for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
   Order(1, false, 0, "ckpt-1");
-  EXPECT_TRUE(shard_->rows().cutting());
+  EXPECT_TRUE(shard_->rows().cut().active());
   Order(2, false, 0, "ckpt-2");
   ASSERT_EQ(written_.size(), 1u);
   EXPECT_EQ(written_[0].code, ErrorCode::kCancelled);
@@ -149,13 +149,13 @@ TEST_F(ShardCheckpointTest, AnOrderThatIsGoneEndsItsCut) {
   Order(3, false, 0, "ckpt-3");
   view_.checkpoint = {};
   NextView();
-  EXPECT_FALSE(shard_->rows().cutting());
+  EXPECT_FALSE(shard_->rows().cut().active());
 }
 
 TEST_F(ShardCheckpointTest, K6AHashIsOfTheCutToo) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
   for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
-  const std::uint64_t hash = shard_->rows().StateHash();
+  const std::uint64_t hash = shard_->rows().StateHash().value();
   Order(1, false, 0, "");
   std::vector<CheckpointPart> parts;
   for (std::uint64_t i = 0; i < 50 && parts.empty(); ++i) {
@@ -165,7 +165,7 @@ TEST_F(ShardCheckpointTest, K6AHashIsOfTheCutToo) {
   }
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].state_hash, hash);
-  EXPECT_NE(shard_->rows().StateHash(), hash);
+  EXPECT_NE(shard_->rows().StateHash().value(), hash);
 }
 
 // What the shard is told to do next in a chain, and what its part says.
@@ -224,12 +224,12 @@ TEST_F(ShardChainTest, K7WhatWasNotWholeIsHeldByTheNext) {
 TEST_F(ShardChainTest, K7SaysTheHashOfAllRowsIfItIsAsked) {
   for (Key key = 0; key < 20; ++key) Push(key);
   const CheckpointPart full = Cut(1, 0);
-  EXPECT_EQ(full.whole_hash, shard_->rows().StateHash());
+  EXPECT_EQ(full.whole_hash, shard_->rows().StateHash().value());
   Push(3);
   EXPECT_FALSE(Cut(2, 1).whole_hash);
   Push(4);
   const CheckpointPart part = Cut(3, 2, true);
-  EXPECT_EQ(part.whole_hash, shard_->rows().StateHash());
+  EXPECT_EQ(part.whole_hash, shard_->rows().StateHash().value());
   EXPECT_NE(part.state_hash, *part.whole_hash);
   EXPECT_EQ(Rows(3), 1u);
 }
@@ -260,7 +260,7 @@ TEST_F(ShardChainTest, K7WhatTooManyRowsHaveLeftSinceIsCutInFull) {
   const auto come_and_go = [&](std::uint64_t rows) {
     for (std::uint64_t i = 0; i < rows; ++i) Push(KeyIn(1, key++));
     Tick(0, 10, clock += 20);
-    while (shard_->rows().sweeping()) {
+    while (shard_->rows().expiry().sweeping()) {
       now_ = std::max(now_, shard_->NextTimer());
       shard_->OnTimer(now_, &out_);
     }
@@ -351,9 +351,9 @@ TEST_F(ShardCheckpointTest, K3AFailedPartEndsTheCut) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate), {.cut_slice_bytes = 1});
   for (std::uint32_t partition = 0; partition < 4; ++partition) Deliver(PushOf(0, 10, KeyIn(partition), 1, 0));
   Order(1, false, 0, "ckpt-1");
-  ASSERT_TRUE(shard_->rows().cutting());
+  ASSERT_TRUE(shard_->rows().cut().active());
   shard_->OnCheckpointWritten({.id = CheckpointId(1), .code = ErrorCode::kIo, .message = "ckpt-1: full"}, now_, &out_);
-  EXPECT_FALSE(shard_->rows().cutting());
+  EXPECT_FALSE(shard_->rows().cut().active());
   out_.clear();
   ReportWritten();  // that it was given up: the store's part is over once, and the shard has said why
   EXPECT_TRUE(Take<CheckpointPart>().empty());
@@ -367,7 +367,7 @@ TEST_F(ShardCheckpointTest, K5LoadsBeforeItConfirmsTheView) {
   Join({LiveWorker(0, 10)}, CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate));
   for (Key key = 0; key < 50; ++key) Deliver(PushOf(0, 10, KeyIn(key % 4, int(key / 4)), key / 4 + 1, 0));
   Order(1, false, 0, "ckpt-1");
-  const std::uint64_t hash = shard_->rows().StateHash();
+  const std::uint64_t hash = shard_->rows().StateHash().value();
   const View first = view_;
 
   Shard resumed({.shard = ShardId(0), .nonce = 77}, store_.get());
@@ -387,7 +387,7 @@ TEST_F(ShardCheckpointTest, K5LoadsBeforeItConfirmsTheView) {
   resumed.Start(now_, &out_);
   resumed.OnMessage(kSchedulerPeer, message, now_, &out_);
   ASSERT_FALSE(resumed.stopped()) << resumed.stop_reason().reason;
-  EXPECT_EQ(resumed.rows().StateHash(), hash);
+  EXPECT_EQ(resumed.rows().StateHash().value(), hash);
   EXPECT_EQ(resumed.minimum_clock(), Clock(9));
   EXPECT_EQ(Take<Heartbeat>().size(), 1u);
 }
@@ -412,7 +412,7 @@ TEST_F(ShardCheckpointTest, K6AnOrderWithoutADirectoryIsHashedOnly) {
   Tick(0, 10, 1);
   const auto parts = Take<CheckpointPart>();
   ASSERT_EQ(parts.size(), 1u);
-  EXPECT_EQ(parts[0].state_hash, shard_->rows().StateHash());
+  EXPECT_EQ(parts[0].state_hash, shard_->rows().StateHash().value());
   EXPECT_TRUE(parts[0].files.empty());
   EXPECT_TRUE(written_.empty());
 }

@@ -297,7 +297,7 @@ TEST_F(ShardClockTest, A2TheOrderOfArrivalDoesNotMatter) {
       for (std::uint32_t r = 0; r < kWorkers; ++r) left |= next[r] < of_worker[r].size();
     }
     for (std::uint32_t rank = 0; rank < kWorkers; ++rank) Tick(rank, 20 - rank, 1);
-    hashes.push_back(shard_->rows().StateHash());
+    hashes.push_back(shard_->rows().StateHash().value());
     // The sum in the order of ranks, as plain floats.
     for (Key key = 0; key < 40; ++key) {
       float sum = 0;

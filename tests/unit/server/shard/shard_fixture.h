@@ -159,7 +159,7 @@ class ShardTest : public testing::Test {
     return acks.size() == 1 && acks[0].sections.size() == 1 ? acks[0].sections[0]
                                                             : SectionAck{{}, {}, ErrorCode::kInternal, {}};
   }
-  float Value(Key key) const { return shard_->rows().Values(kTable, key)[0]; }
+  float Value(Key key) const { return shard_->rows().Values(kTable, key).value()[0]; }
 
   TimeUs now_ = 1'000'000;
   Outbox out_;

@@ -216,14 +216,14 @@ class Life {
       ASSERT_TRUE(cut) << "the middle of an input";
       return;
     }
-    ASSERT_EQ(again.shard->DurableHash(), state->second) << "behind record " << end.value;
+    ASSERT_EQ(again.shard->DurableHash().value(), state->second) << "behind record " << end.value;
     ++compared;
     from_checkpoint += whole_.value != 0 ? 1 : 0;
   }
 
   void Write() { node_.log.Write(); }
   void Commit() { node_.Commit(); }
-  std::uint64_t hash() const { return node_.shard->DurableHash(); }
+  std::uint64_t hash() const { return node_.shard->DurableHash().value(); }
   const Shard& shard() const { return *node_.shard; }
   int compared = 0, from_checkpoint = 0;
 
@@ -234,7 +234,7 @@ class Life {
   };
 
   static std::string Directory(CheckpointId id) { return std::string("ckpt-").append(std::to_string(id.value)); }
-  void Note() { states_[node_.log.appended()] = node_.shard->DurableHash(); }
+  void Note() { states_[node_.log.appended()] = node_.shard->DurableHash().value(); }
 
   void NextView() {
     ++view_.version.value;

@@ -13,7 +13,7 @@ class ShardLifeTest : public ShardTest {
     spec.life.on = true;
     return spec;
   }
-  float Value(Key key) const { return shard_->rows().Values(kTable, key)[0]; }
+  float Value(Key key) const { return shard_->rows().Values(kTable, key).value()[0]; }
 };
 
 TEST_F(ShardLifeTest, ATickThatJumpsPassesEachBoundaryBetweenTheClocksItCloses) {
@@ -38,13 +38,13 @@ TEST_F(ShardLifeTest, ARowIsThereUntilItsBoundaryAndItsInitialValueFromThenOn) {
   Tick(0, 10, 10);
   EXPECT_EQ(Value(key), 0.0f);
   EXPECT_EQ(shard_->rows().row_count(), 0u);
-  EXPECT_TRUE(shard_->rows().sweeping());
-  const std::uint64_t hash = shard_->StateHash();
-  while (shard_->rows().sweeping()) {
+  EXPECT_TRUE(shard_->rows().expiry().sweeping());
+  const std::uint64_t hash = shard_->StateHash().value();
+  while (shard_->rows().expiry().sweeping()) {
     now_ = std::max(now_, shard_->NextTimer());
     shard_->OnTimer(now_, &out_);
   }
-  EXPECT_EQ(shard_->StateHash(), hash);  // nobody can tell
+  EXPECT_EQ(shard_->StateHash().value(), hash);  // nobody can tell
 }
 
 TEST_F(ShardLifeTest, GradientsOfKeysWithoutARowAreAcknowledgedDroppedAndCounted) {
@@ -66,7 +66,7 @@ TEST_F(ShardLifeTest, SecondsAreThoseOfTheWall) {
   ShardOptions options;
   options.unix_us_at_zero = 1'700'000'000'000'000;
   Join({LiveWorker(0, 10)}, Table({.expire_seconds = 16}, ApplyMode::kImmediate), options);
-  EXPECT_EQ(shard_->rows().seconds(), 1'700'000'000u + static_cast<std::uint64_t>(now_) / 1'000'000);
+  EXPECT_EQ(shard_->rows().expiry().seconds(), 1'700'000'000u + static_cast<std::uint64_t>(now_) / 1'000'000);
   const Key key = KeyIn(3);
   Deliver(PushOf(0, 10, key, 1, 0));
   for (int second = 0; second < 16; ++second) {

@@ -264,7 +264,7 @@ TEST_F(ShardWithLog, TimeAndViewsComeBackInTheirOrder) {
   view_.version = ViewVersion(0);
   again.Welcomed(view_, {.run = kRun, .recover = true}, "");
   ASSERT_FALSE(again.shard->stopped()) << again.shard->stop_reason().reason;
-  EXPECT_EQ(again.shard->DurableHash(), node_.shard->DurableHash());
+  EXPECT_EQ(again.shard->DurableHash().value(), node_.shard->DurableHash().value());
 }
 
 // Rows that are born before the time is told again live as long as all others.
@@ -279,12 +279,12 @@ TEST_F(ShardWithLog, ATableThatComesLaterKnowsTheTime) {
   ++view_.version.value;
   node_.FromScheduler(ViewUpdate{view_});
   Push(1);
-  const std::uint64_t born = node_.shard->DurableHash();
+  const std::uint64_t born = node_.shard->DurableHash().value();
   for (int second = 0; second < 100; ++second) {
     node_.now += 1'000'000;
     node_.shard->OnTimer(node_.now, &node_.out);
   }
-  EXPECT_EQ(node_.shard->DurableHash(), born) << "it has expired long before its time";
+  EXPECT_EQ(node_.shard->DurableHash().value(), born) << "it has expired long before its time";
 }
 
 // Pushes until its log fails at operation n. Whatever failed, what was acknowledged comes back.

@@ -235,7 +235,7 @@ TEST_F(ShardPushTest, ARangeOfKeysOfADenseTable) {
   Deliver(message);
   for (const auto& ack : Take<PushAck>())
     for (const SectionAck& section : ack.sections) EXPECT_EQ(section.code, ErrorCode::kOk);
-  for (Key key = 0; key < 40; ++key) EXPECT_EQ(shard_->rows().Values(TableId(2), key)[1], -float(2 * key + 1));
+  for (Key key = 0; key < 40; ++key) EXPECT_EQ(shard_->rows().Values(TableId(2), key).value()[1], -float(2 * key + 1));
   // Past the end of the table, and past the end of the keys.
   std::get<Push>(message.body).keys.first_key = 1;
   Deliver(message);
@@ -381,7 +381,7 @@ TEST_F(ShardPushTest, E6AKeyNamedTwiceTakesTwoSteps) {
       Deliver(PushOf(0, 10, key_, 1, 0, 1.0f));
       Deliver(PushOf(0, 10, key_, 2, 0, 2.0f));
     }
-    hashes.push_back(shard_->rows().StateHash());
+    hashes.push_back(shard_->rows().StateHash().value());
   }
   EXPECT_EQ(hashes[0], hashes[1]);
 }

@@ -35,7 +35,7 @@ class ShardTopKTest : public ShardTest {
     kernels::EncodeSparse(ordered.size(), ordered.data(), message.values.data());
     return message;
   }
-  float ValueAt(Key key, int i) const { return shard_->rows().Values(kTable, key)[i]; }
+  float ValueAt(Key key, int i) const { return shard_->rows().Values(kTable, key).value()[i]; }
 
   const std::vector<float> some_ = {0, 0, 0, 2.5f, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 8};
 };

@@ -1,6 +1,8 @@
 // A whole cut of a row store at once: what tests look at when they want all rows.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <vector>
 
 #include "server/store/store.h"
@@ -23,10 +25,17 @@ inline void Collect(std::vector<CutRows> chunks, std::vector<TableRows>* tables)
   }
 }
 
+// Goes on with the cut. True: that was all, and the cut is over.
+inline bool ContinueCut(Store* rows, std::size_t bytes, std::vector<CutRows>* chunks) {
+  const Status status = rows->cut().Continue(bytes, chunks);
+  EXPECT_TRUE(status) << status.error().message;
+  return !status || !rows->cut().active();
+}
+
 inline std::vector<TableRows> CutAll(Store* rows, std::size_t slice_bytes = 1 << 20, CutRequest request = {}) {
-  std::vector<TableRows> tables = rows->BeginCut(request);
+  std::vector<TableRows> tables = rows->cut().Begin(request);
   std::vector<CutRows> chunks;
-  while (!rows->ContinueCut(slice_bytes, &chunks)) {
+  while (!ContinueCut(rows, slice_bytes, &chunks)) {
   }
   Collect(std::move(chunks), &tables);
   return tables;

@@ -20,6 +20,7 @@ namespace {
 constexpr std::uint64_t kSeed = 11;
 constexpr std::uint32_t kBits = 2;
 constexpr PartitionId kMoved(1);
+constexpr Incarnation kWorker(10);
 
 TableSpec Spec(std::uint32_t id, TableKind kind, bool life) {
   TableSpec spec;
@@ -77,9 +78,10 @@ struct Push {
       }
     }
     ASSERT_TRUE(store->CheckKeys(spec.id, sections, flat));
-    store->Apply(spec.id, sections, flat, ValueCodec::kFp32, reinterpret_cast<const std::byte*>(gradients.data()),
-                 clock);
-    store->AdvanceClock(clock);
+    ASSERT_TRUE(store->Apply(spec.id, sections, flat, ValueCodec::kFp32,
+                             reinterpret_cast<const std::byte*>(gradients.data()), clock));
+    for (const Section& section : sections) store->Find(section.partition)->watermarks().Advance(kWorker);
+    store->expiry().AdvanceClock(clock);
   }
 };
 
@@ -101,15 +103,23 @@ class Traffic {
   std::uint64_t clock_ = 0;
 };
 
-// Copies the rows of one partition that a cut of `from` has into `to`.
-void CopyPartition(Store* from, PartitionId partition, Store* to) {
-  for (const TableRows& table : CutAll(from)) {
-    for (const PartitionRows& rows : table.partitions) {
-      if (rows.partition != partition) continue;
-      ASSERT_TRUE(to->Load(table.spec.id, rows.keys, rows.rows));
-      ASSERT_TRUE(to->LoadSeen(table.spec.id, rows.seen));
-    }
+// Loads what a snapshot or a cut has handed out; of increments, the counts of the newest alone.
+void LoadAll(const std::vector<CutRows>& chunks, Store* to, bool newest = true) {
+  for (const auto& [table, rows] : chunks) {
+    ASSERT_TRUE(to->Load(table, rows.keys, rows.rows));
+    if (newest && !rows.seen.empty()) ASSERT_TRUE(to->LoadSeen(table, rows.seen));
   }
+}
+
+// Copies a partition, which `to` has without rows.
+void CopyPartition(Store* from, PartitionId partition, Store* to) {
+  std::vector<CutRows> chunks;
+  (void)from->cut().BeginSnapshot(partition);
+  while (!ContinueCut(from, 1 << 20, &chunks)) {
+  }
+  LoadAll(chunks, to);
+  for (const auto& [worker, watermark] : from->Find(partition)->watermarks().entries())
+    to->Find(partition)->watermarks().Set(worker, watermark);
 }
 
 TEST(PartitionTest, IsCreatedLoadedHashedAndReleasedByItself) {
@@ -125,9 +135,9 @@ TEST(PartitionTest, IsCreatedLoadedHashedAndReleasedByItself) {
   EXPECT_EQ(partition.Find(table.id()), nullptr);
   EXPECT_TRUE(partition.Load(table, keys, records));
   EXPECT_EQ(partition.row_count(), keys.size());
-  EXPECT_NE(partition.StateHash(), copy.StateHash());
+  EXPECT_NE(partition.StateHash().value(), copy.StateHash().value());
   EXPECT_TRUE(copy.Load(table, keys, records));
-  EXPECT_EQ(partition.StateHash(), copy.StateHash());
+  EXPECT_EQ(partition.StateHash().value(), copy.StateHash().value());
   partition.Release();
 }
 
@@ -146,7 +156,7 @@ TEST(PartitionTest, ItsCutIsWhatItHeld) {
   context.cut.active = false;
   for (const CutRows& chunk : chunks) ASSERT_TRUE(copy.Load(table, chunk.rows.keys, chunk.rows.rows));
   EXPECT_EQ(copy.row_count(), keys.size());
-  EXPECT_EQ(copy.StateHash(), partition.StateHash());
+  EXPECT_EQ(copy.StateHash().value(), partition.StateHash().value());
 }
 
 class PartitionUnderTrafficTest : public testing::TestWithParam<std::size_t> {};
@@ -169,16 +179,65 @@ TEST_P(PartitionUnderTrafficTest, MovesBetweenStores) {
     push(50);
     to->AddPartition(kMoved);
     CopyPartition(from, kMoved, to);
-    EXPECT_EQ(to->Find(kMoved)->StateHash(), from->Find(kMoved)->StateHash()) << "round " << round;
+    EXPECT_EQ(to->Find(kMoved)->StateHash().value(), from->Find(kMoved)->StateHash().value()) << "round " << round;
     EXPECT_EQ(to->Find(kMoved)->row_count(), from->Find(kMoved)->row_count()) << "round " << round;
+    EXPECT_EQ(to->Find(kMoved)->watermarks().entries(), from->Find(kMoved)->watermarks().entries());
     from->DropPartition(kMoved);
     EXPECT_FALSE(from->Owns(kMoved));
-    for (int i = 0; i < 10 && from->sweeping(); ++i) from->ContinueSweep(1'000'000);
-    EXPECT_FALSE(from->sweeping()) << "a dropped fragment waits for no sweep";
+    for (int i = 0; i < 10 && from->expiry().sweeping(); ++i) from->expiry().Sweep(1'000'000);
+    EXPECT_FALSE(from->expiry().sweeping()) << "a dropped fragment waits for no sweep";
     EXPECT_TRUE(to->Owns(kMoved));
   }
   push(10);
   EXPECT_EQ(all->row_count(), left->row_count() + right->row_count());
+  const Watermarks& last = right->Owns(kMoved) ? right->Find(kMoved)->watermarks() : left->Find(kMoved)->watermarks();
+  EXPECT_EQ(last.entries(), all->Find(kMoved)->watermarks().entries());
+}
+
+// While it is copied, slice by slice, the partition takes pushes: the copy is what it was when the snapshot began.
+TEST_P(PartitionUnderTrafficTest, ASnapshotIsThePartitionAsItWasWhenItBegan) {
+  const auto store = MakeStore(AllPartitions(), GetParam()), copy = MakeStore({kMoved});
+  Traffic traffic;
+  for (int i = 0; i < 300; ++i) traffic.Next().To(store.get());
+  copy->expiry().AdvanceClock(*store->expiry().clock());
+  const std::uint64_t before = store->Find(kMoved)->StateHash().value();
+  const std::uint64_t rows = store->Find(kMoved)->row_count();
+  std::vector<CutRows> chunks;
+  (void)store->cut().BeginSnapshot(kMoved);
+  int slices = 1;
+  for (; !ContinueCut(store.get(), 500, &chunks); ++slices) {
+    traffic.Next().To(store.get());
+    if (store->cut().waits()) ASSERT_TRUE(store->Tend(0));
+  }
+  EXPECT_GT(slices, 10);
+  EXPECT_NE(store->Find(kMoved)->StateHash().value(), before);
+  LoadAll(chunks, copy.get());
+  EXPECT_EQ(copy->StateHash().value(), before);
+  EXPECT_EQ(copy->row_count(), rows);
+}
+
+// A checkpoint of what changed since the one before has all of it, whatever was snapshotted in between.
+TEST_P(PartitionUnderTrafficTest, ASnapshotTakesNoChangesFromTheNextCheckpoint) {
+  const auto store = MakeStore(AllPartitions(), GetParam()), copy = MakeStore(AllPartitions());
+  Traffic traffic;
+  const auto push = [&](int count) {
+    for (int i = 0; i < count; ++i) traffic.Next().To(store.get());
+  };
+  const auto cut = [&](CutRequest request, bool newest) {
+    std::vector<CutRows> chunks;
+    (void)store->cut().Begin(request);
+    while (!ContinueCut(store.get(), 1 << 20, &chunks)) ASSERT_TRUE(store->Tend(0));
+    for (const auto& [table, rows] : chunks) ASSERT_TRUE(copy->Remove(table, rows.removed));
+    LoadAll(chunks, copy.get(), newest);
+  };
+  push(100);
+  cut({.scope = CutScope::kAll}, false);
+  push(100);
+  const auto scratch = MakeStore({kMoved});
+  CopyPartition(store.get(), kMoved, scratch.get());
+  push(20);
+  cut({.scope = CutScope::kChanged, .base_is_previous_cut = true}, true);
+  EXPECT_EQ(copy->StateHash().value(), store->StateHash().value());
 }
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutABudget, PartitionUnderTrafficTest, testing::Values(0u, 100'000u));

@@ -104,38 +104,38 @@ class RowStoreCutTest : public testing::Test {
 TEST_F(RowStoreCutTest, HoldsTheRowsOfItsBeginningWhateverIsPushedBetweenSlices) {
   for (const std::size_t slice : {1, 100, 2000, 50'000}) {
     for (int i = 0; i < 150; ++i) PushAny({&cut_, &frozen_, &free_}, 3000);
-    std::vector<TableRows> tables = cut_.BeginCut();
+    std::vector<TableRows> tables = cut_.cut().Begin();
     std::vector<CutRows> chunks;
     std::size_t slices = 0;
-    for (; !cut_.ContinueCut(slice, &chunks); ++slices) {
-      EXPECT_TRUE(cut_.cutting());
+    for (; !ContinueCut(&cut_, slice, &chunks); ++slices) {
+      EXPECT_TRUE(cut_.cut().active());
       PushAny({&cut_, &free_}, 6000);  // rows that are in the cut, and new ones
     }
-    EXPECT_FALSE(cut_.cutting());
+    EXPECT_FALSE(cut_.cut().active());
     if (slice == 1) {
       EXPECT_GT(slices, frozen_.row_count() / 2);
     }
     Collect(std::move(chunks), &tables);
     ExpectSame(std::move(tables), CutAll(&frozen_));
-    EXPECT_EQ(cut_.StateHash(), free_.StateHash());
+    EXPECT_EQ(cut_.StateHash().value(), free_.StateHash().value());
     // The next round begins with the same rows in all three.
     for (const TableRows& table : CutAll(&cut_))
       for (const PartitionRows& partition : table.partitions)
         ASSERT_TRUE(frozen_.Load(table.spec.id, partition.keys, partition.rows));
-    EXPECT_EQ(frozen_.StateHash(), cut_.StateHash());
+    EXPECT_EQ(frozen_.StateHash().value(), cut_.StateHash().value());
   }
 }
 
 TEST_F(RowStoreCutTest, WhatIsBornLaterIsNotInIt) {
   Push({&cut_, &frozen_}, sparse_, 100);
-  std::vector<TableRows> tables = cut_.BeginCut();
+  std::vector<TableRows> tables = cut_.cut().Begin();
   Push({&cut_}, dense_, 0);  // a dense partition, whole
   Push({&cut_}, wide_, 100);
   const TableSpec late = Spec(7, TableKind::kSparse, 2);
   ASSERT_TRUE(cut_.AddTable(late));
   Push({&cut_}, late, 100);
   std::vector<CutRows> chunks;
-  while (!cut_.ContinueCut(1, &chunks)) {
+  while (!ContinueCut(&cut_, 1, &chunks)) {
   }
   Collect(std::move(chunks), &tables);
   ExpectSame(std::move(tables), CutAll(&frozen_));
@@ -154,26 +154,26 @@ TEST_F(RowStoreCutTest, CountsWhatIsCopiedEarlyOnceARow) {
   };
   push(1);
   push(2);
-  (void)cut_.BeginCut();
-  EXPECT_EQ(cut_.cut_early_bytes(), 0u);
+  (void)cut_.cut().Begin();
+  EXPECT_EQ(cut_.cut().early_bytes(), 0u);
   push(1);
   push(1);  // copied already
   push(3);  // born later
-  EXPECT_EQ(cut_.cut_early_bytes(), row_bytes);
+  EXPECT_EQ(cut_.cut().early_bytes(), row_bytes);
   std::vector<CutRows> chunks;
-  while (!cut_.ContinueCut(1, &chunks)) {
+  while (!ContinueCut(&cut_, 1, &chunks)) {
   }
   push(2);  // the cut is over
-  EXPECT_EQ(cut_.cut_early_bytes(), row_bytes);
+  EXPECT_EQ(cut_.cut().early_bytes(), row_bytes);
 }
 
 TEST_F(RowStoreCutTest, CopiesNoMoreThanASliceAtOnce) {
   for (int i = 0; i < 400; ++i) Push({&cut_}, sparse_, 100'000);
-  (void)cut_.BeginCut();
+  (void)cut_.cut().Begin();
   const std::size_t row_bytes = 8 * sizeof(float);
   for (std::size_t slice : {1u, 1000u, 5000u}) {
     std::vector<CutRows> chunks;
-    ASSERT_FALSE(cut_.ContinueCut(slice, &chunks));
+    ASSERT_FALSE(ContinueCut(&cut_, slice, &chunks));
     std::size_t bytes = 0;
     // What was collected in slices before leaves with the one that ends a partition.
     for (const CutRows& chunk : chunks) bytes += chunk.rows.keys.size() * row_bytes;
@@ -196,13 +196,13 @@ TEST_F(RowStoreCutTest, HandsOutNoMoreThanASliceAtOnceOfWhatWasCopiedEarly) {
                Clock(1));
   };
   push_all();
-  (void)rows.BeginCut();
+  (void)rows.cut().Begin();
   push_all();
-  ASSERT_EQ(rows.cut_early_bytes(), count * RowWords(sparse_) * sizeof(float));
+  ASSERT_EQ(rows.cut().early_bytes(), count * RowWords(sparse_) * sizeof(float));
   std::size_t handed = 0, most = 0;
   for (bool done = false; !done;) {
     std::vector<CutRows> chunks;
-    done = rows.ContinueCut(kSliceBytes, &chunks);
+    done = ContinueCut(&rows, kSliceBytes, &chunks);
     std::size_t bytes = 0;
     for (const CutRows& chunk : chunks) {
       bytes += ByteCount(chunk.rows);
@@ -216,14 +216,14 @@ TEST_F(RowStoreCutTest, HandsOutNoMoreThanASliceAtOnceOfWhatWasCopiedEarly) {
 
 TEST_F(RowStoreCutTest, CanBeGivenUpAndBegunAgain) {
   for (int i = 0; i < 100; ++i) PushAny({&cut_, &frozen_, &free_}, 1000);
-  (void)cut_.BeginCut();
+  (void)cut_.cut().Begin();
   std::vector<CutRows> chunks;
   for (int i = 0; i < 20; ++i) {
-    (void)cut_.ContinueCut(500, &chunks);
+    (void)ContinueCut(&cut_, 500, &chunks);
     PushAny({&cut_, &frozen_}, 1000);
   }
-  cut_.DropCut();
-  EXPECT_FALSE(cut_.cutting());
+  cut_.cut().Drop();
+  EXPECT_FALSE(cut_.cut().active());
   ExpectSame(CutAll(&cut_, 700), CutAll(&frozen_));
 }
 
@@ -256,14 +256,14 @@ TEST_F(RowStoreCutTest, AChainOfWhatChangedIsTheWhole) {
     for (int i = 0; i < (link == 0 ? 300 : 10); ++i) PushAny({&cut_}, 4000);
     const CutRequest request{
         .scope = link == 0 ? CutScope::kAll : CutScope::kChanged, .base_is_previous_cut = link > 0, .hash_all = true};
-    const std::uint64_t hash = cut_.StateHash();
-    std::vector<TableRows> tables = cut_.BeginCut(request);
+    const std::uint64_t hash = cut_.StateHash().value();
+    std::vector<TableRows> tables = cut_.cut().Begin(request);
     std::vector<CutRows> chunks;
-    while (!cut_.ContinueCut(300, &chunks)) PushAny({&cut_}, 5000);
+    while (!ContinueCut(&cut_, 300, &chunks)) PushAny({&cut_}, 5000);
     Collect(std::move(chunks), &tables);
-    EXPECT_EQ(cut_.cut_state_hash(), hash);
+    EXPECT_EQ(cut_.cut().state_hash(), hash);
     const std::uint64_t rows = chain.Add(tables);
-    EXPECT_EQ(chain.rows().StateHash(), hash);
+    EXPECT_EQ(chain.rows().StateHash().value(), hash);
     if (link > 0) {
       EXPECT_LT(rows, most + 1000);
     }
@@ -278,16 +278,16 @@ TEST_F(RowStoreCutTest, ACutThatDidNotBecomeTheBaseLeavesItsChangesToTheNext) {
   bool base = true;
   for (int round = 0; round < 4; ++round) {
     PushAny({&cut_}, 1000);
-    (void)cut_.BeginCut({.scope = CutScope::kChanged, .base_is_previous_cut = base});
+    (void)cut_.cut().Begin({.scope = CutScope::kChanged, .base_is_previous_cut = base});
     std::vector<CutRows> chunks;
-    (void)cut_.ContinueCut(200, &chunks);
+    (void)ContinueCut(&cut_, 200, &chunks);
     PushAny({&cut_}, 1000);
-    if (round % 2 == 0) cut_.DropCut();
-    while (cut_.cutting()) (void)cut_.ContinueCut(200, &chunks);  // handed out whole, and lost
+    if (round % 2 == 0) cut_.cut().Drop();
+    while (cut_.cut().active()) (void)ContinueCut(&cut_, 200, &chunks);  // handed out whole, and lost
     base = false;
   }
   chain.Add(CutAll(&cut_, 500, {.scope = CutScope::kChanged}));
-  EXPECT_EQ(chain.rows().StateHash(), cut_.StateHash());
+  EXPECT_EQ(chain.rows().StateHash().value(), cut_.StateHash().value());
 }
 
 TEST_F(RowStoreCutTest, WhatWasLoadedHasNotChanged) {
@@ -322,7 +322,7 @@ TEST_F(RowStoreCutTest, LaterRowsWinAndRemovedOnesAreGone) {
 TEST_F(RowStoreCutTest, KeysCountedWithoutARowAreInEveryCut) {
   ASSERT_TRUE(cut_.LoadSeen(sparse_.id, std::vector<Seen>{{5, 2}, {6, 1}}));
   EXPECT_EQ(cut_.row_count(), 0u);
-  const std::uint64_t hash = cut_.StateHash();
+  const std::uint64_t hash = cut_.StateHash().value();
   EXPECT_NE(hash, 0u);
   for (const CutScope scope : {CutScope::kAll, CutScope::kChanged, CutScope::kChanged}) {
     const std::vector<TableRows> tables = CutAll(&cut_, 1, {.scope = scope, .base_is_previous_cut = true});
@@ -340,7 +340,7 @@ class RemovedKeysTest : public testing::Test {
       : rows_({.job_seed = kSeed, .partition_bits = 0, .owned = {PartitionId(0)}, .removed_keys_max = remembered}) {
     spec_.life = {.on = true, .expire_clocks = 8, .sweep_clocks = 8};
     EXPECT_TRUE(rows_.AddTable(spec_));
-    rows_.AdvanceClock(Clock(0));
+    rows_.expiry().AdvanceClock(Clock(0));
   }
   // `count` keys that were never there before.
   void Push(std::uint32_t count) {
@@ -353,13 +353,13 @@ class RemovedKeysTest : public testing::Test {
   }
   void Expire() {
     clock_ = clock_ + 20;
-    rows_.AdvanceClock(clock_);
+    rows_.expiry().AdvanceClock(clock_);
     EXPECT_EQ(rows_.row_count(), 0u);
   }
   void ComeAndGo(std::uint32_t count) {
     Push(count);
     Expire();
-    while (rows_.sweeping()) rows_.ContinueSweep(100);
+    while (rows_.expiry().sweeping()) rows_.expiry().Sweep(100);
   }
   std::size_t RemovedIn(CutRequest request) {
     std::size_t removed = 0;
@@ -382,16 +382,16 @@ class ManyRemovedKeysTest : public RemovedKeysTest {
 TEST_F(RemovedKeysTest, AreNamedUpToTheirLimitAndUnknownBeyond) {
   (void)CutAll(&rows_);
   ComeAndGo(kRemembered);
-  ASSERT_TRUE(rows_.KnowsChanges(true));
+  ASSERT_TRUE(rows_.cut().KnowsChanges(true));
   EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged, .base_is_previous_cut = true}), kRemembered);
   ComeAndGo(kRemembered + 1);
-  EXPECT_FALSE(rows_.KnowsChanges(true));
+  EXPECT_FALSE(rows_.cut().KnowsChanges(true));
   (void)CutAll(&rows_);
-  EXPECT_TRUE(rows_.KnowsChanges(true));
-  EXPECT_FALSE(rows_.KnowsChanges(false));  // until this cut is the base
+  EXPECT_TRUE(rows_.cut().KnowsChanges(true));
+  EXPECT_FALSE(rows_.cut().KnowsChanges(false));  // until this cut is the base
   ComeAndGo(1);
   EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged, .base_is_previous_cut = true}), 1u);
-  EXPECT_TRUE(rows_.KnowsChanges(false));
+  EXPECT_TRUE(rows_.cut().KnowsChanges(false));
 }
 
 TEST_F(RemovedKeysTest, OfSeveralCutsSinceTheBaseCountTogether) {
@@ -399,9 +399,9 @@ TEST_F(RemovedKeysTest, OfSeveralCutsSinceTheBaseCountTogether) {
   ComeAndGo(kRemembered / 2);
   (void)CutAll(&rows_, 1, {.scope = CutScope::kChanged, .base_is_previous_cut = true});
   ComeAndGo(kRemembered / 2);
-  EXPECT_TRUE(rows_.KnowsChanges(false));
+  EXPECT_TRUE(rows_.cut().KnowsChanges(false));
   ComeAndGo(1);
-  EXPECT_FALSE(rows_.KnowsChanges(false));
+  EXPECT_FALSE(rows_.cut().KnowsChanges(false));
   EXPECT_EQ(RemovedIn({.scope = CutScope::kChanged, .base_is_previous_cut = true}), kRemembered / 2 + 1);
 }
 
@@ -432,11 +432,11 @@ TEST_F(ManyRemovedKeysTest, AreHandedOutInSlices) {
   constexpr std::size_t kKeys = 20'000, kSliceBytes = 4000;
   (void)CutAll(&rows_);
   ComeAndGo(kKeys);
-  (void)rows_.BeginCut({.scope = CutScope::kChanged, .base_is_previous_cut = true});
+  (void)rows_.cut().Begin({.scope = CutScope::kChanged, .base_is_previous_cut = true});
   std::size_t removed = 0, most = 0;
   for (bool done = false; !done;) {
     std::vector<CutRows> chunks;
-    done = rows_.ContinueCut(kSliceBytes, &chunks);
+    done = ContinueCut(&rows_, kSliceBytes, &chunks);
     std::size_t now = 0;
     for (const CutRows& chunk : chunks) now += chunk.rows.removed.size();
     most = std::max(most, now);
@@ -454,11 +454,11 @@ TEST_F(ManyRemovedKeysTest, OfCutsThatWereLostAreHandedOutInSlicesToo) {
     (void)CutAll(&rows_, 1 << 20, {.scope = CutScope::kChanged, .base_is_previous_cut = lost == 0});
   }
   ComeAndGo(kKeys);
-  (void)rows_.BeginCut({.scope = CutScope::kChanged});
+  (void)rows_.cut().Begin({.scope = CutScope::kChanged});
   std::size_t removed = 0, most = 0;
   for (bool done = false; !done;) {
     std::vector<CutRows> chunks;
-    done = rows_.ContinueCut(kSliceBytes, &chunks);
+    done = ContinueCut(&rows_, kSliceBytes, &chunks);
     std::size_t now = 0;
     for (const CutRows& chunk : chunks) now += chunk.rows.removed.size();
     most = std::max(most, now);
@@ -472,16 +472,16 @@ TEST_F(ManyRemovedKeysTest, AreNamedOnceByTheCutThatTheyCameBackIn) {
   constexpr std::size_t kKeys = 5000, kBack = 20;
   (void)CutAll(&rows_);
   ComeAndGo(kKeys);
-  (void)rows_.BeginCut({.scope = CutScope::kChanged, .base_is_previous_cut = true});
+  (void)rows_.cut().Begin({.scope = CutScope::kChanged, .base_is_previous_cut = true});
   std::vector<CutRows> chunks;
   Key back = 0;
   // Between slices some come back, of which the cut has named some and others not; and some of those go again.
-  while (!rows_.ContinueCut(2000, &chunks))
+  while (!ContinueCut(&rows_, 2000, &chunks))
     if (back < kKeys) {
       next_key_ = back += kBack;
       Push(kBack / 2);
       Expire();
-      while (rows_.sweeping()) rows_.ContinueSweep(100);
+      while (rows_.expiry().sweeping()) rows_.expiry().Sweep(100);
       next_key_ = back + kBack / 4;
       Push(kBack / 4);
     }
@@ -517,9 +517,9 @@ TEST_F(ManyRemovedKeysTest, ThatHadNotBeenSweptComeInChunks) {
   Push(kKeys);
   (void)CutAll(&rows_);
   Expire();
-  (void)rows_.BeginCut({.scope = CutScope::kChanged, .base_is_previous_cut = true});
+  (void)rows_.cut().Begin({.scope = CutScope::kChanged, .base_is_previous_cut = true});
   std::vector<CutRows> chunks;
-  while (!rows_.ContinueCut(limits::kCutSliceBytes, &chunks)) {
+  while (!ContinueCut(&rows_, limits::kCutSliceBytes, &chunks)) {
   }
   std::size_t removed = 0;
   for (const CutRows& chunk : chunks) {
@@ -531,9 +531,9 @@ TEST_F(ManyRemovedKeysTest, ThatHadNotBeenSweptComeInChunks) {
 
 TEST_F(RowStoreCutTest, OfNothingIsOverAtOnce) {
   Store none(options_);
-  EXPECT_TRUE(none.BeginCut().empty());
+  EXPECT_TRUE(none.cut().Begin().empty());
   std::vector<CutRows> chunks;
-  EXPECT_TRUE(none.ContinueCut(1, &chunks));
+  EXPECT_TRUE(ContinueCut(&none, 1, &chunks));
   EXPECT_TRUE(chunks.empty());
 }
 

@@ -261,22 +261,22 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     model_.Advance(static_cast<std::uint32_t>(time_));
   }
   void Tell(Store* rows) const {
-    rows->AdvanceClock(Clock(time_));
-    rows->AdvanceSeconds(time_);
+    rows->expiry().AdvanceClock(Clock(time_));
+    rows->expiry().AdvanceSeconds(time_);
   }
 
   void Step() {
     switch (random_.Below(10)) {
       case 0:
       case 1: Advance(); break;
-      case 2: rows_->ContinueSweep(1 + random_.Below(50)); break;
+      case 2: rows_->expiry().Sweep(1 + random_.Below(50)); break;
       case 3: Pull(); break;
       default: Push();
     }
   }
 
   void Check() {
-    ASSERT_EQ(rows_->StateHash(), model_.StateHash());
+    ASSERT_EQ(rows_->StateHash().value(), model_.StateHash());
     ASSERT_EQ(rows_->row_count(), model_.row_count());
   }
 
@@ -288,19 +288,19 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     CutRequest request{.scope = full ? CutScope::kAll : CutScope::kChanged,
                        .base_is_previous_cut = previous_is_base_,
                        .hash_all = random_.Chance(0.5)};
-    std::vector<TableRows> cut = rows_->BeginCut(request);
+    std::vector<TableRows> cut = rows_->cut().Begin(request);
     std::vector<CutRows> chunks;
     const std::size_t slice = 1 + random_.Below(3000);
     for (bool over = false; !over;) {
       if (random_.Chance(0.01)) {
-        rows_->DropCut();
+        rows_->cut().Drop();
         previous_is_base_ = false;
         return;
       }
-      over = rows_->ContinueCut(slice, &chunks);
+      over = ContinueCut(rows_.get(), slice, &chunks);
       for (int i = 0; !over && !at_rest && i < 2; ++i) Step();
     }
-    ASSERT_TRUE(!request.hash_all || rows_->cut_state_hash() == hash);
+    ASSERT_TRUE(!request.hash_all || rows_->cut().state_hash() == hash);
     previous_is_base_ = random_.Chance(0.8);
     Collect(std::move(chunks), &cut);
     std::set<Key> handed_out;
@@ -313,7 +313,7 @@ class RowStoreProductTest : public testing::TestWithParam<Case> {
     if (full) chain.clear();
     chain.push_back(std::move(cut));
     const std::unique_ptr<Store> loaded = LoadChain(chain);
-    ASSERT_EQ(loaded->StateHash(), hash);
+    ASSERT_EQ(loaded->StateHash().value(), hash);
     ASSERT_EQ(loaded->row_count(), keys.size());
     if (previous_is_base_) chain_ = std::move(chain);
   }
@@ -360,7 +360,7 @@ TEST_P(RowStoreProductTest, AgreesWithTheModel) {
   EXPECT_GT(model_.row_count(), 20u);
   EXPECT_TRUE(GetParam().admission == Admission::kNone || model_.refused() > 100) << model_.refused();
   EXPECT_TRUE(GetParam().expiry == Expiry::kNone || model_.expired() > 100) << model_.expired();
-  while (rows_->sweeping()) rows_->ContinueSweep(1000);
+  while (rows_->expiry().sweeping()) rows_->expiry().Sweep(1000);
   Check();
 }
 

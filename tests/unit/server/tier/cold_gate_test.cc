@@ -22,11 +22,11 @@ class ColdGateTest : public testing::Test {
     rows_ = tier_->AddTable(TableId(1), 4);
     // Rows on disk, so that there is something to wait for.
     for (std::uint32_t number = 0; number < 200; ++number) {
-      tier_->Reserve(rows_, 1);
+      EXPECT_TRUE(tier_->Reserve(rows_, 1));
       rows_->Add(0, number);
     }
     while (store_->under_way() != 0) store_->RunOne();
-    tier_->Poll();
+    EXPECT_TRUE(tier_->Poll());
   }
   // A ticket that has not ended, of a row that no other has asked for.
   FetchTicket NextTicket() {
@@ -36,7 +36,7 @@ class ColdGateTest : public testing::Test {
   }
   void EndOne() {
     store_->RunOne();
-    tier_->Poll();
+    EXPECT_TRUE(tier_->Poll());
   }
   std::vector<ColdGate::Waiting> TakeReady(ColdGate* gate) {
     return gate->TakeReady([this](FetchTicket ticket) {

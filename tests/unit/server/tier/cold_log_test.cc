@@ -79,8 +79,9 @@ class ColdLogTest : public testing::Test, public ColdLogListener {
     EXPECT_EQ(store_.under_way(), 0u);
   }
 
-  void OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) override {
+  Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) override {
     Check(table, ids, records);
+    return {};
   }
   Status OnMoved(TableId table, RowOwner owner, ColdId from, ColdId to) override {
     const auto row = rows_.find({table, owner.number});

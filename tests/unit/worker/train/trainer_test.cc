@@ -46,7 +46,7 @@ TEST(Trainer, StopsEarlyAfterAnEpochThatIsNoBetter) {
   EXPECT_EQ(progress.last_checkpoint, "checkpoints/ckpt-2");  // the final one
   EXPECT_EQ(progress.batches_repeated, 0u);
   // What was written is what the shards hold in the end.
-  EXPECT_EQ(progress.state_hash, fleet.shard(0).rows().StateHash() + fleet.shard(1).rows().StateHash());
+  EXPECT_EQ(progress.state_hash, fleet.shard(0).rows().StateHash().value() + fleet.shard(1).rows().StateHash().value());
   EXPECT_TRUE(std::filesystem::exists(scene.dir.path() + "/logs/trace-worker-0-3.json"));
 }
 

@@ -1,0 +1,22 @@
+// The watermarks of all partitions of a shard, as a log keeps them: of each worker incarnation that has pushed, one for
+// every partition of the job (rules E1, E2). The watermarks themselves are the partitions'.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "core/error.h"
+#include "core/types.h"
+#include "server/store/store.h"
+
+namespace tarn::server {
+
+using WatermarkTable = std::map<Incarnation, std::vector<Sequence>>;
+
+// 0 for the partitions of other shards.
+WatermarkTable WatermarksOf(const Store& store);
+// kCorrupt: a table of another number of partitions, or one with pushes to a partition of another shard.
+Status RestoreWatermarks(const WatermarkTable& watermarks, Store* store);
+void DropWatermarks(Incarnation worker, Store* store);
+
+}  // namespace tarn::server
