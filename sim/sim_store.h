@@ -129,8 +129,8 @@ class SimShardStore : public server::CheckpointStore {
   struct Hooks {
     // Calls `run` after the delay, unless the process is gone by then.
     std::function<void(TimeUs, std::function<void()> run)> later;
-    std::function<void(CheckpointPart)> written;  // a step of the shard
-    std::function<void()> wake;                   // a turn of the loop: there is room again
+    std::function<void(CheckpointPart)> written;          // a step of the shard
+    std::function<void()> wake;                           // a turn of the loop: there is room again
     std::function<Expected<std::uint64_t>()> state_hash;  // of the shard's rows now
   };
   SimShardStore(Options options, SimDisk* disk, Oracle* oracle, Hooks hooks)

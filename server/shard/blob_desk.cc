@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "core/limits.h"
+
 namespace tarn::server {
 
 std::string BlobFileName(CheckpointId checkpoint, WorkerRank rank, Incarnation worker) {
@@ -15,14 +17,15 @@ BlobDesk::Answer BlobDesk::AnswerOf(const Id& id, const Blob& blob) {
 }
 
 Expected<std::optional<BlobDesk::Answer>> BlobDesk::Put(Peer from, const Sender& sender, const PutBlob& piece,
-                                                        const Buffer& bytes, const CheckpointOrder& order) {
-  if (store_ == nullptr || piece.checkpoint != order.id || !order.blobs || order.directory.empty())
+                                                        const Buffer& bytes) {
+  if (store_ == nullptr || piece.checkpoint != order_.id || !order_.blobs || order_.directory.empty())
     return Fail(ErrorCode::kUnavailable,
                 fmt::format("a blob for checkpoint {}: it is not being written here", piece.checkpoint.value));
   const Id id{piece.checkpoint, sender.incarnation};
   const auto [it, fresh] = blobs_.try_emplace(id);
   Blob& blob = it->second;
-  if (fresh) blob = {.peer = from, .directory = order.directory, .rank = WorkerRank(sender.rank), .total = piece.total};
+  if (fresh)
+    blob = {.peer = from, .directory = order_.directory, .rank = WorkerRank(sender.rank), .total = piece.total};
   if (blob.total != piece.total)
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("a piece of a blob of {} bytes, expected one of {}", piece.total, blob.total));
@@ -60,10 +63,16 @@ void BlobDesk::GiveUp(const Id& id, Blob* blob) {
 }
 
 // Whole files belong to the checkpoint, which is whole too, or goes with its directory.
-void BlobDesk::Keep(CheckpointId checkpoint) {
-  std::erase_if(blobs_, [&](const auto& entry) { return entry.first.first != checkpoint && entry.second.whole(); });
+void BlobDesk::SetOrder(const CheckpointOrder& order) {
+  order_ = order;
+  std::erase_if(blobs_, [&](const auto& entry) { return entry.first.first != order.id && entry.second.whole(); });
   for (auto& [id, blob] : blobs_)
-    if (id.first != checkpoint) GiveUp(id, &blob);
+    if (id.first != order.id) GiveUp(id, &blob);
+}
+
+Expected<BlobSlice> BlobDesk::Get(WorkerRank rank, const GetBlob& wanted) const {
+  if (store_ == nullptr || resumed_directory_.empty()) return Fail(ErrorCode::kNotFound, "no checkpoint to go on from");
+  return store_->Read(resumed_directory_, rank, wanted.offset, limits::kBlobPieceBytesMax);
 }
 
 void BlobDesk::Drop(Incarnation worker) {

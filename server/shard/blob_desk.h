@@ -1,11 +1,12 @@
-// Blobs of workers on their way into a checkpoint (rule K9): takes pieces in order, one at a time, and answers once
-// each is written. Bounded by the store: a worker's next piece is asked for when the one before is on disk. Not
-// thread-safe.
+// Blobs of workers: on their way into a checkpoint (rule K9) it takes pieces in order, one at a time, and answers once
+// each is written; workers that go on from a checkpoint get theirs back (rule K10). Bounded by the store: a worker's
+// next piece is asked for when the one before is on disk. Not thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "core/message.h"
@@ -15,7 +16,8 @@ namespace tarn::server {
 
 class BlobDesk {
  public:
-  explicit BlobDesk(BlobStore* store) : store_(store) {}  // null: every piece is refused
+  // The store outlives it; null: every piece is refused, and there is nothing to get.
+  explicit BlobDesk(BlobStore* store) : store_(store) {}
 
   struct Answer {
     Peer to;
@@ -23,16 +25,20 @@ class BlobDesk {
   };
   // A piece has come. Answered at once if it is not the next one, and not at all while one is being written.
   // kUnavailable: no such checkpoint is being written here; kInvalidArgument: the piece does not fit the ones before.
-  Expected<std::optional<Answer>> Put(Peer from, const Sender& sender, const PutBlob& piece, const Buffer& bytes,
-                                      const CheckpointOrder& order);
+  Expected<std::optional<Answer>> Put(Peer from, const Sender& sender, const PutBlob& piece, const Buffer& bytes);
 
   // The store has reported. What it could not write is an error, unless nobody wants it any more.
   Expected<std::optional<Answer>> OnWritten(const BlobWritten& written);
 
-  // Only this checkpoint is being written now: blobs of others are given up.
-  void Keep(CheckpointId checkpoint);
+  // This checkpoint is being written now, or none: blobs of others are given up.
+  void SetOrder(const CheckpointOrder& order);
   // The worker is gone, and what is not whole of its blob with it.
   void Drop(Incarnation worker);
+
+  // The run goes on from this checkpoint. Get reads the blob that it has of a rank, from the offset on: kNotFound if
+  // there is none, or the run goes on from no checkpoint; other errors name the file.
+  void SetResumed(std::string directory) { resumed_directory_ = std::move(directory); }
+  Expected<BlobSlice> Get(WorkerRank rank, const GetBlob& wanted) const;
 
   // The oldest checkpoint into whose directory the store may still write; 0: none.
   CheckpointId writing() const;
@@ -54,6 +60,8 @@ class BlobDesk {
   static Answer AnswerOf(const Id& id, const Blob& blob);
 
   BlobStore* store_;
+  CheckpointOrder order_;
+  std::string resumed_directory_;
   std::map<Id, Blob> blobs_;
 };
 

@@ -95,15 +95,6 @@ Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table)
   return {};
 }
 
-Clock WantedMinimum(const ConsistencySpec& consistency, Clock use) {
-  switch (consistency.mode) {
-    case ConsistencyMode::kBsp: return use;
-    case ConsistencyMode::kSsp: return Clock(use.value - std::min<std::uint64_t>(use.value, consistency.staleness));
-    case ConsistencyMode::kAsp: break;
-  }
-  return Clock(0);
-}
-
 Status CheckPull(const Pull& pull) { return CheckCodec(pull.codec); }
 
 }  // namespace tarn::server

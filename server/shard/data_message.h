@@ -28,9 +28,6 @@ Expected<std::span<const Key>> ReadKeys(const KeyList& list, const Buffer& frame
 Status CheckPush(const Push& push, const Buffer& values, const TableSpec& table);
 Status CheckPull(const Pull& pull);
 
-// The minimum clock that a pull for clock `use` waits for (rule C3).
-Clock WantedMinimum(const ConsistencySpec& consistency, Clock use);
-
 // Bytes of one row as it travels.
 inline std::size_t RowBytes(const TableSpec& table, ValueCodec codec) { return CodecRowBytes(codec, table.dim); }
 

@@ -15,7 +15,7 @@ bool ParkedPulls::Park(ParkedPull parked) {
   Drop(id.first, id.second);
   if (pulls_.size() >= pulls_max_ || bytes_ + Cost(parked) > bytes_max_) return false;
   bytes_ += Cost(parked);
-  if (!parked.clock_open) by_clock_.emplace(parked.wanted_minimum, id);
+  if (!parked.clock_open) by_clock_.emplace(parked.wanted_clock, id);
   pulls_.emplace(id, std::move(parked));
   return true;
 }
@@ -23,16 +23,9 @@ bool ParkedPulls::Park(ParkedPull parked) {
 ParkedPull ParkedPulls::Take(Iterator it) {
   ParkedPull parked = std::move(it->second);
   bytes_ -= Cost(parked);
-  if (!parked.clock_open) by_clock_.erase({parked.wanted_minimum, it->first});
+  if (!parked.clock_open) by_clock_.erase({parked.wanted_clock, it->first});
   pulls_.erase(it);
   return parked;
-}
-
-std::vector<ParkedPull> ParkedPulls::TakeOpened(Clock minimum) {
-  std::vector<ParkedPull> taken;
-  while (!by_clock_.empty() && by_clock_.begin()->first <= minimum)
-    taken.push_back(Take(pulls_.find(by_clock_.begin()->second)));
-  return taken;
 }
 
 std::vector<ParkedPull> ParkedPulls::TakeWaitingForPush(Incarnation incarnation) {

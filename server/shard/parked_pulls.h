@@ -1,5 +1,5 @@
-// Pulls that may not be answered yet (rule C3): each waits first for the minimum clock, then for pushes of its own
-// worker. Bounded. Not thread-safe.
+// Pulls that may not be answered yet (rule C3): each waits first for a clock (ConsistencyPolicy::WantedClock), then for
+// pushes of its own worker. Bounded. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace tarn::server {
 struct ParkedPull {
   Peer from;
   Incarnation incarnation;
-  Clock wanted_minimum;     // answered no earlier than the minimum clock is this
-  bool clock_open = false;  // the minimum clock is there: it waits for pushes only
+  Clock wanted_clock;       // answered no earlier than its table's open clock is this
+  bool clock_open = false;  // the open clock is there: it waits for pushes only
   Pull pull;
   Buffer keys;
 };
@@ -31,9 +31,18 @@ class ParkedPulls {
   // False if there is no room. The same incarnation and request replaces what is parked.
   bool Park(ParkedPull parked);
 
-  // Takes out the pulls that waited for a minimum clock up to `minimum`, in order of (clock, incarnation, request).
-  // The caller looks at the watermarks, and parks again, with clock_open, what has to wait for pushes.
-  std::vector<ParkedPull> TakeOpened(Clock minimum);
+  // Takes out the pulls that waited for a clock up to `most` and for which is_open(parked) says so, in order of (clock,
+  // incarnation, request). The caller looks at the watermarks, and parks again, with clock_open, what has to wait for
+  // pushes.
+  template <typename IsOpen>
+  std::vector<ParkedPull> TakeOpened(Clock most, IsOpen is_open) {
+    std::vector<ParkedPull> taken;
+    for (auto it = by_clock_.begin(); it != by_clock_.end() && it->first <= most;) {
+      const auto pull = pulls_.find((it++)->second);
+      if (is_open(std::as_const(pull->second))) taken.push_back(Take(pull));
+    }
+    return taken;
+  }
 
   // Takes out the pulls of `incarnation` that wait for its pushes only, in order of request.
   std::vector<ParkedPull> TakeWaitingForPush(Incarnation incarnation);

@@ -6,137 +6,294 @@
 #include <utility>
 
 #include "core/hash.h"
+#include "core/job/job.h"
 #include "server/exhaustion.h"
-#include "server/shard/shard_impl.h"
+#include "server/shard/scheduler_link.h"
+#include "server/shard/shard_counters.h"
+#include "server/shard/shard_parts.h"
+#include "server/shard/shard_start.h"
 
 namespace tarn::server {
 
 namespace {
-
-constexpr TimeUs kJoinPeriodUs = 500'000;
-constexpr TimeUs kLeaseBeforeWelcomeUs = 30'000'000;
-constexpr TimeUs kReasonPeriodUs = 1'000'000;
-// In due time: the first may be lost, and those that jumps in time bring forward with it.
-constexpr std::uint32_t kTellingsMin = 3;
 
 bool IsControl(const Body& body) {
   return std::holds_alternative<Welcome>(body) || std::holds_alternative<ViewUpdate>(body) ||
          std::holds_alternative<HeartbeatAck>(body) || std::holds_alternative<Shutdown>(body);
 }
 
+TimeUs MicrosecondsOf(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
+
 }  // namespace
+
+// Routes messages and timers to the parts of the shard, and lets nothing leave a step that has failed.
+class Shard::Impl {
+ public:
+  Impl(ShardOptions options, CheckpointStore* store, ShardObserver* observer);
+
+  void Start(TimeUs now, Outbox* out);
+  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
+  void OnTimer(TimeUs now, Outbox* out);
+  TimeUs NextTimer() const;
+  void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
+  void OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out);
+  void OnLogSynced(TimeUs now, Outbox* out);
+  void OnTier(TimeUs now, Outbox* out);
+  void SetMemoryLimit(std::size_t bytes);
+  void Abandon(const Error& error, Outbox* out);
+
+  const StopNotice& stop() const { return stop_; }
+  const SchedulerLink& scheduler() const { return scheduler_; }
+  const DurableOutbox& outbox() const { return outbox_; }
+  const ShardParts& parts() const { return *parts_; }
+  const ShardCounters& counters() const { return counters_; }
+  TimeUs busy_poll_us() const { return busy_poll_us_; }
+  Expected<std::uint64_t> StateHash() const;
+  Expected<std::uint64_t> DurableHash() const;
+
+ private:
+  // Runs a step. One that cannot be finished leaves nothing in `out` but the shard's end: what it has not finished it
+  // must not acknowledge.
+  template <typename Run>
+  void Guard(Outbox* out, Run run);
+
+  void OnControl(Message message);
+  void OnWelcome(const Message& message);
+  Status Enter(const Message& message, const Welcome& welcome);
+  ShardBase Base();
+  Status Adopt(const View& view);
+  void SendHeartbeat();
+  CheckpointId OldestWritten() const;
+  void AdvanceClocks();
+
+  ShardOptions options_;
+  CheckpointStore* store_;
+  ShardObserver nobody_;
+  ShardObserver* observer_;
+  ShardCounters counters_;
+  TimeUs busy_poll_us_ = 0;
+  ShardStep step_;
+  StopNotice stop_;
+  SchedulerLink scheduler_;
+  DurableOutbox outbox_;
+  BlobDesk blobs_;
+  std::unique_ptr<ShardParts> parts_;
+};
 
 Shard::Impl::Impl(ShardOptions options, CheckpointStore* store, ShardObserver* observer)
     : options_(std::move(options)),
       store_(store),
       observer_(observer != nullptr ? observer : &nobody_),
-      heartbeat_us_(kJoinPeriodUs),
-      lease_us_(kLeaseBeforeWelcomeUs),
-      rows_(std::make_unique<Store>(StoreOptions{})),
-      parked_(options_.parked_pulls_max, options_.parked_bytes_max),
-      replies_(options_.reply_bytes_max, options_.reply_peer_bytes_max),
+      step_(options_.shard),
+      stop_(&step_),
+      scheduler_({options_.nonce, options_.endpoint, options_.shards_per_server}, &step_),
+      outbox_(options_.log, &step_),
       blobs_(options_.blobs),
-      lists_(options_.held_lists_bytes_max, options_.held_lists_peer_bytes_max),
-      gate_(options_.waiting_messages_max, options_.waiting_bytes_max) {}
+      parts_(std::make_unique<ShardParts>(Base(), RouteMap{}, StoreOptions{}, nullptr)) {}
 
-Message Shard::Impl::Make(Body body) const {
-  Message message;
-  message.job = job_;
-  message.sender = {Role::kShard, options_.shard.value, incarnation_};
-  message.epoch = view_.routes.epoch;
-  message.body = std::move(body);
-  return message;
+ShardBase Shard::Impl::Base() {
+  return {.options = options_,
+          .checkpoint_store = store_,
+          .observer = observer_,
+          .counters = &counters_,
+          .step = &step_,
+          .stop = &stop_,
+          .outbox = &outbox_,
+          .blobs = &blobs_,
+          .on_tick = [this] { AdvanceClocks(); }};
 }
 
-void Shard::Impl::Send(Peer to, Body body) { out_->push_back({to, Make(std::move(body))}); }
+// Steps.
 
-void Shard::Impl::StopWith(ErrorCode code, std::string reason) {
-  if (stopped_) return;
-  stopped_ = true;
-  stopped_at_ = now_;
-  stop_reason_ = {code, std::move(reason)};
-  held_.Clear();
-  TellReason();
-}
-
-bool Shard::Impl::Note(const Status& status) {
-  if (!status && failure_) failure_ = status;
-  return status.has_value();
-}
-
-// Rule S2. The next time is set first: telling may meet the end of the memory.
-void Shard::Impl::TellReason() {
-  const bool in_time = next_telling_ == 0 || now_ - next_telling_ < kReasonPeriodUs;
-  next_telling_ = now_ + kReasonPeriodUs;
-  if (in_time) ++tellings_;
-  Send(kSchedulerPeer, stop_reason_);
-}
-
-void Shard::Impl::Abandon(const Error& error, Outbox* out) {
-  out_ = out;
-  StopWith(error.code, fmt::format("shard {}: {}", options_.shard.value, error.message));
-}
-
-// What a step has not finished it must not acknowledge.
-template <typename Step>
-void Shard::Impl::Guard(Outbox* out, Step step) {
+template <typename Run>
+void Shard::Impl::Guard(Outbox* out, Run run) {
   const std::size_t before = out->size();
-  Status status = CatchExhaustion(step);
-  if (status) status = std::exchange(failure_, {});
+  Status status = CatchExhaustion(run);
+  if (const Status failure = stop_.TakeFailure(); status) status = failure;
   if (!status) {
     out->erase(out->begin() + static_cast<std::ptrdiff_t>(before), out->end());
     Abandon(status.error(), out);
   }
+  if (stop_.stopped() && !stop_.ended()) outbox_.DropHeld();
 }
 
 void Shard::Impl::Start(TimeUs now, Outbox* out) {
-  now_ = heard_ = now;
-  out_ = out;
-  SendJoin();
-}
-
-bool Shard::Impl::IsFromScheduler(Peer from, const Message& message) const {
-  return from == kSchedulerPeer && message.sender.role == Role::kScheduler && (!joined_ || message.job == job_);
+  step_.Begin(now, out);
+  scheduler_.Start();
 }
 
 void Shard::Impl::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  if (ended_) return;
-  now_ = now;
-  out_ = out;
-  if (stopped_) {
-    if (std::holds_alternative<Shutdown>(message.body) && IsFromScheduler(from, message)) OnShutdown();
-    return;
-  }
-  if (!IsControl(message.body)) return OnData(from, std::move(message));
-  if (IsFromScheduler(from, message)) return OnControl(std::move(message));
-  ++counters_.refused_other;
+  if (stop_.ended()) return;
+  Guard(out, [&] {
+    step_.Begin(now, out);
+    if (stop_.stopped()) {
+      const auto* shutdown = std::get_if<Shutdown>(&message.body);
+      if (shutdown != nullptr && scheduler_.IsFromScheduler(from, message)) stop_.OnShutdown(*shutdown);
+      return;
+    }
+    if (!IsControl(message.body)) {
+      if (scheduler_.joined() && !scheduler_.Paused()) parts_->messages.OnMessage(from, std::move(message));
+    } else if (scheduler_.IsFromScheduler(from, message)) {
+      OnControl(std::move(message));
+    } else {
+      ++counters_.refused_other;
+    }
+  });
 }
 
 void Shard::Impl::OnTimer(TimeUs now, Outbox* out) {
-  if (ended_) return;
-  now_ = now;
-  out_ = out;
-  if (stopped_) {
-    if (now - stopped_at_ >= lease_us_ && tellings_ >= kTellingsMin)
-      ended_ = true;
-    else if (now >= next_telling_)
-      TellReason();
-    return;
-  }
-  if (cut_ && now >= next_slice_ && !rows_->cut().waits() && store_->HasRoom()) ContinueCut();
-  ContinueLives();
-  if (now < next_beat_) return;
-  if (!joined_) return SendJoin();
-  SendHeartbeat();
-  SendPart();
+  if (stop_.ended()) return;
+  Guard(out, [&] {
+    step_.Begin(now, out);
+    if (stop_.stopped()) return stop_.OnTimer(scheduler_.lease_us());
+    parts_->cuts.OnTimer();
+    parts_->timer.OnTimer(now);
+    if (now < scheduler_.next_beat()) return;
+    if (!scheduler_.joined()) return scheduler_.SendJoin();
+    SendHeartbeat();
+    parts_->cuts.SendPart();
+  });
 }
 
-// A cut that waits for room, or for rows on disk, goes on when the store wakes the loop.
 TimeUs Shard::Impl::NextTimer() const {
-  if (stopped_ && tellings_ < kTellingsMin) return next_telling_;
-  if (stopped_) return std::min(next_telling_, stopped_at_ + lease_us_);
-  if (cut_ && next_slice_ < next_beat_ && !rows_->cut().waits() && store_->HasRoom()) return next_slice_;
-  return std::min(next_beat_, NextLives());
+  if (stop_.stopped()) return stop_.NextTimer(scheduler_.lease_us());
+  const TimeUs beat = scheduler_.next_beat();
+  const TimeUs slice = parts_->cuts.NextTimer(beat);
+  return slice < beat ? slice : std::min(beat, parts_->timer.NextTimer());
+}
+
+void Shard::Impl::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
+  if (stop_.stopped()) return;
+  Guard(out, [&] {
+    step_.Begin(now, out);
+    parts_->cuts.OnWritten(std::move(part));
+  });
+}
+
+void Shard::Impl::OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out) {
+  if (stop_.stopped()) return;
+  Guard(out, [&] {
+    step_.Begin(now, out);
+    const auto answer = blobs_.OnWritten(written);
+    if (!answer)
+      parts_->cuts.Report({.id = written.checkpoint, .code = answer.error().code, .message = answer.error().message});
+    else if (*answer)
+      step_.Send((*answer)->to, (*answer)->ack);
+  });
+}
+
+void Shard::Impl::OnLogSynced(TimeUs now, Outbox* out) {
+  if (stop_.stopped() || !outbox_.logging()) return;
+  Guard(out, [&] {
+    step_.Begin(now, out);
+    if (const Status synced = outbox_.OnSynced(); !synced)
+      stop_.Stop({synced.error().code, "log: " + synced.error().message});
+  });
+}
+
+void Shard::Impl::OnTier(TimeUs now, Outbox* out) {
+  if (stop_.stopped() || parts_->rows.tier() == nullptr) return;
+  Guard(out, [&] {
+    step_.Begin(now, out);
+    parts_->messages.Tend(scheduler_.Paused());
+  });
+}
+
+void Shard::Impl::SetMemoryLimit(std::size_t bytes) {
+  if (Residency* tier = parts_->rows.tier()) tier->SetLimit(bytes);
+  parts_->SetMemoryLimit(bytes);
+}
+
+void Shard::Impl::Abandon(const Error& error, Outbox* out) {
+  step_.Begin(step_.now(), out);
+  stop_.Stop(error);
+}
+
+// The scheduler.
+
+void Shard::Impl::OnControl(Message message) {
+  if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) return stop_.OnShutdown(*shutdown);
+  if (std::holds_alternative<Welcome>(message.body)) return OnWelcome(message);
+  if (!scheduler_.joined()) return;  // the Welcome was lost, and comes again for our next Join
+  scheduler_.OnHeard();
+  if (const auto* update = std::get_if<ViewUpdate>(&message.body))
+    if (const Status status = Adopt(update->view); !status) stop_.Stop(status.error().code, status.error().message);
+}
+
+void Shard::Impl::OnWelcome(const Message& message) {
+  const Welcome& welcome = std::get<Welcome>(message.body);
+  if (!scheduler_.IsMine(welcome)) return;  // of a process that was here before
+  scheduler_.OnHeard();
+  if (scheduler_.joined()) return;
+  if (const Status status = Enter(message, welcome); !status && !stop_.step_failed())
+    stop_.Stop(status.error().code, status.error().message);
+}
+
+Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
+  if (welcome.rank != options_.shard.value)
+    return Fail(ErrorCode::kInternal,
+                fmt::format("shard {}: welcomed as shard {}", options_.shard.value, welcome.rank));
+  const auto job = ParseJob(welcome.job_text, "the scheduler's job", ".");
+  if (!job) return std::unexpected(job.error());
+  step_.SetIdentity(message.job, welcome.incarnation);
+  scheduler_.SetPeriods(MicrosecondsOf(job->fleet.heartbeat_seconds), MicrosecondsOf(job->fleet.lease_seconds));
+  busy_poll_us_ = job->fleet.busy_poll_us;
+  auto parts = MakeParts(Base(), *job, welcome.view.routes);
+  if (!parts) return std::unexpected(parts.error());
+  parts_ = *std::move(parts);
+  step_.SetEpoch(welcome.view.routes.epoch);
+  blobs_.SetResumed(welcome.resume_directory);
+  TARN_RETURN_IF_ERROR(StartState(Base(), *job, welcome, parts_.get()));
+  scheduler_.SetJoined();
+  return Adopt(welcome.view);
+}
+
+// Last the time: the log has the view, and what it closes, before it.
+Status Shard::Impl::Adopt(const View& view) {
+  FleetView& ours = parts_->view;
+  if (view.version <= ours.view().version) return {};
+  TARN_RETURN_IF_ERROR(ours.Adopt(view, [&] { outbox_.AppendView(view, parts_->cuts.newest_order()); }));
+  parts_->cuts.Adopt(view.checkpoint);
+  blobs_.SetOrder(view.checkpoint);
+  AdvanceClocks();
+  parts_->timer.SetTime(step_.now());
+  SendHeartbeat();
+  return {};
+}
+
+// Cuts a checkpoint between two clocks, and then closes and answers what the workers' clocks allow now.
+void Shard::Impl::AdvanceClocks() {
+  parts_->cuts.CutIfDue();
+  if (stop_.step_failed() || !stop_.Check(parts_->clocks.CloseReady())) return;
+  parts_->pulls.AnswerOpened();
+}
+
+// Into whose directory something may still be written; 0: none.
+CheckpointId Shard::Impl::OldestWritten() const {
+  const CheckpointId rows = parts_->cuts.writing(), blobs = blobs_.writing();
+  if (rows.value == 0 || blobs.value == 0) return std::max(rows, blobs);
+  return std::min(rows, blobs);
+}
+
+void Shard::Impl::SendHeartbeat() {
+  const ShardParts& parts = *parts_;
+  Heartbeat beat;
+  beat.view = parts.view.view().version;
+  beat.clock = parts.clocks.minimum();
+  beat.fenced = parts.clocks.cohort().Fenced();
+  beat.fenced_ticks = parts.clocks.cohort().FencedTicks();
+  beat.writing = OldestWritten();
+  beat.log_synced = outbox_.synced();
+  beat.log_bytes = outbox_.log_bytes();
+  beat.counters = CountersOf(counters_, parts.rows, parts.clocks.buckets().bytes(), parts.pulls.reply_bytes());
+  outbox_.SendHeartbeat(std::move(beat));
+  scheduler_.OnBeat();
+}
+
+Expected<std::uint64_t> Shard::Impl::DurableHash() const {
+  const auto rows = parts_->rows.StateHash();
+  if (!rows) return rows;
+  return HashCombine(*rows, parts_->soft_state().Hash());
 }
 
 Expected<std::uint64_t> Shard::Impl::StateHash() const {
@@ -144,7 +301,8 @@ Expected<std::uint64_t> Shard::Impl::StateHash() const {
   if (!durable) return durable;
   std::uint64_t state = *durable;
   auto add = [&state](auto... words) { ((state = HashCombine(state, words)), ...); };
-  add(cut_ ? cut_->order.id.value : 0, parked_.size(), held_.size(), appended_.value, synced_.value, lists_.bytes());
+  add(parts_->cuts.cutting().value, parts_->pulls.parked(), outbox_.held(), outbox_.appended().value,
+      outbox_.synced().value, parts_->lists.bytes());
   return state;
 }
 
@@ -154,44 +312,35 @@ Shard::~Shard() = default;
 
 void Shard::Start(TimeUs now, Outbox* out) { impl_->Start(now, out); }
 void Shard::OnMessage(Peer from, Message message, TimeUs now, Outbox* out) {
-  impl_->Guard(out, [&] { impl_->OnMessage(from, std::move(message), now, out); });
+  impl_->OnMessage(from, std::move(message), now, out);
 }
-void Shard::OnTimer(TimeUs now, Outbox* out) {
-  impl_->Guard(out, [&] { impl_->OnTimer(now, out); });
-}
+void Shard::OnTimer(TimeUs now, Outbox* out) { impl_->OnTimer(now, out); }
 TimeUs Shard::NextTimer() const { return impl_->NextTimer(); }
 void Shard::OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out) {
-  impl_->Guard(out, [&] { impl_->OnCheckpointWritten(std::move(part), now, out); });
+  impl_->OnCheckpointWritten(std::move(part), now, out);
 }
 void Shard::OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out) {
-  impl_->Guard(out, [&] { impl_->OnBlobWritten(written, now, out); });
+  impl_->OnBlobWritten(written, now, out);
 }
-void Shard::OnLogSynced(TimeUs now, Outbox* out) {
-  impl_->Guard(out, [&] { impl_->OnLogSynced(now, out); });
-}
-void Shard::OnTier(TimeUs now, Outbox* out) {
-  impl_->Guard(out, [&] { impl_->OnTier(now, out); });
-}
-void Shard::SetMemoryLimit(std::size_t bytes) {
-  if (Residency* tier = impl_->rows_->tier()) tier->SetLimit(bytes);
-  impl_->BoundOthers(bytes);
-}
-std::size_t Shard::memory_bytes() const { return impl_->rows_->memory_bytes() + impl_->WaitingBytes(); }
+void Shard::OnLogSynced(TimeUs now, Outbox* out) { impl_->OnLogSynced(now, out); }
+void Shard::OnTier(TimeUs now, Outbox* out) { impl_->OnTier(now, out); }
+void Shard::SetMemoryLimit(std::size_t bytes) { impl_->SetMemoryLimit(bytes); }
+std::size_t Shard::memory_bytes() const { return impl_->parts().rows.memory_bytes() + impl_->parts().WaitingBytes(); }
 void Shard::Abandon(const Error& error, Outbox* out) { impl_->Abandon(error, out); }
 
-bool Shard::stopped() const { return impl_->stopped_; }
-bool Shard::ended() const { return impl_->ended_; }
-const Shutdown& Shard::stop_reason() const { return impl_->stop_reason_; }
-const View& Shard::view() const { return impl_->view_; }
-Clock Shard::minimum_clock() const { return impl_->cohort_.minimum(); }
-const Store& Shard::rows() const { return *impl_->rows_; }
-const ShardCounters& Shard::counters() const { return impl_->counters_; }
-TimeUs Shard::scheduler_heard() const { return impl_->heard_; }
-LogSequence Shard::log_synced() const { return impl_->synced_; }
-bool Shard::log_is_durable() const { return impl_->IsDurable(); }
-TimeUs Shard::lease_us() const { return impl_->lease_us_; }
-TimeUs Shard::busy_poll_us() const { return impl_->busy_poll_us_; }
-bool Shard::joined() const { return impl_->joined_; }
+bool Shard::stopped() const { return impl_->stop().stopped(); }
+bool Shard::ended() const { return impl_->stop().ended(); }
+const Shutdown& Shard::stop_reason() const { return impl_->stop().reason(); }
+const View& Shard::view() const { return impl_->parts().view.view(); }
+Clock Shard::minimum_clock() const { return impl_->parts().clocks.minimum(); }
+const Store& Shard::rows() const { return impl_->parts().rows; }
+const ShardCounters& Shard::counters() const { return impl_->counters(); }
+TimeUs Shard::scheduler_heard() const { return impl_->scheduler().heard(); }
+LogSequence Shard::log_synced() const { return impl_->outbox().synced(); }
+bool Shard::log_is_durable() const { return impl_->outbox().IsDurable(); }
+TimeUs Shard::lease_us() const { return impl_->scheduler().lease_us(); }
+TimeUs Shard::busy_poll_us() const { return impl_->busy_poll_us(); }
+bool Shard::joined() const { return impl_->scheduler().joined(); }
 Expected<std::uint64_t> Shard::StateHash() const { return impl_->StateHash(); }
 Expected<std::uint64_t> Shard::DurableHash() const { return impl_->DurableHash(); }
 

@@ -1,6 +1,6 @@
-// One partition: the watermarks of the workers that push to it, and a fragment for each table that has rows in it. It is
-// the unit that checkpoints, replicas and moves are made of: it can be created, loaded, cut, hashed and dropped while
-// the store serves the others. Not thread-safe: the shard's thread owns it.
+// One partition: the watermarks of the workers that push to it, and a fragment for each table that has rows in it. It
+// is the unit that checkpoints, replicas and moves are made of: it can be created, loaded, cut, hashed and dropped
+// while the store serves the others. Not thread-safe: the shard's thread owns it.
 //
 //   Partition& partition = store.AddPartition(id);
 //   partition.Load(table, keys, records);

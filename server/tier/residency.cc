@@ -147,8 +147,7 @@ Status Residency::Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::v
   TARN_RETURN_IF_ERROR(log_.Read(rows->table(), ids_, records->data()));
   for (std::size_t i = 0; i < owners->size(); ++i) {
     const std::uint32_t* record = records->data() + i * stride;
-    if (RowOwner{record[0], record[1]} != (*owners)[i])
-      return std::unexpected(AnotherRow(rows->table(), (*owners)[i]));
+    if (RowOwner{record[0], record[1]} != (*owners)[i]) return std::unexpected(AnotherRow(rows->table(), (*owners)[i]));
   }
   return {};
 }

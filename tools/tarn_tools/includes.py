@@ -27,6 +27,7 @@ LAYERS = (
     "server/tier",
     "server/store",
     "server/checkpoint",
+    "server/clock",
     "server/shard",
     "server",
     "scheduler/progress",

@@ -7,11 +7,13 @@ namespace tarn::server {
 namespace {
 
 ParkedPull Parked(std::uint64_t incarnation, std::uint64_t request, std::uint64_t clock, std::size_t bytes = 8) {
-  ParkedPull parked{.from = Peer(1), .incarnation = Incarnation(incarnation), .wanted_minimum = Clock(clock)};
+  ParkedPull parked{.from = Peer(1), .incarnation = Incarnation(incarnation), .wanted_clock = Clock(clock)};
   parked.pull.request = RequestId(request);
   parked.keys = Buffer::Allocate(bytes);
   return parked;
 }
+
+constexpr auto kAll = [](const ParkedPull&) { return true; };
 
 TEST(ParkedPullsTest, ComeOutByClockThenIncarnationThenRequest) {
   ParkedPulls parked(100, 1 << 20);
@@ -21,9 +23,18 @@ TEST(ParkedPullsTest, ComeOutByClockThenIncarnationThenRequest) {
   EXPECT_TRUE(parked.Park(Parked(3, 9, 4)));
   EXPECT_TRUE(parked.Park(Parked(1, 7, 6)));
   std::vector<std::uint64_t> requests;
-  for (const ParkedPull& pull : parked.TakeOpened(Clock(5))) requests.push_back(pull.pull.request.value);
+  for (const ParkedPull& pull : parked.TakeOpened(Clock(5), kAll)) requests.push_back(pull.pull.request.value);
   EXPECT_EQ(requests, (std::vector<std::uint64_t>{9, 1, 2, 1}));
   EXPECT_EQ(parked.size(), 1u);
+}
+
+TEST(ParkedPullsTest, ThoseThatAreNotOpenStay) {
+  ParkedPulls parked(100, 1 << 20);
+  for (std::uint64_t request : {1, 2, 3}) EXPECT_TRUE(parked.Park(Parked(1, request, 5)));
+  const auto opened =
+      parked.TakeOpened(Clock(5), [](const ParkedPull& one) { return one.pull.request != RequestId(2); });
+  EXPECT_EQ(opened.size(), 2u);
+  EXPECT_EQ(parked.TakeOpened(Clock(5), kAll).size(), 1u);
 }
 
 TEST(ParkedPullsTest, HoldBytesUpToTheLimit) {
@@ -33,7 +44,7 @@ TEST(ParkedPullsTest, HoldBytesUpToTheLimit) {
   EXPECT_TRUE(parked.Park(Parked(1, 1, 5, 8001)));  // replaces
   parked.Drop(Incarnation(1));
   EXPECT_EQ(parked.bytes(), 0u);
-  EXPECT_TRUE(parked.TakeOpened(Clock(9)).empty());
+  EXPECT_TRUE(parked.TakeOpened(Clock(9), kAll).empty());
 }
 
 TEST(ParkedPullsTest, WhatWaitsForPushesComesOutWithThem) {

@@ -1,5 +1,5 @@
-// The watermarks of a shard's partitions as a log keeps them: what is written is what comes back, and what cannot be this
-// shard's is refused.
+// The watermarks of a shard's partitions as a log keeps them: what is written is what comes back, and what cannot be
+// this shard's is refused.
 #include "server/shard/watermark_table.h"
 
 #include <gtest/gtest.h>

@@ -107,7 +107,8 @@ class Traffic {
 void LoadAll(const std::vector<CutRows>& chunks, Store* to, bool newest = true) {
   for (const auto& [table, rows] : chunks) {
     ASSERT_TRUE(to->Load(table, rows.keys, rows.rows));
-    if (newest && !rows.seen.empty()) ASSERT_TRUE(to->LoadSeen(table, rows.seen));
+    if (!newest || rows.seen.empty()) continue;
+    ASSERT_TRUE(to->LoadSeen(table, rows.seen));
   }
 }
 
@@ -207,7 +208,7 @@ TEST_P(PartitionUnderTrafficTest, ASnapshotIsThePartitionAsItWasWhenItBegan) {
   int slices = 1;
   for (; !ContinueCut(store.get(), 500, &chunks); ++slices) {
     traffic.Next().To(store.get());
-    if (store->cut().waits()) ASSERT_TRUE(store->Tend(0));
+    ASSERT_TRUE(store->Tend(0));
   }
   EXPECT_GT(slices, 10);
   EXPECT_NE(store->Find(kMoved)->StateHash().value(), before);

@@ -298,8 +298,10 @@ TEST_F(RowStoreTest, LoadsWhatItCopied) {
     ASSERT_TRUE(loader.OnTable(table.spec));
     for (const PartitionRows& partition : table.partitions) ASSERT_TRUE(loader.OnRows(partition.keys, partition.rows));
   }
-  for (Key key : {1, 2, 3, 4, 5, 6}) EXPECT_EQ(other.Values(moved.id, key).value(), rows_.Values(sparse_.id, key).value());
-  for (Key key : {0, 1, 100, 299}) EXPECT_EQ(other.Values(dense_.id, key).value(), rows_.Values(dense_.id, key).value());
+  for (Key key : {1, 2, 3, 4, 5, 6})
+    EXPECT_EQ(other.Values(moved.id, key).value(), rows_.Values(sparse_.id, key).value());
+  for (Key key : {0, 1, 100, 299})
+    EXPECT_EQ(other.Values(dense_.id, key).value(), rows_.Values(dense_.id, key).value());
 }
 
 TEST_F(RowStoreTest, LoadLeavesOutPartitionsOfOthers) {

@@ -145,7 +145,8 @@ class RowStoreTierTest : public testing::Test {
     clock_ = clock_ + 1;
     for (Store* rows : {tiered_.get(), plain_.get()}) {
       rows->expiry().AdvanceClock(clock_);
-      for (std::size_t slices = random_.Below(20); slices != 0 && rows->expiry().sweeping(); --slices) rows->expiry().Sweep(50);
+      for (std::size_t slices = random_.Below(20); slices != 0 && rows->expiry().sweeping(); --slices)
+        rows->expiry().Sweep(50);
     }
   }
   void Turn() {

@@ -1,0 +1,214 @@
+#include "server/clock/clock_buckets.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+#include <tuple>
+
+#include "core/hash.h"
+#include "kernels/convert.h"
+#include "kernels/elementwise.h"
+#include "kernels/rows.h"
+
+namespace tarn::server {
+
+namespace {
+
+// Sums are applied whenever they have grown to about this: so they are still in the cache then.
+constexpr std::size_t kFlushFloats = 128 << 10;
+
+auto Order(const Contribution& c) { return std::tuple(c.table, c.partition, c.rank, c.incarnation, c.sequence); }
+
+// Adds the keys, in order.
+void AppendKeys(const Contribution& c, std::vector<Key>* keys) {
+  const std::size_t first = keys->size();
+  if (c.key_codec == KeyCodec::kRange) {
+    keys->resize(first + c.count);
+    std::iota(keys->begin() + static_cast<std::ptrdiff_t>(first), keys->end(), c.first_key);
+  } else {
+    const std::span<const Key> all = c.keys.as<Key>().subspan(c.key_offset, c.count);
+    keys->insert(keys->end(), all.begin(), all.end());
+  }
+}
+
+}  // namespace
+
+void SortForClosing(std::vector<Contribution>* contributions) {
+  std::sort(contributions->begin(), contributions->end(),
+            [](const Contribution& a, const Contribution& b) { return Order(a) < Order(b); });
+}
+
+void ClockBuckets::Add(Clock clock, Contribution contribution) {
+  bytes_ += Cost(contribution);
+  auto& [contributions, tables] = buckets_[clock];
+  if (std::ranges::find(tables, contribution.table) == tables.end()) tables.push_back(contribution.table);
+  contributions.push_back(std::move(contribution));
+}
+
+std::vector<Contribution> ClockBuckets::TakeAllBut(const std::vector<TableId>& kept, Buckets::iterator bucket) {
+  auto& [all, tables] = bucket->second;
+  std::vector<Contribution> taken;
+  if (kept.empty()) {
+    taken.swap(all);
+  } else {
+    const auto first = std::stable_partition(
+        all.begin(), all.end(), [&](const Contribution& c) { return std::ranges::find(kept, c.table) != kept.end(); });
+    taken.assign(std::make_move_iterator(first), std::make_move_iterator(all.end()));
+    all.erase(first, all.end());
+    tables = kept;
+  }
+  for (const Contribution& contribution : taken) bytes_ -= Cost(contribution);
+  if (all.empty()) buckets_.erase(bucket);
+  return taken;
+}
+
+std::vector<std::pair<Clock, Contribution>> ClockBuckets::Void(Incarnation incarnation, Clock from) {
+  std::vector<std::pair<Clock, Contribution>> voided;
+  for (auto it = buckets_.lower_bound(from); it != buckets_.end();) {
+    auto& [all, tables] = it->second;
+    const auto mine = std::stable_partition(all.begin(), all.end(),
+                                            [&](const Contribution& c) { return c.incarnation != incarnation; });
+    for (auto c = mine; c != all.end(); ++c) {
+      bytes_ -= Cost(*c);
+      voided.emplace_back(it->first, std::move(*c));
+    }
+    all.erase(mine, all.end());
+    it = all.empty() ? buckets_.erase(it) : std::next(it);
+  }
+  return voided;
+}
+
+Status BucketCloser::Close(Clock clock, std::span<const Contribution> contributions, std::uint32_t divisor,
+                           Store* rows) {
+  if (contributions.empty()) return {};
+  const TableSpec& spec = *rows->FindTable(contributions.front().table);
+  const float scale = 1.0f / static_cast<float>(divisor);
+  const Contribution* const end = contributions.data() + contributions.size();
+  for (const Contribution* begin = contributions.data(); begin != end;) {
+    const Contribution* next = begin;
+    while (next != end && next->partition == begin->partition) ++next;
+    SumPartition(begin, next, spec.dim, rows);
+    if (next == end || sums_.size() >= kFlushFloats) TARN_RETURN_IF_ERROR(Flush(spec, clock, scale, rows));
+    begin = next;
+  }
+  return {};
+}
+
+void BucketCloser::SumPartition(const Contribution* begin, const Contribution* end, std::uint32_t dim, Store* rows) {
+  const std::size_t first = keys_.size();
+  if (end - begin == 1) AddOnly(dim, *begin);
+  if (keys_.size() == first) {
+    ClearPlaces(begin, end);
+    for (const Contribution* c = begin; c != end; ++c) AddContribution(dim, *c, rows);
+  }
+  sections_.push_back({begin->partition, static_cast<std::uint32_t>(keys_.size() - first), {}});
+}
+
+// Makes room for all keys of these contributions, and forgets those of the partition before.
+void BucketCloser::ClearPlaces(const Contribution* begin, const Contribution* end) {
+  std::size_t keys = 0;
+  for (const Contribution* c = begin; c != end; ++c) keys += c->count;
+  const std::size_t wanted = std::max(slots_.size(), std::bit_ceil(std::max<std::size_t>(keys * 2, 64)));
+  ++stamp_;
+  if (wanted > slots_.size() || stamp_ == 0) {
+    slots_.assign(wanted, {0, 0, 0});
+    stamp_ = 1;
+  }
+}
+
+// The only contribution to a partition needs no sums, unless it names a key twice (rule E6): then it adds nothing.
+// Store::Apply finds what is not finite in it.
+void BucketCloser::AddOnly(std::uint32_t dim, const Contribution& c) {
+  const std::size_t first = keys_.size();
+  AppendKeys(c, &keys_);
+  if (c.key_codec != KeyCodec::kRange && NamesAKeyTwice(std::span(keys_).subspan(first))) return keys_.resize(first);
+  const std::size_t at = sums_.size();
+  sums_.resize(at + std::size_t{c.count} * dim);
+  kernels::DecodeRows(c.codec, dim, c.count, c.values.data() + c.value_offset, sums_.data() + at);
+}
+
+// A filter of Bloom's kind, of one word and three bits a key, spares nearly all keys the search.
+bool BucketCloser::NamesAKeyTwice(std::span<const Key> keys) {
+  if (keys.size() < 2) return false;
+  const std::size_t words = std::bit_ceil(keys.size());
+  const int shift = 64 - std::countr_zero(words);
+  filter_.assign(words, 0);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::uint64_t hash = keys[i] * 0x9e3779b97f4a7c15;
+    const std::uint64_t low = hash >> 20;  // the lowest bits of a product depend on those of the key alone
+    const std::uint64_t bits =
+        std::uint64_t{1} << (low & 63) | std::uint64_t{1} << (low >> 6 & 63) | std::uint64_t{1} << (low >> 12 & 63);
+    std::uint64_t& word = filter_[hash >> shift];
+    if ((word & bits) == bits && std::ranges::find(keys.first(i), keys[i]) != keys.first(i).end()) return true;
+    word |= bits;
+  }
+  return false;
+}
+
+void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, Store* rows) {
+  const std::byte* values = c.values.data() + c.value_offset;
+  const float* gradients = reinterpret_cast<const float*>(values);
+  std::size_t count = c.count;
+  if (c.codec != ValueCodec::kFp32) {
+    decoded_.resize(count * dim);
+    kernels::DecodeRows(c.codec, dim, count, values, decoded_.data());
+    gradients = decoded_.data();
+  }
+  added_.clear();
+  AppendKeys(c, &added_);
+  if (!kernels::AllFinite(count * dim, gradients)) [[unlikely]] {
+    count = DropNotFinite(dim, gradients, c.table, rows);
+    gradients = decoded_.data();
+  }
+  places_.clear();
+  for (const Key key : added_) places_.push_back(PlaceOf(key));
+  // x + (-0) is x for every x: so the first contribution to a row stays as it is.
+  sums_.resize(keys_.size() * dim, -0.0f);
+  targets_.resize(count);
+  for (std::size_t i = 0; i < count; ++i) targets_[i] = sums_.data() + std::size_t{places_[i]} * dim;
+  kernels::AddRows(dim, count, gradients, targets_.data());
+}
+
+// Leaves in added_ and decoded_ the keys and rows that are finite; how many.
+std::size_t BucketCloser::DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, Store* rows) {
+  std::vector<float> kept;
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < added_.size(); ++i) {
+    const float* row = gradients + i * dim;
+    if (!kernels::AllFinite(dim, row)) {
+      rows->SkipNotFinite(table, added_[i]);
+      continue;
+    }
+    kept.insert(kept.end(), row, row + dim);
+    added_[n++] = added_[i];
+  }
+  added_.resize(n);
+  decoded_ = std::move(kept);
+  return n;
+}
+
+std::uint32_t BucketCloser::PlaceOf(Key key) {
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t s = Mix64(key) & mask;; s = (s + 1) & mask) {
+    Slot& slot = slots_[s];
+    if (slot.stamp != stamp_) {
+      slot = {key, static_cast<std::uint32_t>(keys_.size()), stamp_};
+      keys_.push_back(key);
+      return slot.place;
+    }
+    if (slot.key == key) return slot.place;
+  }
+}
+
+Status BucketCloser::Flush(const TableSpec& spec, Clock clock, float scale, Store* rows) {
+  if (scale != 1.0f) kernels::Scale(sums_.size(), scale, sums_.data());
+  const auto* gradients = reinterpret_cast<const std::byte*>(sums_.data());
+  Status applied = rows->Apply(spec.id, sections_, keys_, ValueCodec::kFp32, gradients, clock);
+  sections_.clear();
+  keys_.clear();
+  sums_.clear();
+  return applied;
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,147 @@
+#include "server/clock/cohort.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/limits.h"
+
+namespace tarn::server {
+
+Cohort::Changes Cohort::Adopt(const std::vector<WorkerEntry>& entries) {
+  Changes changes;
+  std::set<Incarnation> kept;
+  for (const WorkerEntry& entry : entries) {
+    kept.insert(entry.incarnation);
+    auto [it, added] = members_.try_emplace(entry.incarnation);
+    Member& member = it->second;
+    const WorkerState before = added ? WorkerState::kLive : member.entry.state;
+    member.entry = entry;
+    if (added) member.tick = entry.join;
+    if (before == WorkerState::kLive && entry.state != WorkerState::kLive) changes.refused.push_back(entry.incarnation);
+    if (before != WorkerState::kEnded && entry.state == WorkerState::kEnded) {
+      member.tick = entry.end;
+      changes.ended.emplace_back(entry.incarnation, entry.end);
+    }
+  }
+  for (auto it = members_.begin(); it != members_.end();) {
+    if (kept.contains(it->first)) {
+      ++it;
+      continue;
+    }
+    changes.dropped.push_back(it->first);
+    it = members_.erase(it);
+  }
+  CountTicks();
+  UpdateMinimum();
+  return changes;
+}
+
+void Cohort::CountTicks() {
+  ticks_.clear();
+  for (const auto& [incarnation, member] : members_)
+    if (HoldsBack(member)) ++ticks_[member.tick];
+}
+
+void Cohort::Restore(std::map<Incarnation, Member> members, Clock minimum) {
+  members_ = std::move(members);
+  minimum_ = minimum;
+  CountTicks();
+}
+
+void Cohort::UpdateMinimum() {
+  Clock least;
+  if (!ticks_.empty()) {
+    least = ticks_.begin()->first;
+  } else {
+    for (const auto& [incarnation, member] : members_) least = std::max(least, member.entry.end);
+  }
+  minimum_ = std::max(minimum_, least);
+}
+
+Expected<const Cohort::Member*> Cohort::Check(const Sender& sender) const {
+  const auto it = members_.find(sender.incarnation);
+  if (it == members_.end()) {
+    for (const auto& [incarnation, member] : members_)
+      if (member.entry.rank.value == sender.rank && incarnation > sender.incarnation)
+        return Fail(ErrorCode::kFenced, fmt::format("worker {}: incarnation {} is over, {} has taken its place",
+                                                    sender.rank, sender.incarnation.value, incarnation.value));
+    return Fail(ErrorCode::kUnavailable,
+                fmt::format("worker {}: incarnation {} is not in the view yet", sender.rank, sender.incarnation.value));
+  }
+  const Member& member = it->second;
+  if (member.entry.rank.value != sender.rank)
+    return Fail(ErrorCode::kFenced, fmt::format("incarnation {} is worker {}, not worker {}", sender.incarnation.value,
+                                                member.entry.rank.value, sender.rank));
+  if (member.entry.state != WorkerState::kLive)
+    return Fail(ErrorCode::kFenced,
+                fmt::format("worker {}: incarnation {} is over", sender.rank, sender.incarnation.value));
+  return &member;
+}
+
+bool Cohort::IsNews(Incarnation incarnation, const struct Tick& tick) const {
+  const Member& member = members_.at(incarnation);
+  return tick.clock > member.tick || (tick.clock == member.tick && tick.position != member.position);
+}
+
+void Cohort::Tick(Incarnation incarnation, const struct Tick& tick) {
+  Member& member = members_.at(incarnation);
+  if (tick.clock < member.tick) return;
+  if (tick.clock > member.tick) {
+    KeepEarlier(&member, tick.earlier);
+    if (const auto it = ticks_.find(member.tick); --it->second == 0) ticks_.erase(it);
+    ++ticks_[tick.clock];
+    member.tick = tick.clock;
+    UpdateMinimum();
+  }
+  member.position = tick.position;
+}
+
+// The tick that was the newest joins the earlier ones, and so do those that this shard has not heard of.
+void Cohort::KeepEarlier(Member* member, const std::vector<TickPoint>& told) const {
+  std::vector<TickPoint>& kept = member->earlier;
+  kept.push_back({member->tick, member->position});
+  for (const TickPoint& point : told)
+    if (point.clock > kept.back().clock) kept.push_back(point);
+  std::size_t first = kept.size() - std::min<std::size_t>(kept.size(), limits::kTicksKeptMax);
+  while (first + 1 < kept.size() && kept[first + 1].clock <= minimum_) ++first;
+  kept.erase(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+void Cohort::NotePushed(Incarnation incarnation, Clock clock) {
+  if (const auto it = members_.find(incarnation); it != members_.end())
+    it->second.pushed = std::max(it->second.pushed, clock + 1);
+}
+
+Clock Cohort::maximum() const {
+  Clock most = minimum_;
+  for (const auto& [incarnation, member] : members_) most = std::max(most, member.tick);
+  return most;
+}
+
+std::uint32_t Cohort::Size(Clock t) const {
+  std::uint32_t size = 0;
+  for (const auto& [incarnation, member] : members_) size += member.entry.InCohort(t) ? 1 : 0;
+  return size;
+}
+
+std::vector<FencedTick> Cohort::Fenced() const {
+  std::vector<FencedTick> fenced;
+  for (const auto& [incarnation, member] : members_)
+    if (member.entry.state == WorkerState::kFencing)
+      fenced.push_back({incarnation, member.tick, member.position, member.pushed});
+  return fenced;
+}
+
+std::vector<WorkerTick> Cohort::FencedTicks() const {
+  std::vector<WorkerTick> ticks;
+  for (const auto& [incarnation, member] : members_) {
+    if (member.entry.state != WorkerState::kFencing) continue;
+    for (const TickPoint& point : member.earlier)
+      if (ticks.size() < limits::kFencedTicksMax) ticks.push_back({incarnation, point.clock, point.position});
+  }
+  return ticks;
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,30 @@
+// A part of an aggregated push that waits for its clock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/buffer.h"
+#include "core/message.h"
+
+namespace tarn::server {
+
+// One section of one push. Buffers are the message's own, shared.
+struct Contribution {
+  TableId table;
+  PartitionId partition;
+  WorkerRank rank;
+  Incarnation incarnation;
+  Sequence sequence;
+  std::uint32_t count = 0;
+  KeyCodec key_codec = KeyCodec::kRaw;
+  Key first_key = 0;           // kRange
+  Buffer keys;                 // kRaw
+  std::size_t key_offset = 0;  // in keys
+  ValueCodec codec = ValueCodec::kFp32;
+  Buffer values;
+  std::size_t value_offset = 0;  // in bytes
+  std::size_t bytes = 0;         // what it holds of buffers
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,53 @@
+// The consistency policy of each table of a shard. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/table/table_spec.h"
+#include "server/clock/consistency_policy.h"
+
+namespace tarn::server {
+
+class TablePolicies {
+ public:
+  // Makes policies from `entries`, which outlive it.
+  explicit TablePolicies(std::span<const PolicyEntry> entries = BuiltInPolicies()) : entries_(entries) {}
+
+  // A table was added, or has new settings: another policy if its consistency is another. kUnsupported: there is none
+  // of that name.
+  Status Put(const TableSpec& spec) {
+    if (tables_.size() <= spec.id.value) tables_.resize(spec.id.value + 1);
+    Of& of = tables_[spec.id.value];
+    if (of.policy && of.spec == spec.consistency) return {};
+    auto policy = MakePolicy(spec, entries_);
+    if (!policy) return std::unexpected(policy.error());
+    of = {spec.consistency, *std::move(policy)};
+    return {};
+  }
+
+  // Of a table that was put; valid until the next Put of it.
+  const ConsistencyPolicy& operator[](TableId table) const { return *tables_[table.value].policy; }
+
+  // The largest open clock of any table: no pull beyond may be answered.
+  Clock OpenClockMax(const Cohort& cohort) const {
+    Clock most;
+    for (const Of& of : tables_)
+      if (of.policy) most = std::max(most, of.policy->OpenClock(cohort));
+    return most;
+  }
+
+ private:
+  struct Of {
+    ConsistencySpec spec;
+    std::unique_ptr<ConsistencyPolicy> policy;
+  };
+  std::span<const PolicyEntry> entries_;
+  std::vector<Of> tables_;  // by id
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,80 @@
+#include "server/shard/clocks.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace tarn::server {
+
+Cohort::Changes Clocks::Adopt(const std::vector<WorkerEntry>& workers) {
+  Cohort::Changes changes = cohort_.Adopt(workers);
+  for (const auto& [worker, end] : changes.ended) Discard(worker, end);
+  for (const Incarnation worker : changes.dropped) Discard(worker, cohort_.minimum());
+  return changes;
+}
+
+void Clocks::Discard(Incarnation worker, Clock from) {
+  for (const auto& [clock, c] : buckets_.Void(worker, from))
+    observer_->OnPushVoided(worker, c.partition, c.sequence, clock);
+}
+
+Status Clocks::CloseGathered(TableId table, Clock clock) {
+  const auto bucket = buckets_.buckets().find(clock);
+  if (bucket == buckets_.buckets().end() || !(*policies_)[table].MayClose(clock, bucket->second.contributions, cohort_))
+    return {};
+  return Close(clock, buckets_.Take(clock, [&](TableId id) { return id == table; }));
+}
+
+Status Clocks::CloseReady() {
+  TARN_RETURN_IF_ERROR(CloseUpTo(Clock(UINT64_MAX)));
+  rows_->expiry().AdvanceClock(cohort_.minimum());
+  return {};
+}
+
+Status Clocks::CloseBelow(Clock limit) {
+  TARN_RETURN_IF_ERROR(CloseUpTo(limit));
+  rows_->expiry().AdvanceClock(limit);
+  return {};
+}
+
+Status Clocks::CloseUpTo(Clock limit) {
+  for (std::optional<Clock> clock = buckets_.First(); clock && *clock < limit;) {
+    const std::vector<Contribution>& gathered = buckets_.buckets().at(*clock).contributions;
+    std::vector<Contribution> closing =
+        buckets_.Take(*clock, [&](TableId table) { return (*policies_)[table].MayClose(*clock, gathered, cohort_); });
+    if (!closing.empty()) TARN_RETURN_IF_ERROR(Close(*clock, std::move(closing)));
+    clock = buckets_.Behind(*clock);
+  }
+  return {};
+}
+
+// Rule R4: of boundaries without a push in between the last is enough.
+Status Clocks::Close(Clock clock, std::vector<Contribution> contributions) {
+  rows_->expiry().AdvanceClock(clock);
+  SortForClosing(&contributions);
+  for (auto begin = contributions.begin(); begin != contributions.end();) {
+    const TableId table = begin->table;
+    const auto end = std::find_if(begin, contributions.end(), [&](const Contribution& c) { return c.table != table; });
+    TARN_RETURN_IF_ERROR(CloseTable(clock, {begin, end}));
+    begin = end;
+  }
+  observer_->OnClockClosed(clock);
+  return {};
+}
+
+Status Clocks::CloseTable(Clock clock, std::span<Contribution> contributions) {
+  const ConsistencyPolicy::Count count =
+      (*policies_)[contributions.front().table].Choose(clock, contributions, cohort_);
+  if (count.counts.empty()) return closer_.Close(clock, contributions, count.divisor, rows_);
+  std::vector<Contribution> chosen;
+  for (std::size_t i = 0; i < contributions.size(); ++i) {
+    Contribution& c = contributions[i];
+    if (count.counts[i])
+      chosen.push_back(std::move(c));
+    else
+      observer_->OnPushVoided(c.incarnation, c.partition, c.sequence, clock);
+  }
+  return closer_.Close(clock, chosen, count.divisor, rows_);
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,68 @@
+// The clocks of a shard: keeps how far each worker has ticked and the aggregated pushes that wait for their clock, and
+// closes clocks (rules C2, A2, M3). Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "core/message.h"
+#include "core/view.h"
+#include "server/clock/clock_buckets.h"
+#include "server/clock/cohort.h"
+#include "server/clock/table_policies.h"
+#include "server/shard/shard_observer.h"
+#include "server/store/store.h"
+
+namespace tarn::server {
+
+class Clocks {
+ public:
+  // All outlive it.
+  Clocks(const TablePolicies* policies, Store* rows, ShardObserver* observer)
+      : policies_(policies), rows_(rows), observer_(observer) {}
+
+  const Cohort& cohort() const { return cohort_; }
+  const ClockBuckets& buckets() const { return buckets_; }
+  Clock minimum() const { return cohort_.minimum(); }
+
+  // Adopts the members of a view. Discards the gathered pushes of workers that have ended or are gone, as far as their
+  // clocks do not count.
+  Cohort::Changes Adopt(const std::vector<WorkerEntry>& workers);
+  // Sets the state that a log holds.
+  void Restore(std::map<Incarnation, Cohort::Member> members, Clock minimum) {
+    cohort_.Restore(std::move(members), minimum);
+  }
+  // A live worker has ticked.
+  void Tick(Incarnation worker, const tarn::Tick& tick) { cohort_.Tick(worker, tick); }
+  // A push was applied at once.
+  void NotePushed(Incarnation worker, Clock clock) { cohort_.NotePushed(worker, clock); }
+
+  // Keeps one section of an aggregated push until `clock` closes.
+  void Gather(Clock clock, Contribution contribution) { buckets_.Add(clock, std::move(contribution)); }
+  // Closes the table's part of the clock if its policy lets it: after a push of it was gathered. The error is the
+  // tier's, here and below.
+  Status CloseGathered(TableId table, Clock clock);
+  // Closes, in order, every clock that may close, and advances the rows' clock to the minimum clock. CloseBelow closes
+  // only clocks below `limit`, which is at most the minimum clock, and advances the rows' clock to `limit`.
+  Status CloseReady();
+  Status CloseBelow(Clock limit);
+
+ private:
+  Status CloseUpTo(Clock limit);
+  Status Close(Clock clock, std::vector<Contribution> contributions);
+  Status CloseTable(Clock clock, std::span<Contribution> contributions);
+  void Discard(Incarnation worker, Clock from);
+
+  const TablePolicies* policies_;
+  Store* rows_;
+  ShardObserver* observer_;
+  Cohort cohort_;
+  ClockBuckets buckets_;
+  BucketCloser closer_;
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,26 @@
+// Makes the records of a shard's log (server/log/record.h) from messages and state. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/message.h"
+#include "core/view.h"
+#include "server/clock/clock_buckets.h"
+#include "server/log/record.h"
+
+namespace tarn::server {
+
+// The sections of a push that were taken. If all were, the record shares the message's bytes. `taken` has a flag for
+// each section; `keys` are the message's.
+LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key> keys, const std::vector<bool>& taken,
+                   std::size_t row_bytes);
+
+// One gathered section as a push of its own.
+LoggedGathered GatheredOf(Clock clock, const Contribution& contribution, std::size_t row_bytes);
+
+// newest_order: the newest of all views so far.
+LoggedView ViewOf(const View& view, CheckpointId newest_order);
+
+}  // namespace tarn::server

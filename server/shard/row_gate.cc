@@ -1,0 +1,75 @@
+#include "server/shard/row_gate.h"
+
+#include <fmt/format.h>
+
+#include "server/shard/data_message.h"
+
+namespace tarn::server {
+
+bool RowGate::Waits(Peer from, Message& message) {
+  if (gate_.TakesRepetition(from, message)) return true;  // the one that waits will be answered
+  const Residency& tier = *context_.rows->tier();
+  const auto needed = RowsNeeded(message);
+  FetchTicket ticket = 0;
+  if (needed && tier.HasRoom())
+    ticket = Fetch(*needed, message);
+  else if (needed && needed->now)
+    ticket = ColdGate::kNotBegun;
+  const bool rows_come = needed && needed->now && !tier.Ended(ticket);
+  if (!rows_come && (!gate_.Holds(from) || std::holds_alternative<Prefetch>(message.body))) return false;
+  if (gate_.Add(from, &message, rows_come ? ticket : 0)) {
+    context_.counters->waited_for_rows += rows_come ? 1 : 0;
+    return true;
+  }
+  context_.senders->Refuse(from, message.body,
+                           {ErrorCode::kOverloaded, fmt::format("{} messages of {} bytes wait for rows on disk already",
+                                                                gate_.size(), gate_.bytes())});
+  return true;
+}
+
+std::vector<ColdGate::Waiting> RowGate::TakeReady() {
+  gate_.BeginFetches([this](const Message& message) { return BeginFetch(message); });
+  return gate_.TakeReady([this](FetchTicket ticket) { return context_.rows->tier()->Ended(ticket); });
+}
+
+bool RowGate::IsOpen(const TableSpec& spec, Incarnation worker, Clock use) const {
+  return (*context_.policies)[spec.id].MayAnswer(worker, use, context_.clocks->cohort());
+}
+
+// The rows of sparse tables that a message of a live worker is about.
+std::optional<RowGate::Needed> RowGate::RowsNeeded(const Message& message) const {
+  const Incarnation worker = message.sender.incarnation;
+  const auto needed = [&](TableId table, ValueCodec codec, const KeyList& keys, auto now) -> std::optional<Needed> {
+    const TableSpec* spec = context_.rows->FindTable(table);
+    if (spec == nullptr || spec->kind != TableKind::kSparse || !context_.senders->Check(message)) return {};
+    return Needed{spec, codec, &keys, now(*spec)};
+  };
+  const auto applied = [](const TableSpec& spec) { return spec.consistency.apply == ApplyMode::kImmediate; };
+  if (const auto* pull = std::get_if<Pull>(&message.body))
+    return needed(pull->table, pull->codec, pull->keys,
+                  [&](const TableSpec& spec) { return IsOpen(spec, worker, pull->clock); });
+  if (const auto* push = std::get_if<Push>(&message.body)) return needed(push->table, push->codec, push->keys, applied);
+  if (const auto* both = std::get_if<PushPull>(&message.body))
+    return needed(both->push.table, both->push.codec, both->push.keys,
+                  [&](const TableSpec& spec) { return applied(spec) || IsOpen(spec, worker, both->pull_clock); });
+  if (const auto* soon = std::get_if<Prefetch>(&message.body))
+    return needed(soon->table, ValueCodec::kFp32, soon->keys, [](const TableSpec&) { return false; });
+  return {};
+}
+
+// A message that is not sound is refused when it is handled.
+FetchTicket RowGate::Fetch(const Needed& needed, const Message& message) {
+  const TableId table = needed.table->id;
+  if (!context_.rows->HasCold(table)) return 0;
+  const auto keys = ReadKeys(*needed.keys, message.keys, RowBytes(*needed.table, needed.codec), &keys_);
+  if (!keys || !context_.rows->CheckKeys(table, needed.keys->sections, *keys)) return 0;
+  return context_.rows->FetchCold(table, needed.keys->sections, *keys);
+}
+
+FetchTicket RowGate::BeginFetch(const Message& message) {
+  if (!context_.rows->tier()->HasRoom()) return ColdGate::kNotBegun;
+  const auto needed = RowsNeeded(message);
+  return needed ? Fetch(*needed, message) : 0;
+}
+
+}  // namespace tarn::server

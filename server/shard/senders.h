@@ -1,0 +1,31 @@
+// Checks whether a shard serves the sender of a message, and refuses requests (rule E3). Not thread-safe.
+#pragma once
+
+#include "core/error.h"
+#include "core/message.h"
+#include "server/clock/cohort.h"
+#include "server/shard/shard_counters.h"
+#include "server/shard/shard_step.h"
+
+namespace tarn::server {
+
+class Senders {
+ public:
+  // All outlive it.
+  Senders(const Cohort* cohort, ShardStep* step, ShardCounters* counters)
+      : cohort_(cohort), step_(step), counters_(counters) {}
+
+  // The live member that sent the message. kWrongJob, kInvalidArgument (not from a worker), kStaleEpoch (older or
+  // newer than the shard's), and the errors of Cohort::Check.
+  Expected<const Cohort::Member*> Check(const Message& message) const;
+
+  // Answers a pull, a push or a tick with the error, and counts the refusal. Other messages get no answer.
+  void Refuse(Peer to, const Body& body, const Error& error);
+
+ private:
+  const Cohort* cohort_;
+  ShardStep* step_;
+  ShardCounters* counters_;
+};
+
+}  // namespace tarn::server

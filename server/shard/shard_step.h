@@ -1,0 +1,56 @@
+// The current step of a shard: its time, and the outbox that takes the messages it sends. Fills in the sender of each
+// message. Not thread-safe: the shard's thread owns it.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "core/message.h"
+#include "core/types.h"
+
+namespace tarn::server {
+
+class ShardStep {
+ public:
+  explicit ShardStep(ShardId shard) : shard_(shard) {}
+
+  // A step begins; `out` outlives it. Nothing is sent before the first.
+  void Begin(TimeUs now, Outbox* out) {
+    now_ = now;
+    out_ = out;
+  }
+  // The sender of messages from now on: known from Welcome. Before, job, incarnation and epoch are 0.
+  void SetIdentity(std::uint64_t job, Incarnation incarnation) {
+    job_ = job;
+    incarnation_ = incarnation;
+  }
+  // Of the route map.
+  void SetEpoch(Epoch epoch) { epoch_ = epoch; }
+
+  TimeUs now() const { return now_; }
+  ShardId shard() const { return shard_; }
+  std::uint64_t job() const { return job_; }  // its fingerprint
+  Epoch epoch() const { return epoch_; }
+
+  // A message from this shard, to send now or later.
+  Message Make(Body body) const {
+    Message message;
+    message.job = job_;
+    message.sender = {Role::kShard, shard_.value, incarnation_};
+    message.epoch = epoch_;
+    message.body = std::move(body);
+    return message;
+  }
+  void Send(Outgoing outgoing) { out_->push_back(std::move(outgoing)); }
+  void Send(Peer to, Body body) { Send({to, Make(std::move(body))}); }
+
+ private:
+  ShardId shard_;
+  std::uint64_t job_ = 0;
+  Incarnation incarnation_;
+  Epoch epoch_;
+  TimeUs now_ = 0;
+  Outbox* out_ = nullptr;
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,31 @@
+// The state of a shard except for its rows: view, clocks, watermarks and gathered pushes. The head of a log's segment
+// holds it, and a replay must lead to it again (rules L3, L5). References to objects of others, for one call.
+#pragma once
+
+#include <cstdint>
+
+#include "core/types.h"
+#include "core/view.h"
+#include "server/log/record.h"
+#include "server/shard/clocks.h"
+#include "server/shard/durable_outbox.h"
+#include "server/store/store.h"
+
+namespace tarn::server {
+
+struct SoftState {
+  const View& view;
+  CheckpointId newest_order;
+  const Clocks& clocks;
+  const Store& rows;
+
+  std::uint64_t Hash() const;
+  LoggedHead Head() const;
+  // Begins a segment of the log: the head, and the pushes that wait for their clock.
+  void BeginSegment(CheckpointId cut, DurableOutbox* outbox) const;
+
+ private:
+  std::uint64_t BucketsHash() const;
+};
+
+}  // namespace tarn::server

@@ -1,0 +1,118 @@
+#include "server/shard/worker_messages.h"
+
+#include <fmt/format.h>
+
+#include "core/limits.h"
+
+namespace tarn::server {
+
+namespace {
+
+Pull PullOf(const PushPull& both) {
+  Pull pull{both.pull_request, both.push.table, both.pull_clock, both.pull_codec, both.push.keys};
+  pull.keys.list = 0;  // the push has brought it
+  return pull;
+}
+
+}  // namespace
+
+void WorkerMessages::OnMessage(Peer from, Message message) {
+  MessageDecoder::TakeOver(&message, !IsAppliedAtOnce(message));
+  context_.decoder->Decode(&message);
+  if (context_.rows->tier() != nullptr) {
+    Tend(false);
+    if (Stopping() || context_.gate->Waits(from, message)) return;
+  }
+  Handle(from, std::move(message));
+}
+
+// Whether nothing of the message is kept, and no check depends on its values: then its rows may be taken from where
+// they lie, in memory shared with its worker.
+bool WorkerMessages::IsAppliedAtOnce(const Message& message) const {
+  const auto* push = std::get_if<Push>(&message.body);
+  if (push == nullptr || push->codec == ValueCodec::kTopK || context_.outbox->logging() ||
+      context_.rows->tier() != nullptr)
+    return false;
+  const TableSpec* table = context_.rows->FindTable(push->table);
+  return table != nullptr && table->consistency.apply == ApplyMode::kImmediate;
+}
+
+void WorkerMessages::Tend(bool paused) {
+  if (context_.rows->tier() == nullptr || !context_.stop->Check(context_.rows->Tend(context_.other_bytes()))) return;
+  if (context_.gate->size() == 0 || paused) return;
+  for (ColdGate::Waiting& ready : context_.gate->TakeReady()) {
+    if (Stopping()) return;
+    context_.decoder->Decode(&ready.message);  // its sender may not have been known when it came
+    Handle(ready.from, std::move(ready.message));
+  }
+}
+
+void WorkerMessages::Handle(Peer from, Message message) {
+  if (auto status = Dispatch(from, &message); !status) context_.senders->Refuse(from, message.body, status.error());
+}
+
+Status WorkerMessages::Dispatch(Peer from, Message* message) {
+  const auto member = context_.senders->Check(*message);
+  if (!member) return std::unexpected(member.error());
+  Body& body = message->body;
+  if (auto* pull = std::get_if<Pull>(&body)) return context_.pulls->OnPull(from, std::move(*pull), *message);
+  if (const auto* push = std::get_if<Push>(&body)) return OnPush(from, *push, *message, **member);
+  if (const auto* tick = std::get_if<Tick>(&body)) return OnTick(from, *tick, *message, **member);
+  if (const auto* both = std::get_if<PushPull>(&body)) return OnPushPull(from, *both, *message, **member);
+  if (const auto* piece = std::get_if<PutBlob>(&body)) return OnPutBlob(from, *piece, *message);
+  if (const auto* wanted = std::get_if<GetBlob>(&body)) return OnGetBlob(from, *wanted, *message);
+  if (std::holds_alternative<Prefetch>(body)) return {};  // its rows are on their way, or in memory
+  return Fail(ErrorCode::kUnsupported, fmt::format("{}: not for a shard", BodyName(body)));
+}
+
+Status WorkerMessages::OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member) {
+  const auto changed = context_.pushes->OnPush(from, push, message, member);
+  if (!changed) return std::unexpected(changed.error());
+  if (*changed) context_.pulls->AnswerAfterPush(message.sender.incarnation);
+  return {};
+}
+
+// Once the push is answered, what is wrong with the pull is the answer to the pull alone.
+Status WorkerMessages::OnPushPull(Peer from, const PushPull& both, const Message& message,
+                                  const Cohort::Member& member) {
+  TARN_RETURN_IF_ERROR(OnPush(from, both.push, message, member));
+  if (context_.stop->step_failed()) return {};
+  if (auto status = context_.pulls->OnPull(from, PullOf(both), message); !status)
+    context_.senders->Refuse(from, Pull{.request = both.pull_request}, status.error());
+  return {};
+}
+
+Status WorkerMessages::OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member) {
+  if (tick.clock > member.tick + limits::kClocksAheadMax)
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("tick to {} from {}: at most {} clocks at once",
+                                                         tick.clock.value, member.tick.value, limits::kClocksAheadMax));
+  const bool moves = tick.clock > member.tick;
+  const Incarnation worker = message.sender.incarnation;
+  const bool news = context_.outbox->logging() && context_.clocks->cohort().IsNews(worker, tick);
+  if (news) context_.outbox->Append(LoggedTick{worker, tick});
+  context_.clocks->Tick(worker, tick);
+  context_.outbox->Answer(from, worker, TickAck{tick.clock}, news);
+  if (moves) context_.on_tick();
+  return {};
+}
+
+Status WorkerMessages::OnPutBlob(Peer from, const PutBlob& piece, const Message& message) {
+  const auto answer = context_.blobs->Put(from, message.sender, piece, message.values);
+  if (!answer) return std::unexpected(answer.error());
+  if (*answer) context_.step->Send((*answer)->to, (*answer)->ack);
+  return {};
+}
+
+// Rule K10. What is not as the manifest says ends the run: it would go on as another.
+Status WorkerMessages::OnGetBlob(Peer from, const GetBlob& wanted, const Message& message) {
+  auto slice = context_.blobs->Get(WorkerRank(message.sender.rank), wanted);
+  if (!slice && slice.error().code != ErrorCode::kNotFound)
+    context_.stop->Stop(slice.error().code, slice.error().message);
+  if (!slice) return std::unexpected(slice.error());
+  Message reply = context_.step->Make(BlobPiece{wanted.offset, slice->total});
+  reply.values = std::move(slice->bytes);
+  context_.step->Send({from, std::move(reply)});
+  return {};
+}
+
+}  // namespace tarn::server

@@ -1,0 +1,65 @@
+// Handles the messages of workers: decodes each, lets it wait for rows on disk, checks its sender (rule E3) and passes
+// it to the object that answers it. Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <utility>
+
+#include "core/error.h"
+#include "core/message.h"
+#include "server/shard/blob_desk.h"
+#include "server/shard/clocks.h"
+#include "server/shard/durable_outbox.h"
+#include "server/shard/message_decoder.h"
+#include "server/shard/pulls.h"
+#include "server/shard/pushes.h"
+#include "server/shard/row_gate.h"
+#include "server/shard/senders.h"
+#include "server/shard/shard_step.h"
+#include "server/shard/stop_notice.h"
+#include "server/store/store.h"
+
+namespace tarn::server {
+
+class WorkerMessages {
+ public:
+  // What they need of the shard; all outlive them.
+  struct Context {
+    Store* rows;
+    Clocks* clocks;
+    Pushes* pushes;
+    Pulls* pulls;
+    BlobDesk* blobs;
+    Senders* senders;
+    MessageDecoder* decoder;
+    RowGate* gate;
+    DurableOutbox* outbox;
+    ShardStep* step;
+    StopNotice* stop;
+    std::function<void()> on_tick;             // a worker's clock has moved
+    std::function<std::size_t()> other_bytes;  // memory besides that of the rows
+  };
+  explicit WorkerMessages(Context context) : context_(std::move(context)) {}
+
+  // Handles a message that is not the scheduler's.
+  void OnMessage(Peer from, Message message);
+  // Takes the results of the tier's disk and keeps the rows within their budget. Unless `paused`, handles the messages
+  // whose rows are in memory now. Without a tier it does nothing.
+  void Tend(bool paused);
+
+ private:
+  bool IsAppliedAtOnce(const Message& message) const;
+  bool Stopping() const { return context_.stop->stopped() || context_.stop->step_failed(); }
+  void Handle(Peer from, Message message);
+  Status Dispatch(Peer from, Message* message);
+  Status OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
+  Status OnPushPull(Peer from, const PushPull& both, const Message& message, const Cohort::Member& member);
+  Status OnTick(Peer from, const Tick& tick, const Message& message, const Cohort::Member& member);
+  Status OnPutBlob(Peer from, const PutBlob& piece, const Message& message);
+  Status OnGetBlob(Peer from, const GetBlob& wanted, const Message& message);
+
+  Context context_;
+};
+
+}  // namespace tarn::server

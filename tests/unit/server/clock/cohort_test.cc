@@ -1,0 +1,103 @@
+// Membership and clocks by themselves: the minimum clock never goes back, and a clock's cohort is what the view says.
+#include "server/clock/cohort.h"
+
+#include <gtest/gtest.h>
+
+#include "core/limits.h"
+
+namespace tarn::server {
+namespace {
+
+WorkerEntry Entry(std::uint32_t rank, std::uint64_t incarnation, std::uint64_t join,
+                  WorkerState state = WorkerState::kLive, std::uint64_t end = 0) {
+  return {WorkerRank(rank), Incarnation(incarnation), state, Clock(join), Clock(end)};
+}
+
+TEST(CohortTest, TheMinimumIsTheSlowestsAndNeverGoesBack) {
+  Cohort cohort;
+  EXPECT_EQ(cohort.minimum(), Clock(0));
+  cohort.Adopt({Entry(0, 1, 5), Entry(1, 2, 5)});
+  EXPECT_EQ(cohort.minimum(), Clock(5));
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(9), {}, {}});
+  cohort.Tick(Incarnation(2), tarn::Tick{Clock(7), {}, {}});
+  EXPECT_EQ(cohort.minimum(), Clock(7));
+  EXPECT_EQ(cohort.maximum(), Clock(9));
+  cohort.Tick(Incarnation(2), tarn::Tick{Clock(6), {}, {}});
+  EXPECT_EQ(cohort.minimum(), Clock(7));
+  cohort.Adopt({Entry(0, 1, 5), Entry(1, 2, 5), Entry(2, 3, 4)});
+  EXPECT_EQ(cohort.minimum(), Clock(7));
+  cohort.Adopt({});
+  EXPECT_EQ(cohort.minimum(), Clock(7));
+}
+
+TEST(CohortTest, AnOlderTickLeavesThePositionAlone) {
+  Cohort cohort;
+  cohort.Adopt({Entry(0, 1, 0)});
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(4), {LeaseId(2), 40}, {}});
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(3), {LeaseId(1), 30}, {}});
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).position, (DataPosition{LeaseId(2), 40}));
+}
+
+TEST(CohortTest, SizeCountsWhoTheClockWaitsFor) {
+  Cohort cohort;
+  cohort.Adopt(
+      {Entry(0, 1, 0), Entry(1, 2, 0, WorkerState::kFencing), Entry(2, 3, 0, WorkerState::kEnded, 4), Entry(2, 4, 10)});
+  EXPECT_EQ(cohort.Size(Clock(3)), 3u);
+  EXPECT_EQ(cohort.Size(Clock(4)), 2u);
+  EXPECT_EQ(cohort.Size(Clock(9)), 2u);
+  EXPECT_EQ(cohort.Size(Clock(10)), 3u);
+}
+
+TEST(CohortTest, ChangesAreReportedOnce) {
+  Cohort cohort;
+  cohort.Adopt({Entry(0, 1, 0), Entry(1, 2, 0)});
+  auto changes = cohort.Adopt({Entry(0, 1, 0, WorkerState::kFencing), Entry(1, 2, 0)});
+  EXPECT_EQ(changes.refused, std::vector{Incarnation(1)});
+  EXPECT_TRUE(changes.ended.empty());
+  changes = cohort.Adopt({Entry(0, 1, 0, WorkerState::kEnded, 3), Entry(1, 2, 0)});
+  EXPECT_TRUE(changes.refused.empty());
+  ASSERT_EQ(changes.ended.size(), 1u);
+  EXPECT_EQ(changes.ended[0].second, Clock(3));
+  changes = cohort.Adopt({Entry(1, 2, 0, WorkerState::kEnded, 5)});  // a view between them was missed
+  EXPECT_EQ(changes.refused, std::vector{Incarnation(2)});
+  EXPECT_EQ(changes.ended.size(), 1u);
+  EXPECT_EQ(changes.dropped, std::vector{Incarnation(1)});
+  EXPECT_TRUE(cohort.Fenced().empty());
+}
+
+// Rule G4: a worker can be taken back to any clock that the minimum clock has not passed.
+TEST(CohortTest, KeepsTicksBackToTheMinimumClock) {
+  Cohort cohort;
+  cohort.Adopt({Entry(0, 1, 0), Entry(1, 2, 0)});
+  auto clocks = [&] {
+    std::vector<std::uint64_t> found;
+    for (const TickPoint& point : cohort.members().at(Incarnation(1)).earlier) found.push_back(point.clock.value);
+    return found;
+  };
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(2), {LeaseId(1), 20}, {}});
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(5), {LeaseId(1), 50}, {{Clock(3), {LeaseId(1), 30}}}});
+  EXPECT_EQ(clocks(), (std::vector<std::uint64_t>{0, 2, 3}));
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(6), {LeaseId(1), 60}, {{Clock(3), {}}, {Clock(5), {}}}});
+  EXPECT_EQ(clocks(), (std::vector<std::uint64_t>{0, 2, 3, 5})) << "each once";
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier[2].position, (DataPosition{LeaseId(1), 30}));
+  cohort.Tick(Incarnation(2), tarn::Tick{Clock(4), {}, {}});
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(7), {LeaseId(1), 70}, {}});
+  EXPECT_EQ(clocks(), (std::vector<std::uint64_t>{3, 5, 6})) << "3 is the last before the minimum clock of 4";
+  cohort.Adopt({Entry(0, 1, 0, WorkerState::kFencing), Entry(1, 2, 0)});
+  EXPECT_EQ(cohort.FencedTicks().size(), 3u);
+}
+
+TEST(CohortTest, KeepsTheNewestTicksUpToTheLimit) {
+  Cohort cohort;
+  cohort.Adopt({Entry(0, 1, 0), Entry(1, 2, 0)});
+  for (std::uint64_t clock = 1; clock <= limits::kTicksKeptMax; ++clock)
+    cohort.Tick(Incarnation(1), tarn::Tick{Clock(clock), {}, {}});
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier.size(), limits::kTicksKeptMax);
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier.front().clock, Clock(0));
+  cohort.Tick(Incarnation(1), tarn::Tick{Clock(limits::kTicksKeptMax + 1), {}, {}});
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier.size(), limits::kTicksKeptMax);
+  EXPECT_EQ(cohort.members().at(Incarnation(1)).earlier.front().clock, Clock(1));
+}
+
+}  // namespace
+}  // namespace tarn::server

@@ -1,0 +1,100 @@
+// The policies by themselves, and their registry.
+#include "server/clock/consistency_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "server/clock/table_policies.h"
+
+namespace tarn::server {
+namespace {
+
+constexpr Incarnation kWorker(10);
+constexpr TableId kTable(1);
+
+TableSpec SpecOf(ConsistencyMode mode, ApplyMode apply = ApplyMode::kAggregated, std::uint32_t staleness = 0) {
+  TableSpec spec;
+  spec.id = kTable;
+  spec.consistency = {mode, staleness, apply};
+  return spec;
+}
+
+WorkerEntry LiveWorker(std::uint32_t rank, std::uint64_t incarnation) {
+  return {WorkerRank(rank), Incarnation(incarnation), WorkerState::kLive, Clock(0), Clock(0)};
+}
+
+// Two workers, the slowest of which has ticked to `minimum`.
+Cohort CohortAt(std::uint64_t minimum) {
+  Cohort cohort;
+  cohort.Adopt({LiveWorker(0, 10), LiveWorker(1, 11)});
+  cohort.Tick(Incarnation(10), {Clock(minimum), {}, {}});
+  cohort.Tick(Incarnation(11), {Clock(minimum + 1), {}, {}});
+  return cohort;
+}
+
+bool MayAnswer(const TableSpec& spec, std::uint64_t use, std::uint64_t minimum) {
+  return MakePolicy(spec).value()->MayAnswer(kWorker, Clock(use), CohortAt(minimum));
+}
+
+TEST(ConsistencyPolicyTest, APullSeesTheClocksThatItsModePromises) {
+  const auto bsp = SpecOf(ConsistencyMode::kBsp);
+  EXPECT_TRUE(MayAnswer(bsp, 5, 5));
+  EXPECT_FALSE(MayAnswer(bsp, 6, 5));
+  const auto ssp = SpecOf(ConsistencyMode::kSsp, ApplyMode::kImmediate, 3);
+  EXPECT_TRUE(MayAnswer(ssp, 8, 5));
+  EXPECT_FALSE(MayAnswer(ssp, 9, 5));
+  EXPECT_TRUE(MayAnswer(ssp, 2, 0)) << "before the first clock nothing is waited for";
+  EXPECT_TRUE(MayAnswer(SpecOf(ConsistencyMode::kAsp, ApplyMode::kImmediate), 1'000, 0));
+}
+
+TEST(ConsistencyPolicyTest, AClockClosesOnceEveryWorkerHasFinishedIt) {
+  const Cohort cohort = CohortAt(5);
+  for (const ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kSsp}) {
+    const auto policy = MakePolicy(SpecOf(mode)).value();
+    EXPECT_TRUE(policy->MayClose(Clock(4), {}, cohort));
+    EXPECT_FALSE(policy->MayClose(Clock(5), {}, cohort));
+    const ConsistencyPolicy::Count count = policy->Choose(Clock(4), {}, cohort);
+    EXPECT_TRUE(count.counts.empty());
+    EXPECT_EQ(count.divisor, 2u);
+  }
+}
+
+TEST(ConsistencyPolicyTest, OnlyAggregatedPushesOfAClosedClockAreDiscarded) {
+  const Cohort cohort = CohortAt(5);
+  const auto aggregated = MakePolicy(SpecOf(ConsistencyMode::kSsp)).value();
+  EXPECT_TRUE(aggregated->Discards(kWorker, Clock(4), cohort));
+  EXPECT_FALSE(aggregated->Discards(kWorker, Clock(5), cohort));
+  const auto immediate = MakePolicy(SpecOf(ConsistencyMode::kSsp, ApplyMode::kImmediate)).value();
+  EXPECT_FALSE(immediate->Discards(kWorker, Clock(0), cohort));
+}
+
+TEST(ConsistencyPolicyTest, ASumOfNobodyIsDividedByOne) {
+  EXPECT_EQ(MakePolicy(SpecOf(ConsistencyMode::kBsp)).value()->Choose(Clock(0), {}, Cohort()).divisor, 1u);
+}
+
+TEST(ConsistencyPolicyTest, AnUnknownNameIsRefusedWithThoseThatThereAre) {
+  static constexpr PolicyEntry kOther[] = {{"other", nullptr}, {"another", nullptr}};
+  const auto policy = MakePolicy(SpecOf(ConsistencyMode::kSsp), kOther);
+  ASSERT_FALSE(policy);
+  EXPECT_EQ(policy.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(policy.error().message, "consistency policy 'ssp': expected one of other, another");
+}
+
+TEST(ConsistencyPolicyTest, EveryModeHasAPolicy) {
+  for (const ConsistencyMode mode : {ConsistencyMode::kBsp, ConsistencyMode::kSsp, ConsistencyMode::kAsp})
+    EXPECT_TRUE(MakePolicy(SpecOf(mode)));
+}
+
+TEST(TablePoliciesTest, ATableWithOtherSettingsGetsAnotherPolicy) {
+  TablePolicies policies;
+  TableSpec spec = SpecOf(ConsistencyMode::kSsp, ApplyMode::kImmediate, 2);
+  ASSERT_TRUE(policies.Put(spec));
+  const ConsistencyPolicy* first = &policies[kTable];
+  ASSERT_TRUE(policies.Put(spec));
+  EXPECT_EQ(&policies[kTable], first) << "what a policy knows stays";
+  spec.consistency.staleness = 4;
+  ASSERT_TRUE(policies.Put(spec));
+  EXPECT_EQ(policies[kTable].WantedClock(kWorker, Clock(9), Cohort()), Clock(5));
+}
+
+}  // namespace
+}  // namespace tarn::server

@@ -1,0 +1,119 @@
+// Rules L5, L6: a replay takes records in the order in which a shard writes them, comes to the state that a later head
+// names, and refuses what cannot follow.
+#include "server/shard/log_replay.h"
+
+#include <gtest/gtest.h>
+
+#include "server/shard/logged_inputs.h"
+#include "server/shard/soft_state.h"
+#include "tests/unit/server/shard/shard_parts_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+TableSpec Table() { return CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated); }
+
+class LogReplayTest : public PartsTest {
+ protected:
+  LogReplayTest() { Open(); }
+  void Open() {
+    MakeParts();
+    replay_.emplace("", LogReplay::Context{.rows = &parts_->rows,
+                                           .view = &parts_->view,
+                                           .clocks = &parts_->clocks,
+                                           .pushes = &parts_->pushes,
+                                           .cuts = &parts_->cuts,
+                                           .stop = &stop_,
+                                           .observer = &events_,
+                                           .other_bytes = [] { return std::size_t{0}; }});
+  }
+  template <typename Logged>
+  Status Take(const Logged& logged, bool begins = false) {
+    return replay_->OnRecord(LogSequence(++sequence_), begins, EncodeRecord(logged));
+  }
+  static LoggedHead EmptyHead() { return {.partition_bits = kBits}; }
+  LoggedView LoggedViewOf(std::uint64_t version) const {
+    return server::ViewOf(ViewOf(version, {LiveWorker(0, 10)}, {Table()}), CheckpointId(0));
+  }
+  static LoggedTick TickTo(std::uint64_t clock) { return {Incarnation(10), {Clock(clock), {}, {}}}; }
+  LoggedPush PushOf(std::uint64_t sequence, std::uint64_t clock) const {
+    const Key key = 7;
+    const TableSpec spec = Table();
+    const PartitionId partition = PartitionOf(Positioner(spec, TableSalt(kJobSeed, spec.name))(key), kBits);
+    LoggedPush logged{Incarnation(10), WorkerRank(0)};
+    logged.push.table = kTable;
+    logged.push.clock = Clock(clock);
+    logged.push.keys = {KeyCodec::kRaw, 0, 1, {{partition, 1, Sequence(sequence)}}};
+    logged.keys = Buffer::Copy(&key, sizeof key);
+    logged.values = Buffer::CopyOf(std::span<const float>(std::vector<float>{1, 1}));
+    return logged;
+  }
+  float Value() const { return parts_->rows.Values(kTable, 7).value()[0]; }
+
+  std::optional<LogReplay> replay_;
+  std::uint64_t sequence_ = 0;
+};
+
+TEST_F(LogReplayTest, InputsDoWhatTheyDid) {
+  ASSERT_TRUE(Take(EmptyHead(), true));
+  EXPECT_TRUE(replay_->restored());
+  ASSERT_TRUE(Take(LoggedViewOf(1)));
+  ASSERT_TRUE(Take(PushOf(1, 0)));
+  EXPECT_EQ(Value(), 0.0f);
+  ASSERT_TRUE(Take(TickTo(1)));
+  EXPECT_EQ(Value(), -1.0f) << "the clock has closed";
+  ASSERT_TRUE(Take(LoggedTime{1'000}));
+  EXPECT_EQ(parts_->rows.expiry().seconds(), 1'000u);
+  EXPECT_TRUE(out_.empty()) << "nobody is answered";
+}
+
+TEST_F(LogReplayTest, ALaterSegmentBeginsWithTheStateThatIsThere) {
+  ASSERT_TRUE(Take(EmptyHead(), true));
+  ASSERT_TRUE(Take(LoggedViewOf(1)));
+  ASSERT_TRUE(Take(PushOf(1, 0)));
+  LoggedHead head = parts_->soft_state().Head();
+  EXPECT_EQ(head.gathered, 1u);
+  ASSERT_TRUE(Take(head, true));
+  ASSERT_TRUE(Take(LoggedGathered{PushOf(1, 0)}));
+  ASSERT_TRUE(Take(PushOf(2, 1)));
+  head.hash ^= 1;
+  EXPECT_EQ(Take(head, true).error().code, ErrorCode::kCorrupt);
+}
+
+TEST_F(LogReplayTest, ASegmentByItselfBringsTheWholeState) {
+  ASSERT_TRUE(Take(EmptyHead(), true));
+  ASSERT_TRUE(Take(LoggedViewOf(1)));
+  ASSERT_TRUE(Take(PushOf(1, 0)));
+  ASSERT_TRUE(Take(PushOf(2, 1)));
+  const LoggedHead head = parts_->soft_state().Head();
+  Open();
+  ASSERT_TRUE(Take(head, true));
+  EXPECT_FALSE(replay_->restored()) << "gathered pushes are to come";
+  EXPECT_EQ(Take(TickTo(1)).error().code, ErrorCode::kCorrupt);
+  Open();
+  ASSERT_TRUE(Take(head, true));
+  ASSERT_TRUE(Take(LoggedGathered{PushOf(1, 0)}));
+  ASSERT_TRUE(Take(LoggedGathered{PushOf(2, 1)}));
+  EXPECT_TRUE(replay_->restored());
+  EXPECT_EQ(parts_->soft_state().Hash(), head.hash);
+  ASSERT_TRUE(Take(TickTo(1)));
+  EXPECT_EQ(Value(), -1.0f);
+  EXPECT_FALSE(Take(LoggedGathered{PushOf(3, 1)}));
+}
+
+TEST_F(LogReplayTest, WhatCannotFollowIsRefused) {
+  EXPECT_FALSE(Take(TickTo(1), true)) << "no head where a segment begins";
+  ASSERT_TRUE(Take(EmptyHead(), true));
+  EXPECT_FALSE(Take(EmptyHead())) << "a head within a segment";
+  EXPECT_FALSE(Take(TickTo(1))) << "of a worker that is not in the view";
+  ASSERT_TRUE(Take(LoggedViewOf(1)));
+  EXPECT_FALSE(Take(PushOf(2, 0))) << "the first is missing";
+}
+
+TEST_F(LogReplayTest, ALogOfAnotherNumberOfPartitionsIsRefused) {
+  EXPECT_EQ(Take(LoggedHead{.partition_bits = kBits + 1}, true).error().message,
+            "a log of 2^3 partitions, expected 2^2");
+}
+
+}  // namespace
+}  // namespace tarn::server

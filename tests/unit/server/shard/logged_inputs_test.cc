@@ -1,0 +1,78 @@
+// What goes into the log of a message: the sections that were taken and no others, with the bytes that they had.
+#include "server/shard/logged_inputs.h"
+
+#include <gtest/gtest.h>
+
+namespace tarn::server {
+namespace {
+
+constexpr std::size_t kRowBytes = 2 * sizeof(float);
+
+struct Pushed {
+  Push push{.table = TableId(1),
+            .clock = Clock(3),
+            .keys = {KeyCodec::kRaw,
+                     0,
+                     4,
+                     {{PartitionId(0), 1, Sequence(5)}, {PartitionId(2), 2, Sequence(6)}, {PartitionId(3), 1, {}}}}};
+  std::vector<Key> keys{10, 20, 21, 30};
+  std::vector<float> rows{1, 1, 2, 2, 3, 3, 4, 4};
+  Message message;
+  Pushed() {
+    message.sender = {Role::kWorker, 7, Incarnation(9)};
+    message.keys = Buffer::CopyOf(std::span<const Key>(keys));
+    message.values = Buffer::CopyOf(std::span<const float>(rows));
+  }
+};
+
+TEST(LoggedInputsTest, APushOfWhichAllWasTakenSharesItsBytes) {
+  const Pushed p;
+  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, true, true}, kRowBytes);
+  EXPECT_EQ(logged.incarnation, Incarnation(9));
+  EXPECT_EQ(logged.rank, WorkerRank(7));
+  EXPECT_EQ(logged.keys.data(), p.message.keys.data());
+  EXPECT_EQ(logged.values.data(), p.message.values.data());
+  EXPECT_EQ(logged.push.keys.sections.size(), 3u);
+}
+
+TEST(LoggedInputsTest, WhatWasNotTakenIsLeftOut) {
+  const Pushed p;
+  const LoggedPush logged = TakenOf(p.push, p.message, p.keys, {true, false, true}, kRowBytes);
+  ASSERT_EQ(logged.push.keys.count, 2u);
+  ASSERT_EQ(logged.push.keys.sections.size(), 2u);
+  EXPECT_EQ(logged.push.keys.sections[1].partition, PartitionId(3));
+  EXPECT_EQ(logged.keys.as<Key>()[0], 10u);
+  EXPECT_EQ(logged.keys.as<Key>()[1], 30u);
+  EXPECT_EQ(logged.values.as<float>()[0], 1.0f);
+  EXPECT_EQ(logged.values.as<float>()[2], 4.0f);
+}
+
+TEST(LoggedInputsTest, AGatheredSectionIsAPushOfItsOwn) {
+  const Pushed p;
+  const Contribution second{.table = TableId(1),
+                            .partition = PartitionId(2),
+                            .rank = WorkerRank(7),
+                            .incarnation = Incarnation(9),
+                            .sequence = Sequence(6),
+                            .count = 2,
+                            .keys = p.message.keys,
+                            .key_offset = 1,
+                            .values = p.message.values,
+                            .value_offset = kRowBytes};
+  const LoggedPush logged = GatheredOf(Clock(3), second, kRowBytes).push;
+  EXPECT_EQ(logged.push.clock, Clock(3));
+  ASSERT_EQ(logged.push.keys.sections.size(), 1u);
+  EXPECT_EQ(logged.push.keys.sections[0].sequence, Sequence(6));
+  EXPECT_EQ(logged.keys.as<Key>()[0], 20u);
+  EXPECT_EQ(logged.values.as<float>()[3], 3.0f);
+}
+
+TEST(LoggedInputsTest, AViewNamesTheNewestOrder) {
+  View view;
+  view.checkpoint.id = CheckpointId(4);
+  EXPECT_EQ(ViewOf(view, CheckpointId(2)).newest_order, CheckpointId(4));
+  EXPECT_EQ(ViewOf(view, CheckpointId(6)).newest_order, CheckpointId(6));
+}
+
+}  // namespace
+}  // namespace tarn::server

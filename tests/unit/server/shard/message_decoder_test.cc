@@ -1,0 +1,90 @@
+// Rules W2, W3, W5 at the shard's door: coded keys, held lists and top-k values become keys and rows; what is not
+// sound, or of nobody who is served, stays what it is.
+#include "server/shard/message_decoder.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "kernels/key_delta.h"
+#include "kernels/sparse_values.h"
+#include "tests/unit/server/shard/part_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+class MessageDecoderTest : public PartTest {
+ protected:
+  MessageDecoderTest() { AddTable(CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate)); }
+  MessageDecoder decoder_{&rows_, &senders_, &lists_};
+};
+
+TEST_F(MessageDecoderTest, DeltaCodedKeysBecomeKeys) {
+  std::vector<Key> keys(100);
+  std::iota(keys.begin(), keys.end(), 1000);
+  std::vector<std::byte> coded(DeltaBytesMax(keys.size()));
+  coded.resize(kernels::EncodeKeys(keys, coded.data()));
+  Message message = PullOf(kFirstWorker, 7, 0, 1);
+  KeyList& list = std::get<Pull>(message.body).keys;
+  list.codec = KeyCodec::kDelta;
+  list.count = 100;
+  message.keys = Buffer::CopyOf(std::span<const std::byte>(coded));
+  Message stranger = message;
+  stranger.sender.incarnation = Incarnation(99);
+  decoder_.Decode(&message);
+  EXPECT_EQ(list.codec, KeyCodec::kRaw);
+  EXPECT_TRUE(std::ranges::equal(message.keys.as<Key>(), keys));
+  decoder_.Decode(&stranger);
+  EXPECT_EQ(std::get<Pull>(stranger.body).keys.codec, KeyCodec::kDelta) << "it will be refused";
+}
+
+TEST_F(MessageDecoderTest, AHeldListBecomesItsKeys) {
+  const Message first = PullOf(kFirstWorker, 7, 0, 1);
+  KeyList held = std::get<Pull>(first.body).keys;
+  held.list = 5;
+  lists_.Keep(kFirstWorker, held, first.keys);
+  const auto named = [&](Incarnation worker, std::uint64_t number, std::uint32_t count) {
+    Message message = PullOf(worker, 7, 0, 2);
+    KeyList& keys = std::get<Pull>(message.body).keys;
+    keys = {.codec = KeyCodec::kHeld, .count = count, .sections = keys.sections, .list = number};
+    message.keys = {};
+    decoder_.Decode(&message);
+    return std::pair(std::get<Pull>(message.body).keys.codec, message.keys.size());
+  };
+  EXPECT_EQ(named(kFirstWorker, 5, 1), std::pair(KeyCodec::kRaw, sizeof(Key)));
+  EXPECT_EQ(named(kFirstWorker, 6, 1).first, KeyCodec::kHeld) << "not held";
+  EXPECT_EQ(named(kFirstWorker, 5, 2).first, KeyCodec::kHeld) << "another number of keys";
+  EXPECT_EQ(named(kSecondWorker, 5, 1).first, KeyCodec::kHeld) << "another worker's";
+}
+
+TEST_F(MessageDecoderTest, TheLargestValuesBecomeRows) {
+  const float rows[] = {0, 8};
+  std::vector<std::byte> coded(kernels::SparseBytes(2, rows));
+  kernels::EncodeSparse(2, rows, coded.data());
+  Message message = PushOf(kFirstWorker, 7, 1, 0);
+  std::get<Push>(message.body).codec = ValueCodec::kTopK;
+  message.values = Buffer::CopyOf(std::span<const std::byte>(coded));
+  decoder_.Decode(&message);
+  EXPECT_EQ(std::get<Push>(message.body).codec, ValueCodec::kFp32);
+  EXPECT_EQ(message.values.as<float>()[1], 8.0f);
+}
+
+TEST_F(MessageDecoderTest, OnlyBytesThatTheSenderCanChangeAreCopied) {
+  Message message = PushOf(kFirstWorker, 7, 1, 0);
+  const std::byte* own = message.keys.data();
+  std::vector<float> shared = {1, 1};
+  const auto lend = [&] {
+    return Buffer::Lend(reinterpret_cast<std::byte*>(shared.data()), 8, std::make_shared<int>());
+  };
+  message.values = lend();
+  MessageDecoder::TakeOver(&message, false);
+  EXPECT_EQ(message.keys.data(), own) << "nobody else can write to it";
+  EXPECT_TRUE(message.values.lent());
+  MessageDecoder::TakeOver(&message, true);
+  EXPECT_FALSE(message.values.lent());
+  shared[0] = 9;
+  EXPECT_EQ(message.values.as<float>()[0], 1.0f);
+}
+
+}  // namespace
+}  // namespace tarn::server

@@ -1,0 +1,124 @@
+// Rules C3, C7: a pull is answered at once where the clock and its worker's pushes let it, later where they come, and
+// refused where there is no room.
+#include "server/shard/pulls.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/server/shard/part_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+constexpr Peer kPeer{kFirstAcceptedPeer + 1};
+
+class PullsTest : public PartTest {
+ protected:
+  PullsTest() {
+    AddTable(CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated));
+    Open({});
+  }
+  void Open(const ShardOptions& options) {
+    pulls_.emplace(options, Pulls::Context{.rows = &rows_,
+                                           .clocks = &clocks_,
+                                           .policies = &policies_,
+                                           .lists = &lists_,
+                                           .senders = &senders_,
+                                           .step = &step_,
+                                           .stop = &stop_,
+                                           .counters = &counters_,
+                                           .observer = &events_});
+  }
+  Status OnPull(const Message& message) { return pulls_->OnPull(kPeer, std::get<Pull>(message.body), message); }
+  std::optional<Pulls> pulls_;
+};
+
+TEST_F(PullsTest, IsAnsweredAtOnceIfItsClockIsThere) {
+  ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 0, 1)));
+  ASSERT_EQ(out_.size(), 1u);
+  EXPECT_EQ(out_[0].to, kPeer);
+  const PullReply& reply = std::get<PullReply>(out_[0].message.body);
+  EXPECT_EQ(reply.request, RequestId(1));
+  EXPECT_EQ(reply.count, 1u);
+  EXPECT_EQ(out_[0].message.values.size(), 2 * sizeof(float));
+  EXPECT_EQ(events_.served, std::vector<Clock>{Clock(0)});
+  EXPECT_EQ(counters_.pulls, 1u);
+  EXPECT_EQ(counters_.pulls_parked, 0u);
+}
+
+TEST_F(PullsTest, WaitsForTheClockAndThenForItsOwnPushes) {
+  ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 1)));
+  ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 2, 1)));
+  EXPECT_EQ(pulls_->parked(), 2u);
+  EXPECT_EQ(counters_.pulls_parked, 2u);
+  pulls_->AnswerOpened();
+  EXPECT_TRUE(Take<PullReply>().empty());
+  Tick(kFirstWorker, 1);
+  Tick(kSecondWorker, 1);
+  pulls_->AnswerOpened();
+  EXPECT_EQ(Take<PullReply>().size(), 1u);
+  EXPECT_EQ(pulls_->parked(), 1u);
+  rows_.Find(PartitionOfKey(7))->watermarks().Advance(kFirstWorker);
+  pulls_->AnswerAfterPush(kSecondWorker);
+  EXPECT_TRUE(Take<PullReply>().empty());
+  pulls_->AnswerAfterPush(kFirstWorker);
+  EXPECT_EQ(Take<PullReply>().size(), 1u);
+  EXPECT_EQ(pulls_->parked_bytes(), 0u);
+}
+
+TEST_F(PullsTest, ARepetitionReplacesTheOneThatWaits) {
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 1)));
+  EXPECT_EQ(pulls_->parked(), 1u);
+  EXPECT_EQ(counters_.pulls_parked, 1u);
+}
+
+TEST_F(PullsTest, IsRefusedWhereThereIsNoRoomToWait) {
+  Open({.parked_pulls_max = 1});
+  ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 1)));
+  EXPECT_EQ(OnPull(PullOf(kFirstWorker, 7, 1, 2)).error().code, ErrorCode::kOverloaded);
+  pulls_->Drop(kFirstWorker);
+  EXPECT_EQ(pulls_->parked(), 0u);
+}
+
+TEST_F(PullsTest, IsRefusedWhereTheNetworkHoldsTooManyReplies) {
+  Open({.reply_peer_bytes_max = 8});
+  ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 0, 1)));
+  EXPECT_EQ(pulls_->reply_bytes(), 8u);
+  EXPECT_EQ(OnPull(PullOf(kFirstWorker, 7, 0, 2)).error().code, ErrorCode::kOverloaded);
+  out_.clear();
+  EXPECT_TRUE(OnPull(PullOf(kFirstWorker, 7, 0, 3)));
+}
+
+TEST_F(PullsTest, OneThatWaitedAndFindsNoRoomIsRefusedThen) {
+  Open({.reply_peer_bytes_max = 8});
+  ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 1)));
+  ASSERT_TRUE(OnPull(PullOf(kFirstWorker, 7, 1, 2)));
+  Tick(kFirstWorker, 1);
+  Tick(kSecondWorker, 1);
+  pulls_->AnswerOpened();
+  ASSERT_EQ(out_.size(), 2u);
+  EXPECT_EQ(std::get<ErrorReply>(out_[1].message.body).request, RequestId(2));
+}
+
+TEST_F(PullsTest, WhatIsNotSoundIsRefused) {
+  Message unknown = PullOf(kFirstWorker, 7, 0, 1);
+  std::get<Pull>(unknown.body).table = TableId(9);
+  EXPECT_EQ(OnPull(unknown).error().code, ErrorCode::kNotFound);
+  Message short_keys = PullOf(kFirstWorker, 7, 0, 1);
+  short_keys.keys = Buffer::Allocate(4);
+  EXPECT_EQ(OnPull(short_keys).error().code, ErrorCode::kMalformed);
+  Message elsewhere = PullOf(kFirstWorker, 7, 0, 1);
+  Section& section = std::get<Pull>(elsewhere.body).keys.sections[0];
+  section.partition = PartitionId((section.partition.value + 1) % 4);
+  EXPECT_EQ(OnPull(elsewhere).error().code, ErrorCode::kWrongShard);
+  EXPECT_TRUE(out_.empty());
+}
+
+TEST_F(PullsTest, ItsKeysAreHeldIfTheyHaveANumber) {
+  Message message = PullOf(kFirstWorker, 7, 0, 1);
+  std::get<Pull>(message.body).keys.list = 3;
+  ASSERT_TRUE(OnPull(message));
+  EXPECT_NE(lists_.Find(kFirstWorker, 3), nullptr);
+}
+
+}  // namespace
+}  // namespace tarn::server

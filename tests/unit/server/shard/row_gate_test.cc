@@ -1,0 +1,108 @@
+// Rules T2, T3: a message whose rows are on disk waits for them, and what comes behind it from its peer waits too; a
+// pull that must wait for its clock and a push that is only gathered go on.
+#include "server/shard/row_gate.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/disks/memory_cold_store.h"
+#include "tests/unit/server/shard/part_fixture.h"
+
+namespace tarn::server {
+namespace {
+
+constexpr Peer kPeer{kFirstAcceptedPeer + 1}, kOtherPeer{kFirstAcceptedPeer + 2};
+constexpr Key kKeys = 4000;
+
+class RowGateTest : public PartTest {
+ protected:
+  // A table of rows most of which are on disk.
+  void Open(ConsistencyMode mode, ApplyMode apply, std::size_t messages_max = 10) {
+    auto cold = std::make_unique<MemoryColdStore>([] {});
+    cold_ = cold.get();
+    auto tier =
+        std::make_unique<Residency>(ResidencyOptions{.limit_bytes = 20'000, .places = 1u << kBits}, std::move(cold));
+    tiered_ = std::make_unique<Store>(
+        StoreOptions{.job_seed = kJobSeed, .partition_bits = kBits, .owned = AllPartitions()}, std::move(tier));
+    AddTable(CountingTable(mode, apply));
+    ASSERT_TRUE(tiered_->AddTable(spec_));
+    std::vector<std::uint32_t> record(2, 0x3f800000);
+    for (Key key = 0; key < kKeys; ++key) ASSERT_TRUE(tiered_->Load(spec_.id, {&key, 1}, record));
+    EndWork();
+    ASSERT_GT(tiered_->tier()->cold_rows(), kKeys / 2);
+    gate_.emplace(messages_max, 1 << 20,
+                  RowGate::Context{.rows = tiered_.get(),
+                                   .clocks = &clocks_,
+                                   .policies = &policies_,
+                                   .senders = &senders_,
+                                   .counters = &counters_});
+  }
+  void EndWork() {
+    while (cold_->under_way() != 0) cold_->RunOne();
+    ASSERT_TRUE(tiered_->Tend(0));
+  }
+  bool Waits(Message message, Peer from = kPeer) { return gate_->Waits(from, message); }
+  // Keys whose rows are on disk.
+  Key ColdKey() {
+    for (;; ++next_) {
+      const Section section{PartitionOfKey(next_), 1, {}};
+      if (tiered_->FetchCold(spec_.id, {&section, 1}, {&next_, 1}) != 0) return next_++;
+    }
+  }
+  MemoryColdStore* cold_ = nullptr;
+  std::unique_ptr<Store> tiered_;
+  std::optional<RowGate> gate_;
+  Key next_ = 0;
+};
+
+TEST_F(RowGateTest, APullWaitsForItsRowsAndWhatFollowsWaitsBehindIt) {
+  Open(ConsistencyMode::kAsp, ApplyMode::kImmediate);
+  EXPECT_TRUE(Waits(PullOf(kFirstWorker, ColdKey(), 0, 1)));
+  EXPECT_TRUE(Waits(From(kFirstWorker, tarn::Tick{Clock(1), {}, {}})));
+  EXPECT_FALSE(Waits(From(kSecondWorker, tarn::Tick{Clock(1), {}, {}}), kOtherPeer)) << "others do not wait";
+  EXPECT_EQ(gate_->size(), 2u);
+  EXPECT_EQ(counters_.waited_for_rows, 1u);
+  EXPECT_TRUE(gate_->TakeReady().empty());
+  EndWork();
+  const auto ready = gate_->TakeReady();
+  ASSERT_EQ(ready.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<Pull>(ready[0].message.body));
+  EXPECT_TRUE(std::holds_alternative<tarn::Tick>(ready[1].message.body));
+  EXPECT_EQ(gate_->size(), 0u);
+}
+
+TEST_F(RowGateTest, APullOfALaterClockGoesOn) {
+  Open(ConsistencyMode::kBsp, ApplyMode::kAggregated);
+  EXPECT_FALSE(Waits(PullOf(kFirstWorker, ColdKey(), 1, 1)));
+  EXPECT_TRUE(Waits(PullOf(kFirstWorker, ColdKey(), 0, 2)));
+}
+
+TEST_F(RowGateTest, APushThatIsGatheredGoesOn) {
+  Open(ConsistencyMode::kBsp, ApplyMode::kAggregated);
+  EXPECT_FALSE(Waits(PushOf(kFirstWorker, ColdKey(), 1, 0)));
+}
+
+TEST_F(RowGateTest, APushThatIsAppliedAtOnceWaits) {
+  Open(ConsistencyMode::kAsp, ApplyMode::kImmediate);
+  const Message push = PushOf(kFirstWorker, ColdKey(), 1, 0);
+  EXPECT_TRUE(Waits(push));
+  EXPECT_TRUE(Waits(push)) << "a repetition is dropped";
+  EXPECT_EQ(gate_->size(), 1u);
+}
+
+TEST_F(RowGateTest, BeyondTheRoomIsRefused) {
+  Open(ConsistencyMode::kAsp, ApplyMode::kImmediate, 1);
+  EXPECT_TRUE(Waits(PullOf(kFirstWorker, ColdKey(), 0, 1)));
+  EXPECT_TRUE(Waits(PullOf(kFirstWorker, ColdKey(), 0, 2)));
+  EXPECT_EQ(gate_->size(), 1u);
+  EXPECT_EQ(Take<ErrorReply>().at(0).code, ErrorCode::kOverloaded);
+}
+
+TEST_F(RowGateTest, AStrangersMessageIsNotReadFor) {
+  Open(ConsistencyMode::kAsp, ApplyMode::kImmediate);
+  Message stranger = PullOf(kFirstWorker, ColdKey(), 0, 1);
+  stranger.sender.incarnation = Incarnation(99);
+  EXPECT_FALSE(Waits(stranger));
+}
+
+}  // namespace
+}  // namespace tarn::server
