@@ -1,0 +1,11 @@
+# A project that finds tarn where it is installed, in C and in C++.
+cmake_minimum_required(VERSION 3.25)
+project(outside LANGUAGES C CXX)
+set(CMAKE_CXX_STANDARD 23)
+find_package(tarn 0.1 REQUIRED)
+add_executable(hello_c hello.c)
+target_link_libraries(hello_c PRIVATE tarn::tarn)
+add_executable(hello_cc hello.cc)
+target_link_libraries(hello_cc PRIVATE tarn::tarn)
+add_executable(serve serve.cc)
+target_link_libraries(serve PRIVATE tarn::tarn)
