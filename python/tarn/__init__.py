@@ -1,10 +1,21 @@
 """tarn from Python: `tarn.connect` for training, `tarn.export`, `tarn.score` and `tarn.keys` for serving."""
 
-_CLIENT = ("Client", "Error", "Future", "Gone", "InvalidArgument", "Rows", "Table", "Timeout", "connect")
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tarn.client import Client, Error, Future, Gone, InvalidArgument, Rows, Table, Timeout, connect
+
+__all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Rows", "Table", "Timeout", "connect"]
+
+try:
+    __version__ = importlib.metadata.version("tarn")
+except importlib.metadata.PackageNotFoundError:  # of a checkout
+    __version__ = "checkout"
 
 
-def __getattr__(name):  # so that who reads exports needs no libtarn.so
-    if name in _CLIENT:
+def __getattr__(name: str) -> object:  # so that who reads exports needs no libtarn.so
+    if name in __all__:
         from tarn import client
 
         return getattr(client, name)

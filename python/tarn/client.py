@@ -20,8 +20,16 @@ import operator
 import os
 import pathlib
 import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+# Of an initializer or an optimizer: the name of its kind, or a dict with the kind and its settings.
+Settings = str | Mapping[str, Any]
+_T = TypeVar("_T")
 
 _VERSION = 1  # of worker/tarn_c.h
 _TIMEOUT = 13
@@ -33,7 +41,7 @@ _PATIENCE_SECONDS = 0.1  # between looks for Ctrl-C
 class Error(Exception):
     """What the fleet or the library says; `code` is one of worker/tarn_c.h."""
 
-    def __init__(self, code, message):
+    def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
 
@@ -60,7 +68,7 @@ class _Options(ctypes.Structure):
 
 _P, _TEXT, _KEYS, _FLOATS = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_float)
 _OUT = ctypes.POINTER(_P)
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "c_version": (ctypes.c_uint32, ()),
     "last_error": (_TEXT, ()),
     "connect": (ctypes.c_int, (_TEXT, ctypes.POINTER(_Options), _OUT)),
@@ -86,22 +94,23 @@ _FUNCTIONS = {
 }
 
 
-def _find_library():
-    """TARN_LIBRARY; else what this checkout has built, or lies beside this folder in a bundle."""
+def _find_library() -> str:
+    """TARN_LIBRARY; else that of this package, what this checkout has built, or what lies beside this folder in a bundle."""
     if given := os.environ.get("TARN_LIBRARY"):
         return given
-    root = pathlib.Path(__file__).resolve().parents[2]
-    places = [root / "build/release/lib/libtarn.so", root / "lib/libtarn.so"]
+    package = pathlib.Path(__file__).resolve().parent
+    root = package.parents[1]
+    places = [package / "lib/libtarn.so", root / "build/release/lib/libtarn.so", root / "lib/libtarn.so"]
     for place in places:
         if place.exists():
             return str(place)
-    raise ImportError(f"libtarn.so is not at {places[0]}: build it with tools/build, or say in TARN_LIBRARY where it is")
+    raise ImportError(f"libtarn.so is not at {places[1]}: build it with tools/build, or say in TARN_LIBRARY where it is")
 
 
 class _Library:
     """The functions of worker/tarn_c.h, with their types. Those of `int` raise what went wrong."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         path = _find_library()
         library = ctypes.CDLL(path)
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -113,8 +122,11 @@ class _Library:
         if self.c_version() != _VERSION:
             raise ImportError(f"{path} is version {self.c_version()} of libtarn.so, expected {_VERSION}")
 
-    def _raising(self, function):
-        def call(*arguments):
+    def __getattr__(self, name: str) -> Any:  # of those that __init__ has not set
+        raise AttributeError(name)
+
+    def _raising(self, function: Callable[..., int]) -> Callable[..., None]:
+        def call(*arguments: Any) -> None:
             if code := function(*arguments):
                 message = self.last_error().decode("utf-8", "replace")
                 raise _KINDS.get(code, Error)(code, message)
@@ -122,10 +134,11 @@ class _Library:
         return call
 
 
-_library, _library_lock = None, threading.Lock()
+_library: _Library | None = None
+_library_lock = threading.Lock()
 
 
-def _lib():
+def _lib() -> _Library:
     global _library
     with _library_lock:
         if _library is None:
@@ -133,46 +146,46 @@ def _lib():
     return _library
 
 
-def _interruptible(call, *arguments):
+def _interruptible(call: Callable[..., _T], *arguments: Any) -> _T:
     """The same from a thread of its own, so that Ctrl-C ends the waiting for it."""
     if threading.current_thread() is not threading.main_thread():
         return call(*arguments)
-    outcome = []
+    done: list[_T] = []
+    failed: list[BaseException] = []
 
-    def run():
+    def run() -> None:
         try:
-            outcome.append((call(*arguments), None))
+            done.append(call(*arguments))
         except BaseException as error:
-            outcome.append((None, error))
+            failed.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(_PATIENCE_SECONDS)
-    result, error = outcome[0]
-    if error is not None:
-        raise error
-    return result
+    if failed:
+        raise failed[0]
+    return done[0]
 
 
 class _Handle:
     """What the library gave, given back when nobody has it any more."""
 
-    def __init__(self, pointer, free):
+    def __init__(self, pointer: Any, free: Callable[[Any], None]) -> None:
         self.pointer, self._free = pointer, free
 
-    def __del__(self):
+    def __del__(self) -> None:
         self._free(self.pointer)
 
 
-def _text(value):
+def _text(value: str | bytes | os.PathLike[str]) -> bytes:
     text = value.encode() if isinstance(value, str) else os.fsencode(value)
     if b"\0" in text:
         raise InvalidArgument(1, f"{value!r}: expected a text without NUL")
     return text
 
 
-def _toml(value):
+def _toml(value: object) -> str:
     """A value as TOML; of a string, one that stands for itself."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -185,22 +198,22 @@ def _toml(value):
     raise TypeError(f"expected a text or a number, found {type(value).__name__}")
 
 
-def _section(name, settings):
+def _section(name: str, settings: Settings) -> list[str]:
     if isinstance(settings, str):
         settings = {"kind": settings}
-    if not isinstance(settings, dict):
+    if not isinstance(settings, Mapping):
         raise InvalidArgument(1, f"{name}: expected the name of a kind or a dict, found {type(settings).__name__}")
     return [f"[{name}]"] + [f"{_toml(str(key))} = {_toml(value)}" for key, value in settings.items()]
 
 
-def _as_whole_numbers(keys, array):
+def _as_whole_numbers(keys: ArrayLike, array: NDArray[Any]) -> NDArray[Any]:
     """NumPy takes a list of integers below and above 2^63 for floats: here they are what they were."""
     objects = np.asarray(keys, dtype=object)
     whole = all(isinstance(key, (int, np.integer)) and 0 <= key < 2**64 for key in objects.flat)
     return objects.astype(np.uint64) if whole else array
 
 
-def _as_keys(keys):
+def _as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
     array = np.asarray(keys)
     if array.dtype == np.float64 and array.size and not isinstance(keys, np.ndarray):
         array = _as_whole_numbers(keys, array)
@@ -214,18 +227,19 @@ def _as_keys(keys):
 class Future:
     """Something that is being done. Dropping it drops only the answer."""
 
-    def __init__(self, pointer):
+    def __init__(self, pointer: Any) -> None:
         self._handle = _Handle(pointer, _lib().future_free)
 
-    def ready(self):
+    def ready(self) -> bool:
+        """Whether wait() would return at once."""
         return bool(_lib().ready(self._handle.pointer))
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: float | None = None) -> Any:
         """Until it is done; `timeout` in seconds, then a Timeout, after which one may wait again."""
         self._wait(lambda seconds: _lib().wait(self._handle.pointer, seconds), timeout)
 
     @staticmethod
-    def _wait(call, timeout):
+    def _wait(call: Callable[[float], Any], timeout: float | None) -> Any:
         timeout = math.inf if timeout is None else timeout
         while True:
             seconds = min(timeout, _PATIENCE_SECONDS)
@@ -240,27 +254,27 @@ class Future:
 class Rows(Future):
     """Rows that are on their way."""
 
-    def __init__(self, pointer, shape):
+    def __init__(self, pointer: Any, shape: tuple[int, ...]) -> None:
         super().__init__(pointer)
         self._shape = shape
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: float | None = None) -> NDArray[np.float32]:
         """float32 [..., dim], in the order and the shape of the keys; read-only, and good as long as anybody has it."""
         return self._values(timeout)[0]
 
-    def staleness(self):
+    def staleness(self) -> int:
         """How many clocks the rows may be behind the clock they were asked for. Waits for them."""
         return self._values(None)[1]
 
-    def _values(self, timeout):
+    def _values(self, timeout: float | None) -> tuple[NDArray[np.float32], int]:
         rows, staleness = _FLOATS(), ctypes.c_uint64()
         self._wait(lambda seconds: _lib().rows(self._handle.pointer, seconds, rows, staleness), timeout)
         count = math.prod(self._shape)
         if count == 0:
             return np.empty(self._shape, np.float32), staleness.value
         memory = (ctypes.c_float * count).from_address(ctypes.addressof(rows.contents))
-        memory.owner = self._handle  # the array keeps the memory, which keeps the future
-        values = np.frombuffer(memory, np.float32).reshape(self._shape)
+        memory.owner = self._handle  # type: ignore[attr-defined]  # the array keeps the memory, which keeps the future
+        values = np.frombuffer(cast(Any, memory), np.float32).reshape(self._shape)
         values.flags.writeable = False
         return values, staleness.value
 
@@ -268,28 +282,28 @@ class Rows(Future):
 class Table:
     """A table of the fleet, good for the whole run."""
 
-    def __init__(self, client, name, pointer):
+    def __init__(self, client: "Client", name: str, pointer: Any) -> None:
         self._client, self.name = client, name
         self._handle = _Handle(pointer, _lib().table_free)
-        self.dim = _lib().table_dim(pointer)
-        self.rows = _lib().table_rows(pointer) or None  # of a dense table
+        self.dim: int = _lib().table_dim(pointer)
+        self.rows: int | None = _lib().table_rows(pointer) or None  # of a dense table
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<tarn.Table {self.name!r}, {'sparse' if self.rows is None else f'{self.rows} rows'}, dim {self.dim}>"
 
-    def pull(self, keys, priority=0):
+    def pull(self, keys: ArrayLike, priority: int = 0) -> Rows:
         """The rows of `keys`, an array of any shape, as they are to be used at this client's clock: a Rows future."""
         array, pointer = _as_keys(keys), _P()
         _lib().pull(self._client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
                     operator.index(priority), pointer)
         return Rows(pointer, np.shape(keys) + (self.dim,))
 
-    def prefetch(self, keys):
+    def prefetch(self, keys: ArrayLike) -> None:
         """Tells servers that these rows will be pulled soon: those that they keep on disk come to memory meanwhile."""
         array = _as_keys(keys)
         _lib().prefetch(self._client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size)
 
-    def push(self, keys, gradients):
+    def push(self, keys: ArrayLike, gradients: ArrayLike) -> Future:
         """Gives each key its gradient, [..., dim]; those of the same key are summed. A Future; no need to wait for it.
 
         Raises InvalidArgument, naming table and key, if a gradient is infinite or NaN: nothing of the push is sent then.
@@ -307,43 +321,53 @@ class Table:
 class Client:
     """A worker of the fleet. Leaves it at the end of a `with`."""
 
-    def __init__(self, pointer):
+    def __init__(self, pointer: Any) -> None:
         self._pointer, self._process = pointer, os.getpid()
 
     @property
-    def pointer(self):
+    def pointer(self) -> Any:
         if self._process != os.getpid():  # the threads of the library have not come along
             raise Gone(17, "this client is of the process before the fork: connect anew")
         if self._pointer is None:
             raise Gone(17, "the client is closed")
         return self._pointer
 
-    def __enter__(self):
+    def __enter__(self) -> "Client":
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if kind is None:
             self.leave()
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         self.close()
 
     @property
-    def rank(self):
-        return _lib().rank(self.pointer)
+    def rank(self) -> int:
+        """Of this worker in the fleet, from 0."""
+        return int(_lib().rank(self.pointer))
 
     @property
-    def clock(self):
+    def clock(self) -> int:
         """What the next pull and push belong to."""
-        return _lib().clock(self.pointer)
+        return int(_lib().clock(self.pointer))
 
     @property
-    def job_text(self):
+    def job_text(self) -> str:
         """The job as resolved TOML."""
-        return _lib().job_text(self.pointer).decode()
+        return str(_lib().job_text(self.pointer).decode())
 
-    def table(self, name, dim=None, rows=None, initializer=None, optimizer=None):
+    def table(
+        self,
+        name: str,
+        dim: int | None = None,
+        rows: int | None = None,
+        initializer: Settings | None = None,
+        optimizer: Settings | None = None,
+    ) -> Table:
         """The table of that name.
 
         With `dim` it is created if it is not there: a sparse one, or a dense one of `rows` rows, whose keys are
@@ -368,34 +392,42 @@ class Client:
         _interruptible(_lib().create_table, self.pointer, _text(name), "\n".join(lines).encode(), pointer)
         return Table(self, name, pointer)
 
-    def tick(self):
+    def tick(self) -> Future:
         """This clock is done. A Future, ready once every shard knows; there is no need to wait for it."""
         pointer = _P()
         _lib().tick(self.pointer, pointer)
         return Future(pointer)
 
-    def barrier(self):
+    def barrier(self) -> None:
         """Waits until every live worker of the fleet has called it as often."""
         _interruptible(_lib().barrier, self.pointer)
 
-    def leave(self):
+    def leave(self) -> None:
         """Waits until everything is acknowledged and the fleet has let this worker go. Then nothing works any more."""
         _interruptible(_lib().leave, self.pointer)
 
-    def close(self):
+    def close(self) -> None:
         """Leaves without much patience, if that has not been done."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None and self._process == os.getpid():
             _lib().close(pointer)
 
 
-def _as_rank(text):
+def _as_rank(text: str) -> int:
     if not text.isdecimal():
         raise InvalidArgument(1, f"TARN_RANK: expected a rank, such as 0, found {text!r}")
     return int(text)
 
 
-def connect(scheduler=None, *, keys=None, timeout=60.0, rank=None, insecure=False, shm=True):
+def connect(
+    scheduler: str | os.PathLike[str] | None = None,
+    *,
+    keys: str | os.PathLike[str] | None = None,
+    timeout: float = 60.0,
+    rank: int | None = None,
+    insecure: bool = False,
+    shm: bool = True,
+) -> Client:
     """Joins the fleet as a worker and waits until the fleet is complete.
 
     scheduler: the folder of the run, "runs/mine", of a fleet that this user has on this machine; or an address,
@@ -417,7 +449,7 @@ def connect(scheduler=None, *, keys=None, timeout=60.0, rank=None, insecure=Fals
                        timeout_seconds=timeout or _NO_TIME, rank_plus_1=0 if rank is None else rank + 1,
                        insecure=insecure, no_shm=not shm)
 
-    def join():  # a client that nobody waits for any more leaves when it is thrown away
+    def join() -> Client:  # a client that nobody waits for any more leaves when it is thrown away
         pointer = _P()
         _lib().connect(_text(scheduler), options, pointer)
         return Client(pointer)

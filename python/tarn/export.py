@@ -16,8 +16,15 @@ import re
 import statistics
 import struct
 import zlib
+from collections.abc import Iterable
+from os import PathLike
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+Values = NDArray[np.float32]
 
 _MAGIC = b"TARNEXPT"
 _VERSION = 1
@@ -36,29 +43,29 @@ class ExportError(ValueError):
 class _FlatTable:
     """One table of a FlatBuffer. Every access is checked: an offset outside the buffer is an ExportError."""
 
-    def __init__(self, buffer, at):
+    def __init__(self, buffer: memoryview, at: int) -> None:
         self._buffer, self._at = buffer, at
         vtable = at - self._unpack("<i", at)
         self._vtable, self._size = vtable, self._unpack("<H", vtable)
 
-    def _unpack(self, kind, at):
+    def _unpack(self, kind: str, at: int) -> int:
         size = struct.calcsize(kind)
         if at < 0 or at + size > len(self._buffer):
             raise ExportError("its index points outside itself")
-        return struct.unpack_from(kind, self._buffer, at)[0]
+        return int(struct.unpack_from(kind, self._buffer, at)[0])
 
-    def _field(self, number):
+    def _field(self, number: int) -> int | None:
         entry = 4 + 2 * number
         if entry + 2 > self._size:
             return None
         offset = self._unpack("<H", self._vtable + entry)
         return self._at + offset if offset else None
 
-    def scalar(self, number, kind):
+    def scalar(self, number: int, kind: str) -> int:
         at = self._field(number)
         return 0 if at is None else self._unpack(kind, at)
 
-    def _vector(self, number):
+    def _vector(self, number: int) -> tuple[int, int]:
         """Where the items begin, and how many there are."""
         at = self._field(number)
         if at is None:
@@ -66,24 +73,24 @@ class _FlatTable:
         at += self._unpack("<I", at)
         return at + 4, self._unpack("<I", at)
 
-    def text(self, number):
+    def text(self, number: int) -> str:
         at, size = self._vector(number)
         if at + size > len(self._buffer):
             raise ExportError("its index points outside itself")
         return bytes(self._buffer[at:at + size]).decode("utf-8", "replace")
 
-    def structs(self, number, dtype):
+    def structs(self, number: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         at, count = self._vector(number)
         if at + count * dtype.itemsize > len(self._buffer):
             raise ExportError("its index points outside itself")
         return np.frombuffer(self._buffer, dtype, count, at) if count else np.empty(0, dtype)
 
-    def tables(self, number):
+    def tables(self, number: int) -> list["_FlatTable"]:
         at, count = self._vector(number)
         return [_FlatTable(self._buffer, at + 4 * i + self._unpack("<I", at + 4 * i)) for i in range(count)]
 
 
-def _mix64(x):
+def _mix64(x: Any) -> Any:
     """core/hash.h: Mix64."""
     x = x ^ (x >> np.uint64(30))
     x = x * np.uint64(0xbf58476d1ce4e5b9)
@@ -95,7 +102,7 @@ def _mix64(x):
 _STEP = np.uint64(0x9e3779b97f4a7c15)
 
 
-def initial_rows(initializer, salt, keys, dim):
+def initial_rows(initializer: str, salt: int | np.uint64, keys: Keys, dim: int) -> Values:
     """float32 [len(keys), dim]: what rows begin as (kernels/initialize.h) by an initializer in words, "normal(0, 0.01)"."""
     kind, *numbers = re.findall(r"[a-z]+|[-+.e0-9]+", initializer) or [""]
     a, b = [float(np.float32(number)) for number in (*numbers, 0, 0)][:2]
@@ -105,18 +112,18 @@ def initial_rows(initializer, salt, keys, dim):
         state = _mix64(np.uint64(salt) + _STEP + _mix64(keys + _STEP))
         words = _mix64(state[:, None] + np.arange(1, dim + 1, dtype=np.uint64) * _STEP)
     if kind == "uniform":
-        return (a + (b - a) * ((words >> np.uint64(11)).astype(np.float64) * 2.0**-53)).astype(np.float32)
+        return np.asarray(a + (b - a) * ((words >> np.uint64(11)).astype(np.float64) * 2.0**-53), np.float32)
     if kind != "normal":
         raise ExportError(f"initializer '{initializer}' is not known")
     quantile = statistics.NormalDist().inv_cdf
     u = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-    return (a + b * np.array([quantile(x) for x in u.ravel()])).astype(np.float32).reshape(u.shape)
+    return np.asarray(a + b * np.array([quantile(x) for x in u.ravel()]), np.float32).reshape(u.shape)
 
 
 class Table:
     """One table of one file."""
 
-    def __init__(self, file, entry, partition_bits):
+    def __init__(self, file: memoryview, entry: _FlatTable, partition_bits: int) -> None:
         self._file, self._bits = file, partition_bits
         self.name = entry.text(0)
         self.dense = bool(entry.scalar(1, "<B"))
@@ -130,14 +137,14 @@ class Table:
         if codec >= len(_CODECS) or not 0 < self.dim <= _DIM_MAX or (self.dense and self.dense_rows == 0):
             raise ExportError(f"table '{self.name}' makes no sense")
         self.codec = _CODECS[codec]
-        self._value = np.dtype("<f4") if self.codec == "fp32" else np.dtype("<u2")
+        self._value: np.dtype[Any] = np.dtype("<f4") if self.codec == "fp32" else np.dtype("<u2")
         self._check()
         # Apart, each in one piece: they are searched at every look-up.
         self._partitions, self._firsts, self._lasts = (
             np.ascontiguousarray(self.sections[name]) for name in ("partition", "first", "last"))
 
-    def _check(self):
-        before = None
+    def _check(self) -> None:
+        before: tuple[int, int] | None = None
         for s in self.sections:
             rows, removed = int(s["rows"]), int(s["removed"])
             size = 8 * (rows + removed) + rows * self.dim * self._value.itemsize
@@ -148,24 +155,27 @@ class Table:
                 raise ExportError(f"a section of table '{self.name}' at {s['offset']} makes no sense")
             before = (place[0], int(s["last"]))
 
-    def initial(self, keys):
+    def initial(self, keys: Keys) -> Values:
         """What the servers begin rows of these uint64 keys as; with a row_codec other than fp32 they round it besides."""
         return initial_rows(self.initializer, self._salt, keys, self.dim)
 
-    def verify(self):
+    def verify(self) -> None:
+        """Raises ExportError for damaged bytes."""
         for s in self.sections:
             begin = int(s["offset"])
             if zlib.crc32(self._file[begin:begin + int(s["bytes"])]) != int(s["crc32"]):
                 raise ExportError(f"a section of table '{self.name}' at {begin} is damaged")
 
-    def keys(self, section):
+    def keys(self, section: Any) -> Keys:
+        """uint64 [rows], ascending."""
         return np.frombuffer(self._file, "<u8", int(section["rows"]), int(section["offset"]))
 
-    def removed(self, section):
+    def removed(self, section: Any) -> Keys:
+        """Keys whose rows are gone since the export below."""
         return np.frombuffer(self._file, "<u8", int(section["removed"]),
                              int(section["offset"]) + 8 * int(section["rows"]))
 
-    def values(self, section):
+    def values(self, section: Any) -> Values:
         """float32 [rows, dim]"""
         rows = int(section["rows"])
         begin = int(section["offset"]) + 8 * (rows + int(section["removed"]))
@@ -176,7 +186,7 @@ class Table:
             return raw.view("<f2").astype(np.float32)
         return (raw.astype(np.uint32) << 16).view(np.float32)
 
-    def partitions(self, keys):
+    def partitions(self, keys: Keys) -> Keys:
         """Of each key, as core/position.h places it."""
         if self._bits == 0:
             return np.zeros(len(keys), np.uint64)
@@ -186,9 +196,9 @@ class Table:
         else:
             with np.errstate(over="ignore"):
                 position = _mix64(keys ^ self._salt)
-        return position >> np.uint64(64 - self._bits)
+        return np.asarray(position >> np.uint64(64 - self._bits), np.uint64)
 
-    def find(self, keys, values, state):
+    def find(self, keys: Keys, values: Values, state: NDArray[np.uint8]) -> None:
         """Fills in the keys whose state is 0: 1 where there is a row, 2 where a delta says that there is none."""
         wanted = np.flatnonzero(state == 0)
         if self.dense:
@@ -199,7 +209,9 @@ class Table:
         for partition in np.unique(place):
             self._find_in(wanted[place == partition], partition, keys, values, state)
 
-    def _find_in(self, wanted, partition, keys, values, state):
+    def _find_in(
+        self, wanted: NDArray[np.intp], partition: np.uint64, keys: Keys, values: Values, state: NDArray[np.uint8]
+    ) -> None:
         """The same of keys of one partition: looks into the sections that may hold them."""
         begin, end = np.searchsorted(self._partitions, partition, "left"), np.searchsorted(self._partitions, partition, "right")
         section = begin + np.searchsorted(self._firsts[begin:end], keys[wanted], "right") - 1
@@ -209,7 +221,9 @@ class Table:
         for number in np.unique(section):
             self._find_within(self.sections[number], wanted[section == number], keys, values, state)
 
-    def _find_within(self, section, wanted, keys, values, state):
+    def _find_within(
+        self, section: Any, wanted: NDArray[np.intp], keys: Keys, values: Values, state: NDArray[np.uint8]
+    ) -> None:
         mine = self.keys(section)
         at = np.searchsorted(mine, keys[wanted])
         hit = np.zeros(len(wanted), bool)
@@ -220,7 +234,7 @@ class Table:
         state[rest[np.isin(keys[rest], self.removed(section))]] = 2
 
 
-def _as_keys(keys):
+def _as_keys(keys: Iterable[int] | NDArray[Any]) -> Keys:
     """uint64; a key that is no whole number, or below 0, is an error rather than another key."""
     if not isinstance(keys, np.ndarray):
         keys = [operator.index(key) for key in keys]
@@ -239,14 +253,14 @@ def _as_keys(keys):
 class Export:
     """One file. `tables` by name; `is_delta`; `job`, `checkpoint`, `clock`, `base_checkpoint`."""
 
-    def __init__(self, path, verify=True):
+    def __init__(self, path: str | PathLike[str], verify: bool = True) -> None:
         self.path = str(path)
         try:
             self._read(verify)
         except ExportError as error:
             raise ExportError(f"{self.path}: {error}") from None
 
-    def _read(self, verify):
+    def _read(self, verify: bool) -> None:
         with open(self.path, "rb") as file:
             head = file.read(_HEADER.size)
             size = file.seek(0, 2)
@@ -261,7 +275,7 @@ class Export:
             raise ExportError("damaged header")
         if file_bytes != size or at + count > size:
             raise ExportError(f"{size} bytes, expected {file_bytes}")
-        self._bytes = memoryview(np.memmap(self.path, np.uint8, "r"))
+        self._bytes = memoryview(cast(Any, np.memmap(self.path, np.uint8, "r")))
         index = self._bytes[at:at + count]
         if zlib.crc32(index) != index_crc:
             raise ExportError("damaged index")
@@ -274,7 +288,7 @@ class Export:
         bits = root.scalar(6, "<I")
         if bits > _PARTITION_BITS_MAX:
             raise ExportError("field partition_bits makes no sense")
-        self.tables = {}
+        self.tables: dict[str, Table] = {}
         for entry in root.tables(7):
             table = Table(self._bytes, entry, bits)
             if verify:
@@ -282,21 +296,22 @@ class Export:
             self.tables[table.name] = table
 
     @property
-    def is_delta(self):
+    def is_delta(self) -> bool:
         return self.base_checkpoint != 0
 
 
 class Model:
     """A full export and the deltas on top of it."""
 
-    def __init__(self, path, verify=True):
+    def __init__(self, path: str | PathLike[str], verify: bool = True) -> None:
         full = Export(path, verify)
         if full.is_delta:
             raise ExportError(f"{path}: holds only what changed since checkpoint {full.base_checkpoint}; open the full "
                               "export of that first")
         self._layers = [full]
 
-    def apply(self, path, verify=True):
+    def apply(self, path: str | PathLike[str], verify: bool = True) -> None:
+        """Puts a delta on top. Raises ExportError if it does not fit."""
         delta, here = Export(path, verify), self._layers[-1]
         if not delta.is_delta:
             raise ExportError(f"{path}: a full export, expected a delta; open it instead")
@@ -313,24 +328,28 @@ class Model:
         self._layers.append(delta)
 
     @property
-    def checkpoint(self):
+    def checkpoint(self) -> int:
+        """Of the newest layer."""
         return self._layers[-1].checkpoint
 
     @property
-    def names(self):
+    def names(self) -> list[str]:
+        """The tables."""
         return sorted({name for layer in self._layers for name in layer.tables})
 
-    def _of(self, name):
+    def _of(self, name: str) -> list[Table]:
         tables = [layer.tables[name] for layer in reversed(self._layers) if name in layer.tables]
         if not tables:
             raise KeyError(f"no table '{name}'; there are {', '.join(self.names) or 'none'}")
         return tables
 
-    def dense_rows(self, name):
+    def dense_rows(self, name: str) -> int:
         """How many rows a dense table has; 0: it is sparse."""
         return self._of(name)[0].dense_rows
 
-    def lookup(self, name, keys, initial=False):
+    def lookup(
+        self, name: str, keys: Iterable[int] | NDArray[Any], initial: bool = False
+    ) -> tuple[Values, NDArray[np.bool_]]:
         """values [len(keys), dim], found [len(keys)]; a key without a row has zeros, or with `initial`, in a sparse table,
         what its row would begin as. Keys that are no whole numbers are a TypeError, those that no row can have (below 0,
         2**64 and above) a ValueError."""
@@ -345,7 +364,7 @@ class Model:
             values[absent] = tables[0].initial(keys[absent])
         return values, state == 1
 
-    def table(self, name):
+    def table(self, name: str) -> tuple[Keys, Values]:
         """All rows: keys [n] in ascending order, values [n, dim]. Needs memory for them."""
         tables = self._of(name)
         keys = [np.empty(0, np.uint64)]

@@ -20,8 +20,15 @@ import gzip
 import math
 import operator
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, BinaryIO, cast
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+# Keys, weights and dense values of one row.
+_Row = tuple[list[int], list[float], list[float]]
 
 _VALUE_BITS = 48
 _HASHED = 1 << 47
@@ -46,24 +53,24 @@ class Rows:
     """Row r has keys[offsets[r]:offsets[r + 1]]. `fields`: keys a row, 0 if that varies."""
 
     fields: int
-    keys: np.ndarray  # uint64
-    weights: np.ndarray  # float32, one a key
-    offsets: np.ndarray  # int64 [rows + 1]
-    dense: np.ndarray  # float32 [rows, dense columns]
-    labels: np.ndarray | None = None  # float32 [rows], of lines alone
+    keys: NDArray[np.uint64]
+    weights: NDArray[np.float32]  # one a key
+    offsets: NDArray[np.int64]  # [rows + 1]
+    dense: NDArray[np.float32]  # [rows, dense columns]
+    labels: NDArray[np.float32] | None = None  # [rows], of lines alone
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.offsets) - 1
 
 
-def mix64(x):
+def mix64(x: int) -> int:
     """core/hash.h: Mix64."""
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9 & _WORD
     x = (x ^ x >> 27) * 0x94d049bb133111eb & _WORD
     return x ^ x >> 31
 
 
-def hash_bytes(data):
+def hash_bytes(data: bytes) -> int:
     """core/hash.h: HashBytes."""
     state = mix64(len(data) * _STEP & _WORD)
     whole = len(data) // 8 * 8
@@ -72,18 +79,18 @@ def hash_bytes(data):
     return _combine(state, data[whole:])
 
 
-def _combine(state, word):
+def _combine(state: int, word: bytes) -> int:
     return mix64((state + _STEP + mix64((int.from_bytes(word, "little") + _STEP) & _WORD)) & _WORD)
 
 
-def integer_value(v):
+def integer_value(v: int) -> int:
     """The 48-bit value of a 64-bit integer that stands for itself."""
     if not -_EXACT < v < _EXACT:
         return _HASHED | mix64(v & _WORD) >> 17
     return 2 * v if v >= 0 else -2 * v - 1
 
 
-def category_value(text):
+def category_value(text: str | bytes | None) -> int:
     """The 48-bit value of a category: bytes, or a string, which is taken as UTF-8; None or "" is missing."""
     if text is None or text in ("", b""):
         return _MISSING
@@ -96,12 +103,12 @@ def category_value(text):
     return _HASHED | hash_bytes(text) >> 17
 
 
-def key(column, value):
+def key(column: int, value: int) -> int:
     """Columns count from 0; `value` has 48 bits."""
     return (column + 1) << _VALUE_BITS | value
 
 
-def _log2_begins():
+def _log2_begins() -> list[int]:
     """Where each bin of the rule "log2" begins, up to 2^63."""
     begins = [1]
     while (begin := math.ceil(math.exp(math.sqrt(len(begins))))) < 2**63:
@@ -112,39 +119,39 @@ def _log2_begins():
 _LOG2_BEGINS = _log2_begins()
 
 
-def _log2_value(v):
+def _log2_value(v: int) -> int:
     return integer_value(v) if v <= 2 else _BIN_BASE + bisect.bisect_right(_LOG2_BEGINS, v) - 1
 
 
-def _width_rule(width):
+def _width_rule(width: float) -> Callable[[int], int]:
     if not 0 < width <= 1e15:
         raise ValueError(f"bin rule 'width:{width}': expected a width above 0, at most 1e15")
     return lambda v: integer_value(math.floor(min(max(float(v) / width, -2.0**62), 2.0**62)))
 
 
-def _rule(text):
+def _rule(text: str) -> Callable[[int], int] | None:
     """A function from an integer to its 48-bit value; None for the rule "none"."""
     if text.startswith("width:"):
         return _width_rule(float(text.removeprefix("width:")))
-    rules = {"log2": _log2_value, "identity": integer_value, "none": None}
+    rules: dict[str, Callable[[int], int] | None] = {"log2": _log2_value, "identity": integer_value, "none": None}
     if text not in rules:
         raise ValueError(f"bin rule '{text}': expected 'log2', 'width:W', 'identity' or 'none'")
     return rules[text]
 
 
-def _dense_value(v):
+def _dense_value(v: int | None) -> float:
     if v is None or v <= 0:
         return 0.0
     return math.log1p(v) if v < 4096 else math.log(float(v) + 1)
 
 
-def _shown(field):
+def _shown(field: bytes) -> str:
     """Bytes of a file as a message has them."""
     text = field.decode("utf-8", "replace")
     return repr(text[:64]) + ("..." if len(text) > 64 else "")
 
 
-def _integer(field):
+def _integer(field: Any) -> int | None:
     """None if it is missing."""
     if field is None or field in ("", b""):
         return None
@@ -161,7 +168,7 @@ def _integer(field):
     return v
 
 
-def _float32(text):
+def _float32(text: bytes) -> np.float32:
     """A decimal number as the nearest float32: by way of a float64 it would be rounded twice."""
     wide = float(text)
     with np.errstate(over="ignore"):
@@ -171,14 +178,14 @@ def _float32(text):
     exact = decimal.Decimal(text.decode())
     for other in (np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))):
         if (float(near) + float(other)) / 2 == wide and exact != wide and (exact > wide) == (other > near):
-            return other
-    return near
+            return np.float32(other)
+    return np.float32(near)
 
 
 class _Criteo:
-    def __init__(self, data):
-        self._integers = data.get("integer_columns", 13)
-        self._categories = data.get("categorical_columns", 26)
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._integers: int = data.get("integer_columns", 13)
+        self._categories: int = data.get("categorical_columns", 26)
         bins = data.get("bins", []) or ["log2"]
         if len(bins) == 1:
             bins = bins * self._integers
@@ -186,11 +193,11 @@ class _Criteo:
             raise ValueError(f"data.bins has {len(bins)} rules: expected none, one for all, or one for each of the "
                              f"{self._integers} integer columns")
         self._rules = [_rule(text) for text in bins]
-        self._dense = data.get("dense_integers", False)
+        self._dense: bool = data.get("dense_integers", False)
         self.fields = self._categories + sum(rule is not None for rule in self._rules)
         self.dense_columns = self._integers if self._dense else 0
 
-    def row(self, row):
+    def row(self, row: Sequence[Any]) -> _Row:
         """keys, weights, dense values of a row."""
         if len(row) != self._integers + self._categories:
             raise RowError(f"{len(row)} fields: expected {self._integers} integers and {self._categories} categories")
@@ -201,8 +208,8 @@ class _Criteo:
         return keys, [1.0] * len(keys), [_dense_value(v) for v in integers] if self._dense else []
 
     @staticmethod
-    def _whole(fields):
-        found = []
+    def _whole(fields: Sequence[Any]) -> list[int | None]:
+        found: list[int | None] = []
         for field in fields:
             try:
                 found.append(_integer(field))
@@ -210,7 +217,7 @@ class _Criteo:
                 raise RowError(f"integer column {len(found) + 1} is {error}") from None
         return found
 
-    def line(self, line):
+    def line(self, line: bytes) -> tuple[float, _Row]:
         """The label, and what row() makes of the rest."""
         label, *row = line.split(b"\t")
         if len(row) != self._integers + self._categories:
@@ -225,10 +232,10 @@ class _Criteo:
 class _Libsvm:
     fields, dense_columns = 0, 0
 
-    def __init__(self, data):
-        self._classes = data.get("classes", 2)
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._classes: int = data.get("classes", 2)
 
-    def row(self, row):
+    def row(self, row: Any) -> _Row:
         """The same of pairs of a column and a number, or a mapping of one to the other."""
         pairs = [(operator.index(column), float(x)) for column, x in (row.items() if hasattr(row, "items") else row)]
         for column, x in pairs:
@@ -236,13 +243,13 @@ class _Libsvm:
                 raise RowError(f"{column}:{x}: expected a column from 0 to 2^47 - 1 and a finite number")
         return [key(0, column) for column, _ in pairs], [x for _, x in pairs], []
 
-    def line(self, line):
+    def line(self, line: bytes) -> tuple[float, _Row]:
         tokens = re.findall(rb"[^ \t]+", line.split(b"#", 1)[0])
         if not tokens:
             raise RowError("empty line")
         return self._label(tokens[0]), self.row([self._feature(token) for token in tokens[1:]])
 
-    def _label(self, token):
+    def _label(self, token: bytes) -> float:
         number = token[1:] if token[:1] == b"+" and token[1:2] != b"-" else token
         value = float(_float32(number)) if _NUMBER.fullmatch(number) else math.nan
         if self._classes == 2 and value == -1:
@@ -253,7 +260,7 @@ class _Libsvm:
         return value + 0.0
 
     @staticmethod
-    def _feature(token):
+    def _feature(token: bytes) -> tuple[int, float]:
         column, colon, x = token.partition(b":")
         digits = column.lstrip(b"0") or b"0"
         if not column.isdigit() or len(digits) > 15:
@@ -262,7 +269,7 @@ class _Libsvm:
             return int(digits), 1.0
         if not _NUMBER.fullmatch(x):
             raise RowError(f"{_shown(token)}: expected a finite number behind the colon")
-        return int(digits), _float32(x)
+        return int(digits), float(_float32(x))
 
 
 class Encoder:
@@ -272,25 +279,25 @@ class Encoder:
     one of the data's: the same in every row. Raises ValueError for a section that makes no sense.
     """
 
-    def __init__(self, data):
-        formats = {"criteo": _Criteo, "libsvm": _Libsvm}
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        formats: dict[str, type[_Criteo] | type[_Libsvm]] = {"criteo": _Criteo, "libsvm": _Libsvm}
         name = data.get("format", "criteo")
         if name not in formats:
             raise ValueError(f"data.format is '{name}': expected " + " or ".join(f"'{known}'" for known in formats))
         self._format = formats[name](data)
         self.fields, self.dense_columns = self._format.fields, self._format.dense_columns
 
-    def rows(self, rows):
+    def rows(self, rows: Iterable[Any]) -> Rows:
         """Of each row its fields, without the label. criteo: the integers (whole numbers, or text that is one), then the
         categories (text or bytes); None or "" is missing. libsvm: {column: value}, or pairs of them. Raises RowError."""
         return self._gather(map(self._format.row, rows))
 
-    def lines(self, lines, first=1):
+    def lines(self, lines: Iterable[bytes | str], first: int = 1) -> Rows:
         """Of lines with labels, as bytes or text, with or without their ends. Raises RowError for a malformed one, with its
         number, counted from `first`."""
-        labels = []
+        labels: list[float] = []
 
-        def parsed():
+        def parsed() -> Iterator[_Row]:
             for number, line in enumerate(lines, first):
                 line = line.encode() if isinstance(line, str) else line
                 try:
@@ -304,8 +311,11 @@ class Encoder:
         rows.labels = np.array(labels, np.float32)
         return rows
 
-    def _gather(self, rows):
-        keys, weights, dense, offsets = [], [], [], [0]
+    def _gather(self, rows: Iterable[_Row]) -> Rows:
+        keys: list[int] = []
+        weights: list[float] = []
+        dense: list[float] = []
+        offsets = [0]
         for row_keys, row_weights, row_dense in rows:
             keys += row_keys
             weights += row_weights
@@ -316,15 +326,15 @@ class Encoder:
                     dense=np.array(dense, np.float32).reshape(len(offsets) - 1, self.dense_columns))
 
 
-def dense_rows(values):
+def dense_rows(values: ArrayLike) -> Rows:
     """Rows without keys, of dense values [rows, columns]: of format idx the pixels / 255."""
     dense = np.ascontiguousarray(values, np.float32)
     return Rows(fields=0, keys=np.empty(0, np.uint64), weights=np.empty(0, np.float32),
                 offsets=np.zeros(len(dense) + 1, np.int64), dense=dense)
 
 
-def open_lines(path):
+def open_lines(path: str | PathLike[str]) -> BinaryIO:
     """A file of lines, plain or gzip, which its first bytes tell."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else open(path, "rb")
+    return cast(BinaryIO, gzip.open(path)) if packed else open(path, "rb")

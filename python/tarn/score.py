@@ -15,8 +15,16 @@ values that evaluation in training takes: for the figures of a run's summary.jso
 embeddings of the rows of a call: give it thousands at a time, not millions.
 """
 
-import numpy as np
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tarn.export import Model
+from tarn.keys import Rows
+
+Array = NDArray[Any]
 _BIAS = np.uint64(0)
 
 
@@ -27,14 +35,14 @@ class ScoreError(ValueError):
 class _Layers:
     """Fully connected layers, one behind the other."""
 
-    def __init__(self, layers, relu_last):
+    def __init__(self, layers: list[tuple[Array, Array]], relu_last: bool) -> None:
         self._layers, self._relu_last = layers, relu_last
         for (before, _), (w, _) in zip(layers, layers[1:]):
             if w.shape[1] != len(before):
                 raise ScoreError(f"a layer has {w.shape[1]} inputs, the one before it {len(before)} outputs")
-        self.inputs = layers[0][0].shape[1]
+        self.inputs: int = layers[0][0].shape[1]
 
-    def __call__(self, x):
+    def __call__(self, x: Array) -> Array:
         for number, (w, bias) in enumerate(self._layers, 1):
             x = x @ w.T + bias
             if self._relu_last or number < len(self._layers):
@@ -46,9 +54,10 @@ class Scorer:
     """Reads dense layers at once: after Model.apply make another. `job`: the job file as a dict, of which it looks at
     model.kind. Raises ScoreError where the export has not what such a model has."""
 
-    def __init__(self, model, job, initial=False):
-        self._model, self._initial, self.kind = model, initial, job.get("model", {}).get("kind", "logistic_regression")
-        kinds = {"logistic_regression": self._linear, "fm": self._fm, "wide_deep": self._wide_deep,
+    def __init__(self, model: Model, job: Mapping[str, Any], initial: bool = False) -> None:
+        self._model, self._initial = model, initial
+        self.kind: str = job.get("model", {}).get("kind", "logistic_regression")
+        kinds: dict[str, Callable[[Rows], Array]] = {"logistic_regression": self._linear, "fm": self._fm, "wide_deep": self._wide_deep,
                  "deepfm": self._deepfm, "dlrm": self._dlrm, "dcn_v2": self._dcn_v2, "mlp": self._mlp}
         if self.kind not in kinds:
             raise ScoreError(f"model.kind is '{self.kind}': expected one of {', '.join(kinds)}")
@@ -66,24 +75,24 @@ class Scorer:
             self._expect("bottom.0")
         self._cross = self._cross_layers() if self.kind == "dcn_v2" else []
 
-    def logits(self, rows):
+    def logits(self, rows: Rows) -> NDArray[np.float64]:
         """float64 [rows]; mlp: [rows, classes]. `rows`: tarn.keys.Rows. Raises ScoreError if they do not fit."""
         return self._logits(rows).astype(np.float64)
 
-    def probabilities(self, rows):
+    def probabilities(self, rows: Rows) -> NDArray[np.float64]:
         """Of label 1, float64 [rows]; mlp: of each class, [rows, classes]."""
         logits = self.logits(rows)
         if logits.ndim == 1:
-            return 0.5 * (1 + np.tanh(0.5 * logits))
+            return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
-    def _expect(self, table):
+    def _expect(self, table: str) -> None:
         if table not in self._model.names:
             raise ScoreError(f"the export has no table '{table}', which model.kind = \"{self.kind}\" has; there are "
                              + (", ".join(self._model.names) or "none"))
 
-    def _matrix(self, name, bias=True):
+    def _matrix(self, name: str, bias: bool = True) -> tuple[Array, Array]:
         """Of a dense layer: weights [outputs, inputs] and biases [outputs]."""
         self._expect(name)
         keys, values = self._model.table(name)
@@ -92,70 +101,71 @@ class Scorer:
                              f"{self._model.dense_rows(name)}")
         return (values[:, :-1], values[:, -1]) if bias else (values, np.zeros(len(values), np.float32))
 
-    def _stack(self, name, relu_last=False):
+    def _stack(self, name: str, relu_last: bool = False) -> _Layers:
         self._expect(f"{name}.0")
         names = [f"{name}.{i}" for i in range(sum(own.startswith(f"{name}.") for own in self._model.names))]
         return _Layers([self._matrix(own) for own in names], relu_last)
 
-    def _cross_layers(self):
-        layers, names = [], self._model.names
+    def _cross_layers(self) -> list[list[_Layers]]:
+        names, layers = self._model.names, list[list[_Layers]]()
         while (name := f"cross.{len(layers)}") in names or f"{name}.v" in names:
             matrices = [self._matrix(name)] if name in names else [self._matrix(f"{name}.v", bias=False),
                                                                    self._matrix(f"{name}.u")]
             layers.append([_Layers([matrix], relu_last=False) for matrix in matrices])
         return layers
 
-    def _values(self, table, rows):
+    def _values(self, table: str, rows: Rows) -> Array:
         """The table's row of each of the rows' keys."""
         every, place = np.unique(rows.keys, return_inverse=True)
         return self._model.lookup(table, every, self._initial)[0][place]
 
-    def _embeddings(self, rows):
+    def _embeddings(self, rows: Rows) -> Array:
         """[rows, keys a row, dim]"""
         if rows.fields == 0:
             raise ScoreError(f"model.kind = \"{self.kind}\" needs rows with the same number of keys")
         values = self._values("embedding", rows)
         return values.reshape(len(rows), rows.fields, values.shape[1])
 
-    def _side_by_side(self, rows):
+    def _side_by_side(self, rows: Rows) -> Array:
         """[rows, keys a row x dim]"""
         x = self._embeddings(rows)
         return x.reshape(len(rows), x.shape[1] * x.shape[2])
 
-    def _run(self, layers, x):
+    def _run(self, layers: _Layers, x: Array) -> Array:
         if x.shape[1] != layers.inputs:
             raise ScoreError(f"rows make {x.shape[1]} inputs of a layer that has {layers.inputs}: they were read by "
                              "another [data] section than the model")
         return layers(x)
 
-    def _linear(self, rows):
+    def _linear(self, rows: Rows) -> Array:
         weights = self._values("linear", rows)[:, 0].astype(np.float64) * rows.weights
         bias = self._model.lookup("linear", np.array([_BIAS]))[0][0, 0]
-        return np.bincount(_row_of(rows), weights, len(rows)) + bias
+        return np.asarray(np.bincount(_row_of(rows), weights, len(rows)) + bias)
 
-    def _pairs(self, rows):
+    def _pairs(self, rows: Rows) -> Array:
         x = self._values("embedding", rows).astype(np.float64) * rows.weights[:, None]
         row_of = _row_of(rows)
         sums = np.stack([np.bincount(row_of, column, len(rows)) for column in x.T], axis=1)
-        return 0.5 * ((sums**2).sum(axis=1) - np.bincount(row_of, (x**2).sum(axis=1), len(rows)))
+        return np.asarray(0.5 * ((sums**2).sum(axis=1) - np.bincount(row_of, (x**2).sum(axis=1), len(rows))))
 
-    def _fm(self, rows):
+    def _fm(self, rows: Rows) -> Array:
         return self._linear(rows) + self._pairs(rows)
 
-    def _wide_deep(self, rows):
+    def _wide_deep(self, rows: Rows) -> Array:
         return self._linear(rows) + self._run(self._layers, self._side_by_side(rows))[:, 0]
 
-    def _deepfm(self, rows):
+    def _deepfm(self, rows: Rows) -> Array:
         return self._wide_deep(rows) + self._pairs(rows)
 
-    def _dlrm(self, rows):
+    def _dlrm(self, rows: Rows) -> Array:
+        assert self._bottom is not None  # __init__ has looked
         bottom = self._run(self._bottom, rows.dense)
         vectors = np.concatenate([bottom[:, None], self._embeddings(rows)], axis=1)
         first, second = np.tril_indices(vectors.shape[1], -1)
         products = (vectors @ vectors.transpose(0, 2, 1))[:, first, second]
         return self._run(self._top, np.concatenate([bottom, products], axis=1))[:, 0]
 
-    def _dcn_v2(self, rows):
+    def _dcn_v2(self, rows: Rows) -> Array:
         x0 = self._side_by_side(rows)
         if self._bottom is not None:
             x0 = np.concatenate([self._run(self._bottom, rows.dense), x0], axis=1)
@@ -167,10 +177,10 @@ class Scorer:
             x = x0 * y + x
         return self._run(self._top, x)[:, 0]
 
-    def _mlp(self, rows):
+    def _mlp(self, rows: Rows) -> Array:
         return self._run(self._layers, rows.dense)
 
 
-def _row_of(rows):
+def _row_of(rows: Rows) -> NDArray[np.intp]:
     """Of each key."""
     return np.repeat(np.arange(len(rows)), np.diff(rows.offsets))

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from tarn_tools import errors, launch_options, summary
+from tarn_tools import called, errors, launch_options, summary
 
 LAUNCH = launch_options.ROOT / "tools/launch"
 EXAMPLES = launch_options.ROOT / "examples"
@@ -94,9 +94,9 @@ exit codes  0 all within the tolerance or better    1 one missed it, could not b
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(
-        prog="tools/accuracy",
-        description=DESCRIPTION,
-        epilog=EPILOG,
+        prog=called.here("tools/accuracy"),
+        description=called.here(DESCRIPTION),
+        epilog=called.here(EPILOG),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("examples", nargs="*", metavar="EXAMPLE", help="only these, such as flights-fm (all)")
@@ -153,7 +153,7 @@ def missing_data(example, options):
 
 def command(example, mode, run_dir, options, more=()):
     settings = [argument for each in [*FLEET, *MODES[mode], *data_settings(example, options), *options.overrides, *more] for argument in ("--set", each)]
-    return [LAUNCH, EXAMPLES / f"{example}.toml", "--quiet", "--plain", "--run-dir", run_dir, "--bin-dir", options.bin_dir, *settings]
+    return [sys.executable, LAUNCH, EXAMPLES / f"{example}.toml", "--quiet", "--plain", "--run-dir", run_dir, "--bin-dir", options.bin_dir, *settings]
 
 
 def train(example, mode, folder, options, more=()):
@@ -326,7 +326,7 @@ def page(lines, options):
 
 {BESIDE_ABOUT.format(options.beside, options.seeds) if options.beside else ABOUT}
 
-- Command: `{" ".join(["tools/accuracy", *arguments])}`
+- Command: `{" ".join([*called.words("accuracy"), *arguments])}`
 - Date: {time.strftime("%Y-%m-%d", time.gmtime())}
 - Machine: {machine()}
 - Commit: {commit()}
@@ -343,7 +343,7 @@ def main(argv):
     try:
         options.bin_dir = launch_options.find_programs(options)
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"tools/accuracy: {getattr(error, 'stdout', None) or errors.told(error)}", file=sys.stderr)
+        print(f"{called.here('tools/accuracy')}: {getattr(error, 'stdout', None) or errors.told(error)}", file=sys.stderr)
         return EXIT_USAGE
     lines, verdicts = [], set()
     print(BESIDE_HEADER if options.beside else HEADER, flush=True)
@@ -357,7 +357,7 @@ def main(argv):
     if options.out:
         pathlib.Path(options.out).write_text(page(lines, options), encoding="utf-8")
     if "skipped" in verdicts:
-        print("tools/accuracy: examples without data were skipped; --data DIR says where the sets are (see --help)",
+        print(called.here("tools/accuracy") + ": examples without data were skipped; --data DIR says where the sets are (see --help)",
               file=sys.stderr)
     if verdicts & {"NO", "failed", CANNOT_TELL}:
         return EXIT_MISSED

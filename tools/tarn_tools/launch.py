@@ -8,7 +8,7 @@ import sys
 import time
 
 from tarn_tools import fleet as fleets
-from tarn_tools import cores, deployment, errors, launch_options, own_program, progress, report, summary, trace
+from tarn_tools import called, cores, deployment, errors, launch_options, own_program, progress, report, summary, trace
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_DIVERGED, EXIT_KILLED = 0, 1, 2, 4, 130
 # Exit codes of the programs after which trying again does not help: bad usage, diverged.
@@ -433,7 +433,7 @@ class Launch:
     def _conclude(self, code, reason, seconds):
         if not self._begun or (code == EXIT_USAGE and not (self._run_dir / "metrics.jsonl").exists()):
             for line in reason.splitlines() if not self._begun else []:
-                progress.Outlet(sys.stderr).write(f"tools/launch: {line}\n")
+                progress.Outlet(sys.stderr).write(f"{called.here('tools/launch')}: {line}\n")
             self._journal.close()
             self._folder.remove()  # nothing was trained, and what is wrong has been said
             return code
@@ -465,7 +465,7 @@ def main(argv):
         bin_dir = launch_options.find_programs(options, launch_options.programs(options), libraries)
         folder = launch_options.make_run_dir(options)
     except OSError as error:
-        print(f"tools/launch: {errors.told(error)}", file=sys.stderr)
+        print(f"{called.here('tools/launch')}: {errors.told(error)}", file=sys.stderr)
         return EXIT_USAGE
     except subprocess.CalledProcessError as error:
         print(f"tools/launch: the programs cannot be built:\n{error.stdout or ''}", end="", file=sys.stderr)

@@ -12,9 +12,9 @@ import subprocess
 import time
 import tomllib
 
-from tarn_tools import hosts, manifest
+from tarn_tools import called, hosts, manifest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = called.ROOT
 PROGRAMS = ("tarn-scheduler", "tarn-server", "tarn-worker")
 MAKES_KEYS = "tarn-keys"
 CLIENT_TARGET = "tarn_c"  # of the build: libtarn.so
@@ -58,10 +58,10 @@ exit codes  0 the run finished or was stopped cleanly    1 it failed
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(
-        prog="tools/launch",
-        usage="tools/launch [options] [JOB.toml] [-- PROGRAM [ARGUMENT...]]",
+        prog=called.here("tools/launch"),
+        usage=called.here("tools/launch [options] [JOB.toml] [-- PROGRAM [ARGUMENT...]]"),
         description="Trains one job with a scheduler, servers and workers: on this machine, or on those of --hosts.",
-        epilog=HELP_EPILOG,
+        epilog=called.here(HELP_EPILOG),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("job", nargs="?", metavar="JOB.toml", help="the job; with --resume, that run's or checkpoint's own by default")
@@ -132,7 +132,7 @@ def hint_of_dashes(options, words, unknown, dashes):
     if dashes or first.startswith("-") or first not in words:
         return ""
     at = words.index(first)
-    command = shlex.join(["tools/launch", *words[:at], "--", *words[at:]])
+    command = shlex.join([*called.words("launch"), *words[:at], "--", *words[at:]])
     return f". A program of your own, as each worker, follows two dashes: {command}"
 
 
@@ -186,7 +186,7 @@ def take_hosts(options):
 
 def go_on_command(options, run_dir, overrides=()):
     """How to resume a run of these options. What follows one on several machines needs a folder that they share."""
-    words = ["tools/launch"]
+    words = called.words("launch")
     ssh = options.ssh if options.ssh != "ssh" else None
     in_its_own = os.path.exists(os.path.join(run_dir, "scheduler.state"))
     following = f"{run_dir}-2" if options.hosts and not in_its_own else None
@@ -291,7 +291,7 @@ def hold(path):
         except BlockingIOError:
             lock.close()
             raise BlockingIOError(
-                f"{path}: another tools/launch runs in this folder (it holds {LOCK_NAME}). Wait until it has ended, or stop it"
+                f"{path}: another {called.here('tools/launch')} runs in this folder (it holds {LOCK_NAME}). Wait until it has ended, or stop it"
             ) from None
         except OSError as error:
             lock.close()

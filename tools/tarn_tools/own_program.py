@@ -16,11 +16,9 @@ def command(program, folder, bin_dir, here, variables):
     """
     python, library = beside(pathlib.Path(bin_dir), here)
     before = os.environ.get("PYTHONPATH") if here else None
-    variables = {
-        **variables,
-        "PYTHONPATH": f"{python}:{before}" if before else python,
-        "PYTHONUNBUFFERED": 1,  # or what it prints comes late
-    }
+    variables = {**variables, "PYTHONUNBUFFERED": 1}  # or what it prints comes late
+    if python.is_dir() or not here:  # an installed package is found without
+        variables["PYTHONPATH"] = f"{python}:{before}" if before else python
     if not (here and os.environ.get("TARN_LIBRARY")):  # what the user has exported counts
         variables["TARN_LIBRARY"] = library
     words = [f"{name}={value}" for name, value in variables.items()]

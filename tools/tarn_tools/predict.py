@@ -12,7 +12,7 @@ import tempfile
 import tomllib
 import zlib
 
-from tarn_tools import errors
+from tarn_tools import called, errors
 
 ROWS_AT_ONCE = 4096
 INSPECT = pathlib.Path(__file__).resolve().parents[1] / "inspect"
@@ -33,11 +33,11 @@ docs/serving.md has the formulas; python/tarn/score.py does this in a program of
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(
-        prog="tools/predict", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=called.here("tools/predict"), description=called.here(DESCRIPTION), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("job", metavar="JOB", help="the job file, or the run's folder, which has one")
     parser.add_argument(
-        "export", metavar="EXPORT", help="a full export, of tools/inspect export; or a run's folder or a checkpoint, exported first"
+        "export", metavar="EXPORT", help=called.here("a full export, of tools/inspect export") + "; or a run's folder or a checkpoint, exported first"
     )
     parser.add_argument("file", metavar="FILE", help="lines as the job's [data] section says, plain or gzip; -: plain, stdin")
     parser.add_argument(
@@ -133,9 +133,9 @@ def main(argv):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
         return 1
     except ModuleNotFoundError as error:
-        print(f"tools/predict: {error}: it needs NumPy", file=sys.stderr)
+        print(f"{called.here('tools/predict')}: {error}: it needs NumPy", file=sys.stderr)
         return 1
     except (OSError, ValueError) as error:  # tarn's are ValueErrors
-        print(f"tools/predict: {errors.told(error)}", file=sys.stderr)
+        print(f"{called.here('tools/predict')}: {errors.told(error)}", file=sys.stderr)
         return 1
     return 0

@@ -10,7 +10,7 @@ import pathlib
 import sys
 import time
 
-from tarn_tools import charts, series, stages, summary
+from tarn_tools import called, charts, series, stages, summary
 from tarn_tools.progress import duration, number
 
 CSS = pathlib.Path(__file__).with_name("report.css").read_text(encoding="utf-8")
@@ -315,7 +315,7 @@ def write(run_dir):
 
 def main(argv):
     parser = argparse.ArgumentParser(
-        prog="tools/report", description="Writes RUN_DIR/report.html from what a run left."
+        prog=called.here("tools/report"), description="Writes RUN_DIR/report.html from what a run left."
     )
     parser.add_argument("run_dir", metavar="RUN_DIR")
     options = parser.parse_args(argv)
@@ -325,6 +325,6 @@ def main(argv):
     try:
         print(write(run_dir))
     except OSError as error:
-        print(f"tools/report: {error}", file=sys.stderr)
+        print(f"{called.here('tools/report')}: {error}", file=sys.stderr)
         return 1
     return 0

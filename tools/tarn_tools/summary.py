@@ -4,7 +4,7 @@ import json
 import pathlib
 import shlex
 
-from tarn_tools import stages
+from tarn_tools import called, stages
 from tarn_tools.progress import duration, number
 
 FROM_METRICS = (
@@ -232,7 +232,7 @@ def resumable(record, run_dir):
 
 
 def resume_command(start, *overrides):
-    return shlex.join(["tools/launch", "--resume", str(start), *(word for text in overrides for word in ("--set", text))])
+    return shlex.join([*called.words("launch"), "--resume", str(start), *(word for text in overrides for word in ("--set", text))])
 
 
 def table(record, run_dir, page, go_on=resume_command):

@@ -1,0 +1,66 @@
+"""tools/quickstart, once the programs are there: makes a data set and trains the example on it."""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from tarn_tools import called, launch, launch_options
+
+GENERATE = "tarn-generate"
+DATA = pathlib.Path("data/criteo-1m")
+ROWS = ("--rows", "1000000", "--valid", "50000", "--test", "100000", "--seed", "7", "--profile", "criteo")
+JOB = called.ROOT / "examples/criteo-fm.toml"
+
+DESCRIPTION = """\
+Makes 1 million rows of click-through data in data/criteo-1m below the current folder (about 300 MB), trains a
+factorization machine on it with 1 scheduler, 2 servers with 2 shards each and 2 workers on this machine, and prints the
+result and where the report lies (runs/). A second run trains at once.
+
+Options go to tools/launch, such as
+  tools/quickstart --set consistency.mode=asp
+"""
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(
+        prog=called.here("tools/quickstart"),
+        usage=called.here("tools/quickstart [LAUNCH OPTION...]"),
+        description=called.here(DESCRIPTION),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    return parser.parse_known_args(argv)[1]
+
+
+def make_data(bin_dir):
+    """Written beside its place and renamed, so that half a data set is never taken for a whole one."""
+    if DATA.is_dir():
+        print(f"    {DATA} is there already")
+        return
+    part = DATA.with_name(f"{DATA.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    subprocess.run([bin_dir / GENERATE, *ROWS, "--out", part], check=True)
+    part.rename(DATA)
+
+
+def data_setting():
+    """Where the job finds the data: beside its own folder in a checkout, below the current folder elsewhere."""
+    job_data = (JOB.parent / launch_options.read_toml(JOB)["data"]["dir"]).resolve()
+    return [] if job_data == DATA.resolve() else ["--set", f"data.dir={DATA}"]
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    try:
+        print("==> data: 1,000,000 rows to train on, 50,000 to validate, 100,000 to test", flush=True)
+        make_data(launch_options.find_programs(argparse.Namespace(bin_dir=None, quiet=True), [GENERATE]))
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"{called.here('tools/quickstart')}: {error}", file=sys.stderr)
+        return 1
+    print(f"==> training {os.path.relpath(JOB)}: 1 scheduler, 2 servers with 2 shards each, 2 workers (Ctrl-C stops cleanly)",
+          flush=True)
+    return launch.main([str(JOB), *data_setting(), *options])
