@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "bench/scale_model/fleet_model.h"
 #include "core/position.h"
 
 namespace tarn::scale {

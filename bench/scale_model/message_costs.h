@@ -5,13 +5,12 @@
 #include <vector>
 
 #include "bench/scale_model/costs.h"
+#include "bench/scale_model/fleet_options.h"
 #include "bench/scale_model/workload.h"
 #include "core/job/job.h"
 #include "core/message.h"
 
 namespace tarn::scale {
-
-struct FleetOptions;
 
 // Of a message in the real fleet: one to each server of a bundle that has a part of it.
 struct Extent {

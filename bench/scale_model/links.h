@@ -1,0 +1,53 @@
+// The way of messages between shards and workers: I/O threads, and links with a bandwidth and a latency; on one host
+// the I/O threads alone. Counts what passes once it is told to.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "bench/scale_model/costs.h"
+#include "bench/scale_model/fleet_options.h"
+#include "bench/scale_model/message_costs.h"
+#include "bench/scale_model/model_nodes.h"
+#include "sim/event_queue.h"
+
+namespace tarn::scale {
+
+class Links {
+ public:
+  using Deliver = std::function<void(ModelNode*, Arrived)>;
+  struct Counters {
+    double messages = 0, ticks = 0, bytes = 0;  // of the real fleet
+  };
+
+  // All outlive it.
+  Links(const FleetOptions* options, const Costs* costs, const MessageCosts* message_costs, const ModelNodes* nodes,
+        sim::EventQueue* events, Deliver deliver)
+      : options_(options),
+        costs_(costs),
+        message_costs_(message_costs),
+        nodes_(nodes),
+        events_(events),
+        deliver_(std::move(deliver)) {}
+
+  // counts: the message is counted.
+  void Send(ModelNode* from, Outgoing outgoing, const Extent& extent, bool counts);
+  const Counters& counters() const { return counters_; }
+
+ private:
+  using Parcel = std::shared_ptr<Arrived>;
+  void Count(const Body& body, const Extent& extent);
+  void PassHost(ModelNode* from, ModelNode* to, double out_ns, double in_ns, Parcel parcel);
+  void PassNetwork(ModelNode* from, ModelNode* to, double out_ns, double in_ns, Parcel parcel);
+
+  const FleetOptions* options_;
+  const Costs* costs_;
+  const MessageCosts* message_costs_;
+  const ModelNodes* nodes_;
+  sim::EventQueue* events_;
+  Deliver deliver_;
+  Counters counters_;
+};
+
+}  // namespace tarn::scale

@@ -1,0 +1,55 @@
+// Which simulated time counts, and what the nodes did in it: it begins with the last batch of the warm-up and ends with
+// the last batch of the clocks that count. Before the fleet is ready nothing takes time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/scale_model/fleet_options.h"
+#include "bench/scale_model/model_nodes.h"
+#include "sim/event_queue.h"
+
+namespace tarn::scale {
+
+class MeasuredClocks {
+ public:
+  // All outlive it.
+  MeasuredClocks(const FleetOptions* options, const ModelNodes* nodes, const sim::EventQueue* events)
+      : options_(options), nodes_(nodes), events_(events) {}
+
+  // A worker has its tables.
+  void OnReady() { ++ready_; }
+  bool all_ready() const { return ready_ == options_->workers; }
+  std::uint32_t ready() const { return ready_; }
+  // The fleet is ready: from now on things take time.
+  void Begin() { begun_ = true; }
+  bool begun() const { return begun_; }
+  // A worker has trained a batch.
+  void OnBatch();
+  double clocks() const { return double(batches_) / options_->workers; }
+  bool counting() const { return began_ns_ > 0; }
+  bool over() const { return over_; }
+
+  // What the nodes did, once it is over.
+  void AddTo(FleetResult* result) const;
+
+ private:
+  struct Busy {  // so far
+    double compute = 0, main = 0, io = 0, out_wire = 0, in_wire = 0;
+  };
+  static Busy BusyOf(const ModelNode& node);
+  void AddWorker(const ModelNode& node, double main, double io, double compute, FleetResult* result) const;
+  double StalenessMean() const;
+  void AddShard(const ModelNode& node, double main, double io, FleetResult* result) const;
+
+  const FleetOptions* options_;
+  const ModelNodes* nodes_;
+  const sim::EventQueue* events_;
+  bool begun_ = false, over_ = false;
+  std::uint32_t ready_ = 0;
+  std::uint64_t batches_ = 0;
+  double began_ns_ = 0, ended_ns_ = 0;
+  std::vector<Busy> at_begin_;
+};
+
+}  // namespace tarn::scale

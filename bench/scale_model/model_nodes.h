@@ -1,0 +1,94 @@
+// The nodes of a fleet in simulated time: machines with threads and links, and on each the state machine of a shard or
+// of a worker. Plain values; the model steps them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bench/scale_model/fleet_options.h"
+#include "bench/scale_model/machine.h"
+#include "bench/scale_model/message_costs.h"
+#include "bench/scale_model/meter.h"
+#include "bench/scale_model/shard_work.h"
+#include "bench/scale_model/trainer_model.h"
+#include "bench/scale_model/workload.h"
+#include "core/job/job.h"
+#include "server/shard/shard.h"
+#include "sim/disks/memory_checkpoint_store.h"
+
+namespace tarn::scale {
+
+struct Arrived {
+  Peer from;
+  Message message;
+  Extent extent;
+};
+
+// A machine's threads and its link.
+struct Machine {
+  std::unique_ptr<Host> own_host;
+  std::unique_ptr<Thread> main, io, reader;
+  Wire out_wire, in_wire;
+  double out_wire_ns = 0, in_wire_ns = 0;  // that the link was busy
+};
+
+struct ModelNode {
+  std::uint32_t index = 0;
+  bool is_worker = false;
+  Machine machine;
+  // A shard's.
+  std::unique_ptr<server::MemoryCheckpointStore> store;
+  std::unique_ptr<ShardWork> work;
+  std::unique_ptr<server::Shard> shard;
+  // A worker's.
+  std::unique_ptr<TrainerModel> trainer;
+  bool reading = false, wants_turn = false, may_compute = true, was_ready = false;
+  double compute_ns = 0;
+  // The loop around the state machine.
+  std::deque<Arrived> inbox;
+  std::size_t turn_left = 0;
+  double turn_copies = 0;  // messages of shards that this turn has heard so far
+  bool busy = false;
+  std::vector<std::pair<Outgoing, Extent>> unsent;
+  double unsent_bytes = 0;
+};
+
+class ModelNodes {
+ public:
+  // All but the job outlive it. job: the fleet's (ModelJob).
+  ModelNodes(const Job& job, const FleetOptions* options, const Costs* costs, Workload* workload, Meter* meter,
+             sim::EventQueue* events);
+
+  // Shards, then workers.
+  const std::vector<std::unique_ptr<ModelNode>>& all() const { return nodes_; }
+  std::uint32_t shards() const { return shards_; }
+  ModelNode& shard(ShardId id) const { return *nodes_[id.value]; }
+  // The node that the scheduler, or a shard, knows by this peer; and that peer.
+  ModelNode& At(Peer peer) const { return *nodes_[peer.value - kFirstAcceptedPeer]; }
+  Peer PeerOf(const ModelNode& node) const {
+    return Peer(kFirstAcceptedPeer + (node.is_worker ? shards_ : 0) + node.index);
+  }
+  // The shard's end of a message between a shard and a worker; 0 where the scheduler is the other.
+  static std::uint32_t ShardOf(const ModelNode& from, Peer to);
+  // How many times longer the node's threads take now. A bundle is as slow as its slowest server.
+  double Slow(const ModelNode& node) const;
+
+ private:
+  void MakeThreads(Machine* machine);
+  void MakeShard(ModelNode* node, const Costs* costs, const Workload* workload, Meter* meter);
+
+  const FleetOptions* options_;
+  sim::EventQueue* events_;
+  std::uint32_t shards_;
+  Host shared_host_;
+  server::MemoryCheckpointFiles files_;
+  std::vector<std::unique_ptr<ModelNode>> nodes_;
+};
+
+// The job of the fleet that the model simulates.
+Job ModelJob(Job given, const FleetOptions& options, const Workload& workload);
+
+}  // namespace tarn::scale

@@ -1,0 +1,61 @@
+// What a step of a simulated shard costs beyond its message: clocks that it closes. With a meter it measures instead
+// what the steps of the real shard take.
+#pragma once
+
+#include <map>
+
+#include "bench/scale_model/costs.h"
+#include "bench/scale_model/fleet_options.h"
+#include "bench/scale_model/message_costs.h"
+#include "bench/scale_model/meter.h"
+#include "bench/scale_model/workload.h"
+#include "core/message.h"
+#include "server/shard/shard.h"
+
+namespace tarn::scale {
+
+class ShardWork final : public server::ShardObserver {
+ public:
+  // All outlive it. meter: null: nothing is measured.
+  ShardWork(const FleetOptions* options, const Costs* costs, const Workload* workload, Meter* meter)
+      : options_(options), costs_(costs), workload_(workload), meter_(meter) {}
+
+  // A message is handled by `handle`, which puts answers into `out`. Returns what it takes beyond the message, in
+  // nanoseconds. counts: measurements count.
+  template <class Handle>
+  double Step(Message message, const Extent& extent, bool counts, Outbox* out, Handle&& handle) {
+    Begin(message.body, extent, counts, out);
+    if (meter_ == nullptr) {
+      handle(std::move(message));
+      return extra_ns_;
+    }
+    meter_->Begin();
+    const Body body = message.body;
+    handle(std::move(message));
+    Measure(body, extent);
+    return extra_ns_;
+  }
+
+  void OnClockClosed(Clock clock) override;
+  void OnPullServed(Incarnation, TableId, Clock, Clock) override;
+
+ private:
+  struct Contributions {
+    double count = 0, sparse_rows = 0, dense_rows = 0;
+  };
+  void Begin(const Body& body, const Extent& extent, bool counts, Outbox* out);
+  void Measure(const Body& body, const Extent& extent);
+
+  const FleetOptions* options_;
+  const Costs* costs_;
+  const Workload* workload_;
+  Meter* meter_;
+  std::map<Clock, Contributions> buckets_;  // of pushes whose clock is open
+  // Of the step in progress.
+  double extra_ns_ = 0;
+  Outbox* out_ = nullptr;
+  bool counts_ = false;
+  bool observed_ = false;  // it closed a clock or served a pull, which is measured by itself
+};
+
+}  // namespace tarn::scale
