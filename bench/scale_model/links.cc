@@ -16,9 +16,9 @@ void Links::Send(ModelNode* from, Outgoing outgoing, const Extent& extent, bool 
   const double out_ns = message_costs_->Of(from->is_worker, Work::kIoSend, extent.AsBytes()) * nodes_->Slow(*from);
   const double in_ns = message_costs_->Of(to->is_worker, Work::kIoReceive, extent.AsBytes()) * nodes_->Slow(*to);
   if (options_->cores != 0)
-    PassHost(from, to, out_ns, in_ns, std::move(parcel));
+    PassHost(from, to, out_ns, in_ns, parcel);
   else
-    PassNetwork(from, to, out_ns, in_ns, std::move(parcel));
+    PassNetwork(from, to, out_ns, in_ns, parcel);
 }
 
 void Links::Count(const Body& body, const Extent& extent) {
@@ -27,7 +27,7 @@ void Links::Count(const Body& body, const Extent& extent) {
   if (std::holds_alternative<Tick>(body) || std::holds_alternative<TickAck>(body)) counters_.ticks += extent.copies;
 }
 
-void Links::PassHost(ModelNode* from, ModelNode* to, double out_ns, double in_ns, Parcel parcel) {
+void Links::PassHost(ModelNode* from, ModelNode* to, double out_ns, double in_ns, const Parcel& parcel) {
   const Ns latency = options_->free ? 0 : static_cast<Ns>(costs_->local_latency_ns);
   from->machine.io->Run(out_ns, [this, to, parcel, in_ns, latency] {
     events_->At(events_->now() + latency, [this, to, parcel, in_ns] {
@@ -36,7 +36,7 @@ void Links::PassHost(ModelNode* from, ModelNode* to, double out_ns, double in_ns
   });
 }
 
-void Links::PassNetwork(ModelNode* from, ModelNode* to, double out_ns, double in_ns, Parcel parcel) {
+void Links::PassNetwork(ModelNode* from, ModelNode* to, double out_ns, double in_ns, const Parcel& parcel) {
   const double gbit = options_->network.gbit_per_second;
   const double per_byte = options_->free || gbit <= 0 ? 0 : 8 / gbit;
   const Extent& extent = parcel->extent;

@@ -38,8 +38,8 @@ class Links {
  private:
   using Parcel = std::shared_ptr<Arrived>;
   void Count(const Body& body, const Extent& extent);
-  void PassHost(ModelNode* from, ModelNode* to, double out_ns, double in_ns, Parcel parcel);
-  void PassNetwork(ModelNode* from, ModelNode* to, double out_ns, double in_ns, Parcel parcel);
+  void PassHost(ModelNode* from, ModelNode* to, double out_ns, double in_ns, const Parcel& parcel);
+  void PassNetwork(ModelNode* from, ModelNode* to, double out_ns, double in_ns, const Parcel& parcel);
 
   const FleetOptions* options_;
   const Costs* costs_;

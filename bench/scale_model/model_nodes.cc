@@ -69,7 +69,7 @@ void ModelNodes::MakeShard(ModelNode* node, const Costs* costs, const Workload* 
   shard.shard = ShardId(node->index);
   shard.nonce = Mix64(options_->seed ^ (node->index + 1)) | 1;
   shard.endpoint = fmt::format("sim://{}", node->index);
-  node->store = std::make_unique<server::MemoryCheckpointStore>(&files_, shard.shard, [](CheckpointPart) {});
+  node->store = std::make_unique<server::MemoryCheckpointStore>(&files_, shard.shard, [](const CheckpointPart&) {});
   node->work = std::make_unique<ShardWork>(options_, costs, workload, meter);
   node->shard = std::make_unique<server::Shard>(shard, node->store.get(), node->work.get());
 }
