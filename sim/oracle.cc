@@ -65,52 +65,9 @@ void Oracle::ResumeFrom(const Manifest& manifest, std::map<Key, float> values) {
       trained_before_.at(split * manifest.data.split_rows + i) = true;
 }
 
-std::vector<KeptCount> Oracle::TakeKept(WorkerRank rank) { return std::exchange(restored_[rank], {}); }
-
-void Oracle::OnKept(Incarnation worker, Clock clock, std::vector<KeptCount> kept) {
-  kept_[worker][clock] = std::move(kept);
-}
-
-const std::vector<KeptCount>* Oracle::KeptAt(Incarnation worker, Clock clock) const {
-  const auto known = kept_.find(worker);
-  if (known == kept_.end()) return nullptr;
-  const auto after = known->second.upper_bound(clock);
-  return after == known->second.begin() ? nullptr : &std::prev(after)->second;
-}
-
 double Oracle::Base(Key key) const {
   const auto it = base_.find(key);
   return it == base_.end() ? 0 : double(it->second);
-}
-
-void Oracle::OnClock(Incarnation worker, Clock clock) { clocks_[worker] = clock; }
-
-void Oracle::CheckGroundTruth(Clock use, std::uint64_t bound) {
-  for (const WorkerEntry& entry : view_.workers) {
-    if (entry.state != WorkerState::kLive) continue;
-    const auto it = clocks_.find(entry.incarnation);
-    const Clock clock = it == clocks_.end() ? entry.join : std::max(it->second, entry.join);
-    if (clock.value + bound < use.value)
-      Fail(fmt::format("a pull of clock {} was served while worker {} is at {}", use.value, entry.rank.value,
-                       clock.value));
-  }
-}
-
-void Oracle::OnView(const View& view) {
-  if (view.version == last_version_) return;
-  view_ = view;
-  if (view.version < last_version_) Fail("the scheduler's view version went back");
-  if (view.routes.epoch < last_epoch_) Fail("the route map's epoch went back");
-  last_version_ = view.version;
-  last_epoch_ = view.routes.epoch;
-  for (const WorkerEntry& entry : view.workers) {
-    auto [it, fresh] = entries_.try_emplace(entry.incarnation, entry);
-    if (fresh) continue;
-    if (it->second.state == WorkerState::kEnded && (entry.state != WorkerState::kEnded || entry.end != it->second.end))
-      Fail(fmt::format("incarnation {}: its verdict changed", entry.incarnation.value));
-    if (it->second.join != entry.join) Fail("a join clock changed");
-    it->second = entry;
-  }
 }
 
 std::size_t Oracle::OnPushIssued(Incarnation incarnation, Clock clock, std::uint32_t epoch, std::uint64_t first_row,
@@ -135,24 +92,12 @@ void Oracle::OnPushAcked(std::size_t record, std::size_t sections) {
   acked_push_ids_ += sections;
 }
 
-void Oracle::OnWorkerGone(Incarnation incarnation) { gone_[incarnation] = true; }
-
-double Oracle::Cohort(Clock clock) const {
-  return double(
-      std::count_if(entries_.begin(), entries_.end(), [&](const auto& e) { return e.second.InCohort(clock); }));
-}
-
-bool Oracle::Counts(const Record& record) const {
-  auto it = entries_.find(record.incarnation);
-  return it != entries_.end() && it->second.InCohort(record.clock);
-}
-
 // What all that counts adds to a key, by clocks.
 std::vector<ClockPart> Oracle::PartsOf(Key key) const {
   std::map<Clock, double> sums;
   if (const auto it = by_key_.find(key); it != by_key_.end())
     for (const Contribution& c : it->second)
-      if (const Record& r = records_[c.record]; Counts(r)) sums[r.clock] += c.count / Cohort(r.clock);
+      if (const Record& r = records_[c.record]; Counts(r)) sums[r.clock] += c.count / cohorts_.SizeAt(r.clock);
   std::vector<ClockPart> parts;
   for (const auto& [clock, value] : sums) parts.push_back({clock, value});
   return parts;
@@ -182,12 +127,12 @@ void Oracle::CheckValue(Incarnation incarnation, Clock clock, Key key, float val
     const Record& r = records_[c.record];
     const bool old = bounded && r.clock.value + bound < clock.value;
     if (aggregated) {
-      const double part = Counts(r) ? c.count / Cohort(r.clock) : 0;
+      const double part = Counts(r) ? c.count / cohorts_.SizeAt(r.clock) : 0;
       if (old) least += part;
       if (old || spec.mode != ConsistencyMode::kBsp) most += part;
       continue;
     }
-    const bool dead = gone_.contains(r.incarnation) || !Counts(r);
+    const bool dead = cohorts_.IsGone(r.incarnation) || !Counts(r);
     const bool own = sees_own && r.incarnation == incarnation && c.record < mark;
     if (own || (old && (!dead || (r.acked && Counts(r))))) least += c.count;
     most += c.count;
@@ -208,7 +153,7 @@ void Oracle::CheckFinalValue(Key key, float value, Clock minimum) {
   for (const Contribution& c : it == by_key_.end() ? none : it->second) {
     const Record& r = records_[c.record];
     if (aggregated) {
-      const double part = Counts(r) ? c.count / Cohort(r.clock) : 0;
+      const double part = Counts(r) ? c.count / cohorts_.SizeAt(r.clock) : 0;
       least += part;
       most += part;
     } else {
@@ -229,7 +174,7 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
   double least = Base(key), most = least;
   for (const Contribution& c : it == by_key_.end() ? none : it->second) {
     const Record& r = records_[c.record];
-    const double part = aggregated && Counts(r) ? c.count / Cohort(r.clock) : c.count;
+    const double part = aggregated && Counts(r) ? c.count / cohorts_.SizeAt(r.clock) : c.count;
     const bool inside = r.clock < cut && Counts(r);
     if (inside) least += part;
     // What a dead worker pushed beyond its end may be there if it was applied at once.
@@ -242,14 +187,11 @@ void Oracle::CheckCutValue(Clock cut, Key key, float value) {
                      most));
 }
 
-bool Oracle::HasEnded(Incarnation incarnation) const {
-  const auto it = entries_.find(incarnation);
-  return it == entries_.end() || it->second.state == WorkerState::kEnded;
-}
-
 // Of a worker that has ended its verdict decides, of another the acknowledgement: one that is still being fenced at the
 // end died behind the cut, which waits for verdicts.
-bool Oracle::IsKept(const Record& record) const { return HasEnded(record.incarnation) ? Counts(record) : record.acked; }
+bool Oracle::IsKept(const Record& record) const {
+  return cohorts_.HasEnded(record.incarnation) ? Counts(record) : record.acked;
+}
 
 void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& values) {
   std::vector<std::uint32_t> kept(scenario_.train_rows, 0);
@@ -270,7 +212,7 @@ void Oracle::CheckStopped(const Manifest& manifest, const std::map<Key, float>& 
       for (const Contribution& c : it->second) {
         const Record& r = records_[c.record];
         if (IsKept(r)) least += c.count;
-        if (IsKept(r) || HasEnded(r.incarnation))
+        if (IsKept(r) || cohorts_.HasEnded(r.incarnation))
           most += c.count;  // what a dead worker pushed beyond its end may be there
       }
     Widen(scenario_, &least, &most);
@@ -305,42 +247,6 @@ std::vector<Key> Oracle::Keys() const {
   std::sort(keys.begin(), keys.end());
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   return keys;
-}
-
-void ShardChecker::OnPushApplied(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {
-  Sequence& last = last_[{incarnation, partition}];
-  if (sequence.value != last.value + 1)
-    oracle_->Fail(fmt::format("incarnation {} partition {}: applied sequence {} after {}", incarnation.value,
-                              partition.value, sequence.value, last.value));
-  last = sequence;
-}
-
-void ShardChecker::OnPushVoided(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {
-  Sequence& last = last_[{incarnation, partition}];
-  last = std::max(last, sequence);
-}
-
-Sequence ShardChecker::Last(Incarnation incarnation, PartitionId partition) const {
-  const auto it = last_.find({incarnation, partition});
-  return it == last_.end() ? Sequence() : it->second;
-}
-
-void ShardChecker::OnPullServed(Incarnation incarnation, TableId table, Clock use, Clock minimum) {
-  const ConsistencySpec spec = spec_of_(table);
-  if (minimum < last_minimum_) oracle_->Fail("a shard's minimum clock went back");
-  last_minimum_ = minimum;
-  if (spec.mode == ConsistencyMode::kAsp) return;
-  const std::uint64_t bound = spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
-  if (minimum.value + bound < use.value)
-    oracle_->Fail(fmt::format("incarnation {}: pull of clock {} served at minimum clock {}", incarnation.value,
-                              use.value, minimum.value));
-  oracle_->CheckGroundTruth(use, bound);
-}
-
-void ShardChecker::OnClockClosed(Clock clock) {
-  if (closed_any_ && clock <= last_closed_) oracle_->Fail("clocks closed out of order");
-  closed_any_ = true;
-  last_closed_ = clock;
 }
 
 }  // namespace tarn::sim

@@ -16,20 +16,19 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/codec/manifest.h"
 #include "core/message.h"
-#include "server/shard/shard.h"
+#include "sim/cohorts.h"
+#include "sim/kept_states.h"
 #include "sim/life_model.h"
 #include "sim/scenario.h"
-#include "sim/top_k_model.h"
 
 namespace tarn::sim {
 
@@ -41,21 +40,10 @@ class Oracle {
   explicit Oracle(const Scenario& scenario);
   // The run goes on from this checkpoint, in which the oracle table has these values.
   void ResumeFrom(const Manifest& manifest, std::map<Key, float> values);
-  // What its blobs say that workers had kept. It is taken once: who takes a worker's place begins with nothing.
-  void PutKept(WorkerRank rank, std::vector<KeptCount> kept) { restored_[rank] = std::move(kept); }
-  std::vector<KeptCount> TakeKept(WorkerRank rank);
-  // A worker has this from its clock on, of the oracle table; and had it at a clock (null: not known).
-  void OnKept(Incarnation worker, Clock clock, std::vector<KeptCount> kept);
-  const std::vector<KeptCount>* KeptAt(Incarnation worker, Clock clock) const;
+  KeptStates& kept() { return kept_; }
 
-  // A scheduler starts that knows of no view.
-  void BeginAnew() {
-    last_version_ = {};
-    last_epoch_ = {};
-    entries_.clear();
-  }
-  // The newest view: remembers every incarnation's entry and checks that versions only grow.
-  void OnView(const View& view);
+  Cohorts& cohorts() { return cohorts_; }
+  void OnView(const View& view) { Check(cohorts_.OnView(view)); }
 
   // A worker incarnation issued the push of a batch. Returns the record's number.
   // `sent`: what went out of it, if that is not all.
@@ -63,12 +51,8 @@ class Oracle {
                            const std::map<Key, float>* sent = nullptr);
   void OnPushAcked(std::size_t record, std::size_t sections);
   void OnOtherPushAcked(std::size_t sections) { acked_push_ids_ += sections; }
-  void OnWorkerGone(Incarnation);
-  bool nobody_died() const { return gone_.empty(); }
-  // The clock that a worker is in, and what was last known of it; nothing: its clock of joining.
-  void OnClock(Incarnation worker, Clock clock);
-  // A shard has answered a pull for use at this clock on a table with this bound: no live worker may be further back.
-  void CheckGroundTruth(Clock use, std::uint64_t bound);
+  // A shard has answered a pull for use at this clock on a table with this bound.
+  void CheckGroundTruth(Clock use, std::uint64_t bound) { Check(cohorts_.CheckGroundTruth(use, bound)); }
 
   // A pull of `incarnation` for use at `clock` returned `value` for `key`; `mark` is records() when it was issued.
   // `settled`: every live worker had ticked to the clock before, so that no bound allows for less. (One that dies holds
@@ -87,6 +71,10 @@ class Oracle {
   void CheckData();
 
   void Fail(std::string what);
+  // Fails if something is wrong.
+  void Check(std::string wrong) {
+    if (!wrong.empty()) Fail(std::move(wrong));
+  }
   bool failed() const { return !failure_.empty(); }
   const std::string& failure() const { return failure_; }
   std::size_t records() const { return records_.size(); }
@@ -109,9 +97,7 @@ class Oracle {
   };
 
   double Base(Key key) const;
-  double Cohort(Clock clock) const;
-  bool Counts(const Record& record) const;  // by the verdicts known, aggregated
-  bool HasEnded(Incarnation incarnation) const;
+  bool Counts(const Record& record) const { return cohorts_.Has(record.incarnation, record.clock); }
   bool IsKept(const Record& record) const;  // by the checkpoint of a stop
   std::vector<ClockPart> PartsOf(Key key) const;
   void Narrow(Key key, Clock minimum, double* least, double* most) const;
@@ -119,45 +105,14 @@ class Oracle {
   Scenario scenario_;
   std::vector<Record> records_;
   std::unordered_map<Key, std::vector<Contribution>> by_key_;
-  std::map<Incarnation, WorkerEntry> entries_;
-  std::map<Incarnation, bool> gone_;
-  std::map<Incarnation, Clock> clocks_;
-  View view_;
+  Cohorts cohorts_;
   std::optional<LifeModel> lives_;  // if it knows them
   std::map<Key, float> base_;
-  std::map<WorkerRank, std::vector<KeptCount>> restored_;
-  std::map<Incarnation, std::map<Clock, std::vector<KeptCount>>> kept_;
+  KeptStates kept_;
   std::uint32_t first_epoch_ = 0;
   std::vector<bool> trained_before_;  // by row, of the first epoch
-  ViewVersion last_version_;
-  Epoch last_epoch_;
   std::uint64_t acked_push_ids_ = 0, spared_ = 0;
   std::string failure_;
-};
-
-// Checks one shard's own events: sequences without gap or repeat, minimum clocks that justify each answer.
-class ShardChecker : public server::ShardObserver {
- public:
-  // spec_of: the consistency of a table.
-  ShardChecker(Oracle* oracle, std::function<ConsistencySpec(TableId)> spec_of)
-      : oracle_(oracle), spec_of_(std::move(spec_of)) {}
-  void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) override;
-  void OnWatermark(Incarnation incarnation, PartitionId partition, Sequence sequence) override {
-    last_[{incarnation, partition}] = sequence;
-  }
-  void OnPushVoided(Incarnation, PartitionId, Sequence, Clock) override;
-  void OnPullServed(Incarnation, TableId, Clock use, Clock minimum) override;
-  void OnClockClosed(Clock) override;
-  // The highest sequence that counted or was voided.
-  Sequence Last(Incarnation incarnation, PartitionId partition) const;
-
- private:
-  Oracle* oracle_;
-  std::function<ConsistencySpec(TableId)> spec_of_;
-  std::map<std::pair<Incarnation, PartitionId>, Sequence> last_;
-  Clock last_minimum_;
-  bool closed_any_ = false;
-  Clock last_closed_;
 };
 
 }  // namespace tarn::sim

@@ -69,8 +69,8 @@ void SimWorker::Advance(TimeUs now, Outbox* out) {
 // From what it had kept, if it goes on from a checkpoint.
 void SimWorker::StartModel() {
   model_.emplace(tables_[0]);
-  if (client_.welcome().blob_bytes != 0) model_->Start(oracle_->TakeKept(WorkerRank(client_.welcome().rank)));
-  oracle_->OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
+  if (client_.welcome().blob_bytes != 0) model_->Start(oracle_->kept().Take(WorkerRank(client_.welcome().rank)));
+  oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
 }
 
 std::size_t SimWorker::SectionsOf(const std::map<Key, float>& sent) const {
@@ -203,7 +203,7 @@ void SimWorker::CheckPull(const Batch& batch, int which, const worker::PullDone&
     return oracle_->Fail("a pull returned the wrong number of bytes");
   oracle_->CheckStaleness(which == 1 ? scenario_.layer : scenario_.counts, done.staleness);
   if (which == 1) return;
-  const bool settled = batch.lease.purpose != LeasePurpose::kTrain && oracle_->nobody_died();
+  const bool settled = batch.lease.purpose != LeasePurpose::kTrain && oracle_->cohorts().nobody_died();
   const auto values = done.values.as<float>();
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
     oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
@@ -262,7 +262,7 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
     client_.Tick(position_, now, out);
   }
   layer_pushes_[layer_push] = batch->dense.runs.size();
-  if (model_) oracle_->OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
+  if (model_) oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
   if (batch->last_of_lease) {
     LeaseDone done{batch->lease.lease, {}};
     for (std::uint64_t i = 0; i < batch->lease.rows; ++i) done.quality.AddBinary(float(i % 5) - 2.0f, i % 4 == 0);

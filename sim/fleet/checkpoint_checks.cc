@@ -52,7 +52,7 @@ void CheckBlobs(FleetContext& context, const ResumePoint& point) {
       context.oracle.Fail(stored.error().message);
       continue;
     }
-    const auto* kept = context.oracle.KeptAt(blob.incarnation, cut);
+    const auto* kept = context.oracle.kept().At(blob.incarnation, cut);
     if (exact && kept != nullptr && *kept != stored->kept)
       context.oracle.Fail(fmt::format(
           "{}: worker {} had kept {} counts at clock {}, and the checkpoint has other {}, of {}", point.directory,
@@ -64,7 +64,7 @@ void TakeBlobs(FleetContext& context, const ResumePoint& point) {
   for (const WorkerBlob& blob : point.manifest.blobs) {
     const auto stored = ReadResiduals(context.disk, point.directory, point.manifest, blob);
     if (stored)
-      context.oracle.PutKept(blob.rank, stored->kept);
+      context.oracle.kept().Put(blob.rank, stored->kept);
     else
       context.oracle.Fail(stored.error().message);
   }

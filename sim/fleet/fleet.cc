@@ -94,7 +94,7 @@ void Fleet::AfterWorkerStep(ProcessId id, Process& p) {
   const bool stopped = client.state() == worker::ClientState::kStopped;
   if (fenced || (stopped && client.stop_reason().code != ErrorCode::kOk)) {
     seen_.fenced += fenced ? 1 : 0;
-    context_.oracle.OnWorkerGone(client.welcome().incarnation);
+    context_.oracle.cohorts().OnGone(client.welcome().incarnation);
     context_.Trace(fmt::format("worker {} ends: {}", p.rank, client.stop_reason().reason));
     Restart(id, p.rank);
   }

@@ -62,7 +62,7 @@ void FleetChecks::AfterWorkerStep(Process* p) const {
   if (client.clock() < p->last_clock) context_.oracle.Fail("a worker's clock went back");
   p->last_clock = client.clock();
   if (client.state() == worker::ClientState::kRunning)
-    context_.oracle.OnClock(client.welcome().incarnation, client.clock());
+    context_.oracle.cohorts().OnClock(client.welcome().incarnation, client.clock());
 }
 
 bool FleetChecks::SilencedShard() const {

@@ -118,7 +118,7 @@ void NodeFaults::CrashWorker(std::uint32_t rank, TimeUs away_us) {
   if (worker == nullptr || worker->over) return;
   ++crashes_;
   context_.Trace(fmt::format("worker {} crashes: {}", rank, worker->worker->Describe()));
-  context_.oracle.OnWorkerGone(worker->worker->client().welcome().incarnation);
+  context_.oracle.cohorts().OnGone(worker->worker->client().welcome().incarnation);
   context_.network.RemoveProcess(id);
   processes.Remove(id);
   // Comes back at once, or late enough to be found dead first.

@@ -117,7 +117,7 @@ void Outages::EndEverything() {
 
 void Outages::EndAll() {
   for (const auto& [id, p] : context_.processes.all()) {
-    if (p->worker) context_.oracle.OnWorkerGone(p->worker->client().welcome().incarnation);
+    if (p->worker) context_.oracle.cohorts().OnGone(p->worker->client().welcome().incarnation);
     if (p->shard) context_.clocks.OnEnd(*p);
     context_.network.RemoveProcess(id);
   }

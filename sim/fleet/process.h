@@ -9,7 +9,7 @@
 #include "server/shard/shard.h"
 #include "sim/disks/memory_cold_store.h"
 #include "sim/network.h"
-#include "sim/oracle.h"
+#include "sim/shard_checker.h"
 #include "sim/sim_blobs.h"
 #include "sim/sim_log.h"
 #include "sim/sim_store.h"

@@ -80,7 +80,7 @@ void ProcessStarter::StartScheduler() {
     context_.Trace(fmt::format("goes on from its logs, from checkpoint {} on", restored_.whole.value));
     for (const WorkerEntry& entry : restored_.workers) died_in_outages_ += entry.state == WorkerState::kLive ? 1 : 0;
   } else {
-    context_.oracle.BeginAnew();
+    context_.oracle.cohorts().BeginAnew();
     logs_->BeginAnew();
     if (*resume_) {
       options.resume = &(*resume_)->manifest;

@@ -1,0 +1,65 @@
+#include "sim/cohorts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tarn::sim {
+
+void Cohorts::BeginAnew() {
+  last_version_ = {};
+  last_epoch_ = {};
+  entries_.clear();
+}
+
+std::string Cohorts::OnView(const View& view) {
+  if (view.version == last_version_) return {};
+  std::string wrong;
+  const auto fail = [&wrong](std::string what) {
+    if (wrong.empty()) wrong = std::move(what);
+  };
+  if (view.version < last_version_) fail("the scheduler's view version went back");
+  if (view.routes.epoch < last_epoch_) fail("the route map's epoch went back");
+  view_ = view;
+  last_version_ = view.version;
+  last_epoch_ = view.routes.epoch;
+  for (const WorkerEntry& entry : view.workers) {
+    const auto [it, fresh] = entries_.try_emplace(entry.incarnation, entry);
+    if (fresh) continue;
+    WorkerEntry& known = it->second;
+    if (known.state == WorkerState::kEnded && (entry.state != WorkerState::kEnded || entry.end != known.end))
+      fail(fmt::format("incarnation {}: its verdict changed", entry.incarnation.value));
+    if (known.join != entry.join) fail("a join clock changed");
+    known = entry;
+  }
+  return wrong;
+}
+
+bool Cohorts::HasEnded(Incarnation worker) const {
+  const auto it = entries_.find(worker);
+  return it == entries_.end() || it->second.state == WorkerState::kEnded;
+}
+
+double Cohorts::SizeAt(Clock clock) const {
+  return double(std::ranges::count_if(entries_, [&](const auto& e) { return e.second.InCohort(clock); }));
+}
+
+bool Cohorts::Has(Incarnation worker, Clock clock) const {
+  const auto it = entries_.find(worker);
+  return it != entries_.end() && it->second.InCohort(clock);
+}
+
+std::string Cohorts::CheckGroundTruth(Clock use, std::uint64_t bound) const {
+  for (const WorkerEntry& entry : view_.workers) {
+    if (entry.state != WorkerState::kLive) continue;
+    const auto it = clocks_.find(entry.incarnation);
+    const Clock clock = it == clocks_.end() ? entry.join : std::max(it->second, entry.join);
+    if (clock.value + bound < use.value)
+      return fmt::format("a pull of clock {} was served while worker {} is at {}", use.value, entry.rank.value,
+                         clock.value);
+  }
+  return {};
+}
+
+}  // namespace tarn::sim

@@ -1,0 +1,216 @@
+#include "sim/table_draws.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/limits.h"
+
+namespace tarn::sim {
+namespace {
+
+// Clocks that jump over boundaries, lifetimes and all of a run.
+void ChooseSeconds(SplitMix& rng, LifeSpec* life, Faults* faults) {
+  constexpr double kLifetimes[] = {1, 3, 20, 600, 7200};
+  life->expire_clocks = 0;
+  life->score_decay = 1;
+  life->min_score = 0;
+  life->expire_seconds = kLifetimes[rng.Below(std::size(kLifetimes))];
+  faults->time_jumps = rng.Chance(0.7) ? std::uint32_t(rng.Below(12)) : 0;
+  faults->jump_at_cut = rng.Chance(0.5) ? rng.Unit() : 0;
+}
+
+// How many clocks a worker's pushes may wait in it for the table's sake.
+std::uint64_t MayWait(const ConsistencySpec& spec) {
+  constexpr std::uint64_t kLong = 6;
+  if (spec.mode == ConsistencyMode::kAsp) return kLong;
+  return spec.mode == ConsistencyMode::kSsp ? spec.staleness : 0;
+}
+
+WorkerCacheSpec DrawCache(SplitMix& rng, const ConsistencySpec& spec, std::uint64_t may_wait) {
+  WorkerCacheSpec cache;
+  // From a few rows to all of them.
+  if (spec.mode != ConsistencyMode::kAsp && rng.Chance(0.8))
+    cache.bytes = 1'024 + rng.Below(rng.Chance(0.5) ? 1 : 9'000);
+  cache.own_pushes = rng.Chance(0.5) ? OwnPushes::kSeen : OwnPushes::kBounded;
+  const bool combines = spec.apply == ApplyMode::kImmediate && may_wait > 0 && rng.Chance(0.6);
+  if (!combines) return cache;
+  cache.own_pushes = OwnPushes::kBounded;
+  cache.push_every = std::uint32_t(2 + rng.Below(may_wait));
+  return cache;
+}
+
+}  // namespace
+
+void ChooseConsistency(SplitMix& rng, ConsistencySpec* out) {
+  switch (rng.Below(5)) {
+    case 0:
+    case 1: *out = {ConsistencyMode::kBsp, 0, ApplyMode::kAggregated}; break;
+    case 2: *out = {ConsistencyMode::kBsp, 0, ApplyMode::kImmediate}; break;
+    case 3:
+      *out = {ConsistencyMode::kSsp, std::uint32_t(1 + rng.Below(4)),
+              rng.Chance(0.5) ? ApplyMode::kAggregated : ApplyMode::kImmediate};
+      break;
+    default: *out = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate}; break;
+  }
+}
+
+void ChooseTable(SplitMix& rng, const std::string& name, bool mixed, Job* job, ConsistencySpec* spec) {
+  TableOverride own;
+  *spec = job->consistency;
+  if (mixed) {
+    // Often a pair that has workers run ahead of a cut: one table applied at once, one aggregated, neither bsp.
+    const std::uint32_t ahead = std::uint32_t(1 + rng.Below(4));
+    if (rng.Chance(0.5))
+      ChooseConsistency(rng, spec);
+    else
+      *spec = {ConsistencyMode::kSsp, ahead, name == "layer" ? ApplyMode::kAggregated : ApplyMode::kImmediate};
+    own.has_consistency = true;
+    own.consistency = *spec;
+  }
+  constexpr ValueCodec kCodecs[] = {ValueCodec::kFp32, ValueCodec::kBf16, ValueCodec::kFp16};
+  if (rng.Chance(0.3)) {
+    own.has_pull_codec = own.has_push_codec = true;
+    own.pull_codec = kCodecs[rng.Below(3)];
+    own.push_codec = kCodecs[rng.Below(3)];
+  }
+  if (own != TableOverride()) job->tables[name] = own;
+}
+
+void ChooseAhead(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6168656164));
+  if (!rng.Chance(s->job.storage.durability == Durability::kLog ? 0.25 : 0.1)) return;
+  s->job.consistency = {ConsistencyMode::kSsp, std::uint32_t(1 + rng.Below(4)), ApplyMode::kAggregated};
+  s->counts = s->layer = s->job.consistency;
+  for (auto& [name, own] : s->job.tables) own.has_consistency = false;
+  if (rng.Chance(0.5)) s->faults.drop = 0.15;
+}
+
+void ChooseRace(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x72616365));
+  if (!rng.Chance(0.1)) return;
+  const std::uint32_t ahead = std::uint32_t(2 + rng.Below(3));
+  s->job.consistency = s->layer = {ConsistencyMode::kSsp, ahead, ApplyMode::kAggregated};
+  s->counts = {ConsistencyMode::kSsp, ahead, ApplyMode::kImmediate};
+  for (auto& [name, own] : s->job.tables) own.has_consistency = false;
+  s->job.tables["counts"].has_consistency = true;
+  s->job.tables["counts"].consistency = s->counts;
+  if (s->job.storage.durability == Durability::kNone) s->job.storage.durability = Durability::kCheckpoint;
+  s->job.storage.checkpoint_clocks = 2 + rng.Below(6);
+  s->requests += 4;
+  s->compute_max_us = 300 + TimeUs(rng.Below(3'000));
+  s->cut_slice_bytes = 4'000;
+  s->cut_pause_us = 0;
+  s->faults.cut_at_change = 0.2 + 0.4 * rng.Unit();
+  s->faults.slow_store = s->faults.full_store = 0;
+}
+
+void ChooseLife(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6c696665));
+  if (!rng.Chance(0.4)) return;
+  TableOverride& own = s->job.tables["counts"];
+  if (rng.Chance(0.3)) {
+    own.has_row_codec = true;
+    own.row_codec = rng.Chance(0.5) ? ValueCodec::kBf16 : ValueCodec::kFp16;
+    s->counts_row_codec = own.row_codec;
+  }
+  own.has_life = true;
+  LifeSpec& life = own.life;
+  life.on = true;
+  life.sweep_clocks = 1 + rng.Below(20);
+  if (rng.Chance(0.4)) life.admit_count = std::uint32_t(2 + rng.Below(3));
+  if (rng.Chance(0.3)) life.admit_probability = 0.3f;
+  switch (rng.Below(4)) {
+    case 0: life.expire_clocks = 1 + rng.Below(40); break;
+    case 1: life.score_decay = 0.9f; break;
+    case 2: life.expire_seconds = 3; break;
+    default: break;
+  }
+  if (life.score_decay != 1) life.min_score = rng.Chance(0.7) ? 0.3f : 0;
+  if (rng.Chance(0.4)) life.rows_max = 10 + rng.Below(100);
+  // Short lives whose ends the clocks of aggregated pushes decide alone.
+  if (s->counts.mode == ConsistencyMode::kSsp && s->counts.apply == ApplyMode::kAggregated && rng.Chance(0.6)) {
+    life = {.on = true, .expire_clocks = 2 + rng.Below(8), .sweep_clocks = 1 + rng.Below(3)};
+    s->counts_row_codec = ValueCodec::kFp32;
+    own.has_row_codec = false;
+  }
+  if (life.expire_seconds != 0 || rng.Chance(0.15)) ChooseSeconds(rng, &life, &s->faults);
+  s->life = life;
+}
+
+void ChooseInt8(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x696e7438));
+  for (const char* name : {"counts", "layer"}) {
+    if (!rng.Chance(0.2)) continue;
+    TableOverride& own = s->job.tables[name];
+    if (rng.Chance(0.7)) own.has_pull_codec = true, own.pull_codec = ValueCodec::kInt8;
+    if (rng.Chance(0.7)) own.has_push_codec = true, own.push_codec = ValueCodec::kInt8;
+  }
+}
+
+void ChooseTopK(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x746f706b));
+  if (!rng.Chance(0.35)) return;
+  constexpr float kShares[] = {0.02f, 0.1f, 0.3f, 0.7f, 1.0f};
+  for (const char* name : {"counts", "layer"}) {
+    if (!rng.Chance(0.7)) continue;
+    TableOverride& own = s->job.tables[name];
+    own.has_push_codec = own.has_top_k = true;
+    own.push_codec = ValueCodec::kTopK;
+    own.top_k.share = kShares[rng.Below(std::size(kShares))];
+    own.top_k.residual_bytes = limits::kResidualBytesMin + (rng.Chance(0.5) ? rng.Below(8'000) : 60'000);
+    own.worker_cache.push_every = 1;
+    s->top_k = true;
+  }
+  if (s->job.tables.contains("counts")) s->counts_cache = s->job.tables["counts"].worker_cache;
+  // Checkpoints are what their state is for.
+  if (!s->top_k || !rng.Chance(0.7)) return;
+  if (s->job.storage.durability == Durability::kNone) s->job.storage.durability = Durability::kCheckpoint;
+  s->job.storage.checkpoint_clocks = 3 + rng.Below(10);
+  s->resume |= rng.Chance(0.5);
+}
+
+void ChooseLists(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6c697374));
+  s->job.train.key_caching = rng.Chance(0.8);
+  s->held_keys_bytes = 100 + rng.Below(3'000);
+  s->held_lists_bytes_max = rng.Chance(0.5) ? 200 + rng.Below(3'000) : 1 << 20;
+}
+
+void ChooseLanes(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6c616e65));
+  if (rng.Chance(0.4)) s->job.fleet.lanes = std::uint32_t(2 + rng.Below(3));
+}
+
+void ChooseCache(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x6361636865));
+  if (!rng.Chance(0.5)) return;
+  if (!s->KeepsStep() && rng.Chance(0.4)) {
+    const std::uint32_t bound = std::uint32_t(1 + rng.Below(5));
+    s->job.consistency = {ConsistencyMode::kSsp, bound,
+                          rng.Chance(0.8) ? ApplyMode::kImmediate : ApplyMode::kAggregated};
+    s->counts = s->layer = s->job.consistency;
+    for (auto& [name, own] : s->job.tables) own.has_consistency = false;
+  }
+  const std::uint64_t may_wait = std::min({MayWait(s->job.consistency), MayWait(s->counts), MayWait(s->layer)});
+  for (const char* name : {"counts", "layer"}) {
+    TableOverride& own = s->job.tables[name];
+    own.worker_cache = DrawCache(rng, s->Of(name), may_wait);
+    own.has_worker_cache = true;
+  }
+  s->counts_cache = s->job.tables["counts"].worker_cache;
+  s->reads_again = rng.Chance(0.5);
+}
+
+void ChooseShortEpochs(std::uint64_t seed, Scenario* s) {
+  SplitMix rng(Mix64(seed ^ 0x73686f7274));
+  const bool keeps_rows = s->counts.mode == ConsistencyMode::kSsp && s->counts_cache.bytes != 0;
+  if (!keeps_rows || s->workers == 1 || !rng.Chance(0.3)) return;
+  Job& job = s->job;
+  job.train.epochs = std::uint32_t(30 + rng.Below(20));
+  job.data.split_rows = job.train.batch_rows * (1 + rng.Below(2));
+  s->train_rows = job.data.split_rows * (1 + rng.Below(s->workers));
+  s->valid_rows = 10 + rng.Below(30);
+  job.data.valid = "valid";
+}
+
+}  // namespace tarn::sim
