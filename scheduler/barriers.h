@@ -1,5 +1,5 @@
-// Barriers: number n is open once every live worker has entered it. A worker that dies holds nobody back; one that
-// joins finds the earlier ones open.
+// Barriers: number n opens once every live worker has entered it. A worker that dies delays no barrier; for one that
+// joins, earlier barriers are open.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Barriers {
     Incarnation worker;
     std::uint64_t number = 0;
   };
-  // Who may go on. Each is named once for each time it asked.
+  // The workers that may pass, once for each time that they asked.
   std::vector<Answer> Answers() {
     std::uint64_t everybody = UINT64_MAX;
     for (const auto& [id, state] : workers_) everybody = std::min(everybody, state.entered);

@@ -73,9 +73,9 @@ class Scheduler::Impl {
   void WatchFleet(TimeUs now, Outbox* out);
   bool AnythingDone() const;
   Status MayCut() const;
-  // Stops the run as `as` says, after a checkpoint if there is anything to keep.
+  // Stops the run with the reason `as`, after a checkpoint if there is anything to keep.
   void WantStop(Shutdown as, TimeUs now, Outbox* out);
-  // Ends the run: tells every node. `phase` is what progress() says from now on.
+  // Ends the run: sends every node a Shutdown. `phase`: of progress() from now on.
   void Stop(Shutdown reason, std::string phase, TimeUs now, Outbox* out);
   void Fail(ErrorCode code, std::string reason, TimeUs now, Outbox* out);
 

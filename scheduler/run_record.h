@@ -1,5 +1,5 @@
-// What a run has done so far, as its progress, its manifests and its state on disk say it: the figures of earlier
-// starts, of nodes that have ended and of the parts of the scheduler put together. It changes nothing but its own sums.
+// What a run has done so far, for its progress, its manifests and its state on disk: the figures of earlier starts, of
+// nodes that have ended and of the parts of the scheduler, put together. It changes nothing but its own sums.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class RunRecord final : public ManifestSource {
     std::string job_text;
     std::uint64_t fingerprint = 0, run = 0;
     std::uint32_t epochs = 1;  // of the job
-    // What a manifest says of earlier starts of the run.
+    // Of earlier starts of the run, from the manifest.
     std::uint64_t earlier_samples = 0, earlier_died = 0, batches_repeated = 0;
   };
   // What it reads; all outlive it.
@@ -41,8 +41,8 @@ class RunRecord final : public ManifestSource {
   std::uint64_t workers_died() const override { return options_.earlier_died + context_.membership->died(); }
   // Everything of a state but what the checkpoint coordinator adds.
   SchedulerState MakeState(TimeUs now) const;
-  // Another number for each state that others may have been told of, or that a restart needs. What only grows with time
-  // does not count.
+  // Differs between two states if a node may have learnt of the difference, or a restart needs it. Figures that only
+  // grow with time do not count.
   std::uint64_t StateRevision(const CheckpointCoordinator& cuts) const;
   // All figures of the progress but those of checkpoints and of the end of the run.
   Progress MakeProgress(TimeUs now) const;

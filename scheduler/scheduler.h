@@ -1,5 +1,5 @@
 // The scheduler: places partitions, watches the fleet, hands out data, coordinates checkpoints and evaluation. A
-// deterministic state machine like server::Shard; docs/protocol.md gives the rules.
+// deterministic state machine like server::Shard; docs/protocol.md has the rules.
 //
 // Not thread-safe: one thread owns it.
 #pragma once
@@ -58,8 +58,8 @@ class Scheduler {
   // Cuts one now, like a periodic one. Does nothing where there is nothing to keep.
   void RequestCheckpoint(TimeUs now, Outbox* out);
 
-  bool stopping() const;  // nodes are being told to stop
-  bool stopped() const;   // every node has been told to stop, and has stopped as far as one can tell
+  bool stopping() const;  // nodes are being stopped
+  bool stopped() const;   // every node has confirmed the stop, or is not waited for any longer
   const Shutdown& stop_reason() const;
   const View& view() const;
   Progress progress() const;

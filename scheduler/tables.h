@@ -1,4 +1,4 @@
-// CreateTable: ids, the job's overrides, and who waits for an answer.
+// Answers CreateTable: assigns ids, applies the job's overrides, and remembers which workers wait for an answer.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,16 @@ class Tables {
  public:
   explicit Tables(Job job) : job_(std::move(job)) {}
 
-  // A checkpoint brought this table. Whoever asks for it first may change its settings, not its shape (rule K5).
+  // The table comes from a checkpoint. The first worker that asks for it may change its settings, not its shape (rule
+  // K5).
   void Resumed(const TableSpec& spec) { resumed_.insert(spec.name); }
 
-  // A worker wants a table. Returns what is to be put into the view, with its id: a new table, or the new settings of
-  // one that was resumed. `existing` are the view's tables. The answer is due when the view that holds the table is
-  // confirmed, or at once if refused.
+  // A worker asks for a table. Returns what has to be put into the view, with its id: a new table, or the new settings
+  // of one that was resumed. existing: the view's tables. The answer is due once the view with the table is confirmed,
+  // or at once if the table is refused.
   std::optional<TableSpec> Ask(Incarnation worker, const TableSpec& wanted, const std::vector<TableSpec>& existing,
                                std::uint32_t partition_bits);
-  // What was returned stands in this version of the view.
+  // What Ask returned is in the view since this version.
   void Added(const TableSpec& spec, ViewVersion version) { since_[spec.name] = version; }
 
   // Answers that are due, given the newest view version that all shards have confirmed.

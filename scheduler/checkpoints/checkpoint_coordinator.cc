@@ -17,7 +17,7 @@ CheckpointCoordinator::CheckpointCoordinator(Options options, const Context& con
 void CheckpointCoordinator::Capture(SchedulerState* state) const {
   state->progress.id = checkpoints_.last();
   state->progress.best_checkpoint = checkpoints_.best();
-  state->progress.generations = checkpoints_.chain();
+  state->progress.generations = checkpoints_.base_generations();
   state->whole = whole_.id;
   state->whole_directory = whole_.directory;
   state->whole_files = whole_.files;

@@ -25,7 +25,7 @@
 
 namespace tarn::scheduler {
 
-// What a manifest says of the run besides its checkpoints.
+// The contents of a manifest that concern the run rather than its checkpoints.
 class ManifestSource {
  public:
   virtual ~ManifestSource() = default;
@@ -37,7 +37,7 @@ class ManifestSource {
 // What the coordinator has to know of the run at each call.
 struct CutMoment {
   TimeUs now = 0;
-  bool at_boundary = false;  // nothing is trained, nor will be until the scheduler gives out leases
+  bool at_boundary = false;  // nothing is trained until the scheduler grants more leases
   bool last_epoch = false;   // no epoch follows the last one that is finished
   bool best_lost = false;    // the checkpoint of the best epoch could not be written
 };

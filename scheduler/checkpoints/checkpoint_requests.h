@@ -1,5 +1,5 @@
-// Tools that asked for a checkpoint and wait for its directory (rule K8). A request is served by the first checkpoint
-// that is ordered after it came. Plain state: the scheduler sends what this returns.
+// Tools that asked for a checkpoint and wait for its directory (rule K8). The first checkpoint ordered after a request
+// serves it. Plain state: the caller sends what this returns.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ class CheckpointRequests {
     CheckpointRequest reply;
   };
 
-  // The answer that is known already: of a repeated request, or kOverloaded beyond limits::kCheckpointRequestsMax.
-  // Nothing: it waits now, or did before.
+  // The answer, if it is known: of a repeated request, or kOverloaded beyond limits::kCheckpointRequestsMax. Nothing:
+  // the request waits.
   std::optional<CheckpointRequest> Ask(Peer from, std::uint64_t number);
-  // Refuses or answers one that waits.
+  // Answers one that waits.
   std::optional<Answer> Reply(std::uint64_t number, ErrorCode code, std::string text_or_directory);
 
-  // A checkpoint was ordered: it serves all that wait for none yet.
+  // A checkpoint was ordered: it serves all requests that no other serves.
   void Ordered(CheckpointId id);
-  // What waits for this checkpoint is answered with its directory (kOk) or a reason.
+  // Requests that wait for this checkpoint are answered with its directory (kOk) or a reason.
   std::vector<Answer> Ended(CheckpointId id, ErrorCode code, const std::string& text_or_directory);
-  // It is void, another one follows: what waited for it waits on.
+  // It is void, and another one follows: its requests wait for that one.
   void Voided(CheckpointId id);
-  // Nothing will be cut any more.
+  // No checkpoint will be cut any more.
   std::vector<Answer> EndAll(ErrorCode code, const std::string& reason);
   // Whether any waits for a checkpoint that is not ordered yet.
   bool Unordered() const;

@@ -20,9 +20,9 @@ Checkpoints::Checkpoints(Options options)
       last_clock_(options_.start_clock),
       best_(options_.best),
       base_directory_(options_.resumed_directory),
-      chain_(options_.resumed) {
+      base_generations_(options_.resumed) {
   for (const std::string& directory : options_.kept) {
-    // By number: the folder may have been moved, or be called in another way.
+    // Compared by number: the folder may have been moved or renamed.
     const bool best = CheckpointIdOf(directory) == CheckpointIdOf(best_);
     kept_.push_back({directory, best});
     if (best) best_ = directory;
@@ -56,12 +56,12 @@ void Checkpoints::NotWritten(TimeUs now) {
   ++failures_;
 }
 
-// Reading a chain costs all of its bytes: with this no restore reads more than twice what a full checkpoint has.
+// A restore reads all generations: with this limit it reads at most twice the bytes of a full checkpoint.
 bool Checkpoints::NextIsFull() const {
-  if (chain_.empty() || chain_.size() > options_.storage.checkpoint_chain) return true;
+  if (base_generations_.empty() || base_generations_.size() > options_.storage.checkpoint_chain) return true;
   std::uint64_t deltas = 0;
-  for (std::size_t i = 1; i < chain_.size(); ++i) deltas += chain_[i].bytes();
-  return deltas > chain_.front().bytes();
+  for (std::size_t i = 1; i < base_generations_.size(); ++i) deltas += base_generations_[i].bytes();
+  return deltas > base_generations_.front().bytes();
 }
 
 Cut& Checkpoints::Begin(const CutWish& wish, TimeUs now, Clock min_clock) {
@@ -80,7 +80,7 @@ Cut& Checkpoints::Begin(const CutWish& wish, TimeUs now, Clock min_clock) {
   if (wish.reason == CutReason::kHash) return *pending_;
   pending_->order.directory = fmt::format("{}/ckpt-{}", options_.directory, last_.value);
   if (NextIsFull()) return *pending_;
-  pending_->order.base = chain_.back().id;
+  pending_->order.base = base_generations_.back().id;
   pending_->order.base_directory = base_directory_;
   return *pending_;
 }
@@ -118,8 +118,8 @@ std::optional<std::uint64_t> Checkpoints::WholeHash() const {
 
 std::vector<Generation> Checkpoints::Generations(Clock clock) const {
   std::vector<Generation> all;
-  if (pending_->order.base.value != 0) all = chain_;
-  // Each checkpoint says anew which keys wait for their admission.
+  if (pending_->order.base.value != 0) all = base_generations_;
+  // Each checkpoint lists all keys that wait for their admission.
   for (Generation& generation : all) {
     std::erase_if(generation.files, [](const CheckpointFile& file) { return file.seen != 0; });
     for (CheckpointTable& table : generation.tables) table.seen = 0;
@@ -157,14 +157,14 @@ std::vector<std::string> Checkpoints::Complete(std::vector<Generation> generatio
     for (Kept& kept : kept_) kept.best = false;
   kept_.push_back({cut.order.directory, best});
   newest_ = base_directory_ = cut.order.directory;
-  chain_ = std::move(generations);
+  base_generations_ = std::move(generations);
   if (best) best_ = newest_;
   return Prune();
 }
 
 std::vector<std::string> Checkpoints::Prune() {
   std::vector<std::string> removed;
-  std::size_t others = 0;  // the best is kept besides
+  std::size_t others = 0;  // the best is kept in addition
   for (const Kept& kept : kept_) others += kept.best ? 0 : 1;
   const std::size_t keep = std::max<std::size_t>(options_.storage.checkpoints_kept, 1);
   for (auto it = kept_.begin(); others > keep && it + 1 != kept_.end();) {

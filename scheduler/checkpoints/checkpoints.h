@@ -27,8 +27,8 @@ class Checkpoints {
   struct Options {
     StorageSection storage;
     std::string directory;  // checkpoint n goes to <directory>/ckpt-<n>
-    CheckpointId last;      // highest number that is taken
-    std::string best;       // of an earlier run; not ours to remove
+    CheckpointId last;      // highest number that is in use
+    std::string best;       // of an earlier run; never removed
     Clock start_clock;
     std::vector<std::string> kept;  // directories of this run from before a restart, oldest first
     // What was resumed from: the base of the first checkpoint. Empty: that is a full one.
@@ -37,8 +37,8 @@ class Checkpoints {
   };
   explicit Checkpoints(Options options);
 
-  // Whether a periodic one is due; counts from the last cut of any kind. log_bytes: of the longest log. Behind one that
-  // could not be written there is a pause: of a second, twice as long after each further one, and a minute at the most.
+  // Whether a periodic one is due; counts from the last cut of any kind. log_bytes: of the largest log. After one that
+  // could not be written there is a pause: 1 s, doubled with each further failure, 60 s at most.
   bool Due(TimeUs now, Clock min_clock, std::uint64_t log_bytes = 0) const;
   void StartCounting(TimeUs now) { last_time_ = now; }
   // When the next one by time is due; INT64_MAX: never.
@@ -49,15 +49,15 @@ class Checkpoints {
   Cut* pending() { return pending_ ? &*pending_ : nullptr; }
   const Cut* pending() const { return pending_ ? &*pending_ : nullptr; }
 
-  // Keeps the part if it belongs to the pending checkpoint.
+  // Stores the part if it belongs to the pending checkpoint.
   void OnShardPart(ShardId shard, const CheckpointPart& part);
   void OnWorkerPart(Incarnation worker, const CheckpointPart& part);
 
-  // The first part that says that it failed.
+  // The first part that reports a failure.
   const CheckpointPart* Failed(ShardId* shard) const;
 
-  // The generations that the manifest of the pending one holds, its own with what its parts say at the end, and the
-  // hash of the whole state if all parts know theirs.
+  // The generations in the manifest of the pending one, its own last; and the hash of the whole state, if all parts
+  // know theirs.
   std::vector<Generation> Generations(Clock clock) const;
   std::optional<std::uint64_t> WholeHash() const;
   // The pending one is whole (its manifest, with these generations, is durable), or only its hash is known. Returns
@@ -66,13 +66,13 @@ class Checkpoints {
   // The pending one cannot be written.
   void NotWritten(TimeUs now);
   // The newest whole one cannot be a base: the next one is full.
-  void ForgetBase() { chain_.clear(); }
+  void ForgetBase() { base_generations_.clear(); }
   // The generations of the newest whole one; none: it cannot be a base.
-  const std::vector<Generation>& chain() const { return chain_; }
+  const std::vector<Generation>& base_generations() const { return base_generations_; }
   // It will never be whole. Returns its directory, empty if there is none.
   std::string Abandon();
 
-  CheckpointId last() const { return last_; }  // given out
+  CheckpointId last() const { return last_; }  // highest number that was assigned
   std::vector<std::string> kept() const;       // directories of whole ones that are not removed, oldest first
 
   bool has_hash() const { return has_hash_; }
@@ -99,8 +99,8 @@ class Checkpoints {
   bool has_hash_ = false;
   std::uint64_t hash_ = 0;
   std::string newest_, best_;
-  std::string base_directory_;     // of the newest whole one, also of an earlier run
-  std::vector<Generation> chain_;  // its generations; empty: it cannot be a base
+  std::string base_directory_;                // of the newest whole one, also of an earlier run
+  std::vector<Generation> base_generations_;  // its generations; empty: it cannot be a base
 };
 
 }  // namespace tarn::scheduler

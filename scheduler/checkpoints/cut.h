@@ -16,7 +16,7 @@
 
 namespace tarn::scheduler {
 
-// Why a checkpoint is cut. A wish for one of an earlier kind gives way to one of a later kind.
+// Why a checkpoint is cut. Of two that are wanted at once, the later in this list is cut.
 enum class CutReason : std::uint8_t { kPeriodic, kRequested, kBest, kHash, kFinal, kStop };
 std::string_view Name(CutReason reason);
 

@@ -1,6 +1,6 @@
 // The phases of a run (rule D5): train an epoch, score it, keep the best, begin another or end. It moves the leases
-// from one pass over the data to the next, and says which checkpoint is wanted and when the run ends; the scheduler
-// acts on that.
+// from one pass over the data to the next; which checkpoint is wanted and when the run ends, it returns to the
+// scheduler.
 //
 //   const Epochs::Step step = epochs.Advance({.now = now, .cut_under_way = ...});
 //   if (step.cut) cuts.Want(*step.cut);
@@ -67,7 +67,7 @@ class Epochs {
   void OnStop(TimeUs now) { train_time_.End(now); }
 
   Phase phase() const { return phase_; }
-  // Nothing is being trained, and nothing will be until the scheduler gives out leases of another epoch.
+  // Nothing is trained until the scheduler grants leases of another epoch.
   bool AtBoundary() const { return phase_ != Phase::kTrain || context_.leases->TrainDone(); }
   CutMoment Moment(TimeUs now) const { return {now, AtBoundary(), !schedule_.Another(), best_.lost()}; }
   LeaseSupply supply() const;

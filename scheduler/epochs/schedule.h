@@ -20,7 +20,8 @@ class Schedule {
   void BeginScoring(std::uint32_t epoch, const Scores& train);
   void SetValidation(const Scores& scores) { scoring_.valid = scores; }
   void SetTest(const Scores& scores) { scoring_.test = scores; }
-  // Whether the epoch being scored is the best so far: the least validation log-loss, or no validation set.
+  // Whether the epoch being scored is the best so far: it has the least validation log-loss, or there is no validation
+  // set.
   bool IsBest() const;
   // Scores are complete: the epoch is finished.
   void EndScoring();

@@ -1,4 +1,5 @@
-// The numbers of workers' LeaseRequests: each is answered once and the same again, and waits until it can be.
+// The numbers of workers' LeaseRequests: each waits until it can be answered, is answered once, and gets the same reply
+// when it is repeated.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ class LeaseRequests {
     std::uint32_t want = 0;
   };
 
-  // A request has come. Returns the reply if this number is answered already; an older one is ignored. Otherwise it
-  // waits from now on, in place of what waited before.
+  // A request has arrived. Returns the reply if this number is answered already; older numbers are ignored. A new one
+  // waits from now on and replaces the one that waited.
   std::optional<LeaseReply> Ask(Incarnation worker, std::uint64_t number, std::uint32_t want) {
     State& state = states_[worker];
     if (number != 0 && number == state.last.number) return state.last;
@@ -25,7 +26,7 @@ class LeaseRequests {
     return std::nullopt;
   }
 
-  // Who waits, by incarnation.
+  // The requests that wait, by incarnation.
   std::map<Incarnation, Waiting> waiting() const {
     std::map<Incarnation, Waiting> all;
     for (const auto& [worker, state] : states_)
@@ -33,7 +34,7 @@ class LeaseRequests {
     return all;
   }
 
-  // The reply to what waits; its number is filled in.
+  // Replies to the request that waits; fills in its number.
   const LeaseReply& Answer(Incarnation worker, LeaseReply reply) {
     State& state = states_[worker];
     reply.number = state.waiting->number;

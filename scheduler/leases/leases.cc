@@ -35,7 +35,7 @@ Status Leases::SetSizes(const std::uint64_t (&rows)[3]) {
 }
 
 void Leases::Join(Incarnation worker, WorkerRank rank, Clock join) {
-  workers_[worker] = {.rank = rank, .told = join, .bound = join};
+  workers_[worker] = {.rank = rank, .sent = join, .bound = join};
 }
 
 void Leases::End(Incarnation worker, const DataPosition& position, Clock end, bool take_back) {
@@ -55,7 +55,7 @@ Clock Leases::ceiling() const {
 }
 
 LeaseReply Leases::Jump(Worker* worker, Clock clock) {
-  worker->told = clock;
+  worker->sent = clock;
   worker->bound = std::max(worker->bound, clock);
   LeaseReply reply;
   reply.jump_to = clock;
@@ -64,7 +64,7 @@ LeaseReply Leases::Jump(Worker* worker, Clock clock) {
 
 std::optional<LeaseReply> Leases::AnswerJump(Incarnation id) {
   Worker& worker = workers_.at(id);
-  if (worker.told >= ceiling()) return std::nullopt;
+  if (worker.sent >= ceiling()) return std::nullopt;
   return Jump(&worker, ceiling());
 }
 
@@ -96,7 +96,7 @@ std::vector<LeaseGrant> Leases::Grant(Splits* splits, Incarnation id, Worker* wo
 std::optional<LeaseReply> Leases::AnswerTraining(Incarnation id, std::uint32_t want) {
   if (!data_.known()) return std::nullopt;
   Worker& worker = workers_.at(id);
-  if (worker.told < base_) return Jump(&worker, base_);
+  if (worker.sent < base_) return Jump(&worker, base_);
   if (auto grants = Grant(&train_, id, &worker, want); !grants.empty()) {
     granted_any_ = true;
     LeaseReply reply;

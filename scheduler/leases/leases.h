@@ -73,7 +73,7 @@ class Leases {
   // Grows with each change of what Capture returns.
   std::uint64_t revision() const { return revision_; }
 
-  // What a manifest says of the data. at, trust_done: Splits::Trained.
+  // The data section of a manifest. at, trust_done: Splits::Trained.
   DataState Snapshot(const Positions& at, bool trust_done) const;
   // Trained rows of all epochs.
   std::uint64_t Samples(const Positions& at) const;
@@ -81,7 +81,7 @@ class Leases {
  private:
   struct Worker {
     WorkerRank rank;
-    Clock told;   // its join clock, or the newest clock that it was ordered to jump to
+    Clock sent;   // its join clock, or the newest clock that it was ordered to jump to
     Clock bound;  // none of its clocks can pass this
   };
 

@@ -9,7 +9,7 @@
 namespace tarn::scheduler {
 namespace {
 
-// Leases done that are kept of a worker that has not ended: more than a restart takes back.
+// Done leases that are kept for each worker that has not ended: more than a restart takes back.
 constexpr std::size_t kDoneKept = 16;
 
 std::uint64_t DivideUp(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }

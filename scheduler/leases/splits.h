@@ -13,7 +13,7 @@
 
 namespace tarn::scheduler {
 
-// Where each worker incarnation stands in its train leases.
+// The position of each worker incarnation in its training leases.
 using Positions = std::map<Incarnation, DataPosition>;
 
 struct SplitsOptions {
@@ -22,7 +22,7 @@ struct SplitsOptions {
   std::uint64_t rows = 0;        // of the data set
   std::uint64_t split_rows = 0;  // > 0; the last block of the set may be shorter
   std::uint64_t batch_rows = 1;
-  std::uint32_t owners = 0;  // split i belongs to rank i mod owners; 0: to nobody
+  std::uint32_t owners = 0;  // split i belongs to rank i mod owners; 0: to no rank
   bool shuffle = false;      // the order of the blocks is drawn from `seed` and the epoch
   std::uint64_t seed = 0;
 };
@@ -30,21 +30,21 @@ struct SplitsOptions {
 class Splits {
  public:
   Splits() = default;
-  // trained[i]: rows of split i that are trained already, from a checkpoint; empty: none.
+  // trained[i]: rows of split i that are already trained, from a checkpoint; empty: none.
   explicit Splits(const SplitsOptions& options, const std::vector<std::uint64_t>& trained = {});
 
-  // The next free split for a worker of this rank: its own, else one of a rank that has no live worker.
+  // The next free split for a worker of this rank: one of its own, or else one of a rank that has no live worker.
   std::optional<std::uint32_t> Next(WorkerRank rank, const std::set<WorkerRank>& live) const;
   // Batches that are left of a split.
   std::uint64_t BatchesLeft(std::uint32_t split) const;
   // Leases a free split.
   LeaseGrant Grant(std::uint32_t split, LeaseId id, Incarnation owner);
 
-  // The owner says that a lease is done. False (and nothing happens) if it does not hold that lease.
+  // The owner reports a lease as done. False, and nothing changes, if it does not hold that lease.
   bool Done(Incarnation owner, const LeaseDone& done);
-  // The owner's incarnation is over, and its position final: what it covers stays trained, the rest is free again.
-  // hold: part-trained splits stay out of reach until Release (rule K1).
-  // take_back: leases reported done that the position does not cover are not done after all (rule G4).
+  // The owner's incarnation has ended at this position: what the position covers stays trained, the rest is free again.
+  // hold: part-trained splits cannot be leased until Release (rule K1).
+  // take_back: leases reported done that the position does not cover are not done (rule G4).
   void Take(Incarnation owner, const DataPosition& position, bool hold, bool take_back = false);
   void Release();
 
@@ -57,14 +57,14 @@ class Splits {
   // The largest number of batches that one rank owns; 0 without owners.
   std::uint64_t MostOwnedBatches() const { return most_owned_batches_; }
 
-  // Trained rows of each split. `at`: positions to go by; `trust_done`: leases reported done count as done whatever
-  // the position says. Incarnations not in `at` are taken as their reports and final positions say.
+  // Trained rows of each split, by the positions in `at`. trust_done: leases reported done count as done whatever the
+  // position is. For incarnations that are not in `at` their reports and final positions count.
   std::vector<std::uint64_t> Trained(const Positions& at, bool trust_done) const;
 
-  // Rows of each split that are trained but for the leases in `kept`: the open ones, and the last few done of owners
+  // Trained rows of each split, without those of the leases in `kept`: the open ones, and the last few done of owners
   // that have not ended.
   std::vector<std::uint64_t> Capture(std::vector<KeptLease>* kept) const;
-  // Right after construction with what Capture returned.
+  // Called right after construction with what Capture returned.
   void Restore(const std::vector<KeptLease>& kept);
 
   // Of all leases reported done; the loss is summed in the order of splits, so that its bits do not depend on who

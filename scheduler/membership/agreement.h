@@ -1,6 +1,6 @@
 // How the fleet agrees on a clock that no worker has passed (rule M1), for workers that join (M2) and for checkpoints
-// (K1, K11): a proposal is opened, every live worker reports, the clock is used, and every shard confirms the view that
-// tells of it.
+// (K1, K11): a proposal is opened, every live worker reports, the clock is used, and every shard confirms the view in
+// which it was used.
 //
 //   agreement.Open(Agreement::Purpose::kJoin, now);
 //   if (auto clock = agreement.FreeClock(now)) { ...; agreement.AwaitConfirmation(); }

@@ -1,5 +1,5 @@
-// Notices who is silent or keeps others waiting, and says so in the log; notices that no worker is left. Silence counts
-// only while the scheduler itself was running and could hear.
+// Writes to the log which nodes are silent or delay others, and detects that no worker is left. Silence counts only
+// while the scheduler itself was running.
 #pragma once
 
 #include <cstdint>

@@ -102,7 +102,7 @@ class Membership {
 
   // Sends the newest view to those that have not confirmed it, and Welcome to workers that may begin.
   void SendViews(TimeUs now, const Mailer& mail);
-  // Of every process that has to be told when the run ends.
+  // Of every process that gets a Shutdown when the run ends.
   std::map<Incarnation, Peer> EveryPeer() const;
 
   const View& view() const { return view_.get(); }

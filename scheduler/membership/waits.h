@@ -1,4 +1,4 @@
-// Whom a fleet waits for, in words for people. Changes nothing.
+// Texts for people about the nodes that a fleet waits for. Free functions that change nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace tarn::scheduler {
 
-// Before the fleet has formed: which servers and workers have not joined. Then: which shards and live workers have not
-// been heard for kWaitNotePeriodUs, or half a lease if that is shorter; silence counts from `listening_since` at the
-// earliest. Empty if there are none.
+// Before the fleet is complete: the servers and workers that have not joined. Then: the shards and live workers that
+// have been silent for kWaitNotePeriodUs, or for half a lease if that is shorter; silence counts from `listening_since`
+// at the earliest. Empty: there are none.
 std::string WaitsFor(const Membership& membership, const FleetSection& fleet, TimeUs now, TimeUs listening_since);
 
 // What makes others wait for a worker's ticks.
@@ -22,8 +22,8 @@ struct TickWaits {
   std::optional<Clock> cut;            // the clock that workers must tick to for a checkpoint
 };
 
-// Which live workers, though they are heard, have not ticked for kWaitNotePeriodUs while others, or a checkpoint, wait
-// for that, and since when. Empty if there are none.
+// The live workers that are not silent but have not ticked for kWaitNotePeriodUs while others, or a checkpoint, wait
+// for their ticks. Empty: there are none.
 std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, TimeUs now, TimeUs listening_since);
 
 }  // namespace tarn::scheduler

@@ -79,7 +79,7 @@ class Workers {
   Clock MaxClock() const;
   std::uint32_t waiting() const;
   std::size_t starts_known() const { return starts_.size(); }
-  // Of those that have to be told when the run ends.
+  // Adds the peers that get a Shutdown when the run ends.
   void AddPeers(std::map<Incarnation, Peer>* peers) const;
   template <class Visit>
   void ForEach(Visit&& visit) {

@@ -1,4 +1,4 @@
-// Resuming a run from a checkpoint (rule K5): finding it, and refusing another job's.
+// Resuming a run from a checkpoint (rule K5): finds the checkpoint, and rejects one of another job.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,16 @@ namespace tarn::scheduler {
 // error names durability "none" where that is why there is none.
 Expected<std::string> ResolveCheckpoint(const std::string& path);
 
-// That the logs in the folder of a run, if there are any, have the state beside them without which nobody can go on
-// from them, or are of a run that is over. kNotFound names the state, and the checkpoint from which to go on without.
+// Checks that the logs in the folder of a run, if there are any, have beside them the state without which no run can
+// continue from them, or are of a run that is over. kNotFound names the state, and a checkpoint to continue from
+// instead.
 Status CheckLogsHaveState(const std::string& run_dir);
 
-// That no checkpoints lie in a run's folder but those that `resumed`, one of them, goes on from (empty: none does): a
-// run counts what lies there toward its checkpoints_kept. kAlreadyExists names one.
+// Checks that the run's folder holds no checkpoints of another run: only those of the run of `resumed`, which is one of
+// them; empty: none. A run counts all checkpoints in its folder toward checkpoints_kept. kAlreadyExists names one.
 Status CheckCheckpointsAreOurs(const std::string& run_dir, const std::string& resumed);
 
-// Whether `job` may go on from a checkpoint of `manifest`: seed, data, model, batch and kinds of optimizers must be
+// Whether `job` may continue from a checkpoint of `manifest`: seed, data, model, batch and kinds of optimizers must be
 // the same; fleet, consistency, storage, rates and numbers of epochs may differ. kInvalidArgument: the error names
 // the section, the key and both values.
 Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string& directory);
@@ -32,10 +33,10 @@ Status CheckSameJob(const Job& job, const Manifest& manifest, const std::string&
 // is expected at least.
 Status CheckEpochs(const Job& job, const Manifest& manifest, const std::string& directory);
 
-// Rule G5: makes `state` one of the folder `run_dir`, in which it lies now: its checkpoints are those in there,
-// wherever the folder lay when it was written. Returns the manifest of the checkpoint that its logs go back to, none if
-// they go back to the beginning. The error (as of ReadManifest; kCorrupt if that is not the checkpoint which the state
-// speaks of) names the file.
+// Rule G5: adapts `state` to the folder `run_dir`, in which it was found: its checkpoints are the ones in that folder,
+// wherever the folder was when the state was written. Returns the manifest of the checkpoint at which the logs begin;
+// none: they begin with the run. The error names the file; its code is that of ReadManifest, or kCorrupt if the
+// checkpoint is not the one that the state names.
 Expected<std::optional<Manifest>> TakeUp(const std::string& run_dir, SchedulerState* state);
 
 }  // namespace tarn::scheduler

@@ -20,7 +20,7 @@ std::uint64_t SubjectOf(const Body& body) {
   return 0;
 }
 
-// That there is a checkpoint a tool may hear once the state speaks of it: a restart from an older one would remove it.
+// A tool may learn of a checkpoint once the state names it: a restart from an older state would remove it.
 bool NamesACheckpoint(const Body& body) {
   const auto* answer = std::get_if<CheckpointRequest>(&body);
   return answer != nullptr && answer->code == ErrorCode::kOk && !answer->directory.empty();
@@ -40,7 +40,7 @@ void StateGate::Pass(std::uint64_t revision, std::size_t sent, Outbox* out) {
   std::size_t kept = sent;
   for (std::size_t i = sent; i < out->size(); ++i) {
     Outgoing& outgoing = (*out)[i];
-    // Nor does it say that there is a view which is not told yet.
+    // An acknowledgement must not reveal a view that is still held back.
     if (auto* ack = std::get_if<HeartbeatAck>(&outgoing.message.body))
       ack->view = std::min(ack->view, durable_version_);
     if (!MayLeave(outgoing.message.body))
@@ -51,7 +51,7 @@ void StateGate::Pass(std::uint64_t revision, std::size_t sent, Outbox* out) {
   out->erase(out->begin() + static_cast<std::ptrdiff_t>(kept), out->end());
 }
 
-// Whatever must arrive is repeated or asked for again: what there is no room for is as if it were lost on its way.
+// All messages that must arrive are repeated or asked for again: one that finds no room counts as lost on its way.
 void StateGate::Hold(Outgoing outgoing) {
   const Body& body = outgoing.message.body;
   if (ending_ && !Is<CheckpointRequest>(body)) return;
@@ -88,7 +88,7 @@ bool StateGate::OnFailed(std::uint64_t number, TimeUs now) {
   writing_ = 0;
   ++failures_;
   not_before_ = now + kPauseUs;
-  waiting_.merge(leaving_);  // what has come since is newer
+  waiting_.merge(leaving_);  // messages held since are newer and stay
   leaving_.clear();
   return true;
 }

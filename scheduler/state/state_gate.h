@@ -1,6 +1,6 @@
-// Persist, then send (rule G1): keeps back what the scheduler sends until the state behind it is on disk, while it goes
-// on answering heartbeats. States are written one at a time; what changes meanwhile goes into the next one. Pure: the
-// scheduler carries out what this decides.
+// Persist, then send (rule G1): holds back what the scheduler sends until the state that it depends on is on disk;
+// heartbeats are still answered. States are written one at a time; changes made meanwhile go into the next one. It
+// makes decisions only; StateKeeper carries them out.
 //
 //   gate.Pass(revision, sent, out);                       // at the end of each step
 //   if (gate.MayBegin(now)) store->WriteState(gate.Begin(version, now), Capture());
@@ -18,14 +18,15 @@ namespace tarn::scheduler {
 
 class StateGate {
  public:
-  // How often a state is written in vain before the run ends, and how long the disk is left alone in between.
+  // After how many failed writes in a row the run ends, and the pause between them.
   static constexpr int kTriesMax = 3;
   static constexpr TimeUs kPauseUs = 10'000'000;
 
-  // A step has put messages into `out` behind the first `sent`, and has left a state of this revision. Keeps those back
-  // that may tell of a state which is not on disk: of each kind the newest for a node, limits::kHeldMessagesMax in all.
+  // A step has put messages into `out` behind the first `sent`, and has left a state of this revision. Holds back the
+  // messages that may reveal a state which is not on disk: for each node the newest of a kind, limits::kHeldMessagesMax
+  // in all.
   void Pass(std::uint64_t revision, std::size_t sent, Outbox* out);
-  // The run ends. What ends the nodes is not kept back, and of the rest only answers to tools are of use.
+  // The run ends. Shutdowns are not held back, and of all other messages only answers to tools are kept.
   void End();
 
   // Whether the state is to be written now.

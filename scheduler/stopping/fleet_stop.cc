@@ -28,8 +28,8 @@ bool FleetStop::OnMessage(Peer from, const Message& message, const Mailer& mail)
 bool FleetStop::Repeat(TimeUs now, const Mailer& mail) {
   const bool quiet = now - heard_ >= kQuietPeriods * heartbeat_us_;
   over_ |= peers_.empty() || quiet || now - since_ >= kPeriodsMax * heartbeat_us_;
-  if (over_ || (told_ != 0 && now - told_ < heartbeat_us_)) return over_;
-  told_ = std::max<TimeUs>(now, 1);
+  if (over_ || (sent_ != 0 && now - sent_ < heartbeat_us_)) return over_;
+  sent_ = std::max<TimeUs>(now, 1);
   for (const auto& [id, peer] : peers_) mail.Send(peer, *reason_);
   return false;
 }

@@ -1,5 +1,5 @@
-// Stops the fleet: tells every node why the run ends, again after each heartbeat period, until each has confirmed it or
-// all have been silent for a while (rules S1, S2).
+// Stops the fleet: sends every node a Shutdown with the reason, again after each heartbeat period, until each node has
+// confirmed it or all have been silent for a while (rules S1, S2).
 //
 //   stop.Begin({ErrorCode::kOk, "done"}, "done", membership.EveryPeer(), now);
 //   stop.Repeat(now, mail);                    // at once and at each timer
@@ -23,10 +23,10 @@ class FleetStop {
 
   explicit FleetStop(TimeUs heartbeat_us) : heartbeat_us_(heartbeat_us) {}
 
-  // phase: as Progress.phase spells it. peers: of the nodes that have to be told.
+  // phase: as Progress.phase spells it. peers: of the nodes that have to stop.
   void Begin(Shutdown reason, std::string phase, std::map<Incarnation, Peer> peers, TimeUs now);
   bool begun() const { return reason_.has_value(); }
-  // Every node has been told, and has stopped as far as one can tell.
+  // Every node has confirmed the stop, or is not waited for any longer.
   bool over() const { return over_; }
   const Shutdown& reason() const { return reason_ ? *reason_ : none_; }
   const std::string& phase() const { return phase_; }
@@ -44,9 +44,9 @@ class FleetStop {
   std::optional<Shutdown> reason_;
   Shutdown none_;
   std::string phase_;
-  std::map<Incarnation, Peer> peers_;  // told, and not known to have stopped
+  std::map<Incarnation, Peer> peers_;  // of nodes that have not confirmed
   bool over_ = false;
-  TimeUs since_ = 0, told_ = 0, heard_ = 0;
+  TimeUs since_ = 0, sent_ = 0, heard_ = 0;
 };
 
 }  // namespace tarn::scheduler

@@ -42,6 +42,14 @@ Job Durable(std::uint32_t shards, std::uint32_t workers) {
   return job;
 }
 
+Job LogJob(std::uint32_t shards, std::uint32_t workers) {
+  Job job = SmallJob(shards, workers);
+  job.storage.durability = Durability::kLog;
+  job.storage.checkpoint_final = false;
+  job.storage.checkpoint_seconds = 0;
+  return job;
+}
+
 FakeFleet::FakeFleet(const Job& the_job, const Manifest* resume, const SchedulerState* restore)
     : job(the_job), scheduler(OptionsOf(the_job, resume, restore), &store) {
   if (restore != nullptr) next_nonce_ += 1'000'000;

@@ -152,5 +152,7 @@ class FakeFleet {
 Job SmallJob(std::uint32_t shards, std::uint32_t workers);
 // The same with checkpoints.
 Job Durable(std::uint32_t shards, std::uint32_t workers);
+// The same with logs, and without checkpoints of its own.
+Job LogJob(std::uint32_t shards, std::uint32_t workers);
 
 }  // namespace tarn::scheduler

@@ -1,5 +1,5 @@
 // Shows the way of a run through its phases (rules D1-D5, S1): epochs, evaluation at the ceiling, the best epoch,
-// patience, the end and clean stops.
+// patience and the end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -240,60 +240,6 @@ TEST(Phase, LeasesOfOneWorkerAreLimited) {
   EXPECT_EQ(worker.leases.size(), 64u);
   EXPECT_FALSE(worker.waits);  // who has work in hand is not kept waiting
   EXPECT_FALSE(worker.jump);
-}
-
-TEST(Stop, WithoutCheckpointsTheFleetIsToldAtOnce) {
-  FakeFleet fleet(SmallJob(1, 1));
-  fleet.rows[0] = 300;
-  fleet.AddAll();
-  Outbox out;
-  fleet.scheduler.RequestStop(fleet.now, &out);
-  EXPECT_TRUE(fleet.scheduler.stopping());
-  EXPECT_EQ(fleet.scheduler.progress().phase, "stopped");
-  EXPECT_EQ(out.size(), 2u);
-  for (const Outgoing& outgoing : out) EXPECT_TRUE(std::holds_alternative<Shutdown>(outgoing.message.body));
-}
-
-TEST(Stop, NodesAreToldAgainUntilTheyHaveUnderstood) {
-  FakeFleet fleet(SmallJob(1, 1));
-  fleet.AddAll();
-  Outbox lost;
-  fleet.scheduler.RequestStop(fleet.now, &lost);
-  EXPECT_FALSE(fleet.scheduler.stopped());
-  fleet.Pass(2);
-  EXPECT_TRUE(fleet.workers[0]->shutdown);
-  EXPECT_TRUE(fleet.shards[0]->shutdown);
-  EXPECT_TRUE(fleet.scheduler.stopped());
-}
-
-TEST(Stop, ASilentFleetIsNotWaitedForLong) {
-  FakeFleet fleet(SmallJob(1, 1));
-  fleet.AddAll();
-  fleet.workers[0]->silent = fleet.shards[0]->silent = true;
-  Outbox lost;
-  fleet.scheduler.RequestStop(fleet.now, &lost);
-  fleet.Pass(3);
-  EXPECT_TRUE(fleet.scheduler.stopped());
-}
-
-TEST(Stop, BeforeTheFleetIsThere) {
-  FakeFleet fleet(SmallJob(1, 1));
-  Outbox out;
-  fleet.scheduler.RequestStop(fleet.now, &out);
-  fleet.Pass(1);
-  EXPECT_TRUE(fleet.scheduler.stopped());
-  EXPECT_EQ(fleet.scheduler.stop_reason().code, ErrorCode::kOk);
-}
-
-TEST(Stop, AToolMayAsk) {
-  FakeFleet fleet(SmallJob(1, 1));
-  fleet.AddAll();
-  Message message;
-  message.job = Fingerprint(fleet.job);
-  message.sender = {Role::kScheduler, 0, Incarnation(0)};
-  message.body = Shutdown{};
-  fleet.SendFrom(Peer(kFirstAcceptedPeer + 99), message);
-  EXPECT_TRUE(fleet.scheduler.stopping());
 }
 
 }  // namespace
