@@ -117,13 +117,14 @@ RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std:
 
 void RowStepper::Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients,
                        StoreContext* context) {
-  const auto* steps = reinterpret_cast<const float*>(gradients);
-  if (codec != ValueCodec::kFp32) {
-    decoded_.resize(kGroupKeys * table->dim());
+  // A worker that shares the memory of its push can write to it between the look at a gradient and its step.
+  const std::size_t values = group.n * table->dim();
+  decoded_.resize(kGroupKeys * table->dim());
+  if (codec == ValueCodec::kFp32)
+    std::memcpy(decoded_.data(), gradients, values * sizeof(float));
+  else
     kernels::DecodeRows(codec, table->dim(), group.n, gradients, decoded_.data());
-    steps = decoded_.data();
-  }
-  StepGroup(*table, group, steps, SkipNotFinite(group, steps, table, context), *context);
+  StepGroup(*table, group, decoded_.data(), SkipNotFinite(group, decoded_.data(), table, context), *context);
 }
 
 // Rows of keys that get none, and those whose bit is in `left_out`, are left out.

@@ -21,7 +21,7 @@ class RowStepper {
   // Steps that follow round what is kept in 16 bits by key, clock and `push`.
   void BeginPush(const Table& table, Clock clock, std::uint64_t push);
   // One optimizer step for each key of a group that has or gets a row, with gradients group.n rows in the codec. Skips
-  // and counts those that are not finite (rule A5).
+  // and counts those that are not finite (rule A5). Reads each byte of `gradients` once, before the first step.
   void Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients, StoreContext* context);
 
  private:
