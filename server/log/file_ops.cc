@@ -63,12 +63,14 @@ class PosixFile final : public LogFile {
     return Sync();
   }
 
-  // A file system that cannot reserve (EOPNOTSUPP) still gets the length.
-  Status Allocate(std::uint64_t bytes) override {
-    const int error = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes));
-    if (error == EOPNOTSUPP || error == EINVAL) return Truncate(bytes);
-    if (error != 0) return std::unexpected(SystemError(path_, "reserve room for", error));
-    return {};
+  // A reservation that fails may have taken all space that was left: cutting the file gives it back.
+  Expected<std::uint64_t> Allocate(std::uint64_t bytes, std::uint64_t least) override {
+    const int error = Reserve(bytes);
+    if (error == 0) return bytes;
+    if ((error != ENOSPC && error != EDQUOT) || least >= bytes) return CannotReserve(error);
+    TARN_RETURN_IF_ERROR(Truncate(least));
+    if (const int again = Reserve(least); again != 0) return CannotReserve(again);
+    return least;
   }
 
   Status Truncate(std::uint64_t bytes) override {
@@ -97,6 +99,17 @@ class PosixFile final : public LogFile {
  private:
   static constexpr std::size_t kPage = 4096;
   static constexpr std::size_t kStagedBytes = std::size_t{1} << 20;
+
+  // An errno; 0: done. A file system that cannot reserve (EOPNOTSUPP) still gets the length.
+  int Reserve(std::uint64_t bytes) {
+    const int error = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes));
+    if (error != EOPNOTSUPP && error != EINVAL) return error;
+    return ::ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  }
+
+  std::unexpected<Error> CannotReserve(int error) const {
+    return std::unexpected(SystemError(path_, "reserve room for", error));
+  }
 
   Status WriteCached(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {
     std::vector<iovec> left;

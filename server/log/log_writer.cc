@@ -41,15 +41,24 @@ Status LogWriter::BeginSegment(CheckpointId cut) {
   file_ = std::move(*file);
   names_changed_ = true;
   ++next_number_;
-  allocated_ = options_.allocate_bytes;
+  allocated_ = 0;
+  TARN_RETURN_IF_ERROR(Reserve(options_.allocate_bytes, kLogPage));
   segments_.push_back({header.number, cut, kLogPage});
   TARN_RETURN_IF_ERROR(WriteHeader(header));
   return file_->Sync();  // a batch behind a torn header would look like damage
 }
 
+// On a full disk a segment takes the space that it needs and no more: a checkpoint begins one, and what the segment
+// before has not used was given back.
+Status LogWriter::Reserve(std::uint64_t bytes, std::uint64_t least) {
+  const auto reserved = file_->Allocate(bytes, least);
+  if (!reserved) return std::unexpected(reserved.error());
+  allocated_ = *reserved;
+  return {};
+}
+
 Status LogWriter::WriteHeader(const SegmentHeader& header) {
   end_ = prepared_ = kLogPage;
-  TARN_RETURN_IF_ERROR(file_->Allocate(allocated_));
   const auto bytes = EncodeSegmentHeader(header);
   const std::span<const std::byte> parts[] = {bytes, std::span(kZeros).first(kLogPage - bytes.size())};
   return file_->Write(0, parts);
@@ -92,9 +101,11 @@ Status LogWriter::WriteBatch(std::span<const LogRecord> records) {
   header = EncodeBatchHeader(batch);
   const std::uint64_t bytes = BatchFileBytes(batch);
   parts.push_back(std::span(kZeros).first(bytes - kBatchHeaderBytes - batch.bytes));
-  if (end_ + bytes > allocated_) {
-    allocated_ = PageUp(std::max(end_ + bytes, allocated_ + options_.allocate_bytes));
-    TARN_RETURN_IF_ERROR(file_->Allocate(allocated_));
+  if (const std::uint64_t needed = PageUp(end_ + bytes); needed > allocated_) {
+    // One that got less than a step before grows by what it needs: others may want what is left of the disk.
+    const bool scarce = allocated_ < options_.allocate_bytes;
+    const std::uint64_t wanted = scarce ? needed : PageUp(allocated_ + options_.allocate_bytes);
+    TARN_RETURN_IF_ERROR(Reserve(std::max(needed, wanted), needed));
   }
   TARN_RETURN_IF_ERROR(file_->Write(end_, parts));
   end_ += bytes;
@@ -121,7 +132,8 @@ Status LogWriter::Start(bool new_log) {
   if (!mark) return std::unexpected(mark.error());
   mark_ = std::move(*mark);
   if (!new_log) return unproven_ ? Rewrite(*unproven_) : Status();
-  TARN_RETURN_IF_ERROR(mark_->Allocate(2 * kLogPage));
+  if (const auto reserved = mark_->Allocate(2 * kLogPage, 2 * kLogPage); !reserved)
+    return std::unexpected(reserved.error());
   TARN_RETURN_IF_ERROR(WriteMark(true));
   return files_->SyncDirectory(directory_);
 }
@@ -142,7 +154,8 @@ Status LogWriter::Rewrite(const LogTail::Unproven& from) {
   if (whole) segments_.pop_back();
   segments_.push_back({header.number, header.cut, kLogPage});
   next_number_ = std::max(next_number_, header.number + 1);
-  allocated_ = kLogPage + old.bytes - from.offset;
+  const std::uint64_t bytes = kLogPage + old.bytes - from.offset;
+  TARN_RETURN_IF_ERROR(Reserve(bytes, bytes));
   last_ = LogSequence(from.first.value - 1);
   TARN_RETURN_IF_ERROR(WriteHeader(header));
   TARN_RETURN_IF_ERROR(CopyBatches(old, from.offset));

@@ -18,7 +18,8 @@
 namespace tarn::server {
 
 struct LogWriterOptions {
-  // A segment's place on the disk is reserved in such steps: a sync then has no new length to write.
+  // A segment's place on the disk is reserved in such steps: a sync then has no new length to write. A disk that has
+  // less left is taken as it is needed.
   std::uint64_t allocate_bytes = std::uint64_t{64} << 20;
   // And is prepared (LogFile::Prepare) in such steps, so far ahead, if there is time.
   std::uint64_t prepare_bytes = std::uint64_t{4} << 20;
@@ -60,6 +61,7 @@ class LogWriter {
   Status WriteBatch(std::span<const LogRecord> records);
   Status Rewrite(const LogTail::Unproven& from);
   Status CopyBatches(const LogSegment& segment, std::uint64_t from);
+  Status Reserve(std::uint64_t bytes, std::uint64_t least);
   Status WriteHeader(const SegmentHeader& header);
   Status WriteMark(bool sync);
 

@@ -47,9 +47,13 @@ class MemoryFile final : public LogFile {
     inode_->dirty.clear();
     return {};
   }
-  Status Allocate(std::uint64_t bytes) override {
-    Grow(bytes);
-    return {};
+  Expected<std::uint64_t> Allocate(std::uint64_t bytes, std::uint64_t least) override {
+    const std::uint64_t others = disk_->BytesUsed() - inode_->bytes.size();
+    const std::uint64_t granted = others + bytes <= disk_->room_ ? bytes : least;
+    if (others + granted > disk_->room_)
+      return Fail(ErrorCode::kIo, fmt::format("{}: cannot reserve room for: No space left on device", path_));
+    Grow(granted);
+    return granted;
   }
   Status Prepare(std::uint64_t offset, std::uint64_t bytes) override {
     const std::vector<std::byte> zeros(bytes);
@@ -172,6 +176,12 @@ void MemoryDisk::LosePower(const std::function<std::uint64_t(std::uint64_t)>& di
     kept->named = true;
     inode = std::move(kept);
   }
+}
+
+std::uint64_t MemoryDisk::BytesUsed() const {
+  std::uint64_t sum = 0;
+  for (const auto& [path, inode] : files_) sum += inode->bytes.size();
+  return sum;
 }
 
 MemoryDisk MemoryDisk::Copy() const {

@@ -24,6 +24,9 @@ class MemoryDisk {
   void LosePower(const std::function<std::uint64_t(std::uint64_t)>& dice);
   // Asked at each sync of a file: whether it fails, and what was written counts as clean and is not on the disk.
   void FailSyncs(std::function<bool()> fails) { fails_ = std::move(fails); }
+  // Files may be reserved up to so many bytes in all.
+  void SetRoom(std::uint64_t bytes) { room_ = bytes; }
+  std::uint64_t BytesUsed() const;
   // Another disk with the same files, whose syncs succeed.
   MemoryDisk Copy() const;
   // Nothing is lost, as when only the process ends; its locks go.
@@ -49,6 +52,7 @@ class MemoryDisk {
   std::map<std::string, std::shared_ptr<Inode>> files_;
   std::map<std::string, std::shared_ptr<Inode>> removed_;  // names whose removal is not durable
   std::set<std::string> locked_;
+  std::uint64_t room_ = UINT64_MAX;
   std::function<bool()> fails_;
 };
 

@@ -1,6 +1,7 @@
 // A library for LD_PRELOAD: a disk that is full for a while, or that stalls.
 //
 //   TARN_TEST_FULL=PATTERN:NUMBER        the first NUMBER files that fit and would be made are not: ENOSPC
+//   TARN_TEST_SCARCE=PATTERN:BYTES       files that fit get no more than BYTES at a time reserved: ENOSPC
 //   TARN_TEST_STALL=PATTERN:SKIP:SECONDS the sync behind the first SKIP of files that fit takes SECONDS
 //
 // PATTERN is one of fnmatch(3) for the whole path; a file without a name (O_TMPFILE) is called FOLDER/#NUMBER
@@ -8,6 +9,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -36,6 +38,20 @@ bool IsFullFor(const char* path, int flags) {
   return refused++ < std::atoi(plan[1].c_str());
 }
 
+std::string PathOf(int fd) {
+  std::string path(PATH_MAX, '\0');
+  const ssize_t bytes = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path.data(), path.size());
+  path.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
+  return path;
+}
+
+bool IsScarceFor(int fd, off_t offset, off_t length) {
+  static const std::vector<std::string> plan = Parts("TARN_TEST_SCARCE");
+  if (plan.size() != 2 || fnmatch(plan[0].c_str(), PathOf(fd).c_str(), 0) != 0) return false;
+  struct stat about{};
+  return ::fstat(fd, &about) == 0 && offset + length > about.st_size + std::atoll(plan[1].c_str());
+}
+
 using Open = int(const char*, int, ...);
 
 }  // namespace
@@ -57,16 +73,19 @@ int open(const char* path, int flags, ...) {
 // The same call on 64-bit Linux.
 int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 
+int posix_fallocate(int fd, off_t offset, off_t length) {
+  if (IsScarceFor(fd, offset, length)) return ENOSPC;
+  return reinterpret_cast<int (*)(int, off_t, off_t)>(::dlsym(RTLD_NEXT, "posix_fallocate"))(fd, offset, length);
+}
+
+int posix_fallocate64(int fd, off_t offset, off_t length) __attribute__((alias("posix_fallocate")));
+
 int fsync(int fd) {
   static const std::vector<std::string> plan = Parts("TARN_TEST_STALL");
   static std::atomic<int> synced = 0;
-  if (plan.size() == 3) {
-    std::string path(PATH_MAX, '\0');
-    const ssize_t bytes = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path.data(), path.size());
-    path.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
-    if (fnmatch(plan[0].c_str(), path.c_str(), 0) == 0 && synced++ == std::atoi(plan[1].c_str()))
-      ::usleep(static_cast<useconds_t>(std::atof(plan[2].c_str()) * 1e6));
-  }
+  if (plan.size() == 3 && fnmatch(plan[0].c_str(), PathOf(fd).c_str(), 0) == 0 &&
+      synced++ == std::atoi(plan[1].c_str()))
+    ::usleep(static_cast<useconds_t>(std::atof(plan[2].c_str()) * 1e6));
   return reinterpret_cast<int (*)(int)>(::dlsym(RTLD_NEXT, "fsync"))(fd);
 }
 

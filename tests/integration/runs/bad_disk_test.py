@@ -33,6 +33,16 @@ class BadDiskTest(FleetCase):
             self.assertTrue(any((self.folder / name / "checkpoints").glob("ckpt-*/MANIFEST")))
             self.assertFalse((self.folder / name / "checkpoints/ckpt-1").exists())
 
+    def test_checkpoints_of_a_run_with_a_log_on_a_disk_that_is_nearly_full(self):
+        """Each begins a segment of the log, for which there is less space than a segment reserves."""
+        job = self.job(durability="log", checkpoint_clocks=20, checkpoint_final=True)
+        programs = self.programs("scarce", "tarn-server", TARN_TEST_SCARCE=f"*/log/shard-*/*:{1 << 20}")
+        record = self.run_ok(job, "scarce", "--bin-dir", programs)
+        self.assertEqual(record["samples"], self.rows)
+        self.assertGreater(self.log("scarce").count(" is whole: "), 2)
+        alone = self.run_ok(job, "plenty")
+        self.assertEqual(record["parameters_hash"], alone["parameters_hash"])
+
     def test_a_state_that_takes_five_leases_to_write(self):
         job = self.job(durability="log", checkpoint_final=False)
         for skip in (2, 5, 8):

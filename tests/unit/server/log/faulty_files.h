@@ -71,8 +71,9 @@ class FaultyFile final : public LogFile {
   Status Prepare(std::uint64_t offset, std::uint64_t bytes) override {
     return Fires(fault_, true) ? Injected(path_, "prepare") : file_->Prepare(offset, bytes);
   }
-  Status Allocate(std::uint64_t bytes) override {
-    return Fires(fault_, true) ? Injected(path_, "allocate") : file_->Allocate(bytes);
+  Expected<std::uint64_t> Allocate(std::uint64_t bytes, std::uint64_t least) override {
+    if (Fires(fault_, true)) return Injected(path_, "allocate");
+    return file_->Allocate(bytes, least);
   }
   Status Truncate(std::uint64_t bytes) override {
     return Fires(fault_, false) ? Injected(path_, "truncate") : file_->Truncate(bytes);

@@ -47,6 +47,16 @@ TEST(ParkedPullsTest, HoldBytesUpToTheLimit) {
   EXPECT_TRUE(parked.TakeOpened(Clock(9), kAll).empty());
 }
 
+// It is refused as overloaded and repeated for ever, if nobody takes it when there is room for nothing larger.
+TEST(ParkedPullsTest, TakeAnyOnePull) {
+  ParkedPulls parked(100, 10'000);
+  EXPECT_TRUE(parked.Park(Parked(1, 1, 5, 20'000)));
+  EXPECT_FALSE(parked.Park(Parked(1, 2, 5, 20'000)));
+  EXPECT_FALSE(parked.Park(Parked(1, 3, 5)));
+  EXPECT_EQ(parked.TakeOpened(Clock(5)).size(), 1u);
+  EXPECT_TRUE(parked.Park(Parked(1, 2, 5, 20'000)));
+}
+
 TEST(ParkedPullsTest, WhatWaitsForPushesComesOutWithThem) {
   ParkedPulls parked(100, 10'000);
   ParkedPull open = Parked(1, 1, 5);
