@@ -73,7 +73,7 @@ ExportFile& ExportFile::operator=(ExportFile&&) noexcept = default;
 ExportFile::~ExportFile() = default;
 
 Expected<ExportFile> ExportFile::Open(const std::string& path, Options options) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
   if (fd < 0) return std::unexpected(SystemError(path, "open", errno));
   struct stat status{};
   const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);

@@ -8,11 +8,15 @@
     keys, values = model.table("users")   # all rows
 
 The format is described in serving/export_format.h and schemas/export.fbs. Needs NumPy and nothing else. A file is
-mapped, not read: only `verify` and what is looked up touch its pages.
+mapped, not read: only `verify` and what is looked up touch its pages. Replace a file that is open by renaming another to
+its name (mv, or a fresh `tools/inspect export`), never by writing into it (cp): a process that reads what was cut off gets
+SIGBUS.
 """
 
 import operator
+import os
 import re
+import stat
 import statistics
 import struct
 import zlib
@@ -38,6 +42,11 @@ _PARTITION_BITS_MAX = 12
 
 class ExportError(ValueError):
     """A file that is no export, is damaged, or does not fit; the message names it."""
+
+
+def _open(path: str, flags: int) -> int:
+    """A pipe is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class _FlatTable:
@@ -261,7 +270,9 @@ class Export:
             raise ExportError(f"{self.path}: {error}") from None
 
     def _read(self, verify: bool) -> None:
-        with open(self.path, "rb") as file:
+        with open(self.path, "rb", opener=_open) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ExportError("not a file")
             head = file.read(_HEADER.size)
             size = file.seek(0, 2)
         if len(head) < _HEADER.size:

@@ -4,6 +4,7 @@
   export_test.py EXPORT_CORPUS   EXPORT_CORPUS: the program that writes a full export, a delta and an empty one
 """
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -113,6 +114,14 @@ class ExportTest(unittest.TestCase):
             path.write_bytes(whole[:size])
             with self.assertRaises(ExportError):
                 Export(path)
+
+
+    def test_a_pipe_is_not_waited_for(self):
+        path = self.folder / "pipe"
+        os.mkfifo(path)
+        reader = f"import sys; sys.path[:0] = {sys.path[:1]}; from tarn.export import Export; Export('{path}')"
+        done = subprocess.run([sys.executable, "-c", reader], capture_output=True, text=True, timeout=60)
+        self.assertIn(f"ExportError: {path}: not a file", done.stderr)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 // refused by name; nothing is there before it is whole.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
+#include <future>
 
 #include "core/file.h"
 #include "serving/export_file.h"
@@ -132,6 +135,17 @@ TEST_F(ExportTest, ANewerFormatAndOtherFilesAreNamed) {
   EXPECT_EQ(ExportFile::Open(path_ + "y").error().code, ErrorCode::kCorrupt);
   std::ofstream(path_ + "z") << std::string(100, 'z');
   EXPECT_NE(ExportFile::Open(path_ + "z").error().message.find("not an export"), std::string::npos);
+}
+
+TEST_F(ExportTest, APipeIsNotWaitedFor) {
+  const std::string pipe = (folder_ / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  auto opened = std::async(std::launch::async, [&] { return ExportFile::Open(pipe).error().message; });
+  if (opened.wait_for(std::chrono::minutes(1)) != std::future_status::ready) {
+    ADD_FAILURE() << "waits for a writer";
+    std::ofstream writer(pipe);
+  }
+  EXPECT_EQ(opened.get(), pipe + ": not a file");
 }
 
 TEST_F(ExportTest, WhatIsNotFinishedIsNotThere) {
