@@ -39,6 +39,10 @@ double SquaredNorm(std::size_t n, const float* in);
 // Whether no in[i] is infinite or NaN.
 bool AllFinite(std::size_t n, const float* in);
 
+// out[i] = in[i]; whether no out[i] is infinite or NaN. Each in[i] is read once: another process may write to it
+// meanwhile. The arrays must not overlap.
+bool CopyAllFinite(std::size_t n, const float* in, float* out);
+
 // The factor that brings a gradient of this squared norm (over all of its arrays) to at most norm_max: norm_max /
 // norm where it is longer, else 1; 1 if norm_max is 0 (off). A gradient that is not finite gives NaN.
 float ClipScale(double squared_norm, float norm_max);

@@ -38,10 +38,24 @@ void ReluBackwardLoop(std::size_t n, const float* HWY_RESTRICT y, float* HWY_RES
   }
 }
 
-bool AllFiniteLoop(std::size_t n, const float* in) {
+HWY_INLINE std::uint32_t IsNotFinite(float x) {
   constexpr std::uint32_t kExponent = 0x7f800000;  // all of its bits: infinite or NaN
+  return (std::bit_cast<std::uint32_t>(x) & kExponent) == kExponent ? 1 : 0;
+}
+
+bool AllFiniteLoop(std::size_t n, const float* in) {
   std::uint32_t found = 0;
-  for (std::size_t i = 0; i < n; ++i) found |= (std::bit_cast<std::uint32_t>(in[i]) & kExponent) == kExponent ? 1 : 0;
+  for (std::size_t i = 0; i < n; ++i) found |= IsNotFinite(in[i]);
+  return found == 0;
+}
+
+bool CopyAllFiniteLoop(std::size_t n, const float* HWY_RESTRICT in, float* HWY_RESTRICT out) {
+  std::uint32_t found = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float x = in[i];
+    out[i] = x;
+    found |= IsNotFinite(x);
+  }
   return found == 0;
 }
 
@@ -66,6 +80,7 @@ HWY_EXPORT(ScaleLoop);
 HWY_EXPORT(ReluLoop);
 HWY_EXPORT(ReluBackwardLoop);
 HWY_EXPORT(AllFiniteLoop);
+HWY_EXPORT(CopyAllFiniteLoop);
 HWY_EXPORT(SumLoop);
 HWY_EXPORT(DotLoop);
 
@@ -80,6 +95,10 @@ void Relu(std::size_t n, float* out) { HWY_DYNAMIC_DISPATCH(ReluLoop)(n, out); }
 void ReluBackward(std::size_t n, const float* y, float* dy) { HWY_DYNAMIC_DISPATCH(ReluBackwardLoop)(n, y, dy); }
 
 bool AllFinite(std::size_t n, const float* in) { return HWY_DYNAMIC_DISPATCH(AllFiniteLoop)(n, in); }
+
+bool CopyAllFinite(std::size_t n, const float* in, float* out) {
+  return HWY_DYNAMIC_DISPATCH(CopyAllFiniteLoop)(n, in, out);
+}
 
 double Sum(std::size_t n, const float* in) { return HWY_DYNAMIC_DISPATCH(SumLoop)(n, in); }
 

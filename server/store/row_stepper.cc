@@ -33,8 +33,6 @@ std::size_t DistinctRows(std::size_t n, float* const* rows) {
 std::uint32_t SkipNotFinite(const RowGroup& group, const float* gradients, Table* table, StoreContext* context) {
   static_assert(kGroupKeys == 32, "a bit of a word for each key");
   const std::uint32_t dim = table->dim();
-  if (kernels::AllFinite(group.n * dim, gradients)) [[likely]]
-    return 0;
   std::uint32_t found = 0;
   for (std::size_t i = 0; i < group.n; ++i) {
     if (kernels::AllFinite(dim, gradients + i * dim)) continue;
@@ -117,14 +115,19 @@ RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std:
 
 void RowStepper::Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients,
                        StoreContext* context) {
-  // A worker that shares the memory of its push can write to it between the look at a gradient and its step.
-  const std::size_t values = group.n * table->dim();
-  decoded_.resize(kGroupKeys * table->dim());
+  const std::uint32_t skipped =
+      Decode(codec, table->dim(), group.n, gradients) ? 0 : SkipNotFinite(group, decoded_.data(), table, context);
+  StepGroup(*table, group, decoded_.data(), skipped, *context);
+}
+
+// Into decoded_; whether all values are finite. Floats are copied too: a worker that shares the memory of its push can
+// write to it between the look at a gradient and its step.
+bool RowStepper::Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* gradients) {
+  decoded_.resize(kGroupKeys * dim);
   if (codec == ValueCodec::kFp32)
-    std::memcpy(decoded_.data(), gradients, values * sizeof(float));
-  else
-    kernels::DecodeRows(codec, table->dim(), group.n, gradients, decoded_.data());
-  StepGroup(*table, group, decoded_.data(), SkipNotFinite(group, decoded_.data(), table, context), *context);
+    return kernels::CopyAllFinite(n * dim, reinterpret_cast<const float*>(gradients), decoded_.data());
+  kernels::DecodeRows(codec, dim, n, gradients, decoded_.data());
+  return kernels::AllFinite(n * dim, decoded_.data());
 }
 
 // Rows of keys that get none, and those whose bit is in `left_out`, are left out.

@@ -25,6 +25,7 @@ class RowStepper {
   void Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients, StoreContext* context);
 
  private:
+  bool Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* gradients);
   void FindValues(const Table& table, const RowGroup& group, const float** rows);
   void GatherHalves(const Table& table, ValueCodec codec, std::size_t n, const float* const* rows, std::byte* out);
   static RowParts RowForApply(const Table& table, const RowGroup& group, std::size_t i, Clock clock,

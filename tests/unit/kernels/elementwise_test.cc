@@ -2,7 +2,11 @@
 // instruction set, and that the reductions have the one shape that their header promises.
 #include "kernels/elementwise.h"
 
+#include <cstring>
+#include <limits>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "tests/unit/kernels/kernel_test_util.h"
 
@@ -94,6 +98,26 @@ TEST(ElementwiseTest, ReluAndNaN) {
     Relu(out.size(), out.data());
     EXPECT_EQ(out, (std::vector<float>{0, 0, 1, 0, INFINITY}));
   });
+}
+
+TEST(ElementwiseTest, FindsWhatIsNotFiniteWhereverItIs) {
+  SplitMix random(2);
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const std::size_t n : kLengths) {
+    std::vector<float> in = RandomFloats(n, random), out = Poisoned(n);
+    EXPECT_TRUE(AllFinite(n, in.data()));
+    EXPECT_TRUE(CopyAllFinite(n, in.data(), out.data()));
+    EXPECT_EQ(out, in);
+    for (std::size_t i = 0; i < n; i += 1 + n / 40) {
+      for (const float bad : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
+        const float before = std::exchange(in[i], bad);
+        EXPECT_FALSE(AllFinite(n, in.data())) << i << " of " << n;
+        EXPECT_FALSE(CopyAllFinite(n, in.data(), out.data())) << i << " of " << n;
+        EXPECT_EQ(std::memcmp(out.data(), in.data(), n * sizeof(float)), 0);
+        in[i] = before;
+      }
+    }
+  }
 }
 
 TEST(ElementwiseTest, ClipScale) {
