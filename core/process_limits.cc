@@ -4,6 +4,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
 
 namespace tarn {
 namespace {
@@ -19,17 +22,26 @@ std::uint64_t Soft(__rlimit_resource resource) {
 
 }  // namespace
 
-Status RequireFiles(std::uint64_t needed, std::string_view what) {
+Status RequireFiles(std::uint64_t needed, std::string_view what, RaiseFiles raise) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return {};
+  if (raise == RaiseFiles::kAsNeeded && files.rlim_cur >= needed) return {};
   const rlim_t allowed = files.rlim_max;
-  files.rlim_cur = allowed;
+  files.rlim_cur = raise == RaiseFiles::kAsNeeded ? std::min<rlim_t>(allowed, needed) : allowed;
   setrlimit(RLIMIT_NOFILE, &files);  // only a wish
   if (allowed >= needed) return {};
   return Fail(ErrorCode::kInvalidArgument,
               fmt::format("this process may open {} files (ulimit -Hn), expected at least {} for {}: raise the limit, "
                           "such as by ulimit -n {}, or use fewer of them",
                           allowed, needed, what, std::max<std::uint64_t>(1024, needed)));
+}
+
+std::uint64_t OpenFiles() {
+  std::error_code error;
+  std::filesystem::directory_iterator it("/proc/self/fd", error);
+  if (error) return error == std::errc::too_many_files_open ? Soft(RLIMIT_NOFILE) : 0;
+  const auto seen = std::distance(std::filesystem::begin(it), std::filesystem::end(it));
+  return static_cast<std::uint64_t>(seen) - 1;  // less the one that looks
 }
 
 Status RequireAddressSpace(std::uint64_t bytes, std::uint64_t threads, std::string_view what) {

@@ -16,9 +16,15 @@
 
 namespace tarn {
 
-// Raises the soft limit of open files to the hard one. kInvalidArgument if that is below `needed`; `what` says of what
-// they are made up: "2 shards and 8 workers".
-Status RequireFiles(std::uint64_t needed, std::string_view what);
+// How far the soft limit of open files is raised. A library changes the limits of somebody's process only as it must.
+enum class RaiseFiles { kToHardLimit, kAsNeeded };
+
+// Raises the soft limit of open files. kInvalidArgument if the hard one is below `needed`; `what` says of what they are
+// made up: "2 shards and 8 workers".
+Status RequireFiles(std::uint64_t needed, std::string_view what, RaiseFiles raise = RaiseFiles::kToHardLimit);
+
+// How many files this process has open.
+std::uint64_t OpenFiles();
 
 // kInvalidArgument if the process may not have `bytes` of address space (ulimit -v), with `threads` stacks on top.
 Status RequireAddressSpace(std::uint64_t bytes, std::uint64_t threads, std::string_view what);

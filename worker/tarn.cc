@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/job/job.h"
+#include "core/process_limits.h"
 #include "kernels/elementwise.h"
 #include "net/zmq/transport.h"
 #include "worker/client/client_loop.h"
@@ -52,6 +53,14 @@ Status CheckOptions(const ConnectOptions& options) {
   if (options.credit_bytes <= kCreditBytesMax) return {};
   return Fail(ErrorCode::kInvalidArgument, "credit_bytes = " + std::to_string(options.credit_bytes) +
                                                ": expected at most " + std::to_string(kCreditBytesMax));
+}
+
+// What this process has open already is its program's.
+Status CheckFiles(const FleetSection& fleet, std::uint64_t open_before) {
+  const std::uint64_t shards = std::uint64_t{fleet.servers} * fleet.shards;
+  const std::string what = "its " + std::to_string(open_before) + " open files and the connections to " +
+                           std::to_string(shards) + " shards by " + std::to_string(fleet.lanes) + " lanes";
+  return RequireFiles(open_before + net::WorkerFiles(shards, fleet.lanes), what, RaiseFiles::kAsNeeded);
 }
 
 Status CheckSizes(const Table& table, std::size_t keys, std::size_t gradients) {
@@ -108,6 +117,7 @@ class Client::Impl {
     auto job = ParseJob(loop.welcome().job_text, "the scheduler's job", "/");
     if (!job) return std::unexpected(job.error());
     seed = job->job.seed;
+    fleet = job->fleet;
     return {};
   }
 
@@ -140,6 +150,7 @@ class Client::Impl {
   ClientLoop loop;
   bool joined = false;
   std::uint64_t seed = 0;
+  FleetSection fleet;
   std::once_flag farewell;
   Status left;
 
@@ -183,7 +194,21 @@ Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
 Expected<Client> Client::Connect(ConnectOptions options) {
+  std::optional<Client> client;
+  TARN_RETURN_IF_ERROR(CatchLimits([&]() -> Status {
+    auto connected = ConnectOverZmq(std::move(options));
+    if (!connected) return std::unexpected(connected.error());
+    client.emplace(*std::move(connected));
+    return {};
+  }));
+  return *std::move(client);
+}
+
+// ZeroMQ aborts the process where it has no file for itself, and waits for ever where it has none for a connection.
+Expected<Client> Client::ConnectOverZmq(ConnectOptions options) {
   TARN_RETURN_IF_ERROR(CheckOptions(options));
+  const std::uint64_t open_before = OpenFiles();
+  TARN_RETURN_IF_ERROR(CheckFiles(FleetOfRun(options.scheduler).value_or(FleetSection{}), open_before));
   auto context = std::make_unique<net::ZmqContext>(net::ZmqContextOptions{.io_threads = options.io_threads});
   TARN_RETURN_IF_ERROR(context->SecureFromFile(options.keys));
   net::ZmqTransportOptions transport_options;
@@ -194,7 +219,10 @@ Expected<Client> Client::Connect(ConnectOptions options) {
   transport_options.shm = options.shm;
   transport_options.lend_payloads = true;
   auto transport = std::make_unique<net::ZmqTransport>(context.get(), transport_options);
-  return Join(std::make_unique<Impl>(std::move(options), std::move(context), std::move(transport)));
+  auto client = Join(std::make_unique<Impl>(std::move(options), std::move(context), std::move(transport)));
+  if (!client) return client;
+  TARN_RETURN_IF_ERROR(CheckFiles(client->impl_->fleet, open_before));  // of an endpoint nobody knew it before
+  return client;
 }
 
 Expected<Client> Client::Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport) {

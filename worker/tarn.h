@@ -110,7 +110,8 @@ class Client {
  public:
   // Joins the fleet as a worker and waits until the fleet is complete. kTimeout, which says whether the scheduler was
   // heard, or why it refuses. While it waits, it logs a warning now and then (core/log.h: to stderr, unless the program
-  // has begun a log).
+  // has begun a log). Needs 20 open files, and 2 x fleet.lanes + 1 for each shard: raises the soft limit of this process
+  // (ulimit -Sn) if it is too low for that, and fails with kInvalidArgument if the hard one is.
   static Expected<Client> Connect(ConnectOptions options);
   // The same over a transport of the caller's (tests, other networks).
   static Expected<Client> Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport);
@@ -181,6 +182,7 @@ class Client {
  private:
   class Impl;
   explicit Client(std::unique_ptr<Impl> impl);
+  static Expected<Client> ConnectOverZmq(ConnectOptions options);
   static Expected<Client> Join(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -328,6 +328,23 @@ class FleetsTest(unittest.TestCase):
             with self.assertRaisesRegex(tarn.InvalidArgument, "TARN_RANK: expected a rank, such as 0, found 'first'"):
                 tarn.connect()
 
+    def test_too_few_open_files_are_named(self):
+        """ZeroMQ ends the process where it has no file for itself, and waits for ever where it has none to connect."""
+        program = ("import resource, sys, tarn\nlimit = int(sys.argv[2])\n"
+                   "resource.setrlimit(resource.RLIMIT_NOFILE, (limit, max(limit, int(sys.argv[3]))))\n"
+                   "with tarn.connect(sys.argv[1], timeout=20) as ps:\n    print('joined')\n")
+        with Fleet() as fleet:
+            # By the run's folder a client knows of four shards before it begins, by an address once it has joined.
+            for where, soft, hard in ((fleet.address, 10, 10), (fleet.address, 30, 30), (fleet.folder / "run", 30, 30),
+                                      (fleet.address, 10, 100)):
+                done = subprocess.run([sys.executable, "-c", program, where, str(soft), str(hard)], capture_output=True,
+                                      text=True, timeout=PATIENCE_SECONDS, env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+                if hard == 100:
+                    self.assertEqual(done.stdout, "joined\n", done.stderr)
+                else:
+                    self.assertIn(f"InvalidArgument: invalid-argument: this process may open {hard} files (ulimit -Hn), "
+                                  "expected at least", done.stderr)
+
     def test_a_connect_that_was_interrupted_keeps_no_place(self):
         with Fleet() as fleet:
             program = ("import _thread, tarn, threading, time\nfrom tarn import client\n"

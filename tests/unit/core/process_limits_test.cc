@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <chrono>
 
 #include <chrono>
 #include <cstdint>
@@ -54,6 +53,38 @@ TEST(ProcessLimits, TheSoftLimitOfFilesIsRaised) {
     return limit.rlim_cur == 64 ? Status{} : Fail(ErrorCode::kInternal, std::to_string(limit.rlim_cur));
   };
   EXPECT_EQ(InProcess(RLIMIT_NOFILE, 24, 64, check), "");
+}
+
+TEST(ProcessLimits, OfSomebodysProcessItIsRaisedAsNeeded) {
+  const auto check = []() -> Status {
+    TARN_RETURN_IF_ERROR(RequireFiles(20, "2 shards", RaiseFiles::kAsNeeded));
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlim_t untouched = limit.rlim_cur;
+    TARN_RETURN_IF_ERROR(RequireFiles(30, "2 shards", RaiseFiles::kAsNeeded));
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (untouched == 24 && limit.rlim_cur == 30 && limit.rlim_max == 64) return {};
+    return Fail(ErrorCode::kInternal, std::to_string(untouched) + " " + std::to_string(limit.rlim_cur));
+  };
+  EXPECT_EQ(InProcess(RLIMIT_NOFILE, 24, 64, check), "");
+  const auto too_many = [] { return RequireFiles(65, "2 shards", RaiseFiles::kAsNeeded); };
+  EXPECT_NE(InProcess(RLIMIT_NOFILE, 24, 64, too_many), "");
+}
+
+TEST(ProcessLimits, OpenFilesAreCounted) {
+  const std::uint64_t before = OpenFiles();
+  EXPECT_GE(before, 3u);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_EQ(OpenFiles(), before + 2);
+  const auto none_left = []() -> Status {
+    while (dup(0) >= 0) {
+    }
+    return OpenFiles() == 24 ? Status{} : Fail(ErrorCode::kInternal, std::to_string(OpenFiles()));
+  };
+  EXPECT_EQ(InProcess(RLIMIT_NOFILE, 24, 24, none_left), "");
+  close(ends[0]);
+  close(ends[1]);
 }
 
 #ifndef __SANITIZE_ADDRESS__
