@@ -111,7 +111,20 @@ def parse_arguments(argv):
         take_hosts(options)
     except (OSError, ValueError) as error:
         parser.error(str(error))
+    check_data(parser, options, words)
     return options
+
+
+def check_data(parser, options, words):
+    """Ends with an error for a job with nothing to train on: nothing is started. The scheduler says what is wrong with a job
+    that cannot be read."""
+    readable = options.job is None or read_toml(options.job, None) is not None
+    if options.program or not readable or section(effective_job(options), "data").get("train"):
+        return
+    parser.error(
+        "the job names no training file, which tarn-worker needs. Set train under [data], or give the program that trains in "
+        f"its place: {shlex.join(['tools/launch', *words])} -- PROGRAM [ARGUMENT...]"
+    )
 
 
 def check_overrides(parser, options, words):
@@ -210,12 +223,12 @@ def read_job(options):
     return read_toml(options.job) if options.job is not None else manifest.job(manifest_of(options))
 
 
-def read_toml(path):
-    """The file's contents; empty if it is no TOML: the scheduler says what is wrong with a job."""
+def read_toml(path, unreadable={}):
+    """The file's contents; `unreadable` if it is no TOML: the scheduler says what is wrong with a job."""
     try:
         return tomllib.loads(pathlib.Path(path).read_text())
     except (OSError, ValueError):
-        return {}
+        return unreadable
 
 
 def section(job, name):

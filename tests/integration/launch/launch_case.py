@@ -12,7 +12,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOOLS = HERE.parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
-FLEET = '[job]\nname = "fake"\n[fleet]\nservers = 2\nshards = 2\nworkers = 2\nworker_restarts = 2\n[fake]\n'
+FLEET = '[job]\nname = "fake"\n[fleet]\nservers = 2\nshards = 2\nworkers = 2\nworker_restarts = 2\n'
+DATA = '[data]\ntrain = "rows"\n'
 
 
 def alive(pid):
@@ -43,10 +44,11 @@ class LaunchCase(unittest.TestCase):
             (self.bin_dir / name).write_text(body)
             (self.bin_dir / name).chmod(0o755)
         self.run_dir = self.folder / "run"
+        (self.folder / "rows").touch()
 
     def command(self, fake="", *more):
         job = self.folder / "job.toml"
-        job.write_text(FLEET + fake)
+        job.write_text(FLEET + ("" if "[data]" in fake else DATA) + "[fake]\n" + fake)
         return [
             sys.executable,
             str(TOOLS / "launch"),

@@ -88,16 +88,11 @@ class LaunchTest(LaunchCase):
         self.assertEqual(len(self.pids()), 7)
 
     def test_no_worker_left_fails_the_run(self):
-        job = FLEET.replace("workers = 2", "workers = 1")
-        path = self.folder / "one.toml"
-        path.write_text(job + "seconds = 60\nworker_crashes = 9\n")
-        command = self.command()
-        command[2] = str(path)
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        with unittest.mock.patch("launch_case.FLEET", FLEET.replace("workers = 2", "workers = 1")):
+            done = self.launch("seconds = 60\nworker_crashes = 9\n")
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("failed: worker-0 died: exit code 1; log: ", done.stdout)
         self.assertIn("; it was restarted 2 times, and no worker is left", done.stdout)
-        self.assert_nothing_left()
 
     def test_a_dead_server_fails_the_run(self):
         done = self.launch("seconds = 60\nserver_dies = true\n")
@@ -137,6 +132,20 @@ class LaunchTest(LaunchCase):
         for words in (["job.toml", "--set", "fleet.workers", "3"], ["--set", "fleet.workers", "3", "job.toml"]):
             self.assertIn("--set fleet.workers: expected section.key=value, such as --set fleet.workers=3", self.refused(*words))
         self.assertIn("such as --set fleet.workers=VALUE", self.refused("job.toml", "--set", "fleet.workers"))
+
+    def test_a_job_with_nothing_to_train_on_starts_nothing(self):
+        self.command()
+        job = self.folder / "job.toml"
+        job.write_text(job.read_text().replace('train = "rows"', ""))
+        told = self.refused("job.toml", "--set", "fleet.workers=3")
+        self.assertIn("the job names no training file", told)
+        self.assertIn(f"--run-dir {self.run_dir} job.toml --set fleet.workers=3 -- PROGRAM [ARGUMENT...]", told)
+        self.assertIn("the job names no training file", self.refused("--resume", "."))
+        job.write_text("")
+        self.assertIn("the job names no training file", self.refused("job.toml"))
+        self.assertEqual(launch_options.parse_arguments([str(job), "--", "true"]).program, ["true"])
+        (self.folder / "no.toml").write_text("no TOML")  # what is wrong with it the scheduler says
+        self.assertEqual(launch_options.parse_arguments([str(self.folder / "no.toml")]).program, [])
 
     def test_a_library_that_the_user_exports_counts_here_and_not_on_other_hosts(self):
         with unittest.mock.patch.dict(os.environ, {"TARN_LIBRARY": "/mine/libtarn.so"}):

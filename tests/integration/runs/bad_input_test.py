@@ -73,9 +73,10 @@ class BadInputTest(FleetCase):
     def test_a_job_without_data_shows_how_a_program_is_given(self):
         path = self.folder / "no-data.toml"
         path.write_text("[job]\n")
-        output = self.fails(path, "no-data")
+        output = self.fails(path, "no-data", code=2)
         self.assertIn("the job names no training file", output)
-        self.assertIn("tools/launch JOB.toml -- PROGRAM", output)
+        self.assertIn("--quiet -- PROGRAM [ARGUMENT...]", output)
+        self.assertFalse((self.folder / "no-data").exists(), "nothing has begun")
 
     def test_errors_of_a_job_begin_with_what_is_wrong(self):
         for override, why in (("a=3", "scheduler: --set 'a=3': unknown section 'a'"),
