@@ -134,7 +134,7 @@ int main(int argc, char** argv) {
   std::signal(SIGTERM, SIG_IGN);
   running = nullptr;
   if (!status)
-    return Fail(ToString(status.error()),
+    return Fail(status.error().message,
                 status.error().code == tarn::ErrorCode::kDiverged ? kExitDiverged : kExitFailure);
   LogInfo("done");
   FlushLog();
