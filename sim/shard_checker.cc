@@ -7,6 +7,7 @@
 namespace tarn::sim {
 
 void ShardChecker::OnPushApplied(Incarnation incarnation, PartitionId partition, Sequence sequence, Clock) {
+  if (during_push_) during_push_();
   Sequence& last = last_[{incarnation, partition}];
   if (sequence.value != last.value + 1)
     oracle_->Fail(fmt::format("incarnation {} partition {}: applied sequence {} after {}", incarnation.value,

@@ -15,6 +15,8 @@ class ShardChecker : public server::ShardObserver {
   // spec_of: the consistency of a table.
   ShardChecker(Oracle* oracle, std::function<ConsistencySpec(TableId)> spec_of)
       : oracle_(oracle), spec_of_(std::move(spec_of)) {}
+  // Called while the shard handles a push, after it has checked the message; empty: nothing is called.
+  void SetDuringPush(std::function<void()> call) { during_push_ = std::move(call); }
   void OnPushApplied(Incarnation, PartitionId, Sequence, Clock) override;
   void OnWatermark(Incarnation incarnation, PartitionId partition, Sequence sequence) override {
     last_[{incarnation, partition}] = sequence;
@@ -29,6 +31,7 @@ class ShardChecker : public server::ShardObserver {
   Oracle* oracle_;
   std::function<ConsistencySpec(TableId)> spec_of_;
   std::map<std::pair<Incarnation, PartitionId>, Sequence> last_;
+  std::function<void()> during_push_;
   Clock last_minimum_;
   bool closed_any_ = false;
   Clock last_closed_;

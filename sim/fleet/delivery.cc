@@ -51,10 +51,10 @@ void Delivery::Hear(Process& p, Peer from, const Message& message, Outbox* out) 
     p.scheduler->Hear(from, message, now);
     outages_->OnSchedulerHeard(message);
   } else if (p.shard) {
-    OverMemory(message, [&](Message m) { p.shard->OnMessage(from, std::move(m), now, out); });
+    OverMemory(message, p.checker.get(), [&](Message m) { p.shard->OnMessage(from, std::move(m), now, out); });
     checks_->AfterShardHeard(p, message, *out, from);
   } else if (p.worker) {
-    OverMemory(message, [&](Message m) { p.worker->Hear(from, std::move(m), now); });
+    OverMemory(message, nullptr, [&](Message m) { p.worker->Hear(from, std::move(m), now); });
     outages_->OnWorkerHeard(p, message);
   }
 }
@@ -69,8 +69,9 @@ void Delivery::SendLoading(ProcessId id, const Message& heartbeat, TimeUs until)
                      [this, id, heartbeat, until] { SendLoading(id, heartbeat, until); });
 }
 
-// Half of the payloads are lent, as those are that lie in shared memory, and taken back at once.
-void Delivery::OverMemory(const Message& message, const std::function<void(Message)>& hand_over) {
+// Half of the payloads are lent, as those are that lie in shared memory, and taken back at once. A worker may change
+// the keys of a push that a shard is handling: the shard must have copied them before it checked them.
+void Delivery::OverMemory(const Message& message, ShardChecker* shard, const std::function<void(Message)>& hand_over) {
   if (context_.dice.turn.Chance(0.5)) return hand_over(message);
   Message lent = message;
   std::vector<std::shared_ptr<Buffer>> owners;
@@ -79,8 +80,11 @@ void Delivery::OverMemory(const Message& message, const std::function<void(Messa
     const auto& owner = owners.emplace_back(std::make_shared<Buffer>(Buffer::Copy(payload->data(), payload->size())));
     *payload = Buffer::Lend(owner->data(), owner->size(), owner);
   }
+  const auto spoil = [](Buffer& owner) { std::memset(owner.data(), kSpoilt, owner.size()); };
+  if (shard != nullptr && !message.keys.empty()) shard->SetDuringPush([&] { spoil(*owners[0]); });
   hand_over(std::move(lent));
-  for (const auto& owner : owners) std::memset(owner->data(), kSpoilt, owner->size());
+  if (shard != nullptr) shard->SetDuringPush({});
+  for (const auto& owner : owners) spoil(*owner);
 }
 
 // As a loop does that may have received several messages at once.

@@ -23,7 +23,8 @@ class Delivery {
  private:
   void Hear(Process& process, Peer from, const Message& message, Outbox* out);
   void SendLoading(ProcessId id, const Message& heartbeat, TimeUs until);
-  void OverMemory(const Message& message, const std::function<void(Message)>& hand_over);
+  // shard: the checker of the shard that receives the message; null: a worker does.
+  void OverMemory(const Message& message, ShardChecker* shard, const std::function<void(Message)>& hand_over);
   void SettleSoon(ProcessId id, Process& process, Outbox* out);
 
   FleetContext& context_;
