@@ -66,6 +66,11 @@ def headline(record):
         ("Worker cache", summary.cache_text(record), None),
         ("Hot rows", summary.hot_text(record), None),
         ("Malformed lines", summary.malformed_text(record), None),
+        (
+            "Gradients skipped",
+            text("rows_not_finite", "{:,.0f}") if record.get("rows_not_finite") else None,
+            "infinite or NaN values: their rows were left as they were",
+        ),
         ("Batches passed over", summary.passed_over_text(record), None),
         (
             "Workers died",

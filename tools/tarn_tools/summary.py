@@ -109,6 +109,12 @@ def malformed_text(record):
     return f"{lines:,.0f}, skipped (in the workers' logs)" if lines else None
 
 
+def not_finite_text(record):
+    """How many gradients changed nothing since they had infinite or NaN values; None without any."""
+    rows = number(record, "rows_not_finite") or 0
+    return f"{rows:,.0f}, infinite or NaN: their rows were left as they were (in the servers' logs)" if rows else None
+
+
 def not_kept_text(record):
     """Which epoch is the best and has no checkpoint; None if it has one, or the job keeps none."""
     if record.get("best_kept") is not False:
@@ -206,6 +212,7 @@ def rows(record):
             ("bound by", bound_text(record)),
             ("malformed lines", malformed_text(record)),
             ("batches passed over", passed_over_text(record)),
+            ("gradients skipped", not_finite_text(record)),
             ("workers died", get("workers_died") if record.get("workers_died") else None),
             ("batches repeated", get("batches_repeated") if record.get("batches_repeated") else None),
             ("parameters", record.get("parameters_hash")),

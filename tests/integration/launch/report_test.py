@@ -113,6 +113,10 @@ class ReportTest(unittest.TestCase):
         self.assertNotIn("Nothing was trained", page)
         self.assertIn("at clock 6", page)
 
+    def test_gradients_that_changed_nothing_are_told(self):
+        self.assertIn("<span>Gradients skipped</span><b>1,500</b>", self.page(RECORD | {"rows_not_finite": 1500}))
+        self.assertNotIn("Gradients skipped", self.page(RECORD | {"rows_not_finite": 0}))
+
     def test_long_lines_are_thinned_piece_by_piece(self):
         points = [(x, 1.0) for x in range(1000)] + [None] + [(x, 2.0) for x in range(1000, 1010)]
         first, second = charts.thinned(points)
