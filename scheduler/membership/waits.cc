@@ -70,15 +70,20 @@ std::string WaitsFor(const Membership& membership, const FleetSection& fleet, Ti
 
 std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, TimeUs now, TimeUs listening_since) {
   const auto live = membership.workers().Live();
-  Clock furthest;
-  for (const WorkerNode* worker : live) furthest = std::max(furthest, worker->clock);
+  Clock furthest, slowest(UINT64_MAX);
+  for (const WorkerNode* worker : live) {
+    furthest = std::max(furthest, worker->clock);
+    slowest = std::min(slowest, worker->acked_clock);
+  }
   std::set<std::uint32_t> ranks;
   const WorkerNode* first = nullptr;  // the slowest
   TimeUs longest = 0;
   bool for_cut = false;
   for (const WorkerNode* worker : live) {
     const TimeUs age = now - std::max(worker->ticked, listening_since);
-    const bool holds_cut = waits.cut && worker->acked_clock < *waits.cut;
+    // One that waits for the slowest itself cannot tick.
+    const bool held = waits.bound && worker->acked_clock.value - slowest.value > *waits.bound;
+    const bool holds_cut = waits.cut && worker->acked_clock < *waits.cut && !held;
     const bool holds_others = waits.bound && worker->acked_clock.value + *waits.bound < furthest.value;
     if (age < kWaitNotePeriodUs || (!holds_cut && !holds_others)) continue;
     ranks.insert(worker->rank.value);
@@ -89,8 +94,7 @@ std::string WaitsForTicks(const Membership& membership, const TickWaits& waits, 
   if (first == nullptr) return {};
   return fmt::format(
       "waits for {} to tick: heard, but at clock {} for {} s{}{}; a program must call Tick once its clock is done, and "
-      "a "
-      "worker that hangs must be stopped",
+      "a worker that hangs must be stopped",
       Named("worker", ranks), first->acked_clock.value, longest / 1'000'000,
       furthest > first->acked_clock ? fmt::format(", others are at clock {}", furthest.value) : "",
       for_cut ? fmt::format(", and a checkpoint waits for clock {}", waits.cut->value) : "");

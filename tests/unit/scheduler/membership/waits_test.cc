@@ -98,6 +98,26 @@ TEST(Waits, WhoIsHeardButDoesNotTickIsNamedWithClockAndAge) {
   }
 }
 
+TEST(Waits, OnlyWhoHoldsACheckpointIsNamed) {
+  Job job = Durable(1, 2);
+  job.consistency.mode = ConsistencyMode::kBsp;
+  job.fleet.lease_seconds = 60;
+  FakeFleet fleet(job);
+  fleet.rows[0] = 1000;
+  fleet.AddAll();
+  TableSpec table;
+  table.name = "t";
+  fleet.Send(*fleet.workers[0], CreateTable{table, ErrorCode::kOk, {}});
+  fleet.Pass(2);
+  fleet.RequestCheckpoint();
+  fleet.workers[0]->clock = Clock(1);  // and ticks no further before the other does
+  fleet.Pass(30);
+  const Texts waits = WaitsOf(&fleet);
+  ASSERT_FALSE(waits.empty());
+  EXPECT_TRUE(waits.back().starts_with("waits for worker 1 to tick: heard, but at clock 0 for ")) << waits.back();
+  EXPECT_NE(waits.back().find("a checkpoint waits for clock"), std::string::npos) << waits.back();
+}
+
 TEST(Waits, WorkersWithoutDataAreCountedOnce) {
   const auto warnings = [](std::uint32_t workers, std::uint64_t rows) {
     Job job = SmallJob(1, workers);
