@@ -110,8 +110,8 @@ class Client {
  public:
   // Joins the fleet as a worker and waits until the fleet is complete. kTimeout, which says whether the scheduler was
   // heard, or why it refuses. While it waits, it logs a warning now and then (core/log.h: to stderr, unless the program
-  // has begun a log). Needs 20 open files, and 2 x fleet.lanes + 1 for each shard: raises the soft limit of this process
-  // (ulimit -Sn) if it is too low for that, and fails with kInvalidArgument if the hard one is.
+  // has begun a log). Needs 20 open files, and 2 x fleet.lanes + 1 for each shard: raises the soft limit of this
+  // process (ulimit -Sn) if it is too low for that, and fails with kInvalidArgument if the hard one is.
   static Expected<Client> Connect(ConnectOptions options);
   // The same over a transport of the caller's (tests, other networks).
   static Expected<Client> Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport);

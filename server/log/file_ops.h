@@ -25,8 +25,8 @@ class LogFile {
   // What was written survives a loss of power. After a failure nothing may be assumed of what was written before it,
   // and a second call proves nothing (Linux marks pages clean that it could not write).
   virtual Status Sync() = 0;
-  // Reserves disk space up to `bytes` from the file's beginning; what was not written reads as zeros. Where the disk has
-  // less space, reserves `least`. Returns how much is reserved; fails where there is no space for `least`.
+  // Reserves disk space up to `bytes` from the file's beginning; what was not written reads as zeros. Where the disk
+  // has less space, reserves `least`. Returns how much is reserved; fails where there is no space for `least`.
   virtual Expected<std::uint64_t> Allocate(std::uint64_t bytes, std::uint64_t least) = 0;
   // Zeros, really written and durable, in `bytes` from `offset` on, of a place that was allocated: what is written
   // there later changes nothing but itself, so its sync has no changes of the file system to wait for.
