@@ -109,12 +109,14 @@ TEST(Waits, OnlyWhoHoldsACheckpointIsNamed) {
   table.name = "t";
   fleet.Send(*fleet.workers[0], CreateTable{table, ErrorCode::kOk, {}});
   fleet.Pass(2);
+  for (auto& worker : fleet.workers) worker->clock = Clock(1);
+  fleet.Pass(2);
   fleet.RequestCheckpoint();
-  fleet.workers[0]->clock = Clock(1);  // and ticks no further before the other does
+  fleet.workers[0]->clock = Clock(2);  // and ticks no further before the other does
   fleet.Pass(30);
   const Texts waits = WaitsOf(&fleet);
   ASSERT_FALSE(waits.empty());
-  EXPECT_TRUE(waits.back().starts_with("waits for worker 1 to tick: heard, but at clock 0 for ")) << waits.back();
+  EXPECT_TRUE(waits.back().starts_with("waits for worker 1 to tick: heard, but at clock 1 for ")) << waits.back();
   EXPECT_NE(waits.back().find("a checkpoint waits for clock"), std::string::npos) << waits.back();
 }
 
