@@ -102,10 +102,10 @@ Status LogWriter::WriteBatch(std::span<const LogRecord> records) {
   const std::uint64_t bytes = BatchFileBytes(batch);
   parts.push_back(std::span(kZeros).first(bytes - kBatchHeaderBytes - batch.bytes));
   if (const std::uint64_t needed = PageUp(end_ + bytes); needed > allocated_) {
-    // One that got less than a step before grows by what it needs: others may want what is left of the disk.
-    const bool scarce = allocated_ < options_.allocate_bytes;
-    const std::uint64_t wanted = scarce ? needed : PageUp(allocated_ + options_.allocate_bytes);
-    TARN_RETURN_IF_ERROR(Reserve(std::max(needed, wanted), needed));
+    // Whole steps, until one is not granted: from then on others may want what is left of the disk.
+    const std::uint64_t step = options_.allocate_bytes;
+    const bool scarce = allocated_ % step != 0;
+    TARN_RETURN_IF_ERROR(Reserve(scarce ? needed : (needed + step - 1) / step * step, needed));
   }
   TARN_RETURN_IF_ERROR(file_->Write(end_, parts));
   end_ += bytes;
