@@ -1,5 +1,6 @@
 # Runs at `cmake --install`: copies the headers that users include, and all headers of the tree that these include, from
-# `source` below `destination` of the prefix, under the paths by which they are included.
+# `source`, or from `generated` if they are made by the build, below `destination` of the prefix, under the paths by which
+# they are included.
 cmake_policy(VERSION 3.25)
 set(todo worker/tarn.h worker/tarn_c.h serving/model.h)
 set(headers)
@@ -9,7 +10,11 @@ while(todo)
     continue()
   endif()
   list(APPEND headers ${header})
-  file(STRINGS ${source}/${header} lines REGEX "^#include \"")
+  set(folder_of_${header} ${source})
+  if(NOT EXISTS ${source}/${header})
+    set(folder_of_${header} ${generated})
+  endif()
+  file(STRINGS ${folder_of_${header}}/${header} lines REGEX "^#include \"")
   foreach(line ${lines})
     string(REGEX REPLACE "^#include \"([^\"]+)\".*" "\\1" included "${line}")
     list(APPEND todo ${included})
@@ -17,5 +22,5 @@ while(todo)
 endwhile()
 foreach(header ${headers})
   cmake_path(GET header PARENT_PATH folder)
-  file(INSTALL ${source}/${header} DESTINATION ${CMAKE_INSTALL_PREFIX}/${destination}/${folder})
+  file(INSTALL ${folder_of_${header}}/${header} DESTINATION ${CMAKE_INSTALL_PREFIX}/${destination}/${folder})
 endforeach()

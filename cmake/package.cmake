@@ -44,7 +44,9 @@ tarn_public(tarn_worker_lib worker/tarn.cc)
 tarn_public(tarn_serving serving/export_file.cc serving/model.cc)
 
 # Headers are found when they are installed: those that users include, and what these include.
-install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")\nset(destination \"${CMAKE_INSTALL_INCLUDEDIR}/tarn\")"
+install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
+set(generated \"${PROJECT_BINARY_DIR}/schemas/include\")
+set(destination \"${CMAKE_INSTALL_INCLUDEDIR}/tarn\")"
   COMPONENT development)
 install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/install_headers.cmake COMPONENT development)
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <string_view>
+#include <type_traits>
 
 namespace tarn {
 
@@ -25,8 +28,23 @@ constexpr std::size_t Utf8Length(std::string_view text) {
   return 0;
 }
 
+// Whether all characters of `text` have one byte: eight at a time, as most texts are of these.
+constexpr bool IsAscii(std::string_view text) {
+  std::uint64_t seen = 0;
+  std::size_t i = 0;
+  if (!std::is_constant_evaluated()) {
+    for (std::uint64_t word = 0; i + sizeof(word) <= text.size(); i += sizeof(word)) {
+      std::memcpy(&word, text.data() + i, sizeof(word));
+      seen |= word;
+    }
+  }
+  for (; i < text.size(); ++i) seen |= static_cast<unsigned char>(text[i]);
+  return (seen & 0x8080808080808080u) == 0;
+}
+
 // Whether all of `text` is well-formed.
 constexpr bool IsUtf8(std::string_view text) {
+  if (IsAscii(text)) return true;
   while (!text.empty()) {
     const std::size_t length = Utf8Length(text);
     if (length == 0) return false;

@@ -12,8 +12,6 @@
 namespace tarn::net {
 namespace {
 
-constexpr std::uint32_t kPartitionsMax = 1u << limits::kPartitionBitsMax;
-
 Status Malformed(std::string text) { return Fail(ErrorCode::kMalformed, std::move(text)); }
 
 Status CheckNoKeys(const Buffer& keys) {
@@ -29,9 +27,9 @@ Status CheckNoValues(const Buffer& values) {
 Status CheckSections(const KeyList& list) {
   std::uint64_t sum = 0;
   for (const Section& section : list.sections) {
-    if (section.partition.value >= kPartitionsMax)
-      return Malformed(
-          fmt::format("keys.sections[].partition: {}, expected below {}", section.partition.value, kPartitionsMax));
+    if (section.partition.value >= limits::kPartitionsMax)
+      return Malformed(fmt::format("keys.sections[].partition: {}, expected below {}", section.partition.value,
+                                   limits::kPartitionsMax));
     sum += section.count;
   }
   if (sum == list.count) return {};

@@ -1,4 +1,4 @@
-// Inside the frame codec: core messages to FlatBuffers and back. Only net/*.cc include this.
+// Inside the frame codec: messages as FlatBuffers of schemas/wire.fbs and back. Only net/*.cc and tests include this.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@
 
 namespace tarn::net {
 
-// Finishes the header of `message` (all but keys and values) in `builder`. Lists and strings over core/limits.h are
-// refused by name, texts for people are cut.
+// Finishes the header of `message` (all but keys and values) in `builder`. Refuses what ReadHeader would refuse, by
+// name, but mends texts for people: cuts what is too long and replaces what is no UTF-8.
 Status BuildHeader(const Message& message, flatbuffers::FlatBufferBuilder* builder);
 
 // The message whose header is in `bytes` (8-byte aligned, at most limits::kHeaderBytesMax), without keys and values.
-// Verifies, then checks enums and lengths before it allocates for them; does not relate fields to each other.
+// Verifies, then checks by the rules of the schema (core/codec/schema_check.h) before it allocates; relates fields to
+// each other where no C++ value could hold what does not fit, and leaves the rest to CheckMeaning.
 Expected<Message> ReadHeader(std::span<const std::byte> bytes);
 
 // Whether the fields of a message agree with each other and with its payload; see Decode in net/frame.h.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/codec/manifest.h"
+#include "core/codec/quality_codec.h"
 #include "core/codec/sealed.h"
 #include "core/codec/table_codec.h"
 #include "core/limits.h"
@@ -18,21 +19,6 @@ using flatbuffers::Offset;
 
 constexpr flatbuffers::uoffset_t kDepthMax = 16;
 constexpr SealedFormat kFormat{"TARNCKPT", "a checkpoint's manifest", 1, kManifestVersion, 3};
-
-Offset<wire::Quality> WriteQuality(FlatBufferBuilder& b, const Quality& quality) {
-  std::vector<std::uint16_t> bucket;
-  std::vector<std::uint32_t> negatives, positives;
-  for (const auto& [index, counts] : quality.buckets) {
-    bucket.push_back(static_cast<std::uint16_t>(index));
-    negatives.push_back(counts.negatives);
-    positives.push_back(counts.positives);
-  }
-  const auto buckets = b.CreateVector(bucket);
-  const auto negative = b.CreateVector(negatives);
-  const auto positive = b.CreateVector(positives);
-  return wire::CreateQuality(b, quality.rows, quality.positives, quality.correct, quality.loss_sum, buckets, negative,
-                             positive);
-}
 
 fb::Scores WriteScores(const Scores& s) {
   return fb::Scores(s.rows, s.log_loss, s.auc, s.accuracy, s.normalized_entropy);
@@ -49,21 +35,15 @@ Offset<fb::EpochResult> WriteEpoch(FlatBufferBuilder& b, const EpochResult& epoc
 Offset<fb::DataState> WriteData(FlatBufferBuilder& b, const DataState& data) {
   const auto rows = b.CreateVector(data.rows, 3);
   const auto trained = b.CreateVector(data.trained);
-  const auto quality = WriteQuality(b, data.quality);
+  const auto quality = wire::CreateQuality(b, &data.quality);
   return fb::CreateDataState(b, rows, data.split_rows, data.epoch, data.base.value, data.ceiling.value, trained,
                              quality);
-}
-
-Offset<wire::CheckpointFile> WriteFile(FlatBufferBuilder& b, const CheckpointFile& file) {
-  const auto name = b.CreateString(file.name);
-  return wire::CreateCheckpointFile(b, name, file.bytes, file.crc32c, file.rows, file.removed, file.seen,
-                                    file.first.value, file.last.value);
 }
 
 std::vector<Offset<wire::CheckpointFile>> WriteFiles(FlatBufferBuilder& b, const std::vector<CheckpointFile>& files) {
   std::vector<Offset<wire::CheckpointFile>> out;
   out.reserve(files.size());
-  for (const CheckpointFile& file : files) out.push_back(WriteFile(b, file));
+  for (const CheckpointFile& file : files) out.push_back(wire::CreateCheckpointFile(b, &file));
   return out;
 }
 
@@ -71,17 +51,15 @@ std::vector<Offset<fb::WorkerBlob>> WriteBlobs(FlatBufferBuilder& b, const std::
   std::vector<Offset<fb::WorkerBlob>> out;
   out.reserve(blobs.size());
   for (const WorkerBlob& blob : blobs) {
-    const auto file = WriteFile(b, blob.file);
+    const auto file = wire::CreateCheckpointFile(b, &blob.file);
     out.push_back(fb::CreateWorkerBlob(b, blob.rank.value, blob.incarnation.value, file));
   }
   return out;
 }
 
 Offset<fb::Generation> WriteGeneration(FlatBufferBuilder& b, const Generation& g) {
-  std::vector<wire::CheckpointTable> tables;
-  for (const CheckpointTable& t : g.tables) tables.emplace_back(t.table.value, t.rows, t.removed, t.seen, t.state_rows);
   const auto files_at = b.CreateVector(WriteFiles(b, g.files));
-  const auto tables_at = b.CreateVectorOfStructs(tables);
+  const auto tables_at = b.CreateVectorOfNativeStructs<wire::CheckpointTable>(g.tables);
   return fb::CreateGeneration(b, g.id.value, g.clock.value, files_at, tables_at, g.state_hash);
 }
 
@@ -90,7 +68,7 @@ std::string BodyOf(const Manifest& m) {
   const auto job_text = b.CreateString(m.job_text);
   std::vector<Offset<wire::TableSpec>> tables;
   tables.reserve(m.tables.size());
-  for (const TableSpec& spec : m.tables) tables.push_back(EncodeTable(&b, spec));
+  for (const TableSpec& spec : m.tables) tables.push_back(wire::CreateTableSpec(b, &spec));
   std::vector<Offset<fb::Generation>> generations;
   generations.reserve(m.generations.size());
   for (const Generation& generation : m.generations) generations.push_back(WriteGeneration(b, generation));
@@ -170,14 +148,9 @@ class Reader {
   }
 
   static CheckpointFile ReadFile(const wire::CheckpointFile& file) {
-    return {Text(file.name()),
-            file.bytes(),
-            file.crc32c(),
-            file.rows(),
-            file.removed(),
-            file.seen(),
-            PartitionId(file.first_partition()),
-            PartitionId(file.last_partition())};
+    CheckpointFile out;
+    file.UnPackTo(&out);
+    return out;
   }
 
   WorkerBlob ReadBlob(const fb::WorkerBlob& m) {
@@ -195,8 +168,7 @@ class Reader {
       bad_ = "generations.tables (not aligned)";
       return out;
     }
-    for (const wire::CheckpointTable* t : *m.tables())
-      out.tables.push_back({TableId(t->table()), t->rows(), t->removed(), t->seen(), t->state_rows()});
+    for (const wire::CheckpointTable* table : *m.tables()) out.tables.push_back(flatbuffers::UnPack(*table));
     return out;
   }
 
@@ -228,22 +200,10 @@ class Reader {
   Quality ReadQuality(const wire::Quality* m) {
     Quality out;
     if (m == nullptr) return out;
-    out.rows = m->rows();
-    out.positives = m->positives();
-    out.correct = m->correct();
-    out.loss_sum = m->loss_sum();
-    const auto* bucket = m->bucket();
-    if (bucket == nullptr) return out;
-    if (m->bucket_negatives() == nullptr || m->bucket_positives() == nullptr ||
-        m->bucket_negatives()->size() != bucket->size() || m->bucket_positives()->size() != bucket->size()) {
-      bad_ = "data.quality";
-      return out;
-    }
-    for (flatbuffers::uoffset_t i = 0; i < bucket->size(); ++i) {
-      if (i > 0 && bucket->Get(i) <= bucket->Get(i - 1)) bad_ = "data.quality.bucket (not in ascending order)";
-      out.buckets.emplace_back(bucket->Get(i),
-                               Quality::Bucket{m->bucket_negatives()->Get(i), m->bucket_positives()->Get(i)});
-    }
+    if (Status status = CheckQuality(*m); !status)
+      bad_ = fmt::format("data.quality ({})", status.error().message);
+    else
+      m->UnPackTo(&out);
     return out;
   }
 

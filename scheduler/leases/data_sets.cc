@@ -49,7 +49,7 @@ void DataSets::Fill(DataState* state) const {
   state->split_rows = split_rows_;
 }
 
-Status DataSets::Set(const std::uint64_t (&rows)[3]) {
+Status DataSets::Set(const SetRows& rows) {
   if (rows[0] == 0 && rows[1] == 0 && rows[2] == 0) return {};
   if (known_) {
     if (std::equal(std::begin(rows), std::end(rows), rows_)) return {};

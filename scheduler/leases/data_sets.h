@@ -27,7 +27,7 @@ class DataSets {
 
   // The first call fixes the sizes; later ones must agree. A worker that does not read data reports zeros, which change
   // nothing.
-  Status Set(const std::uint64_t (&rows)[3]);
+  Status Set(const SetRows& rows);
 
   // trained[i]: rows of split i that are trained already; empty: none.
   Splits MakeTraining(std::uint32_t epoch, const std::vector<std::uint64_t>& trained) const;

@@ -25,7 +25,7 @@ void Leases::Resume(const DataState& state) {
   train_.SetEarlierQuality(state.quality);
 }
 
-Status Leases::SetSizes(const std::uint64_t (&rows)[3]) {
+Status Leases::SetSizes(const SetRows& rows) {
   const bool known = data_.known();
   TARN_RETURN_IF_ERROR(data_.Set(rows));
   if (known || !data_.known()) return {};

@@ -28,7 +28,7 @@ class Leases {
 
   const DataSets& data() const { return data_; }
   // The first call that knows the sizes opens the epoch; later ones must agree.
-  Status SetSizes(const std::uint64_t (&rows)[3]);
+  Status SetSizes(const SetRows& rows);
 
   // Workers in the cohort. `end`: the clock of the verdict.
   void Join(Incarnation worker, WorkerRank rank, Clock join);

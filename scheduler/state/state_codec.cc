@@ -25,18 +25,13 @@ std::string BodyOf(const SchedulerState& s) {
   std::vector<std::uint32_t> owners;
   owners.reserve(s.owners.size());
   for (ShardId owner : s.owners) owners.push_back(owner.value);
-  std::vector<wire::WorkerEntry> workers;
-  workers.reserve(s.workers.size());
-  for (const WorkerEntry& w : s.workers)
-    workers.emplace_back(w.rank.value, static_cast<wire::WorkerState>(w.state), w.incarnation.value, w.join.value,
-                         w.end.value);
   std::vector<fb::Lease> leases;
   leases.reserve(s.leases.size());
   for (const KeptLease& l : s.leases) leases.emplace_back(l.lease.value, l.owner.value, l.split, l.done);
   std::vector<std::uint64_t> logged;
   for (LogSequence sequence : s.logged) logged.push_back(sequence.value);
   const auto owners_at = b.CreateVector(owners);
-  const auto workers_at = b.CreateVectorOfStructs(workers);
+  const auto workers_at = b.CreateVectorOfNativeStructs<wire::WorkerEntry>(s.workers);
   const auto leases_at = b.CreateVectorOfStructs(leases);
   const auto whole = b.CreateString(s.whole_directory);
   const auto pending = b.CreateString(s.pending_directory);
@@ -68,8 +63,7 @@ Expected<SchedulerState> Read(const fb::State& m, const std::string& origin) {
   if (m.workers() != nullptr)
     for (const wire::WorkerEntry* w : *m.workers()) {
       if (w->state() > wire::WorkerState::MAX) return Corrupt(origin, "field workers.state makes no sense");
-      s.workers.push_back({WorkerRank(w->rank()), Incarnation(w->incarnation()), static_cast<WorkerState>(w->state()),
-                           Clock(w->join()), Clock(w->end())});
+      s.workers.push_back(flatbuffers::UnPack(*w));
     }
   s.proposal = m.proposal();
   s.largest_end = Clock(m.largest_end());

@@ -15,23 +15,17 @@ namespace {
 namespace fb = tarn::log;
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
-
-wire::DataPosition PositionOf(const DataPosition& p) { return {p.lease.value, p.rows}; }
-DataPosition PositionOf(const wire::DataPosition& p) { return {LeaseId(p.lease()), p.rows()}; }
-wire::TickPoint PointOf(const TickPoint& p) { return {p.clock.value, PositionOf(p.position)}; }
-TickPoint PointOf(const wire::TickPoint& p) { return {Clock(p.clock()), PositionOf(p.position())}; }
+using flatbuffers::Pack;
+using flatbuffers::UnPack;
 
 auto Points(FlatBufferBuilder& b, const std::vector<TickPoint>& points) {
-  std::vector<wire::TickPoint> items;
-  items.reserve(points.size());
-  for (const TickPoint& point : points) items.push_back(PointOf(point));
-  return b.CreateVectorOfStructs(items);
+  return b.CreateVectorOfNativeStructs<wire::TickPoint>(points);
 }
 
 std::vector<TickPoint> Points(const flatbuffers::Vector<const wire::TickPoint*>* points) {
   std::vector<TickPoint> out;
   if (points != nullptr)
-    for (const wire::TickPoint* point : *points) out.push_back(PointOf(*point));
+    for (const wire::TickPoint* point : *points) out.push_back(UnPack(*point));
   return out;
 }
 
@@ -47,15 +41,10 @@ Offset<fb::Push> WritePush(FlatBufferBuilder& b, const LoggedPush& p) {
 }
 
 Offset<fb::View> WriteView(FlatBufferBuilder& b, const LoggedView& view) {
-  std::vector<wire::WorkerEntry> workers;
-  workers.reserve(view.workers.size());
-  for (const WorkerEntry& w : view.workers)
-    workers.emplace_back(w.rank.value, static_cast<wire::WorkerState>(w.state), w.incarnation.value, w.join.value,
-                         w.end.value);
   std::vector<Offset<wire::TableSpec>> tables;
   tables.reserve(view.tables.size());
-  for (const TableSpec& spec : view.tables) tables.push_back(EncodeTable(&b, spec));
-  const auto workers_at = b.CreateVectorOfStructs(workers);
+  for (const TableSpec& spec : view.tables) tables.push_back(wire::CreateTableSpec(b, &spec));
+  const auto workers_at = b.CreateVectorOfNativeStructs<wire::WorkerEntry>(view.workers);
   const auto tables_at = b.CreateVector(tables);
   return fb::CreateView(b, view.version.value, workers_at, tables_at, view.newest_order.value);
 }
@@ -73,7 +62,7 @@ Offset<fb::Head> WriteHead(FlatBufferBuilder& b, const LoggedHead& head) {
   std::vector<Offset<fb::Member>> members;
   for (const LoggedMember& m : head.members) {
     const auto earlier = Points(b, m.earlier);
-    const auto position = PositionOf(m.position);
+    const auto position = Pack(m.position);
     members.push_back(fb::CreateMember(b, m.incarnation.value, m.tick.value, &position, m.pushed.value, earlier));
   }
   std::vector<Offset<fb::Watermarks>> watermarks;
@@ -124,9 +113,10 @@ class Reader {
   LoggedView View(const fb::View& m) {
     LoggedView out{.version = ViewVersion(m.version()), .newest_order = CheckpointId(m.newest_order())};
     if (m.workers() != nullptr)
-      for (const wire::WorkerEntry* w : *m.workers())
-        out.workers.push_back({WorkerRank(w->rank()), Incarnation(w->incarnation()),
-                               Enum<WorkerState>(w->state(), "view.workers.state"), Clock(w->join()), Clock(w->end())});
+      for (const wire::WorkerEntry* w : *m.workers()) {
+        Enum<WorkerState>(w->state(), "view.workers.state");
+        out.workers.push_back(UnPack(*w));
+      }
     if (m.tables() != nullptr)
       for (const wire::TableSpec* spec : *m.tables()) {
         auto table = DecodeTable(spec);
@@ -142,8 +132,8 @@ class Reader {
     if (out.partition_bits > limits::kPartitionBitsMax) bad_ = "head.partition_bits";
     if (m.members() != nullptr)
       for (const fb::Member* member : *m.members())
-        out.members.push_back({Incarnation(member->incarnation()), Clock(member->tick()),
-                               PositionOf(*member->position()), Clock(member->pushed()), Points(member->earlier())});
+        out.members.push_back({Incarnation(member->incarnation()), Clock(member->tick()), UnPack(*member->position()),
+                               Clock(member->pushed()), Points(member->earlier())});
     if (m.watermarks() != nullptr && bad_.empty())
       for (const fb::Watermarks* watermarks : *m.watermarks())
         out.watermarks[Incarnation(watermarks->incarnation())] =
@@ -185,7 +175,7 @@ Expected<LoggedBody> Read(const fb::Record& m, const LogRecord& record) {
     case fb::Body::Push: body = reader.Push(*m.body_as_Push(), record); break;
     case fb::Body::Tick: {
       const fb::Tick& tick = *m.body_as_Tick();
-      const TickPoint point = PointOf(*tick.tick());
+      const TickPoint point = UnPack(*tick.tick());
       body = LoggedTick{Incarnation(tick.incarnation()), {point.clock, point.position, Points(tick.earlier())}};
       break;
     }
@@ -226,7 +216,7 @@ LogRecord EncodeRecord(const LoggedTime& time) {
 LogRecord EncodeRecord(const LoggedTick& tick) {
   return Encode(fb::Body::Tick, [&](FlatBufferBuilder& b) {
     const auto earlier = Points(b, tick.tick.earlier);
-    const auto point = PointOf({tick.tick.clock, tick.tick.position});
+    const auto point = Pack(TickPoint{tick.tick.clock, tick.tick.position});
     return fb::CreateTick(b, tick.incarnation.value, &point, earlier);
   });
 }

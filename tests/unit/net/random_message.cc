@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -70,8 +71,12 @@ class Filler {
   }
 
   void Fill(std::string& text) {
-    text.resize(random_.Below(std::min<std::size_t>(size_, limits::kNameBytesMax) + 1));
-    for (char& c : text) c = static_cast<char>(random_.Next());
+    static constexpr std::string_view kCharacters[] = {
+        "a", "7", " ", "\n", "\x01", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    const std::size_t bytes = random_.Below(std::min<std::size_t>(size_, limits::kNameBytesMax) + 1);
+    text.clear();
+    while (text.size() + 4 <= bytes) text += kCharacters[random_.Below(std::size(kCharacters))];
+    text.resize(bytes, '.');
   }
 
   template <typename T>

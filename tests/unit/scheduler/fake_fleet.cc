@@ -390,7 +390,7 @@ bool FakeFleet::Ask(FakeWorker& worker) {
   request.number = ++worker.number;
   request.want = 2;
   request.done = worker.done;
-  std::copy(std::begin(rows), std::end(rows), request.rows);
+  std::copy(std::begin(rows), std::end(rows), request.rows.begin());
   worker.waits = true;
   Send(worker, request);
   return !worker.waits;

@@ -1,6 +1,7 @@
 // Shows over loopback what strangers can do: garbage of every kind, other versions, messages without end and bundles
 // are counted, answered where somebody listens, and otherwise without effect; and how our own bundles look from
 // outside.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
@@ -155,7 +156,8 @@ std::string InVersion(std::uint8_t version) {
 TEST_F(TransportTest, ANodeOfAnotherVersionIsCountedAndToldOurs) {
   auto server = Make();
   Stranger stranger(*server->Bind("tcp://127.0.0.1:*"));
-  for (const auto& [version, count] : {std::pair<std::uint8_t, std::uint64_t>{0, 1}, {2, 2}, {255, 3}}) {
+  for (const auto& [version, count] :
+       {std::pair<std::uint8_t, std::uint64_t>{0, 1}, {limits::kProtocolVersion + 1, 2}, {255, 3}}) {
     stranger.Send({InVersion(version), "more", "frames", "than", "ours"});
     EXPECT_TRUE(ReceiveUntil(server.get(), [&] { return server->counters().refused_version == count; }));
     const Buffer answer = stranger.Receive();
@@ -197,7 +199,7 @@ TEST_F(TransportTest, AFleetOfAnotherVersionEndsOurNode) {
   EXPECT_EQ(got[0].message.sender.role, Role::kScheduler);
   const auto& shutdown = std::get<Shutdown>(got[0].message.body);
   EXPECT_EQ(shutdown.code, ErrorCode::kWrongJob);
-  EXPECT_EQ(shutdown.reason, "this node speaks protocol 1, the fleet 7");
+  EXPECT_EQ(shutdown.reason, fmt::format("this node speaks protocol {}, the fleet 7", limits::kProtocolVersion));
   EXPECT_EQ(client->counters().refused_version, 1u);
   zmq_close(router);
   zmq_ctx_term(context);

@@ -32,7 +32,7 @@ TEST_F(CurrentViewTest, TheFirstSpreadsThePartitions) {
   EXPECT_EQ(version(), 1u);
   EXPECT_EQ(view_.get().routes.epoch, Epoch(1));
   EXPECT_EQ(view_.get().routes.owners.size(), 8u);
-  EXPECT_EQ(view_.get().routes.OwnerOf(PartitionId(7)), ShardId(1));
+  EXPECT_EQ(OwnerOf(view_.get().routes, PartitionId(7)), ShardId(1));
   EXPECT_EQ(view_.get().routes.endpoints, (std::vector<std::string>{"a", "b"}));
 }
 

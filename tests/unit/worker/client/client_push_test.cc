@@ -462,7 +462,7 @@ TEST(ClientPush, ANewRouteMapRegroupsAndRepeatsWhatIsNotAcknowledged) {
     EXPECT_EQ(o.message.epoch, Epoch(2));
     if (const auto* push = std::get_if<Push>(&o.message.body)) {
       for (const Section& section : push->keys.sections)
-        EXPECT_EQ(ShardPeer(fleet.view.routes.OwnerOf(section.partition)), o.to);
+        EXPECT_EQ(ShardPeer(OwnerOf(fleet.view.routes, section.partition)), o.to);
     }
   }
   fleet.Exchange();

@@ -1,0 +1,34 @@
+// Checks tables by the rules of their schema (core/codec/schema_rules.h), for what flatc's verifier leaves out. Verify
+// the buffer first; then nothing here reads outside of it. Pure functions, any thread.
+#pragma once
+
+#include <cstddef>
+
+#include "core/codec/schema_rules.h"
+#include "core/error.h"
+
+namespace flatbuffers {
+class Table;
+}
+
+namespace tarn {
+
+// Checks that in `table`, and in the tables below it,
+//   - every enum has a known value, also in structs and in lists;
+//   - tables and structs are there, unless they are optional;
+//   - lists and strings keep to their limits, and strings are UTF-8 unless they are of bytes;
+//   - items of lists are aligned (the verifier of FlatBuffers 2.0.8, VerifyVectorOrString, looks at a list's length
+//   only);
+//   - all lists and strings together have no more than `bytes_max` bytes. With the size of the buffer this says that
+//   they
+//     do not share bytes: what is made of a buffer stays in proportion to its size.
+// kMalformed or kTooLarge; the message begins with the field, such as "view.tables[].kind: value 7, expected 0 to 1".
+Status Check(const TableRules& rules, const flatbuffers::Table& table, std::size_t bytes_max);
+// The same into a status that is good so far.
+void Check(const TableRules& rules, const flatbuffers::Table& table, std::size_t bytes_max, Status* status);
+
+// Makes texts keep to their limit and to UTF-8: cuts them at a character, and writes '?' over bytes that belong to
+// none. In the buffer itself, so one that is being built.
+void MendTexts(const TableRules& rules, flatbuffers::Table* table);
+
+}  // namespace tarn

@@ -1,0 +1,71 @@
+// What messages are made of besides ids: values that travel, and most of them are stored, as FlatBuffers structs, which
+// makes long lists of them cheap. schemas/types.fbs says how, core/codec/pack.cc converts. The messages themselves are
+// in schemas/wire.fbs and, for the data plane, in core/message.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/error.h"
+#include "core/quality.h"
+#include "core/table/table_spec.h"
+#include "core/types.h"
+
+namespace tarn {
+
+// Where a worker stands in its training data: in lease `lease`, the first `rows` rows (counted from the lease's
+// first_row, so skip_rows are among them) are trained and acknowledged. Train leases before it are done, later ones
+// not begun.
+struct DataPosition {
+  LeaseId lease;
+  std::uint64_t rows = 0;
+  friend bool operator==(const DataPosition&, const DataPosition&) = default;
+};
+
+struct TickPoint {  // a tick that was made: to this clock, with the data up to this position
+  Clock clock;
+  DataPosition position;
+  friend bool operator==(const TickPoint&, const TickPoint&) = default;
+};
+
+struct FencedTick {  // what a shard holds of a worker that is being fenced
+  Incarnation incarnation;
+  Clock tick;             // highest clock ticked to
+  DataPosition position;  // of that tick
+  Clock pushed;           // one past the highest clock of which a push was applied immediately; 0: none
+};
+struct WorkerTick {
+  Incarnation incarnation;
+  Clock clock;
+  DataPosition position;
+};
+
+enum class WorkerState : std::uint8_t {
+  kLive,     // in the cohort of every clock >= join
+  kFencing,  // declared dead: shards refuse it and report the highest tick that they hold
+  kEnded,    // verdict: in the cohort of clocks join <= t < end; what it pushed of clocks >= end is void
+};
+
+struct WorkerEntry {
+  WorkerRank rank;
+  Incarnation incarnation;
+  WorkerState state = WorkerState::kLive;
+  Clock join;
+  Clock end;  // kEnded only
+
+  // Whether clock `t` waits for this worker.
+  bool InCohort(Clock t) const { return t >= join && (state != WorkerState::kEnded || t < end); }
+};
+
+// Lines of the train, validation and test set.
+using SetRows = std::array<std::uint64_t, 3>;
+
+// What a part, or all parts of a checkpoint, hold of one table.
+struct CheckpointTable {
+  TableId table;
+  std::uint64_t rows = 0, removed = 0, seen = 0;  // in the files
+  std::uint64_t state_rows = 0;                   // that there were at the cut
+  friend bool operator==(const CheckpointTable&, const CheckpointTable&) = default;
+};
+
+}  // namespace tarn

@@ -1,0 +1,190 @@
+#include "net/data_header.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/limits.h"
+
+namespace tarn::net {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+
+static_assert(static_cast<unsigned>(wire::KeyCodec::MAX) == static_cast<unsigned>(KeyCodec::kHeld));
+
+// The first error of a message stays.
+bool Refuse(ErrorCode code, std::string text, Status* status) {
+  if (*status) *status = Fail(code, std::move(text));
+  return false;
+}
+
+bool CheckItems(std::size_t size, std::string_view field, Status* status) {
+  if (size <= limits::kPartitionsMax) [[likely]]
+    return true;
+  return Refuse(ErrorCode::kTooLarge,
+                fmt::format("{}: {} items, expected at most {}", field, size, limits::kPartitionsMax), status);
+}
+
+// --- Writing; enumerators are the same numbers on both sides ---
+
+wire::ValueCodec Codec(ValueCodec codec) { return static_cast<wire::ValueCodec>(codec); }
+
+// A list written in place, one `convert(item)` each.
+template <typename To, typename From, typename Convert>
+Offset<flatbuffers::Vector<const To*>> Structs(FlatBufferBuilder* b, const std::vector<From>& items,
+                                               std::string_view field, Status* status, Convert convert) {
+  if (!CheckItems(items.size(), field, status)) return {};
+  To* out = nullptr;
+  const auto offset = b->CreateUninitializedVectorOfStructs(items.size(), &out);
+  for (const From& item : items) *out++ = convert(item);
+  return offset;
+}
+
+Offset<wire::KeyList> WriteKeys(FlatBufferBuilder* b, const KeyList& m, Status* status) {
+  const auto sections = Structs<wire::Section>(b, m.sections, "keys.sections", status, [](const Section& s) {
+    return wire::Section(s.partition.value, s.count, s.sequence.value);
+  });
+  return wire::CreateKeyList(*b, static_cast<wire::KeyCodec>(m.codec), m.first_key, m.count, sections, m.list);
+}
+
+Offset<wire::Push> WritePush(FlatBufferBuilder* b, const Push& m, Status* status) {
+  const auto keys = WriteKeys(b, m.keys, status);
+  return wire::CreatePush(*b, m.request.value, m.table.value, m.clock.value, m.pulled_clock.value, Codec(m.codec),
+                          keys);
+}
+
+// --- Reading ---
+
+template <typename To, typename From>
+To Enum(From value, std::string_view field, Status* status) {
+  if (value > From::MAX) [[unlikely]]
+    Refuse(ErrorCode::kMalformed,
+           fmt::format("{}: value {}, expected 0 to {}", field, static_cast<unsigned>(value),
+                       static_cast<unsigned>(From::MAX)),
+           status);
+  return static_cast<To>(value);
+}
+
+bool Missing(std::string_view field, Status* status) {
+  return Refuse(ErrorCode::kMalformed, fmt::format("{}: missing", field), status);
+}
+
+// One `convert(item)` for each item; no list is an empty one. The verifier of FlatBuffers 2.0.8 aligns a list's length
+// only, not its items.
+template <typename To, typename From, typename Convert>
+void ReadList(const flatbuffers::Vector<const From*>* items, std::string_view field, Status* status,
+              std::vector<To>* out, Convert convert) {
+  if (items == nullptr || !CheckItems(items->size(), field, status)) return;
+  if (items->size() > 0 && reinterpret_cast<std::uintptr_t>(items->Data()) % alignof(From) != 0) [[unlikely]] {
+    Refuse(ErrorCode::kMalformed, fmt::format("{}: items not aligned to {} bytes", field, alignof(From)), status);
+    return;
+  }
+  out->reserve(items->size());
+  for (const From* item : *items) out->push_back(convert(*item));
+}
+
+void ReadKeys(const wire::KeyList* m, KeyList* out, Status* status) {
+  if (m == nullptr) [[unlikely]] {
+    Missing("keys", status);
+    return;
+  }
+  out->codec = Enum<KeyCodec>(m->codec(), "keys.codec", status);
+  out->first_key = m->first_key();
+  out->count = m->count();
+  out->list = m->list();
+  ReadList(m->sections(), "keys.sections", status, &out->sections, [](const wire::Section& s) {
+    return Section{PartitionId(s.partition()), s.count(), Sequence(s.sequence())};
+  });
+}
+
+}  // namespace
+
+Offset<void> WriteData(FlatBufferBuilder* b, const Pull& m, Status* status) {
+  const auto keys = WriteKeys(b, m.keys, status);
+  return wire::CreatePull(*b, m.request.value, m.table.value, m.clock.value, Codec(m.codec), keys).Union();
+}
+
+Offset<void> WriteData(FlatBufferBuilder* b, const PullReply& m, Status*) {
+  return wire::CreatePullReply(*b, m.request.value, m.table.value, m.min_clock.value, Codec(m.codec), m.count).Union();
+}
+
+Offset<void> WriteData(FlatBufferBuilder* b, const Push& m, Status* status) { return WritePush(b, m, status).Union(); }
+
+Offset<void> WriteData(FlatBufferBuilder* b, const PushAck& m, Status* status) {
+  const auto sections = Structs<wire::SectionAck>(b, m.sections, "sections", status, [](const SectionAck& s) {
+    return wire::SectionAck(s.partition.value, static_cast<wire::ErrorCode>(s.code), s.sequence.value,
+                            s.expected.value);
+  });
+  return wire::CreatePushAck(*b, m.request.value, sections).Union();
+}
+
+Offset<void> WriteData(FlatBufferBuilder* b, const PushPull& m, Status* status) {
+  const auto push = WritePush(b, m.push, status);
+  if (!*status) [[unlikely]]
+    status->error().message.insert(0, "push.");
+  return wire::CreatePushPull(*b, push, m.pull_request.value, m.pull_clock.value, Codec(m.pull_codec)).Union();
+}
+
+Offset<void> WriteData(FlatBufferBuilder* b, const Prefetch& m, Status* status) {
+  const auto keys = WriteKeys(b, m.keys, status);
+  return wire::CreatePrefetch(*b, m.table.value, keys).Union();
+}
+
+void ReadData(const wire::Pull& m, Pull* out, Status* status) {
+  out->request = RequestId(m.request());
+  out->table = TableId(m.table_id());
+  out->clock = Clock(m.clock());
+  out->codec = Enum<ValueCodec>(m.codec(), "codec", status);
+  ReadKeys(m.keys(), &out->keys, status);
+}
+
+void ReadData(const wire::PullReply& m, PullReply* out, Status* status) {
+  out->request = RequestId(m.request());
+  out->table = TableId(m.table_id());
+  out->min_clock = Clock(m.min_clock());
+  out->codec = Enum<ValueCodec>(m.codec(), "codec", status);
+  out->count = m.count();
+}
+
+void ReadData(const wire::Push& m, Push* out, Status* status) {
+  out->request = RequestId(m.request());
+  out->table = TableId(m.table_id());
+  out->clock = Clock(m.clock());
+  out->pulled_clock = Clock(m.pulled_clock());
+  out->codec = Enum<ValueCodec>(m.codec(), "codec", status);
+  ReadKeys(m.keys(), &out->keys, status);
+}
+
+void ReadData(const wire::PushAck& m, PushAck* out, Status* status) {
+  out->request = RequestId(m.request());
+  ReadList(m.sections(), "sections", status, &out->sections, [status](const wire::SectionAck& s) {
+    return SectionAck{PartitionId(s.partition()), Sequence(s.sequence()),
+                      Enum<ErrorCode>(s.code(), "sections[].code", status), Sequence(s.expected())};
+  });
+}
+
+void ReadData(const wire::PushPull& m, PushPull* out, Status* status) {
+  if (m.push() == nullptr) [[unlikely]] {
+    Missing("push", status);
+    return;
+  }
+  ReadData(*m.push(), &out->push, status);
+  if (!*status) [[unlikely]]
+    status->error().message.insert(0, "push.");
+  out->pull_request = RequestId(m.pull_request());
+  out->pull_clock = Clock(m.pull_clock());
+  out->pull_codec = Enum<ValueCodec>(m.pull_codec(), "pull_codec", status);
+}
+
+void ReadData(const wire::Prefetch& m, Prefetch* out, Status* status) {
+  out->table = TableId(m.table_id());
+  ReadKeys(m.keys(), &out->keys, status);
+}
+
+}  // namespace tarn::net

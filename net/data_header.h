@@ -1,0 +1,52 @@
+// Inside the frame codec: the headers of the data plane's messages as FlatBuffers of schemas/data.fbs, and back, by
+// hand: these are the messages whose number grows with the work. Only net/header.cc includes this.
+#pragma once
+
+#include <flatbuffers/flatbuffers.h>
+
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/message.h"
+#include "data_generated.h"
+
+namespace tarn::net {
+
+// The table of a message of the data plane: DataTable<Pull> is wire::Pull. Of other messages there is none.
+template <typename Body>
+struct DataTable;
+template <>
+struct DataTable<Pull> : std::type_identity<wire::Pull> {};
+template <>
+struct DataTable<PullReply> : std::type_identity<wire::PullReply> {};
+template <>
+struct DataTable<Push> : std::type_identity<wire::Push> {};
+template <>
+struct DataTable<PushAck> : std::type_identity<wire::PushAck> {};
+template <>
+struct DataTable<PushPull> : std::type_identity<wire::PushPull> {};
+template <>
+struct DataTable<Prefetch> : std::type_identity<wire::Prefetch> {};
+
+template <typename Body>
+concept DataMessage = requires { typename DataTable<Body>::type; };
+
+// Appends the table to the buffer under construction; `status` says kTooLarge, naming the field, if a message has more
+// sections than there can be partitions.
+flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Pull& m, Status* status);
+flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const PullReply& m, Status* status);
+flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Push& m, Status* status);
+flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const PushAck& m, Status* status);
+flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const PushPull& m, Status* status);
+flatbuffers::Offset<void> WriteData(flatbuffers::FlatBufferBuilder* builder, const Prefetch& m, Status* status);
+
+// The message of a verified table. Checks enumerators, limits and that nothing is missing; `status` says kMalformed or
+// kTooLarge, naming the field, if something is wrong, and the message is of no use.
+void ReadData(const wire::Pull& m, Pull* out, Status* status);
+void ReadData(const wire::PullReply& m, PullReply* out, Status* status);
+void ReadData(const wire::Push& m, Push* out, Status* status);
+void ReadData(const wire::PushAck& m, PushAck* out, Status* status);
+void ReadData(const wire::PushPull& m, PushPull* out, Status* status);
+void ReadData(const wire::Prefetch& m, Prefetch* out, Status* status);
+
+}  // namespace tarn::net
