@@ -57,13 +57,24 @@ void SimWorker::OnTimer(TimeUs now, Outbox* out) {
 }
 
 void SimWorker::Advance(TimeUs now, Outbox* out) {
-  for (worker::ClientEvent& event : client_.TakeEvents()) OnEvent(std::move(event), now, out);
+  NoteProgress();
+  for (Batch& batch : batches_)
+    if (batch.sparse_pull->done() && !std::exchange(batch.read_once, true)) PullAgain(&batch, now, out);
   if (client_.state() != worker::ClientState::kRunning) return;
   if (!tables_asked_) OpenTables(now, out);
   if (tables_.size() < 2) return;
   if (!model_ && tables_[0].push_codec == ValueCodec::kTopK) StartModel();
   Fill(now, out);
   AskForWork(now, out);
+}
+
+// What ticks and pushes have come to.
+void SimWorker::NoteProgress() {
+  while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= client_.acked_clock().value) {
+    done_.push_back(done_at_tick_.begin()->second);
+    done_at_tick_.erase(done_at_tick_.begin());
+  }
+  while (!pushes_.empty() && pushes_.front().done()) pushes_.pop_front();
 }
 
 // From what it had kept, if it goes on from a checkpoint.
@@ -85,46 +96,45 @@ void SimWorker::OpenTables(TimeUs now, Outbox* out) {
   tables_asked_ = true;
   next_clock_ = client_.clock();
   planner_ = std::make_unique<worker::Planner>(client_.view().routes.partition_bits);
-  client_.CreateTable(SparseTable(scenario_), now, out);
-  client_.CreateTable(DenseTable(scenario_), now, out);
+  client_.CreateTable(SparseTable(scenario_), this, now, out);
+  client_.CreateTable(DenseTable(scenario_), this, now, out);
 }
 
-void SimWorker::OnEvent(worker::ClientEvent event, TimeUs now, Outbox* out) {
-  if (auto* table = std::get_if<worker::TableReady>(&event)) {
-    if (table->code != ErrorCode::kOk) oracle_->Fail("a table was refused: " + table->message);
-    tables_.push_back(table->spec);
-    std::sort(tables_.begin(), tables_.end(), [](const TableSpec& a, const TableSpec& b) { return a.name < b.name; });
-  } else if (auto* pull = std::get_if<worker::PullDone>(&event)) {
-    if (early_ && early_->request == pull->request) early_->done = true;
-    for (Batch& batch : batches_) {
-      auto it = batch.pull_of.find(pull->request);
-      if (it == batch.pull_of.end()) continue;
-      CheckPull(batch, it->second, *pull);
-      batch.waiting.erase(pull->request);
-      if (it->second == 0) PullAgain(&batch, now, out);
-    }
-  } else if (auto* push = std::get_if<worker::PushDone>(&event)) {
-    if (auto it = pushes_.find(push->request); it != pushes_.end()) {
-      oracle_->OnPushAcked(it->second.first, it->second.second);
-      pushes_.erase(it);
-    }
-    if (auto it = layer_pushes_.find(push->request); it != layer_pushes_.end()) {
-      oracle_->OnOtherPushAcked(it->second);
-      layer_pushes_.erase(it);
-    }
-  } else if (auto* tick = std::get_if<worker::TickDone>(&event)) {
-    while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= tick->clock.value) {
-      done_.push_back(done_at_tick_.begin()->second);
-      done_at_tick_.erase(done_at_tick_.begin());
-    }
-  } else if (auto* leases = std::get_if<worker::LeasesGranted>(&event)) {
-    asked_ = false;
-    for (const LeaseGrant& grant : leases->reply.grants) leases_.push_back(grant);
-    if (leases->reply.finished) finished_ = true;
-    if (leases->reply.grants.empty() && !finished_) jump_to_ = leases->reply.jump_to;
-  } else if (auto* failed = std::get_if<worker::RequestFailed>(&event)) {
-    oracle_->Fail("a request failed: " + ToString(failed->error));
-  }
+void SimWorker::Done(TableSpec table) {
+  tables_.push_back(std::move(table));
+  std::ranges::sort(tables_, {}, &TableSpec::name);
+}
+
+void SimWorker::Done(LeaseReply reply) {
+  asked_ = false;
+  for (const LeaseGrant& grant : reply.grants) leases_.push_back(grant);
+  if (reply.finished) finished_ = true;
+  if (reply.grants.empty() && !finished_) jump_to_ = reply.jump_to;
+}
+
+void SimWorker::PushAcked::Done() {
+  done_ = true;
+  if (record_)
+    worker_->oracle_->OnPushAcked(*record_, sections_);
+  else
+    worker_->oracle_->OnOtherPushAcked(sections_);
+}
+
+worker::Completion<>* SimWorker::Acknowledged(std::optional<std::size_t> record, std::size_t sections) {
+  return &pushes_.emplace_back(this, record, sections);
+}
+
+int SimWorker::unacked_pushes() const {
+  return static_cast<int>(std::ranges::count_if(pushes_, [](const PushAcked& push) { return !push.done(); }));
+}
+
+SimWorker::BatchPull::BatchPull(SimWorker* worker, Batch* batch, Which which)
+    : worker_(worker), batch_(batch), which_(which), rows_(batch->PlanOf(which)) {}
+
+void SimWorker::BatchPull::Done(std::uint64_t staleness) {
+  done_ = true;
+  --batch_->waiting;
+  worker_->CheckPull(*batch_, which_, rows_.values(), staleness);
 }
 
 void SimWorker::NextBatch(Batch* batch) {
@@ -152,7 +162,7 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
   }
   if (batches_.empty()) return;
   Batch& front = batches_.front();
-  if (!front.computing && front.waiting.empty() && !(early_ && early_->clock == front.clock && !early_->done)) {
+  if (!front.computing && front.waiting == 0 && (early_.empty() || !early_.back().Delays(front.clock))) {
     front.computing = true;
     schedule_(100 + TimeUs(rng_.Below(std::uint64_t(scenario_.compute_max_us))));
   }
@@ -179,35 +189,35 @@ void SimWorker::StartPulls(Batch* batch, TimeUs now, Outbox* out) {
   if (evaluation_.Before(train, batch->clock)) client_.DropKeptRows();
   batch->mark = oracle_->records();
   if (scenario_.tier_bytes != 0 && batch->first_row % 2 == 0) client_.Prefetch(batch->sparse, now, out);
-  const RequestId sparse = client_.Pull(batch->sparse, batch->clock, now, out);
-  batch->pull_of[sparse] = 0;
-  batch->waiting.insert(sparse);
-  if (early_ && train && early_->clock == batch->clock) return;
-  const RequestId layer = client_.Pull(batch->dense, batch->clock, now, out);
-  batch->pull_of[layer] = 1;
-  batch->waiting.insert(layer);
+  StartPull(batch, Which::kSparse, &batch->sparse_pull, now, out);
+  if (!early_.empty() && train && early_.back().clock() == batch->clock) return;
+  StartPull(batch, Which::kDense, &batch->dense_pull, now, out);
+}
+
+void SimWorker::StartPull(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull, TimeUs now, Outbox* out) {
+  *pull = std::make_unique<BatchPull>(this, batch, which);
+  ++batch->waiting;
+  client_.Pull(batch->PlanOf(which), {.use = batch->clock}, pull->get(), now, out);
 }
 
 // Programs may read rows without pushing them.
 void SimWorker::PullAgain(Batch* batch, TimeUs now, Outbox* out) {
-  if (!scenario_.reads_again || batch->mark_again != 0 || oracle_->records() == 0) return;
+  if (!scenario_.reads_again || oracle_->records() == 0) return;
   batch->mark_again = oracle_->records();
-  const RequestId again = client_.Pull(batch->sparse, batch->clock, now, out);
-  batch->pull_of[again] = 2;
-  batch->waiting.insert(again);
+  StartPull(batch, Which::kSparseAgain, &batch->sparse_again, now, out);
 }
 
-void SimWorker::CheckPull(const Batch& batch, int which, const worker::PullDone& done) {
-  const worker::Plan& plan = which == 1 ? batch.dense : batch.sparse;
-  if (done.values.size() != plan.keys.size() * plan.dim * sizeof(float))
+void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness) {
+  const worker::Plan& plan = batch.PlanOf(which);
+  if (rows.size() != plan.keys.size() * plan.dim * sizeof(float))
     return oracle_->Fail("a pull returned the wrong number of bytes");
-  oracle_->CheckStaleness(which == 1 ? scenario_.layer : scenario_.counts, done.staleness);
-  if (which == 1) return;
+  oracle_->CheckStaleness(which == Which::kDense ? scenario_.layer : scenario_.counts, staleness);
+  if (which == Which::kDense) return;
   const bool settled = batch.lease.purpose != LeasePurpose::kTrain && oracle_->cohorts().nobody_died();
-  const auto values = done.values.as<float>();
+  const auto values = rows.as<float>();
   for (std::size_t i = 0; i < plan.keys.size(); ++i) {
     oracle_->CheckValue(client_.welcome().incarnation, batch.clock, plan.keys[i], values[i * kSparseDim],
-                        which == 0 ? batch.mark : batch.mark_again, settled);
+                        which == Which::kSparse ? batch.mark : batch.mark_again, settled);
     if (values[i * kSparseDim] != values[i * kSparseDim + 1] && scenario_.counts_row_codec == ValueCodec::kFp32)
       oracle_->Fail("a row was torn");
   }
@@ -246,22 +256,20 @@ void SimWorker::FinishTrain(Batch* batch, TimeUs now, Outbox* out) {
   }
   const std::size_t record = oracle_->OnPushIssued(client_.welcome().incarnation, batch->clock, batch->lease.epoch,
                                                    batch->first_row, batch->rows, model_ ? &sent : nullptr);
-  const RequestId push = client_.Push(batch->sparse, gradients, batch->clock, now, out);
-  pushes_[push] = {record, model_ ? SectionsOf(sent) : batch->sparse.runs.size()};
+  client_.Push(batch->sparse, gradients, batch->clock,
+               Acknowledged(record, model_ ? SectionsOf(sent) : batch->sparse.runs.size()), now, out);
   Buffer layer = Buffer::Allocate(kDenseRows * kDenseDim * sizeof(float));
   auto l = layer.as_mutable<float>();
   for (std::size_t i = 0; i < l.size(); ++i) l[i] = 0.01f * float((i * 7 + batch->first_row) % 13) - 0.05f;
   position_ = {batch->lease.lease, batch->first_row + batch->rows - batch->lease.first_row};
-  RequestId layer_push;
+  worker::Completion<>* const layer_acked = Acknowledged(std::nullopt, batch->dense.runs.size());
   if (scenario_.push_pull && scenario_.depth == 1) {
-    const auto ids = client_.PushPull(batch->dense, layer, batch->clock, position_, now, out);
-    early_ = EarlyPull{ids.pull, client_.clock(), false};
-    layer_push = ids.push;
+    EarlyPull& early = early_.emplace_back(this, client_.clock() + 1);
+    client_.PushPull(batch->dense, layer, batch->clock, position_, {.pushed = layer_acked, .pulled = &early}, now, out);
   } else {
-    layer_push = client_.Push(batch->dense, layer, batch->clock, now, out);
-    client_.Tick(position_, now, out);
+    client_.Push(batch->dense, layer, batch->clock, layer_acked, now, out);
+    client_.Tick(position_, nullptr, now, out);
   }
-  layer_pushes_[layer_push] = batch->dense.runs.size();
   if (model_) oracle_->kept().OnKept(client_.welcome().incarnation, client_.clock(), model_->kept());
   if (batch->last_of_lease) {
     LeaseDone done{batch->lease.lease, {}};
@@ -275,14 +283,14 @@ void SimWorker::AskForWork(TimeUs now, Outbox* out) {
   if (asked_ || leaving_) return;
   const bool drained = leases_.empty() && batches_.empty();
   if (drained && jump_to_) {
-    if (*jump_to_ > client_.clock()) client_.TickTo(*jump_to_, position_, now, out);
+    if (*jump_to_ > client_.clock()) client_.TickTo(*jump_to_, position_, nullptr, now, out);
     next_clock_ = client_.clock();
     jump_to_.reset();
   }
   if (finished_) {
     if (!drained || !done_at_tick_.empty()) return;
     leaving_ = true;
-    client_.Leave(now, out);
+    client_.Leave(nullptr, now, out);
     return;
   }
   // Ahead of need while there is one lease left, and when there is nothing left to do.
@@ -297,14 +305,14 @@ void SimWorker::AskForWork(TimeUs now, Outbox* out) {
   request.rows[1] = scenario_.valid_rows;
   request.rows[2] = scenario_.test_rows;
   asked_ = true;
-  client_.RequestLeases(std::move(request), now, out);
+  client_.RequestLeases(std::move(request), this, now, out);
 }
 
 std::string SimWorker::Describe() const {
   return fmt::format(
       "state {} clock {} leases {} batches {} (front waits for {} pulls) unacked pushes {} asked {} finished {}",
       int(client_.state()), client_.clock().value, leases_.size(), batches_.size(),
-      batches_.empty() ? 0 : batches_.front().waiting.size(), pushes_.size(), asked_, finished_);
+      batches_.empty() ? 0 : batches_.front().waiting, unacked_pushes(), asked_, finished_);
 }
 
 }  // namespace tarn::sim

@@ -7,17 +7,18 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "sim/network.h"
 #include "sim/oracle.h"
 #include "sim/top_k_model.h"
 #include "worker/client/client.h"
+#include "worker/client/completion.h"
 #include "worker/client/evaluation_start.h"
+#include "worker/client/pulled_rows.h"
 
 namespace tarn::sim {
 
-class SimWorker {
+class SimWorker final : private worker::Completion<TableSpec>, private worker::Completion<LeaseReply> {
  public:
   // schedule(delay): call OnCompute after the delay. `rng_seed` gives compute times.
   using Schedule = std::function<void(TimeUs delay)>;
@@ -33,27 +34,87 @@ class SimWorker {
   std::string Describe() const;
 
  private:
+  struct Batch;
+  enum class Which : std::uint8_t { kSparse, kDense, kSparseAgain };
+  // Takes the rows of one pull of a batch, and checks them.
+  class BatchPull final : public worker::PullSink {
+   public:
+    BatchPull(SimWorker* worker, Batch* batch, Which which);
+    void Rows(const worker::PulledRows& rows) override { rows_.Take(rows); }
+    void Done(std::uint64_t staleness) override;
+    void Failed(const Error& error) override { worker_->RequestFailed(error); }
+    bool done() const { return done_; }
+
+   private:
+    SimWorker* worker_;
+    Batch* batch_;
+    Which which_;
+    worker::PlanRows rows_;
+    bool done_ = false;
+  };
   struct Batch {
+    const worker::Plan& PlanOf(Which which) const { return which == Which::kDense ? dense : sparse; }
     LeaseGrant lease;
     std::uint64_t first_row = 0, rows = 0;
     bool last_of_lease = false;
     Clock clock;
     std::vector<Key> keys;  // with duplicates
     worker::Plan sparse, dense;
-    std::set<RequestId> waiting;
-    std::map<RequestId, int> pull_of;  // request -> 0 sparse, 1 dense, 2 sparse once more
-    std::size_t mark = 0;              // oracle records when the pulls were issued
-    std::size_t mark_again = 0;        // and when the sparse one was issued once more; 0: it was not
+    std::unique_ptr<BatchPull> sparse_pull, dense_pull, sparse_again;
+    int waiting = 0;             // pulls without an answer
+    std::size_t mark = 0;        // oracle records when the pulls were issued
+    std::size_t mark_again = 0;  // and when the sparse one was issued once more; 0: it was not
+    bool read_once = false;      // the sparse rows have come, and were perhaps asked for once more
     bool computing = false;
   };
+  // PushPull: the dense pull of the next batch, which went with the push.
+  class EarlyPull final : public worker::PullSink {
+   public:
+    EarlyPull(SimWorker* worker, Clock clock) : worker_(worker), clock_(clock) {}
+    void Rows(const worker::PulledRows&) override {}
+    void Done(std::uint64_t) override { done_ = true; }
+    void Failed(const Error& error) override { worker_->RequestFailed(error); }
+    bool Delays(Clock clock) const { return clock == clock_ && !done_; }
+    Clock clock() const { return clock_; }
+
+   private:
+    SimWorker* worker_;
+    Clock clock_;
+    bool done_ = false;
+  };
+  // Tells the oracle that a push is acknowledged.
+  class PushAcked final : public worker::Completion<> {
+   public:
+    // record: of the oracle; none: of the dense table, which the oracle does not follow.
+    PushAcked(SimWorker* worker, std::optional<std::size_t> record, std::size_t sections)
+        : worker_(worker), record_(record), sections_(sections) {}
+    void Done() override;
+    void Failed(const Error& error) override { worker_->RequestFailed(error); }
+    bool done() const { return done_; }
+
+   private:
+    SimWorker* worker_;
+    std::optional<std::size_t> record_;
+    std::size_t sections_;
+    bool done_ = false;
+  };
+
+  // Of tables, and of requests for leases.
+  void Done(TableSpec table) override;
+  void Done(LeaseReply reply) override;
+  void Failed(const Error& error) override { oracle_->Fail("refused: " + error.message); }
+  void RequestFailed(const Error& error) { oracle_->Fail("a request failed: " + ToString(error)); }
 
   void Advance(TimeUs now, Outbox* out);
-  void OnEvent(worker::ClientEvent event, TimeUs now, Outbox* out);
+  void NoteProgress();
+  worker::Completion<>* Acknowledged(std::optional<std::size_t> record, std::size_t sections);
+  int unacked_pushes() const;
   void OpenTables(TimeUs now, Outbox* out);
   void Fill(TimeUs now, Outbox* out);  // start pulls of further batches
   void StartPulls(Batch* batch, TimeUs now, Outbox* out);
   void PullAgain(Batch* batch, TimeUs now, Outbox* out);
-  void CheckPull(const Batch& batch, int which, const worker::PullDone& done);
+  void StartPull(Batch* batch, Which which, std::unique_ptr<BatchPull>* pull, TimeUs now, Outbox* out);
+  void CheckPull(const Batch& batch, Which which, const Buffer& rows, std::uint64_t staleness);
   void FinishTrain(Batch* batch, TimeUs now, Outbox* out);
   void AskForWork(TimeUs now, Outbox* out);
   void NextBatch(Batch* batch);
@@ -72,17 +133,11 @@ class SimWorker {
   std::deque<LeaseGrant> leases_;
   std::uint64_t lease_offset_ = 0;  // rows of leases_.front() already in a batch
   std::deque<Batch> batches_;
-  struct EarlyPull {
-    RequestId request;
-    Clock clock;
-    bool done = false;
-  };
-  std::optional<EarlyPull> early_;  // PushPull: the dense pull of the next batch went with the push
+  std::deque<EarlyPull> early_;  // the last one counts
   Clock next_clock_;
-  std::vector<LeaseDone> done_;                                      // to be reported
-  std::map<std::uint64_t, LeaseDone> done_at_tick_;                  // clock -> lease that is done when the tick is
-  std::map<RequestId, std::pair<std::size_t, std::size_t>> pushes_;  // request -> record, sections
-  std::map<RequestId, std::size_t> layer_pushes_;                    // of the dense table: request -> sections
+  std::vector<LeaseDone> done_;                      // to be reported
+  std::map<std::uint64_t, LeaseDone> done_at_tick_;  // clock -> lease that is done when the tick is
+  std::deque<PushAcked> pushes_;                     // those that are not acknowledged, and others behind them
   worker::EvaluationStart evaluation_;
   std::uint64_t spared_ = 0;  // told to the oracle
   bool asked_ = false, leaving_ = false, finished_ = false;

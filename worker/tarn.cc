@@ -1,10 +1,9 @@
 #include "worker/tarn.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <mutex>
-#include <optional>
 #include <random>
 #include <utility>
 
@@ -12,29 +11,19 @@
 #include "core/process_limits.h"
 #include "kernels/elementwise.h"
 #include "net/zmq/transport.h"
-#include "worker/client/client_loop.h"
+#include "worker/client/session.h"
 
 namespace tarn {
+
 namespace {
 
-using worker::ClientLoop;
-using worker::ClientResult;
-using worker::Plan;
-using worker::Planner;
-
-constexpr double kFarewellSeconds = 2;
+using worker::CallerOrder;
+using worker::PullRequest;
+using worker::PushRequest;
 
 std::uint64_t RandomNonce() {
   std::random_device random;
   return (std::uint64_t{random()} << 32) | random() | 1;
-}
-
-std::shared_ptr<ClientResult> NewResult() { return std::make_shared<ClientResult>(); }
-
-std::shared_ptr<ClientResult> Failed(const Error& error) {
-  auto result = NewResult();
-  result->Finish(error);
-  return result;
 }
 
 // What a shard and the way to it take at most: beyond, what is within the credit would be dropped and sent again.
@@ -58,140 +47,139 @@ Status CheckOptions(const ConnectOptions& options) {
 // What this process has open already is its program's.
 Status CheckFiles(const FleetSection& fleet, std::uint64_t open_before) {
   const std::uint64_t shards = std::uint64_t{fleet.servers} * fleet.shards;
-  const std::string what = "its " + std::to_string(open_before) + " open files and the connections to " +
-                           std::to_string(shards) + " shards by " + std::to_string(fleet.lanes) + " lanes";
+  const std::string what = fmt::format("its {} open files and the connections to {} shards by {} lanes", open_before,
+                                       shards, fleet.lanes);
   return RequireFiles(open_before + net::WorkerFiles(shards, fleet.lanes), what, RaiseFiles::kAsNeeded);
 }
 
-Status CheckSizes(const Table& table, std::size_t keys, std::size_t gradients) {
-  if (gradients == keys * table.dim()) return {};
-  return Fail(ErrorCode::kInvalidArgument, "table '" + table.spec().name + "': " + std::to_string(gradients) +
-                                               " gradients for " + std::to_string(keys) + " keys, expected " +
-                                               std::to_string(keys * table.dim()));
+std::string NameOf(const Table& table) { return "table '" + table.spec().name + "'"; }
+
+Status CheckSizes(const Table& table, std::string_view what, std::size_t keys, std::size_t floats) {
+  if (floats == keys * table.dim()) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: {} {} for {} keys, expected {}", NameOf(table), floats, what, keys, keys * table.dim()));
 }
 
 // Rule A5: `rows` has one row a key of the plan.
-Status CheckFinite(const std::string& table, const Plan& plan, std::span<const float> rows) {
+Status CheckFinite(const Table& table, const worker::Plan& plan, std::span<const float> rows) {
   if (kernels::AllFinite(rows.size(), rows.data())) return {};
-  const std::size_t at =
+  const auto at =
       static_cast<std::size_t>(std::ranges::find_if_not(rows, [](float x) { return std::isfinite(x); }) - rows.begin());
-  return Fail(ErrorCode::kInvalidArgument, "table '" + table + "': the gradient of key " +
-                                               std::to_string(plan.keys[at / plan.dim]) + " is " +
-                                               std::to_string(rows[at]) + " at value " + std::to_string(at % plan.dim) +
-                                               ", expected a finite number; nothing of this push was sent");
+  return Fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("{}: the gradient of key {} is {} at value {}, expected a finite number; nothing of this push "
+                  "was sent",
+                  NameOf(table), plan.keys[at / plan.dim], rows[at], at % plan.dim));
+}
+
+// A future that has failed already.
+StatusFuture Failed(const Error& error) {
+  auto request = std::make_shared<PushRequest>(std::vector<PushRequest::Table>(), std::nullopt);
+  request->Abort(error);
+  return StatusFuture(std::move(request));
+}
+RowsFuture FailedRows(const Error& error) {
+  auto request = std::make_shared<PullRequest>(std::vector<PullRequest::Table>(), std::nullopt, 0);
+  request->Abort(error);
+  return RowsFuture(std::move(request));
+}
+
+// Once the last copy of it is dropped, nothing is written to memory of the caller.
+RowsFuture Future(std::shared_ptr<PullRequest> request) {
+  if (!request->writes_to_caller()) return RowsFuture(std::move(request));
+  PullRequest* const pull = request.get();
+  return RowsFuture(
+      std::shared_ptr<PullRequest>(pull, [request = std::move(request)](PullRequest*) { request->Detach(); }));
+}
+
+// `out`: as many rows, or none.
+Status CheckMemory(const Table& table, std::size_t keys, std::span<const float> out) {
+  return out.empty() ? Status() : CheckSizes(table, "floats of memory", keys, out.size());
+}
+
+float* MemoryOf(std::span<float> out) { return out.empty() ? nullptr : out.data(); }
+
+// Removes duplicates and groups by shard.
+Status MakePull(worker::Session* session, const TablePull& pull, const worker::OpenTable& table,
+                PullRequest::Table* made) {
+  TARN_RETURN_IF_ERROR(CheckMemory(pull.table, pull.keys.size(), pull.out));
+  made->out = MemoryOf(pull.out);
+  return session->MakePlan(table, pull.keys, &made->plan.own, &made->order);
+}
+
+// The same, and sums the gradients of each key. `order` may be null.
+Status MakePush(worker::Session* session, const TablePush& push, const worker::OpenTable& table, CallerOrder* order,
+                PushRequest::Table* made) {
+  TARN_RETURN_IF_ERROR(CheckSizes(push.table, "gradients", push.keys.size(), push.gradients.size()));
+  worker::Plan& plan = made->plan.own;
+  TARN_RETURN_IF_ERROR(session->MakePlan(table, push.keys, &plan, order));
+  made->gradients = Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float));
+  const auto sums = made->gradients.as_mutable<float>();
+  SumDuplicates(plan, plan.dim, push.gradients.data(), sums.data());
+  return CheckFinite(push.table, plan, sums);
+}
+
+// Of a pull of no tables, none.
+Expected<std::span<const float>> RowsOf(const PullRequest& request, std::size_t which) {
+  if (which < request.tables()) return request.rows(which);
+  if (which == 0) return std::span<const float>();
+  return Fail(ErrorCode::kInvalidArgument,
+              fmt::format("rows of table {} of a pull of {}: expected less", which, request.tables()));
+}
+
+worker::MaybePosition PositionOf(const MaybePosition& position) {
+  if (!position) return std::nullopt;
+  return DataPosition{position->lease, position->rows};
+}
+
+Lease LeaseOf(const LeaseGrant& grant) {
+  static_assert(int(Lease::Purpose::kTrain) == int(LeasePurpose::kTrain) &&
+                int(Lease::Purpose::kValidate) == int(LeasePurpose::kValidate) &&
+                int(Lease::Purpose::kTest) == int(LeasePurpose::kTest));
+  return {.id = grant.lease,
+          .purpose = static_cast<Lease::Purpose>(grant.purpose),
+          .epoch = grant.epoch,
+          .first_row = grant.first_row,
+          .rows = grant.rows,
+          .skip_rows = grant.skip_rows};
+}
+
+worker::SessionOptions SessionOptionsOf(const ConnectOptions& options) {
+  return {
+      .client = {.rank = options.rank.value_or(kAnyRank), .nonce = RandomNonce(), .credit_bytes = options.credit_bytes},
+      .scheduler = options.scheduler,
+      .timeout_seconds = options.timeout_seconds,
+      .wait_note_seconds = options.wait_note_seconds,
+      .queued_bytes_max = options.queued_bytes_max,
+      .asked_bytes_max = options.asked_bytes_max};
 }
 
 }  // namespace
 
-bool RowsFuture::Ready() const { return result_->Ready(); }
-std::uint64_t RowsFuture::staleness() const { return result_->staleness; }
-Expected<std::span<const float>> RowsFuture::Wait() const {
-  TARN_RETURN_IF_ERROR(result_->Wait());
-  return result_->Rows();
+const TableSpec& Table::spec() const { return open_->spec; }
+
+std::span<const Key> Plan::keys() const { return plan_->keys; }
+std::span<const std::uint32_t> Plan::index() const { return plan_->index; }
+
+bool RowsFuture::Ready() const { return request_->Ready(); }
+std::uint64_t RowsFuture::staleness(std::size_t which) const { return request_->staleness(which); }
+Expected<std::span<const float>> RowsFuture::Wait(std::size_t which) const {
+  TARN_RETURN_IF_ERROR(request_->Wait());
+  return RowsOf(*request_, which);
 }
-Expected<std::span<const float>> RowsFuture::WaitFor(double seconds) const {
-  TARN_RETURN_IF_ERROR(result_->WaitFor(seconds));
-  return result_->Rows();
-}
-
-bool StatusFuture::Ready() const { return result_->Ready(); }
-Status StatusFuture::Wait() const { return result_->Wait(); }
-Status StatusFuture::WaitFor(double seconds) const { return result_->WaitFor(seconds); }
-
-class Client::Impl {
- public:
-  Impl(ConnectOptions connect_options, std::unique_ptr<net::ZmqContext> zmq, std::unique_ptr<net::Transport> transport)
-      : options(std::move(connect_options)),
-        context(std::move(zmq)),
-        loop({.rank = options.rank, .nonce = RandomNonce(), .credit_bytes = options.credit_bytes},
-             {.queued_bytes_max = options.queued_bytes_max, .asked_bytes_max = options.asked_bytes_max},
-             std::move(transport)) {}
-
-  ~Impl() {
-    if (joined) Leave(kFarewellSeconds);
-  }
-
-  Status Join() {
-    TARN_RETURN_IF_ERROR(loop.Join(options.scheduler, options.timeout_seconds, options.wait_note_seconds));
-    joined = true;
-    auto job = ParseJob(loop.welcome().job_text, "the scheduler's job", "/");
-    if (!job) return std::unexpected(job.error());
-    seed = job->job.seed;
-    fleet = job->fleet;
-    return {};
-  }
-
-  // Once; whoever comes later gets the same outcome.
-  Status Leave(std::optional<double> seconds) {
-    std::call_once(farewell, [&] {
-      auto result = NewResult();
-      loop.Leave(result);
-      left = seconds ? result->WaitFor(*seconds) : result->Wait();
-    });
-    return left;
-  }
-
-  Table MakeTable(TableSpec spec) {
-    const std::uint64_t salt = TableSalt(seed, spec.name);
-    const std::lock_guard lock(mutex_);
-    names_[spec.id] = spec.name;
-    return Table(std::move(spec), salt);
-  }
-
-  std::string NameOf(TableId table) {
-    const std::lock_guard lock(mutex_);
-    return names_[table];
-  }
-  Expected<PlanPtr> MakePlan(const Table& table, std::span<const Key> keys);
-  std::unique_ptr<Planner> BorrowPlanner();
-
-  ConnectOptions options;
-  std::unique_ptr<net::ZmqContext> context;  // of the loop's transport, if that is ours
-  ClientLoop loop;
-  bool joined = false;
-  std::uint64_t seed = 0;
-  FleetSection fleet;
-  std::once_flag farewell;
-  Status left;
-
- private:
-  std::mutex mutex_;
-  std::map<TableId, std::string> names_;            // of the tables that were opened
-  std::vector<std::unique_ptr<Planner>> planners_;  // idle ones; as many as threads that plan at once
-};
-
-std::unique_ptr<Planner> Client::Impl::BorrowPlanner() {
-  const std::lock_guard lock(mutex_);
-  if (planners_.empty()) return std::make_unique<Planner>(loop.partition_bits());
-  auto planner = std::move(planners_.back());
-  planners_.pop_back();
-  return planner;
+Expected<std::span<const float>> RowsFuture::WaitFor(double seconds, std::size_t which) const {
+  TARN_RETURN_IF_ERROR(request_->WaitFor(seconds));
+  return RowsOf(*request_, which);
 }
 
-Expected<Client::PlanPtr> Client::Impl::MakePlan(const Table& table, std::span<const Key> keys) {
-  if (keys.size() > limits::kPlanKeysMax)
-    return Fail(ErrorCode::kTooLarge, "a request for " + std::to_string(keys.size()) + " keys, at most " +
-                                          std::to_string(limits::kPlanKeysMax));
-  if (table.spec().kind == TableKind::kDense) {
-    const auto worst = std::max_element(keys.begin(), keys.end());
-    if (worst != keys.end() && *worst >= table.spec().rows)
-      return Fail(ErrorCode::kInvalidArgument, "table '" + table.spec().name + "' has the rows 0.." +
-                                                   std::to_string(table.spec().rows - 1) + ", but a key is " +
-                                                   std::to_string(*worst));
-  }
-  auto planner = BorrowPlanner();
-  auto plan = std::make_shared<Plan>();
-  planner->Make(table.id(), table.dim(), table.positioner(), keys, plan.get());
-  const std::lock_guard lock(mutex_);
-  planners_.push_back(std::move(planner));
-  return plan;
-}
+bool StatusFuture::Ready() const { return request_->Ready(); }
+Status StatusFuture::Wait() const { return request_->Wait(); }
+Status StatusFuture::WaitFor(double seconds) const { return request_->WaitFor(seconds); }
 
-Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::Client(std::unique_ptr<worker::Session> session) : session_(std::move(session)) {}
+Client::~Client() = default;
 Client::Client(Client&&) noexcept = default;
 Client& Client::operator=(Client&&) noexcept = default;
-
-Client::~Client() = default;
 
 Expected<Client> Client::Connect(ConnectOptions options) {
   std::optional<Client> client;
@@ -209,153 +197,151 @@ Expected<Client> Client::ConnectOverZmq(ConnectOptions options) {
   TARN_RETURN_IF_ERROR(CheckOptions(options));
   const std::uint64_t open_before = OpenFiles();
   TARN_RETURN_IF_ERROR(CheckFiles(FleetOfRun(options.scheduler).value_or(FleetSection{}), open_before));
-  auto context = std::make_unique<net::ZmqContext>(net::ZmqContextOptions{.io_threads = options.io_threads});
-  TARN_RETURN_IF_ERROR(context->SecureFromFile(options.keys));
-  net::ZmqTransportOptions transport_options;
+  auto zmq = std::make_shared<net::ZmqContext>(net::ZmqContextOptions{.io_threads = options.io_threads});
+  TARN_RETURN_IF_ERROR(zmq->SecureFromFile(options.keys));
   auto scheduler = net::SchedulerEndpoint(options.scheduler, options.timeout_seconds);
   if (!scheduler) return std::unexpected(scheduler.error());
   options.scheduler = *std::move(scheduler);
+  net::ZmqTransportOptions transport_options;
   transport_options.insecure = options.insecure;
   transport_options.shm = options.shm;
   transport_options.lend_payloads = true;
-  auto transport = std::make_unique<net::ZmqTransport>(context.get(), transport_options);
-  auto client = Join(std::make_unique<Impl>(std::move(options), std::move(context), std::move(transport)));
+  auto transport = std::make_unique<net::ZmqTransport>(zmq.get(), transport_options);
+  auto client = Join(std::make_unique<worker::Session>(SessionOptionsOf(options), std::move(transport), std::move(zmq)));
   if (!client) return client;
-  TARN_RETURN_IF_ERROR(CheckFiles(client->impl_->fleet, open_before));  // of an endpoint nobody knew it before
+  // The fleet's size is known only now if `scheduler` is an address.
+  TARN_RETURN_IF_ERROR(CheckFiles(client->session_->fleet(), open_before));
   return client;
 }
 
 Expected<Client> Client::Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport) {
   TARN_RETURN_IF_ERROR(CheckOptions(options));
-  return Join(std::make_unique<Impl>(std::move(options), nullptr, std::move(transport)));
+  return Join(std::make_unique<worker::Session>(SessionOptionsOf(options), std::move(transport)));
 }
 
-Expected<Client> Client::Join(std::unique_ptr<Impl> impl) {
-  TARN_RETURN_IF_ERROR(impl->Join());
-  return Client(std::move(impl));
+Expected<Client> Client::Join(std::unique_ptr<worker::Session> session) {
+  TARN_RETURN_IF_ERROR(session->Join());
+  return Client(std::move(session));
 }
 
 Expected<Table> Client::OpenTable(const std::string& name) {
-  auto result = NewResult();
-  impl_->loop.FindTable(name, result);
-  if (Status status = result->WaitFor(impl_->options.timeout_seconds); !status) {
-    if (status.error().code != ErrorCode::kTimeout) return std::unexpected(status.error());
-    return Fail(ErrorCode::kTimeout, "table '" + name + "': nobody has created it");
-  }
-  return impl_->MakeTable(result->table);
+  auto table = session_->FindTable(name);
+  if (!table) return std::unexpected(table.error());
+  return Table(*std::move(table));
 }
 
 Expected<Table> Client::OpenTable(const TableSpec& spec) {
   TARN_RETURN_IF_ERROR(Validate(spec));
-  auto result = NewResult();
-  impl_->loop.CreateTable(spec, result);
-  TARN_RETURN_IF_ERROR(result->Wait());
-  // The scheduler has refused another shape; rules and codecs are the job's, whatever was asked for.
-  return impl_->MakeTable(result->table);
+  auto table = session_->CreateTable(spec);
+  if (!table) return std::unexpected(table.error());
+  return Table(*std::move(table));
 }
 
-RowsFuture Client::Pull(const Table& table, std::span<const Key> keys, int priority) {
-  auto plan = MakePlan(table, keys);
-  if (!plan) return RowsFuture(Failed(plan.error()));
-  auto result = NewResult();
-  result->expand_by = *plan;
-  impl_->loop.Pull(*plan, {}, priority, result);
-  return RowsFuture(std::move(result));
+RowsFuture Client::Pull(const Table& table, std::span<const Key> keys, const PullOptions& options) {
+  std::vector<PullRequest::Table> tables(1);
+  if (Status s = MakePull(session_.get(), {table, keys, options.out}, *table.open_, &tables[0]); !s)
+    return FailedRows(s.error());
+  return Future(session_->Pull(std::move(tables), options.use_clock, options.priority));
+}
+
+RowsFuture Client::Pull(const Plan& plan, const PullOptions& options) {
+  std::vector<PullRequest::Table> tables(1);
+  tables[0].plan.shared = plan.plan_;
+  if (Status s = CheckMemory(plan.table(), plan.keys().size(), options.out); !s) return FailedRows(s.error());
+  tables[0].out = MemoryOf(options.out);
+  return Future(session_->Pull(std::move(tables), options.use_clock, options.priority));
+}
+
+RowsFuture Client::PullMany(std::span<const TablePull> pulls, const PullOptions& options) {
+  std::vector<PullRequest::Table> tables(pulls.size());
+  for (std::size_t i = 0; i < pulls.size(); ++i)
+    if (Status s = MakePull(session_.get(), pulls[i], *pulls[i].table.open_, &tables[i]); !s)
+      return FailedRows(s.error());
+  return Future(session_->Pull(std::move(tables), options.use_clock, options.priority));
 }
 
 Status Client::Prefetch(const Table& table, std::span<const Key> keys) {
-  auto plan = MakePlan(table, keys);
-  if (!plan) return std::unexpected(plan.error());
-  impl_->loop.Prefetch(*std::move(plan));
+  worker::Plan plan;
+  TARN_RETURN_IF_ERROR(session_->MakePlan(*table.open_, keys, &plan, nullptr));
+  session_->Prefetch(std::move(plan));
   return {};
 }
 
-StatusFuture Client::Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients) {
-  if (Status sizes = CheckSizes(table, keys.size(), gradients.size()); !sizes)
-    return StatusFuture(Failed(sizes.error()));
-  auto plan = MakePlan(table, keys);
-  if (!plan) return StatusFuture(Failed(plan.error()));
-  Buffer sums = Buffer::Allocate((*plan)->keys.size() * table.dim() * sizeof(float));
-  SumDuplicates(**plan, table.dim(), gradients.data(), sums.as_mutable<float>().data());
-  if (Status finite = CheckFinite(table.spec().name, **plan, sums.as<float>()); !finite)
-    return StatusFuture(Failed(finite.error()));
-  auto result = NewResult();
-  impl_->loop.Push(*plan, std::move(sums), {}, result);
-  return StatusFuture(std::move(result));
+StatusFuture Client::Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients,
+                          const PushOptions& options) {
+  std::vector<PushRequest::Table> tables(1);
+  if (Status s = MakePush(session_.get(), {table, keys, gradients}, *table.open_, nullptr, &tables[0]); !s)
+    return Failed(s.error());
+  return StatusFuture(session_->Push(std::move(tables), options.pulled_clock));
+}
+
+StatusFuture Client::Push(const Plan& plan, Buffer gradients, const PushOptions& options) {
+  const std::size_t expected = plan.keys().size() * plan.table().dim() * sizeof(float);
+  if (gradients.size() != expected)
+    return Failed({ErrorCode::kInvalidArgument,
+                   fmt::format("{}: {} bytes of gradients for a plan of {} keys, expected {}", NameOf(plan.table()),
+                               gradients.size(), plan.keys().size(), expected)});
+  if (Status s = CheckFinite(plan.table(), *plan.plan_, std::as_const(gradients).as<float>()); !s)
+    return Failed(s.error());
+  std::vector<PushRequest::Table> tables(1);
+  tables[0].plan.shared = plan.plan_;
+  tables[0].gradients = std::move(gradients);
+  return StatusFuture(session_->Push(std::move(tables), options.pulled_clock));
+}
+
+StatusFuture Client::PushMany(std::span<const TablePush> pushes, const PushOptions& options) {
+  std::vector<PushRequest::Table> tables(pushes.size());
+  for (std::size_t i = 0; i < pushes.size(); ++i)
+    if (Status s = MakePush(session_.get(), pushes[i], *pushes[i].table.open_, nullptr, &tables[i]); !s)
+      return Failed(s.error());
+  return StatusFuture(session_->Push(std::move(tables), options.pulled_clock));
 }
 
 Client::PushPullFutures Client::PushPull(const Table& table, std::span<const Key> keys,
-                                         std::span<const float> gradients, const worker::MaybePosition& position) {
-  const auto fail = [](const Error& error) {
-    return PushPullFutures{StatusFuture(Failed(error)), RowsFuture(Failed(error))};
-  };
-  if (Status sizes = CheckSizes(table, keys.size(), gradients.size()); !sizes) return fail(sizes.error());
-  auto plan = MakePlan(table, keys);
-  if (!plan) return fail(plan.error());
-  Buffer sums = Buffer::Allocate((*plan)->keys.size() * table.dim() * sizeof(float));
-  SumDuplicates(**plan, table.dim(), gradients.data(), sums.as_mutable<float>().data());
-  if (Status finite = CheckFinite(table.spec().name, **plan, sums.as<float>()); !finite) return fail(finite.error());
-  auto pushed = NewResult();
-  auto pulled = NewResult();
-  pulled->expand_by = *plan;
-  impl_->loop.PushPull(*plan, std::move(sums), position, pushed, pulled);
-  return {StatusFuture(std::move(pushed)), RowsFuture(std::move(pulled))};
+                                         std::span<const float> gradients, const MaybePosition& position) {
+  PushRequest::Table push;
+  PullRequest::Table pull;
+  if (Status s = MakePush(session_.get(), {table, keys, gradients}, *table.open_, &pull.order, &push); !s)
+    return {Failed(s.error()), FailedRows(s.error())};
+  pull.plan.own = push.plan.own;
+  auto both = session_->PushPull(std::move(push), std::move(pull), PositionOf(position));
+  return {StatusFuture(std::move(both.pushed)), RowsFuture(std::move(both.pulled))};
 }
 
-StatusFuture Client::Tick(const worker::MaybePosition& position) {
-  auto result = NewResult();
-  impl_->loop.TickTo({}, position, result);
-  return StatusFuture(std::move(result));
+StatusFuture Client::Tick(const MaybePosition& position) {
+  return StatusFuture(session_->TickTo({}, PositionOf(position)));
+}
+StatusFuture Client::TickTo(Clock clock, const MaybePosition& position) {
+  return StatusFuture(session_->TickTo(clock, PositionOf(position)));
 }
 
-StatusFuture Client::TickTo(Clock clock, const worker::MaybePosition& position) {
-  auto result = NewResult();
-  impl_->loop.TickTo(clock, position, result);
-  return StatusFuture(std::move(result));
+Status Client::Barrier() { return session_->Barrier(); }
+Status Client::Leave() { return session_->Leave(std::nullopt); }
+
+Clock Client::clock() const { return session_->clock(); }
+std::uint32_t Client::rank() const { return session_->welcome().rank; }
+const std::string& Client::job_text() const { return session_->welcome().job_text; }
+ClientCounters Client::counters() const { return session_->counters(); }
+std::vector<std::uint64_t> Client::staleness() const { return session_->staleness(); }
+
+Expected<Plan> Client::MakePlan(const Table& table, std::span<const Key> keys) {
+  auto plan = std::make_shared<worker::Plan>();
+  TARN_RETURN_IF_ERROR(session_->MakePlan(*table.open_, keys, plan.get(), nullptr));
+  return Plan(table, std::move(plan));
 }
 
-Status Client::Barrier() {
-  auto result = NewResult();
-  impl_->loop.Barrier(result);
-  return result->Wait();
-}
-
-Status Client::Leave() { return impl_->Leave(std::nullopt); }
-
-Clock Client::clock() const { return impl_->loop.clock(); }
-std::uint32_t Client::rank() const { return impl_->loop.welcome().rank; }
-const std::string& Client::job_text() const { return impl_->loop.welcome().job_text; }
-worker::Client::Counters Client::counters() const { return impl_->loop.counters(); }
-std::vector<std::uint64_t> Client::staleness() const { return impl_->loop.staleness(); }
-
-Expected<Client::PlanPtr> Client::MakePlan(const Table& table, std::span<const Key> keys) {
-  return impl_->MakePlan(table, keys);
-}
-
-RowsFuture Client::Pull(PlanPtr plan, Clock use_clock, int priority) {
-  auto result = NewResult();
-  impl_->loop.Pull(std::move(plan), use_clock, priority, result);
-  return RowsFuture(std::move(result));
-}
-
-StatusFuture Client::Push(PlanPtr plan, Buffer gradients, Clock pulled_clock) {
-  const std::size_t expected = plan->keys.size() * plan->dim * sizeof(float);
-  if (gradients.size() != expected)
-    return StatusFuture(Failed(
-        {ErrorCode::kInvalidArgument,
-         std::to_string(gradients.size()) + " bytes of gradients for a plan, expected " + std::to_string(expected)}));
-  if (Status finite = CheckFinite(impl_->NameOf(plan->table), *plan, gradients.as<float>()); !finite)
-    return StatusFuture(Failed(finite.error()));
-  auto result = NewResult();
-  impl_->loop.Push(std::move(plan), std::move(gradients), pulled_clock, result);
-  return StatusFuture(std::move(result));
-}
-
-Expected<LeaseReply> Client::RequestLeases(LeaseRequest request) {
-  auto result = NewResult();
-  impl_->loop.RequestLeases(std::move(request), result);
-  TARN_RETURN_IF_ERROR(result->Wait());
-  return result->leases;
+Expected<Leases> Client::RequestLeases(const LeaseOptions& options) {
+  LeaseRequest request;
+  request.want = options.want;
+  for (const LeaseReport& report : options.done) request.done.push_back({report.lease, report.quality});
+  std::ranges::copy(options.rows, request.rows);
+  const auto reply = session_->RequestLeases(std::move(request));
+  if (!reply) return std::unexpected(reply.error());
+  Leases leases;
+  leases.finished = reply->finished;
+  for (const LeaseGrant& grant : reply->grants) leases.granted.push_back(LeaseOf(grant));
+  if (leases.granted.empty() && !leases.finished) leases.tick_to = reply->jump_to;
+  return leases;
 }
 
 }  // namespace tarn

@@ -1,12 +1,14 @@
 #include "worker/tarn_c.h"
 
+#include <algorithm>
 #include <initializer_list>
-#include <limits>
+#include <memory>
 #include <new>
 #include <span>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "core/job/table_text.h"
 #include "worker/tarn.h"
@@ -16,6 +18,9 @@ struct tarn_client {
 };
 struct tarn_table {
   tarn::Table table;
+};
+struct tarn_plan {
+  tarn::Plan plan;
 };
 struct tarn_future {
   std::variant<tarn::RowsFuture, tarn::StatusFuture> future;
@@ -61,14 +66,19 @@ struct Needed {
   const void* pointer;
 };
 
+tarn::Status CheckNeeded(const char* function, std::initializer_list<Needed> all) {
+  for (const Needed& each : all)
+    if (each.pointer == nullptr)
+      return tarn::Fail(ErrorCode::kInvalidArgument, std::string(function) + ": " + each.name + " is a null pointer");
+  return {};
+}
+
 // As Guarded, once none of the pointers is null.
 template <typename Call>
 int GuardedWith(const char* function, std::initializer_list<Needed> all, const Call& call) noexcept {
   return Guarded([&] {
-    for (const Needed& each : all)
-      if (each.pointer == nullptr)
-        return Failed({ErrorCode::kInvalidArgument, std::string(function) + ": " + each.name + " is a null pointer"});
-    return call();
+    const auto given = CheckNeeded(function, all);
+    return given ? call() : Failed(given.error());
   });
 }
 
@@ -80,6 +90,14 @@ int Give(tarn::Expected<Value> value, Handle** out) {
   if (!value) return Failed(value.error());
   *out = new Handle{*std::move(value)};
   return TARN_OK;
+}
+
+// Whether options of a program that was compiled with this header.
+template <typename Options>
+tarn::Status CheckOptions(const char* name, const Options* options) {
+  if (options == nullptr || options->size == sizeof(Options)) return {};
+  return tarn::Fail(ErrorCode::kInvalidArgument, std::string(name) + ".size is " + std::to_string(options->size) +
+                                                     ", expected " + std::to_string(sizeof(Options)));
 }
 
 template <typename Future>
@@ -99,6 +117,72 @@ tarn::ConnectOptions Options(const char* scheduler, const tarn_options& given) {
   return options;
 }
 
+std::span<float> Memory(float* out, std::size_t floats) {
+  return out == nullptr ? std::span<float>() : std::span(out, floats);
+}
+
+// rows x dim floats of memory, if any.
+tarn::PullOptions Options(const tarn_pull_options* given, std::size_t rows, std::size_t dim) {
+  tarn::PullOptions options;
+  if (given == nullptr) return options;
+  options.out = Memory(given->out, rows * dim);
+  options.priority = given->priority;
+  if (given->use_clock_plus_1 != 0) options.use_clock = tarn::Clock(given->use_clock_plus_1 - 1);
+  return options;
+}
+
+// What is wrong with the arguments must not be missed by a caller who wants no future.
+int GivePush(tarn::StatusFuture pushed, tarn_future** future) {
+  if (pushed.Ready())
+    if (const auto done = pushed.Wait(); !done && done.error().code == ErrorCode::kInvalidArgument)
+      return Failed(done.error());
+  return GiveFuture(std::move(pushed), future);
+}
+
+// The gradients of a plan, copied or held until they are released.
+tarn::Buffer Gradients(const float* gradients, std::size_t floats, std::shared_ptr<void> held) {
+  const std::size_t bytes = floats * sizeof(float);
+  if (held == nullptr || bytes == 0) return tarn::Buffer::Copy(gradients, bytes);
+  // Nobody writes to what is pushed.
+  auto* const first = const_cast<float*>(gradients);
+  return tarn::Buffer::Hold(reinterpret_cast<std::byte*>(first), bytes, std::move(held));
+}
+
+int Rows(const char* function, const tarn_future* future, size_t which, double seconds, const float** rows,
+         uint64_t* staleness) {
+  return GuardedWith(function, {{"future", future}, {"rows", rows}}, [&] {
+    const auto* pull = std::get_if<tarn::RowsFuture>(&future->future);
+    if (pull == nullptr)
+      return Failed({ErrorCode::kInvalidArgument, std::string(function) + ": the future of a pull alone has rows"});
+    const auto values = pull->WaitFor(seconds, which);
+    if (!values) return Failed(values.error());
+    *rows = values->data();
+    if (staleness != nullptr) *staleness = pull->staleness(which);
+    return int(TARN_OK);
+  });
+}
+
+tarn::Quality QualityOf(const tarn_lease_report& report) {
+  tarn::Quality quality;
+  if (report.logits != nullptr) {
+    tarn::QualityTally tally;
+    for (std::uint64_t i = 0; i < report.rows; ++i) tally.AddBinary(report.logits[i], report.positives[i] != 0);
+    quality = tally.Take();
+  } else {
+    quality.rows = report.rows;
+    quality.correct = report.correct;
+  }
+  quality.loss_sum = report.loss_sum;
+  return quality;
+}
+
+tarn_lease LeaseOf(const tarn::Lease& lease) {
+  using Purpose = tarn::Lease::Purpose;
+  static_assert(TARN_TRAIN == int(Purpose::kTrain) && TARN_VALIDATE == int(Purpose::kValidate) &&
+                TARN_TEST == int(Purpose::kTest));
+  return {lease.id.value, int(lease.purpose), lease.epoch, lease.first_row, lease.rows, lease.skip_rows};
+}
+
 }  // namespace
 
 uint32_t tarn_c_version() { return TARN_C_VERSION; }
@@ -106,9 +190,7 @@ const char* tarn_last_error() { return LastError().c_str(); }
 
 int tarn_connect(const char* scheduler, const tarn_options* options, tarn_client** client) {
   return GuardedWith("tarn_connect", {{"scheduler", scheduler}, {"client", client}}, [&] {
-    if (options != nullptr && options->size != sizeof(tarn_options))
-      return Failed({ErrorCode::kInvalidArgument, "tarn_options.size is " + std::to_string(options->size) +
-                                                      ", expected " + std::to_string(sizeof(tarn_options))});
+    if (const auto fits = CheckOptions("tarn_options", options); !fits) return Failed(fits.error());
     return Give(tarn::Client::Connect(Options(scheduler, options != nullptr ? *options : tarn_options{})), client);
   });
 }
@@ -139,34 +221,136 @@ uint32_t tarn_table_dim(const tarn_table* table) { return table == nullptr ? 0 :
 uint64_t tarn_table_rows(const tarn_table* table) { return table == nullptr ? 0 : table->table.spec().rows; }
 void tarn_table_free(tarn_table* table) { delete table; }
 
-int tarn_pull(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n, int priority,
-              tarn_future** future) {
+int tarn_pull(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n,
+              const tarn_pull_options* options, tarn_future** future) {
   return GuardedWith("tarn_pull", {{"client", client}, {"table", table}, Array("keys", keys, n), {"future", future}},
-                     [&] { return GiveFuture(client->client.Pull(table->table, {keys, n}, priority), future); });
+                     [&] {
+                       if (const auto fits = CheckOptions("tarn_pull_options", options); !fits)
+                         return Failed(fits.error());
+                       const auto how = Options(options, n, table->table.dim());
+                       return GiveFuture(client->client.Pull(table->table, {keys, n}, how), future);
+                     });
 }
+
+int tarn_pull_many(tarn_client* client, const tarn_table_pull* pulls, size_t count, const tarn_pull_options* options,
+                   tarn_future** future) {
+  return GuardedWith("tarn_pull_many", {{"client", client}, Array("pulls", pulls, count), {"future", future}}, [&] {
+    if (const auto fits = CheckOptions("tarn_pull_options", options); !fits) return Failed(fits.error());
+    std::vector<tarn::TablePull> tables;
+    for (const tarn_table_pull& pull : std::span(pulls, count)) {
+      if (const auto given = CheckNeeded("tarn_pull_many", {{"table", pull.table}, Array("keys", pull.keys, pull.n)});
+          !given)
+        return Failed(given.error());
+      const tarn::Table& table = pull.table->table;
+      tables.push_back({table, {pull.keys, pull.n}, Memory(pull.out, pull.n * table.dim())});
+    }
+    return GiveFuture(client->client.PullMany(tables, Options(options, 0, 0)), future);
+  });
+}
+
 int tarn_prefetch(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n) {
   return GuardedWith("tarn_prefetch", {{"client", client}, {"table", table}, Array("keys", keys, n)},
                      [&] { return Outcome(client->client.Prefetch(table->table, {keys, n})); });
 }
+
 int tarn_push(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n, const float* gradients,
               tarn_future** future) {
   return GuardedWith("tarn_push",
                      {{"client", client}, {"table", table}, Array("keys", keys, n), Array("gradients", gradients, n)},
                      [&] {
                        const std::span values(gradients, n * table->table.dim());
-                       tarn::StatusFuture pushed = client->client.Push(table->table, {keys, n}, values);
-                       // What is wrong with the arguments must not be missed by a caller who wants no future.
-                       if (pushed.Ready())
-                         if (const auto done = pushed.Wait(); !done && done.error().code == ErrorCode::kInvalidArgument)
-                           return Failed(done.error());
-                       return GiveFuture(std::move(pushed), future);
+                       return GivePush(client->client.Push(table->table, {keys, n}, values), future);
                      });
 }
+
+int tarn_push_many(tarn_client* client, const tarn_table_push* pushes, size_t count, tarn_future** future) {
+  return GuardedWith("tarn_push_many", {{"client", client}, Array("pushes", pushes, count)}, [&] {
+    std::vector<tarn::TablePush> tables;
+    for (const tarn_table_push& push : std::span(pushes, count)) {
+      if (const auto given = CheckNeeded(
+              "tarn_push_many",
+              {{"table", push.table}, Array("keys", push.keys, push.n), Array("gradients", push.gradients, push.n)});
+          !given)
+        return Failed(given.error());
+      const tarn::Table& table = push.table->table;
+      tables.push_back({table, {push.keys, push.n}, {push.gradients, push.n * table.dim()}});
+    }
+    return GivePush(client->client.PushMany(tables), future);
+  });
+}
+
+int tarn_plan_make(tarn_client* client, const tarn_table* table, const uint64_t* keys, size_t n, tarn_plan** plan) {
+  return GuardedWith("tarn_plan_make", {{"client", client}, {"table", table}, Array("keys", keys, n), {"plan", plan}},
+                     [&] { return Give(client->client.MakePlan(table->table, {keys, n}), plan); });
+}
+size_t tarn_plan_size(const tarn_plan* plan) { return plan == nullptr ? 0 : plan->plan.keys().size(); }
+const uint64_t* tarn_plan_keys(const tarn_plan* plan) { return plan == nullptr ? nullptr : plan->plan.keys().data(); }
+const uint32_t* tarn_plan_index(const tarn_plan* plan) { return plan == nullptr ? nullptr : plan->plan.index().data(); }
+void tarn_plan_free(tarn_plan* plan) { delete plan; }
+
+int tarn_pull_plan(tarn_client* client, const tarn_plan* plan, const tarn_pull_options* options, tarn_future** future) {
+  return GuardedWith("tarn_pull_plan", {{"client", client}, {"plan", plan}, {"future", future}}, [&] {
+    if (const auto fits = CheckOptions("tarn_pull_options", options); !fits) return Failed(fits.error());
+    const auto how = Options(options, plan->plan.keys().size(), plan->plan.table().dim());
+    return GiveFuture(client->client.Pull(plan->plan, how), future);
+  });
+}
+
+int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const float* gradients, void (*release)(void* context),
+                   void* context, uint64_t pulled_clock_plus_1, tarn_future** future) {
+  return Guarded([&] {
+    std::shared_ptr<void> held;  // released however this ends
+    if (release != nullptr) held = std::shared_ptr<void>(context, [release](void* of) { release(of); });
+    if (const auto given =
+            CheckNeeded("tarn_push_plan",
+                        {{"client", client}, {"plan", plan}, Array("gradients", gradients, tarn_plan_size(plan))});
+        !given)
+      return Failed(given.error());
+    const std::size_t floats = plan->plan.keys().size() * plan->plan.table().dim();
+    tarn::PushOptions options;
+    if (pulled_clock_plus_1 != 0) options.pulled_clock = tarn::Clock(pulled_clock_plus_1 - 1);
+    return GivePush(client->client.Push(plan->plan, Gradients(gradients, floats, std::move(held)), options), future);
+  });
+}
+
 int tarn_tick(tarn_client* client, tarn_future** future) {
   return GuardedWith("tarn_tick", {{"client", client}}, [&] { return GiveFuture(client->client.Tick(), future); });
 }
+int tarn_tick_at(tarn_client* client, uint64_t lease, uint64_t rows, tarn_future** future) {
+  return GuardedWith("tarn_tick_at", {{"client", client}}, [&] {
+    return GiveFuture(client->client.Tick(tarn::LeasePosition{tarn::LeaseId(lease), rows}), future);
+  });
+}
+int tarn_tick_to(tarn_client* client, uint64_t clock, tarn_future** future) {
+  return GuardedWith("tarn_tick_to", {{"client", client}},
+                     [&] { return GiveFuture(client->client.TickTo(tarn::Clock(clock)), future); });
+}
 int tarn_barrier(tarn_client* client) {
   return GuardedWith("tarn_barrier", {{"client", client}}, [&] { return Outcome(client->client.Barrier()); });
+}
+
+int tarn_request_leases(tarn_client* client, const uint64_t data_rows[3], const tarn_lease_report* done,
+                        size_t done_count, tarn_lease* leases, size_t want, tarn_lease_answer* answer) {
+  return GuardedWith("tarn_request_leases",
+                     {{"client", client},
+                      {"data_rows", data_rows},
+                      Array("done", done, done_count),
+                      Array("leases", leases, want),
+                      {"answer", answer}},
+                     [&] {
+                       tarn::LeaseOptions options;
+                       options.want = static_cast<uint32_t>(want);
+                       std::copy_n(data_rows, 3, options.rows.begin());
+                       for (const tarn_lease_report& report : std::span(done, done_count))
+                         options.done.push_back({tarn::LeaseId(report.lease), QualityOf(report)});
+                       const auto reply = client->client.RequestLeases(options);
+                       if (!reply) return Failed(reply.error());
+                       const size_t granted = std::min(want, reply->granted.size());
+                       std::transform(reply->granted.begin(), reply->granted.begin() + std::ptrdiff_t(granted), leases,
+                                      LeaseOf);
+                       *answer = {granted, reply->finished ? 1 : 0, reply->tick_to ? reply->tick_to->value : 0};
+                       return int(TARN_OK);
+                     });
 }
 
 int tarn_ready(const tarn_future* future) {
@@ -184,14 +368,9 @@ int tarn_wait(const tarn_future* future, double seconds) {
   });
 }
 int tarn_rows(const tarn_future* future, double seconds, const float** rows, uint64_t* staleness) {
-  return GuardedWith("tarn_rows", {{"future", future}, {"rows", rows}}, [&] {
-    const auto* pull = std::get_if<tarn::RowsFuture>(&future->future);
-    if (pull == nullptr) return Failed({ErrorCode::kInvalidArgument, "tarn_rows: the future of a pull alone has rows"});
-    const auto values = pull->WaitFor(seconds);
-    if (!values) return Failed(values.error());
-    *rows = values->data();
-    if (staleness != nullptr) *staleness = pull->staleness();
-    return int(TARN_OK);
-  });
+  return Rows("tarn_rows", future, 0, seconds, rows, staleness);
+}
+int tarn_rows_of(const tarn_future* future, size_t which, double seconds, const float** rows, uint64_t* staleness) {
+  return Rows("tarn_rows_of", future, which, seconds, rows, staleness);
 }
 void tarn_future_free(tarn_future* future) { delete future; }

@@ -69,8 +69,8 @@ Status MeasureTensor(const WorkloadOptions& options, const Fleet& fleet, Client*
     gradients.push_back(Buffer::Allocate(bytes));
     std::ranges::fill(gradients.back().as_mutable<float>(), 0.5f);
   }
-  TARN_RETURN_IF_ERROR(client->Push(*plan, gradients[0], client->clock()).Wait());
-  TARN_RETURN_IF_ERROR(CheckValues(client->Pull(*plan, client->clock()), 1 - kRate * 0.5f));
+  TARN_RETURN_IF_ERROR(client->Push(*plan, gradients[0]).Wait());
+  TARN_RETURN_IF_ERROR(CheckValues(client->Pull(*plan), 1 - kRate * 0.5f));
 
   std::size_t next = 0;
   const auto measure = [&](const char* verb, const auto& start) -> Status {
@@ -86,8 +86,8 @@ Status MeasureTensor(const WorkloadOptions& options, const Fleet& fleet, Client*
            .more = meter.Cores()});
     return {};
   };
-  TARN_RETURN_IF_ERROR(measure("pull", [&] { return client->Pull(*plan, client->clock()); }));
-  return measure("push", [&] { return client->Push(*plan, gradients[next++ % tensor.depth], client->clock()); });
+  TARN_RETURN_IF_ERROR(measure("pull", [&] { return client->Pull(*plan); }));
+  return measure("push", [&] { return client->Push(*plan, gradients[next++ % tensor.depth]); });
 }
 
 }  // namespace
@@ -101,17 +101,17 @@ Status MeasureSmall(const WorkloadOptions& options, const Fleet& fleet, Client* 
   const auto table = OpenDense(client, "small", kSmallRows, kSmallDim);
   if (!table) return std::unexpected(table.error());
   SplitMix random(1);
-  std::vector<Client::PlanPtr> plans;
+  std::vector<Plan> plans;
   while (plans.size() < kSmallPlans) {
     const Key key = random.Below(kSmallRows);
     auto plan = client->MakePlan(*table, {&key, 1});
     if (!plan) return std::unexpected(plan.error());
     plans.push_back(*std::move(plan));
   }
-  TARN_RETURN_IF_ERROR(CheckValues(client->Pull(plans[0], client->clock()), 1));
+  TARN_RETURN_IF_ERROR(CheckValues(client->Pull(plans[0]), 1));
 
   std::size_t next = 0;
-  const auto start = [&] { return client->Pull(plans[next++ % kSmallPlans], client->clock()); };
+  const auto start = [&] { return client->Pull(plans[next++ % kSmallPlans]); };
   Outcome outcome;
   const auto settings = [&](std::size_t depth) {
     return std::vector<Setting>{

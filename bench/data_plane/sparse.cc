@@ -53,7 +53,7 @@ class SparseTable {
   template <typename Start>
   Status Measure(const std::string& name, Start start);
   const std::vector<Key>& NextBatch() { return batches_[next_++ % kBatches]; }
-  const Client::PlanPtr& NextPlan() { return plans_[next_++ % kBatches]; }
+  const Plan& NextPlan() { return plans_[next_++ % kBatches]; }
   const Buffer& NextGradients() { return gradients_[next_gradients_++ % kGradientBuffers]; }
 
   const WorkloadOptions& options_;
@@ -61,7 +61,7 @@ class SparseTable {
   Client* client_;
   Table table_;
   std::vector<std::vector<Key>> batches_;
-  std::vector<Client::PlanPtr> plans_;
+  std::vector<Plan> plans_;
   std::vector<Buffer> gradients_;
   std::size_t next_ = 0, next_gradients_ = 0;
 };
@@ -153,13 +153,13 @@ Status SparseTable::Measure(const std::string& name, Start start) {
 Status SparseTable::MeasurePulls(const std::string& name) {
   if (plans_.empty()) TARN_RETURN_IF_ERROR(MakePlans());
   TARN_RETURN_IF_ERROR(Measure(name, [&] { return client_->Pull(table_, NextBatch()); }));
-  return Measure(name + "_planned", [&] { return client_->Pull(NextPlan(), client_->clock()); });
+  return Measure(name + "_planned", [&] { return client_->Pull(NextPlan()); });
 }
 
 Status SparseTable::MeasurePushes(const std::string& name) {
   if (plans_.empty()) TARN_RETURN_IF_ERROR(MakePlans());
   TARN_RETURN_IF_ERROR(Measure(name, [&] { return client_->Push(table_, NextBatch(), NextGradients().as<float>()); }));
-  return Measure(name + "_planned", [&] { return client_->Push(NextPlan(), NextGradients(), client_->clock()); });
+  return Measure(name + "_planned", [&] { return client_->Push(NextPlan(), NextGradients()); });
 }
 
 }  // namespace

@@ -16,42 +16,39 @@ TrainerModel::TrainerModel(TrainerModelOptions options, Workload* workload, Mete
 
 void TrainerModel::Settle(TimeUs now, Outbox* out) {
   client_.Settle(now, out);
-  TakeEvents(now, out);
+  Advance(now, out);
 }
 
 void TrainerModel::OnTimer(TimeUs now, Outbox* out) {
   client_.OnTimer(now, out);
-  TakeEvents(now, out);
+  Advance(now, out);
 }
 
-void TrainerModel::TakeEvents(TimeUs now, Outbox* out) {
-  for (worker::ClientEvent& event : client_.TakeEvents()) {
-    if (const auto* pull = std::get_if<worker::PullDone>(&event)) {
-      for (InFlight& batch : window_) std::erase(batch.waiting, pull->request);
-    } else if (const auto* tick = std::get_if<worker::TickDone>(&event)) {
-      while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= tick->clock.value) {
-        done_.push_back(done_at_tick_.begin()->second);
-        done_at_tick_.erase(done_at_tick_.begin());
-      }
-    } else if (const auto* leases = std::get_if<worker::LeasesGranted>(&event)) {
-      asked_ = false;
-      for (const LeaseGrant& grant : leases->reply.grants) leases_.push_back(grant);
-      TARN_CHECK(!leases->reply.finished, "a simulated run is stopped before its data end");
-      if (leases->reply.grants.empty()) jump_to_ = leases->reply.jump_to;
-    } else if (const auto* table = std::get_if<worker::TableReady>(&event)) {
-      TARN_CHECK(table->code == ErrorCode::kOk, "a table of the model is refused");
-      workload_->SetId(table->spec);
-      ++tables_ready_;
-    } else if (const auto* failed = std::get_if<worker::RequestFailed>(&event)) {
-      TARN_CHECK(false, failed->error.message.c_str());
-    }
+void TrainerModel::TableRows::Done(std::uint64_t) { --batch_->waiting; }
+
+void TrainerModel::Done(TableSpec table) {
+  workload_->SetId(table);
+  ++tables_ready_;
+}
+
+void TrainerModel::Done(LeaseReply reply) {
+  asked_ = false;
+  for (const LeaseGrant& grant : reply.grants) leases_.push_back(grant);
+  TARN_CHECK(!reply.finished, "a simulated run is stopped before its data end");
+  if (reply.grants.empty()) jump_to_ = reply.jump_to;
+}
+
+void TrainerModel::Advance(TimeUs now, Outbox* out) {
+  while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= client_.acked_clock().value) {
+    done_.push_back(done_at_tick_.begin()->second);
+    done_at_tick_.erase(done_at_tick_.begin());
   }
   if (client_.state() != worker::ClientState::kRunning) return;
   if (options_.client.rank != 0 && !ready()) LearnTables();
   if (std::exchange(tables_asked_, true)) return;
   next_clock_ = client_.clock();
   if (options_.client.rank != 0) return;
-  for (const worker::TableUse& use : workload_->tables()) client_.CreateTable(use.spec, now, out);
+  for (const worker::TableUse& use : workload_->tables()) client_.CreateTable(use.spec, this, now, out);
 }
 
 // What the first worker has asked for is in the view.
@@ -90,7 +87,9 @@ void TrainerModel::StartPulls(InFlight* batch, TimeUs now, Outbox* out) {
   for (std::size_t t = 0; t < workload_->tables().size(); ++t) {
     const std::size_t before = out->size();
     if (meter_ != nullptr) meter_->Begin();
-    batch->waiting.push_back(client_.Pull(workload_->plan(batch->batch, t), batch->clock, now, out));
+    const worker::Plan& plan = workload_->plan(batch->batch, t);
+    ++batch->waiting;
+    client_.Pull(plan, {.use = batch->clock}, &batch->rows.emplace_back(batch, plan), now, out);
     Measure(Work::kAsk, before, *out);
   }
 }
@@ -114,7 +113,7 @@ void TrainerModel::Measure(Work work, std::size_t before, const Outbox& out) {
 }
 
 bool TrainerModel::FrontReady() const {
-  return !window_.empty() && window_.front().waiting.empty() && window_.front().clock == client_.clock();
+  return !window_.empty() && window_.front().waiting == 0 && window_.front().clock == client_.clock();
 }
 
 void TrainerModel::OnComputed(TimeUs now, Outbox* out) {
@@ -127,11 +126,11 @@ void TrainerModel::OnComputed(TimeUs now, Outbox* out) {
     std::memset(gradients.data(), 0, bytes);
     const std::size_t before = out->size();
     if (meter_ != nullptr) meter_->Begin();
-    client_.Push(plan, std::move(gradients), batch.clock, now, out);
+    client_.Push(plan, std::move(gradients), batch.clock, nullptr, now, out);
     Measure(Work::kPush, before, *out);
   }
   position_ = {batch.lease.lease, batch.after};
-  client_.Tick(position_, now, out);
+  client_.Tick(position_, nullptr, now, out);
   if (batch.after == batch.lease.rows) done_at_tick_[client_.clock().value] = LeaseDone{batch.lease.lease, {}};
 }
 
@@ -139,7 +138,7 @@ void TrainerModel::AskForWork(TimeUs now, Outbox* out) {
   if (asked_) return;
   const bool drained = leases_.empty() && window_.empty();
   if (drained && jump_to_) {
-    if (*jump_to_ > client_.clock()) client_.TickTo(*jump_to_, position_, now, out);
+    if (*jump_to_ > client_.clock()) client_.TickTo(*jump_to_, position_, nullptr, now, out);
     next_clock_ = client_.clock();
     jump_to_.reset();
   }
@@ -151,7 +150,7 @@ void TrainerModel::AskForWork(TimeUs now, Outbox* out) {
   done_.clear();
   request.rows[0] = options_.train_rows;
   asked_ = true;
-  client_.RequestLeases(std::move(request), now, out);
+  client_.RequestLeases(std::move(request), this, now, out);
 }
 
 }  // namespace tarn::scale

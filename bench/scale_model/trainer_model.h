@@ -13,6 +13,8 @@
 #include "bench/scale_model/meter.h"
 #include "bench/scale_model/workload.h"
 #include "worker/client/client.h"
+#include "worker/client/completion.h"
+#include "worker/client/pulled_rows.h"
 
 namespace tarn::scale {
 
@@ -23,7 +25,7 @@ struct TrainerModelOptions {
   std::uint64_t first_batch = 0;  // of the workload
 };
 
-class TrainerModel {
+class TrainerModel final : private worker::Completion<TableSpec>, private worker::Completion<LeaseReply> {
  public:
   TrainerModel(TrainerModelOptions options, Workload* workload, Meter* meter);
 
@@ -50,15 +52,32 @@ class TrainerModel {
   const worker::Client& client() const { return client_; }
 
  private:
+  struct InFlight;
+  // Takes the rows of one table of a batch, as the training loop does.
+  class TableRows final : public worker::PullSink {
+   public:
+    TableRows(InFlight* batch, const worker::Plan& plan) : batch_(batch), rows_(plan) {}
+    void Rows(const worker::PulledRows& rows) override { rows_.Take(rows); }
+    void Done(std::uint64_t staleness) override;
+    void Failed(const Error& error) override { TARN_CHECK(false, error.message.c_str()); }
+
+   private:
+    InFlight* batch_;
+    worker::PlanRows rows_;
+  };
   struct InFlight {
     LeaseGrant lease;
     std::uint64_t after = 0;  // rows of the lease that are trained with it
     std::size_t batch = 0;
     Clock clock;
-    std::vector<RequestId> waiting;
+    std::deque<TableRows> rows;
+    std::size_t waiting = 0;  // tables whose rows have not come
   };
 
-  void TakeEvents(TimeUs now, Outbox* out);
+  void Done(TableSpec table) override;
+  void Done(LeaseReply reply) override;
+  void Failed(const Error& error) override { TARN_CHECK(false, error.message.c_str()); }
+  void Advance(TimeUs now, Outbox* out);
   void LearnTables();
   void StartPulls(InFlight* batch, TimeUs now, Outbox* out);
   void AskForWork(TimeUs now, Outbox* out);

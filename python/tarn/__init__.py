@@ -4,9 +4,11 @@ import importlib.metadata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tarn.client import Client, Error, Future, Gone, InvalidArgument, Rows, Table, Timeout, connect
+    from tarn.client import (
+        Client, Error, Future, Gone, InvalidArgument, Lease, LeaseAnswer, LeaseReport, Plan, Rows, Table, Timeout, connect)
 
-__all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Rows", "Table", "Timeout", "connect"]
+__all__ = ["Client", "Error", "Future", "Gone", "InvalidArgument", "Lease", "LeaseAnswer", "LeaseReport", "Plan", "Rows",
+           "Table", "Timeout", "connect"]
 
 try:
     __version__ = importlib.metadata.version("tarn")

@@ -20,9 +20,9 @@ import operator
 import os
 import pathlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 Settings = str | Mapping[str, Any]
 _T = TypeVar("_T")
 
-_VERSION = 1  # of worker/tarn_c.h
+_VERSION = 2  # of worker/tarn_c.h
 _TIMEOUT = 13
 _ANY_RANK = 2**32 - 1
 _NO_TIME = 1e-9  # seconds; 0 means the default to the library
@@ -66,6 +66,34 @@ class _Options(ctypes.Structure):
                 ("rank_plus_1", ctypes.c_uint32), ("insecure", ctypes.c_int), ("no_shm", ctypes.c_int)]
 
 
+class _PullOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("out", ctypes.c_void_p), ("priority", ctypes.c_int),
+                ("use_clock_plus_1", ctypes.c_uint64)]
+
+
+class _TablePull(ctypes.Structure):
+    _fields_ = [("table", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("n", ctypes.c_size_t), ("out", ctypes.c_void_p)]
+
+
+class _TablePush(ctypes.Structure):
+    _fields_ = [("table", ctypes.c_void_p), ("keys", ctypes.c_void_p), ("n", ctypes.c_size_t),
+                ("gradients", ctypes.c_void_p)]
+
+
+class _Lease(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_uint64), ("purpose", ctypes.c_int), ("epoch", ctypes.c_uint32),
+                ("first_row", ctypes.c_uint64), ("rows", ctypes.c_uint64), ("skip_rows", ctypes.c_uint64)]
+
+
+class _LeaseReport(ctypes.Structure):
+    _fields_ = [("lease", ctypes.c_uint64), ("rows", ctypes.c_uint64), ("loss_sum", ctypes.c_double),
+                ("logits", ctypes.c_void_p), ("positives", ctypes.c_void_p), ("correct", ctypes.c_uint64)]
+
+
+class _LeaseAnswer(ctypes.Structure):
+    _fields_ = [("granted", ctypes.c_size_t), ("finished", ctypes.c_int), ("tick_to", ctypes.c_uint64)]
+
+
 _P, _TEXT, _KEYS, _FLOATS = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_float)
 _OUT = ctypes.POINTER(_P)
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -82,14 +110,28 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "table_dim": (ctypes.c_uint32, (_P,)),
     "table_rows": (ctypes.c_uint64, (_P,)),
     "table_free": (None, (_P,)),
-    "pull": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, ctypes.c_int, _OUT)),
+    "pull": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, ctypes.POINTER(_PullOptions), _OUT)),
+    "pull_many": (ctypes.c_int, (_P, ctypes.POINTER(_TablePull), ctypes.c_size_t, ctypes.POINTER(_PullOptions), _OUT)),
     "prefetch": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t)),
     "push": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _FLOATS, _OUT)),
+    "push_many": (ctypes.c_int, (_P, ctypes.POINTER(_TablePush), ctypes.c_size_t, _OUT)),
+    "plan_make": (ctypes.c_int, (_P, _P, _KEYS, ctypes.c_size_t, _OUT)),
+    "plan_size": (ctypes.c_size_t, (_P,)),
+    "plan_keys": (_KEYS, (_P,)),
+    "plan_index": (ctypes.POINTER(ctypes.c_uint32), (_P,)),
+    "plan_free": (None, (_P,)),
+    "pull_plan": (ctypes.c_int, (_P, _P, ctypes.POINTER(_PullOptions), _OUT)),
+    "push_plan": (ctypes.c_int, (_P, _P, _FLOATS, _P, _P, ctypes.c_uint64, _OUT)),
     "tick": (ctypes.c_int, (_P, _OUT)),
+    "tick_at": (ctypes.c_int, (_P, ctypes.c_uint64, ctypes.c_uint64, _OUT)),
+    "tick_to": (ctypes.c_int, (_P, ctypes.c_uint64, _OUT)),
+    "request_leases": (ctypes.c_int, (_P, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(_LeaseReport), ctypes.c_size_t,
+                                      ctypes.POINTER(_Lease), ctypes.c_size_t, ctypes.POINTER(_LeaseAnswer))),
     "barrier": (ctypes.c_int, (_P,)),
     "ready": (ctypes.c_int, (_P,)),
     "wait": (ctypes.c_int, (_P, ctypes.c_double)),
-    "rows": (ctypes.c_int, (_P, ctypes.c_double, ctypes.POINTER(_FLOATS), ctypes.POINTER(ctypes.c_uint64))),
+    "rows_of": (ctypes.c_int, (_P, ctypes.c_size_t, ctypes.c_double, ctypes.POINTER(_FLOATS),
+                               ctypes.POINTER(ctypes.c_uint64))),
     "future_free": (None, (_P,)),
 }
 
@@ -169,10 +211,10 @@ def _interruptible(call: Callable[..., _T], *arguments: Any) -> _T:
 
 
 class _Handle:
-    """What the library gave, given back when nobody has it any more."""
+    """A pointer of the library, freed when nobody has it any more; `kept`, what its owner needs, only after that."""
 
-    def __init__(self, pointer: Any, free: Callable[[Any], None]) -> None:
-        self.pointer, self._free = pointer, free
+    def __init__(self, pointer: Any, free: Callable[[Any], None], kept: object = None) -> None:
+        self.pointer, self._free, self._kept = pointer, free, kept
 
     def __del__(self) -> None:
         self._free(self.pointer)
@@ -227,8 +269,8 @@ def _as_keys(keys: ArrayLike) -> NDArray[np.uint64]:
 class Future:
     """Something that is being done. Dropping it drops only the answer."""
 
-    def __init__(self, pointer: Any) -> None:
-        self._handle = _Handle(pointer, _lib().future_free)
+    def __init__(self, pointer: Any, kept: object = None) -> None:
+        self._handle = _Handle(pointer, _lib().future_free, kept)
 
     def ready(self) -> bool:
         """Whether wait() would return at once."""
@@ -251,15 +293,45 @@ class Future:
                     raise
 
 
-class Rows(Future):
-    """Rows that are on their way."""
+def _view(pointer: Any, dtype: Any, shape: tuple[int, ...], owner: object) -> NDArray[Any]:
+    """The memory at `pointer` as a read-only array, which keeps `owner`."""
+    count = math.prod(shape)
+    if count == 0:
+        return np.empty(shape, dtype)
+    memory = (pointer._type_ * count).from_address(ctypes.addressof(pointer.contents))
+    memory.owner = owner
+    array = np.frombuffer(memory, dtype).reshape(shape)
+    array.flags.writeable = False
+    return array
 
-    def __init__(self, pointer: Any, shape: tuple[int, ...]) -> None:
-        super().__init__(pointer)
-        self._shape = shape
+
+def _address_of(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> int | None:
+    """Of an array that rows of this shape are written to."""
+    if out is None:
+        return None
+    if not (isinstance(out, np.ndarray) and out.dtype == np.float32 and out.shape == shape and out.flags.c_contiguous
+            and out.flags.writeable):
+        found = f"{out.dtype} {list(out.shape)}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise InvalidArgument(1, f"out: expected a writable, contiguous array of float32 {list(shape)}, found {found}")
+    return out.ctypes.data if out.size else None
+
+
+def _pull_options(out: int | None, priority: int, clock: int | None) -> _PullOptions:
+    return _PullOptions(size=ctypes.sizeof(_PullOptions), out=out, priority=operator.index(priority),
+                        use_clock_plus_1=0 if clock is None else operator.index(clock) + 1)
+
+
+class Rows(Future):
+    """Rows that were asked for. Once it is dropped, nothing is written to `out` any more."""
+
+    def __init__(self, handle: _Handle, shape: tuple[int, ...], out: NDArray[np.float32] | None, which: int = 0) -> None:
+        self._handle, self._shape, self._out, self._which = handle, shape, out, which
 
     def wait(self, timeout: float | None = None) -> NDArray[np.float32]:
-        """float32 [..., dim], in the order and the shape of the keys; read-only, and good as long as anybody has it."""
+        """float32 [..., dim], in the order and the shape of the keys; read-only, and good as long as anybody has it.
+
+        With `out`, that array.
+        """
         return self._values(timeout)[0]
 
     def staleness(self) -> int:
@@ -268,22 +340,55 @@ class Rows(Future):
 
     def _values(self, timeout: float | None) -> tuple[NDArray[np.float32], int]:
         rows, staleness = _FLOATS(), ctypes.c_uint64()
-        self._wait(lambda seconds: _lib().rows(self._handle.pointer, seconds, rows, staleness), timeout)
-        count = math.prod(self._shape)
-        if count == 0:
-            return np.empty(self._shape, np.float32), staleness.value
-        memory = (ctypes.c_float * count).from_address(ctypes.addressof(rows.contents))
-        memory.owner = self._handle  # type: ignore[attr-defined]  # the array keeps the memory, which keeps the future
-        values = np.frombuffer(cast(Any, memory), np.float32).reshape(self._shape)
-        values.flags.writeable = False
+        self._wait(lambda seconds: _lib().rows_of(self._handle.pointer, self._which, seconds, rows, staleness), timeout)
+        values = _view(rows, np.float32, self._shape, self._handle) if self._out is None else self._out
         return values, staleness.value
+
+
+def _rows(pointer: Any, shape: tuple[int, ...], out: NDArray[np.float32] | None) -> Rows:
+    return Rows(_Handle(pointer, _lib().future_free, out), shape, out)
+
+
+def _as_gradients(table: "Table", shape: tuple[int, ...], gradients: ArrayLike) -> NDArray[np.float32]:
+    values = np.ascontiguousarray(gradients, dtype=np.float32)
+    if values.shape != shape + (table.dim,) and (values.size or math.prod(shape)):
+        raise InvalidArgument(1, f"table {table.name!r}: gradients are {list(values.shape)}, expected {list(shape) + [table.dim]}")
+    return values
+
+
+class Plan:
+    """Keys of one table that are used several times, without duplicates."""
+
+    def __init__(self, table: "Table", shape: tuple[int, ...], pointer: Any) -> None:
+        self._table = table
+        self._handle = _Handle(pointer, _lib().plan_free)
+        size: int = _lib().plan_size(pointer)
+        # Each key once, in the order of the rows.
+        self.keys: NDArray[np.uint64] = _view(_lib().plan_keys(pointer), np.uint64, (size,), self._handle)
+        # In the shape of the keys that were given: which of `keys` each is.
+        self.index: NDArray[np.uint32] = _view(_lib().plan_index(pointer), np.uint32, shape, self._handle)
+
+    def pull(self, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None) -> Rows:
+        """The rows of `keys`, float32 [n, dim]: a Rows future. `out`, `priority` and `clock` as of Table.pull."""
+        shape, pointer = (len(self.keys), self._table.dim), _P()
+        options = _pull_options(_address_of(out, shape), priority, clock)
+        _lib().pull_plan(self._table.client.pointer, self._handle.pointer, options, pointer)
+        return _rows(pointer, shape, out)
+
+    def push(self, gradients: ArrayLike) -> Future:
+        """Gives each of `keys` its gradient, [n, dim]; as Table.push."""
+        pointer = _P()
+        values = _as_gradients(self._table, (len(self.keys),), gradients)
+        _lib().push_plan(self._table.client.pointer, self._handle.pointer, values.ctypes.data_as(_FLOATS), None, None, 0,
+                         pointer)
+        return Future(pointer)
 
 
 class Table:
     """A table of the fleet, good for the whole run."""
 
     def __init__(self, client: "Client", name: str, pointer: Any) -> None:
-        self._client, self.name = client, name
+        self.client, self.name = client, name
         self._handle = _Handle(pointer, _lib().table_free)
         self.dim: int = _lib().table_dim(pointer)
         self.rows: int | None = _lib().table_rows(pointer) or None  # of a dense table
@@ -291,17 +396,33 @@ class Table:
     def __repr__(self) -> str:
         return f"<tarn.Table {self.name!r}, {'sparse' if self.rows is None else f'{self.rows} rows'}, dim {self.dim}>"
 
-    def pull(self, keys: ArrayLike, priority: int = 0) -> Rows:
-        """The rows of `keys`, an array of any shape, as they are to be used at this client's clock: a Rows future."""
+    @property
+    def pointer(self) -> Any:
+        return self._handle.pointer
+
+    def pull(
+        self, keys: ArrayLike, priority: int = 0, out: NDArray[np.float32] | None = None, clock: int | None = None
+    ) -> Rows:
+        """The rows of `keys`, an array of any shape: a Rows future.
+
+        clock: at which they will be used; without it, this client's. out: where they go, a float32 array of the keys'
+        shape + [dim]. priority: of pulls of one clock that wait, the highest goes first.
+        """
+        array, pointer, shape = _as_keys(keys), _P(), np.shape(keys) + (self.dim,)
+        options = _pull_options(_address_of(out, shape), priority, clock)
+        _lib().pull(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size, options, pointer)
+        return _rows(pointer, shape, out)
+
+    def plan(self, keys: ArrayLike) -> Plan:
+        """For pulls and pushes of the same keys."""
         array, pointer = _as_keys(keys), _P()
-        _lib().pull(self._client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
-                    operator.index(priority), pointer)
-        return Rows(pointer, np.shape(keys) + (self.dim,))
+        _lib().plan_make(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size, pointer)
+        return Plan(self, np.shape(keys), pointer)
 
     def prefetch(self, keys: ArrayLike) -> None:
         """Tells servers that these rows will be pulled soon: those that they keep on disk come to memory meanwhile."""
         array = _as_keys(keys)
-        _lib().prefetch(self._client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size)
+        _lib().prefetch(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size)
 
     def push(self, keys: ArrayLike, gradients: ArrayLike) -> Future:
         """Gives each key its gradient, [..., dim]; those of the same key are summed. A Future; no need to wait for it.
@@ -310,12 +431,43 @@ class Table:
         Blocks only while very much is on its way.
         """
         array, pointer = _as_keys(keys), _P()
-        values = np.ascontiguousarray(gradients, dtype=np.float32)
-        if values.shape != np.shape(keys) + (self.dim,) and (values.size or array.size):
-            raise InvalidArgument(1, f"table {self.name!r}: gradients are {list(values.shape)}, expected {list(np.shape(keys)) + [self.dim]}")
-        _lib().push(self._client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
+        values = _as_gradients(self, np.shape(keys), gradients)
+        _lib().push(self.client.pointer, self._handle.pointer, array.ctypes.data_as(_KEYS), array.size,
                     values.ctypes.data_as(_FLOATS), pointer)
         return Future(pointer)
+
+
+_PURPOSES = ("train", "validate", "test")
+
+
+class Lease(NamedTuple):
+    """Rows [first_row, first_row + rows) of a data set; the first skip_rows of them are trained already."""
+
+    id: int
+    purpose: str  # "train", "validate" or "test"
+    epoch: int
+    first_row: int
+    rows: int
+    skip_rows: int
+
+
+class LeaseReport(NamedTuple):
+    """The quality of a lease's predictions, before each update."""
+
+    lease: int
+    rows: int
+    loss_sum: float
+    logits: ArrayLike | None = None  # of each row, with `positives`, its label, for the area under the curve
+    positives: ArrayLike | None = None
+    correct: int = 0  # of a classifier instead: rows whose best class was right
+
+
+class LeaseAnswer(NamedTuple):
+    """What Client.request_leases returns."""
+
+    leases: list[Lease]
+    finished: bool  # there is no more work: leave
+    tick_to: int | None  # nothing to do now: tick_to this clock, and ask again
 
 
 class Client:
@@ -392,11 +544,83 @@ class Client:
         _interruptible(_lib().create_table, self.pointer, _text(name), "\n".join(lines).encode(), pointer)
         return Table(self, name, pointer)
 
-    def tick(self) -> Future:
-        """This clock is done. A Future, ready once every shard knows; there is no need to wait for it."""
+    def pull(self, pulls: Sequence[tuple[Any, ...]], priority: int = 0, clock: int | None = None) -> list[Rows]:
+        """Rows of several tables in one call: of [(table, keys), ...] a list of Rows. A third element is `out`.
+
+        All are ready at the same time. Arguments as of Table.pull.
+        """
+        arrays, shapes, outs = [], [], []
+        items = (_TablePull * len(pulls))()
+        for item, (table, keys, *more) in zip(items, pulls):
+            array, shape, out = _as_keys(keys), np.shape(keys) + (table.dim,), more[0] if more else None
+            item.table, item.keys, item.n, item.out = table.pointer, array.ctypes.data, array.size, _address_of(out, shape)
+            arrays.append(array)
+            shapes.append(shape)
+            outs.append(out)
         pointer = _P()
-        _lib().tick(self.pointer, pointer)
+        _lib().pull_many(self.pointer, items, len(pulls), _pull_options(None, priority, clock), pointer)
+        handle = _Handle(pointer, _lib().future_free, outs)
+        return [Rows(handle, shape, out, which) for which, (shape, out) in enumerate(zip(shapes, outs))]
+
+    def push(self, pushes: Sequence[tuple[Table, ArrayLike, ArrayLike]]) -> Future:
+        """Gradients for several tables in one call: [(table, keys, gradients), ...]. A Future; as Table.push.
+
+        Nothing is sent if one of them is refused.
+        """
+        arrays = []
+        items = (_TablePush * len(pushes))()
+        for item, (table, keys, gradients) in zip(items, pushes):
+            array, values = _as_keys(keys), _as_gradients(table, np.shape(keys), gradients)
+            item.table, item.keys, item.n, item.gradients = table.pointer, array.ctypes.data, array.size, values.ctypes.data
+            arrays.append((array, values))
+        pointer = _P()
+        _lib().push_many(self.pointer, items, len(pushes), pointer)
         return Future(pointer)
+
+    def tick(self, lease: int | None = None, rows: int = 0) -> Future:
+        """This clock is done. A Future, ready once every shard has the tick; there is no need to wait for it.
+
+        lease, rows: where a program that reads data under leases stands: that many rows of the lease are trained.
+        """
+        pointer = _P()
+        if lease is None:
+            _lib().tick(self.pointer, pointer)
+        else:
+            _lib().tick_at(self.pointer, operator.index(lease), operator.index(rows), pointer)
+        return Future(pointer)
+
+    def tick_to(self, clock: int) -> Future:
+        """The same, ahead to `clock`; ready at once if that is not ahead."""
+        pointer = _P()
+        _lib().tick_to(self.pointer, operator.index(clock), pointer)
+        return Future(pointer)
+
+    def request_leases(
+        self, data_rows: Sequence[int], done: Sequence[LeaseReport] = (), want: int = 1
+    ) -> LeaseAnswer:
+        """Asks for up to `want` leases: ranges of rows of the data, for this worker to read.
+
+        data_rows: of the training, validation and test set, as this worker sees them. done: the leases that are done
+        since the last request; of training once the tick behind the last batch is acknowledged.
+        """
+        reports, kept = (_LeaseReport * len(done))(), []
+        for report, given in zip(reports, done):
+            report.lease, report.rows, report.loss_sum, report.correct = given.lease, given.rows, given.loss_sum, given.correct
+            if given.logits is None:
+                continue
+            logits = np.ascontiguousarray(given.logits, dtype=np.float32)
+            positives = np.ascontiguousarray(given.positives, dtype=np.uint8)
+            if not logits.shape == positives.shape == (given.rows,):
+                raise InvalidArgument(1, f"lease {given.lease}: logits are {list(logits.shape)} and positives {list(positives.shape)}, expected [{given.rows}]")
+            report.logits, report.positives = logits.ctypes.data, positives.ctypes.data
+            kept.append((logits, positives))
+        leases, answer = (_Lease * want)(), _LeaseAnswer()
+        rows = (ctypes.c_uint64 * 3)(*data_rows)
+        _interruptible(_lib().request_leases, self.pointer, rows, reports, len(done), leases, want, answer)
+        granted = [Lease(each.id, _PURPOSES[each.purpose], each.epoch, each.first_row, each.rows, each.skip_rows)
+                   for each in leases[:answer.granted]]
+        ahead = None if granted or answer.finished else answer.tick_to
+        return LeaseAnswer(granted, bool(answer.finished), ahead)
 
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called it as often."""

@@ -38,6 +38,8 @@ LAYERS = (
     "scheduler/epochs",
     "scheduler/stopping",
     "scheduler",
+    "worker/counters.h",
+    "worker/tarn.h",  # public: it may know nothing of the folders below
     "worker/client",
     "worker/data",
     "worker/models",

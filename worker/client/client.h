@@ -1,20 +1,27 @@
-// The worker's side of the protocol as a deterministic state machine: joins, keeps the view, groups by shard, numbers
-// pushes, repeats what is not acknowledged, holds to byte credits, ticks in order. It opens no socket and reads no
-// clock. tarn::Client (worker/tarn.h) is the threaded library around it. docs/protocol.md gives the rules.
+// The worker's side of the protocol as a deterministic state machine: it joins, keeps the view, groups requests by
+// shard, numbers pushes, repeats what is not acknowledged, holds to byte credits and ticks in order. It opens no socket
+// and reads no clock: times are handed in, and messages to be sent are appended to an outbox. docs/protocol.md gives
+// the rules.
 //
-// Not thread-safe: one thread owns it.
+//   client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // one message a shard and piece, into `out`
+//   client.Hear(from, message, now);                                // calls sink.Rows, and sink.Done with the last
+//   client.Settle(now, &out);                                       // sends what the message has made possible
+//
+// worker/client/runtime.h runs it over a transport: for the training loop, and for tarn::Client (worker/tarn.h).
+// Internal to worker/. Not thread-safe: one thread at a time.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "core/limits.h"
 #include "core/message.h"
+#include "worker/client/completion.h"
 #include "worker/client/plan.h"
+#include "worker/counters.h"
 
 namespace tarn::worker {
 
@@ -39,43 +46,13 @@ enum class ClientState : std::uint8_t {
   kStopped,  // Shutdown received; see stop_reason()
 };
 
-// The clock at which rows will be used; among pulls of one clock that wait for their turn, a higher priority goes
-// first.
 struct PullWhen {
-  PullWhen(Clock use_clock, int its_priority = 0) : use(use_clock), priority(its_priority) {}  // NOLINT: a clock is one
-  Clock use;
-  int priority = 0;
+  Clock use;         // at which the rows will be used
+  int priority = 0;  // of pulls of one clock that wait for byte credit, the highest goes first
+  // False: a pull of the rows that a caller with a cache of its own lacks of a batch (rule H9). The caller counts the
+  // whole with CountPull, once it is read.
+  bool counted = true;
 };
-
-// What came of a request. Each is delivered once, through TakeEvents.
-struct PullDone {
-  RequestId request;
-  Buffer values;                // fp32, plan.keys.size() x dim, in the plan's order
-  std::uint64_t staleness = 0;  // largest over the shards asked
-};
-struct PushDone {  // every shard has acknowledged
-  RequestId request;
-};
-struct TickDone {  // every shard holds the tick
-  Clock clock;
-};
-struct TableReady {
-  TableSpec spec;  // with its id; or code != kOk and why
-  ErrorCode code = ErrorCode::kOk;
-  std::string message;
-  TableSpec wanted;  // as CreateTable was called with
-};
-struct BarrierDone {
-  std::uint64_t number = 0;
-};
-struct LeasesGranted {
-  LeaseReply reply;
-};
-struct RequestFailed {  // cannot succeed: table unknown, wrong shape, ...
-  RequestId request;
-  Error error;
-};
-using ClientEvent = std::variant<PullDone, PushDone, TickDone, TableReady, BarrierDone, LeasesGranted, RequestFailed>;
 
 // Where a worker stands in its data after a clock. None: where it stood, since a clock without data moves nothing; a
 // tick that took it back would have leases trained again (rule M3). Before the first position: in no lease.
@@ -87,84 +64,77 @@ class Client {
   ~Client();
 
   void Start(TimeUs now, Outbox* out);
-  void OnMessage(Peer from, Message message, TimeUs now, Outbox* out);
-  // The same for messages that came together: Hear takes each in, Settle sends what has become possible, once for all
-  // of them. Every other call that sends settles, too.
+  // A message has come. Of several that came together each is heard, and then Settle sends once what they have made
+  // possible. Every other call that sends settles, too.
   void Hear(Peer from, Message message, TimeUs now);
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
   TimeUs NextTimer() const;
-  std::vector<ClientEvent> TakeEvents();
+
+  // Requests. Each ends in its completion (completion.h), and fails at once unless this client is kRunning. Completions
+  // may be null, sinks may not. The plan may be released on return; `gradients` (fp32, plan.keys.size() x dim) is
+  // shared until acknowledged.
+  void Pull(const Plan& plan, const PullWhen& when, PullSink* sink, TimeUs now, Outbox* out);
+  void CountPull(std::uint64_t staleness);
+  // Done once every shard has acknowledged.
+  void Push(const Plan& plan, Buffer gradients, Clock pulled_clock, Completion<>* done, TimeUs now, Outbox* out);
+  // Push, tick, pull of clock() + 1, which the shards hold back until the tick allows it.
+  struct PushPullDone {
+    Completion<>* pushed = nullptr;
+    PullSink* pulled = nullptr;
+    Completion<>* ticked = nullptr;
+  };
+  void PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position,
+                const PushPullDone& done, TimeUs now, Outbox* out);
+  // Rows that will be pulled soon: shards with rows on disk bring them to memory. Not answered, not repeated.
+  void Prefetch(const Plan& plan, TimeUs now, Outbox* out);
+  // Drops all kept rows, so that the next pulls read what servers have now (rule H5). Replies to earlier pulls are kept
+  // when they come: call it when no pull is under way.
+  void DropKeptRows();
+  // This clock is done; the tick goes out when all earlier pushes are acknowledged. TickTo jumps (rule C5). Done once
+  // every shard has it; at once if `clock` is not ahead.
+  void Tick(const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out);
+  void TickTo(Clock clock, const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out);
+  // The value is the table as the job runs it, with its id.
+  void CreateTable(const TableSpec& spec, Completion<TableSpec>* done, TimeUs now, Outbox* out);
+  // Done once somebody has created it.
+  void FindTable(const std::string& name, Completion<TableSpec>* done);
+  // Of barriers, and of requests for leases, one goes out at a time and the next behind its answer: the scheduler knows
+  // only a worker's newest. A barrier is done once every live worker has entered it.
+  void Barrier(Completion<>* done, TimeUs now, Outbox* out);
+  void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done, TimeUs now, Outbox* out);  // sets `number`
+  // Leaves once nothing is pending. Done when the scheduler has answered.
+  void Leave(Completion<>* done, TimeUs now, Outbox* out);
+  // Fails every request that is under way. The client is of no use afterwards.
+  void FailAll(const Error& error);
 
   ClientState state() const;
   const Shutdown& stop_reason() const;
   // For how long the scheduler has not been heard, though this client was listening; before the welcome since Start.
   TimeUs SchedulerSilence(TimeUs now) const;
-  // Rule N7: an error once that is kLeasesUntilLost leases while this client runs. The loop around it then ends.
-  // `scheduler` is its address, for the message.
+  // Rule N7: an error once that is kLeasesUntilLost leases while this client runs. The runtime then ends. `scheduler`
+  // is its address, for the message.
   Status CheckScheduler(TimeUs now, const std::string& scheduler) const;
-  TimeUs busy_poll_us() const;     // the job's wish, once welcomed; of the loop, not of the state machine
-  std::uint32_t lanes() const;     // to each shard; likewise
   TimeUs scheduler_heard() const;  // last; before that: the time of Start
-  const View& view() const;        // endpoints: the loop connects ShardPeer(i) to view().routes.endpoints[i]
+  TimeUs busy_poll_us() const;     // as the job says, once welcomed; for the transport, as is the next
+  std::uint32_t lanes() const;     // to each shard
+  const View& view() const;        // the runtime connects ShardPeer(i) to view().routes.endpoints[i]
   const Welcome& welcome() const;  // job text, start clock, rank; valid once running
   std::uint64_t job() const;       // its fingerprint; 0 before the welcome
   Clock clock() const;             // ticks asked for so far (start clock + ...)
+  Clock acked_clock() const;       // ticks that every shard has
 
-  // Requests; valid while kRunning (otherwise they are dropped). The plan and buffers may be released on return,
-  // `gradients` is kept (shared) until acknowledged. gradients: fp32, plan.keys.size() x dim.
-  RequestId Pull(const Plan& plan, PullWhen when, TimeUs now, Outbox* out);
-  // A pull of the rows (one at least) that a caller with a cache of its own lacks of a batch (rule H9). The caller
-  // counts the whole, once it is read, with the staleness of all of its rows.
-  RequestId PullPart(const Plan& plan, PullWhen when, TimeUs now, Outbox* out);
-  void CountPull(std::uint64_t staleness);
-  RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock, TimeUs now, Outbox* out);
-  // Rows that will be pulled soon: shards with rows on disk bring them to memory. Not answered, not repeated.
-  void Prefetch(const Plan& plan, TimeUs now, Outbox* out);
-  // Forgets all kept rows, so that the next pulls read what servers have now (rule H5). What is still on its way from
-  // pulls before is kept: call it when none is under way.
-  void DropKeptRows();
-  // Push, tick, pull of clock()+1 (rule: the pull is held by the shards until the tick allows it).
-  struct PushPullIds {
-    RequestId push, pull;
-  };
-  PushPullIds PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position,
-                       TimeUs now, Outbox* out);
-  // This clock is done; the tick goes out when all earlier pushes are acknowledged. TickTo jumps (rule C5).
-  void Tick(const MaybePosition& position, TimeUs now, Outbox* out);
-  void TickTo(Clock clock, const MaybePosition& position, TimeUs now, Outbox* out);
-  void CreateTable(const TableSpec& spec, TimeUs now, Outbox* out);
-  // Of barriers, and of requests for leases, one goes out at a time and the next behind its answer: the scheduler knows
-  // only a worker's newest.
-  void Barrier(TimeUs now, Outbox* out);                              // completes when all live workers have entered
-  void RequestLeases(LeaseRequest request, TimeUs now, Outbox* out);  // `number` is set here
-  void Leave(TimeUs now, Outbox* out);  // once nothing is pending; the scheduler answers with Shutdown
-
-  // Bytes and counts for metrics; staleness histogram of all pulls so far.
-  struct Counters {
-    std::uint64_t pull_bytes = 0, push_bytes = 0;  // keys and values as they travel, without repeats
-    std::uint64_t pulls = 0, pushes = 0, repeats = 0;
-    std::uint64_t unknown_lists = 0;  // of keys, that a shard was to hold and did not
-    // Of tables whose rows are kept: rows pulled, and how many of them were here.
-    std::uint64_t cache_rows = 0, cache_hits = 0;
-    std::uint64_t combined_pushes = 0;  // that went along with one of a later clock
-    std::uint64_t malformed = 0;        // answers that do not fit what was asked; asked again
-    std::uint64_t residual_rows = 0;    // that pushes in topk have not sent yet: lost when the worker goes
-    std::uint64_t residuals_expired = 0, residuals_crowded = 0;  // dropped with their row; sent for want of room
-  };
-  const Counters& counters() const;
-  const std::vector<std::uint64_t>& staleness() const;
-  void SetMetrics(std::vector<Counter> counters);  // sent with the next heartbeats
-  bool idle() const;                               // nothing pending: pushes, pulls, ticks, requests
-  std::size_t pending_bytes() const;               // kept for resending or waiting for credit
+  const ClientCounters& counters() const;
+  const std::vector<std::uint64_t>& staleness() const;  // histogram of all pulls: bucket i holds those i clocks behind
+  // Sent with the next heartbeats, beside the client's own counters.
+  void SetMetrics(std::vector<Counter> counters);
+  bool idle() const;                  // nothing pending: pushes, pulls, ticks, requests
+  std::size_t pending_bytes() const;  // of pushes, kept for resending or waiting for credit
   std::uint64_t StateHash() const;
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// The counters that every worker tells the scheduler, under the names of metrics.
-std::vector<Counter> MetricsOf(const Client::Counters& counters);
 
 }  // namespace tarn::worker

@@ -12,20 +12,20 @@
 namespace tarn::worker {
 
 void ClientBlob::Pause(Repeats* repeats) {
-  repeats->due = desk_->now + RepeatPause(desk_->options.resend_us, repeats->count);
+  repeats->due = context_->now + RepeatPause(context_->options.resend_us, repeats->count);
 }
 
 void ClientBlob::OnWelcome() {
-  const std::uint64_t bytes = desk_->welcome.blob_bytes;
+  const std::uint64_t bytes = context_->welcome.blob_bytes;
   if (bytes == 0) return;
   if (bytes > limits::kBlobBytesMax)
-    return desk_->Stop(ErrorCode::kTooLarge, fmt::format("a blob of {} bytes to go on from, expected at most {}", bytes,
-                                                         limits::kBlobBytesMax));
+    return context_->Stop(ErrorCode::kTooLarge, fmt::format("a blob of {} bytes to go on from, expected at most {}",
+                                                            bytes, limits::kBlobBytesMax));
   get_.emplace(Get{Buffer::Allocate(bytes), 0, {}});
 }
 
 void ClientBlob::Dispatch(Clock asked) {
-  const CheckpointOrder& order = desk_->view.checkpoint;
+  const CheckpointOrder& order = context_->view.checkpoint;
   if (put_ && put_->checkpoint != order.id) put_.reset();
   const bool reached = !order.at_clock || asked >= order.clock;
   if (order.id.value != 0 && order.blobs && reached && !put_ && restored()) Take(order, asked);
@@ -37,8 +37,8 @@ void ClientBlob::Take(const CheckpointOrder& order, Clock asked) {
   put_.emplace();
   put_->checkpoint = order.id;
   put_->clock = asked;
-  const BlobChunk head{order.id, WorkerRank(desk_->welcome.rank), asked, 0, false, {}};
-  put_->chunks = residuals_->Encode(head, desk_->tables, desk_->options.blob_chunk_bytes);
+  const BlobChunk head{order.id, WorkerRank(context_->welcome.rank), asked, 0, false, {}};
+  put_->chunks = residuals_->Encode(head, context_->tables, context_->options.blob_chunk_bytes);
   std::uint64_t offset = 0;
   for (const Buffer& chunk : put_->chunks) {
     put_->offsets.push_back(offset);
@@ -51,15 +51,15 @@ void ClientBlob::Take(const CheckpointOrder& order, Clock asked) {
 void ClientBlob::Send(Put* put) {
   Pause(&put->repeats);
   if (!put->file) {
-    desk_->Send(ShardPeer(Shard()), PutBlob{put->checkpoint, put->offsets[put->next], put->offsets.back()}, {},
-                put->chunks[put->next]);
+    context_->Send(ShardPeer(Shard()), PutBlob{put->checkpoint, put->offsets[put->next], put->offsets.back()}, {},
+                   put->chunks[put->next]);
     return;
   }
   CheckpointPart part;
   part.id = put->checkpoint;
   part.files = {*put->file};
   part.clock = part.max_clock = put->clock;
-  desk_->SendToScheduler(std::move(part));
+  context_->SendToScheduler(std::move(part));
 }
 
 void ClientBlob::OnAck(ShardId from, const PutBlobAck& ack) {
@@ -68,7 +68,7 @@ void ClientBlob::OnAck(ShardId from, const PutBlobAck& ack) {
   const auto chunk = static_cast<std::size_t>(at - put_->offsets.begin());
   const bool all = ack.received == put_->offsets.back();
   if (at == put_->offsets.end() || *at != ack.received || all == ack.file.name.empty()) {
-    ++desk_->counters.malformed;
+    ++context_->counters.malformed;
     return;
   }
   if (all) {
@@ -84,13 +84,13 @@ void ClientBlob::OnAck(ShardId from, const PutBlobAck& ack) {
 
 void ClientBlob::Ask(Get* get) {
   Pause(&get->repeats);
-  desk_->Send(ShardPeer(Shard()), GetBlob{get->received});
+  context_->Send(ShardPeer(Shard()), GetBlob{get->received});
 }
 
 void ClientBlob::OnPiece(ShardId from, const BlobPiece& piece, const Buffer& bytes) {
   if (!get_ || from != Shard() || piece.offset != get_->received) return;
   if (piece.total != get_->bytes.size() || bytes.empty() || bytes.size() > piece.total - piece.offset) {
-    ++desk_->counters.malformed;
+    ++context_->counters.malformed;
     return;
   }
   std::memcpy(get_->bytes.data() + piece.offset, bytes.data(), bytes.size());
@@ -102,20 +102,20 @@ void ClientBlob::OnPiece(ShardId from, const BlobPiece& piece, const Buffer& byt
 
 void ClientBlob::Restore() {
   const Buffer bytes = std::exchange(get_, std::nullopt)->bytes;
-  const BlobOrigin origin{fmt::format("the blob of worker {} in the checkpoint", desk_->welcome.rank), CheckpointId(0),
-                          WorkerRank(desk_->welcome.rank)};
+  const BlobOrigin origin{fmt::format("the blob of worker {} in the checkpoint", context_->welcome.rank),
+                          CheckpointId(0), WorkerRank(context_->welcome.rank)};
   const Status status = ReadBlob({bytes.data(), bytes.size()}, origin, [this](const BlobChunk& chunk) -> Status {
     residuals_->Restore(chunk.rows);
     return {};
   });
-  if (!status) desk_->Stop(status.error().code, status.error().message);
+  if (!status) context_->Stop(status.error().code, status.error().message);
 }
 
 void ClientBlob::OnTimer() {
   const auto repeat = [this](auto* item, auto send) {
-    if (item->repeats.due > desk_->now) return;
+    if (item->repeats.due > context_->now) return;
     ++item->repeats.count;
-    ++desk_->counters.repeats;
+    ++context_->counters.repeats;
     send(item);
   };
   if (put_) repeat(&*put_, [this](Put* put) { Send(put); });

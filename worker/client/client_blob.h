@@ -7,14 +7,14 @@
 #include <optional>
 #include <vector>
 
-#include "worker/client/client_desk.h"
+#include "worker/client/client_context.h"
 #include "worker/client/residuals.h"
 
 namespace tarn::worker {
 
 class ClientBlob {
  public:
-  ClientBlob(ClientDesk* desk, Residuals* residuals) : desk_(desk), residuals_(residuals) {}
+  ClientBlob(ClientContext* context, Residuals* residuals) : context_(context), residuals_(residuals) {}
 
   // Begins to fetch the blob that the Welcome speaks of, if it does.
   void OnWelcome();
@@ -52,14 +52,14 @@ class ClientBlob {
     Repeats repeats;
   };
 
-  ShardId Shard() const { return ShardId(desk_->welcome.rank % desk_->shards()); }
+  ShardId Shard() const { return ShardId(context_->welcome.rank % context_->shards()); }
   void Take(const CheckpointOrder& order, Clock asked);
   void Send(Put* put);
   void Ask(Get* get);
   void Restore();
   void Pause(Repeats* repeats);
 
-  ClientDesk* desk_;
+  ClientContext* context_;
   Residuals* residuals_;
   std::optional<Put> put_;
   std::optional<Get> get_;

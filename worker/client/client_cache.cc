@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "core/byte_size.h"
@@ -24,41 +23,45 @@ bool SeesOwnPushes(const ConsistencySpec& consistency, OwnPushes own_pushes) {
   return own_pushes == OwnPushes::kSeen && consistency.apply == ApplyMode::kImmediate;
 }
 
-CachedPull::CachedPull(KeptTable* table, const Plan& plan, Clock least)
+CachedPull::CachedPull(KeptTable* table, const Plan& plan, Clock least, PullSink* caller)
     : table_(table),
       least_(least),
+      caller_(caller),
+      plan_rows_(plan.keys.size()),
       dim_(plan.dim),
-      rows_(Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float))) {}
+      rows_(Buffer::Allocate(plan.keys.size() * plan.dim * sizeof(float))),
+      found_(table->rows.Read(plan.keys, least, rows_.as_mutable<float>().data(), &places_)),
+      missing_(PartOf(plan, places_)),
+      fetched_(missing_) {}
 
-RowCache::Found CachedPull::Read(const Plan& plan) {
-  return table_->rows.Read(plan.keys, least_, rows_.as_mutable<float>().data(), &missing_);
+std::uint64_t CachedPull::StalenessAt(Clock use) const {
+  return found_.rows != 0 && use > found_.oldest ? use.value - found_.oldest.value : 0;
 }
 
-void CachedPull::Keep(const KeyList& keys, const Buffer& frame, std::span<const PlanRun> parts, const Buffer& values,
-                      Clock version) {
-  const auto rows = values.as<float>();
-  std::vector<Key> range(keys.codec == KeyCodec::kRange ? keys.count : 0);
-  std::iota(range.begin(), range.end(), keys.first_key);
-  std::span<const Key> left = range.empty() ? frame.as<Key>() : range;
+void CachedPull::Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version) {
+  const float* rows = fetched_.values().as<float>().data();
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const Section& section = keys.sections[i];
-    const std::span<const Key> here = left.first(section.count);
-    left = left.subspan(section.count);
+    const Section& section = sections[i];
     // Asked for before the last own push here, so that the answer may be without it.
     if (table_->sees_own_pushes && section.sequence < table_->pushed[section.partition.value]) continue;
-    table_->rows.Keep(here, rows.data() + std::size_t{parts[i].begin} * dim_, version, least_);
+    table_->rows.Keep(std::span(missing_.keys).subspan(parts[i].begin, parts[i].count),
+                      rows + std::size_t{parts[i].begin} * dim_, version, least_);
   }
 }
 
-Buffer CachedPull::Join(Buffer missing) {
-  if (missing.size() == rows_.size()) return missing;
-  kernels::ScatterByIndex(dim_, missing_.size(), std::as_const(missing).as<float>().data(), missing_.data(),
-                          rows_.as_mutable<float>().data());
-  return std::move(rows_);
+void CachedPull::Done(std::uint64_t staleness) {
+  if (missing_.keys.size() == plan_rows_)
+    rows_ = fetched_.Release();
+  else if (!missing_.keys.empty())
+    kernels::ScatterByIndex(dim_, places_.size(), fetched_.values().as<float>().data(), places_.data(),
+                            rows_.as_mutable<float>().data());
+  const PlanRun all{.partition = {}, .begin = 0, .count = static_cast<std::uint32_t>(plan_rows_)};
+  caller_->Rows({{&all, 1}, ValueCodec::kFp32, rows_});
+  caller_->Done(staleness);
 }
 
 void ClientCache::Begin(std::size_t partitions) {
-  const Job& job = desk_->job_file;
+  const Job& job = context_->job_file;
   partitions_ = partitions;
   on_ = job.worker_cache.bytes != 0 ||
         std::ranges::any_of(job.tables, [](const auto& table) { return table.second.worker_cache.bytes != 0; });
@@ -67,7 +70,7 @@ void ClientCache::Begin(std::size_t partitions) {
 KeptTable* ClientCache::Find(const TableSpec& spec) {
   const auto [it, fresh] = tables_.try_emplace(spec.id);
   if (!fresh) return it->second.get();
-  const WorkerCacheSpec& cache = WorkerCacheOf(desk_->job_file, spec.name);
+  const WorkerCacheSpec& cache = WorkerCacheOf(context_->job_file, spec.name);
   if (cache.bytes == 0 || spec.consistency.mode == ConsistencyMode::kAsp) return nullptr;
   const std::uint64_t rows_max = spec.kind == TableKind::kDense ? spec.rows : std::numeric_limits<std::uint64_t>::max();
   const bool sees_own = SeesOwnPushes(spec.consistency, cache.own_pushes);
@@ -75,18 +78,17 @@ KeptTable* ClientCache::Find(const TableSpec& spec) {
     it->second.reset(
         new KeptTable{RowCache(cache.bytes, spec.dim, rows_max), sees_own, std::vector<Sequence>(partitions_)});
   } catch (const std::exception&) {  // std::bad_alloc, or more than a vector may ever hold
-    desk_->Stop(ErrorCode::kTooLarge, fmt::format("worker_cache = {} for {}: this machine has no memory for it",
-                                                  ToByteSize(cache.bytes), desk_->NameOf(spec.id)));
+    context_->Stop(ErrorCode::kTooLarge, fmt::format("worker_cache = {} for {}: this machine has no memory for it",
+                                                     ToByteSize(cache.bytes), context_->NameOf(spec.id)));
   }
   return it->second.get();
 }
 
-std::unique_ptr<CachedPull> ClientCache::Look(KeptTable* table, const TableSpec& spec, const Plan& plan, Clock use) {
-  auto pull = std::make_unique<CachedPull>(table, plan, OldestAllowed(spec.consistency, use));
-  const RowCache::Found found = pull->Read(plan);
-  desk_->counters.cache_rows += plan.keys.size();
-  desk_->counters.cache_hits += found.rows;
-  if (found.rows != 0 && use > found.oldest) pull->staleness = use.value - found.oldest.value;
+std::unique_ptr<CachedPull> ClientCache::Look(KeptTable* table, const TableSpec& spec, const Plan& plan, Clock use,
+                                              PullSink* caller) {
+  auto pull = std::make_unique<CachedPull>(table, plan, OldestAllowed(spec.consistency, use), caller);
+  context_->counters.cache_rows += plan.keys.size();
+  context_->counters.cache_hits += pull->found().rows;
   return pull;
 }
 
@@ -101,6 +103,8 @@ void ClientCache::Clear() {
     if (table != nullptr) table->rows.Clear();
 }
 
-std::uint64_t ClientCache::Hash() const { return HashCombine(desk_->counters.cache_rows, desk_->counters.cache_hits); }
+std::uint64_t ClientCache::Hash() const {
+  return HashCombine(context_->counters.cache_rows, context_->counters.cache_hits);
+}
 
 }  // namespace tarn::worker

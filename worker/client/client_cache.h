@@ -14,8 +14,10 @@
 #include <span>
 #include <vector>
 
-#include "worker/client/client_desk.h"
+#include "worker/client/client_context.h"
+#include "worker/client/completion.h"
 #include "worker/client/plan.h"
+#include "worker/client/pulled_rows.h"
 #include "worker/client/row_cache.h"
 
 namespace tarn::worker {
@@ -36,38 +38,40 @@ struct KeptTable {
   std::vector<Sequence> pushed;  // by partition: of the last own push of this table
 };
 
-// What a pull that was looked for in the cache needs until its last answer is here.
-class CachedPull {
+// A pull of which the cache had some rows: takes the others as replies bring them, keeps them, and hands all of them to
+// the caller's sink at the end.
+class CachedPull final : public PullSink {
  public:
-  CachedPull(KeptTable* table, const Plan& plan, Clock least);
+  // Looks for the rows of the plan; those of versions before `least` are not used.
+  CachedPull(KeptTable* table, const Plan& plan, Clock least, PullSink* caller);
 
-  // Looks for the rows of the plan.
-  RowCache::Found Read(const Plan& plan);
-  // The part of `plan` that was not found; empty if all was. After Read.
-  Plan Missing(const Plan& plan) const { return PartOf(plan, missing_); }
+  const RowCache::Found& found() const { return found_; }
+  std::uint64_t StalenessAt(Clock use) const;       // of the rows found
+  const Plan& missing() const { return missing_; }  // the rows that were not found, as a plan of its own
 
-  // An answer to a part of what was missing: `values` are the rows of the missing plan, of which `parts` belong to the
-  // sections of `keys`.
-  void Keep(const KeyList& keys, const Buffer& frame, std::span<const PlanRun> parts, const Buffer& values,
-            Clock version);
-  // All rows in the plan's order, once those that were missing are all here.
-  Buffer Join(Buffer missing);
-  // Of a plan of which nothing was missing.
-  Buffer TakeRows() { return std::move(rows_); }
-
-  std::uint64_t staleness = 0;  // of the rows found
+  // Of missing().
+  void Rows(const PulledRows& rows) override { fetched_.Take(rows); }
+  // The rows of `parts` are here: they are of `version`, and contain the worker's own pushes that `sections` name.
+  void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version);
+  void Done(std::uint64_t staleness) override;
+  void Failed(const Error& error) override { caller_->Failed(error); }
 
  private:
   KeptTable* table_;
   Clock least_;
+  PullSink* caller_;
+  std::size_t plan_rows_;
   std::uint32_t dim_;
-  Buffer rows_;                         // in the plan's order; those found are in their places
-  std::vector<std::uint32_t> missing_;  // places of the others
+  Buffer rows_;                        // of the whole plan, in its order
+  std::vector<std::uint32_t> places_;  // of the missing rows in it
+  RowCache::Found found_;
+  Plan missing_;
+  PlanRows fetched_;
 };
 
 class ClientCache {
  public:
-  explicit ClientCache(ClientDesk* desk) : desk_(desk) {}
+  explicit ClientCache(ClientContext* context) : context_(context) {}
 
   // After Welcome: the job and the number of partitions are known.
   void Begin(std::size_t partitions);
@@ -75,8 +79,9 @@ class ClientCache {
   // Null: rows of this table are not kept.
   KeptTable* Of(const TableSpec& spec) { return on_ ? Find(spec) : nullptr; }
 
-  // What of a pull for use at `use` is here is in the answer.
-  std::unique_ptr<CachedPull> Look(KeptTable* table, const TableSpec& spec, const Plan& plan, Clock use);
+  // Looks for the rows of a pull for use at `use`.
+  std::unique_ptr<CachedPull> Look(KeptTable* table, const TableSpec& spec, const Plan& plan, Clock use,
+                                   PullSink* caller);
 
   // This push of the table has its sequences.
   void OnPush(KeptTable* table, const Plan& plan, const ClientPushes& pushes);
@@ -88,7 +93,7 @@ class ClientCache {
  private:
   KeptTable* Find(const TableSpec& spec);
 
-  ClientDesk* desk_;
+  ClientContext* context_;
   bool on_ = false;  // some table of the job keeps rows
   std::size_t partitions_ = 0;
   std::map<TableId, std::unique_ptr<KeptTable>> tables_;  // null: does not

@@ -6,12 +6,24 @@
 
 #include "core/hash.h"
 #include "core/job/job.h"
-#include "worker/client/client_sender.h"
+#include "worker/client/byte_credit.h"
 
 namespace tarn::worker {
 namespace {
 
-TimeUs Microseconds(double seconds) { return static_cast<TimeUs>(seconds * 1e6); }
+// Under the names of metrics.
+std::vector<Counter> MetricsOf(const ClientCounters& c) {
+  return {{"pull_bytes", double(c.pull_bytes)},
+          {"push_bytes", double(c.push_bytes)},
+          {"repeats", double(c.repeats)},
+          {"unknown_lists", double(c.unknown_lists)},
+          {"cache_rows", double(c.cache_rows)},
+          {"cache_hits", double(c.cache_hits)},
+          {"combined_pushes", double(c.combined_pushes)},
+          {"residual_rows", double(c.residual_rows)},
+          {"residuals_expired", double(c.residuals_expired)},
+          {"residuals_crowded", double(c.residuals_crowded)}};
+}
 
 // Whether requests can be routed by the view, and by all views of one job alike.
 bool Usable(const View& view, const View& before) {
@@ -40,54 +52,62 @@ bool ClientControl::Answered(const Matches& matches) {
 }
 
 void ClientControl::Join() {
-  Repeat(tarn::Join{Role::kWorker, desk_->options.rank, desk_->options.nonce, limits::kProtocolVersion, ""});
+  Repeat(tarn::Join{Role::kWorker, context_->options.rank, context_->options.nonce, limits::kProtocolVersion, ""});
 }
 
 bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {
-  if (welcome.nonce != desk_->options.nonce || welcome.incarnation.value == 0) return false;
-  if (!Usable(welcome.view, desk_->view)) return false;
+  if (welcome.nonce != context_->options.nonce || welcome.incarnation.value == 0) return false;
+  if (!Usable(welcome.view, context_->view)) return false;
   auto parsed = ParseJob(welcome.job_text, "the scheduler's job", "/");
   if (!parsed) {
-    desk_->Stop(parsed.error().code, parsed.error().message);
+    context_->Stop(parsed.error().code, parsed.error().message);
     return false;
   }
   Answered<tarn::Join>([](const tarn::Join&) { return true; });
-  desk_->job = job != 0 ? job : Fingerprint(*parsed);
-  desk_->heartbeat_us = std::max<TimeUs>(1'000, Microseconds(parsed->fleet.heartbeat_seconds));
-  desk_->lease_us = Microseconds(parsed->fleet.lease_seconds);
-  desk_->busy_poll_us = parsed->fleet.busy_poll_us;
-  if (!parsed->train.key_caching) desk_->lists.SwitchOff();
-  desk_->job_file = std::move(*parsed);
-  desk_->view = welcome.view;
-  desk_->welcome = welcome;
-  desk_->welcome.view = View();  // lives on in desk_->view
-  desk_->state = ClientState::kRunning;
+  context_->job = job != 0 ? job : Fingerprint(*parsed);
+  context_->job_file = std::move(*parsed);
+  context_->view = welcome.view;
+  context_->welcome = welcome;
+  context_->welcome.view = View();  // lives on in context_->view
+  context_->state = ClientState::kRunning;
   AdoptTables();
-  next_heartbeat_ = desk_->now;
+  next_heartbeat_ = context_->now;
   return true;
 }
 
 bool ClientControl::OnView(const View& view) {
-  if (view.version <= desk_->view.version) return false;
-  if (!Usable(view, desk_->view)) {
-    ++desk_->counters.malformed;
+  if (view.version <= context_->view.version) return false;
+  if (!Usable(view, context_->view)) {
+    ++context_->counters.malformed;
     return false;
   }
-  desk_->view = view;
+  context_->view = view;
   AdoptTables();
-  next_heartbeat_ = desk_->now;
+  next_heartbeat_ = context_->now;
   for (const WorkerEntry& entry : view.workers) {
-    if (entry.incarnation != desk_->welcome.incarnation || entry.state == WorkerState::kLive || leaving_) continue;
-    desk_->Stop(ErrorCode::kFenced, "the scheduler has declared this worker dead");
+    if (entry.incarnation != context_->welcome.incarnation || entry.state == WorkerState::kLive || leaving_) continue;
+    context_->Stop(ErrorCode::kFenced, "the scheduler has declared this worker dead");
   }
   return true;
 }
 
 void ClientControl::AdoptTables() {
-  for (const TableSpec& spec : desk_->view.tables) desk_->tables.insert_or_assign(spec.id, spec);
+  for (const TableSpec& spec : context_->view.tables) {
+    context_->tables.insert_or_assign(spec.id, spec);
+    const auto [first, last] = finders_.equal_range(spec.name);
+    for (auto it = first; it != last; ++it) it->second->Done(spec);
+    finders_.erase(first, last);
+  }
 }
 
-void ClientControl::CreateTable(const TableSpec& spec) {
+void ClientControl::FindTable(const std::string& name, Completion<TableSpec>* done) {
+  const auto there = std::ranges::find(context_->view.tables, name, &TableSpec::name);
+  if (there != context_->view.tables.end()) return done->Done(*there);
+  finders_.emplace(name, done);
+}
+
+void ClientControl::CreateTable(const TableSpec& spec, Completion<TableSpec>* done) {
+  if (done != nullptr) creators_.emplace_back(spec, done);
   const bool asked = std::any_of(repeating_.begin(), repeating_.end(), [&](const Repeating& r) {
     const auto* request = std::get_if<tarn::CreateTable>(&r.body);
     return request != nullptr && request->spec == spec;
@@ -100,7 +120,7 @@ void ClientControl::OnCreateTable(const tarn::CreateTable& answer) {
   TableSpec wanted;
   const auto as_run = [this](TableSpec spec) {
     spec.id = TableId(0);
-    return AsRun(desk_->job_file, std::move(spec));
+    return AsRun(context_->job_file, std::move(spec));
   };
   const TableSpec answered = as_run(answer.spec);
   const auto matches = [&](const tarn::CreateTable& r) {
@@ -109,18 +129,30 @@ void ClientControl::OnCreateTable(const tarn::CreateTable& answer) {
     return true;
   };
   if (!Answered<tarn::CreateTable>(matches)) return;
-  if (answer.code == ErrorCode::kOk) desk_->tables.insert_or_assign(answer.spec.id, answer.spec);
-  desk_->events.push_back(TableReady{answer.spec, answer.code, answer.message, std::move(wanted)});
+  if (answer.code == ErrorCode::kOk) context_->tables.insert_or_assign(answer.spec.id, answer.spec);
+  std::erase_if(creators_, [&](const auto& creator) {
+    if (creator.first != wanted) return false;
+    if (answer.code == ErrorCode::kOk)
+      creator.second->Done(answer.spec);
+    else
+      creator.second->Failed({answer.code, answer.message});
+    return true;
+  });
 }
 
-void ClientControl::Barrier() { Repeat(tarn::Barrier{++barriers_}); }
+void ClientControl::Barrier(Completion<>* done) {
+  barrier_waiters_.push_back(done);
+  Repeat(tarn::Barrier{++barriers_});
+}
 
 void ClientControl::OnBarrier(const tarn::Barrier& answer) {
-  if (Answered<tarn::Barrier>([&](const tarn::Barrier& r) { return r.number == answer.number; }))
-    desk_->events.push_back(BarrierDone{answer.number});
+  if (!Answered<tarn::Barrier>([&](const tarn::Barrier& r) { return r.number == answer.number; })) return;
+  Complete(barrier_waiters_.front());
+  barrier_waiters_.pop_front();
 }
 
-void ClientControl::RequestLeases(LeaseRequest request) {
+void ClientControl::RequestLeases(LeaseRequest request, Completion<LeaseReply>* done) {
+  lease_waiters_.push_back(done);
   request.number = ++lease_requests_;
   Repeat(std::move(request));
 }
@@ -141,13 +173,15 @@ bool ClientControl::MustWait(const Repeating& r) const {
 void ClientControl::OnLeaseReply(LeaseReply reply) {
   if (!Answered<LeaseRequest>([&](const LeaseRequest& r) { return r.number == reply.number; })) return;
   if (reply.grants.empty()) awaited_clock_ = reply.jump_to;
-  desk_->events.push_back(LeasesGranted{std::move(reply)});
+  Completion<LeaseReply>* const done = lease_waiters_.front();
+  lease_waiters_.pop_front();
+  if (done != nullptr) done->Done(std::move(reply));
 }
 
 void ClientControl::Leave(const DataPosition& position) {
   if (leaving_) return;
   leaving_ = true;
-  next_heartbeat_ = desk_->now;  // the last metrics; what comes behind Leave is not counted
+  next_heartbeat_ = context_->now;  // the last metrics; what comes behind Leave is not counted
   Repeat(tarn::Leave{ticks_->acked(), position});
 }
 
@@ -155,6 +189,13 @@ bool ClientControl::idle() const {
   return std::all_of(repeating_.begin(), repeating_.end(), [](const Repeating& r) {
     return std::holds_alternative<tarn::Leave>(r.body) || std::holds_alternative<CheckpointPart>(r.body);
   });
+}
+
+void ClientControl::FailAll(const Error& error) {
+  for (const auto& [wanted, done] : std::exchange(creators_, {})) done->Failed(error);
+  for (const auto& [name, done] : std::exchange(finders_, {})) done->Failed(error);
+  for (Completion<>* done : std::exchange(barrier_waiters_, {})) Fail(done, error);
+  for (Completion<LeaseReply>* done : std::exchange(lease_waiters_, {})) Fail(done, error);
 }
 
 void ClientControl::FollowPart() {
@@ -168,16 +209,17 @@ void ClientControl::FollowPart() {
 
 void ClientControl::SendHeartbeat() {
   Heartbeat beat;
-  beat.view = desk_->view.version;
+  beat.view = context_->view.version;
   beat.proposal = ticks_->proposal();
   beat.clock = ticks_->reported();
   beat.acked_clock = ticks_->acked();
   beat.position = ticks_->acked_position();
   beat.drained = ticks_->drained();
-  beat.counters = metrics_;
-  beat.staleness = desk_->staleness;
-  desk_->SendToScheduler(std::move(beat));
-  next_heartbeat_ = desk_->now + desk_->heartbeat_us;
+  beat.counters = MetricsOf(context_->counters);
+  beat.counters.insert(beat.counters.end(), metrics_.begin(), metrics_.end());
+  beat.staleness = context_->staleness;
+  context_->SendToScheduler(std::move(beat));
+  next_heartbeat_ = context_->now + context_->heartbeat_us();
 }
 
 void ClientControl::Dispatch() {
@@ -185,22 +227,22 @@ void ClientControl::Dispatch() {
   // The scheduler waits for this clock: it should not have to wait for the next heartbeat as well.
   if (awaited_clock_.value != 0 && ticks_->acked() >= awaited_clock_) {
     awaited_clock_ = Clock(0);
-    next_heartbeat_ = desk_->now;
+    next_heartbeat_ = context_->now;
   }
-  if (std::exchange(desk_->wants_heartbeat, false)) next_heartbeat_ = desk_->now;
-  if (desk_->running() && next_heartbeat_ <= desk_->now) SendHeartbeat();
+  if (std::exchange(context_->wants_heartbeat, false)) next_heartbeat_ = context_->now;
+  if (context_->running() && next_heartbeat_ <= context_->now) SendHeartbeat();
   for (Repeating& r : repeating_) {
-    if (r.due > desk_->now || MustWait(r)) continue;
+    if (r.due > context_->now || MustWait(r)) continue;
     // A joining worker may wait for the rest of the fleet; it should not be slow once that is there.
     const bool joining = std::holds_alternative<tarn::Join>(r.body);
-    r.due = desk_->now + RepeatPause(desk_->options.resend_us, joining ? 0 : r.repeats);
-    if (r.repeats++ != 0) ++desk_->counters.repeats;
-    desk_->SendToScheduler(r.body);
+    r.due = context_->now + RepeatPause(context_->options.resend_us, joining ? 0 : r.repeats);
+    if (r.repeats++ != 0) ++context_->counters.repeats;
+    context_->SendToScheduler(r.body);
   }
 }
 
 TimeUs ClientControl::NextTimer() const {
-  TimeUs next = desk_->running() ? next_heartbeat_ : kNever;
+  TimeUs next = context_->running() ? next_heartbeat_ : kNever;
   for (const Repeating& r : repeating_)
     if (!MustWait(r)) next = std::min(next, r.due);
   return next;

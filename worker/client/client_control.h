@@ -3,21 +3,28 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "worker/client/client_desk.h"
+#include "worker/client/client_context.h"
 #include "worker/client/client_ticks.h"
+#include "worker/client/completion.h"
 
 namespace tarn::worker {
 
 class ClientControl {
  public:
-  ClientControl(ClientDesk* desk, ClientTicks* ticks) : desk_(desk), ticks_(ticks) {}
+  ClientControl(ClientContext* context, ClientTicks* ticks) : context_(context), ticks_(ticks) {}
 
   void Join();
-  void CreateTable(const TableSpec& spec);
-  void Barrier();
-  void RequestLeases(LeaseRequest request);
+  void CreateTable(const TableSpec& spec, Completion<TableSpec>* done);
+  // Done once the table is in the view.
+  void FindTable(const std::string& name, Completion<TableSpec>* done);
+  void Barrier(Completion<>* done);
+  void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done);
   void Leave(const DataPosition& position);
   void SetMetrics(std::vector<Counter> metrics) { metrics_ = std::move(metrics); }
 
@@ -37,6 +44,7 @@ class ClientControl {
   bool awaited() const { return awaited_clock_.value != 0; }
   // No request but the wish to leave waits for an answer.
   bool idle() const;
+  void FailAll(const Error& error);
   std::uint64_t Hash() const;
 
  private:
@@ -54,9 +62,14 @@ class ClientControl {
   void AdoptTables();
   void SendHeartbeat();
 
-  ClientDesk* desk_;
+  ClientContext* context_;
   ClientTicks* ticks_;
   std::vector<Repeating> repeating_;  // in order of issue
+  // Whoever waits for their answers.
+  std::vector<std::pair<TableSpec, Completion<TableSpec>*>> creators_;  // by the table as it was asked for
+  std::multimap<std::string, Completion<TableSpec>*> finders_;          // by name
+  std::deque<Completion<>*> barrier_waiters_;                           // in order of issue, as those below
+  std::deque<Completion<LeaseReply>*> lease_waiters_;
   std::vector<Counter> metrics_;
   TimeUs next_heartbeat_ = kNever;
   std::uint64_t barriers_ = 0, lease_requests_ = 0;

@@ -1,15 +1,15 @@
-// Who runs a client's loop: its own thread, or the caller that waits for an answer and has nothing else to do. A caller
-// that takes its turn itself gets its answer without a switch of threads, which costs more than the answer. Internal to
-// worker/.
+// Who takes the turns of a client's runtime: its own thread, or a caller that waits for an answer and has nothing else
+// to do. A caller that takes the turns itself gets its answer without a switch of threads, which costs more than the
+// answer. Internal to worker/.
 //
-// The loop's thread gives way to a single caller that waits, and comes back once nobody has taken a turn for kRestUs.
-// Callers that wait at the same time leave the loop to its thread.
+// The runtime's thread gives way to a single caller that waits, and resumes once nobody has taken a turn for kRestUs.
+// While several callers wait at the same time, the thread takes the turns.
 //
-// What a caller posts while it has answers before it that it has not read is left for the turn that it will take when
-// it has read them, with all that it posts until then, up to kLeftMax requests: these travel together, and are answered
-// together. (Many more, and the other side would have nothing to do meanwhile.)
+// What a caller posts while it has answers that it has not read is left for the turn that it takes after reading them,
+// with all that it posts until then, up to kLeftMax requests: these travel together, and are answered together. (With
+// many more, the server would be idle meanwhile.)
 //
-// Threads: any. Futures that outlive the client hold the driver; Close tells it that the loop is gone.
+// Threads: any. Futures that outlive the client hold the driver; Close detaches it from the loop.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <mutex>
 
@@ -29,15 +28,19 @@ class ClientDriver {
  public:
   static constexpr int kLeftMax = 8;
   static constexpr TimeUs kForEver = std::numeric_limits<TimeUs>::max();
-  // One side of a loop's turn each: Act runs what was posted and delivers what has come, Exchange waits for messages.
-  // Act says false once the loop is over. Both are called by one thread at a time.
-  struct Loop {
-    std::function<bool()> act;
-    std::function<void(TimeUs at_most)> exchange;
-    std::function<void()> wake;  // out of exchange; any thread
+  // Half a turn each: Act carries out what was posted and sends, Exchange waits for messages and takes them in. Both
+  // are called by one thread at a time.
+  class Loop {
+   public:
+    virtual bool Act() = 0;  // false: the loop is over
+    virtual void Exchange(TimeUs at_most) = 0;
+    virtual void Wake() = 0;  // ends the wait of Exchange; any thread
+
+   protected:
+    ~Loop() = default;
   };
-  // rest_us: for tests.
-  explicit ClientDriver(Loop loop, TimeUs rest_us = kRestUs) : loop_(std::move(loop)), rest_us_(rest_us) {}
+  // The loop exists until Close returns. rest_us: for tests.
+  explicit ClientDriver(Loop* loop, TimeUs rest_us = kRestUs) : loop_(loop), rest_us_(rest_us) {}
 
   // The loop's thread: takes turns until the loop is over.
   void Run() {
@@ -80,7 +83,7 @@ class ClientDriver {
   void Close() {
     const std::scoped_lock both(turn_, waking_);
     over_ = true;
-    loop_ = {};
+    loop_ = nullptr;
   }
   // Makes the loop's thread, if it rests, take its turn.
   void Disturb() {
@@ -103,14 +106,14 @@ class ClientDriver {
   // With turn_ held.
   bool Act() {
     left_ = 0;
-    over_ = over_ || !loop_.act();
+    over_ = over_ || !loop_->Act();
     return !over_;
   }
 
   bool TakeTurn() {
     const std::lock_guard turn(turn_);
     if (over_ || !Act()) return false;
-    if (!GivesWay()) loop_.exchange(kForEver);
+    if (!GivesWay()) loop_->Exchange(kForEver);
     return true;
   }
 
@@ -129,7 +132,7 @@ class ClientDriver {
     TimeUs left = at_most;
     for (bool last = false; !over_ && Act() && !done() && !IsCrowded() && !last;) {
       last = left <= 0;
-      loop_.exchange(std::max<TimeUs>(left, 0));
+      loop_->Exchange(std::max<TimeUs>(left, 0));
       if (at_most != kForEver) left = begin + at_most - Now();
     }
     helped_at_.store(Now(), std::memory_order_relaxed);
@@ -159,12 +162,12 @@ class ClientDriver {
   }
   void Wake() {
     const std::lock_guard lock(waking_);
-    if (loop_.wake) loop_.wake();
+    if (loop_ != nullptr) loop_->Wake();
   }
 
   std::mutex turn_;    // held by whoever takes a turn
-  std::mutex waking_;  // of loop_.wake alone
-  Loop loop_;
+  std::mutex waking_;  // held around Loop::Wake
+  Loop* loop_;
   const TimeUs rest_us_;
   bool over_ = false;
   std::atomic<int> callers_{0};

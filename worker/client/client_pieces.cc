@@ -132,27 +132,6 @@ PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count
   return {ValueCodec::kFp32, std::move(rows)};
 }
 
-bool IsWholePlan(std::span<const PlanRun> parts, std::size_t rows) {
-  std::size_t count = 0;
-  for (const PlanRun& part : parts) count += part.count;
-  return count == rows && IsOneRun(parts);
-}
-
-bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun> parts, ValueCodec codec,
-                std::span<float> rows) {
-  const std::size_t row_bytes = CodecRowBytes(codec, dim);
-  std::size_t count = 0;
-  for (const PlanRun& part : parts) count += part.count;
-  if (values.size() != count * row_bytes) return false;
-  const std::byte* from = values.data();
-  for (const PlanRun& part : parts) {
-    const std::size_t first = std::size_t{part.begin} * dim;
-    kernels::DecodeRows(codec, dim, part.count, from, rows.data() + first);
-    from += part.count * row_bytes;
-  }
-  return true;
-}
-
 KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std::uint32_t> which, Buffer* selected) {
   KeyList out;
   for (std::uint32_t i : which) out.count += keys.sections[i].count;

@@ -45,13 +45,6 @@ PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& pi
 // The values of `count` rows that EncodePush made, in a codec in which each row has bytes of its own.
 PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count);
 
-// Whether the piece is the whole of a plan of `rows` rows, in its order.
-bool IsWholePlan(std::span<const PlanRun> parts, std::size_t rows);
-
-// A message's values into their places in the plan's order. False: the size is not that of the piece.
-bool DecodeRows(const Buffer& values, std::uint32_t dim, std::span<const PlanRun> parts, ValueCodec codec,
-                std::span<float> rows);
-
 // The part of a message that only the sections `which` (ascending) make up: its keys and its values.
 KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std::uint32_t> which, Buffer* selected);
 Buffer SelectValues(const KeyList& keys, const Buffer& values, std::span<const std::uint32_t> which);

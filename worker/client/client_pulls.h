@@ -1,5 +1,5 @@
-// Pulls: asks shards for rows piece by piece, repeats what is not answered, and puts the answers together in the
-// order of the plan. Rules C3, C4 of docs/protocol.md. Internal to worker/; one thread.
+// Pulls: sends one message a shard and piece, repeats those that are not answered, and hands the rows of each reply to
+// the pull's sink. Rules C3, C4 of docs/protocol.md. Internal to worker/; one thread.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,24 @@
 #include <utility>
 #include <vector>
 
+#include "worker/client/byte_credit.h"
 #include "worker/client/client_cache.h"
-#include "worker/client/client_desk.h"
+#include "worker/client/client_context.h"
 #include "worker/client/client_pieces.h"
-#include "worker/client/client_sender.h"
+#include "worker/client/completion.h"
+#include "worker/client/key_lists.h"
 
 namespace tarn::worker {
 
 class ClientPulls {
  public:
-  explicit ClientPulls(ClientDesk* desk) : desk_(desk) {}
+  ClientPulls(ClientContext* context, KeyLists* lists) : context_(context), lists_(lists) {}
 
-  // A pull of all rows of a plan, whose pieces are added with Add. One without rows is done at once. With `cached` the
-  // plan is what the cache lacks, and what it has joins the answer.
-  RequestId Begin(const Plan& plan, const TableSpec& spec, PullWhen when, std::unique_ptr<CachedPull> cached = nullptr);
-  // A pull of a part: the caller counts the whole.
-  RequestId BeginPart(const Plan& plan, const TableSpec& spec, PullWhen when);
-  // A pull of which the cache has everything: done at once.
-  RequestId Answered(CachedPull* cached);
-  // One message of `pull`; `keys` names the sequences that the answer must contain. Returns the message's id.
+  // A pull of the rows of a plan (one at least), whose messages follow with Add. `cached`, if not null, is the sink,
+  // and lives as long as the pull.
+  RequestId Begin(const Plan& plan, const TableSpec& spec, const PullWhen& when, PullSink* sink,
+                  std::unique_ptr<CachedPull> cached = nullptr);
+  // One message of `pull`; `keys` names the sequences that the reply must contain. Returns the message's id.
   RequestId Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame);
 
   // For PushPull: takes the message into flight if its credit allows, so that it can travel with the push, whose keys
@@ -49,24 +48,24 @@ class ClientPulls {
   TimeUs NextTimer() const;
   void Dispatch();  // sends what credits allow
   void Reroute();   // the route map is newer: everything unanswered goes out again
+  void FailAll(const Error& error);
   bool idle() const { return pulls_.empty(); }
   std::uint64_t Hash() const;
 
  private:
-  struct Assembly {  // one pull of the caller
+  struct PullState {  // one pull of the caller
     TableId table;
     std::uint32_t dim = 0;
     Clock clock;
     int priority = 0;
-    ValueCodec codec = ValueCodec::kFp32;
-    std::size_t rows = 0;
-    Buffer values;             // empty until the first answer
-    std::uint32_t pieces = 0;  // unanswered
     bool counted = true;
+    ValueCodec codec = ValueCodec::kFp32;
+    PullSink* sink = nullptr;
+    std::uint32_t pieces = 0;  // unanswered
     std::uint64_t staleness = 0;
     std::unique_ptr<CachedPull> cached;  // null: of a table whose rows are not kept
   };
-  struct Ask {  // one message of it
+  struct PullMessage {  // one message of it
     RequestId pull;
     Clock clock;
     ShardId shard;
@@ -78,7 +77,7 @@ class ClientPulls {
     bool by_name = false;  // its keys were, the last time
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
-    Patience patience;
+    RefusalTimer refusal_timer;
   };
   // In a queue: earlier clocks first, since later ones may depend on them, then what its caller needs first.
   struct Turn {
@@ -87,32 +86,33 @@ class ClientPulls {
     RequestId id;
     friend auto operator<=>(const Turn&, const Turn&) = default;
   };
-  struct Lane {
-    explicit Lane(std::size_t limit) : credit(limit) {}
-    Credit credit;
-    std::set<Turn> queue;
+  struct ShardQueue {
+    explicit ShardQueue(std::size_t limit) : credit(limit) {}
+    ByteCredit credit;
+    std::set<Turn> waiting;
     std::map<Clock, std::uint32_t> in_flight;  // messages, by clock
   };
 
-  Assembly& Assemble(RequestId id, const Plan& plan, const TableSpec& spec, PullWhen when);
-  Lane& LaneOf(ShardId shard);
-  Turn TurnOf(RequestId id, const Ask& ask) const { return {ask.clock, ~pulls_.at(ask.pull).priority, id}; }
-  bool MaySend(const Lane& lane, const Ask& ask) const;
-  void Launch(RequestId id, Ask* ask);
-  void Transmit(RequestId id, Ask* ask);
-  void SetDue(RequestId id, Ask* ask, TimeUs due);
-  void Release(RequestId id, Ask* ask);
-  static bool TakeRows(const Ask& ask, const PullReply& reply, const Buffer& values, Assembly* whole);
-  void Refused(RequestId id, Ask* ask, const Error& error);
-  void Fail(const Ask& ask, const Error& error, TimeUs since);
+  ShardQueue& QueueOf(ShardId shard);
+  Turn TurnOf(RequestId id, const PullMessage& message) const {
+    return {message.clock, ~pulls_.at(message.pull).priority, id};
+  }
+  bool MaySend(const ShardQueue& queue, const PullMessage& message) const;
+  void Launch(RequestId id, PullMessage* message);
+  void Transmit(RequestId id, PullMessage* message);
+  void SetDue(RequestId id, PullMessage* message, TimeUs due);
+  void Release(RequestId id, PullMessage* message);
+  void Refused(RequestId id, PullMessage* message, const Error& error);
+  void Fail(const PullMessage& message, const Error& error, TimeUs since);
   void Finish(RequestId pull);
   void Drop(RequestId pull);
-  void Requeue(RequestId id, Ask ask);
+  void Requeue(RequestId id, PullMessage message);
 
-  ClientDesk* desk_;
-  std::map<RequestId, Assembly> pulls_;
-  std::map<RequestId, Ask> asks_;
-  std::vector<Lane> lanes_;
+  ClientContext* context_;
+  KeyLists* lists_;
+  std::map<RequestId, PullState> pulls_;
+  std::map<RequestId, PullMessage> messages_;
+  std::vector<ShardQueue> queues_;
   std::set<std::pair<TimeUs, RequestId>> timers_;
 };
 

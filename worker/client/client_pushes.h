@@ -11,16 +11,19 @@
 #include <span>
 #include <vector>
 
-#include "worker/client/client_desk.h"
+#include "worker/client/byte_credit.h"
+#include "worker/client/client_context.h"
 #include "worker/client/client_pieces.h"
 #include "worker/client/client_pulls.h"
-#include "worker/client/client_sender.h"
+#include "worker/client/completion.h"
+#include "worker/client/key_lists.h"
 
 namespace tarn::worker {
 
 class ClientPushes {
  public:
-  ClientPushes(ClientDesk* desk, ClientPulls* pulls) : desk_(desk), pulls_(pulls) {}
+  ClientPushes(ClientContext* context, KeyLists* lists, ClientPulls* pulls)
+      : context_(context), lists_(lists), pulls_(pulls) {}
 
   // After Welcome: the number of partitions is known.
   void Begin(std::size_t partitions) { partitions_.resize(partitions); }
@@ -28,16 +31,17 @@ class ClientPushes {
   struct What {
     Clock clock;
     Clock pulled_clock;
+    Completion<>* done = nullptr;
     RequestId pull;  // PushPull: the pull (of ClientPulls::Begin) that asks for the same rows; 0: none
   };
   // A push of the caller's whose clock is open already, and which travels with others of its table.
   struct Gathered {
-    RequestId push;
     Clock clock;
+    Completion<>* done = nullptr;
   };
-  // Without `gathered` a push of the caller's; else what is the sum of these.
-  RequestId Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
-                std::vector<Gathered> gathered = {});
+  // Without `gathered` a push of the caller's; else what is the sum of these. plan.keys is not empty.
+  void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
+           std::vector<Gathered> gathered = {});
   // From now on there is a push of this clock that is not acknowledged.
   void Open(Clock clock) { ++open_clocks_[clock]; }
 
@@ -49,10 +53,11 @@ class ClientPushes {
   // Sends what credits allow; pushes of clocks for which `may_go` is false wait, and those behind them (rule M1).
   template <typename MayGo>
   void Dispatch(const MayGo& may_go) {
-    for (Lane& lane : lanes_)
-      while (!lane.queue.empty() && may_go(messages_.at(lane.queue.front()).clock) && SendFirst(&lane)) continue;
+    for (ShardQueue& queue : queues_)
+      while (!queue.waiting.empty() && may_go(messages_.at(queue.waiting.front()).clock) && SendFirst(&queue)) continue;
   }
   void Reroute();
+  void FailAll(const Error& error);
 
   // The last sequence given out for a partition: what a later pull must see.
   Sequence LastSequence(PartitionId partition) const { return partitions_[partition.value].issued; }
@@ -64,9 +69,9 @@ class ClientPushes {
 
  private:
   using Order = std::uint64_t;  // of issue; of two messages for a partition the lower goes first
-  struct Pending {              // one message
-    RequestId push;             // of the caller
-    RequestId pull_message;     // ClientPulls' message that may go along; 0: none
+  struct PushMessage {
+    RequestId push;          // of the caller
+    RequestId pull_message;  // ClientPulls' message that may go along; 0: none
     TableId table;
     Clock clock, pulled_clock;
     ValueCodec codec = ValueCodec::kFp32;
@@ -83,43 +88,46 @@ class ClientPushes {
     Sequence issued, acked;
     std::deque<Order> waiting;  // the message of each sequence acked+1 .. issued
   };
-  struct Lane {
-    explicit Lane(std::size_t limit) : credit(limit) {}
-    Credit credit;
-    std::map<Order, Pending*> in_flight;
-    std::deque<Order> queue;
+  struct ShardQueue {
+    explicit ShardQueue(std::size_t limit) : credit(limit) {}
+    ByteCredit credit;
+    std::map<Order, PushMessage*> in_flight;
+    std::deque<Order> waiting;
     RequestId first_attempt;  // refusals of attempts before this one are out of date
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
-    Patience patience;
+    RefusalTimer refusal_timer;
   };
   struct CallerPush {
     Clock clock;
-    std::uint32_t messages = 0;      // unacknowledged
-    std::size_t bytes = 0;           // of all: those acknowledged may share a buffer with those that are not
+    std::uint32_t messages = 0;  // unacknowledged
+    std::size_t bytes = 0;       // of all: those acknowledged may share a buffer with those that are not
+    Completion<>* done = nullptr;
     std::vector<Gathered> gathered;  // what it is the sum of; none: it is the caller's
   };
 
-  Lane& LaneOf(ShardId shard);
+  ShardQueue& QueueOf(ShardId shard);
   void Number(KeyList* keys);
-  void Enqueue(Pending pending);
-  void Split(const Pending& pending, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner);
-  bool SendFirst(Lane* lane);  // false: it has no credit left
-  void Transmit(Pending* pending);
+  void Enqueue(PushMessage message);
+  void Split(const PushMessage& message, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner);
+  bool SendFirst(ShardQueue* queue);  // false: it has no credit left
+  void Transmit(PushMessage* message);
   void AckThrough(PartitionId partition, Sequence sequence);
   void Finish(Order order);
   void Acknowledged(const Gathered& push);
-  void Repeat(Lane* lane);
+  static void FailPush(CallerPush* push, const Error& error);
+  void Repeat(ShardQueue* queue);
   void Refused(ShardId shard, RequestId attempt, const Error& error);
-  void GiveUp(ShardId shard, const Pending& refused, const Error& error, TimeUs since);
+  void GiveUp(ShardId shard, const PushMessage& refused, const Error& error, TimeUs since);
 
-  ClientDesk* desk_;
+  ClientContext* context_;
+  KeyLists* lists_;
   ClientPulls* pulls_;
   std::vector<PartitionLog> partitions_;
-  std::map<Order, Pending> messages_;
+  std::map<Order, PushMessage> messages_;
   std::map<RequestId, CallerPush> pushes_;
   std::map<Clock, std::uint32_t> open_clocks_;  // pushes that are not acknowledged, by clock
-  std::vector<Lane> lanes_;
+  std::vector<ShardQueue> queues_;
   Order next_order_ = 1;
   std::size_t pending_bytes_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/hash.h"
 
@@ -10,15 +11,15 @@ namespace tarn::worker {
 
 void ClientTicks::Begin(Clock start) {
   asked_ = sent_ = acked_ = start;
-  shards_.assign(desk_->shards(), {start});
+  shards_.assign(context_->shards(), {start});
 }
 
-void ClientTicks::Ask(Clock clock, const MaybePosition& position) {
-  if (clock <= asked_) return;
+void ClientTicks::Ask(Clock clock, const MaybePosition& position, Completion<>* done) {
+  if (clock <= asked_) return Complete(done);
   asked_ = clock;
   if (drains_ && !drain_to_) drain_to_ = clock;
   if (position) asked_position_ = *position;
-  waiting_.push_back({clock, asked_position_});
+  waiting_.push_back({clock, asked_position_, done});
 }
 
 bool ClientTicks::Held(Clock clock) const { return clock > limit() || !pushes_->AllAckedBefore(clock); }
@@ -31,7 +32,7 @@ void ClientTicks::Dispatch() {
     if (Held(finished.clock)) break;
     newest = &finished;
   }
-  if (newest == nullptr || desk_->paused()) return;
+  if (newest == nullptr || context_->paused()) return;
   sent_ = newest->clock;
   sent_position_ = newest->position;
   for (std::uint32_t i = 0; i < shards_.size(); ++i) {
@@ -48,8 +49,8 @@ void ClientTicks::Transmit(ShardId shard) {
     if (tick.earlier.size() == limits::kTicksKeptMax) tick.earlier.erase(tick.earlier.begin());
     tick.earlier.push_back({finished.clock, finished.position});
   }
-  desk_->Send(ShardPeer(shard), std::move(tick));
-  state.due = desk_->now + RepeatPause(desk_->options.resend_us, state.repeats);
+  context_->Send(ShardPeer(shard), std::move(tick));
+  state.due = context_->now + RepeatPause(context_->options.resend_us, state.repeats);
 }
 
 void ClientTicks::OnAck(ShardId from, Clock clock) {
@@ -57,7 +58,7 @@ void ClientTicks::OnAck(ShardId from, Clock clock) {
   if (clock > sent_ || clock <= state.acked) return;
   state.acked = clock;
   state.repeats = state.refusals = 0;
-  state.patience.Progress();
+  state.refusal_timer.Progress();
   if (clock == sent_) state.due = kNever;
   Advance();
 }
@@ -66,13 +67,14 @@ bool ClientTicks::OnError(ShardId from, const ErrorReply& error) {
   ShardState& state = shards_[from.value];
   if (state.due == kNever) return false;
   // "Malformed" may be said of anything that we sent.
-  const bool final = Judge(error.code) == Verdict::kFatal && error.code != ErrorCode::kMalformed;
-  if (final || desk_->GivesUp(&state.patience)) {
+  const bool final = RefusalOf(error.code) == Refusal::kFinal && error.code != ErrorCode::kMalformed;
+  if (final || context_->GivesUp(&state.refusal_timer)) {
     const std::string what = fmt::format("the tick to clock {}", sent_.value);
-    desk_->Stop(error.code, desk_->Refusal(from, what, error.message, final ? desk_->now : state.patience.since()));
+    context_->Stop(error.code, context_->RefusalText(from, what, error.message,
+                                                     final ? context_->now : state.refusal_timer.since()));
     return true;
   }
-  state.due = std::min(state.due, desk_->now + RefusalPause(desk_->options.resend_us, state.refusals++));
+  state.due = std::min(state.due, context_->now + RefusalPause(context_->options.resend_us, state.refusals++));
   return true;
 }
 
@@ -86,7 +88,7 @@ void ClientTicks::Advance() {
     acked_ = finished.clock;
     acked_position_ = finished.position;
     TakePart(finished);
-    desk_->events.push_back(TickDone{finished.clock});
+    Complete(finished.done);
   }
   NoteDrained();
 }
@@ -101,13 +103,13 @@ void ClientTicks::BeginDrain() {
 void ClientTicks::NoteDrained() {
   if (!drains_ || !drain_to_ || acked_ < *drain_to_ || drained_ == proposal_) return;
   drained_ = proposal_;
-  desk_->wants_heartbeat = true;
+  context_->wants_heartbeat = true;
 }
 
 // The position that goes with the order's clock is that of the first tick which reaches it; ticks behind it, which
 // may be asked for already, are none of the checkpoint's.
 void ClientTicks::TakePart(const Finished& at) {
-  const CheckpointOrder& order = desk_->view.checkpoint;
+  const CheckpointOrder& order = context_->view.checkpoint;
   if (order.id.value == 0 || !order.at_clock || part_ || at.clock < order.clock) return;
   part_.emplace();
   part_->id = order.id;
@@ -116,7 +118,7 @@ void ClientTicks::TakePart(const Finished& at) {
 }
 
 void ClientTicks::AdoptView() {
-  const Proposal& proposal = desk_->view.proposal;
+  const Proposal& proposal = context_->view.proposal;
   const bool is_new = proposal.open && proposal.id > proposal_;
   if (is_new) {
     proposal_ = proposal.id;
@@ -125,31 +127,35 @@ void ClientTicks::AdoptView() {
   capped_ = proposal.open;
   drains_ = proposal.open && proposal.drain;
   if (is_new && drains_) BeginDrain();
-  if (part_ && part_->id != desk_->view.checkpoint.id) part_.reset();
-  TakePart({acked_, acked_position_});
+  if (part_ && part_->id != context_->view.checkpoint.id) part_.reset();
+  TakePart({.clock = acked_, .position = acked_position_});
+}
+
+void ClientTicks::FailAll(const Error& error) {
+  for (Finished& finished : waiting_) Fail(std::exchange(finished.done, nullptr), error);
 }
 
 void ClientTicks::OnTimer() {
-  if (desk_->paused()) return;
+  if (context_->paused()) return;
   for (std::uint32_t i = 0; i < shards_.size(); ++i) {
-    if (shards_[i].due > desk_->now) continue;
+    if (shards_[i].due > context_->now) continue;
     ++shards_[i].repeats;
-    ++desk_->counters.repeats;
+    ++context_->counters.repeats;
     Transmit(ShardId(i));
   }
 }
 
 TimeUs ClientTicks::NextTimer() const {
   TimeUs next = kNever;
-  if (desk_->paused()) return next;  // the scheduler's next message takes it up again
+  if (context_->paused()) return next;  // the scheduler's next message takes it up again
   for (const ShardState& state : shards_) next = std::min(next, state.due);
   return next;
 }
 
 void ClientTicks::Reroute() {
-  shards_.resize(desk_->shards(), {desk_->welcome.start_clock});
+  shards_.resize(context_->shards(), {context_->welcome.start_clock});
   for (std::uint32_t i = 0; i < shards_.size(); ++i) {
-    shards_[i].patience.Progress();
+    shards_[i].refusal_timer.Progress();
     if (shards_[i].acked < sent_) Transmit(ShardId(i));
   }
 }

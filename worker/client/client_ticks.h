@@ -8,18 +8,20 @@
 #include <optional>
 #include <vector>
 
-#include "worker/client/client_desk.h"
+#include "worker/client/client_context.h"
 #include "worker/client/client_pushes.h"
+#include "worker/client/completion.h"
 
 namespace tarn::worker {
 
 class ClientTicks {
  public:
-  ClientTicks(ClientDesk* desk, const ClientPushes* pushes) : desk_(desk), pushes_(pushes) {}
+  ClientTicks(ClientContext* context, const ClientPushes* pushes) : context_(context), pushes_(pushes) {}
 
   void Begin(Clock start);
-  // Clocks < clock are finished. Not ahead of asked(): ignored. No position: that of the tick asked for before.
-  void Ask(Clock clock, const MaybePosition& position);
+  // Clocks < clock are finished; done once every shard has the tick. Not ahead of asked(): done at once, and nothing
+  // changes. No position: that of the tick asked for before.
+  void Ask(Clock clock, const MaybePosition& position, Completion<>* done);
   void OnAck(ShardId from, Clock clock);
   // For errors that name no request. False: the shard owes no answer to a tick.
   bool OnError(ShardId from, const ErrorReply& error);
@@ -49,18 +51,20 @@ class ClientTicks {
   // The worker's part of the view's checkpoint order, once its clock is reached.
   const std::optional<CheckpointPart>& part() const { return part_; }
   bool idle() const { return waiting_.empty(); }
+  void FailAll(const Error& error);
   std::uint64_t Hash() const;
 
  private:
   struct Finished {
     Clock clock;
     DataPosition position;
+    Completion<>* done = nullptr;
   };
   struct ShardState {
     Clock acked;
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
-    Patience patience;
+    RefusalTimer refusal_timer;
   };
 
   void Advance();
@@ -70,7 +74,7 @@ class ClientTicks {
   void Transmit(ShardId shard);
   bool Held(Clock clock) const;
 
-  ClientDesk* desk_;
+  ClientContext* context_;
   const ClientPushes* pushes_;
   Clock asked_, sent_, acked_;
   DataPosition asked_position_, sent_position_, acked_position_;

@@ -75,7 +75,7 @@ void KeyLists::EncodeDelta(KeyList* keys, Buffer* frame) {
   *frame = Buffer::Copy(delta_.data(), bytes);
 }
 
-void KeyLists::Dress(ShardId shard, KeyList* keys, Buffer* frame) {
+void KeyLists::Encode(ShardId shard, KeyList* keys, Buffer* frame) {
   const Entry* entry = nullptr;
   if (keys->list != 0 && shard.value < shards_.size()) {
     const auto& by_number = shards_[shard.value].by_number;

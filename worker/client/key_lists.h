@@ -32,7 +32,7 @@ class KeyLists {
 
   // What is to be sent for the list: `keys` and `frame` hold it with its number (or 0) and its keys, and are changed to
   // what travels.
-  void Dress(ShardId shard, KeyList* keys, Buffer* frame);
+  void Encode(ShardId shard, KeyList* keys, Buffer* frame);
 
   // The shard has answered a message with this list: it holds it.
   void OnHeld(ShardId shard, std::uint64_t number);

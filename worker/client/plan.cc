@@ -8,7 +8,7 @@
 namespace tarn::worker {
 
 void Planner::Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys,
-                   Plan* plan) {
+                   Plan* plan, CallerOrder* order) {
   TARN_CHECK(plan->placed == nullptr, "what a GPU has of the plan would never come back");
   plan->table = table;
   plan->dim = dim;
@@ -17,7 +17,24 @@ void Planner::Make(TableId table, std::uint32_t dim, const Positioner& positione
   plan->index.resize(keys.size());
   const std::size_t n = kernels::UniqueKeys(keys, unique_.data(), plan->index.data(), scratch_);
   Group(positioner, std::span(unique_).first(n), plan);
+  if (order != nullptr) NoteOrder(plan->index, n, order);
   for (std::uint32_t& place : plan->index) place = place_[place];
+}
+
+// `index` names unique keys by their first occurrence still: a number that is new is the next one.
+void Planner::NoteOrder(std::span<const std::uint32_t> index, std::size_t unique, CallerOrder* order) const {
+  order->first.resize(unique);
+  order->repeats.clear();
+  std::uint32_t seen = 0;
+  for (std::uint32_t i = 0; i < index.size(); ++i) {
+    std::uint32_t& first = order->first[place_[index[i]]];
+    if (index[i] == seen) {
+      first = i;
+      ++seen;
+    } else {
+      order->repeats.push_back({i, first});
+    }
+  }
 }
 
 // Orders the unique keys by partition (first occurrence first within one) and notes where each has gone.
@@ -59,11 +76,6 @@ Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places) {
 void SumDuplicates(const Plan& plan, std::uint32_t dim, const float* per_occurrence, float* unique) {
   TARN_CHECK(plan.placed == nullptr, "the index is here");
   kernels::ReduceByIndex(plan.index.size(), dim, per_occurrence, plan.index.data(), plan.keys.size(), unique);
-}
-
-void Expand(const Plan& plan, std::uint32_t dim, const float* unique, float* per_occurrence) {
-  TARN_CHECK(plan.placed == nullptr, "the index is here");
-  kernels::GatherByIndex(dim, plan.index.size(), unique, plan.index.data(), per_occurrence);
 }
 
 }  // namespace tarn::worker

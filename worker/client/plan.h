@@ -43,16 +43,29 @@ struct Plan {
   const PlacedPlan* placed = nullptr;  // if a GPU made the plan
 };
 
+// Where the rows of a plan belong in the order of the caller's keys: what Plan::index says, read from the plan's side.
+struct CallerOrder {
+  struct Repeat {
+    std::uint32_t occurrence = 0;  // of a key that occurred before
+    std::uint32_t first = 0;       // where it did first
+  };
+  std::vector<std::uint32_t> first;  // for each key of the plan: its first occurrence
+  std::vector<Repeat> repeats;       // in order of occurrence
+};
+
 // Makes plans without allocating once it is warm. One thread at a time.
 class Planner {
  public:
   explicit Planner(std::uint32_t partition_bits) : partition_bits_(partition_bits) {}
   // keys: any number below 2^31, duplicates allowed; keys of a dense table are below its rows. Within a partition the
-  // plan's keys stand in the order of their first occurrence. A plan that a GPU made is taken back first.
-  void Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys, Plan* plan);
+  // plan's keys stand in the order of their first occurrence. A plan that a GPU made is taken back first. `order` may
+  // be null: it is not wanted.
+  void Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys, Plan* plan,
+            CallerOrder* order = nullptr);
 
  private:
   void Group(const Positioner& positioner, std::span<const Key> unique, Plan* plan);
+  void NoteOrder(std::span<const std::uint32_t> index, std::size_t unique, CallerOrder* order) const;
 
   std::uint32_t partition_bits_;
   kernels::UniqueScratch scratch_;
@@ -66,8 +79,5 @@ Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places);
 // Of plans that the host made. Rows per occurrence (index.size() x dim) summed into rows per unique key
 // (keys.size() x dim), in order of occurrence: the same bits every time.
 void SumDuplicates(const Plan& plan, std::uint32_t dim, const float* per_occurrence, float* unique);
-
-// The reverse: a copy of its unique key's row for each occurrence.
-void Expand(const Plan& plan, std::uint32_t dim, const float* unique, float* per_occurrence);
 
 }  // namespace tarn::worker

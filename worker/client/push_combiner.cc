@@ -16,36 +16,33 @@ std::size_t BytesOf(std::size_t keys, const Buffer& gradients) { return keys * s
 }  // namespace
 
 void PushCombiner::Begin() {
-  const Job& job = desk_->job_file;
+  const Job& job = context_->job_file;
   on_ = job.worker_cache.push_every > 1 ||
         std::ranges::any_of(job.tables, [](const auto& table) { return table.second.worker_cache.push_every > 1; });
-  planner_ = std::make_unique<Planner>(desk_->view.routes.partition_bits);
+  planner_ = std::make_unique<Planner>(context_->view.routes.partition_bits);
 }
 
 std::uint32_t PushCombiner::ClocksOf(const TableSpec& spec) const {
   const bool may = spec.consistency.mode != ConsistencyMode::kBsp && spec.consistency.apply == ApplyMode::kImmediate;
-  return may ? WorkerCacheOf(desk_->job_file, spec.name).push_every : 1;
+  return may ? WorkerCacheOf(context_->job_file, spec.name).push_every : 1;
 }
 
-RequestId PushCombiner::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients,
-                            const ClientPushes::What& what) {
-  if (plan.keys.empty()) return pushes_->Add(plan, spec, gradients, what);
-  const RequestId id = desk_->NewRequest();
+void PushCombiner::Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients,
+                       const ClientPushes::What& what) {
   pushes_->Open(what.clock);
   const auto [it, fresh] = groups_.try_emplace(spec.id, Group{spec, what.pulled_clock, {}});
   Group& group = it->second;
   group.pulled_clock = std::min(group.pulled_clock, what.pulled_clock);
-  group.parts.push_back({{id, what.clock}, plan.keys, gradients});
+  group.parts.push_back({{what.clock, what.done}, plan.keys, gradients});
   bytes_ += BytesOf(plan.keys.size(), gradients);
-  due_ = desk_->now + kCombinePauseUs;
+  due_ = context_->now + kCombinePauseUs;
   if (bytes_ > limits::kGatheredBytesMax) FlushAll();
-  return id;
 }
 
 void PushCombiner::OnTick(Clock before, Clock asked) {
   if (groups_.empty()) return;
   if (asked > before + 1) return FlushAll();
-  due_ = desk_->now + kCombinePauseUs;
+  due_ = context_->now + kCombinePauseUs;
   for (auto it = groups_.begin(); it != groups_.end();) {
     const Group& group = it->second;
     if (asked < group.parts.front().push.clock + ClocksOf(group.spec)) {
@@ -70,7 +67,7 @@ void PushCombiner::FlushAll() {
 }
 
 void PushCombiner::OnTimer() {
-  if (due_ <= desk_->now) FlushAll();
+  if (due_ <= context_->now) FlushAll();
 }
 
 // The clock of the whole is that of its last part: what a dead worker is said to have pushed (M3) is then not too
@@ -93,12 +90,17 @@ void PushCombiner::Flush(const Group& group) {
   }
   const TableSpec& spec = group.spec;
   Plan plan;
-  planner_->Make(spec.id, spec.dim, Positioner(spec, TableSalt(desk_->job_file.job.seed, spec.name)), keys, &plan);
+  planner_->Make(spec.id, spec.dim, Positioner(spec, TableSalt(context_->job_file.job.seed, spec.name)), keys, &plan);
   Buffer sums = Buffer::Allocate(plan.keys.size() * spec.dim * sizeof(float));
   SumDuplicates(plan, spec.dim, all.as<float>().data(), sums.as_mutable<float>().data());
-  desk_->counters.combined_pushes += gathered.size() - 1;
-  const ClientPushes::What what{gathered.back().clock, group.pulled_clock, {}};
+  context_->counters.combined_pushes += gathered.size() - 1;
+  const ClientPushes::What what{.clock = gathered.back().clock, .pulled_clock = group.pulled_clock};
   pushes_->Add(plan, spec, sums, what, std::move(gathered));
+}
+
+void PushCombiner::FailAll(const Error& error) {
+  for (auto& [id, group] : groups_)
+    for (Part& part : group.parts) Fail(std::exchange(part.push.done, nullptr), error);
 }
 
 std::uint64_t PushCombiner::Hash() const {

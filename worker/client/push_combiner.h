@@ -19,7 +19,7 @@
 #include <memory>
 #include <vector>
 
-#include "worker/client/client_desk.h"
+#include "worker/client/client_context.h"
 #include "worker/client/client_pushes.h"
 #include "worker/client/plan.h"
 
@@ -30,14 +30,14 @@ inline constexpr TimeUs kCombinePauseUs = 1'000'000;
 
 class PushCombiner {
  public:
-  PushCombiner(ClientDesk* desk, ClientPushes* pushes) : desk_(desk), pushes_(pushes) {}
+  PushCombiner(ClientContext* context, ClientPushes* pushes) : context_(context), pushes_(pushes) {}
 
   // After Welcome: the job and the number of partitions are known.
   void Begin();
   // Whether pushes of this table wait for those of later clocks.
   bool Combines(const TableSpec& spec) const { return on_ && !apart_ && ClocksOf(spec) > 1; }
-  // A push of a table that combines. gradients: shared until it has gone.
-  RequestId Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const ClientPushes::What& what);
+  // A push of a table that combines. gradients: shared until it has gone. plan.keys is not empty.
+  void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const ClientPushes::What& what);
 
   // The worker has asked to tick; behind more than one clock it has jumped.
   void OnTick(Clock before, Clock asked);
@@ -47,6 +47,7 @@ class PushCombiner {
   void OnTimer();
   TimeUs NextTimer() const { return due_; }
   bool idle() const { return groups_.empty(); }
+  void FailAll(const Error& error);
   std::uint64_t Hash() const;
 
  private:
@@ -64,7 +65,7 @@ class PushCombiner {
   std::uint32_t ClocksOf(const TableSpec& spec) const;
   void Flush(const Group& group);
 
-  ClientDesk* desk_;
+  ClientContext* context_;
   ClientPushes* pushes_;
   bool on_ = false;  // some table of the job combines
   bool apart_ = false;

@@ -24,7 +24,7 @@ Pipeline::Pipeline(const Context& context, std::size_t waiting_bytes_max)
 Expected<std::unique_ptr<Pipeline>> Pipeline::Make(const Context& context, const PipelineOptions& options,
                                                    std::function<void()> wake) {
   const TrainingJob& job = *context.job;
-  Client& client = context.exchange->client();
+  Client& client = context.runtime->client();
   std::unique_ptr<Pipeline> pipeline(new Pipeline(context, options.waiting_bytes_max));
   StepperOptions stepper_options = options.stepper;
   stepper_options.rank = client.welcome().rank;
@@ -48,16 +48,9 @@ Expected<std::unique_ptr<Pipeline>> Pipeline::Make(const Context& context, const
 
 Pipeline::~Pipeline() = default;
 
-Status Pipeline::OnPull(PullDone pull) {
-  for (InFlight& batch : window_) {
-    const auto taken = pulls_->OnPull(&pull, &batch.rows);
-    if (!taken) return std::unexpected(taken.error());
-    if (*taken) break;
-  }
-  return {};
-}
-
 Status Pipeline::Fill(TimeUs now) {
+  TARN_RETURN_IF_ERROR(pulls_->status());
+  TARN_RETURN_IF_ERROR(failures_.status);
   const std::size_t depth = 1 + context_.job->job().train.prefetch;
   while (window_.size() < depth) {
     const auto purpose = source_->NextPurpose();
@@ -165,9 +158,9 @@ Status Pipeline::PushAndTick(InFlight* batch, std::vector<Buffer> gradients, Tim
   TARN_RETURN_IF_ERROR(context_.record->Batch(client().welcome().incarnation, batch->prepared.lease,
                                               batch->prepared.after.rows - lines, lines, batch->rows.use));
   for (std::size_t t = 0; t < gradients.size(); ++t)  // none: the batch is passed over
-    client().Push(*batch->rows.plans[t], std::move(gradients[t]), batch->rows.use, now, outbox());
+    client().Push(*batch->rows.plans[t], std::move(gradients[t]), batch->rows.use, &failures_, now, outbox());
   position_ = batch->prepared.after;
-  client().Tick(position_, now, outbox());
+  client().Tick(position_, &failures_, now, outbox());
   counts.samples += batch->prepared.batch.rows;
   counts.malformed_lines += lines - batch->prepared.batch.rows;
   ++counts.batches;
@@ -177,7 +170,7 @@ Status Pipeline::PushAndTick(InFlight* batch, std::vector<Buffer> gradients, Tim
 }
 
 void Pipeline::JumpTo(Clock clock, TimeUs now) {
-  if (clock > client().clock()) client().TickTo(clock, position_, now, outbox());
+  if (clock > client().clock()) client().TickTo(clock, position_, &failures_, now, outbox());
   next_clock_ = client().clock();
 }
 

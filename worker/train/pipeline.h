@@ -5,9 +5,8 @@
 //   pipeline->Fill(now);                                  // each turn of the loop
 //   if (pipeline->CanStart()) pipeline->Start();
 //   if (pipeline->CanFinish()) auto lease = pipeline->Finish(now);
-//   pipeline->OnPull(answer);
 //
-// One thread, the one that drives the client. No call waits. After an error the pipeline is of no use any more.
+// One thread, the one that takes the client's turns. No call waits. After an error the pipeline is of no use any more.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@
 
 #include "core/limits.h"
 #include "core/message.h"
-#include "worker/client/client_exchange.h"
+#include "worker/client/runtime.h"
 #include "worker/train/batch_source.h"
 #include "worker/train/lease_progress.h"
 #include "worker/train/pull_stage.h"
@@ -45,7 +44,7 @@ class Pipeline {
   // What it works with, and does not own.
   struct Context {
     const TrainingJob* job;  // its tables are ready
-    ClientExchange* exchange;
+    Runtime* runtime;
     Trace* trace;
     Record* record;
     TrainingCounts* counts;
@@ -62,8 +61,8 @@ class Pipeline {
   std::optional<Error> reader_error() const { return source_->error(); }
   // Takes batches that are read into the window, up to train.prefetch ahead of the one that is next, and asks for their
   // rows.
+  // The error of a request that has failed since the last call.
   Status Fill(TimeUs now);
-  Status OnPull(PullDone pull);
 
   // Of the first batch that is not being computed: its rows are there, and not too many pushes are unacknowledged.
   bool CanStart() const;
@@ -84,10 +83,19 @@ class Pipeline {
 
  private:
   struct InFlight;
+  // Of pushes and ticks, of which nobody waits for the end.
+  class Failures final : public Completion<> {
+   public:
+    void Done() override {}
+    void Failed(const Error& error) override {
+      if (status) status = std::unexpected(error);
+    }
+    Status status;
+  };
   Pipeline(const Context& context, std::size_t waiting_bytes_max);
 
-  Client& client() const { return context_.exchange->client(); }
-  Outbox* outbox() const { return context_.exchange->outbox(); }
+  Client& client() const { return context_.runtime->client(); }
+  Outbox* outbox() const { return context_.runtime->outbox(); }
   void StageNext(TimeUs now);
   void CountCompute(const InFlight& batch);
   Error Divergence(const InFlight& batch) const;
@@ -96,6 +104,7 @@ class Pipeline {
 
   const Context context_;
   const std::size_t waiting_bytes_max_;
+  Failures failures_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<PullStage> pulls_;
   std::deque<InFlight> window_;               // the first stepper_->steps() of them are being computed

@@ -103,42 +103,46 @@ Status PullStage::Begin(std::span<const Plan> plans, Clock use, bool train, Time
     spare_.pop_back();
   }
   rows->hot.resize(tables);
+  ++rows->waiting;  // for the pulls that follow: those without keys are done at once
+  if (batches_waiting_++ == 0) busy_since_ = rows->asked_at;
   for (std::size_t t = 0; t < tables; ++t) {
     rows->plans.push_back(dense_plans_[t].keys.empty() ? &plans[t] : &dense_plans_[t]);
     TARN_RETURN_IF_ERROR(Ask(t, now, out, rows));
   }
-  if (rows->waiting != 0 && batches_waiting_++ == 0) busy_since_ = rows->asked_at;
+  if (--rows->waiting == 0) Complete(rows);
   return {};
 }
 
 Status PullStage::Ask(std::size_t table, TimeUs now, Outbox* out, BatchRows* rows) {
   const Plan* plan = rows->plans[table];
-  RequestId& pull = rows->pulls.emplace_back();
-  if (hot_[table] == nullptr) {
-    pull = client_->Pull(*plan, rows->use, now, out);
-    ++rows->waiting;
-    return {};
+  const bool hot = hot_[table] != nullptr;
+  if (hot) {
+    TARN_RETURN_IF_ERROR(hot_[table]->Look(*plan, rows->use, &rows->hot[table]));
+    plan = &rows->hot[table].missing();
+    if (plan->keys.empty()) return {};
   }
-  TARN_RETURN_IF_ERROR(hot_[table]->Look(*plan, rows->use, &rows->hot[table]));
-  const Plan& missing = rows->hot[table].missing();
-  if (missing.keys.empty()) return {};
-  pull = client_->PullPart(missing, rows->use, now, out);
   ++rows->waiting;
+  PullSink* const sink = &rows->pulls.emplace_back(this, rows, table, *plan);
+  client_->Pull(*plan, {.use = rows->use, .counted = !hot}, sink, now, out);
   return {};
 }
 
-Expected<bool> PullStage::OnPull(PullDone* pull, BatchRows* rows) {
-  const auto it = std::ranges::find(rows->pulls, pull->request);
-  if (it == rows->pulls.end()) return false;
-  const auto table = static_cast<std::size_t>(it - rows->pulls.begin());
+void TablePull::Done(std::uint64_t staleness) { stage_->Arrive(batch_, table_, rows_.Release(), staleness); }
+void TablePull::Failed(const Error& error) { stage_->NoteError(error); }
+
+void PullStage::Arrive(BatchRows* rows, std::size_t table, Buffer values, std::uint64_t staleness) {
   if (hot_[table] == nullptr) {
-    rows->values[table] = std::move(pull->values);
+    rows->values[table] = std::move(values);
   } else {
-    const Clock version(rows->use.value - pull->staleness);
-    TARN_RETURN_IF_ERROR(hot_[table]->Arrive(std::move(pull->values), version, &rows->hot[table]));
+    const Clock version(rows->use.value - staleness);
+    if (Status kept = hot_[table]->Arrive(std::move(values), version, &rows->hot[table]); !kept)
+      return NoteError(std::move(kept).error());
   }
   if (--rows->waiting == 0) Complete(rows);
-  return true;
+}
+
+void PullStage::NoteError(Error error) {
+  if (status_) status_ = std::unexpected(std::move(error));
 }
 
 void PullStage::Complete(BatchRows* rows) {

@@ -17,20 +17,19 @@ namespace {
 
 constexpr TimeUs kMetricsPeriodUs = 500'000;
 constexpr TimeUs kFailurePeriodUs = 1'000'000;
+
 }  // namespace
 
 Trainer::Trainer(TrainerOptions options, net::Transport* transport)
-    : options_(std::move(options)),
-      transport_(transport),
-      exchange_({.rank = options_.rank, .nonce = options_.nonce}, transport) {}
+    : options_(std::move(options)), runtime_({.rank = options_.rank, .nonce = options_.nonce}, transport) {}
 
 TrainerEnd Trainer::Run() {
   Status going;
   if (!options_.record.empty()) going = record_.Open(options_.record);
-  if (going) going = exchange_.Start(options_.scheduler);
+  if (going) going = runtime_.Start(options_.scheduler);
   while (going && !abort_ && InFleet()) going = RoundWithinMemory();
   job_.StopOpening();
-  Send();  // the answer to Shutdown is among it (rule S1)
+  runtime_.Act();  // sends the answer to Shutdown (rule S1)
   WriteTrace();
   return HowItEnded(going);
 }
@@ -51,14 +50,15 @@ Status Trainer::RoundWithinMemory() {
 
 // An error: there is nobody to tell it to.
 Status Trainer::Round() {
-  Exchange();
+  TARN_RETURN_IF_ERROR(TakeTurn());
   if (!InFleet()) return {};
-  TARN_RETURN_IF_ERROR(CheckScheduler());
+  TARN_RETURN_IF_ERROR(CheckJoining());
   if (client().state() == ClientState::kJoining) return {};
   if (failed_ && Now() >= next_failure_) TellFailure();
   if (failed_) return {};
+  if (Status status = TakeLeases(); !status) FailJob(status.error());
   if (Status status = Prepare(); !status) FailJob(status.error());
-  if (pipeline_ == nullptr) return {};
+  if (pipeline_ == nullptr || failed_) return {};
   if (Status status = TurnPipeline(); !status) FailJob(status.error());
   if (!failed_) AskForWork();
   if (Now() >= next_metrics_) ReportMetrics();
@@ -71,19 +71,18 @@ Status Trainer::Prepare() {
   const Expected<bool> opened = job_.TakeOpened();
   if (!opened) return std::unexpected(opened.error());
   if (*opened) return CreateTables();
+  TARN_RETURN_IF_ERROR(job_.table_status());
   if (job_.tables_ready() && pipeline_ == nullptr) return MakePipeline();
   return {};
 }
 
 Status Trainer::Begin() {
-  TARN_RETURN_IF_ERROR(job_.Begin(client().welcome().job_text, [this] { transport_->Wake(); }));
-  transport_->SetBusyPoll(client().busy_poll_us());
-  return {};
+  return job_.Begin(client().welcome().job_text, [this] { runtime_.Wake(); });
 }
 
 Status Trainer::CreateTables() {
   TARN_RETURN_IF_ERROR(job_.MakeModel());
-  for (const TableUse& use : job_.uses()) client().CreateTable(use.spec, Now(), exchange_.outbox());
+  for (const TableUse& use : job_.uses()) client().CreateTable(use.spec, &job_, Now(), runtime_.outbox());
   LogInfo("worker {} starts at clock {}: {} training rows, {} tables", client().welcome().rank, client().clock().value,
           job_.rows()[0], job_.uses().size());
   return {};
@@ -91,8 +90,8 @@ Status Trainer::CreateTables() {
 
 Status Trainer::MakePipeline() {
   auto pipeline =
-      Pipeline::Make({.job = &job_, .exchange = &exchange_, .trace = &trace_, .record = &record_, .counts = &counts_},
-                     options_.pipeline, [this] { transport_->Wake(); });
+      Pipeline::Make({.job = &job_, .runtime = &runtime_, .trace = &trace_, .record = &record_, .counts = &counts_},
+                     options_.pipeline, [this] { runtime_.Wake(); });
   if (!pipeline) return std::unexpected(pipeline.error());
   pipeline_ = std::move(*pipeline);
   return {};
@@ -150,8 +149,7 @@ void Trainer::NoteWait(TimeUs silent) {
            options_.scheduler, seconds, kSameKeys, std::max(0.0, options_.join_seconds_max - seconds)));
 }
 
-Status Trainer::CheckScheduler() {
-  TARN_RETURN_IF_ERROR(exchange_.CheckScheduler());
+Status Trainer::CheckJoining() {
   if (client().state() != ClientState::kJoining) return {};
   const TimeUs unheard = client().SchedulerSilence(Now());
   NoteWait(unheard);
@@ -166,31 +164,31 @@ Status Trainer::CheckScheduler() {
 // How long the next Receive may wait.
 TimeUs Trainer::WaitUs() const {
   const bool busy = !failed_ && pipeline_ != nullptr && (pipeline_->CanStart() || pipeline_->CanFinish());
-  return busy ? 0 : ClientExchange::kWaitMaxUs;
+  return busy ? 0 : Runtime::kWaitMaxUs;
 }
 
-void Trainer::Send() {
-  Status recorded;
-  for (const Outgoing& o : *exchange_.outbox()) {
-    const auto* tick = std::get_if<Tick>(&o.message.body);
-    if (tick != nullptr && recorded) recorded = record_.Tick(client().welcome().incarnation, tick->clock);
+Status Trainer::TakeTurn() {
+  if (Status recorded = RecordTicks(); !recorded) FailJob(recorded.error());
+  if (!runtime_.Act()) {
+    if (!InFleet()) return {};                                                 // it was told to stop
+    TARN_RETURN_IF_ERROR(client().CheckScheduler(Now(), options_.scheduler));  // there is nobody to tell
+    FailJob(runtime_.error());
   }
-  exchange_.Send();
-  if (!recorded) FailJob(recorded.error());
-}
-
-void Trainer::Exchange() {
-  Send();
   const TimeUs wait = WaitUs();
-  const auto begin = std::chrono::steady_clock::now();
-  exchange_.Wait(wait);
-  if (wait > 0 && counts_.times.started() && !leases_.finished() && !pipeline_->computes()) {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  runtime_.Exchange(wait);
+  const double seconds = double(runtime_.waited_us()) * 1e-6;
+  if (wait > 0 && counts_.times.started() && !leases_.finished() && !pipeline_->computes())
     (pipeline_->empty() ? counts_.times.await_data : counts_.times.await_rows) += seconds;
-  }
-  exchange_.Accept();
-  if (const Expected<bool> connected = exchange_.ConnectShards(); !connected) FailJob(connected.error());
-  for (ClientEvent& event : client().TakeEvents()) OnEvent(std::move(event));
+  return {};
+}
+
+// Those that the next turn sends.
+Status Trainer::RecordTicks() {
+  if (!record_.open()) return {};
+  for (const Outgoing& o : *runtime_.outbox())
+    if (const auto* tick = std::get_if<Tick>(&o.message.body))
+      TARN_RETURN_IF_ERROR(record_.Tick(client().welcome().incarnation, tick->clock));
+  return {};
 }
 
 void Trainer::FailJob(Error error) {
@@ -207,28 +205,18 @@ void Trainer::TellFailure() {
   message.job = client().job();  // the trainer may not have looked at it yet
   message.sender = {Role::kWorker, client().welcome().rank, client().welcome().incarnation};
   message.body = Shutdown{failed_->code, failed_->message};
-  exchange_.outbox()->push_back({kSchedulerPeer, std::move(message)});
+  runtime_.outbox()->push_back({kSchedulerPeer, std::move(message)});
 }
 
-void Trainer::OnEvent(ClientEvent event) {
-  Status status;
-  if (auto* pull = std::get_if<PullDone>(&event))
-    status = pipeline_->OnPull(std::move(*pull));
-  else if (const auto* tick = std::get_if<TickDone>(&event))
-    leases_.OnTickAcknowledged(tick->clock);
-  else if (const auto* leases = std::get_if<LeasesGranted>(&event))
-    OnLeases(leases->reply);
-  else if (const auto* table = std::get_if<TableReady>(&event))
-    status = job_.OnTable(*table);
-  else if (const auto* failed = std::get_if<RequestFailed>(&event))
-    status = std::unexpected(failed->error);
-  if (!status) FailJob(status.error());
-}
-
-void Trainer::OnLeases(const LeaseReply& reply) {
-  if (!reply.grants.empty()) counts_.times.Start();
-  for (const LeaseGrant& grant : reply.grants) pipeline_->AddLease(grant);
-  leases_.OnReply(reply);
+Status Trainer::TakeLeases() {
+  leases_.OnTickAcknowledged(client().acked_clock());
+  TARN_RETURN_IF_ERROR(lease_answer_.status);
+  const std::optional<LeaseReply> reply = std::exchange(lease_answer_.reply, std::nullopt);
+  if (!reply) return {};
+  if (!reply->grants.empty()) counts_.times.Start();
+  for (const LeaseGrant& grant : reply->grants) pipeline_->AddLease(grant);
+  leases_.OnReply(*reply);
+  return {};
 }
 
 void Trainer::AskForWork() {
@@ -237,16 +225,16 @@ void Trainer::AskForWork() {
   switch (leases_.TakeNext(pipeline_->leases_held(), drained)) {
     case LeaseProgress::Next::kNothing: return;
     case LeaseProgress::Next::kRequest:
-      return client().RequestLeases(leases_.MakeRequest(job_.rows()), Now(), exchange_.outbox());
-    case LeaseProgress::Next::kLeave: ReportMetrics(); return client().Leave(Now(), exchange_.outbox());
+      return client().RequestLeases(leases_.MakeRequest(job_.rows()), &lease_answer_, Now(), runtime_.outbox());
+    case LeaseProgress::Next::kLeave: ReportMetrics(); return client().Leave(nullptr, Now(), runtime_.outbox());
   }
 }
 
 void Trainer::ReportMetrics() {
   next_metrics_ = Now() + kMetricsPeriodUs;
-  std::vector<Counter> metrics = MetricsOf(client().counters());
-  for (const auto& more : {counts_.Metrics(ThreadCpuSeconds()), pipeline_->Metrics()})
-    metrics.insert(metrics.end(), more.begin(), more.end());
+  std::vector<Counter> metrics = counts_.Metrics(ThreadCpuSeconds());
+  const std::vector<Counter> more = pipeline_->Metrics();
+  metrics.insert(metrics.end(), more.begin(), more.end());
   client().SetMetrics(std::move(metrics));
 }
 

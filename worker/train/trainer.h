@@ -11,7 +11,7 @@
 
 #include "core/log.h"
 #include "net/transport.h"
-#include "worker/client/client_exchange.h"
+#include "worker/client/runtime.h"
 #include "worker/train/lease_progress.h"
 #include "worker/train/pipeline.h"
 #include "worker/train/record.h"
@@ -47,9 +47,18 @@ class Trainer {
   void RequestAbort() { abort_ = true; }
 
  private:
-  static TimeUs Now() { return ClientExchange::Now(); }
-  Client& client() { return exchange_.client(); }
-  const Client& client() const { return exchange_.client(); }
+  // Takes the scheduler's answer to a request for leases.
+  class LeaseAnswer final : public Completion<LeaseReply> {
+   public:
+    void Done(LeaseReply answer) override { reply = std::move(answer); }
+    void Failed(const Error& error) override { status = std::unexpected(error); }
+    std::optional<LeaseReply> reply;  // until the loop takes it
+    Status status;
+  };
+
+  static TimeUs Now() { return Runtime::Now(); }
+  Client& client() { return runtime_.client(); }
+  const Client& client() const { return runtime_.client(); }
   bool InFleet() const;
   Status RoundWithinMemory();
   Status Round();
@@ -58,28 +67,27 @@ class Trainer {
   Status CreateTables();  // once it is open: the model and its tables
   Status MakePipeline();  // once they are there
   Status TurnPipeline();
-  void Send();      // what is in the outbox; the record of ticks goes before
-  void Exchange();  // one round: send, receive, timers, events
-  void OnEvent(ClientEvent event);
-  void OnLeases(const LeaseReply& reply);
+  Status TakeTurn();  // of the runtime
+  Status RecordTicks();
+  Status TakeLeases();
   void AskForWork();
   void ReportMetrics();
   void FailJob(Error error);
   void TellFailure();
   void NoteWait(TimeUs silent);
-  Status CheckScheduler();  // it is there, or may still come
-  TimeUs WaitUs() const;    // of the next exchange, at most
+  Status CheckJoining();  // the scheduler is there, or may still come
+  TimeUs WaitUs() const;  // of the next exchange, at most
   void WriteTrace() const;
   TrainerEnd HowItEnded(const Status& going);
 
   TrainerOptions options_;
-  net::Transport* transport_;
-  ClientExchange exchange_;
+  Runtime runtime_;
   Trace trace_;
   Record record_;
   TrainingCounts counts_;
   TrainingJob job_;
   LeaseProgress leases_;
+  LeaseAnswer lease_answer_;
   std::unique_ptr<Pipeline> pipeline_;  // null until the tables are there
 
   TimeUs next_metrics_ = 0;

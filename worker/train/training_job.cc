@@ -56,12 +56,14 @@ Status TrainingJob::MakeModel() {
   return {};
 }
 
-Status TrainingJob::OnTable(const TableReady& ready) {
-  if (ready.code != ErrorCode::kOk) return Fail(ready.code, ready.message);
+void TrainingJob::Done(TableSpec table) {
   for (TableUse& use : uses_)
-    if (use.spec.name == ready.spec.name) use.spec = ready.spec;
+    if (use.spec.name == table.name) use.spec = table;
   ++ready_tables_;
-  return {};
+}
+
+void TrainingJob::Failed(const Error& error) {
+  if (table_status_) table_status_ = std::unexpected(error);
 }
 
 std::array<std::uint64_t, 3> TrainingJob::rows() const {

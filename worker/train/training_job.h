@@ -1,8 +1,8 @@
 // What a worker trains: the job as the scheduler sent it, its data sets, its model, and the model's tables.
 //
 //   job.Begin(welcome.job_text, wake);          // opens the data in a thread of its own
-//   if (*job.TakeOpened()) job.MakeModel();     // then create the tables of job.uses()
-//   job.OnTable(ready);                         // until job.tables_ready()
+//   if (*job.TakeOpened()) job.MakeModel();     // then create the tables of job.uses(), with &job as the completion
+//   job.tables_ready();                         // once they all are
 //
 // One thread.
 #pragma once
@@ -18,14 +18,14 @@
 
 #include "core/error.h"
 #include "core/job/job.h"
-#include "worker/client/client.h"
+#include "worker/client/completion.h"
 #include "worker/data/dataset.h"
 #include "worker/models/model.h"
 #include "worker/train/batch_source.h"
 
 namespace tarn::worker {
 
-class TrainingJob {
+class TrainingJob final : public Completion<TableSpec> {
  public:
   TrainingJob() = default;
   // Waits until the data's thread has ended.
@@ -43,8 +43,11 @@ class TrainingJob {
   void StopOpening() { stop_.request_stop(); }
   // kInvalidArgument: the job has no training data.
   Status MakeModel();
-  // The scheduler's answer to the creation of a table of uses(), or why there is none.
-  Status OnTable(const TableReady& ready);
+  // A table of uses() is there, or why it is not.
+  void Done(TableSpec table) override;
+  void Failed(const Error& error) override;
+  // An error: one of them has failed.
+  const Status& table_status() const { return table_status_; }
   bool tables_ready() const { return ready_tables_ == uses_.size() && !uses_.empty(); }
 
   const Job& job() const { return job_; }
@@ -62,6 +65,7 @@ class TrainingJob {
   std::unique_ptr<Model> model_;
   std::vector<TableUse> uses_;
   std::size_t ready_tables_ = 0;
+  Status table_status_;
   std::stop_source stop_;
   std::future<Status> opening_;  // its destructor waits for it
 };

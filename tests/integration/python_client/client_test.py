@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import math
 import os
 import pathlib
 import re
@@ -21,6 +22,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import numpy as np  # noqa: E402
 
 import tarn  # noqa: E402
+from tarn import client as client_module  # noqa: E402
 
 PATIENCE_SECONDS = 60
 
@@ -101,17 +103,28 @@ class NullTest(unittest.TestCase):
         self.refused("tarn_tick", "client", none, out)
         self.refused("tarn_open_table", "client", none, b"t", out)
         self.refused("tarn_create_table", "client", none, b"t", b"dim = 1", out)
-        self.refused("tarn_pull", "client", none, none, keys, one, 0, out)
+        self.refused("tarn_pull", "client", none, none, keys, one, none, out)
+        self.refused("tarn_pull_many", "client", none, none, zero, none, out)
+        self.refused("tarn_push_many", "client", none, none, zero, none)
+        self.refused("tarn_plan_make", "client", none, none, keys, one, out)
+        self.refused("tarn_pull_plan", "client", none, none, none, out)
+        self.refused("tarn_push_plan", "client", none, none, none, none, none, ctypes.c_uint64(0), none)
+        self.refused("tarn_tick_at", "client", none, ctypes.c_uint64(1), ctypes.c_uint64(1), out)
+        self.refused("tarn_tick_to", "client", none, ctypes.c_uint64(1), out)
+        self.refused("tarn_request_leases", "client", none, keys, none, zero, none, zero, out)
         self.refused("tarn_prefetch", "client", none, none, keys, zero)
         self.refused("tarn_push", "client", none, none, none, one, none, none)
         self.refused("tarn_wait", "future", none, seconds)
         self.refused("tarn_rows", "future", none, seconds, out, none)
+        self.refused("tarn_rows_of", "future", none, zero, seconds, out, none)
 
     def test_values_of_nothing(self):
-        for name in ("tarn_rank", "tarn_clock", "tarn_table_dim", "tarn_table_rows", "tarn_ready"):
+        for name in ("tarn_rank", "tarn_clock", "tarn_table_dim", "tarn_table_rows", "tarn_ready", "tarn_plan_size"):
             self.assertEqual(getattr(self.library, name)(None), 0, name)
         self.assertEqual(self.library.tarn_job_text(None), b"")
-        for name in ("tarn_close", "tarn_table_free", "tarn_future_free"):
+        for name in ("tarn_plan_keys", "tarn_plan_index"):
+            self.assertEqual(getattr(self.library, name)(None), 0, name)
+        for name in ("tarn_close", "tarn_table_free", "tarn_plan_free", "tarn_future_free"):
             getattr(self.library, name)(None)
 
     def test_of_a_client(self):
@@ -123,13 +136,44 @@ class NullTest(unittest.TestCase):
             self.refused("tarn_open_table", "table", client, b"t", none)
             self.refused("tarn_create_table", "description", client, b"t", none, out)
             self.assertEqual(self.library.tarn_create_table(client, b"t", b"dim = 2", ctypes.byref(table)), 0)
-            self.refused("tarn_pull", "keys", client, table, none, one, 0, out)
-            self.refused("tarn_pull", "future", client, table, none, ctypes.c_size_t(0), 0, none)
+            self.refused("tarn_pull", "keys", client, table, none, one, none, out)
+            self.refused("tarn_pull", "future", client, table, none, ctypes.c_size_t(0), none, none)
+            for missing, pull in (("table", client_module._TablePull(n=1)),
+                                  ("keys", client_module._TablePull(table=table.value, n=1))):
+                self.refused("tarn_pull_many", missing, client, ctypes.byref(pull), one, none, out)
+            wrong = client_module._PullOptions(size=1)
+            self.assertEqual(self.library.tarn_pull(client, table, none, ctypes.c_size_t(0), ctypes.byref(wrong), out), 1)
+            self.assertIn("tarn_pull_options.size is 1, expected 32", self.library.tarn_last_error().decode())
             self.refused("tarn_push", "gradients", client, table, (ctypes.c_uint64 * 1)(), one, none, none)
             self.assertEqual(self.library.tarn_push(client, table, none, ctypes.c_size_t(0), none, none), 0)
+            self.held_gradients(client, table)
             self.assertEqual(self.library.tarn_leave(client), 0)
             self.library.tarn_table_free(table)
             self.library.tarn_close(client)
+
+
+    def held_gradients(self, client, table):
+        """Those of a plan are released once, by whichever thread, also if the push is refused."""
+        plan, future, released = ctypes.c_void_p(), ctypes.c_void_p(), []
+        release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(released.append)
+        keys = (ctypes.c_uint64 * 3)(5, 6, 5)
+        self.assertEqual(self.library.tarn_plan_make(client, table, keys, ctypes.c_size_t(3), ctypes.byref(plan)), 0)
+        for context, value in ((7, 1.0), (8, math.inf)):
+            gradients = (ctypes.c_float * 4)(*[value] * 4)
+            code = self.library.tarn_push_plan(client, plan, gradients, release, ctypes.c_void_p(context),
+                                               ctypes.c_uint64(0), ctypes.byref(future))
+            self.assertEqual(code, 0 if value == 1 else 1)
+            if code == 0:
+                self.assertEqual(self.library.tarn_wait(future, ctypes.c_double(PATIENCE_SECONDS)), 0)
+                self.library.tarn_future_free(future)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(released) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(sorted(released), [7, 8])
+        code = self.library.tarn_push_plan(client, plan, None, release, ctypes.c_void_p(9), ctypes.c_uint64(0), None)
+        self.assertEqual(code, 1)
+        self.assertEqual(released[-1], 9)
+        self.library.tarn_plan_free(plan)
 
 
 class ValuesTest(unittest.TestCase):
@@ -154,6 +198,72 @@ class ValuesTest(unittest.TestCase):
         values = table.pull(keys).wait()
         summed = -0.5 * (gradients[0] + gradients[2])
         np.testing.assert_array_equal(values, [summed, -0.5 * gradients[1], summed])
+
+    def test_several_tables_in_one_call(self):
+        users = self.ps.table("many_users", dim=2, optimizer={"kind": "sgd", "learning_rate": 1})
+        items = self.ps.table("many_items", dim=3, optimizer={"kind": "sgd", "learning_rate": 1})
+        self.ps.push([(users, [1, 2, 1], -np.ones((3, 2))), (items, [[7]], -np.full((1, 1, 3), 4))]).wait()
+        self.ps.tick()
+        kept = np.zeros((2, 3), np.float32)
+        rows = self.ps.pull([(users, [2, 1, 2]), (items, [7, 8], kept), (users, [])])
+        self.assertIs(rows[1].wait(), kept)
+        np.testing.assert_array_equal(kept, [[4] * 3, [0] * 3])
+        np.testing.assert_array_equal(rows[0].wait(), [[1, 1], [2, 2], [1, 1]])
+        self.assertEqual(rows[2].wait().shape, (0, 2))
+        self.assertEqual([each.staleness() for each in rows], [0, 0, 0])
+        self.assertEqual(self.ps.pull([]), [])
+        self.ps.push([]).wait()
+        with self.assertRaisesRegex(tarn.InvalidArgument, "the gradient of key 7 is inf"):
+            self.ps.push([(users, [1], [[1, 1]]), (items, [7], [[1, np.inf, 1]])])
+        np.testing.assert_array_equal(users.pull([1]).wait(), [[2, 2]])
+
+    def test_rows_go_where_out_says(self):
+        table = self.ps.table("out", dim=2, initializer={"kind": "constant", "value": 3})
+        keys = np.arange(2000).reshape(2, 1000) % 1500
+        out = np.zeros((2, 1000, 2), np.float32)
+        self.assertIs(table.pull(keys, out=out).wait(), out)
+        self.assertTrue((out == 3).all())
+        readonly = np.zeros((1, 2), np.float32)
+        readonly.flags.writeable = False
+        for wrong in (np.zeros((1, 3), np.float32), np.zeros((1, 2)), np.zeros((1, 4), np.float32)[:, ::2], readonly, [0, 0]):
+            with self.assertRaisesRegex(tarn.InvalidArgument, r"expected a writable, contiguous array of float32 \[1, 2\]"):
+                table.pull([1], out=wrong)
+
+    def test_nothing_is_written_once_the_future_is_dropped(self):
+        table = self.ps.table("dropped", dim=2, initializer={"kind": "constant", "value": 3})
+        out = np.zeros((1, 2), np.float32)
+        rows = table.pull([1], out=out, clock=self.ps.clock + 1)  # held back until the tick
+        with self.assertRaises(tarn.Timeout):
+            rows.wait(timeout=0.05)
+        del rows
+        self.ps.tick()
+        table.pull([1]).wait()
+        self.assertTrue((out == 0).all())
+
+    def test_plans(self):
+        table = self.ps.table("plans", dim=2, optimizer={"kind": "sgd", "learning_rate": 1})
+        keys = np.array([[9, 4], [9, 9]])
+        plan = table.plan(keys)
+        np.testing.assert_array_equal(plan.keys[plan.index], keys)
+        self.assertEqual(sorted(plan.keys), [4, 9])
+        plan.push(-np.stack([plan.keys, plan.keys + np.uint64(1)], axis=1).astype(np.float32)).wait()
+        self.ps.tick()
+        np.testing.assert_array_equal(plan.pull().wait()[plan.index], table.pull(keys).wait())
+        out = np.zeros((2, 2), np.float32)
+        self.assertIs(plan.pull(out=out).wait(), out)
+        np.testing.assert_array_equal(out[:, 0], plan.keys)
+        with self.assertRaisesRegex(tarn.InvalidArgument, r"gradients are \[1, 2\], expected \[2, 2\]"):
+            plan.push([[1, 2]])
+        with self.assertRaises(ValueError):
+            plan.keys[0] = 1
+        self.assertEqual(table.plan([]).pull().wait().shape, (0, 2))
+
+    def test_ticks_jump_ahead(self):
+        clock = self.ps.clock
+        self.ps.tick_to(clock + 3).wait()
+        self.assertEqual(self.ps.clock, clock + 3)
+        self.ps.tick_to(clock).wait()
+        self.assertEqual(self.ps.clock, clock + 3)
 
     def test_shapes_are_those_of_the_keys(self):
         table = self.ps.table("shapes", dim=2, initializer={"kind": "constant", "value": 3})
@@ -302,6 +412,24 @@ class FleetsTest(unittest.TestCase):
                 first[0].leave()
                 with self.assertRaises(tarn.Gone):
                     theirs.pull([1]).wait()
+
+    def test_leases_cover_the_data(self):
+        with Fleet(more="[data]\ntrain = \"train\"\nvalid = \"valid\"\nsplit_rows = 10\n[train]\nepochs = 1\nbatch_rows = 10\n") as fleet:
+            with tarn.connect(fleet.address) as ps:
+                done, rows, reports, finished = [], 0, [], False
+                while not finished:
+                    leases, finished, tick_to = ps.request_leases((25, 10, 0), done=reports, want=2)
+                    reports = []
+                    for lease in leases:
+                        done.append((lease.purpose, lease.epoch, lease.first_row + lease.skip_rows, lease.rows))
+                        if lease.purpose == "train":
+                            ps.tick(lease.id, lease.rows).wait()
+                        logits = np.linspace(-1, 1, lease.rows, dtype=np.float32)
+                        reports.append(tarn.LeaseReport(lease.id, lease.rows, 0.7 * lease.rows, logits, logits > 0))
+                    if tick_to is not None:
+                        ps.tick_to(tick_to).wait()
+        self.assertEqual(sorted(each[2:] for each in done if each[0] == "train"), [(0, 10), (10, 10), (20, 5)])
+        self.assertIn(("validate", 0, 0, 10), done)
 
     def test_who_is_not_there_is_named(self):
         began = time.monotonic()

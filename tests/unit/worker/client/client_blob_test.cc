@@ -36,7 +36,7 @@ class ClientBlobTest : public testing::Test {
  protected:
   void Push(FakeFleet* fleet, TableId table, const std::vector<Key>& keys) {
     const Plan plan = fleet->MakePlan(table, keys);
-    fleet->client.Push(plan, fleet->Gradients(plan), fleet->client.clock(), fleet->now, &fleet->out);
+    fleet->Push(plan, fleet->Gradients(plan), fleet->client.clock());
   }
   void Order(FakeFleet* fleet, std::uint64_t id, bool at_clock, std::uint64_t clock) {
     fleet->view.checkpoint = {.id = CheckpointId(id), .at_clock = at_clock, .clock = Clock(clock), .directory = "d"};
@@ -98,11 +98,11 @@ TEST_F(ClientBlobTest, K9TakenAtTheTickToTheClock) {
     Push(&fleet, kUsers, Keys(1, 8));  // 8 and 7 go, 1 to 6 stay
     Push(&fleet, kLayer, Keys(0, 16));
     Order(&fleet, 3, true, 2);
-    fleet.client.Tick({}, fleet.now, &fleet.out);
+    fleet.Tick({});
     EXPECT_TRUE(Puts(&fleet).empty());
-    Push(&fleet, kUsers, Keys(100, 4));            // 103 goes
-    fleet.client.Tick({}, fleet.now, &fleet.out);  // to clock 2
-    Push(&fleet, kUsers, Keys(200, 4));            // not of the cut
+    Push(&fleet, kUsers, Keys(100, 4));  // 103 goes
+    fleet.Tick({});                      // to clock 2
+    Push(&fleet, kUsers, Keys(200, 4));  // not of the cut
     Clock clock;
     const auto kept = Kept(Receive(&fleet, lose), &clock);
     EXPECT_EQ(clock, Clock(2));
@@ -237,7 +237,7 @@ TEST_F(ClientBlobTest, W5EveryPushArrivesOnceWhateverIsLost) {
     for (const Key key : Keys(0, 16)) given[{kLayer, key}] += float(key);
     Push(&fleet, kUsers, Keys(std::uint64_t(i), 10));
     Push(&fleet, kLayer, Keys(0, 16));
-    fleet.client.Tick({}, fleet.now, &fleet.out);
+    fleet.Tick({});
     fleet.Exchange();
     fleet.Wait(3'000'000);
     fleet.Exchange();
@@ -268,8 +268,7 @@ TEST_F(ClientBlobTest, W5PushPull) {
   fleet.Run();
   for (const TableId table : {kUsers, kLayer}) {
     const Plan plan = fleet.MakePlan(table, Keys(0, 16));
-    const auto ids =
-        fleet.client.PushPull(plan, fleet.Gradients(plan), fleet.client.clock(), {}, fleet.now, &fleet.out);
+    const auto ids = fleet.PushPull(plan, fleet.Gradients(plan), fleet.client.clock(), {});
     fleet.Exchange();
     const auto pulled = fleet.EventsOf<PullDone>();
     ASSERT_EQ(pulled.size(), 1u);

@@ -46,7 +46,7 @@ struct Cached {
     std::size_t keys_asked = 0;  // of shards
   };
   Result Pull(const Plan& plan, std::uint64_t clock) {
-    const RequestId id = fleet.client.Pull(plan, Clock(clock), fleet.now, &fleet.out);
+    const RequestId id = fleet.Pull(plan, Clock(clock));
     return Finish(id);
   }
   Result Finish(RequestId id) {
@@ -66,7 +66,7 @@ struct Cached {
     EXPECT_EQ(answers, 1);
     return result;
   }
-  void Push(const Plan& plan) { fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out); }
+  void Push(const Plan& plan) { fleet.Push(plan, fleet.Gradients(plan), Clock(0)); }
 
   FakeFleet fleet;
 };
@@ -159,7 +159,7 @@ TEST(ClientCache, MoreThanThereIsEndsTheClientWithAReason) {
   poor.job.worker_cache.bytes = std::uint64_t{1} << 60;
   poor.Run();
   const Plan plan = poor.MakePlan(kUsers, Keys(10));
-  poor.client.Pull(plan, Clock(0), poor.now, &poor.out);
+  poor.Pull(plan, Clock(0));
   EXPECT_EQ(poor.client.state(), ClientState::kStopped);
   EXPECT_EQ(poor.client.stop_reason().reason,
             "worker_cache = 1048576TiB for table 'users': this machine has no memory for it");
@@ -176,7 +176,7 @@ TEST(ClientCache, ATableMayHaveItsOwnOrNone) {
   for (TableId table : {kUsers, TableId(2)}) {
     const Plan plan = fleet.MakePlan(table, {1, 2, 3});
     for (int i = 0; i < 2; ++i) {
-      fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+      fleet.Pull(plan, Clock(0));
       fleet.Exchange();
     }
   }
@@ -203,7 +203,7 @@ TEST(ClientCache, WhatWasAskedForBeforeAnOwnPushIsNotKept) {
     Cached c(own);
     c.At(1);
     const Plan plan = c.fleet.MakePlan(kUsers, Keys(50));
-    const RequestId before = c.fleet.client.Pull(plan, Clock(1), c.fleet.now, &c.fleet.out);
+    const RequestId before = c.fleet.Pull(plan, Clock(1));
     c.Push(plan);
     EXPECT_EQ(c.Finish(before).keys_asked, 50u);
     EXPECT_EQ(c.Pull(plan, 1).keys_asked, own == OwnPushes::kSeen ? 50u : 0u);
@@ -225,7 +225,7 @@ TEST(ClientCache, APushPullAsksOnlyForWhatIsMissing) {
   c.At(1);
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(50));
   c.Pull(c.fleet.MakePlan(kUsers, Keys(30)), 0);
-  const auto ids = c.fleet.client.PushPull(plan, c.fleet.Gradients(plan), Clock(0), {}, c.fleet.now, &c.fleet.out);
+  const auto ids = c.fleet.PushPull(plan, c.fleet.Gradients(plan), Clock(0), {});
   EXPECT_EQ(c.Finish(ids.pull).keys_asked, 20u);
   EXPECT_EQ(c.fleet.EventsOf<PushDone>().size(), 1u);
   EXPECT_EQ(c.fleet.client.clock(), Clock(1));
@@ -246,7 +246,7 @@ TEST(ClientCache, PartsOfAPullFindTheirPlacesAfterANewRouteMap) {
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(80));
   c.Pull(c.fleet.MakePlan(kUsers, Keys(40)), 1);
   c.At(2);
-  const RequestId id = c.fleet.client.Pull(plan, Clock(2), c.fleet.now, &c.fleet.out);
+  const RequestId id = c.fleet.Pull(plan, Clock(2));
   c.fleet.out.clear();
   ++c.fleet.view.version.value;
   ++c.fleet.view.routes.epoch.value;

@@ -1,6 +1,9 @@
 // Shows how a client joins, follows views, repeats what it asks of the scheduler until it is answered, and stops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "tests/unit/worker/client/fake_fleet.h"
 
 namespace tarn::worker {
@@ -83,12 +86,17 @@ TEST(ClientControl, MessagesOfAnotherJobOrPeerAreIgnored) {
   Message message;
   message.job = 78;
   message.body = Shutdown{ErrorCode::kInternal, "not ours"};
-  fleet.client.OnMessage(kSchedulerPeer, message, fleet.now, &fleet.out);
+  fleet.client.Hear(kSchedulerPeer, message, fleet.now);
   message.job = 77;
   message.body = ErrorReply{RequestId(0), ErrorCode::kFenced, "", Epoch(1)};
-  fleet.client.OnMessage(Peer(kFirstAcceptedPeer), message, fleet.now, &fleet.out);
-  fleet.client.OnMessage(ShardPeer(ShardId(2)), message, fleet.now, &fleet.out);
+  fleet.client.Hear(Peer(kFirstAcceptedPeer), message, fleet.now);
+  fleet.client.Hear(ShardPeer(ShardId(2)), message, fleet.now);
   EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
+}
+
+std::optional<double> CounterOf(const Heartbeat& beat, const std::string& name) {
+  const auto counter = std::ranges::find(beat.counters, name, &Counter::name);
+  return counter == beat.counters.end() ? std::nullopt : std::optional(counter->value);
 }
 
 TEST(ClientControl, HeartbeatsComeEveryPeriodWithMetrics) {
@@ -101,8 +109,10 @@ TEST(ClientControl, HeartbeatsComeEveryPeriodWithMetrics) {
   fleet.Wait(3'500'000);
   const auto beats = BodiesOf<Heartbeat>(fleet.TakeSent(kSchedulerPeer));
   ASSERT_EQ(beats.size(), 3u);
-  ASSERT_EQ(beats[0].counters.size(), 1u);
-  EXPECT_EQ(beats[0].counters[0].name, "samples");
+  for (const Heartbeat& beat : beats) {
+    EXPECT_EQ(CounterOf(beat, "samples"), 12);
+    EXPECT_EQ(CounterOf(beat, "repeats"), 0) << "the client's own";
+  }
 }
 
 // A job may be shorter than the period: the summary counts what leaves within it, too.
@@ -112,21 +122,20 @@ TEST(ClientControl, TheLastMetricsGoOutBeforeLeave) {
   FakeFleet fleet(options);
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
-  fleet.client.SetMetrics({{"pull_bytes", 12}});
-  fleet.client.Leave(fleet.now, &fleet.out);
+  fleet.client.SetMetrics({{"samples", 12}});
+  fleet.Leave();
   const auto sent = fleet.TakeSent(kSchedulerPeer);
   ASSERT_EQ(sent.size(), 2u);
   const auto* beat = std::get_if<Heartbeat>(&sent[0].body);
   ASSERT_NE(beat, nullptr);
-  ASSERT_EQ(beat->counters.size(), 1u);
-  EXPECT_EQ(beat->counters[0].value, 12);
+  EXPECT_EQ(CounterOf(*beat, "samples"), 12);
   EXPECT_TRUE(std::holds_alternative<Leave>(sent[1].body));
 }
 
 TEST(ClientControl, ShutdownIsUnderstoodAndEndsEverything) {
   FakeFleet fleet(Options());
   fleet.Run();
-  fleet.client.Barrier(fleet.now, &fleet.out);
+  fleet.Barrier();
   fleet.TakeSent(kSchedulerPeer);
   fleet.FromScheduler(Shutdown{ErrorCode::kOk, "done"});
   EXPECT_EQ(fleet.client.state(), ClientState::kStopped);
@@ -135,7 +144,82 @@ TEST(ClientControl, ShutdownIsUnderstoodAndEndsEverything) {
   EXPECT_TRUE(fleet.out.empty());
   fleet.FromScheduler(Shutdown{ErrorCode::kOk, "done"});  // our word was lost
   EXPECT_EQ(BodiesOf<Shutdown>(fleet.TakeSent(kSchedulerPeer)).size(), 1u);
-  EXPECT_EQ(fleet.client.Pull(fleet.MakePlan(TableId(1), {1}), Clock(0), fleet.now, &fleet.out), RequestId(0));
+  EXPECT_TRUE(fleet.EventsOf<RequestFailed>().empty()) << "the barrier's end is left to the runtime";
+  const RequestId late = fleet.Pull(fleet.MakePlan(TableId(1), {1}), Clock(0));
+  const auto failed = fleet.EventsOf<RequestFailed>();
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(failed[0].request, late);
+  EXPECT_EQ(failed[0].error.code, ErrorCode::kCancelled);
+  EXPECT_EQ(failed[0].error.message, "done");
+}
+
+TEST(ClientControl, RequestsBeforeTheWelcomeFail) {
+  FakeFleet fleet(Options());
+  fleet.client.Start(fleet.now, &fleet.out);
+  const Plan plan = fleet.MakePlan(TableId(1), {1});
+  fleet.Pull(plan, Clock(0));
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
+  fleet.PushPull(plan, fleet.Gradients(plan), Clock(0), {});
+  fleet.Tick({});
+  fleet.FindTable("users");
+  fleet.Barrier();
+  fleet.RequestLeases({.want = 1});
+  fleet.Leave();
+  const auto failed = fleet.EventsOf<RequestFailed>();
+  EXPECT_EQ(failed.size(), 10u) << "of PushPull three";
+  for (const RequestFailed& each : failed) EXPECT_EQ(each.error.code, ErrorCode::kUnavailable);
+}
+
+// The runtime ends all of them when the scheduler is lost, say.
+TEST(ClientControl, FailAllFailsWhateverIsUnderWayOnce) {
+  FakeFleet fleet(Options());
+  fleet.job.consistency = {ConsistencyMode::kSsp, 4, ApplyMode::kImmediate};
+  fleet.Run();
+  const Plan plan = fleet.MakePlan(TableId(1), {1, 2, 3});
+  fleet.Pull(plan, Clock(0));
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
+  fleet.PushPull(plan, fleet.Gradients(plan), Clock(0), {});
+  fleet.Tick({});
+  fleet.CreateTable(SparseTable("items", 8));
+  fleet.FindTable("nobody's");
+  fleet.Barrier();
+  fleet.RequestLeases({.want = 1});
+  fleet.Leave();
+  fleet.client.FailAll({ErrorCode::kUnavailable, "gone"});
+  EXPECT_EQ(fleet.EventsOf<TableReady>().size(), 1u);
+  EXPECT_EQ(fleet.EventsOf<RequestFailed>().size(), 10u);
+  fleet.client.FailAll({ErrorCode::kUnavailable, "gone"});
+  EXPECT_TRUE(fleet.EventsOf<RequestFailed>().empty());
+}
+
+TEST(ClientControl, ATableIsFoundOnceSomebodyHasCreatedIt) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  fleet.FindTable("users");
+  const auto there = fleet.EventsOf<TableReady>();
+  ASSERT_EQ(there.size(), 1u);
+  EXPECT_EQ(there[0].spec.id, TableId(1));
+  fleet.FindTable("items");
+  fleet.FindTable("items");
+  fleet.FindTable("others");
+  EXPECT_TRUE(fleet.EventsOf<TableReady>().empty());
+  TableSpec items = SparseTable("items", 8);
+  items.id = TableId(2);
+  fleet.view.tables.push_back(items);
+  fleet.view.version = ViewVersion(2);
+  fleet.FromScheduler(ViewUpdate{fleet.view});
+  const auto found = fleet.EventsOf<TableReady>();
+  ASSERT_EQ(found.size(), 2u);
+  for (const TableReady& each : found) EXPECT_EQ(each.spec, items);
+}
+
+TEST(ClientControl, LeavingIsDoneWhenTheSchedulerLetsTheWorkerGo) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  fleet.Leave();
+  EXPECT_TRUE(fleet.EventsOf<LeaveDone>().empty());
+  fleet.FromScheduler(Shutdown{ErrorCode::kOk, "left"});
+  EXPECT_EQ(fleet.EventsOf<LeaveDone>().size(), 1u);
 }
 
 TEST(ClientControl, OneThatWasNeverWelcomedStopsWithoutAWord) {
@@ -185,8 +269,8 @@ TEST(ClientControl, TwoTablesOfOneNameAreAskedForOneAfterTheOther) {
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
   TableSpec four = SparseTable("items", 4), eight = SparseTable("items", 8);
-  fleet.client.CreateTable(four, fleet.now, &fleet.out);
-  fleet.client.CreateTable(eight, fleet.now, &fleet.out);
+  fleet.CreateTable(four);
+  fleet.CreateTable(eight);
   const auto wants = [&](std::uint32_t dim) {
     const auto asked = BodiesOf<CreateTable>(fleet.TakeSent(kSchedulerPeer));
     return asked.size() == 1 && asked[0].spec.dim == dim;
@@ -216,10 +300,10 @@ TEST(ClientControl, TablesBarriersAndLeasesAreAskedForUntilAnswered) {
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
   TableSpec items = SparseTable("items", 8);
-  fleet.client.CreateTable(items, fleet.now, &fleet.out);
-  fleet.client.CreateTable(items, fleet.now, &fleet.out);  // the same again is one request
-  fleet.client.Barrier(fleet.now, &fleet.out);
-  fleet.client.RequestLeases({.want = 2}, fleet.now, &fleet.out);
+  fleet.CreateTable(items);
+  fleet.CreateTable(items);  // the same again is one request
+  fleet.Barrier();
+  fleet.RequestLeases({.want = 2});
   EXPECT_FALSE(fleet.client.idle());
   fleet.Wait(3'500'000);  // at once, after 1 s and after 2 s more
   auto sent = fleet.TakeSent(kSchedulerPeer);
@@ -242,11 +326,9 @@ TEST(ClientControl, TablesBarriersAndLeasesAreAskedForUntilAnswered) {
   fleet.FromScheduler(reply);
   fleet.FromScheduler(reply);
   const auto tables = fleet.EventsOf<TableReady>();
-  ASSERT_EQ(tables.size(), 1u);
-  EXPECT_EQ(tables[0].spec.id, TableId(2));
-  const auto barriers = fleet.EventsOf<BarrierDone>();
-  ASSERT_EQ(barriers.size(), 1u);
-  EXPECT_EQ(barriers[0].number, 1u);
+  ASSERT_EQ(tables.size(), 2u) << "both who asked are answered, once";
+  for (const TableReady& table : tables) EXPECT_EQ(table.spec.id, TableId(2));
+  EXPECT_EQ(fleet.EventsOf<BarrierDone>().size(), 1u);
   const auto leases = fleet.EventsOf<LeasesGranted>();
   ASSERT_EQ(leases.size(), 1u);
   EXPECT_TRUE(leases[0].reply.finished);
@@ -259,8 +341,8 @@ TEST(ClientControl, LeasesAreAskedForOneAfterTheOther) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
-  fleet.client.RequestLeases({.want = 2}, fleet.now, &fleet.out);
-  fleet.client.RequestLeases({.want = 3}, fleet.now, &fleet.out);
+  fleet.RequestLeases({.want = 2});
+  fleet.RequestLeases({.want = 3});
   fleet.Wait(1'500'000);
   auto requests = BodiesOf<LeaseRequest>(fleet.TakeSent(kSchedulerPeer));
   ASSERT_EQ(requests.size(), 2u);
@@ -284,8 +366,8 @@ TEST(ClientControl, BarriersAreEnteredOneAfterTheOther) {
   FakeFleet fleet(Options());
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
-  fleet.client.Barrier(fleet.now, &fleet.out);
-  fleet.client.Barrier(fleet.now, &fleet.out);
+  fleet.Barrier();
+  fleet.Barrier();
   for (std::uint64_t number : {1, 2}) {
     const auto entered = BodiesOf<Barrier>(fleet.TakeSent(kSchedulerPeer));
     ASSERT_EQ(entered.size(), 1u);
@@ -338,9 +420,9 @@ TEST(ClientControl, LeavesOnlyWhenNothingIsPendingAndThenInsists) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(TableId(1), {1, 2, 3});
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
-  fleet.client.Tick(DataPosition{LeaseId(3), 64}, fleet.now, &fleet.out);
-  fleet.client.Leave(fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
+  fleet.Tick(DataPosition{LeaseId(3), 64});
+  fleet.Leave();
   EXPECT_TRUE(BodiesOf<Leave>(fleet.TakeSent(kSchedulerPeer)).empty());
   fleet.Exchange();
   fleet.Wait(1'500'000);
@@ -365,9 +447,9 @@ TEST(ClientControl, SameInputsGiveTheSameStates) {
     std::uint64_t hash = 0;
     const Plan plan = fleet.MakePlan(TableId(1), {1, 2, 3, 99, 1234});
     for (int i = 0; i < 20; ++i) {
-      fleet.client.Pull(plan, fleet.client.clock(), fleet.now, &fleet.out);
-      fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);
-      fleet.client.Tick(DataPosition{LeaseId(1), std::uint64_t(i)}, fleet.now, &fleet.out);
+      fleet.Pull(plan, fleet.client.clock());
+      fleet.Push(plan, fleet.Gradients(plan), fleet.client.clock());
+      fleet.Tick(DataPosition{LeaseId(1), std::uint64_t(i)});
       if (i % 3 == 0) fleet.Wait(1'200'000);
       fleet.Exchange();
       hash = hash * 31 + fleet.client.StateHash();

@@ -19,13 +19,9 @@ namespace tarn::worker {
 namespace {
 
 // Answers each question a turn later, and notes who took turns.
-class EchoLoop {
+class EchoLoop final : private ClientDriver::Loop {
  public:
-  explicit EchoLoop(TimeUs rest_us = 1'000)
-      : driver_(
-            {.act = [this] { return Act(); }, .exchange = [this](TimeUs) { Exchange(); }, .wake = [this] { Wake(); }},
-            rest_us),
-        thread_([this] { driver_.Run(); }) {}
+  explicit EchoLoop(TimeUs rest_us = 1'000) : driver_(this, rest_us), thread_([this] { driver_.Run(); }) {}
   ~EchoLoop() {
     Stop();
     thread_.join();
@@ -71,7 +67,7 @@ class EchoLoop {
   std::thread::id thread() const { return thread_.get_id(); }
 
  private:
-  bool Act() {
+  bool Act() override {
     EXPECT_FALSE(busy_.exchange(true)) << "two threads take turns at once";
     ++acts_;
     const std::lock_guard lock(mutex_);
@@ -82,7 +78,7 @@ class EchoLoop {
     busy_ = false;
     return !over_;
   }
-  void Exchange() {
+  void Exchange(TimeUs) override {
     EXPECT_FALSE(busy_.exchange(true)) << "two threads take turns at once";
     if (read_ < asked_) {
       read_ = asked_.load();  // the answer is there
@@ -93,7 +89,7 @@ class EchoLoop {
     }
     busy_ = false;
   }
-  void Wake() {
+  void Wake() override {
     {
       const std::lock_guard lock(mutex_);
       woken_ = true;
@@ -222,52 +218,75 @@ TEST(ClientDriverTest, WhoeverWaitsForNoTimeGetsWhatHasCome) {
   }
 }
 
+// A loop whose Exchange returns once it was woken and `released` is set.
+class HeldLoop final : public ClientDriver::Loop {
+ public:
+  bool Act() override {
+    const std::lock_guard lock(mutex_);
+    return !stop_;
+  }
+  void Exchange(TimeUs) override {
+    std::unique_lock lock(mutex_);
+    ++exchanges_;
+    changed_.notify_all();
+    waited_out_ |= !changed_.wait_for(lock, std::chrono::seconds(5), [&] { return wakes_ > 0 && released_; });
+    wakes_ = 0;
+  }
+  void Wake() override {
+    const std::lock_guard lock(mutex_);
+    ++wakes_;
+    changed_.notify_all();
+  }
+  void WaitForExchange() {
+    WaitUntil([this] { return exchanges_ == 1; });
+  }
+  void WaitForWake() {
+    WaitUntil([this] { return wakes_ == 1; });
+  }
+  void Release() {
+    const std::lock_guard lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+  void Stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    Wake();
+  }
+  bool waited_out() {
+    const std::lock_guard lock(mutex_);
+    return waited_out_;
+  }
+
+ private:
+  template <typename Condition>
+  void WaitUntil(Condition condition) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, condition);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int wakes_ = 0, exchanges_ = 0;
+  bool released_ = false, waited_out_ = false, stop_ = false;
+};
+
 // Others may come meanwhile, and the wake-ups of all be taken for one.
 TEST(ClientDriverTest, WhoeverWaitsForATurnGetsIt) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int wakes = 0, exchanges = 0;
-  bool released = false, waited_out = false, stop = false;
-  const auto act = [&] {
-    const std::lock_guard lock(mutex);
-    return !stop;
-  };
-  const auto exchange = [&] {
-    std::unique_lock lock(mutex);
-    ++exchanges;
-    changed.notify_all();
-    waited_out |= !changed.wait_for(lock, std::chrono::seconds(5), [&] { return wakes > 0 && released; });
-    wakes = 0;
-  };
-  const auto wake = [&] {
-    const std::lock_guard lock(mutex);
-    ++wakes;
-    changed.notify_all();
-  };
-  const auto wait_until = [&](auto condition) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, condition);
-  };
-  const auto kept = std::make_unique<ClientDriver>(
-      ClientDriver::Loop{.act = act, .exchange = [&](TimeUs) { exchange(); }, .wake = wake});
+  const auto loop = std::make_unique<HeldLoop>();
+  const auto kept = std::make_unique<ClientDriver>(loop.get());
   ClientDriver& driver = *kept;
   std::thread thread([&] { driver.Run(); });
-  wait_until([&] { return exchanges == 1; });
+  loop->WaitForExchange();
   std::thread caller([&] { driver.Help([] { return true; }); });
-  wait_until([&] { return wakes == 1; });
+  loop->WaitForWake();
   driver.Help([] { return true; });
-  {
-    const std::lock_guard lock(mutex);
-    released = true;
-    changed.notify_all();
-  }
+  loop->Release();
   caller.join();
-  {
-    const std::lock_guard lock(mutex);
-    EXPECT_FALSE(waited_out);
-    stop = true;
-  }
-  wake();
+  EXPECT_FALSE(loop->waited_out());
+  loop->Stop();
   driver.Disturb();
   thread.join();
   driver.Close();

@@ -9,9 +9,9 @@ namespace {
 
 // Pulls some keys, and then pushes them.
 void PullThenPush(FakeFleet* fleet, const Plan& plan) {
-  fleet->client.Pull(plan, Clock(0), fleet->now, &fleet->out);
+  fleet->Pull(plan, Clock(0));
   fleet->Exchange();
-  fleet->client.Push(plan, fleet->Gradients(plan), Clock(0), fleet->now, &fleet->out);
+  fleet->Push(plan, fleet->Gradients(plan), Clock(0));
 }
 
 TEST(ClientHeldLists, W3KeysThatWerePulledDoNotTravelAgain) {
@@ -56,12 +56,11 @@ TEST(ClientHeldLists, W4WhatAShardDoesNotHoldIsSentAgainWithItsKeysOnceAndInOrde
   FakeFleet fleet(options);
   fleet.Run();
   const Plan a = fleet.MakePlan(kUsers, Keys(100)), b = fleet.MakePlan(kItems, Keys(100, 1));
-  for (const Plan* plan : {&a, &b}) fleet.client.Pull(*plan, Clock(0), fleet.now, &fleet.out);
+  for (const Plan* plan : {&a, &b}) fleet.Pull(*plan, Clock(0));
   fleet.Exchange();
   fleet.shards[0].lists.clear();
-  for (const Plan* plan : {&a, &b, &a, &b})
-    fleet.client.Push(*plan, fleet.Gradients(*plan), Clock(0), fleet.now, &fleet.out);
-  fleet.client.Pull(a, Clock(0), fleet.now, &fleet.out);
+  for (const Plan* plan : {&a, &b, &a, &b}) fleet.Push(*plan, fleet.Gradients(*plan), Clock(0));
+  fleet.Pull(a, Clock(0));
   fleet.Exchange();
   EXPECT_TRUE(fleet.client.idle());  // without a pause
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 4u);
@@ -88,7 +87,7 @@ TEST(ClientHeldLists, W4APullThatTravelsWithAPushIsAskedForAgainAtOnceAsWell) {
   fleet.Exchange();
   fleet.EventsOf<PullDone>();
   fleet.shards[0].lists.clear();
-  fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(0), {}, fleet.now, &fleet.out);
+  fleet.PushPull(plan, fleet.Gradients(plan), Clock(0), {});
   const auto sent = fleet.TakeSent(ShardPeer(ShardId(0)));
   ASSERT_EQ(sent.size(), 1u);
   const auto& both = std::get<PushPull>(sent[0].body);

@@ -45,8 +45,8 @@ TEST(ClientPull, AssemblesPiecesOfManyShardsInThePlansOrder) {
     std::vector<Key> dense(1000);
     std::iota(dense.begin(), dense.end(), 0);
     const Plan weights = fleet.MakePlan(TableId(2), dense);
-    const RequestId first = fleet.client.Pull(users, Clock(0), fleet.now, &fleet.out);
-    const RequestId second = fleet.client.Pull(weights, Clock(0), fleet.now, &fleet.out);
+    const RequestId first = fleet.Pull(users, Clock(0));
+    const RequestId second = fleet.Pull(weights, Clock(0));
     fleet.Exchange();
     for (const PullDone& done : fleet.EventsOf<PullDone>()) {
       ASSERT_TRUE(done.request == first || done.request == second);
@@ -64,7 +64,7 @@ TEST(ClientPull, AnswersComeInTheTablesCodec) {
     FakeFleet fleet(options);
     fleet.Run();
     const Plan plan = fleet.MakePlan(kUsers, Keys(20));
-    fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+    fleet.Pull(plan, Clock(0));
     fleet.Exchange();
     const auto done = fleet.EventsOf<PullDone>();
     ASSERT_EQ(done.size(), 1u);
@@ -76,7 +76,7 @@ TEST(ClientPull, AnswersComeInTheTablesCodec) {
 TEST(ClientPull, AnEmptyPullIsDoneAtOnce) {
   FakeFleet fleet(Options());
   fleet.Run();
-  fleet.client.Pull(fleet.MakePlan(kUsers, {}), Clock(0), fleet.now, &fleet.out);
+  fleet.Pull(fleet.MakePlan(kUsers, {}), Clock(0));
   const auto done = fleet.EventsOf<PullDone>();
   ASSERT_EQ(done.size(), 1u);
   EXPECT_TRUE(done[0].values.empty());
@@ -86,10 +86,10 @@ TEST(ClientPull, NamesTheLastOwnPushOfEachPartitionAtTheTimeOfAsking) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(100));
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
-  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
+  fleet.Pull(plan, Clock(0));
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   std::size_t sections = 0;
   for (std::uint32_t i = 0; i < 2; ++i)
     for (const Pull& pull : BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(i)))))
@@ -106,7 +106,7 @@ TEST(ClientPull, LostAsksAndAnswersAreRepeatedUnderTheSameNumber) {
   FakeFleet fleet(options);
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(10));
-  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  fleet.Pull(plan, Clock(0));
   const auto first = BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))));
   fleet.Wait(1'000'000);
   const auto second = BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))));
@@ -127,7 +127,7 @@ TEST(ClientPull, WrongAnswersAreCountedAndAskedForAgain) {
   FakeFleet fleet(options);
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(10));
-  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  fleet.Pull(plan, Clock(0));
   const auto asked = BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(0))));
   ASSERT_EQ(asked.size(), 1u);
   PullReply reply{asked[0].request, kUsers, Clock(0), ValueCodec::kFp32, 10};
@@ -152,7 +152,7 @@ TEST(ClientPull, RepeatedAnswersAndAnswersOfAnotherShardAreIgnored) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
-  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  fleet.Pull(plan, Clock(0));
   std::vector<Buffer> values;
   const auto asked = fleet.TakeSent(ShardPeer(ShardId(0)));
   ASSERT_EQ(asked.size(), 1u);
@@ -175,7 +175,7 @@ TEST(ClientPull, ARefusalThatDoesNotPassFailsThePullAfterTwoLeases) {
   for (ErrorCode code : {ErrorCode::kWrongShard, ErrorCode::kNotFound, ErrorCode::kOk, ErrorCode::kUnknownKeys}) {
     FakeFleet fleet(options);
     fleet.Run();
-    const RequestId id = fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10)), Clock(0), fleet.now, &fleet.out);
+    const RequestId id = fleet.Pull(fleet.MakePlan(kUsers, Keys(10)), Clock(0));
     const TimeUs start = fleet.now;
     std::vector<RequestFailed> failed;
     while (failed.empty() && fleet.now < start + 30'000'000) {
@@ -204,7 +204,7 @@ TEST(ClientPull, ARefusalForGoodFailsThePullAlone) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
-  const RequestId id = fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  const RequestId id = fleet.Pull(plan, Clock(0));
   const auto asked = BodiesOf<Pull>(fleet.TakeSent(ShardPeer(ShardId(1))));
   ASSERT_EQ(asked.size(), 1u);
   fleet.FromShard(1, ErrorReply{asked[0].request, ErrorCode::kInvalidArgument, "no", Epoch(1)});
@@ -221,7 +221,7 @@ TEST(ClientPull, StalenessIsTheLargestOverTheShardsAndGoesIntoTheHistogram) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
-  fleet.client.Pull(plan, Clock(10), fleet.now, &fleet.out);
+  fleet.Pull(plan, Clock(10));
   const Clock minimum[] = {Clock(8), Clock(7)};
   for (std::uint32_t i = 0; i < 2; ++i) {
     const auto asked = fleet.TakeSent(ShardPeer(ShardId(i)));
@@ -246,8 +246,7 @@ TEST(ClientPull, CreditsBoundRequestsAndExpectedAnswers) {
     options.client.credit_bytes = credit;
     FakeFleet fleet(options);
     fleet.Run();
-    for (std::uint64_t i = 0; i < 6; ++i)
-      fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10, i)), Clock(0), fleet.now, &fleet.out);
+    for (std::uint64_t i = 0; i < 6; ++i) fleet.Pull(fleet.MakePlan(kUsers, Keys(10, i)), Clock(0));
     EXPECT_EQ(fleet.TakeSent(ShardPeer(ShardId(0))).size(), expected) << credit;
     fleet.Wait(1'000'000);
     fleet.Exchange();
@@ -269,8 +268,7 @@ TEST(ClientPull, OfPullsThatWaitEarlierClocksGoFirstThenHigherPriorities) {
   const std::vector<Asked> asked = {{4, 0}, {5, 9}, {4, 0}, {4, -1}, {4, 7}, {4, 7}, {5, INT_MIN}, {5, INT_MAX}};
   std::vector<RequestId> requests;
   for (std::uint64_t i = 0; i < asked.size(); ++i)
-    requests.push_back(fleet.client.Pull(fleet.MakePlan(kUsers, Keys(10, i)),
-                                         {Clock(asked[i].clock), asked[i].priority}, fleet.now, &fleet.out));
+    requests.push_back(fleet.Pull(fleet.MakePlan(kUsers, Keys(10, i)), Clock(asked[i].clock), asked[i].priority));
   std::vector<RequestId> done;
   fleet.Exchange();
   for (const PullDone& pull : fleet.EventsOf<PullDone>()) done.push_back(pull.request);
@@ -287,7 +285,7 @@ TEST(ClientPull, AnAnswerThatIsTheWholePullIsNotCopiedUnlessItIsLent) {
     FakeFleet fleet(options);
     fleet.Run();
     const Plan plan = fleet.MakePlan(kUsers, Keys(30));
-    fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+    fleet.Pull(plan, Clock(0));
     const auto asked = fleet.TakeSent(ShardPeer(ShardId(0)));
     ASSERT_EQ(asked.size(), 1u);
     std::vector<Buffer> values;
@@ -311,15 +309,15 @@ TEST(ClientPull, PullsThatAreHeldBackNeverStopThePushesAndPullsThatTheyWaitFor) 
   fleet.Run();
   fleet.shards[0].minimum = Clock(0);
   for (std::uint64_t i = 0; i < 6; ++i)  // far ahead: uses up all credit, and is held back
-    fleet.client.Pull(fleet.MakePlan(kUsers, Keys(20, i)), Clock(1), fleet.now, &fleet.out);
+    fleet.Pull(fleet.MakePlan(kUsers, Keys(20, i)), Clock(1));
   fleet.Exchange();
   EXPECT_TRUE(fleet.EventsOf<PullDone>().empty());
   const Plan plan = fleet.MakePlan(kUsers, Keys(50));
-  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  fleet.Pull(plan, Clock(0));
   fleet.Exchange();
   EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 1u);
-  for (int i = 0; i < 5; ++i) fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
-  fleet.client.Tick({}, fleet.now, &fleet.out);
+  for (int i = 0; i < 5; ++i) fleet.Push(plan, fleet.Gradients(plan), Clock(0));
+  fleet.Tick({});
   fleet.Exchange();
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 5u);
   EXPECT_EQ(fleet.shards[0].ticked, Clock(1));
@@ -335,8 +333,7 @@ TEST(ClientPull, PushPullTravelsAsOneMessageAndTheTickFollowsTheAcknowledgements
   fleet.Run();
   for (FakeShard& shard : fleet.shards) shard.minimum = Clock(0);
   const Plan plan = fleet.MakePlan(kUsers, Keys(60));
-  const auto ids =
-      fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(0), DataPosition{LeaseId(1), 8}, fleet.now, &fleet.out);
+  const auto ids = fleet.PushPull(plan, fleet.Gradients(plan), Clock(0), DataPosition{LeaseId(1), 8});
   EXPECT_EQ(fleet.client.clock(), Clock(1));
   for (const Outgoing& o : fleet.out) {
     if (o.to == kSchedulerPeer) continue;
@@ -371,8 +368,7 @@ TEST(ClientPull, ALostPushPullComesBackAsAPushAndAPull) {
   std::vector<Plan> plans;
   for (std::uint64_t i = 0; i < 10; ++i) {
     plans.push_back(fleet.MakePlan(kUsers, Keys(60, i)));
-    fleet.client.PushPull(plans.back(), fleet.Gradients(plans.back()), fleet.client.clock(),
-                          DataPosition{LeaseId(1), i}, fleet.now, &fleet.out);
+    fleet.PushPull(plans.back(), fleet.Gradients(plans.back()), fleet.client.clock(), DataPosition{LeaseId(1), i});
     fleet.Exchange();
   }
   for (int i = 0; i < 2000 && !fleet.client.idle(); ++i) {
@@ -396,7 +392,7 @@ TEST(ClientPull, ANewRouteMapSendsUnansweredPullsToTheNewOwners) {
   FakeFleet fleet(options);
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(90));
-  fleet.client.Pull(plan, Clock(0), fleet.now, &fleet.out);
+  fleet.Pull(plan, Clock(0));
   fleet.TakeSent(ShardPeer(ShardId(0)));
   fleet.TakeSent(ShardPeer(ShardId(1)));
   fleet.Exchange();  // only shard 2 answers

@@ -24,8 +24,8 @@ TEST(ClientPush, SequencesHaveNoGapsOverTablesAndEachSectionGoesOnce) {
   for (int i = 0; i < 10; ++i) {
     const Plan users = fleet.MakePlan(kUsers, Keys(50));
     const Plan items = fleet.MakePlan(kItems, Keys(30));
-    fleet.client.Push(users, fleet.Gradients(users), Clock(0), fleet.now, &fleet.out);
-    fleet.client.Push(items, fleet.Gradients(items), Clock(0), fleet.now, &fleet.out);
+    fleet.Push(users, fleet.Gradients(users), Clock(0));
+    fleet.Push(items, fleet.Gradients(items), Clock(0));
   }
   EXPECT_FALSE(fleet.client.idle());
   EXPECT_GT(fleet.client.pending_bytes(), 0u);
@@ -49,7 +49,7 @@ TEST(ClientPush, PiecesHoldToTheirSizeAndMayCutARun) {
   FakeFleet fleet(options);
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(25));
-  const RequestId id = fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  const RequestId id = fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   const auto pushes = BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0))));
   ASSERT_EQ(pushes.size(), 3u);
   EXPECT_EQ(pushes[0].keys.count, 10u);
@@ -73,7 +73,7 @@ TEST(ClientPush, RowsWiderThanAPieceGoOneByOne) {
   FakeFleet fleet(options);
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(9));
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   fleet.Exchange();
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
   EXPECT_EQ(AppliedSums(fleet).size(), 9u);
@@ -89,7 +89,7 @@ TEST(ClientPush, NeighbouringKeysTravelAsARange) {
   std::vector<Key> keys(40);
   std::iota(keys.begin(), keys.end(), 30);
   const Plan plan = fleet.MakePlan(TableId(3), keys);
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   const auto sent = fleet.TakeSent(ShardPeer(ShardId(0)));
   ASSERT_EQ(sent.size(), 1u);
   const Push& push = std::get<Push>(sent[0].body);
@@ -106,7 +106,7 @@ TEST(ClientPush, ValuesTravelInTheTablesCodec) {
     FakeFleet fleet(options);
     fleet.Run();
     const Plan plan = fleet.MakePlan(kUsers, Keys(20));
-    fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+    fleet.Push(plan, fleet.Gradients(plan), Clock(0));
     for (const Outgoing& o : fleet.out)
       if (const auto* push = std::get_if<Push>(&o.message.body)) {
         EXPECT_EQ(push->codec, codec);
@@ -121,7 +121,7 @@ TEST(ClientPush, AnEmptyPushIsDoneAtOnce) {
   FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, {});
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
   EXPECT_TRUE(fleet.client.idle());
 }
@@ -138,7 +138,7 @@ TEST(ClientPush, CreditsBoundWhatIsInFlightToTheByteAndOneMessageAlwaysGoes) {
     fleet.Run();
     for (std::uint64_t i = 0; i < 8; ++i) {
       const Plan plan = fleet.MakePlan(kUsers, Keys(10, i));
-      fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+      fleet.Push(plan, fleet.Gradients(plan), Clock(0));
     }
     const auto first = fleet.TakeSent(ShardPeer(ShardId(0)));
     ASSERT_EQ(first.size(), expected) << credit;
@@ -165,7 +165,7 @@ TEST(ClientPush, AfterALossEverythingInFlightIsRepeatedOnceInOrder) {
   fleet.Run();
   for (std::uint64_t i = 0; i < 10; ++i) {
     const Plan plan = fleet.MakePlan(kUsers, Keys(5, i));
-    fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+    fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   }
   int seen = 0;
   fleet.lose = [&](const Message& m) { return std::holds_alternative<Push>(m.body) && ++seen == 3; };
@@ -183,7 +183,7 @@ TEST(ClientPush, LostAcknowledgementsAreAskedForAgainWithGrowingPauses) {
   FakeFleet fleet(options);
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(5));
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   fleet.lose = [](const Message& m) { return std::holds_alternative<PushAck>(m.body); };
   fleet.Exchange();
   std::vector<TimeUs> times;
@@ -213,7 +213,7 @@ TEST(ClientPush, RandomLossesNeverLoseNorRepeatASection) {
     fleet.lose = [&](const Message&) { return random.Chance(0.3); };
     for (std::uint64_t i = 0; i < 20; ++i) {
       const Plan plan = fleet.MakePlan(i % 2 == 0 ? kUsers : kItems, Keys(40));
-      fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+      fleet.Push(plan, fleet.Gradients(plan), Clock(0));
       fleet.Exchange();
     }
     for (int i = 0; i < 2000 && !fleet.client.idle(); ++i) {
@@ -230,7 +230,8 @@ TEST(ClientPush, RepeatedAndForeignAcknowledgementsChangeNothing) {
   FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(5));
-  const RequestId id = fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
+  const RequestId id = std::get<Push>(fleet.out.back().message.body).request;
   // Of an older start (no incarnation in the id), for sequences never sent, for a partition that does not exist.
   fleet.FromShard(0, PushAck{RequestId(3), {{PartitionId(0), Sequence(1), ErrorCode::kOk, Sequence(0)}}});
   fleet.FromShard(0, PushAck{id, {{PartitionId(0), Sequence(9), ErrorCode::kOk, Sequence(0)}}});
@@ -258,7 +259,7 @@ TEST(ClientPush, ARefusalThatMayPassIsFollowedByAnotherTry) {
     fleet.Run();
     fleet.TakeSent(kSchedulerPeer);
     const Plan plan = fleet.MakePlan(kUsers, Keys(5));
-    fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+    fleet.Push(plan, fleet.Gradients(plan), Clock(0));
     const auto sent = BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0))));
     ASSERT_EQ(sent.size(), 1u);
     fleet.FromShard(0, ErrorReply{sent[0].request, code, "later", Epoch(2)});
@@ -277,7 +278,7 @@ TEST(ClientPush, ARefusalForGoodFailsThePushAndStopsTheClient) {
   FakeFleet fleet(TwoTables());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(5));
-  const RequestId id = fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  const RequestId id = fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   const auto sent = BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0))));
   ASSERT_FALSE(sent.empty());
   fleet.FromShard(0, ErrorReply{sent[0].request, ErrorCode::kInvalidArgument, "other dim", Epoch(1)});
@@ -308,7 +309,7 @@ TEST(ClientPush, ARefusalThatDoesNotPassEndsTheClientAfterTwoLeases) {
     FakeFleet fleet(options);
     fleet.Run();
     const Plan plan = fleet.MakePlan(kUsers, Keys(5));
-    const RequestId id = fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+    const RequestId id = fleet.Push(plan, fleet.Gradients(plan), Clock(0));
     const bool named = code != ErrorCode::kMalformed;
     RefusePushes(&fleet, code, named, 9'500'000);
     EXPECT_EQ(fleet.client.state(), ClientState::kRunning) << ErrorName(code);
@@ -354,7 +355,7 @@ TEST(ClientPush, WhatIsOutOfOrderBehindAnOverloadIsRepeatedWithoutEnd) {
     fleet.Run();
     for (std::uint64_t i = 0; i < 2; ++i) {
       const Plan plan = fleet.MakePlan(kUsers, Keys(5, i));
-      fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+      fleet.Push(plan, fleet.Gradients(plan), Clock(0));
     }
     RefuseFirstOfPartition(&fleet, first, 30'000'000);
     if (first == ErrorCode::kOutOfOrder) {  // nothing that passes
@@ -378,7 +379,7 @@ TEST(ClientPush, AnOverloadBehindAnotherSectionsRefusalIsRepeatedWithoutEnd) {
   FakeFleet fleet(options);
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(20));
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   const TimeUs end = fleet.now + 30'000'000;
   while (fleet.now < end && fleet.client.state() == ClientState::kRunning) {
     for (const Push& push : BodiesOf<Push>(fleet.TakeSent(ShardPeer(ShardId(0))))) {
@@ -400,7 +401,7 @@ TEST(ClientPush, ANewRouteMapOrAnAcknowledgementRenewsThePatience) {
   FakeFleet fleet(options);
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(5));
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   RefusePushes(&fleet, ErrorCode::kWrongShard, true, 8'000'000);
   fleet.view.version = ViewVersion(2);
   fleet.view.routes.epoch = Epoch(2);
@@ -410,7 +411,7 @@ TEST(ClientPush, ANewRouteMapOrAnAcknowledgementRenewsThePatience) {
   fleet.Wait(10'000'000);
   fleet.Exchange();
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   RefusePushes(&fleet, ErrorCode::kWrongShard, true, 8'000'000);
   EXPECT_EQ(fleet.client.state(), ClientState::kRunning);
 }
@@ -420,10 +421,10 @@ TEST(ClientPush, AnUnknownTableOrAnotherShapeFailsWithoutASequence) {
   fleet.Run();
   Plan plan = fleet.MakePlan(kUsers, Keys(5));
   plan.table = TableId(9);
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   plan.table = kUsers;
   plan.dim = 3;
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   const auto failed = fleet.EventsOf<RequestFailed>();
   ASSERT_EQ(failed.size(), 2u);
   EXPECT_EQ(failed[0].error.code, ErrorCode::kNotFound);
@@ -439,7 +440,7 @@ TEST(ClientPush, ANewRouteMapRegroupsAndRepeatsWhatIsNotAcknowledged) {
   fleet.Run();
   for (std::uint64_t i = 0; i < 4; ++i) {
     const Plan plan = fleet.MakePlan(kUsers, Keys(40));
-    fleet.client.Push(plan, fleet.Gradients(plan), Clock(0), fleet.now, &fleet.out);
+    fleet.Push(plan, fleet.Gradients(plan), Clock(0));
   }
   // Shard 0 gets and acknowledges the first two; the others' are lost.
   const auto first = fleet.TakeSent(ShardPeer(ShardId(0)));

@@ -31,21 +31,20 @@ std::vector<Clock> TicksTo(FakeFleet* fleet, std::uint32_t shard) {
 }
 
 void TickTimes(FakeFleet* fleet, int times) {
-  for (int i = 0; i < times; ++i)
-    fleet->client.Tick(DataPosition{LeaseId(1), fleet->client.clock().value + 1}, fleet->now, &fleet->out);
+  for (int i = 0; i < times; ++i) fleet->Tick(DataPosition{LeaseId(1), fleet->client.clock().value + 1});
 }
 
 TEST(ClientTick, WaitsForEveryAcknowledgementOfEarlierClocks) {
   FakeFleet fleet(Options());
   fleet.Run();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(100), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(100));
   TickTimes(&fleet, 1);
   EXPECT_EQ(fleet.client.clock(), Clock(101));
   // A push of the next clock does not hold the tick of this one back.
   std::vector<Message> first[2];
   for (std::uint32_t i = 0; i < 2; ++i) first[i] = fleet.TakeSent(ShardPeer(ShardId(i)));
-  fleet.client.Push(plan, fleet.Gradients(plan), Clock(101), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), Clock(101));
   for (std::uint32_t i = 0; i < 2; ++i) {
     EXPECT_TRUE(TicksTo(&fleet, 0).empty());
     EXPECT_TRUE(TicksTo(&fleet, 1).empty());
@@ -97,12 +96,15 @@ TEST(ClientTick, ANewerOneReplacesAnOlderAndStandsForIt) {
 TEST(ClientTick, JumpsForwardAndNeverBack) {
   FakeFleet fleet(Options());
   fleet.Run();
-  fleet.client.TickTo(Clock(150), DataPosition{LeaseId(1), 1}, fleet.now, &fleet.out);
-  fleet.client.TickTo(Clock(150), DataPosition{LeaseId(1), 2}, fleet.now, &fleet.out);
-  fleet.client.TickTo(Clock(120), DataPosition{LeaseId(1), 3}, fleet.now, &fleet.out);
+  fleet.TickTo(Clock(150), DataPosition{LeaseId(1), 1});
+  fleet.TickTo(Clock(150), DataPosition{LeaseId(1), 2});
+  fleet.TickTo(Clock(120), DataPosition{LeaseId(1), 3});
   EXPECT_EQ(fleet.client.clock(), Clock(150));
+  EXPECT_EQ(fleet.EventsOf<TickDone>().size(), 2u) << "those that are not ahead, at once";
+  EXPECT_EQ(fleet.client.acked_clock(), fleet.options.start);
   fleet.Exchange();
   EXPECT_EQ(fleet.EventsOf<TickDone>().size(), 1u);
+  EXPECT_EQ(fleet.client.acked_clock(), Clock(150));
   EXPECT_EQ(fleet.shards[1].ticked, Clock(150));
 }
 
@@ -115,16 +117,16 @@ TEST(ClientTick, WithoutAPositionTheLastOneStands) {
     const auto ticks = BodiesOf<Tick>(fleet.TakeSent(ShardPeer(ShardId(0))));
     return ticks.empty() ? DataPosition{LeaseId(99), 99} : ticks.back().position;
   };
-  fleet.client.Tick({}, fleet.now, &fleet.out);
+  fleet.Tick({});
   EXPECT_EQ(position_sent(), DataPosition());  // in no lease yet
-  fleet.client.Tick(DataPosition{LeaseId(3), 64}, fleet.now, &fleet.out);
+  fleet.Tick(DataPosition{LeaseId(3), 64});
   EXPECT_EQ(position_sent(), (DataPosition{LeaseId(3), 64}));
-  fleet.client.Tick({}, fleet.now, &fleet.out);
+  fleet.Tick({});
   EXPECT_EQ(position_sent(), (DataPosition{LeaseId(3), 64}));
-  fleet.client.TickTo(Clock(150), {}, fleet.now, &fleet.out);
+  fleet.TickTo(Clock(150), {});
   EXPECT_EQ(position_sent(), (DataPosition{LeaseId(3), 64}));
   const Plan plan = fleet.MakePlan(kUsers, Keys(3));
-  fleet.client.PushPull(plan, fleet.Gradients(plan), Clock(150), {}, fleet.now, &fleet.out);
+  fleet.PushPull(plan, fleet.Gradients(plan), Clock(150), {});
   for (std::uint32_t i = 0; i < 2; ++i) fleet.FromShard(i, TickAck{Clock(150)});
   fleet.Exchange();
   fleet.TakeSent(kSchedulerPeer);
@@ -250,11 +252,11 @@ TEST(ClientTick, AProposalHoldsPushesBehindItsCapUntilItCloses) {
   TickTimes(&fleet, int(kProposalSlack));
   fleet.Exchange();
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
-  fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);  // of the last clock
+  fleet.Push(plan, fleet.Gradients(plan), fleet.client.clock());  // of the last clock
   fleet.Exchange();
   EXPECT_EQ(fleet.EventsOf<PushDone>().size(), 1u);
   TickTimes(&fleet, 1);
-  fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);  // one past it
+  fleet.Push(plan, fleet.Gradients(plan), fleet.client.clock());  // one past it
   fleet.Exchange();
   EXPECT_TRUE(fleet.EventsOf<PushDone>().empty());
   fleet.view.version = ViewVersion(3);
@@ -270,9 +272,7 @@ TEST(ClientTick, ADrainFinishesTheClockThatHasAPushAndNoOther) {
   fleet.Run();
   TickTimes(&fleet, 2);
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
-  const auto push = [&] {
-    fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);
-  };
+  const auto push = [&] { fleet.Push(plan, fleet.Gradients(plan), fleet.client.clock()); };
   push();  // of clock 102, which is under way
   fleet.Exchange();
   fleet.TakeSent(kSchedulerPeer);
@@ -315,7 +315,7 @@ TEST(ClientTick, BetweenTwoClocksAWorkerHasDrainedAtOnce) {
   ASSERT_FALSE(beats.empty());
   EXPECT_EQ(beats.back().drained, 1u);
   const Plan plan = fleet.MakePlan(kUsers, Keys(30));
-  fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);
+  fleet.Push(plan, fleet.Gradients(plan), fleet.client.clock());
   TickTimes(&fleet, 1);
   fleet.Exchange();
   EXPECT_TRUE(fleet.EventsOf<PushDone>().empty());
@@ -398,7 +398,7 @@ TEST(ClientTick, PausesWhenTheSchedulerIsSilentAndGoesOnWhenItSpeaks) {
   EXPECT_TRUE(TicksTo(&fleet, 0).empty());
   // Pulls and pushes go on meanwhile: shards decide about them.
   const Plan plan = fleet.MakePlan(kUsers, Keys(3));
-  fleet.client.Pull(plan, Clock(100), fleet.now, &fleet.out);
+  fleet.Pull(plan, Clock(100));
   fleet.Exchange();
   EXPECT_EQ(fleet.EventsOf<PullDone>().size(), 1u);
   fleet.FromScheduler(HeartbeatAck{ViewVersion(1)});

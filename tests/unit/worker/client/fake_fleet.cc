@@ -1,10 +1,12 @@
 #include "tests/unit/worker/client/fake_fleet.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "kernels/convert.h"
 #include "kernels/key_delta.h"
 #include "kernels/sparse_values.h"
+#include "worker/client/pulled_rows.h"
 
 namespace tarn::worker {
 
@@ -134,6 +136,127 @@ std::vector<Body> FakeShard::Release(std::vector<Buffer>* values) {
   return answers;
 }
 
+// Rows of a pull, and what came of it.
+class FakeFleet::PullRecorder final : public PullSink {
+ public:
+  PullRecorder(FakeFleet* fleet, RequestId request, const Plan& plan) : fleet_(fleet), request_(request), rows_(plan) {}
+  void Rows(const PulledRows& rows) override { rows_.Take(rows); }
+  void Done(std::uint64_t staleness) override {
+    fleet_->events_.push_back(PullDone{request_, rows_.Release(), staleness});
+  }
+  void Failed(const Error& error) override { fleet_->events_.push_back(RequestFailed{request_, error}); }
+
+ private:
+  FakeFleet* fleet_;
+  RequestId request_;
+  PlanRows rows_;
+};
+
+// What a request with an answer came to.
+template <typename Value>
+class FakeFleet::Recorder final : public Completion<Value> {
+ public:
+  using Answered = std::function<FleetEvent(Value)>;
+  Recorder(FakeFleet* fleet, RequestId request, Answered answered, std::function<FleetEvent(const Error&)> failed)
+      : fleet_(fleet), request_(request), answered_(std::move(answered)), failed_(std::move(failed)) {}
+  void Done(Value value) override { fleet_->events_.push_back(answered_(std::move(value))); }
+  void Failed(const Error& error) override {
+    fleet_->events_.push_back(failed_ ? failed_(error) : RequestFailed{request_, error});
+  }
+
+ private:
+  FakeFleet* fleet_;
+  RequestId request_;
+  Answered answered_;
+  std::function<FleetEvent(const Error&)> failed_;
+};
+
+// `event`, or that the request failed.
+template <typename Event>
+Completion<>* FakeFleet::Record(Event event) {
+  class EventRecorder final : public Completion<> {
+   public:
+    EventRecorder(FakeFleet* fleet, RequestId request, Event event)
+        : fleet_(fleet), request_(request), event_(std::move(event)) {}
+    void Done() override { fleet_->events_.push_back(event_); }
+    void Failed(const Error& error) override { fleet_->events_.push_back(RequestFailed{request_, error}); }
+
+   private:
+    FakeFleet* fleet_;
+    RequestId request_;
+    Event event_;
+  };
+  const auto recorder = std::make_shared<EventRecorder>(this, RequestId(requests_), std::move(event));
+  recorders_.push_back(recorder);
+  return recorder.get();
+}
+
+RequestId FakeFleet::Pull(const Plan& plan, Clock use, int priority) {
+  const RequestId id = NextRequest();
+  const auto recorder = std::make_shared<PullRecorder>(this, id, plan);
+  recorders_.push_back(recorder);
+  client.Pull(plan, {.use = use, .priority = priority}, recorder.get(), now, &out);
+  return id;
+}
+
+RequestId FakeFleet::Push(const Plan& plan, Buffer gradients, Clock pulled_clock) {
+  const RequestId id = NextRequest();
+  client.Push(plan, std::move(gradients), pulled_clock, Record(PushDone{id}), now, &out);
+  return id;
+}
+
+FakeFleet::PushPullIds FakeFleet::PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock,
+                                           const MaybePosition& position) {
+  PushPullIds ids;
+  ids.push = NextRequest();
+  Completion<>* const pushed = Record(PushDone{ids.push});
+  ids.pull = NextRequest();
+  const auto pulled = std::make_shared<PullRecorder>(this, ids.pull, plan);
+  recorders_.push_back(pulled);
+  const Clock clock = client.clock() + 1;
+  NextRequest();
+  client.PushPull(plan, std::move(gradients), pulled_clock, position,
+                  {.pushed = pushed, .pulled = pulled.get(), .ticked = Record(TickDone{clock})}, now, &out);
+  return ids;
+}
+
+void FakeFleet::TickTo(Clock clock, const MaybePosition& position) {
+  NextRequest();
+  client.TickTo(clock, position, Record(TickDone{clock}), now, &out);
+}
+
+void FakeFleet::CreateTable(const TableSpec& spec) {
+  const auto recorder = std::make_shared<Recorder<TableSpec>>(
+      this, NextRequest(), [spec](TableSpec ready) { return TableReady{spec, std::move(ready)}; },
+      [spec](const Error& error) { return TableReady{spec, {}, error.code}; });
+  recorders_.push_back(recorder);
+  client.CreateTable(spec, recorder.get(), now, &out);
+}
+
+void FakeFleet::FindTable(const std::string& name) {
+  const auto recorder = std::make_shared<Recorder<TableSpec>>(
+      this, NextRequest(), [](TableSpec found) { return TableReady{{}, std::move(found)}; }, nullptr);
+  recorders_.push_back(recorder);
+  client.FindTable(name, recorder.get());
+}
+
+void FakeFleet::Barrier() {
+  const RequestId id = NextRequest();
+  client.Barrier(Record(BarrierDone{id}), now, &out);
+}
+
+void FakeFleet::RequestLeases(LeaseRequest request) {
+  const auto recorder = std::make_shared<Recorder<LeaseReply>>(
+      this, NextRequest(), [](LeaseReply reply) { return LeasesGranted{std::move(reply)}; }, nullptr);
+  recorders_.push_back(recorder);
+  client.RequestLeases(std::move(request), recorder.get(), now, &out);
+}
+
+void FakeFleet::Leave() {
+  NextRequest();
+  client.Leave(Record(LeaveDone{}), now, &out);
+}
+
 FakeFleet::FakeFleet(FleetOptions fleet_options)
     : options(std::move(fleet_options)), client(options.client), shards(options.shards) {
   job.fleet.lease_seconds = options.lease_seconds;
@@ -161,6 +284,8 @@ Welcome FakeFleet::MakeWelcome() const {
   return {options.client.nonce, 0, Incarnation(7), options.start, ToToml(job), "", view};
 }
 
+FakeFleet::~FakeFleet() = default;
+
 void FakeFleet::Run() {
   client.Start(now, &out);
   out.clear();
@@ -173,7 +298,8 @@ void FakeFleet::FromScheduler(Body body) {
   message.job = 77;
   message.sender = {Role::kScheduler, 0, Incarnation(1)};
   message.body = std::move(body);
-  client.OnMessage(kSchedulerPeer, std::move(message), now, &out);
+  client.Hear(kSchedulerPeer, std::move(message), now);
+  client.Settle(now, &out);
 }
 
 void FakeFleet::FromShard(std::uint32_t shard, Body body, Buffer values) {
@@ -183,7 +309,8 @@ void FakeFleet::FromShard(std::uint32_t shard, Body body, Buffer values) {
   message.epoch = view.routes.epoch;
   message.body = std::move(body);
   message.values = std::move(values);
-  client.OnMessage(ShardPeer(ShardId(shard)), std::move(message), now, &out);
+  client.Hear(ShardPeer(ShardId(shard)), std::move(message), now);
+  client.Settle(now, &out);
 }
 
 void FakeFleet::Wait(TimeUs us) {
@@ -245,15 +372,6 @@ Buffer FakeFleet::Gradients(const Plan& plan) {
   auto rows = buffer.as_mutable<float>();
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = float(plan.keys[i / plan.dim] % 1000) + float(i % plan.dim);
   return buffer;
-}
-
-void FakeFleet::Collect() {
-  for (ClientEvent& event : client.TakeEvents()) events_.push_back(std::move(event));
-}
-
-std::vector<ClientEvent> FakeFleet::Events() {
-  Collect();
-  return std::exchange(events_, {});
 }
 
 TableSpec SparseTable(std::string name, std::uint32_t dim) {

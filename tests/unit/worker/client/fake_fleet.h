@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/job/job.h"
@@ -70,9 +72,56 @@ struct FleetOptions {
   double heartbeat_seconds = 1000;  // out of the way
 };
 
+// What the requests of a test came to, in the order in which they did. Requests have numbers, in order of issue.
+struct PullDone {
+  RequestId request;
+  Buffer values;  // in the plan's order
+  std::uint64_t staleness = 0;
+};
+struct PushDone {
+  RequestId request;
+};
+struct TickDone {
+  Clock clock;
+};
+struct TableReady {
+  TableSpec wanted, spec;
+  ErrorCode code = ErrorCode::kOk;
+};
+struct BarrierDone {
+  RequestId request;
+};
+struct LeasesGranted {
+  LeaseReply reply;
+};
+struct LeaveDone {};
+struct RequestFailed {
+  RequestId request;
+  Error error;
+};
+using FleetEvent =
+    std::variant<PullDone, PushDone, TickDone, TableReady, BarrierDone, LeasesGranted, LeaveDone, RequestFailed>;
+
 class FakeFleet {
  public:
   explicit FakeFleet(FleetOptions options);
+  ~FakeFleet();
+
+  // Requests to the client, now; their ends are among the events.
+  RequestId Pull(const Plan& plan, Clock use, int priority = 0);
+  RequestId Push(const Plan& plan, Buffer gradients, Clock pulled_clock);
+  struct PushPullIds {
+    RequestId push, pull;
+  };
+  PushPullIds PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position);
+  void Prefetch(const Plan& plan) { client.Prefetch(plan, now, &out); }
+  void Tick(const MaybePosition& position) { TickTo(client.clock() + 1, position); }
+  void TickTo(Clock clock, const MaybePosition& position);
+  void CreateTable(const TableSpec& spec);
+  void FindTable(const std::string& name);
+  void Barrier();
+  void RequestLeases(LeaseRequest request);
+  void Leave();
 
   // Starts the client and welcomes it.
   void Run();
@@ -89,11 +138,10 @@ class FakeFleet {
   Plan MakePlan(TableId table, const std::vector<Key>& keys);
   Buffer Gradients(const Plan& plan);  // row of key k: k % 1000 + column
   Welcome MakeWelcome() const;
-  std::vector<ClientEvent> Events();
+  // Takes the events of one kind.
   template <typename Event>
   std::vector<Event> EventsOf() {
     std::vector<Event> found;
-    Collect();
     for (auto it = events_.begin(); it != events_.end();) {
       if (auto* event = std::get_if<Event>(&*it)) {
         found.push_back(std::move(*event));
@@ -115,8 +163,17 @@ class FakeFleet {
   std::function<bool(const Message&)> lose;
 
  private:
-  void Collect();
-  std::vector<ClientEvent> events_;
+  class PullRecorder;
+  template <typename Value>
+  class Recorder;
+  template <typename Event>
+  Completion<>* Record(Event event);
+  RequestId NextRequest() { return RequestId(++requests_); }
+
+  std::uint64_t requests_ = 0;
+  std::vector<FleetEvent> events_;
+  // Of all requests: the client may call them as long as it lives.
+  std::vector<std::shared_ptr<void>> recorders_;
 };
 
 TableSpec SparseTable(std::string name, std::uint32_t dim);

@@ -37,6 +37,7 @@ struct FakeWorld {
   std::vector<DataPosition> ticks;  // positions, as they came to shard 0
   std::size_t prefetched = 0;       // keys
   std::map<Peer, std::uint32_t> lanes;
+  int connects = 0;
   View view;
   std::vector<FakeShard> shards{2};
   std::string job_text = ToToml(Job{});
@@ -88,6 +89,7 @@ class FakeTransport final : public net::Transport {
     if (endpoint == "nonsense") return Fail(ErrorCode::kInvalidArgument, "no address");
     const std::lock_guard lock(world_->mutex);
     world_->lanes[peer] = lanes_;
+    ++world_->connects;
     return {};
   }
   void SetLanes(std::uint32_t lanes) override { lanes_ = lanes; }

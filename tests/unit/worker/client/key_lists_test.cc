@@ -84,7 +84,7 @@ TEST(KeyListsTest, AListIsNamedOnceItsShardHoldsIt) {
   const std::uint64_t number = lists.NumberOf(kShard, keys, kNow);
   const auto sent = [&] {
     std::pair<KeyList, Buffer> out{ListOf(keys, number), keys};
-    lists.Dress(kShard, &out.first, &out.second);
+    lists.Encode(kShard, &out.first, &out.second);
     return out;
   };
   EXPECT_EQ(sent().first.codec, KeyCodec::kRaw);
@@ -113,7 +113,7 @@ TEST(KeyListsTest, AShardThatDidNotKnowAListIsLeftAlone) {
   lists.OnUnknown(kShard, kNow + 10);
   KeyList list = ListOf(keys, number);
   Buffer frame = keys;
-  lists.Dress(kShard, &list, &frame);
+  lists.Encode(kShard, &list, &frame);
   EXPECT_EQ(list.codec, KeyCodec::kRaw);
   EXPECT_EQ(list.list, 0u);
   EXPECT_EQ(lists.NumberOf(kShard, keys, kNow + 9), 0u);
@@ -127,7 +127,7 @@ TEST(KeyListsTest, NearKeysAreDeltaCoded) {
   for (Key& key : keys.as_mutable<Key>()) key = 5'000'000 + key % 10'000;
   KeyList list = ListOf(keys, 0);
   Buffer frame = keys;
-  lists.Dress(kShard, &list, &frame);
+  lists.Encode(kShard, &list, &frame);
   EXPECT_EQ(list.codec, KeyCodec::kDelta);
   EXPECT_EQ(frame.size(), 4 * 9 + 100 * 2 + 8);
 }

@@ -10,8 +10,11 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "core/file.h"
 #include "core/hash.h"
@@ -133,7 +136,7 @@ TEST(Library, RefusesGradientsThatAreNotFinite) {
     EXPECT_EQ(client->clock(), Clock(0));
     const auto plan = client->MakePlan(*users, std::vector<Key>{42});
     ASSERT_TRUE(plan);
-    check(client->Push(*plan, Buffer::CopyOf(std::span<const float>(std::vector<float>(3, bad))), Clock(0)).Wait());
+    check(client->Push(*plan, Buffer::CopyOf(std::span<const float>(std::vector<float>(3, bad)))).Wait());
   }
   // Two of one key that are finite alone, and overflow together.
   std::vector<float> large(9, 1.0f);
@@ -154,19 +157,147 @@ TEST(Library, PlansLeasesBarriersAndTables) {
   const std::vector<Key> keys = {5, 6, 5};
   auto plan = client->MakePlan(*items, keys);
   ASSERT_TRUE(plan);
-  const auto rows = client->Pull(*plan, Clock(0));
+  EXPECT_EQ(plan->keys().size(), 2u);
+  ASSERT_EQ(plan->index().size(), 3u);
+  for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(plan->keys()[plan->index()[i]], keys[i]);
+  EXPECT_EQ(plan->table().id(), items->id());
+  const auto rows = client->Pull(*plan, {.use_clock = Clock(0)});
   const auto values = rows.Wait();
   ASSERT_TRUE(values);
   EXPECT_EQ(values->size(), 2u * 4);  // one row per unique key
   EXPECT_EQ(rows.staleness(), 0u);
-  EXPECT_TRUE(client->Push(*plan, Buffer::CopyOf(*values), Clock(0)).Wait());
-  EXPECT_EQ(client->Push(*plan, Buffer::Allocate(4), Clock(0)).Wait().error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(client->Push(*plan, Buffer::CopyOf(*values), {.pulled_clock = Clock(0)}).Wait());
+  for (const std::size_t bytes : {4u, 5u})
+    EXPECT_EQ(client->Push(*plan, Buffer::Allocate(bytes)).Wait().error().code, ErrorCode::kInvalidArgument);
   EXPECT_TRUE(client->Barrier());
   const auto leases = client->RequestLeases({.want = 1});
   ASSERT_TRUE(leases);
   EXPECT_TRUE(leases->finished);
+  EXPECT_TRUE(leases->granted.empty());
+  EXPECT_FALSE(leases->tick_to);
   EXPECT_EQ(client->counters().pulls, 1u);
   EXPECT_EQ(client->staleness(), (std::vector<std::uint64_t>{1}));
+}
+
+// Shards answer pulls that they hold back.
+void Release(FakeWorld* world, Clock minimum) {
+  const std::lock_guard lock(world->mutex);
+  for (std::uint32_t s = 0; s < world->shards.size(); ++s) {
+    world->shards[s].minimum = minimum;
+    std::vector<Buffer> values;
+    auto bodies = world->shards[s].Release(&values);
+    for (std::size_t i = 0; i < bodies.size(); ++i)
+      world->Answer(ShardPeer(ShardId(s)), std::move(bodies[i]), std::move(values[i]));
+  }
+}
+
+TEST(Library, PullsIntoMemoryOfTheCaller) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  const std::vector<Key> keys = {7, 1ull << 60, 7, 3};
+  std::vector<float> out(keys.size() * 3 + 1, -1.0f);
+  const std::span<float> rows_of_keys = std::span(out).first(keys.size() * 3);
+  const auto rows = client->Pull(*users, keys, {.out = rows_of_keys});
+  const auto values = rows.Wait();
+  ASSERT_TRUE(values) << ToString(values.error());
+  EXPECT_EQ(values->data(), out.data());
+  EXPECT_EQ(values->size(), keys.size() * 3);
+  for (std::size_t i = 0; i < values->size(); ++i)
+    EXPECT_EQ(out[i], worker::ValueOf(users->id(), keys[i / 3], std::uint32_t(i % 3)));
+  EXPECT_EQ(out.back(), -1.0f);
+
+  const auto plan = client->MakePlan(*users, keys);
+  ASSERT_TRUE(plan);
+  EXPECT_TRUE(client->Pull(*plan, {.out = std::span(out).first(9)}).Wait());
+  for (std::size_t i = 0; i < 9; ++i)
+    EXPECT_EQ(out[i], worker::ValueOf(users->id(), plan->keys()[i / 3], std::uint32_t(i % 3)));
+  for (const auto& wrong : {client->Pull(*users, keys, {.out = out}), client->Pull(*plan, {.out = out})})
+    EXPECT_EQ(wrong.Wait().error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST(Library, NothingIsWrittenOnceTheLastFutureIsDropped) {
+  FakeWorld world;
+  for (FakeShard& shard : world.shards) shard.minimum = Clock(0);
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  client->Tick();
+  const std::vector<Key> keys = {1, 2, 1};
+  std::vector<float> dropped(9, -1.0f), kept(9, -1.0f);
+  std::optional<RowsFuture> first = client->Pull(*users, keys, {.out = dropped});  // of clock 1: held back
+  std::optional<RowsFuture> copy = client->Pull(*users, keys, {.out = kept});
+  const RowsFuture kept_rows = *copy;
+  EXPECT_FALSE(kept_rows.Ready());
+  first.reset();
+  copy.reset();
+  Release(&world, Clock(1));
+  EXPECT_TRUE(kept_rows.Wait());
+  EXPECT_TRUE(client->Barrier()) << "both are answered";
+  EXPECT_EQ(dropped, std::vector<float>(9, -1.0f));
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    EXPECT_EQ(kept[i], worker::ValueOf(users->id(), keys[i / 3], std::uint32_t(i % 3)));
+}
+
+TEST(Library, PullsAndPushesSeveralTablesInOneCall) {
+  FakeWorld world;
+  world.AddTable(SparseTable("items", 5));
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  const auto users = client->OpenTable("users"), items = client->OpenTable("items");
+  ASSERT_TRUE(users && items);
+  const std::vector<Key> user_keys = {1, 2, 1}, item_keys = {8, 9}, none;
+  std::vector<float> out(10);
+  const std::vector<TablePull> pulls = {{*users, user_keys, {}}, {*items, item_keys, out}, {*users, none, {}}};
+  const auto rows = client->PullMany(pulls);
+  const auto of_users = rows.Wait(), of_items = rows.Wait(1), of_none = rows.Wait(2);
+  ASSERT_TRUE(of_users && of_items && of_none);
+  ASSERT_EQ(of_users->size(), 9u);
+  for (std::size_t i = 0; i < 9; ++i)
+    EXPECT_EQ((*of_users)[i], worker::ValueOf(users->id(), user_keys[i / 3], std::uint32_t(i % 3)));
+  EXPECT_EQ(of_items->data(), out.data());
+  for (std::size_t i = 0; i < 10; ++i)
+    EXPECT_EQ(out[i], worker::ValueOf(items->id(), item_keys[i / 5], std::uint32_t(i % 5)));
+  EXPECT_TRUE(of_none->empty());
+  EXPECT_EQ(rows.Wait(3).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(client->counters().pulls, 3u);
+  EXPECT_TRUE(client->PullMany({}).Wait());
+
+  const std::vector<float> user_gradients(9, 1.0f), item_gradients(10, 2.0f);
+  std::vector<TablePush> pushes = {{*users, user_keys, user_gradients}, {*items, item_keys, item_gradients}};
+  EXPECT_TRUE(client->PushMany(pushes).Wait());
+  EXPECT_TRUE(client->PushMany({}).Wait());
+  pushes[1].gradients = user_gradients;  // of another size
+  EXPECT_EQ(client->PushMany(pushes).Wait().error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(client->Leave());
+  std::map<std::pair<TableId, Key>, float> sums;
+  for (const FakeShard& shard : world.shards)
+    for (const auto& applied : shard.applied)
+      for (std::size_t i = 0; i < applied.keys.size(); ++i)
+        sums[{applied.table, applied.keys[i]}] += applied.values[i * applied.values.size() / applied.keys.size()];
+  const std::map<std::pair<TableId, Key>, float> expected = {
+      {{users->id(), 1}, 2}, {{users->id(), 2}, 1}, {{items->id(), 8}, 2}, {{items->id(), 9}, 2}};
+  EXPECT_EQ(sums, expected) << "nothing of what was refused";
+}
+
+TEST(Library, HeldGradientsAreLetGoOnceTheyAreAcknowledged) {
+  FakeWorld world;
+  auto client = ConnectTo(&world);
+  ASSERT_TRUE(client);
+  auto users = client->OpenTable("users");
+  ASSERT_TRUE(users);
+  const auto plan = client->MakePlan(*users, std::vector<Key>{1, 2});
+  ASSERT_TRUE(plan);
+  alignas(8) float gradients[6] = {1, 2, 3, 4, 5, 6};
+  auto owner = std::make_shared<int>(0);
+  const std::weak_ptr<int> watched = owner;
+  const auto pushed = client->Push(
+      *plan, Buffer::Hold(reinterpret_cast<std::byte*>(gradients), sizeof(gradients), std::exchange(owner, nullptr)));
+  EXPECT_TRUE(pushed.Wait());
+  while (!watched.expired()) std::this_thread::yield();
 }
 
 TEST(Library, OfTwoThreadsThatDisagreeAboutATableOneIsRefused) {
@@ -268,16 +399,7 @@ TEST(Library, PullsThatNobodyWaitsForHaveABound) {
   EXPECT_TRUE(both.pushed.Wait());
   EXPECT_EQ(both.pulled.Wait().error().code, ErrorCode::kOverloaded);
   EXPECT_EQ(client->clock(), Clock(2));
-  {
-    const std::lock_guard lock(world.mutex);
-    for (std::uint32_t s = 0; s < world.shards.size(); ++s) {
-      world.shards[s].minimum = Clock(1);
-      std::vector<Buffer> values;
-      auto bodies = world.shards[s].Release(&values);
-      for (std::size_t i = 0; i < bodies.size(); ++i)
-        world.Answer(ShardPeer(ShardId(s)), std::move(bodies[i]), std::move(values[i]));
-    }
-  }
+  Release(&world, Clock(1));
   EXPECT_TRUE(large.Wait());
   client->Tick();
   const auto first = pull({4}), second = pull({5});
@@ -378,8 +500,7 @@ TEST(Library, PushBlocksWhenTooMuchWaitsAndGoesOnWhenItIsAcknowledged) {
   FakeWorld world;
   ConnectOptions options;
   options.scheduler = "fake://scheduler";
-  // A push counts 12 bytes when it comes and 128 + 12 as a message: the second fits to the byte, a third does not.
-  options.queued_bytes_max = 140 + 12;
+  options.queued_bytes_max = 2 * 3 * sizeof(float);  // the second fits to the byte, a third does not
   auto client = Client::Connect(options, std::make_unique<FakeTransport>(&world));
   ASSERT_TRUE(client);
   auto users = client->OpenTable("users");
@@ -512,7 +633,7 @@ TEST(Library, ATickWithoutAPositionKeepsTheLastOne) {
   auto users = client->OpenTable("users");
   ASSERT_TRUE(users);
   const std::vector<Key> keys = {1};
-  const DataPosition first{LeaseId(3), 64}, second{LeaseId(3), 128};
+  const LeasePosition first{LeaseId(3), 64}, second{LeaseId(3), 128};
   EXPECT_TRUE(client->Tick(first).Wait());
   EXPECT_TRUE(client->Tick().Wait());
   EXPECT_TRUE(client->PushPull(*users, keys, std::vector<float>(3)).pulled.Wait());
@@ -520,7 +641,8 @@ TEST(Library, ATickWithoutAPositionKeepsTheLastOne) {
   EXPECT_TRUE(client->PushPull(*users, keys, std::vector<float>(3), second).pulled.Wait());
   EXPECT_TRUE(client->TickTo(Clock(20)).Wait());
   EXPECT_TRUE(client->Leave());
-  EXPECT_EQ(world.ticks, (std::vector<DataPosition>{first, first, first, first, second, second}));
+  const DataPosition at_first{first.lease, first.rows}, at_second{second.lease, second.rows};
+  EXPECT_EQ(world.ticks, (std::vector{at_first, at_first, at_first, at_first, at_second, at_second}));
 }
 
 TEST(Library, FuturesOutliveTheClient) {

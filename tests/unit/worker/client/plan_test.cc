@@ -1,5 +1,5 @@
 // Shows that a plan holds each key once, grouped by partition in order of first occurrence, that its index leads every
-// occurrence back to its key, and that summing and expanding rows agree with the obvious loops.
+// occurrence back to its key, that summing rows agrees with the obvious loop, and that the order of the caller is kept.
 #include "worker/client/plan.h"
 
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ TEST(Plan, KeysAtTheEndsOfTheRange) {
   ExpectSame(plan, NaivePlan(positioner, 6, keys));
 }
 
-TEST(Plan, SumsDuplicatesInOrderOfOccurrenceAndExpandsThemAgain) {
+TEST(Plan, SumsDuplicatesInOrderOfOccurrence) {
   constexpr std::uint32_t kDim = 5;
   Planner planner(3);
   Plan plan;
@@ -108,11 +108,30 @@ TEST(Plan, SumsDuplicatesInOrderOfOccurrenceAndExpandsThemAgain) {
   for (std::size_t i = 0; i < keys.size(); ++i)
     for (std::uint32_t d = 0; d < kDim; ++d) expected[plan.index[i] * kDim + d] += rows[i * kDim + d];
   EXPECT_EQ(unique, expected);
+}
 
-  std::vector<float> expanded(rows.size());
-  Expand(plan, kDim, unique.data(), expanded.data());
-  for (std::size_t i = 0; i < keys.size(); ++i)
-    for (std::uint32_t d = 0; d < kDim; ++d) ASSERT_EQ(expanded[i * kDim + d], unique[plan.index[i] * kDim + d]);
+TEST(Plan, TheCallersOrderNamesEachOccurrenceOnce) {
+  Planner planner(5);
+  Plan plan;
+  CallerOrder order;
+  for (std::size_t distinct : {1u, 7u, 200u, 100'000u}) {
+    const auto keys = SomeKeys(3000, distinct, 11);
+    planner.Make(TableId(1), 3, MakePositioner(TableKind::kSparse, 0), keys, &plan, &order);
+    ASSERT_EQ(order.first.size(), plan.keys.size());
+    ASSERT_EQ(order.first.size() + order.repeats.size(), keys.size());
+    std::vector<int> named(keys.size());
+    for (std::size_t i = 0; i < plan.keys.size(); ++i) {
+      ++named[order.first[i]];
+      EXPECT_EQ(keys[order.first[i]], plan.keys[i]);
+      EXPECT_EQ(std::ranges::find(keys, plan.keys[i]) - keys.begin(), order.first[i]) << "the first occurrence";
+    }
+    for (const CallerOrder::Repeat& repeat : order.repeats) {
+      ++named[repeat.occurrence];
+      EXPECT_EQ(keys[repeat.occurrence], keys[repeat.first]);
+      EXPECT_EQ(order.first[plan.index[repeat.occurrence]], repeat.first);
+    }
+    EXPECT_EQ(std::ranges::count(named, 1), std::ptrdiff_t(keys.size()));
+  }
 }
 
 TEST(Plan, AllocatesNothingOnceWarm) {

@@ -37,9 +37,9 @@ struct Combining {
 
   RequestId Push(const std::vector<Key>& keys, TableId table = kUsers) {
     const Plan plan = fleet.MakePlan(table, keys);
-    return fleet.client.Push(plan, fleet.Gradients(plan), fleet.client.clock(), fleet.now, &fleet.out);
+    return fleet.Push(plan, fleet.Gradients(plan), fleet.client.clock());
   }
-  void Tick() { fleet.client.Tick({}, fleet.now, &fleet.out); }
+  void Tick() { fleet.Tick({}); }
   std::size_t PushesOut() {
     std::size_t n = 0;
     for (const Outgoing& o : fleet.out) n += std::holds_alternative<tarn::Push>(o.message.body);
@@ -133,7 +133,7 @@ TEST(PushCombiner, SeveralPushesOfOneClockAreOne) {
   Combining c;
   c.Push({1, 2});
   c.Push({2, 3});
-  c.fleet.client.TickTo(Clock(20), {}, c.fleet.now, &c.fleet.out);  // jumps
+  c.fleet.TickTo(Clock(20), {});  // jumps
   c.fleet.Exchange();
   EXPECT_EQ(c.Sums(), (std::map<Key, float>{{1, 1}, {2, 4}, {3, 3}}));
   EXPECT_EQ(c.fleet.shards[0].ticked, Clock(20));
@@ -148,14 +148,14 @@ TEST(PushCombiner, AnEmptyPushIsDoneAtOnce) {
 
 TEST(PushCombiner, WhatIsHeldBackGoesWhenSomethingWaitsForIt) {
   const std::map<std::string, std::function<void(Combining*)>> causes = {
-      {"barrier", [](Combining* c) { c->fleet.client.Barrier(c->fleet.now, &c->fleet.out); }},
-      {"leave", [](Combining* c) { c->fleet.client.Leave(c->fleet.now, &c->fleet.out); }},
-      {"jump", [](Combining* c) { c->fleet.client.TickTo(Clock(13), {}, c->fleet.now, &c->fleet.out); }},
+      {"barrier", [](Combining* c) { c->fleet.Barrier(); }},
+      {"leave", [](Combining* c) { c->fleet.Leave(); }},
+      {"jump", [](Combining* c) { c->fleet.TickTo(Clock(13), {}); }},
       {"proposal", [](Combining* c) { c->Adopt([](View* view) { view->proposal = {1, true}; }); }},
       {"checkpoint", [](Combining* c) { c->Adopt([](View* view) { view->checkpoint.id = CheckpointId(1); }); }},
       {"jump awaited",
        [](Combining* c) {
-         c->fleet.client.RequestLeases({}, c->fleet.now, &c->fleet.out);
+         c->fleet.RequestLeases({});
          LeaseReply reply;
          reply.number = 1;
          reply.jump_to = Clock(15);
@@ -216,10 +216,10 @@ TEST(PushCombiner, PullsDoNotWaitForWhatIsHeldBack) {
   Combining c;
   c.Push(Keys(10));
   const Plan plan = c.fleet.MakePlan(kUsers, Keys(10));
-  c.fleet.client.Pull(plan, Clock(10), c.fleet.now, &c.fleet.out);
+  c.fleet.Pull(plan, Clock(10));
   c.fleet.Exchange();
   EXPECT_EQ(c.fleet.EventsOf<PullDone>().size(), 1u);
-  const auto ids = c.fleet.client.PushPull(plan, c.fleet.Gradients(plan), Clock(10), {}, c.fleet.now, &c.fleet.out);
+  const auto ids = c.fleet.PushPull(plan, c.fleet.Gradients(plan), Clock(10), {});
   c.fleet.Exchange();
   const auto done = c.fleet.EventsOf<PullDone>();
   ASSERT_EQ(done.size(), 1u);

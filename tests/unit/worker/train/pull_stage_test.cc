@@ -69,15 +69,7 @@ struct Scene {
 
   void Exchange() {
     fleet.Exchange();
-    for (PullDone& pull : fleet.EventsOf<PullDone>()) {
-      int taken = 0;
-      for (InFlight& batch : batches) {
-        const auto is_its = stage->OnPull(&pull, &batch.rows);
-        ASSERT_TRUE(is_its);
-        taken += *is_its;
-      }
-      EXPECT_EQ(taken, 1);
-    }
+    EXPECT_TRUE(stage->status());
   }
 
   // The oldest batch; returns the shifts of its rows of "users", by key.
@@ -220,9 +212,10 @@ TEST(PullStage, ABatchBehindAFailedPullIsNeverComputed) {
     for (const Message& message : scene.fleet.TakeSent(ShardPeer(ShardId(shard))))
       if (const auto* pull = std::get_if<Pull>(&message.body))
         scene.fleet.FromShard(shard, ErrorReply{pull->request, ErrorCode::kInvalidArgument, "no", {}});
-  EXPECT_FALSE(scene.fleet.EventsOf<RequestFailed>().empty());
+  ASSERT_FALSE(scene.stage->status());
+  EXPECT_EQ(scene.stage->status().error().code, ErrorCode::kInvalidArgument);
   scene.Begin(Keys(0, 50), 1);
-  scene.Exchange();
+  scene.fleet.Exchange();
   EXPECT_FALSE(scene.batches[0].rows.ready());
   EXPECT_TRUE(scene.batches[1].rows.ready());
   EXPECT_DEATH((void)scene.stage->Read(&scene.batches[1].rows, nullptr), "in the order in which they looked")

@@ -1,4 +1,4 @@
-#include "worker/client/client_desk.h"
+#include "worker/client/client_context.h"
 
 #include <fmt/format.h>
 
@@ -12,30 +12,30 @@ constexpr int kCounterBits = 40;
 
 }  // namespace
 
-Verdict Judge(ErrorCode code) {
+Refusal RefusalOf(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kFenced: return Verdict::kFenced;
+    case ErrorCode::kFenced: return Refusal::kFenced;
     case ErrorCode::kStaleEpoch:
     case ErrorCode::kOutOfOrder:
     case ErrorCode::kWrongShard:  // until the newer route map is here
-    case ErrorCode::kNotFound:    // a table of our view that the shard has yet to hear of
+    case ErrorCode::kNotFound:    // a table of our view that the shard does not know yet
     case ErrorCode::kOverloaded:
     case ErrorCode::kUnavailable:
     case ErrorCode::kTimeout:
-    case ErrorCode::kUnknownKeys: return Verdict::kRetry;
-    default: return Verdict::kFatal;
+    case ErrorCode::kUnknownKeys: return Refusal::kTransient;
+    default: return Refusal::kFinal;
   }
 }
 
-RequestId ClientDesk::NewRequest() { return RequestId(welcome.incarnation.value << kCounterBits | next_request_++); }
+RequestId ClientContext::NewRequest() { return RequestId(welcome.incarnation.value << kCounterBits | next_request_++); }
 
-bool ClientDesk::IsOurs(RequestId request) const {
+bool ClientContext::IsOurs(RequestId request) const {
   const std::uint64_t upper = welcome.incarnation.value << kCounterBits;
   const std::uint64_t counter = request.value - upper;
   return request.value >= upper && counter >= 1 && counter < next_request_;
 }
 
-void ClientDesk::Send(Peer to, Body body, Buffer keys, Buffer values) {
+void ClientContext::Send(Peer to, Body body, Buffer keys, Buffer values) {
   const std::uint32_t rank = state == ClientState::kJoining ? options.rank : welcome.rank;
   Message message;
   message.job = job;
@@ -47,22 +47,23 @@ void ClientDesk::Send(Peer to, Body body, Buffer keys, Buffer values) {
   out->push_back({to, std::move(message)});
 }
 
-std::string ClientDesk::Refusal(ShardId shard, const std::string& what, const std::string& why, TimeUs since) const {
+std::string ClientContext::RefusalText(ShardId shard, const std::string& what, const std::string& why,
+                                       TimeUs since) const {
   const std::string lasting = now > since ? fmt::format(" for {:.1f} seconds", double(now - since) * 1e-6) : "";
   return fmt::format("shard {} has refused {}{}: {}", shard.value, what, lasting, why);
 }
 
-std::string ClientDesk::NameOf(TableId table) const {
+std::string ClientContext::NameOf(TableId table) const {
   const auto spec = tables.find(table);
   return spec == tables.end() ? fmt::format("table {}", table.value) : fmt::format("table '{}'", spec->second.name);
 }
 
-void ClientDesk::Stop(ErrorCode code, std::string reason) {
+void ClientContext::Stop(ErrorCode code, std::string reason) {
   state = code == ErrorCode::kFenced ? ClientState::kFenced : ClientState::kStopped;
   stop_reason = {code, std::move(reason)};
 }
 
-void ClientDesk::CountStaleness(std::uint64_t clocks) {
+void ClientContext::CountStaleness(std::uint64_t clocks) {
   const std::size_t bucket = std::min<std::uint64_t>(clocks, limits::kStalenessBucketsMax - 1);
   if (staleness.size() <= bucket) staleness.resize(bucket + 1);
   ++staleness[bucket];

@@ -1,5 +1,5 @@
-// Small things that pushes, pulls and ticks share: the byte credits of one direction to one shard, the pauses between
-// repeats, and how long refusals are borne. Internal to worker/.
+// What limits messages to a shard: the bytes in flight in one direction, the pauses between repeats, and for how long
+// refusals are repeated. Internal to worker/.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,11 @@
 
 namespace tarn::worker {
 
-// Bytes that one lane may have in flight to one shard. Pushes and pulls have a lane each, with half of
-// ClientOptions::credit_bytes: pulls that a shard holds back until a tick can never stop the pushes that this tick
-// waits for.
-class Credit {
+// Bytes that may be in flight to one shard. Pushes and pulls have a credit each, half of ClientOptions::credit_bytes:
+// pulls that a shard holds back until a tick can never stop the pushes that this tick waits for.
+class ByteCredit {
  public:
-  explicit Credit(std::size_t limit) : limit_(limit) {}
+  explicit ByteCredit(std::size_t limit) : limit_(limit) {}
   bool Fits(std::size_t bytes) const { return in_flight_ + bytes <= limit_; }
   void Take(std::size_t bytes) { in_flight_ += bytes; }
   void Return(std::size_t bytes) { in_flight_ -= bytes; }
@@ -34,12 +33,12 @@ inline TimeUs RefusalPause(TimeUs resend_us, std::uint32_t refusals) {
   return std::max<TimeUs>(1, (resend_us >> 5) << std::min(refusals, 7u));
 }
 
-// Refusals of one thing that may pass (rule E7): how long they have gone on without progress.
-class Patience {
+// For how long transient refusals of one thing have gone on without progress (rule E7).
+class RefusalTimer {
  public:
   // Refused at `now`. True: for `limit` already, so that no repeat will help.
   bool Refused(TimeUs now, TimeUs limit, TimeUs resend_us) {
-    // Who was not refused for longer than repeats are apart was waiting for something else meanwhile.
+    // After a time without refusals that is longer than repeats are apart, it starts again.
     const TimeUs longest_pause = 2 * RepeatPause(resend_us, UINT32_MAX);
     if (last_ < 0 || now - last_ > longest_pause) since_ = now;
     last_ = now;

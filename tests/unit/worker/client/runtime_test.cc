@@ -1,0 +1,138 @@
+// Shows that a runtime joins, connects to the shards of a view once, sends requests and hands their answers to their
+// completions, also those that other threads submit; waits no longer than it may; and fails whatever is under way when
+// its client ends.
+#include "worker/client/runtime.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/unit/worker/client/fake_world.h"
+#include "worker/client/requests.h"
+
+namespace tarn::worker {
+namespace {
+
+class Outcome final : public Completion<> {
+ public:
+  void Done() override { ++done; }
+  void Failed(const Error& error) override { failed = error; }
+  int done = 0;
+  std::optional<Error> failed;
+};
+
+auto TickRequest() {
+  return MakeStatusRequest(
+      [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Tick({}, done, now, out); });
+}
+
+class RuntimeTest : public ::testing::Test {
+ protected:
+  bool TakeTurn() {
+    if (!runtime_.Act()) return false;
+    runtime_.Exchange(0);
+    return true;
+  }
+  void Join() {
+    ASSERT_TRUE(runtime_.Start("fake://scheduler"));
+    while (runtime_.client().state() == ClientState::kJoining) ASSERT_TRUE(TakeTurn());
+    ASSERT_EQ(runtime_.client().state(), ClientState::kRunning);
+  }
+  void Tick(Outcome* outcome) { runtime_.client().Tick({}, outcome, Runtime::Now(), runtime_.outbox()); }
+
+  FakeWorld world_;
+  FakeTransport transport_{&world_};
+  Runtime runtime_{{.rank = 0, .nonce = 1}, &transport_};
+};
+
+TEST_F(RuntimeTest, AnAddressThatIsNoneIsRefused) {
+  const Status started = runtime_.Start("nonsense");
+  ASSERT_FALSE(started);
+  EXPECT_EQ(started.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(RuntimeTest, ConnectsToTheShardsOfAView) {
+  Join();
+  EXPECT_EQ(world_.lanes.size(), 1u) << "the scheduler";
+  EXPECT_TRUE(TakeTurn());
+  EXPECT_EQ(world_.lanes.size(), 3u) << "and two shards";
+  EXPECT_EQ(world_.connects, 3);
+  EXPECT_TRUE(TakeTurn());
+  EXPECT_EQ(world_.connects, 3) << "once";
+}
+
+TEST_F(RuntimeTest, AShardWithoutAnAddressEndsIt) {
+  world_.view.routes.endpoints[1] = "nonsense";
+  Join();
+  EXPECT_FALSE(TakeTurn());
+  EXPECT_EQ(runtime_.error().code, ErrorCode::kInvalidArgument);
+}
+
+TEST_F(RuntimeTest, ARequestGoesOutWithActAndItsAnswerComesWithExchange) {
+  Join();
+  Outcome outcome;
+  Tick(&outcome);
+  EXPECT_FALSE(runtime_.outbox()->empty());
+  EXPECT_TRUE(world_.ticks.empty());
+  EXPECT_TRUE(runtime_.Act());
+  EXPECT_TRUE(runtime_.outbox()->empty());
+  EXPECT_EQ(world_.ticks.size(), 1u);
+  EXPECT_EQ(outcome.done, 0);
+  runtime_.Exchange(0);
+  EXPECT_EQ(outcome.done, 1);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(TakeTurn());
+  EXPECT_EQ(outcome.done, 1) << "once";
+}
+
+TEST_F(RuntimeTest, AClientThatWasToldToStopEndsItAndFailsWhatIsUnderWay) {
+  Join();
+  EXPECT_TRUE(TakeTurn());
+  world_.deaf = true;
+  Outcome outcome;
+  Tick(&outcome);
+  EXPECT_TRUE(TakeTurn());
+  world_.FromScheduler(Shutdown{ErrorCode::kOk, "over"});
+  while (TakeTurn()) continue;
+  EXPECT_EQ(runtime_.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(runtime_.error().message, "the job is over: over");
+  ASSERT_TRUE(outcome.failed);
+  EXPECT_EQ(outcome.failed->code, ErrorCode::kCancelled);
+}
+
+TEST_F(RuntimeTest, RequestsOfOtherThreadsAreStartedInOrderAndEnd) {
+  Join();
+  runtime_.StartThread();
+  const auto first = TickRequest(), second = TickRequest();
+  runtime_.Submit(first);
+  runtime_.Submit(second);
+  EXPECT_TRUE(second->Wait());
+  EXPECT_TRUE(first->Ready()) << "ticks are acknowledged in order";
+  EXPECT_TRUE(first->WaitFor(0));
+  const auto clock = MakeValueRequest<Clock>(
+      [](const Client* client, Completion<Clock>* done, TimeUs, Outbox*) { done->Done(client->clock()); });
+  runtime_.Submit(clock);
+  EXPECT_TRUE(clock->Wait());
+  EXPECT_EQ(clock->value, Clock(2));
+}
+
+TEST_F(RuntimeTest, ItsEndFailsWhatIsUnderWayAndWhatComesLater) {
+  std::shared_ptr<Request> under_way, posted;
+  {
+    FakeTransport transport(&world_);
+    Runtime runtime({.rank = 0, .nonce = 1}, &transport);
+    ASSERT_TRUE(runtime.Start("fake://scheduler"));
+    while (runtime.client().state() == ClientState::kJoining) {
+      ASSERT_TRUE(runtime.Act());
+      runtime.Exchange(0);
+    }
+    world_.deaf = true;
+    runtime.StartThread();
+    under_way = TickRequest();
+    runtime.Submit(under_way);
+    EXPECT_EQ(under_way->WaitFor(0.01).error().code, ErrorCode::kTimeout);
+  }
+  EXPECT_EQ(under_way->Wait().error().code, ErrorCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace tarn::worker

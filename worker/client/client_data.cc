@@ -1,0 +1,226 @@
+#include "worker/client/client_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "core/hash.h"
+#include "worker/client/client_pieces.h"
+
+namespace tarn::worker {
+
+ClientData::ClientData(ClientContext* context)
+    : context_(context),
+      lists_(context->options.held_keys_min, context->options.held_keys_bytes),
+      cache_(context),
+      pulls_(context, &lists_),
+      pushes_(context, &lists_, &pulls_),
+      combiner_(context, &pushes_),
+      ticks_(context, &pushes_) {}
+
+void ClientData::Begin(Clock start) {
+  const std::size_t partitions = context_->view.routes.owners.size();
+  if (!context_->job_file.train.key_caching) lists_.SwitchOff();
+  cache_.Begin(partitions);
+  pushes_.Begin(partitions);
+  combiner_.Begin();
+  ticks_.Begin(start);
+  ticks_.AdoptView();
+  residuals_.Begin(context_->job_file.job.seed);
+}
+
+void ClientData::Reroute() {
+  lists_.Clear();
+  pushes_.Reroute();
+  pulls_.Reroute();
+  ticks_.Reroute();
+}
+
+// The table of a plan, or why there is none.
+Expected<const TableSpec*> ClientData::TableOf(const Plan& plan) const {
+  const auto table = context_->tables.find(plan.table);
+  if (table == context_->tables.end())
+    return Fail(ErrorCode::kNotFound, fmt::format("table {}: not known to this client", plan.table.value));
+  if (table->second.dim != plan.dim)
+    return Fail(ErrorCode::kInvalidArgument, fmt::format("table {}: a plan for rows of {} values, but they have {}",
+                                                         plan.table.value, plan.dim, table->second.dim));
+  return &table->second;
+}
+
+void ClientData::Pull(const Plan& plan, const PullWhen& when, PullSink* sink) {
+  const auto spec = TableOf(plan);
+  if (!spec) return sink->Failed(spec.error());
+  if (when.counted) ++context_->counters.pulls;
+  if (plan.keys.empty()) return sink->Done(0);
+  KeptTable* const kept = when.counted ? cache_.Of(**spec) : nullptr;
+  if (kept == nullptr) return Ask(pulls_.Begin(plan, **spec, when, sink), **spec, plan);
+
+  auto cached = cache_.Look(kept, **spec, plan, when.use, sink);
+  const Plan& missing = cached->missing();
+  if (missing.keys.empty()) {
+    const std::uint64_t staleness = cached->StalenessAt(when.use);
+    context_->CountStaleness(staleness);
+    return cached->Done(staleness);
+  }
+  CachedPull* const through_cache = cached.get();
+  Ask(pulls_.Begin(missing, **spec, when, through_cache, std::move(cached)), **spec, missing);
+}
+
+// One message a shard and piece.
+void ClientData::Ask(RequestId pull, const TableSpec& spec, const Plan& plan) {
+  const std::uint32_t rows_max = PieceRows(spec, context_->options.piece_bytes);
+  for (Piece& piece : CutPieces(plan, context_->view.routes, rows_max)) {
+    Buffer frame;
+    KeyList keys = PieceKeys(plan.keys, piece, &frame);
+    keys.list = lists_.NumberOf(piece.shard, frame, context_->now);
+    for (Section& section : keys.sections) section.sequence = pushes_.LastSequence(section.partition);
+    pulls_.Add(pull, std::move(piece), std::move(keys), std::move(frame));
+  }
+}
+
+void ClientData::Push(const Plan& plan, const Buffer& gradients, Clock pulled_clock, Completion<>* done) {
+  StartPush(plan, gradients, {.clock = ticks_.asked(), .pulled_clock = pulled_clock, .done = done});
+}
+
+void ClientData::StartPush(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what) {
+  const auto spec = TableOf(plan);
+  if (!spec) return worker::Fail(what.done, spec.error());
+  TARN_CHECK(gradients.size() == plan.keys.size() * plan.dim * sizeof(float), "one gradient row per unique key");
+  if (what.clock == ticks_.asked()) ticks_.OnPush();
+  if (plan.keys.empty()) {
+    ++context_->counters.pushes;
+    return Complete(what.done);
+  }
+  if (combiner_.Combines(**spec)) return combiner_.Add(plan, **spec, gradients, what);
+  Residuals::Sent sent{&plan, gradients};
+  if ((*spec)->push_codec == ValueCodec::kTopK) sent = Compress(plan, **spec, gradients, what.clock);
+  pushes_.Add(*sent.plan, **spec, sent.rows, what);
+  if (KeptTable* kept = cache_.Of(**spec)) cache_.OnPush(kept, *sent.plan, pushes_);
+}
+
+// Of a push in kTopK: what is sent of it now.
+Residuals::Sent ClientData::Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock) {
+  Residuals::Sent sent = residuals_.Compress(plan, spec, context_->view.routes.partition_bits, gradients, clock);
+  const Residuals::Counters& kept = residuals_.counters();
+  context_->counters.residual_rows = kept.rows;
+  context_->counters.residuals_expired = kept.expired;
+  context_->counters.residuals_crowded = kept.crowded;
+  return sent;
+}
+
+// Whether a push and the pull of the same rows behind it have messages of their own.
+bool ClientData::GoesApart(const TableSpec& spec) {
+  const bool of_other_rows = spec.push_codec == ValueCodec::kTopK && spec.kind == TableKind::kSparse;
+  return of_other_rows || combiner_.Combines(spec) || cache_.Of(spec) != nullptr;
+}
+
+void ClientData::PushPull(const Plan& plan, const Buffer& gradients, Clock pulled_clock, const MaybePosition& position,
+                          const Client::PushPullDone& done) {
+  const Clock pushed = ticks_.asked();
+  const auto spec = TableOf(plan);
+  if (!spec || plan.keys.empty() || GoesApart(**spec)) {
+    Push(plan, gradients, pulled_clock, done.pushed);
+    TickTo(pushed + 1, position, done.ticked);
+    return Pull(plan, {.use = pushed + 1}, done.pulled);
+  }
+  TickTo(pushed + 1, position, done.ticked);
+  ++context_->counters.pulls;
+  const RequestId pull = pulls_.Begin(plan, **spec, {.use = pushed + 1}, done.pulled);
+  StartPush(plan, gradients, {pushed, pulled_clock, done.pushed, pull});
+}
+
+// Rows of tables that are not known yet are not on any disk.
+void ClientData::Prefetch(const Plan& plan) {
+  const auto table = context_->tables.find(plan.table);
+  if (table == context_->tables.end() || table->second.kind != TableKind::kSparse || plan.keys.empty()) return;
+  const std::uint32_t rows_max = PieceRows(table->second, context_->options.piece_bytes);
+  for (const Piece& piece : CutPieces(plan, context_->view.routes, rows_max)) {
+    Buffer frame;
+    KeyList keys = PieceKeys(plan.keys, piece, &frame);
+    lists_.Encode(piece.shard, &keys, &frame);
+    context_->Send(ShardPeer(piece.shard), tarn::Prefetch{plan.table, std::move(keys)}, frame);
+  }
+}
+
+void ClientData::TickTo(Clock clock, const MaybePosition& position, Completion<>* done) {
+  const Clock before = ticks_.asked();
+  ticks_.Ask(clock, position, done);
+  combiner_.OnTick(before, ticks_.asked());
+}
+
+bool ClientData::OnMessage(ShardId shard, const Message& message) {
+  const Body& body = message.body;
+  if (const auto* error = std::get_if<ErrorReply>(&body)) {
+    OnError(shard, *error);
+    return true;
+  }
+  unread_.erase(shard);
+  if (const auto* reply = std::get_if<PullReply>(&body))
+    pulls_.OnReply(shard, *reply, message.values);
+  else if (const auto* ack = std::get_if<PushAck>(&body))
+    pushes_.OnAck(shard, *ack);
+  else if (const auto* tick = std::get_if<TickAck>(&body))
+    ticks_.OnAck(shard, tick->clock);
+  else
+    return false;
+  return true;
+}
+
+void ClientData::OnError(ShardId shard, const ErrorReply& error) {
+  // What a newer view may cure is asked for at once.
+  const bool newer = error.code == ErrorCode::kStaleEpoch && error.epoch > context_->view.routes.epoch;
+  if (newer || error.code == ErrorCode::kWrongShard || error.code == ErrorCode::kNotFound)
+    context_->wants_heartbeat = true;
+  if (error.code == ErrorCode::kUnknownKeys) {
+    ++context_->counters.unknown_lists;
+    lists_.OnUnknown(shard, context_->now + context_->heartbeat_us());
+  }
+  if (error.request.value == 0) {
+    if (!ticks_.OnError(shard, error)) OnNamelessError(shard, error);
+  } else if (!pulls_.OnError(shard, error)) {
+    pushes_.OnError(shard, error);
+  }
+}
+
+// A shard that cannot read a message does not know which request that was.
+void ClientData::OnNamelessError(ShardId shard, const ErrorReply& error) {
+  if (pushes_.idle() && pulls_.idle()) return;
+  RefusalTimer& timer = unread_[shard];
+  if (context_->GivesUp(&timer))
+    context_->Stop(error.code, context_->RefusalText(shard, "what it was sent", error.message, timer.since()));
+}
+
+void ClientData::OnTimer() {
+  combiner_.OnTimer();
+  pushes_.OnTimer();
+  pulls_.OnTimer();
+  ticks_.OnTimer();
+}
+
+TimeUs ClientData::NextTimer() const {
+  return std::min({combiner_.NextTimer(), pushes_.NextTimer(), pulls_.NextTimer(), ticks_.NextTimer()});
+}
+
+void ClientData::Dispatch(bool pushes_apart) {
+  combiner_.SetApart(pushes_apart);
+  pushes_.Dispatch([this](Clock clock) { return ticks_.MayPush(clock); });
+  pulls_.Dispatch();
+  ticks_.Dispatch();
+}
+
+void ClientData::FailAll(const Error& error) {
+  pulls_.FailAll(error);
+  combiner_.FailAll(error);
+  pushes_.FailAll(error);
+  ticks_.FailAll(error);
+}
+
+std::uint64_t ClientData::Hash() const {
+  std::uint64_t hash = HashCombine(pushes_.Hash(), pulls_.Hash());
+  hash = HashCombine(HashCombine(hash, lists_.Hash()), cache_.Hash());
+  return HashCombine(HashCombine(hash, combiner_.Hash()), HashCombine(residuals_.Hash(), ticks_.Hash()));
+}
+
+}  // namespace tarn::worker

@@ -1,0 +1,77 @@
+// The requests of a worker to shards: pulls, pushes and ticks become messages, and what shards answer completes them.
+// Internal to worker/; one thread. The functions that make requests may be called once a Welcome has come.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "core/message.h"
+#include "worker/client/byte_credit.h"
+#include "worker/client/client_cache.h"
+#include "worker/client/client_context.h"
+#include "worker/client/client_pulls.h"
+#include "worker/client/client_pushes.h"
+#include "worker/client/client_ticks.h"
+#include "worker/client/completion.h"
+#include "worker/client/key_lists.h"
+#include "worker/client/push_combiner.h"
+#include "worker/client/residuals.h"
+
+namespace tarn::worker {
+
+class ClientData {
+ public:
+  explicit ClientData(ClientContext* context);
+
+  // After Welcome: the job and the number of partitions are known.
+  void Begin(Clock start);
+  void Reroute();  // the route map is newer
+
+  // As of Client.
+  void Pull(const Plan& plan, const PullWhen& when, PullSink* sink);
+  void Push(const Plan& plan, const Buffer& gradients, Clock pulled_clock, Completion<>* done);
+  void PushPull(const Plan& plan, const Buffer& gradients, Clock pulled_clock, const MaybePosition& position,
+                const Client::PushPullDone& done);
+  void Prefetch(const Plan& plan);
+  void TickTo(Clock clock, const MaybePosition& position, Completion<>* done);
+  void DropKeptRows() { cache_.Clear(); }
+  // Pushes that wait for those of later clocks are sent now.
+  void FlushPushes() { combiner_.FlushAll(); }
+
+  // What a shard answers to these requests. False: something else.
+  bool OnMessage(ShardId shard, const Message& message);
+  void OnError(ShardId shard, const ErrorReply& error);
+  void OnTimer();
+  TimeUs NextTimer() const;
+
+  // Sends what credits and clocks allow. pushes_apart: no push waits for those of later clocks (rule H7).
+  void Dispatch(bool pushes_apart);
+  bool idle() const { return combiner_.idle() && pushes_.idle() && pulls_.idle() && ticks_.idle(); }
+  std::size_t pending_bytes() const { return pushes_.pending_bytes(); }
+  void FailAll(const Error& error);
+  std::uint64_t Hash() const;
+
+  ClientTicks* ticks() { return &ticks_; }
+  const ClientTicks* ticks() const { return &ticks_; }
+  Residuals* residuals() { return &residuals_; }
+
+ private:
+  Expected<const TableSpec*> TableOf(const Plan& plan) const;
+  void Ask(RequestId pull, const TableSpec& spec, const Plan& plan);
+  void StartPush(const Plan& plan, const Buffer& gradients, const ClientPushes::What& what);
+  Residuals::Sent Compress(const Plan& plan, const TableSpec& spec, const Buffer& gradients, Clock clock);
+  bool GoesApart(const TableSpec& spec);
+  void OnNamelessError(ShardId shard, const ErrorReply& error);
+
+  ClientContext* context_;
+  KeyLists lists_;
+  ClientCache cache_;
+  ClientPulls pulls_;
+  ClientPushes pushes_;
+  PushCombiner combiner_;
+  ClientTicks ticks_;
+  Residuals residuals_;
+  std::map<ShardId, RefusalTimer> unread_;  // shards that could not read what they were sent
+};
+
+}  // namespace tarn::worker

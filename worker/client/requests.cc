@@ -1,0 +1,96 @@
+#include "worker/client/requests.h"
+
+#include <algorithm>
+
+namespace tarn::worker {
+
+PullRequest::Part::Part(PullRequest* whole, Table table)
+    : whole_(whole), table_(std::move(table)), kept_(*table_.plan) {}
+
+void PullRequest::Part::Copy(const PulledRows& rows, float* to) const {
+  if (in_plan_order())
+    CopyToPlanOrder(rows, plan().dim, to);
+  else
+    CopyToCallerOrder(rows, plan().dim, table_.order, to);
+}
+
+void PullRequest::Part::Rows(const PulledRows& rows) {
+  if (table_.out != nullptr) {
+    const std::lock_guard lock(whole_->out_mutex_);
+    if (!whole_->detached_) Copy(rows, table_.out);
+    return;
+  }
+  if (in_plan_order()) return kept_.Take(rows);
+  if (ordered_.empty()) ordered_ = Buffer::Allocate(row_count() * plan().dim * sizeof(float));
+  Copy(rows, ordered_.as_mutable<float>().data());
+}
+
+void PullRequest::Part::Done(std::uint64_t staleness) {
+  staleness_ = staleness;
+  if (!in_plan_order() && !table_.order.repeats.empty()) {
+    const std::lock_guard lock(whole_->out_mutex_);
+    float* const to = table_.out != nullptr ? table_.out : ordered_.as_mutable<float>().data();
+    if (table_.out == nullptr || !whole_->detached_) CopyRepeats(plan().dim, table_.order, to);
+  }
+  if (--whole_->waiting_ == 0) whole_->Finish();
+}
+
+std::span<const float> PullRequest::Part::rows() const {
+  if (table_.out != nullptr) return {table_.out, row_count() * plan().dim};
+  return (in_plan_order() ? kept_.values() : ordered_).as<float>();
+}
+
+PullRequest::PullRequest(std::vector<Table> tables, std::optional<Clock> use, int priority)
+    : use_(use), priority_(priority), waiting_(tables.size()) {
+  parts_.reserve(tables.size());
+  for (Table& table : tables) parts_.emplace_back(this, std::move(table));
+  ExpectReader();
+}
+
+void PullRequest::Start(Client* client, TimeUs now, Outbox* out) {
+  if (parts_.empty()) return Finish();
+  const PullWhen when{.use = use_.value_or(client->clock()), .priority = priority_};
+  for (Part& part : parts_) client->Pull(part.plan(), when, &part, now, out);
+}
+
+void PullRequest::Detach() {
+  const std::lock_guard lock(out_mutex_);
+  detached_ = true;
+}
+
+std::size_t PushRequest::gradient_bytes() const {
+  std::size_t bytes = 0;
+  for (const Table& table : tables_) bytes += table.gradients.size();
+  return bytes;
+}
+
+void PushRequest::Done() {
+  if (--waiting_ == 0) Finish();
+}
+
+void PushRequest::Start(Client* client, TimeUs now, Outbox* out) {
+  if (tables_.empty()) return Finish();
+  const Clock pulled = pulled_.value_or(client->clock());
+  for (Table& table : tables_) client->Push(*table.plan, std::move(table.gradients), pulled, this, now, out);
+}
+
+void PushPullRequest::SetUnderWay(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) {
+  push_->SetUnderWay(push_, driver);
+  pull_->SetUnderWay(pull_, driver);
+  Request::SetUnderWay(std::move(self), driver);
+}
+
+void PushPullRequest::Start(Client* client, TimeUs now, Outbox* out) {
+  PushRequest::Table& table = push_->tables_.front();
+  client->PushPull(*table.plan, std::move(table.gradients), client->clock(), position_,
+                   {.pushed = push_.get(), .pulled = &pull_->parts_.front()}, now, out);
+  Finish();
+}
+
+void PushPullRequest::Abort(const Error& error) {
+  push_->Abort(error);
+  pull_->Abort(error);
+  Finish(error);
+}
+
+}  // namespace tarn::worker

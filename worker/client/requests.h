@@ -1,0 +1,172 @@
+// The requests of worker/tarn.h (request.h says what a request is). Internal to worker/.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/buffer.h"
+#include "worker/client/completion.h"
+#include "worker/client/pulled_rows.h"
+#include "worker/client/request.h"
+
+namespace tarn::worker {
+
+// A plan that others use too, or one that a request has for itself.
+struct PlanOfRequest {
+  std::shared_ptr<const Plan> shared;  // null: own
+  Plan own;
+  const Plan& operator*() const { return shared == nullptr ? own : *shared; }
+  const Plan* operator->() const { return &**this; }
+};
+
+// A pull of rows of one table or several. Each reply's rows are copied once, from its frame to where they are wanted:
+// in the caller's order or the plan's, in memory of the request or of the caller.
+class PullRequest final : public Request {
+ public:
+  // What is pulled of one table.
+  struct Table {
+    PlanOfRequest plan;
+    CallerOrder order;     // of an own plan: in which its rows are wanted
+    float* out = nullptr;  // of the caller, with room for all rows; null: memory of the request
+  };
+  // use: no clock: the client's when the request is started.
+  PullRequest(std::vector<Table> tables, std::optional<Clock> use, int priority);
+
+  std::size_t tables() const { return parts_.size(); }
+  // Once it is done: the rows of a table, and how many clocks the oldest of them may be behind.
+  std::span<const float> rows(std::size_t table) const { return parts_[table].rows(); }
+  std::uint64_t staleness(std::size_t table) const { return table < parts_.size() ? parts_[table].staleness() : 0; }
+
+  bool writes_to_caller() const {
+    return std::ranges::any_of(parts_, [](const Part& part) { return part.writes_to_caller(); });
+  }
+  // Nothing is written to memory of the caller any more when it returns. Any thread.
+  void Detach();
+
+  void Start(Client* client, TimeUs now, Outbox* out) override;
+
+ private:
+  friend class PushPullRequest;
+
+  class Part final : public PullSink {
+   public:
+    Part(PullRequest* whole, Table table);
+    const Plan& plan() const { return *table_.plan; }
+    std::span<const float> rows() const;
+    std::uint64_t staleness() const { return staleness_; }
+    bool writes_to_caller() const { return table_.out != nullptr; }
+
+    void Rows(const PulledRows& rows) override;
+    void Done(std::uint64_t staleness) override;
+    void Failed(const Error& error) override { whole_->Abort(error); }
+
+   private:
+    bool in_plan_order() const { return table_.plan.shared != nullptr; }
+    std::size_t row_count() const { return in_plan_order() ? plan().keys.size() : plan().index.size(); }
+    void Copy(const PulledRows& rows, float* to) const;
+
+    PullRequest* whole_;
+    Table table_;
+    PlanRows kept_;   // memory of the request: in the plan's order
+    Buffer ordered_;  // likewise: in the caller's
+    std::uint64_t staleness_ = 0;
+  };
+
+  std::vector<Part> parts_;
+  std::optional<Clock> use_;
+  int priority_;
+  std::size_t waiting_;   // parts that are not done
+  std::mutex out_mutex_;  // held while rows are written to memory of the caller
+  bool detached_ = false;
+};
+
+// A push of gradients to one table or several.
+class PushRequest final : public Request, public Completion<> {
+ public:
+  struct Table {
+    PlanOfRequest plan;
+    Buffer gradients;  // a row for each key of the plan
+  };
+  // pulled: no clock: the client's when the request is started.
+  PushRequest(std::vector<Table> tables, std::optional<Clock> pulled)
+      : tables_(std::move(tables)), pulled_(pulled), waiting_(tables_.size()) {}
+
+  std::size_t gradient_bytes() const;
+  void Done() override;  // of one table
+  void Failed(const Error& error) override { Finish(error); }
+
+  void Start(Client* client, TimeUs now, Outbox* out) override;
+
+ private:
+  friend class PushPullRequest;
+
+  std::vector<Table> tables_;
+  std::optional<Clock> pulled_;
+  std::size_t waiting_;  // tables whose push is not done
+};
+
+// Push, tick and pull of the same rows, of one table. `push` and `pull` are waited for one by one.
+class PushPullRequest final : public Request {
+ public:
+  PushPullRequest(std::shared_ptr<PushRequest> push, std::shared_ptr<PullRequest> pull, const MaybePosition& position)
+      : push_(std::move(push)), pull_(std::move(pull)), position_(position) {}
+  void SetUnderWay(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) override;
+  void Abort(const Error& error) override;
+
+  void Start(Client* client, TimeUs now, Outbox* out) override;
+
+ private:
+  std::shared_ptr<PushRequest> push_;
+  std::shared_ptr<PullRequest> pull_;
+  MaybePosition position_;
+};
+
+// A request with nothing but an outcome. start(client, done, now, out) hands it to the client.
+template <typename Starter>
+class StatusRequest final : public Request, public Completion<> {
+ public:
+  explicit StatusRequest(Starter start) : start_(std::move(start)) {}
+  void Done() override { Finish(); }
+  void Failed(const Error& error) override { Finish(error); }
+  void Start(Client* client, TimeUs now, Outbox* out) override { start_(client, this, now, out); }
+
+ private:
+  Starter start_;
+};
+template <typename Starter>
+std::shared_ptr<Request> MakeStatusRequest(Starter start) {
+  return std::make_shared<StatusRequest<Starter>>(std::move(start));
+}
+
+// A request whose answer is a value; likewise.
+template <typename Value>
+class ValueRequest : public Request, public Completion<Value> {
+ public:
+  void Done(Value answer) override {
+    value = std::move(answer);
+    Finish();
+  }
+  void Failed(const Error& error) override { Finish(error); }
+
+  Value value{};  // once it is done
+};
+template <typename Value, typename Starter>
+std::shared_ptr<ValueRequest<Value>> MakeValueRequest(Starter start) {
+  class Started final : public ValueRequest<Value> {
+   public:
+    explicit Started(Starter starter) : start_(std::move(starter)) {}
+    void Start(Client* client, TimeUs now, Outbox* out) override { start_(client, this, now, out); }
+
+   private:
+    Starter start_;
+  };
+  return std::make_shared<Started>(std::move(start));
+}
+
+}  // namespace tarn::worker

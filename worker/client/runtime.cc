@@ -1,0 +1,149 @@
+#include "worker/client/runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <utility>
+
+namespace tarn::worker {
+namespace {
+
+constexpr std::size_t kReceiveMax = 256;
+
+}  // namespace
+
+Runtime::~Runtime() {
+  if (driver_ == nullptr) return;
+  stop_ = true;
+  Wake();
+  driver_->Disturb();
+  thread_.join();
+  driver_->Close();
+}
+
+TimeUs Runtime::Now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+Status Runtime::Start(const std::string& scheduler) {
+  scheduler_ = scheduler;
+  TARN_RETURN_IF_ERROR(transport_->Connect(kSchedulerPeer, scheduler));
+  client_.Start(Now(), &outbox_);
+  return {};
+}
+
+bool Runtime::Act() {
+  try {
+    if (exhausted_) throw std::bad_alloc();
+    StartPosted();
+    Status status = ConnectShards();
+    transport_->Send(outbox_);
+    outbox_.clear();
+    if (status) status = CheckClient();
+    if (status) return true;
+    End(status.error());
+  } catch (const std::bad_alloc&) {
+    if (driver_ == nullptr) throw;
+    // Whoever takes the turn is not who asked for what there is no memory for.
+    End({ErrorCode::kIo, "out of memory"});
+  }
+  return false;
+}
+
+void Runtime::Exchange(TimeUs at_most) {
+  try {
+    const TimeUs begin = Now();
+    const TimeUs wait = std::clamp<TimeUs>(client_.NextTimer() - begin, 0, std::min(kWaitMaxUs, at_most));
+    transport_->Receive(&received_, kReceiveMax, wait);
+    const TimeUs now = Now();
+    waited_us_ = now - begin;
+    for (net::Received& r : received_) client_.Hear(r.from, std::move(r.message), now);
+    if (!received_.empty()) client_.Settle(now, &outbox_);
+    received_.clear();
+    if (now >= client_.NextTimer()) client_.OnTimer(now, &outbox_);
+  } catch (const std::bad_alloc&) {
+    if (driver_ == nullptr) throw;
+    exhausted_ = true;
+  }
+}
+
+void Runtime::StartPosted() {
+  if (!has_posted_.load(std::memory_order_acquire)) return;
+  std::vector<std::shared_ptr<Request>> starting;
+  {
+    const std::lock_guard lock(mutex_);
+    starting.swap(posted_);
+    has_posted_ = false;
+  }
+  const TimeUs now = Now();
+  std::size_t started = 0;
+  try {
+    for (; started < starting.size(); ++started) starting[started]->Start(&client_, now, &outbox_);
+  } catch (const std::bad_alloc&) {
+    for (; started < starting.size(); ++started) starting[started]->Abort({ErrorCode::kIo, "out of memory"});
+    throw;
+  }
+}
+
+Status Runtime::ConnectShards() {
+  const View& view = client_.view();
+  if (view.version == connected_view_) return {};
+  connected_view_ = view.version;
+  transport_->SetLanes(client_.lanes());
+  transport_->SetBusyPoll(client_.busy_poll_us());
+  for (std::uint32_t i = 0; i < view.routes.endpoints.size(); ++i)
+    TARN_RETURN_IF_ERROR(transport_->Connect(ShardPeer(ShardId(i)), view.routes.endpoints[i]));
+  return {};
+}
+
+// Why nothing more can come of the client.
+Status Runtime::CheckClient() const {
+  const Shutdown& reason = client_.stop_reason();
+  switch (client_.state()) {
+    case ClientState::kJoining:
+    case ClientState::kRunning:
+      if (stop_) return Fail(ErrorCode::kCancelled, "the client is gone");
+      return client_.CheckScheduler(Now(), scheduler_);
+    case ClientState::kFenced: return Fail(ErrorCode::kFenced, "this worker was declared dead; connect anew");
+    case ClientState::kStopped: break;
+  }
+  if (reason.code == ErrorCode::kOk) return Fail(ErrorCode::kCancelled, "the job is over: " + reason.reason);
+  return Fail(reason.code, reason.reason);
+}
+
+void Runtime::End(const Error& error) {
+  std::vector<std::shared_ptr<Request>> posted;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_) ended_ = error;
+    posted.swap(posted_);
+  }
+  client_.FailAll(error);
+  for (const std::shared_ptr<Request>& request : posted) request->Abort(error);
+}
+
+void Runtime::StartThread() {
+  driver_ = std::make_shared<ClientDriver>(this);
+  thread_ = std::thread([this] { driver_->Run(); });
+}
+
+void Runtime::Submit(std::shared_ptr<Request> request, bool may_wait) {
+  request->SetUnderWay(request, driver_);
+  bool first = false;
+  {
+    std::unique_lock lock(mutex_);
+    if (ended_) {
+      const Error error = *ended_;
+      lock.unlock();
+      return request->Abort(error);
+    }
+    first = posted_.empty();
+    posted_.push_back(std::move(request));
+    has_posted_.store(true, std::memory_order_release);
+  }
+  // What is not the first of those that wait is started with it.
+  if (!driver_->TryAct(may_wait) && first) Wake();
+}
+
+}  // namespace tarn::worker

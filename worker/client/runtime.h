@@ -1,0 +1,98 @@
+// Runs a worker::Client over a net::Transport. The work goes on in turns of two halves: Act carries out what other
+// threads have posted, connects to the shards of a new view and sends what there is to send; Exchange waits for
+// messages, hands them to the client and fires its timers. Completions are called in both. Internal to worker/.
+//
+//   Runtime runtime(options, transport);
+//   runtime.Start(scheduler);
+//   while (runtime.Act()) {                                 // the training loop takes the turns itself,
+//     runtime.Exchange(at_most);
+//     runtime.client().Pull(..., runtime.outbox());         // and makes its requests between them: no lock, no thread
+//   }
+//
+//   runtime.StartThread();                                  // for tarn::Client a thread takes them,
+//   runtime.Submit(request);                                // or a caller that waits (client_driver.h)
+//
+// Without StartThread one thread at a time may use it. After StartThread any thread may call Submit; the rest belongs
+// to whoever takes a turn.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/message.h"
+#include "net/transport.h"
+#include "worker/client/client.h"
+#include "worker/client/client_driver.h"
+#include "worker/client/request.h"
+
+namespace tarn::worker {
+
+class Runtime final : public ClientDriver::Loop {
+ public:
+  static constexpr TimeUs kWaitMaxUs = 100'000;  // of one Exchange
+
+  // The transport must outlive the runtime.
+  Runtime(const ClientOptions& options, net::Transport* transport) : transport_(transport), client_(options) {}
+  // Ends the thread, if there is one: what is under way fails with kCancelled. Nobody may be in a call.
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  // Connects to the scheduler at this address and begins to join its fleet. Once.
+  Status Start(const std::string& scheduler);
+
+  // False: the client has ended, for the reason error(): it was told to stop, fenced, or has not heard the scheduler
+  // for too long (rule N7). What was under way has failed, and what is submitted from now on fails.
+  bool Act() override;
+  // Waits at most `at_most`, kWaitMaxUs, and until the client's next timer. The only call that blocks.
+  void Exchange(TimeUs at_most) override;
+  const Error& error() const { return *ended_; }
+  TimeUs waited_us() const { return waited_us_; }  // for messages, in the last Exchange
+
+  // Ends the wait of the Exchange in progress, or else of the next one. Any thread.
+  void Wake() override { transport_->Wake(); }
+
+  Client& client() { return client_; }
+  const Client& client() const { return client_; }
+  Outbox* outbox() { return &outbox_; }  // of requests to client(): what the next Act sends
+  static TimeUs Now();                   // monotonic
+
+  // From here on turns are taken by a thread of the runtime, or by callers that wait for requests. Once. A turn without
+  // memory then ends the client (kIo); before, std::bad_alloc leaves Act and Exchange.
+  void StartThread();
+  // Any thread. Requests of one thread are started in the order of its calls. may_wait: for others that the caller
+  // submits soon, to travel with them.
+  void Submit(std::shared_ptr<Request> request, bool may_wait = false);
+
+ private:
+  void StartPosted();
+  Status ConnectShards();
+  Status CheckClient() const;
+  void End(const Error& error);
+
+  net::Transport* transport_;
+  std::string scheduler_;
+  Client client_;
+  Outbox outbox_;
+  std::vector<net::Received> received_;
+  ViewVersion connected_view_;
+  TimeUs waited_us_ = 0;
+  bool exhausted_ = false;  // there was no memory: the client's state is undefined
+
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Request>> posted_;  // to be started
+  std::atomic<bool> has_posted_{false};
+  std::atomic<bool> stop_{false};
+  std::optional<Error> ended_;
+
+  std::shared_ptr<ClientDriver> driver_;  // null: without a thread
+  std::thread thread_;
+};
+
+}  // namespace tarn::worker

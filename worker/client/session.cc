@@ -1,0 +1,260 @@
+#include "worker/client/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/job/job.h"
+#include "core/listening.h"
+#include "core/log.h"
+
+namespace tarn::worker {
+namespace {
+
+constexpr double kFarewellSeconds = 2;
+constexpr double kHeardSeconds = 5;  // a scheduler that is there answers each second
+
+double Seconds(TimeUs us) { return static_cast<double>(us) * 1e-6; }
+TimeUs Microseconds(double seconds) { return static_cast<TimeUs>(std::clamp(seconds, 0.0, 1e9) * 1e6); }
+
+// What an unanswered pull may take: its keys, and its rows once the first of them have come.
+std::size_t BytesOf(std::span<const PullRequest::Table> tables) {
+  std::size_t bytes = 0;
+  for (const PullRequest::Table& table : tables)
+    bytes += table.plan->keys.size() * (sizeof(Key) + table.plan->dim * sizeof(float));
+  return bytes;
+}
+
+std::size_t BytesOf(std::span<const PushRequest::Table> tables) {
+  std::size_t bytes = 0;
+  for (const PushRequest::Table& table : tables) bytes += table.gradients.size();
+  return bytes;
+}
+
+}  // namespace
+
+Session::Session(SessionOptions options, std::unique_ptr<net::Transport> transport,
+                 std::shared_ptr<void> transport_needs)
+    : options_(std::move(options)),
+      asked_(options_.asked_bytes_max),
+      queued_(options_.queued_bytes_max),
+      transport_needs_(std::move(transport_needs)),
+      transport_(std::move(transport)),
+      runtime_(options_.client, transport_.get()) {}
+
+Session::~Session() {
+  if (joined_) Leave(kFarewellSeconds);
+}
+
+Status Session::Join() {
+  TARN_RETURN_IF_ERROR(runtime_.Start(options_.scheduler));
+  const TimeUs begun = runtime_.client().scheduler_heard();
+  for (double noted = 0;;) {
+    if (!runtime_.Act()) return std::unexpected(runtime_.error());
+    if (runtime_.client().state() == ClientState::kRunning) break;
+    const double waited = Seconds(Runtime::Now() - begun), limit = options_.timeout_seconds;
+    if (waited >= limit) return Fail(ErrorCode::kTimeout, JoinNote(begun, limit));
+    if (waited >= noted + options_.wait_note_seconds) {
+      noted += options_.wait_note_seconds;
+      LogWarning("{}{}", JoinNote(begun, waited),
+                 std::isfinite(limit) ? fmt::format("; gives up in {:.0f} s", limit - waited) : "");
+    }
+    runtime_.Exchange(Microseconds(std::min(limit, noted + options_.wait_note_seconds) - waited));
+  }
+  welcome_ = runtime_.client().welcome();
+  partition_bits_ = runtime_.client().view().routes.partition_bits;
+  clock_ = runtime_.client().clock().value;
+  auto job = ParseJob(welcome_.job_text, "the scheduler's job", "/");
+  if (!job) return std::unexpected(job.error());
+  seed_ = job->job.seed;
+  fleet_ = job->fleet;
+  runtime_.StartThread();
+  joined_ = true;
+  return {};
+}
+
+// What Join waits for.
+std::string Session::JoinNote(TimeUs begun, double waited) const {
+  const TimeUs heard = runtime_.client().scheduler_heard();
+  const double silent = Seconds(Runtime::Now() - heard);
+  if (heard == begun || silent > kHeardSeconds)
+    return fmt::format("the scheduler at {} has not been heard for {:.0f} s (is it running, is that its address, {}?)",
+                       options_.scheduler, silent, kSameKeys);
+  return fmt::format(
+      "the scheduler at {} has had no place for this worker for {:.0f} s: its fleet is not complete (its "
+      "log says who is missing), or has all of its workers",
+      options_.scheduler, waited);
+}
+
+Status Session::Leave(std::optional<double> seconds) {
+  std::call_once(farewell_, [&] {
+    auto request = MakeStatusRequest(
+        [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Leave(done, now, out); });
+    runtime_.Submit(request);
+    left_ = seconds ? request->WaitFor(*seconds) : request->Wait();
+  });
+  return left_;
+}
+
+std::shared_ptr<const OpenTable> Session::Opened(TableSpec spec) const {
+  const Positioner positioner(spec, TableSalt(seed_, spec.name));
+  return std::make_shared<const OpenTable>(OpenTable{std::move(spec), positioner});
+}
+
+std::unique_ptr<Planner> Session::BorrowPlanner() {
+  const std::lock_guard lock(mutex_);
+  if (planners_.empty()) return std::make_unique<Planner>(partition_bits_);
+  auto planner = std::move(planners_.back());
+  planners_.pop_back();
+  return planner;
+}
+
+Status Session::MakePlan(const OpenTable& table, std::span<const Key> keys, Plan* plan, CallerOrder* order) {
+  const TableSpec& spec = table.spec;
+  if (keys.size() > limits::kPlanKeysMax)
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("a request for {} keys, at most {}", keys.size(), limits::kPlanKeysMax));
+  if (spec.kind == TableKind::kDense) {
+    const auto worst = std::ranges::max_element(keys);
+    if (worst != keys.end() && *worst >= spec.rows)
+      return Fail(ErrorCode::kInvalidArgument,
+                  fmt::format("table '{}' has the rows 0..{}, but a key is {}", spec.name, spec.rows - 1, *worst));
+  }
+  auto planner = BorrowPlanner();
+  planner->Make(spec.id, spec.dim, table.positioner, keys, plan, order);
+  const std::lock_guard lock(mutex_);
+  planners_.push_back(std::move(planner));
+  return {};
+}
+
+bool Session::TakeRoom(PullRequest* pull, std::size_t bytes) {
+  if (asked_.TryTake(bytes)) {
+    pull->Charge(&asked_, bytes);
+    return true;
+  }
+  pull->Abort({ErrorCode::kOverloaded,
+               fmt::format("pulls of {} bytes are not answered yet, and this one is for {} more: expected at most {} "
+                           "(ConnectOptions::asked_bytes_max); wait for earlier ones first",
+                           asked_.taken(), bytes, asked_.bytes_max())});
+  return false;
+}
+
+std::shared_ptr<PullRequest> Session::Pull(std::vector<PullRequest::Table> tables, std::optional<Clock> use,
+                                           int priority) {
+  const std::size_t bytes = BytesOf(tables);
+  auto request = std::make_shared<PullRequest>(std::move(tables), use, priority);
+  if (TakeRoom(request.get(), bytes)) runtime_.Submit(request, true);
+  return request;
+}
+
+std::shared_ptr<Request> Session::Push(std::vector<PushRequest::Table> tables, std::optional<Clock> pulled) {
+  const std::size_t bytes = BytesOf(tables);
+  queued_.Take(bytes);
+  auto request = std::make_shared<PushRequest>(std::move(tables), pulled);
+  request->Charge(&queued_, bytes);
+  runtime_.Submit(request, true);
+  return request;
+}
+
+Session::PushPullRequests Session::PushPull(PushRequest::Table push, PullRequest::Table pull,
+                                            const MaybePosition& position) {
+  std::vector<PushRequest::Table> pushes;
+  pushes.push_back(std::move(push));
+  std::vector<PullRequest::Table> pulls;
+  pulls.push_back(std::move(pull));
+  const std::size_t push_bytes = BytesOf(pushes), pull_bytes = BytesOf(pulls);
+  auto pulled = std::make_shared<PullRequest>(std::move(pulls), std::nullopt, 0);
+  if (!TakeRoom(pulled.get(), pull_bytes)) {
+    auto pushed = Push(std::move(pushes), {});
+    TickTo({}, position);
+    return {std::move(pushed), std::move(pulled)};
+  }
+  queued_.Take(push_bytes);
+  auto pushed = std::make_shared<PushRequest>(std::move(pushes), std::nullopt);
+  pushed->Charge(&queued_, push_bytes);
+  AdvanceClock({});
+  runtime_.Submit(std::make_shared<PushPullRequest>(pushed, pulled, position));
+  return {std::move(pushed), std::move(pulled)};
+}
+
+// Returns the clock to tick to.
+Clock Session::AdvanceClock(std::optional<Clock> to) {
+  if (!to) return Clock(++clock_);
+  std::uint64_t before = clock_.load();
+  while (before < to->value && !clock_.compare_exchange_weak(before, to->value)) continue;
+  return *to;
+}
+
+std::shared_ptr<Request> Session::TickTo(std::optional<Clock> clock, const MaybePosition& position) {
+  auto request = MakeStatusRequest(
+      [to = AdvanceClock(clock), position](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+        client->TickTo(to, position, done, now, out);
+      });
+  runtime_.Submit(request);
+  return request;
+}
+
+void Session::Prefetch(Plan plan) {
+  runtime_.Submit(
+      MakeStatusRequest([plan = std::move(plan)](Client* client, Completion<>* done, TimeUs now, Outbox* out) {
+        client->Prefetch(plan, now, out);
+        done->Done();
+      }),
+      true);
+}
+
+Status Session::Barrier() {
+  auto request = MakeStatusRequest(
+      [](Client* client, Completion<>* done, TimeUs now, Outbox* out) { client->Barrier(done, now, out); });
+  runtime_.Submit(request);
+  return request->Wait();
+}
+
+Expected<std::shared_ptr<const OpenTable>> Session::CreateTable(const TableSpec& spec) {
+  auto request = MakeValueRequest<TableSpec>([spec](Client* client, Completion<TableSpec>* done, TimeUs now,
+                                                    Outbox* out) { client->CreateTable(spec, done, now, out); });
+  runtime_.Submit(request);
+  TARN_RETURN_IF_ERROR(request->Wait());
+  return Opened(std::move(request->value));
+}
+
+Expected<std::shared_ptr<const OpenTable>> Session::FindTable(const std::string& name) {
+  auto request = MakeValueRequest<TableSpec>(
+      [name](Client* client, Completion<TableSpec>* done, TimeUs, Outbox*) { client->FindTable(name, done); });
+  runtime_.Submit(request);
+  if (Status status = request->WaitFor(options_.timeout_seconds); !status) {
+    if (status.error().code != ErrorCode::kTimeout) return std::unexpected(status.error());
+    return Fail(ErrorCode::kTimeout, "table '" + name + "': nobody has created it");
+  }
+  return Opened(std::move(request->value));
+}
+
+Expected<LeaseReply> Session::RequestLeases(LeaseRequest request) {
+  auto asked = MakeValueRequest<LeaseReply>(
+      [request = std::move(request)](Client* client, Completion<LeaseReply>* done, TimeUs now, Outbox* out) {
+        client->RequestLeases(request, done, now, out);
+      });
+  runtime_.Submit(asked);
+  TARN_RETURN_IF_ERROR(asked->Wait());
+  return std::move(asked->value);
+}
+
+// In a turn; or of a client that has ended and does not change any more.
+template <typename Value, typename Read>
+Value Session::ReadClient(const Read& read) {
+  auto request = MakeValueRequest<Value>(
+      [read](const Client* client, Completion<Value>* done, TimeUs, Outbox*) { done->Done(read(*client)); });
+  runtime_.Submit(request);
+  return request->Wait() ? std::move(request->value) : read(runtime_.client());
+}
+
+ClientCounters Session::counters() {
+  return ReadClient<ClientCounters>([](const Client& client) { return client.counters(); });
+}
+
+std::vector<std::uint64_t> Session::staleness() {
+  return ReadClient<std::vector<std::uint64_t>>([](const Client& client) { return client.staleness(); });
+}
+
+}  // namespace tarn::worker

@@ -1,0 +1,108 @@
+// What tarn::Client (worker/tarn.h) is made of: a worker's membership of a fleet, with a runtime that has a thread.
+// It joins and leaves, bounds what is under way, and turns calls of any thread into requests. Internal to worker/.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/job/job.h"
+#include "core/position.h"
+#include "net/transport.h"
+#include "worker/client/byte_budget.h"
+#include "worker/client/requests.h"
+#include "worker/client/runtime.h"
+
+namespace tarn::worker {
+
+struct SessionOptions {
+  ClientOptions client;
+  std::string scheduler;  // its address
+  double timeout_seconds = 60;
+  double wait_note_seconds = 10;
+  std::size_t queued_bytes_max = limits::kQueuedBytesMax;
+  std::size_t asked_bytes_max = limits::kAskedBytesMax;
+};
+
+// A table that was opened.
+struct OpenTable {
+  TableSpec spec;
+  Positioner positioner;
+};
+
+// Any thread, but for Join and the destructor.
+class Session {
+ public:
+  // transport_needs: what the transport uses; it goes after the transport.
+  Session(SessionOptions options, std::unique_ptr<net::Transport> transport,
+          std::shared_ptr<void> transport_needs = nullptr);
+  // Leaves first, if nobody has, but waits only a moment for it. Nobody may be in a call.
+  ~Session();
+
+  // Waits until the scheduler has welcomed this worker; logs now and then what it waits for. Then starts the thread.
+  Status Join();
+  // Once; later calls get the same outcome. No time: waits for ever.
+  Status Leave(std::optional<double> seconds);
+  // After Join: as the scheduler sent it, without the view.
+  const Welcome& welcome() const { return welcome_; }
+  const FleetSection& fleet() const { return fleet_; }  // of the job
+
+  // Creates it if it is not there.
+  Expected<std::shared_ptr<const OpenTable>> CreateTable(const TableSpec& spec);
+  // kTimeout: nobody has created it.
+  Expected<std::shared_ptr<const OpenTable>> FindTable(const std::string& name);
+  // Without duplicates and grouped by shard. `order` may be null.
+  Status MakePlan(const OpenTable& table, std::span<const Key> keys, Plan* plan, CallerOrder* order);
+
+  // The requests, under way or failed. A pull fails with kOverloaded if with it more than asked_bytes_max were asked
+  // for and not answered. A push blocks while with it more than queued_bytes_max of gradients would wait.
+  std::shared_ptr<PullRequest> Pull(std::vector<PullRequest::Table> tables, std::optional<Clock> use, int priority);
+  std::shared_ptr<Request> Push(std::vector<PushRequest::Table> tables, std::optional<Clock> pulled);
+  struct PushPullRequests {
+    std::shared_ptr<Request> pushed;
+    std::shared_ptr<PullRequest> pulled;
+  };
+  PushPullRequests PushPull(PushRequest::Table push, PullRequest::Table pull, const MaybePosition& position);
+  // Without a clock: to the next one.
+  std::shared_ptr<Request> TickTo(std::optional<Clock> clock, const MaybePosition& position);
+  void Prefetch(Plan plan);
+  Status Barrier();
+  Expected<LeaseReply> RequestLeases(LeaseRequest request);
+
+  Clock clock() const { return Clock(clock_.load()); }
+  ClientCounters counters();
+  std::vector<std::uint64_t> staleness();
+
+ private:
+  std::shared_ptr<const OpenTable> Opened(TableSpec spec) const;
+  std::string JoinNote(TimeUs begun, double waited) const;
+  bool TakeRoom(PullRequest* pull, std::size_t bytes);
+  Clock AdvanceClock(std::optional<Clock> to);
+  std::unique_ptr<Planner> BorrowPlanner();
+  template <typename Value, typename Read>
+  Value ReadClient(const Read& read);
+
+  const SessionOptions options_;
+  ByteBudget asked_, queued_;
+  std::shared_ptr<void> transport_needs_;
+  std::unique_ptr<net::Transport> transport_;
+  Runtime runtime_;
+  bool joined_ = false;
+  Welcome welcome_;
+  std::uint64_t seed_ = 0;
+  FleetSection fleet_;
+  std::uint32_t partition_bits_ = 0;
+  std::atomic<std::uint64_t> clock_{0};  // the start clock and every tick asked for
+  std::once_flag farewell_;
+  Status left_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Planner>> planners_;  // idle ones; as many as threads that plan at once
+};
+
+}  // namespace tarn::worker
