@@ -95,6 +95,8 @@ void Scheduler::Impl::FromWorker(const WorkerNode& worker, const Message& messag
     if (auto table = tables_.Ask(id, create->spec, view().tables, view().routes.partition_bits)) PutTable(*table);
   } else if (const auto* barrier = std::get_if<Barrier>(&message.body)) {
     barriers_.Enter(id, barrier->number);
+  } else if (const auto* asked = std::get_if<CheckpointRequest>(&message.body)) {
+    cuts_.OnRequest(worker.peer, *asked, MayCut(), watch_.WaitText(now, cuts_.AwaitedClock()), Mail(out));
   } else if (const auto* part = std::get_if<CheckpointPart>(&message.body)) {
     cuts_.OnWorkerPart(id, *part);
   } else if (const auto* leave = std::get_if<Leave>(&message.body)) {

@@ -330,6 +330,8 @@ Expected<Plan> Client::MakePlan(const Table& table, std::span<const Key> keys) {
   return Plan(table, std::move(plan));
 }
 
+StatusFuture Client::RequestCheckpoint() { return StatusFuture(session_->RequestCheckpoint()); }
+
 Expected<Leases> Client::RequestLeases(const LeaseOptions& options) {
   LeaseRequest request;
   request.want = options.want;

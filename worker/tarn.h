@@ -256,6 +256,9 @@ class Client {
   Expected<Plan> MakePlan(const Table& table, std::span<const Key> keys);
   // Leases of data. Several threads may ask; they are answered one after the other.
   Expected<Leases> RequestLeases(const LeaseOptions& options);
+  // Has the fleet write a checkpoint. Ready once it is whole, or with the reason why there is none (durability "none",
+  // a full disk, ...). In bsp and ssp the workers have to tick on meanwhile, this one too.
+  StatusFuture RequestCheckpoint();
 
  private:
   explicit Client(std::unique_ptr<worker::Session> session);

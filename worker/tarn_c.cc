@@ -329,6 +329,11 @@ int tarn_barrier(tarn_client* client) {
   return GuardedWith("tarn_barrier", {{"client", client}}, [&] { return Outcome(client->client.Barrier()); });
 }
 
+int tarn_request_checkpoint(tarn_client* client, tarn_future** future) {
+  return GuardedWith("tarn_request_checkpoint", {{"client", client}, {"future", future}},
+                     [&] { return GiveFuture(client->client.RequestCheckpoint(), future); });
+}
+
 int tarn_request_leases(tarn_client* client, const uint64_t data_rows[3], const tarn_lease_report* done,
                         size_t done_count, tarn_lease* leases, size_t want, tarn_lease_answer* answer) {
   return GuardedWith("tarn_request_leases",

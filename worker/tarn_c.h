@@ -165,6 +165,10 @@ TARN_C_API int tarn_tick_at(tarn_client* client, uint64_t lease, uint64_t rows, 
 TARN_C_API int tarn_tick_to(tarn_client* client, uint64_t clock, tarn_future** future);
 TARN_C_API int tarn_barrier(tarn_client* client);
 
+/* Has the fleet write a checkpoint. Ready once it is whole, or with the reason why there is none. In bsp and ssp the
+   workers have to tick on meanwhile, this one too. `future` may not be null. */
+TARN_C_API int tarn_request_checkpoint(tarn_client* client, tarn_future** future);
+
 /* --- Leases of data --------------------------------------------------------------------------------------------- */
 
 enum { TARN_TRAIN = 0, TARN_VALIDATE = 1, TARN_TEST = 2 };

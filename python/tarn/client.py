@@ -128,6 +128,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "request_leases": (ctypes.c_int, (_P, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(_LeaseReport), ctypes.c_size_t,
                                       ctypes.POINTER(_Lease), ctypes.c_size_t, ctypes.POINTER(_LeaseAnswer))),
     "barrier": (ctypes.c_int, (_P,)),
+    "request_checkpoint": (ctypes.c_int, (_P, _OUT)),
     "ready": (ctypes.c_int, (_P,)),
     "wait": (ctypes.c_int, (_P, ctypes.c_double)),
     "rows_of": (ctypes.c_int, (_P, ctypes.c_size_t, ctypes.c_double, ctypes.POINTER(_FLOATS),
@@ -621,6 +622,15 @@ class Client:
                    for each in leases[:answer.granted]]
         ahead = None if granted or answer.finished else answer.tick_to
         return LeaseAnswer(granted, bool(answer.finished), ahead)
+
+    def request_checkpoint(self) -> Future:
+        """Has the fleet write a checkpoint. A Future, ready once it is whole; waiting raises why there is none.
+
+        In bsp and ssp the workers have to tick on meanwhile, this one too.
+        """
+        pointer = _P()
+        _lib().request_checkpoint(self.pointer, pointer)
+        return Future(pointer)
 
     def barrier(self) -> None:
         """Waits until every live worker of the fleet has called it as often."""

@@ -93,6 +93,8 @@ void Client::Impl::FromScheduler(Message message) {
     control.OnBarrier(*barrier);
   } else if (auto* leases = std::get_if<LeaseReply>(&body)) {
     control.OnLeaseReply(std::move(*leases));
+  } else if (const auto* checkpoint = std::get_if<CheckpointRequest>(&body)) {
+    control.OnCheckpointRequest(*checkpoint);
   }
 }
 
@@ -239,6 +241,11 @@ void Client::Barrier(Completion<>* done, TimeUs now, Outbox* out) {
 void Client::RequestLeases(LeaseRequest request, Completion<LeaseReply>* done, TimeUs now, Outbox* out) {
   if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
   impl_->Step(now, out, [&] { impl_->control.RequestLeases(std::move(request), done); });
+}
+
+void Client::RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox* out) {
+  if (!impl_->ready()) return worker::Fail(done, impl_->NotReady());
+  impl_->Step(now, out, [&] { impl_->control.RequestCheckpoint(done); });
 }
 
 void Client::Leave(Completion<>* done, TimeUs now, Outbox* out) {

@@ -103,6 +103,9 @@ class Client {
   // only a worker's newest. A barrier is done once every live worker has entered it.
   void Barrier(Completion<>* done, TimeUs now, Outbox* out);
   void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done, TimeUs now, Outbox* out);  // sets `number`
+  // Has the scheduler cut a checkpoint (rule K8). Done once it is whole; the value is its directory. In bsp and ssp the
+  // workers have to tick on meanwhile.
+  void RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox* out);
   // Leaves once nothing is pending. Done when the scheduler has answered.
   void Leave(Completion<>* done, TimeUs now, Outbox* out);
   // Fails every request that is under way. The client is of no use afterwards.

@@ -178,6 +178,21 @@ void ClientControl::OnLeaseReply(LeaseReply reply) {
   if (done != nullptr) done->Done(std::move(reply));
 }
 
+// The number is of this worker alone in the whole run: ids carry its incarnation.
+void ClientControl::RequestCheckpoint(Completion<std::string>* done) {
+  const std::uint64_t number = context_->NewRequest().value;
+  checkpoint_waiters_.emplace(number, done);
+  Repeat(CheckpointRequest{number, ErrorCode::kOk, {}, {}});
+}
+
+void ClientControl::OnCheckpointRequest(const CheckpointRequest& answer) {
+  if (answer.code == ErrorCode::kOk && answer.directory.empty()) return;  // not yet
+  if (!Answered<CheckpointRequest>([&](const CheckpointRequest& r) { return r.number == answer.number; })) return;
+  Completion<std::string>* const done = checkpoint_waiters_.extract(answer.number).mapped();
+  if (answer.code != ErrorCode::kOk) return Fail(done, {answer.code, answer.message});
+  if (done != nullptr) done->Done(answer.directory);
+}
+
 void ClientControl::Leave(const DataPosition& position) {
   if (leaving_) return;
   leaving_ = true;
@@ -187,7 +202,8 @@ void ClientControl::Leave(const DataPosition& position) {
 
 bool ClientControl::idle() const {
   return std::all_of(repeating_.begin(), repeating_.end(), [](const Repeating& r) {
-    return std::holds_alternative<tarn::Leave>(r.body) || std::holds_alternative<CheckpointPart>(r.body);
+    return std::holds_alternative<tarn::Leave>(r.body) || std::holds_alternative<CheckpointPart>(r.body) ||
+           std::holds_alternative<CheckpointRequest>(r.body);
   });
 }
 
@@ -196,6 +212,7 @@ void ClientControl::FailAll(const Error& error) {
   for (const auto& [name, done] : std::exchange(finders_, {})) done->Failed(error);
   for (Completion<>* done : std::exchange(barrier_waiters_, {})) Fail(done, error);
   for (Completion<LeaseReply>* done : std::exchange(lease_waiters_, {})) Fail(done, error);
+  for (const auto& [number, done] : std::exchange(checkpoint_waiters_, {})) Fail(done, error);
 }
 
 void ClientControl::FollowPart() {

@@ -25,6 +25,7 @@ class ClientControl {
   void FindTable(const std::string& name, Completion<TableSpec>* done);
   void Barrier(Completion<>* done);
   void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done);
+  void RequestCheckpoint(Completion<std::string>* done);
   void Leave(const DataPosition& position);
   void SetMetrics(std::vector<Counter> metrics) { metrics_ = std::move(metrics); }
 
@@ -35,6 +36,7 @@ class ClientControl {
   void OnCreateTable(const tarn::CreateTable& answer);
   void OnBarrier(const tarn::Barrier& answer);
   void OnLeaseReply(LeaseReply reply);
+  void OnCheckpointRequest(const CheckpointRequest& answer);
 
   // Keeps the checkpoint part, the heartbeat and all repeats going; call once a step.
   void Dispatch();
@@ -42,7 +44,7 @@ class ClientControl {
   bool leaving() const { return leaving_; }
   // The scheduler waits for a clock of this worker's.
   bool awaited() const { return awaited_clock_.value != 0; }
-  // No request but the wish to leave waits for an answer.
+  // No request waits for an answer that leaving must wait for.
   bool idle() const;
   void FailAll(const Error& error);
   std::uint64_t Hash() const;
@@ -70,6 +72,7 @@ class ClientControl {
   std::multimap<std::string, Completion<TableSpec>*> finders_;          // by name
   std::deque<Completion<>*> barrier_waiters_;                           // in order of issue, as those below
   std::deque<Completion<LeaseReply>*> lease_waiters_;
+  std::map<std::uint64_t, Completion<std::string>*> checkpoint_waiters_;  // by the number of the request
   std::vector<Counter> metrics_;
   TimeUs next_heartbeat_ = kNever;
   std::uint64_t barriers_ = 0, lease_requests_ = 0;

@@ -32,7 +32,7 @@ void PullRequest::Part::Done(std::uint64_t staleness) {
     float* const to = table_.out != nullptr ? table_.out : ordered_.as_mutable<float>().data();
     if (table_.out == nullptr || !whole_->detached_) CopyRepeats(plan().dim, table_.order, to);
   }
-  if (--whole_->waiting_ == 0) whole_->Finish();
+  whole_->OnEnd({ErrorCode::kOk, ""});
 }
 
 std::span<const float> PullRequest::Part::rows() const {
@@ -53,19 +53,19 @@ void PullRequest::Start(Client* client, TimeUs now, Outbox* out) {
   for (Part& part : parts_) client->Pull(part.plan(), when, &part, now, out);
 }
 
+void PullRequest::OnEnd(const Error& error) {
+  if (failure_.code == ErrorCode::kOk) failure_ = error;
+  if (--waiting_ == 0) Finish(failure_);
+}
+
 void PullRequest::Detach() {
   const std::lock_guard lock(out_mutex_);
   detached_ = true;
 }
 
-std::size_t PushRequest::gradient_bytes() const {
-  std::size_t bytes = 0;
-  for (const Table& table : tables_) bytes += table.gradients.size();
-  return bytes;
-}
-
-void PushRequest::Done() {
-  if (--waiting_ == 0) Finish();
+void PushRequest::OnEnd(const Error& error) {
+  if (failure_.code == ErrorCode::kOk) failure_ = error;
+  if (--waiting_ == 0) Finish(failure_);
 }
 
 void PushRequest::Start(Client* client, TimeUs now, Outbox* out) {

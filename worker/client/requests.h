@@ -64,7 +64,7 @@ class PullRequest final : public Request {
 
     void Rows(const PulledRows& rows) override;
     void Done(std::uint64_t staleness) override;
-    void Failed(const Error& error) override { whole_->Abort(error); }
+    void Failed(const Error& error) override { whole_->OnEnd(error); }
 
    private:
     bool in_plan_order() const { return table_.plan.shared != nullptr; }
@@ -78,10 +78,14 @@ class PullRequest final : public Request {
     std::uint64_t staleness_ = 0;
   };
 
+  // Of a part: kOk, or why it has failed. The request ends with the last one, since the client calls each.
+  void OnEnd(const Error& error);
+
   std::vector<Part> parts_;
   std::optional<Clock> use_;
   int priority_;
-  std::size_t waiting_;   // parts that are not done
+  std::size_t waiting_;  // parts that have not ended
+  Error failure_{ErrorCode::kOk, ""};
   std::mutex out_mutex_;  // held while rows are written to memory of the caller
   bool detached_ = false;
 };
@@ -97,18 +101,21 @@ class PushRequest final : public Request, public Completion<> {
   PushRequest(std::vector<Table> tables, std::optional<Clock> pulled)
       : tables_(std::move(tables)), pulled_(pulled), waiting_(tables_.size()) {}
 
-  std::size_t gradient_bytes() const;
-  void Done() override;  // of one table
-  void Failed(const Error& error) override { Finish(error); }
+  // Of one table. The request ends with the last one.
+  void Done() override { OnEnd({ErrorCode::kOk, ""}); }
+  void Failed(const Error& error) override { OnEnd(error); }
 
   void Start(Client* client, TimeUs now, Outbox* out) override;
 
  private:
   friend class PushPullRequest;
 
+  void OnEnd(const Error& error);
+
   std::vector<Table> tables_;
   std::optional<Clock> pulled_;
-  std::size_t waiting_;  // tables whose push is not done
+  std::size_t waiting_;  // tables whose push has not ended
+  Error failure_{ErrorCode::kOk, ""};
 };
 
 // Push, tick and pull of the same rows, of one table. `push` and `pull` are waited for one by one.

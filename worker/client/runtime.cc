@@ -77,11 +77,11 @@ void Runtime::StartPosted() {
     has_posted_ = false;
   }
   const TimeUs now = Now();
-  std::size_t started = 0;
   try {
-    for (; started < starting.size(); ++started) starting[started]->Start(&client_, now, &outbox_);
-  } catch (const std::bad_alloc&) {
-    for (; started < starting.size(); ++started) starting[started]->Abort({ErrorCode::kIo, "out of memory"});
+    for (const std::shared_ptr<Request>& request : starting) request->Start(&client_, now, &outbox_);
+  } catch (const std::bad_alloc&) {  // End finds them
+    const std::lock_guard lock(mutex_);
+    posted_.insert(posted_.end(), starting.begin(), starting.end());
     throw;
   }
 }

@@ -240,6 +240,13 @@ Expected<LeaseReply> Session::RequestLeases(LeaseRequest request) {
   return std::move(asked->value);
 }
 
+std::shared_ptr<Request> Session::RequestCheckpoint() {
+  auto request = MakeValueRequest<std::string>([](Client* client, Completion<std::string>* done, TimeUs now,
+                                                  Outbox* out) { client->RequestCheckpoint(done, now, out); });
+  runtime_.Submit(request);
+  return request;
+}
+
 // In a turn; or of a client that has ended and does not change any more.
 template <typename Value, typename Read>
 Value Session::ReadClient(const Read& read) {

@@ -74,6 +74,7 @@ class Session {
   void Prefetch(Plan plan);
   Status Barrier();
   Expected<LeaseReply> RequestLeases(LeaseRequest request);
+  std::shared_ptr<Request> RequestCheckpoint();
 
   Clock clock() const { return Clock(clock_.load()); }
   ClientCounters counters();

@@ -49,8 +49,7 @@ mode = "{mode}"
 staleness = {staleness}
 apply = "{apply}"
 [storage]
-durability = "none"
-{more}
+{more if "durability" in more else 'durability = "none"' + chr(10) + more}
 """)
         self._processes = []
         port_file = self.folder / "address"
@@ -111,6 +110,7 @@ class NullTest(unittest.TestCase):
         self.refused("tarn_push_plan", "client", none, none, none, none, none, ctypes.c_uint64(0), none)
         self.refused("tarn_tick_at", "client", none, ctypes.c_uint64(1), ctypes.c_uint64(1), out)
         self.refused("tarn_tick_to", "client", none, ctypes.c_uint64(1), out)
+        self.refused("tarn_request_checkpoint", "client", none, out)
         self.refused("tarn_request_leases", "client", none, keys, none, zero, none, zero, out)
         self.refused("tarn_prefetch", "client", none, none, keys, zero)
         self.refused("tarn_push", "client", none, none, none, one, none, none)
@@ -412,6 +412,19 @@ class FleetsTest(unittest.TestCase):
                 first[0].leave()
                 with self.assertRaises(tarn.Gone):
                     theirs.pull([1]).wait()
+
+    def test_a_checkpoint_on_request(self):
+        with Fleet(more='durability = "checkpoint"') as fleet, tarn.connect(fleet.address) as ps:
+            table = ps.table("users", dim=2)
+            table.push([1], [[1, 1]])
+            written, deadline = ps.request_checkpoint(), time.monotonic() + PATIENCE_SECONDS
+            while not written.ready() and time.monotonic() < deadline:
+                ps.tick().wait()
+            written.wait(timeout=0)
+            self.assertEqual(len(list((fleet.folder / "run/checkpoints").glob("*/MANIFEST"))), 1)
+        with Fleet() as fleet, tarn.connect(fleet.address) as ps:
+            with self.assertRaisesRegex(tarn.Error, "durability"):
+                ps.request_checkpoint().wait(timeout=PATIENCE_SECONDS)
 
     def test_leases_cover_the_data(self):
         with Fleet(more="[data]\ntrain = \"train\"\nvalid = \"valid\"\nsplit_rows = 10\n[train]\nepochs = 1\nbatch_rows = 10\n") as fleet:

@@ -165,6 +165,24 @@ TEST_F(ChainTest, WhoAsksIsToldTheDirectoryOnceItIsWhole) {
   EXPECT_EQ(fleet_->AskForCheckpoint(7).at(0).directory, "run/checkpoints/ckpt-1");  // its answer was lost
 }
 
+TEST_F(ChainTest, AWorkerMayAskToo) {
+  Start(Asking(8));
+  const FakeWorker& worker = *fleet_->workers[0];
+  std::string directory;
+  fleet_->on_send = [&](const Outgoing& sent) {
+    const auto* answer = std::get_if<CheckpointRequest>(&sent.message.body);
+    if (sent.to != worker.peer || answer == nullptr) return;
+    EXPECT_EQ(answer->number, 9u);
+    EXPECT_EQ(answer->code, ErrorCode::kOk);
+    directory = answer->directory;
+  };
+  for (int i = 0; i < 200 && directory.empty(); ++i) {
+    fleet_->Send(worker, CheckpointRequest{9, ErrorCode::kOk, {}, {}});
+    fleet_->Step();
+  }
+  EXPECT_EQ(directory, "run/checkpoints/ckpt-1");
+}
+
 TEST_F(ChainTest, WhoAsksWhileOneIsBeingCutGetsALaterOne) {
   Start(Asking(8));
   fleet_->RequestCheckpoint();

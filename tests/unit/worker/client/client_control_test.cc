@@ -164,9 +164,10 @@ TEST(ClientControl, RequestsBeforeTheWelcomeFail) {
   fleet.FindTable("users");
   fleet.Barrier();
   fleet.RequestLeases({.want = 1});
+  fleet.RequestCheckpoint();
   fleet.Leave();
   const auto failed = fleet.EventsOf<RequestFailed>();
-  EXPECT_EQ(failed.size(), 10u) << "of PushPull three";
+  EXPECT_EQ(failed.size(), 11u) << "of PushPull three";
   for (const RequestFailed& each : failed) EXPECT_EQ(each.error.code, ErrorCode::kUnavailable);
 }
 
@@ -184,10 +185,11 @@ TEST(ClientControl, FailAllFailsWhateverIsUnderWayOnce) {
   fleet.FindTable("nobody's");
   fleet.Barrier();
   fleet.RequestLeases({.want = 1});
+  fleet.RequestCheckpoint();
   fleet.Leave();
   fleet.client.FailAll({ErrorCode::kUnavailable, "gone"});
   EXPECT_EQ(fleet.EventsOf<TableReady>().size(), 1u);
-  EXPECT_EQ(fleet.EventsOf<RequestFailed>().size(), 10u);
+  EXPECT_EQ(fleet.EventsOf<RequestFailed>().size(), 11u);
   fleet.client.FailAll({ErrorCode::kUnavailable, "gone"});
   EXPECT_TRUE(fleet.EventsOf<RequestFailed>().empty());
 }
@@ -211,6 +213,33 @@ TEST(ClientControl, ATableIsFoundOnceSomebodyHasCreatedIt) {
   const auto found = fleet.EventsOf<TableReady>();
   ASSERT_EQ(found.size(), 2u);
   for (const TableReady& each : found) EXPECT_EQ(each.spec, items);
+}
+
+TEST(ClientControl, ACheckpointIsAskedForUntilItIsWhole) {
+  FakeFleet fleet(Options());
+  fleet.Run();
+  fleet.TakeSent(kSchedulerPeer);
+  fleet.RequestCheckpoint();
+  fleet.RequestCheckpoint();
+  fleet.Wait(1'500'000);
+  const auto asked = BodiesOf<CheckpointRequest>(fleet.TakeSent(kSchedulerPeer));
+  ASSERT_EQ(asked.size(), 4u) << "both, and once more";
+  EXPECT_NE(asked[0].number, asked[1].number);
+  EXPECT_EQ(asked[2].number, asked[0].number);
+  fleet.FromScheduler(CheckpointRequest{asked[0].number, ErrorCode::kOk, "waits for worker 1", ""});  // not yet
+  fleet.FromScheduler(CheckpointRequest{5, ErrorCode::kOk, "", "of another"});
+  EXPECT_TRUE(fleet.EventsOf<CheckpointWritten>().empty());
+  EXPECT_TRUE(fleet.client.idle()) << "a worker may leave meanwhile";
+  fleet.FromScheduler(CheckpointRequest{asked[1].number, ErrorCode::kIo, "disk full", ""});
+  const auto failed = fleet.EventsOf<RequestFailed>();
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_EQ(failed[0].error.message, "disk full");
+  for (int i = 0; i < 2; ++i) fleet.FromScheduler(CheckpointRequest{asked[0].number, ErrorCode::kOk, "", "ckpt-1"});
+  const auto written = fleet.EventsOf<CheckpointWritten>();
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_EQ(written[0].directory, "ckpt-1");
+  fleet.Wait(20'000'000);
+  EXPECT_TRUE(BodiesOf<CheckpointRequest>(fleet.TakeSent(kSchedulerPeer)).empty());
 }
 
 TEST(ClientControl, LeavingIsDoneWhenTheSchedulerLetsTheWorkerGo) {

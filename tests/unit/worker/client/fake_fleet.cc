@@ -252,6 +252,13 @@ void FakeFleet::RequestLeases(LeaseRequest request) {
   client.RequestLeases(std::move(request), recorder.get(), now, &out);
 }
 
+void FakeFleet::RequestCheckpoint() {
+  const auto recorder = std::make_shared<Recorder<std::string>>(
+      this, NextRequest(), [](std::string directory) { return CheckpointWritten{std::move(directory)}; }, nullptr);
+  recorders_.push_back(recorder);
+  client.RequestCheckpoint(recorder.get(), now, &out);
+}
+
 void FakeFleet::Leave() {
   NextRequest();
   client.Leave(Record(LeaveDone{}), now, &out);

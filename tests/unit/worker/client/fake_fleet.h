@@ -94,13 +94,16 @@ struct BarrierDone {
 struct LeasesGranted {
   LeaseReply reply;
 };
+struct CheckpointWritten {
+  std::string directory;
+};
 struct LeaveDone {};
 struct RequestFailed {
   RequestId request;
   Error error;
 };
-using FleetEvent =
-    std::variant<PullDone, PushDone, TickDone, TableReady, BarrierDone, LeasesGranted, LeaveDone, RequestFailed>;
+using FleetEvent = std::variant<PullDone, PushDone, TickDone, TableReady, BarrierDone, LeasesGranted, CheckpointWritten,
+                                LeaveDone, RequestFailed>;
 
 class FakeFleet {
  public:
@@ -121,6 +124,7 @@ class FakeFleet {
   void FindTable(const std::string& name);
   void Barrier();
   void RequestLeases(LeaseRequest request);
+  void RequestCheckpoint();
   void Leave();
 
   // Starts the client and welcomes it.

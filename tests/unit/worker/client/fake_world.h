@@ -75,6 +75,18 @@ struct FakeWorld {
     changed.notify_all();
   }
 
+  // The minimum clock of shards advances: they answer the pulls that they have held back for it.
+  void Release(Clock minimum) {
+    const std::lock_guard lock(mutex);
+    for (std::uint32_t s = 0; s < shards.size(); ++s) {
+      shards[s].minimum = minimum;
+      std::vector<Buffer> values;
+      auto bodies = shards[s].Release(&values);
+      for (std::size_t i = 0; i < bodies.size(); ++i)
+        Answer(ShardPeer(ShardId(s)), std::move(bodies[i]), std::move(values[i]));
+    }
+  }
+
   void FromScheduler(Body body) {
     const std::lock_guard lock(mutex);
     Answer(kSchedulerPeer, std::move(body));

@@ -179,18 +179,6 @@ TEST(Library, PlansLeasesBarriersAndTables) {
   EXPECT_EQ(client->staleness(), (std::vector<std::uint64_t>{1}));
 }
 
-// Shards answer pulls that they hold back.
-void Release(FakeWorld* world, Clock minimum) {
-  const std::lock_guard lock(world->mutex);
-  for (std::uint32_t s = 0; s < world->shards.size(); ++s) {
-    world->shards[s].minimum = minimum;
-    std::vector<Buffer> values;
-    auto bodies = world->shards[s].Release(&values);
-    for (std::size_t i = 0; i < bodies.size(); ++i)
-      world->Answer(ShardPeer(ShardId(s)), std::move(bodies[i]), std::move(values[i]));
-  }
-}
-
 TEST(Library, PullsIntoMemoryOfTheCaller) {
   FakeWorld world;
   auto client = ConnectTo(&world);
@@ -234,7 +222,7 @@ TEST(Library, NothingIsWrittenOnceTheLastFutureIsDropped) {
   EXPECT_FALSE(kept_rows.Ready());
   first.reset();
   copy.reset();
-  Release(&world, Clock(1));
+  world.Release(Clock(1));
   EXPECT_TRUE(kept_rows.Wait());
   EXPECT_TRUE(client->Barrier()) << "both are answered";
   EXPECT_EQ(dropped, std::vector<float>(9, -1.0f));
@@ -399,7 +387,7 @@ TEST(Library, PullsThatNobodyWaitsForHaveABound) {
   EXPECT_TRUE(both.pushed.Wait());
   EXPECT_EQ(both.pulled.Wait().error().code, ErrorCode::kOverloaded);
   EXPECT_EQ(client->clock(), Clock(2));
-  Release(&world, Clock(1));
+  world.Release(Clock(1));
   EXPECT_TRUE(large.Wait());
   client->Tick();
   const auto first = pull({4}), second = pull({5});

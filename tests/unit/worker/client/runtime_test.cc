@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include "tests/unit/worker/client/fake_world.h"
 #include "worker/client/requests.h"
@@ -113,6 +115,32 @@ TEST_F(RuntimeTest, RequestsOfOtherThreadsAreStartedInOrderAndEnd) {
   runtime_.Submit(clock);
   EXPECT_TRUE(clock->Wait());
   EXPECT_EQ(clock->value, Clock(2));
+}
+
+// The client calls the other tables' sinks until then, whoever has dropped the request.
+TEST_F(RuntimeTest, APullOfSeveralTablesEndsWithItsLastTable) {
+  for (FakeShard& shard : world_.shards) shard.minimum = Clock(0);
+  Join();
+  runtime_.StartThread();
+  std::weak_ptr<Request> dropped;
+  for (const bool keeps : {true, false}) {
+    std::vector<PullRequest::Table> tables(2);
+    for (const std::uint32_t table : {99u, 1u})  // the first is not known
+      Planner(4).Make(TableId(table), 3, Positioner(world_.view.tables[0], 1), std::vector<Key>{1, 2},
+                      &tables[table == 1].plan.own, &tables[table == 1].order);
+    auto request = std::make_shared<PullRequest>(std::move(tables), Clock(1), 0);
+    runtime_.Submit(request);
+    EXPECT_EQ(request->WaitFor(0.01).error().code, ErrorCode::kTimeout);
+    dropped = request;
+    if (!keeps) break;
+    world_.Release(Clock(1));
+    EXPECT_EQ(request->Wait().error().code, ErrorCode::kNotFound);
+    const std::lock_guard lock(world_.mutex);
+    for (FakeShard& shard : world_.shards) shard.minimum = Clock(0);
+  }
+  EXPECT_FALSE(dropped.expired());
+  world_.Release(Clock(1));
+  while (!dropped.expired()) std::this_thread::yield();
 }
 
 TEST_F(RuntimeTest, ItsEndFailsWhatIsUnderWayAndWhatComesLater) {
