@@ -118,12 +118,6 @@ class DroppingStore : public CheckpointStore {
   bool finished = false;
 };
 
-// Writes, and remembers what the shard is to be told.
-class WritingStore : public RocksDbCheckpointStore {
- public:
-  WritingStore() : RocksDbCheckpointStore([] {}) {}
-};
-
 // So many bytes in one file, synced: what the disk gives.
 double PlainWriteSeconds(const std::string& path, std::uint64_t bytes) {
   const std::vector<char> piece(std::size_t{1} << 20, 'x');
@@ -175,7 +169,7 @@ class Bench {
     ShardOptions options{.nonce = 1};
     if (memory_bytes == 0) return options;
     options.make_tier = [this, memory_bytes, dir](const tarn::Job&) -> Expected<Tier> {
-      auto cold = RocksDbColdStore::Open({.directory = dir + "/tier", .file_system = nullptr},
+      auto cold = RocksDbColdStore::Open(&disk_, {.directory = dir + "/tier", .file_system = nullptr},
                                          [this] { disk_events_.release(); });
       if (!cold) Die(cold.error().message);
       return Tier{.store = *std::move(cold), .limit_bytes = memory_bytes};
@@ -246,7 +240,7 @@ class Bench {
 
  public:
   // Cuts a checkpoint and goes on pushing until it is durable. Returns its bytes.
-  std::uint64_t Write(std::uint64_t id, const std::string& dir, const char* what, WritingStore* store) {
+  std::uint64_t Write(std::uint64_t id, const std::string& dir, const char* what, RocksDbCheckpointStore* store) {
     const std::string directory = fmt::format("{}/ckpt-{}", dir, id);
     const bool full = manifest_.generations.empty();
     view_.checkpoint = {CheckpointId(id),
@@ -284,7 +278,7 @@ class Bench {
     return own.bytes();
   }
 
-  void RunOnDisk(const std::string& dir, WritingStore* store) {
+  void RunOnDisk(const std::string& dir, RocksDbCheckpointStore* store) {
     Measure("without a checkpoint");
     const std::uint64_t full = Write(1, dir, "while all rows are written", store);
     Write(2, dir, "while what changed meanwhile is written", store);
@@ -302,6 +296,7 @@ class Bench {
  private:
   std::uint64_t rows_;
   std::uint64_t hot_;  // pushes go to the first so many keys
+  DiskPool disk_;
   std::counting_semaphore<> disk_events_{0};
   Shard shard_;
   Beside beside_;
@@ -338,6 +333,7 @@ int main(int argc, char** argv) {
     tarn::server::Bench(rows, &store).Run(store);
     return 0;
   }
-  tarn::server::WritingStore store;
+  tarn::DiskPool disk;
+  tarn::server::RocksDbCheckpointStore store(&disk, [] {});
   tarn::server::Bench(rows, &store, memory_mib << 20, dir).RunOnDisk(dir, &store);
 }

@@ -126,7 +126,7 @@ class TieredStore {
     for (std::uint32_t p = 0; p < 1u << kBits; ++p) rows.owned.push_back(PartitionId(p));
     std::unique_ptr<Residency> tier;
     if (limit_bytes != 0) {
-      auto cold = server::RocksDbColdStore::Open({.directory = options.dir + "/tier", .file_system = nullptr},
+      auto cold = server::RocksDbColdStore::Open(&disk_, {.directory = options.dir + "/tier", .file_system = nullptr},
                                                  [this] { events_.release(); });
       if (!cold) Die(cold.error().message);
       tier = std::make_unique<Residency>(server::ResidencyOptions{.limit_bytes = limit_bytes, .places = 1u << kBits},
@@ -202,6 +202,7 @@ class TieredStore {
   const Options& options_;
   TableSpec spec_;
   std::counting_semaphore<> events_{0};
+  DiskPool disk_;
   std::unique_ptr<Store> rows_;
 };
 

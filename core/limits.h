@@ -123,6 +123,11 @@ inline constexpr std::uint32_t kBlobsMax = kWorkersMax;                  // of a
 inline constexpr std::uint32_t kLeasesPerWorkerMax = 64;
 inline constexpr std::size_t kHeldMessagesMax = 1u << 16;  // of the scheduler, that wait for its state to be on disk
 
+// HTTP server of a process.
+inline constexpr std::uint32_t kHttpHeaderBytesMax = 8 << 10;  // of a request, request line included
+inline constexpr std::size_t kHttpConnectionsMax = 64;         // at one time
+inline constexpr std::int64_t kHttpRequestUs = 10'000'000;     // for a request to arrive, and for its answer to leave
+
 // Data.
 inline constexpr std::size_t kLineBytesMax = std::size_t{1} << 20;
 inline constexpr std::uint32_t kColumnsMax = 4096;

@@ -14,8 +14,12 @@ namespace tarn::scheduler {
 
 namespace fs = std::filesystem;
 
-FileStore::FileStore(std::string run_dir, std::string checkpoints_directory, std::function<void()> wake)
-    : run_dir_(std::move(run_dir)), root_(std::move(checkpoints_directory)), wake_(std::move(wake)) {}
+FileStore::FileStore(DiskPool* pool, std::string run_dir, std::string checkpoints_directory, std::function<void()> wake)
+    : run_dir_(std::move(run_dir)),
+      root_(std::move(checkpoints_directory)),
+      wake_(std::move(wake)),
+      removals_(pool, "removals"),
+      writes_(pool, "state") {}
 
 void FileStore::WriteState(std::uint64_t number, const SchedulerState& state) {
   writes_.Post([this, number, path = run_dir_ + "/" + kStateName, bytes = EncodeState(state)] {

@@ -1,7 +1,7 @@
 // The SchedulerStore of a real run: files in its folder. A strand of a thread pool writes states and manifests, and
 // another removes checkpoints, for the scheduler must not fall silent over a disk that stalls or over gigabytes.
 //
-//   FileStore store(run_dir, checkpoints, [&] { transport.Wake(); });
+//   FileStore store(&pool, run_dir, checkpoints, [&] { transport.Wake(); });
 //   for (const StoreWritten& written : store.TakeWritten()) scheduler.OnWritten(written, now, &out);
 //
 // Not thread-safe.
@@ -22,8 +22,8 @@ namespace tarn::scheduler {
 class FileStore final : public SchedulerStore {
  public:
   // Removes nothing but ckpt-<number> in `checkpoints_directory`, and its own state in `run_dir`. `wake` is called from
-  // another thread whenever there is something to take.
-  FileStore(std::string run_dir, std::string checkpoints_directory, std::function<void()> wake = [] {});
+  // another thread whenever there is something to take. The pool outlives the store.
+  FileStore(DiskPool* pool, std::string run_dir, std::string checkpoints_directory, std::function<void()> wake = [] {});
   void WriteManifest(CheckpointId id, const std::string& directory, const Manifest& manifest) override;
   void RemoveCheckpoint(const std::string& directory) override;
   std::vector<std::string> Removing() const override;
@@ -51,12 +51,11 @@ class FileStore final : public SchedulerStore {
   std::string root_;
   std::function<void()> wake_;
   bool over_ = false;
-  mutable std::mutex mutex_;  // guards what follows, but for the pool
+  mutable std::mutex mutex_;  // guards the next two
   std::set<std::string> removing_;
   std::vector<StoreWritten> written_;
-  DiskPool pool_{"disk", 2};
-  DiskPool::Strand removals_{&pool_};
-  DiskPool::Strand writes_{&pool_};  // goes first: it posts removals
+  DiskPool::Strand removals_;
+  DiskPool::Strand writes_;  // destroyed first: it posts removals
 };
 
 }  // namespace tarn::scheduler

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <utility>
 
 #include "core/file.h"
@@ -17,7 +18,6 @@ namespace tarn::scheduler {
 namespace {
 
 constexpr std::size_t kReceiveMax = 256;
-constexpr std::int64_t kWaitMaxUs = 100'000;  // so that a signal is seen soon
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
 constexpr int kStopsToLeave = 3;
 
@@ -32,7 +32,7 @@ std::string AddressFile(const std::string& run_dir) { return net::AddressFile(ru
 
 Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(options)), transport_(transport) {
   const std::string checkpoints = options_.run_dir + "/checkpoints";
-  store_ = std::make_unique<FileStore>(options_.run_dir, checkpoints, [this] { transport_->Wake(); });
+  store_ = std::make_unique<FileStore>(&disk_, options_.run_dir, checkpoints, [this] { transport_->Wake(); });
   SchedulerOptions scheduler;
   scheduler.job = options_.job;
   scheduler.job_text = ToToml(options_.job);
@@ -82,7 +82,7 @@ Status Loop::Begin() {
   const auto advertised = net::AdvertisedEndpoint(*endpoint, options_.advertise, "");
   if (!advertised) return std::unexpected(advertised.error());
   TARN_RETURN_IF_ERROR(WriteFileAtomic(options_.run_dir + "/job.toml", ToToml(options_.job)));
-  auto metrics = MetricsWriter::Open(options_.run_dir + "/metrics.jsonl");
+  auto metrics = MetricsWriter::Open(&disk_, options_.run_dir + "/metrics.jsonl");
   if (!metrics) return std::unexpected(metrics.error());
   metrics_ = *std::move(metrics);
   LogInfo("job '{}': {} servers x {} shards, {} workers, {}; listening on {}, reached at {}", options_.job.job.name,
@@ -108,7 +108,7 @@ Status Loop::Begin() {
 void Loop::Step() {
   const std::int64_t until = std::min(scheduler_->NextTimer(), next_metrics_) - Now();
   received_.clear();
-  transport_->Receive(&received_, kReceiveMax, std::clamp<std::int64_t>(until, 0, kWaitMaxUs));
+  transport_->Receive(&received_, kReceiveMax, std::max<std::int64_t>(until, 0));
   for (net::Received& received : received_) scheduler_->Hear(received.from, std::move(received.message), Now());
   scheduler_->Settle(Now(), &outbox_);
   HearStore();
@@ -158,8 +158,17 @@ void Loop::WriteMetrics() {
                         .handshakes = counters.refused_handshakes};
   const double time = UnixSeconds();
   std::vector<std::string> lines = worker_lines_.Make(progress, time);
-  lines.push_back(MetricsLine(options_.job, progress, rate_, refused, time));
+  auto report = std::make_unique<StatusReport>(StatusReport{.prefix = "tarn_scheduler_",
+                                                            .role = "scheduler",
+                                                            .rank = "0",
+                                                            .ready = progress.phase != "waiting",
+                                                            .unix_seconds = time,
+                                                            .metrics = {}});
+  report->metrics = SchedulerMetrics(options_.job, progress, rate_, refused);
+  lines.push_back(MetricsLine(progress, report->metrics, time));
   metrics_->Append(std::move(lines));
+  report->metrics.GaugeBy("state", "state", "1 for the state that the run is in", {{progress.phase, 1}});
+  if (options_.feed != nullptr) options_.feed->Put(std::move(report));
 }
 
 Status Loop::End() {

@@ -8,9 +8,11 @@
 #include <string>
 
 #include "core/codec/manifest.h"
+#include "core/disk_pool.h"
 #include "core/job/job.h"
 #include "core/log.h"
-#include "core/metrics_file.h"
+#include "core/metrics/metrics_file.h"
+#include "core/metrics/status_report.h"
 #include "net/transport.h"
 #include "scheduler/file_store.h"
 #include "scheduler/progress/summary.h"
@@ -31,6 +33,7 @@ struct LoopOptions {
   std::uint64_t run = 0;
   std::uint64_t first_incarnation = 1;
   std::optional<SchedulerState> restore;
+  std::shared_ptr<StatusFeed> feed;  // of the process's HTTP server; null: none
 };
 
 // Where a running scheduler of the run says its address, for tools; removed at the end.
@@ -45,9 +48,11 @@ class Loop {
   // Until the fleet has stopped. The error says why the run failed; a run that was stopped cleanly did not.
   Status Run();
 
-  // From any thread or a signal handler: the first stops cleanly, the second without waiting for the checkpoint, the
-  // third leaves at once.
-  void RequestStop() { stops_.fetch_add(1, std::memory_order_relaxed); }
+  // Any thread: the first call stops cleanly, the second without waiting for the checkpoint, the third leaves at once.
+  void RequestStop() {
+    stops_.fetch_add(1, std::memory_order_relaxed);
+    transport_->Wake();
+  }
 
  private:
   void TakeOver(SchedulerOptions* scheduler);
@@ -62,6 +67,7 @@ class Loop {
 
   LoopOptions options_;
   net::Transport* transport_;
+  DiskPool disk_;  // outlives what posts to it
   std::unique_ptr<FileStore> store_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<MetricsWriter> metrics_;

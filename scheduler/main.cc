@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -15,7 +14,9 @@
 
 #include "core/file.h"
 #include "core/log.h"
+#include "core/process_context.h"
 #include "core/process_limits.h"
+#include "net/http/status_flags.h"
 #include "net/zmq/transport.h"
 #include "scheduler/loop.h"
 #include "scheduler/state/resume.h"
@@ -34,16 +35,10 @@ struct Flags {
   std::vector<std::string> overrides;
   bool insecure = false;
   std::string keys;
+  net::StatusServerOptions http;
   scheduler::LoopOptions loop;
   std::optional<FileLock> lock;  // of the run's folder
 };
-
-std::atomic<scheduler::Loop*> running{nullptr};  // for the signal handler only
-static_assert(decltype(running)::is_always_lock_free);
-
-void OnSignal(int) {
-  if (auto* loop = running.load()) loop->RequestStop();
-}
 
 // One that has lost its MANIFEST looks like one that was never finished: whoever asks for the newest hears of it.
 void TellOfNewer(const std::string& run_dir, const std::string& chosen) {
@@ -168,7 +163,7 @@ Status CheckLimits(const Job& job) {
   return RequireFiles(net::SchedulerFiles(shards, workers), what);
 }
 
-int RunLoop(Flags flags) {
+int RunLoop(Flags flags, ProcessContext* process) {
   if (Status s = CheckLimits(flags.loop.job); !s) return Complain(kExitFailure, s.error());
   std::error_code error;
   std::filesystem::create_directories(flags.run_dir + "/checkpoints", error);
@@ -189,17 +184,21 @@ int RunLoop(Flags flags) {
     if (!endpoint) return Complain(kExitFailure, endpoint.error());
     flags.loop.bind = *endpoint;
   }
+  flags.http.insecure = flags.insecure;
+  flags.http.advertise = flags.loop.advertise;
+  flags.http.run = net::RunLabel(flags.loop.run_dir);
+  flags.http.role = "scheduler";
+  flags.http.rank = "0";
+  const auto status_server = net::StatusServer::Start(process, flags.http);
+  if (!status_server) return Complain(kExitFailure, status_server.error());
+  flags.loop.feed = (*status_server)->AddFeed();
   net::ZmqTransport transport(&context, {.insecure = flags.insecure, .shm = false});
   scheduler::Loop loop(std::move(flags.loop), &transport);
-  running = &loop;
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
-  std::signal(SIGINT, OnSignal);
-  std::signal(SIGTERM, OnSignal);
+  process->OnSignal([&loop](int) { loop.RequestStop(); });
   const Status status = CatchLimits([&] { return loop.Run(); });
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, SIG_IGN);
-  running = nullptr;
+  process->OnSignal([](int) {});
   FlushLog();
   if (status) return 0;
   return Complain(status.error().code == ErrorCode::kDiverged ? kExitDiverged : kExitFailure, status.error());
@@ -230,16 +229,21 @@ int main(int argc, char** argv) {
   app.add_option("--port-file", flags.loop.port_file, "file that gets the address once it is bound");
   app.add_option("--keys", flags.keys, "the fleet's key file (tarn-keys makes one): encrypts, admits only its holders");
   app.add_flag("--insecure", flags.insecure, "TCP without keys: whoever reaches a port can change the job");
+  net::AddStatusFlags(&app, &flags.http);
   try {
     app.parse(argc, argv);
     if (job->count() == 0 && resume->count() == 0) throw CLI::RequiredError("--job");
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
-  if (Status s = LoadAll(&flags); !s) return Complain(kExitUsage, s.error());
   int code = kExitFailure;
   const Status status = CatchLimits([&]() -> Status {
-    code = RunLoop(std::move(flags));
+    const auto process = ProcessContext::Start({SIGINT, SIGTERM});
+    if (!process) return std::unexpected(process.error());
+    if (Status s = LoadAll(&flags); !s)
+      code = Complain(kExitUsage, s.error());
+    else
+      code = RunLoop(std::move(flags), process->get());
     return {};
   });
   return status ? code : Complain(kExitFailure, status.error());

@@ -3,32 +3,32 @@
 // that arena.) Any thread.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <functional>
-#include <mutex>
-#include <thread>
+#include <utility>
+
+#include "core/disk_pool.h"
 
 namespace tarn::server {
 
 class HeapTrimmer {
  public:
-  // `trim` does it, on a thread of its own: malloc_trim, and what is to be told of it.
-  explicit HeapTrimmer(std::function<void()> trim);
-  ~HeapTrimmer();
-  HeapTrimmer(const HeapTrimmer&) = delete;
-  HeapTrimmer& operator=(const HeapTrimmer&) = delete;
+  // `trim` calls malloc_trim and reports what it freed; it runs on a thread of the pool, which outlives the trimmer.
+  HeapTrimmer(DiskPool* pool, std::function<void()> trim) : trim_(std::move(trim)), strand_(pool, "heap-trim") {}
 
-  // Has it done soon. One at a time: nothing while another is under way.
-  void Begin();
+  // Starts a trim. Does nothing while one waits or runs.
+  void Begin() {
+    if (trims_.exchange(true)) return;
+    strand_.Post([this] {
+      trim_();
+      trims_ = false;
+    });
+  }
 
  private:
-  void Run();
-
   std::function<void()> trim_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool wanted_ = false, closing_ = false;
-  std::thread thread_;
+  std::atomic<bool> trims_ = false;
+  DiskPool::Strand strand_;
 };
 
 }  // namespace tarn::server

@@ -12,12 +12,12 @@
 #include <optional>
 #include <thread>
 
-#include "core/background.h"
 #include "core/byte_size.h"
+#include "core/disk_pool.h"
 #include "core/json.h"
 #include "core/listening.h"
 #include "core/log.h"
-#include "core/metrics_file.h"
+#include "core/metrics/metrics_file.h"
 #include "core/process_limits.h"
 #include "kernels/subnormals.h"
 #include "net/advertise.h"
@@ -32,6 +32,7 @@
 #include "server/log_watch.h"
 #include "server/memory_meter.h"
 #include "server/shard/shard.h"
+#include "server/shard_metrics.h"
 #include "server/store/store.h"
 #include "server/tier/rocksdb_cold_store.h"
 #include "server/turn.h"
@@ -41,7 +42,7 @@ namespace tarn::server {
 namespace {
 
 constexpr std::size_t kMessagesPerTurn = 256;
-constexpr TimeUs kTurnUsMax = 100'000;  // how long a wish to stop may go unseen
+constexpr TimeUs kTurnUsMax = 100'000;  // between two looks at the log, the lease and the memory
 constexpr TimeUs kMetricsPeriodUs = 1'000'000;
 // How often the memory is looked at, and how often while a checkpoint is written, for which much comes and goes.
 constexpr TimeUs kMemoryPeriodUs = 100'000, kMemoryPeriodWritingUs = 20'000;
@@ -78,9 +79,10 @@ struct Shared {
   net::ZmqContext* context;
   MemoryMeter* memory;
   HeapTrimmer* trimmer;
-  MetricsWriter* metrics;  // null without a run folder
-  Background* notes;       // tells of a disk that stalls: the log may be on the same
-  const std::atomic<bool>* stop;
+  DiskPool* disk;
+  MetricsWriter* metrics;   // null without a run folder
+  DiskPool::Strand* notes;  // of a disk that stalls: the log may be on the same
+  StopSignal* stop;
 };
 
 // One shard on its thread.
@@ -94,14 +96,17 @@ class ShardLoop {
         memory_(shared.memory),
         trimmer_(shared.trimmer),
         metrics_(shared.metrics),
+        feed_(index < options.feeds.size() ? options.feeds[index] : nullptr),
+        disk_(shared.disk),
         notes_(shared.notes),
-        stop_(*shared.stop),
+        stop_(shared.stop),
         transport_(shared.context, {.insecure = options.insecure, .shm = options.shm, .lend_payloads = true}),
-        store_([this] { transport_.Wake(); }),
-        blobs_([this] { transport_.Wake(); }) {
+        waker_(shared.stop, [this] { transport_.Wake(); }),
+        store_(shared.disk, [this] { transport_.Wake(); }),
+        blobs_(shared.disk, [this] { transport_.Wake(); }) {
     if (options.run_dir.empty()) return;
     const std::string folder = fmt::format("{}/log/shard-{}", options.run_dir, shard_id_.value);
-    log_ = std::make_unique<FileShardLog>(MakeFileOps(), folder, [this] { transport_.Wake(); });
+    log_ = std::make_unique<FileShardLog>(disk_, MakeFileOps(), folder, [this] { transport_.Wake(); });
   }
 
   Status Run() {
@@ -111,13 +116,13 @@ class ShardLoop {
     shard_->Start(started, &out_);
     Flush();
     while (!shard_->ended()) {
-      if (stop_.load(std::memory_order_relaxed)) {
+      if (stop_->IsSet()) {
         if (shard_->stopped()) break;
         return Fail(ErrorCode::kCancelled, "terminated by a signal before the job was over");
       }
       TARN_RETURN_IF_ERROR(Turn());
     }
-    if (metrics_ != nullptr) WriteMetrics(Now());  // the last line is of the whole run
+    PublishMetrics(Now());  // the last line is of the whole run
     const Shutdown& reason = shard_->stop_reason();
     LogInfo("shard {}: stopped: {} {}", shard_id_.value, ErrorName(reason.code), reason.reason);
     if (reason.code == ErrorCode::kOk) return {};
@@ -161,7 +166,8 @@ class ShardLoop {
       return Fail(ErrorCode::kInvalidArgument,
                   "storage.memory needs a place for the rows beyond it: storage.tier_dir, or --run-dir");
     const std::string parent = job.storage.tier_dir.empty() ? options_.run_dir + "/tier" : job.storage.tier_dir;
-    auto store = RocksDbColdStore::Open({.directory = fmt::format("{}/shard-{}", parent, shard_id_.value),
+    auto store = RocksDbColdStore::Open(disk_,
+                                        {.directory = fmt::format("{}/shard-{}", parent, shard_id_.value),
                                          .open_files_max = TierFiles(options_.shards)},
                                         [this] { transport_.Wake(); });
     if (!store) return std::unexpected(store.error());
@@ -204,7 +210,7 @@ class ShardLoop {
       LogInfo("shard {}: joined, {} partitions, {} rows", shard_id_.value, shard_->rows().owned().size(),
               shard_->rows().row_count());
     }
-    if (metrics_ != nullptr && now >= next_metrics_) WriteMetrics(now);
+    if (now >= next_metrics_) PublishMetrics(now);
     listening_.Note(now, shard_->lease_us());
     WatchLog(now);
     WarnOfNotFinite(now);
@@ -232,7 +238,8 @@ class ShardLoop {
   void WatchLog(TimeUs now) {
     const auto silent = log_watch_.Note(now, shard_->log_is_durable(), shard_->log_synced());
     if (!silent) return;
-    notes_->Do(
+    (void)notes_->TryPost(
+        kNotesMax,
         [text = fmt::format("shard {}: the disk of its log has not answered for {:.0f} s, so nothing is acknowledged",
                             shard_id_.value, static_cast<double>(*silent) * 1e-6)] {
           Tell(LogLevel::kWarning, kProgram, text);
@@ -318,43 +325,22 @@ class ShardLoop {
     LogInfo("shard {}: checkpoint {}: {} rows, {} bytes", shard_id_.value, part.id.value, rows, bytes);
   }
 
-  void WriteMetrics(TimeUs now) {
+  // In metrics.jsonl and on the HTTP server.
+  void PublishMetrics(TimeUs now) {
     next_metrics_ = now + kMetricsPeriodUs;
-    const ShardCounters& shard = shard_->counters();
-    const net::TransportCounters net = transport_.counters();
-    const RowCounters& lives = shard_->rows().counters();
-    Json json = {{"time", WallSeconds()},
-                 {"role", "shard"},
-                 {"rank", shard_id_.value},
-                 {"clock", shard_->minimum_clock().value},
-                 {"rows", shard_->rows().row_count()},
-                 {"row_bytes", shard_->rows().memory_bytes()},
-                 {"rows_admitted", lives.admitted},
-                 {"rows_refused", lives.refused},
-                 {"rows_expired", lives.expired},
-                 {"rows_not_finite", lives.not_finite}};
-    for (const NotFiniteRows& of : shard_->rows().not_finite()) json["rows_not_finite_by_table"][of.table] = of.rows;
-    json.update({{"pulls", shard.pulls},
-                 {"pulls_parked", shard.pulls_parked},
-                 {"pull_rows", shard.pull_rows},
-                 {"pushes", shard.pushes},
-                 {"push_rows", shard.push_rows},
-                 {"pushes_repeated", shard.pushes_repeated},
-                 {"pushes_out_of_order", shard.pushes_out_of_order},
-                 {"refused_epoch", shard.refused_epoch},
-                 {"refused_fenced", shard.refused_fenced},
-                 {"refused_other", shard.refused_other},
-                 {"refused_malformed", net.refused_malformed},
-                 {"refused_too_large", net.refused_too_large},
-                 {"checkpoints", shard.checkpoints}});
-    if (log_)
-      json.update(
-          {{"log_bytes", log_->bytes()}, {"log_written_bytes", log_->written_bytes()}, {"log_syncs", log_->syncs()}});
-    json["cut_early_bytes"] = shard_->rows().cut().early_bytes();
-    json["cut_held_bytes"] = shard_->rows().cut().held_bytes();
-    if (const Residency* tier = shard_->rows().tier()) json.update(TierMetrics(*tier));
-    json.update({{"shm_peers", net.shm_peers}, {"sent_bytes", net.sent_bytes}, {"received_bytes", net.received_bytes}});
-    metrics_->Append({JsonText(json)});
+    auto report = std::make_unique<StatusReport>(StatusReport{.prefix = "tarn_shard_",
+                                                              .role = "shard",
+                                                              .rank = std::to_string(shard_id_.value),
+                                                              .ready = shard_->joined() && !shard_->stopped(),
+                                                              .unix_seconds = WallSeconds(),
+                                                              .metrics = {}});
+    report->metrics = ShardMetrics(*shard_, transport_.counters(), log_.get());
+    if (metrics_ != nullptr) {
+      Json json = {{"time", report->unix_seconds}, {"role", report->role}, {"rank", shard_id_.value}};
+      report->metrics.WriteTo(&json);
+      metrics_->Append({JsonText(json)});
+    }
+    if (feed_ != nullptr) feed_->Put(std::move(report));
   }
 
   void WarnOfNotFinite(TimeUs now) {
@@ -369,21 +355,6 @@ class ShardLoop {
           shard_id_.value, of.table, of.rows, of.key);
   }
 
-  Json TierMetrics(const Residency& tier) const {
-    const ResidencyCounters& c = tier.counters();
-    return {{"memory_limit", tier.limit_bytes()},
-            {"memory_bytes", shard_->memory_bytes()},
-            {"process_bytes", ResidentBytes()},
-            {"resident_rows", tier.resident_rows()},
-            {"cold_rows", tier.cold_rows()},
-            {"tier_uses", c.uses},
-            {"tier_read_waiting", c.read_waiting},
-            {"tier_fetched", c.fetched},
-            {"tier_evicted", c.evicted},
-            {"tier_bytes", tier.disk_bytes()},
-            {"waited_for_rows", shard_->counters().waited_for_rows}};
-  }
-
   const ServerOptions& options_;
   net::ZmqContext* context_;
   ShardId shard_id_;
@@ -391,10 +362,13 @@ class ShardLoop {
   MemoryMeter* memory_;
   HeapTrimmer* trimmer_;
   MetricsWriter* metrics_;
-  Background* notes_;
-  const std::atomic<bool>& stop_;
+  std::shared_ptr<StatusFeed> feed_;  // null: nobody reads it
+  DiskPool* disk_;
+  DiskPool::Strand* notes_;
+  StopSignal* stop_;
   net::ZmqTransport transport_;
-  RocksDbCheckpointStore store_;       // wakes the transport, so it goes first
+  StopSignal::Waker waker_;            // wakes the transport, so it goes first
+  RocksDbCheckpointStore store_;       // and so does it
   FileBlobStore blobs_;                // and so does it
   std::unique_ptr<FileShardLog> log_;  // so does it; null without a run folder
   std::optional<Shard> shard_;
@@ -434,19 +408,20 @@ Status Server::Run() {
   net::ZmqContext context({.io_threads = options_.io_threads});
   TARN_RETURN_IF_ERROR(context.SecureFromFile(options_.keys));
   MemoryMeter meter(options_.shards);
-  HeapTrimmer trimmer([&meter] {
+  DiskPool disk;
+  HeapTrimmer trimmer(&disk, [&meter] {
     const std::size_t before = ResidentBytes();
     malloc_trim(0);
     meter.Trimmed(before, ResidentBytes());
   });
   std::unique_ptr<MetricsWriter> metrics;
   if (!options_.run_dir.empty()) {
-    auto opened = MetricsWriter::Open(options_.run_dir + "/metrics.jsonl");
+    auto opened = MetricsWriter::Open(&disk, options_.run_dir + "/metrics.jsonl");
     if (!opened) return std::unexpected(opened.error());
     metrics = *std::move(opened);
   }
-  Background notes("notes", kNotesMax);
-  const Shared shared{&context, &meter, &trimmer, metrics.get(), &notes, &stop_};
+  DiskPool::Strand notes(&disk, "notes");
+  const Shared shared{&context, &meter, &trimmer, &disk, metrics.get(), &notes, &stop_};
   std::mutex mutex;
   Status result;
   std::vector<std::thread> threads;
@@ -454,7 +429,7 @@ Status Server::Run() {
   const auto give_up = [&](const Status& status) {
     const std::lock_guard lock(mutex);
     if (result) result = status;
-    stop_.store(true, std::memory_order_relaxed);
+    stop_.Set();
   };
   const auto run = [&](std::uint32_t index) {
     pthread_setname_np(pthread_self(), fmt::format("shard-{}", index).c_str());

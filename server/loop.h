@@ -5,13 +5,15 @@
 //   Status status = server.Run();   // until the scheduler says so, a shard fails, or RequestStop
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
+#include "core/metrics/status_report.h"
 #include "core/types.h"
+#include "server/stop_signal.h"
 
 namespace tarn::server {
 
@@ -28,12 +30,13 @@ struct ServerOptions {
   // Where workers reach the shards, a name or an address; empty: where they are bound, or for a wildcard the interface
   // that leads to the scheduler (net/advertise.h).
   std::string advertise;
-  std::string run_dir;        // metrics.jsonl; empty: none
-  double join_seconds = 600;  // how long to wait for the scheduler's welcome
-  std::string keys;           // the fleet's key file; empty: plain connections
-  bool insecure = false;      // TCP without keys
-  bool shm = true;            // share memory with workers of this host
-  int io_threads = 1;         // of ZeroMQ, for all shards
+  std::string run_dir;                             // metrics.jsonl; empty: none
+  double join_seconds = 600;                       // how long to wait for the scheduler's welcome
+  std::string keys;                                // the fleet's key file; empty: plain connections
+  bool insecure = false;                           // TCP without keys
+  bool shm = true;                                 // share memory with workers of this host
+  int io_threads = 1;                              // of ZeroMQ, for all shards
+  std::vector<std::shared_ptr<StatusFeed>> feeds;  // one a shard, or none at all
 };
 
 class Server {
@@ -43,12 +46,12 @@ class Server {
   // Blocks until every shard has ended. An error says which shard failed, and why; after RequestStop there is none.
   Status Run();
 
-  // Ends Run soon, without a word to anyone. Safe from a signal handler.
-  void RequestStop() { stop_.store(true, std::memory_order_relaxed); }
+  // Ends Run soon; no other node is told. Any thread.
+  void RequestStop() { stop_.Set(); }
 
  private:
   ServerOptions options_;
-  std::atomic<bool> stop_{false};
+  StopSignal stop_;
 };
 
 // The endpoint of shard `index` of a server bound to `bind`.

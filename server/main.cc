@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <random>
@@ -12,7 +11,9 @@
 #include "core/job/job.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/process_context.h"
 #include "core/process_limits.h"
+#include "net/http/status_flags.h"
 #include "net/zmq/context.h"
 #include "server/loop.h"
 
@@ -31,13 +32,6 @@ constexpr const char* kAbout =
     "SIGTERM ends it at once; SIGINT (Ctrl-C) is left to the scheduler, which stops the fleet after a checkpoint.\n"
     "Exit status: 0 done, 1 failed, 2 bad usage, 4 the training diverged.";
 
-std::atomic<tarn::server::Server*> running{nullptr};  // for the signal handler only
-static_assert(decltype(running)::is_always_lock_free);
-
-void OnTerminate(int) {
-  if (auto* server = running.load()) server->RequestStop();
-}
-
 int Fail(const std::string& message, int code = kExitFailure) {
   tarn::Tell(tarn::LogLevel::kError, tarn::server::kProgram, message);
   tarn::FlushLog();
@@ -54,8 +48,9 @@ tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
 }
 
 // Of the address space of a server without its rows: its libraries and heap, the threads that it has whatever the job,
-// those of a shard, and its rings to a worker.
-constexpr std::uint64_t kServerBytes = std::uint64_t{256} << 20, kServerThreads = 8, kShardThreads = 2;
+// those of a shard, and those of a shard's tier.
+constexpr std::uint64_t kServerBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kServerThreads = 10, kShardThreads = 5, kTierThreads = 5;
 
 // Also raises the limit of open files as far as the system allows: a tier has a file open for each of its segments.
 tarn::Status CheckLimits(const tarn::server::ServerOptions& options) {
@@ -68,7 +63,7 @@ tarn::Status CheckLimits(const tarn::server::ServerOptions& options) {
   std::uint64_t rows = 0;
   if (const auto job = LoadJob(options.run_dir + "/job.toml")) rows = job->storage.memory;
   const std::uint64_t bytes = kServerBytes + options.shards * rings * 2 * limits::kShmRingBytes + rows;
-  return RequireAddressSpace(bytes, kServerThreads + options.shards * kShardThreads,
+  return RequireAddressSpace(bytes, kServerThreads + options.shards * (kShardThreads + (rows == 0 ? 0 : kTierThreads)),
                              rows == 0 ? what : what + fmt::format(" with storage.memory = {} MiB", rows >> 20));
 }
 
@@ -108,12 +103,16 @@ int main(int argc, char** argv) {
   app.add_option("--io-threads", options.io_threads,
                  "threads of ZeroMQ; 0: one for each two of fleet.lanes, as RUN_DIR/job.toml says, else 1")
       ->check(CLI::Range(0, 64));
+  net::StatusServerOptions http;
+  net::AddStatusFlags(&app, &http);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
 
+  const auto process = ProcessContext::Start({SIGTERM});
+  if (!process) return Fail(process.error().message);
   const std::string role = fmt::format("server-{}", options.rank.value);
   const std::string log_path = options.run_dir.empty() ? "" : options.run_dir + "/logs/" + role + ".log";
   if (Status s = InitLog({.role = role, .path = log_path, .also_stderr = log_path.empty()}); !s)
@@ -127,12 +126,19 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
+  http.insecure = options.insecure;
+  http.advertise = options.advertise;
+  http.peer = options.scheduler;
+  http.run = net::RunLabel(options.run_dir);
+  http.role = "server";
+  http.rank = fmt::format("{}", options.rank.value);
+  const auto status_server = net::StatusServer::Start(process->get(), http);
+  if (!status_server) return Fail(status_server.error().message);
+  for (std::uint32_t i = 0; i < options.shards; ++i) options.feeds.push_back((*status_server)->AddFeed());
   server::Server server(options);
-  running = &server;
-  std::signal(SIGTERM, OnTerminate);
+  (*process)->OnSignal([&server](int) { server.RequestStop(); });
   const Status status = CatchLimits([&] { return server.Run(); });
-  std::signal(SIGTERM, SIG_IGN);
-  running = nullptr;
+  (*process)->OnSignal([](int) {});
   if (!status)
     return Fail(status.error().message,
                 status.error().code == tarn::ErrorCode::kDiverged ? kExitDiverged : kExitFailure);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +11,9 @@
 
 #include "core/job/job.h"
 #include "core/log.h"
+#include "core/process_context.h"
 #include "core/process_limits.h"
+#include "net/http/status_flags.h"
 #include "net/zmq/transport.h"
 #include "worker/train/algorithms_file.h"
 #include "worker/train/trainer.h"
@@ -24,13 +25,6 @@ constexpr int kExitUsage = 2;
 constexpr int kExitFenced = 3;
 constexpr int kExitDiverged = 4;
 constexpr double kSchedulerSeconds = 600;  // for a scheduler that has not begun, as long as for its welcome
-
-std::atomic<tarn::worker::Trainer*> running{nullptr};  // for the signal handler only
-static_assert(decltype(running)::is_always_lock_free);
-
-void OnTerminate(int) {
-  if (auto* trainer = running.load()) trainer->RequestAbort();
-}
 
 int Complain(const tarn::Error& error) {
   tarn::Tell(tarn::LogLevel::kError, tarn::worker::kProgram, error.message);
@@ -51,6 +45,7 @@ int main(int argc, char** argv) {
   worker::TrainerOptions options;
   bool insecure = false;
   std::string keys;
+  net::StatusServerOptions http;
   CLI::App app{
       "A worker of a tarn fleet. It joins the scheduler, gets the job from it, reads the data that is leased to it,\n"
       "pulls rows, computes gradients and pushes them. tools/launch starts workers; by hand:\n\n"
@@ -73,12 +68,15 @@ int main(int argc, char** argv) {
   app.add_option("--io-threads", io_threads,
                  "threads of ZeroMQ; 0: one for each two of fleet.lanes, as RUN_DIR/job.toml says, else 1")
       ->check(CLI::Range(0, 64));
+  net::AddStatusFlags(&app, &http);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : kExitUsage;
   }
   if (rank >= 0) options.rank = static_cast<std::uint32_t>(rank);
+  const auto process = ProcessContext::Start({SIGTERM});
+  if (!process) return Complain(process.error());
   const std::string role = rank >= 0 ? fmt::format("worker-{}", rank) : fmt::format("worker-{}", getpid());
   const std::string log_path = options.run_dir.empty() ? "" : options.run_dir + "/logs/" + role + ".log";
   if (Status s = InitLog({.role = role, .path = log_path, .also_stderr = options.run_dir.empty()}); !s) {
@@ -103,19 +101,26 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "tarn-worker: {}\n", s.error().message);
     return kExitFailure;
   }
+  http.insecure = insecure;
+  http.peer = options.scheduler;
+  http.run = net::RunLabel(options.run_dir);
+  http.role = "worker";
+  http.rank = rank >= 0 ? fmt::format("{}", rank) : "";
+  const auto status = net::StatusServer::Start(process->get(), http);
+  if (!status) return Complain(status.error());
+  options.feed = (*status)->AddFeed();
   const auto scheduler = net::SchedulerEndpoint(options.scheduler, kSchedulerSeconds);
   if (!scheduler) return Complain(scheduler.error());
   options.scheduler = *scheduler;
   net::ZmqTransport transport(&context, {.insecure = insecure, .shm = shm, .lend_payloads = true});
   worker::Trainer trainer(options, &transport);
-  running = &trainer;
-  std::signal(SIGTERM, OnTerminate);
+  (*process)->OnSignal([&trainer](int) { trainer.RequestAbort(); });
   worker::TrainerEnd end{};
   const Status limits = CatchLimits([&]() -> Status {
     end = trainer.Run();
     return {};
   });
-  running = nullptr;
+  (*process)->OnSignal([](int) {});
   if (!limits) return Complain(limits.error());
   if (end == worker::TrainerEnd::kDone) return 0;
   Tell(LogLevel::kError, worker::kProgram, trainer.error().message);

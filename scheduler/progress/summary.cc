@@ -153,14 +153,24 @@ Json BestKept(const Job& job, const Progress& progress) {
   return !progress.best_lost;
 }
 
-// What the workers' caches and hot rows have spared: rows looked for there and found, pushes that went along with later
-// ones; the batches that were not pushed (rule A4), and the lines that were none.
-void WriteSpared(Json* json, const Progress& progress) {
-  for (const char* name : {"cache_rows", "cache_hits", "hot_rows", "hot_hits", "combined_pushes", "batches_passed_over",
-                           "malformed_lines"})
-    (*json)[name] = Whole(CounterOf(progress, name));
-  (*json)["rows_not_finite"] = Whole(CounterOf(progress, "server.shard_rows_not_finite"));
-}
+// Counters of all workers together, in summary.json and metrics.
+struct FleetCounter {
+  const char* name;
+  const char* help;
+};
+constexpr FleetCounter kFleetCounters[] = {
+    {"pull_bytes", "Keys and values of pulls as they travel, in bytes, without repeats"},
+    {"push_bytes", "Keys and values of pushes as they travel, in bytes, without repeats"},
+    {"cache_rows", "Rows pulled of tables with a cache"},
+    {"cache_hits", "Rows found in a cache"},
+    {"hot_rows", "Rows looked for among the hot rows"},
+    {"hot_hits", "Rows found among the hot rows"},
+    {"combined_pushes", "Pushes that went along with one of a later clock"},
+    {"batches_passed_over", "Batches that pushed nothing, since their gradients do not fit fp16"},
+    {"malformed_lines", "Malformed lines that training passed over"},
+};
+constexpr char kRowsNotFinite[] = "server.shard_rows_not_finite";
+constexpr char kRowsNotFiniteHelp[] = "Gradients that servers skipped for infinite or NaN values";
 
 }  // namespace
 
@@ -193,42 +203,46 @@ double Rate::lasting_per_second() const {
   return seconds_ >= kSettledSeconds ? std::max(0.0, samples_ / seconds_) : 0;
 }
 
-std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused,
-                        double time_seconds) {
+MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused) {
   const Staleness staleness = StalenessOf(progress.staleness);
-  Json json = {{"time", time_seconds},
-               {"role", "scheduler"},
-               {"state", progress.phase},
-               {"epoch", EpochNumber(progress.epoch)},
-               {"clock", progress.min_clock.value},
-               {"samples", progress.samples}};
-  const double per_second = rate.per_second();
-  if (per_second > 0) json["samples_per_second"] = per_second;
+  MetricList list;
+  list.Gauge("epoch", "Epoch, from 1", EpochNumber(progress.epoch));
+  list.Gauge("clock", "Clock of the slowest worker", progress.min_clock.value);
+  list.Counter("samples", "Rows trained and acknowledged", progress.samples);
+  if (const double per_second = rate.per_second(); per_second > 0)
+    list.Gauge("samples_per_second", "Rows trained a second, of the last seconds", per_second);
   if (progress.train.rows > 0) {
-    json["loss"] = progress.train.LogLoss();
-    if (job.data.format != DataFormat::kIdx) json["auc"] = progress.train.Auc();
+    list.Gauge("loss", "Progressive log-loss of the epoch", progress.train.LogLoss());
+    if (job.data.format != DataFormat::kIdx) list.Gauge("auc", "Progressive AUC of the epoch", progress.train.Auc());
   }
-  json["staleness_mean"] = staleness.mean;
-  json["staleness_max"] = staleness.max;
+  list.Gauge("staleness_mean", "Clocks by which pulls were behind, mean", staleness.mean);
+  list.Gauge("staleness_max", "Clocks by which pulls were behind, maximum", staleness.max);
   if (progress.samples_total > 0) {
     const auto total = static_cast<double>(progress.samples_total);
-    json["progress"] = static_cast<double>(progress.samples) / total;
-    const double lasting = rate.lasting_per_second();
-    if (lasting > 0) json["eta_seconds"] = (total - static_cast<double>(progress.samples)) / lasting;
+    list.Gauge("progress", "Share of all epochs that is trained", static_cast<double>(progress.samples) / total);
+    if (const double lasting = rate.lasting_per_second(); lasting > 0)
+      list.Gauge("eta_seconds", "Time until all epochs are trained",
+                 (total - static_cast<double>(progress.samples)) / lasting);
   }
-  json["workers_live"] = progress.workers_live;
-  json["workers_died"] = progress.workers_died;
-  json["pull_bytes"] = Whole(CounterOf(progress, "pull_bytes"));
-  json["push_bytes"] = Whole(CounterOf(progress, "push_bytes"));
-  WriteSpared(&json, progress);
-  json.update({{"refused_malformed", refused.malformed},
-               {"refused_too_large", refused.too_large},
-               {"refused_version", refused.version},
-               {"refused_handshakes", refused.handshakes}});
+  list.Gauge("workers_live", "Workers that take part", progress.workers_live);
+  list.Counter("workers_died", "Workers declared dead", progress.workers_died);
+  for (const auto& [name, help] : kFleetCounters) list.Counter(name, help, Whole(CounterOf(progress, name)));
+  list.Counter("rows_not_finite", kRowsNotFiniteHelp, Whole(CounterOf(progress, kRowsNotFinite)));
+  list.Counter("refused_malformed", "Messages refused because they are malformed", refused.malformed);
+  list.Counter("refused_too_large", "Messages refused for their size", refused.too_large);
+  list.Counter("refused_version", "Messages refused for their protocol version", refused.version);
+  list.Counter("refused_handshakes", "Connections refused", refused.handshakes);
   if (!progress.epochs.empty() && progress.epochs.back().valid) {
-    json["valid_logloss"] = progress.epochs.back().valid->log_loss;
-    json["valid_auc"] = progress.epochs.back().valid->auc;
+    list.Gauge("valid_logloss", "Log-loss of the last epoch's validation", progress.epochs.back().valid->log_loss);
+    list.Gauge("valid_auc", "AUC of the last epoch's validation", progress.epochs.back().valid->auc);
   }
+  list.Histogram("staleness_clocks", "Clocks by which pulls were behind", progress.staleness);
+  return list;
+}
+
+std::string MetricsLine(const Progress& progress, const MetricList& metrics, double time_seconds) {
+  Json json = {{"time", time_seconds}, {"role", "scheduler"}, {"state", progress.phase}};
+  metrics.WriteTo(&json);
   return JsonText(json);
 }
 
@@ -254,9 +268,8 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
   WriteEvaluation(&json, job, progress);
   WriteBestPossible(&json, job);
   WriteStaleness(&json, progress);
-  json["pull_bytes"] = Whole(CounterOf(progress, "pull_bytes"));
-  json["push_bytes"] = Whole(CounterOf(progress, "push_bytes"));
-  WriteSpared(&json, progress);
+  for (const FleetCounter& counter : kFleetCounters) json[counter.name] = Whole(CounterOf(progress, counter.name));
+  json["rows_not_finite"] = Whole(CounterOf(progress, kRowsNotFinite));
   json["parameters_hash"] = progress.has_state_hash ? Json(fmt::format("{:016x}", progress.state_hash)) : Json();
   json.update({{"workers_died", progress.workers_died},
                {"batches_repeated", progress.batches_repeated},

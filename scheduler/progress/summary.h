@@ -8,6 +8,7 @@
 
 #include "core/job/job.h"
 #include "core/message.h"
+#include "core/metrics/metric_list.h"
 #include "scheduler/progress/progress.h"
 
 namespace tarn::scheduler {
@@ -36,10 +37,12 @@ struct Refused {
   std::uint64_t malformed = 0, too_large = 0, version = 0, handshakes = 0;
 };
 
+// What metrics.jsonl and /metrics show of the run; figures that it does not have yet are left out.
+MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused);
+
 // {"time": ..., "role": "scheduler", "state": "train", "epoch": 1, "samples": ..., ...} without a line end.
 // time_seconds: since 1970.
-std::string MetricsLine(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused,
-                        double time_seconds);
+std::string MetricsLine(const Progress& progress, const MetricList& metrics, double time_seconds);
 
 // The whole of summary.json. `end` is why the run ended; figures that the run does not have are null.
 std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown& end);

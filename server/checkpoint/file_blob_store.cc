@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,15 +16,7 @@
 
 namespace tarn::server {
 
-FileBlobStore::~FileBlobStore() {
-  if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+FileBlobStore::~FileBlobStore() { closing_ = true; }
 
 void FileBlobStore::Write(BlobWrite write) { Queue(std::move(write)); }
 
@@ -35,32 +26,18 @@ void FileBlobStore::Abandon(CheckpointId checkpoint, const std::string& director
 }
 
 void FileBlobStore::Queue(Job job) {
-  if (!thread_.joinable()) {
-    thread_ = std::thread([this] { WriteJobs(); });
-    pthread_setname_np(thread_.native_handle(), "blobs");
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-  }
-  changed_.notify_all();
+  writes_.Post([this, job = std::move(job)] {
+    if (!closing_) DoAndReport(job);
+  });
 }
 
-void FileBlobStore::WriteJobs() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return closing_ || !jobs_.empty(); });
-    if (closing_) return;
-    const Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    BlobWritten written = std::visit([this](const auto& it) { return Do(it); }, job);
-    lock.lock();
+void FileBlobStore::DoAndReport(const Job& job) {
+  BlobWritten written = std::visit([this](const auto& it) { return Do(it); }, job);
+  {
+    const std::lock_guard lock(mutex_);
     written_.push_back(std::move(written));
-    lock.unlock();
-    wake_();
-    lock.lock();
   }
+  wake_();
 }
 
 BlobWritten FileBlobStore::Do(const BlobWrite& write) {

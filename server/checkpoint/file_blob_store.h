@@ -1,31 +1,30 @@
-// Blobs of workers as files of a checkpoint's directory, written by a thread of its own, which is there from the first
-// write on. All but the writing is the shard's thread's.
+// Blobs of workers as files of a checkpoint's directory, written on a strand of a pool. All but the writing is the
+// shard's thread's.
 //
-//   FileBlobStore blobs([&] { transport.Wake(); });
+//   FileBlobStore blobs(&pool, [&] { transport.Wake(); });
 //   for (BlobWritten& written : blobs.TakeWritten()) shard.OnBlobWritten(written, now, &out);
 #pragma once
 
-#include <condition_variable>
-#include <deque>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "core/codec/manifest.h"
 #include "core/descriptor.h"
+#include "core/disk_pool.h"
 #include "server/checkpoint/blob_store.h"
 
 namespace tarn::server {
 
 class FileBlobStore : public BlobStore {
  public:
-  // `wake` is called from the writing thread whenever there is something to take.
-  explicit FileBlobStore(std::function<void()> wake) : wake_(std::move(wake)) {}
+  // `wake` is called from the writing thread whenever there is something to take. The pool outlives the store.
+  FileBlobStore(DiskPool* pool, std::function<void()> wake) : wake_(std::move(wake)), writes_(pool, "blobs") {}
   // Leaves the files at hand as they are; without a manifest they are none of a checkpoint.
   ~FileBlobStore() override;
 
@@ -50,7 +49,7 @@ class FileBlobStore : public BlobStore {
   };
 
   void Queue(Job job);
-  void WriteJobs();
+  void DoAndReport(const Job& job);
   BlobWritten Do(const BlobWrite& write);
   BlobWritten Do(const AbandonJob& job);
   Expected<CheckpointFile> WritePiece(const BlobWrite& write);
@@ -58,14 +57,12 @@ class FileBlobStore : public BlobStore {
   Expected<CheckpointFile> Verified(const std::string& directory, WorkerRank rank);
 
   std::function<void()> wake_;
-  std::mutex mutex_;  // guards the next four
-  std::condition_variable changed_;
-  std::deque<Job> jobs_;
-  std::vector<BlobWritten> written_;
-  bool closing_ = false;
-  std::map<Id, Open> open_;                                                // the thread's
   std::map<std::pair<std::string, WorkerRank>, CheckpointFile> verified_;  // of whole checkpoints
-  std::thread thread_;
+  std::mutex mutex_;                                                       // guards the next
+  std::vector<BlobWritten> written_;
+  std::atomic<bool> closing_ = false;
+  std::map<Id, Open> open_;  // the strand's
+  DiskPool::Strand writes_;
 };
 
 }  // namespace tarn::server

@@ -1,7 +1,5 @@
 #include "server/checkpoint/rocksdb_checkpoint_store.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -10,18 +8,12 @@
 
 namespace tarn::server {
 
-RocksDbCheckpointStore::RocksDbCheckpointStore(std::function<void()> wake, std::size_t queued_bytes_max)
-    : wake_(std::move(wake)), queued_bytes_max_(queued_bytes_max), thread_([this] { WriteJobs(); }) {
-  pthread_setname_np(thread_.native_handle(), "checkpoint");
-}
+RocksDbCheckpointStore::RocksDbCheckpointStore(DiskPool* pool, std::function<void()> wake, std::size_t queued_bytes_max)
+    : wake_(std::move(wake)), queued_bytes_max_(queued_bytes_max), writes_(pool, "checkpoint") {}
 
 RocksDbCheckpointStore::~RocksDbCheckpointStore() {
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
+  const std::lock_guard lock(mutex_);
+  closing_ = true;
 }
 
 void RocksDbCheckpointStore::Begin(Snapshot head, std::string directory) {
@@ -47,14 +39,9 @@ void RocksDbCheckpointStore::Finish(std::optional<std::uint64_t> whole_hash) { Q
 void RocksDbCheckpointStore::Abandon() { Queue(AbandonJob{}, 0); }
 
 void RocksDbCheckpointStore::Queue(Job job, std::size_t bytes) {
-  bool idle = false;
-  {
-    const std::lock_guard lock(mutex_);
-    idle = jobs_.empty();
-    jobs_.push_back(std::move(job));
-    queued_bytes_ += bytes;
-  }
-  if (idle) changed_.notify_all();  // else it is awake, and takes this one too
+  const std::lock_guard lock(mutex_);  // the job takes it first, so it finds its bytes counted
+  writes_.Post([this, bytes, job = std::move(job)]() mutable { TakeUp(std::move(job), bytes); });
+  queued_bytes_ += bytes;
 }
 
 bool RocksDbCheckpointStore::HasRoom() {
@@ -63,22 +50,19 @@ bool RocksDbCheckpointStore::HasRoom() {
   return !waited_for_;
 }
 
-void RocksDbCheckpointStore::WriteJobs() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return closing_ || !jobs_.empty(); });
+// On the strand.
+void RocksDbCheckpointStore::TakeUp(Job job, std::size_t bytes) {
+  bool room = false;
+  {
+    const std::lock_guard lock(mutex_);
     if (closing_) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    if (const auto* chunk = std::get_if<CutRows>(&job)) queued_bytes_ -= ByteCount(chunk->rows);
+    queued_bytes_ -= bytes;
     // Half, so that the shard is not woken for every chunk.
-    const bool room = waited_for_ && queued_bytes_ <= queued_bytes_max_ / 2;
+    room = waited_for_ && queued_bytes_ <= queued_bytes_max_ / 2;
     if (room) waited_for_ = false;
-    lock.unlock();
-    if (room) wake_();
-    DoOrReport(std::move(job));
-    lock.lock();
   }
+  if (room) wake_();
+  DoOrReport(std::move(job));
 }
 
 // Memory may end before there is a writer that knows what it was to write.

@@ -1,24 +1,22 @@
-// Checkpoints as files (server/checkpoint/checkpoint_format.h): written by a thread of its own, beside the shard's
-// work; read with every checksum verified. Only server/rocksdb_* includes RocksDB.
+// Checkpoints as files (server/checkpoint/checkpoint_format.h): written on a strand of a pool, beside the shard's work;
+// read with every checksum verified. Only server/rocksdb_* includes RocksDB.
 //
-//   RocksDbCheckpointStore store([&] { transport.Wake(); });
+//   RocksDbCheckpointStore store(&pool, [&] { transport.Wake(); });
 //   Shard shard(options, &store);
 //   for (CheckpointPart& part : store.TakeWritten()) shard.OnCheckpointWritten(std::move(part), now, &out);
 //
 // All but the writing is the shard's thread's.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <variant>
 #include <vector>
 
+#include "core/disk_pool.h"
 #include "core/limits.h"
 #include "server/checkpoint/checkpoint_store.h"
 #include "server/checkpoint/rocksdb_checkpoint_writer.h"
@@ -29,9 +27,9 @@ class RocksDbCheckpointStore : public CheckpointStore {
  public:
   // `wake` is called from the writing thread whenever there is something to take, or room again. Beyond
   // `queued_bytes_max` of rows that wait to be written there is no room; the rows of the partition at hand, which the
-  // writer keeps until it has all of them, are not among them.
-  explicit RocksDbCheckpointStore(std::function<void()> wake,
-                                  std::size_t queued_bytes_max = limits::kCutQueuedBytesMax);
+  // writer keeps until it has all of them, are not among them. The pool outlives the store.
+  RocksDbCheckpointStore(DiskPool* pool, std::function<void()> wake,
+                         std::size_t queued_bytes_max = limits::kCutQueuedBytesMax);
   // Leaves the file at hand as it is; without a manifest it is none.
   ~RocksDbCheckpointStore() override;
 
@@ -64,7 +62,7 @@ class RocksDbCheckpointStore : public CheckpointStore {
   using Job = std::variant<BeginJob, CutRows, FinishJob, AbandonJob>;
 
   void Queue(Job job, std::size_t bytes);
-  void WriteJobs();
+  void TakeUp(Job job, std::size_t bytes);
   void DoOrReport(Job job);
   void Do(Job job);
   void Report(CheckpointPart part);
@@ -74,16 +72,14 @@ class RocksDbCheckpointStore : public CheckpointStore {
   std::size_t run_bytes_max_ = limits::kCheckpointRunBytes;
   std::size_t parts_ = 0;  // begun, and not taken yet
 
-  std::mutex mutex_;  // guards all below but the writer
-  std::condition_variable changed_;
+  std::mutex mutex_;  // guards all below but the last two
   std::size_t queued_bytes_max_;
-  std::deque<Job> jobs_;
   std::size_t queued_bytes_ = 0;
   bool waited_for_ = false;  // HasRoom said no
   std::vector<CheckpointPart> written_;
   bool closing_ = false;
-  std::unique_ptr<RocksDbCheckpointWriter> writer_;  // the thread's; null: nothing begun, or it has failed
-  std::thread thread_;
+  std::unique_ptr<RocksDbCheckpointWriter> writer_;  // the strand's; null: nothing begun, or it has failed
+  DiskPool::Strand writes_;
 };
 
 }  // namespace tarn::server

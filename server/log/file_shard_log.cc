@@ -1,7 +1,6 @@
 #include "server/log/file_shard_log.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -27,17 +26,23 @@ constexpr std::size_t kCommitBytes = std::size_t{1} << 20;
 
 }  // namespace
 
-FileShardLog::FileShardLog(std::unique_ptr<FileOps> files, std::string directory, std::function<void()> wake,
-                           LogWriterOptions options)
-    : files_(std::move(files)), directory_(std::move(directory)), wake_(std::move(wake)), options_(options) {}
+FileShardLog::FileShardLog(DiskPool* pool, std::unique_ptr<FileOps> files, std::string directory,
+                           std::function<void()> wake, LogWriterOptions options)
+    : pool_(pool),
+      files_(std::move(files)),
+      directory_(std::move(directory)),
+      wake_(std::move(wake)),
+      options_(options) {}
 
 FileShardLog::~FileShardLog() {
+  if (!strand_) return;
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   more_.notify_one();
-  if (thread_.joinable()) thread_.join();
+  strand_.reset();
+  if (status_) (void)writer_->Trim();  // what is durable is, with or without
 }
 
 Status FileShardLog::LockDirectory() {
@@ -71,10 +76,8 @@ Status FileShardLog::Start(const LogIdentity& identity, LogTail tail, bool new_l
   synced_ = tail.last;
   writer_.emplace(files_.get(), directory_, identity, std::move(tail), options_);
   TARN_RETURN_IF_ERROR(writer_->Start(new_log));
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "log");
-    Run();
-  });
+  mark_due_ = std::chrono::steady_clock::now();
+  strand_.emplace(pool_, "log");
   return {};
 }
 
@@ -82,16 +85,15 @@ LogSequence FileShardLog::BeginSegment(CheckpointId cut, LogRecord head) {
   const std::lock_guard lock(mutex_);
   queue_.PushBegin(cut);
   const LogSequence sequence = queue_.Push(std::move(head));
-  more_.notify_one();
+  Wake();
   return sequence;
 }
 
 LogSequence FileShardLog::Append(LogRecord record) {
   const std::lock_guard lock(mutex_);
   const std::size_t before = queue_.bytes();
-  const bool first = queue_.empty();
   const LogSequence sequence = queue_.Push(std::move(record));
-  if (first || (before < kCommitBytes && queue_.bytes() >= kCommitBytes)) more_.notify_one();
+  if (!commits_ || (before < kCommitBytes && queue_.bytes() >= kCommitBytes)) Wake();
   return sequence;
 }
 
@@ -99,7 +101,15 @@ void FileShardLog::DropBefore(CheckpointId cut) {
   const std::lock_guard lock(mutex_);
   queue_.PushDrop(cut);
   dropping_.fetch_add(1, std::memory_order_relaxed);
-  more_.notify_one();
+  Wake();
+}
+
+// With the lock. Has Commit look at the queue; a log that has failed never does again.
+void FileShardLog::Wake() {
+  if (commits_) return more_.notify_one();
+  if (!status_) return;
+  strand_->Post([this] { Commit(); });
+  commits_ = true;
 }
 
 Expected<LogSequence> FileShardLog::TakeSynced() {
@@ -108,7 +118,7 @@ Expected<LogSequence> FileShardLog::TakeSynced() {
   return synced_;
 }
 
-// What is thrown on the log's thread ends the log, not the process.
+// What is thrown on the strand ends the log, not the process.
 template <typename Work>
 Status FileShardLog::Guarded(Work work) {
   try {
@@ -120,51 +130,51 @@ Status FileShardLog::Guarded(Work work) {
   }
 }
 
-void FileShardLog::Run() {
+// On the strand, until nothing waits or the log has failed.
+void FileShardLog::Commit() {
   std::unique_lock lock(mutex_);
-  auto mark_due = std::chrono::steady_clock::now();
-  for (;;) {
-    more_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-    if (queue_.empty()) {
-      lock.unlock();
-      (void)writer_->Trim();  // what is durable is, with or without
-      return;
-    }
+  while (!queue_.empty()) {
     auto items = queue_.TakeAll();
     lock.unlock();
-    const auto dropped = static_cast<std::uint32_t>(std::ranges::count_if(
-        items, [](const LogQueue::Item& item) { return std::holds_alternative<LogQueue::Drop>(item); }));
-    const auto now = std::chrono::steady_clock::now();
-    const bool mark = now >= mark_due;
-    if (mark) mark_due = now + kMarkPeriod;
-    Status status = Guarded([&] {
-      const Status written = WriteItems(std::move(items), &*writer_);
-      return written ? writer_->Sync(mark) : written;
-    });
-    bytes_.store(writer_->bytes(), std::memory_order_relaxed);
-    dropping_.fetch_sub(dropped, std::memory_order_release);
-    written_.store(writer_->written_bytes(), std::memory_order_relaxed);
-    syncs_.store(writer_->syncs(), std::memory_order_relaxed);
-    lock.lock();
-    status_ = std::move(status);
-    if (status_) synced_ = writer_->durable();
-    const bool failed = !status_;
-    lock.unlock();
-    wake_();
-    if (failed) return;
-    lock.lock();
-    if (queue_.empty() && !stop_) {
+    Publish(WriteAndSync(std::move(items)), &lock);
+    if (status_ && queue_.empty() && !stop_) {
       lock.unlock();
-      Status prepared = Guarded([&] { return writer_->Prepare(); });
-      lock.lock();
-      if (!prepared) {
-        status_ = std::move(prepared);
-        lock.unlock();
-        return wake_();
-      }
+      if (Status prepared = Guarded([&] { return writer_->Prepare(); }); !prepared)
+        Publish(std::move(prepared), &lock);
+      else
+        lock.lock();
     }
+    if (!status_) break;
     more_.wait_for(lock, kCommitPause, [this] { return stop_ || queue_.bytes() >= kCommitBytes; });
   }
+  commits_ = false;
+}
+
+// What TakeSynced returns from now on. Takes the lock and returns with it.
+void FileShardLog::Publish(Status status, std::unique_lock<std::mutex>* lock) {
+  lock->lock();
+  status_ = std::move(status);
+  if (status_) synced_ = writer_->durable();
+  lock->unlock();
+  wake_();
+  lock->lock();
+}
+
+Status FileShardLog::WriteAndSync(std::vector<LogQueue::Item> items) {
+  const auto dropped = static_cast<std::uint32_t>(std::ranges::count_if(
+      items, [](const LogQueue::Item& item) { return std::holds_alternative<LogQueue::Drop>(item); }));
+  const auto now = std::chrono::steady_clock::now();
+  const bool mark = now >= mark_due_;
+  if (mark) mark_due_ = now + kMarkPeriod;
+  Status status = Guarded([&] {
+    const Status written = WriteItems(std::move(items), &*writer_);
+    return written ? writer_->Sync(mark) : written;
+  });
+  bytes_.store(writer_->bytes(), std::memory_order_relaxed);
+  dropping_.fetch_sub(dropped, std::memory_order_release);
+  written_.store(writer_->written_bytes(), std::memory_order_relaxed);
+  syncs_.store(writer_->syncs(), std::memory_order_relaxed);
+  return status;
 }
 
 }  // namespace tarn::server

@@ -1,19 +1,21 @@
-// The ShardLog of a real run: a folder of files, written by a thread of its own. While a sync is under way, records
-// gather; the next sync makes all of them durable at once (group commit).
+// The ShardLog of a real run: a folder of files, written on a strand of a pool. While a sync is under way, records
+// gather; the next sync makes all of them durable at once (group commit). After the first error nothing more is
+// written.
 //
-//   FileShardLog log(files, run_dir + "/log/shard-0", [&] { transport.Wake(); });
+//   FileShardLog log(&pool, files, run_dir + "/log/shard-0", [&] { transport.Wake(); });
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "core/disk_pool.h"
 #include "server/log/file_ops.h"
 #include "server/log/log_queue.h"
 #include "server/log/log_writer.h"
@@ -23,8 +25,8 @@ namespace tarn::server {
 
 class FileShardLog final : public ShardLog {
  public:
-  // `wake` is called on the log's thread when TakeSynced has news.
-  FileShardLog(std::unique_ptr<FileOps> files, std::string directory, std::function<void()> wake,
+  // `wake` is called on the strand when TakeSynced has news. The pool outlives the log.
+  FileShardLog(DiskPool* pool, std::unique_ptr<FileOps> files, std::string directory, std::function<void()> wake,
                LogWriterOptions options = {});
   // What was appended and is not durable yet is made so, unless an error came before.
   ~FileShardLog() override;
@@ -45,26 +47,32 @@ class FileShardLog final : public ShardLog {
  private:
   Status LockDirectory();
   Status Start(const LogIdentity& identity, LogTail tail, bool new_log);
-  void Run();
+  void Wake();
+  void Commit();
+  void Publish(Status status, std::unique_lock<std::mutex>* lock);
+  Status WriteAndSync(std::vector<LogQueue::Item> items);
   template <typename Work>
   static Status Guarded(Work work);
 
+  DiskPool* pool_;
   std::unique_ptr<FileOps> files_;
   std::string directory_;
   std::function<void()> wake_;
   LogWriterOptions options_;
   std::unique_ptr<LogLock> lock_;
-  std::optional<LogWriter> writer_;  // the thread's, once it runs
+  std::optional<LogWriter> writer_;  // the strand's, once there is one
+  std::chrono::steady_clock::time_point mark_due_;
   std::atomic<std::uint64_t> bytes_{0}, written_{0}, syncs_{0};
   std::atomic<std::uint32_t> dropping_{0};  // calls of DropBefore that are not done
 
   std::mutex mutex_;
   std::condition_variable more_;
   LogQueue queue_;
+  bool commits_ = false;  // Commit waits or runs
   bool stop_ = false;
   LogSequence synced_;
   Status status_;
-  std::thread thread_;
+  std::optional<DiskPool::Strand> strand_;  // from Open or Recover on
 };
 
 }  // namespace tarn::server

@@ -1,6 +1,5 @@
 #include "server/tier/rocksdb_cold_store.h"
 
-#include <pthread.h>
 #include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
@@ -236,49 +235,37 @@ Status RocksDbColdStore::Files::ReadPages(const std::string& directory, std::spa
   return {};
 }
 
-RocksDbColdStore::RocksDbColdStore(RocksDbColdStoreOptions options, std::function<void()> wake)
-    : options_(std::move(options)), wake_(std::move(wake)), files_(std::make_unique<Files>()) {}
+RocksDbColdStore::RocksDbColdStore(DiskPool* pool, RocksDbColdStoreOptions options, std::function<void()> wake)
+    : options_(std::move(options)),
+      wake_(std::move(wake)),
+      files_(std::make_unique<Files>()),
+      writes_(pool, "tier-write") {
+  readers_.emplace("tier-read", options_.readers);
+}
 
-Expected<std::unique_ptr<RocksDbColdStore>> RocksDbColdStore::Open(RocksDbColdStoreOptions options,
+Expected<std::unique_ptr<RocksDbColdStore>> RocksDbColdStore::Open(DiskPool* pool, RocksDbColdStoreOptions options,
                                                                    std::function<void()> wake) {
-  std::unique_ptr<RocksDbColdStore> store(new RocksDbColdStore(std::move(options), std::move(wake)));
+  std::unique_ptr<RocksDbColdStore> store(new RocksDbColdStore(pool, std::move(options), std::move(wake)));
   TARN_RETURN_IF_ERROR(store->files_->Open(store->options_));
-  store->threads_.emplace_back([s = store.get()] { s->WriteJobs(); });
-  pthread_setname_np(store->threads_.back().native_handle(), "tier-write");
-  for (std::uint32_t i = 0; i < store->options_.readers; ++i) {
-    store->threads_.emplace_back([s = store.get()] { s->ReadParts(); });
-    pthread_setname_np(store->threads_.back().native_handle(), "tier-read");
-  }
   return store;
 }
 
 RocksDbColdStore::~RocksDbColdStore() {
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  jobs_changed_.notify_all();
-  fetches_changed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  closing_ = true;
+  writes_.Drain();
+  readers_.reset();
   files_->db.reset();
   if (files_->lock) (void)files_->Empty(options_.directory);
 }
 
 void RocksDbColdStore::Write(SegmentId segment, std::shared_ptr<const SegmentBytes> bytes) {
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(WriteJob{segment, std::move(bytes)});
-    ++writes_under_way_;
-  }
-  jobs_changed_.notify_one();
+  const std::lock_guard lock(mutex_);
+  writes_.Post([this, job = Job(WriteJob{segment, std::move(bytes)})] { DoAndReport(job); });
+  ++writes_under_way_;
 }
 
 void RocksDbColdStore::Remove(SegmentId segment) {
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(RemoveJob{segment});
-  }
-  jobs_changed_.notify_one();
+  writes_.Post([this, job = Job(RemoveJob{segment})] { DoAndReport(job); });
 }
 
 Status RocksDbColdStore::Read(std::span<const RecordAt> records, std::size_t record_bytes, std::byte* out) {
@@ -289,14 +276,16 @@ void RocksDbColdStore::Fetch(std::vector<RecordAt> records, std::size_t record_b
   TARN_CHECK(!records.empty(), "nothing to fetch");
   auto fetch = std::make_shared<FetchJob>();
   fetch->out.resize(records.size() * record_bytes);
-  fetch->parts_left = (records.size() + kPartRecords - 1) / kPartRecords;
+  const std::size_t parts = (records.size() + kPartRecords - 1) / kPartRecords;
+  fetch->parts_left = parts;
   fetch->records = std::move(records);
   fetch->record_bytes = record_bytes;
   {
     const std::lock_guard lock(mutex_);
     fetches_.push_back(std::move(fetch));
   }
-  fetches_changed_.notify_all();
+  for (std::size_t i = 0; i < std::min<std::size_t>(parts, options_.readers); ++i)
+    readers_->Post([this] { ReadParts(); });
 }
 
 std::vector<ColdEvent> RocksDbColdStore::TakeEvents() {
@@ -310,27 +299,20 @@ void RocksDbColdStore::WaitForWrite() {
   written_changed_.wait(lock, [&] { return writes_ended_ != before || writes_under_way_ == 0; });
 }
 
-// On the writing thread, until closing_.
-void RocksDbColdStore::WriteJobs() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    jobs_changed_.wait(lock, [this] { return closing_ || !jobs_.empty(); });
-    if (closing_) return;
-    const Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    ColdEvent event;
-    if (const Status memory = CatchExhaustion([&] { event = Do(job); }); !memory) event = Failed(memory.error());
-    lock.lock();
-    const bool wrote = std::holds_alternative<WriteJob>(job);
+// On the strand.
+void RocksDbColdStore::DoAndReport(const Job& job) {
+  if (closing_) return;
+  ColdEvent event;
+  if (const Status memory = CatchExhaustion([&] { event = Do(job); }); !memory) event = Failed(memory.error());
+  const bool wrote = std::holds_alternative<WriteJob>(job);
+  {
+    const std::lock_guard lock(mutex_);
     writes_under_way_ -= wrote ? 1 : 0;
     writes_ended_ += wrote || event.kind == ColdEvent::Kind::kFailed ? 1 : 0;
     events_.push_back(std::move(event));
-    written_changed_.notify_all();
-    lock.unlock();
-    wake_();
-    lock.lock();
   }
+  written_changed_.notify_all();
+  wake_();
 }
 
 ColdEvent RocksDbColdStore::Do(const Job& job) {
@@ -347,17 +329,13 @@ ColdEvent RocksDbColdStore::Do(const Job& job) {
   return event;
 }
 
-// On a reading thread: part after part of the oldest fetch that has one left.
+// On a reading thread: part after part of the oldest fetch that has one left, until none has.
 void RocksDbColdStore::ReadParts() {
-  const auto begun = [](const std::shared_ptr<FetchJob>& job) { return job->next < job->records.size(); };
+  const auto has_more = [](const std::shared_ptr<FetchJob>& job) { return job->next < job->records.size(); };
   std::unique_lock lock(mutex_);
-  for (;;) {
-    auto found = fetches_.end();
-    fetches_changed_.wait(lock, [&] {
-      found = std::ranges::find_if(fetches_, begun);
-      return closing_ || found != fetches_.end();
-    });
-    if (closing_) return;
+  while (!closing_) {
+    const auto found = std::ranges::find_if(fetches_, has_more);
+    if (found == fetches_.end()) return;
     const std::shared_ptr<FetchJob> fetch = *found;
     const std::size_t first = fetch->next, count = std::min(kPartRecords, fetch->records.size() - first);
     fetch->next += count;

@@ -1,10 +1,10 @@
 // The ColdStore of a real shard: RocksDB, without its log, memtables and compactions. A segment is one SST file, built
-// and ingested by a thread of its own; since segments never overlap, RocksDB never has to merge any. A page is one
+// and ingested on a strand of a pool; since segments never overlap, RocksDB never has to merge any. A page is one
 // value, `table | segment | page` its key, and fills one block, whose checksum every read verifies. Fetches are split
-// over a few threads, each with its own sorted MultiGet. Only server/rocksdb_* and server/tier/rocksdb_* include
+// over a few threads, each part with its own sorted MultiGet. Only server/rocksdb_* and server/tier/rocksdb_* include
 // RocksDB.
 //
-//   auto store = RocksDbColdStore::Open({.directory = run + "/tier/shard-0"}, [&] { transport.Wake(); });
+//   auto store = RocksDbColdStore::Open(&pool, {.directory = run + "/tier/shard-0"}, [&] { transport.Wake(); });
 //
 // What RocksDB keeps in memory are the indices of the segments, some KiB each and 16 bytes a page, and nothing else
 // that grows: pages are not cached (the operating system does that with memory that it can spare). Nothing is synced:
@@ -18,11 +18,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 #include <variant>
 #include <vector>
 
+#include "core/disk_pool.h"
 #include "server/tier/cold_store.h"
 
 namespace rocksdb {
@@ -42,8 +43,10 @@ struct RocksDbColdStoreOptions {
 class RocksDbColdStore : public ColdStore {
  public:
   // Empties the directory and holds it until the end. kAlreadyExists if it holds anything that is no tier's, kIo if it
-  // is another process's now, or cannot be written. `wake` is called from other threads when there are events.
-  static Expected<std::unique_ptr<RocksDbColdStore>> Open(RocksDbColdStoreOptions options, std::function<void()> wake);
+  // is another process's now, or cannot be written. `wake` is called from other threads when there are events. The pool
+  // outlives the store.
+  static Expected<std::unique_ptr<RocksDbColdStore>> Open(DiskPool* pool, RocksDbColdStoreOptions options,
+                                                          std::function<void()> wake);
   // Removes what it holds.
   ~RocksDbColdStore() override;
 
@@ -77,8 +80,8 @@ class RocksDbColdStore : public ColdStore {
     Error error{ErrorCode::kOk, {}};
   };
 
-  RocksDbColdStore(RocksDbColdStoreOptions options, std::function<void()> wake);
-  void WriteJobs();
+  RocksDbColdStore(DiskPool* pool, RocksDbColdStoreOptions options, std::function<void()> wake);
+  void DoAndReport(const Job& job);
   ColdEvent Do(const Job& job);
   void ReadParts();
   void ReportFetches();
@@ -90,14 +93,15 @@ class RocksDbColdStore : public ColdStore {
   std::atomic<std::uint64_t> disk_bytes_{0};
 
   std::mutex mutex_;  // guards all below
-  std::condition_variable jobs_changed_, fetches_changed_, written_changed_;
-  std::deque<Job> jobs_;
+  std::condition_variable written_changed_;
   std::deque<std::shared_ptr<FetchJob>> fetches_;  // in the order in which they end
   std::vector<ColdEvent> events_;
   std::size_t writes_under_way_ = 0;
   std::size_t writes_ended_ = 0;  // or anything failed
-  bool closing_ = false;
-  std::vector<std::thread> threads_;
+
+  std::atomic<bool> closing_ = false;
+  std::optional<DiskPool> readers_;
+  DiskPool::Strand writes_;
 };
 
 }  // namespace tarn::server

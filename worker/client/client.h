@@ -140,4 +140,7 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
+// The counters that every worker sends to the scheduler, under the names of metrics.
+std::vector<Counter> MetricsOf(const ClientCounters& counters);
+
 }  // namespace tarn::worker

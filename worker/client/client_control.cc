@@ -11,7 +11,18 @@
 namespace tarn::worker {
 namespace {
 
-// Under the names of metrics.
+// Whether requests can be routed by the view, and by all views of one job alike.
+bool Usable(const View& view, const View& before) {
+  const RouteMap& routes = view.routes;
+  if (routes.partition_bits > limits::kPartitionBitsMax) return false;
+  if (routes.owners.size() != std::size_t{1} << routes.partition_bits) return false;
+  for (ShardId owner : routes.owners)
+    if (owner.value >= routes.endpoints.size()) return false;
+  return before.version.value == 0 || before.routes.owners.size() == routes.owners.size();
+}
+
+}  // namespace
+
 std::vector<Counter> MetricsOf(const ClientCounters& c) {
   return {{"pull_bytes", double(c.pull_bytes)},
           {"push_bytes", double(c.push_bytes)},
@@ -24,18 +35,6 @@ std::vector<Counter> MetricsOf(const ClientCounters& c) {
           {"residuals_expired", double(c.residuals_expired)},
           {"residuals_crowded", double(c.residuals_crowded)}};
 }
-
-// Whether requests can be routed by the view, and by all views of one job alike.
-bool Usable(const View& view, const View& before) {
-  const RouteMap& routes = view.routes;
-  if (routes.partition_bits > limits::kPartitionBitsMax) return false;
-  if (routes.owners.size() != std::size_t{1} << routes.partition_bits) return false;
-  for (ShardId owner : routes.owners)
-    if (owner.value >= routes.endpoints.size()) return false;
-  return before.version.value == 0 || before.routes.owners.size() == routes.owners.size();
-}
-
-}  // namespace
 
 void ClientControl::Repeat(Body body) { repeating_.push_back({std::move(body)}); }
 

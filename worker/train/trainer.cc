@@ -4,18 +4,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/listening.h"
 #include "core/log.h"
 #include "core/thread_time.h"
+#include "worker/train/worker_metrics.h"
 
 namespace tarn::worker {
 namespace {
 
-constexpr TimeUs kMetricsPeriodUs = 500'000;
+constexpr TimeUs kMetricsPeriodUs = 500'000, kReportPeriodUs = 1'000'000;
 constexpr TimeUs kFailurePeriodUs = 1'000'000;
 
 }  // namespace
@@ -226,7 +229,10 @@ void Trainer::AskForWork() {
     case LeaseProgress::Next::kNothing: return;
     case LeaseProgress::Next::kRequest:
       return client().RequestLeases(leases_.MakeRequest(job_.rows()), &lease_answer_, Now(), runtime_.outbox());
-    case LeaseProgress::Next::kLeave: ReportMetrics(); return client().Leave(nullptr, Now(), runtime_.outbox());
+    case LeaseProgress::Next::kLeave:
+      next_report_ = 0;  // the last one is of the whole run
+      ReportMetrics();
+      return client().Leave(nullptr, Now(), runtime_.outbox());
   }
 }
 
@@ -235,7 +241,26 @@ void Trainer::ReportMetrics() {
   std::vector<Counter> metrics = counts_.Metrics(ThreadCpuSeconds());
   const std::vector<Counter> more = pipeline_->Metrics();
   metrics.insert(metrics.end(), more.begin(), more.end());
+  if (options_.feed != nullptr) Publish(metrics);
   client().SetMetrics(std::move(metrics));
+}
+
+// On the HTTP server, once a second at most.
+void Trainer::Publish(const std::vector<Counter>& metrics) {
+  const TimeUs now = Now();
+  if (now < next_report_) return;
+  next_report_ = now + kReportPeriodUs;
+  const std::chrono::duration<double> unix_time = std::chrono::system_clock::now().time_since_epoch();
+  auto report = std::make_unique<StatusReport>(StatusReport{.prefix = "tarn_worker_",
+                                                            .role = "worker",
+                                                            .rank = std::to_string(client().welcome().rank),
+                                                            .ready = true,
+                                                            .unix_seconds = unix_time.count(),
+                                                            .metrics = {}});
+  std::vector<Counter> all = MetricsOf(client().counters());
+  all.insert(all.end(), metrics.begin(), metrics.end());
+  report->metrics = WorkerMetrics(all, client().clock(), client().staleness());
+  options_.feed->Put(std::move(report));
 }
 
 }  // namespace tarn::worker

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/log.h"
+#include "core/metrics/status_report.h"
 #include "net/transport.h"
 #include "worker/client/runtime.h"
 #include "worker/train/lease_progress.h"
@@ -27,9 +28,10 @@ struct TrainerOptions {
   std::string scheduler;  // its endpoint
   std::uint32_t rank = kAnyRank;
   std::uint64_t nonce = 0;
-  std::string run_dir;           // metrics.jsonl, traces; empty: neither
-  std::string record;            // file of worker/train/record.h; empty: none
-  double join_seconds_max = 60;  // give up when no Welcome comes
+  std::string run_dir;               // metrics.jsonl, traces; empty: neither
+  std::string record;                // file of worker/train/record.h; empty: none
+  double join_seconds_max = 60;      // give up when no Welcome comes
+  std::shared_ptr<StatusFeed> feed;  // of the process's HTTP server; null: none
   PipelineOptions pipeline;
 };
 
@@ -43,8 +45,11 @@ class Trainer {
   // Runs to the end of the job. On kFailed, error() says why (and the scheduler has been told, if reachable).
   TrainerEnd Run();
   const Error& error() const { return error_; }
-  // Makes Run end soon; safe in a signal handler.
-  void RequestAbort() { abort_ = true; }
+  // Makes Run end soon. Any thread.
+  void RequestAbort() {
+    abort_ = true;
+    transport_->Wake();
+  }
 
  private:
   // Takes the scheduler's answer to a request for leases.
@@ -72,6 +77,7 @@ class Trainer {
   Status TakeLeases();
   void AskForWork();
   void ReportMetrics();
+  void Publish(const std::vector<Counter>& metrics);
   void FailJob(Error error);
   void TellFailure();
   void NoteWait(TimeUs silent);
@@ -90,7 +96,7 @@ class Trainer {
   LeaseAnswer lease_answer_;
   std::unique_ptr<Pipeline> pipeline_;  // null until the tables are there
 
-  TimeUs next_metrics_ = 0;
+  TimeUs next_metrics_ = 0, next_report_ = 0;
   TimeUs next_wait_note_ = kWaitNotePeriodUs;  // of silence while it joins
   TimeUs next_failure_ = 0;
   std::optional<Error> failed_;

@@ -22,7 +22,7 @@ class FileStoreTest : public testing::Test {
     Put("log/shard-0/segment-0000000001.log");
     Put("checkpoints/ckpt-1/MANIFEST");
     Put("checkpoints/ckpt-2/2-shard-0.sst");
-    store_.emplace(run_.string(), (run_ / "checkpoints").string());
+    store_.emplace(&pool_, run_.string(), (run_ / "checkpoints").string());
     store_->WriteState(1, {});
     store_->Drain();
     ASSERT_TRUE(fs::exists(run_ / kStateName));
@@ -34,6 +34,7 @@ class FileStoreTest : public testing::Test {
   }
 
   fs::path run_;
+  DiskPool pool_;
   std::optional<FileStore> store_;
 };
 

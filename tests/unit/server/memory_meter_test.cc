@@ -54,7 +54,8 @@ TEST(HeapTrimmerTest, WhoAsksDoesNotWaitAndThereIsOneAtATime) {
   std::binary_semaphore begun(0), go_on(0);
   std::atomic<int> trims = 0;
   {
-    HeapTrimmer trimmer([&] {
+    DiskPool pool;
+    HeapTrimmer trimmer(&pool, [&] {
       ++trims;
       begun.release();
       go_on.acquire();

@@ -181,7 +181,7 @@ TEST(Rate, SaysHowLongAJobLastsOnlyWhenItKnows) {
   add(21, 1);
   EXPECT_EQ(rate.per_second(), 1);
   EXPECT_EQ(rate.lasting_per_second(), 0);
-  EXPECT_FALSE(nlohmann::json::parse(MetricsLine(Job{}, p, rate, {}, 0)).contains("eta_seconds"));
+  EXPECT_FALSE(nlohmann::json::parse(MetricsLine(p, SchedulerMetrics(Job{}, p, rate, {}), 0)).contains("eta_seconds"));
   add(22, 101);
   add(23, 201);
   EXPECT_EQ(rate.lasting_per_second(), 0);
@@ -204,7 +204,8 @@ TEST(MetricsLine, ShowsProgressAndRate) {
   p.samples = 1000;
   rate.Add(12, p);
   EXPECT_EQ(rate.per_second(), 125);
-  const std::string line = MetricsLine(Job{}, p, rate, {.malformed = 1, .handshakes = 4}, 1700000000.5);
+  const std::string line =
+      MetricsLine(p, SchedulerMetrics(Job{}, p, rate, {.malformed = 1, .handshakes = 4}), 1700000000.5);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const auto json = nlohmann::json::parse(line);
   EXPECT_EQ(json["role"], "scheduler");

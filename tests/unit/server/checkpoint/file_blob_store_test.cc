@@ -59,7 +59,8 @@ class FileBlobStoreTest : public testing::Test {
 
   const fs::path root_ = fs::path(testing::TempDir()) / "tarn_blobs";
   std::counting_semaphore<> woken_{0};
-  FileBlobStore store_{[this] { woken_.release(); }};
+  DiskPool pool_;
+  FileBlobStore store_{&pool_, [this] { woken_.release(); }};
 };
 
 TEST_F(FileBlobStoreTest, WrittenPieceByPiece) {

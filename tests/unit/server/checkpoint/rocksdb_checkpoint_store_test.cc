@@ -128,7 +128,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
     return hash;
   }
   Status Load(Store* rows) {
-    RocksDbCheckpointStore store([] {});
+    RocksDbCheckpointStore store(&pool_, [] {});
     RowLoader loader(rows);
     return store.Load(directory_, loader);
   }
@@ -136,6 +136,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
   TableSpec sparse_, dense_;
   std::string directory_;
   Key rows_each_ = 100;  // of the sparse table
+  DiskPool pool_;
 };
 
 TEST_F(RocksDbCheckpointStoreTest, ComesBackOntoAnyNumberOfShards) {
@@ -306,7 +307,7 @@ class RocksDbCheckpointStream : public RocksDbCheckpointStoreTest {
 };
 
 TEST_F(RocksDbCheckpointStream, WritesBesideAndWakesTheShard) {
-  RocksDbCheckpointStore store([&] { woken_.release(); });
+  RocksDbCheckpointStore store(&pool_, [&] { woken_.release(); });
   const auto rows = Rows(2, 3, kBits, true);
   store.Begin(HeadOf(rows.get(), 2), directory_);
   while (PutSlice(&store, rows.get())) {
@@ -325,7 +326,7 @@ TEST_F(RocksDbCheckpointStream, WritesBesideAndWakesTheShard) {
 TEST_F(RocksDbCheckpointStream, HasNoRoomAtItsBoundAndWakesWhenThereIsAgain) {
   rows_each_ = 5000;
   const auto rows = Rows(0, 1, kBits, true);
-  RocksDbCheckpointStore store([&] { woken_.release(); }, 2000);
+  RocksDbCheckpointStore store(&pool_, [&] { woken_.release(); }, 2000);
   store.Begin(HeadOf(rows.get(), 0), directory_);
   std::uint64_t waited = 0;
   for (bool more = true; more;) {
@@ -346,7 +347,7 @@ TEST_F(RocksDbCheckpointStream, AFailureIsToldBeforeTheEndAndTheRestIsDropped) {
   const fs::path in_the_way = fs::path(directory_).parent_path();
   std::ofstream(in_the_way.string()) << "a file";
   const auto rows = Rows(0, 1, kBits, true);
-  RocksDbCheckpointStore store([&] { woken_.release(); });
+  RocksDbCheckpointStore store(&pool_, [&] { woken_.release(); });
   store.Begin(HeadOf(rows.get(), 0), directory_);
   while (PutSlice(&store, rows.get())) {
   }
@@ -366,7 +367,7 @@ TEST_F(RocksDbCheckpointStream, AFailureIsToldBeforeTheEndAndTheRestIsDropped) {
 
 TEST_F(RocksDbCheckpointStream, MemoryThatEndsAtTheBeginningIsToldToo) {
   const auto rows = Rows(0, 1, kBits, true);
-  RocksDbCheckpointStore store([&] { woken_.release(); });
+  RocksDbCheckpointStore store(&pool_, [&] { woken_.release(); });
   Snapshot head = HeadOf(rows.get(), 0);
   next_missing = sizeof(RocksDbCheckpointWriter);
   store.Begin(std::move(head), directory_);
@@ -390,7 +391,7 @@ TEST_F(RocksDbCheckpointStream, MemoryThatEndsAtTheBeginningIsToldToo) {
 TEST_F(RocksDbCheckpointStream, WhatIsGivenUpIsRemovedAndSaysSo) {
   rows_each_ = 5000;
   const auto rows = Rows(0, 1, kBits, true);
-  RocksDbCheckpointStore store([&] { woken_.release(); });
+  RocksDbCheckpointStore store(&pool_, [&] { woken_.release(); });
   store.Begin(HeadOf(rows.get(), 0), directory_);
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(PutSlice(&store, rows.get()));
   rows->cut().Drop();

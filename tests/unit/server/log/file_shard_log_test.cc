@@ -1,4 +1,4 @@
-// Shows the log of a real run: records become durable together, in order, on a thread of its own; the folder has one
+// Shows the log of a real run: records become durable together, in order, on a strand of a pool; the folder has one
 // holder; what the disk refuses is told.
 #include "server/log/file_shard_log.h"
 
@@ -30,7 +30,7 @@ class FileShardLogTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(directory_); }
   std::unique_ptr<FileShardLog> Make(std::unique_ptr<FileOps> files = MakeFileOps()) {
-    return std::make_unique<FileShardLog>(std::move(files), directory_.string(), [] {}, kSmall);
+    return std::make_unique<FileShardLog>(&pool_, std::move(files), directory_.string(), [] {}, kSmall);
   }
   // Waits until it is durable, or the log has failed.
   static Expected<LogSequence> Await(FileShardLog& log, LogSequence wanted) {
@@ -41,6 +41,7 @@ class FileShardLogTest : public testing::Test {
     }
   }
   fs::path directory_;
+  DiskPool pool_;
 };
 
 TEST_F(FileShardLogTest, RecordsComeBack) {

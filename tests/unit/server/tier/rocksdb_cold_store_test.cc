@@ -128,7 +128,7 @@ class RocksDbColdStoreTest : public testing::Test {
 
   Status Open(std::shared_ptr<rocksdb::FileSystem> files = nullptr, int open_files_max = -1) {
     auto store = RocksDbColdStore::Open(
-        {.directory = directory_, .open_files_max = open_files_max, .file_system = std::move(files)},
+        &pool_, {.directory = directory_, .open_files_max = open_files_max, .file_system = std::move(files)},
         [this] { events_ready_.release(); });
     if (!store) return std::unexpected(store.error());
     store_ = std::move(*store);
@@ -181,6 +181,7 @@ class RocksDbColdStoreTest : public testing::Test {
 
   std::string directory_;
   std::counting_semaphore<> events_ready_{0};
+  DiskPool pool_;
   Faults faults_;  // outlives the store, whose files ask it whether to fail
   std::unique_ptr<RocksDbColdStore> store_;
 };
@@ -356,7 +357,7 @@ TEST_F(RocksDbColdStoreTest, TakesNoDirectoryThatIsNotATiers) {
 TEST_F(RocksDbColdStoreTest, EmptiesItsOwnDirectoryAndHoldsIt) {
   ASSERT_TRUE(Open());
   Write({1, 0});
-  auto second = RocksDbColdStore::Open({.directory = directory_, .file_system = nullptr}, [] {});
+  auto second = RocksDbColdStore::Open(&pool_, {.directory = directory_, .file_system = nullptr}, [] {});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kIo);
   store_.reset();

@@ -1,4 +1,4 @@
-#include "core/metrics_file.h"
+#include "core/metrics/metrics_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -42,14 +42,14 @@ Status MetricsFile::Append(std::string_view line) {
   return {};
 }
 
-Expected<std::unique_ptr<MetricsWriter>> MetricsWriter::Open(const std::string& path) {
+Expected<std::unique_ptr<MetricsWriter>> MetricsWriter::Open(DiskPool* pool, const std::string& path) {
   auto file = MetricsFile::Open(path);
   if (!file) return std::unexpected(file.error());
-  return std::make_unique<MetricsWriter>(*std::move(file));
+  return std::make_unique<MetricsWriter>(pool, *std::move(file));
 }
 
 void MetricsWriter::Append(std::vector<std::string> lines) {
-  disk_.Do([this, lines = std::move(lines)] {
+  (void)disk_.TryPost(kWaitingMax, [this, lines = std::move(lines)] {
     for (const std::string& line : lines)
       if (const Status status = file_.Append(line); !status) LogWarning(limiter_, "{}", status.error().message);
   });

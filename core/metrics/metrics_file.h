@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/background.h"
+#include "core/disk_pool.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -33,14 +33,15 @@ class MetricsFile {
   std::string path_;
 };
 
-// The same for those who must not wait for a disk: a thread of its own writes the lines. The run is worth more than its
-// metrics: what cannot be written is logged, and what finds kWaitingMax calls before it is dropped. Any thread.
+// The same for callers that must not wait for a disk: a strand of a pool writes the lines. A line that cannot be
+// written is logged and lost. While kWaitingMax calls wait for the disk, further ones are dropped. Any thread.
 class MetricsWriter {
  public:
   static constexpr std::size_t kWaitingMax = 64;
 
-  static Expected<std::unique_ptr<MetricsWriter>> Open(const std::string& path);
-  explicit MetricsWriter(MetricsFile file) : file_(std::move(file)) {}
+  // The pool outlives the writer.
+  static Expected<std::unique_ptr<MetricsWriter>> Open(DiskPool* pool, const std::string& path);
+  MetricsWriter(DiskPool* pool, MetricsFile file) : file_(std::move(file)), disk_(pool, "metrics") {}
 
   // Returns at once.
   void Append(std::vector<std::string> lines);
@@ -48,7 +49,7 @@ class MetricsWriter {
  private:
   MetricsFile file_;
   LogLimiter limiter_;
-  Background disk_{"metrics", kWaitingMax};
+  DiskPool::Strand disk_;
 };
 
 }  // namespace tarn

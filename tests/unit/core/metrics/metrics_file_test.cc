@@ -1,5 +1,5 @@
 // The file of metrics: several writers share it line by line, and nobody waits for its disk.
-#include "core/metrics_file.h"
+#include "core/metrics/metrics_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,8 @@ TEST(MetricsWriter, AWriterNeverWaitsForItsFile) {
   ASSERT_GE(reader, 0);
   std::size_t arrived = 0;
   {
-    auto writer = MetricsWriter::Open(path);
+    DiskPool pool;
+    auto writer = MetricsWriter::Open(&pool, path);
     ASSERT_TRUE(writer);
     for (std::size_t i = 0; i < 4 * MetricsWriter::kWaitingMax; ++i) (*writer)->Append({std::string(65536, 'x')});
     std::jthread disk([&](const std::stop_token& over) {  // it answers again: the writer may end

@@ -1,0 +1,48 @@
+// The Boost.Asio context of a program: one thread that receives the process's signals and runs what else is bound to
+// io(), such as the HTTP server (net/http/). State machines never run on it, and no thread of theirs waits for it.
+//
+//   auto process = ProcessContext::Start({SIGINT, SIGTERM});   // in main, before any other thread starts
+//   (*process)->OnSignal([&](int) { loop.RequestStop(); });
+//   loop.Run();
+//   (*process)->OnSignal([](int) {});                          // the loop is going: ignore signals from here on
+//
+// The signals are blocked in every other thread, so no system call of theirs is interrupted. Wraps Boost.Asio, which
+// stays out of this header.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+
+#include "core/error.h"
+
+namespace boost::asio {
+class io_context;
+}  // namespace boost::asio
+
+namespace tarn {
+
+class ProcessContext {
+ public:
+  // Starts the thread. Until OnSignal is called, each of `signals` ends the process as if it were not handled. kIo if a
+  // limit of the process is too low for the thread or its files.
+  static Expected<std::unique_ptr<ProcessContext>> Start(std::initializer_list<int> signals);
+  // Ends the thread. Handlers that wait in io() are dropped, and later signals are ignored.
+  ~ProcessContext();
+  ProcessContext(const ProcessContext&) = delete;
+  ProcessContext& operator=(const ProcessContext&) = delete;
+
+  // From now on calls `handler` on the context's thread with the number of each signal, once for each time it arrives.
+  // Once this returns, the handler before it does not run and is not called again. Any thread, but not from a handler.
+  void OnSignal(std::function<void(int)> handler);
+
+  // Runs on the context's thread. Handlers must not block.
+  boost::asio::io_context& io();
+
+ private:
+  struct Impl;
+  explicit ProcessContext(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tarn

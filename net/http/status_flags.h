@@ -1,0 +1,26 @@
+// The flags of a program for its status server.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+
+#include "net/http/status_server.h"
+
+namespace tarn::net {
+
+inline void AddStatusFlags(CLI::App* app, StatusServerOptions* options) {
+  app->add_option("--http", options->http,
+                  "where /healthz, /readyz and /metrics are served: HOST:PORT (port 0 or *: the system chooses), or "
+                  "none; default: 127.0.0.1:0. An address that other machines reach needs --http-token or --insecure");
+  app->add_option("--http-token", options->token_file,
+                  "file (mode 0600) with a token of 16 characters or more that HTTP requests must bring, as "
+                  "'Authorization: Bearer TOKEN'");
+}
+
+// The label `run` of metrics: the name of the run's folder.
+inline std::string RunLabel(const std::string& run_dir) {
+  return run_dir.empty() ? std::string() : std::filesystem::absolute(run_dir).lexically_normal().filename().string();
+}
+
+}  // namespace tarn::net
