@@ -140,7 +140,7 @@ class Bench {
     spec_.id = TableId(1);
     spec_.name = "t";
     spec_.dim = kDim;
-    spec_.optimizer.kind = OptimizerKind::kAdagrad;
+    spec_.optimizer.kind = "adagrad";
     spec_.consistency = {ConsistencyMode::kAsp, 0, ApplyMode::kImmediate};
     position_ = Positioner(spec_, TableSalt(Job().job.seed, spec_.name));
     sequences_.resize(1u << kBits);

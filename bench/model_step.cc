@@ -71,7 +71,7 @@ Job JobOf(const Options& options) {
   job.model.cross_layers = options.cross_layers;
   job.model.cross_rank = options.cross_rank;
   for (OptimizerSpec* spec : {&job.optimizer.linear, &job.optimizer.embedding, &job.optimizer.dense})
-    *spec = {.kind = OptimizerKind::kSgd, .learning_rate = static_cast<float>(options.rate)};
+    *spec = {.kind = "sgd", .learning_rate = static_cast<float>(options.rate)};
   return job;
 }
 

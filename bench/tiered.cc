@@ -64,7 +64,7 @@ TableSpec Spec(const Options& options) {
   spec.id = TableId(1);
   spec.name = "embeddings";
   spec.dim = options.dim;
-  spec.optimizer.kind = OptimizerKind::kAdam;
+  spec.optimizer.kind = "adam";
   return spec;
 }
 

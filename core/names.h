@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,24 +38,30 @@ constexpr std::string_view NameIn(const Named<E> (&list)[N], E value) {
   return "unknown";
 }
 
-// Fails with `unknown apply mode 'agregated': expected one of immediate, aggregated; the nearest is 'aggregated'`,
-// without the last part where none is near.
+// `unknown apply mode 'agregated': expected one of immediate, aggregated; the nearest is 'aggregated'`, without the
+// last part where none is near.
+inline std::unexpected<Error> UnknownName(std::string_view what, std::string_view text,
+                                          std::span<const std::string_view> names) {
+  std::string all;
+  for (const std::string_view name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+  const std::string_view nearest = NearestWord(text, names);
+  return Fail(ErrorCode::kInvalidArgument,
+              "unknown " + std::string(what) + " " + Quoted(text) + ": expected one of " + all +
+                  (IsNear(text, nearest) ? "; the nearest is " + Quoted(nearest) : std::string()));
+}
+
+// Fails with UnknownName.
 template <typename E, std::size_t N>
 Status ParseIn(const Named<E> (&list)[N], std::string_view what, std::string_view text, E& out) {
   std::vector<std::string_view> names;
-  std::string all;
   for (const auto& entry : list) {
     if (entry.name == text) {
       out = entry.value;
       return {};
     }
     names.push_back(entry.name);
-    all += (all.empty() ? "" : ", ") + std::string(entry.name);
   }
-  const std::string_view nearest = NearestWord(text, names);
-  return Fail(ErrorCode::kInvalidArgument,
-              "unknown " + std::string(what) + " " + Quoted(text) + ": expected one of " + all +
-                  (IsNear(text, nearest) ? "; the nearest is " + Quoted(nearest) : std::string()));
+  return UnknownName(what, text, names);
 }
 
 }  // namespace tarn

@@ -1,42 +1,28 @@
-// Optimizers: how a row's values and slots take one gradient. The rules run on the shards, where the state is.
+// Update rules at work: how a row's values and slots take one gradient. What each rule computes stands in its file,
+// kernels/rules/NAME.cc; what a rule is, in core/table/update_rule.h. Rules run on the shards, where the state is.
 //
-//   std::vector<float> slots(SlotFloats(spec.kind, dim));
-//   InitSlots(spec, dim, slots.data());
-//   ApplyOptimizer(spec, clock, dim, n, values, slot_pointers, gradients);   // n rows, in order
+//   const Optimizer optimizer(spec);                              // once a table
+//   std::vector<float> slots(optimizer.slot_floats(dim));
+//   optimizer.InitSlots(dim, slots.data());
+//   optimizer.Apply({.clock = clock, .rate = LearningRate(spec, clock)}, rows);   // n rows, in order
 //
 // Every function is pure (no state of its own) and may be called from any thread on disjoint rows. The bits of
 // the result are the same on every x86-64, for every batch size and order of distinct rows: only IEEE + - * /
 // and sqrt, no contraction, reductions of one fixed shape (kernels/elementwise.h). Among threads of one mode of
 // subnormals, that is: those of shards count them as zero (kernels/subnormals.h).
 //
-// With w the values, g the gradient, lr = LearningRate(spec, push_clock), one row takes one step like this:
+// With w the values, g the gradient, one row takes one step like this, before what its rule does with g:
 //   g += l2 * w                                     if l2 > 0
 //   g  = min(max(g, -clip_value), clip_value)       if clip_value > 0
 //   g *= clip_norm / |g|                            if clip_norm > 0 and |g| > clip_norm (2-norm of the row)
-// and then by kind (slots in the order in which they lie in memory, `dim` floats each unless said):
-//   SGD               -       w -= lr g
-//   momentum          m       m = momentum m + g;  w -= lr m
-//   Nesterov          m       m = momentum m + g;  w -= lr (g + momentum m)        (Sutskever et al., ICML 2013,
-//                             in the form that evaluates the gradient at w)
-//   Adagrad           a       a += g^2;  w -= lr g / (sqrt(a) + epsilon)           (Duchi et al., JMLR 2011)
-//   row-wise Adagrad  a (1)   a += mean(g^2) over the row;  w -= lr g / (sqrt(a) + epsilon)
-//   RMSProp           v       v = rho v + (1 - rho) g^2;  w -= lr g / (sqrt(v) + epsilon)
-//   Adam              m v t   t += 1;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
-//                             w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
-//                             (Kingma, Ba, ICLR 2015). t is one float: the steps of *this row*, exact to 2^24,
-//                             where it stays (both corrections are 1 by then)
-//   AdamW             m v t   w -= lr weight_decay w, then Adam (Loshchilov, Hutter, ICLR 2019); a row decays
-//                             only in the steps that push it
-//   FTRL-proximal     z n     s = (sqrt(n + g^2) - sqrt(n)) / lr;  z += g - s w;  n += g^2;
-//                             w = 0 if |z| <= ftrl_l1, else
-//                             w = (sign(z) ftrl_l1 - z) / ((ftrl_beta + sqrt(n)) / lr + ftrl_l2)
-//                             (McMahan et al., KDD 2013, Algorithm 1). Meant for rows that start at zero: the
-//                             first step forgets most of a random initial value. A step with lr = 0 does nothing.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "core/limits.h"
 #include "core/table/table_spec.h"
 #include "core/types.h"
 
@@ -51,17 +37,46 @@ class Stream;  // kernels/stream.h
 // A period of 0 means constant. Computed in double, rounded once.
 float LearningRate(const OptimizerSpec& spec, Clock clock);
 
-// The state of a row that has taken no step: SlotFloats(spec.kind, dim) floats, all written. Zero but for
-// `initial_accumulator` (Adagrad, row-wise Adagrad, FTRL's n). `slots` may be null for SGD.
-void InitSlots(const OptimizerSpec& spec, std::uint32_t dim, float* slots);
+// n rows and their gradients: row i has values[i] (dim floats), slots[i] (slot_floats(dim) floats; `slots` may be null
+// for a rule without slots) and the gradient gradients[i * dim ... + dim), which is not changed. A row that is named
+// twice takes two steps. The rows must not overlap the gradients. dim is 1..limits::kRowDimMax.
+struct RowsToStep {
+  std::uint32_t dim = 0;
+  std::size_t n = 0;
+  float* const* values = nullptr;
+  float* const* slots = nullptr;
+  const float* gradients = nullptr;
+  const float* pulled = nullptr;          // n x dim, of rules with needs_pulled
+  std::span<float> partition_state = {};  // of rules with partition_floats
+};
 
-// One step of n rows, in order: row i has values[i] (dim floats), slots[i] (SlotFloats floats; `slots` may be
-// null for SGD) and the gradient gradients[i * dim ... + dim), which is not changed. A row that is named twice
-// takes two steps. The rows must not overlap the gradients. dim is 1..limits::kRowDimMax.
+// A table's rule with its options at hand.
+class Optimizer {
+ public:
+  // `spec` is valid (core/table/table_spec.h).
+  explicit Optimizer(const OptimizerSpec& spec);
+
+  const UpdateRule& rule() const { return *rule_; }
+  std::uint32_t slot_floats(std::uint32_t dim) const { return SlotFloats(*rule_, dim); }
+  // The state of a row that has taken no step, all of it written.
+  void InitSlots(std::uint32_t dim, float* slots) const;
+  // One step of each row, in order.
+  void Apply(const RuleContext& context, const RowsToStep& rows) const;
+
+ private:
+  const UpdateRule* rule_;
+  std::array<float, limits::kRuleOptionsMax> options_;
+  float l2_, clip_value_, clip_norm_;
+};
+
+// For tests and benchmarks: the same of a spec, with no more of a context than its clock.
+void InitSlots(const OptimizerSpec& spec, std::uint32_t dim, float* slots);
 void ApplyOptimizer(const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n, float* const* values,
                     float* const* slots, const float* gradients);
 
-// On a GPU. `values`, `slots` and what they point to are device memory; no row may be named twice.
+// Whether a GPU has this rule.
+bool HasCudaRule(const OptimizerSpec& spec);
+// On a GPU that has it. `values`, `slots` and what they point to are device memory; no row may be named twice.
 void ApplyOptimizer(Stream& stream, const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n,
                     float* const* values, float* const* slots, const float* gradients);
 

@@ -17,7 +17,7 @@ TableSpec SparseTable(const Scenario& scenario) {
   spec.name = "counts";
   spec.kind = TableKind::kSparse;
   spec.dim = kSparseDim;
-  spec.optimizer.kind = OptimizerKind::kSgd;
+  spec.optimizer.kind = "sgd";
   spec.optimizer.learning_rate = 1.0f;
   spec.consistency = scenario.job.consistency;
   return spec;
@@ -30,7 +30,7 @@ TableSpec DenseTable(const Scenario& scenario) {
   spec.dim = kDenseDim;
   spec.rows = kDenseRows;
   spec.initializer = {InitializerKind::kNormal, 0, 0.1f};
-  spec.optimizer.kind = OptimizerKind::kAdam;
+  spec.optimizer.kind = "adam";
   spec.optimizer.learning_rate = 0.01f;
   return spec;
 }

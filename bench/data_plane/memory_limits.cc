@@ -25,12 +25,11 @@ constexpr std::size_t kMb = std::size_t{1} << 20;
 
 struct Work {
   const char* name;
-  OptimizerKind optimizer;
+  std::string_view optimizer;
   bool apply;
 };
-constexpr Work kWork[] = {{"sparse_pull", OptimizerKind::kSgd, false},
-                          {"sparse_push", OptimizerKind::kSgd, true},
-                          {"adagrad_push", OptimizerKind::kRowWiseAdagrad, true}};
+constexpr Work kWork[] = {
+    {"sparse_pull", "sgd", false}, {"sparse_push", "sgd", true}, {"adagrad_push", "row_wise_adagrad", true}};
 
 Key KeyOf(std::uint64_t row) { return Mix64(row); }
 
@@ -43,7 +42,7 @@ struct Rows {
 
 class RowBench {
  public:
-  RowBench(const LimitOptions& options, OptimizerKind optimizer) : options_(options) {
+  RowBench(const LimitOptions& options, std::string_view optimizer) : options_(options) {
     spec_.id = TableId(1);
     spec_.name = "rows";
     spec_.dim = options.dim;
@@ -98,7 +97,7 @@ void RowBench::Report(const char* what, const Work& work, Step step) {
          .settings = {{"rows", options_.rows},
                       {"dim", options_.dim},
                       {"batch", options_.batch},
-                      {"optimizer", std::string(Name(work.optimizer))}},
+                      {"optimizer", std::string(work.optimizer)}},
          .more = {}});
 }
 

@@ -20,12 +20,11 @@ constexpr std::size_t kLoadDepth = 8;
 constexpr float kGradient = 0.5f;
 
 struct Variant {
-  OptimizerKind optimizer;
+  std::string_view optimizer;
   const char* push;  // names of its figures
   const char* pull;  // null: not measured, the same as of the other
 };
-constexpr Variant kVariants[] = {{OptimizerKind::kSgd, "sparse_push", "sparse_pull"},
-                                 {OptimizerKind::kRowWiseAdagrad, "adagrad_push", nullptr}};
+constexpr Variant kVariants[] = {{"sgd", "sparse_push", "sparse_pull"}, {"row_wise_adagrad", "adagrad_push", nullptr}};
 
 Key KeyOf(std::uint64_t row) { return Mix64(row); }
 
@@ -167,7 +166,7 @@ Status SparseTable::MeasurePushes(const std::string& name) {
 Status MeasureSparse(const WorkloadOptions& options, const Fleet& fleet, Client* client) {
   for (const Variant& variant : kVariants) {
     TableSpec spec;
-    spec.name = fmt::format("sparse-{}", Name(variant.optimizer));
+    spec.name = fmt::format("sparse-{}", variant.optimizer);
     spec.dim = options.dim;
     spec.optimizer.kind = variant.optimizer;
     spec.consistency = {.mode = ConsistencyMode::kAsp, .staleness = 0, .apply = ApplyMode::kImmediate};

@@ -98,7 +98,7 @@ class Embedding {
       row_at[i] = rows_.as<float>() + i * dim, slot_at[i] = slots.as<float>() + i;
     const Array row_pointers = place_.Bring(row_at, "pointers"), slot_pointers = place_.Bring(slot_at, "pointers");
     place_.Run([&](auto&... on) { kernels::Fill(on..., unique, 1.0f, slots.as<float>()); });
-    const OptimizerSpec spec{.kind = OptimizerKind::kRowWiseAdagrad, .learning_rate = 1e-4f};
+    const OptimizerSpec spec{.kind = "row_wise_adagrad", .learning_rate = 1e-4f};
     Group();
     const auto step = [&](bool grouped) {
       return [&, grouped] {

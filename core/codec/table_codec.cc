@@ -1,6 +1,9 @@
 #include "core/codec/table_codec.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "core/codec/schema_check.h"
@@ -28,7 +31,6 @@ constexpr bool SameEnd(Wire wire_last, Core core_last) {
 static_assert(SameEnd(ValueCodec::MAX, tarn::ValueCodec::kTopK));
 static_assert(SameEnd(TableKind::MAX, tarn::TableKind::kSparse));
 static_assert(SameEnd(InitializerKind::MAX, tarn::InitializerKind::kNormal));
-static_assert(SameEnd(OptimizerKind::MAX, tarn::OptimizerKind::kFtrl));
 static_assert(SameEnd(ScheduleKind::MAX, tarn::ScheduleKind::kCosine));
 static_assert(SameEnd(ConsistencyMode::MAX, tarn::ConsistencyMode::kAsp));
 static_assert(SameEnd(ApplyMode::MAX, tarn::ApplyMode::kAggregated));
@@ -52,20 +54,30 @@ tarn::LifeSpec UnPackLife(const LifeSpec* m) {
           .sweep_clocks = m->sweep_clocks()};
 }
 
+// By the numbers of OptimizerKind.
+constexpr std::string_view kKinds[] = {"sgd",     "momentum", "nesterov", "adagrad", "row_wise_adagrad",
+                                       "rmsprop", "adam",     "adamw",    "ftrl"};
+static_assert(std::size(kKinds) == static_cast<std::size_t>(OptimizerKind::MAX) + 1);
+
 tarn::OptimizerSpec UnPackOptimizer(const OptimizerSpec& m) {
   const ScheduleSpec& s = m.schedule();
-  return {.kind = Cast<tarn::OptimizerKind>(m.kind()),
+  const std::string_view kind = kKinds[static_cast<std::size_t>(m.kind())];
+  const std::pair<std::string_view, float> all[] = {{"momentum", m.momentum()},
+                                                    {"rho", m.rho()},
+                                                    {"beta1", m.beta1()},
+                                                    {"beta2", m.beta2()},
+                                                    {"epsilon", m.epsilon()},
+                                                    {"initial_accumulator", m.initial_accumulator()},
+                                                    {"weight_decay", m.weight_decay()},
+                                                    {"ftrl_beta", m.ftrl_beta()},
+                                                    {"ftrl_l1", m.ftrl_l1()},
+                                                    {"ftrl_l2", m.ftrl_l2()}};
+  NamedOptions options;
+  for (const auto& [name, value] : all)
+    if (FindUpdateRule(kind)->Has(name)) options.emplace(name, value);
+  return {.kind = kind,
           .learning_rate = m.learning_rate(),
-          .momentum = m.momentum(),
-          .rho = m.rho(),
-          .beta1 = m.beta1(),
-          .beta2 = m.beta2(),
-          .epsilon = m.epsilon(),
-          .initial_accumulator = m.initial_accumulator(),
-          .weight_decay = m.weight_decay(),
-          .ftrl_beta = m.ftrl_beta(),
-          .ftrl_l1 = m.ftrl_l1(),
-          .ftrl_l2 = m.ftrl_l2(),
+          .options = std::move(options),
           .l2 = m.l2(),
           .clip_value = m.clip_value(),
           .clip_norm = m.clip_norm(),
@@ -78,9 +90,12 @@ tarn::OptimizerSpec UnPackOptimizer(const OptimizerSpec& m) {
 OptimizerSpec PackOptimizer(const tarn::OptimizerSpec& o) {
   const ScheduleSpec schedule(Cast<ScheduleKind>(o.schedule.kind), o.schedule.warmup_clocks, o.schedule.period_clocks,
                               o.schedule.factor);
-  return OptimizerSpec(Cast<OptimizerKind>(o.kind), o.learning_rate, o.momentum, o.rho, o.beta1, o.beta2, o.epsilon,
-                       o.initial_accumulator, o.weight_decay, o.ftrl_beta, o.ftrl_l1, o.ftrl_l2, o.l2, o.clip_value,
-                       o.clip_norm, schedule);
+  const auto kind = std::ranges::find(kKinds, std::string_view(o.kind)) - kKinds;
+  const auto option = [&](std::string_view name) { return OptionOf(o, name); };
+  return OptimizerSpec(static_cast<OptimizerKind>(kind), o.learning_rate, option("momentum"), option("rho"),
+                       option("beta1"), option("beta2"), option("epsilon"), option("initial_accumulator"),
+                       option("weight_decay"), option("ftrl_beta"), option("ftrl_l1"), option("ftrl_l2"), o.l2,
+                       o.clip_value, o.clip_norm, schedule);
 }
 
 }  // namespace

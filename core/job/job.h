@@ -164,7 +164,8 @@ struct TableOverride {
 // Which keys that may be inherited the job names itself, so that a later override of an inherited key reaches the
 // sections that only inherited it (ToToml writes no others there). No part of what the job means: all compare equal.
 struct SaidKeys {
-  OptimizerSpec optimizer;                                  // of [optimizer], what the roles inherit
+  // Of [optimizer], what the roles inherit: its options are also those of other rules than its own.
+  OptimizerSpec optimizer;
   std::map<std::string, std::set<std::string>> by_section;  // such as "optimizer.dense" -> {"kind"}
   bool Has(const std::string& section, std::string_view key) const {
     const auto found = by_section.find(section);

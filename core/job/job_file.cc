@@ -13,6 +13,8 @@
 #include "core/job/job.h"
 #include "core/job/job_fields.h"
 #include "core/job/job_inherits.h"
+#include "core/job/key_finder.h"
+#include "core/job/optimizer_section.h"
 #include "core/job/section_reader.h"
 #include "core/limits.h"
 #include "core/names.h"
@@ -56,29 +58,6 @@ struct TableRules {
   ConsistencySpec consistency;
   WorkerCacheSpec worker_cache;
   bool mode_is_new = false;  // an override has set it, so what the file says may be of another
-};
-
-using Notes = std::vector<std::string>;
-
-// The visitor of core/job/job_fields.h that notes which keys a section has.
-class KeyFinder {
- public:
-  KeyFinder(const SectionReader& in, std::set<std::string>* out) : in_(in), out_(out) {}
-  void Integer(std::string_view key, std::uint64_t, std::uint64_t, std::uint64_t) { Look(key); }
-  void Number(std::string_view key, double, Range) { Look(key); }
-  template <typename E>
-  void Name(std::string_view key, E) {
-    Look(key);
-  }
-  void Bytes(std::string_view key, std::uint64_t) { Look(key); }
-
- private:
-  void Look(std::string_view key) {
-    if (in_.Has(key)) out_->emplace(key);
-  }
-
-  const SectionReader& in_;
-  std::set<std::string>* out_;
 };
 
 void NoteConsistencyKeys(const SectionReader& in, SaidKeys* said, const std::string& section) {
@@ -232,62 +211,6 @@ Status ReadTrain(SectionReader& in, TrainSection& out) {
     return in.Refusal({"accumulate", "batch_rows"},
                       fmt::format("{} parts of {} rows: expected a row each at least", out.accumulate, out.batch_rows));
   return {};
-}
-
-Status CheckOptimizer(const SectionReader& in, const OptimizerSpec& spec) {
-  if (Status fits = Validate(spec); !fits)
-    return in.Refusal({"schedule", "kind", "learning_rate"}, fits.error().message);
-  return {};
-}
-
-Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& inherited, OptimizerSpec& out,
-                         std::set<std::string>* said) {
-  out = inherited;
-  KeyFinder finder(in, said);
-  VisitOptimizer(finder, out);
-  VisitOptimizer(in, out);
-  TARN_RETURN_IF_ERROR(in.Finish());
-  return CheckOptimizer(in, out);
-}
-
-// An override of [optimizer] reaches the roles that do not give the key themselves: those that do are noted, and where
-// all do it is refused, since it would change nothing.
-Status CheckReach(const SectionReader& in, const SaidKeys& said, Notes* notes) {
-  std::set<std::string> keys;
-  KeyFinder finder(in, &keys);
-  VisitOptimizer(finder, said.optimizer);
-  for (const std::string& key : keys) {
-    if (!in.IsOverride(key)) continue;
-    std::vector<std::string> own;
-    for (const char* role : {"optimizer.linear", "optimizer.embedding", "optimizer.dense"})
-      if (said.Has(role, key)) own.push_back(fmt::format("[{}]", role));
-    if (own.empty()) continue;
-    const std::string who = fmt::format("{}", fmt::join(own, ", "));
-    if (own.size() == 3)
-      return in.Refusal({key}, fmt::format("it would change nothing: {} give it themselves; override theirs, such as "
-                                           "optimizer.dense.{}",
-                                           who, key));
-    notes->push_back(
-        in.Note(key, fmt::format("without effect on {}, which give{} it", who, own.size() == 1 ? "s" : "")));
-  }
-  return {};
-}
-
-Status ReadOptimizer(SectionReader in, OptimizerSection& out, SaidKeys& said, Notes* notes) {
-  OptimizerSpec& base = said.optimizer;
-  VisitOptimizer(in, base);
-  const ConfigNode* linear = in.Section("linear");
-  const ConfigNode* embedding = in.Section("embedding");
-  const ConfigNode* dense = in.Section("dense");
-  TARN_RETURN_IF_ERROR(in.Finish());
-  TARN_RETURN_IF_ERROR(CheckOptimizer(in, base));
-  TARN_RETURN_IF_ERROR(
-      ReadOptimizerRole({linear, "optimizer.linear", {}}, base, out.linear, &said.by_section["optimizer.linear"]));
-  TARN_RETURN_IF_ERROR(ReadOptimizerRole({embedding, "optimizer.embedding", {}}, base, out.embedding,
-                                         &said.by_section["optimizer.embedding"]));
-  TARN_RETURN_IF_ERROR(
-      ReadOptimizerRole({dense, "optimizer.dense", {}}, base, out.dense, &said.by_section["optimizer.dense"]));
-  return CheckReach(in, said, notes);
 }
 
 // A key of a life says that there is one.

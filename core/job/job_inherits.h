@@ -1,6 +1,8 @@
 // What a section of a job has of the keys that it does not give: shared by the reader and the writer of job files.
 #pragma once
 
+#include <string>
+
 #include "core/job/job.h"
 
 namespace tarn {
@@ -25,6 +27,20 @@ constexpr WorkerCacheSpec InheritedWorkerCache(WorkerCacheSpec above, const Cons
   if (spec.mode == ConsistencyMode::kAsp) above.bytes = 0;
   if (!MayCombine(spec)) above.push_every = 1;
   return above;
+}
+
+// What a role of this kind has of [optimizer]: all that is not an option, and the options of its own rule that
+// [optimizer] gives, for whichever rule, or that the rule of [optimizer] has.
+inline OptimizerSpec InheritedOptimizer(const OptimizerSpec& above, const RuleName& kind) {
+  OptimizerSpec spec = above;
+  spec.kind = kind;
+  spec.options.clear();
+  const UpdateRule *rule = FindUpdateRule(kind), *its = FindUpdateRule(above.kind);
+  if (rule == nullptr || its == nullptr) return spec;
+  for (const RuleOption& option : rule->options)
+    if (above.options.contains(option.name) || its->Has(option.name))
+      spec.options[std::string(option.name)] = OptionOf(above, option.name);
+  return spec;
 }
 
 }  // namespace tarn

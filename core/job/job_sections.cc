@@ -68,7 +68,10 @@ std::vector<std::string> SectionsWithKey(std::string_view key) {
     VisitHotRows(f, job.train.hot_rows);
     VisitTrainMeans(f, job.train);
   });
-  look("[optimizer]", [&](auto& f) { VisitOptimizer(f, job.optimizer.linear); });
+  look("[optimizer]", [&](auto& f) {
+    VisitOptimizer(f, job.optimizer.linear);
+    for (const RuleOption* option : RuleOptions()) f.Number(option->name, option->by_default, option->range);
+  });
   const TableOverride table;
   look("[tables.NAME]", [&](auto& f) {
     VisitCodecs(f, table);

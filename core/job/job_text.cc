@@ -122,6 +122,11 @@ class ValueTexts {
   std::map<std::string, std::string, std::less<>> texts;
 };
 
+// kAll: every key. kSaid: without those that came later and have their defaults, so that a job keeps its fingerprint:
+// logs and checkpoints know theirs by it. Nor with those that are a worker's own affair: a run may go on where there is
+// no GPU.
+enum class Keys { kAll, kSaid };
+
 // Whether a key of a section that inherits has to be written: the job gives it there, or it is not what it would
 // inherit.
 std::function<bool(std::string_view)> Own(const Job& job, std::string section, ValueTexts mine, ValueTexts inherited) {
@@ -134,7 +139,9 @@ std::function<bool(std::string_view)> Own(const Job& job, std::string section, V
 void WriteRole(SectionWriter& out, const Job& job, const std::string& role, const OptimizerSpec& spec) {
   ValueTexts mine, inherited;
   VisitOptimizer(mine, spec);
-  VisitOptimizer(inherited, job.said.optimizer);
+  const OptimizerSpec above = InheritedOptimizer(job.said.optimizer, spec.kind);
+  VisitOptimizer(inherited, above);
+  inherited.texts["kind"] = Name(job.said.optimizer.kind);
   out.Begin("optimizer." + role);
   out.Only(Own(job, "optimizer." + role, std::move(mine), std::move(inherited)));
   VisitOptimizer(out, spec);
@@ -183,9 +190,15 @@ void WriteInheritedKeys(SectionWriter& out, const Job& job, const std::string& n
   }
 }
 
-void WriteOptimizer(SectionWriter& out, std::string_view role, const OptimizerSpec& spec) {
+void WriteOptimizer(SectionWriter& out, std::string_view role, const OptimizerSpec& spec, Keys keys) {
   out.Begin(fmt::format("optimizer.{}", role));
+  if (keys == Keys::kSaid)
+    out.Only([&spec](std::string_view key) {
+      const UpdateRule& rule = *FindUpdateRule(spec.kind);
+      return !rule.Has(key) || OptionOf(spec, key) != rule.options[rule.IndexOf(key)].by_default;
+    });
   VisitOptimizer(out, spec);
+  out.All();
 }
 
 void WriteTable(SectionWriter& out, const Job& job, const std::string& name, const TableOverride& table, bool own) {
@@ -228,11 +241,6 @@ std::string ToString(const BinRule& rule) {
 
 namespace {
 
-// kAll: every key. kSaid: without those that came later and have their defaults, so that a job keeps its fingerprint:
-// logs and checkpoints know theirs by it. Nor with those that are a worker's own affair: a run may go on where there is
-// no GPU.
-enum class Keys { kAll, kSaid };
-
 // kOwn: sections that inherit have their own keys. kEverywhere: they have all.
 enum class Inherited { kOwn, kEverywhere };
 
@@ -261,11 +269,14 @@ std::string Text(const Job& job, Keys keys, Inherited inherited) {
   if (own) {
     out.Begin("optimizer");
     VisitOptimizer(out, job.said.optimizer);
+    const UpdateRule& rule = *FindUpdateRule(job.said.optimizer.kind);
+    for (const auto& [name, value] : job.said.optimizer.options)
+      if (!rule.Has(name)) out.Number(name, value, Range());
   }
   for (const auto& [role, spec] :
        {std::pair("linear", &job.optimizer.linear), std::pair("embedding", &job.optimizer.embedding),
         std::pair("dense", &job.optimizer.dense)})
-    own ? WriteRole(out, job, role, *spec) : WriteOptimizer(out, role, *spec);
+    own ? WriteRole(out, job, role, *spec) : WriteOptimizer(out, role, *spec, keys);
   for (const auto& [name, table] : job.tables) WriteTable(out, job, name, table, own);
   return text;
 }

@@ -6,6 +6,7 @@
 
 #include "core/job/config_tree.h"
 #include "core/job/job_fields.h"
+#include "core/job/optimizer_section.h"
 #include "core/job/section_reader.h"
 #include "core/limits.h"
 
@@ -28,11 +29,6 @@ Status ReadInitializer(SectionReader in, InitializerSpec& out) {
       in.Number("stddev", out.b, kFloats);
       break;
   }
-  return in.Finish();
-}
-
-Status ReadTableOptimizer(SectionReader in, OptimizerSpec& out) {
-  VisitOptimizer(in, out);
   return in.Finish();
 }
 

@@ -3,48 +3,36 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "core/table/table_spec.h"
 
 namespace tarn {
 
-// An interval; either end may be left out of it. Never holds NaN.
-struct Range {
-  double low = 0;
-  double high = 0;
-  bool without_low = false;
-  bool without_high = false;
-
-  constexpr bool Holds(double x) const {
-    return (without_low ? x > low : x >= low) && (without_high ? x < high : x <= high);
+// Calls visitor.Number(key, float&, Range) for each option of the spec's rule; those that a visitor changes are named
+// in the spec afterwards. Spec is OptimizerSpec or const OptimizerSpec.
+template <typename Visitor, typename Spec>
+void VisitRuleOptions(Visitor& visitor, Spec& spec) {
+  const UpdateRule* rule = FindUpdateRule(spec.kind);
+  if (rule == nullptr) return;
+  for (const RuleOption& option : rule->options) {
+    float value = OptionOf(spec, option.name);
+    const float before = value;
+    visitor.Number(option.name, value, option.range);
+    if constexpr (!std::is_const_v<Spec>)
+      if (value != before) spec.options[std::string(option.name)] = value;
   }
-};
+}
 
-// "a number >= 0 and < 1".
-std::string Describe(Range range);
-
-// Calls visitor.Number(key, float&, Range), visitor.Name(key, enum&) and visitor.Integer(key, uint64&, low, high)
-// for each field, in the order of the documentation. Spec is OptimizerSpec or const OptimizerSpec.
+// Calls visitor.Number(key, float&, Range), visitor.Name(key, RuleName& or enum&) and visitor.Integer(key, uint64&,
+// low, high) for each field, in the order of the documentation. Spec is OptimizerSpec or const OptimizerSpec.
 template <typename Visitor, typename Spec>
 void VisitOptimizer(Visitor& visitor, Spec& spec) {
-  constexpr Range kDecay{0, 1, false, true};
-  constexpr Range kNotNegative{0, 1e6};
-  constexpr Range kPositive{0, 1e6, true};
   constexpr std::uint64_t kClocksMax = std::uint64_t{1} << 40;
   visitor.Name("kind", spec.kind);
   visitor.Number("learning_rate", spec.learning_rate, kNotNegative);
-  visitor.Number("momentum", spec.momentum, kDecay);
-  visitor.Number("rho", spec.rho, kDecay);
-  visitor.Number("beta1", spec.beta1, kDecay);
-  visitor.Number("beta2", spec.beta2, kDecay);
-  visitor.Number("epsilon", spec.epsilon, kPositive);
-  visitor.Number("initial_accumulator", spec.initial_accumulator, kNotNegative);
-  visitor.Number("weight_decay", spec.weight_decay, kNotNegative);
-  visitor.Number("ftrl_beta", spec.ftrl_beta, kPositive);
-  visitor.Number("ftrl_l1", spec.ftrl_l1, kNotNegative);
-  visitor.Number("ftrl_l2", spec.ftrl_l2, kNotNegative);
+  VisitRuleOptions(visitor, spec);
   visitor.Number("l2", spec.l2, kNotNegative);
   visitor.Number("clip_value", spec.clip_value, kNotNegative);
   visitor.Number("clip_norm", spec.clip_norm, kNotNegative);

@@ -38,7 +38,7 @@ std::string_view Describe(const LifeSpec& spec) {
 struct Settings {
   std::vector<std::pair<std::string, std::string>> all;
   void Boolean(const char*, bool) {}  // part of the shape
-  void Number(const char* key, double value, Range) { all.emplace_back(key, fmt::format("{:g}", value)); }
+  void Number(std::string_view key, double value, Range) { all.emplace_back(key, fmt::format("{:g}", value)); }
   template <typename Kind>
   void Name(const char* key, const Kind& value) {
     all.emplace_back(key, std::string(tarn::Name(value)));
@@ -79,6 +79,7 @@ std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, con
 
 std::string SettingsChange(const TableSpec& from, const TableSpec& to) {
   const Settings before = SettingsOf(from), after = SettingsOf(to);
+  TARN_CHECK(before.all.size() == after.all.size(), "the specs have one shape");
   std::string text;
   for (std::size_t i = 0; i < before.all.size(); ++i) {
     const auto& [key, value] = before.all[i];

@@ -20,7 +20,8 @@ std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, con
 // "zero", "constant 1", "normal(0, 0.01)", ...
 std::string Describe(const InitializerSpec& spec);
 
-// What settings change from one spec to the other: "learning_rate 0.01 -> 0.1, push_codec fp32 -> bf16"; empty if none.
+// What settings change from one spec to the other, which have the same shape: "learning_rate 0.01 -> 0.1, push_codec
+// fp32 -> bf16"; empty if none.
 std::string SettingsChange(const TableSpec& from, const TableSpec& to);
 
 }  // namespace tarn

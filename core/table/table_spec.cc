@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "core/byte_size.h"
 #include "core/hash.h"
@@ -21,15 +23,6 @@ constexpr Named<InitializerKind> kInitializers[] = {{InitializerKind::kZero, "ze
                                                     {InitializerKind::kConstant, "constant"},
                                                     {InitializerKind::kUniform, "uniform"},
                                                     {InitializerKind::kNormal, "normal"}};
-constexpr Named<OptimizerKind> kOptimizers[] = {{OptimizerKind::kSgd, "sgd"},
-                                                {OptimizerKind::kMomentum, "momentum"},
-                                                {OptimizerKind::kNesterov, "nesterov"},
-                                                {OptimizerKind::kAdagrad, "adagrad"},
-                                                {OptimizerKind::kRowWiseAdagrad, "row_wise_adagrad"},
-                                                {OptimizerKind::kRmsProp, "rmsprop"},
-                                                {OptimizerKind::kAdam, "adam"},
-                                                {OptimizerKind::kAdamW, "adamw"},
-                                                {OptimizerKind::kFtrl, "ftrl"}};
 constexpr Named<ScheduleKind> kSchedules[] = {
     {ScheduleKind::kConstant, "constant"}, {ScheduleKind::kStep, "step"}, {ScheduleKind::kCosine, "cosine"}};
 constexpr Named<ConsistencyMode> kModes[] = {
@@ -62,6 +55,7 @@ class RangeChecker {
       status_ = Invalid(fmt::format("{} = {}: expected {} to {}", key, ToByteSize(value),
                                     ToByteSize(limits::kResidualBytesMin), ToByteSize(limits::kResidualBytesMax)));
   }
+  void Name(std::string_view, const RuleName&) {}  // looked for before its options
   template <typename E>
   void Name(std::string_view key, E value) {
     if (status_ && tarn::Name(value) == "unknown")
@@ -133,7 +127,6 @@ Status Validate(const InitializerSpec& spec) {
 
 std::string_view Name(TableKind v) { return NameIn(kTableKinds, v); }
 std::string_view Name(InitializerKind v) { return NameIn(kInitializers, v); }
-std::string_view Name(OptimizerKind v) { return NameIn(kOptimizers, v); }
 std::string_view Name(ScheduleKind v) { return NameIn(kSchedules, v); }
 std::string_view Name(ConsistencyMode v) { return NameIn(kModes, v); }
 std::string_view Name(ApplyMode v) { return NameIn(kApplyModes, v); }
@@ -143,38 +136,55 @@ Status ParseName(std::string_view name, TableKind& out) { return ParseIn(kTableK
 Status ParseName(std::string_view name, InitializerKind& out) {
   return ParseIn(kInitializers, "initializer", name, out);
 }
-Status ParseName(std::string_view name, OptimizerKind& out) { return ParseIn(kOptimizers, "optimizer", name, out); }
 Status ParseName(std::string_view name, ScheduleKind& out) { return ParseIn(kSchedules, "schedule", name, out); }
 Status ParseName(std::string_view name, ConsistencyMode& out) { return ParseIn(kModes, "mode", name, out); }
 Status ParseName(std::string_view name, ApplyMode& out) { return ParseIn(kApplyModes, "apply mode", name, out); }
 Status ParseName(std::string_view name, ValueCodec& out) { return ParseIn(kCodecs, "codec", name, out); }
 
-std::string Describe(Range range) {
-  return fmt::format("a number {} {} and {} {}", range.without_low ? ">" : ">=", range.low,
-                     range.without_high ? "<" : "<=", range.high);
+bool operator==(const OptimizerSpec& a, const OptimizerSpec& b) {
+  if (a.kind != b.kind || a.learning_rate != b.learning_rate || a.l2 != b.l2 || a.clip_value != b.clip_value ||
+      a.clip_norm != b.clip_norm || a.schedule != b.schedule)
+    return false;
+  if (a.options == b.options) return true;
+  const UpdateRule* rule = FindUpdateRule(a.kind);
+  return rule != nullptr && std::ranges::all_of(rule->options, [&](const RuleOption& option) {
+           return OptionOf(a, option.name) == OptionOf(b, option.name);
+         });
 }
 
-std::uint32_t SlotFloats(OptimizerKind kind, std::uint32_t dim) {
-  switch (kind) {
-    case OptimizerKind::kSgd: return 0;
-    case OptimizerKind::kMomentum:
-    case OptimizerKind::kNesterov:
-    case OptimizerKind::kAdagrad:
-    case OptimizerKind::kRmsProp: return dim;
-    case OptimizerKind::kRowWiseAdagrad: return 1;
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW: return 2 * dim + 1;
-    case OptimizerKind::kFtrl: return 2 * dim;
-  }
-  return 0;
+float OptionOf(const OptimizerSpec& spec, std::string_view name) {
+  if (const auto named = spec.options.find(name); named != spec.options.end()) return named->second;
+  const UpdateRule* rule = FindUpdateRule(spec.kind);
+  const std::size_t i = rule == nullptr ? 0 : rule->IndexOf(name);
+  return rule == nullptr || i == rule->options.size() ? 0 : rule->options[i].by_default;
 }
+
+namespace {
+
+// Of a rule that is known.
+Status ValidateOptions(const UpdateRule& rule, const NamedOptions& options) {
+  std::vector<std::string_view> known;
+  for (const RuleOption& option : rule.options) known.push_back(option.name);
+  for (const auto& [name, value] : options) {
+    if (rule.Has(name)) continue;
+    if (known.empty()) return Invalid(fmt::format("{}: {} has no options of its own", Quoted(name), rule.name));
+    return UnknownName(fmt::format("option of {}", rule.name), name, known);
+  }
+  return {};
+}
+
+}  // namespace
 
 Status Validate(const OptimizerSpec& spec) {
+  RuleName known = spec.kind;
+  TARN_RETURN_IF_ERROR(ParseName(spec.kind, known));
+  const UpdateRule& rule = *FindUpdateRule(spec.kind);
+  TARN_RETURN_IF_ERROR(ValidateOptions(rule, spec.options));
   RangeChecker checker;
   VisitOptimizer(checker, spec);
   TARN_RETURN_IF_ERROR(checker.Result());
-  if (spec.kind == OptimizerKind::kFtrl && spec.learning_rate == 0)
-    return Invalid("learning_rate = 0: ftrl divides by it, so it must be > 0");
+  if (rule.divides_by_rate && spec.learning_rate == 0)
+    return Invalid(fmt::format("learning_rate = 0: {} divides by it, so it must be > 0", rule.name));
   if (spec.schedule.kind != ScheduleKind::kConstant && spec.schedule.period_clocks == 0)
     return Invalid(fmt::format("period_clocks = 0: schedule = \"{}\" needs a period of at least 1 clock",
                                Name(spec.schedule.kind)));
@@ -213,6 +223,29 @@ Status Validate(const TopKSpec& spec) {
   return checker.Result();
 }
 
+namespace {
+
+// What a sum of gradients, or a part of one, does not have.
+Status ValidateRule(const TableSpec& spec) {
+  const UpdateRule* rule = FindUpdateRule(spec.optimizer.kind);
+  if (rule == nullptr || !rule->needs_pulled) return {};
+  const auto refuse = [&](const char* key, std::string_view value, const char* why, const char* expected) {
+    return Invalid(
+        fmt::format("table {}: {} = \"{}\" with kind = \"{}\": the rule needs each row as its worker had "
+                    "pulled it, {}; expected {}",
+                    Quoted(spec.name), key, value, rule->name, why, expected));
+  };
+  if (spec.consistency.apply == ApplyMode::kAggregated)
+    return refuse("apply", "aggregated", "and a sum over workers has several",
+                  "\"immediate\" (mode \"asp\" or \"ssp\")");
+  if (spec.push_codec == ValueCodec::kTopK)
+    return refuse("push_codec", "topk", "and what was kept of earlier gradients was pulled earlier",
+                  "fp32, bf16, fp16 or int8");
+  return {};
+}
+
+}  // namespace
+
 Status Validate(const TableSpec& spec) {
   TARN_RETURN_IF_ERROR(ValidateShape(spec));
   TARN_RETURN_IF_ERROR(ValidateCodecs(spec));
@@ -220,7 +253,7 @@ Status Validate(const TableSpec& spec) {
                     Validate(spec.life), Validate(spec.top_k)};
   for (Status& part : parts)
     if (!part) return Invalid(fmt::format("table {}: {}", Quoted(spec.name), part.error().message));
-  return {};
+  return ValidateRule(spec);
 }
 
 Status ValidatePartitions(const TableSpec& spec, std::uint32_t partition_bits) {

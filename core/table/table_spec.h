@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
 #include "core/error.h"
 #include "core/limits.h"
+#include "core/table/update_rule.h"
 #include "core/types.h"
 
 namespace tarn {
@@ -25,18 +28,6 @@ struct InitializerSpec {
   friend bool operator==(const InitializerSpec&, const InitializerSpec&) = default;
 };
 
-enum class OptimizerKind : std::uint8_t {
-  kSgd,
-  kMomentum,
-  kNesterov,
-  kAdagrad,
-  kRowWiseAdagrad,
-  kRmsProp,
-  kAdam,
-  kAdamW,
-  kFtrl,
-};
-
 enum class ScheduleKind : std::uint8_t { kConstant, kStep, kCosine };
 
 // Learning rate as a function of the clock of the push.
@@ -48,25 +39,24 @@ struct ScheduleSpec {
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
 
+// Options of a rule by name; those that are not named have their defaults.
+using NamedOptions = std::map<std::string, float, std::less<>>;
+
+// The update rule of a table, and what is common to all rules.
 struct OptimizerSpec {
-  OptimizerKind kind = OptimizerKind::kSgd;
+  RuleName kind = "sgd";
   float learning_rate = 0.01f;
-  float momentum = 0.9f;             // momentum, Nesterov
-  float rho = 0.9f;                  // RMSProp: decay of the squared gradient
-  float beta1 = 0.9f;                // Adam, AdamW
-  float beta2 = 0.999f;              // Adam, AdamW
-  float epsilon = 1e-8f;             // Adagrad, row-wise Adagrad, RMSProp, Adam, AdamW
-  float initial_accumulator = 0.0f;  // Adagrad, row-wise Adagrad: start of the squared sum; FTRL: of n
-  float weight_decay = 0.0f;         // AdamW: decoupled
-  float ftrl_beta = 1.0f;            // FTRL-proximal
-  float ftrl_l1 = 0.0f;
-  float ftrl_l2 = 0.0f;
-  float l2 = 0.0f;          // added to the gradient: l2 * value (all kinds)
+  NamedOptions options;
+  float l2 = 0.0f;          // added to the gradient: l2 * value
   float clip_value = 0.0f;  // 0: off; else each gradient element is cut to [-c, c]
   float clip_norm = 0.0f;   // 0: off; else a row's gradient is scaled to at most this norm
   ScheduleSpec schedule;
-  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
+  // An option that is named and one that has the same value by default are equal.
+  friend bool operator==(const OptimizerSpec& a, const OptimizerSpec& b);
 };
+
+// The value of an option: as named, else by default; 0 if the rule has no such option.
+float OptionOf(const OptimizerSpec& spec, std::string_view name);
 
 enum class ConsistencyMode : std::uint8_t { kBsp, kSsp, kAsp };
 enum class ApplyMode : std::uint8_t { kImmediate, kAggregated };
@@ -142,31 +132,25 @@ struct TableSpec {
 // Keys of a sparse table for which a worker may keep what a push did not send: as many as residual_bytes has room for.
 std::uint64_t ResidualRowsMax(const TableSpec& spec);
 
-// Names as the job file spells them: "sgd", "row_wise_adagrad", "bsp", ...
+// Names as the job file spells them: "dense", "bsp", ...
 std::string_view Name(TableKind v);
 std::string_view Name(InitializerKind v);
-std::string_view Name(OptimizerKind v);
 std::string_view Name(ScheduleKind v);
 std::string_view Name(ConsistencyMode v);
 std::string_view Name(ApplyMode v);
 std::string_view Name(ValueCodec v);
 
 // The value of a name; `out` stays as it is on failure, and the message holds the name, all known names and the
-// nearest: `unknown optimizer 'adagrat': expected one of sgd, momentum, ...; the nearest is 'adagrad'`.
+// nearest: `unknown mode 'aps': expected one of bsp, ssp, asp; the nearest is 'asp'`.
 Status ParseName(std::string_view name, TableKind& out);
 Status ParseName(std::string_view name, InitializerKind& out);
-Status ParseName(std::string_view name, OptimizerKind& out);
 Status ParseName(std::string_view name, ScheduleKind& out);
 Status ParseName(std::string_view name, ConsistencyMode& out);
 Status ParseName(std::string_view name, ApplyMode& out);
 Status ParseName(std::string_view name, ValueCodec& out);
 
-// Floats of optimizer state behind a row's `dim` values: Adam 2*dim + 1 (m, v, step count of the row),
-// FTRL 2*dim (z, n), row-wise Adagrad 1, momentum/Nesterov/Adagrad/RMSProp dim, SGD 0.
-std::uint32_t SlotFloats(OptimizerKind kind, std::uint32_t dim);
-
-// Checks ranges (name, dim, rows, initializer, rates, staleness, asp with aggregated, life); the message names the
-// table, the field, the value and what was expected.
+// Checks ranges (name, dim, rows, initializer, the rule and its options, staleness, asp with aggregated, life) and that
+// the parts fit together; the message names the table, the field, the value and what was expected.
 Status Validate(const TableSpec& spec);
 
 // Whether the table, cut into 2^partition_bits partitions, can be held: a dense partition is born whole, and takes at

@@ -29,7 +29,7 @@ tarn::TableSpec HelloTable() {
   tarn::TableSpec spec;
   spec.name = "hello";
   spec.dim = 2;
-  spec.optimizer.kind = tarn::OptimizerKind::kSgd;
+  spec.optimizer.kind = "sgd";
   spec.optimizer.learning_rate = 0.25f;
   return spec;
 }

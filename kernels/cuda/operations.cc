@@ -1,4 +1,8 @@
 // The operations of kernels/*.h on a Stream: launches (kernels/cuda/launch.h) whose errors the stream keeps.
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
 #include "core/error.h"
 #include "core/limits.h"
 #include "kernels/convert.h"
@@ -116,41 +120,49 @@ void InteractionBackward(Stream& s, std::size_t samples, std::uint32_t vectors, 
 
 namespace {
 
-cuda::Rule RuleOf(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd: return cuda::Rule::kSgd;
-    case OptimizerKind::kMomentum: return cuda::Rule::kMomentum;
-    case OptimizerKind::kNesterov: return cuda::Rule::kNesterov;
-    case OptimizerKind::kAdagrad: return cuda::Rule::kAdagrad;
-    case OptimizerKind::kRowWiseAdagrad: return cuda::Rule::kRowWiseAdagrad;
-    case OptimizerKind::kRmsProp: return cuda::Rule::kRmsProp;
-    case OptimizerKind::kAdam: return cuda::Rule::kAdam;
-    case OptimizerKind::kAdamW: return cuda::Rule::kAdamW;
-    case OptimizerKind::kFtrl: return cuda::Rule::kFtrl;
-  }
-  return cuda::Rule::kSgd;
+struct CudaRule {
+  std::string_view name;
+  cuda::Rule rule;
+};
+constexpr CudaRule kCudaRules[] = {{"sgd", cuda::Rule::kSgd},
+                                   {"momentum", cuda::Rule::kMomentum},
+                                   {"nesterov", cuda::Rule::kNesterov},
+                                   {"adagrad", cuda::Rule::kAdagrad},
+                                   {"row_wise_adagrad", cuda::Rule::kRowWiseAdagrad},
+                                   {"rmsprop", cuda::Rule::kRmsProp},
+                                   {"adam", cuda::Rule::kAdam},
+                                   {"adamw", cuda::Rule::kAdamW},
+                                   {"ftrl", cuda::Rule::kFtrl}};
+
+const CudaRule* FindCudaRule(std::string_view name) {
+  const auto found = std::ranges::find(kCudaRules, name, &CudaRule::name);
+  return found == std::end(kCudaRules) ? nullptr : found;
 }
 
 }  // namespace
 
+bool HasCudaRule(const OptimizerSpec& spec) { return FindCudaRule(spec.kind) != nullptr; }
+
 void ApplyOptimizer(Stream& s, const OptimizerSpec& spec, Clock push_clock, std::uint32_t dim, std::size_t n,
                     float* const* values, float* const* slots, const float* gradients) {
   TARN_CHECK(dim >= 1 && dim <= limits::kRowDimMax, "a row's width is 1..kRowDimMax");
-  const cuda::OptimizerStep step{.rule = RuleOf(spec.kind),
+  const CudaRule* rule = FindCudaRule(spec.kind);
+  TARN_CHECK(rule != nullptr, "a GPU has the rules of HasCudaRule alone");
+  const cuda::OptimizerStep step{.rule = rule->rule,
                                  .rate = LearningRate(spec, push_clock),
-                                 .momentum = spec.momentum,
-                                 .rho = spec.rho,
-                                 .beta1 = spec.beta1,
-                                 .beta2 = spec.beta2,
-                                 .epsilon = spec.epsilon,
-                                 .weight_decay = spec.weight_decay,
-                                 .ftrl_beta = spec.ftrl_beta,
-                                 .ftrl_l1 = spec.ftrl_l1,
-                                 .ftrl_l2 = spec.ftrl_l2,
+                                 .momentum = OptionOf(spec, "momentum"),
+                                 .rho = OptionOf(spec, "rho"),
+                                 .beta1 = OptionOf(spec, "beta1"),
+                                 .beta2 = OptionOf(spec, "beta2"),
+                                 .epsilon = OptionOf(spec, "epsilon"),
+                                 .weight_decay = OptionOf(spec, "weight_decay"),
+                                 .ftrl_beta = OptionOf(spec, "ftrl_beta"),
+                                 .ftrl_l1 = OptionOf(spec, "ftrl_l1"),
+                                 .ftrl_l2 = OptionOf(spec, "ftrl_l2"),
                                  .l2 = spec.l2,
                                  .clip_value = spec.clip_value,
                                  .clip_norm = spec.clip_norm};
-  if (spec.kind == OptimizerKind::kFtrl && step.rate == 0.0f) return;  // the rule divides by the rate
+  if (FindUpdateRule(spec.kind)->divides_by_rate && step.rate == 0.0f) return;
   s.native().Note(cuda::ApplyOptimizer(s.native().stream, step, dim, n, values, slots, gradients), "ApplyOptimizer");
 }
 

@@ -93,7 +93,7 @@ void RowStepper::GatherHalves(const Table& table, ValueCodec codec, std::size_t 
 }
 
 void RowStepper::BeginPush(const Table& table, Clock clock, std::uint64_t push) {
-  clock_ = clock;
+  push_ = {.clock = clock, .rate = kernels::LearningRate(table.spec().optimizer, clock)};
   rounding_ = HashCombine(HashCombine(table.salt() ^ kRounding, clock.value), push);
 }
 
@@ -149,7 +149,7 @@ void RowStepper::StepGroup(const Table& table, const RowGroup& group, const floa
       slots[i] = values[i] + table.layout().value_words;
       continue;
     }
-    const RowParts row = RowForApply(table, group, i, clock_, context);
+    const RowParts row = RowForApply(table, group, i, push_.clock, context);
     values[i] = row.values;
     slots[i] = row.slots;
   }
@@ -164,7 +164,8 @@ void RowStepper::Step(const Table& table, std::size_t n, const Key* keys, float*
                       const float* gradients) {
   const std::uint32_t dim = table.dim();
   if (table.spec().row_codec == ValueCodec::kFp32)
-    return kernels::ApplyOptimizer(table.spec().optimizer, clock_, dim, n, values, slots, gradients);
+    return table.optimizer().Apply(push_,
+                                   {.dim = dim, .n = n, .values = values, .slots = slots, .gradients = gradients});
   for (std::size_t i = 0, count = 0; i < n; i += count) {
     count = DistinctRows(n - i, values + i);
     StepHalves(table, count, keys + i, values + i, slots + i, gradients + i * dim);
@@ -185,7 +186,7 @@ void RowStepper::StepHalves(const Table& table, std::size_t n, const Key* keys, 
     seeds[i] = HashCombine(rounding_, keys[i]);
   }
   kernels::WidenRows(table.spec().row_codec, dim, n, halves, wide_.data());
-  kernels::ApplyOptimizer(table.spec().optimizer, clock_, dim, n, wide, slots, gradients);
+  table.optimizer().Apply(push_, {.dim = dim, .n = n, .values = wide, .slots = slots, .gradients = gradients});
   kernels::NarrowRows(table.spec().row_codec, dim, n, wide_.data(), seeds, halves);
 }
 

@@ -36,7 +36,7 @@ class RowStepper {
   void StepHalves(const Table& table, std::size_t n, const Key* keys, float** values, float** slots,
                   const float* gradients);
 
-  Clock clock_;                 // of the push at hand
+  RuleContext push_;            // the push at hand
   std::uint64_t rounding_ = 0;  // and its rounding
   std::vector<float> wide_;     // values of one group of 16-bit rows
   std::vector<float> absent_;   // initial values of the absent rows of one group

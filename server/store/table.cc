@@ -8,7 +8,6 @@
 #include "core/limits.h"
 #include "kernels/convert.h"
 #include "kernels/initialize.h"
-#include "kernels/optimizer.h"
 
 namespace tarn::server {
 
@@ -17,13 +16,15 @@ Table::Table(const TableSpec& spec, std::uint64_t job_seed, std::uint32_t partit
       salt_(TableSalt(job_seed, spec.name)),
       position_(spec, salt_),
       partition_bits_(partition_bits),
-      layout_(LayoutOf(spec)) {
+      layout_(LayoutOf(spec)),
+      optimizer_(spec.optimizer) {
   if (spec_.life.on) rules_.emplace(spec_.life);
 }
 
 void Table::Update(const TableSpec& spec) {
   const bool other_life = spec_.life != spec.life;
   spec_ = spec;
+  optimizer_ = kernels::Optimizer(spec.optimizer);
   if (other_life) rules_.emplace(spec_.life);
 }
 
@@ -38,8 +39,6 @@ void Table::Initialize(std::span<const Key> keys, float* rows) const {
     rows += layout_.value_words;
   }
 }
-
-void Table::InitializeSlots(float* slots) const { kernels::InitSlots(spec_.optimizer, spec_.dim, slots); }
 
 void Table::AppendRecord(const RowParts& row, std::vector<std::uint32_t>* out) const {
   const std::size_t before = out->size();

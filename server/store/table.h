@@ -13,6 +13,7 @@
 #include "core/row_layout.h"
 #include "core/table/table_spec.h"
 #include "core/types.h"
+#include "kernels/optimizer.h"
 #include "server/store/life.h"
 
 namespace tarn::server {
@@ -53,7 +54,8 @@ class Table {
   // Writes the initial values of `keys` to `rows`, layout().value_words each.
   void Initialize(std::span<const Key> keys, float* rows) const;
   // Writes the initial slots of one row.
-  void InitializeSlots(float* slots) const;
+  void InitializeSlots(float* slots) const { optimizer_.InitSlots(spec_.dim, slots); }
+  const kernels::Optimizer& optimizer() const { return optimizer_; }
 
   // Appends the row's record (core/row_layout.h) to `out`.
   void AppendRecord(const RowParts& row, std::vector<std::uint32_t>* out) const;
@@ -84,6 +86,7 @@ class Table {
   Positioner position_;
   std::uint32_t partition_bits_;
   RowLayout layout_;
+  kernels::Optimizer optimizer_;
   ResidentRows* resident_ = nullptr;
   std::optional<LifeRules> rules_;
   std::uint32_t now_ = 0, boundary_ = 0;

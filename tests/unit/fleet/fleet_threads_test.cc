@@ -106,7 +106,7 @@ class FleetThreads : public testing::Test {
     auto client = Client::Connect({.scheduler = run_dir_.string(), .rank = rank});
     ASSERT_TRUE(client) << client.error().message;
     TableSpec spec{.name = "users", .dim = 8};
-    spec.optimizer.kind = OptimizerKind::kSgd;
+    spec.optimizer.kind = "sgd";
     spec.optimizer.learning_rate = 1;
     const auto users = client->OpenTable(spec);
     ASSERT_TRUE(users) << users.error().message;

@@ -245,9 +245,9 @@ TEST_F(GpuTest, InteractionNextToZero) {
 
 // A rate of 0 decays nothing: -0 becomes +0, as on the CPU.
 TEST_F(GpuTest, AdamWWithoutDecay) {
-  OptimizerSpec spec{.kind = OptimizerKind::kAdamW};
+  OptimizerSpec spec{.kind = "adamw"};
   spec.learning_rate = 0;
-  spec.weight_decay = 0.1f;
+  spec.options["weight_decay"] = 0.1f;
   std::vector<float> row(4 + SlotFloats(spec.kind, 4), 0.0f);
   row[0] = -0.0f, row[1] = 1.0f, row[2] = HUGE_VALF;
   const std::vector<float> gradients(4, 1.0f);

@@ -1,8 +1,11 @@
 // Shows what replicas and repetitions rest on: an optimizer's bits depend on the rows' state and gradients alone, not
 // on the batches they come in, their order, their place in memory or the instruction set.
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <string>
 
+#include "core/hash.h"
 #include "kernels/optimizer.h"
 #include "tests/unit/kernels/kernel_test_util.h"
 #include "tests/unit/kernels/optimizer_cases.h"
@@ -75,10 +78,51 @@ TEST(OptimizerBitsTest, AreTheSameOnEveryInstructionSet) {
     }
 }
 
+// What checkpoints of earlier versions go on with: the bits that every version since the first has computed.
+TEST(OptimizerBitsTest, AreThoseOfEveryVersion) {
+  const std::map<std::string, std::uint64_t> hashes = {
+      {"sgd", 0xadcccaacb5bbc337},
+      {"sgd, l2, clipped by value, cosine", 0x0b0604bbe551b03c},
+      {"sgd, clipped by norm, steps", 0x07cf6adbad0ccc15},
+      {"momentum", 0xcfac64dfe04c80ae},
+      {"momentum, l2, clipped by value, cosine", 0xe3be66c63e913bc7},
+      {"momentum, clipped by norm, steps", 0xf9751e4b3db7fa75},
+      {"nesterov", 0x40000c62501db527},
+      {"nesterov, l2, clipped by value, cosine", 0x0fa553ece84c7f02},
+      {"nesterov, clipped by norm, steps", 0x353f47a3c282f6d6},
+      {"adagrad", 0xb137331b1f3aa50e},
+      {"adagrad, l2, clipped by value, cosine", 0x1c81ad8392437251},
+      {"adagrad, clipped by norm, steps", 0xfd7a153c3f65d971},
+      {"row_wise_adagrad", 0xbcf87cb905bc34ed},
+      {"row_wise_adagrad, l2, clipped by value, cosine", 0x730f0701730a839b},
+      {"row_wise_adagrad, clipped by norm, steps", 0x6d44c7a366ac55ca},
+      {"rmsprop", 0x5e468d6bfeb05c45},
+      {"rmsprop, l2, clipped by value, cosine", 0x5b0a7efdf70d90ab},
+      {"rmsprop, clipped by norm, steps", 0x5fef2e24282b4e50},
+      {"adam", 0xfaa8a959f85a0b9f},
+      {"adam, l2, clipped by value, cosine", 0xb60321cda66d9f60},
+      {"adam, clipped by norm, steps", 0x987ece45257696a4},
+      {"adamw", 0x2313109df03ca137},
+      {"adamw, l2, clipped by value, cosine", 0x9dc7e5b92e74ad97},
+      {"adamw, clipped by norm, steps", 0x9b2217242e47d3d7},
+      {"ftrl", 0x8d72f9dfcb780ba4},
+      {"ftrl, l2, clipped by value, cosine", 0xc59a631ca431da8d},
+      {"ftrl, clipped by norm, steps", 0x7a5b1e5c506e128a}};
+  ASSERT_EQ(OptimizerCases().size(), hashes.size());
+  for (const OptimizerCase& c : OptimizerCases()) {
+    std::uint64_t hash = 0;
+    for (const std::uint32_t dim : {1u, 4u, 8u, 16u, 17u, 32u, 64u, 100u}) {
+      const std::vector<float> all = Train(c.spec, dim, {});
+      hash = HashBytes({reinterpret_cast<const char*>(all.data()), all.size() * sizeof(float)}, hash);
+    }
+    EXPECT_EQ(hash, hashes.at(c.name)) << c.name;
+  }
+}
+
 // The plain loop in this file, which no vector unit has a hand in, is what the kernel computes to the bit.
 TEST(OptimizerBitsTest, AdagradIsThePlainFormula) {
   OptimizerSpec spec;
-  spec.kind = OptimizerKind::kAdagrad;
+  spec.kind = "adagrad";
   SplitMix random(3);
   std::vector<float> w = RandomFloats(100, random), a(100, 0.0f);
   std::vector<float> w_expected = w, a_expected = a;
@@ -91,7 +135,7 @@ TEST(OptimizerBitsTest, AdagradIsThePlainFormula) {
       volatile float square = g[j] * g[j];
       a_expected[j] += square;
       volatile float step = spec.learning_rate * g[j];
-      w_expected[j] -= step / (std::sqrt(a_expected[j]) + spec.epsilon);
+      w_expected[j] -= step / (std::sqrt(a_expected[j]) + OptionOf(spec, "epsilon"));
     }
   }
   EXPECT_TRUE(SameBits(w, w_expected));

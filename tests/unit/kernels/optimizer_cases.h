@@ -14,20 +14,16 @@ struct OptimizerCase {
 };
 
 inline std::vector<OptimizerCase> OptimizerCases() {
-  constexpr OptimizerKind kKinds[] = {OptimizerKind::kSgd,     OptimizerKind::kMomentum,       OptimizerKind::kNesterov,
-                                      OptimizerKind::kAdagrad, OptimizerKind::kRowWiseAdagrad, OptimizerKind::kRmsProp,
-                                      OptimizerKind::kAdam,    OptimizerKind::kAdamW,          OptimizerKind::kFtrl};
+  const NamedOptions wanted = {
+      {"initial_accumulator", 0.1f}, {"epsilon", 1e-6f}, {"weight_decay", 0.05f}, {"ftrl_l1", 0.3f}, {"ftrl_l2", 0.1f}};
+  constexpr const char* kKinds[] = {"sgd",     "momentum", "nesterov", "adagrad", "row_wise_adagrad",
+                                    "rmsprop", "adam",     "adamw",    "ftrl"};
   std::vector<OptimizerCase> cases;
-  for (const OptimizerKind kind : kKinds) {
-    OptimizerSpec plain;
-    plain.kind = kind;
-    plain.learning_rate = 0.02f;
-    plain.initial_accumulator = 0.1f;
-    plain.epsilon = 1e-6f;
-    plain.weight_decay = 0.05f;
-    plain.ftrl_l1 = 0.3f;
-    plain.ftrl_l2 = 0.1f;
-    const std::string name(Name(kind));
+  for (const char* kind : kKinds) {
+    OptimizerSpec plain{.kind = kind, .learning_rate = 0.02f};
+    for (const auto& [name, value] : wanted)
+      if (FindUpdateRule(kind)->Has(name)) plain.options[name] = value;
+    const std::string name = kind;
     cases.push_back({name, plain});
     OptimizerSpec by_value = plain;
     by_value.l2 = 0.01f;

@@ -16,9 +16,9 @@ class Reference {
  public:
   Reference(const OptimizerSpec& spec, const std::vector<float>& w)
       : spec_(spec), w_(w.begin(), w.end()), a_(w.size()), b_(w.size()) {
-    const double start = double(spec.initial_accumulator);
-    if (spec.kind == OptimizerKind::kAdagrad) a_.assign(w.size(), start);
-    if (spec.kind == OptimizerKind::kFtrl) b_.assign(w.size(), start);
+    const double start = double(OptionOf(spec, "initial_accumulator"));
+    if (spec.kind == "adagrad") a_.assign(w.size(), start);
+    if (spec.kind == "ftrl") b_.assign(w.size(), start);
     row_ = start;
   }
 
@@ -26,7 +26,7 @@ class Reference {
     std::vector<double> g(gradient, gradient + w_.size());
     Condition(g);
     ++steps_;
-    if (spec_.kind == OptimizerKind::kRowWiseAdagrad) {
+    if (spec_.kind == "row_wise_adagrad") {
       double squares = 0;
       for (const double v : g) squares += v * v;
       row_ += squares / double(g.size());
@@ -47,40 +47,39 @@ class Reference {
       for (double& v : g) v *= double(spec_.clip_norm) / std::sqrt(squares);
   }
 
+  double Option(std::string_view name) const { return double(OptionOf(spec_, name)); }
+
   void Element(double lr, double g, double& w, double& a, double& b) const {
-    const double mu = double(spec_.momentum), rho = double(spec_.rho), eps = double(spec_.epsilon);
-    switch (spec_.kind) {
-      case OptimizerKind::kSgd: w -= lr * g; return;
-      case OptimizerKind::kMomentum: w -= lr * (a = mu * a + g); return;
-      case OptimizerKind::kNesterov:
-        a = mu * a + g;
-        w -= lr * (g + mu * a);
-        return;
-      case OptimizerKind::kAdagrad:
-        a += g * g;
-        w -= lr * g / (std::sqrt(a) + eps);
-        return;
-      case OptimizerKind::kRowWiseAdagrad: w -= lr * g / (std::sqrt(row_) + eps); return;
-      case OptimizerKind::kRmsProp:
-        a = rho * a + (1 - rho) * g * g;
-        w -= lr * g / (std::sqrt(a) + eps);
-        return;
-      case OptimizerKind::kAdamW: w -= lr * double(spec_.weight_decay) * w; [[fallthrough]];
-      case OptimizerKind::kAdam: {
-        const double b1 = double(spec_.beta1), b2 = double(spec_.beta2);
-        a = b1 * a + (1 - b1) * g;
-        b = b2 * b + (1 - b2) * g * g;
-        w -= lr * (a / (1 - std::pow(b1, steps_))) / (std::sqrt(b / (1 - std::pow(b2, steps_))) + eps);
-        return;
-      }
-      case OptimizerKind::kFtrl: {
-        const double sigma = (std::sqrt(b + g * g) - std::sqrt(b)) / lr;
-        a += g - sigma * w;
-        b += g * g;
-        const double l1 = double(spec_.ftrl_l1), l2 = double(spec_.ftrl_l2), beta = double(spec_.ftrl_beta);
-        w = std::abs(a) <= l1 ? 0 : -(a - std::copysign(l1, a)) / ((beta + std::sqrt(b)) / lr + l2);
-        return;
-      }
+    const double mu = Option("momentum"), rho = Option("rho"), eps = Option("epsilon");
+    const RuleName& kind = spec_.kind;
+    if (kind == "sgd") {
+      w -= lr * g;
+    } else if (kind == "momentum") {
+      w -= lr * (a = mu * a + g);
+    } else if (kind == "nesterov") {
+      a = mu * a + g;
+      w -= lr * (g + mu * a);
+    } else if (kind == "adagrad") {
+      a += g * g;
+      w -= lr * g / (std::sqrt(a) + eps);
+    } else if (kind == "row_wise_adagrad") {
+      w -= lr * g / (std::sqrt(row_) + eps);
+    } else if (kind == "rmsprop") {
+      a = rho * a + (1 - rho) * g * g;
+      w -= lr * g / (std::sqrt(a) + eps);
+    } else if (kind == "ftrl") {
+      const double sigma = (std::sqrt(b + g * g) - std::sqrt(b)) / lr;
+      a += g - sigma * w;
+      b += g * g;
+      const double l1 = Option("ftrl_l1"), l2 = Option("ftrl_l2"), beta = Option("ftrl_beta");
+      w = std::abs(a) <= l1 ? 0 : -(a - std::copysign(l1, a)) / ((beta + std::sqrt(b)) / lr + l2);
+    } else {
+      ASSERT_TRUE(kind == "adam" || kind == "adamw") << kind.value;
+      if (kind == "adamw") w -= lr * Option("weight_decay") * w;
+      const double b1 = Option("beta1"), b2 = Option("beta2");
+      a = b1 * a + (1 - b1) * g;
+      b = b2 * b + (1 - b2) * g * g;
+      w -= lr * (a / (1 - std::pow(b1, steps_))) / (std::sqrt(b / (1 - std::pow(b2, steps_))) + eps);
     }
   }
 
@@ -148,7 +147,8 @@ TEST(OptimizerTest, RowsOfTheLargestWidth) {
 TEST(OptimizerTest, DescendsAValley) {
   for (const OptimizerCase& c : OptimizerCases()) {
     OptimizerSpec spec = c.spec;
-    spec.ftrl_l1 = spec.ftrl_l2 = spec.weight_decay = spec.l2 = 0;
+    for (const char* pull : {"ftrl_l1", "ftrl_l2", "weight_decay"}) spec.options.erase(pull);
+    spec.l2 = 0;
     spec.schedule = {};
     spec.learning_rate = 0.05f;
     Row row(spec, {0.0f, 0.0f});
@@ -165,15 +165,15 @@ TEST(OptimizerTest, InitialSlots) {
       std::vector<float> slots = Poisoned(SlotFloats(c.spec.kind, dim));
       InitSlots(c.spec, dim, slots.data());
       for (std::size_t j = 0; j < slots.size(); ++j) {
-        const bool starts = c.spec.kind == OptimizerKind::kAdagrad || c.spec.kind == OptimizerKind::kRowWiseAdagrad ||
-                            (c.spec.kind == OptimizerKind::kFtrl && j >= dim);
+        const bool starts =
+            c.spec.kind == "adagrad" || c.spec.kind == "row_wise_adagrad" || (c.spec.kind == "ftrl" && j >= dim);
         EXPECT_EQ(slots[j], starts ? 0.1f : 0.0f) << c.name << " " << j;
       }
     }
 }
 
 TEST(OptimizerTest, AdamCountsTheStepsOfEachRow) {
-  for (const auto kind : {OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+  for (const auto kind : {"adam", "adamw"}) {
     OptimizerSpec spec;
     spec.kind = kind;
     Row often(spec, {1.0f, 2.0f, 3.0f}), rare(spec, {1.0f, 2.0f, 3.0f}), alone(spec, {1.0f, 2.0f, 3.0f});
@@ -199,7 +199,7 @@ TEST(OptimizerTest, AdamCountsTheStepsOfEachRow) {
 
 TEST(OptimizerTest, AdamsCountStaysWhereAFloatCannotAddOne) {
   OptimizerSpec spec;
-  spec.kind = OptimizerKind::kAdam;
+  spec.kind = "adam";
   Row row(spec, {1.0f});
   row.slots[2] = float((1 << 24) - 1);
   for (std::uint64_t clock = 0; clock < 3; ++clock) {
@@ -238,8 +238,8 @@ TEST(OptimizerTest, SgdNeedsNoSlots) {
 
 TEST(OptimizerTest, FtrlMakesZerosAndIgnoresARateOfZero) {
   OptimizerSpec spec;
-  spec.kind = OptimizerKind::kFtrl;
-  spec.ftrl_l1 = 1.0f;
+  spec.kind = "ftrl";
+  spec.options["ftrl_l1"] = 1.0f;
   Row row(spec, {0.0f, 0.0f});
   row.Step(spec, 0, {0.5f, -3.0f});
   EXPECT_EQ(row.values[0], 0.0f) << "|z| is below l1";

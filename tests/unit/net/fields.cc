@@ -1,5 +1,6 @@
 #include "tests/unit/net/fields.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -18,6 +19,12 @@ bool Same(const Buffer& a, const Buffer& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 bool Same(const std::string& a, const std::string& b) { return a == b; }
+bool Same(const RuleName& a, const RuleName& b) { return a == b; }
+bool Same(const NamedOptions& a, const NamedOptions& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    return x.first == y.first && std::bit_cast<std::uint32_t>(x.second) == std::bit_cast<std::uint32_t>(y.second);
+  });
+}
 template <typename K, typename V>
 bool Same(const std::map<K, V>& a, const std::map<K, V>& b) {
   return a == b;

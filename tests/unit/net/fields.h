@@ -35,6 +35,8 @@ auto Fields(T& v) {
     return std::tie(v[0], v[1], v[2]);
   } else if constexpr (std::is_same_v<U, LeaseRequest>) {  // its array would be counted as three
     return std::tie(v.number, v.want, v.done, v.rows);
+  } else if constexpr (std::is_same_v<U, OptimizerSpec>) {  // a name is made of several things
+    return std::tie(v.kind, v.learning_rate, v.options, v.l2, v.clip_value, v.clip_norm, v.schedule);
   } else {
     constexpr std::size_t n = FieldCount<U>();
     static_assert(n >= 1 && n <= 16, "add a case");

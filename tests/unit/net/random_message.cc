@@ -38,8 +38,6 @@ constexpr TableKind kLast<TableKind> = TableKind::kSparse;
 template <>
 constexpr InitializerKind kLast<InitializerKind> = InitializerKind::kNormal;
 template <>
-constexpr OptimizerKind kLast<OptimizerKind> = OptimizerKind::kFtrl;
-template <>
 constexpr ScheduleKind kLast<ScheduleKind> = ScheduleKind::kCosine;
 template <>
 constexpr ConsistencyMode kLast<ConsistencyMode> = ConsistencyMode::kAsp;
@@ -101,6 +99,17 @@ class Filler {
   void Fill(TableSpec& spec) {
     std::apply([this](auto&... fields) { (this->Fill(fields), ...); }, Fields(spec));
     spec.dim = static_cast<std::uint32_t>(1 + random_.Below(limits::kRowDimMax));
+  }
+
+  // Of a rule that there is.
+  void Fill(OptimizerSpec& spec) {
+    spec.kind = UpdateRules()[random_.Below(UpdateRules().size())]->name;
+    Fill(spec.learning_rate);
+    for (const RuleOption& option : FindUpdateRule(spec.kind)->options) Fill(spec.options[std::string(option.name)]);
+    Fill(spec.l2);
+    Fill(spec.clip_value);
+    Fill(spec.clip_norm);
+    Fill(spec.schedule);
   }
 
   void Fill(RouteMap& routes) {

@@ -137,25 +137,46 @@ warmup_clocks = 10
 period_clocks = 20
 schedule_factor = 0.05
 )");
-  const OptimizerSpec expected{OptimizerKind::kAdamW,
-                               1,
-                               0.1f,
-                               0.2f,
-                               0.3f,
-                               0.4f,
-                               1e-10f,
-                               0.5f,
-                               0.6f,
-                               0.7f,
-                               0.8f,
-                               0.9f,
-                               1.1f,
-                               1.2f,
-                               1.3f,
-                               {ScheduleKind::kCosine, 10, 20, 0.05f}};
+  const OptimizerSpec expected{
+      .kind = "adamw",
+      .learning_rate = 1,
+      .options = {{"beta1", 0.3f}, {"beta2", 0.4f}, {"epsilon", 1e-10f}, {"weight_decay", 0.6f}},
+      .l2 = 1.1f,
+      .clip_value = 1.2f,
+      .clip_norm = 1.3f,
+      .schedule = {ScheduleKind::kCosine, 10, 20, 0.05f}};
   EXPECT_EQ(job.optimizer.linear, expected);
   EXPECT_EQ(job.optimizer.embedding, expected);
   EXPECT_EQ(job.optimizer.dense, expected);
+}
+
+// Options of other rules are for the roles that have those, and for later overrides.
+TEST(JobFile, OptionsAreInheritedByName) {
+  std::vector<std::string> notes;
+  const auto job = ParseJob(R"(
+[optimizer]
+kind = "adam"
+epsilon = 1e-4
+ftrl_l1 = 0.5
+momentum = 0.25
+[optimizer.linear]
+kind = "ftrl"
+beta1 = 0.5
+[optimizer.dense]
+kind = "adagrad"
+)",
+                            "job.toml", "/", {}, &notes);
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_EQ(job->optimizer.embedding, (OptimizerSpec{.kind = "adam", .options = {{"epsilon", 1e-4f}}}));
+  EXPECT_EQ(job->optimizer.linear, (OptimizerSpec{.kind = "ftrl", .options = {{"ftrl_l1", 0.5f}}}));
+  EXPECT_EQ(job->optimizer.dense, (OptimizerSpec{.kind = "adagrad", .options = {{"epsilon", 1e-4f}}}));
+  EXPECT_EQ(notes, (std::vector<std::string>{
+                       "job.toml:9: optimizer.linear.beta1 = 0.5: without effect: \"ftrl\" does not have it; its "
+                       "options: initial_accumulator, ftrl_beta, ftrl_l1, ftrl_l2",
+                       "job.toml:6: optimizer.momentum = 0.25: without effect: no table's rule has this option"}));
+  const auto again = ParseJob(ToToml(*job), "f", "/", std::vector<std::string>{"optimizer.dense.kind=momentum"});
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->optimizer.dense, (OptimizerSpec{.kind = "momentum", .options = {{"momentum", 0.25f}}}));
 }
 
 TEST(JobFile, OptimizerRolesInherit) {
@@ -169,11 +190,11 @@ l2 = 0.5
 [optimizer.linear]
 kind = "ftrl"
 )");
-  EXPECT_EQ(job.optimizer.embedding.kind, OptimizerKind::kAdagrad);
+  EXPECT_EQ(job.optimizer.embedding.kind, "adagrad");
   EXPECT_EQ(job.optimizer.embedding.learning_rate, 0.02f);
-  EXPECT_EQ(job.optimizer.linear.kind, OptimizerKind::kFtrl);
+  EXPECT_EQ(job.optimizer.linear.kind, "ftrl");
   EXPECT_EQ(job.optimizer.linear.learning_rate, 0.02f);
-  EXPECT_EQ(job.optimizer.dense.kind, OptimizerKind::kAdagrad);
+  EXPECT_EQ(job.optimizer.dense.kind, "adagrad");
   EXPECT_EQ(job.optimizer.dense.learning_rate, 0.01f);
   EXPECT_EQ(job.optimizer.dense.l2, 0.5f);
 }

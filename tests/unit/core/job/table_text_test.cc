@@ -35,9 +35,9 @@ beta1 = 0.5
   expected.dim = 3;
   expected.rows = 7;
   expected.initializer = {InitializerKind::kUniform, -0.5f, 2.0f};
-  expected.optimizer.kind = OptimizerKind::kAdam;
+  expected.optimizer.kind = "adam";
   expected.optimizer.learning_rate = 0.25f;
-  expected.optimizer.beta1 = 0.5f;
+  expected.optimizer.options["beta1"] = 0.5f;
   EXPECT_EQ(*spec, expected);
 }
 

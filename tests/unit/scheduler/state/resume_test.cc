@@ -119,7 +119,7 @@ TEST(Resume, AnotherJobIsRefusedByItsSection) {
   other.data.train = "other.tsv";
   EXPECT_FALSE(CheckSameJob(other, manifest, "ckpt-1"));
   other = job;
-  other.optimizer.dense.kind = OptimizerKind::kFtrl;
+  other.optimizer.dense.kind = "ftrl";
   EXPECT_FALSE(CheckSameJob(other, manifest, "ckpt-1"));
 }
 

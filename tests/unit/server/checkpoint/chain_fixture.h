@@ -33,7 +33,7 @@ inline std::vector<TableSpec> ChainTables() {
   adam.id = TableId(1);
   adam.name = "adam";
   adam.dim = 3;
-  adam.optimizer.kind = OptimizerKind::kAdam;
+  adam.optimizer.kind = "adam";
   adam.initializer = {InitializerKind::kNormal, 0, 1};
   TableSpec aging;
   aging.id = TableId(2);

@@ -59,7 +59,7 @@ class RocksDbCheckpointStoreTest : public testing::Test {
     sparse_.id = TableId(1);
     sparse_.name = "sparse";
     sparse_.dim = 3;
-    sparse_.optimizer.kind = OptimizerKind::kAdam;
+    sparse_.optimizer.kind = "adam";
     sparse_.initializer = {InitializerKind::kNormal, 0, 1};
     dense_ = sparse_;
     dense_.id = TableId(2);

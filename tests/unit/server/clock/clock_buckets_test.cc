@@ -57,8 +57,8 @@ TEST_F(ClockBucketsTest, OneWorkersPushesAreSummedBySequence) {
 TEST_F(ClockBucketsTest, AContributionAloneIsKeptToTheBit) {
   spec_.id = TableId(2);
   spec_.name = std::string("z");
-  spec_.optimizer.kind = OptimizerKind::kMomentum;
-  spec_.optimizer.momentum = 0.5f;
+  spec_.optimizer.kind = "momentum";
+  spec_.optimizer.options["momentum"] = 0.5f;
   ASSERT_TRUE(rows_.AddTable(spec_));
   Contribution c = From(0, 1, {7, 8}, {-0.0f, 1e-42f});
   Contribution other = From(1, 1, {9}, {1});

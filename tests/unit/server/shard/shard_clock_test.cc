@@ -249,9 +249,8 @@ TEST_F(ShardClockTest, A5AggregatedRowsThatAreNotFiniteAreLeftOut) {
 TEST_F(ShardClockTest, E6AKeyNamedTwiceIsSummed) {
   for (const bool another : {false, true}) {
     TableSpec table = CountingTable(ConsistencyMode::kBsp, ApplyMode::kAggregated);
-    table.optimizer.kind = OptimizerKind::kAdagrad;
-    table.optimizer.epsilon = 1e-10f;
-    table.optimizer.initial_accumulator = 0;
+    table.optimizer.kind = "adagrad";
+    table.optimizer.options["epsilon"] = 1e-10f;
     Join({LiveWorker(0, 10)}, table);
     const Key key = KeyIn(0);
     const Key keys[] = {key, KeyIn(0, 1), key};

@@ -38,10 +38,10 @@ inline TableSpec TableOf(std::uint32_t id) {
   static const struct {
     ConsistencyMode mode;
     ApplyMode apply;
-    OptimizerKind optimizer;
-  } kKinds[] = {{ConsistencyMode::kBsp, ApplyMode::kAggregated, OptimizerKind::kAdam},
-                {ConsistencyMode::kSsp, ApplyMode::kImmediate, OptimizerKind::kAdagrad},
-                {ConsistencyMode::kSsp, ApplyMode::kAggregated, OptimizerKind::kSgd}};
+    const char* optimizer;
+  } kKinds[] = {{ConsistencyMode::kBsp, ApplyMode::kAggregated, "adam"},
+                {ConsistencyMode::kSsp, ApplyMode::kImmediate, "adagrad"},
+                {ConsistencyMode::kSsp, ApplyMode::kAggregated, "sgd"}};
   const auto& kind = kKinds[id % 3];
   TableSpec spec;
   spec.id = TableId(id);

@@ -364,7 +364,7 @@ TEST_F(ShardPushTest, A5RowsThatAreNotFiniteAreSkipped) {
 // Rule E6, immediate: as many steps, in order, as by pushes of their own.
 TEST_F(ShardPushTest, E6AKeyNamedTwiceTakesTwoSteps) {
   TableSpec table = CountingTable(ConsistencyMode::kAsp, ApplyMode::kImmediate);
-  table.optimizer.kind = OptimizerKind::kAdagrad;
+  table.optimizer.kind = "adagrad";
   std::vector<std::uint64_t> hashes;
   for (const bool together : {false, true}) {
     Join({LiveWorker(0, 10)}, table);

@@ -29,7 +29,7 @@ TableSpec Spec(std::uint32_t id, TableKind kind, bool life) {
   spec.kind = kind;
   spec.dim = 4;
   spec.rows = kind == TableKind::kDense ? 100 : 0;
-  spec.optimizer.kind = OptimizerKind::kAdagrad;
+  spec.optimizer.kind = "adagrad";
   spec.initializer = {InitializerKind::kNormal, 0, 0.1f};
   if (life) spec.life = {.on = true, .admit_count = 2, .expire_clocks = 20, .sweep_clocks = 5};
   return spec;

@@ -86,7 +86,7 @@ TEST_F(RowStepperTest, AGradientThatChangesBehindItsCheckChangesNothing) {
   spec.dim = 1;
   spec.rows = 8;
   spec.initializer = {InitializerKind::kZero, 0, 0};
-  spec.optimizer.kind = OptimizerKind::kSgd;
+  spec.optimizer.kind = "sgd";
   spec.optimizer.learning_rate = 1;
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), 7.0f}) {
     Store rows({.job_seed = 1, .partition_bits = 0, .owned = {PartitionId(0)}});

@@ -25,7 +25,7 @@ TableSpec Spec(std::uint32_t id, TableKind kind, std::uint32_t dim) {
   spec.kind = kind;
   spec.dim = dim;
   spec.rows = kind == TableKind::kDense ? 200 : 0;
-  spec.optimizer.kind = OptimizerKind::kAdagrad;
+  spec.optimizer.kind = "adagrad";
   spec.initializer = {InitializerKind::kNormal, 0, 0.1f};
   return spec;
 }

@@ -44,7 +44,7 @@ TableSpec SpecOf(const Case& c) {
   spec.name = "rows";
   spec.dim = kDim;
   spec.initializer = {InitializerKind::kNormal, 0, 0.1f};
-  spec.optimizer.kind = OptimizerKind::kAdam;
+  spec.optimizer.kind = "adam";
   spec.optimizer.learning_rate = 0.05f;
   spec.row_codec = c.codec;
   LifeSpec& life = spec.life;

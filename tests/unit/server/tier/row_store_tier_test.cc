@@ -20,7 +20,7 @@ constexpr std::uint64_t kSeed = 3;
 constexpr std::uint32_t kBits = 2;
 constexpr std::size_t kLimit = 200'000;
 
-TableSpec Spec(std::uint32_t id, TableKind kind, std::uint32_t dim, OptimizerKind optimizer) {
+TableSpec Spec(std::uint32_t id, TableKind kind, std::uint32_t dim, const char* optimizer) {
   TableSpec spec;
   spec.id = TableId(id);
   spec.name = "table" + std::to_string(id);
@@ -35,9 +35,8 @@ TableSpec Spec(std::uint32_t id, TableKind kind, std::uint32_t dim, OptimizerKin
 class RowStoreTierTest : public testing::Test {
  protected:
   RowStoreTierTest() {
-    specs_ = {Spec(1, TableKind::kSparse, 16, OptimizerKind::kAdam), Spec(2, TableKind::kDense, 2, OptimizerKind::kSgd),
-              Spec(3, TableKind::kSparse, 1, OptimizerKind::kAdagrad),
-              Spec(4, TableKind::kSparse, 9, OptimizerKind::kRowWiseAdagrad)};
+    specs_ = {Spec(1, TableKind::kSparse, 16, "adam"), Spec(2, TableKind::kDense, 2, "sgd"),
+              Spec(3, TableKind::kSparse, 1, "adagrad"), Spec(4, TableKind::kSparse, 9, "row_wise_adagrad")};
     // Rows in 16 bits that come and go.
     specs_[3].row_codec = ValueCodec::kBf16;
     specs_[3].life = {.on = true, .admit_count = 2, .expire_clocks = 20, .sweep_clocks = 5};

@@ -290,7 +290,7 @@ TEST(Trainer, AnEvaluationThatIsNoNumberEndsTheJobAsDiverged) {
 TEST(Trainer, ALearningRateThatIsTooHighEndsTheJobAsDiverged) {
   Scene scene(true);
   scene.job.model.kind = ModelKind::kFm;
-  scene.job.optimizer.linear.kind = scene.job.optimizer.embedding.kind = OptimizerKind::kSgd;
+  scene.job.optimizer.linear.kind = scene.job.optimizer.embedding.kind = "sgd";
   scene.job.optimizer.linear.learning_rate = scene.job.optimizer.embedding.learning_rate = 1e6f;
   scene.job.train.patience = 0;
   const DivergedRun run = RunDiverging(scene, scene.Options());

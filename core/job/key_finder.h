@@ -1,0 +1,32 @@
+// The visitor of core/job/job_fields.h that notes which keys a section gives.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "core/job/section_reader.h"
+
+namespace tarn {
+
+class KeyFinder {
+ public:
+  KeyFinder(const SectionReader& in, std::set<std::string>* out) : in_(in), out_(out) {}
+  void Integer(std::string_view key, std::uint64_t, std::uint64_t, std::uint64_t) { Look(key); }
+  void Number(std::string_view key, double, Range) { Look(key); }
+  template <typename E>
+  void Name(std::string_view key, E) {
+    Look(key);
+  }
+  void Bytes(std::string_view key, std::uint64_t) { Look(key); }
+
+ private:
+  void Look(std::string_view key) {
+    if (in_.Has(key)) out_->emplace(key);
+  }
+
+  const SectionReader& in_;
+  std::set<std::string>* out_;
+};
+
+}  // namespace tarn

@@ -1,0 +1,127 @@
+#include "core/job/optimizer_section.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "core/job/job_inherits.h"
+#include "core/job/key_finder.h"
+#include "core/table/optimizer_fields.h"
+
+namespace tarn {
+namespace {
+
+Status CheckOptimizer(const SectionReader& in, const OptimizerSpec& spec) {
+  if (Status fits = Validate(spec); !fits)
+    return in.Refusal({"schedule", "kind", "learning_rate"}, fits.error().message);
+  return {};
+}
+
+// The options of other rules than the spec's that the section gives.
+NamedOptions ReadOtherOptions(SectionReader& in, const OptimizerSpec& spec) {
+  NamedOptions others;
+  const UpdateRule* rule = FindUpdateRule(spec.kind);
+  for (const RuleOption* option : RuleOptions()) {
+    if (rule != nullptr && rule->Has(option->name)) continue;
+    float value = option->by_default;
+    in.Number(option->name, value, option->range);
+    if (in.Has(option->name)) others[std::string(option->name)] = value;
+  }
+  return others;
+}
+
+// A job as it was resolved once may give every option of every rule.
+bool IsNotable(std::string_view option, float value) { return value != FindRuleOption(option)->by_default; }
+
+std::string NamesOf(const UpdateRule& rule) {
+  std::vector<std::string_view> names;
+  for (const RuleOption& option : rule.options) names.push_back(option.name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+Status ReadOptimizerRole(SectionReader in, const OptimizerSpec& above, OptimizerSpec& out, std::set<std::string>* said,
+                         Notes* notes) {
+  RuleName kind = above.kind;
+  in.Name("kind", kind);
+  out = InheritedOptimizer(above, kind);
+  KeyFinder finder(in, said);
+  VisitOptimizer(finder, out);
+  VisitOptimizer(in, out);
+  const NamedOptions others = ReadOtherOptions(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  for (const auto& [name, value] : others)
+    if (IsNotable(name, value))
+      notes->push_back(in.Note(name, fmt::format("without effect: \"{}\" does not have it; its options: {}",
+                                                 std::string_view(kind), NamesOf(*FindUpdateRule(kind)))));
+  return CheckOptimizer(in, out);
+}
+
+// An override of [optimizer] reaches the roles that do not give the key themselves: those that do are noted, and where
+// all do it is refused, since it would change nothing.
+Status CheckReach(const SectionReader& in, const SaidKeys& said, Notes* notes) {
+  std::set<std::string> keys;
+  KeyFinder finder(in, &keys);
+  VisitOptimizer(finder, said.optimizer);
+  for (const auto& [name, value] : said.optimizer.options) keys.insert(name);
+  for (const std::string& key : keys) {
+    if (!in.IsOverride(key)) continue;
+    std::vector<std::string> own;
+    for (const char* role : {"optimizer.linear", "optimizer.embedding", "optimizer.dense"})
+      if (said.Has(role, key)) own.push_back(fmt::format("[{}]", role));
+    if (own.empty()) continue;
+    const std::string who = fmt::format("{}", fmt::join(own, ", "));
+    if (own.size() == 3)
+      return in.Refusal({key}, fmt::format("it would change nothing: {} give it themselves; override theirs, such as "
+                                           "optimizer.dense.{}",
+                                           who, key));
+    notes->push_back(
+        in.Note(key, fmt::format("without effect on {}, which give{} it", who, own.size() == 1 ? "s" : "")));
+  }
+  return {};
+}
+
+// An option of [optimizer] that the rule of no role has.
+void NoteUnusedOptions(const SectionReader& in, const OptimizerSection& roles, const NamedOptions& given,
+                       Notes* notes) {
+  for (const auto& [name, value] : given) {
+    const auto has = [&](const OptimizerSpec& role) { return FindUpdateRule(role.kind)->Has(name); };
+    if (has(roles.linear) || has(roles.embedding) || has(roles.dense) || !IsNotable(name, value)) continue;
+    notes->push_back(in.Note(name, "without effect: no table's rule has this option"));
+  }
+}
+
+}  // namespace
+
+Status ReadOptimizer(SectionReader in, OptimizerSection& out, SaidKeys& said, Notes* notes) {
+  OptimizerSpec& base = said.optimizer;
+  VisitOptimizer(in, base);
+  const NamedOptions others = ReadOtherOptions(in, base);
+  const std::pair<const char*, OptimizerSpec*> roles[] = {
+      {"linear", &out.linear}, {"embedding", &out.embedding}, {"dense", &out.dense}};
+  const ConfigNode* nodes[std::size(roles)];
+  for (std::size_t i = 0; i < std::size(roles); ++i) nodes[i] = in.Section(roles[i].first);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  TARN_RETURN_IF_ERROR(CheckOptimizer(in, base));
+  base.options.insert(others.begin(), others.end());
+  for (std::size_t i = 0; i < std::size(roles); ++i) {
+    const std::string section = fmt::format("optimizer.{}", roles[i].first);
+    TARN_RETURN_IF_ERROR(
+        ReadOptimizerRole({nodes[i], section, {}}, base, *roles[i].second, &said.by_section[section], notes));
+  }
+  NoteUnusedOptions(in, out, others, notes);
+  return CheckReach(in, said, notes);
+}
+
+Status ReadTableOptimizer(SectionReader in, OptimizerSpec& out) {
+  VisitOptimizer(in, out);
+  const NamedOptions others = ReadOtherOptions(in, out);
+  TARN_RETURN_IF_ERROR(in.Finish());
+  if (others.empty()) return {};
+  const std::string& first = others.begin()->first;
+  return in.Refusal({first}, fmt::format("\"{}\" does not have it; its options: {}", std::string_view(out.kind),
+                                         NamesOf(*FindUpdateRule(out.kind))));
+}
+
+}  // namespace tarn

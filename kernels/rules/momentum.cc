@@ -1,0 +1,49 @@
+// Momentum: m = momentum m + g;  w -= lr m. Slot m.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/rules/momentum.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/rules/rule-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tarn::kernels::HWY_NAMESPACE {
+namespace {
+
+struct Momentum {
+  explicit Momentum(const RuleCall& call) : rate(call.context.rate), momentum(call.options[0]) {}
+  template <typename Width>
+  HWY_INLINE void operator()(Width dim, float* HWY_RESTRICT w, float* HWY_RESTRICT m, const float* HWY_RESTRICT g,
+                             const float* HWY_RESTRICT) const {
+    for (std::uint32_t j = 0; j < dim; ++j) {
+      m[j] = momentum * m[j] + g[j];
+      w[j] -= rate * m[j];
+    }
+  }
+  float rate, momentum;
+};
+
+void ApplyMomentum(const RuleCall& call) { ApplyRows<Momentum>(call); }
+
+}  // namespace
+}  // namespace tarn::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tarn::kernels::rules {
+
+HWY_EXPORT(ApplyMomentum);
+
+constexpr RuleOption kOptions[] = {
+    {"momentum", 0.9f, kDecay, "share of the sum of gradients that stays at each step"},
+};
+constexpr RuleSlot kSlots[] = {{"m"}};
+
+extern const UpdateRule momentum = {
+    .name = "momentum",
+    .meaning = "m = momentum m + g; w -= lr m",
+    .options = kOptions,
+    .slots = kSlots,
+    .apply = [](const RuleCall& call) { HWY_DYNAMIC_DISPATCH(ApplyMomentum)(call); },
+};
+
+}  // namespace tarn::kernels::rules
+#endif  // HWY_ONCE
