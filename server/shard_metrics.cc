@@ -70,7 +70,8 @@ MetricList ShardMetrics(const Shard& shard, const net::TransportCounters& net, c
     list.Counter("log_written_bytes", "Bytes written into the log", log->written_bytes());
     list.Counter("log_syncs", "Syncs of the log", log->syncs());
   }
-  list.Counter("cut_early_bytes", "Rows copied for a checkpoint because a push changed them", store.cut().early_bytes());
+  list.Counter("cut_early_bytes", "Rows copied for a checkpoint because a push changed them",
+               store.cut().early_bytes());
   list.Gauge("cut_held_bytes", "Rows copied for a checkpoint and not written yet, in bytes", store.cut().held_bytes());
   if (const Residency* tier = store.tier()) AddTier(shard, *tier, &list);
   list.Gauge("shm_peers", "Workers with whom memory is shared", net.shm_peers);

@@ -47,8 +47,8 @@ Status CheckOptions(const ConnectOptions& options) {
 // What this process has open already is its program's.
 Status CheckFiles(const FleetSection& fleet, std::uint64_t open_before) {
   const std::uint64_t shards = std::uint64_t{fleet.servers} * fleet.shards;
-  const std::string what = fmt::format("its {} open files and the connections to {} shards by {} lanes", open_before,
-                                       shards, fleet.lanes);
+  const std::string what =
+      fmt::format("its {} open files and the connections to {} shards by {} lanes", open_before, shards, fleet.lanes);
   return RequireFiles(open_before + net::WorkerFiles(shards, fleet.lanes), what, RaiseFiles::kAsNeeded);
 }
 
@@ -207,7 +207,8 @@ Expected<Client> Client::ConnectOverZmq(ConnectOptions options) {
   transport_options.shm = options.shm;
   transport_options.lend_payloads = true;
   auto transport = std::make_unique<net::ZmqTransport>(zmq.get(), transport_options);
-  auto client = Join(std::make_unique<worker::Session>(SessionOptionsOf(options), std::move(transport), std::move(zmq)));
+  auto client =
+      Join(std::make_unique<worker::Session>(SessionOptionsOf(options), std::move(transport), std::move(zmq)));
   if (!client) return client;
   // The fleet's size is known only now if `scheduler` is an address.
   TARN_RETURN_IF_ERROR(CheckFiles(client->session_->fleet(), open_before));
@@ -336,7 +337,7 @@ Expected<Leases> Client::RequestLeases(const LeaseOptions& options) {
   LeaseRequest request;
   request.want = options.want;
   for (const LeaseReport& report : options.done) request.done.push_back({report.lease, report.quality});
-  std::ranges::copy(options.rows, request.rows);
+  request.rows = {options.rows[0], options.rows[1], options.rows[2]};
   const auto reply = session_->RequestLeases(std::move(request));
   if (!reply) return std::unexpected(reply.error());
   Leases leases;

@@ -108,7 +108,8 @@ class CheckpointCoordinator {
   // The store has ended the write of a manifest.
   std::optional<CutEnd> OnManifestWritten(const StoreWritten& written, const CutMoment& moment, const Mailer& mail);
 
-  // A tool or a worker asks for a checkpoint (rule K8). `may`: why there cannot be one. `waits`: whom the fleet waits for.
+  // A tool or a worker asks for a checkpoint (rule K8). `may`: why there cannot be one. `waits`: whom the fleet waits
+  // for.
   void OnRequest(Peer from, const CheckpointRequest& request, const Status& may, const std::string& waits,
                  const Mailer& mail);
   // While the run stops: answers a request that was answered before. False: it was not.

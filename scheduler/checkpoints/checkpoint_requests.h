@@ -1,5 +1,5 @@
-// Tools and workers that asked for a checkpoint and wait for its directory (rule K8). The first checkpoint ordered after a
-// request serves it. Plain state: the caller sends what this returns.
+// Tools and workers that asked for a checkpoint and wait for its directory (rule K8). The first checkpoint ordered
+// after a request serves it. Plain state: the caller sends what this returns.
 #pragma once
 
 #include <cstdint>

@@ -48,7 +48,7 @@ class Trainer {
   // Makes Run end soon. Any thread.
   void RequestAbort() {
     abort_ = true;
-    transport_->Wake();
+    runtime_.Wake();
   }
 
  private:

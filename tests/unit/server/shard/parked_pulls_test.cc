@@ -53,7 +53,7 @@ TEST(ParkedPullsTest, TakeAnyOnePull) {
   EXPECT_TRUE(parked.Park(Parked(1, 1, 5, 20'000)));
   EXPECT_FALSE(parked.Park(Parked(1, 2, 5, 20'000)));
   EXPECT_FALSE(parked.Park(Parked(1, 3, 5)));
-  EXPECT_EQ(parked.TakeOpened(Clock(5)).size(), 1u);
+  EXPECT_EQ(parked.TakeOpened(Clock(5), kAll).size(), 1u);
   EXPECT_TRUE(parked.Park(Parked(1, 2, 5, 20'000)));
 }
 

@@ -49,7 +49,7 @@ class ShardStartTest : public PartsTest {
 
 TEST_F(ShardStartTest, HasThePartitionsThatTheRoutesGiveIt) {
   routes_.owners = EvenOwners(kBits, 2);
-  const auto parts = MakeParts(Base(), job_, routes_);
+  const auto parts = server::MakeParts(Base(), job_, routes_);
   ASSERT_TRUE(parts);
   EXPECT_EQ((*parts)->rows.owned().size(), 2u);
   EXPECT_EQ((*parts)->rows.tier(), nullptr);
@@ -58,18 +58,18 @@ TEST_F(ShardStartTest, HasThePartitionsThatTheRoutesGiveIt) {
 
 TEST_F(ShardStartTest, RoutesWithoutAnOwnerForEachPartitionAreRefused) {
   routes_.owners.pop_back();
-  EXPECT_EQ(MakeParts(Base(), job_, routes_).error().code, ErrorCode::kMalformed);
+  EXPECT_EQ(server::MakeParts(Base(), job_, routes_).error().code, ErrorCode::kMalformed);
 }
 
 TEST_F(ShardStartTest, ATierComesWithItsBudgetOrItsError) {
   options_.make_tier = [](const Job&) -> Expected<Tier> {
     return Tier{std::make_unique<MemoryColdStore>(), 1'000'000};
   };
-  const auto parts = MakeParts(Base(), job_, routes_);
+  const auto parts = server::MakeParts(Base(), job_, routes_);
   ASSERT_TRUE(parts);
   EXPECT_EQ((*parts)->rows.tier()->limit_bytes(), 1'000'000u);
   options_.make_tier = [](const Job&) -> Expected<Tier> { return Fail(ErrorCode::kIo, "no disk"); };
-  EXPECT_EQ(MakeParts(Base(), job_, routes_).error().message, "no disk");
+  EXPECT_EQ(server::MakeParts(Base(), job_, routes_).error().message, "no disk");
 }
 
 TEST_F(ShardStartTest, TheRowsOfACheckpointAreLoaded) {
