@@ -35,7 +35,7 @@ int Complain(const tarn::Error& error) {
 tarn::Status CheckLimits(const tarn::FleetSection& fleet) {
   const std::uint64_t shards = std::uint64_t{fleet.servers} * fleet.shards;
   const std::string what = fmt::format("the connections to {} shards by {} lanes", shards, fleet.lanes);
-  return tarn::RequireFiles(tarn::net::WorkerFiles(shards, fleet.lanes), what);
+  return tarn::RequireFiles(tarn::net::WorkerFiles(shards, fleet.lanes) + tarn::net::kHttpFiles, what);
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ struct ZmqContextOptions {
 // rest of the process leaves free: on two cores they cost what they gain.
 inline int IoThreadsFor(std::uint32_t lanes) { return static_cast<int>((lanes + 1) / 2); }
 
-// Open files that a process of a fleet needs: its own (ZeroMQ's, logs, metrics), those of its HTTP server and those of
-// its connections, measured and rounded up. Each connection of a shard counts once for its socket and, per worker, once
-// for shared memory.
+// Open files that a process of a fleet needs: its own (ZeroMQ's, logs, metrics), those of its HTTP server (of a worker:
+// in addition, programs that use the library have none) and those of its connections, measured and rounded up. Each
+// connection of a shard counts once for its socket and, per worker, once for shared memory.
 inline constexpr std::uint64_t kHttpFiles = limits::kHttpConnectionsMax + 8;
 inline std::uint64_t SchedulerFiles(std::uint64_t shards, std::uint64_t workers) {
   return 24 + kHttpFiles + shards + workers;
@@ -40,9 +40,7 @@ inline std::uint64_t SchedulerFiles(std::uint64_t shards, std::uint64_t workers)
 inline std::uint64_t ServerFiles(std::uint64_t own_shards, std::uint64_t workers, std::uint64_t lanes) {
   return 24 + kHttpFiles + own_shards * (12 + workers * (lanes + 1));
 }
-inline std::uint64_t WorkerFiles(std::uint64_t shards, std::uint64_t lanes) {
-  return 20 + kHttpFiles + shards * (2 * lanes + 1);
-}
+inline std::uint64_t WorkerFiles(std::uint64_t shards, std::uint64_t lanes) { return 20 + shards * (2 * lanes + 1); }
 
 // ZeroMQ's threads, and the keys. Exactly one per process. Destroying it waits until what was sent has left, at most
 // as long as its transports linger; they must be gone before. Free to use from any thread.

@@ -300,7 +300,7 @@ MUTANTS = [
      "return wants_to_leave || data.ticks()->capped() || context.view.checkpoint.id.value != 0 || control.awaited();",
      "return wants_to_leave || control.awaited();"),
     ("parts-of-a-sum-over-each-other", "worker/client/push_combiner.cc", "    to += part.gradients.size();\n", ""),
-    ("keys-in-lent-memory-not-copied", "server/shard/shard_data.cc", "  copy(&message->keys);\n", ""),
+    ("keys-in-lent-memory-not-copied", "server/shard/message_decoder.cc", "  copy(&message->keys);\n", ""),
     ("expired-row-steps-on", "server/store/sparse_fragment.cc",
      "number != RowIndex::kNone && !IsExpired(number)) {", "number != RowIndex::kNone) {"),
 ]
