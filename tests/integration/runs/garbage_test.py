@@ -2,6 +2,7 @@
 and raw bytes that are no ZeroMQ at all; the run ends with the same bits as one that was left alone. And that no program
 aborts that ends while hundreds of connections are half open or send garbage."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ from fleet_case import BIN, FleetCase
 
 
 RUSHES = int(os.environ.get("TARN_RUSHES", "3"))
+PORTS = 3 + 4  # of the scheduler and two shards, and of each process's HTTP server
 HALF_OPEN, GARBAGE = 500, 200  # connections at a time
 GREETING = b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x00NULL"  # the beginning of ZMTP's, so that the other side waits for more
 
@@ -76,7 +78,7 @@ class GarbageTest(FleetCase):
         run_dir = self.folder / name
         process = subprocess.Popen(self.command(job, run_dir, "--insecure"), stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
-        rush = Rush(list(self.ports_of(run_dir, 3)))
+        rush = Rush(list(self.ports_of(run_dir, PORTS)))
         output, _ = process.communicate(timeout=600)
         opened = rush.end()
         self.assertEqual(process.returncode, 0, f"{name}: {output}")
@@ -95,14 +97,27 @@ class GarbageTest(FleetCase):
             epochs *= 2  # a run that was over before so many were open does not count
             self.assertLess(epochs, 1000, "every run was over before the connections were open")
 
+    def pester_http(self, port):
+        draw = random.Random(port)
+        for _ in range(300):
+            with socket.create_connection(("127.0.0.1", port)) as raw:
+                with contextlib.suppress(ConnectionError):  # it closes what is no request
+                    raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: "[:draw.randrange(30)] + draw.randbytes(draw.randrange(20000)))
+        self.assertTrue(processes.speaks_http(port))
+
     def test_garbage_on_every_port(self):
         job = self.job(servers=1, shards=2, epochs=12)
         alone = self.run_ok(job, "alone")
         run_dir = self.folder / "pestered"
         process = subprocess.Popen(self.command(job, run_dir, "--insecure"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        ports = self.ports_of(run_dir, 3)
-        self.assertEqual(sorted(ports.values()), ["tarn-scheduler", "tarn-server", "tarn-server"])
-        for number, port in enumerate(ports):
+        ports = self.ports_of(run_dir, PORTS)
+        http = {port: program for port, program in ports.items() if processes.speaks_http(port)}
+        fleet = {port: program for port, program in ports.items() if port not in http}
+        self.assertEqual(sorted(fleet.values()), ["tarn-scheduler", "tarn-server", "tarn-server"])
+        self.assertEqual(sorted(http.values()), ["tarn-scheduler", "tarn-server", "tarn-worker", "tarn-worker"])
+        for port in http:
+            self.pester_http(port)
+        for number, port in enumerate(fleet):
             with socket.create_connection(("127.0.0.1", port)) as raw:
                 raw.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)) * 20)
             subprocess.run([BIN / "tarn-garbage", "--endpoint", f"tcp://127.0.0.1:{port}", "--seed", str(number + 1)],

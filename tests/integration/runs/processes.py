@@ -1,6 +1,8 @@
 """The processes of a run and the ports on which they listen, as /proc tells them."""
 
+import contextlib
 import pathlib
+import socket
 
 from fleet_case import BIN
 
@@ -53,3 +55,15 @@ def listening_ports(run_dir):
         if fields[3] == LISTENING and fields[9] in inodes:
             ports[int(fields[1].split(":")[1], 16)] = inodes[fields[9]]
     return ports
+
+
+def http_answer(port, request="GET /healthz"):
+    """The first line of what a port of this machine answers to an HTTP request; if it does not speak HTTP, something else."""
+    with contextlib.suppress(ConnectionResetError), socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(f"{request} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        return connection.recv(1000).split(b"\r\n")[0]
+    return b""
+
+
+def speaks_http(port):
+    return http_answer(port) == b"HTTP/1.1 200 OK"

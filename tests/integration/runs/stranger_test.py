@@ -1,5 +1,5 @@
-"""Shows that a fleet on one machine is its user's alone: another user of the host finds no port to connect to, cannot
-reach its sockets, ask for a checkpoint, join as a worker, or get memory shared; the run ends with the same bits."""
+"""Shows that a fleet on one machine is its user's alone: another user of the host finds no port but those
+that show health and metrics, cannot reach its sockets, ask for a checkpoint, join as a worker, or get memory shared; the run ends with the same bits."""
 
 import json
 import os
@@ -80,7 +80,11 @@ class StrangerTest(FleetCase):
     def test_nobody_else_reaches_a_local_fleet(self):
         alone = self.run_ok(self.long_job(), "alone")
         process, run_dir = self.start("visited")
-        self.assertEqual(processes.listening_ports(run_dir), {}, "a port is open to every user of the host")
+        ports = processes.listening_ports(run_dir)  # open to every user of the host
+        self.assertEqual(set(ports.values()), {"tarn-scheduler", "tarn-server", "tarn-worker"})
+        for port, program in ports.items():
+            self.assertTrue(processes.speaks_http(port), f"port {port} of {program} is for more than metrics")
+            self.assertIn(b" 405 ", processes.http_answer(port, "POST /metrics"), program)
         sockets = sorted(str(path) for path in (run_dir / "sockets").iterdir())
         self.assertEqual(len(sockets), 3, sockets)
         names = sockets + doors(run_dir)
