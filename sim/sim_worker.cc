@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
+
 namespace tarn::sim {
 namespace {
 
@@ -58,8 +60,6 @@ void SimWorker::OnTimer(TimeUs now, Outbox* out) {
 
 void SimWorker::Advance(TimeUs now, Outbox* out) {
   NoteProgress();
-  for (Batch& batch : batches_)
-    if (batch.sparse_pull->done() && !std::exchange(batch.read_once, true)) PullAgain(&batch, now, out);
   if (client_.state() != worker::ClientState::kRunning) return;
   if (!tables_asked_) OpenTables(now, out);
   if (tables_.size() < 2) return;
@@ -161,6 +161,9 @@ void SimWorker::Fill(TimeUs now, Outbox* out) {
     StartPulls(&batch, now, out);
   }
   if (batches_.empty()) return;
+  // Those just started too: their rows may all have been in the cache.
+  for (Batch& batch : batches_)
+    if (batch.sparse_pull->done() && !std::exchange(batch.read_once, true)) PullAgain(&batch, now, out);
   Batch& front = batches_.front();
   if (!front.computing && front.waiting == 0 && (early_.empty() || !early_.back().Delays(front.clock))) {
     front.computing = true;
@@ -225,6 +228,7 @@ void SimWorker::CheckPull(const Batch& batch, Which which, const Buffer& rows, s
 
 void SimWorker::OnCompute(TimeUs now, Outbox* out) {
   if (batches_.empty() || client_.state() != worker::ClientState::kRunning) return;
+  TARN_CHECK(batches_.front().waiting == 0, "the sinks of a batch exist until its pulls have ended");
   Batch batch = std::move(batches_.front());
   batches_.pop_front();
   const std::uint64_t spared = client_.counters().cache_hits + client_.counters().combined_pushes;
