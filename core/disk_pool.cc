@@ -5,80 +5,90 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/strand.hpp>
 #include <condition_variable>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "core/error.h"
 
 namespace tarn {
 
 namespace asio = boost::asio;
 
-struct DiskPool::Impl {
-  ~Impl() {
-    work.reset();
-    for (std::thread& thread : threads) thread.join();
+namespace {
+
+void SetThreadName(const std::string& name) { pthread_setname_np(::pthread_self(), name.c_str()); }
+
+// Threads that run what is posted to their context. Finish what was posted before they are destroyed.
+struct Threads {
+  explicit Threads(unsigned count) {
+    for (unsigned i = 0; i < count; ++i) threads.emplace_back([this] { context.run(); });
   }
 
-  void AddThread() {
-    threads.emplace_back([this] { context.run(); });
-  }
-  void AddStrand() {
+  asio::io_context context;
+  std::vector<std::jthread> threads;
+  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(context);  // goes first
+};
+
+}  // namespace
+
+struct DiskPool::Impl {
+  std::unique_ptr<Threads> TakeThread() {
     const std::lock_guard lock(mutex);
-    if (strands >= threads.size()) AddThread();
-    ++strands;
+    if (!idle.empty()) {
+      auto thread = std::move(idle.back());
+      idle.pop_back();
+      return thread;
+    }
+    idle.reserve(made + 1);
+    auto thread = std::make_unique<Threads>(1);
+    ++made;
+    return thread;
   }
-  void RemoveStrand() {
+  void GiveBack(std::unique_ptr<Threads> thread) {
     const std::lock_guard lock(mutex);
-    --strands;
+    idle.push_back(std::move(thread));  // for which there is room
   }
 
   std::string name;
-  asio::io_context context;
-  asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(context);
-  std::mutex mutex;  // guards the next two
-  std::size_t strands = 0;
-  std::vector<std::thread> threads;
+  std::optional<Threads> shared;               // for Post
+  std::mutex mutex;                            // guards the next two
+  std::vector<std::unique_ptr<Threads>> idle;  // one thread each, of strands that are gone
+  std::size_t made = 0;                        // threads, of strands that are there and that are gone
 };
 
 DiskPool::DiskPool() : impl_(std::make_unique<Impl>()) {}
 DiskPool::DiskPool(std::string name, unsigned threads) : DiskPool() {
   impl_->name = std::move(name);
-  for (unsigned i = 0; i < threads; ++i) impl_->AddThread();
+  impl_->shared.emplace(threads);
 }
 DiskPool::~DiskPool() = default;
 
-namespace {
-
-void SetThreadName(const std::string& name) { pthread_setname_np(::pthread_self(), name.c_str()); }
-
-}  // namespace
-
 void DiskPool::Post(Job job) {
-  asio::post(impl_->context, [this, job = std::move(job)]() mutable {
+  TARN_CHECK(impl_->shared.has_value(), "a pool with threads for it");
+  asio::post(impl_->shared->context, [this, job = std::move(job)]() mutable {
     SetThreadName(impl_->name);
     job();
   });
 }
 
 struct DiskPool::Strand::Impl {
-  Impl(DiskPool::Impl* the_pool, std::string the_name)
-      : pool(the_pool), name(std::move(the_name)), strand(asio::make_strand(the_pool->context)) {
-    pool->AddStrand();
+  Impl(DiskPool::Impl* the_pool, const std::string& name) : pool(the_pool), thread(the_pool->TakeThread()) {
+    asio::post(thread->context, [name] { SetThreadName(name); });
   }
-  ~Impl() { pool->RemoveStrand(); }
+  ~Impl() { pool->GiveBack(std::move(thread)); }
 
   void Run(Job job) {
     {
       const std::lock_guard lock(mutex);
       ++begun;
     }
-    SetThreadName(name);
     job();
     job = nullptr;
     {
@@ -89,15 +99,14 @@ struct DiskPool::Strand::Impl {
   }
 
   DiskPool::Impl* pool;
-  const std::string name;
-  asio::strand<asio::io_context::executor_type> strand;
-  std::mutex mutex;  // guards what follows
+  std::unique_ptr<Threads> thread;  // one
+  std::mutex mutex;                 // guards what follows
   std::condition_variable changed;
   std::uint64_t posted = 0, begun = 0, ended = 0;  // jobs
 };
 
-DiskPool::Strand::Strand(DiskPool* pool, std::string name)
-    : impl_(std::make_unique<Impl>(pool->impl_.get(), std::move(name))) {}
+DiskPool::Strand::Strand(DiskPool* pool, const std::string& name)
+    : impl_(std::make_unique<Impl>(pool->impl_.get(), name)) {}
 
 DiskPool::Strand::~Strand() { Drain(); }
 
@@ -106,7 +115,8 @@ void DiskPool::Strand::Post(Job job) { (void)TryPost(std::numeric_limits<std::si
 bool DiskPool::Strand::TryPost(std::size_t waiting_max, Job job) {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->posted - impl_->begun >= waiting_max) return false;
-  asio::post(impl_->strand, [impl = impl_.get(), job = std::move(job)]() mutable { impl->Run(std::move(job)); });
+  asio::post(impl_->thread->context,
+             [impl = impl_.get(), job = std::move(job)]() mutable { impl->Run(std::move(job)); });
   ++impl_->posted;  // before the job begins, which takes the lock
   return true;
 }

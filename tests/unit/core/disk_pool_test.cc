@@ -1,5 +1,6 @@
-// Shows that the jobs of a strand run in order and one at a time, that strands do not wait for each other, that a
-// strand refuses jobs beyond a bound, and that posted jobs have ended before a strand or its pool is destroyed.
+// Shows that the jobs of a strand run in order, one at a time and on one thread, that strands do not wait for each
+// other, that a strand refuses jobs beyond a bound, and that posted jobs have ended before a strand or its pool is
+// destroyed.
 #include "core/disk_pool.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include <latch>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,6 +44,22 @@ TEST(DiskPool, AStrandThatWaitsHoldsUpNoOther) {
   quick.Drain();
   EXPECT_TRUE(done);
   end.set_value();
+}
+
+// Else each thread would keep the memory of all jobs.
+TEST(DiskPool, AStrandKeepsItsThread) {
+  DiskPool pool;
+  DiskPool::Strand first(&pool, "first"), second(&pool, "second");
+  std::set<std::thread::id> of_first, of_second;
+  for (int i = 0; i < 100; ++i) {
+    first.Post([&] { of_first.insert(std::this_thread::get_id()); });
+    second.Post([&] { of_second.insert(std::this_thread::get_id()); });
+    first.Drain();
+    second.Drain();
+  }
+  EXPECT_EQ(of_first.size(), 1u);
+  EXPECT_EQ(of_second.size(), 1u);
+  EXPECT_NE(of_first, of_second);
 }
 
 TEST(DiskPool, AStrandThatIsDestroyedLeavesItsThreadToTheNext) {
@@ -93,6 +111,7 @@ TEST(DiskPool, CallersNeedNotBeOneThread) {
   DiskPool::Strand other(&pool, "other"), strand(&pool, "test");
   int sum = 0;
   std::vector<std::jthread> callers;
+  callers.reserve(4);
   for (int i = 0; i < 4; ++i)
     callers.emplace_back([&] {
       for (int j = 0; j < 250; ++j) strand.Post([&sum] { ++sum; });
