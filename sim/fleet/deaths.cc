@@ -116,7 +116,6 @@ bool Deaths::ContinuesInPlace(bool excused) {
   if (!server_died_ && !logs_->sync_failed()) return false;
   if (!excused || context_.disk.failed != 0) return false;
   context_.Trace("the job ended, and goes on in its folder: " + reason.reason);
-  ++restarts_;
   outages_->EndAll();
   return true;
 }

@@ -23,10 +23,9 @@ class Deaths {
   bool ContinuesInPlace(bool excused);
   void OnAllEnded() { server_died_ = false; }
 
-  bool over() const { return over_; }                   // the scheduler died, and nothing continues
-  bool server_died() const { return server_died_; }     // since all processes ended
-  bool died_early() const { return died_early_; }       // the server: before the last checkpoint was ordered
-  std::uint64_t restarts() const { return restarts_; }  // of a job that had ended, in its folder
+  bool over() const { return over_; }                // the scheduler died, and nothing continues
+  bool server_died() const { return server_died_; }  // since all processes ended
+  bool died_early() const { return died_early_; }    // the server: before the last checkpoint was ordered
   void AddTo(RunResult* result) const;
 
  private:
@@ -42,7 +41,7 @@ class Deaths {
   ShardLogs* logs_;
   Outages* outages_;
   bool over_ = false, server_died_ = false, died_early_ = false;
-  std::uint64_t deaths_ = 0, restarts_ = 0, workers_died_ = 0;  // workers: as a scheduler that is gone saw it
+  std::uint64_t deaths_ = 0, workers_died_ = 0;  // workers: as a scheduler that is gone saw it
 };
 
 }  // namespace tarn::sim

@@ -34,7 +34,8 @@ Fleet::Fleet(const Scenario& scenario, SimDisk* disk, const ResumePoint* resume,
 void Fleet::StartAll() {
   store_.Started();
   seen_.sent_view = {};
-  starter_.StartScheduler();
+  const bool continues = starter_.StartScheduler();
+  seen_.residuals_lost |= continues && seen_.residuals;
   Processes& processes = context_.processes;
   processes.shards().clear();
   processes.workers().clear();
@@ -90,6 +91,7 @@ void Fleet::AfterWorkerStep(ProcessId id, Process& p) {
   ConnectToShards(id, p);
   faults_.AfterWorkerStep(&p);
   const worker::Client& client = p.worker->client();
+  seen_.residuals |= client.counters().residual_rows != 0;
   const bool fenced = client.state() == worker::ClientState::kFenced;
   const bool stopped = client.state() == worker::ClientState::kStopped;
   if (fenced || (stopped && client.stop_reason().code != ErrorCode::kOk)) {
@@ -209,6 +211,7 @@ RunResult Fleet::Run() {
   if (resume_) {
     context_.oracle.ResumeFrom(resume_->manifest, ValuesIn(context_.disk, *resume_));
     TakeBlobs(context_, *resume_);
+    seen_.residuals = !resume_->manifest.blobs.empty();
   }
   Plan();
   RunToTheEnd();
@@ -274,10 +277,8 @@ void Fleet::AddFigures(RunResult* result) const {
   result->spared = context_.oracle.spared();
   result->fenced = seen_.fenced;
   if (scheduler != nullptr) result->workers_died = scheduler->progress().workers_died;
-  // What a worker has kept is in a checkpoint, and not in any log.
-  const bool kept_lost = context_.scenario.top_k && result->outages + deaths_.restarts() != 0;
-  result->bits_fixed =
-      result->workers_died == starter_.died_in_outages() && !kept_lost && context_.processes.AllShardsThere();
+  result->bits_fixed = result->workers_died == starter_.died_in_outages() && !seen_.residuals_lost &&
+                       context_.processes.AllShardsThere();
   result->simulated_us = context_.now();
 }
 

@@ -63,6 +63,8 @@ class Fleet final : private FleetControl {
     ViewVersion view, sent_view;  // of the scheduler at hand
     CheckpointId order, whole;
     std::uint64_t fenced = 0;
+    bool residuals = false;       // of any worker, or of one before in its blob
+    bool residuals_lost = false;  // when the run continued from its logs (rule K10)
   };
 
   std::optional<ResumePoint> resume_;

@@ -68,14 +68,15 @@ bool ProcessStarter::LoadState(scheduler::SchedulerOptions* options) {
   return restored_.begun;
 }
 
-void ProcessStarter::StartScheduler() {
+bool ProcessStarter::StartScheduler() {
   const ProcessId id = context_.processes.Add(0, 0);
   scheduler::SchedulerOptions options;
   options.job = context_.scenario.job;
   options.job_text = ToToml(context_.scenario.job);
   options.checkpoints_directory = *resume_ ? "resumed" : "checkpoints";
   options.run = context_.scenario.draw | 1;
-  if (LoadState(&options)) {
+  const bool continues = LoadState(&options);
+  if (continues) {
     options.restore = &restored_;
     context_.Trace(fmt::format("goes on from its logs, from checkpoint {} on", restored_.whole.value));
     for (const WorkerEntry& entry : restored_.workers) died_in_outages_ += entry.state == WorkerState::kLive ? 1 : 0;
@@ -93,6 +94,7 @@ void ProcessStarter::StartScheduler() {
   p.scheduler->Start(context_.clocks.NowOf(p));
   context_.control.ArmTimer(id, p);
   context_.processes.SetScheduler(id);
+  return continues;
 }
 
 std::unique_ptr<SimShardStore> ProcessStarter::MakeStore(ProcessId id, ShardId shard) const {

@@ -22,8 +22,8 @@ class ProcessStarter {
   ProcessStarter(FleetContext& context, ShardLogs* logs, NodeFaults* faults, SimSchedulerStore* store,
                  const std::optional<ResumePoint>* resume);
 
-  // From its state on disk, if that is of a run that has begun.
-  void StartScheduler();
+  // From its state on disk and the logs, if that state is of a run that has begun: then true.
+  bool StartScheduler();
   ProcessId StartShard(std::uint32_t index);
   ProcessId StartWorker(std::uint32_t rank);
 

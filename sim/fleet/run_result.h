@@ -24,7 +24,7 @@ struct RunResult {
   bool resumed = false;     // and continued from a checkpoint
   bool stopped = false;     // cleanly, before its end
   bool drained = false;     // and every worker had finished what it had begun
-  bool bits_fixed = true;   // nobody died but in outages
+  bool bits_fixed = true;   // nobody died but in outages, and no residuals were lost in one
   std::uint64_t outages = 0, power_cuts = 0;
   std::uint64_t recoveries = 0;  // of shards, after which the state was compared
   std::uint64_t time_jumps = 0;
