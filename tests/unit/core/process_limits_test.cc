@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <system_error>
 #include <thread>
 
 namespace tarn {
@@ -78,6 +80,10 @@ TEST(ProcessLimits, OpenFilesAreCounted) {
   ASSERT_EQ(pipe(ends), 0);
   EXPECT_EQ(OpenFiles(), before + 2);
   const auto none_left = []() -> Status {
+    // UBSan needs a descriptor where it first sees an object of a type: it sees what OpenFiles compares now.
+    for (const std::error_category* category : {&std::system_category(), &std::generic_category()})
+      if (std::error_code(EMFILE, *category) != std::errc::too_many_files_open)
+        return Fail(ErrorCode::kInternal, category->name());
     while (dup(0) >= 0) {
     }
     return OpenFiles() == 24 ? Status{} : Fail(ErrorCode::kInternal, std::to_string(OpenFiles()));
