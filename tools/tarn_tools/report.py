@@ -173,12 +173,10 @@ def cost_charts(metrics, record):
             from_zero=True,
         ),
     ]
-    shards = metrics.last_by_node("shard", ("rows", "rows_total", "pull_bytes", "requests"))
-    if shards:
-        key, values = shards
+    if values := metrics.last_by_node("shard", "rows"):
         total = sum(value for _, value in values) or 1.0
         bars = [(f"shard {node}", value, f"{charts.short(value)}, {100 * value / total:.0f}%") for node, value in values]
-        drawn.append(charts.bar_chart(f"Shards: {key.replace('_', ' ')}", bars))
+        drawn.append(charts.bar_chart("Shards: rows", bars))
     return drawn
 
 

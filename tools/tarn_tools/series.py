@@ -8,23 +8,11 @@ TRAINING = ("train", "training", None)
 INTERVAL_SECONDS_MIN = 0.3  # a slope over less is noise
 
 
-def flat(record):
-    """The record with the numbers of a nested "counters" object beside its own."""
-    counters = record.get("counters")
-    return {**counters, **record} if isinstance(counters, dict) else record
-
-
-def timestamp(record):
-    """Seconds since 1970; None if the record has none."""
-    microseconds = number(record, "time_us")
-    return microseconds / 1e6 if microseconds is not None else number(record, "time")
-
-
 class Metrics:
     """The lines of one metrics.jsonl. `start`: time of the first line, 0 if there is none."""
 
     def __init__(self, records):
-        self._records = [(timestamp(record), flat(record)) for record in records]
+        self._records = [(number(record, "time"), record) for record in records]
         self._records = [(when, record) for when, record in self._records if when is not None]
         self.start = min((when for when, _ in self._records), default=0)
 
@@ -122,18 +110,14 @@ class Metrics:
             last[node] = (when, value)
         return sorted(growth.items())
 
-    def last_by_node(self, role, keys):
-        """(key, [(node, last value)]) for the first of the keys that the role's lines have; None if there is none."""
-        lines = self._of_role(role)
-        for key in keys:
-            values = {
-                str(record.get("rank", record["role"])): number(record, key)
-                for _, record in lines
-                if number(record, key) is not None
-            }
-            if values:
-                return key, sorted(values.items(), key=lambda item: (len(item[0]), item[0]))
-        return None
+    def last_by_node(self, role, key):
+        """[(node, last value)] of the role's lines that have the key."""
+        values = {
+            str(record.get("rank", record["role"])): number(record, key)
+            for _, record in self._of_role(role)
+            if number(record, key) is not None
+        }
+        return sorted(values.items(), key=lambda item: (len(item[0]), item[0]))
 
     def _slopes(self, points):
         points = [(when - self.start, value) for when, value in points if value is not None]

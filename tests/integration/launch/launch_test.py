@@ -461,7 +461,7 @@ class ReportTest(unittest.TestCase):
 
     def test_rates_survive_the_restart_of_a_worker(self):
         lines = [
-            {"role": "worker", "rank": 0, "time": t, "counters": {"pull_bytes": value}}
+            {"role": "worker", "rank": 0, "time": t, "pull_bytes": value}
             for t, value in ((0, 0), (1, 100), (2, 200), (3, 10), (4, 110))
         ]
         metrics = series.Metrics(lines)
