@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "core/message.h"
+#include "core/metrics/metric_table.h"
 
 namespace tarn::net {
 
@@ -41,6 +42,23 @@ struct TransportCounters {
   std::uint64_t accepted_peers = 0;       // known now
   std::uint64_t shm_peers = 0;            // with whom memory is shared now
 };
+inline constexpr MetricField<TransportCounters> kTransportMetrics[] = {
+    {MetricOf(kOfScheduler | kOfShard, "sent_messages"), &TransportCounters::sent_messages},
+    {MetricOf(kOfScheduler | kOfShard, "sent_bytes"), &TransportCounters::sent_bytes},
+    {MetricOf(kOfScheduler | kOfShard, "received_messages"), &TransportCounters::received_messages},
+    {MetricOf(kOfScheduler | kOfShard, "received_bytes"), &TransportCounters::received_bytes},
+    {MetricOf(kOfScheduler | kOfShard, "refused_malformed"), &TransportCounters::refused_malformed},
+    {MetricOf(kOfScheduler | kOfShard, "refused_too_large"), &TransportCounters::refused_too_large},
+    {MetricOf(kOfScheduler | kOfShard, "refused_version"), &TransportCounters::refused_version},
+    {MetricOf(kOfScheduler | kOfShard, "refused_handshakes"), &TransportCounters::refused_handshakes},
+    {MetricOf(kOfScheduler | kOfShard, "dropped_backlog"), &TransportCounters::dropped_backlog},
+    {MetricOf(kOfScheduler | kOfShard, "dropped_unreachable"), &TransportCounters::dropped_unreachable},
+    {MetricOf(kOfScheduler | kOfShard, "dropped_unencodable"), &TransportCounters::dropped_unencodable},
+    {MetricOf(kOfScheduler | kOfShard, "backlog_bytes"), &TransportCounters::backlog_bytes},
+    {MetricOf(kOfScheduler | kOfShard, "accepted_peers"), &TransportCounters::accepted_peers},
+    {MetricOf(kOfScheduler | kOfShard, "shm_peers"), &TransportCounters::shm_peers},
+};
+static_assert(BindsAll(kTransportMetrics));
 
 // Not thread-safe: it is one thread's at a time. Wake alone may be called from any thread while the transport lives.
 class Transport {

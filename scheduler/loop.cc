@@ -151,23 +151,14 @@ void Loop::WriteMetrics() {
   next_metrics_ = Now() + kMetricsPeriodUs;
   const Progress progress = scheduler_->progress();
   rate_.Add(static_cast<double>(Now()) * 1e-6, progress);
-  const net::TransportCounters counters = transport_->counters();
-  const Refused refused{.malformed = counters.refused_malformed,
-                        .too_large = counters.refused_too_large,
-                        .version = counters.refused_version,
-                        .handshakes = counters.refused_handshakes};
   const double time = UnixSeconds();
   std::vector<std::string> lines = worker_lines_.Make(progress, time);
-  auto report = std::make_unique<StatusReport>(StatusReport{.prefix = "tarn_scheduler_",
-                                                            .role = "scheduler",
-                                                            .rank = "0",
-                                                            .ready = progress.phase != "waiting",
-                                                            .unix_seconds = time,
-                                                            .metrics = {}});
-  report->metrics = SchedulerMetrics(options_.job, progress, rate_, refused);
+  auto report = std::make_unique<StatusReport>(StatusReport{
+      .role = "scheduler", .rank = "0", .ready = progress.phase != "waiting", .unix_seconds = time, .metrics = {}});
+  report->metrics = SchedulerMetrics(options_.job, progress, rate_);
+  report->metrics.AddFields(net::kTransportMetrics, transport_->counters());
   lines.push_back(MetricsLine(progress, report->metrics, time));
   metrics_->Append(std::move(lines));
-  report->metrics.GaugeBy("state", "state", "1 for the state that the run is in", {{progress.phase, 1}});
   if (options_.feed != nullptr) options_.feed->Put(std::move(report));
 }
 

@@ -80,6 +80,7 @@ Progress RunRecord::MakeProgress(TimeUs now) const {
   out.epochs = epochs.schedule().finished();
   out.staleness = totals_.Staleness();
   out.counters = totals_.Counters();
+  out.shard_counters = totals_.ShardCounters();
   AddWorkers(&out);
   out.workers_waiting = membership.workers().waiting();
   out.shards_joined = membership.shards().joined();

@@ -328,8 +328,7 @@ class ShardLoop {
   // In metrics.jsonl and on the HTTP server.
   void PublishMetrics(TimeUs now) {
     next_metrics_ = now + kMetricsPeriodUs;
-    auto report = std::make_unique<StatusReport>(StatusReport{.prefix = "tarn_shard_",
-                                                              .role = "shard",
+    auto report = std::make_unique<StatusReport>(StatusReport{.role = "shard",
                                                               .rank = std::to_string(shard_id_.value),
                                                               .ready = shard_->joined() && !shard_->stopped(),
                                                               .unix_seconds = WallSeconds(),

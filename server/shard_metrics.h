@@ -1,4 +1,4 @@
-// What a shard's loop publishes of it, in metrics.jsonl and on /metrics. docs/run.md says what each means.
+// What a shard's loop publishes of it, in metrics.jsonl and on /metrics.
 #pragma once
 
 #include "core/metrics/metric_list.h"

@@ -11,8 +11,7 @@
 namespace tarn {
 
 struct StatusReport {
-  std::string prefix;  // of the metrics' names: "tarn_shard_"
-  std::string role;    // "scheduler", "shard", "worker"; as in metrics.jsonl
+  std::string role;  // "scheduler", "shard", "worker"; as in metrics.jsonl
   std::string rank;
   bool ready = false;  // takes part in the run
   double unix_seconds = 0;

@@ -58,9 +58,8 @@ class Families {
   void Add(const StatusReport& report) {
     if (report.unix_seconds != 0) {
       MetricList own;
-      own.Gauge("ready", "Whether it takes part in the run", report.ready ? 1 : 0);
-      own.Gauge("updated_timestamp_seconds", "When these metrics were taken, in seconds since 1970",
-                report.unix_seconds);
+      own.Add(MetricOf(kOfAll, "ready"), report.ready ? 1 : 0);
+      own.Add(MetricOf(kOfAll, "updated_timestamp_seconds"), report.unix_seconds);
       for (const Metric& metric : own.metrics()) AddMetric(report, metric);
     }
     for (const Metric& metric : report.metrics.metrics()) AddMetric(report, metric);
@@ -68,27 +67,31 @@ class Families {
 
   std::string Text() const {
     std::vector<prometheus::MetricFamily> families;
+    families.reserve(families_.size());
     for (const auto& [name, family] : families_) families.push_back(family);
     return prometheus::TextSerializer().Serialize(families);
   }
 
  private:
   void AddMetric(const StatusReport& report, const Metric& metric) {
-    std::string name = report.prefix + metric.name;
-    if (metric.kind == MetricKind::kCounter) name += "_total";
-    if (metric.values.empty() && metric.kind != MetricKind::kHistogram) return;
+    const MetricSpec& spec = *metric.spec;
+    if (spec.shown == MetricShown::kFile) return;
+    if (metric.values.empty() && spec.kind != MetricKind::kHistogram) return;
+    std::string name = spec.of == kOfProcess ? "process_" : "tarn_" + report.role + "_";
+    name += spec.name;
+    if (spec.kind == MetricKind::kCounter) name += "_total";
     prometheus::MetricFamily& family = families_[name];
     family.name = name;
-    family.help = metric.help;
-    family.type = TypeOf(metric.kind);
-    if (metric.kind == MetricKind::kHistogram) {
+    family.help = spec.help;
+    family.type = TypeOf(spec.kind);
+    if (spec.kind == MetricKind::kHistogram) {
       prometheus::ClientMetric& sample = AddSample(report, &family);
       sample.histogram = ToHistogram(metric.counts);
     }
     for (const auto& [label, value] : metric.values) {
       prometheus::ClientMetric& sample = AddSample(report, &family);
-      if (!metric.label.empty()) sample.label.push_back({metric.label, label});
-      (metric.kind == MetricKind::kCounter ? sample.counter.value : sample.gauge.value) = value.AsDouble();
+      if (!spec.label.empty()) sample.label.push_back({std::string(spec.label), label});
+      (spec.kind == MetricKind::kCounter ? sample.counter.value : sample.gauge.value) = value.AsDouble();
     }
   }
 

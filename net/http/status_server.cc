@@ -17,7 +17,6 @@ namespace tarn::net {
 class StatusServer::Pages {
  public:
   explicit Pages(const StatusServerOptions& options) : run_(options.run) {
-    process_.prefix = "process_";
     process_.role = options.role;
     process_.rank = options.rank;
   }

@@ -36,9 +36,9 @@ struct Progress {
   double train_seconds = 0;         // of them in train phases
   Quality train;                    // progressive, current epoch
   std::vector<EpochResult> epochs;
-  std::vector<std::uint64_t> staleness;    // merged histogram of all pulls
-  std::map<std::string, double> counters;  // summed: workers' by name, shards' as "server.<name>"
-  std::vector<WorkerProgress> workers;     // live, by incarnation
+  std::vector<std::uint64_t> staleness;                    // merged histogram of all pulls
+  std::map<std::string, double> counters, shard_counters;  // sums over all workers, and over all shards, by name
+  std::vector<WorkerProgress> workers;                     // live, by incarnation
   std::uint32_t workers_live = 0, workers_waiting = 0, shards_joined = 0;
   std::uint64_t workers_died = 0, batches_repeated = 0;
   std::uint64_t rows[3] = {0, 0, 0};  // train, validation, test set; 0 while unknown

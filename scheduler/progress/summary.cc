@@ -35,12 +35,10 @@ Staleness StalenessOf(const std::vector<std::uint64_t>& histogram) {
   return out;
 }
 
-double CounterOf(const Progress& progress, const std::string& name) {
-  auto it = progress.counters.find(name);
-  return it == progress.counters.end() ? 0 : it->second;
+double CounterOf(const std::map<std::string, double>& sums, const MetricSpec* metric) {
+  const auto it = sums.find(CounterName(metric));
+  return it == sums.end() ? 0 : it->second;
 }
-
-std::uint64_t Whole(double value) { return value > 0 ? static_cast<std::uint64_t>(value) : 0; }
 
 Json ScoresJson(const Scores& scores) {
   return {{"rows", scores.rows},
@@ -87,17 +85,6 @@ void WriteEvaluation(Json* json, const Job& job, const Progress& progress) {
   (*json)["eval_normalized_entropy"] = scores && binary ? Json(scores->normalized_entropy) : Json();
 }
 
-// Counters PREFIXNAME_seconds of all workers as an object of NAMEs.
-Json SecondsJson(std::string_view prefix, const Progress& progress) {
-  constexpr std::string_view kSuffix = "_seconds";
-  Json json = Json::object();
-  for (const auto& [name, value] : progress.counters) {
-    if (!name.starts_with(prefix) || !name.ends_with(kSuffix)) continue;
-    json[name.substr(prefix.size(), name.size() - prefix.size() - kSuffix.size())] = value;
-  }
-  return json;
-}
-
 // What the data generator says about the best that any model could reach on this set.
 void WriteBestPossible(Json* json, const Job& job) {
   auto text = ReadFile(job.data.dir + "/generate.json", kGenerateBytesMax);
@@ -131,8 +118,8 @@ std::optional<double> TrainLogLoss(const Progress& progress) {
   if (const EpochResult* best = BestEpoch(progress))
     return best->train.rows > 0 ? std::optional(best->train.log_loss) : std::nullopt;
   if (progress.train.rows > 0) return progress.train.LogLoss();
-  const double rows = CounterOf(progress, "loss_rows");
-  return rows > 0 ? std::optional(CounterOf(progress, "loss_sum") / rows) : std::nullopt;
+  const double rows = CounterOf(progress.counters, WorkerMetric("loss_rows"));
+  return rows > 0 ? std::optional(CounterOf(progress.counters, WorkerMetric("loss_sum")) / rows) : std::nullopt;
 }
 
 Json BoundOf(const ConsistencySpec& consistency) {
@@ -153,24 +140,23 @@ Json BestKept(const Job& job, const Progress& progress) {
   return !progress.best_lost;
 }
 
-// Counters of all workers together, in summary.json and metrics.
-struct FleetCounter {
-  const char* name;
-  const char* help;
-};
-constexpr FleetCounter kFleetCounters[] = {
-    {"pull_bytes", "Keys and values of pulls as they travel, in bytes, without repeats"},
-    {"push_bytes", "Keys and values of pushes as they travel, in bytes, without repeats"},
-    {"cache_rows", "Rows pulled of tables with a cache"},
-    {"cache_hits", "Rows found in a cache"},
-    {"hot_rows", "Rows looked for among the hot rows"},
-    {"hot_hits", "Rows found among the hot rows"},
-    {"combined_pushes", "Pushes that went along with one of a later clock"},
-    {"batches_passed_over", "Batches that pushed nothing, since their gradients do not fit fp16"},
-    {"malformed_lines", "Malformed lines that training passed over"},
-};
-constexpr char kRowsNotFinite[] = "server.shard_rows_not_finite";
-constexpr char kRowsNotFiniteHelp[] = "Gradients that servers skipped for infinite or NaN values";
+// The metrics that are summed over all workers, or over all shards; 0 where none has reported one.
+MetricList SumsOf(const Progress& progress) {
+  MetricList list;
+  for (const MetricSpec& spec : metrics::kTable) {
+    if (spec.shown != MetricShown::kSummed) continue;
+    const auto& sums = spec.of == kOfShard ? progress.shard_counters : progress.counters;
+    if (spec.label.empty()) {
+      list.Add(&spec, MetricValue::OfCounter(CounterOf(sums, &spec)));
+      continue;
+    }
+    std::vector<Counter> counters;
+    for (const auto& [name, value] : sums)
+      if (name.starts_with(CounterName(&spec))) counters.push_back({name, value});
+    list.AddBy(&spec, {}).AddCounters(spec.of, counters);
+  }
+  return list;
+}
 
 }  // namespace
 
@@ -203,40 +189,35 @@ double Rate::lasting_per_second() const {
   return seconds_ >= kSettledSeconds ? std::max(0.0, samples_ / seconds_) : 0;
 }
 
-MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused) {
+MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate& rate) {
   const Staleness staleness = StalenessOf(progress.staleness);
   MetricList list;
-  list.Gauge("epoch", "Epoch, from 1", EpochNumber(progress.epoch));
-  list.Gauge("clock", "Clock of the slowest worker", progress.min_clock.value);
-  list.Counter("samples", "Rows trained and acknowledged", progress.samples);
+  list.Add(SchedulerMetric("epoch"), EpochNumber(progress.epoch));
+  list.Add(SchedulerMetric("clock"), progress.min_clock.value);
+  list.Add(SchedulerMetric("samples"), progress.samples);
   if (const double per_second = rate.per_second(); per_second > 0)
-    list.Gauge("samples_per_second", "Rows trained a second, of the last seconds", per_second);
+    list.Add(SchedulerMetric("samples_per_second"), per_second);
   if (progress.train.rows > 0) {
-    list.Gauge("loss", "Progressive log-loss of the epoch", progress.train.LogLoss());
-    if (job.data.format != DataFormat::kIdx) list.Gauge("auc", "Progressive AUC of the epoch", progress.train.Auc());
+    list.Add(SchedulerMetric("loss"), progress.train.LogLoss());
+    if (job.data.format != DataFormat::kIdx) list.Add(SchedulerMetric("auc"), progress.train.Auc());
   }
-  list.Gauge("staleness_mean", "Clocks by which pulls were behind, mean", staleness.mean);
-  list.Gauge("staleness_max", "Clocks by which pulls were behind, maximum", staleness.max);
+  list.Add(SchedulerMetric("staleness_mean"), staleness.mean);
+  list.Add(SchedulerMetric("staleness_max"), staleness.max);
   if (progress.samples_total > 0) {
     const auto total = static_cast<double>(progress.samples_total);
-    list.Gauge("progress", "Share of all epochs that is trained", static_cast<double>(progress.samples) / total);
+    list.Add(SchedulerMetric("progress"), static_cast<double>(progress.samples) / total);
     if (const double lasting = rate.lasting_per_second(); lasting > 0)
-      list.Gauge("eta_seconds", "Time until all epochs are trained",
-                 (total - static_cast<double>(progress.samples)) / lasting);
+      list.Add(SchedulerMetric("eta_seconds"), (total - static_cast<double>(progress.samples)) / lasting);
   }
-  list.Gauge("workers_live", "Workers that take part", progress.workers_live);
-  list.Counter("workers_died", "Workers declared dead", progress.workers_died);
-  for (const auto& [name, help] : kFleetCounters) list.Counter(name, help, Whole(CounterOf(progress, name)));
-  list.Counter("rows_not_finite", kRowsNotFiniteHelp, Whole(CounterOf(progress, kRowsNotFinite)));
-  list.Counter("refused_malformed", "Messages refused because they are malformed", refused.malformed);
-  list.Counter("refused_too_large", "Messages refused for their size", refused.too_large);
-  list.Counter("refused_version", "Messages refused for their protocol version", refused.version);
-  list.Counter("refused_handshakes", "Connections refused", refused.handshakes);
+  list.Add(SchedulerMetric("workers_live"), progress.workers_live);
+  list.Add(SchedulerMetric("workers_died"), progress.workers_died);
+  list.Append(SumsOf(progress));
   if (!progress.epochs.empty() && progress.epochs.back().valid) {
-    list.Gauge("valid_logloss", "Log-loss of the last epoch's validation", progress.epochs.back().valid->log_loss);
-    list.Gauge("valid_auc", "AUC of the last epoch's validation", progress.epochs.back().valid->auc);
+    list.Add(SchedulerMetric("valid_logloss"), progress.epochs.back().valid->log_loss);
+    list.Add(SchedulerMetric("valid_auc"), progress.epochs.back().valid->auc);
   }
-  list.Histogram("staleness_clocks", "Clocks by which pulls were behind", progress.staleness);
+  list.AddBy(SchedulerMetric("state"), {{progress.phase, 1}});
+  list.AddHistogram(SchedulerMetric("staleness_clocks"), progress.staleness);
   return list;
 }
 
@@ -268,8 +249,7 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
   WriteEvaluation(&json, job, progress);
   WriteBestPossible(&json, job);
   WriteStaleness(&json, progress);
-  for (const FleetCounter& counter : kFleetCounters) json[counter.name] = Whole(CounterOf(progress, counter.name));
-  json["rows_not_finite"] = Whole(CounterOf(progress, kRowsNotFinite));
+  SumsOf(progress).WriteTo(&json);
   json["parameters_hash"] = progress.has_state_hash ? Json(fmt::format("{:016x}", progress.state_hash)) : Json();
   json.update({{"workers_died", progress.workers_died},
                {"batches_repeated", progress.batches_repeated},
@@ -277,8 +257,6 @@ std::string SummaryJson(const Job& job, const Progress& progress, const Shutdown
                {"valid_rows", progress.rows[1]},
                {"test_rows", progress.rows[2]},
                {"epochs", EpochsJson(progress)},
-               {"stages", SecondsJson("stage.", progress)},
-               {"cpu", SecondsJson("cpu.", progress)},  // of the workers' training threads
                {"checkpoint", progress.last_checkpoint},
                {"best_checkpoint", progress.best_checkpoint},
                {"best_kept", BestKept(job, progress)}});

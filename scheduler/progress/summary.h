@@ -1,8 +1,6 @@
 // What a run leaves in figures: the scheduler's line of metrics.jsonl once a second, and summary.json at the end.
-// docs of both are the names themselves; units last.
 #pragma once
 
-#include <cstdint>
 #include <deque>
 #include <string>
 
@@ -31,14 +29,8 @@ class Rate {
   double seconds_ = 0, samples_ = 0;  // of all training
 };
 
-// What the scheduler's transport has refused so far: bytes that are no message, messages over a limit or of another
-// protocol version, connections that are not admitted.
-struct Refused {
-  std::uint64_t malformed = 0, too_large = 0, version = 0, handshakes = 0;
-};
-
 // What metrics.jsonl and /metrics show of the run; figures that it does not have yet are left out.
-MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate& rate, const Refused& refused);
+MetricList SchedulerMetrics(const Job& job, const Progress& progress, const Rate& rate);
 
 // {"time": ..., "role": "scheduler", "state": "train", "epoch": 1, "samples": ..., ...} without a line end.
 // time_seconds: since 1970.

@@ -42,8 +42,13 @@ std::map<std::string, double> Totals::Counters() const {
   std::map<std::string, double> sums = ended_counters_;
   for (const auto& [incarnation, node] : workers_)
     for (const Counter& counter : node.counters) sums[counter.name] += counter.value;
+  return sums;
+}
+
+std::map<std::string, double> Totals::ShardCounters() const {
+  std::map<std::string, double> sums;
   for (const auto& [incarnation, node] : shards_)
-    for (const Counter& counter : node.counters) sums["server." + counter.name] += counter.value;
+    for (const Counter& counter : node.counters) sums[counter.name] += counter.value;
   return sums;
 }
 

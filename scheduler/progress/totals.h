@@ -21,7 +21,8 @@ class Totals {
 
   void OnHeartbeat(const Sender& sender, const Heartbeat& heartbeat);
   void End(Incarnation worker);
-  std::map<std::string, double> Counters() const;
+  std::map<std::string, double> Counters() const;  // of workers
+  std::map<std::string, double> ShardCounters() const;
   std::vector<std::uint64_t> Staleness() const;
   // What the worker last reported, into the fields of `out` that come from here.
   void Fill(WorkerProgress* out) const;

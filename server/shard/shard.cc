@@ -7,6 +7,7 @@
 
 #include "core/hash.h"
 #include "core/job/job.h"
+#include "core/metrics/metric_list.h"
 #include "server/exhaustion.h"
 #include "server/shard/scheduler_link.h"
 #include "server/shard/shard_counters.h"
@@ -285,7 +286,7 @@ void Shard::Impl::SendHeartbeat() {
   beat.writing = OldestWritten();
   beat.log_synced = outbox_.synced();
   beat.log_bytes = outbox_.log_bytes();
-  beat.counters = CountersOf(counters_, parts.rows, parts.clocks.buckets().bytes(), parts.pulls.reply_bytes());
+  beat.counters = MetricList().AddFields(kRowMetrics, parts.rows.counters()).ToCounters();
   outbox_.SendHeartbeat(std::move(beat));
   scheduler_.OnBeat();
 }

@@ -1,15 +1,11 @@
-// What a shard counts, and how its heartbeats carry it.
+// What a shard counts.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
-#include "core/message.h"
+#include "core/metrics/metric_table.h"
 
 namespace tarn::server {
-
-class Store;  // server/store/store.h
 
 struct ShardCounters {
   std::uint64_t pulls = 0, pulls_parked = 0, pull_rows = 0;
@@ -18,8 +14,20 @@ struct ShardCounters {
   std::uint64_t checkpoints = 0;
   std::uint64_t waited_for_rows = 0;  // messages
 };
-
-std::vector<Counter> CountersOf(const ShardCounters& counters, const Store& rows, std::size_t bucket_bytes,
-                                std::size_t reply_bytes);
+inline constexpr MetricField<ShardCounters> kShardMetrics[] = {
+    {ShardMetric("pulls"), &ShardCounters::pulls},
+    {ShardMetric("pulls_parked"), &ShardCounters::pulls_parked},
+    {ShardMetric("pull_rows"), &ShardCounters::pull_rows},
+    {ShardMetric("pushes"), &ShardCounters::pushes},
+    {ShardMetric("push_rows"), &ShardCounters::push_rows},
+    {ShardMetric("pushes_repeated"), &ShardCounters::pushes_repeated},
+    {ShardMetric("pushes_out_of_order"), &ShardCounters::pushes_out_of_order},
+    {ShardMetric("refused_epoch"), &ShardCounters::refused_epoch},
+    {ShardMetric("refused_fenced"), &ShardCounters::refused_fenced},
+    {ShardMetric("refused_other"), &ShardCounters::refused_other},
+    {ShardMetric("checkpoints"), &ShardCounters::checkpoints},
+    {ShardMetric("waited_for_rows"), &ShardCounters::waited_for_rows},
+};
+static_assert(BindsAll(kShardMetrics));
 
 }  // namespace tarn::server

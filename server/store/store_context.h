@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/metrics/metric_table.h"
 #include "server/store/arena.h"
 #include "server/store/page_pool.h"
 #include "server/store/snapshot.h"
@@ -23,6 +24,13 @@ struct RowCounters {
   std::uint64_t expired = 0;     // rows
   std::uint64_t not_finite = 0;  // gradients that were skipped (rule A5)
 };
+inline constexpr MetricField<RowCounters> kRowMetrics[] = {
+    {ShardMetric("rows_admitted"), &RowCounters::admitted},
+    {ShardMetric("rows_refused"), &RowCounters::refused},
+    {ShardMetric("rows_expired"), &RowCounters::expired},
+    {ShardMetric("rows_not_finite"), &RowCounters::not_finite},
+};
+static_assert(BindsAll(kRowMetrics));
 
 struct CutRequest {
   CutScope scope = CutScope::kAll;

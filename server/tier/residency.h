@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/metrics/metric_table.h"
 #include "server/tier/cold_log.h"
 #include "server/tier/cold_store.h"
 #include "server/tier/resident_rows.h"
@@ -41,6 +42,13 @@ struct ResidencyCounters {
   std::uint64_t fetched = 0;       // rows read beside the shard's work
   std::uint64_t evicted = 0;       // rows that left memory
 };
+inline constexpr MetricField<ResidencyCounters> kResidencyMetrics[] = {
+    {ShardMetric("tier_uses"), &ResidencyCounters::uses},
+    {ShardMetric("tier_read_waiting"), &ResidencyCounters::read_waiting},
+    {ShardMetric("tier_fetched"), &ResidencyCounters::fetched},
+    {ShardMetric("tier_evicted"), &ResidencyCounters::evicted},
+};
+static_assert(BindsAll(kResidencyMetrics));
 
 // A fetch under way; 0: none. They end in order.
 using FetchTicket = std::uint64_t;

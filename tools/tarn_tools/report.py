@@ -165,7 +165,7 @@ def cost_charts(metrics, record):
     columns = [(str(s), n / pulls) for s, n in sorted(histogram)] if pulls else []
     drawn = [
         charts.column_chart("Measured staleness of pulls", columns, "clocks", f"{pulls:,.0f} pulls" if pulls else ""),
-        charts.bar_chart("Where the workers' time goes", stage_bars(record.get("stages") or {}), "summed over workers"),
+        charts.bar_chart("Where the workers' time goes", stage_bars(record.get("stage_seconds") or {}), "summed over workers"),
         charts.line_chart(
             "Traffic, bytes a second",
             [("pulled", metrics.rate("pull_bytes")), ("pushed", metrics.rate("push_bytes"))],

@@ -1,6 +1,6 @@
 """Where the time of a run's workers went: how long each stage of their pipeline worked and waited, and what bounds it.
 
-A summary has the seconds of all workers in `stages`. The reader's thread has `read`, `plan`, and `room`, in which it
+A summary has the seconds of all workers in `stage_seconds`. The reader's thread has `read`, `plan`, and `room`, in which it
 waits because its batches lie ready. The training loop has `compute`, `push`, `pull` (it waits for rows) and `wait` (for
 data); the rest of its time goes to messages. Pulls are under way for `flight`, beside both. All of `wall`.
 """
@@ -12,7 +12,7 @@ TIMES = ("read", "plan", "room", "flight", "pull", "compute", "push", "wait")
 
 def shares(record):
     """{"read": 0.3, ...}: of the wall time, by TIMES and `messages`; empty if the run did not say enough."""
-    stages = record.get("stages") or {}
+    stages = record.get("stage_seconds") or {}
     wall = number(stages, "wall")
     seconds = {name: number(stages, name) for name in TIMES}
     if not wall or None in seconds.values():
@@ -38,8 +38,8 @@ def contention(record):
     servers, shards, workers = fleet
     if servers * shards + workers <= cores:
         return None
-    part, used = shares(record), record.get("cpu") or {}
-    stages = record.get("stages") or {}
+    part, used = shares(record), record.get("cpu_seconds") or {}
+    stages = record.get("stage_seconds") or {}
     wanted = (number(stages, "compute") or 0) + (number(stages, "push") or 0)
     had = (number(used, "compute") or 0) + (number(used, "push") or 0)
     if part["compute"] + part["push"] > 0.5 and had >= CORE_SHARE * wanted:

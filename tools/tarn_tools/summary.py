@@ -7,7 +7,7 @@ import shlex
 from tarn_tools import called, stages
 from tarn_tools.progress import duration, number
 
-FROM_METRICS = (
+FROM_METRICS = (  # of the scheduler's line of metrics.jsonl
     "samples",
     "samples_per_second",
     "staleness_mean",
@@ -22,6 +22,8 @@ FROM_METRICS = (
     "batches_passed_over",
     "malformed_lines",
     "rows_not_finite",
+    "stage_seconds",
+    "cpu_seconds",
     "workers_died",
 )
 MEASURED = ("samples_per_second", "staleness_mean", "staleness_max", "pull_bytes", "push_bytes")

@@ -291,7 +291,7 @@ Clock Client::acked_clock() const { return impl_->data.ticks()->acked(); }
 
 const ClientCounters& Client::counters() const { return impl_->context.counters; }
 const std::vector<std::uint64_t>& Client::staleness() const { return impl_->context.staleness; }
-void Client::SetMetrics(std::vector<Counter> counters) { impl_->control.SetMetrics(std::move(counters)); }
+void Client::SetMetrics(MetricList metrics) { impl_->control.SetMetrics(std::move(metrics)); }
 bool Client::idle() const { return impl_->idle(); }
 std::size_t Client::pending_bytes() const { return impl_->data.pending_bytes(); }
 

@@ -19,6 +19,7 @@
 
 #include "core/limits.h"
 #include "core/message.h"
+#include "core/metrics/metric_list.h"
 #include "worker/client/completion.h"
 #include "worker/client/plan.h"
 #include "worker/counters.h"
@@ -130,7 +131,7 @@ class Client {
   const ClientCounters& counters() const;
   const std::vector<std::uint64_t>& staleness() const;  // histogram of all pulls: bucket i holds those i clocks behind
   // Sent with the next heartbeats, beside the client's own counters.
-  void SetMetrics(std::vector<Counter> counters);
+  void SetMetrics(MetricList metrics);
   bool idle() const;                  // nothing pending: pushes, pulls, ticks, requests
   std::size_t pending_bytes() const;  // of pushes, kept for resending or waiting for credit
   std::uint64_t StateHash() const;
@@ -140,7 +141,22 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// The counters that every worker sends to the scheduler, under the names of metrics.
-std::vector<Counter> MetricsOf(const ClientCounters& counters);
+// Every worker sends them to the scheduler. Here, since worker/counters.h is part of the library's interface.
+inline constexpr MetricField<ClientCounters> kClientMetrics[] = {
+    {WorkerMetric("pull_bytes"), &ClientCounters::pull_bytes},
+    {WorkerMetric("push_bytes"), &ClientCounters::push_bytes},
+    {WorkerMetric("pulls"), &ClientCounters::pulls},
+    {WorkerMetric("pushes"), &ClientCounters::pushes},
+    {WorkerMetric("repeats"), &ClientCounters::repeats},
+    {WorkerMetric("unknown_lists"), &ClientCounters::unknown_lists},
+    {WorkerMetric("cache_rows"), &ClientCounters::cache_rows},
+    {WorkerMetric("cache_hits"), &ClientCounters::cache_hits},
+    {WorkerMetric("combined_pushes"), &ClientCounters::combined_pushes},
+    {WorkerMetric("malformed"), &ClientCounters::malformed},
+    {WorkerMetric("residual_rows"), &ClientCounters::residual_rows},
+    {WorkerMetric("residuals_expired"), &ClientCounters::residuals_expired},
+    {WorkerMetric("residuals_crowded"), &ClientCounters::residuals_crowded},
+};
+static_assert(BindsAll(kClientMetrics));
 
 }  // namespace tarn::worker

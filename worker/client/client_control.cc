@@ -23,19 +23,6 @@ bool Usable(const View& view, const View& before) {
 
 }  // namespace
 
-std::vector<Counter> MetricsOf(const ClientCounters& c) {
-  return {{"pull_bytes", double(c.pull_bytes)},
-          {"push_bytes", double(c.push_bytes)},
-          {"repeats", double(c.repeats)},
-          {"unknown_lists", double(c.unknown_lists)},
-          {"cache_rows", double(c.cache_rows)},
-          {"cache_hits", double(c.cache_hits)},
-          {"combined_pushes", double(c.combined_pushes)},
-          {"residual_rows", double(c.residual_rows)},
-          {"residuals_expired", double(c.residuals_expired)},
-          {"residuals_crowded", double(c.residuals_crowded)}};
-}
-
 void ClientControl::Repeat(Body body) { repeating_.push_back({std::move(body)}); }
 
 // Ends the repeats of the first request of that kind which the answer matches.
@@ -231,8 +218,7 @@ void ClientControl::SendHeartbeat() {
   beat.acked_clock = ticks_->acked();
   beat.position = ticks_->acked_position();
   beat.drained = ticks_->drained();
-  beat.counters = MetricsOf(context_->counters);
-  beat.counters.insert(beat.counters.end(), metrics_.begin(), metrics_.end());
+  beat.counters = MetricList().AddFields(kClientMetrics, context_->counters).Append(metrics_).ToCounters();
   beat.staleness = context_->staleness;
   context_->SendToScheduler(std::move(beat));
   next_heartbeat_ = context_->now + context_->heartbeat_us();

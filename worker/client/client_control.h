@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/metrics/metric_list.h"
 #include "worker/client/client_context.h"
 #include "worker/client/client_ticks.h"
 #include "worker/client/completion.h"
@@ -27,7 +28,7 @@ class ClientControl {
   void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done);
   void RequestCheckpoint(Completion<std::string>* done);
   void Leave(const DataPosition& position);
-  void SetMetrics(std::vector<Counter> metrics) { metrics_ = std::move(metrics); }
+  void SetMetrics(MetricList metrics) { metrics_ = std::move(metrics); }
 
   // Takes the identity, the job and the view of a Welcome. False: not for us, or it cannot be used.
   bool OnWelcome(const Welcome& welcome, std::uint64_t job);
@@ -73,7 +74,7 @@ class ClientControl {
   std::deque<Completion<>*> barrier_waiters_;                           // in order of issue, as those below
   std::deque<Completion<LeaseReply>*> lease_waiters_;
   std::map<std::uint64_t, Completion<std::string>*> checkpoint_waiters_;  // by the number of the request
-  std::vector<Counter> metrics_;
+  MetricList metrics_;
   TimeUs next_heartbeat_ = kNever;
   std::uint64_t barriers_ = 0, lease_requests_ = 0;
   CheckpointId part_sent_;

@@ -174,14 +174,13 @@ void Pipeline::JumpTo(Clock clock, TimeUs now) {
   next_clock_ = client().clock();
 }
 
-std::vector<Counter> Pipeline::Metrics() const {
-  std::vector<Counter> metrics = {{"hot_rows", double(pulls_->hot_looked_for())},
-                                  {"hot_hits", double(pulls_->hot_found())}};
+MetricList Pipeline::Metrics() const {
   const BatchSource::Seconds reader = source_->seconds();
-  const auto stages =
-      context_.counts->times.Metrics({reader.read, reader.plan, reader.await_room, pulls_->busy_seconds()});
-  metrics.insert(metrics.end(), stages.begin(), stages.end());
-  return metrics;
+  return MetricList()
+      .Add(WorkerMetric("hot_rows"), pulls_->hot_looked_for())
+      .Add(WorkerMetric("hot_hits"), pulls_->hot_found())
+      .AddBy(WorkerMetric("stage_seconds"),
+             context_.counts->times.Seconds({reader.read, reader.plan, reader.await_room, pulls_->busy_seconds()}));
 }
 
 }  // namespace tarn::worker

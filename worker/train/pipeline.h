@@ -19,6 +19,7 @@
 
 #include "core/limits.h"
 #include "core/message.h"
+#include "core/metrics/metric_list.h"
 #include "worker/client/runtime.h"
 #include "worker/train/batch_source.h"
 #include "worker/train/lease_progress.h"
@@ -79,7 +80,7 @@ class Pipeline {
   bool drained() const { return source_->leases_open() == 0 && window_.empty(); }
   bool computes() const { return stepper_->steps() != 0; }
   bool empty() const { return window_.empty(); }
-  std::vector<Counter> Metrics() const;
+  MetricList Metrics() const;
 
  private:
   struct InFlight;

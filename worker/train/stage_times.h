@@ -6,9 +6,8 @@
 
 #include <chrono>
 #include <optional>
-#include <vector>
 
-#include "core/message.h"
+#include "core/metrics/metric_list.h"
 
 namespace tarn::worker {
 
@@ -28,19 +27,13 @@ class StageTimes {
     double read = 0, plan = 0, await_room = 0;  // of the reader's thread
     double pulls = 0;                           // with a pull under way
   };
-  // As metrics "stage.NAME_seconds".
-  std::vector<Counter> Metrics(const Others& others) const {
+  // By stage, for the metric "stage_seconds".
+  LabelledValues Seconds(const Others& others) const {
     std::chrono::duration<double> wall{0};
     if (begin_) wall = std::chrono::steady_clock::now() - *begin_;
-    return {{"stage.read_seconds", others.read},
-            {"stage.plan_seconds", others.plan},
-            {"stage.room_seconds", others.await_room},
-            {"stage.flight_seconds", others.pulls},
-            {"stage.pull_seconds", await_rows},
-            {"stage.compute_seconds", compute},
-            {"stage.push_seconds", push},
-            {"stage.wait_seconds", await_data},
-            {"stage.wall_seconds", wall.count()}};
+    return {{"read", others.read},    {"plan", others.plan}, {"room", others.await_room},
+            {"flight", others.pulls}, {"pull", await_rows},  {"compute", compute},
+            {"push", push},           {"wait", await_data},  {"wall", wall.count()}};
   }
 
  private:

@@ -13,7 +13,6 @@
 #include "core/listening.h"
 #include "core/log.h"
 #include "core/thread_time.h"
-#include "worker/train/worker_metrics.h"
 
 namespace tarn::worker {
 namespace {
@@ -238,28 +237,28 @@ void Trainer::AskForWork() {
 
 void Trainer::ReportMetrics() {
   next_metrics_ = Now() + kMetricsPeriodUs;
-  std::vector<Counter> metrics = counts_.Metrics(ThreadCpuSeconds());
-  const std::vector<Counter> more = pipeline_->Metrics();
-  metrics.insert(metrics.end(), more.begin(), more.end());
+  MetricList metrics = counts_.Metrics(ThreadCpuSeconds());
+  metrics.Append(pipeline_->Metrics());
   if (options_.feed != nullptr) Publish(metrics);
   client().SetMetrics(std::move(metrics));
 }
 
 // On the HTTP server, once a second at most.
-void Trainer::Publish(const std::vector<Counter>& metrics) {
+void Trainer::Publish(const MetricList& metrics) {
   const TimeUs now = Now();
   if (now < next_report_) return;
   next_report_ = now + kReportPeriodUs;
   const std::chrono::duration<double> unix_time = std::chrono::system_clock::now().time_since_epoch();
-  auto report = std::make_unique<StatusReport>(StatusReport{.prefix = "tarn_worker_",
-                                                            .role = "worker",
+  auto report = std::make_unique<StatusReport>(StatusReport{.role = "worker",
                                                             .rank = std::to_string(client().welcome().rank),
                                                             .ready = true,
                                                             .unix_seconds = unix_time.count(),
                                                             .metrics = {}});
-  std::vector<Counter> all = MetricsOf(client().counters());
-  all.insert(all.end(), metrics.begin(), metrics.end());
-  report->metrics = WorkerMetrics(all, client().clock(), client().staleness());
+  report->metrics.Add(WorkerMetric("clock"), client().clock().value)
+      .Add(WorkerMetric("acked_clock"), client().acked_clock().value)
+      .AddFields(kClientMetrics, client().counters())
+      .Append(metrics)
+      .AddHistogram(WorkerMetric("staleness_clocks"), client().staleness());
   options_.feed->Put(std::move(report));
 }
 

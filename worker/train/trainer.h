@@ -77,7 +77,7 @@ class Trainer {
   Status TakeLeases();
   void AskForWork();
   void ReportMetrics();
-  void Publish(const std::vector<Counter>& metrics);
+  void Publish(const MetricList& metrics);
   void FailJob(Error error);
   void TellFailure();
   void NoteWait(TimeUs silent);

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "core/message.h"
+#include "core/metrics/metric_list.h"
 #include "worker/train/stage_times.h"
 
 namespace tarn::worker {
@@ -19,16 +18,17 @@ struct TrainingCounts {
   double compute_cpu_seconds = 0, push_cpu_seconds = 0, beside_cpu_seconds = 0;
 
   // The counts, as metrics. loop_cpu_seconds: of the loop's thread.
-  std::vector<Counter> Metrics(double loop_cpu_seconds) const {
-    return {{"samples_trained", double(samples)},
-            {"malformed_lines", double(malformed_lines)},
-            {"batches", double(batches)},
-            {"batches_passed_over", double(batches_passed_over)},
-            {"loss_sum", loss_sum},
-            {"loss_rows", double(loss_rows)},
-            {"cpu.compute_seconds", compute_cpu_seconds},
-            {"cpu.push_seconds", push_cpu_seconds},
-            {"cpu.loop_seconds", loop_cpu_seconds + beside_cpu_seconds}};
+  MetricList Metrics(double loop_cpu_seconds) const {
+    return MetricList()
+        .Add(WorkerMetric("samples"), samples)
+        .Add(WorkerMetric("malformed_lines"), malformed_lines)
+        .Add(WorkerMetric("batches"), batches)
+        .Add(WorkerMetric("batches_passed_over"), batches_passed_over)
+        .Add(WorkerMetric("loss_sum"), loss_sum)
+        .Add(WorkerMetric("loss_rows"), loss_rows)
+        .AddBy(WorkerMetric("cpu_seconds"), {{"compute", compute_cpu_seconds},
+                                             {"push", push_cpu_seconds},
+                                             {"loop", loop_cpu_seconds + beside_cpu_seconds}});
   }
 };
 

@@ -45,7 +45,7 @@ class PipelineWaitTest(unittest.TestCase):
     def verdict(self, *waits, check=True):
         """Of runs in which compute waits so much, half of it for rows and half for data."""
         stages = {"read": 0, "plan": 0, "room": 0, "flight": 0, "compute": 10, "push": 0, "wall": 100}
-        records = [{"stages": {**stages, "pull": 50 * each, "wait": 50 * each}} for each in waits]
+        records = [{"stage_seconds": {**stages, "pull": 50 * each, "wait": 50 * each}} for each in waits]
         with contextlib.redirect_stdout(io.StringIO()) as said:
             status = load("pipeline_wait").verdict(records, check)
         return status, said.getvalue()

@@ -5,6 +5,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shlex
 import signal
 import subprocess
@@ -449,7 +450,7 @@ class ReportTest(unittest.TestCase):
     def test_missing_and_damaged_files_still_give_a_page(self):
         self.assertIn("no data", report.write(self.run_dir).read_text())
         (self.run_dir / "summary.json").write_text(
-            '{"job": "<b>", "seconds": null, "epochs": [3], "stages": {"pull": 1}}'
+            '{"job": "<b>", "seconds": null, "epochs": [3], "stage_seconds": {"pull": 1}}'
         )
         (self.run_dir / "metrics.jsonl").write_text(
             '{"role": "scheduler", "time": 1, "loss": 0.5}\n[]\n{"role": "sched'
@@ -466,6 +467,11 @@ class ReportTest(unittest.TestCase):
         ]
         metrics = series.Metrics(lines)
         self.assertEqual([value for _, value in metrics.rate("pull_bytes")], [100, 100, 100])
+
+    def test_what_a_killed_run_is_told_by_are_metrics_of_the_scheduler(self):
+        table = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", (TOOLS.parent / "docs/run.md").read_text(), re.M)
+        known = {name for name, reporters in table if "scheduler" in reporters or "sum" in reporters}
+        self.assertEqual(set(summary.FROM_METRICS) - known, set())
 
     def test_texts(self):
         self.assertEqual(progress.duration(95), "1:35")
@@ -530,7 +536,7 @@ class ReportTest(unittest.TestCase):
         seconds = {"read": 2, "plan": 1, "room": 6, "flight": 5, "pull": 1, "compute": 6, "push": 1, "wait": 1, "wall": 10}
 
         def bound(**changed):
-            return stages.bound({"stages": seconds | changed})
+            return stages.bound({"stage_seconds": seconds | changed})
 
         self.assertEqual(bound(), ("compute", "it is busy 60% of the time"))
         self.assertEqual(bound(push=7, compute=1)[0], "push")
@@ -539,7 +545,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(bound(wait=7, compute=1)[0], "work")
         self.assertEqual(bound(compute=1), ("messages", "the training loop sends and receives 60% of the time"))
         self.assertEqual(
-            stages.table({"stages": seconds}),
+            stages.table({"stage_seconds": seconds}),
             [
                 ("reader", "30%", "70%", "60% for room, 10% for work"),
                 ("pulls", "50%", "50%", "for batches to come in"),
@@ -547,11 +553,11 @@ class ReportTest(unittest.TestCase):
                 ("push", "10%", "90%", "for gradients"),
             ],
         )
-        for of_an_older_run in ({}, {"stages": {"pull": 1}}, {"stages": seconds | {"wall": 0}}):
+        for of_an_older_run in ({}, {"stage_seconds": {"pull": 1}}, {"stage_seconds": seconds | {"wall": 0}}):
             self.assertEqual(stages.table(of_an_older_run), [])
             self.assertIsNone(summary.bound_text(of_an_older_run))
             self.assertEqual(report.stage_table(of_an_older_run), "")
-        self.assertIn("What bounds this job: compute; it is busy 60% of the time.", report.stage_table({"stages": seconds}))
+        self.assertIn("What bounds this job: compute; it is busy 60% of the time.", report.stage_table({"stage_seconds": seconds}))
 
     def test_the_live_line_keeps_its_columns(self):
         record = {"progress": 0.5, "eta_seconds": 3, "samples": 1000, "epoch": 1, "samples_per_second": 912345.6,

@@ -144,8 +144,8 @@ class ReportTest(unittest.TestCase):
 class CoresTest(unittest.TestCase):
     RUN = {
         "servers": 2, "shards": 2, "workers": 2, "cores": 2, "cores_busy": 0.97,
-        "stages": {"read": 2, "plan": 1, "room": 6, "flight": 5, "pull": 6, "compute": 2, "push": 1, "wait": 1, "wall": 10},
-        "cpu": {"compute": 2, "push": 1},
+        "stage_seconds": {"read": 2, "plan": 1, "room": 6, "flight": 5, "pull": 6, "compute": 2, "push": 1, "wait": 1, "wall": 10},
+        "cpu_seconds": {"compute": 2, "push": 1},
     }
 
     def bound(self, **changed):
@@ -160,9 +160,9 @@ class CoresTest(unittest.TestCase):
         self.assertEqual(self.bound(cores=None), "pulls")  # of an older run, or of several machines
 
     def test_training_loops_that_compute_are_bound_by_it_as_long_as_they_have_their_cores(self):
-        computes = self.RUN["stages"] | {"compute": 7, "pull": 1}
-        self.assertEqual(self.bound(stages=computes, cpu={"compute": 6.8, "push": 1}), "compute")
-        self.assertEqual(self.bound(stages=computes, cpu={"compute": 3, "push": 0.5}), "more processes than cores")
+        computes = self.RUN["stage_seconds"] | {"compute": 7, "pull": 1}
+        self.assertEqual(self.bound(stage_seconds=computes, cpu_seconds={"compute": 6.8, "push": 1}), "compute")
+        self.assertEqual(self.bound(stage_seconds=computes, cpu_seconds={"compute": 3, "push": 0.5}), "more processes than cores")
 
     def test_only_usable_cores_count(self):
         text = "cpu  9 9 9 9\ncpu0 10 0 10 60 20 0 0 0 5 5\ncpu1 50 0 50 0 0 0 0 0 0 0\ncpu2 1 1 1 1 1 1 1 1 1 1\nintr 5\n"

@@ -158,6 +158,7 @@ TEST_F(FleetThreads, TrainAndAreWatched) {
   EXPECT_EQ(rows, kWorkers * kClocks * 64);
   EXPECT_GT(Sum("tarn_shard_log_syncs_total"), 0);
   EXPECT_EQ(Sum("tarn_shard_rows"), 500);
+  EXPECT_TRUE(Eventually([&] { return Sum("tarn_scheduler_received_messages_total") > 0; }));
   loop_->RequestStop();
   scheduler_.join();
   shards_.join();

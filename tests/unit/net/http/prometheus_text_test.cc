@@ -7,8 +7,8 @@ namespace tarn::net {
 namespace {
 
 StatusReport Report(std::string rank, std::uint64_t pulls) {
-  StatusReport report{.prefix = "tarn_shard_", .role = "shard", .rank = std::move(rank), .ready = true};
-  report.metrics.Counter("pulls", "Pulls answered", pulls);
+  StatusReport report{.role = "shard", .rank = std::move(rank), .ready = true};
+  report.metrics.Add(ShardMetric("pulls"), pulls);
   return report;
 }
 
@@ -16,46 +16,59 @@ TEST(PrometheusTextTest, AFamilyIsWrittenOnceForAllReports) {
   const StatusReport first = Report("0", 12), second = Report("1", 13);
   const StatusReport* reports[] = {&first, &second};
   EXPECT_EQ(PrometheusText("mine", reports),
-            "# HELP tarn_shard_pulls_total Pulls answered\n"
+            "# HELP tarn_shard_pulls_total Pulls received\n"
             "# TYPE tarn_shard_pulls_total counter\n"
             "tarn_shard_pulls_total{run=\"mine\",role=\"shard\",rank=\"0\"} 12\n"
             "tarn_shard_pulls_total{run=\"mine\",role=\"shard\",rank=\"1\"} 13\n");
 }
 
 TEST(PrometheusTextTest, LabelsAreEscapedAndEmptyOnesLeftOut) {
-  StatusReport report{.prefix = "tarn_shard_"};
-  report.metrics.GaugeBy("table", "rows_by_table", "Rows", {{"a \"b\"\n\\", 3u}})
-      .CounterBy("table", "none", "None", {});
+  StatusReport report{.role = "shard"};
+  report.metrics.AddBy(ShardMetric("rows_not_finite_by_table"), {{"a \"b\"\n\\", 3u}})
+      .AddBy(WorkerMetric("stage_seconds"), {});
   const StatusReport* reports[] = {&report};
   EXPECT_EQ(PrometheusText("", reports),
-            "# HELP tarn_shard_rows_by_table Rows\n"
-            "# TYPE tarn_shard_rows_by_table gauge\n"
-            "tarn_shard_rows_by_table{table=\"a \\\"b\\\"\\n\\\\\"} 3\n");
+            "# HELP tarn_shard_rows_not_finite_by_table_total Gradients of a table with infinite or NaN values; where "
+            "there were some\n"
+            "# TYPE tarn_shard_rows_not_finite_by_table_total counter\n"
+            "tarn_shard_rows_not_finite_by_table_total{role=\"shard\",table=\"a \\\"b\\\"\\n\\\\\"} 3\n");
 }
 
 TEST(PrometheusTextTest, NumbersReadBackAsTheSame) {
-  StatusReport report{.prefix = "x_"};
-  report.metrics.Gauge("a", "A", 0.1).Gauge("b", "B", 1767225600.123).Gauge("c", "C", std::uint64_t{1} << 53);
+  StatusReport report{.role = "scheduler"};
+  report.metrics.Add(SchedulerMetric("auc"), 0.1)
+      .Add(SchedulerMetric("eta_seconds"), 1767225600.123)
+      .Add(SchedulerMetric("clock"), std::uint64_t{1} << 53);
   const StatusReport* reports[] = {&report};
   const std::string text = PrometheusText("", reports);
-  EXPECT_NE(text.find("x_a 0.1\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("x_b 1767225600.123\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("x_c 9007199254740992\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("tarn_scheduler_auc{role=\"scheduler\"} 0.1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("tarn_scheduler_eta_seconds{role=\"scheduler\"} 1767225600.123\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("tarn_scheduler_clock{role=\"scheduler\"} 9007199254740992\n"), std::string::npos) << text;
 }
 
 TEST(PrometheusTextTest, AReportWithATimeHasItAndWhetherItIsReady) {
-  StatusReport report{.prefix = "x_", .ready = true, .unix_seconds = 2.5};
+  StatusReport report{.role = "shard", .ready = true, .unix_seconds = 2.5};
   const StatusReport* reports[] = {&report};
   const std::string text = PrometheusText("", reports);
-  EXPECT_NE(text.find("x_ready 1\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("x_updated_timestamp_seconds 2.5\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("tarn_shard_ready{role=\"shard\"} 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("tarn_shard_updated_timestamp_seconds{role=\"shard\"} 2.5\n"), std::string::npos) << text;
+}
+
+TEST(PrometheusTextTest, TheProcesssMetricsAndThoseOfFilesAlone) {
+  StatusReport report{.role = "worker"};
+  report.metrics.Add(ProcessMetric("open_fds"), 9).Add(WorkerMetric("waiting_share"), 0.5);
+  const StatusReport* reports[] = {&report};
+  EXPECT_EQ(PrometheusText("", reports),
+            "# HELP process_open_fds Open file descriptors\n"
+            "# TYPE process_open_fds gauge\n"
+            "process_open_fds{role=\"worker\"} 9\n");
 }
 
 TEST(PrometheusTextTest, AHistogramIsCumulative) {
-  StatusReport report{.prefix = "tarn_worker_", .role = "worker"};
+  StatusReport report{.role = "worker"};
   std::vector<std::uint64_t> counts(1030);
   counts[0] = 5, counts[1] = 4, counts[5] = 3, counts[6] = 2, counts[1024] = 1, counts[1029] = 7;
-  report.metrics.Histogram("staleness_clocks", "Staleness", counts);
+  report.metrics.AddHistogram(WorkerMetric("staleness_clocks"), counts);
   const StatusReport* reports[] = {&report};
   const std::string text = PrometheusText("", reports);
   for (const char* line :
@@ -72,10 +85,11 @@ TEST(PrometheusTextTest, AHistogramIsCumulative) {
 }
 
 TEST(PrometheusTextTest, AnEmptyHistogramHasItsBuckets) {
-  StatusReport report{.prefix = "x_"};
-  report.metrics.Histogram("h", "H", {});
+  StatusReport report{.role = "worker"};
+  report.metrics.AddHistogram(WorkerMetric("staleness_clocks"), {});
   const StatusReport* reports[] = {&report};
-  EXPECT_NE(PrometheusText("", reports).find("x_h_bucket{le=\"+Inf\"} 0\n"), std::string::npos);
+  EXPECT_NE(PrometheusText("", reports).find("tarn_worker_staleness_clocks_bucket{role=\"worker\",le=\"+Inf\"} 0\n"),
+            std::string::npos);
 }
 
 }  // namespace

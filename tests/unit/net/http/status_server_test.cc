@@ -36,9 +36,8 @@ class StatusServerTest : public testing::Test {
     return static_cast<std::uint16_t>(std::atoi(url.c_str() + url.rfind(':') + 1));
   }
   static std::unique_ptr<StatusReport> Report(bool ready, std::uint64_t pulls) {
-    auto report = std::make_unique<StatusReport>(
-        StatusReport{.prefix = "tarn_shard_", .role = "shard", .rank = "6", .ready = ready});
-    report->metrics.Counter("pulls", "Pulls answered", pulls).Histogram("staleness_clocks", "Staleness", {pulls, 1});
+    auto report = std::make_unique<StatusReport>(StatusReport{.role = "shard", .rank = "6", .ready = ready});
+    report->metrics.Add(ShardMetric("pulls"), pulls).AddHistogram(WorkerMetric("staleness_clocks"), {pulls, 1});
     return report;
   }
 

@@ -18,11 +18,8 @@ Progress SomeProgress() {
   p.seconds = 5;
   p.train_seconds = 4;
   p.staleness = {6, 0, 2};
-  p.counters = {{"pull_bytes", 100},
-                {"push_bytes", 50},
-                {"stage.read_seconds", 1.5},
-                {"cpu.loop_seconds", 2.5},
-                {"server.pulls", 3}};
+  p.counters = {{"pull_bytes", 100}, {"push_bytes", 50}, {"stage_seconds.read", 1.5}, {"cpu_seconds.loop", 2.5}};
+  p.shard_counters = {{"rows_not_finite", 7}, {"rows_refused", 3}};
   EpochResult first, second;
   first.train = {.rows = 20, .log_loss = 0.6};
   first.valid = Scores{.rows = 10, .log_loss = 0.5, .auc = 0.7};
@@ -73,7 +70,8 @@ TEST(Summary, HasAllThatReadersExpect) {
                           "parameters_hash",
                           "epochs",
                           "best_epoch",
-                          "stages",
+                          "stage_seconds",
+                          "cpu_seconds",
                           "workers_died",
                           "batches_repeated",
                           "reason",
@@ -88,8 +86,11 @@ TEST(Summary, HasAllThatReadersExpect) {
   EXPECT_EQ(json["staleness_max"], 2);
   EXPECT_EQ(json["staleness_histogram"].dump(), "[[0,6],[2,2]]");
   EXPECT_EQ(json["parameters_hash"], "0000000000000abc");
-  EXPECT_EQ(json["stages"].dump(), R"({"read":1.5})");
-  EXPECT_EQ(json["cpu"].dump(), R"({"loop":2.5})");
+  EXPECT_EQ(json["stage_seconds"].dump(), R"({"read":1.5})");
+  EXPECT_EQ(json["cpu_seconds"].dump(), R"({"loop":2.5})");
+  EXPECT_EQ(json["pull_bytes"].dump(), "100") << "a whole number";
+  EXPECT_EQ(json["rows_not_finite"], 7);
+  EXPECT_FALSE(json.contains("rows_refused")) << "not summed";
   EXPECT_EQ(json["epochs"][1]["epoch"], 2);
   EXPECT_EQ(json["epochs"][1]["valid"]["logloss"], 0.8);
 }
@@ -124,11 +125,11 @@ WorkerProgress SomeWorker(double samples, double loss_sum, double waiting, std::
   worker.incarnation = Incarnation(9);
   worker.clock = Clock(12);
   worker.acked_clock = Clock(11);
-  worker.counters = {{"samples_trained", samples},
+  worker.counters = {{"samples", samples},
                      {"loss_sum", loss_sum},
                      {"loss_rows", samples},
-                     {"stage.pull_seconds", waiting / 2},
-                     {"stage.wait_seconds", waiting / 2},
+                     {"stage_seconds.pull", waiting / 2},
+                     {"stage_seconds.wait", waiting / 2},
                      {"pull_bytes", 77},
                      {"residual_rows", 5}};
   worker.staleness = std::move(staleness);
@@ -151,6 +152,7 @@ TEST(WorkerLines, TellWhatEachWorkerDidSinceTheLineBefore) {
   EXPECT_EQ(json["samples"], 100);
   EXPECT_EQ(json["pull_bytes"], 77);
   EXPECT_EQ(json["residual_rows"], 5);
+  EXPECT_EQ(json["stage_seconds"].dump(), R"({"pull":0.25,"wait":0.25})");
   EXPECT_FALSE(json.contains("samples_per_second"));
   p.workers = {SomeWorker(300, 170, 1.5, {4, 1, 3})};
   json = nlohmann::json::parse(lines.Make(p, 54)[0]);
@@ -181,7 +183,7 @@ TEST(Rate, SaysHowLongAJobLastsOnlyWhenItKnows) {
   add(21, 1);
   EXPECT_EQ(rate.per_second(), 1);
   EXPECT_EQ(rate.lasting_per_second(), 0);
-  EXPECT_FALSE(nlohmann::json::parse(MetricsLine(p, SchedulerMetrics(Job{}, p, rate, {}), 0)).contains("eta_seconds"));
+  EXPECT_FALSE(nlohmann::json::parse(MetricsLine(p, SchedulerMetrics(Job{}, p, rate), 0)).contains("eta_seconds"));
   add(22, 101);
   add(23, 201);
   EXPECT_EQ(rate.lasting_per_second(), 0);
@@ -204,8 +206,7 @@ TEST(MetricsLine, ShowsProgressAndRate) {
   p.samples = 1000;
   rate.Add(12, p);
   EXPECT_EQ(rate.per_second(), 125);
-  const std::string line =
-      MetricsLine(p, SchedulerMetrics(Job{}, p, rate, {.malformed = 1, .handshakes = 4}), 1700000000.5);
+  const std::string line = MetricsLine(p, SchedulerMetrics(Job{}, p, rate), 1700000000.5);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const auto json = nlohmann::json::parse(line);
   EXPECT_EQ(json["role"], "scheduler");
@@ -215,10 +216,9 @@ TEST(MetricsLine, ShowsProgressAndRate) {
   EXPECT_EQ(json["progress"], 0.5);
   EXPECT_EQ(json["eta_seconds"], 8.0);
   EXPECT_EQ(json["pull_bytes"], 100);
-  EXPECT_EQ(json["refused_malformed"], 1);
-  EXPECT_EQ(json["refused_too_large"], 0);
-  EXPECT_EQ(json["refused_version"], 0);
-  EXPECT_EQ(json["refused_handshakes"], 4);
+  EXPECT_EQ(json["rows_not_finite"], 7);
+  EXPECT_EQ(json["stage_seconds"].dump(), R"({"read":1.5})");
+  EXPECT_FALSE(json.contains("staleness_clocks"));
   p.phase = "validate";
   rate.Add(13, p);
   EXPECT_EQ(rate.per_second(), 0);

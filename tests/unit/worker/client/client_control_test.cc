@@ -105,7 +105,7 @@ TEST(ClientControl, HeartbeatsComeEveryPeriodWithMetrics) {
   FakeFleet fleet(options);
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
-  fleet.client.SetMetrics({{"samples", 12}});
+  fleet.client.SetMetrics(MetricList().Add(WorkerMetric("samples"), 12));
   fleet.Wait(3'500'000);
   const auto beats = BodiesOf<Heartbeat>(fleet.TakeSent(kSchedulerPeer));
   ASSERT_EQ(beats.size(), 3u);
@@ -122,7 +122,7 @@ TEST(ClientControl, TheLastMetricsGoOutBeforeLeave) {
   FakeFleet fleet(options);
   fleet.Run();
   fleet.TakeSent(kSchedulerPeer);
-  fleet.client.SetMetrics({{"samples", 12}});
+  fleet.client.SetMetrics(MetricList().Add(WorkerMetric("samples"), 12));
   fleet.Leave();
   const auto sent = fleet.TakeSent(kSchedulerPeer);
   ASSERT_EQ(sent.size(), 2u);

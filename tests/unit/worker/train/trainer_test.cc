@@ -39,7 +39,7 @@ TEST(Trainer, StopsEarlyAfterAnEpochThatIsNoBetter) {
   EXPECT_EQ(progress.phase, "done");
   ASSERT_EQ(progress.epochs.size(), 2u);  // the second was worse: patience is over
   EXPECT_EQ(progress.samples, 2 * kTrainRows);
-  EXPECT_EQ(progress.counters.at("samples_trained"), double(2 * kTrainRows));
+  EXPECT_EQ(progress.counters.at("samples"), double(2 * kTrainRows));
   EXPECT_EQ(progress.counters.at("batches"), 2.0 * 9);  // 8 of 8 rows and one of 6 each epoch
   EXPECT_EQ(progress.max_clock, progress.min_clock);
   EXPECT_EQ(progress.best_checkpoint, "checkpoints/ckpt-1");
@@ -376,8 +376,8 @@ TEST(Trainer, LongStepsAreComputedBesideTheLoop) {
   EXPECT_EQ(beside.state_hash, within.state_hash);
   EXPECT_EQ(beside.counters.at("loss_sum"), within.counters.at("loss_sum"));
   EXPECT_EQ(beside.samples, within.samples);
-  EXPECT_GT(beside.counters.at("cpu.compute_seconds"), 0);
-  EXPECT_GE(beside.counters.at("cpu.loop_seconds"), beside.counters.at("cpu.compute_seconds"));
+  EXPECT_GT(beside.counters.at("cpu_seconds.compute"), 0);
+  EXPECT_GE(beside.counters.at("cpu_seconds.loop"), beside.counters.at("cpu_seconds.compute"));
 }
 
 // Where no pull tells a worker that servers are behind.
@@ -430,7 +430,7 @@ TEST(Trainer, ABatchPassedOverIsTickedAndTrainedButNotPushed) {
   EXPECT_EQ(without.log.scales, (std::vector<float>{65536, 65536, 65536, 65536, 32768, 32768, 32768, 32768, 32768}));
   EXPECT_EQ(without.progress.counters.at("batches_passed_over"), 1);
   EXPECT_EQ(all.progress.counters.at("batches_passed_over"), 0);
-  for (const std::string same : {"samples_trained", "batches"})
+  for (const std::string same : {"samples", "batches"})
     EXPECT_EQ(without.progress.counters.at(same), all.progress.counters.at(same)) << same;
   EXPECT_EQ(without.progress.max_clock, all.progress.max_clock);
   EXPECT_EQ(without.progress.samples, kTrainRows);
@@ -491,10 +491,9 @@ TEST(Trainer, TheLoopsStagesFitIntoItsTime) {
   ASSERT_TRUE(fleet.Settle());
   const auto counters = fleet.scheduler().progress().counters;
   double stages = 0;
-  for (const std::string stage : {"compute", "push", "pull", "wait"})
-    stages += counters.at("stage." + stage + "_seconds");
-  EXPECT_GT(counters.at("stage.compute_seconds"), 0);
-  EXPECT_LE(stages, counters.at("stage.wall_seconds"));
+  for (const std::string stage : {"compute", "push", "pull", "wait"}) stages += counters.at("stage_seconds." + stage);
+  EXPECT_GT(counters.at("stage_seconds.compute"), 0);
+  EXPECT_LE(stages, counters.at("stage_seconds.wall"));
 }
 
 TEST(Trainer, AJobThatKeepsATableTwiceIsRefused) {
