@@ -66,7 +66,7 @@ void MetricList::WriteTo(Json* object) const {
   for (const Metric& metric : metrics_) {
     if (metric.spec->shown == MetricShown::kHttp) continue;
     Json& member = (*object)[std::string(metric.spec->name)];
-    if (!metric.spec->label.empty()) member = Json::object();
+    if (!metric.spec->label.empty() && member.is_null()) member = Json::object();
     for (const auto& [label, value] : metric.values)
       (metric.spec->label.empty() ? member : member[label]) = json_of(value);
   }

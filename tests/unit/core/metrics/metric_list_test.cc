@@ -57,6 +57,12 @@ TEST(MetricList, ReadsTheCountersOfHeartbeats) {
             R"({"batches":7,"stage_seconds":{"pull":1.5,"push":2},"loss_sum":0.5})");
 }
 
+TEST(MetricList, ValuesOfALabelMayComeApart) {
+  const std::vector<Counter> counters = {{"cpu_seconds.push", 1}, {"batches", 7}, {"cpu_seconds.loop", 2}};
+  EXPECT_EQ(TextOf(MetricList().AddCounters(kOfWorker, counters)),
+            R"({"cpu_seconds":{"push":1,"loop":2},"batches":7})");
+}
+
 TEST(MetricList, LeavesOutCountersThatItDoesNotKnow) {
   const std::vector<Counter> counters = {
       {"pulls_parked", 1}, {"batches.x", 2}, {"stage_seconds", 3}, {"", 4}, {".", 5}};
