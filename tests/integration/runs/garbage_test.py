@@ -105,16 +105,7 @@ class GarbageTest(FleetCase):
                     raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: "[:draw.randrange(30)] + draw.randbytes(draw.randrange(20000)))
         self.assertTrue(processes.speaks_http(port))
 
-    def test_garbage_on_every_port(self):
-        job = self.job(servers=1, shards=2, epochs=12)
-        alone = self.run_ok(job, "alone")
-        run_dir = self.folder / "pestered"
-        process = subprocess.Popen(self.command(job, run_dir, "--insecure"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        ports = self.ports_of(run_dir, PORTS)
-        http = {port: program for port, program in ports.items() if processes.speaks_http(port)}
-        fleet = {port: program for port, program in ports.items() if port not in http}
-        self.assertEqual(sorted(fleet.values()), ["tarn-scheduler", "tarn-server", "tarn-server"])
-        self.assertEqual(sorted(http.values()), ["tarn-scheduler", "tarn-server", "tarn-worker", "tarn-worker"])
+    def pester(self, http, fleet):
         for port in http:
             self.pester_http(port)
         for number, port in enumerate(fleet):
@@ -122,11 +113,36 @@ class GarbageTest(FleetCase):
                 raw.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)) * 20)
             subprocess.run([BIN / "tarn-garbage", "--endpoint", f"tcp://127.0.0.1:{port}", "--seed", str(number + 1)],
                            check=True, timeout=120)
+
+    def pestered(self, epochs):
+        """Whether the run was still training when all was sent. Its bits are those of an undisturbed one in any case."""
+        job = self.job(servers=1, shards=2, epochs=epochs)
+        alone = self.run_ok(job, f"alone-{epochs}")
+        run_dir = self.folder / f"pestered-{epochs}"
+        process = subprocess.Popen(self.command(job, run_dir, "--insecure"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        ports = self.ports_of(run_dir, PORTS)
+        http = {port: program for port, program in ports.items() if processes.speaks_http(port)}
+        fleet = {port: program for port, program in ports.items() if port not in http}
+        self.assertEqual(sorted(fleet.values()), ["tarn-scheduler", "tarn-server", "tarn-server"])
+        self.assertEqual(sorted(http.values()), ["tarn-scheduler", "tarn-server", "tarn-worker", "tarn-worker"])
+        failure = None
+        try:
+            self.pester(http, fleet)
+        except (OSError, AssertionError, subprocess.CalledProcessError) as error:  # nobody listens once the run is over
+            failure = error
+        in_time = failure is None and process.poll() is None
         output, _ = process.communicate(timeout=240)
-        self.assertEqual(process.returncode, 0, output)
+        self.assertEqual(process.returncode, 0, f"{output}\n{failure}")
         pestered = json.loads((run_dir / "summary.json").read_text())
         self.assertEqual(pestered["parameters_hash"], alone["parameters_hash"])
         self.assertEqual(pestered["samples"], alone["samples"])
+        return in_time
+
+    def test_garbage_on_every_port(self):
+        epochs = 12
+        while not self.pestered(epochs):
+            epochs *= 2  # a run that was over before all was sent does not count
+            self.assertLess(epochs, 1000, "every run was over before all was sent")
 
 
 if __name__ == "__main__":
