@@ -1,4 +1,4 @@
-// What makes a row that workers keep worth its place (kernels/hot_rows.h): how lately it was looked for, or how often.
+// Replacement policy of the hot rows that workers keep (kernels/hot_rows.h): least recently or least frequently used.
 #pragma once
 
 #include <cstdint>

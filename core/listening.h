@@ -1,6 +1,6 @@
-// Since when a node has been listening without a break. One that was not running for a while (its process was stopped,
-// its machine slept) could hear nobody meanwhile, and that says nothing of the others: their silence counts from there.
-// A plain value; one thread.
+// The time since which a node has been running without a pause. A node that did not run for a while (its process was
+// stopped, its machine slept) received no messages, which is no evidence that other nodes are dead: their silence
+// counts from the end of the pause. A plain value; one thread.
 #pragma once
 
 #include <algorithm>
@@ -10,21 +10,22 @@
 
 namespace tarn {
 
-// For messages of a node that the scheduler does not answer: without the fleet's keys it looks like one that is gone.
+// For error messages of a node to which the scheduler does not answer: a scheduler with other keys looks like a dead
+// one.
 inline constexpr std::string_view kSameKeys = "and do both have the same key file (--keys)";
 
 class Listening {
  public:
   void Begin(TimeUs now) { since_ = last_ = now; }
-  // The node is running. It says so more often than every `break_us`, or else it was not, in between.
+  // Notes that the node is running. Call it at least every `break_us`: a longer gap counts as a pause.
   void Note(TimeUs now, TimeUs break_us) {
     since_ = Since(now, break_us);
     last_ = now;
   }
-  // As it is at `now`, before that is noted.
+  // The value at `now`, before Note(now).
   TimeUs Since(TimeUs now, TimeUs break_us) const { return now - last_ > break_us ? now : since_; }
   TimeUs since() const { return since_; }
-  // For how long one that was heard last at `heard` has been silent.
+  // How long a node has been silent whose last message arrived at `heard`.
   TimeUs Silence(TimeUs heard, TimeUs now, TimeUs break_us) const {
     return now - std::max(heard, Since(now, break_us));
   }

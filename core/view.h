@@ -1,6 +1,6 @@
 // The scheduler's view of the fleet: the route map and the membership (View of schemas/wire.fbs). The scheduler alone
 // makes views; it sends the whole of the newest to every node until each has confirmed its version. Everything in it is
-// state, not an event, so a lost or repeated view does no harm. docs/protocol.md tells how views change.
+// state, not an event, so a lost or repeated view does no harm. docs/protocol.md specifies how views change.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline ShardId OwnerOf(const RouteMap& routes, PartitionId partition) { return r
 // Even placement: partition p of P goes to shard p * shards / P.
 std::vector<ShardId> EvenOwners(std::uint32_t partition_bits, std::uint32_t shards);
 
-// How many clocks past the one that it reports a worker may tick while a proposal is open.
+// While a proposal is open, a worker may tick this many clocks past the one that it has reported.
 inline constexpr std::uint64_t kProposalSlack = 8;
 
 }  // namespace tarn

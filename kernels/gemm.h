@@ -5,7 +5,7 @@
 //   LinearBackward(shape, x, w, y, /*relu=*/true, dy, dx, dw, dbias);
 //
 // One call runs on one thread (workers and lanes are the parallelism), so a result never depends on a number of
-// threads; it does depend on the processor's family, as the library chooses its loops by it. Any thread may call.
+// threads; it does depend on the processor's family, by which the library chooses its kernels. Any thread may call.
 // Inputs and outputs must not overlap. Any extent may be 0.
 #pragma once
 
@@ -26,7 +26,7 @@ struct GemmShape {
   std::size_t k = 0;
 };
 
-// A matrix as it lies in memory: `stride` floats from one row to the next, at least the row's length.
+// A matrix in memory: consecutive rows are `stride` floats apart, at least the row's length.
 struct MatrixIn {
   const float* data = nullptr;
   std::size_t stride = 0;
@@ -36,9 +36,9 @@ struct MatrixIn {
 // C = alpha * op(A) * op(B) + beta * C. With beta = 0, C is only written: it may hold anything before.
 void Gemm(const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c, std::size_t c_stride);
 
-// C = op(A) * op(B) of A and B rounded to bf16 (to nearest, ties to even), summed in fp32. C is only written. On a
-// processor with AMX its instructions for bf16 do it; on others the rounded factors are multiplied as fp32 ones, which
-// takes a little longer than Gemm.
+// C = op(A) * op(B) of A and B rounded to bf16 (to nearest, ties to even), summed in fp32. C is only written.
+// Processors with AMX use its bf16 instructions. Other processors multiply the rounded factors as fp32, which takes
+// slightly longer than Gemm.
 void GemmBf16(const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride);
 
 // x: rows x in, w: out x in, bias: out, y: rows x out, all packed. With kBf16 every product below is a GemmBf16; kTf32
@@ -61,9 +61,9 @@ void LinearForward(const LinearShape& shape, const float* x, const float* w, con
 void LinearBackward(const LinearShape& shape, const float* x, const float* w, const float* y, bool relu, float* dy,
                     float* dx, float* dw, float* dbias);
 
-// On a GPU, the same: by cuBLASLt, whose sums have an order of their own, so that the bits are not the CPU's. With
-// kBf16 and kFp16 the factors are rounded on the way, into memory that the stream keeps; what already is 16 bits wide,
-// and whole layers with their masks, go through kernels/device_gemm.h, which is faster.
+// The same on a GPU, by cuBLASLt. It sums in a different order, so the bits differ from the CPU's. With kBf16 and kFp16
+// the factors are first rounded into memory of the stream. For factors that are already 16 bits wide, and for whole
+// layers with their masks, kernels/device_gemm.h is faster.
 void Gemm(Stream& stream, const GemmShape& shape, float alpha, MatrixIn a, MatrixIn b, float beta, float* c,
           std::size_t c_stride);
 void GemmBf16(Stream& stream, const GemmShape& shape, MatrixIn a, MatrixIn b, float* c, std::size_t c_stride);

@@ -1,4 +1,4 @@
-// The k largest of n floats by magnitude: what a sparse gradient keeps. Exact and without sorting: the threshold is
+// Selects the k largest of n floats by magnitude, for sparse gradients. Exact and without sorting: the threshold is
 // found by counting the bits of the magnitudes, from the top. Any thread, each with a scratch of its own.
 #pragma once
 
@@ -19,13 +19,14 @@ class TopKScratch {
   std::vector<std::uint32_t> counts_;
 };
 
-// index[0..k): where the k largest magnitudes are, ascending; values[i] = in[index[i]]. Of equal magnitudes at the
-// border the first ones are taken. A NaN counts as larger than everything, infinity as next. k <= n < 2^31; both may
-// be 0. The result depends on nothing but the input.
+// index[0..k): positions of the k largest magnitudes, ascending; values[i] = in[index[i]]. Ties are resolved in favour
+// of the lower position. A NaN counts as larger than everything, infinity as next. k <= n < 2^31; both may be 0. The
+// result depends on nothing but the input.
 void TopK(std::size_t n, std::size_t k, const float* in, std::uint32_t* index, float* values, TopKScratch& scratch);
 
-// norms[i]: the Euclidean norm of row i of n x dim floats, of a sum in double (kernels/elementwise.h) rounded once:
-// what rows are chosen by. A row with a NaN has a NaN, one with an infinity that. The same bits on every x86-64.
+// norms[i]: the Euclidean norm of row i of n x dim floats, by which rows are selected: a sum in double
+// (kernels/elementwise.h), rounded once. The norm of a row with a NaN is NaN, with an infinity it is infinity. The same
+// bits on every x86-64.
 void RowNorms(std::uint32_t dim, std::size_t n, const float* rows, float* norms);
 
 // On a GPU; TopK by sorting. The same results.

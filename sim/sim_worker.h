@@ -64,10 +64,10 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
     int waiting = 0;             // pulls without an answer
     std::size_t mark = 0;        // oracle records when the pulls were issued
     std::size_t mark_again = 0;  // and when the sparse one was issued once more; 0: it was not
-    bool read_once = false;      // the sparse rows have come, and were perhaps asked for once more
+    bool read_once = false;      // the sparse rows have arrived, and a second pull may have been issued
     bool computing = false;
   };
-  // PushPull: the dense pull of the next batch, which went with the push.
+  // PushPull: the dense pull of the next batch, sent together with the push.
   class EarlyPull final : public worker::PullSink {
    public:
     EarlyPull(SimWorker* worker, Clock clock) : worker_(worker), clock_(clock) {}
@@ -82,7 +82,7 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
     Clock clock_;
     bool done_ = false;
   };
-  // Tells the oracle that a push is acknowledged.
+  // Reports an acknowledged push to the oracle.
   class PushAcked final : public worker::Completion<> {
    public:
     // record: of the oracle; none: of the dense table, which the oracle does not follow.
@@ -128,7 +128,7 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
   SplitMix rng_;
   std::unique_ptr<worker::Planner> planner_;
   std::vector<TableSpec> tables_;   // ready ones: sparse, dense
-  std::optional<TopKModel> model_;  // if the largest rows alone are pushed
+  std::optional<TopKModel> model_;  // if only the largest rows are pushed (top-k)
   bool tables_asked_ = false;
   std::deque<LeaseGrant> leases_;
   std::uint64_t lease_offset_ = 0;  // rows of leases_.front() already in a batch
@@ -137,9 +137,9 @@ class SimWorker final : private worker::Completion<TableSpec>, private worker::C
   Clock next_clock_;
   std::vector<LeaseDone> done_;                      // to be reported
   std::map<std::uint64_t, LeaseDone> done_at_tick_;  // clock -> lease that is done when the tick is
-  std::deque<PushAcked> pushes_;                     // those that are not acknowledged, and others behind them
+  std::deque<PushAcked> pushes_;                     // unacknowledged ones, and all later ones
   worker::EvaluationStart evaluation_;
-  std::uint64_t spared_ = 0;  // told to the oracle
+  std::uint64_t spared_ = 0;  // reported to the oracle
   bool asked_ = false, leaving_ = false, finished_ = false;
   std::optional<Clock> jump_to_;
   DataPosition position_;

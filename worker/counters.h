@@ -1,4 +1,4 @@
-// What a client has counted since it joined (worker/tarn.h: Client::counters). Plain values.
+// Counters of a client since it joined (worker/tarn.h: Client::counters). Plain values.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the machine can do at most, measured without tarn's kernels: copies within its memory, and matrix products by
-// the library that makes them, each by the fastest of the library's algorithms.
+// Measures the machine's limits without tarn's kernels: copies within memory, and matrix products with the fastest
+// algorithm of the vendor's library.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ struct ProductShape {
 class Limits {
  public:
   virtual ~Limits() = default;
-  // Bytes a second, read and written, of a copy of so many.
+  // Bytes read and written per second by a copy of `bytes`.
   virtual double CopyBytesPerSecond(std::size_t bytes) = 0;
   virtual double ProductSeconds(const ProductShape& shape) = 0;
-  // Bytes a second of a copy between the host's memory and the place's. Not pinned: by the driver, through its own
-  // pinned memory.
+  // Bytes per second of a copy between host and device memory. Not pinned: the driver copies through its own pinned
+  // memory.
   virtual double HostCopyBytesPerSecond(std::size_t bytes, bool to_host, bool pinned) = 0;
 };
 

@@ -1,5 +1,5 @@
-// What the work of a fleet costs: nanoseconds of a thread, as straight lines fitted to measurements (calibrate.h) and
-// kept in a text file of "name value" lines.
+// Costs of the work of a fleet in nanoseconds of a thread: linear functions fitted to measurements (calibrate.h) and
+// stored in a text file of "name value" lines.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ enum class Work : std::uint8_t {
   kTakeAck,
   kTick,
   kTakeTickAck,
-  kSettle,  // a turn of its loop, behind the messages of the turn
+  kSettle,  // the end of a turn of its loop, after the turn's messages
   // server::Shard, a message and its rows.
   kPark,    // a pull comes
   kServe,   // its answer is made
@@ -44,7 +44,7 @@ inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::kCount);
 
 std::string_view Name(Work work);
 
-// What a piece of work is made of. rows: of sparse tables; dense: of dense ones, by 16 values; third: see Work.
+// The size of a piece of work. rows: of sparse tables; dense: of dense tables, in units of 16 values; third: see Work.
 inline constexpr std::size_t kParts = 4;
 struct Amount {
   double messages = 0, rows = 0, dense = 0, third = 0;
@@ -61,7 +61,7 @@ struct Line {
 
 struct Costs {
   std::array<Line, kWorks> lines;
-  // Time that all threads need while another core of their host is busy, as a multiple.
+  // Factor for the time of all threads while another core of their host is busy.
   double busy_slowdown = 1;
   // From a thread's send to the receiving thread's wake-up on one host, besides the above.
   double local_latency_ns = 0;
@@ -73,13 +73,13 @@ std::string ToText(const Costs& costs);
 // kNotFound, kInvalidArgument: names the file and the line.
 Expected<Costs> ReadCosts(const std::string& path);
 
-// One measurement: what was done, and how long it took.
+// One measurement: work and time.
 struct Sample {
   Amount amount;
   double ns = 0;
 };
-// The line of least relative squares through the samples, without negative coefficients; what is far off it (a thread
-// that lost its core meanwhile) is dropped, and the line drawn again.
+// Least-squares fit of the relative errors of the samples, without negative coefficients. Outliers (a thread that was
+// preempted) are dropped and the fit is repeated.
 Line Fit(std::span<const Sample> samples);
 
 }  // namespace tarn::scale

@@ -1,5 +1,5 @@
 // Measures the steps of the real state machines while a simulated fleet runs them (FleetModel with a meter): a lap is
-// what passed since the lap before.
+// the time since the previous lap.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
-// Bytes in an envelope that tells what they are and whether they are whole: how small files of state lie on disk.
-// Around a body stand 8 bytes of magic, then little-endian: format version (32 bits), CRC-32C of all the other bytes
-// (32 bits), bytes of the body (64 bits). The first formats had a CRC-32C of what follows it alone. Pure functions.
+// The envelope of small state files, which identifies the format and detects damage. The header before the body: 8
+// bytes of magic, then little-endian format version (32 bits), CRC-32C of all other bytes (32 bits), size of the body
+// (64 bits). In the oldest versions the CRC-32C covers only the bytes after it. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ struct SealedFormat {
 
 std::string Seal(const SealedFormat& format, std::string_view body);
 
-// How many bytes the envelope at the beginning of `bytes`, and what is in it, take, as it says itself; as many as there
-// are if it is cut off.
+// Size of the sealed bytes at the beginning of `bytes`, with the envelope, according to their header; the size of
+// `bytes` if they are truncated.
 std::size_t SealedSize(std::string_view bytes);
 
 struct Unsealed {
   std::uint32_t version = 0;
-  std::vector<std::uint64_t> words;  // the body, aligned for FlatBuffers, which are read where they lie
+  std::vector<std::uint64_t> words;  // the body, aligned for FlatBuffers, which are read in place
   std::size_t size = 0;
   std::span<const std::uint8_t> body() const { return {reinterpret_cast<const std::uint8_t*>(words.data()), size}; }
 };

@@ -1,8 +1,8 @@
-// A worker's blob: what belongs to its rank and to no row, kept in checkpoints (rules K9, K10). So far: residuals, what
-// pushes that send the largest alone have not sent (rule W5).
+// A worker's blob: state in checkpoints that belongs to a worker's rank rather than to a row (rules K9, K10). It
+// contains residuals: the gradients that top-k pushes have not sent (rule W5).
 //
-// A blob is one or more chunks, each sealed by itself (core/codec/sealed.h) around a FlatBuffer (schemas/blob.fbs): it
-// can be made, sent, checked and read a chunk at a time. Pure functions.
+// A blob is a sequence of chunks. Each is a FlatBuffer (schemas/blob.fbs) in its own envelope (core/codec/sealed.h), so
+// that a blob is encoded, sent, verified and read one chunk at a time. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace tarn {
 
 inline constexpr std::uint32_t kBlobVersion = 2;  // from it on the sum covers the version too
 
-// Of one table, in the order in which their keys had a gradient, the longest ago first: values[i * dim ...) was not
-// sent for keys[i], which had its last gradient at clocks[i].
+// Residuals of one table, ordered by the time of their last gradient, oldest first: values[i * dim ...) are not sent
+// yet for keys[i], whose last gradient was at clocks[i].
 struct ResidualRows {
   std::string table;
   std::uint32_t dim = 0;
@@ -42,15 +42,15 @@ struct BlobChunk {
 
 Buffer EncodeBlobChunk(const BlobChunk& chunk);
 
-// Whose blob it is to be.
+// The expected owner of a blob.
 struct BlobOrigin {
   std::string name;         // for errors: the file
   CheckpointId checkpoint;  // 0: any
   WorkerRank rank;
 };
 
-// Hands the chunks of a whole blob to `take`, in order, and ends with the first error: kCorrupt, kUnsupported (a newer
-// version), naming the blob and what was expected.
+// Passes the chunks of a complete blob to `take`, in order, and stops at the first error: kCorrupt, kUnsupported (a
+// newer version), naming the blob and what was expected.
 Status ReadBlob(std::span<const std::byte> bytes, const BlobOrigin& origin,
                 const std::function<Status(BlobChunk chunk)>& take);
 

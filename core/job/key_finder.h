@@ -1,4 +1,4 @@
-// The visitor of core/job/job_fields.h that notes which keys a section gives.
+// A visitor for core/job/job_fields.h that records the keys that a section sets.
 #pragma once
 
 #include <set>

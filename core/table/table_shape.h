@@ -1,6 +1,6 @@
-// What of a table its stored rows depend on. Two specs of one shape may share rows: rates, schedules, clipping,
-// consistency, codecs of messages and the numbers of a life are settings, and may change between the runs of a job
-// (rule K5).
+// The properties of a table on which its stored rows depend. Two specs of one shape may share rows: rates, schedules,
+// clipping, consistency, codecs of messages and the numbers of a life are settings, and may change between the runs of
+// a job (rule K5).
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace tarn {
 
-// The first difference of two shapes, such as "dim is 8 in the checkpoint and 16 in the job" for the places
-// "in the checkpoint" and "in the job"; empty if there is none. Compares kind, dim, rows, initializer, the kind of
-// the optimizer (its slots), the codec of rows, and whether they have a life, and in what it counts; ids and names are
-// the caller's business.
+// The first difference of two shapes, such as "dim is 8 in the checkpoint and 16 in the job" for the places "in the
+// checkpoint" and "in the job"; empty if there is none. Compares kind, dim, rows, initializer, the kind of the
+// optimizer (its slots), the codec of rows, and whether the tables have a life and in which unit it counts. Does not
+// compare ids and names.
 std::string ShapeDifference(const TableSpec& a, std::string_view place_of_a, const TableSpec& b,
                             std::string_view place_of_b);
 
 // "zero", "constant 1", "normal(0, 0.01)", ...
 std::string Describe(const InitializerSpec& spec);
 
-// What settings change from one spec to the other, which have the same shape: "learning_rate 0.01 -> 0.1, push_codec
-// fp32 -> bf16"; empty if none.
+// Lists the settings that differ between two specs of the same shape: "learning_rate 0.01 -> 0.1, push_codec fp32 ->
+// bf16"; empty if none.
 std::string SettingsChange(const TableSpec& from, const TableSpec& to);
 
 }  // namespace tarn

@@ -1,6 +1,6 @@
-// The launches behind the operations of kernels/*.h that take a Stream: what kernels/cuda/*.cu implement and
-// kernels/cuda/operations.cc calls. Plain types only, since nvcc reads this with an older C++ than ours. All pointers
-// are device memory unless said. Each returns the launch's error.
+// Kernel launches for the operations of kernels/*.h that take a Stream. kernels/cuda/*.cu implement them,
+// kernels/cuda/operations.cc calls them. Plain types only, because nvcc compiles this header with an older C++ standard
+// than the rest. All pointers are device memory unless said. Each returns the launch's error.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -64,7 +64,7 @@ struct OptimizerStep {
 cudaError_t ApplyOptimizer(cudaStream_t stream, const OptimizerStep& step, std::uint32_t dim, std::size_t n,
                            float* const* values, float* const* slots, const float* gradients);
 
-// sort.cu. SortBuffers: of a SortScratch, for as many items as it was made for; `keys` and `words` have one for each
+// sort.cu. SortBuffers: memory of a SortScratch; `keys` and `words` have one element for each item
 struct SortBuffers {
   const std::uint32_t* identity = nullptr;  // 0, 1, 2, ...
   std::uint64_t* keys = nullptr;
@@ -72,7 +72,7 @@ struct SortBuffers {
   void* temp = nullptr;  // CUB's
   std::size_t temp_bytes = 0;
 };
-// Segments (kernels/segments.h) as kernels see them, of a batch of n occurrences. A position is a place in `order`.
+// Device pointers of Segments (kernels/segments.h) for a batch of n occurrences. A position is an index into `order`.
 struct SegmentsView {
   std::uint32_t n = 0;
   std::uint32_t* order = nullptr;      // the occurrences by row, ascending within one

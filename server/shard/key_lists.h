@@ -1,7 +1,7 @@
-// Lists of keys that workers name instead of sending them again (rule W3 of docs/protocol.md). A list is held under
-// (incarnation, number): a worker never gives a number to other keys, and an incarnation never comes back, so what is
-// found is what was meant. Bounded, for each worker and in all: the lists used longest ago go. Nothing depends on a
-// list being there: the worker sends its keys again (rule W4). Not thread-safe.
+// Lists of keys that workers name instead of sending them again (rule W3 of docs/protocol.md). A list is stored under
+// (incarnation, number). A worker never reuses a number for other keys, and an incarnation is never reused, so a list
+// that is found has the right keys. The size is bounded per worker and in total; the least recently used lists are
+// evicted. If a list is missing, the worker sends its keys again (rule W4). Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@ class KeyLists {
     Buffer frame;
   };
 
-  // Copies the keys of a message that was found sound, under keys.list; over an older list of that number. Larger than
-  // the bound: not held.
+  // Stores a copy of the keys of a verified message under keys.list, replacing an older list of that number. A list
+  // larger than the bound is not stored.
   void Keep(Incarnation incarnation, const KeyList& keys, const Buffer& frame);
-  // Null: not held. Valid until the next call that is not const.
+  // Null: not stored. Valid until the next non-const call.
   const List* Find(Incarnation incarnation, std::uint64_t number);
   void Drop(Incarnation incarnation);
   void Clear();
-  // Of all lists together, from now on.
+  // Changes the bound of all lists together.
   void SetBound(std::size_t bytes_max);
 
   std::size_t size() const { return entries_.size(); }
@@ -53,7 +53,7 @@ class KeyLists {
     std::map<std::uint64_t, Entries::iterator> by_number;
     std::size_t bytes = 0;
   };
-  // With what lists, maps and the allocator add to an entry, about.
+  // Includes the approximate overhead of lists, maps and the allocator.
   static constexpr std::size_t kEntryBytes = sizeof(Entry) + 256;
   static std::size_t Cost(const List& list) { return list.frame.size() + kEntryBytes; }
   void Remove(Entries::iterator it);

@@ -1,4 +1,4 @@
-// What a shard counts.
+// The counters of a shard.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The state of a shard except for its rows: view, clocks, watermarks and gathered pushes. The head of a log's segment
-// holds it, and a replay must lead to it again (rules L3, L5). References to objects of others, for one call.
+// The state of a shard except for its rows: view, clocks, watermarks and gathered pushes. The head of each log segment
+// contains it, and a replay must reproduce it (rules L3, L5). Holds references that are valid for one call.
 #pragma once
 
 #include <cstdint>

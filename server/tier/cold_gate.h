@@ -1,5 +1,6 @@
-// Messages whose rows are on their way from disk, and those behind them from the same peers: each peer's stay in their
-// order, and nobody else waits. Bounded. Looking for what is ready takes no time for what is not. Not thread-safe.
+// Holds messages whose rows are being read from disk, and later messages of the same peers, so that the order of each
+// peer's messages is kept. Messages of other peers do not wait. Bounded. Finding the ready messages takes no time for
+// the others. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -27,23 +28,23 @@ class ColdGate {
     Message message;
     FetchTicket ticket = 0;  // 0: it waits only for those before it
   };
-  // Its rows are not being read yet: there was no room.
+  // The read of its rows has not been started, because there was no room.
   static constexpr FetchTicket kNotBegun = ~FetchTicket{0};
 
   explicit ColdGate(std::size_t messages_max = limits::kWaitingMessagesMax,
                     std::size_t bytes_max = limits::kWaitingBytesMax)
       : messages_max_(messages_max), bytes_max_(bytes_max) {}
 
-  // What waits already stays.
+  // Messages that already wait are kept.
   void SetBound(std::size_t bytes_max) { bytes_max_ = bytes_max; }
   // Whether messages of this peer wait.
   bool Holds(Peer peer) const { return peers_.contains(peer); }
-  // Whether `message` is a repetition (rule E5) of one of this peer that waits. That one is then the answer to the
-  // newest attempt: every attempt of a push has a request id of its own.
+  // Whether `message` repeats a waiting message of this peer (rule E5). If so, the waiting message takes the request id
+  // of the newest attempt, because every attempt of a push has its own.
   bool TakesRepetition(Peer peer, const Message& message);
-  // Moves the message in; false, and nothing has happened, if there is no room. An empty gate takes any one message.
+  // Adds the message. Returns false and changes nothing if there is no room. An empty gate accepts any one message.
   bool Add(Peer from, Message* message, FetchTicket ticket);
-  // Asks begin(message) for the tickets of messages that have none yet, in order, until it answers kNotBegun.
+  // Calls begin(message) for the messages without a ticket, in order, until it returns kNotBegun.
   template <typename Begin>
   void BeginFetches(Begin begin) {
     for (; !not_begun_.empty(); not_begun_.pop_front()) {
@@ -53,8 +54,8 @@ class ColdGate {
       NoteFirst(not_begun_.front(), one);
     }
   }
-  // Takes out the messages that wait for nothing any more, in the order in which they came. `ended(ticket)` says which
-  // fetches have ended, the older first.
+  // Removes and returns the messages that no longer wait, in order of arrival. `ended(ticket)`: whether that fetch has
+  // ended; fetches end in order.
   template <typename Ended>
   std::vector<Waiting> TakeReady(Ended ended) {
     std::vector<Number> ready;
@@ -83,7 +84,7 @@ class ColdGate {
   void Forget(const Message& message, Number number, OfPeer* of_peer);
   void NoteFirst(Number number, const Waiting& one);
   std::vector<Waiting> Take(std::vector<Number> ready);
-  // A peer's first message is ready: which of those behind it are, too.
+  // The first message of a peer is ready: also takes the ready ones directly after it.
   template <typename Ended>
   void TakeReadyOf(Number first, Ended ended, std::vector<Number>* ready) {
     std::deque<Number>& messages = peers_.at(waiting_.at(first).from).messages;
@@ -105,7 +106,7 @@ class ColdGate {
   std::unordered_map<Number, Waiting> waiting_;
   std::unordered_map<Peer, OfPeer> peers_;
   std::deque<Number> not_begun_;
-  // Of each peer the first message, if its fetch has begun, those first whose fetch ends first.
+  // The first message of each peer whose fetch has begun, ordered by the end of the fetch.
   using First = std::pair<FetchTicket, Number>;
   std::priority_queue<First, std::vector<First>, std::greater<>> firsts_;
 };

@@ -1,6 +1,6 @@
-// A ShardLog over files in memory that does nothing by itself: a test or a simulated fleet says when what was appended
-// is written and when it is durable, and loses the power of the disk in between. The same files, written and read by
-// the same code, as those of a real run. Not thread-safe.
+// A ShardLog over files in memory. A test or a simulated fleet determines when appended records are written and when
+// they become durable, and can simulate a power loss in between. Format and code are those of a real run. Not
+// thread-safe.
 #pragma once
 
 #include <memory>
@@ -32,9 +32,9 @@ class MemoryShardLog final : public ShardLog {
   LogSequence recovered() const { return recovered_; }
   // Whether something was appended that is not durable.
   bool dirty() const { return status_ && writer_ && (!queue_.empty() || writer_->last() != writer_->durable()); }
-  // Writes what was appended; then it may be torn, or there.
+  // Writes the appended records. A power loss after this may keep, tear or lose them.
   void Write();
-  // What was written is durable.
+  // Makes the written records durable.
   void Sync(bool sync_mark);
   void Commit() {
     Write();

@@ -1,4 +1,4 @@
-// What must hold of a whole checkpoint of a simulated fleet. Free functions.
+// Checks a complete checkpoint of a simulated fleet. Free functions.
 #pragma once
 
 #include <map>
@@ -10,16 +10,17 @@
 
 namespace tarn::sim {
 
-// The oracle table as the checkpoint has it.
+// The values of the oracle table in the checkpoint.
 std::map<Key, float> ValuesIn(const SimDisk& disk, const ResumePoint& point);
 
 // The checkpoint has the right values, if it was cut at a clock.
 void CheckCheckpoint(const Scenario& scenario, const SimDisk& disk, const ResumePoint& point, Oracle* oracle);
 
-// It holds what every worker that was there before the cut had kept; in bsp, what it had kept at that very clock.
+// The checkpoint contains the state of every worker that was live before the cut; in bsp, its state at the clock of the
+// cut.
 void CheckBlobs(FleetContext& context, const ResumePoint& point);
 
-// Workers continue from what the checkpoint has of theirs.
+// Restores the state of workers from the checkpoint.
 void TakeBlobs(FleetContext& context, const ResumePoint& point);
 
 }  // namespace tarn::sim

@@ -1,5 +1,5 @@
-// Starts the processes of a simulated fleet: makes their state machines with the stores and options that the scenario
-// says, connects them to the network and lets them take their first step.
+// Starts the processes of a simulated fleet: creates their state machines with the stores and options of the scenario,
+// connects them to the network and runs their first step.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace tarn::sim {
 
-// The disk of the scheduler, whose checkpoints are checked once they are whole.
+// The disk of the scheduler. Each checkpoint is checked when it is complete.
 SimSchedulerStore MakeSchedulerStore(FleetContext& context);
 
 class ProcessStarter {
  public:
-  // All outlive it. resume: where the run continues from; none: it begins.
+  // All arguments outlive this object. resume: the point from which the run continues; none: a new run.
   ProcessStarter(FleetContext& context, ShardLogs* logs, NodeFaults* faults, SimSchedulerStore* store,
                  const std::optional<ResumePoint>* resume);
 
-  // From its state on disk and the logs, if that state is of a run that has begun: then true.
+  // Starts from the state on disk and the logs, if the state belongs to a run that has begun; returns whether it does.
   bool StartScheduler();
   ProcessId StartShard(std::uint32_t index);
   ProcessId StartWorker(std::uint32_t rank);
@@ -38,7 +38,7 @@ class ProcessStarter {
   std::unique_ptr<SimShardStore> MakeStore(ProcessId id, ShardId shard) const;
   std::unique_ptr<SimBlobStore> MakeBlobs(ProcessId id, ShardId shard) const;
   server::Tier MakeTier(ProcessId id) const;
-  // Calls `run` after the delay, unless the process is gone by then.
+  // Calls `run` after the delay, unless the process has ended by then.
   std::function<void(TimeUs, std::function<void()>)> Later(ProcessId id) const;
 
   FleetContext& context_;
@@ -46,7 +46,7 @@ class ProcessStarter {
   NodeFaults* faults_;
   SimSchedulerStore* store_;
   const std::optional<ResumePoint>* resume_;
-  scheduler::SchedulerState restored_;  // that the scheduler at hand was started from
+  scheduler::SchedulerState restored_;  // from which the current scheduler was started
   std::uint64_t died_in_outages_ = 0;
 };
 

@@ -19,9 +19,10 @@ struct RowsQuestion {
   bool json = false;
 };
 
-// The rows asked for. Every file that they may be from is verified before: all, or for keys those of their partitions.
-// Of a key without a row it says so; the largest rows are those with NaN, then by norm. kInvalidArgument for the oldest
-// of a table that does not keep when its rows were pushed, and for a key that a dense table has not.
+// Returns the requested rows as text. First verifies every file that may contain them: all files, or for keys the files
+// of their partitions. Reports keys that have no row. The largest rows are those with NaN, then the others by norm.
+// kInvalidArgument: the oldest rows of a table that does not store push times, or a key beyond the rows of a dense
+// table.
 Expected<std::string> AnswerRows(const std::string& path, const RowsQuestion& question);
 
 }  // namespace tarn::inspector

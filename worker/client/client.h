@@ -1,7 +1,7 @@
 // The worker's side of the protocol as a deterministic state machine: it joins, keeps the view, groups requests by
-// shard, numbers pushes, repeats what is not acknowledged, holds to byte credits and ticks in order. It opens no socket
-// and reads no clock: times are handed in, and messages to be sent are appended to an outbox. docs/protocol.md gives
-// the rules.
+// shard, numbers pushes, resends unacknowledged messages, respects byte credits and ticks in order. It opens no socket
+// and reads no clock: the caller passes the time, and messages to send are appended to an outbox. docs/protocol.md
+// specifies the rules.
 //
 //   client.Pull(plan, {.use = client.clock()}, &sink, now, &out);   // one message a shard and piece, into `out`
 //   client.Hear(from, message, now);                                // calls sink.Rows, and sink.Done with the last
@@ -35,13 +35,13 @@ struct ClientOptions {
   std::size_t piece_bytes = limits::kPieceBytes;
   std::size_t blob_chunk_bytes = limits::kBlobChunkBytes;  // of rows, in a piece of the worker's state
   TimeUs resend_us = 1'000'000;                            // without progress; doubles up to 8 times this
-  // Of jobs with train.key_caching: lists of so many keys get a number, up to so many bytes of keys for a shard.
+  // With train.key_caching: minimum number of keys in a numbered list, and maximum bytes of numbered keys per shard.
   std::uint32_t held_keys_min = limits::kHeldKeysMin;
   std::size_t held_keys_bytes = limits::kHeldKeysBytesMax;
 };
 
 enum class ClientState : std::uint8_t {
-  kJoining,  // also while the state is fetched that a resumed worker goes on from (rule K10)
+  kJoining,  // also while a resumed worker fetches its state (rule K10)
   kRunning,
   kFenced,   // this incarnation is over (rule N6)
   kStopped,  // Shutdown received; see stop_reason()
@@ -49,14 +49,14 @@ enum class ClientState : std::uint8_t {
 
 struct PullWhen {
   Clock use;         // at which the rows will be used
-  int priority = 0;  // of pulls of one clock that wait for byte credit, the highest goes first
-  // False: a pull of the rows that a caller with a cache of its own lacks of a batch (rule H9). The caller counts the
-  // whole with CountPull, once it is read.
+  int priority = 0;  // among pulls of one clock that wait for byte credit, the highest is sent first
+  // False: the caller has its own cache and pulls only the missing rows of a batch (rule H9). It then counts the whole
+  // batch with CountPull.
   bool counted = true;
 };
 
-// Where a worker stands in its data after a clock. None: where it stood, since a clock without data moves nothing; a
-// tick that took it back would have leases trained again (rule M3). Before the first position: in no lease.
+// A worker's position in its data after a clock. nullopt: unchanged, for a clock without data; a tick that moved the
+// position back would cause leases to be trained again (rule M3). Before the first position the worker is in no lease.
 using MaybePosition = std::optional<DataPosition>;
 
 class Client {
@@ -65,8 +65,8 @@ class Client {
   ~Client();
 
   void Start(TimeUs now, Outbox* out);
-  // A message has come. Of several that came together each is heard, and then Settle sends once what they have made
-  // possible. Every other call that sends settles, too.
+  // Handles a received message. After the last of several messages call Settle once, which sends the messages that they
+  // allow. Every other call that sends includes Settle.
   void Hear(Peer from, Message message, TimeUs now);
   void Settle(TimeUs now, Outbox* out);
   void OnTimer(TimeUs now, Outbox* out);
@@ -87,36 +87,38 @@ class Client {
   };
   void PushPull(const Plan& plan, Buffer gradients, Clock pulled_clock, const MaybePosition& position,
                 const PushPullDone& done, TimeUs now, Outbox* out);
-  // Rows that will be pulled soon: shards with rows on disk bring them to memory. Not answered, not repeated.
+  // Names rows that will be pulled soon, so that shards read them from disk. Shards do not answer, and the client does
+  // not repeat it.
   void Prefetch(const Plan& plan, TimeUs now, Outbox* out);
-  // Drops all kept rows, so that the next pulls read what servers have now (rule H5). Replies to earlier pulls are kept
-  // when they come: call it when no pull is under way.
+  // Drops all cached rows, so that the next pulls read the servers' current rows (rule H5). Call it when no pull is in
+  // progress, because replies to earlier pulls are still cached.
   void DropKeptRows();
-  // This clock is done; the tick goes out when all earlier pushes are acknowledged. TickTo jumps (rule C5). Done once
-  // every shard has it; at once if `clock` is not ahead.
+  // Finishes this clock; the tick is sent when all earlier pushes are acknowledged. TickTo jumps to a later clock (rule
+  // C5). Done when every shard has acknowledged the tick; at once if `clock` is not ahead.
   void Tick(const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out);
   void TickTo(Clock clock, const MaybePosition& position, Completion<>* done, TimeUs now, Outbox* out);
   // The value is the table as the job runs it, with its id.
   void CreateTable(const TableSpec& spec, Completion<TableSpec>* done, TimeUs now, Outbox* out);
   // Done once somebody has created it.
   void FindTable(const std::string& name, Completion<TableSpec>* done);
-  // Of barriers, and of requests for leases, one goes out at a time and the next behind its answer: the scheduler knows
-  // only a worker's newest. A barrier is done once every live worker has entered it.
+  // Only one barrier, and one request for leases, is sent at a time; the next follows its answer, because the scheduler
+  // keeps only the newest of each worker. A barrier is done once every live worker has entered it.
   void Barrier(Completion<>* done, TimeUs now, Outbox* out);
   void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done, TimeUs now, Outbox* out);  // sets `number`
-  // Has the scheduler cut a checkpoint (rule K8). Done once it is whole; the value is its directory. In bsp and ssp the
-  // workers have to tick on meanwhile.
+  // Requests a checkpoint from the scheduler (rule K8). Done when it is complete; the value is its directory. In bsp
+  // and ssp the workers must continue to tick meanwhile.
   void RequestCheckpoint(Completion<std::string>* done, TimeUs now, Outbox* out);
   // Leaves once nothing is pending. Done when the scheduler has answered.
   void Leave(Completion<>* done, TimeUs now, Outbox* out);
-  // Fails every request that is under way. The client is of no use afterwards.
+  // Fails every pending request. The client cannot be used afterwards.
   void FailAll(const Error& error);
 
   ClientState state() const;
   const Shutdown& stop_reason() const;
-  // For how long the scheduler has not been heard, though this client was listening; before the welcome since Start.
+  // How long this client has received nothing from the scheduler while it was listening; before the welcome counted
+  // from Start.
   TimeUs SchedulerSilence(TimeUs now) const;
-  // Rule N7: an error once that is kLeasesUntilLost leases while this client runs. The runtime then ends. `scheduler`
+  // Rule N7: returns an error when SchedulerSilence reaches kLeasesUntilLost leases; the runtime then ends. `scheduler`
   // is its address, for the message.
   Status CheckScheduler(TimeUs now, const std::string& scheduler) const;
   TimeUs scheduler_heard() const;  // last; before that: the time of Start

@@ -17,7 +17,7 @@
 
 namespace tarn::worker {
 
-// A plan that others use too, or one that a request has for itself.
+// A shared plan, or a plan owned by the request.
 struct PlanOfRequest {
   std::shared_ptr<const Plan> shared;  // null: own
   Plan own;
@@ -25,28 +25,28 @@ struct PlanOfRequest {
   const Plan* operator->() const { return &**this; }
 };
 
-// A pull of rows of one table or several. Each reply's rows are copied once, from its frame to where they are wanted:
-// in the caller's order or the plan's, in memory of the request or of the caller.
+// A pull of rows of one table or several. The rows of each reply are copied once, from its frame to memory of the
+// request or of the caller, in the caller's order or the plan's.
 class PullRequest final : public Request {
  public:
   // What is pulled of one table.
   struct Table {
     PlanOfRequest plan;
-    CallerOrder order;     // of an own plan: in which its rows are wanted
+    CallerOrder order;     // of an owned plan: the order of the returned rows
     float* out = nullptr;  // of the caller, with room for all rows; null: memory of the request
   };
-  // use: no clock: the client's when the request is started.
+  // use: the clock of the pull; nullopt: the client's clock when the request starts.
   PullRequest(std::vector<Table> tables, std::optional<Clock> use, int priority);
 
   std::size_t tables() const { return parts_.size(); }
-  // Once it is done: the rows of a table, and how many clocks the oldest of them may be behind.
+  // After completion: the rows of a table, and the staleness of the oldest of them in clocks.
   std::span<const float> rows(std::size_t table) const { return parts_[table].rows(); }
   std::uint64_t staleness(std::size_t table) const { return table < parts_.size() ? parts_[table].staleness() : 0; }
 
   bool writes_to_caller() const {
     return std::ranges::any_of(parts_, [](const Part& part) { return part.writes_to_caller(); });
   }
-  // Nothing is written to memory of the caller any more when it returns. Any thread.
+  // After it returns, the request no longer writes to the caller's memory. Any thread.
   void Detach();
 
   void Start(Client* client, TimeUs now, Outbox* out) override;
@@ -78,7 +78,7 @@ class PullRequest final : public Request {
     std::uint64_t staleness_ = 0;
   };
 
-  // Of a part: kOk, or why it has failed. The request ends with the last one, since the client calls each.
+  // Called at the end of each part, with kOk or its error. The request ends with its last part.
   void OnEnd(const Error& error);
 
   std::vector<Part> parts_;
@@ -97,11 +97,11 @@ class PushRequest final : public Request, public Completion<> {
     PlanOfRequest plan;
     Buffer gradients;  // a row for each key of the plan
   };
-  // pulled: no clock: the client's when the request is started.
+  // pulled: the clock at which the rows were pulled; nullopt: the client's clock when the request starts.
   PushRequest(std::vector<Table> tables, std::optional<Clock> pulled)
       : tables_(std::move(tables)), pulled_(pulled), waiting_(tables_.size()) {}
 
-  // Of one table. The request ends with the last one.
+  // Called for each table. The request ends with the last one.
   void Done() override { OnEnd({ErrorCode::kOk, ""}); }
   void Failed(const Error& error) override { OnEnd(error); }
 
@@ -118,7 +118,7 @@ class PushRequest final : public Request, public Completion<> {
   Error failure_{ErrorCode::kOk, ""};
 };
 
-// Push, tick and pull of the same rows, of one table. `push` and `pull` are waited for one by one.
+// Push, tick and pull of the same rows of one table. Callers wait for `push` and `pull` separately.
 class PushPullRequest final : public Request {
  public:
   PushPullRequest(std::shared_ptr<PushRequest> push, std::shared_ptr<PullRequest> pull, const MaybePosition& position)
@@ -134,7 +134,7 @@ class PushPullRequest final : public Request {
   MaybePosition position_;
 };
 
-// A request with nothing but an outcome. start(client, done, now, out) hands it to the client.
+// A request whose only result is its status. start(client, done, now, out) passes it to the client.
 template <typename Starter>
 class StatusRequest final : public Request, public Completion<> {
  public:

@@ -1,5 +1,5 @@
-// What pushes to one table have not sent yet: a row of floats for each key that has some, in the order in which the
-// keys had their last gradient. Not thread-safe. Internal to worker/.
+// The residuals of one table, which pushes have not sent yet: one row of floats per key, ordered by the time of the
+// key's last gradient. Not thread-safe. Internal to worker/.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +20,17 @@ class ResidualTable {
 
   std::size_t size() const { return places_.size(); }
   std::uint32_t dim() const { return dim_; }
-  // Of the key, or null.
+  // The residual of the key; null: none.
   const float* Find(Key key) const;
-  // It is now `row`, of this clock: behind all others. Clocks do not go back.
+  // Sets the residual of the key to `row` at this clock, as the newest. Clocks do not decrease.
   void Put(Key key, Clock clock, const float* row);
   void Erase(Key key);
 
-  // Of the key whose gradient is the longest ago; there is one.
+  // The key with the oldest gradient. Requires size() > 0.
   Key oldest() const { return entries_[first_].key; }
   Clock oldest_clock() const { return entries_[first_].clock; }
 
-  // Calls visit(key, clock, row) for each, the longest ago first.
+  // Calls visit(key, clock, row) for each residual, oldest first.
   template <typename Visit>
   void ForEach(Visit visit) const {
     for (std::uint32_t at = first_; at != kNone; at = entries_[at].next)
@@ -54,7 +54,7 @@ class ResidualTable {
   void Unlink(std::uint32_t at);
 
   std::uint32_t dim_;
-  std::unordered_map<Key, std::uint32_t, Mix> places_;  // never walked: its order is nobody's
+  std::unordered_map<Key, std::uint32_t, Mix> places_;  // never iterated, because its order is undefined
   std::vector<Entry> entries_;
   std::vector<float> values_;  // by place
   std::vector<std::uint32_t> free_;

@@ -1,5 +1,5 @@
-// Keys of sparse features: (column + 1) << 48 | value, with 48-bit values that never collide within a column for what
-// data sets hold, so that nothing is hashed down to a table's size.
+// Keys of sparse features: (column + 1) << 48 | value, with 48-bit values that practically never collide within a
+// column, so keys are not hashed to the size of a table.
 //
 // Columns count from 0, integer columns first, then categorical ones; the + 1 keeps key 0 unused. Values:
 //
@@ -27,7 +27,7 @@ inline constexpr std::uint64_t kBinBase = 1ULL << 46;
 // The column in its place within a key. Columns are below limits::kColumnsMax, so that 16 bits hold them.
 constexpr Key ColumnBits(std::uint32_t column) { return static_cast<Key>(column + 1) << kValueBits; }
 
-// Integers of magnitude below 2^45 are themselves (0, -1, 1, -2, ... as 0, 1, 2, 3, ...), others are hashed.
+// Integers of magnitude below 2^45 are encoded exactly (0, -1, 1, -2, ... as 0, 1, 2, 3, ...), others are hashed.
 constexpr std::uint64_t IntegerValue(std::int64_t v) {
   constexpr std::int64_t kExact = 1LL << 45;
   if (v <= -kExact || v >= kExact) [[unlikely]]
@@ -35,7 +35,7 @@ constexpr std::uint64_t IntegerValue(std::int64_t v) {
   return (static_cast<std::uint64_t>(v) << 1) ^ static_cast<std::uint64_t>(v >> 63);
 }
 
-// Eight lower-case hexadecimal digits at `text` as their number; false if they are anything else. Reads 8 bytes.
+// Parses eight lower-case hexadecimal digits at `text`; false if there are other characters. Reads 8 bytes.
 inline bool ParseHex8(const char* text, std::uint32_t* out) {
   static_assert(std::endian::native == std::endian::little);
   constexpr std::uint64_t kOnes = 0x0101010101010101ULL;

@@ -1,13 +1,14 @@
-// The steps of a GPU that come again and again, as graphs (kernels/graph.h): a batch of the size of the one before is
-// the same work over other contents.
+// Repeated steps of a GPU, as CUDA graphs (kernels/graph.h): two batches of the same size need the same operations on
+// different contents.
 //
-// A step is told by all that its operations are given: what the model sees of each part of the batch, addresses
-// included, and the version of the stream's memory. The first time it is given to the GPU as it is: memory grows,
-// kernels are loaded. When the same comes again it is recorded, which takes the caller about as long as giving it does,
-// and from then on it is one launch; where algorithms of its matrix products have yet to be measured, that is done
-// first, and the next one is recorded. Steps that never come again, of data whose rows have different numbers of keys,
-// are never recorded. What differs from batch to batch is kept out of a step: how many rows were pulled is rounded up
-// (TableView::unique), and they are brought, and their gradients zeroed, clipped and fetched, beside it (StepArrays).
+// A step is identified by all arguments of its operations: the model's view of each part of the batch, including
+// addresses, and the version of the stream's memory. At its first occurrence the operations are submitted one by one:
+// memory grows and kernels are loaded. At the second occurrence the step is recorded, which takes the caller about as
+// long as submitting it; from then on it is a single launch. If the algorithms of its matrix products have not been
+// measured yet, the second occurrence measures them and the third is recorded. Steps that occur only once, as with data
+// whose rows have varying numbers of keys, are never recorded. A step excludes the operations that vary between
+// batches: the number of pulled rows is rounded up (TableView::unique), and StepArrays copies the rows and zeroes,
+// clips and copies back their gradients.
 #pragma once
 
 #include <cstddef>
@@ -22,27 +23,27 @@
 
 namespace tarn::worker {
 
-// What is known of a step once it has been given to the side that computes.
+// Result of submitting a step to the compute device.
 struct StepOutcome {
-  std::size_t activation_bytes = 0;   // of the part that took most
+  std::size_t activation_bytes = 0;   // of the largest part
   std::size_t rows_without_room = 0;  // of the part whose activations did not fit; 0: all did
 };
 
 // Belongs to the stream's thread.
 class StepGraphs {
  public:
-  // Those that were used last are kept: the full batch of training and of evaluation, the last ones of a set, each in
-  // as many buffers as batches are in flight.
+  // The most recently used graphs are kept. Needed are the full batch of training, that of evaluation and the last
+  // batch of a set, each for as many buffers as batches are in flight.
   static constexpr std::size_t kGraphsMax = 8;
 
-  // The stream outlives it. Fewer steps than kGraphsMax are under way at a time.
+  // The stream outlives this object. Fewer than kGraphsMax steps are in progress at a time.
   explicit StepGraphs(kernels::Stream* stream) : stream_(*stream) {}
   ~StepGraphs() { (void)stream_.Wait(); }
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  // Has the step done over these parts: calls `step`, which gives all of it to the stream, or launches what it was
-  // when it was recorded. Where CUDA cannot record it, it says so once and calls `step` from then on.
+  // Executes the step over these parts: calls `step`, which submits all operations to the stream, or launches the
+  // recorded graph. If CUDA cannot record a step, logs this once and calls `step` from then on.
   StepOutcome Run(std::span<const StepInput> parts, const std::function<StepOutcome()>& step);
 
   std::uint64_t launched() const { return launched_; }
