@@ -41,7 +41,7 @@ struct ProcessContext::Impl {
     thread.join();
   }
 
-  // What a handler throws, such as for want of memory, ends what it did and nothing else.
+  // An exception of a handler, such as std::bad_alloc, ends only that handler.
   void RunAll() {
     for (;;) {
       try {

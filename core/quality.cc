@@ -25,7 +25,7 @@ void AddToCounts(float logit, bool positive, Quality* sums) {
 
 void AddToBucket(bool positive, Quality::Bucket* bucket) { ++(positive ? bucket->positives : bucket->negatives); }
 
-// A full bucket stays full: what wraps around would take its rows out of the AUC.
+// A bucket saturates: if it wrapped around, its rows would be missing from the AUC.
 std::uint32_t AddUpToMax(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{a} + b, UINT32_MAX));
 }

@@ -1,4 +1,4 @@
-// One thread and memory: copies, random rows at known places, and the row store that finds rows by their keys.
+// Limits of one thread and memory: copies, random rows at known addresses, and the row store with its look-up by key.
 #include <fmt/format.h>
 
 #include <algorithm>

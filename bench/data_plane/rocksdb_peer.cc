@@ -1,5 +1,5 @@
-// RocksDB as a peer of push_pull's sparse operations: see --help and README.md. It has no transport to pay for: the
-// rows are asked for and changed within the process.
+// RocksDB as a peer of push_pull's sparse operations: see --help and README.md. It has no transport costs: rows are
+// read and changed within the process.
 #include <fmt/format.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
@@ -36,7 +36,7 @@ struct Options {
   Duration duration;
 };
 
-// Keys whose bytes sort as the numbers do.
+// Keys as bytes that sort like the numbers.
 using Keys = std::vector<std::uint64_t>;
 
 rocksdb::Slice SliceOf(const std::uint64_t& key) { return {reinterpret_cast<const char*>(&key), sizeof key}; }
@@ -121,7 +121,7 @@ void Run(const Options& options) {
   SplitMix random(1);
   std::vector<Keys> batches(kBatches);
   for (Keys& keys : batches) {
-    std::set<std::uint64_t> different;  // and sorted, as what push_pull's plans are: before the clock runs
+    std::set<std::uint64_t> different;  // and sorted, as in push_pull's plans; before the measurement starts
     while (different.size() < options.batch) different.insert(Mix64(random.Below(options.rows)));
     keys.assign(different.begin(), different.end());
     for (std::uint64_t& key : keys) key = __builtin_bswap64(key);

@@ -1,4 +1,4 @@
-// Plain TCP sockets on loopback: what ZeroMQ itself is built on.
+// Plain TCP sockets on loopback, the layer below ZeroMQ.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -67,8 +67,8 @@ std::pair<int, int> Connection() {
   return {near, far};
 }
 
-// One at a time in flight where both sides could block on writing to each other: a push waits for nothing but its
-// acknowledgement, of which many fit into the socket.
+// Only one request is in flight if both sides could block while writing to each other. Pushes cannot: many
+// acknowledgements fit into the socket's buffer.
 void Measure(int fd, const Exchange& exchange, const Duration& duration) {
   const std::size_t extra = sizeof(Ask);
   std::vector<std::byte> request(exchange.request_bytes + extra), reply(exchange.reply_bytes);
@@ -93,7 +93,7 @@ void MeasureSockets(const LimitOptions& options) {
   });
   close(far);
   for (const Exchange& exchange : exchanges) {
-    // A blocking writer and a blocking writer would wait for each other: keys and rows both exceed a socket's buffers.
+    // Two blocking writers would wait for each other, because keys and rows both exceed a socket's buffers.
     if (exchange.request_bytes > kSmallBytes && exchange.reply_bytes > kSmallBytes) continue;
     Measure(near, exchange, options.duration);
   }

@@ -21,7 +21,7 @@ std::vector<Setting> Shape(const Sizes& s) {
   return {{"batch", std::uint64_t{s.batch}}, {"fields", std::uint64_t{s.fields}}, {"dim", std::uint64_t{s.dim}}};
 }
 
-// Which row each occurrence of a batch names, and how many rows there are.
+// The row of each occurrence of a batch, and the number of rows.
 struct Occurrences {
   std::vector<std::uint32_t> inverse;
   std::size_t unique = 0;
@@ -32,7 +32,7 @@ Occurrences OfPowerLaw(const std::vector<Key>& keys) {
   std::vector<Key> unique(keys.size());
   kernels::UniqueScratch scratch;
   out.unique = kernels::UniqueKeys(keys, unique.data(), out.inverse.data(), scratch);
-  // In a random order: what is hot shall not lie together.
+  // In random order, so that frequent rows are not neighbours.
   const std::vector<std::uint32_t> order = Permutation(out.unique);
   for (std::uint32_t& row : out.inverse) row = order[row];
   return out;
@@ -61,7 +61,7 @@ class Embedding {
   }
 
  private:
-  // Every row that is named is read, and written behind the others of its sample.
+  // Every row is read and written after the others of its sample.
   void Forward() {
     const double row_bytes = double(sizes_.dim) * 4, moved = double(occurrences_) * row_bytes;
     const Array all = place_.Bring(Permutation(occurrences_), "an index");
@@ -87,7 +87,7 @@ class Embedding {
     Tell("kernel.embedding_bag_forward", moved + double(sizes_.batch) * row_bytes, bag, occurrences_);
   }
 
-  // What must be moved: the gradient of every occurrence, and rows with their slot in and out.
+  // Bytes that must be moved: the gradient of every occurrence, and rows with their slot, read and written.
   void Backward() {
     const std::size_t unique = law_.unique;
     const std::uint32_t dim = sizes_.dim;
@@ -140,7 +140,7 @@ class Embedding {
   }
 
   void Interaction() {
-    const std::uint32_t vectors = sizes_.fields, dim = sizes_.dim;  // as many as there is memory for
+    const std::uint32_t vectors = sizes_.fields, dim = sizes_.dim;  // as many as fit in memory
     const std::size_t width = kernels::InteractionWidth(vectors, dim);
     const Array out = place_.Floats(sizes_.batch * width, "dot products");
     const double in_bytes = double(sizes_.batch) * double(Width()) * 4, out_bytes = double(sizes_.batch * width) * 4;
@@ -172,7 +172,7 @@ class Embedding {
     });
   }
 
-  // Gigabytes a second of a call that must move so many bytes. unique: the rows that it names.
+  // Reports the gigabytes per second of a call that must move `bytes`. unique: its number of different rows.
   template <typename Call>
   void Tell(const char* name, double bytes, Call call, std::size_t unique = 0) {
     std::vector<Setting> settings = Shape(sizes_);

@@ -5,7 +5,7 @@
 namespace tarn::bench {
 namespace {
 
-// All with ReLU; what comes in is the data (inputs), or has no ReLU.
+// All layers have ReLU; their input is the data (inputs) or comes from a layer without ReLU.
 std::uint32_t AddStack(std::uint32_t in, const std::vector<std::uint32_t>& sizes, bool inputs,
                        std::vector<Layer>* layers) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {

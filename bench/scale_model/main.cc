@@ -1,5 +1,5 @@
-// scale_model: what a fleet of many machines would do, from the real state machines in simulated time and costs
-// measured on this one. bench/scale runs it for many fleets and draws what comes out.
+// scale_model: predicts the throughput of a fleet of many machines from the real state machines in simulated time and
+// from costs measured on this machine. bench/scale runs it for many fleets and draws the results.
 
 #include <fmt/format.h>
 

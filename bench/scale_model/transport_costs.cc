@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMessageBytes = 216;  // as FleetModel counts a message of one section
 constexpr std::size_t kEndpointBytes = 256;
-// Both ends are on one host here, those of the fleets to be predicted are not.
+// Both ends are on one host here, but on different hosts in the predicted fleets.
 constexpr net::ZmqTransportOptions kSockets = {.insecure = true, .shm = false};
 
 double CpuNs(clockid_t clock) {
@@ -62,7 +62,7 @@ class Ends {
     bench::Require(transport_.Connect(ShardPeer(ShardId(0)), endpoint).has_value(), "the echo cannot be reached");
   }
 
-  // `burst` messages there and back, of so many values each way.
+  // Sends `burst` messages and receives their answers, with the given numbers of values each way.
   void Round(int burst, std::uint32_t values, bool push, bool counts) {
     Message message;
     KeyList keys{KeyCodec::kRange, 0, std::max(1u, values), {{PartitionId(0), std::max(1u, values), Sequence(1)}}};

@@ -89,7 +89,7 @@ std::string BodyOf(const Manifest& m) {
   return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
 }
 
-// Reads what the verifier has passed; `bad` names the first field that makes no sense.
+// Reads a verified buffer; `bad` names the first field with an invalid value.
 class Reader {
  public:
   Manifest Read(const fb::Manifest& m, std::uint32_t version) {
@@ -172,7 +172,8 @@ class Reader {
     return out;
   }
 
-  // The sum of versions 1 and 2 does not cover the version: what only the other one has shows that it was damaged.
+  // The checksum of versions 1 and 2 does not cover the version number: a field that only the other version has shows
+  // that it was damaged.
   void CheckFieldsOfVersion(const fb::Manifest& m, std::uint32_t version) {
     const bool has_files = m.files() != nullptr, has_generations = m.generations() != nullptr;
     if (has_files == (version == 1) && has_generations == (version != 1)) return;

@@ -55,7 +55,7 @@ class RangeChecker {
       status_ = Invalid(fmt::format("{} = {}: expected {} to {}", key, ToByteSize(value),
                                     ToByteSize(limits::kResidualBytesMin), ToByteSize(limits::kResidualBytesMax)));
   }
-  void Name(std::string_view, const RuleName&) {}  // looked for before its options
+  void Name(std::string_view, const RuleName&) {}  // checked before its options
   template <typename E>
   void Name(std::string_view key, E value) {
     if (status_ && tarn::Name(value) == "unknown")
@@ -225,7 +225,7 @@ Status Validate(const TopKSpec& spec) {
 
 namespace {
 
-// What a sum of gradients, or a part of one, does not have.
+// The rule needs the pulled row of each gradient, which a sum of gradients, or a part of one, does not have.
 Status ValidateRule(const TableSpec& spec) {
   const UpdateRule* rule = FindUpdateRule(spec.optimizer.kind);
   if (rule == nullptr || !rule->needs_pulled) return {};

@@ -18,7 +18,7 @@ using dnnl::memory;
 
 using Key = std::tuple<std::size_t, std::size_t, std::size_t, Transpose, Transpose, std::size_t>;
 
-// At least n items. It never shrinks: items that come back would be cleared first.
+// A buffer of at least n items. It never shrinks, because growing again would clear the items.
 template <typename T>
 T* Grow(std::vector<T>* memory_of_thread, std::size_t n) {
   if (memory_of_thread->size() < n) memory_of_thread->resize(n);
@@ -38,14 +38,14 @@ memory::desc Describe(std::size_t rows, std::size_t columns, std::size_t stride,
 // Of one thread: the engine, the products made so far, and the factors as bf16.
 class Library {
  public:
-  // Null if there is none for this processor.
+  // Null if this processor is not supported.
   const dnnl::matmul* Find(const GemmShape& shape, Transpose a, Transpose b, std::size_t c_stride) {
     const Key key{shape.m, shape.n, shape.k, a, b, c_stride};
     const std::optional<dnnl::matmul>& product = products_.Find(key, [&] { return Make(shape, a, b, c_stride); });
     return product ? &*product : nullptr;
   }
 
-  // The factors of the product that comes next. A may be that of several, as it lies in memory or transposed.
+  // The factors of the next product. Several products may use the same A, plain or transposed.
   void SetA(const GemmShape& shape, MatrixIn a) { Pack(shape.m, shape.k, a, &a_); }
   void SetB(const GemmShape& shape, MatrixIn b) { Pack(shape.k, shape.n, b, &b_); }
 
@@ -75,7 +75,7 @@ class Library {
     }
   }
 
-  // The matrix as it lies in memory, in bf16, without gaps.
+  // The matrix in bf16, in its memory order, without gaps.
   void Pack(std::size_t rows, std::size_t columns, MatrixIn in, std::vector<std::uint16_t>* to) {
     if (in.transpose == Transpose::kYes) std::swap(rows, columns);
     std::uint16_t* const out = Grow(to, rows * columns);
@@ -85,7 +85,7 @@ class Library {
 
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  ShapeCache<Key, std::optional<dnnl::matmul>> products_;  // nothing: there is none for this processor
+  ShapeCache<Key, std::optional<dnnl::matmul>> products_;  // nullopt: not supported by this processor
   std::vector<std::uint16_t> a_, b_;
 };
 

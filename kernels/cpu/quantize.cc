@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tarn::kernels::HWY_NAMESPACE {
 namespace {
 
-// The largest magnitude, as bits: those of NaN and infinity are above all others.
+// The largest magnitude, as bits; NaN and infinity compare above all others.
 std::uint32_t LargestMagnitude(std::uint32_t dim, const float* HWY_RESTRICT row) {
   std::uint32_t largest = 0;
   for (std::uint32_t j = 0; j < dim; ++j) {
@@ -33,8 +33,8 @@ void EncodeRow(std::uint32_t dim, const float* HWY_RESTRICT row, std::int8_t* HW
   }
 }
 
-// NaN where the row cannot be told, 0 where it is too small to be: 127 / largest would be infinite. What is rounded up
-// must not come back infinite.
+// NaN for a row with a value that is not finite, 0 for a row so small that 127 / largest would be infinite. A value
+// that is rounded up must not decode to infinity.
 float ScaleOf(std::uint32_t largest) {
   constexpr std::uint32_t kInfinity = 0x7f800000u;
   if (largest >= kInfinity) return std::bit_cast<float>(0x7fc00000u);

@@ -1,4 +1,5 @@
-// The factorization machine: a tile takes a sample, with the CPU's operations in the CPU's order.
+// The factorization machine. A tile of threads computes one sample, with the same operations in the same order as on
+// the CPU.
 #include "kernels/cuda/segment_sum.cuh"
 #include "kernels/cuda/tile.cuh"
 

@@ -1,6 +1,6 @@
-// The optimizers of kernels/optimizer.h: a team of threads takes a row, as many as its width asks for, and each of them
-// holds kHeld of its elements in registers, all of whose loads are under way before anything is computed. The same
-// operations in the same order as on the CPU (this folder is compiled without contraction), so the bits are the same.
+// The optimizers of kernels/optimizer.h. A team of threads, whose size depends on the width of a row, updates a row.
+// Each thread holds kHeld elements in registers and starts all their loads before it computes. The same operations in
+// the same order as on the CPU (this folder is compiled without contraction), so the bits are the same.
 #include "kernels/cuda/floats.cuh"
 #include "kernels/cuda/grid.cuh"
 #include "kernels/cuda/launch.h"
@@ -25,8 +25,8 @@ __host__ __device__ constexpr int SlotsOf(Rule rule) {
   }
 }
 
-// The elements of a row that a thread holds: four neighbours where all of the row lies on 16 bytes, else every
-// `threads`-th, so that neighbouring threads touch neighbouring floats in both.
+// The elements of a row that a thread holds: four neighbours if the row is aligned to 16 bytes, else every `threads`-th
+// element. In both cases neighbouring threads access neighbouring floats.
 struct Place {
   std::uint32_t dim, first;
   unsigned step;
@@ -108,8 +108,8 @@ struct Chunks {
 };
 
 // The sum of the squares of a row's conditioned gradient times `factor`, in the shape of kernels/elementwise.h: eight
-// partial sums in double. `first` is what the thread holds of the first chunk. Called by all lanes of a warp; all of a
-// team get it.
+// partial sums in double. `first`: the thread's elements of the first chunk. Called by all lanes of a warp; all lanes
+// of a team get the result.
 __device__ double SumOfSquares(const OptimizerStep& step, const Row& row, float factor, const Floats<kHeld>& first,
                                float* shared) {
   double sum = 0;
@@ -131,14 +131,13 @@ __device__ double SumOfSquares(const OptimizerStep& step, const Row& row, float 
     if (row.threads >= kTile) sum = add_every_eighth(TileLane(), min(chunk, row.dim - begin), sum);
   }
   if (row.threads >= kTile) return SumOfTile(sum);
-  // All of a short row is in the one chunk, and each of its threads adds up all eight.
+  // A short row fits one chunk; each of its threads adds all eight partial sums.
   const auto partial = [&](std::uint32_t k) { return add_every_eighth(k, row.dim, 0); };
   return ((partial(0) + partial(4)) + (partial(2) + partial(6))) +
          ((partial(1) + partial(5)) + (partial(3) + partial(7)));
 }
 
-// What a rule needs to know of the row beside its elements. Called by all lanes of a warp, whose rows are there if
-// `writes`.
+// Values of a rule that belong to the whole row. Called by all lanes of a warp; a lane has a row if `writes`.
 struct RowNumbers {
   float rate = 0, root = 0;
 };
@@ -209,8 +208,8 @@ __device__ inline void Step(const OptimizerStep& s, const RowNumbers& of_row, fl
   }
 }
 
-// By all lanes of a warp. The sums over the row come first, of its values as they were. kByNorm: its gradient is
-// clipped by its norm; a kernel of its own, since that takes registers.
+// Called by all lanes of a warp. Sums over the row are computed first, from its old values. kByNorm: the gradient is
+// clipped by its norm; a separate kernel, because this needs more registers.
 template <Rule kRule, bool kByNorm>
 __device__ inline void ApplyToRow(const OptimizerStep& step, const Row& row, bool writes, float* shared) {
   constexpr int kSlots = SlotsOf(kRule);
@@ -242,7 +241,7 @@ __device__ inline void ApplyToRow(const OptimizerStep& step, const Row& row, boo
   }
 }
 
-// Threads wait for memory most of the time: as many blocks as there must be on a processor for all of it to be busy.
+// Threads mostly wait for memory, so this many blocks per multiprocessor are needed to keep it busy.
 __host__ __device__ constexpr unsigned BlocksAtOnce(Rule rule) { return SlotsOf(rule) == 2 ? 4 : 5; }
 
 template <Rule kRule, bool kByNorm>

@@ -13,7 +13,7 @@ namespace tarn::server {
 
 namespace {
 
-// What is left to whoever cannot bring back what is refused.
+// The alternative if the rejected log cannot be restored.
 std::string WayOut(ErrorCode code, const std::string& checkpoint) {
   if (code == ErrorCode::kUnavailable || code == ErrorCode::kIo) return {};
   if (checkpoint.empty()) return "; there is no checkpoint from which to go on without this log";
@@ -22,7 +22,7 @@ std::string WayOut(ErrorCode code, const std::string& checkpoint) {
       checkpoint);
 }
 
-// Rule G5. The scheduler's state is on disk before a view is sent, and a restart goes on behind it.
+// Rule G5. The scheduler stores its state before it sends a view, and a restart continues after that state.
 Status CheckIsNewer(ViewVersion theirs, ViewVersion ours) {
   if (theirs > ours || theirs == ViewVersion(0)) return {};  // 0: a Welcome without a view
   return Fail(ErrorCode::kCorrupt,
@@ -60,7 +60,7 @@ Status Recover(const ShardBase& base, const LogIdentity& identity, const Welcome
   TARN_RETURN_IF_ERROR(base.options.log->Recover(identity, welcome.log.from, welcome.log.at_least, replay));
   if (!replay.restored()) return Fail(ErrorCode::kCorrupt, "the log has no head that is durable");
   TARN_RETURN_IF_ERROR(CheckIsNewer(welcome.view.version, parts->view.view().version));
-  parts->rows.ForgetCounters();  // of what was done before, and reported
+  parts->rows.ForgetCounters();  // of work before the restart, which was already reported
   return {};
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 Pull PullOf(const PushPull& both) {
   Pull pull{both.pull_request, both.push.table, both.pull_clock, both.pull_codec, both.push.keys};
-  pull.keys.list = 0;  // the push has brought it
+  pull.keys.list = 0;  // the push contains it
   return pull;
 }
 
@@ -26,8 +26,8 @@ void WorkerMessages::OnMessage(Peer from, Message message) {
   Handle(from, std::move(message));
 }
 
-// Whether nothing of the message is kept, and no check depends on its values: then its rows may be taken from where
-// they lie, in memory shared with its worker.
+// Whether no part of the message is kept and no check depends on its values. Its rows may then be read in place, in
+// memory shared with its worker.
 bool WorkerMessages::IsAppliedAtOnce(const Message& message) const {
   const auto* push = std::get_if<Push>(&message.body);
   if (push == nullptr || push->codec == ValueCodec::kTopK || context_.outbox->logging() ||
@@ -42,7 +42,7 @@ void WorkerMessages::Tend(bool paused) {
   if (context_.gate->size() == 0 || paused) return;
   for (ColdGate::Waiting& ready : context_.gate->TakeReady()) {
     if (Stopping()) return;
-    context_.decoder->Decode(&ready.message);  // its sender may not have been known when it came
+    context_.decoder->Decode(&ready.message);  // its sender may have been unknown when it arrived
     Handle(ready.from, std::move(ready.message));
   }
 }
@@ -61,7 +61,7 @@ Status WorkerMessages::Dispatch(Peer from, Message* message) {
   if (const auto* both = std::get_if<PushPull>(&body)) return OnPushPull(from, *both, *message, **member);
   if (const auto* piece = std::get_if<PutBlob>(&body)) return OnPutBlob(from, *piece, *message);
   if (const auto* wanted = std::get_if<GetBlob>(&body)) return OnGetBlob(from, *wanted, *message);
-  if (std::holds_alternative<Prefetch>(body)) return {};  // its rows are on their way, or in memory
+  if (std::holds_alternative<Prefetch>(body)) return {};  // its rows are being read or are in memory
   return Fail(ErrorCode::kUnsupported, fmt::format("{}: not for a shard", BodyName(body)));
 }
 
@@ -72,7 +72,7 @@ Status WorkerMessages::OnPush(Peer from, const Push& push, const Message& messag
   return {};
 }
 
-// Once the push is answered, what is wrong with the pull is the answer to the pull alone.
+// After the push is answered, an error of the pull is answered to the pull only.
 Status WorkerMessages::OnPushPull(Peer from, const PushPull& both, const Message& message,
                                   const Cohort::Member& member) {
   TARN_RETURN_IF_ERROR(OnPush(from, both.push, message, member));
@@ -103,7 +103,8 @@ Status WorkerMessages::OnPutBlob(Peer from, const PutBlob& piece, const Message&
   return {};
 }
 
-// Rule K10. What is not as the manifest says ends the run: it would go on as another.
+// Rule K10. A blob that does not match the manifest ends the run, because the worker would continue from a different
+// state.
 Status WorkerMessages::OnGetBlob(Peer from, const GetBlob& wanted, const Message& message) {
   auto slice = context_.blobs->Get(WorkerRank(message.sender.rank), wanted);
   if (!slice && slice.error().code != ErrorCode::kNotFound)

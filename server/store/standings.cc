@@ -24,7 +24,7 @@ void Standings::Add(std::uint32_t standing, std::uint32_t step) {
 void Standings::Drop(std::uint32_t standing, std::uint32_t step) {
   const auto at =
       std::ranges::lower_bound(classes_, standing / step, {}, &std::pair<std::uint32_t, std::uint32_t>::first);
-  if (at == classes_.end() || at->first != standing / step) return;  // of a checkpoint with another idea of the time
+  if (at == classes_.end() || at->first != standing / step) return;  // from a checkpoint with another unit of time
   --rows_;
   if (--at->second == 0) classes_.erase(at);
 }

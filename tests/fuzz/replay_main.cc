@@ -1,5 +1,5 @@
-// The main of a fuzz target where libFuzzer is not: replays files, then inputs mutated from them by a fixed seed.
-// A finding aborts; the same seed and files give the same inputs.
+// The main function of a fuzz target in builds without libFuzzer: replays files, then mutations of them with a fixed
+// seed. A finding aborts; the same seed and files give the same inputs.
 //
 //   job_file_fuzz [--runs N] [--seed S] [FILE or FOLDER]...
 #include <algorithm>

@@ -27,7 +27,7 @@ Status CheckNothingElse(const Checkpoint& checkpoint) {
   for (const WorkerBlob& blob : checkpoint.manifest().blobs) expected.insert(blob.file.name);
   std::error_code error;
   for (fs::directory_iterator it(checkpoint.directory, error), end; !error && it != end; it.increment(error))
-    // A blob that nobody names is of a worker that died before the checkpoint was whole.
+    // A blob that the manifest does not name is of a worker that died before the checkpoint was complete.
     if (!expected.contains(it->path().filename().string()) && it->path().extension() != ".blob")
       return Fail(ErrorCode::kCorrupt,
                   fmt::format("{}: does not belong here: {} does not name it", it->path().string(), kManifestName));
@@ -35,7 +35,7 @@ Status CheckNothingElse(const Checkpoint& checkpoint) {
   return {};
 }
 
-// Every byte and every chunk of what workers had of their own.
+// Every byte and every chunk of the workers' blobs.
 Status VerifyBlobs(const Checkpoint& checkpoint) {
   for (const WorkerBlob& blob : checkpoint.manifest().blobs) {
     const std::string path = checkpoint.directory + "/" + blob.file.name;
@@ -55,7 +55,7 @@ std::uint64_t EntriesOf(const Manifest& manifest) {
   return entries;
 }
 
-// Reads all of the table; what there is to count goes to the checkpoint's on_entry.
+// Reads the whole table; the checkpoint's on_entry counts its entries.
 Status ReadTable(const Checkpoint& checkpoint, const TableSpec& table, ProgressLine* progress) {
   const Positioner position(table, checkpoint.SaltOf(table));
   const std::uint32_t bits = checkpoint.manifest().partition_bits;

@@ -42,7 +42,7 @@ void CachedPull::Keep(std::span<const PlanRun> parts, std::span<const Section> s
   const float* rows = fetched_.values().as<float>().data();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Section& section = sections[i];
-    // Asked for before the last own push here, so that the answer may be without it.
+    // Requested before the last own push to this partition, so the reply may not include that push.
     if (table_->sees_own_pushes && section.sequence < table_->pushed[section.partition.value]) continue;
     table_->rows.Keep(std::span(missing_.keys).subspan(parts[i].begin, parts[i].count),
                       rows + std::size_t{parts[i].begin} * dim_, version, least_);

@@ -70,8 +70,7 @@ void PushCombiner::OnTimer() {
   if (due_ <= context_->now) FlushAll();
 }
 
-// The clock of the whole is that of its last part: what a dead worker is said to have pushed (M3) is then not too
-// little.
+// A combined push has the clock of its last part, so that the pushes attributed to a dead worker (M3) are complete.
 void PushCombiner::Flush(const Group& group) {
   std::vector<ClientPushes::Gathered> gathered;
   std::vector<Key> keys;

@@ -23,7 +23,7 @@ FinishedStep::Counted Since(const FinishedStep::Counted& before, const QualityTa
   return {now.loss_sum - before.loss_sum, now.rows - before.rows};
 }
 
-// What a batch takes besides activations grows with its rows, and with those that are kept.
+// The memory of a batch, without activations, grows with its rows and with the hot rows.
 Error WithAdvice(Error error, const Batch& batch) {
   if (error.code == ErrorCode::kIo)
     error.message += fmt::format(
@@ -39,7 +39,7 @@ std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int vis
   return static_cast<int>(rank % static_cast<std::uint32_t>(visible));
 }
 
-// Who needs none starts no driver.
+// Without a GPU the CUDA driver is not started.
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank) {
   return GpuFor(train, rank, train.device == "cpu" ? 0 : kernels::VisibleGpus());
 }
@@ -139,7 +139,8 @@ bool Stepper::IsLong(std::size_t rows) const {
   return !seconds_a_row_ || *seconds_a_row_ * static_cast<double>(rows) > long_step_seconds_;
 }
 
-// False: the machine has no thread for it. Who is told that it is over finds it so.
+// Computes the step on a thread of its own, which calls done_ after the result is available. False: no thread could be
+// started.
 bool Stepper::ComputeBeside(Step* step) {
   std::promise<Status> promise;
   step->beside = promise.get_future();
@@ -159,7 +160,7 @@ bool Stepper::ComputeBeside(Step* step) {
   return true;
 }
 
-// All of it on the CPU; on a GPU it is given there.
+// Computes the whole step on the CPU, or submits it to the GPU.
 Status Stepper::ComputeStep(Step* step) {
   const kernels::SubnormalsAreZero fast;
   const double cpu_before = ThreadCpuSeconds();
@@ -167,7 +168,8 @@ Status Stepper::ComputeStep(Step* step) {
   const StepSource& source = step->source;
   if (Status brought = step->arrays->Bring(source); !brought)
     return std::unexpected(WithAdvice(std::move(brought).error(), *source.batch));
-  compute_.memory().Reset();  // joins what came in pieces: its address is known before the step is
+  compute_.memory()
+      .Reset();  // merges memory that was allocated in pieces, so that its address is known before the step is
   const std::vector<StepInput> parts = PartsOf(*step->arrays, *source.batch, source.train);
   const auto compute = [&] { return RunParts(parts, step->arrays, step->quality); };
   const FinishedStep::Counted before = CountedBy(*step->quality);
@@ -219,7 +221,7 @@ Expected<FinishedStep> Stepper::Finish() {
   return finished;
 }
 
-// The first set, so that one step at a time is always the same one (StepGraphs).
+// Uses the first free set: with one step at a time always the same buffers, so that StepGraphs recognizes the step.
 StepArrays* Stepper::FreeArrays() const {
   const auto is_free = [&](const auto& set) {
     return std::ranges::find(steps_, set.get(), &Step::arrays) == steps_.end();
@@ -238,8 +240,8 @@ std::vector<StepInput> Stepper::PartsOf(const StepArrays& arrays, const Batch& b
   return parts;
 }
 
-// StepGraphs may record what this gives to the GPU and do it again without calling this: what it leaves on the host is
-// the same then.
+// StepGraphs may record the operations that this submits and repeat them without calling this, so its results on the
+// host must not vary.
 StepOutcome Stepper::RunParts(std::span<const StepInput> parts, StepArrays* arrays, QualityTally* quality) {
   StepOutcome outcome;
   std::size_t begin = 0;

@@ -1,5 +1,5 @@
-// Shows that bundles keep the order to each peer, end at their limits of messages and of bytes and not before, are
-// counted by their messages, also where they wait, and that what is no bundle is refused with a reason.
+// Shows that bundles keep the order of messages to each peer, are full exactly at their limits of messages and bytes,
+// count as their number of messages while they wait, too, and that an invalid bundle is rejected with a reason.
 #include "net/bundles.h"
 
 #include <gmock/gmock.h>
@@ -191,7 +191,7 @@ TEST_F(BrokenBundleTest, IsRefusedWithAReason) {
   const std::uint32_t size = bundle_.as<std::uint32_t>()[4];
   EXPECT_EQ(Refusal(), "");
   EXPECT_THAT(Refusal(bundle_.size() - 8), HasSubstr("the rest of the bundle"));
-  Put(16, size + 1);  // then what is between the messages is none of them, or not zero
+  Put(16, size + 1);  // then the padding is too large or not zero
   EXPECT_THAT(Refusal(), HasSubstr("malformed"));
   Put(16, 0xfffffff9);
   EXPECT_THAT(Refusal(), HasSubstr("bundle: message 0 of 3 has 4294967289 bytes"));
@@ -221,7 +221,7 @@ TEST_F(BrokenBundleTest, TooLargeIsRefused) {
   EXPECT_EQ(split.error().code, ErrorCode::kTooLarge);
 }
 
-// Any damage: what it gives lies within the frame.
+// With any damage, the decoded messages lie within the frame.
 TEST_F(BrokenBundleTest, RandomDamage) {
   SplitMix random(3);
   const Buffer whole = Buffer::Copy(bundle_.data(), bundle_.size());

@@ -58,7 +58,7 @@ TEST_P(EveryBody, ComesBackFromAnyAlignment) {
   }
 }
 
-// Whatever came before, also what it refused in the middle.
+// Independent of earlier messages, also of one that it rejected half-way.
 TEST(Encoder, ForgetsWhatCameBefore) {
   SplitMix random(300);
   Encoder encoder;
@@ -81,7 +81,7 @@ TEST(Encoder, ForgetsWhatCameBefore) {
   }
 }
 
-// A default message of every body can travel too: nobody has to fill what does not matter.
+// A default message of every body can be encoded: irrelevant fields need not be set.
 TEST_P(EveryBody, DefaultComesBack) {
   SplitMix random(1);
   const Message message = RandomMessage(&random, GetParam(), 0);
@@ -157,7 +157,7 @@ TEST(Frame, CutsLongTextsAtACharacter) {
   EXPECT_EQ(std::get<ErrorReply>(back->body).message, text.substr(0, limits::kTextBytesMax / 3 * 3));
 }
 
-// What Encode says to a body over or at its limit.
+// The error of Encode for a body at or over its limit.
 std::string EncodeError(Body body) {
   Message message;
   message.body = std::move(body);

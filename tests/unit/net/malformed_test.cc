@@ -1,5 +1,5 @@
-// Shows that Decode refuses each class of bytes that are no message, with an error that names the field, and that no
-// single changed byte or cut of a valid message does harm.
+// Shows that Decode rejects each class of invalid bytes with an error that names the field, and that no single changed
+// byte and no truncation of a valid message causes undefined behaviour.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -184,7 +184,7 @@ TEST(Malformed, EnumsWithoutAName) {
   EXPECT_EQ(BodyError(wire::Body::NONE, barrier), "malformed: body: type 0, expected 1 to 26");
 }
 
-// Of a push of one row; its receiver, who knows how wide it is, sees whether the bytes are sound.
+// A push of one row. Decode does not know the width of the row; the receiver does and checks the bytes.
 TEST(Malformed, LargestValuesAlone) {
   const auto push = [](const std::string& values) {
     const auto make = [](FlatBufferBuilder& b) {
@@ -289,7 +289,7 @@ TEST(Malformed, Buckets) {
   EXPECT_EQ(QualityError({5, 5}, 2, 1),
             "malformed: LeaseRequest.done[].quality.bucket: 5 after 5, expected ascending order");
   EXPECT_EQ(QualityError({1, 5}, 3, 1).substr(0, 37), "malformed: LeaseRequest.done[].qualit");
-  // Few bytes must not become many: 60 leases that share 300 buckets.
+  // A small message must not decode to a large one: 60 leases that share 300 buckets.
   std::vector<std::uint16_t> many(300);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::uint16_t>(i);
   EXPECT_EQ(QualityError(many, 300, 1), "");

@@ -1,5 +1,5 @@
-// A job as text: what ToToml writes reads back as the same job, for jobs drawn by chance too, and the fingerprint
-// changes with everything that nodes must agree on and with nothing else.
+// Shows that ToToml's text parses to the same job, also for random jobs, and that the fingerprint changes exactly with
+// the settings on which nodes must agree.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -236,7 +236,7 @@ TEST(Fingerprint, AgreesWhereNodesMustAgree) {
   for (const Job& other : {seed, rate, mode, shape, cache, hot}) EXPECT_NE(Fingerprint(other), Fingerprint(job));
 }
 
-// Logs know their job by it: a new key with its default must leave it as it is.
+// Logs identify their job by the fingerprint: a new key with its default value must not change it.
 TEST(Fingerprint, StaysFromVersionToVersion) { EXPECT_EQ(Fingerprint(Job{}), 1689391393083902347u); }
 
 TEST(JobNames, BothWays) {

@@ -1,5 +1,5 @@
-// Shows that a job goes on from a checkpoint of the same job only, given as its directory or its run's; and that a run
-// that goes on from its logs does so from its own checkpoint, wherever its folder lies now.
+// Shows that a job resumes only from a checkpoint of the same job, given as its directory or its run's; and that a run
+// that resumes from its logs uses its own checkpoint, even if its folder was moved.
 #include "scheduler/state/resume.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST(Resume, AnEpochThatIsHalfTrainedIsOfTheJob) {
             "resume: [train] epochs is 1, but the checkpoint ckpt-3 is of the middle of epoch 2: expected at least 2");
   job.train.epochs = 2;
   EXPECT_TRUE(CheckEpochs(job, manifest, "ckpt-3"));
-  // Nothing of the second epoch is trained yet, or all of it.
+  // None of the second epoch is trained yet, or all of it.
   job.train.epochs = 1;
   manifest.data.trained = {0, 0};
   EXPECT_TRUE(CheckEpochs(job, manifest, "ckpt-3"));
@@ -123,7 +123,7 @@ TEST(Resume, AnotherJobIsRefusedByItsSection) {
   EXPECT_FALSE(CheckSameJob(other, manifest, "ckpt-1"));
 }
 
-// Rule G5, where the folder was moved: checkpoint 4 of a run is there, of other rows for another `sum`.
+// Rule G5 in a folder that was moved: contains checkpoint 4 of a run, with different rows for a different `sum`.
 class TakeUpTest : public testing::Test {
  protected:
   void SetUp() override { fs::remove_all(root_); }

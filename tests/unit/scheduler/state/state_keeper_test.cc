@@ -1,4 +1,4 @@
-// Shows StateKeeper alone: what it writes and when, what it warns of, and when a disk that fails ends the run.
+// Tests StateKeeper alone: what it writes and when, its warnings, and when a failing disk ends the run.
 #include "scheduler/state/state_keeper.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ constexpr TimeUs kSlowUs = 1000;
 
 class StateKeeperTest : public testing::Test {
  protected:
-  // A step with one lease reply. What leaves.
+  // Runs a step with one lease reply. Returns the messages that are sent.
   Outbox Step(std::uint64_t revision) {
     Outbox out;
     out.push_back({Peer(1), {.sender = {}, .body = LeaseReply{}}});

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kScheduler = 0, kWorker = 1, kFirstShard = 2;
 constexpr TimeUs kStepUs = 10'000;
 constexpr int kSettleSteps = 10'000;
-// How long nothing must come before time moves on: long enough to be rare while the worker reads.
+// How long no message must arrive before time advances: long enough that this is rare while the worker reads.
 constexpr std::chrono::milliseconds kIdle{1};
 
 Peer AcceptedFrom(std::size_t node) { return Peer(kFirstAcceptedPeer + node); }
@@ -56,7 +56,7 @@ void LocalFleet::RequestStop() {
   Post(kScheduler, &out);
 }
 
-// Peers below kFirstAcceptedPeer are those that the sender connected to, the others whom it accepted.
+// Peers below kFirstAcceptedPeer are those to which the sender connected, the others connected to it.
 void LocalFleet::Post(std::size_t from, Outbox* out) {
   for (Outgoing& o : *out) {
     if (o.to.value >= kFirstAcceptedPeer) {

@@ -1,5 +1,5 @@
-// Shows that a record holds what was pushed and the first tick of each clock, appends to what is there, and tells when
-// it cannot be written.
+// Shows that a record contains the pushes and the first tick of each clock, appends to an existing file, and reports
+// when it cannot be written.
 
 #include "worker/train/record.h"
 
