@@ -1,7 +1,7 @@
-// A table larger than its memory: pulls and pushes (Adam) of one shard's row store under a budget, on a Zipf trace,
-// with its batches known a little ahead as with Prefetch; beside the hit rate of the optimum, beside plain RocksDB with
-// as much memory (a block cache, MultiGet, WriteBatch) on the same trace, and beside the store without a budget when
-// everything fits. The second half of the trace counts.
+// A table larger than its memory budget: pulls and pushes (Adam) of one shard's row store on a Zipf trace, whose
+// batches are known a little ahead, as with Prefetch. For comparison: the hit rate of the optimum; plain RocksDB with
+// the same memory (block cache, MultiGet, WriteBatch) on the same trace; and the store without a budget when everything
+// fits. Only the second half of the trace is measured.
 //
 //   tiered --rows 20000000 --dir /somewhere/with/room
 #include <fmt/format.h>
@@ -143,7 +143,7 @@ class TieredStore {
     std::vector<Key> keys;
     for (std::uint32_t first = 0; first < options_.rows; first += kAtOnce) {
       keys.clear();
-      // The hottest last, as if they had been used.
+      // Inserts the most frequent rows last, as if they had been used.
       for (std::uint32_t i = first; i < std::min(options_.rows, first + kAtOnce); ++i)
         keys.push_back(Mix64(options_.rows - 1 - i));
       if (!rows_->Load(spec_.id, keys, std::span(records).first(keys.size() * words))) Die("cannot fill");
@@ -186,7 +186,7 @@ class TieredStore {
                    reinterpret_cast<const std::byte*>(gradients.data()), Clock(n));
     }
     figures.seconds = Now() - begin;
-    // A pull and a push a row, of which the first decides.
+    // A pull and a push per row; the pull determines whether it is a hit.
     if (rows_->tier() != nullptr) figures.hit_rate = 1 - 2 * double(Misses() - misses) / double(Uses() - uses);
     return figures;
   }
@@ -206,7 +206,7 @@ class TieredStore {
   std::unique_ptr<Store> rows_;
 };
 
-// What one would do without any of this: rows as values of RocksDB, as much memory for its cache and buffers.
+// The plain alternative: rows as values of RocksDB, with the same memory for its cache and buffers.
 class PlainRocksDb {
  public:
   PlainRocksDb(const Options& options, std::size_t memory_bytes) : options_(options), spec_(Spec(options)) {

@@ -23,7 +23,7 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
 
 constexpr char kLoggerName[] = "tarn";
 
-// spdlog keeps the process's logger; until InitLog has set ours there is another one, which writes to stdout.
+// spdlog stores the process's logger; before InitLog sets ours it is spdlog's own, which writes to stdout.
 spdlog::logger* Current() {
   spdlog::logger* logger = spdlog::default_logger_raw();
   return logger != nullptr && logger->name() == kLoggerName ? logger : nullptr;

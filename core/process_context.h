@@ -1,5 +1,5 @@
-// The Boost.Asio context of a program: one thread that receives the process's signals and runs what else is bound to
-// io(), such as the HTTP server (net/http/). State machines never run on it, and no thread of theirs waits for it.
+// The Boost.Asio context of a program: one thread that receives the process's signals and runs the other handlers of
+// io(), such as the HTTP server (net/http/). State machines never run on it, and their threads never wait for it.
 //
 //   auto process = ProcessContext::Start({SIGINT, SIGTERM});   // in main, before any other thread starts
 //   (*process)->OnSignal([&](int) { loop.RequestStop(); });
@@ -33,7 +33,7 @@ class ProcessContext {
   ProcessContext& operator=(const ProcessContext&) = delete;
 
   // From now on calls `handler` on the context's thread with the number of each signal, once for each time it arrives.
-  // Once this returns, the handler before it does not run and is not called again. Any thread, but not from a handler.
+  // After this returns, the previous handler is neither running nor called again. Any thread, but not from a handler.
   void OnSignal(std::function<void(int)> handler);
 
   // Runs on the context's thread. Handlers must not block.

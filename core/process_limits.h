@@ -1,6 +1,6 @@
-// What the system lets this process have (ulimit), against what a job needs of it: checked when a program begins, so
-// that a limit which is too low is one error that names it, instead of a fleet that waits for a connection that cannot
-// be opened, or a thread that cannot be started later.
+// Compares the limits of this process (ulimit) with the requirements of a job. Programs check them at their start, so
+// that a limit that is too low gives one error that names it. Otherwise a fleet would wait for a connection that cannot
+// be opened, or a thread could not be started later.
 //
 // Any thread; RequireFiles changes the process's own limit.
 #pragma once
@@ -16,24 +16,25 @@
 
 namespace tarn {
 
-// How far the soft limit of open files is raised. A library changes the limits of somebody's process only as it must.
+// How far the soft limit of open files is raised. A library raises the limit of its host process only if necessary.
 enum class RaiseFiles { kToHardLimit, kAsNeeded };
 
-// Raises the soft limit of open files. kInvalidArgument if the hard one is below `needed`; `what` says of what they are
-// made up: "2 shards and 8 workers".
+// Raises the soft limit of open files. kInvalidArgument if the hard limit is below `needed`; `what` names the
+// components of that number: "2 shards and 8 workers".
 Status RequireFiles(std::uint64_t needed, std::string_view what, RaiseFiles raise = RaiseFiles::kToHardLimit);
 
-// How many files this process has open.
+// The number of open files of this process.
 std::uint64_t OpenFiles();
 
-// kInvalidArgument if the process may not have `bytes` of address space (ulimit -v), with `threads` stacks on top.
+// kInvalidArgument if the limit of address space (ulimit -v) is below `bytes` plus `threads` stacks.
 Status RequireAddressSpace(std::uint64_t bytes, std::uint64_t threads, std::string_view what);
 
-// Why a thread could not be started or memory was not to be had: `reason`, with the limits that are set.
+// Error message for a thread that could not be started or an allocation that failed: `reason`, with the limits in
+// effect.
 Error LimitError(std::string_view reason);
 
-// Runs body(), which returns a Status. kIo with LimitError's text for what the standard library throws when a limit is
-// reached: std::system_error of a thread, std::bad_alloc.
+// Runs body(), which returns a Status. Turns the exceptions of the standard library for a reached limit
+// (std::system_error of a thread, std::bad_alloc) into kIo with LimitError's text.
 template <typename Body>
 Status CatchLimits(Body&& body) {
   try {

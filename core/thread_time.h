@@ -1,4 +1,4 @@
-// The time for which the calling thread had a processor, in seconds.
+// CPU time of the calling thread, in seconds.
 #pragma once
 
 #include <time.h>

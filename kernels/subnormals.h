@@ -1,14 +1,15 @@
-// Numbers nearer to zero than the smallest normal float (2^-126; 2^-1022 in double) count as zero, as operands and as
-// results. Once a model is sure of its samples its gradients are such numbers, and a processor takes some hundred
-// cycles for each: a DLRM then trains at a quarter of its speed. CUDA's kernels are compiled so for floats: they have
-// the bits that the CPU has while one of these lives.
+// Treats subnormal numbers (below 2^-126 for float, 2^-1022 for double) as zero, as operands and as results. When a
+// model predicts its samples with near certainty, many gradients are subnormal, and a processor takes about a hundred
+// cycles for each: a DLRM then trains at a quarter of its speed. The CUDA kernels are compiled to do the same for
+// floats, so they have the CPU's bits while such an object exists.
 #pragma once
 
 #include <xmmintrin.h>
 
 namespace tarn::kernels {
 
-// As long as it lives, in the thread that made it and in those that this thread starts. What was set before comes back.
+// In effect during the object's lifetime, in the thread that made it and in threads that this thread starts. The
+// destructor restores the previous mode.
 class SubnormalsAreZero {
  public:
   SubnormalsAreZero() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kOperandsAreZero | kResultsAreZero); }

@@ -1,5 +1,5 @@
-// How two processes of one host come to share memory. They are connected by ZeroMQ already, which carries the words of
-// their agreement (ShmWord); a Unix socket without a name in the file system passes the memory:
+// How two processes of one host set up shared memory. They negotiate over their ZeroMQ connection (ShmWord) and pass
+// the memory through an abstract Unix socket:
 //
 //   client                                  server
 //   Ask{boot id}                     ---->
@@ -9,8 +9,9 @@
 //   Through                          ---->  (behind all that the client sent by ZeroMQ)
 //                                    <----  Through
 //
-// Each side writes into the ring once it has said Through, and reads it once the other has, so nothing is overtaken.
-// Both check that the other is the same user's. The ticket tells the server which of its peers has come.
+// Each side writes to the ring after it has sent Through, and reads from it after it has received Through, so the order
+// of messages is kept. Both check that the other process belongs to the same user. The ticket identifies the peer to
+// the server.
 #pragma once
 
 #include <array>
@@ -45,29 +46,30 @@ inline constexpr std::size_t kShmTextBytesMax = 64;
 // None: the frame is of another kind. An error: it is malformed.
 std::optional<Expected<ShmWord>> DecodeShmWord(const FrameView& frame);
 
-// What tells hosts apart that have the same names; empty where the system does not say.
+// Identifies the host, also among hosts of the same name; empty if the system provides no boot id.
 std::string BootId();
 
-// The server's side: the socket, and those who have come. One thread.
+// The server's side: the socket and the connections that have not sent their ticket. One thread.
 class ShmDoor {
  public:
-  // kIo: the system has no such sockets.
+  // kIo: the system does not support abstract sockets.
   static Expected<ShmDoor> Open(std::size_t ring_bytes);
 
   const std::string& name() const { return name_; }
-  // For that peer, once. The oldest of many tickets are forgotten.
+  // Issues a ticket for that peer, valid once. If there are too many tickets, the oldest are dropped.
   std::string TicketFor(Peer peer);
 
   void AddFiles(std::vector<pollfd>* files) const;
   std::size_t files() const { return (listens_ ? 1 : 0) + guests_.size(); }  // of AddFiles
-  // False: the process has no file left for whoever comes; Listen looks again.
+  // False: no descriptor was left to accept a connection; Listen tries again.
   bool listens() const { return listens_; }
   void Listen() { listens_ = true; }
-  // Connections looked at in one Take, those of other users too: anybody on this host may knock as often as he likes.
+  // Maximum of connections handled in one Take, including those of other users: any user of the host may connect at any
+  // rate.
   static constexpr int kArrivalsMax = 64;
 
-  // Takes in who has come, kArrivalsMax at most; calls welcome(peer, lane) for each that had a ticket and got its
-  // memory, `most` at most: the others are turned away.
+  // Accepts up to kArrivalsMax connections. Sends memory to those with a valid ticket, at most `most`, and calls
+  // welcome(peer, lane) for each; the others are closed.
   void Take(std::size_t most, const std::function<void(Peer, ShmLane)>& welcome);
 
  private:
@@ -85,10 +87,10 @@ class ShmDoor {
   bool listens_ = true;
 };
 
-// The client's side: a connection that waits for its memory. One thread.
+// The client's side: a connection that waits for the memory segment. One thread.
 class ShmGuest {
  public:
-  // kUnavailable: the socket cannot be reached from here, or is another user's.
+  // kUnavailable: the socket cannot be reached, or belongs to another user.
   static Expected<ShmGuest> Knock(const std::string& name, const std::string& ticket);
   int file() const { return socket_.get(); }
   // None: not yet. An error: it will not come.

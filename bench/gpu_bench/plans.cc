@@ -7,7 +7,7 @@
 namespace tarn::bench {
 namespace {
 
-// What the reader's thread does with the keys of a batch.
+// The work of the reader's thread on the keys of a batch.
 class Plans {
  public:
   explicit Plans(const Run& run) : run_(run), keys_(MakeKeys(run.sizes, 1)), host_(FleetSection{}.partition_bits) {

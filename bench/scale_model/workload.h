@@ -1,4 +1,5 @@
-// What workers train on: the tables of a job's model, and plans of batches of its data set, used over and over.
+// The workload of the simulated workers: the tables of a job's model, and plans of batches of its data set, used in
+// rotation.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace tarn::scale {
 struct WorkloadOptions {
   std::uint32_t batch_rows = 2048;
   std::uint32_t batches = 128;  // at most, of the data set
-  // True: rows of one value, without an optimizer's slots, whose bytes are counted as if they had all.
+  // True: rows have one value and no optimizer slots, which saves memory; their bytes are counted as of full rows.
   bool small_rows = true;
 };
 
@@ -30,17 +31,17 @@ class Workload {
   // Values of a row on the wire of a real fleet.
   std::uint32_t wire_dim(TableId id) const { return wire_dims_[IndexOf(id)]; }
   bool dense(TableId id) const { return dense(IndexOf(id)); }
-  // So many rows of a table as work: a row of more than kRowValues values counts as several.
+  // Work of `rows` rows of a table: a row of more than kRowValues values counts as several.
   static constexpr double kRowValues = 16;
   double WorkRows(TableId id, double rows) const { return rows * std::max(1.0, wire_dim(id) / kRowValues); }
-  // Once the scheduler has numbered them.
+  // Sets the id of a table after the scheduler has assigned it.
   void SetId(const TableSpec& spec);
 
   std::size_t batches() const { return plans_.size(); }
   const worker::Plan& plan(std::size_t batch, std::size_t table) const {
     return dense(table) ? dense_plans_[table] : plans_[batch % plans_.size()][table];
   }
-  // Different rows among those that so many batches have together, as a share.
+  // The share of different rows among all rows of that many batches.
   double DifferentShare(double batches) const;
   double mean_sparse_rows() const { return mean_rows_; }
   std::uint32_t batch_rows() const { return batch_rows_; }

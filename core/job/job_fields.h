@@ -1,5 +1,6 @@
-// Every section of a job with its keys and their ranges, in the order of docs/job-file.md: the one list that the
-// reader and the writer of job files share. A visitor has, for a key and a member by reference (const or not):
+// Every section of a job with its keys and their ranges, in the order of docs/job-file.md. The reader and the writer of
+// job files share this list. A visitor has these functions, each for a key and a reference to its member (const or
+// not):
 //
 //   Integer(key, uint32 or uint64, low, high)      Number(key, float or double, Range)
 //   Boolean(key, bool)    Name(key, enumeration)    Text(key, string, TextRule)
@@ -47,7 +48,7 @@ void VisitFleet(Visitor& visitor, Section& section) {
   visitor.Integer("busy_poll_us", section.busy_poll_us, 0, 1'000'000);
 }
 
-// The rest of [fleet]: changes nothing but how fast messages travel.
+// The rest of [fleet]: affects only the speed of messages.
 template <typename Visitor, typename Section>
 void VisitLanes(Visitor& visitor, Section& section) {
   visitor.Integer("lanes", section.lanes, 1, kJobLanesMax);
@@ -125,7 +126,7 @@ void VisitHotRows(Visitor& visitor, Section& section) {
   visitor.Name("hot_score", section.score);
 }
 
-// The rest of [train]: how a worker comes to its gradients, which are the same but for rounding.
+// The rest of [train]: how a worker computes its gradients; the results are the same up to rounding.
 template <typename Visitor, typename Section>
 void VisitTrainMeans(Visitor& visitor, Section& section) {
   visitor.Text("device", section.device, TextRule::kDevice);

@@ -1,4 +1,4 @@
-// Adam's step, which AdamW shares. Included behind "kernels/rules/rule-inl.h", once for each instruction set.
+// The step of Adam and AdamW. Included after "kernels/rules/rule-inl.h", once for each instruction set.
 #include "kernels/rules/rule-inl.h"
 
 #if defined(TARN_KERNELS_RULES_ADAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -38,7 +38,7 @@ struct Adam {
     }
   }
 
-  // The corrections for a row's count of steps. Neighbours often agree.
+  // The bias corrections for a row's number of steps, cached because neighbouring rows often have the same number.
   void Correct(float count) {
     if (count == steps) return;
     const auto t = static_cast<std::uint64_t>(count);

@@ -1,4 +1,5 @@
-// Lines of Criteo's format into batches. See worker/data/dataset.h for the format, worker/data/keys.h for the keys.
+// Parses lines of Criteo's format into batches. See worker/data/dataset.h for the format, worker/data/keys.h for the
+// keys.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +13,23 @@
 
 namespace tarn::worker {
 
-// Any thread may parse at any time, each into its own batch.
+// Several threads may parse at the same time, each into its own batch.
 class CriteoParser {
  public:
   // The section must have passed Validate.
   explicit CriteoParser(const DataSection& section);
   static Status Validate(const DataSection& section);
-  // What a file of this format is, for messages.
+  // Description of the format, for messages.
   static std::string Describe(const DataSection& section);
 
   std::uint32_t fields() const { return fields_; }
   std::uint32_t dense_columns() const { return dense_integers_ ? integer_columns_ : 0; }
 
-  // Room for `rows` more rows.
+  // Reserves room for `rows` more rows.
   void Reserve(std::size_t rows, Batch* batch) const;
-  // Adds one line, without its line end. False, and the batch as before, if it is malformed.
+  // Adds one line, without its line end. Returns false and leaves the batch unchanged if the line is malformed.
   bool Parse(std::string_view line, Batch* batch) const;
-  // Why Parse refuses the line.
+  // The reason why Parse rejects the line.
   std::string Explain(std::string_view line) const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 std::uint64_t Word(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
-// All members by name: whoever adds one is stopped here.
+// Structured bindings name all members, so that adding a member fails to compile here.
 void Append(const BatchView& batch, std::vector<std::uint64_t>* key) {
   const auto& [rows, fields, dense_columns, labels, dense, offsets, weights, first, keys] = batch;
   key->insert(key->end(),
@@ -59,7 +59,7 @@ StepGraphs::Known* StepGraphs::Find(const Key& key) {
   return found == known_.end() ? nullptr : &*found;
 }
 
-// In place of what has not been used for the longest time.
+// Replaces the least recently used entry.
 void StepGraphs::Remember(Key key) {
   Known& known =
       known_.size() < kGraphsMax ? known_.emplace_back(&stream_) : *std::ranges::min_element(known_, {}, &Known::used);
@@ -72,7 +72,7 @@ bool StepGraphs::Record(const std::function<StepOutcome()>& step, Known* known) 
   const Status recorded = known->graph.Record([&] { known->outcome = step(); });
   known->recorded = recorded.has_value();
   if (known->recorded) return true;
-  if (recorded.error().code == ErrorCode::kUnavailable) return false;  // once it has run as it is
+  if (recorded.error().code == ErrorCode::kUnavailable) return false;  // recorded after it has run without a graph
   LogWarning("{}; steps are given to the GPU one operation at a time", recorded.error().message);
   off_ = true;
   return false;

@@ -1,4 +1,4 @@
-// What the tests of the transport share: transports of one context over loopback.
+// Fixture of the transport tests: transports of one context over loopback.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class TransportTest : public ::testing::Test {
     return std::make_unique<ZmqTransport>(&context_, options);
   }
 
-  // What `transport` receives until there are `n` messages or `limit_us` has passed.
+  // Receives on `transport` until there are `n` messages or `limit_us` has passed; returns them.
   static std::vector<Received> ReceiveN(Transport* transport, std::size_t n, std::int64_t limit_us = 10 * kSecondUs) {
     std::vector<Received> got;
     const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(limit_us);
@@ -32,8 +32,8 @@ class TransportTest : public ::testing::Test {
     return got;
   }
 
-  // What `to` receives of what `from` has sent, until there are `n`. A sender must run too: what it sent before the
-  // connection stood waits in it.
+  // Receives on `to` until `n` messages of `from` have arrived. Also runs the sender, which still holds the messages
+  // sent before the connection was established.
   static std::vector<Received> Move(Transport* from, Transport* to, std::size_t n) {
     std::vector<Received> got;
     for (int i = 0; i < 1000 && got.size() < n; ++i) {

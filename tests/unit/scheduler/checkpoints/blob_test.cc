@@ -1,5 +1,5 @@
-// A checkpoint is whole only with what its workers have of their own (rule K9); who is gone is not waited for, and each
-// rank goes on from its own (rule K10).
+// A checkpoint is complete only with the state of its workers (rule K9); it does not wait for dead workers, and each
+// rank resumes from its own state (rule K10).
 #include <gtest/gtest.h>
 
 #include <algorithm>

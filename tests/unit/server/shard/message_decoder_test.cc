@@ -1,5 +1,5 @@
-// Rules W2, W3, W5 at the shard's door: coded keys, held lists and top-k values become keys and rows; what is not
-// sound, or of nobody who is served, stays what it is.
+// Rules W2, W3, W5 on arrival at a shard: coded keys, held lists and top-k values are decoded to keys and rows; invalid
+// ones, and those of senders that are not served, are left unchanged.
 #include "server/shard/message_decoder.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Shows that all programs of a user keep the algorithms of matrix products in one file.
+// Shows that all programs of a user store the algorithms of matrix products in one file.
 #include "worker/train/algorithms_file.h"
 
 #include <gtest/gtest.h>
