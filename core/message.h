@@ -1,6 +1,6 @@
-// Every message between the nodes of a fleet, as plain values: those of the data plane below, all others in
-// schemas/wire.fbs, of which the build makes their structs (wire_objects.h). net/frame.h makes bytes of them and back,
-// docs/protocol.md tells the story. State machines see only these types.
+// Every message between the nodes of a fleet, as plain values: those of the data plane below, all others generated from
+// schemas/wire.fbs (wire_objects.h). net/frame.h encodes and decodes them, docs/protocol.md specifies them. State
+// machines use only these types.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Sender {
   std::uint32_t rank = 0;
   Incarnation incarnation;  // 0 before Welcome
 };
-inline constexpr std::uint32_t kAnyRank = 0xffffffff;  // of a worker that joins, and takes the rank that it is given
+inline constexpr std::uint32_t kAnyRank = 0xffffffff;  // of a joining worker that accepts any rank
 
 // --- The data plane, worker <-> shard: read and written by hand (net/data_header.cc) ---------------------------
 
@@ -38,8 +38,8 @@ struct Section {
 enum class KeyCodec : std::uint8_t {
   kRaw,    // keys frame: count 64-bit little-endian keys
   kRange,  // no keys frame: first_key, first_key + 1, ...
-  kDelta,  // keys frame: as kernels/key_delta.h tells
-  kHeld,   // no keys frame: the keys that the shard holds as `list`
+  kDelta,  // keys frame: as in kernels/key_delta.h
+  kHeld,   // no keys frame: the keys that the shard stores as `list`
 };
 
 // The keys of a data message; `count` is the sum over the sections.
@@ -48,17 +48,17 @@ struct KeyList {
   Key first_key = 0;
   std::uint32_t count = 0;
   std::vector<Section> sections;
-  // The sender's number of these keys, for ever of these and no others (rule W3). With keys: the shard may hold them as
-  // such. 0: they have none.
+  // The sender's number for these keys, never reused for other keys (rule W3). With keys: the shard may store them
+  // under it. 0: no number.
   std::uint64_t list = 0;
 };
 
-// Asks for rows. `clock` is the clock at which the rows will be used: the bound refers to it.
+// Requests rows. `clock` is the clock at which the rows will be used, to which the staleness bound refers.
 struct Pull {
   RequestId request;
   TableId table;
   Clock clock;
-  ValueCodec codec = ValueCodec::kFp32;  // wanted for the answer
+  ValueCodec codec = ValueCodec::kFp32;  // requested for the answer
   KeyList keys;
 };
 

@@ -1,7 +1,6 @@
-// Matrix products on a GPU with all that they can take along: matrices of 16 bits, and what is done to a product before
-// it leaves the registers. Row-major, as everywhere; pointers are device memory; work and errors as in
-// kernels/stream.h. By cuBLASLt: where it has no kernel for a step, or a slower one, the product and a pass over its
-// result are two, with the same numbers but for one rounding to the result's elements.
+// Matrix products on a GPU with 16-bit matrices and fused epilogues. Row-major; pointers are device memory; order and
+// errors as in kernels/stream.h. Uses cuBLASLt. If cuBLASLt has no kernel for an epilogue, or a slower one, the product
+// and the epilogue are two passes, with the same result up to one rounding to the result's elements.
 //
 //   // y = relu(x w^T + bias) in bf16, and a bit for every element that was above 0
 //   LinearForward(stream, {rows, in, out, Precision::kBf16}, x, w, bias, y, mask);
@@ -9,12 +8,12 @@
 //   // dw, dbias in fp32; dx already is the gradient before the ReLU that made x
 //   LinearBackward(stream, shape, {.x = x, .w = w, .dy = dy, .dw = dw, .dbias = dbias, .dx = dx, .x_mask = x_mask});
 //
-// The first product of a shape asks cuBLASLt and takes what that expects to be the fastest; the next ones find the
-// answer. If UseGemmAlgorithms says so, the algorithms are measured when the same product comes again, its second
-// factor in the same place: what comes once, as the last batch of a file does, is not worth it. That takes two runs of
-// each candidate and some milliseconds, at most 0.3 seconds and the run under way then, and memory for another C for so
-// long. A shape can be recorded (kernels/graph.h) once it has run, and where it is to be measured, once it has been: a
-// recording that asks for it is given up, and the next run measures.
+// The first product of a shape uses the algorithm that cuBLASLt's heuristic expects to be the fastest; the choice is
+// cached. With UseGemmAlgorithms the algorithms are measured when the same product occurs again, with its second factor
+// at the same address; shapes that occur once, such as the last batch of a file, are not measured. A measurement takes
+// two runs of each candidate, some milliseconds to about 0.3 seconds, and memory for another C. A shape can be recorded
+// (kernels/graph.h) after it has run and, if it is to be measured, after the measurement: an earlier recording is
+// abandoned, and the next run measures.
 //
 // Fastest where all strides are multiples of 16 bytes and all extents of 64: pad 479 inputs to 512.
 #pragma once
@@ -43,7 +42,7 @@ struct DeviceMatrix {
   std::size_t stride = 0;
 };
 
-// What is done to C = op(A) op(B), element by element. bias: of C's elements.
+// The epilogue: element-wise operations on C = op(A) op(B). bias has the type of C's elements.
 enum class Epilogue : std::uint8_t {
   kNone,
   kBias,              // C + bias (n, added to every row)
@@ -76,8 +75,8 @@ struct Product {
 };
 void Multiply(Stream& stream, const Product& product);
 
-// The fully connected layer with its ReLU, and what its backward pass needs of it: y as LinearForward of
-// kernels/gemm.h, and its mask. T is float, or for kBf16 and kFp16 std::uint16_t: their patterns. `bias` may be null.
+// The fully connected layer with ReLU: y as of LinearForward in kernels/gemm.h, and the mask that its backward pass
+// needs. T is float, or for kBf16 and kFp16 std::uint16_t: their patterns. `bias` may be null.
 void LinearForward(Stream& stream, const LinearShape& shape, const float* x, const float* w, const float* bias,
                    float* y, std::uint32_t* mask);
 void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
@@ -85,7 +84,7 @@ void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t
 // The same layer without the ReLU, or with one that needs no backward pass.
 void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
                    const std::uint16_t* bias, bool relu, std::uint16_t* y);
-// The same, and what it sums in fp32 is not rounded: the last layer of a network.
+// The same, but the fp32 sums are not rounded: for the last layer of a network.
 void LinearForward(Stream& stream, const LinearShape& shape, const std::uint16_t* x, const std::uint16_t* w,
                    const float* bias, bool relu, float* y);
 
@@ -118,8 +117,8 @@ struct LinearGradients {
 void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<float>& arrays);
 void LinearBackward(Stream& stream, const LinearShape& shape, const LinearGradients<std::uint16_t>& arrays);
 
-// From now on the stream's products are those that were measured to be the fastest, by this stream when they came for
-// the second time or by whoever filled `algorithms`, which outlives the stream. Null: what cuBLASLt expects to be.
+// From now on the stream's products use the algorithms measured to be the fastest, by this stream at their second
+// occurrence or as contained in `algorithms`, which outlives the stream. Null: cuBLASLt's heuristic.
 void UseGemmAlgorithms(Stream& stream, GemmAlgorithms* algorithms);
 // An empty collection for the stream's GPU and cuBLASLt.
 GemmAlgorithms MakeGemmAlgorithms(Stream& stream);

@@ -1,5 +1,5 @@
-// Rows of one table kept where they are computed with: the hot-row cache of a GPU worker in the GPU's memory, and the
-// same cache in the host's, which is the definition of what the other does: the same calls give the same slots.
+// A cache of rows of one table in the memory of the compute device: an implementation in GPU memory, and one in host
+// memory, which is the reference: the same calls give the same slots.
 //
 //   auto cache = MakeHotRows(stream, {.dim = 128, .rows = 100'000'000, .batch_keys_max = 600'000});
 //   cache->Find(n, keys, least, slots, missing, missing_count);  // rows young enough are pinned
@@ -9,27 +9,28 @@
 //   cache->Unpin(n, slots);                                      // the batch is done
 //
 // A hash table of buckets of 128 slots. A key's bucket is fixed by its hash; 8 more bits of the hash, its digest, are
-// kept apart from the keys, so that one look at 128 bytes finds nearly every key that is not there. A slot is
+// stored separately from the keys, so that one read of 128 bytes detects nearly every absent key. A slot is
 //   free      no digest, not pinned: the first to be taken
 //   kept      a row with its version, of the batches that have it pinned, if any; it may be found
 //   detached  no digest, but pinned: cannot be found any more, but those who have it still compute with it; free once
 //             the last of them has unpinned it
 // A pinned row is never overwritten: a newer one of the same key gets another slot, and the old one is detached.
 //
-// Which row goes when a bucket is full: of those that are not pinned one that is too old to answer anything, else one
-// of the others; of these the one of the lowest score, of equal ones the one in the lowest slot. The score is the
-// number of the last batch that looked for the row (kLru), or of how many have since it is here (kLfu), which Age
-// halves, so that what was hot once does not stay for ever (as TinyLFU does: Einziger, Friedman, Manes, ACM
-// Transactions on Storage 2017). A row that is too old and comes anew goes on with its score.
+// When a bucket is full, an unpinned row is evicted: one that is too old for any use, else any other; among these the
+// one with the lowest score, then in the lowest slot. With kLru the score is the number of the last batch that looked
+// up the row. With kLfu it is the number of batches that looked it up since its insertion; Age halves it, so that
+// formerly frequent rows are evicted (as in TinyLFU: Einziger, Friedman, Manes, ACM Transactions on Storage 2017). An
+// old row that is inserted again keeps its score.
 //
-// Staleness: a version is the clock of the shard when it answered: the row holds every push of clocks below. A Find
-// names the least version that it may use; what is older counts as missing. A slot that was inserted and not yet
-// filled has the version that its Insert asked for, since that is what its pull will bring at least: another batch may
-// find it, and orders its use behind the Fill. Who unpins a slot has filled it, or has taken its key out (Evict).
+// Staleness: a version is the shard's minimum clock when it answered; the row includes every push of clocks below it.
+// Find takes the least version that the caller may use; older rows count as missing. A slot that is inserted and not
+// yet filled has the version that its Insert named, because its pull returns at least that version: another batch may
+// find it, and orders its use after the Fill. Before a batch unpins a slot it must have filled it or evicted its key
+// (Evict).
 //
 // The keys of one call are distinct, at most batch_keys_max. Nothing is allocated after Make. Arrays are in the memory
-// of the cache: the GPU's or the host's. The GPU's cache orders everything on the stream that it was made on, which
-// outlives it; errors are the stream's (Wait). One thread at a time.
+// of the cache: the GPU's or the host's. The GPU's cache executes everything on the stream with which it was made,
+// which outlives it; Wait of the stream returns its errors. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -48,29 +49,29 @@ inline constexpr std::uint32_t kNoSlot = 0xffffffffu;
 
 struct HotRowsOptions {
   std::uint32_t dim = 0;             // floats of a row
-  std::uint64_t rows = 0;            // kept at most; rounded down to whole buckets, but one at least; below 2^32 - 1
+  std::uint64_t rows = 0;            // capacity; rounded down to whole buckets, at least one; below 2^32 - 1
   std::uint32_t batch_keys_max = 0;  // of one call; below 2^31
   HotScore score = HotScore::kLfu;
 };
 
-// Of one row, with what is kept beside it.
+// Bytes of one row, with its metadata.
 constexpr std::size_t HotRowBytes(std::uint32_t dim) { return dim * sizeof(float) + 33; }
 
 class HotRows {
  public:
   virtual ~HotRows() = default;
 
-  // slots[i]: where the row of keys[i] is if its version is at least `least`, pinned once more; else kNoSlot, and i is
-  // in `missing` (room for n), in ascending order; *missing_count of them.
+  // slots[i]: the slot of keys[i] if its version is at least `least`; it is pinned once more. Otherwise kNoSlot, and i
+  // is appended to `missing` (room for n) in ascending order; *missing_count is their number.
   virtual void Find(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots, std::uint32_t* missing,
                     std::uint32_t* missing_count) = 0;
 
-  // For each i with slots[i] == kNoSlot a slot of its own, pinned, whose row is still to be filled; in order of i, but
-  // first those of which an older row is here, and kNoSlot where all slots of the bucket are pinned: such a row is not
-  // kept. `least` as in Find: the version that the rows will have at least.
+  // Assigns a pinned slot, to be filled later, to each i with slots[i] == kNoSlot: first to keys with an older row in
+  // the cache, then to the others, each in order of i. slots[i] stays kNoSlot if all slots of the bucket are pinned;
+  // such a row is not cached. `least`: as in Find, the minimum version of the rows to come.
   virtual void Insert(std::size_t n, const Key* keys, Clock least, std::uint32_t* slots) = 0;
 
-  // The row in slots[positions[j]] becomes rows[j] (n x dim), of `version`; kNoSlot is passed over. `positions` may be
+  // The row in slots[positions[j]] becomes rows[j] (n x dim), of `version`; kNoSlot is skipped. `positions` may be
   // null: slots[j]. Only slots that this batch has inserted.
   virtual void Fill(std::size_t n, const std::uint32_t* positions, const std::uint32_t* slots, const float* rows,
                     Clock version) = 0;
@@ -81,8 +82,8 @@ class HotRows {
   // *oldest becomes the least version of the rows in these slots, ~0 where there is none.
   virtual void Oldest(std::size_t n, const std::uint32_t* slots, std::uint64_t* oldest) = 0;
 
-  // Takes back one pin of each slot but kNoSlot. A slot is named once. One that is not pinned is a programmer's error:
-  // it ends the process, or on a GPU all work there, which Wait tells.
+  // Removes one pin of each slot except kNoSlot. A slot may occur once. Unpinning a slot that is not pinned is a
+  // programmer's error: it aborts the process, or on a GPU all its work, which Wait returns.
   virtual void Unpin(std::size_t n, const std::uint32_t* slots) = 0;
 
   // The rows of these keys can no longer be found: their worker has pushed to them, or a pull failed.
@@ -101,7 +102,7 @@ class HotRows {
 // In the host's memory.
 std::unique_ptr<HotRows> MakeHotRows(const HotRowsOptions& options);
 
-// In the GPU's memory. kIo if it is not there: the message says how many rows would fit.
+// In the GPU's memory. kIo if it is too small: the message says how many rows would fit.
 Expected<std::unique_ptr<HotRows>> MakeHotRows(Stream& stream, const HotRowsOptions& options);
 
 }  // namespace tarn::kernels

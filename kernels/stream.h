@@ -1,6 +1,6 @@
-// Work on a GPU. A stream is a queue of operations that the GPU does one after the other, beside the caller: an
-// operation of kernels/ that takes a Stream first returns at once, and its pointers are device memory. Built with or
-// without CUDA; without, Make says so.
+// Work on a GPU. A stream is a queue of operations that the GPU executes in order, asynchronously to the caller: an
+// operation of kernels/ whose first parameter is a Stream returns at once, and its pointers are device memory. Without
+// CUDA in the build, Make returns an error.
 //
 //   auto stream = Stream::Make();                                   // kUnavailable: no GPU here
 //   auto x = DeviceBuffer::Allocate(**stream, n * 4, "the batch");
@@ -9,8 +9,8 @@
 //   CopyToHost(**stream, x->data(), n * 4, values.data());
 //   Status status = (*stream)->Wait();                              // done, or what went wrong first
 //
-// A stream and its buffers belong to one thread at a time, whichever made them. An operation makes the stream's GPU the
-// calling thread's (cudaSetDevice), so that a thread may use streams of several.
+// One thread at a time may use a stream and its buffers, not necessarily the one that made them. An operation selects
+// the stream's GPU for the calling thread (cudaSetDevice), so a thread may use streams of several GPUs.
 #pragma once
 
 #include <cstddef>
@@ -27,36 +27,36 @@ namespace tarn::kernels {
 class Stream {
  public:
   // On device `device`, counted as CUDA does. kUnsupported: built without CUDA. kUnavailable: no such GPU, it is older
-  // than compute capability 8.0, its driver does not serve this build, or cuBLAS is not where it is looked for
+  // than compute capability 8.0, its driver does not support this build, or cuBLAS is not found
   // (kernels/cuda_libraries.h); the message says which.
   static Expected<std::unique_ptr<Stream>> Make(int device = 0);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Waits until everything given to the stream is done. kInternal: the first operation that failed since the last call,
-  // by its name, with CUDA's reason. After an error of the device (an address out of bounds) every call fails.
+  // Waits until all submitted operations are complete. kInternal: names the first operation that failed since the last
+  // call, with CUDA's reason. After an error of the device (an address out of bounds) every call fails.
   Status Wait();
 
-  // What this stream is given from now on is done behind what `other`, of the same GPU, has been given so far: the GPU
-  // waits, nobody else. What has failed there has failed here too.
+  // Operations submitted from now on run after all operations submitted so far to `other`, a stream of the same GPU.
+  // Only the GPU waits, not the caller. Failures of `other` are failures of this stream, too.
   void WaitFor(Stream& other);
 
-  // Whether all that the stream was given before the last Tell is done, or if there was none, all; or the GPU has
+  // Whether all operations submitted before the last Tell (without one: all operations) are complete, or the GPU has
   // failed.
   bool Done();
-  // Calls *told, on a thread of the driver's, once all that the stream has been given so far is done, which Done says
-  // from then on. It stays until then and uses no GPU. When the GPU fails it may never be called.
+  // Calls *told on a driver thread when all operations submitted so far are complete; Done returns true from then on.
+  // *told must stay valid until then and must not use a GPU. If the GPU fails, it may never be called.
   void Tell(const std::function<void()>* told);
 
   // Counted as CUDA does.
   int device() const;
   std::string device_name() const;
-  // Of the GPU's memory, that which nobody has: also what this process has given back and keeps for later.
+  // Free memory of the GPU, including freed memory that this process keeps for reuse.
   std::size_t free_bytes() const;
 
   struct Native;  // kernels/cuda/native.h
-  // For operations: from here on the calling thread's GPU is the stream's.
+  // For operations: selects the stream's GPU for the calling thread.
   Native& native();
 
  private:
@@ -64,7 +64,7 @@ class Stream {
   std::unique_ptr<Native> native_;
 };
 
-// Memory of the GPU; freed when it goes, behind the work that the stream has been given. The stream outlives it.
+// Memory of the GPU. The destructor frees it after the operations submitted to the stream. The stream outlives it.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -87,12 +87,12 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
-// Memory of the host that the GPU reads and writes by itself, beside the caller: copies from and to other memory wait.
-// The stream outlives it, and is done with it (Wait) before it goes.
+// Pinned host memory, which the GPU reads and writes asynchronously; copies from and to other memory block. The stream
+// outlives it and must have finished with it (Wait) before its destruction.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
-  // kIo: the driver does not give so much; the message names `what` and the bytes asked for.
+  // kIo: the driver cannot allocate it; the message names `what` and the requested bytes.
   static Expected<PinnedBuffer> Allocate(Stream& stream, std::size_t bytes, std::string_view what);
   ~PinnedBuffer();
   PinnedBuffer(PinnedBuffer&& other) noexcept;
@@ -111,9 +111,9 @@ class PinnedBuffer {
   std::size_t size_ = 0;
 };
 
-// What the streams of this process have been given so far, to compare with what was predicted.
+// Counts of operations of all streams of this process, to compare with predictions.
 struct DeviceUse {
-  std::uint64_t operations = 0;  // given one by one or recorded, copies too
+  std::uint64_t operations = 0;  // submitted one by one or recorded, including copies
   std::uint64_t graphs = 0;      // launched
   std::uint64_t copies = 0, bytes_to_device = 0, bytes_to_host = 0, bytes_within = 0;
   std::uint64_t waits = 0;        // of the host
@@ -121,7 +121,7 @@ struct DeviceUse {
 };
 DeviceUse DeviceUseSoFar();
 
-// In the order of the stream. The host's memory may be used again after Wait.
+// Executed in the order of the stream. The host's memory may be reused after Wait.
 void CopyToDevice(Stream& stream, const void* host, std::size_t bytes, void* device);
 void CopyToHost(Stream& stream, const void* device, std::size_t bytes, void* host);
 // From one place of the GPU's memory to another; they do not overlap.

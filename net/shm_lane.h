@@ -1,12 +1,12 @@
-// Messages over shared memory between two processes of one host: the rings carry them, a Unix socket wakes the other
-// side and tells when it is gone.
+// Messages over shared memory between two processes of one host. Two rings carry them; a Unix socket wakes the other
+// side and shows its end.
 //
 // A message in a ring: the number of its frames and their sizes, 32 bits each, then the frames; the sizes together and
-// each frame are padded to multiples of 8. A message may be larger than the ring: it is then written and read bit by
-// bit. Small ones are read where they lie, large ones are copied out as they come, or lent: the reader then has their
-// bytes where they lie until it gives them back, and must not keep them.
+// each frame are padded to multiples of 8. A message larger than the ring is written and read in parts. Small messages
+// are read in place. Large ones are copied out as they arrive, or lent: the reader uses their bytes in place until
+// GiveBack and must not keep them longer.
 //
-// Nothing here blocks, and nothing that the other side does can do more harm than end the lane.
+// No function blocks. The worst that the other side can cause is the end of the lane.
 #pragma once
 
 #include <algorithm>
@@ -27,11 +27,11 @@
 
 namespace tarn::net {
 
-// The frames of a message that was received: good until the lane's next Receive, of one that lends until GiveBack.
+// The frames of a received message: valid until the lane's next Receive, or until GiveBack if the lane lends.
 class ShmFrames final : public FrameOwner {
  public:
   std::span<const FrameView> views() const { return {views_.data(), count_}; }
-  // A large frame's bytes, without a copy; those of a lane that lends must be gone before GiveBack.
+  // A large frame's bytes, without a copy; bytes of a lending lane must be released before GiveBack.
   Buffer Take(std::size_t frame) override { return std::move(buffers_[frame]); }
   void Clear() {
     for (Buffer& buffer : buffers_) buffer = Buffer();
@@ -54,12 +54,12 @@ class ShmLane {
         writer_(segment_->Writer(side)),
         reader_(segment_->Reader(side)) {}
 
-  // Takes the message, and writes what there is room for; the rest waits, up to `waiting_bytes_max` (an empty lane
-  // takes any message). False: dropped.
+  // Accepts the message and writes as much as fits; the rest waits, up to `waiting_bytes_max` (an empty lane accepts
+  // any message). False: dropped.
   bool Send(Frames frames, std::size_t waiting_bytes_max);
   // The same for one frame, which is copied.
   bool Send(const FrameView& frame, std::size_t waiting_bytes_max);
-  // Writes more of what waits.
+  // Writes more of the waiting bytes.
   void Flush();
   std::size_t waiting_bytes() const { return waiting_bytes_; }
   std::size_t waiting_messages() const;
@@ -68,27 +68,28 @@ class ShmLane {
 
   // Lends large messages, up to half of the ring each, from now on.
   void SetLending() { borrowed_ = std::make_shared<std::shared_ptr<ShmSegment>>(segment_); }
-  // Whether a message was there, and was taken: once an eighth of the ring is lent none is until GiveBack, so that the
-  // other side need not wait long for room. What it gave before may be gone, but for what is lent.
+  // Receives a message, if there is one. When an eighth of the ring is lent it receives none before GiveBack, so that
+  // the other side gets room. Invalidates earlier messages, except lent ones.
   bool Receive(ShmFrames* frames);
-  // What was lent is back.
+  // Releases all lent bytes.
   void GiveBack();
-  // Whether anything is lent: then what lies behind it may have to wait, though nothing tells of it.
+  // Whether anything is lent: messages after it may then wait without the socket being readable.
   bool has_lent() const { return lent_bytes_ != 0; }
 
-  // The socket, to poll: readable when there is something to look for, or the other side is gone.
+  // The socket to poll: readable after a wake-up, or when the other side has ended.
   int file() const { return socket_.get(); }
-  // Takes in the wake-ups.
+  // Reads the wake-ups from the socket.
   void TakeWakes();
-  // About to poll. False: there is something to do first.
+  // Announces that the owner will poll. False: there is work to do first.
   bool Sleep() { return broken_ || reader_.Sleep(); }
   void Awake() { reader_.Awake(); }
-  // Whether anything came since the last Receive, perhaps less than a message.
+  // Whether bytes arrived since the last Receive, possibly less than a message.
   bool Changed() const { return reader_.Changed(); }
 
-  // The other side has ended; what it had written can still be read.
+  // The other side has ended; its written bytes can still be read.
   bool gone() const { return gone_; }
-  // Nothing more will come: it is gone and everything is read, or it has broken the rules (which is logged).
+  // No more messages will arrive: the other side has ended and everything is read, or it violated the protocol (which
+  // is logged).
   bool ended() const { return broken_ || (gone_ && drained_); }
 
  private:

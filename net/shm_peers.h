@@ -1,8 +1,8 @@
-// The peers of a transport that are processes of this host, and the memory that is shared with them: who asks for it,
-// who has got it, and what goes through it (net/shm_door.h has the agreement, net/shm_lane.h the messages).
+// The peers of a transport on this host: pending requests for shared memory, and the established lanes (net/shm_door.h
+// defines the negotiation, net/shm_lane.h the messages).
 //
-// The transport says words and hears them over ZeroMQ; it sends by Send where Sends, and drains what has come. A lane
-// that ends is forgotten: ZeroMQ then carries on, and a client asks again.
+// The transport exchanges the negotiation's words over ZeroMQ. It sends with Send to peers for which Sends is true, and
+// receives with Drain. If a lane ends, ZeroMQ carries the messages again, and a client repeats its request.
 #pragma once
 
 #include <poll.h>
@@ -31,13 +31,13 @@ struct ShmOptions {
 // One thread.
 class ShmPeers {
  public:
-  // Says a word by ZeroMQ, behind everything said before. False: cannot now.
+  // Sends a word by ZeroMQ, after everything sent before. False: not possible now.
   using Say = std::function<bool(Peer, const ShmWord&)>;
   ShmPeers(const ShmOptions& options, Say say) : options_(options), say_(std::move(say)), boot_id_(BootId()) {}
 
-  // Those who connect to us may ask from now on.
+  // From now on incoming peers may request shared memory.
   void Open();
-  // We connected to `peer`: asks it for memory, now and then until there is some.
+  // This process connected to `peer`: requests shared memory from it, repeatedly until it is established.
   void Ask(Peer peer);
   // Returns how many messages were lost.
   std::size_t Forget(Peer peer);
@@ -50,7 +50,7 @@ class ShmPeers {
     const auto found = peers_.find(to);
     return found != peers_.end() && found->second.writes;
   }
-  // Only where Sends. Frames, or one FrameView, which is copied. False: dropped.
+  // Requires Sends(peer). Frames, or one FrameView, which is copied. False: dropped.
   template <typename What>
   bool Send(Peer to, What&& what) {
     ShmLane& lane = *peers_.at(to).lane;
@@ -59,16 +59,16 @@ class ShmPeers {
     return taken;
   }
 
-  // What Drain has lent is back.
+  // Releases the payloads that Drain has lent.
   void GiveBack() {
     if (!options_.lends) return;
     for (auto& [peer, state] : peers_)
       if (state.lane) state.lane->GiveBack();
   }
 
-  // What is due. Returns how many messages were lost with lanes that ended.
+  // Runs due timers. Returns how many messages were lost with lanes that ended.
   std::size_t Tend(TimeUs now) { return now >= next_time_ || waiting_ ? TendAll(now) : 0; }
-  // When something is due that no file tells of.
+  // Time of the next timer.
   TimeUs NextTime() const { return next_time_; }
 
   // For a poll of the same files in the same order.
@@ -78,8 +78,8 @@ class ShmPeers {
   void Awake();
   bool Changed() const;
 
-  // Calls accept(peer, frames) for up to *budget messages, in turns, beginning where the last call ended. Whether there
-  // may be more: it stopped for the budget, or what is behind something lent waits for GiveBack.
+  // Calls accept(peer, frames) for up to *budget messages, round-robin from where the last call ended. Returns whether
+  // there may be more: the budget was used up, or messages after a lent one wait for GiveBack.
   template <typename Accept>
   bool Drain(std::size_t* budget, Accept accept) {
     for (bool more = true; more;) {

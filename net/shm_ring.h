@@ -1,14 +1,14 @@
-// A stream of bytes from one process to another through memory that they share: one writes, one reads, neither waits
-// for the other or calls the system.
+// A byte stream from one process to another through shared memory. Neither the writer nor the reader blocks or makes
+// system calls.
 //
-// The memory is mapped twice in a row, so that what wraps around its end lies in one piece all the same. The counters
-// are the other side's to spoil: each look at them is checked, and a ring whose counters make no sense is broken for
-// good. Both ends begin at 0, whatever the shared words hold by then.
+// The memory is mapped twice in succession, so that data that wraps around the end is contiguous. The other side may
+// corrupt the counters: each read of them is checked, and a ring with invalid counters is broken permanently. Both ends
+// start at 0, whatever the shared words contain.
 //
-// Sleep and wake: a reader that is about to sleep says so (Sleep), and the writer learns from Publish that it must be
-// woken; a writer that waits for room says so (WaitForRoom), and the reader learns it from GiveBack. How to wake is the
-// owner's business (net/shm_lane.h). Whoever sleeps may be woken for nothing, but nothing is missed: each side writes
-// its own word, then reads the other's, in sequentially consistent order.
+// Sleep and wake: before a reader sleeps it calls Sleep, and the writer's next Publish returns that it must be woken.
+// Before a writer waits for room it calls WaitForRoom, and the reader's next GiveBack returns it. The owner performs
+// the wake-up (net/shm_lane.h). Spurious wake-ups are possible; missed ones are not, because each side writes its own
+// word and then reads the other's, in sequentially consistent order.
 //
 // Threads: one thread may own the writer and another, in this process or another one, the reader.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace tarn::net {
 
-// The words that both sides see. Each lies in a cache line of its own.
+// The shared words, each in a separate cache line.
 struct RingWords {
   alignas(64) std::atomic<std::uint64_t> written{0};  // bytes so far
   alignas(64) std::atomic<std::uint64_t> read{0};
@@ -41,7 +41,7 @@ class RingWriter {
     broken_ |= used > capacity_;
     return broken_ ? 0 : capacity_ - used;
   }
-  // Where the next bytes go. At most Room() of them.
+  // Memory for the next bytes, at most Room().
   std::byte* Place() { return bytes_ + (written_ & (capacity_ - 1)); }
   void Write(const void* from, std::size_t bytes) {
     if (bytes != 0) std::memcpy(Place(), from, bytes);
@@ -49,13 +49,13 @@ class RingWriter {
   }
   // Leaves bytes as they are.
   void Skip(std::size_t bytes) { written_ += bytes; }
-  // Shows the reader what was written. True: it sleeps, and this call alone was told so.
+  // Makes the written bytes visible to the reader. True: the reader sleeps, and this caller must wake it.
   bool Publish() {
     words_->written.store(written_, std::memory_order_seq_cst);
     return words_->reader_sleeps.load(std::memory_order_seq_cst) != 0 &&
            words_->reader_sleeps.exchange(0, std::memory_order_seq_cst) != 0;
   }
-  // Asks to be woken once a quarter of the ring is free. True: there is as much already.
+  // Requests a wake-up when a quarter of the ring is free. True: it is free already.
   bool WaitForRoom() {
     words_->writer_waits.store(1, std::memory_order_seq_cst);
     const std::uint64_t used = written_ - words_->read.load(std::memory_order_seq_cst);
@@ -83,10 +83,10 @@ class RingReader {
     broken_ |= seen_ - given_ > capacity_ || seen_ - given_ < read_ - given_;
     return broken_ ? 0 : seen_ - read_;
   }
-  // The next bytes. At most Available() of them. They stay until they are given back.
+  // The next bytes, at most Available(). They stay valid until GiveBack.
   const std::byte* Place() const { return bytes_ + (read_ & (capacity_ - 1)); }
   void Pass(std::size_t bytes) { read_ += bytes; }
-  // Gives what was passed back to the writer. True: it waits for room, and this call alone was told so.
+  // Releases the consumed bytes to the writer. True: the writer waits for room, and this caller must wake it.
   bool GiveBack() {
     if (given_ == read_) return false;
     given_ = read_;
@@ -96,14 +96,14 @@ class RingReader {
     if (capacity_ - used < capacity_ / 4) return false;
     return words_->writer_waits.exchange(0, std::memory_order_seq_cst) != 0;
   }
-  // About to sleep. False: something came since the last look.
+  // Announces that the reader will sleep. False: new bytes arrived since the last look.
   bool Sleep() {
     words_->reader_sleeps.store(1, std::memory_order_seq_cst);
     if (words_->written.load(std::memory_order_seq_cst) == seen_) return true;
     Awake();
     return false;
   }
-  // Whether something came since the last look.
+  // Whether new bytes arrived since the last look.
   bool Changed() const { return words_->written.load(std::memory_order_relaxed) != seen_; }
   void Awake() { words_->reader_sleeps.store(0, std::memory_order_relaxed); }
   bool broken() const { return broken_; }

@@ -1,4 +1,4 @@
-// tarn::Client: a program's way to the parameters of a running fleet.
+// tarn::Client: connects a program to the parameters of a running fleet.
 //
 //   #include "worker/tarn.h"
 //
@@ -8,18 +8,18 @@
 //   ps->Push(*users, keys, gradients);                             // acknowledged in the background
 //   ps->Tick();                                                    // this clock is done
 //
-// rows.Wait() returns the floats, one row a key, in the order of the keys. A key may occur more than once: then the
-// gradients of its occurrences are summed. ps->Leave() waits until everything is acknowledged. examples/cpp/hello.cc is
-// a whole program. All else in this header is an option.
+// rows.Wait() returns the floats, one row per key, in the order of the keys. Keys may repeat; the gradients of a
+// repeated key are summed. ps->Leave() waits until everything is acknowledged. examples/cpp/hello.cc is a complete
+// program. Everything else in this header is optional.
 //
-// Threads: every function may be called from any thread; requests of one thread are carried out in the order of its
-// calls. The sockets are driven by a thread of the client, or by a caller that waits for a future. Futures may be
-// copied, outlive the client, and be waited for by any thread; dropping one drops only the answer.
+// Threads: every function may be called from any thread; requests of one thread are executed in the order of its calls.
+// The sockets are driven by a thread of the client, or by a caller that waits for a future. Futures may be copied,
+// outlive the client, and be waited for by any thread; dropping one drops only the answer.
 //
-// Errors: kInvalidArgument (sizes that do not fit, a dense key that is too large), kFenced (the fleet has declared this
-// worker dead: connect anew), kCancelled (the job is over, or the client is gone), kUnavailable (the scheduler has not
-// been heard for two leases: everything under way fails, and the client has ended), kIo (likewise: there was no memory
-// for a reply), kTimeout (where stated).
+// Errors: kInvalidArgument (sizes that do not match, a dense key that is too large), kFenced (the fleet has declared
+// this worker dead: connect again), kCancelled (the job or the client has ended), kUnavailable (no message from the
+// scheduler for two leases: all pending requests fail, and the client has ended), kIo (not enough memory for a reply;
+// the client has ended, too), kTimeout (where stated).
 #pragma once
 
 #include <array>
@@ -82,9 +82,9 @@ class Table {
 // Keys of one table, prepared once for several requests: without duplicates, and grouped by shard. A handle.
 class Plan {
  public:
-  // Each key once, in the order in which the rows of a pull come and the gradients of a push are given.
+  // The unique keys, in the order of a pull's rows and of a push's gradients.
   std::span<const Key> keys() const;
-  // For each key that MakePlan was given: its place in keys().
+  // For each key passed to MakePlan: its index in keys().
   std::span<const std::uint32_t> index() const;
   const Table& table() const { return table_; }
 
@@ -95,24 +95,24 @@ class Plan {
   std::shared_ptr<const worker::Plan> plan_;
 };
 
-// Rows that were asked for.
+// The result of a pull.
 class RowsFuture {
  public:
   explicit RowsFuture(std::shared_ptr<worker::PullRequest> request) : request_(std::move(request)) {}
   bool Ready() const;
-  // Blocks. The rows, of PullMany those of its `which`-th table. They live as long as this future or a copy of it,
-  // unless the pull was into memory of the caller.
+  // Blocks. Returns the rows; after PullMany those of its `which`-th table. They are valid as long as this future or a
+  // copy of it exists, unless the pull wrote to memory of the caller.
   Expected<std::span<const float>> Wait(std::size_t which = 0) const;
-  // Blocks for at most so long, which may be infinite; after kTimeout one may wait again.
+  // Blocks for at most `seconds`, which may be infinite; after kTimeout the caller may wait again.
   Expected<std::span<const float>> WaitFor(double seconds, std::size_t which = 0) const;
-  // After a successful Wait: how many clocks the rows may be behind the clock they were asked for.
+  // After a successful Wait: how many clocks the rows may be behind the clock for which they were pulled.
   std::uint64_t staleness(std::size_t which = 0) const;
 
  private:
   std::shared_ptr<worker::PullRequest> request_;
 };
 
-// Something that is being done.
+// The status of an operation in progress.
 class StatusFuture {
  public:
   explicit StatusFuture(std::shared_ptr<worker::Request> request) : request_(std::move(request)) {}
@@ -125,11 +125,11 @@ class StatusFuture {
 };
 
 struct PullOptions {
-  // Where the rows go: exactly as many floats as there are. The memory must stay until the future is ready, or until
-  // the last copy of the future is dropped: nothing is written to it afterwards. Empty: memory of the future.
+  // Memory for the rows, of exactly their number of floats. It must remain valid until the future is ready, or until
+  // the last copy of the future is dropped. Empty: the future allocates the memory.
   std::span<float> out;
-  // Of pulls that wait for their turn (ConnectOptions::credit_bytes) those of an earlier clock go first, then those of
-  // a higher priority.
+  // Among pulls that wait for credit (ConnectOptions::credit_bytes) those of an earlier clock are sent first, then
+  // those of a higher priority.
   int priority = 0;
   std::optional<Clock> use_clock;  // at which the rows will be used; none: the client's clock
 };
@@ -150,12 +150,12 @@ struct TablePush {
   std::span<const float> gradients;
 };
 
-// Where a program that reads data under leases stands: in lease `lease`, the first `rows` of its rows are trained.
+// The position of a program that reads data under leases: the first `rows` rows of lease `lease` are trained.
 struct LeasePosition {
   LeaseId lease;
   std::uint64_t rows = 0;  // counted from the lease's first row: skip_rows are among them
 };
-// None: where it stood before.
+// nullopt: the position is unchanged.
 using MaybePosition = std::optional<LeasePosition>;
 
 // Rows of a data set that the scheduler has given this worker to read (docs/protocol.md, rules D1 to D6).
@@ -165,10 +165,10 @@ struct Lease {
   Purpose purpose = Purpose::kTrain;
   std::uint32_t epoch = 0;
   std::uint64_t first_row = 0, rows = 0;
-  std::uint64_t skip_rows = 0;  // of them are trained already: begin behind
+  std::uint64_t skip_rows = 0;  // of them are trained already: start after them
 };
 struct LeaseReport {
-  LeaseId lease;    // that is done; of training: once the tick behind its last batch is acknowledged
+  LeaseId lease;    // a finished lease; of training: after the tick of its last batch is acknowledged
   Quality quality;  // of its predictions, before each update
 };
 struct LeaseOptions {
@@ -178,37 +178,37 @@ struct LeaseOptions {
 };
 struct Leases {
   std::vector<Lease> granted;
-  std::optional<Clock> tick_to;  // nothing to train now: TickTo this clock, and ask again
+  std::optional<Clock> tick_to;  // nothing to train now: TickTo this clock, and request again
   bool finished = false;         // there is no more work: leave
 };
 
 class Client {
  public:
-  // Joins the fleet as a worker and waits until the fleet is complete. kTimeout, with what is missing, or why the
-  // scheduler refuses. While it waits it logs a warning now and then (core/log.h: to stderr, unless the program has
+  // Joins the fleet as a worker and waits until the fleet is complete. kTimeout names what is missing, or why the
+  // scheduler rejects this worker. While it waits it logs warnings (core/log.h: to stderr, unless the program has
   // opened a log). Needs 20 open files, and 2 x fleet.lanes + 1 for each shard: raises the soft limit of this process
   // (ulimit -Sn) if it is too low for that, and fails with kInvalidArgument if the hard one is.
   static Expected<Client> Connect(ConnectOptions options);
   // The same over a transport of the caller's (tests, other networks).
   static Expected<Client> Connect(ConnectOptions options, std::unique_ptr<net::Transport> transport);
 
-  // Leaves first, if nobody has, but waits at most 2 seconds for it.
+  // Calls Leave unless it was called before, but waits for it at most 2 seconds.
   ~Client();
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;
 
-  // The table of that name, once somebody has created it; kTimeout if nobody does.
+  // Waits until a worker has created the table of that name; kTimeout if none does.
   Expected<Table> OpenTable(const std::string& name);
-  // Creates it on every shard if it is not there; kAlreadyExists if another table has the name. Its consistency and
-  // what [tables.NAME] says are the job's, and the id is the scheduler's, whatever `spec` has there; all else is from
-  // `spec`, the optimizer too. Table::spec is the result.
+  // Creates the table on every shard unless it exists; kAlreadyExists if a different table has the name. The job
+  // determines its consistency and the keys of [tables.NAME], the scheduler its id; these fields of `spec` are ignored.
+  // Everything else, including the optimizer, comes from `spec`. Table::spec is the result.
   Expected<Table> OpenTable(const TableSpec& spec);
 
-  // The rows of `keys` as they are to be used at this client's clock. Waits inside the fleet as long as the table's
-  // consistency asks. An absent row has its initial values. While replies to earlier pulls are there and not waited
-  // for, a pull or a push may stay here for up to 2 ms, to travel with those that follow. kOverloaded if too much was
-  // asked for before and is not answered (asked_bytes_max): a pull cannot block for that, since its answer may wait for
-  // a tick of this very thread. A single pull always goes.
+  // Pulls the rows of `keys` for use at this client's clock. The fleet answers when the table's consistency allows it.
+  // An absent row has its initial values. While there are replies to earlier pulls that the program has not read, a
+  // pull or a push may be delayed by up to 2 ms, to be sent with those that follow. kOverloaded if the unanswered pulls
+  // exceed asked_bytes_max: a pull does not block for that, because its answer may depend on a tick of the same thread.
+  // A single pull is always accepted.
   RowsFuture Pull(const Table& table, std::span<const Key> keys, const PullOptions& options = {});
   RowsFuture Pull(const Plan& plan, const PullOptions& options = {});
   // Rows of several tables with one future; options.out is not used.
@@ -217,18 +217,18 @@ class Client {
   // hint: not answered, and lost with a connection. kInvalidArgument as of Pull.
   Status Prefetch(const Table& table, std::span<const Key> keys);
 
-  // gradients: keys.size() x dim, one row a key; those of the same key are summed, in order. Blocks only while
-  // queued_bytes_max of gradients are not acknowledged. Ready once every shard has acknowledged. kInvalidArgument,
-  // naming table and key, if a gradient (of several of one key, their sum) is infinite or NaN: then nothing of the push
-  // is sent, and the clock goes on without it.
+  // gradients: keys.size() x dim, one row per key; those of the same key are summed, in order. Blocks only while
+  // queued_bytes_max of gradients are not acknowledged. Ready when every shard has acknowledged. kInvalidArgument,
+  // naming table and key, if a gradient (for a repeated key, the sum) is infinite or NaN: nothing of the push is sent,
+  // and the clock continues without it.
   StatusFuture Push(const Table& table, std::span<const Key> keys, std::span<const float> gradients,
                     const PushOptions& options = {});
   // gradients: fp32, plan.keys().size() x dim. Not copied, but shared until acknowledged: Buffer::Hold lends memory of
   // the caller.
   StatusFuture Push(const Plan& plan, Buffer gradients, const PushOptions& options = {});
-  // Of several tables; nothing is sent if one of them is refused.
+  // Pushes to several tables; nothing is sent if one of them is rejected.
   StatusFuture PushMany(std::span<const TablePush> pushes, const PushOptions& options = {});
-  // Push at this clock, tick, and pull the same rows for the next clock. A push that is refused does not tick.
+  // Pushes at this clock, ticks, and pulls the same rows for the next clock. If the push is rejected, it does not tick.
   struct PushPullFutures {
     StatusFuture pushed;
     RowsFuture pulled;
@@ -236,14 +236,14 @@ class Client {
   PushPullFutures PushPull(const Table& table, std::span<const Key> keys, std::span<const float> gradients,
                            const MaybePosition& position = {});
 
-  // This clock is done. Ready once every shard has the tick; there is no need to wait for it. `position`: where a
-  // program that trains leases stands now. A tick never takes a position back by itself.
+  // Finishes this clock. Ready when every shard has the tick; callers need not wait for it. `position`: the current
+  // position of a program that trains leases. A tick without a position leaves it unchanged.
   StatusFuture Tick(const MaybePosition& position = {});
-  // The same, ahead to `clock`; one that is not ahead is ready at once.
+  // The same, but jumps to `clock`; ready at once if `clock` is not ahead.
   StatusFuture TickTo(Clock clock, const MaybePosition& position = {});
-  // Waits until every live worker of the fleet has called it as often.
+  // Waits until every live worker of the fleet has called it the same number of times.
   Status Barrier();
-  // Waits until everything is acknowledged and the scheduler has let this worker go. Nothing works afterwards.
+  // Waits until everything is acknowledged and the scheduler has confirmed. The client cannot be used afterwards.
   Status Leave();
 
   Clock clock() const;  // that the next pull and push belong to
@@ -254,10 +254,10 @@ class Client {
 
   // For loops that pull and push the same keys, or plan ahead in another thread.
   Expected<Plan> MakePlan(const Table& table, std::span<const Key> keys);
-  // Leases of data. Several threads may ask; they are answered one after the other.
+  // Requests leases of data. Several threads may call it; they are answered one after the other.
   Expected<Leases> RequestLeases(const LeaseOptions& options);
-  // Has the fleet write a checkpoint. Ready once it is whole, or with the reason why there is none (durability "none",
-  // a full disk, ...). In bsp and ssp the workers have to tick on meanwhile, this one too.
+  // Requests a checkpoint. Ready when it is complete, or with the reason why it failed (durability "none", a full disk,
+  // ...). In bsp and ssp all workers, including this one, must continue to tick meanwhile.
   StatusFuture RequestCheckpoint();
 
  private:

@@ -44,12 +44,12 @@ struct FleetSection {
 // [consistency]: for the job; a [tables.NAME] section may override it for one table.
 using ConsistencySection = ConsistencySpec;
 
-// Whether a pull of an immediate table sees its worker's own pushes issued before it, or those that the staleness bound
-// asks for, as of everybody's.
+// Whether a pull of an immediate table includes all earlier pushes of its own worker, or only those that the staleness
+// bound requires, as for other workers.
 enum class OwnPushes : std::uint8_t { kSeen, kBounded };
 
-// The rest of [consistency], and of a [tables.NAME] section: how a worker spares messages (docs/protocol.md, "The
-// worker's cache"). Servers do not hear of it.
+// The rest of [consistency], and of a [tables.NAME] section: how a worker saves messages (docs/protocol.md, "The
+// worker's cache"). Servers do not use it.
 struct WorkerCacheSpec {
   std::uint64_t bytes = 0;  // of memory for rows of the table that were pulled; 0: none are kept
   OwnPushes own_pushes = OwnPushes::kSeen;
@@ -145,7 +145,7 @@ struct OptimizerSection {
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
 
-// [tables.NAME]: what may differ for one table from what the model asks for.
+// [tables.NAME]: settings that may differ for one table from those of the model.
 struct TableOverride {
   bool has_consistency = false, has_worker_cache = false;
   ConsistencySpec consistency;
@@ -161,10 +161,10 @@ struct TableOverride {
   friend bool operator==(const TableOverride&, const TableOverride&) = default;
 };
 
-// Which keys that may be inherited the job names itself, so that a later override of an inherited key reaches the
-// sections that only inherited it (ToToml writes no others there). No part of what the job means: all compare equal.
+// The inheritable keys that the job sets itself, so that a later override applies to the sections that inherit the key
+// (ToToml writes only these keys there). Not part of the job's meaning: all values compare equal.
 struct SaidKeys {
-  // Of [optimizer], what the roles inherit: its options are also those of other rules than its own.
+  // [optimizer], from which the roles inherit. It may contain options of rules other than its own.
   OptimizerSpec optimizer;
   std::map<std::string, std::set<std::string>> by_section;  // such as "optimizer.dense" -> {"kind"}
   bool Has(const std::string& section, std::string_view key) const {
@@ -189,25 +189,24 @@ struct Job {
   friend bool operator==(const Job&, const Job&) = default;
 };
 
-// What the job says of this table put over `spec`.
+// Applies the job's settings for this table to `spec`.
 void ApplyOverride(const TableOverride& own, TableSpec* spec);
 
-// The spec as this job runs it: the job's consistency, and what [tables.NAME] says about it and the codecs.
+// The spec as this job runs it: with the job's consistency, and the consistency and codecs of [tables.NAME].
 TableSpec AsRun(const Job& job, TableSpec spec);
 
-// The GPU that `device` of [train] names, counted from 0, of "gpu" the first: which one a worker takes depends on its
-// rank (worker/train/stepper.h). Nothing: the CPU.
+// The GPU that `device` of [train] names, counted from 0; for "gpu" 0, because the GPU of a worker depends on its rank
+// (worker/train/stepper.h). nullopt: the CPU.
 std::optional<int> GpuOf(const TrainSection& train);
 
-// What workers do for the table of this name.
+// The worker's cache settings for the table of this name.
 const WorkerCacheSpec& WorkerCacheOf(const Job& job, const std::string& table);
 
-// Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates.
-// data.dir becomes absolute: it counts from the job file's folder, in an override from the current one, as does
-// storage.tier_dir there.
-// `notes`, unless null, gets a sentence for each key of the file that an override makes meaningless and that is reset
-// (such as a staleness bound when the override sets mode = "asp"), and for each override that some section does not
-// inherit. An override that no section would inherit is refused.
+// Reads, overrides ("section.key=value", TOML values; a bare word is taken as a string) and validates. data.dir becomes
+// absolute: it is relative to the job file's folder, in an override to the current folder; so is storage.tier_dir in an
+// override. `notes`, unless null, gets a sentence for each key of the file that an override makes meaningless and that
+// is reset (such as a staleness bound when the override sets mode = "asp"), and for each override that some section
+// does not inherit. An override that no section would inherit is refused.
 Expected<Job> LoadJob(const std::string& path, std::span<const std::string> overrides = {},
                       std::vector<std::string>* notes = nullptr);
 
@@ -219,12 +218,12 @@ Expected<FleetSection> FleetOfRun(const std::string& run_dir);
 Expected<Job> ParseJob(std::string_view text, std::string_view origin, std::string_view base_dir,
                        std::span<const std::string> overrides = {}, std::vector<std::string>* notes = nullptr);
 
-// The job with every key written out where it counts: what runs/<job>/job.toml holds. A section that inherits
-// ([optimizer.ROLE], [tables.NAME]) has the keys alone in which it differs or that the job gives there; `apply` of
-// [consistency] stands in a comment where it follows from the mode. ParseJob(ToToml(job)) == job.
+// The resolved job with all keys, as written to runs/<job>/job.toml. A section that inherits ([optimizer.ROLE],
+// [tables.NAME]) has only the keys in which it differs or that the job sets there; `apply` of [consistency] is a
+// comment if it follows from the mode. ParseJob(ToToml(job)) == job.
 std::string ToToml(const Job& job);
 
-// Likewise, with every inherited key in every [optimizer.ROLE] and no [optimizer]: to compare what two jobs mean.
+// Likewise, with every inherited key in every [optimizer.ROLE] and no [optimizer], to compare two jobs.
 std::string ResolvedToml(const Job& job);
 
 std::string_view Name(DataFormat v);
@@ -246,7 +245,7 @@ Status ParseName(std::string_view name, HotScore& out);
 std::string ToString(const BinRule& rule);
 Expected<BinRule> ParseBinRule(std::string_view text);
 
-// A 64-bit fingerprint of all that must agree between the nodes of a fleet; part of every Join.
+// A 64-bit fingerprint of all settings on which the nodes of a fleet must agree; part of every Join.
 std::uint64_t Fingerprint(const Job& job);
 
 }  // namespace tarn

@@ -1,6 +1,6 @@
-// Blobs of workers: on their way into a checkpoint (rule K9) it takes pieces in order, one at a time, and answers once
-// each is written; workers that go on from a checkpoint get theirs back (rule K10). Bounded by the store: a worker's
-// next piece is asked for when the one before is on disk. Not thread-safe.
+// Blobs of workers. For a checkpoint (rule K9) it receives pieces in order, one at a time, and answers when each is
+// written; workers that resume from a checkpoint read theirs (rule K10). Memory is bounded, because a worker sends its
+// next piece only when the previous one is on disk. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,27 @@ namespace tarn::server {
 
 class BlobDesk {
  public:
-  // The store outlives it; null: every piece is refused, and there is nothing to get.
+  // The store outlives it; null: every piece is rejected, and Get finds nothing.
   explicit BlobDesk(BlobStore* store) : store_(store) {}
 
   struct Answer {
     Peer to;
     PutBlobAck ack;
   };
-  // A piece has come. Answered at once if it is not the next one, and not at all while one is being written.
+  // Handles a piece. Answers at once if it is not the next one; does not answer while another one is being written.
   // kUnavailable: no such checkpoint is being written here; kInvalidArgument: the piece does not fit the ones before.
   Expected<std::optional<Answer>> Put(Peer from, const Sender& sender, const PutBlob& piece, const Buffer& bytes);
 
-  // The store has reported. What it could not write is an error, unless nobody wants it any more.
+  // Handles a report of the store. A failed write is an error, unless the blob was given up.
   Expected<std::optional<Answer>> OnWritten(const BlobWritten& written);
 
   // This checkpoint is being written now, or none: blobs of others are given up.
   void SetOrder(const CheckpointOrder& order);
-  // The worker is gone, and what is not whole of its blob with it.
+  // Drops the incomplete blob of a worker that has left or died.
   void Drop(Incarnation worker);
 
-  // The run goes on from this checkpoint. Get reads the blob that it has of a rank, from the offset on: kNotFound if
-  // there is none, or the run goes on from no checkpoint; other errors name the file.
+  // Sets the checkpoint from which the run resumes. Get reads the blob of a rank in it, from the offset: kNotFound if
+  // there is none, or the run does not resume; other errors name the file.
   void SetResumed(std::string directory) { resumed_directory_ = std::move(directory); }
   Expected<BlobSlice> Get(WorkerRank rank, const GetBlob& wanted) const;
 
@@ -50,7 +50,7 @@ class BlobDesk {
     WorkerRank rank;
     std::uint64_t total = 0, received = 0;
     bool busy = false;      // a piece is being written
-    bool given_up = false;  // the store will say when it is done with it
+    bool given_up = false;  // waits for the store's report
     CheckpointFile file;    // once it is whole
     bool whole() const { return !file.name.empty(); }
   };

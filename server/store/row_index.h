@@ -1,14 +1,13 @@
-// The index of one sparse partition: from a key to the number of its row. An open-addressing hash table in segments,
-// each with the keys of one range of hashes, of buckets that fill one cache line each, so that a look-up touches one
-// line almost always. One writer; not thread-safe.
+// The index of one sparse partition, from keys to row numbers: an open-addressing hash table in segments. Each segment
+// has the keys of one range of hashes, in buckets of one cache line, so that most look-ups access one line. One writer;
+// not thread-safe.
 //
-// Segments and their buckets lie in the order of their keys' positions (core/position.h), of which the index takes the
-// bits below the partition's: a bijection of the key, so equal keys are the only equal hashes. A segment grows by an
+// Segments and buckets are ordered by their keys' positions (core/position.h). The hash of a key is its position
+// without the partition's bits: a bijection of the key, so different keys have different hashes. A segment grows by an
 // eighth and is split in two when it holds kSegmentKeys, as in extendible hashing (Fagin, Nievergelt, Pippenger,
-// Strong, TODS 1979): no key waits for more than a segment to be copied, some tens of microseconds, and load stays
-// between 0.64 and 0.72, 18 to 20 bytes a key: beyond, buckets that are full send so many keys on that look-ups slow
-// down (at 0.85 every second key lies elsewhere, at 0.68 every fifth). A segment that has lost half of its keys
-// shrinks.
+// Strong, TODS 1979): an insertion copies at most one segment, which takes some tens of microseconds. The load is
+// between 0.64 and 0.72, 18 to 20 bytes per key. A higher load slows look-ups down, because more keys overflow to other
+// buckets (at 0.85 every second key, at 0.68 every fifth). A segment that has lost half of its keys shrinks.
 #pragma once
 
 #include <algorithm>
@@ -38,14 +37,13 @@ class RowIndex {
 
   std::uint64_t Hash(Key key) const { return Mix64(key ^ salt_) << partition_bits_; }
 
-  // Where a key with this hash is looked for first (server/store/row_probe.h); valid until the next change of the
-  // index.
+  // The home bucket of a hash (server/store/row_probe.h); valid until the next change of the index.
   [[gnu::always_inline]] const RowBucket* HomeOf(std::uint64_t hash) const {
     const Segment& segment = directory_[SegmentOf(hash)];
     return segment.buckets + segment.Home(hash);
   }
 
-  // The bucket behind a home, where keys lie that found no room in it.
+  // The bucket after a home, for keys that did not fit into it.
   const RowBucket* BehindHome(std::uint64_t hash) const {
     const Segment& segment = directory_[SegmentOf(hash)];
     return segment.buckets + segment.Next(segment.Home(hash));
@@ -57,13 +55,13 @@ class RowIndex {
     return at.i == kBucketKeys ? kNone : at.bucket->rows[at.i];
   }
 
-  // The row of a key with its hash; if it has none, `new_row` from now on.
+  // The row of a key with its hash; if the key has none, inserts it with `new_row`.
   std::uint32_t FindOrInsert(std::uint64_t hash, Key key, std::uint32_t new_row);
 
-  // Gives a key with its hash another row. False if it has none.
+  // Changes the row of a key with its hash. False if the key has none.
   bool Replace(std::uint64_t hash, Key key, std::uint32_t row);
 
-  // Forgets a key with its hash; its row, or kNone if it had none.
+  // Removes a key with its hash. Returns its row, or kNone.
   std::uint32_t Erase(std::uint64_t hash, Key key);
 
   // Calls visit(key, row) for all, in no particular order.
@@ -76,14 +74,14 @@ class RowIndex {
       }
   }
 
-  // A walk over all keys in pieces, between which keys may come and go and the index may grow.
+  // An iteration over all keys in steps, between which keys may be inserted and removed and the index may grow.
   struct Walk {
     std::uint64_t next_hash = 0;  // keys with lower ones are visited
     bool done = false;
   };
-  // Goes on with about `keys` keys, of one segment at most: calls visit(key, row) for each, which must not change the
-  // index. In the end every key that was there all the time has been visited once, and each that came or went meanwhile
-  // once or not at all.
+  // Continues with about `keys` keys, of one segment at most: calls visit(key, row) for each, which must not change the
+  // index. Every key that is present during the whole iteration is visited once; keys inserted or removed meanwhile are
+  // visited at most once.
   template <typename Visit>
   void Continue(Walk* walk, std::size_t keys, Visit visit) const {
     if (size_ == 0) walk->done = true;
@@ -95,7 +93,8 @@ class RowIndex {
     const auto end = static_cast<std::uint32_t>(std::min<std::size_t>(segment.bucket_count, wanted));
     const bool last = end == segment.bucket_count;
     const std::uint64_t from = walk->next_hash, to = last ? LastHash(s) : segment.FirstHash(FirstHash(s), end) - 1;
-    // A key of the last buckets can lie behind them, as long as they are full; one of earlier buckets has been there.
+    // A key of the last buckets may be stored after them while they are full; keys of earlier buckets have been
+    // visited.
     std::uint32_t b = first;
     for (std::uint32_t n = 1; n <= segment.bucket_count; ++n, b = segment.Next(b)) {
       const Bucket& bucket = segment.buckets[b];
@@ -119,7 +118,7 @@ class RowIndex {
   using Bucket = RowBucket;
   static const Bucket kNothing;  // the bucket of an index without keys
 
-  // The keys whose hashes begin with the same `depth` bits. The directory has a copy for each of its entries that does.
+  // The keys whose hashes start with the same `depth` bits. Each directory entry with these bits has a copy.
   struct Segment {
     Bucket* buckets = const_cast<Bucket*>(&kNothing);  // never written to
     std::uint32_t bucket_count = 1;

@@ -1,7 +1,7 @@
-// Which cold row lies where. Rows are appended to the open segment of their table, which is written to the ColdStore
-// when it is full; until it is there, reads come from memory. Rows that are not wanted any more leave holes; a segment
-// without rows is removed, and when holes take too much of the disk, the rows of the emptiest segments are appended
-// anew and its owner is told.
+// The locations of cold rows. Rows are appended to the open segment of their table, which is written to the ColdStore
+// when it is full; until it is written, reads are served from memory. Freed rows leave holes. A segment without rows is
+// removed. When holes take too much of the disk, the rows of the emptiest segments are appended again, and the listener
+// is notified of their new ids.
 //
 //   ColdId id = log.Append(table, {place, number}, words);
 //   log.Read(table, ids, out);            // blocks; or
@@ -9,8 +9,8 @@
 //   log.Free(table, id);
 //
 // A record is the row's owner (two words) and then its words as they were appended. A ColdId is valid from Append to
-// Free, and means nothing outside its table. Not thread-safe: the shard's thread owns it. Deterministic, apart from
-// when the store is done with things.
+// Free, and means nothing outside its table. Not thread-safe: the shard's thread owns it. Deterministic, except for the
+// times at which the store completes operations.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,10 @@
 namespace tarn::server {
 
 using ColdId = std::uint32_t;
-// Ids of one table: as many rows of it can be on a shard's disk, less the holes between them that are not collected
-// yet.
+// Maximum number of ids of one table, and so of its rows on a shard's disk, including holes that are not collected yet.
 inline constexpr ColdId kColdIds = 1u << 27;
 
-// Whose row it is: the place of its partition and its number there.
+// The owner of a row: the place of its partition and its number there.
 struct RowOwner {
   std::uint32_t place = 0;
   std::uint32_t number = 0;
@@ -43,8 +42,8 @@ inline constexpr std::size_t kOwnerWords = 2;
 class ColdLogListener {
  public:
   virtual ~ColdLogListener() = default;
-  // The oldest fetch has ended: records[i] is what ids[i] was when it was fetched. Some ids may have been freed since;
-  // none has been given to another row. An error ends the log's Poll.
+  // The oldest fetch has ended: records[i] is the record of ids[i] at the time of the fetch. Some ids may have been
+  // freed since, but none is reused. An error ends the log's Poll.
   virtual Status OnFetched(TableId table, std::span<const ColdId> ids, std::span<const std::uint32_t> records) = 0;
   // A row has another id from now on. `owner` is what the disk says; kCorrupt if no such row lies under `from`: its
   // table, the row and the directory are named, and the log has failed.

@@ -1,11 +1,11 @@
-// Where the rows go that a shard's memory budget leaves no room for: segments of pages, written whole beside the
-// shard's work, read by page, removed whole. It knows bytes and numbers only; server/tier/cold_log.h says which row
-// lies where. An interface, so that a simulated fleet can keep its cold rows in memory.
+// Storage for the rows that exceed a shard's memory budget: segments of pages, which are written as a whole in the
+// background, read by page and removed as a whole. It stores bytes under segment numbers; server/tier/cold_log.h maps
+// rows to them. An interface, so that a simulated fleet can store its cold rows in memory.
 //
-// Scratch: nothing in it outlives the process. What survives a crash is the checkpoint and the log.
+// The contents are temporary and lost with the process. Checkpoints and logs survive a crash.
 //
-// Everything is called on the shard's thread. What is done beside it is reported by TakeEvents, for which the shard's
-// loop is woken. After the first error nothing is promised any more: the shard stops.
+// All functions are called on the shard's thread. TakeEvents reports completed background operations, for which the
+// shard's loop is woken. After the first error the state is undefined: the shard stops.
 #pragma once
 
 #include <compare>
@@ -27,7 +27,7 @@ struct SegmentId {
   friend auto operator<=>(const SegmentId&, const SegmentId&) = default;
 };
 
-// The bytes of a segment: pages of `page_bytes` each, but for the last, which may be shorter.
+// The bytes of a segment: pages of `page_bytes` each, except the last, which may be shorter.
 struct SegmentBytes {
   std::vector<std::byte> bytes;
   std::uint32_t page_bytes = 0;
@@ -43,10 +43,10 @@ struct RecordAt {
 
 struct ColdEvent {
   enum class Kind : std::uint8_t {
-    kWritten,  // `segment` can be read; its bytes may go
+    kWritten,  // `segment` can be read; its bytes may be freed
     kRemoved,  // `segment`'s number may be used again
     kFetched,  // the oldest fetch: `records` are its records, one after the other
-    kFailed,   // something did; `error` says what, with the path
+    kFailed,   // an operation failed; `error` names it and the path
   };
   Kind kind = Kind::kFailed;
   SegmentId segment;
@@ -58,26 +58,26 @@ class ColdStore {
  public:
   virtual ~ColdStore() = default;
 
-  // Writes a segment. The caller keeps the bytes as they are until kWritten.
+  // Writes a segment. The caller must keep the bytes unchanged until kWritten.
   virtual void Write(SegmentId segment, std::shared_ptr<const SegmentBytes> bytes) = 0;
-  // Removes a segment that is written, or being written, and that nothing reads.
+  // Removes a segment that is written or being written, and that no fetch reads.
   virtual void Remove(SegmentId segment) = 0;
 
-  // Reads records of `record_bytes` each, in ascending order and all of written segments, into `out`. Blocks. kCorrupt
-  // for a page that fails its checksum, kIo for one that is not there or cannot be read.
+  // Reads records of `record_bytes` each, in ascending order, only from written segments, into `out`. Blocks. kCorrupt:
+  // a page with a wrong checksum; kIo: a page that is missing or cannot be read.
   virtual Status Read(std::span<const RecordAt> records, std::size_t record_bytes, std::byte* out) = 0;
-  // The same beside the shard's work; ends with kFetched or kFailed. Fetches end in the order in which they began.
+  // The same in the background; ends with kFetched or kFailed. Fetches end in the order in which they were started.
   virtual void Fetch(std::vector<RecordAt> records, std::size_t record_bytes) = 0;
 
   // What has ended since the last call, in order.
   virtual std::vector<ColdEvent> TakeEvents() = 0;
-  // Blocks until a segment under way is written, or something has failed: TakeEvents says what.
+  // Blocks until a segment is written or an operation has failed; TakeEvents reports it.
   virtual void WaitForWrite() = 0;
 
   // Where it lies, for errors: a directory.
   virtual std::string where() const = 0;
 
-  // Memory that it takes for itself: indices, caches, buffers; not the bytes of segments that it was handed.
+  // Memory of the store itself: indices, caches, buffers; not the callers' bytes of segments.
   virtual std::size_t memory_bytes() const = 0;
   virtual std::uint64_t disk_bytes() const = 0;
 };

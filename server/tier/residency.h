@@ -1,15 +1,15 @@
-// A memory budget for all rows of a shard: how much of it each sparse table has, what goes to disk when it is used up,
-// and how rows come back. Rows come in two ways: BringIn blocks and is always right; Fetch reads beside the shard's
-// work, and what has come when somebody wants it needs no BringIn.
+// The memory budget for all rows of a shard: divides it among the sparse tables, evicts rows to disk and reads them
+// back. There are two ways to read rows: BringIn blocks and always suffices; Fetch reads in the background, and rows
+// that have arrived need no BringIn.
 //
 //   Residency tier({.limit_bytes = share, .places = partitions}, std::move(store));
 //   ResidentRows* rows = tier.AddTable(id, words);
 //   tier.Reserve(rows, n);                       // n free slots, so that n rows can be born or brought in
 //   tier.BringIn(rows, cold_owners);
 //
-// Memory goes to the tables whose bytes are worth most: at the margin, the least used rows of each are used equally
-// often a byte. Every error is the cold store's (kIo, kCorrupt) and final: the shard stops. Not thread-safe: the
-// shard's thread owns it. Deterministic, apart from when the store is done with things.
+// Memory is divided so that, at the margin, the least used rows of all tables have the same number of uses per byte.
+// Errors are the cold store's (kIo, kCorrupt) and final: the shard stops. Not thread-safe: the shard's thread owns it.
+// Deterministic, except for the times at which the store completes operations.
 #pragma once
 
 #include <cstddef>
@@ -37,9 +37,9 @@ struct ResidencyOptions {
 };
 
 struct ResidencyCounters {
-  std::uint64_t uses = 0;          // rows asked for
+  std::uint64_t uses = 0;          // rows requested
   std::uint64_t read_waiting = 0;  // of them read while the shard waited
-  std::uint64_t fetched = 0;       // rows read beside the shard's work
+  std::uint64_t fetched = 0;       // rows read in the background
   std::uint64_t evicted = 0;       // rows that left memory
 };
 inline constexpr MetricField<ResidencyCounters> kResidencyMetrics[] = {
@@ -58,10 +58,10 @@ class Residency : private ColdLogListener {
   Residency(ResidencyOptions options, std::unique_ptr<ColdStore> store);
   ~Residency() override;
 
-  // How errors name a row: with its table, its key and its partition, and whatever owner the disk may say.
+  // Names a row in errors: its table, its key, its partition, and the owner found on disk.
   using RowNamer = std::function<std::string(TableId table, RowOwner owner)>;
   void NameRowsBy(RowNamer namer) { namer_ = std::move(namer); }
-  // The row was asked for, and the disk gave another.
+  // The disk returned a different row than the requested one.
   Error AnotherRow(TableId table, RowOwner asked) const;
 
   // Makes room for partitions with places below `places`.
@@ -70,55 +70,53 @@ class Residency : private ColdLogListener {
   // Valid as long as the residency. `words` of a row that are kept.
   ResidentRows* AddTable(TableId table, std::size_t words);
 
-  // Makes free slots if that takes memory only. False: it would take evictions.
+  // Makes free slots if memory is available. False: it would require evictions.
   bool Grow(ResidentRows* rows, std::size_t slots);
-  // Makes free slots. May evict any row of any table, so rows are looked up after it.
+  // Makes free slots. May evict any row of any table, so look up rows only after it.
   Status Reserve(ResidentRows* rows, std::size_t slots);
-  // Reads cold rows into free slots, of which there must be as many. `owners` are sorted on the way; one may be named
-  // twice.
+  // Reads cold rows into free slots, of which there must be enough. Sorts `owners`, which may contain duplicates.
   Status BringIn(ResidentRows* rows, std::vector<RowOwner>* owners);
-  // Begins to read cold rows. What is returned has ended when they are in memory (for a while).
+  // Starts to read cold rows. The returned fetch ends when they are in memory, where they stay for a while.
   FetchTicket Fetch(ResidentRows* rows, std::span<const RowOwner> owners);
   bool Ended(FetchTicket ticket) const { return ticket <= ended_; }
-  // Whether a fetch and an eviction would not have to wait for others.
+  // Whether a fetch and an eviction could start without waiting for others.
   bool HasRoom() const;
 
   // Records of cold rows for a checkpoint, which are not kept in memory: read by FetchForCut, in ascending order of
-  // their ids, and handed out by TakeForCut in the order of the fetches. DropForCut: nobody wants them any more.
+  // their ids, and returned by TakeForCut in the order of the fetches. DropForCut: they are no longer needed.
   void FetchForCut(ResidentRows* rows, std::vector<ColdId> ids);
   bool TakeForCut(std::vector<std::uint32_t>* records);
   bool HasForCut() const { return !for_cut_.empty(); }
   void DropForCut();
-  // Rows as a cut is to have them, which it copied because they were about to change and which memory has no room for
-  // until their turn comes. `words` of a whole record. They are read by FetchAsideForCut and TakeForCut, as whole
-  // records of the key (its upper word first) and then the words, and are there until FreeAside. PutAside blocks where
-  // the disk does not keep up.
+  // Rows that a cut has copied because they were about to change, and that do not fit in memory until they are written.
+  // `words` of a whole record. They are read by FetchAsideForCut and TakeForCut, as whole records of the key (its upper
+  // word first) and then the words, and are kept until FreeAside. PutAside blocks if the disk is too slow.
   Expected<ColdId> PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record);
   void FetchAsideForCut(TableId table, std::vector<ColdId> ids);
   void FreeAside(TableId table, std::span<const ColdId> ids);
   void FreeAllAside();
-  // The key of another partition lies where one of this one was put.
+  // A key of another partition is stored in the place of one of this partition.
   Error AnotherAside(TableId table, Key key, PartitionId asked) const;
-  // Whether a cut that holds so many bytes of such rows in memory is to put them aside now: it may hold a 32nd of the
-  // budget, and twice that while the disk does not keep up.
+  // Whether a cut with that many bytes of such rows in memory should write them to disk now: it may hold 1/32 of the
+  // budget, and twice that while the disk is too slow.
   bool MustPutAside(std::size_t held_bytes) const;
-  // Bytes that it may hold of them in any case.
+  // Bytes that it may always hold.
   std::size_t HeldForCutMax() const;
-  // The same at once, for those who can wait: records of `owners`, which are sorted on the way.
+  // The same, blocking: the records of `owners`, which it sorts.
   Status Read(ResidentRows* rows, std::vector<RowOwner>* owners, std::vector<std::uint32_t>* records);
 
-  // Rows were looked up: counts, and ages.
+  // Counts look-ups of rows, and ages the use counts.
   void CountUses(ResidentRows* rows, std::uint64_t uses);
-  // Takes in what the store has done.
+  // Handles the completed operations of the store.
   Status Poll() { return log_.Poll(); }
-  // Gives memory back if there is less for rows now. A chunk at the most: short.
+  // Returns memory if the budget for rows has shrunk. At most one chunk per call, so that it is short.
   Status Balance();
-  // What else the shard holds, which the budget counts too.
+  // Sets the shard's other memory, which counts towards the budget.
   void SetOtherBytes(std::size_t bytes) { other_bytes_ = bytes; }
   void SetLimit(std::size_t bytes) { options_.limit_bytes = bytes; }
 
   std::size_t limit_bytes() const { return options_.limit_bytes; }
-  // Rows that one message may bring in at one go: a multiple of 64, the groups in which rows are looked up.
+  // Rows that one message may read at a time: a multiple of 64, the group size of look-ups.
   std::size_t SpanRows(const ResidentRows& rows) const;
   std::size_t memory_bytes() const;  // of rows and cold log
   std::uint64_t resident_rows() const;

@@ -1,13 +1,12 @@
-// Who takes the turns of a client's runtime: its own thread, or a caller that waits for an answer and has nothing else
-// to do. A caller that takes the turns itself gets its answer without a switch of threads, which costs more than the
+// Decides which thread executes the turns of a client's runtime: its own thread, or a caller that waits for an answer.
+// A caller that executes the turns itself gets its answer without a thread switch, which would take longer than the
 // answer. Internal to worker/.
 //
-// The runtime's thread gives way to a single caller that waits, and resumes once nobody has taken a turn for kRestUs.
-// While several callers wait at the same time, the thread takes the turns.
+// The runtime's thread pauses while a single caller waits, and resumes when no turn was executed for kRestUs. While
+// several callers wait, the thread executes the turns.
 //
-// What a caller posts while it has answers that it has not read is left for the turn that it takes after reading them,
-// with all that it posts until then, up to kLeftMax requests: these travel together, and are answered together. (With
-// many more, the server would be idle meanwhile.)
+// While a caller has unread answers, up to kLeftMax of its requests are batched until the turn after it has read them,
+// and are sent and answered together. (With many more, the server would be idle meanwhile.)
 //
 // Threads: any. Futures that outlive the client hold the driver; Close detaches it from the loop.
 #pragma once
@@ -28,8 +27,8 @@ class ClientDriver {
  public:
   static constexpr int kLeftMax = 8;
   static constexpr TimeUs kForEver = std::numeric_limits<TimeUs>::max();
-  // Half a turn each: Act carries out what was posted and sends, Exchange waits for messages and takes them in. Both
-  // are called by one thread at a time.
+  // The two halves of a turn: Act executes the posted requests and sends, Exchange waits for messages and handles them.
+  // One thread at a time calls them.
   class Loop {
    public:
     virtual bool Act() = 0;  // false: the loop is over
@@ -42,13 +41,13 @@ class ClientDriver {
   // The loop exists until Close returns. rest_us: for tests.
   explicit ClientDriver(Loop* loop, TimeUs rest_us = kRestUs) : loop_(loop), rest_us_(rest_us) {}
 
-  // The loop's thread: takes turns until the loop is over.
+  // For the loop's thread: executes turns until the loop ends.
   void Run() {
     while (TakeTurn()) Rest();
   }
 
-  // A caller's thread: takes turns until done(), for as long at most, or until others should; true: it is done. With no
-  // time it takes a turn all the same, which delivers what has come.
+  // For a caller's thread: executes turns until done(), until the time is over, or until another thread should
+  // continue; returns done(). Executes at least one turn, which delivers received messages.
   template <typename Done>
   bool Help(Done done, TimeUs at_most = kForEver) {
     const bool alone = callers_.fetch_add(1) == 0;
@@ -58,34 +57,33 @@ class ClientDriver {
     return done();
   }
 
-  // A caller that has posted something: acts at once or, if it may wait, perhaps leaves it to a turn that is soon
-  // taken. False: somebody takes a turn just now.
+  // For a caller that has posted a request: acts at once or, if the request may wait, leaves it to the next turn.
+  // False: another thread is executing a turn.
   bool TryAct(bool may_wait = false) {
     const std::unique_lock turn(turn_, std::try_to_lock);
     if (!turn) return false;
-    // A loop's thread that rests looks after rest_us_ at the latest, whatever the caller does.
+    // A paused loop thread resumes after at most rest_us_, whatever the caller does.
     left_ = may_wait && left_ < kLeftMax && unread_.load() > 0 && rests_.load() && !IsCrowded() ? left_ + 1 : 0;
     return left_ != 0 || over_ || Act();
   }
 
-  // A caller has an answer that it is expected to read soon; has read it; will never read it. The second is not called
-  // within a turn.
+  // A caller has an unread answer; has read it; will never read it. The second is not called within a turn.
   void OnAnswered() { unread_.fetch_add(1); }
   void OnRead() {
     if (unread_.fetch_sub(1) == 1 && left_.load() != 0) TryAct();
   }
   void OnForgotten() { unread_.fetch_sub(1); }
 
-  // Whether the loop's thread has given way.
+  // Whether the loop's thread is paused.
   bool rests() const { return rests_.load(); }
 
-  // No turn is taken any more when it returns. The loop's thread has ended.
+  // After it returns, no turn is executed. Requires that the loop's thread has ended.
   void Close() {
     const std::scoped_lock both(turn_, waking_);
     over_ = true;
     loop_ = nullptr;
   }
-  // Makes the loop's thread, if it rests, take its turn.
+  // Wakes the loop's thread if it is paused.
   void Disturb() {
     {
       const std::lock_guard lock(resting_);
@@ -96,7 +94,7 @@ class ClientDriver {
 
  private:
   static constexpr TimeUs kRestUs = 1'000;
-  static constexpr TimeUs kCrowdUs = 10'000;  // that callers were several is remembered for so long
+  static constexpr TimeUs kCrowdUs = 10'000;  // how long several callers are remembered
 
   static TimeUs Now() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -128,7 +126,7 @@ class ClientDriver {
       turn.lock();
       wanted_ = false;
     }
-    // Without time left too: while callers take turns, the loop's thread looks for no messages.
+    // Also without time left: while callers execute turns, the loop's thread receives no messages.
     TimeUs left = at_most;
     for (bool last = false; !over_ && Act() && !done() && !IsCrowded() && !last;) {
       last = left <= 0;

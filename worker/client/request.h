@@ -1,11 +1,11 @@
-// A request that another thread than the client's makes, and what that thread waits for: posted to the runtime
-// (runtime.h), started by whoever takes the next turn, ended by the client, which has it as the completion. One object
-// for all of this. Internal to worker/; the public faces are RowsFuture and StatusFuture of worker/tarn.h.
+// A request of any thread, and the object on which that thread waits. It is posted to the runtime (runtime.h), started
+// by the thread that executes the next turn, and ended by the client, whose completion it is. Internal to worker/; the
+// public interfaces are RowsFuture and StatusFuture of worker/tarn.h.
 //
 //   runtime.Submit(request);      // any thread
 //   request->Wait();              // takes turns itself where it can (client_driver.h)
 //
-// A request that was submitted owns itself until it ends: whoever asked may forget it.
+// A submitted request owns itself until it ends, so the caller may drop it.
 #pragma once
 
 #include <atomic>
@@ -28,27 +28,29 @@ class Request {
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
-  // Before it is submitted. The request counts so many bytes of the budget, which the caller has taken, until it ends.
+  // Call it before submission. The request holds the given bytes of the budget, which the caller has acquired, until it
+  // ends.
   void Charge(ByteBudget* budget, std::size_t bytes) { budget_ = budget, bytes_ = bytes; }
-  // It is submitted, and owns itself until it ends. driver: of whoever takes turns.
+  // Marks it as submitted: it owns itself until it ends. driver: executes the turns.
   virtual void SetUnderWay(std::shared_ptr<Request> self, const std::shared_ptr<ClientDriver>& driver) {
     self_ = std::move(self);
     driver_ = driver;
   }
 
-  // In a turn: hands it to the client.
+  // Called in a turn: passes the request to the client.
   virtual void Start(Client* client, TimeUs now, Outbox* out) = 0;
-  // Ends it, instead of Start or while it is under way. Of several ends the first counts.
+  // Ends it, instead of Start or while it is pending. The first end wins.
   virtual void Abort(const Error& error) { Finish(error); }
 
   bool Ready() const { return done_.load(std::memory_order_acquire); }
   Status Wait();
-  // kTimeout after `seconds`, which may be infinite; one may wait again.
+  // kTimeout after `seconds`, which may be infinite; the caller may wait again.
   Status WaitFor(double seconds);
 
  protected:
   void Finish(Error error = {ErrorCode::kOk, ""});
-  // Whoever asked will read the answer soon: what it posts before may wait for that (client_driver.h).
+  // Notes that the caller will read the answer soon: requests that it posts before may be delayed until then
+  // (client_driver.h).
   void ExpectReader() { awaited_ = true; }
 
  private:

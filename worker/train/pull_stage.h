@@ -1,12 +1,12 @@
-// The rows of the batches in flight: asked for when a batch enters the pipeline, kept together until all are here, and
-// given back once its gradients are on their way. Rows come from servers, or, with train.hot_rows, from what the worker
-// keeps of sparse tables, where it computes: then only what is missing there is asked for.
+// The rows of the batches in flight: requested when a batch enters the pipeline, collected until all have arrived, and
+// released after its gradients are pushed. Rows come from servers or, with train.hot_rows, from the worker's cache on
+// its device; then only missing rows are requested.
 //
 //   stage->Begin(plans, use, train, now, &out, &rows);   // until rows.ready(), the client brings them
 //   stage->Read(&rows, stream);                          // rows.values and rows.placed are complete
 //   stage->End(&rows, pushed);                           // once nobody computes with them
 //
-// One thread, which takes the client's turns too.
+// One thread, which also executes the client's turns.
 #pragma once
 
 #include <deque>
@@ -33,7 +33,7 @@ struct BatchRows;
 // Takes the rows of one table of a batch from the client.
 class TablePull final : public PullSink {
  public:
-  // Of the plan that is asked for.
+  // Of the requested plan.
   TablePull(PullStage* stage, BatchRows* batch, std::size_t table, const Plan& plan)
       : stage_(stage), batch_(batch), table_(table), rows_(plan) {}
   void Rows(const PulledRows& rows) override { rows_.Take(rows); }
@@ -47,12 +47,12 @@ class TablePull final : public PullSink {
   PlanRows rows_;
 };
 
-// The rows of one batch. It stays where it is while rows are waited for.
+// The rows of one batch. It must not move while rows are pending.
 struct BatchRows {
   std::vector<const Plan*> plans;    // by table of the model, as all below
-  std::vector<Buffer> values;        // rows of the plan x dim, once they are read, of tables that keep none
-  std::vector<const float*> placed;  // of the others, where the model computes, until End; else null
-  std::deque<TablePull> pulls;       // of the tables of which something is asked for
+  std::vector<Buffer> values;        // rows of the plan x dim after Read, for tables without hot rows
+  std::vector<const float*> placed;  // for tables with hot rows: on the model's device, until End; else null
+  std::deque<TablePull> pulls;       // of the tables of which rows are requested
   std::vector<HotBatch> hot;         // of tables that keep rows
   std::size_t waiting = 0;           // pulls without an answer
   Clock use;
@@ -63,20 +63,20 @@ struct BatchRows {
 
 class PullStage {
  public:
-  // The client outlives the stage; `uses` have ids. Errors: the job keeps rows of a table twice, or there is no memory
-  // for them.
+  // The client outlives the stage; `uses` have ids. Errors: a table has both caches, or the memory does not suffice.
   static Expected<std::unique_ptr<PullStage>> Make(const Job& job, std::span<const TableUse> uses,
                                                    std::uint32_t partition_bits, Client* client, Trace* trace);
 
-  // Asks for the rows of a batch that will be used at clock `use`, to train or to evaluate. `plans` has those of sparse
-  // tables, and stays until End. When an evaluation begins, with no batch in flight, all kept rows go (rule H5).
+  // Requests the rows of a batch that will be used at clock `use`, for training or evaluation. `plans` has the plans of
+  // sparse tables and must stay valid until End. When an evaluation starts, with no batch in flight, all cached rows
+  // are dropped (rule H5).
   Status Begin(std::span<const Plan> plans, Clock use, bool train, TimeUs now, Outbox* out, BatchRows* rows);
-  // Why a pull has failed, or its rows could not be kept: then its batch is never ready.
+  // The error of a failed pull, or of rows that could not be cached; the batch is then never ready.
   const Status& status() const { return status_; }
-  // Batches are read in the order in which they began, and end in it. `user` is the stream that computes with the rows:
-  // it is behind them from here on. Null: the CPU computes.
+  // Batches are read and ended in the order in which they began. `user` is the stream that computes with the rows; its
+  // later operations run after the rows are in place. Null: the CPU computes.
   Status Read(BatchRows* rows, kernels::Stream* user);
-  // What computes with the rows is over and was waited for. `pushed`: the gradients of all of them were given to the
+  // Call it after the computation with the rows is complete. `pushed`: the gradients of all of them were passed to the
   // client.
   void End(BatchRows* rows, bool pushed);
 

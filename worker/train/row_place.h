@@ -1,7 +1,7 @@
-// Where a worker keeps rows and computes with them: the host's memory or a GPU's. All that a pipeline with hot rows
-// does differently on the two goes through here. A place belongs to one thread and outlives what it made.
+// The memory in which a worker caches hot rows and computes with them: the host's or a GPU's. It hides all differences
+// between the two from the pipeline. A place belongs to one thread and outlives the objects that it made.
 //
-// On a GPU everything is ordered on a stream of the place's own: who waits for the place waits for no computation.
+// On a GPU all operations use the place's own stream, so that waiting for them does not wait for computations.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class PlacedArray {
   virtual ~PlacedArray() = default;
   void* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // Of an array that is exchanged: as many bytes of the host's memory, for what is fetched.
+  // For an exchanged array: host memory of the same size, for fetched bytes.
   const std::byte* host() const { return host_; }
 
  protected:
@@ -37,7 +37,7 @@ class PlacedArray {
   std::byte* host_;
 };
 
-// Whether bytes come into an array from the host's memory, or go there.
+// Whether bytes are copied between an array and the host's memory.
 enum class Exchanged : std::uint8_t { kNo, kYes };
 
 class PlacedRoom;
@@ -48,27 +48,27 @@ class RowPlace {
 
   // None: the host's memory.
   virtual std::optional<int> gpu() const = 0;
-  // kIo, kTooLarge: there is not so much memory.
+  // kIo, kTooLarge: not enough memory.
   virtual Expected<std::unique_ptr<kernels::HotRows>> MakeHotRows(const kernels::HotRowsOptions& options) = 0;
   virtual Expected<std::unique_ptr<PlacedArray>> Allocate(std::size_t bytes, std::string_view what,
                                                           Exchanged exchanged) = 0;
 
-  // Where these bytes of the host are in the place: in `room`, made large enough, and are free at once; or where they
-  // are: then they stay as they are as long as they are used. A room is brought into once between two Waits. kIo: there
-  // is not so much memory; the message says for `what`.
+  // Makes host bytes available in the place and returns their address: either copies them to `room`, which it enlarges
+  // if needed, and the caller may reuse them at once; or uses them in place, and they must stay unchanged while they
+  // are used. At most one call per room between two Waits. kIo: not enough memory; the message names `what`.
   virtual Expected<const void*> Bring(const void* host, std::size_t bytes, std::string_view what, PlacedRoom* room) = 0;
   // Bytes [offset, offset + bytes) of the array are there in array->host() after Wait.
   virtual void Fetch(PlacedArray* array, std::size_t offset, std::size_t bytes) = 0;
   // kernels::ScatterByIndex.
   virtual void Scatter(std::uint32_t dim, std::size_t n, const float* rows, const std::uint32_t* index, float* out) = 0;
-  // Until all that was asked for is done. kInternal: something has failed.
+  // Waits until all operations are complete. kInternal: an operation has failed.
   virtual Status Wait() = 0;
-  // What `user` is given from now on, a stream of the same GPU, is done behind all that was asked for so far; nobody
-  // waits here. In the host's memory: null, and nothing to do.
+  // Operations submitted from now on to `user`, a stream of the same GPU, run after all operations of the place so far.
+  // Does not block. For the host's memory `user` is null, and it does nothing.
   virtual void HandOver(kernels::Stream* user) = 0;
 };
 
-// On that GPU; none: in the host's memory. Errors are the GPU's: it cannot be used.
+// Makes a place on that GPU; nullopt: in the host's memory. Fails if the GPU cannot be used.
 Expected<std::unique_ptr<RowPlace>> MakePlace(std::optional<int> gpu);
 
 std::unique_ptr<RowPlace> MakeHostPlace();
@@ -78,7 +78,7 @@ Expected<std::unique_ptr<RowPlace>> MakeDevicePlace(int gpu);
 // An array as large as was last asked for or a little larger, since batches differ a little in size.
 class PlacedRoom {
  public:
-  // What it held is lost if it grows.
+  // Growing discards its contents.
   Status Reserve(RowPlace* place, std::size_t bytes, std::string_view what, Exchanged exchanged = Exchanged::kNo);
 
   PlacedArray* array() const { return array_.get(); }

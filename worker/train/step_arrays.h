@@ -1,5 +1,5 @@
-// A step's arrays where the model computes: a batch and the rows that it needs, brought there from pulled values, and
-// its predictions and gradients, brought back. One for this process's memory, one for a GPU's.
+// The arrays of a step on the model's device: copies the batch and its rows there, and predictions and gradients back.
+// One implementation for host memory, one for a GPU.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,9 @@
 
 namespace tarn::worker {
 
-// What a step starts from, as of Stepper::Start; it lives until the gradients are back.
+// The input of a step, as in Stepper::Start; it must stay valid until the gradients are copied back.
 struct StepSource {
-  // The rows of table t where the model computes; null: they are in values[t].
+  // The rows of table t on the model's device; null: they are in values[t].
   const float* PlacedAt(std::size_t t) const { return placed.empty() ? nullptr : placed[t]; }
 
   const Batch* batch = nullptr;
@@ -28,16 +28,16 @@ struct StepSource {
   bool train = true;
 };
 
-// What is done to the gradients of a step on their way back: they are divided by `unit`, the scale of the loss, then
-// brought to a norm of at most norm_max over all tables; 0: off.
+// Processing of gradients before they are copied back: divided by `unit`, the scale of the loss, then scaled to a norm
+// of at most norm_max over all tables; 0: off.
 struct GradientRule {
   float unit = 1;
   float norm_max = 0;
-  bool checked = false;  // whether they are finite is asked for
+  bool checked = false;  // whether to check that they are finite
 };
 
 // One thread at a time. In the order of a step: Bring, then for each part of the batch Select, the model's step and
-// Keep, then Return, later Finish, and Tally if the batch counts. Where others compute, nothing but Finish waits.
+// Keep, then Return, later Finish, and Tally if the batch counts. On a GPU only Finish blocks.
 class StepArrays {
  public:
   virtual ~StepArrays() = default;
@@ -47,21 +47,21 @@ class StepArrays {
   std::span<const TableView> views() const { return views_; }
   // Makes the views those of this part of the batch.
   virtual void Select(const BatchView&) {}
-  // The predictions for its rows, from row `begin` of the batch on. Where every batch counts they go to `quality` at
-  // once.
+  // Stores the predictions for its rows, from row `begin` of the batch. If every batch counts they are added to
+  // `quality` at once.
   virtual void Keep(const Predictions& predictions, std::size_t begin, std::size_t rows, QualityTally* quality) = 0;
 
-  // The step is over once its gradients have come back under this rule.
+  // Starts to process and copy back the gradients by this rule; the step is then complete.
   virtual Status Return(const GradientRule& rule) = 0;
-  // Whether it is: Finish does not wait.
+  // Whether the step is complete, so that Finish does not block.
   virtual bool Done() { return true; }
   struct Gradients {
     std::vector<Buffer> values;  // in the plans' order; none if not training
     bool finite = true;          // where it is asked for
   };
-  // Waits until it is.
+  // Waits until the step is complete.
   virtual Expected<Gradients> Finish() = 0;
-  // Adds the predictions that were kept to `quality`, unless Keep has.
+  // Adds the stored predictions to `quality`, unless Keep has done so.
   virtual void Tally(QualityTally*) {}
 
  protected:
@@ -72,7 +72,7 @@ class StepArrays {
 std::unique_ptr<StepArrays> MakeHostArrays(const Model& model);
 
 struct DeviceArraysOptions {
-  std::size_t steps = 1;        // that may be under way at a time
+  std::size_t steps = 1;        // that may be in progress at a time
   std::string algorithms_file;  // kernels/gemm_algorithms.h; those that are not in it are added; empty: none
   std::function<void()> done;   // a step may be over; called by another thread; may be empty
 };

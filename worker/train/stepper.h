@@ -1,5 +1,5 @@
 // One step of a model over pulled rows: from the values of a batch's pulls to the gradients of its pushes. No I/O and
-// no protocol, so that the training loop and a single process without servers run the same arithmetic.
+// no protocol, so that the training loop and a single process without servers use the same arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,23 @@
 namespace tarn::worker {
 
 struct StepperOptions {
-  std::uint32_t rank = 0;       // of the worker: several of a machine take its GPUs in turns
+  std::uint32_t rank = 0;       // of the worker: selects one of the machine's GPUs
   std::string algorithms_file;  // what is known of matrix products on GPUs, from run to run; empty: nothing
   std::function<void()> done;   // a step that was started may be over; called by another thread; may be empty
-  // On the CPU a step that would take longer is computed by a thread of its own; the first one too, as nobody knows.
+  // On the CPU a step that is expected to take longer than this runs on a separate thread; so does the first step,
+  // whose time is unknown.
   double long_step_seconds = 0.5;
-  // For tests: other arrays in place of the host's, for so many steps at a time. The loss is then scaled as
-  // train.precision says.
+  // For tests: replaces the host's arrays, for the given number of concurrent steps. The loss is then scaled as
+  // train.precision requires.
   std::function<std::unique_ptr<StepArrays>(const Model&)> make_arrays;
   std::size_t steps = 1;
 };
 
 struct FinishedStep {
-  // Of the plans, unique rows x dim, in their order. None if not training, nor of a batch to be passed over, whose
-  // gradients do not fit fp16 (LossScale).
+  // Of the plans, unique rows x dim, in their order. Empty if not training, and for a skipped batch, whose gradients
+  // overflow fp16 (LossScale).
   std::vector<Buffer> gradients;
-  // Of the rows that count: those of a batch that is passed over do not.
+  // Of the counted rows; those of a skipped batch are not counted.
   struct Counted {
     double loss_sum = 0;
     std::uint64_t rows = 0;
@@ -49,28 +50,27 @@ struct FinishedStep {
   bool beside = false;     // it was computed by a thread of its own
 };
 
-// The GPU that a worker computes on, of `visible` ones: "gpu:N" is the N-th, "gpu" that of its rank, counted around.
-// Nothing: the CPU.
+// The GPU of a worker among `visible` ones: "gpu:N" is GPU N, "gpu" is GPU rank % visible. nullopt: the CPU.
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank, int visible);
 // Of those that this process may use.
 std::optional<int> GpuFor(const TrainSection& train, std::uint32_t rank);
 
-// Into how many rows a batch is cut. What training was fitted to by `accumulate` holds for the larger batches of an
-// evaluation too, and on a GPU always, since its memory may not take more.
+// Rows of each part of a batch. The size that `accumulate` gives in training also applies to the larger batches of
+// evaluation; on a GPU even with accumulate = 1, because its memory may not suffice for more.
 std::size_t PartRows(const TrainSection& train, bool on_gpu, std::size_t batch_rows);
 
-// What to do where the activations of no more than `fitting` rows fit into the GPU's memory.
+// Advice for the error message if the activations of at most `fitting` rows fit into the GPU's memory.
 std::string AdviceFor(const TrainSection& train, std::size_t fitting);
 
-// Computes where train.device says, in the parts that train.accumulate asks for. Not thread-safe: it keeps working
-// memory, and on a GPU it belongs to the thread that made it.
+// Computes on train.device, in train.accumulate parts. Not thread-safe: it reuses working memory, and on a GPU it
+// belongs to the thread that made it.
 //
 //   stepper->Start(batch, plans, values, true, &quality);   // while the step before is computed, if it is on a GPU
 //   if (stepper->Done()) auto result = stepper->Finish();   // of the first one
 //
-// A GPU has two steps at a time: one is brought there, or its gradients back, while the other one is computed. A CPU
-// has one, which is over when Start returns, unless it is a long one: the caller is not kept from what it does every
-// second.
+// A GPU has two steps at a time: data of one is copied while the other one is computed. A CPU has one, which is
+// finished when Start returns, unless it is a long one: that runs on a separate thread, so that the caller can continue
+// its periodic work.
 class Stepper {
  public:
   static constexpr std::size_t kStepsOnGpu = 2;
@@ -80,15 +80,15 @@ class Stepper {
   static Expected<std::unique_ptr<Stepper>> Make(const Job& job, Model* model, const StepperOptions& options = {});
 
   // values[t]: what table t's plan pulled (unique rows x dim, in the plan's order). placed[t], if it is not null, is
-  // the same where the model computes, and values[t] is not used (row_place.h). All of it stays as it is until Finish,
-  // by which `quality` has counted the rows that count. kIo: the GPU's memory does not suffice; the message says for
-  // what and which part of the batch would fit. After an error a stepper is of no use any more.
+  // the same where the model computes, and values[t] is not used (row_place.h). All arguments must stay unchanged until
+  // Finish, which also completes `quality`. kIo: not enough GPU memory; the message names the purpose and a part of the
+  // batch that would fit. After an error the stepper cannot be used.
   Status Start(const Batch& batch, std::span<const Plan* const> plans, std::span<const Buffer> values, bool train,
                QualityTally* quality, std::span<const float* const> placed = {});
   std::size_t steps_max() const { return arrays_.size(); }
   // That were started and are not finished.
   std::size_t steps() const { return steps_.size(); }
-  // Whether Finish would not wait: the oldest step is over.
+  // Whether the oldest step is complete, so that Finish does not wait.
   bool Done() const;
   // Of the oldest step, once it is over. kInternal: the GPU failed.
   Expected<FinishedStep> Finish();
@@ -101,11 +101,11 @@ class Stepper {
   // What it computes on; null: the CPU.
   kernels::Stream* stream() const { return stream_.get(); }
 
-  // The most memory for activations that a part of the batch that was finished last took.
+  // Peak memory for activations over the parts of the last finished batch.
   std::size_t activation_bytes() const { return activation_bytes_; }
 
-  // Whether steps on a GPU are recorded when they come again (step_graphs.h); they are, unless it is told not to, to
-  // find an error or to compare. The bits are the same.
+  // Whether repeated steps on a GPU are recorded (step_graphs.h). Default: true; disable it to locate an error or to
+  // compare. The bits are the same.
   void UseGraphs(bool use);
   // Steps that were launched as graphs.
   std::uint64_t graphs_launched() const { return graphs_ == nullptr ? 0 : graphs_->launched(); }
