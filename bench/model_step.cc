@@ -282,7 +282,7 @@ int Measure(const Options& options) {
   if (auto status = b.Run(all.subspan(options.warmup), &losses); !status) return Failed(status.error());
   const kernels::DeviceUse after = kernels::DeviceUseSoFar();
   const double seconds = b.plan + b.gather + b.compute + b.apply;
-  // What a GPU was asked for, a step; the work of a graph is counted when it is recorded.
+  // GPU operations per step; operations of a graph are counted when it is recorded.
   Json gpu = Json::object();
   const auto of_step = [&](const char* name, std::uint64_t kernels::DeviceUse::* count) {
     gpu[name] = double(after.*count - before.*count) / options.steps;

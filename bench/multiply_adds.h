@@ -1,4 +1,4 @@
-// What the processor multiplies and adds at most: the ceiling above every matrix product.
+// The processor's maximum rate of multiply-adds: the upper bound of every matrix product.
 #pragma once
 
 #include <cstddef>

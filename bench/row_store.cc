@@ -195,7 +195,7 @@ class Bench {
   std::string memory_;
 };
 
-// Runs it in a process of its own, whose memory nothing else has touched; its exit status.
+// Runs it in a separate process with fresh memory. Returns its exit status.
 int InChild(const std::function<void()>& run) {
   const pid_t child = fork();
   if (child < 0) return std::perror("row_store: fork"), 1;

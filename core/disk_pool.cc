@@ -94,7 +94,7 @@ struct DiskPool::Strand::Impl {
     {
       const std::lock_guard lock(mutex);
       ++ended;
-      changed.notify_all();  // under the lock: whoever waits may destroy the strand
+      changed.notify_all();  // under the lock, because a waiting thread may destroy the strand
     }
   }
 

@@ -1,14 +1,14 @@
-// Work on a GPU that is recorded once and then given to it as a whole, as often as it comes again: a CUDA graph. A step
-// of a model is a hundred operations of some microseconds each. Given one by one, each costs the caller its launch and
-// the GPU the pause before the next one is known; recorded, all of them cost one launch.
+// A CUDA graph: GPU operations that are recorded once and then launched together repeatedly. A step of a model has
+// about a hundred operations of some microseconds each. Submitted one by one, each costs the caller a launch and the
+// GPU a pause; recorded, all of them cost one launch.
 //
 //   Graph graph(stream.get());
 //   Relu(*stream, n, x);                                     // has run before
 //   if (Status s = graph.Record([&] { Relu(*stream, n, x); }); !s) ...
 //   graph.Launch();                                          // as often as the same is to be done
 //
-// Recorded is what operations are given: addresses, sizes, numbers. What the arrays hold is read when it is launched.
-// So a graph is good as long as its memory is there: MemoryVersion tells when a stream has given back or got some.
+// A graph records the arguments of operations: addresses, sizes, numbers. The contents of arrays are read at each
+// launch. A graph is valid as long as its memory exists: MemoryVersion changes when a stream allocates or frees memory.
 //
 // A graph belongs to its stream's thread.
 #pragma once

@@ -18,7 +18,7 @@ namespace tarn::net {
 namespace {
 
 constexpr std::string_view kTcp = "tcp://";
-// An address of nobody (RFC 5737): the way there is the way to everybody else.
+// An address reserved for documentation (RFC 5737): its route is the default route.
 constexpr const char* kElsewhere = "192.0.2.1";
 constexpr std::uint16_t kAnyPort = 9;
 

@@ -153,7 +153,7 @@ void ShmDoor::AddFiles(std::vector<pollfd>* files) const {
   for (const Descriptor& guest : guests_) files->push_back({guest.get(), POLLIN, 0});
 }
 
-// Below 0: nobody is there, or nobody can be let in.
+// Below 0: no connection is pending, or none can be accepted.
 Descriptor ShmDoor::Accept() {
   Descriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (guest.get() < 0) listens_ = errno != EMFILE && errno != ENFILE;
@@ -180,7 +180,7 @@ void ShmDoor::Take(std::size_t most, const std::function<void(Peer, ShmLane)>& w
       LogWarning(limiter, "shared memory: refused a process of another user");
       continue;
     }
-    // Most have shown their ticket already. Who is turned away comes again.
+    // Most connections have sent their ticket already. A rejected client tries again.
     if (!Serve(&guest, &most, welcome) && guests_.size() < limits::kShmGuestsMax) guests_.push_back(std::move(guest));
   }
 }

@@ -93,7 +93,7 @@ void ShmLane::Publish() {
   if (writer_.Publish()) Wake();
 }
 
-// While something is lent, nothing behind it can be given back either.
+// While bytes are lent, the bytes after them cannot be released either.
 void ShmLane::Consume() {
   if (lent_bytes_ == 0 && reader_.GiveBack()) Wake();
 }

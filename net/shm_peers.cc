@@ -44,7 +44,7 @@ std::size_t ShmPeers::Forget(Peer peer) {
   return lost;
 }
 
-// Whom we connected to is known by its number, who connected to us by what it sends.
+// A peer to which this process connected is identified by its number, an incoming one by its messages.
 std::string ShmPeers::NameOf(Peer peer, const State& state) {
   if (peer == kSchedulerPeer) return "the scheduler";
   if (peer.value < kFirstAcceptedPeer) return fmt::format("shard {}", peer.value - ShardPeer(ShardId(0)).value);

@@ -48,7 +48,7 @@ Loop::Loop(LoopOptions options, net::Transport* transport) : options_(std::move(
 
 Loop::~Loop() = default;
 
-// What an earlier start of this run left in its directory. What it began and did not finish is nobody's any more.
+// Cleans up the run's folder after an earlier start: removes unfinished files and old logs.
 void Loop::TakeOver(SchedulerOptions* scheduler) {
   for (const std::string& path :
        {options_.run_dir + "/" + kStateName, options_.run_dir + "/job.toml", AddressFile(options_.run_dir)})
@@ -132,7 +132,7 @@ void Loop::HandleStops() {
   }
 }
 
-// What is told to the nodes is in the log before, for whoever reads it after a crash.
+// Logged before it is sent to the nodes, so that it can be read after a crash.
 void Loop::Flush() {
   const std::vector<Note> notes = scheduler_->TakeNotes();
   for (const Note& note : notes) {

@@ -73,7 +73,7 @@ Expected<Job> ReadJob(const Flags& flags, const std::string& kept, const std::st
   return job;
 }
 
-// A run that ended with all of its processes goes on where its logs end: in its own folder, as the same job.
+// A run whose processes all ended continues where its logs end: in its own folder, as the same job.
 Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   auto& options = flags->loop;
   std::error_code ignored;
@@ -103,7 +103,7 @@ Status LoadRestart(Flags* flags, scheduler::SchedulerState state) {
   return {};
 }
 
-// A run that is not over is not begun anew in its folder: without its state nobody could go on from its logs.
+// A run that is not over must not be started again in its folder: without its state its logs could not be resumed.
 Status CheckFolderIsFree(const std::string& run_dir) {
   std::error_code ignored;
   if (std::filesystem::exists(run_dir, ignored) && !std::filesystem::is_directory(run_dir, ignored))

@@ -234,7 +234,7 @@ class ShardLoop {
     return nullptr;
   }
 
-  // Rule L1: whoever waits for acknowledgements waits for the disk then, and nobody else can tell.
+  // Rule L1: callers that wait for acknowledgements then wait for the disk, and only this process can report it.
   void WatchLog(TimeUs now) {
     const auto silent = log_watch_.Note(now, shard_->log_is_durable(), shard_->log_synced());
     if (!silent) return;
@@ -361,7 +361,7 @@ class ShardLoop {
   MemoryMeter* memory_;
   HeapTrimmer* trimmer_;
   MetricsWriter* metrics_;
-  std::shared_ptr<StatusFeed> feed_;  // null: nobody reads it
+  std::shared_ptr<StatusFeed> feed_;  // null: not read
   DiskPool* disk_;
   DiskPool::Strand* notes_;
   StopSignal* stop_;
@@ -424,7 +424,7 @@ Status Server::Run() {
   std::mutex mutex;
   Status result;
   std::vector<std::thread> threads;
-  // One shard less is no server: the others end too, and the first reason is the one that is told.
+  // A server needs all of its shards: the others end, too, and the first reason is reported.
   const auto give_up = [&](const Status& status) {
     const std::lock_guard lock(mutex);
     if (result) result = status;

@@ -85,7 +85,7 @@ class ExportWriter::Impl {
                     Quoted(table.spec.name), key, values[beyond]));
   }
 
-  // Ends the section at hand if the key goes into another one.
+  // Ends the current section if the key belongs to another one.
   Status Room(PartitionId partition, Key key) {
     const bool empty = keys_.empty() && removed_.empty();
     TARN_CHECK(empty || partition > partition_ || (partition == partition_ && key > last_), "rows come in order");
@@ -160,7 +160,7 @@ class ExportWriter::Impl {
   std::uint64_t end_ = sizeof(ExportHeader);
   std::vector<Table> tables_;
   ExportTotals totals_;
-  // The section at hand.
+  // The current section.
   PartitionId partition_;
   Key first_ = 0, last_ = 0;
   std::vector<Key> keys_, removed_;

@@ -14,7 +14,7 @@ constexpr TimeUs kFastUs = 50'000;
 constexpr TimeUs kSlowUs = 3'000'000;
 // Of a part that fails before its end.
 constexpr std::uint64_t kChunksBeforeFailure = 8;
-// Chance of a part that is given up to have failed before; nobody may mind.
+// Probability that an abandoned part had failed before; this must have no effect.
 constexpr double kFailsGivenUp = 0.6;
 
 }  // namespace

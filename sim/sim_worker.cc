@@ -77,7 +77,7 @@ void SimWorker::NoteProgress() {
   while (!pushes_.empty() && pushes_.front().done()) pushes_.pop_front();
 }
 
-// From what it had kept, if it goes on from a checkpoint.
+// From its saved state, if it resumes from a checkpoint.
 void SimWorker::StartModel() {
   model_.emplace(tables_[0]);
   if (client_.welcome().blob_bytes != 0) model_->Start(oracle_->kept().Take(WorkerRank(client_.welcome().rank)));
@@ -153,7 +153,7 @@ void SimWorker::NextBatch(Batch* batch) {
 
 void SimWorker::Fill(TimeUs now, Outbox* out) {
   while (!leases_.empty() && batches_.size() < scenario_.depth) {
-    // Evaluation runs alone: its pulls are at the clock that everyone stands at.
+    // Evaluation runs alone: its pulls are at the clock of all workers.
     const bool train = leases_.front().purpose == LeasePurpose::kTrain;
     if (!batches_.empty() && (!train || batches_.back().lease.purpose != LeasePurpose::kTrain)) break;
     Batch& batch = batches_.emplace_back();

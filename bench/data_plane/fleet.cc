@@ -95,7 +95,7 @@ Expected<Client> Fleet::Connect() {
                                  .insecure = true,
                                  .shm = options_.transport == "shm",
                                  .io_threads = net::IoThreadsFor(options_.lanes)});
-  // Why it came to nothing is told best by who has ended.
+  // The process that ended gives the best reason for the failure.
   if (!client) TARN_RETURN_IF_ERROR(CheckAlive());
   return client;
 }

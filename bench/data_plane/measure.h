@@ -1,5 +1,5 @@
-// How the benchmarks of the data plane measure and tell: windows of operations in flight over a fixed time, and one
-// line of JSON a figure on stdout. Single-threaded.
+// Measuring and printing in the benchmarks of the data plane: windows of operations in flight over a fixed time, and
+// one line of JSON per figure on stdout. Single-threaded.
 //
 //   const double per_second = PerSecond({.seconds = 1}, 8, [&] { return client.Pull(table, keys); }, ok);
 //   Print({"tarn.tcp.sparse_pull", per_second * 10'000, "rows/s", {{"depth", 8}}});
@@ -25,7 +25,7 @@ inline double Now() {
 // `what` and, if `number` is not 0, the system's words for it, to stderr; exit status 1. Children (child.h) end with
 // the process.
 [[noreturn]] void Die(std::string_view what, int number = 0);
-// Dies of errno where `good` is false.
+// Exits with the message of errno if `good` is false.
 void Require(bool good, std::string_view what);
 
 using Setting = std::pair<std::string, std::variant<std::uint64_t, std::string>>;
@@ -47,10 +47,10 @@ void PrintSkipped(const std::string& name, const std::string& why);
 // The `share` quantile (0.5: the median) of values, which are reordered.
 double Quantile(std::vector<double>* values, double share);
 
-// Makes the compiler believe that the bytes at `data` are read, so that it does not leave out what wrote them.
+// Prevents the compiler from removing the writes to the bytes at `data`.
 inline void Keep(const void* data) { asm volatile("" : : "r"(data) : "memory"); }
 
-// How long a measurement takes. The quarter before it warms up and does not count.
+// The time of a measurement. An additional quarter before it warms up and is not counted.
 struct Duration {
   double seconds = 1;
   double warm_up() const { return seconds / 4; }

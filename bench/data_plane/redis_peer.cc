@@ -104,7 +104,7 @@ std::string Values(std::size_t rows) {
   return out;
 }
 
-// A connected socket, or -1 while nobody listens.
+// A connected socket, or -1 while no server listens.
 int ConnectTcp(std::uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   Require(fd >= 0, "socket");

@@ -9,7 +9,7 @@ namespace tarn::bench {
 
 namespace {
 
-// What an operation costs that has nothing to do: one of many that are given at once, and one that somebody waits for.
+// The cost of an empty operation: one of many submitted at once, and one that the host waits for.
 void Launches(const Run& run) {
   const Array one = run.place.Allocate(sizeof(float), "a number");
   const auto launch = [&] { run.place.Run([&](auto&... on) { kernels::Fill(on..., 1, 0.0f, one.as<float>()); }); };

@@ -221,7 +221,7 @@ class Step {
     views_[0].unique = n_unique_;
   }
 
-  // That the step is one: every row is there, the model says numbers, gradients have come to all tables.
+  // Checks the step: every row was found, predictions are finite, all tables have gradients.
   void Check() {
     if (place_.Fetch(counts_.as<std::uint32_t>() + 1, 1).front() != 0) Die("rows are missing in the cache");
     for (const float logit : place_.Fetch(predictions_.logits, sizes_.batch))

@@ -156,7 +156,7 @@ class HostHotRows final : public HotRows {
   hot::Table table_;
   std::uint32_t batch_keys_max_;
   std::uint32_t now_ = 0;          // Finds so far
-  std::unique_ptr<float[]> rows_;  // the first to be asked for: where there is no room, it shows here
+  std::unique_ptr<float[]> rows_;  // allocated first, because it fails first if memory is short
   std::vector<std::uint8_t> digests_;
   std::vector<hot::Slot> slots_;
 };

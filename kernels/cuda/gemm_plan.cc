@@ -74,7 +74,7 @@ bool CanFuse(const Product& p) {
   return !(gradient && p.shape.k == 1) && !(p.epilogue == Epilogue::kBiasGradient && p.shape.m == 1);
 }
 
-// What is planned of a product: where its epilogue is a pass of its own anyway, the product alone.
+// The planned part of a product: only the product if its epilogue is a separate pass.
 Product PlannedOf(const Product& p) {
   Product planned = p;
   if (!CanFuse(p)) planned.epilogue = Epilogue::kNone, planned.bias = nullptr, planned.mask = nullptr;

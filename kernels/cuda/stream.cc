@@ -98,7 +98,7 @@ std::string WhyNoKernels(int device) {
 
 Expected<std::unique_ptr<Stream>> Stream::Make(int device) {
   const auto unavailable = [device](std::string_view what, std::string_view why) {
-    cudaGetLastError();  // streams of other GPUs go on
+    cudaGetLastError();  // clears the error, because streams of other GPUs continue
     return Fail(ErrorCode::kUnavailable, fmt::format("GPU {}: cannot {}: {}", device, what, why));
   };
   int devices = 0;

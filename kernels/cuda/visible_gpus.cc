@@ -7,7 +7,7 @@ namespace tarn::kernels {
 int VisibleGpus() {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) == cudaSuccess) return devices;
-  cudaGetLastError();  // nobody else shall take it for his own
+  cudaGetLastError();  // clears the error, so that later calls do not report it
   return 0;
 }
 

@@ -94,7 +94,7 @@ std::uint64_t ConnectionWatch::EndEndless(std::uint64_t bytes_max) {
   for (auto it = connections_.begin(); it != connections_.end();) {
     auto& [descriptor, connection] = *it;
     const auto received = BytesReceived(descriptor);
-    // Gone, and its number may be somebody else's by now.
+    // Closed, and its descriptor number may be reused by now.
     if (!received || Cookie(descriptor) != connection.cookie) {
       it = connections_.erase(it);
       continue;

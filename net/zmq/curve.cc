@@ -146,7 +146,7 @@ class CurveGate::Impl {
         zmq::poll(items);
       } catch (const zmq::error_t& error) {
         if (error.num() == EINTR) continue;
-        return;  // nobody is admitted any more
+        return;  // no peer is admitted any more
       }
       if ((items[0].revents & ZMQ_POLLIN) != 0) return;
       if ((items[1].revents & ZMQ_POLLIN) != 0) Answer();

@@ -14,7 +14,7 @@ std::size_t BytesOf(std::span<const FrameView> frames) {
   return bytes;
 }
 
-// What a node of ours is told for a peer of another version, whose own words it cannot read.
+// The message that the node gets for a peer of another version, whose messages it cannot decode.
 Message Farewell(const FrameView& first) {
   Message message;
   message.sender.role = Role::kScheduler;

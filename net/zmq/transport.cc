@@ -161,7 +161,7 @@ class ZmqTransport::Impl {
 
   void TendShm(TimeUs now) { lost_messages_ += shm_.Tend(now); }
 
-  // Whoever sends garbage and reads no answers gets none; nothing is kept for it.
+  // A peer that sends invalid bytes and reads no answers gets none; nothing is queued for it.
   void SendAnswer(Peer to, Frames answer) {
     if (shm_.Sends(to))
       shm_.Send(to, std::move(answer));

@@ -51,7 +51,7 @@ void StateGate::Pass(std::uint64_t revision, std::size_t sent, Outbox* out) {
   out->erase(out->begin() + static_cast<std::ptrdiff_t>(kept), out->end());
 }
 
-// All messages that must arrive are repeated or asked for again: one that finds no room counts as lost on its way.
+// All messages that must arrive are resent or requested again, so a message without room is treated as lost.
 void StateGate::Hold(Outgoing outgoing) {
   const Body& body = outgoing.message.body;
   if (ending_ && !Is<CheckpointRequest>(body)) return;

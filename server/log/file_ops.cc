@@ -131,7 +131,7 @@ class PosixFile final : public LogFile {
     return {};
   }
 
-  // By way of a buffer that lies as the device wants it.
+  // Through a buffer with the alignment that the device requires.
   Status WriteDirect(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {
     if (!staged_) staged_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, kStagedBytes)));
     if (!staged_) throw std::bad_alloc();

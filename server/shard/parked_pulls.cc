@@ -13,7 +13,8 @@ std::size_t Cost(const ParkedPull& parked) {
 bool ParkedPulls::Park(ParkedPull parked) {
   const Id id(parked.incarnation, parked.pull.request);
   Drop(id.first, id.second);
-  // It comes again until it is taken: where none waits any one must be, or nobody ever answers it.
+  // A rejected pull is repeated until it is accepted: if none waits, any pull must be accepted, or it would never be
+  // answered.
   if (!pulls_.empty() && (pulls_.size() >= pulls_max_ || bytes_ + Cost(parked) > bytes_max_)) return false;
   bytes_ += Cost(parked);
   if (!parked.clock_open) by_clock_.emplace(parked.wanted_clock, id);

@@ -28,17 +28,18 @@ class SchedulerLink {
 
   // Whether the message comes from the scheduler and, once the shard knows its job, belongs to that job.
   bool IsFromScheduler(Peer from, const Message& message) const;
-  // A message of the scheduler has come in this step.
+  // Notes that a message of the scheduler arrived in this step.
   void OnHeard() { heard_ = step_->now(); }
   // Whether the Welcome answers a Join of this process.
   bool IsMine(const Welcome& welcome) const { return welcome.nonce == options_.nonce; }
-  // The periods of the job, from now on.
+  // Sets the periods of the job.
   void SetPeriods(TimeUs heartbeat_us, TimeUs lease_us);
-  // The shard has its rows and serves workers.
+  // Notes that the shard has loaded its rows and serves workers.
   void SetJoined() { joined_ = true; }
   bool joined() const { return joined_; }
 
-  // Whether nothing has come from the scheduler for a lease: it may have given the shard up (rule N5).
+  // Whether no message has arrived from the scheduler for a lease, so that it may have declared the shard dead (rule
+  // N5).
   bool Paused() const { return step_->now() - heard_ > lease_us_; }
   TimeUs heard() const { return heard_; }
   TimeUs lease_us() const { return lease_us_; }

@@ -1,10 +1,9 @@
 // One shard: the single owner of its partitions. A deterministic state machine: messages and timers go in, messages
 // come out through an outbox; it opens no socket, starts no thread, reads no clock and draws no random number.
-// docs/protocol.md gives the rules; the code cites them by number.
+// docs/protocol.md specifies the rules; the code cites them by number.
 //
-// Not thread-safe: one thread owns it. Nothing blocks, apart from memory, and rows on disk that could not be fetched
-// before they were needed. A step that meets the end of the memory sends
-// nothing but the reason to the scheduler, and the shard has stopped with it (kIo).
+// Not thread-safe: one thread owns it. Calls never block except on page faults and synchronous reads of cold rows. A
+// step that runs out of memory sends only the reason to the scheduler, and the shard stops (kIo).
 //
 //   Shard shard(options, store);
 //   shard.Start(now, &out);
@@ -41,25 +40,27 @@ class Shard {
   // The earliest time at which OnTimer has something to do; while a checkpoint is being cut, at once.
   TimeUs NextTimer() const;
 
-  // The store has written (or failed to write) this shard's part of a checkpoint.
+  // Reports that the store has written, or failed to write, this shard's part of a checkpoint.
   void OnCheckpointWritten(CheckpointPart part, TimeUs now, Outbox* out);
 
-  // The blob store has something to report.
+  // Handles a report of the blob store.
   void OnBlobWritten(const BlobWritten& written, TimeUs now, Outbox* out);
 
-  // The log's TakeSynced, whenever it has news: acknowledgements leave that waited for it. Nothing if there is no log.
+  // Call it when the log has synced records: sends the acknowledgements that waited for them. Does nothing without a
+  // log.
   void OnLogSynced(TimeUs now, Outbox* out);
-  // Rows have come from disk, or were written: the cold store says when. Also now and then without being asked.
+  // Call it when the cold store has read or written rows, and periodically.
   void OnTier(TimeUs now, Outbox* out);
-  // What the shard may hold from now on, of the memory that its process has. Nothing without a tier.
+  // Sets the memory that the shard may use. Does nothing without a tier.
   void SetMemoryLimit(std::size_t bytes);
-  // Rows and what waits: what the limit is compared with.
+  // Memory of rows and waiting messages, which counts towards the limit.
   std::size_t memory_bytes() const;
 
-  // What its loop failed at: the scheduler is told why, and the shard has stopped. Nothing if it had already.
+  // Reports a failure of the loop to the scheduler and stops the shard. Does nothing if it has stopped already.
   void Abandon(const Error& error, Outbox* out);
 
-  // Set once the scheduler has said so, or a fatal error (storage) happened: from then on it serves nobody.
+  // The reason for which the shard has stopped: an order of the scheduler, or a fatal storage error. A stopped shard
+  // serves no requests.
   bool stopped() const;
   // Stopped, and there is nothing left to say: the loop ends. A shard that stops by itself repeats why until the
   // scheduler has answered with Shutdown, for a lease at most, or thrice in due time (rule S2).
@@ -70,12 +71,13 @@ class Shard {
   Clock minimum_clock() const;
   const Store& rows() const;
   const ShardCounters& counters() const;
-  // When the scheduler was last heard (the start if never), and how long a node may go on without (rule N5).
+  // Time of the scheduler's last message (if none, of the start), and how long a node may continue without one (rule
+  // N5).
   TimeUs scheduler_heard() const;
   TimeUs lease_us() const;
-  TimeUs busy_poll_us() const;  // the job's wish; of the loop, not of the state machine
+  TimeUs busy_poll_us() const;  // the job's setting, for the loop; the state machine does not use it
   bool joined() const;          // Welcome has come
-  // How far the log is durable, and whether that is all of it (rule L1).
+  // The durable part of the log, and whether that is all of it (rule L1).
   LogSequence log_synced() const;
   bool log_is_durable() const;
   // Hash of the whole state: rows, slots, clocks, watermarks. For determinism checks. An error is the tier's, here and

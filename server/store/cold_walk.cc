@@ -59,7 +59,7 @@ void ColdWalk::Take(std::vector<CutRows>* out) {
   fetching_.clear();
 }
 
-// Rows may have come to memory since, or have moved on the disk.
+// Rows may have been read into memory since, or have moved on the disk.
 void ColdWalk::FetchNext(std::vector<CutRows>* out) {
   const std::size_t end =
       std::min(found_.size(), next_ + std::max<std::size_t>(1, kCutFetchBytes / table_.row_bytes()));

@@ -121,7 +121,7 @@ void FragmentCut::CountEarly(std::size_t bytes) {
   CutContext& cut = context_->cut;
   cut.early_held_bytes += bytes;
   if (context_->tier == nullptr || !context_->tier->MustPutAside(cut.early_held_bytes)) return;
-  // Fragment by fragment, so that what a walk reads together lies together.
+  // Fragment by fragment, so that rows that are read together are stored together.
   for (FragmentCut* fragment : std::exchange(cut.holding_early, {})) fragment->PutEarlyAside();
 }
 
@@ -205,7 +205,7 @@ void FragmentCut::FetchAside() {
   aside.fetching =
       std::min(aside.ids.size() - aside.next, std::max<std::size_t>(1, kCutFetchBytes / table_.row_bytes()));
   const auto ids = std::span(aside.ids).subspan(aside.next, aside.fetching);
-  std::ranges::sort(ids);  // what lies together was put there together, but segments come in any order
+  std::ranges::sort(ids);  // neighbouring rows were written together, but the order of segments is arbitrary
   context_->tier->FetchAsideForCut(table_.id(), {ids.begin(), ids.end()});
   // All of it may be in memory, not yet written.
   if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());

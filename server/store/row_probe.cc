@@ -49,7 +49,7 @@ void Probe(std::size_t n, const Key* keys, const RowBucket* const* buckets, std:
 // All ones where it is true.
 HWY_INLINE std::uintptr_t Mask(bool condition) { return std::uintptr_t{0} - std::uintptr_t{condition}; }
 
-// Without branches on what is found: which keys lie further nobody can guess, and a wrong guess costs as much as a row.
+// Without branches on the result: overflowed keys are unpredictable, and a misprediction costs as much as a row.
 std::size_t Locate(RowPlaces places, std::uint32_t near_floats, std::size_t n, const Key* HWY_RESTRICT keys,
                    const RowBucket* const* HWY_RESTRICT buckets, std::uint32_t* HWY_RESTRICT numbers,
                    float** HWY_RESTRICT rows, std::uint32_t* HWY_RESTRICT further) {

@@ -1,5 +1,5 @@
 // All rows of one shard: maps tables and partitions to fragments and passes the keys of a message on to them. The RAM
-// tier of the storage. Rows are reached through Gather and Apply, each called once a message, through partitions, and
+// tier of the storage. Rows are accessed through Gather and Apply (one call per message), through partitions, and
 // through cuts.
 //
 //   Store rows({.job_seed = 1, .partition_bits = 6, .owned = mine});
@@ -9,14 +9,13 @@
 //   rows.Gather(spec.id, sections, keys, ValueCodec::kBf16, out);
 //
 // A sparse row exists from its first Apply on, unless the table's life says otherwise (LifeSpec); the rows of a dense
-// partition exist, all of them, from its first Apply on. Gather changes nothing: a row that does not exist answers its
-// initial value (rule C6). A row is its values and then, for sparse tables, its slots; dense tables keep values and
-// slots apart. What leaves the store is a row's record (core/row_layout.h).
+// partition exist, all of them, from its first Apply on. Gather changes nothing: for a row that does not exist it
+// returns the initial value (rule C6). A row of a sparse table is its values, then its slots; dense tables store values
+// and slots separately. Exported rows are records (core/row_layout.h).
 //
-// With a tier, an error that a function returns besides those it names is the disk's (kIo, kCorrupt). It is final: what
-// was being done is unfinished and the rows are undefined. Apply and Load throw OutOfMemory (server/exhaustion.h),
-// naming the table, when there is no memory for more rows; the rows are undefined then, too. Not thread-safe: the
-// shard's thread owns it.
+// With a tier, functions also return errors of the disk (kIo, kCorrupt). They are final: the operation is incomplete
+// and the rows are undefined. Apply and Load throw OutOfMemory (server/exhaustion.h), naming the table, when there is
+// no memory for more rows; the rows are undefined then, too. Not thread-safe: the shard's thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -65,8 +64,8 @@ struct NotFiniteRows {
 
 class Store {
  public:
-  // With a tier, the rows of sparse tables stay within its budget and the others lie on its disk. Everything works as
-  // without, to the bit; what needs a cold row waits for the disk.
+  // With a tier, the rows of sparse tables stay within its budget and the others lie on its disk. The results have the
+  // same bits as without a tier; operations on a cold row wait for the disk.
   explicit Store(StoreOptions options, std::unique_ptr<Residency> tier = nullptr);
   ~Store();
   Store(const Store&) = delete;
@@ -105,9 +104,9 @@ class Store {
   Expected<std::vector<float>> Values(TableId table, Key key) const;
 
   // One optimizer step for each key that has or gets a row, in order; a row whose gradient has a value that is infinite
-  // or NaN keeps its values, and is not inserted if it does not exist (rule A5). A key that is named twice takes two
-  // steps. Gradients are keys.size() rows in the codec, the schedule is that at `clock`. `push` distinguishes it from
-  // other pushes of that clock: what is kept in 16 bits is rounded by key, clock and it. The keys must have passed
+  // or NaN keeps its values, and is not inserted if it does not exist (rule A5). A repeated key takes two steps.
+  // Gradients are keys.size() rows in the codec, the schedule is that at `clock`. `push` distinguishes it from other
+  // pushes of that clock: stochastic rounding to 16 bits depends on key, clock and `push`. The keys must have passed
   // CheckKeys.
   Status Apply(TableId table, std::span<const Section> sections, std::span<const Key> keys, ValueCodec codec,
                const std::byte* gradients, Clock clock, std::uint64_t push = 0);
@@ -117,10 +116,9 @@ class Store {
   // The tables that have skipped some.
   std::vector<NotFiniteRows> not_finite() const;
 
-  // Fills the store from a checkpoint, not within a cut. Keys of partitions that are not owned are left out; none
-  // counts as changed. Load sets rows from keys.size() records, a later one of a key over an earlier one; Remove takes
-  // rows away, which need not exist; LoadSeen sets how often keys without a row were pushed, of the newest increment
-  // alone.
+  // Fills the store from a checkpoint, not within a cut. Keys of partitions that are not owned are skipped; no key
+  // counts as changed. Load sets rows from keys.size() records, of which the last one of a key wins; Remove removes
+  // rows, which need not exist; LoadSeen sets how often keys without a row were pushed, from the newest increment only.
   Status Load(TableId table, std::span<const Key> keys, std::span<const std::uint32_t> rows);
   Status Remove(TableId table, std::span<const Key> keys);
   Status LoadSeen(TableId table, std::span<const Seen> seen);
@@ -137,19 +135,19 @@ class Store {
   // same however rows are spread over shards.
   Expected<std::uint64_t> StateHash() const;
 
-  // Begins to read the rows of a message that are on disk (Gather's and Apply's conditions), beside the shard's work.
-  // The fetch has ended when they are in memory; 0: they all are.
+  // Starts to read the rows of a message that are on disk in the background; the conditions are those of Gather and
+  // Apply. The fetch ends when they are in memory; 0: all of them are.
   FetchTicket FetchCold(TableId table, std::span<const Section> sections, std::span<const Key> keys);
   // Whether any row of the table is on disk.
   bool HasCold(TableId table) const;
-  // Takes in what the disk has done, and keeps to the budget, of which `other_bytes` are spent on what the store does
-  // not know. Nothing without a tier.
+  // Handles completed disk operations and enforces the budget, of which other parts of the shard use `other_bytes`.
+  // Does nothing without a tier.
   Status Tend(std::size_t other_bytes);
   // Null: all rows are in memory.
   Residency* tier() const { return tier_.get(); }
 
   std::uint64_t row_count() const;
-  // What rows, indices and the cut under way take from the system, in memory.
+  // Memory of rows, indices and the cut in progress.
   std::uint64_t memory_bytes() const;
 
  private:

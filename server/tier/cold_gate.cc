@@ -50,7 +50,7 @@ bool ColdGate::TakesRepetition(Peer peer, const Message& message) {
 
 bool ColdGate::Add(Peer from, Message* message, FetchTicket ticket) {
   const std::size_t bytes = BytesOf(*message);
-  // It comes again until it is taken: an empty gate must take it, or nobody ever does.
+  // A rejected message is repeated until it is accepted: an empty gate must accept it, or it would never be handled.
   if (!waiting_.empty() && (waiting_.size() >= messages_max_ || bytes_ + bytes > bytes_max_)) return false;
   bytes_ += bytes;
   OfPeer& of_peer = peers_[from];

@@ -207,7 +207,7 @@ void ColdLog::FreeAll(TableId table) {
   }
 }
 
-// Removes a segment that has no rows left and that nobody reads.
+// Removes a segment without rows that is not being read.
 void ColdLog::Settle(TableId table, std::uint32_t index) {
   Segment& segment = families_[table.value].segments[index];
   if (segment.state != Segment::State::kWritten || segment.live != 0 || segment.readers != 0) return;

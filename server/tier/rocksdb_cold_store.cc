@@ -109,7 +109,7 @@ struct RocksDbColdStore::Files {
                    std::size_t record_bytes, std::byte* out);
 };
 
-// The marker says that what lies beside it is a tier's, and its lock that somebody uses it.
+// The marker shows that the folder belongs to a tier, and its lock that a process uses it.
 Status RocksDbColdStore::Files::Hold(const std::string& directory) {
   std::error_code failure;
   fs::create_directories(directory, failure);

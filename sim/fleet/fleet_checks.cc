@@ -44,7 +44,7 @@ void FleetChecks::CheckRefused(const Process& shard, const Message& message, con
   }
 }
 
-// Rule N5: a shard that has not heard its scheduler for a lease answers no worker.
+// Rule N5: a shard that has received nothing from its scheduler for a lease answers no worker.
 void FleetChecks::CheckPaused(const Process& p, const Outbox& out, Peer from) const {
   if (!p.shard->joined()) return;
   if (context_.clocks.NowOf(p) - p.shard->scheduler_heard() <= p.shard->lease_us()) return;

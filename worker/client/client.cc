@@ -30,7 +30,7 @@ class Client::Impl {
     context.out = nullptr;
   }
 
-  // Requests are taken: what a resumed worker goes on from is there.
+  // Requests are accepted: the state of a resumed worker has been fetched.
   bool ready() const { return context.running() && blob.restored(); }
   // Why they are not.
   Error NotReady() const;
@@ -48,7 +48,7 @@ class Client::Impl {
   ClientData data{&context};
   ClientControl control{&context, data.ticks()};
   ClientBlob blob{&context, data.residuals()};
-  Outbox answers;  // to what was heard since the last step
+  Outbox answers;  // to messages received since the last step
   bool wants_to_leave = false;
   std::vector<Completion<>*> leavers;
 };

@@ -169,7 +169,7 @@ bool ClientData::OnMessage(ShardId shard, const Message& message) {
 }
 
 void ClientData::OnError(ShardId shard, const ErrorReply& error) {
-  // What a newer view may cure is asked for at once.
+  // If a newer view may resolve the refusal, it is requested at once.
   const bool newer = error.code == ErrorCode::kStaleEpoch && error.epoch > context_->view.routes.epoch;
   if (newer || error.code == ErrorCode::kWrongShard || error.code == ErrorCode::kNotFound)
     context_->wants_heartbeat = true;

@@ -157,7 +157,8 @@ bool ClientPulls::OnError(ShardId from, const ErrorReply& error) {
   return true;
 }
 
-// A refusal that may pass, or has lasted too long. A full shard empties: nobody gives up over that.
+// A transient refusal, or one that has lasted too long. kOverloaded is always retried, because a full shard becomes
+// free.
 void ClientPulls::Refused(RequestId id, PullMessage* message, const Error& error) {
   if (error.code == ErrorCode::kOverloaded || !context_->GivesUp(&message->refusal_timer))
     return RetryAfter(id, RefusalPause(context_->options.resend_us, message->refusals++));

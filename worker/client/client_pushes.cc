@@ -185,7 +185,7 @@ void ClientPushes::Refused(ShardId shard, RequestId attempt, const Error& error)
     context_->counters.push_bytes += sent->second->frame.size();
     return Repeat(queue);  // with its keys now
   }
-  // A full shard empties: nobody gives up over that, nor over what is out of order behind it.
+  // kOverloaded is always retried, because a full shard becomes free; so are the out-of-order pushes behind it.
   if (error.code == ErrorCode::kOverloaded)
     queue->refusal_timer.Progress();
   else if (context_->GivesUp(&queue->refusal_timer))

@@ -45,7 +45,7 @@ bool Runtime::Act() {
     End(status.error());
   } catch (const std::bad_alloc&) {
     if (driver_ == nullptr) throw;
-    // Whoever takes the turn is not who asked for what there is no memory for.
+    // Ends the client: the caller of this turn need not be the one whose request exhausted the memory.
     End({ErrorCode::kIo, "out of memory"});
   }
   return false;

@@ -1,6 +1,6 @@
-// Runs a worker::Client over a net::Transport. The work goes on in turns of two halves: Act carries out what other
-// threads have posted, connects to the shards of a new view and sends what there is to send; Exchange waits for
-// messages, hands them to the client and fires its timers. Completions are called in both. Internal to worker/.
+// Runs a worker::Client over a net::Transport, in turns of two halves: Act executes posted requests, connects to the
+// shards of a new view and sends pending messages; Exchange waits for messages, passes them to the client and fires its
+// timers. Completions are called in both. Internal to worker/.
 //
 //   Runtime runtime(options, transport);
 //   runtime.Start(scheduler);
@@ -12,8 +12,8 @@
 //   runtime.StartThread();                                  // for tarn::Client a thread takes them,
 //   runtime.Submit(request);                                // or a caller that waits (client_driver.h)
 //
-// Without StartThread one thread at a time may use it. After StartThread any thread may call Submit; the rest belongs
-// to whoever takes a turn.
+// Without StartThread one thread at a time may use it. After StartThread any thread may call Submit; only the thread
+// that executes a turn may call the rest.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ class Runtime final : public ClientDriver::Loop {
 
   // The transport must outlive the runtime.
   Runtime(const ClientOptions& options, net::Transport* transport) : transport_(transport), client_(options) {}
-  // Ends the thread, if there is one: what is under way fails with kCancelled. Nobody may be in a call.
+  // Ends the thread, if there is one; pending requests fail with kCancelled. No other call may be in progress.
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -47,8 +47,8 @@ class Runtime final : public ClientDriver::Loop {
   // Connects to the scheduler at this address and begins to join its fleet. Once.
   Status Start(const std::string& scheduler);
 
-  // False: the client has ended, for the reason error(): it was told to stop, fenced, or has not heard the scheduler
-  // for too long (rule N7). What was under way has failed, and what is submitted from now on fails.
+  // False: the client has ended, for the reason error(): it was stopped or fenced, or has received nothing from the
+  // scheduler for too long (rule N7). Pending requests have failed, and later ones fail.
   bool Act() override;
   // Waits at most `at_most`, kWaitMaxUs, and until the client's next timer. The only call that blocks.
   void Exchange(TimeUs at_most) override;
@@ -63,8 +63,8 @@ class Runtime final : public ClientDriver::Loop {
   Outbox* outbox() { return &outbox_; }  // of requests to client(): what the next Act sends
   static TimeUs Now();                   // monotonic
 
-  // From here on turns are taken by a thread of the runtime, or by callers that wait for requests. Once. A turn without
-  // memory then ends the client (kIo); before, std::bad_alloc leaves Act and Exchange.
+  // From now on a thread of the runtime, or callers that wait for requests, execute the turns. Call it once. If a turn
+  // then runs out of memory, the client ends (kIo); before, Act and Exchange throw std::bad_alloc.
   void StartThread();
   // Any thread. Requests of one thread are started in the order of its calls. may_wait: for others that the caller
   // submits soon, to travel with them.

@@ -18,7 +18,7 @@ constexpr double kHeardSeconds = 5;  // a scheduler that is there answers each s
 double Seconds(TimeUs us) { return static_cast<double>(us) * 1e-6; }
 TimeUs Microseconds(double seconds) { return static_cast<TimeUs>(std::clamp(seconds, 0.0, 1e9) * 1e6); }
 
-// What an unanswered pull may take: its keys, and its rows once the first of them have come.
+// Maximum memory of an unanswered pull: its keys, and its rows after the first of them have arrived.
 std::size_t BytesOf(std::span<const PullRequest::Table> tables) {
   std::size_t bytes = 0;
   for (const PullRequest::Table& table : tables)

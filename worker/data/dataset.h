@@ -1,5 +1,5 @@
-// A data file as rows that any worker can read by number: splits are row ranges, and every worker of a fleet agrees
-// on them because a row's number is its line's (from 0), malformed or not.
+// A data file whose rows any worker can read by number. Splits are ranges of rows; all workers agree on them, because
+// the number of a row is that of its line (from 0), including malformed lines.
 //
 //   auto train = Dataset::Open(job.data, job.data.train);
 //   if (!train) ...
@@ -38,14 +38,14 @@ struct DatasetOptions {
   std::string cache_dir;                                      // its folder; empty: the system's for temporary files
   // Called on the reading thread, one at a time, with the first ten malformed lines as "FILE:LINE: WHY".
   std::function<void(const std::string&)> report_malformed;
-  std::stop_token stop;  // Open gives up soon after it is asked to (kCancelled)
+  std::stop_token stop;  // Open stops soon after a request (kCancelled)
 };
 
 // Immutable once opened: any number of threads may read at once.
 class Dataset {
  public:
   // Opens `file`, a path relative to section.dir or absolute. kNotFound with what was expected at which path;
-  // kInvalidArgument for a section that makes no sense or a file without rows; kMalformed; kIo; kCancelled.
+  // kInvalidArgument for an invalid section or a file without rows; kMalformed; kIo; kCancelled.
   static Expected<std::unique_ptr<Dataset>> Open(const DataSection& section, const std::string& file,
                                                  const DatasetOptions& options = {});
   // The same from a text of format criteo or libsvm; `name` stands for the file in messages.
@@ -58,9 +58,9 @@ class Dataset {
   virtual std::uint32_t fields() const = 0;         // keys a row, or 0 if it varies
   virtual std::uint32_t dense_columns() const = 0;  // floats a row
 
-  // Appends rows [first_row, first_row + rows) to a batch that is empty (default or after Clear) or filled from a
-  // data set of the same shape. Malformed lines are left out, so that fewer rows may come; beyond
-  // section.malformed_max of them the call fails with kMalformed, and the batch has the rows before the line.
+  // Appends rows [first_row, first_row + rows) to a batch that is empty (default or after Clear) or filled from a data
+  // set of the same shape. Malformed lines are skipped, so that fewer rows may be appended; beyond
+  // section.malformed_max of them the call fails with kMalformed, and the batch has the rows before that line.
   // kInvalidArgument for rows outside of the file.
   virtual Status Append(std::uint64_t first_row, std::size_t rows, Batch* batch) const = 0;
 

@@ -45,7 +45,7 @@ constexpr std::size_t kRanges = 256;  // of a job's files; those beyond are not 
 std::array<Range, kRanges> ranges;
 struct sigaction handler_before;
 
-// Maps zeros in the place of what is gone, to the mapping's end, and goes on.
+// Maps zeros in place of the truncated bytes, to the mapping's end, and continues.
 void OnBusError(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   for (Range& range : ranges) {

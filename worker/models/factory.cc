@@ -42,7 +42,7 @@ Expected<std::unique_ptr<Model>> MakeKind(const Job& job, const ModelShape& shap
   return Fail(ErrorCode::kUnsupported, "model.kind: not one that this build knows");
 }
 
-// A misspelt [tables.NAME] would change nothing, and nobody would know.
+// A misspelt [tables.NAME] would silently have no effect.
 Status CheckTableNames(const Job& job, const std::vector<TableUse>& tables) {
   std::vector<std::string_view> names;
   for (const TableUse& use : tables) names.push_back(use.spec.name);

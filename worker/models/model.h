@@ -1,5 +1,6 @@
-// What a model is to the training loop: the tables that it needs, and a step from rows and a batch to predictions and
-// gradients. A model holds no parameters: they live in the tables. A new model is one file plus a line in MakeModel.
+// The interface between models and the training loop: the tables that a model needs, and a step from rows and a batch
+// to predictions and gradients. A model has no parameters; they are in the tables. A new model is one file plus a line
+// in MakeModel.
 //
 //   auto model = MakeModel(job, {.fields = 39});
 //   for (const TableUse& use : (*model)->tables()) ...            // create, plan, pull
@@ -8,7 +9,7 @@
 //   Predictions made = (*model)->Step(compute, {BatchView::Of(batch), views, scale, /*train=*/true});
 //   Tally(made, batch.labels, &quality);                          // gradients are in the views
 //
-// Not thread-safe: a model remembers its arrays between the passes of a step.
+// Not thread-safe: a model stores its arrays between the passes of a step.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +49,7 @@ struct StepInput {
   bool train = true;
 };
 
-// What a step says of each of its rows, made before any update; memory of the side that computes, until it is reset.
+// A step's predictions for its rows, before any update, in memory of the compute device; valid until its reset.
 struct Predictions {
   // Of two classes: the logits, and the sum of the logistic losses where the step knows it (Compute::LogisticLoss).
   const float* logits = nullptr;
@@ -62,8 +63,8 @@ class Model {
  public:
   virtual ~Model() = default;
   const std::vector<TableUse>& tables() const { return tables_; }
-  // Predicts and, when training, adds gradients to those of the views. Which operations it asks for, and with what, is
-  // told by `input` alone, not by what the batches before held: a step on a GPU is recorded and done again.
+  // Predicts and, when training, adds gradients to those of the views. Its operations and their arguments depend only
+  // on `input`, not on earlier batches, because a step on a GPU is recorded and repeated.
   virtual Predictions Step(Compute& compute, const StepInput& input) = 0;
 
  protected:
@@ -75,20 +76,20 @@ class Model {
 // Adds predictions in this process's memory, one for each label, to `quality`; the losses too if they have none.
 void Tally(const Predictions& predictions, std::span<const float> labels, QualityTally* quality);
 
-// What the data looks like to a model.
+// The shape of the data.
 struct ModelShape {
   std::uint32_t fields = 0;         // keys a row, 0 if it varies
   std::uint32_t dense_columns = 0;  // floats a row
   std::uint32_t classes = 2;
 };
 
-// The job's model. Errors name what does not fit, and what to change: a model of two classes for more of them, or over
+// The job's model. Errors name the mismatch and the keys to change: a model of two classes for more of them, or over
 // data without keys, DLRM without dense columns, a deep model over rows of varying length, a layer wider than a row may
-// be, batches of too many keys. What the model does not look at is a warning in the log.
+// be, batches of too many keys. Unused inputs are a warning in the log.
 Expected<std::unique_ptr<Model>> MakeModel(const Job& job, const ModelShape& shape);
 
 // Whether a batch of so many rows may have so many keys: with the bias at most limits::kPlanKeysMax, else kTooLarge
-// says which keys of the job to lower. Where rows have varying numbers of keys, only the batch itself tells.
+// says which keys of the job to lower. If rows have varying numbers of keys, only the batch itself can be checked.
 Status CheckBatchKeys(std::uint64_t rows, std::uint64_t keys);
 
 }  // namespace tarn::worker

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 constexpr std::size_t kChunkBytesMin = std::size_t{1} << 20;
-// A chunk for each array, to the byte, so that whoever goes beyond is found.
+// A separate chunk of the exact size for each array, so that out-of-bounds accesses are detected.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kApart = true;
 #else

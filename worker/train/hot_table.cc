@@ -12,7 +12,7 @@
 namespace tarn::worker {
 namespace {
 
-// Scores are halved whenever so many rows have been looked for as the cache holds, times this: the sample of TinyLFU.
+// Scores are halved after this many look-ups per row of capacity: TinyLFU's sample size.
 constexpr std::uint64_t kLooksPerRow = 10;
 
 // Whether the plan's keys are in the place already: its GPU made the plan.

@@ -55,7 +55,7 @@ Status Pipeline::Fill(TimeUs now) {
   while (window_.size() < depth) {
     const auto purpose = source_->NextPurpose();
     if (!purpose) break;
-    // Evaluation stands at one clock: it does not overlap with training.
+    // Evaluation uses one clock and does not overlap with training.
     const bool train = *purpose == LeasePurpose::kTrain;
     if (!window_.empty() && train != window_.back().train()) break;
     InFlight& batch = window_.emplace_back();

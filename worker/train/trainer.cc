@@ -50,7 +50,7 @@ Status Trainer::RoundWithinMemory() {
   }
 }
 
-// An error: there is nobody to tell it to.
+// An error: the scheduler cannot be reached.
 Status Trainer::Round() {
   TARN_RETURN_IF_ERROR(TakeTurn());
   if (!InFleet()) return {};
@@ -200,7 +200,7 @@ void Trainer::FailJob(Error error) {
   TellFailure();
 }
 
-// The scheduler stops the fleet and answers with Shutdown; until it does, it is told again.
+// The scheduler stops the fleet and answers with Shutdown; the report is repeated until then.
 void Trainer::TellFailure() {
   next_failure_ = Now() + kFailurePeriodUs;
   Message message;
