@@ -21,7 +21,7 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   int get() const { return fd_; }
-  // Now the caller's to close.
+  // Releases the descriptor: the caller must close it.
   int Release() { return std::exchange(fd_, -1); }
 
  private:

@@ -1,6 +1,6 @@
-// The scheduler's view of the fleet: the route map and the membership (View of schemas/wire.fbs). The scheduler alone
-// makes views; it sends the whole of the newest to every node until each has confirmed its version. Everything in it is
-// state, not an event, so a lost or repeated view does no harm. docs/protocol.md specifies how views change.
+// The scheduler's view of the fleet: the route map and the membership (View of schemas/wire.fbs). Only the scheduler
+// makes views. It sends the newest one, completely, to every node until the node has confirmed its version. Everything
+// in it is state, not an event, so a lost or repeated view does no harm. docs/protocol.md specifies how views change.
 #pragma once
 
 #include <cstdint>

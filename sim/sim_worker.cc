@@ -68,7 +68,7 @@ void SimWorker::Advance(TimeUs now, Outbox* out) {
   AskForWork(now, out);
 }
 
-// What ticks and pushes have come to.
+// Handles acknowledged ticks and pushes.
 void SimWorker::NoteProgress() {
   while (!done_at_tick_.empty() && done_at_tick_.begin()->first <= client_.acked_clock().value) {
     done_.push_back(done_at_tick_.begin()->second);

@@ -26,7 +26,7 @@ std::uint64_t RandomNonce() {
   return (std::uint64_t{random()} << 32) | random() | 1;
 }
 
-// What a shard and the way to it take at most: beyond, what is within the credit would be dropped and sent again.
+// The capacity of a shard and its connection: with more credit, messages would be dropped and sent again.
 constexpr std::size_t kCreditBytesMax = 2 * std::min(limits::kBacklogBytesMax, limits::kReplyPeerBytesMax);
 
 Status CheckOptions(const ConnectOptions& options) {
@@ -44,7 +44,7 @@ Status CheckOptions(const ConnectOptions& options) {
                                                ": expected at most " + std::to_string(kCreditBytesMax));
 }
 
-// What this process has open already is its program's.
+// Descriptors that are already open belong to the program.
 Status CheckFiles(const FleetSection& fleet, std::uint64_t open_before) {
   const std::uint64_t shards = std::uint64_t{fleet.servers} * fleet.shards;
   const std::string what =
@@ -60,7 +60,7 @@ Status CheckSizes(const Table& table, std::string_view what, std::size_t keys, s
               fmt::format("{}: {} {} for {} keys, expected {}", NameOf(table), floats, what, keys, keys * table.dim()));
 }
 
-// Rule A5: `rows` has one row a key of the plan.
+// Rule A5: `rows` has one row per key of the plan.
 Status CheckFinite(const Table& table, const worker::Plan& plan, std::span<const float> rows) {
   if (kernels::AllFinite(rows.size(), rows.data())) return {};
   const auto at =
@@ -192,7 +192,8 @@ Expected<Client> Client::Connect(ConnectOptions options) {
   return *std::move(client);
 }
 
-// ZeroMQ aborts the process where it has no file for itself, and waits for ever where it has none for a connection.
+// Without a free descriptor ZeroMQ aborts the process if it needs it itself, and waits without limit if a connection
+// needs it.
 Expected<Client> Client::ConnectOverZmq(ConnectOptions options) {
   TARN_RETURN_IF_ERROR(CheckOptions(options));
   const std::uint64_t open_before = OpenFiles();

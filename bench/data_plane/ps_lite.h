@@ -1,5 +1,5 @@
-// ps-lite between processes of this machine: what ps_lite_peer measures. Without ps-lite's sources there is a build
-// that knows none (no_ps_lite.cc). One thread, but for ps-lite's own.
+// Measures ps-lite between processes of this machine, for ps_lite_peer. Builds without ps-lite's sources use
+// no_ps_lite.cc. One thread, except ps-lite's own.
 #pragma once
 
 #include <cstddef>

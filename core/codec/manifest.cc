@@ -86,7 +86,7 @@ Status WriteManifest(const std::string& directory, const Manifest& manifest) {
     return Fail(ErrorCode::kTooLarge,
                 fmt::format("{}: {} files, expected at most {}", path, files, limits::kManifestFilesMax));
   TARN_RETURN_IF_ERROR(CheckFiles(directory, manifest));
-  // The shards' files are durable; their names become so with the directory, before the manifest speaks of them.
+  // The shards' files are durable. Syncing the directory makes their names durable before the manifest refers to them.
   if (fs::path parent = fs::path(directory).parent_path(); !parent.empty())
     TARN_RETURN_IF_ERROR(SyncDirectory(parent.string()));
   TARN_RETURN_IF_ERROR(SyncDirectory(directory));
@@ -99,7 +99,7 @@ Status WriteManifest(const std::string& directory, const Manifest& manifest) {
 
 Expected<Manifest> ReadManifest(const std::string& directory) {
   const std::string path = directory + "/" + kManifestName;
-  // Whoever opened a pipe would wait for its other end.
+  // Opening a pipe would wait for its other end.
   std::error_code ignored;
   if (const auto type = fs::status(path, ignored).type();
       type != fs::file_type::not_found && type != fs::file_type::regular)
@@ -130,7 +130,7 @@ Expected<std::vector<CheckpointDirectory>> ListCheckpoints(const std::string& ru
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const auto id = CheckpointIdOf(it->path().string());
     if (!id) continue;
-    // One that cannot be looked at is there: what has none is removed as unfinished.
+    // A manifest that cannot be examined counts as present, because directories without one are removed as incomplete.
     std::error_code ignored;
     const bool has_manifest = fs::status(it->path() / kManifestName, ignored).type() != fs::file_type::not_found;
     found.push_back({*id, it->path().string(), has_manifest});

@@ -7,8 +7,8 @@
 
 namespace tarn {
 
-// The sections that have a key of this name, in the order of docs/job-file.md: "batch_rows" -> {"[train]"}. What
-// tables and roles have from [consistency] and [optimizer] is named as a key of these alone.
+// The sections that have a key of this name, in the order of docs/job-file.md: "batch_rows" -> {"[train]"}. Keys that
+// tables and roles inherit are listed only under [consistency] and [optimizer].
 std::vector<std::string> SectionsWithKey(std::string_view key);
 
 }  // namespace tarn

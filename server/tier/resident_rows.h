@@ -1,6 +1,6 @@
-// The rows of one sparse table under a memory budget: those in memory, in slots that all partitions share, and where
-// the others lie in the cold log. A row is known by the place of its partition and its number there; one word a row
-// says where it is and how often it is used (server/tier/use_count.h).
+// The rows of one sparse table under a memory budget: the rows in memory, in slots shared by all partitions, and the
+// locations of the others in the cold log. A row is identified by the place of its partition and its number there. One
+// word per row stores its location and its use count (server/tier/use_count.h).
 //
 //   if (float* row = rows.Row(place, number)) ...; else it is cold: rows.cold_id(place, number)
 //   rows.Add(place, number)       // a birth: uninitialised, in a free slot
@@ -8,8 +8,8 @@
 //   rows.MarkChanged(...)         // before a row in memory is changed: its copy on disk, if any, is outdated
 //   rows.Evict(n)                 // n of the least used rows leave memory; unchanged ones without being written
 //
-// Nothing here evicts but Evict and ReleaseChunk, so pointers stay valid between them: who needs n free slots for a
-// group of rows asks for them first. Not thread-safe.
+// Only Evict and ReleaseChunk evict, so pointers stay valid between them: reserve the free slots for a group of rows
+// before using it. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,13 @@
 
 namespace tarn::server {
 
-// Rows of one table that can be in memory, at least but for those of one chunk: slots have numbers, and one is no slot.
+// Maximum of rows of one table in memory, up to one chunk less: the limit of slot numbers, of which one means "no
+// slot".
 inline constexpr std::uint32_t kResidentRowsMax = (1u << 26) - 1;
 
 class ResidentRows {
  public:
-  // A row has `words` words. Chunks take `chunk_bytes`, or what one row needs, to twice as much. `log` outlives it.
+  // A row has `words` words. Chunks take `chunk_bytes` to twice as much, at least one row. `log` outlives it.
   ResidentRows(TableId table, std::size_t words, std::uint32_t places, std::size_t chunk_bytes, ColdLog* log);
   ~ResidentRows();
   ResidentRows(const ResidentRows&) = delete;
@@ -47,7 +48,7 @@ class ResidentRows {
     return (word & kCold) != 0 ? nullptr : SlotRow(word & kSlotMask);
   }
   bool IsCold(std::uint32_t place, std::uint32_t number) const { return (WordOf(place, number) & kCold) != 0; }
-  // Whether there is such a row and it is cold under this id.
+  // Whether the row exists and is cold with this id.
   bool IsColdAt(std::uint32_t place, std::uint32_t number, ColdId id) const {
     return place < words_.size() && number < words_[place].end && (WordOf(place, number) & ~kCountMask) == (kCold | id);
   }
@@ -67,27 +68,28 @@ class ResidentRows {
       DropCopy(place, number);
   }
 
-  // Takes a free slot, of which there must be one. `number` may be one past the highest so far, or was removed.
+  // Takes a free slot; there must be one. `number` is one past the highest so far, or that of a removed row.
   float* Add(std::uint32_t place, std::uint32_t number);
   void Remove(std::uint32_t place, std::uint32_t number);
-  // The record of a cold row, of which memory then holds an unchanged copy; takes a free slot.
+  // Stores the record of a cold row as an unchanged copy in memory; takes a free slot.
   float* Install(std::uint32_t place, std::uint32_t number, const std::uint32_t* words);
-  // The row in memory waits for its use: it is not evicted the next time that its turn comes.
+  // Marks a row in memory as about to be used: the next eviction pass skips it.
   void Spare(std::uint32_t place, std::uint32_t number) { InfoOf(WordOf(place, number) & kSlotMask).spared = true; }
-  // The row is about to be overwritten whole: what is on disk of it goes, unread, and a cold one takes a free slot.
+  // Prepares a row to be overwritten completely: drops its copy on disk without reading it; a cold row takes a free
+  // slot.
   float* Overwrite(std::uint32_t place, std::uint32_t number);
-  // A cold row's id has become another (ColdLogListener::OnMoved), or the id of a copy has. False, and nothing is
-  // changed: there is no such row, or it is not under `from`.
+  // Changes the id of a cold row or of a row's copy on disk (ColdLogListener::OnMoved). Returns false and changes
+  // nothing if the row does not exist or does not have the id `from`.
   bool OnMoved(RowOwner owner, ColdId from, ColdId to);
 
-  // One chunk more of free slots. False if the table has as many slots as there are numbers for.
+  // Adds a chunk of free slots. False if all slot numbers are used.
   bool AddChunk();
   // Evicts `wanted` rows, all if there are fewer. The error is the cold store's.
   Status Evict(std::size_t wanted);
-  // Gives a chunk back to the system, evicting what does not fit into the others. Not the last one.
+  // Returns a chunk to the system and evicts the rows that do not fit into the others. Keeps the last chunk.
   Status ReleaseChunk();
-  // Uses of the row that would go next, over its bytes: what a byte of this table is worth. 0 if its slots are as good
-  // as empty where the hand is.
+  // The use count of the next row to be evicted, divided by its bytes: the value of a byte of this table. 0 if the
+  // slots at the clock hand are almost empty.
   double WorthOfByte();
   // Ages counts; `uses` rows were used since the last call.
   void Age(std::uint64_t uses);

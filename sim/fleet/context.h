@@ -1,4 +1,5 @@
-// What the parts of a simulated fleet share: the run's records and random draws, and what they may do to processes.
+// State shared by the parts of a simulated fleet: the run's records and random sequences, and the interface to its
+// processes.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +25,19 @@ struct Dice {
   SplitMix main, tier, outage, time, turn, death;
 };
 
-// What faults may do to the fleet.
+// The operations of faults on the fleet.
 class FleetControl {
  public:
   virtual ~FleetControl() = default;
-  // Runs one step of a process, later if it is paused, and what follows from it. Nothing if it is gone.
+  // Runs one step of a process, after its pause if it is paused, and handles its output. Does nothing if the process
+  // has ended.
   virtual void Step(ProcessId id, std::function<void(Process&, Outbox*)> step) = 0;
   // The process' clock or timers have changed.
   virtual void ArmTimer(ProcessId id, Process& process) = 0;
   virtual ProcessId StartShard(std::uint32_t index) = 0;
   virtual ProcessId StartWorker(std::uint32_t rank) = 0;
   virtual void StartAll() = 0;
-  // All processes have ended at once: what was known of them does not count any more.
+  // All processes have ended at once: discards the records about them.
   virtual void OnAllEnded() = 0;
 };
 
@@ -51,7 +53,7 @@ struct FleetContext {
   TimeUs now() const { return events.now(); }
   TimeUs lease_us() const { return TimeUs(scenario.job.fleet.lease_seconds * 1e6); }
   TimeUs until_us() const { return scenario.faults.until_us; }  // no new fault after this time
-  // A time up to about then.
+  // A random time up to about then.
   TimeUs Sometime(SplitMix* from) const { return 100'000 + TimeUs(from->Below(std::uint64_t(until_us()))); }
   void Trace(const std::string& what) const;
 

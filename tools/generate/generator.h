@@ -1,5 +1,5 @@
-// A Criteo-like click log out of nothing: row n is a pure function of (options, n), so that any worker makes any part
-// of it, in any order and at any parallelism, with the same bytes. Columns have the statistics of criteo_fields.h.
+// A synthetic click log like Criteo's. Row n is a pure function of (options, n), so any part can be generated in any
+// order and in parallel, with the same bytes. Columns have the statistics of criteo_fields.h.
 //
 // The labels come from a planted teacher: y ~ Bernoulli(sigmoid(z)) with
 //
@@ -47,7 +47,7 @@ struct GeneratorOptions {
   std::uint64_t seed = 7;
   Teacher teacher;
   double skew = 1;                   // multiplies the exponents s: above 1, fewer keys take more of the rows
-  double label_noise = 0;            // probability that a label is turned round; 0..0.5
+  double label_noise = 0;            // probability that a label is flipped; 0..0.5
   double drift = 0;                  // share of the ranks of every column that draw new weights each day; 0..1
   std::uint64_t day_rows = 100'000;  // rows of a day; matters with drift only
   std::uint64_t last_day = ~0ULL;    // rows beyond it belong to it: test rows follow on the training rows

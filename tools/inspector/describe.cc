@@ -213,7 +213,7 @@ std::string ShowJson(const Checkpoint& checkpoint) {
   return JsonText(json, 2) + "\n";
 }
 
-// What a line of a list says of one directory.
+// The line of `list` for one directory.
 struct Listed {
   CheckpointDirectory directory;
   std::optional<Manifest> manifest;

@@ -22,8 +22,8 @@ struct Piece {
   std::uint32_t rows = 0;
 };
 
-// Rows that a piece may have: about `piece_bytes` of keys and values, at least one. The same both ways, so that the
-// push of what was pulled is cut as the pull was and its keys need not travel again.
+// Rows that a piece may have: about `piece_bytes` of keys and values, at least one. The same for pulls and pushes, so
+// that a push of pulled rows has the same pieces as the pull and need not send its keys again (rule W3).
 std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes);
 
 std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint32_t rows_max);
@@ -31,7 +31,7 @@ std::vector<Piece> CutPieces(const Plan& plan, const RouteMap& routes, std::uint
 // The keys of a piece; the sections' sequences are left 0. Neighbouring keys (n, n + 1, ...) need no frame.
 KeyList PieceKeys(std::span<const Key> plan_keys, const Piece& piece, Buffer* frame);
 
-// The piece's rows of `rows` (fp32, the plan's order), encoded. What needs no change is shared, not copied.
+// The piece's rows of `rows` (fp32, the plan's order), encoded. Data that needs no conversion is shared, not copied.
 Buffer EncodeRows(const Buffer& rows, std::uint32_t dim, const Piece& piece, ValueCodec codec);
 
 // The rows that a piece pushes, and in which codec: that of the table, unless whole rows in fp32 are smaller than their
@@ -45,7 +45,7 @@ PushValues EncodePush(const Buffer& rows, const TableSpec& spec, const Piece& pi
 // The values of `count` rows that EncodePush made, in a codec in which each row has bytes of its own.
 PushValues RowByRow(const PushValues& push, std::uint32_t dim, std::size_t count);
 
-// The part of a message that only the sections `which` (ascending) make up: its keys and its values.
+// Extracts the sections `which` (ascending) of a message: keys and values.
 KeyList SelectKeys(const KeyList& keys, const Buffer& frame, std::span<const std::uint32_t> which, Buffer* selected);
 Buffer SelectValues(const KeyList& keys, const Buffer& values, std::span<const std::uint32_t> which);
 

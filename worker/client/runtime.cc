@@ -97,7 +97,7 @@ Status Runtime::ConnectShards() {
   return {};
 }
 
-// Why nothing more can come of the client.
+// The reason why the client has ended.
 Status Runtime::CheckClient() const {
   const Shutdown& reason = client_.stop_reason();
   switch (client_.state()) {
@@ -142,7 +142,7 @@ void Runtime::Submit(std::shared_ptr<Request> request, bool may_wait) {
     posted_.push_back(std::move(request));
     has_posted_.store(true, std::memory_order_release);
   }
-  // What is not the first of those that wait is started with it.
+  // A request that is not the first waiting one is started together with that.
   if (!driver_->TryAct(may_wait) && first) Wake();
 }
 

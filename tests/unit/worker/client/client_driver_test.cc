@@ -1,5 +1,5 @@
-// Shows that turns are taken by one thread at a time: by a caller that waits alone, by the loop's thread otherwise; and
-// that nobody who waits is forgotten, whoever comes and goes.
+// Shows that one thread at a time executes turns: a caller if it is the only one that waits, otherwise the loop's
+// thread; and that every waiting caller gets its answer.
 #include "worker/client/client_driver.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace tarn::worker {
 namespace {
 
-// Answers each question a turn later, and notes who took turns.
+// Answers each request one turn later, and records which threads executed turns.
 class EchoLoop final : private ClientDriver::Loop {
  public:
   explicit EchoLoop(TimeUs rest_us = 1'000) : driver_(this, rest_us), thread_([this] { driver_.Run(); }) {}
@@ -49,7 +49,7 @@ class EchoLoop final : private ClientDriver::Loop {
     ++asked_;
     if (!driver_.TryAct(true)) Wake();
   }
-  // Whether all that was asked is answered; looks for answers that have come, and waits for none.
+  // Whether all requests are answered; does not wait.
   bool Look() {
     return driver_.Help([&] { return answered_ == asked_; }, 0);
   }
@@ -131,7 +131,7 @@ TEST(ClientDriverTest, ManyCallersAllGetAnswers) {
   for (std::thread& caller : callers) caller.join();
 }
 
-// One that does not wait: its requests are carried out all the same.
+// A caller that does not wait: its requests are executed, too.
 TEST(ClientDriverTest, TheThreadComesBack) {
   const auto kept = MakeLoop();
   EchoLoop& loop = *kept;
@@ -144,7 +144,7 @@ TEST(ClientDriverTest, TheThreadComesBack) {
 
 constexpr TimeUs kForEverUs = 1'000'000'000;
 
-// Until the loop's thread gives way to callers.
+// Waits until the loop's thread pauses for callers.
 void LetRest(EchoLoop* loop) {
   do {
     ASSERT_TRUE(loop->Ask());
@@ -207,7 +207,7 @@ TEST(ClientDriverTest, TheThreadTakesWhatWasLeft) {
   EXPECT_TRUE(loop.Ask());
 }
 
-// One that asks again and again whether its answer is there keeps the loop's thread away, so it must take it itself.
+// A caller that polls for its answer keeps the loop's thread paused, so the caller must execute the turns itself.
 TEST(ClientDriverTest, WhoeverWaitsForNoTimeGetsWhatHasCome) {
   const auto kept = MakeLoop(kForEverUs);
   EchoLoop& loop = *kept;

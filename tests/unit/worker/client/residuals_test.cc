@@ -1,5 +1,5 @@
-// Shows what a push of the largest alone sends and keeps: that nothing is lost and nothing sent twice, that the choice
-// is that of a plain model, that what is kept is bounded and goes with its row, and that a blob brings all of it back.
+// Tests top-k pushes: no gradient is lost or sent twice, the selection equals that of a simple model, residuals are
+// bounded and expire with their row, and a blob restores all of them.
 #include "worker/client/residuals.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ Buffer BufferOf(const std::vector<float>& values) { return Buffer::CopyOf(std::s
 struct Case {
   explicit Case(TableSpec table) : spec(std::move(table)) { residuals.Begin(kSeed); }
 
-  // Sends what `keys` and the rows of their gradients say; returns the rows that went out, by key.
+  // Pushes `keys` with their gradients; returns the rows that were sent, by key.
   std::map<Key, std::vector<float>> Push(const std::vector<Key>& keys, const std::map<Key, std::vector<float>>& rows,
                                          std::uint64_t clock) {
     const Plan plan = PlanOf(spec, keys);
@@ -103,7 +103,7 @@ TEST(Residuals, SparseSendsTheRowsOfTheLargestNorms) {
   const auto first = test.Push({1, 2, 3, 4}, {{1, {3, 4}}, {2, {0, -6}}, {3, {1, 1}}, {4, {2, 0}}}, 0);
   EXPECT_EQ(first, (std::map<Key, std::vector<float>>{{1, {3, 4}}, {2, {0, -6}}}));
   EXPECT_EQ(test.residuals.counters().rows, 2u);
-  // What was kept counts.
+  // Residuals count in the selection.
   const auto second = test.Push({3, 5}, {{3, {1, 1}}, {5, {2.5f, 0}}}, 1);
   EXPECT_EQ(second, (std::map<Key, std::vector<float>>{{3, {2, 2}}}));
   EXPECT_EQ(test.residuals.counters().rows, 2u) << "4 and 5";
@@ -134,7 +134,7 @@ TEST(Residuals, AShareOfOneKeepsNothing) {
   }
 }
 
-// What is not finite goes out first, and does not stay.
+// Values that are not finite are sent first and leave no residual.
 TEST(Residuals, WhatIsNotFiniteIsSent) {
   Case test(Sparse(2, 0.34f));
   const auto sent = test.Push({1, 2, 3}, {{1, {1e30f, 1e30f}}, {2, {0, std::nanf("")}}, {3, {5, 5}}}, 0);
