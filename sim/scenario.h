@@ -1,4 +1,4 @@
-// What a seed means: the fleet, the job and the faults of one simulated run. A pure function of the seed.
+// The scenario of a seed: the fleet, the job and the faults of one simulated run. A pure function of the seed.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tarn::sim {
 
-// Chances are per message unless said otherwise; times in microseconds of simulated time.
+// Probabilities are per message unless stated otherwise; times are in microseconds of simulated time.
 struct Faults {
   double drop = 0;
   double duplicate = 0;
@@ -20,7 +20,7 @@ struct Faults {
   std::uint32_t partitions = 0;
   std::uint32_t pauses = 0;
   std::uint32_t crashes = 0;  // of workers; each comes back
-  std::uint32_t doubles = 0;  // a worker is started while its process before still runs
+  std::uint32_t doubles = 0;  // a worker is started while its previous process still runs
   double crash_at_cut = 0;    // of a worker beyond the clock of a checkpoint, its part lost
   double cut_at_change = 0;   // of a shard from the scheduler, whenever the view changes; shorter than the lease
   double slow_store = 0, fail_store = 0, fail_manifest = 0;  // per write
@@ -40,7 +40,7 @@ struct Faults {
   double jump_at_cut = 0;                                    // chance of another, per checkpoint
   TimeUs sync_max_us = 1'000;                                // of a log: how long a write and its sync may take
   std::uint32_t slow_syncs = 0;                              // of logs, each of some shard: longer than the lease
-  TimeUs stop_us = 0;                                        // when somebody asks for a clean stop; 0: nobody
+  TimeUs stop_us = 0;                                        // time of a request for a clean stop; 0: none
   std::uint32_t failed_syncs = 0;                            // of logs: each of some shard; the job ends
   std::uint32_t server_deaths = 0;                           // alone, all shards of one: the job ends
   bool scheduler_dies = false;                               // once, alone: all nodes end two leases later
@@ -56,7 +56,7 @@ struct Scenario {
   ConsistencySpec counts, layer;  // of the two tables
   ValueCodec counts_pull_codec = ValueCodec::kFp32, counts_row_codec = ValueCodec::kFp32;
   WorkerCacheSpec counts_cache;  // of the workers, for counts
-  bool top_k = false;            // some table's pushes send the largest alone: workers have state of their own
+  bool top_k = false;            // a table uses top-k pushes: workers have state in checkpoints
   LifeSpec life;                 // of counts: then a value may be any count of pushes since the row was born
   std::uint32_t shards = 1;      // in all
   std::uint32_t workers = 1;
@@ -66,10 +66,10 @@ struct Scenario {
   bool reads_again = false;  // a worker pulls the rows of a batch twice
   std::uint32_t depth = 1;   // batches whose pulls are under way at once
   TimeUs compute_max_us = 5'000;
-  bool any_rank = false;                                   // workers take the rank that is free
-  bool resume = false;                                     // go on from a checkpoint afterwards, in another fleet
+  bool any_rank = false;                                   // workers accept any free rank
+  bool resume = false;                                     // resume from a checkpoint afterwards, in another fleet
   std::size_t parked_pulls_max = 0, bucket_bytes_max = 0;  // of a shard; 0: as ever
-  bool tells_at_once = false;                              // a worker says that a lease is done as soon as it is
+  bool tells_at_once = false;                              // a worker reports a finished lease at once
   bool push_pull = false;                                  // use PushPull where the loop allows
   bool through_frames = false;                             // every message is encoded and decoded on its way
   std::size_t cut_slice_bytes = 1;                         // of a checkpoint, between messages
@@ -77,7 +77,7 @@ struct Scenario {
   std::size_t tier_bytes = 0;  // a shard's memory, beyond which its rows lie on disk; 0: no limit
   std::size_t waiting_messages_max = 0, waiting_bytes_max = 0;  // of a shard, for rows on disk; 0: as ever
   std::size_t held_keys_bytes = 0, held_lists_bytes_max = 0;    // of a client for a shard, of a shard for all
-  std::uint32_t requests = 0;                                   // of checkpoints, by somebody outside
+  std::uint32_t requests = 0;                                   // requests for checkpoints from outside the fleet
   Faults faults;
   bool CutsAtClock() const;  // rule K1
   bool KeepsStep() const;    // bsp + aggregated throughout: the bits of the end are fixed

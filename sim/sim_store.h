@@ -1,8 +1,8 @@
-// Checkpoints and the scheduler's state of a simulated fleet: in memory, slow and full now and then, failing when told
-// to, and without what was not synced once the power was lost. Watches that
-// nobody removes a directory into which a shard still writes, that no manifest names what is not there, that a whole
-// checkpoint, restored with all its generations, has the rows as they were when its parts were begun, and that no slice
-// comes before there is room again.
+// Checkpoints and the scheduler's state of a simulated fleet, in memory. Writes are sometimes slow, the disk is
+// sometimes full, failures are injected, and a power loss discards what was not synced. Checks that no directory is
+// removed into which a shard still writes; that no manifest names a missing file; that a complete checkpoint, restored
+// with all its generations, has the rows of the time at which its parts were begun; and that no slice is written while
+// there is no room.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@
 
 namespace tarn::sim {
 
-// A file that is replaced whole: what a process reads, and what a loss of power brings back at the worst.
+// A file that is replaced as a whole: its current contents, and the oldest contents that a power loss may restore.
 struct SimFile {
   std::string bytes, durable;
 };
@@ -48,8 +48,8 @@ struct SimDisk {
 
 // The machine of this shard loses its power.
 void LoseUnsynced(SimDisk* disk, ShardId shard, const std::function<std::uint64_t(std::uint64_t)>& dice);
-// What a whole checkpoint lacks, of all that its manifest names; empty: nothing. A part was durable before it was
-// reported, and a blob before it was named.
+// The files that a complete checkpoint's manifest names and that are missing; empty: none. A part was durable before it
+// was reported, and a blob before it was named.
 std::string MissingOf(const SimDisk& disk);
 
 // All rows of a checkpoint, in one store that owns all partitions.
@@ -87,9 +87,9 @@ class SimSchedulerStore : public scheduler::SchedulerStore {
   void RemoveState() override { disk_->state = {}; }
   // Another scheduler begins.
   void Started() { stopping_ = false; }
-  // The fleet has been told to stop: what is abandoned then goes without asking.
+  // The fleet was ordered to stop: abandoned parts may then be removed without a check.
   void Stopping() { stopping_ = true; }
-  // The scheduler's process ends: what it was writing is there, or not. Then its machine loses its power.
+  // The scheduler's process ends: its current write may or may not take effect. Then its machine loses power.
   void EndProcess();
   void LosePower();
   std::uint64_t stalls() const { return stalls_; }
@@ -125,7 +125,7 @@ class SimShardStore : public server::CheckpointStore {
     double full = 0;       // chance of a chunk to leave no room for a while
     std::uint64_t seed = 0;
   };
-  // What it needs of the shard's process.
+  // The interface to the shard's process.
   struct Hooks {
     // Calls `run` after the delay, unless the process is gone by then.
     std::function<void(TimeUs, std::function<void()> run)> later;
@@ -170,7 +170,7 @@ class SimShardStore : public server::CheckpointStore {
   std::optional<std::uint64_t> whole_hash_;
   std::optional<std::uint64_t> chunks_left_;  // until the part fails
   bool full_ = false;
-  bool refused_ = false;  // HasRoom said no, and nothing was begun or drained since
+  bool refused_ = false;  // HasRoom was false, and nothing was begun or drained since
 };
 
 }  // namespace tarn::sim

@@ -1,12 +1,12 @@
-// One fragment in a cut: the rows as they were when the cut began, copied in slices between pushes. The walk copies
-// row after row; a row that a push is about to change before the walk has come to it is copied first (KeepFirst), and
-// with a memory budget such copies are put aside on disk as soon as they are many. A row is copied once.
+// One fragment in a cut: the rows as they were when the cut began, copied in slices between pushes. The walk copies row
+// after row. A row that a push changes before the walk reaches it is copied first (KeepFirst); with a memory budget
+// such copies are written to disk when there are many. A row is copied once.
 //
 //   cut.Begin(rows, verdicts);
 //   cut.KeepFirst(...) / cut.Keep(..., out);     // early, or by the walk
 //   cut.HandOutRest(bytes, out);                 // once the walk is through, until !cut.open()
 //
-// Rows have numbers: those of the fragment. Not thread-safe.
+// Row numbers are those of the fragment. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -31,22 +31,22 @@ class FragmentCut {
   FragmentCut(const Table& table, PartitionId partition, const ChangeMarks& marks, StoreContext* context)
       : table_(table), partition_(partition), marks_(marks), context_(context) {}
 
-  // The cut has the rows with numbers below `rows`; `verdicts` expired some of them already.
+  // Starts a cut of the rows with numbers below `rows`, some of which `verdicts` have expired already.
   void Begin(std::uint64_t rows, Verdicts verdicts);
-  // Forgets everything; nothing if there is no cut.
+  // Drops the cut, if there is one.
   void Drop();
-  // There is something that was not handed out yet.
+  // Whether rows of the cut have not been handed out yet.
   bool open() const { return open_; }
   // Rows in the cut have numbers below.
   std::uint64_t rows() const { return rows_; }
 
-  // Whether the row is in the cut and was neither copied nor left out yet.
+  // Whether the row is in the cut and was neither copied nor skipped yet.
   bool IsPending(std::uint64_t number) const { return !(state_ && state_->settled.Test(number)); }
   // Whether a copy needs the row's values: it is handed out, or hashed.
   bool NeedsValues(std::uint64_t number, const RowLife* life) const;
-  // Whether the walk looks at the row at all.
+  // Whether the walk visits the row at all.
   bool LooksAt(std::uint64_t number) const;
-  // Copies a row that is about to change or to go, if it is in the cut and pending. cold() reads one that is on disk.
+  // Copies a row that is about to change or to be removed, if it is in the cut and pending. cold() reads a row on disk.
   template <typename Cold>
   void KeepFirst(std::uint64_t number, Key key, const RowParts& row, Cold cold) {
     if (!open_ || number >= rows_) return;
@@ -59,15 +59,16 @@ class FragmentCut {
   // Copies a row into the walk's chunk (`out` takes chunks that are full) or, without `out`, as one copied early.
   // True: it was copied now.
   bool Keep(std::uint64_t number, Key key, const RowParts& row, std::vector<CutRows>* out);
-  // The number belongs to a row that was inserted since: it is in no cut, though its number may have been.
+  // Notes that the number now belongs to a row inserted since the cut began, which is not in the cut, although an
+  // earlier row with that number may have been.
   void LeaveOut(std::uint64_t number);
-  // Names a key as removed, as of the beginning of the cut.
+  // Records a key as removed at the beginning of the cut.
   void NameRemoved(Key key);
   // What expired by earlier rules has been handed out: the rules change.
   void ForgetVerdicts() { verdicts_.Clear(); }
 
-  // Once the walk is through: hands out what it left, and about `bytes` of what was copied early. Returns what that
-  // cost in bytes of copies; the cut is no longer open when that was all.
+  // After the walk: hands out its last chunk, and about `bytes` of the rows that were copied early. Returns the cost in
+  // bytes of copies. When everything is handed out, the cut is no longer open.
   std::size_t HandOutRest(std::size_t bytes, std::vector<CutRows>* out);
   // Moves the rows copied early from memory to the tier's disk. The context keeps an error.
   void PutEarlyAside();
@@ -75,10 +76,10 @@ class FragmentCut {
   std::size_t memory_bytes() const;
 
  private:
-  // Rows that were copied early and then put aside on the tier's disk.
+  // Rows that were copied early and then written to the tier's disk.
   struct AsideRows {
     std::vector<ColdId> ids;
-    std::size_t next = 0;      // those before it have been handed out
+    std::size_t next = 0;      // rows before it have been handed out
     std::size_t fetching = 0;  // from there on, that are on their way
   };
   struct State {
@@ -116,7 +117,7 @@ class FragmentCut {
 // Memory that a chunk of rows takes.
 std::size_t HeldBytes(const PartitionRows& chunk);
 
-// What the walk pays for looking at a row, in bytes of copies.
+// The cost of visiting a row, in bytes of copies.
 inline constexpr std::size_t kCutLookCost = 16;
 // Bytes of records on disk that a cut fetches together.
 inline constexpr std::size_t kCutFetchBytes = std::size_t{256} << 10;

@@ -1,5 +1,6 @@
-// What tarn::Client (worker/tarn.h) is made of: a worker's membership of a fleet, with a runtime that has a thread.
-// It joins and leaves, bounds what is under way, and turns calls of any thread into requests. Internal to worker/.
+// The implementation of tarn::Client (worker/tarn.h): a worker's membership of a fleet, with a runtime on its own
+// thread. It joins and leaves, bounds pending requests, and turns calls of any thread into requests. Internal to
+// worker/.
 #pragma once
 
 #include <atomic>
@@ -39,15 +40,15 @@ struct OpenTable {
 // Any thread, but for Join and the destructor.
 class Session {
  public:
-  // transport_needs: what the transport uses; it goes after the transport.
+  // transport_needs: an object that the transport uses; destroyed after it.
   Session(SessionOptions options, std::unique_ptr<net::Transport> transport,
           std::shared_ptr<void> transport_needs = nullptr);
-  // Leaves first, if nobody has, but waits only a moment for it. Nobody may be in a call.
+  // Calls Leave unless it was called before, but waits only briefly for it. No other call may be in progress.
   ~Session();
 
-  // Waits until the scheduler has welcomed this worker; logs now and then what it waits for. Then starts the thread.
+  // Waits until the scheduler has welcomed this worker and logs periodically what it waits for. Then starts the thread.
   Status Join();
-  // Once; later calls get the same outcome. No time: waits for ever.
+  // Leaves once; later calls return the same result. Without a time it waits without limit.
   Status Leave(std::optional<double> seconds);
   // After Join: as the scheduler sent it, without the view.
   const Welcome& welcome() const { return welcome_; }
@@ -55,13 +56,13 @@ class Session {
 
   // Creates it if it is not there.
   Expected<std::shared_ptr<const OpenTable>> CreateTable(const TableSpec& spec);
-  // kTimeout: nobody has created it.
+  // kTimeout: no worker has created it.
   Expected<std::shared_ptr<const OpenTable>> FindTable(const std::string& name);
   // Without duplicates and grouped by shard. `order` may be null.
   Status MakePlan(const OpenTable& table, std::span<const Key> keys, Plan* plan, CallerOrder* order);
 
-  // The requests, under way or failed. A pull fails with kOverloaded if with it more than asked_bytes_max were asked
-  // for and not answered. A push blocks while with it more than queued_bytes_max of gradients would wait.
+  // Submit requests, which are returned in progress or failed. A pull fails with kOverloaded if the unanswered pulls
+  // would exceed asked_bytes_max. A push blocks while the waiting gradients would exceed queued_bytes_max.
   std::shared_ptr<PullRequest> Pull(std::vector<PullRequest::Table> tables, std::optional<Clock> use, int priority);
   std::shared_ptr<Request> Push(std::vector<PushRequest::Table> tables, std::optional<Clock> pulled);
   struct PushPullRequests {

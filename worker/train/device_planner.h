@@ -1,14 +1,13 @@
-// The planner's twin on a GPU: of a large batch it makes what Planner does (worker/client/plan.h), by sorting
-// positions. Equal keys then are neighbours, and so are the keys of a partition, which are the upper bits of a
-// position.
+// The planner on a GPU: makes the same plans as Planner (worker/client/plan.h) for large batches, by sorting positions.
+// Equal keys are then neighbours, and so are the keys of a partition, which is given by the upper bits of a position.
 //
 //   planner->Bring(keys);                                            // once a batch
 //   planner->Make(table, dim, positioner, keys.size(), &plan);       // for each sparse table
 //   planner->TakeBack(&plan);                                        // if it is to be another planner's
 //
-// A planner has a stream of its own and waits for it: what a plan has in the GPU's memory is complete when Make
-// returns, whichever stream uses it then. That memory is the planner's, which outlives its plans and all work of other
-// streams on them. One thread at a time; a plan is made anew or taken back when nobody uses it.
+// A planner has its own stream and waits for it: a plan's GPU memory is complete when Make returns, for any stream. The
+// memory belongs to the planner, which must outlive its plans and all operations on them. One thread at a time. A plan
+// may be made again or taken back only when it is not in use.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +25,18 @@ class DevicePlanner {
  public:
   virtual ~DevicePlanner() = default;
 
-  // Duplicates are allowed, below 2^31 keys; free at once. Behind it Make is called before Bring is called again.
+  // Fewer than 2^31 keys, with duplicates; the caller may reuse their memory at once. Call Make before the next Bring.
   virtual Status Bring(std::span<const Key> keys) = 0;
-  // Of the first n keys that were brought, for a sparse table. After an error the plan is none.
+  // Makes a plan of the first n keys of Bring, for a sparse table. After an error the plan is invalid.
   virtual Status Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::size_t n, Plan* plan) = 0;
-  // Nobody uses what the plan has in the GPU's memory any more. No change to a plan that has nothing there.
+  // Releases the plan's GPU memory, which must not be in use. Does nothing for a plan without any.
   virtual void TakeBack(Plan* plan) = 0;
 
-  // Errors of all of them: kIo: not enough memory, the message says for what and how much; kInternal: the GPU failed.
+  // Errors of these functions: kIo: not enough memory, the message names the purpose and the size; kInternal: the GPU
+  // failed.
 };
 
-// On that GPU. kUnavailable: it cannot be used; the message says why. In builds with CUDA alone.
+// Makes a planner on that GPU. kUnavailable: it cannot be used; the message gives the reason. Only in builds with CUDA.
 Expected<std::unique_ptr<DevicePlanner>> MakeDevicePlanner(int gpu, std::uint32_t partition_bits);
 
 }  // namespace tarn::worker

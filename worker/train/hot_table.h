@@ -1,6 +1,6 @@
-// The hot rows of one sparse table: which rows of a batch are where it computes and young enough, which are pulled and
-// kept there, and that what a batch reads is never older than the staleness bound allows. Rules H1 to H5 and H9 of
-// docs/protocol.md; kernels/hot_rows.h is the memory.
+// The hot rows of one sparse table: finds the cached rows of a batch that are recent enough, names those to be pulled
+// and caches them, and ensures that a batch never reads rows older than the staleness bound allows. Rules H1 to H5 and
+// H9 of docs/protocol.md; kernels/hot_rows.h is the cache itself.
 //
 //   table->Look(plan, use, &batch);                     // batch.missing() is pulled, for use at `use`
 //   table->Arrive(std::move(values), version, &batch);  // its rows; may be left out if nothing was missing
@@ -8,8 +8,9 @@
 //   table->Push(batch);                                 // if its gradients were pushed
 //   table->End(&batch);
 //
-// Several batches are between Look and End at once. A row that one of them waits for may be read by the next ones: so
-// they Read in the order of their Looks, and End in it, which is checked. One thread; errors are of the place's memory.
+// Several batches may be between Look and End. A batch may use a row that an earlier batch has requested, so batches
+// must call Read and End in the order of their Looks, which is checked. One thread; errors are those of the place's
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -25,16 +26,16 @@
 
 namespace tarn::worker {
 
-// What one batch has of one table's hot rows. Used again, it keeps its memory. It ends before its table does.
+// The state of one batch in one table. It can be reused and then keeps its memory. The table outlives it.
 class HotBatch {
  public:
   const Plan& missing() const { return missing_; }
-  // Of the rows that were read: use - the oldest version. After End.
+  // After End: `use` minus the oldest version of the rows that were read.
   std::uint64_t staleness() const { return staleness_; }
 
  private:
   friend class HotTable;
-  // Keys [begin, begin + count) of the plan, of which `missing` were not there: what one call of the cache takes.
+  // Keys [begin, begin + count) of the plan, for one call of the cache; `missing` of them were not found.
   struct Part {
     std::size_t begin = 0, count = 0, missing = 0;
   };
@@ -73,15 +74,15 @@ class HotTable {
   Status Look(const Plan& plan, Clock use, HotBatch* batch);
   // values: rows of missing(), in its order; `version`: the least minimum clock among the replies.
   Status Arrive(Buffer values, Clock version, HotBatch* batch);
-  // All rows of the plan x dim, in the place, there until End. Ordered there: nobody waits.
+  // All rows of the plan x dim, in the place's memory, valid until End. Ordered on the place's stream; does not block.
   Expected<const float*> Read(HotBatch* batch);
   // The worker has pushed to all rows of the batch.
   void Push(const HotBatch& batch);
-  // Nobody uses the rows any more, and the place is through with Read: it was waited for, or whoever the rows were
-  // handed to was (RowPlace::HandOver).
+  // Releases the rows. They must not be in use, and Read must be complete: the caller has waited for the place, or for
+  // the stream to which the rows were passed (RowPlace::HandOver).
   void End(HotBatch* batch);
 
-  // Forgets all rows. With a batch between Look and End its rows stay its own.
+  // Drops all rows. A batch between Look and End keeps its rows.
   void Clear() { cache_->Clear(); }
 
   std::uint64_t looked_for() const { return looked_for_; }  // rows
