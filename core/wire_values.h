@@ -1,6 +1,6 @@
-// What messages are made of besides ids: values that travel, and most of them are stored, as FlatBuffers structs, which
-// makes long lists of them cheap. schemas/types.fbs says how, core/codec/pack.cc converts. The messages themselves are
-// in schemas/wire.fbs and, for the data plane, in core/message.h.
+// The parts of messages other than ids: values that are sent, and mostly also stored, as FlatBuffers structs, so that
+// long lists of them are cheap. schemas/types.fbs defines the structs, core/codec/pack.cc converts them. The messages
+// themselves are in schemas/wire.fbs and, for the data plane, in core/message.h.
 #pragma once
 
 #include <array>
@@ -13,9 +13,8 @@
 
 namespace tarn {
 
-// Where a worker stands in its training data: in lease `lease`, the first `rows` rows (counted from the lease's
-// first_row, so skip_rows are among them) are trained and acknowledged. Train leases before it are done, later ones
-// not begun.
+// A worker's position in its training data: the first `rows` rows of lease `lease` (counted from the lease's first_row,
+// including skip_rows) are trained and acknowledged. Earlier training leases are done, later ones not begun.
 struct DataPosition {
   LeaseId lease;
   std::uint64_t rows = 0;
@@ -28,7 +27,7 @@ struct TickPoint {  // a tick that was made: to this clock, with the data up to 
   friend bool operator==(const TickPoint&, const TickPoint&) = default;
 };
 
-struct FencedTick {  // what a shard holds of a worker that is being fenced
+struct FencedTick {  // a shard's record of a worker that is being fenced
   Incarnation incarnation;
   Clock tick;             // highest clock ticked to
   DataPosition position;  // of that tick
@@ -60,7 +59,7 @@ struct WorkerEntry {
 // Lines of the train, validation and test set.
 using SetRows = std::array<std::uint64_t, 3>;
 
-// What a part, or all parts of a checkpoint, hold of one table.
+// The contents of one table in a part, or in all parts, of a checkpoint.
 struct CheckpointTable {
   TableId table;
   std::uint64_t rows = 0, removed = 0, seen = 0;  // in the files

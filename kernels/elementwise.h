@@ -1,9 +1,9 @@
 // Operations on flat arrays of n floats; n may be 0. The same bits on every x86-64 in one mode of subnormals
-// (kernels/subnormals.h), whatever the alignment. Arrays are equal (in place) where said, else they do not overlap. Any
-// thread.
+// (kernels/subnormals.h), whatever the alignment. Arrays must not overlap, except where they may be equal (in place),
+// as stated. Any thread.
 //
-// Reductions have one fixed shape: element i is added, in double, to partial sum i mod 8, in the order of i; then
-// ((s0+s4)+(s2+s6)) + ((s1+s5)+(s3+s7)).
+// Reductions have a fixed summation order: element i is added, in double, to partial sum i mod 8, in the order of i;
+// then ((s0+s4)+(s2+s6)) + ((s1+s5)+(s3+s7)).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ void Add(std::size_t n, const float* in, float* out);
 // out[i] *= factor.
 void Scale(std::size_t n, float factor, float* out);
 
-// out[i] = max(out[i], 0). A NaN becomes 0, as in cuBLASLt's fused layers: both sides shall agree.
+// out[i] = max(out[i], 0). A NaN becomes 0, as in cuBLASLt's fused layers, so that CPU and GPU agree.
 void Relu(std::size_t n, float* out);
 
 // dy[i] = 0 where y[i] is 0; y is what Relu gave.
@@ -43,8 +43,8 @@ bool AllFinite(std::size_t n, const float* in);
 // meanwhile. The arrays must not overlap.
 bool CopyAllFinite(std::size_t n, const float* in, float* out);
 
-// The factor that brings a gradient of this squared norm (over all of its arrays) to at most norm_max: norm_max /
-// norm where it is longer, else 1; 1 if norm_max is 0 (off). A gradient that is not finite gives NaN.
+// The factor that scales a gradient of this squared norm (over all of its arrays) to a norm of at most norm_max:
+// norm_max / norm if the norm is larger, else 1; 1 if norm_max is 0 (off). A gradient that is not finite gives NaN.
 float ClipScale(double squared_norm, float norm_max);
 
 // On a GPU.
@@ -54,7 +54,7 @@ void Scale(Stream& stream, std::size_t n, float factor, float* out);
 void Relu(Stream& stream, std::size_t n, float* out);
 void ReluBackward(Stream& stream, std::size_t n, const float* y, float* dy);
 
-// Clipping on a GPU, without a word to the host. `parts` are kNormParts doubles of device memory, zeroed beforehand
+// Clipping on a GPU, without a transfer to the host. `parts` are kNormParts doubles of device memory, zeroed beforehand
 // (Fill of twice as many floats).
 //   AddSquaredNorm: adds the sum of in[i]^2 to the parts, in an order that depends on n alone.
 //   ClipScale: for a gradient whose squared norm the parts' sum is, in multiples of unit^2, the factor that takes off

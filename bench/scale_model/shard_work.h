@@ -1,5 +1,5 @@
-// What a step of a simulated shard costs beyond its message: clocks that it closes. With a meter it measures instead
-// what the steps of the real shard take.
+// The cost of a simulated shard's step in addition to its message: the clocks that it closes. With a meter it measures
+// the steps of the real shard instead.
 #pragma once
 
 #include <map>
@@ -16,12 +16,12 @@ namespace tarn::scale {
 
 class ShardWork final : public server::ShardObserver {
  public:
-  // All outlive it. meter: null: nothing is measured.
+  // All arguments outlive it. meter: null: no measurement.
   ShardWork(const FleetOptions* options, const Costs* costs, const Workload* workload, Meter* meter)
       : options_(options), costs_(costs), workload_(workload), meter_(meter) {}
 
-  // A message is handled by `handle`, which puts answers into `out`. Returns what it takes beyond the message, in
-  // nanoseconds. counts: measurements count.
+  // `handle` handles a message and appends answers to `out`. Returns the additional cost in nanoseconds. counts:
+  // whether measurements are recorded.
   template <class Handle>
   double Step(Message message, const Extent& extent, bool counts, Outbox* out, Handle&& handle) {
     Begin(message.body, extent, counts, out);

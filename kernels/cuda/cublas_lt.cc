@@ -13,7 +13,7 @@ namespace {
 // The version whose header this is compiled with.
 #define TARN_TEXT_OF(number) #number
 #define TARN_LIBRARY_OF(version) "libcublasLt.so." TARN_TEXT_OF(version)
-// Whole in the program, where tools/bundle looks for it: a compiler would build it of parts.
+// A single string in the program, for which tools/bundle searches; otherwise the compiler would assemble it from parts.
 [[gnu::used]] constexpr char kLibrary[] = TARN_LIBRARY_OF(CUBLAS_VER_MAJOR);
 
 struct Functions {
@@ -34,7 +34,7 @@ struct Functions {
   decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
 };
 
-// Takes functions of a library until one is not there.
+// Looks up functions of a library until one is missing.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_(library) {}
@@ -51,7 +51,7 @@ class Symbols {
   const char* missing_ = nullptr;
 };
 
-// The name of one that the library does not have; empty if it has all.
+// The name of a missing function; empty if the library has all.
 std::string TakeFunctions(void* library, Functions* f) {
   Symbols symbols(library);
   symbols.Take("cublasLtCreate", &f->create)

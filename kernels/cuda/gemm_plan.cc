@@ -1,8 +1,8 @@
-// How matrix products are described to cuBLASLt, and which of its algorithms they take.
+// Describes matrix products to cuBLASLt and chooses its algorithms.
 //
-// cuBLASLt's matrices are column-major: it sees each of ours as its transpose, so it is given C' = op(B)' op(A)', that
-// is b as its first factor and a as its second, n as its rows and m as its columns. What it does along its rows (the
-// bias, the mask's bits, DRELU's bias gradient) is along our columns, as it should be.
+// cuBLASLt's matrices are column-major, so it interprets each of ours as the transpose. Therefore it computes C' =
+// op(B)' op(A)': b is its first factor and a its second, n its rows and m its columns. Its row-wise operations (the
+// bias, the mask's bits, DRELU's bias gradient) are along our columns, as required.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -24,7 +24,7 @@ namespace tarn::kernels {
 namespace {
 
 constexpr int kCandidates = 16;
-constexpr std::chrono::milliseconds kSearch(300);  // of one product: no candidate is tried after it
+constexpr std::chrono::milliseconds kSearch(300);  // per product: no candidate is tried after this time
 constexpr std::uint32_t kAlignmentMax = 256;       // what cuBLASLt distinguishes
 constexpr std::uint32_t kEpilogueAlignment = 16;   // of a bias and a mask that are fused
 
@@ -64,9 +64,9 @@ std::uint32_t AlignmentOf(const void* p) {
                                     << std::countr_zero(reinterpret_cast<std::uintptr_t>(p) | kAlignmentMax));
 }
 
-// Where cuBLASLt's epilogues are known not to work, whatever it says when asked: gradients where sums are of a single
-// product, bias gradients of a single row (nvmath-python's tests leave both out), a bias that is not aligned as vectors
-// are.
+// Cases in which cuBLASLt's epilogues are known not to work, although it reports support: gradients whose sums have a
+// single product, bias gradients of a single row (nvmath-python's tests leave both out), a bias that is not aligned as
+// vectors are.
 bool CanFuse(const Product& p) {
   if (p.epilogue == Epilogue::kNone) return false;
   if (HasBias(p.epilogue) && AlignmentOf(p.bias) < kEpilogueAlignment) return false;
@@ -81,7 +81,7 @@ Product PlannedOf(const Product& p) {
   return planned;
 }
 
-// Of the matrices: a plan is good for whatever is aligned so.
+// Alignment of the matrices: a plan is valid for all matrices of this alignment.
 std::uint32_t AlignmentOf(const Product& p) {
   return std::min({AlignmentOf(p.a.data), AlignmentOf(p.b.data), AlignmentOf(p.c.data)});
 }
@@ -103,7 +103,7 @@ GemmKey KeyOf(const Product& p) {
           .epilogue = p.epilogue};
 }
 
-// Of `rows` x `columns` as they lie in memory.
+// For a matrix of `rows` x `columns` in memory order.
 cublasStatus_t MakeLayout(Element element, std::size_t rows, std::size_t columns, std::size_t stride, LtLayout* out) {
   cublasLtMatrixLayout_t layout = nullptr;
   const cublasStatus_t status =
@@ -193,7 +193,7 @@ cublasStatus_t MakePreference(const Product& p, LtPreference* out) {
   return status;
 }
 
-// What cuBLASLt has for the plan's description, those first that it expects to be fast; none is not an error.
+// cuBLASLt's algorithms for the plan, in the order of its estimate, fastest first; an empty list is not an error.
 cublasStatus_t Candidates(const Stream::Native& native, const Product& p, const GemmPlan& plan,
                           std::vector<cublasLtMatmulAlgo_t>* out) {
   LtPreference preference;
@@ -218,7 +218,7 @@ cublasStatus_t RunProduct(const Stream::Native& native, const GemmPlan& plan, co
                         Stream::Native::kWorkspaceBytes, native.stream);
 }
 
-// The outputs of products that are only measured: the caller's stay as they are.
+// Outputs for measured products, so that the caller's are not changed.
 class TrialMemory {
  public:
   TrialMemory(Stream::Native& native, const Product& p) : native_(native), product_(p) {
@@ -255,7 +255,7 @@ class TrialMemory {
 using Recording = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Destroyer<cudaGraphDestroy>>;
 using Replay = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroyer<cudaGraphExecDestroy>>;
 
-// `runs` of `f`, to be launched at once; null if that does not go.
+// A graph of `runs` runs of `f`; null if it cannot be recorded.
 template <typename F>
 Replay Record(cudaStream_t stream, int runs, F f) {
   if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return nullptr;
@@ -271,7 +271,7 @@ Replay Record(cudaStream_t stream, int runs, F f) {
 
 // Times work on a stream. A small product takes the GPU less time than the host needs to launch it: many are recorded
 // into a graph, and the graph is launched several times in a row, of which the first only covers the launch of the
-// next. A large one tells by a single run what it takes.
+// next. A large one is measured by a single run.
 class StopWatch {
  public:
   explicit StopWatch(cudaStream_t stream) : stream_(stream) {
@@ -287,8 +287,8 @@ class StopWatch {
 
   static constexpr float kNever = std::numeric_limits<float>::infinity();
 
-  // Microseconds of one run of `f`, which says whether it went well. kNever if it did not, or if its first run shows
-  // that it is much slower than another that was measured here.
+  // Microseconds of one run of `f`, which returns whether it succeeded. kNever if it failed, or if its first run is
+  // much slower than the best measured one.
   template <typename F>
   float Measure(F f) {
     const float us = ok_ ? Try(f) : kNever;
@@ -339,7 +339,7 @@ class Planner {
  public:
   Planner(Stream::Native& native, const Product& product) : native_(native), product_(product) {}
 
-  // What was chosen before, if it still is an algorithm here.
+  // The algorithm chosen before, if it is still valid here.
   bool Restore(const GemmChoice& choice, GemmPlan* plan) {
     if (choice.fused && !CanFuse(product_)) return false;
     if (Describe(native_, product_, choice.fused, plan) != CUBLAS_STATUS_SUCCESS) return false;
@@ -351,8 +351,8 @@ class Planner {
            result.workspaceSize <= Stream::Native::kWorkspaceBytes;
   }
 
-  // The fastest of the candidates, fused and not in turns, that could be tried in kSearch; none if there is no memory
-  // to try them or none that runs. Of those that are about as fast the first, which cuBLASLt expects to be the best.
+  // The fastest of the candidates (fused and unfused alternately) that could be tried within kSearch; none if there is
+  // no memory to try them, or if none runs. Among equally fast ones the first, which cuBLASLt expects to be the best.
   std::optional<GemmChoice> Measure(GemmPlan* plan) {
     constexpr float kClearly = 0.97f;
     const TrialMemory trial(native_, product_);
@@ -379,10 +379,10 @@ class Planner {
     return best;
   }
 
-  // What cuBLASLt expects to be the fastest, fused if it can be.
+  // The algorithm that cuBLASLt expects to be the fastest, fused if possible.
   bool First(GemmPlan* plan) { return Expect(true, plan) || Expect(false, plan); }
 
-  // What it expects to be the next, after one that it refused to run.
+  // The next one in its estimate, after one that failed to run.
   bool Next(GemmPlan* plan) {
     if (!plan->expected) return First(plan);
     return TakeNext(plan) || (plan->fused && Expect(false, plan));
@@ -419,7 +419,7 @@ class Planner {
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;  // of the last question
 };
 
-// Of a product that is new to the stream: what was measured before, else what cuBLASLt expects.
+// For a product that is new to the stream: the algorithm measured before, else cuBLASLt's estimate.
 bool Make(Stream::Native& native, const Product& product, const GemmKey& key, GemmPlan* plan) {
   Planner planner(native, product);
   GemmAlgorithms* const algorithms = native.gemm->algorithms;
@@ -433,15 +433,15 @@ bool Make(Stream::Native& native, const Product& product, const GemmKey& key, Ge
   return false;
 }
 
-// Whether this is the product that made the plan, once more, and not another of its shape: layers that are alike differ
-// in their second factors, weights or inputs. Memory that moved may be another layer's now.
+// Whether this is the same product that made the plan, not another one of its shape: layers of equal shape differ in
+// their second factors (weights or inputs). After memory has moved, an address may belong to another layer.
 bool ComesAgain(const Stream::Native& native, const void* b, GemmPlan* plan) {
   if (plan->met.b != nullptr && plan->met.memory_version == native.memory_version) return plan->met.b == b;
   plan->met = {.b = b, .memory_version = native.memory_version};
   return false;
 }
 
-// The fastest becomes the plan's, which stays as it is where none can be measured.
+// Sets the plan's algorithm to the fastest; unchanged if none can be measured.
 void Measure(Stream::Native& native, const Product& product, const GemmKey& key, GemmPlan* plan) {
   GemmPlan measured;
   if (const auto choice = Planner(native, product).Measure(&measured)) {
@@ -451,7 +451,7 @@ void Measure(Stream::Native& native, const Product& product, const GemmKey& key,
   plan->search = Search::kOver;
 }
 
-// Whether an algorithm is at fault, and not the GPU.
+// Whether the algorithm failed, and not the GPU.
 bool IsRefusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;
@@ -483,7 +483,7 @@ GemmPlan* PlanOf(Stream::Native& native, const Product& of, const void* b) {
   return plan;
 }
 
-// What cuBLASLt says it can do it may still refuse when it is to do it: epilogues above all.
+// cuBLASLt may reject at run time what it reported as supported, above all epilogues.
 void RunPlan(Stream::Native& native, GemmPlan* plan, const Product& product) {
   cublasStatus_t status = RunProduct(native, *plan, product);
   const Product planned = PlannedOf(product);

@@ -1,6 +1,6 @@
 // A whole fleet under one seed: the scheduler, shards and workers as processes over the simulated network, disturbed by
-// NodeFaults, Outages and Deaths, run to its end. It steps processes and routes what they do to the parts that watch
-// and disturb them.
+// NodeFaults, Outages and Deaths, run to its end. It runs the steps of processes and passes their actions to the
+// checkers and fault injectors.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class Fleet final : private FleetControl {
   Fleet& operator=(const Fleet&) = delete;
 
   RunResult Run();
-  // A checkpoint of it must have the right values, if it was cut at a clock.
+  // Checks the values of its checkpoint, if it was cut at a clock.
   void CheckCheckpoint(const ResumePoint& point);
   const std::string& failure() const { return context_.oracle.failure(); }
 
@@ -51,7 +51,7 @@ class Fleet final : private FleetControl {
 
   void Plan();
   void RunToTheEnd();
-  bool Excused(const Shutdown& reason) const;  // the job could not but fail
+  bool Excused(const Shutdown& reason) const;  // the failure of the job was inevitable
   void CheckResult(RunResult* result);
   void AddFigures(RunResult* result) const;
   // Fills in what is read from the state at the end. An error is a shard's: its rows cannot be read.

@@ -72,10 +72,10 @@ class RowPlace {
 Expected<std::unique_ptr<RowPlace>> MakePlace(std::optional<int> gpu);
 
 std::unique_ptr<RowPlace> MakeHostPlace();
-// In builds with CUDA. What is exchanged goes through pinned memory.
+// In builds with CUDA. Exchanged arrays use pinned memory.
 Expected<std::unique_ptr<RowPlace>> MakeDevicePlace(int gpu);
 
-// An array as large as was last asked for or a little larger, since batches differ a little in size.
+// An array of the last requested size or a little larger, because batches vary a little in size.
 class PlacedRoom {
  public:
   // Growing discards its contents.
