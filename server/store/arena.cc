@@ -23,7 +23,7 @@ void* AllocateLarge(std::size_t bytes) {
   const std::size_t alignment = huge ? kHugePageBytes : Arena::kAlignment;
   void* memory = std::aligned_alloc(alignment, RoundUp(std::max<std::size_t>(bytes, 1), alignment));
   if (memory == nullptr) throw OutOfMemory(fmt::format("{} bytes", bytes));
-  // Only a wish: without huge pages everything works, slower.
+  // May fail: everything works without huge pages, but slower.
   if (huge) (void)madvise(memory, RoundUp(bytes, kHugePageBytes), MADV_HUGEPAGE);
   return memory;
 }
@@ -48,7 +48,7 @@ void* Arena::Allocate(std::size_t bytes) {
     return piece;
   }
   if (bytes > left_) {
-    // What is large for a block gets its own and leaves the current one in use.
+    // A large allocation gets its own block, so that the current one stays in use.
     if (bytes * 4 > next_block_bytes_) return NewBlock(bytes);
     next_ = NewBlock(next_block_bytes_);
     left_ = next_block_bytes_;

@@ -1,5 +1,6 @@
-// Memory of one shard's rows: many small, aligned pieces. A piece that is released serves later pieces of the same
-// size; the system gets the memory back with the end of the arena. Large blocks ask for huge pages. Not thread-safe.
+// Memory of one shard's rows: many small, aligned pieces. A released piece is reused for pieces of the same size; all
+// memory is returned to the system when the arena is destroyed. Large blocks use huge pages if available. Not
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +19,14 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // `bytes` uninitialised bytes, aligned to kAlignment; throws OutOfMemory. Blocks start small and double, so that an
-  // arena that holds little costs little.
+  // `bytes` uninitialised bytes, aligned to kAlignment; throws OutOfMemory. Block sizes double from a small one, so an
+  // arena with few pieces takes little memory.
   void* Allocate(std::size_t bytes);
 
-  // Takes a piece back that was allocated with the same `bytes`.
+  // Frees a piece that was allocated with the same `bytes`.
   void Release(void* piece, std::size_t bytes);
 
-  // What the arena has taken from the system.
+  // Memory allocated from the system.
   std::size_t reserved_bytes() const { return reserved_bytes_; }
 
  private:
@@ -39,8 +40,8 @@ class Arena {
   std::size_t reserved_bytes_ = 0;
 };
 
-// Memory of at least `bytes` bytes, aligned to 64 and, from 2 MiB on, to huge pages, which are then asked for.
-// Free with std::free. Throws OutOfMemory (server/exhaustion.h).
+// Allocates at least `bytes` bytes, aligned to 64. Allocations of 2 MiB and more are aligned to huge pages and request
+// them. Free with std::free. Throws OutOfMemory (server/exhaustion.h).
 void* AllocateLarge(std::size_t bytes);
 
 }  // namespace tarn::server

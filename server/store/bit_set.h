@@ -1,4 +1,5 @@
-// Bits by number: one for each row of a partition. Grows when a bit is set; what was never set is 0. Not thread-safe.
+// Bits by number: one for each row of a partition. Grows when a bit is set. Bits that were never set are 0. Not
+// thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ class BitSet {
     std::fill_n(words_.begin(), count / 64, ~std::uint64_t{0});
     if (count % 64 != 0) words_[count / 64] |= (std::uint64_t{1} << (count % 64)) - 1;
   }
-  // Sets what `other` has set.
+  // Sets the bits that are set in `other`.
   void Merge(const BitSet& other) {
     if (words_.size() < other.words_.size()) words_.resize(other.words_.size());
     for (std::size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];

@@ -23,7 +23,8 @@ std::vector<Seen> Candidates::All() const {
   return all;
 }
 
-// The others are put into a new index, in leaps: one that is filled in the order of another has long detours.
+// The remaining keys are inserted into a new index with a stride: filled in the order of another index, it would have
+// long probe sequences.
 void Candidates::ForgetLeast() {
   constexpr std::size_t kLeap = 64;
   std::vector<Seen> all = All();

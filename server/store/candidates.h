@@ -1,7 +1,7 @@
-// Keys of one partition that are pushed but have no row yet, and how often each was (LifeSpec::admit_count). Counted
-// exactly up to keys_max; when there are more, those counted least are forgotten, half of them at the least: a function
-// of what it holds alone. That, and All, take a few milliseconds of the shard's time at
-// limits::kCandidatesPartitionMax, which bounds keys_max whatever is asked for. Not thread-safe.
+// Counts the pushes of keys of one partition that have no row yet (LifeSpec::admit_count). Counts are exact for up to
+// keys_max keys. When there are more, at least half of them, those with the lowest counts, are dropped; which ones
+// depends only on the keys and their counts. Dropping, and All, take a few milliseconds at
+// limits::kCandidatesPartitionMax, the upper bound of keys_max. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class Candidates {
  private:
   void ForgetLeast();
 
-  std::optional<RowIndex> counts_;  // always there
+  std::optional<RowIndex> counts_;  // always set
   std::size_t keys_max_;
 };
 

@@ -1,5 +1,5 @@
-// What changed in one fragment since the base of its next checkpoint: marks of rows by number, and of sparse fragments
-// the keys whose rows were removed. Plain values; not thread-safe.
+// Changes of one fragment since the base of its next checkpoint: a mark for each changed row, by number, and for sparse
+// fragments the keys of removed rows. Plain values; not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -31,12 +31,12 @@ class ChangeMarks {
   BitSet in_cut_;
 };
 
-// The removed keys of one fragment, as many as `keys_max` since a cut. With more, the next cut must be full.
+// The removed keys of one fragment, at most `keys_max` since a cut. If there are more, the next cut must be full.
 class RemovalLog {
  public:
   explicit RemovalLog(std::size_t keys_max) : keys_max_(keys_max) {}
 
-  // A row went. `index` is that of the rows.
+  // Records that the row of `key` was removed. `index`: the index of the rows.
   void Add(const RowIndex& index, Key key) {
     if (!complete_) return;
     complete_ = keys_.since_cut() < keys_max_;
@@ -44,7 +44,7 @@ class RemovalLog {
   }
   RemovedKeys::When Take(Key key) { return keys_.Take(key); }
 
-  // Whether a cut begun now can name every key that was removed since its base.
+  // Whether a cut that begins now can list every key that was removed since its base.
   bool IsComplete(bool base_is_previous) const {
     if (!complete_) return false;
     return base_is_previous || (complete_in_cut_ && keys_.since_base() <= keys_max_);
@@ -61,8 +61,8 @@ class RemovalLog {
  private:
   std::size_t keys_max_;
   RemovedKeys keys_;
-  bool complete_ = true;         // since the last cut
-  bool complete_in_cut_ = true;  // from its base until the last cut
+  bool complete_ = true;         // no key was left out since the last cut
+  bool complete_in_cut_ = true;  // the same from the base to the last cut
 };
 
 }  // namespace tarn::server

@@ -6,13 +6,13 @@ namespace tarn::server {
 
 namespace {
 
-// Rows that are sorted into the order in which they lie on disk before they are read: that takes a few milliseconds.
+// Number of rows that are sorted by their position on disk before they are read; sorting takes a few milliseconds.
 constexpr std::size_t kWindow = 65536;
 
 }  // namespace
 
 void ColdWalk::Clear() {
-  found_ = std::vector<Row>();  // = {} would keep the memory
+  found_ = std::vector<Row>();  // `= {}` would not free the memory
   fetching_ = std::vector<Row>();
   next_ = 0;
 }
@@ -41,7 +41,7 @@ std::size_t ColdWalk::Continue(std::vector<CutRows>* out) {
   return (next_ - before + 1) * table_.row_bytes();
 }
 
-// Those that are still wanted: a row that was changed or removed since was copied before.
+// Skips rows that were changed or removed since: they were copied before.
 void ColdWalk::Take(std::vector<CutRows>* out) {
   std::vector<std::uint32_t> records;
   context_->tier->TakeForCut(&records);
@@ -78,7 +78,7 @@ void ColdWalk::FetchNext(std::vector<CutRows>* out) {
   std::vector<ColdId> ids;
   for (const Row& row : fetching_) ids.push_back(row.id);
   context_->tier->FetchForCut(table_.resident(), std::move(ids));
-  // All of it may be in memory, not yet written.
+  // All rows may still be in memory, not written yet.
   if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());
 }
 

@@ -1,5 +1,5 @@
-// Rows on disk that a cut's walk has come across in one sparse fragment: they are read in the order in which they lie
-// there, a slice ahead, and are not kept in memory. Not thread-safe.
+// Reads the rows of one sparse fragment that are on disk for a cut. It reads them in their order on disk, one slice
+// ahead, and does not keep them in memory. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ class ColdWalk {
 
   void Clear();
   bool empty() const { return found_.empty(); }
-  // So many were found that they are to be read before the walk goes on.
+  // Whether these rows must be read before the walk over the fragment continues.
   bool IsFull() const;
   void Add(std::uint32_t number, Key key);
-  // Takes the slice that was fetched into the cut and fetches the next. Returns what that cost, in bytes of copies; the
-  // context says if the disk has to be waited for, or has failed.
+  // Adds the fetched slice to the cut and starts the fetch of the next. Returns the cost in copied bytes. The context
+  // records whether the cut must wait for the disk, or that the disk failed.
   std::size_t Continue(std::vector<CutRows>* out);
 
   std::size_t memory_bytes() const { return found_.capacity() * sizeof(Row); }
@@ -43,7 +43,7 @@ class ColdWalk {
   FragmentCut* cut_;
   StoreContext* context_;
   std::vector<Row> found_;
-  std::size_t next_ = 0;       // those before it are done
+  std::size_t next_ = 0;       // earlier ones are done
   std::vector<Row> fetching_;  // in order of id
 };
 

@@ -1,5 +1,5 @@
-// The rows of a dense table in one partition: a run of keys in two flat arrays, values and slots. They are created
-// whole, at the first push or load. Not thread-safe.
+// The rows of a dense table in one partition: a run of keys in two flat arrays, values and slots. The first push or
+// load creates all of them. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class DenseFragment final : public Fragment {
   const DenseRange& range() const { return range_; }
   // Null while the rows do not exist.
   const float* Values(Key key) const { return values_ == nullptr ? nullptr : Row(range_.IndexOf(key)).values; }
-  // The row of a key that is about to be changed; creates the rows.
+  // The row of a key, to be changed by the caller. Creates the rows if they do not exist.
   RowParts RowForApply(Key key);
 
   void Release() override;
@@ -43,7 +43,7 @@ class DenseFragment final : public Fragment {
   DenseRange range_;
   float* values_ = nullptr;  // null: the rows do not exist
   float* slots_ = nullptr;
-  std::uint64_t cut_next_ = 0;  // of the walk
+  std::uint64_t cut_next_ = 0;  // index of the next row of the cut
 };
 
 }  // namespace tarn::server

@@ -1,5 +1,5 @@
-// The keys of a dense table that lie in one partition: a run of neighbours, on a circle because the table's salt
-// turns the line of positions (core/position.h). Plain values.
+// The keys of a dense table that belong to one partition: consecutive keys modulo the number of rows, because the
+// table's salt rotates the positions (core/position.h). Plain values.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ struct DenseRange {
   std::uint64_t count = 0;  // keys first, first + 1, ..., modulo rows
   std::uint64_t rows = 1;   // of the table
 
-  // Place of `key` in the run; >= count if it is not in it. key < rows.
+  // Index of `key` in the run; >= count if the run does not contain it. key < rows.
   std::uint64_t IndexOf(Key key) const { return key >= first ? key - first : key + (rows - first); }
-  // The key at a place.
+  // The key at an index.
   Key KeyAt(std::uint64_t index) const { return index < rows - first ? first + index : index - (rows - first); }
 };
 
 // The keys of partition `partition` of 2^bits, for a table of `rows` (at least 1) with this salt.
 inline DenseRange DenseRangeOf(std::uint64_t rows, std::uint64_t salt, std::uint32_t bits, PartitionId partition) {
   if (bits == 0) return {0, rows, rows};
-  // The least key whose place on the unsalted line is at or beyond `place`; `rows` if there is none.
+  // The lowest key whose unsalted position is at least `place`; `rows` if there is none.
   auto key_from = [rows](Position place) {
     const auto product = static_cast<unsigned __int128>(place) * rows;
     return static_cast<Key>(product >> 64) + (static_cast<std::uint64_t>(product) != 0 ? 1 : 0);

@@ -1,5 +1,5 @@
-// The time of the tables with a life, and the rows that expire by it (rules R3 to R6). A row that has expired is as if
-// it had never been, everywhere; its memory is freed later, in slices. Not thread-safe: the shard's thread owns it.
+// The time of tables with a life, and the expiry of their rows (rules R3 to R6). Every operation treats an expired row
+// as absent; its memory is freed later, in slices. Not thread-safe: the shard's thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace tarn::server {
 
 class Expiry {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Expiry(const Tables& tables, const Partitions& partitions, StoreContext* context)
       : tables_(tables), partitions_(partitions), context_(context) {}
 
-  // Pushes count at the time that was set last; what lies between two calls for a table is one time. The first call
-  // only sets the time; later ones that pass a boundary let rows expire. Seconds are those since 1970; tables that do
-  // not count in them ignore them. Earlier times than before change nothing.
+  // Sets the time of later pushes. A call that passes a boundary expires rows; the first call only sets the time.
+  // Seconds count from 1970. Each call affects only the tables that count in its unit. A time before the current one
+  // changes nothing.
   void AdvanceClock(Clock clock);
   void AdvanceSeconds(std::uint64_t seconds);
   bool counts_seconds() const;
@@ -29,15 +29,15 @@ class Expiry {
   const std::optional<Clock>& clock() const { return clock_; }
   const std::optional<std::uint64_t>& seconds() const { return seconds_; }
 
-  // A table was added: its first rows are inserted at the time of the others.
+  // Sets the time of a new table to that of the others.
   void OnTableAdded(Table* table);
-  // A partition was dropped.
+  // Must be called after a partition was dropped.
   void OnPartitionDropped() { sweeper_.Restart(); }
 
-  // Whether there are expired rows whose memory is to be freed. With a tier that waits for the end of a cut, which
-  // would have to read what it still wants of them row by row.
+  // Whether memory of expired rows remains to be freed. With a tier this waits for the end of a cut, because the cut
+  // would otherwise have to read those of its rows one by one.
   bool sweeping() const { return context_->sweeps_due != 0 && !(context_->cut.active && context_->tier != nullptr); }
-  // Looks at about `rows` rows.
+  // Frees the expired rows among the next rows, about `rows` of them.
   void Sweep(std::size_t rows);
 
  private:

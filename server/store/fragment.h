@@ -1,6 +1,6 @@
-// A fragment: the rows of one table in one partition. Dense and sparse fragments share this interface; checkpoints,
-// loading, hashing and dropping are written against it and call it once a batch. Look-ups and optimizer steps know the
-// two kinds (server/store/row_finder.h). Not thread-safe: the shard's thread owns it.
+// A fragment: the rows of one table in one partition. Dense and sparse fragments share this interface, which
+// checkpoints, loading, hashing and dropping use once per batch of rows. Look-ups and optimizer steps use the two
+// classes directly (server/store/row_finder.h). Not thread-safe: the shard's thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -29,26 +29,26 @@ class Fragment {
   const Table& table() const { return table_; }
   PartitionId partition() const { return partition_; }
 
-  // Returns the memory of the rows to the store, which goes on without the fragment. The last call but the destructor.
+  // Returns the memory of the rows to the store. Only the destructor may be called after it.
   virtual void Release() = 0;
 
-  // Rows there are: those that expired do not count.
+  // Number of rows, without expired ones.
   virtual std::uint64_t row_count() const = 0;
-  // Sum of RowHash (server/store/snapshot.h) over all rows, and of SeenHash over the keys counted without one. An error
-  // is the tier's, here and below.
+  // Sum of RowHash (server/store/snapshot.h) over all rows, and of SeenHash over the keys that are counted but have no
+  // row. Errors are those of the tier, here and below.
   virtual Expected<std::uint64_t> StateHash() const = 0;
-  // Memory besides that of the rows themselves, which lie in the context's arena and tier.
+  // Memory without that of the rows, which the context's arena and tier own.
   virtual std::size_t memory_bytes() const = 0;
 
-  // Sets rows from records (core/row_layout.h) of keys that belong to the fragment; none counts as changed. Not within
-  // a cut. kCorrupt, naming the key, for a record that no row can have.
+  // Sets rows from records (core/row_layout.h) of keys that belong to the fragment, without marking them as changed.
+  // Must not be called during a cut. kCorrupt: a record is invalid; the message names its key.
   virtual Status Load(std::span<const Key> keys, std::span<const std::uint32_t> records) = 0;
 
-  // Whether a cut of kChanged begun now would name every key removed since its base.
+  // Whether a kChanged cut that begins now would list every key removed since its base.
   virtual bool KnowsChanges(bool base_is_previous) const = 0;
   // Begins the fragment's part of the cut that the context describes.
   virtual void BeginCut() = 0;
-  // Copies about `bytes` more into `out`; returns what that cost, in bytes of copies. Over when !cut().open().
+  // Copies about `bytes` more into `out` and returns the cost in copied bytes. The part is complete when !cut().open().
   virtual std::size_t ContinueCut(std::size_t bytes, std::vector<CutRows>* out) = 0;
   virtual void DropCut() { cut_.Drop(); }
   const FragmentCut& cut() const { return cut_; }

@@ -9,7 +9,7 @@ namespace tarn::server {
 
 namespace {
 
-// Keys removed of a chunk.
+// Removed keys per chunk.
 constexpr std::size_t kRemovedChunk = limits::kCutSliceBytes / sizeof(Key);
 
 }  // namespace
@@ -69,7 +69,7 @@ bool FragmentCut::Keep(std::uint64_t number, Key key, const RowParts& row, std::
   return true;
 }
 
-// A row that had expired when the cut began is handed out as a removed key.
+// A row that had expired when the cut began is listed as a removed key.
 bool FragmentCut::KeepExpired(std::uint64_t number, Key key, std::vector<CutRows>* out) {
   if (context_->cut.request.scope == CutScope::kAll || Touched().settled.Test(number)) return false;
   state_->settled.Set(number);
@@ -82,12 +82,12 @@ bool FragmentCut::KeepExpired(std::uint64_t number, Key key, std::vector<CutRows
 void FragmentCut::NameRemoved(Key key) { ChunkOf(true).removed.push_back(key); }
 
 std::size_t FragmentCut::ChunkRowsMax(bool early) const {
-  // Rows that changed early wait in many fragments at once, so their chunks are small.
+  // Many fragments have rows that were copied early, so their chunks are small.
   const std::size_t bytes = early ? context_->cut.early_chunk_bytes : limits::kCutSliceBytes;
   return std::min<std::uint64_t>(rows_, std::max<std::size_t>(1, bytes / table_.row_bytes()));
 }
 
-// The chunk that takes the next row: the walk's, or that of rows which wait for the walk.
+// The chunk for the next row: that of the walk, or that of rows copied early.
 PartitionRows& FragmentCut::ChunkOf(bool early) {
   State& state = Touched();
   const std::size_t capacity = ChunkRowsMax(early);
@@ -121,7 +121,7 @@ void FragmentCut::CountEarly(std::size_t bytes) {
   CutContext& cut = context_->cut;
   cut.early_held_bytes += bytes;
   if (context_->tier == nullptr || !context_->tier->MustPutAside(cut.early_held_bytes)) return;
-  // Fragment by fragment, so that rows that are read together are stored together.
+  // One fragment after the other, so that rows that are read together are stored together.
   for (FragmentCut* fragment : std::exchange(cut.holding_early, {})) fragment->PutEarlyAside();
 }
 
@@ -144,7 +144,7 @@ std::size_t FragmentCut::HandOutRest(std::size_t bytes, std::vector<CutRows>* ou
   return handed;
 }
 
-// The rows; keys that were removed stay in memory.
+// Moves the rows only; removed keys stay in memory.
 void FragmentCut::PutEarlyAside() {
   state_->holds_early = false;
   for (PartitionRows& chunk : state_->early) {
@@ -155,14 +155,14 @@ void FragmentCut::PutEarlyAside() {
       state_->aside.ids.push_back(*id);
     }
     context_->cut.early_held_bytes -= HeldBytes(chunk);
-    chunk.keys = std::vector<Key>();  // = {} would keep the memory, and it would be counted twice
+    chunk.keys = std::vector<Key>();  // `= {}` would not free the memory, and it would be counted twice
     chunk.rows = std::vector<std::uint32_t>();
   }
   std::erase_if(state_->early, [](const PartitionRows& chunk) { return chunk.removed.empty(); });
 }
 
-// Hands out a slice of the rows that were put aside, while the next is on its way. Returns what that cost, in bytes of
-// copies.
+// Adds a slice of the rows that were written to disk to the cut, while the next slice is read. Returns the cost in
+// copied bytes.
 std::size_t FragmentCut::HandOutAside(std::vector<CutRows>* out) {
   AsideRows& aside = state_->aside;
   const std::size_t taken = aside.fetching;
@@ -207,7 +207,7 @@ void FragmentCut::FetchAside() {
   const auto ids = std::span(aside.ids).subspan(aside.next, aside.fetching);
   std::ranges::sort(ids);  // neighbouring rows were written together, but the order of segments is arbitrary
   context_->tier->FetchAsideForCut(table_.id(), {ids.begin(), ids.end()});
-  // All of it may be in memory, not yet written.
+  // All rows may still be in memory, not written yet.
   if (const Status polled = context_->tier->Poll(); !polled) context_->Fail(polled.error());
 }
 

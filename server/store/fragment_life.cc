@@ -10,7 +10,7 @@ namespace tarn::server {
 namespace {
 
 constexpr std::uint64_t kAdmission = 0x61646d6974;
-// One in so many rows of a fragment may have expired before a sweep is worth its while.
+// A sweep starts when one in so many rows of a fragment has expired.
 constexpr std::uint64_t kRowsPerExpired = 64;
 
 }  // namespace

@@ -1,6 +1,5 @@
-// How the rows of one sparse fragment come and go, where the table has rules of life (docs/protocol.md, R1 to R5): the
-// counts of keys that wait for admission, the standings of rows, and what the last boundaries decided. Nothing here
-// touches a row. Not thread-safe.
+// Admission and expiry of the rows of one sparse fragment (docs/protocol.md, R1 to R5): the counts of keys that wait
+// for admission, the standings of rows, and the decisions of the last boundaries. Accesses no row. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +20,7 @@ class FragmentLife {
  public:
   FragmentLife(const Table& table, StoreContext* context) : table_(table), context_(context) {}
 
-  // Rules R1 and R2: whether a key without a row gets one at this push. before_count() runs before a count changes.
+  // Whether a key without a row gets one at this push (rules R1 and R2). Calls before_count() before a count changes.
   template <typename BeforeCount>
   bool Admit(Key key, Clock clock, BeforeCount before_count) {
     const std::uint32_t before = CountOf(key);
@@ -36,29 +35,29 @@ class FragmentLife {
       Candidate().Set(key, before + 1);
     return admitted;
   }
-  // Keys that wait, and how often each was pushed.
+  // Keys that wait for admission, and the number of pushes of each.
   std::vector<Seen> Waiting() const { return candidates_ ? candidates_->All() : std::vector<Seen>(); }
   void SetWaiting(Key key, std::uint32_t count) { Candidate().Set(key, count); }
 
-  // A row's life begins or changes, or ends.
+  // Must be called when a row's life begins, changes or ends.
   void Add(RowLife life);
   void Drop(RowLife life);
-  // Forgets the standings: the rules change, and every row is added anew.
+  // Clears the standings when the rules change. The caller then adds every row again.
   void ClearStandings() { standings_.Clear(); }
 
   bool has_verdicts() const { return !verdicts_.empty(); }
   bool IsExpired(RowLife life) const { return verdicts_.Expired(*table_.rules(), life); }
   const Verdicts& verdicts() const { return verdicts_; }
-  // Rows that expired and were not taken away yet.
+  // Number of expired rows that are not removed yet.
   std::uint64_t expired() const { return expired_; }
-  // An expired row was taken away.
+  // Must be called when an expired row is removed.
   void TakenAway();
 
-  // A boundary was passed: decides which of `rows` rows expire, and whether a sweep is due.
+  // At a boundary: decides which of `rows` rows expire, and whether a sweep is due.
   void Decide(std::uint64_t rows);
   bool sweep_due() const { return sweep_due_; }
   void BeginSweep() { decided_in_sweep_ = false; }
-  // The sweep has been through. False: a boundary came meanwhile, and it is due once more.
+  // Ends a sweep of all rows. False: a boundary was passed during the sweep, so another one is due.
   bool EndSweep();
 
   std::size_t memory_bytes() const {
@@ -72,12 +71,12 @@ class FragmentLife {
 
   const Table& table_;
   StoreContext* context_;
-  std::unique_ptr<Candidates> candidates_;  // null: none yet
+  std::unique_ptr<Candidates> candidates_;  // null: empty
   Standings standings_;
-  Verdicts verdicts_;          // to which rows may be subject that were not taken away yet
-  std::uint64_t expired_ = 0;  // such rows; 0: no verdicts
+  Verdicts verdicts_;          // that may apply to rows which are not removed yet
+  std::uint64_t expired_ = 0;  // expired rows that are not removed yet; 0: no verdicts
   bool sweep_due_ = false;
-  bool decided_in_sweep_ = false;  // a boundary came while the sweep was under way
+  bool decided_in_sweep_ = false;  // a boundary was passed during the sweep
 };
 
 }  // namespace tarn::server

@@ -1,6 +1,6 @@
-// Memory in runs of 4 KiB pages out of regions that ask for huge pages: for pieces that come and go, such as the
-// segments of an index, and are reached in random order, where a page table walk each would cost more than the memory.
-// Runs are given out first fit. Not thread-safe.
+// Allocates runs of 4 KiB pages, first fit, from regions that request huge pages. For objects that are freed often and
+// accessed in random order, such as the segments of an index: with small pages each access would cost a page table
+// walk. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class PagePool {
   void* Allocate(std::size_t bytes);
   void Free(void* run, std::size_t bytes);
 
-  // What the pool has taken from the system.
+  // Memory allocated from the system.
   std::size_t reserved_bytes() const { return regions_.size() * kRegionBytes; }
 
  private:
@@ -39,7 +39,7 @@ class PagePool {
   std::byte* TakeFrom(Region* region, std::size_t pages);
 
   std::vector<Region> regions_;  // in order of address
-  std::size_t hint_ = 0;         // regions before it had no room lately
+  std::size_t hint_ = 0;         // earlier regions are probably full
 };
 
 }  // namespace tarn::server

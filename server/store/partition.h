@@ -1,6 +1,6 @@
-// One partition: the watermarks of the workers that push to it, and a fragment for each table that has rows in it. It
-// is the unit that checkpoints, replicas and moves are made of: it can be created, loaded, cut, hashed and dropped
-// while the store serves the others. Not thread-safe: the shard's thread owns it.
+// One partition: the watermarks of the workers that push to it, and a fragment for each table that has rows in it. The
+// unit of checkpoints: a partition can be created, loaded, cut, hashed and dropped while the store serves the others.
+// Not thread-safe: the shard's thread owns it.
 //
 //   Partition& partition = store.AddPartition(id);
 //   partition.Load(table, keys, records);
@@ -37,45 +37,47 @@ class Partition {
   PartitionId id() const { return id_; }
   std::uint32_t place() const { return place_; }
 
-  // Null: no row of the table was ever pushed to the partition or loaded into it. Of dense tables there is one from
-  // AddTable on.
+  // The fragment of a table. Null: no row of the table was ever pushed to the partition or loaded into it. Dense tables
+  // have a fragment from AddTable on.
   Fragment* Find(TableId table) const {
     return table.value < fragments_.size() ? fragments_[table.value].get() : nullptr;
   }
-  // `table` is sparse, or dense.
+  // The same as the derived class: `table` must be sparse, or dense.
   SparseFragment* FindSparse(TableId table) const { return static_cast<SparseFragment*>(Find(table)); }
   DenseFragment* FindDense(TableId table) const { return static_cast<DenseFragment*>(Find(table)); }
   // Creates the fragment if there is none. Throws OutOfMemory. The table outlives the partition.
   Fragment& Obtain(const Table& table);
 
-  // The last push of each worker that was applied to the partition, or gathered for it.
+  // The number of the last push of each worker that was applied to the partition, or gathered for it.
   Watermarks& watermarks() { return watermarks_; }
   const Watermarks& watermarks() const { return watermarks_; }
 
-  // kWrongShard: a key lies in another partition. kInvalidArgument: a dense key is beyond the table.
+  // kWrongShard: a key lies in another partition. kInvalidArgument: a key of a dense table is too large.
   Status CheckKeys(const Table& table, std::span<const Key> keys) const;
 
   // Sets rows from records of keys that lie in the partition (Fragment::Load).
   Status Load(const Table& table, std::span<const Key> keys, std::span<const std::uint32_t> records) {
     return Obtain(table).Load(keys, records);
   }
-  // Of a sparse table: takes rows away, which need not exist; sets how often keys without a row were pushed.
+  // For sparse tables. Remove: removes the rows of keys, which need not have one. LoadSeen: sets the push counts of
+  // keys without a row.
   void Remove(const Table& table, std::span<const Key> keys);
   void LoadSeen(const Table& table, std::span<const Seen> seen);
 
   std::uint64_t row_count() const;
-  // Sum of the hashes of all rows, and of the keys counted without one: two copies of a partition have the same. An
-  // error is the tier's.
+  // Sum of the hashes of all rows, and of the keys that are counted but have no row. Equal for equal contents. Errors
+  // are those of the tier.
   Expected<std::uint64_t> StateHash() const;
   std::size_t memory_bytes() const;
 
-  // Whether a cut of kChanged begun now would name every key removed since its base.
+  // Whether a kChanged cut that begins now would list every key removed since its base.
   bool KnowsChanges(bool base_is_previous) const;
-  // Begins the partition's part of the cut that the context describes; Fragment::ContinueCut goes on.
+  // Begins the partition's part of the cut that the context describes. Fragment::ContinueCut continues it.
   void BeginCut();
   void DropCut();
 
-  // Returns the memory and the disk of all rows to the store. The last call but the destructor; not within a cut.
+  // Returns the memory and the disk space of all rows to the store. Only the destructor may be called after it. Must
+  // not be called during a cut.
   void Release();
 
  private:

@@ -1,6 +1,6 @@
-// Keys of one partition that had a row after the base of its next cut began to count and have none now; each with the
-// number of the cut before which its row went. One list for all cuts: when one begins nothing is moved or brought
-// together, and no key is there twice, however many cuts were lost. Not thread-safe.
+// The removed keys of one partition: keys without a row that had one at some time since the base of the next cut. Each
+// is stored once, with the number of the first cut after its removal. So the beginning of a cut moves no key, and lost
+// cuts need no merge. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@ namespace tarn::server {
 class RemovedKeys {
  public:
   enum class When : std::uint8_t {
-    kNever,       // it is not there
-    kBeforeBase,  // of no use any more; Continue drops it
+    kNever,       // not removed
+    kBeforeBase,  // no longer needed; Continue drops it
     kBeforeCut,   // after the base, before the last cut began
     kSinceCut,
   };
 
-  // A key whose row went; it is not there yet. `index` is that of the rows.
+  // Adds a key whose row was removed and that is not in the list. `index`: the index of the rows.
   void Add(const RowIndex& index, Key key) {
     if (!keys_) keys_ = std::make_unique<RowIndex>(index.salt(), index.partition_bits());
     keys_->FindOrInsert(keys_->Hash(key), key, cuts_);
     ++since_cut_;
   }
 
-  // A key has a row again. When its last one had gone.
+  // Removes a key that has a row again. Returns when its last row was removed.
   When Take(Key key) {
     if (!keys_) return When::kNever;
     const std::uint32_t cut = keys_->Erase(keys_->Hash(key), key);
@@ -39,7 +39,7 @@ class RemovedKeys {
     return when;
   }
 
-  // A cut begins. `base_is_previous`: what it counts from is the one before.
+  // Begins a cut. `base_is_previous`: the previous cut is its base.
   void BeginCut(bool base_is_previous) {
     if (base_is_previous) {
       base_ = cuts_;
@@ -50,8 +50,8 @@ class RemovedKeys {
     ++cuts_;
   }
 
-  // Goes on with a walk over about `keys` keys (RowIndex::Continue): calls visit(key) for those that went between the
-  // base and the cut that began last. Returns how many it has looked at.
+  // Continues a walk with about `keys` keys (RowIndex::Continue): calls visit(key) for those removed between the base
+  // and the last cut. Returns how many keys it examined.
   template <typename Visit>
   std::size_t Continue(RowIndex::Walk* walk, std::size_t keys, Visit visit) {
     walk->done |= !keys_;
@@ -67,7 +67,7 @@ class RemovedKeys {
     for (const Key key : useless) keys_->Erase(keys_->Hash(key), key);
     return seen;
   }
-  // Whether a walk has come to this key.
+  // Whether the walk has passed this key.
   bool IsBehind(const RowIndex::Walk& walk, Key key) const { return walk.done || keys_->Hash(key) < walk.next_hash; }
 
   void Clear() {
@@ -83,9 +83,9 @@ class RemovedKeys {
     return cut == cuts_ ? When::kSinceCut : cut < base_ ? When::kBeforeBase : When::kBeforeCut;
   }
 
-  std::unique_ptr<RowIndex> keys_;  // with the cuts that had begun when the row went; null: none
-  std::uint32_t cuts_ = 0;          // begun so far
-  std::uint32_t base_ = 0;          // the lowest that is after the base
+  std::unique_ptr<RowIndex> keys_;  // key -> number of cuts begun before the removal; null: empty
+  std::uint32_t cuts_ = 0;          // number of cuts begun
+  std::uint32_t base_ = 0;          // the lowest number after the base
   std::size_t before_cut_ = 0, since_cut_ = 0;
 };
 

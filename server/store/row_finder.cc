@@ -5,7 +5,7 @@
 
 namespace tarn::server {
 
-// The next keys, with their lines of the index on the way.
+// Takes the next keys and prefetches their home buckets.
 void RowFinder::TakeKeys(KeyCursor* cursor, RowGroup* group) const {
   group->keys = cursor->keys();
   for (std::size_t i = 0; i < group->n;) {
@@ -33,8 +33,8 @@ void RowFinder::FindBuckets(RowGroup* group) const {
   }
 }
 
-// Where a row lies. Inlined by force, as all that does little but prefetch: GCC takes such a function for one without
-// effect, and drops the calls.
+// Prefetches a row and returns its address. always_inline, like all functions that mainly prefetch: GCC considers such
+// a function free of effects and drops calls of it.
 [[gnu::always_inline]] inline float* RowFinder::BringNear(Ahead ahead, const SparseFragment& fragment,
                                                           std::uint32_t number) const {
   const bool all = ahead == Ahead::kRows;
@@ -45,7 +45,7 @@ void RowFinder::FindBuckets(RowGroup* group) const {
   return row;
 }
 
-// The rows of the keys that lie in their first buckets, with the rows on the way; of the others, the next bucket.
+// Finds and prefetches the rows of keys that are in their home buckets; prefetches the next bucket for the others.
 void RowFinder::FindNear(Ahead ahead, RowGroup* group) const {
   group->n_further = 0;
   if (table_.is_dense()) return;
@@ -64,7 +64,7 @@ void RowFinder::FindNear(Ahead ahead, RowGroup* group) const {
   }
 }
 
-// Keys i to `end` - 1 of a group, which are of one fragment.
+// Keys i to `end` - 1 of a group, all of one fragment.
 void RowFinder::FindNearInMemory(Ahead ahead, const SparseFragment& fragment, std::size_t i, std::size_t end,
                                  RowGroup* group) const {
   const bool all = ahead == Ahead::kRows;
@@ -83,7 +83,7 @@ void RowFinder::FindNearInMemory(Ahead ahead, const SparseFragment& fragment, st
   }
 }
 
-// Here only the words are brought near that say where the rows are.
+// Prefetches only the words that locate the rows.
 void RowFinder::FindNearInTier(const SparseFragment& fragment, std::size_t i, std::size_t end, RowGroup* group) const {
   const RowIndex& index = fragment.rows().index();
   ProbeBuckets(end - i, group->keys + i, group->buckets + i, group->numbers + i);
@@ -99,7 +99,7 @@ void RowFinder::FindNearInTier(const SparseFragment& fragment, std::size_t i, st
   }
 }
 
-// The rows of the other keys, with the rows on the way; with a tier those of all, as their words have come.
+// Finds and prefetches the rows of the other keys; with a tier, the rows of all keys, whose words have arrived.
 void RowFinder::FindFurther(Ahead ahead, RowGroup* group) const {
   const std::size_t n = group->n_further;
   Key keys[kGroupKeys];
@@ -123,7 +123,7 @@ void RowFinder::FindFurther(Ahead ahead, RowGroup* group) const {
     else
       table_.resident()->PrefetchWord(fragment.rows().place(), group->numbers[i]);
   }
-  // Numbers may be outdated by now: the callback looks again then.
+  // If numbers are outdated, the callback looks them up again.
   if (table_.resident() == nullptr || ahead == Ahead::kWords || group->generation != context_.insert_generation) return;
   for (std::size_t i = 0; i < group->n; ++i)
     if (group->numbers[i] != RowIndex::kNone) group->rows[i] = BringNear(ahead, *group->sparse(i), group->numbers[i]);

@@ -1,13 +1,13 @@
-// Finds the rows of a message's keys: group by group, with several groups under way at once, so that the cache lines
-// that one stage asks for have arrived by the next. The stages of a group of sparse keys: the first lines of the index;
-// the rows found there, and the second lines for the other keys; the rows of those. With a tier the words that say
-// where rows are come first, and then the rows.
+// Finds the rows of a message's keys in groups. Several groups are in progress at once, so that the cache lines that
+// one stage prefetches have arrived by the next. The stages of a group of sparse keys: the home buckets in the index;
+// the rows found there, and the next buckets of the other keys; the rows of those. With a tier the words that locate
+// the rows are prefetched first, then the rows.
 //
 //   for (KeyCursor cursor(partitions, table, sections, keys, create); cursor.left() > 0;)
 //     finder.ForEachGroup(Ahead::kRows, rows, &cursor, [&](const RowGroup& group) { ... });
 //
-// What the callback does to one group may outdate what was found of the next: their `generation` then differs from the
-// context's insert_generation. Not thread-safe.
+// The callback for one group may insert rows, so that the results for the next group are outdated. The `generation` of
+// that group then differs from the context's insert_generation. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -28,18 +28,18 @@ namespace tarn::server {
 
 inline constexpr std::size_t kGroupKeys = 32;
 
-// Some keys of a message, with what is known of each.
+// Some keys of a message, and their rows.
 struct RowGroup {
   std::size_t n = 0;
   const Key* keys = nullptr;
-  // The fragment of each key. Of a sparse table: null where there is none yet.
+  // The fragment of each key. Null: the sparse table has no fragment there.
   Fragment* fragments[kGroupKeys];
-  // Of sparse tables: where the index is looked at, the row's number (RowIndex::kNone: no row), and where it lies
-  // (null: it has none or is on disk).
+  // For sparse tables: the bucket of the index, the row's number (RowIndex::kNone: no row), and its address (null:
+  // there is no row, or it is on disk).
   const RowBucket* buckets[kGroupKeys];
   std::uint32_t numbers[kGroupKeys];
   float* rows[kGroupKeys];
-  std::uint32_t further[kGroupKeys];  // which keys are not in their first bucket and may be in another
+  std::uint32_t further[kGroupKeys];  // keys that are not in their home bucket but may be in the next
   std::size_t n_further = 0;
   std::uint64_t generation = 0;  // insert_generation when the buckets were found
 
@@ -47,14 +47,14 @@ struct RowGroup {
   DenseFragment* dense(std::size_t i) const { return static_cast<DenseFragment*>(fragments[i]); }
 };
 
-// What is brought near before a group is worked on: the values of its rows, whole rows to be changed, or (with a tier)
-// the words that say where rows are.
+// What is prefetched for a group: the values of its rows, whole rows for writing, or (with a tier) the words that
+// locate the rows.
 enum class Ahead { kValues, kRows, kWords };
 
-// The fragments that keys of a message may have: those that exist, or all that are named.
+// What to do for keys whose fragment does not exist: leave it null, or create it.
 enum class Missing { kLeaveOut, kCreate };
 
-// Walks the keys of a message in order. The sections' partitions are the store's.
+// Iterates over the keys of a message in order. The store has all partitions of the sections.
 class KeyCursor {
  public:
   KeyCursor(const std::vector<std::unique_ptr<Partition>>& partitions, const Table& table,
@@ -64,7 +64,7 @@ class KeyCursor {
   std::size_t left() const { return keys_.size() - key_; }
   // The next key.
   const Key* keys() const { return keys_.data() + key_; }
-  // Goes over the next keys of one fragment, 1 to `keys_max` of those that are left; how many, and the fragment.
+  // Skips the next 1 to `keys_max` keys, all of one fragment. Returns their number and the fragment.
   std::size_t Next(std::size_t keys_max, Fragment** fragment) {
     if (in_section_ == section_count_) EnterSection();
     const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(section_count_ - in_section_, keys_max));
@@ -90,7 +90,7 @@ class KeyCursor {
   std::span<const Key> keys_;
   Missing missing_;
   Fragment* fragment_ = nullptr;
-  std::size_t section_ = 0;  // the next
+  std::size_t section_ = 0;  // of the next section
   std::size_t key_ = 0;
   std::uint32_t in_section_ = 0, section_count_ = 0;
 };
@@ -131,7 +131,7 @@ class RowFinder {
   const StoreContext& context_;
 };
 
-// Asks for the first floats of a row that will be written; the kernels ask for the rest of long rows as they go.
+// Prefetches the first floats of a row that will be written. The kernels prefetch the rest of long rows.
 inline constexpr std::uint32_t kPrefetchedFloats = 64;
 [[gnu::always_inline]] inline void PrefetchForWrite(const float* row, std::uint32_t floats) {
   for (std::uint32_t i = 0; i < std::min(floats, kPrefetchedFloats); i += 16) __builtin_prefetch(row + i, 1);

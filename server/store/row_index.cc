@@ -9,7 +9,7 @@ namespace tarn::server {
 
 namespace {
 
-// Ten times the keys of a bucket that are used on average: at the most, and in a segment that was just made.
+// Average used keys per bucket, times ten: the maximum, and that of a new segment.
 constexpr std::size_t kLoadMax = 36;
 constexpr std::size_t kLoadNew = 32;
 
@@ -77,8 +77,8 @@ std::uint32_t RowIndex::Erase(std::uint64_t hash, Key key) {
   return row;
 }
 
-// Closes a hole. A bucket that was full may have sent keys on to those behind it, where they would not be found behind
-// one that is not full: the first of them comes back, and leaves a hole in turn.
+// Fills a hole. Keys that did not fit into a full bucket are in later ones, and a look-up stops at a bucket that is not
+// full. So the first of those keys moves back, which leaves a hole in turn.
 void RowIndex::Fill(const Segment& segment, Place hole) const {
   Bucket* bucket = hole.bucket;
   const bool was_full = bucket->used == kBucketKeys;
@@ -103,7 +103,7 @@ void RowIndex::Fill(const Segment& segment, Place hole) const {
   }
 }
 
-// Sees to it that one more key fits into the segment of this hash.
+// Ensures that one more key fits into the segment of this hash.
 void RowIndex::MakeRoom(std::uint64_t hash) {
   for (;;) {
     const std::size_t s = FirstCopy(SegmentOf(hash));
@@ -115,14 +115,16 @@ void RowIndex::MakeRoom(std::uint64_t hash) {
   }
 }
 
-// Keys that were chosen so that their hashes begin alike must not blow up the directory: their segment grows instead.
+// False if splitting would make the directory too large: keys may be chosen so that their hashes have a common prefix.
+// The segment then grows instead.
 bool RowIndex::MaySplit(const Segment& segment) const {
   constexpr std::size_t kEntriesPerSegment = 16;
   return segment.depth < directory_bits_ ||
          directory_.size() * kSegmentKeys <= (size_ + kSegmentKeys) * kEntriesPerSegment;
 }
 
-// Gives a segment, by its first copy, room for so many keys. Both lie in the same order, so this streams through them.
+// Resizes a segment, given by its first copy, to `keys` keys. Old and new segment have the same order, so both are
+// accessed sequentially.
 void RowIndex::Resize(std::size_t s, std::size_t keys) {
   const Segment old = directory_[s];
   Segment segment = NewSegment(keys, old.depth);

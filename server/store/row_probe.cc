@@ -17,8 +17,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::uint32_t kLineFloats = 16;
 
-// Which of a bucket's keys is this one; kKeys or behind: none. Compares the whole line. What is no key in it, or is no
-// longer one, lies at `used` or behind.
+// Index of the key in a bucket; kKeys or more: absent. Compares the whole cache line; an index of `used` or more is not
+// a valid key.
 HWY_INLINE std::uint32_t PlaceIn(const RowBucket& bucket, Key key) {
   constexpr std::size_t kLineWords = 8;
   const hn::CappedTag<std::uint64_t, kLineWords> lanes;
@@ -46,7 +46,7 @@ void Probe(std::size_t n, const Key* keys, const RowBucket* const* buckets, std:
   }
 }
 
-// All ones where it is true.
+// All bits set if true.
 HWY_INLINE std::uintptr_t Mask(bool condition) { return std::uintptr_t{0} - std::uintptr_t{condition}; }
 
 // Without branches on the result: overflowed keys are unpredictable, and a misprediction costs as much as a row.
@@ -59,7 +59,7 @@ std::size_t Locate(RowPlaces places, std::uint32_t near_floats, std::size_t n, c
     const std::uint32_t at = PlaceIn(*bucket, keys[i]);
     const std::uintptr_t found = Mask(at < bucket->used);
     const std::uintptr_t more = ~found & Mask(bucket->used == RowBucket::kKeys);
-    // Where the key is not, this is another's row, or was.
+    // If the key is absent, this is the row of another key, or an old one.
     const std::uint32_t number = bucket->rows[std::min(at, RowBucket::kKeys - 1)];
     const float* row = places.Row(number);
     const auto row_at = reinterpret_cast<std::uintptr_t>(row), next_at = reinterpret_cast<std::uintptr_t>(bucket + 1);

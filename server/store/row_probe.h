@@ -1,5 +1,5 @@
-// Looking up a group of keys in their buckets at once. Buckets are those of server/store/row_index.h: one cache line
-// each, its first `used` keys are there. Vector instructions of the machine at hand; any thread.
+// Looks up a group of keys in their buckets at once, with the vector instructions of the processor. The buckets are
+// those of server/store/row_index.h: one cache line each, of which the first `used` keys are valid. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,13 @@ static_assert(sizeof(RowBucket) == 64);
 constexpr std::uint32_t kNoRow = 0xffffffff;
 constexpr std::uint32_t kRowFurther = 0xfffffffe;
 
-// rows[i]: the row of keys[i] in *buckets[i]. Where it is not there: kNoRow if the bucket has room, kRowFurther if it
-// is full, so that the key may lie in the next one.
+// rows[i]: the row of keys[i] in *buckets[i]. If the bucket does not contain the key: kNoRow if the bucket has room,
+// kRowFurther if it is full, because the key may be in the next one.
 void ProbeBuckets(std::size_t n, const Key* keys, const RowBucket* const* buckets, std::uint32_t* rows);
 
-// The same for keys of one partition, with `numbers` as the rows above and rows[i] where that row lies in `slabs`
-// (which has rows), null where there is none; its first `near_floats` floats are on their way into the cache. Of each
-// kRowFurther the next bucket is, and i is in `further` (room for n); how many those are.
+// The same for keys of one partition, with the row numbers in `numbers`. rows[i]: the address of that row in `slabs`
+// (which is not empty), or null. Prefetches the first `near_floats` floats of each row, and the next bucket of each
+// kRowFurther, whose i it appends to `further` (room for n). Returns the number of those.
 std::size_t LocateRows(const RowSlabs& slabs, std::uint32_t near_floats, std::size_t n, const Key* keys,
                        const RowBucket* const* buckets, std::uint32_t* numbers, float** rows, std::uint32_t* further);
 

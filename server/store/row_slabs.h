@@ -1,6 +1,6 @@
-// The rows of one sparse partition: numbered 0, 1, 2, ... and never moved. Slabs come from the shard's arena; the
-// first holds a few rows, the next ones double up to about 64 KiB, so that a small partition costs bytes, not pages.
-// Not thread-safe.
+// The rows of one sparse partition, numbered 0, 1, 2, ... and never moved. Slabs are allocated from the shard's arena.
+// The first has a few rows; later ones double up to about 64 KiB, so a small partition takes little memory. Not
+// thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace tarn::server {
 
-// Where rows lie, by number; valid until one is added.
+// Addresses of rows by number; valid until a row is added.
 struct RowPlaces {
-  // Of the slab with a row: where row 0 would lie if the slab went back to it. One for every 2^first_log2 rows before
-  // row 2^full_log2, one for every 2^full_log2 from there on.
+  // For the slab of a row: the address that row 0 would have if the slab extended down to it. One entry for every
+  // 2^first_log2 rows before row 2^full_log2, then one for every 2^full_log2 rows.
   const std::uintptr_t* origins = nullptr;
   std::uint32_t row_bytes = 0;
   std::uint32_t first_log2 = 0;
@@ -42,13 +42,13 @@ class RowSlabs {
   }
   float* Row(std::uint32_t row) const { return places().Row(row); }
 
-  // A new row, uninitialised; its number is the size before.
+  // Adds an uninitialised row. Its number is the previous size.
   float* Add() {
     if (size_ == capacity_) AddSlab();
     return Row(size_++);
   }
 
-  // Returns the memory to the arena. The last call.
+  // Returns the memory to the arena. Only the destructor may be called after it.
   void Release() {
     for (std::uint32_t first = 0; first < capacity_;) {
       const std::uint32_t rows = SlabRows(first);
@@ -60,7 +60,7 @@ class RowSlabs {
   }
 
   std::uint32_t size() const { return size_; }
-  // Memory taken for a row.
+  // Memory per row.
   std::size_t row_bytes() const { return stride_ * sizeof(float); }
 
  private:
@@ -69,7 +69,7 @@ class RowSlabs {
   static constexpr std::uint32_t kLineFloats = 16;
   static constexpr std::uint32_t kPaddingFloatsMax = 2;
 
-  // Whole cache lines where that costs next to nothing; packed otherwise.
+  // Rounds up to whole cache lines if that adds at most kPaddingFloatsMax floats.
   static std::uint32_t Stride(std::uint32_t row_floats) {
     const std::uint32_t whole = (row_floats + kLineFloats - 1) / kLineFloats * kLineFloats;
     return whole - row_floats <= kPaddingFloatsMax ? whole : row_floats;
@@ -78,7 +78,7 @@ class RowSlabs {
     const std::size_t rows = std::max<std::size_t>(1, bytes / row_bytes());
     return std::min(log2_max, static_cast<std::uint32_t>(std::bit_width(rows)) - 1);
   }
-  // Rows of the slab behind `rows` others: as many, at least those of the first slab and at most those of a full one.
+  // Size of the slab that follows `rows` rows: as many again, between the sizes of the first and of a full slab.
   std::uint32_t SlabRows(std::uint32_t rows) const { return std::clamp(rows, 1u << first_log2_, 1u << full_log2_); }
   void AddSlab() {
     const std::uint32_t rows = SlabRows(capacity_);

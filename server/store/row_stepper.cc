@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kRounding = 0x726f756e64;
 
-// How many rows there are before one comes again. Few that are not the same share a bit.
+// Number of leading rows that are distinct. Different rows rarely share a bit; then the result is smaller.
 std::size_t DistinctRows(std::size_t n, float* const* rows) {
   constexpr int kBitsLog2 = 12;
   std::uint64_t seen[(1 << kBitsLog2) / 64] = {};
@@ -29,7 +29,8 @@ std::size_t DistinctRows(std::size_t n, float* const* rows) {
   return n;
 }
 
-// Rule A5: counts the rows of a group whose gradients are not finite; a bit for each, by its place in the group.
+// Counts the rows of a group whose gradients are not finite (rule A5). Returns a bit for each, by its index in the
+// group.
 std::uint32_t SkipNotFinite(const RowGroup& group, const float* gradients, Table* table, StoreContext* context) {
   static_assert(kGroupKeys == 32, "a bit of a word for each key");
   const std::uint32_t dim = table->dim();
@@ -45,7 +46,7 @@ std::uint32_t SkipNotFinite(const RowGroup& group, const float* gradients, Table
 
 }  // namespace
 
-// Where the values of a group are; for absent rows, their initial values in absent_.
+// Addresses of a group's values; for absent rows, of their initial values in absent_.
 void RowStepper::FindValues(const Table& table, const RowGroup& group, const float** rows) {
   Key absent[kGroupKeys];
   std::uint32_t absent_at[kGroupKeys];
@@ -108,7 +109,7 @@ RowParts RowStepper::RowForApply(const Table& table, const RowGroup& group, std:
   }
   SparseFragment& fragment = *group.sparse(i);
   std::uint32_t number = group.numbers[i];
-  // A key that is named twice may have come or gone since.
+  // If the message contains a key twice, its row may have been inserted or removed since.
   if (number == RowIndex::kNone || group.generation != context.insert_generation) number = fragment.Find(key);
   return fragment.RowForApply(key, number, clock);
 }
@@ -120,8 +121,8 @@ void RowStepper::Apply(Table* table, const RowGroup& group, ValueCodec codec, co
   StepGroup(*table, group, decoded_.data(), skipped, *context);
 }
 
-// Into decoded_; whether all values are finite. Floats are copied too: a worker that shares the memory of its push can
-// write to it between the look at a gradient and its step.
+// Decodes into decoded_ and returns whether all values are finite. Floats are copied too, because a worker that shares
+// the memory of its push can change a gradient between the check and the step.
 bool RowStepper::Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* gradients) {
   decoded_.resize(kGroupKeys * dim);
   if (codec == ValueCodec::kFp32)
@@ -130,13 +131,13 @@ bool RowStepper::Decode(ValueCodec codec, std::uint32_t dim, std::size_t n, cons
   return kernels::AllFinite(n * dim, decoded_.data());
 }
 
-// Rows of keys that get none, and those whose bit is in `left_out`, are left out.
+// Skips keys without a row, and those whose bit is in `left_out`.
 void RowStepper::StepGroup(const Table& table, const RowGroup& group, const float* gradients, std::uint32_t left_out,
                            const StoreContext& context) {
   const std::uint32_t dim = table.dim();
   float* values[kGroupKeys];
   float* slots[kGroupKeys];
-  // A row that is there and of which nothing else has to be known or kept.
+  // The step needs only the row and its mark.
   const bool plain = !table.is_dense() && !table.has_life() && table.resident() == nullptr && !context.cut.active;
   for (std::size_t i = 0; i < group.n; ++i) {
     if ((left_out >> i & 1) != 0) {
@@ -159,7 +160,7 @@ void RowStepper::StepGroup(const Table& table, const RowGroup& group, const floa
   }
 }
 
-// One optimizer step for each of n rows. Of a row in 16 bits that is named twice the second sees what the first did.
+// One optimizer step for each of n rows. If a 16-bit row occurs twice, the second step uses the result of the first.
 void RowStepper::Step(const Table& table, std::size_t n, const Key* keys, float** values, float** slots,
                       const float* gradients) {
   const std::uint32_t dim = table.dim();

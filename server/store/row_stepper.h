@@ -1,5 +1,5 @@
-// What a message does to the rows that were found for it: reads their values into a reply, or steps the optimizer on
-// them. Holds the scratch memory of one store. Not thread-safe.
+// Processes the rows found for a message: copies their values into a reply, or applies the optimizer to them. Owns the
+// scratch memory of one store. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,14 @@ namespace tarn::server {
 
 class RowStepper {
  public:
-  // Writes the values of a group's rows to `out` in the codec; of absent ones, their initial values.
+  // Writes the values of a group's rows to `out` in the codec, and for absent rows their initial values.
   void Gather(const Table& table, const RowGroup& group, ValueCodec codec, std::byte* out);
 
-  // Steps that follow round what is kept in 16 bits by key, clock and `push`.
+  // Begins a push. Its steps round values stored in 16 bits by key, clock and `push`.
   void BeginPush(const Table& table, Clock clock, std::uint64_t push);
-  // One optimizer step for each key of a group that has or gets a row, with gradients group.n rows in the codec. Skips
-  // and counts those that are not finite (rule A5). Reads each byte of `gradients` once, before the first step.
+  // Applies one optimizer step to each key of a group that has or gets a row. `gradients`: group.n rows in the codec.
+  // Skips and counts gradients that are not finite (rule A5). Reads each byte of `gradients` once, before the first
+  // step.
   void Apply(Table* table, const RowGroup& group, ValueCodec codec, const std::byte* gradients, StoreContext* context);
 
  private:
@@ -36,7 +37,7 @@ class RowStepper {
   void StepHalves(const Table& table, std::size_t n, const Key* keys, float** values, float** slots,
                   const float* gradients);
 
-  RuleContext push_;            // the push at hand
+  RuleContext push_;            // the current push
   std::uint64_t rounding_ = 0;  // and its rounding
   std::vector<float> wide_;     // values of one group of 16-bit rows
   std::vector<float> absent_;   // initial values of the absent rows of one group

@@ -1,5 +1,5 @@
-// Copies of a shard's rows at the cut of a checkpoint, and the hash by which states are compared. Plain values: they
-// are handed to the thread that writes them.
+// Copies of a shard's rows at the cut of a checkpoint, and the hash that compares states. Plain values, passed to the
+// thread that writes them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tarn::server {
 
-// A key without a row yet, and how often it was pushed (LifeSpec::admit_count).
+// A key without a row, and the number of its pushes (LifeSpec::admit_count).
 using Seen = std::pair<Key, std::uint32_t>;
 
 // Rows of one partition: row i has keys[i] and the record rows[i * row_words ...) (core/row_layout.h).
@@ -21,11 +21,11 @@ struct PartitionRows {
   PartitionId partition;
   std::vector<Key> keys;
   std::vector<std::uint32_t> rows;
-  std::vector<Key> removed;  // keys that the base may have and that have no row now; none is in `keys`
-  std::vector<Seen> seen;    // of the whole partition at the cut, whatever its scope: they replace what was before
+  std::vector<Key> removed;  // keys without a row that the base may contain; none is in `keys`
+  std::vector<Seen> seen;    // of the whole partition, for every scope: replaces the list in the base
 };
 
-// What a cut hands out: all rows, or those changed since its base, and the keys removed since.
+// Contents of a cut: all rows, or those changed since its base and the keys removed since.
 enum class CutScope : std::uint8_t { kAll, kChanged };
 
 // A chunk of a cut (Store::ContinueCut): some rows of one partition.
@@ -38,7 +38,7 @@ struct TableRows {
   TableSpec spec;
   std::uint64_t salt = 0;        // TableSalt of the job and table
   std::uint32_t row_words = 0;   // RowWords of the spec
-  std::uint64_t state_rows = 0;  // that the store had at the cut, whatever of them is handed out
+  std::uint64_t state_rows = 0;  // in the store at the cut, for every scope
   std::vector<PartitionRows> partitions;
 };
 
@@ -48,24 +48,24 @@ struct Snapshot {
   std::uint32_t partition_bits = 0;
   Clock max_clock;  // highest clock of any worker at the cut
   std::vector<TableRows> tables;
-  // Where the rows are those that changed since: the checkpoint whose files belong into the directory too, and of how
-  // many shards this one takes its share of them (rule K7). base 0: all rows.
+  // Base 0: the snapshot has all rows. Otherwise it has the rows changed since `base`, and the files of that checkpoint
+  // are linked into the directory too: each of `shards` shards links its share (rule K7).
   CheckpointId base;
   std::string base_directory;
   std::uint32_t shards = 1;
 };
 
-// Hash of one row with all its bits; `table_salt` tells tables apart.
+// Hash of all bits of one row. `table_salt` differs between tables.
 std::uint64_t RowHash(std::uint64_t table_salt, Key key, std::span<const std::uint32_t> row);
 
-// Hash of one key that is counted without a row.
+// Hash of a key that is counted but has no row.
 std::uint64_t SeenHash(std::uint64_t table_salt, const Seen& seen);
 
-// Sum of RowHash over all rows and of SeenHash over all keys seen: independent of their order and of how they are
-// spread over shards.
+// Sum of RowHash over all rows and of SeenHash over all keys seen. Independent of their order and of their distribution
+// over shards.
 std::uint64_t StateHash(const std::vector<TableRows>& tables);
 
-// The same of some rows of one table.
+// The same for some rows of one table.
 std::uint64_t StateHash(std::uint64_t table_salt, std::uint32_t row_words, const PartitionRows& rows);
 
 std::uint64_t RowCount(const std::vector<TableRows>& tables);

@@ -13,12 +13,12 @@ namespace tarn::server {
 
 namespace {
 
-// Rows of a slice whose lines are on their way.
+// How many rows ahead cache lines are prefetched.
 constexpr std::size_t kAhead = 8;
-// Rows on disk that are read together for the hash.
+// Number of rows on disk that are read together for the hash.
 constexpr std::size_t kHashedTogether = 4096;
 
-// Each push makes the score at least 1, so anything else is no row's (and its logarithm is none).
+// Each push makes the score at least 1. A smaller one is invalid and has no valid logarithm.
 bool IsLife(const std::uint32_t* words) {
   RowLife life;
   std::memcpy(static_cast<void*>(&life), words, sizeof life);
@@ -50,7 +50,7 @@ std::size_t SparseFragment::memory_bytes() const {
          cut_.memory_bytes() + cold_.memory_bytes() + walk_.seen.capacity() * sizeof(Seen);
 }
 
-// A new row of a key that has none, with its initial values; its number.
+// Inserts a row with its initial values for a key that has none. Returns its number.
 std::uint32_t SparseFragment::InsertRow(std::uint64_t hash, Key key) {
   const std::uint32_t number = rows_.Insert(hash, key);
   const RowParts row = rows_.Parts(number);
@@ -85,7 +85,7 @@ void SparseFragment::KeepFirst(std::uint32_t number, Key key) {
   cut_.KeepFirst(number, key, rows_.Parts(number), [&] { return ReadCold(number); });
 }
 
-// A row on disk; valid until the next one. Undefined after an error, which the context keeps.
+// Reads a row from disk; valid until the next call. Undefined after an error, which the context records.
 RowParts SparseFragment::ReadCold(std::uint32_t number) const {
   context_->owners.assign(1, {rows_.place(), number});
   const Status read = context_->tier->Read(table_.resident(), &context_->owners, &context_->cold_record);
@@ -93,21 +93,21 @@ RowParts SparseFragment::ReadCold(std::uint32_t number) const {
   return rows_.PartsAt(reinterpret_cast<float*>(context_->cold_record.data() + kOwnerWords), number);
 }
 
-// Copies what is counted of keys without a row before it changes, if a cut is to have it.
+// Copies the counts of keys without a row before they change, if the current cut needs them.
 void SparseFragment::KeepSeen() {
   if (!cut_.open() || std::exchange(walk_.seen_kept, true)) return;
   walk_.seen = life_.Waiting();
 }
 
-// A key whose row had been removed has one again; a cut that is to name it as removed names it now.
+// A removed key has a row again. If the current cut must list it as removed, it is listed now.
 void SparseFragment::NoteReturn(Key key) {
   if (removed_.Take(key) != RemovedKeys::When::kBeforeCut) return;
   if (context_->cut.request.scope != CutScope::kChanged || !cut_.open()) return;
   if (!removed_.keys().IsBehind(walk_.removed, key)) cut_.NameRemoved(key);
 }
 
-// Takes away a row that has expired: out of memory, into the next cut as a removed key. Where every cut is full, or
-// only a hash, no base ever follows that would clear what is remembered.
+// Removes an expired row and records its key for the next cut. Without a base the key is not recorded: if every cut is
+// full, or only a hash, no later cut would clear the record.
 void SparseFragment::Take(std::uint32_t number, Key key) {
   KeepFirst(number, key);
   rows_.Erase(rows_.index().Hash(key), key);
@@ -160,7 +160,7 @@ Expected<std::uint64_t> SparseFragment::StateHash() const {
   return sum;
 }
 
-// Adds the hashes of the rows on disk, read in the order in which they lie there.
+// Adds the hashes of the rows on disk, read in their order on disk.
 Status SparseFragment::HashCold(std::uint64_t* sum) const {
   struct Row {
     ColdId id;
@@ -257,7 +257,7 @@ std::size_t SparseFragment::ContinueCut(std::size_t bytes, std::vector<CutRows>*
   return cost + cut_.HandOutRest(bytes - std::min(bytes, cost), out);
 }
 
-// Hands out, slice by slice, the keys that have no row: those counted, and then those removed since the base.
+// Adds the keys without a row to the cut, slice by slice: the counted ones, then those removed since the base.
 std::size_t SparseFragment::HandOutLists(std::size_t bytes, std::vector<CutRows>* out) {
   KeepSeen();
   PartitionRows lists{

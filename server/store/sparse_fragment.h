@@ -1,6 +1,6 @@
-// The rows of a sparse table in one partition: any key may have one, from its first push on unless the table's life
-// says otherwise. Delegates to SparseRows (where rows lie), FragmentLife (which rows come and go), ChangeMarks and
-// RemovalLog (what the next checkpoint must hold) and FragmentCut (the checkpoint under way). Not thread-safe.
+// The rows of a sparse table in one partition: a key has a row from its first push on, unless the table has rules of
+// life. Delegates to SparseRows (storage of rows), FragmentLife (admission and expiry), ChangeMarks and RemovalLog
+// (changes since the last checkpoint) and FragmentCut (the current checkpoint). Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -23,36 +23,37 @@ class SparseFragment final : public Fragment {
   const SparseRows& rows() const { return rows_; }
   std::uint32_t Find(Key key) const { return rows_.index().Find(rows_.index().Hash(key), key); }
   bool has_verdicts() const { return life_.has_verdicts(); }
-  // Whether the row counts as gone though it was not taken away yet.
+  // Whether the row has expired but is not removed yet.
   bool IsExpired(std::uint32_t number) const { return life_.has_verdicts() && life_.IsExpired(*rows_.Life(number)); }
-  // Brings near what marking a row as changed writes to.
+  // Prefetches the mark of a row.
   [[gnu::always_inline]] void PrefetchMark(std::uint32_t number) const { marks_.Prefetch(number); }
 
-  // The row of a key that is about to be changed; inserts one if there is none, unless the key is not admitted: then
-  // there are no values. `number` is the key's row, or RowIndex::kNone.
+  // The row of a key, to be changed by the caller. Inserts a row if there is none and the key is admitted; if it is not
+  // admitted, `values` is null. `number`: the key's row, or RowIndex::kNone.
   RowParts RowForApply(Key key, std::uint32_t number, Clock clock);
-  // The same where only the mark is needed: a row in memory, without life or tier, outside of cuts.
+  // Replaces RowForApply for a row in memory, without life or tier, outside of cuts: only the mark is needed.
   void MarkChanged(std::uint32_t number) { marks_.Set(number); }
 
-  // Removes the rows of keys, which need not have one, as a checkpoint is loaded. Not within a cut.
+  // Removes the rows of keys, which need not have one, during the load of a checkpoint. Must not be called during a
+  // cut.
   void Remove(std::span<const Key> keys);
-  // Sets how often keys without a row were pushed.
+  // Sets the push counts of keys without a row.
   void LoadSeen(std::span<const Seen> seen);
 
-  // Takes away every row that has expired.
+  // Removes every expired row.
   void TakeExpired();
-  // The table's rules have changed: counts the standings of all rows anew.
+  // Recomputes the standings of all rows after the table's rules changed.
   void RecountLife();
-  // What expired by earlier rules has been handed out.
+  // Must be called when the cut has listed all rows that expired by earlier rules.
   void ForgetCutVerdicts() { cut_.ForgetVerdicts(); }
-  // The table's time has passed a boundary at which rows expire.
+  // Must be called when the table's time has passed a boundary at which rows expire.
   void OnBoundary() { life_.Decide(rows_.index().size()); }
-  // Takes away the expired ones of about `rows` rows; returns how many it looked at. `walk` is where the sweep is: it
-  // is through when walk->done.
+  // Removes the expired rows among the next rows, about `rows` of them, and returns how many it examined. `walk`: the
+  // position of the sweep, which is complete when walk->done.
   bool sweep_due() const { return life_.sweep_due(); }
   std::size_t Sweep(RowIndex::Walk* walk, std::size_t rows);
 
-  // The key of a row, for an error. Looks through the whole index.
+  // The key of a row, for an error message. Searches the whole index.
   std::optional<Key> KeyOf(std::uint32_t number) const;
 
   void Release() override;
@@ -66,12 +67,12 @@ class SparseFragment final : public Fragment {
   std::size_t ContinueCut(std::size_t bytes, std::vector<CutRows>* out) override;
 
  private:
-  // Of a cut: the lists of keys without a row, and how far the walk has come.
+  // State of the current cut.
   struct CutWalk {
-    bool seen_kept = false;  // `seen` is as of the beginning of the cut
-    bool lists_out = false;  // the lists were handed out
+    bool seen_kept = false;  // `seen` is a copy from the beginning of the cut
+    bool lists_out = false;  // `seen` and the removed keys were added to the cut
     std::vector<Seen> seen;
-    RowIndex::Walk removed;  // over those removed before the cut
+    RowIndex::Walk removed;  // over the keys removed before the cut
     RowIndex::Walk rows;
   };
 

@@ -1,6 +1,6 @@
-// Where the rows of one sparse fragment lie: an index from key to row number, and the rows by number, in slabs or, with
-// a memory budget, in the tier's slots or on its disk. A row keeps its number until it is removed; the numbers of
-// removed rows are used again. Not thread-safe.
+// Storage of the rows of one sparse fragment: an index from keys to row numbers, and the rows by number. Rows are in
+// slabs or, with a memory budget, in the tier's slots or on its disk. A row keeps its number until it is removed;
+// numbers of removed rows are reused. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class SparseRows {
   const RowSlabs& slabs() const { return slabs_; }  // empty with a tier
   std::uint32_t place() const { return place_; }
 
-  // One past the highest number so far.
+  // One past the highest number ever used.
   std::uint32_t NumberEnd() const { return resident_ != nullptr ? tier_end_ : slabs_.size(); }
   // Null: on disk.
   float* Row(std::uint32_t number) const {
@@ -34,17 +34,18 @@ class SparseRows {
   }
   RowLife* Life(std::uint32_t number) const { return reinterpret_cast<RowLife*>(lives_.Row(number)); }
   RowParts Parts(std::uint32_t number) const { return PartsAt(Row(number), number); }
-  // The parts of a row whose values and slots are at `values`, or null.
+  // The parts of a row whose values and slots are at `values` (may be null).
   RowParts PartsAt(float* values, std::uint32_t number) const {
     return {values, values + value_words_, with_life_ ? Life(number) : nullptr};
   }
 
-  // Gives a key that has no row a new, uninitialised one; its number.
+  // Inserts an uninitialised row for a key that has none. Returns its number.
   std::uint32_t Insert(std::uint64_t hash, Key key);
-  // Removes the row of a key; its number, or RowIndex::kNone if it had none.
+  // Removes the row of a key. Returns its number, or RowIndex::kNone if there was none.
   std::uint32_t Erase(std::uint64_t hash, Key key);
 
-  // Removes all rows and returns their memory to the arena, and their slots and disk to the tier. The last call.
+  // Removes all rows and returns their memory to the arena, and their slots and disk space to the tier. Only the
+  // destructor may be called after it.
   void Release();
 
   std::size_t memory_bytes() const { return index_.memory_bytes() + free_.capacity() * sizeof(free_[0]); }
@@ -57,7 +58,7 @@ class SparseRows {
   RowIndex index_;
   RowSlabs slabs_;          // values and slots, by number; empty with a tier
   ResidentRows* resident_;  // the table's; null: no tier
-  std::uint32_t place_;     // there
+  std::uint32_t place_;     // of the partition in the tier
   std::uint32_t tier_end_ = 0;
   RowSlabs lives_;                   // by number; empty if the table has none
   std::vector<std::uint32_t> free_;  // numbers of removed rows

@@ -10,7 +10,7 @@ void Verdicts::Add(Verdict verdict) {
   verdicts_.push_back(verdict);
 }
 
-// Most pushes are of the newest class.
+// Most pushes belong to the newest class.
 void Standings::Add(std::uint32_t standing, std::uint32_t step) {
   const std::uint32_t mine = standing / step;
   ++rows_;

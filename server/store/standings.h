@@ -1,6 +1,6 @@
-// How many rows of a partition have which standing (server/store/life.h), and which of them have expired: what a
-// partition needs for deciding at a boundary, without a look at its rows. Counts are of rows that have not expired, by
-// class of standing. Not thread-safe.
+// The numbers of a partition's rows by standing (server/store/life.h), and which rows have expired. With these a
+// partition decides at a boundary without reading its rows. Rows that have not expired are counted, by class of
+// standing. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace tarn::server {
 
-// What a boundary decided: rows that were pushed before it last and whose standing is lower have expired.
+// The decision of a boundary: rows whose last push was before it and whose standing is lower have expired.
 struct Verdict {
   std::uint32_t before = 0;
   std::uint32_t least_standing = 0;
   friend bool operator==(const Verdict&, const Verdict&) = default;
 };
 
-// Verdicts that rows may still be subject to. No later one makes up for an earlier, stricter one.
+// The verdicts that may still apply to rows. A later verdict does not replace an earlier, stricter one.
 class Verdicts {
  public:
   bool empty() const { return verdicts_.empty(); }
@@ -40,9 +40,9 @@ class Standings {
   void Add(std::uint32_t standing, std::uint32_t step);
   void Drop(std::uint32_t standing, std::uint32_t step);
 
-  // At a boundary: rows of lower standing than `least` expire, and then the lowest classes for as long as there are
-  // more than rows_max rows (0: any number) of more than one class. Returns the least standing that stays, a multiple
-  // of step; 0 if nothing expired.
+  // Decides at a boundary. Rows with a standing below `least` expire. Then the lowest class expires as long as more
+  // than rows_max rows (0: unbounded) of more than one class remain. Returns the lowest standing that remains, a
+  // multiple of step; 0 if nothing expired.
   std::uint32_t Decide(std::uint32_t least, std::uint64_t rows_max, std::uint32_t step);
 
   std::uint64_t rows() const { return rows_; }

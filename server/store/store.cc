@@ -84,7 +84,7 @@ Status Store::AddTable(const TableSpec& spec) {
   return {};
 }
 
-// What expired by the old rules is gone first.
+// First removes the rows that expired by the old rules.
 Status Store::UpdateTable(Table& table, const TableSpec& spec) {
   const TableSpec& known = table.spec();
   if (known.id != spec.id || known.name != spec.name || !ShapeDifference(known, "", spec, "").empty())
@@ -211,7 +211,7 @@ void Store::ThrowExhausted(const Table& table, const std::bad_alloc& reason) con
 
 // Loading.
 
-// Calls take(partition, first, count) for each run of keys that lie in one owned partition; up to the first error.
+// Calls take(partition, first, count) for each run of keys of one owned partition. Stops at the first error.
 template <typename Take>
 Status Store::ForEachRun(const Table& table, std::span<const Key> keys, Take take) const {
   for (std::size_t first = 0, end = 0; first < keys.size(); first = end) {
@@ -283,7 +283,7 @@ bool Store::HasCold(TableId id) const {
 
 Status Store::Tend(std::size_t other_bytes) { return tier_ ? reader_.Tend(other_bytes) : Status(); }
 
-// For an error: looks through the fragment for the key.
+// For an error message: searches the fragment for the key.
 std::string Store::NameOf(TableId id, RowOwner owner) const {
   const std::string& table = At(id).spec().name;
   const auto at = std::ranges::find_if(

@@ -6,7 +6,7 @@ namespace tarn::server {
 
 namespace {
 
-// What a slice of a cut pays for a fragment, however little there is in it.
+// Minimum cost of a fragment in a slice, in bytes.
 constexpr std::size_t kFragmentCost = 64;
 // Capacity of a chunk of rows that a cut copies early.
 constexpr std::size_t kEarlyChunkBytes = std::size_t{16} << 10, kEarlyChunkBytesMin = 1024;
@@ -29,7 +29,7 @@ void StoreCut::Prepare(const CutRequest& request) {
   cut.hash = 0;
   cut.early_chunk_bytes = kEarlyChunkBytes;
   if (context_->tier != nullptr && !tables_.empty()) {
-    // Where memory is bounded, one for each fragment must have room.
+    // With a memory bound, one chunk for each fragment must fit.
     const auto owned = std::ranges::count_if(partitions_, [](const auto& partition) { return partition != nullptr; });
     const std::size_t fragments = std::max<std::size_t>(1, static_cast<std::size_t>(owned)) * tables_.size();
     cut.early_chunk_bytes =
@@ -83,7 +83,7 @@ void StoreCut::Drop() {
   context_->tier->FreeAllAside();
 }
 
-// The fragment that the walk is at, in order of table and partition; null: it is through.
+// The current fragment of the walk, in order of table and partition; null: the walk is complete.
 Fragment* StoreCut::Next() {
   for (; table_ < tables_.size(); ++table_, partition_ = 0) {
     if (!tables_[table_]) continue;

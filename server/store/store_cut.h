@@ -1,6 +1,6 @@
-// A cut of a store: the set of the cuts of its partitions, all begun in one step. It holds the rows as they were then,
-// whatever is applied while they are copied, or of them those that changed since the base, with the keys removed
-// since. A row that is about to change is copied before, within Store::Apply. One cut at a time.
+// A cut of a store: the cuts of all its partitions, begun in one step. It contains the rows as of that moment: all, or
+// those changed since the base, with the keys removed since. Pushes may be applied during the cut; Store::Apply copies
+// a row before it changes. One cut at a time.
 //
 //   std::vector<TableRows> tables = cut.Begin(request);   // copies no row
 //   while (cut.active()) cut.Continue(bytes, &chunks);    // between messages
@@ -27,29 +27,29 @@ class StoreCut {
 
   // Begins a cut of every partition. Returns the tables, without rows.
   std::vector<TableRows> Begin(CutRequest request = {});
-  // Begins a snapshot of one partition, which the store owns: all of its rows. It is no checkpoint: the changes that
-  // later cuts hand out are counted from where they were counted before.
+  // Begins a snapshot of all rows of one partition, which the store must have. It does not affect the changes that
+  // later cuts contain.
   std::vector<TableRows> BeginSnapshot(PartitionId partition);
-  // Copies about `bytes` more and hands out what is complete: chunks of rows in order of table and partition, those of
-  // one partition in no particular order. The cut is over when it is not active any more. An error is the tier's, and
-  // final.
+  // Copies about `bytes` more and appends the complete chunks to `out`, in order of table and partition; rows of one
+  // partition have no particular order. The cut is complete when it is no longer active. Errors are those of the tier,
+  // and permanent.
   Status Continue(std::size_t bytes, std::vector<CutRows>* out);
-  // Gives the cut up. Idempotent.
+  // Aborts the cut. Idempotent.
   void Drop();
 
-  // Whether a cut of kChanged begun now would name every key removed since its base, as the request would define it:
-  // not if more were than are remembered. Of such a cut only the hash may be used.
+  // Whether a kChanged cut that begins now would list every key removed since the base that `base_is_previous_cut`
+  // defines. False if too many keys were removed; of such a cut only the hash may be used.
   bool KnowsChanges(bool base_is_previous_cut) const;
   bool active() const { return context_->cut.active; }
-  // Whether the cut waits for rows on disk. They come in Store::Tend.
+  // Whether the cut waits for rows on disk. Store::Tend receives them.
   bool waits() const { return context_->cut.waits && !context_->tier->HasForCut(); }
-  // What Store::StateHash was at the beginning of the last cut that was handed out whole, if it had hash_all.
+  // Store::StateHash at the beginning of the last complete cut, if it had hash_all.
   std::uint64_t state_hash() const { return state_hash_; }
-  // Bytes of rows that all cuts so far have copied because they were about to change. They wait until the walk comes
-  // to their partition: in memory, of which only the size of the store bounds them, or, with a tier, mostly on its
+  // Bytes of rows that all cuts so far copied early, because they were about to change. The copies are kept until the
+  // walk reaches their partition: in memory, bounded only by the size of the store, or, with a tier, mostly on its
   // disk.
   std::uint64_t early_bytes() const { return context_->cut.early_bytes; }
-  // Memory of those that wait now.
+  // Memory of the copies now kept.
   std::size_t held_bytes() const { return context_->cut.early_held_bytes; }
 
  private:
@@ -59,7 +59,7 @@ class StoreCut {
   const Tables& tables_;
   const Partitions& partitions_;
   StoreContext* context_;
-  std::size_t table_ = 0, partition_ = 0;  // where the walk is
+  std::size_t table_ = 0, partition_ = 0;  // the position of the walk
   std::uint64_t state_hash_ = 0;
 };
 

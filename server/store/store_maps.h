@@ -1,4 +1,4 @@
-// How a store finds its tables and partitions: by id, null where it has none.
+// The tables and partitions of a store, by id; null: the store does not have it.
 #pragma once
 
 #include <memory>

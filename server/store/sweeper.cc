@@ -4,12 +4,12 @@ namespace tarn::server {
 
 namespace {
 
-// What a fragment costs a slice, in rows.
+// Cost of a fragment in a slice, in rows.
 constexpr std::size_t kFragmentCost = 16;
 
 }  // namespace
 
-// The fragment where the sweep is, or the next that has one due; there is one.
+// The current fragment of the sweep, or the next that has one due. There must be one.
 SparseFragment* Sweeper::Next(const Tables& tables, const Partitions& partitions) {
   for (;;) {
     if (table_ >= tables.size()) table_ = partition_ = 0;

@@ -1,4 +1,4 @@
-// Takes expired rows away, in slices between messages: goes round the fragments that have a sweep due. Not thread-safe.
+// Removes expired rows in slices between messages. Visits the fragments with a sweep due in turn. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@ namespace tarn::server {
 
 class Sweeper {
  public:
-  // Looks at about `rows` rows. `due` is how many fragments have a sweep due, and falls as they are done.
+  // Examines about `rows` rows. `due`: the number of fragments with a sweep due, which decreases as they are done.
   void Continue(std::size_t rows, const Tables& tables, const Partitions& partitions, const std::size_t& due);
-  // Partitions were added or dropped: begins anew where it was.
+  // Must be called when partitions were added or dropped: restarts the current fragment.
   void Restart() { walk_ = {}; }
 
  private:
   SparseFragment* Next(const Tables& tables, const Partitions& partitions);
 
   std::size_t table_ = 0, partition_ = 0;
-  RowIndex::Walk walk_;  // in their fragment
+  RowIndex::Walk walk_;  // in the current fragment
 };
 
 }  // namespace tarn::server

@@ -34,7 +34,7 @@ void Table::Initialize(std::span<const Key> keys, float* rows) const {
   float wide[limits::kRowDimMax];
   for (const Key key : keys) {
     kernels::InitializeRow(spec_.initializer, salt_, key, {wide, spec_.dim});
-    rows[layout_.value_words - 1] = 0;  // an odd last value has zero bits behind it
+    rows[layout_.value_words - 1] = 0;  // the padding after an odd last value is zero
     kernels::EncodeValues(spec_.row_codec, spec_.dim, wide, reinterpret_cast<std::byte*>(rows));
     rows += layout_.value_words;
   }

@@ -1,6 +1,5 @@
-// One table as the fragments of a shard see it: its shape, its initial values, the layout of its rows, its rules of
-// life, and the time at which pushes count. Fragments refer to it; it outlives them. Not thread-safe: the shard's
-// thread owns it.
+// One table of a shard, shared by its fragments: shape, initial values, layout of rows, rules of life, and the current
+// time. It outlives the fragments. Not thread-safe: the shard's thread owns it.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +19,8 @@ namespace tarn::server {
 
 class ResidentRows;
 
-// Where a row's values, slots and life lie in memory. `values` is null where there is no row in memory, `life` where
-// the table has none.
+// Addresses of a row's values, slots and life. `values` is null if the row is not in memory, `life` if the table has
+// none.
 struct RowParts {
   float* values = nullptr;
   float* slots = nullptr;
@@ -48,7 +47,8 @@ class Table {
   ResidentRows* resident() const { return resident_; }
   void set_resident(ResidentRows* resident) { resident_ = resident; }
 
-  // Takes the settings of `spec`, which has the same shape. Rows that the old rules expired must be gone already.
+  // Replaces the settings by those of `spec`, which has the same shape. The caller must have removed the rows that
+  // expired by the old rules.
   void Update(const TableSpec& spec);
 
   // Writes the initial values of `keys` to `rows`, layout().value_words each.
@@ -64,14 +64,15 @@ class Table {
 
   // Rules R1 to R5; null: rows never expire.
   const LifeRules* rules() const { return rules_ ? &*rules_ : nullptr; }
-  // The time at which pushes count, and the latest boundary at or before it.
+  // The current time, and the latest boundary at or before it.
   std::uint32_t now() const { return now_; }
   std::uint32_t boundary() const { return boundary_; }
-  // Sets the time; an earlier one than now() changes nothing. True: a boundary was passed at which rows expire. The
+  // Sets the time; a time before now() changes nothing. Returns whether a boundary was passed at which rows expire. The
   // first call only sets the time.
   bool Advance(std::uint32_t now);
 
-  // Gradients that were skipped since they hold an infinity or a NaN (rule A5), and the key of the last one.
+  // Counts gradients that were skipped because they contain an infinity or a NaN (rule A5), and records the key of the
+  // last one.
   void CountNotFinite(Key key) {
     ++not_finite_;
     not_finite_key_ = key;
@@ -90,7 +91,7 @@ class Table {
   ResidentRows* resident_ = nullptr;
   std::optional<LifeRules> rules_;
   std::uint32_t now_ = 0, boundary_ = 0;
-  bool started_ = false;  // the time is known
+  bool started_ = false;  // the time was set
   std::uint64_t not_finite_ = 0;
   Key not_finite_key_ = 0;
 };

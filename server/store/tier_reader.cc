@@ -9,15 +9,15 @@ namespace tarn::server {
 
 namespace {
 
-// How often room is made for the rows of a message alone, before it is made for as many as they could be.
+// Attempts to make room for exactly the rows on disk, before room is made for all rows of the message.
 constexpr int kAttempts = 4;
-// What else memory is spent on is counted anew once in so many spans.
+// Other memory is counted again after so many spans.
 constexpr std::uint32_t kTendPeriod = 64;
 
 }  // namespace
 
-// Puts the owners of the rows on disk among the next `rows` of a message into the context. Returns how many keys have
-// no row yet. `spare`: the rows in memory are not the next to go.
+// Stores the owners of the rows on disk, among the next `rows` rows of a message, in the context. Returns the number of
+// keys without a row. `spare`: marks the rows in memory as recently used.
 std::size_t TierReader::FindCold(const Table& table, KeyCursor cursor, std::size_t rows, bool spare) {
   std::size_t absent = 0;
   std::vector<RowOwner>& owners = context_->owners;
@@ -45,7 +45,8 @@ Expected<std::size_t> TierReader::BringInCold(const Table& table, const KeyCurso
   const std::size_t rows = std::min(tier.SpanRows(*resident), cursor.left());
   tier.CountUses(resident, rows);
   if (resident->cold() == 0 && tier.Grow(resident, rows)) return rows;
-  // What is evicted for some of the rows may be others of them, which are then on disk too; hardly ever twice.
+  // Making room for some rows may evict others of the same message, which are then on disk too. This rarely happens
+  // twice.
   bool enough = false;
   for (int attempt = 0; attempt < kAttempts && !enough; ++attempt) {
     const std::size_t absent = FindCold(table, cursor, rows, attempt != 0);
@@ -73,7 +74,7 @@ Status TierReader::Tend(std::size_t other_bytes) {
   return context_->tier->Balance();
 }
 
-// Memory that is not the tier's: indices, lives and marks, which grow as rows are inserted.
+// Counts memory outside the tier: indices, lives and marks, which grow as rows are inserted.
 void TierReader::CountOthers() {
   index_bytes_ = memory_bytes_() - context_->tier->memory_bytes();
   context_->tier->SetOtherBytes(other_bytes_ + index_bytes_);

@@ -1,5 +1,5 @@
-// Brings the rows that a message needs from the tier's disk into memory before they are looked at, and keeps the
-// shard's memory within its budget. Errors are the tier's, and final. Not thread-safe.
+// Reads the rows of a message from the tier's disk into memory before they are used, and keeps the shard's memory
+// within its budget. Errors are those of the tier, and permanent. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,22 @@ namespace tarn::server {
 
 class TierReader {
  public:
-  // memory_bytes() is what the whole store takes, the tier included.
+  // memory_bytes(): memory of the whole store, including the tier.
   TierReader(StoreContext* context, std::function<std::uint64_t()> memory_bytes)
       : context_(context), memory_bytes_(std::move(memory_bytes)) {}
 
-  // Makes room for the next rows of a message and reads those of them that are on disk. Returns how many rows that
-  // were: none of them leaves memory before they are done. Of a table without a budget: all that are left.
+  // Makes room for the next rows of a message and reads those that are on disk. Returns the number of those rows; they
+  // stay in memory until they are processed. For a table without a budget: all that are left.
   Expected<std::size_t> BringIn(const Table& table, const KeyCursor& cursor) {
     if (table.resident() == nullptr) return cursor.left();
     return BringInCold(table, cursor);
   }
-  // Begins to read the rows of a message that are on disk, beside the shard's work; 0: they all are in memory.
+  // Starts to read the rows of a message that are on disk, while the shard continues. Returns 0 if all are in memory.
   FetchTicket Fetch(const Table& table, const KeyCursor& cursor);
 
-  // Takes in what the disk has done and evicts what the budget has no room for.
+  // Receives completed reads and writes, and evicts rows beyond the budget.
   Status Tend(std::size_t other_bytes);
-  // After rows were loaded: the same with memory counted anew.
+  // The same after rows were loaded: first counts memory again.
   Status Rebalance() {
     CountOthers();
     return Tend(other_bytes_);

@@ -1,5 +1,5 @@
-// The watermarks of one partition: of each worker incarnation, the last push applied or gathered (rules E1, E2). They
-// go where the partition goes. Not thread-safe: the shard's thread owns them.
+// The watermarks of one partition: for each worker incarnation, the number of the last push applied or gathered (rules
+// E1, E2). Not thread-safe: the shard's thread owns them.
 #pragma once
 
 #include <algorithm>
@@ -14,23 +14,23 @@ class Watermarks {
  public:
   enum class Order { kRepeated, kNext, kBeyond };
 
-  // 0 if it has pushed nothing yet.
+  // 0: the worker has pushed nothing.
   Sequence Of(Incarnation worker) const {
     const auto at = Find(worker);
     return at != entries_.end() && at->first == worker ? at->second : Sequence{};
   }
 
-  // Whether the push with this number is the next to apply.
+  // Compares the number of a push with the watermark.
   Order Judge(Incarnation worker, Sequence sequence) const {
     const Sequence watermark = Of(worker);
     if (sequence <= watermark) return Order::kRepeated;
     return sequence.value == watermark.value + 1 ? Order::kNext : Order::kBeyond;
   }
 
-  // The next push is applied or gathered.
+  // Must be called when the next push is applied or gathered.
   void Advance(Incarnation worker) { Set(worker, Sequence(Of(worker).value + 1)); }
 
-  // As a log or another copy of the partition has it; 0: forgets the worker.
+  // Sets a watermark, from a log or another copy of the partition. 0: removes the worker.
   void Set(Incarnation worker, Sequence watermark) {
     const auto at = entries_.begin() + (Find(worker) - entries_.cbegin());
     const bool known = at != entries_.end() && at->first == worker;
@@ -44,7 +44,7 @@ class Watermarks {
   }
   void Drop(Incarnation worker) { Set(worker, Sequence{}); }
 
-  // In order of incarnation; none is 0.
+  // In order of incarnation; no watermark is 0.
   const std::vector<std::pair<Incarnation, Sequence>>& entries() const { return entries_; }
 
  private:
