@@ -45,10 +45,10 @@ Expected<std::optional<BlobDesk::Answer>> BlobDesk::OnWritten(const BlobWritten&
     blobs_.erase(it);
     return std::nullopt;
   }
-  if (blob.given_up) return std::nullopt;  // that it is given up is reported behind this
+  if (blob.given_up) return std::nullopt;  // kCancelled follows
   if (written.code != ErrorCode::kOk) {
     blobs_.erase(it);
-    // "Not found" of a checkpoint's part is its base.
+    // For the scheduler, "not found" in a checkpoint's part means that its base is missing.
     return Fail(written.code == ErrorCode::kNotFound ? ErrorCode::kIo : written.code, written.message);
   }
   blob.busy = false;
@@ -62,7 +62,7 @@ void BlobDesk::GiveUp(const Id& id, Blob* blob) {
   store_->Abandon(id.first, blob->directory, id.second, blob->rank);
 }
 
-// Whole files belong to the checkpoint, which is whole too, or goes with its directory.
+// Complete files belong to the checkpoint: it is complete too, or is removed with its directory.
 void BlobDesk::SetOrder(const CheckpointOrder& order) {
   order_ = order;
   std::erase_if(blobs_, [&](const auto& entry) { return entry.first.first != order.id && entry.second.whole(); });

@@ -48,7 +48,7 @@ Status Clocks::CloseUpTo(Clock limit) {
   return {};
 }
 
-// Rule R4: of boundaries without a push in between the last is enough.
+// Of several boundaries without a push in between, only the last has an effect (rule R4).
 Status Clocks::Close(Clock clock, std::vector<Contribution> contributions) {
   rows_->expiry().AdvanceClock(clock);
   SortForClosing(&contributions);

@@ -1,4 +1,4 @@
-// The clocks of a shard: keeps how far each worker has ticked and the aggregated pushes that wait for their clock, and
+// The clocks of a shard: stores the last tick of each worker and the aggregated pushes that wait for their clock, and
 // closes clocks (rules C2, A2, M3). Not thread-safe.
 #pragma once
 
@@ -21,7 +21,7 @@ namespace tarn::server {
 
 class Clocks {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Clocks(const TablePolicies* policies, Store* rows, ShardObserver* observer)
       : policies_(policies), rows_(rows), observer_(observer) {}
 
@@ -29,22 +29,22 @@ class Clocks {
   const ClockBuckets& buckets() const { return buckets_; }
   Clock minimum() const { return cohort_.minimum(); }
 
-  // Adopts the members of a view. Discards the gathered pushes of workers that have ended or are gone, as far as their
-  // clocks do not count.
+  // Adopts the members of a view. Discards the gathered pushes of workers that have ended or are gone, for clocks that
+  // do not count (rule M3).
   Cohort::Changes Adopt(const std::vector<WorkerEntry>& workers);
-  // Sets the state that a log holds.
+  // Restores the state from a log.
   void Restore(std::map<Incarnation, Cohort::Member> members, Clock minimum) {
     cohort_.Restore(std::move(members), minimum);
   }
-  // A live worker has ticked.
+  // Records the tick of a live worker.
   void Tick(Incarnation worker, const tarn::Tick& tick) { cohort_.Tick(worker, tick); }
-  // A push was applied at once.
+  // Records a push that was applied immediately.
   void NotePushed(Incarnation worker, Clock clock) { cohort_.NotePushed(worker, clock); }
 
-  // Keeps one section of an aggregated push until `clock` closes.
+  // Stores one section of an aggregated push until `clock` closes.
   void Gather(Clock clock, Contribution contribution) { buckets_.Add(clock, std::move(contribution)); }
-  // Closes the table's part of the clock if its policy lets it: after a push of it was gathered. The error is the
-  // tier's, here and below.
+  // After a push was gathered: closes the table's part of the clock if the table's policy allows it. Errors are those
+  // of the tier, here and below.
   Status CloseGathered(TableId table, Clock clock);
   // Closes, in order, every clock that may close, and advances the rows' clock to the minimum clock. CloseBelow closes
   // only clocks below `limit`, which is at most the minimum clock, and advances the rows' clock to `limit`.

@@ -14,7 +14,7 @@ namespace tarn::server {
 
 namespace {
 
-// Why the values of a push were not decoded: they cannot be, or the shard did not know their sender when they came.
+// Why the values of a push were not decoded: they are invalid, or the shard did not know the sender when they arrived.
 Status NotTopK(const Push& push, const Buffer& values, const TableSpec& table) {
   std::vector<float> rows(std::size_t{push.keys.count} * table.dim);
   const Status status = kernels::DecodeSparse(rows.size(), {values.data(), values.size()}, rows.data());

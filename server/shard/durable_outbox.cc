@@ -33,12 +33,13 @@ void DurableOutbox::Answer(Peer to, Incarnation worker, Body body, bool first) {
   held_.AddAnswer(appended_, {to, step_->Make(std::move(body))}, worker, first);
 }
 
-// A disk that does not answer keeps back what is new, and must not make the shard seem dead.
+// While the disk does not respond, new state cannot be sent, but heartbeats continue so that the shard does not appear
+// dead.
 void DurableOutbox::SendHeartbeat(Heartbeat beat) {
   if (IsDurable())
     last_heartbeat_ = beat;
   else
-    step_->Send(kSchedulerPeer, last_heartbeat_.value_or(Heartbeat()));  // of view 0: it lives, and confirms nothing
+    step_->Send(kSchedulerPeer, last_heartbeat_.value_or(Heartbeat()));  // a heartbeat of view 0 confirms no view
   Send(kSchedulerPeer, std::move(beat));
 }
 

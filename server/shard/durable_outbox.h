@@ -1,5 +1,5 @@
-// Persist, then send: appends a shard's inputs to its log, and holds back the messages that reveal the state after them
-// until they are durable (rules L1, L4, L7). Without a log every message is sent at once. Not thread-safe.
+// Persists, then sends: appends a shard's inputs to its log, and delays messages that depend on them until they are
+// durable (rules L1, L4, L7). Without a log every message is sent at once. Not thread-safe.
 #pragma once
 
 #include <optional>
@@ -16,10 +16,10 @@ namespace tarn::server {
 
 class DurableOutbox {
  public:
-  // Both outlive the outbox. log: may be null.
+  // Both outlive the outbox. `log` may be null.
   DurableOutbox(ShardLog* log, ShardStep* step) : log_(log), step_(step) {}
 
-  // Starts logging. `dropped_before`: the segments before this checkpoint were removed already.
+  // Starts logging. `dropped_before`: segments before this checkpoint are already removed.
   void Begin(CheckpointId dropped_before);
   bool logging() const { return logging_; }
 
@@ -28,21 +28,21 @@ class DurableOutbox {
   void Append(const Logged& input) {
     if (logging_) appended_ = log_->Append(EncodeRecord(input));
   }
-  // Appends a view that is being adopted, and drops the segments that its whole checkpoint makes unnecessary.
+  // Appends a view that is being adopted, and drops the segments that are older than its complete checkpoint.
   void AppendView(const View& view, CheckpointId newest_order);
   // Begins a segment with the current state. The caller then appends the gathered pushes.
   void BeginSegment(CheckpointId cut, const LoggedHead& head);
 
   // Sends the message once everything appended so far is durable.
   void Send(Peer to, Body body);
-  // The same for the answer to a push or a tick. first: the push or tick changed the state.
+  // The same for the answer to a push or a tick. `first`: the push or tick changed the state.
   void Answer(Peer to, Incarnation worker, Body body, bool first);
-  // The same for a heartbeat. If it has to wait, the heartbeat that was sent last is sent again.
+  // The same for a heartbeat. If it must wait, the last heartbeat is sent again instead.
   void SendHeartbeat(Heartbeat beat);
 
-  // Sends the messages whose records have become durable. The error is the log's: nothing more becomes durable.
+  // Sends the messages whose records have become durable. An error is that of the log: nothing more becomes durable.
   Status OnSynced();
-  // Drops the messages that wait.
+  // Drops the delayed messages.
   void DropHeld() { held_.Clear(); }
 
   bool IsDurable() const { return !logging_ || synced_ >= appended_; }
@@ -58,7 +58,7 @@ class DurableOutbox {
   LogSequence appended_, synced_;
   CheckpointId dropped_before_;
   HeldAnswers held_;
-  std::optional<Heartbeat> last_heartbeat_;  // that was sent
+  std::optional<Heartbeat> last_heartbeat_;  // the last one sent
 };
 
 }  // namespace tarn::server

@@ -19,7 +19,7 @@ namespace tarn::server {
 
 class FleetView {
  public:
-  // What a view changes; all outlive it.
+  // The objects that a view changes; all outlive this one.
   struct Context {
     Store* rows;
     TablePolicies* policies;
@@ -29,20 +29,20 @@ class FleetView {
     BlobDesk* blobs;
     ShardStep* step;
   };
-  // `routes` are those of the first view.
+  // `routes`: those of the first view.
   FleetView(const RouteMap& routes, const Context& context) : context_(context) { view_.routes = routes; }
 
   const View& view() const { return view_; }
 
-  // Adds tables, or gives those that exist new settings.
+  // Adds tables; updates the settings of existing ones.
   Status AddTables(const std::vector<TableSpec>& tables);
-  // Sets the view's tables before the first view: the head of a log names them.
+  // Sets the tables from the head of a log, before the first view.
   void NoteTables(const std::vector<TableSpec>& tables) { view_.tables = tables; }
-  // Sets what a log holds of the newest view.
+  // Restores the newest view from a log.
   void Restore(ViewVersion version, const std::vector<WorkerEntry>& workers);
 
-  // Adopts a view: checks its routes, adds its tables, calls log(), and then takes over the members. kUnsupported: the
-  // view moves partitions.
+  // Adopts a view: checks its routes, adds its tables, calls log(), then adopts its members. kUnsupported: the view
+  // moves partitions.
   Status Adopt(const View& view, const std::function<void()>& log = {});
 
  private:

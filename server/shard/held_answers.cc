@@ -32,7 +32,8 @@ void HeldAnswers::AddAnswer(LogSequence until, Outgoing outgoing, Incarnation wo
   for (const SectionAck& section : ack.sections) AddSection(until, outgoing.to, ack.request, worker, section);
 }
 
-// An acknowledgement is not given up for a refusal, whose push comes again, nor for one of an earlier push.
+// A rejection does not replace an acknowledgement, because the rejected push is sent again. Neither does an
+// acknowledgement of an earlier push.
 void HeldAnswers::AddSection(LogSequence until, Peer to, RequestId request, Incarnation worker, SectionAck section) {
   const auto [it, added] = acks_.try_emplace({worker, section.partition}, HeldAck{until, to, request, section});
   if (added) return;

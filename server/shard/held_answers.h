@@ -1,7 +1,7 @@
-// What a shard with a log has to say and may not say yet: it waits until the inputs behind it are durable (rule L1).
-// Bounded, however long the disk takes (rule L7): of repetitions, and of all answers to workers once
-// limits::kHeldAnswersMax wait, only the newest of each worker and partition is kept, since an acknowledgement
-// acknowledges all earlier pushes too. Not thread-safe.
+// Messages of a shard with a log that wait until the inputs they depend on are durable (rule L1). The number is
+// bounded, however slow the disk is (rule L7): of repeated answers, and of all answers to workers once
+// limits::kHeldAnswersMax wait, only the newest of each worker and partition is kept. It acknowledges all earlier
+// pushes too. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ class HeldAnswers {
  public:
   explicit HeldAnswers(std::size_t answers_max = limits::kHeldAnswersMax) : answers_max_(answers_max) {}
 
-  // A message that leaves once record `until` is durable. Of one kind of message (to one peer) the oldest and the
-  // newest are kept: the oldest leaves as soon as it may, however often newer ones come.
+  // Adds a message that is sent when record `until` is durable. Of one kind of message to one peer the oldest and the
+  // newest are kept. The oldest is kept so that frequent newer ones do not delay it further.
   void Add(LogSequence until, Outgoing outgoing);
-  // A PushAck or a TickAck to a worker, likewise. first: what it answers changed the state; otherwise it is a
-  // repetition or a refusal.
+  // The same for a PushAck or a TickAck to a worker. `first`: the request changed the state; otherwise the answer is a
+  // repetition or a rejection.
   void AddAnswer(LogSequence until, Outgoing outgoing, Incarnation worker, bool first);
 
-  // Hands out what may leave, in order: messages as they came, then answers of which only the newest was kept, which
-  // the caller makes into messages.
+  // Removes what may be sent: calls pass() for messages in order of arrival, then make() for the answers of which only
+  // the newest was kept.
   void TakeDurable(LogSequence synced, const std::function<void(Outgoing)>& pass,
                    const std::function<void(Peer, Body)>& make);
   void Clear();
@@ -52,7 +52,7 @@ class HeldAnswers {
   void AddSection(LogSequence until, Peer to, RequestId request, Incarnation worker, SectionAck section);
 
   std::size_t answers_max_;
-  std::deque<Held> queue_;  // by `until`
+  std::deque<Held> queue_;  // in order of `until`
   std::map<std::pair<Incarnation, PartitionId>, HeldAck> acks_;
   std::map<Incarnation, HeldTick> ticks_;
 };

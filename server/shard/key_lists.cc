@@ -16,7 +16,7 @@ void KeyLists::Keep(Incarnation incarnation, const KeyList& keys, const Buffer& 
   Worker& worker = workers_[incarnation];
   while (worker.bytes + cost > worker_bytes_max_) Remove(worker.lists.back());
   while (bytes_ + cost > bytes_max_) Remove(std::prev(entries_.end()));
-  // A copy: the frame may be memory that its transport wants back.
+  // Copied, because the frame may be memory that belongs to its transport.
   List list{keys.codec, keys.first_key, keys.count, Buffer::Copy(frame.data(), frame.size())};
   bytes_ += Cost(list);
   worker.bytes += Cost(list);

@@ -43,7 +43,7 @@ Status LogReplay::OnHead(const LoggedHead& head) {
   return left_ == 0 ? OnRestored() : Status();
 }
 
-// Those of a later segment are here already.
+// The gathered pushes of a later segment are already restored.
 Status LogReplay::OnGathered(const LoggedGathered& gathered) {
   if (left_ == 0) return Corrupt("a gathered push beyond those of the head");
   --left_;
@@ -52,7 +52,7 @@ Status LogReplay::OnGathered(const LoggedGathered& gathered) {
   return left_ == 0 ? OnRestored() : Status();
 }
 
-// What a cut held up for a moment closes now.
+// Closes clocks that a cut had delayed.
 Status LogReplay::OnRestored() {
   restored_ = true;
   return context_.rows->expiry().clock() ? CloseReady() : Status();
@@ -94,7 +94,7 @@ Status LogReplay::Restore(const LoggedHead& head) {
   if (head.partition_bits != context_.rows->partition_bits())
     return Corrupt(
         fmt::format("a log of 2^{} partitions, expected 2^{}", head.partition_bits, context_.rows->partition_bits()));
-  // The manifest names the tables that there were when the last part was written: later records bring them.
+  // The manifest lists the tables at the time when the last part was written. Later records add further tables.
   TARN_RETURN_IF_ERROR(context_.view->AddTables(head.view.tables));
   if (!checkpoint_.empty()) TARN_RETURN_IF_ERROR(context_.cuts->Load(checkpoint_, RowLoader::Unknown::kEmpty));
   if (head.rows_clock) context_.rows->expiry().AdvanceClock(*head.rows_clock);

@@ -1,5 +1,5 @@
 // Recovers a shard from its log: loads the rows of a checkpoint, restores the state in the head of its segment, and
-// handles every later input again, with the code that handled it first (rules L5, L6). Sends nothing. Not thread-safe.
+// repeats every later input with the code that handled it first (rules L5, L6). Sends nothing. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -32,15 +32,15 @@ class LogReplay final : public LogSink {
     ShardCuts* cuts;
     StopNotice* stop;
     ShardObserver* observer;
-    std::function<std::size_t()> other_bytes;  // memory besides that of the rows
+    std::function<std::size_t()> other_bytes;  // memory without that of the rows
   };
-  // `checkpoint` is the directory of the checkpoint at which the first segment begins; empty: the beginning of the run.
+  // `checkpoint`: the directory of the checkpoint at which the first segment begins; empty: the start of the run.
   LogReplay(std::string checkpoint, Context context)
       : checkpoint_(std::move(checkpoint)), context_(std::move(context)) {}
 
-  // kCorrupt: not a record, or one that cannot follow those before.
+  // kCorrupt: the record is invalid, or contradicts earlier ones.
   Status OnRecord(LogSequence sequence, bool begins, LogRecord record) override;
-  // Whether a head and all of its gathered pushes were read.
+  // Whether a head and all its gathered pushes were read.
   bool restored() const { return restored_; }
 
  private:
@@ -58,7 +58,7 @@ class LogReplay final : public LogSink {
   std::string checkpoint_;
   Context context_;
   bool restored_ = false;
-  std::uint64_t left_ = 0;  // gathered records of the head at hand
+  std::uint64_t left_ = 0;  // gathered records of the current head still to come
 };
 
 }  // namespace tarn::server

@@ -12,15 +12,15 @@
 
 namespace tarn::server {
 
-// The sections of a push that were taken. If all were, the record shares the message's bytes. `taken` has a flag for
-// each section; `keys` are the message's.
+// The accepted sections of a push. If all were accepted, the record shares the message's bytes. `taken`: a flag for
+// each section; `keys`: those of the message.
 LoggedPush TakenOf(const Push& push, const Message& message, std::span<const Key> keys, const std::vector<bool>& taken,
                    std::size_t row_bytes);
 
-// One gathered section as a push of its own.
+// One gathered section as a separate push.
 LoggedGathered GatheredOf(Clock clock, const Contribution& contribution, std::size_t row_bytes);
 
-// newest_order: the newest of all views so far.
+// newest_order: the newest order of all views so far.
 LoggedView ViewOf(const View& view, CheckpointId newest_order);
 
 }  // namespace tarn::server

@@ -22,8 +22,8 @@ Push* PushOf(Body* body) {
 
 }  // namespace
 
-// The worker can write to memory that it shares while the shard reads it. So keys are always copied before they are
-// decoded and checked: a key that changed behind its check would be written outside of its partition's rows.
+// The worker can write to shared memory while the shard reads it. So keys are always copied before they are decoded and
+// checked: a key that changed after its check would cause a write outside its partition's rows.
 void MessageDecoder::TakeOver(Message* message, bool values) {
   const auto copy = [](Buffer* payload) {
     if (payload->lent()) *payload = Buffer::Copy(payload->data(), payload->size());
@@ -47,7 +47,7 @@ void MessageDecoder::DecodeKeys(Message* message) {
   if (held == nullptr || held->count != keys->count) return;
   keys->codec = held->codec;
   keys->first_key = held->first_key;
-  keys->list = 0;  // it is held already
+  keys->list = 0;  // the shard already has the list
   message->keys = held->frame;
 }
 

@@ -1,6 +1,6 @@
-// Decodes a worker's message in place: copies it out of shared memory, replaces coded keys and the numbers of held
-// lists by the keys, and top-k values by rows (rules W2, W3, W5). Leaves what it cannot decode: the message is then
-// refused when it is handled. Not thread-safe.
+// Decodes a worker's message in place: copies it out of shared memory, and replaces coded keys and the numbers of key
+// lists by the keys, and top-k values by rows (rules W2, W3, W5). Parts that cannot be decoded are left as they are;
+// the handler of the message then rejects it. Not thread-safe.
 #pragma once
 
 #include "core/message.h"
@@ -12,13 +12,13 @@ namespace tarn::server {
 
 class MessageDecoder {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   MessageDecoder(const Store* rows, const Senders* senders, KeyLists* lists)
       : rows_(rows), senders_(senders), lists_(lists) {}
 
-  // Copies the keys, and with `values` the values too, if they lie in memory that the sender can write to.
+  // Copies the keys, and with `values` also the values, if the sender can write to their memory.
   static void TakeOver(Message* message, bool values);
-  // Decodes the message, unless its sender will be refused.
+  // Decodes the message, unless its sender will be rejected.
   void Decode(Message* message);
 
  private:

@@ -1,4 +1,4 @@
-// Pulls that may not be answered yet (rule C3): each waits first for a clock (ConsistencyPolicy::WantedClock), then for
+// Pulls that cannot be answered yet (rule C3). Each waits first for a clock (ConsistencyPolicy::WantedClock), then for
 // pushes of its own worker. Bounded. Not thread-safe.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace tarn::server {
 struct ParkedPull {
   Peer from;
   Incarnation incarnation;
-  Clock wanted_clock;       // answered no earlier than its table's open clock is this
-  bool clock_open = false;  // the open clock is there: it waits for pushes only
+  Clock wanted_clock;       // the pull waits until this is its table's open clock
+  bool clock_open = false;  // the clock is open: the pull waits only for pushes
   Pull pull;
   Buffer keys;
 };
@@ -25,15 +25,15 @@ class ParkedPulls {
  public:
   ParkedPulls(std::size_t pulls_max, std::size_t bytes_max) : pulls_max_(pulls_max), bytes_max_(bytes_max) {}
 
-  // What is parked already stays.
+  // Changes the bound. Parked pulls are kept.
   void SetBound(std::size_t bytes_max) { bytes_max_ = bytes_max; }
 
-  // False if there is no room. The same incarnation and request replaces what is parked.
+  // Returns false if there is no room. Replaces a parked pull of the same incarnation and request.
   bool Park(ParkedPull parked);
 
-  // Takes out the pulls that waited for a clock up to `most` and for which is_open(parked) says so, in order of (clock,
-  // incarnation, request). The caller looks at the watermarks, and parks again, with clock_open, what has to wait for
-  // pushes.
+  // Removes and returns the pulls that waited for a clock up to `most` and for which is_open(parked) is true, in order
+  // of (clock, incarnation, request). The caller compares the watermarks and parks those again, with clock_open, that
+  // must wait for pushes.
   template <typename IsOpen>
   std::vector<ParkedPull> TakeOpened(Clock most, IsOpen is_open) {
     std::vector<ParkedPull> taken;
@@ -44,7 +44,7 @@ class ParkedPulls {
     return taken;
   }
 
-  // Takes out the pulls of `incarnation` that wait for its pushes only, in order of request.
+  // Removes and returns the pulls of `incarnation` that wait only for its pushes, in order of request.
   std::vector<ParkedPull> TakeWaitingForPush(Incarnation incarnation);
 
   void Drop(Incarnation incarnation, RequestId request);
@@ -62,7 +62,7 @@ class ParkedPulls {
   std::size_t bytes_max_;
   std::size_t bytes_ = 0;
   std::map<Id, ParkedPull> pulls_;
-  std::set<std::pair<Clock, Id>> by_clock_;  // those that wait for the clock
+  std::set<std::pair<Clock, Id>> by_clock_;  // pulls that wait for a clock
 };
 
 }  // namespace tarn::server

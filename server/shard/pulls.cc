@@ -72,7 +72,7 @@ Status Pulls::Answer(const ParkedPull& parked) {
   return {};
 }
 
-// Pulls that waited for the clock look at the pushes that they wait for now.
+// Pulls whose clock is open may still have to wait for pushes.
 void Pulls::AnswerOpened() {
   const Cohort& cohort = context_.clocks->cohort();
   const TablePolicies& policies = *context_.policies;
@@ -83,7 +83,7 @@ void Pulls::AnswerOpened() {
 
 void Pulls::AnswerAfterPush(Incarnation worker) { AnswerWaiting(parked_.TakeWaitingForPush(worker)); }
 
-// There is room to park them again: they were parked before.
+// There is room to park pulls again, because they were parked before.
 void Pulls::AnswerWaiting(std::vector<ParkedPull> parked) {
   for (ParkedPull& waiting : parked) {
     if (context_.stop->step_failed()) return;

@@ -1,5 +1,5 @@
-// Handles pulls: checks each and answers it, at once or as soon as its table's policy allows it and its worker's own
-// pushes have arrived (rules C3, C7). Not thread-safe.
+// Handles pulls: checks each pull and answers it when its table's policy allows it and the pushes of its worker have
+// arrived (rules C3, C7). Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace tarn::server {
 
 class Pulls {
  public:
-  // What pulls need of the shard; all outlive them.
+  // Parts of the shard that pulls use; all outlive this object.
   struct Context {
     const Store* rows;
     const Clocks* clocks;
@@ -38,20 +38,21 @@ class Pulls {
   };
   Pulls(const ShardOptions& options, const Context& context);
 
-  // Handles a pull of a live worker; the keys are in the message. The caller answers with an error that is returned.
+  // Handles a pull of a live worker; `message` has its keys. The caller sends a returned error as the answer.
   Status OnPull(Peer from, Pull pull, const Message& message);
 
-  // Answers the pulls that waited for a clock that is open now; and those that waited only for pushes of this worker.
+  // AnswerOpened: answers the pulls whose clock is now open. AnswerAfterPush: answers those that waited only for pushes
+  // of this worker.
   void AnswerOpened();
   void AnswerAfterPush(Incarnation worker);
-  // Drops the pulls of a worker that is not served any more.
+  // Drops the pulls of a worker that is no longer served.
   void Drop(Incarnation worker) { parked_.Drop(worker); }
 
-  // The bound of pulls that wait, from now on.
+  // Changes the bound of parked pulls.
   void SetParkedBound(std::size_t bytes_max) { parked_.SetBound(bytes_max); }
   std::size_t parked() const { return parked_.size(); }
   std::size_t parked_bytes() const { return parked_.bytes(); }
-  // Bytes of replies that the network has not taken yet.
+  // Bytes of replies that the transport has not sent yet.
   std::size_t reply_bytes() const { return replies_.bytes(); }
 
  private:

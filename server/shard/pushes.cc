@@ -26,7 +26,7 @@ Message MessageOf(const LoggedPush& logged) {
 
 }  // namespace
 
-// Rule E3, the rest: the table, the counts, the keys.
+// The rest of rule E3: checks the table, the counts and the keys.
 Expected<std::span<const Key>> Pushes::CheckedKeys(const Push& push, const Message& message,
                                                    const Cohort::Member& member) {
   const TableSpec* table = context_.rows->FindTable(push.table);
@@ -67,7 +67,7 @@ Expected<bool> Pushes::OnPush(Peer from, const Push& push, const Message& messag
   return any;
 }
 
-// Whether there is room now for what is new of this push.
+// Whether there is room for the new sections of this push.
 bool Pushes::MayTake(const Push& push, const TableSpec& table, const Message& message) const {
   if (table.consistency.apply == ApplyMode::kAggregated)
     return (*context_.policies)[push.table].Discards(message.sender.incarnation, push.clock,
@@ -76,14 +76,14 @@ bool Pushes::MayTake(const Push& push, const TableSpec& table, const Message& me
   return context_.may_apply(push.clock);
 }
 
-// The clock that closes next may take twice as much: all others wait for it.
+// The next clock to close may use twice as much, because all others wait for it.
 bool Pushes::BucketFits(Clock clock, const Message& message) const {
   const std::size_t times = clock == context_.clocks->minimum() ? 2 : 1;
   return context_.clocks->buckets().bytes() + message.keys.size() + message.values.size() <= times * bucket_bytes_max_;
 }
 
-// Rule A2: the clock that closes next waits for this push, and nothing makes room before it closes, unless a worker is
-// dead. The job cannot go on: the shard ends it.
+// Whether the push can never fit (rule A2): the next clock to close waits for it, and no room becomes free before that
+// clock closes, unless a worker is dead. The shard then ends the job.
 bool Pushes::NeverFits(const Push& push, const PushAck& ack) {
   const TableSpec& table = *context_.rows->FindTable(push.table);
   const bool refused = std::ranges::any_of(
@@ -101,7 +101,7 @@ bool Pushes::NeverFits(const Push& push, const PushAck& ack) {
   return true;
 }
 
-// Rule E2 for one section: what to answer; taken_ says whether it is new and was counted.
+// Rule E2 for one section. Returns the answer; taken_ records whether the section is new and was counted.
 ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits) {
   taken_.push_back(false);
   Watermarks& watermarks = context_.rows->Find(section.partition)->watermarks();
@@ -121,7 +121,7 @@ ErrorCode Pushes::Take(const Section& section, Incarnation worker, bool fits) {
   return ErrorCode::kOk;
 }
 
-// What a push does to the state, of the sections taken.
+// Applies or gathers the accepted sections of a push.
 Status Pushes::Perform(const Push& push, const Message& message, std::span<const Key> keys) {
   const Incarnation worker = message.sender.incarnation;
   const bool discarded = (*context_.policies)[push.table].Discards(worker, push.clock, context_.clocks->cohort());
@@ -140,11 +140,11 @@ Status Pushes::Perform(const Push& push, const Message& message, std::span<const
   return context_.clocks->CloseGathered(push.table, push.clock);
 }
 
-// Rule A1: the sections taken, in one call for each run of them.
+// Applies the accepted sections (rule A1), one call per run of consecutive ones.
 Status Pushes::Apply(const Push& push, const Message& message, std::span<const Key> keys) {
   const std::span<const Section> sections(push.keys.sections);
   const std::size_t row_bytes = RowBytes(*context_.rows->FindTable(push.table), push.codec);
-  // The log holds the sections taken alone.
+  // The log contains only the accepted sections.
   const auto first = static_cast<std::size_t>(std::ranges::find(taken_, true) - taken_.begin());
   if (first == sections.size()) return {};
   const std::uint64_t which = HashCombine(message.sender.rank, sections[first].sequence.value);
@@ -164,10 +164,10 @@ Status Pushes::Apply(const Push& push, const Message& message, std::span<const K
   return {};
 }
 
-// Rule A2: the sections taken, into their clock's bucket.
+// Adds the accepted sections to the bucket of their clock (rule A2).
 void Pushes::Gather(const Push& push, const Message& message) {
   const std::size_t row_bytes = RowBytes(*context_.rows->FindTable(push.table), push.codec);
-  // All of the message stays as long as a part of it does, and is counted with the first.
+  // A section keeps the memory of the whole message, which is counted with the first section.
   std::size_t uncounted = message.keys.size() + message.values.size();
   for (std::size_t s = 0; s < push.keys.sections.size(); ++s)
     if (taken_[s]) uncounted -= std::min(uncounted, push.keys.sections[s].count * (sizeof(Key) + row_bytes));

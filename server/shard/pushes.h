@@ -23,7 +23,7 @@ namespace tarn::server {
 
 class Pushes {
  public:
-  // What pushes need of the shard; all outlive them.
+  // Parts of the shard that pushes use; all outlive this object.
   struct Context {
     Store* rows;
     Clocks* clocks;
@@ -33,18 +33,18 @@ class Pushes {
     StopNotice* stop;
     ShardCounters* counters;
     ShardObserver* observer;
-    // Rule K1: whether a push of this clock may be applied at once, or has to wait for a cut.
+    // Whether a push of this clock may be applied at once. If not, it waits for a cut (rule K1).
     std::function<bool(Clock)> may_apply;
   };
   Pushes(std::size_t bucket_bytes_max, Context context)
       : bucket_bytes_max_(bucket_bytes_max), context_(std::move(context)) {}
 
-  // Handles a push of a live worker. Returns whether any section was new. The caller answers with an error that is
-  // returned.
+  // Handles a push of a live worker. Returns whether any section was new. The caller sends a returned error as the
+  // answer.
   Expected<bool> OnPush(Peer from, const Push& push, const Message& message, const Cohort::Member& member);
 
-  // Applies a push of the log; gathers one that was gathered when a segment began. kCorrupt: it cannot follow on the
-  // state.
+  // Replays a push from the log; gathers a push that was gathered when a segment began. kCorrupt: the push contradicts
+  // the state.
   Status Replay(const LoggedPush& logged);
   Status Replay(const LoggedGathered& gathered);
 
@@ -60,7 +60,7 @@ class Pushes {
 
   std::size_t bucket_bytes_max_;
   Context context_;
-  std::vector<bool> taken_;  // by section of the push at hand: new, and counted
+  std::vector<bool> taken_;  // by section of the current push: new, and counted
   std::vector<Key> keys_;    // scratch
 };
 

@@ -7,7 +7,7 @@
 
 namespace tarn::server {
 
-// Held by a reply's buffer.
+// Owned by a reply's buffer.
 struct ReplyBudget::Lease {
   Lease(std::shared_ptr<Count> of_all, std::shared_ptr<Count> of_worker, std::size_t size)
       : all(std::move(of_all)), worker(std::move(of_worker)), bytes(size) {

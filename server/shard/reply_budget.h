@@ -1,7 +1,7 @@
-// The memory of pull replies that the network has not taken yet: bounded for each worker, whichever of its connections
-// they take, so that one that is slow or gone holds up nobody else for long, and for all of them. Bytes are counted
-// until the last owner of a reply's buffer lets go of it, which may be a thread of the transport; the budget itself is
-// the shard's thread's.
+// Bounds the memory of pull replies that the transport has not sent yet: for each worker, over all its connections, and
+// for all workers. So a slow or dead worker cannot block the others for long. Bytes are counted until the last owner of
+// a reply's buffer releases it, which may be a thread of the transport. The budget itself belongs to the shard's
+// thread.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,11 @@ class ReplyBudget {
   ReplyBudget(std::size_t bytes_max, std::size_t worker_bytes_max)
       : bytes_max_(bytes_max), worker_bytes_max_(worker_bytes_max) {}
 
-  // The buffer of a reply to `worker`. kOverloaded, and nothing counted, if it would take its replies or all replies
-  // over their bound.
+  // Allocates the buffer of a reply to `worker`. kOverloaded: the worker's replies or all replies would exceed their
+  // bound; nothing is counted.
   Expected<Buffer> Allocate(Incarnation worker, std::size_t bytes);
 
-  // Of all replies that somebody still holds.
+  // Bytes of all replies that are not released.
   std::size_t bytes() const { return *all_; }
 
  private:
@@ -33,10 +33,10 @@ class ReplyBudget {
 
   std::size_t bytes_max_;
   std::size_t worker_bytes_max_;
-  // Shared with the leases: buffers may outlive the budget.
+  // Shared with the leases, because buffers may outlive the budget.
   std::shared_ptr<Count> all_ = std::make_shared<Count>(0);
   std::unordered_map<Incarnation, std::shared_ptr<Count>> workers_;
-  std::size_t sweep_at_ = 64;  // workers; those that hold nothing are then forgotten
+  std::size_t sweep_at_ = 64;  // at so many workers, entries without bytes are removed
 };
 
 }  // namespace tarn::server

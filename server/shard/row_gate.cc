@@ -7,7 +7,7 @@
 namespace tarn::server {
 
 bool RowGate::Waits(Peer from, Message& message) {
-  if (gate_.TakesRepetition(from, message)) return true;  // the one that waits will be answered
+  if (gate_.TakesRepetition(from, message)) return true;  // the waiting message will be answered
   const Residency& tier = *context_.rows->tier();
   const auto needed = RowsNeeded(message);
   FetchTicket ticket = 0;
@@ -36,7 +36,7 @@ bool RowGate::IsOpen(const TableSpec& spec, Incarnation worker, Clock use) const
   return (*context_.policies)[spec.id].MayAnswer(worker, use, context_.clocks->cohort());
 }
 
-// The rows of sparse tables that a message of a live worker is about.
+// The rows of sparse tables that a message of a live worker uses.
 std::optional<RowGate::Needed> RowGate::RowsNeeded(const Message& message) const {
   const Incarnation worker = message.sender.incarnation;
   const auto needed = [&](TableId table, ValueCodec codec, const KeyList& keys, auto now) -> std::optional<Needed> {
@@ -57,7 +57,7 @@ std::optional<RowGate::Needed> RowGate::RowsNeeded(const Message& message) const
   return {};
 }
 
-// A message that is not sound is refused when it is handled.
+// An invalid message is rejected when it is handled.
 FetchTicket RowGate::Fetch(const Needed& needed, const Message& message) {
   const TableId table = needed.table->id;
   if (!context_.rows->HasCold(table)) return 0;

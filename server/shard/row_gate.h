@@ -1,6 +1,6 @@
-// Messages that wait for rows on disk: the tier reads those rows beside the shard's work, and a message is handled once
-// its rows are in memory (rules T2 to T4). The store reads by itself what is missing then: a row that was evicted
-// between its fetch and its use, or the rows of a clock that closes. Only for stores with a tier. Not thread-safe.
+// Delays messages whose rows are on disk: the tier reads the rows while the shard continues, and the message is handled
+// when they are in memory (rules T2 to T4). Rows that are still missing then, because they were evicted again or belong
+// to a clock that closes, are read by the store synchronously. Only for stores with a tier. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -30,12 +30,12 @@ class RowGate {
   RowGate(std::size_t messages_max, std::size_t bytes_max, const Context& context)
       : context_(context), gate_(messages_max, bytes_max) {}
 
-  // Whether the gate took the message: it waits for rows on disk, or behind another message of its peer that does, or
-  // it was refused. A pull that has to wait for its clock and a push that is only gathered are not taken: their rows
+  // Returns whether the gate took the message: the message waits for rows on disk or for an earlier message of its
+  // peer, or was rejected. A pull that must wait for its clock, or a push that is only gathered, is not taken; its rows
   // are fetched meanwhile.
   bool Waits(Peer from, Message& message);
 
-  // Begins the fetches for which there was no room before, and returns the messages that wait no longer, in order.
+  // Starts the fetches for which there was no room, and returns the messages that no longer wait, in order.
   std::vector<ColdGate::Waiting> TakeReady();
 
   void SetBound(std::size_t bytes_max) { gate_.SetBound(bytes_max); }
@@ -47,7 +47,7 @@ class RowGate {
     const TableSpec* table;
     ValueCodec codec;
     const KeyList* keys;
-    bool now;  // the message cannot be handled before they are in memory
+    bool now;  // the message can be handled only when the rows are in memory
   };
   std::optional<Needed> RowsNeeded(const Message& message) const;
   bool IsOpen(const TableSpec& spec, Incarnation worker, Clock use) const;

@@ -15,7 +15,7 @@ constexpr TimeUs kNever = std::numeric_limits<TimeUs>::max();
 
 }  // namespace
 
-// The one place where the time of day becomes part of the state.
+// The only place where the time of day enters the state.
 void RowTimer::SetTime(TimeUs now) {
   if (now < next_time_ || !rows_->expiry().counts_seconds()) return;
   next_time_ = now + kTimePeriodUs;

@@ -1,4 +1,4 @@
-// Sets the time of day of the rows and frees expired rows, each in its period (rules R4 to R6). Not thread-safe.
+// Sets the time of day of the rows and frees expired rows, each periodically (rules R4 to R6). Not thread-safe.
 #pragma once
 
 #include "core/types.h"
@@ -9,13 +9,13 @@ namespace tarn::server {
 
 class RowTimer {
  public:
-  // Both outlive it. `unix_us_at_zero` is what to add to a step's time to get microseconds since 1970.
+  // All outlive this object. Microseconds since 1970 = `unix_us_at_zero` + the time of a step.
   RowTimer(TimeUs unix_us_at_zero, Store* rows, DurableOutbox* outbox)
       : unix_us_at_zero_(unix_us_at_zero), rows_(rows), outbox_(outbox) {}
 
-  // Sets the time, if it is due and a table counts seconds.
+  // Sets the time if it is due and a table counts seconds.
   void SetTime(TimeUs now);
-  // The same; also frees some expired rows, if that is due.
+  // The same. Also frees some expired rows if that is due.
   void OnTimer(TimeUs now);
   TimeUs NextTimer() const;
 

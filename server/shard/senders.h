@@ -1,4 +1,4 @@
-// Checks whether a shard serves the sender of a message, and refuses requests (rule E3). Not thread-safe.
+// Checks whether a shard serves the sender of a message, and rejects requests (rule E3). Not thread-safe.
 #pragma once
 
 #include "core/error.h"
@@ -11,7 +11,7 @@ namespace tarn::server {
 
 class Senders {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Senders(const Cohort* cohort, ShardStep* step, ShardCounters* counters)
       : cohort_(cohort), step_(step), counters_(counters) {}
 
@@ -19,7 +19,7 @@ class Senders {
   // newer than the shard's), and the errors of Cohort::Check.
   Expected<const Cohort::Member*> Check(const Message& message) const;
 
-  // Answers a pull, a push or a tick with the error, and counts the refusal. Other messages get no answer.
+  // Answers a pull, a push or a tick with the error, and counts the rejection. Other messages get no answer.
   void Refuse(Peer to, const Body& body, const Error& error);
 
  private:

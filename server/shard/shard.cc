@@ -27,7 +27,7 @@ TimeUs MicrosecondsOf(double seconds) { return static_cast<TimeUs>(seconds * 1e6
 
 }  // namespace
 
-// Routes messages and timers to the parts of the shard, and lets nothing leave a step that has failed.
+// Routes messages and timers to the parts of the shard. Discards the messages of a step that has failed.
 class Shard::Impl {
  public:
   Impl(ShardOptions options, CheckpointStore* store, ShardObserver* observer);
@@ -53,8 +53,8 @@ class Shard::Impl {
   Expected<std::uint64_t> DurableHash() const;
 
  private:
-  // Runs a step. One that cannot be finished leaves nothing in `out` but the shard's end: what it has not finished it
-  // must not acknowledge.
+  // Runs a step. If the step cannot be completed, `out` contains only the stop of the shard, because an incomplete step
+  // must not acknowledge anything.
   template <typename Run>
   void Guard(Outbox* out, Run run);
 
@@ -215,7 +215,7 @@ void Shard::Impl::Abandon(const Error& error, Outbox* out) {
 void Shard::Impl::OnControl(Message message) {
   if (const auto* shutdown = std::get_if<Shutdown>(&message.body)) return stop_.OnShutdown(*shutdown);
   if (std::holds_alternative<Welcome>(message.body)) return OnWelcome(message);
-  if (!scheduler_.joined()) return;  // the Welcome was lost, and comes again for our next Join
+  if (!scheduler_.joined()) return;  // the Welcome was lost; the next Join repeats it
   scheduler_.OnHeard();
   if (const auto* update = std::get_if<ViewUpdate>(&message.body))
     if (const Status status = Adopt(update->view); !status) stop_.Stop(status.error().code, status.error().message);
@@ -223,7 +223,7 @@ void Shard::Impl::OnControl(Message message) {
 
 void Shard::Impl::OnWelcome(const Message& message) {
   const Welcome& welcome = std::get<Welcome>(message.body);
-  if (!scheduler_.IsMine(welcome)) return;  // of a process that was here before
+  if (!scheduler_.IsMine(welcome)) return;  // for an earlier process
   scheduler_.OnHeard();
   if (scheduler_.joined()) return;
   if (const Status status = Enter(message, welcome); !status && !stop_.step_failed())
@@ -249,7 +249,7 @@ Status Shard::Impl::Enter(const Message& message, const Welcome& welcome) {
   return Adopt(welcome.view);
 }
 
-// Last the time: the log has the view, and what it closes, before it.
+// Sets the time last, because the log must contain the view, and what it closes, first.
 Status Shard::Impl::Adopt(const View& view) {
   FleetView& ours = parts_->view;
   if (view.version <= ours.view().version) return {};
@@ -262,14 +262,14 @@ Status Shard::Impl::Adopt(const View& view) {
   return {};
 }
 
-// Cuts a checkpoint between two clocks, and then closes and answers what the workers' clocks allow now.
+// Begins a cut that is due between two clocks, then closes clocks and answers pulls as the workers' clocks allow.
 void Shard::Impl::AdvanceClocks() {
   parts_->cuts.CutIfDue();
   if (stop_.step_failed() || !stop_.Check(parts_->clocks.CloseReady())) return;
   parts_->pulls.AnswerOpened();
 }
 
-// Into whose directory something may still be written; 0: none.
+// The oldest checkpoint whose directory may still be written to; 0: none.
 CheckpointId Shard::Impl::OldestWritten() const {
   const CheckpointId rows = parts_->cuts.writing(), blobs = blobs_.writing();
   if (rows.value == 0 || blobs.value == 0) return std::max(rows, blobs);

@@ -32,9 +32,9 @@ void ShardCuts::CutIfDue() {
   Cut();
 }
 
-// Whether this shard knows what changed since the order's base (rule K7): it counts from the cut before this one or, if
-// that did not become whole, from an earlier one; before the first cut from the checkpoint that was loaded. It forgets
-// when too many rows have gone since.
+// Whether this shard has the changes since the order's base (rule K7). It records changes since the previous cut, or
+// since an earlier one if that did not complete; before the first cut, since the loaded checkpoint. The record is lost
+// when too many rows were removed.
 bool ShardCuts::KnowsBase(const CheckpointOrder& order) const {
   if (order.base.value == 0) return true;
   if (!context_.rows->cut().KnowsChanges(order.base == base_.last_cut)) return false;
@@ -42,7 +42,7 @@ bool ShardCuts::KnowsBase(const CheckpointOrder& order) const {
   return order.base >= base_.base && (base_.loaded || order.base <= base_.last_cut);
 }
 
-// Nothing is copied but a first slice: small shards are done with that.
+// Copies only a first slice, which completes the cut of a small shard.
 void ShardCuts::Cut() {
   const CheckpointOrder order = *std::exchange(pending_, std::nullopt);
   if (!KnowsBase(order)) {
@@ -99,7 +99,7 @@ void ShardCuts::Continue() {
 
 void ShardCuts::Finish() {
   const ActiveCut cut = *std::exchange(cut_, std::nullopt);
-  std::optional<std::uint64_t> hash;  // of a full one, the store sums it up
+  std::optional<std::uint64_t> hash;  // for a full cut the store computes it
   if (cut.order.whole_hash && (cut.hash_only() || cut.order.base.value != 0)) hash = context_.rows->cut().state_hash();
   if (!cut.hash_only()) {
     context_.store->Finish(hash);
@@ -117,14 +117,14 @@ void ShardCuts::Abandon() {
   cut_.reset();
 }
 
-// The folder of a checkpoint that is given up may be gone before its files are written.
+// The directory of an abandoned checkpoint may be removed before its files are written.
 void ShardCuts::OnWritten(CheckpointPart part) {
   writing_.erase(part.id);
   if (part.id == current_order_) Report(std::move(part));
 }
 
-// A part that failed costs the checkpoint and nothing else: what to do without it the scheduler decides (rule K3). No
-// more rows are copied for it, and what comes of it later changes nothing.
+// A failed part fails the checkpoint and nothing else; the scheduler decides how to continue (rule K3). No more rows
+// are copied for it, and later reports of it are ignored.
 void ShardCuts::Report(CheckpointPart part) {
   if (part_ && part_->id == part.id && part_->code != ErrorCode::kOk) return;
   if (part.code != ErrorCode::kOk && cut_ && cut_->order.id == part.id) Abandon();

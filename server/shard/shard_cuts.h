@@ -1,5 +1,5 @@
-// The shard's part in checkpoints: waits with an order of the scheduler for its clock, cuts the rows, copies them in
-// slices, and reports the part until the view has no such order (rules K1 to K3, K6, K7). Not thread-safe.
+// The shard's part in checkpoints: receives an order of the scheduler, waits for its clock, cuts the rows, copies them
+// in slices, and reports the part until the view no longer has the order (rules K1 to K3, K6, K7). Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ namespace tarn::server {
 
 class ShardCuts {
  public:
-  // What they need of the shard; all outlive them.
+  // Parts of the shard that cuts use; all outlive this object.
   struct Context {
     CheckpointStore* store;
     Store* rows;
@@ -34,60 +34,60 @@ class ShardCuts {
     ShardStep* step;
     StopNotice* stop;
     ShardCounters* counters;
-    std::function<void(Clock)> close_below;         // closes what belongs before a cut
-    std::function<void(CheckpointId)> on_cut;       // rows were cut: the log begins a segment with the state
-    std::function<std::uint32_t()> shards_of_view;  // how many shards there are
+    std::function<void(Clock)> close_below;         // closes the clocks before a cut
+    std::function<void(CheckpointId)> on_cut;       // called after a cut; the log then begins a segment with the state
+    std::function<std::uint32_t()> shards_of_view;  // number of shards
   };
   struct Options {
-    std::size_t slice_bytes = 0;  // copied at one go
-    TimeUs pause_us = 0;          // the least time between two goes
+    std::size_t slice_bytes = 0;  // bytes copied per slice
+    TimeUs pause_us = 0;          // minimum time between two slices
   };
   ShardCuts(const Options& options, Context context) : options_(options), context_(std::move(context)) {}
 
   // Loads the rows of a checkpoint. Later cuts count changes from it.
   Status Load(const std::string& directory, RowLoader::Unknown unknown);
 
-  // Takes the order of a view that was adopted; id 0: none.
+  // Adopts the order of a view; id 0: none.
   void Adopt(const CheckpointOrder& order);
-  // The newest order seen; and sets the one that a log holds.
+  // The newest order seen. RestoreNewestOrder sets it from a log.
   CheckpointId newest_order() const { return newest_order_; }
   void RestoreNewestOrder(CheckpointId id) { newest_order_ = id; }
-  // Rule K1: whether a push of this clock may be applied at once. If not, it waits for the cut.
+  // Whether a push of this clock may be applied at once. If not, it waits for the cut (rule K1).
   bool MayApply(Clock clock) const { return !pending_ || !pending_->at_clock || clock < pending_->clock; }
 
-  // Cuts if an order waits and its clock has come.
+  // Begins the cut if an order waits and its clock is reached.
   void CutIfDue();
-  // Copies a slice of a cut under way, if one is due.
+  // Copies a slice of the current cut, if one is due.
   void OnTimer();
-  // When the next slice is due, if that is before `other`, else that. A cut that waits for room, or for rows on disk,
-  // goes on when its store wakes the loop.
+  // The earlier of `other` and the time of the next slice. A cut that waits for memory or for rows on disk continues
+  // when its store wakes the loop.
   TimeUs NextTimer(TimeUs other) const;
 
-  // The store has written this shard's part, or given it up.
+  // The store has written this shard's part, or failed.
   void OnWritten(CheckpointPart part);
-  // Reports a part that has failed or is written, unless the part has failed before.
+  // Reports a part that is written or has failed, unless it failed before.
   void Report(CheckpointPart part);
-  // Repeats the part, if there is one.
+  // Sends the report again, if there is one.
   void SendPart();
 
-  // The oldest checkpoint into whose directory rows may still be written; 0: none.
+  // The oldest checkpoint to which rows may still be written; 0: none.
   CheckpointId writing() const { return writing_.empty() ? CheckpointId(0) : *writing_.begin(); }
-  // The one that is being cut; 0: none.
+  // The checkpoint that is being cut; 0: none.
   CheckpointId cutting() const { return cut_ ? cut_->order.id : CheckpointId(0); }
 
  private:
-  // A cut whose rows are being copied, a slice at a time.
+  // A cut whose rows are being copied.
   struct ActiveCut {
     CheckpointOrder order;
     Clock max_clock;
 
     bool hash_only() const { return order.directory.empty(); }  // rule K6
   };
-  // What later cuts may count changes from.
+  // The possible bases of later cuts.
   struct Base {
-    CheckpointId last_cut;  // the newest that was begun
-    CheckpointId base;      // until one is whole
-    bool loaded = false;    // rows were loaded: changes are counted from that checkpoint
+    CheckpointId last_cut;  // the newest cut that was begun
+    CheckpointId base;      // the base until `last_cut` is complete
+    bool loaded = false;    // rows were loaded from a checkpoint, which is the first base
   };
 
   bool KnowsBase(const CheckpointOrder& order) const;
@@ -101,13 +101,13 @@ class ShardCuts {
   Options options_;
   Context context_;
   CheckpointId newest_order_;
-  CheckpointId current_order_;  // of the newest view
+  CheckpointId current_order_;  // that of the newest view
   Base base_;
   std::optional<CheckpointOrder> pending_;
-  std::set<CheckpointId> writing_;  // begun in the store, which has not reported yet
+  std::set<CheckpointId> writing_;  // checkpoints begun in the store and not reported by it yet
   std::optional<ActiveCut> cut_;
   TimeUs next_slice_ = 0;
-  std::optional<CheckpointPart> part_;  // written; repeated until the view has no such order
+  std::optional<CheckpointPart> part_;  // the last report, repeated until the view no longer has the order
   std::vector<CutRows> chunks_;         // scratch
 };
 

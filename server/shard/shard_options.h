@@ -1,4 +1,4 @@
-// What a shard is given: who it is, its limits, and the stores and the log around it.
+// Options of a shard: its identity, limits, stores and log.
 #pragma once
 
 #include <cstddef>
@@ -20,46 +20,46 @@ class BlobStore;  // server/checkpoint/blob_store.h
 class ColdStore;  // server/tier/cold_store.h
 class ShardLog;   // server/log/shard_log.h
 
-// Where a shard's rows go that its memory has no room for.
+// The disk tier of a shard, for rows beyond its memory budget.
 struct Tier {
   std::unique_ptr<ColdStore> store;  // null: all rows stay in memory
-  std::size_t limit_bytes = 0;       // of this shard
+  std::size_t limit_bytes = 0;       // memory budget of this shard
 };
 
 struct ShardOptions {
   ShardId shard;
   std::uint64_t nonce = 0;              // random per process start (rule N1)
   std::string endpoint;                 // where clients reach this shard
-  std::uint32_t shards_per_server = 0;  // of this process, which must be the job's; 0: nobody asks (rule N1)
-  // Aggregated pushes that wait for their clock. Beyond, a push of a clock that is not the next to close is refused
-  // with kOverloaded. The next to close is what the others wait for: it may take twice as much, and a push of it that
-  // is beyond ends the job with kTooLarge.
+  std::uint32_t shards_per_server = 0;  // of this process; must equal that of the job; 0: not checked (rule N1)
+  // Bytes of aggregated pushes that wait for their clock. Pushes beyond this are rejected with kOverloaded, except
+  // those of the next clock to close, for which the others wait. That clock may use twice as much; a push beyond that
+  // ends the job with kTooLarge.
   std::size_t bucket_bytes_max = limits::kBucketBytesMax;
-  // Pulls that wait; beyond, they are refused with kOverloaded.
+  // Number of waiting pulls; further pulls are rejected with kOverloaded.
   std::size_t parked_pulls_max = limits::kParkedPullsMax;
   std::size_t parked_bytes_max = limits::kBucketBytesMax;
-  // Rows that are copied for a checkpoint at one go, in bytes, and the least time between two goes.
+  // Bytes of rows copied per slice of a checkpoint, and the minimum time between two slices.
   std::size_t cut_slice_bytes = limits::kCutSliceBytes;
   TimeUs cut_pause_us = 0;
-  // Keys of rows that are gone, remembered for the next checkpoint (StoreOptions); beyond, that one must be full.
+  // Number of removed keys recorded for the next checkpoint (StoreOptions). With more, that checkpoint must be full.
   std::uint64_t removed_keys_max = limits::kRemovedKeysMax;
-  // Pull replies that the network has not taken yet, of all clients and of one; beyond, pulls are refused with
-  // kOverloaded.
+  // Bytes of pull replies that the transport has not sent yet, for all clients and for one. Pulls beyond this are
+  // rejected with kOverloaded.
   std::size_t reply_bytes_max = limits::kReplyBytesMax;
   std::size_t reply_peer_bytes_max = limits::kReplyPeerBytesMax;
-  // Lists of keys that clients name instead of sending them (rule W3), of all and of one; beyond, the one used longest
-  // ago goes.
+  // Bytes of key lists that clients refer to by number (rule W3), for all clients and for one. Beyond this the least
+  // recently used list is dropped.
   std::size_t held_lists_bytes_max = limits::kHeldListsBytesMax;
   std::size_t held_lists_peer_bytes_max = limits::kHeldListsPeerBytesMax;
-  // For jobs of durability "log"; outlives the shard. Null: such a job is refused.
+  // For jobs of durability "log"; outlives the shard. Null: such a job is rejected.
   ShardLog* log = nullptr;
-  // Where workers' own state goes with checkpoints; outlives the shard. Null: checkpoints with such state never end.
+  // Stores the state of workers in checkpoints; outlives the shard. Null: checkpoints with such state never complete.
   BlobStore* blobs = nullptr;
-  // Makes the tier that the job asks for, once it is known. Empty: all rows stay in memory whatever the job asks for.
+  // Creates the tier of the job when the job is known. Empty: all rows stay in memory, whatever the job requests.
   std::function<Expected<Tier>(const Job& job)> make_tier;
-  // What to add to the times handed in to get microseconds since 1970: tables whose rows expire by seconds count those.
+  // Microseconds since 1970 = this + the times passed to the shard. Used by tables whose rows expire by seconds.
   TimeUs unix_us_at_zero = 0;
-  // Messages that wait for rows on disk; beyond, they are refused with kOverloaded.
+  // Number of messages that wait for rows on disk; further ones are rejected with kOverloaded.
   std::size_t waiting_messages_max = limits::kWaitingMessagesMax;
   std::size_t waiting_bytes_max = limits::kWaitingBytesMax;
   // The consistency policies that tables may name.

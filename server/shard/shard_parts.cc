@@ -67,8 +67,8 @@ ShardParts::ShardParts(const ShardBase& base, const RouteMap& routes, StoreOptio
                 .other_bytes = [this] { return WaitingBytes(); }}),
       timer(options.unix_us_at_zero, &rows, base.outbox) {}
 
-// Rows come first: each list saves its worker a few bytes, each row a look at the disk; and a message that finds no
-// room comes again. (What is gathered must have room, or no clock closes; and so must replies.)
+// Rows get most of the memory: a key list saves a few bytes, a row in memory saves a read from disk, and a message
+// without room is sent again. Gathered pushes and replies are not reduced, because clocks could not close without them.
 void ShardParts::SetMemoryLimit(std::size_t bytes) {
   constexpr std::size_t kListsShare = 32, kGateShare = 16, kParkedShare = 4, kLeast = std::size_t{1} << 20;
   lists.SetBound(std::min(options.held_lists_bytes_max, bytes / kListsShare));

@@ -1,6 +1,5 @@
-// The rows of a shard and the objects around them, put together: each gets what it needs of the others when it is made.
-// Made anew at Welcome, which names the partitions; before, they are those of a shard without partitions. Internal to
-// server/shard.
+// Creates and owns the store of a shard and the objects around it. Created again at Welcome, which lists the
+// partitions; until then the shard has no partitions. Internal to server/shard.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +29,7 @@
 
 namespace tarn::server {
 
-// What the parts need of the shard; outlives them.
+// What the parts use of the shard; outlives them.
 struct ShardBase {
   const ShardOptions& options;
   CheckpointStore* checkpoint_store;
@@ -40,7 +39,7 @@ struct ShardBase {
   StopNotice* stop;
   DurableOutbox* outbox;
   BlobDesk* blobs;
-  std::function<void()> on_tick;  // a worker's clock has moved
+  std::function<void()> on_tick;  // called after a worker's clock advanced
 };
 
 struct ShardParts {
@@ -48,9 +47,9 @@ struct ShardParts {
   ShardParts(const ShardParts&) = delete;
   ShardParts& operator=(const ShardParts&) = delete;
 
-  // Bounds the messages and lists that wait by the memory that the shard may take. Only for stores with a tier.
+  // Bounds waiting messages and key lists by the memory budget of the shard. Only for stores with a tier.
   void SetMemoryLimit(std::size_t bytes);
-  // Memory besides that of the rows.
+  // Memory without that of the rows.
   std::size_t WaitingBytes() const;
   SoftState soft_state() const { return {view.view(), cuts.newest_order(), clocks, rows}; }
 

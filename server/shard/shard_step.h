@@ -1,5 +1,5 @@
-// The current step of a shard: its time, and the outbox that takes the messages it sends. Fills in the sender of each
-// message. Not thread-safe: the shard's thread owns it.
+// The current step of a shard: its time, and the outbox for its messages. Sets the sender of each message. Not
+// thread-safe: the shard's thread owns it.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ class ShardStep {
  public:
   explicit ShardStep(ShardId shard) : shard_(shard) {}
 
-  // A step begins; `out` outlives it. Nothing is sent before the first.
+  // Begins a step; `out` outlives it. Nothing may be sent before the first step.
   void Begin(TimeUs now, Outbox* out) {
     now_ = now;
     out_ = out;
   }
-  // The sender of messages from now on: known from Welcome. Before, job, incarnation and epoch are 0.
+  // Sets the sender of later messages, known from Welcome. Before that, job, incarnation and epoch are 0.
   void SetIdentity(std::uint64_t job, Incarnation incarnation) {
     job_ = job;
     incarnation_ = incarnation;
   }
-  // Of the route map.
+  // Sets the epoch of the route map.
   void SetEpoch(Epoch epoch) { epoch_ = epoch; }
 
   TimeUs now() const { return now_; }
   ShardId shard() const { return shard_; }
-  std::uint64_t job() const { return job_; }  // its fingerprint
+  std::uint64_t job() const { return job_; }  // the job's fingerprint
   Epoch epoch() const { return epoch_; }
 
   // A message from this shard, to send now or later.

@@ -29,7 +29,7 @@ void SoftState::BeginSegment(CheckpointId cut, DurableOutbox* outbox) const {
       outbox->Append(GatheredOf(clock, c, RowBytes(*rows.FindTable(c.table), c.codec)));
 }
 
-// Clocks that may close have done so, or do before the next input.
+// Clocks that may close are closed, or will be before the next input.
 std::uint64_t SoftState::BucketsHash() const {
   std::uint64_t state = 0;
   for (const auto& [clock, bucket] : clocks.buckets().buckets())

@@ -9,7 +9,7 @@ namespace tarn::server {
 namespace {
 
 constexpr TimeUs kPeriodUs = 1'000'000;
-// In due time: the first may be lost, and those that jumps in time bring forward with it.
+// Regular sends before the shard ends: the first may be lost, and jumps in time may cause early ones.
 constexpr std::uint32_t kSentMin = 3;
 
 }  // namespace
@@ -26,7 +26,7 @@ void StopNotice::Stop(const Error& error) {
   Stop(error.code, fmt::format("shard {}: {}", step_->shard().value, error.message));
 }
 
-// The next time is set first: sending may meet the end of the memory.
+// Sets the next time first, because sending may run out of memory.
 void StopNotice::SendReason() {
   const TimeUs now = step_->now();
   const bool in_time = next_send_ == 0 || now - next_send_ < kPeriodUs;

@@ -17,30 +17,30 @@ class StopNotice {
   // `step` outlives it.
   explicit StopNotice(ShardStep* step) : step_(step) {}
 
-  // The shard stops by itself. The first reason counts.
+  // Stops the shard. Only the first reason counts.
   void Stop(ErrorCode code, std::string reason);
-  // The same; the message gets the shard's name.
+  // The same, with the shard's name added to the message.
   void Stop(const Error& error);
-  // The scheduler has sent Shutdown: the shard confirms it and has ended (rule S1). Its reason counts unless the shard
-  // has stopped already.
+  // The scheduler has sent Shutdown: confirms it and ends the shard (rule S1). The reason of `shutdown` counts unless
+  // the shard has already stopped.
   void OnShutdown(const Shutdown& shutdown);
 
-  // If `status` is an error, the current step cannot be finished: rows on disk cannot be read or written. Keeps the
-  // first such error. Returns whether `status` is no error.
+  // Records the first error after which the current step cannot be completed, because rows on disk cannot be read or
+  // written. Returns whether `status` is ok.
   bool Check(const Status& status) {
     if (!status && failure_) failure_ = status;
     return status.has_value();
   }
   bool step_failed() const { return !failure_.has_value(); }
-  // Returns that error and clears it.
+  // Returns the recorded error and clears it.
   Status TakeFailure() { return std::exchange(failure_, Status()); }
 
-  // For a shard that has stopped: repeats the reason when it is due, or has ended.
+  // For a shard that has stopped: repeats the reason when it is due, or ends the shard after a lease.
   void OnTimer(TimeUs lease_us);
   TimeUs NextTimer(TimeUs lease_us) const;
 
   bool stopped() const { return stopped_; }
-  // Stopped, and the scheduler knows it, or could not be reached.
+  // The shard has stopped, and the scheduler has confirmed it or could not be reached.
   bool ended() const { return ended_; }
   const Shutdown& reason() const { return reason_; }
 

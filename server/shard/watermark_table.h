@@ -1,5 +1,5 @@
-// The watermarks of all partitions of a shard in the form that a log keeps: for each worker incarnation that has
-// pushed, one for every partition of the job (rules E1, E2). The partitions own the watermarks.
+// The watermarks of all partitions of a shard in the form of a log: for each worker incarnation that has pushed, one
+// watermark for every partition of the job (rules E1, E2). The partitions own the watermarks.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ using WatermarkTable = std::map<Incarnation, std::vector<Sequence>>;
 
 // 0 for the partitions of other shards.
 WatermarkTable WatermarksOf(const Store& store);
-// kCorrupt: the table is of another number of partitions, or has pushes to a partition of another shard.
+// kCorrupt: the table has another number of partitions, or pushes to a partition of another shard.
 Status RestoreWatermarks(const WatermarkTable& watermarks, Store* store);
 void DropWatermarks(Incarnation worker, Store* store);
 

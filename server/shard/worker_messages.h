@@ -1,5 +1,5 @@
-// Handles the messages of workers: decodes each, lets it wait for rows on disk, checks its sender (rule E3) and passes
-// it to the object that answers it. Not thread-safe.
+// Handles the messages of workers: decodes each message, delays it if its rows are on disk, checks its sender (rule E3)
+// and passes it to the object that answers it. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace tarn::server {
 
 class WorkerMessages {
  public:
-  // What they need of the shard; all outlive them.
+  // Parts of the shard that it uses; all outlive this object.
   struct Context {
     Store* rows;
     Clocks* clocks;
@@ -37,15 +37,15 @@ class WorkerMessages {
     DurableOutbox* outbox;
     ShardStep* step;
     StopNotice* stop;
-    std::function<void()> on_tick;             // a worker's clock has moved
-    std::function<std::size_t()> other_bytes;  // memory besides that of the rows
+    std::function<void()> on_tick;             // called after a worker's clock advanced
+    std::function<std::size_t()> other_bytes;  // memory without that of the rows
   };
   explicit WorkerMessages(Context context) : context_(std::move(context)) {}
 
-  // Handles a message that is not the scheduler's.
+  // Handles a message that is not from the scheduler.
   void OnMessage(Peer from, Message message);
-  // Takes the results of the tier's disk and keeps the rows within their budget. Unless `paused`, handles the messages
-  // whose rows are in memory now. Without a tier it does nothing.
+  // Receives the results of the tier's disk and keeps the rows within their budget. Unless `paused`, handles the
+  // messages whose rows are now in memory. Does nothing without a tier.
   void Tend(bool paused);
 
  private:
