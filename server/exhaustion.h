@@ -1,5 +1,5 @@
-// Memory that cannot be had: thrown where it is noticed, because it can be anywhere, and turned into an error where a
-// loop or a state machine's step begins. What the step had changed is then undefined: the shard ends.
+// Out of memory. Any allocation may throw it; the loop, or the start of a state machine's step, converts it to an
+// error. The state after an interrupted step is undefined, so the shard ends.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,17 @@
 
 namespace tarn::server {
 
-// What was asked for, for those who know; std::bad_alloc does not.
+// A std::bad_alloc with a description of the allocation.
 class OutOfMemory : public std::bad_alloc {
  public:
   explicit OutOfMemory(std::string asked) : text_(std::make_shared<const std::string>(std::move(asked))) {}
   const char* what() const noexcept override { return text_->c_str(); }
 
  private:
-  std::shared_ptr<const std::string> text_;  // copying an exception must not throw
+  std::shared_ptr<const std::string> text_;  // shared, because copying an exception must not throw
 };
 
-// Runs step(). kIo, "out of memory: " and what was asked for, if it needed memory that is not there, or a container
-// longer than can be.
+// Runs step(). kIo "out of memory: ..." if an allocation failed or a container exceeded its maximum length.
 template <typename Step>
 Status CatchExhaustion(Step&& step) {
   try {

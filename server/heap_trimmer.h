@@ -1,6 +1,5 @@
-// Gives the holes of the heap back to the system beside the shards' work: a walk over the heap takes up to many
-// milliseconds, for which no push should wait. (A shard that allocates in the arena that the walk is at does wait for
-// that arena.) Any thread.
+// Returns free memory of the heap to the system on a separate strand, because trimming can take many milliseconds. (A
+// shard still waits if it allocates from the malloc arena that is being trimmed.) Any thread.
 #pragma once
 
 #include <atomic>
@@ -13,10 +12,10 @@ namespace tarn::server {
 
 class HeapTrimmer {
  public:
-  // `trim` calls malloc_trim and reports what it freed; it runs on a thread of the pool, which outlives the trimmer.
+  // `trim` calls malloc_trim and reports the result. It runs on a strand of the pool, which outlives the trimmer.
   HeapTrimmer(DiskPool* pool, std::function<void()> trim) : trim_(std::move(trim)), strand_(pool, "heap-trim") {}
 
-  // Starts a trim. Does nothing while one waits or runs.
+  // Starts a trim. Does nothing while one is queued or running.
   void Begin() {
     if (trims_.exchange(true)) return;
     strand_.Post([this] {

@@ -1,8 +1,7 @@
-// Tells the scheduler, from a thread beside a shard's, that the process lives while the shard loads its rows (rule N4):
-// one heartbeat a period, over a connection that is used for nothing else. So a shard that loads for hours is heard,
-// and one whose process is gone is not.
+// Sends heartbeats to the scheduler while a shard loads its rows (rule N4), from a separate thread and connection, once
+// a period. So a shard may load for hours without being declared dead.
 //
-// Made and destroyed on one thread; the transport lives on the beacon's.
+// Construct and destroy it on one thread. The transport belongs to the beacon's thread.
 #pragma once
 
 #include <condition_variable>
@@ -25,13 +24,13 @@ class LoadingBeacon {
     TimeUs period_us = 0;
     Message heartbeat;  // of view 0
   };
-  // Sends nothing before the first period is over: most shards have nothing to load.
+  // Sends the first heartbeat after one period, because most shards have nothing to load.
   explicit LoadingBeacon(Options options);
   ~LoadingBeacon();
 
  private:
   void Run();
-  bool WaitForEnd();  // a period at most
+  bool WaitForEnd();  // at most one period
 
   Options options_;
   std::mutex mutex_;
@@ -40,7 +39,7 @@ class LoadingBeacon {
   std::thread thread_;
 };
 
-// The heartbeat of a shard that has been welcomed by `welcome` and has not adopted a view yet.
+// The heartbeat of a shard that has received `welcome` and has not adopted a view yet.
 Message LoadingHeartbeat(const Message& welcome);
 
 }  // namespace tarn::server

@@ -1,4 +1,5 @@
-// How long the disk of a shard's log has not answered while acknowledgements wait for it. A plain value; one thread.
+// Measures how long the disk of a shard's log has made no progress while acknowledgements wait for it. A plain value;
+// one thread.
 #pragma once
 
 #include <optional>
@@ -10,11 +11,10 @@ namespace tarn::server {
 
 class LogWatch {
  public:
-  // Called in every turn of the shard's loop. durable: nothing waits for the log. synced: the newest record that is
-  // durable. Returns for how long the disk has been silent, when a warning is due: after kWaitNotePeriodUs, and again
-  // every kWaitNotePeriodUs.
-  // A silence begins with the first turn that ends with something waiting, and anew after a break of that period
-  // between two turns: the process, or its machine, was stopped, and the disk with it.
+  // Call it in every turn of the shard's loop. `durable`: nothing waits for the log. `synced`: the newest durable
+  // record. Returns the time without progress if a warning is due, which is every kWaitNotePeriodUs. The measurement
+  // starts with the first turn after which something waits. It restarts if two turns are further apart than that
+  // period, because the process or its machine was then suspended.
   std::optional<TimeUs> Note(TimeUs now, bool durable, LogSequence synced) {
     const bool was_stopped = now - last_ > kWaitNotePeriodUs;
     last_ = now;

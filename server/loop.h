@@ -1,8 +1,8 @@
-// Runs the shards of one server over ZeroMQ: one thread, one socket pair and one checkpoint store a shard; nothing is
-// shared between them but the wish to stop.
+// Runs the shards of one server over ZeroMQ. Each shard has its own thread, socket pair and checkpoint store; they
+// share only the stop signal.
 //
 //   Server server(options);
-//   Status status = server.Run();   // until the scheduler says so, a shard fails, or RequestStop
+// Status status = server.Run();   // until the scheduler stops the run, a shard fails, or RequestStop
 #pragma once
 
 #include <cstdint>
@@ -20,33 +20,34 @@ namespace tarn::server {
 inline constexpr char kProgram[] = "tarn-server";
 
 struct ServerOptions {
-  std::string scheduler;  // its endpoint, or the folder of its run
+  std::string scheduler;  // its endpoint, or its run directory
   ServerRank rank;
   std::uint32_t shards = 1;
-  std::vector<std::uint64_t> nonces;  // one a shard, random
-  // Where shards are bound. With a port that is not '*', shard i of the server is bound to port + i. Empty:
+  std::vector<std::uint64_t> nonces;  // one per shard, random
+  // The endpoint to which shards bind. With a port other than '*', shard i of the server binds to port + i. Empty:
   // net::DefaultBind.
   std::string bind;
-  // Where workers reach the shards, a name or an address; empty: where they are bound, or for a wildcard the interface
-  // that leads to the scheduler (net/advertise.h).
+  // The host name or address that workers use. Empty: that of `bind`, or for a wildcard the interface that leads to the
+  // scheduler (net/advertise.h).
   std::string advertise;
-  std::string run_dir;                             // metrics.jsonl; empty: none
-  double join_seconds = 600;                       // how long to wait for the scheduler's welcome
-  std::string keys;                                // the fleet's key file; empty: plain connections
-  bool insecure = false;                           // TCP without keys
-  bool shm = true;                                 // share memory with workers of this host
-  int io_threads = 1;                              // of ZeroMQ, for all shards
-  std::vector<std::shared_ptr<StatusFeed>> feeds;  // one a shard, or none at all
+  std::string run_dir;                             // directory of metrics.jsonl; empty: none
+  double join_seconds = 600;                       // timeout of the scheduler's Welcome
+  std::string keys;                                // key file of the fleet; empty: connections without encryption
+  bool insecure = false;                           // allow TCP without keys
+  bool shm = true;                                 // use shared memory with workers on this host
+  int io_threads = 1;                              // ZeroMQ threads for all shards
+  std::vector<std::shared_ptr<StatusFeed>> feeds;  // one per shard, or empty
 };
 
 class Server {
  public:
   explicit Server(ServerOptions options) : options_(std::move(options)) {}
 
-  // Blocks until every shard has ended. An error says which shard failed, and why; after RequestStop there is none.
+  // Blocks until every shard has ended. An error names the shard that failed and the reason. After RequestStop there is
+  // no error.
   Status Run();
 
-  // Ends Run soon; no other node is told. Any thread.
+  // Ends Run soon, without a message to other nodes. Any thread.
   void RequestStop() { stop_.Set(); }
 
  private:

@@ -38,7 +38,7 @@ int Fail(const std::string& message, int code = kExitFailure) {
   return code;
 }
 
-// What was left to the job.
+// Takes options that were not given from the run directory.
 tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
   const auto fleet = tarn::FleetOfRun(options->run_dir);
   if (!fleet && options->shards == 0) return std::unexpected(fleet.error());
@@ -47,12 +47,12 @@ tarn::Status TakeFromRun(tarn::server::ServerOptions* options) {
   return {};
 }
 
-// Of the address space of a server without its rows: its libraries and heap, the threads that it has whatever the job,
-// those of a shard, and those of a shard's tier.
+// Address space of a server without its rows: libraries and heap, the threads of every job, those of a shard, and those
+// of a shard's tier.
 constexpr std::uint64_t kServerBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kServerThreads = 10, kShardThreads = 5, kTierThreads = 5;
 
-// Also raises the limit of open files as far as the system allows: a tier has a file open for each of its segments.
+// Also raises the limit of open files to the system's maximum, because a tier has one open file per segment.
 tarn::Status CheckLimits(const tarn::server::ServerOptions& options) {
   using namespace tarn;
   const FleetSection fleet = FleetOfRun(options.run_dir).value_or(FleetSection{});
@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
 
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit then is an error like a full disk
   http.insecure = options.insecure;
   http.advertise = options.advertise;
   http.peer = options.scheduler;

@@ -9,21 +9,21 @@ namespace tarn::server {
 
 namespace {
 
-// What a process takes beyond its shards, at least: memory that is counted but not touched yet would hide it.
+// Minimum memory of a process besides its shards: counted memory that is not touched yet could hide it.
 constexpr std::size_t kBesidesMin = std::size_t{24} << 20;
-// No shard gets less than one budget in so many would give it.
+// The shards together get at least this share of the budget.
 constexpr std::size_t kLeastShare = 8;
-// Holes in the heap that are worth a walk over it: of the budget; and how often at the most.
+// Uncounted memory for which a trim is due, as a share of the budget; and the minimum period.
 constexpr std::size_t kHolesShare = 16;
 constexpr TimeUs kTrimPeriodUs = 1'000'000, kTrimPeriodUsMax = 4'000'000;
-// Less of the budget than this is little.
+// A gain below this share of the budget is small.
 constexpr std::size_t kWonShare = 64;
 
 }  // namespace
 
 MemoryMeter::MemoryMeter(std::size_t shards) : counted_(shards), trim_period_us_(kTrimPeriodUs) {}
 
-// What the process takes that no shard counts.
+// Memory of the process that no shard counts.
 std::size_t MemoryMeter::Besides(std::size_t resident_bytes) const {
   std::size_t all = 0;
   for (const auto& counted : counted_) all += counted.load(std::memory_order_relaxed);

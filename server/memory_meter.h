@@ -1,6 +1,6 @@
-// How the shards of one server share its memory budget. Each says what it counts; what the process takes beyond that
-// (its code, its threads, the network's buffers, holes in the heap) is measured and taken off everybody's share, so
-// that the whole stays within the budget. Any thread.
+// Divides the memory budget of one server among its shards. Each shard reports its own bytes. The rest of the process
+// (code, threads, network buffers, free heap memory) is measured and subtracted from all shares, so that the process
+// stays within the budget. Any thread.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,13 @@ class MemoryMeter {
  public:
   explicit MemoryMeter(std::size_t shards);
 
-  // Shard `index` counts `bytes` now, and the process takes `resident_bytes`. Returns what the shard may hold of a
+  // Reports that shard `index` counts `bytes` and the process takes `resident_bytes`. Returns the shard's share of the
   // budget.
   std::size_t Share(std::size_t index, std::size_t bytes, std::size_t resident_bytes, std::size_t budget);
 
-  // Whether the heap should be asked now to give back its holes (malloc_trim): so much is taken that nobody counts that
-  // rows would have to go for it. Says so to one caller, and then not for a while: a second, and twice as long after
-  // each time that little was won, as Trimmed is told.
+  // Whether the heap should be trimmed now (malloc_trim), because uncounted memory is so large that rows would have to
+  // be evicted. Returns true to one caller, then false for a second, or for twice the previous time if Trimmed reported
+  // a small gain.
   bool TrimIsDue(std::size_t resident_bytes, std::size_t budget, TimeUs now);
   void Trimmed(std::size_t resident_before, std::size_t resident_after);
 
@@ -30,10 +30,10 @@ class MemoryMeter {
 
   std::vector<std::atomic<std::size_t>> counted_;
   std::atomic<TimeUs> next_trim_{0}, trim_period_us_;
-  std::atomic<std::size_t> budget_{0};  // that a trim was due for
+  std::atomic<std::size_t> budget_{0};  // for which a trim was due
 };
 
-// What this process takes of the machine's memory (RSS); 0 if the system does not say.
+// Resident memory of this process (RSS); 0 if unknown.
 std::size_t ResidentBytes();
 
 }  // namespace tarn::server

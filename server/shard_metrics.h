@@ -1,4 +1,4 @@
-// What a shard's loop publishes of it, in metrics.jsonl and on /metrics.
+// The metrics of a shard, for metrics.jsonl and /metrics.
 #pragma once
 
 #include "core/metrics/metric_list.h"
@@ -9,7 +9,7 @@ namespace tarn::server {
 
 class FileShardLog;  // server/log/file_shard_log.h
 
-// On the shard's thread. log: null if there is none.
+// Must run on the shard's thread. `log`: null if there is none.
 MetricList ShardMetrics(const Shard& shard, const net::TransportCounters& net, const FileShardLog* log);
 
 }  // namespace tarn::server

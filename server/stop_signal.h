@@ -1,4 +1,4 @@
-// The wish that the shards of a server stop. Setting it wakes every shard that waits for messages.
+// The stop signal of a server's shards. Set wakes every shard that waits for messages.
 //
 //   StopSignal::Waker waker(&stop, [&] { transport.Wake(); });
 //   while (!stop.IsSet()) transport.Receive(...);
@@ -22,7 +22,7 @@ class StopSignal {
     for (const auto& wake : wakes_) wake();
   }
 
-  // Calls `wake` from Set while it lives; it must not block.
+  // While it exists, Set calls `wake`, which must not block.
   class Waker {
    public:
     Waker(StopSignal* stop, std::function<void()> wake) : stop_(stop) {

@@ -7,7 +7,8 @@ namespace tarn::server {
 
 namespace {
 
-// Small answers leave together (ZeroMQ's thread is woken once); large ones at once, so that sending begins meanwhile.
+// Small answers are sent together, so that ZeroMQ's thread is woken once. Large ones are sent at once, so that sending
+// overlaps with handling.
 constexpr std::size_t kFlushBytes = 128 << 10;
 
 }  // namespace

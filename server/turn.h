@@ -1,6 +1,5 @@
-// What one turn of a shard's loop hands to its shard: the messages that have come, in order, and between them its
-// timer. A turn may take long (its messages may be bundles), but a cut goes on and heartbeats go out meanwhile. No
-// thread of its own; the shard's thread.
+// One turn of a shard's loop: handles the received messages in order, and the shard's timer between them. A turn may
+// take long, because messages may be bundles, but cuts and heartbeats continue. Runs on the shard's thread.
 #pragma once
 
 #include <functional>
@@ -13,11 +12,11 @@
 
 namespace tarn::server {
 
-// How often, at least, a turn looks at the shard's timer between two messages.
+// Maximum time between two checks of the shard's timer within a turn (except for long messages).
 inline constexpr TimeUs kTurnTimerUs = 2'000;
 
-// Moves the messages of `batch` out. `clock` gives the time and never goes back; `flush` sends what is in `out` and
-// empties it, called as soon as large answers wait. Returns the last time that the shard has seen.
+// Moves the messages out of `batch`. `clock` returns the time, which never decreases. `flush` sends and empties `out`;
+// it is called as soon as large answers are in it. Returns the last time passed to the shard.
 TimeUs HandOver(std::vector<net::Received>* batch, Shard* shard, const std::function<TimeUs()>& clock, Outbox* out,
                 const std::function<void()>& flush);
 

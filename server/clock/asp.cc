@@ -1,4 +1,4 @@
-// Asynchronous parallel: a pull sees whatever has arrived.
+// Asynchronous parallel: a pull returns the current rows.
 #include "server/clock/policies.h"
 
 namespace tarn::server {

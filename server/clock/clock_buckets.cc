@@ -15,7 +15,7 @@ namespace tarn::server {
 
 namespace {
 
-// Sums are applied whenever they have grown to about this: so they are still in the cache then.
+// Sums are applied when they have about this size, while they are still in the cache.
 constexpr std::size_t kFlushFloats = 128 << 10;
 
 auto Order(const Contribution& c) { return std::tuple(c.table, c.partition, c.rank, c.incarnation, c.sequence); }
@@ -105,7 +105,7 @@ void BucketCloser::SumPartition(const Contribution* begin, const Contribution* e
   sections_.push_back({begin->partition, static_cast<std::uint32_t>(keys_.size() - first), {}});
 }
 
-// Makes room for all keys of these contributions, and forgets those of the partition before.
+// Clears the keys of the previous partition, and makes room for all keys of these contributions.
 void BucketCloser::ClearPlaces(const Contribution* begin, const Contribution* end) {
   std::size_t keys = 0;
   for (const Contribution* c = begin; c != end; ++c) keys += c->count;
@@ -117,8 +117,8 @@ void BucketCloser::ClearPlaces(const Contribution* begin, const Contribution* en
   }
 }
 
-// The only contribution to a partition needs no sums, unless it names a key twice (rule E6): then it adds nothing.
-// Store::Apply finds what is not finite in it.
+// Adds the only contribution to a partition, which needs no sums. Adds nothing if it contains a key twice (rule E6).
+// Store::Apply finds gradients that are not finite.
 void BucketCloser::AddOnly(std::uint32_t dim, const Contribution& c) {
   const std::size_t first = keys_.size();
   AppendKeys(c, &keys_);
@@ -128,7 +128,7 @@ void BucketCloser::AddOnly(std::uint32_t dim, const Contribution& c) {
   kernels::DecodeRows(c.codec, dim, c.count, c.values.data() + c.value_offset, sums_.data() + at);
 }
 
-// A filter of Bloom's kind, of one word and three bits a key, spares nearly all keys the search.
+// A blocked Bloom filter, with three bits per key in one word, avoids the search for nearly all keys.
 bool BucketCloser::NamesAKeyTwice(std::span<const Key> keys) {
   if (keys.size() < 2) return false;
   const std::size_t words = std::bit_ceil(keys.size());
@@ -136,7 +136,7 @@ bool BucketCloser::NamesAKeyTwice(std::span<const Key> keys) {
   filter_.assign(words, 0);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const std::uint64_t hash = keys[i] * 0x9e3779b97f4a7c15;
-    const std::uint64_t low = hash >> 20;  // the lowest bits of a product depend on those of the key alone
+    const std::uint64_t low = hash >> 20;  // the lowest bits of a product depend only on the lowest bits of the key
     const std::uint64_t bits =
         std::uint64_t{1} << (low & 63) | std::uint64_t{1} << (low >> 6 & 63) | std::uint64_t{1} << (low >> 12 & 63);
     std::uint64_t& word = filter_[hash >> shift];
@@ -163,14 +163,14 @@ void BucketCloser::AddContribution(std::uint32_t dim, const Contribution& c, Sto
   }
   places_.clear();
   for (const Key key : added_) places_.push_back(PlaceOf(key));
-  // x + (-0) is x for every x: so the first contribution to a row stays as it is.
+  // x + (-0) is x for every x, so the first contribution to a row is copied exactly.
   sums_.resize(keys_.size() * dim, -0.0f);
   targets_.resize(count);
   for (std::size_t i = 0; i < count; ++i) targets_[i] = sums_.data() + std::size_t{places_[i]} * dim;
   kernels::AddRows(dim, count, gradients, targets_.data());
 }
 
-// Leaves in added_ and decoded_ the keys and rows that are finite; how many.
+// Keeps only the finite rows and their keys in added_ and decoded_; returns their number.
 std::size_t BucketCloser::DropNotFinite(std::uint32_t dim, const float* gradients, TableId table, Store* rows) {
   std::vector<float> kept;
   std::size_t n = 0;

@@ -1,5 +1,5 @@
-// Aggregated pushes that wait for their clock to close (rule A2), and how a clock closes: bit for bit the same for any
-// order of arrival and any spread of partitions over shards. Not thread-safe.
+// Aggregated pushes that wait for their clock to close (rule A2), and the closing of a clock. The results are
+// bit-identical for any order of arrival and any distribution of partitions over shards. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -17,25 +17,25 @@
 
 namespace tarn::server {
 
-// Puts the contributions of a clock into the order in which it closes: table, partition, worker, sequence.
+// Sorts the contributions of a clock into the order in which they are summed: table, partition, worker, sequence.
 void SortForClosing(std::vector<Contribution>* contributions);
 
 class ClockBuckets {
  public:
-  // What waits of one clock, in the order of arrival.
+  // The waiting contributions of one clock, in order of arrival.
   struct Bucket {
     std::vector<Contribution> contributions;
-    std::vector<TableId> tables;  // of them, each once
+    std::vector<TableId> tables;  // the tables of `contributions`, each once
   };
 
   void Add(Clock clock, Contribution contribution);
 
   bool empty() const { return buckets_.empty(); }
-  // The lowest clock of which something waits, and the lowest after `clock`.
+  // The lowest clock with waiting contributions, and the lowest after `clock`.
   std::optional<Clock> First() const { return At(buckets_.begin()); }
   std::optional<Clock> Behind(Clock clock) const { return At(buckets_.upper_bound(clock)); }
 
-  // Takes out the contributions of a clock to the tables for which closes(table) is true.
+  // Removes and returns the contributions of a clock to the tables for which closes(table) is true.
   template <typename Closes>
   std::vector<Contribution> Take(Clock clock, Closes closes) {
     const auto bucket = buckets_.find(clock);
@@ -46,10 +46,10 @@ class ClockBuckets {
     return TakeAllBut(kept, bucket);
   }
 
-  // Removes what `incarnation` pushed of clocks >= from (rule M3) and returns it.
+  // Removes and returns the pushes of `incarnation` for clocks >= from (rule M3).
   std::vector<std::pair<Clock, Contribution>> Void(Incarnation incarnation, Clock from);
 
-  // Bytes of buffers held, and bookkeeping.
+  // Bytes of buffers and bookkeeping.
   std::size_t bytes() const { return bytes_; }
   const std::map<Clock, Bucket>& buckets() const { return buckets_; }
 
@@ -67,12 +67,11 @@ class ClockBuckets {
 };
 
 // Applies the pushes of one clock to a table: sums each row's contributions in the order (worker rank, incarnation,
-// sequence), beginning with the first as it is, multiplies by 1.0f / divisor, and applies each row once. Keeps its
-// scratch memory between clocks. A row of a contribution that is not finite is left out (rule A5), as if its key were
-// not in it.
+// sequence), starting with an unchanged copy of the first, multiplies by 1.0f / divisor, and applies each row once.
+// Rows of a contribution that are not finite are left out (rule A5). Keeps its scratch memory between clocks.
 class BucketCloser {
  public:
-  // `contributions` are one table's, sorted. An error is the tier's.
+  // `contributions`: of one table, sorted. Errors are those of the tier.
   Status Close(Clock clock, std::span<const Contribution> contributions, std::uint32_t divisor, Store* rows);
 
  private:
@@ -85,12 +84,13 @@ class BucketCloser {
   std::uint32_t PlaceOf(Key key);
   Status Flush(const TableSpec& spec, Clock clock, float scale, Store* rows);
 
-  // Summed rows that wait to be applied, partition by partition.
+  // Summed rows that are not applied yet, ordered by partition.
   std::vector<Section> sections_;
   std::vector<Key> keys_;
   std::vector<float> sums_;
 
-  // Place in keys_ of each key of the current partition: open addressing; a slot counts if its stamp is current.
+  // Index in keys_ of each key of the current partition: a hash table with open addressing. A slot is used if its stamp
+  // is current.
   struct Slot {
     Key key;
     std::uint32_t place;
@@ -100,7 +100,7 @@ class BucketCloser {
   std::uint32_t stamp_ = 0;
   std::vector<std::uint32_t> places_;
   std::vector<float*> targets_;
-  std::vector<Key> added_;             // of one contribution
+  std::vector<Key> added_;             // keys of one contribution
   std::vector<std::uint64_t> filter_;  // of NamesAKeyTwice
   std::vector<float> decoded_;
 };

@@ -98,7 +98,7 @@ void Cohort::Tick(Incarnation incarnation, const struct Tick& tick) {
   member.position = tick.position;
 }
 
-// The tick that was the newest joins the earlier ones, and so do those that this shard has not heard of.
+// Adds the previous newest tick to the earlier ones, and the ticks that this shard did not receive.
 void Cohort::KeepEarlier(Member* member, const std::vector<TickPoint>& told) const {
   std::vector<TickPoint>& kept = member->earlier;
   kept.push_back({member->tick, member->position});

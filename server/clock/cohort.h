@@ -1,5 +1,5 @@
-// Membership and clocks as one shard knows them: who counts, how far each worker has ticked, the minimum clock
-// (rules C1, C2, E4, M3, M4). Fed by views and ticks; decides nothing about messages. Not thread-safe.
+// Membership and clocks as known to one shard: the workers that count, the last tick of each, and the minimum clock
+// (rules C1, C2, E4, M3, M4). Updated by views and ticks. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,44 +16,44 @@ class Cohort {
  public:
   struct Member {
     WorkerEntry entry;
-    Clock tick;             // highest ticked to; the join clock before the first tick
+    Clock tick;             // the highest clock ticked to; before the first tick the join clock
     DataPosition position;  // of that tick
-    Clock pushed;           // one past the highest clock of which a push was applied at once; 0: none
-    // Ticks before that one, ascending: those beyond the minimum clock, and the last before them; the newest
+    Clock pushed;           // one past the highest clock with an immediately applied push; 0: none
+    // Earlier ticks, ascending: those above the minimum clock and the last one before them; at most the newest
     // limits::kTicksKeptMax.
     std::vector<TickPoint> earlier;
   };
 
-  // What a new view changed; each incarnation at most once in each list.
+  // The changes by a new view. Each incarnation is at most once in each list.
   struct Changes {
-    std::vector<Incarnation> refused;                  // from now on: drop its parked pulls
+    std::vector<Incarnation> refused;                  // no longer served: drop its parked pulls
     std::vector<std::pair<Incarnation, Clock>> ended;  // verdict: void its gathered pushes of clocks >= end
-    std::vector<Incarnation> dropped;                  // no longer in the view: drop every record of it
+    std::vector<Incarnation> dropped;                  // no longer in the view: drop all state of it
   };
   Changes Adopt(const std::vector<WorkerEntry>& entries);
 
-  // The live member that sent a message. kUnavailable: not in the view yet (rule E4); kFenced: its time is over, or
-  // its rank is another's.
+  // The live member that sent a message. kUnavailable: not in the view yet (rule E4); kFenced: fenced, ended, or its
+  // rank belongs to another worker.
   Expected<const Member*> Check(const Sender& sender) const;
 
-  // The live worker `incarnation` has ticked. An older tick changes nothing.
+  // Records a tick of the live worker `incarnation`. An older tick changes nothing.
   void Tick(Incarnation incarnation, const struct Tick& tick);
-  // Whether it would change anything.
+  // Whether Tick would change anything.
   bool IsNews(Incarnation incarnation, const struct Tick& tick) const;
-  // A push of `clock` was applied at once.
+  // Records that a push of `clock` was applied immediately.
   void NotePushed(Incarnation incarnation, Clock clock);
 
-  // Rule C2. Never goes back.
+  // Rule C2. Never decreases.
   Clock minimum() const { return minimum_; }
-  // Highest clock that any worker of the view has ticked to.
+  // The highest clock that any worker of the view has ticked to.
   Clock maximum() const;
-  // How many workers clock `t` waits for; the same on every shard once t may close.
+  // Number of workers that count for clock `t`. Equal on all shards when t may close.
   std::uint32_t Size(Clock t) const;
-  // What the scheduler needs for a verdict (rule M3): one for each entry that is being fenced.
+  // Input of the scheduler's verdict (rule M3): one entry for each worker that is being fenced.
   std::vector<FencedTick> Fenced() const;
-  // Earlier ticks of the same, ascending; the first limits::kFencedTicksMax.
+  // Earlier ticks of these workers, ascending; the first limits::kFencedTicksMax.
   std::vector<WorkerTick> FencedTicks() const;
-  // The state as a log has it.
+  // Restores the state from a log.
   void Restore(std::map<Incarnation, Member> members, Clock minimum);
 
   const std::map<Incarnation, Member>& members() const { return members_; }
@@ -65,7 +65,7 @@ class Cohort {
   void KeepEarlier(Member* member, const std::vector<TickPoint>& told) const;
 
   std::map<Incarnation, Member> members_;
-  std::map<Clock, std::uint32_t> ticks_;  // of members that hold the minimum back: how many have ticked to it
+  std::map<Clock, std::uint32_t> ticks_;  // for the members that count for the minimum: tick -> number of members
   Clock minimum_;
 };
 

@@ -1,12 +1,12 @@
-// A consistency policy: when pulls of a table may be answered, when a clock of it closes, and which pushes count. One
-// object for each table of a shard; it decides, and the shard acts. docs/protocol.md has the rules (C3, A2).
+// A consistency policy decides when pulls of a table may be answered, when a clock of the table closes, and which
+// pushes count. A shard has one object per table. docs/protocol.md has the rules (C3, A2).
 //
 // A new policy is one file in server/clock/ that overrides what differs from the defaults here, and one line in
 // BuiltInPolicies (consistency_policy.cc).
 //
-// Policies are asked once a message or once a table and clock, never once a row. They are deterministic: an answer
-// follows from the arguments and from what the policy was asked before, since a shard that recovers from its log asks
-// the same again. Not thread-safe: the shard's thread owns them.
+// Methods are called once per message, or once per table and clock, never per row. Policies must be deterministic
+// functions of the arguments and of earlier calls, because a shard that recovers from its log repeats the calls. Not
+// thread-safe: the shard's thread owns them.
 #pragma once
 
 #include <cstdint>
@@ -28,28 +28,28 @@ class ConsistencyPolicy {
   explicit ConsistencyPolicy(const TableSpec& spec) : table_(spec.id), consistency_(spec.consistency) {}
   virtual ~ConsistencyPolicy() = default;
 
-  // May a pull be answered that `worker` will use at clock `use`? It waits until the open clock is the wanted one. The
-  // answer for a pull that waits already stays what it was when it came.
+  // The clock that must be open before a pull is answered which `worker` will use at clock `use`. Called once per pull,
+  // when it arrives.
   virtual Clock WantedClock(Incarnation worker, Clock use, const Cohort& cohort) const = 0;
-  // Never goes back. By default the minimum clock (rule C2).
+  // The open clock of the table. Never decreases. Default: the minimum clock (rule C2).
   virtual Clock OpenClock(const Cohort& cohort) const { return cohort.minimum(); }
   bool MayAnswer(Incarnation worker, Clock use, const Cohort& cohort) const {
     return OpenClock(cohort) >= WantedClock(worker, use, cohort);
   }
 
-  // May the shard discard a push of this clock, which it acknowledges all the same? By default one of an aggregated
-  // table whose clock has closed, which only a worker that is fenced can send.
+  // Whether the shard acknowledges a push of this clock without applying it. Default: pushes to aggregated tables for a
+  // closed clock, which only a fenced worker can send.
   virtual bool Discards(Incarnation /*worker*/, Clock clock, const Cohort& cohort) const {
     return consistency_.apply == ApplyMode::kAggregated && clock < cohort.minimum();
   }
 
-  // Of aggregated tables: may this clock close? Asked when a worker has ticked and when a push of the clock was
-  // gathered. `gathered` is what waits of the clock, of all tables. By default when every worker of the cohort has
-  // finished it.
+  // Whether this clock of an aggregated table may close. Called after a worker has ticked and after a push of the clock
+  // was gathered. `gathered`: waiting contributions of the clock, of all tables. Default: when every worker of the
+  // cohort has finished the clock.
   virtual bool MayClose(Clock clock, std::span<const Contribution> /*gathered*/, const Cohort& cohort) const {
     return clock < cohort.minimum();
   }
-  // Which contributions count when the clock closes, and by what their sum is divided. `gathered` is the table's, in
+  // Which contributions count when the clock closes, and the divisor of their sum. `gathered`: those of the table, in
   // order of partition and worker.
   struct Count {
     std::vector<bool> counts;   // by contribution; empty: all of them
@@ -66,7 +66,7 @@ class ConsistencyPolicy {
   ConsistencySpec consistency_;
 };
 
-// How a policy is made, and the name under which the job file asks for it.
+// The factory of a policy, and its name in the job file.
 struct PolicyEntry {
   std::string_view name;
   std::unique_ptr<ConsistencyPolicy> (*make)(const TableSpec& spec) = nullptr;
@@ -74,8 +74,7 @@ struct PolicyEntry {
 
 std::span<const PolicyEntry> BuiltInPolicies();
 
-// The policy that the table's spec names. kUnsupported, naming those that there are, if `entries` has none of that
-// name.
+// Creates the policy that the table's spec names. kUnsupported, with the known names, if `entries` does not have it.
 Expected<std::unique_ptr<ConsistencyPolicy>> MakePolicy(const TableSpec& spec,
                                                         std::span<const PolicyEntry> entries = BuiltInPolicies());
 

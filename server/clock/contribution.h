@@ -9,7 +9,7 @@
 
 namespace tarn::server {
 
-// One section of one push. Buffers are the message's own, shared.
+// One section of one push. Shares the buffers of the message.
 struct Contribution {
   TableId table;
   PartitionId partition;
@@ -24,7 +24,7 @@ struct Contribution {
   ValueCodec codec = ValueCodec::kFp32;
   Buffer values;
   std::size_t value_offset = 0;  // in bytes
-  std::size_t bytes = 0;         // what it holds of buffers
+  std::size_t bytes = 0;         // bytes of the buffers counted for this contribution
 };
 
 }  // namespace tarn::server

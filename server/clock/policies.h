@@ -1,4 +1,4 @@
-// The policies of this program: one declaration for each file of this folder.
+// The built-in policies: one declaration for each policy file of this folder.
 #pragma once
 
 #include <memory>

@@ -15,11 +15,11 @@ namespace tarn::server {
 
 class TablePolicies {
  public:
-  // Makes policies from `entries`, which outlive it.
+  // Creates policies from `entries`, which outlive this object.
   explicit TablePolicies(std::span<const PolicyEntry> entries = BuiltInPolicies()) : entries_(entries) {}
 
-  // A table was added, or has new settings: another policy if its consistency is another. kUnsupported: there is none
-  // of that name.
+  // Adds a table or updates its settings. Creates another policy if the table's consistency changed. kUnsupported:
+  // unknown policy.
   Status Put(const TableSpec& spec) {
     if (tables_.size() <= spec.id.value) tables_.resize(spec.id.value + 1);
     Of& of = tables_[spec.id.value];
@@ -30,10 +30,10 @@ class TablePolicies {
     return {};
   }
 
-  // Of a table that was put; valid until the next Put of it.
+  // The policy of a table that was Put; valid until the next Put of this table.
   const ConsistencyPolicy& operator[](TableId table) const { return *tables_[table.value].policy; }
 
-  // The largest open clock of any table: no pull beyond may be answered.
+  // The largest open clock of any table: no pull that wants a later clock can be answered.
   Clock OpenClockMax(const Cohort& cohort) const {
     Clock most;
     for (const Of& of : tables_)

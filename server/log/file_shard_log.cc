@@ -16,11 +16,11 @@
 namespace tarn::server {
 namespace {
 
-// While records come, the mark is durable about so much behind them. After a mere crash of the process it is exact.
+// How far the durable mark may be behind durable records. After a crash of only the process the mark is exact.
 constexpr std::chrono::milliseconds kMarkPeriod{500};
 
-// Between two commits, unless so much waits: the pushes of a clock come one after the other, their worker waits for the
-// last of them only, and each commit costs the disk and two threads a turn.
+// Pause between two commits, unless so many bytes wait. The pushes of a clock arrive one after the other, their worker
+// waits only for the last, and each commit costs a disk operation and two thread switches.
 constexpr std::chrono::microseconds kCommitPause{250};
 constexpr std::size_t kCommitBytes = std::size_t{1} << 20;
 
@@ -42,12 +42,12 @@ FileShardLog::~FileShardLog() {
   }
   more_.notify_one();
   strand_.reset();
-  if (status_) (void)writer_->Trim();  // what is durable is, with or without
+  if (status_) (void)writer_->Trim();  // errors do not matter: the records are durable
 }
 
 Status FileShardLog::LockDirectory() {
   TARN_RETURN_IF_ERROR(files_->MakeDirectory(directory_));
-  // A log whose folder has no durable name is none: <run>/log/shard-N, and the two above it.
+  // The directory's name must be durable too: <run>/log/shard-N, and the two above it.
   const std::filesystem::path folder(directory_), above = folder.parent_path();
   TARN_RETURN_IF_ERROR(files_->SyncDirectory(above.string()));
   TARN_RETURN_IF_ERROR(files_->SyncDirectory(above.parent_path().string()));
@@ -104,7 +104,7 @@ void FileShardLog::DropBefore(CheckpointId cut) {
   Wake();
 }
 
-// With the lock. Has Commit look at the queue; a log that has failed never does again.
+// Requires the lock. Schedules Commit, unless the log has failed.
 void FileShardLog::Wake() {
   if (commits_) return more_.notify_one();
   if (!status_) return;
@@ -118,7 +118,7 @@ Expected<LogSequence> FileShardLog::TakeSynced() {
   return synced_;
 }
 
-// What is thrown on the strand ends the log, not the process.
+// Exceptions on the strand fail the log, not the process.
 template <typename Work>
 Status FileShardLog::Guarded(Work work) {
   try {
@@ -130,7 +130,7 @@ Status FileShardLog::Guarded(Work work) {
   }
 }
 
-// On the strand, until nothing waits or the log has failed.
+// Runs on the strand until the queue is empty or the log has failed.
 void FileShardLog::Commit() {
   std::unique_lock lock(mutex_);
   while (!queue_.empty()) {
@@ -150,7 +150,7 @@ void FileShardLog::Commit() {
   commits_ = false;
 }
 
-// What TakeSynced returns from now on. Takes the lock and returns with it.
+// Sets the result of TakeSynced. Acquires the lock and returns with it held.
 void FileShardLog::Publish(Status status, std::unique_lock<std::mutex>* lock) {
   lock->lock();
   status_ = std::move(status);

@@ -1,6 +1,5 @@
-// The ShardLog of a real run: a folder of files, written on a strand of a pool. While a sync is under way, records
-// gather; the next sync makes all of them durable at once (group commit). After the first error nothing more is
-// written.
+// The ShardLog of a real run: a folder of files, written on a strand of a pool. Records that arrive during a sync are
+// made durable by the next one, all at once (group commit). After the first error nothing more is written.
 //
 //   FileShardLog log(&pool, files, run_dir + "/log/shard-0", [&] { transport.Wake(); });
 #pragma once
@@ -25,10 +24,10 @@ namespace tarn::server {
 
 class FileShardLog final : public ShardLog {
  public:
-  // `wake` is called on the strand when TakeSynced has news. The pool outlives the log.
+  // `wake` is called on the strand when TakeSynced has a new result. The pool outlives the log.
   FileShardLog(DiskPool* pool, std::unique_ptr<FileOps> files, std::string directory, std::function<void()> wake,
                LogWriterOptions options = {});
-  // What was appended and is not durable yet is made so, unless an error came before.
+  // Makes all appended records durable, unless an error occurred before.
   ~FileShardLog() override;
 
   Status Open(const LogIdentity& identity) override;
@@ -40,7 +39,7 @@ class FileShardLog final : public ShardLog {
   std::uint64_t bytes() const override {
     return dropping_.load(std::memory_order_acquire) != 0 ? 0 : bytes_.load(std::memory_order_relaxed);
   }
-  // Since it was made, for metrics: bytes written into segments, and syncs.
+  // Counters since construction, for metrics: bytes written to segments, and syncs.
   std::uint64_t written_bytes() const { return written_.load(std::memory_order_relaxed); }
   std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
 
@@ -60,15 +59,15 @@ class FileShardLog final : public ShardLog {
   std::function<void()> wake_;
   LogWriterOptions options_;
   std::unique_ptr<LogLock> lock_;
-  std::optional<LogWriter> writer_;  // the strand's, once there is one
+  std::optional<LogWriter> writer_;  // used only on the strand, once it exists
   std::chrono::steady_clock::time_point mark_due_;
   std::atomic<std::uint64_t> bytes_{0}, written_{0}, syncs_{0};
-  std::atomic<std::uint32_t> dropping_{0};  // calls of DropBefore that are not done
+  std::atomic<std::uint32_t> dropping_{0};  // calls of DropBefore in progress
 
   std::mutex mutex_;
   std::condition_variable more_;
   LogQueue queue_;
-  bool commits_ = false;  // Commit waits or runs
+  bool commits_ = false;  // Commit is queued or running
   bool stop_ = false;
   LogSequence synced_;
   Status status_;

@@ -20,7 +20,7 @@ Expected<LogIdentity> OwnerOf(bool mark, std::span<const std::byte> header) {
   return found->identity;
 }
 
-// A file of a log that is of this run, or was torn before it said whose it is, may go.
+// A file may be removed if it belongs to this run, or is torn and has no valid header.
 Status CheckMayRemove(FileOps* files, const std::string& path, bool mark, const LogIdentity& identity) {
   auto file = files->OpenToRead(path);
   if (!file) return std::unexpected(file.error());
@@ -45,7 +45,7 @@ Status ClearForNewLog(FileOps* files, const std::string& directory, const LogIde
   std::vector<std::string> old;
   for (const std::string& name : *names)
     if (name == kMarkName || name == kRewrittenName || SegmentNumber(name)) old.push_back(directory + "/" + name);
-  // All before any goes: what is refused stays as it was.
+  // Checks all files before removing any, so that an error changes nothing.
   for (const std::string& path : old)
     TARN_RETURN_IF_ERROR(CheckMayRemove(files, path, path == directory + "/" + kMarkName, identity));
   for (const std::string& path : old) TARN_RETURN_IF_ERROR(files->Remove(path));

@@ -1,4 +1,4 @@
-// The folder of a log before anything is written into it. Used by every ShardLog that keeps files.
+// Prepares the directory of a log before anything is written. Used by every ShardLog that stores files.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace tarn::server {
 
-// Makes the folder fit for a new log: what a beginning of the same run left, from which nothing was acknowledged, is
-// removed. Another log in it, or something that may be one, is kAlreadyExists: then nothing is removed.
+// Prepares the directory for a new log. Removes the files of an earlier start of the same run from which nothing was
+// acknowledged. kAlreadyExists: the directory contains another log, or files that may be one; nothing is removed then.
 Status ClearForNewLog(FileOps* files, const std::string& directory, const LogIdentity& identity);
 
-// Removes the segments that hold nothing durable.
+// Removes the segments without durable contents.
 Status RemoveTorn(FileOps* files, const std::string& directory, const LogTail& tail);
 
 }  // namespace tarn::server

@@ -17,7 +17,7 @@ constexpr char kSegmentMagic[8] = {'T', 'A', 'R', 'N', 'L', 'O', 'G', '\n'};
 constexpr char kMarkMagic[8] = {'T', 'A', 'R', 'N', 'M', 'A', 'R', 'K'};
 constexpr std::uint32_t kBatchMagic = 0x74614274;  // "tBat"
 constexpr std::size_t kFileHeaderBytes = 16;       // magic, version, checksum
-constexpr std::size_t kBatchSummedFrom = 8;        // behind magic and checksum
+constexpr std::size_t kBatchSummedFrom = 8;        // after magic and checksum
 constexpr std::string_view kPrefix = "segment-", kSuffix = ".log";
 
 class Writer {

@@ -1,7 +1,7 @@
-// The files of a shard's log, as bytes: what the writer and the reader share. All numbers little-endian.
+// The file format of a shard's log, shared by the writer and the reader. All numbers are little-endian.
 //
-// <directory>/segment-0000000001.log and on: a segment. Everything in it begins at a multiple of kLogPage, so that
-// no sector that holds something durable is ever written again; what is behind is zero.
+// <directory>/segment-0000000001.log and so on: segments. Everything in a segment begins at a multiple of kLogPage, so
+// that sectors with durable contents are never written again. Unused parts are zero.
 //
 //   page 0       8 bytes "TARNLOG\n", version (32 bits), CRC-32C of the following 48 bytes (32 bits), run, job, number
 //                of the segment, first sequence, checkpoint at whose cut it begins (64 bits each), shard, flags (32)
@@ -9,17 +9,17 @@
 //                number of the segment, low half (32), records (32), and the records: bytes of head, keys and values
 //                (32 each), and these; then zeros up to the next page
 //
-// <directory>/mark: two pages, written in turn: "TARNMARK", version, CRC-32C of the following 32 bytes, run, job,
-// shard, 0, the newest sequence that was durable when it was written. The one with the higher sequence counts.
+// <directory>/mark: two pages, written alternately: "TARNMARK", version, CRC-32C of the following 32 bytes, run, job,
+// shard, 0, the newest sequence that was durable when it was written. The page with the higher sequence is valid.
 //
-// <directory>/LOCK: held by the process that writes.
+// <directory>/LOCK: locked by the process that writes.
 //
-// A batch is durable before the next is written: a bad one with a good one behind it was damaged, not torn.
+// A batch is durable before the next is written. So an invalid batch before a valid one is damaged, not torn.
 //
-// A segment whose checkpoint is kGoesOn has no head: it holds records of the segment before once more, from its first
-// on, which are not read there. It is written as "rewritten.tmp" and gets its name when it is durable.
+// A segment whose checkpoint is kGoesOn has no head. It repeats the last records of the previous segment, which are
+// then not read there. It is written as "rewritten.tmp" and renamed when it is durable.
 //
-// Version 1 is the only one that is read, so a damaged version is refused. The checksums of a next one must cover it.
+// Only version 1 is read, so a damaged version field is rejected. The checksums of a later version must cover it.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ inline constexpr std::size_t kSegmentHeaderBytes = 64;
 inline constexpr std::size_t kBatchHeaderBytes = 32;
 inline constexpr std::size_t kRecordHeaderBytes = 12;
 inline constexpr std::size_t kMarkBytes = 48;
-// Records of one batch, but for a single larger one; bounds what a reader holds.
+// Maximum bytes of the records of one batch, unless it is a single larger record. Bounds the memory of a reader.
 inline constexpr std::size_t kLogBatchBytesMax = std::size_t{8} << 20;
 
 struct SegmentHeader {
@@ -52,18 +52,18 @@ struct SegmentHeader {
 
 struct BatchHeader {
   std::uint32_t crc = 0;
-  std::uint64_t bytes = 0;  // of its records, with their headers
+  std::uint64_t bytes = 0;  // of the records, with their headers
   LogSequence first;
-  std::uint32_t segment = 0;  // low half of its number
+  std::uint32_t segment = 0;  // low half of the segment's number
   std::uint32_t records = 0;
 };
 
 inline std::uint64_t PageUp(std::uint64_t bytes) { return (bytes + kLogPage - 1) / kLogPage * kLogPage; }
-// What a batch takes of its file.
+// Size of a batch in the file.
 inline std::uint64_t BatchFileBytes(const BatchHeader& batch) { return PageUp(kBatchHeaderBytes + batch.bytes); }
 
 std::string SegmentName(std::uint64_t number);
-// Nothing for other files.
+// The number of a segment by its file name; nullopt for other files.
 std::optional<std::uint64_t> SegmentNumber(std::string_view name);
 inline constexpr const char* kMarkName = "mark";
 inline constexpr const char* kRewrittenName = "rewritten.tmp";
@@ -72,14 +72,14 @@ inline constexpr CheckpointId kGoesOn{UINT64_MAX - 1};
 inline constexpr const char* kLockName = "LOCK";
 
 std::array<std::byte, kSegmentHeaderBytes> EncodeSegmentHeader(const SegmentHeader& header);
-// kUnsupported: another version; kCorrupt: not a segment, or damaged. The message begins behind the file's name.
+// kUnsupported: another version; kCorrupt: not a segment, or damaged. The caller adds the file's name to the message.
 Expected<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> bytes);
 
-// The header with a checksum of 0: what the sum is to be continued over, and filled into.
+// Encodes the header with a checksum of 0, to be filled in by the caller.
 std::array<std::byte, kBatchHeaderBytes> EncodeBatchHeader(const BatchHeader& batch);
-// CRC-32C of the header behind its own field; the batch's goes on over the records.
+// CRC-32C of the header after the checksum field. The checksum of the batch continues over the records.
 std::uint32_t BatchHeaderCrc(std::span<const std::byte> header);
-// Nothing if it is no batch's. Says nothing of the records.
+// Returns nullopt if it is not a header of a batch. Does not check the records.
 std::optional<BatchHeader> DecodeBatchHeader(std::span<const std::byte> bytes);
 
 std::array<std::byte, kRecordHeaderBytes> EncodeRecordHeader(const LogRecord& record);
@@ -89,7 +89,7 @@ struct Mark {
   LogIdentity identity;
   LogSequence durable;
 };
-// kUnsupported: another version; kCorrupt: none, or damaged. The message begins behind the file's name.
+// kUnsupported: another version; kCorrupt: not a mark, or damaged. The caller adds the file's name to the message.
 Expected<Mark> DecodeMark(std::span<const std::byte> bytes);
 
 }  // namespace tarn::server

@@ -8,7 +8,7 @@ Status WriteItems(std::vector<LogQueue::Item> items, LogWriter* writer) {
   std::vector<LogRecord> records;
   auto flush = [&]() -> Status {
     if (records.empty()) return {};
-    // One batch at a time may be torn.
+    // At most one batch may be torn, so the previous one is made durable first.
     if (writer->durable() != writer->last()) TARN_RETURN_IF_ERROR(writer->Sync(false));
     return writer->Write(std::exchange(records, {}));
   };

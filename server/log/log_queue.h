@@ -1,6 +1,5 @@
-// What a shard has given to its log and what is not written yet: records, beginnings of segments, and checkpoints that
-// make segments superfluous, in order; and how such a run of them is written. Shared by the log with a thread and the
-// simulator's. Not thread-safe.
+// The items of a log that are not written yet, in order: records, beginnings of segments, and checkpoints that make
+// older segments unnecessary. Shared by FileShardLog and the simulator's log. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +37,7 @@ class LogQueue {
     dropping_ = true;
   }
 
-  LogSequence last() const { return last_; }  // given out
+  LogSequence last() const { return last_; }  // the last one assigned
   bool empty() const { return items_.empty(); }
   bool dropping() const { return dropping_; }  // a checkpoint is among the items
   std::size_t bytes() const { return bytes_; }
@@ -55,7 +54,7 @@ class LogQueue {
   LogSequence last_;
 };
 
-// Writes what was taken from a queue. The last batch is not durable before the writer's next Sync.
+// Writes items taken from a queue. The last batch becomes durable with the writer's next Sync.
 Status WriteItems(std::vector<LogQueue::Item> items, LogWriter* writer);
 
 }  // namespace tarn::server

@@ -15,10 +15,10 @@ namespace {
 
 struct Segment {
   std::string path;
-  std::unique_ptr<LogFile> file;  // while it is read
+  std::unique_ptr<LogFile> file;  // open while it is read
   std::uint64_t size = 0;
   SegmentHeader header;
-  Status readable;  // why its header cannot be believed
+  Status readable;  // the error of its header
 };
 
 std::unexpected<Error> Corrupt(const std::string& path, std::uint64_t offset, const std::string& what) {
@@ -44,7 +44,7 @@ Expected<SegmentHeader> ReadHeader(const Segment& segment) {
   return header;
 }
 
-// What the header of a segment must say.
+// Checks the contents of a segment's header.
 Status CheckHeader(const std::string& path, const SegmentHeader& header, std::uint64_t number,
                    const LogIdentity& identity) {
   const LogIdentity& theirs = header.identity;
@@ -63,7 +63,7 @@ Expected<LogBatch> ReadBatch(const Segment& segment, std::uint64_t offset) {
   return server::ReadBatch(segment.file.get(), segment.path, segment.size, segment.header.number, offset);
 }
 
-// Reads the segments in order, and hands out what they hold.
+// Reads the segments in order and passes their records on.
 class Reading {
  public:
   Reading(FileOps* files, std::string directory, const LogIdentity& identity, LogSink& sink)
@@ -110,8 +110,8 @@ class Reading {
     return {};
   }
 
-  // The newest may have been begun without anything in it being durable. Of the others, which are needed is known once
-  // the first is found: one before it may be damaged.
+  // The newest segment may contain nothing durable. An error in another one counts only if that segment is needed,
+  // which is known when the first one is found.
   Status OpenAll() {
     auto names = files_->List(directory_);
     if (!names) return std::unexpected(names.error());
@@ -140,7 +140,7 @@ class Reading {
     return {};
   }
 
-  // Not damage: it is somebody's who may want it.
+  // The file is intact but belongs to another log.
   static bool IsNotOurs(const Error& error) {
     return error.code == ErrorCode::kWrongJob || error.code == ErrorCode::kUnsupported;
   }
@@ -150,7 +150,7 @@ class Reading {
                         [&](const std::string& other) { return other > name && SegmentNumber(other).has_value(); });
   }
 
-  // The last segment has no header: torn if nothing good is in it.
+  // The last segment has no valid header. It is torn if it contains no valid batch.
   Status NoHeader(const Segment& segment, const std::string& name, const Error& why) {
     const auto good = FindGood(segment, kLogPage, LogSequence(0));
     if (!good) return std::unexpected(good.error());
@@ -197,7 +197,7 @@ class Reading {
       auto batch = ReadBatch(segment, offset);
       if (!batch) {
         if (batch.error().code != ErrorCode::kCorrupt) return std::unexpected(batch.error());
-        if (!last) return std::unexpected(batch.error());  // the next begins further on: it was durable
+        if (!last) return std::unexpected(batch.error());  // the next segment follows it, so it was durable
         TARN_RETURN_IF_ERROR(CheckTorn(segment, offset, batch.error()));
         break;
       }
@@ -228,9 +228,9 @@ class Reading {
     return {};
   }
 
-  // A process that was killed, or whose sync failed, may have left what can be read and is not on the disk: a second
-  // sync proves nothing (Linux marks pages clean that it could not write). All segments but the last were durable
-  // before the next was begun; of the last what the mark speaks for was.
+  // After a kill or a failed sync, data may be readable but not on the disk, and a second sync does not help: Linux
+  // marks pages as clean that it could not write. All segments but the last are durable, because the next one was begun
+  // later. In the last segment the records up to the mark are durable.
   void NoteUnproven() {
     if (segments_.empty()) return;
     const Segment& last = segments_.back();
@@ -248,7 +248,7 @@ class Reading {
                 fmt::format("{}; a good batch lies behind it, at offset {}: this one was durable", why.message, *good));
   }
 
-  // The offset of a good batch of records after `after`, from `offset` on; 0: there is none.
+  // The offset of a valid batch, at `offset` or later, whose records follow `after`; 0: none.
   Expected<std::uint64_t> FindGood(const Segment& segment, std::uint64_t offset, LogSequence after) const {
     for (; offset < segment.size; offset += kLogPage) {
       const auto batch = ReadBatch(segment, offset);
@@ -265,7 +265,7 @@ class Reading {
   std::vector<Segment> segments_;
   std::size_t start_ = 0;
   LogSequence mark_;
-  LogTail::Unproven proven_;  // of the last segment: up to here the mark speaks for it
+  LogTail::Unproven proven_;  // the end of the part of the last segment that the mark covers
   LogTail tail_;
   std::string end_path_;
   std::uint64_t end_offset_ = 0;

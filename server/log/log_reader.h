@@ -1,4 +1,4 @@
-// Reads the log of one shard, and tells what may be missing from what must not be:
+// Reads the log of one shard, and distinguishes a torn tail from damage:
 //
 //   a torn tail   a bad batch at the very end, nothing good behind it, and the mark not beyond: it was never durable,
 //                 and is left out
@@ -6,8 +6,8 @@
 //                 that are not there, a segment that is missing or stands under another's name: kCorrupt
 //   not ours      another job's, run's or shard's log: kWrongJob; a newer format: kUnsupported
 //
-// Segments before the one that is asked for are not needed, whatever is wrong with them. Every error names the file,
-// the offset and what was expected. Nothing that fails its checksum is handed out.
+// Errors in segments before the requested one are ignored. Every error names the file, the offset and what was
+// expected. Data whose checksum is wrong is never returned.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +25,19 @@ namespace tarn::server {
 struct LogSegment {
   std::uint64_t number = 0;
   CheckpointId cut;
-  std::uint64_t bytes = 0;  // used
+  std::uint64_t bytes = 0;  // used bytes
 };
 
-// Where a log ends, and is to be continued.
+// The end of a log, where it is continued.
 struct LogTail {
-  // Oldest first, also those before the one that was read first: what they hold, and whether that is damaged, was not
-  // looked at. A damaged header leaves their cut at ShardLog::kContinues.
+  // Oldest first, with those before the first that was read: their contents are not checked. For a damaged header the
+  // cut is ShardLog::kContinues.
   std::vector<LogSegment> segments;
   std::uint64_t next_number = 1;
-  LogSequence last;               // handed out
-  std::vector<std::string> torn;  // names of segments that hold nothing durable; to be removed
-  // Of the last segment, what may not be durable though it was read: its batches from this offset on, the first of
-  // them with this record; kLogPage: its header too. Nothing: all of it was durable.
+  LogSequence last;               // the last record returned
+  std::vector<std::string> torn;  // names of segments without durable contents; the caller removes them
+  // The part of the last segment that was read but may not be durable: the batches from this offset on, beginning with
+  // this record; kLogPage: the header too. Nothing: all of it was durable.
   struct Unproven {
     std::uint64_t offset = 0;
     LogSequence first;
@@ -45,12 +45,12 @@ struct LogTail {
   std::optional<Unproven> unproven;
 };
 
-// As ShardLog::Recover.
+// See ShardLog::Recover.
 Expected<LogTail> ReadLog(FileOps* files, const std::string& directory, const LogIdentity& identity, CheckpointId from,
                           LogSequence at_least, LogSink& sink);
 
-// The batch of this segment at an offset of its file of `size` bytes, its header and checksum checked. kCorrupt: there
-// is none.
+// Reads the batch at an offset of a segment's file of `size` bytes, and checks its header and checksum. kCorrupt: there
+// is no valid batch.
 struct LogBatch {
   BatchHeader header;
   std::vector<std::byte> bytes;  // with its header
@@ -58,8 +58,8 @@ struct LogBatch {
 Expected<LogBatch> ReadBatch(LogFile* file, const std::string& path, std::uint64_t size, std::uint64_t segment,
                              std::uint64_t offset);
 
-// The records of one batch, checked: header and checksum are right. An error names no file. `bytes`: the batch with
-// its header, as long as the header says or longer.
+// Decodes the records of one batch and checks its header and checksum. Errors name no file. `bytes`: the batch with its
+// header; may be longer than the batch.
 Expected<std::vector<LogRecord>> DecodeBatch(std::span<const std::byte> bytes);
 
 }  // namespace tarn::server

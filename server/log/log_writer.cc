@@ -45,11 +45,11 @@ Status LogWriter::BeginSegment(CheckpointId cut) {
   TARN_RETURN_IF_ERROR(Reserve(options_.allocate_bytes, kLogPage));
   segments_.push_back({header.number, cut, kLogPage});
   TARN_RETURN_IF_ERROR(WriteHeader(header));
-  return file_->Sync();  // a batch behind a torn header would look like damage
+  return file_->Sync();  // a batch after a torn header would look like damage
 }
 
-// On a full disk a segment takes the space that it needs and no more: a checkpoint begins one, and what the segment
-// before has not used was given back.
+// On a full disk a segment reserves only the space that it needs. A checkpoint begins a segment, and the unused space
+// of the previous one was freed.
 Status LogWriter::Reserve(std::uint64_t bytes, std::uint64_t least) {
   const auto reserved = file_->Allocate(bytes, least);
   if (!reserved) return std::unexpected(reserved.error());
@@ -102,7 +102,8 @@ Status LogWriter::WriteBatch(std::span<const LogRecord> records) {
   const std::uint64_t bytes = BatchFileBytes(batch);
   parts.push_back(std::span(kZeros).first(bytes - kBatchHeaderBytes - batch.bytes));
   if (const std::uint64_t needed = PageUp(end_ + bytes); needed > allocated_) {
-    // Whole steps, until one is not granted: from then on others may want what is left of the disk.
+    // Reserves whole steps until one fails. After that only the needed space, because other programs may need the rest
+    // of the disk.
     const std::uint64_t step = options_.allocate_bytes;
     const bool scarce = allocated_ % step != 0;
     TARN_RETURN_IF_ERROR(Reserve(scarce ? needed : (needed + step - 1) / step * step, needed));
@@ -126,7 +127,7 @@ Status LogWriter::Sync(bool sync_mark) {
   return WriteMark(sync_mark);
 }
 
-// The mark is there before the first record: a log without one is damaged.
+// Writes the mark before the first record, because a log without a mark counts as damaged.
 Status LogWriter::Start(bool new_log) {
   auto mark = new_log ? files_->Create(Path(kMarkName)) : files_->OpenToWrite(Path(kMarkName));
   if (!mark) return std::unexpected(mark.error());
@@ -138,8 +139,8 @@ Status LogWriter::Start(bool new_log) {
   return files_->SyncDirectory(directory_);
 }
 
-// Its place in the log is taken at once and whole: until then what was read stays as it is, for it may be durable, and
-// may have been acknowledged since the mark was.
+// The rename replaces the old records atomically. Until then they must not change: they may be durable, and
+// acknowledged after the mark was written.
 Status LogWriter::Rewrite(const LogTail::Unproven& from) {
   const LogSegment old = segments_.back();
   const LogSequence last = last_;

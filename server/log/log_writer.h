@@ -1,5 +1,5 @@
-// Writes the segments of one shard's log and its mark (server/log/log_format.h). Blocks; knows no thread. Not
-// thread-safe. After an error nothing may be called but the destructor: what was not synced may or may not be there.
+// Writes the segments of one shard's log and its mark (server/log/log_format.h). Blocks on the disk. Not thread-safe.
+// After an error only the destructor may be called; it is unknown which unsynced records are on the disk.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +18,42 @@
 namespace tarn::server {
 
 struct LogWriterOptions {
-  // A segment's place on the disk is reserved in such steps: a sync then has no new length to write. A disk that has
-  // less left is taken as it is needed.
+  // Disk space of a segment is reserved in steps of this size, so that syncs need not write a new file length. If the
+  // disk has less space, it is reserved as needed.
   std::uint64_t allocate_bytes = std::uint64_t{64} << 20;
-  // And is prepared (LogFile::Prepare) in such steps, so far ahead, if there is time.
+  // Reserved space is prepared (LogFile::Prepare) in steps of this size when the writer is idle.
   std::uint64_t prepare_bytes = std::uint64_t{4} << 20;
   std::uint64_t prepare_ahead_bytes = std::uint64_t{16} << 20;
 };
 
 class LogWriter {
  public:
-  // `files` outlives it; `tail`: what a reader found, or nothing of a new log.
+  // `files` outlives the writer. `tail`: the result of a reader; empty for a new log.
   LogWriter(FileOps* files, std::string directory, const LogIdentity& identity, LogTail tail,
             LogWriterOptions options = {});
   ~LogWriter();
 
-  // Before anything else: makes the mark of a new log, durable, or takes that of an old one and makes what was read of
-  // it durable: what may not be (LogTail::unproven) is written again, into a new file.
+  // Must be called first. Creates the durable mark of a new log. For an existing log, reads its mark and writes records
+  // that may not be durable (LogTail::unproven) again, to a new file.
   Status Start(bool new_log);
-  // Makes what was written durable, and begins a segment whose first record has the sequence last() + 1.
+  // Makes all written records durable, and begins a segment whose first record has the sequence last() + 1.
   Status BeginSegment(CheckpointId cut);
-  // Writes the records, in batches, durable before the next but for the last one. There is a segment.
+  // Writes the records in batches. All batches but the last are durable on return. A segment must have begun.
   Status Write(std::span<const LogRecord> records);
-  // All that was written is durable, and the mark says so. `sync_mark`: so is the mark.
+  // Makes all written records durable and writes the mark. `sync_mark`: also makes the mark durable.
   Status Sync(bool sync_mark);
-  // For when nothing waits to be written: prepares a part of what was reserved, if what is prepared runs short. A
-  // segment with little in it gets as much again.
+  // To be called when idle: prepares some of the reserved space if little prepared space is left. A small segment is
+  // prepared up to twice its size.
   Status Prepare();
-  // Gives back what was reserved behind the last record.
+  // Frees the space reserved after the last record.
   Status Trim();
-  // Removes the segments before the one that began at `cut`; none if there is no such. What must be kept is durable.
+  // Removes the segments before the one that began at `cut`; none if there is no such segment. The remaining records
+  // must be durable.
   Status DropBefore(CheckpointId cut);
 
-  LogSequence last() const { return last_; }  // written
+  LogSequence last() const { return last_; }  // the last one written
   LogSequence durable() const { return durable_; }
-  std::uint64_t bytes() const;  // of the segments that are kept
+  std::uint64_t bytes() const;  // of all segments that exist
   std::uint64_t written_bytes() const { return written_; }
   std::uint64_t syncs() const { return syncs_; }
 
@@ -69,13 +70,13 @@ class LogWriter {
   std::string directory_;
   LogIdentity identity_;
   LogWriterOptions options_;
-  std::vector<LogSegment> segments_;  // oldest first; the last is written to
+  std::vector<LogSegment> segments_;  // oldest first; the last one is being written
   std::unique_ptr<LogFile> file_, mark_;
   std::uint64_t next_number_;
-  std::uint64_t end_ = 0, allocated_ = 0, prepared_ = 0;  // of the file that is written to
+  std::uint64_t end_ = 0, allocated_ = 0, prepared_ = 0;  // of the current file
   LogSequence last_, durable_;
   std::optional<LogTail::Unproven> unproven_;
-  bool names_changed_ = false;  // in the directory, and not durable yet
+  bool names_changed_ = false;  // names in the directory are not durable yet
   int mark_slot_ = 0;
   std::uint64_t written_ = 0, syncs_ = 0;
 };

@@ -86,7 +86,7 @@ LogRecord Encode(fb::Body type, Write write) {
   return {Buffer::Copy(b.GetBufferPointer(), b.GetSize()), {}, {}};
 }
 
-// Reads what the verifier has passed; `bad` names the first field that makes no sense.
+// Reads verified bytes; `bad` is the name of the first invalid field.
 class Reader {
  public:
   template <typename To, typename From>
@@ -226,7 +226,7 @@ LogRecord EncodeRecord(const LoggedView& view) {
 }
 
 Expected<LoggedBody> DecodeRecord(const LogRecord& record) {
-  // Buffers are aligned, as FlatBuffers that are read in place must be.
+  // FlatBuffers that are read in place must be aligned; buffers are.
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(record.head.data());
   flatbuffers::Verifier verifier(bytes, record.head.size());
   if (record.head.size() < 8 || !fb::VerifyRecordBuffer(verifier))

@@ -1,4 +1,4 @@
-// The records of a shard's log: the inputs that change its state, and that state but for the rows. Bytes by
+// The records of a shard's log: the inputs that change its state, and the state without the rows. Encoded by
 // schemas/log.fbs. Pure functions and values; any thread.
 #pragma once
 
@@ -15,11 +15,11 @@
 
 namespace tarn::server {
 
-// A push: the sections that were taken, with keys and values as the message brought them.
+// The accepted sections of a push, with keys and values as in the message.
 struct LoggedPush {
   Incarnation incarnation;
   WorkerRank rank;
-  Push push;  // request, pulled_clock: not kept
+  Push push;  // without request and pulled_clock
   Buffer keys, values;
 };
 
@@ -28,12 +28,12 @@ struct LoggedTick {
   Tick tick;
 };
 
-// A view that was adopted.
+// An adopted view.
 struct LoggedView {
   ViewVersion version;
   std::vector<WorkerEntry> workers;
   std::vector<TableSpec> tables;
-  CheckpointId newest_order;  // seen, this view's included
+  CheckpointId newest_order;  // the newest seen, including this view's
 };
 
 struct LoggedMember {
@@ -44,7 +44,7 @@ struct LoggedMember {
   std::vector<TickPoint> earlier;
 };
 
-// The state but for the rows. `gathered` records follow it.
+// The state without the rows. `gathered` records follow it.
 struct LoggedHead {
   std::uint32_t partition_bits = 0;
   LoggedView view;
@@ -53,7 +53,7 @@ struct LoggedHead {
   std::map<Incarnation, std::vector<Sequence>> watermarks;  // by partition
   std::uint64_t gathered = 0;
   std::uint64_t hash = 0;
-  std::optional<Clock> rows_clock;  // the time told to rows with a life
+  std::optional<Clock> rows_clock;  // the time of rows with a life
   std::optional<std::uint64_t> rows_seconds;
 };
 
@@ -62,7 +62,7 @@ struct LoggedGathered {
   LoggedPush push;
 };
 
-// The time of day was told to the rows.
+// The time of day was set for the rows.
 struct LoggedTime {
   std::uint64_t seconds = 0;
 };
@@ -76,8 +76,8 @@ LogRecord EncodeRecord(const LoggedView& view);
 LogRecord EncodeRecord(const LoggedGathered& gathered);
 LogRecord EncodeRecord(const LoggedTime& time);
 
-// kCorrupt, naming the field: bytes that are no record. What a record means (tables, partitions, counts) is the
-// shard's to check.
+// kCorrupt, with the name of the field: the bytes are not a record. The shard checks the meaning (tables, partitions,
+// counts).
 Expected<LoggedBody> DecodeRecord(const LogRecord& record);
 
 }  // namespace tarn::server

@@ -23,12 +23,12 @@ std::byte* Map(std::size_t bytes) {
 
 std::byte* MapChunk(std::size_t bytes) {
   if (bytes < kHugePageBytes) return Map(bytes);
-  // The system aligns to small pages: what is too much before and behind goes back.
+  // mmap aligns to small pages, so the surplus before and after is unmapped.
   std::byte* whole = Map(bytes + kHugePageBytes);
   const std::size_t before = -reinterpret_cast<std::uintptr_t>(whole) % kHugePageBytes;
   if (before != 0) ::munmap(whole, before);
   if (before != kHugePageBytes) ::munmap(whole + before + bytes, kHugePageBytes - before);
-  (void)::madvise(whole + before, bytes, MADV_HUGEPAGE);  // only a wish
+  (void)::madvise(whole + before, bytes, MADV_HUGEPAGE);  // may fail
   return whole + before;
 }
 

@@ -1,12 +1,13 @@
-// Memory that is given back to the system when it is freed, unlike the heap's: what a budget hands from table to table.
+// Memory that is returned to the system when it is freed, unlike heap memory. Used for chunks of a budget that move
+// from table to table.
 #pragma once
 
 #include <cstddef>
 
 namespace tarn::server {
 
-// `bytes` zeroed bytes, aligned to pages; from 2 MiB on to huge pages, which are then asked for. Throws OutOfMemory
-// (server/exhaustion.h).
+// Allocates `bytes` zeroed bytes, aligned to pages. From 2 MiB on they are aligned to huge pages and request them.
+// Throws OutOfMemory (server/exhaustion.h).
 std::byte* MapChunk(std::size_t bytes);
 void UnmapChunk(std::byte* chunk, std::size_t bytes);
 

@@ -12,22 +12,22 @@ namespace tarn::server {
 
 namespace {
 
-// Parts of the budget that are handed from table to table.
+// Number of chunks of the budget, which move between tables.
 constexpr std::size_t kChunks = 256;
 constexpr std::size_t kChunkBytesMin = 512, kChunkBytesMax = std::size_t{2} << 20;
-// A segment is a file, of which RocksDB keeps some KiB and looks at all whenever one comes or goes: not too many of
-// them. About five are in memory until they are written.
+// Number of segments that hold a budget's rows. Not more, because a segment is a file: RocksDB keeps some KiB for each
+// and scans all when one is added or removed. About five segments are in memory until they are written.
 constexpr std::size_t kSegments = 64;
 constexpr std::size_t kSegmentBytesMin = 512, kSegmentBytesMax = std::size_t{16} << 20;
-// Rows that are evicted at one go, in bytes, so that what lies together in a segment is worth reading together; not so
-// many that the hand looks at more than an eighth of all rows at once.
+// Bytes of rows evicted at once. Large enough that neighbouring rows in a segment are useful to read together; small
+// enough that the clock hand scans at most an eighth of all rows at once.
 constexpr std::size_t kEvictBytes = std::size_t{1} << 20;
-// Of the budget: rows that a message brings in at one go, and rows under way.
+// Shares of the budget: rows that a message reads at once, and rows being fetched.
 constexpr std::size_t kSpanShare = 32, kFetchShare = 16;
 constexpr std::size_t kSpanRowsMin = 64, kSpanRowsMax = 4096;
-// Of the budget: rows copied early for a cut, which are put aside at one go (a few milliseconds).
+// Share of the budget: rows copied early for a cut, which are moved to disk at once (a few milliseconds).
 constexpr std::size_t kAsideShare = 32, kAsideBytesMax = std::size_t{16} << 20;
-// Tables that are looked at for memory of less worth, and how much less.
+// Number of tables compared to find less valuable memory, and the required difference.
 constexpr std::size_t kCompared = 8;
 constexpr double kLessWorth = 0.67;
 
@@ -88,7 +88,7 @@ std::size_t Residency::EvictBatch(const ResidentRows& rows) const {
   return std::clamp<std::size_t>(kEvictBytes / rows.row_bytes(), 1, some);
 }
 
-// `self`, or the table of those compared whose bytes are worth clearly less than its own.
+// The compared table whose bytes are clearly less valuable than those of `self`; else `self`.
 ResidentRows* Residency::LeastWorth(ResidentRows* self) {
   ResidentRows* least = self;
   double worth = self == nullptr || self->resident() == 0 ? 1e300 : self->WorthOfByte() * kLessWorth;
@@ -131,7 +131,7 @@ Status Residency::Reserve(ResidentRows* rows, std::size_t slots) {
     } else if (rows->resident() != 0) {
       TARN_RETURN_IF_ERROR(Evict(rows, std::max(slots - rows->free_slots(), EvictBatch(*rows))));
     } else {
-      // Less than one message needs: it goes beyond the budget.
+      // The share is less than one message needs, so the budget is exceeded.
       TARN_CHECK(rows->AddChunk(), "a message has more rows than there are slots");
     }
   }
@@ -204,7 +204,7 @@ Status Residency::OnFetched(TableId table, std::span<const ColdId> ids, std::spa
   for (std::size_t i = 0; i < ids.size(); ++i) {
     in_flight_.erase(InFlightKey(table, ids[i]));
     const std::uint32_t* record = records.data() + i * stride;
-    // Read, changed or moved since.
+    // Skip rows that were read, changed or moved since.
     if (!rows->IsColdAt(record[0], record[1], ids[i])) continue;
     rows->Install(record[0], record[1], record + kOwnerWords);
     rows->Spare(record[0], record[1]);
@@ -247,7 +247,7 @@ void Residency::DropForCut() {
   std::ranges::replace(purposes_, Purpose::kCut, Purpose::kDropped);
 }
 
-// The cold log's table of what is put aside of a table.
+// The table of the cold log for rows of `table` that are put aside for a cut.
 TableId Residency::AsideOf(TableId table) { return TableId(limits::kTablesMax + 1 + table.value); }
 
 Expected<ColdId> Residency::PutAside(TableId table, std::size_t words, Key key, const std::uint32_t* record) {

@@ -15,22 +15,22 @@ namespace {
 constexpr std::size_t kLineBytes = 64;
 constexpr std::size_t kPaddingBytesMax = 8;
 constexpr std::size_t kPageBytes = 4096;
-// Slots whose owners are looked up ahead.
+// Number of slots whose owners are looked up ahead.
 constexpr std::size_t kAhead = 16;
-// Rows that are looked at to say what a byte is worth.
+// Sample size for the value of a byte.
 constexpr std::size_t kSample = 4 * kVictimWindow;
-// Slots that are looked at for them: most of a table may be free.
+// Maximum number of slots examined for the sample, because most slots may be free.
 constexpr std::size_t kSampleSlotsMax = 64 * kSample;
 
 constexpr std::size_t RoundUp(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
-// Whole cache lines where that costs next to nothing; packed otherwise.
+// Rounds up to whole cache lines if that adds little.
 std::size_t RowBytes(std::size_t words) {
   const std::size_t bytes = words * sizeof(std::uint32_t), whole = RoundUp(bytes, kLineBytes);
   return whole - bytes <= kPaddingBytesMax ? whole : bytes;
 }
 
-// What a count stands for.
+// The number of uses that a count represents.
 double UsesOf(std::uint32_t count) {
   return count <= kExactUses ? count : kExactUses + std::exp2(count - kExactUses + 1) - 2;
 }
@@ -41,7 +41,7 @@ ResidentRows::ResidentRows(TableId table, std::size_t words, std::uint32_t place
                            ColdLog* log)
     : table_(table), words_per_row_(words), row_bytes_(RowBytes(words)), log_(log), words_(places) {
   const std::size_t each = row_bytes_ + sizeof(SlotInfo);
-  // A power of two, so that every number of a slot is one; rounded up, so that large chunks stay huge pages.
+  // A power of two, so that slot numbers have no gaps; rounded up, so that large chunks keep huge pages.
   rows_per_chunk_ = static_cast<std::uint32_t>(std::bit_ceil(std::max<std::size_t>(1, chunk_bytes / each)));
   slot_shift_ = static_cast<std::uint32_t>(std::countr_zero(rows_per_chunk_));
   info_offset_ = RoundUp(rows_per_chunk_ * row_bytes_, alignof(SlotInfo));
@@ -64,7 +64,7 @@ bool ResidentRows::AddChunk() {
   return true;
 }
 
-// Low chunks first, so that the last ones empty.
+// Uses low chunks first, so that the last ones become empty.
 std::uint32_t ResidentRows::TakeSlot(std::uint32_t place, std::uint32_t number) {
   TARN_CHECK(free_slots_ != 0, "no slot was reserved for a row");
   while (chunks_[first_chunk_].free == 0) ++first_chunk_;
@@ -161,7 +161,7 @@ std::uint32_t ResidentRows::SlotAfter(std::uint32_t slot) const {
   return chunk + 1 == chunks_.size() ? 0 : (chunk + 1) << slot_shift_;
 }
 
-// The slot at the hand, if it has a row that may go, becomes a candidate.
+// Adds the slot at the clock hand to the candidates if its row may be evicted.
 void ResidentRows::LookAtNext() {
   SlotInfo& info = InfoOf(hand_);
   if (info.place != kNone && !info.spared) candidates_.push_back(hand_);
@@ -169,7 +169,7 @@ void ResidentRows::LookAtNext() {
   hand_ = SlotAfter(hand_);
 }
 
-// The least used of the rows that the hand comes to.
+// Finds the least used rows at the clock hand.
 void ResidentRows::FindVictims(std::size_t wanted) {
   const std::size_t looked_at = std::min(resident(), wanted * kVictimWindow);
   candidates_.clear();
@@ -188,8 +188,8 @@ void ResidentRows::FindVictims(std::size_t wanted) {
   KeepLeastUsed(&candidates_, counts_, wanted);
 }
 
-// Partition by partition: a cut, which reads the cold rows of one partition after the other, then finds several in a
-// page.
+// Evicts in order of partition, because a cut reads the cold rows of one partition after the other and then finds
+// several in a page.
 Status ResidentRows::Evict(std::size_t wanted) {
   for (wanted = std::min(wanted, resident()); wanted != 0; wanted -= candidates_.size()) {
     FindVictims(wanted);
@@ -223,7 +223,7 @@ Status ResidentRows::ReleaseChunk() {
   const auto last = static_cast<std::uint32_t>(chunks_.size() - 1);
   const std::size_t homeless = rows_per_chunk_ - chunks_[last].free;
   const std::size_t elsewhere = free_slots_ - chunks_[last].free;
-  // Some of those that go may be in the chunk itself; then a few go that need not.
+  // Some evicted rows may be in the chunk itself; then a few more than necessary are evicted.
   if (homeless > elsewhere) TARN_RETURN_IF_ERROR(Evict(homeless - elsewhere));
   MoveOutOf(last);
   free_slots_ -= rows_per_chunk_;
@@ -233,7 +233,7 @@ Status ResidentRows::ReleaseChunk() {
   return {};
 }
 
-// Low slots are taken first, so a row of the last chunk moves out of it.
+// Low slots are used first, so rows of the last chunk move to earlier ones.
 void ResidentRows::MoveOutOf(std::uint32_t chunk) {
   const std::uint32_t first = chunk << slot_shift_;
   for (std::uint32_t slot = first; slot < first + rows_per_chunk_; ++slot) {

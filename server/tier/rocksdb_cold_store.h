@@ -1,14 +1,13 @@
-// The ColdStore of a real shard: RocksDB, without its log, memtables and compactions. A segment is one SST file, built
-// and ingested on a strand of a pool; since segments never overlap, RocksDB never has to merge any. A page is one
-// value, `table | segment | page` its key, and fills one block, whose checksum every read verifies. Fetches are split
-// over a few threads, each part with its own sorted MultiGet. Only server/rocksdb_* and server/tier/rocksdb_* include
+// The ColdStore of a real shard: RocksDB without its log, memtables and compactions. A segment is one SST file, built
+// and ingested on a strand of a pool. Segments never overlap, so RocksDB never merges them. A page is one value with
+// the key `table | segment | page`; it fills one block, whose checksum is verified by every read. A fetch is split over
+// several threads, each with a sorted MultiGet. Only server/checkpoint/rocksdb_* and server/tier/rocksdb_* include
 // RocksDB.
 //
 //   auto store = RocksDbColdStore::Open(&pool, {.directory = run + "/tier/shard-0"}, [&] { transport.Wake(); });
 //
-// What RocksDB keeps in memory are the indices of the segments, some KiB each and 16 bytes a page, and nothing else
-// that grows: pages are not cached (the operating system does that with memory that it can spare). Nothing is synced:
-// the directory is scratch.
+// RocksDB keeps only the indices of the segments in memory: some KiB per segment and 16 bytes per page. Pages are
+// cached by the operating system alone. Nothing is synced, because the directory is temporary.
 #pragma once
 
 #include <atomic>
@@ -35,19 +34,19 @@ namespace tarn::server {
 
 struct RocksDbColdStoreOptions {
   std::string directory;
-  std::uint32_t readers = 4;                         // threads that fetch
-  int open_files_max = -1;                           // segments open at one time, at least 64; -1: all there are
-  std::shared_ptr<rocksdb::FileSystem> file_system;  // null: the system's
+  std::uint32_t readers = 4;                         // threads for fetches
+  int open_files_max = -1;                           // maximum number of open segments, at least 64; -1: all
+  std::shared_ptr<rocksdb::FileSystem> file_system;  // null: that of the operating system
 };
 
 class RocksDbColdStore : public ColdStore {
  public:
-  // Empties the directory and holds it until the end. kAlreadyExists if it holds anything that is no tier's, kIo if it
-  // is another process's now, or cannot be written. `wake` is called from other threads when there are events. The pool
+  // Empties the directory and locks it. kAlreadyExists if it contains files that are not of a tier; kIo if another
+  // process has locked it, or it cannot be written. `wake` is called on other threads when there are events. The pool
   // outlives the store.
   static Expected<std::unique_ptr<RocksDbColdStore>> Open(DiskPool* pool, RocksDbColdStoreOptions options,
                                                           std::function<void()> wake);
-  // Removes what it holds.
+  // Removes the contents of the directory.
   ~RocksDbColdStore() override;
 
   void Write(SegmentId segment, std::shared_ptr<const SegmentBytes> bytes) override;
@@ -61,7 +60,7 @@ class RocksDbColdStore : public ColdStore {
   std::uint64_t disk_bytes() const override { return disk_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  struct Files;  // RocksDB's side
+  struct Files;  // the objects of RocksDB
   struct WriteJob {
     SegmentId segment;
     std::shared_ptr<const SegmentBytes> bytes;
@@ -70,12 +69,12 @@ class RocksDbColdStore : public ColdStore {
     SegmentId segment;
   };
   using Job = std::variant<WriteJob, RemoveJob>;
-  // One fetch, cut into parts that different threads read.
+  // One fetch, split into parts that different threads read.
   struct FetchJob {
     std::vector<RecordAt> records;
     std::size_t record_bytes = 0;
     std::vector<std::byte> out;
-    std::size_t next = 0;  // record of the next part to begin
+    std::size_t next = 0;  // first record of the next part
     std::size_t parts_left = 0;
     Error error{ErrorCode::kOk, {}};
   };
@@ -92,12 +91,12 @@ class RocksDbColdStore : public ColdStore {
   std::atomic<std::size_t> memory_bytes_{0};
   std::atomic<std::uint64_t> disk_bytes_{0};
 
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards all members below
   std::condition_variable written_changed_;
-  std::deque<std::shared_ptr<FetchJob>> fetches_;  // in the order in which they end
+  std::deque<std::shared_ptr<FetchJob>> fetches_;  // in the order in which they must end
   std::vector<ColdEvent> events_;
   std::size_t writes_under_way_ = 0;
-  std::size_t writes_ended_ = 0;  // or anything failed
+  std::size_t writes_ended_ = 0;  // or a failure
 
   std::atomic<bool> closing_ = false;
   std::optional<DiskPool> readers_;

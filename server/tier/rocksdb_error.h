@@ -1,4 +1,4 @@
-// RocksDB's errors as ours. Included by rocksdb_*.cc only.
+// Converts errors of RocksDB. Included only by rocksdb_*.cc.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 namespace tarn::server {
 
-// RocksDB's messages name the path on most errors only; ours name it once.
+// RocksDB names the path in most messages, but not in all; the result names it exactly once.
 inline Error RocksDbError(const std::string& path, const char* what, const rocksdb::Status& status) {
   const ErrorCode code = status.IsCorruption() ? ErrorCode::kCorrupt : ErrorCode::kIo;
   std::string text = status.ToString();

@@ -1,4 +1,5 @@
-// A file system that syncs nothing, for what need not outlive the process. Included by server/tier/rocksdb_*.cc only.
+// A file system that never syncs, for data that need not outlive the process. Included only by
+// server/tier/rocksdb_*.cc.
 #pragma once
 
 #include <rocksdb/file_system.h>

@@ -1,7 +1,7 @@
-// How often a row is used, in four bits, for every row whether it is in memory or not: what eviction goes by (least
-// frequently used, with aging). A row that comes back from disk keeps its count, so one that is read once in a while
-// outlives a scan. Counts are exact up to kExactUses and then grow with chance 1/2, 1/4, ...: the top stands for
-// thousands. Against CLOCK, S3-FIFO and the optimum: bench/eviction_policies.
+// Use counts of rows in four bits each, for eviction by least frequent use with aging. Rows on disk keep their counts,
+// so a row that is read regularly survives a scan. Counts are exact up to kExactUses and then increase with probability
+// 1/2, 1/4, ..., so the highest represents thousands of uses. bench/eviction_policies compares this with CLOCK, S3-FIFO
+// and the optimum.
 //
 // Morris, "Counting large numbers of events in small registers" (1978); aging as in Einziger, Friedman and Manes,
 // "TinyLFU" (2017).
@@ -20,9 +20,9 @@ namespace tarn::server {
 
 inline constexpr std::uint32_t kUseCountMax = 15;
 inline constexpr std::uint32_t kExactUses = 6;
-// A row's count is aged once in so many uses a row in memory.
+// Each row's count is aged once per this many uses per row in memory.
 inline constexpr std::uint64_t kUsesPerAging = 32;
-// The least used of so many rows goes.
+// The least used of this many rows is evicted.
 inline constexpr std::size_t kVictimWindow = 16;
 
 inline std::uint32_t AfterUse(std::uint32_t count, SplitMix& random) {
@@ -31,13 +31,13 @@ inline std::uint32_t AfterUse(std::uint32_t count, SplitMix& random) {
   return count + ((random.Next() >> (64 - (count - kExactUses + 1))) == 0 ? 1 : 0);
 }
 
-// Half as many uses.
+// The count for half as many uses.
 inline std::uint32_t AfterAging(std::uint32_t count, SplitMix& random) {
   if (count > kExactUses) return count - 1;
   return count - (count + static_cast<std::uint32_t>(random.Next() >> 63)) / 2;
 }
 
-// How many of `rows` counts are to be aged now, when `resident` rows have been used `uses` times more.
+// The number of counts to age now, of `rows` counts, after `uses` more uses of `resident` rows.
 class Aging {
  public:
   std::uint64_t Due(std::uint64_t uses, std::uint64_t rows, std::uint64_t resident) {
@@ -52,13 +52,13 @@ class Aging {
   std::uint64_t credit_ = 0;
 };
 
-// Keeps the `wanted` items of the lowest counts, in no particular order. `counts` goes with `items`.
+// Keeps the `wanted` items with the lowest counts, in no particular order. counts[i] belongs to items[i].
 inline void KeepLeastUsed(std::vector<std::uint32_t>* items, std::span<const std::uint8_t> counts, std::size_t wanted) {
   if (items->size() <= wanted) return;
   std::array<std::size_t, kUseCountMax + 1> of_count{};
   for (std::uint8_t count : counts) ++of_count[count];
   std::uint8_t highest = 0;
-  std::size_t below = 0;  // items with lower counts than the highest that is kept
+  std::size_t below = 0;  // items with counts below the highest that is kept
   while (below + of_count[highest] < wanted) below += of_count[highest++];
   std::size_t of_highest = wanted - below, kept = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
