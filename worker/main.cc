@@ -24,7 +24,7 @@ constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 constexpr int kExitFenced = 3;
 constexpr int kExitDiverged = 4;
-constexpr double kSchedulerSeconds = 600;  // for a scheduler that has not begun, as long as for its welcome
+constexpr double kSchedulerSeconds = 600;  // for a scheduler that has not started; equal to the timeout of its Welcome
 
 int Complain(const tarn::Error& error) {
   tarn::Tell(tarn::LogLevel::kError, tarn::worker::kProgram, error.message);
@@ -88,9 +88,9 @@ int main(int argc, char** argv) {
   std::random_device random;
   options.nonce = (std::uint64_t{random()} << 32) | random() | 1;
 
-  // Ctrl-C reaches the whole terminal's group; the scheduler is the one that acts on it.
+  // Ctrl-C is sent to the whole process group of the terminal; only the scheduler acts on it.
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit then is an error like a full disk
   std::signal(SIGINT, SIG_IGN);
 
   const FleetSection fleet = FleetOfRun(options.run_dir).value_or(FleetSection{});

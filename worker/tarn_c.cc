@@ -47,20 +47,20 @@ int Failed(const tarn::Error& error) {
 
 int Outcome(const tarn::Status& status) { return status ? TARN_OK : Failed(status.error()); }
 
-// What `call` returns, with every exception as a code.
+// Returns the result of `call`; converts exceptions to codes.
 template <typename Call>
 int Guarded(const Call& call) noexcept {
   try {
     return call();
   } catch (const std::bad_alloc&) {
-    LastError() = "no memory";  // short enough to need none
+    LastError() = "no memory";  // short enough to need no allocation
     return TARN_NO_MEMORY;
   } catch (const std::exception& e) {
     return Failed({ErrorCode::kInternal, e.what()});
   }
 }
 
-// One pointer that a function needs, with its name in the header.
+// A required pointer argument and its name in the header.
 struct Needed {
   const char* name;
   const void* pointer;
@@ -73,7 +73,7 @@ tarn::Status CheckNeeded(const char* function, std::initializer_list<Needed> all
   return {};
 }
 
-// As Guarded, once none of the pointers is null.
+// Like Guarded, after a check that none of the pointers is null.
 template <typename Call>
 int GuardedWith(const char* function, std::initializer_list<Needed> all, const Call& call) noexcept {
   return Guarded([&] {
@@ -82,7 +82,7 @@ int GuardedWith(const char* function, std::initializer_list<Needed> all, const C
   });
 }
 
-// An array of n elements; of none it may be null.
+// An array of n elements; may be null if n is 0.
 Needed Array(const char* name, const void* pointer, size_t n) { return {name, n == 0 ? "" : pointer}; }
 
 template <typename Handle, typename Value>
@@ -92,7 +92,7 @@ int Give(tarn::Expected<Value> value, Handle** out) {
   return TARN_OK;
 }
 
-// Whether options of a program that was compiled with this header.
+// Whether `size` of the options matches this header.
 template <typename Options>
 tarn::Status CheckOptions(const char* name, const Options* options) {
   if (options == nullptr || options->size == sizeof(Options)) return {};
@@ -121,7 +121,7 @@ std::span<float> Memory(float* out, std::size_t floats) {
   return out == nullptr ? std::span<float>() : std::span(out, floats);
 }
 
-// rows x dim floats of memory, if any.
+// `out` of the options, if any, has rows x dim floats.
 tarn::PullOptions Options(const tarn_pull_options* given, std::size_t rows, std::size_t dim) {
   tarn::PullOptions options;
   if (given == nullptr) return options;
@@ -131,7 +131,7 @@ tarn::PullOptions Options(const tarn_pull_options* given, std::size_t rows, std:
   return options;
 }
 
-// What is wrong with the arguments must not be missed by a caller who wants no future.
+// Returns an error of the arguments directly, because a caller without a future would not see it.
 int GivePush(tarn::StatusFuture pushed, tarn_future** future) {
   if (pushed.Ready())
     if (const auto done = pushed.Wait(); !done && done.error().code == ErrorCode::kInvalidArgument)
@@ -139,11 +139,11 @@ int GivePush(tarn::StatusFuture pushed, tarn_future** future) {
   return GiveFuture(std::move(pushed), future);
 }
 
-// The gradients of a plan, copied or held until they are released.
+// The gradients of a plan: copied, or shared until they are released.
 tarn::Buffer Gradients(const float* gradients, std::size_t floats, std::shared_ptr<void> held) {
   const std::size_t bytes = floats * sizeof(float);
   if (held == nullptr || bytes == 0) return tarn::Buffer::Copy(gradients, bytes);
-  // Nobody writes to what is pushed.
+  // Pushed buffers are never written to.
   auto* const first = const_cast<float*>(gradients);
   return tarn::Buffer::Hold(reinterpret_cast<std::byte*>(first), bytes, std::move(held));
 }
@@ -299,7 +299,7 @@ int tarn_pull_plan(tarn_client* client, const tarn_plan* plan, const tarn_pull_o
 int tarn_push_plan(tarn_client* client, const tarn_plan* plan, const float* gradients, void (*release)(void* context),
                    void* context, uint64_t pulled_clock_plus_1, tarn_future** future) {
   return Guarded([&] {
-    std::shared_ptr<void> held;  // released however this ends
+    std::shared_ptr<void> held;  // released on every path
     if (release != nullptr) held = std::shared_ptr<void>(context, [release](void* of) { release(of); });
     if (const auto given =
             CheckNeeded("tarn_push_plan",

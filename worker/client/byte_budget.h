@@ -1,4 +1,4 @@
-// Bytes that requests of other threads may have under way together. Any thread. Internal to worker/.
+// Bounds the bytes of all requests of other threads in progress. Any thread. Internal to worker/.
 #pragma once
 
 #include <condition_variable>
@@ -11,7 +11,7 @@ class ByteBudget {
  public:
   explicit ByteBudget(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  // False: with these bytes more than bytes_max would be taken. A single request always fits.
+  // Returns false if the total would exceed bytes_max. A single request always fits.
   bool TryTake(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     if (!Fits(bytes)) return false;

@@ -1,5 +1,5 @@
-// What limits messages to a shard: the bytes in flight in one direction, the pauses between repeats, and for how long
-// refusals are repeated. Internal to worker/.
+// Limits of the messages to a shard: bytes in flight in one direction, pauses between repeats, and the time for which
+// rejected requests are repeated. Internal to worker/.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,9 @@
 
 namespace tarn::worker {
 
-// Bytes that may be in flight to one shard. Pushes and pulls have a credit each, half of ClientOptions::credit_bytes:
-// pulls that a shard holds back until a tick can never stop the pushes that this tick waits for.
+// The bytes that may be in flight to one shard. Pushes and pulls have separate credits, each half of
+// ClientOptions::credit_bytes. So pulls that a shard delays until a tick cannot block the pushes that must precede this
+// tick.
 class ByteCredit {
  public:
   explicit ByteCredit(std::size_t limit) : limit_(limit) {}
@@ -25,20 +26,20 @@ class ByteCredit {
   std::size_t in_flight_ = 0;
 };
 
-// Pause before the next repeat: resend_us, doubled with every repeat in vain, up to 8 times of it.
+// Pause before the next repeat: resend_us, doubled after every unanswered repeat, up to 8 * resend_us.
 inline TimeUs RepeatPause(TimeUs resend_us, std::uint32_t repeats) { return resend_us << std::min(repeats, 3u); }
 
-// Pause after a refusal that may pass, much shorter at first.
+// Pause after a transient rejection; much shorter at first.
 inline TimeUs RefusalPause(TimeUs resend_us, std::uint32_t refusals) {
   return std::max<TimeUs>(1, (resend_us >> 5) << std::min(refusals, 7u));
 }
 
-// For how long transient refusals of one thing have gone on without progress (rule E7).
+// Measures how long a request has been rejected with transient errors (rule E7).
 class RefusalTimer {
  public:
-  // Refused at `now`. True: for `limit` already, so that no repeat will help.
+  // Records a rejection at `now`. Returns true if rejections have lasted for `limit`, so that repeats are useless.
   bool Refused(TimeUs now, TimeUs limit, TimeUs resend_us) {
-    // After a time without refusals that is longer than repeats are apart, it starts again.
+    // Restarts after a time without rejections that is longer than the pause between repeats.
     const TimeUs longest_pause = 2 * RepeatPause(resend_us, UINT32_MAX);
     if (last_ < 0 || now - last_ > longest_pause) since_ = now;
     last_ = now;
@@ -51,7 +52,7 @@ class RefusalTimer {
   TimeUs since_ = 0, last_ = -1;
 };
 
-// Bytes that a message needs besides its keys and values, roughly; so that tiny messages are not free.
+// Approximate bytes of a message besides its keys and values, so that small messages also cost credit.
 inline constexpr std::size_t kMessageOverheadBytes = 128;
 
 }  // namespace tarn::worker

@@ -47,7 +47,7 @@ void ClientBlob::Take(const CheckpointOrder& order, Clock asked) {
   put_->offsets.push_back(offset);
 }
 
-// The next piece to the shard; once there is none, the file to the scheduler.
+// Sends the next piece to the shard or, after the last piece, the file to the scheduler.
 void ClientBlob::Send(Put* put) {
   Pause(&put->repeats);
   if (!put->file) {
@@ -75,7 +75,7 @@ void ClientBlob::OnAck(ShardId from, const PutBlobAck& ack) {
     put_->file = ack.file;
     put_->chunks.clear();
   } else if (chunk == put_->next) {
-    return;  // said before; what it asks for is on its way, or repeated in time
+    return;  // a repeated answer; its piece was sent, and is repeated if lost
   }
   put_->next = chunk;
   put_->repeats = {};

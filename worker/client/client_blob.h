@@ -1,6 +1,6 @@
-// The worker's blob (core/codec/worker_blob.h): takes it when a checkpoint asks for it, sends it to a shard and tells
-// the scheduler which file it has become; and fetches the one that a resumed worker goes on from. One piece at a time,
-// each repeated until it is answered. Rules K9, K10 of docs/protocol.md. Internal to worker/; one thread.
+// The worker's blob (core/codec/worker_blob.h): creates it for a checkpoint, sends it to a shard and reports its file
+// to the scheduler; and fetches the blob from which a resumed worker continues. Transfers one piece at a time and
+// repeats each until it is answered. Rules K9, K10 of docs/protocol.md. Internal to worker/; one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ class ClientBlob {
  public:
   ClientBlob(ClientContext* context, Residuals* residuals) : context_(context), residuals_(residuals) {}
 
-  // Begins to fetch the blob that the Welcome speaks of, if it does.
+  // Starts to fetch the blob that the Welcome names, if any.
   void OnWelcome();
-  // What was there to be fetched is there: until then no push may be made.
+  // Whether there is no blob left to fetch. No push may be made before.
   bool restored() const { return !get_; }
 
-  // Once a step, behind all else: takes the blob when the ticks asked for have reached the order's clock. Every push of
-  // an earlier clock was made before, and none of a later one by a worker that pushes where it has pulled in bsp.
+  // Call it last in each step. Creates the blob when the requested ticks reach the order's clock: all pushes of earlier
+  // clocks were made then, and none of later clocks if the worker pushes in bsp at the clock of its pulls.
   void Dispatch(Clock asked);
   void OnAck(ShardId from, const PutBlobAck& ack);
   void OnPiece(ShardId from, const BlobPiece& piece, const Buffer& bytes);
   void OnTimer();
   TimeUs NextTimer() const;
-  // No order waits for a blob that was taken.
+  // Whether no blob is being sent.
   bool idle() const { return !put_; }
   std::uint64_t Hash() const;
 
@@ -41,9 +41,9 @@ class ClientBlob {
     CheckpointId checkpoint;
     Clock clock;
     std::vector<Buffer> chunks;
-    std::vector<std::uint64_t> offsets;  // of each, and of the end
+    std::vector<std::uint64_t> offsets;  // of each chunk, and of the end
     std::size_t next = 0;                // chunk
-    std::optional<CheckpointFile> file;  // all of it is durable
+    std::optional<CheckpointFile> file;  // set when the whole blob is durable
     Repeats repeats;
   };
   struct Get {

@@ -1,11 +1,10 @@
-// Rows that a worker keeps of what it has pulled, by table: what a pull can be answered from, what of a reply is kept,
-// and what goes when its worker pushes. Rules H1 to H5 of docs/protocol.md. Internal to worker/; one thread.
+// The worker's cache of pulled rows, by table: answers pulls from cached rows, adds the rows of replies, and drops rows
+// that its worker pushes. Rules H1 to H5 of docs/protocol.md. Internal to worker/; one thread.
 //
-// Why a kept row keeps the bound: a row of version v came from a shard whose minimum clock was v, so it holds every
-// push of every live worker of clocks < v (C2, C3). It answers a pull of clock c only if v >= c - s, so the pull sees
-// every push of clocks < c - s: what the shard itself would have promised. Time, route maps and deaths of workers take
-// nothing out of a row, so nothing but age can make it wrong; R6 (a row that expires) is the exception, and obeys the
-// same bound.
+// Why cached rows respect the staleness bound s: a row of version v comes from a shard whose minimum clock was v, so it
+// contains all pushes of live workers for clocks < v (C2, C3). It answers a pull of clock c only if v >= c - s, so the
+// pull sees all pushes of clocks < c - s, which is what a shard guarantees. New route maps and deaths of workers remove
+// nothing from a row. Rows that expire (R6) obey the same bound.
 #pragma once
 
 #include <cstdint>
@@ -24,34 +23,34 @@ namespace tarn::worker {
 
 class ClientPushes;
 
-// The oldest version that a pull for use at `use` may be answered with (rule H1). Tables of `asp` keep no rows.
+// The oldest version that may answer a pull for use at `use` (rule H1). Tables in `asp` are not cached.
 Clock OldestAllowed(const ConsistencySpec& consistency, Clock use);
 
-// Whether kept rows go when their worker pushes (rule H4). An aggregated table shows nobody's pushes before their clock
-// is over, the worker's own neither.
+// Whether cached rows are dropped when their worker pushes them (rule H4). False for aggregated tables: a push has no
+// visible effect before its clock closes.
 bool SeesOwnPushes(const ConsistencySpec& consistency, OwnPushes own_pushes);
 
-// The kept rows of one table.
+// The cached rows of one table.
 struct KeptTable {
   RowCache rows;
-  bool sees_own_pushes;          // what its worker pushes is dropped, and what was asked for before is not kept
-  std::vector<Sequence> pushed;  // by partition: of the last own push of this table
+  bool sees_own_pushes;          // drop rows that the worker pushes or that it requested before the push
+  std::vector<Sequence> pushed;  // by partition: sequence of the worker's last push to this table
 };
 
-// A pull of which the cache had some rows: takes the others as replies bring them, keeps them, and hands all of them to
-// the caller's sink at the end.
+// A pull for which the cache has some rows. Receives the others from replies, caches them, and passes all rows to the
+// caller's sink at the end.
 class CachedPull final : public PullSink {
  public:
-  // Looks for the rows of the plan; those of versions before `least` are not used.
+  // Reads the rows of the plan from the cache, except those of versions before `least`.
   CachedPull(KeptTable* table, const Plan& plan, Clock least, PullSink* caller);
 
   const RowCache::Found& found() const { return found_; }
-  std::uint64_t StalenessAt(Clock use) const;       // of the rows found
-  const Plan& missing() const { return missing_; }  // the rows that were not found, as a plan of its own
+  std::uint64_t StalenessAt(Clock use) const;       // staleness of the rows found
+  const Plan& missing() const { return missing_; }  // the rows not found, as a separate plan
 
-  // Of missing().
+  // Rows of missing().
   void Rows(const PulledRows& rows) override { fetched_.Take(rows); }
-  // The rows of `parts` are here: they are of `version`, and contain the worker's own pushes that `sections` name.
+  // Caches the received rows of `parts`: they have `version` and contain the worker's own pushes that `sections` name.
   void Keep(std::span<const PlanRun> parts, std::span<const Section> sections, Clock version);
   void Done(std::uint64_t staleness) override;
   void Failed(const Error& error) override { caller_->Failed(error); }
@@ -62,8 +61,8 @@ class CachedPull final : public PullSink {
   PullSink* caller_;
   std::size_t plan_rows_;
   std::uint32_t dim_;
-  Buffer rows_;                        // of the whole plan, in its order
-  std::vector<std::uint32_t> places_;  // of the missing rows in it
+  Buffer rows_;                        // all rows of the plan, in its order
+  std::vector<std::uint32_t> places_;  // indices of the missing rows in the plan
   RowCache::Found found_;
   Plan missing_;
   PlanRows fetched_;
@@ -76,27 +75,27 @@ class ClientCache {
   // After Welcome: the job and the number of partitions are known.
   void Begin(std::size_t partitions);
 
-  // Null: rows of this table are not kept.
+  // The cache of a table. Null: the table is not cached.
   KeptTable* Of(const TableSpec& spec) { return on_ ? Find(spec) : nullptr; }
 
-  // Looks for the rows of a pull for use at `use`.
+  // Looks up the rows of a pull for use at `use`.
   std::unique_ptr<CachedPull> Look(KeptTable* table, const TableSpec& spec, const Plan& plan, Clock use,
                                    PullSink* caller);
 
-  // This push of the table has its sequences.
+  // Must be called after a push of the table received its sequences.
   void OnPush(KeptTable* table, const Plan& plan, const ClientPushes& pushes);
 
   void Clear();
-  // Whether there is anything to forget: how much was kept is in the counters.
+  // Hash of the numbers of cached rows and hits, to compare runs.
   std::uint64_t Hash() const;
 
  private:
   KeptTable* Find(const TableSpec& spec);
 
   ClientContext* context_;
-  bool on_ = false;  // some table of the job keeps rows
+  bool on_ = false;  // some table of the job is cached
   std::size_t partitions_ = 0;
-  std::map<TableId, std::unique_ptr<KeptTable>> tables_;  // null: does not
+  std::map<TableId, std::unique_ptr<KeptTable>> tables_;  // null: the table is not cached
 };
 
 }  // namespace tarn::worker

@@ -17,8 +17,8 @@ Refusal RefusalOf(ErrorCode code) {
     case ErrorCode::kFenced: return Refusal::kFenced;
     case ErrorCode::kStaleEpoch:
     case ErrorCode::kOutOfOrder:
-    case ErrorCode::kWrongShard:  // until the newer route map is here
-    case ErrorCode::kNotFound:    // a table of our view that the shard does not know yet
+    case ErrorCode::kWrongShard:  // until the newer route map arrives
+    case ErrorCode::kNotFound:    // the shard has not yet received a table of our view
     case ErrorCode::kOverloaded:
     case ErrorCode::kUnavailable:
     case ErrorCode::kTimeout:

@@ -1,5 +1,5 @@
-// What the parts of worker::Client share: its identity and state, the view, the way out of the step in progress, and
-// what it counts. worker/client/README.md lists the parts. Internal to worker/. One thread.
+// State shared by the parts of worker::Client: its identity and state, the view, the outbox of the current step, and
+// its counters. worker/client/README.md lists the parts. Internal to worker/. One thread.
 #pragma once
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace tarn::worker {
 
 inline constexpr TimeUs kNever = std::numeric_limits<TimeUs>::max();
 
-// What a shard's refusal means for the request.
+// The consequence of a shard's error for the request.
 enum class Refusal : std::uint8_t {
-  kTransient,  // repeated until it passes, or for too long (rule E7)
+  kTransient,  // repeat the request, up to a time limit (rule E7)
   kFenced,
   kFinal,
 };
@@ -34,19 +34,19 @@ struct ClientContext {
   ClientState state = ClientState::kJoining;
   Shutdown stop_reason;
   std::uint64_t job = 0;  // fingerprint; 0 until welcome
-  Job job_file;           // as the scheduler sent it; its defaults until welcome
+  Job job_file;           // from the scheduler; default values until welcome
   Welcome welcome;
   View view;
   std::map<TableId, TableSpec> tables;
   ClientCounters counters;
   std::vector<std::uint64_t> staleness;
   struct {
-    TimeUs heard = 0;  // last
+    TimeUs heard = 0;  // time of its last message
     Listening listening;
   } scheduler;
-  bool wants_heartbeat = false;  // for news that the scheduler should not wait for
+  bool wants_heartbeat = false;  // send a heartbeat soon, because of news for the scheduler
 
-  // Of the step in progress.
+  // The current step.
   TimeUs now = 0;
   Outbox* out = nullptr;
 
@@ -56,12 +56,12 @@ struct ClientContext {
   TimeUs heartbeat_us() const {
     return std::max<TimeUs>(1'000, static_cast<TimeUs>(job_file.fleet.heartbeat_seconds * 1e6));
   }
-  // A step is about to be taken: there is one for each heartbeat at least, which are less than a lease apart.
+  // Begins a step. There is at least one per heartbeat period, which is less than a lease.
   void Begin(TimeUs step) {
     now = step;
     scheduler.listening.Note(now, lease_us());
   }
-  // Counts a refusal that may pass. True: it has lasted for so long that it will not (rule E7).
+  // Records a transient rejection. Returns true if rejections have lasted too long (rule E7).
   bool GivesUp(RefusalTimer* timer) const {
     return timer->Refused(now, kLeasesUntilLost * lease_us(), options.resend_us);
   }
@@ -72,8 +72,7 @@ struct ClientContext {
   std::uint32_t shards() const { return static_cast<std::uint32_t>(view.routes.endpoints.size()); }
   ShardId OwnerOf(PartitionId partition) const { return tarn::OwnerOf(view.routes, partition); }
 
-  // Ids carry the incarnation in their upper bits, so that an answer meant for an older start is never taken for one
-  // of ours.
+  // The upper bits of an id are the incarnation, so that answers to an earlier start of this process never match.
   RequestId NewRequest();
   bool IsOurs(RequestId request) const;
 

@@ -11,7 +11,7 @@
 namespace tarn::worker {
 namespace {
 
-// Whether requests can be routed by the view, and by all views of one job alike.
+// Whether the view is valid for routing and consistent with the previous view of the job.
 bool Usable(const View& view, const View& before) {
   const RouteMap& routes = view.routes;
   if (routes.partition_bits > limits::kPartitionBitsMax) return false;
@@ -25,7 +25,7 @@ bool Usable(const View& view, const View& before) {
 
 void ClientControl::Repeat(Body body) { repeating_.push_back({std::move(body)}); }
 
-// Ends the repeats of the first request of that kind which the answer matches.
+// Ends the repeats of the first request of this kind that the answer matches.
 template <typename Kind, typename Matches>
 bool ClientControl::Answered(const Matches& matches) {
   const auto it = std::find_if(repeating_.begin(), repeating_.end(), [&](const Repeating& r) {
@@ -54,7 +54,7 @@ bool ClientControl::OnWelcome(const Welcome& welcome, std::uint64_t job) {
   context_->job_file = std::move(*parsed);
   context_->view = welcome.view;
   context_->welcome = welcome;
-  context_->welcome.view = View();  // lives on in context_->view
+  context_->welcome.view = View();  // the view is in context_->view
   context_->state = ClientState::kRunning;
   AdoptTables();
   next_heartbeat_ = context_->now;
@@ -101,7 +101,7 @@ void ClientControl::CreateTable(const TableSpec& spec, Completion<TableSpec>* do
   if (!asked) Repeat(tarn::CreateTable{spec, ErrorCode::kOk, ""});
 }
 
-// An answer has the table as the job runs it.
+// The answer contains the table's actual spec.
 void ClientControl::OnCreateTable(const tarn::CreateTable& answer) {
   TableSpec wanted;
   const auto as_run = [this](TableSpec spec) {
@@ -143,8 +143,8 @@ void ClientControl::RequestLeases(LeaseRequest request, Completion<LeaseReply>* 
   Repeat(std::move(request));
 }
 
-// A barrier or a request for leases behind an unanswered one: the scheduler takes a newer number for the end of the
-// older. Likewise another table of the same name.
+// Whether an earlier barrier or lease request must be answered first, because the scheduler takes a newer number as the
+// end of the older request. The same for another table with this name.
 bool ClientControl::MustWait(const Repeating& r) const {
   const auto* table = std::get_if<tarn::CreateTable>(&r.body);
   const bool one_by_one = std::holds_alternative<LeaseRequest>(r.body) || std::holds_alternative<tarn::Barrier>(r.body);
@@ -164,7 +164,7 @@ void ClientControl::OnLeaseReply(LeaseReply reply) {
   if (done != nullptr) done->Done(std::move(reply));
 }
 
-// The number is of this worker alone in the whole run: ids carry its incarnation.
+// The number is unique in the whole run, because ids contain the incarnation.
 void ClientControl::RequestCheckpoint(Completion<std::string>* done) {
   const std::uint64_t number = context_->NewRequest().value;
   checkpoint_waiters_.emplace(number, done);
@@ -182,7 +182,7 @@ void ClientControl::OnCheckpointRequest(const CheckpointRequest& answer) {
 void ClientControl::Leave(const DataPosition& position) {
   if (leaving_) return;
   leaving_ = true;
-  next_heartbeat_ = context_->now;  // the last metrics; what comes behind Leave is not counted
+  next_heartbeat_ = context_->now;  // sends the last metrics: those after Leave are not counted
   Repeat(tarn::Leave{ticks_->acked(), position});
 }
 
@@ -226,7 +226,7 @@ void ClientControl::SendHeartbeat() {
 
 void ClientControl::Dispatch() {
   FollowPart();
-  // The scheduler waits for this clock: it should not have to wait for the next heartbeat as well.
+  // The scheduler waits for this clock: send a heartbeat at once.
   if (awaited_clock_.value != 0 && ticks_->acked() >= awaited_clock_) {
     awaited_clock_ = Clock(0);
     next_heartbeat_ = context_->now;
@@ -235,7 +235,8 @@ void ClientControl::Dispatch() {
   if (context_->running() && next_heartbeat_ <= context_->now) SendHeartbeat();
   for (Repeating& r : repeating_) {
     if (r.due > context_->now || MustWait(r)) continue;
-    // A joining worker may wait for the rest of the fleet; it should not be slow once that is there.
+    // A joining worker may wait long for the rest of the fleet, and must then continue quickly. So the pause does not
+    // grow.
     const bool joining = std::holds_alternative<tarn::Join>(r.body);
     r.due = context_->now + RepeatPause(context_->options.resend_us, joining ? 0 : r.repeats);
     if (r.repeats++ != 0) ++context_->counters.repeats;

@@ -1,4 +1,4 @@
-// Everything between a worker and the scheduler: joining, heartbeats, views, and the requests that are repeated until
+// The messages between a worker and the scheduler: joining, heartbeats, views, and requests that are repeated until
 // they are answered. Rules N1, N3, N5 of docs/protocol.md. Internal to worker/; one thread.
 #pragma once
 
@@ -22,7 +22,7 @@ class ClientControl {
 
   void Join();
   void CreateTable(const TableSpec& spec, Completion<TableSpec>* done);
-  // Done once the table is in the view.
+  // Completes when the table is in the view.
   void FindTable(const std::string& name, Completion<TableSpec>* done);
   void Barrier(Completion<>* done);
   void RequestLeases(LeaseRequest request, Completion<LeaseReply>* done);
@@ -30,22 +30,22 @@ class ClientControl {
   void Leave(const DataPosition& position);
   void SetMetrics(MetricList metrics) { metrics_ = std::move(metrics); }
 
-  // Takes the identity, the job and the view of a Welcome. False: not for us, or it cannot be used.
+  // Adopts the identity, the job and the view of a Welcome. False: it is for another process, or invalid.
   bool OnWelcome(const Welcome& welcome, std::uint64_t job);
-  // False: not newer, or it cannot be used.
+  // Adopts a view. False: it is not newer, or invalid.
   bool OnView(const View& view);
   void OnCreateTable(const tarn::CreateTable& answer);
   void OnBarrier(const tarn::Barrier& answer);
   void OnLeaseReply(LeaseReply reply);
   void OnCheckpointRequest(const CheckpointRequest& answer);
 
-  // Keeps the checkpoint part, the heartbeat and all repeats going; call once a step.
+  // Sends heartbeats and the checkpoint part, and repeats requests when they are due. Call it once per step.
   void Dispatch();
   TimeUs NextTimer() const;
   bool leaving() const { return leaving_; }
-  // The scheduler waits for a clock of this worker's.
+  // Whether the scheduler waits for this worker to reach a clock.
   bool awaited() const { return awaited_clock_.value != 0; }
-  // No request waits for an answer that leaving must wait for.
+  // Whether no request is open that must be answered before leaving.
   bool idle() const;
   void FailAll(const Error& error);
   std::uint64_t Hash() const;
@@ -53,7 +53,7 @@ class ClientControl {
  private:
   struct Repeating {
     Body body;
-    TimeUs due = 0;  // at once
+    TimeUs due = 0;  // 0: at once
     std::uint32_t repeats = 0;
   };
 
@@ -68,17 +68,17 @@ class ClientControl {
   ClientContext* context_;
   ClientTicks* ticks_;
   std::vector<Repeating> repeating_;  // in order of issue
-  // Whoever waits for their answers.
-  std::vector<std::pair<TableSpec, Completion<TableSpec>*>> creators_;  // by the table as it was asked for
+  // The completions of open requests.
+  std::vector<std::pair<TableSpec, Completion<TableSpec>*>> creators_;  // with the requested table
   std::multimap<std::string, Completion<TableSpec>*> finders_;          // by name
-  std::deque<Completion<>*> barrier_waiters_;                           // in order of issue, as those below
+  std::deque<Completion<>*> barrier_waiters_;                           // in order of issue, like those below
   std::deque<Completion<LeaseReply>*> lease_waiters_;
-  std::map<std::uint64_t, Completion<std::string>*> checkpoint_waiters_;  // by the number of the request
+  std::map<std::uint64_t, Completion<std::string>*> checkpoint_waiters_;  // by request number
   MetricList metrics_;
   TimeUs next_heartbeat_ = kNever;
   std::uint64_t barriers_ = 0, lease_requests_ = 0;
   CheckpointId part_sent_;
-  Clock awaited_clock_;  // the scheduler told this worker to tick to it; 0: nothing is awaited
+  Clock awaited_clock_;  // the clock to which the scheduler asked this worker to tick; 0: none
   bool leaving_ = false;
 };
 

@@ -1,5 +1,5 @@
-// The requests of a worker to shards: pulls, pushes and ticks become messages, and what shards answer completes them.
-// Internal to worker/; one thread. The functions that make requests may be called once a Welcome has come.
+// The requests of a worker to shards: sends pulls, pushes and ticks as messages, and completes them when shards answer.
+// Internal to worker/; one thread. Requests may be made after a Welcome.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ class ClientData {
 
   // After Welcome: the job and the number of partitions are known.
   void Begin(Clock start);
-  void Reroute();  // the route map is newer
+  void Reroute();  // call it when the route map is newer
 
-  // As of Client.
+  // See Client.
   void Pull(const Plan& plan, const PullWhen& when, PullSink* sink);
   void Push(const Plan& plan, const Buffer& gradients, Clock pulled_clock, Completion<>* done);
   void PushPull(const Plan& plan, const Buffer& gradients, Clock pulled_clock, const MaybePosition& position,
@@ -35,16 +35,16 @@ class ClientData {
   void Prefetch(const Plan& plan);
   void TickTo(Clock clock, const MaybePosition& position, Completion<>* done);
   void DropKeptRows() { cache_.Clear(); }
-  // Pushes that wait for those of later clocks are sent now.
+  // Sends combined pushes without waiting for later clocks.
   void FlushPushes() { combiner_.FlushAll(); }
 
-  // What a shard answers to these requests. False: something else.
+  // Handles the answer of a shard to these requests. False: another message.
   bool OnMessage(ShardId shard, const Message& message);
   void OnError(ShardId shard, const ErrorReply& error);
   void OnTimer();
   TimeUs NextTimer() const;
 
-  // Sends what credits and clocks allow. pushes_apart: no push waits for those of later clocks (rule H7).
+  // Sends the messages that credits and clocks allow. `pushes_apart`: pushes are not combined (rule H7).
   void Dispatch(bool pushes_apart);
   bool idle() const { return combiner_.idle() && pushes_.idle() && pulls_.idle() && ticks_.idle(); }
   std::size_t pending_bytes() const { return pushes_.pending_bytes(); }
@@ -71,7 +71,7 @@ class ClientData {
   PushCombiner combiner_;
   ClientTicks ticks_;
   Residuals residuals_;
-  std::map<ShardId, RefusalTimer> unread_;  // shards that could not read what they were sent
+  std::map<ShardId, RefusalTimer> unread_;  // shards that answered kMalformed
 };
 
 }  // namespace tarn::worker

@@ -11,7 +11,7 @@ namespace tarn::worker {
 namespace {
 
 bool IsRange(std::span<const Key> keys) {
-  // Most lists that are no range differ at their ends already.
+  // A quick check that rejects most lists that are not a range.
   if (keys.empty() || keys.back() - keys.front() != keys.size() - 1) return false;
   for (std::size_t i = 1; i < keys.size(); ++i)
     if (keys[i] != keys[i - 1] + 1) return false;
@@ -29,7 +29,7 @@ void SetKeys(Buffer raw, KeyList* keys, Buffer* frame) {
   }
 }
 
-// Whether the parts follow each other in the plan.
+// Whether the parts are consecutive in the plan.
 bool IsOneRun(std::span<const PlanRun> parts) {
   for (std::size_t i = 1; i < parts.size(); ++i)
     if (parts[i].begin != parts[i - 1].begin + parts[i - 1].count) return false;
@@ -39,7 +39,7 @@ bool IsOneRun(std::span<const PlanRun> parts) {
 }  // namespace
 
 std::uint32_t PieceRows(const TableSpec& spec, std::size_t piece_bytes) {
-  // The keys of a dense table travel as ranges.
+  // The keys of a dense table are sent as ranges.
   const std::size_t key = spec.kind == TableKind::kDense ? 0 : sizeof(Key);
   const std::size_t row =
       key + std::max(CodecRowBytes(spec.pull_codec, spec.dim), CodecRowBytes(spec.push_codec, spec.dim));

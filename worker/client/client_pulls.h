@@ -1,5 +1,5 @@
-// Pulls: sends one message a shard and piece, repeats those that are not answered, and hands the rows of each reply to
-// the pull's sink. Rules C3, C4 of docs/protocol.md. Internal to worker/; one thread.
+// Pulls: sends one message per shard and piece, repeats unanswered ones, and passes the rows of each reply to the
+// pull's sink. Rules C3, C4 of docs/protocol.md. Internal to worker/; one thread.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ class ClientPulls {
  public:
   ClientPulls(ClientContext* context, KeyLists* lists) : context_(context), lists_(lists) {}
 
-  // A pull of the rows of a plan (one at least), whose messages follow with Add. `cached`, if not null, is the sink,
-  // and lives as long as the pull.
+  // Begins a pull of the rows of a plan (at least one). The caller then adds its messages. `cached`, if not null, is
+  // the sink and is owned by the pull.
   RequestId Begin(const Plan& plan, const TableSpec& spec, const PullWhen& when, PullSink* sink,
                   std::unique_ptr<CachedPull> cached = nullptr);
-  // One message of `pull`; `keys` names the sequences that the reply must contain. Returns the message's id.
+  // Adds a message of `pull`. `keys` names the sequences that the reply must contain. Returns the message's id.
   RequestId Add(RequestId pull, Piece piece, KeyList keys, Buffer keys_frame);
 
-  // For PushPull: takes the message into flight if its credit allows, so that it can travel with the push, whose keys
-  // are its own, by name or not.
+  // For PushPull: marks the message as sent if its credit allows, so that it is sent with the push, which has the same
+  // keys, in full or as the number of a list.
   struct Claimed {
     RequestId request;
     Clock clock;
@@ -40,14 +40,14 @@ class ClientPulls {
   bool Claim(RequestId message, bool by_name, Claimed* claimed);
 
   void OnReply(ShardId from, const PullReply& reply, const Buffer& values);
-  // False: not a request of ours that waits.
+  // False: it does not belong to an open pull.
   bool OnError(ShardId from, const ErrorReply& error);
-  // A push that was to bring the pull along was refused: ask on our own after `pause`.
+  // The push that carried the pull was rejected: sends the pull separately after `pause`.
   void RetryAfter(RequestId message, TimeUs pause);
   void OnTimer();
   TimeUs NextTimer() const;
-  void Dispatch();  // sends what credits allow
-  void Reroute();   // the route map is newer: everything unanswered goes out again
+  void Dispatch();  // sends messages as credits allow
+  void Reroute();   // after a newer route map: sends all unanswered messages again
   void FailAll(const Error& error);
   bool idle() const { return pulls_.empty(); }
   std::uint64_t Hash() const;
@@ -61,9 +61,9 @@ class ClientPulls {
     bool counted = true;
     ValueCodec codec = ValueCodec::kFp32;
     PullSink* sink = nullptr;
-    std::uint32_t pieces = 0;  // unanswered
+    std::uint32_t pieces = 0;  // number of unanswered messages
     std::uint64_t staleness = 0;
-    std::unique_ptr<CachedPull> cached;  // null: of a table whose rows are not kept
+    std::unique_ptr<CachedPull> cached;  // null: the table is not cached
   };
   struct PullMessage {  // one message of it
     RequestId pull;
@@ -72,17 +72,17 @@ class ClientPulls {
     std::vector<PlanRun> parts;
     KeyList keys;
     Buffer frame;
-    std::size_t bytes = 0;  // request and expected answer
+    std::size_t bytes = 0;  // of the request and the expected reply
     bool sent = false, counted = false;
-    bool by_name = false;  // its keys were, the last time
+    bool by_name = false;  // the last send had the number of a key list
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
     RefusalTimer refusal_timer;
   };
-  // In a queue: earlier clocks first, since later ones may depend on them, then what its caller needs first.
+  // Order in the queue: earlier clocks first, because later ones may depend on them, then by priority.
   struct Turn {
     Clock clock;
-    int behind = 0;  // the priority's complement: the highest is the least
+    int behind = 0;  // complement of the priority, so that the highest sorts first
     RequestId id;
     friend auto operator<=>(const Turn&, const Turn&) = default;
   };
@@ -90,7 +90,7 @@ class ClientPulls {
     explicit ShardQueue(std::size_t limit) : credit(limit) {}
     ByteCredit credit;
     std::set<Turn> waiting;
-    std::map<Clock, std::uint32_t> in_flight;  // messages, by clock
+    std::map<Clock, std::uint32_t> in_flight;  // number of messages by clock
   };
 
   ShardQueue& QueueOf(ShardId shard);

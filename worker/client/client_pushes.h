@@ -1,8 +1,8 @@
-// Pushes: gives every section its sequence number, keeps it until its shard has acknowledged it, and repeats in
-// order what is not. Rules E1, E2, E5 of docs/protocol.md. Internal to worker/; one thread.
+// Pushes: assigns a sequence number to every section, stores it until its shard has acknowledged it, and repeats
+// unacknowledged ones in order. Rules E1, E2, E5 of docs/protocol.md. Internal to worker/; one thread.
 //
-// A partition applies its sequences in order, so an acknowledgement of n speaks for all up to n, and "expected n"
-// for all below n.
+// A partition applies its sequences in order. So an acknowledgement of n acknowledges all sequences up to n, and
+// "expected n" all below n.
 #pragma once
 
 #include <cstdint>
@@ -32,25 +32,25 @@ class ClientPushes {
     Clock clock;
     Clock pulled_clock;
     Completion<>* done = nullptr;
-    RequestId pull;  // PushPull: the pull (of ClientPulls::Begin) that asks for the same rows; 0: none
+    RequestId pull;  // PushPull: the pull (of ClientPulls::Begin) of the same rows; 0: none
   };
-  // A push of the caller's whose clock is open already, and which travels with others of its table.
+  // A push of the caller that is sent as part of a combined push; its clock is already open.
   struct Gathered {
     Clock clock;
     Completion<>* done = nullptr;
   };
-  // Without `gathered` a push of the caller's; else what is the sum of these. plan.keys is not empty.
+  // Adds a push of the caller or, with `gathered`, the sum of those pushes. plan.keys must not be empty.
   void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const What& what,
            std::vector<Gathered> gathered = {});
-  // From now on there is a push of this clock that is not acknowledged.
+  // Records an unacknowledged push of this clock.
   void Open(Clock clock) { ++open_clocks_[clock]; }
 
   void OnAck(ShardId from, const PushAck& ack);
-  // For errors that name a request that is no pull.
+  // Handles errors for a request that is not a pull.
   void OnError(ShardId from, const ErrorReply& error);
   void OnTimer();
   TimeUs NextTimer() const;
-  // Sends what credits allow; pushes of clocks for which `may_go` is false wait, and those behind them (rule M1).
+  // Sends pushes as credits allow. Pushes of clocks for which `may_go` is false wait, and all later ones (rule M1).
   template <typename MayGo>
   void Dispatch(const MayGo& may_go) {
     for (ShardQueue& queue : queues_)
@@ -59,7 +59,7 @@ class ClientPushes {
   void Reroute();
   void FailAll(const Error& error);
 
-  // The last sequence given out for a partition: what a later pull must see.
+  // The last sequence assigned for a partition, which a later pull must see.
   Sequence LastSequence(PartitionId partition) const { return partitions_[partition.value].issued; }
   // Whether every push of clocks < clock is acknowledged (rule C1).
   bool AllAckedBefore(Clock clock) const { return open_clocks_.empty() || open_clocks_.begin()->first >= clock; }
@@ -68,32 +68,32 @@ class ClientPushes {
   std::uint64_t Hash() const;
 
  private:
-  using Order = std::uint64_t;  // of issue; of two messages for a partition the lower goes first
+  using Order = std::uint64_t;  // order of issue: of two messages for a partition the lower is sent first
   struct PushMessage {
-    RequestId push;          // of the caller
-    RequestId pull_message;  // ClientPulls' message that may go along; 0: none
+    RequestId push;          // the caller's push
+    RequestId pull_message;  // the pull message that may be sent with it; 0: none
     TableId table;
     Clock clock, pulled_clock;
     ValueCodec codec = ValueCodec::kFp32;
     ShardId shard;
     KeyList keys;
     Buffer frame, values;
-    std::uint32_t unacked = 0;  // sections
-    bool counted = false;       // in the bytes
-    bool by_name = false;       // its keys were, the last time
-    RequestId attempt;          // of the last time it was sent; 0: in the queue
+    std::uint32_t unacked = 0;  // number of unacknowledged sections
+    bool counted = false;       // included in `bytes`
+    bool by_name = false;       // the last send had the number of a key list
+    RequestId attempt;          // id of the last send; 0: in the queue
     std::size_t bytes() const { return kMessageOverheadBytes + frame.size() + values.size(); }
   };
   struct PartitionLog {
     Sequence issued, acked;
-    std::deque<Order> waiting;  // the message of each sequence acked+1 .. issued
+    std::deque<Order> waiting;  // message of each sequence from acked + 1 to issued
   };
   struct ShardQueue {
     explicit ShardQueue(std::size_t limit) : credit(limit) {}
     ByteCredit credit;
     std::map<Order, PushMessage*> in_flight;
     std::deque<Order> waiting;
-    RequestId first_attempt;  // refusals of attempts before this one are out of date
+    RequestId first_attempt;  // errors for earlier attempts are outdated
     TimeUs due = kNever;
     std::uint32_t repeats = 0, refusals = 0;
     RefusalTimer refusal_timer;
@@ -101,16 +101,16 @@ class ClientPushes {
   struct CallerPush {
     Clock clock;
     std::uint32_t messages = 0;  // unacknowledged
-    std::size_t bytes = 0;       // of all: those acknowledged may share a buffer with those that are not
+    std::size_t bytes = 0;       // of all messages, because acknowledged ones may share a buffer with others
     Completion<>* done = nullptr;
-    std::vector<Gathered> gathered;  // what it is the sum of; none: it is the caller's
+    std::vector<Gathered> gathered;  // the pushes that it sums; empty: a push of the caller
   };
 
   ShardQueue& QueueOf(ShardId shard);
   void Number(KeyList* keys);
   void Enqueue(PushMessage message);
   void Split(const PushMessage& message, const std::map<ShardId, std::vector<std::uint32_t>>& by_owner);
-  bool SendFirst(ShardQueue* queue);  // false: it has no credit left
+  bool SendFirst(ShardQueue* queue);  // false: no credit left
   void Transmit(PushMessage* message);
   void AckThrough(PartitionId partition, Sequence sequence);
   void Finish(Order order);
@@ -126,7 +126,7 @@ class ClientPushes {
   std::vector<PartitionLog> partitions_;
   std::map<Order, PushMessage> messages_;
   std::map<RequestId, CallerPush> pushes_;
-  std::map<Clock, std::uint32_t> open_clocks_;  // pushes that are not acknowledged, by clock
+  std::map<Clock, std::uint32_t> open_clocks_;  // number of unacknowledged pushes by clock
   std::vector<ShardQueue> queues_;
   Order next_order_ = 1;
   std::size_t pending_bytes_ = 0;

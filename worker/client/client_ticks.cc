@@ -24,7 +24,7 @@ void ClientTicks::Ask(Clock clock, const MaybePosition& position, Completion<>* 
 
 bool ClientTicks::Held(Clock clock) const { return clock > limit() || !pushes_->AllAckedBefore(clock); }
 
-// The newest tick that may go replaces older ones.
+// Sends the newest tick that is allowed; it replaces older ones.
 void ClientTicks::Dispatch() {
   const Finished* newest = nullptr;
   for (const Finished& finished : waiting_) {
@@ -66,7 +66,7 @@ void ClientTicks::OnAck(ShardId from, Clock clock) {
 bool ClientTicks::OnError(ShardId from, const ErrorReply& error) {
   ShardState& state = shards_[from.value];
   if (state.due == kNever) return false;
-  // "Malformed" may be said of anything that we sent.
+  // kMalformed may concern any of our messages.
   const bool final = RefusalOf(error.code) == Refusal::kFinal && error.code != ErrorCode::kMalformed;
   if (final || context_->GivesUp(&state.refusal_timer)) {
     const std::string what = fmt::format("the tick to clock {}", sent_.value);
@@ -78,7 +78,7 @@ bool ClientTicks::OnError(ShardId from, const ErrorReply& error) {
   return true;
 }
 
-// Finishes what every shard has.
+// Completes the ticks that every shard has acknowledged.
 void ClientTicks::Advance() {
   Clock least = sent_;
   for (const ShardState& state : shards_) least = std::min(least, state.acked);
@@ -93,7 +93,7 @@ void ClientTicks::Advance() {
   NoteDrained();
 }
 
-// The clock of which a push has gone out is finished first: a checkpoint would have the push, but not its position.
+// A clock with a sent push is finished first: otherwise a checkpoint would contain the push but not its data position.
 void ClientTicks::BeginDrain() {
   drain_to_.reset();
   if (pushed_ != asked_) drain_to_ = asked_;
@@ -106,8 +106,8 @@ void ClientTicks::NoteDrained() {
   context_->wants_heartbeat = true;
 }
 
-// The position that goes with the order's clock is that of the first tick which reaches it; ticks behind it, which
-// may be asked for already, are none of the checkpoint's.
+// The position for the order's clock is that of the first tick that reaches it. Later ticks, which may already be
+// requested, do not belong to the checkpoint.
 void ClientTicks::TakePart(const Finished& at) {
   const CheckpointOrder& order = context_->view.checkpoint;
   if (order.id.value == 0 || !order.at_clock || part_ || at.clock < order.clock) return;
@@ -147,7 +147,7 @@ void ClientTicks::OnTimer() {
 
 TimeUs ClientTicks::NextTimer() const {
   TimeUs next = kNever;
-  if (context_->paused()) return next;  // the scheduler's next message takes it up again
+  if (context_->paused()) return next;  // continues with the scheduler's next message
   for (const ShardState& state : shards_) next = std::min(next, state.due);
   return next;
 }

@@ -1,6 +1,6 @@
-// Ticks: each goes out only behind the acknowledgements of all earlier pushes, to every shard, until every shard has
-// it. Proposals hold ticks back; a checkpoint at a clock takes the position that belongs to it. Rules C1, C5, M1, K1
-// of docs/protocol.md. Internal to worker/; one thread.
+// Ticks: sends each tick to every shard after all earlier pushes are acknowledged, and repeats it until every shard has
+// acknowledged it. Proposals delay ticks. A checkpoint at a clock uses the data position of the tick to that clock.
+// Rules C1, C5, M1, K1 of docs/protocol.md. Internal to worker/; one thread.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +19,38 @@ class ClientTicks {
   ClientTicks(ClientContext* context, const ClientPushes* pushes) : context_(context), pushes_(pushes) {}
 
   void Begin(Clock start);
-  // Clocks < clock are finished; done once every shard has the tick. Not ahead of asked(): done at once, and nothing
-  // changes. No position: that of the tick asked for before.
+  // Requests a tick: clocks < clock are finished. `done` completes when every shard has acknowledged the tick, or at
+  // once if clock <= asked(). Without a position, the tick has that of the previous one.
   void Ask(Clock clock, const MaybePosition& position, Completion<>* done);
   void OnAck(ShardId from, Clock clock);
-  // For errors that name no request. False: the shard owes no answer to a tick.
+  // Handles errors that name no request. False: no tick to this shard is unanswered.
   bool OnError(ShardId from, const ErrorReply& error);
   void AdoptView();
   void OnTimer();
   TimeUs NextTimer() const;
   void Dispatch();
-  void Reroute();  // what is not acknowledged goes to every shard again
+  void Reroute();  // after a newer route map: sends unacknowledged ticks to every shard again
 
   Clock asked() const { return asked_; }
-  // A push of the clock that the worker is in was asked for.
+  // Must be called when a push of the current clock is requested.
   void OnPush() { pushed_ = asked_; }
-  // While a proposal is open, no tick goes beyond this clock and no push is of a later one (a drain: nor of this one).
+  // While a proposal is open, no tick beyond this clock and no push of a later clock is sent (in a drain also no push
+  // of this clock).
   Clock limit() const {
     if (drains_) return drain_to_.value_or(asked_);
     return capped_ ? proposal_clock_ + kProposalSlack : Clock(UINT64_MAX);
   }
   bool MayPush(Clock clock) const { return drains_ && drain_to_ ? clock < *drain_to_ : clock <= limit(); }
-  // The newest proposal for which the worker has drained; 0: none.
+  // The newest proposal for which the worker is drained; 0: none.
   std::uint64_t drained() const { return drained_; }
   bool capped() const { return capped_; }  // a proposal is open
-  Clock acked() const { return acked_; }   // by every shard
+  Clock acked() const { return acked_; }   // acknowledged by every shard
   const DataPosition& acked_position() const { return acked_position_; }
-  // What a heartbeat reports: the newest proposal obeyed, and while that is open the clock at which it was.
+  // For heartbeats: the newest proposal that the worker obeys, and while it is open the clock at which the worker began
+  // to.
   std::uint64_t proposal() const { return proposal_; }
   Clock reported() const { return capped_ ? proposal_clock_ : asked_; }
-  // The worker's part of the view's checkpoint order, once its clock is reached.
+  // The worker's part of the view's checkpoint order; set when its clock is reached.
   const std::optional<CheckpointPart>& part() const { return part_; }
   bool idle() const { return waiting_.empty(); }
   void FailAll(const Error& error);
@@ -78,14 +80,14 @@ class ClientTicks {
   const ClientPushes* pushes_;
   Clock asked_, sent_, acked_;
   DataPosition asked_position_, sent_position_, acked_position_;
-  std::deque<Finished> waiting_;  // asked for, not yet acknowledged by every shard
+  std::deque<Finished> waiting_;  // requested and not yet acknowledged by every shard
   std::vector<ShardState> shards_;
   std::uint64_t proposal_ = 0;
   Clock proposal_clock_;
   bool capped_ = false;
   bool drains_ = false;
-  std::optional<Clock> drain_to_;  // of a drain: where it ends; nothing: at the next tick
-  std::optional<Clock> pushed_;    // the newest clock of which there is a push
+  std::optional<Clock> drain_to_;  // the clock at which a drain ends; nullopt: at the next tick
+  std::optional<Clock> pushed_;    // the newest clock with a push
   std::uint64_t drained_ = 0;
   std::optional<CheckpointPart> part_;
 };

@@ -1,5 +1,5 @@
-// How a request to worker::Client ends: whoever makes one hands in an object, and the client calls it. Internal to
-// worker/.
+// The completion of a request to worker::Client: the caller passes an object, on which the client reports the outcome.
+// Internal to worker/.
 //
 // The client calls exactly one of Done and Failed, once, on the thread that drives it, within the call that makes the
 // request or a later call. The object must exist until then, or until the client is destroyed, which calls nothing.
@@ -16,7 +16,7 @@
 
 namespace tarn::worker {
 
-// Value: what the answer is.
+// Value: the type of the answer.
 template <typename Value = void>
 class Completion {
  public:
@@ -36,7 +36,7 @@ class Completion<void> {
   ~Completion() = default;
 };
 
-// A null pointer where a completion is optional: nobody asks for the outcome.
+// Complete and Fail for an optional completion; null: the outcome is not wanted.
 inline void Complete(Completion<>* done) {
   if (done != nullptr) done->Done();
 }
@@ -45,17 +45,18 @@ void Fail(Completion<Value>* done, const Error& error) {
   if (done != nullptr) done->Failed(error);
 }
 
-// Rows of a pull, as one reply brings them.
+// Rows of a pull from one reply.
 struct PulledRows {
-  std::span<const PlanRun> parts;  // which rows of the plan, in the order of `values`
+  std::span<const PlanRun> parts;  // rows of the plan, in the order of `values`
   ValueCodec codec = ValueCodec::kFp32;
-  Buffer values;  // lent ones (Buffer::lent) are good only during the call
+  Buffer values;  // if lent (Buffer::lent), valid only during the call
 };
 
-// Where the rows of a pull go. Done: all have come; the value is how many clocks the oldest of them may be behind.
+// Receives the rows of a pull. Done is called after all rows; its value is the staleness bound of the oldest row, in
+// clocks.
 class PullSink : public Completion<std::uint64_t> {
  public:
-  // Once for each reply; every row of the plan is in one of them. The sizes were checked.
+  // Called once per reply; each row of the plan is in exactly one reply. The sizes are verified.
   virtual void Rows(const PulledRows& rows) = 0;
 
  protected:

@@ -12,7 +12,7 @@
 namespace tarn::worker {
 namespace {
 
-// Four lanes, so that it keeps up with memory. Nothing is taken for equal by it alone.
+// Four lanes, so that it runs at memory speed. Equal fingerprints are always followed by a comparison of the bytes.
 std::uint64_t Fingerprint(const Buffer& frame) {
   const auto keys = frame.as<Key>();
   std::uint64_t lanes[4] = {1, 2, 3, 4};

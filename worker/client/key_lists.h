@@ -1,9 +1,8 @@
-// Lists of keys that shards hold, so that keys travel once and later messages name them (rules W3, W4 of
-// docs/protocol.md): the push of rows that were just pulled is the common one. Internal to worker/; one thread.
+// Key lists that shards store, so that keys are sent once and later messages refer to them by number (rules W3, W4 of
+// docs/protocol.md). The common case is a push of rows that were just pulled. Internal to worker/; one thread.
 //
-// A list is known by a number that no other list of this client ever gets, and is found again by its keys, byte by
-// byte: no number ever stands for other keys. Per shard the lists used last are remembered, up to a bound on their
-// bytes.
+// A list has a number that this client never reuses, and is found by comparing all bytes of its keys. For each shard
+// the most recently used lists are remembered, up to a number of bytes.
 #pragma once
 
 #include <cstddef>
@@ -20,25 +19,27 @@ namespace tarn::worker {
 
 class KeyLists {
  public:
-  // Lists of fewer keys travel as they are; `bytes_max`: of the keys remembered for one shard; 0: none are.
+  // Lists of fewer than `keys_min` keys have no number. `bytes_max`: bound of the keys remembered for one shard; 0:
+  // none.
   KeyLists(std::uint32_t keys_min, std::size_t bytes_max) : keys_min_(keys_min), bytes_max_(bytes_max) {}
 
-  // A job without: no list gets a number any more.
+  // For jobs without key lists: no further list gets a number.
   void SwitchOff() { bytes_max_ = 0; }
 
-  // The number of these keys (64 bits each), for a message to `shard`: the one that they have, or a new one. 0: none,
-  // for they are few, or too many, or the shard is left alone for now.
+  // The number of these keys (64 bits each) for a message to `shard`: an existing one or a new one. 0: none, because
+  // there are too few or too many keys, or the shard has no room at present.
   std::uint64_t NumberOf(ShardId shard, const Buffer& keys, TimeUs now);
 
-  // What is to be sent for the list: `keys` and `frame` hold it with its number (or 0) and its keys, and are changed to
-  // what travels.
+  // Encodes the list for a message: `keys` and `frame` contain its number (or 0) and its keys, and are replaced by what
+  // is sent.
   void Encode(ShardId shard, KeyList* keys, Buffer* frame);
 
-  // The shard has answered a message with this list: it holds it.
+  // The shard has answered a message with this list, so it stores the list.
   void OnHeld(ShardId shard, std::uint64_t number);
-  // The shard does not hold what we thought: it has no room. Its lists are forgotten and new ones wait until `until`.
+  // The shard does not have a list that it was expected to have, for lack of room. Forgets its lists and makes no new
+  // ones until `until`.
   void OnUnknown(ShardId shard, TimeUs until);
-  // A newer route map: everything is forgotten.
+  // After a newer route map: forgets all lists.
   void Clear() { shards_.clear(); }
 
   std::uint64_t Hash() const;
@@ -50,7 +51,7 @@ class KeyLists {
     Buffer keys;
     bool held = false;
   };
-  using Entries = std::list<Entry>;  // last used first
+  using Entries = std::list<Entry>;  // most recently used first
   struct OfShard {
     Entries entries;
     std::unordered_map<std::uint64_t, Entries::iterator> by_number;
@@ -67,7 +68,7 @@ class KeyLists {
   std::size_t bytes_max_;
   std::uint64_t next_ = 1;
   std::vector<std::byte> delta_;  // scratch
-  std::deque<OfShard> shards_;    // by shard; they stay where they are
+  std::deque<OfShard> shards_;    // by shard; addresses are stable
 };
 
 }  // namespace tarn::worker

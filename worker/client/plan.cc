@@ -12,7 +12,7 @@ void Planner::Make(TableId table, std::uint32_t dim, const Positioner& positione
   TARN_CHECK(plan->placed == nullptr, "what a GPU has of the plan would never come back");
   plan->table = table;
   plan->dim = dim;
-  // Sizes of vectors only change where they must, so that warm ones are never filled anew.
+  // Vectors are resized only when necessary, so that reused ones are not filled again.
   unique_.resize(std::max(unique_.size(), keys.size()));
   plan->index.resize(keys.size());
   const std::size_t n = kernels::UniqueKeys(keys, unique_.data(), plan->index.data(), scratch_);
@@ -21,7 +21,7 @@ void Planner::Make(TableId table, std::uint32_t dim, const Positioner& positione
   for (std::uint32_t& place : plan->index) place = place_[place];
 }
 
-// `index` names unique keys by their first occurrence still: a number that is new is the next one.
+// Here `index` still numbers unique keys by first occurrence: each new number is the previous maximum plus one.
 void Planner::NoteOrder(std::span<const std::uint32_t> index, std::size_t unique, CallerOrder* order) const {
   order->first.resize(unique);
   order->repeats.clear();
@@ -37,7 +37,7 @@ void Planner::NoteOrder(std::span<const std::uint32_t> index, std::size_t unique
   }
 }
 
-// Orders the unique keys by partition (first occurrence first within one) and notes where each has gone.
+// Orders the unique keys by partition (by first occurrence within one) and records the new index of each.
 void Planner::Group(const Positioner& positioner, std::span<const Key> unique, Plan* plan) {
   const std::size_t n = unique.size();
   const std::uint32_t partitions = 1u << partition_bits_;

@@ -1,5 +1,5 @@
-// A plan: one batch's keys of one table, without duplicates and grouped by partition, ready to be pulled and pushed.
-// Made on the caller's thread, free of I/O, reused for the pull and the push of the same batch. A GPU makes them too
+// A plan: the keys of one table in one batch, without duplicates and grouped by partition. It is made on the caller's
+// thread without I/O, and used for both the pull and the push of the batch. A GPU can make plans too
 // (worker/train/device_planner.h).
 #pragma once
 
@@ -22,44 +22,42 @@ struct PlanRun {
   std::uint32_t count = 0;
 };
 
-// What a plan that a GPU made has in its memory: complete as soon as the plan is, and there until its planner makes it
-// anew or takes it back.
+// The part of a plan in the memory of the GPU that made it. Valid until its planner makes or takes back the plan.
 struct PlacedPlan {
   int gpu = 0;
-  std::size_t occurrences = 0;           // keys of the caller
+  std::size_t occurrences = 0;           // number of the caller's keys
   const Key* keys = nullptr;             // as Plan::keys
-  const std::uint32_t* index = nullptr;  // what Plan::index would be
+  const std::uint32_t* index = nullptr;  // the equivalent of Plan::index
 };
 
 struct Plan {
   TableId table;
   std::uint32_t dim = 0;
-  // Unique, grouped by partition in ascending order of partition. Their order within one follows from the keys of the
-  // caller alone: that of the first occurrence where the host made the plan, else that of their positions.
+  // Unique, grouped by ascending partition. Their order within a partition depends only on the caller's keys: the order
+  // of first occurrence if the host made the plan, that of positions if a GPU made it.
   std::vector<Key> keys;
   std::vector<PlanRun> runs;  // ascending partitions, none empty
-  // For each key of the caller, in its order: which of `keys` it is. Empty where a GPU made the plan.
+  // For each key of the caller its index in `keys`. Empty if a GPU made the plan.
   std::vector<std::uint32_t> index;
   const PlacedPlan* placed = nullptr;  // if a GPU made the plan
 };
 
-// Where the rows of a plan belong in the order of the caller's keys: what Plan::index says, read from the plan's side.
+// The inverse of Plan::index: the positions of a plan's rows in the caller's order.
 struct CallerOrder {
   struct Repeat {
-    std::uint32_t occurrence = 0;  // of a key that occurred before
-    std::uint32_t first = 0;       // where it did first
+    std::uint32_t occurrence = 0;  // a further occurrence of a key
+    std::uint32_t first = 0;       // the first occurrence of the key
   };
-  std::vector<std::uint32_t> first;  // for each key of the plan: its first occurrence
+  std::vector<std::uint32_t> first;  // first occurrence of each key of the plan
   std::vector<Repeat> repeats;       // in order of occurrence
 };
 
-// Makes plans without allocating once it is warm. One thread at a time.
+// Makes plans. Reuses memory, so that it rarely allocates. One thread at a time.
 class Planner {
  public:
   explicit Planner(std::uint32_t partition_bits) : partition_bits_(partition_bits) {}
-  // keys: any number below 2^31, duplicates allowed; keys of a dense table are below its rows. Within a partition the
-  // plan's keys stand in the order of their first occurrence. A plan that a GPU made is taken back first. `order` may
-  // be null: it is not wanted.
+  // `keys`: fewer than 2^31, duplicates allowed; those of a dense table must be below its rows. A plan that a GPU made
+  // is first taken back. `order`: output, may be null.
   void Make(TableId table, std::uint32_t dim, const Positioner& positioner, std::span<const Key> keys, Plan* plan,
             CallerOrder* order = nullptr);
 
@@ -73,11 +71,11 @@ class Planner {
   std::vector<std::uint32_t> partition_of_, order_, offsets_, place_;
 };
 
-// The keys of `plan` at `places`, which ascend, as a plan of their own; it has no index.
+// A plan of the keys of `plan` at the ascending indices `places`. It has no `index`.
 Plan PartOf(const Plan& plan, std::span<const std::uint32_t> places);
 
-// Of plans that the host made. Rows per occurrence (index.size() x dim) summed into rows per unique key
-// (keys.size() x dim), in order of occurrence: the same bits every time.
+// For plans that the host made: sums rows per occurrence (index.size() x dim) into rows per unique key (keys.size() x
+// dim), in order of occurrence, so the bits are reproducible.
 void SumDuplicates(const Plan& plan, std::uint32_t dim, const float* per_occurrence, float* unique);
 
 }  // namespace tarn::worker

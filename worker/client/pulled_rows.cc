@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kTileFloats = limits::kRowDimMax;
 
-// Rows that are no floats yet are decoded a tile at a time: a call for each row would cost more than the row.
+// Rows in other codecs are decoded in tiles, because a call per row would cost more than the row.
 void DecodeToOccurrences(ValueCodec codec, std::uint32_t dim, std::size_t n, const std::byte* from,
                          const std::uint32_t* occurrences, float* out) {
   alignas(64) float tile[kTileFloats];
@@ -24,7 +24,7 @@ void DecodeToOccurrences(ValueCodec codec, std::uint32_t dim, std::size_t n, con
   }
 }
 
-// copy(begin, count, from) for each run of rows that follow each other in the plan.
+// Calls copy(begin, count, from) for each run of consecutive rows of the plan.
 template <typename Copy>
 void ForEachRun(const PulledRows& rows, std::uint32_t dim, const Copy& copy) {
   const std::size_t row_bytes = CodecRowBytes(rows.codec, dim);

@@ -1,5 +1,5 @@
-// Copies the rows of a pull from reply frames to where they are wanted, decoded to fp32: once each, as replies come.
-// Internal to worker/.
+// Copies the rows of a pull from reply frames to their destination, decoded to fp32. Each row is copied once, when its
+// reply arrives. Internal to worker/.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@
 
 namespace tarn::worker {
 
-// To their places in the plan's order: `out` has a row of `dim` floats for each key of the plan.
+// Copies to the plan's order: `out` has a row of `dim` floats for each key of the plan.
 void CopyToPlanOrder(const PulledRows& rows, std::uint32_t dim, float* out);
 
-// Each to the first occurrence of its key: `out` has a row for each key of the caller. Once all rows are there,
-// CopyRepeats fills in the further occurrences.
+// Copies each row to the first occurrence of its key: `out` has a row for each key of the caller. After all rows have
+// arrived, CopyRepeats fills in further occurrences.
 void CopyToCallerOrder(const PulledRows& rows, std::uint32_t dim, const CallerOrder& order, float* out);
 void CopyRepeats(std::uint32_t dim, const CallerOrder& order, float* out);
 
-// All rows of a pull in the plan's order. A reply that is all of them is kept as it came, without a copy.
+// All rows of a pull in the plan's order. If one reply has all of them, its buffer is used without a copy.
 class PlanRows {
  public:
   PlanRows() = default;
   explicit PlanRows(const Plan& plan) : rows_(plan.keys.size()), dim_(plan.dim) {}
   void Take(const PulledRows& rows);
-  // Once all have come. Empty for a plan without keys.
+  // Valid after all rows have arrived. Empty for a plan without keys.
   const Buffer& values() const { return values_; }
   Buffer Release() { return std::move(values_); }
 

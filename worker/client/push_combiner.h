@@ -1,16 +1,15 @@
-// Write-combining: the pushes of several clocks of a table wait here and travel as one, in which each row is the sum of
-// theirs. Rules H6 to H8 of docs/protocol.md. Internal to worker/; one thread.
+// Write-combining: the pushes of several clocks to a table are delayed and sent as one push, in which each row is the
+// sum of theirs. Rules H6 to H8 of docs/protocol.md. Internal to worker/; one thread.
 //
-// Why every bound holds: what waits here is a push of its clock that is not acknowledged, so the worker's tick behind
-// that clock waits too (C1). The minimum clock m of a shard is therefore still a clock below which every push of every
-// live worker is applied, and a pull of clock c, answered once m + s >= c (C3), sees all of clocks < c - s. Nothing was
-// changed but the time at which ticks go out: the bound stays s as seen by a reader, of which up to k - 1 clocks go to
-// what waits in the others.
+// Why the staleness bound s holds: a delayed push is an unacknowledged push of its clock, so the worker's tick after
+// that clock waits too (C1). Below the minimum clock m of a shard all pushes of live workers are therefore applied, and
+// a pull of clock c, which is answered when m + s >= c (C3), sees all pushes of clocks < c - s. Only the time of ticks
+// changes. Of the bound s, delayed pushes of other workers use up to k - 1 clocks.
 //
-// Why nobody waits for ever: let t be the first clock of what waits, of a table with push_every = k. Its worker's tick
-// stands at t or later, and it sends what waits when it ticks to t + k. Until then its pulls are of clocks
-// c <= t + k - 1, which its own tick allows if t + s >= t + k - 1: that is k <= s + 1, asked of every table of the job
-// when it is read. Of all workers the one with the least tick may thus always go on, and so the minimum does.
+// Why there is no deadlock: let t be the first clock of delayed pushes to a table with push_every = k. Their worker has
+// ticked to t or later, and sends them when it ticks to t + k. Until then it pulls for clocks c <= t + k - 1. Its own
+// tick does not block these pulls if t + s >= t + k - 1, that is k <= s + 1, which is checked for every table when the
+// job is read. So the worker with the lowest tick can always continue, and the minimum clock advances.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@
 
 namespace tarn::worker {
 
-// What waits goes when its worker has neither pushed nor ticked for so long: nobody knows why it has stopped.
+// Delayed pushes are sent when their worker has neither pushed nor ticked for this time.
 inline constexpr TimeUs kCombinePauseUs = 1'000'000;
 
 class PushCombiner {
@@ -34,14 +33,14 @@ class PushCombiner {
 
   // After Welcome: the job and the number of partitions are known.
   void Begin();
-  // Whether pushes of this table wait for those of later clocks.
+  // Whether pushes of this table are combined.
   bool Combines(const TableSpec& spec) const { return on_ && !apart_ && ClocksOf(spec) > 1; }
-  // A push of a table that combines. gradients: shared until it has gone. plan.keys is not empty.
+  // Adds a push of a table whose pushes are combined. Shares `gradients` until it is sent. plan.keys must not be empty.
   void Add(const Plan& plan, const TableSpec& spec, const Buffer& gradients, const ClientPushes::What& what);
 
-  // The worker has asked to tick; behind more than one clock it has jumped.
+  // The worker has requested a tick from `before` to `asked`, possibly over several clocks.
   void OnTick(Clock before, Clock asked);
-  // While `apart` pushes go one by one, and what waits goes at once.
+  // While `apart` is set pushes are not combined. Sends delayed pushes at once.
   void SetApart(bool apart);
   void FlushAll();
   void OnTimer();
@@ -58,7 +57,7 @@ class PushCombiner {
   };
   struct Group {
     TableSpec spec;
-    Clock pulled_clock;  // the least
+    Clock pulled_clock;  // the lowest
     std::vector<Part> parts;
   };
 
@@ -67,11 +66,11 @@ class PushCombiner {
 
   ClientContext* context_;
   ClientPushes* pushes_;
-  bool on_ = false;  // some table of the job combines
+  bool on_ = false;  // some table of the job has combined pushes
   bool apart_ = false;
   std::unique_ptr<Planner> planner_;
-  std::map<TableId, Group> groups_;  // none is empty
-  std::size_t bytes_ = 0;            // of all keys and gradients
+  std::map<TableId, Group> groups_;  // no group is empty
+  std::size_t bytes_ = 0;            // bytes of all keys and gradients
   TimeUs due_ = kNever;
 };
 

@@ -6,7 +6,7 @@
 namespace tarn::worker {
 namespace {
 
-// An infinite time is more than a clock's nanoseconds can count, and not-a-number is no time.
+// Bounds the time: infinity exceeds the nanoseconds of a clock, and NaN is not a time.
 std::chrono::microseconds WaitTime(double seconds) {
   constexpr double kSecondsMax = 1e9;
   const std::chrono::duration<double> time(seconds > 0 ? std::min(seconds, kSecondsMax) : 0.0);
@@ -20,7 +20,7 @@ Request::~Request() {
 }
 
 void Request::Finish(Error error) {
-  std::shared_ptr<Request> self;  // goes last
+  std::shared_ptr<Request> self;  // destroyed last
   {
     const std::lock_guard lock(mutex_);
     if (done_.load(std::memory_order_relaxed)) return;

@@ -45,7 +45,7 @@ std::uint32_t ResidualTable::TakePlace() {
   return static_cast<std::uint32_t>(entries_.size() - 1);
 }
 
-// Behind all others.
+// Appends to the end of the list.
 void ResidualTable::Link(std::uint32_t at) {
   entries_[at].previous = last_;
   entries_[at].next = kNone;

@@ -11,13 +11,13 @@
 namespace tarn::worker {
 namespace {
 
-// As many as the share of n says, and one at least.
+// share * n, but at least 1.
 std::size_t KeptOf(std::size_t n, float share) {
   const auto kept = static_cast<std::size_t>(std::llround(static_cast<double>(share) * static_cast<double>(n)));
   return std::clamp<std::size_t>(kept, 1, n);
 }
 
-// Cuts the residuals of all tables into chunks.
+// Divides the residuals of all tables into chunks.
 class ChunkWriter {
  public:
   ChunkWriter(const BlobChunk& head, std::size_t chunk_bytes) : chunk_(head), chunk_bytes_(chunk_bytes) {}
@@ -59,7 +59,7 @@ class ChunkWriter {
 
 ResidualTable& Residuals::TableOf(const std::string& name, std::uint32_t dim) {
   ResidualTable& table = tables_.try_emplace(name, dim).first->second;
-  if (table.dim() != dim) table = ResidualTable(dim);  // of another table that had this name
+  if (table.dim() != dim) table = ResidualTable(dim);  // it belonged to another table with this name
   return table;
 }
 
@@ -75,8 +75,8 @@ Residuals::Sent Residuals::Compress(const Plan& plan, const TableSpec& spec, std
   return sent;
 }
 
-// Of rows that are gone, as far as this worker can tell: their keys had no gradient here for as long as a row may go
-// without a push.
+// Drops residuals of rows that have probably expired: their keys had no gradient on this worker for the lifetime of a
+// row.
 void Residuals::Expire(const TableSpec& spec, Clock clock, ResidualTable* table) {
   if (!spec.life.on || spec.life.expire_clocks == 0) return;
   while (table->size() != 0 && table->oldest_clock() + spec.life.expire_clocks < clock) {
@@ -119,7 +119,7 @@ Residuals::Sent Residuals::CompressSparse(const Plan& plan, const TableSpec& spe
   return Gather(plan, row, CrowdOut(spec, bits, table));
 }
 
-// What there is no room for any more is sent, the longest kept first: nothing is lost.
+// Removes the oldest residuals for which there is no room. They are sent, so nothing is lost.
 std::vector<Residuals::Crowded> Residuals::CrowdOut(const TableSpec& spec, std::uint32_t bits, ResidualTable* table) {
   const Positioner position(spec, TableSalt(job_seed_, spec.name));
   const std::uint64_t rows_max = ResidualRowsMax(spec);
@@ -135,7 +135,7 @@ std::vector<Residuals::Crowded> Residuals::CrowdOut(const TableSpec& spec, std::
   return crowded;
 }
 
-// The rows chosen and those crowded out as one plan: by partition, the chosen ones first.
+// The selected rows and those crowded out as one plan: by partition, the selected ones first.
 Residuals::Sent Residuals::Gather(const Plan& plan, const float* rows, std::vector<Crowded> crowded) {
   const std::size_t n = index_.size() + crowded.size();
   Sent sent{&chosen_, Buffer::Allocate(n * plan.dim * sizeof(float))};

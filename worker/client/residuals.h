@@ -1,10 +1,10 @@
-// Top-k compression of pushes with error feedback (rule W5): of a gradient plus what was not sent before, the largest
-// part goes out and the rest is kept for the key's next gradient. Aji, Heafield: "Sparse communication for distributed
-// gradient descent", 2017; Stich, Cordonnier, Jaggi: "Sparsified SGD with memory", 2018, algorithm 1, without the rate,
-// which is the server's.
+// Top-k compression of pushes with error feedback (rule W5): the largest entries of a gradient plus the stored residual
+// are sent, and the rest is stored for the key's next gradient. Aji, Heafield: "Sparse communication for distributed
+// gradient descent", 2017; Stich, Cordonnier, Jaggi: "Sparsified SGD with memory", 2018, algorithm 1, without the
+// learning rate, which the server applies.
 //
-// What is chosen depends on the plan, the gradients and what was kept, and not on how the push is cut into messages: so
-// not on the number of servers and shards. Ties go to what stands first in the plan. Not thread-safe. Internal to
+// The selection depends only on the plan, the gradients and the residuals, not on the messages of the push, and so not
+// on the number of servers and shards. Ties are resolved by the order in the plan. Not thread-safe. Internal to
 // worker/.
 #pragma once
 
@@ -28,17 +28,17 @@ namespace tarn::worker {
 class Residuals {
  public:
   struct Counters {
-    std::uint64_t rows = 0;     // kept now
+    std::uint64_t rows = 0;     // stored now
     std::uint64_t expired = 0;  // dropped with their row
-    std::uint64_t crowded = 0;  // sent for want of room
+    std::uint64_t crowded = 0;  // sent because there was no room
   };
 
-  // Once the job is known.
+  // Must be called when the job is known.
   void Begin(std::uint64_t job_seed) { job_seed_ = job_seed; }
 
-  // What goes out of a push instead of its gradients. Of a sparse table: whole rows, those of the largest norms, and
-  // those for which there is no room any more. Of a dense one: all rows, with zeros where nothing goes out. The plan is
-  // good until the next call. plan.keys is not empty; clocks do not go back.
+  // The gradients to send instead of those of a push. Sparse table: whole rows, those with the largest norms and those
+  // for which there is no more room. Dense table: all rows, with zeros for unsent entries. The plan is valid until the
+  // next call. plan.keys must not be empty; clocks must not decrease.
   struct Sent {
     const Plan* plan = nullptr;
     Buffer rows;
@@ -46,11 +46,11 @@ class Residuals {
   Sent Compress(const Plan& plan, const TableSpec& spec, std::uint32_t partition_bits, const Buffer& gradients,
                 Clock clock);
 
-  // The worker's blob as of now: of the tables that (still) push in kTopK, a chunk an item, each with the head's fields
-  // and about so many bytes of rows.
+  // Encodes the worker's blob: chunks with the residuals of the tables that currently push in kTopK. Each has the
+  // fields of `head` and about the given bytes of rows.
   std::vector<Buffer> Encode(const BlobChunk& head, const std::map<TableId, TableSpec>& tables,
                              std::size_t chunk_bytes) const;
-  // Takes over what a chunk of a blob holds. Before the first Compress.
+  // Restores the residuals in a chunk of a blob. Must be called before the first Compress.
   void Restore(const ResidualRows& rows);
 
   const Counters& counters() const { return counters_; }
@@ -77,7 +77,7 @@ class Residuals {
   Counters counters_;
   // Scratch.
   Plan chosen_;
-  std::vector<std::uint32_t> index_;  // chosen, ascending
+  std::vector<std::uint32_t> index_;  // selected rows, ascending
   std::vector<float> norms_, values_;
   kernels::TopKScratch scratch_;
 };

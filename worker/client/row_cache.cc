@@ -8,7 +8,7 @@
 namespace tarn::worker {
 namespace {
 
-constexpr std::size_t kGroup = 16;  // keys whose sets, and then rows, are fetched before the first is looked at
+constexpr std::size_t kGroup = 16;  // number of keys whose sets, and then rows, are prefetched together
 
 }  // namespace
 
@@ -64,7 +64,7 @@ RowCache::Found RowCache::Read(std::span<const Key> keys, Clock least, float* ro
   return found;
 }
 
-// The place that is free or comes next.
+// A free way, or the one to replace.
 std::size_t RowCache::Victim(Set* set, Clock least) {
   std::uint64_t ranks[kWays];
   for (std::size_t i = 0; i < kWays; ++i) {
@@ -72,12 +72,12 @@ std::size_t RowCache::Victim(Set* set, Clock least) {
     ranks[i] = age <= least.value ? age : set->stamps[i];
   }
   const auto first = static_cast<std::size_t>(std::min_element(ranks, ranks + kWays) - ranks);
-  if ((ranks[first] & kRead) != 0)  // all have been read: from here on each must be read again
+  if ((ranks[first] & kRead) != 0)  // all were read: clears the flags
     for (std::uint64_t& stamp : set->stamps) stamp &= ~kRead;
   return first;
 }
 
-// Where the row goes; null if a newer one is here.
+// Where to store the row; null if a newer one is cached.
 float* RowCache::PlaceFor(std::size_t s, Key key, Clock version, Clock least) {
   Set& set = sets_[s];
   std::size_t way = WayOf(set, key);
@@ -104,7 +104,7 @@ void RowCache::Keep(std::span<const Key> keys, const float* rows, Clock version,
       places[i] = PlaceFor(sets[i], keys[begin + i], version, least);
       if (places[i] != nullptr) __builtin_prefetch(places[i], 1);
     }
-    // In order: of two rows that were given one place the later one has its key.
+    // In order, because two rows may get the same way; its key is that of the later one.
     for (std::size_t i = 0; i < count; ++i)
       if (places[i] != nullptr) std::memcpy(places[i], rows + (begin + i) * dim_, dim_ * sizeof(float));
   }
